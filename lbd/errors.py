@@ -1,14 +1,14 @@
 """The error tree, split by what the caller does next.
 
-A refusal or a time-out that is part of normal work is a value, not an exception; these are for
-what stops the work at hand.
+A refusal or a timeout that is part of normal work is a value, not an exception. These exceptions
+are for what stops the work at hand.
 """
 
-EXIT_RESTART = 3  # the status of a daemon that is to be started again at once
+EXIT_RESTART = 3  # exit status of a daemon that wants to be restarted at once
 
 
 class LbdError(Exception):
-    """Root. The text is one line for a person: what, where, and the fix."""
+    """The root. The text is one line for a person: what, where, and the fix."""
 
 
 class ConfigError(LbdError):
@@ -16,19 +16,20 @@ class ConfigError(LbdError):
 
 
 class Inapplicable(LbdError):
-    """The job is in no state for this order: where many jobs are meant, it is skipped."""
+    """The job's state does not allow this order. An order for many jobs skips this one."""
 
 
 class PeerError(LbdError):
-    """The other side sent something it should not have: drop it, and say who."""
+    """The peer sent something it should not have: drop it, and name the peer."""
 
 
 class Unavailable(LbdError):
-    """That host or daemon cannot be reached or cannot take it, and nothing ran: try another."""
+    """That host or daemon cannot be reached or cannot take the work, and nothing ran: try
+    another."""
 
 
 class Incompatible(Unavailable):
-    """That host runs a release too old or too new for ours: somebody has to upgrade one."""
+    """That host runs a release too old or too new for ours: one of the two must be upgraded."""
 
 
 class LostContact(LbdError):

@@ -1,4 +1,4 @@
-"""`lbd.joblib.register()`: joblib, and with it scikit-learn, on the hosts of the cluster.
+"""`lbd.joblib.register()`: runs joblib, and with it scikit-learn, on the hosts of the cluster.
 
 lbd.joblib.register()
 with joblib.parallel_config(backend="lbd"):

@@ -1,7 +1,7 @@
-"""The shared words: hosts, loads, placements, jobs. Values only, no behaviour to speak of.
+"""The shared vocabulary: hosts, loads, placements, jobs. Plain values with almost no behaviour.
 
-Names are those of Zhou's thesis and of LSF. Units come last in a name. Times are seconds on the
-receiver's own monotonic clock unless a name says otherwise; between hosts only ages travel.
+Names follow Zhou's thesis and LSF. Units come last in a name. Times are seconds on the receiver's
+own monotonic clock unless a name says otherwise; only ages travel between hosts.
 """
 
 from dataclasses import dataclass
@@ -15,11 +15,13 @@ Value = TypeVar("Value")
 
 @dataclass_transform(frozen_default=True)
 def quick_value(kind: type[Value]) -> type[Value]:
-    """A frozen dataclass to whoever reads it and to the type checker. At run time it is not, as
-    frozen ones take three times as long to make, and some are made thousands of times a second.
+    """A frozen dataclass to the reader and to the type checker, but not at run time: frozen
+    instances take three times as long to create, and some classes are instantiated thousands of
+    times a second.
 
-    What compares, hashes and shows them is one function each for all of them: a daemon has up to
-    120 such classes, and for each of them dataclasses would make functions of 4 KiB."""
+    All these classes share one `__eq__`, one `__hash__` and one `__repr__`: a daemon has up to 120
+    of them, and dataclasses would generate 4 KiB of functions for each.
+    """
     made = dataclass(slots=True, eq=False, repr=False)(kind)
     for special in (__eq__, __hash__, __repr__):
         setattr(made, special.__name__, special)
@@ -31,7 +33,7 @@ class Quick(Protocol):
 
 
 def contents(value: Quick) -> tuple[object, ...]:
-    """Its fields, in order."""
+    """Returns the field values, in order."""
     return tuple([getattr(value, name) for name in value.__match_args__])
 
 
@@ -50,21 +52,21 @@ def __repr__(self: Quick) -> str:
     return f"{type(self).__qualname__}({', '.join(f'{name}={value!r}' for name, value in shown)})"
 
 
-STOPPED = "was stopped"  # why a host is down: its daemons have ended in order
+STOPPED = "was stopped"  # why a host is down: its daemons were shut down cleanly
 
 
 class HostState(Enum):
     UP = "up"
     LATE = "late"  # its last sample is older than stale_after_s: not zero, not trusted
     DOWN = "down"
-    DRAINED = "drained"  # its owner wants no new jobs there
+    DRAINED = "drained"  # its owner wants no new jobs on it
 
 
 class Closed(IntEnum):
-    """Why a host takes no commands of others. The numbers are those of the messages between hosts;
-    `text/closed_words.py` has the words."""
+    """Why a host accepts no commands from other hosts. The numbers are those used in messages
+    between hosts; `text/closed_words.py` has the texts."""
 
-    UNSAID = 0  # by a host of an earlier release
+    UNSAID = 0  # sent by a host with an earlier release
     NO_LBM = 1
     STARTING = 2
     ALONE = 3
@@ -77,12 +79,12 @@ class Closed(IntEnum):
 
     @classmethod
     def numbered(cls, number: int) -> "Closed":
-        """UNSAID for what a later release may say."""
+        """Returns UNSAID for a number that only a later release knows."""
         return cls(number) if number in cls._value2member_map_ else cls.UNSAID
 
 
 class JobState(Enum):
-    """The states of the contract, of queued jobs and of others."""
+    """The job states of the contract, for queued and other jobs."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -91,7 +93,7 @@ class JobState(Enum):
     FAILED = "failed"
     CANCELLED = "cancelled"
     LOST = "lost"
-    UNKNOWN = "unknown"  # it ran on its own host, and nobody saw its end
+    UNKNOWN = "unknown"  # it ran on its own host, and nobody saw it end
 
 
 ENDED_STATES = (
@@ -99,19 +101,20 @@ ENDED_STATES = (
 )  # fmt: skip
 ENDED_NAMES = frozenset(state.value for state in ENDED_STATES)
 
-# What the host of one of a gang says beside that it stands still or goes on: the owner is back, and
-# all are to begin again elsewhere; or they must not, as somebody has seen what this one has printed
+# What the host of one gang member reports besides suspended and resumed. MOVE: the owner is back,
+# and all members start over elsewhere. SHOWN: they must not, because this member's output has been
+# seen.
 GANG_MOVES, GANG_SHOWN = "move", "shown"
 
-# For what a dispatcher ends an attempt: its job is to be no more, or to begin again
+# Why a dispatcher ends an attempt: the job is cancelled, or it starts over.
 CANCEL, REQUEUE = "cancel", "requeue"
-# Likewise for the sake of its gang
+# The same, because of another member of the job's gang.
 DISBAND, REGROUP = "disband", "regroup"
 
 
 @quick_value
 class Queues:
-    """Smoothed lengths, in tasks."""
+    """Smoothed queue lengths, in tasks."""
 
     cpu: float = 0.0
     io: float = 0.0
@@ -120,20 +123,20 @@ class Queues:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a command needs of its host besides slots. Names and amounts are as text/needs.py reads
-    them, each name once and in order."""
+    """What a command needs of its host besides slots. Names and amounts are as parsed by
+    text/needs.py, each name once and in order."""
 
     resources: tuple[tuple[str, int], ...] = ()
     features: tuple[str, ...] = ()
     not_features: tuple[str, ...] = ()
-    memory_bytes: int = 0  # a job of the queue is to have; 0: whatever it takes
-    # that it took lately, as was learnt: a host that has not so much available is passed over
+    memory_bytes: int = 0  # requested for a queued job; 0: no request
+    # Memory the command used lately, as learnt: a host with less available is passed over.
     peak_bytes: int = 0
-    counted_bytes: int = 0  # of memory: given to it as it may take them, wherever it is
+    counted_bytes: int = 0  # memory that is charged to it as it uses it, on any host
 
     @property
     def is_given(self) -> bool:
-        """Is there anything to hand out?"""
+        """Whether there is anything to allocate."""
         return bool(self or self.counted_bytes)
 
     def __bool__(self) -> bool:
@@ -151,12 +154,12 @@ NO_NEEDS = Needs()
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a host has of what commands may need."""
+    """What a host has to satisfy needs."""
 
-    features: tuple[str, ...] = ()  # in order, as the next
+    features: tuple[str, ...] = ()  # sorted, as `resources` is
     resources: tuple[tuple[str, int, int], ...] = ()  # name, total, used
-    memory_total: int = 0  # bytes that jobs may be given; 0: not known
-    memory_given: int = 0  # of these, to jobs that run
+    memory_total: int = 0  # bytes that jobs may be allocated; 0: unknown
+    memory_given: int = 0  # bytes of these allocated to running jobs
 
 
 NO_FACTS = Facts()
@@ -175,21 +178,21 @@ class LoadVector:
     slots_used: int
     jobs_local: int
     jobs_foreign: int
-    accepting: bool  # its LBM is there and takes jobs
-    # the user who has so many of the slots that others may have one although none is free
+    accepting: bool  # its LBM is running and takes jobs
+    # A user who holds so many slots that other users may still get one when none is free.
     hog: str = ""
-    site: tuple[tuple[str, float], ...] = ()  # loads that the site measures itself, by name
-    owner: str = ""  # "here", "away"; "" = nobody looks
-    memory_total: int = 0  # bytes, of the host or its container; 0 = not known
-    memory_available: int = 0  # to new programs, without swapping
+    site: tuple[tuple[str, float], ...] = ()  # loads measured by the site itself, by name
+    owner: str = ""  # "here" or "away"; "": not watched
+    memory_total: int = 0  # bytes, of the host or its container; 0: unknown
+    memory_available: int = 0  # bytes that new programs can get without swapping
     facts: Facts = NO_FACTS
     closed: Closed = Closed.UNSAID  # why it is not accepting
-    opens: str = ""  # when its hours begin, by its own clock, for people; "" = not known
+    opens: str = ""  # when its hours begin, by its own clock, for people; "": unknown
 
     @property
     def memory(self) -> tuple[int, int]:
-        """All of it and what is available, as host.memory has it: what is beyond that is not for
-        jobs. (0, 0): not known."""
+        """Total and available bytes, both capped at host.memory, since jobs get nothing beyond
+        that. (0, 0) if unknown."""
         if not self.memory_total:
             return 0, 0
         total = self.facts.memory_total or self.memory_total
@@ -197,14 +200,14 @@ class LoadVector:
 
 
 def target_of(address: str, port: int) -> str:
-    """As gRPC takes it: an IPv6 address in brackets."""
+    """Returns a gRPC target; an IPv6 address gets brackets."""
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
 class Verdict(Enum):
     HERE = "here"
     THERE = "there"
-    WAIT = "wait"  # nobody has room: hold the command until somebody has
+    WAIT = "wait"  # no host has room: hold the command until one has
 
 
 @quick_value
@@ -212,31 +215,31 @@ class Candidate:
     """One host as the policy saw it when it decided."""
 
     name: HostId
-    load: float  # index as it would be with this job, picks not yet seen in a sample included
+    load: float  # its index with this job added; includes picks not yet seen in a sample
     age_s: float
     willing: bool
-    why: str  # "" or the reason it cannot be chosen
+    why: str  # why it cannot be chosen; "" if it can
 
 
 @quick_value
 class Placement:
     verdict: Verdict
     host: HostId
-    reason: str  # a few-word slug, counted and shown: "below-threshold", "lowest", "no-peer" ...
+    reason: str  # a short slug, counted and shown: "below-threshold", "lowest", "no-peer" ...
     candidates: tuple[Candidate, ...] = ()  # best first
 
 
 @quick_value
 class PlacementRequest:
-    """What the policy needs to know of a command."""
+    """What the policy needs to know about a command."""
 
     job: JobId
-    wanted: HostId | None = None  # -H: there, whatever the load
+    wanted: HostId | None = None  # -H: this host, whatever its load
     excluded: frozenset[HostId] = frozenset()  # -x, and hosts that just refused it
     must_leave: bool = False  # --remote
-    must_stay: bool = False  # --local, or moved too often already
-    user: str = ""  # who asks
-    cpu_s: float = 0.0  # it will take, on a reference core, by what was learnt of it; 0: not known
-    shown: bool = True  # the answer is to list the other candidates
+    must_stay: bool = False  # --local, or already moved too often
+    user: str = ""  # the user asking
+    cpu_s: float = 0.0  # expected CPU time on a reference core, as learnt; 0: unknown
+    shown: bool = True  # the answer lists the other candidates
     may_wait: bool = True  # a command inside a placed job must not wait: its parent holds a slot
     needs: Needs = NO_NEEDS

@@ -1,8 +1,8 @@
 """The pages of the book and the README, and the blocks of code in them.
 
 A block that cannot be run as it stands has a comment on the line before it, which readers do not
-see: `<!-- tested: tests/…::test_… -->` names the test that does the same, and
-`<!-- not run: REASON -->` says why there is none.
+see: `<!-- tested: tests/…::test_… -->` names the test that does the same, and `<!-- not run: REASON
+-->` says why there is none.
 """
 
 import re
@@ -29,7 +29,7 @@ class Block:
     line: int
     language: str
     text: str
-    mark: str  # of the comment before it
+    mark: str  # the comment before the block
 
     @property
     def place(self) -> str:
@@ -48,13 +48,13 @@ def blocks(page: Path) -> list[Block]:
 
 
 def to_run(page: Path) -> list[Block]:
-    """Commands that are run as they stand, and the output that the page shows of them."""
+    """Commands that run as they stand, and the output that the page shows for them."""
     return [block for block in blocks(page) if not block.mark]
 
 
 def check_shown(shown: str, output: str, place: str) -> None:
-    """Every line that is shown is in the output, in this order. What has a digit or a slash in it
-    differs from run to run."""
+    """Checks that every shown line is in the output, in this order. Words with a digit or a slash
+    differ from run to run and are not compared."""
     rest = output
     for line in filter(None, shown.splitlines()):
         at = re.search(pattern_of(line), rest, re.M)

@@ -1,4 +1,4 @@
-"""For every test: marks by directory, which files come first, and signals as a terminal would."""
+"""For every test: marks by directory, the order of files, and signals as a terminal gives them."""
 
 import os
 import signal
@@ -10,22 +10,22 @@ from hypothesis import settings
 
 from lbd.net import grpc_environment
 
-# As in our programs: before anything imports gRPC, whose own lines would be among what is tested.
+# As in our programs: before anything imports gRPC, whose own log lines would appear in tests.
 grpc_environment.settle(os.environ)
 
-# How long an example takes says how busy the machine is.
+# The duration of a hypothesis example shows only how busy the machine is.
 settings.register_profile("lbd", deadline=None)
 settings.load_profile("lbd")
 
 TESTS = Path(__file__).parent
-# Files of few tests that take as long as files of many: one that began last would be waited for.
+# Files with few tests take as long as files with many: one that starts last would delay the end.
 LONG = (
     "test_lbsh_conformance.py", "test_kill_points.py", "test_quickstart.py", "test_experiment.py",
     "test_queue_crash.py", "test_queue_restarts.py", "test_gibibyte.py", "test_queue_line.py",
     "test_backup.py",
 )  # fmt: skip
 
-# Started in the background, or by nohup, we would ignore these, and so would all that we start.
+# A process started in the background, or by nohup, ignores these signals, and so do its children.
 for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM):
     if signal.getsignal(number) == signal.SIG_IGN:
         default = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL

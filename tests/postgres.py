@@ -1,4 +1,4 @@
-"""A PostgreSQL of the tests' own: on a Unix socket, with a directory that ends with it."""
+"""A PostgreSQL for the tests: on a Unix socket, in a directory that is removed with it."""
 
 import contextlib
 import itertools
@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 START_S = 30
-# Whoever runs the tests may be anybody there; a commit waits for the disk only where that is asked.
+# Any user of the tests may act as anyone there; a commit waits for the disk only on request.
 SETTINGS = {"listen_addresses": "", "max_connections": "100", "shared_buffers": "16MB"}
 
 
 def programs():
-    """The directory of the newest one's programs; None if there is none."""
+    """The directory of the newest version's programs; None if there is none."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda p: p.parts[-3])
     if found:
         return found[-1].parent
@@ -47,7 +47,7 @@ class Postgres:
         self.start()
 
     def _as_user(self, *words):
-        """It must not outlive us, whatever becomes of us."""
+        """The prefix that runs it as its user. It must not outlive us, however we end."""
         own = ["setpriv", "--pdeathsig", "INT"]
         if self._user is not None:
             own += [f"--reuid={self._user.pw_uid}", f"--regid={self._user.pw_gid}"]
@@ -74,12 +74,12 @@ class Postgres:
             time.sleep(0.05)
 
     def stop(self, number=signal.SIGINT):
-        """INT: whoever is connected is thrown out."""
+        """INT disconnects all clients."""
         self._process.send_signal(number)
         self._process.wait(60)
 
     def pause(self):
-        """It holds its connections and answers nobody."""
+        """Stops it: it holds its connections and answers nobody."""
         for pid in self._pids():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGSTOP)
@@ -95,7 +95,7 @@ class Postgres:
         return [own, *map(int, children)]
 
     def database(self):
-        """The URL of a new one."""
+        """The URL of a new database."""
         name = f"ledger{next(self._numbers)}"
         made = self.sql(f"CREATE DATABASE {name}", "postgres")
         assert made.returncode == 0, made.stderr

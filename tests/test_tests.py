@@ -1,4 +1,4 @@
-"""Of the tests themselves: one that pytest does not find never fails."""
+"""Tests of the tests: one that pytest does not find never fails."""
 
 import ast
 
@@ -29,7 +29,7 @@ def test_every_test_is_found(path):
     assert not hidden(tree(path)), f"{shown(path)}: pytest does not see it there"
 
 
-def test_hidden_ones_are_seen():
+def test_hidden_tests_are_noticed():
     text = (
         "def helper():\n    return 1\n\n    def test_a(): ...\n"
         "class Parts:\n    async def test_b(self): ...\n"
@@ -43,7 +43,7 @@ def test_hidden_ones_are_seen():
     ("interval", "verdict"),
     [((-2.0, -1.0), "ok"), ((-1.0, 1.0), "undecided"), ((1.0, 2.0), "SHORT"), (None, "ok")],
 )
-def test_a_figure_of_chance_is_decided_by_all_of_its_interval(interval, verdict):
+def test_a_random_figure_is_judged_by_its_whole_interval(interval, verdict):
     ours = summarise([sum(interval or (-1.0, 0.0)) / 2])
     row = Row("saved", "s", ours, asked=Bound(0.0, of_ratio=False), interval=interval)
     assert row.verdict == verdict

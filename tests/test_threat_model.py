@@ -1,4 +1,4 @@
-"""Of docs/explanation/security.md: each attack in its tables names tests, and they are there."""
+"""Checks docs/explanation/security.md: the tests that its tables name for each attack exist."""
 
 import ast
 import re
@@ -30,7 +30,7 @@ def test_there_are_attacks():
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
-def test_each_attack_is_played(row):
+def test_each_attack_has_its_tests(row):
     assert len(row) == 3, "attack | what happens | test"
     named = NAMED.findall(row[2])
     assert named, "it names no test"

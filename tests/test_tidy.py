@@ -1,14 +1,14 @@
-"""The shape of the source, checked, since an unchecked rule is a wish.
+"""Checks the shape of the source, since an unchecked rule is a wish.
 
-One file because each rule is to be said once.
+It is one file because each rule is stated once.
 
 - **Policy decides, daemons do.** The packages in `PURE` decide: they import no clock, no IO and no
   event loop, take their rng as an argument, and import pure packages only.
-- Imports run one way between packages (`MAY_IMPORT`) and in no circle, lazy and type-only ones
-  included. Every module is reached from a program.
+- Imports run one way between packages (`MAY_IMPORT`) and in no circle, including lazy and type-only
+  ones. Every module is reached from a program.
 - A folder holds at most `FOLDER_FILES` files. A file, class or function beyond its usual size says
   why in its docstring ("One class because …"), or is in a ratchet whose entries may only shrink.
-- The keeper, which is root, and the clients, whose start each command pays for, are kept light.
+- The keeper, which is root, and the clients, whose start each command pays for, stay light.
 """
 
 import ast
@@ -30,13 +30,13 @@ TOP_LEVEL = {
 }  # fmt: skip
 TOP_LEVEL_LATER = {"docker-compose.yml", "docs"}
 
-# What decides. A module is pure if its package is, or it is named here itself.
+# The deciding code. A module is pure if its package is, or if it is named here itself.
 PURE = {
     "lbd.model", "lbd.errors", "lbd.text", "lbd.config", "lbd.theory", "lbd.policy",
     "lbd.load.index", "lbd.lim.core", "lbd.lbm.core", "lbd.dispatch.core", "lbd.sim",
     "lbd.python.core", "lbd.metrics.core",
 }  # fmt: skip
-READS_THE_FILE = "lbd.config.load"  # what its package says may be in it is pure; reading it is not
+READS_THE_FILE = "lbd.config.load"  # the rest of its package is pure; reading the file is not
 IMPURE = {
     "asyncio", "ctypes", "datetime", "fcntl", "google", "grp", "grpc", "importlib", "logging",
     "multiprocessing", "os", "pathlib", "posix", "psutil", "pwd", "resource", "secrets", "select",
@@ -46,7 +46,7 @@ IMPURE = {
 IMPURE_CALLS = {"open", "print", "input"}
 
 # What the modules of a package may import beside their own, by the longest prefix. From the top
-# down: words; what is set and computed; what decides; what a process needs; the daemons; programs.
+# down: words; settings and theory; deciding code; what a process needs; daemons; programs.
 WORDS = {"lbd", "lbd.model", "lbd.errors", "lbd.text"}
 SET = WORDS | {"lbd.config", "lbd.theory"}
 DECIDING = SET | {"lbd.load.index", "lbd.policy", "lbd.metrics.core"}
@@ -139,17 +139,17 @@ LARGE_CLASSES: dict[str, tuple[int, int]] = {  # lines, attributes
     "lbd/sim/faults/schedule.py:FaultRun": (198, 13),
 }
 
-# What `lbrun` must not pay for at start-up (milliseconds each; see its docstring).
+# Modules that `lbrun` must not load at start-up (milliseconds each; see its docstring).
 HEAVY = {
     "argparse", "asyncio", "collections", "contextlib", "dataclasses", "difflib", "enum", "grpc",
     "google", "inspect", "json", "logging", "pathlib", "psutil", "re", "selectors", "socket",
     "subprocess", "threading", "tomllib", "typing", "uvloop",
 }  # fmt: skip
 CLIENTS = ("lbd.client.lbrun", "lbd.client.shell.lbsh")
-# Programs: what pyproject.toml names, and what other programs start by its path.
+# Programs: those that pyproject.toml names, and those that other programs start by path.
 PROGRAMS = ("lbd.cli.main", "lbd.cli.lbctl", *CLIENTS)
 STARTED_BY_PATH = ("lbd.lab.enter", "lbd.experiment.users", "lbd.keeper.loop", "lbd.python.worker")
-LIBRARIES = ("lbd.python.executor", "lbd.joblib")  # what programs of users import
+LIBRARIES = ("lbd.python.executor", "lbd.joblib")  # imported by users' programs
 
 
 def sources(*under: Path) -> list[Path]:
@@ -191,7 +191,7 @@ def statements(node: ast.AST, *, types: bool, lazy: bool) -> Iterator[ast.AST]:
 
 @cache
 def imports(path: Path, *, types: bool = True, lazy: bool = True) -> frozenset[str]:
-    """Modules a file imports; `from lbd.local import frames` counts as lbd.local.frames."""
+    """The modules a file imports; `from lbd.local import frames` counts as lbd.local.frames."""
     found = set()
     for node in statements(tree(path), types=types, lazy=lazy):
         if isinstance(node, ast.Import):
@@ -208,7 +208,7 @@ def ours(path: Path) -> set[str]:
 
 
 def within(name: str, prefixes: set[str]) -> bool:
-    """`lbd` itself stands for the package root only, never for everything under it."""
+    """Whether a name is in one of the packages; `lbd` stands for the package root only."""
     return any(name == p or (p != "lbd" and name.startswith(p + ".")) for p in prefixes)
 
 
@@ -220,7 +220,7 @@ PURE_MODULES = sorted(m for m in MODULES if is_pure(m) and m != "lbd")
 
 
 @pytest.mark.parametrize("module", PURE_MODULES)
-def test_what_decides_touches_nothing(module):
+def test_deciding_code_has_no_effects(module):
     path = MODULES[module]
     touched = {m for m in imports(path, types=False) if m.split(".")[0] in IMPURE}
     assert not touched, f"{module} decides, so it must not import {touched}"
@@ -249,19 +249,19 @@ def test_imports_run_one_way(module):
     assert not wrong, f"{module} must not import {wrong}; see MAY_IMPORT"
 
 
-def test_no_table_of_packages_names_one_that_is_gone():
+def test_no_table_of_packages_names_a_missing_one():
     named = set(MAY_IMPORT) | PURE | set().union(*MAY_IMPORT.values())
     assert not {name for name in named if name not in MODULES}
 
 
-def test_only_tests_import_what_is_for_tests():
+def test_only_tests_import_test_code():
     for module, path in MODULES.items():
         if not within(module, {ONLY_TESTS_IMPORT}):
             assert not {m for m in ours(path) if within(m, {ONLY_TESTS_IMPORT})}, module
 
 
 def circles() -> list[set[str]]:
-    """Modules that import each other, by way of others or not (Tarjan)."""
+    """Modules that import each other, directly or by way of others (Tarjan)."""
     index: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []
@@ -310,7 +310,7 @@ def reached_from(starts: tuple[str, ...], *, types: bool, lazy: bool) -> set[str
 
 
 def loaded_by_name(path: Path) -> set[str]:
-    """The arguments of import_module(); one that is put together may be any of a folder."""
+    """The constant arguments of import_module(); a computed name may be any module of a folder."""
     return {
         ast.literal_eval(node.args[0])
         for node in ast.walk(tree(path))
@@ -321,7 +321,8 @@ def loaded_by_name(path: Path) -> set[str]:
 
 
 def named_in_text(path: Path) -> set[str]:
-    """Modules that a program imports by their name; f"lbd.cli.ctl.{name}" is any of those."""
+    """Modules that a program imports by name; f"lbd.cli.ctl.{name}" is any module of that
+    folder."""
     found = set()
     for node in ast.walk(tree(path)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
@@ -338,7 +339,7 @@ def test_every_module_is_reached_from_a_program():
 
 
 def test_the_keeper_is_small():
-    """It is root, and forks: no event loop with threads, no network, no file of settings."""
+    """It is root, and forks: no event loop with threads, no network, no configuration file."""
     for module in reached_from(("lbd.keeper.loop",), types=False, lazy=True):
         heavy = {m for m in imports(MODULES[module], types=False) if within(m, KEEPER_LACKS)}
         assert not heavy, f"{module} brings {heavy} into the keeper"
@@ -346,7 +347,7 @@ def test_the_keeper_is_small():
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_clients_start_light(client):
-    """Every import costs milliseconds that each command run through it would pay."""
+    """Every import costs milliseconds that each command run through the client would pay."""
     program = (
         "import sys; before = set(sys.modules); sys.path.insert(0, sys.argv[1]);"
         f"import {client}; print(*(set(sys.modules) - before))"
@@ -357,8 +358,8 @@ def test_clients_start_light(client):
     assert not loaded & HEAVY
 
 
-def test_whoever_is_cancelled_stays_cancelled():
-    """`asyncio.wait_for` of Python 3.11 returns in spite of it if the answer comes just then."""
+def test_no_module_uses_wait_for():
+    """`asyncio.wait_for` of Python 3.11 swallows a cancellation that coincides with the answer."""
     found = [name for name, path in MODULES.items() if "asyncio.wait_for(" in path.read_text()]
     assert not found, "use `async with asyncio.timeout`"
 
@@ -369,7 +370,7 @@ def test_imports_are_absolute():
             assert not (isinstance(node, ast.ImportFrom) and node.level), shown(path)
 
 
-def test_folders_can_be_taken_in_at_a_glance():
+def test_folders_are_small():
     for folder in {path.parent for path in MODULES.values()} - {GENERATED}:
         files = [p for p in folder.iterdir() if p.suffix in (".py", ".c", ".h")]
         files = [p for p in files if p.name != "__init__.py"]
@@ -416,7 +417,7 @@ def test_functions_are_short_or_say_why():
 
 
 def attributes(node: ast.ClassDef) -> int:
-    """What `__init__` sets: the state that every method may change."""
+    """The attributes that `__init__` sets: the state that every method may change."""
     found = set()
     for method in node.body:
         if isinstance(method, ast.FunctionDef) and method.name == "__init__":
@@ -450,7 +451,7 @@ def assert_ratchet(found: dict[str, int], allowed: dict[str, int], name: str) ->
 
 
 def test_classes_of_one_package_have_names_of_their_own():
-    """A package of the top: lim, lbm, sim. Who searches for a class finds one."""
+    """Within a top-level package (lim, lbm, sim), so that a search for a class finds one."""
     found: dict[tuple[str, str], list[str]] = {}
     for path in sources(PACKAGE):
         for node in tree(path).body:
@@ -469,7 +470,7 @@ def test_no_file_without_a_noun():
 def test_packages_open_with_an_empty_init():
     for folder in {path.parent for path in MODULES.values()}:
         assert (folder / "__init__.py").exists(), f"{shown(folder)} has no __init__.py"
-        if folder not in (PACKAGE, PACKAGE / "client"):  # what programs of users import
+        if folder not in (PACKAGE, PACKAGE / "client"):  # what users' programs import
             assert not (folder / "__init__.py").read_text(), f"{shown(folder)}/__init__.py"
 
 

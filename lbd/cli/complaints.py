@@ -1,7 +1,7 @@
-"""How every program of ours ends: one-line complaints and exit codes.
+"""How each of our programs ends: one-line error messages and exit codes.
 
-A complaint is one line on stderr that starts with the program's name. Exit 2: the command line or
-the configuration is wrong; 1: anything else; 130: interrupted; 141: our reader went away.
+An error is one line on stderr that starts with the program's name. Exit 2: the command line or the
+configuration is wrong; 1: any other error; 130: interrupted; 141: the reader of stdout is gone.
 """
 
 import errno
@@ -24,7 +24,7 @@ COMPLAINT_CHARS_MAX = 8000
 
 
 class Errors:
-    """How this program reports them; set as it begins."""
+    """How this program reports errors; set when it starts."""
 
     as_json = False
 
@@ -35,7 +35,7 @@ def complain(program: str, text: object) -> None:
 
 
 def report_error(program: str, problem: Exception) -> None:
-    """What has stopped a program: its line, or under --json an object, on standard error."""
+    """Reports the error that stopped a program on stderr, as a line or (--json) an object."""
     if not Errors.as_json:
         complain(program, problem)
         return
@@ -46,7 +46,7 @@ def report_error(program: str, problem: Exception) -> None:
 
 
 def error_mark() -> str:
-    """What makes a line an error for the journal (sd-daemon(3)), where stderr is the journal."""
+    """Returns the prefix that marks a line as an error if stderr is the journal (sd-daemon(3))."""
     if "JOURNAL_STREAM" not in os.environ:
         return ""
     from lbd.cli.daemons.journal import ERROR, is_journal
@@ -55,7 +55,8 @@ def error_mark() -> str:
 
 
 def replace_closed() -> None:
-    """Python has None for what its caller has closed. To print to that is to fail, as elsewhere."""
+    """Replaces output streams that are None because the caller closed them. Printing to stdout then
+    fails, as in other programs."""
     if sys.stderr is None:
         sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), "w")
     if sys.stdout is None:
@@ -63,7 +64,7 @@ def replace_closed() -> None:
 
 
 def guard(program: str, body: Callable[[], int]) -> int:
-    """Run `body`; whatever stops it becomes one line and an exit code, never a traceback."""
+    """Runs `body`. Turns whatever stops it into one line and an exit code, never a traceback."""
     replace_closed()
     try:
         code = exit_code(body)
@@ -81,17 +82,17 @@ def guard(program: str, body: Callable[[], int]) -> int:
         report_error(program, LbdError(system_error(problem)))
         return EXIT_FAILED
     finally:
-        Errors.as_json = False  # the next program of this process says itself how
+        Errors.as_json = False  # the next program in this process sets it again
     return code
 
 
 @contextmanager
 def taking_back() -> Iterator[None]:
-    """TERM and HUP raise SystemExit within, as Ctrl-C raises KeyboardInterrupt: so what was begun
-    is taken back, however we end."""
+    """Makes TERM and HUP raise SystemExit inside the block, as Ctrl-C raises KeyboardInterrupt, so
+    that what was started is undone however the program ends."""
 
     def leave(number: int, _frame: object) -> None:
-        for one in before:  # nothing interrupts the taking back
+        for one in before:  # nothing may interrupt the undoing
             signal.signal(one, signal.SIG_IGN)
         sys.exit(128 + number)
 
@@ -104,7 +105,7 @@ def taking_back() -> Iterator[None]:
 
 
 def system_error(problem: OSError) -> str:
-    """What failed at what; what has no name is our output, the one file that others open for us."""
+    """Returns what failed on which file. Without a file name it was our output."""
     what = problem.filename or ("standard output" if problem.errno in UNWRITABLE else "")
     why = problem.strerror or str(problem)
     return f"{what}: {why}" if what else why
@@ -113,15 +114,15 @@ def system_error(problem: OSError) -> str:
 def exit_code(body: Callable[[], int]) -> int:
     try:
         return body()
-    except SystemExit as left:  # argparse, or a signal on the way out
+    except SystemExit as left:  # argparse, or a signal while leaving
         return left.code if isinstance(left.code, int) else 0
 
 
 def drop_output() -> None:
-    """Redirects stdout to nowhere, as Python flushes it once more at exit."""
+    """Redirects stdout to nowhere, because Python flushes it once more at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def is_usage(problem: LbdError) -> bool:
-    """Whether the user fixes it on the command line: our own check, or a daemon's refusal."""
+    """Returns whether the user's command line is at fault: our own check, or a daemon's refusal."""
     return isinstance(problem, ConfigError) or getattr(problem, "code", "") == "usage"

@@ -1,4 +1,4 @@
-"""What a configuration with a fault says: enough to find the daemons, which run all the same."""
+"""Reads a faulty configuration far enough to find the daemons, which still run."""
 
 import re
 
@@ -6,13 +6,13 @@ from lbd.config.load import Given, find_file, load, parse, read_text, settle
 from lbd.config.schema import Config
 from lbd.errors import ConfigError
 
-FAULTY_LINES_MAX = 50  # that are left out, of a file that is not TOML
+FAULTY_LINES_MAX = 50  # faulty lines to skip in a file that is not valid TOML
 NUMBER = re.compile(r":([0-9]+): not TOML")
 
 
 def load_despite_faults(path: str | None) -> tuple[Config, list[str]]:
-    """The configuration without what is wrong with it, and a line on each fault. Raises ConfigError
-    if the file that was named is not there."""
+    """Returns the configuration without its faulty settings, and a line on each fault. Raises
+    ConfigError if the named file does not exist."""
     source = find_file(path)
     try:
         return load(path), []
@@ -24,7 +24,7 @@ def load_despite_faults(path: str | None) -> tuple[Config, list[str]]:
         return settled(Given(str(source), ""), []), [whole]
     faults: list[str] = []
     settings = settings_in(text, str(source), faults)
-    if faults:  # others may follow from them, as where the heading of a section is wrong
+    if faults:  # further faults may follow from these, such as a bad section heading
         return settled(Given(str(source), ""), settings), faults
     given = Given(str(source), text)
     sound = []
@@ -36,15 +36,15 @@ def load_despite_faults(path: str | None) -> tuple[Config, list[str]]:
             faults.append(str(problem))
     try:
         config = settle(given.config(), given)
-    except ConfigError as problem:  # two settings, each sound, contradict each other
+    except ConfigError as problem:  # two settings contradict each other
         faults.append(str(problem))
         config = settled(Given(str(source), ""), sound)
     return config, faults or [whole]
 
 
 def settings_in(text: str, source: str, faults: list[str]) -> list[tuple[str, object]]:
-    """Of each setting that can be read its section, and a table of it alone; `faults` has the lines
-    that are no TOML."""
+    """Returns each readable setting as its section and a table of that setting alone. Adds lines
+    that are not TOML to `faults`."""
     lines = text.splitlines()
     for _ in range(FAULTY_LINES_MAX):
         try:
@@ -71,7 +71,7 @@ def settings_in(text: str, source: str, faults: list[str]) -> list[tuple[str, ob
 
 
 def settled(given: Given, settings: list[tuple[str, object]]) -> Config:
-    """With each of the settings that is sound and does not contradict those before it."""
+    """Adds the settings one by one, skipping those that are faulty or contradict earlier ones."""
     for section, table in settings:
         more = Given(given.source, "")
         more.lay_over(given)

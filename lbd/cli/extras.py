@@ -1,4 +1,4 @@
-"""Libraries that only an extra brings."""
+"""Checks for libraries that only an extra installs."""
 
 import importlib.util
 
@@ -6,5 +6,5 @@ import importlib.util
 def has_matplotlib() -> bool:
     try:
         return importlib.util.find_spec("matplotlib") is not None
-    except ValueError:  # somebody has forbidden it
+    except ValueError:  # the import of it is blocked
         return False

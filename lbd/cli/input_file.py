@@ -1,4 +1,4 @@
-"""A file to read, gzipped or not, with one clear line for whatever is wrong with it."""
+"""Opens an input file, gzipped or not, with one clear message for whatever is wrong with it."""
 
 import gzip
 import io
@@ -24,7 +24,8 @@ def unreadable(path: str, problem: Exception) -> ConfigError:
 
 @contextmanager
 def text_file(path: str) -> Iterator[TextIO]:
-    """Raises ConfigError, also while it is read. Some programs begin UTF-8 with a mark: it goes."""
+    """Raises ConfigError, also while it is read. Skips the byte order mark that some programs
+    write."""
     try:
         with opened(path) as raw, io.TextIOWrapper(raw, encoding="utf-8-sig") as text:
             yield text

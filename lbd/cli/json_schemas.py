@@ -1,6 +1,5 @@
-"""`lbctl schema`: what `--json` prints, as JSON Schema. Fields may be added to what is printed, and
-none goes or is renamed; so a schema allows more than it names.
-"""
+"""`lbctl schema`: the output of `--json` as JSON Schema. Fields may be added but are never removed
+or renamed, so a schema allows more fields than it names."""
 
 import argparse
 import json
@@ -19,8 +18,8 @@ TYPES = {"text": "string", "number": "number", "integer": "integer", "flag": "bo
 
 
 def some(kind: object) -> Json:
-    """`text`, `number`, `integer`, `flag`, with `?` if it may be null; a list of one of them; or a
-    schema as it is."""
+    """Returns a schema for `text`, `number`, `integer` or `flag`, with `?` if it may be null; for a
+    list of one of these; or `kind` itself if it is a schema."""
     if isinstance(kind, list):
         return {"type": "array", "items": some(kind[0])}
     if isinstance(kind, dict):
@@ -31,7 +30,7 @@ def some(kind: object) -> Json:
 
 
 def fields(given: "dict[str, object]", optional: "dict[str, object] | None" = None) -> Json:
-    """An object that has all of `given`, and may have those of `optional`."""
+    """Returns the schema of an object with all fields of `given` and perhaps of `optional`."""
     known = {**given, **(optional or {})}
     return {
         "type": "object",
@@ -41,7 +40,7 @@ def fields(given: "dict[str, object]", optional: "dict[str, object] | None" = No
 
 
 def alone(given: "dict[str, object]", optional: "dict[str, object] | None" = None) -> Json:
-    """One that is printed by itself, or is an item of a list that is."""
+    """Returns the schema of an object that is printed by itself or as an item of a list."""
     return fields({"schema": {"const": SCHEMA}, **given}, optional)
 
 
@@ -110,11 +109,10 @@ HOST = fields({
     "drained": nullable(fields({"reason": "text", "by": "text", "since": "number?"})),
     "owner": nullable(one_of("here", "away")),
 }, {"admission": nullable(some(["text"]))})  # fmt: skip
-# Of a change: on how many hosts it is in force, and which have not confirmed it; of those, which
-# are down.
+# On how many hosts a change is in force, and which have not confirmed it; of these, which are down.
 CHANGED: dict[str, object] = {"hosts": "integer", "changed": "integer", "missing": ["text"],
                               "down": ["text"]}  # fmt: skip
-# Of --reset: the saved value that no longer is, or that a trial beside it has ended.
+# For --reset: the saved value that was dropped, or whether a trial was ended.
 RESET: dict[str, object] = {"dropped": "text", "trial_ended": "flag"}
 STATUS = alone({
     "cluster": fields({"name": "text", "algorithm": "text", "centre": "text?",

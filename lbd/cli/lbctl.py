@@ -1,6 +1,6 @@
-"""`lbctl`: look at the cluster and steer it. Data goes to stdout, everything else to stderr.
+"""`lbctl`: shows the cluster and changes it. Data goes to stdout, everything else to stderr.
 
-A command is imported when it is asked for; what each does is said here, for the list of them all.
+A command's module is imported only when it is used; the lines for the list of commands are here.
 """
 
 import importlib
@@ -13,7 +13,7 @@ from lbd.cli.program import command_line
 if TYPE_CHECKING:
     from lbd.cli.ctl.verb import Verb
 
-# By the module whose VERBS they are.
+# By the module that defines them in its VERBS.
 VERBS = {
     "lbd.cli.ctl.status": {
         "status": "show the cluster and its hosts, one line per host",
@@ -95,7 +95,7 @@ VERBS = {
         "doctor": "check this host and its peers; report each fault and its fix",
     },
 }
-ELSEWHERE = {  # words of Slurm, PBS, shells and others
+ELSEWHERE = {  # names used by Slurm, PBS, shells and others
     "squeue": "jobs", "tail": "logs", "qstat": "jobs", "ps": "jobs", "ls": "jobs", "list": "jobs",
     "scancel": "kill", "qdel": "kill", "cancel": "kill", "stop": "kill", "rm": "kill",
     "sinfo": "status", "hosts": "status", "nodes": "status", "sacct": "history",

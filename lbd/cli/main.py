@@ -1,4 +1,4 @@
-"""`lbd`: the daemons, the lab and the simulator. A subcommand is imported when it is asked for."""
+"""`lbd`: the daemons, the lab and the simulator. A subcommand is imported only when it is used."""
 
 import importlib
 import os
@@ -72,14 +72,15 @@ def dispatch(argv: list[str]) -> int:
 
 
 def is_of_lbctl(word: str) -> bool:
-    from lbd.cli.lbctl import COMMANDS as OF_LBCTL  # a daemon begins without
+    from lbd.cli.lbctl import COMMANDS as OF_LBCTL  # not loaded in a daemon
 
     return word in OF_LBCTL
 
 
 def plain_words(argv: "Sequence[str]") -> tuple[str, str | None, list[str]] | None:
-    """The daemon, its file and its settings, if these are all that is said, as daemons are started:
-    argparse with what it imports would stay in each, 0.8 MiB. None: argparse is to read it."""
+    """Returns the daemon, its file and its settings if there are no other words, as when daemons
+    are started. Returns None if argparse must parse them: with its imports it takes 0.8 MiB in each
+    daemon."""
     daemon, file, overrides = "", None, list[str]()
     words = iter(argv)
     for word in words:
@@ -101,7 +102,7 @@ def plain_words(argv: "Sequence[str]") -> tuple[str, str | None, list[str]] | No
 def words_of_daemon(
     command: str, argv: list[str], config_path: str | None
 ) -> tuple[str | None, list[str]]:
-    """Its file and its settings."""
+    """Returns the configuration file and the settings."""
     from lbd.cli.program import Parser
 
     parser = Parser(f"lbd {command}", DAEMONS[command])
@@ -116,17 +117,17 @@ def words_of_daemon(
 
 
 def run_daemon(command: str, config_path: str | None, overrides: list[str]) -> int:
-    """`lbd lim|lbm|up`: the configuration, then the daemon itself."""
+    """Runs a daemon of `DAEMONS`: reads the configuration, then starts it."""
     from lbd.process.late_imports import OF_DAEMONS, put_off
 
     put_off(OF_DAEMONS)
-    from lbd.config.load import load  # `lbd sim` and `lbd lab` begin sooner without
+    from lbd.config.load import load  # so that `lbd sim` and `lbd lab` start faster
 
     config = load(config_path, overrides)
     settle(os.environ)
     if command in WITHOUT_PRIVILEGE:
         prepare(config, command)
-    if command == "up":  # what it starts is to get the same options
+    if command == "up":  # the daemons it starts get the same options
         supervise: Callable[[Config, list[str]], int] = importlib.import_module(
             "lbd.cli.daemons.up"
         ).run
@@ -136,7 +137,7 @@ def run_daemon(command: str, config_path: str | None, overrides: list[str]) -> i
 
 
 def prepare(config: "Config", command: str) -> None:
-    """Who runs it, and in whose directories, before it does anything there. Raises ConfigError."""
+    """Checks the account and the owner of the directories first. Raises ConfigError."""
     from pathlib import Path
 
     from lbd.cli.daemons.privilege import refuse_root

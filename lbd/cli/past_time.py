@@ -1,6 +1,6 @@
-"""Times that lists look back to, as people type them: `2h` (ago), `17:30` (the last one),
-`yesterday`, `yesterday 08:00`, `monday` (the last one, which may be today), `last week`,
-`2026-12-01`, `2026-12-01T06:00`. A day alone is its midnight, a week or a month its first day's."""
+"""Past times as people type them: `2h` (ago), `17:30` (the last one), `yesterday`, `yesterday
+08:00`, `monday` (the last one, which may be today), `last week`, `2026-12-01`, `2026-12-01T06:00`.
+A day alone means its midnight, a week or month that of its first day."""
 
 import argparse
 import contextlib
@@ -21,10 +21,10 @@ MIDNIGHT = (0, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class PastTime:
-    """What was typed. Which moment that is depends on now, and on the time zone."""
+    """A time as typed. The moment it means depends on now and on the time zone."""
 
     ago_s: float | None = None
-    day: str = ""  # of DAYS
+    day: str = ""  # one of DAYS
     date: tuple[int, int, int] | None = None
     clock: tuple[int, int, int] = MIDNIGHT
 
@@ -40,8 +40,8 @@ class PastTime:
         return found.timestamp()
 
     def end_s(self, since_s: float | None, now_s: float, *, utc: bool = False) -> float:
-        """As the end of what began at `since_s`: a time of day is the next one after that where the
-        last one was before, so that `14:35` until `14:36` makes sense at 14:35:54."""
+        """Returns the time as the end of a period that begins at `since_s`. A time of day that
+        would be before that means the next one, so that `14:35` until `14:36` works at 14:35:54."""
         found = self.unix_s(now_s, utc=utc)
         of_any_day = self.ago_s is None and self.date is None and not self.day
         if since_s is None or not of_any_day or found > since_s:
@@ -52,7 +52,7 @@ class PastTime:
 
 
 def past_time(text: str) -> PastTime:
-    """Raises argparse.ArgumentTypeError, one line with what is allowed."""
+    """Raises argparse.ArgumentTypeError with one line on what is allowed."""
     with contextlib.suppress(ValueError):
         return PastTime(ago_s=duration_s(text))
     if (said := text.lower()) in DAYS:
@@ -63,14 +63,14 @@ def past_time(text: str) -> PastTime:
             return PastTime(day=day, clock=read_time(clock)[1])
         found = PastTime(None, "", *read_time(f"{text} 00:00" if is_day(text) else text))
         if found.date is not None:
-            date(*found.date)  # which knows how long each month is
+            date(*found.date)  # checks the length of the month
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not a time; allowed: {FORMS}") from None
     return found
 
 
 def day_of(word: str, today: date) -> date:
-    """Of DAYS; "" is today."""
+    """`word` is one of DAYS; "" is today."""
     monday, first = today - timedelta(today.weekday()), today.replace(day=1)
     match word:
         case "yesterday":

@@ -1,5 +1,5 @@
-"""The command lines of every program of ours, but those of daemons that are started plainly
-(`plain_words`): argparse and what it imports are 0.8 MiB."""
+"""Command lines for all our programs, except for daemons that are started with plain words
+(`plain_words`): argparse and its imports take 0.8 MiB."""
 
 import argparse
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from lbd.text.spelling import hint, nearest
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse with one-line errors, no guessing of shortened options, and examples in --help."""
+    """Changes argparse: one-line errors, no abbreviated options, and examples in --help."""
 
     def __init__(self, prog: str, description: str, examples: Sequence[str] = ()) -> None:
         lines = "".join(f"  {line}\n" for line in examples)
@@ -38,7 +38,7 @@ class Parser(argparse.ArgumentParser):
         self.exit(EXIT_USAGE, f"{self.prog}: {said}; {see}\n")
 
     def _nearest_option(self, message: str) -> str:
-        """To what argparse says of an unknown option."""
+        """Returns a suggestion to add to argparse's message about an unknown option."""
         unknown, found, words = message.partition("unrecognized arguments: ")
         word = words.partition(" ")[0].partition("=")[0]
         if unknown or not found or not word.startswith("-"):
@@ -70,8 +70,9 @@ def command_line(
     *,
     takes_json: bool = False,
 ) -> tuple[str, list[str], str | None]:
-    """A program with `commands`: the one that is asked for, its own words, and --config.
-    `elsewhere`: what other programs call them. `takes_json`: also before the command."""
+    """Parses the command line of a program with `commands`. Returns the command, its own words, and
+    the file of --config. `elsewhere` maps other programs' names for them. `takes_json` allows
+    --json before the command."""
     wide = max(map(len, commands))
     listing = "\n".join(f"  {name:<{wide}}  {does}" for name, does in commands.items())
     parser = Parser(program, f"{about}\n\ncommands:\n{listing}", examples)

@@ -1,4 +1,4 @@
-"""Numbers, times and signals of command lines, each with its own one-line refusal."""
+"""Parsers for numbers, times and signals on command lines, each with a one-line error."""
 
 import argparse
 import math
@@ -34,7 +34,7 @@ def number(text: str) -> float:
 
 
 def count(text: str) -> int:
-    """Parses a whole number from 1 on."""
+    """Parses a whole number of at least 1."""
     if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 10**9):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
     return int(text)
@@ -49,7 +49,7 @@ def rising(text: str) -> tuple[float, ...]:
 
 
 def duration(text: str) -> float:
-    """Parses a DUR, in seconds."""
+    """Parses a duration. Returns seconds."""
     try:
         return duration_s(text)
     except ValueError as problem:

@@ -1,4 +1,4 @@
-"""The terminal's alternate screen, given back on every way out: q, ^C, TERM, HUP, ^Z, an error."""
+"""The terminal's alternate screen, restored on every way out: q, ^C, TERM, HUP, ^Z, an error."""
 
 import os
 import select
@@ -9,8 +9,8 @@ import tty
 from contextlib import suppress
 from types import FrameType, TracebackType
 
-USUAL = (80, 24)  # columns and lines of a terminal that does not know its size
-ENTER = "\x1b[?1049h\x1b[?25l"  # alternate screen, no cursor
+USUAL = (80, 24)  # columns and lines, for a terminal that does not know its size
+ENTER = "\x1b[?1049h\x1b[?25l"  # alternate screen, hidden cursor
 LEAVE = "\x1b[?25h\x1b[?1049l"
 HOME, CLEAR_LINE = "\x1b[H", "\x1b[K"
 
@@ -18,14 +18,14 @@ HOME, CLEAR_LINE = "\x1b[H", "\x1b[K"
 class Screen:
     """`with Screen() as screen: screen.draw(lines); key = screen.key(1.0)`.
 
-    INT, TERM and HUP become exceptions, so that the terminal is restored as the `with` unwinds, but
-    only the first of them does: the next would come in the midst of that.
+    INT, TERM and HUP become exceptions, so that leaving the `with` restores the terminal. Only the
+    first signal does that, because another one would interrupt the restoring.
     """
 
     def __init__(self) -> None:
         self._fd = sys.stdin.fileno()
         self._saved = termios.tcgetattr(self._fd)
-        # A signal writes a byte here and so ends the wait for a key: redraw at once on a resize.
+        # A signal writes a byte here, which ends the wait for a key: a resize redraws at once.
         self._wake_read, self._wake_write = os.pipe()
         self.is_leaving = False
 
@@ -72,13 +72,13 @@ class Screen:
         self._give_back()
         signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGTSTP)
-        # Here again after `fg`.
+        # Continues here after `fg`.
         signal.signal(signal.SIGTSTP, self._suspend)
         self._take()
 
     def size(self) -> tuple[int, int]:
-        """Columns and lines, as they are now."""
-        # Not shutil's: that believes COLUMNS, which many a shell exports and no resize changes.
+        """Returns the current columns and lines."""
+        # Not shutil's version: it uses COLUMNS, which many shells export and no resize changes.
         try:
             found = os.get_terminal_size(sys.stdout.fileno())
         except OSError:
@@ -86,19 +86,20 @@ class Screen:
         return found.columns or USUAL[0], found.lines or USUAL[1]
 
     def draw(self, lines: list[str]) -> None:
-        """The whole picture, of lines that fit; nothing flickers, nothing scrolls."""
-        # Cleared before it is written: after a full line that would take its last character.
+        """Draws the whole screen from lines that fit, without flicker or scrolling."""
+        # Each line is cleared first: clearing after a full line would erase its last character.
         rows = [*lines, *[""] * (self.size()[1] - len(lines))]
         sys.stdout.write(HOME + "\r\n".join(CLEAR_LINE + row for row in rows))
         sys.stdout.flush()
 
     def wake(self) -> None:
-        """End the wait for a key; from any thread."""
-        with suppress(OSError):  # full: it is awake
+        """Ends the wait for a key; may be called from any thread."""
+        with suppress(OSError):  # the pipe is full, so the wait ends anyway
             os.write(self._wake_write, b"\0")
 
     def key(self, timeout_s: float) -> str:
-        """The key pressed within that time; "" for none, or when a signal came. EOF counts as q."""
+        """Returns the key pressed in that time; "" for none or after a signal, q at end of
+        input."""
         ready, _, _ = select.select([self._fd, self._wake_read], [], [], timeout_s)
         if self._wake_read in ready:
             os.read(self._wake_read, 1024)

@@ -1,4 +1,4 @@
-"""`lbd slurm install DIR`: Slurm's commands as small programs that speak to our queue."""
+"""`lbd slurm install DIR`: installs Slurm's commands as small programs that use our queue."""
 
 import shlex
 from argparse import ArgumentTypeError
@@ -13,7 +13,7 @@ from lbd.slurm.srun import GRAMMAR as SRUN
 from lbd.slurm.srun import ONLY as SRUN_ONLY
 from lbd.text.spelling import hint
 
-USUAL = "account,partition,qos,mail-type,mail-user,hint,wckey"  # in scripts as people have them
+USUAL = "account,partition,qos,mail-type,mail-user,hint,wckey"  # common in users' scripts
 
 
 def main(argv: list[str]) -> int:
@@ -51,12 +51,11 @@ def main(argv: list[str]) -> int:
 
 
 def ignorable(text: str) -> str:
-    """Raises ArgumentTypeError for what is not an option that sbatch or srun refuses, or is more
-    than a wish."""
+    """Raises ArgumentTypeError unless the option is one that is refused and safe to ignore."""
     names = [name.strip().removeprefix("--") for name in listed(text)]
     allowed = {"partition", *ONLY, *GRAMMAR.refused, *GRAMMAR.refused_plain}
     allowed |= {*SRUN_ONLY, *SRUN.refused, *SRUN.refused_plain}
-    allowed.add("cpu-bind")  # which the last release refused
+    allowed.add("cpu-bind")  # the previous release refused it
     allowed -= {*SRUN.instead}
     for name in names:
         if name in SRUN.instead:

@@ -1,4 +1,4 @@
-"""A trace from a file, .swf or .swf.gz, with one clear line for whatever is wrong with it."""
+"""Reads a trace from a .swf or .swf.gz file, with one clear message for whatever is wrong."""
 
 from collections.abc import Iterator
 
@@ -7,12 +7,12 @@ from lbd.cli.input_file import UNREADABLE, opened, unreadable
 from lbd.errors import ConfigError
 from lbd.sim.queueing.trace import LONGEST_LINE, BrokenLine, Trace, read
 
-SHOWN = 5  # broken lines named one by one
+SHOWN = 5  # broken lines named individually
 SKIP_BROKEN = "skip and count malformed lines in the trace"
 
 
 def read_trace(program: str, path: str, limit: int | None, skip_broken: bool) -> Trace:
-    """Raises ConfigError, with its number, at the first broken line unless such are skipped."""
+    """Raises ConfigError with the number of the first broken line, unless `skip_broken`."""
     met: list[int] = []
 
     def pass_over(problem: BrokenLine) -> None:

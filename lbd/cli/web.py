@@ -1,4 +1,4 @@
-"""`lbd web`: the status page of the cluster, as this host sees it."""
+"""`lbd web`: serves the cluster's status page, as seen from this host."""
 
 import argparse
 import importlib.util
@@ -26,7 +26,7 @@ EXAMPLES = (
     "lbctl web login                      a link that signs you in, once",
 )
 USUAL_LISTEN = "127.0.0.1:9480"
-FIRST = 3  # of the sockets that systemd hands over
+FIRST = 3  # first descriptor that systemd passes
 VARIABLES = ("LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES")
 
 
@@ -62,7 +62,7 @@ def serve(options: argparse.Namespace) -> int:
     directory = own_directory(config)
     connector = Connector(paths, (sock,)) if os.geteuid() == 0 else None
     lock = take_pid_lock(directory / "web.pid", program="lbd web")
-    if account is not None:  # what root alone could do is done
+    if account is not None:  # nothing needs root any more
         become(account)
     elif connector is None:
         complain("lbd web", f"acts only as user {os.geteuid()}, and only that user can sign in")
@@ -86,7 +86,7 @@ def serve(options: argparse.Namespace) -> int:
 
 
 def listener(listen: str) -> tuple[socket.socket, "Address"]:
-    """What systemd has handed over, else our own. Raises ConfigError."""
+    """Returns the socket that systemd passed, or our own. Raises ConfigError."""
     from lbd.web.address import Address, bind, read_address
 
     handed = handed_sockets(os.environ)
@@ -102,9 +102,9 @@ def listener(listen: str) -> tuple[socket.socket, "Address"]:
 
 
 def handed_sockets(environment: MutableMapping[str, str]) -> list[socket.socket]:
-    """The listening sockets that systemd hands over (sd_listen_fds(3)): a service that is started
-    by the first who asks, or again, refuses nobody meanwhile. Their variables are taken out of
-    `environment`: what we start gets none of them."""
+    """Returns the listening sockets that systemd passes (sd_listen_fds(3)). A service that starts
+    on the first connection, or restarts, so refuses no client meanwhile. Removes the variables from
+    `environment`, so that processes we start do not see them."""
     count, pid, _ = (environment.pop(name, "") for name in VARIABLES)
     if pid != str(os.getpid()) or not count.isdecimal():
         return []

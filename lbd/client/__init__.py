@@ -1,9 +1,9 @@
-"""For Python programs: `Client`, `Job`, `Completed`, `JobFailed`; in `lbd.client.aio` for asyncio.
+"""The Python interface: `Client`, `Job`, `Completed`, `JobFailed`; `lbd.client.aio` for asyncio.
 
-Each is imported when it is first used, since `lbrun` and `lbsh` live in this package too.
+Each name is imported on first use, since `lbrun` and `lbsh` live in this package too.
 """
 
-TYPE_CHECKING = False  # typing's own would cost a millisecond
+TYPE_CHECKING = False  # importing typing would cost a millisecond
 if TYPE_CHECKING:
     from lbd.client import aio as aio
     from lbd.client.calls import Client as Client

@@ -1,4 +1,4 @@
-"""`lbd.client` for asyncio: the same names, with coroutines. A cancelled `run` ends its command."""
+"""`lbd.client` for asyncio: the same names, with coroutines. Cancelling `run` ends its command."""
 
 import asyncio
 import contextlib
@@ -74,7 +74,7 @@ class AsyncJob:
 
 
 async def communicate(words: list[str], data: bytes | None) -> tuple[int, bytes, bytes]:
-    """Runs lbrun to its end: exit status, output, errors."""
+    """Runs lbrun until it exits. Returns exit status, output and errors."""
     stdin = asyncio.subprocess.DEVNULL if data is None else asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
         *words, stdin=stdin, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE

@@ -1,7 +1,7 @@
-"""`lbrun` for Python programs: run a command, or submit a job and ask after it.
+"""`lbrun` for Python programs: run a command, or submit a job and query it.
 
-Options are those of `lbrun`, with `_` for `-`: `client.run(["make"], host="h2", mem="2G")`. What
-they may be is checked by `lbrun` itself, whose complaint is raised.
+Options are those of `lbrun`, with `_` for `-`: `client.run(["make"], host="h2", mem="2G")`. `lbrun`
+checks the values; its error message is raised.
 """
 
 import base64
@@ -28,12 +28,12 @@ Word = str | os.PathLike[str]
 ANSWER_S = 30.0
 PATIENCE_S = 15.0
 RETRY_S = 0.5
-RETRY_FOR_S = 60.0  # a daemon that is being started again
+RETRY_FOR_S = 60.0  # while a daemon restarts
 ENDED = ("done", "failed", "cancelled", "lost")
-ITS_OWN = ("exited", "signalled")  # causes
+ITS_OWN = ("exited", "signalled")  # causes that are the command's own end
 TIMED_OUT = 124
-FAILED = "failed"  # the cause when lbrun itself could not run the command
-# What this interface says by itself.
+FAILED = "failed"  # cause if lbrun could not run the command
+# Options that this interface sets itself or that make no sense here.
 NOT_HERE = {
     "queue", "detach", "status_file", "tty", "no_tty", "explain", "json", "help", "version", "q",
     "d", "t", "no_stdin",
@@ -48,10 +48,10 @@ class Completed:
     exit_status: int | None
     signal: int | None
     host: str | None
-    cause: str  # "exited", "signalled", or what went wrong
+    cause: str  # "exited", "signalled", or the error
     output: bytes
     error: bytes
-    reason: str = ""  # in words, of what went wrong
+    reason: str = ""  # the error in words
 
     @property
     def ok(self) -> bool:
@@ -65,7 +65,7 @@ class Completed:
 
 
 class JobFailed(LbdError):
-    """A command that was to be checked and did not end with 0."""
+    """Raised if a command run with check=True did not end with exit status 0."""
 
     def __init__(self, completed: Completed) -> None:
         how = f"exit status {completed.exit_status}"
@@ -91,8 +91,8 @@ class Client:
         check: bool = False,
         **options: Option,
     ) -> Completed:
-        """Runs a command where there is room, until its end. Raises LbdError if it cannot be run,
-        JobFailed if it is to be checked and fails."""
+        """Runs a command where there is room and waits for its end. Raises LbdError if it cannot be
+        run, JobFailed if `check` is set and it fails."""
         with tempfile.TemporaryDirectory(prefix="lbd-run-") as directory:
             status = Path(directory) / "status"
             words = self.run_words(argv, status, options, has_input=input is not None)
@@ -106,15 +106,15 @@ class Client:
         input: bytes | None = None,  # noqa: A002  # as subprocess.run has it
         **options: Option,
     ) -> "Job":
-        """Raises LbdError if the queue does not take the job."""
+        """Submits a job. Raises LbdError if the queue does not accept it."""
         words = self.submit_words(argv, options, has_input=input is not None)
         return self.job(id_of(*communicate(words, input)))
 
     def job(self, job_id: str | int) -> "Job":
-        """A job that was submitted before, by whatever program."""
+        """Returns a job that any program has submitted earlier."""
         return Job(self, str(job_id))
 
-    # Within
+    # Internal.
 
     def run_words(
         self,
@@ -157,7 +157,7 @@ class Client:
 
 
 class Job:
-    """A job of the queue. Every method raises LbdError if the queue cannot be asked."""
+    """A queued job. Every method raises LbdError if the queue cannot be asked."""
 
     def __init__(self, client: Client, job_id: str) -> None:
         self._client = client
@@ -172,13 +172,13 @@ class Job:
         return str(self.details()["state"])
 
     def details(self) -> Json:
-        """What `lbctl job ID --json` prints."""
+        """Returns what `lbctl job ID --json` prints."""
         reply = self._client.ask_lbm({"op": "queue.jobs", "ids": [self.id], "attempts": True})
         (found,) = jobs_in(reply)
         return found
 
     def wait(self, timeout: float | None = None) -> str:
-        """Until it has ended: its state. Raises TimeoutError."""
+        """Waits until the job has ended; returns its state. Raises TimeoutError."""
         end_s = None if timeout is None else time.monotonic() + timeout
         down_since_s: float | None = None
         while True:
@@ -201,7 +201,8 @@ class Job:
                 raise TimeoutError(f"job {self.id} has not ended within {timeout:g} s")
 
     def result(self, timeout: float | None = None, *, check: bool = False) -> Completed:
-        """Waits for its end. Raises TimeoutError; JobFailed if it is to be checked and failed."""
+        """Waits for the job's end. Raises TimeoutError; JobFailed if `check` is set and it
+        failed."""
         state = self.wait(timeout)
         found = self.details()
         output, error = self.logs() if found.get("started") else (b"", b"")
@@ -225,7 +226,7 @@ class Job:
         return completed.check() if check else completed
 
     def logs(self) -> tuple[bytes, bytes]:
-        """What it has printed so far: output, errors."""
+        """Returns output and errors printed so far."""
         output, error = bytearray(), bytearray()
         question: Json = {"op": "queue.logs", "ids": [self.id], "attempt": None, "at": [0, 0]}
         while True:
@@ -238,7 +239,8 @@ class Job:
             question |= {"at": reply["at"], "seen_attempt": reply["attempt"]}
 
     def kill(self, signal: int = 0) -> None:
-        """Ends it, or sends it that signal. Raises LbdError if it has ended, or is not ours."""
+        """Ends the job, or sends it the given signal. Raises LbdError if it has ended or is not the
+        caller's."""
         order: Json = {"op": "queue.act", "verb": "kill", "ids": [self.id], "signal": signal}
         errors = self._client.ask_lbm(order).get("errors")
         if isinstance(errors, list) and errors:
@@ -251,7 +253,7 @@ def jobs_in(reply: Json) -> list[Json]:
 
 
 def communicate(words: list[str], data: bytes | None) -> tuple[int, bytes, bytes]:
-    """Runs lbrun to its end: exit status, output, errors."""
+    """Runs lbrun until it exits. Returns exit status, output and errors."""
     if data is None:
         found = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     else:
@@ -260,7 +262,7 @@ def communicate(words: list[str], data: bytes | None) -> tuple[int, bytes, bytes
 
 
 def option_words(options: Mapping[str, Option]) -> list[str]:
-    """Raises TypeError for what no option has."""
+    """Raises TypeError for an option that programs cannot use."""
     words: list[str] = []
     for name, value in options.items():
         if name in NOT_HERE:

@@ -1,4 +1,4 @@
-"""What `lbrun` says when something is wrong, and with which exit status it then ends."""
+"""The error messages of `lbrun` and the exit status after them."""
 
 import posix
 import sys
@@ -7,7 +7,7 @@ FAILED = 125
 SAID_CHARS_MAX = 8000
 ERROR = 2  # the descriptor of standard error
 MISSING = 2  # ENOENT
-SHELL_SIGNS = frozenset(" ;|&<>")  # lbrun.c has the same, and the words
+SHELL_SIGNS = frozenset(" ;|&<>")  # the same, with the messages, in lbrun.c
 REMOVED = "the working directory has been removed; go to another one"
 NO_SHELL_LINE = "not found; lbrun runs a program; for a shell line, use lbrun sh -c 'LINE'"
 
@@ -17,7 +17,8 @@ class Trouble(Exception):
 
 
 class Voice:
-    """Standard error, unless the caller has none: then another file may have its number."""
+    """Whether there is a standard error. If the caller closed it, another file may have its
+    number."""
 
     is_there = True
 
@@ -38,7 +39,7 @@ def say(text: str, name: str = "lbrun") -> None:
 
 
 def why_not_run(command: list[str], failure: OSError) -> str:
-    """Of a command that could not be executed here."""
+    """Returns why a command could not be executed here."""
     if failure.errno == MISSING and len(command) == 1 and set(command[0]) & SHELL_SIGNS:
         return NO_SHELL_LINE
     return failure.strerror or ""

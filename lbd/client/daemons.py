@@ -1,4 +1,4 @@
-"""Questions of programs to this host's daemons, if they are those that root or we have started."""
+"""Asks this host's daemons on behalf of programs, if root or the caller has started them."""
 
 from collections.abc import Sequence
 from contextlib import closing
@@ -9,7 +9,7 @@ from lbd.local.json_socket import Json, ask_on
 
 
 def ask(directories: Sequence[str], daemon: str, question: Json, timeout_s: float) -> Json:
-    """Raises Unavailable if nobody answers whom we may believe, Refusal if the answer is no."""
+    """Raises Unavailable if no trusted daemon answers, Refusal if the answer is no."""
     sock = connect(list(directories), daemon)
     if sock is None:
         places = " or ".join(directories)

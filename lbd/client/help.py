@@ -1,4 +1,4 @@
-"""The parts of `lbrun` that inform rather than run: --help, --version, --explain."""
+"""The options of `lbrun` that print information and run nothing: --help, --version, --explain."""
 
 import sys
 from typing import TYPE_CHECKING
@@ -90,7 +90,7 @@ examples:
 
 
 def show(options: "Options") -> int:
-    """What --help, --version or --explain asks for; the exit status."""
+    """Prints what --help, --version or --explain asks for. Returns the exit status."""
     if "help" in options.plain:
         from shutil import get_terminal_size
 
@@ -139,7 +139,7 @@ def explain(options: "Options") -> int:
             asked,
         )
         eligible = None
-        if as_json:  # who asks lbrun has not asked about lbsh
+        if as_json:  # eligibility under lbsh is only shown as JSON
             eligible = ask_eligible(
                 lambda request: ask(directories, "lbm", request, ANSWER_S), command
             )

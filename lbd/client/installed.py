@@ -1,4 +1,4 @@
-"""Where the `lbrun` is that a Python program starts."""
+"""Finds the `lbrun` that a Python program starts."""
 
 import os
 import shutil
@@ -8,7 +8,7 @@ from lbd.errors import Unavailable
 
 
 def lbrun_program() -> str:
-    """On PATH, else beside the Python that runs us. Raises Unavailable."""
+    """Looks on PATH, then beside this Python. Raises Unavailable."""
     scripts = sysconfig.get_path("scripts")
     found = shutil.which("lbrun") or shutil.which("lbrun", path=scripts)
     if found is None:

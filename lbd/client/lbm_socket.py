@@ -1,31 +1,33 @@
-"""Where this host's LBM listens, and whether it is the one that root or we have started."""
+"""Finds this host's LBM and connects to it if root or the caller has started it."""
 
 import posix
 import sys
 
 from lbd.client.complaints import Trouble, encode
 
-TYPE_CHECKING = False  # typing's own would cost a millisecond
+TYPE_CHECKING = False  # importing typing would cost a millisecond
 if TYPE_CHECKING:
     from _socket import socket
 
 SOL_SOCKET, SO_PEERCRED = 1, 17
-RESTART_S = 30.0  # so long after one LBM has left the next must answer
+RESTART_S = 30.0  # the next LBM must answer within this time after one has left
 FILE_TYPE, REGULAR, DIRECTORY, STICKY = (
     0o170000,
     0o100000,
     0o040000,
     0o1000,
-)  # of modes, as `stat` has them
+)  # of `st_mode`
 
 GONE = (
-    "; if it belonged to a lab that no longer exists, `unset LBD_CONFIG`"  # of config/load.py, too
+    # config/load.py has the same text
+    "; if it belonged to a lab that no longer exists, `unset LBD_CONFIG`"
 )
 CONFIG_BYTES_MAX, PATH_SHOWN = 1 << 24, 400
 
 
 def find_runtime_dirs(config: str | None) -> list[str]:
-    """Where lbm.sock may be. Only `runtime_dir` is read from lbd.toml, without a TOML parser."""
+    """Returns where lbm.sock may be. Reads only `runtime_dir` from lbd.toml, without a TOML
+    parser."""
     environment: dict[bytes, bytes] = posix.environ
     home = environment.get(b"HOME", b"")
     given = encode(config) if config is not None else environment.get(b"LBD_CONFIG", b"")
@@ -47,19 +49,19 @@ def find_runtime_dirs(config: str | None) -> list[str]:
 
             return [runtime_dir_of(path)]
         if 0 < text.count(b"\n[") == text.count(b"\n[eligibility]"):
-            continue  # as `config.load`: it says nothing of hosts
+            continue  # as in `config.load`: it has no settings of hosts
         break
     uid = posix.geteuid()
     if uid == 0:
         return ["/run/lbd"]
     base = environment.get(b"XDG_RUNTIME_DIR", b"").decode(errors="surrogateescape")
-    own = f"{base}/lbd" if base else f"/tmp/lbd-{uid}"  # noqa: S108  # `may_be_at` looks
+    own = f"{base}/lbd" if base else f"/tmp/lbd-{uid}"  # noqa: S108  # `may_be_at` checks it
     return [own, "/run/lbd"]
 
 
 def is_kept_here(config: str | None, command: list[bytes]) -> bool:
-    """By `eligibility.never` of the user's own lbd.toml, which the LBM does not read. Raises
-    Trouble if that cannot be said."""
+    """Returns whether `eligibility.never` of the user's own lbd.toml, which the LBM does not read,
+    names the command. Raises Trouble if the file cannot be understood."""
     environment: dict[bytes, bytes] = posix.environ
     given = encode(config) if config is not None else environment.get(b"LBD_CONFIG", b"")
     path = given or environment.get(b"HOME", b"") + b"/.config/lbd/lbd.toml"
@@ -75,9 +77,9 @@ def is_kept_here(config: str | None, command: list[bytes]) -> bool:
 
 
 def read_config(path: bytes, *, of_root: bool) -> bytes:
-    """Raises OSError also for what is no file: none waits for somebody to write to a FIFO, or reads
-    a device without end; and where it is to be `of_root` for one of another user's, by whose HOME
-    root would go, as after `sudo -E`."""
+    """Raises OSError also if it is not a regular file, since a FIFO may block and a device may
+    be endless. With `of_root` it must belong to root: after `sudo -E`, root has another user's
+    HOME."""
     file = posix.open(path, posix.O_RDONLY | posix.O_CLOEXEC | posix.O_NONBLOCK)
     try:
         status = posix.fstat(file)
@@ -91,10 +93,10 @@ def read_config(path: bytes, *, of_root: bool) -> bytes:
 
 
 def connect(runtime_dirs: list[str], daemon: str = "lbm") -> "socket | None":
-    """A connection to this host's LBM, or its LIM, or None.
+    """Returns a connection to this host's LBM, or its LIM, or None.
 
-    What somebody else has put there is not trusted: neither a directory (before we wait for
-    whoever is in it) nor who listens.
+    Objects of other users are not trusted: neither a directory (checked before we wait for a
+    process there) nor the listening process.
     """
     from _socket import AF_UNIX, SOCK_CLOEXEC, SOCK_STREAM, socket
 
@@ -114,7 +116,7 @@ def connect(runtime_dirs: list[str], daemon: str = "lbm") -> "socket | None":
 
 
 def is_restarting(sock: "socket") -> bool:
-    """Whether the LBM has made way for another, which has yet to take what we asked."""
+    """Returns whether the LBM has made way for another, which will handle our request."""
     from time import time
 
     path: str = sock.getpeername()
@@ -126,23 +128,23 @@ def is_restarting(sock: "socket") -> bool:
 
 
 def listener_of(sock: "socket") -> int:
-    """Returns the user who listens at the other end."""
+    """Returns the uid of the listening process."""
     credentials: bytes = sock.getsockopt(SOL_SOCKET, SO_PEERCRED, 12)
     return int.from_bytes(credentials[4:8], sys.byteorder)
 
 
 def may_be_at(path: str, user: int) -> bool:
-    """Whether what `user` has at `path` is there because root or we wanted it: the directories
-    above it are root's or ours, and nobody else can put anything in them in its place.
+    """Returns whether an object of `user` at `path` is there by root's or our will: the directories
+    above it are root's or ours, and nobody else can replace anything in them.
 
-    So the daemons' account may have /run/lbd, which root alone can make. Another user may have
+    So the daemons' account may own /run/lbd, which only root can create. Another user may own
     neither /run/user/UID/lbd, which lies in a directory of theirs, nor /run/lock/lbd, which anybody
-    can make. Raises OSError.
+    can create. Raises OSError.
     """
     ours = (0, posix.geteuid())
     if user in ours:
         return True
-    shared = False  # in /tmp, say, anybody makes what is not there yet
+    shared = False  # in a directory like /tmp anybody can create missing entries
     end = path.find("/")
     while end >= 0 and path[end:].strip("/"):
         above = path[: end or 1]

@@ -1,8 +1,8 @@
-"""`lbrun`: run one command on the best host.
+"""`lbrun`: runs one command on the best host.
 
-Start-up time is the product, so the common path imports built-in modules only (`posix` for `os`,
-`_socket`, `_signal`); whatever else an option needs is imported when it is used. The protocol is
-described in local/client_tags.py.
+Start-up time matters most, so the common path imports built-in modules only (`posix` for `os`,
+`_socket`, `_signal`); modules for other options are imported when used. The protocol is described
+in local/client_tags.py.
 """
 
 import posix
@@ -24,12 +24,13 @@ from lbd.launch.exec import become, exit_status_of, let_pipes_break
 from lbd.local import client_tags as tags
 from lbd.local.frames import Splitter, pack
 
-TYPE_CHECKING = False  # typing's own would cost a millisecond
+TYPE_CHECKING = False  # importing typing would cost a millisecond
 if TYPE_CHECKING:
     from _socket import socket
 
-UNANSWERED = b"LBD_UNANSWERED"  # from lbrun.c, which has asked in vain: why the LBM is of no use
-OWN_NAMES = ("lbrun", "lbrun-python", "lbrun.py")  # called by another, it is a shim for that one
+UNANSWERED = b"LBD_UNANSWERED"  # set by lbrun.c after the LBM did not answer: the reason
+# under any other name it is a shim for that command
+OWN_NAMES = ("lbrun", "lbrun-python", "lbrun.py")
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -127,7 +128,7 @@ class Here:
 
 
 def run_here(options: Options, around: Surroundings, job: str, reason: str) -> int:
-    """Become the command; stay beside it only where an option needs somebody to watch."""
+    """Becomes the command; stays as its parent only if an option needs that."""
     command, environment, directory = around.command, around.environment, around.directory
     host = environment.get(b"LBD_HOST", b"").decode() if job else ""
     if "remote" in options.plain:
@@ -176,7 +177,8 @@ def may_not_stay(options: Options) -> bool:
 
 
 def without_daemon(options: Options, around: Surroundings, what: str) -> int:
-    """No LBM answers: run here with one warning, unless the user's word forbids it."""
+    """Runs the command here with one warning, or fails if the user's options forbid that. Used when
+    no LBM answers."""
     if options.needs:
         from lbd.client.start_wait import remedy
 
@@ -201,7 +203,7 @@ def without_daemon(options: Options, around: Surroundings, what: str) -> int:
 
 
 def local_job(sock: "socket", notice: bytes, environment: dict[bytes, bytes]) -> str:
-    """The id of a job that stays here, "" if the LBM does not answer."""
+    """Returns the id of a job that stays here, "" if the LBM does not answer."""
     sock.settimeout(LBM_SILENT_S)
     try:
         sock.sendall(pack(tags.LOCAL, notice))
@@ -214,7 +216,7 @@ def local_job(sock: "socket", notice: bytes, environment: dict[bytes, bytes]) ->
 
 
 def note_place(environment: dict[bytes, bytes], found: dict[bytes, str]) -> None:
-    """Notes where a command that stays (HERE) runs."""
+    """Sets the variables that say where a command that stays (HERE) runs."""
     environment[b"LBD_HOST"] = environment[b"LBD_ORIGIN"] = found[tags.HOST].encode()
     if tags.SLOTS in found:
         environment[b"LBD_SLOTS"] = found[tags.SLOTS].encode()

@@ -1,11 +1,11 @@
-"""The command line of `lbrun`, read without argparse, which would double its start-up."""
+"""Reads the command line of `lbrun`, without argparse, which would double its start-up time."""
 
 import posix
 
 from lbd.client.complaints import REMOVED, Trouble
 
 DEPTH_MAX = 32
-UNIT_FROM_BYTES = 1024  # a smaller limit without a unit is a slip
+UNIT_FROM_BYTES = 1024  # a smaller limit without a unit is a typing error
 
 WITH_VALUE = {
     "-H": "host", "--host": "host", "-x": "exclude", "--exclude": "exclude",
@@ -41,7 +41,7 @@ OF_SLURM = {
     "-N": "--array 1-N --gang", "--partition": "--feature", "-p": "--feature", "-w": "--host",
     "--open-mode": "--append", "--wait": "--queue", "--no-requeue": "--no-restart",
 }  # fmt: skip
-NEEDS = {"need": "", "feature": "+", "not_feature": "-"}  # as the LBM marks them
+NEEDS = {"need": "", "feature": "+", "not_feature": "-"}  # prefixes the LBM expects
 OPPOSITE = {"tty": "no_tty", "no_tty": "tty"}  # the last one counts
 
 
@@ -54,8 +54,8 @@ class Options:
         self.variables: list[str] = []
         self.send: list[str] = []
         self.fetch: list[str] = []
-        self.asked: dict[str, list[str]] = {}  # by --need, --feature and --not-feature
-        self.needs = ""  # the same as the LBM reads it
+        self.asked: dict[str, list[str]] = {}  # values of --need, --feature and --not-feature
+        self.needs = ""  # the same in the form the LBM reads
         self.plain: set[str] = set()
         self.command: list[str] = []
         self.timeout_s = 0.0
@@ -121,7 +121,7 @@ def take_option(options: Options, name: str, value: str | None, rest: list[str])
 
 
 def read_names(name: str, value: str) -> list[str]:
-    """Of hosts, with commas between. Raises Trouble."""
+    """Reads host names separated by commas. Raises Trouble."""
     names = [part.strip() for part in value.split(",")]
     if "" in names:
         raise Trouble(f"{name} {value}: a host's name is missing; use {name} h2 or {name} h2,h3")
@@ -138,7 +138,7 @@ def nearest(name: str) -> str:
 
 
 def spelt(key: str) -> str:
-    """The long name of an option."""
+    """Returns the long name of an option."""
     names = WITH_VALUE | PLAIN
     return next(name for name in names if names[name] == key and name.startswith("--"))
 
@@ -198,7 +198,7 @@ def check(options: Options) -> None:
 
 
 def read_asked(asked: dict[str, list[str]]) -> str:
-    """What the command needs of its host, as text/needs_words.py writes it. Raises Trouble."""
+    """Returns the command's needs in the form of text/needs_words.py. Raises Trouble."""
     from lbd.text.needs import read_features, read_needs
 
     words: list[str] = []
@@ -217,7 +217,8 @@ def read_asked(asked: dict[str, list[str]]) -> str:
 
 
 def writable_path(path: str) -> str:
-    """Absolute, since -C may take us elsewhere. Raises Trouble if no file can be made there."""
+    """Returns an absolute path, since -C changes the directory. Raises Trouble if no file can be
+    created there."""
     directory, _, name = path.rpartition("/")
     if not path.startswith("/"):
         try:

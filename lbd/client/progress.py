@@ -1,4 +1,4 @@
-"""One line on a terminal that says how far something is, and is gone before anything else is."""
+"""A progress line on a terminal, which is erased before anything else is printed."""
 
 import posix
 
@@ -8,7 +8,7 @@ USUAL_COLUMNS = 80
 
 
 def has_terminal() -> bool:
-    """Whether there is one on standard error that can clear a line."""
+    """Returns whether standard error is a terminal that can clear a line."""
     return posix.isatty(ERROR) and posix.environ.get(b"TERM", b"dumb") not in (b"dumb", b"")
 
 
@@ -16,7 +16,7 @@ class Progress:
     def __init__(self, is_on: bool) -> None:
         self.is_on = is_on
         self._shown = False
-        self._mid_line = False  # what was printed last has no end of line yet
+        self._mid_line = False  # the last output did not end with a newline
 
     def show(self, text: str) -> None:
         if not self.is_on or self._mid_line:
@@ -29,7 +29,7 @@ class Progress:
         self._shown = True
 
     def clear(self) -> None:
-        """Before anything else is printed."""
+        """Erases the line; called before anything else is printed."""
         if self._shown:
             self._shown = False
             try:
@@ -38,5 +38,5 @@ class Progress:
                 return
 
     def printed(self, data: bytes) -> None:
-        """The command has printed that."""
+        """Notes that the command has printed this."""
         self._mid_line = not data.endswith(b"\n")

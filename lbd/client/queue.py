@@ -1,4 +1,4 @@
-"""`lbrun -q` and `-d`: through the dispatcher's queue."""
+"""`lbrun -q` and `-d`: submission to the dispatcher's queue."""
 
 import posix
 import stat
@@ -14,12 +14,12 @@ from lbd.local import client_tags as tags
 from lbd.local.frames import Splitter, field, pack
 from lbd.text.job_phrases import jobs_do
 
-TYPE_CHECKING = False  # typing's own would cost a millisecond
+TYPE_CHECKING = False  # importing typing would cost a millisecond
 if TYPE_CHECKING:
     from _socket import socket
 
 REPLY_LIMIT_BYTES = 4 << 20
-HEARD_S = 10.0  # for the LBM to say that it has read it; nothing could run here instead
+HEARD_S = 10.0  # for the LBM to confirm that it read the request; nothing can run here instead
 ACCEPT_S = 30.0  # for the dispatcher to have it on disk
 POLL_S = 0.5
 PIECE_BYTES = 1 << 16
@@ -31,7 +31,7 @@ FORCE_WITHIN_S = 1.0
 
 
 def check_place(option: str, path: bytes, directory: bytes) -> None:
-    """Where output is to go, as far as that can be seen from here. Raises Trouble."""
+    """Checks an output path as far as that is possible here. Raises Trouble."""
     parent, _, name = (path if path.startswith(b"/") else directory + b"/" + path).rpartition(b"/")
     try:
         if b"%" not in parent and not stat.S_ISDIR(posix.stat(parent or b"/").st_mode):
@@ -40,7 +40,7 @@ def check_place(option: str, path: bytes, directory: bytes) -> None:
             raise IsADirectoryError(21, "is a directory")
     except FileNotFoundError as problem:
         if problem.filename == parent + b"/" + name:
-            return  # it will be made
+            return  # it will be created
         raise Trouble(f"{option} {path.decode(errors='replace')}: {problem.strerror}") from None
     except OSError as problem:
         raise Trouble(f"{option} {path.decode(errors='replace')}: {problem.strerror}") from None
@@ -88,15 +88,15 @@ def run_queued(options: Options, around: Surroundings) -> int:
 
 
 def fill_closed() -> None:
-    """What the caller has closed of 0 to 2 leads nowhere, and our socket does not get its number:
-    what the job prints would be written to the LBM."""
+    """Opens /dev/null for each of 0 to 2 that the caller has closed. Otherwise our socket could get
+    such a number, and the job's output would be written to the LBM."""
     while (number := posix.open("/dev/null", posix.O_RDWR | posix.O_CLOEXEC)) <= ERROR:
         pass
     posix.close(number)
 
 
 def read_input(options: Options, around: Surroundings) -> bytes:
-    """All of our standard input, unless it is a terminal or there is none."""
+    """Returns all of standard input, unless it is a terminal or missing."""
     if "no_stdin" in options.plain or around.empty_input or around.closed & 1 or posix.isatty(0):
         return b""
     kind = posix.fstat(0).st_mode
@@ -119,7 +119,7 @@ def read_input(options: Options, around: Surroundings) -> bytes:
 
 
 class Queued:
-    """From the request to the job's id, and with -q to its end."""
+    """Handles a queued command from the request to the job's id, and with -q to its end."""
 
     def __init__(self, sock: "socket", options: Options, progress: Progress) -> None:
         self.sock = sock
@@ -194,7 +194,7 @@ class Queued:
         return None
 
     def forward(self, number: int, _frame: object) -> None:
-        """To the job; a second interrupt within a second ends it by force."""
+        """Sends a signal to the job; a second interrupt within a second kills it."""
         from time import monotonic
 
         force = number == INT and monotonic() - self.interrupted_s < FORCE_WITHIN_S
@@ -204,12 +204,13 @@ class Queued:
             if force:
                 self.sock.sendall(pack(tags.FORCE))
             self.sock.sendall(pack(tags.SIGNAL, bytes((number,))))
-        except OSError:  # it has ended; what there is to read says how
+        except OSError:  # the job has ended; the pending frames say how
             pass
 
 
 def write_all(descriptor: int, data: bytes) -> None:
-    """To our own output; when nobody reads it any more we die of that, and the job with us."""
+    """Writes to our own output. When nobody reads it any more, SIGPIPE ends us, and with us the
+    job."""
     view = memoryview(data)
     try:
         while view:

@@ -1,4 +1,4 @@
-"""What options of `lbrun` go with the queue, and what their values may be."""
+"""Which options of `lbrun` the queue supports, and the values they may have."""
 
 import posix
 import stat
@@ -9,13 +9,13 @@ SLOTS_MAX = 65536
 DIGITS_MAX = 18
 SPEEDUP_MAX = 1e6
 WORK_S_MAX = 1e9
-GANG_MAX = 4096  # jobs: each is given the names of all their hosts
+GANG_MAX = 4096  # jobs; each is told the names of all their hosts
 
 
 def check_queued(
     plain: set[str], values: dict[str, str], send: list[str], fetch: list[str]
 ) -> None:
-    """What goes with the queue; `values` of it get their normal forms. Raises Trouble."""
+    """Checks the options for the queue and normalises their `values`. Raises Trouble."""
     if {"queue", "detach"} <= plain:
         raise Trouble("-q waits for the end and -d does not: use only one")
     for option in ("local", "remote", "explain", "tty"):
@@ -138,7 +138,7 @@ def check_work(values: dict[str, str]) -> None:
 
 
 def check_target(values: dict[str, str]) -> None:
-    """`target` becomes seconds from now, `deadline` UNIX seconds. Raises Trouble."""
+    """Turns `target` into seconds from now and `deadline` into UNIX seconds. Raises Trouble."""
     from lbd.text.units import duration_s
 
     option = "--target" if "target" in values else "--deadline"
@@ -174,7 +174,7 @@ def deadline_unix_s(text: str) -> float:
 
 
 def check_staged(values: dict[str, str], fetch: list[str]) -> None:
-    """Raises Trouble for what would be lost with the private directory, or overwritten."""
+    """Raises Trouble for output that would be lost with the private directory or overwritten."""
     for name in ("output", "error"):
         path = values.get(name, "/")
         if not path.startswith("/") and not any(f"{path}/".startswith(f"{one}/") for one in fetch):
@@ -191,7 +191,7 @@ def check_staged(values: dict[str, str], fetch: list[str]) -> None:
 
 
 def all_tasks_write(values: dict[str, str]) -> str:
-    """The complaint about a file of output that is that of all tasks of an array; "" if none is."""
+    """Returns a warning if all tasks of an array write the same output file, else ""."""
     for name in ("output", "error") if "array" in values else ():
         path = values.get(name, "/dev/null")
         if not path.startswith("/dev/") and "%a" not in path and "%j" not in path:

@@ -1,4 +1,4 @@
-"""What `lbrun` and the LBM say to each other from the request to the end of the command."""
+"""The exchange between `lbrun` and the LBM from the request to the end of the command."""
 
 import posix
 import sys
@@ -10,7 +10,7 @@ from lbd.client.surroundings import Surroundings
 from lbd.local import client_tags as tags
 from lbd.local.frames import Splitter, fields, pack
 
-TYPE_CHECKING = False  # typing's own would cost a millisecond
+TYPE_CHECKING = False  # importing typing would cost a millisecond
 if TYPE_CHECKING:
     from _socket import socket
     from collections.abc import Container
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from lbd.client.terminal import Terminal
 
     class Locally(Protocol):
-        """What becomes of a command that does not leave; each returns its exit status."""
+        """What to do with a command that does not leave. Each method returns its exit status."""
 
-        is_silent: bool  # nobody has asked for us, so nothing is said
+        is_silent: bool  # the user did not call lbrun, so it prints nothing
 
         def stay(self, found: dict[bytes, str], sock: "socket") -> int: ...
 
@@ -31,20 +31,20 @@ if TYPE_CHECKING:
 INT, STOP, TSTP, CONT = 2, 19, 20, 18
 HUP, QUIT, USR1, USR2, TERM, WINCH = 1, 3, 10, 12, 15, 28
 BLOCK, UNBLOCK = 0, 1
-OF_COMMANDS = (HUP, INT, QUIT, USR1, USR2, TERM)  # the others are of the terminal
+OF_COMMANDS = (HUP, INT, QUIT, USR1, USR2, TERM)  # the others are the terminal's
 FORWARDED = (*OF_COMMANDS, TSTP, CONT, WINCH)
 FORCE_WITHIN_S = 1.0
 LBM_SILENT_S = 3.0
 REPLY_LIMIT_BYTES = 1 << 20
-# Waiting is done in pieces: for a signal that comes just before a blocking call, Python runs the
-# handler only when that call returns.
+# Waiting is done in steps: if a signal comes just before a blocking call, Python runs its handler
+# only when that call returns.
 POLL_S = 0.5
 NEVER_S = float("-inf")
 LOST = "lost contact with this host's LBM; the command, if it had started, has been ended"
 
 
 class Session:
-    """From the request to its answer: "here", or the end of the command elsewhere."""
+    """One request, up to its answer: "here", or the end of the command elsewhere."""
 
     def __init__(
         self,
@@ -61,12 +61,12 @@ class Session:
         self.locally = locally
         self.split = Splitter(REPLY_LIMIT_BYTES)
         self.interrupted_s = self.silent_s = 0.0
-        self.early: list[bytes] | None = []  # signals while the request is on its way
-        self.sent: dict[int, None] = {}  # the signals that are for a command, in order
+        self.early: list[bytes] | None = []  # signals received while the request is being sent
+        self.sent: dict[int, None] = {}  # signals sent for the command, in order
         sock.settimeout(LBM_SILENT_S)
-        self.begun = False  # elsewhere
+        self.begun = False  # the command has begun elsewhere
         self.stop_asked = self.continued = False
-        # Before the request is sent: from then on a signal is for the command.
+        # Done before the request is sent: from then on signals are for the command.
         import _signal  # type: ignore[import-not-found]  # `signal` without its enums
 
         self.set_signal, self.set_mask = _signal.signal, _signal.pthread_sigmask
@@ -74,14 +74,14 @@ class Session:
         self.restore = [(number, self.set_signal(number, self.forward)) for number in heeded]
 
     def heed_no_more(self) -> None:
-        """What was sent to a command that is to begin here is ours: it has no handlers yet."""
+        """Restores the handlers and raises the signals sent for a command that begins here."""
         for number, handler in self.restore:
             self.set_signal(number, handler)
         for number in self.sent:
             posix.kill(posix.getpid(), number)
 
     def ask(self, request: bytes) -> None:
-        """Send it; signals that come meanwhile must not get into the middle. Raises OSError."""
+        """Sends the request, with signals held back until it is complete. Raises OSError."""
         self.sock.sendall(request)
         self.sock.settimeout(POLL_S)
         early, self.early = self.early or [], None
@@ -110,7 +110,7 @@ class Session:
                 return self.without_answer()
             except OSError:
                 data = b""
-            self.silent_s = NEVER_S  # it has said its first word
+            self.silent_s = NEVER_S  # it has answered, so it may be silent from now on
             if not data:
                 raise Trouble(LOST)
             for tag, body in self.split.feed(data):
@@ -124,7 +124,7 @@ class Session:
                     return status
 
     def without_answer(self, what: str = "this host's LBM does not answer (stopped?)") -> int:
-        """The LBM is stopped. Hung up on before it read the request, it will not act on it."""
+        """The LBM does not answer: hang up, so that it will not act on the request."""
         self.sock.close()
         self.heed_no_more()
         return self.locally.without_lbm(what)
@@ -153,10 +153,10 @@ class Session:
         return None
 
     def give(self) -> None:
-        """The command has begun elsewhere: our descriptors are to be its own."""
+        """Gives our descriptors to the command, which has begun elsewhere."""
         terminal = self.terminal
         typing = terminal is not None and terminal.typing
-        # A stop is for us alone before, and for the command from then on: never lost in between.
+        # Until now a stop is for us alone, from now on for the command: none may get lost.
         self.set_mask(BLOCK, (TSTP,))
         try:
             give_descriptors(self.sock, self.around.closed, typing)
@@ -165,8 +165,8 @@ class Session:
         self.begun = True
         self.set_mask(UNBLOCK, (TSTP,))
         if terminal is not None:
-            # From now on the LBM restores it if we are killed; there is no output before READY,
-            # so who answers that finds the terminal as it should be.
+            # From now on the LBM restores it if we are killed. No output comes before READY, so a
+            # program that reacts to output finds the terminal ready.
             terminal.attach(self.send_frame, self.set_signal)
             self.send_frame(tags.READY)
 
@@ -177,7 +177,7 @@ class Session:
         return end_as(found, self.options, self.sent, bool(terminal and terminal.interrupting))
 
     def stop(self) -> None:
-        """The command has stopped, and so do we, as it would if it ran here."""
+        """Stops, since the command has stopped, as it would if it ran here."""
         from lbd.client.signals import stop_by
 
         number, with_group = (TSTP if self.stop_asked else STOP), False
@@ -186,7 +186,7 @@ class Session:
             number, with_group = terminal.how_to_stop()
         self.stop_asked = self.continued = False
         stop_by(number, with_group)
-        if not self.continued:  # it was no stop at all, and is to be none elsewhere
+        if not self.continued:  # not really stopped, so the command continues, too
             if terminal is not None and terminal.behind:
                 self.forward(HUP, None)
             self.forward(CONT, None)
@@ -197,11 +197,11 @@ class Session:
             return
         try:
             self.sock.sendall(pack(tag, body))
-        except OSError:  # it has ended; what there is to read says how
+        except OSError:  # the command has ended; the pending frames say how
             pass
 
     def forward(self, number: int, _frame: object) -> None:
-        """Pass a signal on; a second interrupt within a second ends the command by force."""
+        """Passes a signal on; a second interrupt within a second kills the command."""
         if number == INT:
             from time import monotonic
 
@@ -212,7 +212,7 @@ class Session:
         if number in OF_COMMANDS:
             self.sent[number] = None
         elif number == TSTP:
-            self.stop_asked = True  # once it has stopped, we do
+            self.stop_asked = True  # we stop once the command has stopped
             if not self.begun:
                 posix.kill(posix.getpid(), STOP)
                 return
@@ -233,8 +233,8 @@ def give_descriptors(sock: "socket", closed: int, typing: bool) -> None:
     packed = b"".join([number.to_bytes(4, sys.byteorder) for number in numbers])
     attached = [(1, 1, packed)] if numbers else []  # SOL_SOCKET, SCM_RIGHTS
     sock.sendmsg([pack(tags.DESCRIPTORS)], attached)
-    # They are the command's now: kept here too, they would hide from the other ends of its pipes
-    # that it has closed them. Only errors are still ours to print.
+    # They are the command's now. Open copies here would hide from its pipes that it has closed
+    # them. Only standard error stays, for messages.
     null = posix.open("/dev/null", posix.O_RDWR)
     for number in numbers:
         if number == 1 or (number == 0 and not typing):
@@ -249,8 +249,8 @@ def read_fields(body: bytes) -> dict[bytes, str]:
 def end_as(
     found: dict[bytes, str], options: Options, sent: "Container[int]" = (), typed: bool = False
 ) -> int:
-    """The exit status, unless a signal ended the command: then the same ends us. `sent`:
-    the signals that were sent on to it; `typed`: the one that ended it came from our terminal."""
+    """Returns the exit status, unless a signal ended the command: then it ends us, too. `sent`: the
+    signals passed on to the command; `typed`: the fatal one came from our terminal."""
     if found[tags.REASON]:
         say(found[tags.REASON])
     if "status_file" in options.values:
@@ -270,8 +270,8 @@ def end_as(
 
 
 def unheard(found: dict[bytes, str], sent: "Container[int]") -> list[int]:
-    """A ^C that came too late for the command but is no later than what ended it: the end of its
-    input, say, as who wrote that has died of the same ^C."""
+    """Returns a ^C that the command did not receive because it was ending already, for example at
+    the end of its input, whose writer died of the same ^C."""
     if tags.HEARD not in found:
         return []
     heard = int(found[tags.HEARD])

@@ -1,16 +1,17 @@
-"""A signal has stopped or ended the command elsewhere: the same for us, for our shell to see."""
+"""Stops or ends this process like the remote command, so that the calling shell sees it."""
 
 import _signal  # type: ignore[import-not-found]  # `signal` without its enums
 import posix
 
 INT, QUIT, STOP = 2, 3, 19
-NOT_DEADLY = (17, 18, STOP, 20, 21, 22, 23, 28)  # they stop, or do nothing
+NOT_DEADLY = (17, 18, STOP, 20, 21, 22, 23, 28)  # these stop a process or do nothing
 DUMPING = (QUIT, 4, 5, 6, 7, 8, 11, 24, 25, 31)  # signals that leave a core
 PR_SET_DUMPABLE = 4
 
 
 def stop_by(number: int, with_group: bool) -> None:
-    """Returns when we go on; at once if nobody could wake us (an orphaned group)."""
+    """Stops by this signal. Returns when continued; at once if nobody could wake us (an orphaned
+    group)."""
     handler = None if number == STOP else _signal.signal(number, _signal.SIG_DFL)
     posix.kill(0 if with_group else posix.getpid(), number)
     if number != STOP:
@@ -18,10 +19,10 @@ def stop_by(number: int, with_group: bool) -> None:
 
 
 def die_of(number: int, with_group: bool = False) -> None:
-    """Returns if that is impossible: process 1 of a container cannot, and of some signals nobody
-    dies, whatever another host says.
+    """Dies of this signal. Returns if that is impossible: process 1 of a container cannot die of
+    it, and some signals, which another host may still name, are never deadly.
 
-    `with_group`: it was typed, so our terminal would have sent it to all of them.
+    `with_group`: it was typed, so our terminal would have sent it to the whole group.
     """
     if number in NOT_DEADLY:
         return
@@ -29,7 +30,7 @@ def die_of(number: int, with_group: bool = False) -> None:
         leave_no_core()
     try:
         _signal.signal(number, _signal.SIG_DFL)
-    except (OSError, ValueError):  # KILL, and numbers that are none
+    except (OSError, ValueError):  # KILL, and invalid numbers
         pass
     try:
         _signal.pthread_sigmask(_signal.SIG_UNBLOCK, (number,))
@@ -40,12 +41,13 @@ def die_of(number: int, with_group: bool = False) -> None:
 
 
 def leave_no_core() -> None:
-    """The command has left one where it ran, if it may; ours would say nothing."""
+    """Disables our own core dump, which would show nothing: the command leaves one where it ran, if
+    allowed."""
     import ctypes
     import resource
 
     try:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)  # a handler of cores asks no limit
+        ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)  # a core handler ignores the limit
     except (OSError, ValueError):
         pass

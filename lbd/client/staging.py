@@ -1,7 +1,7 @@
-"""`lbrun --send` and `--fetch`: the caller's side of it.
+"""The caller's side of `lbrun --send` and `--fetch`.
 
-What is sent is packed, and what is fetched unpacked, by children of `lbrun`: as the caller, with
-the caller's rights, at the pace of the pipe (pack/pack.py, pack/unpack.py).
+Children of `lbrun` pack the files to send and unpack those fetched: as the caller, with the
+caller's rights, at the pace of the pipe (pack/pack.py, pack/unpack.py).
 """
 
 import os
@@ -26,10 +26,11 @@ ENDING = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
 
 
 class Staging:
-    """What one command takes along and brings back; paths as they are listed, cleaned up."""
+    """The files that one command takes along and brings back, with normalised paths."""
 
     def __init__(self, options: Options, directory: bytes) -> None:
-        """Raises Trouble: a path outside, nothing to send, something to be overwritten."""
+        """Raises Trouble if a path leads outside, a file to send is missing, or one would be
+        overwritten."""
         self._directory = directory
         self.send = clean("--send", options.send)
         self.fetch = clean("--fetch", options.fetch)
@@ -49,14 +50,15 @@ class Staging:
             raise Trouble(f"--fetch {problem}") from None
 
     def why_not_made(self) -> str:
-        """After a command that ran here, where nothing need be fetched; "" if all is there."""
+        """Checks --fetch after a command that ran here, where nothing is copied; "" if all files
+        exist."""
         for path in self.fetch:
             if not os.path.lexists(os.path.join(self._directory, path)):
                 return f"--fetch {shown(path)}: the command did not create it"
         return ""
 
     def heard(self, sock: "socket", tag: bytes, body: bytes) -> None:
-        """Carries out PACK or UNPACK and reports how it ended."""
+        """Carries out PACK or UNPACK and reports the result."""
         first, *rest = map(int, body.split())
         allowance = Allowance(first, rest[0])
         if tag == tags.PACK:
@@ -70,13 +72,14 @@ class Staging:
                 "--fetch",
             )
             self._fetching.clear(self._directory)
-        with suppress(OSError):  # then the next read says so
+        with suppress(OSError):  # the next read reports the failure
             sock.sendall(pack(tags.STAGED, complaint))
 
     def _in_child(
         self, sock: "socket", end: int, work: Callable[[BinaryIO], None], option: str
     ) -> bytes:
-        """Do it at the other end of a pipe of which the LBM gets `end`; what went wrong, or b""."""
+        """Runs `work` in a child at one end of a pipe whose other end the LBM gets. Returns the
+        error message, or b""."""
         pipe, complaints = os.pipe2(os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC)
         child = os.fork()
         if child == 0:
@@ -98,12 +101,13 @@ class Staging:
         return f"{option} ".encode() + complaint if complaint else b""
 
     def _pack(self, output: BinaryIO, allowance: Allowance) -> None:
-        with suppress(BrokenPipeError):  # the other side knows why
+        with suppress(BrokenPipeError):  # the other side reports the reason
             Packer(output, allowance, follow=True).pack(self.send)
 
 
 def clean(option: str, given: list[str]) -> list[bytes]:
-    """Normal forms, each once, none that lies in another. Raises Trouble for one that leads out."""
+    """Returns normalised paths, without duplicates and paths inside others. Raises Trouble for a
+    path that leads outside."""
     paths = []
     for text in given:
         path = os.path.normpath(encode(text)) if text else b""
@@ -120,7 +124,8 @@ def clean(option: str, given: list[str]) -> list[bytes]:
 def work_in_child(
     descriptor: int, end: int, complaints: int, work: Callable[[BinaryIO], None], directory: bytes
 ) -> NoReturn:
-    """An interrupt ends a packer; an unpacker ends when its stream does, and cleans up."""
+    """Runs in the child. An interrupt ends a packer; an unpacker ends when its stream does, and
+    cleans up."""
     status, complaint = 1, b""
     try:
         for number in (*ENDING, signal.SIGTSTP, signal.SIGCONT, signal.SIGUSR1, signal.SIGUSR2,
@@ -136,7 +141,7 @@ def work_in_child(
 
         complaint = complaint_of(at_pipe).encode()
         status = int(bool(complaint))
-    except BaseException as problem:  # whatever it is, the caller must hear of it
+    except BaseException as problem:  # the caller must hear of any failure
         complaint = repr(problem).encode()
     finally:
         with suppress(OSError):

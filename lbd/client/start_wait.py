@@ -1,4 +1,4 @@
-"""What needs an LBM that is being started waits for it, but not for long."""
+"""Waits a short time for an LBM that is being started, for commands that need one."""
 
 import posix
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def connect_once_started(directories: list[str]) -> "tuple[socket | None, str]":
-    """The connection, or why there is none."""
+    """Returns the connection, or None and the reason."""
     believed, patience = list(filter(is_believed, directories)), Patience()
     while by := next(filter(None, (starter(one, "lbm") for one in believed)), ""):
         if (sock := connect(directories)) is not None:
@@ -25,7 +25,7 @@ def connect_once_started(directories: list[str]) -> "tuple[socket | None, str]":
 
 
 def remedy(what: str) -> str:
-    """What to start, behind `what` said why no LBM answered."""
+    """Returns the advice to append to `what`, the reason why no LBM answered."""
     return "; start it with: lbd up" if what.startswith("no lbm") else ""
 
 

@@ -1,4 +1,4 @@
-"""`--status-file`: how the command ended, as JSON, so that 125 is never in doubt."""
+"""`--status-file`: how the command ended, as JSON, so that a status of 125 is unambiguous."""
 
 import json
 import os
@@ -8,8 +8,8 @@ from lbd.process.whole_file import write_whole
 
 
 def write_status(path: str, ended: dict[bytes, str]) -> None:
-    """Written whole or not at all. `ended` holds the fields of DONE. Exits nothing on failure:
-    the command's own status matters more, so a file that cannot be written is said on stderr.
+    """Writes the file atomically. `ended` holds the fields of DONE. A failure is only reported on
+    stderr: the command's own status matters more.
     """
     signal_number = int(ended.get(tags.SIGNAL_NUMBER, "0"))
     status = {
@@ -29,5 +29,5 @@ def write_status(path: str, ended: dict[bytes, str]) -> None:
 
 
 def write_failure(path: str, reason: str) -> None:
-    """The command never began: this 125 is ours, not the command's."""
+    """Writes the status of a command that never began: this 125 is lbrun's, not the command's."""
     write_status(path, {tags.STATUS: "125", tags.CAUSE: "failed", tags.REASON: reason})

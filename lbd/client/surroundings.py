@@ -1,4 +1,4 @@
-"""What `lbrun` finds where it is called, and what of it goes to the LBM."""
+"""The circumstances in which `lbrun` is called, and the part of them that goes to the LBM."""
 
 import posix
 
@@ -8,7 +8,7 @@ from lbd.client.options import Options, depth
 from lbd.local import client_tags as tags
 from lbd.local.frames import field
 
-TYPE_CHECKING = False  # typing's own would cost a millisecond
+TYPE_CHECKING = False  # importing typing would cost a millisecond
 if TYPE_CHECKING:
     from lbd.client.staging import Staging
     from lbd.client.terminal import Terminal
@@ -24,18 +24,18 @@ PIPE, XFSZ = 13, 25
 class Surroundings:
     """One call of `lbrun`: its descriptors 0 to 2, the command, its environment and directory.
 
-    To be made before any descriptor is opened, which could get the number of a closed one.
+    Must be created before any descriptor is opened, which could get the number of a closed one.
     """
 
     def __init__(self) -> None:
-        self.closed = 0  # bits 0 to 2: what the caller has closed
+        self.closed = 0  # bits 0 to 2: closed by the caller
         self.empty_input = False  # standard input is /dev/null, so there is nothing to forward
-        self.null_outputs = 0  # bits 1 and 2: those that are /dev/null, which every host has
-        self.joined = False  # standard output and error are one file: their order is to be kept
+        self.null_outputs = 0  # bits 1 and 2: outputs to /dev/null, which every host has
+        self.joined = False  # standard output and error are one file, so their order must be kept
         self.command: list[bytes] = []
         self.environment: dict[bytes, bytes] = {}
         self.directory = b""
-        self.staging: Staging | None = None  # what goes along and comes back
+        self.staging: Staging | None = None  # files to send and fetch
         self._look_at_descriptors()
 
     def _look_at_descriptors(self) -> None:
@@ -65,7 +65,7 @@ def may_write(number: int) -> bool:
 def make_environment(options: Options) -> dict[bytes, bytes]:
     environment: dict[bytes, bytes] = posix.environ.copy()
     if environment.get(b"LC_CTYPE") in COERCED and b"\0LC_CTYPE=" not in read_environ():
-        del environment[b"LC_CTYPE"]  # Python's doing (PEP 538), not the caller's
+        del environment[b"LC_CTYPE"]  # set by Python (PEP 538), not by the caller
     everything = environment
     if "clean_env" in options.plain:
         environment = {name: text for name, text in everything.items() if is_basic(name)}
@@ -83,7 +83,7 @@ def make_environment(options: Options) -> dict[bytes, bytes]:
 
 
 def is_basic(name: bytes) -> bool:
-    """What --clean-env leaves: who and where one is, in what language; and what is ours."""
+    """Returns whether --clean-env keeps a variable: user, place and language, and lbd's own."""
     return name in BASIC or name.startswith((b"LC_", b"LBD_"))
 
 
@@ -97,10 +97,11 @@ def read_environ() -> bytes:
 
 
 def working_directory(options: Options) -> bytes:
-    """The directory as the shell spells it (`$PWD`), if that is where we are; -C on top."""
+    """Returns the directory as the shell spells it (`$PWD`), if that is where we are; with -C
+    applied."""
     try:
         actual = posix.getcwdb()
-    except OSError:  # it was removed: what the kernel calls it now, no other host can enter
+    except OSError:  # removed: no other host can enter what the kernel now calls it
         if options.queued and not options.values.get("chdir", "").startswith("/"):
             raise Trouble(f"{REMOVED}, or use -C DIR") from None
         actual = posix.readlink(b"/proc/self/cwd")
@@ -119,7 +120,7 @@ def working_directory(options: Options) -> bytes:
 
 
 def make_notice(options: Options, command: list[bytes]) -> bytes:
-    """For `--local`: nobody need decide, but the job should be seen."""
+    """Returns the notice for `--local`: nothing is decided, but the job should be visible."""
     body = b"".join([field(tags.ARGUMENT, word) for word in command])
     return body + field(tags.NAME, encode(options.values.get("name", "")))
 
@@ -129,9 +130,9 @@ def make_request(options: Options, around: Surroundings, terminal: "Terminal | N
     umask = posix.umask(0)
     posix.umask(umask)
     mode = "remote" if "remote" in plain else "host" if "host" in values else "auto"
-    if "local" in plain:  # only of one with needs, or the LBM would not be asked
+    if "local" in plain:  # only with needs; otherwise the LBM is only notified
         mode = "local"
-    closed = 0 if options.queued else around.closed  # each attempt of those has all three
+    closed = 0 if options.queued else around.closed  # each attempt of a queued job has all three
     flags = b""
     if "no_fallback" in plain:
         flags += tags.FLAG_NO_FALLBACK
@@ -187,7 +188,8 @@ def make_request(options: Options, around: Surroundings, terminal: "Terminal | N
 
 
 def ignored_signals() -> int:
-    """As a mask; a command inherits them. Two Python ignores itself, and hides what it found."""
+    """Returns a mask of the ignored signals, which a command inherits. Omits the two that Python
+    ignores itself, since their original state is unknown."""
     import _signal  # type: ignore[import-not-found]  # `signal` without its enums
 
     found = 0
@@ -198,10 +200,10 @@ def ignored_signals() -> int:
 
 
 def find_terminal(options: Options, around: Surroundings) -> "Terminal | None":
-    """None if there is none that concerns the command: neither read for it nor shown to it."""
+    """Returns the terminal that the command reads or is shown on, None if there is none."""
     plain, closed = options.plain, around.closed
     if "tty" in plain and "no_stdin" not in plain:
-        around.empty_input = False  # its input is a terminal, where it reads the end of file
+        around.empty_input = False  # its input is a terminal, from which it reads end of file
     reads = not around.empty_input and "no_stdin" not in plain
     typing = reads and not closed & 1 and posix.isatty(0)
     pty = "tty" in plain or (

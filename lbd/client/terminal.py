@@ -1,14 +1,15 @@
-"""The caller's terminal while its command runs on another host. Imported only where there is one.
+"""The caller's terminal while its command runs on another host. Imported only if there is one.
 
-Two ways, by what the command was given there:
+There are two modes, depending on what the command gets there:
 
-- A pty (the default when standard input and output are terminals; -t). Ours is raw then: every key
-  goes along as it is typed, and ^C, ^Z and ^D do there what they do in any terminal.
-- Pipes (-T, or standard output is no terminal). Ours stays as it is: lines go along as they are
-  entered, ^C and ^Z are signals here and are passed on.
+- A pty (the default when standard input and output are terminals; -t). Our terminal is raw: each
+  key is sent as it is typed, and ^C, ^Z and ^D act there as in any terminal.
+- Pipes (-T, or standard output is no terminal). Our terminal stays as it is: lines are sent as they
+  are entered; ^C and ^Z are signals here and are passed on.
 
-Behind a shell's other job (`&`, `bg`) neither reads nor changes the terminal. If the command there
-wants to read, it is stopped, and then we stop ourselves, by the signal that a local one would get.
+As a background job of the shell (`&`, `bg`) we neither read nor change the terminal. If the command
+there wants to read, it is stopped, and we stop ourselves by the signal that a local command would
+get.
 """
 
 import posix
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
 STOP, CONT, TSTP, TTIN, TTOU, WINCH, HUP = 19, 18, 20, 21, 22, 28, 1
 SIG_IGN = 1
 READ_BYTES = 1 << 16
-LOOK_S = 0.5  # between two looks whether we are in front of the terminal: no signal tells
-UNANSWERED_S = 3.0  # typed input that the LBM has not taken for so long: ^C ends us
+LOOK_S = 0.5  # between two checks whether we are in the foreground: no signal tells
+UNANSWERED_S = 3.0  # if the LBM has not taken typed input for this long, ^C ends us
 NO_SIZE = (24, 80, 0, 0)
 STUCK = "interrupted: input is no longer accepted (this host's LBM has stopped?)"
 
@@ -46,7 +47,7 @@ class Terminal:
     def __init__(self, closed: int, typing: bool, pty: bool) -> None:
         """`closed`: bits of the descriptors the caller has closed."""
         mine = [n for n in (0, 1, 2) if not closed >> n & 1 and posix.isatty(n)]
-        # A copy unless it stays ours: what the command is given, we give up.
+        # A copy, unless it stays ours: we give up what the command is given.
         self.descriptor = None if not mine else 0 if typing else posix.dup(mine[0])
         self.typing = typing
         self.pty = pty
@@ -56,10 +57,10 @@ class Terminal:
         self.raw = False
         self.attached = False  # the command has begun elsewhere
         self.may_type = False
-        self.typed_s = 0.0  # since when it is due that the LBM takes what is typed
+        self.typed_s = 0.0  # since when the LBM should have taken typed input
         self.held = b""  # typed while the LBM took nothing
-        self.interrupting = False  # ^C or ^\\ was the last to be typed
-        self.wanted = False  # the command wants to read, and we are behind
+        self.interrupting = False  # ^C or ^\\ was typed last
+        self.wanted = False  # the command wants to read, and we are in the background
         if self.descriptor is not None:
             try:
                 self.modes = tcgetattr(self.descriptor)
@@ -67,7 +68,7 @@ class Terminal:
             except (OSError, TerminalError):
                 self.descriptor = None
         self.behind = not self.in_front()
-        # What others of our terminal print meanwhile is to look as ever, as long as that can be.
+        # Other programs' output to our terminal should look as usual for as long as possible.
         self.lines = bool(
             pty and typing and 1 in mine and self.modes is not None and ends_lines(self.modes)
         )
@@ -87,7 +88,7 @@ class Terminal:
         return behind + lines + (tags.FLAG_STDERR_APART if self.stderr_apart else b"")
 
     def in_front(self) -> bool:
-        """Also of a terminal that is not our session's: nobody would stop us there."""
+        """Also True for a terminal of another session, where nobody would stop us."""
         if self.descriptor is None:
             return True
         try:
@@ -101,7 +102,7 @@ class Terminal:
         rows, columns, width, height = memoryview(found).cast("H")
         return (rows, columns, width, height)
 
-    # raw and back
+    # Raw mode and back
 
     def go_raw(self) -> None:
         """Sets raw mode if the command has a terminal and ours is in the foreground."""
@@ -110,12 +111,12 @@ class Terminal:
         try:
             modes = tcgetattr(0)
             if self.modes is None or not same_flags(modes, raw_modes(self.modes)):
-                if modes != self.modes:  # after a stop it may be in others than before
+                if modes != self.modes:  # after a stop they may have changed
                     self.send_frame(tags.SET_MODES, pack_modes(modes))
                 self.modes = modes
             tcsetattr(0, TCSANOW, raw_modes(self.modes, lines=self.lines))
             self.raw = True
-        except (OSError, TerminalError):  # it has vanished
+        except (OSError, TerminalError):  # the terminal is gone
             pass
 
     def leave_raw(self) -> None:
@@ -130,19 +131,19 @@ class Terminal:
             pass
 
     def give_back(self) -> None:
-        """At the end. Until the LBM has heard of it, it does that itself if we are killed."""
+        """Restores the modes at the end and tells the LBM, which does so if we are killed."""
         self.leave_raw()
         if self.attached:
             self.send_frame(tags.RESTORED, b"")
 
     def leave_output_alone(self) -> None:
-        """The command has taken the screen. The LBM has seen to it already, if we are in front."""
+        """The command uses the full screen. In the foreground, the LBM has acted on that."""
         self.lines = False
 
-    # while the command runs
+    # While the command runs
 
     def attach(self, send_frame: "SendFrame", set_signal: "Callable[[int, int], object]") -> None:
-        """The command has begun elsewhere."""
+        """Notes that the command has begun elsewhere."""
         self.send_frame = send_frame
         self.attached, self.typed_s = True, monotonic()
         set_signal(TTOU, SIG_IGN)  # restoring the terminal must not stop us
@@ -151,20 +152,20 @@ class Terminal:
         self.look()
 
     def look(self) -> None:
-        """In front or behind: who gave the command the terminal need not have told us."""
+        """Checks whether we are in the foreground: no message tells us when that changes."""
         behind = not self.in_front()
         if behind != self.behind:
             self.behind = behind
             self.send_frame(tags.GROUND, b"\1" if behind else b"\0")
         if behind:
-            self.raw = False  # it is somebody else's now, in modes of his own
+            self.raw = False  # another process has it now, with its own modes
         else:
             self.go_raw()
 
     def wait(self, sock: "socket") -> bool:
-        """Until the LBM has said something, a key was typed, or it is time to look.
+        """Waits until the LBM has sent something, a key was typed, or it is time to look.
 
-        False: go on waiting. Before the command has begun there is nothing to do here.
+        Returns False if the caller must go on waiting. Does nothing before the command has begun.
         """
         if not self.attached:
             return True
@@ -181,9 +182,9 @@ class Terminal:
         return sock in ready
 
     def type_in(self) -> None:
-        """Typed input goes along one piece at a time: the next when the last has been taken.
+        """Sends typed input one piece at a time, each once the last one has been taken.
 
-        Raises Trouble if nobody takes it and the user has had enough.
+        Raises Trouble if nobody takes it and the user types ^C.
         """
         try:
             data = posix.read(0, READ_BYTES)
@@ -191,7 +192,7 @@ class Terminal:
             data = b""
         if not data:
             self.typing = False
-            if self.pty:  # it has vanished: a terminal has no other end
+            if self.pty:  # the terminal is gone: it has no other end
                 self.send_frame(tags.SIGNAL, bytes((HUP,)))
                 return
         if self.raw and self.modes is not None:
@@ -211,14 +212,14 @@ class Terminal:
         self.send_frame(tags.INPUT, data)
 
     def taken(self) -> None:
-        """The LBM has accepted what was sent."""
+        """Notes that the LBM has accepted what was sent."""
         self.may_type, self.typed_s = self.typing, 0.0
         if self.held:
             data, self.held = self.held, b""
             self.send(data)
 
     def resized(self) -> bool:
-        """Whether it has another size than the command was told, which it is told now."""
+        """Returns whether the size has changed; if so, reports it to the command."""
         if not self.pty or self.descriptor is None:
             return False
         try:
@@ -232,18 +233,18 @@ class Terminal:
         return True
 
     def come_back(self) -> None:
-        """This process continues after a stop."""
+        """Continues after a stop."""
         self.wanted = False
         self.look()
         self.resized()
 
     def stop_reading(self) -> None:
-        """The command is to stop for it, and so are we once it has."""
+        """Stops the command, which wants to read; we stop once it has stopped."""
         self.wanted = True
         self.send_frame(tags.SIGNAL, bytes((STOP,)))
 
     def how_to_stop(self) -> "tuple[int, bool]":
-        """By which signal, and whether with our whole group, as the kernel would."""
+        """Returns the signal to stop by, and whether for our whole group, as the kernel would."""
         self.leave_raw()
         if self.behind and (self.pty or self.wanted):
             return TTIN, True

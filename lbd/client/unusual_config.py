@@ -1,5 +1,5 @@
-"""What of lbd.toml takes a TOML parser: `host.runtime_dir` where it is written in an unusual way,
-and the user's own `eligibility.never`."""
+"""Settings of lbd.toml that need a TOML parser: `host.runtime_dir` in an unusual notation, and the
+user's own `eligibility.never`."""
 
 import os
 import tomllib
@@ -16,7 +16,7 @@ def runtime_dir_of(path: bytes) -> str:
 
 
 def never_leaves(path: bytes, command: list[bytes]) -> bool:
-    """Does `eligibility.never` of that file name it? Raises Trouble."""
+    """Returns whether `eligibility.never` of that file names the command. Raises Trouble."""
     from lbd.policy.invocation import key_of, name_of
     from lbd.text.program_names import in_list
 

@@ -11,7 +11,8 @@ OPTIONS = {
 
 
 def add_after(before: str, option: str, value: str) -> str:
-    """The value of one of these options with those before it, `how:ID` each. Raises Trouble."""
+    """Returns the value of one of these options appended to those before it, as `how:ID`. Raises
+    Trouble."""
     words = before.split()
     for job in value.split(","):
         array, line, index = job.partition("_")
@@ -26,7 +27,7 @@ def add_after(before: str, option: str, value: str) -> str:
 
 
 def check_begin(values: dict[str, str]) -> None:
-    """`begin` becomes UNIX seconds. Raises Trouble."""
+    """Turns `begin` into UNIX seconds. Raises Trouble."""
     from time import time
 
     text = values["begin"]
@@ -40,13 +41,14 @@ def check_begin(values: dict[str, str]) -> None:
 
 
 def begin_unix_s(text: str) -> float:
-    """A whole second, as it is shown: nothing starts before what is read. Raises ValueError."""
+    """Returns the time rounded up to a whole second, as it is shown, so that nothing starts earlier
+    than the user reads. Raises ValueError."""
     return -(unix_s_of(text) // -1)
 
 
 def unix_s_of(text: str) -> float:
-    """The next time of that kind by this host's clock and time zone; a date may have passed. Raises
-    ValueError."""
+    """Returns the next such time by this host's clock and time zone; with a date it may have
+    passed. Raises ValueError."""
     from time import localtime, mktime, time
 
     from lbd.text.clock_time import read_time

@@ -1,4 +1,4 @@
-"""The sections of lbd.toml that say who may do what on a host."""
+"""The sections of lbd.toml about access to a host: who may do what."""
 
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -46,12 +46,13 @@ class AdminConfig(Section):
     settings_hosts: tuple[str, ...] = ()
 
     def may_set(self, host: str) -> bool:
-        """Whether that host's administrators may change settings for the whole cluster."""
+        """Returns whether that host's administrators may change settings for the whole cluster."""
         names = self.settings_hosts
         return not names or any(fnmatchcase(host, pattern) for pattern in names)
 
     def are_on(self, host: str) -> bool:
-        """Whether that host's word for its administrators counts for jobs of others."""
+        """Returns whether this host accepts administrators named by that host, for jobs of
+        others."""
         return any(fnmatchcase(host, pattern) for pattern in self.hosts)
 
 
@@ -75,7 +76,7 @@ DECIDE_BY = ("trials", "work", "threshold", "myopic", "optimal", "timer")
 
 @dataclass(frozen=True, slots=True)
 class AdmissionConfig(Section):
-    """The owner's rules for commands of other hosts. An empty list says nothing."""
+    """The owner's rules for commands of other hosts. An empty list sets no rule."""
 
     # users whose commands may run here; names and groups are those of this host's accounts.
     # Patterns with * and ?, as in all these lists
@@ -139,7 +140,7 @@ class AdmissionConfig(Section):
 
 @dataclass(frozen=True, slots=True)
 class LimitsConfig(Section):
-    """What commands of other hosts may use here; by cgroups where they can be had."""
+    """What commands of other hosts may use here; enforced by cgroups where available."""
 
     # memory of one command of another host and all its processes; --mem may set less. 0 = no limit
     job_memory_bytes: int = within(0, 0, 1 << 62)

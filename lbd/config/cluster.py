@@ -1,9 +1,10 @@
-"""Which settings of lbd.toml the cluster's settings may hold for every host. Pure.
+"""Which settings of lbd.toml the cluster can set for every host. Pure.
 
-Besides the algorithm and its parameters, which a LIM applies while it runs, that is the queue:
-which hosts run its dispatcher, and all of `[dispatch]` and `[tags]` that does not depend on a host;
-and the names of resources.
-They stand in `Settings.saved`, as TOML has them; what is there overrules each host's lbd.toml.
+Besides the algorithm and its parameters, which a LIM applies at run time, these are the queue's
+(which hosts run its dispatcher, and everything in `[dispatch]` and `[tags]` that does not depend on
+a host) and the names of resources.
+
+They are kept in `Settings.saved`, in TOML notation, and override each host's lbd.toml.
 """
 
 import json
@@ -17,9 +18,9 @@ from lbd.errors import ConfigError
 
 SECTIONS = {"dispatch": DispatchConfig, "tags": TagsConfig}
 HOST, STANDBY, CLOSED = "dispatch.host", "dispatch.standby", "dispatch.closed"
-QUEUE = (HOST, STANDBY, CLOSED)  # set by `lbctl queue`
-# A store's URL may have a password, and its path means something on its host only; the port is
-# what a firewall knows.
+QUEUE = (HOST, STANDBY, CLOSED)  # set with `lbctl queue`
+# A store's URL may have a password, and its path is valid on its host only; the port must match the
+# firewall.
 OWN = {"dispatch.store", "dispatch.port"}
 RESOURCES = "cluster.resources"
 SHARED = {
@@ -28,8 +29,8 @@ SHARED = {
     for item in fields(kind)
     if f"{section}.{item.name}" not in OWN
 } | {RESOURCES: next(item for item in fields(ClusterConfig) if item.name == "resources")}
-TEXT_CHARS_MAX = 200  # of one value, on the wire
-SAVED_MAX = 128  # that are kept over restarts
+TEXT_CHARS_MAX = 200  # of one value, as sent
+SAVED_MAX = 128  # settings kept over restarts
 
 
 def is_shared(name: str) -> bool:
@@ -37,7 +38,7 @@ def is_shared(name: str) -> bool:
 
 
 def fault_of_shared(name: str, value: object) -> str:
-    """Why the setting cannot be that, or ""."""
+    """Returns why the setting cannot have this value, or ""."""
     fault = fault_of(SHARED[name], value)
     if name == RESOURCES and not fault and isinstance(value, list | tuple):
         try:
@@ -48,7 +49,7 @@ def fault_of_shared(name: str, value: object) -> str:
 
 
 def shared_text(name: str, value: object) -> str:
-    """The value as TOML has it. Raises ConfigError."""
+    """Returns the value in TOML notation. Raises ConfigError."""
     if name in OWN:
         raise ConfigError(f"{name} is set per host: set it in lbd.toml")
     if name not in SHARED:
@@ -63,8 +64,8 @@ def shared_text(name: str, value: object) -> str:
 
 
 def overlaid(config: Config, saved: Mapping[str, str]) -> tuple[Config, list[str]]:
-    """With what is saved for all hosts. What makes no sense here, as that of another release may,
-    is left out, with a sentence on each."""
+    """Returns the configuration with the settings saved for all hosts. Invalid ones, for example
+    from another release, are left out, with a sentence on each."""
     faults = []
     for name in sorted(filter(is_shared, saved)):
         section, _, key = name.partition(".")
@@ -81,7 +82,7 @@ def overlaid(config: Config, saved: Mapping[str, str]) -> tuple[Config, list[str
 
 
 def queue_hosts(saved: Mapping[str, str]) -> tuple[str, ...] | None:
-    """The hosts that run the dispatcher, the first one first; None if each host's lbd.toml says."""
+    """Returns the hosts that run the dispatcher, in order; None if each host's lbd.toml decides."""
     if HOST not in saved:
         return None
     host, standby = read(saved[HOST]), read(saved.get(STANDBY, "[]"))
@@ -92,7 +93,7 @@ def queue_hosts(saved: Mapping[str, str]) -> tuple[str, ...] | None:
 
 
 def read(text: str) -> object:
-    """Of another host, so perhaps nothing that we know."""
+    """Reads a value from another host, which may be invalid: then returns None."""
     try:
         found: object = json.loads(text)
     except (ValueError, RecursionError):
@@ -101,6 +102,6 @@ def read(text: str) -> object:
 
 
 def placed(hosts: Sequence[str]) -> dict[str, object]:
-    """The settings that let those hosts run the dispatcher; none for no queue."""
+    """Returns the settings that let those hosts run the dispatcher; none of them for no queue."""
     first, others = (hosts[0], list(hosts[1:])) if hosts else ("", [])
     return {HOST: first, STANDBY: others, CLOSED: False}

@@ -1,4 +1,4 @@
-"""What lbd.toml may say of the queue: `[dispatch]` and `[tags]`. No IO, as config.py."""
+"""The sections of lbd.toml about the queue: `[dispatch]` and `[tags]`. No IO, as in schema.py."""
 
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -14,7 +14,7 @@ BACKFILLS: tuple[BackfillRule, ...] = get_args(BackfillRule)
 Objective = Literal["slowdown", "waiting", "fairness"]
 OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
 TERM_MIN_S = 0.5
-LEASE_S_MAX = 86400.0  # no host believes in a longer one
+LEASE_S_MAX = 86400.0  # no host accepts a longer one
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,17 +113,17 @@ class DispatchConfig(Section):
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The hosts whose dispatchers may lead, in order of preference; () = no queue."""
+        """Returns the hosts whose dispatchers may lead, in order of preference; () = no queue."""
         return tuple(dict.fromkeys((self.host, *self.standby))) if self.host else ()
 
     @property
     def in_postgres(self) -> bool:
-        """Whether the store is a database that several hosts can reach."""
+        """Returns whether the store is a database that several hosts can reach."""
         return self.store.startswith("postgres")
 
     @property
     def term_s(self) -> float:
-        """How long a leader's term lasts without renewal."""
+        """Returns how long a leader's term lasts without renewal."""
         return self.leader_lease_s or max(TERM_MIN_S, self.lease_s / 3)
 
 

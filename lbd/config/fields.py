@@ -1,6 +1,6 @@
-"""What a field of lbd.toml is: its type, its bounds, and what is wrong with a value.
+"""A field of lbd.toml: its type, its bounds, and the check of a value.
 
-Sections (`config.py` and the files of the parts) are made of these.
+The sections in schema.py and the other files of this package are made of these.
 """
 
 import math
@@ -17,12 +17,12 @@ T = TypeVar("T", int, float)
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a field may hold, besides its type."""
+    """The values a field may have, besides its type."""
 
     low: float | None = None
     high: float | None = None
     choices: tuple[str, ...] = ()
-    prefix: str = ""  # besides the choices: this and a name
+    prefix: str = ""  # also allowed: this followed by a name
 
     def __str__(self) -> str:
         if self.choices:
@@ -34,22 +34,22 @@ class Bounds:
 
 
 def within(default: T, low: float, high: float) -> T:
-    """A number from `low` to `high`, both included."""
+    """Declares a number from `low` to `high`, both included."""
     return field(default=default, metadata={"bounds": Bounds(low, high)})
 
 
 def one_of(choices: tuple[str, ...], prefix: str = "") -> str:
-    """One of these words; the first of them by default. Or `prefix` and a name."""
+    """Declares one of these words, the first by default; or `prefix` and a name."""
     return field(default=choices[0], metadata={"bounds": Bounds(None, None, choices, prefix)})
 
 
 def listed(*example: str) -> tuple[str, ...]:
-    """A list of words, empty by default; the example is for who writes something else."""
+    """Declares a list of words, empty by default. The example is for error messages."""
     return field(default=(), metadata={"like": example})
 
 
 def bounds_of(metadata: Mapping[str, object]) -> Bounds:
-    """The bounds a field was declared with."""
+    """Returns the bounds a field was declared with."""
     bounds = metadata.get("bounds")
     return bounds if isinstance(bounds, Bounds) else Bounds()
 

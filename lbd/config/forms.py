@@ -1,4 +1,4 @@
-"""The forms of texts in lbd.toml, which type and bounds of a field do not say."""
+"""The formats of texts in lbd.toml that a field's type and bounds do not express."""
 
 from collections.abc import Callable, Sequence
 from typing import Never
@@ -27,7 +27,7 @@ def check_join(text: str) -> None:
         raise ValueError(f"{shown(text)} must be address:port, like 10.0.0.1:7901")
 
 
-# Section, key, and what raises ValueError on a value that cannot be.
+# Section, key, and a check that raises ValueError for an invalid value.
 FORMS: tuple[tuple[str, str, Callable[[Never], object]], ...] = (
     ("admission", "everybody_when", each(read_window)),
     ("admission", "when", each(read_window)),

@@ -1,7 +1,7 @@
-"""Reading lbd.toml and `--set section.key=value` into a `Config`.
+"""Reads lbd.toml and `--set section.key=value` into a `Config`.
 
-Whatever is wrong is said in one line: which file and line, which key, what is allowed, and the
-nearest right spelling. tomllib keeps no positions, so a key's line is looked for in the text.
+Every error is one line: file and line, key, what is allowed, and the nearest correct spelling.
+tomllib keeps no positions, so a key's line is searched for in the text.
 """
 
 import os
@@ -23,16 +23,18 @@ from lbd.text.spelling import hint
 
 Table = dict[str, object]
 SYSTEM_FILE = Path("/etc/lbd/lbd.toml")
-SYSTEM_DIRS = ("/run/lbd", "/var/lib/lbd")  # of root's daemons, and of whoever uses that file
+SYSTEM_DIRS = ("/run/lbd", "/var/lib/lbd")  # for root's daemons, and for users of that file
 LISTS_ONLY = {"eligibility"}
 RESOURCES = ("resources", "amounts")
 
 
 def load(path: str | None = None, overrides: Sequence[str] = ()) -> Config:
-    """The configuration in force: file, then overrides ("section.key=value"), then defaults.
+    """Returns the configuration in force: file, then overrides ("section.key=value"), then
+    defaults.
 
     Without `path`: $LBD_CONFIG, ~/.config/lbd/lbd.toml, /etc/lbd/lbd.toml, else built-in values. A
-    user's file that holds [eligibility] alone says nothing of hosts: it is laid over /etc's.
+    user's file with nothing but [eligibility] has no settings of hosts: it is laid over /etc's.
+
     Raises ConfigError, one line.
     """
     source = find_file(path)
@@ -47,7 +49,7 @@ def load(path: str | None = None, overrides: Sequence[str] = ()) -> Config:
 
 
 def load_new(overrides: Sequence[str]) -> Config:
-    """What is in force where there is no file, whatever files there are. Raises ConfigError."""
+    """Returns the configuration without any file, even if files exist. Raises ConfigError."""
     given = Given("", "")
     for override in overrides:
         given.add_override(override)
@@ -55,9 +57,9 @@ def load_new(overrides: Sequence[str]) -> Config:
 
 
 def absent_file(path: str | None) -> Path | None:
-    """The file that `load` would have read had it been there; None if it read one.
+    """Returns the file that `load` would have read if it existed; None if it read one.
 
-    One with nothing but comments, as a package brings it, counts as not there.
+    A file with nothing but comments, as packages install it, counts as missing.
     """
     named = path or os.environ.get("LBD_CONFIG")
     if named and not os.path.exists(named):
@@ -78,7 +80,8 @@ def read_given(source: Path | None) -> "Given":
 
 
 def find_file(path: str | None) -> Path | None:
-    """The file to read; None = no file anywhere. Raises ConfigError if a named one is missing."""
+    """Returns the file to read; None = no file anywhere. Raises ConfigError if a named one is
+    missing."""
     named = path or os.environ.get("LBD_CONFIG")
     if named:
         if os.path.isfile(named):
@@ -90,15 +93,15 @@ def find_file(path: str | None) -> Path | None:
         raise ConfigError(f"{origin} {named}: {why}")
     base = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     for candidate in (Path(base) / "lbd/lbd.toml", SYSTEM_FILE):
-        # false too where we may not look: another user's home
+        # Also false where we may not look, as in another user's home.
         if os.path.isfile(candidate) and (candidate == SYSTEM_FILE or is_for_us(candidate)):
             return candidate
     return None
 
 
 def is_for_us(path: Path) -> bool:
-    """Root may have another user's HOME, by `sudo -E` say: that user does not say what root runs,
-    nor as whom."""
+    """Returns whether root may use the file: root can have another user's HOME, for example by
+    `sudo -E`, and that user must not decide what root runs."""
     return os.geteuid() != 0 or os.stat(path).st_uid == 0
 
 
@@ -119,20 +122,21 @@ def parse(text: str, source: str) -> Table:
         line = "".join(c for c in place.partition(",")[0] if c.isdigit())
         line = line or str(max(1, len(text.splitlines())))
         raise ConfigError(f"{source}:{line}: not TOML: {reason}") from problem
-    except (RecursionError, ValueError) as problem:  # brackets upon brackets; a number without end
+    # such as deep nesting, or a number with too many digits
+    except (RecursionError, ValueError) as problem:
         raise ConfigError(f"{source}: not a configuration: {one_line(str(problem), 80)}") from None
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a value was given, for the message."""
+    """Where a value was set, for the message."""
 
     prefix: str  # "/etc/lbd/lbd.toml:12" or "--set lim.port=x"
     value: object
 
 
 class Given:
-    """What was set explicitly, by section and key, each checked as it is added."""
+    """The values set explicitly, by section and key, each checked when it is added."""
 
     def __init__(self, source: str, text: str) -> None:
         self.source = source
@@ -161,7 +165,7 @@ class Given:
             self._add(section, key, value, f"{self.source}:{line}")
 
     def add_override(self, override: str) -> None:
-        """One "section.key=value"; the value is TOML, or else a bare word."""
+        """Adds one "section.key=value"; the value is TOML, or else a bare word."""
         name, equals, raw = override.partition("=")
         section, dot, key = name.strip().partition(".")
         origin = f"--set {override}"
@@ -188,7 +192,7 @@ class Given:
         self._values[section, key] = Origin(place, value)
 
     def _add_resource(self, name: str, value: object, place: str) -> None:
-        """Any name will do; the section is one value, of all of them."""
+        """Adds a resource of any name; the section is stored as one value with all of them."""
         known = self._values.get(RESOURCES)
         amounts = known.value if known is not None else ()
         try:
@@ -255,7 +259,7 @@ def host_entries(value: object, place: str, lines: Sequence[str]) -> tuple[HostE
 
 
 def settle(config: Config, given: Given) -> Config:
-    """Fill in what depends on this machine or on the list of hosts; refuse what contradicts."""
+    """Fills in what depends on this machine or on the list of hosts; refuses contradictions."""
     host = config.host
     name = host.name or socket.gethostname().partition(".")[0] or "localhost"
     listed = {entry.name: entry for entry in config.cluster.hosts}.get(name)
@@ -286,7 +290,7 @@ def settle(config: Config, given: Given) -> Config:
 
 
 def check_texts(config: Config, given: Given) -> None:
-    """The forms of the texts, which bounds cannot tell. Raises ConfigError."""
+    """Checks the formats of texts, which bounds cannot express. Raises ConfigError."""
     if not is_host_name(config.host.name):
         place = given.place("host", "name") or "this machine's host name"
         raise ConfigError(f"{place}: host.name: {shown(config.host.name)} {NAME_RULE}")
@@ -311,7 +315,8 @@ def check_texts(config: Config, given: Given) -> None:
 
 
 def check_order(config: Config, given: Given) -> None:
-    """A host must be heard before it is late, and late before it is down. Raises ConfigError."""
+    """Checks the order of times: a host must be heard before it is late, and late before it is
+    down. Raises ConfigError."""
     rising = (
         ("exchange_period_s", "stale_after_s"),
         ("keepalive_s", "stale_after_s"),
@@ -325,7 +330,8 @@ def check_order(config: Config, given: Given) -> None:
 
 
 def line_in_entry(lines: Sequence[str], entry: int, key: str) -> int:
-    """The line that sets `key` in that [[cluster.hosts]] (1 = the first); 0 if unseen."""
+    """Returns the line that sets `key` in that [[cluster.hosts]] (1 = the first); 0 if not
+    found."""
     current = 0
     for number, line in enumerate(lines, 1):
         text = line.split("#")[0].replace(" ", "")
@@ -337,7 +343,7 @@ def line_in_entry(lines: Sequence[str], entry: int, key: str) -> int:
 
 
 def line_of(lines: Sequence[str], section: str, key: str) -> int:
-    """The line that sets `section.key` (key "" = the section's heading); 1 if it cannot be seen."""
+    """Returns the line that sets `section.key` (key "" = the section's heading); 1 if not found."""
     current, heading = "", 1
     for number, line in enumerate(lines, 1):
         text = line.split("#")[0].replace(" ", "").replace('"', "").replace("'", "")
@@ -357,9 +363,9 @@ def line_of(lines: Sequence[str], section: str, key: str) -> int:
 
 
 def own_daemons() -> bool:
-    """Whether daemons of this very user run where they do by default: they come first."""
+    """Returns whether this user's own daemons run at the default place: they take precedence."""
     directory = default_runtime_dir()
-    try:  # below /tmp another user may have made the directory, and in it a second name for ours
+    try:  # below /tmp another user may have created the directory, with a hard link to our socket
         owners = {os.lstat(path).st_uid for path in (directory, f"{directory}/lim.sock")}
         return owners == {os.geteuid()}
     except OSError:
@@ -367,11 +373,12 @@ def own_daemons() -> bool:
 
 
 def default_runtime_dir() -> str:
-    """/run/lbd for root, else a directory of the user's own. `lbrun` looks in the same places."""
+    """Returns /run/lbd for root, else a directory of the user's own. `lbrun` looks in the same
+    places."""
     if os.geteuid() == 0:
         return SYSTEM_DIRS[0]
     base = os.environ.get("XDG_RUNTIME_DIR")
-    # Below /tmp anybody may have made it first: whoever uses it looks.
+    # Below /tmp anybody may have created it first; its users check that.
     return f"{base}/lbd" if base else f"/tmp/lbd-{os.geteuid()}"  # noqa: S108
 
 

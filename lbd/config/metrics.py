@@ -1,4 +1,4 @@
-"""Where metrics are shown, if at all."""
+"""The section of lbd.toml about metrics."""
 
 import ipaddress
 from dataclasses import dataclass

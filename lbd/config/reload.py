@@ -1,4 +1,4 @@
-"""Which settings `lbctl reload` takes up, while everything else waits for a restart."""
+"""Which settings `lbctl reload` applies; all others need a restart."""
 
 from dataclasses import replace
 
@@ -8,12 +8,12 @@ RELOADED = ("admission", "limits", "resources", "host.features", "host.memory")
 
 
 def is_reloaded(name: str) -> bool:
-    """Of a setting, like "admission.slots"."""
+    """Returns whether a setting, like "admission.slots", is one of them."""
     return name in RELOADED or name.partition(".")[0] in RELOADED
 
 
 def reloaded(now: Config, found: Config) -> Config:
-    """`now`, with these settings as they are in `found`."""
+    """Returns `now` with these settings taken from `found`."""
     for name in RELOADED:
         section, _, key = name.partition(".")
         part = getattr(found, section)

@@ -1,4 +1,4 @@
-"""What lbd.toml may say of what a host has to hand out: `gpu = 2`, `scratch = "200G"`, features."""
+"""The settings of lbd.toml about a host's resources: `gpu = 2`, `scratch = "200G"`, features."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,8 +15,8 @@ from lbd.text.one_line import one_line
 from lbd.text.spelling import hint
 from lbd.text.units import show_size, size_bytes
 
-Amounts = tuple[tuple[str, int], ...]  # of each resource, by name
-MEMORY_LIMIT_BYTES = 1 << 52  # what a host tells others of is less
+Amounts = tuple[tuple[str, int], ...]  # of each resource, in order of their names
+MEMORY_LIMIT_BYTES = 1 << 52  # more than a host may announce
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class ResourcesConfig(Section):
 
 
 def with_amount(known: Amounts, name: str, value: object) -> Amounts:
-    """One more. Raises ValueError."""
+    """Returns the amounts with one more. Raises ValueError."""
     read_need_name(name)
     if type(value) not in (int, str):
         raise ValueError(f'{one_line(shown(value), 60)} is not an amount; allowed: 2, "200G"')
@@ -50,8 +50,8 @@ def check_names(names: Sequence[str]) -> None:
 
 
 def fault_of_name(name: str, names: Sequence[str]) -> str:
-    """Why a host of this cluster cannot have, and no command need, such a resource, or "".
-    `names`: those that the cluster has; empty if any name will do."""
+    """Returns why no host of this cluster can have, and no command request, such a resource, or "".
+    `names`: the cluster's resources; empty if any name is allowed."""
     if not names or name in names:
         return ""
     return f'this cluster has no resource "{name}" (cluster.resources); {hint(name, names)}'

@@ -1,10 +1,10 @@
-"""What lbd.toml may say: one frozen dataclass a section, each field with default and bounds.
+"""The schema of lbd.toml: one frozen dataclass per section, each field with default and bounds.
 
-The dataclasses below *are* the schema. A field's comment says the unit and which way to turn it; a
-parameter the papers name carries their symbol. docs/reference/settings.md is drawn from this file.
-`config_file.load` reads a file into it, once, in `cli`, and the values are passed down; nothing
-reads the configuration globally. This file does no IO, so that policy files may import it. What a
-field is stands in `config_field.py`; a part with many sections has a file of its own.
+The dataclasses below *are* the schema. A field's comment gives the unit and which way to turn it;
+parameters from the papers have their symbol. docs/reference/settings.md is generated from these
+comments. `load.load` reads a file once, in `cli`, and the values are passed down; nothing reads the
+configuration globally. This file does no IO, so that policy files may import it. Fields are defined
+in `fields.py`; parts with many sections have files of their own.
 """
 
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ from lbd.config.metrics import MetricsConfig
 from lbd.config.resources import ResourcesConfig
 from lbd.config.stats import StatsConfig
 
-# for those who read a Config
+# Re-exported for users of a Config.
 __all__ = ("NAMES", "NUMBERS", "Bounds", "bounds_of", "fault_of", "shown")
 
 ALGORITHMS = (
@@ -46,7 +46,7 @@ INDICES = (
     "utilisation", "utilisation-10", "utilisation-60",
 )  # fmt: skip
 LOG_LEVELS = ("info", "debug", "warning")
-SITE = "site:"  # before the name of a load that the site's own command measures
+SITE = "site:"  # prefix of the name of a load measured by the site's own command
 CGROUPS = ("auto", "off")
 
 
@@ -234,7 +234,7 @@ class StageConfig(Section):
     max_files: int = within(100_000, 0, 100_000_000)
 
 
-# What means something on this host only, and what should not lie about in the memory of others.
+# Variables that are valid on this host only, or must not end up in the memory of others.
 KEPT_BACK = (
     "DISPLAY", "WAYLAND_DISPLAY", "WAYLAND_SOCKET", "XAUTHORITY", "ICEAUTHORITY", "SESSION_MANAGER",
     "WINDOWID", "DESKTOP_STARTUP_ID", "XDG_RUNTIME_DIR", "XDG_SESSION_*", "XDG_SEAT*", "XDG_VTNR",
@@ -340,5 +340,5 @@ class Config:
     tls: TlsConfig = field(default_factory=TlsConfig)
     security: SecurityConfig = field(default_factory=SecurityConfig)
     up: UpConfig = field(default_factory=UpConfig)
-    overrides: tuple[str, ...] = ()  # what --set said
-    path: str = ""  # the file it came from, "" for built-in defaults
+    overrides: tuple[str, ...] = ()  # the --set options
+    path: str = ""  # the file read; "" for built-in defaults

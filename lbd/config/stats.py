@@ -1,4 +1,4 @@
-"""What each host keeps of the jobs that have ended, for `lbctl stats` and `lbctl advise`."""
+"""The section of lbd.toml about records of ended jobs, for `lbctl stats` and `lbctl advise`."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""This host's daemons, as those programs ask them that a person has before them."""
+"""Requests to this host's daemons from the programs that people use: `lbctl` and the web page."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +16,7 @@ START = "start it with: systemctl start lbd.target, or lbd up"
 
 @dataclass(frozen=True, slots=True)
 class Daemons:
-    """Two sockets in the runtime directory."""
+    """The LIM and the LBM of this host, reached through their sockets in the runtime directory."""
 
     config: Config
     connect: Connect = connected
@@ -32,11 +32,11 @@ class Daemons:
         return self._ask("lbm", request, timeout_s)
 
     def saved(self) -> dict[str, str]:
-        """The settings for all hosts; none from a LIM that is away, or of an older release."""
+        """Returns the settings for all hosts; empty if the LIM does not answer or is too old."""
         return self._settings("saved")
 
     def on_trial(self) -> dict[str, str]:
-        """Those that are set and not saved."""
+        """Returns the settings that are in force but not saved."""
         return self._settings("trial")
 
     def _settings(self, which: str) -> dict[str, str]:
@@ -47,14 +47,14 @@ class Daemons:
         return {name: str(value) for name, value in found.items()}
 
     def settings_signer(self) -> str:
-        """The host that has signed the settings for all hosts; "" if none has."""
+        """Returns the host that signed the settings for all hosts; "" if they are not signed."""
         try:
             return text(self.lim({"op": "settings"}), "signed_by")
         except LbdError:
             return ""
 
     def queue(self) -> tuple[tuple[str, ...], str]:
-        """The hosts that may run the dispatcher, and what says so."""
+        """Returns the hosts that may run the dispatcher, and where that is set."""
         if (hosts := queue_hosts(self.saved())) is not None:
             return hosts, "lbctl queue"
         return self.config.dispatch.hosts, self.config.path or "built-in"
@@ -78,5 +78,5 @@ class Daemons:
                         "again shortly; if that persists, read its log: journalctl -u "
                         f"lbd-{daemon}, or the output of `lbd up`"
                     ) from None
-        # What only the socket protocol needs is nobody's data.
+        # Leave out the fields that only the socket protocol needs.
         return {key: value for key, value in reply.items() if key not in ("ok", "id")}

@@ -1,4 +1,4 @@
-"""Where a command would go and why, with nothing run: asked for and shown."""
+"""Asks where a command would go and why, without running it, and shows the answer."""
 
 import math
 import os
@@ -46,7 +46,7 @@ def working_directory() -> str:
 
 
 def verdict_line(eligible: Json, stays: str = "stays here") -> str:
-    """What the LBM says of a command's eligibility, in one line."""
+    """Returns one line on whether the LBM considers the command eligible."""
     may = "may leave" if eligible.get("eligible") is True else stays
     word, why = text(eligible, "reason"), text(eligible, "why")
     return f"{may}: {why} ({word})" if why else f"{may}: {word}"
@@ -67,7 +67,7 @@ def place_request(
 
 
 def question(request: Json, command: Sequence[str], directory: bytes, given_directory: str) -> Json:
-    """For the LBM, which also asks the hosts whether the command could begin there."""
+    """Returns the question for the LBM, which also asks whether hosts could start the command."""
     flags = ("C/" if given_directory.startswith("/") else "C") if given_directory else ""
     return {
         **request, "op": "explain", "program": command[0], "flags": flags, "command": list(command),
@@ -78,7 +78,7 @@ def question(request: Json, command: Sequence[str], directory: bytes, given_dire
 def ask_both(
     lbm: Callable[[Json], Json], lim: Callable[[Json], Json], request: Json, asked: Json
 ) -> Json:
-    """Without an LBM the LIM alone answers: it knows loads, not files. Raises LbdError."""
+    """Asks the LBM, or without one the LIM, which knows loads but not files. Raises LbdError."""
     try:
         return lbm(asked)
     except Unavailable:
@@ -86,7 +86,7 @@ def ask_both(
 
 
 def trouble_here(reply: Json, asked: Json) -> OSError | None:
-    """Why the command could not begin, if it would stay; other hosts are asked by the LBM."""
+    """Returns why the command could not start here, if it would stay. The LBM asks the others."""
     if text(reply, "verdict") != "here" or asked.get("staged") is True:
         return None
     program = os.fsencode(str(asked["program"]))
@@ -104,7 +104,7 @@ def show(
     eligible: Json | None = None,
     trouble: OSError | None = None,
 ) -> None:
-    """Print the decision as the LIM gave it, and whether a shell would have asked for it."""
+    """Prints the decision as the LIM gave it, and what `lbsh` would do with the command."""
     if as_json:
         answer = {key: value for key, value in reply.items() if key not in ("ok", "id")}
         missing = trouble.strerror if trouble is not None else None
@@ -137,7 +137,7 @@ def show(
 
 
 def why_of(reply: Json, request: Json) -> str:
-    """The reason, for people; where PREDICT compared hosts, with the CPU time it reckoned with."""
+    """Returns the reason in words. Where PREDICT compared hosts, adds the CPU time it assumed."""
     reason, algorithm = text(reply, "reason"), text(reply, "algorithm")
     figures = (number(reply, name) for name in ("load_here", "local_threshold", "min_gain"))
     loads = {text(row, "name"): number(row, "load") for row in tables(reply, "candidates")}
@@ -156,14 +156,14 @@ def why_of(reply: Json, request: Json) -> str:
 
 
 def is_full(reply: Json) -> bool:
-    """Would it go to a host that has no free slot, as one that is named?"""
+    """Returns whether the chosen host has no free slot, which happens if the user named it."""
     chosen = text(reply, "host") if text(reply, "verdict") == "there" else ""
     full = {text(row, "name") for row in tables(reply, "candidates") if text(row, "why") == NO_SLOT}
     return chosen in full
 
 
 def candidate_row(rank: int, item: Json, chosen: str) -> Row:
-    """One host; an arrow marks the chosen one, which among equals chance decides."""
+    """Returns the row of one host, with an arrow at the chosen one. Ties are broken at random."""
     willing = item.get("willing") is True
     return (
         f"→ {rank}" if text(item, "name") == chosen else str(rank),

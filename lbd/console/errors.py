@@ -1,4 +1,4 @@
-"""An error as `--json` has it: its kind, its message and its fix."""
+"""Errors as `--json` shows them: kind, message and fix."""
 
 from lbd.errors import ConfigError, Unavailable
 
@@ -6,14 +6,13 @@ SCHEMA = 1
 
 
 def json_error(kind: str, message: str, fix: str | None) -> str:
-    """An error as `--json` has it."""
     import json
 
     return json.dumps({"schema": SCHEMA, "error": {"kind": kind, "message": message, "fix": fix}})
 
 
 def kind_of(problem: Exception) -> str:
-    """For programs: what to do about it depends on that."""
+    """Returns the kind by which a program can decide what to do about the error."""
     if isinstance(problem, ConfigError):
         return "usage"
     if code := getattr(problem, "code", ""):

@@ -8,7 +8,7 @@
 | share | `0%`, `2.5%`, `58%` |
 | time of day | `17:30:05` today, `Mon 17:30` within six days, else `2026-11-03 17:30` |
 
-What is not known is a dash. Times are local, or UTC with `--utc`.
+An unknown value is a dash. Times are local, or UTC with `--utc`.
 """
 
 import math
@@ -32,7 +32,7 @@ def size(count_bytes: float) -> str:
 
 
 def decimal(value: float) -> str:
-    """Three digits of a load, a slowdown or a speed; no more than two after the point."""
+    """Formats a load, a slowdown or a speed with three digits, at most two after the point."""
     if math.isnan(value):
         return NONE
     if abs(value) < 9.995:
@@ -43,7 +43,7 @@ def decimal(value: float) -> str:
 
 
 def figure(value: float, digits: int = 2) -> str:
-    """With so many digits after the point, where a table's numbers are to have equally many."""
+    """Formats a number with `digits` digits after the point, for columns where these must match."""
     return NONE if math.isnan(value) else f"{value:.{digits}f}"
 
 
@@ -52,20 +52,20 @@ def count(value: float) -> str:
 
 
 def share(value: float) -> str:
-    """Of 1."""
+    """Formats a share of 1."""
     if math.isnan(value):
         return NONE
     return f"{value:.0%}" if value == 0 or abs(value) >= 0.0995 else f"{value:.1%}"
 
 
 def of_total(used: str, total: str) -> str:
-    """`1/2`, `3.1G/15G`; a dash where neither is known."""
+    """Formats `1/2`, `3.1G/15G`; a dash where both are unknown."""
     return NONE if used == total == NONE else f"{used}/{total}"
 
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Shows times of day as they are seen at one moment."""
+    """Formats times of day relative to the present."""
 
     now_s: float
     utc: bool = False
@@ -76,7 +76,7 @@ class Clock:
         broken_down = time.gmtime if self.utc else time.localtime
         try:
             then, now = broken_down(unix_s), broken_down(self.now_s)
-        except (OverflowError, OSError, ValueError):  # what another host says may be no time
+        except (OverflowError, OSError, ValueError):  # another host may send an invalid time
             return NONE
         if then[:3] == now[:3]:
             return time.strftime("%H:%M:%S", then)
@@ -85,7 +85,7 @@ class Clock:
 
 
 def bar(value: float, columns: int) -> str:
-    """So much of `columns` cells is filled at `value`, all of them at 1 and above."""
+    """Fills a bar of `columns` cells in proportion to `value`; it is full at 1 and above."""
     if math.isnan(value):
         return " " * columns
     eighths = round(8 * columns * min(1.0, max(0.0, value)))

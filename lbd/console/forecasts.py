@@ -1,7 +1,7 @@
-"""What is foretold of jobs, in words: when one begins, and when an array with a target ends.
+"""Forecasts in words: when a job begins, and when an array with a target ends.
 
-A forecast that rests on few outcomes has a "~"; an interval is said to hold for nine in ten only
-once `PROVEN` such intervals were held against what came true. Before that it is likely.
+A forecast that rests on few outcomes gets a "~". An interval is called nine in ten only after
+`PROVEN` such intervals were compared with outcomes; before that it is called likely.
 """
 
 import math
@@ -12,21 +12,21 @@ from lbd.console.reply import Json, number, tables, text
 from lbd.text.units import duration_text
 from lbd.theory.calibration import FEWEST, PROVEN
 
-COMPARABLE = FEWEST  # ended jobs, before a prediction is more than a guess
+COMPARABLE = FEWEST  # ended jobs that a prediction needs to be more than a guess
 
 
 def guess_mark(reply: Json, wait_s: float, key: str = "comparable") -> str:
-    """ "~" before what rests on few jobs whose prediction could be held against what came true."""
+    """Returns "~" if few jobs have outcomes that could be compared with their predictions."""
     return "~" if wait_s >= 1 and number(reply, key) < COMPARABLE else ""
 
 
 def is_proven(reply: Json, key: str = "comparable") -> bool:
-    """Were enough intervals held against what came true? All outcomes but the first few were."""
+    """Returns whether enough intervals were compared with outcomes; the first few had none."""
     return number(reply, key) >= COMPARABLE + PROVEN
 
 
 def forecast(wait_s: float) -> str:
-    """Two digits in its largest unit, and none of what is below a second: no forecast has more."""
+    """Formats a wait with two digits in its largest unit and no fraction of a second."""
     if 0 < wait_s < 1:
         return "<1s"
     unit_s = next((one for one in (86_400, 3600, 60) if wait_s >= one), 1)
@@ -41,7 +41,7 @@ def interval_text(given: object) -> str:
 
 
 def begin_phrase(one: Json) -> str:
-    """When a job will, and how that is estimated; "" if nothing can be said."""
+    """Returns when a job will begin and how that was estimated; "" if nothing is known."""
     how = text(one, "predicted_by")
     wait_s = number(one, "predicted_wait_s")
     if math.isnan(wait_s):
@@ -60,7 +60,7 @@ def begin_phrase(one: Json) -> str:
 
 
 def truth_phrase(one: Json) -> str:
-    """What was predicted of one at its submission, and what came; "" before it has begun."""
+    """Returns what was predicted at submission and how long the job waited; "" until it began."""
     foretold_s = number(one, "foretold_wait_s")
     waited_s = number(one, "started") - number(one, "submitted")
     if math.isnan(foretold_s) or math.isnan(waited_s) or number(one, "attempt") > 1:
@@ -72,7 +72,7 @@ def truth_phrase(one: Json) -> str:
 
 
 def target_lines(one: Json, clock: Clock) -> list[str]:
-    """When a job's array is to end, when it will, and what is done for that."""
+    """Returns when a job's array should end, when it will, and what is done to meet that."""
     target = one.get("target")
     if not isinstance(target, dict):
         return []
@@ -93,7 +93,7 @@ def target_lines(one: Json, clock: Clock) -> list[str]:
 
 
 def outcome(late_s: float) -> str:
-    """NaN: it has not ended."""
+    """Returns whether a target was met, and by how much. `late_s` is NaN before the end."""
     if math.isnan(late_s):
         return ""
     word = "missed" if late_s > 0 else "met"
@@ -101,7 +101,8 @@ def outcome(late_s: float) -> str:
 
 
 def target_phrase(one: Json, clock: Clock) -> str:
-    """In a list, of an array that has not ended: `deadline 17:00:00; ends in ~34s`, else ""."""
+    """Returns, for an array in a list, `deadline 17:00:00; ends in ~34s`; "" if it has ended or has
+    no target."""
     target = one.get("target")
     if not isinstance(target, dict) or number(one, "finished") > 0:
         return ""
@@ -111,7 +112,7 @@ def target_phrase(one: Json, clock: Clock) -> str:
 
 
 def time_phrase(unix_s: float, clock: Clock, *, only_time: bool = False) -> str:
-    """With its day unless that is today, and how far off it is."""
+    """Formats a time with its day, unless that is today, and its distance from now."""
     shown = clock.time_of_day(unix_s)
     if only_time:
         return shown

@@ -1,4 +1,4 @@
-"""The cluster's state, asked for, and what it says of one host."""
+"""Asks for the cluster's state, and describes single hosts."""
 
 import math
 
@@ -8,15 +8,15 @@ from lbd.console.reply import Json, number, table, tables, text
 from lbd.errors import LbdError
 from lbd.text.closed_words import drained_words
 
-STALE = ("late", "down", "revoked")  # their numbers are old
-BUSY_LOAD, OVERLOAD = 0.7, 1.5  # tasks per core, from which a load is yellow, and red
+STALE = ("late", "down", "revoked")  # states in which a host's numbers are old
+BUSY_LOAD, OVERLOAD = 0.7, 1.5  # tasks per core from which a load is shown yellow, and red
 QUEUE_S = 1.0
 QUEUE_KEYS = ("mode", "leader", "queued", "running")
 
 
 def ask_status(daemons: Daemons) -> Json:
-    """Of the LIM; with the dispatcher's numbers of now, and the tiers of the hosts if its mode has
-    any. Where it does not answer at once, the last that the LIM has heard of it stays."""
+    """Returns the LIM's status with the dispatcher's current numbers, and the hosts' tiers if its
+    mode has any. If the dispatcher does not answer at once, the LIM's last report of it stays."""
     reply = daemons.lim({"op": "status"})
     if not daemons.queue()[0]:
         return reply
@@ -32,7 +32,7 @@ def ask_status(daemons: Daemons) -> Json:
 
 
 def drain_phrase(drained: Json, clock: Clock) -> str:
-    """Who drained a host, since when and why, as far as that is known."""
+    """Returns who drained a host, since when and why, as far as known."""
     is_known = isinstance(drained.get("since"), int | float)
     since = clock.time_of_day(number(drained, "since")) if is_known else ""
     return drained_words(text(drained, "by"), since, text(drained, "reason"))
@@ -43,7 +43,7 @@ def cores_text(cores: float) -> str:
 
 
 def tiers_text(tiers: object) -> str:
-    """Of a host under `tags` or `sita-e`: it may serve several."""
+    """Returns the tiers of a host under `tags` or `sita-e`; it may serve several."""
     return " ".join(map(str, tiers)) if isinstance(tiers, list) else str(tiers or "")
 
 

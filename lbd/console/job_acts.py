@@ -1,4 +1,4 @@
-"""What is done to jobs, of the queue and of plain `lbrun`, by their ids."""
+"""Acts on jobs by their ids: those of the queue and those of plain `lbrun`."""
 
 from lbd.console import plain_commands
 from lbd.console.daemons import Daemons
@@ -16,7 +16,8 @@ def check_ids(ids: list[str]) -> None:
 def act(
     daemons: Daemons, ids: list[str], verb: str, order: Json | None = None, signal: int = 0
 ) -> list[Json]:
-    """What came of each. `order`: more of the question. Raises LbdError if nothing was tried."""
+    """Returns each job's result. `order` holds further fields of the request. Raises LbdError if
+    nothing was tried."""
     queued, named = plain_commands.split(ids)
     if queued:
         check_ids(queued)

@@ -1,4 +1,4 @@
-"""All that is said of one job of the queue, and of its attempts."""
+"""Everything that is shown of one job of the queue and its attempts."""
 
 import math
 import shlex
@@ -30,7 +30,7 @@ FAULTS = (
 
 
 def array_lines(one: Json) -> list[str]:
-    """What `lbctl job` says of an array beside its line in the list."""
+    """Returns what `lbctl job` shows of an array, in addition to its line in the list."""
     indexes = one_line(text(one, "array"), INDEXES_WIDTH)
     limit = f", {text(one, 'at_once')} at once" if text(one, "at_once") else ""
     lines = [f"array    {indexes}{limit}", f"tasks    {shown_state(one)}"]
@@ -59,15 +59,15 @@ def failed_task(task: Json) -> FailedTask:
 
 
 def whole(one: Json, name: str) -> int:
-    """0 if it is not there."""
+    """Returns the number as an int; 0 if it is missing."""
     value = number(one, name)
     return 0 if math.isnan(value) else int(value)
 
 
 def end_phrase(job: Json) -> str:
-    """How one has ended that has not succeeded: `job 3 failed (exit 1)`."""
+    """Returns how an unsuccessful job ended: `job 3 failed (exit 1)`."""
     state, reason, status = text(job, "state"), text(job, "reason"), text(job, "exit_status")
-    if state == "cancelled" and reason.startswith(state):  # by whom, too
+    if state == "cancelled" and reason.startswith(state):  # the reason also says who cancelled it
         return f"job {text(job, 'id')} was {reason}"
     how = {"cancelled": "was cancelled", "lost": "was lost"}.get(state, state)
     if state == "failed" and status and not reason.startswith(CANNOT_OPEN):
@@ -76,7 +76,7 @@ def end_phrase(job: Json) -> str:
 
 
 def speedup_phrase(known: Json) -> str:
-    """What is known of a malleable job's speedup, in a line."""
+    """Returns one line on what is known of a malleable job's speedup."""
     shape = f"A {number(known, 'parallelism'):.3g}, sigma {number(known, 'sigma'):.2g}"
     work = f"work {shown_duration(number(known, 'work_s'))}"
     source = text(known, "source")
@@ -96,7 +96,7 @@ def speedup_phrase(known: Json) -> str:
 
 
 def span_text(given: object, most: float) -> str:
-    """`most`: the end of the search; an interval that reaches it has no upper end."""
+    """Formats an interval. One that reaches `most`, the end of the search, has no upper end."""
     match given:
         case [int() | float() as low, int() | float() as high]:
             has_end = high < most * (1 - 1e-6)
@@ -112,8 +112,8 @@ def signal_name(number: int) -> str:
 
 
 def signal_line(number: int, status: int, reason: str) -> str:
-    """By what signal one has ended, and whose, as far as is known; "" if none is to be seen.
-    `reason`: what is said of its end already."""
+    """Returns which signal ended a job and who sent it, as far as known; "" if there was none.
+    `reason` is what its reason already says."""
     if number:
         name = signal_name(number)
         if number in FAULTS:
@@ -133,7 +133,7 @@ DETAIL_INDENT = " " * 9
 
 
 def detail_lines(one: Json, clock: Clock) -> list[str]:
-    """What its line in the table does not say, or cuts off."""
+    """Returns what the job's line in the table leaves out or truncates."""
     lines = [f"command  {shlex.join(shown_command(one))}"]
     if text(one, "array"):
         lines += array_lines(one)
@@ -157,7 +157,8 @@ def detail_lines(one: Json, clock: Clock) -> list[str]:
 
 
 def outlook_lines(one: Json, clock: Clock) -> list[str]:
-    """When it begins; of an array that has begun, when it ends. What has a target says so below."""
+    """Returns when the job begins, or when a running array ends. `target_lines` covers arrays with
+    a target."""
     tasks, ran_s = table(one, "tasks"), clock.now_s - number(one, "started")
     if not text(one, "array") or math.isnan(ran_s):
         return [f"begins   {begins}"] if (begins := begin_phrase(one)) else []
@@ -178,9 +179,9 @@ def time_lines(one: Json, clock: Clock) -> list[str]:
 
 
 def given_lines(one: Json) -> list[str]:
-    """Where it runs, where its output goes, its limits and its key."""
+    """Returns where the job runs, where its output goes, its limits and its key."""
     if "may_restart" not in one:
-        return []  # of a dispatcher of an earlier release, or one of many jobs
+        return []  # from an older dispatcher, or for one job of many
     least, most = number(one, "slots_least"), number(one, "slots_most")
     slots = f"{least:.0f}" if not most > least else f"{least:.0f} to {most:.0f}"
     lines = [f"in       {text(one, 'directory') or 'a directory of its own (--send, --fetch)'}"]
@@ -213,7 +214,7 @@ def given_lines(one: Json) -> list[str]:
 
 
 def needs_phrase(needs: Json) -> str:
-    """Of its host, besides slots; "" for nothing. Its memory is among the limits."""
+    """Returns what the job needs of its host besides slots and memory; "" for nothing."""
     resources = table(needs, "resources")
     amounts = ((name, int(number(resources, name))) for name in resources)
     words = [

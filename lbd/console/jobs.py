@@ -1,4 +1,4 @@
-"""The jobs of the cluster, asked for and chosen among; how one is named and its state shown."""
+"""Asks for the cluster's jobs and filters them; names a job and describes its state."""
 
 import argparse
 from dataclasses import dataclass
@@ -10,27 +10,27 @@ from lbd.model import ENDED_NAMES, JobState
 from lbd.text.job_phrases import LAUNCHER, NOT_HEARD_OF
 from lbd.text.one_line import one_line
 
-STANDING = frozenset(("pending", "suspended"))  # what such a job waits for is shown
-ANSWER_S = 25.0  # of very many jobs, and more than the LBM's longest patience
+STANDING = frozenset(("pending", "suspended"))  # states in which a job shows what it waits for
+ANSWER_S = 25.0  # enough for very many jobs, and longer than the LBM's longest wait
 INDEX_WIDTH = 24
 
 
 def fetch(daemons: Daemons, ended_too: bool, *, tasks: bool = False) -> Json:
-    """{"jobs": those of every host, "missing": the hosts that did not answer, "withheld": by host
-    the setting there by which not all are shown}."""
-    daemons.lbm({"op": "status"})  # who does not answer this hangs, and is not waited for so long
+    """Returns {"jobs": those of every host, "missing": the hosts that did not answer, "withheld":
+    by host, the setting that hides some of its jobs}."""
+    daemons.lbm({"op": "status"})  # an LBM that hangs fails here, after a shorter wait
     question: Json = {"op": "jobs", "all": ended_too, "cluster": True, "tasks": tasks}
     return daemons.lbm(question, ANSWER_S)
 
 
 def shown_wait(job: Json) -> str:
-    """What it waits for; of one that runs, that its host is not heard of. "" if nothing."""
+    """Returns what the job waits for, or that its host is out of contact; "" if neither applies."""
     reason = text(job, "reason")
     return reason if states_of(job) & STANDING or NOT_HEARD_OF in reason else ""
 
 
 def shown_command(job: Json) -> list[str]:
-    """Of one of sbatch its script and that one's arguments."""
+    """Returns the command; for a job of sbatch, its script with arguments."""
     words = texts(job, "command")
     if words[: len(LAUNCHER)] == list(LAUNCHER):
         return words[len(LAUNCHER) :]
@@ -38,7 +38,7 @@ def shown_command(job: Json) -> list[str]:
 
 
 def shown_id(job: Json) -> str:
-    """Of an array `12_[8-300]`, its tasks that wait, or all of them if none does."""
+    """Returns the id; for an array `12_[8-300]`, its waiting tasks, or all if none waits."""
     if not text(job, "array"):
         return text(job, "id")
     return (
@@ -47,7 +47,7 @@ def shown_id(job: Json) -> str:
 
 
 def shown_state(job: Json) -> str:
-    """Of an array how many of its tasks are in which state: `3 running, 97 done`."""
+    """Returns the state; for an array, how many tasks are in which: `3 running, 97 done`."""
     tasks = table(job, "tasks")
     if not text(job, "array"):
         return text(job, "state")
@@ -58,12 +58,13 @@ def shown_state(job: Json) -> str:
 CANCELLED = JobState.CANCELLED.value
 SHORT = ("failed", "lost", CANCELLED, "running")
 STATES = tuple(state.value for state in JobState)
-HISTORY_STATES = (*STATES, "checkpoint")  # there an attempt that stopped at a checkpoint has a row
+# in the history, an attempt that stopped at a checkpoint has a row of its own
+HISTORY_STATES = (*STATES, "checkpoint")
 
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """None: any."""
+    """What a job must match; None matches any."""
 
     user: str | None = None
     name: str | None = None
@@ -88,8 +89,8 @@ class Filters:
 
 
 def short_state(job: Json) -> str:
-    """Of an array in few words, for a narrow terminal: `100/300, 3 failed, 20 running`; else "".
-    The first number is of those that have ended otherwise than cancelled."""
+    """Returns an array's state for a narrow terminal: `100/300, 3 failed, 20 running`; "" for other
+    jobs. The first number counts the tasks that have ended and were not cancelled."""
     if not text(job, "array"):
         return ""
     tasks = table(job, "tasks")
@@ -100,7 +101,7 @@ def short_state(job: Json) -> str:
 
 
 def states_of(job: Json) -> set[str]:
-    """Of an array those of all its tasks."""
+    """Returns the job's state; for an array, the states of all its tasks."""
     if not job.get("array"):
         return {text(job, "state")}
     return {state for state, count in table(job, "tasks").items() if count}

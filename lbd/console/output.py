@@ -1,7 +1,7 @@
 """Tables, colours and JSON. Colour only on a terminal, never with NO_COLOR.
 
-Without rich: its tables would save some 30 lines here, and cost `lbctl status` 64 ms of CPU, two
-fifths more; what others called their jobs would still have to be kept from acting on the terminal.
+Written without rich: its tables would save some 30 lines here but cost `lbctl status` 64 ms of CPU
+time, 40 % more. Job names chosen by other users would still have to be made safe to print.
 """
 
 import json
@@ -21,14 +21,14 @@ from lbd.text.one_line import one_line, printable
 
 GREEN, YELLOW, RED, DIM, BOLD, REVERSE = "32", "33", "31", "2", "1", "7"
 USUAL_COLUMNS = 80
-LAST_COLUMNS = 13  # at least, of a column that is cut
-REASON, REASON_COLUMNS = "WAITS", 26  # why a job waits is what people look for
-PAINTED = re.compile(r"(\x1b\[\d{1,2}m)")  # by `Paint`
+LAST_COLUMNS = 13  # minimum width of a column that may be cut
+REASON, REASON_COLUMNS = "WAITS", 26  # people mostly look for why a job waits
+PAINTED = re.compile(r"(\x1b\[\d{1,2}m)")  # the codes that `Paint` writes
 
 
 @dataclass(frozen=True, slots=True)
 class Paint:
-    """Wraps text in a colour, or leaves it alone."""
+    """Wraps text in a colour, or leaves it unchanged."""
 
     on: bool
 
@@ -45,22 +45,23 @@ def paint_for(stream: TextIO) -> Paint:
 class Cell:
     text: str
     colour: str = ""
-    short: str = ""  # in place of a text that would be cut
+    short: str = ""  # shown instead of a text that would be cut
 
 
 Row = Sequence[Cell | str]
 
 
 def put(*lines: str) -> None:
-    """Each is one line of standard output, whatever it holds: what others called their jobs must
-    neither act on our terminal nor look like a line of ours. All that is not JSON goes this way."""
+    """Prints each text as one line. Job names chosen by other users must neither control our
+    terminal nor look like a line of ours. Everything except JSON is printed through this function.
+    """
     for line in lines or ("",):
-        parts = PAINTED.split(line)  # every other one is a colour
+        parts = PAINTED.split(line)  # every other part is a colour
         print("".join(part if at % 2 else printable(part) for at, part in enumerate(parts)))
 
 
 def cell(item: Cell | str) -> Cell:
-    """Pads a value to the width it has when it is shown."""
+    """Returns the cell with its text made printable."""
     found = item if isinstance(item, Cell) else Cell(item)
     if found.text.isprintable():
         return found
@@ -70,8 +71,8 @@ def cell(item: Cell | str) -> Cell:
 def lay_out(
     header: Sequence[str], rows: Sequence[Row], paint: Paint, columns: int | None = None
 ) -> list[str]:
-    """Aligned lines under a heading. A heading that begins with ">" has its column flush right.
-    `columns`: of the terminal; no line is longer."""
+    """Returns aligned lines under a heading. A heading that begins with ">" aligns its column to
+    the right. No line is wider than the terminal's `columns`."""
     right = [title.startswith(">") for title in header]
     titles = [cell(Cell(title.lstrip(">"), BOLD)) for title in header]
     body = [titles, *([cell(item) for item in row] for row in rows)]
@@ -88,7 +89,7 @@ def lay_out(
 
 
 def width(text: str) -> int:
-    """How many columns of a terminal a text takes: of an ideograph two, of an accent none."""
+    """Returns the terminal columns that a text takes: two for an ideograph, none for an accent."""
     if text.isascii():
         return len(text)
     return sum(
@@ -97,19 +98,19 @@ def width(text: str) -> int:
 
 
 def shown_width(line: str) -> int:
-    """Of a line with colours, which take no room."""
+    """Returns the columns that a line takes, without its colour codes."""
     return sum(map(width, PAINTED.split(line)[::2]))
 
 
 def shortened(text: str, columns: int) -> str:
-    """A text in one line, ended with "…" if it takes more columns than there are."""
+    """Returns a text as one line, ended with "…" if it takes more than `columns`."""
     text = one_line(text)
     return text if width(text) <= columns else cut(text, max(1, columns))
 
 
 def cut(line: str, columns: int | None) -> str:
-    """As much of a line as has room, with "…" in the last column if that is not all.
-    Colours take none, and are closed."""
+    """Returns the line cut to `columns`, with "…" in the last one if anything was cut. Colour codes
+    take no room, and open ones are closed."""
     if columns is None:
         return line
     parts = PAINTED.split(line)
@@ -129,7 +130,7 @@ def cut(line: str, columns: int | None) -> str:
 
 
 def terminal_columns(stream: TextIO) -> int | None:
-    """How wide a terminal is; None of what is none, where lines may be as long as they are."""
+    """Returns the terminal's width; None if this is not a terminal, so that lines are not cut."""
     try:
         return os.get_terminal_size(stream.fileno()).columns or USUAL_COLUMNS
     except (OSError, ValueError):
@@ -138,12 +139,12 @@ def terminal_columns(stream: TextIO) -> int | None:
 
 @dataclass(slots=True)
 class Layout:
-    """A table on its way into so many columns."""
+    """A table while it is fitted into a number of columns."""
 
     titles: list[str]
     body: list[list[Cell]]
-    flexible: frozenset[str]  # whose texts may be cut
-    least: int  # of those
+    flexible: frozenset[str]  # titles of the columns whose texts may be cut
+    least: int  # minimum width of those
 
     def drop(self, title: str) -> None:
         at = self.titles.index(title)
@@ -160,7 +161,7 @@ class Layout:
                    0)  # fmt: skip
 
     def narrow(self, at: int, *, whole_reason: bool = False) -> int:
-        """What a column must have."""
+        """Returns the minimum width of a column."""
         if self.titles[at] not in self.flexible:
             return self.wide(at)
         if self.titles[at] == REASON and whole_reason:
@@ -176,8 +177,8 @@ class Layout:
         return any(row[at].short for row in self.body)
 
     def shorten(self, columns: int) -> None:
-        """The last one has the most to say, so it has the rest; but a short form gives way to the
-        whole where the reason has enough."""
+        """Cuts the flexible columns. The last one says the most, so it gets the remaining room. A
+        column with short forms shows whole texts only if REASON has enough room."""
         rest = columns - self.least_width()
         for_reason = self.least_width(whole_reason=True) - self.least_width()
         flexible = [at for at, title in enumerate(self.titles) if title in self.flexible]
@@ -200,14 +201,14 @@ def fit(
     go_first: Sequence[str],
     shorten: Sequence[str] | None = None,
 ) -> tuple[tuple[str, ...], list[Row]]:
-    """A table without the columns for which there is no room.
+    """Returns a table without the columns for which there is no room.
 
-    Those of `go_first` that say nothing go at once, then as many as must; all but the last of them
-    also for the sake of REASON. Those of `shorten`, which is the last one unless given, are cut to
-    the rest; a cell that has a short form is shown by that instead.
+    Empty columns of `go_first` are dropped at once, then as many others of it as necessary; all but
+    the last also to give REASON room. The columns of `shorten`, by default the last one, are cut to
+    the remaining room; a cell with a short form shows that instead.
     """
     flexible = frozenset(header[-1:] if shorten is None else shorten)
-    least = max(LAST_COLUMNS, columns // 6)  # of a wide terminal more than what must be
+    least = max(LAST_COLUMNS, columns // 6)  # a wide terminal gives them more than the minimum
     layout = Layout(list(header), [[cell(item) for item in row] for row in rows], flexible, least)
     candidates = [title for title in go_first if title in layout.titles]
     for title in candidates:
@@ -230,14 +231,14 @@ def fitted_lines(
     go_first: Sequence[str] = (),
     shorten: Sequence[str] = (),
 ) -> list[str]:
-    """A table as a terminal of so many columns has room for it."""
+    """Returns a table's lines, fitted into the terminal's `columns`."""
     if columns is not None:
         header, rows = fit(header, rows, columns, go_first, shorten)
     return lay_out(header, rows, paint, columns)
 
 
 def folded(parts: Sequence[str], columns: int | None) -> list[str]:
-    """Parts of one line, in as many as there must be."""
+    """Joins parts into lines, as few as the width allows."""
     lines: list[str] = []
     for part in parts:
         joined = f"{lines[-1]}   {part}" if lines else part
@@ -249,7 +250,7 @@ def folded(parts: Sequence[str], columns: int | None) -> list[str]:
 
 
 def wrapped(text: str, columns: int | None, indent: str = "") -> list[str]:
-    """Sentences, broken between words; the lines after the first are indented."""
+    """Wraps text between words and indents the lines after the first."""
     if columns is None or width(text) <= columns:
         return [text]
     lines = textwrap.wrap(text, columns, subsequent_indent=indent, break_on_hyphens=False)
@@ -258,11 +259,11 @@ def wrapped(text: str, columns: int | None, indent: str = "") -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What lines are made for: with colours or without, and so many columns, None for no limit."""
+    """How to lay out lines: with or without colours, and within `columns` (None: no limit)."""
 
     paint: Paint
     columns: int | None = None
-    sorted_by: str = ""  # the heading of a column that is kept, whatever there is no room for
+    sorted_by: str = ""  # heading of a column that is never dropped
 
     def table(
         self,
@@ -284,8 +285,8 @@ def print_table(header: Sequence[str], rows: Sequence[Row]) -> None:
 
 
 def print_json(reply: Json | Sequence[Json], *, in_a_line: bool = False) -> None:
-    """One object or a list of them, each marked with the schema; `in_a_line`: of a stream of them.
-    A number that there is not is null: JSON has no NaN."""
+    """Prints one object or a list of them, each marked with the schema. `in_a_line` is for streams.
+    Prints NaN and infinity as null, because JSON has neither."""
     print(json.dumps(marked(reply), indent=None if in_a_line else 2), flush=in_a_line)
 
 

@@ -1,4 +1,4 @@
-"""What a host says of its owner, as a row."""
+"""Rows on hosts' owners: whether they are there, and when they usually are."""
 
 from lbd.console.figures import NONE, Clock, duration
 from lbd.console.output import DIM, YELLOW, Cell, Row

@@ -1,4 +1,4 @@
-"""The parameters that can be changed at run time, as people read them."""
+"""The parameters that can be changed at run time, formatted for people."""
 
 import math
 from dataclasses import fields
@@ -12,7 +12,7 @@ SECTIONS = {"lim": LimConfig, "load": LoadConfig, "log": LogConfig}
 
 
 def fetch_all(daemons: Daemons) -> list[Json]:
-    """The LIM refuses the names of what cannot be changed."""
+    """Returns every parameter that can be changed; the LIM refuses the names of the others."""
     found: list[Json] = []
     for section in SECTIONS.values():
         for item in fields(section):
@@ -24,7 +24,7 @@ def fetch_all(daemons: Daemons) -> list[Json]:
 
 
 def shown(reply: Json, key: str) -> str:
-    """A parameter's value, by its name: nobody has to read 0.30000000000000004, or 1.0 for true."""
+    """Formats a parameter's value, without 0.30000000000000004, or 1.0 for true."""
     value = number(reply, key)
     if math.isnan(value):
         return text(reply, key)

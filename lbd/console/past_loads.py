@@ -1,4 +1,4 @@
-"""The loads of the past, as the LIM of this host remembers them."""
+"""Past loads, as this host's LIM remembers them."""
 
 import math
 from collections.abc import Sequence
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from lbd.console.daemons import Daemons
 from lbd.console.reply import number, table
 
-HOSTS_AT_ONCE = 50  # as the LIM has it
+HOSTS_AT_ONCE = 50  # the LIM's own limit
 POINTS_MAX = 10_000
 NAN = math.nan
 
 
 @dataclass(frozen=True, slots=True)
 class PastLoads:
-    """Means of steps of equal length, the oldest first, NaN where nothing is known."""
+    """Means over steps of equal length, oldest first; NaN where nothing is known."""
 
     step_s: float
     until_s: float  # UNIX seconds, the end of the last step
@@ -28,7 +28,7 @@ NOTHING = PastLoads(1.0, 0.0, {})
 
 
 def ask_past_loads(daemons: Daemons, hosts: Sequence[str], span: str) -> PastLoads:
-    """`span`: hour, day or month. Raises LbdError."""
+    """Asks for loads over `span`: hour, day or month. Raises LbdError."""
     found = NOTHING
     for at in range(0, len(hosts), HOSTS_AT_ONCE):
         names = list(hosts[at : at + HOSTS_AT_ONCE])

@@ -1,4 +1,4 @@
-"""`lbctl job, logs, kill, wait` of plain `lbrun` commands, whose ids are like h1-26."""
+"""`lbctl job, logs, kill, wait` for plain `lbrun` commands, whose ids look like h1-26."""
 
 import math
 import re
@@ -15,11 +15,11 @@ from lbd.dispatch.core.job_selection import is_selector
 from lbd.errors import LbdError
 from lbd.text.placement_phrases import PHRASES
 
-PLAIN = re.compile(r"(?=.*[^0-9-])[A-Za-z0-9][A-Za-z0-9._-]*-[0-9]+")  # no range, such as 2-5
+PLAIN = re.compile(r"(?=.*[^0-9-])[A-Za-z0-9][A-Za-z0-9._-]*-[0-9]+")  # not a range such as 2-5
 ANSWER_S = 25.0
 PATIENCE_S = 15.0
 PAUSE_S = 0.5
-RETRY_FOR_S = 60.0  # an LBM that is being started again
+RETRY_FOR_S = 60.0  # for an LBM that is restarting
 NOT_QUEUED = "is a plain lbrun; only queued jobs can be"
 QUEUED_ONLY = {
     "hold": "held",
@@ -34,11 +34,11 @@ def is_plain(name: str) -> bool:
 
 
 def split(ids: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Those of the queue and those of plain commands."""
+    """Splits ids into those of the queue and those of plain commands."""
     return [name for name in ids if not is_plain(name)], [name for name in ids if is_plain(name)]
 
 
-WORDS = {  # whatever the algorithm was: the job's record does not say
+WORDS = {  # for any algorithm: the job's record does not name it
     **PHRASES,
     "lowest": "the best of the hosts that accept commands",
     "no-gain": "no host that accepts commands was clearly better",
@@ -51,12 +51,12 @@ def ask(daemons: Daemons, verb: str, name: str, **more: object) -> Json:
 
 
 def shown(daemons: Daemons, name: str) -> Json:
-    """Its object. Raises LbdError."""
+    """Returns the job's object. Raises LbdError."""
     return table(ask(daemons, "show", name), "job")
 
 
 def details(job: Json, clock: Clock) -> list[str]:
-    """What its line does not say, or cuts off."""
+    """Returns what the job's line leaves out or truncates."""
     finished = number(job, "finished")
     times = [("submitted", number(job, "submitted")), ("started", number(job, "started"))]
     times += [("ended", finished)]
@@ -73,7 +73,7 @@ def details(job: Json, clock: Clock) -> list[str]:
 
 
 def where_its_output_went(job: Json) -> str:
-    """In a sentence: nobody has kept it."""
+    """Returns a sentence on where the output went, because nothing stores it."""
     host = text(job, "origin")
     tense = "went" if job.get("finished") else "goes"
     return (
@@ -83,7 +83,7 @@ def where_its_output_went(job: Json) -> str:
 
 
 def kill(daemons: Daemons, name: str, signal: int) -> Json:
-    """What came of it."""
+    """Sends the signal and returns the result."""
     try:
         ask(daemons, "kill", name, signal=signal)
     except LbdError as problem:
@@ -92,7 +92,7 @@ def kill(daemons: Daemons, name: str, signal: int) -> Json:
 
 
 def acted(name: str | None, error: str = "", still_open: str = "") -> Json:
-    """`still_open`: why what was done has not come about yet."""
+    """Returns a result. `still_open` says why the action has not taken effect yet."""
     found: Json = {"id": name, "ok": not error, "error": error or None}
     return found | {"still_open": still_open} if still_open else found
 
@@ -103,14 +103,14 @@ def only_queued(name: str, verb: str) -> Json:
 
 @dataclass(slots=True)
 class Waiting:
-    """For the ends of some commands."""
+    """Waits for commands to end."""
 
     daemons: Daemons
     names: list[str]
 
     def until(self, give_up_s: float) -> tuple[list[Json], int]:
-        """Those that have ended, and how many have not. `give_up_s`: by the monotonic clock.
-        Raises LbdError."""
+        """Returns the commands that have ended, and how many have not. `give_up_s` is a monotonic
+        time. Raises LbdError."""
         ended: list[Json] = []
         for at, name in enumerate(self.names):
             while (left_s := give_up_s - time.monotonic()) >= 0 or not ended:
@@ -121,14 +121,15 @@ class Waiting:
                     break
                 if time.monotonic() >= give_up_s:
                     return ended, len(self.names) - at
-                if time.monotonic() - asked_s < PAUSE_S:  # too many wait there
+                # the LBM answered early: it has too many waiting requests
+                if time.monotonic() - asked_s < PAUSE_S:
                     time.sleep(PAUSE_S)
             else:
                 return ended, len(self.names) - at
         return ended, 0
 
     def _patiently(self, name: str, patience_s: float, give_up_s: float) -> Json:
-        """The answer; an LBM that is restarted is given time to come back. Raises LbdError."""
+        """Returns the answer, and retries while the LBM restarts. Raises LbdError."""
         until_s = min(give_up_s, time.monotonic() + RETRY_FOR_S)
         while True:
             try:

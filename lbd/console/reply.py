@@ -1,7 +1,7 @@
-"""Reading a daemon's JSON reply: what is not as agreed is a PeerError, not a KeyError.
+"""Reads a daemon's JSON reply. A malformed reply raises PeerError, not KeyError.
 
-Texts are made fit to be shown as they are read, since many come from other users and hosts;
-`--json` passes the reply on as it is.
+Texts are made printable when they are read, because many come from other users and hosts; `--json`
+passes the reply on unchanged.
 """
 
 from lbd.errors import PeerError
@@ -11,7 +11,7 @@ Json = dict[str, object]
 
 
 def table(reply: Json, key: str) -> Json:
-    """The object under `key`; {} if it is null or missing."""
+    """Returns the object under `key`; {} if it is null or missing."""
     value = reply.get(key) or {}
     if not isinstance(value, dict):
         raise PeerError(f"the daemon's answer contains no object {key!r}; is it another version?")
@@ -19,7 +19,7 @@ def table(reply: Json, key: str) -> Json:
 
 
 def tables(reply: Json, key: str) -> list[Json]:
-    """The objects in the list under `key`."""
+    """Returns the objects in the list under `key`."""
     value = reply.get(key) or []
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
         raise PeerError(f"the daemon's answer contains no list {key!r}; is it another version?")
@@ -27,13 +27,13 @@ def tables(reply: Json, key: str) -> list[Json]:
 
 
 def number(reply: Json, key: str) -> float:
-    """The number under `key`; NaN if it is null or missing."""
+    """Returns the number under `key`; NaN if it is null or missing."""
     value = reply.get(key)
     return float(value) if isinstance(value, int | float) else float("nan")
 
 
 def text(reply: Json, key: str) -> str:
-    """The text under `key`, in one printable line; "" if it is null or missing."""
+    """Returns the text under `key` as one printable line; "" if it is null or missing."""
     value = reply.get(key)
     return "" if value is None else printable(str(value))
 

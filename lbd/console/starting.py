@@ -1,4 +1,4 @@
-"""How one more daemon is started on this host: as those that run were started."""
+"""How to start one more daemon on this host, in the same way as those that run."""
 
 import contextlib
 import os
@@ -11,20 +11,20 @@ from lbd.console.daemons import Daemons
 
 LIM_UNIT = "lbd-lim.service"
 UNIT = "systemctl enable --now lbd-metrics"
-UNITS = ("lbd.target", "lbd-metrics.service", "lbd-web.socket")  # that somebody enables
+UNITS = ("lbd.target", "lbd-metrics.service", "lbd-web.socket")  # the units that people enable
 ENABLED = Path("/etc/systemd/system")
 CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
 ANSWER_S = 1.0
 
 
 def enabled_units() -> tuple[str, ...]:
-    """Those of ours that systemd starts by itself on this host."""
+    """Returns the units of lbd that systemd starts by itself on this host."""
     links = {link.name for link in ENABLED.glob("*.wants/lbd*")}
     return tuple(unit for unit in UNITS if unit in links)
 
 
 def start_of_metrics(daemons: Daemons) -> str:
-    """What to type on this host to have `lbd metrics` beside the daemons that run."""
+    """Returns the command that starts `lbd metrics` beside the daemons that run on this host."""
     lim = daemons.socket("lim")
     try:
         uid = lim.stat().st_uid
@@ -44,7 +44,7 @@ def name_of(uid: int) -> str:
 
 
 def is_of_unit(pid: int, unit: str) -> bool:
-    """Whether systemd started it as that."""
+    """Returns whether systemd started the process as this unit."""
     try:
         return Path(f"/proc/{pid}/cgroup").read_text("utf-8").strip().endswith(f"/{unit}")
     except OSError:
@@ -52,7 +52,8 @@ def is_of_unit(pid: int, unit: str) -> bool:
 
 
 def pid_behind(path: Path) -> int:
-    """Of the process that listens there; 0 if none does. Its pid file may not be ours to read."""
+    """Returns the pid of the process that listens there; 0 if none does. The kernel is asked
+    because we may not be allowed to read the pid file."""
     with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as asking:
         asking.settimeout(ANSWER_S)
         asking.connect(str(path))

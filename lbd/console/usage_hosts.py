@@ -1,4 +1,4 @@
-"""One question to every host of the cluster about its jobs that have ended."""
+"""Asks every host of the cluster about its ended jobs."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -13,8 +13,8 @@ from lbd.local.json_socket import Refusal
 AT_ONCE = 16
 ANSWER_S = 15.0
 PAGE = 1000
-HOST_MAX = 100_000  # of one host
-PAGES_MORE = 4  # than are needed: a page is short where the host had no time, or was not believed
+HOST_MAX = 100_000  # jobs of one host
+PAGES_MORE = 4  # spare pages: a host sends a short page if it runs out of time or filters jobs out
 
 Found = TypeVar("Found")
 
@@ -23,12 +23,12 @@ Found = TypeVar("Found")
 class Gathered(Generic[Found]):
     answers: dict[str, Found]  # by host
     missing: dict[str, str]  # host -> why
-    algorithm: str = ""  # that is in force now
+    algorithm: str = ""  # in force now
     own: str = ""  # the host that asked
 
 
 def gather(daemons: Daemons, ask: Callable[[str], Found]) -> Gathered[Found]:
-    """Raises LbdError if not a single host answers, or we may not ask."""
+    """Raises LbdError if no host answers, or if we may not ask."""
     status = daemons.lim({"op": "status"})
     hosts = [text(row, "name") for row in tables(status, "hosts")]
 
@@ -57,14 +57,14 @@ def ask_host(daemons: Daemons, op: str, host: str, **more: object) -> Json:
 
 @dataclass(slots=True)
 class OfHost:
-    jobs: list[Json]  # the latest
-    more: bool = True  # are there
-    withheld: str = ""  # the setting by which these are only jobs that our host has submitted
+    jobs: list[Json]  # the latest ones
+    more: bool = True  # whether the host has more jobs
+    withheld: str = ""  # the setting that limits these to jobs submitted on our host
 
 
 def of_host(daemons: Daemons, host: str, question: dict[str, object], limit: int) -> OfHost:
-    """Of a host that gives very few at a time, only so many: it delays what all have to say. Raises
-    LbdError."""
+    """Returns a host's latest jobs. The number of pages is limited, because a host that sends only
+    a few jobs at a time would delay the whole answer. Raises LbdError."""
     found = OfHost([])
     before: list[object] = [0.0, 0]
     wanted = min(limit, HOST_MAX)

@@ -1,23 +1,25 @@
-"""What an array costs grows with its tasks: how much each of so many may bring along. Pure."""
+"""Limits on what each task of an array may bring along, as the cost grows with the tasks. Pure."""
 
 from lbd.config.dispatch import DispatchConfig
 from lbd.dispatch.core.ledger_rows import Submission
 
-AFTER_MAX = 1000  # jobs that one waits for, as lbrun has it
-AFTER_OF_TASK = 4  # that each task of an array of dispatch.max_array may wait for
-TASK_WORDS_MAX = 10_000  # arguments and variables: to start each task takes the longer, the more
-# Names of hosts that are left out: they are on record with each task.
+AFTER_MAX = 1000  # jobs that one job waits for, as in lbrun
+AFTER_OF_TASK = 4  # jobs that each task may wait for in an array of dispatch.max_array
+# arguments and variables: the more there are, the longer each task takes to start
+TASK_WORDS_MAX = 10_000
+# Names of excluded hosts, which are on record with each task.
 EXCLUDED_BYTES_MAX, ARRAY_EXCLUDED_BYTES_MAX = 16 << 10, 16 << 20
 
 
 def conditions_most(own: DispatchConfig) -> int:
-    """Jobs that those of one array, or of one user, may wait for, counted for each that waits."""
+    """Returns how many jobs the tasks of an array, or the jobs of a user, may wait for in total,
+    counted once per waiting job."""
     return max(AFTER_MAX, AFTER_OF_TASK * own.max_array)
 
 
 def fault_of_tasks(sent: Submission, words: int, after: int, own: DispatchConfig) -> str:
-    """Why there cannot be so many, "" if there can. `words`: arguments and variables; `after`: jobs
-    that each waits for."""
+    """Returns why there cannot be that many tasks; "" if there can. `words`: arguments and
+    variables; `after`: jobs that each task waits for."""
     if not 1 <= sent.count <= own.max_array:
         return f"--array: {sent.count} tasks; dispatch.max_array is {own.max_array}"
     if sent.count > 1 and words > TASK_WORDS_MAX:

@@ -1,7 +1,7 @@
-"""What each question to the dispatcher goes through: its host's turn, like what that host says on
-its line, and an answer that says so if the ledger is away.
+"""What each question to the dispatcher goes through: its host waits its turn, as for messages on
+its connection, and an unavailable ledger becomes a proper error.
 
-A call counts by what it brings and by what it is answered: whoever asks for long lists has fewer.
+A call counts by the size of its request and of its answer: callers of long lists get fewer calls.
 """
 
 import asyncio
@@ -22,19 +22,19 @@ from lbd.local.turns import Turns
 from lbd.net.transport import HOST_HEADER, Trust
 from lbd.text.units import show_size
 
-if TYPE_CHECKING:  # generic in the stubs only
+if TYPE_CHECKING:  # generic only in the stubs
     from collections.abc import Awaitable, Callable
 
     Context = grpc.aio.ServicerContext[bytes, bytes]
 
-SELECTOR_BYTES = 256  # what one of a question counts as: by default, half of a core a host at most
+SELECTOR_BYTES = 256  # cost of one selector in a question: by default at most half a core per host
 CHARGED_S_MAX = 2.0  # for one answer, or one order
-ORDER_S = 0.1  # that an order may take for nothing
-USER_SHARE = 0.25  # of our time; all users of a host have twice as much together
-LONG_AT_ONCE = 8  # questions of one host whose answers may be long
-LONG_OF_USER = 2  # and of one of its users: others' are not to wait for them
-# Of submissions until they are in the queue: each is held several times, as it came and as it is
-# read. A message may have 16 MiB.
+ORDER_S = 0.1  # time that an order may take for free
+USER_SHARE = 0.25  # of our time; all users of a host together have twice as much
+LONG_AT_ONCE = 8  # questions of one host with possibly long answers
+LONG_OF_USER = 2  # and of one of its users, so that others' need not wait for them
+# Of submissions until they are queued: each is held several times, as received and as parsed. A
+# message may have 16 MiB.
 SUBMITTED_OF_USER, SUBMITTED_OF_HOST, SUBMITTED_OF_ALL = 32 << 20, 64 << 20, 256 << 20
 Answer = TypeVar("Answer")
 
@@ -45,26 +45,26 @@ class Calls:
     ) -> None:
         self._trust, self._clock_s = trust, clock_s
         self._rates = CallRates(bytes_per_s)
-        # What has ended may have begun again meanwhile, and then its last attempt is another.
+        # An ended job may have started again meanwhile, and then its last attempt is another one.
         self._requeueing = asyncio.Lock()
         self._long_of_user, self._long_of_host = Turns(LONG_OF_USER), Turns(LONG_AT_ONCE)
-        burst_s = LONG_OF_USER * CHARGED_S_MAX  # so that no user alone can make the others wait
+        burst_s = LONG_OF_USER * CHARGED_S_MAX  # so that a single user cannot make the others wait
         self._time = TimeShares(burst_s=burst_s, clock_s=clock_s)
         self._time_of_user = TimeShares(USER_SHARE, clock_s=clock_s)
-        # An order waits for orders alone: how long a list is may be due to other users' jobs.
+        # Orders wait only for orders: a list may be long because of other users' jobs.
         self._orders_of_user = TimeShares(USER_SHARE, clock_s=clock_s)
         self._under_way = 0
         self._submitted = Budget(SUBMITTED_OF_HOST, SUBMITTED_OF_ALL)
         self._submitted_of_user = Budget(SUBMITTED_OF_USER, sys.maxsize)
 
     async def host(self, context: "Context") -> str:
-        """Who calls; as it says itself where hosts prove nothing, as in a lab."""
+        """Returns the calling host; its own claim where hosts prove nothing, as in a lab."""
         if proven := await self._trust.caller(context):
             return proven
         return str(dict(context.invocation_metadata() or ()).get(HOST_HEADER, ""))
 
     def looked_into(self, host: str, selectors: int) -> None:
-        """Charges what it takes to read so many to the host's next calls: they are short."""
+        """Charges the host's next calls for reading `selectors` selectors, which are short."""
         self.answered(host, selectors * SELECTOR_BYTES)
 
     def answered(self, host: str, size_bytes: int) -> None:
@@ -72,7 +72,7 @@ class Calls:
         self._rates.answered(host, size_bytes, self._clock_s())
 
     async def turn(self, host: str, size_bytes: int, context: "Context") -> None:
-        """Waits for it; aborts the call of a host that would have to wait for too long."""
+        """Waits for the host's turn; aborts the call if the wait would be too long."""
         wait_s = self._rates.wait_s(host, size_bytes, self._clock_s())
         if wait_s is None:
             await context.abort(
@@ -90,7 +90,7 @@ class Calls:
             await self.turn(host, len(data), context)
             try:
                 answer = await handler(data, context)
-            except LedgerTrouble as problem:  # it may be asked again
+            except LedgerTrouble as problem:  # it may be retried
                 await context.abort(grpc.StatusCode.UNAVAILABLE, str(problem))
             if isinstance(answer, bytes):
                 self.answered(host, len(answer))
@@ -100,16 +100,16 @@ class Calls:
 
     @contextlib.asynccontextmanager
     async def long(self, host: str, user: str) -> AsyncIterator[None]:
-        """Around what takes as long as there are jobs: few at a time for each user of a host, and
-        for each host."""
+        """Wraps work that takes as long as there are jobs: limits how many run at once for each
+        user of a host, and for each host."""
         async with self._long_of_user.turn((host, user)), self._long_of_host.turn(host):
             yield
 
     @contextlib.asynccontextmanager
     async def listing(self, host: str, user: str) -> AsyncIterator[None]:
-        """Around an answer about many jobs: the same, and a host has half of our time for these,
-        each of its users a quarter. Those that are under way share it; nobody owes more than a few
-        seconds."""
+        """Wraps an answer about many jobs: the same limits, and a host has half of our time for
+        these, each of its users a quarter. Concurrent ones share the time; nobody owes more than a
+        few seconds."""
         async with self.long(host, user):
             await self._time_of_user.turn((host, user))
             await self._time.turn(host)
@@ -125,8 +125,8 @@ class Calls:
 
     @contextlib.asynccontextmanager
     async def ordering(self, host: str, user: str, *, alone: bool) -> AsyncIterator[None]:
-        """Around an order: what it takes is charged to its user, never to the others of that host.
-        `alone`: no other such order meanwhile."""
+        """Wraps an order: its time is charged to its user, never to others of that host. `alone`:
+        no other such order runs meanwhile."""
         async with self.long(host, user):
             await self._orders_of_user.turn((host, user))
             async with self._requeueing if alone else contextlib.nullcontext():
@@ -134,15 +134,16 @@ class Calls:
                 try:
                     yield
                 finally:
-                    taken_s = self._clock_s() - began_s - ORDER_S  # the disk has its part
+                    taken_s = self._clock_s() - began_s - ORDER_S  # the disk accounts for ORDER_S
                     self._orders_of_user.charge((host, user), min(CHARGED_S_MAX, max(0.0, taken_s)))
 
     @contextlib.asynccontextmanager
     async def submitting(
         self, host: str, user: str, size_bytes: int, *, as_order: bool
     ) -> AsyncIterator[None]:
-        """Around a submission, which may go on when its call has ended: so many bytes of each user
-        of a host, of each host and of all. `as_order`: it takes as long as one. Raises LbdError."""
+        """Wraps a submission, which may continue when its call has ended: limits the bytes of each
+        user of a host, of each host and of all. `as_order`: it takes as long as an order. Raises
+        LbdError."""
         taken: list[tuple[Budget, Hashable]] = []
         try:
             for budget, key, whose in (

@@ -1,6 +1,6 @@
-"""Cutoffs solved from the ledger again and again: the thin shell around `tuning`.
+"""Solves the cutoffs from the ledger's history repeatedly: the thin shell around `tuning`.
 
-The solving is done in a thread, so that heartbeats are answered meanwhile.
+The solver runs in a thread, so that heartbeats are answered meanwhile.
 """
 
 import asyncio
@@ -32,9 +32,9 @@ from lbd.process.boot_clock import clock_s
 
 log = logging.getLogger("lbd.dispatch")
 
-PAST_MAX = 5000  # jobs that are looked at, the newest
+PAST_MAX = 5000  # jobs considered, the newest
 EARLY_S = 10.0  # between two looks while there are no cutoffs
-FRESH_S = 2.0  # a verdict that is told again
+FRESH_S = 2.0  # how long a verdict is reused
 CHANGES_KEPT = 20
 
 
@@ -65,7 +65,8 @@ class Tuner:
             await asyncio.sleep(every_s if settled else min(EARLY_S, every_s))
 
     async def begun(self) -> None:
-        """Before any job starts: else those of a new dispatcher would all start without cutoffs."""
+        """Waits for the first cutoffs, before any job starts: otherwise a new dispatcher's jobs
+        would all start without cutoffs."""
         if self.solves:
             await self._begun.wait()
 
@@ -81,11 +82,11 @@ class Tuner:
             rows = await self._dispatcher.ledger.find(past)
             past_sizes = past_jobs(rows, now_unix_s - tags.solve_days * DAY_S)
             order = self._dispatcher.order()
-            # Before any has come they are taken for equal.
+            # Until any host has connected, hosts are assumed to be equal.
             hosts = self._hosts() or [HostSlots(HostId(name)) for name in order]
             layouts = layouts_of(hosts, order, tags.tiers)
             objective = next(one for one in OBJECTIVES if one == tags.objective)
-            # Given ones stay, and are told what they are worth.
+            # Configured cutoffs stay in force, and get only an evaluation.
             min_gain = tags.min_gain if self.solves else 1.0
             terms = SolverTerms(objective, tags.solve_jobs, min_gain)
             in_force = self._discipline.cutoffs_s if self._discipline else ()
@@ -108,7 +109,7 @@ class Tuner:
         dispatcher.carry(dispatcher.life.rules_changed(dispatcher.tiers, clock_s(), dispatcher.rng))
 
     async def info(self) -> pb.TagsInfo:
-        """For `lbctl tags show` and `fit`; what is not solved on a schedule is looked at now."""
+        """For `lbctl tags show` and `fit`; evaluates now what is not solved on a schedule."""
         trouble = ""
         if not self.solves and time.time() - self._looked > FRESH_S:
             try:
@@ -149,14 +150,15 @@ class Tuner:
                 waiting=waiting.jobs if waiting else 0,
                 running=running.count(number),
             )
-            if number <= len(cutoffs_s):  # sita-e's kill nobody, and say who goes where
+            # The cutoffs of sita-e kill no job, but say which tier it goes to.
+            if number <= len(cutoffs_s):
                 tier.cutoff_s = cutoffs_s[number - 1]
             tiers.append(tier)
         return tiers
 
 
 def add_verdict(reply: pb.TagsInfo, verdict: Verdict) -> None:
-    """Omits infinite values."""
+    """Adds the verdict, without infinite values."""
     reply.reason = reply.reason or verdict.reason
     if verdict.record is not None:
         reply.fit.CopyFrom(fit_info(verdict.record))

@@ -1,8 +1,8 @@
-"""The dispatcher as a process: its ledger, its lines to the hosts, its server.
+"""The dispatcher as a process: its ledger, its connections to the hosts, its server.
 
-It carries out what `Lifecycle` says. Whatever changes is recorded first; what follows from it (a
-start, a host's leave to forget, news to those who watch) is done in the same order once it is on
-disk, by one task (`_follow_up`), while later changes are being written already.
+It carries out what `Lifecycle` decides. Every change is recorded first; its consequences (a start,
+permission for a host to forget, news for watchers) follow in the same order once it is on disk. One
+task does that (`_follow_up`), while later changes are already being written.
 """
 
 import asyncio
@@ -54,20 +54,20 @@ log = logging.getLogger("lbd.dispatch")
 TICK_S = 0.2
 LATE_S = 2.0  # for the ledger to record something
 FORGET_EVERY_S = 60.0
-FIRST_BEATS_S = 5.0  # after which every host that is up has been heard of
-LEARN_FROM = 5000  # the last jobs of the last dispatcher
+FIRST_BEATS_S = 5.0  # by when every host that is up has connected
+LEARN_FROM = 5000  # the last jobs of the previous dispatcher
 LEARN_EVERY_S = 0.5
 LEARN_BYTES = 64 << 20  # of commands
 PAST = Wanted(ended_only=True, limit=LEARN_FROM, bytes_max=LEARN_BYTES)
 RECENT = Wanted(ended_only=True, limit=KEPT, bytes_max=LEARN_BYTES)
-LEARN_AT_ONCE = 200  # more tell nothing new
-WHOLE = ("done", "failed")  # states of jobs that ended by themselves
-READ_AT_ONCE = 2000  # jobs; all of a long queue would take much room for a moment
+LEARN_AT_ONCE = 200  # more say nothing new
+WHOLE = ("done", "failed")  # states of jobs that ended on their own
+READ_AT_ONCE = 2000  # jobs; a whole long queue would take much memory for a moment
 
 
 @dataclass(slots=True)
 class Batch:
-    """Actions to be carried out once what is to be `saved` is on disk."""
+    """Actions to carry out once `saved` is done, that is, on disk."""
 
     actions: Sequence[Action]
     saved: Awaitable[object] | None
@@ -75,7 +75,7 @@ class Batch:
     since_s: float = float("inf")  # when writing it began, unless it is known to be late
 
     def late_jobs(self, now_s: float) -> list[JobId]:
-        """Those whose changes have taken long to write just now."""
+        """Returns the jobs whose changes have just become late in being written; once only."""
         if now_s < self.since_s + LATE_S:
             return []
         self.since_s = float("inf")
@@ -88,12 +88,12 @@ class Dispatcher:
     ledger: Ledger
     life: Lifecycle
     rng: Random = field(default_factory=Random)
-    leads: Callable[[], bool] = lambda: True  # whether nobody else can at this moment
+    leads: Callable[[], bool] = lambda: True  # whether no other dispatcher can lead at this moment
     lines: dict[HostId, HostConnection] = field(default_factory=dict)
     watchers: Watchers = field(default_factory=Watchers)
-    estimates: Estimates | None = None  # for disciplines that go by them
+    estimates: Estimates | None = None  # for disciplines that use them
     starts: Specs[Stored | pb.Start] = field(default_factory=Specs)
-    _ended: list[int] = field(default_factory=list)  # nothing learnt from them yet
+    _ended: list[int] = field(default_factory=list)  # not learnt from yet
     _batches: "asyncio.Queue[Batch]" = field(default_factory=asyncio.Queue)
     _saving: Batch | None = None
 
@@ -118,7 +118,8 @@ class Dispatcher:
                 task.cancel()
 
     async def _restore(self) -> None:
-        """What the last dispatcher left. Its attempts may be alive: they keep their leases."""
+        """Restores the previous dispatcher's jobs. Its attempts may be alive: they keep their
+        leases."""
         self.life.hosts.more_until_s = clock_s() + FIRST_BEATS_S
         if self.estimates is not None:
             self.estimates.learn(await self.ledger.find(PAST))
@@ -149,7 +150,7 @@ class Dispatcher:
 
     @property
     def by_uid(self) -> bool:
-        """Whether users are told apart by their numbers, not by their names."""
+        """Whether users are identified by number, not by name."""
         return self.config.users.map == "uid"
 
     # Carrying out
@@ -205,7 +206,8 @@ class Dispatcher:
                     line.released(job, attempt)
 
     async def _start(self, begin: Begin) -> None:
-        """It is on disk; is it still wanted, and is its host still there?"""
+        """Starts an attempt that is now on disk, if it is still wanted and its host still
+        connected."""
         line, trouble, phase = self.lines.get(begin.host), "", "late"
         start = pb.Start()
         if not self.life.sending(begin.job, begin.attempt, clock_s()):
@@ -237,7 +239,7 @@ class Dispatcher:
         line.start(start)
 
     async def start_of(self, submission: int) -> pb.Start:
-        """What the attempts of a submission have in common. Raises LedgerTrouble."""
+        """Returns what all attempts of a submission share. Raises LedgerTrouble."""
         found = self.starts.get(submission) or await self.ledger.spec(submission)
         if isinstance(found, pb.Start):
             return found
@@ -250,7 +252,7 @@ class Dispatcher:
         return (await self.start_of(submission)).uid
 
     def keep_start(self, submission: int, stored: Stored) -> None:
-        """For its first attempt, which may be far off: it is made ready then."""
+        """Keeps the start for its first attempt, which may be far off; it is parsed then."""
         self.starts.keep(submission, stored, len(stored.spec))
 
     def _notify_watchers(self, job: JobId) -> None:
@@ -303,7 +305,7 @@ class Dispatcher:
             self.carry(self.life.host_gone(name, clock_s(), self.rng))
 
     def heard(self, name: HostId, line: HostConnection, up: pb.WorkUp) -> None:
-        """Raises ValueError if it makes no sense."""
+        """Raises ValueError if the message is invalid."""
         self.carry([action for report in up.reports for action in self._report(name, report, up)])
         if up.HasField("heartbeat"):
             self._heartbeat(name, line, up.heartbeat)
@@ -311,7 +313,7 @@ class Dispatcher:
     def _heartbeat(self, name: HostId, line: HostConnection, heartbeat: pb.Heartbeat) -> None:
         now_s, life = clock_s(), self.life
         if not self.leads():
-            return  # another may lead by now: to renew would be to promise in its name
+            return  # another may lead now: renewing would be a promise in its name
         if fault := heartbeat_fault(heartbeat):
             raise ValueError(f"a heartbeat of {name}: {fault}")
         is_first, line.heartbeat = not line.heartbeat, heartbeat.number
@@ -372,7 +374,7 @@ class Dispatcher:
         elif report.event == "ended":
             return life.ended(name, job, attempt, ending_of(report, up.sent_s), now_s, self.rng)
         elif report.event == "refused":
-            if life.holder(name, job, attempt):  # else whatever it says, about whichever job
+            if life.holder(name, job, attempt):  # otherwise it could say anything about any job
                 job_log.info(shown_id(life, job), "host %s refused it: %s", name, report.reason)
             how = report.phase, ending_of(report)
             return life.refused(name, job, attempt, *how, now_s, self.rng)
@@ -388,7 +390,7 @@ def terms_of(config: Config) -> Terms:
 
 
 def learn_from(row: JobRow, queues: Queues, *, by_uid: bool) -> None:
-    """From a job of the last dispatcher's."""
+    """Learns from a job of the previous dispatcher."""
     queues.heads.learn_from(row, by_uid=by_uid)
     if row.run_s is not None:
         job = queued_job(row, by_uid=by_uid)

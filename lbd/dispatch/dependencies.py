@@ -1,4 +1,4 @@
-"""What jobs wait for before they join the queue: looked up when they come, and counted later."""
+"""What jobs wait for before they join the queue: looked up on arrival, and counted later."""
 
 import asyncio
 import time
@@ -27,17 +27,17 @@ LOOK_EVERY_S = 0.2
 SHOWN = 8  # runs of indexes
 LAST = "last"
 
-WAITS_BYTES_MAX = 256 << 10  # of what one submission waits for, as it is on record
+WAITS_BYTES_MAX = 256 << 10  # of the recorded dependencies of one submission
 
 
 class DependencyLookup:
-    """Of what is asked, the jobs that are meant."""
+    """Finds the jobs that a request refers to."""
 
     def __init__(self, dispatcher: Dispatcher, owners: Owners) -> None:
         self._dispatcher, self._ledger, self._owners = dispatcher, dispatcher.ledger, owners
 
     async def of(self, asked: pb.SubmitRequest, sent: Submission) -> str:
-        """As the ledger keeps them. Raises LbdError."""
+        """Returns the dependencies as the ledger stores them. Raises LbdError."""
         named = [after_of(text) for text in await self._with_last(asked)]
         ranges = await self._ledger.arrays([number for _, number, _ in named]) if named else {}
         owned: dict[int, bool] = {}
@@ -46,7 +46,7 @@ class DependencyLookup:
             if place is not None and place.first not in owned:
                 owned[place.first] = await self._is_theirs(asked, place)
             if place is None or not owned[place.first]:
-                # The same words for both: whether others have a job of this number is theirs.
+                # The same text for both cases: others' job numbers must not be revealed.
                 shown = shown_of(number, index)
                 raise LbdError(f"--after: no job {shown} of yours is on record")
         found = await asyncio.to_thread(meant, named, ranges, sent) if named else {}
@@ -58,7 +58,7 @@ class DependencyLookup:
         return text
 
     async def _with_last(self, asked: pb.SubmitRequest) -> list[str]:
-        """With the number of the user's latest job or array in place of `last`. Raises LbdError."""
+        """Replaces `last` by the number of the user's latest job or array. Raises LbdError."""
         if not any(text.endswith(f":{LAST}") for text in asked.after):
             return list(asked.after)
         asker = self._owners.asker(asked.user, asked.uid if asked.HasField("uid") else None)
@@ -92,9 +92,9 @@ def meant(
     ranges: Mapping[int, SubmissionRange],
     sent: Submission,
 ) -> dict[tuple[str, int, int, str], None]:
-    """As `written` takes them. With many tasks that takes a second, beside the event loop; the
-    indexes of an array, of which there may be ten thousand parts, are read once. Raises LbdError.
-    """
+    """Returns the dependencies as `written` takes them. With many tasks this takes a second, so it
+    runs outside the event loop; the indexes of an array, which may have ten thousand parts, are
+    parsed once. Raises LbdError."""
     indexes_of, found = cache(TaskIndexes), dict[tuple[str, int, int, str], None]()
     for how, number, index in named:
         place = ranges[number]
@@ -110,7 +110,7 @@ def meant(
 def numbers_of(
     place: SubmissionRange, number: int, index: int | None, indexes_of: IndexesOf
 ) -> tuple[int, int]:
-    """Of a job, of one task, or of all tasks of an array. Raises LbdError."""
+    """Returns the numbers of a job, of one task, or of all tasks of an array. Raises LbdError."""
     if index is None:
         return (place.first, place.last) if number == place.first else (number, number)
     if not place.indexes or number != place.first:
@@ -126,7 +126,7 @@ def numbers_of(
 def check_tasks(
     place: SubmissionRange, number: int, index: int | None, sent: Submission, indexes_of: IndexesOf
 ) -> None:
-    """Whether each task of what comes has its own in that array. Raises LbdError."""
+    """Checks that each new task has a counterpart in that array. Raises LbdError."""
     if index is not None or not place.indexes or number != place.first:
         raise LbdError(f"--after-task: job {number} is not an array; name one, like 12")
     if sent.first_index is None:
@@ -149,12 +149,12 @@ def check_tasks(
 
 @dataclass(frozen=True, slots=True)
 class DependencyCounts:
-    """How many of the jobs that others wait for have ended, as only the ledger knows at first."""
+    """Counts how many awaited jobs have ended, which at first only the ledger knows."""
 
     dispatcher: Dispatcher
 
     async def run(self) -> None:
-        """Counts what is to be counted, and goes on with what an event left, until cancelled."""
+        """Counts what is uncounted, and continues what an event left, until cancelled."""
         while True:
             await self.look()
             await asyncio.sleep(0.0 if self.dispatcher.life.dependents.due else LOOK_EVERY_S)
@@ -168,7 +168,7 @@ class DependencyCounts:
             return
         left: list[Span] = list(spans)
         try:
-            await dispatcher.settled()  # what has ended before is on disk
+            await dispatcher.settled()  # earlier ends are on disk by then
             while left:
                 first, last = left[-1]
                 on_record, bad = await dispatcher.ledger.ended_otherwise(first, last)
@@ -177,6 +177,6 @@ class DependencyCounts:
                 )
                 await dispatcher.carry(actions)
         except LedgerTrouble:
-            pass  # at the next look
+            pass  # retried at the next look
         finally:
             dependents.not_counted(left)

@@ -1,4 +1,4 @@
-"""What the ledger says of tasks like those of an array with a target, before the array begins."""
+"""What the ledger knows of earlier tasks like those of an array with a target, before it begins."""
 
 import contextlib
 import time
@@ -17,7 +17,7 @@ from lbd.dispatch.core.targets.task_times import earlier
 from lbd.process.boot_clock import clock_s
 
 ROWS = 1000  # of the user's last ended jobs
-COMMANDS_BYTES = 1 << 20  # of those
+COMMANDS_BYTES = 1 << 20  # of their commands
 USERS_KEPT = 100  # while a dispatcher starts
 
 
@@ -28,7 +28,7 @@ class EarlierTasks:
         self._known: dict[tuple[str, int | None], list[JobRow]] = {}
 
     async def of_new(self, accepted: Accepted, sent: Submission) -> None:
-        """Of an array that is in the ledger already, so this fails for no reason."""
+        """Learns for an array that is already in the ledger, so this must not fail."""
         if sent.target is not None or sent.deadline is not None:
             self._targets.unix_s = time.time() - clock_s()
             rows = await self._ended(sent.user, sent.uid)
@@ -36,7 +36,7 @@ class EarlierTasks:
             self._targets.expect(accepted.first, known)
 
     async def of_restored(self, rows: Iterable[JobRow]) -> None:
-        """Of the arrays of the last dispatcher that `rows` belong to."""
+        """Learns for the arrays of the previous dispatcher that `rows` belong to."""
         self._targets.unix_s = time.time() - clock_s()
         arrays = {row.submission: row for row in rows if (row.target or row.deadline) is not None}
         for submission, row in arrays.items():

@@ -1,8 +1,8 @@
-"""The dispatcher's line to one host: what is to be told it, several things in one message.
+"""The dispatcher's connection to one host: what to send it, several items per message.
 
-An attempt is told with all that its job needs, its standard input too: of those no more go into one
-message than a host takes. What a host does not read waits here, so that is bounded, and what it
-says is heard at a pace at which all other hosts are heard meanwhile.
+An attempt is sent with everything its job needs, including its standard input; a message carries no
+more of these than a host takes. What a host does not read waits here, with a bound, and what a host
+sends is read at a pace that lets all other hosts be heard.
 """
 
 import asyncio
@@ -17,18 +17,18 @@ import grpc.aio
 from lbd.local.rate_limit import AT_ONCE_S, TURN_BYTES, TURNS_MIN, Rates, TimeShares
 from lbd.net.gen import dispatch_pb2 as pb
 
-STARTS_BYTES = 1 << 20  # of one message; a larger attempt has one for itself
-ORDER_BYTES = 64  # about what a stop or a settlement takes
-SETTLED_WITHIN_S = 0.05  # it waits that long for another message to travel with
-# A host that has not taken dispatch.host_behind_bytes gets no further attempts; one that has not
-# taken this much more is not spoken to at all.
+STARTS_BYTES = 1 << 20  # of one message; a larger attempt gets its own
+ORDER_BYTES = 64  # about the size of a stop or a settlement
+SETTLED_WITHIN_S = 0.05  # a settlement waits that long for another message to travel with
+# A host more than dispatch.host_behind_bytes behind gets no further attempts; one that is this much
+# further behind is disconnected.
 DEAF_BYTES = 16 << 20
-OPENING_BYTES = 1 << 14  # what it counts as to open a line
-# What a host says: dispatch.host_bytes_per_s and four times that at once. By default that takes a
-# fifth of a core; and a thousand messages a second, however short. That is many times what one says
-# that runs the shortest jobs.
-REPORT_BYTES = 128  # what each report in a message counts as: it may be shorter, but is recorded
-REPORTS_AT_ONCE = 256  # others are heard between them
+OPENING_BYTES = 1 << 14  # what opening a connection counts as
+# What a host sends is limited to dispatch.host_bytes_per_s, with bursts of four times that. By
+# default that takes a fifth of a core; and a thousand messages a second, however short. That is
+# many times what a host with the shortest jobs sends.
+REPORT_BYTES = 128  # least cost of each report in a message: it may be shorter, but is recorded
+REPORTS_AT_ONCE = 256  # other hosts are heard in between
 
 
 class Paces:
@@ -38,11 +38,11 @@ class Paces:
         per_s = bytes_per_s / TURN_BYTES
         self._rates = Rates(per_s, AT_ONCE_S * per_s)
         self._message_bytes = message_bytes
-        self.seconds = TimeShares()  # that heartbeats take: each may be news to all who wait
+        self.seconds = TimeShares()  # that heartbeats take: each may be news for all waiting jobs
 
     async def turn(self, host: str, size_bytes: int, line: "HostConnection") -> bool:
-        """Waits until a message of that size may be read; False: its line is broken by then. Raises
-        ValueError if it is longer than any that makes sense, which counts, too."""
+        """Waits until a message of that size may be read. Returns False if the connection broke
+        meanwhile. Raises ValueError, after charging it too, for a message beyond the size limit."""
         turns = max(TURNS_MIN, size_bytes / TURN_BYTES)
         wait_s = self._rates.turn_s(host, time.monotonic(), math.inf, turns)
         if size_bytes > self._message_bytes:
@@ -55,7 +55,8 @@ class Paces:
     async def reports_turn(
         self, host: str, reports: int, size_bytes: int, line: "HostConnection"
     ) -> bool:
-        """Likewise, until so many reports of a message that has had its turn may be carried out."""
+        """Waits likewise until that many reports of a message that has had its turn may be
+        processed."""
         turns = max(0.0, (reports * REPORT_BYTES - size_bytes) / TURN_BYTES)
         now_s = time.monotonic()
         wait_s = self._rates.turn_s(host, now_s, math.inf, turns) or 0.0
@@ -63,7 +64,7 @@ class Paces:
         return await self._waited(wait_s, line)
 
     async def _waited(self, wait_s: float, line: "HostConnection") -> bool:
-        """Returns whether the line is not broken by then."""
+        """Waits. Returns False if the connection broke meanwhile."""
         if wait_s:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
@@ -72,7 +73,7 @@ class Paces:
 
 
 def in_portions(up: pb.WorkUp) -> list[pb.WorkUp]:
-    """A few of its reports in each, in their order, the heartbeat in the last."""
+    """Splits it into messages of few reports each, in order, with the heartbeat in the last."""
     if len(up.reports) <= REPORTS_AT_ONCE:
         return [up]
     starts = range(0, len(up.reports), REPORTS_AT_ONCE)
@@ -91,14 +92,14 @@ class HostConnection:
         self._write = write
         self._behind_bytes = behind_bytes
         self._messages: deque[pb.WorkDown] = deque()  # in order
-        self._sizes: deque[int] = deque()  # of each, about
-        self._waiting_bytes = 0  # all of them
-        self._starts_bytes = 0  # of the last of them
+        self._sizes: deque[int] = deque()  # of each message, roughly
+        self._waiting_bytes = 0  # of all messages
+        self._starts_bytes = 0  # of the last message
         self._sending: asyncio.Task[None] | None = None
         self._to_send: asyncio.TimerHandle | None = None
         self.broken = asyncio.Event()
-        self.heartbeat = 0  # the last that came
-        self.renewed = 0  # by the answer to it
+        self.heartbeat = 0  # number of the last one received
+        self.renewed = 0  # attempts renewed by the answer to it
 
     def reply(self, reply: pb.HeartbeatReply) -> None:
         self.renewed = len(reply.renewed)
@@ -121,7 +122,8 @@ class HostConnection:
         return self._waiting_bytes > self._behind_bytes
 
     def stop(self, job: str, attempt: int, number: int, stop_reason: str) -> None:
-        """After what is to be stopped: of one message a host takes the stops first."""
+        """Puts the stop behind the start it refers to: a host handles the stops of a message
+        first."""
         message = self._last()
         if message.starts:
             message = self._add()
@@ -129,7 +131,7 @@ class HostConnection:
         self._ordered()
 
     def settled(self, job: str, attempt: int) -> None:
-        """Until it hears of it the host only remembers more."""
+        """The host need not hear this soon: until then it only remembers more."""
         self._last().settled.add(job=job, attempt=attempt)
         self._ordered(SETTLED_WITHIN_S)
 
@@ -160,7 +162,7 @@ class HostConnection:
         return self._messages[-1]
 
     async def close(self) -> None:
-        """Once all is sent."""
+        """Closes the connection once everything is sent."""
         self._send()
         if self._sending is not None:
             await asyncio.wait((self._sending,))

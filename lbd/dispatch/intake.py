@@ -1,7 +1,7 @@
-"""What hosts send the dispatcher, checked: every number, time and text of it that is kept.
+"""Checks what hosts send the dispatcher: every number, time and text that is kept.
 
-A value that a store cannot hold would make a whole group of other people's changes fail, so nothing
-gets to the ledger or the queue but by these functions. Pure.
+A value that a store cannot hold would make a whole batch of other users' changes fail, so
+everything reaches the ledger and the queue only through these functions. Pure.
 """
 
 import math
@@ -26,18 +26,18 @@ from lbd.text.index_list import Runs, count_of, read_runs
 from lbd.text.needs_words import are_needs, read_facts, read_needs_text
 from lbd.text.one_line import one_line
 
-GANG_MAX = 4096  # as lbrun has it
-HELD_MAX = 20_000  # attempts of a host, which holds no more
-GANG_HOSTS_BYTES = (128 << 10) - len("LBD_GANG_HOSTS=\0")  # of one string, as execve has it
-ARRAY_INDEX_MAX = 10**18 - 1  # as lbrun has it
+GANG_MAX = 4096  # as in lbrun
+HELD_MAX = 20_000  # attempts; no host holds more
+GANG_HOSTS_BYTES = (128 << 10) - len("LBD_GANG_HOSTS=\0")  # of one string, as in execve
+ARRAY_INDEX_MAX = 10**18 - 1  # as in lbrun
 SLOTS_MAX = 1 << 16
-PRIORITY_MAX = 999  # as lbrun has it, up and down
+PRIORITY_MAX = 999  # as in lbrun, up and down
 TEXT_MAX = 255
 KEY_MAX = 200
 EXCLUDED_MAX = 1024
 PATH_BYTES_MAX = 1 << 16
 COMMAND_BYTES_MAX = 4 << 20
-REQUEST_BYTES_MAX = 12 << 20  # the most that lbm.max_request_bytes can be, on any host
+REQUEST_BYTES_MAX = 12 << 20  # the largest allowed lbm.max_request_bytes, on any host
 NO_PRIORITIES = (
     "--priority: this cluster does not use priorities; an administrator turns them on: "
     "lbctl config set dispatch.priorities true --cluster"
@@ -47,9 +47,9 @@ CPU_S_MAX = LOAD_MAX = 1e12
 WAIT_S_MAX = 8 * 86400.0
 AGO_S_MAX = 30 * 86400.0
 SIGNAL_MAX = 64
-SPEEDUP_MAX = 1e6  # as lbrun has it, with the next
+SPEEDUP_MAX = 1e6  # as in lbrun, like the next
 WORK_S_MAX = 1e9
-WORK_S_MIN = 1e-9  # so that no share of it is too small for a float
+WORK_S_MIN = 1e-9  # so that no share of it underflows a float
 STATUS_MAX = 255
 VALUES = (
     "user, origin, host", "user, origin, host, files", "excluded", "key", "command", "slots",
@@ -62,10 +62,10 @@ CAUSES = {cause.value: cause for cause in Cause}
 def submission_of(
     asked: pb.SubmitRequest, own: DispatchConfig, rules: Rules, *, by_uid: bool
 ) -> Submission:
-    """`by_uid`: users are told apart by their numbers, so keys are as well. Raises LbdError."""
+    """`by_uid`: users are identified by number, so keys are too. Raises LbdError."""
     if own.closed:
         raise LbdError("the queue accepts no new jobs: it is being disabled (lbctl queue)")
-    stored = asked.spec  # each look makes another
+    stored = asked.spec  # each access copies it
     submitter, request = submitter_of(asked, stored)
     indexes = indexes_of(asked)
     sent = Submission(
@@ -112,8 +112,8 @@ def submission_of(
 
 
 def count_in(asked: pb.SubmitRequest, indexes: Runs) -> int:
-    """Of a job with needs, or that is to wait, no count is given: who knows of none is to refuse
-    it. Raises LbdError."""
+    """Returns the number of tasks. A job with needs, or one that has to wait, comes without a
+    count, so that releases that do not know these reject it. Raises LbdError."""
     if indexes:
         return count_of(indexes)
     is_alone = (asked.needs or is_early(asked)) and not (asked.is_array or asked.count)
@@ -121,7 +121,7 @@ def count_in(asked: pb.SubmitRequest, indexes: Runs) -> int:
 
 
 def indexes_of(asked: pb.SubmitRequest) -> Runs:
-    """Where they do not simply follow each other. Raises LbdError."""
+    """Returns the indexes where they are not simply consecutive. Raises LbdError."""
     if not asked.indexes:
         return ()
     try:
@@ -133,7 +133,8 @@ def indexes_of(asked: pb.SubmitRequest) -> Runs:
 
 
 def is_early(asked: pb.SubmitRequest) -> bool:
-    """It is to wait for other jobs, or for a time, before it joins the queue. Raises LbdError."""
+    """Whether it waits for other jobs, or for a time, before it joins the queue. Raises
+    LbdError."""
     if asked.HasField("not_before") and not 0 <= asked.not_before <= TIME_MAX:  # nor NaN
         raise LbdError("this cannot be queued: --begin is not valid")
     if len(asked.after) > AFTER_MAX:
@@ -144,7 +145,7 @@ def is_early(asked: pb.SubmitRequest) -> bool:
 
 
 def after_of(text: str) -> tuple[str, int, int | None]:
-    """How, and the number of a job or an array, with the index of a task. Raises LbdError."""
+    """Returns the condition, the number of a job or array, and a task's index. Raises LbdError."""
     how, colon, job = text.partition(":")
     array, line, index = job.partition("_")
     if not (colon and (how in HOWS or how == TASK) and is_number(array)):
@@ -160,7 +161,7 @@ def after_of(text: str) -> tuple[str, int, int | None]:
 def target_of(
     asked: pb.SubmitRequest, own: DispatchConfig, unix_s: float
 ) -> tuple[float | None, float | None]:
-    """Its target and its deadline in UNIX seconds; `unix_s` is now. Raises LbdError."""
+    """Returns the target and the deadline in UNIX seconds; `unix_s` is now. Raises LbdError."""
     within_s = asked.target_s if asked.HasField("target_s") else None
     deadline = asked.deadline if asked.HasField("deadline") else None
     if within_s is None and deadline is None:
@@ -172,7 +173,7 @@ def target_of(
             f"is {own.mode}"
         )
     at = deadline if deadline is not None else unix_s + (within_s or 0.0)
-    # Each by itself: the larger of a number and NaN may be the number.
+    # Checked separately: the maximum of a number and NaN may be the number.
     if not (asked.is_array and at <= TIME_MAX and (within_s or 0.0) <= TIME_MAX):
         raise LbdError(f"this cannot be queued: {option} is not valid")
     if within_s is not None and deadline is not None:
@@ -187,7 +188,7 @@ def target_of(
 
 
 def fault_of_gang(sent: Submission, spec: pb.StoredSpec, own: DispatchConfig, rules: Rules) -> str:
-    """Why these jobs cannot begin together, whatever becomes free; "" if they can."""
+    """Returns why these jobs can never start together; "" if they can."""
     if own.mode != "fcfs":
         return f'it needs dispatch.mode = "fcfs", one queue for all hosts; here it is {own.mode}'
     if sent.first_index is None:
@@ -216,7 +217,8 @@ def fault_of_gang(sent: Submission, spec: pb.StoredSpec, own: DispatchConfig, ru
 
 
 def fault_of_resources(needs: str, names: Sequence[str]) -> str:
-    """Why no host will ever have what is needed, as the cluster's resources are `names`, or ""."""
+    """Returns why no host will ever have what is needed, given the cluster's resource `names`, or
+    ""."""
     if not names:
         return ""
     faults = (fault_of_name(name, names) for name, _ in read_needs_text(needs).resources)
@@ -224,7 +226,8 @@ def fault_of_resources(needs: str, names: Sequence[str]) -> str:
 
 
 def fault_of_gang_hosts(sent: Submission, hosts: Iterable[HostId]) -> str:
-    """Whether the names of all its hosts fit in one variable; "" if they do, on any of `hosts`."""
+    """Returns why the names of all its hosts may not fit in one variable; "" if they do, on any of
+    `hosts`."""
     longest = max(hosts, key=lambda name: len(name.encode()), default=None)
     if not sent.gang or longest is None:
         return ""
@@ -240,11 +243,11 @@ def fault_of_gang_hosts(sent: Submission, hosts: Iterable[HostId]) -> str:
 def submitter_of(
     asked: pb.SubmitRequest, stored: pb.StoredSpec
 ) -> tuple[Submitter, lbm_pb2.RunRequest]:
-    """Whose it is; its command can be nobody else's. Raises LbdError."""
+    """Returns the submitter, who must also own the command, and the request. Raises LbdError."""
     request = request_in(stored)
     if request is None:
         raise LbdError("this cannot be queued: its command is not a RunRequest")
-    # A host of the release before says its user's number in there alone.
+    # A host of the previous release gives its user's number only in the request.
     uid = asked.uid if asked.HasField("uid") else request.uid
     submitter = Submitter(asked.origin, asked.user, uid)
     if fault := contradiction(request, submitter):
@@ -274,7 +277,7 @@ def fault_of(sent: Submission, spec: pb.StoredSpec, own: DispatchConfig) -> str:
         0 <= spec.submitted <= TIME_MAX,  # nor NaN
         0 <= sent.limit_s <= TIME_MAX,
         len(paths) <= PATH_BYTES_MAX and b"\0" not in paths,
-        len(sent.spec) <= most or len(spec.input) <= most,  # each look is a copy
+        len(sent.spec) <= most or len(spec.input) <= most,  # each access is a copy
         are_needs(sent.needs),
     )
     if all(holds):
@@ -296,7 +299,7 @@ def heartbeat_fault(heartbeat: pb.Heartbeat) -> str:
 def slots_of(
     name: HostId, heartbeat: pb.Heartbeat, ceiling: float, tiers: tuple[int, ...]
 ) -> HostSlots:
-    """What a host that takes jobs offers; nothing while its load is above the ceiling."""
+    """Returns what a host that takes jobs offers; nothing while its load is above the ceiling."""
     closed = ""
     if heartbeat.load > ceiling:
         closed = f"its load of {heartbeat.load:.1f} is above dispatch.load_ceiling, {ceiling:g}"
@@ -309,7 +312,7 @@ def slots_of(
 
 
 def facts_of(heartbeat: pb.Heartbeat) -> Facts | None:
-    """What jobs may need there; None if it cannot be."""
+    """Returns what the host has for jobs' needs; None if it is invalid."""
     memory = heartbeat.memory_for_jobs, heartbeat.memory_given
     try:
         return read_facts(heartbeat.features, heartbeat.resources, *memory)
@@ -318,14 +321,15 @@ def facts_of(heartbeat: pb.Heartbeat) -> Facts | None:
 
 
 def how_long_ago_s(report: pb.AttemptReport, sent_s: float) -> float:
-    """When what is reported happened; 0 where the host does not say, or says what cannot be."""
+    """Returns how long ago the reported event happened; 0 if the host does not say, or it is
+    impossible."""
     ago_s = sent_s - report.at_s if report.at_s and sent_s else 0.0
     return ago_s if 0.0 <= ago_s <= AGO_S_MAX else 0.0
 
 
 def ending_of(report: pb.AttemptReport, sent_s: float = 0.0) -> Ending:
-    """How an attempt ended, or why it was refused; `sent_s` is when its host said so. Raises
-    ValueError if that makes no sense."""
+    """Returns how an attempt ended, or why it was refused; `sent_s` is when its host sent that.
+    Raises ValueError if it is invalid."""
     cpu_s = report.cpu_s if report.HasField("cpu_s") else None
     refused = report.event == "refused"
     status = (
@@ -352,7 +356,7 @@ def ending_of(report: pb.AttemptReport, sent_s: float = 0.0) -> Ending:
             wait_s=report.wait_s,
         )
     cause = CAUSES[report.cause]
-    if report.evicted and cause is Cause.LOST:  # what an older dispatcher takes it for
+    if report.evicted and cause is Cause.LOST:  # an older dispatcher treats an eviction as a loss
         cause = Cause.EVICTED
     ago_s = how_long_ago_s(report, sent_s)
     return Ending(cause, status, report.signal, cpu_s, reason, report.stop_reason, ago_s)
@@ -366,14 +370,14 @@ def checked_signal(number: int) -> int:
 
 
 def are_hosts(names: Sequence[str]) -> bool:
-    """The ledger keeps several of them with a blank between each two."""
+    """Whether these are host names that the ledger can store, joined by blanks."""
     return len(names) <= EXCLUDED_MAX and all(
         0 < len(name) <= TEXT_MAX and " " not in name for name in names
     )
 
 
 def is_speedup(speedup: tuple[float, float] | None, work_s: float | None) -> bool:
-    """Returns whether A, σ and the work, as far as they are given, are such."""
+    """Whether A, σ and the work, as far as given, are valid."""
     parallelism, sigma = speedup or (1.0, 0.0)
     shape = 1 <= parallelism <= SPEEDUP_MAX and 0 <= sigma <= SPEEDUP_MAX
     return shape and (work_s is None or WORK_S_MIN <= work_s <= WORK_S_MAX)

@@ -1,4 +1,4 @@
-"""Finds the jobs in the ledger that a question or an order means."""
+"""Finds the jobs in the ledger that a question or an order refers to."""
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
@@ -12,11 +12,11 @@ from lbd.errors import LbdError
 from lbd.model import ENDED_NAMES, JobId, JobState
 
 ANSWER_MAX = 100_000  # jobs in one answer
-COMMANDS_BYTES = 64 << 20  # of jobs that are to begin again
+COMMANDS_BYTES = 64 << 20  # of jobs to start over
 REQUEUE_FAILED = "requeue-failed"
 REQUEUES = ("requeue", REQUEUE_FAILED)
 FAILED = (JobState.FAILED.value, JobState.LOST.value)
-FEW = 500  # selectors, which are read within a few milliseconds
+FEW = 500  # selectors that can be parsed within a few milliseconds
 TOO_LONG = "these jobs do not fit into one answer; name fewer at a time"
 
 Given = ParamSpec("Given")
@@ -25,13 +25,13 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True, slots=True)
 class Meant:
-    """What selectors mean, as numbers of jobs."""
+    """What selectors refer to, as job numbers."""
 
     wanted: Wanted
-    jobs: tuple[tuple[int, int], ...]  # with all tasks of the arrays among them
-    tasks: tuple[tuple[int, int], ...]  # that are named as such
-    named: tuple[int, ...]  # one by one
-    has_many: bool  # whatever there is within ranges, or of an array or a user
+    jobs: tuple[tuple[int, int], ...]  # including all tasks of arrays among them
+    tasks: tuple[tuple[int, int], ...]  # named as tasks
+    named: tuple[int, ...]  # individually
+    has_many: bool  # may include any number of jobs: ranges, an array or a user's jobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,8 @@ class JobFinder:
         self, many: Sequence[object], read: Callable[Given, Found], *given: Given.args,
         **named: Given.kwargs,
     ) -> Found:  # fmt: skip
-        """What `read` returns. Of very many it takes most of a second: that is done beside the
-        event loop, for one question at a time."""
+        """Returns what `read` returns. For very many selectors that takes most of a second, so it
+        runs outside the event loop, one question at a time."""
         if len(many) <= FEW:
             return read(*given, **named)
         async with self._beside:
@@ -61,7 +61,8 @@ class JobFinder:
         commands: bool = True,
         by_number: bool = False,
     ) -> list[JobRow]:
-        """The jobs these selectors name, or all without any. Raises LbdError if one is missing."""
+        """Returns the jobs that the selectors name, or all without any. Raises LbdError if one is
+        missing."""
         if not selectors:
             wanted = Wanted(
                 ended_too=ended_too, limit=ANSWER_MAX, bytes_max=bytes_max, commands=commands
@@ -81,7 +82,8 @@ class JobFinder:
     async def lines(
         self, selectors: Sequence[str], asker: Asker, ended_too: bool, bytes_max: int
     ) -> list[tuple[JobRow, Tally | None]]:
-        """The same, where an array is one line with its tally, unless tasks of it are named."""
+        """Returns the same, with each array as one line with its tally, unless its tasks are
+        named."""
         if not selectors:
             wanted = Wanted(ended_too=ended_too, limit=ANSWER_MAX, bytes_max=bytes_max)
             rows = await self.owners.known(await self.ledger.lines(wanted))
@@ -110,7 +112,7 @@ class JobFinder:
     async def ids(
         self, selectors: Sequence[str], asker: Asker, *, by_number: bool = False
     ) -> list[int]:
-        """The numbers of the jobs these selectors name, in order. Raises LbdError."""
+        """Returns the numbers of the jobs that the selectors name, in order. Raises LbdError."""
         rows = await self.named(
             selectors, asker, ended_too=True, commands=False, by_number=by_number
         )
@@ -156,11 +158,12 @@ class JobFinder:
         commands: bool,
         by_number: bool = False,
     ) -> tuple[list[JobRow], frozenset[int]]:
-        """`commands`: those of jobs that begin again are to be known.
+        """Returns the jobs that an order applies to, and which of them were named individually.
 
-        The jobs that an order is for, and which of them were named one by one. Of a range, an
-        array or @me those that have not ended, however many others there are; `requeue` takes the
-        ended ones too. Raises LbdError."""
+        From a range, an array or @me it takes only those that have not ended, however many have;
+        `requeue` also takes the ended ones. `commands`: also read the commands of jobs that start
+        over. Raises LbdError.
+        """
         meant = await self._meant(selectors, asker, by_number=by_number)
         named = frozenset(meant.named)
         if verb in REQUEUES:
@@ -189,8 +192,8 @@ class JobFinder:
         return [rows[number] for number in sorted(rows)], named
 
     async def forgiven(self, rows: list[JobRow]) -> list[JobRow]:
-        """Lets ended jobs try the hosts again that could not start them, but not the hosts that
-        their users excluded."""
+        """Lets ended jobs retry hosts that could not start them, but not hosts that their users
+        excluded."""
         barred = [JobId(str(row.id)) for row in rows if row.barred and row.state in ENDED_NAMES]
         had = {(one.job, one.host) for one in await self.ledger.attempts(barred)}
         return [

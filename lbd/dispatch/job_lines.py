@@ -1,4 +1,4 @@
-"""What the dispatcher says of each job in its log: every step that it records, and every order."""
+"""What the dispatcher logs about each job: every step that it records, and every order."""
 
 import logging
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ job_log = JobLog(logging.getLogger("lbd.dispatch"))
 
 
 def shown_id(life: Lifecycle, job: JobId) -> str:
-    """As people know it; the number of one that has ended."""
+    """Returns the id that people know; for an ended job its number."""
     live = life.jobs.get(job)
     return live.job.shown if live is not None else job
 

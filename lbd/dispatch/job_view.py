@@ -1,4 +1,5 @@
-"""Jobs as clients see them: rows of the ledger as messages, with why each waits and how long."""
+"""Jobs as clients see them: rows of the ledger as messages, with why each waits and for how
+long."""
 
 import asyncio
 import contextlib
@@ -25,14 +26,14 @@ from lbd.text.units import duration_text
 FORECAST_KEPT_S = 30.0
 DRAIN_CHARS = 200
 AHEAD_S_MAX = 8 * 86400.0
-ATTEMPTS_SHOWN = 20_000  # in one answer, but the last of each job
-ATTEMPTS_AT_ONCE = 2000  # 5 ms
+ATTEMPTS_SHOWN = 20_000  # in one answer, besides the last one of each job
+ATTEMPTS_AT_ONCE = 2000  # take 5 ms
 EXPLAINED_MAX = 100  # jobs in one answer
 VIEWED_AT_ONCE = 500
 NOTHING = Prediction(None, "")
 WAITING_SHOWN = 6  # runs of indexes of an array
 LONG_INDEXES = 1000  # characters
-FRAME_BYTES = 6  # before each job in a message
+FRAME_BYTES = 6  # overhead of each job in a message
 
 
 class JobViews:
@@ -43,7 +44,8 @@ class JobViews:
         self._forgetting: asyncio.TimerHandle | None = None
 
     async def of(self, rows: Sequence[JobRow], *, explained: bool) -> list[pb.JobInfo]:
-        """Of very many that takes seconds, in which hosts must be heard."""
+        """Returns the views of the jobs. For very many this takes seconds, and lets hosts be heard
+        meanwhile."""
         reply = []
         for row in rows:
             reply.append(self._of(row) if explained else without_reason(row))
@@ -53,21 +55,21 @@ class JobViews:
                 await asyncio.sleep(0)
         if explained and len(reply) == 1:
             await self.add_interval(reply[0])
-        if len(reply) > EXPLAINED_MAX:  # how they were predicted takes more than all the rest
+        if len(reply) > EXPLAINED_MAX:  # how they were predicted takes more bytes than all the rest
             for job in reply:
                 job.ClearField("predicted_by")
         return reply
 
     async def add_given(self, jobs: Sequence[pb.JobInfo], rows: Sequence[JobRow]) -> None:
-        """To one job, or array; what many have been given may be as many megabytes.
-        Raises LedgerTrouble."""
+        """Adds the submitted options to a single job or array; for many these could be as many
+        megabytes. Raises LedgerTrouble."""
         if len(jobs) == len(rows) == 1:
             stored = await self._ledger.spec(rows[0].submission)
             jobs[0].given.CopyFrom(given_info(stored, rows[0]))
 
     async def add_interval(self, job: pb.JobInfo) -> None:
-        """The model's own, while too few predictions have been compared with what happened.
-        That takes long where many slots are held, so jobs of a list go without."""
+        """Adds the model's own interval, while too few predictions could be compared with actual
+        waits. That takes long where many slots are held, so the jobs of a list have none."""
         registered = self._life.queues.registry.find(JobId(str(job.id)))
         if registered is None or job.predicted_wait_s <= 0 or job.HasField("predicted_low_s"):
             return
@@ -80,7 +82,7 @@ class JobViews:
     async def of_lines(
         self, lines: Sequence[tuple[JobRow, Tally | None]], *, explained: bool
     ) -> list[pb.JobInfo]:
-        """The same of jobs and arrays, as `JobFinder.lines` gives them."""
+        """Returns the same for jobs and arrays, as `JobFinder.lines` gives them."""
         alone = [row for row, tally in lines if tally is None]
         jobs = iter(await self.of(alone, explained=explained))
         has_arrays = explained and len(alone) < len(lines)
@@ -90,12 +92,13 @@ class JobViews:
             found.append(next(jobs) if tally is None else self._of_array(row, tally, explained))
             if tally is not None and (why := silent.get(row.first)):
                 found[-1].reason = "; ".join(filter(None, (why, found[-1].reason)))
-            if len(row.indexes) > LONG_INDEXES:  # reading them may take a while
+            if len(row.indexes) > LONG_INDEXES:  # parsing them may take a while
                 await asyncio.sleep(0)
         return found
 
     def _of_array(self, row: JobRow, tally: Tally, explained: bool) -> pb.JobInfo:
-        """`row`: of one of its tasks. Why it waits is said of the first that does."""
+        """Returns the view of an array. `row`: one of its tasks. The reason shown is that of its
+        first waiting task."""
         live = None
         if explained and (waiting := tally.waiting or None):
             live = self._life.jobs.get(JobId(str(waiting[0][0])))
@@ -108,7 +111,7 @@ class JobViews:
             reply = self._with_target(self._of_live(row, live, unrecorded), live)
         add_tally(reply, row, tally)
         if reply.state == JobState.RUNNING.value and reply.reason.startswith(STARTING):
-            reply.reason = ""  # that of the next task says nothing of the array
+            reply.reason = ""  # the next task's reason does not apply to the array
         return reply
 
     def _of(self, row: JobRow) -> pb.JobInfo:
@@ -138,9 +141,9 @@ class JobViews:
         return reply
 
     def _correct(self, reply: pb.JobInfo) -> None:
-        """By how such predictions came true lately, if enough did."""
+        """Corrects the prediction by how such predictions came true lately, if enough did."""
         correction, raw_s = self._predictions.correction, reply.predicted_wait_s
-        if reply.needs:  # it is of waits for slots
+        if reply.needs:  # the correction is for waits for slots
             return
         if raw_s > 0 and self._predictions.doubt:
             reply.predicted_by += f"; {GUESS}: {self._predictions.doubt}"
@@ -172,7 +175,7 @@ class JobViews:
         return reply
 
     def _begins_s(self, reply: pb.JobInfo, live: Live, standing: Standing) -> float | None:
-        """When the first of its tasks will, from now; None: nobody knows."""
+        """Returns the time until the first of its tasks starts; None if unknown."""
         if reply.HasField("predicted_wait_s"):
             return reply.predicted_wait_s
         if standing.at_once:
@@ -180,12 +183,12 @@ class JobViews:
         return self._life.queues.targets.first_end_s(live.job, clock_s())
 
     def _unrecorded(self, row: JobRow) -> str:
-        """Why the view of the job may be behind, "" if it is not."""
+        """Returns why the view of the job may be behind; "" if it is not."""
         trouble = self._ledger.trouble if row.state not in ENDED_NAMES else ""
         return f"its end cannot be recorded: {trouble}" if trouble else ""
 
     def _forget_forecast(self) -> None:
-        """Soon, unless somebody goes on asking: what it knows of many jobs takes room."""
+        """Soon, unless questions continue: the data on many jobs takes memory."""
         if self._forgetting is not None:
             self._forgetting.cancel()
         loop = asyncio.get_running_loop()
@@ -193,7 +196,7 @@ class JobViews:
 
 
 def why_closed(heartbeat: pb.Heartbeat) -> tuple[Closed | None, str]:
-    """And what more is known of that, as `closed_words` takes it."""
+    """Returns why the host is closed, and details for `closed_words`."""
     why = Closed.numbered(heartbeat.closed)
     if why is Closed.DRAINED:
         return why, one_line(heartbeat.drain, DRAIN_CHARS)
@@ -201,15 +204,16 @@ def why_closed(heartbeat: pb.Heartbeat) -> tuple[Closed | None, str]:
 
 
 def opening(unix_s: float) -> str:
-    """When a host says that its hours begin; "" if it does not say, or what cannot be."""
+    """Returns when a host says its hours begin; "" if it does not say, or the time is
+    impossible."""
     ahead_s = unix_s - time.time()
     return time_of_day(clock_s() + ahead_s) if 0.0 < ahead_s < AHEAD_S_MAX else ""
 
 
 def time_of_day(at_s: float) -> str:
-    """Of a moment of our own clock; with the date if that is not today."""
+    """Formats a time of our own clock, with the date if that is not today."""
     now = time.time()
-    # To the second: 17:30 that went through the other clock may be a microsecond earlier.
+    # To the second: 17:30 converted from the other clock may be a microsecond earlier.
     at, today = time.localtime(round(now + at_s - clock_s())), time.localtime(now)
     form = "%H:%M:%S" if at.tm_sec else "%H:%M"
     return time.strftime(form if at[:3] == today[:3] else f"%Y-%m-%d {form}", at)
@@ -234,7 +238,7 @@ def without_reason(row: JobRow, unrecorded: str = "") -> pb.JobInfo:
 def job_info(
     row: JobRow, reason: str, is_final: bool, prediction: Prediction = NOTHING
 ) -> pb.JobInfo:
-    """`reason`: why it waits, if it does; `prediction`: and how long."""
+    """`reason`: why the job waits, if it does; `prediction`: for how long."""
     held = row.slots_held if row.state != "pending" else None
     reply = pb.JobInfo(
         id=row.id,
@@ -277,7 +281,7 @@ def job_info(
 
 
 def add_tally(reply: pb.JobInfo, row: JobRow, tally: Tally) -> None:
-    """Makes of what is known of one task what is known of its array."""
+    """Turns the view of one task into that of its array."""
     state = tally.state
     reply.id = reply.array_id = row.first
     reply.state, reply.attempt, reply.host, reply.cause = state, 0, "", ""
@@ -306,8 +310,8 @@ def add_tally(reply: pb.JobInfo, row: JobRow, tally: Tally) -> None:
 
 
 def waiting_shown(row: JobRow, tally: Tally) -> str:
-    """The indexes of the first tasks that wait. Raises ValueError, IndexError if the array has not
-    these indexes."""
+    """Returns the indexes of the first waiting tasks. Raises ValueError, IndexError if the array
+    lacks these indexes."""
     indexes = TaskIndexes(row.indexes)
     runs = [(low - row.first, high - row.first) for low, high in tally.waiting]
     shown = [indexes.between(low, high, WAITING_SHOWN) for low, high in runs[:WAITING_SHOWN]]
@@ -315,7 +319,8 @@ def waiting_shown(row: JobRow, tally: Tally) -> str:
 
 
 def in_pieces(jobs: Sequence[pb.JobInfo], bytes_max: int) -> list[list[pb.JobInfo]]:
-    """Each of so many bytes, unless a single job has more; one of none if there are none."""
+    """Splits the jobs into pieces of at most `bytes_max`, unless one job exceeds that; one empty
+    piece if there are no jobs."""
     pieces: list[list[pb.JobInfo]] = [[]]
     size = 0
     for job in jobs:
@@ -329,7 +334,7 @@ def in_pieces(jobs: Sequence[pb.JobInfo], bytes_max: int) -> list[list[pb.JobInf
 
 
 async def add_attempts(jobs: Sequence[pb.JobInfo], ledger: Ledger) -> None:
-    """The last ones of each: a job may have had as many as its user has requeued it."""
+    """Adds the last attempts of each job: one may have as many as its user has requeued it."""
     by_id = {job.id: job for job in jobs}
     most = max(1, ATTEMPTS_SHOWN // max(1, len(jobs)))
     rows = await ledger.attempts([JobId(str(job)) for job in by_id], most)

@@ -7,7 +7,7 @@ from lbd.process.written_disks import besides_state, disk_metrics, of_ledger
 
 
 def dispatcher_metrics(dispatcher: Dispatcher | None) -> Json:
-    """None: another leads."""
+    """`dispatcher` is None while another one leads."""
     if dispatcher is None:
         return {"dispatcher_leads": 0}
     life, ledger = dispatcher.life, dispatcher.ledger

@@ -1,4 +1,4 @@
-"""What `lbctl` orders of jobs, and `lbrun` of its own: kill, hold, release, requeue, update."""
+"""What `lbctl` and `lbrun` order for jobs: kill, hold, release, requeue, update."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class Orders:
     finder: JobFinder
 
     async def carry_out(self, asked: pb.ActRequest, host: str) -> bytes:
-        """`host` has asked for a user of its own."""
+        """Carries out an order that `host` passes on for one of its users."""
         asker = self.owners.asker(asked.user, asked.uid if asked.HasField("uid") else None)
         try:
             rows, named = await self.finder.to_act_on(
@@ -79,7 +79,7 @@ class Orders:
                     said = skipped if is_skipped else problems
                     said.append((row.shown, by_shown_id(str(problem), row)))
             if not number % ACTS_AT_ONCE or unsettled_bytes >= BYTES_AT_ONCE:
-                await self.dispatcher.settled()  # what others want comes between, on the disk too
+                await self.dispatcher.settled()  # lets other requests in between, on the disk too
                 unsettled_bytes = 0
         reply.errors.extend(in_few_lines(problems if reply.done else problems + skipped))
         await self.dispatcher.settled()
@@ -87,7 +87,7 @@ class Orders:
 
 
 class Order:
-    """One order on its way from job to job."""
+    """One order as it is applied to job after job."""
 
     def __init__(self, orders: Orders, asked: pb.ActRequest, host: str, updates: Updates) -> None:
         self._dispatcher, self._finder = orders.dispatcher, orders.finder
@@ -95,15 +95,15 @@ class Order:
         self._asked, self.updates = asked, updates
         self.revival = Revival(orders.dispatcher)
         self._gangs: set[int] = set()  # those acted on as a whole
-        self._refused: set[int] = set()  # those of which it was said why not
+        self._refused: set[int] = set()  # those whose refusal was reported
 
     def in_turn(self, rows: Sequence[JobRow]) -> Sequence[JobRow]:
-        if self._asked.cancels_waiting:  # none is to begin while others are interrupted
+        if self._asked.cancels_waiting:  # none may start while others are interrupted
             return rows[::-1]
         return rows
 
     def is_said(self, row: JobRow) -> bool:
-        """What went wrong with this one was said of another of its gang."""
+        """Whether the error was already reported for another job of its gang."""
         if not (row.gang and self._asked.verb in REQUEUES):
             return False
         said = row.submission in self._refused
@@ -111,7 +111,7 @@ class Order:
         return said
 
     async def act_on(self, row: JobRow) -> int:
-        """How many bytes are to be written for it, but for its own row. Raises LbdError."""
+        """Acts on a job. Returns the bytes to be written besides its own row. Raises LbdError."""
         size_bytes = 0
         if self._asked.verb == "update":
             change = await self.updates.of(row)
@@ -131,7 +131,7 @@ class Order:
         return size_bytes
 
     def open_for(self, row: JobRow) -> str:
-        """Why one that is to end has not been told so; "" if it has."""
+        """Returns why a job that is to end has not been notified; "" if it has."""
         life, lines = self._dispatcher.life, self._dispatcher.lines
         live = life.leased.get(JobId(str(row.id)))
         if self._asked.verb != "kill" or live is None or live.stop_reason != CANCEL:
@@ -147,7 +147,7 @@ class Order:
             number = checked_signal(asked.signal)
             ends = asked.cancels_waiting and not life.has_begun(job)
             actions = life.kill(job, number, now_s, rng, of=self._asker, ends=ends)
-            for order in actions:  # one with a stop reason is given again once its host is back
+            for order in actions:  # one with a stop reason is repeated once its host is back
                 if isinstance(order, Signal) and not order.stop_reason:
                     self._check_line(order)
             return actions
@@ -166,7 +166,7 @@ class Order:
 
 
 def by_shown_id(text: str, row: JobRow) -> str:
-    """With the job's id as people know it."""
+    """Replaces the job's number by the id that people know."""
     for end in (" ", ":"):
         text = text.replace(f"job {row.id}{end}", f"job {row.shown}{end}")
     return text

@@ -1,12 +1,12 @@
-"""Predictions of waits: stored with what is submitted, held against what came true, answered.
+"""Predictions of waits: stored with submissions, compared with actual waits, returned in answers.
 
-What takes long is done in a thread: the table of one question, and the fit of a line through the
-outcomes, which are read from the ledger. So after a restart of the dispatcher, and under the next
-leader, they are what they were.
+Slow work runs in a thread: the table for one question, and fitting a line through the outcomes,
+which are read from the ledger. So predictions stay the same after a restart of the dispatcher, and
+under the next leader.
 
-Such a thread slows the event loop down. So one question is looked into at a time, no user has more
-than a quarter of the time and no host more than half, and who asks the same again soon has the same
-answer.
+Such a thread slows the event loop down. So questions are processed one at a time, no user gets more
+than a quarter of the time and no host more than half, and the same question repeated soon gets the
+same answer.
 """
 
 import asyncio
@@ -56,20 +56,20 @@ from lbd.theory.calibration import (
 )  # fmt: skip
 
 LEARN_EVERY_S = 30.0
-LEARN_FROM = 1000  # the last jobs that ended
+LEARN_FROM = 1000  # the last ended jobs
 JUDGED = 10_000
 WAIT_S_MAX = 1e12
 QUANTILES = (0.5, 0.9)
 GUESS = "take it as a rough guess"
-BYTES_MAX = 32 << 20  # of the commands of those that are read
-USER_REST, HOST_REST = 3.0, 1.0  # after a question, as many times as it took
-QUICK_S = 0.1  # what takes no longer is no reason to rest
+BYTES_MAX = 32 << 20  # of the commands read with them
+USER_REST, HOST_REST = 3.0, 1.0  # pause after a question, in multiples of its time
+QUICK_S = 0.1  # shorter questions cause no pause
 RESTING_MAX = 10_000
-SAME_MAX, SAME_FOR = 64, 4.0  # answers that are kept, and for how many times what they took
+SAME_MAX, SAME_FOR = 64, 4.0  # cached answers, and for how many times their computing time
 
 
 class Turns:
-    """Who may be looked into when: the users of hosts, and the hosts."""
+    """When the questions of each user of a host, and of each host, may be processed."""
 
     def __init__(self, clock: Callable[[], float] = clock_s) -> None:
         self._clock = clock
@@ -110,7 +110,8 @@ class Predictions:
     forecast: Forecast = field(init=False)
     correction: Correction = field(default_factory=Correction)  # of jobs' whole waits
     comparable: int = 0
-    doubt: str = ""  # of predictions that have not come true; the same wherever it is shown
+    # that predictions hold, as they have not come true; the same wherever it is shown
+    doubt: str = ""
     errors: list[object] = field(default_factory=list)  # [quantile, seconds], for metrics
     _learnt: int = -1  # jobs that had ended by then
     turns: Turns = field(default_factory=Turns)
@@ -120,9 +121,9 @@ class Predictions:
         self.forecast = Forecast(self.queues)
 
     def of_submission(self, sent: Submission) -> Foretold | None:
-        """None of what does not begin in its turn: a gang, an array with a target or a limit, what
-        waits for other jobs or for a time, and whatever comes while slots are kept for a gang.
-        Their waits would be held against the others'."""
+        """Returns no prediction for jobs that do not start in turn: a gang, an array with a target
+        or a limit, jobs that wait for others or for a time, and all jobs submitted while slots are
+        kept for a gang. Their waits would distort the correction of the others."""
         is_steered = sent.target is not None or sent.deadline is not None or sent.at_once > 0
         is_steered = is_steered or bool(sent.after or sent.not_before)
         if sent.gang or is_steered or self.queues.plan is not None:
@@ -145,10 +146,10 @@ class Predictions:
             return Foretold(raw_s, correction.corrected_s(raw_s), *correction.interval_90_s(raw_s))
         return Foretold(raw_s, *expected)
 
-    # What came true
+    # Outcomes
 
     async def learn(self) -> None:
-        """Learns from ended jobs, now and then, until cancelled."""
+        """Learns from ended jobs periodically, until cancelled."""
         while True:
             count = self.queues.slot_times.count
             if count != self._learnt:
@@ -163,7 +164,8 @@ class Predictions:
             bias.learn(*one.outcome)
         found = judged([one.outcome for one in forecasts])
         self.correction = bias.correction() if found.helps else Correction(jobs=bias.jobs)
-        # The first outcomes prove no interval; nor do those of predictions unlike all before them.
+        # The first outcomes verify no interval, nor do outcomes of predictions unlike all earlier
+        # ones.
         self.comparable = min(bias.jobs, FEWEST + found.intervals) if found.helps else 0
         lately = trust(forecasts)
         self.doubt = doubt_of(lately) if lately.misleads(was_said=bool(self.doubt)) else ""
@@ -217,7 +219,7 @@ class Predictions:
         return reply
 
     def _run_time(self, job: QueuedJob) -> tuple[float | None, str]:
-        """How long it would run by its like, and in words."""
+        """Returns how long similar jobs ran, and a description in words."""
         run_times = self.queues.run_times
         if not (times_s := run_times.of(job)):
             return (
@@ -229,15 +231,15 @@ class Predictions:
         return median(times_s), f"it is taken to run as long as {runs} of {like} (the median)"
 
     def known_of(self, row: JobRow) -> KnownSpeedup | None:
-        """Returns what is known of a malleable job's speedup; None of any other's."""
+        """Returns what is known of a malleable job's speedup; None for any other job."""
         if not row.is_malleable:
             return None
         return self.queues.heads.known(queued_job(row, by_uid=self.by_uid))
 
 
 def came_true(rows: Sequence[JobRow]) -> list[CameTrue]:
-    """Of jobs that began once, in the order in which they did. An array counts once, by its first
-    task: how long the others wait is for the most part the time of those before them."""
+    """Returns the outcomes of jobs that began once, in the order in which they began. An array
+    counts once, by its first task: the others mostly wait for the tasks before them."""
     began = sorted(
         (row for row in rows if row.attempt == 1 and row.requeued is None and is_predicted(row)),
         key=lambda row: row.started or 0.0,
@@ -247,7 +249,7 @@ def came_true(rows: Sequence[JobRow]) -> list[CameTrue]:
 
 def is_predicted(row: JobRow) -> bool:
     is_first = row.array_index is None or row.id == row.first
-    # The wait for what a job needs is another than that for slots.
+    # Waiting for a job's needs differs from waiting for slots.
     return is_first and not row.needs and is_wait(row.predicted_s)
 
 
@@ -265,13 +267,14 @@ def is_wait(wait_s: float | None) -> bool:
 
 
 def doubt_of(lately: Trust) -> str:
-    """Of forecasts that have misled."""
+    """Describes forecasts that have been misleading."""
     off_by = f"off by a factor of {lately.off_by:.0f} or more"
     return f"half of the last {lately.count} forecasts here were {off_by}"
 
 
 def errors_of(forecasts: Sequence[CameTrue]) -> list[tuple[float, float]]:
-    """By how many seconds half of the predicted waits were off at most, and nine of ten."""
+    """Returns the errors in seconds that half, and nine tenths, of the predicted waits did not
+    exceed."""
     off_s = sorted(abs(one.actual_s - one.predicted_s) for one in forecasts)
     return [(share, off_s[int(share * (len(off_s) - 1))]) for share in QUANTILES if off_s]
 
@@ -337,7 +340,7 @@ def calibration_info(found: Judgement, lately: Trust, doubt: str) -> pb.Calibrat
 
 
 def predicted_job(asked: pb.PredictAsked, *, by_uid: bool) -> QueuedJob:
-    """Returns the job that is asked about. Raises LbdError."""
+    """Returns the job that the question is about. Raises LbdError."""
     speedup = (asked.parallelism, asked.sigma) if asked.HasField("parallelism") else None
     work_s = asked.work_s if asked.HasField("work_s") else None
     rules = {

@@ -1,7 +1,7 @@
-"""Room in the queue, which has an end: nobody takes it all.
+"""Limits on the room in the queue, so that no user or host can take all of it.
 
-A user, by the jobs of one line, could keep everybody else out for as long as these wait; so a part
-is left for others, and a part for the users of other hosts.
+Otherwise one command line could fill the queue with a user's jobs and keep all others out while
+these wait. So part of the room is left for other users, and part for users of other hosts.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,20 +29,20 @@ class QueueRoom:
         self._coming = 0  # jobs on their way to the ledger
         self._coming_of_user: dict[str, int] = {}
         self._coming_of_host: dict[str, int] = {}
-        self._coming_conditions: dict[str, int] = {}  # of a user
+        self._coming_conditions: dict[str, int] = {}  # by user
 
     def why_not(self, sent: Submission) -> str:
-        """Why these jobs are not let in now, "" if they are."""
+        """Returns why these jobs are not accepted now; "" if they are."""
         return self._why_not(sent, sent.count, is_new=True)
 
     def why_not_again(self, rows: Sequence[JobRow]) -> str:
-        """The same of ended jobs of one submission that are to begin again."""
+        """Returns the same for ended jobs of one submission that are to start over."""
         return self._why_not(
             rows[0], len(rows), is_new=rows[0].submission not in self._targets.arrays
         )
 
     def _why_not(self, sent: Submission | JobRow, count: int, *, is_new: bool) -> str:
-        """`is_new`: an array that comes now, or comes again."""
+        """`is_new`: an array that is submitted now, or starts over."""
         user, most = self._user(sent), self._most
         if len(self._jobs) + self._coming + count > most:
             return f"the queue is full (dispatch.max_jobs is {most})"
@@ -73,7 +73,7 @@ class QueueRoom:
 
     @contextmanager
     def taken(self, sent: Submission) -> Iterator[None]:
-        """Keeps the room that there is for these jobs until they are in the queue."""
+        """Reserves the room for these jobs until they are in the queue."""
         user, size_bytes = self._user(sent), sent.size_bytes
         self._comes(sent, user, 1)
         self._ledger.room.take(user, sent.origin, size_bytes)

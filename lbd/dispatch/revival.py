@@ -1,4 +1,4 @@
-"""Ended jobs that begin again, as `lbctl requeue` asks; those of a gang all together."""
+"""Ended jobs that start over, as `lbctl requeue` asks; those of a gang all together."""
 
 import time
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from lbd.model import JobId
 from lbd.process.boot_clock import clock_s
 
 NAMES_AT_ONCE = 500  # of commands
-NAMES_BYTES = 64 << 20  # of commands that are read for them together
+NAMES_BYTES = 64 << 20  # of commands read together for them
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +23,8 @@ class Revival:
     _names: dict[int, str] = field(default_factory=dict)  # of submissions' commands
 
     async def read_names(self, rows: Sequence[JobRow]) -> None:
-        """Under which their runs are learnt from, of ended jobs that were read without their
-        commands. Those that are too large together stay unknown."""
+        """Reads the command names that runs are learnt under, for ended jobs read without their
+        commands. Names of commands that are too large together stay unknown."""
         jobs = self.dispatcher.life.jobs
         ended = [row for row in rows if not row.command and JobId(str(row.id)) not in jobs]
         ids = sorted({row.submission: row.id for row in ended}.values())
@@ -35,7 +35,7 @@ class Revival:
                 self._names[row.submission] = command_of(row.command)
 
     async def gang(self, row: JobRow) -> list[JobRow]:
-        """All of its gang, if it has ended. Raises LbdError unless all of them have."""
+        """Returns its whole gang if the job has ended. Raises LbdError unless all of them have."""
         jobs = self.dispatcher.life.jobs
         if not row.gang or JobId(str(row.id)) in jobs:
             return []

@@ -1,4 +1,4 @@
-"""What the dispatcher is asked over the network: the hosts' lines, submissions, questions."""
+"""What the dispatcher serves over the network: the hosts' connections, submissions, questions."""
 
 import asyncio
 import logging
@@ -34,12 +34,12 @@ from lbd.net.submitter import WATCHED_BYTES
 from lbd.net.transport import Trust
 from lbd.text.one_line import one_line
 
-if TYPE_CHECKING:  # generic in the stubs only
+if TYPE_CHECKING:  # generic only in the stubs
     Context = grpc.aio.ServicerContext[bytes, bytes]
 
 log = logging.getLogger("lbd.dispatch")
 
-ANSWER_BYTES = 12 << 20  # less than a host takes
+ANSWER_BYTES = 12 << 20  # less than a host accepts
 Asked = TypeVar("Asked", bound=Message)
 
 
@@ -89,7 +89,7 @@ class QueueService:
         )
 
     async def _work(self, _requests: object, context: "Context") -> None:
-        """A host's line, until it breaks or a new one of the same host takes its place."""
+        """Serves a host's connection until it breaks or a new one of the same host replaces it."""
         name = HostId(await self._calls.host(context))
         line = HostConnection(context.write, self._dispatcher.config.dispatch.host_behind_bytes)
         await self._paces.turn(name, OPENING_BYTES, line)
@@ -125,7 +125,7 @@ class QueueService:
                 self._dispatcher.heard(name, line, some)
             if some is not portions[-1]:
                 await asyncio.sleep(0)
-        # Each that is not renewed is answered by an order, which takes as long as a report.
+        # Each attempt not renewed is answered by an order, which takes as long as a report.
         unknown = min(len(up.heartbeat.held) - line.renewed, KILLED_AT_ONCE)
         await self._paces.reports_turn(name, max(0, unknown), 0, line)
 
@@ -147,7 +147,7 @@ class QueueService:
         jobs = f"{reply.first}-{reply.first + reply.count - 1}"
         uid = asked.uid if asked.HasField("uid") else None
         watch = pb.JobsAsked(selectors=[jobs], user=asked.user, uid=uid, by_number=True)
-        del asked  # which has many times its bytes, and its job may last for days
+        del asked  # it takes many times its bytes, and its job may last for days
         if reply.count == 1 and JobId(str(reply.first)) in self._dispatcher.life.jobs:
             host = await self._calls.host(context)
             return await self._follow([reply.first], (host, watch.user), context)
@@ -156,11 +156,13 @@ class QueueService:
     async def _submitted(
         self, asked: pb.SubmitRequest, size_bytes: int, context: "Context"
     ) -> pb.SubmitReply:
-        """Refused in its reply; aborts the call if the ledger is another dispatcher's."""
+        """Returns a refusal as a reply; aborts the call if the ledger belongs to another
+        dispatcher."""
         try:
             if (proven := await self._trust.caller(context)) not in ("", asked.origin):
                 raise LbdError(one_line(f"{proven} submits in the name of {asked.origin}"))
-            # To its end, even if the caller is gone: what is in the ledger must be in the queue.
+            # Runs to completion even if the caller is gone: what is in the ledger must be in the
+            # queue.
             who = await self._calls.host(context), asked.user
             turn = self._calls.submitting(*who, size_bytes, as_order=bool(asked.after))
             taking = asyncio.ensure_future(self._submissions.take_in(turn, asked))
@@ -169,7 +171,8 @@ class QueueService:
         except Deposed as problem:
             await context.abort(grpc.StatusCode.UNAVAILABLE, str(problem))
         except LbdError as problem:
-            problem.__traceback__ = None  # else `taking` has it, it this frame, and so on
+            # breaks the reference cycle between the exception, `taking` and this frame
+            problem.__traceback__ = None
             return pb.SubmitReply(error=str(problem))
 
     async def _jobs(self, data: bytes, context: "Context") -> bytes:
@@ -280,7 +283,7 @@ class QueueService:
 
 
 async def cancel_once_broken(line: HostConnection, serving: "asyncio.Task[object] | None") -> None:
-    """So that nothing more is read of it."""
+    """Stops reading from a broken connection."""
     await line.broken.wait()
     if serving is not None:
         serving.cancel()

@@ -1,12 +1,12 @@
-"""What attempts are started with, of the submissions last needed: all tasks of an array share one.
+"""The latest submissions' data for starting attempts; all tasks of an array share one entry.
 
-Each may have a standard input of megabytes, so it is their size that is bounded. Pure.
+Each may have a standard input of megabytes, so their total size is bounded. Pure.
 """
 
 from collections import OrderedDict
 from typing import Generic, TypeVar
 
-BYTES_MAX = 1 << 20  # all together; a larger one is kept until the next
+BYTES_MAX = 1 << 20  # in total; a single larger one is kept until the next
 Spec = TypeVar("Spec")
 
 

@@ -1,4 +1,4 @@
-"""Fits of A and σ to the runs that have ended, made in a thread: each takes some 30 to 120 ms."""
+"""Fits A and σ to the ended runs, in a thread, as each fit takes some 30 to 120 ms."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""What a submission's attempts are started with, out of the ledger, which others may have written
+"""A submission's data for starting attempts, parsed from the ledger, which others may have written
 to."""
 
 from google.protobuf.message import DecodeError
@@ -9,7 +9,7 @@ from lbd.net.submitter import request_in
 
 
 class UnreadableSpec(LedgerTrouble):
-    """It can be started nowhere."""
+    """The job cannot be started anywhere."""
 
 
 def start_in(stored: Stored) -> pb.Start:
@@ -20,7 +20,7 @@ def start_in(stored: Stored) -> pb.Start:
         if stored.uid is not None:
             start.uid = stored.uid
         elif (request := request_in(start.spec)) is not None:
-            start.uid = request.uid  # the host finds out whether origin and user agree
+            start.uid = request.uid  # the host checks whether origin and user agree
     except (DecodeError, TypeError, ValueError):
         raise UnreadableSpec("its command in the ledger is malformed") from None
     return start

@@ -1,4 +1,4 @@
-"""What is asked to be queued: checked, on disk, then in the queue."""
+"""Takes submissions in: checks them, writes them to disk, then adds them to the queue."""
 
 import asyncio
 import time
@@ -28,7 +28,7 @@ from lbd.model import JobId
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.process.boot_clock import clock_s
 
-TASKS_AT_ONCE = 1000  # of an array that come in one turn: 15 ms
+TASKS_AT_ONCE = 1000  # of an array, queued in one turn: 15 ms
 
 
 class Submissions:
@@ -45,7 +45,8 @@ class Submissions:
     async def take_in(
         self, turn: AbstractAsyncContextManager[None], asked: pb.SubmitRequest
     ) -> pb.SubmitReply:
-        """The same in its turn, for what takes as long as an order. Raises LbdError."""
+        """Does the same in `turn`, for a submission that takes as long as an order. Raises
+        LbdError."""
         async with turn:
             return await self.take(asked)
 
@@ -59,13 +60,13 @@ class Submissions:
             raise LbdError(fault)
         target, deadline = target_of(asked, own, time.time())
         after = await self._dependencies.of(asked, sent)
-        submission = sent  # which has many fields, and most submissions are to have none of these
+        submission = sent  # `replace` copies many fields, and most submissions have none of these
         if target is not None or deadline is not None or after != sent.after:
             submission = replace(submission, target=target, deadline=deadline, after=after)
         if (foretold := self._predictions.of_submission(submission)) is not None:
             submission = replace(submission, foretold=foretold)
         known, full = None, self._room.why_not(submission)
-        if full:  # but it may be in there already
+        if full:  # it may have been accepted before
             known = await self._ledger.accepted(submission)
         if full and known is None and (full := self._room.why_not(submission)):
             raise LbdError(full)
@@ -84,7 +85,7 @@ class Submissions:
         )
 
     async def _queued(self, sent: Submission) -> Accepted:
-        """On disk and in the queue, where there is room. Raises LbdError."""
+        """Writes the jobs to disk and queues them, if there is room. Raises LbdError."""
         with self._room.taken(sent):
             accepted = await self._ledger.submit(sent, time.time())
             if accepted.is_new:
@@ -100,7 +101,7 @@ class Submissions:
     async def _queue(self, sent: Submission, accepted: Accepted) -> None:
         estimate_s = self._dispatcher.estimate_s(sent.user, sent.command)
         jobs, rng = sent.jobs(accepted, estimate_s, by_uid=self._dispatcher.by_uid), self._rng
-        at_once = accepted.count if sent.gang else TASKS_AT_ONCE  # a gang comes whole
+        at_once = accepted.count if sent.gang else TASKS_AT_ONCE  # a gang is queued whole
         while some := list(islice(jobs, at_once)):
             if sent.after or sent.not_before:
                 self._life.dependents.unix_s = time.time() - clock_s()

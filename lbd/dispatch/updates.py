@@ -1,4 +1,4 @@
-"""`lbctl update`: what is changed of jobs that wait, for all jobs of a submission alike."""
+"""`lbctl update`: changes to waiting jobs, the same for all jobs of a submission."""
 
 import math
 import time
@@ -23,8 +23,8 @@ class Updates:
     dispatcher: Dispatcher
     asked: pb.Update
     is_admin: bool
-    # By submission: the one that is looked at, with a request of megabytes perhaps, and those that
-    # are recorded, without theirs.
+    # By submission: the one being processed, perhaps with a request of megabytes, and the recorded
+    # ones, without theirs.
     _current: dict[int, Updated] = field(default_factory=dict)
     _recorded: dict[int, Updated] = field(default_factory=dict)
 
@@ -61,7 +61,7 @@ class Updates:
         return made
 
     def carry(self, change: Updated, row: JobRow) -> list[Action]:
-        """Raises LbdError if this one has begun."""
+        """Raises LbdError if the job has begun."""
         dispatcher, job = self.dispatcher, JobId(str(row.id))
         values = change.priority, change.name, change.limit_s
         actions = dispatcher.life.update(job, *values, clock_s(), dispatcher.rng)
@@ -71,7 +71,7 @@ class Updates:
         if row.submission in self._recorded:
             return actions
         self._recorded[row.submission] = replace(change, spec=None)
-        dispatcher.starts.forget(row.submission)  # those that begin from now on read it again
+        dispatcher.starts.forget(row.submission)  # jobs that start from now on read it again
         return [change, *actions]
 
     async def _with_limit(self, row: JobRow) -> bytes:

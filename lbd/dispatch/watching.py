@@ -1,4 +1,4 @@
-"""Sends jobs to whoever watches them: each at once, and again when it changes, until it ends."""
+"""Sends jobs to their watchers: each at once, and again when it changes, until it ends."""
 
 import asyncio
 import contextlib
@@ -19,17 +19,17 @@ from lbd.model import ENDED_NAMES, JobId
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.text.ranges import ranges_in
 
-GATHER_S = 0.05  # changes of many jobs come in one message
-# And those of one job: if it ends meanwhile it is looked at once, not three times, and its watcher
-# asks for its output once. Its end is told at once.
+GATHER_S = 0.05  # changes of many jobs are sent in one message
+# The same for the changes of one job: if it ends meanwhile it is looked up once, not three times,
+# and its watcher asks for its output once. Its end is sent at once.
 GATHER_ONE_S = 0.02
 PIECE_BYTES = 1 << 20
-PIECE_JOBS = 500  # that are looked up at once
-RETELL_S = 3.0  # why a job waits, to who watches it
+PIECE_JOBS = 500  # looked up at once
+RETELL_S = 3.0  # after which a watcher is sent again why a job waits
 RETOLD_MAX = 4  # jobs of one watcher
 RETOLD_PER_S, RETOLD_AT_ONCE = 50.0, 500.0  # watchers of one host; with more, each waits longer
-BLOCK = 1 << 10  # numbers of jobs
-WATCHED_OF_USER = 1_000_000  # jobs, by all watchers of one user of a host
+BLOCK = 1 << 10  # of job numbers
+WATCHED_OF_USER = 1_000_000  # jobs, over all watchers of one user of a host
 WATCHED_OF_HOST = 4_000_000
 FOR_EVER_S = float("inf")
 Send = Callable[[Sequence[pb.JobInfo]], Awaitable[None]]
@@ -37,26 +37,26 @@ Turn = Callable[[], contextlib.AbstractAsyncContextManager[None]]
 
 
 def is_long(asked: pb.JobsAsked) -> bool:
-    """Whether more jobs may be meant than are looked up at once. Raises LbdError."""
+    """Whether the request may name more jobs than are looked up at once. Raises LbdError."""
     if not asked.by_number or not 0 < len(asked.selectors) <= PIECE_JOBS:
         return True
     return sum(high - low + 1 for low, high in map(read_range, asked.selectors)) > PIECE_JOBS
 
 
 class TooManyWatched(LbdError):
-    """A user, or a host, watches too many jobs already."""
+    """A user or a host already watches too many jobs."""
 
 
 class Watcher:
-    """A client that is notified of changes of some jobs. There may be very many of both, so of each
-    it has some bytes and no more."""
+    """A client that is notified of changes of some jobs. There may be very many clients and jobs,
+    so each job takes only a few bytes here."""
 
     __slots__ = ("changed", "ended", "ends_only", "event", "gathering", "ids", "open")
 
     def __init__(self, ids: Sequence[int], ends_only: bool) -> None:
-        """`ids`: in order."""
+        """`ids`: sorted."""
         self.ids = array("q", ids)
-        self.changed = bytearray(b"\1" * len(ids))  # 1 for each that has
+        self.changed = bytearray(b"\1" * len(ids))  # 1 for each changed job
         self.ended = bytearray(len(ids))
         self.open = len(ids)
         self.ends_only = ends_only
@@ -64,7 +64,7 @@ class Watcher:
         self.gathering: asyncio.TimerHandle | None = None
 
     def place(self, job: int) -> int:
-        """Of a job among its jobs; -1 if it is none of them."""
+        """Returns the job's position among the watched jobs; -1 if it is not watched."""
         at = bisect_left(self.ids, job)
         return at if at < len(self.ids) and self.ids[at] == job else -1
 
@@ -83,20 +83,20 @@ class Watcher:
             self.gathering = asyncio.get_running_loop().call_later(gather_s, self.event.set)
 
     def rest(self) -> None:
-        """Until there is another change."""
+        """Waits for the next change from now on."""
         self.event.clear()
         if self.gathering is not None:
             self.gathering.cancel()
             self.gathering = None
 
     def end(self, job: int) -> None:
-        """There is no more to be said of it."""
+        """There will be no more changes of the job."""
         if (at := self.place(job)) >= 0 and not self.ended[at]:
             self.ended[at] = 1
             self.open -= 1
 
     def next_changed(self, most: int) -> list[int]:
-        """Some that have changed, which is dealt with by that."""
+        """Returns some changed jobs, and marks them as unchanged."""
         found: list[int] = []
         at = self.changed.find(1)
         while at >= 0 and len(found) < most:
@@ -158,7 +158,7 @@ class Watching:
 
     @contextlib.contextmanager
     def held(self, who: tuple[str, str], count: int) -> Iterator[None]:
-        """While so many jobs are watched for this user of this host. Raises TooManyWatched."""
+        """Counts the jobs watched for this user of this host meanwhile. Raises TooManyWatched."""
         host, user = who
         if not self._of_user.take(who, count):
             raise TooManyWatched(f"{user or host} is already waiting for {WATCHED_OF_USER} jobs")
@@ -175,8 +175,8 @@ class Watching:
     async def follow(
         self, host: str, watched: Sequence[int], send: Send, turn: Turn, *, once_ended: bool
     ) -> None:
-        """`host`: who asks. `watched`: numbers in order. `turn`: around each look at many jobs, so
-        that others have theirs. `once_ended`: sends each job only when it has ended."""
+        """`host`: the asking host. `watched`: sorted job numbers. `turn`: wraps each look at many
+        jobs, so that others get their turn. `once_ended`: sends each job only when it has ended."""
         watcher = Watcher(watched, once_ended)
         self.watchers.add(watcher)
         try:
@@ -210,7 +210,7 @@ class Watching:
 
     async def _change(self, host: str, watcher: Watcher, waits: bool) -> None:
         """Waits for a change; with few jobs only for a while, since why they wait changes when
-        others begin."""
+        others start."""
         if waits and watcher.open <= RETOLD_MAX:
             turn_s = self._retold.turn_s(host, time.monotonic(), FOR_EVER_S) or 0.0
             try:
@@ -224,7 +224,7 @@ class Watching:
     async def _jobs(
         self, some: Sequence[int], ended_only: bool, explained: bool
     ) -> list[pb.JobInfo]:
-        """Without their commands: who wants those asks once."""
+        """Returns the jobs without their commands: clients that want those ask once."""
         ranges = tuple(ranges_in(some))
         wanted = Wanted(
             ranges, ended_too=True, ended_only=ended_only, limit=len(some), commands=False

@@ -1,4 +1,4 @@
-"""The single checks behind `lbctl doctor`, and the thresholds that make a fault of a finding."""
+"""The single checks of `lbctl doctor`, and the thresholds that make a finding a fault."""
 
 import os
 import socket
@@ -24,7 +24,7 @@ from lbd.trust.names import said_of
 from lbd.trust.root_directory import check_root_directory
 
 OK, WARN, FAULT = "ok", "warn", "fault"
-UNSEEN = "skipped"  # not looked at
+UNSEEN = "skipped"  # could not be checked
 UNSEEN_SAYS = "{} not looked at: permission denied; run this as root or the daemons' user"
 CLOCK_SKEW_MAX_S = 2.0
 DESCRIPTORS_MAX_SHARE = 0.8
@@ -61,7 +61,7 @@ def counted(count: int, what: str) -> str:
 
 
 def local_checks(config: Config) -> Iterator[Check]:
-    """What needs no daemon: directories, key, the names in the configuration."""
+    """Checks what needs no daemon: directories, key, the names in the configuration."""
     yield directory("runtime directory", config.host.runtime_dir)
     yield directory("state directory", config.host.state_dir, is_kept=True)
     yield from trust(config)
@@ -74,7 +74,7 @@ def local_checks(config: Config) -> Iterator[Check]:
 
 
 def directory(name: str, path: str, *, is_kept: bool = False) -> Check:
-    """`is_kept`: with what jobs leave behind, which grows."""
+    """`is_kept`: it also holds files that jobs leave behind, so it grows."""
     if not os.path.isdir(path):
         says = f"{path} is a file" if os.path.exists(path) else f"{path} does not exist"
         return Check(name, FAULT, says, "lbd up creates it, or set host.*_dir to one it can create")
@@ -92,7 +92,7 @@ def directory(name: str, path: str, *, is_kept: bool = False) -> Check:
 
 
 def shortage(path: str) -> str:
-    """What the file system below has too little of, or "". Root's reserve does not count."""
+    """Returns what the file system is short of, or "". Root's reserve does not count."""
     found = os.statvfs(path)
     left = found.f_bavail * found.f_frsize
     if left < SPACE_MIN_BYTES:
@@ -134,7 +134,7 @@ def trust(config: Config) -> Iterator[Check]:
 
 
 def authority_is_here(config: Config) -> bool:
-    """As far as we may look."""
+    """Returns whether the authority is here, as far as we may look."""
     try:
         return Authority(authority_dir(config), config.tls.certificate_s).exists()
     except ConfigError:
@@ -177,15 +177,15 @@ def certificate(config: Config, files: HostFiles) -> Iterator[Check]:
 
 
 def names_given(config: Config) -> Iterator[Check]:
-    """Where the authority is: whether some host has had a name that passes for another's. Where it
-    was: whether its key is still there."""
+    """On the authority's host: checks whether a host has had a name that passes for another's. On
+    its former host: whether the key is still there."""
     authority = Authority(authority_dir(config), config.tls.certificate_s)
     try:
         if not authority.exists():
             return
         ledger = authority.ledger()
     except ConfigError:
-        return  # closed to us
+        return  # not readable by us
     home = host_files(config).read_home()[0]
     if home not in ("", config.host.name):
         says = (
@@ -240,7 +240,8 @@ def names(config: Config) -> Iterator[Check]:
 def not_reached_fix(host: str, error: str) -> str:
     if error.endswith(" is revoked"):
         return REJOIN_FIX.format(error.removesuffix(" is revoked").rpartition(" ")[2])
-    if error.endswith((" has expired", " has expired")):  # a certificate; the latter: up to 0.1
+    # a certificate; the second: up to release 0.1
+    if error.endswith((" has expired", " has expired")):
         whose = error.rpartition(" has ")[0].rpartition(" ")[2]
         return ENDED_FIX + REJOIN_FIX.format(whose)
     if "refused" in error:  # the machine answers, and no firewall is in the way
@@ -252,7 +253,7 @@ def not_reached_fix(host: str, error: str) -> str:
 
 
 def peer(item: Json, row: Json) -> Iterator[Check]:
-    """One other host as this host's LIM reaches it. `row`: what `lbctl status` shows of it."""
+    """Checks one other host, as this host's LIM reaches it. `row`: its row of `lbctl status`."""
     name = f"peer {text(item, 'name')}"
     if item.get("skewed") is True:
         says, _, fix = text(item, "error").rpartition(": ")
@@ -280,7 +281,7 @@ def peer(item: Json, row: Json) -> Iterator[Check]:
 
 
 def containment(reply: Json, host: str) -> Iterator[Check]:
-    """The keeper, and what holds a job's process tree together."""
+    """Checks the keeper, and how a job's process tree is contained."""
     keeper, how = number(reply, "keeper"), text(reply, "containment")
     if keeper > 0:
         since = older(reply.get("keeper_version"), host)
@@ -302,7 +303,8 @@ def containment(reply: Json, host: str) -> Iterator[Check]:
 
 
 def older(version: object, host: str) -> str:
-    """What is said of a keeper that an upgrade has left alone. None: the LBM does not know."""
+    """Returns a remark on a keeper that an upgrade has left running. None: the LBM does not know
+    its version."""
     if version in (None, __version__):
         return ""
     release = f"lbd {version}" if version else "an earlier release"
@@ -339,7 +341,7 @@ def limits(reply: Json, config: Config) -> Iterator[Check]:
 
 
 def slots(reply: Json, config: Config) -> Iterator[Check]:
-    """Where two settings say how many: the smaller is in force."""
+    """Checks whether lbm.slots is below admission.slots: the smaller one is in force."""
     total, allowed = number(table(reply, "slots"), "total"), config.admission.slots
     if total < allowed:
         says = f"{total:.0f} are in force, as lbm.slots has it; admission.slots is {allowed}"
@@ -351,7 +353,8 @@ def is_cgroup(way: str) -> bool:
 
 
 def descriptors_of(pid_file: Path) -> Json:
-    """Open files of the process that wrote this file, and their limit; {} if we may not look."""
+    """Returns the open files of the process that wrote this file, and their limit; {} if we may not
+    look."""
     try:
         process = Path("/proc") / pid_file.read_text().strip()
         limit = next(

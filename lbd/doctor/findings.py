@@ -36,9 +36,9 @@ from lbd.doctor.this_host import host_checks, keeper_state, keeper_users, lbsh_c
 from lbd.errors import LbdError, Unavailable
 from lbd.local.json_socket import ask
 
-HANGS_S = 4.0  # a daemon that does not answer the simplest question for so long
-LIM_TIMEOUT_S = 8.0  # it asks every peer before it answers
-SAMPLING_COST_MAX = 0.01  # of a core
+HANGS_S = 4.0  # a daemon that takes longer for the simplest question counts as hung
+LIM_TIMEOUT_S = 8.0  # the LIM asks every peer before it answers
+SAMPLING_COST_MAX = 0.01  # fraction of a core
 SAMPLE_HZ_MIN = 1.0
 
 
@@ -133,7 +133,7 @@ def check_lbm(daemons: Daemons) -> Iterator[Check]:
 
 
 def check_metrics(daemons: Daemons) -> Iterator[Check]:
-    """Whether the metrics are shown: a port that is taken ends no daemon."""
+    """Checks whether the metrics are served: a port in use ends no daemon."""
     listen = daemons.config.metrics.listen
     if not listen:
         return
@@ -159,7 +159,8 @@ def version(daemon: str, found: str) -> Check:
 
 
 def absent(name: str, daemons: Daemons, daemon: str, problem: LbdError) -> Check:
-    """Not there, or there and not answering: different fixes."""
+    """Distinguishes a daemon that does not run from one that does not answer, since the fixes
+    differ."""
     path = daemons.socket(daemon)
     if not isinstance(problem, Unavailable):
         return Check(name, FAULT, str(problem), f"see the log of `lbd {daemon}`")

@@ -1,5 +1,5 @@
-"""Names in the owner's rules that this host does not have, and programs that are never met by the
-path that a rule gives: such an entry admits or shuts out nobody."""
+"""Finds entries in the owner's rules that match nobody: names that this host does not have, and
+programs that are never reached by the given path."""
 
 import grp
 import os
@@ -24,7 +24,7 @@ def rules_checks(config: AdmissionConfig) -> Iterator[Check]:
 
 
 def idle_entries(key: str, entries: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """What is wrong with each that matches nothing, and what to do. Patterns are not looked at."""
+    """Yields the fault and the fix of each entry that matches nothing. Patterns are not checked."""
     verb = "shuts out" if key.startswith("deny_") else "admits"
     for entry in entries:
         if any(mark in entry for mark in "*?["):
@@ -42,8 +42,9 @@ def idle_entries(key: str, entries: tuple[str, ...]) -> Iterator[tuple[str, str]
 
 
 def other_path(program: str) -> str | None:
-    """Its path with links resolved; "" if there is no such file, None if it is right as it is."""
-    if "/" not in program:  # every file of that name
+    """Returns the path with links resolved; "" if there is no such file, None if it is correct as
+    it is."""
+    if "/" not in program:  # matches every file of that name
         return None
     try:
         os.stat(program)

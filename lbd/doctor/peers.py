@@ -1,4 +1,4 @@
-"""What `lbctl doctor` looks at of the other hosts, beside whether their LIM answers."""
+"""Checks of `lbctl doctor` on other hosts, besides whether their LIM answers."""
 
 import os
 import re
@@ -39,8 +39,8 @@ EXPLAIN_TIMEOUT_S = 8.0
 
 
 def algorithms(own: str, peers: Sequence[Json]) -> Iterator[Check]:
-    """Hosts that exchange load in different ways hear each other by halves. A peer that has other
-    settings than this host is about to take the newer ones."""
+    """Checks that all hosts use one algorithm: otherwise they hear only half of each other's
+    messages. A peer with other settings than this host is about to adopt the newer ones."""
     theirs = {text(item, "name"): text(item, "algorithm") for item in peers}
     used = Counter(one for one in (own, *theirs.values()) if one not in ("", NOLB))
     if own == NOLB and not used and peers:
@@ -65,7 +65,8 @@ def algorithms(own: str, peers: Sequence[Json]) -> Iterator[Check]:
 
 
 def incoming(peers: Sequence[Json], rows: Mapping[str, Json], config: Config) -> Iterator[Check]:
-    """Whether the others can call this host: if none can, each answers, and falls silent here."""
+    """Checks whether others can reach this host: if none can, each answers its questions, but sends
+    nothing."""
     reached = [text(item, "name") for item in peers if item.get("reachable") is True]
     seen = [rows.get(name, {}) for name in reached]
     if seen and all(text(row, "state") in STALE and row.get("age_s") is not None for row in seen):
@@ -75,8 +76,8 @@ def incoming(peers: Sequence[Json], rows: Mapping[str, Json], config: Config) ->
 
 
 def join_address(rows: Iterable[Json], config: Config) -> Iterator[Check]:
-    """Whether `cluster.join` is still some host's address: as this host starts, it asks there.
-    Names are not looked up."""
+    """Checks whether `cluster.join`, which this host asks when it starts, is still a host's
+    address. Names are not resolved."""
     join = config.cluster.join
     others = [text(row, "address") for row in rows if text(row, "name") != config.host.name]
     known = {host_of(one) for one in others} | {config.host.address}
@@ -92,7 +93,7 @@ def join_address(rows: Iterable[Json], config: Config) -> Iterator[Check]:
 
 
 def host_of(target: str) -> str:
-    """Of an address with or without its port."""
+    """Returns the host of an address with or without a port."""
     host, mark, port = target.rpartition(":")
     return (host if mark and port.isdigit() and not is_ip_address(target) else target).strip("[]")
 
@@ -106,8 +107,8 @@ def is_ip_address(host: str) -> bool:
 
 
 def ports(daemons: Daemons, lims_away: Collection[str]) -> Iterator[Check]:
-    """Whether a connection to the LBM of each host that lives can be made at all. `lims_away`:
-    whose LIM is not reached, which is a fault of its own."""
+    """Checks whether a connection to the LBM of each live host can be made. `lims_away`: hosts
+    whose LIM is not reached, which is reported separately."""
     try:
         known = tables(daemons.lim({"op": "peers"}), "peers")
     except LbdError:
@@ -129,7 +130,8 @@ def ports(daemons: Daemons, lims_away: Collection[str]) -> Iterator[Check]:
 
 
 def authority(daemons: Daemons) -> Iterator[Check]:
-    """Where its key is root's, a process of its own signs. Only root can see that."""
+    """Checks the process that signs for the authority where the key is root's. Only root can see
+    that."""
     config = daemons.config
     home = host_files(config).read_home()[0]
     key = Authority(authority_dir(config), config.tls.certificate_s).key_file
@@ -154,10 +156,10 @@ def queue(daemons: Daemons) -> Iterator[Check]:
     except LbdError:
         return
     found = table(cluster, "dispatcher")
-    try:  # it is asked for once a second only
+    try:  # the LIM asks for it only once a second
         found = found or daemons.lbm({"op": "queue.status"}, CONNECT_TIMEOUT_S)
     except Unavailable:
-        return  # what is wrong with the LBM, by which the dispatcher is asked, is said elsewhere
+        return  # the LBM passes the question on; its own faults are reported elsewhere
     except LbdError:
         pass
     if leader := text(found, "leader"):
@@ -178,7 +180,8 @@ def queue(daemons: Daemons) -> Iterator[Check]:
 
 
 def dispatcher_fix(why: str, leader: str) -> str:
-    """`why`: what it said when it could not start, "" if it said nothing. `leader`: which can."""
+    """`why`: its message when it could not start, "" if there was none. `leader`: one that
+    could."""
     if "password" in why:
         return f"correct the password, in the place that the line names; then {START_DISPATCHER}"
     if "dispatch.store" in why and leader:
@@ -195,8 +198,8 @@ def answers(path: Path, op: str = "status") -> bool:
 
 
 def settings(daemons: Daemons) -> Iterator[Check]:
-    """Whether somebody has signed the settings for all hosts, where hosts have certificates; and
-    whether this host's lbd.toml has what they rule out."""
+    """Checks whether the settings for all hosts are signed, where hosts have certificates, and
+    whether this host's lbd.toml conflicts with them."""
     try:
         found = daemons.lim({"op": "settings"})
     except LbdError:
@@ -232,7 +235,7 @@ def settings(daemons: Daemons) -> Iterator[Check]:
 
 
 def sign_again(daemons: Daemons, saved: Mapping[str, str]) -> str:
-    """What makes a host that may sign all the settings that are saved."""
+    """Returns the advice that makes a host that may do so sign all saved settings."""
     of_some, (hosts, _) = daemons.config.admin.settings_hosts, daemons.queue()
     again = next(
         (f"lbctl config set {name} {shlex.quote(saved[name])} --cluster"
@@ -258,7 +261,8 @@ def closed(target: str) -> str:
 
 
 def sharing(daemons: Daemons) -> Iterator[Check]:
-    """Whether a command of the caller, from this very directory, could begin on the others."""
+    """Checks whether a command of the caller, from the current directory, could start on the
+    others."""
     try:
         directory = os.getcwdb()
     except OSError:
@@ -267,7 +271,7 @@ def sharing(daemons: Daemons) -> Iterator[Check]:
     try:
         reply = daemons.lbm(asked, EXPLAIN_TIMEOUT_S)
     except LbdError:
-        return  # what is wrong with the LBM or the LIM is said elsewhere
+        return  # faults of the LBM or the LIM are reported elsewhere
     others = [row for row in tables(reply, "candidates") if text(row, "name") != own_name(daemons)]
     for row in others:
         if why := text(row, "why"):
@@ -284,7 +288,7 @@ def own_name(daemons: Daemons) -> str:
     return daemons.config.host.name
 
 
-RULE = re.compile(r"\((admission\.[a-z_]+)\)")  # at the end of a refusal
+RULE = re.compile(r"\((admission\.[a-z_]+)\)")  # ends a refusal
 ACCOUNT = re.compile(r"the account that (.+?) has ")
 UNLOCK = {
     "is locked": "unlock it (usermod -U {user})",
@@ -295,7 +299,7 @@ UNLOCK = {
 
 
 def fix_of(why: str, host: str) -> str:
-    """`why`: what that host said."""
+    """`why`: that host's answer."""
     if rule := RULE.search(why):
         return f"the owner of {host} decides: {rule[1]} in its lbd.toml"
     if whose := ACCOUNT.match(why):

@@ -1,5 +1,5 @@
-"""Whether a dispatcher can go by the settings of the queue: each alone may be right, and all of
-them not. One that cannot goes on by those before, and does not start again."""
+"""Checks whether a dispatcher can apply the settings of the queue: each may be valid while the
+combination is not. A dispatcher that cannot keeps the earlier ones, and cannot be restarted."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -15,14 +15,14 @@ CUTOFFS = "tags.cutoffs_s"
 
 
 def queue_base(daemons: Daemons) -> Config:
-    """What the settings for all hosts are laid over. That of a dispatcher elsewhere we do not know:
-    as built in."""
+    """Returns the configuration that the settings for all hosts are laid over. That of a dispatcher
+    on another host is unknown, so the defaults are assumed."""
     hosts, _ = daemons.queue()
     return Config() if hosts and daemons.config.host.name not in hosts else daemons.config
 
 
 def fault_with(base: Config, saved: Mapping[str, str], changed: str = "") -> str:
-    """Why they cannot be, or "". Cutoffs that are changed have to be right under any mode."""
+    """Returns why the settings are invalid, or "". Changed cutoffs must be valid for any mode."""
     config = overlaid(base, saved)[0]
     if changed == CUTOFFS and config.tags.cutoffs_s and config.dispatch.mode not in TIERED:
         config = replace(config, dispatch=replace(config.dispatch, mode=TIERED[0]))
@@ -33,7 +33,8 @@ def queue_settings(daemons: Daemons) -> Iterator[Check]:
     base, saved = queue_base(daemons), daemons.saved()
     if not daemons.queue()[0] or not (fault := fault_with(base, saved)):
         return
-    one_by_one = sorted(saved, key=lambda name: (name not in fault, name))  # those it names first
+    # the ones named in the fault first
+    one_by_one = sorted(saved, key=lambda name: (name not in fault, name))
     guilty = next((name for name in one_by_one if not fault_with(base, without(saved, name))), "")
     if guilty:
         fix = f"set {guilty} right, or take it back: `lbctl config set {guilty} --unset --cluster`"

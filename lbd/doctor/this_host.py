@@ -1,4 +1,4 @@
-"""What `lbctl doctor` looks at on this host itself, without asking a daemon."""
+"""Checks of `lbctl doctor` on this host itself, without asking a daemon."""
 
 import os
 import stat
@@ -32,8 +32,8 @@ FULL = {
     WORKDIRS: "and commands with --send or --fetch fail once none are",
     LEDGER: "and the queue takes no jobs once none are",
 }
-PACKAGED = "/usr/bin/lbd"  # of a package, a link to its own directory
-LISTENING = "00010000"  # of /proc/net/unix
+PACKAGED = "/usr/bin/lbd"  # a package's link to its own directory
+LISTENING = "00010000"  # a flag in /proc/net/unix
 STOPPED = {"T": "stopped", "t": "held by a debugger", "Z": "dead"}
 
 
@@ -42,14 +42,14 @@ def host_checks(config: Config) -> Iterator[Check]:
     yield from privilege(config)
     yield from address(config)
     yield from second_daemons(config)
-    if os.path.exists(config.stage.root):  # it is made when the first command needs it
+    if os.path.exists(config.stage.root):  # created when the first command needs it
         yield directory("stage directory", config.stage.root)
     yield from other_disks(config)
     yield from compiled_parts()
 
 
 def other_disks(config: Config) -> Iterator[Check]:
-    """The other file systems that fill by what the daemons write, if they are short of space."""
+    """Checks the other file systems that the daemons write to for lack of space."""
     ledger = {name: path for name, path in of_ledger(config).items() if path.exists()}
     places = {**written(config), **ledger}
     for name in besides_state(config, places):
@@ -77,7 +77,7 @@ def rights(config: Config) -> Iterator[Check]:
 
 
 def privilege(config: Config) -> Iterator[Check]:
-    """Whose processes the daemons that speak to the network are: their sockets' owner's."""
+    """Checks which user runs the daemons that face the network: the owner of their sockets."""
     sockets = {d: Path(config.host.runtime_dir, f"{d}.sock") for d in ("lim", "lbm", "dispatcher")}
     found = [d for d, path in sockets.items() if path.exists() and path.lstat().st_uid == 0]
     if not found:
@@ -97,7 +97,8 @@ def privilege(config: Config) -> Iterator[Check]:
 
 
 def owner_seen(reply: Json, config: Config) -> Iterator[Check]:
-    """`reply`: the LBM's status. By what it can notice that the owner is back."""
+    """Checks by which devices the LBM can notice that the owner is back. `reply`: the LBM's
+    status."""
     if not config.admission.owner_idle_s:
         return
     if not (unseen := texts(reply, "unseen_inputs")):
@@ -119,14 +120,15 @@ def owner_seen(reply: Json, config: Config) -> Iterator[Check]:
 
 
 def daemon_owner(config: Config) -> tuple[int, ...]:
-    """The users whose daemons these may be: who asks, and who made the runtime directory."""
+    """Returns the users who may run these daemons: the caller, and the owner of the runtime
+    directory."""
     directory_owner = Path(config.host.runtime_dir)
     owner = (directory_owner.stat().st_uid,) if directory_owner.exists() else ()
     return (os.geteuid(), *owner)
 
 
 def address(config: Config) -> Iterator[Check]:
-    """Whether host.address is one of this machine's, so that a daemon may listen there."""
+    """Checks whether host.address belongs to this machine, so that a daemon can listen there."""
     own = config.host
     if not is_elsewhere(own.address):
         return
@@ -138,10 +140,10 @@ def address(config: Config) -> Iterator[Check]:
 
 
 def second_daemons(config: Config) -> Iterator[Check]:
-    """Two daemons that listen on one socket: the older one's clients will never come to it.
+    """Checks for two daemons that listen on one socket: clients never reach the older one.
 
     Locks prevent that, unless somebody removes the locked files. The kernel lists a socket's name
-    also when the file was removed or replaced.
+    even if its file was removed or replaced.
     """
     try:
         rows = Path("/proc/net/unix").read_text(encoding="utf-8", errors="replace").splitlines()
@@ -158,7 +160,7 @@ def second_daemons(config: Config) -> Iterator[Check]:
 
 
 def compiled_parts() -> Iterator[Check]:
-    """What is compiled where a compiler was; all else works without, only slower."""
+    """Checks the optional compiled parts; without them everything works, only slower."""
     spare = Path(lbd.__path__[0], "keeper/spare")
     if not os.access(spare, os.X_OK):
         fix = f"{compile_again()}; restart the LBM"
@@ -175,7 +177,7 @@ def compile_again() -> str:
 
 
 def keeper_state(pid: int) -> Iterator[Check]:
-    """A keeper that does not run starts nothing, and the LBM waits for it."""
+    """Checks that the keeper runs: if not, it starts nothing, and the LBM waits for it."""
     task = task_of(pid)
     if task is None:  # of another PID namespace, or gone meanwhile
         return
@@ -186,7 +188,7 @@ def keeper_state(pid: int) -> Iterator[Check]:
 
 
 def keeper_users(pid: int, config: Config) -> Iterator[Check]:
-    """It goes by the settings of [users] with which it was started, and outlives the LBM."""
+    """Checks the keeper's [users] settings, which are those of its start: it outlives the LBM."""
     try:
         found = users_of(Path(f"/proc/{pid}/cmdline").read_bytes())
     except OSError:  # of another PID namespace, or gone meanwhile
@@ -201,7 +203,7 @@ def keeper_users(pid: int, config: Config) -> Iterator[Check]:
 
 
 def lbsh_checks(config: Config) -> Iterator[Check]:
-    """As the caller's own lbsh would find things, from the caller's PATH."""
+    """Checks lbsh as the caller would find it, with the caller's PATH."""
     scripts = os.path.realpath(sysconfig.get_path("scripts"))
     lbsh, front = (os.path.join(scripts, name) for name in ("lbsh", "lbrun"))
     if not os.access(lbsh, os.X_OK) or not os.access(front, os.X_OK):

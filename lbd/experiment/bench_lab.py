@@ -1,4 +1,4 @@
-"""The lab that the runs are made in: up, set for each run, at rest before it, read around it."""
+"""The lab that an experiment's runs use: start it, configure it, wait until it is idle, read it."""
 
 import time
 from collections.abc import Callable
@@ -13,18 +13,18 @@ from lbd.local.json_socket import Json, Refusal, ask
 
 ASK_S = 5.0
 POLL_S = 0.1
-AGREED_S = 15.0  # for a change to have come to every host
-RESTED_S = 10.0  # for indices to fall; longer, a long T only remembers
+AGREED_S = 15.0  # for a change to reach every host
+RESTED_S = 10.0  # for indices to fall; after that, an index with a long T is only decaying
 RESTED_TASKS = 0.3
-ACCOUNTED_S = 4.0  # for ended commands to be on record
+ACCOUNTED_S = 4.0  # for ended commands to be recorded
 
 
 def lab_settings(design: Design) -> tuple[str, ...]:
-    """As the thesis's hosts were: no limit to a host's jobs, and who is busy reports too."""
+    """Returns settings like the thesis's hosts: no limit on jobs, and busy hosts report too."""
     return (
         "lbm.slots=10000",
         "lim.report_ceiling=10000",
-        "lim.probe_timeout_s=1",  # a host whose quota is used up answers a tenth of a second later
+        "lim.probe_timeout_s=1",  # a host that has used up its quota answers up to 0.1 s later
         f"lim.change_threshold={change_threshold(design.cpus)}",
         "dispatch.host=",
         *design.settings,
@@ -45,7 +45,7 @@ def down(root: Path) -> None:
 
 
 def prepare(record: Record, design: Design, case: Case) -> None:
-    """The run's algorithm and parameters on every host, and every host at rest."""
+    """Sets the run's algorithm and parameters on every host, and waits until every host is idle."""
     first = record.plan.hosts[0]
     question(record, first, "lim", {"op": "algorithm", "name": case.algorithm})
     parameters = design.parameters(case)
@@ -53,7 +53,7 @@ def prepare(record: Record, design: Design, case: Case) -> None:
         question(record, first, "lim", {"op": "param", "name": name, "value": value})
     wait(lambda: disagreeing(record, case.algorithm, parameters), AGREED_S)
     if index_of(case.index).measure.index == "load-average":
-        return  # it remembers a minute
+        return  # the load average remembers a minute
     deadline_s = time.monotonic() + RESTED_S
     limit = RESTED_TASKS / design.cpus
     while time.monotonic() < deadline_s and any(
@@ -63,7 +63,7 @@ def prepare(record: Record, design: Design, case: Case) -> None:
 
 
 def disagreeing(record: Record, algorithm: str, parameters: dict[str, float | str]) -> str:
-    """Returns what a host has not heard yet, "" if nothing."""
+    """Returns what a host has not learnt yet, "" if nothing."""
     for host in record.plan.hosts:
         status = question(record, host, "lim", {"op": "status"})
         cluster, params = status.get("cluster"), status.get("params")
@@ -86,7 +86,7 @@ def own_index(record: Record, host: str) -> float:
 
 
 def accounted(record: Record, host: str, since: float) -> tuple[int, int]:
-    """Commands of this host that ended since then, and those of them that were sent wrongly."""
+    """Returns how many commands of this host have ended since, and how many were sent wrongly."""
     reported = question(record, host, "lbm", {"op": "stats", "of": host, "since": since}).get("all")
     if not isinstance(reported, list) or len(reported) < 5:
         raise PeerError(f"the LBM of {host} gives no figures")
@@ -94,7 +94,7 @@ def accounted(record: Record, host: str, since: float) -> tuple[int, int]:
 
 
 def question(record: Record, host: str, daemon: str, request: Json) -> Json:
-    """Raises LbdError that says whose answer is missing."""
+    """Raises LbdError that names the daemon without an answer."""
     try:
         return ask(record.plan.paths(host).socket(daemon), request, ASK_S)
     except (Unavailable, Refusal) as problem:
@@ -102,7 +102,7 @@ def question(record: Record, host: str, daemon: str, request: Json) -> Json:
 
 
 def wait(missing: Callable[[], str], patience_s: float) -> None:
-    """Raises LbdError with what is still missing after that."""
+    """Raises LbdError that says what is still missing after that time."""
     deadline_s = time.monotonic() + patience_s
     while why := missing():
         if time.monotonic() > deadline_s:

@@ -1,9 +1,9 @@
 """The commands of the experiment's users (Zhou 1987, table 4.3), as this machine has them.
 
-A command's size is a number of units: so many times the same input, or so many rounds of a loop.
-What a unit costs is measured here (`workbench.py`), so a demand in CPU seconds becomes a size. What
-a shell of the thesis would never have sent away (sorting, counting, listing) is run as it is, the
-rest by way of `lbrun`.
+A command's size is a number of units: the same input so many times, or so many rounds of a loop.
+`workbench.py` measures what a unit costs on this machine, which turns a demand in CPU seconds into
+a size. Commands that the thesis's shell would never have sent away (sorting, counting, listing) run
+as they are, the others through `lbrun`.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,27 +12,27 @@ from dataclasses import dataclass
 from lbd.errors import ConfigError, LbdError
 from lbd.text.spelling import hint
 
-EVERY_UNIT = "*"  # at the end of a word: once for each unit
+EVERY_UNIT = "*"  # at the end of a word: repeat the word for each unit
 UNITS = "{n}"
-ROUNDS = 100_000  # of a loop, one unit
+ROUNDS = 100_000  # rounds of a loop in one unit
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
     name: str
     may_leave: bool
-    ways: tuple[tuple[str, ...], ...]  # the first whose program is here
+    ways: tuple[tuple[str, ...], ...]  # the first whose program is installed is used
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A kind of command as it is run on this machine."""
+    """A kind of command as it runs on this machine."""
 
     name: str
     may_leave: bool
     words: tuple[str, ...]
     first_unit_s: float = 0.0  # CPU time of one unit
-    unit_s: float = 0.0  # and of each further one
+    unit_s: float = 0.0  # CPU time of each further unit
 
     def units(self, demand_s: float) -> int:
         if self.unit_s <= 0:
@@ -73,9 +73,10 @@ NAMES = tuple(kind.name for kind in KINDS)
 
 
 def chosen(names: Sequence[str], find: Callable[[str], str | None]) -> list[Command]:
-    """Those named, or for none all that this machine has. `find`: a program's path.
+    """Returns the commands named or, if none are, all that this machine has. `find` returns a
+    program's path.
 
-    Raises ConfigError for an unknown name, LbdError for one that this machine cannot do.
+    Raises ConfigError for an unknown name, LbdError for a command that this machine cannot run.
     """
     for name in names:
         if name not in NAMES:

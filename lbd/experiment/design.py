@@ -1,11 +1,11 @@
-"""One experiment: what was asked for, the runs that makes, and each run's parameters.
+"""One experiment: its options, the runs they make, and each run's parameters.
 
 A run is a load, an algorithm, a load index and a replication. All runs of a load and replication
-have the very same scripts; they take turns in an order drawn from the seed, so that what else this
-machine does meanwhile falls on all of them.
+use exactly the same scripts. Their order is drawn from the seed, so that whatever else this machine
+does meanwhile affects all of them.
 
-Times of the thesis (P, T) are for its jobs of 7.45 s; here they shrink as the jobs do. T_l and Δ
-are queue lengths there; an index here is a queue ÷ the host's cores, so they grow by that.
+The thesis's times (P, T) are for its jobs of 7.45 s; here they shrink as the jobs do. Its T_l and Δ
+are queue lengths; an index here is a queue ÷ the host's cores, so they are scaled to that.
 """
 
 import shlex
@@ -19,14 +19,14 @@ from lbd.sim.scripts import Work
 from lbd.text.spelling import hint
 
 NOLB = "NOLB"
-INDEX = "smoothed/4"  # that of the thesis's comparison of algorithms
+INDEX = "smoothed/4"  # used in the thesis's comparison of algorithms
 THESIS_JOB_S = 7.45
-# P by table 4.7; our own two exchange loads as GLOBAL does.
+# P from table 4.7; P2C and PREDICT, which are our own, exchange loads as GLOBAL does.
 PERIODS_S = {"GLOBAL": 5.0, "CENTRAL": 10.0, "DISTED": 15.0, "P2C": 5.0, "PREDICT": 5.0}
-PERIOD_S = 10.0  # of the others, which tell nobody of changes
+PERIOD_S = 10.0  # of the other algorithms, which do not report changes
 LOCAL_THRESHOLD, MIN_GAIN, PROBE_LIMIT = 0.8, 0.5, 4
 UTILISATION_GAIN = 0.1
-CHANGE = 0.1  # a task's tenth is told
+CHANGE = 0.1  # a change of a tenth of a task is reported
 SMOOTHING_S = 4.0
 SHORTEST_S = 0.1
 OF_LIM = (
@@ -36,12 +36,12 @@ OF_LIM = (
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """Of load, as table 4.5 has them."""
+    """A measure of load, as in table 4.5."""
 
     index: str  # load.index
     weight: float = 0.0  # of tasks that wait for disk or memory
-    has_time: bool = True  # whether T is ours to choose
-    utilisation: bool = False  # never above 1
+    has_time: bool = True  # whether T can be chosen
+    utilisation: bool = False  # the index never exceeds 1
 
 
 MEASURES = {
@@ -55,7 +55,7 @@ MEASURES = {
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """A load index: `smoothed/4` is that measure with T = 4 s of the thesis's time."""
+    """A load index: `smoothed/4` is the measure `smoothed` with T = 4 s of the thesis's time."""
 
     name: str
     smoothing_s: float = SMOOTHING_S
@@ -90,7 +90,7 @@ class Design:
     hosts: int
     cpus: float
     loads: tuple[str, ...]
-    algorithms: tuple[str, ...]  # without NOLB, which is always there
+    algorithms: tuple[str, ...]  # without NOLB, which is always included
     indices: tuple[str, ...]
     users: int
     demand_s: float
@@ -101,7 +101,7 @@ class Design:
     settings: tuple[str, ...] = ()
 
     def line(self, out: str) -> str:
-        """The command line that repeats the experiment."""
+        """Returns the command line that repeats the experiment."""
         words = [
             "lbd", "lab", "experiment", "--seed", str(self.seed), "--hosts", str(self.hosts),
             "--cpus", f"{self.cpus:.12g}", "--load", ",".join(self.loads),
@@ -121,7 +121,7 @@ class Design:
         )  # fmt: skip
 
     def cases(self) -> list[Case]:
-        """Yields the runs in their order."""
+        """Returns the runs in their order."""
         found: list[Case] = []
         rng = Random(f"{self.seed} order")
         first = self.indices[0]
@@ -137,7 +137,7 @@ class Design:
         return found
 
     def parameters(self, case: Case) -> dict[str, float | str]:
-        """The LIMs' parameters, by their full names."""
+        """Returns the LIMs' parameters by their full names."""
         scale = self.demand_s / self.cpus / THESIS_JOB_S
         index = index_of(case.index)
         measure = index.measure
@@ -156,9 +156,9 @@ class Design:
 
 
 def words_of(design: Design, algorithm: str, index: str) -> tuple[str, ...]:
-    """Returns the same parameters in the simulator's form."""
+    """Returns the parameters in the simulator's form."""
     given = design.parameters(Case("", algorithm, index, 0))
-    has_time = index_of(index).measure.has_time  # or the index's name says T
+    has_time = index_of(index).measure.has_time  # otherwise the index's name implies T
     names = ("load.index", *(("load.smoothing_s",) if has_time else ()), *OF_LIM)
     words = [f"{name.partition('.')[2]}={given[name]}" for name in names]
     return (*words, f"change_threshold={change_threshold(design.cpus)}")
@@ -169,7 +169,7 @@ def change_threshold(cpus: float) -> float:
 
 
 def design_of(body: Mapping[str, object]) -> Design:
-    """As it was written by `asdict`. Raises KeyError, TypeError or ValueError."""
+    """Reads a design that `asdict` wrote. Raises KeyError, TypeError or ValueError."""
 
     def number(name: str) -> float:
         return float(str(body[name]))
@@ -207,7 +207,7 @@ def index_of(given: str) -> Index:
 
 
 def algorithms_of(names: Sequence[str]) -> tuple[str, ...]:
-    """In their own spelling, without NOLB, each once. Raises ConfigError."""
+    """Returns the names in canonical spelling, without NOLB or duplicates. Raises ConfigError."""
     if [name.upper() for name in names] == ["ALL"]:
         return tuple(name for name in ALGORITHMS if name != NOLB)
     for name in names:

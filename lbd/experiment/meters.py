@@ -1,7 +1,7 @@
-"""What a lab costs, read from outside it: CPU time by /proc and the cgroups, bytes by `ss`.
+"""What a lab costs, read from outside it: CPU time from /proc and the cgroups, bytes from `ss`.
 
-Of bytes, the kernel counts each TCP connection's payload; which daemon it belongs to shows by its
-port. Connections last far longer than a run; what one that was closed meanwhile had is missing.
+The kernel counts the payload of each TCP connection; its port tells which daemon it belongs to.
+Connections last far longer than a run; the bytes of one that closed meanwhile are missing.
 """
 
 import os
@@ -39,7 +39,7 @@ class Reading:
 
 
 def read_host(record: Record, host: str, keeper: int) -> Reading:
-    """`keeper`: its pid."""
+    """Reads the host's counters. `keeper` is the keeper's pid."""
     lim, lbm = (record.processes[f"{host}/{daemon}"].pid for daemon in ("lim", "lbm"))
     counters = ask(record.plan.paths(host).socket("lim"), {"op": "counters"}, ASK_S)
     ports = ports_of(record.plan.settings)
@@ -79,19 +79,19 @@ def summed(counters: Json, name: str) -> int:
 
 
 def process_cpu_s(pid: int) -> float:
-    """Of itself, not of the children it has waited for; 0 if it is gone."""
+    """Returns the CPU time of the process without its children; 0 if it is gone."""
     task = process_table.task_of(pid)
     return task.cpu_ticks / procfs.TICKS_PER_S if task is not None else 0.0
 
 
 def group_cpu_s(groups: tuple[str, ...], host: str) -> float:
-    """Of all that ever ran in the host's cgroup; 0 where no hierarchy counts it."""
+    """Returns the CPU time of all that ever ran in the host's cgroup; 0 if not counted."""
     counted = (cgroup.cpu_used_s(Path(group, host)) for group in groups)
     return next((used_s for used_s in counted if used_s is not None), 0.0)
 
 
 def host_connections(pid: int, ports: Mapping[str, int]) -> dict[str, tuple[str, int]] | None:
-    """Of the network namespace of this process; None if `ss` cannot say."""
+    """Returns the connections of this process's network namespace; None if `ss` cannot say."""
     path = search_path()
     tool = shutil.which("ss", path=path)
     if tool is None:
@@ -108,7 +108,8 @@ def host_connections(pid: int, ports: Mapping[str, int]) -> dict[str, tuple[str,
 
 
 def connections_of(text: str, ports: Mapping[str, int]) -> dict[str, tuple[str, int]]:
-    """Each line: queues, our address, theirs, then what the kernel knows. `ports`: by daemon."""
+    """Parses lines of `ss`: queues, our address, the peer's, then the kernel's counters. `ports` is
+    by daemon."""
     found = {}
     for line in text.splitlines():
         words = line.split()

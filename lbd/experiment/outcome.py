@@ -1,4 +1,4 @@
-"""What one run brought, as it lies on disk: one JSON file for each."""
+"""The results of one run, and their form on disk: one JSON file for each run."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -9,7 +9,7 @@ from lbd.experiment.design import Case
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One command of a user; "" where nothing is known."""
+    """One command of a user; "" where a value is unknown."""
 
     host: str
     user: int
@@ -17,7 +17,7 @@ class Job:
     kind: str
     may_leave: bool
     demand_s: float
-    submitted_s: float  # from the start of the run
+    submitted_s: float  # since the start of the run
     response_s: float
     ran_on: str
     status: int
@@ -29,18 +29,18 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class HostCost:
-    """Of one host during the run. Bytes are of TCP's payload, in and out; -1: not known."""
+    """One host's cost during the run. Bytes are TCP payload, in and out; -1: not known."""
 
     host: str
     level: str
-    cpu_s: float  # all of the host
+    cpu_s: float  # of the whole host
     lim_cpu_s: float
-    lbm_cpu_s: float  # with its keeper
+    lbm_cpu_s: float  # including its keeper
     lim_bytes: int
     lbm_bytes: int
     messages: int  # between LIMs, in and out
-    accounted: int  # commands its LBM had to do with
-    wrong: int  # of them, sent to a host that was no less busy
+    accounted: int  # commands that its LBM has on record
+    wrong: int  # of these, sent to a host that was no less busy
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +48,14 @@ class Outcome:
     case: Case
     began: float  # UNIX seconds
     elapsed_s: float
-    others_cores: float  # of this machine's cores, by what was not this lab
+    others_cores: float  # cores of this machine that were busy with anything but this lab
     jobs: tuple[Job, ...]
     hosts: tuple[HostCost, ...]
-    said: str = ""  # by a command that failed
+    said: str = ""  # error output of a command that failed
 
 
 def as_json(outcome: Outcome) -> dict[str, object]:
-    """Jobs and hosts as rows under a heading each: a run has hundreds."""
+    """Writes jobs and hosts as rows under one heading each, because a run has hundreds."""
     body = asdict(outcome)
     body["jobs"] = table(Job, body["jobs"])
     body["hosts"] = table(HostCost, body["hosts"])
@@ -68,7 +68,7 @@ def table(kind: type[Job] | type[HostCost], rows: Sequence[Mapping[str, object]]
 
 
 def from_json(body: Mapping[str, object]) -> Outcome:
-    """Raises LbdError for what `as_json` never wrote."""
+    """Raises LbdError for a file that `as_json` did not write."""
     try:
         case, jobs, hosts = body["case"], body["jobs"], body["hosts"]
         if not (isinstance(case, dict) and isinstance(jobs, list) and isinstance(hosts, list)):

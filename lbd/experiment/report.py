@@ -1,4 +1,4 @@
-"""The report: one HTML file that needs nothing else, its drawings inside it."""
+"""Renders the report: one self-contained HTML file with its drawings inside."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""One run: each host's users are let go at one moment, and what they and the lab did is read."""
+"""Makes one run: starts the users of all hosts at the same moment and collects the results."""
 
 import json
 import os
@@ -20,14 +20,14 @@ from lbd.load.procfs import machine_cpu_s
 from lbd.sim.scripts import ScriptLine, Work, levels, scripts
 
 USERS = Path(__file__).with_name("users.py")
-HEAD_START_S = 1.5  # for every host's users to be there
+HEAD_START_S = 1.5  # for the users of every host to be ready
 POLL_S = 0.2
-LATE = 10.0  # × the duration, and as long again as `GRACE_S`: nothing takes that long
+LATE = 10.0  # × the duration, plus `GRACE_S`: no run takes longer
 GRACE_S = 60.0
 END_S = 5.0
 
 Users = dict[str, "subprocess.Popen[bytes]"]
-Watch = Callable[[float], None]  # told how much of the run has passed
+Watch = Callable[[float], None]  # called with the share of the run that has passed
 
 
 def made(
@@ -154,7 +154,7 @@ def reported(
     record: Record, drawn: Sequence[Sequence[Sequence[ScriptLine]]], commands: dict[str, Command],
     work: Path,
 ) -> tuple[tuple[Job, ...], str]:  # fmt: skip
-    """The users' results, and what the first command that failed had to say."""
+    """Returns the users' results, and the error output of the first command that failed."""
     jobs: list[Job] = []
     complaint = ""
     for host, its in zip(record.plan.hosts, drawn, strict=True):
@@ -180,7 +180,8 @@ def host_cost(
     record: Record, host: str, level: str, readings: tuple[meters.Reading, meters.Reading],
     since: float, sent: int,
 ) -> HostCost:  # fmt: skip
-    """`sent`: how many commands its LBM should have on record, a moment after the last."""
+    """Returns the host's costs. `sent` is the number of commands that its LBM should have on record
+    a moment after the last one."""
     before, after = readings
     deadline_s = time.monotonic() + bench_lab.ACCOUNTED_S
     while True:

@@ -1,9 +1,9 @@
-"""An experiment's directory: what was asked for, and each run that has ended.
+"""An experiment's directory: its design, and each run that has ended.
 
 OUT/experiment.json   the design, and the commands as measured on this machine
-OUT/runs/*.json       a run each; so one that is interrupted goes on where it stopped
-OUT/lab               where the lab of this experiment lies, while there is one
-OUT/work/             what the commands work on; goes when all is done
+OUT/runs/*.json       one file for each run; an interrupted experiment continues from these
+OUT/lab               the path of this experiment's lab while it exists
+OUT/work/             the files that commands work on; removed at the end
 OUT/report.html
 """
 
@@ -50,10 +50,10 @@ class Store:
         finally:
             os.close(descriptor)
 
-    # What is asked for
+    # Design
 
     def begun(self) -> tuple[Design, list[Command]] | None:
-        """None in a new directory. Raises LbdError if it is not an experiment's."""
+        """Returns None in a new directory. Raises LbdError if it holds something else."""
         try:
             body = json.loads(self._head.read_text(encoding="utf-8"))
             commands = [
@@ -76,10 +76,10 @@ class Store:
         }
         write(self._head, json.dumps(body, indent=1) + "\n")
 
-    # What has been done
+    # Runs
 
     def outcome(self, case: Case) -> Outcome | None:
-        """Returns None for a run still to be made. Raises LbdError."""
+        """Returns None for a run that has not been made. Raises LbdError."""
         path = self.runs / f"{case.name}.json"
         try:
             return from_json(json.loads(path.read_text(encoding="utf-8")))
@@ -91,10 +91,10 @@ class Store:
     def keep(self, outcome: Outcome) -> None:
         write(self.runs / f"{outcome.case.name}.json", json.dumps(as_json(outcome)) + "\n")
 
-    # The lab
+    # Lab
 
     def left_lab(self) -> Path | None:
-        """Returns where an earlier process, now dead, had its lab."""
+        """Returns the path of the lab that an earlier process, now dead, left behind."""
         try:
             return Path(self._lab.read_text(encoding="utf-8").strip())
         except OSError:

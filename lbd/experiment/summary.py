@@ -1,11 +1,11 @@
-"""What the runs say: each algorithm beside NOLB on the same scripts, with intervals of 95 %.
+"""Summarises the runs: each algorithm beside NOLB on the same scripts, with 95 % intervals.
 
-A replication has all algorithms close together in time, so what else the machine does then falls on
-both sides of a ratio. From `REPLICATIONS_MIN` replications on, the ratio is the mean of theirs, and
-intervals are Student's over them. With fewer the ratio is that of all means, and intervals are by
-the jackknife: every figure again without one host's users of one replication, hosts of a level
-among themselves. That takes hosts for independent, which they are only as far as nobody else
-disturbs them all at once; so intervals from few replications are rather too narrow than too wide.
+The runs of a replication are close together in time, so whatever else the machine does then affects
+both sides of a ratio. From `REPLICATIONS_MIN` replications on, the ratio is the mean of the
+replications' ratios, with Student intervals. With fewer, it is the ratio of the overall means, with
+jackknife intervals: each figure is computed again without the users of one host in one replication,
+among the hosts of one level. That treats hosts as independent, which they are only as long as
+nothing disturbs them all at once; so intervals from few replications tend to be too narrow.
 """
 
 import math
@@ -18,7 +18,7 @@ from lbd.sim.engine.intervals import half_width, mean, student_95
 
 REPLICATIONS_MIN = 4
 
-Block = tuple[Sequence[float], Sequence[float]]  # responses under it, and under NOLB
+Block = tuple[Sequence[float], Sequence[float]]  # responses under the algorithm, and under NOLB
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,25 +34,26 @@ class Row:
     mean_s: float
     mean_ci95_s: float | None
     sd_s: float
-    reduction: float  # of the mean over NOLB
+    reduction: float  # of the mean, against NOLB's
     reduction_ci95: float | None
     sd_reduction: float
-    moved: float  # of all commands
+    moved: float  # share of all commands
     moved_of_eligible: float
-    wrong: float  # of those moved
-    lim_cores: float  # a host's LIM, as a share of a core
+    wrong: float  # share of those moved
+    lim_cores: float  # cores that a host's LIM uses
     lbm_cores: float
-    lim_bytes_s: float | None  # of a host, in and out
+    lim_bytes_s: float | None  # of one host, in and out
     lbm_bytes_s: float | None
     messages_s: float
     others_cores: float
     simulated: tuple[float, float] | None  # reduction and its interval
-    by_kind: dict[str, tuple[int, float, float]]  # commands, mean response, and NOLB's
+    # number of commands, mean response, NOLB's mean response
+    by_kind: dict[str, tuple[int, float, float]]
     by_level: dict[str, tuple[float, float, float]]  # mean response, NOLB's, CPU utilisation
 
 
 def rows(design: Design, outcomes: Sequence[Outcome]) -> list[Row]:
-    """One for each load, index and algorithm all of whose replications are there; NOLB first."""
+    """Returns a row for each load, index and algorithm with all its replications; NOLB first."""
     by_case = {outcome.case: outcome for outcome in outcomes}
     found = []
     numbers = range(design.replications)
@@ -124,7 +125,7 @@ def interval(
     strata: Sequence[Sequence[Block]],
     figure: Callable[[Sequence[Block]], float],
 ) -> float | None:
-    """Returns half the interval; None where there is too little data."""
+    """Returns half the interval; None if there is too little data."""
     if len(over) >= REPLICATIONS_MIN:
         return half_width([figure([block]) for block in over])
     return jackknifed(strata, figure)
@@ -174,7 +175,7 @@ def by_kind(
 def by_level(
     design: Design, runs: Sequence[Outcome], nolb: Sequence[Outcome]
 ) -> dict[str, tuple[float, float, float]]:
-    """By the level of the host where the user sat; the utilisation, of the hosts of that level."""
+    """Groups by the level of the user's host; the utilisation is that of the level's hosts."""
     found = {}
     for level in dict.fromkeys(cost.level for cost in runs[0].hosts):
         mine, base = (
@@ -192,7 +193,7 @@ def hosts_of(run: Outcome, level: str) -> set[str]:
 
 
 def present(run: Outcome, points: int = 60) -> dict[str, list[float]]:
-    """Of each host, the mean number of commands there in each of so many stretches of the run."""
+    """Returns each host's mean number of commands in each of `points` parts of the run."""
     last_s = max((job.submitted_s + job.response_s for job in run.jobs), default=0.0)
     step_s = last_s / points
     found: dict[str, list[float]] = {}

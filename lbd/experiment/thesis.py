@@ -1,7 +1,7 @@
-"""What Zhou's thesis printed of its experiment, and what of it holds in ours.
+"""The results that Zhou's thesis prints for its experiment, and which of them hold in ours.
 
-Only for the canonical load and the load index it compared algorithms with; the order between
-algorithms that lie close together was never claimed.
+Only for the canonical load, and for the load index with which the thesis compares algorithms. The
+thesis does not claim an order between algorithms whose results are close.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from lbd.experiment.design import INDEX, NOLB
 from lbd.experiment.summary import Row
 
-# Table 4.7: the mean response time less NOLB's, and (worked out again) the deviation's.
+# Table 4.7: reduction against NOLB of the mean response time, and (recomputed) of its deviation.
 MEAN = {"GLOBAL": 0.389, "LOWEST": 0.403, "CENTRAL": 0.368, "DISTED": 0.317, "RANDOM": 0.252}
 DEVIATION = {"GLOBAL": 0.516, "LOWEST": 0.525, "CENTRAL": 0.462, "DISTED": 0.438, "RANDOM": 0.312}
 CLOSE = ("GLOBAL", "CENTRAL", "LOWEST")

@@ -2,10 +2,11 @@
 
     python -I -S users.py ORDERS RESULTS
 
-ORDERS is JSON: when to start (CLOCK_MONOTONIC, one for all hosts), and each user's directory and
-commands, as [seconds to think before it, argv]. A line of RESULTS for each command that ended:
-user, its number, when submitted, response time, where it ran ("" here), exit status, the end of
-what it said if it failed. All in one thread: who measures must not be what the host is busy with.
+ORDERS is JSON: when to start (CLOCK_MONOTONIC, the same for all hosts), and each user's directory
+and commands, as [think time in seconds before it, argv]. RESULTS gets a line for each command that
+ended: user, its number, when submitted, response time, where it ran ("" here), exit status, and the
+end of its error output if it failed. Runs in one thread, so that measuring adds little load to the
+host.
 """
 
 import contextlib
@@ -44,7 +45,7 @@ class User:
                 argv, cwd=self.directory, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                 stderr=errors,
             )  # fmt: skip
-        child.returncode = 0  # it is waited for below, all users' at once
+        child.returncode = 0  # the loop below waits for all users' commands at once
         return child.pid
 
     def ended(self, status: int, start_s: float) -> list[object]:

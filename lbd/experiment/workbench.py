@@ -1,4 +1,4 @@
-"""What the commands work on, and what they cost on this machine."""
+"""Makes the files that commands work on, and measures what commands cost on this machine."""
 
 import os
 import shutil
@@ -21,17 +21,17 @@ FUNCTIONS = 4
 TREE_FILES = 200
 LINE_WORDS = 9
 TRIES = 2
-LONG_S = 0.05  # of CPU time: long enough to tell what a unit costs
+LONG_S = 0.05  # of CPU time: long enough to tell a unit's cost
 UNITS_MAX = 512
 
 
 def find(program: str) -> str | None:
-    """Returns a program's path; python is the one we run with."""
+    """Returns a program's path; for python, the interpreter that runs us."""
     return sys.executable if program == "@python" else shutil.which(program)
 
 
 def make_inputs(directory: Path) -> None:
-    """Always the same, whatever the seed: only how often they are used differs."""
+    """Makes the same files whatever the seed; only how often they are used differs."""
     rng = Random("inputs")
     letters = "etaoinshrdlucmfwypvbgk"
     words = ["".join(rng.choices(letters, k=rng.randint(2, 9))) for _ in range(WORDS)]
@@ -63,7 +63,8 @@ def function(number: int) -> str:
 
 
 def measured(commands: Sequence[Command], inputs: Path, scratch: Path) -> list[Command]:
-    """The same with what their units cost, on files of `inputs`. Raises LbdError if one fails."""
+    """Returns the commands with their units' costs, measured on files of `inputs`. Raises LbdError
+    if one fails."""
     names = {"@text": "text", "@book": "book", "@page": "page", "@c": "c.c", "@tree": "tree"}
     found = []
     for command in commands:
@@ -79,7 +80,8 @@ def measured(commands: Sequence[Command], inputs: Path, scratch: Path) -> list[C
 
 
 def costs(cost_s: Callable[[int], float]) -> tuple[float, float]:
-    """Of the first unit, and of each further one. `cost_s`: of so many."""
+    """Returns the cost of the first unit, and of each further one. `cost_s` returns the cost of
+    that many units."""
     first_s = min(cost_s(1) for _ in range(TRIES))
     units = 4
     while (some_s := cost_s(units)) - first_s < LONG_S and units < UNITS_MAX:
@@ -89,7 +91,7 @@ def costs(cost_s: Callable[[int], float]) -> tuple[float, float]:
 
 
 def cpu_s(command: Command, scratch: Path, units: int) -> float:
-    """CPU time of this command, its children's too. Raises LbdError."""
+    """Returns the CPU time of this command and its children. Raises LbdError."""
     argv = command.argv(units)
     with subprocess.Popen(
         argv, cwd=scratch, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,

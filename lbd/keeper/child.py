@@ -1,11 +1,10 @@
 """From a fork of the keeper to the command, by the steps of user_and_start_steps.py.
 
 A `Spare` is forked ahead of need and waits for its steps, because the fork and the first touch of
-every page cost more than all the rest of starting a command. It is its own session already and
-dies with the keeper. That it has become the command shows as the end of file on its socket.
+every page cost more than all the rest of starting a command. It is already a session of its own and
+dies with the keeper. End of file on its socket means that it has become the command.
 
-Where spare.c has been compiled, it makes the spares for all but a few orders instead
-(preforked.py).
+Where spare.c has been compiled, it makes the spares for all but a few orders (preforked.py).
 """
 
 import contextlib
@@ -31,10 +30,10 @@ STEPS_LIMIT_BYTES = 32 << 20
 MAX_DESCRIPTORS = 1 << 20
 CLONE_INTO_CGROUP = 1 << 33
 SYS_CLONE3 = 435
-LINKS_ALONE = 3  # of the directory of a process's threads, when there is one thread
-MACHINES = ("x86_64", "aarch64", "riscv64")  # where that is its number
+LINKS_ALONE = 3  # links of /proc/PID/task when the process has one thread
+MACHINES = ("x86_64", "aarch64", "riscv64")  # machines on which clone3 has this number
 OOM_SCORE, OOM_SCORE_MAX = "/proc/self/oom_score_adj", 1000
-OOM_ABOVE_DAEMONS = 200  # as if it had a fifth of the memory more
+OOM_ABOVE_DAEMONS = 200  # as if the process used a fifth more of the memory
 
 
 @dataclass(slots=True)
@@ -44,15 +43,16 @@ class Parent:
     containment: Containment
     identity: tuple[int, ...]
     ignored: tuple[int, ...]
-    libc: ctypes.PyDLL  # which keeps the interpreter's lock during a call
+    libc: ctypes.PyDLL  # PyDLL keeps the interpreter's lock during a call
     clones_into_groups: bool
     kernel: str
     limits: Own
-    lbm_uid: int = -1  # who may make terminals for others; -1: our own user
-    no_keyring: int = 0  # in a child: why it has no session keyring of its own, an errno
+    lbm_uid: int = -1  # the user who may make terminals for others; -1: the keeper's own user
+    no_keyring: int = 0  # in a child: the errno if it could not get a session keyring of its own
 
     def steps_of(self, order: Order, group: str) -> tuple[bytes, bool]:
-        """For a child in that cgroup; and whether it gets others beside it. Raises Refused."""
+        """Returns the steps for a child in that cgroup, and whether it has further cgroups beside
+        it. Raises Refused."""
         ceilings = self.containment.ceilings
         try:
             ceiling = ceilings.prepare(group, order.memory_bytes, order.processes)
@@ -90,21 +90,21 @@ class Spare:
 
     pid: int
     socket: socket.socket
-    group: str  # its cgroup directory, "" without
-    unsent: bytes = b""  # of its steps
+    group: str  # its cgroup's directory; "" without cgroups
+    unsent: bytes = b""  # the steps not sent yet
 
     def start(self, frame: bytes, descriptors: list[int]) -> None:
-        """Hand the steps over, as far as they are taken now. Raises OSError if the child is
+        """Sends the steps, as far as the socket takes them now. Raises OSError if the child is
         gone."""
         self.unsent = frame[socket.send_fds(self.socket, [frame], descriptors) :]
 
     def go_on(self) -> None:
-        """With what has not been sent."""
+        """Sends more of the unsent steps."""
         try:
             self.unsent = self.unsent[self.socket.send(self.unsent) :]
         except BlockingIOError:
             pass
-        except OSError:  # it is gone: what became of it is read next
+        except OSError:  # the child is gone: the next read reports it
             self.unsent = b""
 
 
@@ -112,7 +112,8 @@ def fork_spare(parent: Parent) -> Spare:
     """Raises OSError if there are too many processes."""
     group = parent.containment.new_group()
     ours, theirs = socket.socketpair()
-    # Until the child has let go of the keeper's handlers: a TERM of its job's would end all jobs.
+    # Signals stay blocked until the child has dropped the keeper's handlers: otherwise a SIGTERM
+    # meant for its job would end all jobs.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
         pid = fork_into(parent, group)
@@ -141,11 +142,12 @@ class CloneArguments(ctypes.Structure):
 
 
 def fork_into(parent: Parent, group: str) -> int:
-    """fork, the child being in `group` from its birth on where the kernel can do that.
+    """Forks, with the child in `group` from birth where the kernel supports it.
 
-    Moving a process afterwards makes it wait for a grace period of RCU, up to 15 ms. Without what
-    Python does around fork, which is for threads: where one still closes what users have had
-    (local/unwanted_descriptors.py), that grace period is the price. Raises OSError.
+    Moving a process into a cgroup afterwards makes it wait for a grace period of RCU, up to 15 ms.
+    The clone skips what Python does around fork for threads, so it is used only in a
+    single-threaded process. While another thread still closes users' descriptors
+    (local/unwanted_descriptors.py), the grace period is paid. Raises OSError.
     """
     if parent.clones_into_groups and group and os.stat("/proc/self/task").st_nlink == LINKS_ALONE:
         directory = os.open(group, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -157,7 +159,7 @@ def fork_into(parent: Parent, group: str) -> int:
         os.close(directory)
         if pid >= 0:
             return pid
-        parent.clones_into_groups = False  # an old kernel, a seccomp filter
+        parent.clones_into_groups = False  # an old kernel or a seccomp filter
     pid = os.fork()
     if pid == 0:
         parent.containment.enter(group)
@@ -165,7 +167,7 @@ def fork_into(parent: Parent, group: str) -> int:
 
 
 def _live(parent: Parent, sock: socket.socket, group: str) -> NoReturn:
-    """The child's whole life."""
+    """Runs the child until it ends."""
     try:
         leave_keeper(parent, sock.fileno())
         go_before_daemons()
@@ -178,7 +180,7 @@ def _live(parent: Parent, sock: socket.socket, group: str) -> NoReturn:
 
 
 def leave_keeper(parent: Parent, own: int, *, dies_with_it: bool = True) -> None:
-    """Everything that can be done before the steps are known. `own`: the descriptor it keeps."""
+    """Does all that can be done before the steps are known. `own`: the descriptor to keep."""
     if dies_with_it:
         die_with_keeper(parent.libc)
     os.setsid()
@@ -187,20 +189,20 @@ def leave_keeper(parent: Parent, own: int, *, dies_with_it: bool = True) -> None
     os.closerange(own + 1, MAX_DESCRIPTORS)
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, *parent.ignored):
-        signal.signal(number, signal.SIG_DFL)  # exec would not reset those that are ignored
+        signal.signal(number, signal.SIG_DFL)  # exec would leave ignored signals ignored
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 def go_before_daemons() -> None:
-    """Where memory runs out the kernel ends commands first. Many small ones that fill it, each of
-    them smaller than a daemon, would else outlive that."""
+    """Makes the kernel end commands before daemons when memory runs out. Otherwise many small
+    commands, each smaller than a daemon, could fill the memory and survive."""
     with contextlib.suppress(OSError), open(OOM_SCORE, "r+b", buffering=0) as file:
         score = int(file.read()) + OOM_ABOVE_DAEMONS
         file.write(b"%d" % min(score, OOM_SCORE_MAX))
 
 
 def _touch() -> None:
-    """What the steps will touch, so that the copying of pages is over when they come."""
+    """Touches what the steps will use, so that its pages are copied before the steps arrive."""
     frames.fields(frames.field(WORDS, text(b"/")) + frames.field(EXEC, text(b"/")))
     become([b"/nonexistent/lbd"], {})
 
@@ -211,7 +213,7 @@ def _receive(sock: socket.socket) -> tuple[bytes, list[int]]:
     while True:
         data, more = receive(sock, 1 << 16, 3)
         if not data:
-            os._exit(0)  # the keeper has no use for us any more
+            os._exit(0)  # the keeper no longer needs this spare
         descriptors += more
         for _, body in split.feed(data):
             return body, descriptors
@@ -220,7 +222,7 @@ def _receive(sock: socket.socket) -> tuple[bytes, list[int]]:
 class Helper(ABC):
     """The keeper's side of a child that serves it over a socket until it is ended.
 
-    `pid` is 0 while there is none.
+    `pid` is 0 while there is no child.
     """
 
     def __init__(self, parent: Parent) -> None:
@@ -230,10 +232,10 @@ class Helper(ABC):
 
     @abstractmethod
     def live(self, theirs: socket.socket) -> NoReturn:
-        """In the child, with every signal blocked."""
+        """Runs in the child, with every signal blocked."""
 
     def fork(self) -> socket.socket:
-        """Start one, which must not be there. Raises OSError."""
+        """Starts the child; there must be none. Raises OSError."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:
@@ -251,7 +253,7 @@ class Helper(ABC):
         return ours
 
     def end(self) -> None:
-        """The keeper reaps it as it does every child, and says so (`reaped`)."""
+        """Kills the child. The keeper reaps it like every child and then calls `reaped`."""
         if self.socket is not None:
             self.socket.close()
             self.socket = None
@@ -259,6 +261,6 @@ class Helper(ABC):
             os.kill(self.pid, signal.SIGKILL)
 
     def reaped(self) -> None:
-        """The next to need one starts it."""
+        """Forgets the child; the next use starts a new one."""
         self.pid = 0
         self.end()

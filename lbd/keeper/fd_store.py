@@ -1,18 +1,17 @@
-"""What the keeper holds between two LBMs of its host, and how it goes from one to the other.
+"""What the keeper holds between two LBMs of its host, and how it is handed over.
 
     LBM                        keeper
-    LEAVE ──────────────────▶  what happens from here on is for the next LBM
+    LEAVE ──────────────────▶  events from here on are kept for the next LBM
           ◀────────────────── LEFT
     HOLD, descriptors ──────▶  (as often as needed; then the LBM ends)
 
     the next LBM connects ──▶
-          ◀────────────────── what jobs there are, each with what it holds of the host
-          ◀────────────────── HELLO, with how many descriptors are held
+          ◀────────────────── the running jobs, each with what it holds of the host
+          ◀────────────────── HELLO, with the number of descriptors held
           ◀────────────────── GIVEN, descriptors (as often as needed)
-          ◀────────────────── what has happened meanwhile
+          ◀────────────────── the events kept meanwhile
 
-The first descriptor is a file in memory with all that is to be known of the others; the keeper does
-not look into it.
+The first descriptor is a file in memory that describes the others; the keeper does not read it.
 """
 
 import contextlib
@@ -34,33 +33,35 @@ class Holding:
     def __init__(self) -> None:
         self.descriptors: list[int] = []
         self._unsaid = Unsaid()
-        self.expects_another = False  # LBM: this one has said that it leaves
+        self.expects_another = False  # the LBM has announced that it leaves
 
     def leave(self, lbm: LbmLine) -> None:
         self.expects_another = True
         lbm.say(frames.pack(LEFT))
 
     def hold(self, body: bytes, received: list[int]) -> None:
-        """Those that belong to a HOLD, which came first. Raises ValueError, KeyError."""
+        """Takes the descriptors of a HOLD, the first of those received. Raises ValueError,
+        KeyError."""
         count = int(dict(frames.fields(body))[COUNT])
         self.descriptors += received[:count]
         del received[:count]
 
     def report_later(self, frame: bytes, key: str) -> bool:
-        """False: there is no need to."""
+        """Keeps a frame for the next LBM. Returns False if none is expected."""
         if self.expects_another:
             self._unsaid.add(frame, key)
         return self.expects_another
 
     @property
     def is_complete(self) -> bool:
-        """Has the LBM, which is gone, left what another can go on with?"""
+        """Returns whether the LBM left everything that another needs to go on."""
         return self.expects_another and bool(self.descriptors)
 
     def give(self, lbm: LbmLine, first: bytes, tag: bytes, *pairs: tuple[bytes, str | int]) -> None:
-        """`first`, a frame that says how much there is, then all of it: now, or not at all."""
+        """Sends `first`, a frame with the running jobs, then all that is held: now, or not at
+        all."""
         lbm.socket.settimeout(GIVE_S)
-        with contextlib.suppress(OSError):  # its end is noticed on the next read
+        with contextlib.suppress(OSError):  # the next read notices the end
             lbm.socket.sendall(first + frame_of(tag, *pairs, (COUNT, len(self.descriptors))))
             send_descriptors(lbm.socket, GIVEN, self.descriptors)
         lbm.socket.setblocking(False)
@@ -69,7 +70,8 @@ class Holding:
         self.drop()
 
     def drop(self) -> None:
-        """What users have may hang as it is closed: not in the keeper's loop."""
+        """Closes all that is held, outside the keeper's loop: closing users' descriptors may
+        hang."""
         close_apart(self.descriptors)
         self.descriptors, self._unsaid, self.expects_another = [], Unsaid(), False
 
@@ -79,7 +81,7 @@ def frame_of(tag: bytes, *pairs: tuple[bytes, str | int]) -> bytes:
 
 
 def send_descriptors(sock: socket.socket, tag: bytes, descriptors: list[int]) -> None:
-    """On a blocking socket. Raises OSError."""
+    """Sends on a blocking socket. Raises OSError."""
     for at in range(0, len(descriptors), AT_ONCE):
         some = descriptors[at : at + AT_ONCE]
         socket.send_fds(sock, [frame_of(tag, (COUNT, len(some)))], some)

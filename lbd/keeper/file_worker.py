@@ -1,17 +1,17 @@
-"""In a child of the keeper, as a user: files into a stage and out of it, at either end of the way.
+"""Moves files into and out of a workdir, in a child of the keeper that runs as the user.
 
-    unpack  MAX_BYTES MAX_FILES COUNT PATH…   what was sent, from stdin into the stage we are in
-    pack    MAX_BYTES MAX_FILES COUNT PATH…   what is fetched, to stdout
-    collect MAX_BYTES MAX_FILES COUNT PATH…   likewise; all of it must be there
-    gather  MAX_BYTES MAX_FILES COUNT PATH…   what is sent, to stdout; we are where it came from
-    place   MAX_BYTES MAX_FILES COUNT PATH…   what was fetched, from stdin; the first PATH is a
+    unpack  MAX_BYTES MAX_FILES COUNT PATH…   files sent along, from stdin into the workdir
+    pack    MAX_BYTES MAX_FILES COUNT PATH…   files to fetch, to stdout
+    collect MAX_BYTES MAX_FILES COUNT PATH…   the same; all of them must exist
+    gather  MAX_BYTES MAX_FILES COUNT PATH…   files to send, to stdout, from the origin's directory
+    place   MAX_BYTES MAX_FILES COUNT PATH…   fetched files, from stdin; the first PATH is a
                                               number that nobody else uses here
-    make    PATH                              the stage itself
+    make    PATH                              the workdir itself
     clear   PATH
     signal  PID STARTED NUMBER TREE           to a process of the user; TREE 1: and its descendants
 
-COUNT of the paths are those sent, the rest those to be fetched. Where it cannot: one line on stderr
-and exit status 1.
+The first COUNT paths are sent, the rest are fetched. On failure it writes one line on stderr and
+exits with status 1.
 """
 
 import os
@@ -37,7 +37,7 @@ ABSENT = {b"pack": "", b"collect": "the command did not create it",
 
 
 def main(words: list[bytes]) -> int:
-    """The exit status."""
+    """Returns the exit status."""
     if words[0] in (b"make", b"clear"):
         return keep_workdir(*words)
     if words[0] == b"signal":
@@ -65,7 +65,8 @@ def transfer(step: bytes, max_bytes: bytes, max_files: bytes, count: bytes, *pat
 
 
 def keep_workdir(step: bytes, path: bytes) -> int:
-    """For an LBM that may not: the exit status is an errno."""
+    """Creates or clears a workdir for an LBM that lacks the permission. The exit status is an
+    errno."""
     try:
         if step == b"make":
             os.mkdir(path, 0o700)
@@ -77,8 +78,8 @@ def keep_workdir(step: bytes, path: bytes) -> int:
 
 
 def send_signal(pid: int, started_ticks: int, number: int, whole_tree: int) -> int:
-    """To the process that has this number and began then, and no other, and to those of its
-    descendants that can get it. The exit status is an errno."""
+    """Signals the process with this number and start time, and no other; also its descendants, as
+    far as permitted. Returns an errno as exit status."""
     tree = dict[int, int]()
     if whole_tree:
         everybody = process_table.everybody()
@@ -111,6 +112,7 @@ def unpack(source: BinaryIO, sent: list[bytes], fetched: list[bytes], allowance:
         result = Unpacker(source, allowance, place, listed=sent).unpack()
     for number in sorted(set(range(len(sent))) - result.arrived):
         raise BadPack(f"{shown(sent[number])} was not received")
-    for path in fetched:  # what is to be made there finds its directory, as it would at home
+    # the command finds the directories it writes to, as it would at the origin
+    for path in fetched:
         with naming(path):
             os.close(open_parent(path, follow=False, make=True))

@@ -1,4 +1,4 @@
-"""This host's user database, and what the keeper allows of it."""
+"""This host's user database, and which users the keeper may become."""
 
 import ctypes
 import os
@@ -17,13 +17,13 @@ from lbd.keeper.run_as import (
 from lbd.process.timed_cache import TimedCache
 
 KNOWN_S, AGING_S = 60.0, 30.0
-# As pam_nologin(8), but for /run/nologin: systemd has that at every boot until users may come in,
-# and in containers without the service for that it stays.
+# As pam_nologin(8), but without /run/nologin: systemd creates that at every boot until logins are
+# allowed, and in containers without the service that removes it, it stays.
 NOLOGIN = "/etc/nologin"
 DAY_S = 86400
-REFUSED = "user"  # a stage; those of an account that is closed begin with ACCOUNT
+REFUSED = "user"  # a phase; for closed accounts it begins with ACCOUNT
 ACCOUNT = "account."
-BY_KEEPER = ("users.allow", "users.allow_root", "users.min_uid")  # as when it was started
+BY_KEEPER = ("users.allow", "users.allow_root", "users.min_uid")  # fixed when the keeper is started
 
 
 class Shadow(ctypes.Structure):
@@ -39,7 +39,7 @@ class Shadow(ctypes.Structure):
 
 
 def standing_of(name: str) -> Standing:
-    """For root alone."""
+    """Only root may call this."""
     look = ctypes.CDLL(None).getspnam
     look.restype = ctypes.POINTER(Shadow)
     found = look(name.encode())
@@ -51,7 +51,7 @@ def standing_of(name: str) -> Standing:
 
 
 def find_account(wanted: str | int) -> LocalUser | None:
-    """By name or number."""
+    """Looks up an account by name or number."""
     try:
         entry = pwd.getpwnam(wanted) if isinstance(wanted, str) else pwd.getpwuid(wanted)
     except (KeyError, ValueError, OverflowError):
@@ -63,38 +63,40 @@ def find_account(wanted: str | int) -> LocalUser | None:
 
 
 def pack_gate(users: UsersConfig, lbm_uid: int) -> str:
-    """What the keeper is to allow, as one word of its command line. `lbm_uid`: whose orders."""
+    """Packs what the keeper may allow into one word of its command line. `lbm_uid`: the user whose
+    orders it takes."""
     numbers = (int(users.allow_root), users.min_uid, lbm_uid)
     return "\n".join((*map(str, numbers), *users.allow))
 
 
 def users_in(packed: str) -> UsersConfig:
-    """What `pack_gate` has packed of [users]. Raises ValueError."""
+    """Returns the [users] settings that `pack_gate` has packed. Raises ValueError."""
     allow_root, min_uid, _, *allow = packed.split("\n")
     return UsersConfig(allow_root=allow_root == "1", min_uid=int(min_uid), allow=tuple(allow))
 
 
 def users_of(command_line: bytes) -> UsersConfig | None:
-    """The settings with which a keeper runs: words that each end with a NUL, the gate the third
-    from the end. None: it is none, or one that is not understood."""
+    """Returns the settings that a keeper runs with, or None if this is no keeper or is not
+    understood. The command line's words end with a NUL each; the gate is the third from the end."""
     words = command_line.decode(errors="replace").split("\0")[:-1]
     if not any("lbd.keeper.loop" in word for word in words):
         return None
     try:
         return users_in(words[-3])
-    except (ValueError, IndexError):  # its number is another process's by now, perhaps
+    except (ValueError, IndexError):  # perhaps the pid is another process's by now
         return None
 
 
 class Gate:
-    """Whom a keeper becomes, whatever its LBM says: it looks for itself. One that is not root can
-    become nobody anyway."""
+    """Decides whom a keeper may become, whatever its LBM says: it checks the user database itself.
+    A keeper that is not root cannot become anybody else."""
 
     def __init__(self, packed: str, spool: str) -> None:
-        """`spool`: where the LBM keeps outputs."""
+        """`spool`: the directory where the LBM keeps outputs."""
         lbm_uid = packed.split("\n")[2]
         self._lbm_uids = (ROOT_UID, os.geteuid(), int(lbm_uid))
-        self.is_apart = int(lbm_uid) != os.geteuid()  # who started the keeper keeps it
+        # started by another account, which also ends it
+        self.is_apart = int(lbm_uid) != os.geteuid()
         self._users = users_in(packed)
         self.lbm_uid = int(lbm_uid)
         self.spool = os.fsencode(spool)
@@ -102,7 +104,7 @@ class Gate:
 
     @property
     def lbm_gid(self) -> int:
-        """-1: it has no account."""
+        """Returns -1 if the LBM's user has no account."""
         try:
             return pwd.getpwuid(self.lbm_uid).pw_gid
         except KeyError:
@@ -112,29 +114,31 @@ class Gate:
         return uid in self._lbm_uids
 
     def lets_in(self, uid: int) -> bool:
-        """As far as that number goes, and its name; it looks in the user database."""
+        """Returns whether commands of this user may run, by uid and name alone. Reads the user
+        database."""
         if uid >= self._users.min_uid:
             return uid not in OF_SERVICES
         account = find_account(uid)
         return account is not None and not fault_of_account(self._users, account)
 
     def verdict(self, user: tuple[int, ...], now_s: float) -> str | None:
-        """Why it does not let in uid, gid and groups, "" if it does; () is the keeper's own user.
-        None: not known."""
+        """Returns why uid, gid and groups are refused, "" if they are allowed, None if not known.
+        () is the keeper's own user."""
         if os.geteuid() != ROOT_UID:
             return ""
         known = self._known.get(user, now_s)
         return known[0] if known is not None else None
 
     def is_aging(self, user: tuple[int, ...], now_s: float) -> bool:
-        """Is it time to look again, so that nobody waits for it later?"""
+        """Returns whether to look again now, so that no later order has to wait for it."""
         return self._known.age_s(user, now_s) > AGING_S
 
     def learn(self, user: tuple[int, ...], fault: str, now_s: float) -> None:
         self._known.put(user, fault, now_s)
 
     def look(self, user: tuple[int, ...]) -> str:
-        """In the user database, which may take its time: the stage at which that order fails."""
+        """Returns the phase at which an order for this user fails, "" if it does not. Reads the
+        user database, which may be slow."""
         if not user:
             return "" if self._users.allow_root else REFUSED
         uid, gid, *groups = user

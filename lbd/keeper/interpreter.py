@@ -1,7 +1,7 @@
-"""The steps of user_and_start_steps.py, carried out in a child of the keeper. It decides nothing.
+"""Carries out the steps of user_and_start_steps.py in a child of the keeper. It decides nothing.
 
-spare.c is the same for a command without a terminal or rules; this one does all, and is what there
-is where no C compiler was.
+spare.c does the same for commands without a terminal or rules. This one handles everything, and is
+the only one where there was no C compiler.
 """
 
 import contextlib
@@ -27,39 +27,39 @@ from lbd.local import frames
 PR_SET_PDEATHSIG = 1
 PR_SET_NO_NEW_PRIVS = 38
 STANDARD = range(3)
-FIRST_FREE = 10  # above the three that a command has
-COMPARED = 6  # numbers of stamp.comparison
-MAGIC = struct.Struct("=I")  # which begins it
+FIRST_FREE = 10  # above a command's three descriptors
+COMPARED = 6  # how many numbers of directory_stamp.comparison come first
+MAGIC = struct.Struct("=I")  # f_type, the first field of struct statfs
 STATFS_BYTES = 256  # more than any kernel's struct statfs
 SYS_KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "ppc64le": 271, "s390x": 280}
 KEYCTL_JOIN_SESSION_KEYRING = 1
 
 
 class Interpreter:
-    """Of one list, to its end. Methods raise OSError, ValueError, struct.error."""
+    """Carries out one list of steps. Methods raise OSError, ValueError, struct.error."""
 
     def __init__(
         self, libc: ctypes.PyDLL, kernel: str, no_keyring: int, sock: socket.socket
     ) -> None:
-        """`no_keyring`: of `join_session_keyring`, when the child was born."""
+        """`no_keyring`: the result of `join_session_keyring` when the child was born."""
         self._libc, self._kernel, self._no_keyring, self._socket = libc, kernel, no_keyring, sock
         self._descriptors: list[int] = []
         self._argv: list[bytes] = []
         self._environment: dict[bytes, bytes] = {}
-        self._program = b""  # what was found and looked at already
+        self._program = b""  # the program, if it was already found and checked
         self._worker_loaded = False
 
     def run(self, body: bytes, descriptors: list[int]) -> NoReturn:
         """Ends this process, unless it becomes the command."""
         letter = b"\0"
-        try:  # the descriptors first: none is to be in the way of another
+        try:  # move the descriptors up first, so that they do not overwrite each other
             self._descriptors = [
                 fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, FIRST_FREE) for one in descriptors
             ]
             for letter, value in frames.fields(body):
                 self._carry_out(letter, value)
             raise OSError(errno.EBADMSG, "steps without an end")
-        except BaseException as trouble:  # whatever it is, the keeper must be told of it
+        except BaseException as trouble:  # the keeper must hear of any failure
             number = getattr(trouble, "errno", None)
             number = number if isinstance(number, int) else errno.EBADMSG
             self._reply(steps.failed(letter, number))
@@ -115,7 +115,7 @@ class Interpreter:
                 os.setgid(not_nobody(one(value)))
             case steps.USER:
                 os.setuid(not_nobody(one(value)))
-                die_with_keeper(self._libc)  # setuid cleared it
+                die_with_keeper(self._libc)  # setuid cleared this
             case steps.KEYRING:
                 if join_session_keyring(self._libc) and self._no_keyring:
                     raise OSError(self._no_keyring, "no session keyring")
@@ -157,7 +157,8 @@ class Interpreter:
         die_with_keeper(self._libc)
 
     def _obey_rules(self, value: bytes) -> None:
-        """What is run, and nothing else, where the owner has rules for that."""
+        """Applies the owner's rules to the program, and makes sure that exactly this program is
+        run."""
         pairs = frames.fields(value)
         allowed, denied = (
             [rule.decode() for key, rule in pairs if key == kind] for kind in (ALLOWED, DENIED)
@@ -170,13 +171,13 @@ class Interpreter:
         program = os.path.realpath(found)
         if rule := rule_against(program, allowed, denied):
             self._reply(steps.ruled_out(rule, found, program))
-        if subject:  # the shell is not to look for it again
+        if subject:  # the shell must not look the program up again
             self._argv[SUBJECT_AT] = program
         else:
             self._program = program
 
     def _work(self) -> None:
-        """Loaded while we may read it, run last."""
+        """Loads the file worker while it is still readable; runs it at the last step."""
         from lbd.keeper import file_worker as file_worker
 
         if self._worker_loaded:
@@ -252,8 +253,8 @@ def die_with_keeper(libc: ctypes.PyDLL) -> None:
 
 
 def join_session_keyring(libc: ctypes.PyDLL) -> int:
-    """A new one, empty: who has the keeper's shares it with all others who have. An errno, or 0,
-    also where there are no keyrings."""
+    """Joins a new, empty session keyring: everyone who has the keeper's keyring shares it. Returns
+    an errno, or 0, also where there are no keyrings."""
     number = SYS_KEYCTL.get(os.uname().machine)
     if number is None or libc.syscall(number, KEYCTL_JOIN_SESSION_KEYRING, None) >= 0:
         return 0

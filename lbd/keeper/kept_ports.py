@@ -1,18 +1,17 @@
-"""The TCP ports of this host's daemons, kept for their account while these are away.
+"""Reserves the TCP ports of this host's daemons for their account while the daemons are down.
 
-The ports are above 1023, so any process may bind one in the moment in which its daemon is
-restarted, and keep it. The keeper outlives the daemons, so it keeps a socket bound to each of their
-ports.
+The ports are above 1023, so any process could bind one while its daemon restarts, and keep it. The
+keeper outlives the daemons, so it keeps a socket bound to each of their ports.
 
-- With SO_REUSEPORT, Linux lets a port that is bound be bound again only by sockets of the same
-  owner that have this option as well. Root gives the sockets to the daemons' account: fchown(2).
-- Without SO_REUSEADDR: with it, anybody's socket with that option could be bound there, too, as
+- With SO_REUSEPORT, Linux lets a bound port be bound again only by sockets of the same owner that
+  also have this option. Root gives the sockets to the daemons' account with fchown(2).
+- SO_REUSEADDR is not set: with it, anybody's socket with that option could be bound there, too, as
   long as nobody listens.
 - The sockets do not listen, so they get no connections.
 - With IP_FREEBIND the address may be one that this host will only have later.
 
-What the daemons do for it is in net/transport.py. One gap: for an IPv6 address alone, Linux 6.18
-lets another owner bind [::] who has bound 0.0.0.0 before.
+For the daemons' side see net/transport.py. One gap: for an IPv6 address alone, Linux 6.18 lets
+another owner bind [::] who has bound 0.0.0.0 before.
 """
 
 import contextlib
@@ -22,14 +21,14 @@ import time
 from collections.abc import Sequence
 
 PORTS_MAX = 8
-LEAST = 1024  # those below nobody else may bind
-AGAIN_S = 1.0  # a port that somebody else has now may be free later
+LEAST = 1024  # only root may bind lower ports
+AGAIN_S = 1.0  # a port in use by another process may be free later
 IP_FREEBIND = 15  # <linux/in.h>; the socket module does not name it
 ANY = ("0.0.0.0", "::")  # noqa: S104  # a daemon that listens everywhere has both at once
 
 
 def pack_places(address: str, ports: Sequence[int]) -> str:
-    """As one word of the keeper's command line."""
+    """Packs the address and the ports into one word of the keeper's command line."""
     return " ".join((address, *map(str, ports)))
 
 
@@ -46,8 +45,8 @@ class KeptPorts:
         self.become(packed)
 
     def become(self, packed: str) -> None:
-        """As the LBM says: a host may join, or change its address, after the keeper has begun.
-        Raises ValueError."""
+        """Reserves the ports that the LBM names: a host may join, or change its address, after the
+        keeper was started. Raises ValueError."""
         if packed == self._packed:
             return
         address, *ports = packed.split(" ")
@@ -55,21 +54,21 @@ class KeptPorts:
         self._packed = packed
         self._addresses = ANY[::-1] if address in ANY else (address,)
         self._missing = numbers[:PORTS_MAX]
-        self.next_s = 0.0  # not before is it tried again
+        self.next_s = 0.0  # when to try the missing ones again
         before, self._sockets = self._sockets, []
         self.keep()
-        for sock in before:  # the same one may be kept still
+        for sock in before:  # closed last: the same port may stay reserved
             sock.close()
 
     def keep(self) -> None:
-        """Those that are not kept yet, if they can be had: a daemon of a release before may listen
+        """Binds the ports not reserved yet, if possible: a daemon of an earlier release may listen
         there without the option."""
         if not self._missing or time.monotonic() < self.next_s:
             return
         self.next_s = time.monotonic() + AGAIN_S
         for port in tuple(self._missing):
             for address in self._addresses:
-                with contextlib.suppress(OSError, UnicodeError):  # an LBM may say anything
+                with contextlib.suppress(OSError, UnicodeError):  # the LBM's input is not trusted
                     self._sockets.append(bound(address, port, self._owner))
                     self._missing.remove(port)
                     break

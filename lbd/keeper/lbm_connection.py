@@ -1,8 +1,8 @@
-"""The keeper's connection to its LBM: what that does not take at once waits here.
+"""The keeper's connection to its LBM, with a queue for what the LBM does not read at once.
 
-The keeper never waits for its LBM, which may hang: it has deadlines to keep. What there is to say
-is as much as the LBM has asked for, and of the stops and continuations of a job the last, for a
-user can make as many of these as there are moments.
+The keeper never waits for its LBM, which may hang, because it has deadlines to keep. The queue is
+bounded by what the LBM has asked for; of a job's stops and continuations it holds only the last,
+since a user can cause any number of them.
 """
 
 import contextlib
@@ -11,11 +11,11 @@ import socket
 from lbd.local import frames
 from lbd.local.descriptors import receive
 
-LIMIT_BYTES = 64 << 20  # then it is taken to be gone
+LIMIT_BYTES = 64 << 20  # an LBM this far behind counts as gone
 
 
 class Unsaid:
-    """Frames in order; of those with one key only the last."""
+    """Queued frames in order; of frames with one key only the last is kept."""
 
     def __init__(self) -> None:
         self._frames: dict[object, bytes] = {}
@@ -30,7 +30,7 @@ class Unsaid:
         self._frames[where] = frame
 
     def take(self) -> bytes:
-        """The first."""
+        """Removes and returns the first frame."""
         frame = self._frames.pop(next(iter(self._frames)))
         self.size_bytes -= len(frame)
         return frame
@@ -38,12 +38,12 @@ class Unsaid:
 
 class LbmLine:
     def __init__(self, sock: socket.socket, limit_bytes: int) -> None:
-        """`limit_bytes`: of an order."""
+        """`limit_bytes`: the largest order."""
         sock.setblocking(False)
         self.socket = sock
         self.split = frames.Splitter(limit_bytes)
         self._unsaid = Unsaid()
-        self._rest = b""  # of a frame of which something has been sent
+        self._rest = b""  # the rest of a frame that was partly sent
 
     @property
     def is_behind(self) -> bool:
@@ -57,21 +57,21 @@ class LbmLine:
             self.go_on()
         if self._unsaid.size_bytes > LIMIT_BYTES:
             with contextlib.suppress(OSError):
-                self.socket.shutdown(socket.SHUT_RDWR)  # which the next read tells
+                self.socket.shutdown(socket.SHUT_RDWR)  # the next read sees the end
 
     def go_on(self) -> None:
-        """As much as it takes now."""
+        """Sends as much as the LBM takes now."""
         try:
             while self._rest or self._unsaid:
                 self._rest = self._rest or self._unsaid.take()
                 self._rest = self._rest[self.socket.send(self._rest) :]
         except BlockingIOError:
             pass
-        except OSError:  # its end is noticed on the next read
+        except OSError:  # the next read notices the end
             self._rest, self._unsaid = b"", Unsaid()
 
     def hear(self) -> tuple[list[tuple[bytes, bytes]], list[int]] | None:
-        """Frames and descriptors; None at its end."""
+        """Returns frames and descriptors; None at the end of the connection."""
         try:
             data, descriptors = receive(self.socket, 1 << 16, 16)
         except BlockingIOError:

@@ -1,16 +1,15 @@
 """The keeper: a small single-threaded process that forks, becomes the user, execs and waits.
 
-It alone starts jobs, so it alone is their parent: it knows how each ended (wait4) whatever happens
-to the LBM. It has no gRPC and no event loop, so that fork is cheap and safe, and no threads but
-those that close what users have had, which may hang. One LBM at a time is connected, over
-keeper.sock; the frames' fields are below. When the LBM goes away without a word, the attached jobs
-lose their streams with it: they are ended (TERM, a grace, KILL), and after `orphan_after_s` without
-a new LBM the keeper ends too.
+It alone starts jobs, so it is their parent and knows how each ended (wait4) whatever happens to the
+LBM. It has no gRPC and no event loop, so that fork is cheap and safe; its only threads close users'
+descriptors, which may hang. One LBM at a time is connected, over keeper.sock (protocol.py). When
+the LBM disconnects without QUIT, the attached jobs have lost their streams, so they are ended
+(TERM, a grace period, KILL); after `orphan_after_s` without a new LBM the keeper ends too.
 
 As subreaper it inherits every orphan of its jobs, so nothing escapes to init unseen.
 
-It is there for all users, so no single one may hold it up; what does the most necessary if it is
-held up all the same is the warden.
+It serves all users, so no single user may block it; if it is blocked all the same, the warden does
+what is most urgent.
 """
 
 import gc
@@ -82,15 +81,15 @@ if TYPE_CHECKING:
     from lbd.keeper.job import Running
 
 POLL_ENDING_MS, ALONE_MS, FOR_EVER_MS = int(PAUSE_S * 1e3), 500, (1 << 31) - 1
-REAPED_AT_ONCE = 128  # a job can leave us more orphans than we can ever bury
+REAPED_AT_ONCE = 128  # a job can leave more orphans than one turn can reap
 LAST_FRAMES = 1024
-LAST_S, LAST_LOOK_S = 2.0, 0.005  # for the children we have killed to be gone, at our own end
+LAST_S, LAST_LOOK_S = 2.0, 0.005  # at shutdown, for the killed children to be gone
 PR_SET_CHILD_SUBREAPER = 36
 
 
 class Keeper:
-    """The loop: the LBM's orders in, its children's ends out. It waits for nothing but events: not
-    for a child, which may be a user's; not for the LBM; not for the user database."""
+    """The loop: takes the LBM's orders and reports its children's ends. It waits for events only:
+    not for a child, which may be a user's; not for the LBM; not for the user database."""
 
     def __init__(
         self,
@@ -100,8 +99,8 @@ class Keeper:
         gate: Gate,
         ports: KeptPorts,
     ) -> None:
-        """`times_s`: alone, before it ends; from TERM to KILL; silent, before it is taken to hang
-        (0: never)."""
+        """`times_s`: alone, before it ends; from TERM to KILL; silent, before it counts as hung (0:
+        never)."""
         self._listener, self._gate, self._ports = listener, gate, ports
         self._containment = containment
         self._orphan_s, self._grace_s, silent_s = times_s
@@ -125,10 +124,10 @@ class Keeper:
         self._watchdogs = Watchdogs(self._warden, silent_s, ServiceManager(os.environ))
 
     def _asked_to_quit(self, *_: object) -> None:
-        self.quitting = True  # the loop ends all; a signal comes at any moment
+        self.quitting = True  # a signal comes at any moment, so the loop does the work
 
     def run(self) -> None:
-        """Until told to quit, or left alone for `orphan_s`."""
+        """Runs until told to quit, or left alone for `orphan_s`."""
         self._poll.register(self._listener, select.POLLIN)
         self._poll.register(self._wake, select.POLLIN)
         while not (self.quitting and not (self.jobs or self._containment.has_strays)):
@@ -142,14 +141,14 @@ class Keeper:
             for descriptor, events in ready:
                 self._hear(descriptor, events)
             self._beginnings.end_late()
-            if not ready or self._wake in dict(ready):  # SIGCHLD: a child is asked for once
+            if not ready or self._wake in dict(ready):  # SIGCHLD: wait4 only when there is a reason
                 self._reap()
             self._finish()
             self._containment.go_on()
             if not ready and not self.quitting:
                 self._ports.keep()
                 self._beginnings.spares.fork_ahead()
-        self._listener.close()  # who comes now is to start another, not to wait for us
+        self._listener.close()  # from now on, connecting fails, so an LBM starts another keeper
         self._beginnings.spares.end()
         self._warden.end()
         until_s = time.monotonic() + LAST_S
@@ -163,7 +162,7 @@ class Keeper:
         if descriptor == self._listener.fileno():
             self._accept()
         elif descriptor == self._wake:
-            os.read(self._wake, 4096)  # which nobody else does
+            os.read(self._wake, 4096)  # nobody else drains it
         elif self._lbm is not None and descriptor == self._lbm.socket.fileno():
             if events & select.POLLOUT:
                 self._lbm.go_on()
@@ -185,12 +184,12 @@ class Keeper:
     def _accept(self) -> None:
         try:
             connection, _ = self._listener.accept()
-        except OSError:  # gone again, or no descriptor left: it will try again
+        except OSError:  # gone again, or no descriptor left: the LBM retries
             return
         if not self._gate.takes_orders_of(peer_uid(connection)):
             connection.close()
             return
-        for _ in range(LAST_FRAMES):  # its last words, and its end
+        for _ in range(LAST_FRAMES):  # the old LBM's last frames, and its end
             if self._lbm is not None and is_readable(self._lbm.socket):
                 self._receive()
         self._lost()
@@ -206,7 +205,7 @@ class Keeper:
             self._poll.register(self._lbm.socket, select.POLLIN | behind)
 
     def _lost(self) -> None:
-        """The LBM, if there was one, is gone without QUIT: its jobs have lost their streams."""
+        """Handles an LBM that is gone without QUIT: its jobs have lost their streams."""
         if self._lbm is None:
             return
         self._poll.unregister(self._lbm.socket)
@@ -247,7 +246,7 @@ class Keeper:
             self._descriptors = self._beginnings.take(body, self._descriptors)
         elif tag == TOTALS:
             self._containment.ceilings.set_totals(read_totals(body))
-            self._beginnings.spares.drop()  # which would follow the old ones
+            self._beginnings.spares.drop()  # spares were made under the old totals
         elif tag == PORTS:
             self._ports.become(dict(frames.fields(body))[PLACES].decode())
         elif tag == HOLDERS:
@@ -283,7 +282,7 @@ class Keeper:
             self.report(READ, (JOB, name), (NUMBER, int(found)))
 
     def _reap(self) -> None:
-        """Collect ended leaders (kept for `_finish`) and adopted orphans (forgotten)."""
+        """Collects ended leaders (kept for `_finish`) and adopted orphans (forgotten)."""
         by_pid = {job.pid: (name, job) for name, job in self.jobs.items() if not job.ended}
         for _ in range(REAPED_AT_ONCE):
             try:
@@ -309,7 +308,7 @@ class Keeper:
         signal.raise_signal(signal.SIGCHLD)  # there may be more
 
     def _finish(self) -> None:
-        """Push on what is ending; report the jobs of which nothing is left."""
+        """Advances ending jobs; reports those of which nothing is left."""
         now_s = time.monotonic()
         for name in self._limits.over():
             self.jobs[name].kill_at_s = now_s
@@ -346,7 +345,7 @@ class Keeper:
                 self._containment.end_strays()
 
     def forget(self, name: str) -> str:
-        """It has ended, or did not begin. Which limit ended it, "" if none did."""
+        """Drops a job that ended or did not start. Returns the limit that ended it, else ""."""
         self._warden.ended(self.jobs.pop(name).pid)
         return self._limits.ended(name)
 
@@ -361,12 +360,13 @@ class Keeper:
 
 
 def peer_uid(sock: socket.socket) -> int:
-    """Whose process is at the other end, as the kernel says."""
+    """Returns the uid of the process at the other end, as reported by the kernel."""
     return int(struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1])
 
 
 def is_readable(sock: socket.socket) -> bool:
-    """Now, and whatever its number is: select(2) knows of the first 1024."""
+    """Returns whether a read would not block. Uses poll: select(2) is limited to descriptors below
+    1024."""
     poll = select.poll()
     poll.register(sock, select.POLLIN)
     return bool(poll.poll(0))
@@ -374,7 +374,7 @@ def is_readable(sock: socket.socket) -> bool:
 
 def main(argv: list[str]) -> None:
     """argv: the listening descriptor, runtime_dir, auto or off, three times in seconds, gate, ports
-    to keep, the directory of outputs."""
+    to reserve, the directory of outputs."""
     descriptor, runtime_dir, cgroup, orphan_s, grace_s, silent_s, allowed, places, spool = argv
     listener = socket.socket(fileno=int(descriptor))
     listener.set_inheritable(False)
@@ -383,10 +383,11 @@ def main(argv: list[str]) -> None:
     containment.clear_leftovers()
     raise_descriptor_limit()
     ports = KeptPorts(places, gate.lbm_uid)
-    ServiceManager(dict(os.environ)).ready("takes orders")  # the keeper's own feeds its watchdog
+    # the keeper's own manager, made in Keeper, feeds its watchdog
+    ServiceManager(dict(os.environ)).ready("takes orders")
     gc.collect()
-    gc.freeze()  # what is never collected is never written to: forks go on sharing it
-    gc.disable()  # and nothing in here makes cycles
+    gc.freeze()  # objects never collected are never written to, so forks keep sharing them
+    gc.disable()  # nothing in here makes cycles
     try:
         times_s = float(orphan_s), float(grace_s), float(silent_s)
         Keeper(listener, containment, times_s, gate, ports).run()

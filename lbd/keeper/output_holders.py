@@ -1,13 +1,13 @@
-"""Ends the processes of a user that write on to outputs of attempts that have ended.
+"""Ends the processes of a user that keep writing to the outputs of ended attempts.
 
-An attempt's output is a file of the daemons', on the disk of the queue. A process that is none of
-the attempt's can have been given its descriptor, and nothing takes that away from it again: it
-could fill the disk as often as the LBM empties the file. So while that disk is short the LBM says
-whose processes write to which of its files, and a child of ours ends those that have one open.
+An attempt's output is a file of the daemons, on the queue's disk. A process outside the attempt may
+have been given its descriptor, and nothing can revoke that: such a process could refill the disk as
+often as the LBM empties the file. So while the disk is short of space, the LBM says which user's
+processes write to which of its files, and a child of the keeper ends those that have one open.
 
-It believes the LBM as little as the rest of the keeper does: only files of the LBM's own account
-count, that are where the keeper was told outputs are, and only processes of users who may run
-commands here: neither root's, nor those of the daemons' account or of services.
+Like the rest of the keeper this does not trust the LBM: only files count that belong to the LBM's
+own account and lie where the keeper was told outputs are, and only processes of users who may run
+commands here, which excludes root, the daemons' account and services.
 """
 
 import ctypes
@@ -33,7 +33,7 @@ from lbd.local.caller import person_of
 
 LOOK_S, PAUSE_S = 10.0, 0.02
 MAPS_BYTES = 16 << 20
-# What /proc says of them:
+# Texts that /proc shows:
 IO_URING, SOCKET, RING_FILES = b"anon_inode:[io_uring]", b"socket:[", b"UserFiles:"
 ON_THEIR_WAY = re.compile(rb"^scm_fds:\s*[1-9]", re.MULTILINE)
 TRIES, TRY_S, FDINFO_BYTES = 5, 0.01, 16 << 20
@@ -42,7 +42,7 @@ KCMP, KCMP_FILES = {"x86_64": 312, "aarch64": 272, "riscv64": 272}, 2  # kcmp(2)
 
 
 class OutputHolders:
-    """Of one keeper: one child at a time looks for them."""
+    """One child at a time searches for holders, for one keeper."""
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
@@ -55,7 +55,7 @@ class OutputHolders:
         self.end(int(given[UID]), given[PATHS], owner)
 
     def end(self, uid: int, paths: bytes, owner: int) -> None:
-        """`paths`: with NULs between them; `owner`: the account of the daemons."""
+        """`paths`: separated by NULs; `owner`: the account of the daemons."""
         if uid in (0, os.geteuid(), owner) or not self._is_free():
             return
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
@@ -64,13 +64,13 @@ class OutputHolders:
                 _end_all(uid, paths.split(b"\0")[:PATHS_MAX], owner, self._gate)
             self.pids = {child}
             self._handle, self._until_s = os.pidfd_open(child), time.monotonic() + 2 * LOOK_S
-        except OSError:  # too many processes, or descriptors, just now: the LBM says it again
+        except OSError:  # too many processes or descriptors at the moment: the LBM asks again
             pass
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
     def _is_free(self) -> bool:
-        """No child looks any more. The keeper reaps it, as it does every child."""
+        """Returns whether the last search is over. The keeper reaps its child like every other."""
         if self._handle < 0:
             return True
         poll = select.poll()
@@ -85,7 +85,7 @@ class OutputHolders:
 
 
 def _end_all(uid: int, paths: list[bytes], owner: int, gate: Gate) -> NoReturn:
-    """In the child."""
+    """Runs in the child."""
     with suppress(BaseException):
         die_with_keeper(ctypes.PyDLL(None))
         files = {real for path in paths if (real := real_path(path, owner, gate.spool))}
@@ -97,14 +97,15 @@ def _end_all(uid: int, paths: list[bytes], owner: int, gate: Gate) -> NoReturn:
         look = MarkLook(theirs, lambda pid: holds(pid, files), process_table.uid_of, until_s)
         while (found := look.answers()) is None:
             time.sleep(PAUSE_S)
-        # Who cannot be looked at has made it so.
+        # A process that cannot be read has made itself so, and counts as a holder.
         held = {pid: began[pid] for pid, holding in found.items() if holding is not False}
         at_once(kill_begun(held))
     os._exit(0)
 
 
 def holds(pid: int, files: Set[bytes]) -> bool:
-    """Has it one of these open, or in its memory? Threads may have descriptors of their own."""
+    """Returns whether a process has one of the files open or mapped. Threads may have descriptors
+    of their own."""
     looked: list[int] = []
     with suppress(OSError):
         for task in map(int, os.listdir(f"/proc/{pid}/task")):
@@ -123,21 +124,21 @@ def holds(pid: int, files: Set[bytes]) -> bool:
 
 
 def mapped(line: bytes) -> bytes:
-    """What a line of /proc/PID/maps says is mapped."""
+    """Returns the file that a line of /proc/PID/maps names."""
     words = line.split(None, 5)
     return words[5] if len(words) > 5 else b""
 
 
 def is_one_of(task: str, descriptor: str, files: Set[bytes]) -> bool:
-    """Or does it hold one, as io_uring(7) does, or may do, as a socket does with descriptors on
-    their way through it? Raises OSError."""
+    """Returns whether a descriptor is one of the files, or holds one as io_uring(7) does, or may
+    hold one as a socket does while it carries descriptors. Raises OSError."""
     found = os.fsencode(os.readlink(f"{task}/fd/{descriptor}"))
     if found != IO_URING and not found.startswith(SOCKET):
         return found in files
     for _ in range(TRIES):
         with open(f"{task}/fdinfo/{descriptor}", "rb") as file:
             said = file.read(FDINFO_BYTES)
-        if found == IO_URING and RING_FILES in said:  # else it was just in use
+        if found == IO_URING and RING_FILES in said:  # otherwise the ring was in use at that moment
             return any(line.endswith(b" " + file) for line in said.splitlines() for file in files)
         if found != IO_URING and not ON_THEIR_WAY.search(said):
             return False
@@ -146,25 +147,26 @@ def is_one_of(task: str, descriptor: str, files: Set[bytes]) -> bool:
 
 
 def share_descriptors(task: int, other: int) -> bool:
-    """False also where the kernel does not say."""
+    """Returns whether two threads share descriptors; False also where the kernel does not say."""
     number = KCMP.get(os.uname().machine)
     return number is not None and LIBC.syscall(number, task, other, KCMP_FILES, 0, 0) == 0
 
 
 def is_of(found: int, uid: int) -> bool:
-    """Is that their own number, or one of their range in /etc/subuid?"""
+    """Returns whether `found` is the user's own uid or one of their range in /etc/subuid."""
     if found == uid or person_of(found) != uid:
         return found == uid
     try:
         pwd.getpwuid(found)
     except KeyError:
         return True
-    return False  # an account of its own
+    return False  # a separate account
 
 
 def real_path(path: bytes, owner: int, spool: bytes) -> bytes:
-    """As /proc shows it; b"" unless it is a file of that account below `spool`, and no link leads
-    out of there: the directory that this is in is the daemons' account's."""
+    """Returns the path as /proc shows it; b"" unless it is a regular file of that account below
+    `spool`, with no link leading out of there. `spool`'s own directory belongs to the daemons'
+    account."""
     real = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
     above, name = os.path.split(spool)
     if not real.startswith(os.path.join(os.path.realpath(above), name, b"")):

@@ -1,10 +1,10 @@
-"""Orders, from the moment they come until their commands run, or cannot.
+"""Orders, from their arrival until their commands run or have failed to start.
 
-    order ──▶ (who may be run as that user?) ──▶ a spare ──▶ BEGUN
+    order ──▶ (user database, if needed) ──▶ a spare ──▶ BEGUN
                         └────────────────────────┴──▶ FAILED
 
-From the spare on a child may be its user's, who may stop it at any point. So nobody waits for one:
-the keeper is told by events, and ends what it has no use for.
+Once a spare has the steps, it may belong to its user, who may stop it at any point. So the keeper
+never waits for a child: it reacts to events, and kills children it has no use for.
 """
 
 import errno
@@ -37,11 +37,11 @@ from lbd.keeper.user_lookups import UserLooks, Waiting
 from lbd.local import frames
 from lbd.process.boot_clock import clock_s
 
-REPLY_BYTES = 4096  # of a child that does not become a command
+REPLY_BYTES = 4096  # from a child that does not become a command
 
 
 class Loop(Protocol):
-    """The keeper."""
+    """What this file needs of the keeper."""
 
     jobs: dict[str, Running]
     quitting: bool
@@ -55,7 +55,7 @@ class Beginnings:
     def __init__(
         self, keeper: Loop, poll: "select.poll", parent: Parent, program: bytes, gate: Gate
     ) -> None:
-        """`program`: spare.c, compiled; b"" without."""
+        """`program`: the compiled spare.c; b"" without."""
         self._keeper, self._poll, self._gate = keeper, poll, gate
         parent.lbm_uid = gate.lbm_uid
         self._parent, self._containment = parent, parent.containment
@@ -66,16 +66,16 @@ class Beginnings:
 
     @property
     def pids(self) -> set[int]:
-        """Children that are no jobs."""
+        """Children that are not jobs."""
         return self.spares.pids | self.looks.pids | self.holders.pids
 
     @property
     def leaders(self) -> set[int]:
-        """Of sessions: those children, and those that are jobs."""
+        """Session leaders: those children, and the jobs."""
         return self.pids | {job.pid for job in self._keeper.jobs.values()}
 
     def hear(self, descriptor: int, events: int) -> bool:
-        """Whether that was one of ours."""
+        """Returns whether the descriptor was one of ours."""
         if descriptor in self._starting:
             self._hear_start(descriptor, events)
         elif descriptor in self.looks.descriptors:
@@ -85,16 +85,16 @@ class Beginnings:
         return True
 
     def take(self, body: bytes, descriptors: list[int]) -> list[int]:
-        """Begin it, or have somebody ask first whether it may. Its own of the descriptors come
+        """Starts an order, or has the user database asked first. The order's descriptors come
         first; returns the rest. Raises ValueError, KeyError."""
         try:
             given = read_order(body)
         except ValueError:
             return self._refuse_malformed(body, descriptors)
         name, user = given.job, given.user
-        # Two orders may come in one read: each takes just the descriptors that are its own.
+        # Two orders may come in one read: each takes only its own descriptors.
         count = 3 - (given.closed_fds & 7).bit_count()
-        if name in self._keeper.jobs or self.is_waiting(name):  # which goes on
+        if name in self._keeper.jobs or self.is_waiting(name):  # the existing job continues
             for descriptor in descriptors[:count]:
                 os.close(descriptor)
             self._fail(name, steps.OTHER_PHASE, errno.EEXIST)
@@ -115,8 +115,9 @@ class Beginnings:
         return descriptors[count:]
 
     def _refuse_malformed(self, body: bytes, descriptors: list[int]) -> list[int]:
-        """It may be some other host's doing, so the LBM is not to blame."""
-        given = dict(frames.fields(body, len(body)))  # too many of them, perhaps
+        """Fails the order alone: the LBM may have received it from another host, so it is not to
+        blame."""
+        given = dict(frames.fields(body, len(body)))  # perhaps it has too many fields
         count = 3 - (int(given.get(CLOSED_FDS, b"0")) & 7).bit_count()
         for descriptor in descriptors[:count]:
             os.close(descriptor)
@@ -124,11 +125,12 @@ class Beginnings:
         return descriptors[count:]
 
     def is_waiting(self, name: str) -> bool:
-        """For the user database."""
+        """Returns whether the order waits for the user database."""
         return name in self.looks.waiting
 
     def jobs_there(self) -> bytes:
-        """For another LBM: they hold what they were given until we say that they have ended."""
+        """Packs the known jobs for another LBM; they hold their share of the host until the keeper
+        reports their end."""
         known = {name: job.belongings for name, job in self._keeper.jobs.items()}
         known |= {name: one.order.belongings for name, one in self.looks.waiting.items()}
         return b"".join(
@@ -137,7 +139,7 @@ class Beginnings:
         )
 
     def hear_later(self, name: str, tag: bytes, body: bytes, said_s: float) -> None:
-        """What is said of one that waits."""
+        """Handles a message about an order that waits: ends it, or keeps the message for later."""
         if tag == END_TREE:
             self._refuse(name, errno.ECANCELED)
         else:
@@ -148,7 +150,7 @@ class Beginnings:
             self._hear_look(descriptor)
 
     def _hear_look(self, descriptor: int) -> None:
-        """What the user database says of somebody, or that it says nothing in time."""
+        """Handles what the user database says of a user, or that it did not answer in time."""
         self._poll.unregister(descriptor)
         user = self.looks.hear(descriptor)
         verdict = self._gate.verdict(user, time.monotonic())
@@ -174,7 +176,7 @@ class Beginnings:
             self._fail(name, phase, number)
 
     def _spawn(self, name: str, waiting: Waiting, fault: str) -> None:
-        """Hand the steps of an order to a spare; `_hear_start` tells what became of it."""
+        """Hands the steps of an order to a spare; `_hear_start` learns the result."""
         order = waiting.order
         try:
             if self._keeper.quitting:
@@ -210,7 +212,8 @@ class Beginnings:
         self._poll.register(spare.socket, select.POLLIN | behind)
 
     def _hear_start(self, descriptor: int, events: int) -> None:
-        """End of file: it has become the command. Anything else says why it could not."""
+        """Handles a spare's reply. End of file: it has become the command. Anything else is the
+        reason why it could not."""
         name, spare = self._starting[descriptor]
         if events & select.POLLOUT and spare.unsent:
             spare.go_on()
@@ -221,7 +224,7 @@ class Beginnings:
         self._poll.unregister(spare.socket)
         try:
             reply = spare.socket.recv(REPLY_BYTES)
-        except OSError as error:  # it was killed before it had read all of its steps
+        except OSError as error:  # killed before it had read all its steps
             reply = steps.failed(b"\0", error.errno or 0)
         spare.socket.close()
         running = self._keeper.jobs[name]

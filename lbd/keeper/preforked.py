@@ -1,12 +1,12 @@
 """The keeper's children that wait for an order, forked ahead of need.
 
-Nobody waits for one: a spare that is not wanted any more is killed, which also reaches one that is
-stopped, and reaped with all other children.
+The keeper waits for none of them: an unneeded spare is killed, which also works if it is stopped,
+and reaped with all other children.
 
-Most come from the nursery, a small child of the keeper (spare.c). A fork of it copies a handful of
-pages where a fork of the interpreter copies hundreds, and the exec that follows tears down as many.
-Its spares are the keeper's own children, in their cgroup from birth. Where it is not compiled, or
-will not work, the keeper forks itself (child.py).
+Most come from the nursery, a small child of the keeper (spare.c). Forking it copies a handful of
+pages where forking the interpreter copies hundreds, which the following exec tears down again. Its
+spares are the keeper's own children, in their cgroup from birth. Where it is not compiled, or does
+not work, the keeper forks itself (child.py).
 """
 
 import contextlib
@@ -20,16 +20,16 @@ from typing import NoReturn
 from lbd.keeper.child import Helper, Parent, Spare, fork_spare, go_before_daemons, leave_keeper
 
 SPARES = 2
-NURSERY_SPARES = 8  # they take hardly any memory
-QUIET_MS = 10  # nothing to do for this long: time to fork ahead, which keeps a core busy
-FEW_SPARES = 2  # with fewer it cannot wait: at once, while the last command is on its way
+NURSERY_SPARES = 8  # these take hardly any memory
+QUIET_MS = 10  # idle for this long: time to fork ahead, which keeps a core busy
+FEW_SPARES = 2  # with fewer, fork at once, while the last command is starting
 NO_CGROUP, CGROUP_DIRECTORY, CGROUP_PROCS = b"n", b"d", b"p"
 ANSWER = struct.Struct("=i")
-ANSWER_S = 5.0  # it answers within microseconds, unless it is stopped
+ANSWER_S = 5.0  # it answers within microseconds unless it is stopped
 
 
 def nursery_program() -> bytes:
-    """b"": none, the keeper forks itself."""
+    """Returns the compiled program, or b"" if the keeper must fork itself."""
     program = os.fsencode(os.path.join(os.path.dirname(__file__), "spare"))
     if not os.access(program, os.X_OK) or os.environ.get("LBD_SPARE") == "python":
         return b""
@@ -37,14 +37,15 @@ def nursery_program() -> bytes:
 
 
 class Nursery(Helper):
-    """Its side in the keeper."""
+    """The keeper's side of the nursery."""
 
     def __init__(self, parent: Parent, program: bytes) -> None:
         super().__init__(parent)
         self._program = program
 
     def spare(self) -> Spare:
-        """Raises OSError, having ended itself if it is of no use any more."""
+        """Returns a new spare. Raises OSError; if the nursery is of no more use, it has been
+        ended."""
         if self.pid and self.socket is None:
             raise ConnectionError("the nursery is ending")
         if self.socket is None:
@@ -70,12 +71,12 @@ class Nursery(Helper):
         os._exit(127)
 
     def _ask(self, theirs: int, group: str) -> int:
-        """The new spare's process number."""
+        """Returns the pid of a new spare."""
         kind = self.parent.containment.kind
         pid = -errno.ENOSYS
         if group and kind == "cgroup2" and self.parent.clones_into_groups:
             pid = self._request(theirs, CGROUP_DIRECTORY, group, os.O_RDONLY | os.O_DIRECTORY)
-            # Not an old kernel, nor a seccomp filter; any other error comes again below.
+            # Perhaps an old kernel or a seccomp filter. Any other error shows again below.
             self.parent.clones_into_groups = pid > 0
         if group and pid < 0:
             pid = self._request(theirs, CGROUP_PROCS, f"{group}/cgroup.procs", os.O_WRONLY)
@@ -86,7 +87,8 @@ class Nursery(Helper):
         return pid
 
     def _request(self, theirs: int, how: bytes, path: str = "", flags: int = 0) -> int:
-        """Its answer: a process number, or an errno, negative. Raises OSError if it is gone."""
+        """Returns the nursery's answer: a pid, or a negative errno. Raises OSError if it is
+        gone."""
         assert self.socket is not None
         attached = [theirs]
         try:
@@ -107,41 +109,43 @@ class Nursery(Helper):
 
 class Spares:
     def __init__(self, parent: Parent, program: bytes) -> None:
-        """`program`: spare.c, compiled; b"" without."""
+        """`program`: the compiled spare.c; b"" without."""
         self._parent = parent
         self._nursery = Nursery(parent, program) if program else None
         self._wanted = NURSERY_SPARES if program else SPARES
         self._waiting: list[Spare] = []
-        self._dying: dict[int, str] = {}  # their cgroups
-        self._emptying: list[str] = []  # cgroups of dead ones, with a child in it that still dies
+        self._dying: dict[int, str] = {}  # the cgroup of each, by pid
+        # cgroups of reaped spares in which another process is still dying
+        self._emptying: list[str] = []
 
     @property
     def pids(self) -> set[int]:
-        """The nursery's, too."""
+        """Includes the nursery's pid."""
         nursery = {self._nursery.pid} if self._nursery is not None else set()
         return {spare.pid for spare in self._waiting} | set(self._dying) | nursery - {0}
 
     def quiet_ms(self) -> int:
-        """After so long without anything else to do one is to be forked; -1: enough are there."""
+        """Returns how long to be idle before forking one more; -1: there are enough."""
         if len(self._waiting) >= self._wanted:
             return -1
         return QUIET_MS if len(self._waiting) >= FEW_SPARES else 0
 
     def fork_ahead(self) -> None:
-        """In a quiet moment, so that nobody waits for it."""
+        """Forks a spare in a quiet moment, so that no order waits for it."""
         if len(self._waiting) < self._wanted:
             with contextlib.suppress(OSError):
                 self._waiting.append(self._new())
 
     def _new(self) -> Spare:
-        """For a plain order. Raises OSError."""
+        """Returns a spare for a plain order. Raises OSError."""
         if self._nursery is not None:
             with contextlib.suppress(OSError):
                 return self._nursery.spare()
         return fork_spare(self._parent)
 
     def take(self, *, plain: bool) -> Spare:
-        """One that was forked ahead serves, if the order is plain. Raises OSError."""
+        """Returns a spare. One that was forked ahead is used if the order is plain. Raises
+        OSError."""
         if self._waiting and (plain or self._nursery is None):
             spare = self._waiting.pop()
         else:
@@ -150,20 +154,20 @@ class Spares:
         return spare
 
     def dismiss(self, pid: int, group: str) -> None:
-        """A child that is of no use: its cgroup is there until it has been reaped."""
+        """Kills a child of no more use. Its cgroup stays until it has been reaped."""
         self._dying[pid] = group
         with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGKILL)
 
     def drop(self) -> None:
-        """All that wait."""
+        """Dismisses all waiting spares."""
         for spare in self._waiting:
             spare.socket.close()
             self.dismiss(spare.pid, spare.group)
         self._waiting = []
 
     def reaped(self, pid: int) -> None:
-        """If it was one of ours."""
+        """Cleans up if the child was one of ours."""
         for spare in [one for one in self._waiting if one.pid == pid]:
             self._waiting.remove(spare)
             spare.socket.close()

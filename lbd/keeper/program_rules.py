@@ -1,8 +1,8 @@
-"""The owner's rules for programs, kept in the child that is about to become one.
+"""The owner's rules for programs, applied in the child that is about to become one.
 
-Where the owner says which may run (`admission.programs`, `deny_programs`), a command does not get
-the variables below, since by LD_PRELOAD `true` is any program. Not a wall: a program that may run
-may itself read such things from its arguments and from its user's home directory.
+Where the owner limits programs (`admission.programs`, `deny_programs`), a command does not get the
+variables below, since with LD_PRELOAD `true` is any program. This is not airtight: an allowed
+program may read such settings from its arguments and from its user's home directory.
 """
 
 import fnmatch
@@ -29,7 +29,7 @@ NAMES = re.compile("|".join(map(fnmatch.translate, PATTERNS)))
 
 
 def program_found(name: bytes, path: bytes = DEFAULT_PATH) -> bytes:
-    """What exec would run, which may be a link; b"" if it would find nothing."""
+    """Returns the path that exec would run, which may be a link; b"" if it would find nothing."""
     candidates = [name]
     if b"/" not in name:
         candidates = [(directory or b".") + b"/" + name for directory in path.split(b":")]
@@ -37,7 +37,7 @@ def program_found(name: bytes, path: bytes = DEFAULT_PATH) -> bytes:
 
 
 def rule_against(program: bytes, allowed: list[str], denied: list[str]) -> str:
-    """The rule that forbids it, "" if none does."""
+    """Returns the rule that forbids the program, "" if none does."""
     path = os.fsdecode(program)
     if is_listed(denied, path):
         return "deny_programs"
@@ -47,10 +47,10 @@ def rule_against(program: bytes, allowed: list[str], denied: list[str]) -> str:
 
 
 def without_code(environment: dict[bytes, bytes]) -> dict[bytes, bytes]:
-    """As a command gets it where the owner says which programs may run."""
+    """Returns the environment that a command gets where the owner limits programs."""
     return {name: value for name, value in environment.items() if not is_code(name)}
 
 
 def is_code(name: bytes) -> bool:
-    """May a variable of that name change a program's code?"""
+    """Returns whether a variable of that name can inject code into a program."""
     return NAMES.match(name.decode("utf-8", "surrogateescape")) is not None

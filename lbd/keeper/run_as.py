@@ -1,7 +1,7 @@
-"""As whom does a command of another host run here? Pure: the user database is an argument.
+"""Which local account a foreign command runs as. Pure: the user database is an argument.
 
-The origin vouches for who asked; this host says which of its accounts that is. The keeper asks
-`fault_of_account` once more by itself: whoever has taken over the LBM still cannot become root.
+The origin vouches for the user; this host decides which of its accounts that is. The keeper checks
+`fault_of_account` once more itself, so a compromised LBM still cannot become root.
 """
 
 import fnmatch
@@ -11,7 +11,7 @@ from lbd.config.access import UsersConfig
 
 ROOT_UID = 0
 SINGLE = "single:"
-OF_SERVICES = range(60514, 65536)  # Debian's and systemd's: services, and nobody
+OF_SERVICES = range(60514, 65536)  # Debian's and systemd's ranges for services, with nobody
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class LocalUser:
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """Who asks, as the origin's kernel says."""
+    """The user who asks, as the origin's kernel reports them."""
 
     user: str
     uid: int
@@ -39,35 +39,37 @@ class Admit:
     """The command may run."""
 
     run_as: LocalUser | None  # None = the keeper's own user
-    note: str = ""  # for the caller, with -v
+    note: str = ""  # for the user, with -v
 
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """It may not."""
+    """The command may not run here."""
 
     reason: str
     try_another: bool = True
     is_drained: bool = False
-    wait_s: float = 0.0  # then it may; 0: not known
+    wait_s: float = 0.0  # after which it may; 0: not known
 
 
 def wanted_account(users: UsersConfig, asker: Asker) -> str | int:
-    """What to look up in the user database: a name or a number."""
+    """Returns the name or number to look up in the user database."""
     if users.map.startswith(SINGLE):
         return users.map.removeprefix(SINGLE)
     return asker.uid if users.map == "uid" else asker.user
 
 
 def is_same(users: UsersConfig, one: Asker, other: Asker) -> bool:
-    """Are these one person? By number, names may be another's on another host."""
+    """Returns whether two askers are the same person. Under the uid map the number decides, since a
+    name may belong to another person on another host."""
     return one.uid == other.uid if users.map == "uid" else one.user == other.user
 
 
 def identify(
     users: UsersConfig, asker: Asker, local: LocalUser | None, keeper_uid: int
 ) -> Admit | Refuse:
-    """`local`: what the database has for `wanted_account`, or for `users.unknown`."""
+    """Maps the asker to an account. `local`: the database entry for `wanted_account`, or for
+    `users.unknown`."""
     if keeper_uid != ROOT_UID:
         return _unprivileged(users, asker, local, keeper_uid)
     if local is None:
@@ -87,11 +89,11 @@ ROOT_REFUSED = "commands of root are not allowed here (users.allow_root)"
 def _unprivileged(
     users: UsersConfig, asker: Asker, local: LocalUser | None, keeper_uid: int
 ) -> Admit | Refuse:
-    """A keeper that is not root cannot become anybody: it is there for its own user alone."""
+    """A keeper that is not root cannot become another user: it serves its own user only."""
     by_number = users.map == "uid" or asker.user == str(asker.uid)
     if (
         local is None and by_number and asker.uid == keeper_uid
-    ):  # no user database, as in a container
+    ):  # without a user database, as in a container
         return Admit(None)
     if local is not None and local.uid == keeper_uid:
         return Admit(None)
@@ -102,7 +104,7 @@ def _unprivileged(
 
 
 def fault_of_account(users: UsersConfig, local: LocalUser) -> str:
-    """Why nothing is run as this account, "" if it may be."""
+    """Returns why nothing may run as this account, "" if it may."""
     if local.uid == ROOT_UID:
         return "" if users.allow_root else ROOT_REFUSED
     if local.uid >= users.min_uid and local.uid not in OF_SERVICES:
@@ -112,9 +114,10 @@ def fault_of_account(users: UsersConfig, local: LocalUser) -> str:
     return f"{local.name} is a system account here (users.min_uid, users.allow)"
 
 
-HASH_LENGTH = 13  # of the oldest kind, without a $
+HASH_LENGTH = 13  # of the oldest kind of hash, which has no $
 NO_SHELLS = ("nologin", "false")
-# Why an account that is a person's runs nothing, as the keeper finds, who may look.
+# Why a personal account may not run commands, as found by the keeper, which may read the shadow
+# file.
 CLOSED = {
     "shell": "has no login shell here",
     "locked": "is locked here",
@@ -125,18 +128,20 @@ CLOSED = {
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What the shadow file and this host say of an account."""
+    """What the shadow file and this host say about an account."""
 
-    password: str = ""  # as it is stored
+    password: str = ""  # as stored
     expires_day: int = -1  # since 1970; -1 = never
     today: int = 0
-    no_logins: bool = False  # for anybody but root
+    no_logins: bool = False  # for everyone but root
 
 
 def why_closed(users: UsersConfig, local: LocalUser, standing: Standing) -> str:
-    """A word of CLOSED, "" if it may log in; `users.allow` overrules. Of PAM nothing is asked.
+    """Returns a word of CLOSED, "" if the account may log in; `users.allow` overrules. PAM is not
+    asked.
 
-    Without a password one may log in, with a key. Locked is who has one with a mark before it.
+    An account without a password may log in, with a key. It is locked if it has a password with a
+    mark before it.
     """
     if local.uid == ROOT_UID or is_allowed(users, local):
         return ""
@@ -151,5 +156,5 @@ def why_closed(users: UsersConfig, local: LocalUser, standing: Standing) -> str:
 
 
 def is_allowed(users: UsersConfig, local: LocalUser) -> bool:
-    """By its name."""
+    """Returns whether `users.allow` has the account's name."""
     return any(fnmatch.fnmatchcase(local.name, pattern) for pattern in users.allow)

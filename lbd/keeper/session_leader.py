@@ -1,12 +1,14 @@
 """The session leader of a command that has a terminal: a small process between keeper and command.
 
 A session's own first process group is orphaned, and in an orphaned group the kernel drops the
-signals that ^Z and a background read send. So the command runs in a group of its own, and somebody
-else has to be the leader: this process, forked from the same spare. To the keeper it stands for
-the command: it passes signals on, stops when the command has stopped, and ends as it has ended.
+signals of ^Z and of a background read. So the command runs in a group of its own, and another
+process has to lead the session: this one, forked from the same spare. To the keeper it represents
+the command: it passes signals on, stops when the command has stopped, and ends as the command
+ended.
 
-The caller's command may be in the background of its shell. Then the far group is put into the
-background of its terminal, and the kernel does the rest: who reads is stopped, all else runs on.
+If the caller's `lbrun` is in the background of its shell, the remote group is put into the
+background of its terminal, and the kernel does the rest: a process that reads is stopped, all
+others run on.
 """
 
 import contextlib
@@ -20,7 +22,7 @@ import stat
 import termios
 from typing import NoReturn
 
-# To this process: the caller's `lbrun` has gone into the background or come to the foreground.
+# Signals to this process: the caller's `lbrun` has moved to the background or foreground.
 BACKGROUND, FOREGROUND = signal.SIGRTMIN + 1, signal.SIGRTMIN + 2
 GROUND = (BACKGROUND, FOREGROUND)
 TO_GROUP = (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGCONT, signal.SIGWINCH)
@@ -32,15 +34,15 @@ MODE_WITH_GROUP, MODE_ALONE = 0o620, 0o600  # tty(4); without group tty nobody e
 
 
 def lead(descriptors: list[int], background: bool, owner: int | None, maker: int) -> None:
-    """Make the first that is a terminal the session's and fork; returns in the child, which has it
-    in front unless `background`. `owner`: who is not us; `maker`: the LBM's user, which has made
-    the terminal. Raises OSError."""
+    """Makes the first descriptor that is a terminal the controlling terminal and forks. Returns in
+    the child, which is in the foreground unless `background`. `owner`: the new owner, if not us;
+    `maker`: the LBM's user, who made the terminal. Raises OSError."""
     terminal = next((number for number in descriptors if os.isatty(number)), -1)
-    fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)  # not if it is another session's
+    fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)  # fails if it belongs to another session
     if owner is not None:
         give_to(terminal, owner, maker)
-    # All of them, for good: a Python handler could come too late, and nobody may end this process
-    # but the keeper.
+    # All of them, for good: a Python handler could run too late, and only the keeper may end this
+    # process.
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     command = os.fork()
     if command:
@@ -52,10 +54,11 @@ def lead(descriptors: list[int], background: bool, owner: int | None, maker: int
 
 
 def give_to(slave: int, owner: int, maker: int) -> None:
-    """As login does, so that its user may open /dev/pts/N, and `write` or `mesg` find it proper.
+    """Gives the terminal to the user as login does, so that they may open /dev/pts/N, and `write`
+    and `mesg` work.
 
-    Only a pseudo-terminal that the LBM has made: neither one that its users sit at, nor /dev/tty or
-    /dev/ptmx, which are everybody's. Raises OSError.
+    Accepts only a pseudo-terminal made by the LBM, not one that the LBM's users sit at, nor
+    /dev/tty or /dev/ptmx, which are shared. Raises OSError.
     """
     found = os.fstat(slave)
     is_pts = stat.S_ISCHR(found.st_mode) and os.major(found.st_rdev) in PTS_MAJORS
@@ -69,20 +72,21 @@ def give_to(slave: int, owner: int, maker: int) -> None:
 
 
 class Monitor:
-    """What the leader does after the fork."""
+    """The leader after the fork."""
 
     def __init__(self, terminal: int, command: int) -> None:
-        with contextlib.suppress(OSError):  # the child does it too: whoever comes first
+        with contextlib.suppress(OSError):  # the child does this too: whichever is first
             os.setpgid(command, command)
         os.dup2(terminal, 0)
         os.closerange(1, MAX_DESCRIPTORS)
         self._command = command
-        self._front = command  # the group that is in front, or was when we went behind
-        # A handler, never run as the signal is blocked, tells the keeper that we deal with it.
+        self._front = command  # the foreground group, also the one to restore
+        # The signal is blocked, so the handler never runs; it shows the keeper that this process
+        # handles SIGTSTP.
         signal.signal(signal.SIGTSTP, lambda *_: None)
 
     def watch(self) -> NoReturn:
-        """Until the command has ended."""
+        """Runs until the command has ended."""
         while True:
             number = signal.sigwaitinfo(WAITED_FOR).si_signo
             if number == signal.SIGCHLD:
@@ -99,10 +103,10 @@ class Monitor:
         if not os.WIFSTOPPED(status):
             end_as(status)
         if signal.SIGCONT not in signal.sigpending():
-            os.kill(os.getpid(), signal.SIGSTOP)  # the keeper sees that
+            os.kill(os.getpid(), signal.SIGSTOP)  # this is what the keeper sees
 
     def _pass_on(self, number: int) -> None:
-        if number == signal.SIGCONT:  # in front or behind first, or a reader would stop again
+        if number == signal.SIGCONT:  # change ground first, or a reader would stop again
             while (change := signal.sigtimedwait(GROUND, 0)) is not None:
                 self._change_ground(change.si_signo)
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -129,7 +133,8 @@ class Monitor:
 
 
 def end_as(status: int) -> NoReturn:
-    """As the command has: by the same exit status or the same signal, without a core of our own."""
+    """Ends like the command: with the same exit status or by the same signal, without a core
+    dump."""
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         with contextlib.suppress(OSError, ValueError):

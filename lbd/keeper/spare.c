@@ -1,20 +1,22 @@
-/* The keeper's nursery: it clones spare children, each of which waits for its steps, then becomes the
+/* The keeper's nursery: it clones spare children. Each waits for its steps, then becomes the
  * command.
  *
- * The steps are compiled, and explained, by user_and_start_steps.py: all that is decided is decided there.
- * interpreter.py carries out the same ones; this program is small because fork and exec are: to copy
- * a Python for each command and to tear it down again costs more than all the rest of starting a
- * short one.
+ * The steps are compiled and documented in user_and_start_steps.py, which makes all decisions.
+ * interpreter.py carries out the same steps. This program is small because fork and exec are
+ * cheap only for small processes: copying a Python for each command and tearing it down again
+ * costs more than all the rest of starting a short command.
  *
  *   spare SOCKET
  *
- * SOCKET: a descriptor, SOCK_SEQPACKET. A message asks for one spare (preforked.py): one byte, how it
- * joins its cgroup, with the spare's own socket and perhaps a descriptor of the cgroup. The answer is
- * its process number, or an errno, negative. The spare is the keeper's child, not ours (CLONE_PARENT).
+ * SOCKET is a descriptor, SOCK_SEQPACKET. A message asks for one spare (preforked.py): one byte
+ * for how it joins its cgroup, with the spare's own socket and perhaps a descriptor of the
+ * cgroup. The answer is its pid, or a negative errno. The spare is the keeper's child, not ours
+ * (CLONE_PARENT).
  *
- * Its steps are one frame (local/frames.py): length, 4 bytes, little endian; tag; steps, each a letter,
- * a length and a value; the command's descriptors come with its first bytes. When the command runs,
- * the socket closes without a word; else it replies 'F', the letter of the step and the errno. */
+ * Its steps are one frame (local/frames.py): length, 4 bytes, little endian; tag; steps, each a
+ * letter, a length and a value. The command's descriptors come with the first bytes. When the
+ * command runs, the socket closes without a reply; otherwise the reply is 'F', the letter of the
+ * step and the errno. */
 #include "../launch/program.h"
 #include "user_and_start_steps.h"
 
@@ -27,9 +29,9 @@
 
 enum { STEPS_LIMIT_BYTES = 32 << 20, DESCRIPTORS = 3, FIRST_FREE = 10, SIGNALS = 64 };
 enum { NO_CGROUP = 'n', CGROUP_DIRECTORY = 'd', CGROUP_PROCS = 'p' };
-enum { ONLY_ITSELF, SEEN_ANYWHERE, SEEN_OVER_NETWORK, COMPARED = 6 }; /* stamp.py */
+enum { ONLY_ITSELF, SEEN_ANYWHERE, SEEN_OVER_NETWORK, COMPARED = 6 }; /* directory_stamp.py */
 
-#define NOBODY 0xffffffffLL /* no user, and no group */
+#define NOBODY 0xffffffffLL /* (uid_t)-1 and (gid_t)-1: no user, no group */
 
 struct step {
     char letter;
@@ -39,8 +41,8 @@ struct step {
 
 static int sock, no_keyring;
 static int descriptors[DESCRIPTORS], descriptor_count;
-static char **command, **environment; /* what exec is to get */
-static char letter; /* of the step that is carried out */
+static char **command, **environment; /* for exec */
+static char letter; /* of the current step */
 
 _Noreturn static void fail(int error) {
     char reply[2 + sizeof error] = {FAILED, letter};
@@ -63,7 +65,7 @@ static void take_descriptors(struct msghdr *message) {
     }
 }
 
-/* Exactly `size` bytes; leaves quietly when the keeper has no use for us any more. */
+/* Reads exactly `size` bytes; exits quietly when the keeper no longer needs this spare. */
 static void receive(void *buffer, size_t size) {
     union {
         struct cmsghdr header;
@@ -86,7 +88,7 @@ static size_t count_of(const struct step *step) {
     return step->length / sizeof(int64_t);
 }
 
-/* One of `count` numbers. */
+/* Returns one of the step's numbers, of which there must be `count`. */
 static int64_t number(const struct step *step, size_t index, size_t count) {
     int64_t found;
     if (count_of(step) != count) fail(EBADMSG);
@@ -94,13 +96,13 @@ static int64_t number(const struct step *step, size_t index, size_t count) {
     return found;
 }
 
-/* The text that begins there, and ends inside the value. */
+/* Returns the text that begins at `at` and ends inside the value. */
 static char *text(const struct step *step, size_t at) {
     if (at >= step->length || !memchr(step->value + at, 0, step->length - at)) fail(EBADMSG);
     return (char *)step->value + at;
 }
 
-/* The only one. */
+/* Returns the value, which must be a single text. */
 static char *whole(const struct step *step) {
     char *found = text(step, 0);
     if (strlen(found) + 1 != step->length) fail(EBADMSG);
@@ -112,7 +114,7 @@ static unsigned below(int64_t limit, int64_t value) {
     return (unsigned)value;
 }
 
-/* All there are, and NULL. */
+/* Returns all texts of the value, then NULL. */
 static char **texts(const struct step *step) {
     size_t count = 0;
     for (size_t at = 0; at < step->length; at++) count += !step->value[at];
@@ -126,7 +128,7 @@ static int set_limit(const struct step *step) {
     return setrlimit((int)number(step, 0, 3), &limit);
 }
 
-/* A new one, empty; an errno, or 0, also where there are no keyrings. */
+/* Joins a new, empty session keyring. Returns an errno, or 0, also where there are no keyrings. */
 static int join_session_keyring(void) {
     if (syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL) >= 0) return 0;
     return errno == ENOSYS || errno == EPERM ? 0 : errno;
@@ -155,7 +157,7 @@ static int become_user(const struct step *step) {
     return prctl(PR_SET_PDEATHSIG, SIGKILL); /* setuid cleared it */
 }
 
-/* One of those that came along, at 0, 1 or 2. */
+/* Places one of the received descriptors at 0, 1 or 2. */
 static int place(const struct step *step) {
     int from = descriptors[below(descriptor_count, number(step, 0, 2))];
     return dup2(from, (int)below(DESCRIPTORS, number(step, 1, 2)));
@@ -169,7 +171,7 @@ static int here_is_networked(const struct step *step) {
     return 0;
 }
 
-/* Whether we are in the directory of a stamp: `fits` of stamp.py. */
+/* Returns whether this is the directory of the stamp: `fits` of directory_stamp.py. */
 static int is_here(const struct step *step) {
     size_t count = count_of(step);
     if (count < COMPARED) fail(EBADMSG);
@@ -193,7 +195,7 @@ static void carry_out(const struct step *step) {
     case WORDS: command = texts(step); break;
     case VARIABLES: environment = texts(step); break;
     case WRITE: failed = write_file(step); break;
-    case TRY_WRITE: write_file(step); break; /* as far as it can be done, as limits and nice */
+    case TRY_WRITE: write_file(step); break; /* best effort, as are limits and nice */
     case CLOSE: close((int)below(DESCRIPTORS, number(step, 0, 1))); break;
     case PLACE: failed = place(step) < 0; break;
     case LIMIT: failed = set_limit(step); break;
@@ -202,7 +204,7 @@ static void carry_out(const struct step *step) {
     case GROUPS: failed = set_groups(step); break;
     case GROUP: failed = setgid(below(NOBODY, number(step, 0, 1))); break;
     case USER: failed = become_user(step); break;
-    case KEYRING: /* one that belongs to the user, if the user may have another */
+    case KEYRING: /* a keyring of the user's, if their quota allows */
         if (join_session_keyring() && no_keyring) fail(no_keyring);
         break;
     case NO_NEW_PRIVILEGES: failed = prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); break;
@@ -213,7 +215,7 @@ static void carry_out(const struct step *step) {
     case UMASK: umask((mode_t)number(step, 0, 1)); break;
     case DIRECTORY: failed = chdir(whole(step)); break;
     case SAME: if (!is_here(step)) fail(0); break;
-    case EXEC: /* execvpe looks along our own PATH */
+    case EXEC: /* execvpe searches our own PATH */
         if (!command || !*command || !environment) fail(EBADMSG);
         if (!setenv("PATH", whole(step), 1)) execvpe(*command, command, environment);
         fail(errno);
@@ -222,7 +224,7 @@ static void carry_out(const struct step *step) {
     if (failed) fail(errno);
 }
 
-/* The rest of a spare's life. */
+/* Runs the rest of a spare's life. */
 _Noreturn static void live(void) {
     unsigned char header[HEADER_BYTES] = {0};
     receive(header, sizeof header);
@@ -230,7 +232,7 @@ _Noreturn static void live(void) {
     if (size > STEPS_LIMIT_BYTES) fail(EMSGSIZE);
     unsigned char *body = must(calloc(1, size + 1));
     receive(body, size);
-    for (int i = 0; i < descriptor_count; i++) /* none is in the way of another */
+    for (int i = 0; i < descriptor_count; i++) /* so that none overwrites another */
         if ((descriptors[i] = fcntl(descriptors[i], F_DUPFD_CLOEXEC, FIRST_FREE)) < 0) fail(errno);
     for (size_t at = 0; at < size;) {
         if (size - at < HEADER_BYTES) fail(EBADMSG);
@@ -244,8 +246,8 @@ _Noreturn static void live(void) {
     fail(EBADMSG);
 }
 
-/* Clone one, born in its cgroup where the kernel can do that; its process number, or -errno.
- * Moving a process afterwards makes it wait for a grace period of RCU, up to 15 ms. */
+/* Clones a spare, in its cgroup from birth where the kernel supports it. Returns its pid, or
+ * -errno. Moving a process afterwards makes it wait for a grace period of RCU, up to 15 ms. */
 static int breed(char how, int group) {
     struct clone_args request = {.flags = CLONE_PARENT};
     if (how == CGROUP_DIRECTORY) {
@@ -274,7 +276,7 @@ int main(int count, char **arguments) {
             return 2;
         int group = descriptor_count > 1 ? descriptors[1] : -1;
         int received = descriptor_count;
-        descriptor_count = 0; /* the spare's come with its steps */
+        descriptor_count = 0; /* the spare's own come with its steps */
         int32_t answer = breed(how, group);
         for (int i = 0; i < received; i++) close(descriptors[i]);
         close(sock);

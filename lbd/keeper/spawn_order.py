@@ -1,6 +1,6 @@
-"""What the keeper is told to start: the fields of a SPAWN frame. Pure.
+"""An order to the keeper to start a command: the fields of a SPAWN frame. Pure.
 
-user_and_start_steps.py says what a child does about it.
+user_and_start_steps.py defines what a child does with it.
 """
 
 import functools
@@ -15,20 +15,20 @@ from lbd.local import field_table
 from lbd.local.field_reader import Reader, by_key, by_key_until
 from lbd.local.field_table import Field, count, flag
 
-# keys that others use, too
+# Keys that other files use, too.
 JOB, CLOSED_FDS = b"j", b"c"
 BELONGINGS = b"h"
 ALLOWED, DENIED, SUBJECT = b"A", b"D", b"B"
-SUBJECT_AT = 6  # of argv, if there is a SUBJECT
+SUBJECT_AT = 6  # the index in argv that the SUBJECT has, if there is one
 
-IN_FRONT, BEHIND = 1, 2  # of the terminal: whether the command's group has it
+IN_FRONT, BEHIND = 1, 2  # whether the command's group is in the terminal's foreground
 USER = re.compile(rb"[0-9]+( [0-9]+)+")
-ID_MAX = (1 << 32) - 2  # the next one stands for none
+ID_MAX = (1 << 32) - 2  # the next number means "none"
 
 
 @dataclass(slots=True)
 class Order:
-    """A command for the keeper, or what a child of its does in place of one."""
+    """A command for the keeper to start, or work that a child does instead of a command."""
 
     job: str = ""
     argv: list[bytes] = field(default_factory=list)
@@ -36,28 +36,29 @@ class Order:
     directory: bytes = b"/"
     umask: int = 0o022
     limits: tuple[tuple[int, int, int], ...] = ()
-    user: tuple[int, ...] = ()  # uid, gid, then every group; () = stay who we are
+    user: tuple[int, ...] = ()  # uid, gid, then every group; () = the keeper's own
     nice: int = 0
     ignored_signals: int = 0  # bit N - 1 for signal N
     no_new_privileges: bool = False
     memory_bytes: int = 0
     closed_fds: int = 0
-    stamp: Stamp | None = None  # of the directory at the origin; None: any will do
+    stamp: Stamp | None = None  # of the directory at the origin; None: any directory fits
     terminal: int = 0  # 0 = none, IN_FRONT or BEHIND
-    check: bool = False  # only say whether it could begin
+    check: bool = False  # only check whether it could start
     worker: bool = False  # no program: the arguments are for file_worker.py
-    look: bool = False  # the argument is a directory: only say what it is
-    processes: int = 0  # at most; 0 = any number
-    allowed: tuple[str, ...] = ()  # programs; see program.py
+    look: bool = False  # the argument is a directory: only return its stamp
+    processes: int = 0  # limit; 0 = none
+    allowed: tuple[str, ...] = ()  # programs; see program_rules.py
     denied: tuple[str, ...] = ()
-    subject: bytes = b""  # what they are about, where argv is a shell that becomes it
-    start_by_ms: int = 0  # of the boot clock, after which it must not begin; 0 = at any time
-    belongings: bytes = b""  # what it holds of the host, for the LBM after the one that orders it
-    packed: bytes = b""  # by pack_common; then of the rest only those of OWN and environment count
+    subject: bytes = b""  # the program that the rules apply to, if argv is a shell that becomes it
+    start_by_ms: int = 0  # latest start on the boot clock; 0 = no limit
+    belongings: bytes = b""  # what it holds of the host, for the next LBM
+    # by pack_common; then only OWN and environment are packed from the other fields
+    packed: bytes = b""
 
     @property
     def is_plain(self) -> bool:
-        """Does it ask for nothing that spare.c has no part in?"""
+        """Returns whether spare.c can carry it out."""
         rules = self.allowed or self.denied
         return not (self.terminal or rules or self.check or self.worker or self.look)
 
@@ -73,7 +74,7 @@ def read_limits(values: list[bytes]) -> tuple[tuple[int, int, int], ...]:
 
 @functools.lru_cache(maxsize=256)
 def read_limit(value: bytes) -> tuple[int, int, int]:
-    """Those of a caller are as a rule those of the one before."""
+    """Cached, because a caller's limits are usually the same as the last time."""
     number, soft, hard = map(int, value.split())
     return number, soft, hard
 
@@ -85,7 +86,7 @@ def pack_user(user: tuple[int, ...]) -> bytes:
 
 @functools.lru_cache(maxsize=16)
 def read_user(value: bytes) -> tuple[int, ...]:
-    """Numbers with one space between them, and nothing else."""
+    """Reads numbers separated by one space each. Raises ValueError."""
     if not USER.fullmatch(value):
         raise ValueError("not the numbers of a user and its groups")
     numbers = tuple(map(int, value.split(b" ")))
@@ -137,7 +138,7 @@ OWN_READER, COMMON_READER = Reader((*OWN, ENVIRONMENT)), Reader(COMMON)
 COMMON_KEYS = frozenset(field.key for field in COMMON)
 COMMON_NAMES = tuple(field.attribute for field in COMMON)
 common_values = operator.attrgetter(*COMMON_NAMES)
-REMEMBERED = 64  # what many commands in a row have in common is packed and read once
+REMEMBERED = 64  # common parts of successive orders are packed and read once
 REMEMBERED_BYTES = 1 << 13
 
 
@@ -158,8 +159,8 @@ def read_order(body: bytes) -> Order:
 
 @functools.lru_cache(maxsize=REMEMBERED)
 def read_common(rest: bytes) -> dict[str, Never] | None:
-    """What it sets, which nobody is to change; None if there is anything else in it. Raises
-    ValueError."""
+    """Returns the fields set by `rest`, shared and not to be changed; None if it has other fields.
+    Raises ValueError."""
     given = by_key(rest)
     if not given.keys() <= COMMON_KEYS:
         return None
@@ -168,7 +169,7 @@ def read_common(rest: bytes) -> dict[str, Never] | None:
 
 
 def pack_order(order: Order) -> bytes:
-    """The body of a SPAWN frame."""
+    """Returns the body of a SPAWN frame."""
     own = field_table.pack((*OWN, ENVIRONMENT), order)
     return own + (order.packed or pack_values(common_values(order)))
 
@@ -179,5 +180,5 @@ def pack_values(values: tuple[object, ...]) -> bytes:
 
 
 def pack_common(order: Order) -> bytes:
-    """What many orders may have in common: all but the job and its arguments."""
+    """Packs what many orders may share: all but the job and its arguments."""
     return field_table.pack((ENVIRONMENT, *COMMON), order)

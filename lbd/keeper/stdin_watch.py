@@ -1,9 +1,8 @@
-"""Who is in a job, and whether somebody in it waits for its standard input, as /proc shows it.
+"""Which processes belong to a job, and whether one of them waits for standard input, from /proc.
 
-A process that is blocked in read(2) shows the number of that call and its descriptor in
-/proc/PID/syscall. Who polls is not seen, and need not be: polling stops nobody in the background
-either. Where the file is not to be read (another user's process, another machine type) the answer
-is no.
+A process blocked in read(2) shows that call's number and its descriptor in /proc/PID/syscall. A
+process that polls is not seen, and need not be: polling does not stop a background process either.
+Where the file is unreadable (another user's process, another machine type) the answer is no.
 """
 
 import contextlib
@@ -14,21 +13,23 @@ from pathlib import Path
 from lbd.load import cgroup, process_table
 
 PTS_MAJOR = 136
-TASKS_MAX = 512  # looked at in one go
-GENERIC = frozenset((63, 65, 76))  # read, readv, splice in the table most machines share
+TASKS_MAX = 512  # threads inspected in one call
+# read, readv, splice in the system call table most machines share
+GENERIC = frozenset((63, 65, 76))
 READING = {"x86_64": frozenset((0, 19, 275)), "aarch64": GENERIC, "riscv64": GENERIC}
-IsRead = Callable[[set[tuple[int, int]]], Awaitable[bool]]  # `is_read` of one job
+IsRead = Callable[[set[tuple[int, int]]], Awaitable[bool]]  # `is_read` for one job
 CALLS = READING.get(os.uname().machine, frozenset())
 
 
 def pipe_of(descriptor: int) -> tuple[int, int]:
-    """What `is_read` looks for: device and inode; both ends of a pipe have the same."""
+    """Returns the device and inode that `is_read` searches for; both ends of a pipe have the
+    same."""
     status = os.fstat(descriptor)
     return status.st_dev, status.st_ino
 
 
 def is_read(wanted: set[tuple[int, int]], leader: int, group: str) -> bool:
-    """Whether a process of the job is blocked reading one of them.
+    """Returns whether a process of the job is blocked reading one of them.
 
     A terminal may be given by its device number, as (0, st_rdev).
     """
@@ -56,8 +57,9 @@ def _reads(task: str, wanted: set[tuple[int, int]]) -> bool:
 
 
 def is_one_of(shown: str, wanted: set[tuple[int, int]]) -> bool:
-    """Whether what /proc/PID/fd shows is a pipe or a terminal of these. By its name alone: to look
-    at a user's file may take for ever, as on a file server that is gone. Raises ValueError."""
+    """Returns whether an entry of /proc/PID/fd is one of these pipes or terminals. It goes by the
+    name alone: stat on a user's file may block for ever, for example on a dead file server. Raises
+    ValueError."""
     kind, is_inode, rest = shown.partition(":[")
     if is_inode:
         return any(device and inode == int(rest.rstrip("]")) for device, inode in wanted)
@@ -68,7 +70,8 @@ def is_one_of(shown: str, wanted: set[tuple[int, int]]) -> bool:
 
 
 def command_of(leader: int, group: str) -> int:
-    """The command below its session's leader (monitor.py); the leader itself if that has none."""
+    """Returns the command below its session's leader (session_leader.py); the leader itself if it
+    has no child."""
     tasks = ((pid, process_table.task_of(pid)) for pid in members(leader, group))
     children = (pid for pid, task in tasks if task is not None and task.parent == leader)
     return next(children, leader)
@@ -80,7 +83,7 @@ def parent_and_session(pid: int) -> tuple[int, int]:
 
 
 def members(leader: int, group: str) -> list[int]:
-    """The processes of a job: its cgroup, else its session."""
+    """Returns the processes of a job: its cgroup, else its session."""
     if group:
         return cgroup.members(Path(group))
     everybody = process_table.everybody()

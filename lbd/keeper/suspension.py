@@ -1,8 +1,9 @@
-"""What the keeper does with a job while the owner of the host is back: nothing, nicer, or a halt.
+"""What the keeper does to a job while the host's owner is back: nothing, lowest priority, or a
+halt.
 
 A cgroup of version 2 freezes as a whole, and the job cannot tell. Elsewhere each process is
-stopped; who waits for the job's stops is not told of these. A job of thousands of processes is
-treated by portions, as it is ended (portions.py).
+stopped; these stops are not reported to the LBM. A job of thousands of processes is treated in
+portions, as when it is ended (portions.py).
 """
 
 import contextlib
@@ -26,10 +27,10 @@ class Treated:
     """How a job is treated now."""
 
     kind: int = AS_EVER
-    # As they were: by process, when that began, and its nice value.
+    # Values to restore: by process, its start time and nice value.
     nices: dict[int, tuple[int, int]] = field(default_factory=dict)
 
-    _steps: Generator[None, None, None] | None = None  # what is left to do
+    _steps: Generator[None, None, None] | None = None  # the remaining work
 
     @property
     def is_still(self) -> bool:
@@ -37,7 +38,7 @@ class Treated:
 
     @property
     def is_changing(self) -> bool:
-        """Is there more to do? Then `go_on` shortly."""
+        """Returns whether work remains: call `go_on` shortly."""
         return self._steps is not None
 
     def become(self, kind: int, leader: int, group: str) -> None:
@@ -71,7 +72,7 @@ class Treated:
         yield from for_each_of((yield from began_of(leader, group)), lower)
 
     def _restore(self, leader: int, group: str) -> Generator[None, None, None]:
-        """Of what is still of the job."""
+        """Restores the nice values of processes still in the job."""
         before, self.nices = self.nices, {}
 
         def restore(pid: int, began: int) -> None:
@@ -100,7 +101,8 @@ def halt(leader: int, group: str, *, still: bool) -> Generator[None, None, None]
 
 
 def began_of(leader: int, group: str) -> Generator[None, None, dict[int, int]]:
-    """When each process of a job began, in ticks: those of its cgroup, else of its session."""
+    """Returns when each process of a job began, in ticks: those of its cgroup, else of its
+    session."""
     if group:
         return (yield from begun_in(partial(cgroup.members, Path(group))))
     everybody = yield from tasks_of(process_table.pids())
@@ -110,7 +112,7 @@ def began_of(leader: int, group: str) -> Generator[None, None, dict[int, int]]:
 def for_each_of(
     began: Mapping[int, int], do: Callable[[int, int], None]
 ) -> Generator[None, None, None]:
-    """Not of another that has the number of one by now."""
+    """Calls `do` for each process that still exists; skips a pid that was reused."""
     for number, portion in enumerate(by_portions(list(began.items()))):
         if number:
             yield

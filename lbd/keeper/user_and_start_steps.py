@@ -1,13 +1,12 @@
-"""What a child of the keeper does, in order, to become a command: primitive steps. Pure.
+"""The steps by which a child of the keeper becomes a command. Pure.
 
-The keeper compiles an order into such a list, once: as whom the command runs, what limits it gets
-and which directory will do are decided here and nowhere else. Two small interpreters carry it out
-and decide nothing: spare.c, and interpreter.py, which also has
-terminals and rules.
+The keeper compiles an order into such a list once: the user, the limits and the accepted directory
+are decided here and nowhere else. Two small interpreters carry the list out and decide nothing:
+spare.c, and interpreter.py, which also handles terminals and rules.
 
-A step is a field of frames.py: its letter, a length, a value. A value is a row of signed 64-bit
-numbers in the machine's own order, or texts that end in a zero byte each. An interpreter that fails
-replies with the letter of the step; `PHASES` says what that means to people.
+A step is a field of frames.py: a letter, a length, a value. A value is either a row of signed
+64-bit numbers in native byte order, or texts that each end in a zero byte. An interpreter that
+fails replies with the letter of the step; `PHASES` turns that into a phase for people.
 """
 
 import errno
@@ -23,36 +22,37 @@ from lbd.launch.exec import DEFAULT_PATH
 from lbd.local import frames
 
 STEPS = b"S"  # the tag of the frame with all of them
-# of spare.c, too
-WORDS = b"a"  # texts: of the command
+# Steps of both interpreters.
+WORDS = b"a"  # texts: argv
 VARIABLES = b"e"  # texts: NAME=VALUE
 WRITE = b"w"  # path, text
-TRY_WRITE = b"W"  # the same, as far as it can be done
+TRY_WRITE = b"W"  # the same; failures are ignored
 CLOSE = b"c"  # number
-PLACE = b"d"  # which of the descriptors that came along, number
+PLACE = b"d"  # index of a received descriptor, target number
 LIMIT = b"l"  # resource, soft, hard
 TRY_LIMIT = b"L"
 NICE = b"n"  # value, as far as allowed
-GROUPS = b"g"  # any number of them
+GROUPS = b"g"  # any number of gids
 GROUP = b"G"
-USER = b"U"  # and die with the keeper: setuid forgets that
-KEYRING = b"k"  # a session keyring of the user's, or else the one that the child was born with
+USER = b"U"  # also sets the parent death signal again: setuid clears it
+KEYRING = b"k"  # a session keyring of the user's, or else the one the child was born with
 NO_NEW_PRIVILEGES = b"P"
 IGNORE = b"i"  # bit N - 1 for signal N
 UMASK = b"u"
 DIRECTORY = b"C"  # path
-SAME = b"="  # numbers of stamp.comparison, then magics of network file systems
+SAME = b"="  # numbers of directory_stamp.comparison, then magics of network file systems
 EXEC = b"x"  # text: PATH
-# of interpreter.py alone
-TERMINAL = b"t"  # is it behind, owner (-1: ours), maker: leads the session from here on
-RULES = b"r"  # fields ALLOWED, DENIED, SUBJECT, EXEC: which programs may run
+# Steps of interpreter.py only.
+TERMINAL = b"t"  # in the background?, owner (-1: ours), maker; the child becomes the session leader
+RULES = b"r"  # fields ALLOWED, DENIED, SUBJECT, EXEC: the program rules
 LOOK = b"?"  # path: reply with its stamp
-CHECK = b"!"  # text: PATH; reply whether there is something to run
-WORKER = b"s"  # the words are for file_worker.py, here and now; first to load it, last to run it
+CHECK = b"!"  # text: PATH; reply whether there is a program to run
+# argv is for file_worker.py, in this process; the first time loads it, the last runs it
+WORKER = b"s"
 
-# What an interpreter replies; nothing and an end of file: it has become the command.
-FAILED = b"F"  # letter of a step, then errno as REPLY_ERRNO
-RULED_OUT = b"R"  # the rule, the path that was found and what that is a link to
+# An interpreter's replies; end of file without one: it has become the command.
+FAILED = b"F"  # letter of a step, then the errno as REPLY_ERRNO
+RULED_OUT = b"R"  # the rule, the path found and the path it resolves to
 ANSWER = b"A"  # to LOOK: the stamp; to CHECK: nothing
 REPLY_ERRNO = struct.Struct("=i")
 
@@ -66,14 +66,15 @@ PHASES = {
     SAME: "directory",
 }
 OTHER_PHASE = "spawn"
-RULE = "admission."  # how a phase begins that is a rule: then its name, and paths, each after a \0
+# prefix of a phase that is a rule; then come its name and the paths, each after a \0
+RULE = "admission."
 PATH_SHOWN_BYTES = 1000
 ALL_SIGNALS = (1 << 64) - 1
 Limit = tuple[int, tuple[int, int]]  # resource, soft and hard
 
 
 class Refused(Exception):
-    """No child can do that: in which phase it would fail, and the errno."""
+    """No child can carry the order out. Holds the phase in which it would fail, and the errno."""
 
     def __init__(self, phase: str, number: int) -> None:
         super().__init__(phase, number)
@@ -87,10 +88,10 @@ class Surroundings:
 
     identity: tuple[int, ...]  # uid, gid, groups of the keeper
     kernel: str
-    mark: bytes  # NAME=VALUE so far: the job is added
+    mark: bytes  # NAME=VALUE; the job's id is appended
     lbm_uid: int
-    joined: tuple[str, ...] = ()  # files of cgroups that it has to write itself into
-    ceilings: tuple[Limit, ...] = ()  # in place of cgroups
+    joined: tuple[str, ...] = ()  # cgroup files to which it must write itself
+    ceilings: tuple[Limit, ...] = ()  # used in place of cgroups
 
 
 def compile_order(
@@ -98,7 +99,7 @@ def compile_order(
     here: Surroundings,
     take: Callable[[tuple[tuple[int, int, int], ...]], Sequence[Limit]],
 ) -> bytes:
-    """The steps. `take`: what of a caller's limits is set here. Raises Refused."""
+    """Returns the steps. `take`: selects which of a caller's limits to set here. Raises Refused."""
     steps = [(WORDS, texts(order.argv))]
     if order.worker:
         steps.append((WORKER, b""))
@@ -129,12 +130,12 @@ def common_steps(
     stamp: Stamp | None,
     kernel: str,
 ) -> bytes:
-    """Those that many commands in a row have in common. `becomes`: whom; () = nobody else. Raises
-    Refused."""
+    """Returns the steps that many successive commands share. `becomes`: the user to become; () =
+    none. Raises Refused."""
     steps = [*placing(closed_fds)]
     steps += [(TRY_LIMIT, numbers(number, *limit)) for number, limit in taken]
     if nice:
-        # Before it becomes its user, so root may do it: no LBM has a command come before others.
+        # Done while still root, which could also raise priority; so values below 0 are clamped.
         steps.append((NICE, numbers(min(max(nice, 0), 19))))
     if becomes:
         steps += becoming(becomes)
@@ -153,7 +154,7 @@ def common_steps(
 
 @functools.lru_cache(maxsize=8)
 def placing(closed_fds: int) -> tuple[tuple[bytes, bytes], ...]:
-    """What becomes of the three standard descriptors."""
+    """Returns the steps for the three standard descriptors."""
     steps, came = [], 0
     for number in (0, 1, 2):
         if closed_fds >> number & 1:
@@ -166,10 +167,11 @@ def placing(closed_fds: int) -> tuple[tuple[bytes, bytes], ...]:
 
 @functools.lru_cache(maxsize=16)
 def becoming(user: tuple[int, ...]) -> tuple[tuple[bytes, bytes], ...]:
-    """From root to uid, gid and groups, for good."""
+    """Returns the steps from root to uid, gid and groups, for good."""
     uid, gid, *groups = user
     return (
-        (TRY_WRITE, texts((b"/proc/self/loginuid", b"%d" % uid))),  # audit names them by this
+        # audit attributes actions by this
+        (TRY_WRITE, texts((b"/proc/self/loginuid", b"%d" % uid))),
         (GROUPS, numbers(*groups)),
         (GROUP, numbers(gid)),
         (USER, numbers(uid)),
@@ -178,7 +180,7 @@ def becoming(user: tuple[int, ...]) -> tuple[tuple[bytes, bytes], ...]:
 
 
 def _last_steps(order: Order, here: Surroundings) -> list[tuple[bytes, bytes]]:
-    """What it is all for."""
+    """Returns the steps that end the list: exec, or the order's question."""
     if order.worker:
         return [(WORKER, b"")]
     if order.look:
@@ -201,18 +203,18 @@ def _last_steps(order: Order, here: Surroundings) -> list[tuple[bytes, bytes]]:
 
 
 def failed(letter: bytes, number: int) -> bytes:
-    """What an interpreter replies."""
+    """Returns the reply of an interpreter that failed."""
     return FAILED + letter + REPLY_ERRNO.pack(number)
 
 
 def ruled_out(rule: str, found: bytes, program: bytes) -> bytes:
-    """The same, of a program that the owner's rule forbids."""
+    """Returns the reply for a program that the owner's rule forbids."""
     paths = (one[:PATH_SHOWN_BYTES] for one in (found, program))
     return RULED_OUT + b"\0".join((rule.encode(), *paths))
 
 
 def read_failure(reply: bytes) -> tuple[str, int]:
-    """Which phase a child failed in, and the errno."""
+    """Returns the phase in which a child failed, and the errno."""
     if reply.startswith(RULED_OUT):
         said = reply.removeprefix(RULED_OUT).decode(errors="replace")
         return f"{RULE}{said}", errno.EACCES
@@ -228,7 +230,7 @@ def text(value: bytes) -> bytes:
 
 
 def texts(values: Sequence[bytes]) -> bytes:
-    """Raises Refused if one has a zero byte: exec would not find it."""
+    """Raises Refused if a text has a zero byte, since exec could not pass it."""
     joined = b"\0".join((*values, b""))
     if joined.count(b"\0") != len(values):
         raise Refused(PHASES[EXEC], errno.ENOENT)
@@ -236,11 +238,11 @@ def texts(values: Sequence[bytes]) -> bytes:
 
 
 def numbers(*values: int) -> bytes:
-    """Raises Refused. What has no sign may use all 64 bits."""
+    """Packs numbers; unsigned ones may use all 64 bits. Raises Refused."""
     layout = f"={len(values)}q"
     try:
         return struct.pack(layout, *values)
-    except struct.error:  # one does not fit like this
+    except struct.error:  # one is too large for a signed number
         return _packed_as_signed(layout, values)
 
 

@@ -1,7 +1,7 @@
-"""Orders that wait until the user database has been asked whether they may begin.
+"""Orders that wait for the user database before they may start.
 
-The database may be somewhere else (LDAP), and may not answer. So a child asks it: the keeper waits
-for nobody. What is said meanwhile of a command that waits, is said once it has begun.
+The database may be remote (LDAP) and may not answer, so a child asks it and the keeper never waits.
+Messages about a waiting command are kept and handled once it has started.
 """
 
 import contextlib
@@ -16,14 +16,14 @@ from lbd.keeper.gate import Gate
 from lbd.keeper.spawn_order import Order
 
 LOOK_S = 10.0
-LOOKS = 32  # at once
+LOOKS = 32  # at the same time
 ANSWER_BYTES = 64
-ANSWERED = b"."  # then why it is not let in, if it is not
+ANSWERED = b"."  # followed by the reason for a refusal, if any
 
 
 @dataclass(slots=True)
 class Waiting:
-    """An order, its descriptors, and what has come about it since: tag, fields, when."""
+    """An order, its descriptors, and the messages about it since: tag, fields, time."""
 
     order: Order
     descriptors: list[int]
@@ -32,7 +32,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A child that looks one up, and until when it may."""
+    """A child that looks up one user, and its deadline."""
 
     user: tuple[int, ...]
     pid: int
@@ -42,7 +42,7 @@ class Look:
 class UserLooks:
     def __init__(self, parent: Parent, gate: Gate) -> None:
         self._parent, self._gate = parent, gate
-        self._looks: dict[int, Look] = {}  # by the descriptor that tells
+        self._looks: dict[int, Look] = {}  # by the descriptor that reports
         self.waiting: dict[str, Waiting] = {}  # by job
 
     @property
@@ -51,15 +51,15 @@ class UserLooks:
 
     @property
     def descriptors(self) -> Container[int]:
-        """Of which one that is ready is to be heard."""
+        """Descriptors to pass to `hear` when readable."""
         return self._looks.keys()
 
     def due_s(self) -> list[float]:
         return [look.until_s for look in self._looks.values()]
 
     def look(self, user: tuple[int, ...]) -> int | None:
-        """Ask for that user: the descriptor that will tell, None if that is under way. Raises
-        OSError if it cannot be."""
+        """Starts a look-up of that user. Returns the descriptor that will report, None if one is
+        under way. Raises OSError if it cannot be started."""
         if any(look.user == user for look in self._looks.values()):
             return None
         if len(self._looks) >= LOOKS:
@@ -80,18 +80,19 @@ class UserLooks:
         return ours
 
     def _ask(self, answer: int, user: tuple[int, ...]) -> None:
-        """In the child."""
+        """Runs in the child."""
         with contextlib.suppress(BaseException):
             leave_keeper(self._parent, answer)
             os.write(answer, ANSWERED + self._gate.look(user).encode())
         os._exit(0)
 
     def hear(self, descriptor: int) -> tuple[int, ...]:
-        """One that tells, or is late. Of whom; the gate knows now, unless it did not tell."""
+        """Handles a descriptor that reports, or is late, and returns its user. The gate then has
+        the answer, if there was one."""
         look = self._looks.pop(descriptor)
         try:
             said = os.read(descriptor, ANSWER_BYTES)
-        except BlockingIOError:  # late; it is not reaped, as it has not closed its end
+        except BlockingIOError:  # late; it has not closed its end, so it is not reaped yet
             said = b""
             os.kill(look.pid, signal.SIGKILL)
         os.close(descriptor)
@@ -100,7 +101,7 @@ class UserLooks:
         return look.user
 
     def late(self) -> list[int]:
-        """Of those whom the database does not answer."""
+        """Returns the descriptors of look-ups that the database did not answer in time."""
         if not self._looks:
             return []
         now_s = time.monotonic()

@@ -1,5 +1,5 @@
-"""The keeper's watchdogs: the warden, and the service manager if it has one. Each ends the keeper
-if that hangs, and is told by its loop that it turns."""
+"""Feeds the keeper's watchdogs: the warden, and the service manager if there is one. Each ends a
+keeper whose loop no longer reports."""
 
 import time
 
@@ -9,14 +9,14 @@ from lbd.process.service_manager import ServiceManager
 
 class Watchdogs:
     def __init__(self, warden: Warden, silent_s: float, manager: ServiceManager) -> None:
-        """`silent_s`: the warden's patience; 0: it has no end."""
+        """`silent_s`: the warden's limit; 0: none."""
         self._warden, self._manager = warden, manager
         patience_s = [one for one in (silent_s, manager.watchdog_s) if one]
         self._every_s = min(patience_s) / FED_PER_TIMEOUT if patience_s else 0.0
         self._fed_s = 0.0
 
     def feed(self) -> None:
-        """If it is time to."""
+        """Reports to the watchdogs when due."""
         now_s = time.monotonic()
         if self._every_s and now_s >= self._fed_s + self._every_s:
             self._fed_s = now_s
@@ -25,5 +25,5 @@ class Watchdogs:
                 self._manager.notify("WATCHDOG=1")
 
     def due_s(self) -> list[float]:
-        """When next; none: never."""
+        """Returns when the next report is due; empty: never."""
         return [self._fed_s + self._every_s] if self._every_s else []

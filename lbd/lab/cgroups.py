@@ -1,9 +1,9 @@
 """A cgroup for each host of a lab, in every hierarchy that is writable.
 
-They hold the CPU quota, they tell what belongs to a host however it was started, and the cgroups
-that a host's LBM makes for its jobs come to lie inside them, so they go with the lab. Works on v1,
-on v2, and on both side by side; without any of it (not root, read-only) a lab has configured cores
-only.
+The cgroups hold the CPU quota and identify a host's processes however they were started. The
+cgroups that a host's LBM makes for its jobs lie inside them, so they are removed with the lab.
+Works on v1, on v2, and on both side by side. Without a writable hierarchy (not root, read-only) a
+lab has only configured cores.
 """
 
 import os
@@ -15,12 +15,12 @@ from lbd.lab.processes import stat
 from lbd.lab.record import Process
 
 PERIOD_US = 100_000
-# v1 controllers that an LBM may use for its jobs, and `cpu` for the quota.
+# The v1 controllers that an LBM may use for its jobs; `cpu` also holds the quota.
 V1_WANTED = ("cpu", "cpuacct", "memory", "pids", "freezer")
 
 
 def mounts() -> dict[str, tuple[Path, str]]:
-    """Mount point and root of each hierarchy by controller name; "" is the unified one."""
+    """Returns each hierarchy's mount point and root by controller; "" is the unified one."""
     found: dict[str, tuple[Path, str]] = {}
     for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines():
         left, _, right = line.partition(" - ")
@@ -35,7 +35,7 @@ def mounts() -> dict[str, tuple[Path, str]]:
 
 
 def own_groups() -> dict[str, Path]:
-    """The directory of the cgroup we are in, by controller; hierarchies we cannot see left out."""
+    """Returns our cgroup's directory by controller, leaving out hierarchies we cannot see."""
     mounted = mounts()
     found = {}
     for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines():
@@ -49,9 +49,11 @@ def own_groups() -> dict[str, Path]:
 
 
 def unified_parent(own: Path, mount_point: Path) -> Path:
-    """Where a lab's v2 cgroup can have a CPU quota: below the nearest that hands `cpu` down.
+    """Returns where a lab's v2 cgroup can have a CPU quota: the nearest cgroup that delegates
+    `cpu`.
 
-    A cgroup with processes of its own cannot, so it is mostly not ours. Else the root.
+    A cgroup with processes of its own cannot delegate, so it is seldom our own. Defaults to the
+    root.
     """
     for directory in (own, *own.parents):
         with suppress(OSError):
@@ -63,7 +65,7 @@ def unified_parent(own: Path, mount_point: Path) -> Path:
 
 
 def plan(name: str) -> tuple[str, ...]:
-    """The cgroups a lab of this name is to make, none of them made yet."""
+    """Returns the cgroups that a lab of this name needs, without making them."""
     own = own_groups()
     parents: list[Path] = []
     if "" in own:
@@ -74,7 +76,7 @@ def plan(name: str) -> tuple[str, ...]:
 
 
 def make(groups: Sequence[str], host: str, cores: float) -> tuple[tuple[str, ...], bool]:
-    """The host's cgroups that could be made, and whether a quota of `cores` holds in one."""
+    """Makes the host's cgroups. Returns those made, and whether a quota of `cores` holds."""
     made = []
     limited = False
     for group in groups:
@@ -126,7 +128,7 @@ def members(groups: Sequence[str]) -> list[Process]:
 
 
 def leave(groups: Sequence[str], pids: Iterable[int]) -> None:
-    """Move those of these processes that are in one of the cgroups to the one above."""
+    """Moves those of the processes that are in one of the cgroups to its parent."""
     inside = {process.pid for process in members(groups)} & set(pids)
     for group in groups:
         for pid in inside:
@@ -135,7 +137,7 @@ def leave(groups: Sequence[str], pids: Iterable[int]) -> None:
 
 
 def find(name: str) -> tuple[str, ...]:
-    """The lab's cgroups wherever they are, for when there is no record of them."""
+    """Returns the lab's cgroups wherever they are, for a lab that has lost its record."""
     found: list[str] = []
     for point in {str(point) for point, _ in mounts().values()}:
         for directory, below, _ in os.walk(point):
@@ -146,7 +148,7 @@ def find(name: str) -> tuple[str, ...]:
 
 
 def remove(groups: Sequence[str]) -> list[str]:
-    """Remove these cgroups and all below them; those that are still there are returned."""
+    """Removes these cgroups and all below them. Returns those that are still there."""
     for group in groups:
         for directory, _, _ in os.walk(group, topdown=False):
             with suppress(OSError):

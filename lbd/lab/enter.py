@@ -2,19 +2,20 @@
 
     python -I -S enter.py DIRECTORY COMMAND…            attached: signals in, exit status out
     python -I -S enter.py --spawn LOG DIRECTORY COMMAND…  in the background; prints its pid
-    python -I -S enter.py --odd PID    prints what a shell drops of that environment, as its words
+    python -I -S enter.py --odd PID    prints the variables of PID that a shell drops, as words
 
-A process that joined a PID namespace is in it only with its children, so somebody outside must
-wait; and nobody else would hand signals through. Rules:
+Only the children of a process that joins a PID namespace are in it, so a process outside must wait
+for the command and pass signals on. Rules:
 
-- With a terminal as stdin and stdout the command gets a process group of its own and the terminal,
+- With a terminal as stdin and stdout, the command gets a process group of its own and the terminal,
   like under a shell; when it stops, so do we.
-- With no terminal at all it also has its own group, so that whatever is sent to ours arrives once.
-- With some of each (`lbrun … | less`) it stays in our group, as the terminal belongs to that whole
-  group; what the terminal sends reaches it without us and is not sent again.
-- 128+N when signal N ended the command. It does not outlive us, not even when we are killed.
+- With no terminal at all it also has its own group, so that a signal to our group arrives once.
+- With some of each (`lbrun … | less`) it stays in our group, because the terminal belongs to that
+  whole group. The terminal's signals reach it directly and are not sent again.
+- The exit status is 128+N when signal N ended the command. The command does not outlive us, even
+  when we are killed.
 
-No import but what a bare interpreter has nearby: this is started for each `lbrun` of a lab host.
+Imports only what a bare interpreter loads quickly: this runs for each `lbrun` of a lab host.
 """
 
 import ctypes
@@ -23,7 +24,7 @@ import signal
 import sys
 
 PR_SET_PDEATHSIG = 1
-SI_KERNEL = 0x80  # sent by the kernel: for these signals, by the terminal
+SI_KERNEL = 0x80  # sent by the kernel, which for these signals means by the terminal
 CANNOT_EXECUTE, NOT_FOUND = 126, 127
 
 PASSED_ON = frozenset(
@@ -36,9 +37,9 @@ HELD = PASSED_ON | {signal.SIGCHLD, signal.SIGTTOU}
 
 
 def become(command: list[str], held_before: set[int]) -> int:
-    """exec; returns the exit status for why not, as a shell would give it."""
+    """Executes the command. If that fails, returns the exit status that a shell would give."""
     signal.pthread_sigmask(signal.SIG_SETMASK, held_before)
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these, the command must not
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these; the command must not
         signal.signal(number, signal.SIG_DFL)
     try:
         os.execvp(command[0], command)
@@ -50,13 +51,13 @@ def become(command: list[str], held_before: set[int]) -> int:
 
 def die_with_parent(parent: int) -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    # In a namespace of its own it sees parent 0 as long as there is one outside.
+    # In a PID namespace of its own it sees parent 0 while its parent outside is alive.
     if os.getppid() not in (0, parent):
         os._exit(128 + signal.SIGKILL)
 
 
 def attached(command: list[str]) -> int:
-    """Runs it and returns its exit status."""
+    """Runs the command and returns its exit status."""
     terminals = [os.isatty(descriptor) for descriptor in range(3)]
     owns_terminal = terminals[0] and terminals[1] and os.tcgetpgrp(0) == os.getpgrp()
     own_group = owns_terminal or not any(terminals)
@@ -99,7 +100,7 @@ def wait_for(child: int, own_group: bool, owns_terminal: bool) -> int:
 
 
 def stop_with(child: int, own_group: bool, owns_terminal: bool) -> None:
-    """The command has stopped: so do we, for our shell to see; then both go on."""
+    """The command has stopped: stop too, for our shell to see, then continue both."""
     if owns_terminal:
         os.tcsetpgrp(0, os.getpgrp())
     os.kill(os.getpid(), signal.SIGSTOP)
@@ -112,11 +113,11 @@ def stop_with(child: int, own_group: bool, owns_terminal: bool) -> None:
 
 
 def spawned(command: list[str], log: str) -> int:
-    """Run it in a session of its own, its output in `log`, and print its pid as seen from here.
+    """Runs the command in a new session, its output in `log`, and prints its pid as seen from here.
 
-    By way of a child that ends at once, for then it is the host's PID 1 that inherits and reaps
-    it, not whoever is PID 1 outside. Its pid comes as the kernel translates it for a receiver
-    (SCM_CREDENTIALS): the child knows only the pid inside.
+    The command is a grandchild whose parent ends at once, so that the host's PID 1 inherits and
+    reaps it rather than PID 1 outside. The kernel translates its pid for the receiver
+    (SCM_CREDENTIALS), because the command itself knows only its pid inside.
     """
     import socket
 

@@ -1,4 +1,4 @@
-"""One lab host: switched on and off, its daemons started, its cables pulled.
+"""One lab host: powering it on and off, starting its daemons, cutting its connections.
 
 Both kinds of isolation look the same from here: `Entrance` says how a process gets inside.
 """
@@ -51,7 +51,7 @@ def write_files(record: Record, host: str) -> None:
 
 
 def power_on(record: Record, host: str, say: Say) -> Record:
-    """Make the host's cgroups and namespaces, its network and scripts; no daemon yet."""
+    """Makes the host's cgroups, namespaces, network and scripts, but starts no daemon."""
     plan = record.plan
     paths = plan.paths(host)
     groups, limited = cgroups.make(record.cgroups, host, plan.cores)
@@ -87,14 +87,15 @@ def write_scripts(paths: HostPaths, host: str, entrance: Entrance, isolated: boo
 
 
 def write_script(path: Path, text: str) -> None:
-    """Replaces the script atomically, as it may be about to be run."""
+    """Replaces the script atomically, because it may be about to run."""
     write_whole(path, text.encode(), 0o755)
 
 
 def programs() -> list[str]:
-    """The directory where `lbrun` and `lbctl` were installed with us, to come first in PATH.
+    """Returns the directory where `lbrun` and `lbctl` were installed with us, to come first in
+    PATH.
 
-    None when we run from a source tree and the caller has them in PATH already.
+    Empty if we run from a source tree and the caller already has them in PATH.
     """
     if self_start.from_source() and shutil.which("lbctl"):
         return []
@@ -102,7 +103,7 @@ def programs() -> list[str]:
 
 
 def search_path(root: Path) -> str:
-    """Our PATH with the programs in it, and without any host's wrappers for them."""
+    """Returns our PATH with those programs first, and without any host's wrappers for them."""
     entries = [*programs(), *os.environ.get("PATH", os.defpath).split(":")]
     return ":".join(entry for entry in entries if Path(entry).parent.parent != root)
 
@@ -123,13 +124,13 @@ def members(record: Record, host: str) -> list[Process]:
 
 
 def power_off(record: Record, host: str) -> None:
-    """Everything of the host dies at once; its files stay, as a disk would.
+    """Kills everything on the host at once; its files stay, as on a real disk.
 
-    The daemons first: of what happens after them nobody else hears, as little as of a real one.
+    The daemons die first, so that they report nothing that happens afterwards, like on a real host.
     """
     holder = [record.processes[host]] if host in record.processes else []
     for process in holder:
-        processes.send(process, signal.SIGKILL)  # with PID 1 goes the whole PID namespace
+        processes.send(process, signal.SIGKILL)  # the whole PID namespace ends with its PID 1
     for found in processes.find(record.plan.root):
         if found.host == host and found.part in DAEMONS:
             processes.send(found.process, signal.SIGKILL)
@@ -143,7 +144,7 @@ def power_off(record: Record, host: str) -> None:
 
 
 def start_daemon(record: Record, host: str, daemon: str) -> Record:
-    """Start it inside the host, in the background; its output goes to run/DAEMON.log."""
+    """Starts the daemon inside the host, in the background; its output goes to run/DAEMON.log."""
     plan = record.plan
     paths = plan.paths(host)
     command = self_start.command(daemon, "--config", str(paths.config))
@@ -156,7 +157,7 @@ def start_daemon(record: Record, host: str, daemon: str) -> Record:
     if result.returncode != 0 or not result.stdout.strip().isdigit():
         raise LbdError(f"cannot start {daemon} on {host}: {result.stderr.strip()}")
     entry = processes.stat(int(result.stdout))
-    # One that is gone already has said why in its log; the pid stands for "it was started".
+    # A daemon that has ended already says why in its log; its pid records that it was started.
     process = entry.process if entry else Process(int(result.stdout), 0)
     record = record.with_process(f"{host}/{daemon}", process)
     save(record)
@@ -168,18 +169,18 @@ def daemon_state(record: Record, host: str, daemon: str) -> str:
 
 
 def keepers(record: Record) -> dict[str, Process]:
-    """Each host's keeper, whether its LBM lives or not: by its mark, and by what it runs."""
+    """Returns each host's keeper, with or without a live LBM, found by its mark and program."""
     found = {
         f.process.pid: f
         for f in processes.find(record.plan.root)
         if f.part == "lbm" and KEEPER in processes.command_line(f.process.pid)
     }
-    # Its own children are still copies of it until they exec.
+    # Until they exec, a keeper's children are copies of it.
     return {f.host: f.process for f in found.values() if f.parent not in found}
 
 
 def wait_ready(record: Record, host: str, daemon: str, timeout_s: float) -> None:
-    """Until the daemon's socket accepts. Raises LbdError if it dies or takes too long."""
+    """Waits until the daemon's socket accepts. Raises LbdError if it dies or takes too long."""
     deadline_s = time.monotonic() + timeout_s
     path = record.plan.paths(host).socket(daemon)
     while True:
@@ -199,7 +200,8 @@ def wait_ready(record: Record, host: str, daemon: str, timeout_s: float) -> None
 
 
 def log_tail(record: Record, host: str, daemon: str) -> str:
-    """ " (its log: …)", "" without one. Of a crash what it was, not the stack's last lines."""
+    """Returns " (its log ends: …)", "" without a log. After a crash it quotes the error, not the
+    last lines of the stack."""
     lines = processes.tail(record.plan.paths(host).log(daemon), CRASH_LINES)
     crash = [n for n, line in enumerate(lines) if line.startswith("Fatal Python error")]
     lines = lines[crash[-1] :][:CRASH_SHOWN] if crash else lines[-2:]
@@ -207,7 +209,7 @@ def log_tail(record: Record, host: str, daemon: str) -> str:
 
 
 def set_cuts(record: Record, host: str, was: list[str]) -> list[str]:
-    """Make the host's cuts those of the record; `was` are the ones so far. Complaints."""
+    """Applies the record's cuts to the host; `was` are the present ones. Returns complaints."""
     plan = record.plan
     peers = record.peers_cut_from(host)
     if plan.isolate == "none":
@@ -225,13 +227,14 @@ def client_path(record: Record, host: str) -> list[str]:
 
 
 def env_text(record: Record, host: str) -> str:
-    """What `lbd lab env` prints. No LBD_LAB in it: `down` must not end the caller's own shell."""
+    """Returns what `lbd lab env` prints. It sets no LBD_LAB, because `down` must not end the
+    caller's own shell."""
     variables = {"LBD_CONFIG": str(record.plan.paths(host).config)}
     return exports(variables, client_path(record, host))
 
 
 def inside_environment(record: Record, host: str) -> dict[str, str]:
-    """For a command run inside the host: the caller's, acting from there, and marked."""
+    """Returns our environment with the host's marks, configuration and PATH."""
     marks = {processes.MARK: str(record.plan.root), processes.MARK_HOST: host}
     config = str(record.plan.paths(host).config)
     return {**os.environ, **marks, "LBD_CONFIG": config, "PATH": search_path(record.plan.root)}

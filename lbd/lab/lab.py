@@ -1,7 +1,7 @@
-"""A lab from outside: put up, steered, looked at. `removal.py` takes it down.
+"""Starts a lab, changes it and shows its state. `removal.py` takes it down.
 
-`up` writes what it is going to make before it makes it; a second `lbd lab` command on the same lab
-waits for the first.
+`up` records what it will make before it makes it. A second `lbd lab` command on the same lab waits
+for the first.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ from lbd.local.json_socket import Json
 from lbd.text.spelling import hint
 from lbd.trust.files import authority_dir, host_files, write_private
 
-SEEN_S = 10.0  # for the other hosts to notice that one was started again
+SEEN_S = 10.0  # for the other hosts to notice that this one was restarted
 DEAD_TIMEOUT_S = 5.0
 
 
@@ -53,7 +53,7 @@ def make_plan(
     tls: bool = False,
     host_settings: tuple[str, ...] = (),
 ) -> tuple[Plan, str]:
-    """The plan, and a remark on what was chosen ("" if nothing needs saying). Raises ConfigError
+    """Returns the plan, and a remark on what was chosen ("" if none is needed). Raises ConfigError
     for bad input, LbdError if this machine cannot do it."""
     names = host_names(count)
     check_root(root, names)
@@ -81,7 +81,7 @@ def make_plan(
     is_root = os.geteuid() == 0
     check_private(private, isolate, must_see(root))
     own = tuple(map(str, private))
-    tls = tls or isolate == "namespaces"  # plain transport is for loopback
+    tls = tls or isolate == "namespaces"  # plain transport is only for loopback
     plan = Plan(
         root, names, isolate, subnet, cpus, algorithm, settings, is_root, own, tls, host_settings
     )
@@ -89,7 +89,7 @@ def make_plan(
 
 
 def must_see(root: Path) -> dict[str, Path]:
-    """Returns the files of this machine that every host needs, by what they are."""
+    """Returns the files of this machine that every host needs, by what they are for."""
     package = Path(config_file.__file__).resolve().parent
     return {"the lab": root, "lbd": package, "Python": Path(sys.prefix).resolve()}
 
@@ -104,7 +104,7 @@ def ports_of(settings: tuple[str, ...]) -> dict[str, int]:
 
 
 def up(plan: Plan, say: hosts.Say, progress: Progress) -> Record:
-    """Start the lab; returns once every host sees every other. Whatever goes wrong is undone."""
+    """Starts the lab; returns once every host sees every other. Undoes everything on an error."""
     root = plan.root
     made_root = not root.exists()
     try:
@@ -158,7 +158,7 @@ def build(record: Record, say: hosts.Say, progress: Progress) -> Record:
 
 
 def make_certificates(plan: Plan) -> None:
-    """An authority on the first host, and what every host would have by joining."""
+    """Makes an authority on the first host, and the certificates that joining would give."""
     from lbd.trust.authority import Authority
     from lbd.trust.enrol import enrol
 
@@ -173,7 +173,7 @@ def make_certificates(plan: Plan) -> None:
 
 @contextlib.contextmanager
 def changing(root: Path) -> Iterator[Record]:
-    """The lab in `root`, ours to change. Raises LbdError if there is none."""
+    """Yields the record of the lab in `root`, locked for a change. Raises LbdError if none."""
     existing(root)
     with locked(root, PATIENCE_S):
         yield existing(root)
@@ -196,7 +196,7 @@ def check_host(record: Record, host: str) -> None:
 
 
 def kill(root: Path, host: str, what: str, number: int) -> str:
-    """Send signal `number` to a daemon, the keeper, or all of a host (KILL: power-off)."""
+    """Sends signal `number` to a daemon, the keeper, or all of a host (KILL: power-off)."""
     with changing(root) as record:
         check_host(record, host)
         if what == "host":
@@ -218,7 +218,7 @@ def kill(root: Path, host: str, what: str, number: int) -> str:
 
 
 def start(root: Path, host: str, daemon: str | None, say: hosts.Say) -> str:
-    """Start what is not running of a host: all of it, or one daemon."""
+    """Starts the daemons of a host that are not running: all of them, or one."""
     with changing(root) as record:
         check_host(record, host)
         was_off = not hosts.is_on(record, host)
@@ -243,7 +243,7 @@ def start(root: Path, host: str, daemon: str | None, say: hosts.Say) -> str:
 
 
 def wait_seen(record: Record, host: str, say: hosts.Say) -> None:
-    """Until the hosts that can reach this one know that it is back; no longer than is useful."""
+    """Waits until the hosts that can reach this one see it again, but no longer than `SEEN_S`."""
     deadline_s = time.monotonic() + SEEN_S
     has_lbm = hosts.daemon_state(record, host, "lbm") == "running"
     cut_off = record.peers_cut_from(host)
@@ -261,7 +261,7 @@ def wait_seen(record: Record, host: str, say: hosts.Say) -> None:
 
 
 def cut(root: Path, a: str, b: str, say: hosts.Say) -> None:
-    """Lets no byte pass between these two hosts until `heal`."""
+    """Blocks all traffic between these two hosts until `heal`."""
     with changing(root) as record:
         for host in (a, b):
             check_host(record, host)

@@ -1,6 +1,7 @@
-"""Lab hosts on loopback addresses: no privilege needed, the machine's own processes and network.
+"""Lab hosts on loopback addresses: needs no privilege, uses the machine's own processes and
+network.
 
-Every host hK is 127.x.y.K of a random x.y. A cut cannot be made by the kernel here, so the daemons
+Every host hK is 127.x.y.K of a random x.y. The kernel cannot cut such a connection, so the daemons
 of both hosts are told to behave as if they could not reach each other.
 """
 
@@ -18,7 +19,7 @@ CUT_TIMEOUT_S = 2.0
 
 
 def free_subnet(hosts: int, ports: Sequence[int], rng: random.Random) -> str:
-    """A subnet on which all these ports are free for all hosts. Raises LbdError."""
+    """Returns a subnet on which these ports are free for all hosts. Raises LbdError."""
     for _ in range(TRIES):
         subnet = choose_subnet("none", rng)
         if all(is_free(f"{subnet}.{n}", port) for n in range(1, hosts + 1) for port in ports):
@@ -38,9 +39,11 @@ def is_free(address: str, port: int) -> bool:
 
 
 def send_cuts(sockets: Sequence[Path], peers: Sequence[str]) -> list[str]:
-    """Tell these daemons of one host whom they cannot reach; complaints of those that are there.
+    """Tells these daemons of one host which peers they cannot reach. Returns the complaints of
+    those that are running.
 
-    One that is down is told when it is started again; one that is stopped hears of it later.
+    A daemon that is down is told when it is started again; a stopped one reads it when it
+    continues.
     """
     complaints = []
     for path in sockets:

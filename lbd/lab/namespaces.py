@@ -4,12 +4,12 @@
       ├─ veth h1 ── eth0 10.x.y.1  h1 (PID, mount, UTS and network namespace; its own /proc)
       └─ veth h2 ── eth0 10.x.y.2  h2 …
 
-Each namespace is held by a `sleep` only: kill that and the kernel removes the namespace, the veth
-and, for a host, every process inside. Nothing is made in the machine's own network namespace.
+Only a `sleep` holds each namespace: kill it and the kernel removes the namespace, the veth and, for
+a host, every process inside. Nothing is made in the machine's own network namespace.
 
-A cut is a permanent neighbour entry with a link address nobody has, on both sides: the bridge drops
-what is sent, silently and for connections long made, as a pulled cable would. (A blackhole route
-makes connect() fail at once, and packet filters are not on every machine.)
+A cut is a permanent neighbour entry with a link address that nobody has, on both sides: the bridge
+silently drops all packets, also those of existing connections, like a pulled cable. (A blackhole
+route makes connect() fail at once, and not every machine has packet filters.)
 """
 
 import os
@@ -28,7 +28,7 @@ TOOLS = {"unshare": "util-linux", "nsenter": "util-linux", "ip": "iproute2"}
 NOBODY = "02:00:00:00:00:ff"
 START_TIMEOUT_S = 10.0
 POLL_S = 0.01
-# A host's PID 1, with directories of its own. CHLD ignored: the kernel reaps orphans by itself.
+# A host's PID 1, with directories of its own. It ignores CHLD, so the kernel reaps orphans.
 INIT = (
     'echo "$0" > /proc/sys/kernel/hostname; '
     'for place; do mount -t tmpfs -o "$(stat -c mode=%a,uid=%u,gid=%g "$place")" '
@@ -38,7 +38,7 @@ INIT = (
 
 
 def search_path() -> str:
-    """PATH with the administrator's directories, which a plain shell may lack."""
+    """Returns PATH with the administrator's directories, which a plain shell may lack."""
     return os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin"
 
 
@@ -66,13 +66,13 @@ def run(command: Sequence[str], text: str = "") -> str:
 
 
 def ip_inside(pid: int, lines: Sequence[str], force: bool = False) -> str:
-    """`ip` commands in the network namespace of `pid`; "" or the first complaint."""
+    """Runs `ip` commands in the network namespace of `pid`. Returns "" or the first complaint."""
     words = ["nsenter", "-t", str(pid), "-n", "ip", *(["-force"] if force else []), "-batch", "-"]
     return run(words, "\n".join(lines) + "\n")
 
 
 def make_switch(environment: Mapping[str, str]) -> Process:
-    """The process that holds the switch, its bridge up. Raises LbdError."""
+    """Returns the process that holds the switch, its bridge up. Raises LbdError."""
     holder = start(["unshare", "--net", "sleep", "infinity"], environment, Path(os.devnull))
     process = wait_for(holder, holder.pid)
     problem = ip_inside(process.pid, ["link add lan type bridge", "link set lan up"])
@@ -85,9 +85,9 @@ def make_host(
     name: str, address: str, switch: Process, environment: Mapping[str, str],
     join: Sequence[str], private: Sequence[str], log: Path,
 ) -> Process:  # fmt: skip
-    """PID 1 of a new host with its network up. Raises LbdError.
+    """Returns PID 1 of a new host with its network up. Raises LbdError.
 
-    `join` are the cgroups to be in, `private` the directories that become empty ones of its own.
+    The host joins the cgroups `join`. Each directory of `private` becomes an empty one of its own.
     """
     joining = "".join(f"echo 0 > '{group}/cgroup.procs'; " for group in join)
     unshare = [
@@ -107,7 +107,7 @@ def connect(name: str, address: str, switch: Process, host: Process) -> None:
         f"link add {name} type veth peer name eth0 netns {host.pid}",
         f"link set {name} master lan up",
     ]
-    # The veth of an earlier life of this host goes a moment after its last process.
+    # The veth of this host's previous life disappears a moment after its last process.
     while problem := ip_inside(switch.pid, lines):
         if "exists" not in problem or time.monotonic() > deadline_s:
             raise LbdError(f"cannot connect {name} to the lab's bridge: {problem}")
@@ -128,7 +128,8 @@ def start(
 
 
 def wait_for(holder: "subprocess.Popen[bytes]", pid: int | None) -> Process:
-    """The `sleep` once it is one: `pid`, or else the child of the holder. Raises LbdError."""
+    """Returns the `sleep` process once it has started: `pid`, or else the child of the holder.
+    Raises LbdError."""
     deadline_s = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < deadline_s:
         for candidate in [pid] if pid else children(holder.pid):
@@ -153,10 +154,10 @@ def command_name(pid: int) -> str:
 
 
 def set_cuts(host: Process, was: Sequence[str], now: Sequence[str]) -> None:
-    """Make exactly the addresses `now` unreachable from this host. Raises LbdError."""
+    """Makes exactly the addresses `now` unreachable from this host. Raises LbdError."""
     freed = [f"neigh del {address} dev eth0" for address in was if address not in now]
     lost = [f"neigh replace {a} lladdr {NOBODY} nud permanent dev eth0" for a in now]
     if freed:
-        ip_inside(host.pid, freed, force=True)  # one that is not there is as good as removed
+        ip_inside(host.pid, freed, force=True)  # an entry that is missing counts as removed
     if lost and (problem := ip_inside(host.pid, lost)):
         raise LbdError(f"cannot cut: {problem}")

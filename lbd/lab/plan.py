@@ -1,10 +1,10 @@
 """What a lab consists of: addresses, each host's files, the text of its lbd.toml and scripts. Pure.
 
-DIR/lab.json        what there is (written before each thing is made, so `down` finds it)
+DIR/lab.json        the record (written before each thing is made, so that `down` finds it)
 DIR/key             the cluster's secret, 0600; with TLS each host has state/tls instead
 DIR/hK/lbd.toml     the host's configuration
 DIR/hK/run, state   its runtime and state directories; run/*.log are the daemons' logs
-DIR/hK/enter        runs a command inside hK; DIR/hK/bin/ has lbrun and lbctl through it
+DIR/hK/enter        runs a command inside hK; DIR/hK/bin/ has lbrun and lbctl that use it
 """
 
 import hashlib
@@ -19,19 +19,19 @@ from lbd.config.schema import ALGORITHMS, Config
 from lbd.errors import ConfigError
 from lbd.text.spelling import hint
 
-HOSTS_MAX = 254  # one byte of an address, 0 and 255 left out
-SOCKET_PATH_MAX = 107  # what sockaddr_un holds, less the closing NUL
-DAEMONS = ("lim", "lbm", "dispatcher", "metrics")  # the last two where they are wanted
+HOSTS_MAX = 254  # one byte of an address, without 0 and 255
+SOCKET_PATH_MAX = 107  # length of sockaddr_un's path without its closing NUL
+DAEMONS = ("lim", "lbm", "dispatcher", "metrics")  # the last two only where they are wanted
 AS_ANOTHER = "`lbd lab exec HOST -- runuser -u USER -- COMMAND` acts from there as another user"
-MADE_BY = "# made by `lbd lab`"  # a file's first line: ours to remove
-INSIDE = "LBD_LAB_INSIDE"  # set to the lab's directory in whatever was let into one of its hosts
+MADE_BY = "# made by `lbd lab`"  # first line of files that the lab may remove
+INSIDE = "LBD_LAB_INSIDE"  # the lab's directory, in the environment of commands that entered a host
 ISOLATIONS = ("auto", "none", "namespaces")
 
 Scalar = str | int | float | bool | tuple[str | float, ...]
 Tables = list[dict[str, Scalar]]
 Sections = dict[str, dict[str, Scalar | Tables]]
 
-# What only the lab can set right: an override would break it, not tune it.
+# Only the lab can set these correctly: an override would break them, not tune them.
 RESERVED = {
     "cluster.hosts", "cluster.join", "host.name", "host.address", "host.runtime_dir",
     "host.state_dir", "security.key_file",
@@ -73,18 +73,18 @@ class HostPaths:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A lab as ordered on the command line, all questions answered."""
+    """A lab as the command line asked for it, with all defaults filled in."""
 
     root: Path
     hosts: tuple[str, ...]
     isolate: str  # none | namespaces
     subnet: str  # "127.x.y" or "10.x.y"; host hK is its address K
-    cores: float  # usable cores a host; 0 = the whole machine
-    algorithm: str  # "" = the default one
+    cores: float  # usable cores of a host; 0 = the whole machine
+    algorithm: str  # "" = the default
     settings: tuple[str, ...]  # section.key=value
     allow_root: bool
-    private: tuple[str, ...] = ()  # directories of which each host has its own; namespaces only
-    tls: bool = False  # certificates; the authority is on the first host
+    private: tuple[str, ...] = ()  # directories that each host has to itself; namespaces only
+    tls: bool = False  # with certificates; the authority is on the first host
     host_settings: tuple[str, ...] = ()  # hK:section.key=value
 
     def paths(self, host: str) -> HostPaths:
@@ -94,7 +94,7 @@ class Plan:
         return f"{self.subnet}.{self.hosts.index(host) + 1}"
 
     def daemons(self, host: str) -> tuple[str, ...]:
-        """The daemons in starting order."""
+        """Returns the daemons in starting order."""
         texts = (*self.settings, *settings_of(self, host))
         given = {(section, key): value for section, key, value in map(parse_setting, texts)}
         leader, standby = given.get(("dispatch", "host")), given.get(("dispatch", "standby"), ())
@@ -112,7 +112,7 @@ class Plan:
 
 
 def host_names(count: int) -> tuple[str, ...]:
-    """h1 … hN. Raises ConfigError for a number we have no addresses for."""
+    """Returns h1 … hN. Raises ConfigError if there are not enough addresses."""
     if not 1 <= count <= HOSTS_MAX:
         raise ConfigError(f"--hosts {count}: from 1 to {HOSTS_MAX}")
     return tuple(f"h{number}" for number in range(1, count + 1))
@@ -134,7 +134,7 @@ def check_algorithm(name: str) -> None:
 
 
 def check_private(private: Sequence[Path], isolate: str, shared: Mapping[str, Path]) -> None:
-    """Raises ConfigError. `shared`: what every host must go on seeing, by what it is."""
+    """Raises ConfigError. `shared`: the files that every host must still see, by purpose."""
     for place in private:
         if isolate != "namespaces":
             raise ConfigError(f"--private {place}: needs hosts in namespaces: "
@@ -145,7 +145,7 @@ def check_private(private: Sequence[Path], isolate: str, shared: Mapping[str, Pa
 
 
 def choose_subnet(isolate: str, rng: random.Random) -> str:
-    """A random /24: of loopback, or of the private 10/8 that only the lab's hosts will see."""
+    """Returns a random /24, of loopback or of the private 10/8 that only the lab's hosts see."""
     first = 127 if isolate == "none" else 10
     return f"{first}.{rng.randint(1, 254)}.{rng.randint(0, 254)}"
 
@@ -156,12 +156,13 @@ def share_of_machine(machine_cores: float, hosts: int) -> float:
 
 
 def cgroup_name(root: Path) -> str:
-    """The lab's cgroup, told by its directory alone: found again even when lab.json is lost."""
+    """Returns the lab's cgroup name, derived from its directory alone, so that it is found again
+    even without lab.json."""
     return "lbd-lab-" + hashlib.sha256(bytes(root)).hexdigest()[:10]
 
 
 def parse_setting(text: str) -> tuple[str, str, Scalar]:
-    """A "section.key=value" taken apart. A value that is no TOML is a text without its quotes.
+    """Splits "section.key=value". A value that is not valid TOML is taken as an unquoted string.
 
     Raises ConfigError.
     """
@@ -178,7 +179,7 @@ def parse_setting(text: str) -> tuple[str, str, Scalar]:
 
 
 def settings_of(plan: Plan, host: str) -> list[str]:
-    """Those of one host alone."""
+    """Returns the settings for one host alone."""
     own = f"{host}:"
     return [text.removeprefix(own) for text in plan.host_settings if text.startswith(own)]
 
@@ -196,7 +197,7 @@ def check_host_settings(texts: Sequence[str], hosts: Sequence[str]) -> None:
 
 
 def host_sections(plan: Plan, host: str) -> Sections:
-    """The host's configuration: what the lab needs, then what was asked for."""
+    """Returns the host's configuration: what the lab needs, then the user's settings."""
     paths = plan.paths(host)
     sections: Sections = {
         "cluster": {"name": f"lab-{cgroup_name(plan.root)[-10:]}"},
@@ -205,17 +206,17 @@ def host_sections(plan: Plan, host: str) -> Sections:
             "address": plan.address(host),
             "runtime_dir": str(paths.run),
             "state_dir": str(paths.state),
-            "speed": 1.0,  # all are this machine: measured side by side they would differ
+            "speed": 1.0,  # measured side by side, hosts of one machine would differ
         },
-        # A lab of root's is for trying out: its daemons run as who made it.
+        # A lab made by root is for trying things out: its daemons run as root.
         "daemons": {"user": "root"},
         "load": {},
         "lim": {},
         "lbm": {},
-        # All its hosts are this machine: whoever is here may as well run there.
+        # All hosts are this machine, so its users may run commands on each of them.
         "stage": {"root": str(paths.state / "stage")},
         "users": {"allow_root": plan.allow_root, "allow": ("*",)},
-        "admin": {"hosts": ("*",)},  # it is all one person's
+        "admin": {"hosts": ("*",)},  # the whole lab belongs to one person
         "security": {},
     }
     if not plan.tls:
@@ -245,8 +246,8 @@ def _ports(lim_port: Scalar | Tables, lbm_port: Scalar | Tables) -> dict[str, Sc
 
 
 def toml(sections: Mapping[str, Mapping[str, Scalar | Tables]]) -> str:
-    """The sections as text; each plain key on a line of its own, beginning at its start."""
-    import tomlkit  # with all that it imports, for `up` alone
+    """Returns the sections as text, each plain key at the start of its own line."""
+    import tomlkit  # imports much, and only `up` needs it
 
     given = {section: values for section, values in sections.items() if values}
     return f"{MADE_BY}\n\n{tomlkit.dumps(given)}"
@@ -254,15 +255,15 @@ def toml(sections: Mapping[str, Mapping[str, Scalar | Tables]]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Entrance:
-    """How a process gets inside a host: its cgroups, and the process whose namespaces it has."""
+    """How a process enters a host: its cgroups, and the process whose namespaces it joins."""
 
     cgroups: tuple[str, ...] = ()
     pid: int | None = None  # PID 1 of the host; None without namespaces
 
     def steps(self, python: str, program: Path, mode: Sequence[str] = ()) -> str:
-        """Shell text up to where the command follows.
+        """Returns the shell text that comes before the command.
 
-        Joining the cgroups comes first, while we see them as the outside does. nsenter itself
+        It joins the cgroups first, while their paths are still those outside. nsenter itself
         neither forks (-F) nor passes signals on; `enter.py` does both.
         """
         lists = [shlex.quote(f"{group}/cgroup.procs") for group in self.cgroups]
@@ -280,8 +281,8 @@ class Entrance:
 
 
 def keeping(python: str, program: Path) -> str:
-    """Shell text: `env` before the words "$@" if we are given variables that a shell drops, for
-    their names are none of its own (A.B=1)."""
+    """Returns shell text that puts `env` in front of "$@" if the environment has variables that a
+    shell drops because their names are not valid in it (A.B=1)."""
     odd = shlex.join([python, "-I", "-S", str(program), "--odd"])
     return (
         "if LC_ALL=C grep -qz '^[^=]*[^=A-Za-z0-9_]\\|^[0-9]' /proc/$$/environ 2>/dev/null; then\n"
@@ -290,7 +291,7 @@ def keeping(python: str, program: Path) -> str:
 
 
 def enter_script(host: str, root: Path, steps: str, kept: str) -> str:
-    """DIR/hK/enter: `enter COMMAND…` runs it inside hK, in the caller's directory."""
+    """Returns DIR/hK/enter: `enter COMMAND…` runs it inside hK, in the caller's directory."""
     return (
         f"#!/bin/sh\n# made by `lbd lab`: runs a command inside {host}\n{kept}"
         f'export {INSIDE}={shlex.quote(str(root))}\n{steps} "$PWD" "$@"\n'
@@ -298,10 +299,10 @@ def enter_script(host: str, root: Path, steps: str, kept: str) -> str:
 
 
 def program_script(host: str, root: Path, steps: str, kept: str, program: str) -> str:
-    """DIR/hK/bin/PROGRAM: the installed program, run inside hK.
+    """Returns DIR/hK/bin/PROGRAM: the installed program, run inside hK.
 
-    A job that came from hK has this directory in its PATH wherever it runs; it is inside a host
-    already, and acts from there.
+    A job that came from hK has this directory in its PATH wherever it runs. Such a job is inside a
+    host already, and runs the program there.
     """
     return (
         f"#!/bin/sh\n# made by `lbd lab`: runs this program inside {host}\n"
@@ -312,7 +313,7 @@ def program_script(host: str, root: Path, steps: str, kept: str, program: str) -
 
 
 def powered_off_script(host: str, root: Path) -> str:
-    """What stands in for the scripts while the host is off."""
+    """Returns the script that replaces the others while the host is off."""
     start = f"lbd lab start {host} --dir {shlex.quote(str(root))}"
     line = shlex.quote(f"lbd lab: {host} is powered off; {start} brings it back")
     return f"#!/bin/sh\necho {line} >&2\nexit 125\n"

@@ -1,8 +1,8 @@
-"""Finding, starting and ending the processes of a lab.
+"""Finds, starts and ends the processes of a lab.
 
-Whatever the lab starts carries LBD_LAB=DIR (and LBD_LAB_HOST, LBD_LAB_PART) in its environment, and
-so do keepers; a job is told by its LBD_JOB_ID and an LBD_CONFIG below DIR. So everything is found
-without a record, whoever its parent is now and even if it was started after the last look.
+Everything the lab starts carries LBD_LAB=DIR (and LBD_LAB_HOST, LBD_LAB_PART) in its environment,
+and so do keepers. A job is recognised by its LBD_JOB_ID and an LBD_CONFIG below DIR. So every
+process is found without a record, whatever its parent is now and whenever it was started.
 """
 
 import os
@@ -22,7 +22,7 @@ MARK_PART = "LBD_LAB_PART"
 END_TIMEOUT_S = 15.0
 POLL_S = 0.02
 
-# What a process of ours needs of the environment; the rest is the caller's business.
+# The variables that our processes need; the caller's other variables are not passed on.
 KEPT_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "USER", "LOGNAME", "TZ")
 
 
@@ -33,7 +33,7 @@ class Found:
     process: Process
     parent: int
     state: str  # a letter of proc(5): R S D T Z …
-    host: str  # "" if it belongs to none
+    host: str  # "" if it belongs to no host
     part: str  # lim | lbm | host | switch | job | ""
 
 
@@ -54,7 +54,7 @@ def stat(pid: int) -> Stat | None:
 
 
 def state_of(process: Process | None) -> str:
-    """running | stopped | dead, of this very process and not of a later one with its pid."""
+    """Returns running, stopped or dead for this very process, not for a later one with its pid."""
     now = stat(process.pid) if process else None
     if now is None or now.process != process:
         return "dead"
@@ -64,8 +64,8 @@ def state_of(process: Process | None) -> str:
 
 
 def has_more_threads(pid: int) -> bool:
-    """Besides its first, which may have ended before them: until the last is gone, who connects to
-    its sockets is accepted."""
+    """Returns whether threads outlive the first one. Until the last thread is gone, the process's
+    sockets still accept connections."""
     try:
         return len(os.listdir(f"/proc/{pid}/task")) > 1
     except OSError:
@@ -73,7 +73,7 @@ def has_more_threads(pid: int) -> bool:
 
 
 def environment_of(pid: int) -> dict[str, str]:
-    """As it was when the process started; empty if that is not for us to see."""
+    """Returns the environment at the start of the process; empty if we may not read it."""
     try:
         block = Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:
@@ -91,7 +91,7 @@ def command_line(pid: int) -> bytes:
 
 
 def belongs(environment: dict[str, str], root: Path) -> tuple[str, str] | None:
-    """(host, part) of a process with this environment, None if it is not of the lab."""
+    """Returns (host, part) of a process with this environment, None if it is not of the lab."""
     is_job = "LBD_JOB_ID" in environment
     marked = environment.get(MARK) == str(root)
     if not marked and not (is_job and environment.get("LBD_CONFIG", "").startswith(f"{root}/")):
@@ -102,9 +102,10 @@ def belongs(environment: dict[str, str], root: Path) -> tuple[str, str] | None:
 
 
 def find(root: Path) -> list[Found]:
-    """Every process of the lab but ourselves and those we are a child of, zombies left out.
+    """Returns every process of the lab except zombies, ourselves and our ancestors.
 
-    A descendant of one belongs to it too: a job may have wiped its environment.
+    A descendant of a lab process belongs to the lab too, because a job may have cleared its
+    environment.
     """
     stats = {pid: entry for pid in pids() if (entry := stat(pid)) and entry.state not in "ZX"}
     spared = own_line()
@@ -136,12 +137,12 @@ def ancestors(pid: int, look: Callable[[int], Stat | None]) -> list[int]:
 
 
 def own_line() -> set[int]:
-    """Returns this process and its ancestors, which must never be ended by us."""
+    """Returns this process and its ancestors, which we must never end."""
     return {os.getpid(), *ancestors(os.getpid(), stat)}
 
 
 def send(process: Process, number: int) -> bool:
-    """False if the process is gone. Raises LbdError if it is not ours to signal."""
+    """Returns False if the process is gone. Raises LbdError if we may not signal it."""
     if state_of(process) == "dead":
         return False
     try:
@@ -156,10 +157,10 @@ def send(process: Process, number: int) -> bool:
 
 
 def end_all(look: Callable[[], Iterable[Process]]) -> None:
-    """KILL whatever `look` finds until it finds nothing. Raises LbdError if that takes too long.
+    """Kills whatever `look` finds until it finds nothing. Raises LbdError if that takes too long.
 
-    What is on its way out has no environment and no cgroup any more, so what was seen once is
-    waited for.
+    A process that is exiting has no environment and no cgroup any more, so every process seen once
+    is waited for.
     """
     deadline_s = time.monotonic() + END_TIMEOUT_S
     seen: set[Process] = set()
@@ -191,7 +192,7 @@ def environment(root: Path, host: str, part: str) -> dict[str, str]:
 
 
 def tail(log: Path, lines: int = 5) -> list[str]:
-    """Returns the log's last lines, empty ones left out."""
+    """Returns the log's last lines, without empty ones."""
     try:
         text = log.read_text(encoding="utf-8", errors="replace")
     except OSError:

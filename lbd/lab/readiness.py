@@ -11,8 +11,8 @@ from lbd.lab.plan import DAEMONS
 from lbd.lab.record import Record
 from lbd.local.json_socket import Json, Refusal, ask
 
-READY_S = 120.0  # for daemons that live, on a machine that may be busy
-TELL_S = 15.0  # until it is said what is waited for, and between two such lines
+READY_S = 120.0  # for daemons that are alive, on a machine that may be busy
+TELL_S = 15.0  # before the first line on what is missing, and between lines
 POLL_S = 0.1
 
 Progress = Callable[[], None]
@@ -20,7 +20,7 @@ Progress = Callable[[], None]
 
 @dataclass(slots=True)
 class Patience:
-    """How long a lab whose daemons live may take to come up, and what is said meanwhile."""
+    """Limits how long a lab whose daemons are alive may take to come up, and reports meanwhile."""
 
     began_s: float
     told_s: float = field(init=False)
@@ -29,7 +29,7 @@ class Patience:
         self.told_s = self.began_s
 
     def line(self, missing: str, now_s: float) -> str:
-        """Returns what is to be said now, mostly "". Raises LbdError once it takes too long."""
+        """Returns the line to print now, mostly "". Raises LbdError once it takes too long."""
         waited_s = now_s - self.began_s
         if waited_s >= READY_S:
             raise LbdError(f"the lab did not come up within {READY_S:g} s: {missing}")
@@ -43,7 +43,7 @@ class Patience:
 
 
 def wait_for_all(record: Record, say: hosts.Say, progress: Progress) -> None:
-    """Until every host sees every other up and taking jobs. Raises LbdError with the logs' ends."""
+    """Waits until every host sees every other up and taking jobs. Raises LbdError quoting logs."""
     names = record.plan.hosts
     patience = Patience(time.monotonic())
     waiting = list(names)
@@ -71,7 +71,7 @@ def wait_for_all(record: Record, say: hosts.Say, progress: Progress) -> None:
 
 
 def whats_missing(record: Record, host: str, wanted: Sequence[str], lbm: bool = True) -> str:
-    """What this host still does not know of the hosts `wanted`, "" if nothing."""
+    """Returns what this host does not yet know of the hosts `wanted`, "" if nothing is missing."""
     path = record.plan.paths(host).socket("lim")
     try:
         seen = seen_hosts(ask(path, {"op": "status"}, hosts.ASK_TIMEOUT_S))
@@ -101,7 +101,7 @@ def no_queue(record: Record, host: str) -> str:
 
 
 def seen_hosts(status: Json) -> dict[str, Json]:
-    """`hosts` of a LIM's status by name."""
+    """Returns `hosts` of a LIM's status by name."""
     entries = status.get("hosts")
     rows = cast("list[object]", entries) if isinstance(entries, list) else []
     return {str(row.get("name")): row for row in rows if isinstance(row, dict)}

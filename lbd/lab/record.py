@@ -1,7 +1,7 @@
 """lab.json: what a lab consists of, written before each thing is made.
 
-A crash of the lab at any point so leaves a record of more than there is, never of less, and `down`
-cleans up after it. One `lbd lab` command at a time changes a lab: they hold DIR/lock.
+So a crash at any point leaves a record of more than there is, never of less, and `down` cleans up
+from it. Only one `lbd lab` command at a time changes a lab: it holds DIR/lock.
 """
 
 import json
@@ -23,9 +23,9 @@ PATIENCE_S = 10.0  # for another `lbd lab` command on the same lab
 
 
 def own_place(name: str) -> Path:
-    """The directory of that name in our runtime directory.
+    """Returns the directory of that name in our runtime directory.
 
-    Raises LbdError if another user may have made either.
+    Raises LbdError if another user may have made either directory.
     """
     base = Path(default_runtime_dir())
     for place in (base, base / name):
@@ -37,7 +37,7 @@ def own_place(name: str) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process that is still itself: a pid alone may be somebody else's by now."""
+    """Identifies a process beyond its pid, which may belong to another process by now."""
 
     pid: int
     started: int  # clock ticks since boot, as in /proc/PID/stat
@@ -46,9 +46,10 @@ class Process:
 @dataclass(frozen=True, slots=True)
 class Record:
     plan: Plan
-    made_root: bool  # the directory is ours to remove
-    ready: bool = False  # `up` has ended well
-    cgroups: tuple[str, ...] = ()  # the lab's own, one a hierarchy; each host's is below it
+    made_root: bool  # the lab made the directory and may remove it
+    ready: bool = False  # `up` has succeeded
+    # the lab's own, one for each hierarchy; the hosts' are below them
+    cgroups: tuple[str, ...] = ()
     cuts: tuple[tuple[str, str], ...] = ()
     processes: dict[str, Process] = field(default_factory=dict)  # "switch", "h1", "h1/lim" …
 
@@ -71,7 +72,7 @@ def save(record: Record) -> None:
 
 
 def load(root: Path) -> Record | None:
-    """The lab in this directory, None if there is none. Raises LbdError if it is unreadable."""
+    """Returns the lab in this directory, None if there is none. Raises LbdError if unreadable."""
     try:
         text = record_file(root).read_text(encoding="utf-8")
     except (FileNotFoundError, NotADirectoryError):
@@ -96,7 +97,7 @@ def load(root: Path) -> Record | None:
 
 
 def read_plan(body: dict[str, object], root: Path) -> Plan:
-    """Raises KeyError, TypeError or ValueError for what `save` never wrote."""
+    """Raises KeyError, TypeError or ValueError for a record that `save` did not write."""
     hosts, settings, private = body["hosts"], body["settings"], body.get("private")
     each = body.get("host_settings")
     if not isinstance(hosts, list) or not isinstance(settings, list):
@@ -118,7 +119,7 @@ def read_plan(body: dict[str, object], root: Path) -> Plan:
 
 @contextmanager
 def locked(root: Path, patience_s: float) -> Iterator[None]:
-    """Hold the lab's lock. Raises LbdError if another command keeps it for longer."""
+    """Holds the lab's lock. Raises LbdError if another command holds it for `patience_s`."""
     try:
         descriptor = lock_file(root / "lock", patience_s)
     except TimeoutError:

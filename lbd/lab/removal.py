@@ -1,7 +1,7 @@
-"""Taking a lab down, whole or half-built, with or without its record.
+"""Takes a lab down, whole or half-built, with or without its record.
 
 Processes are found by their mark and their cgroups, cgroups by their name; only the list of files
-comes from the record. So a lab that was killed at any point of its making leaves nothing.
+comes from the record. So a lab that was killed at any point while starting leaves nothing behind.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ POLL_S = 0.1
 
 
 def down(root: Path) -> bool:
-    """Take the lab down, whole or half-built. False if there was none."""
+    """Takes the lab down, whole or half-built. Returns False if there was none."""
     with contextlib.ExitStack() as stack:
         if root.is_dir() and (record_file(root).exists() or (root / "lock").exists()):
             stack.enter_context(locked(root, PATIENCE_S))
@@ -35,7 +35,7 @@ def down(root: Path) -> bool:
 def take_down(root: Path, record: Record | None) -> bool:
     groups = record.cgroups if record else ()
     groups = tuple(dict.fromkeys((*groups, *cgroups.find(cgroup_name(root)))))
-    cgroups.leave(groups, processes.own_line())  # `down` may be asked for from inside a host
+    cgroups.leave(groups, processes.own_line())  # `down` may run inside a host
 
     def left() -> list[Process]:
         found = [entry.process for entry in processes.find(root)]
@@ -53,11 +53,11 @@ def take_down(root: Path, record: Record | None) -> bool:
 
 
 def remove_files(root: Path, record: Record | None) -> None:
-    """What the lab made below its directory, and the directory itself if it made that too."""
+    """Removes what the lab made below its directory, and the directory if the lab made that too."""
     names = record.plan.hosts if record else [path.parent.name for path in left_over(root)]
     is_first_moment = is_only_locked(root)
     if not (names or record_file(root).exists() or is_first_moment):
-        return  # no lab of ours: touch nothing
+        return  # not a lab of ours: touch nothing
     for name in names:
         shutil.rmtree(root / name, ignore_errors=True)
     names = ("key", "lock", "lab.json")
@@ -71,8 +71,8 @@ def remove_files(root: Path, record: Record | None) -> None:
 
 
 def is_only_locked(root: Path) -> bool:
-    """Whether `up` was killed there before it had a record, so that there is nothing of anybody's.
-    It has made the directory as a rule; else an empty one is all that its user loses."""
+    """Returns whether `up` was killed there before it had a record, so that the directory holds
+    nobody's files. As a rule `up` made the directory; if not, its user loses only an empty one."""
     try:
         names = {path.name for path in root.iterdir()}
     except OSError:
@@ -82,7 +82,7 @@ def is_only_locked(root: Path) -> bool:
 
 
 def left_over(root: Path) -> list[Path]:
-    """Returns the hosts' configurations of a lab that has lost its record."""
+    """Returns the configurations of the hosts of a lab that has lost its record."""
     found = []
     for path in root.glob("h*/lbd.toml"):
         with contextlib.suppress(OSError, UnicodeDecodeError):

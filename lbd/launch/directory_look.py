@@ -1,7 +1,8 @@
-"""A directory's stamp, as the kernel gives it.
+"""Takes a directory's stamp from the kernel.
 
-Taken by the LBM for its clients' directories, and by the keeper's children for where they are to
-run, after they have become their user: root is not let everywhere on a file server.
+The LBM takes it for its clients' directories; the keeper's children take it for the directory they
+are to run in, after they have become their user, since root has no access everywhere on a file
+server.
 """
 
 import contextlib
@@ -15,16 +16,16 @@ from collections.abc import Callable
 from lbd.launch.directory_stamp import Stamp
 
 AT_FDCWD = -100
-AT_STATX_DONT_SYNC = 0x4000  # what is cached: asks no server
+AT_STATX_DONT_SYNC = 0x4000  # use cached attributes: asks no server
 STATX_BASIC_STATS, STATX_BTIME, STATX_MNT_ID = 0x7FF, 0x800, 0x1000
-STATX = struct.Struct("=I28xQ24x16xqI4x16xqI4x8xIIQ104x")  # what is used here of struct statx
+STATX = struct.Struct("=I28xQ24x16xqI4x16xqI4x8xIIQ104x")  # the fields of struct statx used here
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
-FileSystemOf = Callable[[int, str], str]  # of a mount by its number (-1: none), and its device
+FileSystemOf = Callable[[int, str], str]  # of a mount, by its number (-1: none) and its device
 
 
 def kernel_id() -> str:
-    """The same for all who run on one kernel, until it is booted again."""
+    """Returns an id that all processes on one kernel share until it is rebooted."""
     try:
         with open(BOOT_ID, encoding="ascii") as file:
             return file.read().strip()
@@ -33,7 +34,7 @@ def kernel_id() -> str:
 
 
 def file_system(mount: int, device: str, process: str = "self") -> str:
-    """The type of what is mounted where `process` sees it; "" if that cannot be told."""
+    """Returns the type of the file system mounted in `process`'s view; "" if unknown."""
     lines = []
     with contextlib.suppress(OSError), open(f"/proc/{process}/mountinfo", "rb") as file:
         lines = file.read().decode(errors="replace").splitlines()
@@ -46,7 +47,7 @@ def file_system(mount: int, device: str, process: str = "self") -> str:
 
 
 def find_program(name: bytes, path: bytes) -> int:
-    """0 if exec would find something to run there, else the errno it would fail with."""
+    """Returns 0 if exec would find a program to run there, else the errno it would fail with."""
     if b"/" in name:
         return _executable(name)
     failure = errno.ENOENT
@@ -74,13 +75,13 @@ def look(
     *,
     cached: bool = False,
 ) -> Stamp:
-    """Raises OSError. `cached`: content with what is known here; never waits for a file server."""
+    """Raises OSError. `cached`: use cached attributes and never wait for a file server."""
     buffer = ctypes.create_string_buffer(STATX.size)
     flags = AT_STATX_DONT_SYNC if cached else 0
     wanted = STATX_BASIC_STATS | STATX_BTIME | STATX_MNT_ID
     statx = getattr(libc, "statx", None)
     if statx is None or statx(AT_FDCWD, path, flags, wanted, buffer) != 0:
-        found = os.stat(path)  # an old kernel or C library; or it says what is wrong
+        found = os.stat(path)  # an old kernel or C library; otherwise this raises the right error
         device = f"{os.major(found.st_dev)}:{os.minor(found.st_dev)}"
         kind = file_system_of(-1, device)
         return Stamp(kernel, found.st_dev, found.st_ino, 0, found.st_mtime_ns, kind)

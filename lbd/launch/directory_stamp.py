@@ -1,23 +1,24 @@
-"""Is a directory there the same object as here? Pure: two stamps, compared.
+"""Decides whether a directory on another host is the same object as one here. Pure: compares two
+stamps.
 
-One kernel (containers, a lab) answers exactly: device and inode. Between kernels a device number
-means nothing, and what is left depends on the file system:
+Within one kernel (containers, a lab) device and inode answer exactly. Between kernels a device
+number means nothing, and the file system decides:
 
-- Both local: two disks, however alike. Machines cloned from one image have the same inodes, birth
-  and modification times.
+- Both local: two different disks, however alike. Machines cloned from one image have the same
+  inodes, birth and modification times.
 - At least one is a network file system; the other may be the server's own disk. The inode is the
-  server's and must agree, then the time of birth, to the nanosecond. Where one side is not told
-  that (NFS before Linux 6.15), the time of the last modification: it may be as old as attributes
-  are cached, and a directory in use changes between two looks, so near is good enough.
+  server's and must agree; so must the birth time, to the nanosecond. Where one side does not know
+  that (NFS before Linux 6.15), the modification times are compared: they may be as old as cached
+  attributes, and a directory in use changes between two looks, so nearly equal is enough.
 
-An alarm too many keeps a command at home; one too few runs it among the wrong files.
+A false alarm keeps a command at the origin; a missed one runs it among the wrong files.
 """
 
 from dataclasses import dataclass
 
-CACHED_S = 60.0  # attributes of a directory on NFS are believed this long (acdirmax)
-# Types of network file systems as mount(8) names them, and their magics as statfs(2) has them; 0:
-# that of FUSE, or another's.
+CACHED_S = 60.0  # how long NFS caches attributes of a directory (acdirmax)
+# Network file systems: types as mount(8) names them, and magics as in statfs(2); 0: the same as
+# FUSE's or another's.
 NETWORK = {
     "9p": 0x01021997, "afs": 0x5346414F, "beegfs": 0x19830326, "ceph": 0x00C36400,
     "cifs": 0xFF534D42, "coda": 0x73757245, "fuse": 0x65735546, "gfs2": 0x01161970,
@@ -26,22 +27,22 @@ NETWORK = {
     "pvfs2": 0x20030528, "smb3": 0xFE534D42, "vboxsf": 0x786F4256, "virtiofs": 0,
 }  # fmt: skip
 NETWORK_MAGICS = tuple(magic for magic in NETWORK.values() if magic)
-# How another host's stamp may fit here, but for inode and device: not at all; if times agree; if
-# they do, and it is a network file system here.
+# When another host's stamp may fit here, if inode and device do not decide: never; if times agree;
+# if times agree and the file system here is a network one.
 ONLY_ITSELF, SEEN_ANYWHERE, SEEN_OVER_NETWORK = 0, 1, 2
 NO_DEVICE = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """What one host sees of a directory. Times are UNIX times; 0 = not told."""
+    """What one host sees of a directory. Times are UNIX times in nanoseconds; 0 = unknown."""
 
-    kernel: str  # its boot id: hosts that agree in it are one machine
+    kernel: str  # its boot id: hosts with the same one are one machine
     device: int
     inode: int
     born_ns: int = 0
     changed_ns: int = 0  # last modification
-    file_system: str = ""  # its type; "" = not known
+    file_system: str = ""  # its type; "" = unknown
 
     @property
     def is_networked(self) -> bool:
@@ -53,7 +54,7 @@ class Stamp:
 
 
 def read_stamp(data: bytes) -> Stamp:
-    """Raises ValueError if it is none."""
+    """Raises ValueError if malformed."""
     kernel, device, inode, born_ns, changed_ns, kind = data.decode().split(" ")
     return Stamp(
         "" if kernel == "-" else kernel,
@@ -66,8 +67,8 @@ def read_stamp(data: bytes) -> Stamp:
 
 
 def comparison(there: Stamp, kernel: str) -> tuple[int, ...]:
-    """All that a host with that kernel needs to compare a directory with the stamp: how, inode,
-    device, birth, modification, and how far apart that may be."""
+    """Returns all that a host with that kernel needs to compare a directory with the stamp: how,
+    inode, device, birth, modification, and the allowed difference of the latter."""
     one_kernel = kernel != "" and kernel == there.kernel
     how = SEEN_ANYWHERE if there.is_networked else SEEN_OVER_NETWORK
     if one_kernel:
@@ -77,7 +78,7 @@ def comparison(there: Stamp, kernel: str) -> tuple[int, ...]:
 
 
 def fits(compared: tuple[int, ...], here: Stamp, is_networked: bool) -> bool:
-    """Whether that directory is the one of the stamp. spare.c has the same."""
+    """Returns whether that directory is the one of the stamp. spare.c has the same code."""
     how, inode, device, born_ns, changed_ns, apart_ns = compared
     if here.inode != inode:
         return False

@@ -1,7 +1,7 @@
-"""Become a command, the way a shell would: PATH look-up and all.
+"""Becomes a command the way a shell would, with PATH look-up.
 
-Used by `lbrun` itself when the answer is "here" and by the keeper's children, so it imports
-nothing but `posix`.
+`lbrun` uses this when a command runs here, and the keeper's children use it, so it imports nothing
+but `posix`.
 """
 
 import posix
@@ -13,8 +13,8 @@ SHELL = b"/bin/sh"
 
 
 def become(argv: list[bytes], environment: dict[bytes, bytes], program: bytes = b"") -> OSError:
-    """exec `argv`; returns only if it cannot, with the error execvp would give. `program`: what
-    was found and looked at already.
+    """Executes `argv`; returns only on failure, with the error that execvp would give. `program`:
+    the program, if it was already found and checked.
 
     A file without `#!` is handed to the shell, as execvp(3) does.
     """
@@ -32,7 +32,7 @@ def become(argv: list[bytes], environment: dict[bytes, bytes], program: bytes = 
 
 
 def become_file(path: bytes, argv: list[bytes], environment: dict[bytes, bytes]) -> OSError:
-    """exec that file, whatever `argv[0]` says; returns only if it cannot."""
+    """Executes that file, whatever `argv[0]` says; returns only on failure."""
     try:
         posix.execve(path, argv, environment)
     except OSError as error:
@@ -52,7 +52,8 @@ def exit_status_of(error: OSError) -> int:
 
 
 def let_pipes_break() -> None:
-    """Python ignores these two at its start, and what is ignored stays so through exec."""
+    """Restores the default action of SIGPIPE and SIGXFSZ. Python ignores them at its start, and
+    ignored signals stay ignored through exec."""
     import _signal  # type: ignore[import-not-found]  # `signal` without its enums
 
     for number in (PIPE, XFSZ):

@@ -1,4 +1,4 @@
-/* What front.c, lbsh.c and spare.c share. */
+/* Shared by lbrun.c, lbsh.c and spare.c. */
 
 #define _GNU_SOURCE
 #include <errno.h>
@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#ifdef NO_MEMORY /* what a program does then, if it makes texts */
+#ifdef NO_MEMORY /* what to do then; a program that uses text() defines it */
 __attribute__((format(printf, 1, 2))) static char *text(const char *format, ...) {
     char *made;
     va_list values;
@@ -27,8 +27,8 @@ __attribute__((format(printf, 1, 2))) static char *text(const char *format, ...)
 }
 #endif
 
-/* local/frames.py: a frame is a length, 4 bytes, little endian; a tag; a body, often of fields. A field
-   is a key, a length of that kind, a value. */
+/* local/frames.py: a frame is a length (4 bytes, little endian), a tag and a body, often of
+   fields. A field is a key, a length of the same kind and a value. */
 enum { HEADER_BYTES = 5 };
 
 static inline uint32_t length_at(const void *bytes) {

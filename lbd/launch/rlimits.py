@@ -1,27 +1,27 @@
-"""Limits that a process takes upon itself before it becomes a command.
+"""Resource limits that a process sets on itself before it becomes a command.
 
-The keeper works them out for its children: what they have without, it has.
+The keeper computes them for its children from its own limits, which they inherit.
 """
 
 import contextlib
 import functools
 import resource
 
-# What they allow lets a process come before others: not even a soft one is raised, whatever the
-# limits were where the command comes from.
+# Raising these would let a process get ahead of others, so not even the soft limit is raised,
+# whatever the limits were at the origin.
 ONLY_LOWERED = frozenset(
     (resource.RLIMIT_MEMLOCK, resource.RLIMIT_NICE, resource.RLIMIT_RTPRIO, resource.RLIMIT_RTTIME)
 )
-UNLIMITED = 1 << 63  # and more, as it travels
+UNLIMITED = 1 << 63  # this and above, in messages
 INFINITY = resource.RLIM_INFINITY
 Limit = tuple[int, tuple[int, int]]  # resource, soft and hard
-Own = tuple[tuple[int, int], ...]  # soft and hard, by resource
+Own = tuple[tuple[int, int], ...]  # soft and hard, indexed by resource
 
 
 def taken(number: int, soft: int, hard: int, own: tuple[int, int]) -> tuple[int, int] | None:
-    """What of a caller's limit is set here, None for nothing. `own`: what a command would have
-    without it. A hard limit is only ever lowered: who asks is on another host, and we may be root,
-    who may raise one."""
+    """Returns what to set here for a caller's limit, None for nothing. `own`: the limit a command
+    has otherwise. A hard limit is only lowered: the caller is on another host, and we may be root,
+    who could raise it."""
     soft, hard = (value if 0 <= value < UNLIMITED else INFINITY for value in (soft, hard))
     hard = _lower(hard, own[1])
     wanted = _lower(_lower(soft, own[0]) if number in ONLY_LOWERED else soft, hard), hard
@@ -36,7 +36,7 @@ def _lower(one: int, other: int) -> int:
 
 def own_limits() -> Own:
     found: list[tuple[int, int]] = []
-    with contextlib.suppress(ValueError):  # that number is none
+    with contextlib.suppress(ValueError):  # no such resource number
         while True:
             found.append(resource.getrlimit(len(found)))
     return tuple(found)
@@ -44,25 +44,27 @@ def own_limits() -> Own:
 
 @functools.lru_cache(maxsize=64)
 def all_taken(limits: tuple[tuple[int, int, int], ...], own: Own) -> tuple[Limit, ...]:
-    """What of a caller's limits is set here. They are as a rule those of the caller before."""
+    """Returns which of a caller's limits to set here. Cached: most callers repeat the last
+    one's."""
     here = [item for item in limits if 0 <= item[0] < len(own)]
     found = [(number, taken(number, soft, hard, own[number])) for number, soft, hard in here]
     return tuple((number, limit) for number, limit in found if limit is not None)
 
 
 def lowered(own: Own, number: int, most: int) -> Limit:
-    """What to set it to for good, never more than it already is: only root may raise one."""
+    """Returns the limit to set, soft and hard, never above the present one, which only root may
+    raise."""
     limit = _lower(most, own[number][1])
     return number, (limit, limit)
 
 
 def lower(number: int, most: int) -> None:
-    """One of ours. Raises OSError."""
+    """Lowers one of our own limits. Raises OSError."""
     resource.setrlimit(*lowered(own_limits(), number, most))
 
 
 def raise_descriptor_limit() -> None:
-    """As many descriptors as the hard limit allows. A shell's soft one, 1024 as a rule, is a few
-    hundred clients, as one user can have: then a daemon could talk to nobody else."""
+    """Allows as many descriptors as the hard limit. A shell's usual soft limit, 1024, is a few
+    hundred clients, which one user can have: the daemon could then serve nobody else."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

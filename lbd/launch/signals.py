@@ -1,4 +1,4 @@
-"""Signals to a job's process group, as a terminal or kill(1) would send them."""
+"""Sends signals to a job's process group, as a terminal or kill(1) would."""
 
 import contextlib
 import os
@@ -10,23 +10,24 @@ GROUP_WIDE = (
 
 
 def deliver(leader: int, number: int) -> int:
-    """To the whole group what a terminal would send it, to the leader alone what kill(1) would.
+    """Sends signals a terminal would send to the whole group, others to the leader alone, like
+    kill(1).
 
-    Returns what was sent.
+    Returns the signal that was sent.
     """
     if number == signal.SIGTSTP and not _handles(leader, number):
-        # A group that is a session of its own is orphaned: the kernel drops SIGTSTP there.
+        # The group of a session's leader is orphaned, and the kernel drops SIGTSTP there.
         number = signal.SIGSTOP
     if number in GROUP_WIDE:
         signal_group(leader, number)
     else:
-        with contextlib.suppress(OSError):  # it is gone, or not ours; or that is no signal
+        with contextlib.suppress(OSError):  # gone, not ours, or not a signal
             os.kill(leader, number)
     return number
 
 
 def _handles(pid: int, number: int) -> bool:
-    """Whether a process catches or ignores a signal."""
+    """Returns whether a process catches or ignores a signal."""
     try:
         with open(f"/proc/{pid}/status", "rb") as file:
             lines = file.read().split(b"\n")

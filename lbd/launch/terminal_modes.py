@@ -1,17 +1,17 @@
-"""A terminal's modes and size as they travel: decimal text. And what raw mode makes of modes. Pure.
+"""A terminal's modes and size as decimal text, and the modes of a raw terminal. Pure.
 
-Imported by `lbrun` too, when it has a terminal, so nothing heavy.
+`lbrun` imports this file when it has a terminal, so it stays light.
 """
 
 import termios
 
-Attributes = list[int | list[bytes | int]]  # as termios.tcgetattr gives them
-Size = tuple[int, int, int, int]  # rows, columns, and both in pixels
+Attributes = list[int | list[bytes | int]]  # from termios.tcgetattr
+Size = tuple[int, int, int, int]  # rows, columns, width and height in pixels
 
 NUMBERS = 6  # input, output, control, local flags; two speeds
 LARGEST = 1 << 32
 LARGEST_SIDE = 1 << 16
-# What input a raw terminal no longer looks at, and what it no longer does with it.
+# The input processing and local modes that a raw terminal turns off.
 RAW_INPUT_OFF = (
     termios.IGNBRK | termios.BRKINT | termios.PARMRK | termios.ISTRIP | termios.INLCR
     | termios.IGNCR | termios.ICRNL | termios.IXON | termios.IXANY | termios.IXOFF
@@ -31,13 +31,13 @@ def pack_modes(attributes: Attributes) -> bytes:
 
 
 def read_modes(text: bytes) -> Attributes:
-    """Raises ValueError on anything but what `pack_modes` makes."""
+    """Raises ValueError on anything `pack_modes` does not produce."""
     numbers = [int(word) for word in text.split()]
     flags, codes = numbers[:NUMBERS], numbers[NUMBERS:]
     if len(codes) != termios.NCCS or not all(0 <= number < LARGEST for number in flags):
         raise ValueError("malformed terminal modes")
     attributes: Attributes = [*flags, [bytes((code,)) for code in codes]]
-    if not flags[3] & termios.ICANON:  # tcsetattr takes these two as numbers then
+    if not flags[3] & termios.ICANON:  # tcsetattr then wants numbers for these two
         characters = attributes[NUMBERS]
         assert isinstance(characters, list)
         characters[termios.VMIN], characters[termios.VTIME] = (
@@ -48,9 +48,10 @@ def read_modes(text: bytes) -> Attributes:
 
 
 def raw_modes(attributes: Attributes, *, lines: bool = False) -> Attributes:
-    """Every byte as it is typed and as it is printed: whatever it means, it means elsewhere.
+    """Returns modes that pass each byte through unchanged in both directions: its meaning is up to
+    the other end.
 
-    `lines`: but what is printed is treated as before, so that others may print lines meanwhile.
+    `lines`: keep output processing, so that other programs can print lines meanwhile.
     """
     input_flags, output_flags, control, local, in_speed, out_speed, characters = attributes
     assert isinstance(input_flags, int)
@@ -71,12 +72,13 @@ def raw_modes(attributes: Attributes, *, lines: bool = False) -> Attributes:
 
 
 def same_flags(one: Attributes, other: Attributes) -> bool:
-    """Whether input and local flags agree: what tells raw mode from any other."""
+    """Returns whether input and local flags agree, which distinguish raw mode."""
     return all(one[at] == other[at] for at in (0, 3))
 
 
 def ends_lines(attributes: Attributes) -> bool:
-    """Whether a terminal makes a new line of a line feed, as all do unless told otherwise."""
+    """Returns whether the terminal maps line feed to a new line, as it does unless told
+    otherwise."""
     needed, output_flags = termios.OPOST | termios.ONLCR, attributes[1]
     return isinstance(output_flags, int) and output_flags & needed == needed
 

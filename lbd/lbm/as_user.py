@@ -1,6 +1,6 @@
-"""What the LBM has the keeper do as another user, having no privilege itself.
+"""What the keeper does as another user for the LBM, which has no privilege itself.
 
-Each is a child of the keeper that becomes the user, does it and ends, without a command.
+Each task is a child of the keeper that becomes the user, does it and exits, without a command.
 """
 
 import asyncio
@@ -20,8 +20,8 @@ from lbd.lbm.staging.step import run_step, run_worker
 from lbd.process.boot_clock import clock_s
 
 ANSWER_S = 2.0
-STEP_S, STEPS_AT_ONCE = 60.0, 4  # of a user
-ALONE = "alone."  # begins the names of what the next LBM lets run on
+STEP_S, STEPS_AT_ONCE = 60.0, 4  # of one user, for each kind of step
+ALONE = "alone."  # prefix of the names of commands that the next LBM lets run on
 Lookup = Callable[[str | int, Hashable], Awaitable[LocalUser | None]]
 
 
@@ -29,16 +29,16 @@ class AsUser:
     def __init__(self, link: KeeperLink, look_up_user: Lookup) -> None:
         self._link = link
         self._look_up_user = look_up_user
-        self._numbers = itertools.count(os.getpid() << 32)  # others than those of an LBM before us
+        self._numbers = itertools.count(os.getpid() << 32)  # unused by an LBM before us
         self._turns = weakref.WeakValueDictionary[tuple[int, bytes], asyncio.Semaphore]()
 
     @property
     def is_needed(self) -> bool:
-        """Is the keeper able to do what we are not?"""
+        """Whether the keeper can do what we cannot."""
         return self._link.uid != os.geteuid()
 
     async def look(self, uid: int, directory: bytes) -> Stamp:
-        """What is there. Raises Unavailable."""
+        """Returns the stamp of a directory. Raises Unavailable."""
         order = Order(argv=[directory], look=True)
         await self._address(uid, order)
         try:
@@ -51,8 +51,9 @@ class AsUser:
             raise Unavailable(str(problem) or "its file server does not answer") from None
 
     async def work(self, uid: int, *words: bytes, limit_s: float = STEP_S) -> None:
-        """A step of file_worker.py. Its user may keep it from ending, so the keeper ends it after
-        so long, and of each user's of one kind a few are under way at once. Raises Unavailable."""
+        """Runs a step of file_worker.py. Its user may keep it from ending, so the keeper ends it
+        after `limit_s`, and only a few steps of one kind run at once for each user. Raises
+        Unavailable."""
         order = Order(argv=list(words))
         await self._address(uid, order)
         turn = self._turns.setdefault((uid, words[0]), asyncio.Semaphore(STEPS_AT_ONCE))
@@ -68,8 +69,9 @@ class AsUser:
             raise Unavailable(os.strerror(ended.status) if ended.status < 128 else "it was killed")
 
     async def begin(self, uid: int, order: Order, limit_s: float) -> Spawned:
-        """A command of theirs, once it has begun: it reads and prints nothing, and the keeper ends
-        it after so long, also if we are not there by then. Raises Unavailable, SpawnFailed."""
+        """Starts a command of the user's and returns once it has begun. The command reads and
+        prints nothing, and the keeper ends it after `limit_s`, even if we are gone by then. Raises
+        Unavailable, SpawnFailed."""
         if uid != self._link.uid:
             await self._address(uid, order)
         order.job = f"{ALONE}{next(self._numbers)}"
@@ -84,8 +86,8 @@ class AsUser:
         return spawned
 
     async def step(self, uid: int, order: Order, files: tuple[int | None, int | None]) -> str:
-        """A step of file_worker.py with these files as stdin and stdout, which stay ours: why it
-        failed, "" if it did not. Raises Unavailable."""
+        """Runs a step of file_worker.py with these files as stdin and stdout, which stay ours.
+        Returns why it failed, "" if it did not. Raises Unavailable."""
         if uid == self._link.uid:
             order.job = f"as-user.{next(self._numbers)}"
         else:
@@ -93,7 +95,7 @@ class AsUser:
         return await run_step(self._link, order, *files)
 
     async def _address(self, uid: int, order: Order) -> None:
-        """Raises Unavailable."""
+        """Fills in the job and the user of an order. Raises Unavailable."""
         account = await self._look_up_user(uid, uid)
         if account is None:
             raise Unavailable(f"uid {uid} is not in the user database")

@@ -79,7 +79,7 @@ class Lbm:
     """One host's load balance manager."""
 
     def __init__(self, config: Config, stop: Stop, ready: Ready, reread: Reread) -> None:
-        """`reread`: what lbd.toml says by now; it raises ConfigError."""
+        """`reread`: reads lbd.toml again; it raises ConfigError."""
         self._config = config
         self._runtime = Path(config.host.runtime_dir)
         self._stop, self._ready, self._restart = stop, ready, asyncio.Event()
@@ -135,7 +135,7 @@ class Lbm:
         self._questions = Questions(self._host, self._home, self._owner.book, self.reload)
 
     async def run(self) -> None:
-        """Until told to stop. Raises LbdError if it cannot start or one of its parts dies."""
+        """Runs until stopped. Raises LbdError if it cannot start or one of its parts dies."""
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, self._restart.set)
         locks = take_pid_locks("lbm", self._config.host.runtime_dir, self._config.host.state_dir)
         clients = ClientServer(self._runtime / "lbm.sock", self._home, self._questions.answer)
@@ -170,7 +170,7 @@ class Lbm:
                     release = partial(let_go, self._stop.leaving, locks)
                     await hand_over(self._links, self._home, clients, self._attempts, release)
         finally:
-            self._stop.set()  # also when it could not start: no other keeper for the one that ends
+            self._stop.set()  # even on a failed start: the keeper must not be replaced
             self._home.own_needs.leave()
             await clients.stop()
             await self._close_down()
@@ -180,8 +180,7 @@ class Lbm:
             raise self._keeper.failure
 
     def reload(self) -> None:
-        """The owner's rules and what there is to hand out, read again; what runs, runs on. Raises
-        ConfigError."""
+        """Reads the owner's rules and the resources again. Jobs run on. Raises ConfigError."""
         self._rules.reload()
         self._reporting = asyncio.create_task(self._link.send_totals(self._rules.config.limits))
         self._host.slots.pool.become(pool_of(self._rules.config))
@@ -190,18 +189,18 @@ class Lbm:
         self._changed()
 
     def _hung_up(self) -> None:
-        with contextlib.suppress(ConfigError):  # it is in the log
+        with contextlib.suppress(ConfigError):  # the error is in the log
             self.reload()
 
     async def _until_asked(self) -> None:
-        """To stop, or to make way for another LBM that goes on with everything (USR2)."""
+        """Waits until asked to stop, or to make way for an LBM that continues everything (USR2)."""
         waits = [asyncio.create_task(event.wait()) for event in (self._stop, self._restart)]
         for wait in (await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED))[1]:
             wait.cancel()
 
     async def _take_over(self, clients: ClientServer) -> int | None:
-        """What an earlier LBM has left with the keeper; its listening socket for clients."""
-        await self._lim.connect()  # who has waited for us will ask it at once
+        """Takes over what an earlier LBM left with the keeper. Returns its socket for clients."""
+        await self._lim.connect()  # clients that have waited for us will ask it at once
         given = self._link.given
         left = read_left(given)
         ours = self._config.daemons.keeper != "apart"
@@ -216,7 +215,7 @@ class Lbm:
         return left.listener if left is not None else None
 
     def _bind_network(self) -> None:
-        """The port is ours from here on; calls are answered once the keeper is there."""
+        """Binds the port; calls are answered once the keeper is connected."""
         config, lbm = self._config, self._config.lbm
         self._trust = trust = trust_of(config)
         if trust is None:
@@ -259,7 +258,7 @@ class Lbm:
         await serve_stream(self._links, context, caller)
 
     async def _follow_trust(self) -> None:
-        """Certificates and revocations as the LIM renews and hears of them."""
+        """Follows certificates and revocations as the LIM renews and receives them."""
         if isinstance(self._trust, Tls):
             await self._trust.follow()
 

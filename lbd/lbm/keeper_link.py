@@ -1,4 +1,4 @@
-"""The LBM's end of the keeper: orders out, ends of jobs in; starts a keeper where none runs.
+"""The LBM's end of the keeper: sends orders, receives ends of jobs, starts a keeper if none runs.
 
 One file because all of it goes over one socket, on which no two orders may mix.
 """
@@ -37,18 +37,18 @@ READ_S = 2.0
 FRAME_LIMIT_BYTES = 1 << 20
 START = "`lbd keeper` must be started first, by root (`lbd up` does that)"
 LEAVE_TIMEOUT_S = 5.0
-ASKED_AT_ONCE = 8  # of each user, until they are gone
+ASKED_AT_ONCE = 8  # of each user, until they have ended
 
 
 @dataclass(frozen=True, slots=True)
 class Forked:
     pid: int
-    group: str  # cgroup directory, "" without
+    group: str  # cgroup directory; "" = none
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessExit:
-    """How a job ended: wait status and usage of wait4."""
+    """How a job ended: wait status and usage from wait4."""
 
     wait_status: int
     user_cpu_s: float
@@ -64,13 +64,14 @@ class ProcessExit:
 
     @property
     def status(self) -> int:
-        """The command's own, or 128+N."""
+        """The command's own status, or 128+N."""
         return 128 + self.signal if self.signal else os.waitstatus_to_exitcode(self.wait_status)
 
 
 class SpawnFailed(LbdError):
-    """The keeper could not start it, and nothing ran. `phase` and `number`, an errno, say where;
-    of a program that a rule forbids, `paths`: where it was found, and what that is a link to."""
+    """The keeper could not start the command, and nothing ran. `phase` and `number`, an errno, say
+    where it failed. For a program that a rule forbids, `paths` holds where it was found, and the
+    target if that is a link."""
 
     def __init__(self, phase: str, number: int, paths: Sequence[str] = ()) -> None:
         super().__init__(f"{phase}: {os.strerror(number)}")
@@ -84,15 +85,15 @@ class Spawned:
     stopped: Callable[[bool], None]
     begun: asyncio.Future[Forked] = field(default_factory=asyncio.Future)
     exited: asyncio.Future[ProcessExit] = field(default_factory=asyncio.Future)
-    answered: asyncio.Future[str] = field(default_factory=asyncio.Future)  # of one that only asks
+    answered: asyncio.Future[str] = field(default_factory=asyncio.Future)  # of a question
     read: asyncio.Future[bool] | None = None
-    gone: Callable[[], None] = lambda: None  # what is to be done once the keeper has it no more
+    gone: Callable[[], None] = lambda: None  # called once the keeper does not have it any more
 
     def fail(self, problem: LbdError) -> None:
         for future in (self.begun, self.exited, self.answered):
             if not future.done():
                 future.set_exception(problem)
-                future.exception()  # seen: nobody need be waiting for it
+                future.exception()  # marks it as seen: nobody need be waiting for it
 
     def lose(self, problem: LbdError) -> None:
         self.fail(problem)
@@ -105,11 +106,11 @@ ABOUT = (keeper.KIND, keeper.LIMITS, keeper.VERSION)
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What a keeper says of itself."""
+    """What a keeper says about itself."""
 
     containment: str = "none"
-    limits: str = ""  # by what it limits jobs
-    version: str = ""  # of lbd; one of an earlier release does not say
+    limits: str = ""  # the means by which it limits jobs
+    version: str = ""  # of lbd; empty from a keeper of an earlier release
 
 
 class KeeperLink:
@@ -124,26 +125,26 @@ class KeeperLink:
         self._socket: socket.socket | None = None
         self.about = About()
         self.pid = self.lost_pid = 0
-        self.uid = os.geteuid()  # of the keeper
-        self.given: list[int] = []  # by an earlier LBM
-        self._awaited = 0  # so many of them
+        self.uid = os.geteuid()  # user of the keeper
+        self.given: list[int] = []  # descriptors from an earlier LBM
+        self._awaited = 0  # how many of them are expected
         self._meanwhile: list[tuple[bytes, dict[bytes, bytes]]] | None = None
         self._left: asyncio.Future[None] | None = None
 
     @property
     def jobs(self) -> list[JobId]:
-        """Those that have not ended."""
+        """The jobs that have not ended."""
         return list(self._jobs)
 
     @property
     def has(self) -> dict[JobId, bytes]:
-        """The jobs of which it spoke before its hello, each with what it holds; until `adopted`."""
+        """Jobs that the keeper named before its hello, with what each holds; until `adopted`."""
         jobs = [given for tag, given in self._meanwhile or () if tag == keeper.HAS]
         return {JobId(one[spawn_order.JOB].decode()): one[spawn_order.BELONGINGS] for one in jobs}
 
     @property
     def weighs_cpu(self) -> bool:
-        """Has it better than nice values for `limits.cpu_weight`?"""
+        """Whether it has better means than nice values for `limits.cpu_weight`."""
         return "cpu=nice" not in self.about.limits
 
     @property
@@ -151,11 +152,11 @@ class KeeperLink:
         return self._socket is not None
 
     async def connect(self, path: Path, config: Config) -> None:
-        """To the keeper that listens at `path`; one is started if none does. Raises ConfigError,
+        """Connects to the keeper at `path`; starts one if there is none. Raises ConfigError,
         Unavailable."""
         for _ in range(CONNECTIONS_MAX):
             self._socket = await self._socket_to(path, config)
-            self._split = frames.Splitter(FRAME_LIMIT_BYTES)  # the last may have gone in mid-frame
+            self._split = frames.Splitter(FRAME_LIMIT_BYTES)  # the last may have ended in mid-frame
             loop = asyncio.get_running_loop()
             self._hello = loop.create_future()
             self.given, self._meanwhile = [], []
@@ -165,7 +166,7 @@ class KeeperLink:
                     await self._hello
             except TimeoutError:
                 break
-            except Unavailable:  # it was about to end as we came: the next try finds that it has
+            except Unavailable:  # the keeper was about to end: the next try finds it gone
                 continue
             return
         raise ConfigError(f"the keeper at {path} does not answer; kill it and start again")
@@ -250,7 +251,7 @@ class KeeperLink:
             spawned.stopped(given[keeper.NUMBER] == b"1")
         elif tag == keeper.FAILED:
             self._forget(job)
-            # Who waited for its beginning may have gone; its end frees the slot in any case.
+            # The waiter for its beginning may have gone; its end frees the slot in any case.
             phase, *paths = given[keeper.PHASE].decode().split("\0")
             spawned.fail(SpawnFailed(phase, int(given[keeper.NUMBER]), paths))
         elif tag == keeper.ANSWERED:
@@ -267,10 +268,10 @@ class KeeperLink:
         stopped: Callable[[bool], None],
         limit: bytes = b"",
     ) -> Spawned:
-        """Send the order, and the frame `limit` in the same breath; the two futures of the answer
-        tell the rest. Raises Unavailable, NotStarted."""
+        """Sends the order, and the frame `limit` right after it; the two futures of the result tell
+        the rest. Raises Unavailable, NotStarted."""
         spawned, job, body = Spawned(stopped), JobId(order.job), pack_order(order)
-        if len(body) > keeper.ORDER_LIMIT_BYTES:  # it would hang up, and end everybody's commands
+        if len(body) > keeper.ORDER_LIMIT_BYTES:  # else the keeper hangs up, on everybody
             raise SpawnFailed("spawn", errno.E2BIG)
         data, sent = memoryview(frames.pack(keeper.SPAWN, body) + limit), 0
         await self._sending.acquire()
@@ -292,7 +293,7 @@ class KeeperLink:
         return spawned
 
     async def ask(self, order: Order, patience_s: float) -> str:
-        """What a child answers that runs nothing. Raises TimeoutError, NotStarted, Unavailable."""
+        """The answer of a child that runs nothing. Raises TimeoutError, NotStarted, Unavailable."""
         turn = self._asking.setdefault(order.user[:1], asyncio.Semaphore(ASKED_AT_ONCE))
         async with asyncio.timeout(patience_s):
             await turn.acquire()
@@ -301,7 +302,7 @@ class KeeperLink:
     async def _send_rest(
         self, sock: socket.socket, rest: memoryview, job: JobId, spawned: Spawned
     ) -> None:
-        """Even if we are cancelled: half an order would swallow what is sent after it."""
+        """Sends on even if we are cancelled: half an order would swallow whatever follows."""
 
         async def send() -> None:
             try:
@@ -321,12 +322,12 @@ class KeeperLink:
             raise
 
     async def send_totals(self, limits: LimitsConfig) -> None:
-        """What all jobs may use together."""
+        """Sends the limits on what all jobs may use together."""
         totals = Totals(limits.memory_bytes, limits.cpu_weight, limits.cpus)
         await self._send(keeper.TOTALS, pack_totals(totals))
 
     async def ask_read(self, job: JobId, wanted: set[tuple[int, int]]) -> bool:
-        """`readers.is_read` by the keeper, for which no process is out of sight."""
+        """Has the keeper do `readers.is_read`: it sees every process."""
         if (spawned := self._jobs.get(job)) is None:
             return False
         spawned.read = asyncio.get_running_loop().create_future()
@@ -338,20 +339,20 @@ class KeeperLink:
         return False
 
     def adopt(self, job: JobId, stopped: Callable[[bool], None], begun: Forked | None) -> Spawned:
-        """A job that an earlier LBM had the keeper start; None: not known yet."""
+        """Adopts a job that an earlier LBM had started. `begun` None: not known yet."""
         self._jobs[job] = spawned = Spawned(stopped)
         if begun is not None:
             spawned.begun.set_result(begun)
         return spawned
 
     def adopted(self) -> None:
-        """Every job is known again: now what has happened to them meanwhile."""
+        """Every job is known again: handles what has happened to them meanwhile."""
         meanwhile, self._meanwhile = self._meanwhile or [], None
         for tag, given in meanwhile:
             self._heard(tag, given)
 
     async def leave(self) -> None:
-        """From now on the keeper tells the next LBM what happens. Raises TimeoutError."""
+        """From now on the keeper reports to the next LBM. Raises TimeoutError."""
         self._left = asyncio.get_running_loop().create_future()
         await self.send(keeper.LEAVE)
         async with asyncio.timeout(LEAVE_TIMEOUT_S):
@@ -359,11 +360,11 @@ class KeeperLink:
 
     @property
     def is_idle(self) -> bool:
-        """Is no order half sent?"""
+        """Whether no order is half sent."""
         return not self._sending.locked()
 
     def hand_over(self, descriptors: list[int]) -> None:
-        """After which this process ends. Raises OSError."""
+        """Hands the descriptors to the keeper. This process ends after that. Raises OSError."""
         if self._socket is None:
             raise BrokenPipeError(errno.EPIPE, "the keeper is not connected")
         self._socket.setblocking(True)
@@ -371,7 +372,7 @@ class KeeperLink:
         holding.send_descriptors(self._socket, keeper.HOLD, descriptors)
 
     async def send(self, tag: bytes, job: JobId | None = None, number: int = 0) -> None:
-        """SIGNAL, END_TREE or QUIT; quietly nothing if the keeper is not connected."""
+        """Sends SIGNAL, END_TREE or QUIT; does nothing if the keeper is not connected."""
         body = b""
         if job is not None:
             body = frames.field(spawn_order.JOB, job.encode())
@@ -382,7 +383,7 @@ class KeeperLink:
         await self.say(frames.pack(tag, body))
 
     async def say(self, frame: bytes) -> None:
-        """Quietly nothing if the keeper is not connected."""
+        """Sends a frame; does nothing if the keeper is not connected."""
         async with self._sending:
             if self._socket is not None:
                 with contextlib.suppress(OSError):
@@ -408,7 +409,7 @@ def read_exit(given: dict[bytes, bytes]) -> ProcessExit:
 
 
 async def _send_descriptors(sock: socket.socket, data: memoryview, descriptors: list[int]) -> int:
-    """How many bytes went with them: not none. Raises OSError."""
+    """Returns how many bytes were sent with the descriptors: at least one. Raises OSError."""
     try:
         return socket.send_fds(sock, [data], descriptors)
     except BlockingIOError:
@@ -429,8 +430,9 @@ def _settle(future: "asyncio.Future[Value]", value: Value) -> None:
 
 
 async def _answer(link: KeeperLink, order: Order, turn: asyncio.Semaphore) -> str:
-    """If its waiter goes before that, the child is ended. One that looks into a directory that
-    hangs may not end for all that (FUSE), so each user has a few until they are gone."""
+    """Returns the child's answer. If the waiter leaves before that, the child is ended. A child
+    that looks into a directory that hangs (FUSE) may not end even then, so each user's number of
+    them is limited."""
     try:
         spawned = await link.spawn(order, [], lambda _: None)
         return await spawned.answered
@@ -443,15 +445,16 @@ async def _answer(link: KeeperLink, order: Order, turn: asyncio.Semaphore) -> st
 
 
 def end_soon(link: KeeperLink, job: JobId) -> None:
-    """Of a job whose waiter is gone: somebody else has to see that it is said."""
+    """Ends a job whose waiter is gone: the message is sent by a task of its own."""
     task = asyncio.create_task(link.send(keeper.END_TREE, job))
     UNWANTED.add(task)
     task.add_done_callback(UNWANTED.discard)
 
 
 async def end_holders(link: KeeperLink, uid: int, paths: Sequence[str]) -> None:
-    """That user's processes which have one of these files open, if the keeper knows the order. Of
-    more files than it looks for the rest follow: it would hang up at an order that is too long."""
+    """Ends that user's processes that have one of these files open, if the keeper knows the order.
+    The keeper hangs up at an order that is too long, so only the first `PATHS_MAX` files are sent;
+    the rest follow later."""
     packed = os.fsencode("\0".join(paths[: keeper.PATHS_MAX]))
     said = (keeper.UID, b"%d" % uid), (keeper.PATHS, packed)
     await link.say(frames.pack(keeper.HOLDERS, frames.pack_fields(said)))

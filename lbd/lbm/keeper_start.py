@@ -22,7 +22,7 @@ STARTER = (
 
 
 def start_keeper(path: Path, config: Config) -> None:
-    """Start a keeper that listens at `path`, in a session of its own so that it outlives us."""
+    """Starts a keeper that listens at `path`, in a session of its own so that it outlives us."""
     listener = bind_unix(path, 0o600)
     listener.setblocking(True)
     try:
@@ -38,7 +38,7 @@ def start_keeper(path: Path, config: Config) -> None:
 
 
 def keeper_command(listener: socket.socket, path: Path, config: Config, lbm_uid: int) -> list[str]:
-    """The keeper of an LBM that runs as `lbm_uid`."""
+    """The command line of a keeper for an LBM that runs as `lbm_uid`."""
     package_root = str(Path(lbd.__file__).parent.parent)
     return [
         sys.executable,
@@ -63,5 +63,5 @@ def places_of(config: Config) -> str:
     """Where the daemons listen for other hosts. Any host may be told to run the dispatcher."""
     ports: tuple[int, ...] = config.lim.port, config.lbm.port, config.dispatch.port
     if not (config.security.key_file or host_files(config).exist()):
-        ports = ()  # this host is alone: net/trusted.py
+        ports = ()  # this host is alone: see net/trusted.py
     return pack_places(config.host.address, ports)

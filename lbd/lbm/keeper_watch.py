@@ -1,4 +1,4 @@
-"""The LBM's keeper over time: connected to, replaced while it has nothing to do, missed, ended."""
+"""The LBM's keeper over time: connects to it, replaces it while idle, restarts it, ends it."""
 
 import asyncio
 import contextlib
@@ -34,7 +34,7 @@ class KeeperWatch:
         self._is_being_replaced = False
 
     async def connect(self) -> None:
-        """Raises LbdError."""
+        """Connects to the keeper. Raises LbdError."""
         path, until_s = (
             Path(self._config.host.runtime_dir) / SOCKET,
             time.monotonic() + KEEPER_S,
@@ -48,7 +48,8 @@ class KeeperWatch:
                     raise
                 await asyncio.sleep(PAUSES_S[0])
         await self.link.send_totals(self._rules.config.limits)
-        # To be kept while their daemons are away; a keeper of a release before takes no notice.
+        # The keeper holds the ports while their daemons are away; an older keeper ignores this
+        # message.
         places = frames.field(keeper.PLACES, places_of(self._config).encode())
         await self.link.say(frames.pack(keeper.PORTS, places))
         log.info("keeper pid=%d containment=%s", self.link.pid, self.link.about.containment)
@@ -62,11 +63,12 @@ class KeeperWatch:
         self.link.close()
 
     def own_socket(self) -> tuple[str, ...]:
-        """Its name, if the keeper is ours to start: else the next may listen there by now."""
+        """The name of its socket, if we start the keeper: otherwise the next keeper may listen
+        there by now."""
         return () if self._config.daemons.keeper == "apart" else (SOCKET,)
 
     async def replace(self) -> None:
-        """It has nothing to do, and may be of an older version. Raises LbdError."""
+        """Replaces a keeper that is idle, since it may be an older version. Raises LbdError."""
         self._is_being_replaced = True
         await self.end()
         self._is_being_replaced = False
@@ -74,7 +76,8 @@ class KeeperWatch:
         await self.connect()
 
     def _lost(self) -> None:
-        """Its jobs are ended by the kernel (PDEATHSIG) and by us; a new keeper takes the next."""
+        """Handles the loss of the keeper. The kernel (PDEATHSIG) and we end its jobs; a new keeper
+        takes the next ones."""
         if self._stop.is_set() or self._is_being_replaced:
             self._gone.set()
             return
@@ -85,7 +88,7 @@ class KeeperWatch:
         for pause_s in PAUSES_S:
             try:
                 await self.connect()
-                if self.link.pid == self.link.lost_pid:  # it lives, and ends what it had
+                if self.link.pid == self.link.lost_pid:  # it is alive, and ends what it had
                     await self.replace()
                 self.link.adopted()
                 return

@@ -1,6 +1,6 @@
-"""What the LBM does with `learnt.Book`: keeps it on disk, asks it, answers `lbctl` and `lbsh`.
+"""The shell of `learnt_commands.Book`: keeps it on disk, asks it, answers `lbctl` and `lbsh`.
 
-A user's lists are told by the user's own programs, over the socket whose other end the kernel
+A user's lists are sent by the user's own programs, over the socket whose other end the kernel
 vouches for: a daemon that is root must not read files that users may point anywhere.
 """
 
@@ -27,17 +27,17 @@ from lbd.text.program_names import in_list
 
 log = logging.getLogger("lbd.lbm")
 
-SAVE_PAUSE_S = 5.0  # a build's thousand compilations are one write
+SAVE_PAUSE_S = 5.0  # the thousand compilations of a build are written at once
 CANNOT_BE_RUN = (126, 127)
 BY_SIGNAL = 128
 WORDS_MAX = 10_000
 ENDED_MAX = 1000
-# Lists that a user's programs bring and that are others than before: their patterns are compiled.
+# How often a user's programs may bring changed lists, because their patterns are compiled.
 CHANGES_PER_S, CHANGES_AT_ONCE = 2.0, 20
 
 
 class Run:
-    """One run here of a command that the book speaks of, from its beginning to its end."""
+    """One run on this host of a command that the book is about, from its beginning to its end."""
 
     def __init__(self, eligible: "Eligibility", uid: int, key: str, *, measured: bool) -> None:
         self._eligible = eligible
@@ -49,7 +49,7 @@ class Run:
         eligible.book.begun_here(uid, key, measured=measured)
 
     def used(self, cpu_s: float, status: int, peak_bytes: int = 0) -> None:
-        """What the client measured, once."""
+        """Notes what the client measured, once."""
         if self.measured and not self._reported:
             self._reported = True
             self._eligible.learn(self._uid, self._key, cpu_s, status, peak_bytes)
@@ -76,20 +76,21 @@ class Eligibility:
         self._timer: asyncio.TimerHandle | None = None
         self._saving: asyncio.Task[None] | None = None
         self._changed = False
-        # Runs that have ended, and not been learnt from: uid, key, status, CPU time, memory, when.
+        # Runs that have ended and were not learnt from yet: uid, key, status, CPU time, memory,
+        # when.
         self._ended: list[tuple[int, str, int, float, int, float]] = []
         self._changes = Rates(CHANGES_PER_S, CHANGES_AT_ONCE)
         self._load()
 
     @property
     def book(self) -> Book:
-        """With all that has ended: to learn from many at once costs far less for each."""
+        """The book with all ended runs: learning from many at once costs far less for each."""
         if self._ended:
             self._learn_all()
         return self._book
 
     def kept_by_owner(self, argv: Sequence[bytes]) -> bool:
-        """Does the owner of this host say that it never leaves?"""
+        """Whether the owner of this host says that the command never leaves."""
         never = self._book.host.never
         return bool(never) and in_list(never, name_of(argv), key_of(argv))
 
@@ -100,14 +101,15 @@ class Eligibility:
         return self.book.needed(whose(uid), argv)
 
     def expected(self, uid: int, key: str) -> tuple[float, int]:
-        """CPU seconds and bytes of memory of its next run, by what was learnt of it; 0: nothing."""
+        """CPU seconds and bytes of memory expected of its next run; 0: nothing was learnt."""
         known = self.book.peek(whose(uid)).commands.get(key)
         if known is None:
             return 0.0, 0
         return known.estimate.mean_s if known.estimate is not None else 0.0, known.peak_bytes
 
     def run_here(self, uid: int, key: str, verdict: Verdict) -> Run | None:
-        """The beginning of a run; None if lists or tables decide, so there is nothing to learn."""
+        """Begins a run; returns None if lists or tables decide, so that there is nothing to
+        learn."""
         if verdict.by:
             return None
         return Run(self, whose(uid), key, measured=verdict.measure)
@@ -141,7 +143,7 @@ class Eligibility:
     # Questions
 
     def answer(self, question: Json, uid: int) -> Json:
-        """`eligible` of lbctl, `shims` of lbsh. Raises Refusal."""
+        """Answers `eligible` of lbctl and `shims` of lbsh. Raises Refusal."""
         uid = whose(uid)
         if question.keys() & {"always", "never", "features"}:
             try:
@@ -175,7 +177,7 @@ class Eligibility:
         }
 
     def _check_new(self, lists: Lists, uid: int) -> None:
-        """Nobody's patterns stop the event loop. Raises Refusal."""
+        """Checks new lists, so that nobody's patterns stop the event loop. Raises Refusal."""
         for key, entries in (("always", lists.always), ("never", lists.never)):
             if fault := fault_of_patterns(entries):
                 raise Refusal(f"eligibility.{key} {fault}")
@@ -214,7 +216,7 @@ class Eligibility:
     # The file
 
     def _load(self) -> None:
-        """A damaged one is set aside, with one line."""
+        """Reads the file. A damaged one is set aside, with one line in the log."""
         try:
             self.book.read(json.loads(self._path.read_bytes()))
         except FileNotFoundError:
@@ -229,7 +231,7 @@ class Eligibility:
                 log.warning("%s: %s", self._path, failure)
 
     def _save_soon(self) -> None:
-        """If anything has changed by then."""
+        """Saves after a pause, if anything has changed by then."""
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(
                 self._save_pause_s, self._save_later
@@ -238,7 +240,7 @@ class Eligibility:
     def _save_later(self) -> None:
         self._timer = None
         if self._saving is not None and not self._saving.done():
-            self._save_soon()  # a slow disk: later
+            self._save_soon()  # slow disk: try later
             return
         book = self.book
         if not self._changed:
@@ -247,7 +249,7 @@ class Eligibility:
         self._saving = asyncio.create_task(asyncio.to_thread(self._write, stored))
 
     async def close(self) -> None:
-        """Write what is not written yet."""
+        """Writes what is not written yet."""
         if self._timer is not None:
             self._timer.cancel()
         if self._saving is not None:
@@ -257,7 +259,7 @@ class Eligibility:
             self._write(book.to_json())
 
     def _write(self, stored: Json) -> None:
-        """Whole or not at all. For its owner alone: it says what people run."""
+        """Writes the file whole or not at all. Only its owner may read what people run."""
         try:
             write_whole(self._path, json.dumps(stored, separators=(",", ":")).encode(), 0o600)
         except OSError as problem:
@@ -265,8 +267,8 @@ class Eligibility:
 
 
 def whose(uid: int) -> int:
-    """Who has that number as one of a range of /etc/subuid, if it is nobody's account: else a
-    user with such a range makes the book forget everybody."""
+    """Returns who owns that number through a range of /etc/subuid, if it is nobody's account.
+    Otherwise a user with such a range could make the book forget everybody."""
     owner = range_owner(uid, user_name(uid))
     return uid if owner is None else owner
 

@@ -1,4 +1,4 @@
-"""What the LIM is told of this host's slots and jobs, and what it answers."""
+"""The report of this host's slots and jobs to the LIM, and the LIM's answer."""
 
 import asyncio
 import contextlib
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("lbd.lbm")
 
-REPORT_S, PAUSE_S = 1.0, 0.05  # as often as its load changes; between changes
-PATIENCE_S = 0.5  # for its answer, and from one attempt to connect to the next
+REPORT_S, PAUSE_S = 1.0, 0.05  # at the rate at which its load changes; pause between changes
+PATIENCE_S = 0.5  # for its answer, and between attempts to connect
 
 
 def room_in(answer: Mapping[str, object]) -> dict[HostId, int]:
-    """Free slots of hosts that take commands."""
+    """Free slots of the hosts that accept commands."""
     room = answer.get("room")
     if not isinstance(room, dict):
         return {}
@@ -34,7 +34,7 @@ def room_in(answer: Mapping[str, object]) -> dict[HostId, int]:
 
 
 def facts_in(answer: Mapping[str, object]) -> dict[HostId, Facts]:
-    """What those have of what jobs may need. Empty unless that was asked."""
+    """The resources and features of those hosts. Empty unless requested."""
     facts = answer.get("facts")
     if not isinstance(facts, dict):
         return {}
@@ -46,7 +46,7 @@ def facts_in(answer: Mapping[str, object]) -> dict[HostId, Facts]:
 
 
 def drain_in(answer: Mapping[str, object]) -> str:
-    """By whom this host was drained, since when and why, in words."""
+    """Who drained this host, since when and why, in words."""
     note = answer.get("drain")
     if not isinstance(note, dict):  # none, or a LIM of an older release
         return WORDS[Closed.DRAINED]
@@ -58,15 +58,15 @@ def drain_in(answer: Mapping[str, object]) -> str:
 class LimReport:
     def __init__(self, host: InboundContext, home: OutboundContext) -> None:
         self._host, self._home, self._lim = host, home, home.lim
-        self.attempts: DispatcherLine | None = None  # the queue's on this host, if it takes any
-        self.is_served = False  # do commands of other hosts reach us?
+        self.attempts: DispatcherLine | None = None  # if this host takes any of the queue
+        self.is_served = False  # whether commands of other hosts reach us
         self._changed = asyncio.Event()
 
     def changed(self) -> None:
         self._changed.set()
 
     async def run(self) -> None:
-        """Report slots and jobs at every change, and now and then; connect again."""
+        """Reports slots and jobs at every change and at intervals; reconnects."""
         while True:
             self._changed.clear()
             if not self._lim.connected and await self._lim.connect():
@@ -83,7 +83,7 @@ class LimReport:
                 await asyncio.sleep(left_s)  # changes come in bursts
 
     async def report(self, returns_s: float = 0.0) -> None:
-        """`returns_s`: so soon another LBM is in our place."""
+        """Sends one report. `returns_s`: how soon another LBM replaces us."""
         host, jobs = self._host, self._home.jobs
         closed = host.rules.closed()[0] if self.is_served else Closed.ALONE
         try:
@@ -103,7 +103,7 @@ class LimReport:
                     "wants_owners": host.rules.decides,
                     "wants_facts": host.rules.decides and any(one.needs for one in host.executions),
                     "returns_s": returns_s,
-                    "keeper": host.link.pid,  # neither of us is load of this host
+                    "keeper": host.link.pid,  # keeper and LBM are not load of this host
                     "dispatcher": self.attempts.summary if self.attempts else None,
                 },
                 PATIENCE_S,
@@ -115,7 +115,7 @@ class LimReport:
         self._home.usage.algorithm_is(answer.get("algorithm"))
         host.why_drained = drain_in(answer)
         if self._home.queue is not None:
-            hosts = answer.get("queue")  # none from a LIM of an older release
+            hosts = answer.get("queue")  # absent from a LIM of an older release
             self._home.queue.follow(list(map(str, hosts)) if isinstance(hosts, list) else None)
         if self.attempts is not None:
             reason = Closed.DRAINED if answer.get("drained") else closed
@@ -125,5 +125,5 @@ class LimReport:
             others_free = answer.get("others_free") is True
             host.rules.cluster = known, others_free, room_in(answer), facts_in(answer)
         threshold_s = answer.get("job_threshold_s")
-        if isinstance(threshold_s, float):  # as in force now, perhaps changed by lbctl
+        if isinstance(threshold_s, float):  # the value in force, perhaps changed by lbctl
             self._home.eligible.book.threshold_s = threshold_s

@@ -1,9 +1,9 @@
-"""What this host has to hand out, and what commands of its own users have of that.
+"""The resources of this host, and what commands of its own users hold of them.
 
 Such a command has no slot, and the keeper does not know it: the client's process becomes it. If the
-LBM was killed, nobody would know what it has. So each grant is noted in a file beside the sockets,
-with the process that has it, before the client hears of it; the file is removed when the grant is
-returned. The next LBM holds what is noted until that process has ended.
+LBM was killed, nobody would know what it holds. So each grant is noted in a file beside the
+sockets, with the process that holds it, before the client learns of it; the file is removed when
+the grant is returned. The next LBM keeps what is noted until that process has ended.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ def pool_of(config: Config) -> ResourcePool:
 
 
 def memory_of(config: Config) -> int:
-    """That jobs may be given, in bytes."""
+    """The memory that jobs may be given, in bytes."""
     if config.host.memory:
         return size_bytes(config.host.memory)
     return own_memory(own_group=config.load.scope != "host").read().total
@@ -68,7 +68,7 @@ class Keeper(Protocol):
 
 
 class Holder(Protocol):
-    """The process that has what was granted."""
+    """The process that holds a grant."""
 
     @property
     def pid(self) -> int: ...
@@ -77,9 +77,9 @@ class Holder(Protocol):
 
 
 class OwnNeeds:
-    """What commands of this host's own users have that run here, without a slot, and so without
-    the keeper; but what its commands had is free when it is lost, and they may live until the next
-    one has ended them."""
+    """What commands of this host's own users hold that run here without a slot, and so without the
+    keeper. When a keeper is lost, what its commands held is freed, though they may live until the
+    next keeper has ended them."""
 
     def __init__(
         self, executions: Executions, changed: Callable[[], None], keeper: Keeper, notes: "Notes"
@@ -87,12 +87,12 @@ class OwnNeeds:
         self._executions, self._changed, self._keeper = executions, changed, keeper
         self._pool, self._notes = executions.line.slots.pool, notes
         self._is_leaving = False
-        self._awaited: dict[int, JobId] = {}  # by pidfd: of an earlier LBM's users
+        self._awaited: dict[int, JobId] = {}  # users of an earlier LBM, by pidfd
 
     def take(self, job: JobId, needs: Needs, holder: Holder) -> e.NeedsTaken:
         if (lack := self._pool.unmet(needs)) is not None:
             return e.NeedsTaken(None, lack.why, lack.later)
-        if self._keeper.pid in (0, self._keeper.lost_pid):  # the next one says hello after that
+        if self._keeper.pid in (0, self._keeper.lost_pid):  # the next keeper connects after that
             return e.NeedsTaken(None, "its keeper is being restarted", later=True)
         self._pool.take(job, needs)
         grant = self._pool.grant_of(job)
@@ -105,11 +105,11 @@ class OwnNeeds:
         return e.NeedsTaken(grant)
 
     def hold(self, job: JobId, grant: Grant) -> None:
-        """What the LBM before us gave it."""
+        """Notes what the LBM before us granted."""
         self._pool.hold(job, grant)
 
     def free(self, job: JobId) -> None:
-        """Who has waited for it may have a slot by that."""
+        """Frees what a job holds. Waiting jobs may get a slot by that."""
         if not self._is_leaving:
             self._notes.remove(job)
         self._executions.free(job)
@@ -118,7 +118,7 @@ class OwnNeeds:
     # from one LBM to the next
 
     def take_up(self) -> None:
-        """What an earlier LBM gave to commands that live on, and has not handed over."""
+        """Takes up grants of an earlier LBM to live commands that it did not hand over."""
         for job, pidfd, grant in self._notes.read(self._pool.held):
             job_log.info(job, "it keeps what an earlier LBM assigned to it")
             self._pool.hold(job, grant)
@@ -127,7 +127,7 @@ class OwnNeeds:
         self._changed()
 
     def leave(self) -> None:
-        """From here on nothing is freed for good: the commands live on without this LBM."""
+        """From here on nothing is freed for good: the commands outlive this LBM."""
         self._is_leaving = True
         for pidfd in self._awaited:
             asyncio.get_running_loop().remove_reader(pidfd)
@@ -141,16 +141,16 @@ class OwnNeeds:
 
 
 class Notes:
-    """A file for each grant, named after its command. None is read in another boot, and a process
-    is the same one only if it also began at the same moment."""
+    """A file for each grant, named after its command. Notes from another boot are ignored, and a
+    process counts as the same only if it also started at the same moment."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
     def write(self, job: JobId, holder: Holder, grant: Grant) -> str:
-        """Returns why it cannot; "" if the note is there, or the process is out of sight."""
+        """Writes a note. Returns why it cannot; "" if it has, or the process is invisible."""
         task = task_of(holder.pid) if holder.pid > 0 else None
-        if task is None or not holder.is_there:  # what has ended is about to give it back
+        if task is None or not holder.is_there:  # a process that has ended is about to give it back
             return ""
         had = pack_belongings(Belongings(grant=grant)).decode()
         record = [_boot(), holder.pid, task.started_ticks, had]
@@ -169,7 +169,7 @@ class Notes:
             job_log.warning(job, "%s: %s", self._directory / job, problem.strerror)
 
     def read(self, known: Container[JobId]) -> Iterator[tuple[JobId, int, Grant]]:
-        """Of processes that live, each with a pidfd, but for those of `known` jobs."""
+        """Yields the notes of live processes, each with a pidfd, except those of `known` jobs."""
         try:
             names = [JobId(entry.name) for entry in islice(os.scandir(self._directory), NOTES_MAX)]
         except OSError:
@@ -189,7 +189,7 @@ class Notes:
                 yield job, *found
 
     def _read(self, job: JobId) -> tuple[int, Grant] | None:
-        """None: its process has ended. Raises OSError, ValueError, TypeError."""
+        """Returns None if its process has ended. Raises OSError, ValueError, TypeError."""
         data = read_small(str(self._directory / job), NOTE_BYTES_MAX)
         boot, pid, started_ticks, had = json.loads(data)
         grant = read_belongings(str(had).encode()).grant
@@ -199,7 +199,7 @@ class Notes:
             pidfd = os.pidfd_open(int(pid))
         except ProcessLookupError:
             return None
-        task = task_of(int(pid))  # after the pidfd: so it is that one's
+        task = task_of(int(pid))  # looked up after the pidfd, so that it is the same process
         if task is None or task.has_ended or task.started_ticks != started_ticks:
             os.close(pidfd)
             return None

@@ -11,12 +11,12 @@ IDS_RESERVED = 10_000
 
 
 def spool_root(state_dir: str) -> str:
-    """Of the outputs of the queue's attempts."""
+    """The directory of the outputs of the queue's attempts."""
     return os.path.join(state_dir, "spool")
 
 
 def job_numbers(state_dir: Path) -> "itertools.count[int]":
-    """Numbers no job of this host has had: a block is reserved on disk at each start."""
+    """Numbers that no job of this host has had: a block is reserved on disk at each start."""
     path = state_dir / "next_job"
     try:
         state_dir.mkdir(parents=True, exist_ok=True)

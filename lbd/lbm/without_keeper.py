@@ -1,8 +1,8 @@
-"""What must not live on although its keeper does not end it.
+"""Kills process trees that must not live on although their keeper does not end them.
 
-A keeper that is stopped, or starved, kills nobody, and of an attempt whose lease is over the
-dispatcher may start another elsewhere. So we kill it ourselves, as far as we may (what is another
-user's the keeper's warden ends, warden.py); how it ended the keeper tells once it goes on.
+A stopped or starved keeper kills nobody, and once an attempt's lease is over the dispatcher may
+start another one elsewhere. So we kill the tree ourselves, as far as we may; the keeper's warden
+(warden.py) ends what belongs to another user. The keeper reports how it ended once it continues.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from lbd.process.job_log import JobLog
 job_log = JobLog(logging.getLogger("lbd.lbm"))
 
 POLL_S = 0.05
-ROUNDS = 20  # what was killed may have begun others meanwhile
+ROUNDS = 20  # killed processes may have started others meanwhile
 
 
 async def kill_directly(spawned: Spawned, job: str) -> None:
@@ -36,6 +36,6 @@ async def kill_directly(spawned: Spawned, job: str) -> None:
 
 
 def is_known(spawned: Spawned) -> bool:
-    """Who it is."""
+    """Whether its process is known."""
     begun = spawned.begun
     return begun.done() and not begun.cancelled() and begun.exception() is None

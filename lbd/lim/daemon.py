@@ -1,7 +1,8 @@
-"""The LIM's shell: samples, ticks, messages and local clients in; what `state` wants done, out.
+"""The LIM's shell: passes samples, ticks, messages and local requests to `state`, and carries out
+its actions.
 
-It decides nothing. Two loops run for as long as the daemon does, sampling and ticking; if one dies,
-or a message cannot be handled, the daemon stops and says which.
+It decides nothing. Two loops, sampling and ticking, run as long as the daemon does; if one dies, or
+a message cannot be handled, the daemon stops and says which.
 """
 
 import asyncio
@@ -37,18 +38,18 @@ from lbd.policy.view import Ask, Decision, Nowhere, Probe, Reply
 
 log = logging.getLogger(__name__)
 
-LEAVE_TIMEOUT_S = 1.0  # for saying goodbye to everybody
-LOOK_AGAIN_S = 0.02  # for news of other hosts, while a command waits for the first
-# uvloop counts in whole milliseconds, of the moment and of the pause: by so much its timer may be
-# early, and a tick before its time is followed by a dozen more until it has come.
+LEAVE_TIMEOUT_S = 1.0  # for saying goodbye to all hosts
+LOOK_AGAIN_S = 0.02  # between looks for news of other hosts, while a command waits for the first
+# uvloop rounds both the current time and the delay to whole milliseconds, so its timer may fire
+# early by this much. An early tick would be followed by a dozen more until the tick is due.
 TIMER_EARLY_S = 0.002
 
 
 class Network(Protocol):
-    """What carries messages to other LIMs: `net.lim_network`, or nothing for a host alone."""
+    """Carries messages to other LIMs: `net.lim_network`, or nothing for a host alone."""
 
     async def ask(self, name: str, target: str, message: m.Message, timeout_s: float) -> m.Message:
-        """The reply. Raises Unavailable or PeerError."""
+        """Returns the reply. Raises Unavailable or PeerError."""
         ...
 
     async def cut(self, names: set[str]) -> None: ...
@@ -56,7 +57,7 @@ class Network(Protocol):
 
 class Lim:
     def __init__(self, config: Config, network: Network | None, *, signs: bool = False) -> None:
-        """`signs`: hosts have certificates, so that a policy has to be signed."""
+        """`signs`: hosts have certificates, so a policy must be signed."""
         self.config = config
         self.network = network
         self.failure: str = ""
@@ -70,10 +71,10 @@ class Lim:
         load, own = self.state.in_force.load, lambda: self.own_pids
         self.sampler = kernel.make_sampler(load, cores, own, now_s)
         self.site = SiteCommand(config.load, config.host.name)
-        self._stood_in_for = ""  # the index of the site's that this host does not have now
+        self._stood_in_for = ""  # the site index that this host lacks now
         self._sends: set[asyncio.Task[None]] = set()
         self._in_flight: Counter[str] = Counter()
-        self._last_words = False  # said: nothing new is sent, not even in answer to a reply
+        self._last_words = False  # goodbye was sent: nothing follows, not even answers to replies
         self._stop = asyncio.Event()
         self._sampling = Loop("sampling", self._sample, self._died)
         self._ticking = Loop("ticking", self._tick, self._died)
@@ -81,9 +82,10 @@ class Lim:
     # -- running ---------------------------------------------------------------------------------
 
     async def run(self, stop: asyncio.Event, returns: Callable[[], bool] = lambda: False) -> None:
-        """Until `stop` is set. Raises LbdError if a loop died or the cluster will not have us.
+        """Runs until `stop` is set. Raises LbdError if a loop died or the cluster rejects us.
 
-        `returns`: another LIM of this host is there in a moment, so that nobody need hear of it.
+        `returns` says whether another LIM of this host is about to start, so that no host need be
+        notified.
         """
         self._stop = stop
         self._sample_memory()
@@ -112,7 +114,7 @@ class Lim:
         return self.sampler.interval_s()
 
     def _sample_memory(self) -> None:
-        """It is known at once, so that commands that need some may be sent here at once."""
+        """Makes the memory known, so that commands that need some can come here at once."""
         empty = e.Sampled(Queues(), 0.0, 0.0, memory=self.sampler.memory.bytes.read())
         self.state.handle(empty, time.monotonic())
 
@@ -128,7 +130,7 @@ class Lim:
         return e.Sampled(queues, found, reading.utilisation, own_loads, reading.memory)
 
     def _say_index(self, name: str) -> None:
-        """Once, that another index stands in for that of the site; and that it does no more."""
+        """Logs once that another index replaces the site's, and once that it no longer does."""
         wanted = self.state.in_force.load.index
         if name == wanted:
             if self._stood_in_for == wanted:
@@ -227,10 +229,10 @@ class Lim:
             raise Unavailable("this host has no certificate and stands alone")
         return await self.network.ask(name, target, self.state.envelope(body), timeout_s)
 
-    # -- messages of other LIMs ------------------------------------------------------------------
+    # -- messages from other LIMs ----------------------------------------------------------------
 
     def answer(self, message: m.Message) -> m.Message:
-        """The reply to another LIM's message; all else that follows is done too."""
+        """Returns the reply to another LIM's message, and carries out all other actions."""
         now_s, due_s = time.monotonic(), self.state.next_due_s
         reply: m.Body = m.Ack()
         rest: list[e.Action] = []
@@ -253,7 +255,8 @@ class Lim:
     # -- commands --------------------------------------------------------------------------------
 
     async def place(self, request: PlacementRequest, dry: bool) -> Decision:
-        """Where the command should run; within `probe_timeout_s`, whatever other hosts do."""
+        """Returns where the command should run; within `probe_timeout_s`, whatever other hosts
+        do."""
         placer, now_s = self.state.placer, time.monotonic()
         deadline_s = now_s + self.state.in_force.lim.probe_timeout_s
         replies: tuple[Reply, ...] = ()
@@ -299,7 +302,7 @@ class Lim:
             self.handle(e.Replied(host, body, reply), time.monotonic())
         return reply.body
 
-    # -- what the LBM of this host tells ---------------------------------------------------------
+    # -- reports from this host's LBM ------------------------------------------------------------
 
     def job_started(self, job: JobId, host: HostId, root: Root) -> None:
         self.handle(e.JobStarted(job, host), time.monotonic())
@@ -312,16 +315,16 @@ class Lim:
             self.sampler.scope.remove(job)
 
     def lbm_is(self, status: e.LbmStatus, pids: set[int]) -> None:
-        """`pids`: the LBM and its keeper, which are no load of this host."""
+        """`pids`: the LBM and its keeper, which do not count as load of this host."""
         self.own_pids = {os.getpid(), *pids}
         self.handle(status, time.monotonic())
 
 
 class Loop:
-    """Calls `body` again and again; it returns the seconds until the next time.
+    """Calls `body` repeatedly; `body` returns the seconds until the next call.
 
-    A timer of the event loop rather than a task that sleeps: at ten times a second that saves a
-    tenth of a per cent of a core. If `body` fails, `died` is told which loop it was.
+    It is a timer of the event loop rather than a sleeping task: at ten calls a second that saves a
+    tenth of a per cent of a core. If `body` fails, `died` is called with the loop's name.
     """
 
     def __init__(self, name: str, body: Callable[[], float], died: Callable[[str], None]) -> None:
@@ -361,8 +364,8 @@ def state_of(config: Config, identity: Identity, now_s: float) -> LimState:
 
 
 async def more_is_known(state: LimState) -> bool:
-    """A moment later; False at once if no host is awaited that we have not heard of since our
-    start."""
+    """Waits a moment and returns True; False at once unless a host is expected that we have not
+    heard from since our start."""
     if not awaits_news(state.membership, state.table, time.monotonic()):
         return False
     await asyncio.sleep(LOOK_AGAIN_S)
@@ -377,7 +380,7 @@ def answer_to_ping(state: LimState) -> m.Ack:
 
 
 def make_dir(path: Path, key: str) -> Path:
-    """Raises ConfigError if it cannot be made or written."""
+    """Raises ConfigError if the directory cannot be created or written."""
     try:
         path.mkdir(mode=0o755, parents=True, exist_ok=True)
     except OSError as problem:

@@ -1,4 +1,4 @@
-"""The file that a LIM's history goes to: of this start alone, and no longer than it may be."""
+"""The file for a LIM's history: since its start only, and bounded in size."""
 
 import logging
 import os
@@ -10,14 +10,15 @@ NAME = "history.jsonl"
 
 
 class HistoryFile:
-    """Whatever happens to it, the LIM goes on: the first trouble is one line, and the last."""
+    """The LIM goes on whatever happens to the file: the first failure is logged, and ends the
+    writing."""
 
     def __init__(self, state_dir: Path, bytes_max: int) -> None:
         self._path = state_dir / NAME
         self._left_bytes = bytes_max
         self._fd = -1
         try:
-            # not truncated: the LIM that makes way for us may still write its last lines
+            # not truncated: the LIM that we replace may still write its last lines
             self._path.unlink(missing_ok=True)
             self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except OSError as problem:

@@ -1,4 +1,4 @@
-"""Who this host is to its LIM, and the others that the configuration names."""
+"""This host's identity for its LIM, and the other hosts named in the configuration."""
 
 import time
 from pathlib import Path
@@ -18,7 +18,7 @@ from lbd.model import HostId, target_of
 def identity_of(
     config: Config, kept: SettingsFile, cores: float, *, alone: bool, signs: bool
 ) -> Identity:
-    """`alone`: there is no network; `signs`: hosts have certificates, so a policy has to be
+    """`alone`: there is no network. `signs`: hosts have certificates, so a policy must be
     signed."""
     base = InForce(config.lim, config.load, config.log)
     state_dir = Path(config.host.state_dir)
@@ -37,7 +37,7 @@ def identity_of(
 
 
 def join_target(config: Config) -> str:
-    """Returns "" for the host that others join by, too: it would find its own name taken."""
+    """Returns "" on the host that others join through, since it would find its own name taken."""
     own = target_of(config.host.address, config.lim.port)
     return config.cluster.join if config.cluster.join != own else ""
 

@@ -1,6 +1,6 @@
-"""The hosts that have joined, in a file, so that a LIM that is started again finds them.
+"""The hosts that have joined, saved in a file so that a restarted LIM finds them.
 
-It is a convenience: whatever happens to the file, the LIM goes on, and says so once.
+It is a convenience: whatever happens to the file, the LIM goes on and logs the failure once.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ class KnownHosts:
         self._in_trouble = False
 
     def resumed(self) -> list[m.Member]:
-        """Those of a damaged file, or of another cluster, are none."""
+        """Returns the saved hosts; none if the file is damaged or of another cluster."""
         try:
             with self._path.open("rb") as file:
                 return read(file.read(FILE_BYTES_MAX), self._cluster)
@@ -43,7 +43,7 @@ class KnownHosts:
         return []
 
     async def follow(self, state: LimState) -> None:
-        """Writes them whenever they are others, until it is cancelled, and then once more."""
+        """Saves the hosts whenever they change, until cancelled, and then once more."""
         loop = asyncio.get_running_loop()
         try:
             while True:
@@ -55,9 +55,9 @@ class KnownHosts:
                 self._write(others)
 
     def _others(self, state: LimState) -> list[m.Member]:
-        """Those of now, if others were written."""
+        """Returns the current hosts if they differ from the saved ones, else none."""
         now = joined(state.table)
-        # Who knows nobody has just been started, or is the last one left.
+        # A LIM that knows no host has just started, or is the last one left.
         if not now or now == self._written:
             return []
         self._written = now
@@ -74,15 +74,15 @@ class KnownHosts:
 
 
 def joined(table: Table) -> list[m.Member]:
-    """Those that no configuration names, and that have spoken for themselves: of others we have
-    only heard."""
+    """Returns the hosts that are not configured and that we have heard from directly, not just
+    heard of."""
     known = (table.entries[name] for name in sorted(table.joined))
     heard = [entry.member for entry in known if entry.heard_at_s != NEVER and not entry.left]
     return [before_hello(member) for member in heard[:HOSTS_MAX]]
 
 
 def before_hello(member: m.Member) -> m.Member:
-    """What is still true of it once it has been started again."""
+    """Returns what is still true of a host after a restart."""
     return m.Member(member.name, member.address, member.lim_port, member.lbm_port, UNLISTED_RANK, 0)
 
 

@@ -1,6 +1,7 @@
-"""What a LIM's decisions say, in its log: so much about each host and no more.
+"""Logs what a LIM's decisions say, with a limit on the lines about each host.
 
-A host that comes and goes a thousand times a second would fill it, and lines about others be lost.
+A host that comes and goes a thousand times a second would fill the log, and lines about others
+would be lost.
 """
 
 import logging
@@ -15,7 +16,7 @@ LINES_PER_S, LINES_AT_ONCE = 1.0, 100.0  # about one host
 
 
 class Lines:
-    """Of one process."""
+    """The rate limits of one process."""
 
     def __init__(self) -> None:
         self._rates = Rates(LINES_PER_S, LINES_AT_ONCE)

@@ -47,7 +47,8 @@ def own_load(entry: Entry) -> Json:
 
 
 def hosts(state: LimState, now_s: float) -> Json:
-    """Those of one host each from the centre alone: else N hosts would make N times N series."""
+    """Returns figures of the hosts. Only the centre lists each host: otherwise N hosts would make N
+    times N series."""
     table, states = state.table, Counter[str]()
     loads: list[object] = []
     ages: list[object] = []

@@ -1,6 +1,6 @@
-"""Lets no policy of other hosts in that an author who may has not signed, and signs our own.
+"""Rejects policies from other hosts unless an authorised author has signed them, and signs our own.
 
-See `core.signed`: what has passed here is taken at its word there.
+`core.signed` trusts whatever has passed here.
 """
 
 import logging
@@ -21,9 +21,9 @@ from lbd.trust.names import identity_of
 log = logging.getLogger("lbd.settings")
 
 REVOKED = "{}, which signed them, is revoked"
-OLD = "they are signed with an old certificate of {}"  # the host itself has a new one
+OLD = "they are signed with an old certificate of {}"  # the host itself has a new certificate
 DOWN = HostState.DOWN
-SAID_AGAIN_S = 60.0  # after a complaint of what a host has sent
+SAID_AGAIN_S = 60.0  # between two complaints about one host
 SAYERS_MAX = 1024
 FIX = (
     "on a host that may, set one of them again (`lbctl config set … --cluster`), which signs all "
@@ -35,17 +35,17 @@ class PolicyGuard:
     def __init__(self, tls: Tls, admin: AdminConfig, state: LimState) -> None:
         self._tls, self._admin, self._state = tls, admin, state
         self._said_s: dict[str, float] = {}
-        self._refused_author = ""  # a revoked host that has signed a policy
+        self._refused_author = ""  # a revoked host that signed a policy
         tls.when_revoked(self._revoked)
         ours = state.settings
         if state.identity.is_strict and ours.saved and not ours.seal.counter:
             log.warning("the settings saved for all hosts are not signed, so hosts do not accept "
                         "them from each other (admin.settings_hosts); %s", FIX)  # fmt: skip
 
-    # -- what comes in ---------------------------------------------------------------------------
+    # -- incoming --------------------------------------------------------------------------------
 
     def vet(self, message: m.Message) -> m.Message:
-        """With our own policy in place of one that is refused."""
+        """Replaces a rejected policy in the message by our own."""
         return m.with_settings(message, lambda theirs: self._vetted(theirs, message.sender))
 
     def _vetted(self, theirs: m.Settings, sender: str) -> m.Settings:
@@ -72,8 +72,8 @@ class PolicyGuard:
             raise PeerError(REVOKED.format(seal.author))
 
     def doubt(self) -> str:
-        """Why no host that joins takes the settings that hold, or why this one takes none; "" if
-        they do."""
+        """Returns why joining hosts reject the current settings, or why this host rejects them; ""
+        if neither."""
         if self._rejects:
             return self._why_revoked(self._refused_author)
         seal = self._state.settings.seal
@@ -93,7 +93,7 @@ class PolicyGuard:
         return (OLD if self._is_member(HostId(author)) else REVOKED).format(author)
 
     def _is_member(self, host: HostId) -> bool:
-        """Whether it has a certificate that counts, as far as can be seen from here."""
+        """Whether the host has a valid certificate, as far as can be seen from here."""
         if host == self._state.me:
             return not self._tls.is_revoked(self._tls.identity)
         entry = self._state.table.entries.get(host)
@@ -102,7 +102,7 @@ class PolicyGuard:
         return not self._tls.is_out(host, max(entry.heard_at_s, entry.sampled_at_s))
 
     def _say(self, sender: str, why: str) -> None:
-        """Now and then: a host may send as much as it likes."""
+        """Logs now and then only: a host may send as much as it likes."""
         now_s = time.monotonic()
         if now_s - self._said_s.get(sender, -SAID_AGAIN_S) < SAID_AGAIN_S:
             return
@@ -112,10 +112,11 @@ class PolicyGuard:
         log.warning("rejected settings from %s: %s", sender, one_line(why),
                     extra={"peer": sender})  # fmt: skip
 
-    # -- what goes out ---------------------------------------------------------------------------
+    # -- outgoing --------------------------------------------------------------------------------
 
     def sign(self, change: ChangeSettings) -> ChangeSettings:
-        """Signed, if it is one of the policy. Raises ConfigError if this host may make none."""
+        """Returns the change, signed if it is one of the policy. Raises ConfigError if this host
+        may not make it."""
         return self._signed(change) if change.is_of_policy else change
 
     def _signed(self, change: ChangeSettings) -> ChangeSettings:

@@ -1,7 +1,7 @@
-"""Remembers the loads of all hosts, in a file, too, so that they outlive the LIM.
+"""Remembers the loads of all hosts, also in a file, so that they outlive the LIM.
 
-It is a convenience: whatever happens to the file, the LIM goes on, and says so once. The file is
-written every few minutes, and at the end.
+It is a convenience: whatever happens to the file, the LIM goes on and logs the failure once. The
+file is written every few minutes, and at the end.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ class Remembering:
         self.loads = resumed(self._path)
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Runs until cancelled."""
         loop = asyncio.get_running_loop()
         written_s = time.monotonic()
         try:
@@ -58,7 +58,7 @@ class Remembering:
 
 
 def resumed(path: Path) -> PastLoads:
-    """Those of a damaged file are none."""
+    """Returns the saved loads; none if the file is damaged."""
     try:
         with path.open("rb") as file:
             text = file.read(FILE_BYTES_MAX).decode()
@@ -71,7 +71,7 @@ def resumed(path: Path) -> PastLoads:
 
 
 def loads_now(state: LimState, now_s: float) -> dict[str, float]:
-    """Of the hosts that are up."""
+    """Returns the loads of the hosts that are up."""
     table = state.table
     return {
         name: entry.sample.vector.index

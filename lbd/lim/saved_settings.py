@@ -1,7 +1,7 @@
-"""What is saved for all hosts, as the LIM keeps it on disk and other daemons here follow it.
+"""What is saved for all hosts, as the LIM stores it on disk and other daemons of this host read it.
 
-It is apart from `settings_file.py`, which knows all that the LIM keeps: that is 0.4 MiB of each
-daemon that imports it.
+It is separate from `settings_file.py`, which handles everything the LIM saves: importing that costs
+each daemon 0.4 MiB.
 """
 
 import json
@@ -15,8 +15,8 @@ from lbd.config.cluster import SAVED_MAX, TEXT_CHARS_MAX
 log = logging.getLogger(__name__)
 Made = TypeVar("Made")
 
-FILE_BYTES_MAX = 1_200_000  # more than a thousand drains, 192 notes on them, 128 settings
-SCHEMA = 1  # one above where an earlier release would misread it; those before wrote none
+FILE_BYTES_MAX = 1_200_000  # more than a thousand drains, 192 drain notes and 128 settings take
+SCHEMA = 1  # raised where an earlier release would misread the file; the first releases wrote none
 
 
 class OfLaterRelease(ValueError):
@@ -26,11 +26,11 @@ class OfLaterRelease(ValueError):
 class SavedSettings:
     def __init__(self, state_dir: Path) -> None:
         self.path = state_dir / "settings.json"
-        self._before = state_dir / "drains.json"  # of a release that saved drains alone
-        self.is_later = False  # what is there is of a later release
+        self._before = state_dir / "drains.json"  # from a release that saved only drains
+        self.is_later = False  # the file was written by a later release
 
     def stamp(self) -> object:
-        """Another one whenever the file is."""
+        """Returns a value that changes whenever the file does."""
         try:
             found = self.path.stat()
         except OSError:
@@ -38,11 +38,11 @@ class SavedSettings:
         return found.st_mtime_ns, found.st_ino, found.st_size
 
     def saved(self) -> dict[str, str]:
-        """By name, as TOML has them. Of a damaged file there are none."""
+        """Returns the values by name, as in TOML; none if the file is damaged."""
         return self._read(lambda found: saved_of(found.get("saved", {}))) or {}
 
     def _read(self, made: Callable[[dict[str, object]], Made]) -> Made | None:
-        """Returns None if nothing can be read; then the log says why."""
+        """Returns None if nothing can be read; the log then says why."""
         path = self.path if self.path.exists() else self._before
         try:
             with path.open("rb") as file:

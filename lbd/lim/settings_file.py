@@ -1,10 +1,10 @@
-"""What a LIM keeps on disk of the settings: its own drain, and what outlives all LIMs.
+"""The settings that a LIM saves on disk: its own drain, and what outlives all LIMs.
 
-That is the drains of hosts that were away then, the notes on drains and on past ones, and the
-settings that were saved, with the seal of who has signed them. They are kept with the number of the
-settings that they came with. A LIM begins with that number and no author, which makes them older
-than the same settings of hosts that go on, and newer than any before them: so they outlive a
-restart of all LIMs, and none comes back that is done.
+The latter are the drains of hosts that were away, the notes on current and past drains, and the
+saved settings, with their author's seal. They are saved with the number of their settings. A LIM
+starts with that number and no author, which makes them older than the same settings of running
+hosts, and newer than any earlier ones. So they outlive a restart of all LIMs, and none returns that
+has been superseded.
 """
 
 import errno
@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 
 class SettingsFile(SavedSettings):
-    """Saves settings. A failure is logged each time; the LIM goes on."""
+    """Saves settings. Each failure is logged, and the LIM goes on."""
 
     def __init__(self, state_dir: Path) -> None:
         super().__init__(state_dir)
@@ -54,8 +54,8 @@ class SettingsFile(SavedSettings):
         return self._drained.exists()
 
     def resumed(self, base: InForce, *, signs: bool) -> Settings:
-        """The settings to begin with: what was saved holds, laid over the configuration. A seal
-        counts only where hosts have certificates."""
+        """Returns the settings to start with: the saved ones, layered over the configuration. A
+        seal counts only where hosts have certificates."""
         kept = self.settings()
         found, faults = resumed(base, kept if signs else unsealed(kept))
         for fault in faults:
@@ -63,7 +63,7 @@ class SettingsFile(SavedSettings):
         return found
 
     def settings(self) -> Settings:
-        """Those of a damaged file are none."""
+        """Returns the saved settings; none if the file is damaged."""
         return self._read(settings_of) or Settings()
 
     def keep_drained(self, drained: bool) -> None:
@@ -87,7 +87,7 @@ class SettingsFile(SavedSettings):
 
 
 def settings_bytes(settings: Settings) -> bytes:
-    """As `settings_of` takes them."""
+    """Encodes the settings for `settings_of`."""
     kept = {
         "schema": SCHEMA,
         "counter": settings.counter,
@@ -112,9 +112,10 @@ def settings_of(found: dict[str, object]) -> Settings:
     for host, drained in drains.items():
         if not (is_host_name(host) and isinstance(drained, bool)):
             raise ValueError("not hosts that are drained or not")
-    # At the highest number no settings could follow: those begin again once all LIMs have ended.
+    # At the highest number no settings could follow; then they restart from 1, once all LIMs have
+    # ended.
     counter = counter if 0 < counter < COUNTER_MAX else 1
-    return Settings(  # an earlier release wrote no notes, or no past drains and nothing saved
+    return Settings(  # earlier releases wrote no notes, or no past drains and nothing saved
         counter,
         drains={HostId(host): value for host, value in drains.items()},
         drain_notes=notes_of(found.get("notes", {})),
@@ -125,7 +126,7 @@ def settings_of(found: dict[str, object]) -> Settings:
 
 
 def seal_kept(seal: Seal) -> dict[str, object]:
-    """Bytes as hexadecimal."""
+    """Encodes bytes as hexadecimal."""
     if not seal.counter:
         return {}
     return {
@@ -135,7 +136,8 @@ def seal_kept(seal: Seal) -> dict[str, object]:
 
 
 def seal_of(found: object) -> Seal:
-    """None that an earlier release, or nobody, has written. Raises ValueError."""
+    """Returns the saved seal; no seal if an earlier release wrote the file or nothing was signed.
+    Raises ValueError."""
     match found:
         case {"counter": int(counter), "author": str(author), "trial": str(trial),
               "certificate": str(certificate), "signature": str(signature)} if (

@@ -1,8 +1,8 @@
-"""Runs `load.site_command` again and again, and sees that it stays within its bounds.
+"""Runs `load.site_command` repeatedly, and keeps it within its bounds.
 
-One run at a time, `load.site_period_s` apart; without input, in a session of its own; what it has
-started is killed with it after `load.site_timeout_s`, when it has printed too much, and when the
-LIM stops. It dies with a LIM that is killed, too, where `setpriv` is there to see to that.
+One run at a time, `load.site_period_s` apart, without input and in its own session. It is killed
+with everything it has started after `load.site_timeout_s`, when it has printed too much, and when
+the LIM stops. It also dies with a LIM that is killed, if `setpriv` is available.
 """
 
 import asyncio
@@ -24,27 +24,27 @@ ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:
 
 
 def bound_to_us() -> tuple[str, ...]:
-    """Before a command: it ends with us, where there is a way."""
-    import shutil  # with all that it imports, for those who have such a command
+    """Returns a command prefix that makes it end with us, if there is a way."""
+    import shutil  # imported here with all that it imports, since few hosts have such a command
 
     setpriv = shutil.which("setpriv")
     return (setpriv, "--pdeathsig", "KILL", "--") if setpriv else ()
 
 
 class SiteCommand:
-    """`fault` is what was wrong with the last run, "" if nothing was."""
+    """`fault` is what was wrong with the last run; "" if nothing was."""
 
     def __init__(self, load: LoadConfig, host: str) -> None:
         self.load = load
         self.loads = site.SiteLoads(load)
         self.fault = ""
-        self.tried = not load.site_command  # it has said or failed to say something
+        self.tried = not load.site_command  # it has succeeded or failed at least once
         self._environment = ENVIRONMENT | {"LBD_HOST": host}
         self._failures = 0
         self._argv = (*bound_to_us(), *load.site_command) if load.site_command else ()
 
     async def run(self) -> None:
-        """Until it is cancelled. Without a command there is nothing to do."""
+        """Runs until cancelled; returns at once without a command."""
         while self.load.site_command:
             try:
                 self.loads.said(site.loads_in(await self._output()), time.monotonic())
@@ -56,9 +56,10 @@ class SiteCommand:
             await asyncio.sleep(site.pause_s(self.load, self._failures))
 
     def _start(self) -> subprocess.Popen[bytes]:
-        """Not by asyncio, which forks under gRPC's threads: a segmentation fault now and then.
+        """Starts the command without asyncio, which forks under gRPC's threads and now and then
+        crashes with a segmentation fault.
 
-        This is vfork and exec, and has begun or failed before anything else can happen.
+        This is vfork and exec, so it has started or failed before anything else can happen.
         """
         return subprocess.Popen(
             self._argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -66,7 +67,8 @@ class SiteCommand:
         )  # fmt: skip
 
     async def _output(self) -> bytes:
-        """Of one run. Raises ValueError with what was wrong, OSError if it cannot be started."""
+        """Returns the output of one run. Raises ValueError with what was wrong, OSError if it
+        cannot be started."""
         process = self._start()
         try:
             async with asyncio.timeout(self.load.site_timeout_s):
@@ -95,7 +97,7 @@ class SiteCommand:
 
 
 async def read_bounded(process: subprocess.Popen[bytes]) -> bytes:
-    """All it prints, or one byte more than it may. The pipe is closed then."""
+    """Returns all that the command prints, or one byte more than allowed. Closes the pipe."""
     reader = asyncio.StreamReader()
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reader), process.stdout
@@ -113,7 +115,8 @@ async def read_bounded(process: subprocess.Popen[bytes]) -> bytes:
 
 
 async def until_ended(pid: int) -> None:
-    """A child of ours, which is not reaped: its pid stays that of its process group."""
+    """Waits for a child of ours without reaping it, so that its pid remains that of its process
+    group."""
     while not has_ended(pid):  # noqa: ASYNC110  # it has closed its output and is about to end
         await asyncio.sleep(ENDED_POLL_S)
 
@@ -123,7 +126,7 @@ def has_ended(pid: int) -> bool:
 
 
 async def put_an_end_to(process: subprocess.Popen[bytes]) -> None:
-    """And to all of its session. What even KILL does not end now is reaped some time later."""
+    """Kills the process and its whole session. What KILL does not end at once is reaped later."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     with suppress(TimeoutError):

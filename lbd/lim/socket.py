@@ -1,6 +1,6 @@
 """The operations of lim.sock: one method each, from a request to a reply.
 
-It is one file because that is one list.
+It is one file because the operations are one list.
 """
 
 import asyncio
@@ -38,14 +38,15 @@ from lbd.text.spelling import hint
 job_log = JobLog(logging.getLogger(__name__))
 
 PEER_TIMEOUT_S = 2.0  # for another LIM to confirm a drain or to answer the doctor
-CONFIRM_AGAIN_S = 0.1  # between two questions whether a host has the new settings
-CHECKED_S = 2 * PEER_TIMEOUT_S  # for so long the others' answers serve all who ask for them
+CONFIRM_AGAIN_S = 0.1  # between two checks whether a host has the new settings
+CHECKED_S = 2 * PEER_TIMEOUT_S  # for how long the hosts' answers serve everyone who asks for them
 RETURN_S_MAX = 600.0
-WHYS_SHOWN = 4  # hosts of which a refusal says why they are out of the question
+WHYS_SHOWN = 4  # hosts for which a refusal says why they are unsuitable
 
 
 class Operations:
-    """What the LIM is asked and told. One class because it is one list: a short method for each."""
+    """The requests and reports that the LIM handles. One class because they are one list: a short
+    method for each."""
 
     def __init__(
         self,
@@ -54,10 +55,12 @@ class Operations:
         is_out: Callable[[str, float], bool] = lambda *_: False,
         past_loads: PastLoads | None = None,
     ) -> None:
-        """`is_out`: is a host revoked that was heard last then?"""
-        # None: hosts have no certificates
+        """`is_out(host, heard_s)`: whether the host is revoked, if it was last heard at that
+        time."""
+        # None: hosts have no certificates.
         self.sign: Callable[[e.ChangeSettings], e.ChangeSettings] | None = None
-        self.doubt: Callable[[], str] = str  # why hosts that join take no settings; "": they do
+        # why joining hosts reject our settings; "" if they do not
+        self.doubt: Callable[[], str] = str
         self._lim = lim
         self._past_loads = past_loads or PastLoads()
         self._is_out = is_out
@@ -65,13 +68,13 @@ class Operations:
         self._state = lim.state
         self._traffic = traffic
         self._admins = Admins(lim.config.admin)
-        # By its connection: it asks over others, too, and hangs up after each question.
+        # The connection of the LBM's reports. It asks questions over others, each closed at once.
         self._lbm_caller: Caller | None = None
-        self._lbm_returns_s = 0.0  # another follows it within that time
-        self._queue: Json | None = None  # as our LBM tells of it
+        self._lbm_returns_s = 0.0  # its successor connects within that time
+        self._queue: Json | None = None  # as reported by our LBM
         self._checking: asyncio.Future[list[Json]] | None = None
         self._checked_s = 0.0  # when that began
-        self._checked_version = (0, "")  # of our settings then
+        self._checked_version = (0, "")  # version of our settings then
         self._figures = OwnFigures()
         self._operations = {
             "place": self._place,
@@ -107,7 +110,7 @@ class Operations:
             raise Refusal(str(problem)) from None
 
     def closed(self, connection: Connection) -> None:
-        """A client went away; if it was the LBM, no jobs are taken here until it is back."""
+        """A client disconnected. If it was the LBM, this host takes no jobs until it is back."""
         if connection.caller is self._lbm_caller:
             self._lbm_caller = self._queue = None
             if self._lbm_returns_s:
@@ -119,11 +122,11 @@ class Operations:
         if self._lbm_caller is None:
             self._lim.lbm_is(e.LbmStatus(accepting=False, closed=Closed.NO_LBM), set())
 
-    # -- the LBM's -------------------------------------------------------------------------------
+    # -- of the LBM ------------------------------------------------------------------------------
 
     async def _place(self, request: Json, caller: Caller) -> Json:
         dry = r.flag(request, "dry")
-        if not dry:  # it is charged to the host
+        if not dry:  # the job is charged to the host
             self._only_daemon(caller)
         asked = await self._asked(request)
         decision = await self._lim.place(asked, dry)
@@ -137,7 +140,7 @@ class Operations:
         return {**reply, **extra}
 
     async def _asked(self, request: Json) -> PlacementRequest:
-        """A host that it names may not be known yet."""
+        """Waits for news if a named host may not be known yet."""
         while True:
             try:
                 return r.placement_request(request, self._state.table)
@@ -146,8 +149,8 @@ class Operations:
                     raise
 
     def _nowhere(self, decision: Nowhere, dry: bool) -> NoReturn:
-        """Explains why some hosts, or with --explain all, are unsuitable; who excluded some knows
-        of those."""
+        """Explains why some hosts, or with --explain all, are unsuitable; leaves out those the
+        caller excluded."""
         whys = [f"{c.name}: {c.why}" for c in decision.candidates if c.why not in ("", EXCLUDED)]
         if not dry and len(whys) > WHYS_SHOWN:
             whys[WHYS_SHOWN:] = ["… (lbrun --explain lists all)"]
@@ -204,10 +207,11 @@ class Operations:
         self._lim.handle(e.Trouble(host, r.text(request, "reason")[:200]), time.monotonic())
         return {}
 
-    # -- people's --------------------------------------------------------------------------------
+    # -- of people -------------------------------------------------------------------------------
 
     async def _status(self, request: Json, _caller: Caller) -> Json:
-        """`slots`: who asks would go by there being no host that has so many."""
+        """Waits for news while no known host has `slots` slots, as the caller would conclude that
+        none has."""
         slots = r.count(request, "slots")
         while slots > self._state.table.most_slots() and await more_is_known(self._state):
             pass
@@ -217,7 +221,7 @@ class Operations:
         return r.status(self._state, now_s, self._queue, out - replaced, replaced)
 
     async def _loads(self, request: Json, _caller: Caller) -> Json:
-        """What the loads of some hosts were."""
+        """Returns the past loads of some hosts."""
         span, now_s = r.span(request), time.time()
         found = {
             host: r.loads(self._past_loads.points(host, span, now_s))
@@ -227,7 +231,8 @@ class Operations:
         return {"step_s": step_s, "until": (now_s // step_s + 1) * step_s, "loads": found}
 
     def _is_revoked(self, name: HostId, now_s: float) -> bool:
-        """A fresh sample speaks for a host: the centre has it from one that has joined again."""
+        """Whether a host is revoked. A fresh sample counts as heard: the centre got it from a host
+        that has joined again."""
         entry = self._state.table.entries[name]
         is_fresh = self._state.table.state(name, now_s)[0] in (HostState.UP, HostState.DRAINED)
         heard_s = max(entry.heard_at_s, entry.sampled_at_s) if is_fresh else entry.heard_at_s
@@ -276,8 +281,8 @@ class Operations:
         return found
 
     def _reset(self, name: str, *, whole: bool) -> tuple[e.ChangeSettings, Json]:
-        """What ends a trial beside a saved value, if there is one; else, or with `whole`, it drops
-        the saved value, too. And what is said of that."""
+        """Returns the change that resets a name, and what to report about it. It ends a trial if
+        there is a saved value besides; else, or with `whole`, it also drops the saved value."""
         now = self._state.settings
         saved = None if whole else settings.before_trial(now, name)
         if saved is None:
@@ -289,8 +294,8 @@ class Operations:
         return e.ChangeSettings(None, {name: settings.parsed(name, saved)}), ended
 
     async def _settings(self, request: Json, caller: Caller) -> Json:
-        """What is saved for all hosts, and which hosts run the dispatcher if that says so. `sign`:
-        by this host from now on, as they are."""
+        """Returns what is saved for all hosts, and which hosts run the dispatcher if that is part
+        of it. `sign`: this host signs them, unchanged."""
         if r.flag(request, "sign", default=False):
             self._admins.check(caller)
             return await self._change(e.ChangeSettings(None, {}, save=True))
@@ -301,14 +306,14 @@ class Operations:
                 "queue": queue_hosts(now.saved)}  # fmt: skip
 
     async def _share(self, request: Json, caller: Caller) -> Json:
-        """Settings of lbd.toml for every host; null: each host's own file holds again."""
+        """Sets values of lbd.toml for every host; null: each host's own file applies again."""
         given = request.get("values")
         values = given if isinstance(given, dict) else {}
         texts = {str(name): shared_text(str(name), value) for name, value in values.items()
                  if value is not None}  # fmt: skip
         self._admins.check(caller)
         if not values:
-            return {}  # the question was whether the caller may
+            return {}  # the question was only whether the caller may
         for name in queue_hosts(texts) or ():
             r.known_host(name, self._state.table.entries)
         names = frozenset(str(name) for name, value in values.items() if value is None)
@@ -318,9 +323,9 @@ class Operations:
         return await self._change(change)
 
     async def _change(self, change: e.ChangeSettings) -> Json:
-        """On how many hosts our newest settings are in force then, or newer ones. Hosts that are up
-        are asked until they say so, for as long as another LIM has for an answer. Those that are
-        `down` count as hosts, too: they learn of it when they are back."""
+        """Makes the change. Returns on how many hosts our newest settings, or newer ones, are in
+        force. Hosts that are up are asked until they confirm, up to the time another LIM has for an
+        answer. Hosts that are `down` count too: they get the settings when they are back."""
         self._lim.handle(self.sign(change) if self.sign else change, time.monotonic())
         state, now_s = self._state, time.monotonic()
         others = [name for name in state.table.entries if name != state.me]
@@ -359,9 +364,9 @@ class Operations:
         if (drained and before and "before" in reply and not reason) or (
             not drained and before is None
         ):
-            notes, ended = {}, None  # as it was
+            notes, ended = {}, None  # unchanged
         if r.flag(request, "leaves", default=False):
-            # It takes no command until it ends, and who comes after it is not drained.
+            # It takes no commands until it ends, and its successor is not drained.
             self._lim.handle(e.SetDrained(True, for_good=True), time.monotonic())
         elif host == self._state.me:
             self._lim.handle(e.SetDrained(drained), time.monotonic())
@@ -374,11 +379,11 @@ class Operations:
         return reply
 
     async def _drains(self, _request: Json, _caller: Caller) -> Json:
-        """Those of now and the last ones before, of all hosts."""
+        """Returns the current drains of all hosts and the latest past ones."""
         return {"drains": r.drains(self._state.settings)}
 
     async def _forget(self, request: Json, caller: Caller) -> Json:
-        """A host that is gone for good."""
+        """Forgets a host that is gone for good."""
         host, now_s = r.known_host(request.get("host"), self._state.table.entries), time.monotonic()
         self._admins.check(caller)
         if host == self._state.me:
@@ -404,7 +409,8 @@ class Operations:
         return isinstance(reply.body, m.Ack) and not reply.body.error
 
     async def _drain_there(self, host: HostId, drained: bool) -> Json:
-        """A host that does not answer is drained when it is back: all of us remember it."""
+        """Drains another host. One that does not answer is drained when it is back: all hosts
+        remember it."""
         try:
             reply = await self._ask(host, m.Drain(drained))
         except Unavailable:
@@ -440,7 +446,7 @@ class Operations:
         return {**self._figures.answer(), **known}
 
     async def _lines(self, request: Json, caller: Caller) -> Json:
-        """What was said of a job."""
+        """Returns the recent log lines about a job."""
         self._only_daemon(caller)
         lines, more = RECENT.of(r.text(request, "job"), time.time())
         return {"lines": lines, "more": more}
@@ -454,7 +460,7 @@ class Operations:
             await self._lim.network.cut({str(name) for name in hosts})
         return {}
 
-    # -- the doctor's ----------------------------------------------------------------------------
+    # -- of the doctor ---------------------------------------------------------------------------
 
     async def _doctor(self, _request: Json, caller: Caller) -> Json:
         sampler, identity = self._lim.sampler, self._state.identity
@@ -478,9 +484,9 @@ class Operations:
         }
 
     async def _checked_peers(self, *, fresh: bool) -> list[Json]:
-        """All of them, once for all users who ask meanwhile: anybody may, and each question made
-        as many messages as there are hosts. `fresh`: an administrator asks. What was answered
-        before our settings changed says nothing of those we have now."""
+        """Returns the checks of all peers. They are run once for all users who ask meanwhile, since
+        anybody may ask and each check takes as many messages as there are hosts. `fresh`: an
+        administrator asks. Answers from before our settings changed are not used."""
         now_s, version = time.monotonic(), self._state.settings.version
         is_old = now_s >= self._checked_s + CHECKED_S or version != self._checked_version
         if fresh or self._checking is None or is_old:

@@ -1,7 +1,7 @@
-"""What local clients ask over lim.sock, read and checked; and what they are told.
+"""Reads and checks the requests of local clients on lim.sock, and builds the replies.
 
-A request is an object of JSON. Everything in it is checked here: a wrong one raises ConfigError
-with one line that names the nearest right spelling.
+A request is a JSON object. Everything in it is checked here: an invalid one raises ConfigError with
+one line that names the nearest valid spelling.
 """
 
 import math
@@ -31,10 +31,10 @@ from lbd.text.one_line import one_line
 from lbd.text.spelling import nearest
 
 Json = dict[str, object]
-LOADS_HOSTS_MAX = 50  # whose loads of the past are in one answer
+LOADS_HOSTS_MAX = 50  # hosts whose past loads fit in one answer
 REPLACED = "it has a new certificate, but its daemons have not used it yet"
-NAME_MAX = 255  # characters of a user's
-SECONDS_MAX = 1e18  # a whole number of more may be none that floats have
+NAME_MAX = 255  # characters of a user name
+SECONDS_MAX = 1e18  # larger whole numbers may not fit a float
 
 
 def text(request: Json, key: str) -> str:
@@ -66,7 +66,7 @@ def seconds(request: Json, key: str) -> float:
 
 
 def known_host(name: object, hosts: Mapping[HostId, object]) -> HostId:
-    """Raises ConfigError with the nearest right name."""
+    """Raises ConfigError with the nearest known name."""
     if isinstance(name, str) and name in hosts:
         return HostId(name)
     near = nearest(str(name), hosts)
@@ -102,7 +102,7 @@ def needs(request: Json) -> Needs:
 
 
 def facts(request: Json) -> Facts:
-    """What its LBM says of this host."""
+    """Reads what its LBM reports about this host."""
     try:
         return read_facts_fields(request.get("facts"))
     except ValueError as problem:
@@ -121,7 +121,7 @@ def placement_reply(placement: Placement, table: Table) -> Json:
 
 
 def load_here(state: LimState) -> Json:
-    """And up to which load commands stay, and from which gain on they go."""
+    """Returns our load, up to which load commands stay, and the gain a move must bring."""
     sample = state.table.entries[state.me].sample
     return {
         "load_here": round(sample.vector.index, 4) if sample is not None else None,
@@ -161,8 +161,9 @@ def status(
     state: LimState, now_s: float, queue: Json | None = None,
     revoked: Collection[HostId] = (), replaced: Collection[HostId] = (),
 ) -> Json:  # fmt: skip
-    """The object of `lbctl status --json`. `queue`: of the dispatcher, if there is one; `revoked`:
-    hosts that are, and have not joined again; `replaced`: that have, and are not heard yet."""
+    """Returns the object of `lbctl status --json`. `queue`: from the dispatcher, if there is one.
+    `revoked`: revoked hosts that have not joined again. `replaced`: revoked hosts that have, but
+    are not heard yet."""
     names = sorted(state.table.entries, key=lambda n: (state.table.entries[n].member.rank, n))
     return {
         "schema": 1,
@@ -188,7 +189,7 @@ def host_status(
     drained = state.table.is_drained(entry)
     host_state, why_down = state.table.state(name, now_s)
     if replaced or (revoked and host_state in (HostState.UP, HostState.DRAINED)):
-        host_state = HostState.DOWN  # nobody here talks to it any more
+        host_state = HostState.DOWN  # no host here talks to it any more
     if drained and host_state is HostState.DOWN:
         why_down += "; drained, also when it is back"
     shown: Json = {
@@ -260,7 +261,7 @@ def resources(facts: Facts) -> Json:
 
 
 def drain_note(state: LimState, name: HostId) -> Json:
-    """Who drained a host may not be known, if it was long ago."""
+    """Returns the note of a drain. For an old drain the author may be unknown."""
     note = state.settings.drain_notes.get(name)
     if note is None:
         return {"reason": "", "by": "", "since": None}
@@ -268,7 +269,7 @@ def drain_note(state: LimState, name: HostId) -> Json:
 
 
 def drains(settings: Settings) -> list[Json]:
-    """Those of now have no end."""
+    """Returns past and current drains; the current ones have no end."""
     past: list[Json] = [
         {"host": one.host, **asdict(one.note), "until": one.until, "until_by": one.until_by}
         for one in settings.past_drains
@@ -281,7 +282,7 @@ def drains(settings: Settings) -> list[Json]:
 
 
 def drain_reason(request: Json) -> str:
-    """Raises ConfigError if it is longer than hosts tell each other."""
+    """Raises ConfigError if the reason is too long for messages between hosts."""
     given = one_line(str(request.get("reason") or ""))
     if len(given) > REASON_CHARS_MAX:
         raise ConfigError(f"--reason: longer than {REASON_CHARS_MAX} characters")
@@ -289,8 +290,8 @@ def drain_reason(request: Json) -> str:
 
 
 def owners(state: LimState, now_s: float, *, with_facts: bool = False) -> Json:
-    """For the LBM, while it asks: which hosts are free of their owners, whether any other has room,
-    the free slots of each, and if it is to know more than that, what those have."""
+    """Answers the LBM's polls: which hosts are free of their owners, whether any other has room,
+    the free slots of each, and with `with_facts` what those have."""
     away: dict[str, bool] = {}
     room: dict[str, int] = {}
     there: dict[str, Json] = {}
@@ -325,7 +326,7 @@ def hosts_asked(request: Json) -> list[str]:
 
 
 def loads(points: Iterable[float]) -> list[float | None]:
-    """The oldest first; None where nothing is known."""
+    """Rounds the loads, oldest first; None where a load is unknown."""
     return [round(point, 3) if math.isfinite(point) else None for point in points]
 
 
@@ -343,6 +344,6 @@ def peers(state: LimState, now_s: float) -> list[Json]:
 
 
 def still_up(host: HostId, age_s: float) -> str:
-    """Why it is not forgotten: one that has just died looks the same for a while."""
+    """Returns why the host is not forgotten: one that has just died looks alive for a while."""
     heard = f"{host} is up, last heard from {max(0.0, age_s):.0f} s ago"
     return f"{heard}: run `lbctl leave` there to take it out of the cluster"

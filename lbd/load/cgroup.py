@@ -1,8 +1,8 @@
-"""What our own cgroups say: quota, members, CPU time, memory pressure. Versions 1 and 2.
+"""What our own cgroups report: quota, members, CPU time, memory pressure. Versions 1 and 2.
 
-A controller's directory is its mount point plus our path below the mount's root; inside a
-container the mount's root is often our own cgroup, or the path lies outside of it, and then the
-mount point itself is all we can see.
+A controller's directory is its mount point plus our path below the mount's root. Inside a container
+the mount's root is often our own cgroup, or the path lies outside of it; then only the mount point
+itself is visible.
 """
 
 import contextlib
@@ -25,12 +25,12 @@ class Hierarchy:
         return 1 if self.controllers else 2
 
     def upwards(self) -> list[Path]:
-        """Our directory and each above it, as far as it is mounted here."""
+        """Returns our directory and each one above it, as far as they are mounted here."""
         return [self.own, *(up for up in self.own.parents if up.is_relative_to(self.mount))]
 
 
 def hierarchies(mountinfo: str, own_cgroups: str) -> list[Hierarchy]:
-    """From the texts of /proc/self/mountinfo and /proc/self/cgroup."""
+    """Parses the texts of /proc/self/mountinfo and /proc/self/cgroup."""
     paths = dict(
         line.split(":", 2)[1:] for line in own_cgroups.splitlines() if line.count(":") >= 2
     )
@@ -56,7 +56,8 @@ def hierarchies(mountinfo: str, own_cgroups: str) -> list[Hierarchy]:
 
 
 def own_directory(mount: str, root: str, path: str) -> Path:
-    """Where the cgroup `path` shows in a mount of `root`; the mount point if it does not."""
+    """Returns where the cgroup `path` appears in a mount of `root`; the mount point if it does
+    not."""
     inside = path.removeprefix(root.rstrip("/")) if path.startswith(root) else ""
     if ".." in path:
         inside = ""
@@ -65,7 +66,7 @@ def own_directory(mount: str, root: str, path: str) -> Path:
 
 
 def mounted() -> list[Hierarchy]:
-    """The hierarchies of this process; none where /proc or cgroups are missing."""
+    """Returns the hierarchies of this process; none where /proc or cgroups are missing."""
     try:
         mountinfo = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
         own = Path("/proc/self/cgroup").read_text(encoding="utf-8", errors="replace")
@@ -75,7 +76,7 @@ def mounted() -> list[Hierarchy]:
 
 
 def with_controller(found: list[Hierarchy], name: str) -> Hierarchy | None:
-    """The version 1 hierarchy of this controller, else the version 2 one, else None."""
+    """Returns the version 1 hierarchy of this controller, else the version 2 one, else None."""
     for hierarchy in found:
         if name in hierarchy.controllers:
             return hierarchy
@@ -83,7 +84,7 @@ def with_controller(found: list[Hierarchy], name: str) -> Hierarchy | None:
 
 
 def read(path: Path) -> str:
-    """A cgroup file's text, or "" where it does not exist."""
+    """Returns a cgroup file's text; "" if the file does not exist."""
     try:
         return path.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError):
@@ -91,7 +92,7 @@ def read(path: Path) -> str:
 
 
 def quota_cores(directory: Path, version: int) -> float:
-    """The CPU quota set at this directory, in cores; infinite if none is."""
+    """Returns the CPU quota set at this directory, in cores; infinite if there is none."""
     if version == 2:
         quota, _, period = read(directory / "cpu.max").partition(" ")
     else:
@@ -105,7 +106,8 @@ def quota_cores(directory: Path, version: int) -> float:
 
 
 def usable_cores() -> float:
-    """Processors we may run on, cut by the tightest CPU quota on the way up the hierarchy."""
+    """Returns how many processors we may run on, limited by the tightest CPU quota up the
+    hierarchy."""
     cores = float(len(os.sched_getaffinity(0)))
     hierarchy = with_controller(mounted(), "cpu")
     if hierarchy is not None:
@@ -115,9 +117,9 @@ def usable_cores() -> float:
 
 
 def is_root(hierarchy: Hierarchy) -> bool:
-    """Whether we are in the machine's root cgroup, which says nothing of our own.
+    """Whether we are in the machine's root cgroup, which says nothing about our own.
 
-    The path cannot tell: a cgroup namespace shows "/" too. These files can.
+    The path cannot tell, since a cgroup namespace shows "/" too; these files can.
     """
     if hierarchy.version == 2:
         return not (hierarchy.own / "cgroup.type").exists()
@@ -125,7 +127,7 @@ def is_root(hierarchy: Hierarchy) -> bool:
 
 
 def own_group(controller: str) -> Hierarchy | None:
-    """The hierarchy in which we have a cgroup of our own for this controller, if any."""
+    """Returns the hierarchy in which we have our own cgroup for this controller, if any."""
     found = mounted()
     first = with_controller(found, controller)
     candidates = [first] if first is not None else []
@@ -134,20 +136,20 @@ def own_group(controller: str) -> Hierarchy | None:
 
 
 def cpu_used_s(directory: Path) -> float | None:
-    """CPU seconds that all that ever ran in this cgroup, of either version, has used since it was
-    made; None where nobody counts them."""
+    """Returns the CPU seconds used by everything that has run in this cgroup, of either version,
+    since it was created; None if they are not counted."""
     words = read(directory / "cpu.stat").split()
-    if words[:1] == ["usage_usec"]:  # version 1 has a file of that name, of its quota
+    if words[:1] == ["usage_usec"]:  # version 1 has a file of that name for its quota
         return int(words[1]) / 1e6
     usage = read(directory / "cpuacct.usage")
     return int(usage) / 1e9 if usage.isdigit() else None
 
 
 def members(directory: Path) -> list[int]:
-    """Every process in a cgroup and in those below it, as far as we may look for these. Empty once
-    it is gone.
+    """Returns every process in a cgroup and in those below it that we may read; none once it is
+    gone.
 
-    Those outside our PID namespace stand there as 0, which to kill() is our own process group.
+    Processes outside our PID namespace appear as 0, which kill() takes as our own process group.
     """
     found: list[int] = []
     left = [directory]

@@ -1,10 +1,10 @@
-"""What a host has of what commands may need, as far as it can be found: features and GPUs."""
+"""The features and GPUs of a host that commands may need, as far as they can be detected."""
 
 import os
 from pathlib import Path
 
-CPUINFO_BYTES = 1 << 16  # of the first CPU
-# Those that programs are compiled for; a host has a hundred others.
+CPUINFO_BYTES = 1 << 16  # enough for the first CPU
+# Flags that programs are compiled for, out of the hundred others a host has.
 WORTH_NAMING = frozenset((
     "sse4_2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512vl", "avx512_vnni",
     "avx512_bf16", "avx_vnni", "amx_tile", "aes", "sha_ni", "vmx", "svm",
@@ -14,7 +14,7 @@ AMD_NODES = "sys/class/kfd/kfd/topology/nodes"
 
 
 def features(root: Path = Path("/")) -> tuple[str, ...]:
-    """The architecture, the system, and what the CPU can do, in order."""
+    """Returns the architecture, the system and the CPU's flags, sorted."""
     system = os.uname()
     found = {system.machine, system.sysname.lower(), *cpu_flags(root)}
     return tuple(sorted(found))
@@ -34,7 +34,7 @@ def cpu_flags(root: Path) -> set[str]:
 
 
 def gpus(root: Path = Path("/")) -> int:
-    """Of NVIDIA, else of AMD."""
+    """Counts the NVIDIA GPUs; if there are none, the AMD ones."""
     return nvidia_gpus(root) or amd_gpus(root)
 
 
@@ -45,7 +45,7 @@ def nvidia_gpus(root: Path) -> int:
 
 
 def amd_gpus(root: Path) -> int:
-    """The driver's nodes that have SIMD units: the others are CPUs."""
+    """Counts the driver's nodes that have SIMD units: the others are CPUs."""
     if not (root / "dev/kfd").exists():
         return 0
     nodes = root / AMD_NODES

@@ -1,7 +1,7 @@
-"""When a keyboard, mouse or touchpad of this machine was used last.
+"""When a keyboard, mouse or touchpad of this machine was last used.
 
-A device is opened and asked whether it has something to read; if so it is closed and opened again,
-so what was typed is never read. That needs root, or the group `input`; without, nothing is said.
+A device is opened and polled for input; if there is any it is closed and opened again, so
+keystrokes are never read. This needs root or the group `input`; without them nothing is reported.
 """
 
 import os
@@ -11,14 +11,14 @@ from contextlib import suppress
 from pathlib import Path
 
 LISTING, DEVICES = Path("/proc/bus/input/devices"), Path("/dev/input")
-SHOWN = Path("/sys/class/input")  # also to one who has no /dev/input, or an empty listing
+SHOWN = Path("/sys/class/input")  # readable even without /dev/input, or with an empty listing
 LISTING_BYTES_MAX, DEVICES_MAX = 1 << 18, 64
 OPENED = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-RESCAN_S = 60.0  # for what was plugged in
+RESCAN_S = 60.0  # to find newly plugged-in devices
 
 
 def used_by_people(listing: str) -> list[str]:
-    """The event devices of keyboards and pointers, of all that the kernel lists."""
+    """Returns the event devices of keyboards and pointers from the kernel's listing."""
     found = []
     for line in listing.splitlines():
         if line.startswith("H: Handlers="):
@@ -29,7 +29,8 @@ def used_by_people(listing: str) -> list[str]:
 
 
 def of_this_machine(listing: Path = LISTING, shown: Path = SHOWN) -> list[str]:
-    """Its keyboards and pointers; all its input devices, if it is not listed which those are."""
+    """Returns this machine's keyboards and pointers; all its input devices if their kinds are not
+    listed."""
     found: list[str] = []
     with suppress(OSError), listing.open(errors="replace") as lines:
         found = used_by_people(lines.read(LISTING_BYTES_MAX))
@@ -39,7 +40,7 @@ def of_this_machine(listing: Path = LISTING, shown: Path = SHOWN) -> list[str]:
 
 
 def unreadable(names: Iterable[str], devices: Path = DEVICES) -> list[str]:
-    """Those that this process may not open, or does not have in its /dev."""
+    """Returns the devices that this process may not open, or that are missing from its /dev."""
     found = []
     for name in names:
         try:
@@ -59,7 +60,7 @@ class InputDevices:
         self.used_at_s = 0.0  # by the clock of `look`; 0: never seen
 
     def look(self, now_s: float) -> float:
-        """Returns when one was used last, within the time since the look before."""
+        """Returns when a device was last used, to within the time since the previous look."""
         if self._scanned_s is None or not 0 <= now_s - self._scanned_s < RESCAN_S:
             self._scanned_s = now_s
             self._scan()
@@ -91,7 +92,7 @@ class InputDevices:
 
 
 def is_readable(fd: int) -> bool:
-    """Also of a device that was unplugged, which is not there at the next scan."""
+    """Whether there is input. Also true for an unplugged device, which the next scan removes."""
     poll = select.poll()
     poll.register(fd, select.POLLIN)
     return any(event & select.POLLIN for _, event in poll.poll(0))

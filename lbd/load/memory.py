@@ -1,6 +1,6 @@
-"""How much memory the host has, and how much of it new programs may have.
+"""How much memory the host has, and how much of it new programs can get.
 
-In a container or another cgroup with a limit of its own, the limit is what there is. `available` is
+In a container or another cgroup with its own limit, the limit counts as the total. `available` is
 the kernel's MemAvailable: what can be had without swapping, so caches count as free.
 """
 
@@ -16,7 +16,7 @@ FIELDS = (b"MemTotal:", b"MemAvailable:")
 
 
 class Memory(NamedTuple):
-    """Bytes; 0: not known."""
+    """Bytes; 0: unknown."""
 
     total: int = 0
     available: int = 0
@@ -43,7 +43,7 @@ class MemoryReader:
 
 
 def of_meminfo(data: bytes) -> Memory:
-    """Raises ValueError."""
+    """Raises ValueError for other texts."""
     found = []
     for field in FIELDS:
         at = data.index(field) + len(field)
@@ -52,7 +52,7 @@ def of_meminfo(data: bytes) -> Memory:
 
 
 def within(host: Memory, group: Path) -> Memory:
-    """The host's memory as a cgroup of version 2 may use it."""
+    """Limits the host's memory to what a cgroup of version 2 may use."""
     limit, used = cgroup.read(group / "memory.max"), cgroup.read(group / "memory.current")
     if not (limit.strip().isdigit() and used.strip().isdigit()) or int(limit) >= host.total:
         return host
@@ -65,7 +65,7 @@ PRESSURE_BYTES = 256
 
 
 class PressureReader:
-    """Of the host, or of the cgroup it is in; nothing where the kernel does not measure it."""
+    """The memory pressure of the host, or of its cgroup; 0 where the kernel does not measure it."""
 
     def __init__(self, path: str = PRESSURE, group: Path | None = None) -> None:
         self._file: HeldFile | None = None
@@ -78,7 +78,8 @@ class PressureReader:
                 self._file = None
 
     def read(self) -> float:
-        """Percent of the last ten seconds in which no task went on for want of memory."""
+        """Returns the percentage of the last ten seconds in which no task ran for lack of
+        memory."""
         try:
             return of_pressure(self._file.read()) if self._file is not None else 0.0
         except (OSError, ValueError):
@@ -86,7 +87,7 @@ class PressureReader:
 
 
 def of_pressure(data: bytes) -> float:
-    """Raises ValueError."""
+    """Raises ValueError for other texts."""
     at = data.index(b"full avg10=") + len(b"full avg10=")
     return float(data[at:].split(b" ", 1)[0])
 

@@ -1,6 +1,6 @@
-"""What the kernel says of processes in /proc/PID/stat, and who descends from whom.
+"""What /proc/PID/stat says about processes, and which process descends from which.
 
-`psutil.process_iter` takes 1.5 times as long, and it does not see threads.
+`psutil.process_iter` takes 1.5 times as long, and does not show threads.
 """
 
 import errno
@@ -18,16 +18,16 @@ STATUS_BYTES = 1 << 14
 
 @dataclass(slots=True)
 class TaskStat:
-    """The fields of /proc/PID/stat that are used."""
+    """The fields of /proc/PID/stat that we use."""
 
     state: bytes  # one letter: R runnable, D disk wait ...
     parent: int
     kernel_thread: bool
     cpu_ticks: int
     threads: int
-    started_ticks: int  # since boot; with the pid, it names a process for ever
+    started_ticks: int  # since boot; together with the pid, it identifies a process for good
     session: int = 0
-    terminal: int = 0  # the device number of the one that controls it
+    terminal: int = 0  # the device number of its controlling terminal
     waited_ticks: int = 0  # CPU time of the children it has waited for
 
     @property
@@ -36,7 +36,7 @@ class TaskStat:
 
     @property
     def cpu_s(self) -> float:
-        """CPU time including that of the children the process has waited for."""
+        """CPU time, including that of the children the process has waited for."""
         return (self.cpu_ticks + self.waited_ticks) / TICKS_PER_S
 
 
@@ -65,7 +65,7 @@ def task_of(pid: int) -> TaskStat | None:
 
 
 def send_signal(pid: int, started_ticks: int, number: int) -> None:
-    """To the process that has this number and began then, and no other. Raises OSError;
+    """Signals the process with this pid only if it has this start time. Raises OSError;
     ProcessLookupError if it is gone."""
     handle = os.pidfd_open(pid)
     try:
@@ -78,7 +78,7 @@ def send_signal(pid: int, started_ticks: int, number: int) -> None:
 
 
 def uid_of(pid: int) -> int:
-    """Whose it is, also if it runs a program that is set to another user; -1: it is gone."""
+    """Returns the real user id, also for a setuid program; -1 if the process is gone."""
     with suppress(OSError, ValueError):
         for line in read_small(f"/proc/{pid}/status", STATUS_BYTES).splitlines():
             if line.startswith(b"Uid:"):
@@ -87,12 +87,12 @@ def uid_of(pid: int) -> int:
 
 
 def thread_states(pid: int) -> list[bytes]:
-    """The state letters of every thread of a process."""
+    """Returns the state letters of all threads of a process."""
     return [state for _, state in threads(pid)]
 
 
 def threads(pid: int) -> Iterator[tuple[str, bytes]]:
-    """Of each the directory in /proc, and the state letter."""
+    """Yields each thread's directory in /proc and its state letter."""
     try:
         names = os.listdir(f"/proc/{pid}/task")
     except OSError:
@@ -108,7 +108,7 @@ def threads(pid: int) -> Iterator[tuple[str, bytes]]:
 
 
 def pids() -> list[int]:
-    """Every process of our own PID namespace."""
+    """Returns every process of our PID namespace."""
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 

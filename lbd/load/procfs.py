@@ -1,20 +1,20 @@
-"""Reading /proc as cheaply as Python can: held descriptors, bytes.
+"""Reading /proc as cheaply as Python can: open descriptors, bytes.
 
-What it says of processes is in process_table.py.
+process_table.py parses what it says about processes.
 """
 
 import os
 from collections.abc import Container
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-STAT_BYTES = 1024  # one task's stat line, with room to spare
-BUSY = (1, 2, 3, 6, 7)  # words of a line of /proc/stat: user, nice, system, irq, softirq
+STAT_BYTES = 1024  # more than one task's stat line
+BUSY = (1, 2, 3, 6, 7)  # fields of a line of /proc/stat: user, nice, system, irq, softirq
 STEAL = 8
 MACHINE_STAT_BYTES = 1 << 14
 
 
 class HeldFile:
-    """A file of /proc that is read again and again from the start."""
+    """A file of /proc that is read repeatedly from the start."""
 
     def __init__(self, path: str, size: int) -> None:
         self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -41,7 +41,7 @@ def read_small(path: str, most_bytes: int = STAT_BYTES) -> bytes:
 
 
 def running_and_blocked(stat: bytes) -> tuple[int, int]:
-    """`procs_running` and `procs_blocked` of /proc/stat."""
+    """Returns `procs_running` and `procs_blocked` of /proc/stat."""
     at = stat.index(b"procs_running ") + 14
     running = int(stat[at : stat.index(b"\n", at)])
     at = stat.index(b"procs_blocked ") + 14
@@ -55,15 +55,15 @@ def busy_ticks(stat: bytes) -> int:
 
 
 def machine_cpu_s() -> float:
-    """CPU seconds that this machine has spent on something since it was started."""
+    """Returns the CPU seconds that this machine has been busy since boot."""
     return busy_ticks(read_small("/proc/stat")) / TICKS_PER_S
 
 
 def ticks_taken(stat: bytes, cpus: Container[int]) -> dict[int, int]:
-    """What each of these processors had not left for us or anybody here: busy, or with another
-    machine (steal). One that is offline is not there."""
+    """Returns each processor's ticks that were not idle, including those taken by other virtual
+    machines (steal). An offline processor is missing."""
     found: dict[int, int] = {}
-    for line in stat.partition(b"\nintr ")[0].split(b"\n")[1:]:  # the first is their sum
+    for line in stat.partition(b"\nintr ")[0].split(b"\n")[1:]:  # the first line is their sum
         words = line.split()
         if (cpu := int(words[0][3:])) in cpus:
             found[cpu] = sum(int(words[at]) for at in (*BUSY, STEAL))
@@ -71,6 +71,6 @@ def ticks_taken(stat: bytes, cpus: Container[int]) -> dict[int, int]:
 
 
 def psi_stall_us(pressure: bytes) -> float:
-    """`some ... total=` of a pressure file, microseconds since boot."""
+    """Returns `some ... total=` of a pressure file, microseconds since boot."""
     at = pressure.index(b"total=") + 6
     return float(pressure[at : pressure.index(b"\n", at)])

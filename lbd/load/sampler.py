@@ -1,7 +1,7 @@
 """Reads the kernel's queues many times a second and makes one smoothed reading of each second.
 
-The moments are jittered: tasks that wake on the same clock ticks as we do would otherwise be seen
-always or never. A scan that costs more than its share of a core is made less often.
+The times are jittered: otherwise tasks that wake on the same clock ticks as we do would always be
+seen, or never. A scan that costs more than its share of a core runs less often.
 """
 
 import os
@@ -19,14 +19,14 @@ from lbd.load.memory import Memory, own_memory
 from lbd.load.speed import known_speed
 from lbd.model import Queues
 
-JITTER = 0.2  # of the interval, to either side
-COST_WEIGHT = 0.1  # of the newest scan in the mean cost of one
+JITTER = 0.2  # of the interval, either way
+COST_WEIGHT = 0.1  # of the newest scan in the mean cost
 PRESSURE = "/proc/pressure/memory"
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One second's result."""
+    """The result of one second."""
 
     queues: Queues  # smoothed
     utilisation: float  # of the usable cores in that second, 0..1
@@ -42,7 +42,7 @@ class Sampler:
         self.cores = cores
         self.scope = scope
         self.readings = 0
-        self.cost_s = 0.0  # of one reading, CPU time, smoothed
+        self.cost_s = 0.0  # CPU time of one reading, smoothed
         self._window_began_s = now_s
         self._seen = [0, 0, 0]  # readings, running, blocked: sums over this window
         self._queues: Queues | None = None
@@ -53,7 +53,7 @@ class Sampler:
         self._machine = MachineCpu()
 
     def interval_s(self, jitter: bool = True) -> float:
-        """Until the next reading. In host scope always 1 / sample_hz, jitter aside."""
+        """Returns the time to the next reading: in host scope 1 / sample_hz, jitter aside."""
         even_s = 1.0 / self.config.sample_hz
         if self.scope.scans:
             share = self.config.scan_core_share
@@ -61,7 +61,7 @@ class Sampler:
         return even_s * self._rng.uniform(1 - JITTER, 1 + JITTER) if jitter else even_s
 
     def read(self, now_s: float) -> Reading | None:
-        """Take a reading. Once a second has passed: the smoothed result of it."""
+        """Takes a reading; returns the smoothed result once a second has passed, else None."""
         began = time.thread_time()
         counts = self.scope.read()
         cost_s = time.thread_time() - began
@@ -98,7 +98,7 @@ class Sampler:
 
 
 class MemoryQueue:
-    """Tasks held up by a lack of memory: PSI's stall time, else swapped-in pages."""
+    """Tasks held up by a lack of memory: PSI's stall time, else pages swapped in."""
 
     def __init__(self, own_group: bool) -> None:
         self.bytes = own_memory(own_group)
@@ -128,7 +128,7 @@ class MemoryQueue:
 
 
 def pages_in() -> float:
-    """Pages brought in from swap since boot."""
+    """Returns the pages read from swap since boot."""
     import psutil
 
     return psutil.swap_memory().sin / os.sysconf("SC_PAGESIZE")
@@ -145,7 +145,8 @@ class MachineCpu:
         return procfs.ticks_taken(self._file.read(), os.sched_getaffinity(0))
 
     def read(self, dt_s: float) -> float:
-        """The share of them that was busy in the `dt_s` since the last call, 0..1."""
+        """Returns the share of these processors that was busy in the `dt_s` since the last call,
+        0..1."""
         now, before = self._look(), self._before
         self._before = now
         grown = sum(ticks - before.get(cpu, ticks) for cpu, ticks in now.items())
@@ -163,7 +164,7 @@ class Machine:
 
 
 def machine() -> Machine:
-    import psutil  # 0.6 MiB, and seldom asked for
+    import psutil  # 0.6 MiB, and rarely needed
 
     memory = psutil.virtual_memory()
     return Machine(memory.available, memory.total, os.getloadavg()[0])
@@ -178,7 +179,8 @@ def usable_cores(configured: float) -> float:
 
 
 def core_speed(configured: float, state_dir: Path) -> float:
-    """As configured, else as measured once. Raises ConfigError if it cannot be kept."""
+    """Returns the configured speed, else the one measured once. Raises ConfigError if it cannot be
+    saved."""
     if configured > 0:
         return configured
     try:

@@ -1,13 +1,14 @@
 """Whose tasks are counted: the machine's, our container's, or our jobs'.
 
-    host       /proc/stat: one read, every runnable task and every one in disk wait, threads too
+    host       /proc/stat: one read, all runnable tasks and all in disk wait, threads too
     container  every task of our PID namespace; in the machine's own PID namespace, of our cgroup
-    jobs       only the process trees of the jobs the LBM named: hosts that share a machine (a lab)
+    jobs       only the process trees of the jobs named by the LBM: for hosts that share a
+               machine (a lab)
 
-The last two scan. A process with one thread costs one read; only where its line says that it has
-more are they looked at one by one. Our own daemons are left out; kernel threads too.
+The last two scan. A process with one thread costs one read; its threads are read one by one only if
+its stat line shows more than one. Our own daemons and kernel threads are not counted.
 
-`auto` takes host in the machine's own PID namespace and container in any other: /proc/stat shows
+`auto` selects host in the machine's own PID namespace and container in any other: /proc/stat shows
 the whole machine everywhere, and so says nothing about a container.
 """
 
@@ -31,7 +32,7 @@ class Counts:
 
 
 class Scope(Protocol):
-    """One way of counting. `scans` says that a reading's cost grows with the processes."""
+    """One way of counting. `scans`: the cost of a reading grows with the number of processes."""
 
     name: str
     reason: str
@@ -40,7 +41,7 @@ class Scope(Protocol):
     def read(self) -> Counts: ...
 
     def cpu_used_s(self) -> float | None:
-        """CPU seconds used by what is counted; None: ask for the machine's."""
+        """Returns the CPU seconds used by what is counted; None: use the machine's."""
         ...
 
 
@@ -54,18 +55,18 @@ class HostScope:
 
     def read(self) -> Counts:
         running, blocked = procfs.running_and_blocked(self._stat.read())
-        return Counts(max(0, running - 1), blocked)  # less the one that is reading: us
+        return Counts(max(0, running - 1), blocked)  # without the task that is reading: us
 
     def cpu_used_s(self) -> float | None:
         return None
 
 
 class Tally:
-    """Counts tasks over many processes, and adds up the CPU time seen to be used by them."""
+    """Counts tasks over many processes, and adds up the CPU time they were seen to use."""
 
     def __init__(self) -> None:
         self.used_s = 0.0
-        self._first = True  # what was used before we first looked does not count
+        self._first = True  # CPU time used before the first look does not count
         self._ticks: dict[int, tuple[int, int]] = {}  # pid -> (started, ticks at the last look)
 
     def count(self, processes: Iterable[tuple[int, process_table.TaskStat]]) -> Counts:
@@ -83,7 +84,7 @@ class Tally:
         return Counts(running, blocked)
 
     def _grown(self, pid: int, task: process_table.TaskStat) -> int:
-        """Ticks a process used since the last look, all of them if it is new."""
+        """Returns the ticks a process used since the last look; all its ticks if it is new."""
         started, ticks = self._ticks.get(pid, (-1, 0))
         if started == task.started_ticks:
             return task.cpu_ticks - ticks
@@ -121,7 +122,7 @@ class ContainerScope:
                 self._kernel_threads.add(pid)
                 continue
             yield pid, task
-        if len(self._kernel_threads) > len(pids):  # some have gone, and their numbers come again
+        if len(self._kernel_threads) > len(pids):  # some are gone, and their pids may be reused
             self._kernel_threads.clear()
 
     def cpu_used_s(self) -> float | None:
@@ -134,17 +135,17 @@ class ContainerScope:
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """Where to find one job's processes: the tree below a pid, or a cgroup, or both."""
+    """Where to find one job's processes: the tree below a pid, a cgroup, or both."""
 
     pid: int | None
     cgroup: str | None
 
 
 class JobsScope:
-    """The trees of named jobs. A process once seen in a tree stays counted when it is orphaned.
+    """The process trees of named jobs. A process once seen in a tree stays counted when orphaned.
 
-    Parents are looked up once for each new process of the machine, so a scan costs a directory
-    listing and a read for each process that belongs to a job.
+    Parents are looked up once for each new process of the machine, so a scan costs one directory
+    listing and one read for each process of a job.
     """
 
     name = "jobs"
@@ -155,13 +156,13 @@ class JobsScope:
         self._own_pids = own_pids
         self._tally = Tally()
         self._roots: dict[str, Root] = {}
-        self._inside: dict[int, int] = {}  # pid -> start time, for those that belong to a job
+        self._inside: dict[int, int] = {}  # pid -> start time, for processes of jobs
         self._outside: set[int] = set()
 
     def add(self, job: str, root: Root) -> None:
         self._roots[job] = root
         if root.pid is not None:
-            # It may have been seen as nobody's, and children of its with it.
+            # The process and its children may have been classified as outside before.
             self._outside.clear()
 
     def remove(self, job: str) -> None:
@@ -196,14 +197,14 @@ class JobsScope:
         return named
 
     def _sort_out(self, tasks: dict[int, process_table.TaskStat], named: set[int]) -> None:
-        """Put each task inside or outside the trees; a pid that came again is a new one."""
+        """Classifies each task as inside or outside the trees; a reused pid is a new process."""
         for pid, task in tasks.items():
             if self._inside.get(pid, task.started_ticks) != task.started_ticks:
                 del self._inside[pid]
         for pid in named & tasks.keys():
             self._inside[pid] = tasks[pid].started_ticks
         fresh = [pid for pid in tasks if pid not in self._inside]
-        fresh.sort(key=lambda pid: tasks[pid].started_ticks)  # parents before children, mostly
+        fresh.sort(key=lambda pid: tasks[pid].started_ticks)  # parents mostly before children
         for pid in fresh:
             if self._descends(pid, tasks):
                 self._inside[pid] = tasks[pid].started_ticks
@@ -233,7 +234,7 @@ def in_initial_pid_namespace() -> bool:
 
 
 def choose(wanted: str, own_pids: Callable[[], set[int]]) -> Scope:
-    """The scope that `load.scope` asks for, with the reason it was taken."""
+    """Returns the scope that `load.scope` asks for; it holds the reason for the choice."""
     reason = f"load.scope = {wanted}"
     if wanted == "auto":
         if in_initial_pid_namespace():

@@ -1,12 +1,12 @@
-"""Loads that the site measures itself: what `load.site_command` prints, checked.
+"""Loads that the site measures itself: the checked output of `load.site_command`.
 
-Lines of `name value`: users logged in, the use of a GPU, what a licence server says. As
-`load.index = "site:NAME"` one of them is the index that hosts are chosen by, so it is to be in the
-index's own unit: 0 is idle, 1 is as busy as one task a core makes it.
+Its lines are `name value`: users logged in, the use of a GPU, what a licence server says. With
+`load.index = "site:NAME"` one of them is the index for choosing hosts, so it must be in the index's
+own unit: 0 is idle, 1 is as busy as one task per core makes a host.
 
-Nothing of it is believed unchecked, and nothing of it can stop a LIM: one wrong line makes all of
-that run's output worthless, and what the command said before holds until it is old. Then, and on
-hosts that have no such command, the smoothed index stands in.
+The output is always checked, and cannot stop a LIM: one wrong line invalidates the whole output of
+that run, and the previous values hold until they are too old. Then, and on hosts without such a
+command, the smoothed index is used instead.
 """
 
 import math
@@ -20,12 +20,12 @@ from lbd.text.one_line import one_line
 OUTPUT_BYTES_MAX = 4096
 LOADS_MAX = 8
 VALUE_MAX = 1e6
-LATE_PERIODS = 3  # so many runs may fail before its loads are too old to be used
+LATE_PERIODS = 3  # as many runs may fail before the loads are too old
 SHOWN_CHARS = 60
 
 
 def loads_in(output: bytes) -> dict[str, float]:
-    """Raises ValueError with what is wrong with it."""
+    """Parses the output. Raises ValueError that says what is wrong with it."""
     if len(output) > OUTPUT_BYTES_MAX:
         raise ValueError(f"printed more than {OUTPUT_BYTES_MAX} bytes")
     found: dict[str, float] = {}
@@ -54,7 +54,7 @@ def as_load(text: str) -> float:
 
 
 class SiteLoads:
-    """What the command said last, while that is fresh enough to be used."""
+    """The command's last values, while they are fresh enough."""
 
     def __init__(self, load: LoadConfig) -> None:
         self._keep_s = LATE_PERIODS * load.site_period_s + load.site_timeout_s
@@ -69,7 +69,7 @@ class SiteLoads:
 
 
 def wanted(load: LoadConfig) -> str:
-    """The load of the site's own that the index is to be; "" if it is none."""
+    """Returns the name of the site load that is used as the index; "" if none is."""
     return load.index.removeprefix(SITE) if load.index.startswith(SITE) else ""
 
 
@@ -79,5 +79,5 @@ def fallen_back(load: LoadConfig, loads: Mapping[str, float]) -> LoadConfig:
 
 
 def pause_s(load: LoadConfig, failures: int) -> float:
-    """From the end of one run to the next: a command that fails is run less and less often."""
+    """Returns the time between two runs: a failing command runs less and less often."""
     return float(load.site_period_s * min(2 ** min(failures, 8), max(1.0, 60 / load.site_period_s)))

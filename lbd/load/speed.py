@@ -1,9 +1,9 @@
 """How fast one core of this host is, relative to the reference machine.
 
-Measured once by a loop of compiled code (deflate: integers, branches, memory), in CPU time, so that
-other load hardly disturbs it; the best of several runs, rounded to a quarter, because less than
-that is noise (a busy sibling of the same core alone costs a tenth). Kept in a file beside the
-processor's name: another processor is measured again.
+Measured once with a loop of compiled code (deflate: integers, branches, memory), in CPU time, so
+that other load hardly matters. The result is the best of several runs, rounded to a quarter,
+because smaller differences are noise (a busy sibling of the same core alone costs a tenth). It is
+saved with the processor's name; another processor is measured again.
 """
 
 import random
@@ -11,7 +11,7 @@ import time
 import zlib
 from pathlib import Path
 
-REFERENCE_S = 0.0047  # one run of the loop on the machine the figures in docs/research come from
+REFERENCE_S = 0.0047  # one run of the loop on the machine behind the figures in docs/research
 RUNS = 9
 STEP = 0.25
 BLOCK_BYTES = 1 << 18
@@ -31,7 +31,7 @@ def one_run_s(block: bytes) -> float:
 
 
 def processor() -> str:
-    """Returns the processor's name, "" where /proc does not give one."""
+    """Returns the processor's name; "" if /proc does not give one."""
     try:
         for line in (
             Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
@@ -44,7 +44,8 @@ def processor() -> str:
 
 
 def known_speed(state_dir: Path) -> float:
-    """The speed in `state_dir/speed`; measured and kept if it has none of this processor."""
+    """Returns the speed in `state_dir/speed`; measures and saves it if the file has none for this
+    processor."""
     path = state_dir / "speed"
     name = processor()
     try:

@@ -1,4 +1,4 @@
-"""Who may see and touch what is everybody's: root, our own user, and whom `[admin]` names."""
+"""Who may see and change everybody's jobs: root, the daemons' own user, and those in `[admin]`."""
 
 import grp
 import pwd
@@ -10,7 +10,8 @@ from lbd.local.late_answers import LateAnswers
 
 
 class Admins:
-    """Nobody waits for a slow user database because of who asks, but once for a new name."""
+    """Checks callers against `[admin]`. A slow user database delays only the first look-up of a
+    name."""
 
     def __init__(self, config: AdminConfig) -> None:
         self._config = config

@@ -1,4 +1,4 @@
-"""What many hold of something together, such as bytes of requests that wait to be dealt with."""
+"""Limits on an amount that many hold together, such as bytes of requests in progress."""
 
 import asyncio
 import gc
@@ -6,12 +6,12 @@ from collections.abc import Hashable
 
 PASSED_BYTES = 16 << 20
 AGAIN_S = 1.0
-NEW = 1  # the generations up to this one: what was made since the last look
+NEW = 1  # collect the generations up to this one: objects made since the last collection
 
 
 class Budget:
-    """Each key may hold `each`, and all of them `total`; who would hold more is told so, and has
-    what it had. A key that holds nothing is forgotten."""
+    """Each key may hold `each`, and all keys together `total`. A request beyond that is refused and
+    the key keeps what it holds. A key that holds nothing is forgotten."""
 
     def __init__(self, each: int, total: int) -> None:
         self.each = each
@@ -20,14 +20,14 @@ class Budget:
         self._of: dict[Hashable, int] = {}
 
     def take(self, key: Hashable, amount: int) -> bool:
-        """Takes so many bytes; returns False if there is no room for them."""
+        """Takes `amount` bytes; returns False if there is no room for them."""
         may = self._of.get(key, 0) + amount <= self.each and self.held + amount <= self.total
         if may:
             self.add(key, amount)
         return may
 
     def add(self, key: Hashable, amount: int) -> None:
-        """Adds what is held already, even beyond the limit."""
+        """Adds what is already held, even beyond the limit."""
         self._of[key] = self._of.get(key, 0) + amount
         self.held += amount
 
@@ -43,13 +43,13 @@ class Budget:
 
 
 class Garbage:
-    """Memory of long requests that holds itself, of one process.
+    """Frees the memory of long requests that is held by reference cycles.
 
-    A task that has failed, its exception and the frames that this knows may hold each other, and
-    with them all of a request: megabytes, in so few objects that Python would look for them after
-    thousands of requests. So it looks once some megabytes of requests have passed, but not more
-    than once in a while, and only at what is new: to go through all that a dispatcher has would
-    take seconds.
+    A failed task, its exception and the frames that the exception refers to may hold each other,
+    and with them a whole request: megabytes in so few objects that Python would collect them only
+    after thousands of requests. So a collection runs once some megabytes of requests have passed,
+    but at most once per interval, and only over new objects: a full one over a dispatcher's objects
+    would take seconds.
     """
 
     def __init__(self) -> None:
@@ -57,7 +57,8 @@ class Garbage:
         self._later: asyncio.TimerHandle | None = None
 
     def passed(self, size_bytes: int) -> None:
-        """So much of requests is done with, or soon will be. In an event loop."""
+        """Notes that `size_bytes` of requests are finished or soon will be. Needs a running event
+        loop."""
         self._passed_bytes += size_bytes
         if self._passed_bytes >= PASSED_BYTES and self._later is None:
             self._later = asyncio.get_running_loop().call_later(AGAIN_S, self._collect)
@@ -68,7 +69,7 @@ class Garbage:
 
 
 class BudgetOfRequests(Budget):
-    """Bytes of requests under way; of what is given back nothing is to stay."""
+    """Bytes of requests in progress; memory of finished ones is collected."""
 
     def __init__(self, each: int, total: int) -> None:
         super().__init__(each, total)

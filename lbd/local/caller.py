@@ -1,8 +1,8 @@
-"""Who is at the other end of a Unix socket, as the kernel says.
+"""The process at the other end of a Unix socket, as reported by the kernel.
 
-Whose a number of /etc/subuid is: who has a range of them is one person, not thousands. With a user
-namespace (newuidmap) a process takes any number of its user's range, and budgets by number would
-give that user as many shares as the range has numbers.
+Also maps uids of /etc/subuid to their user: the owner of a range is one person, not thousands. In a
+user namespace (newuidmap) a process can take any uid of its user's range, so budgets by uid would
+give that user as many shares as the range has uids.
 """
 
 import os
@@ -19,13 +19,13 @@ from lbd.local.late_answers import LateAnswers
 SO_PEERGROUPS = 59
 GROUPS_BYTES = 4 * 256
 SUBUID = Path("/etc/subuid")
-LOOK_EVERY_S = 10.0  # whether the file has changed
+LOOK_EVERY_S = 10.0  # how often to check whether the file has changed
 FILE_BYTES_MAX = 1 << 22
-Range = tuple[int, int, str]  # first, count, whose: a name or a number
+Range = tuple[int, int, str]  # first, count, owner: a name or a number
 
 
 def read_ranges(text: str) -> list[Range]:
-    """In order; a line that makes no sense is left out, as newuidmap does."""
+    """Returns the ranges in order. A malformed line is skipped, as newuidmap does."""
     found: list[Range] = []
     for line in text.splitlines():
         parts = line.split(":")
@@ -35,7 +35,7 @@ def read_ranges(text: str) -> list[Range]:
 
 
 class Subordinates:
-    """The ranges that the file assigns now; none where there is no file."""
+    """The ranges that the file assigns now; none if there is no file."""
 
     def __init__(self, file: Path = SUBUID) -> None:
         self._file = file
@@ -46,7 +46,7 @@ class Subordinates:
         self._uids = LateAnswers(lambda name: pwd.getpwnam(name).pw_uid)
 
     def person(self, uid: int, now_s: float) -> int:
-        """Who has that number: itself, or the user in whose range it is."""
+        """Returns the user behind a uid: itself, or the owner of the range it is in."""
         if now_s >= self._look_at_s:
             self._look_at_s = now_s + LOOK_EVERY_S
             self._look()
@@ -82,21 +82,21 @@ def person_of(uid: int) -> int:
 
 
 def range_owner(uid: int, name: str) -> int | None:
-    """Who has that number as one of a range; None of one that is an account of its own. `name`: by
-    which the host knows it, the number itself if it has none."""
+    """Returns the owner of the range that the uid is in; None if the uid has an account of its own.
+    `name`: its account name, or the uid itself as text if it has none."""
     owner = person_of(uid) if name == str(uid) else uid
     return None if owner == uid else owner
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who is at the other end of a Unix socket, as the kernel says (SO_PEERCRED)."""
+    """The process at the other end of a Unix socket, as reported by the kernel (SO_PEERCRED)."""
 
     pid: int
     uid: int
     gid: int
     groups: tuple[int, ...] = ()
-    owner: int | None = None  # who has that number as one of a range
+    owner: int | None = None  # the user whose range the uid is in
 
     @property
     def person(self) -> int:
@@ -110,7 +110,7 @@ class Caller:
 
 
 def caller_name(caller: Caller) -> str:
-    """The name of the caller's account, else its number."""
+    """Returns the name of the caller's account, else its uid."""
     try:
         name = pwd.getpwuid(caller.uid).pw_name
     except KeyError:
@@ -122,7 +122,7 @@ def caller_of(sock: socket.socket) -> Caller:
     packed = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
     try:
         groups = sock.getsockopt(socket.SOL_SOCKET, SO_PEERGROUPS, GROUPS_BYTES)
-    except OSError:  # more than that, or an old kernel
+    except OSError:  # too many groups, or an old kernel
         groups = b""
     pid, uid, gid = struct.unpack("3i", packed)
     return Caller(pid, uid, gid, struct.unpack(f"{len(groups) // 4}I", groups), person_of(uid))

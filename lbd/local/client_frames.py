@@ -1,8 +1,8 @@
-"""What a client of lbm.sock sends: whole frames, and the descriptors that come along.
+"""Reads what a client of lbm.sock sends: whole frames, and the descriptors passed along.
 
-A frame of usual length is read as it comes; there are only so many connections. For a long one its
-user's budget must have room before more of it is read. Who has none waits a moment, and is refused
-then: the rest of that frame is read and dropped, so that the client gets to hear why.
+A frame of usual length is read at once, since the number of connections is limited. For a long one,
+its user's budget must have room before more of it is read. If it has none, the frame waits a moment
+and is then refused: the rest of it is read and dropped, so that the client gets the reason.
 """
 
 import asyncio
@@ -22,20 +22,20 @@ from lbd.local.descriptors import (
 )
 
 READ_BYTES = 1 << 16
-FRAMES_AT_ONCE = 256  # short ones take many times their bytes, and a user has many connections
+FRAMES_AT_ONCE = 256  # short frames take many times their bytes, and a user has many connections
 DESCRIPTORS_MAX = 3
 PATIENCE_S = 1.0  # less than a client waits for its LBM
 LOOK_S = 0.05
-# Of these, what came last is what holds by now.
+# Of these frames only the last one counts.
 STATES = (tags.RESIZE, tags.SET_MODES, tags.GROUND, tags.FORCE)
 ASK_DESCRIPTORS = (tags.GIVE, tags.PACK, tags.UNPACK)
 Frame = tuple[bytes, bytes]
 
 
 def latest(received: list[Frame]) -> list[Frame]:
-    """What a client has sent at once, without what is overtaken: of several signals with one number
-    the last, as of those that wait for a process. So nobody can keep another host busy with them.
-    What was typed is one frame, however small its pieces.
+    """Drops frames that later ones supersede: of several signals with one number only the last
+    stays, as with pending signals of a process. So nobody can flood another host with them. Typed
+    input is joined into one frame, however small its pieces.
     """
     if len(received) == 1:
         return received
@@ -56,7 +56,7 @@ def is_typed(frame: Frame) -> bool:
 
 
 class Share:
-    """What one connection holds of a budget."""
+    """The share of a budget that one connection holds."""
 
     def __init__(self, budget: Budget, key: int) -> None:
         self._budget = budget
@@ -64,7 +64,7 @@ class Share:
         self._held = 0
 
     def take(self, amount: int) -> bool:
-        """Raises the share to that many bytes in all."""
+        """Raises the share to `amount` bytes in all. Returns False if there is no room."""
         more = amount - self._held
         may = more <= 0 or self._budget.take(self._key, more)
         if may:
@@ -72,7 +72,7 @@ class Share:
         return may
 
     def add(self, amount: int) -> None:
-        """Adds what is held already."""
+        """Adds what is already held."""
         self._budget.add(self._key, amount)
         self._held += amount
 
@@ -98,7 +98,7 @@ class ClientFrames:
         usual_bytes: int,
         owner: Owner,
     ) -> None:
-        """`usual_bytes`: of a frame that needs no room in the budget."""
+        """`usual_bytes`: the length up to which a frame needs no room in the budget."""
         take_urgent_inline(sock)
         self._socket = sock
         self._owner = owner
@@ -109,25 +109,28 @@ class ClientFrames:
         self._in_turn = True
 
     def send(self, tag: bytes, body: bytes) -> None:
-        """Only what asks for descriptors is answered by some. Raises OSError."""
+        """Sends a frame. Only a frame that asks for descriptors may be answered with some. Raises
+        OSError."""
         if tag in ASK_DESCRIPTORS:
             take_descriptors(self._socket, wanted=True)
         self._socket.send(frames.pack(tag, body))
 
     def left(self) -> list[int]:
-        """To the next LBM, which may be of the release before and see to no such thing."""
+        """Returns the descriptors for the next LBM. That may be of an earlier release which does
+        not allow descriptors again, so they are allowed here."""
         take_descriptors(self._socket, wanted=True)
         return self.descriptors
 
     def at_hand(self) -> list[Frame]:
-        """The whole frames that are there already. Raises ValueError, OSError."""
+        """Returns the whole frames that are already there. Raises ValueError, OSError."""
         try:
             return self.split.feed(self._receive_now(), FRAMES_AT_ONCE)
         except BlockingIOError:
             return []
 
     async def read(self) -> list[Frame]:
-        """The next whole frames; none at the end of the connection. Raises ValueError, OSError."""
+        """Returns the next whole frames; none at the end of the connection. Raises ValueError,
+        OSError."""
         if found := self.split.feed(b"", FRAMES_AT_ONCE):
             return found
         while True:
@@ -155,7 +158,7 @@ class ClientFrames:
 
     async def _receive(self) -> bytes:
         while True:
-            if not self._in_turn:  # who sends without a pause takes turns with the others
+            if not self._in_turn:  # a client that sends without a pause takes turns with the others
                 await self._readable()
             try:
                 return self._receive_now()
@@ -164,7 +167,7 @@ class ClientFrames:
                 self._in_turn = True
 
     def _receive_now(self) -> bytes:
-        """Raises BlockingIOError if there is nothing, ValueError, OSError."""
+        """Raises BlockingIOError if there is nothing; ValueError, OSError."""
         if (complaint := self._owner.why_stuck()) and brings_descriptors(self._socket):
             raise ValueError(complaint)
         data, descriptors = receive(self._socket, READ_BYTES)
@@ -184,7 +187,7 @@ class ClientFrames:
             loop.remove_reader(self._socket)
 
     def close(self) -> None:
-        """Closes the connection, too."""
+        """Also closes the connection."""
         self.share.give_back()
         for descriptor in self.descriptors:
             self._owner.discard(descriptor)

@@ -1,8 +1,8 @@
-"""What one local user may have of a daemon's JSON socket, so that the others get theirs.
+"""Limits on one local user's use of a daemon's JSON socket, so that the others are served.
 
-Questions beyond the rate wait for their turn; connections beyond the limit are refused with one
-line, and so are those that say nothing whole for a minute. The daemons of this host and root, who
-could stop this daemon anyway, are bounded by what they have outstanding alone.
+Questions beyond the rate wait for their turn. Connections beyond the limit are refused with one
+line, and so are those that send no complete question for a minute. This host's daemons and root,
+who could stop this daemon anyway, are only limited in their outstanding questions.
 """
 
 import time
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 RATE_PER_S = 500.0
 CONNECTIONS_MAX = 128  # of one user
-ALL_CONNECTIONS_MAX = 1024  # of all of them
+ALL_CONNECTIONS_MAX = 1024  # of all users
 QUESTION_MAX_BYTES = 1 << 16
 DAEMON_QUESTION_MAX_BYTES = 1 << 20
 OUTSTANDING_MAX = 64  # questions of one connection; more are read when some are answered
@@ -27,23 +27,24 @@ IDLE_S = 60.0
 
 
 class Questions:
-    """Those of one connection, as they come: so many are dealt with at once, and of long ones not
-    as many. The others stay as they came, in which they take the least room."""
+    """The questions of one connection as they arrive. A limited number is processed at once, fewer
+    if they are long. The others stay unparsed, which takes the least memory."""
 
     def __init__(self, most: int, most_bytes: int) -> None:
-        """`most_bytes`: of one; of all that are dealt with, before the last of these."""
+        """`most_bytes`: of one question; also of all in progress, not counting the last one."""
         self._split = frames.Splitter(most_bytes)
         self._most, self._most_bytes = most, most_bytes
         self._waiting: deque[tuple[bytes, bytes]] = deque()
         self._count = self._held_bytes = 0
 
     def feed(self, data: bytes) -> bool:
-        """Whether any wait. Raises ValueError if one is too long."""
+        """Returns whether any wait. Raises ValueError if one is too long."""
         self._waiting += self._split.feed(data, OUTSTANDING_MAX if not self._waiting else 0)
         return bool(self._waiting)
 
     def next(self) -> tuple[bytes, bytes] | None:
-        """It is dealt with from now on; None: none is whole. Raises ValueError."""
+        """Returns the next question, which counts as in progress; None if none is complete. Raises
+        ValueError."""
         if not self._waiting and not self.feed(b""):
             return None
         self._count += 1
@@ -68,7 +69,7 @@ class Crowd:
         self._rates = Rates(rate_per_s, 2 * rate_per_s)
         self._is_exempt = is_exempt
         self._connections: Counter[int] = Counter()
-        self._crowd = 0  # connections of all who are not exempt
+        self._crowd = 0  # connections of all callers that are not exempt
 
     def why_not(self, caller: Caller) -> str:
         """Returns why a connection is refused; "" if it was admitted."""
@@ -91,17 +92,17 @@ class Crowd:
         return DAEMON_QUESTION_MAX_BYTES if self._is_exempt(caller) else QUESTION_MAX_BYTES
 
     def questions(self, caller: Caller) -> "Questions":
-        """Of a new connection of theirs."""
+        """Returns the queue for a new connection."""
         is_exempt = self._is_exempt(caller)
         most = OUTSTANDING_DAEMON_MAX if is_exempt else OUTSTANDING_MAX
         return Questions(most, self.question_max_bytes(caller))
 
     def idle_s(self, caller: Caller) -> float | None:
-        """The seconds a connection may be silent; None = for ever."""
+        """Returns the seconds a connection may be silent; None = for ever."""
         return None if self._is_exempt(caller) else IDLE_S
 
     def turn_s(self, caller: Caller, size_bytes: int) -> float:
-        """The seconds within which a question is to be read and answered."""
+        """Returns the seconds to wait before a question is processed."""
         if self._is_exempt(caller):
             return 0.0
         turns = turns_of(size_bytes)

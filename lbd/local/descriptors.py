@@ -1,13 +1,12 @@
-"""Receiving descriptors over a Unix socket, closed on exec from the first moment.
+"""Receives descriptors over a Unix socket with close-on-exec set from the start.
 
-Not socket.recv_fds: it takes flags and passes none of them on, so what it receives would leak into
-every child.
+socket.recv_fds does not serve: it takes flags but ignores them, so received descriptors would leak
+into every child.
 
-Whoever may connect may send descriptors, also where none are wanted. What nobody takes the kernel
-closes in the call that reads or closes the socket; and to close a TCP socket with SO_LINGER can
-take as long as its sender likes. So of what users send every descriptor is taken, and closed in a
-thread (unwanted_descriptors.py). A kernel that can be told so lets nobody send any but who was
-asked to.
+Any client may send descriptors, even unwanted ones. The kernel closes those not taken in the call
+that reads or closes the socket, and closing a TCP socket with SO_LINGER can take as long as its
+sender likes. So all descriptors from users are received and closed in a thread
+(unwanted_descriptors.py). On a kernel that supports it, only a client that was asked may send any.
 """
 
 import array
@@ -15,12 +14,12 @@ import contextlib
 import os
 import socket
 
-SO_PASSRIGHTS = 83  # of Linux 6.16, on machines that number these like most do
+SO_PASSRIGHTS = 83  # since Linux 6.16, on machines with the common numbering
 MACHINES = ("x86_64", "aarch64", "riscv64", "ppc64le", "s390x")
-AT_ONCE_MAX = 253  # descriptors with one message: SCM_MAX_FD
+AT_ONCE_MAX = 253  # descriptors per message: SCM_MAX_FD
 DRAIN_BYTES = 1 << 16
 LOOK = socket.MSG_PEEK | socket.MSG_DONTWAIT
-DRAINS_MAX = 8  # more than a socket holds, but where root has made these larger
+DRAINS_MAX = 8  # more than a socket holds, unless root has raised its buffer sizes
 
 
 def receive(sock: socket.socket, size: int, count: int = AT_ONCE_MAX) -> tuple[bytes, list[int]]:
@@ -35,29 +34,29 @@ def receive(sock: socket.socket, size: int, count: int = AT_ONCE_MAX) -> tuple[b
 
 
 def take_urgent_inline(sock: socket.socket) -> None:
-    """Else the kernel drops an urgent byte, and the descriptors with it, as it reads past it."""
-    with contextlib.suppress(OSError):  # a kernel that knows no urgent bytes here
+    """Otherwise the kernel drops an urgent byte, and its descriptors, when it reads past it."""
+    with contextlib.suppress(OSError):  # a kernel without urgent bytes on Unix sockets
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_OOBINLINE, 1)
 
 
 def brings_descriptors(sock: socket.socket) -> bool:
-    """Returns whether descriptors come with what is received next."""
+    """Returns whether the next data to receive has descriptors attached."""
     with contextlib.suppress(OSError):
         return bool(sock.recvmsg(1, 0, LOOK)[2] & socket.MSG_CTRUNC)
     return False
 
 
 def take_descriptors(sock: socket.socket, *, wanted: bool) -> None:
-    """Whether the other end may send any. Set on a listening socket, it holds for all that
-    connect from then on. An older kernel has no such option."""
+    """Sets whether the other end may send any. On a listening socket, this holds for all later
+    connections. Older kernels lack the option."""
     if os.uname().machine in MACHINES:
         with contextlib.suppress(OSError):
             sock.setsockopt(socket.SOL_SOCKET, SO_PASSRIGHTS, wanted)
 
 
 def is_at_end(sock: socket.socket) -> bool:
-    """Nothing more comes, and nothing is there that would be closed with it. Data that nobody has
-    read is dropped, as far as no descriptors come with it."""
+    """Returns True if nothing more comes and nothing is pending that would be closed with the
+    socket. Pending data is dropped, up to the first that has descriptors."""
     try:
         sock.shutdown(socket.SHUT_RD)
         for _ in range(DRAINS_MAX):
@@ -71,10 +70,10 @@ def is_at_end(sock: socket.socket) -> bool:
 
 
 def close_connection(sock: socket.socket) -> list[int]:
-    """Close a connection of a user's; the descriptors that were still on their way."""
+    """Closes a user's connection. Returns the descriptors that were still in it."""
     left: list[int] = []
     with contextlib.suppress(OSError):
-        sock.shutdown(socket.SHUT_RD)  # nothing comes after what is there
+        sock.shutdown(socket.SHUT_RD)  # nothing comes after what is pending
         while True:
             data, descriptors = receive(sock, DRAIN_BYTES)
             left += descriptors

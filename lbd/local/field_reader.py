@@ -1,4 +1,4 @@
-"""A frame read by the table of its fields. Pure."""
+"""Reads a frame by the table of its fields. Pure."""
 
 import struct
 from collections.abc import Iterable
@@ -15,8 +15,8 @@ class Reader:
         self._fields = {field.key: field for field in table}
 
     def read(self, body: bytes, into: object, most: int = FIELDS_MAX) -> None:
-        """Sets the attributes there are fields of, if those are not more than `most`; unknown keys
-        are passed over. Raises ValueError."""
+        """Sets an attribute for each field of the body, of which there may be at most `most`;
+        unknown keys are skipped. Raises ValueError."""
         self.set(by_key(body, most), into)
 
     def set(self, given: dict[bytes, list[bytes]], into: object) -> None:
@@ -31,14 +31,15 @@ class Reader:
 
 
 def by_key(body: bytes, most: int = FIELDS_MAX) -> dict[bytes, list[bytes]]:
-    """Like `frames.fields`, gathered, but faster. Raises ValueError."""
+    """Like `frames.fields`, but grouped by key, and faster. Raises ValueError."""
     return by_key_until(body, frozenset(), most)[0]
 
 
 def by_key_until(
     body: bytes, last: frozenset[bytes], most: int = FIELDS_MAX
 ) -> tuple[dict[bytes, list[bytes]], int]:
-    """Those before the first of `last`, and where that begins. Raises ValueError."""
+    """Returns the fields before the first key of `last`, and the offset where that begins. Raises
+    ValueError."""
     found: dict[bytes, list[bytes]] = {}
     unpack, at, end, left = HEADER.unpack_from, 0, len(body), most
     while at < end:

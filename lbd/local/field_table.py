@@ -1,11 +1,11 @@
-"""The fields of a frame as a table: packer and reader come from it. Pure.
+"""A frame's fields as a table, from which both packer and reader are made. Pure.
 
-`lbrun` packs by one, so there is no import here that takes a while to load. field_reader.py reads.
+`lbrun` packs with it, so it imports nothing slow. field_reader.py reads.
 """
 
 from lbd.local import frames
 
-TYPE_CHECKING = False  # as in typing, which takes a while to import
+TYPE_CHECKING = False  # importing typing takes a while
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Never
@@ -34,8 +34,8 @@ class Field:
         decode_all: "Callable[[list[bytes]], object] | None" = None,
         always: bool = False,
     ) -> None:
-        """`decode_all`: of an attribute that has several, each with a field of its own. `always`:
-        also packed if it is 0 or empty. Both decoders raise ValueError."""
+        """`decode_all`: for an attribute with several values, each in a field of its own. `always`:
+        packed even if it is 0 or empty. Both decoders raise ValueError."""
         self.key, self.attribute = key, attribute
         self.encode, self.decode = encode, decode
         self.decode_all, self.always = decode_all, always
@@ -51,7 +51,7 @@ def count(key: bytes, attribute: str, *, always: bool = False) -> Field:
 
 
 def pack(table: "Iterable[Field]", values: object) -> bytes:
-    """The body of a frame: of an object's attributes, as far as it has them."""
+    """Packs the body of a frame from the attributes that an object has."""
     pairs: list[tuple[bytes, bytes]] = []
     for field in table:
         value = getattr(values, field.attribute, None)

@@ -3,12 +3,12 @@
     frame  = length (4 bytes, little endian, of the body) | tag (1 byte) | body
     fields = repeated: key (1 byte) | length (4 bytes, little endian) | value
 
-Kept this plain so that `lbrun` needs no import for it and a C program can speak it. Everything
-that is not latency-bound (`lbctl`, the LBM talking to its LIM) sends one JSON object as the body
-of a frame tagged `JSON`. Unknown keys are passed over, so either side may be the newer one.
+The format is this simple so that `lbrun` needs no import for it and a C program can speak it.
+Messages that are not latency-bound (`lbctl`, the LBM talking to its LIM) are one JSON object as the
+body of a frame tagged `JSON`. Unknown keys are ignored, so either side may be the newer one.
 """
 
-TYPE_CHECKING = False  # as in typing, which takes a while to import
+TYPE_CHECKING = False  # importing typing takes a while
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -36,9 +36,9 @@ def pack_fields(pairs: "Iterable[tuple[bytes, bytes]]") -> bytes:
 
 
 def fields(body: bytes, most: int = FIELDS_MAX) -> list[tuple[bytes, bytes]]:
-    """The fields of a body, in order, and no more than `most`.
+    """Returns the fields of a body in order.
 
-    Raises ValueError if they are more, or the body ends inside a field.
+    Raises ValueError if there are more than `most`, or the body ends inside a field.
     """
     found: list[tuple[bytes, bytes]] = []
     at, end, left = 0, len(body), most
@@ -56,7 +56,7 @@ def fields(body: bytes, most: int = FIELDS_MAX) -> list[tuple[bytes, bytes]]:
 
 
 class TooLong(ValueError):
-    """A frame that announces more than it may hold."""
+    """A frame that announces more bytes than allowed."""
 
     def __init__(self, tag: bytes, size: int, limit_bytes: int) -> None:
         super().__init__(f"a frame of {size} bytes; the limit is {limit_bytes}")
@@ -64,18 +64,18 @@ class TooLong(ValueError):
 
 
 class Splitter:
-    """Bytes as they arrive in, whole frames out. Refuses a frame over `limit_bytes`, or, if it is
-    tagged with one of `long`, over `long_bytes`.
+    """Turns bytes, as they arrive, into whole frames. Refuses a frame over `limit_bytes`, or over
+    `long_bytes` if its tag is one of `long`.
 
-    What comes byte by byte costs no more than what comes at once: it is looked at again only when
-    a frame can be whole.
+    Data that comes byte by byte costs no more than data that comes at once: it is parsed only when
+    a frame can be complete.
     """
 
     __slots__ = ("_buffer", "_limit_bytes", "_long_bytes", "long", "wanted_bytes")
 
     def __init__(self, limit_bytes: int, long: bytes = b"", long_bytes: int = 0) -> None:
         self._buffer = bytearray()
-        self.wanted_bytes = HEADER_BYTES  # the frame that has begun, as far as is known
+        self.wanted_bytes = HEADER_BYTES  # bytes of the frame that has begun, as far as known
         self._limit_bytes = limit_bytes
         self.long = long
         self._long_bytes = long_bytes
@@ -86,8 +86,8 @@ class Splitter:
         return bytes(self._buffer)
 
     def feed(self, data: bytes, most: int = MANY) -> list[tuple[bytes, bytes]]:
-        """The (tag, body) pairs completed by `data`; of more than `most` the rest stays as it came,
-        which takes a tenth of the room, and is what the next call begins with.
+        """Returns the (tag, body) pairs completed by `data`. Beyond `most` pairs the rest stays
+        unparsed, which takes a tenth of the memory, for the next call.
 
         Raises TooLong if a frame announces more than the limit; the stream is then useless.
         """

@@ -1,7 +1,7 @@
 """JSON over the Unix sockets of this host: an asyncio server and client, and a blocking client.
 
 One frame (see `frames.py`) holds one JSON object. A request with an "id" gets a reply with the same
-"id"; a request without one is a notice. Several requests may be outstanding on a connection.
+"id"; a request without one is a notice. A connection may have several outstanding requests.
 """
 
 import asyncio
@@ -29,24 +29,24 @@ if TYPE_CHECKING:
 
 BODY_LIMIT_BYTES = 1 << 20
 CONNECT_S = 2.0
-ANSWER_LIMIT_BYTES = 64 << 20  # to programs: some 100,000 jobs of the queue
+ANSWER_LIMIT_BYTES = 64 << 20  # for programs: some 100,000 jobs of the queue
 
-# What a JSON object of ours holds; one level is checked by whoever reads it.
+# A JSON object; its reader checks the values.
 Json = dict[str, object]
 
 
-AWAY, HEARD, SEVERAL = "away", "heard", "several"  # SEVERAL jobs, and one was to be named
+AWAY, HEARD, SEVERAL = "away", "heard", "several"  # SEVERAL jobs match; one must be named
 
 
 class Refusal(LbdError):
-    """A reply {"ok": false}: `code` is usage, denied, unavailable, AWAY, HEARD or SEVERAL."""
+    """A reply {"ok": false}. `code` is usage, denied, unavailable, AWAY, HEARD or SEVERAL."""
 
     def __init__(self, text: str, code: str = "usage") -> None:
         super().__init__(text)
         self.code = code
 
 
-ENCODER = json.JSONEncoder(separators=(",", ":"))  # each `dumps` that is told so makes one
+ENCODER = json.JSONEncoder(separators=(",", ":"))  # `dumps` would create one on each call
 
 
 def encode(message: Json) -> bytes:
@@ -54,7 +54,7 @@ def encode(message: Json) -> bytes:
 
 
 def encode_within(message: Json) -> bytes:
-    """Raises Refusal on what the other side would hang up at."""
+    """Raises Refusal if the message is so long that the other side would hang up."""
     data = encode(message)
     if len(data) > BODY_LIMIT_BYTES:
         raise Refusal(f"question too long: {len(data)} bytes; the limit is {BODY_LIMIT_BYTES}")
@@ -85,7 +85,7 @@ async def reply_to(request: Json, answer: Awaitable[Json | None]) -> Json:
         return {"ok": False, "error": str(refusal), "code": refusal.code}
     except LbdError as problem:
         return {"ok": False, "error": str(problem), "code": "unavailable"}
-    except OSError as problem:  # a full disk, no descriptor left
+    except OSError as problem:  # such as a full disk or too many descriptors
         where = f"{problem.filename}: " if problem.filename else ""
         text = f"{where}{problem.strerror or repr(problem)}"
         return {"ok": False, "error": text, "code": "unavailable"}
@@ -97,8 +97,8 @@ async def reply_to(request: Json, answer: Awaitable[Json | None]) -> Json:
 class Connection(asyncio.Protocol):
     """One client of a JSON socket. Each request is handled in a task of its own.
 
-    No more is read than can be answered and than the client takes: it is held up by its own socket.
-    What has come is looked into when it is its user's turn, and when answers are taken.
+    Reading pauses while there is no room for more questions or the client does not read answers.
+    Received data is parsed when its user's turn comes, and as answers are accepted.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class Connection(asyncio.Protocol):
         self.caller = Caller(0, -1, -1)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are no subclass of asyncio's
+        # uvloop's transports are no subclass of asyncio's.
         self._transport = cast("asyncio.Transport", transport)
         self.caller = caller_of(transport.get_extra_info("socket"))
         self._refused = self._crowd.why_not(self.caller)
@@ -133,7 +133,7 @@ class Connection(asyncio.Protocol):
         self._transport.close()
 
     def _watch(self) -> None:
-        """Closes connections that have been silent for too long and await nothing."""
+        """Closes the connection if it has been silent for too long and awaits no answer."""
         limit_s = self._crowd.idle_s(self.caller)
         if limit_s is None:
             return
@@ -155,7 +155,7 @@ class Connection(asyncio.Protocol):
             self._hang_up(str(problem))
 
     def _go_on(self) -> None:
-        """Answers what there is room for, then resumes reading. Raises ValueError."""
+        """Answers the questions there is room for, then resumes reading. Raises ValueError."""
         while self._has_room() and (question := self._questions.next()):
             tag, body = question
             task = asyncio.get_running_loop().create_task(self._answer(tag, body))
@@ -188,7 +188,7 @@ class Connection(asyncio.Protocol):
         if wait_s := self._crowd.turn_s(self.caller, len(body)):
             await asyncio.sleep(wait_s)
         if not self._takes_answers.is_set():
-            await self._takes_answers.wait()  # else those of many questions would pile up here
+            await self._takes_answers.wait()  # otherwise many answers would pile up here
         if self._transport.is_closing():
             return
         try:
@@ -252,7 +252,7 @@ class JsonClient(asyncio.Protocol):
         return True
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are no subclass of asyncio's
+        # uvloop's transports are no subclass of asyncio's.
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
@@ -276,7 +276,7 @@ class JsonClient(asyncio.Protocol):
         self._waiting.clear()
 
     def notify(self, *messages: Json) -> None:
-        """Send without waiting for an answer; dropped while the other side is away."""
+        """Sends without waiting for an answer; dropped while the other side is away."""
         self._send(b"".join(map(encode_within, messages)))
 
     def _send(self, data: bytes) -> None:
@@ -284,7 +284,7 @@ class JsonClient(asyncio.Protocol):
             self._transport.write(data)
 
     async def call(self, message: Json, timeout_s: float) -> Json:
-        """The reply. Raises Refusal if it says so, Unavailable on silence or no connection."""
+        """Returns the reply. Raises Refusal if it is no, Unavailable if there is none."""
         if not self.connected:
             raise Unavailable(f"{self.path.stem} is not running ({self.path})")
         number = next(self._ids)
@@ -307,7 +307,7 @@ class JsonClient(asyncio.Protocol):
 
 
 class OneQuestion(JsonClient):
-    """A connection for one question to a daemon that may be away, or hang."""
+    """A connection for one question to a daemon that may be away or hang."""
 
     async def ask(self, question: Json, timeout_s: float) -> Json | None:
         """Returns None if it does not answer."""
@@ -323,8 +323,8 @@ class OneQuestion(JsonClient):
 
 
 def bounded_s(request: Json, key: str, most_s: float) -> float:
-    """Seconds that a request names, 0 if it names none. Raises Refusal for what is no number of
-    them, however many digits it has."""
+    """Returns the seconds that a request gives, 0 if none. Raises Refusal if the value is not such
+    a number, however many digits it has."""
     value = request.get(key, 0)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most_s:
         raise Refusal(f"{key} must be a number of seconds from 0 to {most_s:g}")
@@ -351,8 +351,9 @@ def connected(path: Path, timeout_s: float) -> socket.socket:
 
 
 def wait_for_room(sock: socket.socket, timeout_s: float) -> None:
-    """Before it is connected. Where too many wait to be accepted, a call that blocks waits for its
-    turn, then raises BlockingIOError; one that does not (`settimeout`) raises that at once."""
+    """Sets how long connect may wait; call it before. If too many clients wait to be accepted, a
+    blocking connect waits that long and then raises BlockingIOError; with `settimeout` it raises
+    that at once."""
     packed = struct.pack("ll", *divmod(int(timeout_s * 1e6), 10**6))
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, packed)
 
@@ -361,7 +362,7 @@ Connect = Callable[[Path, float], socket.socket]
 
 
 def ask(path: Path, request: Json, timeout_s: float = 5.0, connect: Connect = connected) -> Json:
-    """Ask once and wait, for programs without an event loop.
+    """Asks once and waits, for programs without an event loop.
 
     Raises Unavailable if nobody answers, Refusal if the answer is no.
     """
@@ -376,11 +377,11 @@ def ask(path: Path, request: Json, timeout_s: float = 5.0, connect: Connect = co
 
 
 def ask_on(connected: "BareSocket", daemon: str, request: Json, timeout_s: float) -> Json:
-    """As `ask`, of whom we have connected to."""
+    """Like `ask`, on an existing connection."""
     split = frames.Splitter(ANSWER_LIMIT_BYTES)
     connected.settimeout(timeout_s)
     try:
-        with contextlib.suppress(BrokenPipeError):  # it may have said why it reads no more
+        with contextlib.suppress(BrokenPipeError):  # it may have sent the reason
             connected.sendall(encode({"id": 1, **request}))
         while data := connected.recv(1 << 16):
             try:
@@ -388,7 +389,7 @@ def ask_on(connected: "BareSocket", daemon: str, request: Json, timeout_s: float
             except ValueError as problem:
                 raise Refusal(f"{daemon}'s answer is too long: {problem}; ask for less") from None
             for tag, body in answers:
-                if tag == UNFIT:  # to whoever comes, before anything was asked
+                if tag == UNFIT:  # refused at connect, before any question
                     raise Unavailable(one_line(body.decode(errors="replace")))
                 return checked(decode(tag, body))
     except TimeoutError:

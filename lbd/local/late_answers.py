@@ -1,7 +1,7 @@
-"""What the user database says of a few names, where nobody may wait for it: it may be slow (LDAP).
+"""Look-ups in the user database for callers that may not wait, since it may be slow (LDAP).
 
-It is asked in a thread, again once its answer is old. Until it has answered, its last answer
-counts. Only who asks for a name for the first time waits, and that not for long.
+A thread asks the database, and asks again once the answer is old. Until then the last answer
+counts. Only the first look-up of a name waits, and only briefly.
 """
 
 import threading
@@ -10,19 +10,19 @@ from collections.abc import Callable
 from contextlib import suppress
 
 KNOWN_S = 60.0  # accounts come and go
-FIRST_S = 1.0  # where there is no answer yet; after that it is as if there were no such name
+FIRST_S = 1.0  # first look-up only; afterwards the name counts as unknown
 AT_ONCE = 4
 
 
 class LateAnswers:
     def __init__(self, find: Callable[[str], int], first_s: float = FIRST_S) -> None:
-        """`find`: raises KeyError of a name that there is not."""
+        """`find`: raises KeyError for an unknown name."""
         self._find, self._first_s = find, first_s
         self._known: dict[str, tuple[int | None, float]] = {}
         self._asked: dict[str, threading.Event] = {}
 
     def get(self, name: str) -> int | None:
-        """The number that has this name; None if there is none, or no answer yet."""
+        """Returns the number of this name; None if there is none, or no answer yet."""
         known = self._known.get(name)
         if known is not None and time.monotonic() < known[1]:
             return known[0]
@@ -33,7 +33,7 @@ class LateAnswers:
             )
             try:
                 asking.start()
-            except RuntimeError:  # too many threads just now
+            except RuntimeError:  # too many threads at the moment
                 del self._asked[name]
             else:
                 if known is None:

@@ -1,7 +1,7 @@
-"""Answers as long as there are jobs: few at a time for each asker, and made without a long halt.
+"""Answers as long as the list of jobs: a few at a time for each asker, built without long pauses of
+the event loop.
 
-Whoever asks for one has it from the question until it is sent, and another user's is not kept
-waiting for that.
+An asker holds its turn from the question until the answer is sent; other users do not wait for it.
 """
 
 import asyncio
@@ -18,13 +18,13 @@ OPERATIONS = frozenset(
     ("jobs", "queue.jobs", "queue.act", "queue.lines", "command.lines", "lines", "explain",
      "history", "past", "stats")
 )  # fmt: skip
-AT_ONCE = 2  # of one asker
-ROWS = 500  # in one go
+AT_ONCE = 2  # per asker
+ROWS = 500  # without a pause
 Row = TypeVar("Row")
 
 
 class LongAnswers:
-    """Counts the long answers under way for each asker: a user, or another host."""
+    """Counts the long answers in progress for each asker: a user or another host."""
 
     def __init__(self, at_once: int = AT_ONCE) -> None:
         self._turns = Turns(at_once)
@@ -47,7 +47,7 @@ async def in_turns(rows: Iterable[Row]) -> AsyncIterator[Row]:
 
 
 async def encode(message: Json) -> bytes:
-    """Like `local.encode`, with pauses within its lists."""
+    """Like `json_socket.encode`, with pauses within lists."""
     parts = []
     for key, value in message.items():
         if isinstance(value, list) and len(value) > ROWS:

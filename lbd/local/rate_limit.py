@@ -1,10 +1,10 @@
-"""How often each of many may do something, and how much time that may take.
+"""Limits how often each of many keys may act, and how much time that may take.
 
-Each key may do `rate_per_s` a second on average and `burst` at once; who wants more waits its turn,
-and is refused only where that would take longer than it can wait. So honest bursts are not touched,
-a flood is spread out, and nobody's flood takes another's turn. What is remembered is one number a
-key (the moment by which all its turns so far would be due: GCRA), and of no more keys than
-`max_keys`; who has not been seen for as long as a burst takes is forgotten, being as good as new.
+Each key may act `rate_per_s` times a second on average and `burst` times at once. Beyond that it
+waits its turn, and is refused only if the wait would be longer than it accepts. So honest bursts
+are not affected, a flood is spread out, and no key's flood takes another's turn. The state is one
+number per key (the moment by which all its turns so far would be due: GCRA), for at most `max_keys`
+keys. A key not seen for as long as a burst takes is as good as new and is forgotten.
 """
 
 import asyncio
@@ -12,22 +12,24 @@ import time
 from collections.abc import Callable, Hashable
 
 KEYS_MAX = 4096
-ROUNDING = 1e-6  # of a turn
+ROUNDING = 1e-6  # fraction of a turn
 TURN_BYTES = 1 << 14
 SHARE, BURST_S = 0.5, 1.0
-BLOCKED_S_MAX = 0.1  # of what one message has waited for: a disk, and not the load of this machine
+# charged for the wait of one message: for a disk, but not for the load of this machine
+BLOCKED_S_MAX = 0.1
 FOR_EVER_S = float("inf")
-# A submission brings its job's standard input, and costs the dispatcher a write to the disk: less
-# than to hear as much on a line.
+# A submission carries its job's standard input and costs the dispatcher a disk write, which is less
+# than receiving as much line by line.
 CHEAPER = 16
 CALL_BYTES = CHEAPER * TURN_BYTES
 AT_ONCE_S, TURNS_MIN = 4, 1 / 16
-PATIENCE_S = 8.0  # less than who asks waits for an answer
+PATIENCE_S = 8.0  # less than askers wait for an answer
 USER_SHARE = 0.5
 
 
 def turns_of(size_bytes: int, turn_bytes: int = TURN_BYTES) -> float:
-    """Of what has to be read, which takes the longer the longer it is."""
+    """Returns the number of turns for a message of that length, since reading takes longer the
+    longer it is."""
     return max(1.0, size_bytes / turn_bytes)
 
 
@@ -41,8 +43,8 @@ class Rates:
     def turn_s(
         self, key: Hashable, now_s: float, patience_s: float, turns: float = 1.0
     ) -> float | None:
-        """In how many seconds it is its turn, 0 = now; None: not within `patience_s`. `turns`: so
-        many at once, for what takes as long as so many."""
+        """Returns the seconds until the key's turn, 0 = now; None if that exceeds `patience_s`.
+        `turns`: how many turns the action takes."""
         due_s = max(self._due_s.get(key, now_s), now_s) + turns * self._gap_s
         wait_s = due_s - self._ahead_s - now_s
         if wait_s < self._gap_s * ROUNDING:
@@ -55,7 +57,7 @@ class Rates:
         return wait_s
 
     def _forget(self, now_s: float) -> None:
-        """Drops the idle ones, or the least busy half if all are busy."""
+        """Drops idle keys, or the least busy half if all are busy."""
         self._due_s = {key: due_s for key, due_s in self._due_s.items() if due_s > now_s}
         if len(self._due_s) >= self._max_keys:
             busiest = sorted(self._due_s.items(), key=lambda item: item[1])
@@ -66,11 +68,11 @@ class Rates:
 
 
 class TimeShares(Rates):
-    """Of what another host says, how much of our time it may take: half, whatever it is.
+    """Limits the share of our time that messages of one host may take: half.
 
-    By number and bytes alone one host's messages could be all that a daemon does, for some cost far
-    more than others that are as long. So each is charged what it has taken. Who has had its share
-    waits for its next turn, and others have theirs meanwhile.
+    By number and bytes alone, one host's messages could take all of a daemon's time, because some
+    cost far more than others of the same length. So each host is charged the time it took. A host
+    that used up its share waits for its next turn, while others get theirs.
     """
 
     def __init__(
@@ -84,18 +86,19 @@ class TimeShares(Rates):
         self._clock_s, self._cpu_s = clock_s, cpu_s
 
     def spending(self, host: Hashable) -> "Spending":
-        """Charges what is done meanwhile, which awaits nothing, to that host."""
+        """Charges the work done in this context, which must not await, to that host."""
         return Spending(self, host)
 
     def taken_s(self) -> tuple[float, float]:
-        """All that has passed until now, and what of that was CPU time of ours."""
+        """Returns the clock and our CPU time."""
         return self._clock_s(), self._cpu_s()
 
     def charge(self, host: Hashable, seconds: float) -> None:
         self.turn_s(host, self._clock_s(), FOR_EVER_S, seconds)
 
     async def turn(self, host: Hashable) -> None:
-        """Waits until more of it may be heard: of many that wait, one may take all the time."""
+        """Waits until more of this host's messages may be handled; rechecks, since another of its
+        waiting messages may have used up the time."""
         while wait_s := self.turn_s(host, self._clock_s(), FOR_EVER_S, 0.0):  # noqa: ASYNC110
             await asyncio.sleep(wait_s)
 
@@ -106,7 +109,7 @@ class Spending:
         "_began_s",
         "_host",
         "_shares",
-    )  # no generator: each message has it
+    )  # a class, not a generator: each message uses it
 
     def __init__(self, shares: TimeShares, host: Hashable) -> None:
         self._shares, self._host = shares, host
@@ -121,16 +124,17 @@ class Spending:
 
 
 class CallRates:
-    """How much those who ask the dispatcher may ask: by the bytes that their calls bring and are
-    answered. The dispatcher holds each host to `dispatch.host_bytes_per_s`, and each host's LBM
-    each of its users to half of that, so that no user keeps the others of that host waiting."""
+    """Limits what askers may request of the dispatcher, by the bytes of their calls and the
+    answers. The dispatcher limits each host to `dispatch.host_bytes_per_s`, and each host's LBM
+    limits each of its users to half of that, so that no user blocks the others of that host."""
 
     def __init__(self, bytes_per_s: float) -> None:
         per_s = bytes_per_s / TURN_BYTES
         self._rates = Rates(per_s, AT_ONCE_S * per_s)
 
     def wait_s(self, key: Hashable, size_bytes: int, now_s: float) -> float | None:
-        """Before a call of so many bytes; None: too long, and it does not count."""
+        """Returns the wait before a call of that size; None if it would be too long, and then the
+        call is not charged."""
         turns = max(TURNS_MIN, size_bytes / CALL_BYTES)
         return self._rates.turn_s(key, now_s, PATIENCE_S, turns)
 

@@ -1,4 +1,4 @@
-"""The name of a Unix socket in the file system: nobody but whom it is for may connect, ever."""
+"""Creates Unix sockets in the file system so that only the intended user can ever connect."""
 
 import os
 import socket
@@ -12,10 +12,11 @@ BACKLOG = 1024
 
 
 def bind_at(sock: socket.socket, path: str, mode: int, owner: int | None = None) -> None:
-    """In place of what is there. `owner`: who is not us, for root to say. Raises OSError.
+    """Binds at `path`, replacing what is there. `owner`: another owner, which root may set. Raises
+    OSError.
 
-    Neither chmod nor chown goes by the path: who else may write in the directory may have put
-    another file there by then.
+    Neither chmod nor chown uses the path: another user with write access to the directory may have
+    put a different file there by then.
     """
     with suppress(FileNotFoundError):
         os.unlink(path)
@@ -41,8 +42,10 @@ def give(path: str, owner: int) -> None:
 
 
 def bind_unix(path: Path, mode: int, owner: int | None = None) -> socket.socket:
-    """A listening socket at `path`, a stale one replaced. The daemon's pid lock says it is stale.
-    `owner`: who is not us.
+    """Returns a listening socket at `path` and replaces a stale one. The daemon's pid lock ensures
+    that it is stale.
+
+    `owner`: another owner than ourselves.
 
     Raises ConfigError if the directory cannot be written.
     """

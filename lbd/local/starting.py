@@ -1,22 +1,22 @@
-"""Daemons that do not listen yet: who starts them, and how long to wait for that."""
+"""Daemons that do not listen yet: whether one is being started, and how long to wait for it."""
 
 import os
 import time
 from contextlib import suppress
 
 WAIT_S, LOOK_S = 5.0, 0.05
-RETURNS_S = 5.0  # since a daemon has made way for another
+RETURNS_S = 5.0  # since a daemon made way for another
 PID_BYTES, COMMAND_BYTES = 32, 4096
 
 
 class Patience:
-    """So long at most, however many questions there are."""
+    """Limits the total waiting time, however many questions there are."""
 
     def __init__(self) -> None:
         self._until_s: float | None = None
 
     def wait(self) -> bool:
-        """A moment; False once there is no patience left."""
+        """Waits a moment; returns False once the time is used up."""
         now_s = time.monotonic()
         if self._until_s is None:
             self._until_s = now_s + WAIT_S
@@ -27,12 +27,12 @@ class Patience:
 
 
 def returning_mark(socket: str) -> str:
-    """The file that is made as a daemon makes way for another at this socket."""
+    """Returns the file that marks that a daemon makes way for another at this socket."""
     return f"{socket.removesuffix('.sock')}.restarting"
 
 
 def returns(socket: str) -> bool:
-    """Whether a daemon is about to listen there again."""
+    """Returns whether a daemon is about to listen there again."""
     try:
         return time.time() - os.stat(returning_mark(socket)).st_mtime < RETURNS_S
     except OSError:
@@ -40,8 +40,8 @@ def returns(socket: str) -> bool:
 
 
 def starter(runtime_dir: str, daemon: str) -> str:
-    """Who is about to listen for a daemon, or ends just now; "" if nobody is. No pid file is
-    locked, not even for a moment: that could keep its daemon from starting."""
+    """Returns the process that is about to listen for a daemon, or is ending; "" if there is none.
+    It does not lock pid files, not even briefly, since that could keep a daemon from starting."""
     for name, shown in ((daemon, daemon), ("up", "lbd up")):
         with suppress(OSError, ValueError):
             pid = int(start_of(f"{runtime_dir}/{name}.pid", PID_BYTES))

@@ -1,4 +1,4 @@
-"""A few at a time of each key: more wait, and hold up no other key."""
+"""A few turns at a time for each key: further ones wait without delaying other keys."""
 
 import asyncio
 import contextlib
@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Hashable
 
 
 class Turns:
-    """A semaphore for each key. All keys together can be limited as well: each has one turn of its
-    own, and there are so many `shared` ones beyond these, for which keys wait in turn."""
+    """A semaphore for each key. All keys together can be limited as well: each key has one turn of
+    its own, and beyond these there are `shared` ones, for which keys wait in turn."""
 
     def __init__(self, at_once: int, shared: int = sys.maxsize) -> None:
         self._at_once, self._shared = at_once, shared
@@ -18,7 +18,7 @@ class Turns:
 
     @contextlib.asynccontextmanager
     async def turn(self, key: Hashable) -> AsyncIterator[None]:
-        if self._is_free(key):  # those who still wait for it were cancelled a moment ago
+        if self._is_free(key):  # those still waiting were just cancelled
             self._take(key)
         else:
             await self._wait(key)
@@ -55,7 +55,7 @@ class Turns:
         try:
             await turn
         except asyncio.CancelledError:
-            if not turn.cancelled():  # it was given at the same moment
+            if not turn.cancelled():  # the turn was given at the same moment
                 self._give_back(key)
             raise
         finally:

@@ -1,7 +1,7 @@
-"""A connection of a local user's to a Unix socket, read so that descriptors can hang nobody.
+"""A local user's connection on a Unix socket, read so that passed descriptors cannot block us.
 
-The transports of asyncio and uvloop read without room for descriptors: the kernel then closes what
-came along in the midst of the read, in the event loop (descriptors.py says why that is too much).
+The transports of asyncio and uvloop read without room for descriptors, so the kernel closes those
+passed along during the read, in the event loop (see descriptors.py for the danger).
 """
 
 import asyncio
@@ -27,7 +27,7 @@ class UnixTransport(asyncio.Transport):
     """The part of a transport that our protocols need."""
 
     def __init__(self, sock: socket.socket, uid: int, protocol: asyncio.Protocol) -> None:
-        """`uid`: whose connection it is."""
+        """`uid`: the user of the connection."""
         super().__init__({"socket": sock})
         sock.setblocking(False)
         take_urgent_inline(sock)
@@ -68,7 +68,7 @@ class UnixTransport(asyncio.Transport):
         UNWANTED.close(self._uid, descriptors)
         if data and not descriptors:
             self._protocol.data_received(data)
-        else:  # its end, or what no client of ours does
+        else:  # its end, or descriptors, which no client of ours sends
             self.close()
 
     def write(self, data: "bytes | bytearray | memoryview") -> None:
@@ -147,7 +147,8 @@ class UnixServer:
             connect(sock)
 
     def close(self) -> None:
-        """No new ones. Who has not been accepted may have sent descriptors, which go with us."""
+        """Accepts no more. Connections not yet accepted may hold descriptors, which are closed at
+        our exit."""
         self._loop.remove_reader(self._listener)
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)

@@ -1,4 +1,4 @@
-"""Descriptors that users have sent and nobody asked for, closed where that holds up nobody."""
+"""Closes descriptors that users sent unasked, in threads, where a slow close delays nobody."""
 
 import collections
 import contextlib
@@ -13,14 +13,15 @@ from collections.abc import Callable
 from lbd.local.descriptors import is_at_end, receive
 
 READ_BYTES = 1 << 16
-IDLE_S = 10.0  # then a thread ends
-WAITING_MAX = 512  # of one user
-PATIENCE_S = 0.05  # with a descriptor that is being closed, if more are to be
+IDLE_S = 10.0  # after which a thread ends
+WAITING_MAX = 512  # per user
+PATIENCE_S = 0.05  # per descriptor being closed, while others wait
 NO_LINGER = struct.pack("ii", 0, 0)
 
 
 def close_descriptor(descriptor: int) -> None:
-    """Without lingering, if it is a socket. In a thread: its user may be quicker than we are."""
+    """Closes a descriptor without lingering, if it is a socket. Runs in a thread, since its user
+    may set that option back in between."""
     with contextlib.suppress(OSError):
         held = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, fileno=descriptor)
         try:
@@ -32,7 +33,7 @@ def close_descriptor(descriptor: int) -> None:
 
 
 def close_with_descriptors(sock: socket.socket) -> None:
-    """In a thread: a connection of a user's, and one after the other what is on its way in it."""
+    """Closes a user's connection and, one by one, the descriptors still in it. Runs in a thread."""
     with contextlib.suppress(OSError):
         while found := receive(sock, READ_BYTES):
             for descriptor in found[1]:
@@ -43,7 +44,7 @@ def close_with_descriptors(sock: socket.socket) -> None:
 
 
 def close_apart(descriptors: list[int]) -> None:
-    """In threads; whose they are is not known, so none that hangs holds up another."""
+    """Closes descriptors of unknown owners in threads, so that none that hangs delays another."""
     if descriptors:
         left = collections.deque(descriptors)
         threading.Thread(target=_close_apart, args=(left,), daemon=True).start()
@@ -67,15 +68,14 @@ def _close_all(left: collections.deque[int]) -> None:
 
 
 class Unwanted:
-    """What nobody asked for, and connections that may hold some of it: those of each user are
-    closed in a thread of its own."""
+    """Closes unwanted descriptors, and connections that may hold some, in one thread per user."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._of: dict[int, queue.SimpleQueue[Callable[[], None]]] = {}
 
     def is_full(self, uid: int) -> bool:
-        """Does so much of that user's hang as it is closed that no more is received?"""
+        """Returns whether so many closes of this user hang that nothing more is received."""
         waiting = self._of.get(uid)
         return waiting is not None and waiting.qsize() >= WAITING_MAX
 
@@ -83,7 +83,7 @@ class Unwanted:
         self._put(uid, [functools.partial(close_descriptor, one) for one in descriptors])
 
     def finish(self, uid: int, sock: socket.socket) -> None:
-        """A connection of the user's."""
+        """Closes a user's connection."""
         if is_at_end(sock):
             sock.close()
             return

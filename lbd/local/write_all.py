@@ -1,4 +1,4 @@
-"""Everything to a descriptor, also if that takes several calls."""
+"""Writes all data to a descriptor, in several calls if needed."""
 
 import os
 

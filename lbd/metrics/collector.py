@@ -1,4 +1,4 @@
-"""A scrape: what the daemons of this host answer, as text, made at most once a second."""
+"""Collects the answers of this host's daemons into one page, at most once a second."""
 
 import asyncio
 import time
@@ -10,8 +10,8 @@ from lbd.metrics.core.families import Answer, families
 from lbd.metrics.core.table import LISTENER
 from lbd.metrics.exposition import text_of
 
-KEPT_S = 1.0  # a page serves everybody who asks within that time
-ASK_S = 2.0  # a daemon that hangs does not hold up what the others know
+KEPT_S = 1.0  # a page serves everybody who asks within this time
+ASK_S = 2.0  # a hung daemon must not delay the others' answers
 
 
 class Collector:
@@ -22,7 +22,8 @@ class Collector:
         own: Callable[[], Json],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`daemons`: that are to run here now. `own`: what the listener's process knows itself."""
+        """`daemons`: names of those that should run here now. `own`: the metrics of the listener's
+        own process."""
         self._runtime_dir = runtime_dir
         self._daemons = daemons
         self._own = own
@@ -32,7 +33,7 @@ class Collector:
         self._missing: list[str] = []
 
     async def page(self) -> bytes:
-        """All metrics as text. Many who ask at once wait for the same one."""
+        """Returns all metrics as text. Concurrent callers wait for the same page."""
         if self._page is not None and self._clock() < self._page[0] + KEPT_S:
             return self._page[1]
         if self._making is None:
@@ -62,7 +63,7 @@ class Collector:
         return answers
 
     async def missing(self) -> list[str]:
-        """The daemons that do not answer, as of the last second."""
+        """Returns the daemons that do not answer, as of the last second."""
         await self.page()
         return self._missing
 

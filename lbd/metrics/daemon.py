@@ -1,11 +1,11 @@
-"""`lbd metrics`: shows what this host's daemons know to monitoring programs, by HTTP.
+"""`lbd metrics`: shows the metrics of this host's daemons to monitoring programs over HTTP.
 
-A process of its own, started only where `metrics.listen` is set: what reads strangers' requests
-then has no job, no user's descriptor and no decision in it, and is there to say that the LBM is
-not. It asks the others by their local sockets and keeps nothing but the last page.
+It is a process of its own, started only if `metrics.listen` is set. So the process that reads
+strangers' requests has no jobs, no user's descriptors and no decisions, and can report that the LBM
+is down. It asks the daemons over their local sockets and keeps nothing but the last page.
 
-A port that another program has is no reason to end: it is said once, shown by `lbctl doctor`, and
-tried again.
+If another program has the port, the process goes on: the problem is logged once, shown by `lbctl
+doctor`, and the port is tried again.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ BIND_AGAIN_S = 5.0
 
 
 def check(config: Config) -> Tls | None:
-    """This host's certificate, where one is shown. Raises ConfigError."""
+    """Returns this host's certificate if the listener needs one. Raises ConfigError."""
     listen = config.metrics.listen
     if not listen:
         raise ConfigError('metrics.listen is not set: [metrics] listen = "127.0.0.1:9470"')
@@ -53,8 +53,8 @@ class Metrics:
     def __init__(
         self, config: Config, shown: Tls | None, daemons: Callable[[], Sequence[str]]
     ) -> None:
-        """`shown`: the certificate of the listener; None where it speaks no TLS. `daemons`: that
-        are to run here now."""
+        """`shown`: the certificate of the listener; None without TLS. `daemons`: the names of those
+        that should run here now."""
         self._address = listen_address(config.metrics.listen, config.host.address)
         self._own_trust = shown
         self._trust = shown or own_certificate(config)
@@ -68,7 +68,7 @@ class Metrics:
         self.trouble = ""
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Until `stop` is set."""
+        """Runs until `stop` is set."""
         beside = [asyncio.create_task(self._listen(), name="listen")]
         if self._trust is not None:
             follow = asyncio.create_task(self._trust.follow(), name="follow the certificates")
@@ -83,7 +83,7 @@ class Metrics:
             await self.collector.close()
 
     async def _listen(self) -> None:
-        """Until the port is ours."""
+        """Tries until the port is ours."""
         address, port = self._address
         while True:
             try:
@@ -101,13 +101,13 @@ class Metrics:
                 return
 
     async def answer(self, request: Json, _caller: Caller) -> Json:
-        """What the doctor and the lab ask. Raises Refusal."""
+        """Answers questions of the doctor and the lab. Raises Refusal."""
         match request.get("op"):
             case "status":
                 address, port = self._address
                 secure = self._own_trust is not None
                 return {"address": address, "port": port, "tls": secure, "trouble": self.trouble}
-            case "cut":  # it speaks to nobody but its own host
+            case "cut":  # it talks to its own host only
                 return {}
         raise Refusal(f"unknown operation {str(request.get('op'))[:40]!r}")
 
@@ -124,7 +124,7 @@ class Metrics:
 
 
 def own_certificate(config: Config) -> Tls | None:
-    """Of a host that has one, to say when it ends."""
+    """Returns this host's certificate, if it has one, to report when it expires."""
     try:
         trust = trust_of(config)
     except ConfigError as problem:
@@ -134,16 +134,16 @@ def own_certificate(config: Config) -> Tls | None:
 
 
 class ClusterTls:
-    """TLS of the listener: this host's certificate is shown, one of the cluster's is asked for."""
+    """TLS of the listener: shows this host's certificate and asks for one of the cluster's."""
 
     def __init__(self, tls: Tls, *, any_client: bool) -> None:
-        """`any_client`: also those without a certificate."""
+        """`any_client`: also accept clients without a certificate."""
         self._tls = tls
         self._any_client = any_client
         self._made: tuple[int, ssl.SSLContext] | None = None
 
     def context(self) -> ssl.SSLContext:
-        """As the certificate is by now: it is renewed while we run."""
+        """Returns the context for the current certificate, which is renewed while we run."""
         if self._made is None or self._made[0] != self._tls.generation:
             made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             made.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -154,7 +154,7 @@ class ClusterTls:
         return self._made[1]
 
     def check(self, connection: ssl.SSLObject) -> None:
-        """Raises PeerError if the client is a host that is revoked."""
+        """Raises PeerError if the client is a revoked host."""
         if self._any_client:
             return
         certificate = connection.getpeercert(binary_form=True)

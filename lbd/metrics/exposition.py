@@ -1,7 +1,7 @@
-"""Metric families as OpenMetrics text, by prometheus_client.
+"""Writes metric families as OpenMetrics text, with prometheus_client.
 
-The library and not lines of our own: escaping, the order of buckets and the numbers are its work,
-and its parser is what our tests read with. Only the process of the listener imports it.
+The library takes care of escaping, the order of buckets and the numbers, and the tests read with
+its parser. Only the listener's process imports it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,7 +23,7 @@ EOF = b"# EOF\n"
 
 
 class Found(Collector):
-    """The families of one scrape, as a registry of the library has them."""
+    """The families of one scrape in the form of the library's registry."""
 
     def __init__(self, families: Iterable[Family]) -> None:
         self._families = families
@@ -33,8 +33,8 @@ class Found(Collector):
 
 
 def text_of(families: Sequence[Family]) -> bytes:
-    """Of a thousand hosts each line counts, and their names need no escaping: the library takes
-    four times as long for them."""
+    """Returns the text. Lines per host are written directly: with a thousand hosts each line
+    counts, host names need no escaping, and the library takes four times as long."""
     others = [family for family in families if family.metric.labels != (HOST,)]
     text: bytes = generate_latest(Found(others))  # type: ignore[no-untyped-call]
     hosts = [host_lines(family) for family in families if family.metric.labels == (HOST,)]
@@ -42,7 +42,7 @@ def text_of(families: Sequence[Family]) -> bytes:
 
 
 def host_lines(family: Family) -> str:
-    """A gauge of hosts, as the library would write it."""
+    """Writes a gauge of hosts as the library would."""
     name = family.metric.full_name
     head = f"# HELP {name} {sentence(family.metric.about)}\n# TYPE {name} gauge\n"
     lines = [f'{name}{{host="{host}"}} {value!r}\n' for (host,), value in family.series.items()]
@@ -72,7 +72,7 @@ def as_metric(family: Family) -> Metric:
 
 
 def buckets_of(bounds: Iterable[float], counts: Counts) -> list[tuple[str, float]]:
-    """Each with all that is below its bound."""
+    """Returns buckets that each include all values below their bound."""
     found, below = [], 0
     for bound, count in zip((*map(repr, bounds), "+Inf"), counts.counts, strict=True):
         below += count

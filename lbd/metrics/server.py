@@ -1,9 +1,9 @@
 """The listener: a small HTTP server, bounded in connections, bytes and time.
 
-One request a connection, so that a slow client keeps nothing but that; and where there are too
-many, the oldest that waits for its client makes room for the newest: a scrape is asked and answered
-within milliseconds, what only holds a place is not. An answer is one text that all who ask within a
-second share, so a reader that never reads costs a socket's buffer, for `Limits.answer_s` at most.
+Each connection has one request, so a slow client occupies only that. If there are too many, the
+oldest one that waits for its client makes room for the newest: a scrape is asked and answered
+within milliseconds, so a longer wait only occupies a place. All who ask within a second share one
+answer, so a reader that never reads costs a socket's buffer, for `Limits.answer_s` at most.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from lbd.metrics.exposition import CONTENT_TYPE
 
 log = logging.getLogger("lbd.metrics")
 
-ACCEPT_AGAIN_S = 0.1  # no descriptor is left
+ACCEPT_AGAIN_S = 0.1  # if no descriptor is left
 BACKLOG = 64
 
 Check = Callable[[ssl.SSLObject], None]  # raises PeerError
@@ -41,7 +41,7 @@ Context = Callable[[], ssl.SSLContext]
 @dataclass(frozen=True, slots=True)
 class Limits:
     connections: int = 64
-    request_s: float = 5.0  # for the handshake of TLS and the request
+    request_s: float = 5.0  # for the TLS handshake and the request
     answer_s: float = 10.0  # for the client to take the answer
 
 
@@ -57,18 +57,20 @@ class MetricsServer:
         check: Check = lambda _: None,
         limits: Limits = LIMITS,
     ) -> None:
-        """`context`: for TLS, as the certificate is by now; `check`: of who has connected."""
+        """`context`: returns the TLS context for the current certificate; `check`: checks the
+        client."""
         self._page, self._missing = page, missing
         self._context, self._check, self._limits = context, check, limits
-        self.open: dict[asyncio.Task[None], None] = {}  # oldest first, as those below
-        self._waiting: dict[asyncio.Task[None], None] = {}  # for their clients to send, or to read
+        self.open: dict[asyncio.Task[None], None] = {}  # oldest first, as in `_waiting`
+        # those that wait for their client to send or read
+        self._waiting: dict[asyncio.Task[None], None] = {}
         self._listener: socket.socket | None = None
         self._accepting: asyncio.Task[None] | None = None
         self.statuses: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
 
     def listen(self, address: str, port: int) -> int:
-        """Returns the port. Raises OSError if it cannot be had."""
+        """Returns the port. Raises OSError if it is not available."""
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         listener = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         try:
@@ -108,7 +110,8 @@ class MetricsServer:
             task = loop.create_task(self._serve(sock), name="scrape")
             self.open[task] = self._waiting[task] = None
             task.add_done_callback(self._served)
-            await asyncio.sleep(0)  # else all that have come are accepted before one is answered
+            # otherwise all pending connections are accepted before one is answered
+            await asyncio.sleep(0)
 
     def _forget(self, task: asyncio.Task[None]) -> None:
         self.open.pop(task, None)
@@ -150,7 +153,7 @@ class MetricsServer:
     async def _connected(
         self, sock: socket.socket, protocol: asyncio.StreamReaderProtocol
     ) -> asyncio.Transport | None:
-        """None: it is not let in."""
+        """Returns None if the client is not admitted."""
         loop, context = asyncio.get_running_loop(), self._context() if self._context else None
         try:
             transport, _ = await loop.connect_accepted_socket(lambda: protocol, sock, ssl=context)
@@ -169,7 +172,7 @@ class MetricsServer:
         return transport
 
     async def _made(self, asked: Asked | Fault) -> tuple[int, str, bytes]:
-        """The answer. Meanwhile it is not its client that is waited for."""
+        """Makes the answer. Meanwhile the connection does not count as waiting for its client."""
         task = asyncio.current_task()
         assert task is not None
         self._waiting.pop(task, None)
@@ -191,7 +194,7 @@ class MetricsServer:
         return 503 if missing else 200, TEXT, text.encode()
 
     async def _taken(self, writer: asyncio.StreamWriter) -> None:
-        """Waits until the client has the answer."""
+        """Waits until the client has read the answer."""
         try:
             async with asyncio.timeout(self._limits.answer_s):
                 await writer.drain()

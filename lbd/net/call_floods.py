@@ -1,30 +1,30 @@
-"""Which addresses flood a port with calls, and for how long each is kept away. Pure.
+"""Decides which addresses flood a port with calls, and for how long to keep each away. Pure.
 
-gRPC begins a call as soon as its headers are there, and hands it over when we get to it. Once more
-than a thousand wait, it ends calls of anybody. A host can have it begin so many in milliseconds,
-and we then take over some tens a second. So what we get does not show a flood, but what we do not
-get: the calls of each connection that gRPC has begun, less those taken over. They are called left
-here.
+gRPC begins a call as soon as its headers arrive, and hands it over when we get to it. Once more
+than a thousand wait, it ends calls of any caller. A host can begin that many in milliseconds, and
+we then take over some tens a second. So a flood does not show in the calls we get, but in those we
+do not: the calls that gRPC has begun on each connection, minus those taken over. They are called
+left here.
 
-An honest host's calls are left for a moment only, also when thousands come together: it waits for
-answers, and has no more than `LEFT_MAX` under way. So only growth counts, at one look no more than
-half of what makes a flood (we may have stood still ourselves, while calls of one host were given up
-and made again), and some of it is forgiven each second: what gRPC has ended in the flood of another
-host, or calls that there are none of.
+An honest host's calls are left only for a moment, even when thousands come together: it waits for
+answers, and has at most `LEFT_MAX` in progress. So only growth counts, and one look counts no more
+than half of a flood, since we may have been stopped ourselves while one host's calls were given up
+and repeated. Some of it is forgiven each second: calls that gRPC ended in another host's flood, and
+miscounted ones.
 
-An address stands for all who call from there. Only who has a certificate has calls at all, so no
-other user of a host can have its address kept away. From loopback all hosts of a lab may call:
-there the connection is closed, and the next one is let in.
+An address stands for all callers from there. Only the holder of a certificate has calls at all, so
+no other user of a host can get its address kept away. From loopback all hosts of a lab may call, so
+there only the connection is closed, and the next one is admitted.
 """
 
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-LEFT_MAX = 4096  # what a host may have under way: guarded_calls.CALLS_MAX
-LEFT_MAX_AGAIN = LEFT_MAX // 2  # of one that has flooded before
+LEFT_MAX = 4096  # what a host may have in progress: guarded_calls.CALLS_MAX
+LEFT_MAX_AGAIN = LEFT_MAX // 2  # for a source that has flooded before
 FORGIVEN_PER_S = 500.0
-AWAY_S, AWAY_S_MAX = 10.0, 60.0  # twice as long each time, until it was good for as long
+AWAY_S, AWAY_S_MAX = 10.0, 60.0  # doubled each time, until it behaved for as long
 ADDRESSES_MAX = 256
 ANY_PORT = 0
 
@@ -50,7 +50,7 @@ class Stay:
 
 
 def source_of(place: Place) -> Place:
-    """What is kept away when the calls of this peer flood."""
+    """Returns what to keep away when this peer's calls flood."""
     address, _ = place
     return place if address.startswith("127.") or address == "::1" else (address, ANY_PORT)
 
@@ -58,17 +58,17 @@ def source_of(place: Place) -> Place:
 class CallFloods:
     def __init__(self) -> None:
         self._left: dict[Place, int] = {}
-        self._owed: dict[Place, float] = {}  # by source: growth that is not forgiven
+        self._owed: dict[Place, float] = {}  # by source: growth not yet forgiven
         self._looked_s = 0.0
-        self._stays: dict[Place, Stay] = {}  # the last of each that is not forgotten
+        self._stays: dict[Place, Stay] = {}  # the last stay of each source, until forgotten
 
     @property
     def is_calm(self) -> bool:
-        """As of the last look: the next one may be later."""
+        """Returns whether the last look found nothing, so that the next one may be later."""
         return not self._owed and not self._stays
 
     def look(self, left: Mapping[Place, int], now_s: float) -> list[Flood]:
-        """`left`: of each connection, by its peer. Returns the floods that begin."""
+        """`left`: the calls left on each connection, by peer. Returns the floods that begin."""
         self._stays = {
             source: stay for source, stay in self._stays.items() if now_s < stay.forgotten_s
         }
@@ -89,7 +89,7 @@ class CallFloods:
         return [self._keep_away(source, now_s) for source in floods]
 
     def away(self, now_s: float) -> set[Place]:
-        """The sources of which no connection is to stay."""
+        """Returns the sources from which no connection may stay."""
         return {source for source, stay in self._stays.items() if now_s < stay.until_s}
 
     def _left_max(self, source: Place) -> int:

@@ -1,13 +1,13 @@
 """Closes the connections of an address that floods a port with calls (see `call_floods`), or with
-what is none: frames of HTTP/2 that gRPC reads for itself.
+HTTP/2 frames that carry no call, which gRPC handles itself.
 
-gRPC counts the calls of each connection for channelz, which costs a call nothing that can be
-measured. To ask for these numbers costs up to a millisecond. So they are asked for only while this
-process is busy, and those of each connection only while many calls are left.
+gRPC counts the calls of each connection for channelz, at no measurable cost per call. Reading these
+numbers takes up to a millisecond, so they are read only while this process is busy, and those of
+each connection only while many calls are left.
 
-One thread reads all connections, and goes on with one for as long as something is there. By frames
-without end (PING, SETTINGS, PRIORITY, unknown ones) one connection keeps all others waiting. The
-kernel knows how much has come of each. What no message explains counts as calls that are left.
+One thread reads all connections, and stays with one for as long as data is there. With endless
+frames (PING, SETTINGS, PRIORITY, unknown ones) one connection can make all others wait. The kernel
+knows how many bytes each received; those not explained by messages count as calls that are left.
 """
 
 import asyncio
@@ -33,19 +33,19 @@ log = logging.getLogger("lbd.net")
 
 OPTION = ("grpc.enable_channelz", 1)
 LOOK_S = 1.0
-BUSY = 0.1  # of a processor; less is no flood
+BUSY = 0.1  # fraction of a processor; less is no flood
 MANY = 500  # calls left since the last look
-MANY_NEW = 50  # while connections are new: of those that come and go only the last is seen
+MANY_NEW = 50  # while connections are new: of short-lived ones only the last is seen
 CLOSE_LOOK_S = 0.1
 AWAY_LOOK_S = 0.005  # a TLS handshake takes about as long
-SPENT = 0.1  # of the time by looks, at most
+SPENT = 0.1  # the share of time that looks may take
 PEERS_MAX = 4096
-FRAMES_BYTES = 1 << 15  # of what is no message, or none that is whole, so many count as a call
-RECEIVED_AT = 128  # tcpi_bytes_received in the kernel's tcp_info
+FRAMES_BYTES = 1 << 15  # this many bytes outside complete messages count as a call
+RECEIVED_AT = 128  # the offset of tcpi_bytes_received in the kernel's tcp_info
 
 
 class CallWatch:
-    """Looks at a server's calls for as long as there is that server."""
+    """Watches a server's calls for as long as the server exists."""
 
     def __init__(
         self,
@@ -54,14 +54,14 @@ class CallWatch:
         taken: Counter[str],
         read_bytes: Counter[str],
     ) -> None:
-        """`taken`: how many calls were taken over of each peer, as gRPC writes it; `read_bytes`:
-        of messages."""
+        """`taken`: the number of calls taken over from each peer, named as gRPC does; `read_bytes`:
+        the bytes of their messages."""
         self._server = weakref.ref(server)
         self._address, self._port = place
         self._taken, self._read_bytes = taken, read_bytes
         self._floods = CallFloods()
         self._left = 0
-        self._had: dict[Place, int] = {}  # received at the last look
+        self._had: dict[Place, int] = {}  # bytes received by the last look
         self._had_read = 0
         self._looked_s = time.monotonic()
         self._cpu_s = time.process_time()
@@ -93,14 +93,14 @@ class CallWatch:
         before, self._left = self._left, begun_calls() - self._taken.total()
         had, self._had = self._had, self._received()
         had_read, self._had_read = self._had_read, self._read_bytes.total()
-        # Not of the totals: whose connections come and go would have nothing by that.
+        # Per connection, not in total: totals would miss short-lived connections.
         come = sum(received - had.get(place, 0) for place, received in self._had.items())
         grown = self._left - before + (come - (self._had_read - had_read)) // FRAMES_BYTES
         many = MANY if self._had.keys() <= had.keys() else MANY_NEW
         return grown > many or len(self._taken) >= PEERS_MAX
 
     def _received(self) -> dict[Place, int]:
-        """Bytes, by connection."""
+        """Returns the bytes received, by connection."""
         there = connections_to(self._address, self._port, descriptors())
         return {peer: received_bytes(sock) for sock, peer in there}
 
@@ -138,7 +138,7 @@ class CallWatch:
 
 
 def received_bytes(sock: socket.socket) -> int:
-    """Since it is connected; 0 if that has been closed meanwhile."""
+    """Returns the bytes received since it was connected; 0 if it was closed meanwhile."""
     try:
         info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, RECEIVED_AT + 8)
         return int(struct.unpack_from("=Q", info, RECEIVED_AT)[0])
@@ -147,18 +147,18 @@ def received_bytes(sock: socket.socket) -> int:
 
 
 def place_of(peer: str) -> Place:
-    """Of "ipv4:10.0.0.2:40123" or "ipv6:%5Bfe80::1%5D:40123"."""
+    """Returns the place of "ipv4:10.0.0.2:40123" or "ipv6:%5Bfe80::1%5D:40123"."""
     address, _, port = unquote(peer).partition(":")[2].rpartition(":")
     return plain(address.strip("[]")), int(port)
 
 
 class Ref(TypedDict):
-    name: str  # of a connection "chttp2 " and its peer
+    name: str  # for a connection: "chttp2 " and its peer
     serverId: str
     socketId: str
 
 
-class Calls(TypedDict, total=False):  # what is 0 is missing
+class Calls(TypedDict, total=False):  # zeros are omitted
     callsStarted: str
     streamsStarted: str
 
@@ -170,17 +170,17 @@ class Known(TypedDict):
 
 
 def servers() -> list[Known]:
-    """Of this process."""
+    """Returns the servers of this process."""
     return json.loads(cygrpc.channelz_get_servers(0)).get("server") or []
 
 
 def begun_calls() -> int:
-    """On all servers of this process."""
+    """Returns the calls begun on all servers of this process."""
     return sum(int(server["data"].get("callsStarted", 0)) for server in servers())
 
 
 def begun_by_peer(port: int) -> Iterator[tuple[str, int]]:
-    """Of each connection to `port`: its peer as gRPC writes it, and how many calls were begun."""
+    """Yields each connection to `port`: its peer, named as gRPC does, and the calls begun."""
     for server in servers():
         for ref in connections(int(server["ref"]["serverId"])):
             try:
@@ -195,12 +195,12 @@ def begun_by_peer(port: int) -> Iterator[tuple[str, int]]:
 
 
 def connections(server: int) -> Iterator[Ref]:
-    """gRPC gives some hundreds at a time, by their numbers."""
+    """Yields a server's connections, which gRPC lists a few hundred at a time, by number."""
     first, is_end = 0, False
     while not is_end:
         try:
             page = json.loads(cygrpc.channelz_get_server_sockets(server, first, 0))
-        except ValueError:  # gone meanwhile
+        except ValueError:  # the server is gone
             return
         refs: list[Ref] = page.get("socketRef") or []
         yield from refs

@@ -1,9 +1,9 @@
-"""No address has all connections of a port: what it has beyond its share is closed.
+"""Limits each address to a share of a port's connections; the excess is closed.
 
-gRPC bounds the connections of a port (`grpc.max_allowed_incoming_connections`) and not those of one
-peer, nor does it show them. So we look at the descriptors of this process themselves, now and then,
-and only while there are many. A host needs a few connections; the share leaves room for many hosts
-behind one address.
+gRPC limits the connections of a port (`grpc.max_allowed_incoming_connections`) but not those of one
+peer, nor does it show them. So this inspects the process's own descriptors, at intervals, and only
+while there are many. A host needs a few connections; the share allows for many hosts behind one
+address.
 """
 
 import asyncio
@@ -24,14 +24,15 @@ if TYPE_CHECKING:
 log = logging.getLogger("lbd.net")
 
 LOOK_S = 1.0
-SHARE = 4  # of a port's connections one address has at most a fourth
+SHARE = 4  # one address may have at most a fourth of a port's connections
 LOOPBACK = "127.0.0.1"
 DESCRIPTORS = "/proc/self/fd"
-ANY = ("0.0.0.0", "::")  # noqa: S104  # as the configuration may have it
+ANY = ("0.0.0.0", "::")  # noqa: S104  # the configuration may have these
 
 
 def close_excess(address: str, port: int, share: int) -> Counter[str]:
-    """Of connections to `port`, those beyond the `share` of a peer's address; how many, by that."""
+    """Closes connections to `port` beyond the `share` of each peer address. Returns how many, by
+    address."""
     had: Counter[str] = Counter()
     closed: Counter[str] = Counter()
     numbers = descriptors()
@@ -56,11 +57,11 @@ def descriptors() -> list[int]:
 def connections_to(
     address: str, port: int, numbers: Iterable[int]
 ) -> Iterator[tuple[socket.socket, tuple[str, int]]]:
-    """Of these descriptors the connections to that place of ours, each with its peer."""
+    """Yields the connections to that place among these descriptors, each with its peer."""
     for number in numbers:
-        try:  # some are users', which may hang as they are closed
+        try:  # no close here: some are users' and may hang when closed
             sock = socket.socket(fileno=number)
-        except OSError:  # closed meanwhile, or no socket
+        except OSError:  # closed meanwhile, or not a socket
             continue
         try:
             with contextlib.suppress(OSError):  # not connected
@@ -79,25 +80,25 @@ def shut_down(sock: socket.socket) -> None:
 
 
 def reset(sock: socket.socket) -> None:
-    """As `shut_down`, and what has come and was not read is dropped: gRPC would read it first."""
-    import ctypes  # a MiB that is hardly ever needed
+    """Like `shut_down`, but also drops data not read yet, which gRPC would read first."""
+    import ctypes  # needs a MiB, and is rarely used
 
-    unspecified = bytes(16)  # connect(2): it dissolves the association
+    unspecified = bytes(16)  # AF_UNSPEC: connect(2) dissolves the association
     ctypes.CDLL(None, use_errno=True).connect(sock.fileno(), unspecified, len(unspecified))
 
 
 def sharer(peer: str) -> str:
-    """Every user of this host may call from each of 127.0.0.0/8."""
+    """Returns the address to count by: every user of this host may call from any of 127.0.0.0/8."""
     return LOOPBACK if peer.startswith("127.") else peer
 
 
 def plain(address: str) -> str:
-    """gRPC has an IPv4 address as one of IPv6."""
+    """Returns an IPv4 address without the IPv6 form that gRPC gives it."""
     return address.removeprefix("::ffff:")
 
 
 class ConnectionShares:
-    """Looks at a server's connections for as long as there is that server."""
+    """Checks a server's connections for as long as the server exists."""
 
     def __init__(
         self, server: "grpc.aio.Server", place: tuple[str, int], connections_max: int

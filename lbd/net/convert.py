@@ -1,7 +1,7 @@
-"""Protobuf <-> our own values, once, at the edge.
+"""Converts between protobuf and lbd's own values, once, at the edge.
 
-Nothing of another host is believed: names, numbers and counts are checked here, and a PeerError
-says in one line what was wrong. Behind this file every message is well formed. One file because it
+Nothing from another host is trusted: names, numbers and counts are checked here, and a PeerError
+says in one line what was wrong. Beyond this file every message is well formed. One file because it
 is one list: what goes out and what comes in, message by message.
 """
 
@@ -30,13 +30,13 @@ PARAMS_MAX = 100
 SITE_LOADS_MAX = 8
 MIB_BITS = 20
 DECI, CENTI, MILLI = 10, 100, 1000
-CLOCK_WRONG_MS = 100 * 365 * 86_400 * 1000  # by so much our clock may be behind
+CLOCK_WRONG_MS = 100 * 365 * 86_400 * 1000  # how far our clock may be behind
 LOAD_MAX = 1e9  # tasks
 OWNERS_OUT = {"away": 1, "here": 2}
 OWNERS_IN = {number: owner for owner, number in OWNERS_OUT.items()}
-SETTINGS_HOSTS = 1 << 11  # so many hosts take as much as the settings
-MORE_BYTES_MAX = 1 << 10  # of fields that are not known here
-SCOPE = re.compile(r"[A-Za-z0-9_.-]{1,15}")  # of an IPv6 address: the name of an interface
+SETTINGS_HOSTS = 1 << 11  # the settings take as much as this many hosts
+MORE_BYTES_MAX = 1 << 10  # of unknown fields
+SCOPE = re.compile(r"[A-Za-z0-9_.-]{1,15}")  # scope of an IPv6 address: the name of an interface
 
 Wire = (
     pb.Hello | pb.Members | pb.Report | pb.Vector | pb.Delta | pb.Probe | pb.ProbeReply
@@ -44,7 +44,7 @@ Wire = (
     | pb.Ack | pb.Reserve | pb.ReserveReply | pb.Unreserve
 )  # fmt: skip
 
-Relayed = pb.Member | pb.Sample | pb.Settings  # what is passed on to third hosts
+Relayed = pb.Member | pb.Sample | pb.Settings  # messages passed on to third hosts
 Versioned = pb.Vector | pb.Delta | pb.Ack
 VERDICTS = {
     Verdict.HERE: pb.CentreReply.HERE,
@@ -63,8 +63,9 @@ def encode(message: m.Message) -> bytes:
 
 
 def encode_within(message: m.Message, limit_bytes: int) -> bytes:
-    """Of a list of hosts the first ones alone, if all are too long for a message: some may be made
-    up, with all that a host may say of itself, to keep a host that joins from getting any."""
+    """Encodes a message. If a list of hosts is too long for one, only the first ones are sent: some
+    may be made up, with all that a host may say about itself, to keep a joining host from getting
+    any."""
     packed = encode(message)
     while (
         len(packed) > limit_bytes and isinstance(body := message.body, m.Members) and body.members
@@ -76,8 +77,8 @@ def encode_within(message: m.Message, limit_bytes: int) -> bytes:
 
 
 def decode(data: bytes, hosts_max: int = m.SLOTS_MAX, kinds: Collection[str] = ()) -> m.Message:
-    """Raises PeerError on anything that is not a message of ours in every part, names more hosts
-    than that, or is none of these `kinds`, if there are any: nothing of it is looked at then."""
+    """Raises PeerError unless it is a valid message in every part, with at most `hosts_max` hosts
+    and, if `kinds` are given, of one of those: a message of another kind is not read further."""
     try:
         envelope = parsed(pb.LimMessage, data, *most_in(hosts_max))
     except DecodeError as problem:
@@ -98,12 +99,14 @@ def decode(data: bytes, hosts_max: int = m.SLOTS_MAX, kinds: Collection[str] = (
 
 
 def most_in(hosts_max: int) -> tuple[int, int]:
-    """Fields, and messages: of each host, of which some are loads of its site, and the settings."""
+    """Returns the most fields and messages: those of each host, including its site's loads, and the
+    settings."""
     return 64 * (hosts_max + SETTINGS_HOSTS), 16 * (hosts_max + SETTINGS_HOSTS)
 
 
 def hosts_in(envelope: pb.LimMessage, kind: str) -> int:
-    """Each costs far more to read than its few bytes to send."""
+    """Returns the number of hosts in a message; each costs far more to read than its few bytes to
+    send."""
     match kind:
         case "delta":
             found = envelope.delta
@@ -235,7 +238,7 @@ def delta_out(delta: m.Delta) -> pb.Delta:
         policy_counter=policy_counter,
         policy_author=policy_author,
     )
-    if delta.fresh_age_s is not None:  # not younger than it is
+    if delta.fresh_age_s is not None:  # rounded up, never younger than it is
         wire.fresh_age_ds = 1 + math.ceil(delta.fresh_age_s * DECI)
     if loads:
         wire.loads.CopyFrom(loads_out(loads))
@@ -264,7 +267,7 @@ def column(values: Iterable[float]) -> list[int]:
 
 
 def full(values: list[int]) -> list[int]:
-    """A column of zeros is left out."""
+    """Returns the column, or [] if it is all zeros, since such a column is omitted."""
     return values if any(values) else []
 
 
@@ -345,8 +348,9 @@ def name(value: str) -> HostId:
 
 
 def address(value: str) -> str:
-    """An IP address or a host name: nothing that gRPC could take for another kind of target."""
-    plain, mark, scope = value.partition("%")  # of IPv6, behind which Python takes anything
+    """Checks an IP address or host name; rejects anything that gRPC could take for another kind of
+    target."""
+    plain, mark, scope = value.partition("%")  # for IPv6, where Python accepts anything as scope
     if is_address_name(value):
         return value
     try:
@@ -364,7 +368,7 @@ def number(value: float, what: str, low: float = 0.0, high: float = 1e9) -> floa
 
 
 def later_fields(wire: Relayed) -> bytes:
-    """The fields that our release does not know, as they came: others may, so they are kept."""
+    """Returns the fields unknown to this release, unchanged, since other hosts may know them."""
     if not len(UnknownFieldSet(wire)):
         return b""
     rest = type(wire).FromString(wire.SerializeToString())
@@ -382,9 +386,9 @@ def count(value: int, what: str) -> int:
 
 
 def edition(value: int, what: str) -> int:
-    """Checks the number of a change, which is one above the last one or the time in seconds. A host
-    could make the last one that there may be: so none is above the time in milliseconds, which
-    rises faster than anybody makes changes. Raises PeerError."""
+    """Checks the number of a change, which is one above the last one or the time in seconds. So
+    that no host can use up the numbers, none may be above the time in milliseconds, which rises
+    faster than anybody makes changes. Raises PeerError."""
     if value > time.time() * 1000 + CLOCK_WRONG_MS:
         raise PeerError(f"{what} is {value}, which cannot be")
     return value
@@ -475,7 +479,7 @@ def slot(value: int) -> int:
 
 
 def loads(wire: pb.Loads) -> tuple[m.HostLoad, ...]:
-    """Made row by row of the columns; one that is left out has zeros."""
+    """Builds rows from the columns; an omitted column has zeros."""
     rows = len(wire.slots)
     if not len(wire.numbers) == len(wire.ages_ds) == rows:
         raise PeerError("columns of loads of different lengths")
@@ -513,7 +517,7 @@ def load(
 
 def facts(wire: pb.Sample) -> Facts:
     if not (wire.features or wire.resources or wire.memory_for_jobs_mib):
-        return NO_FACTS  # of a release that knows none
+        return NO_FACTS  # from a release without facts
     memory = wire.memory_for_jobs_mib << MIB_BITS, wire.memory_given_mib << MIB_BITS
     try:
         return read_facts(wire.features, wire.resources, *memory)

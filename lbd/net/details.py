@@ -1,6 +1,6 @@
-"""What gRPC says of a connection that broke, in words for people. Pure."""
+"""Translates gRPC's text about a broken connection into words for people. Pure."""
 
-CAUSES = (  # the first that is found in it
+CAUSES = (  # the first match counts
     ("ping timeout", "it is silent"),
     ("timed out", "it is silent"),
     ("reset by peer", "the connection was closed"),
@@ -12,7 +12,7 @@ CLOSED = ("goaway received", "rst_stream closed", "received rst_stream")
 
 
 def in_plain_words(details: str | None) -> str:
-    """Only what names no cause of ours: everything else is said by an LBM, LIM or dispatcher."""
+    """Rewrites only texts of gRPC itself; all others come from an LBM, LIM or dispatcher."""
     text = details or ""
     if "Hostname Verification Check failed" in text:
         return (
@@ -30,5 +30,5 @@ def in_plain_words(details: str | None) -> str:
 
 
 def is_internal(text: str) -> bool:
-    """Whether it says only what gRPC itself did: gave a descriptor or an attempt up."""
+    """Returns whether the text only says what gRPC did: gave up a descriptor or an attempt."""
     return text.casefold().startswith(INTERNAL)

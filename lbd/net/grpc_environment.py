@@ -1,19 +1,19 @@
-"""What gRPC is told by its environment, before it is imported."""
+"""The environment variables for gRPC, set before it is imported."""
 
 import os
 from collections.abc import MutableMapping
 from importlib.util import find_spec
 
-# From 1.80 on the Python library reads its sockets in threads of the new "event engine", from there
-# to the poller's thread, from there to ours. Without it a message is here in half the time. Later
-# releases have no other way, and complain about experiments they do not know.
+# From 1.80 on the Python library reads its sockets in threads of the new "event engine", then
+# passes messages to the poller's thread, then to ours. Without it a message arrives in half the
+# time. Later releases have no alternative, and complain about unknown experiments.
 EVENT_ENGINE_RELEASES = (1, 80), (1, 86)
 WITHOUT_EVENT_ENGINE = "-event_engine_client,-event_engine_listener"
 
 
 def settle(environment: MutableMapping[str, str]) -> None:
     """Sets what gRPC needs unless the user has set it."""
-    # Its own lines on stderr (a port in use, a peer gone) come beside ours and say less.
+    # Its own lines on stderr (a port in use, a peer gone) would duplicate ours and say less.
     environment.setdefault("GRPC_VERBOSITY", "NONE")
     major, minor = installed().split(".")[:2]
     first, next_after = EVENT_ENGINE_RELEASES
@@ -22,9 +22,9 @@ def settle(environment: MutableMapping[str, str]) -> None:
 
 
 def installed() -> str:
-    """The release of gRPC, by what pip calls the directory beside it as a rule.
+    """Returns the release of gRPC, usually from the name of pip's directory beside it.
 
-    importlib.metadata knows it always, but costs each daemon more than a MiB for good.
+    importlib.metadata always knows it, but costs each daemon more than a MiB permanently.
     """
     found = find_spec("grpc")
     for place in (found and found.submodule_search_locations) or ():

@@ -1,21 +1,20 @@
-"""All calls of a server, and how much of the daemon the calls of one host may take.
+"""Guards all calls of a server, and limits how much of the daemon one host's calls may take.
 
-gRPC keeps what has come of a message until it is whole. It lets a caller send all of it as soon as
-it is asked for, so a server that asks for each message at once can be filled by messages whose last
-byte does not come. Here messages are asked for in turn, a few of each caller and of all callers at
-a time, and one that is not whole after a while is refused. A call that waits for its turn holds no
-more than the window of its stream (see `transport.options`). What has come counts until its call
-has ended.
+gRPC buffers a message until it is complete, and lets a caller send all of it as soon as the server
+asks for it. So a server that asks for every message at once can be filled by messages whose last
+byte never comes. Here messages are requested in turn, a few per caller and in total, and one that
+is not complete after a while is refused. A call waiting for its turn holds no more than its
+stream's window (see `transport.options`). Received bytes count until their call has ended.
 
-For that, a method with one request is served as one with a stream of them. It is the same on the
-wire, but its handler begins before the request is read, and knows by then who calls.
+For this purpose a method with one request is served as one with a stream of requests. That is the
+same on the wire, but its handler starts before the request is read, and knows the caller by then.
 
-What a caller does not read stays here, too. So a call counts until gRPC has done with it, which is
-once its answer is sent, and answers that wait for that are within a budget of each caller.
+Answers that a caller does not read stay in memory, too. So a call counts until gRPC has finished
+it, which is once its answer is sent, and pending answers are within a budget per caller.
 
-On a stream of requests nothing tells a message that is withheld from one that has not begun. Each
-caller can have a few such streams. A host needs one to each other host, and a second one for as
-long as commands run that it sent with an earlier certificate.
+On a stream of requests, a withheld message cannot be told from one that has not begun. So each
+caller may have a few such streams. A host needs one to each other host, and a second one while
+commands run that it sent under an earlier certificate.
 """
 
 import asyncio
@@ -40,24 +39,24 @@ if TYPE_CHECKING:  # generic in the stubs only
     Handler = grpc.RpcMethodHandler[object, object] | None
     Body = Callable[[object, Context], Awaitable[bytes]]
 
-# Of each caller, on all its connections. Each `lbrun -q` that waits has a call, so they are more
-# than an LBM has clients by default (lbm.max_clients).
+# Per caller, over all its connections. Each waiting `lbrun -q` has a call, so the limit is above
+# the default number of an LBM's clients (lbm.max_clients).
 CALLS_MAX = 4096
-STREAMS_MAX = 8  # of requests
+STREAMS_MAX = 8  # streams of requests
 READ_AT_ONCE = 4
-READ_SHARED = 32  # of all, beyond the first of each: nobody is kept from being read
+READ_SHARED = 32  # of all callers, beyond the first of each, so that no caller is blocked
 READ_S = 30.0  # for the longest message over a slow line
-IN_HAND_BYTES = 128 << 20  # of requests whose calls go on
+IN_HAND_BYTES = 128 << 20  # of requests whose calls are in progress
 IN_HAND_OF_ALL_BYTES = 1 << 30  # of all callers
-# Of answers until they are sent, and as much of what streams of answers send: outputs that are not
-# read keep nobody of the same host from asking. gRPC has a copy of each, and what the allocator
-# keeps beside them is as much again: this times four is what one host can have of the daemon.
+# Bytes of answers until they are sent; the same again for streams of answers, so that unread
+# outputs do not keep others of the same host from asking. gRPC has a copy of each, and the
+# allocator keeps as much again: four times this is what one host can take from the daemon.
 UNREAD_BYTES = 32 << 20
 UNREAD = "bytes of unread answers"
 
 
 class Callers(Protocol):
-    """Of a `Trust`."""
+    """What this file needs of a `Trust`."""
 
     def asker(self, context: "Context") -> str: ...
 
@@ -67,7 +66,7 @@ class Callers(Protocol):
 
 
 class TooMuch(LbdError):
-    """A caller has as much under way as it may have."""
+    """A caller has reached one of its limits."""
 
 
 def take(budget: Budget, asker: str, amount: int, what: str) -> None:
@@ -90,16 +89,17 @@ def held(budget: Budget, asker: str, amount: int, what: str) -> Iterator[None]:
 
 
 def hold(context: "Context", budget: Budget, asker: str, amount: int, what: str) -> None:
-    """Until gRPC has done with the call, which is after its handler. Raises TooMuch."""
+    """Holds the amount until gRPC has finished the call, which is after its handler. Raises
+    TooMuch."""
     take(budget, asker, amount, what)
     context.add_done_callback(
-        lambda _: budget.give_back(asker, amount)  # type: ignore[arg-type]  # the stubs' slip
+        lambda _: budget.give_back(asker, amount)  # type: ignore[arg-type]  # the stubs are wrong
     )
 
 
 class Counted:
-    """The context of a call; what is read is counted. Who calls is asked for several times, and
-    gRPC reads the whole certificate again each time."""
+    """A call's context that counts the bytes read. It also caches the authentication context, which
+    is needed several times and for which gRPC reads the whole certificate each time."""
 
     def __init__(self, context: "Context", peer: str, read_bytes: Counter[str]) -> None:
         """`read_bytes`: by peer."""
@@ -139,15 +139,15 @@ class Answers:
 
 
 class GuardedCalls(grpc.GenericRpcHandler):
-    """Bounds what each caller has under way, and ends its long calls as soon as it is revoked.
-    Nothing can be served without this."""
+    """Limits what each caller has in progress, and ends the long calls of a revoked caller at once.
+    Every server uses it."""
 
     def __init__(self, handlers: Iterable[grpc.GenericRpcHandler], trust: Callers) -> None:
         self._handlers = tuple(handlers)
         self._trust = trust
-        self.taken: Counter[str] = Counter()  # calls, by their peer as gRPC writes it
-        self.read_bytes: Counter[str] = Counter()  # of their messages
-        self._known: dict[str, Handler] = {}  # of methods that there are
+        self.taken: Counter[str] = Counter()  # calls, by peer as named by gRPC
+        self.read_bytes: Counter[str] = Counter()  # bytes of their messages
+        self._known: dict[str, Handler] = {}  # existing methods
         self._calls = Budget(CALLS_MAX, sys.maxsize)
         self._streams = Budget(STREAMS_MAX, sys.maxsize)
         self._in_hand = BudgetOfRequests(IN_HAND_BYTES, IN_HAND_OF_ALL_BYTES)
@@ -172,7 +172,7 @@ class GuardedCalls(grpc.GenericRpcHandler):
             or handler.stream_unary
             or handler.stream_stream
         )
-        assert inspect.iscoroutinefunction(body)  # one that writes by its context
+        assert inspect.iscoroutinefunction(body)  # a handler that writes through its context
         is_long = handler.request_streaming or handler.response_streaming
 
         async def bounded(requests: object, context: "Context") -> object:
@@ -197,10 +197,11 @@ class GuardedCalls(grpc.GenericRpcHandler):
                     return await bounded(requests, context)
                 except TooMuch as problem:
                     await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(problem))
-                except PeerError as problem:  # some of what it asked for may have been done
+                except PeerError as problem:  # part of what it asked for may have been done
                     await context.abort(grpc.StatusCode.ABORTED, str(problem))
             except grpc.aio.AbortError as problem:
-                # gRPC keeps it, and it would keep all that its frames know: the request, too.
+                # gRPC keeps the exception, which would keep everything its frames refer to,
+                # including the request.
                 problem.__context__ = None
                 raise problem.with_traceback(None) from None
 
@@ -210,7 +211,7 @@ class GuardedCalls(grpc.GenericRpcHandler):
         return make(call, handler.request_deserializer, handler.response_serializer)
 
     async def _answer(self, body: "Body", asker: str, context: "Context") -> bytes:
-        """To one request, once it is here."""
+        """Answers one request once it has arrived."""
         async with self._turns.turn(asker):
             request = await whole_request(context)
         with held(self._in_hand, asker, len(request), "bytes of pending requests"):
@@ -218,7 +219,7 @@ class GuardedCalls(grpc.GenericRpcHandler):
 
 
 async def whole_request(context: "Context") -> bytes:
-    """Aborts a call whose request does not come."""
+    """Returns the request, or aborts the call if it does not arrive."""
     try:
         async with asyncio.timeout(READ_S):
             request = await context.read()

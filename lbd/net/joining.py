@@ -1,9 +1,9 @@
-"""Joining a cluster, seen from the host that joins.
+"""Joining a cluster, from the point of view of the joining host.
 
-First it looks who answers: a handshake without a certificate, in which nothing is told, shows the
-server's certificates. Only if the authority among them has the fingerprint that is in the token,
-and has signed the server's own, is anything sent; and then inside mutual TLS, to whoever that
-authority vouches for, under a certificate that the token's key has signed.
+First it checks who answers: a handshake without a certificate, in which nothing is revealed, shows
+the server's certificates. Only if the authority among them has the fingerprint in the token, and
+has signed the server's own, is anything sent, and then inside mutual TLS, to a host that this
+authority vouches for, under a certificate signed by the token's key.
 """
 
 import hashlib
@@ -37,7 +37,7 @@ class Joined:
     """What the authority has issued."""
 
     cluster: str
-    home: str  # the host where it is
+    home: str  # the authority's host
     credentials: Credentials
     authority: bytes
     revocations: bytes
@@ -55,7 +55,8 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 def own_address(address: tuple[str, int]) -> str:
-    """The one of this host that the other one sees. Nothing is sent. Raises ConfigError."""
+    """Returns the address of this host that the other one sees. Nothing is sent. Raises
+    ConfigError."""
     try:
         kind, _, _, _, found = socket.getaddrinfo(*address, type=socket.SOCK_DGRAM)[0]
         with socket.socket(kind, socket.SOCK_DGRAM) as sock:
@@ -71,8 +72,8 @@ def own_address(address: tuple[str, int]) -> str:
 
 
 def join(address: tuple[str, int], token: Token, host: str, now_s: float) -> Joined:
-    """Raises Unavailable if that host cannot be reached, PeerError if it is not the right one,
-    LbdError with the reason if it refuses."""
+    """Joins. Raises Unavailable if that host cannot be reached, PeerError if it is not the right
+    one, LbdError with the reason if it refuses."""
     authority = authority_at(address, token.fingerprint)
     key = certificates.new_key()
     proof = certificates.certificate_of_newcomer(token, key, host, now_s)
@@ -81,7 +82,7 @@ def join(address: tuple[str, int], token: Token, host: str, now_s: float) -> Joi
     )
     reply = ask(address, authority, Credentials(key, proof), request)
     credentials = Credentials(key, reply.certificates)
-    # Any host of the cluster may have answered, in place of the one where the authority is.
+    # Any host of the cluster may have answered in place of the authority's host.
     check_issued(authority, reply.certificates, host, key)
     if not (reply.cluster.isprintable() and is_host_name(reply.authority_host)):
         raise PeerError(f"{target_of(*address)} sent a malformed description of its cluster")
@@ -91,7 +92,7 @@ def join(address: tuple[str, int], token: Token, host: str, now_s: float) -> Joi
 
 
 def authority_at(address: tuple[str, int], fingerprint: bytes) -> bytes:
-    """The certificate of the authority that whoever answers there has shown, PEM."""
+    """Returns the authority's certificate, PEM, from those shown at this address."""
     own, *rest = chain_at(address)
     authority = next((c for c in rest if hashlib.sha256(c).digest() == fingerprint), None)
     if authority is not None:
@@ -106,11 +107,12 @@ def authority_at(address: tuple[str, int], fingerprint: bytes) -> bytes:
 
 
 def chain_at(address: tuple[str, int]) -> list[bytes]:
-    """The certificates shown there, DER, the server's own first. Raises Unavailable."""
+    """Returns the certificates shown there, DER, the server's own first. Raises Unavailable."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False  # all of it is looked at by `authority_at`
+    context.check_hostname = False  # `authority_at` checks everything
     context.verify_mode = ssl.CERT_NONE
-    context.minimum_version = ssl.TLSVersion.TLSv1_3  # older ones show them only to known callers
+    # older versions show them only to known callers
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.set_alpn_protocols(["h2"])
     where = target_of(*address)
     try:
@@ -130,7 +132,8 @@ def chain_at(address: tuple[str, int]) -> list[bytes]:
 
 
 def chain_of(connection: ssl.SSLSocket) -> list[bytes]:
-    """Public since Python 3.13; before that on the object inside, as text."""
+    """Returns the chain: by a method that is public since Python 3.13; before, by the object
+    inside, as PEM."""
     given = getattr(connection, "get_unverified_chain", None)
     if given is not None:
         return list(given())
@@ -141,7 +144,8 @@ def chain_of(connection: ssl.SSLSocket) -> list[bytes]:
 def ask(
     address: tuple[str, int], authority: bytes, own: Credentials, request: pb.JoinRequest
 ) -> pb.JoinReply:
-    """The certificate asked for. Raises Unavailable, or LbdError with the reason of a refusal."""
+    """Returns the requested certificate. Raises Unavailable, or LbdError with the reason of a
+    refusal."""
     where = target_of(*address)
     credentials = grpc.ssl_channel_credentials(authority, own.key, own.chain)
     options = [("grpc.ssl_target_name_override", ANY_HOST), ("grpc.enable_http_proxy", 0)]

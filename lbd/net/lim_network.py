@@ -1,7 +1,7 @@
-"""LIM messages over gRPC: one unary call each, with a deadline. Counts what goes in and out.
+"""LIM messages over gRPC: one unary call each, with a deadline. Counts traffic in both directions.
 
-A host speaks for itself only: whoever calls must be the sender, and whoever answers the one asked.
-It has a number of messages and bytes a second, and half of this LIM's time, whatever they say.
+A host speaks for itself only: the caller must be the sender, and the answer must come from the host
+asked. Each host is limited in messages and bytes a second, and to half of this LIM's time.
 """
 
 import asyncio
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 
 METHOD = "/lbd.v1.Lim/Deliver"
 RATE_PER_S = 2000
-TURN_BYTES = 2048  # a longer message takes several turns: to read it takes as long
+TURN_BYTES = 2048  # longer messages take several turns, since reading takes longer
 PATIENCE_S = 1.0  # for a message of a host that sends too many
-IDLE_CLOSE_MS = 60_000  # with 400 hosts most channels are needed at the start only
+IDLE_CLOSE_MS = 60_000  # with 400 hosts most channels are needed only at the start
 OWN_SAMPLE = (Report, ProbeReply, AskCentre, Reserve, ReserveReply)
-# Of each kind of message the answers that are looked at; of all others ACK.
+# The answers accepted for each kind of message; ACK for all others.
 ANSWERS = {
     Hello: ("members", "ack"), Probe: ("probe_reply", "ack"), AskCentre: ("centre_reply", "ack"),
     Reserve: ("reserve_reply", "ack"),
@@ -52,7 +52,7 @@ Answer = Callable[[Message], Message]
 
 
 def unguarded(message: Message) -> Message:
-    """With no seal on settings: nobody has checked it."""
+    """Removes the seal from settings, since nobody has checked it."""
     return with_settings(message, unsealed)
 
 
@@ -64,7 +64,7 @@ class Traffic:
         self.messages_out: Counter[str] = Counter()
         self.bytes_in: Counter[str] = Counter()
         self.bytes_out: Counter[str] = Counter()
-        self.refused = 0  # of hosts that send too many
+        self.refused = 0  # messages of hosts that send too many
 
     def came(self, kind: str, size: int) -> None:
         self.messages_in[kind] += 1
@@ -80,7 +80,7 @@ def kind_of(message: Message) -> str:
 
 
 def check_words(message: Message, host: str) -> None:
-    """Raises PeerError if `host` ("" = any) may not say that: it is said for another."""
+    """Raises PeerError if `host` ("" = any) may not send that, because it speaks for another."""
     body = message.body
     if host and message.sender != host:
         raise PeerError(f"{host} speaks for {message.sender}")
@@ -91,7 +91,8 @@ def check_words(message: Message, host: str) -> None:
 
 
 class Encoder:
-    """Encodes a body that goes to many hosts once: a vector of 400 hosts takes a millisecond."""
+    """Encodes a body that goes to many hosts only once: a vector of 400 hosts takes a
+    millisecond."""
 
     def __init__(self) -> None:
         self._last: Message | None = None
@@ -113,7 +114,7 @@ class LimNetwork:
         rate_per_s: int = RATE_PER_S,
         hosts_max: int = HOSTS_MAX,
     ) -> None:
-        """`rate_per_s`: of messages that are taken from one host; `hosts_max`: in one of them."""
+        """`rate_per_s`: messages accepted from one host; `hosts_max`: hosts in one message."""
         self.traffic = Traffic()
         self._rate = rate_per_s
         self._hosts_max, self._bytes_max = hosts_max, max_message_bytes
@@ -125,7 +126,8 @@ class LimNetwork:
             ("grpc.client_idle_timeout_ms", IDLE_CLOSE_MS),
         ]
         self.peers = transport.Peers(trust, self._options)
-        self.vet: Callable[[Message], Message] = unguarded  # settings that others hand on
+        # checks settings that other hosts pass on
+        self.vet: Callable[[Message], Message] = unguarded
         self._encoder = Encoder()
         self._server: grpc.aio.Server | None = None
 
@@ -137,11 +139,12 @@ class LimNetwork:
         *more: grpc.GenericRpcHandler,
         skewed: Skewed = ignore,
     ) -> None:
-        """`skewed`: see `neighbours`. Raises ConfigError if the port cannot be had."""
+        """Serves on a port. `skewed`: see `neighbours`. Raises ConfigError if the port is not
+        available."""
 
         async def deliver(data: bytes, context: "Context") -> bytes:
             caller = await self._trust.caller(context)
-            if caller:  # before a byte of it is read
+            if caller:  # before any byte is read
                 await self._await_turn(caller, len(data), context)
             try:
                 with self._seconds.spending(caller):
@@ -183,7 +186,7 @@ class LimNetwork:
             )
         elif wait_s:
             await asyncio.sleep(wait_s)
-        # Others of its messages may have taken all its time while this one waited.
+        # Its other messages may have used up its time while this one waited.
         while wait_s := self._seconds.turn_s(host, now_s := time.monotonic(), PATIENCE_S, 0.0):
             if now_s + wait_s > began_s + 2 * PATIENCE_S:
                 break
@@ -196,7 +199,8 @@ class LimNetwork:
         await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
 
     async def ask(self, name: str, target: str, message: Message, timeout_s: float) -> Message:
-        """Its reply. Raises Unavailable if none came in time, PeerError if it makes no sense."""
+        """Returns the reply. Raises Unavailable if none came in time, PeerError if it is
+        malformed."""
         channel = self.peers.channel(name, target)
         data = self._encoder.encode(message)
         self.traffic.went(kind_of(message), len(data))

@@ -1,11 +1,11 @@
-"""Who listens on a TCP port of this host.
+"""Counts the listeners on a TCP port of this host.
 
-The keeper keeps the daemons' ports for their account (keeper/kept_ports.py), which lets another
-process of that account listen where a daemon does: the kernel would give each half of the
-connections. So before one listens it looks whether somebody does.
+The keeper reserves the daemons' ports for their account (keeper/kept_ports.py). This lets another
+process of that account listen beside a daemon, and the kernel would give each half of the
+connections. So a daemon checks for other listeners before it listens.
 
-Listeners of other accounts do not count: the kernel lets none of them have the port beside us. Any
-user may have it for IPv6 alone beside one of IPv4, and gets none of our connections.
+Listeners of other accounts do not count: the kernel does not let them share the port. Any user may
+listen for IPv6 alone beside an IPv4 listener, but gets none of our connections.
 """
 
 import contextlib
@@ -14,18 +14,19 @@ import struct
 
 TABLES = ("/proc/self/net/tcp", "/proc/self/net/tcp6")
 LISTEN = "0A"
-PLACE, STATE, OWNER, INODE = 1, 3, 7, 9  # columns; while others come and go, a line may come twice
+PLACE, STATE, OWNER, INODE = 1, 3, 7, 9  # columns; a line may occur twice while others come and go
 ANY = (bytes(4), bytes(16))
 MAPPED = bytes(10) + b"\xff\xff"
 
 
 def count_listeners(address: bytes, port: int) -> int:
-    """How many of our account would get connections to that address, or to one of all if it is for
-    all.
+    """Returns how many listeners of our account would get connections to that address, or to any
+    address if it is a wildcard.
+
     `address`: packed, of either family."""
     own, found = plain(address), set[str]()
     for table in TABLES:
-        with contextlib.suppress(OSError), open(table) as file:  # there may be no IPv6
+        with contextlib.suppress(OSError), open(table) as file:  # IPv6 may be missing
             next(file, None)
             for columns in map(str.split, file):
                 where, _, number = columns[PLACE].rpartition(":")
@@ -38,10 +39,10 @@ def count_listeners(address: bytes, port: int) -> int:
 
 
 def unpack_words(text: str) -> bytes:
-    """The kernel prints an address as numbers of 32 bits in the order of this machine."""
+    """Unpacks an address that the kernel prints as 32-bit numbers in native byte order."""
     return b"".join(struct.pack("=I", int(text[at : at + 8], 16)) for at in range(0, len(text), 8))
 
 
 def plain(address: bytes) -> bytes:
-    """gRPC binds an IPv4 address as one of IPv6."""
+    """Returns an IPv4 address without the IPv6 form in which gRPC binds it."""
     return address[-4:] if len(address) == 16 and address.startswith(MAPPED) else address

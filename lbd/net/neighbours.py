@@ -1,7 +1,7 @@
-"""On a server: calls of hosts whose release is too old or too new for ours are refused at once.
+"""A server's check that refuses calls of hosts whose release is too old or too new for ours.
 
-Which host that is, is its certificate's word: by what the call says of itself, any host could have
-another taken for one that is not to be dealt with, and go on with that after it was revoked.
+The host's name comes from its certificate. If the name in the call counted, any host could make us
+take another host for an incompatible one, even after it was revoked.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # generic in the stubs only
     Caller = Callable[["Asking"], Awaitable[str]]
 
 UNDERSTOOD_MAX = 1024
-Skewed = Callable[[str, str], None]  # a host and why we do not understand each other
+Skewed = Callable[[str, str], None]  # called with a host and why the releases are incompatible
 
 
 def ignore(_host: str, _why: str) -> None:
@@ -30,8 +30,8 @@ def ignore(_host: str, _why: str) -> None:
 
 
 class Asking:
-    """A call that is asked whose it is. That it is nobody's raises PeerError: it is refused for
-    another reason."""
+    """Stands in for a call, to find out its caller. If the caller is nobody, it raises PeerError,
+    since the call is refused for another reason."""
 
     def __init__(self, context: "Context") -> None:
         self._context = context
@@ -48,7 +48,7 @@ class NeighbourCheck(grpc.aio.ServerInterceptor):
     """Refuses calls of incompatible hosts; `skewed` is called for each."""
 
     def __init__(self, own_name: str, host_header: str, skewed: Skewed, caller: "Caller") -> None:
-        """`caller`: the host that calls, "" where hosts prove nothing, as in a lab."""
+        """`caller`: returns the calling host, "" where hosts prove nothing, as in a lab."""
         self._own_name = own_name
         self._host_header = host_header
         self._skewed = skewed

@@ -1,10 +1,10 @@
-"""Messages of others are read here, and nowhere else: counted first, by a walk over their bytes.
+"""Parses all messages from others, after counting their fields in a walk over their bytes.
 
-Two bytes say that another empty message is in a list, and protobuf makes an object of hundreds of
-bytes of them, before anybody can look how many there are. So of what could hold too many, which is
-nothing short, the fields are counted, and the messages among them, as far as protobuf would make
-something of them. A walk takes half a microsecond for each field, so it is short for a long input
-or a file, which is one field. What it does not understand it refuses.
+Two bytes can announce another empty message in a list, of which protobuf makes an object of
+hundreds of bytes before anyone can check the count. So a message long enough to hold too many
+fields is walked first, and its fields and messages are counted as far as protobuf would create
+objects for them. The walk takes half a microsecond per field, so it is short for a long input or a
+file, which is one field. Anything the walk does not understand is refused.
 """
 
 from typing import TypeVar
@@ -12,15 +12,15 @@ from typing import TypeVar
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
-FIELD_BYTES = 2  # at least
-# Of a request: a command may have half a million words (FIELDS_MAX of local/frames.py), a host
+FIELD_BYTES = 2  # minimum per field
+# For requests: a command may have half a million words (FIELDS_MAX of local/frames.py), a host
 # twenty thousand attempts.
 FIELDS_MAX, MESSAGES_MAX = 600_000, 1 << 16
-# Of an answer, which we have asked for: 12 MiB of jobs.
+# For answers that we have asked for: 12 MiB of jobs.
 ANSWER_FIELDS_MAX, ANSWER_MESSAGES_MAX = 1 << 22, 1 << 18
 VARINT, FIXED_64, BYTES, FIXED_32 = 0, 1, 2, 5
 VARINT_BITS, TAG_BITS, NUMBER_SHIFT = 64, 32, 3
-CONTINUES = bytes(range(128, 256))  # the bytes of a number that are not its last
+CONTINUES = bytes(range(128, 256))  # the bytes of a number except its last
 SIZES = {
     FieldDescriptor.TYPE_DOUBLE: 8, FieldDescriptor.TYPE_FIXED64: 8,
     FieldDescriptor.TYPE_SFIXED64: 8, FieldDescriptor.TYPE_FLOAT: 4,
@@ -28,8 +28,8 @@ SIZES = {
 }  # fmt: skip
 
 Parsed = TypeVar("Parsed", bound=Message)
-# Of a kind of message: what is in its fields. A kind; the bytes of each number of a list, 0 where
-# they differ; None for texts. Empty: there is no list anywhere in it, so it need not be walked.
+# The fields of a message type that matter: a nested type; the bytes of each number of a list, 0 if
+# they vary; None for texts. Empty: it contains no list anywhere, so it need not be walked.
 Kind = dict[int, "Kind | int | None"]
 KINDS: dict[str, Kind] = {}
 
@@ -40,7 +40,7 @@ def parsed(
     fields_max: int = FIELDS_MAX,
     messages_max: int = MESSAGES_MAX,
 ) -> Parsed:
-    """Raises DecodeError."""
+    """Parses a message after counting. Raises DecodeError."""
     if len(data) > FIELD_BYTES * min(fields_max, messages_max):
         descriptor: Descriptor = kind.DESCRIPTOR  # type: ignore[assignment]  # upb's, to the stubs
         check(data, kind_of(descriptor), fields_max, messages_max)
@@ -48,7 +48,7 @@ def parsed(
 
 
 def parsed_answer(kind: type[Parsed], data: bytes) -> Parsed:
-    """Raises DecodeError."""
+    """Parses an answer that we have asked for. Raises DecodeError."""
     return parsed(kind, data, ANSWER_FIELDS_MAX, ANSWER_MESSAGES_MAX)
 
 
@@ -57,12 +57,12 @@ def kind_of(descriptor: Descriptor) -> Kind:
     if known is None:
         made: dict[str, Kind] = {}
         known = _kind_of(descriptor, made)
-        KINDS.update(made)  # complete by now: threads read here, too
+        KINDS.update(made)  # added when complete: threads parse, too
     return known
 
 
 def _kind_of(descriptor: Descriptor, made: dict[str, Kind]) -> Kind:
-    """`made`: those that are being made, too, as a kind may hold itself."""
+    """`made`: types in construction, since a type may contain itself."""
     name = descriptor.full_name
     if (known := KINDS.get(name, made.get(name))) is not None:
         return known
@@ -82,8 +82,8 @@ def _kind_of(descriptor: Descriptor, made: dict[str, Kind]) -> Kind:
 
 
 def check(data: bytes, kind: Kind, fields_max: int, messages_max: int) -> None:
-    """Raises DecodeError on more fields, or messages among them, or what cannot be walked."""
-    around: list[tuple[int, Kind]] = []  # the messages that this one is in: their ends
+    """Raises DecodeError if there are too many fields or messages, or the walk fails."""
+    around: list[tuple[int, Kind]] = []  # ends and types of the enclosing messages
     at, end, fields, messages = 0, len(data), 0, 0
     try:
         while True:
@@ -135,7 +135,7 @@ def check(data: bytes, kind: Kind, fields_max: int, messages_max: int) -> None:
 
 
 def number_at(data: bytes, at: int, bits: int) -> tuple[int, int]:
-    """A number and where it ends. Raises DecodeError, IndexError."""
+    """Returns a number and where it ends. Raises DecodeError, IndexError."""
     found = shift = 0
     while True:
         byte = data[at]

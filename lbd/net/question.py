@@ -1,4 +1,4 @@
-"""One question to another host: a unary call, as it is asked and as it is read."""
+"""One question to another host, a unary call: how to ask it and how to read it."""
 
 import asyncio
 from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
@@ -20,7 +20,7 @@ Parsed = TypeVar("Parsed", bound=Message)
 
 
 class Unanswered(Unavailable):
-    """No answer has come, or a refusal: `code` says which, None if the channel was closed."""
+    """No answer came, or a refusal. `code` says which; None if the channel was closed."""
 
     def __init__(self, text: str, code: grpc.StatusCode | None) -> None:
         super().__init__(text)
@@ -41,12 +41,12 @@ async def ask(
 
 
 class ChannelMayClose:
-    """Around calls on a channel that is closed when its host is revoked. gRPC then cancels the
-    task that waits for such a call, and a task of a group would end without a word.
+    """Wraps calls on a channel that is closed when its host is revoked. gRPC then cancels the task
+    that waits for such a call, and in a task group that task would end silently.
 
-    Raises Unanswered."""
+    Raises Unanswered instead."""
 
-    __slots__ = ()  # no generator: each command has several
+    __slots__ = ()  # a class, not a generator: each command uses several
 
     def __enter__(self) -> None:
         pass
@@ -67,7 +67,7 @@ class Aborting(Protocol):
 
 
 async def read(kind: type[Parsed], data: bytes, context: Aborting) -> Parsed:
-    """The message, or the call is aborted."""
+    """Returns the message, or aborts the call."""
     try:
         return parsed(kind, data)
     except DecodeError:

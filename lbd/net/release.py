@@ -1,13 +1,14 @@
-"""Which releases of lbd understand each other, and what each of them can do. Pure.
+"""Which releases of lbd understand each other, and which features each has. Pure.
 
-The wire between hosts has a version. A release speaks the newest it knows and understands some
-older ones, as a rule the one before; two hosts understand each other if either range reaches the
-other's newest or the other's oldest. So a cluster is upgraded host by host, one release at a time.
-Within that, releases differ by features: what a host does not announce is not asked of it. Fields
-that are not known are kept, requests that are not known are refused in so many words.
+The wire format between hosts has a version. A release speaks the newest it knows and understands
+some older ones, usually the one before. Two hosts understand each other if either range includes
+the other's newest or oldest version. So a cluster is upgraded host by host, one release at a time.
 
-Every call between hosts carries the announcement of the caller as a header, and the answer to a
-stream that of the host called. Without one it is of a release before there were any: version 1.
+Within that, releases differ by features: a host is not asked for a feature it does not announce.
+Unknown fields are kept; unknown requests are refused with a message.
+
+Every call between hosts has the caller's announcement as a header, and the answer to a stream has
+that of the called host. A call without one comes from a release before announcements: version 1.
 """
 
 import re
@@ -20,11 +21,11 @@ VERSION_MAX = 1 << 16
 RELEASE = re.compile(r"[A-Za-z0-9.+~-]{1,40}")
 FEATURES = re.compile(r"[a-z0-9,-]{0,400}")
 
-FILES = "stage"  # commands that bring their files along
+FILES = "stage"  # commands with files sent along
 TERMINAL = "terminal"  # commands with a terminal
 SLOTS = "slots"  # commands of several slots
 NEEDS = "needs"  # commands that need resources or features
-# What to call them when they are missing.
+# Names for missing features.
 SHOWN = {
     FILES: "transfer files (--send, --fetch)",
     TERMINAL: "give a command a terminal",
@@ -53,7 +54,7 @@ BEFORE = Wire("before 0.1", newest=1, oldest=1, features=frozenset((FILES, TERMI
 
 
 def read(text: str) -> Wire:
-    """An announcement; what a later one has more is passed over. Raises ValueError."""
+    """Reads an announcement; further words of a later release are ignored. Raises ValueError."""
     newest, oldest, release, features, *_ = [*text.split(" "), ""]
     if not (RELEASE.fullmatch(release) and FEATURES.fullmatch(features)):
         raise ValueError("a malformed announcement of a release")
@@ -64,7 +65,7 @@ def read(text: str) -> Wire:
 
 
 def disagreement(name: str, one: Wire, other_name: str, other: Wire) -> str:
-    """Why the two do not understand each other, and what to do; "" if they do."""
+    """Returns why the two do not understand each other, with advice; "" if they do."""
     if one.newest < other.oldest:
         return f"{name} runs {one}, too old for {other} on {other_name}: upgrade {name}"
     if other.newest < one.oldest:
@@ -73,7 +74,7 @@ def disagreement(name: str, one: Wire, other_name: str, other: Wire) -> str:
 
 
 def lacking(theirs: Wire, wanted: set[str]) -> str:
-    """What of the features wanted a release does not have; "" if it has them all."""
+    """Returns which of the wanted features a release lacks; "" if it has them all."""
     missing = [SHOWN[feature] for feature in sorted(wanted - theirs.features)]
     if not missing:
         return ""

@@ -1,7 +1,8 @@
-"""The authority whose key is in another process (`lbd authority`): it is asked on a Unix socket.
+"""The authority when its key is in another process (`lbd authority`), which is asked on a Unix
+socket.
 
-So the daemons, which speak to the network, cannot read the key that makes any host. What may be
-known of the authority, its ledger, they read for themselves.
+So the daemons, which are exposed to the network, cannot read the key that can certify any host.
+They read the public part of the authority, its ledger, themselves.
 """
 
 import os
@@ -17,11 +18,12 @@ if TYPE_CHECKING:
     from lbd.local.json_socket import Json
 
 SOCKET = "authority.sock"
-TIMEOUT_S = 5.0  # less than who waits for a certificate waits
+TIMEOUT_S = 5.0  # less than callers wait for a certificate
 
 
 class AskedAuthority(Authority):
-    """As the LIM has it: it asks unless it may read the key, which can change while it runs."""
+    """The LIM's view of the authority: it asks the other process unless it may read the key, which
+    can change at run time."""
 
     def __init__(self, root: Path, certificate_s: float, socket: Path) -> None:
         super().__init__(root, certificate_s)
@@ -45,18 +47,19 @@ class AskedAuthority(Authority):
         return super().signed_list() if self.has_key else self._ask("list")
 
     def revoke_named_badly(self) -> list[str]:
-        """Revokes them if this process has the key; else the other one does at its start."""
+        """Revokes them if this process has the key; otherwise the key's process does so at its
+        start."""
         return super().revoke_named_badly() if self.has_key else []
 
     def _ask(self, op: str, **given: bytes) -> bytes:
-        """Raises Unavailable, or Refusal with what the authority says."""
+        """Raises Unavailable, or Refusal with the authority's reason."""
         texts = {key: value.decode("ascii", "replace") for key, value in given.items()}
         answer = local.ask(self._socket, {"op": op, **texts}, TIMEOUT_S)
         return str(answer.get("made", "")).encode("ascii", "replace")
 
 
 class Signer:
-    """What `lbd authority` answers. Who asks may have been taken over: see `trust.evidence`."""
+    """Answers for `lbd authority`. The asking process may be compromised: see `trust.evidence`."""
 
     def __init__(self, authority: Authority, uid: int) -> None:
         self._authority = authority

@@ -1,8 +1,9 @@
-"""Who submitted a queued job: said once, beside its request, where the caller's name was proven.
+"""The submitter of a queued job: recorded once, beside its request, when the caller's name was
+proven.
 
-A stored request has room for an origin and a user of its own. Whoever went by those would let a
-host run commands in the name of another, so they may repeat what is said beside them and nothing
-else; the dispatcher looks when it takes a job in, and each host again before it runs one.
+A stored request has an origin and a user of its own. If those counted, a host could run commands in
+another's name. So they may only repeat what is recorded beside them. The dispatcher checks this
+when it accepts a job, and each host again before it runs one.
 """
 
 from typing import NamedTuple
@@ -13,7 +14,7 @@ from lbd.net.gen import dispatch_pb2, lbm_pb2
 from lbd.net.parsing import parsed
 from lbd.text.one_line import one_line
 
-# Of a submission by `Queue`: the dispatcher holds it for as long as that call lasts.
+# For a submission by `Queue`: the dispatcher holds it as long as that call lasts.
 WATCHED_BYTES = 16 << 10
 
 
@@ -30,8 +31,8 @@ NOBODY = Submitter("", "", 0)
 
 
 def request_in(spec: dispatch_pb2.StoredSpec) -> lbm_pb2.RunRequest | None:
-    """The command of a job as it is stored; None if that is not one RunRequest."""
-    staged, plain = spec.staged_request, spec.run_request  # each look is a copy
+    """Returns the command of a stored job; None if that is not exactly one RunRequest."""
+    staged, plain = spec.staged_request, spec.run_request  # each access makes a copy
     if staged and plain:
         return None
     try:

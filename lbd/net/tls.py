@@ -1,13 +1,13 @@
-"""Mutual TLS between hosts: whose certificate is shown, whose is accepted, and who that is.
+"""Mutual TLS between hosts: which certificate is shown, which are accepted, and whose they are.
 
-A server admits nobody without a certificate of the cluster's authority: the handshake fails. Where
-the authority is, the LIM admits newcomers with a token too, and `caller` refuses them everything
-but joining. A client asks for the one host it means, by a name that holds the lowest issue it
+A server admits nobody without a certificate of the cluster's authority: the handshake fails. On the
+authority's host, the LIM also admits newcomers with a token, and `caller` refuses them everything
+but joining. A client asks for the one host it means, by a name that contains the lowest issue it
 accepts (see `trust.names`).
 
-Certificates change under a running daemon. A server asks for its own at every handshake (gRPC calls
-`_fetch` on a thread of its own); a client's channels are replaced by new ones, and the old take no
-new calls. Calls under way go on, on both sides, unless their host is revoked.
+Certificates change while a daemon runs. A server fetches its own at every handshake (gRPC calls
+`_fetch` on a thread of its own); a client's channels are replaced by new ones, and the old ones
+take no new calls. Calls in progress continue on both sides, unless their host is revoked.
 """
 
 import asyncio
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("lbd.tls")
 
 LOOK_S = 1.0  # how soon a changed file is noticed
-SEEN_MAX = 4096  # callers' certificates, not to be taken apart at each call
-CERTIFICATE_BYTES = 8192  # of the authority's the longest has half of that
+SEEN_MAX = 4096  # callers' certificates, cached to avoid parsing them at each call
+CERTIFICATE_BYTES = 8192  # the longest certificate of the authority has half of that
 
 Stamp = tuple[int, int, int]
 Find = Callable[[], "Authority | None"]
@@ -59,15 +59,15 @@ class Tls:
     proves_names = True
 
     def __init__(self, own_name: str, files: HostFiles, find: Find | None = None) -> None:
-        """`find`: the authority that is on this host, for the server to join by.
+        """`find`: returns the authority on this host, through which the server admits newcomers.
 
-        Raises ConfigError if the files are not what they should be.
+        Raises ConfigError if the files are invalid.
         """
         self.metadata: Metadata = ((HOST_HEADER, own_name),)
         self.generation = 0
         self.files = files
         self._find = find
-        self._admits = False  # newcomers, too: not all that TLS lets in are hosts
+        self._admits = False  # newcomers may connect, so not every TLS peer is a host
         self._root = files.read_authority()
         self._served: tuple[Stamp, Stamp] | None = None
         self._openness = ""
@@ -88,7 +88,7 @@ class Tls:
 
     @property
     def authority(self) -> "Authority | None":
-        """None where it is not, also where a copy of it is left. Raises ConfigError."""
+        """None if it is on another host, even if a copy is left here. Raises ConfigError."""
         if self._find is None or self.files.read_home()[0] not in ("", self.own_name):
             return None
         return self._find()
@@ -96,13 +96,13 @@ class Tls:
     # -- files that change -----------------------------------------------------------------------
 
     async def follow(self) -> None:
-        """Takes up replaced files for as long as the daemon runs."""
+        """Loads replaced files for as long as the daemon runs."""
         while True:
             await asyncio.sleep(until_next_s(LOOK_S, asyncio.get_running_loop().time()))
             self.look()
 
     def look(self) -> None:
-        """Take up what has changed on disk; complain of a key that others may read by now."""
+        """Loads files that have changed on disk; warns if others can now read the key."""
         before_open, self._openness = self._openness, self.files.openness()
         if self._openness and not before_open:
             log.warning("%s", self._openness)
@@ -155,7 +155,7 @@ class Tls:
     def add_port(self, server: grpc.aio.Server, where: str) -> int:
         self._server_credentials = grpc.dynamic_ssl_server_credentials(
             self._configuration(),
-            self._fetch,  # type: ignore[arg-type]  # None is allowed, whatever the stubs say
+            self._fetch,  # type: ignore[arg-type]  # None is allowed, despite the stubs
             require_client_authentication=True,
         )
         return server.add_secure_port(where, self._server_credentials)
@@ -181,14 +181,14 @@ class Tls:
         return grpc.ssl_server_certificate_configuration([(own.key, own.chain)], b"".join(roots))
 
     async def caller(self, context: Call) -> str:
-        """The host that calls. Aborts the call if it is revoked, expired or none."""
+        """Returns the calling host. Aborts the call if it is revoked, expired or not a host."""
         try:
             return self.host_of(certificate_of(context), time.time())
         except PeerError as problem:
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, str(problem))
 
     def asker(self, context: Call) -> str:
-        """Who was revoked takes nothing from a host that has joined under its name since."""
+        """Returns whom to charge. A revoked host is not charged as its namesake that has joined."""
         try:
             identity = self.identity_of(certificate_of(context), time.time())
         except PeerError:
@@ -196,22 +196,22 @@ class Tls:
         return f"{identity.host} (revoked)" if self.is_revoked(identity) else identity.host
 
     def host_of(self, certificate: bytes, now_s: float) -> str:
-        """Returns the host of a certificate. Raises PeerError if it is to be refused."""
+        """Returns the host of a certificate. Raises PeerError if it must be refused."""
         identity = self.identity_of(certificate, now_s)
         if self.is_revoked(identity):
             raise PeerError(f"{identity.host} is revoked")
         return identity.host
 
     def is_out(self, host: str, heard_s: float) -> bool:
-        """It was revoked, and has not joined again as far as is known here: `heard_s` is when it
-        proved to be itself last, on the monotonic clock."""
+        """Returns whether the host was revoked and has not joined again, as far as is known here.
+        `heard_s`: when it last proved its identity, on the monotonic clock."""
         return host in self._learnt_s and heard_s <= self._learnt_s[host]
 
     def is_revoked(self, identity: Identity) -> bool:
         return identity.issue < self.revocations.lowest_issue(identity.host)
 
     def identity_of(self, certificate: bytes, now_s: float) -> Identity:
-        """Revoked or not. Raises PeerError if it has ended or is not a host's."""
+        """Also returns a revoked one. Raises PeerError if it has expired or is not a host's."""
         if certificate not in self._seen:
             if len(self._seen) >= SEEN_MAX:
                 self._seen.clear()
@@ -230,14 +230,14 @@ class Tls:
             until_s = der.valid_s(ssl.PEM_cert_to_DER_cert(certificate.decode("ascii")))[1]
         except ValueError:
             return None
-        # TLS has seen to it that it is the authority's, unless there is something else it trusts.
+        # TLS has verified that it is the authority's, unless the server trusts other issuers, too.
         if identity is None or (self._admits and not is_of(self._root, certificate)):
             return None
         return identity, until_s
 
     @contextmanager
     def held(self, caller: str) -> Iterator[None]:
-        """Around a long call. Raises PeerError in the midst of it if its caller is revoked."""
+        """Wraps a long call. Raises PeerError inside it if its caller is revoked."""
         task = asyncio.current_task()
         assert task is not None
         tasks = self._held.setdefault(caller, set())
@@ -269,15 +269,15 @@ class Tls:
         return grpc.aio.secure_channel(target, credentials, options=named)
 
     def _narrowed_to(self, name: str) -> bytes:
-        """Our authority, trusted for the names of this host alone: gRPC compares names loosely."""
+        """Our authority's, restricted to this host's names: gRPC compares names loosely."""
         authority = ssl.PEM_cert_to_DER_cert(first_certificate(self._root))
         return ssl.DER_cert_to_PEM_cert(der.narrowed(authority, asked_names(name))).encode()
 
     # -- news of revocations ---------------------------------------------------------------------
 
     def learn(self, signed: bytes) -> None:
-        """Take over a newer list, and where the authority is. Raises PeerError if that has not
-        signed it."""
+        """Stores a newer list of revocations, with the authority's host. Raises PeerError if the
+        authority has not signed it."""
         from lbd.trust.authority import verified
         from lbd.trust.files import write_private
         from lbd.trust.revocations import parse
@@ -289,14 +289,15 @@ class Tls:
         if said.home and said.home.split() != list(self.files.read_home()):
             write_private(self.files.home, f"{said.home}\n".encode())
             log.warning("the authority is now on %s", one_line(said.home))
-        write_private(self.files.revoked, signed)  # last: it is not heard of twice
+        write_private(self.files.revoked, signed)  # last: the same list is not accepted twice
         self.look()
 
 
 def own_identity(
     own_name: str, files: HostFiles, root: bytes, credentials: Credentials
 ) -> Identity:
-    """Raises ConfigError unless it is this host's, with its key, of the authority's making."""
+    """Raises ConfigError unless the certificate is this host's, matches its key and was issued by
+    the authority."""
     try:
         checked = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         checked.load_verify_locations(cadata=root.decode("ascii"))
@@ -324,7 +325,7 @@ def is_of(authority: bytes, certificate: bytes) -> bool:
 
 def certificate_of(context: Call) -> bytes:
     """Returns the caller's certificate, PEM. Raises PeerError without one, or if it is longer than
-    any of ours: who has a token can make one of 100 KB, and another for each call."""
+    any of ours: the holder of a token can make one of 100 KB, and another for each call."""
     found = context.auth_context().get("x509_pem_cert")
     if not found:
         raise PeerError("no certificate")
@@ -335,12 +336,12 @@ def certificate_of(context: Call) -> bytes:
 
 
 def names_in(certificate: str) -> list[str]:
-    """The DNS names of a PEM certificate. Raises ValueError if it is none."""
+    """Returns the DNS names of a PEM certificate. Raises ValueError if it is none."""
     return der.dns_names(ssl.PEM_cert_to_DER_cert(certificate))
 
 
 def has_new_certificate(tls: Tls, host: str) -> bool:
-    """A host that was revoked, as far as the authority is here, which knows."""
+    """Returns whether a revoked host has joined again, as far as the authority here knows."""
     try:
         known = tls.authority.ledger().hosts.get(host) if tls.authority else None
     except LbdError:

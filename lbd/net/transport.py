@@ -1,14 +1,16 @@
-"""gRPC between hosts: one server a daemon, one warm channel a peer, and who it is at the other end.
+"""gRPC between hosts: one server per daemon, one warm channel per peer, and proof of who is at the
+other end.
 
-How hosts know each other is a `Trust`: by certificates (`tls.py`), or in a lab on loopback by a key
-they share (`Plain`). Either way a server learns the caller's name, and a caller reaches the host it
+A `Trust` says how hosts know each other: by certificates (`tls.py`), or in a lab on loopback by a
+shared key (`Plain`). Either way a server learns the caller's name, and a caller reaches the host it
 asked for or nobody.
 
-Chosen options and why:
-- keepalive both ways, so that a cut cable ends a stream within `orphan_after_s` on both sides;
-  the server must be told to tolerate the pings, or it closes the connection with ENHANCE_YOUR_CALM
-- and the same limit for the answer to a ping: a frozen peer's kernel takes what we send, so that
-  only its silence tells, and for that gRPC by itself allows a minute
+The chosen options and the reasons:
+
+- keepalive both ways, so that a cut cable ends a stream within `orphan_after_s` on both sides; the
+  server must be told to tolerate the pings, or it closes the connection with ENHANCE_YOUR_CALM
+- the same limit for the answer to a ping: a frozen peer's kernel accepts what we send, so only its
+  silence tells, for which gRPC's default is a minute
 - no retries inside gRPC: whether a command may run twice is for us to decide
 - one event loop a process: grpc.aio with several prints BlockingIOError (grpc/grpc#42357)
 """
@@ -45,9 +47,9 @@ KEY_HEADER = "lbd-key"
 HOST_HEADER = "lbd-host"
 MIB = 1 << 20
 NOBODY = "who is no host"
-CONNECTIONS_MAX = 2048  # more are closed before a byte of them is read
-HANDSHAKE_MS = 10_000  # for a connection to become one of HTTP/2, and of TLS; gRPC's own is 2 min
-RETIRED_S = 10 * 365.25 * 86400  # a channel that takes no new calls waits for its last one to end
+CONNECTIONS_MAX = 2048  # beyond that, connections are closed before any byte of them is read
+HANDSHAKE_MS = 10_000  # for TLS and the start of HTTP/2; gRPC's default is 2 min
+RETIRED_S = 10 * 365.25 * 86400  # how long a retired channel waits for its last call to end
 LOOPBACK_6 = socket.inet_pton(socket.AF_INET6, "::1")
 Options = list[tuple[str, int]]
 
@@ -66,39 +68,41 @@ class Call(Protocol):
 class Trust(Protocol):
     """How the hosts of a cluster authenticate each other."""
 
-    metadata: Metadata  # of each call
-    proves_names: bool  # else whoever is let in is believed to be who it says
-    generation: int  # grows: channels made before are for the calls they have, not for new ones
+    metadata: Metadata  # for each call
+    proves_names: bool  # otherwise every admitted caller is believed to be who it says
+    generation: int  # incremented when channels made earlier must take no new calls
 
     def interceptor(self, cuts: set[str]) -> grpc.aio.ServerInterceptor: ...
 
     def add_port(self, server: grpc.aio.Server, where: str) -> int: ...
 
     def channel(self, name: str, target: str, options: Options) -> grpc.aio.Channel:
-        """To host `name` and no other; "" = whoever of the cluster answers there."""
+        """Returns a channel to host `name` and no other; "" = any host of the cluster at that
+        address."""
         ...
 
     async def caller(self, context: Call) -> str:
-        """The host that calls, "" = it may be any. Aborts the call of one we do not deal with."""
+        """Returns the calling host, "" = unproven. Aborts the calls of hosts that are not
+        admitted."""
         ...
 
     def asker(self, context: "Context") -> str:
-        """Whose share of this daemon a call takes: a host, or NOBODY. It may be a revoked one's."""
+        """Returns whose share of this daemon a call uses: a host, perhaps revoked, or NOBODY."""
         ...
 
     def held(self, caller: str) -> "AbstractContextManager[None]":
-        """Around a long call. Raises PeerError in the midst of it if its caller is revoked."""
+        """Wraps a long call. Raises PeerError inside it if its caller is revoked."""
         ...
 
     def when_revoked(self, notify: "Callable[[set[str]], None]") -> None:
-        """`tell` is called with the hosts whose channels are to be given up."""
+        """Calls `notify` with the hosts whose channels must be closed."""
         ...
 
 
 def options(max_message_bytes: int, silence_s: float) -> Options:
-    """Channel and server options; a peer silent for about `silence_s` is given up.
+    """Returns channel and server options; a peer silent for about `silence_s` is given up.
 
-    Most of that is for its answer: one that is short of CPU is late, not gone.
+    Most of that time is for its answer, since a peer short of CPU is late, not gone.
     """
     third_ms = max(300, int(silence_s * 333))
     return [
@@ -114,17 +118,17 @@ def options(max_message_bytes: int, silence_s: float) -> Options:
         ("grpc.http2.max_ping_strikes", 0),
         ("grpc.http2.max_frame_size", MIB),
         ("grpc.http2.write_buffer_size", MIB),
-        # The window of a stream of which nothing is read is 64 KiB, as it is without this. With it,
-        # gRPC lets a fast sender have 128 MiB each. It learns the speed by a ping after
-        # messages, which costs half as much as a short message does.
+        # Without the probe, the window of an unread stream stays at 64 KiB. With it, gRPC lets a
+        # fast sender have 128 MiB each. The probe measures speed with a ping after messages, which
+        # costs half as much as a short message.
         ("grpc.http2.bdp_probe", 0),
-        # No host of ours compresses. To CallWatch a message would explain as many bytes as it
-        # unpacks to, a thousand times those that have come; and gRPC 1.66 unpacks it without limit.
+        # No host of ours compresses. For CallWatch a message would explain as many bytes as it
+        # unpacks to, a thousand times those received; and gRPC 1.66 unpacks without limit.
         ("grpc.compression_enabled_algorithms_bitset", 1),
-        ("grpc.max_concurrent_streams", CALLS_MAX),  # of one connection; more wait at their end
+        ("grpc.max_concurrent_streams", CALLS_MAX),  # per connection; more wait at the caller
         ("grpc.max_allowed_incoming_connections", CONNECTIONS_MAX),
         ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS),
-        ("grpc.so_reuseport", 1),  # the keeper has a socket there: keeper/kept_ports.py
+        ("grpc.so_reuseport", 1),  # the keeper has a socket on the port: keeper/kept_ports.py
         ("grpc.enable_retries", 0),
         ("grpc.enable_http_proxy", 0),
         ("grpc.initial_reconnect_backoff_ms", 100),
@@ -137,7 +141,8 @@ MAKE_KEY = "create one: (umask 077; head -c 48 /dev/urandom | base64 -w0 >"
 
 
 def read_key(key_file: str) -> str:
-    """The cluster's key. Raises ConfigError if it is missing, short or readable by others."""
+    """Returns the cluster's key. Raises ConfigError if it is missing, short or readable by
+    others."""
     path = Path(key_file)
     try:
         mode = path.stat().st_mode & 0o077
@@ -165,7 +170,7 @@ def check_listen_address(address: str) -> None:
 
 
 def packed_address(address: str) -> bytes:
-    """Four bytes, or sixteen of IPv6. Raises ConfigError if it is no address."""
+    """Returns four bytes, or sixteen for IPv6. Raises ConfigError if it is not an address."""
     plain, mark, scope = address.partition("%")
     family = socket.AF_INET6 if ":" in plain else socket.AF_INET
     try:
@@ -181,7 +186,7 @@ async def cut_off(_request: object, context: "Context") -> None:
 
 
 class CutCheck(grpc.aio.ServerInterceptor):
-    """Refuses a call of a host that a lab has cut off from us."""
+    """Refuses calls of a host that a lab has cut off from us."""
 
     def __init__(self, cuts: set[str]) -> None:
         self._cuts = cuts
@@ -200,7 +205,7 @@ class CutCheck(grpc.aio.ServerInterceptor):
 
 
 class KeyCheck(CutCheck):
-    """Refuses a call that does not carry the cluster's key, too."""
+    """Also refuses calls without the cluster's key."""
 
     def __init__(self, key: str, cuts: set[str]) -> None:
         super().__init__(cuts)
@@ -219,7 +224,7 @@ class KeyCheck(CutCheck):
 
 
 class Plain:
-    """For a lab on loopback: whoever has the key is believed to be who it says."""
+    """For a lab on loopback: every holder of the key is believed to be who it says."""
 
     proves_names = False
     generation = 0
@@ -251,7 +256,7 @@ class Plain:
 
 
 class Peers:
-    """Warm channels by host and "address:port", and which hosts a lab has cut off from us."""
+    """Warm channels by host and "address:port", and the hosts that a lab has cut off from us."""
 
     def __init__(self, trust: Trust, channel_options: Options) -> None:
         self.trust = trust
@@ -264,7 +269,8 @@ class Peers:
         trust.when_revoked(self._give_up)
 
     def channel(self, name: str, target: str) -> grpc.aio.Channel:
-        """The channel to host `name` at `target`. Raises Unavailable while it is cut off."""
+        """Returns the channel to host `name` at `target`. Raises Unavailable while it is cut
+        off."""
         if name in self.cuts:
             raise Unavailable(f"{name} is cut off from here")
         generation = self.trust.generation
@@ -278,7 +284,7 @@ class Peers:
         return channel
 
     async def cut(self, names: set[str]) -> None:
-        """Behave from now on as if exactly these hosts were unreachable (the lab's `cut`)."""
+        """From now on behaves as if exactly these hosts were unreachable (the lab's `cut`)."""
         self.cuts.clear()
         self.cuts.update(names)
         self._give_up(names)
@@ -289,7 +295,7 @@ class Peers:
             self._close(self._channels.pop(key)[1], None)
 
     def _close(self, channel: grpc.aio.Channel, grace_s: float | None) -> None:
-        """Now, with every call on it, or once the last of them has ended."""
+        """Closes a channel: at once with all its calls, or once the last call has ended."""
         task = asyncio.create_task(channel.close(grace_s), name="close a channel")
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
@@ -313,7 +319,8 @@ def bind(
     server_options: Options,
     skewed: Skewed = ignore,
 ) -> grpc.aio.Server:
-    """A server that has its port, to be started. Raises ConfigError if it cannot have it."""
+    """Returns a server bound to its port, not started. Raises ConfigError if the port is not
+    available."""
     own_name = dict(trust.metadata).get(HOST_HEADER, "")
     check = NeighbourCheck(own_name, HOST_HEADER, skewed, trust.caller)
     interceptors = [trust.interceptor(cuts), check]
@@ -326,7 +333,8 @@ def bind(
     with suppress(RuntimeError):
         if port == 0 or count_listeners(packed, port) == 0:
             bound = trust.add_port(server, where)
-    if bound == 0 or count_listeners(packed, bound) > 1:  # one that came in the same moment
+    # another process bound it at the same moment
+    if bound == 0 or count_listeners(packed, bound) > 1:
         raise ConfigError(f"cannot listen on {where}: in use, or not an address of this host")
     ConnectionShares(server, (address, bound), CONNECTIONS_MAX)
     CallWatch(server, (address, bound), calls.taken, calls.read_bytes)

@@ -1,7 +1,7 @@
-"""What a LIM answers about certificates: join, renew, and word of revoked hosts.
+"""A LIM's answers about certificates: join, renew, and news of revoked hosts.
 
-Every peer that TLS lets in may ask, a revoked host and the holder of a token, too. So each host has
-turns of its own, all other peers share theirs, and there are few of them.
+Every peer that TLS admits may ask, including a revoked host and the holder of a token. So each host
+has turns of its own, all other peers share theirs, and there are few of them.
 """
 
 import asyncio
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 log = logging.getLogger("lbd.tls")
 
 SERVICE = "lbd.v1.Trust"
-CALLS_PER_S, CALLS_AT_ONCE = 20.0, 100.0  # of one host; a long one counts as several
-SIGNED_TURNS = 10.0  # what one counts as for which the authority signs something
+CALLS_PER_S, CALLS_AT_ONCE = 20.0, 100.0  # per host; a long call counts as several
+SIGNED_TURNS = 10.0  # for a call that needs the authority's signature
 PATIENCE_S = 2.0
 Request = TypeVar("Request", bound=Message)
 Reply = TypeVar("Reply", bound=Message)
 
 
 class TrustService:
-    """Answers about certificates; most of it only where the authority is."""
+    """Answers about certificates; most of it only on the authority's host."""
 
     def __init__(self, tls: Tls) -> None:
         self._tls = tls
@@ -84,7 +84,7 @@ class TrustService:
                 made = await asyncio.to_thread(
                     authority.renew_shown, shown, request.request, request.proof, time.time()
                 )
-            else:  # of an earlier release; TLS has seen that it has the key
+            else:  # from an earlier release; TLS has verified that it has the key
                 made = await asyncio.to_thread(
                     authority.renew, host, issue, request.request, time.time()
                 )
@@ -98,7 +98,7 @@ class TrustService:
     async def _revocations(
         self, update: pb.RevocationUpdate, context: "Context"
     ) -> pb.RevocationUpdate:
-        try:  # one that is revoked may know it
+        try:  # a revoked host may ask, too
             self._tls.identity_of(certificate_of(context), time.time())
         except PeerError as problem:
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, str(problem))
@@ -123,8 +123,8 @@ class TrustService:
         request: type[Request],
         turns: float = 0.0,
     ) -> "grpc.RpcMethodHandler[object, object]":
-        """Makes a handler of bytes; rejects what cannot be parsed. `turns`: that it counts as, and
-        more for its length."""
+        """Makes a handler of bytes, which rejects what cannot be parsed. `turns`: what the call
+        counts as, besides its length."""
 
         async def call(data: bytes, context: "Context") -> bytes:
             await self._await_turn(turns + turns_of(len(data)), context)
@@ -134,7 +134,7 @@ class TrustService:
         return grpc.unary_unary_rpc_method_handler(call)
 
     async def _await_turn(self, turns: float, context: "Context") -> None:
-        """Aborts the call of who would have to wait for too long."""
+        """Waits for the caller's turn; aborts the call if that would take too long."""
         who = self._tls.asker(context)
         wait_s = self._rates.turn_s(who, time.monotonic(), PATIENCE_S, turns)
         if wait_s is None:

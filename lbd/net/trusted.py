@@ -1,4 +1,4 @@
-"""Which trust a host has, by what is there: a certificate, or else a lab's key, or else none."""
+"""Chooses a host's trust by what it has: a certificate, else a lab's key, else none."""
 
 import logging
 from pathlib import Path
@@ -16,13 +16,14 @@ log = logging.getLogger("lbd.tls")
 
 
 def trust_of(config: Config, admits: bool = False) -> Tls | Plain | None:
-    """None: this host is alone, and opens no network port.
+    """Returns None if this host is alone; it then opens no network port.
 
-    `admits`: this server is the one that newcomers join by, if the authority is on this host.
+    `admits`: newcomers join through this server, if the authority is on this host.
+
     Raises ConfigError.
     """
     files = host_files(config)
-    packed_address(config.host.address)  # a slip in it is one however few may call there
+    packed_address(config.host.address)  # checked even if no one calls there
     if files.exist():
         return Tls(config.host.name, files, (lambda: authority_of(config)) if admits else None)
     if not config.security.key_file:
@@ -36,7 +37,8 @@ def trust_of(config: Config, admits: bool = False) -> Tls | Plain | None:
 
 
 def authority_of(config: Config) -> "Authority | None":
-    """The cluster's, if it is on this host; only there what it is made of is worth its memory."""
+    """Returns the cluster's authority if it is on this host. Imports it only there, to save memory
+    elsewhere."""
     root = authority_dir(config)
     if not root.exists():
         return None

@@ -1,8 +1,8 @@
-"""Keeps a host's trust fresh: its certificate renewed in time, word of revocations exchanged.
+"""Keeps a host's trust current: renews its certificate in time and exchanges news of revocations.
 
-One host in the cluster has the authority; it tells every other host at once of a revocation. Each
-host also asks now and then, there or, while that one is away, any other host: the list is signed,
-so it does not matter who hands it on.
+The authority's host sends a revocation to every other host at once. Each host also asks at
+intervals: the authority's host or, while that is away, any other. The list is signed, so it does
+not matter who passes it on.
 """
 
 import asyncio
@@ -26,8 +26,8 @@ from lbd.process.wake_ups import until_next_s
 
 log = logging.getLogger("lbd.tls")
 
-RENEW_AT_SHARE = 1 / 3  # of its life is left then
-RETRY_SHARE = 1 / 60  # of its life between two attempts, if one fails
+RENEW_AT_SHARE = 1 / 3  # renew when this fraction of its life is left
+RETRY_SHARE = 1 / 60  # of its life, between two attempts if one fails
 TIMEOUT_S = 5.0
 TOLD_AT_ONCE = 32
 REFUSALS = (grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.FAILED_PRECONDITION)
@@ -42,7 +42,7 @@ class Upkeep:
         self._hosts = hosts
         self._check_s = check_s
         self._rng = Random()
-        self._reported = 0  # the number of the list that all others were told
+        self._reported = 0  # the number of the list last sent to all others
         self._renew_at_s = 0.0
         self._check_at_s = 0.0
         self._said = ""
@@ -105,7 +105,7 @@ class Upkeep:
         self._tls.look()
 
     def _home(self) -> tuple[str, str]:
-        """The authority's host and its LIM. Raises Unavailable if it is not known."""
+        """Returns the authority's host and its LIM. Raises Unavailable if unknown."""
         home, target = self._tls.files.read_home()
         if not home:
             raise Unavailable(f"{self._tls.files.home} does not say where the authority is")
@@ -114,8 +114,8 @@ class Upkeep:
     # -- news ------------------------------------------------------------------------------------
 
     async def _send_update(self) -> None:
-        """Sends a new revocation list from the authority's host to all others, and the one that it
-        has when it starts: the authority may have moved while it was down."""
+        """Sends a new revocation list from the authority's host to all others; also the current one
+        at start, since the authority may have moved while it was down."""
         if self._tls.authority is None or self._tls.revocations.number == self._reported:
             return
         self._reported = self._tls.revocations.number
@@ -133,7 +133,8 @@ class Upkeep:
                 group.create_task(send(name, target))
 
     async def _exchange_updates(self) -> None:
-        """With the authority's host, or else any: it hands on what it knows, and may have moved."""
+        """Exchanges with the authority's host, or else with any other: that one passes on what it
+        knows, and may have become the authority's host."""
         others, home = self._hosts(), self._tls.files.read_home()[0]
         others.pop(home, None)
         try:
@@ -146,7 +147,8 @@ class Upkeep:
             await self._exchange(name, others[name])
 
     async def _exchange(self, name: str, target: str) -> None:
-        """Each learns what the other knows. Raises Unavailable or PeerError."""
+        """Exchanges lists, so that each learns what the other knows. Raises Unavailable or
+        PeerError."""
         update = pb.RevocationUpdate(signed=self._tls.files.read_signed())
         reply = await self._ask(name, target, "Revocations", update, pb.RevocationUpdate)
         if reply.signed:

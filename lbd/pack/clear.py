@@ -1,8 +1,8 @@
-"""Clearing trees away, of whatever depth.
+"""Removes trees of any depth.
 
-`shutil.rmtree` holds a descriptor for each level, and ends at a thousand. Here the directories of a
-directory are moved up into the tree's own before it is removed, so that each is one level deep by
-its turn. No symbolic link is followed.
+`shutil.rmtree` holds a descriptor for each level, so it fails at a thousand. Here the
+subdirectories of a directory are moved up into the tree's root before it is removed, so that each
+is one level deep when its turn comes. No symbolic link is followed.
 """
 
 import os
@@ -10,11 +10,11 @@ from contextlib import suppress
 
 from lbd.pack.pack import OPEN_DIRECTORY
 
-ROUNDS = 3  # more may have come into it meanwhile
+ROUNDS = 3  # more may be added meanwhile
 
 
 def clear_away(path: bytes) -> None:
-    """Whatever is called so, a whole tree if it is one; quietly, as far as our rights go."""
+    """Removes a file or a whole tree; quietly, as far as our rights go."""
     with suppress(OSError):
         os.unlink(path)
         return
@@ -31,8 +31,8 @@ def clear_away(path: bytes) -> None:
 
 
 def empty(top: int) -> None:
-    """`top`: an open directory. Raises OSError if it cannot be read."""
-    mark, moved = os.urandom(8).hex(), 0  # a name that nobody in it can have
+    """Empties the open directory `top`. Raises OSError if it cannot be read."""
+    mark, moved = os.urandom(8).hex(), 0  # a name that nothing in it can have
     left = remove_in(top)
     while left:
         name = left.pop()
@@ -51,7 +51,7 @@ def empty(top: int) -> None:
 
 
 def remove_in(directory: int) -> list[bytes]:
-    """Removes what is in a directory, but for directories that are not empty: returns those."""
+    """Removes what is in a directory; returns the subdirectories that are not empty."""
     left: list[bytes] = []
     for name in map(os.fsencode, os.listdir(directory)):
         try:
@@ -64,12 +64,12 @@ def remove_in(directory: int) -> list[bytes]:
 
 
 def allow_all(path: bytes, above: int | None) -> None:
-    """Its owner may do all with a directory: with that one, even if there is a link in its place a
-    moment later. Root may as it is. Raises OSError, also if it is no directory."""
+    """Gives the owner all rights to a directory; opened first, so that it is that one even if a
+    link replaces it. Root needs no rights. Raises OSError, also if it is no directory."""
     directory = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=above)
     try:
         if os.geteuid() != 0:
-            with suppress(PermissionError):  # another's; what is in it may be ours to remove
+            with suppress(PermissionError):  # another user's; its contents may be ours to remove
                 os.chmod(f"/proc/self/fd/{directory}", 0o700)
     finally:
         os.close(directory)

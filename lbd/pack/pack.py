@@ -1,16 +1,17 @@
 """Files of one directory as a stream of frames, and back.
 
-Packed by `lbrun` itself at home, and on the far host by a child that has become the user: so every
-file is read and written with its user's rights and no other's.
+Packed by `lbrun` itself at the origin, and on the remote host by a child that has become the user,
+so every file is read and written with its user's rights only.
 
-    DIRECTORY, FILE, LINK   fields: PATH and what belongs to it; a FILE is followed by DATA frames
-    MISSING                 a listed path is not there
-    END                     all of it: a stream without is no stream
+    DIRECTORY, FILE, LINK   fields: PATH and its attributes; a FILE is followed by DATA frames
+    MISSING                 a listed path does not exist
+    END                     complete: a stream without it is invalid
 
 A PATH is the number of a listed path and what lies below that, so the receiver alone decides where
-things go. Nothing is followed out of there: each step of a path is opened for itself, never through
+things go. Nothing is followed out of there: each step of a path is opened separately, never through
 a symbolic link. Devices, pipes and sockets are refused; setuid bits are dropped. (The tar format
-has names of any form, links of two kinds and owners, all to be guarded against, and no end.)
+has names of any form, two kinds of links and owners, all of which need guarding against, and no
+end.)
 """
 
 import os
@@ -27,7 +28,7 @@ PATH, MODE, MODIFIED, SIZE, TARGET = b"p", b"m", b"t", b"s", b"l"
 PIECE_BYTES = 1 << 18
 HEAD_BYTES = 1 << 16
 DEEP = 200
-LATEST_NS = 1 << 62  # a time of modification that every file system's calls take
+LATEST_NS = 1 << 62  # a modification time that every file system's calls accept
 OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -68,7 +69,7 @@ def naming(path: bytes) -> Iterator[None]:
 
 
 def complaint_of(work: Callable[[], object]) -> str:
-    """Why a step of packing or unpacking failed, in one line; "" if it did not."""
+    """Returns why a step of packing or unpacking failed, in one line; "" if it did not."""
     try:
         work()
     except BadPack as problem:
@@ -84,9 +85,9 @@ class Packer:
     def __init__(
         self, output: BinaryIO, allowance: Allowance, *, follow: bool, absent: str = ""
     ) -> None:
-        """`follow`: a symbolic link on the way to a listed path is the caller's own business.
-
-        `absent`: what is wrong if a listed path is not there; "": that is said in the pack.
+        """`follow`: allow symbolic links on the way to a listed path, which are the caller's own
+        business. `absent`: the complaint if a listed path does not exist; "": put MISSING in the
+        pack.
         """
         self._output = output
         self._allowance = allowance
@@ -94,7 +95,7 @@ class Packer:
         self._absent = absent
 
     def pack(self, paths: list[bytes]) -> None:
-        """Raises BadPack, OSError when nobody reads any more."""
+        """Raises BadPack, and OSError if nobody reads any more."""
         for number, path in enumerate(paths):
             name = b"%d" % number
             with naming(path):
@@ -123,7 +124,7 @@ class Packer:
             try:
                 found = os.stat(name, dir_fd=parent, follow_symlinks=False)
             except FileNotFoundError:
-                if not depth:  # else it went away while we looked
+                if not depth:  # otherwise it vanished in between
                     self._put_missing(packed, path)
                 return
         if depth > DEEP:
@@ -167,7 +168,7 @@ class Packer:
         self, parent: int, name: bytes, about: list[tuple[bytes, bytes]], path: bytes
     ) -> None:
         with naming(path):
-            # Not blocking: it may have been replaced by a pipe just now.
+            # Non-blocking: it may have been replaced by a pipe just now.
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             descriptor = os.open(name, flags, dir_fd=parent)
         with open(descriptor, "rb", buffering=0) as file:
@@ -184,9 +185,9 @@ class Packer:
 
 
 def open_parent(path: bytes, *, follow: bool, make: bool = False) -> int:
-    """The directory in which a relative path ends. Raises OSError.
+    """Opens the directory that contains a relative path's last name. Raises OSError.
 
-    `make`: what is missing on the way is made.
+    `make`: create missing directories on the way.
     """
     parent = os.open(b".", OPEN_DIRECTORY)
     for name in path.split(b"/")[:-1]:
@@ -221,10 +222,9 @@ class Unpacker:
         allows_link: Callable[[bytes, bytes], bool] = lambda path, target: True,
         listed: Sequence[bytes] = (),
     ) -> None:
-        """`place`: an open directory and the name in it, for the number of a listed path.
-
-        `allows_link`: of the PATH of a symbolic link, and its target. `listed`: the paths by their
-        numbers, for people.
+        """`place`: returns an open directory and the name in it, for the number of a listed path.
+        `allows_link`: called with the PATH of a symbolic link and its target. `listed`: the paths
+        by their numbers, for messages.
         """
         self._source = source
         self._allowance = allowance
@@ -296,7 +296,7 @@ class Unpacker:
 
     @contextmanager
     def _parent(self, number: int, steps: list[bytes]) -> Iterator[tuple[int, bytes]]:
-        """The open directory of an entry, and its name there. Raises OSError."""
+        """Opens the directory of an entry; yields it with the entry's name. Raises OSError."""
         root, name = self._place(number)
         parent = os.dup(root)
         try:

@@ -1,8 +1,8 @@
-"""What comes back from a stage, put into the directory from which it was asked for.
+"""Puts the files that come back from a workdir into the directory they were requested from.
 
-As the user, at the pace of a pipe or file: each listed path is made beside its place and put there
-in one step when all of it has come. So nothing half fetched is ever seen under its name, whatever
-is killed on the way.
+It runs as the user, at the pace of a pipe or file. Each listed path is created beside its place and
+moved there in one step once all of it has arrived, so nothing partly fetched is ever seen under its
+name, whatever is killed on the way.
 """
 
 import ctypes
@@ -29,16 +29,15 @@ class Fetching:
     """Unpacks listed paths below the current directory."""
 
     def __init__(self, send: list[bytes], fetch: list[bytes], mark: int) -> None:
-        """`send`: what was sent may be replaced. `mark`: for names beside ours, of digits that
-        nobody can guess who may write there, too."""
+        """`send`: paths that were sent and so may be replaced. `mark`: part of the names beside
+        ours, with digits that nobody else with write access there can guess."""
         self._send = send
         self._fetch = fetch
         self._mark = mark
 
     def check(self, directory: bytes = b".") -> None:
-        """A directory is replaced as a whole: never one that was not sent and so would be lost.
-
-        Raises BadPack.
+        """Checks that no directory would be lost: each is replaced as a whole, so only one that was
+        sent may be. Raises BadPack.
         """
         for path in self._fetch:
             if any(path == s or path.startswith(s + b"/") or s == b"." for s in self._send):
@@ -55,8 +54,8 @@ class Fetching:
                 )
 
     def unpack(self, source: BinaryIO, allowance: Allowance, *, all_there: bool) -> None:
-        """`all_there`: none may be missing. Raises BadPack, OSError."""
-        self.clear()  # what a transfer of the same mark has left that was killed
+        """`all_there`: no path may be missing. Raises BadPack, OSError."""
+        self.clear()  # leftovers of a killed transfer with the same mark
         parents: dict[int, int] = {}
 
         def place(number: int) -> tuple[int, bytes]:
@@ -83,7 +82,7 @@ class Fetching:
             self.clear()
 
     def _commit(self, result: Unpacked, parents: dict[int, int]) -> None:
-        """Put everything in its place. Raises BadPack, as a rule before anything was moved."""
+        """Moves everything into its place. Raises BadPack, usually before anything was moved."""
         arrived = sorted(result.arrived)
         Fetching(self._send, [self._fetch[number] for number in arrived], self._mark).check()
         for number in arrived:
@@ -97,7 +96,7 @@ class Fetching:
         return b".%b.lbd-%d-%d" % (name, self._mark, number)
 
     def clear(self, directory: bytes = b".") -> None:
-        """What one of us that was killed has left, or what was replaced."""
+        """Removes what a killed transfer has left, or what was replaced."""
         for number, path in enumerate(self._fetch):
             fresh = os.path.join(directory, os.path.dirname(path), self._beside(path, number))
             for left in (fresh, fresh + b".old"):
@@ -105,9 +104,9 @@ class Fetching:
 
 
 def stays_inside(link: bytes, target: bytes) -> bool:
-    """Whether a symbolic link at this path of the working directory points into it.
+    """Returns whether a symbolic link at this path of the working directory points into it.
 
-    Behind a name ".." is refused: the name may be another link, whose end has another parent.
+    ".." after a name is refused: the name may be another link, whose target has another parent.
     """
     if target.startswith(b"/") or not target:
         return False
@@ -119,7 +118,7 @@ def stays_inside(link: bytes, target: bytes) -> bool:
 
 
 def put_in_place(parent: int, fresh: bytes, name: bytes) -> None:
-    """What is called `fresh` becomes `name`, in one step. Raises OSError."""
+    """Renames `fresh` to `name`, in one step. Raises OSError."""
     try:
         os.rename(fresh, name, src_dir_fd=parent, dst_dir_fd=parent)
         return
@@ -129,6 +128,6 @@ def put_in_place(parent: int, fresh: bytes, name: bytes) -> None:
     libc = ctypes.CDLL(None)
     exchange = getattr(libc, "renameat2", None)
     if exchange is not None and exchange(parent, fresh, parent, name, RENAME_EXCHANGE) == 0:
-        return  # the old one is cleared away under the name of the fresh one
+        return  # the old one, now under the fresh one's name, is removed later
     os.rename(name, fresh + b".old", src_dir_fd=parent, dst_dir_fd=parent)
     os.rename(fresh, name, src_dir_fd=parent, dst_dir_fd=parent)

@@ -1,23 +1,24 @@
-"""What to believe of loads that are not news any more, and whom to ask before deciding: what our
-own rules, P2C and PREDICT, share.
+"""How much to trust loads that are no longer fresh, and which hosts to ask before deciding. Shared
+by our own rules, P2C and PREDICT.
 
-Staying. At or below T_l commands stay, as under every rule, but not while faster cores are to be
-had: T_l counts tasks and says nothing of how long they take. By it alone a third of all commands of
-a cluster may run at half the speed beside free cores.
+Staying. As under every rule, commands stay at or below T_l, but not while faster cores are free
+elsewhere: T_l counts tasks and ignores how long they take. With T_l alone, a third of all commands
+of a cluster may run at half the speed beside free cores.
 
-Trust. A load told a moment ago is the load; one of a minute ago says little. Between them it is
-drawn towards the mean of the hosts looked at: trust = exp(-age / `lim.trust_s`). What we ourselves
-have sent there since is known for certain and never discounted. (Mitzenmacher 2000 shows why: who
-follows old loads sends everybody to the same few hosts, and does worse than at random.)
+Trust. A load reported a moment ago is accurate; a load from a minute ago says little. In between, a
+load is pulled towards the mean of the hosts considered: trust = exp(-age / `lim.trust_s`). The
+commands we ourselves have sent there since are known for certain and never discounted.
+(Mitzenmacher 2000 shows why: if everybody follows old loads, everybody picks the same few hosts,
+which is worse than choosing at random.)
 
-Herds. Each decision looks at some of the hosts only, drawn at random: half of them, sixteen at
-most, while their loads are news, and fewer the older these are, down to two. So callers that
-decide in the same instant do not look at the same hosts, whatever the loads are.
+Herds. Each decision considers only some of the hosts, drawn at random: half of them, at most
+sixteen, while their loads are fresh, and fewer the older the loads are, down to two. So hosts that
+decide at the same instant do not consider the same hosts, whatever the loads are.
 
-Questions. A host that may turn out better than the best we are sure of is asked, most promising
-first, `lim.probe_limit` times at most: what is not trusted of its load may be gone. One decision in
-32 begins with asking the host of the oldest load anyway: one that is hardly picked, for a load that
-was wrong, must get the chance to say so.
+Questions. A host that may turn out better than the best trusted one is asked for its current load,
+most promising first, at most `lim.probe_limit` times: the untrusted part of its load may be gone.
+One decision in 32 first asks the host with the oldest load anyway: a host that is rarely picked
+because of a wrong load must get the chance to correct it.
 """
 
 import math
@@ -33,9 +34,9 @@ from lbd.policy.view import HostView, Probe, Reply, Step, View
 DRAWN_MAX = 16
 CHOICES = 2
 SURE = 0.99  # trust from which a host need not be asked
-HOPE = 4  # times as fast as trust fades what a hopeful one holds against a host
-ASKED_ANYWAY = 1 / 32  # of all decisions
-SILENT_PERIODS = 2  # after which an unchanged load would have been told, had it changed
+HOPE = 4  # how many times as fast as trust a promising host's load is assumed to fade
+ASKED_ANYWAY = 1 / 32  # share of all decisions
+SILENT_PERIODS = 2  # after so many, a changed load would have been reported
 
 by_age = attrgetter("sampled_at_s")
 
@@ -43,8 +44,8 @@ by_age = attrgetter("sampled_at_s")
 def decide(
     request: PlacementRequest, view: View, replies: Sequence[Reply], rng: Random, way: float = 0.0
 ) -> Step:
-    """The next question, or the host of the least cost by what is believed: that is `time_for_all`
-    there, and the `way`, what moving takes for each CPU second of the command."""
+    """Returns the next question, or the host with the lowest believed cost: its `time_for_all`,
+    plus `way`, the moving time per CPU second of the command."""
     if (early := settled_early(request, view, stays)) is not None:
         return early
     asked = {reply.host for reply in replies}
@@ -78,7 +79,8 @@ def decide(
 
 
 def stays(view: View) -> bool:
-    """Light here, and no core elsewhere is faster by more than Δ, the gain a move must bring."""
+    """Whether we are lightly loaded and no core elsewhere is faster by more than Δ, the gain a move
+    must bring."""
     if not is_light_here(view):
         return False
     limit = 1.0 / view.me.speed - view.params.min_gain
@@ -88,7 +90,8 @@ def stays(view: View) -> bool:
 
 
 def trusted(hosts: Sequence[HostView], view: View) -> list[float]:
-    """0 to 1. Under both rules changes are told, so silence means that there was none."""
+    """Returns the trust in each host's load, 0 to 1. Under both rules hosts report changes, so
+    silence means that nothing changed."""
     now_s, trust_s = view.now_s, view.params.trust_s
     oldest_s = SILENT_PERIODS * view.params.exchange_period_s
     least = math.exp(-oldest_s / trust_s)
@@ -103,8 +106,8 @@ def trusted(hosts: Sequence[HostView], view: View) -> list[float]:
 
 
 def drawn(request: PlacementRequest, view: View, asked: set[HostId], rng: Random) -> list[HostView]:
-    """Draws at random from the hosts that might take the command, by the last that was heard. No
-    more are drawn than are looked at."""
+    """Draws at random from the hosts that might take the command, by their last reports. Draws no
+    more hosts than are considered."""
     most, random = drawn_max(view), rng.random
     passed = {view.me.name} | request.excluded | asked
     hosts = list(view.hosts.values())
@@ -129,7 +132,8 @@ def drawn_max(view: View) -> int:
 
 
 def fewer_if_old(picked: list[HostView], view: View) -> tuple[list[HostView], list[float]]:
-    """Of those drawn the fewer are looked at, the older their loads are; and the trust in each."""
+    """Keeps fewer of the drawn hosts the older their loads are. Returns them and the trust in
+    each."""
     trusts = trusted(picked, view)
     if len(picked) <= CHOICES:
         return picked, trusts
@@ -142,7 +146,8 @@ def most_promising(
     known: Sequence[HostView], picked: Sequence[HostView], trusts: Sequence[float], view: View,
     rng: Random, way: float,
 ) -> HostView | None:  # fmt: skip
-    """The one to ask: it would be the best, if what is not trusted of its load had gone."""
+    """Returns the host to ask: the one that would be best if the untrusted part of its load were
+    gone. None if no host would gain enough."""
     me, now_s = view.me, view.now_s
     best = time_for_all(me, me.load_now, now_s)
     for host in known:
@@ -176,8 +181,8 @@ def as_believed(
     rest: Mapping[HostId, HostView],
     view: View,
 ) -> View:
-    """A view of them and the rest, with their loads, and ours, as believed; `load` is the command's
-    cost there."""
+    """Returns a view of these and the remaining hosts with loads as believed, ours included. `load`
+    is the command's cost on that host."""
     me, now_s = view.me, view.now_s
     me = me.believed(me.load_now, time_for_all(me, me.load_now, now_s))
     seen = {**rest, me.name: me}

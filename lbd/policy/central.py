@@ -1,12 +1,13 @@
 """CENTRAL (Zhou 1987, section 3.3): hosts report as under GLOBAL, but the centre places each
-command that is eligible, and charges its own copy of the chosen host by one.
+eligible command, and charges its own copy of the chosen host by one.
 
-As printed, that charge would stay for as long as the host's load is unchanged, for unchanged loads
-are not sent. Here it goes when the command ends, which the host it came from tells the centre with
-its next question or report, and it fades while the chosen host reports no change (`lim.charges`).
+As printed, that charge would stay as long as the host's load is unchanged, since unchanged loads
+are not sent. Here the charge is removed when the command ends, which its origin reports to the
+centre with its next question or report; it also fades while the chosen host reports no change
+(`lim.charges`).
 
-A silent centre must never hinder a command: it then stays here. Only one that may not stay is
-placed by what we know ourselves.
+A silent centre must never hinder a command: the command then stays here. Only a command that may
+not stay is placed by our own view.
 """
 
 from collections.abc import Sequence

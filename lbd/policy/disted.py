@@ -1,9 +1,9 @@
-"""DISTED (Zhou 1987, section 3.3): as GLOBAL, but there is no centre between the hosts: each tells
-every other of its changes itself.
+"""DISTED (Zhou 1987, section 3.3): as GLOBAL, but without a centre: each host sends its changes to
+every other host itself.
 
-So a host hears N - 1 messages a period where under GLOBAL it hears one, which is why the thesis
-finds that DISTED gets worse as the cluster grows. The centre's keep-alive goes on: it is what says
-who is alive.
+So a host receives N - 1 messages a period where under GLOBAL it receives one, which is why the
+thesis finds that DISTED gets worse as the cluster grows. The centre's keep-alive continues: it
+tells who is alive.
 """
 
 from collections.abc import Sequence

@@ -1,26 +1,27 @@
-"""Is a command worth sending away? Its lists, its table, and what was learnt of its CPU time. Pure.
+"""Is a command worth sending away? Decided by lists, a built-in table, and its learnt CPU time.
+Pure.
 
-A job below T_CPU is not worth moving (Zhou 1987, section 3.3), and its CPU time is "not known upon
-the job's arrival" (4.2): the thesis fell back on a list of names. Most commands are run again and
-again, though, so here it is learnt: a new command runs on its own host once, measured; from then on
-an exponentially weighted mean of its CPU seconds stands for the next run.
+A job below T_CPU is not worth moving (Zhou 1987, section 3.3), but its CPU time is "not known upon
+the job's arrival" (4.2), so the thesis fell back on a list of names. Most commands run again and
+again, though, so CPU times are learnt here: a new command runs once on its own host, measured; from
+then on an exponentially weighted mean of its CPU seconds predicts the next run.
 
-The two mistakes do not cost the same. A short command that leaves loses some milliseconds, and is
-measured. A long one that stays may cost the caller all its CPU time at a loaded host's pace, is not
-measured, and takes others of its kind along: one key covers every compilation of a build, trifles
-and giants, and a dozen trifles in a row are no news. So the mean reaches back over some 30 runs,
-and a command counts as short only while the mean of its last `LATELY` runs is short as well.
+The two possible mistakes differ in cost. A short command that leaves loses some milliseconds, and
+is measured. A long one that stays may cost the caller its whole CPU time at a loaded host's pace,
+is not measured, and takes others with it: one key covers every compilation of a build, small and
+huge, and a dozen small ones in a row are normal. So the mean reaches back over some 30 runs, and a
+command counts as short only while the mean of its last `LATELY` runs is short as well.
 
-False friends are unlearnt both ways. A command that leaves is measured each time. One that stays
-becomes its caller and is not measured; it is again, after 8, 16, 32, 64 runs, or an hour, or when
-the last run took suspiciously long by the clock; then `LATELY` long ones are enough. And as a mean
-forgets an old giant slowly, `CONVINCING` runs in a row that say otherwise replace it.
+Both mistakes are corrected over time. A command that leaves is measured each time. One that stays
+replaces its caller and is not measured, except after 8, 16, 32 or 64 runs, after an hour, or when
+the last run took suspiciously long by the clock; then `LATELY` long runs suffice. And since a mean
+forgets an old huge run slowly, `CONVINCING` contrary runs in a row replace it.
 
-Order of rules: this host's owner (never), the user (never), both (features), the user (always), the
-owner (always), the table of what stays, what was learnt.
+Order of the rules: this host's owner (never), the user (never), both (features), the user (always),
+the owner (always), the table of what stays, what was learnt.
 
-The peak of memory is learnt of the same runs. It does not decide whether a command leaves, but on
-which hosts it would not fit (`needs.too_little_memory`).
+Peak memory is learnt from the same runs. It does not decide whether a command leaves, but which
+hosts it would not fit on (`needs.too_little_memory`).
 """
 
 from collections.abc import Sequence
@@ -32,37 +33,38 @@ from lbd.policy.invocation import OURS, name_of, why_stays
 from lbd.text.needs_words import read_feature_rule
 from lbd.text.program_names import WILDCARDS, in_list, patterns_of
 
-WEIGHT = 1 / 32  # of a new run in the mean, once there are so many
+WEIGHT = 1 / 32  # of a new run in the mean, once there are so many runs
 LATELY = 4  # runs
-CONVINCING = 16  # runs in a row on the other side of the threshold: the last ones are the mean
-SURE_RUNS = 3  # measured before a short command is left alone
+CONVINCING = 16  # runs in a row on the other side of the threshold: the latest runs become the mean
+SURE_RUNS = 3  # measured runs before a short command is no longer measured each time
 FIRST_PAUSE_RUNS, LONGEST_PAUSE_RUNS = 8, 64
 MEASURED_FOR_S = 3600.0
-SUSPICIOUS = 4.0  # times the threshold, by the clock: perhaps it is short no more
-# Short enough that not even asking pays: such names need no shim at all.
+SUSPICIOUS = 4.0  # times the threshold, by the clock: the command may no longer be short
+# Below this share of the threshold even asking does not pay: such names need no shim at all.
 SHIMLESS_SHARE = 0.2
 LIST_ENTRIES, ENTRY_CHARACTERS = 200, 100
-# Of all patterns of a list: with these it is compiled in some milliseconds, without in a hundred.
+# Limits on all patterns of a list together: within them it compiles in some milliseconds, beyond
+# them it may take a hundred.
 LIST_WILDCARDS, PATTERN_CHARACTERS = 200, 4000
 
 
 @dataclass(frozen=True, slots=True)
 class Lists:
-    """Names (`cc`), kinds (`gcc -c`) and patterns (`*-gcc`) of one who has a say."""
+    """Names (`cc`), kinds (`gcc -c`) and patterns (`*-gcc`) set by the owner or the user."""
 
     always: tuple[str, ...] = ()
     never: tuple[str, ...] = ()
-    features: tuple[str, ...] = ()  # rules, as `read_feature_rule` reads them
+    features: tuple[str, ...] = ()  # rules, as parsed by `read_feature_rule`
 
 
 @lru_cache(maxsize=256)
 def feature_rules(entries: tuple[str, ...]) -> tuple[tuple[tuple[str], Needs], ...]:
-    """Those that were checked where they came in."""
+    """Parses rules that were checked when they were set."""
     return tuple(((entry,), needs) for entry, needs in map(read_feature_rule, entries))
 
 
 def fault_of_features(entries: Sequence[str]) -> str:
-    """What cannot be in a list of rules, "" if all can."""
+    """Returns what is wrong with a list of feature rules; "" if nothing is."""
     try:
         return fault_of_patterns([read_feature_rule(entry)[0] for entry in entries])
     except ValueError as problem:
@@ -70,7 +72,7 @@ def fault_of_features(entries: Sequence[str]) -> str:
 
 
 def fault_of_patterns(entries: Sequence[str]) -> str:
-    """Why a list is one that would take too long to compile, "" if it is not."""
+    """Returns why a list of patterns would take too long to compile; "" if it would not."""
     text = "".join(patterns_of(entries))
     if sum(map(text.count, WILDCARDS)) > LIST_WILDCARDS:
         return f"has too many wildcards: at most {LIST_WILDCARDS}"
@@ -81,17 +83,17 @@ def fault_of_patterns(entries: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a command's runs cost, measured `runs` times."""
+    """The CPU time of a command's runs, measured `runs` times."""
 
     mean_s: float
     runs: int
-    measured: float  # UNIX seconds: it outlives restarts
+    measured: float  # UNIX seconds, since it outlives restarts
     recent_s: tuple[float, ...]  # of the last `LATELY` runs, newest last
-    alike: int = 1  # runs in a row on the same side of the threshold as the last
+    alike: int = 1  # runs in a row on the same side of the threshold as the last one
 
 
 def learn(known: Estimate | None, cpu_s: float, threshold_s: float, unix_s: float) -> Estimate:
-    """Returns the estimate with one more run in it."""
+    """Returns the estimate updated with one more run."""
     if known is None:
         return Estimate(cpu_s, 1, unix_s, (cpu_s,))
     weight = max(WEIGHT, 1.0 / (known.runs + 1))
@@ -105,28 +107,28 @@ def learn(known: Estimate | None, cpu_s: float, threshold_s: float, unix_s: floa
 
 
 def mean_of(values: Sequence[float]) -> float:
-    """That of equal values would come out a hair beside them without the bounds."""
+    """The bounds are needed because rounding could move the mean of equal values off that value."""
     return min(max(sum(values) / len(values), min(values)), max(values))
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A command of one user: its estimate, and what has happened since it was measured."""
+    """A command of one user: its estimate, and what has happened since it was last measured."""
 
     estimate: Estimate | None = None
-    trials: int = 0  # first runs under way
-    unmeasured: int = 0  # runs since it was measured
+    trials: int = 0  # first runs in progress
+    unmeasured: int = 0  # runs since the last measured one
     suspect: bool = False
-    peaks: tuple[int, ...] = ()  # of memory, in bytes, of the last `LATELY` runs, newest last
+    peaks: tuple[int, ...] = ()  # peak memory of the last `LATELY` runs, in bytes, newest last
 
     @property
     def peak_bytes(self) -> int:
-        """That its next run may take; 0: not known. The most of some runs, for a host that has too
-        little harms more than one that is passed over."""
+        """The memory its next run may take; 0: unknown. This is the highest of several peaks: a
+        host with too little memory harms more than a host passed over."""
         return max(self.peaks, default=0)
 
     def took(self, peak_bytes: int, *, whole: bool) -> "Known":
-        """With one more run; one that was cut short says only that it takes that or more."""
+        """Adds one run's peak. A run that was cut short (not `whole`) gives only a lower bound."""
         if not whole and peak_bytes <= self.peak_bytes:
             return self
         return replace(self, peaks=(*self.peaks, peak_bytes)[-LATELY:])
@@ -141,7 +143,7 @@ class Known:
 
 
 def is_short(known: Known, threshold_s: float) -> bool:
-    """Judges by the long-run average and by the latest runs."""
+    """Judges by the long-run mean and by the latest runs."""
     estimate = known.estimate
     if estimate is None or estimate.mean_s >= threshold_s:
         return False
@@ -149,7 +151,7 @@ def is_short(known: Known, threshold_s: float) -> bool:
 
 
 def is_due(known: Known, unix_s: float) -> bool:
-    """Is a short command to be measured again? Also when the clock was set back."""
+    """Whether a short command is to be measured again. True also if the clock was set back."""
     estimate = known.estimate
     if estimate is None or known.suspect or estimate.runs < SURE_RUNS:
         return True
@@ -160,7 +162,8 @@ def is_due(known: Known, unix_s: float) -> bool:
 
 
 def needs_no_shim(known: Known, threshold_s: float, unix_s: float) -> bool:
-    """So short, and so surely, that its runs need not even be asked about for a while."""
+    """Whether a command is so short, and so reliably, that its runs need no question for a
+    while."""
     estimate = known.estimate
     if estimate is None or is_due(known, unix_s):
         return False
@@ -171,9 +174,9 @@ def needs_no_shim(known: Known, threshold_s: float, unix_s: float) -> bool:
 class Verdict:
     leaves: bool
     reason: str  # always | never | new | trial | short | long: shown, counted, stable
-    why: str = ""  # for people, where the reason is not enough
-    by: str = ""  # whose list or table: host | user | built-in; "" = learnt
-    measure: bool = False  # run it as a child and say what it cost
+    why: str = ""  # for people, where the reason alone is not enough
+    by: str = ""  # whose list or table: host | user | built-in; "": learnt
+    measure: bool = False  # run it as a child process and report its cost
 
 
 LONG = Verdict(True, "long", "its CPU time makes it worth moving")
@@ -200,7 +203,7 @@ class Rules:
     user: Lists = field(default_factory=Lists)
 
     def needed(self, argv: Sequence[bytes], key: str) -> Needs:
-        """The features that the command is to have where it runs."""
+        """Returns the features that the command needs on its host."""
         name = name_of(argv)
         found = [*self._by_feature(self.host, name, key), *self._by_feature(self.user, name, key)]
         return joined_features(found) if found else NO_NEEDS
@@ -210,7 +213,7 @@ class Rules:
         return [needs for entry, needs in rules if in_list(entry, name, key)]
 
     def said(self, argv: Sequence[bytes], key: str, directory: bytes) -> Verdict | None:
-        """The verdict of lists and tables; None where what was learnt decides."""
+        """Returns the verdict of lists and tables; None if the learnt times decide."""
         name = name_of(argv)
         if name in OURS:
             return Verdict(False, "never", "it is part of lbd", "built-in")
@@ -232,14 +235,14 @@ class Rules:
 
 
 def joined_features(found: Sequence[Needs]) -> Needs:
-    """All of them together. What is both needed and not is on no host."""
+    """Combines all needs. A feature that is both needed and excluded matches no host."""
     features = {feature for needs in found for feature in needs.features}
     not_features = {feature for needs in found for feature in needs.not_features}
     return Needs(features=tuple(sorted(features)), not_features=tuple(sorted(not_features)))
 
 
 def judge_learnt(known: Known, threshold_s: float, unix_s: float) -> Verdict:
-    """Judges a command by what was learnt of its earlier runs."""
+    """Judges a command by its earlier runs."""
     if known.estimate is None:
         return TRIAL if known.trials else NEW
     if not is_short(known, threshold_s):

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 
 def even_share(wants: Iterable[int], room: int) -> int | None:
-    """The most that each gets of `room`: who wants less gets that, and the rest is shared evenly
-    among the others (max-min fairness). None if there is room for all."""
+    """Returns the cap on each share of `room` (max-min fairness): anyone who wants less gets all of
+    it, and the rest is shared evenly among the others. None if there is room for all."""
     left, rising = room, sorted(wants)
     for index, want in enumerate(rising):
         share = left // (len(rising) - index)

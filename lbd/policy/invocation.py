@@ -1,12 +1,12 @@
-"""What a command line is: the key under which its CPU time is learnt, and what must stay here.
+"""What a command line is: the key under which its CPU time is learnt, and whether it must stay.
+Pure.
 
 The thesis filters jobs by their names (section 4.2), "a very rough approximation" of their CPU
 time. A name is still most of what can be known beforehand, but some programs do very different
-things: a compiler that only preprocesses is no compilation, and `python` is whatever script it
-runs. So the key is the name and, for those in the tables below, the kind of invocation.
+things: a compiler that only preprocesses is not a compilation, and `python` is whatever script it
+runs. So the key is the name and, for the programs in the tables below, the kind of invocation.
 
-What stays whatever it costs is in `STAYS`, and what a person wants of it can be had by the lists
-(`eligibility.always`). Pure.
+`STAYS` lists what stays at any cost; users override it with their lists (`eligibility.always`).
 """
 
 import re
@@ -14,10 +14,10 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 
 KEY_CHARACTERS = 80
-# Of a user's words there may be hundreds of thousands; what they are about is among the first.
+# A command line may have hundreds of thousands of words; what it does is among the first.
 LOOKED_AT = 1000
 
-# Never by themselves, whatever was learnt: why, and who.
+# These never leave by themselves, whatever was learnt: reason, and names.
 STAYS = {
     "it is built into the shell": """
         . : alias bg break builtin cd command continue declare dirs disown echo eval exec exit
@@ -51,24 +51,26 @@ STAYS = {
         as cc1 cc1obj cc1plus collect2 gas ld ld.bfd ld.gold ld.lld lto-wrapper lto1 mold""",
 }
 WHY_STAYS = {name: why for why, names in STAYS.items() for name in names.split()}
-OURS = frozenset({"lbctl", "lbd", "lbrun", "lbsh"})  # never, whatever any list says
+OURS = frozenset({"lbctl", "lbd", "lbrun", "lbsh"})  # these never leave, whatever any list says
 
-# Files that are another host's own under the same name. A command that names one stays, unless it
-# runs below the same place: whether that directory is the same elsewhere is then checked.
+# Places whose files differ from host to host under the same name. A command that names such a file
+# stays, unless it runs below the same place: whether its directory is the same elsewhere is checked
+# later.
 LOCAL_PLACE = re.compile(rb"/(?:tmp|var/tmp|dev|proc|sys|run)(?=/|$)")
 SAME_EVERYWHERE = (b"/dev/null", b"/dev/zero", b"/dev/full", b"/dev/random", b"/dev/urandom")
 
 VERSION = re.compile(r"-?[0-9][0-9.]*$")
 OPTION = re.compile(rb"-[A-Za-z]$")
-# Of gcc, clang and rustc: what they make may not run on, or not be for, another host's processor.
+# Options of gcc, clang and rustc: the result may not run on, or not be meant for, another host's
+# processor.
 NATIVE = re.compile(rb"(?:-m(?:arch|cpu|tune)|(?:-C)?target-cpu)=native$")
 QUESTIONS = {b"--version", b"--help", b"-V", b"-h", b"-v", b"-vV", b"-version", b"-help"}
-# Parts of the names of what `configure` and cmake compile to try the compiler: not the real work.
+# Parts of the names of what `configure` and cmake compile to test the compiler: not the real work.
 TRIALS = (b"conftest", b"cmTC_", b"CMakeScratch", b"CMakeTmp")
 
 
 def compiling(words: Sequence[bytes]) -> str:
-    """What a compiler is asked for; linking is what it does when asked for nothing less."""
+    """Returns the stage a compiler is asked for; without such an option it links."""
     line = b"\n".join((b"", *words))
     if line.count(b"\n-") == len(words):
         return "-v"
@@ -78,8 +80,8 @@ def compiling(words: Sequence[bytes]) -> str:
 
 
 def interpreting(inline: bytes, valued: bytes) -> Callable[[Sequence[bytes]], str]:
-    """The script's name. `inline`: letters of options that hold the program itself; `valued`:
-    of options that take the next word."""
+    """Returns a function that finds the script's name. `inline`: letters of options that hold the
+    program itself; `valued`: letters of options that take the next word as their value."""
 
     def kind(words: Sequence[bytes]) -> str:
         rest = islice(words, LOOKED_AT)
@@ -101,7 +103,7 @@ def interpreting(inline: bytes, valued: bytes) -> Callable[[Sequence[bytes]], st
     return kind
 
 
-PROMPT = "-"  # it reads its program from standard input, where a person may sit
+PROMPT = "-"  # the program comes from standard input, perhaps from a person
 
 
 def archiving(words: Sequence[bytes]) -> str:
@@ -160,7 +162,8 @@ def name_of(argv: Sequence[bytes]) -> str:
 
 
 def family_of(name: str) -> str | None:
-    """The entry of KINDS for a name: python3.11 and x86_64-linux-gnu-gcc-12 have one too."""
+    """Returns the entry of KINDS for a name; python3.11 and x86_64-linux-gnu-gcc-12 have one
+    too."""
     if name in KINDS:
         return name
     stem = VERSION.sub("", name)
@@ -181,7 +184,7 @@ def key_of(argv: Sequence[bytes]) -> str:
 
 
 def why_stays(argv: Sequence[bytes], key: str, directory: bytes) -> str:
-    """Why this command is not to leave by itself, whatever it costs; "" if it may."""
+    """Returns why this command must not leave by itself, whatever it costs; "" if it may."""
     name = name_of(argv)
     if why := WHY_STAYS.get(name):
         return why
@@ -196,7 +199,8 @@ def why_stays(argv: Sequence[bytes], key: str, directory: bytes) -> str:
 
 
 def local_place(word: bytes, directory: bytes) -> bytes:
-    """The place of this host's own that `word` names a file of: /tmp/x, -I/tmp/x, of=/tmp/x."""
+    """Returns the host-local place that `word` names a file in: /tmp/x, -I/tmp/x, of=/tmp/x. Empty
+    if it names none."""
     before, slash, rest = word.partition(b"/")
     if not slash or not (before in (b"", b"@") or before[-1:] in b"=:" or OPTION.match(before)):
         return b""

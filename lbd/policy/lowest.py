@@ -1,6 +1,5 @@
-"""LOWEST (Zhou 1987, section 3.3): ask up to L_p hosts drawn at random how loaded they are, one
-after the other; stop at an empty one; take the lowest.
-"""
+"""LOWEST (Zhou 1987, section 3.3): ask up to L_p hosts, drawn at random, for their load, one after
+the other; stop at an empty host; take the lowest."""
 
 from collections.abc import Sequence
 from random import Random
@@ -10,7 +9,7 @@ from lbd.policy.probing import next_to_ask
 from lbd.policy.ranking import choose, settled_early
 from lbd.policy.view import Reply, Reporting, Step, View
 
-EMPTY = 0.1  # a smoothed index at or below this: nothing runs there
+EMPTY = 0.1  # a smoothed index at or below this means that nothing runs there
 
 
 class Lowest:

@@ -1,9 +1,9 @@
-"""Does a host have what a command needs: now, once others have ended, or never as it is? Pure.
+"""Does a host satisfy a command's needs: now, once other jobs have ended, or never as it is? Pure.
 
-This is the one place that decides it. The LIM asks it of each host in its table, the LBM before it
-starts a command, the dispatcher for the jobs of its queue, and so does the simulator. What they
-know of a host differs in age alone; where the command is to run it is known for sure, and there the
-resources are handed out (lbm/core/slots.py).
+This is the only place that decides it. The LIM asks it for each host in its table, the LBM before
+it starts a command, the dispatcher for its queued jobs, and the simulator does the same. Their
+knowledge of a host differs only in age. The host that runs the command knows for certain, and
+allocates the resources there (lbm/core/slots.py).
 """
 
 from collections.abc import Container, Mapping
@@ -15,17 +15,18 @@ from lbd.text.needs import AMOUNT_MAX
 from lbd.text.units import show_size
 
 SMALL_PEAK_BYTES = 256 << 20
-PEAK_BITS = 3  # that a learnt peak is rounded up to
-COUNTED_MAX = 4096  # a resource of more is a size, such as bytes of a disk: it has no indices
+PEAK_BITS = 3  # a learnt peak is rounded up to so many significant bits
+COUNTED_MAX = 4096  # a larger resource is a size, such as bytes of a disk, and has no indices
 
 
 class Unmet(NamedTuple):
-    why: str  # for people, as behind the name of the host and a colon
-    later: bool  # others have it, and will give it back
+    why: str  # for people, to follow the host's name and a colon
+    later: bool  # other jobs hold it and will release it
 
 
 def unmet(needs: Needs, facts: Facts) -> Unmet | None:
-    """What the host does not have of it; None if it has all. What it never has comes first."""
+    """Returns what the host lacks of `needs`; None if it lacks nothing. What it can never provide
+    comes first."""
     if not facts.features and (needs.resources or needs.features or needs.not_features):
         return Unmet(
             "has not reported its resources (its LBM does not answer, or its lbd is too old)",
@@ -43,13 +44,13 @@ def unmet(needs: Needs, facts: Facts) -> Unmet | None:
 
 
 def taken_by_others(needs: Needs, facts: Facts) -> set[str]:
-    """The names of what the host has and others have now; "memory" is one."""
+    """Returns the names of what the host has but other jobs hold now; may include "memory"."""
     everything = [*asked(needs, facts), *memory_asked(needs, facts)]
     return {name for name, total, used, amount in everything if total - used < amount <= total}
 
 
 def part_of(needs: Needs, names: Container[str]) -> Needs:
-    """The amounts of these names alone."""
+    """Returns only the amounts of these names."""
     resources = tuple((name, amount) for name, amount in needs.resources if name in names)
     return Needs(resources, memory_bytes=needs.memory_bytes if "memory" in names else 0)
 
@@ -65,7 +66,7 @@ def missing_feature(needs: Needs, facts: Facts) -> str | None:
 
 
 def asked(needs: Needs, facts: Facts) -> list[tuple[str, int, int, int]]:
-    """Name, total, used and what is needed, of each resource."""
+    """Returns name, total, used and needed amount of each resource."""
     if not needs.resources:
         return []
     there = {name: (total, used) for name, total, used in facts.resources}
@@ -79,20 +80,20 @@ def memory_asked(needs: Needs, facts: Facts) -> list[tuple[str, int, int, int]]:
 
 
 def jobs_at_once(needs: Needs, facts: Facts) -> int | None:
-    """For how many such jobs the host has enough, if nobody else had any of it; None: for as many
-    as there are slots."""
+    """How many such jobs the host could run if nobody else held anything; None: as many as it has
+    slots."""
     everything = [*asked(needs, facts), *memory_asked(needs, facts)]
     return min((total // amount for _, total, _, amount in everything), default=None)
 
 
 def jobs_now(needs: Needs, facts: Facts) -> int | None:
-    """For how many such jobs the host has enough that nobody has; None as for `jobs_at_once`."""
+    """How many such jobs the host can run with what is free now; None as for `jobs_at_once`."""
     everything = [*asked(needs, facts), *memory_asked(needs, facts)]
     return min((max(0, total - used) // n for _, total, used, n in everything), default=None)
 
 
 def joined(facts: Facts, given: Mapping[str, int], memory_given: int) -> Facts:
-    """With what has been given besides."""
+    """Adds what has been allocated in the meantime."""
     if not given and not memory_given:
         return facts
     used = tuple((name, total, n + given.get(name, 0)) for name, total, n in facts.resources)
@@ -100,7 +101,7 @@ def joined(facts: Facts, given: Mapping[str, int], memory_given: int) -> Facts:
 
 
 def with_features(needs: Needs, besides: Needs) -> Needs:
-    """With those that a rule asks for besides."""
+    """Adds the features that a rule requires."""
     if not besides:
         return needs
     features = sorted({*needs.features, *besides.features})
@@ -109,14 +110,15 @@ def with_features(needs: Needs, besides: Needs) -> Needs:
 
 
 def offer(facts: Facts) -> Facts:
-    """What there is of it, whoever has it."""
+    """Returns the totals, as if nothing were used."""
     totals = tuple((name, total, 0) for name, total, _ in facts.resources)
     return Facts(facts.features, totals, facts.memory_total)
 
 
 def counted_peak(learnt_bytes: int, limit_bytes: int = 0) -> int:
-    """What placements reckon with of a learnt peak. Rounded up to one of a few values, for each is
-    a kind of needs of its own; and what any host has is not worth a look at them all."""
+    """Returns the learnt peak that placements use. It is rounded up to one of a few values, since
+    each value is a distinct kind of needs. A peak so small that any host has it becomes 0, to save
+    checking all hosts."""
     peak = min(learnt_bytes, limit_bytes) if limit_bytes else learnt_bytes
     if peak < SMALL_PEAK_BYTES:
         return 0
@@ -125,8 +127,9 @@ def counted_peak(learnt_bytes: int, limit_bytes: int = 0) -> int:
 
 
 def too_little_memory(needs: Needs, facts: Facts, memory: tuple[int, int]) -> str:
-    """Why what it took lately would not fit, "" if it would. `memory`: the host's, all of it and
-    what is available. What others were given is theirs, although they may not have it yet."""
+    """Returns why the memory that the command used lately would not fit; "" if it would. `memory`:
+    the host's total and available bytes. What is allocated to other jobs counts as theirs, even if
+    they do not use it yet."""
     total, available = memory
     if not total:
         return ""
@@ -175,7 +178,7 @@ def one_of(name: str) -> str:
 
 
 def needed(needs: Needs) -> str:
-    """What is needed, for people."""
+    """Describes the needs for people."""
     words = [
         one_of(name)
         if amount == 1

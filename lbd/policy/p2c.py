@@ -1,14 +1,14 @@
-"""P2C, of our own: the power of two choices (Mitzenmacher 1996), and what to make of old loads
-(Mitzenmacher 2000, "How useful is old information?").
+"""P2C, our own: the power of two choices (Mitzenmacher 1996), adapted to old loads (Mitzenmacher
+2000, "How useful is old information?").
 
-Two hosts drawn at random and the lesser load of the two are nearly as good as the least of all, and
-much better than either one at random or the least of all by loads that are old: then everybody
-picks the same host until the next news. Here the lot is as wide as the loads are fresh, two when
-they are old; an old load counts for less, and its host is asked if that may change the choice
-(`belief`).
+The lower load of two hosts drawn at random is nearly as good as the lowest of all. It is much
+better than one host at random, and better than the lowest of all by old loads: with those,
+everybody picks the same host until the next report. Here more hosts are drawn the fresher the loads
+are, two when they are old; an old load counts for less, and its host is asked if the reply may
+change the choice (`belief`).
 
-Hosts are compared by what one more task costs all who are there (`delay`), not by tasks per power
-as Zhou's rules do: by those a wide host of slow cores looks idle for long.
+Hosts are compared by what one more task costs all tasks there (`delay`), not by tasks per power as
+in Zhou's rules: by that measure a wide host of slow cores looks idle for long.
 """
 
 from collections.abc import Sequence

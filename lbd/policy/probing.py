@@ -1,7 +1,7 @@
-"""What the algorithms that ask other hosts share: whom to ask next, and what a light load is.
+"""What the probing algorithms share: which host to ask next, and what a light load is.
 
-A host that does not answer counts as asked. Each question may take an even share of the time that
-is left, so that one dead host does not use up the others' time.
+A host that does not answer counts as asked. Each question may take an even share of the remaining
+time, so that one dead host does not use up the time of the others.
 """
 
 from collections.abc import Sequence
@@ -18,13 +18,14 @@ TRIES = 4
 def next_to_ask(
     request: PlacementRequest, view: View, replies: Sequence[Reply], rng: Random
 ) -> Probe | None:
-    """One more host, at random; None when L_p were asked, or nobody is left who could take it."""
+    """Returns one more host, at random; None if L_p were asked, or no host is left that could take
+    it."""
     left = view.params.probe_limit - len(replies)
     if left <= 0:
         return None
     passed = {reply.host for reply in replies} | request.excluded
     names = list(view.hosts)
-    for _ in range(TRIES):  # mostly the first will do, and the others need not be looked at
+    for _ in range(TRIES):  # mostly the first will do, and the others need no look
         name = rng.choice(names)
         if is_worth_asking(view.hosts[name], view, passed):
             return Probe((name,), 1.0 / left)
@@ -38,6 +39,7 @@ def is_worth_asking(host: HostView, view: View, passed: frozenset[HostId] | set[
 
 
 def is_light(load_now: float, params: LimConfig) -> bool:
-    """Below T_l; or below one task a core where T_l is less, or at T_l = 0 nobody would be."""
+    """Below T_l. Where T_l is less than one task per core, the limit is one task: at T_l = 0 no
+    host would be light otherwise."""
     limit = params.local_threshold
     return load_now < (limit if limit > ONE_TASK else ONE_TASK)

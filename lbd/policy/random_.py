@@ -1,7 +1,7 @@
 """RANDOM (Zhou 1987, section 3.3): a host above T_l sends the command to any other, at random.
 
-It looks at no other host's load, so it sends commands to hosts that are busier than its own. What
-it does look at is whether the other would take a command at all.
+It ignores the loads of other hosts, so it may send commands to busier ones. It does check whether
+the other host takes commands at all.
 """
 
 from collections.abc import Sequence

@@ -1,14 +1,13 @@
 """What all algorithms share: the transfer rule, and the choice of the lowest of some hosts.
 
 Zhou 1987, section 3.3: at or below the threshold T_l commands stay; the lowest host is taken if it
-is lower than ours by more than the minimum gain; hosts of equal load are drawn at random. Loads are
-compared as they would be with the command there, so a fast or wide host wins over an equally
-loaded slow one.
+is lower than ours by more than the minimum gain; ties are broken at random. Loads are compared as
+they would be with the command there, so a fast or wide host wins over an equally loaded slow one.
 
-Three rules are ours. A command that may not stay goes to the lowest willing host, gain or no gain.
-And where others would take it but for their slots and we are overloaded, it waits for one of them
-rather than making things worse here. And hosts with too little memory for what the command took
-lately are left out, ours too if another has it. Where none has it, what it took says nothing.
+Three rules are our own. A command that may not stay goes to the lowest willing host, gain or no
+gain. If other hosts lack only a free slot and we are overloaded, the command waits for one of them
+rather than making things worse here. Hosts with too little memory for the command's recent peak are
+left out, ours too if another host has enough; where none has enough, the peak is ignored.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -21,10 +20,10 @@ from random import Random
 from lbd.model import Candidate, HostId, Placement, PlacementRequest, Verdict
 from lbd.policy.view import NO_SLOT, Decision, HostView, Nowhere, View
 
-TIE = 0.02  # loads this close are equal: less is noise of the sampling
+TIE = 0.02  # loads this close are equal: smaller differences are sampling noise
 NO_HOST_HAS = "none has what it needs"
 EXCLUDED = "excluded"
-CANDIDATES = 16  # that an answer shows, best first
+CANDIDATES = 16  # shown in an answer, best first
 
 by_load = attrgetter("load")
 
@@ -40,7 +39,7 @@ def is_light_here(view: View) -> bool:
 def settled_early(
     request: PlacementRequest, view: View, stays: Callable[[View], bool] = is_light_here
 ) -> Decision | None:
-    """The decision if no other host's load matters to it, else None."""
+    """Returns the decision if no other host's load matters to it, else None."""
     me = view.me
     if request.wanted is not None:
         return wanted_host(request, request.wanted, view)
@@ -61,15 +60,16 @@ def settled_early(
 
 
 def lacks_here(request: PlacementRequest, view: View) -> Decision:
-    """There is no host but this one, which lacks what the command needs."""
+    """This host is the only one, and lacks what the command needs."""
     if view.me.is_taken and request.may_wait:
         return waiting(request, view, [view.me], "needs-taken")
     return Nowhere(f"no suitable host: {NO_HOST_HAS}", ranked(request, view))
 
 
 def wanted_host(request: PlacementRequest, name: HostId, view: View) -> Decision:
-    """-H: there, whatever we believe of it. Our news of it may be old, or our own LIM may have
-    stood still; the host itself says no, by which of its rules, or does not answer in time."""
+    """-H: use that host, whatever we believe about it. Our information may be old, or our own LIM
+    may have been stopped; the host itself refuses and names its rule, or does not answer in time.
+    """
     host = view.hosts[name]
     if host is not view.me:
         return Placement(Verdict.THERE, name, "wanted", (candidate(host, view),))
@@ -85,16 +85,17 @@ def must_leave(request: PlacementRequest, view: View) -> bool:
 
 
 def leaves(request: PlacementRequest, view: View) -> bool:
-    """Whether it should not run here, whatever our load: demanded, or we are drained."""
+    """Whether it should not run here, whatever our load: demanded by the request, or we are
+    drained."""
     return must_leave(request, view) or view.me.why == "drained"
 
 
 def choose(
     request: PlacementRequest, view: View, rng: Random, among: Collection[HostId] | None = None
 ) -> Decision:
-    """The lowest willing host (of those named, if any are), or why not.
+    """Returns the lowest willing host (among the named ones, if given), or why there is none.
 
-    Every request that `settled_early` left open gets its decision here.
+    Decides every request that `settled_early` left open.
     """
     me = view.me
     hosts = view.hosts.values() if among is None else named(view, among)
@@ -146,8 +147,8 @@ def why_nobody_else(request: PlacementRequest, view: View) -> str:
 
 
 def forgiven(host: HostView) -> HostView:
-    """The same as if nothing were known of the memory that the command takes: what was learnt may
-    be wrong, so that alone refuses it nothing."""
+    """Ignores a lack of memory for the learnt peak: what was learnt may be wrong, so it alone must
+    not refuse a command."""
     return replace(host, why="") if host.is_short else host
 
 
@@ -156,7 +157,7 @@ def some_lack_slots(hosts: Iterable[HostView]) -> bool:
 
 
 def named(view: View, names: Iterable[HostId]) -> list[HostView]:
-    """Of these hosts one may have left meanwhile."""
+    """Returns these hosts, without those that have left meanwhile."""
     hosts = view.hosts
     return [hosts[name] for name in names if name in hosts]
 
@@ -171,10 +172,11 @@ def others(request: PlacementRequest, me: HostView, hosts: Iterable[HostView]) -
 def lowest(
     hosts: Iterable[HostView], rng: Random, request: PlacementRequest, me: HostView
 ) -> HostView | None:
-    """The willing one of `others` of the lowest load, at random among those within TIE of it.
+    """Returns the willing host with the lowest load of `others`, at random among those within TIE
+    of it.
 
-    It passes over the hosts once, as there may be a thousand of them, and looks twice only at those
-    that were among the lowest when it came to them.
+    Passes over the hosts only once, as there may be a thousand, and looks twice only at hosts that
+    were among the lowest when they were reached.
     """
     user, excluded = request.user, request.excluded
     found: list[HostView] = []
@@ -206,7 +208,7 @@ def here(view: View, reason: str, request: PlacementRequest | None = None) -> Pl
 
 def there(view: View, host: HostView, reason: str, request: PlacementRequest) -> Placement:
     shown = ranked(request, view) if request.shown else ()
-    if not shown or shown[0].name != host.name:  # a tie that the lot decided
+    if not shown or shown[0].name != host.name:  # a tie broken at random
         shown = (candidate(host, view), *(c for c in shown if c.name != host.name))
     return Placement(Verdict.THERE, host.name, reason, shown)
 
@@ -214,14 +216,15 @@ def there(view: View, host: HostView, reason: str, request: PlacementRequest) ->
 def waiting(
     request: PlacementRequest, view: View, full: Iterable[HostView], reason: str
 ) -> Placement:
-    """It waits here for one of these hosts to have room, the one named before the others."""
+    """The command waits here for one of these hosts to have room; the named host is the first
+    choice."""
     best = min(full, key=by_load)
     return Placement(Verdict.WAIT, best.name, reason, ranked(request, view))
 
 
 def ranked(request: PlacementRequest, view: View, limit: int = CANDIDATES) -> tuple[Candidate, ...]:
-    """The hosts best first: those that may be picked, by load, then those that could take it once
-    others have ended, then the rest."""
+    """Returns the hosts, best first: those that may be picked, by load; then those that could take
+    it once other jobs have ended; then the rest."""
     hosts = view.hosts.values()
     willing = [host for host in hosts if not host.why and host.name not in request.excluded]
     best = nsmallest(limit, willing, key=by_load)

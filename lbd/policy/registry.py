@@ -1,4 +1,4 @@
-"""Every algorithm by its name in `lim.algorithm`."""
+"""Every algorithm, by its name in `lim.algorithm`."""
 
 from lbd.policy.central import Central
 from lbd.policy.disted import Disted
@@ -24,4 +24,4 @@ POLICIES: dict[str, Policy] = {
     "P2C": TwoChoices(),
     "PREDICT": Predict(),
 }
-WEIGH_AGE = ("P2C", "PREDICT")  # a load's age matters to them, not only whether it is late
+WEIGH_AGE = ("P2C", "PREDICT")  # they weigh a load by its age, not only by whether it is late

@@ -1,10 +1,10 @@
-"""RESERVE (Zhou 1987, section 3.3): the idle host takes the initiative. One whose load falls below
-T_l asks loaded hosts for their next command, up to R of them at a time; they keep these
-reservations newest first. A host with a command to send tries the newest, and asks that host first
-whether it is still lightly loaded. Who made a reservation takes it back when its load rises.
+"""RESERVE (Zhou 1987, section 3.3): the idle host takes the initiative. A host whose load falls
+below T_l registers with up to R loaded hosts for their next command; they keep these reservations
+newest first. A host with a command to send tries the newest, and first asks that host whether it is
+still lightly loaded. A host cancels the reservations it made when its load rises.
 
-(The thesis has them cancelled "if the host's load falls below T_l", a slip for rises above.)
-A reservation is used up by trying it. Those of `lim.reservations` are made in that file.
+(The thesis has them cancelled "if the host's load falls below T_l", a slip for rises above.) Trying
+a reservation uses it up. `lim.reservations` makes the reservations.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
-"""THRHLD (Zhou 1987, section 3.3): ask up to L_p hosts drawn at random, one after the other; the
+"""THRHLD (Zhou 1987, section 3.3): ask up to L_p hosts, drawn at random, one after the other; the
 first whose load is below the threshold T_l takes the command. If none is, it stays.
 
-Taken by its word the rule accepts nobody at T_l = 0; `probing.is_light` has the reading that does.
+Taken literally, the rule accepts no host at T_l = 0; `probing.is_light` has the reading that does.
 """
 
 from collections.abc import Sequence
@@ -32,6 +32,6 @@ class Threshold:
         if leaves(request, view):
             return choose(request, view, rng, answered)
         full = [name for name in answered if view.hosts[name].why == NO_SLOT]
-        if full:  # perhaps it had better wait for one of them
+        if full:  # waiting for one of them may be better
             return choose(request, view, rng, full)
         return here(view, "none-below-threshold", request)

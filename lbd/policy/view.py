@@ -18,30 +18,30 @@ from lbd.model import Candidate, HostId, Placement, PlacementRequest, quick_valu
 from lbd.policy.needs import Unmet
 
 NO_SLOT = "no free slot"
-AVOIDED = "avoided"  # and the reason behind it
+AVOIDED = "avoided"  # followed by the reason
 
 
 @dataclass(slots=True)
 class HostView:
-    """One host as of the last news of it. Replaced, never altered, when something changes.
+    """One host, as last reported. Replaced, never altered, when something changes.
 
-    Not frozen only because each pick makes a new one, and frozen ones take three times as long.
+    It is not frozen only because each pick creates one, and frozen ones take three times as long.
     """
 
     name: HostId
-    load_now: float  # its index, picks not yet seen in a sample included
-    load: float  # the same with one job more
+    load_now: float  # its index, including picks not yet seen in a sample
+    load: float  # the same with one more job
     sampled_at_s: float
     alive: bool  # up, late or drained: not down
-    why: str  # "" if it may be picked, else the reason it may not: NO_SLOT or any text
-    hog: str = ""  # NO_SLOT is for this user alone
+    why: str  # "" if it may be picked, else why it may not: NO_SLOT or any text
+    hog: str = ""  # NO_SLOT applies to this user only
     cores: float = 1.0  # usable
     speed: float = 1.0  # of a core, relative to the reference machine
-    charged: float = 0.0  # what of `load_now` is picks that no sample shows yet
-    free_at_s: float = 0.0  # of the newest sample that showed a free core
-    fits: bool = True  # it has what the command needs; else `why` says what it lacks,
-    is_taken: bool = False  # and whether others have that, who will give it back
-    is_short: bool = False  # of memory for what the command took lately; `why` says so
+    charged: float = 0.0  # the part of `load_now` that is picks no sample shows yet
+    free_at_s: float = 0.0  # time of the newest sample that showed a free core
+    fits: bool = True  # it has what the command needs; else `why` says what it lacks
+    is_taken: bool = False  # other jobs hold what it lacks, and will release it
+    is_short: bool = False  # too little memory for the command's recent peak; `why` says so
 
     def for_user(self, user: str) -> "HostView":
         """Returns this view as the given user sees it."""
@@ -50,7 +50,7 @@ class HostView:
         return replace(self, why="")
 
     def believed(self, load_now: float, load: float) -> "HostView":
-        """`dataclasses.replace` would take four times as long."""
+        """Spelled out, as `dataclasses.replace` takes four times as long."""
         return HostView(
             self.name, load_now, load, self.sampled_at_s, self.alive, self.why, self.hog,
             self.cores, self.speed, self.charged, self.free_at_s, self.fits, self.is_taken,
@@ -58,8 +58,8 @@ class HostView:
         )  # fmt: skip
 
     def needing(self, lack: Unmet | None) -> "HostView":
-        """Returns this view as a command sees it for which the host lacks that. What others have
-        taken counts for less than what there never is, and that the host is full for less still."""
+        """Returns this view for a command that needs what the host lacks. As the reason, something
+        the host never has outranks something other jobs hold, and that outranks a full host."""
         if lack is None:
             return self
         is_known = self.alive and not (lack.later and self.why not in ("", NO_SLOT))
@@ -67,30 +67,30 @@ class HostView:
         return replace(self, why=why, hog="", fits=False, is_taken=lack.later and is_known)
 
     def short(self, why: str) -> "HostView":
-        """Returns this view as a command sees it that lately took more memory than it has."""
+        """Returns this view for a command whose recent peak exceeds the host's memory."""
         return replace(self, why=why, hog="", is_short=True) if why and not self.why else self
 
     @property
     def is_full(self) -> bool:
-        """Might it take the command once others have ended?"""
+        """Whether it might take the command once other jobs have ended."""
         return self.is_taken or self.why == NO_SLOT
 
 
 @dataclass(slots=True)
 class View:
-    """The cluster from one host's side. `hosts` holds that host, `me`, too."""
+    """The cluster as seen from one host. `hosts` includes that host, `me`."""
 
     me: HostView
     hosts: Mapping[HostId, HostView]
     params: LimConfig
     now_s: float
-    centre: HostId | None  # who is the load information centre; None: nobody that we know of
-    reserved: tuple[HostId, ...] = ()  # RESERVE: who asked us for a job, newest first
+    centre: HostId | None  # the load information centre; None: none that we know of
+    reserved: tuple[HostId, ...] = ()  # RESERVE: hosts that asked us for a job, newest first
 
 
 @quick_value
 class Probe:
-    """Ask these hosts for their load as of now, within this share of the time that is left."""
+    """Ask these hosts for their current load, within this share of the remaining time."""
 
     hosts: tuple[HostId, ...]
     time_share: float
@@ -113,11 +113,11 @@ class Nowhere:
 
 @quick_value
 class Reply:
-    """What came of probing or asking `host`. A probed host's load is in the view by then."""
+    """The outcome of probing or asking `host`. A probed host's load is in the view by then."""
 
     host: HostId
     answered: bool
-    decision: "Placement | Nowhere | None" = None  # of the centre
+    decision: "Placement | Nowhere | None" = None  # made by the centre
 
 
 Decision = Placement | Nowhere
@@ -125,7 +125,8 @@ Step = Probe | Ask | Placement | Nowhere
 
 
 class Reporting(Enum):
-    """Whom hosts tell that their load has changed, each period; the keep-alive comes on top."""
+    """To whom hosts report changes of their load, each period; the keep-alive is sent in
+    addition."""
 
     VECTOR = "the coordinator, which broadcasts it", True
     CENTRE = "the coordinator, which keeps it to itself", True

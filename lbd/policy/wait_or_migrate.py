@@ -1,21 +1,23 @@
-"""The owner of a host is back: what stands still there waits for them to leave, or is moved. Pure.
+"""The owner of a host is back: a suspended command there either waits for them to leave, or moves.
+Pure.
 
-`OwnerHistory` learns one host: its chances from a step to the next by hour of the week, and how
-long its owner stays. `decide` weighs, for one command, what moving would lose against how soon the
-owner will leave; `decide_gang` for tasks that only go on together. Rules:
+`OwnerHistory` learns one host: its chances from one step to the next by hour of the week, and how
+long its owner stays. For one command, `decide` weighs what moving would lose against how soon the
+owner will leave; `decide_gang` does so for tasks that only run together. Rules:
 
 - **threshold** (default): He et al., theorem III.4 (`theory/wait_or_migrate.py`), with the chance
-  to leave of an owner who has been here as long as this one (`theory/owner_periods.py`). Where
+  of leaving of an owner who has been here as long as this one (`theory/owner_periods.py`). Where
   stays have a heavy tail that chance falls, and there is a time to stop waiting;
 - **work**: the same for a fixed amount of work: longer jobs are moved earlier than by the paper;
 - **myopic**: wait if a move costs a step or more;
 - **optimal**: the full decision process (equation 2, `theory/migration_process.py`), which also
-  counts how many other hosts are free, and may be free next. It is solved for a few tasks and
-  hosts, and for costs and chances that are rounded, as it takes some hundredths of a second: a
-  daemon cannot wait for more. What is too large, or hardly ever changes, is left to the threshold.
+  counts how many other hosts are free, or may be free next. It is solved only for few tasks and
+  hosts, and for rounded costs and chances, as a solution takes some hundredths of a second and a
+  daemon cannot wait longer. Cases that are too large, or hardly ever change, fall back to
+  threshold.
 
-Where no stay has been seen to end nothing is known, and it waits as long as a move would cost: that
-is never more than twice what knowing the future would have cost.
+Until a stay has been seen to end nothing is known, and the command waits as long as a move would
+cost: that is never more than twice the cost with perfect foresight.
 """
 
 import math
@@ -39,39 +41,40 @@ from lbd.theory.wait_or_migrate import (
 Rule = Literal["threshold", "work", "myopic", "optimal"]
 
 HOURS = 168  # of a week
-BETA = 0.999  # a step, as in the paper
-PRIOR = OnOff(1 / 30, 1 - 1 / 60)  # half an hour here, an hour away, at steps of a minute
-PRIOR_STEPS = 20.0  # that the prior of a host, and the host as a prior of its hours, count for
+BETA = 0.999  # discount per step, as in the paper
+PRIOR = OnOff(1 / 30, 1 - 1 / 60)  # half an hour here, an hour away, in steps of a minute
+PRIOR_STEPS = 20.0  # weight of a host's prior, and of the host as the prior of its hours
 STAYS_KEPT = 200
-FEWEST_STAYS = 5  # that have ended, to say anything of the next one
+FEWEST_STAYS = 5  # ended stays needed to predict the next one
 SHOWN_CHANCE = 0.8
-LONGEST_S = 30 * 86400.0  # that is said
-SMALL_GANG, SPARE_MORE = 4, 4  # tasks for which it is solved; spare hosts that count beyond them
+LONGEST_S = 30 * 86400.0  # the longest that is shown
+# the most tasks it is solved for; spare hosts counted beyond the tasks
+SMALL_GANG, SPARE_MORE = 4, 4
 COST_STEP = 1.1  # costs are rounded to powers of it
-SOLVED = 256  # processes whose solution is remembered
+SOLVED = 256  # cached solutions of processes
 
-Counts = list[int]  # steps that began OFF, of those ended ON; began ON, of those ended ON
+Counts = list[int]  # steps begun OFF, of those ended ON; steps begun ON, of those ended ON
 
 
 def learnt(counts: Sequence[int], prior: OnOff, weight: float) -> OnOff:
-    """p01 and p11 by counting, beside a prior that counts for `weight` steps of either kind."""
+    """Estimates p01 and p11 by counting, with a prior that weighs `weight` steps of either kind."""
     off, left, on, stayed = counts
     p01 = (left + weight * prior.p01) / (off + weight)
     p11 = (stayed + weight * prior.p11) / (on + weight)
-    return OnOff(min(1.0, p01), min(1.0, p11))  # rounding
+    return OnOff(min(1.0, p01), min(1.0, p11))  # guards against rounding
 
 
 @dataclass(slots=True)
 class OwnerHistory:
-    """What was seen of one host's owner. Times are seconds of one clock; hours 0 … 167."""
+    """What was observed of one host's owner. Times are seconds of one clock; hours 0 … 167."""
 
     hours: list[Counts] = field(default_factory=lambda: [[0, 0, 0, 0] for _ in range(HOURS)])
     stays_s: deque[float] = field(default_factory=lambda: deque(maxlen=STAYS_KEPT))
-    since_s: float | None = None  # the owner is here
+    since_s: float | None = None  # when the owner came; None while away
     _fitted: Stays | None = None
 
     def step(self, hour: int, was_here: bool, is_here: bool) -> None:
-        """A step has passed. Raises ValueError for an hour outside the week."""
+        """Counts one step. Raises ValueError for an hour outside the week."""
         if not 0 <= hour < HOURS:
             raise ValueError(f"hour {hour} of the week: must be 0 to {HOURS - 1}")
         counts, kind = self.hours[hour], 0 if was_here else 2
@@ -90,7 +93,7 @@ class OwnerHistory:
             self.since_s, self._fitted = None, None
 
     def stayed_s(self, now_s: float) -> float:
-        """How long the owner has been here; 0 while away."""
+        """Returns how long the owner has been here; 0 while away."""
         return 0.0 if self.since_s is None else max(0.0, now_s - self.since_s)
 
     def steps(self, hour: int) -> int:
@@ -99,13 +102,13 @@ class OwnerHistory:
         return off + on
 
     def chain(self, hour: int | None = None) -> OnOff:
-        """The host's chances, or those of an hour, for which the host is the prior."""
+        """Returns the host's chances, or those of one hour with the host's as the prior."""
         total = [sum(column) for column in zip(*self.hours, strict=True)]
         host = learnt(total, PRIOR, PRIOR_STEPS)
         return host if hour is None else learnt(self.hours[hour], host, PRIOR_STEPS)
 
     def by_hour(self) -> list[OnOff]:
-        """The chances of each hour of the week."""
+        """Returns the chances for each hour of the week."""
         host = self.chain()
         return [learnt(counts, host, PRIOR_STEPS) for counts in self.hours]
 
@@ -114,7 +117,7 @@ class OwnerHistory:
         return [list(counts) for counts in self.hours]
 
     def restore(self, rows: Sequence[Sequence[int]], stays_s: Sequence[float]) -> None:
-        """What was kept. Raises ValueError, and takes nothing, if it cannot have been counted."""
+        """Restores saved counts. Raises ValueError, and changes nothing, if they are impossible."""
         fits = len(rows) == HOURS and all(
             len(row) == 4 and 0 <= row[1] <= row[0] and 0 <= row[3] <= row[2] for row in rows
         )
@@ -125,7 +128,7 @@ class OwnerHistory:
         self._fitted = None
 
     def stays(self) -> Stays | None:
-        """The distribution of the owner's stays; None while nothing can be said."""
+        """Returns the distribution of the owner's stays; None while too few have ended."""
         if self._fitted is None and len(self.stays_s) >= FEWEST_STAYS and any(self.stays_s):
             self._fitted = fit(list(self.stays_s))
         return self._fitted
@@ -133,15 +136,15 @@ class OwnerHistory:
 
 @dataclass(frozen=True, slots=True)
 class Others:
-    """The hosts that run none of it."""
+    """The hosts that run none of the job's tasks."""
 
     hosts: int
-    free: int  # of them, their owners away
+    free: int  # of these, with their owners away
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    until_s: float  # by the clock; ask again then. Infinite: for as long as the owner is here
+    until_s: float  # by the clock; then ask again. Infinite: until the owner leaves
     reason: str
 
 
@@ -159,10 +162,11 @@ def decide(
     rule: Rule = "threshold",
     hour: int | None = None,
 ) -> Wait | Move:
-    """For one command that stands still since the owner came.
+    """Decides for one command that has been suspended since the owner came.
 
-    `move_s` is what moving costs: the seconds since it started or was checkpointed, and its files'
-    way. Raises ValueError for a cost below 0, a step that is not above 0, or one without end.
+    `move_s` is what moving costs: the seconds since the command started or was checkpointed, plus
+    the transfer of its files. Raises ValueError for a cost below 0, a step not above 0, or an
+    infinite one.
     """
     if not (0 <= move_s < math.inf and 0 < step_s < math.inf):
         raise ValueError(f"a move of {move_s:g} s, steps of {step_s:g} s: must be above 0, finite")
@@ -183,7 +187,7 @@ def rest_s(
     rule: Rule = "threshold",
     hour: int | None = None,
 ) -> float:
-    """How long to wait on for an owner who is here; infinite: until they leave."""
+    """Returns how much longer to wait for an owner who is here; infinite: until they leave."""
     stays, stayed_s = history.stays(), history.stayed_s(now_s)
     if stays is None:
         return safe_limit_s(move_s) - stayed_s
@@ -199,8 +203,8 @@ def best_rest_s(
     others: Others,
     hour: int | None = None,
 ) -> float:
-    """As `rest_s`, by the full process: it says what is best in this step, and is asked again in
-    the next one."""
+    """As `rest_s`, by the full process: the answer holds for this step only; ask again in the next
+    one."""
     if history.stays() is None:
         return safe_limit_s(move_s) - history.stayed_s(now_s)
     moves = is_best_moved(history.chain(hour), 1, 0, others, move_s / step_s)
@@ -210,7 +214,8 @@ def best_rest_s(
 
 
 def is_best_moved(chain: OnOff, tasks: int, on: int, others: Others, cost: float) -> bool | None:
-    """Whether the full process moves those tasks whose hosts are not ON; None: too large."""
+    """Whether the full process moves those tasks whose hosts are not ON; None: too large to
+    solve."""
     if tasks > SMALL_GANG:
         return None
     spare = min(others.hosts, tasks + SPARE_MORE)
@@ -229,7 +234,7 @@ def solved(
 
 
 def free_within_s(history: OwnerHistory, now_s: float) -> float | None:
-    """The owner has left by then, from now, in 80 % of cases; None if nothing can be said."""
+    """Returns the time from now by which the owner has left in 80 % of cases; None if unknown."""
     stays = history.stays()
     if stays is None:
         return None
@@ -238,7 +243,7 @@ def free_within_s(history: OwnerHistory, now_s: float) -> float | None:
 
 
 def outlook(history: OwnerHistory, now_s: float) -> str:
-    """When the owner will leave, by how long they stayed before."""
+    """Says when the owner will leave, judging by earlier stays."""
     stays, stayed_s = history.stays(), history.stayed_s(now_s)
     if stays is None:
         return "it is not known how long the owner will stay"
@@ -257,10 +262,12 @@ def limited(left_s: float, now_s: float, reason: str) -> Wait | Move:
 
 
 def patience(cost: float, chain: OnOff, rule: Rule) -> float:
-    """Waiting is right while owners leave at a rate of more than one in so many steps.
+    """Returns the rate limit, in steps: waiting is right while owners leave more often than once in
+    so many steps.
 
-    `cost` of a move, in steps. By the work done it is the cost itself (`owner_periods`). By the
-    paper's threshold 1/(1 - β(p11 - p01)) it is the time at which p01 makes that the cost.
+    `cost` is that of a move, in steps. For rule work the limit is the cost itself
+    (`owner_periods`). For the paper's threshold 1/(1 - β(p11 - p01)) it is the time for which p01
+    makes the threshold equal to the cost.
     """
     if rule == "work":
         return cost
@@ -268,7 +275,7 @@ def patience(cost: float, chain: OnOff, rule: Rule) -> float:
         return math.inf if cost >= 1 else 0.0
     if cost <= 0:
         return 0.0
-    leaves = chain.p11 - (1 - 1 / cost) / BETA  # the p01 at which γ_1 is the cost
+    leaves = chain.p11 - (1 - 1 / cost) / BETA  # the p01 at which γ_1 equals the cost
     if leaves <= 0:
         return math.inf
     return 0.0 if leaves >= 1 else -1 / math.log1p(-leaves)
@@ -283,12 +290,13 @@ def decide_gang(
     rule: Rule = "threshold",
     others: int | None = None,
 ) -> Wait | Move:
-    """For `tasks` that only go on together, on as many hosts, the owners of `away` of them here.
+    """Decides for `tasks` that only run together, one per host; on `away` of these hosts the owner
+    is back.
 
-    `cost` of moving one of those, in steps; `others`: hosts beside theirs, free or not, which the
-    rule optimal asks for. All are moved or none (lemma III.1). It is for the caller to ask again
-    when an owner comes or leaves. Raises ValueError for more hosts away than there are tasks, for
-    none, a negative cost, and tasks outside 1 … 100.
+    `cost` is that of moving one task, in steps. `others` is the number of further hosts, free or
+    not, which the rule optimal needs. Either all such tasks move or none (lemma III.1). The caller
+    asks again when an owner comes or leaves. Raises ValueError if `away` is 0 or more than `tasks`,
+    for a negative cost, and for tasks outside 1 … 100.
     """
     if not (1 <= away <= tasks and cost >= 0):
         raise ValueError(f"{away} of {tasks} hosts away, a cost of {cost:g}: out of range")

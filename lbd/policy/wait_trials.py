@@ -1,14 +1,14 @@
-"""How long to wait for a host's owner: what each answer would have cost on these hosts. Pure.
+"""How long to wait for a host's owner: what each limit would have cost on these hosts. Pure.
 
-The rules of `wait_or_migrate` take hosts to be alike and their owners' comings to be independent.
-Measured hosts are neither: a host whose owner is back has, more often than others, an owner who is
-back again soon, so leaving it is worth more than the stay that is saved. No formula for that is
-needed where the comings and goings of all hosts are known: on each host a task is imagined for each
-of some limits, which waits so long and then moves at random to a host that is free. What waiting
-and moving these had is kept apart, so any cost of a move can be asked for.
+The rules of `wait_or_migrate` assume that hosts are alike and that owners come back independently.
+Measured hosts are neither: a host whose owner is back is more likely than others to have its owner
+back again soon, so leaving it saves more than the current stay. No formula is needed where the
+comings and goings of all hosts are known. For each of some limits, one imaginary task per host
+waits up to that limit and then moves at random to a free host. The costs of waiting and of moving
+are kept apart, so the total can be computed for any cost of a move.
 
-All limits see everything, so taking the best one so far ("follow the leader") comes as near to the
-best of them in hindsight as chance allows. Until enough was seen, it is as long as a move costs.
+All limits see the same data, so taking the best one so far ("follow the leader") comes as near to
+the best in hindsight as chance allows. Until enough data is seen, the limit is the cost of a move.
 """
 
 import math
@@ -19,20 +19,20 @@ from random import Random
 from lbd.theory.owner_periods import safe_limit_s
 
 LIMITS = (0, 1, 2, 3, 5, 8, 13, 21, 34, 60, 120, 240)  # steps
-FEWEST_WAITS = 150  # times that an owner came back, before any is believed
-MOST_HOSTS = 64  # that have such tasks; more would say no more
+FEWEST_WAITS = 150  # times that an owner came back, before any result is trusted
+MOST_HOSTS = 64  # with imaginary tasks; more would add nothing
 
 
 @dataclass(slots=True)
 class Trial:
-    """What one limit had so far, over all its imagined tasks, in steps and moves."""
+    """The totals of one limit over all its imaginary tasks, in steps and moves."""
 
     limit: float
     waited: int = 0
     worked: int = 0
     moved: int = 0
     places: list[int] = field(default_factory=list)
-    stretches: list[int] = field(default_factory=list)  # steps of waiting without a stop
+    stretches: list[int] = field(default_factory=list)  # steps waited without interruption
 
     def cost_of_work(self, move: float) -> float:
         return (self.waited + move * self.moved) / max(1, self.worked)
@@ -52,17 +52,17 @@ class Trial:
 
 @dataclass(slots=True)
 class WaitTrials:
-    """The trials of one group of hosts, always named in the same order."""
+    """The trials of one group of hosts, always given in the same order."""
 
     trials: list[Trial] = field(default_factory=lambda: [Trial(n) for n in (*LIMITS, math.inf)])
     interruptions: int = 0
     _before: tuple[bool, ...] = ()
 
     def step(self, on: Sequence[bool], rng: Random) -> None:
-        """A step has passed: which hosts are free of their owners now.
+        """Advances one step; `on` says which hosts are free of their owners now.
 
-        When their number changes, the imagined tasks begin again on the hosts there are; what was
-        counted stays.
+        When the number of hosts changes, the imaginary tasks start over on the current hosts; the
+        totals stay.
         """
         free = [host for host, is_on in enumerate(on) if is_on]
         if len(on) != len(self._before):
@@ -77,11 +77,11 @@ class WaitTrials:
             trial.step(on, free, rng)
 
     def rows(self) -> list[list[int]]:
-        """What each limit had so far, for saving across a restart: waited, worked, moved."""
+        """Returns the totals of each limit (waited, worked, moved), for saving across a restart."""
         return [[trial.waited, trial.worked, trial.moved] for trial in self.trials]
 
     def restore(self, rows: Sequence[Sequence[int]], interruptions: int) -> None:
-        """What was kept. Raises ValueError, and takes nothing, if it cannot have been counted."""
+        """Restores saved totals. Raises ValueError, and changes nothing, if they are impossible."""
         fits = len(rows) == len(self.trials) and all(len(row) == 3 for row in rows)
         if not fits or min(interruptions, *(min(row) for row in rows)) < 0:
             raise ValueError("the record of the trials is damaged and starts again empty")
@@ -90,7 +90,7 @@ class WaitTrials:
             trial.waited, trial.worked, trial.moved = row
 
     def limit(self, move: float) -> float:
-        """How many steps to wait where a move costs so many; infinite: never move.
+        """Returns how many steps to wait where a move costs `move` steps; infinite: never move.
 
         Raises ValueError for a negative cost.
         """

@@ -3,7 +3,7 @@
 DEFAULT = "lbd"
 ROOT = "root"
 
-# What deploy/systemd/sysusers.conf says, for hosts without the package.
+# The same as deploy/systemd/sysusers.conf, for hosts without the package.
 USERADD = (
     "useradd", "--system", "--user-group", "--no-create-home", "--home-dir", "/var/lib/lbd",
     "--shell", "/usr/sbin/nologin", DEFAULT,

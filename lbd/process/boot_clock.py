@@ -1,8 +1,8 @@
-"""The clock of leases: they run out while the machine sleeps, too."""
+"""The clock for leases, which must also expire while the machine sleeps."""
 
 import time
 
 
 def clock_s() -> float:
-    """A clock that runs during suspend and cannot be set."""
+    """Returns a clock that runs during suspend and cannot be set."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)

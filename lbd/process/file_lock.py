@@ -1,4 +1,4 @@
-"""A lock on a file that is waited for, but not for ever: whoever has it may be stopped."""
+"""A file lock that is waited for with a limit, since its holder may be stopped."""
 
 import fcntl
 import os
@@ -9,9 +9,9 @@ POLL_S = 0.02
 
 
 def lock_file(path: Path | bytes, patience_s: float) -> int:
-    """A descriptor that holds the lock until it is closed. Raises TimeoutError if somebody else
-    holds it for longer, OSError if the file cannot be written."""
-    # Root locks files in directories of others: it makes none where a link leads.
+    """Returns a descriptor that holds the lock until it is closed. Raises TimeoutError if another
+    process holds it for longer, OSError if the file cannot be written."""
+    # O_NOFOLLOW: root locks files in directories of others, and must not create one through a link.
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     descriptor = os.open(path, flags, 0o600)
     deadline_s = time.monotonic() + patience_s

@@ -1,9 +1,9 @@
-"""What a daemon says of jobs: the job's id is on each such line, and the last of them are kept.
+"""A daemon's log lines about jobs: each carries the job's id, and the last ones are kept.
 
-Whatever concerns a job is said by a JobLog, which alone puts the id on lines: as `lbctl jobs`
-prints it, so that `lbctl logs --daemons ID` finds them on every host. Lines of a level that is not
-logged now are kept all the same, since who looks for them looks afterwards. They are kept in
-memory: to write a file would cost each short command more than all else that is done for it.
+All messages about a job go through a JobLog, which alone adds the id to lines: in the form of
+`lbctl jobs`, so that `lbctl logs --daemons ID` finds them on every host. Lines below the current
+log level are kept too, since people look for them afterwards. They are kept in memory: writing a
+file would cost more than all other work for a short command.
 """
 
 import logging
@@ -21,10 +21,10 @@ from lbd.text.one_line import one_line
 ID_CHARS_MAX = 128
 LINE_CHARS_MAX = 500
 KEPT_LINES, KEPT_CHARS, KEPT_S = 4000, 1 << 20, 7 * 86400.0
-# Beyond these, until the oldest are dropped together: their memory is in no cache any more, so that
-# one for each new one cost more than all else of a line.
+# Excess kept until the oldest are dropped together: their memory has left the caches, so dropping
+# one per new line would cost more than all other work for a line.
 MORE_LINES, MORE_CHARS = 500, 1 << 16
-STEP_CHARS = 40  # as a line has beside what differs
+STEP_CHARS = 40  # approximate characters of a step besides its variable parts
 SHOWN_LINES, SHOWN_CHARS = 1000, 1 << 16  # of one job, in one answer
 LEVELS = {
     logging.DEBUG: "debug", logging.INFO: "info", logging.WARNING: "warning",
@@ -47,8 +47,8 @@ class Line(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What led from one phase to another: each command has several, and most are never looked at.
-    So they become lines when somebody does."""
+    """A change from one phase to another. Each command has several and most are never looked at, so
+    a step becomes a line only when somebody asks."""
 
     unix_s: float
     job: str
@@ -74,7 +74,7 @@ class Step(NamedTuple):
 
 
 class RecentLines:
-    """The last ones about jobs, as many as there is room for."""
+    """The last lines about jobs, as many as there is room for."""
 
     def __init__(
         self, lines: int = KEPT_LINES, chars: int = KEPT_CHARS, age_s: float = KEPT_S
@@ -93,7 +93,7 @@ class RecentLines:
                 self._drop_oldest()
 
     def of(self, job: str, unix_s: float) -> tuple[list[Line], bool]:
-        """The last ones about a job, the oldest first; and whether there are older ones."""
+        """Returns the last lines about a job, oldest first, and whether there are older ones."""
         with self._lock:
             self._drop_oldest()
             kept = list(self._kept)
@@ -113,7 +113,7 @@ class RecentLines:
 
 
 def newest(lines: Sequence[Line]) -> tuple[list[Line], bool]:
-    """As many of the last ones as one answer may have; and whether there are others."""
+    """Returns as many of the last lines as fit one answer, and whether there are others."""
     room, count = SHOWN_CHARS, 0
     for line in reversed(lines[-SHOWN_LINES:]):
         room -= line.size
@@ -127,25 +127,25 @@ RECENT = RecentLines()  # of this process
 
 
 def concerns(job: str, asked: str) -> bool:
-    """Whether a line about `job` is for who asks about `asked`: that of an array is for who asks
-    about one of its tasks, and the other way round."""
+    """Returns whether a line about `job` is relevant to a question about `asked`: lines about an
+    array are relevant to its tasks, and the other way round."""
     return job == asked or array_of(job) == asked or job == array_of(asked)
 
 
 def array_of(job: str) -> str | None:
-    """12 for 12_7; None for what is no task of an array."""
+    """Returns 12 for 12_7; None if it is not a task of an array."""
     array, _, index = job.partition("_")
     return array if array.isdecimal() and index.isdecimal() else None
 
 
 class JobLog:
-    """A logger of lines about jobs."""
+    """A logger for lines about jobs."""
 
     def __init__(self, logger: logging.Logger, recent: RecentLines = RECENT) -> None:
         self._logger, self._recent = logger, recent
 
     def step(self, job: str, event: object, before: Enum, after: Enum, of: str = "") -> None:
-        """`event` has led from one phase to another; nothing if it has not."""
+        """Records that `event` led from one phase to another; nothing if the phase is the same."""
         if after is before:
             return
         where, why = getattr(event, "host", ""), getattr(event, "reason", "")
@@ -171,7 +171,7 @@ class JobLog:
     def error(
         self, job: str, text: str, *words: object, problem: BaseException | None = None
     ) -> None:
-        """With the traceback of `problem`, if there is one."""
+        """Includes the traceback of `problem`, if given."""
         self._say(logging.ERROR, job, text, words, problem)
 
     def _say(
@@ -198,11 +198,11 @@ def printable_id(job: str) -> str:
 
 @lru_cache(maxsize=256)
 def words_of(name: str) -> str:
-    """ "not started" of NotStarted."""
+    """Returns "not started" for NotStarted."""
     return re.sub(r"(?<!^)(?=[A-Z])", " ", name).lower()
 
 
 def text_of(record: logging.LogRecord) -> str:
-    """What a record says, with the job that it is about."""
+    """Returns a record's text, with the job it is about."""
     job = getattr(record, "job", "")
     return f"job {job}: {record.getMessage()}" if job else record.getMessage()

@@ -1,5 +1,5 @@
 """Why a daemon of this host could not go on: a line in its runtime directory until it is ready
-again, for programs that would else know only that it does not answer."""
+again. Without it, programs only know that the daemon does not answer."""
 
 import contextlib
 import os
@@ -24,8 +24,8 @@ def forget(runtime_dir: str, daemon: str) -> None:
 
 
 def read(runtime_dir: str, daemon: str, since_s: float = 0.0) -> str:
-    """Of a daemon that has ended since then (UNIX time); "" without one, or where we may not see
-    it."""
+    """Returns the line of a daemon that has ended since then (UNIX time); "" if there is none or we
+    may not read it."""
     try:
         with path_of(runtime_dir, daemon).open("rb") as file:
             if os.fstat(file.fileno()).st_mtime < since_s:

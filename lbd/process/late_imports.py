@@ -1,8 +1,8 @@
-"""Modules that other libraries import and a daemon seldom uses: executed when first looked into.
+"""Delays the execution of modules that other libraries import and a daemon seldom uses.
 
-Their `import` statements find them as ever, but without content. The first attribute that is asked
-of one executes it. `importlib.util.LazyLoader` does not serve: the second `import` statement of a
-module asks for an attribute, which loads it.
+An `import` statement finds them as usual, but without content. The first access to an attribute
+executes the module. `importlib.util.LazyLoader` does not serve: the second `import` of a module
+accesses an attribute, which loads it.
 """
 
 import sys
@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from importlib.abc import Loader  # importing it costs a MiB
 
-# Measured with Python 3.11 and protobuf 7.35.
+# Memory, measured with Python 3.11 and protobuf 7.35, and what imports the module.
 OF_DAEMONS = (
-    "calendar",  # 0.1 MiB; of protobuf's well-known types, which we do not use
-    "locale",  # 0.3 MiB; subprocess, to read the output as text
+    "calendar",  # 0.1 MiB; protobuf's well-known types, which lbd does not use
+    "locale",  # 0.3 MiB; subprocess, to read output as text
     "tokenize",  # 0.1 MiB; linecache, which a traceback loads
     "pkgutil",
-    "asyncio.sslproto",  # 0.1 MiB; TLS of asyncio's streams, ours is gRPC's
+    "asyncio.sslproto",  # 0.1 MiB; TLS of asyncio's streams; lbd uses gRPC's
     "google.protobuf.descriptor_database",
     "google.protobuf.text_encoding",
-    "google.protobuf.internal.python_message",  # 1.1 MiB; for machines without the compiled one
-    "ipaddress",  # 0.2 MiB; urllib.parse, which pathlib imports, has addresses in brackets
+    "google.protobuf.internal.python_message",  # 1.1 MiB; for machines without the compiled version
+    "ipaddress",  # 0.2 MiB; urllib.parse, which pathlib imports, for addresses in brackets
 )
 OF_KEEPER = (
     "copy",  # 0.1 MiB; dataclasses.asdict
@@ -37,7 +37,8 @@ OF_KEEPER = (
 
 
 def put_off(names: Collection[str]) -> None:
-    """Before anything imports them: what is there already stays as it is."""
+    """Delays these modules. Call it before anything imports them: loaded modules are not
+    affected."""
     sys.meta_path.insert(0, Finder(names))
 
 
@@ -65,14 +66,15 @@ class Late:
         lock, begun = threading.RLock(), list[bool]()
 
         def look_into(name: str) -> object:
-            if name == "__path__":  # which the import system asks of each module
+            if name == "__path__":  # the import system reads it from each module
                 raise AttributeError(name)
-            with lock:  # another thread waits until all of it is there
+            with lock:  # another thread waits until the module is complete
                 if not begun:
                     begun.append(True)
                     try:
                         self._loader.exec_module(module)
-                    except BaseException:  # no descriptor left, say: the next one tries again
+                    # such as too many descriptors: the next access tries again
+                    except BaseException:
                         begun.clear()
                         raise
             try:

@@ -1,8 +1,7 @@
-"""How much a host's daemons log, changed while they run: `lbctl param log.level`.
+"""The log level of a host's daemons, changed at run time with `lbctl param log.level`.
 
-The LIM knows the word that is in force for the cluster, and writes it to a file in the runtime
-directory. The daemons look there once a second; while there is no file, or nothing that makes
-sense in it, what they have stays.
+The LIM knows the cluster's current level and writes it to a file in the runtime directory. The
+daemons read that file once a second; if it is missing or invalid, they keep their level.
 """
 
 import asyncio
@@ -18,7 +17,7 @@ log = logging.getLogger(__name__)
 
 LOOK_S = 1.0
 WORD_BYTES_MAX = 16
-OURS = "lbd"  # the root of our loggers; those of libraries say no more than what changes
+OURS = "lbd"  # the root of lbd's loggers; those of libraries stay at INFO or above
 
 
 class LevelFile:
@@ -40,7 +39,7 @@ class LevelFile:
             self._path.unlink(missing_ok=True)
 
     def read(self) -> str:
-        """One of the levels; "" if it says none."""
+        """Returns one of the levels; "" if the file has none."""
         try:
             with self._path.open("rb") as file:
                 word = file.read(WORD_BYTES_MAX).decode(errors="replace")
@@ -50,7 +49,7 @@ class LevelFile:
 
 
 def follow(loop: asyncio.AbstractEventLoop, runtime_dir: str, level: str) -> None:
-    """What the file says from now on, as long as the event loop runs; `level` at first."""
+    """Follows the file as long as the event loop runs, starting with `level`."""
     file, now = LevelFile(runtime_dir), ""
 
     def look(first: str = "") -> None:
@@ -64,7 +63,7 @@ def follow(loop: asyncio.AbstractEventLoop, runtime_dir: str, level: str) -> Non
 
 
 def change_level(level: str, *, is_news: bool) -> None:
-    """Of what this process logs."""
+    """Changes the log level of this process."""
     number = logging.getLevelNamesMapping()[level.upper()]
     ours = logging.getLogger(OURS)
     if is_news:

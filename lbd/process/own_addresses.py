@@ -1,13 +1,13 @@
-"""Whether an address is one of this machine's, so that a daemon may listen there."""
+"""Whether an address belongs to this machine, so that a daemon can listen there."""
 
 import errno
 import socket
 
 
 def is_elsewhere(address: str) -> bool:
-    """Whether it surely is of another machine: the kernel lets nobody listen there."""
+    """Returns whether the address certainly belongs to another machine, so that binding fails."""
     try:
-        # As bytes: of text it would want a codec, which who may not read our files cannot import.
+        # As bytes: a str needs a codec, which a process that cannot read our files cannot import.
         found = socket.getaddrinfo(address.encode(), 0, type=socket.SOCK_STREAM)
         family, kind, protocol, _, target = found[0]
         with socket.socket(family, kind, protocol) as probe:

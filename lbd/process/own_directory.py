@@ -1,9 +1,9 @@
-"""The directories that daemons keep their sockets and files in.
+"""Checks the directories in which daemons keep their sockets and files.
 
-Whoever can write such a directory decides what is found there: another user's keeper in place of
-ours, another pid file. So each is looked at before anything in it is locked, bound or believed:
-it must be ours or root's, and nobody else may write in it. Below /tmp anybody can make one first,
-under the name that ours would have.
+A user with write access to such a directory decides what is found there: their own keeper in place
+of ours, another pid file. So each directory is checked before anything in it is locked, bound or
+trusted: it must be ours or root's, and nobody else may write in it. Below /tmp anybody can create
+one first, under the name that ours would have.
 """
 
 import os
@@ -18,10 +18,10 @@ RUNTIME, STATE = "host.runtime_dir", "host.state_dir"
 
 
 def make_own(path: Path, key: str, owners: Collection[int] | None = None) -> None:
-    """Makes it where it is missing; nobody else lists it, for who reads a directory can keep others
-    from making files in it. `key`: what names it in the configuration.
+    """Creates the directory if it is missing. Other users may not list it, since a reader of a
+    directory can keep others from creating files in it. `key`: the setting that names it.
 
-    Raises ConfigError if it is not for us to use; see `fault_of`.
+    Raises ConfigError if we must not use it; see `fault_of`.
     """
     try:
         if not os.path.lexists(path):
@@ -36,9 +36,9 @@ def make_own(path: Path, key: str, owners: Collection[int] | None = None) -> Non
 
 
 def fault_of(path: Path, owners: Collection[int] | None = None) -> str:
-    """Why this directory is not to be used, with what to do; "" if it may be.
+    """Returns why this directory must not be used, with advice; "" if it may.
 
-    `owners`: who may own it, root and ourselves by default. Only root may let a group write there:
+    `owners`: allowed owners, by default root and ourselves. Only root may let a group write there:
     its daemons' account is in that group. Raises OSError.
     """
     allowed = {0, os.geteuid()} if owners is None else set(owners)
@@ -58,9 +58,10 @@ def fault_of(path: Path, owners: Collection[int] | None = None) -> str:
 
 
 def why_not_believed(path: Path) -> str:
-    """Why a client is not to talk to the sockets there; "" if it may, or if there is no such place.
+    """Returns why a client must not talk to the sockets there; "" if it may, or if the directory
+    does not exist.
 
-    What root alone can make below /run may be any service's.
+    A directory below /run that only root can create may belong to any service.
     """
     with suppress(OSError):
         allowed = {0, os.geteuid()}

@@ -1,7 +1,7 @@
-"""What a daemon answers of its own process when it is asked for metrics.
+"""A daemon's metrics about its own process.
 
-How late its event loop's timers are is measured only while somebody asks: nothing wakes a daemon
-whose metrics nobody wants.
+The lateness of its event loop's timers is measured only while somebody asks, so a daemon whose
+metrics nobody wants is not woken up.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from lbd.metrics.core.histogram import Histogram
 from lbd.metrics.core.table import LAGS_S
 
 TICK_S = 0.5
-UNASKED_S = 180.0  # after the last question nothing more is measured
+UNASKED_S = 180.0  # measurements stop this long after the last question
 STARTED_S = time.time()
 PAGE_BYTES = resource.getpagesize()
 
@@ -22,7 +22,7 @@ class OwnFigures:
     def __init__(self) -> None:
         self._lags = Histogram(LAGS_S)
         self._until_s = 0.0
-        self._due_s: float | None = None  # of the timer; None: there is none
+        self._due_s: float | None = None  # when the timer is due; None: none is set
 
     def answer(self) -> dict[str, object]:
         self._until_s = time.monotonic() + UNASKED_S

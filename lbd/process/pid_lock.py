@@ -1,4 +1,4 @@
-"""One daemon of a kind a directory: its pid file, locked for as long as it lives."""
+"""Allows one daemon of a kind per directory: its pid file is locked for as long as it lives."""
 
 import fcntl
 import os
@@ -12,7 +12,8 @@ MODE = 0o600
 
 
 def take_pid_locks(daemon: str, runtime_dir: str, state_dir: str) -> list[int]:
-    """One for each directory of a daemon; they may be the same. Raises as `take_pid_lock`."""
+    """Takes a lock for each directory of a daemon; they may be the same. Raises like
+    `take_pid_lock`."""
     locks = [take_pid_lock(Path(runtime_dir, f"{daemon}.pid"))]
     if os.path.realpath(state_dir) != os.path.realpath(runtime_dir):
         locks.append(take_pid_lock(Path(state_dir, f"{daemon}.pid"), STATE))
@@ -20,11 +21,11 @@ def take_pid_locks(daemon: str, runtime_dir: str, state_dir: str) -> list[int]:
 
 
 def take_pid_lock(path: Path, key: str = RUNTIME, program: str = "") -> int:
-    """A locked descriptor for the directory that `key` of the configuration names.
+    """Returns a locked descriptor for the directory that `key` of the configuration names.
 
-    The kernel lets go of it when the daemon ends, however it ends. Raises LbdError if another
-    daemon holds it, ConfigError if the directory cannot be written, or is not for us to use.
-    `program`: what complaints call it, if not as its file.
+    The kernel releases it when the daemon ends, however it ends. Raises LbdError if another daemon
+    holds it, ConfigError if the directory cannot be written or must not be used. `program`: the
+    name for messages, if not the file's.
     """
     make_own(path.parent, key)
     descriptor = open_pid_file(path, key)
@@ -40,7 +41,7 @@ def take_pid_lock(path: Path, key: str = RUNTIME, program: str = "") -> int:
 
 
 def why_locked(program: str, path: Path, key: str, other: str) -> str:
-    """`other`: what its pid file says."""
+    """`other`: the content of its pid file."""
     pid = int(other) if other.isdecimal() else 0
     if pid and has_ended(pid):
         return (
@@ -51,7 +52,7 @@ def why_locked(program: str, path: Path, key: str, other: str) -> str:
 
 
 def has_ended(pid: int) -> bool:
-    """And is there all the same, by a thread of it."""
+    """Returns whether a process is a zombie, kept by one of its threads."""
     try:
         return b"\nState:\tZ" in Path(f"/proc/{pid}/status").read_bytes()
     except OSError:
@@ -59,10 +60,11 @@ def has_ended(pid: int) -> bool:
 
 
 def open_pid_file(path: Path, key: str) -> int:
-    """For its owner alone: who can read it can hold its lock, and then no daemon starts.
+    """Opens a pid file for its owner alone: any reader could hold its lock, and then no daemon
+    would start.
 
-    The daemons' account may write in the directory of a root `lbd up`. Root's pid must not go where
-    a link leads that it has made there: a symbolic one, or another name of a file of root's.
+    The daemons' account may write in the directory of a root `lbd up`. Root's pid must not be
+    written through a link it has put there: a symbolic one, or another name of a file of root's.
     Raises ConfigError.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -83,27 +85,31 @@ def open_pid_file(path: Path, key: str) -> int:
         raise ConfigError(
             f"{key} {path.parent}: {path.name} is not a regular file with one name; remove it"
         )
-    os.fchmod(descriptor, MODE)  # one of an older release could be read
+    os.fchmod(descriptor, MODE)  # files of an older release were readable
     return descriptor
 
 
 def remove_left(path: Path) -> None:
-    """That of an account that the daemons had before, as after another way to install them.
+    """Removes the pid file of an account that the daemons had before, for example after another way
+    of installation.
 
-    Raises OSError if it may not be removed; what a daemon holds stays.
+    Raises OSError if it may not be removed; a file that a daemon holds stays.
     """
     if path.is_file() and not is_locked(path):
         path.unlink()
 
 
 def is_locked(path: Path) -> bool:
-    """By anybody: said also of a file that we may not open. Raises OSError."""
-    inode = f":{path.stat().st_ino}"  # after a device, which is not always what stat says
+    """Returns whether any process holds the lock, even if we may not open the file. Raises
+    OSError."""
+    # without the device, which /proc/locks does not always give as stat does
+    inode = f":{path.stat().st_ino}"
     return any(word.endswith(inode) for word in Path("/proc/locks").read_text().split())
 
 
 def pid_of_holder(path: Path) -> int | None:
-    """Of the daemon that holds that pid file; 0 if it says none that makes sense."""
+    """Returns the pid of the daemon that holds the pid file; 0 if the file gives none; None if no
+    process holds it."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:

@@ -1,10 +1,10 @@
-"""A child that reads in another account's place, with that account's rights, and is given up where
-nothing comes of it.
+"""Reads in a directory of another account, in a child with that account's rights, and gives up if
+the child gets stuck.
 
-There that account could lead root to any file, by a link in place of its own; and it may have a
-file system of its own (FUSE with allow_other), or one of a file server that is gone, which answers
-nobody for ever. So the parent opens nothing: it takes bytes from a pipe, and waits only while there
-are some, or the child computes.
+In its directory that account could lead root to any file by a link. It may also have a file system
+of its own there (FUSE with allow_other), or one on a dead file server, that never answers. So the
+parent opens nothing: it reads bytes from a pipe, and waits only while some arrive or the child uses
+CPU time.
 """
 
 import os
@@ -20,7 +20,8 @@ from lbd.load.process_table import task_of
 from lbd.text.one_line import one_line
 
 LOOK_S = 1.0
-PIECE_BYTES, LEAST_BYTES = 1 << 20, 1 << 16  # in `stalled_s`, or it is only kept waiting
+# at least this much per `stalled_s`, otherwise the child counts as stuck
+PIECE_BYTES, LEAST_BYTES = 1 << 20, 1 << 16
 FAILED = 1
 
 
@@ -28,15 +29,15 @@ FAILED = 1
 class Reading:
     size_bytes: int
     is_stalled: bool
-    status: int  # what `read` returned; FAILED if it raised or was killed
-    said: str  # why it failed, in one line, if it could say so
+    status: int  # the result of `read`; FAILED if it raised or was killed
+    said: str  # why it failed, in one line, if the child could report it
 
 
 def read_in_child(
     read: Callable[[int], int], put: Callable[[bytes], object], stalled_s: float
 ) -> Reading:
-    """Gives `put` what `read`, in a child, writes to the descriptor it is given. Raises OSError,
-    and what `put` raises."""
+    """Runs `read` in a child with a descriptor to write to, and passes the bytes to `put`. Raises
+    OSError, and what `put` raises."""
     report = os.memfd_create("report", os.MFD_CLOEXEC)
     try:
         reader, writer = os.pipe2(os.O_CLOEXEC)
@@ -51,7 +52,7 @@ def read_in_child(
             os.close(reader)
             if not is_read:
                 os.kill(child, signal.SIGKILL)  # it may hang for as long as its file system does
-            with suppress(ChildProcessError):  # who started us may have SIGCHLD ignored
+            with suppress(ChildProcessError):  # our parent may have set SIGCHLD to ignored
                 os.waitpid(child, 0 if is_read else os.WNOHANG)
         found = os.pread(report, 4096, 0)
     finally:
@@ -63,10 +64,10 @@ def read_in_child(
 def _take(
     reader: int, put: Callable[[bytes], object], child: int, stalled_s: float
 ) -> tuple[int, bool]:
-    """How much came, and whether that was all. What counts is the time spent waiting for the child,
-    as `put` may wait for a person."""
+    """Returns how many bytes came, and whether that was all. Only the time spent waiting for the
+    child counts, since `put` may wait for a person."""
     came, waited_s, before_bytes, before_ticks = 0, 0.0, 0, cpu_ticks(child)
-    ready = select.poll()  # whatever number it has
+    ready = select.poll()  # unlike select, works for any descriptor number
     ready.register(reader, select.POLLIN)
     while True:
         since_s = time.monotonic()
@@ -84,20 +85,21 @@ def _take(
 
 
 def cpu_ticks(child: int) -> int:
-    """It says nothing while it copies a large ledger, but that takes time."""
+    """Returns the child's CPU time: while copying a large ledger it writes nothing, but uses
+    time."""
     task = task_of(child)
     return task.cpu_ticks if task is not None else 0
 
 
 def _run(read: Callable[[int], int], writer: int, report: int) -> NoReturn:
-    """In the child."""
+    """Runs in the child."""
     status, said = FAILED, ""
     try:
         status = read(writer)
     except OSError as problem:
         where = f"{problem.filename}: " if problem.filename else ""
         said = f"{where}{problem.strerror}"
-    except BaseException as problem:  # whatever it is, it is the parent that says so
+    except BaseException as problem:  # the parent reports any failure
         said = str(problem)
     finally:
         os.write(report, bytes([status]) + said.encode(errors="replace"))
@@ -105,7 +107,7 @@ def _run(read: Callable[[int], int], writer: int, report: int) -> NoReturn:
 
 
 def become(uid: int, gid: int, groups: Sequence[int]) -> None:
-    """For root, for good; others read as themselves. Raises OSError."""
+    """Gives up root for good; without root, changes only the directory. Raises OSError."""
     if os.geteuid() == 0 and uid != 0:
         os.setgroups(groups)
         os.setgid(gid)

@@ -1,4 +1,5 @@
-"""How a program of ours starts another one: the same interpreter, the same code, installed or not.
+"""How one lbd program starts another: with the same interpreter and the same code, installed or
+not.
 
 `-P` keeps the caller's directory out of the import path, where anybody may have left an `lbd/`.
 """
@@ -15,7 +16,7 @@ def command(*words: str) -> list[str]:
 
 
 def from_source() -> bool:
-    """Whether we run from a source tree (or an editable installation of one)."""
+    """Returns whether we run from a source tree (or an editable installation of one)."""
     return not PACKAGE_PARENT.endswith(("site-packages", "dist-packages"))
 
 

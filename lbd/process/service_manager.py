@@ -1,10 +1,11 @@
-"""What a daemon tells the one that started it: ready, stopping, and that its event loop turns.
+"""A daemon's reports to the process that started it: ready, stopping, and that its event loop runs.
 
-systemd's protocol, sd_notify(3): datagrams of NAME=VALUE lines to the socket $NOTIFY_SOCKET. `lbd
-up` speaks it too, as manager of its daemons. The whole of it is one `sendto`, so no library.
+It is systemd's protocol, sd_notify(3): datagrams of NAME=VALUE lines to the socket $NOTIFY_SOCKET.
+`lbd up` speaks it too, as manager of its daemons. One `sendto` is all it takes, so there is no
+library.
 
-The watchdog is fed by a timer of the event loop: a loop that hangs feeds nothing, and whoever
-started us ends us and starts us again.
+A timer of the event loop feeds the watchdog: a hung loop feeds nothing, and the manager kills and
+restarts the daemon.
 """
 
 import os
@@ -15,14 +16,15 @@ from contextlib import suppress
 
 from lbd.local.socket_file import bind_at
 
-TYPE_CHECKING = False  # the keeper, which has no event loop, feeds a watchdog, too
+# imported for types only: the keeper, which has no event loop, feeds a watchdog, too
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import asyncio
 
-FED_PER_TIMEOUT = 3  # so that one late turn of the loop is not an end
-MESSAGES_MAX = 256  # read at once
-LEAVING = "X_LBD_LEAVING=1"  # all is handed over; systemd passes over what it does not know
-DISPATCHER_WANTED = "X_LBD_DISPATCHER=1"  # of a LIM: this host is to run it
+FED_PER_TIMEOUT = 3  # so that one late turn of the loop is not fatal
+MESSAGES_MAX = 256  # read in one call
+LEAVING = "X_LBD_LEAVING=1"  # everything is handed over; systemd ignores unknown names
+DISPATCHER_WANTED = "X_LBD_DISPATCHER=1"  # sent by a LIM: this host should run the dispatcher
 
 
 def has_terminal() -> bool:
@@ -35,10 +37,10 @@ def has_terminal() -> bool:
 
 
 class ServiceManager:
-    """The way to ours; to nobody, silently, where none asked to be told."""
+    """The connection to our manager; without one, nothing is sent."""
 
     def __init__(self, environment: MutableMapping[str, str]) -> None:
-        """Takes its variables out of `environment`: what we start is nobody's service."""
+        """Removes its variables from `environment`, since our children are not services."""
         self._address = environment.pop("NOTIFY_SOCKET", "")
         usec = environment.pop("WATCHDOG_USEC", "")
         meant_for = environment.pop("WATCHDOG_PID", "")
@@ -46,12 +48,12 @@ class ServiceManager:
         self.watchdog_s = int(usec) / 1e6 if ours and self._address else 0.0
 
     def report(self, line: str) -> bool:
-        """Whether there is somebody to report it to."""
+        """Returns whether there is a manager to report to."""
         self.notify(line)
         return bool(self._address)
 
     def notify(self, *lines: str) -> None:
-        """Messages that cannot be sent are dropped: nobody waits for them."""
+        """Sends messages; drops those that cannot be sent, since nothing may wait for them."""
         if not self._address:
             return
         name = self._address
@@ -67,21 +69,22 @@ class ServiceManager:
         self.notify("READY=1", f"STATUS={status}")
 
     def feed_watchdog(self, loop: "asyncio.AbstractEventLoop") -> None:
-        """Now and for as long as the loop turns: a start and an end may hang, too."""
+        """Feeds the watchdog now and as long as the loop runs, since start and end may hang,
+        too."""
         if self.watchdog_s:
             self.notify("WATCHDOG=1")
             loop.call_later(self.watchdog_s / FED_PER_TIMEOUT, self.feed_watchdog, loop)
 
 
 class NotifySocket:
-    """The other end: where the daemons of `lbd up` say what they have to say.
+    """The manager's end, which receives the messages of the daemons of `lbd up`.
 
-    The kernel tells who sends (SCM_CREDENTIALS), so a stranger's datagram feeds nobody's watchdog.
-    Nor does it take the room of theirs: nobody else may send there.
+    The kernel reports the sender (SCM_CREDENTIALS), so datagrams of other processes do not feed a
+    watchdog. Nor can they fill the queue: the socket's mode lets nobody else send.
     """
 
     def __init__(self, path: str, owner: int | None = None) -> None:
-        """`owner`: whom the daemons run as, if not as us."""
+        """`owner`: the account the daemons run as, if not ours."""
         self._path = path
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)

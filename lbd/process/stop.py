@@ -1,28 +1,28 @@
-"""How a daemon is told to end, and tells that it has let go of everything."""
+"""How a daemon is asked to end, and how it reports that it has released everything."""
 
 import asyncio
 from collections.abc import Callable
 
 
 def notify_nobody() -> None:
-    """Stands in where no service manager has started us."""
+    """Used if no service manager has started us."""
 
 
 def report_to_nobody(_line: str) -> bool:
-    """Likewise."""
+    """Used if no service manager has started us."""
     return False
 
 
 class Stop(asyncio.Event):
-    """That the daemon is to end; perhaps to make way for another, which goes on where it was."""
+    """Asks a daemon to end, perhaps to make way for another that continues where it was."""
 
     def __init__(
         self,
         leaving: Callable[[], None] = notify_nobody,
         report: Callable[[str], bool] = report_to_nobody,
     ) -> None:
-        """`leaving` lets who has started us know that the next one may begin; `report` passes it
-        a line, and is false if there is nobody."""
+        """`leaving` tells our starter that the next daemon may start; `report` passes it a line and
+        returns False if there is no starter."""
         super().__init__()
         self.makes_way = False
         self.leaving = leaving

@@ -1,24 +1,24 @@
-"""When a daemon is started, started again, stopped and killed. Pure: `lbd up` carries it out.
+"""Decides when a daemon is started, restarted, stopped and killed. Pure: `lbd up` carries it out.
 
     waiting ──start──▶ running ──died──▶ waiting, for twice as long each time
                           └──died of its configuration (exit 2)──▶ everything stops
 
-- The pause before a restart doubles from `restart_backoff_s` up to `restart_backoff_max_s`. Who
-  ran for longer than that before it died begins at the shortest pause again.
-- Exit 2 means that the configuration is wrong: starting again would only say so again, so all
-  stops. Not so for a daemon that has lived with it: the file was changed since, or a port was taken
-  meanwhile, and the other daemon is of use as it is.
-- Exit 3 means that it was asked to make way for another, as after an upgrade: that is started at
-  once.
-- Stopping goes from the last daemon to the first, one after the other, because the LBM has jobs to
-  end and asks the LIM while it does; each gets TERM, and KILL after `stop_timeout_s`.
-- A daemon that has said once that its event loop turns and is silent for `watchdog_s` hangs: it
-  gets ABRT, so that it tells where, and KILL soon after; then it is started again.
-- When the daemons are gone, what they left behind (a keeper whose LBM was dead already) gets the
-  same: TERM, then KILL. So nothing is left.
-- The kernel may keep a process that has ended or was killed, for as long as a thread of it is in a
-  system call that cannot be broken off (a dead file server, a FUSE that never answers). Nobody
-  waits for that longer than `END_GRACE_S`: the next one starts, or the supervisor finishes.
+- The pause before a restart doubles from `restart_backoff_s` up to `restart_backoff_max_s`. A
+  daemon that ran for longer than that maximum starts at the shortest pause again.
+- Exit 2 means that the configuration is wrong. A restart would only repeat the message, so
+  everything stops. This does not apply to a daemon that ran with it before: the file was changed
+  since, or a port was taken meanwhile, and the other daemon is useful as it is.
+- Exit 3 means that the daemon was asked to make way for another, for example after an upgrade; the
+  next one is started at once.
+- Daemons are stopped from last to first, one after the other, because the LBM has jobs to end and
+  asks the LIM while it does; each gets TERM, and KILL after `stop_timeout_s`.
+- A daemon that has once reported that its event loop runs and is then silent for `watchdog_s`
+  hangs: it gets ABRT, so that it reports where, and KILL soon after; then it is restarted.
+- When the daemons are gone, the processes they left behind (a keeper whose LBM was dead already)
+  get the same: TERM, then KILL. So nothing is left.
+- The kernel may keep a process that has ended or was killed for as long as one of its threads is in
+  a system call that cannot be interrupted (a dead file server, a FUSE that never answers). That is
+  waited for at most `END_GRACE_S`: then the next one starts, or the supervisor finishes.
 """
 
 from collections.abc import Sequence
@@ -29,11 +29,11 @@ from lbd.config.schema import UpConfig
 from lbd.errors import EXIT_RESTART
 
 EXIT_CONFIG = 2
-ABORT_GRACE_S = 1.0  # for a hung daemon to say where it hangs
-END_GRACE_S = 3.0  # for the kernel to end who is leaving, or was killed
+ABORT_GRACE_S = 1.0  # for a hung daemon to report where it hangs
+END_GRACE_S = 3.0  # for the kernel to end a process that leaves or was killed
 KILLED, TERMINATED = -9, -15
 STUCK = "it is stuck in a system call (a file that does not answer?)"
-LIVED_S = 5.0  # who ran for so long has read its configuration and found it good
+LIVED_S = 5.0  # a daemon that ran this long has accepted its configuration
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,35 +43,35 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Terminate:
-    """TERM goes to a daemon, or to all that are left when `name` is ""."""
+    """Send TERM to a daemon, or to all that are left if `name` is ""."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """KILL goes to a daemon, or to all that are left when `name` is ""."""
+    """Send KILL to a daemon, or to all that are left if `name` is ""."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Abort:
-    """ABRT goes to a daemon that hangs."""
+    """Send ABRT to a daemon that hangs."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Abandon:
-    """Forget the process of a daemon: it runs no more, but the kernel cannot end it yet."""
+    """Forget the process of a daemon: it no longer runs, but the kernel cannot end it yet."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """Every daemon has become ready, for the first time."""
+    """Every daemon has become ready for the first time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +88,9 @@ Action = Start | Terminate | Kill | Abort | Abandon | Ready | Say | Finish
 
 
 class Phase(Enum):
-    WAITING = "waiting"  # to be started, at `due_s`
+    WAITING = "waiting"  # to be started at `due_s`
     RUNNING = "running"
-    STOPPING = "stopping"  # has had TERM; KILL at `due_s`
+    STOPPING = "stopping"  # was sent TERM; KILL at `due_s`
     GONE = "gone"
 
 
@@ -100,27 +100,28 @@ class Daemon:
     phase: Phase = Phase.WAITING
     due_s: float = 0.0
     started_s: float = 0.0
-    backoff_s: float = 0.0  # the next pause, 0 = the shortest
+    backoff_s: float = 0.0  # the next pause; 0 = the shortest
     has_lived: bool = False
     is_ready: bool = False
-    is_late: bool = False  # wanted after the others had started: nobody waits for it
-    silent_due_s: float | None = None  # it is thought to hang then; None: it feeds no watchdog
+    is_late: bool = False  # added after the others had started: `Ready` does not wait for it
+    silent_due_s: float | None = None  # when it counts as hung; None: it feeds no watchdog
     aborted: bool = False
     killed: bool = False
-    leave_due_s: float | None = None  # it has let go of everything, and is to be gone by then
+    leave_due_s: float | None = None  # it has released everything and should be gone by then
 
 
 @dataclass(slots=True)
 class Supervisor:
-    """The daemons of one host. Feed it events and the time; do what it returns, in order."""
+    """The daemons of one host. Feed it events and the time; carry out the actions it returns, in
+    order."""
 
     config: UpConfig
     names: Sequence[str]  # in starting order
     code: int = 0
     stopping: bool = False
-    reported_ready: bool = False  # once is enough
-    sweep_due_s: float | None = None  # when what is left behind gets KILL
-    sweep_until_s: float | None = None  # and how long that is waited for
+    reported_ready: bool = False  # Ready is returned once only
+    sweep_due_s: float | None = None  # when processes left behind get KILL
+    sweep_until_s: float | None = None  # and how long to wait for their end
     finished: bool = False
     daemons: dict[str, Daemon] = field(init=False)
 
@@ -128,7 +129,7 @@ class Supervisor:
         self.daemons = {name: Daemon(name) for name in self.names}
 
     def tick(self, now_s: float, orphans: int = 0) -> list[Action]:
-        """What is due now. `orphans` is how many children there are beside the daemons."""
+        """Returns the actions due now. `orphans`: the number of children besides the daemons."""
         actions: list[Action] = []
         for daemon in self.daemons.values():
             if daemon.phase is Phase.WAITING and daemon.due_s <= now_s:
@@ -153,7 +154,7 @@ class Supervisor:
         return actions
 
     def next_due_s(self) -> float | None:
-        """When `tick` will have something to do, None if only an event can tell."""
+        """Returns when `tick` will have something to do, None if only an event can tell."""
         timed = (Phase.WAITING, Phase.STOPPING)
         dues = [daemon.due_s for daemon in self.daemons.values() if daemon.phase in timed]
         dues += [due_s for d in self.daemons.values() if (due_s := self._silent_due_s(d))]
@@ -163,7 +164,7 @@ class Supervisor:
         return min(dues, default=None)
 
     def ready(self, name: str) -> list[Action]:
-        """A daemon has become ready."""
+        """Notes that a daemon has become ready."""
         self.daemons[name].is_ready = True
         if self.reported_ready or not all(
             daemon.is_ready or daemon.is_late for daemon in self.daemons.values()
@@ -173,8 +174,8 @@ class Supervisor:
         return [Ready()]
 
     def want(self, name: str, before: str, now_s: float) -> None:
-        """One more daemon, which stops after `before`. It is not what this host was started for:
-        should it refuse its configuration, the others go on."""
+        """Adds a daemon, which stops after `before`. This host was not started for it, so if it
+        rejects its configuration, the others go on."""
         if name in self.daemons or self.stopping:
             return
         late = Daemon(name, due_s=now_s, has_lived=True, is_late=True)
@@ -186,13 +187,13 @@ class Supervisor:
         self.daemons = {**rows, name: late} if name not in rows else rows
 
     def alive(self, name: str, now_s: float) -> None:
-        """A daemon's event loop has reported that it is running."""
+        """Notes that a daemon's event loop has reported that it is running."""
         daemon = self.daemons[name]
         if self.config.watchdog_s and not daemon.aborted:
             daemon.silent_due_s = now_s + self.config.watchdog_s
 
     def leaving(self, name: str, now_s: float) -> None:
-        """A daemon has handed over to the next one, and is to end at once."""
+        """Notes that a daemon has handed over to the next one and should end at once."""
         daemon = self.daemons[name]
         if daemon.phase is not Phase.GONE and daemon.leave_due_s is None:
             daemon.leave_due_s = now_s + END_GRACE_S
@@ -216,12 +217,13 @@ class Supervisor:
         return [Say(f"{text}; killing it"), Abort(daemon.name)]
 
     def exited(self, name: str, status: int, now_s: float) -> list[Action]:
-        """The daemon ended: `status` is its exit code, or less the signal that ended it."""
+        """Notes that a daemon ended. `status`: its exit code, or minus the signal that ended it."""
         daemon = self.daemons[name]
         expected = daemon.phase is Phase.STOPPING
         daemon.phase, daemon.leave_due_s = Phase.GONE, None
         if self.stopping:
-            # TERM ends one that is still starting: it may also come to all of us at once.
+            # TERM is normal here: it ends a daemon that is still starting, and may come to all of
+            # us at once.
             is_well = status == TERMINATED or (expected and status == 0)
             return [Say(f"{name} stopped" if is_well else ended(name, status))]
         daemon.has_lived |= now_s - daemon.started_s >= LIVED_S
@@ -242,7 +244,7 @@ class Supervisor:
         return [Say(f"{ended(name, status)}; restarting it in {pause_s:g} s")]
 
     def stop(self) -> list[Action]:
-        """The supervisor was asked to stop, once or repeatedly."""
+        """Stops everything; may be called repeatedly."""
         if self.stopping:
             return []
         self.stopping = True
@@ -252,7 +254,7 @@ class Supervisor:
         return []
 
     def _stop_next(self, now_s: float, orphans: int) -> list[Action]:
-        """Stop the last daemon that is still there; then what they left; then finish."""
+        """Stops the last daemon still running, then the processes left behind; then finishes."""
         for daemon in reversed(self.daemons.values()):
             if daemon.phase is Phase.STOPPING:
                 return []

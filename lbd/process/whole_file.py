@@ -1,8 +1,8 @@
-"""Files that are put in place whole or not at all, in whatever directory.
+"""Writes files atomically, in any directory.
 
-The directory may be one where others write, too (/tmp, a group's), so the file is made under a name
-that nobody can guess, and only if there is nothing of that name: a link that somebody left there
-would have led our bytes into another file.
+Others may write in that directory, too (/tmp, a group's). So the file is first created under a name
+that nobody can guess, and only if that name is free: through a link left there, our data would have
+gone into another file.
 """
 
 import errno
@@ -11,7 +11,7 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
-NAME_BYTES_MAX = 200  # of the file's own name, which the unfinished one begins with
+NAME_BYTES_MAX = 200  # of the file's own name, with which the temporary one begins
 UNFINISHED = ".new"
 
 
@@ -23,12 +23,12 @@ def write_whole(
     prepare: Callable[[int], None] = lambda _: None,
     at: int | None = None,
 ) -> None:
-    """In place of what was there, in one step. Raises OSError, also if that is no file but, say, a
+    """Replaces the file in one step. Raises OSError, also if the present one is no file but, say, a
     device.
 
-    `mode`: as it is, else what the umask leaves of 0666. `is_durable`: on the disk before it takes
-    its place, which it has on the disk, too, when we return. `prepare` is called with the
-    descriptor before that. `at`: the directory, open, that `path` is a name in.
+    `mode`: applied as it is; without it the umask applies to 0666. `is_durable`: both data and name
+    are on disk when this returns. `prepare` is called with the descriptor before the file is put in
+    place. `at`: an open directory that `path` is a name in.
     """
     above, name = os.path.split(os.fsencode(path))
     fresh = name[:NAME_BYTES_MAX] + f".{os.urandom(8).hex()}{UNFINISHED}".encode()
@@ -57,7 +57,7 @@ def write_whole(
 
 
 def need_file(name: bytes, directory: int) -> None:
-    """Root's /dev/null would be a plain file ever after. Raises OSError."""
+    """Refuses to replace what is not a file: root's /dev/null would become one. Raises OSError."""
     try:
         kind = os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The file systems that the daemons write to: each fills by itself."""
+"""The file systems that the daemons write to, each of which can fill separately."""
 
 import os
 import threading
@@ -14,33 +14,35 @@ Disks = dict[str, os.statvfs_result]
 
 
 def workdir_root(config: Config) -> str:
-    """Not beside the daemons' own state where it is others who could fill the disk."""
+    """Returns the workdirs' root, which is not beside the daemons' own state if other users could
+    fill the disk."""
     for_others = os.geteuid() == 0 or config.daemons.keeper == "apart"
     default = SHARED_WORKDIRS if for_others else f"{config.host.state_dir}/stage"
     return config.stage.root or default
 
 
 def written(config: Config) -> dict[str, Path]:
-    """By an LBM: accounting, outputs and packs of queued jobs; files of staged commands."""
+    """Returns where an LBM writes: accounting, outputs and packs of queued jobs; files of staged
+    commands."""
     return {STATE: Path(config.host.state_dir), WORKDIRS: Path(workdir_root(config))}
 
 
 def of_ledger(config: Config) -> dict[str, Path]:
-    """By a dispatcher whose ledger is a file that the configuration names."""
+    """Returns where a dispatcher writes whose ledger is a file named in the configuration."""
     kind, _, file = config.dispatch.store.partition("://")
     return {LEDGER: Path(file)} if kind == "sqlite" else {}
 
 
 def besides_state(config: Config, places: Mapping[str, Path]) -> Disks:
-    """Those that are not on the file system of the state directory."""
+    """Returns the disks that are not the file system of the state directory."""
     found = disks_of({STATE: Path(config.host.state_dir), **places})
     found.pop(STATE, None)
     return found
 
 
 def disks_of(places: Mapping[str, Path]) -> Disks:
-    """One for each file system, by the first place on it. What is not there yet will be on that of
-    its parent."""
+    """Returns one entry for each file system, under the first place on it. A place that does not
+    exist yet counts as on its parent's file system."""
     found: Disks = {}
     devices = set[int]()
     for name, place in places.items():
@@ -56,8 +58,8 @@ def disks_of(places: Mapping[str, Path]) -> Disks:
 
 
 class DiskLooks:
-    """What `disks_of` finds, by a thread of its own, one at a time: a file server that is gone
-    keeps that thread, and nobody who asks."""
+    """Runs `disks_of` in a thread of its own, one at a time: a dead file server blocks that thread
+    and no caller."""
 
     def __init__(self, places: Mapping[str, Path]) -> None:
         self._places = places
@@ -65,7 +67,7 @@ class DiskLooks:
         self._thread: threading.Thread | None = None
 
     def known(self) -> Disks:
-        """Of now; if that takes long, of the last look."""
+        """Returns the current result; the last one if the look takes long."""
         if self._thread is None or not self._thread.is_alive():
             self._thread = threading.Thread(target=self._look, name="disks", daemon=True)
             self._thread.start()
@@ -77,7 +79,7 @@ class DiskLooks:
 
 
 def nearest(path: Path) -> Path:
-    """It, or the parent that exists. Raises OSError."""
+    """Returns the path, or its nearest existing parent. Raises OSError."""
     while not path.exists() and path != path.parent:
         path = path.parent
     return path

@@ -1,4 +1,4 @@
-"""Several calls as one task."""
+"""Runs several calls as one task."""
 
 from collections.abc import Sequence
 from functools import partial

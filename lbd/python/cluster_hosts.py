@@ -1,4 +1,4 @@
-"""The hosts where workers may start, as this host's load information manager knows them."""
+"""Asks this host's LIM for the hosts where workers may start."""
 
 import os
 from collections.abc import Collection
@@ -18,7 +18,7 @@ ANSWER_S = 5.0
 def find_hosts(
     only: str | None, excluded: Collection[str], needs: Needs = NO_NEEDS
 ) -> list[WorkerHost]:
-    """Those that take jobs. Without daemons there is one, this host, as `lbrun` has it."""
+    """Returns the hosts that take jobs. Without daemons that is this host alone, as for `lbrun`."""
     reply = ask_status()
     if reply is None:
         return [WorkerHost(ANYWHERE, cores=os.cpu_count() or 1, slots=os.cpu_count() or 1)]
@@ -42,7 +42,7 @@ def ask_status() -> Json | None:
 
 
 def host_of(row: Json, needs: Needs = NO_NEEDS) -> WorkerHost | None:
-    """None for a host that takes none, or that never has what each worker needs."""
+    """Returns None for a host that takes no jobs, or that can never meet a worker's needs."""
     name, slots = row.get("name"), row.get("slots")
     if row.get("state") != "up" or not isinstance(name, str) or not isinstance(slots, dict):
         return None
@@ -70,7 +70,7 @@ def facts_of(row: Json) -> Facts:
 
 
 def need_words(needs: Needs) -> list[str]:
-    """As options of lbrun."""
+    """Returns the needs as options of `lbrun`."""
     words = [f"--need={name}={amount}" for name, amount in needs.resources]
     words += [f"--feature={feature}" for feature in needs.features]
     return [*words, *(f"--not-feature={feature}" for feature in needs.not_features)]

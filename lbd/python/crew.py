@@ -1,8 +1,8 @@
-"""The workers of one executor, as processes: what `core/pool.py` decides is done here.
+"""The workers of one executor, as processes. Carries out what `core/pool.py` decides.
 
-One thread reads from the workers and starts them. The thread that submits a task also sends
-it, which saves a change of threads. All that is decided happens under one lock; futures are
-answered without it, since they run code of the user's.
+One thread starts the workers and reads from them. The thread that submits a task also sends it,
+which saves a thread switch. All decisions are made under one lock; futures are answered without it,
+because that runs the user's code.
 """
 
 import itertools
@@ -37,14 +37,14 @@ from lbd.text.one_line import one_line
 
 PYTHON = ".".join(map(str, sys.version_info[:2]))
 RUN_S_MAX = 1e9
-AT_ONCE = 16  # tasks that are submitted before the thread gets the lock
+AT_ONCE = 16  # tasks submitted before the thread gets a chance at the lock
 Answer = tuple[TaskFuture, int, bytes]
 
 
 class Crew:
     """One class because one lock guards all of it."""
 
-    # of a worker that sends what is none of the protocol
+    # raised for frames that break the protocol
     PROTOCOL_ERRORS = (ValueError, struct.error, KeyError, TypeError, RecursionError)
 
     def __init__(self, limits: PoolLimits, settings: WorkerSettings) -> None:
@@ -55,7 +55,7 @@ class Crew:
         self._calls: dict[int, tuple[TaskFuture, Packed]] = {}
         self._numbers = itertools.count()
         self._processes: dict[int, WorkerProcess] = {}
-        self._later: deque[Action] = deque()  # for the thread
+        self._later: deque[Action] = deque()  # actions left to the thread
         self._failed: list[tuple[TaskFuture, LbdError]] = []
         self._selector = selectors.DefaultSelector()
         self._wake = -1
@@ -80,7 +80,7 @@ class Crew:
                     found.append(future)
                     sizes = {digest: len(data) for digest, data in call.blobs.items()}
                     self._do(self._pool.submit(number, sizes, now_s))
-                # What time brings for them: all hosts may be set aside, and nothing else happen.
+                # Time alone may act on these: if all hosts are set aside, no event comes.
                 self._rouse(self._pool.next_tick_s(now_s) or math.inf)
         return found
 
@@ -92,7 +92,7 @@ class Crew:
             self._thread.start()
 
     def cancel(self, number: int) -> bool:
-        """Whether the task had not been sent to a worker, and now never will be."""
+        """Returns whether the task had not been sent to a worker, and now never will be."""
         with self._lock:
             if number not in self._pool.waiting or self._calls[number][0].running():
                 return False
@@ -131,16 +131,16 @@ class Crew:
             thread.join()
 
     def _rouse(self, at_s: float = -math.inf) -> None:
-        """The thread, unless it wakes by then anyway."""
+        """Wakes the thread, unless it wakes by `at_s` anyway."""
         if self._wake >= 0 and at_s < self._sleeps_until_s:
             os.eventfd_write(self._wake, 1)
 
     def _do(self, wanted: list[Action]) -> None:
-        """With the lock held. What takes long is left to the thread."""
+        """Carries out actions with the lock held. Leaves the slow ones to the thread."""
         for action in wanted:
             if isinstance(action, actions.Send):
                 future, call = self._calls[action.task]
-                if not future.running():  # it may have been lost with another worker
+                if not future.running():  # it runs already if a worker was lost with it
                     future.set_running_or_notify_cancel()
                 task = wire.TaskFrame(action.task, call.function, call.arguments)
                 self._send(action.worker, wire.pack_task(task))
@@ -176,7 +176,7 @@ class Crew:
         try:
             while self._goes_on():
                 self._turn()
-        except BaseException as problem:  # a fault of ours must not leave futures without answer
+        except BaseException as problem:  # a bug here must not leave futures unanswered
             self._give_up(problem)
             raise
         finally:
@@ -254,7 +254,7 @@ class Crew:
         try:
             argv = [lbrun_program(), "-T", "--no-restart", "--name", "python", *there]
             argv += [*need_words(settings.needs), "--"]
-            # -P: nothing from the working directory, where anybody may have left modules
+            # -P: import nothing from the working directory, where anybody may have put modules
             argv += [settings.python, "-P", "-m", "lbd.python.worker"]
             process = WorkerProcess(argv, os.environ, settings.result_bytes)
         except (OSError, LbdError) as problem:
@@ -273,7 +273,7 @@ class Crew:
     def _write(self, number: int) -> list[Answer]:
         with self._lock:
             process = self._processes.get(number)
-            if process is None:  # it has ended in this turn
+            if process is None:  # it ended earlier in this turn
                 return []
             process.write()
             if not process.has_unsent:
@@ -284,7 +284,7 @@ class Crew:
 
     def _read(self, number: int) -> list[Answer]:
         process = self._processes.get(number)
-        if process is None:  # it has ended in this turn
+        if process is None:  # it ended earlier in this turn
             return []
         answers: list[Answer] = []
         try:
@@ -303,7 +303,7 @@ class Crew:
         return answers
 
     def _heard(self, number: int, tag: bytes, body: bytes) -> list[Answer]:
-        """Raises ValueError at what a worker does not send."""
+        """Handles one frame from a worker. Raises ValueError for a protocol error."""
         worker, now_s = self._pool.workers[number], time.monotonic()
         if tag == wire.HELLO and not worker.ready:
             self._greet(number, json.loads(body))
@@ -328,7 +328,7 @@ class Crew:
         return []
 
     def _greet(self, number: int, hello: dict[str, object]) -> None:
-        """The first frame of a worker: it gets its settings if it is one of ours."""
+        """Handles a worker's first frame: sends the settings if its lbd and Python match ours."""
         process, now_s = self._processes[number], time.monotonic()
         there = f"Python {hello['python']}" if hello["version"] == wire.VERSION else "another lbd"
         if there != f"Python {PYTHON}":
@@ -348,7 +348,7 @@ class Crew:
         self._do(self._pool.ready(number, now_s))
 
     def _read_errors(self, number: int) -> list[Answer]:
-        """What functions print is the user's to see."""
+        """Passes on what the worker's functions print to the user."""
         process = self._processes.get(number)
         if process is None or process.is_silent:
             return []
@@ -363,7 +363,7 @@ class Crew:
     def _ended(self, number: int) -> list[Answer]:
         answers: list[Answer] = []
         process = self._processes[number]
-        while not process.is_at_end:  # what it sent before counts
+        while not process.is_at_end:  # results sent before it ended still count
             before = process.read_bytes
             answers += self._read(number)
             if process.read_bytes == before:
@@ -377,7 +377,7 @@ class Crew:
         ):
             if is_watched:
                 self._selector.unregister(descriptor)
-        with self._lock:  # nobody may write to what is closed here
+        with self._lock:  # no other thread may write to what is closed here
             status = process.finish()
             del self._processes[number]
             host = self._pool.workers[number].host or "this host"

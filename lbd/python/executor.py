@@ -1,7 +1,7 @@
-"""`lbd.Executor`: Python functions on the hosts of the cluster, as `concurrent.futures` has it.
+"""`lbd.Executor`: runs Python functions on the cluster's hosts, as a `concurrent.futures` executor.
 
-Each worker is a command like any other, started by `lbrun`: owners' rules, slots and limits hold,
-and it ends with its client. Tasks and results go over its standard input and output.
+Each worker is an ordinary command started by `lbrun`: owners' rules, slots and limits apply, and it
+ends with its client. Tasks and results travel over its standard input and output.
 """
 
 import atexit
@@ -50,12 +50,16 @@ def needs_of(
 class Executor(futures.Executor):
     """Runs Python functions on the hosts of the cluster.
 
-    `slots`: workers at most (default: as many as the hosts have slots); `host`: only there;
-    `exclude`: never there; `need`, `feature`, `not_feature`: what each worker needs of its host, as
-    `["gpu=1"]` or `{"gpu": 1}`; `python`: the interpreter to start there, if it is not found where
-    this one is; `restart=False`: never run a task a second time; `idle_s`: so long a worker without
-    tasks stays; `cache_bytes`: large arguments that a host keeps; `result_bytes`: the largest
-    result.
+    - `slots`: maximum number of workers (default: as many as the hosts have slots).
+    - `host`: the only host to use.
+    - `exclude`: hosts never to use.
+    - `need`, `feature`, `not_feature`: what each worker needs of its host, as `["gpu=1"]` or
+      `{"gpu": 1}`.
+    - `python`: the interpreter to start on the hosts, if it is not at the same path as this one.
+    - `restart=False`: never run a task a second time.
+    - `idle_s`: how long a worker without tasks stays.
+    - `cache_bytes`: how many bytes of large arguments a host holds.
+    - `result_bytes`: the size of the largest result.
     """
 
     def __init__(
@@ -97,7 +101,7 @@ class Executor(futures.Executor):
     def submit(
         self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
     ) -> "futures.Future[T]":
-        """Raises NotPicklable; then nothing has been queued."""
+        """Raises NotPicklable, in which case nothing has been queued."""
         packed = pack_call(pack_function(fn), args, kwargs)
         (future,) = self._submit([packed])
         return cast("futures.Future[T]", future)
@@ -109,7 +113,7 @@ class Executor(futures.Executor):
         timeout: float | None = None,
         chunksize: int = 1,
     ) -> Iterator[T]:
-        """As of any executor. `chunksize`: so many calls are one task. Raises NotPicklable."""
+        """Works as in any executor; `chunksize` calls form one task. Raises NotPicklable."""
         if chunksize < 1:
             raise ValueError("chunksize must be >= 1.")
         end_s = None if timeout is None else time.monotonic() + timeout
@@ -127,13 +131,13 @@ class Executor(futures.Executor):
         return itertools.chain.from_iterable(lists)
 
     def kill(self, future: "futures.Future[T]") -> bool:
-        """Ends a task, also one that runs; its future then raises TaskKilled. False: too late."""
+        """Ends a task, even a running one; its future raises TaskKilled. False means too late."""
         if not isinstance(future, TaskFuture):
             raise TypeError("no future of lbd.Executor")
         return future.cancel() or self._crew.kill(future)
 
     def workers(self) -> dict[str, int]:
-        """How many workers are ready, by host."""
+        """Returns the number of ready workers by host."""
         return self._crew.ready_by_host()
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
@@ -150,7 +154,7 @@ class Executor(futures.Executor):
 
 
 def in_order(found: list[TaskFuture], end_s: float | None) -> Iterator[object]:
-    """The results; what is left when nobody wants more is cancelled."""
+    """Yields the results in order. Cancels the rest if the caller stops early."""
     found.reverse()
     try:
         while found:
@@ -163,6 +167,6 @@ def in_order(found: list[TaskFuture], end_s: float | None) -> Iterator[object]:
 
 @atexit.register
 def finish_all() -> None:
-    """As other executors do: a program ends when its tasks have."""
+    """Waits for all tasks before the program exits, as other executors do."""
     for executor in list(OPEN):
         executor.shutdown()

@@ -1,4 +1,4 @@
-"""What a future of an executor raises beside what its function raised."""
+"""What a future of an executor raises, apart from what its function raised."""
 
 import pickle
 
@@ -6,15 +6,15 @@ from lbd.errors import LbdError, LostContact, Unavailable
 
 
 class NotPicklable(LbdError, pickle.PicklingError):
-    """A function or an argument that cannot be sent to another process; nothing was queued."""
+    """A function or argument cannot be sent to another process; nothing was queued."""
 
 
 class TaskLost(LostContact):
-    """The task's worker ended in the middle of it."""
+    """The worker ended while it ran the task."""
 
 
 class NoWorkers(Unavailable):
-    """No worker could be started anywhere."""
+    """No worker could be started on any host."""
 
 
 class TaskKilled(LbdError):
@@ -22,11 +22,11 @@ class TaskKilled(LbdError):
 
 
 class RemoteError(LbdError):
-    """An exception of the function that cannot be sent; its traceback is in the text."""
+    """The function raised an exception that cannot be sent; its traceback is in the text."""
 
 
 class RemoteTraceback(Exception):
-    """The traceback as it was where the function ran."""
+    """Holds the traceback from the host where the function ran."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)

@@ -1,9 +1,9 @@
-"""Blobs that the workers of one executor on one host share, in a directory of memory.
+"""Blobs that the workers of one executor share on one host, in a directory of memory.
 
-What a worker has for itself is in its own memory until it shares it.
+A worker that is alone on its host holds blobs in private memory until it is asked to share them.
 
-Each worker holds a shared lock on it; who finds itself the last one removes it, and so does the
-next worker of this user on the host if all were killed.
+Each worker holds a shared lock on the directory. The last worker to leave removes it. If all were
+killed, the next worker of this user on the host removes it.
 """
 
 import contextlib
@@ -23,9 +23,9 @@ from typing import BinaryIO
 from lbd.python.pipes import PIECE_BYTES, move, read_exactly, skip
 
 NAME = re.compile(r"[0-9A-Za-z._-]{1,200}")
-LOOKED_AT_MAX = 4096  # names in a place that all users share
-NAME_CHARS = 180  # of it, where a worker has to have a place of its own
-MEMORY = "/dev/shm"  # noqa: S108  # each directory in it is made with our own rights, and checked
+LOOKED_AT_MAX = 4096  # entries examined, in a directory that all users share
+NAME_CHARS = 180  # of the name, in a directory that is one worker's own
+MEMORY = "/dev/shm"  # noqa: S108  # directories in it are created with mode 0700 and checked
 
 
 class HostCache:
@@ -39,7 +39,7 @@ class HostCache:
         self._directory = place / f"{prefix}{name}"
         try:
             self._lock = lock(self._directory)
-        except OSError:  # another user has made something there, when the last worker had left
+        except OSError:  # another user took the name after the last worker left
             self._directory = place / f"{prefix}{name[:NAME_CHARS]}-{secrets.token_hex(8)}"
             self._lock = lock(self._directory)
 
@@ -47,21 +47,21 @@ class HostCache:
         return self._directory / digest.hex()
 
     def store(self, digest: bytes, size: int, source: int) -> None:
-        """Moves a blob here from a descriptor. Raises OSError, EOFError."""
+        """Moves a blob from a descriptor into the cache. Raises OSError, EOFError."""
         with self._new(digest) as file:
             left = size
             while left:
                 count, fault = move(source, file.fileno(), min(left, PIECE_BYTES))
                 left -= count
-                if fault is not None:  # the memory is full
-                    skip(source, left)  # so that what comes after it is understood
+                if fault is not None:  # no memory left
+                    skip(source, left)  # so that the next frame can still be read
                     raise fault
                 if not count:
                     raise EOFError
 
     @contextlib.contextmanager
     def _new(self, digest: bytes) -> Iterator[BinaryIO]:
-        """A file that is the blob once it has been written."""
+        """Yields a file that becomes the blob once it has been written."""
         new = self._directory / f"{digest.hex()}.{os.getpid()}"
         try:
             with new.open("wb") as file:
@@ -72,7 +72,7 @@ class HostCache:
         new.rename(self.path(digest))
 
     def store_own(self, digest: bytes, size: int, source: int) -> None:
-        """As `store`, for this worker alone. Raises OSError, EOFError."""
+        """Like `store`, but in this worker's private memory. Raises OSError, EOFError."""
         try:
             self._own[digest] = read_exactly(source, size)
         except MemoryError:
@@ -80,7 +80,7 @@ class HostCache:
             raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)) from None
 
     def share(self, digest: bytes) -> None:
-        """What is this worker's own, with the others. Raises OSError; then it stays its own."""
+        """Shares a private blob with the other workers. It stays private if this raises OSError."""
         if digest in self._own:
             with self._new(digest) as file:
                 file.write(self._own[digest])
@@ -92,10 +92,10 @@ class HostCache:
             self.path(digest).unlink()
 
     def open(self, digest: bytes) -> memoryview:
-        """Its bytes, which may be written to and are for one task. Raises OSError."""
+        """Returns the bytes as writable memory for one task. Raises OSError."""
         if (own := self._own.get(digest)) is not None:
             copy = mmap.mmap(-1, len(own), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-            with contextlib.suppress(OSError):  # not by every kernel
+            with contextlib.suppress(OSError):  # not every kernel supports it
                 copy.madvise(mmap.MADV_HUGEPAGE)
             copy.write(own)
             return memoryview(copy)
@@ -103,11 +103,11 @@ class HostCache:
             return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
 
     def read(self, digest: bytes) -> bytes:
-        """Its bytes: a copy if they are shared, sooner had than by way of a map. Raises OSError."""
+        """Returns the bytes: a copy if they are shared, as mapping is slower. Raises OSError."""
         return self._own.get(digest) or self.path(digest).read_bytes()
 
     def close(self) -> None:
-        """As if the worker were killed."""
+        """Closes the lock without cleaning up, as if the worker had been killed."""
         os.close(self._lock)
 
     def leave(self) -> None:
@@ -117,7 +117,7 @@ class HostCache:
 
 
 def place(cache_bytes: int) -> Path:
-    """Memory where it is large enough, else the directory for temporary files."""
+    """Returns the memory file system if large enough, else the directory for temporary files."""
     with contextlib.suppress(OSError):
         found = os.statvfs(MEMORY)
         if found.f_blocks * found.f_frsize >= cache_bytes and os.access(MEMORY, os.W_OK | os.X_OK):
@@ -126,13 +126,13 @@ def place(cache_bytes: int) -> Path:
 
 
 def lock(directory: Path) -> int:
-    """A shared lock on the directory, which is made if need be. Raises OSError."""
+    """Returns a shared lock on the directory, which is created if missing. Raises OSError."""
     while True:
         with contextlib.suppress(FileExistsError):
             directory.mkdir(mode=0o700)
         try:
             handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        except FileNotFoundError:  # the last one has just left
+        except FileNotFoundError:  # the last worker has just left
             continue
         found = os.fstat(handle)
         if found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
@@ -146,8 +146,8 @@ def lock(directory: Path) -> int:
 
 
 def sweep(place: Path, prefix: str) -> None:
-    """Removes what workers that were killed have left, as far as it is among the first names there:
-    any user can leave a million."""
+    """Removes what killed workers left behind. Looks only at the first `LOOKED_AT_MAX` entries,
+    because any user can create a million."""
     with os.scandir(place) as found:
         names = [entry.name for entry in itertools.islice(found, LOOKED_AT_MAX)]
     for path in [place / name for name in names if name.startswith(prefix)]:

@@ -1,8 +1,8 @@
 """Which directories of the client's `sys.path` a worker imports from.
 
-What is a user's own directory on one host (/tmp/project) may be made by anybody on another. So what
-others could have put there counts only if it is the client's own directory: from that one the
-client's program imports as well.
+A directory that belongs to the user on one host (/tmp/project) may be created by anybody on
+another. So a directory that others could have created counts only if it is the same directory as
+the client's, from which the client's program imports too.
 """
 
 import contextlib
@@ -18,13 +18,13 @@ from lbd.python.pipes import LIBC
 
 
 def client_path() -> dict[str, object]:
-    """What workers are told of it."""
+    """Returns the client's `sys.path` and the stamps of its directories, as sent to workers."""
     path = [entry or os.getcwd() for entry in sys.path]
     return {"path": path, "stamps": stamps(path)}
 
 
 def stamps(path: Sequence[str]) -> dict[str, str]:
-    """Of those that are there, as a worker compares them."""
+    """Returns the stamps of the directories that exist, for a worker to compare."""
     kernel, found = kernel_id(), {}
     for entry in path:
         with contextlib.suppress(OSError):
@@ -33,7 +33,8 @@ def stamps(path: Sequence[str]) -> dict[str, str]:
 
 
 def is_believed(entry: str, stamp: str | None) -> bool:
-    """`stamp`: the client's directory of this name, None if it has none or does not say."""
+    """Returns whether a worker may import from this directory. `stamp` is the client's stamp for
+    the same path, None if it has no such directory or sent no stamp."""
     if not is_anybodys(entry):
         return True
     with contextlib.suppress(OSError, ValueError):
@@ -42,8 +43,8 @@ def is_believed(entry: str, stamp: str | None) -> bool:
 
 
 def is_anybodys(path: str) -> bool:
-    """Whether somebody other than root and this user could have put there, or may yet put, what is
-    found under this name, because it is in a place where everybody may write."""
+    """Returns whether anybody but root and this user could have created, or could still create,
+    what this path names, because a directory on the way is world-writable."""
     for name in {os.path.abspath(path), os.path.realpath(path)}:
         for place in (Path(name), *Path(name).parents):
             if _all_may_write(place.parent) and not _is_ours(place):

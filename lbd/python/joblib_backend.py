@@ -1,4 +1,4 @@
-"""The backend of joblib: its batches are tasks of an executor that stays from call to call."""
+"""The joblib backend: its batches are tasks of an executor that persists from call to call."""
 
 import weakref
 from collections.abc import Callable
@@ -21,9 +21,8 @@ Done = Callable[[Future[object]], None]
 
 
 class LbdBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[misc]  # has no types
-    """`n_jobs` are workers at most: -1, the default here, for as many as the hosts have slots.
-    Of the executor's options, `parallel_config` takes `host` and `restart`.
-    """
+    """`n_jobs` is the maximum number of workers; -1, the default here, means as many as the hosts
+    have slots. `parallel_config` passes on the executor's options `host` and `restart`."""
 
     supports_retrieve_callback = True
     default_n_jobs = -1
@@ -52,13 +51,14 @@ class LbdBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[misc] 
         return max(1, sum(host.slots for host in hosts))
 
     def submit(self, func: Callable[[], object], callback: Done | None = None) -> Future[object]:
-        future = self._executor.submit(call, func)  # its arrays go apart
+        # so that large arrays are sent apart from the call
+        future = self._executor.submit(call, func)
         self._futures.add(future)
         if callback is not None:
             future.add_done_callback(callback)
         return future
 
-    apply_async = submit  # as joblib before 1.5 calls it
+    apply_async = submit  # the name in joblib before 1.5
 
     def retrieve_result_callback(self, out: Future[object]) -> object:
         return out.result()
@@ -72,7 +72,7 @@ class LbdBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[misc] 
         self.reset_batch_stats()
 
     def get_nested_backend(self) -> tuple[object, None]:
-        """A worker has one slot."""
+        """Runs nested calls one after another, because a worker has one slot."""
         return SequentialBackend(nesting_level=(self.nesting_level or 0) + 1), None
 
 

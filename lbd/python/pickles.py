@@ -1,11 +1,11 @@
-"""Functions, arguments and results as bytes, large arguments apart from the rest.
+"""Functions, arguments and results as bytes, with large arguments apart from the rest.
 
-A blob is a large buffer within the arguments (NumPy's arrays, and whatever else offers its memory
-to pickle protocol 5), or a large argument as a whole. Its name is a digest of its content, so the
-same array in a thousand tasks, or in tasks submitted one by one, is one blob.
+A blob is a large buffer within the arguments (NumPy arrays, and anything else that offers its
+memory to pickle protocol 5), or a large argument as a whole. It is named by the digest of its
+content, so the same array in a thousand tasks, or in tasks submitted one by one, is one blob.
 
-    arguments = pickled list of the digests of buffers | pickled (names, values), which refers to
-                them; a value that is a blob as a whole is an `Apart`
+    arguments = pickled list of the buffers' digests | pickled (names, values), which refers to
+                those buffers; an argument that is a blob as a whole is an `Apart`
 """
 
 import io
@@ -24,19 +24,19 @@ from lbd.text.install_line import lacks
 from lbd.text.one_line import one_line
 
 LARGE_BYTES = 1 << 20
-DIGESTED_BYTES = 8 << 20  # at once
+DIGESTED_BYTES = 8 << 20  # hashed in one piece
 SHOWN_CHARS = 60
 NO_BUFFERS = pickle.dumps([], pickle.HIGHEST_PROTOCOL)
 PLAIN = frozenset({int, float, complex, bool, type(None)})
 SHORT_CHARS = 4096
 
-Function = Callable[..., object]  # type: ignore[explicit-any]  # whatever users have
+Function = Callable[..., object]  # type: ignore[explicit-any]  # any callable of the user's
 Buffer = bytes | bytearray | memoryview
 
 
 @dataclass(frozen=True, slots=True)
 class Apart:
-    """Stands for an argument that is a blob: its bytes themselves, or its pickle."""
+    """Stands for an argument that is a blob: the bytes object itself, or the argument's pickle."""
 
     digest: bytes
     is_pickle: bool
@@ -44,7 +44,7 @@ class Apart:
 
 @dataclass(slots=True)
 class Packed:
-    """A call as bytes."""
+    """A call, packed into bytes."""
 
     function: bytes
     arguments: bytes
@@ -52,14 +52,14 @@ class Packed:
 
 
 class Digests:
-    """Digests and copies of the buffers of one `submit` or `map`, each of which is read once."""
+    """Digests and copies of the buffers of one `submit` or `map`; each is read only once."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[object, bytes, bytes]] = {}
         self.pickles: dict[int, tuple[object, bytes]] = {}  # of values whose pickle is a blob
 
     def of(self, owner: object, content: Buffer) -> tuple[bytes, bytes]:
-        """The digest and a copy that nobody changes. `owner` stands for the content."""
+        """Returns the digest and an immutable copy. `owner` is the object that has the content."""
         if (known := self._known.get(id(owner))) is not None:
             return known[1], known[2]
         data = content if type(content) is bytes else bytes(content)
@@ -69,7 +69,7 @@ class Digests:
 
 
 def digest_of(data: bytes) -> bytes:
-    """That of its pieces' digests, which several processors have sooner."""
+    """Returns the digest of a large blob as that of its pieces' digests, computed on all cores."""
     if len(data) <= DIGESTED_BYTES:
         return sha256(data).digest()[:DIGEST_BYTES]
     view = memoryview(data)
@@ -85,12 +85,12 @@ def pack_function(function: Function) -> bytes:
         return dumps(function)
     except LbdError:
         raise
-    except Exception as problem:  # pickling runs code of whatever is pickled
+    except Exception as problem:  # pickling may run arbitrary code
         raise cannot("the function", function, problem) from None
 
 
 def dumps(value: object, buffers: Callable[[pickle.PickleBuffer], bool] | None = None) -> bytes:
-    if type(value) is type(len):  # a function written in C has a name to be imported by
+    if type(value) is type(len):  # a function written in C is pickled by its name
         return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
     try:
         from cloudpickle import CloudPickler
@@ -102,7 +102,7 @@ def dumps(value: object, buffers: Callable[[pickle.PickleBuffer], bool] | None =
 
 
 def is_plain(value: object) -> bool:
-    """Whether it is small, and pickle alone will do, which is much quicker."""
+    """Returns whether the value is small and needs only pickle, which is much faster."""
     kind = type(value)
     return kind in PLAIN or (kind in (str, bytes) and len(cast("str", value)) < SHORT_CHARS)
 
@@ -128,7 +128,7 @@ def pack_call(
 
 
 class Blobs:
-    """The large parts of one call."""
+    """Packs one call, setting its large parts apart."""
 
     def __init__(self, digests: Digests) -> None:
         self._digests = digests
@@ -138,7 +138,8 @@ class Blobs:
     def pack(self, function: bytes, names: tuple[str, ...], values: list[object]) -> Packed:
         values = [self._bytes_apart(value) for value in values]
         body = dumps((names, values), self._is_small)
-        if len(body) >= LARGE_BYTES:  # what offers no buffer: a list of a million numbers
+        # a large value without a buffer, such as a list of a million numbers
+        if len(body) >= LARGE_BYTES:
             self._buffers = []
             body = dumps((names, [self._pickle_apart(v) for v in values]), self._is_small)
         head = pickle.dumps(self._buffers, pickle.HIGHEST_PROTOCOL)
@@ -150,10 +151,10 @@ class Blobs:
         return digest
 
     def _is_small(self, buffer: pickle.PickleBuffer) -> bool:
-        """Whether the buffer stays in the pickle; otherwise it is set apart."""
+        """Returns whether the buffer stays in the pickle; if not, it is set apart."""
         try:
             view = buffer.raw()
-        except BufferError:  # not in one piece
+        except BufferError:  # not contiguous
             return True
         with view:
             if view.nbytes < LARGE_BYTES:
@@ -181,8 +182,8 @@ class Blobs:
 def unpack_arguments(
     arguments: bytes, open_blob: Callable[[bytes], Buffer], read_blob: Callable[[bytes], bytes]
 ) -> tuple[list[object], dict[str, object]]:
-    """Positional and named arguments, with blobs by their digests: `open_blob` for memory that an
-    object keeps, `read_blob` for bytes."""
+    """Returns the positional and the named arguments. Blobs are found by digest: `open_blob`
+    returns memory that an object may hold on to, `read_blob` returns bytes."""
     file = io.BytesIO(arguments)
     buffers = [open_blob(digest) for digest in pickle.load(file)]  # noqa: S301  # the user's own
     names, values = pickle.load(file, buffers=buffers)  # noqa: S301
@@ -206,5 +207,5 @@ def cannot(what: str, value: object, problem: Exception) -> NotPicklable:
 def shown(value: object) -> str:
     try:
         return one_line(repr(value), SHOWN_CHARS)
-    except Exception:  # its own code
+    except Exception:  # its `__repr__` may raise anything
         return type(value).__name__

@@ -1,4 +1,4 @@
-"""Much through a pipe, with fewer copies than by reading and writing."""
+"""Moves large amounts of data through a pipe with fewer copies than read and write need."""
 
 import ctypes
 import errno
@@ -8,7 +8,7 @@ import os
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 NONBLOCK = 2  # SPLICE_F_NONBLOCK
-NOT_TO_BE_HAD = (errno.ENOSYS, errno.EPERM)  # where a sandbox stands for the kernel, or filters
+NOT_TO_BE_HAD = (errno.ENOSYS, errno.EPERM)  # the system call is missing, or a sandbox forbids it
 PIECE_BYTES = 1 << 20
 POPULATE = 23  # MADV_POPULATE_WRITE
 WRITABLE = 0x200  # PyBUF_WRITE
@@ -27,9 +27,10 @@ class Piece(ctypes.Structure):
 
 
 def lend(target: int, data: bytes, at: int) -> int:
-    """Writes some of the bytes from there on to a pipe that does not block, and returns how many.
+    """Writes bytes from offset `at` to a non-blocking pipe and returns how many were written.
 
-    The pipe has the pages themselves, so they must stay until they have been read. Raises OSError.
+    The pipe refers to the pages of `data` itself, so `data` must stay alive until the other end has
+    read it. Raises OSError.
     """
     piece = Piece(address_of(data) + at, len(data) - at)
     count = int(LIBC.vmsplice(target, ctypes.byref(piece), 1, NONBLOCK))
@@ -46,8 +47,8 @@ def address_of(data: bytes) -> int:
 
 
 def read_exactly(source: int, size: int) -> bytes:
-    """Each byte is read to where it stays. Raises OSError, EOFError, and MemoryError before it has
-    read any."""
+    """Reads `size` bytes straight into their final buffer. Raises OSError, EOFError, and
+    MemoryError before anything has been read."""
     if size > PIECE_BYTES:
         return read_much(source, size)
     data = io.BufferedReader(io.FileIO(source, closefd=False), 1).read(size)
@@ -57,11 +58,11 @@ def read_exactly(source: int, size: int) -> bytes:
 
 
 def read_much(source: int, size: int) -> bytes:
-    """As `read_exactly`. The kernel is asked for the memory of each piece at once: a fault for each
-    page takes as long as reading does, and holds up who writes to the pipe."""
+    """Reads like `read_exactly`, but asks the kernel for the memory of each piece at once. A page
+    fault for each page would take as long as the reading, and would hold up the writer."""
     data: bytes = NEW_BYTES(None, size)
     address = address_of(data)
-    whole: memoryview = VIEW(address, size, WRITABLE)  # nobody else has the bytes yet
+    whole: memoryview = VIEW(address, size, WRITABLE)  # nothing else refers to the bytes yet
     for at in range(0, size, PIECE_BYTES):
         view = whole[at : at + PIECE_BYTES]
         begin = (address + at) // mmap.PAGESIZE * mmap.PAGESIZE
@@ -76,14 +77,14 @@ def read_much(source: int, size: int) -> bytes:
 
 
 def move(source: int, target: int, limit_bytes: int) -> tuple[int, OSError | None]:
-    """Moves some bytes, within the kernel where it can do that. How many have left the source, and
-    why they are not in the target. Raises OSError if the source cannot be read."""
+    """Moves some bytes, inside the kernel where possible. Returns how many have left the source,
+    and why they did not reach the target. Raises OSError if the source cannot be read."""
     try:
         return os.splice(source, target, limit_bytes), None
     except OSError as problem:
         if problem.errno != errno.EINVAL:
             return 0, problem
-    data = os.read(source, limit_bytes)  # no pipe, or a file system that does not take part
+    data = os.read(source, limit_bytes)  # not a pipe, or a file system without splice
     view = memoryview(data)
     try:
         while view:

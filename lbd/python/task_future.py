@@ -1,4 +1,4 @@
-"""A future that its executor hears of when it is cancelled, and its answers as they arrive."""
+"""A future that notifies its executor when it is cancelled, and the decoding of its answer."""
 
 import pickle
 from collections.abc import Callable
@@ -15,17 +15,17 @@ class TaskFuture(Future[object]):
         self._cancel = cancel
 
     def cancel(self) -> bool:
-        """False once it has been sent to a worker; `Executor.kill` ends it even then."""
+        """Returns False once the task was sent to a worker; `Executor.kill` ends it even then."""
         if self.cancelled():
             return True
         if not (self._cancel(self.number) and super().cancel()):
             return False
-        self.set_running_or_notify_cancel()  # no worker will: tells those who wait for it
+        self.set_running_or_notify_cancel()  # no worker will run it: notifies those who wait
         return True
 
 
 def resolve(future: TaskFuture, how: int, payload: bytes) -> None:
-    """Answers a future with what its worker has sent."""
+    """Answers a future with what its worker sent."""
     try:
         if how == wire.VALUE:
             future.set_result(pickle.loads(payload))  # noqa: S301  # the user's own
@@ -35,12 +35,12 @@ def resolve(future: TaskFuture, how: int, payload: bytes) -> None:
             future.set_exception(exception_of(payload[4 + size :], text))
         else:
             future.set_exception(RemoteError(payload.decode(errors="replace")))
-    except Exception as problem:  # its class runs code of its own
+    except Exception as problem:  # unpickling may run arbitrary code
         future.set_exception(RemoteError(f"the result cannot be read here: {problem!r}"))
 
 
 def exception_of(pickled: bytes, text: str) -> BaseException:
-    """The exception, with the traceback as its cause; only the text if it cannot be read here."""
+    """Returns the exception with its traceback as the cause; only the text if unpickling fails."""
     try:
         problem = pickle.loads(pickled)  # noqa: S301  # as above
     except Exception:

@@ -1,9 +1,9 @@
 """Frames between an executor and its workers, on the workers' standard input and output.
 
-They are those of lbd/local/frames.py. The raw bytes of a blob follow the frame that announces it
-and are not counted in its length. To the worker: SETTINGS first, then TASK, BLOB, OWN_BLOB, SHARE,
-DROP, ASK_BACK. STORED answers BLOB, OWN_BLOB and SHARE.
-From it: HELLO first, then RESULT, STORED, RETURNED, MISSING. Whoever gets anything else hangs up.
+They are the frames of lbd/local/frames.py. The raw bytes of a blob follow the frame that announces
+it and are not counted in its length. To the worker: SETTINGS first, then TASK, BLOB, OWN_BLOB,
+SHARE, DROP, ASK_BACK. STORED answers BLOB, OWN_BLOB and SHARE. From the worker: HELLO first, then
+RESULT, STORED, RETURNED, MISSING. Anything else is a protocol error, and the receiver hangs up.
 """
 
 import struct
@@ -16,14 +16,14 @@ SETTINGS, TASK, BLOB, OWN_BLOB, SHARE, DROP, ASK_BACK = b"I", b"T", b"B", b"O", 
 HELLO, RESULT, STORED, RETURNED, MISSING = b"H", b"R", b"S", b"U", b"N"
 
 HEADER = struct.Struct("<Ic")
-TASK_HEAD = struct.Struct("<QI")  # id, bytes of the function; then it, and the arguments
+TASK_HEAD = struct.Struct("<QI")  # id, bytes of the function; then function and arguments
 BLOB_HEAD = struct.Struct("<16sQ")
-RESULT_HEAD = struct.Struct("<QBd")  # id, how, seconds it ran; then the pickled result
+RESULT_HEAD = struct.Struct("<QBd")  # id, how, run time in seconds; then the pickled result
 IDS = struct.Struct("<Q")
 DIGEST_BYTES = 16
 VALUE, RAISED, TEXT = 0, 1, 2  # how: a pickled value, a pickled exception, a text about one
 
-SMALL_LIMIT_BYTES = 1 << 20  # of frames that carry no user's data
+SMALL_LIMIT_BYTES = 1 << 20  # for frames without user data
 FRAME_LIMIT_BYTES = (1 << 32) - 1
 
 
@@ -66,9 +66,9 @@ def pack_ids(numbers: list[int]) -> bytes:
 
 
 class Incoming:
-    """Bytes from a worker in, frames out. A result may be long, all else is short.
+    """Turns bytes from a worker into frames. Only a result may be long.
 
-    `fault` says why nothing more can be understood: a tag that no worker sends, a frame that is too
+    `fault` says why no more frames can be read: a tag that no worker sends, or a frame that is too
     long.
     """
 
@@ -78,7 +78,7 @@ class Incoming:
         self.fault = ""
 
     def feed(self, data: bytes) -> list[tuple[bytes, bytes]]:
-        """The frames that are whole, up to a fault."""
+        """Returns the complete frames, up to the first fault."""
         buffer = self._buffer
         buffer += data
         found: list[tuple[bytes, bytes]] = []

@@ -1,8 +1,9 @@
 """A worker of an executor: `python -m lbd.python.worker`, started by `lbrun` on some host.
 
-Tasks come on standard input, results go to standard output, which a function that prints does not
-see: its output goes to standard error. The main thread runs the functions. Another one reads; when
-nothing comes any more, the client has gone, and the worker ends with all that it started.
+Tasks arrive on standard input and results go to standard output. A function that prints does not
+reach that pipe: its output goes to standard error. The main thread runs the functions, another
+thread reads. At the end of its input the client is gone, and the worker ends together with every
+process it started.
 """
 
 import contextlib
@@ -29,7 +30,7 @@ FUNCTIONS_MAX = 64
 
 
 class Missing(Exception):
-    """A blob that the host does not have."""
+    """The host does not have a blob."""
 
 
 class Worker:
@@ -42,7 +43,7 @@ class Worker:
         self._runs = False
         self._functions: OrderedDict[bytes, Function] = OrderedDict()
         self._cache: HostCache | None = None
-        self._refused: dict[bytes, str] = {}  # blobs this host has no room for: why
+        self._refused: dict[bytes, str] = {}  # why the host has no room for a blob, by digest
         self._result_bytes = 0
 
     # The thread that reads
@@ -79,7 +80,8 @@ class Worker:
         elif tag in (wire.BLOB, wire.OWN_BLOB):
             self._store(*wire.BLOB_HEAD.unpack(body), is_own=tag == wire.OWN_BLOB)
         elif tag == wire.SHARE:
-            with contextlib.suppress(OSError):  # no room: the others are sent it, and say so
+            # no room: the other workers are sent the blob, and report that
+            with contextlib.suppress(OSError):
                 self._settled_cache.share(body)
             self._write(pack(wire.STORED, body))
         elif tag == wire.DROP:
@@ -109,7 +111,7 @@ class Worker:
         return self._cache
 
     def _store(self, digest: bytes, size: int, *, is_own: bool) -> None:
-        """What there is no room for is noted, for the tasks that need it."""
+        """Stores a blob. If there is no room, remembers why, for the tasks that need it."""
         cache = self._settled_cache
         try:
             (cache.store_own if is_own else cache.store)(digest, size, self._input)
@@ -151,11 +153,11 @@ class Worker:
             value = function(*args, **kwargs)
         except Missing:
             raise
-        except BaseException as problem:  # SystemExit and KeyboardInterrupt are the function's, too
+        except BaseException as problem:  # the function may raise SystemExit or KeyboardInterrupt
             return raised(problem)
         try:
             return wire.VALUE, packed(value)
-        except Exception as problem:  # pickling runs code of whatever is pickled
+        except Exception as problem:  # pickling may run arbitrary code
             return wire.TEXT, f"the result {shown(value)} cannot be pickled: {problem}".encode()
 
     def _function(self, pickled: bytes) -> Function:
@@ -194,20 +196,20 @@ class Worker:
 
 
 def packed(value: object) -> bytes:
-    """By pickle alone where that is sure to do: cloudpickle takes ten times as long."""
+    """Uses pickle alone for simple values: cloudpickle takes ten times as long."""
     if value is None or type(value) in (int, float, bool, str, bytes):
         return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
     return dumps(value)
 
 
 def raised(problem: BaseException) -> tuple[int, bytes]:
-    """The traceback as text, without our own frames; then the exception."""
+    """Returns the traceback as text, without our own frames, followed by the pickled exception."""
     frames = problem.__traceback__
     while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
         frames = frames.tb_next
     lines = traceback.format_exception(type(problem), problem, frames)
     text = "".join(lines).encode(errors="replace")
-    with contextlib.suppress(Exception):  # it may hold a lock, a socket, anything
+    with contextlib.suppress(Exception):  # the exception may hold a lock, a socket or the like
         pickled = dumps(problem.with_traceback(None))
         return wire.RAISED, len(text).to_bytes(4, "little") + text + pickled
     return wire.TEXT, text
@@ -228,7 +230,7 @@ def hello() -> dict[str, str | int]:
 
 def main() -> None:
     """Never returns."""
-    with contextlib.suppress(OSError):  # it leads its own already
+    with contextlib.suppress(OSError):  # it is a session leader already
         os.setpgid(0, 0)
     tasks, results = os.dup(0), os.dup(1)
     null = os.open(os.devnull, os.O_RDONLY)

@@ -1,4 +1,4 @@
-"""The client's end of one worker: an `lbrun`, and what goes to it and comes from it."""
+"""The client's end of one worker: the `lbrun` process and its three pipes."""
 
 import contextlib
 import errno
@@ -19,7 +19,7 @@ from lbd.text.one_line import one_line
 PIPE_BYTES = 1 << 20
 READ_BYTES = 1 << 20
 WRITE_BYTES = 1 << 20
-PARTS_MAX = 64  # of one writev
+PARTS_MAX = 64  # in one writev
 ERRORS_KEPT_BYTES = 4096
 
 
@@ -36,7 +36,7 @@ class WorkerSettings:
 @dataclass(slots=True)
 class Part:
     data: bytes
-    at: int = 0  # of it is sent
+    at: int = 0  # bytes sent so far
     is_lent: bool = False
 
     @property
@@ -51,7 +51,8 @@ class WorkerProcess:
         self, argv: Sequence[str], environment: Mapping[str, str], result_bytes: int
     ) -> None:
         """Raises OSError."""
-        # A process group of its own: an interrupt from the terminal is for the client.
+        # A process group of its own, so that an interrupt from the terminal reaches only the
+        # client.
         self._process = subprocess.Popen(
             argv, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, process_group=0,
@@ -65,27 +66,27 @@ class WorkerProcess:
         for descriptor in (self.input, self.output, self.errors):
             os.set_blocking(descriptor, False)
         for descriptor in (self.input, self.output):
-            with contextlib.suppress(OSError):  # the user's pipes have grown to their limit
+            with contextlib.suppress(OSError):  # the user's pipes have reached their size limit
                 fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
-        self.end_seen = os.pidfd_open(self._process.pid)  # can be read when it has ended
+        self.end_seen = os.pidfd_open(self._process.pid)  # readable once the process has ended
         self._incoming = wire.Incoming(result_bytes)
         self._unsent: deque[Part] = deque()
         self._lent: dict[
             bytes, bytes
-        ] = {}  # by digest: until the worker has it, for the pipe has its pages
+        ] = {}  # by digest, until the worker has the blob, because the pipe refers to its pages
         self._errors = bytearray()
         self._held = b""
         self._closes = False
-        self.is_at_end = self.is_silent = False  # its output, its errors
+        self.is_at_end = self.is_silent = False  # end of its output, of its errors
         self.fault = ""  # why it was killed
         self.read_bytes = 0
-        self.is_watched = False  # whether somebody waits until more can be sent
+        self.is_watched = False  # the thread waits until more can be sent
 
     # Out
 
     def send(self, frame: bytes, blob: Mapping[bytes, bytes] | None = None) -> None:
-        """At once as far as the pipe takes it; `write` sends the rest. A blob, by its digest, goes
-        after its frame."""
+        """Sends as much as the pipe takes now; `write` sends the rest. Blobs, by digest, go after
+        the frame."""
         was_empty = not self._unsent
         if self._closes:
             return
@@ -106,7 +107,7 @@ class WorkerProcess:
                 sent = self._write_once()
             except BlockingIOError:
                 return
-            except OSError as problem:  # it has ended; what there is to read says how
+            except OSError as problem:  # the process has ended; what is left to read says how
                 if problem.errno not in (errno.EPIPE, errno.ECONNRESET):
                     raise
                 self._unsent.clear()
@@ -120,7 +121,7 @@ class WorkerProcess:
                 self._unsent.popleft()
 
     def _write_once(self) -> int:
-        """How many bytes. Raises OSError."""
+        """Returns how many bytes were written. Raises OSError."""
         first = self._unsent[0]
         if first.is_lent:
             return lend(self.input, first.data, first.at)
@@ -134,7 +135,7 @@ class WorkerProcess:
         return os.writev(self.input, views)
 
     def end(self) -> None:
-        """Its input ends when all has been sent, and with that the worker."""
+        """Closes the worker's input once everything is sent, which ends the worker."""
         self._closes = True
         self.close_if_sent()
 
@@ -144,8 +145,8 @@ class WorkerProcess:
             self._process.stdin.close()
 
     def kill(self) -> None:
-        """In the midst of a task. A worker here dies of it with its children; one elsewhere is
-        ended by the daemons, since its `lbrun` has gone."""
+        """Kills the worker in the middle of a task. A worker on this host dies with its children;
+        one on another host is ended by the daemons, because its `lbrun` is gone."""
         self._unsent.clear()
         if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
@@ -153,7 +154,8 @@ class WorkerProcess:
     # In
 
     def read(self) -> list[tuple[bytes, bytes]] | None:
-        """Frames that have arrived, None at the end; `fault` if what came then is no frame."""
+        """Returns the frames that have arrived, None at the end. Sets `fault` on a protocol
+        error."""
         try:
             data = os.read(self.output, READ_BYTES)
         except BlockingIOError:
@@ -169,7 +171,7 @@ class WorkerProcess:
         return frames
 
     def read_errors(self) -> bytes | None:
-        """What the functions, or `lbrun`, have printed; None at the end."""
+        """Returns what the functions, or `lbrun`, have printed; None at the end."""
         try:
             data = os.read(self.errors, READ_BYTES)
         except BlockingIOError:
@@ -193,7 +195,7 @@ class WorkerProcess:
         return b"".join(lines[:held])
 
     def finish(self) -> int:
-        """It has ended: the exit status."""
+        """Reaps the process and returns its exit status."""
         status = self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
             assert pipe
@@ -202,7 +204,7 @@ class WorkerProcess:
         return status
 
     def last_words(self) -> str:
-        """The last line it printed, for a message; lbrun's own if there is one."""
+        """Returns the last line printed, for a message; preferably one of `lbrun`."""
         lines = [line for line in self._errors.decode(errors="replace").splitlines() if line]
         own = [line.removeprefix("lbrun: ") for line in lines if line.startswith("lbrun: ")]
         return one_line((own or lines or [""])[-1])

@@ -1,13 +1,12 @@
 """`lbctl advise`: the jobs of a real day under each algorithm and some parameter sets. Pure.
 
-What the jobs were is known (arrival, CPU time, where from); what the hosts are, too. So the day is
-run again in virtual time by the daemons' own policies, once as the cluster is set and once for each
-*trial*, and response times are compared on the very same jobs. A trial's gain is the mean of the
-differences over ten parts of the day, with Student's interval; as the best of many trials looks
-good by chance alone, the intervals are made so wide that all of them hold together 95 times in 100
-(Bonferroni).
+The jobs are known (arrival, CPU time, origin), and so are the hosts. So the daemons' own policies
+run the day again in virtual time, once as the cluster is set and once for each *trial*, and
+response times are compared on exactly the same jobs. A trial's gain is the mean of the differences
+over ten parts of the day, with Student's interval. The best of many trials looks good by chance
+alone, so the intervals are widened until all of them hold together 95 times in 100 (Bonferroni).
 
-What it cannot know: I/O, people's think time, and what they would have done had it been faster.
+Unknown are I/O, people's think time, and what they would have done had it been faster.
 """
 
 import math
@@ -26,14 +25,14 @@ from lbd.sim.balance.workload import BERKELEY, WORKLOADS, Costs
 from lbd.sim.engine.intervals import student
 
 JOBS_MIN = 200  # that could have moved; with fewer the parts say nothing
-GAIN_MIN = 0.01  # a smaller one is not worth a change
+GAIN_MIN = 0.01  # a smaller gain is not worth a change
 BEYOND = 0.05
 REPLICATIONS = 3
-TICKS_QUICK = 20_000  # of all hosts' LIMs in a run: a few tenths of a second
-IDLE_S = 60.0  # as much of a longer pause, with all hosts idle, is replayed
-# What load balancing costs on machines of today (tests/bench), in CPU seconds.
+TICKS_QUICK = 20_000  # LIM ticks of all hosts in a run: take a few tenths of a second
+IDLE_S = 60.0  # at most so much of a pause with all hosts idle is replayed
+# The cost of load balancing on today's machines (tests/bench), in CPU seconds.
 MESSAGE_S, TRANSFER_S = 0.0001, 0.002
-DELAY_S = 0.005  # of a command that moves, unless its day says otherwise
+DELAY_S = 0.005  # of a moved command, unless the day shows otherwise
 TAKEN_OVER = (
     "exchange_period_s", "local_threshold", "report_ceiling", "min_gain", "probe_limit",
     "reservations", "job_threshold_s", "change_threshold", "trust_s", "move_cost_s",
@@ -66,21 +65,21 @@ class Day:
 
     setup: Setup
     jobs: int
-    movable: int  # could have moved, and were worth it
-    guessed: int  # their CPU time was not measured
+    movable: int  # could have moved, and were worth moving
+    guessed: int  # without a measured CPU time
     span_s: float
-    strangers: int  # left out: of hosts that are no more
+    strangers: int  # left out, because their host no longer exists
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
     algorithm: str
-    parameters: tuple[tuple[str, float], ...] = ()  # other than they are
+    parameters: tuple[tuple[str, float], ...] = ()  # those that differ from the present ones
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One trial beside how it is now; `gain` is of the mean response time, as a share of it."""
+    """A trial compared with the present settings; `gain` is a share of the mean response time."""
 
     trial: Trial
     mean_response_s: float
@@ -99,7 +98,7 @@ class Finding:
 def day_of(
     jobs: Sequence[PastJob], hosts: Sequence[PastHost], algorithm: str, params: dict[str, float]
 ) -> Day:
-    """`params`: as the cluster has them, by short name."""
+    """`params` are the cluster's parameters by short name."""
     speeds = {host.name: host.speed for host in hosts}
     size_s = sizes(jobs)
     rows: list[tuple[float, float, str, bool]] = []
@@ -137,7 +136,7 @@ def day_of(
 
 
 def sizes(jobs: Iterable[PastJob]) -> dict[str, float]:
-    """The mean CPU time of each command, by those measured."""
+    """Returns each command's mean CPU time over its measured jobs."""
     found: dict[str, list[float]] = {}
     for job in jobs:
         if job.cpu_s is not None:
@@ -146,7 +145,7 @@ def sizes(jobs: Iterable[PastJob]) -> dict[str, float]:
 
 
 def guess(job: PastJob, size_s: dict[str, float]) -> float:
-    """Of a job that nobody measured: as its command mostly, but no more than it ran."""
+    """Returns a job's CPU time, unmeasured, as its command's mean but at most its run time."""
     ran_s = max(0.0, job.response_s - job.waiting_s)
     return min(ran_s, size_s.get(job.command, ran_s))
 
@@ -163,7 +162,7 @@ def costs_of(jobs: Sequence[PastJob]) -> Costs:
 
 
 def without_idle(trace: list[TraceJob], power: dict[str, float]) -> tuple[TraceJob, ...]:
-    """From 0 on, with long pauses cut short: nights decide nothing and take long."""
+    """Starts the trace at 0 and shortens long idle pauses: they decide nothing and take long."""
     if not trace:
         return ()
     busy_until = dict.fromkeys(power, -math.inf)
@@ -173,7 +172,7 @@ def without_idle(trace: list[TraceJob], power: dict[str, float]) -> tuple[TraceJ
     for earlier, job in pairwise((trace[0], *trace)):
         cut_s += max(0.0, job[0] - max(earlier[0], all_idle) - IDLE_S)
         at_s, cpu_s, ios, where = job
-        # One core each at worst; a host's jobs one after another, so later than they would end.
+        # Assumes at most one core and one job at a time for each host, which is never too early.
         rate = min(power[where], 1.0)
         busy_until[where] = max(busy_until[where], at_s) + cpu_s / rate
         all_idle = max(all_idle, busy_until[where])
@@ -184,7 +183,8 @@ def without_idle(trace: list[TraceJob], power: dict[str, float]) -> tuple[TraceJ
 def powers(
     trace: Sequence[TraceJob], hosts: Sequence[PastHost]
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Cores and speeds, in the order in which the trace first names hosts: so they are dealt."""
+    """Returns cores and speeds in the order in which the trace first names hosts, because jobs are
+    dealt out in that order."""
     by_name = {host.name: host for host in hosts}
     order = [*dict.fromkeys(job[3] for job in trace)]
     order += [name for name in by_name if name not in set(order)]
@@ -193,7 +193,8 @@ def powers(
 
 
 def trials(day: Day) -> list[Trial]:
-    """How it is now first; then the other algorithms, and other parameters for the one in use."""
+    """Returns the present settings first, then other algorithms, and other parameters for the
+    present one."""
     lim = day.setup.lim
     now = lim.algorithm
     found = [Trial(now), *(Trial(name) for name in ALGORITHMS if name != now)]
@@ -218,7 +219,7 @@ def trials(day: Day) -> list[Trial]:
 
 
 def replications(day: Day) -> int:
-    """More than one averages out the algorithms' random choices, where that does not take long."""
+    """Returns how many runs average out the algorithms' random choices without taking too long."""
     ticks = day.setup.hosts * day.setup.duration_s / day.setup.lim.exchange_period_s
     return REPLICATIONS if ticks <= TICKS_QUICK else 1
 
@@ -233,7 +234,7 @@ def overlaid_lim(lim: LimConfig, changes: dict[str, float]) -> LimConfig:
 
 
 def findings(day: Day, runs: Sequence[tuple[Trial, Sequence[Outcome]]]) -> list[Finding]:
-    """`runs`: how it is now first; of each trial its replications, all of the same jobs."""
+    """`runs`: the present settings first; each trial's replications are of the same jobs."""
     now = runs[0][1]
     beyond = BEYOND / max(1, len(runs) - 1)
     return [finding(day, trial, outcomes, now, beyond) for trial, outcomes in runs]
@@ -261,11 +262,11 @@ def finding(
 
 
 def parts(outcomes: Sequence[Outcome]) -> list[float]:
-    """The mean response of each part of the day, over the replications."""
+    """Returns the mean response time of each part of the day, over the replications."""
     return [fmean(means) for means in zip(*(run.part_means_s for run in outcomes), strict=True)]
 
 
 def best(found: Sequence[Finding]) -> Finding | None:
-    """Of those that are clearly better than how it is now."""
+    """Returns the best of the trials that are clearly better than the present settings."""
     better = [one for one in found[1:] if one.is_better]
     return max(better, key=lambda one: one.gain, default=None)

@@ -1,7 +1,7 @@
-"""What the simulator expects of a live experiment: its very scripts, replication by replication, on
-hosts of its cores, with its parameters, and loads that are told once a second as the sampler does.
+"""What the simulator expects of a live experiment: its own scripts, replication by replication, on
+hosts with its cores and parameters, with loads reported once a second as by the sampler.
 
-Only what a run's chance decides is drawn again, `DRAWS` times, so the interval says how well the
+Only the random choices of a run are drawn again, `DRAWS` times. So the interval says how well the
 expectation is known, not how much a live run may differ from it.
 """
 
@@ -31,7 +31,7 @@ class Asked:
 def reductions(
     asked: Sequence[Asked], works: Mapping[str, Work], replications: int, seed: int
 ) -> list[tuple[float, float]]:
-    """Of each, the share of NOLB's mean response time that it saves, and half its interval."""
+    """Returns each row's saving, as a share of NOLB's mean response time, and half its interval."""
     numbers = range(replications)
     nolb_s = {
         load: sum(responses_s(Scripted(setup_of(work, seed), work, "NOLB", n)) for n in numbers)
@@ -57,6 +57,6 @@ def setup_of(work: Work, seed: int) -> Setup:
 
 
 def responses_s(what: Scripted) -> float:
-    """The sum of the response times; the jobs are the same under every algorithm."""
+    """Returns the sum of the response times; the jobs are the same under every algorithm."""
     _, jobs = played(what)
     return math.fsum(job.response_s for job in jobs)

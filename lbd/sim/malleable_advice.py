@@ -1,12 +1,12 @@
 """`lbctl advise`: what another `dispatch.malleable` would have done to a day's queued jobs. Pure.
 
-The day is run again in virtual time by the queue that runs in production, as fcfs, once for each
-strategy: the same jobs come at the same times to the same slots. How long a malleable job takes on
-other slots than it had follows from its speedup, fitted to the day's runs of its user's command,
-linear where they say nothing. A strategy is told what was learnt of the whole day, so it is judged
-with what the dispatcher knows after a while.
+The production queue runs the day again in virtual time, as fcfs, once for each strategy: the same
+jobs arrive at the same times for the same slots. The run time of a malleable job on other slots
+follows from its speedup, fitted to the day's runs of its user's command, or linear if they do not
+allow a fit. Each strategy knows what was learnt of the whole day, so it is judged with what the
+dispatcher knows after a while.
 
-What it cannot know: what other commands took of the hosts' slots, and jobs that were ended.
+Unknown are other commands on the hosts' slots, and jobs that were cancelled.
 """
 
 from collections.abc import Sequence
@@ -26,17 +26,17 @@ from lbd.model import HostId, JobId
 from lbd.sim.engine.intervals import half_width
 from lbd.theory.speedup_fit import SpeedupFit, fit
 
-FEWEST = 20  # malleable jobs, to say anything
-JOBS_MAX = 2000  # the last ones: that takes some seconds, and a tenth for each command
-PARTS = 10  # of the day: the mean savings of each are taken for independent
-GAIN_MIN = 0.02  # a smaller one is not worth a change
+FEWEST = 20  # malleable jobs needed for advice
+JOBS_MAX = 2000  # the latest jobs: takes some seconds, plus 0.1 s for each command
+PARTS = 10  # of the day: their mean savings are treated as independent
+GAIN_MIN = 0.02  # a smaller gain is not worth a change
 SHORTEST_S = 1e-3
-LATER_S = 1e-6  # time goes on, whatever a head that holds out says
+LATER_S = 1e-6  # time must advance even if the job at the head waits
 
 
 @dataclass(frozen=True, slots=True)
 class PastQueued:
-    submitted: float  # UNIX seconds, as the next
+    submitted: float  # UNIX seconds, like the next two
     started: float
     finished: float
     least: int
@@ -56,20 +56,20 @@ class PastQueued:
 
 @dataclass(frozen=True, slots=True)
 class MalleableAdvice:
-    """Of the malleable jobs, but `others_s`."""
+    """All values except `others_s` are for the malleable jobs."""
 
     strategy: Strategy
-    turnaround_s: float  # on average
-    saved_s: float  # beside the strategy as it is set
+    turnaround_s: float  # mean
+    saved_s: float  # against the present strategy
     saved_ci_s: float
-    others_s: float  # turnaround of the jobs that are not malleable; 0 if there are none
+    others_s: float  # mean turnaround of the other jobs; 0 if there are none
     is_better: bool
 
 
 def results(
     jobs: Sequence[PastQueued], hosts: Sequence[tuple[str, int]], now: Strategy
 ) -> list[MalleableAdvice]:
-    """That which is set first; nothing where too few jobs were malleable to tell."""
+    """Returns the present strategy first; empty if too few jobs were malleable."""
     jobs = sorted(jobs, key=lambda job: job.submitted)[-JOBS_MAX:]
     if sum(job.is_malleable for job in jobs) < FEWEST or not hosts:
         return []
@@ -103,11 +103,11 @@ def best(found: Sequence[MalleableAdvice]) -> MalleableAdvice | None:
     return max(better, key=lambda one: one.saved_s, default=None)
 
 
-Fits = dict[tuple[str, str], SpeedupFit]  # of users' commands: the same under each strategy
+Fits = dict[tuple[str, str], SpeedupFit]  # by user and command: the same under each strategy
 
 
 class MalleableReplay:
-    """`fits`: as an earlier replay of these jobs made them; each takes a tenth of a second."""
+    """`fits` come from an earlier replay of these jobs; each takes a tenth of a second to make."""
 
     def __init__(
         self,
@@ -137,7 +137,7 @@ class MalleableReplay:
             heads.speedups.fitted(command, fits[command])
 
     def run(self) -> list[float]:
-        """The turnaround of each job. Those that fit on no host now take as long as they took."""
+        """Returns each job's turnaround. A job that fits on no host now has the one it had."""
         zero_s, came, now_s = self.jobs[0].submitted, 0, 0.0
         while True:
             arrives_s = self.jobs[came].submitted - zero_s if came < len(self.jobs) else inf

@@ -1,38 +1,38 @@
-"""`lbctl advise`: what another rule for the owners of hosts would have done to a day's jobs. Pure.
+"""`lbctl advise`: what other rules for the owners of hosts would have done to a day's jobs. Pure.
 
-Of every command that stood still it is known how long the owner stayed in the end and what moving
-would have lost. So each rule "wait so long, then move" can be reckoned afterwards: it waits for the
-whole stay, or for its limit and loses the cost. Of the trials (`policy/wait_trials.py`) each host
-says how long they would wait now. They have learnt from these very stays, so they do a little
+For every command that was suspended it is known how long the owner stayed and what moving would
+have lost. So each rule "wait so long, then move" can be computed afterwards: it waits for the whole
+stay, or for its limit and then loses the cost. For the trials (`policy/wait_trials.py`) each host
+reports how long they would wait now. They have learnt from these same stays, so they do a little
 better here than they would have then, and so does whichever timer looks best.
 
-What it cannot know: how soon another host would have taken what is moved, and whether that one's
-owner would have come, too.
+Unknown are how soon another host would have taken a moved command, and whether that host's owner
+would have come back, too.
 """
 
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-FEWEST = 10  # interruptions, to say anything
-GAIN_MIN = 0.05  # a smaller one is not worth a change
+FEWEST = 10  # interruptions needed for advice
+GAIN_MIN = 0.05  # a smaller gain is not worth a change
 
 
 @dataclass(frozen=True, slots=True)
 class Interruption:
-    """A command that stood still on some host."""
+    """A command that was suspended on some host."""
 
     ended: float  # UNIX seconds
     stay_s: float
     cost_s: float  # of moving it
     moved_after_s: float | None  # None: it waited
-    trial_limit_s: float | None = None  # to wait, as its host's trials say now; None: too few yet
+    trial_limit_s: float | None = None  # what its host's trials say now; None: too few yet
 
 
 @dataclass(frozen=True, slots=True)
 class OwnerRuleResult:
     rule: str
-    setting: str  # how to have it; "" = as it is now
+    setting: str  # how to set it; "" = as it is now
     waited_s: float
     lost_s: float
     moves: int
@@ -56,12 +56,12 @@ TRIALS = "wait as the trials say", f'{DECIDE} "trials"'
 
 
 def by_trials(one: Interruption) -> float:
-    """Until enough was seen they are the rule before."""
+    """Returns the trials' limit; before they have seen enough, that of the rule "work"."""
     return one.cost_s if one.trial_limit_s is None else one.trial_limit_s
 
 
 def results(found: Sequence[Interruption]) -> list[OwnerRuleResult]:
-    """As it was first; nothing if there are too few to tell."""
+    """Returns the past behaviour first; empty if there are too few interruptions."""
     if len(found) < FEWEST:
         return []
     now = reckoned("as it was", "", found, lambda one: one.moved_after_s)
@@ -97,7 +97,7 @@ def reckoned(
 
 
 def best(found: Sequence[OwnerRuleResult]) -> OwnerRuleResult | None:
-    """The one with the least delay, if that is clearly less than it was."""
+    """Returns the rule with the least delay, if that is clearly less than it was."""
     if not found:
         return None
     least = min(found[1:], key=lambda one: one.delay_s)

@@ -1,4 +1,4 @@
-"""What the users do: who has how much work, and each one's script, drawn from a seed.
+"""The work of simulated and of experiment users: each user's script, drawn from a seed.
 
 The thesis (section 4.3.4) drove each workstation by one script that ran some commands in the
 background. Here each host has a few users, who wait for each command and think before the next.
@@ -17,10 +17,11 @@ from lbd.text.spelling import hint
 
 USERS = 6
 LEVELS = {"H": "heavy", "M": "moderate", "L": "light", "-": "idle"}
-RATIO = {"H": 0.2, "M": 0.13, "L": 0.065}  # alone on its host, a command takes RATIO × thinking
-STRETCH = {"H": 2.4, "M": 1.87, "L": 1.37}  # of a command's time by the others on its host
+RATIO = {"H": 0.2, "M": 0.13, "L": 0.065}  # time of a command alone on its host ÷ thinking time
+# factor by which others on the host stretch a command's time
+STRETCH = {"H": 2.4, "M": 1.87, "L": 1.37}
 LOADS = {
-    "canonical": "HHMMLL",  # of the hosts in turn; <2H, 2M, 2L> of the thesis
+    "canonical": "HHMMLL",  # the hosts in turn; <2H, 2M, 2L> of the thesis
     "skewed": "HH----",
     "heavy": "H",
     "moderate": "M",
@@ -28,9 +29,9 @@ LOADS = {
 }
 MAY_LEAVE_SHARE = 0.507  # of the commands
 MAY_LEAVE_WORK = 0.83  # of the CPU time
-DEVIATION = 1.69  # of a command's CPU time ÷ its mean; the thesis has it of the response time
+DEVIATION = 1.69  # of a command's CPU time ÷ its mean; in the thesis, of the response time
 LONGEST = 8.0  # × the mean
-LONGEST_THINKING = 4.0  # × the mean: nobody is left alone at the end of a short run
+LONGEST_THINKING = 4.0  # × the mean: so that no user is left alone at the end of a short run
 LINES_MAX = 10_000
 
 
@@ -45,7 +46,7 @@ class ScriptLine:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What decides the scripts of one run."""
+    """Everything that determines the scripts of one run."""
 
     load: str
     hosts: int
@@ -67,13 +68,13 @@ def check_loads(names: Sequence[str], hosts: int) -> None:
 
 
 def levels(load: str, hosts: int) -> str:
-    """A letter for each host, the pattern spread over them all: HHHMMMLLL for nine."""
+    """Returns a letter for each host, with the pattern spread over all: HHHMMMLLL for nine."""
     pattern = LOADS[load]
     return "".join(pattern[number * len(pattern) // hosts] for number in range(hosts))
 
 
 def scripts(work: Work, seed: str) -> list[list[list[ScriptLine]]]:
-    """Of each host, of each of its users."""
+    """Returns the scripts by host and user."""
     return [
         [
             script(work, level, Random(f"{seed} {work.load} {host} {user}"))
@@ -84,10 +85,10 @@ def scripts(work: Work, seed: str) -> list[list[list[ScriptLine]]]:
 
 
 def script(work: Work, level: str, rng: Random) -> list[ScriptLine]:
-    """Commands for about `duration_s`, thinking before each. One user whose first thought lasts
-    longer than that has none."""
+    """Returns commands for about `duration_s`, with thinking before each. A user whose first
+    thinking time is longer than that has none."""
     alone_s = work.demand_s / work.cores
-    # The same work for more or fewer users: each thinks in proportion.
+    # The total work does not depend on the number of users: each thinks in proportion.
     thinking_s = alone_s / RATIO[level] * work.users / USERS
     lines: list[ScriptLine] = []
     clock_s = 0.0

@@ -1,4 +1,4 @@
-"""What a job of `sbatch` or `srun` needs of its host: slots, memory, resources and features."""
+"""The needs of a job of `sbatch` or `srun`: slots, memory, resources and features."""
 
 from lbd.slurm.options import SlurmError, is_number, listed
 from lbd.slurm.times import memory_text
@@ -6,7 +6,7 @@ from lbd.text.needs import is_name
 
 
 def tasks_of(values: dict[str, str]) -> int:
-    """Slots for so many processes that the script starts itself. Raises SlurmError."""
+    """Returns the number of processes that the script starts itself. Raises SlurmError."""
     counts = {
         number_of(values, option, 1)
         for option in ("ntasks", "ntasks-per-node", "tasks-per-node")
@@ -31,12 +31,12 @@ def memory_of(values: dict[str, str], cpus: int) -> str:
 
 
 def need_words(values: dict[str, str]) -> list[str]:
-    """What the job needs of its host, as options of lbrun. Raises SlurmError."""
+    """Returns the job's needs as options of lbrun. Raises SlurmError."""
     amounts: dict[str, str] = {}
     for one in listed(values.get("gres", "").removeprefix("none")):
         name, colon, count = one.removeprefix("gres/").partition(":")
         add_amount(amounts, f"--gres {one}", name, count if colon else "1")
-    for option in ("gpus", "gpus-per-node"):  # it has one node
+    for option in ("gpus", "gpus-per-node"):  # a job has one node
         if option in values:
             add_amount(amounts, f"--{option} {values[option]}", "gpu", values[option])
     words = [word for name, count in amounts.items() for word in ("--need", f"{name}={count}")]

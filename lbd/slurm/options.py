@@ -1,6 +1,6 @@
-"""Command lines as Slurm's programs take them. What we cannot do is refused by its name.
+"""Parses command lines of Slurm's programs. Unsupported options are refused by name.
 
-These programs are run by the hundred, so what they import is light, as for `lbrun`.
+These programs are run by the hundreds, so their imports are light, as for `lbrun`.
 """
 
 import os
@@ -9,12 +9,12 @@ from collections.abc import Iterable, Iterator, Mapping
 WIDTH_DIGITS = 4
 DIGITS_MAX = 18  # of a number; Python itself reads none of more than 4300
 PARTITION = "lbd"  # the only one
-LET_BE = "LBD_SLURM_IGNORE"  # names of options that a site wants to be ignored
-INSTALLED: set[str] = set()  # those that it need not name
+LET_BE = "LBD_SLURM_IGNORE"  # names of options that a site wants ignored
+INSTALLED: set[str] = set()  # option names to ignore that were given at installation
 
 
 class SlurmError(Exception):
-    """A line for who called, or several; exit status 1."""
+    """One or more lines for the caller; exit status 1."""
 
     def __init__(self, *lines: str) -> None:
         super().__init__("\n".join(lines))
@@ -22,19 +22,19 @@ class SlurmError(Exception):
 
 
 class Grammar:
-    """Long options by their names; short ones stand for them."""
+    """Long options by name, and the short ones that stand for them."""
 
     def __init__(
         self,
         values: frozenset[str],  # options with a value
         plain: frozenset[str],
-        short: Mapping[str, str],  # letter: long name
-        refused: frozenset[str] = frozenset(),  # known to Slurm, not to us, with a value
+        short: Mapping[str, str],  # letter -> long name
+        refused: frozenset[str] = frozenset(),  # known to Slurm but unsupported, with a value
         refused_plain: frozenset[str] = frozenset(),
-        optional: frozenset[str] = frozenset(),  # whose value may be left out
-        # Of refused ones without which the rest is not what was wanted: what does it here.
+        optional: frozenset[str] = frozenset(),  # their value may be omitted
+        # What to use instead of an option without which the rest would not do what was wanted.
         instead: Mapping[str, str] | None = None,
-        kept: frozenset[str] = frozenset(),  # never ignored when they are read
+        kept: frozenset[str] = frozenset(),  # never ignored while parsing
     ) -> None:
         self.values, self.plain, self.short = values, plain, short
         self.refused, self.refused_plain, self.optional = refused, refused_plain, optional
@@ -49,14 +49,14 @@ class Given:
         rest: list[str] | None = None,
         refused: dict[str, str] | None = None,
     ) -> None:
-        self.values = values or {}  # the last of each counts
+        self.values = values or {}  # the last of each option counts
         self.plain = plain or set()
         self.rest = rest or []
-        self.refused = refused or {}  # by name, as people read it
-        self.lines: dict[str, int] = {}  # of the script, by the name of an option with a value
+        self.refused = refused or {}  # by name, as shown in messages
+        self.lines: dict[str, int] = {}  # line numbers in the script, by option name
 
     def over(self, other: "Given") -> "Given":
-        """With those of `other` where there are none here."""
+        """Returns these options, completed by those of `other`."""
         both = Given(
             other.values | self.values,
             self.plain | other.plain,
@@ -68,7 +68,7 @@ class Given:
         return both
 
     def check(self, grammar: Grammar) -> None:
-        """Raises SlurmError, which names all that is refused."""
+        """Raises SlurmError, which names all refused options."""
         if not self.refused:
             return
         shown, one = ", ".join(self.refused.values()), len(self.refused) == 1
@@ -95,7 +95,7 @@ def read(words: list[str], grammar: Grammar, *, mixed: bool = False) -> Given:
 
 
 def read_all(words: list[str], grammar: Grammar, *, mixed: bool = False) -> Given:
-    """With what is refused, for its caller to check. Raises SlurmError."""
+    """Also returns the refused options, for the caller to check. Raises SlurmError."""
     given, left = Given(), list(words)
     while left:
         word = left.pop(0)
@@ -116,7 +116,7 @@ def read_all(words: list[str], grammar: Grammar, *, mixed: bool = False) -> Give
 
 
 def full(name: str, grammar: Grammar) -> str:
-    """A long option may be cut short as long as it is clear which is meant."""
+    """Returns the full name of a long option, which may be abbreviated while unambiguous."""
     known = grammar.values | grammar.plain | grammar.refused | grammar.refused_plain
     if name in known:
         return name
@@ -127,7 +127,7 @@ def full(name: str, grammar: Grammar) -> str:
 
 
 def take_short(given: Given, word: str, left: list[str], grammar: Grammar) -> None:
-    """`-c4`, `-c 4`, `-hr`."""
+    """Reads `-c4`, `-c 4` or `-hr`."""
     letters = word[1:]
     while letters:
         letter, letters = letters[0], letters[1:]
@@ -159,7 +159,7 @@ def take(given: Given, name: str, value: str | None, left: list[str], grammar: G
 
 
 def ignore(names: str) -> None:
-    """As well as those that the variable names."""
+    """Adds option names to those that the variable names."""
     INSTALLED.update(listed(names))
     if names:
         os.environ[LET_BE] = ",".join(dict.fromkeys([*listed(names), *let_be()]))
@@ -170,7 +170,8 @@ def let_be() -> list[str]:
 
 
 def let_be_too(names: Iterable[str]) -> str:
-    """The variable to set for these to be passed over as well; what is installed is anyway."""
+    """Returns the setting of the variable that would also ignore these; installed ones are always
+    ignored."""
     return f"{LET_BE}={','.join([*(one for one in let_be() if one not in INSTALLED), *names])}"
 
 
@@ -179,7 +180,8 @@ def is_number(text: str) -> bool:
 
 
 def width_of(text: str, shown: str) -> int:
-    """Of a column; 0: as wide as what is in it. Raises SlurmError, which names `shown`."""
+    """Returns the width of a column; 0: as wide as its content. Raises SlurmError, which names
+    `shown`."""
     if not text:
         return 0
     if not (text.isascii() and text.isdecimal()) or len(text) > WIDTH_DIGITS:
@@ -188,5 +190,5 @@ def width_of(text: str, shown: str) -> int:
 
 
 def listed(text: str) -> Iterator[str]:
-    """Of a list with commas."""
+    """Yields the items of a comma-separated list."""
     return (one for one in text.split(",") if one)

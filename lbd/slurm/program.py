@@ -1,5 +1,5 @@
-"""One of Slurm's commands, by the name it is called by; and `lbd slurm install`, which puts them
-somewhere."""
+"""Runs one of Slurm's commands, by the name it is called by; and `lbd slurm install`, which puts
+them into a directory."""
 
 import importlib
 import os
@@ -8,7 +8,7 @@ import sys
 from lbd.slurm.options import SlurmError, ignore
 from lbd.text.one_line import one_line
 
-TYPE_CHECKING = False  # as in typing, which takes a while to import
+TYPE_CHECKING = False  # importing typing takes a while
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -27,7 +27,7 @@ run("{name}", {ignored!r})
 
 
 def run(name: str, ignored: str = "") -> None:
-    """Never returns. `ignored`: names of options, with commas, that it was installed to ignore."""
+    """Never returns. `ignored`: comma-separated option names that it was installed to ignore."""
     status = 1
     try:
         if sys.argv[1:] in (["--version"], ["-V"]):
@@ -48,8 +48,8 @@ def run(name: str, ignored: str = "") -> None:
 
 
 def install(directory: "Path", ignored: str = "") -> "list[Path]":
-    """`ignored`: as for `run`. Raises OSError, and FileExistsError rather than replace what is not
-    ours."""
+    """Installs the commands. `ignored`: as for `run`. Raises OSError; FileExistsError rather than
+    replace files of others."""
     from pathlib import Path
 
     from lbd.process.whole_file import write_whole

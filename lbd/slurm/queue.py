@@ -1,4 +1,5 @@
-"""What Slurm's programs ask of our queue: by `lbrun -d`, and on the socket of this host's LBM."""
+"""Requests of Slurm's programs to the queue: by `lbrun -d`, and on the socket of this host's
+LBM."""
 
 import json
 import os
@@ -21,7 +22,7 @@ Json = dict[str, object]
 
 HELD, DEPENDS, LATER, NEXT = "held", "after ", "not before ", "next, "
 UNFIT, TOO_WIDE, CLOSED = "no host ", "it needs ", "it may run o"
-LACKING = "it starts once ", "it begins once "  # the latter: up to 0.1
+LACKING = "it starts once ", "it begins once "  # the second: up to release 0.1
 AT_ONCE = " of its array may run at once "
 STATES = {
     "pending": ("PENDING", "PD"), "running": ("RUNNING", "R"), "suspended": ("SUSPENDED", "S"),
@@ -31,18 +32,19 @@ STATES = {
 SHORT = dict(STATES.values()) | {"TIMEOUT": "TO", "OUT_OF_MEMORY": "OOM"}
 OPEN = {"PENDING", "RUNNING", "SUSPENDED"}
 TIMED_OUT = 124
-SHOWN_S = 300  # for so long squeue shows a job that has ended, as Slurm's MinJobAge has it
+SHOWN_S = 300  # how long squeue shows an ended job, like Slurm's MinJobAge
 
 
 class Job:
-    """One job or task, in Slurm's words: one class because these are the columns of one row."""
+    """One job or task, in Slurm's terms: one class because these are the columns of one row."""
 
     def __init__(self, row: Json) -> None:
         state, reason = str(row.get("state")), str(row.get("reason") or "")
         index, command = row.get("array_index"), row.get("command")
         self.exit_status = whole(row.get("exit_status"))
         self.id = str(row["id"])  # 12, or 12_7
-        self.array = str(row.get("array_id") or row["id"])  # its array's id, or its own
+        # its array's id, or its own if it is not a task
+        self.array = str(row.get("array_id") or row["id"])
         self.index = "" if index is None else str(index)
         self.user = str(row.get("user"))
         self.host = str(row.get("host") or "")
@@ -59,14 +61,14 @@ class Job:
         self.directory, self.output, self.error = (
             printable(str(row.get(name) or "")) for name in ("directory", "output", "error")
         )
-        # Another user's, and shown: nothing of it is for the terminal.
+        # It may be another user's, and is shown, so nothing in it may control the terminal.
         words = tuple(printable(str(word)) for word in command) if isinstance(command, list) else ()
         self.program = (words[len(LAUNCHER) :] if words[: len(LAUNCHER)] == LAUNCHER else words)[:1]
         self.name = str(row.get("name") or os.path.basename("".join(self.program)) or "wrap")
 
     @property
     def exit_code(self) -> str:
-        """STATUS:SIGNAL."""
+        """Returns STATUS:SIGNAL."""
         signal = self.exit_status - 128 if self.exit_status > 128 else 0
         return f"0:{signal}" if signal else f"{self.exit_status}:0"
 
@@ -75,7 +77,7 @@ class Job:
         return self.state in OPEN
 
     def is_shown(self, unix_s: float) -> bool:
-        """Does squeue still know of it?"""
+        """Returns whether squeue still shows the job."""
         return self.is_open or unix_s - (self.finished or self.submitted) < SHOWN_S
 
 
@@ -108,9 +110,9 @@ def ask(question: Json, daemon: str = "lbm") -> Json:
 
 
 def submit(words: Sequence[str], stdin: bytes) -> str:
-    """The id that `lbrun -d` prints. Raises SlurmError.
+    """Returns the id that `lbrun -d` prints. Raises SlurmError.
 
-    In a child of ours, which need not start an interpreter again.
+    It runs in a forked child, which saves starting an interpreter.
     """
     files = [os.memfd_create(name) for name in ("input", "output", "errors")]
     view = memoryview(stdin)
@@ -148,7 +150,7 @@ def read_all(file: int) -> str:
 
 
 def with_details(job: Job) -> Job:
-    """The same, or its array, with what its user gave. Raises SlurmError."""
+    """Returns the job, or its array, with the options its user gave. Raises SlurmError."""
     reply = ask({"op": "queue.jobs", "ids": [job.array], "attempts": True})
     rows = reply.get("jobs")
     found = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
@@ -156,7 +158,7 @@ def with_details(job: Job) -> Job:
 
 
 def jobs(ids: Sequence[str] = ()) -> list[Job]:
-    """Those with these ids, or all on record. Raises SlurmError."""
+    """Returns the jobs with these ids, or all on record. Raises SlurmError."""
     for one in ids:
         if not SELECTOR.fullmatch(one):
             raise SlurmError(f"Invalid job id specified: {one}")
@@ -199,13 +201,13 @@ def seconds(value: object) -> float | None:
 
 
 def act(verb: str, ids: Sequence[str], **more: object) -> list[str]:
-    """What went wrong, a line each. Raises SlurmError."""
+    """Returns the errors, a line each. Raises SlurmError."""
     reply = ask({"op": "queue.act", "verb": verb, "ids": list(ids), **more})
     errors = reply.get("errors")
     return [str(one) for one in errors] if isinstance(errors, list) else []
 
 
 def wait(ids: Sequence[str]) -> None:
-    """Until all have ended. Raises SlurmError."""
+    """Waits until all have ended. Raises SlurmError."""
     while ask({"op": "queue.wait", "ids": list(ids), "patience_s": 15.0, "brief": True})["open"]:
         pass

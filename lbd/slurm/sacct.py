@@ -1,4 +1,4 @@
-"""`sacct`: jobs on the queue's record, also those that have ended; a line each, no steps."""
+"""`sacct`: jobs on the queue's record, including ended ones; a line each, no steps."""
 
 import getpass
 import time
@@ -54,7 +54,7 @@ FIELDS: dict[str, tuple[str, Callable[[Job], str]]] = {
     "elapsedraw": ("ElapsedRaw", lambda job: str(int(ran_s(job)))),
     "cputimeraw": ("CPUTimeRAW", lambda job: str(int(ran_s(job) * job.slots))),
     "totalcpu": ("TotalCPU", lambda job: elapsed(job.cpu_s)),
-    "maxrss": ("MaxRSS", lambda _: ""),  # not known, and asked for along with others
+    "maxrss": ("MaxRSS", lambda _: ""),  # unknown, but often requested along with other fields
     "reqmem": ("ReqMem", lambda _: ""),
     "reason": ("Reason", lambda job: job.reason),
     "priority": ("Priority", lambda job: str(job.priority)),
@@ -84,7 +84,7 @@ def run(words: list[str]) -> int:
 
 
 def fields_of(text: str) -> list[tuple[str, int]]:
-    """Their names and widths. Raises SlurmError."""
+    """Returns the names and widths of the fields. Raises SlurmError."""
     found = []
     for one in listed(text):
         name, _, width = one.partition("%")
@@ -106,7 +106,7 @@ def put(given: Given, cells: list[str], fields: list[tuple[str, int]]) -> None:
 
 
 def chosen(given: Given) -> Iterator[Job]:
-    """As there, without ids those of today that are one's own."""
+    """Yields the chosen jobs. As with Slurm, without ids these are the caller's of today."""
     values = given.values
     ids = [one.partition(".")[0] for one in listed(values.get("jobs", ""))]
     names, states = set(listed(values.get("name", ""))), states_of(values.get("state", ""), ())

@@ -1,10 +1,9 @@
-"""`sbatch`: a script into the queue.
+"""`sbatch`: submits a script to the queue.
 
-The script goes along as the job's input, so it may change or vanish once it is submitted. Where the
-job runs that is a file without a name, which nobody else can put another in place of: a few lines
-of `sh` keep it as a descriptor, set SLURM_…, and run it with an empty standard input. They are in a
-variable, so that `lbctl jobs` shows the script's name and not them. An empty file of the job's user
-counts its steps.
+The script is sent as the job's input, so it may change or vanish once it is submitted. On the job's
+host it is a file without a name, which nobody else can replace: a few lines of `sh` keep it as a
+descriptor, set SLURM_…, and run it with an empty standard input. These lines are in a variable, so
+that `lbctl jobs` shows the script's name instead. An empty file of the job's user counts its steps.
 """
 
 import os
@@ -70,15 +69,15 @@ GRAMMAR = Grammar(
 PATTERN = {"j": "%j", "J": "%j", "a": "%a", "N": "%h", "A": "%A", "%": "%%", "n": "0", "t": "0"}
 ONLY = {
     "open-mode": ("truncate", "t", "append", "a"),
-    "kill-on-invalid-dep": ("yes",),  # what is done anyway
+    "kill-on-invalid-dep": ("yes",),  # the only behaviour
 }
 LINE_CHARS_MAX, SIGNAL_MAX, SIGNAL_BEFORE_S = 1 << 16, 64, 60
 HOW = {
     "afterok": "--after-ok", "afternotok": "--after-failed", "afterany": "--after-any",
     "aftercorr": "--after-task",
 }  # fmt: skip
-# Variables of the lines below, whose $@ are the script's arguments. With `signal` it gets that one
-# `after` so many seconds.
+# Variables of the lines below, whose $@ are the script's arguments. `signal`, if set, is sent to
+# the script `after` that many seconds.
 LAUNCHED = ("interpreter", "option", "input", "signal", "after")
 LAUNCH = r"""
 unset SBATCH_LAUNCH
@@ -136,7 +135,7 @@ def run(words: list[str]) -> int:
 
 
 def script_of(typed: Given) -> tuple[str, bytes]:
-    """Its name and text. Raises SlurmError."""
+    """Returns the script's name and text. Raises SlurmError."""
     if "wrap" in typed.values:
         if typed.rest:
             raise SlurmError("Script arguments not permitted with --wrap option")
@@ -151,7 +150,7 @@ def script_of(typed: Given) -> tuple[str, bytes]:
 
 
 def shebang(script: bytes, name: str) -> tuple[str, str]:
-    """The interpreter, and its option or "". Raises SlurmError."""
+    """Returns the interpreter, and its option or "". Raises SlurmError."""
     first = script.partition(b"\n")[0]
     words = os.fsdecode(first[2:]).split(None, 1)
     if not first.startswith(b"#!") or not words:
@@ -163,7 +162,8 @@ def shebang(script: bytes, name: str) -> tuple[str, str]:
 
 
 def in_script(text: str, name: str, faults: list[str]) -> Given:
-    """What its #SBATCH lines ask for. `faults` gets those of lines that cannot be read."""
+    """Returns the options in the script's #SBATCH lines. Faults of unreadable lines are added to
+    `faults`."""
     found = Given()
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip() and not line.startswith("#"):
@@ -171,7 +171,7 @@ def in_script(text: str, name: str, faults: list[str]) -> Given:
         if not line.startswith("#SBATCH"):
             continue
         try:
-            if len(line) > LINE_CHARS_MAX:  # shlex takes the square of it
+            if len(line) > LINE_CHARS_MAX:  # shlex takes quadratic time
                 raise SlurmError(f"it has more than {LINE_CHARS_MAX:,} characters")
             words = shlex.split(line.removeprefix("#SBATCH"), comments=True)
             given = read_all(words, GRAMMAR, mixed=True)
@@ -188,7 +188,7 @@ def in_script(text: str, name: str, faults: list[str]) -> Given:
 
 
 def check_all(given: Given, name: str, faults: list[str]) -> None:
-    """Raises SlurmError with a line for each of the faults, and of those that are found here."""
+    """Raises SlurmError with a line for each of `faults` and of those found here."""
     values = given.values
     checks: tuple[Callable[[], object], ...] = (
         lambda: check_refused(given),
@@ -217,7 +217,7 @@ def check_all(given: Given, name: str, faults: list[str]) -> None:
 
 
 def check_refused(given: Given) -> None:
-    """Raises SlurmError, which names a partition too, if there is more."""
+    """Raises SlurmError; names the partition only along with other faults."""
     for name, ours in ONLY.items():
         if given.values.get(name, ours[0]) not in ours:
             given.refused[name] = f"--{name} {given.values[name]}"
@@ -227,7 +227,7 @@ def check_refused(given: Given) -> None:
 
 
 def is_ours(values: dict[str, str]) -> bool:
-    """Returns whether its partition is ours, or none."""
+    """Returns whether the partition is ours, or none was given."""
     return values.get("partition", PARTITION) == PARTITION or "partition" in let_be()
 
 
@@ -236,7 +236,7 @@ def standard_input(given: Given) -> str:
 
 
 def lbrun_words(given: Given, script: str) -> list[str]:
-    """The options of `lbrun -d`. Raises SlurmError."""
+    """Returns the options of `lbrun -d`. Raises SlurmError."""
     values = given.values
     cpus, tasks = number_of(values, "cpus-per-task", 1), tasks_of(values)
     check_shape(values)
@@ -262,7 +262,7 @@ def lbrun_words(given: Given, script: str) -> list[str]:
 
 
 def check_shape(values: dict[str, str]) -> None:
-    """One host, of one partition. Raises SlurmError."""
+    """Raises SlurmError unless it asks for one host of our partition."""
     check_nodes(values)
     check_partition(values)
 
@@ -286,8 +286,8 @@ def check_partition(values: dict[str, str]) -> None:
 
 
 def signal_words(values: dict[str, str]) -> list[str]:
-    """Which signal the script gets, and after how many seconds: before the time limit, so none
-    without one. Raises SlurmError."""
+    """Returns the signal for the script and the seconds before it is sent; empty without a time
+    limit, which it depends on. Raises SlurmError."""
     if "signal" not in values:
         return ["", ""]
     from signal import Signals
@@ -307,7 +307,7 @@ def signal_words(values: dict[str, str]) -> list[str]:
 
 
 def variables(given: Given, name: str, cpus: int, tasks: int) -> Iterator[tuple[str, str]]:
-    """SLURM_… that are known already."""
+    """Yields the SLURM_… variables that are known at submission."""
     values = given.values
     yield "SLURM_JOB_NAME", name
     yield "SLURM_SUBMIT_DIR", os.getcwd()
@@ -332,7 +332,7 @@ def variables(given: Given, name: str, cpus: int, tasks: int) -> Iterator[tuple[
 
 
 def exported(text: str) -> list[str]:
-    """What the job has of our environment."""
+    """Returns the options that select the environment to pass on."""
     names = list(listed(text))
     words = [] if "ALL" in names else ["--clean-env"]
     for name in names:
@@ -342,7 +342,7 @@ def exported(text: str) -> list[str]:
 
 
 def places(values: dict[str, str], name: str) -> list[str]:
-    """Where it runs, and where its output goes. Raises SlurmError."""
+    """Returns the options for the host and the output files. Raises SlurmError."""
     otherwise = "slurm-%A_%a.out" if "array" in values else "slurm-%j.out"
     words = ["-o", pattern("output", values.get("output", otherwise), name)]
     if "error" in values:
@@ -366,7 +366,7 @@ def hosts_of(values: dict[str, str]) -> list[str]:
 
 
 def pattern(option: str, text: str, name: str) -> str:
-    """A file's name as lbrun has it. Raises SlurmError."""
+    """Converts a file name's patterns to lbrun's. Raises SlurmError."""
     pieces, rest = [], text
     while rest:
         before, sign, rest = rest.partition("%")

@@ -61,7 +61,7 @@ def filtered(given: Given, ids: list[str]) -> list[str]:
 
 
 def signal_of(text: str) -> int:
-    """0: end it. Raises SlurmError."""
+    """Returns the signal's number; 0: end the job. Raises SlurmError."""
     if not text:
         return 0
     name = text.upper().removeprefix("SIG")

@@ -1,4 +1,4 @@
-"""`scontrol`: show a job, hold, release, requeue and update it; the little that others ask."""
+"""`scontrol`: shows, holds, releases, requeues and updates jobs; a small part of Slurm's."""
 
 import os
 import shlex
@@ -16,7 +16,7 @@ GRAMMAR = Grammar(
     frozenset(),
     words_of("all future json yaml"),
 )
-DETAILED = 20  # jobs, or arrays: each is asked for by itself
+DETAILED = 20  # most jobs or arrays shown with details, each of which takes a request
 VERBS = ("show", "hold", "release", "requeue", "update", "ping", "uhold")
 USAGE = """usage: scontrol [-o] show job [ID], show config, hold|release|requeue ID...,
        update JobId=ID KEY=VALUE..."""
@@ -74,7 +74,7 @@ def show(rest: list[str], *, one_line: bool) -> None:
 
 
 def described(job: Job, given: Job) -> list[tuple[str, str]]:
-    """`given`: with what its user gave."""
+    """`given`: the job with the options its user gave."""
     pairs = [("JobId", job.id)]
     if job.index:
         pairs += [("ArrayJobId", job.array), ("ArrayTaskId", job.index)]

@@ -1,4 +1,4 @@
-"""`sinfo`: one partition, and its hosts by their state."""
+"""`sinfo`: the one partition, and its hosts by state."""
 
 import re
 from collections.abc import Callable
@@ -24,7 +24,7 @@ USAGE = "usage: sinfo [-h] [-N] [-o FORMAT] [-n HOSTS] [-t STATES]"
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Hosts of one state."""
+    """The hosts of one state."""
 
     state: str
     hosts: tuple[str, ...]
@@ -84,7 +84,7 @@ def run(words: list[str]) -> int:
 
 
 def groups(*, each: bool) -> list[Group]:
-    """`each`: of one host. Raises SlurmError."""
+    """`each`: one group per host. Raises SlurmError."""
     found: dict[tuple[str, str], list[Json]] = {}
     for row in hosts():
         slots = row.get("slots")
@@ -105,13 +105,13 @@ def groups(*, each: bool) -> list[Group]:
 
 
 def numbers(slots: object) -> tuple[int, int]:
-    """Those that are used, and all."""
+    """Returns the used and the total slots."""
     if not isinstance(slots, dict):
         return 0, 0
     return int(slots.get("used") or 0), int(slots.get("total") or 0)
 
 
 def hosts() -> list[Json]:
-    """Of the LIM of this host. Raises SlurmError."""
+    """Returns the hosts known to this host's LIM. Raises SlurmError."""
     rows = ask({"op": "status"}, "lim").get("hosts")
     return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []

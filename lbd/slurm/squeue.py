@@ -1,4 +1,4 @@
-"""`squeue`: jobs, a line each; of an array a line for each task."""
+"""`squeue`: jobs, a line each; for an array a line per task."""
 
 import getpass
 import re
@@ -30,7 +30,7 @@ GRAMMAR = Grammar(
     instead={"start": "`lbctl job ID` says when a job begins", "iterate": "use `watch squeue`",
              "json": "`lbctl jobs --json` prints JSON"},
 )  # fmt: skip
-# States that no job of ours is in.
+# States that no job of the queue is ever in.
 NEVER = {
     "CF": "CONFIGURING", "CG": "COMPLETING", "BF": "BOOT_FAIL", "DL": "DEADLINE",
     "PR": "PREEMPTED", "RD": "RESV_DEL_HOLD", "RF": "REQUEUE_FED", "RH": "REQUEUE_HOLD",
@@ -40,7 +40,7 @@ NEVER = {
 NORMAL = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R"
 LONG = "%.18i %.9P %.8j %.8u %.8T %.10M %.6D %R"
 SIGN = re.compile(r"%(\.?)([0-9]*)([A-Za-z])")
-WIDTH = 20  # of a field of -O
+WIDTH = 20  # default width of a field of -O
 USAGE = (
     "usage: squeue [-h] [-o FORMAT | -O FIELDS] [-j IDS] [-u USER | --me] [-n NAMES] [-t STATES]"
 )
@@ -134,7 +134,7 @@ def chosen(given: Given) -> Iterator[Job]:
 
 
 def known(ids: list[str]) -> list[Job]:
-    """Those of these ids that are on record; without ids, all. Raises SlurmError."""
+    """Returns the jobs of these ids that are on record; without ids, all. Raises SlurmError."""
     try:
         return jobs(ids)
     except SlurmError as problem:
@@ -144,7 +144,7 @@ def known(ids: list[str]) -> list[Job]:
 
 
 def states_of(text: str, otherwise: Iterable[str]) -> set[str]:
-    """Empty: all of them. Raises SlurmError."""
+    """Returns the states; empty: all of them. Raises SlurmError."""
     if text.lower() == "all":
         return set()
     long = NEVER | {short: name for name, short in SHORT.items()}
@@ -158,7 +158,7 @@ def states_of(text: str, otherwise: Iterable[str]) -> set[str]:
 
 
 def row_of(given: Given) -> Callable[[Job | None], str]:
-    """What makes a line of a job; of None the header. Raises SlurmError."""
+    """Returns a function that formats a job's line, or the header for None. Raises SlurmError."""
     if "Format" in given.values:
         return by_names(given.values["Format"])
     text = given.values.get("format", LONG if "long" in given.plain else NORMAL)

@@ -1,4 +1,5 @@
-"""`srun`: through the queue and waited for; within a job of ours a step of it, run at once."""
+"""`srun`: runs a command through the queue and waits; within a job of ours it runs a step at
+once."""
 
 import os
 
@@ -9,7 +10,8 @@ from lbd.slurm.sbatch import check_shape, exported, hosts_of
 from lbd.slurm.step import next_number, redirect, take_slots
 from lbd.slurm.times import limit_s
 
-ONLY = {"mpi": ("none",)}  # --cpu-bind is a wish: as with Slurm where no plug-in binds
+# --cpu-bind is accepted but ignored, as by Slurm without a plug-in that binds
+ONLY = {"mpi": ("none",)}
 GRAMMAR = Grammar(
     words_of(
         "chdir cpus-per-task cpu-bind exclude export job-name mem mem-per-cpu nodelist nodes ntasks"
@@ -30,7 +32,7 @@ GRAMMAR = Grammar(
     words_of("pty hold no-kill overcommit contiguous"),
     optional=words_of("exclusive kill-on-bad-exit immediate nice"),
     instead={**SBATCH.instead, "pty": "`lbrun -t COMMAND` gives it a terminal"},
-    kept=words_of("exclusive"),  # of a step it says something else than of a job
+    kept=words_of("exclusive"),  # it means something else for a step than for a job
 )  # fmt: skip
 COUNTS = ("SLURM_NTASKS", "SLURM_NPROCS", "SLURM_STEP_NUM_TASKS", "SLURM_TASKS_PER_NODE",
           "SLURM_STEP_TASKS_PER_NODE")  # fmt: skip
@@ -64,7 +66,8 @@ def run(words: list[str]) -> int:
 
 
 def check_as_it_is(given: Given, *, is_step: bool) -> None:
-    """What may be asked for because nothing else is done. Raises SlurmError."""
+    """Checks options that are accepted only with the value that describes what happens anyway.
+    Raises SlurmError."""
     for option, ours in ONLY.items():
         value = given.values.get(option, ours[0])
         if value.split(",")[-1] not in ours:
@@ -80,7 +83,7 @@ def name_of(given: Given) -> str:
 
 
 def step(given: Given) -> int:
-    """It has what its job has. Raises SlurmError."""
+    """Runs a step, which has its job's resources. Raises SlurmError."""
     cpus, tasks = check_size(given.values)
     for option in ("gres", "gpus", "gpus-per-node", "constraint", "export"):
         value = given.values.get(option, "ALL")
@@ -118,7 +121,7 @@ def step(given: Given) -> int:
 
 
 def check_size(values: dict[str, str]) -> tuple[int, int]:
-    """CPUs of a task, and tasks. Raises SlurmError."""
+    """Returns CPUs per task, and tasks. Raises SlurmError."""
     cpus, slots = number_of(values, "cpus-per-task", 1), slots_of_job()
     named = [one for one in ("ntasks", "ntasks-per-node", "tasks-per-node") if one in values]
     tasks = tasks_of(values if named else {"ntasks": os.environ.get("SLURM_NTASKS", "1")})
@@ -136,7 +139,7 @@ def slots_of_job() -> int:
 
 
 def become_task(given: Given, rank: int) -> int:
-    """Returns an exit status only if it cannot."""
+    """Returns an exit status only on failure."""
     from lbd.launch.exec import become, exit_status_of, let_pipes_break
 
     os.environ["SLURM_PROCID"] = os.environ["SLURM_LOCALID"] = str(rank)

@@ -1,8 +1,9 @@
 """A step of a job: its number, its files, and its share of the job's slots.
 
-Steps with `--exclusive` share the slots among themselves without a daemon: one that has a slot has
-a lock of one byte of a file without a name, which each process of the job can open by its first
-process. The lock goes through exec with its descriptor, and is gone once the step has ended.
+Steps with `--exclusive` share the slots among themselves without a daemon: a step that has a slot
+holds a lock on one byte of an unnamed file, which each process of the job can open through the
+job's first process. Exec keeps the lock with its descriptor, and it is released when the step has
+ended.
 """
 
 import errno
@@ -14,16 +15,16 @@ import time
 from lbd.slurm.options import SlurmError
 
 SCRIPT = "SLURM_LBD_SCRIPT"  # that file, or else the script: /proc/PID/fd/3
-TURN = 1 << 40  # far beyond the file's end, as is what follows it: one byte for each slot
+TURN = 1 << 40  # far beyond the file's end, like the bytes after it: one for each slot
 LOCK = "hhqqi"  # struct flock
-NUMBER = TURN - 1  # the byte whose lock is for counting steps
-STEPS_MAX = 1 << 30  # any time from 2004 on is more
+NUMBER = TURN - 1  # this byte's lock protects the step counter
+STEPS_MAX = 1 << 30  # every time since 2004 is larger
 LOOK_S = 0.05
 
 
 def next_number() -> int:
-    """Of a step of the job: 0, 1, and so on. The file, which nobody writes to, counts them as its
-    time of change; always 0 where it is not its user's."""
+    """Returns the number of a new step of the job: 0, 1, and so on. The counter is the modification
+    time of the file, which nobody writes to. Returns 0 if the file is not its user's."""
     try:
         script = opened()
     except OSError:
@@ -41,13 +42,13 @@ def next_number() -> int:
 
 
 def take_slots(count: int, slots: int) -> None:
-    """Waits until so many of the job's slots are held by no other exclusive step. Raises
-    SlurmError."""
+    """Waits until `count` of the job's slots are not held by other exclusive steps, and takes them.
+    Raises SlurmError."""
     try:
         script = opened()
     except OSError as problem:
         raise SlurmError(f"--exclusive: no file to count its steps: {problem}") from None
-    lock(script, TURN, wait=True)  # in turn: two that need several would wait for each other
+    lock(script, TURN, wait=True)  # one at a time: two steps that need several slots could deadlock
     held: set[int] = set()
     while True:
         for slot in set(range(1, slots + 1)) - held:
@@ -61,7 +62,8 @@ def take_slots(count: int, slots: int) -> None:
 
 
 def opened() -> int:
-    """Raises OSError, also for one with a name: somebody else has put it in place of the job's."""
+    """Opens the file. Raises OSError, also if it has a name: then somebody else has replaced the
+    job's."""
     file = os.open(os.environ.get(SCRIPT, ""), os.O_RDWR | os.O_CLOEXEC)
     if os.fstat(file).st_nlink:
         os.close(file)
@@ -80,8 +82,9 @@ def lock(file: int, byte: int, kind: int = fcntl.F_WRLCK, *, wait: bool = False)
 
 
 def redirect(values: dict[str, str], name: str, rank: int = 0, *, own: bool | None = None) -> None:
-    """To and from the files of -i, -o and -e; errors go with the output unless they have one of
-    their own. `own`: only those of this task, or only those of all. Raises SlurmError."""
+    """Redirects to and from the files of -i, -o and -e; errors go to the output's file unless -e is
+    given. `own`: True for this task's own files only, False for the shared ones only. Raises
+    SlurmError."""
     mode = values.get("open-mode", "truncate")
     if mode not in ("append", "a", "truncate", "t"):
         raise SlurmError(f"Invalid --open-mode argument: {mode}")
@@ -107,7 +110,7 @@ def redirect(values: dict[str, str], name: str, rank: int = 0, *, own: bool | No
 
 
 def is_own(option: str, given: str, name: str) -> bool:
-    """Has each task its own? Each reads by itself what there is to read."""
+    """Returns whether each task opens its own file. For input each always does."""
     return option == "input" or len({file_name(option, given, name, rank) for rank in (0, 1)}) > 1
 
 
@@ -116,7 +119,7 @@ def file_name(option: str, text: str, name: str, rank: int = 0) -> str:
     job, step = os.environ.get("SLURM_JOB_ID", ""), os.environ.get("SLURM_STEP_ID", "0")
     known = {"%": "%", "t": str(rank), "n": "0", "s": step, "x": name}
     known["N"] = os.environ.get("LBD_HOST", "")
-    if job:  # of srun by itself it is not known yet
+    if job:  # not known yet for an srun outside a job
         known |= {
             "j": job, "J": f"{job}.{step}",
             "A": os.environ.get("SLURM_ARRAY_JOB_ID", job),

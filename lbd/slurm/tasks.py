@@ -1,7 +1,7 @@
-"""The tasks of a step: a process each, on this host.
+"""The tasks of a step: one process each, on this host.
 
-They stay in the job's process group, whose signals reach them there. We leave it: a signal that
-comes to us was meant for us alone, and each task gets it once.
+They stay in the job's process group, whose signals reach them there. This process leaves it, so a
+signal that arrives here was sent to it alone, and is passed to each task once.
 """
 
 import os
@@ -11,27 +11,27 @@ import signal
 from lbd.local.write_all import write_all
 from lbd.slurm.options import SlurmError
 
-TYPE_CHECKING = False  # as in typing, which takes a while to import
+TYPE_CHECKING = False  # importing typing takes a while
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 PASSED_ON = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2,
              signal.SIGTERM)  # fmt: skip
-KILL_S = 5.0  # after SIGTERM, for what goes on
-RECEIVED = 1 << 16  # also the longest line that gets one label
+KILL_S = 5.0  # between SIGTERM and SIGKILL
+RECEIVED = 1 << 16  # also the longest line with a single label
 
 
 class Tasks:
-    """`become(rank)` is called in the child, and returns an exit status if it cannot."""
+    """`become(rank)` is called in the child, and returns an exit status on failure."""
 
     def __init__(
         self, count: int, become: "Callable[[int], int]", *, label: bool, end_at_failure: bool
     ) -> None:
         self.count, self.become = count, become
         self.label, self.end_at_failure = label, end_at_failure
-        self.ranks: dict[int, int] = {}  # by process id; those that run
-        self.lines: dict[int, tuple[bytes, int]] = {}  # by pipe: label, and where they go
-        self.begun: dict[int, bytes] = {}  # by pipe: a line without its end
+        self.ranks: dict[int, int] = {}  # ranks of running tasks, by process id
+        self.lines: dict[int, tuple[bytes, int]] = {}  # by pipe: label, and target descriptor
+        self.begun: dict[int, bytes] = {}  # by pipe: an incomplete line
         self.status = 0
 
     def run(self) -> int:
@@ -78,7 +78,7 @@ class Tasks:
             os._exit(status)
 
     def watch(self) -> None:
-        """Until all have ended, and what they wrote is written."""
+        """Waits until all have ended and their output is written."""
         ends = {os.pidfd_open(pid): pid for pid in self.ranks}
         poll = select.poll()
         for file in (*ends, *self.lines):
@@ -114,7 +114,7 @@ class Tasks:
             os.kill(pid, number)
 
     def put(self, file: int) -> bool:
-        """Whole lines; returns whether there may be more."""
+        """Writes whole lines; returns whether there may be more."""
         if not (data := os.read(file, RECEIVED)):
             return False
         text = self.begun[file] + data

@@ -1,4 +1,4 @@
-"""Times and sizes as Slurm writes them."""
+"""Times and sizes in Slurm's formats."""
 
 import time
 
@@ -10,7 +10,7 @@ DAY_S = 86400
 
 
 def limit_s(text: str) -> int:
-    """Of --time: `minutes`, `m:s`, `h:m:s`, `d-h`, `d-h:m`, `d-h:m:s`; 0: no limit. Raises
+    """Reads --time: `minutes`, `m:s`, `h:m:s`, `d-h`, `d-h:m`, `d-h:m:s`; 0: no limit. Raises
     SlurmError."""
     if text.upper() in ("INFINITE", "UNLIMITED"):
         return 0
@@ -31,7 +31,7 @@ def limit_s(text: str) -> int:
 
 
 def begin_text(text: str) -> str:
-    """Of --begin, as `lbrun --begin` takes it; "" for now. Raises SlurmError."""
+    """Converts --begin for `lbrun --begin`; "" for now. Raises SlurmError."""
     if text in ("now", ""):
         return ""
     if text.startswith("now+"):
@@ -44,7 +44,7 @@ def begin_text(text: str) -> str:
 
 
 def unix_s(text: str) -> float:
-    """Of sacct's --starttime and --endtime. Raises SlurmError."""
+    """Reads sacct's --starttime and --endtime. Raises SlurmError."""
     now = time.time()
     if text == "now":
         return now
@@ -64,7 +64,7 @@ def unix_s(text: str) -> float:
 
 
 def memory_text(option: str, text: str, cpus: int = 1) -> str:
-    """As `lbrun --mem` takes it; a bare number is megabytes. Raises SlurmError."""
+    """Converts a size for `lbrun --mem`; a bare number is megabytes. Raises SlurmError."""
     digits, unit = (text[:-1], text[-1:].upper()) if text[-1:].isalpha() else (text, "M")
     if text[-2:].upper() in ("KB", "MB", "GB", "TB"):
         digits, unit = text[:-2], text[-2].upper()
@@ -75,7 +75,7 @@ def memory_text(option: str, text: str, cpus: int = 1) -> str:
 
 
 def elapsed(seconds: float) -> str:
-    """`[D-]HH:MM:SS`."""
+    """Returns `[D-]HH:MM:SS`."""
     whole = max(0, int(seconds))
     days, rest = divmod(whole, DAY_S)
     clock = f"{rest // 3600:02}:{rest % 3600 // 60:02}:{rest % 60:02}"
@@ -83,7 +83,7 @@ def elapsed(seconds: float) -> str:
 
 
 def short_elapsed(seconds: float) -> str:
-    """As squeue has it: `M:SS`, `H:MM:SS`, `D-HH:MM:SS`."""
+    """Returns squeue's format: `M:SS`, `H:MM:SS`, `D-HH:MM:SS`."""
     whole = max(0, int(seconds))
     if whole >= DAY_S:
         return elapsed(whole)

@@ -1,4 +1,4 @@
-"""Values for tests, with everything that a test does not care about filled in."""
+"""Builders of test values, with defaults for everything a test does not care about."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,7 +8,7 @@ from lbd.model import HostId, JobId, LoadVector, PlacementRequest, Queues
 from lbd.policy.view import HostView, View
 from lbd.sim.faults.lim_hosts import host, lim_state, member
 
-# those that the simulator has, too
+# re-exported from the simulator
 __all__ = ("host", "lim_state", "member")
 
 
@@ -73,7 +73,7 @@ def view(
     params: LimConfig | None = None,
     centre: str | None = None,
 ) -> View:
-    """Hosts of one core each at these loads; `whys` says why some may not be picked."""
+    """Returns a view of one-core hosts at these loads. `whys` says why some may not be picked."""
     hosts = {
         HostId(name): HostView(
             HostId(name), load, load + 1.0, 0.0, name not in dead, (whys or {}).get(name, "")

@@ -1,4 +1,4 @@
-"""A scope for tests of the sampler: it counts what it is told."""
+"""A scope for tests of the sampler; it reports the counts that the test sets."""
 
 from lbd.load.scopes import Counts
 
@@ -11,7 +11,7 @@ class FakeScope:
         self.scans = scans
         self.running = 0
         self.blocked = 0
-        self.used_s: float | None = 0.0  # CPU time; None: ask for the machine's
+        self.used_s: float | None = 0.0  # CPU time; None: use the machine's
 
     def read(self) -> Counts:
         return Counts(self.running, self.blocked)

@@ -1,4 +1,4 @@
-"""`lim_network` without gRPC: the same promises between LIMs of one process, every message encoded.
+"""`lim_network` without gRPC, for LIMs of one process: the same contract, every message encoded.
 
 Both pass tests/unit/net/test_network_contract.py. For virtual time, see `virtual_cluster`.
 """
@@ -14,7 +14,7 @@ Answer = Callable[[Message], Message]
 
 
 class Exchange:
-    """Where the networks of one test meet: who answers at which "address:port"."""
+    """Where the networks of one test meet: which network serves each "address:port"."""
 
     def __init__(self) -> None:
         self.served: dict[str, MemoryNetwork] = {}
@@ -33,7 +33,8 @@ class MemoryNetwork:
         self._exchange.served[f"{address}:{port}"] = self
 
     async def ask(self, name: str, target: str, message: Message, timeout_s: float) -> Message:
-        """Its reply. Raises Unavailable if none came in time, PeerError if it makes no sense."""
+        """Returns the reply. Raises Unavailable if none comes in time, PeerError if it is
+        malformed."""
         other = self._exchange.served.get(target)
         data = convert.encode(message)
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""The simulator's cluster with our wire format: every message is encoded and decoded on its way."""
+"""The simulator's cluster with the real wire format: it encodes and decodes every message."""
 
 from lbd.config.schema import LimConfig
 from lbd.lim.core import messages as m
@@ -8,7 +8,7 @@ from lbd.sim.faults.lim_cluster import LimCluster
 
 
 class VirtualCluster(LimCluster):
-    # What was carried last. Among hundreds of hosts a vector's thousandth copy takes no time.
+    # The last message carried. With hundreds of hosts, this saves encoding each copy of a vector.
     _body: m.Body | None = None
     _from: tuple[HostId, int] | None = None
     _carried: tuple[m.Message, int]
@@ -23,7 +23,7 @@ class VirtualCluster(LimCluster):
 
 
 def settled(hosts: int = 4, seed: int = 1, params: LimConfig | None = None) -> VirtualCluster:
-    """One whose hosts have met."""
+    """Returns a cluster whose hosts all see each other."""
     cluster = VirtualCluster(hosts, seed, params)
     cluster.run_until(cluster.settled, 30, "every host sees every host")
     return cluster

@@ -1,15 +1,15 @@
-"""What is said of an array as a whole: how far it is, and how it ended. Pure."""
+"""Sentences about an array as a whole: its progress and how it ended. Pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-SHOWN = 8  # tasks that failed
+SHOWN = 8  # failed tasks that are named
 CAUSES = {"timeout": "time limit", "memory": "memory limit"}
 INTERRUPTING = ("running", "suspended")
 
 
 class FailedTask(NamedTuple):
-    task: int  # its index
+    task: int  # the task's index in the array
     state: str
     exit_status: int | None = None
     signal: int = 0
@@ -34,8 +34,8 @@ def failed_in(states: Mapping[str, int]) -> int:
 
 
 def failed_line(states: Mapping[str, int], failed: Sequence[FailedTask]) -> str:
-    """`2 of 12 tasks failed: 7 (exit 1), 9 (signal 9)`; "" if all went well. `failed`: the first of
-    them, without those that were cancelled."""
+    """Returns `2 of 12 tasks failed: 7 (exit 1), 9 (signal 9)`, or "" if no task failed. `failed`
+    holds the first failed tasks, without the cancelled ones."""
     count, cancelled, total = failed_in(states), states.get("cancelled", 0), sum(states.values())
     if not count:
         return were_cancelled(cancelled, f"of {total} tasks ") if cancelled else ""
@@ -54,7 +54,7 @@ def tasks(count: int) -> str:
 
 
 def interrupted_line(states: Mapping[str, int], interrupted: int) -> str:
-    """`interrupted` of those that failed ended by the signal."""
+    """`interrupted`: how many of the failed tasks were ended by the interrupting signal."""
     total, failed = sum(states.values()), failed_in(states) - interrupted
     parts = [
         f"{count} {what}"
@@ -85,7 +85,7 @@ def progress_line(states: Mapping[str, int], left_s: float | None) -> str:
 
 
 def about(seconds: float) -> str:
-    """A time in one unit, rounded: nobody can say it better."""
+    """Returns a time rounded to one unit, since the estimate is no more precise than that."""
     for unit, unit_s in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
         if seconds >= 1.5 * unit_s:
             return f"about {seconds / unit_s:.0f} {unit}"
@@ -93,8 +93,8 @@ def about(seconds: float) -> str:
 
 
 def end_line(ended: int, total: int, ran_s: float) -> str:
-    """When an array ends some of whose tasks have begun, the first of them `ran_s` ago, at the rate
-    until now."""
+    """Returns when a partly started array will end, from the rate of tasks ended so far. `ran_s`:
+    time since its first task began."""
     if not ended:
         return "not known before one of its tasks has ended"
     left_s = (total - ended) * ran_s / ended
@@ -102,15 +102,16 @@ def end_line(ended: int, total: int, ran_s: float) -> str:
 
 
 class Pace:
-    """How long the rest will take, at the rate of what had ended when the last of it was seen to
-    end. Until another ends it only counts down: with few left, a new estimate would grow."""
+    """Estimates the time left from the rate at which tasks have ended, measured up to the last one
+    that ended. Between two ends the estimate only counts down: with few tasks left, a new estimate
+    would grow."""
 
     def __init__(self) -> None:
         self._first: tuple[float, int] | None = None
         self._last = 0.0, 0
 
     def left_s(self, ended: int, total: int, now_s: float) -> float | None:
-        """None: nothing has ended yet."""
+        """Returns None while no task has ended."""
         if self._first is None:
             self._first = now_s, ended
             self._last = self._first

@@ -1,16 +1,17 @@
 """Times as people type them: `17:30`, `17:30:15`, `2026-12-01T06:00`, `2026-12-01 06:00:30`.
 
-What a time means also takes a clock and a time zone, which are the caller's.
+Turning one into a moment needs a clock and a time zone, which the caller has.
 """
 
-FORMS = "17:30, 2026-12-01T06:00, +2h, +5m"  # those from now are for the caller to see first
+FORMS = "17:30, 2026-12-01T06:00, +2h, +5m"  # the caller reads the relative forms itself
 Date = tuple[int, int, int]  # year, month, day
 Clock = tuple[int, int, int]  # hour, minute, second
 YEARS = (1970, 9999)
 
 
 def read_time(text: str) -> tuple[Date | None, Clock]:
-    """Without a date it is a time of any day. Raises ValueError, one line with what is allowed."""
+    """Returns the date and the time of day; the date is None if none is given. Raises ValueError
+    with one line that says what is allowed."""
     day, _, clock = text.replace(" ", "T").rpartition("T")
     date = numbers(day, "-", (4, 2, 2))
     time = numbers(clock, ":", (2, 2, 2)) or numbers(clock, ":", (2, 2))
@@ -28,7 +29,8 @@ def read_time(text: str) -> tuple[Date | None, Clock]:
 
 
 def numbers(text: str, between: str, digits: tuple[int, ...]) -> tuple[int, ...] | None:
-    """As many numbers as `digits`, each of so many digits; the first may lack its leading zero."""
+    """Returns as many numbers as `digits` has entries, each with that many digits, or None. The
+    first number may lack its leading zero."""
     parts = text.split(between)
     if len(parts) != len(digits):
         return None

@@ -1,4 +1,4 @@
-"""Why a host takes no commands of others, in words: of one host, and of several together."""
+"""Words for why a host does not accept foreign commands, for one host and for several at once."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from lbd.model import Closed
 
 OUT_OF_CONTACT = "out of contact"
-DRAINS_SHOWN = 3  # by whom and why, of those that were not drained together
+DRAINS_SHOWN = 3  # hosts with different reasons for the drain whose reasons are shown
 AT_THIS_TIME = "at this time"
 WORDS = {
     Closed.UNSAID: "it does not accept commands now",
@@ -35,15 +35,15 @@ OF_HOSTS = {
 
 
 def closed_words(closed: Closed | None, more: str = "") -> str:
-    """Of one host. `more`: of HOURS when they begin, of DRAINED the `drained_words`; "" = not
-    known."""
+    """Describes one host. `more`: for HOURS when they begin, for DRAINED the `drained_words`; "" if
+    not known."""
     if closed is None:
         return OUT_OF_CONTACT
     return _with_more(WORDS[closed], closed, more)
 
 
 def counted_reasons(reasons: Iterable[tuple[Closed | None, str]]) -> str:
-    """`the owner is back on 2 hosts, 1 host drained`. Each host as `closed_words` has it."""
+    """Returns `the owner is back on 2 hosts, 1 host drained`; each item as for `closed_words`."""
     reasons = list(reasons)
     given = Counter(reasons)
     if len([one for one in given if one[0] is Closed.DRAINED]) > DRAINS_SHOWN:
@@ -56,7 +56,7 @@ def counted_reasons(reasons: Iterable[tuple[Closed | None, str]]) -> str:
 
 
 def drained_words(by: str, since: str, reason: str) -> str:
-    """`drained by ann since 17:30: disk sdb`. What is not known is ""."""
+    """Returns `drained by ann since 17:30: disk sdb`. Unknown parts are ""."""
     said = (
         WORDS[Closed.DRAINED] + (f" by {by}" if by else "") + (f" since {since}" if since else "")
     )

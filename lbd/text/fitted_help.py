@@ -4,12 +4,12 @@ import re
 import textwrap
 
 ROW = re.compile(r"( +\S.*? {2,})(\S.*)")
-DEEP = " " * 12  # so far in begins what continues a row
-LEAST_COLUMNS = 24  # of the right-hand column
+DEEP = " " * 12  # a line indented this far continues the row above
+LEAST_COLUMNS = 24  # least width of the right-hand column
 
 
 def fitted(text: str, columns: int) -> str:
-    """Only paragraphs and rows that are wider than `columns` change."""
+    """Rewraps the paragraphs and rows that are wider than `columns`; the rest stays unchanged."""
     blocks: list[list[str]] = []
     for line in text.splitlines():
         if blocks and continues(blocks[-1][0], line):
@@ -43,7 +43,7 @@ def wrapped(block: list[str], columns: int) -> list[str]:
     if others:
         indent = " " * min(len(others[0]) - len(others[0].lstrip()), columns - LEAST_COLUMNS)
         return [first, *wrap(text, columns, indent, indent)]
-    *lines, last = wrap(first, columns - 2, subsequent=" " * 6)  # a command
+    *lines, last = wrap(first, columns - 2, subsequent=" " * 6)  # an example command
     return [*(f"{line} \\" for line in lines), last]
 
 

@@ -1,16 +1,16 @@
-"""What a host may be called: one definition for the configuration, certificates and messages.
+"""The rule for host names: one definition for the configuration, certificates and messages.
 
-A name becomes part of job ids, of lines that scripts take apart, and of the names in a certificate.
-So it is ASCII without a dot at either end, for TLS drops one before it compares, and without `lbd`
-as its last label, for in a certificate that marks a name of ours (see `trust.names`). Nor is it a
-number, or begins like a task's (`12_3`): the seventh command of a host `3` would be called `3-7`,
-and who ends that would end the jobs 3 to 7 of the queue.
+A name becomes part of job ids, of lines that scripts parse, and of the names in a certificate. It
+is therefore ASCII and has no dot at either end, because TLS drops a trailing dot before it compares
+names. Its last label is not `lbd`, because in a certificate that label marks lbd's own names (see
+`trust.names`). It is not a number and does not begin like a task id (`12_3`): the seventh command
+of a host named `3` would be called `3-7`, and cancelling `3-7` would cancel the queued jobs 3 to 7.
 """
 
 import re
 
 LABEL_OF_OURS = ".lbd"
-CHARS_MAX = 200  # ours in a certificate are longer by a few
+CHARS_MAX = 200  # lbd's own names in a certificate are a few characters longer
 ADDRESS_CHARS_MAX = 253
 SHAPE = re.compile(r"(?=[a-z0-9])[a-z0-9_-]+(?:\.[a-z0-9_-]+)*(?<=[a-z0-9])", re.ASCII | re.I)
 NUMBERS = re.compile(r"[0-9]+(?:_[0-9].*)?")
@@ -27,5 +27,5 @@ def is_host_name(name: str) -> bool:
 
 
 def is_address_name(name: str) -> bool:
-    """Returns whether the network might resolve this; its domain may be `lbd`."""
+    """Returns whether the name could be resolved on the network. Its domain may be `lbd`."""
     return len(name) <= ADDRESS_CHARS_MAX and SHAPE.fullmatch(name) is not None

@@ -1,23 +1,24 @@
 """An array's indexes as people write them: `1-10`, `0-100:10`, `1,3,7-9`, each with `%N`. Pure.
 
-They are kept as runs (first, last, step), in order, none of which begins before the one before it
-has ended: so the place of an index among them, and the index at a place, take no list of all.
-`lbrun` reads this, too, so it imports nothing.
+Indexes are stored as ordered runs (first, last, step) that do not overlap, so looking up an index's
+place, or the index at a place, needs no expanded list.
+
+`lbrun` imports this file at start, so it imports nothing itself.
 """
 
 Run = tuple[int, int, int]
 Runs = tuple[Run, ...]
 
-DIGITS_MAX = 18  # they fit 64 bits
-COUNT_MAX = 10_000_000  # the most that dispatch.max_array can be
+DIGITS_MAX = 18  # fits 64 bits
+COUNT_MAX = 10_000_000  # the upper bound of dispatch.max_array
 PARTS_MAX = 10_000
-STEPPED_MIN = 4  # indexes that are written with a step
-MIXED_MAX = 1_000_000  # indexes of runs that lie within each other
+STEPPED_MIN = 4  # fewer indexes than this are written without a step
+MIXED_MAX = 1_000_000  # indexes of overlapping runs, which must be expanded
 HOW = "like 1-10, 0-100:10 or 1,3,7-9, with %N for N at once"
 
 
 def read_array(text: str) -> tuple[Runs, int]:
-    """The indexes, and how many at once (0: as many as there is room for). Raises ValueError."""
+    """Returns the indexes and how many may run at once (0: no limit). Raises ValueError."""
     listed, percent, limit = text.partition("%")
     at_once = 0
     if percent:
@@ -60,13 +61,13 @@ def read_part(part: str, text: str) -> Run:
 
 
 def run(first: int, last: int, step: int) -> Run:
-    """Ends with its last index."""
+    """Returns a run whose last index is one that the step reaches."""
     last -= (last - first) % step
     return (first, last, step if last > first else 1)
 
 
 def in_order(runs: list[Run], text: str) -> Runs:
-    """Raises ValueError if an index is there twice."""
+    """Sorts the runs. Raises ValueError if an index occurs twice."""
     runs.sort()
     if all(runs[n][1] < runs[n + 1][0] for n in range(len(runs) - 1)):
         return joined(runs)
@@ -87,7 +88,7 @@ def in_order(runs: list[Run], text: str) -> Runs:
 
 
 def joined(runs: list[Run]) -> Runs:
-    """Neighbours become one run: 1,2,3 is 1-3."""
+    """Joins adjacent runs: 1,2,3 becomes 1-3."""
     found: list[Run] = []
     for one in runs:
         if found and found[-1][2] == one[2] == 1 and found[-1][1] + 1 == one[0]:
@@ -98,7 +99,7 @@ def joined(runs: list[Run]) -> Runs:
 
 
 def runs_in(indexes: list[int]) -> Runs:
-    """Indexes in rising order, as runs; with a step only where it saves reading many."""
+    """Returns rising indexes as runs. A step is used only for runs long enough to benefit."""
     found: list[Run] = []
     for index in indexes:
         if found:
@@ -118,13 +119,14 @@ def runs_in(indexes: list[int]) -> Runs:
 
 
 def is_short(one: Run) -> bool:
-    """`5-41:18` reads as if it were 5 to 41: 5,23,41 does not."""
+    """Returns whether a stepped run should be written out: `5-41:18` looks like 5 to 41, while
+    5,23,41 does not."""
     first, last, step = one
     return step > 1 and (last - first) // step + 1 < STEPPED_MIN
 
 
 def read_runs(text: str) -> Runs:
-    """What `runs_text` has written, wherever it comes from. Raises ValueError."""
+    """Reads the output of `runs_text` from an untrusted source. Raises ValueError."""
     if len(text) > PARTS_MAX * (3 * DIGITS_MAX + 3):
         raise ValueError("a list of indexes that is too long")
     parts = text.split(",")
@@ -152,7 +154,7 @@ def count_of(runs: Runs) -> int:
 
 
 def shown_runs(runs: Runs, most: int) -> str:
-    """The first few, for people."""
+    """Returns the first `most` runs as text for people."""
     return runs_text(runs[:most]) + (",…" if len(runs) > most else "")
 
 

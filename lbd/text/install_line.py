@@ -1,5 +1,6 @@
-"""What to type for a library that lbd does without. lbd itself is in no package index yet, so an
-extra such as lbd[web] cannot be asked for by name.
+"""The command that installs a library lbd can do without.
+
+lbd itself is in no package index yet, so an extra such as lbd[web] cannot be named.
 """
 
 import shlex
@@ -8,7 +9,7 @@ from collections.abc import Sequence
 
 
 def install_line(*requirements: str) -> str:
-    """By the Python that runs us, whatever `pip` is first in PATH."""
+    """Uses the Python that runs lbd, whatever `pip` comes first in PATH."""
     return shlex.join([sys.executable or "python3", "-m", "pip", "install", *requirements])
 
 

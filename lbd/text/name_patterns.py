@@ -1,4 +1,4 @@
-"""Names that differ from job to job: of -o, --error, and --fetch with the queue. Pure."""
+"""Patterns for file names that differ from job to job: -o, --error, and --fetch with the queue."""
 
 import re
 
@@ -6,13 +6,14 @@ SIGN = re.compile(rb"%(.?)", re.DOTALL)
 
 
 def shown_id(job: str, array: int, index: int | None) -> str:
-    """The id of a job as people know it. `array`: of a task, else 0."""
+    """Returns the id of a job as people know it. `array`: the array's id if the job is a task, else
+    0."""
     return f"{array}_{index}" if array else job
 
 
 def fill_in(pattern: bytes, job: str, index: int | None, host: str) -> bytes:
-    """%j job id, %A that of its array, %a array index, %h host, %% a per cent sign; any other stays
-    as it is."""
+    """Replaces %j job id, %A the id of its array, %a array index, %h host and %% per cent sign. Any
+    other sequence stays as it is."""
     meanings = {
         b"j": job.encode(),
         b"A": job.partition("_")[0].encode(),

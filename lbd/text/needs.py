@@ -1,13 +1,13 @@
-"""What people write of resources and features: `gpu`, `gpu=2`, `scratch=50G`, `big`.
+"""Resources and features as people write them: `gpu`, `gpu=2`, `scratch=50G`, `big`.
 
-`lbrun` reads these before it does anything else, so nothing heavy is imported here.
+`lbrun` imports this file before it does anything else, so nothing heavy is imported here.
 """
 
 from lbd.text.units import LARGEST_BYTES, size_bytes
 
 NAME_CHARS_MAX = 32
-NAMES_MAX = 16  # resources of a host, or needs of a command
-FEATURES_GIVEN_MAX, FEATURES_MAX = 32, 64  # of a host: given; and found as well
+NAMES_MAX = 16  # resources of a host, or resources that a command needs
+FEATURES_GIVEN_MAX, FEATURES_MAX = 32, 64  # a host's features: configured; with those detected
 AMOUNT_MAX = LARGEST_BYTES
 NAME_RULE = (
     "a name consists of letters, digits, '-', '_' and '.', starts with a letter and has "
@@ -28,14 +28,14 @@ def read_name(text: str) -> str:
 
 
 def read_need_name(text: str) -> str:
-    """That of a resource. Raises ValueError."""
+    """Returns the name of a resource. Raises ValueError."""
     if text in ("memory", "mem"):
         raise ValueError("memory is requested with --mem and set by host.memory")
     return read_name(text)
 
 
 def read_amount(text: str) -> int:
-    """A whole number or a size, 0 included. Raises ValueError."""
+    """Reads a whole number or a size, 0 included. Raises ValueError."""
     if text.isascii() and text.isdigit() and len(text) < len(str(AMOUNT_MAX)):
         return int(text)
     try:
@@ -45,10 +45,10 @@ def read_amount(text: str) -> int:
 
 
 def read_need(text: str) -> tuple[str, int]:
-    """NAME or NAME=AMOUNT. Raises ValueError."""
+    """Reads NAME or NAME=AMOUNT. Raises ValueError."""
     name, equals, amount = text.partition("=")
     before, colon, after = name.partition(":")
-    if colon and not equals and is_name(before) and after[:1].isdigit():  # as Slurm has it
+    if colon and not equals and is_name(before) and after[:1].isdigit():  # Slurm's syntax
         raise ValueError(f"{text!r}: must be {before}={after}")
     found = read_amount(amount) if equals else 1
     if found < 1:
@@ -57,7 +57,7 @@ def read_need(text: str) -> tuple[str, int]:
 
 
 def read_features(texts: list[str]) -> list[str]:
-    """In order. Raises ValueError."""
+    """Returns the features in alphabetical order, each once. Raises ValueError."""
     found = sorted(set(map(read_name, texts)))
     if len(found) > NAMES_MAX:
         raise ValueError(f"more than {NAMES_MAX} features")
@@ -65,7 +65,7 @@ def read_features(texts: list[str]) -> list[str]:
 
 
 def read_needs(texts: list[str]) -> list[tuple[str, int]]:
-    """In the order of their names. Raises ValueError."""
+    """Returns the needs in order of their names. Raises ValueError."""
     found = dict(map(read_need, texts))
     if len(found) != len(texts):
         raise ValueError("the same resource twice: add the amounts")

@@ -1,5 +1,5 @@
-"""Needs and facts as words with blanks between them: so they go from host to host, into the ledger,
-and from `lbrun`. Whatever is read was checked: of another host nothing else is believed.
+"""Needs and facts as space-separated words: the form they have between hosts, in the ledger and in
+`lbrun`'s messages. Everything read here is checked, since it may come from another host.
 """
 
 from functools import lru_cache
@@ -16,7 +16,8 @@ from lbd.text.needs import (
 
 
 def needs_text(needs: Needs) -> str:
-    """`gpu=2 +big -slow memory=1024 ~1024`; "" for none. The last is what it took lately."""
+    """Returns `gpu=2 +big -slow memory=1024 ~1024`, or "" for no needs. The last word is the memory
+    that the command used recently."""
     if not needs:
         return ""
     words = [f"{name}={amount}" for name, amount in needs.resources]
@@ -31,7 +32,7 @@ def needs_text(needs: Needs) -> str:
 
 @lru_cache(maxsize=256)
 def read_needs_text(text: str) -> Needs:
-    """Raises ValueError, whatever is wrong with it."""
+    """Raises ValueError for any malformed text."""
     if not text:
         return NO_NEEDS
     words = text.split(" ")
@@ -61,7 +62,7 @@ def are_needs(text: str) -> bool:
 
 
 def read_feature_rule(text: str) -> tuple[str, Needs]:
-    """`ENTRY: +FEATURE -FEATURE`: which commands, and what they need. Raises ValueError."""
+    """Reads `ENTRY: +FEATURE -FEATURE`: which commands, and what they need. Raises ValueError."""
     entry, colon, words = text.partition(":")
     needs = read_needs_text(" ".join(words.split())) if colon else NO_NEEDS
     if not entry.strip() or not (needs.features or needs.not_features):
@@ -76,7 +77,7 @@ def is_count(text: str) -> bool:
 
 
 def resources_text(facts: Facts) -> str:
-    """`gpu:2:1`: there are two, of which one is used."""
+    """Returns words like `gpu:2:1`: two exist, one of them is in use."""
     return " ".join(f"{name}:{total}:{used}" for name, total, used in facts.resources)
 
 
@@ -108,7 +109,7 @@ def read_features_text(text: str) -> tuple[str, ...]:
 
 
 def facts_fields(facts: Facts) -> dict[str, object]:
-    """As LIM and LBM of a host send them to each other."""
+    """Returns the fields that a host's LIM and LBM exchange."""
     return {
         "features": " ".join(facts.features),
         "resources": resources_text(facts),
@@ -118,7 +119,7 @@ def facts_fields(facts: Facts) -> dict[str, object]:
 
 
 def read_facts_fields(said: object) -> Facts:
-    """None of what is missing. Raises ValueError."""
+    """Reads the fields of `facts_fields`; missing ones count as empty. Raises ValueError."""
     if not isinstance(said, dict):
         return NO_FACTS
     memory = [said.get(key) for key in ("memory_total", "memory_given")]
@@ -127,7 +128,7 @@ def read_facts_fields(said: object) -> Facts:
 
 
 def read_facts(features: str, resources: str, total: int, given: int) -> Facts:
-    """`total`, `given`: of memory. Raises ValueError."""
+    """`total` and `given` are memory in bytes. Raises ValueError."""
     if max(total, given) > AMOUNT_MAX:
         raise ValueError("memory that cannot be")
     return Facts(read_features_text(features), read_resources_text(resources), total, given)

@@ -1,10 +1,11 @@
-"""What others say, made fit to be shown: one line, nothing that a terminal would act on."""
+"""Makes untrusted text fit to show: one line, with nothing that a terminal would act on."""
 
 TEXT_CHARS_MAX = 1000
 
 
 def one_line(text: str, limit_chars: int = TEXT_CHARS_MAX) -> str:
-    """White space becomes single spaces, what cannot be printed `?`; no longer than the limit."""
+    """Collapses white space to single spaces, replaces unprintable characters by `?`, and cuts the
+    text at the limit."""
     if not text:
         return ""
     shown = printable(" ".join(text[: 4 * limit_chars].split()))
@@ -12,7 +13,7 @@ def one_line(text: str, limit_chars: int = TEXT_CHARS_MAX) -> str:
 
 
 def printable(text: str) -> str:
-    """As long as it was: white space becomes spaces, what cannot be printed `?`."""
+    """Replaces white space by spaces and unprintable characters by `?`; keeps the length."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else " " if char.isspace() else "?" for char in text)

@@ -22,17 +22,17 @@ PHRASES = {
     "must-stay": "asked to stay here",
     "asked-to-stay": "--local was given",
 }
-# P2C and PREDICT compare times.
+# P2C and PREDICT compare completion times, not loads.
 TIMED = {
     "lowest": "the command and those already there would finish soonest",
     "no-gain": "the command and those already running would finish no sooner on any other host",
 }
-CHOSEN = ("lowest", "random")  # of the hosts that were compared
+CHOSEN = ("lowest", "random")  # reasons that follow from comparing several hosts
 
 
 @dataclass(frozen=True, slots=True)
 class LoadsSeen:
-    """What a decision saw; None: not known."""
+    """The numbers a decision was based on; None: not known."""
 
     here: float | None = None
     local_threshold: float | None = None
@@ -42,8 +42,8 @@ class LoadsSeen:
 
 
 def why_not_here(*, remote: bool, excluded: str = "") -> str:
-    """The user's own words by which a command leaves whatever the loads are; "" for none.
-    `excluded`: this host's name, if it is."""
+    """Returns the option that made the command leave whatever the loads are, or "" for none.
+    `excluded`: this host's name if -x excludes it."""
     if remote:
         return "--remote was given"
     return f"-x {excluded} was given" if excluded else ""
@@ -52,8 +52,9 @@ def why_not_here(*, remote: bool, excluded: str = "") -> str:
 def why_placed(
     reason: str, algorithm: str = "", seen: LoadsSeen | None = None, not_here: str = ""
 ) -> str:
-    """`reason`: the policy's, in one word. With the numbers that are known. `not_here`: as
-    `why_not_here` has it, and said first, since without it the command might have stayed."""
+    """Explains a placement, with the numbers that are known. `reason`: the policy's one-word
+    reason. `not_here`: the phrase from `why_not_here`; it comes first, since without it the command
+    might have stayed."""
     phrase = why_chosen(reason, algorithm, seen or LoadsSeen(), "other " * bool(not_here))
     return f"{not_here}; {phrase}" if not_here and reason in CHOSEN else phrase
 

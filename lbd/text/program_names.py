@@ -1,7 +1,7 @@
 """Lists of programs as people write them: `make`, `*-gcc`, `gcc -c`, `/usr/bin/gcc-*`. Pure.
 
-A program goes by the name of its file, whatever directory it is in: `make` is /usr/bin/make, too. A
-list about files on this host may name the directory as well.
+An entry matches a program by its file name, whatever its directory: `make` also matches
+/usr/bin/make. A list about files on this host may name the directory as well.
 """
 
 import re
@@ -18,7 +18,8 @@ def patterns_of(entries: Sequence[str]) -> list[str]:
 
 @lru_cache(maxsize=1024)
 def prepared(entries: tuple[str, ...]) -> "tuple[frozenset[str], re.Pattern[str] | None]":
-    """The plain entries of a list, and all its patterns as one: it is asked at every command."""
+    """Returns the plain entries of a list and all its patterns as one expression. It is cached
+    because every command needs it."""
     patterns = [translate(entry) for entry in patterns_of(entries)]
     return frozenset(entries), re.compile("|".join(patterns)) if patterns else None
 
@@ -34,7 +35,7 @@ def matches(entries: tuple[str, ...], name: str, key: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def by_name(entries: tuple[str, ...]) -> tuple[str, ...]:
-    """Each without its program's directory."""
+    """Returns the entries, each without its program's directory."""
     found = []
     for entry in entries:
         program, space, kind = entry.partition(" ")
@@ -43,12 +44,12 @@ def by_name(entries: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def in_list(entries: tuple[str, ...], name: str, key: str) -> bool:
-    """Is a command named, by the name of its file or by its kind ("gcc -c")?"""
+    """Returns whether the list names a command, by its file name or by its kind ("gcc -c")."""
     return bool(entries) and matches(by_name(entries), name, key)
 
 
 def is_listed(entries: Sequence[str], path: str) -> bool:
-    """Is a file named, by its whole path, or by entries without a directory?"""
+    """Returns whether the list names a file, by its path or by an entry without a directory."""
     paths = tuple(entry for entry in entries if "/" in entry)
     names = tuple(entry for entry in entries if "/" not in entry)
     return matches(paths, path, path) or matches(names, name := path.rpartition("/")[2], name)

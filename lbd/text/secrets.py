@@ -1,7 +1,7 @@
-"""Cuts out of a text what is nobody else's to know. Pure.
+"""Removes secrets from a text. Pure.
 
-It goes by what a secret looks like, and by what its name is. What is not certain is cut: who reads
-the text can do without it.
+A secret is recognised by its shape or by its name. When in doubt it is cut: readers of the text can
+do without it.
 """
 
 import re
@@ -9,16 +9,16 @@ from collections.abc import Iterable
 from itertools import pairwise
 
 CUT = "***"
-KNOWN_CHARS_MIN = 6  # a shorter secret would be cut out of other words
+KNOWN_CHARS_MIN = 6  # a shorter value also occurs inside other words
 RANDOM_CHARS_MIN = 24
 NAMES = (
     r"(?<=_)pass|passw(?:or)?d|passphrase|pwd|secret|token|credentials?|api[_-]?key|"
     r"private[_-]?key|cookie"
 )
 BEGIN, END = "-----BEGIN [A-Z0-9 ]{1,40}-----", "-----END [A-Z0-9 ]{1,40}-----"
-# Each repetition has a bound: what a log holds is hostile, and takes no more than linear time.
+# Each repetition is bounded: a log may be hostile, and matching must take linear time.
 PATTERNS = (
-    # a key as it stands in a file, also in one line of JSON or TOML, also cut short
+    # a key as in a file, also within one line of JSON or TOML, also truncated
     (re.compile(rf"{BEGIN}(?:(?!-----BEGIN ).){{0,20000}}?(?:{END}|(?=-----BEGIN )|\Z)", re.DOTALL),
      CUT),
     # postgresql://lbd:PASSWORD@host
@@ -38,7 +38,7 @@ PLAIN_VALUES = frozenset(("true", "false", "null", "none", '""', "''", "[", "{")
 
 
 def without_secrets(text: str, known: Iterable[str] = ()) -> str:
-    """`known`: values that are secret wherever they stand."""
+    """`known`: values that are secret wherever they occur."""
     for value in sorted({one for one in known if len(one) >= KNOWN_CHARS_MIN}, key=len)[::-1]:
         text = text.replace(value, CUT)
     for pattern, instead in PATTERNS:
@@ -56,8 +56,8 @@ def cut_value(found: re.Match[str]) -> str:
 
 
 def looks_random(run: str) -> bool:
-    """Digits, small letters and capitals mixed as no name has them; or hexadecimal of a key's
-    length."""
+    """Returns whether a run mixes digits, lower case and upper case as no name does, or is
+    hexadecimal of a key's length."""
     kinds = (str.isdigit, str.islower, str.isupper)
     if all(sum(kind(one) for one in run) >= 2 for kind in kinds):
         changes = sum(kind_of(a) != kind_of(b) for a, b in pairwise(run))
@@ -70,6 +70,6 @@ def kind_of(one: str) -> str:
 
 
 def secret_values(environment: Iterable[tuple[str, str]]) -> list[str]:
-    """The values of variables whose names say that they are secret."""
+    """Returns the values of variables whose names suggest a secret."""
     is_secret = re.compile(rf"(?i){NAMES}|pass|_key$|^key$|auth")
     return [value for name, value in environment if is_secret.search(name)]

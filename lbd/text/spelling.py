@@ -1,15 +1,15 @@
-"""The nearest right spelling, for messages about a name nobody knows."""
+"""Spelling suggestions for messages about unknown names."""
 
 from collections.abc import Iterable
 
-FEW = 12  # names that a line can hold
+FEW = 12  # names that fit one line
 
 
 def nearest(word: str, names: Iterable[str]) -> str:
-    """The most similar name whatever its case, or "" when none is near."""
-    import difflib  # only whoever errs needs it
+    """Returns the most similar name, ignoring case, or "" when none is close."""
+    import difflib  # imported late: only a mistyped name needs it
 
-    # The dashes of options are alike whatever follows.
+    # The leading dashes would make all options look alike.
     folded = {name.lower().lstrip("-"): name for name in names}
     word = word.lower().lstrip("-")
     found = difflib.get_close_matches(word, folded, n=3, cutoff=0.6)
@@ -17,7 +17,7 @@ def nearest(word: str, names: Iterable[str]) -> str:
         return ""
 
     def closeness(name: str) -> tuple[bool, float, int]:
-        """Letters changed places, most likely; else by similarity, then by length."""
+        """Prefers transposed letters, then similarity, then similar length."""
         ratio = difflib.SequenceMatcher(None, name, word).ratio()
         return sorted(name) == sorted(word), ratio, -abs(len(name) - len(word))
 
@@ -25,7 +25,8 @@ def nearest(word: str, names: Iterable[str]) -> str:
 
 
 def hint(word: str, names: Iterable[str]) -> str:
-    """What to write instead of `word`: the nearest name; if none is near, all, if they are few."""
+    """Returns what to write instead of `word`: the nearest name, or all of them if none is near and
+    they are few."""
     allowed = list(names)
     if near := nearest(word, allowed):
         return f'did you mean "{near}"?'

@@ -1,4 +1,4 @@
-"""Which task of an array has which index: a task's number is its array's and its place. Pure."""
+"""Maps between a task's index and its place in the array, which its number is made of. Pure."""
 
 from bisect import bisect_right
 from itertools import accumulate
@@ -7,7 +7,7 @@ from lbd.text.index_list import Runs, count_of, read_runs, run_text
 
 
 class TaskIndexes:
-    """The indexes of one array, searched without walking through all of them."""
+    """The indexes of one array, looked up without visiting all of them."""
 
     def __init__(self, text: str) -> None:
         self.runs: Runs = read_runs(text)
@@ -15,11 +15,11 @@ class TaskIndexes:
         self._before = [0, *accumulate(count_of((one,)) for one in self.runs)]
 
     def places(self, low: int, high: int) -> tuple[int, int]:
-        """The places, from and to before, of the indexes from `low` to `high`."""
+        """Returns the half-open range of places whose indexes are from `low` to `high`."""
         return self._place(low), max(self._place(low), self._place(high + 1))
 
     def _place(self, index: int) -> int:
-        """How many indexes are below this one."""
+        """Returns how many indexes are below this one."""
         at = bisect_right(self._firsts, index) - 1
         if at < 0:
             return 0
@@ -33,8 +33,8 @@ class TaskIndexes:
         return first + (place - self._before[at]) * step
 
     def between(self, begin: int, end: int, most: int) -> str:
-        """The indexes at these places, the last included, as people write them; of many runs the
-        first."""
+        """Returns the indexes at places `begin` to `end`, both included, as people write them; at
+        most `most` runs."""
         parts: list[str] = []
         while begin <= end and len(parts) < most:
             at = bisect_right(self._before, begin) - 1

@@ -1,19 +1,19 @@
 """Durations and sizes as people type them: `90`, `1.5`, `20s`, `2m`, `1h30m`, `1d`; `512K`, `2G`.
 
-`lbrun` reads these before it does anything else, so nothing is imported here, not even `re`.
+`lbrun` imports this file before it does anything else, so nothing is imported here, not even `re`.
 """
 
 SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-LONGEST_S = 1e9  # thirty years: the kernel's timers take no more than its clock
+LONGEST_S = 1e9  # thirty years; the kernel's timers are limited to the range of its clock
 IMPOSSIBLE_S = 1e15
 LARGEST_BYTES = (1 << 63) - 1
 BYTES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 def duration_s(text: str) -> float:
-    """Seconds in a duration; a bare number is seconds.
+    """Returns the seconds in a duration; a bare number is seconds.
 
-    Raises ValueError, one line that says what is allowed.
+    Raises ValueError with one line that says what is allowed.
     """
     seconds = float(text) if _is_number(text) else _sum_s(text)
     if seconds > LONGEST_S:
@@ -30,7 +30,7 @@ def _sum_s(text: str) -> float:
         number = rest[: len(rest) - len(tail)]
         rest = tail.lstrip("dhms")
         scale = SECONDS.get(tail[: len(tail) - len(rest)], 0.0)
-        # Each unit once, the larger first: "30m1h" is more likely a slip than a wish.
+        # Each unit once, the larger first: "30m1h" is more likely a typing error.
         if not _is_number(number) or not 0 < scale < last_scale:
             break
         total_s += float(number) * scale
@@ -42,9 +42,10 @@ def _sum_s(text: str) -> float:
 
 
 def size_bytes(text: str) -> int:
-    """Bytes in a size; a bare number is bytes. K M G T are powers of 1024, with or without B or iB.
+    """Returns the bytes in a size; a bare number is bytes. K M G T are powers of 1024, with or
+    without B or iB.
 
-    Raises ValueError, one line that says what is allowed.
+    Raises ValueError with one line that says what is allowed.
     """
     number = text.rstrip("KMGTkmgtiB")
     unit = text[len(number) :].upper()
@@ -58,13 +59,13 @@ def size_bytes(text: str) -> int:
 
 
 def _is_number(text: str) -> bool:
-    """A plain decimal. float() alone would also take "inf", "1e9", "-3", "1_0" and " 1"."""
+    """Accepts a plain decimal only. float() also takes "inf", "1e9", "-3", "1_0" and " 1"."""
     return text.isascii() and text.replace(".", "", 1).isdigit()
 
 
 def show_duration(seconds: float) -> str:
-    """Formats a duration for tables: 4.2ms, 420ms, 4.6s, 12s, 3m05s, 2h10m, 4d03h. One that cannot
-    be, as another host may report it, is "?"."""
+    """Formats a duration for tables: 4.2ms, 420ms, 4.6s, 12s, 3m05s, 2h10m, 4d03h. An impossible
+    value, which another host may report, is "?"."""
     if not abs(seconds) < IMPOSSIBLE_S:
         return "?"
     if seconds <= 0:
@@ -92,7 +93,7 @@ def show_size(size: float) -> str:
 
 
 def duration_text(seconds: float) -> str:
-    """The two largest units that say something, rounded: 1h, 59m30s, 29d23h, 2.5s, 40ms."""
+    """Returns the two largest non-zero units, rounded: 1h, 59m30s, 29d23h, 2.5s, 40ms."""
     if 0 < seconds < 0.1:
         return f"{seconds * 1000:.2g}ms"
     if seconds < 10 and seconds != int(seconds):

@@ -1,10 +1,10 @@
-"""When something is allowed: windows of the week, as lbd.toml writes them. Pure.
+"""Weekly time windows as lbd.toml writes them. Pure.
 
-"mon-fri 18:00-08:00"   days and hours; past midnight the day is the one on which it began
+"mon-fri 18:00-08:00"   days and hours; a window past midnight belongs to the day it began on
 "sat,sun"               whole days
 "22:00-06:00"           every day
-"* 0-7,20-23 * * 1-5"   as in a crontab: minute, hour, day of month, month, day of week; of days of
-                        both kinds either will do
+"* 0-7,20-23 * * 1-5"   as in a crontab: minute, hour, day of month, month, day of week; if both
+                        kinds of day are given, either is enough
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,7 +17,7 @@ CRON_FIELDS = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A local wall-clock time. `weekday`: 0 is Monday."""
+    """A local wall-clock time. `weekday` 0 is Monday."""
 
     minute: int
     hour: int
@@ -48,7 +48,7 @@ class Cron:
     month_days: frozenset[int]
     months: frozenset[int]
     weekdays: frozenset[int]  # 0 and 7 are Sunday
-    either_day: bool  # as cron has it if neither field of days begins with "*"
+    either_day: bool  # cron's rule, if neither field of days begins with "*"
 
     def holds(self, now: Moment) -> bool:
         return (
@@ -68,13 +68,13 @@ Window = Hours | Cron
 
 
 def first_inside(windows: Sequence[Window], moments: Iterable[Moment]) -> int | None:
-    """The place of the first moment within one of them; None if there is none."""
+    """Returns the position of the first moment within one of the windows, or None."""
     inside = (any(window.holds(one) for window in windows) for one in moments)
     return next((place for place, holds in enumerate(inside) if holds), None)
 
 
 def read_window(text: str) -> Window:
-    """Raises ValueError that says so."""
+    """Raises ValueError that shows the allowed forms."""
     try:
         return _read(text.lower().split())
     except ValueError:

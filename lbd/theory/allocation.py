@@ -1,22 +1,22 @@
-"""How many slots a job takes that can run on few or many: fewer now, or more later?
+"""How many slots a malleable job takes: fewer now, or more later?
 
 A. B. Downey (UCB/CSD-97-929, 1997), sections 5 and 6. The job at the head of a first-come line may
-run on any of n slots within its bounds; R(n) is its run time on them, Q(n) the time until they are
-free. The strategies:
+run on any number n of slots within its bounds; R(n) is its run time on them, Q(n) the time until
+they are free. The strategies:
 
-- free: what is free now. AVG: the same, never more slots than its average parallelism A (5.1).
+- free: what is free now. AVG: the same, but never more slots than its average parallelism A (5.1).
 - PRED: the n with the least Q(n) + R(n), n ≤ A, with Q by section 3.3's predictors (5.2, 5.3).
 - BIAS: the same with Q corrected by its known bias (5.4).
-- HEUR: no prediction: hold out for f·A slots, until k of the time that these would save is over,
-  counted from when it first could have begun; then take what is free (5.5).
+- HEUR: no prediction. Hold out for f·A slots until a share k of the time these would save has
+  passed since the job could first have begun; then take what is free (5.5).
 
-A job that waits though it could begin is a *rebel*. Two restraints (6.1): *risk aversion*, it
-rebels only for a gain above a share of its run time; *lock-in*, it names the slots that it holds
-out for and gets no more than these: its bounds are lowered by `locked`.
+A job that waits although it could begin is a *rebel*. Two restraints (6.1): with *risk aversion* it
+rebels only for a gain above a share of its run time; with *lock-in* it names the slots that it
+holds out for and gets no more than these (`locked` lowers its bounds).
 
-The paper asks again when a job arrives and when the predicted time is over; slots that come back
-are a third reason, without which nothing could ever begin. Each decision stands alone: what was
-waited before is spent and counts in HEUR only. Times are seconds from now.
+The paper decides again when a job arrives and when the predicted time is over. Released slots are a
+third reason, without which nothing could ever begin. Each decision stands alone: past waiting is
+spent, and counts only in HEUR. Times are seconds from now.
 """
 
 import math
@@ -29,21 +29,21 @@ from lbd.theory.calibration import Correction
 from lbd.theory.queue_time import Releases
 from lbd.theory.speedup import ROUNDING, Speedup
 
-SMALL = 1e-3  # of the turnaround: a gain that is not worth the search,
-ROUGH = 1e-5  # and of a wait: what a prediction may be off by
+SMALL = 1e-3  # share of the turnaround: a smaller gain is not worth the search
+ROUGH = 1e-5  # share of a wait: the allowed error of a prediction
 
-Queue = Callable[[int], float]  # Q(n): seconds until so many slots are free
-ComesBy = Callable[[int, float], bool]  # whether Q(n) is at most so much
+Queue = Callable[[int], float]  # Q(n): seconds until n slots are free
+ComesBy = Callable[[int, float], bool]  # whether Q(n) is at most the given time
 
 
 @dataclass(frozen=True, slots=True)
 class Malleable:
-    """A job that runs on `least` to `most` slots. Raises ValueError for what is no such job."""
+    """A job that runs on `least` to `most` slots. Raises ValueError for impossible parameters."""
 
     least: int
     most: int
     speedup: Speedup
-    work_s: float  # L, on one slot; its mean where it is not known, for R is linear in L
+    work_s: float  # L, on one slot; if unknown, its mean, since R is linear in L
 
     def __post_init__(self) -> None:
         if not 1 <= self.least <= self.most:
@@ -62,27 +62,28 @@ class Malleable:
         return self.speedup.run_s(self.work_s, slots)
 
     def locked(self, slots: int) -> "Malleable":
-        """The job once it has declared to hold out for so many slots (section 6.1)."""
+        """Returns the job as it is after declaring that it holds out for `slots` slots (section
+        6.1)."""
         return replace(self, most=max(self.least, min(self.most, slots)))
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What HEUR remembers of a job that holds out: since when, and what it could have had."""
+    """What HEUR remembers of a job that holds out: for how long, and what it could have had."""
 
     for_s: float
-    offered: int  # slots that were free then, `least` of the job or more
+    offered: int  # slots that were free at the start, at least `least` of the job
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
     """The strategies' parameters, with the paper's values as defaults."""
 
-    risk: float = 0.0  # rebel for a gain above this share of the run time; 0.2 in section 6.1
-    work_above_s: float = 0.0  # HEUR: L_thresh,
-    parallelism_above: float = 1.0  # A_thresh,
-    fraction: float = 1.0  # f,
-    patience: float = 0.2  # and k
+    risk: float = 0.0  # rebel only for a gain above this share of the run time; 0.2 in section 6.1
+    work_above_s: float = 0.0  # HEUR: L_thresh
+    parallelism_above: float = 1.0  # A_thresh
+    fraction: float = 1.0  # f
+    patience: float = 0.2  # k
 
 
 PAPER = Rules()
@@ -91,7 +92,7 @@ PAPER = Rules()
 @dataclass(frozen=True, slots=True)
 class Choice:
     slots: int  # to take now, or to wait for
-    begins_in_s: float  # 0: now; infinite: not on what runs today
+    begins_in_s: float  # 0: now; infinite: not with the jobs running today
     runs_s: float
     reason: str
 
@@ -113,10 +114,10 @@ def choose(
     held: Held | None = None,
     rules: Rules = PAPER,
 ) -> Choice:
-    """What the job at the head of the line does now.
+    """Returns what the job at the head of the line does now.
 
-    `bias` is for BIAS, `held` for HEUR if the job holds out already. Where the job cannot begin at
-    all, the choice is the number of slots that is then expected to be best, and when.
+    `bias` is for BIAS, `held` for HEUR if the job already holds out. If the job cannot begin at
+    all, the choice is the number of slots expected to be best, and when they come.
     """
     if strategy == "heur":
         return by_heuristic(job, free, releases, held, rules)
@@ -140,8 +141,8 @@ def forced(job: Malleable, free: int, releases: Releases) -> Choice:
 
 
 def predicted(free: int, releases: Releases, correction: Correction | None = None) -> Queue:
-    """Q(n) by the combined rule of section 3.3; infinite beyond all there is."""
-    known: dict[int, float] = {1: 60.0}  # the nearest answer is a good guess for the next
+    """Returns Q(n) by the combined rule of section 3.3; infinite for more slots than exist."""
+    known: dict[int, float] = {1: 60.0}  # the nearest known answer is a good first guess
 
     def wait_s(slots: int) -> float:
         if slots <= free:
@@ -159,7 +160,7 @@ def predicted(free: int, releases: Releases, correction: Correction | None = Non
 def by_prediction(
     job: Malleable, free: int, queue: Queue, releases: Releases, rules: Rules = PAPER
 ) -> Choice:
-    """Decides by PRED and BIAS: the least Q(n) + R(n) (section 5.2)."""
+    """Decides as PRED and BIAS do: the least Q(n) + R(n) (section 5.2)."""
     now = what_is_free(job, free)
     if now is not None and now.slots == job.useful:
         return replace(now, reason="has all that it can use")
@@ -172,13 +173,15 @@ def by_prediction(
 
 
 def what_is_free(job: Malleable, free: int) -> Choice | None:
-    """To take now what is free, at most A; None if that is less than it needs."""
+    """Returns the choice of taking now what is free, at most A; None if that is less than it
+    needs."""
     offered = min(free, job.useful)
     return Choice(offered, 0.0, job.run_s(offered), "ends first") if offered >= job.least else None
 
 
 def better_of(now: Choice, later: Choice, rules: Rules = PAPER) -> Choice:
-    """Fewer now or more later: which ends first, risk aversion counted in (section 6.1)."""
+    """Returns the choice that ends first, fewer now or more later, with risk aversion (section
+    6.1)."""
     gain_s = now.ends_in_s - later.ends_in_s
     if gain_s <= 0:
         return now
@@ -195,12 +198,12 @@ def least_turnaround(
     bound_s: float = math.inf,
     comes_by: ComesBy | None = None,
 ) -> Choice | None:
-    """The best n that is not free yet; None where none is ever, or none ends before `bound_s`.
+    """Returns the best n not free yet; None if there never is one, or none ends before `bound_s`.
 
     Predictor A waits for the same benefactors up to the size of each job, so only those sizes
-    matter; where B is used Q rises with n and R falls, and a stretch whose first wait and last run
-    are together longer than the best found so far is passed over. `comes_by` says whether so many
-    slots are free by a time, which is a tenth of the work of saying when they are.
+    matter. With B, Q rises with n and R falls, so a stretch is skipped if its first wait plus its
+    last run exceed the best so far. `comes_by` says whether n slots are free by a time, at a tenth
+    of the cost of computing when.
     """
     first = max(free + 1, job.least)
     last = min(job.useful, free + releases.total)
@@ -210,13 +213,13 @@ def least_turnaround(
     second = by_size[1] if len(by_size) > 1 else 0  # up to here there are two benefactors
     alone = min(last, free + second)
     start = max(first, alone + 1)
-    fewest = {first, min(start, last)}  # by A, and by B: Q rises with n in each
+    fewest = {first, min(start, last)}  # by A and by B: Q rises with n in each
     if too_late(fewest, bound_s - job.run_s(last), bound_s, comes_by):
         return None
     found: list[tuple[float, int]] = []
 
     def look(slots: int) -> float:
-        """The wait for so many slots, or what it is at least if they come too late to be best."""
+        """Returns the wait for `slots`, or a lower bound if they come too late to be best."""
         nonlocal bound_s
         runs_s = job.run_s(slots)
         if too_late({slots}, bound_s - runs_s, bound_s, comes_by):
@@ -232,7 +235,7 @@ def least_turnaround(
             break
     if start <= last:
         waits_s = {start: look(start), last: look(last)}
-        stretches = [(waits_s[start] + job.run_s(last), start, last)]  # none in it ends sooner
+        stretches = [(waits_s[start] + job.run_s(last), start, last)]  # nothing in it ends sooner
         while stretches:
             soonest_s, low, high = heappop(stretches)
             if soonest_s >= bound_s * (1 - SMALL):
@@ -252,7 +255,8 @@ def least_turnaround(
 def too_late(
     fewest: Iterable[int], within_s: float, bound_s: float, comes_by: ComesBy | None
 ) -> bool:
-    """None of so many slots comes `within_s`, less what is not worth the search."""
+    """Whether none of these numbers of slots comes `within_s`, ignoring gains too small to search
+    for."""
     if comes_by is None or math.isinf(bound_s):
         return False
     within_s -= SMALL * bound_s
@@ -266,7 +270,7 @@ def by_heuristic(
     if free < job.least:
         return forced(job, free, releases)
     target = max(job.least, min(job.useful, math.ceil(rules.fraction * job.useful - ROUNDING)))
-    target = min(target, free + releases.total)  # all there is
+    target = min(target, free + releases.total)  # no more than exist
     takes = min(free, job.useful)
     now = Choice(takes, 0.0, job.run_s(takes), "takes what is free")
     if free >= target:
@@ -284,7 +288,8 @@ def by_heuristic(
 def prospects(
     job: Malleable, free: int, releases: Releases, correction: Correction | None = None
 ) -> list[Choice]:
-    """All that it could take, n ≤ A: when each begins and ends by prediction."""
+    """Returns every number of slots it could take, n ≤ A, with the predicted begin and end of
+    each."""
     queue = predicted(free, releases, correction)
     most = min(job.useful, free + releases.total)
     return [

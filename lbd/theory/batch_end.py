@@ -1,9 +1,9 @@
-"""The chance that a batch of tasks has ended by a time, and the slots that a chance asks for.
+"""The chance that a batch of tasks ends by a given time, and the time for a given chance.
 
 The model is that of Sleiman, Lipsky, Sheahan (`theory/target_time.py`): exponential tasks of mean
-`mean_s`, so many at once. Of a deadline the paper only says that the mean has to lie some standard
-deviations before it (section I). The end is a sum of independent exponentials, so its distribution
-is known: an Erlang one for the steady stretch, and equation (1) for the drain.
+`mean_s`, a fixed number at once. For a deadline the paper only says that the mean must lie some
+standard deviations before it (section I). The end is a sum of independent exponentials, so its
+distribution is known: an Erlang one for the steady stretch, and equation (1) for the drain.
 """
 
 import math
@@ -12,28 +12,28 @@ from itertools import pairwise
 
 from lbd.theory.target_time import check, mean_left_s
 
-NODES = 12  # of Gauss and Legendre, in each panel
-REACH = 40.0  # means of a task after which e^-x is nothing beside 1
+NODES = 12  # of Gauss-Legendre quadrature, in each panel
+REACH = 40.0  # means of a task after which e^-x is negligible beside 1
 ITERATIONS = 500
 TINY = 1e-300
 
 
 def chance_by(within_s: float, left: int, slots: int, mean_s: float) -> float:
-    """The chance that the last of `left` tasks ends within `within_s`, with the slots as they are.
+    """Returns the chance that the last of `left` tasks ends within `within_s` on constant slots.
 
     The steady stretch is the sum of left - P exponentials of rate P/x̄ (an Erlang distribution),
-    the drain the longest of P tasks, (1 - e^(-t/x̄))^P by equation (1), and the two are independent.
-    Raises ValueError as `mean_left_s`.
+    the drain is the longest of P tasks, (1 - e^(-t/x̄))^P by equation (1), and the two are
+    independent. Raises ValueError as `mean_left_s`.
     """
     check(left, slots, mean_s)
-    t = within_s / mean_s  # in means of a task from here on
+    t = within_s / mean_s  # from here on in means of a task
     if t < 0:
         return 0.0
     at_once = min(slots, left)
     steady = left - at_once
     if steady == 0:
         return drained(t, at_once)
-    # A drain longer than `certain` does not happen: all that begins it early enough is in time.
+    # A drain never takes longer than `certain`: every drain that begins that early ends in time.
     certain = math.log(at_once) + REACH
     mean, spread = steady / at_once, math.sqrt(steady) / at_once
     begin = max(0.0, t - certain, mean - 12 * spread)
@@ -53,7 +53,7 @@ def chance_by(within_s: float, left: int, slots: int, mean_s: float) -> float:
 
 
 def drained(t: float, tasks: int) -> float:
-    """The chance that so many running tasks have all ended after t means."""
+    """Returns the chance that all of `tasks` running tasks have ended after t means."""
     return math.pow(-math.expm1(-t), tasks) if t > 0 else 0.0 if tasks else 1.0
 
 
@@ -65,9 +65,9 @@ def erlang_density(t: float, stages: int, rate: float) -> float:
 
 
 def erlang_by(t: float, stages: int, rate: float) -> float:
-    """The chance that so many exponential stages are through by t: P(stages, rate·t).
+    """Returns the chance that all the exponential stages are done by t: P(stages, rate·t).
 
-    By its series below the mean, by Lentz's continued fraction of the rest above it.
+    Uses its series below the mean, and Lentz's continued fraction of the complement above it.
     """
     x = rate * t
     if x <= 0:
@@ -97,7 +97,7 @@ def erlang_by(t: float, stages: int, rate: float) -> float:
 
 @lru_cache(maxsize=1)
 def gauss_legendre() -> tuple[tuple[float, float], ...]:
-    """(node, weight) on -1 … 1, by Newton's method on the Legendre polynomial."""
+    """Returns (node, weight) pairs on -1 … 1, by Newton's method on the Legendre polynomial."""
     found = []
     for i in range(NODES):
         x = math.cos(math.pi * (i + 0.75) / (NODES + 0.5))
@@ -117,7 +117,7 @@ def panel(low: float, high: float) -> list[tuple[float, float]]:
 
 
 def quantile_s(chance: float, left: int, slots: int, mean_s: float) -> float:
-    """Seconds within which the batch ends with this chance, the slots as they are.
+    """Returns the seconds within which the batch ends with this chance on constant slots.
 
     Raises ValueError unless 0 < chance < 1, and as `mean_left_s`.
     """

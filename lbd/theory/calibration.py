@@ -1,25 +1,26 @@
-"""The bias of predicted waits, learnt from what came true, and the correction of it.
+"""The bias of predicted waits, learnt from actual waits, and its correction.
 
-A. B. Downey (UCB/CSD-97-929, 1997), section 5.4. Over the logarithms of predicted and actual queue
-times a straight line is fitted by least squares: a slope of 1 and an intercept of 0 would be a
-predictor without bias. A prediction p becomes p_corr = p β1 + β0, both logarithms. The paper's 0.6
-and 1.7 are of natural logarithms: predictions of e^(1.7/0.4) seconds, about a minute, would be
-right and longer ones too long, as its text says; of base 10 that would be five hours. Here, too,
-the logarithm is the natural one; `intercept_log10` is the other.
+A. B. Downey (UCB/CSD-97-929, 1997), section 5.4. A straight line is fitted by least squares over
+the logarithms of predicted and actual queue times: a slope of 1 and an intercept of 0 would mean no
+bias. A prediction p becomes p_corr = p β1 + β0, both logarithms. The paper's 0.6 and 1.7 are for
+natural logarithms: predictions of e^(1.7/0.4) seconds, about a minute, would be right and longer
+ones too long, as its text says; in base 10 that would be five hours. The natural logarithm is used
+here too; `intercept_log10` converts.
 
-Two things are ours. Beyond the predictions that it was learnt from, the line says nothing: there
-the correction is no greater than at their end, and there is no interval (`tells_of`). And it is
-used only where it has lately brought predictions nearer to what came true, within the intervals
-given (`judged`): after a thousand short jobs the first long ones would be predicted by a line that
-knows none of their kind, and the tasks of an array, whose waits are all alike, look like many jobs.
+Two things are our own. Beyond the predictions it was learnt from, the line says nothing: there the
+correction is no greater than at their ends, and there is no interval (`tells_of`). And a correction
+is used only where it has lately brought predictions nearer to the actual waits, within the given
+intervals (`judged`). Otherwise, after a thousand short jobs, the first long ones would be predicted
+by a line that has seen none of their kind; and the tasks of an array, whose waits are all alike,
+look like many jobs.
 
-The coefficient of correlation measures the accuracy that is left. No straight line alters it; it
-changes when each prediction is corrected by what was known when it was made, as `judged` does it.
-Where all waits are nearly alike neither it nor the line says anything: a forecast of 20 s for each
-of twenty waits of 19 to 21 s is a good one, and its correlation is that of noise (`is_spread`).
+The coefficient of correlation measures the remaining accuracy. A straight line cannot change it; it
+does change when each prediction is corrected by what was known when it was made, as in `judged`.
+Where all waits are nearly alike, neither the correlation nor the line says anything: a forecast of
+20 s for each of twenty waits of 19 to 21 s is good, but its correlation is noise (`is_spread`).
 
-Whether forecasts are to be relied on is therefore asked of themselves (`trust`): by what factor
-half of the last ones were off, and how many waits fell within the interval that was shown. A wide
+Whether to rely on forecasts is therefore decided by the forecasts themselves (`trust`): by what
+factor half of the last ones were off, and how many waits fell within the interval shown. A wide
 interval that holds misleads nobody.
 """
 
@@ -31,32 +32,33 @@ from math import exp, log
 from statistics import median
 from typing import NamedTuple
 
-LEAST_WAIT_S = 1.0  # a wait that is shorter counts as this: its logarithm says nothing
-FEWEST = 20  # outcomes, before anything is corrected
-NARROWEST = 1e-9  # variance of ln predicted, below which no slope is seen
-LEAST_APART = 0.25  # s.d. of the logarithms, below which waits are alike
+LEAST_WAIT_S = 1.0  # shorter waits count as this: their logarithms say nothing
+FEWEST = 20  # outcomes needed before anything is corrected
+NARROWEST = 1e-9  # variance of ln(predicted) below which no slope can be estimated
+LEAST_APART = 0.25  # s.d. of the logarithms below which waits count as alike
 NORMAL_90 = 1.644854
-LEAST_SPREAD = 0.05  # no waits are surer than that, however alike those before were
-LONGEST_LOG = 40.0  # of a corrected prediction
-LATELY = 50  # outcomes, over which it is looked whether corrections help,
-PROVEN = 10  # intervals held against what came true, before one is said to promise nine in ten
-COVERS = 0.8  # and whether so many were inside the interval that promises nine in ten
-SHORT_S = 10.0  # how many times shorter a wait was than this is nobody's trouble
-GRACE_S = 1.0  # from the moment when a slot is free until the job has begun there
-OFF_BY_MUCH = 3.0  # half of them: they mislead,
-OFF_BY_LESS = 2.0  # and no more below this: what is said does not come and go between two looks
+LEAST_SPREAD = 0.05  # least spread of an interval, however alike earlier waits were
+LONGEST_LOG = 40.0  # upper limit of a corrected prediction
+LATELY = 50  # outcomes over which corrections are checked for being useful
+PROVEN = 10  # intervals compared with actual waits before they can be called reliable
+COVERS = 0.8  # the share of waits that must lie inside their 90 % intervals
+SHORT_S = 10.0  # ratios between waits shorter than this do not matter
+GRACE_S = 1.0  # from a free slot until the job has begun on it
+OFF_BY_MUCH = 3.0  # the factor from which half of the forecasts are misleading
+# the factor below which they are no longer so: hysteresis, so that the verdict does not flicker
+OFF_BY_LESS = 2.0
 
 
 Outcome = tuple[float, float]  # seconds: predicted, actual
 
 
 class CameTrue(NamedTuple):
-    """A forecast, and how long the wait was: in seconds."""
+    """A forecast and the actual wait, in seconds."""
 
-    predicted_s: float  # before it was corrected
+    predicted_s: float  # before correction
     actual_s: float
-    shown_s: float | None = None  # None: the same
-    within_s: tuple[float, float] | None = None  # the interval that was shown
+    shown_s: float | None = None  # None: the same as `predicted_s`
+    within_s: tuple[float, float] | None = None  # the interval shown
 
     @property
     def outcome(self) -> Outcome:
@@ -70,8 +72,8 @@ class Correction:
     slope: float = 1.0  # β1
     intercept: float = 0.0  # β0, of natural logarithms of seconds
     spread: float = math.inf  # s.d. of ln(actual) about the line; infinite: not known
-    jobs: int = 0  # it was learnt from
-    shortest_log: float = -math.inf  # ln of the predictions that it was learnt from
+    jobs: int = 0  # number of jobs it was learnt from
+    shortest_log: float = -math.inf  # the range of ln(predicted) that it was learnt from
     longest_log: float = math.inf
 
     @property
@@ -84,7 +86,7 @@ class Correction:
         return self.intercept / log(10)
 
     def tells_of(self, predicted_s: float) -> bool:
-        """Whether it was learnt from such predictions. How far off others are nobody knows."""
+        """Whether it was learnt from such predictions. The error of others is unknown."""
         x = log_of(predicted_s)
         is_within = self.shortest_log <= x <= self.longest_log
         return self.is_known and (predicted_s <= 0 or is_within)
@@ -98,15 +100,18 @@ class Correction:
         return exp(min(self._corrected(log_of(predicted_s)), LONGEST_LOG))
 
     def _corrected(self, x: float) -> float:
-        """Of logarithms. Rises with x."""
+        """Corrects a logarithm. Rises with x."""
         nearest = min(max(x, self.shortest_log), self.longest_log)
         y = self.intercept + self.slope * nearest
-        if x > nearest:  # made longer there: no longer than that; shorter: by the same factor
+        # Above the range: lengthen to no more than the value at its end, or shorten by the same
+        # factor. Below it: the reverse.
+        if x > nearest:
             return max(y, x + min(0.0, y - nearest))
         return min(y, x + max(0.0, y - nearest)) if x < nearest else y
 
     def interval_90_s(self, predicted_s: float) -> tuple[float, float]:
-        """Where nine waits in ten end that were predicted so; from 0 to infinity if not known."""
+        """Returns the interval that holds nine in ten waits predicted so; 0 to infinity if
+        unknown."""
         if predicted_s <= 0:
             return 0.0, 0.0
         if not self.is_known:
@@ -117,20 +122,20 @@ class Correction:
 
 @dataclass(slots=True)
 class Bias:
-    """The line through all outcomes so far, kept by running sums: an outcome costs the same
-    however many there were."""
+    """The line through all outcomes so far, kept as running sums, so that each outcome costs the
+    same."""
 
     jobs: int = 0
-    _predicted: float = 0.0  # mean logarithms,
+    _predicted: float = 0.0  # mean logarithms
     _actual: float = 0.0
-    _xx: float = 0.0  # and the sums of squares and products about them
+    _xx: float = 0.0  # sums of squares and products about the means
     _xy: float = 0.0
     _yy: float = 0.0
     _shortest: float = math.inf
     _longest: float = -math.inf
 
     def learn(self, predicted_s: float, actual_s: float) -> None:
-        """An outcome, in seconds; what is not a finite number above or equal to 0 is left out."""
+        """Adds an outcome, in seconds; ignores values that are negative or not finite."""
         if not (0 <= predicted_s < math.inf and 0 <= actual_s < math.inf):
             return
         x, y = log_of(predicted_s), log_of(actual_s)
@@ -155,7 +160,8 @@ class Bias:
         return self._xy / math.sqrt(spread) if spread > 0 else None
 
     def line(self) -> Correction:
-        """As fitted, however few the outcomes; slope 1 where predictions never differ."""
+        """Returns the line as fitted, however few the outcomes; slope 1 if predictions never
+        differ."""
         if not self.jobs:
             return Correction()
         slope = self._xy / self._xx if self._xx > NARROWEST * self.jobs else 1.0
@@ -165,8 +171,8 @@ class Bias:
         return Correction(slope, intercept, spread, self.jobs, self._shortest, self._longest)
 
     def correction(self) -> Correction:
-        """To decide by: none from fewer than `FEWEST`, and none that says that what is predicted
-        to take longer takes less."""
+        """Returns the correction to use: none from fewer than `FEWEST` outcomes, and never one with
+        a negative slope, which would predict shorter waits for longer predictions."""
         if self.jobs < FEWEST:
             return Correction(jobs=self.jobs)
         line = self.line()
@@ -181,21 +187,22 @@ class Judgement:
     """The measures of figure 5."""
 
     jobs: int
-    line: Correction  # through the predictions as they were
-    raw: float | None  # coefficients of correlation, of them
+    line: Correction  # through the uncorrected predictions
+    raw: float | None  # correlation coefficient of the uncorrected predictions
     corrected: float | None  # and of the corrected ones
     corrected_line: Correction
-    covered_90: float | None  # the share of waits inside the interval given beforehand
-    intervals: int  # that were given
-    # Whether the corrected ones were nearer to what came true, lately, and inside their intervals
+    covered_90: float | None  # share of waits inside the interval given beforehand
+    intervals: int  # number of intervals given
+    # Whether corrected predictions were nearer to the actual waits lately, and waits lay inside
+    # their intervals.
     helps: bool
 
-    is_spread: bool  # are both far enough apart for a line to say anything?
+    is_spread: bool  # both vary enough for a line to say anything
 
 
 def judged(outcomes: Sequence[Outcome]) -> Judgement:
-    """Each prediction, in order of outcomes, corrected by those before it, and held against what
-    came true."""
+    """Corrects each prediction, in order of outcomes, by those before it, and compares it with the
+    actual wait."""
     raw, corrected = Bias(), Bias()
     inside = judged_by_interval = 0
     gains: deque[float] = deque(maxlen=LATELY)
@@ -221,28 +228,28 @@ def judged(outcomes: Sequence[Outcome]) -> Judgement:
 
 
 def off(predicted_s: float, actual_s: float) -> float:
-    """How far a prediction was from what came true: the factor, as a logarithm."""
+    """Returns the error factor of a prediction, as a logarithm."""
     return abs(log_of(predicted_s) - log_of(actual_s))
 
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """How the last forecasts came true."""
+    """How well the last forecasts came true."""
 
     count: int
-    off_by: float = 1.0  # half of them, by this factor or more; short waits count as `SHORT_S`
-    intervals: int = 0  # that were shown,
-    held: int = 0  # and that the wait was in
+    off_by: float = 1.0  # half were off by this factor or more; short waits count as `SHORT_S`
+    intervals: int = 0  # number of intervals shown
+    held: int = 0  # of these, the intervals that held the actual wait
 
     def misleads(self, *, was_said: bool = False) -> bool:
-        """`was_said`: the last time that it was asked."""
+        """Whether relying on the forecasts would mislead. `was_said`: the previous answer."""
         holds = self.intervals >= PROVEN and self.held >= COVERS * self.intervals
         limit = OFF_BY_LESS if was_said else OFF_BY_MUCH
         return self.count >= FEWEST and self.off_by >= limit and not holds
 
 
 def trust(forecasts: Sequence[CameTrue]) -> Trust:
-    """In the order in which they came true: the last ones count."""
+    """Judges the last forecasts; `forecasts` are in the order in which they came true."""
     lately = forecasts[-LATELY:]
     if not lately:
         return Trust(0)

@@ -1,17 +1,17 @@
 """The best TAGS cutoffs s_1 … s_{h-1} for slowdown, waiting or fairness (paper, section 4).
 
-The paper let Mathematica minimise for 2 hosts and did 4 hosts by hand (section 6). It need not be
-hard: host i contributes E[W_i] · weight(s_{i-1}) to both means, which depends on nothing but its
-own two cutoffs. So over a grid of sizes dynamic programming finds the best of all combinations, for
-any number of hosts, and descent from there (`minimise`) supplies the digits.
+The paper used Mathematica to minimise for 2 hosts and did 4 hosts by hand (section 6). It can be
+easier: host i contributes E[W_i] · weight(s_{i-1}) to both means, which depends only on its own two
+cutoffs. So over a grid of sizes dynamic programming finds the best of all combinations, for any
+number of hosts, and descent from there (`minimise`) supplies the digits.
 
-The optimum may run a host at a load like 1 - 1e-12, a spare no grid and no difference can resolve.
-Where a host cannot take all smaller jobs as well (A > 1 in `tags`), the unknown of the descent is
-therefore the logarithm of that host's spare, and the cutoff below follows from it; elsewhere it is
-the logarithm of the cutoff.
+The optimum may run a host at a load like 1 - 1e-12, a spare capacity that no grid and no difference
+can resolve. So for a host that cannot take all smaller jobs as well (A > 1 in `tags`), the unknown
+of the descent is the logarithm of its spare, and the cutoff below follows from it; for other hosts
+the unknown is the logarithm of the cutoff.
 
 Fair cutoffs give the jobs of each final destination the same expected slowdown: h - 1 equations,
-solved from the best cutoffs for waiting, which lie near (at α = 1 they nearly coincide).
+solved from the best cutoffs for waiting, which are close (at α = 1 they nearly coincide).
 """
 
 import math
@@ -25,10 +25,10 @@ from lbd.theory.minimise import equalise, minimise
 from lbd.theory.tags import TagsFigures, Traffic, balanced, figures, y_cut_at
 
 GRID = 200  # sizes, evenly spaced in logarithm
-NEAR_A_BOUND = 120  # and more of them between what overloads one host and another
-SPARE_RESOLVED = 1e-13  # a smaller one is rounding, on the grid
-TIGHT = 0.1  # spares below it are unknowns of their own
-CLOSEST = 1e-9  # two cutoffs, of the whole range of logarithms: they stay apart as floats
+NEAR_A_BOUND = 120  # further points between the cuts that overload one host and the other
+SPARE_RESOLVED = 1e-13  # on the grid, a smaller spare is rounding
+TIGHT = 0.1  # smaller spares are unknowns of their own
+CLOSEST = 1e-9  # distance of two cutoffs, as a share of the log range: keeps them apart as floats
 FAIR_ENOUGH = 1.001
 
 Cuts = list[float]  # y_0 = 0 … y_h = ln(p/k)
@@ -37,13 +37,14 @@ Goal = Callable[[TagsFigures], float]
 
 @dataclass(frozen=True, slots=True)
 class Infeasible:
-    """No cutoffs exist under which every host is below full load."""
+    """No cutoffs keep every host below full load."""
 
     max_load: float  # system loads below it have feasible cutoffs
 
 
 def solve(traffic: Traffic, objective: Objective) -> TagsFigures | Infeasible:
-    """The cutoffs of TAGS-opt-slowdown, -opt-waitingtime or -opt-fairness, and their figures."""
+    """Returns the cutoffs of TAGS-opt-slowdown, -opt-waitingtime or -opt-fairness, and their
+    figures."""
     if traffic.hosts < 2:
         raise ValueError("TAGS needs at least 2 hosts: with one there is nothing to cut")
     level, max_load = balanced(traffic.sizes, traffic.hosts)
@@ -64,7 +65,8 @@ def slowdown(found: TagsFigures) -> float:
 
 
 def fair(traffic: Traffic, level: Cuts) -> TagsFigures:
-    """From the cutoffs best for waiting, and where that falls short, for slowdown; the fairer.
+    """Starts from the cutoffs best for waiting, and if that falls short, for slowdown; returns the
+    fairer.
 
     Not every traffic has fair cutoffs (many hosts, hardly any variance): `unfairness` tells.
     """
@@ -79,10 +81,11 @@ def fair(traffic: Traffic, level: Cuts) -> TagsFigures:
 
 
 def best_on_grid(traffic: Traffic, level: Cuts, objective: Objective) -> Cuts:
-    """The best combination of sizes on the grid. `level` is on it, so there is always one."""
+    """Returns the best combination of sizes on the grid. `level` is on it, so there is always
+    one."""
     points = grid(traffic, level)
     costs = host_costs(traffic, points, -1.0 if objective == "slowdown" else 0.0)
-    # reached[b]: the least cost of the hosts up to one whose cutoff is points[b].
+    # reached[b]: the least cost of the hosts up to the one whose cutoff is points[b].
     reached = [row[0] if row else math.inf for row in costs]
     came_from: list[list[int]] = []
     for _ in range(traffic.hosts - 1):
@@ -103,7 +106,7 @@ def best_on_grid(traffic: Traffic, level: Cuts, objective: Objective) -> Cuts:
 
 
 def grid(traffic: Traffic, level: Cuts) -> list[float]:
-    """Sizes y, rising: evenly spaced, and dense where one more would overload a host."""
+    """Returns sizes y, rising: evenly spaced, and dense where a step could overload a host."""
     sizes = traffic.sizes
     points = {sizes.width * i / GRID for i in range(GRID + 1)} | set(level)
     lows, highs = bounds(traffic)
@@ -114,7 +117,7 @@ def grid(traffic: Traffic, level: Cuts) -> list[float]:
 
 
 def bounds(traffic: Traffic) -> tuple[Cuts, Cuts]:
-    """The smallest and the largest y_i that leave no host overloaded, whatever the other cuts."""
+    """Returns the smallest and the largest y_i that overload no host, whatever the other cuts."""
     low, lows = traffic.sizes.width, []
     for _ in range(traffic.hosts - 1):
         work = traffic.work_cut_at(low) - 1.0
@@ -128,8 +131,8 @@ def bounds(traffic: Traffic) -> tuple[Cuts, Cuts]:
 
 
 def host_costs(traffic: Traffic, points: Sequence[float], power: float) -> list[list[float]]:
-    """[b][a], a < b: E[W] of a host between those sizes, times E[X^power; X > size a] (and a
-    constant); infinite if it were overloaded."""
+    """Returns [b][a], a < b: E[W] of a host between those sizes, times E[X^power; X > size a] (up
+    to a constant factor); infinite if the host would be overloaded."""
     sizes, top = traffic.sizes, traffic.sizes.width
     gap = 2 * CLOSEST * top
     below = [traffic.work_below(y) for y in points]
@@ -167,7 +170,7 @@ def refined(traffic: Traffic, start: Cuts, goal: Goal) -> TagsFigures:
 
 
 def evened(traffic: Traffic, start: Cuts) -> TagsFigures:
-    """The nearest cuts from `start` that give every final destination the same slowdown."""
+    """Returns the nearest cuts from `start` that give every final destination the same slowdown."""
     tight, unknowns = unknowns_of(traffic, start)
 
     def differences(unknowns: Sequence[float]) -> list[float] | None:
@@ -181,7 +184,7 @@ def evened(traffic: Traffic, start: Cuts) -> TagsFigures:
 
 
 def unknowns_of(traffic: Traffic, cuts: Cuts) -> tuple[list[bool], list[float]]:
-    """Which hosts' spares are unknowns instead of the cut below them, and the values."""
+    """Returns which hosts' spares are unknowns instead of the cut below them, and the values."""
     tight = [traffic.work_cut_at(b) > 1.0 > TIGHT > traffic.spare(a, b) for a, b in pairwise(cuts)]
     return tight, [
         math.log(max(traffic.spare(a, b), SPARE_RESOLVED)) if bound else a / scale(traffic)
@@ -190,7 +193,7 @@ def unknowns_of(traffic: Traffic, cuts: Cuts) -> tuple[list[bool], list[float]]:
 
 
 def scale(traffic: Traffic) -> float:
-    """The unit of the unknown cuts: sizes that hardly differ are told apart by small steps."""
+    """Returns the unit of the unknown cuts: sizes that hardly differ need small steps."""
     return min(1.0, traffic.sizes.width / 10.0)
 
 
@@ -198,14 +201,15 @@ def placed_figures(
     traffic: Traffic, unknowns: Sequence[float], tight: Sequence[bool]
 ) -> TagsFigures:
     placed = place(traffic, unknowns, tight)
-    assert placed is not None  # the descent stays where there is one
+    assert placed is not None  # the descent stays within the domain
     return figures(traffic, *placed)
 
 
 def place(
     traffic: Traffic, unknowns: Sequence[float], tight: Sequence[bool]
 ) -> tuple[Cuts, Cuts] | None:
-    """The cuts and spares that the unknowns stand for, from the last host down; None: no such."""
+    """Returns the cuts and spares that the unknowns stand for, from the last host down; None if
+    there are none."""
     above, gap = traffic.sizes.width, CLOSEST * traffic.sizes.width
     cuts, spares = [above], []
     for unknown, bound in zip(reversed(unknowns), reversed(tight), strict=False):

@@ -1,14 +1,14 @@
-"""How many slots will be free at a later moment: Downey's predictor A without its approximation.
+"""How many slots will be free at a later time: Downey's predictor A without its approximation.
 
 A. B. Downey (UCB/CSD-97-929, 1997), section 3.1, equations 6 to 8. Each running job has ended by
-then or not, independently, with the chances of equation 5; the free slots are the sum over those
-that have. The paper sums over all outcomes, 2^p of them for p jobs, and takes it for infeasible.
-The same sum is that of a weighted Poisson binomial: job by job, the distribution over the number of
-free slots. That takes about p · n' additions for n' slots, and is what is done here for any p;
-enumeration is only how the tests check it.
+then or not, independently, with the chances of equation 5; the free slots are the sum over the jobs
+that have ended. The paper sums over all outcomes, 2^p of them for p jobs, and calls that
+infeasible. The same sum is a weighted Poisson binomial distribution, built job by job over the
+number of free slots. That takes about p · n' additions for n' slots, and is used here for any p;
+only the tests enumerate, to check it.
 
-Equation 6 is printed with its two products exchanged (ended jobs have the chance cdf, the others
-1 - cdf), and the > in the line below equation 8 is a ≥. Times are seconds from now.
+Equation 6 is printed with its two products exchanged (ended jobs have the chance cdf, the others 1
+- cdf), and the > in the line below equation 8 should be ≥. Times are seconds from now.
 """
 
 import math
@@ -20,33 +20,33 @@ from typing import NamedTuple
 
 from lbd.theory.queue_time import LONGEST_S, Releases, earliest_s
 
-NEGLIGIBLE = 2.0**-60  # a chance that no sum shows
-FEW = 24  # jobs whose distribution is made one by one
-CLOSE = 1e-7  # relative width of the bracket of an answer
-ROUGH = 1e-7  # of the mean: the error of each part of the integral
-DEEPEST = 10  # halvings of one of its parts
+NEGLIGIBLE = 2.0**-60  # a chance too small to show in any sum
+FEW = 24  # jobs whose distribution is built one by one
+CLOSE = 1e-7  # relative width of an answer's bracket
+ROUGH = 1e-7  # relative to the mean: the error of each part of the integral
+DEEPEST = 10  # halvings of one part
 INTERVAL_90 = (0.05, 0.95)
 
-Ending = tuple[int, float]  # the slots of a job, and its chance to have ended
+Ending = tuple[int, float]  # the slots of a job, and the chance that it has ended
 
 
 class Slots(NamedTuple):
-    """The probabilities of `base` slots, of one more, and so on."""
+    """The probabilities of `base` slots, of `base` + 1, and so on."""
 
     base: int
     chances: list[float]
 
 
 def chance_of(needed: int, releases: Releases, t_s: float) -> float:
-    """Pr{F ≥ n'}, equation 8: that so many slots or more are free at `t_s` from now.
+    """Returns Pr{F ≥ n'}, equation 8: the chance that n' or more slots are free at `t_s` from now.
 
-    Raises ValueError for more than are held.
+    Raises ValueError if `needed` exceeds the slots held.
     """
     checked(needed, releases)
     if needed <= 0:
         return 1.0
     on = releases.go_on(t_s)
-    over = releases.total - needed  # the slots that may still be held
+    over = releases.total - needed  # slots that may still be held
     slots = [size for _, size in releases.held]
     if needed <= over:
         ended = [(size, 1.0 - p) for size, p in zip(slots, on, strict=True)]
@@ -55,9 +55,9 @@ def chance_of(needed: int, releases: Releases, t_s: float) -> float:
 
 
 def chance_below(limit: int, events: Sequence[Ending]) -> float:
-    """The chance that the slots of those that happen add up to less than `limit`.
+    """Returns the chance that the slots of the events that happen add up to less than `limit`.
 
-    To 1e-13, absolutely.
+    Accurate to 1e-13, absolute.
     """
     certain = sum(slots for slots, p in events if p >= 1.0)
     open_ = sorted((slots, p) for slots, p in events if p < 1.0)
@@ -67,7 +67,8 @@ def chance_below(limit: int, events: Sequence[Ending]) -> float:
 
 
 def distribution(limit: int, events: Sequence[Ending]) -> Slots:
-    """Of the slots of those that happen, below `limit` only: half of them, the rest, their sum."""
+    """Returns the distribution of the slots of the events that happen, below `limit`. Splits long
+    lists in half and convolves the halves."""
     if len(events) > FEW:
         middle = len(events) // 2
         first, rest = distribution(limit, events[:middle]), distribution(limit, events[middle:])
@@ -79,7 +80,7 @@ def distribution(limit: int, events: Sequence[Ending]) -> Slots:
 
 
 def cut(limit: int, base: int, chances: list[float]) -> Slots:
-    """Drops what is beyond the limit, or negligible."""
+    """Drops what is beyond the limit or negligible."""
     del chances[max(0, limit - base) :]
     while chances and chances[-1] < NEGLIGIBLE:
         chances.pop()
@@ -97,11 +98,11 @@ def with_one_more(chances: list[float], slots: int, p: float) -> list[float]:
 
 
 def convolved(a: list[float], b: list[float]) -> list[float]:
-    """The distribution of a sum, as one product of two long integers.
+    """Returns the distribution of a sum, computed as one product of two long integers.
 
-    Each chance is a number of 60 bits in a field of 128, wide enough for what falls into it: the
-    chances of a distribution add up to 1. Long integers are multiplied by machine code, and faster
-    than by all pairs.
+    Each chance is a 60-bit number in a 128-bit field, wide enough for the sums that fall into it,
+    since the chances of a distribution add up to 1. Machine code multiplies long integers, faster
+    than multiplying all pairs.
     """
     if not a or not b:
         return []
@@ -119,29 +120,30 @@ def as_integer(chances: list[float]) -> int:
 
 
 def quantile_s(needed: int, releases: Releases, share: float = 0.5) -> float:
-    """When Pr{F ≥ n'} = share: the median of Q(n') at ½, section 3.1.
+    """Returns when Pr{F ≥ n'} = share: the median of Q(n') at ½, section 3.1.
 
-    At most LONGEST_S. Raises ValueError for more slots than are held, or a share not within 0 … 1.
+    At most LONGEST_S. Raises ValueError for more slots than are held, or a share outside 0 … 1.
     """
     if not 0 < share < 1:
         raise ValueError(f"a share of {share:g}: must lie between 0 and 1")
     checked(needed, releases)
-    # The gradual flow of predictor B is the median where many jobs run, and near it elsewhere.
+    # The gradual flow of predictor B is the median where many jobs run, and close to it elsewhere.
     guess_s = releases.mean_s(min(needed, 0.9 * releases.total))
     return earliest_s(lambda t_s: chance_of(needed, releases, t_s) - share, guess_s, CLOSE)
 
 
 def interval_90_s(needed: int, releases: Releases) -> tuple[float, float]:
-    """From when to when the slots come back, but for one case in ten. Raises as `quantile_s`."""
+    """Returns the times between which the slots are released in nine cases of ten. Raises as
+    `quantile_s`."""
     low, high = INTERVAL_90
     return quantile_s(needed, releases, low), quantile_s(needed, releases, high)
 
 
 def mean_s(needed: int, releases: Releases) -> float:
-    """E[Q(n')] = ∫ Pr{F < n'} dt, to a millionth.
+    """Returns E[Q(n')] = ∫ Pr{F < n'} dt, to a millionth.
 
-    Infinite if it takes a job older than all that have ended. Raises ValueError for more slots than
-    are held.
+    Infinite if it depends on a job older than all that have ended. Raises ValueError for more slots
+    than are held.
     """
     checked(needed, releases)
     if needed <= 0:
@@ -156,7 +158,7 @@ def mean_s(needed: int, releases: Releases) -> float:
     # Corners of the integrand: where a job's end becomes possible, and where it is certain.
     corners_s = {0.0} | {lives.longest_s - age_s for age_s, _, lives in settled}
     corners_s |= {max(0.0, lives.shortest_s - age_s) for age_s, _, lives in settled}
-    # t = e^v - shift: even steps in ln of a lifetime
+    # t = e^v - shift: even steps in ln of a lifetime.
     shift_s = max(releases.lifetimes.shortest_s, min(age_s for age_s, _, _ in settled))
 
     def weight(v: float) -> float:
@@ -171,7 +173,7 @@ def mean_s(needed: int, releases: Releases) -> float:
 
 
 def simpson(function: Callable[[float], float], low: float, high: float, error: float) -> float:
-    """∫ function, by Simpson's rule on parts halved until halving changes nothing."""
+    """Returns ∫ function by Simpson's rule, halving each part until that changes nothing."""
     middle = (low + high) / 2
     ends = function(low), function(middle), function(high)
     return halved(function, (low, high), ends, error, DEEPEST)

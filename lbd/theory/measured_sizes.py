@@ -1,10 +1,10 @@
-"""Job sizes as they were measured, where no bounded Pareto fits them.
+"""Job sizes as measured, for samples that no bounded Pareto fits.
 
-The formulas of TAGS hold for any distribution of sizes (they are Pollaczek and Khinchine's). A
-trace is no bounded Pareto: many of its jobs end at their time limit, for one. Cutoffs solved for
-the nearest one may then overload a host. So here a sample itself is the distribution, smoothed just
-enough to be continuous: the range of logarithms is cut into `BINS` strips, and within one the
-logarithm is uniform, which is B(k, p, 0) on each.
+The formulas of TAGS hold for any distribution of sizes (they are Pollaczek and Khinchine's). Real
+traces are not bounded Pareto; for one, many of their jobs end at their time limit. Cutoffs solved
+for the nearest bounded Pareto may then overload a host. So here the sample itself is the
+distribution, smoothed just enough to be continuous: the range of logarithms is cut into `BINS`
+strips, and the logarithm is uniform within each, which is B(k, p, 0) on each strip.
 """
 
 import math
@@ -19,7 +19,7 @@ POWERS = (-1.0, 0.0, 1.0, 2.0)
 
 
 class MeasuredSizes:
-    """From at least two different positive sizes, CPU seconds; ValueError for others."""
+    """Takes at least two different positive sizes in CPU seconds; raises ValueError otherwise."""
 
     def __init__(self, sizes_s: Sequence[float]) -> None:
         self.k, self.p = min(sizes_s, default=0.0), max(sizes_s, default=0.0)
@@ -30,8 +30,8 @@ class MeasuredSizes:
         counts = [0] * BINS
         for size_s in sizes_s:
             counts[min(BINS - 1, int(math.log(size_s / self.k) / self._step))] += 1
-        # By power: each strip's share of the moment, and those of all before it and from it on.
-        # Both, as a tail is no difference of two near equals.
+        # By power: the sums of the strips' moments below each strip, and from it on. Both are kept,
+        # since a tail must not be the difference of two nearly equal numbers.
         share = 1.0 / (len(sizes_s) * self._step)
         self._density = [count * share for count in counts]
         self._below = {j: [0.0, *accumulate(self._strips(j))] for j in POWERS}
@@ -52,7 +52,7 @@ class MeasuredSizes:
         return self._below[j][-1]
 
     def part_y(self, j: float, a: float, b: float) -> float:
-        """E[X^j; a < ln(X/k) ≤ b], for j = -1, 0, 1, 2."""
+        """Returns E[X^j; a < ln(X/k) ≤ b], for j = -1, 0, 1, 2."""
         first, last = self._strip(a), self._strip(b)
         if first == last:
             return self._within(j, first, a, b)

@@ -1,12 +1,12 @@
 """The full decision process of waiting and moving, where it is small enough to be solved.
 
-He et al., section III-B, equation (2): which hosts run the tasks, and which of all hosts are ON.
-Of hosts that are all alike it is enough to know how many of the tasks' hosts and how many of the
-others are ON: (n + 1)(m + 1) states for m spare hosts, and no need for the paper's assumption that
-there are always enough of them ON.
+He et al., section III-B, equation (2): which hosts run the tasks, and which of all hosts are ON. If
+all hosts are alike, it is enough to know how many of the tasks' hosts and how many of the others
+are ON: (n + 1)(m + 1) states for m spare hosts, without the paper's assumption that enough of them
+are always ON.
 
-It is solved by value iteration with MacQueen's bounds: how much a round still changes lies
-between two numbers, which close in as fast as the hosts forget their state, not as β^k.
+It is solved by value iteration with MacQueen's bounds: the change per round lies between two
+numbers, which converge as fast as the hosts forget their state, not as β^k.
 """
 
 import math
@@ -15,14 +15,14 @@ from dataclasses import dataclass
 
 from lbd.theory.wait_or_migrate import OnOff, binomial, check, check_cost, on_hosts
 
-PRECISION = 1e-10  # of a value, relative
+PRECISION = 1e-10  # relative, of a value
 ROUNDS = 3000  # enough for hosts that keep their state for some hundred steps
-MOST_ALIKE = 4000  # states: some seconds
+MOST_ALIKE = 4000  # states, which take some seconds
 Values = list[float]
 
 
 def iterate(backup: Callable[[Values], Values], size: int, beta: float) -> Values | None:
-    """The fixed point of `backup`; None if it is not reached in 3000 rounds."""
+    """Returns the fixed point of `backup`; None if 3000 rounds do not reach it."""
     values = [0.0] * size
     for _ in range(ROUNDS):
         new = backup(values)
@@ -33,7 +33,7 @@ def iterate(backup: Callable[[Values], Values], size: int, beta: float) -> Value
         largest = max(1.0, max(values) + rest * high)
         if rest * (high - low) <= 2 * PRECISION * largest:
             return [value + rest * (low + high) / 2 for value in values]
-        # All values less the same number are as good a start, and stay small.
+        # Subtracting one number from all values leaves an equally good start, and keeps them small.
         least = values[0]
         values = [value - least for value in values]
     return None
@@ -41,15 +41,15 @@ def iterate(backup: Callable[[Values], Values], size: int, beta: float) -> Value
 
 @dataclass(frozen=True, slots=True)
 class Alike:
-    """The best rule for hosts that are all alike, and what it costs (discounted, in steps)."""
+    """The best rule for hosts that are all alike, and its cost (discounted, in steps)."""
 
     tasks: int
     spare: int
-    cost: tuple[tuple[float, ...], ...]  # by tasks' hosts ON and spare hosts ON, before moving
-    moved: tuple[tuple[int, ...], ...]  # how many tasks to move then
+    cost: tuple[tuple[float, ...], ...]  # by the tasks' hosts ON and spare hosts ON, before moving
+    moved: tuple[tuple[int, ...], ...]  # how many tasks to move in that state
 
     def mean_cost(self, chain: OnOff) -> float:
-        """The mean cost when every host starts in its long-run state."""
+        """Returns the mean cost when every host starts in its long-run state."""
         on, others = (binomial(n, chain.on_share) for n in (self.tasks, self.spare))
         return math.fsum(
             a * b * cost
@@ -59,11 +59,11 @@ class Alike:
 
 
 def best_of_alike(tasks: int, spare: int, chain: OnOff, cost: float, beta: float) -> Alike | None:
-    """Equation (2) for n tasks on n of n + `spare` equal hosts; None if it is too large.
+    """Solves equation (2) for n tasks on n of n + `spare` equal hosts; None if it is too large.
 
-    `cost` is γ. Moving fewer tasks than need it is allowed, too (lemma III.1 says that it is of no
-    use). Raises ValueError for tasks outside 1 … 100, a negative number of spare hosts, a cost that
-    is negative or infinite, β outside (0, 1).
+    `cost` is γ. Moving only some of the interrupted tasks is allowed too (lemma III.1 says that it
+    is of no use). Raises ValueError for tasks outside 1 … 100, a negative number of spare hosts, a
+    cost that is negative or infinite, β outside (0, 1).
     """
     check(tasks, beta)
     check_cost(cost)

@@ -1,9 +1,8 @@
-"""The nearest minimum of a smooth function, and the nearest root of several: for a few unknowns.
+"""The nearest minimum of a smooth function, and the nearest root of several, for a few unknowns.
 
-BFGS, and Newton with Levenberg and Marquardt's damping; slopes are numerical.
-
-A function says where it ends by returning infinity, or None. Unknowns are expected to be of order 1
-(take logarithms), so that one step width serves all.
+BFGS, and Newton with Levenberg-Marquardt damping; slopes are numerical. A function marks the end of
+its domain by returning infinity, or None. Unknowns should be of order 1 (take logarithms), so that
+one step width serves all.
 """
 
 import math
@@ -15,16 +14,16 @@ Function = Callable[[Sequence[float]], float]
 Differences = Callable[[Sequence[float]], Vector | None]
 
 STEP = 1e-5  # of the central differences
-LONGEST = 2.0  # of one move, in any unknown
+LONGEST = 2.0  # length of one move, in any unknown
 GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
-GOOD_ENOUGH = 1e-4  # of the fall that the slope promises (Armijo)
+GOOD_ENOUGH = 1e-4  # share of the fall promised by the slope (Armijo)
 
 
 def minimise(function: Function, start: Sequence[float], rounds: int = 200) -> Vector:
-    """The lowest point found from `start`, which must lie within the domain."""
+    """Returns the lowest point found from `start`, which must lie within the domain."""
     here, value = list(start), function(start)
     slope = slopes(function, here, value)
-    shape = identity(len(here))  # of the inverse of the second derivatives
+    shape = identity(len(here))  # the estimated inverse of the second derivatives
     fresh = True
     for _ in range(rounds):
         move = [-sum(map(mul, row, slope)) for row in shape]
@@ -52,7 +51,7 @@ def slopes(function: Function, here: Vector, value: float) -> Vector:
         ahead, behind = list(here), list(here)
         ahead[i], behind[i] = x + STEP, x - STEP
         up, down = function(ahead), function(behind)
-        if math.isinf(up):  # at the edge of the domain: from one side
+        if math.isinf(up):  # at the edge of the domain: one-sided
             up, down = value, (down if math.isfinite(down) else value)
             found.append((up - down) / STEP)
         elif math.isinf(down):
@@ -65,7 +64,7 @@ def slopes(function: Function, here: Vector, value: float) -> Vector:
 def search(
     function: Function, here: Vector, value: float, move: Vector, fall: float
 ) -> tuple[Vector, float]:
-    """Along `move`, halved until the function falls as it should; `here` if it never does."""
+    """Halves `move` until the function falls enough; returns `here` if it never does."""
     share = 1.0
     while share > 1e-12:
         there = [x + share * m for x, m in zip(here, move, strict=True)]
@@ -85,7 +84,8 @@ def identity(size: int) -> list[Vector]:
 
 
 def bent(shape: list[Vector], step: Vector, turn: Vector) -> list[Vector]:
-    """The BFGS update of the inverse second derivatives by one step and the turn of the slope."""
+    """Returns the BFGS update of the inverse second derivatives by one step and the change of
+    slope."""
     along = sum(map(mul, step, turn))
     if along <= 1e-14 * math.sqrt(sum(map(mul, step, step)) * sum(map(mul, turn, turn))):
         return shape
@@ -101,7 +101,8 @@ def bent(shape: list[Vector], step: Vector, turn: Vector) -> list[Vector]:
 
 
 def equalise(differences: Differences, start: Sequence[float], rounds: int = 100) -> Vector:
-    """Where all differences vanish, as many as unknowns, or as near to it as `start` leads."""
+    """Returns where all differences vanish, or as near to it as `start` leads. There are as many
+    differences as unknowns."""
     here, found = list(start), differences(start)
     assert found is not None
     damping = 1e-3
@@ -139,7 +140,7 @@ def columns(differences: Differences, here: Vector, found: Vector) -> list[Vecto
 
 
 def damped_step(jacobian: list[Vector], found: Vector, damping: float) -> Vector:
-    """(JᵀJ + damping·diag) step = -Jᵀ found, by elimination."""
+    """Solves (JᵀJ + damping·diag) step = -Jᵀ found, by elimination."""
     size = len(jacobian)
     table = [
         [sum(map(mul, jacobian[i], jacobian[j])) for j in range(size)]
@@ -166,7 +167,7 @@ def damped_step(jacobian: list[Vector], found: Vector, damping: float) -> Vector
 def golden_section(
     function: Callable[[float], float], low: float, high: float, width: float
 ) -> tuple[float, float]:
-    """Of a function with one valley between low and high: where the lowest point is, to `width`."""
+    """Brackets, to `width`, the minimum of a function with a single valley between low and high."""
     left, right = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
     at_left, at_right = function(left), function(right)
     while high - low > width:

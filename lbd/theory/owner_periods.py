@@ -1,21 +1,22 @@
-"""How long an owner stays, fitted to what was seen, and how long to wait for them to leave.
+"""How long an owner stays, fitted to observed stays, and how long to wait for them to leave.
 
-One task stands still since its host's owner came back. The owner leaves after a time X; moving
-costs c seconds, what is lost and has to be done again. Whoever waits for t seconds and then moves
-pays X if the owner leaves before, else t + c:
+One task has been suspended since its host's owner came back. The owner leaves after a time X;
+moving costs c seconds of lost work that has to be repeated. Waiting for t seconds and then moving
+costs X if the owner leaves before, else t + c:
 
     J(t) = ∫ S(x) dx over 0 ≤ x ≤ t  +  c·S(t),        J'(t) = S(t)·(1 - c·h(t))
 
-with S the share of stays longer than x and h = -S'/S. So waiting pays while h(t) > 1/c, and c = 1/h
-is the break-even. He et al. (section III) have geometric stays, where h never changes: wait for
-ever or move at once. Heavy-tailed stays, as measured of workstations, are different: h falls, and
-the longer the owner is here already, the longer they will stay. Then there is a time to give up.
+where S(x) is the share of stays longer than x, and h = -S'/S. So waiting pays while h(t) > 1/c, and
+c = 1/h is the break-even. He et al. (section III) have geometric stays, where h never changes: wait
+forever or move at once. Heavy-tailed stays, as measured on workstations, are different: h falls,
+and the longer the owner has been here, the longer they will stay. Then there is a time to give up.
 `Lomax` is the simplest distribution of this kind: S(x) = (1 + x/σ)^-α, h(x) = α/(σ + x).
 
-Where nothing is known of the stays: waiting as long as a move costs is never more than twice as
-dear as knowing X beforehand, and a random limit e/(e-1) = 1.58 times on average: the rent-or-buy
-problem (Karlin, Manasse, McGeoch, Owicki, "Competitive randomized algorithms for nonuniform
-problems", Algorithmica 11, 1994). No rule without knowledge does better. All times are seconds.
+If nothing is known about the stays, waiting as long as a move costs is never more than twice as
+expensive as knowing X beforehand, and a random limit e/(e-1) = 1.58 times on average: the
+rent-or-buy problem (Karlin, Manasse, McGeoch, Owicki, "Competitive randomized algorithms for
+nonuniform problems", Algorithmica 11, 1994). No rule without knowledge does better. All times are
+seconds.
 """
 
 import math
@@ -28,15 +29,15 @@ from typing import Protocol
 from lbd.theory.batch_end import check_chance
 from lbd.theory.minimise import golden_section
 
-FEWEST = 20  # stays that have ended, to fit a tail to them
-ENOUGH = 60  # to go by what was seen, whatever its shape
-GAIN = 3.0  # in log-likelihood, for which the second parameter is believed
-STEEPEST = 1e6  # α beyond which a Lomax is an exponential
-SPAN = 25.0  # of ln σ around the mean, searched
+FEWEST = 20  # ended stays needed to fit a tail
+ENOUGH = 60  # ended stays from which the observed distribution is used, whatever its shape
+GAIN = 3.0  # in log-likelihood, required to accept the second parameter
+STEEPEST = 1e6  # beyond this α a Lomax is an exponential
+SPAN = 25.0  # range of ln σ around the mean that is searched
 
 
 class Stays(Protocol):
-    """A distribution of the time that an owner stays."""
+    """A distribution of the length of an owner's stay."""
 
     @property
     def mean_s(self) -> float: ...
@@ -52,7 +53,7 @@ class Stays(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Exponential:
-    """Stays without memory: in steps of time, the paper's chain with p01 = step/mean."""
+    """Memoryless stays: in steps of time, the paper's chain with p01 = step/mean."""
 
     mean_s: float
 
@@ -62,25 +63,27 @@ class Exponential:
             raise ValueError(f"a mean stay of {self.mean_s:g} s: must be above 0")
 
     def longer_than(self, stay_s: float) -> float:
-        """S: the share of stays longer than that."""
+        """Returns S, the share of stays longer than `stay_s`."""
         return math.exp(-max(0.0, stay_s) / self.mean_s)
 
     def leaving_rate(self, stay_s: float) -> float:
-        """h, per second, of an owner who has been here so long."""
+        """Returns h, per second, for an owner who has been here for `stay_s`."""
         return 1 / self.mean_s
 
     def left_s(self, chance: float, stayed_s: float) -> float:
-        """They leave within so long from now, with this chance. Raises ValueError outside 0 … 1."""
+        """Returns the time from now within which the owner leaves with this chance. Raises
+        ValueError for a chance outside 0 … 1."""
         check_chance(chance)
         return -self.mean_s * math.log1p(-chance)
 
     def cost_s(self, limit_s: float, move_s: float, stayed_s: float = 0.0) -> float:
-        """J: what waiting for so long from now, then moving, costs on average."""
+        """Returns J, the mean cost of waiting up to `limit_s` from now, then moving."""
         gone = -math.expm1(-limit_s / self.mean_s)
         return self.mean_s * gone + (0.0 if gone == 1 else move_s * (1 - gone))
 
     def limit_s(self, move_s: float, stayed_s: float = 0.0) -> float:
-        """How long to wait from now: for ever (infinite) if a move costs more than a stay, or 0."""
+        """Returns how long to wait from now: forever (infinite) if a move costs more than a stay,
+        else 0."""
         return math.inf if move_s > self.mean_s else 0.0
 
 
@@ -101,22 +104,24 @@ class Lomax:
         return self.scale_s / (self.alpha - 1) if self.alpha > 1 else math.inf
 
     def longer_than(self, stay_s: float) -> float:
-        """S: the share of stays longer than that."""
+        """Returns S, the share of stays longer than `stay_s`."""
         return math.exp(-self.alpha * math.log1p(max(0.0, stay_s) / self.scale_s))
 
     def leaving_rate(self, stay_s: float) -> float:
-        """h, per second, of an owner who has been here so long: it falls."""
+        """Returns h, per second, for an owner who has been here for `stay_s`; it falls with that
+        time."""
         return self.alpha / (self.scale_s + stay_s)
 
     def left_s(self, chance: float, stayed_s: float) -> float:
-        """They leave within so long from now, with this chance. Raises ValueError outside 0 … 1."""
+        """Returns the time from now within which the owner leaves with this chance. Raises
+        ValueError for a chance outside 0 … 1."""
         check_chance(chance)
         power = -math.log1p(-chance) / self.alpha
         return (self.scale_s + stayed_s) * math.expm1(power) if power < 700 else math.inf
 
     def cost_s(self, limit_s: float, move_s: float, stayed_s: float = 0.0) -> float:
-        """J: what waiting for so long from now, then moving, costs on average."""
-        # What is left of a stay is again a Lomax, its scale grown by the time that has passed.
+        """Returns J, the mean cost of waiting up to `limit_s` from now, then moving."""
+        # The rest of a stay is again a Lomax, its scale increased by the time that has passed.
         left = Lomax(self.alpha, self.scale_s + stayed_s)
         if limit_s == math.inf:
             return left.mean_s
@@ -125,16 +130,16 @@ class Lomax:
         return waited_s + move_s * left.longer_than(limit_s)
 
     def limit_s(self, move_s: float, stayed_s: float = 0.0) -> float:
-        """How long to wait from now: until h falls to 1/c, at an age of αc - σ."""
+        """Returns how long to wait from now: until h falls to 1/c, at an age of αc - σ."""
         return max(0.0, self.alpha * move_s - self.scale_s - stayed_s)
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Stays as they were seen, of no shape that is known, by the estimate of Kaplan and Meier.
+    """Stays as observed, of no known shape, by the Kaplan-Meier estimate.
 
-    `ends_s` rise; after each of them `shares` is S. Of stays longer than any that ended nothing is
-    known, so there no wait is begun.
+    `ends_s` rise; after each of them S is the value in `shares`. Nothing is known about stays
+    longer than any that ended, so no wait begins there.
     """
 
     ends_s: tuple[float, ...]
@@ -146,14 +151,15 @@ class Observed:
         return self.cost_s(self.ends_s[-1], 0.0)
 
     def longer_than(self, stay_s: float) -> float:
-        """S: the share of stays longer than that."""
+        """Returns S, the share of stays longer than `stay_s`."""
         at = bisect_right(self.ends_s, stay_s)
         return self.shares[at - 1] if at else 1.0
 
     def left_s(self, chance: float, stayed_s: float) -> float:
-        """They leave within so long from now, with this chance; infinite where none did.
+        """Returns the time from now within which the owner leaves with this chance; infinite if no
+        observed stay ended by then.
 
-        Raises ValueError outside 0 … 1.
+        Raises ValueError for a chance outside 0 … 1.
         """
         check_chance(chance)
         rest = (1 - chance) * self.longer_than(stayed_s) * (1 + 1e-12)
@@ -163,7 +169,7 @@ class Observed:
         return max(0.0, self.ends_s[at] - stayed_s)
 
     def cost_s(self, limit_s: float, move_s: float, stayed_s: float = 0.0) -> float:
-        """J: what waiting for so long from now, then moving, costs on average."""
+        """Returns J, the mean cost of waiting up to `limit_s` from now, then moving."""
         now = self.longer_than(stayed_s)
         if now == 0:
             return limit_s + move_s
@@ -177,7 +183,7 @@ class Observed:
         return (area + (share * rest_s if share else 0.0) + move_s * share) / now
 
     def limit_s(self, move_s: float, stayed_s: float = 0.0) -> float:
-        """How long to wait from now: until one of the ends that were seen, or not at all."""
+        """Returns how long to wait from now: until one of the observed ends, or not at all."""
         if move_s == math.inf:
             return math.inf
         best_s, least, area = 0.0, move_s, 0.0
@@ -193,7 +199,8 @@ class Observed:
 
 
 def observed(ended_s: Sequence[float], lasting_s: Sequence[float] = ()) -> Observed:
-    """Kaplan and Meier's estimate: of those here so long at least, the share that left just then.
+    """Returns the Kaplan-Meier estimate: at each end, the share that left of those who had stayed
+    that long.
 
     Raises ValueError as `fit_exponential`.
     """
@@ -208,10 +215,11 @@ def observed(ended_s: Sequence[float], lasting_s: Sequence[float] = ()) -> Obser
 
 
 def fit_exponential(ended_s: Sequence[float], lasting_s: Sequence[float] = ()) -> Exponential:
-    """By maximum likelihood: all time that owners were here, over the stays that have ended.
+    """Fits by maximum likelihood: the total time that owners were here, over the number of ended
+    stays.
 
-    `lasting_s` are the ages of stays that have not. Raises ValueError without an ended stay, for
-    negative lengths, or if all are 0.
+    `lasting_s` are the ages of stays that have not ended. Raises ValueError without an ended stay,
+    for negative lengths, or if all are 0.
     """
     check_stays(ended_s, lasting_s)
     return Exponential((math.fsum(ended_s) + math.fsum(lasting_s)) / len(ended_s))
@@ -227,7 +235,7 @@ def check_stays(ended_s: Sequence[float], lasting_s: Sequence[float]) -> None:
 
 
 def fit_lomax(ended_s: Sequence[float], lasting_s: Sequence[float] = ()) -> Lomax:
-    """By maximum likelihood: for each σ the best α is known, and σ is searched.
+    """Fits by maximum likelihood: for each σ the best α is known, and σ is searched.
 
     Raises ValueError as `fit_exponential`.
     """
@@ -247,7 +255,8 @@ def lomax_of_scale(scale_s: float, ended_s: Sequence[float], lasting_s: Sequence
 
 
 def lomax_likelihood(fitted: Lomax, ended_s: Sequence[float]) -> float:
-    """Log-likelihood at the best α, where the sum of α·ln(1 + x/σ) is the number of ends."""
+    """Returns the log-likelihood at the best α, where the sum of α·ln(1 + x/σ) is the number of
+    ends."""
     logs = math.fsum(math.log1p(stay_s / fitted.scale_s) for stay_s in ended_s)
     return len(ended_s) * (math.log(fitted.alpha / fitted.scale_s) - 1) - logs
 
@@ -255,12 +264,11 @@ def lomax_likelihood(fitted: Lomax, ended_s: Sequence[float]) -> float:
 def fit(
     ended_s: Sequence[float], lasting_s: Sequence[float] = ()
 ) -> Exponential | Lomax | Observed:
-    """What was seen itself where there is enough of it, else one of the two shapes.
+    """Returns the observed distribution if there are enough stays, else one of the two shapes: the
+    exponential, unless a heavy tail is clearly likelier.
 
-    The exponential, unless a heavy tail is clearly likelier.
-
-    Clearly: by 3 in log-likelihood, as happens in one of 140 fits to stays that are exponential,
-    and only from 20 ended ones on. Raises ValueError as `fit_exponential`.
+    Clearly means by 3 in log-likelihood, as happens in one of 140 fits to exponential stays, and
+    only with 20 ended stays or more. Raises ValueError as `fit_exponential`.
     """
     if len(ended_s) >= ENOUGH:
         return observed(ended_s, lasting_s)
@@ -273,9 +281,9 @@ def fit(
 
 
 def safe_limit_s(move_s: float) -> float:
-    """How long to wait where nothing is known: as long as a move costs.
+    """Returns how long to wait if nothing is known: as long as a move costs.
 
-    Never more than twice what knowing the stay would cost. Raises ValueError for a negative cost.
+    Never costs more than twice as much as knowing the stay. Raises ValueError for a negative cost.
     """
     if not move_s >= 0:
         raise ValueError(f"a move of {move_s:g} s: must be 0 or more")

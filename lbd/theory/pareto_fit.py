@@ -1,17 +1,17 @@
 """B(k, p, α) from measured job sizes, and how well it fits.
 
-p is the largest size. For the rest there are two ways. The first is taken unless its
-Kolmogorov-Smirnov distance is both more than chance and more than that of the second:
+p is the largest size. There are two ways to find the rest. The first is used unless its
+Kolmogorov-Smirnov distance is more than chance and more than that of the second:
 
-- likelihood: k is the smallest size, α the most likely one given k and p. The best there is where
+- likelihood: k is the smallest size, α the most likely one given k and p. This is the best way if
   sizes really are bounded Pareto.
-- mean: k such that the mean is that of the sample, α the one that then fits best. On real traces
-  one job of a second would drag k down and the work of the fit far from that which was measured;
-  this way the load is right, which is what cutoffs depend on most. (The paper too holds the mean
-  fixed and lets k follow, section 3.)
+- mean: k is chosen to match the sample's mean, α is the one that then fits best. In real traces a
+  single job of a second would pull k down and the fit's work far from the measured work; this way
+  the load is right, which is what cutoffs depend on most. (The paper also holds the mean fixed and
+  adjusts k, section 3.)
 
-Sampling alone explains a distance of 1.63/√n, all but once in a hundred times. Real sizes never
-come near that; 0.05 is a good fit, beyond 0.2 the formulas say little about the sample.
+Sampling alone explains a distance of up to 1.63/√n, all but once in a hundred times. Real sizes
+never come near that; 0.05 is a good fit, beyond 0.2 the formulas say little about the sample.
 """
 
 import math
@@ -22,9 +22,9 @@ from lbd.theory.bounded_pareto import BoundedPareto, with_mean
 from lbd.theory.minimise import golden_section
 
 ALPHAS = (0.0, 5.0)
-COARSE = 60  # steps over them, before the golden section
-THINNED = 2000  # sizes that the search looks at
-FINE = 1e-5  # where that ends
+COARSE = 60  # steps over the range, before the golden section
+THINNED = 2000  # sizes that the search uses
+FINE = 1e-5  # width at which the golden section ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Fit:
     by: str  # "likelihood" or "mean"
     jobs: int
     mean_s: float  # of the sample
-    ks_distance: float  # the largest distance of the two distribution functions
+    ks_distance: float  # the largest difference of the two distribution functions
 
     @property
     def chance(self) -> float:
@@ -42,7 +42,7 @@ class Fit:
 
 
 def fit(sizes_s: Sequence[float]) -> Fit:
-    """From job sizes in CPU seconds. Raises ValueError where they allow no fit."""
+    """Fits job sizes in CPU seconds. Raises ValueError if they allow no fit."""
     ordered = sorted(sizes_s)
     if len(ordered) < 2 or not 0 < ordered[0] < ordered[-1] < math.inf:
         raise ValueError("a fit needs at least two jobs of different, positive size")
@@ -61,12 +61,12 @@ def judged(ordered: Sequence[float], sizes: BoundedPareto, by: str, mean_s: floa
 
 
 def thin(ordered: Sequence[float]) -> Sequence[float]:
-    """About `THINNED` of them, evenly by rank: enough to search with."""
+    """Returns about `THINNED` of them, evenly by rank: enough for the search."""
     return ordered[:: max(1, len(ordered) // THINNED)]
 
 
 def most_likely(ordered: Sequence[float]) -> BoundedPareto:
-    """k and p from the extremes; α where the mean of ln(x/k) is that of the distribution.
+    """Takes k and p from the extremes, and the α whose mean of ln(x/k) equals the sample's.
 
     ln(X/k) is an exponential of rate α cut off at L = ln(p/k), of mean L·g(αL).
     """
@@ -86,14 +86,14 @@ def most_likely(ordered: Sequence[float]) -> BoundedPareto:
 
 
 def mean_of_cut_exponential(z: float) -> float:
-    """g(z) = 1/z - 1/(e^z - 1), the mean of e^(-zu) on 0 … 1; ½ at z = 0."""
+    """Returns g(z) = 1/z - 1/(e^z - 1), the mean of e^(-zu) on 0 … 1; ½ at z = 0."""
     if abs(z) < 1e-3:
         return 0.5 - z / 12.0
     return 1.0 / z - (1.0 / math.expm1(z) if z < 700 else 0.0)
 
 
 def same_mean(ordered: Sequence[float], mean_s: float, p: float) -> BoundedPareto | None:
-    """The α that fits best where k makes the mean right; None where no such k can be held."""
+    """Returns the best-fitting α with the k that matches the mean; None if no such k exists."""
 
     def distance(alpha: float) -> float:
         try:
@@ -109,7 +109,7 @@ def same_mean(ordered: Sequence[float], mean_s: float, p: float) -> BoundedParet
 
 
 def ks(ordered: Sequence[float], sizes: BoundedPareto) -> float:
-    """The Kolmogorov-Smirnov distance of a rising sample from the distribution."""
+    """Returns the Kolmogorov-Smirnov distance of a rising sample from the distribution."""
     count = len(ordered)
     worst = 0.0
     seen = 0

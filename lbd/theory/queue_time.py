@@ -1,21 +1,22 @@
-"""How long until so many slots are free, from the ages of the jobs that hold them.
+"""How long until n slots are free, predicted from the ages of the jobs that hold them.
 
 After A. B. Downey, "Using Queue Time Predictions for Processor Allocation" (UCB/CSD-97-929, 1997),
 section 3. Lifetimes of batch jobs are close to uniform in their logarithm, between bounds fitted to
-jobs that have ended (equation 4); how long one that runs will go on follows from its age alone
+jobs that have ended (equation 4); how long a running job will go on follows from its age alone
 (equation 5). Two predictors:
 
-- A, the median: the first of the *benefactors*, those who hold enough slots each, ends (9);
-- B, the mean: slots flow back a little at a time, each job's with its chance to have ended (10).
+- A, the median: the first of the *benefactors*, the jobs that each hold enough slots, ends (9);
+- B, the mean: slots flow back gradually, each job's with its chance of having ended (10).
 
-A where there are two benefactors or more, B otherwise (section 3.3). What A and B approximate is
-`theory/free_slots.py`, exactly (equations 6 to 8).
+A is used where there are two benefactors or more, B otherwise (section 3.3). `theory/free_slots.py`
+computes exactly what A and B approximate (equations 6 to 8).
 
-The paper's t is a lifetime in equation 5 and the time from now in 9 and 10; here it is from now,
-and a job of age a is asked for a + t. Where most jobs are short, some long, and none in between,
-one line fits neither: a second goes through the long ones, and tells of jobs that are older than
-the short ones (`fit_in_two`). Of a job older than all that have ended the paper says nothing: it is
-taken to last as long again with an even chance, as is observed of long processes.
+The paper's t is a lifetime in equation 5 and the time from now in 9 and 10; here it is always from
+now, and for a job of age a the lifetime is a + t. Where most jobs are short, some long, and none in
+between, one line fits neither: a second line is fitted to the long ones and used for jobs older
+than the short ones (`fit_in_two`). The paper does not cover a job older than all that have ended:
+here it has an even chance of lasting as long again, as is observed of long processes.
+
 All times are in seconds.
 """
 
@@ -25,21 +26,22 @@ from dataclasses import dataclass, field, replace
 from math import exp, log
 from operator import itemgetter, mul
 
-SHORTEST_S = 1e-3  # what takes less is not measured
+SHORTEST_S = 1e-3  # shorter lifetimes are not measured
 SHORTEST_LOG = log(SHORTEST_S)
-NARROWEST = 1e-3  # bounds at least so far apart, relative to their size
-SURE = 0.95  # live: of all the slots held, no more than this; the last ones come back late
+NARROWEST = 1e-3  # least distance of the bounds, relative to their size
+SURE = 0.95  # live: at most this share of all slots held; the last ones are released late
 BENEFACTORS = 2  # section 3.3: predictor A from so many on
-OLDER_FEWEST = 5  # short and long ones, for a line of their own
-OLDER_FACTOR = 2.0  # between short and long ones at least,
-OLDER_SURE = 5.0  # and a gap that one line would leave by chance once in e^5 times
-SOONEST_S = 1e-9  # what is sooner is now,
-LONGEST_S = 1e9  # and what is later, never
+OLDER_FEWEST = 5  # the fewest short and the fewest long jobs for a second line
+OLDER_FACTOR = 2.0  # the least factor between short and long ones
+OLDER_SURE = 5.0  # a gap that one line would leave by chance once in e^5 times
+SOONEST_S = 1e-9  # anything sooner is now
+LONGEST_S = 1e9  # anything later is never
 CLOSE = 1e-9  # relative width of the bracket of an answer
-WIDEN = 1.05  # times the guess: the first bracket, then squared until it holds the answer
+# factor from the guess to the first bracket; squared until the bracket holds the answer
+WIDEN = 1.05
 
-Held = tuple[float, int]  # the age of a job in seconds, and its slots
-# Of the lifetimes that tell of a job: the slope of 1 - cdf over ln t from its age on, the bounds.
+Held = tuple[float, int]  # a job's age in seconds, and its slots
+# The lifetimes that apply to a job: the slope of 1 - cdf over ln t from its age on, and the bounds.
 Tail = tuple[float, float, float]
 SLOTS_HELD = itemgetter(1)
 
@@ -54,7 +56,7 @@ class UniformLog:
 
     shortest_s: float
     longest_s: float
-    older: "UniformLog | None" = None  # of the long ones, which tells of jobs from this age on
+    older: "UniformLog | None" = None  # for the long jobs; applies to jobs from `older_from_s` on
     older_from_s: float = math.inf
 
     def __post_init__(self) -> None:
@@ -69,15 +71,16 @@ class UniformLog:
 
     @property
     def mean_s(self) -> float:
-        """Section 2.2.1: 271 minutes for e² … e¹² seconds."""
+        """The mean lifetime; section 2.2.1: 271 minutes for e² … e¹² seconds."""
         return (self.longest_s - self.shortest_s) / self.width
 
     def quantile_s(self, share: float) -> float:
-        """What this share of the lifetimes, 0 to 1, does not exceed; ½ is the median."""
+        """Returns the lifetime that this share of jobs, 0 to 1, does not exceed; ½ gives the
+        median."""
         return self.shortest_s * exp(share * self.width)
 
     def longer_than(self, life_s: float) -> float:
-        """The share of jobs that live longer: 1 - cdf, equation 4."""
+        """Returns the share of jobs that live longer: 1 - cdf, equation 4."""
         if life_s <= self.shortest_s:
             return 1.0
         if life_s >= self.longest_s:
@@ -85,20 +88,22 @@ class UniformLog:
         return log(self.longest_s / life_s) / self.width
 
     def at_age(self, age_s: float) -> "UniformLog | None":
-        """The lifetimes that tell of a job of this age; None if it is older than all that ended."""
+        """Returns the lifetimes that apply to a job of this age; None if it is older than all that
+        ended."""
         if self.older is not None and age_s >= self.older_from_s:
             return self.older.at_age(age_s)
         return self if age_s < self.longest_s else None
 
     def goes_on(self, left_s: float, age_s: float) -> float:
-        """The chance that a job of this age runs for `left_s` more at least: equation 5."""
+        """Returns the chance that a job of this age runs for at least `left_s` more: equation 5."""
         lives = self.at_age(age_s)
         if lives is None:
             return age_s / (age_s + left_s)
         return lives.longer_than(age_s + left_s) / lives.longer_than(age_s)
 
     def left_s(self, share: float, age_s: float) -> float:
-        """What a job of this age still has to run, in this share of cases at most (from 5).
+        """Returns the remaining run time that a job of this age does not exceed in this share of
+        cases (from 5).
 
         Infinite at share 1 for a job older than all that have ended.
         """
@@ -109,7 +114,7 @@ class UniformLog:
         return from_s * math.expm1(share * log(lives.longest_s / from_s)) + (from_s - age_s)
 
     def mean_left_s(self, age_s: float) -> float:
-        """What a job of this age still has to run, on average (from 5).
+        """Returns the mean remaining run time of a job of this age (from 5).
 
         Infinite for a job older than all that have ended.
         """
@@ -121,9 +126,10 @@ class UniformLog:
 
 
 def fit(lives_s: Sequence[float]) -> UniformLog:
-    """The straight line through their distribution over ln t (equation 4), by least squares.
+    """Fits the straight line through their distribution over ln t (equation 4), by least squares.
 
-    As the gray line of Figure 3; times in seconds. Raises ValueError if there are fewer than two.
+    This is the gray line of Figure 3; times in seconds. Raises ValueError if there are fewer than
+    two.
     """
     if len(lives_s) < 2:
         raise ValueError("a distribution is fitted to two lifetimes at least")
@@ -132,13 +138,14 @@ def fit(lives_s: Sequence[float]) -> UniformLog:
     off_middle = [x - middle for x in logs]
     spread = sum(map(mul, off_middle, off_middle))
     rise = sum(map(mul, off_middle, range(count))) / count  # of the share below each
-    # ln t = middle + (share - 1/2) / slope, from share 0 to 1
+    # ln t = middle + (share - 1/2) / slope, from share 0 to 1.
     width = max(spread / rise if rise > 0 else 0.0, NARROWEST)
     return UniformLog(exp(middle - width / 2), exp(middle + width / 2))
 
 
 def fit_in_two(lives_s: Sequence[float]) -> UniformLog:
-    """`fit`, and a line of their own for the long ones, if a wide gap parts these from the rest.
+    """Fits as `fit`, with a separate line for the long lifetimes if a wide gap separates them from
+    the rest.
 
     Raises ValueError if there are fewer than two lifetimes.
     """
@@ -155,21 +162,21 @@ def fit_in_two(lives_s: Sequence[float]) -> UniformLog:
 
 @dataclass(frozen=True, slots=True)
 class Releases:
-    """When slots that are held now come back: the predictions for one moment's running jobs.
+    """When the slots held now are released: predictions from the jobs running at one moment.
 
-    `held` is (age in seconds, slots) of each. Ask one object for several numbers of slots: what
-    they have in common is worked out once.
+    `held` is (age in seconds, slots) of each job. Use one object for several numbers of slots: it
+    caches what they have in common.
     """
 
     held: tuple[Held, ...]  # largest first, so that benefactors are the first few
     lifetimes: UniformLog
     total: int
-    _tails: list[Tail | None] = field(repr=False, compare=False)  # of each job, once asked for
+    _tails: list[Tail | None] = field(repr=False, compare=False)  # of each job, once needed
     _medians_s: dict[int, float] = field(repr=False, compare=False)  # by number of benefactors
 
     @classmethod
     def of(cls, held: Sequence[Held], lifetimes: UniformLog) -> "Releases":
-        """Raises ValueError for an age below 0 or fewer slots than 1."""
+        """Raises ValueError for an age below 0 or less than one slot."""
         for age_s, slots in held:
             if not (0 <= age_s < math.inf and slots >= 1):
                 raise ValueError(f"a job of {age_s:g} s on {slots} slots: 0 s and 1 slot at least")
@@ -177,7 +184,7 @@ class Releases:
         return cls(largest_first, lifetimes, sum(map(SLOTS_HELD, held)), [], {})
 
     def tails(self) -> list[Tail | None]:
-        """Of each job; None of one older than all that have ended."""
+        """Returns the tail of each job; None for one older than all that have ended."""
         if len(self._tails) < len(self.held):
             self._tails[:] = [
                 tail_of(self.lifetimes.at_age(age_s), age_s) for age_s, _ in self.held
@@ -185,7 +192,8 @@ class Releases:
         return self._tails
 
     def go_on(self, t_s: float, first: int | None = None) -> list[float]:
-        """Each job's chance to run at `t_s` from now (equation 5), or that of the first few."""
+        """Returns each job's chance of still running at `t_s` from now (equation 5), or that of the
+        first few."""
         chances = []
         for (age_s, _), tail in zip(self.held[:first], self.tails(), strict=False):
             life_s = age_s + t_s
@@ -202,7 +210,8 @@ class Releases:
         return chances
 
     def latest_s(self) -> float:
-        """From now until all have ended for certain; infinite with one older than all."""
+        """Returns the time from now by which all have certainly ended; infinite if one is older
+        than all that ended."""
         ends_s = (
             math.inf if tail is None else tail[2] - age_s
             for (age_s, _), tail in zip(self.held, self.tails(), strict=True)
@@ -210,13 +219,13 @@ class Releases:
         return max(ends_s, default=0.0)
 
     def benefactors(self, needed: int) -> int:
-        """Returns the jobs that each hold at least the slots needed (section 3.1)."""
+        """Returns how many jobs each hold at least the slots needed (section 3.1)."""
         return sum(1 for _, slots in self.held if slots >= needed)
 
     def median_s(self, needed: int) -> float | None:
-        """Predictor A, equation 9: it is as likely as not that no benefactor has ended.
+        """Predictor A, equation 9: the time at which, with an even chance, no benefactor has ended.
 
-        None without a benefactor.
+        None if there is no benefactor.
         """
         if needed <= 0:
             return 0.0
@@ -235,10 +244,10 @@ class Releases:
         return self._medians_s[count]
 
     def mean_s(self, needed: float, guess_s: float = 60.0, close: float = CLOSE) -> float:
-        """Predictor B, equation 10: so many slots have flowed back.
+        """Predictor B, equation 10: the time until `needed` slots have flowed back.
 
-        `guess_s` saves time where it is near, `close` where a rough answer will do. Raises
-        ValueError for more than are held.
+        A close `guess_s` saves time, and so does a wider `close` where a rough answer will do.
+        Raises ValueError for more slots than are held.
         """
         if needed <= 0:
             return 0.0
@@ -257,7 +266,7 @@ class Releases:
         return min(earliest_s(flowed, min(guess_s, latest_s), close), latest_s)
 
     def comes_by(self, needed: int, t_s: float) -> bool:
-        """Whether `combined_s` is at most `t_s`, without working out when it is."""
+        """Whether `combined_s` is at most `t_s`, without computing it."""
         if needed <= 0:
             return t_s >= 0
         count = self.benefactors(needed)
@@ -281,11 +290,11 @@ def tail_of(lives: UniformLog | None, age_s: float) -> Tail | None:
 
 
 def wait_s(needed: int, held: Sequence[Held], lifetimes: UniformLog) -> float:
-    """Until `needed` of the slots that are held now will be free, as the dispatcher shows it.
+    """Returns the time until `needed` of the slots held now are free, as the dispatcher shows it.
 
-    The combined rule, but A for a single job as well, where B would name the latest end possible,
-    and at most the share `SURE` of all that is held. A job that began in the future, by a clock
-    that was set back, has just begun.
+    Uses the combined rule, but A for a single job as well, where B would name the latest possible
+    end, and at most the share `SURE` of all held slots. A job that began in the future, by a clock
+    that was set back, counts as just begun.
     """
     if needed <= 0:
         return 0.0
@@ -298,10 +307,10 @@ def wait_s(needed: int, held: Sequence[Held], lifetimes: UniformLog) -> float:
 
 
 def earliest_s(rising: Callable[[float], float], guess_s: float, close: float = CLOSE) -> float:
-    """Where a function that rises with time reaches 0, from now on; at most LONGEST_S.
+    """Returns where a function that rises with time reaches 0, from now on; at most LONGEST_S.
 
-    The bracket is widened from the guess on, the answer found by Chandrupatla's method in ln t
-    (inverse quadratic steps where they are safe, halving where not).
+    The bracket is widened from the guess, and the root found by Chandrupatla's method in ln t
+    (inverse quadratic steps where they are safe, else halving).
     """
     low_s = high_s = min(max(guess_s, SOONEST_S), LONGEST_S)
     at_low = at_high = rising(low_s)
@@ -330,7 +339,8 @@ def bracketed(
     high: tuple[float, float],
     close: float,
 ) -> float:
-    """The root between two (place, value) of different signs (T. R. Chandrupatla, 1997)."""
+    """Returns the root between two (place, value) pairs of different signs (T. R. Chandrupatla,
+    1997)."""
     (x2, f2), (x1, f1) = low, high
     x3, f3 = x2, f2
     share = f1 / (f1 - f2)

@@ -1,7 +1,7 @@
 """What TAGS is compared with: Random, Least-Work-Remaining, SITA-E (paper, sections 1, 2 and 5.1).
 
-All first come, first served at each host, Poisson arrivals. Waiting in seconds; slowdown is waiting
-over size.
+All are first come, first served at each host, with Poisson arrivals. Waiting is in seconds;
+slowdown is waiting over size.
 """
 
 import math
@@ -34,7 +34,7 @@ def mg1(rate_per_s: float, mean_s: float, square_s2: float, inverse_per_s: float
 
 
 def at_random(traffic: Traffic) -> Means:
-    """Random: each host an M/G/1 queue with 1/h of the arrivals (section 5.1)."""
+    """Random: each host is an M/G/1 queue with 1/h of the arrivals (section 5.1)."""
     sizes = traffic.sizes
     rate = traffic.rate_per_s / traffic.hosts
     return mg1(rate, sizes.mean_s, sizes.moment(2.0), sizes.moment(-1.0))
@@ -46,7 +46,7 @@ def least_work(traffic: Traffic) -> Means:
         E[Q] = E[Q of M/M/h] · E[X²] / E[X]² · ½
 
     The paper's formula (section 5.1) lacks the ½; without it one host would wait twice what
-    Pollaczek and Khinchine prove, and an exponential size twice what is exact.
+    Pollaczek and Khinchine prove, and an exponential size twice the exact value.
     """
     if traffic.load >= 1:
         return ENDLESS
@@ -58,8 +58,9 @@ def least_work(traffic: Traffic) -> Means:
 
 
 def erlang_c(servers: int, offered: float) -> float:
-    """The probability that an arrival at M/M/servers waits; `offered` = λ E[X] below `servers`."""
-    inverse_b = 1.0  # 1 over Erlang's B, by its recursion
+    """Returns the probability that an arrival at M/M/servers waits; `offered` = λ E[X] below
+    `servers`."""
+    inverse_b = 1.0  # the inverse of Erlang's B, by its recursion
     for n in range(1, servers + 1):
         inverse_b = 1.0 + inverse_b * n / offered
         if inverse_b > 1e200:
@@ -68,18 +69,18 @@ def erlang_c(servers: int, offered: float) -> float:
 
 
 def sita_cuts(traffic: Traffic) -> list[float]:
-    """0 = y_0 … y_h = ln(p/k) that give each host the same work."""
+    """Returns the cuts 0 = y_0 … y_h = ln(p/k) that give each host the same work."""
     sizes, hosts = traffic.sizes, traffic.hosts
     return [0.0, *(sizes.y_of_work(i / hosts) for i in range(1, hosts)), sizes.width]
 
 
 def sita_cutoffs_s(traffic: Traffic) -> tuple[float, ...]:
-    """SITA-E's s_1 … s_{h-1}: job sizes, CPU seconds."""
+    """Returns SITA-E's s_1 … s_{h-1}: job sizes, CPU seconds."""
     return tuple(traffic.sizes.size(y) for y in sita_cuts(traffic)[1:-1])
 
 
 def sita_e(traffic: Traffic) -> Means:
-    """SITA-E: sizes are known, and each host gets an interval of them, all of equal work."""
+    """SITA-E: sizes are known, and each host serves one interval of them, all of equal work."""
     if traffic.load >= 1:
         return ENDLESS
     sizes, rate = traffic.sizes, traffic.rate_per_s
@@ -96,9 +97,10 @@ def sita_e(traffic: Traffic) -> Means:
 
 
 def expansion(traffic: Traffic, policy: str, limit: float = REASONABLE_SLOWDOWN) -> int | None:
-    """How many hosts must be added, arrivals unchanged, until mean slowdown is at most `limit`.
+    """Returns how many hosts must be added, arrivals unchanged, until mean slowdown is at most
+    `limit`.
 
-    None: more than anyone could count. `policy` is one of `EXPANSIONS`.
+    None if the number exceeds the policy's bound. `policy` is one of `EXPANSIONS`.
     """
     slowdown, most = EXPANSIONS[policy]
     low, high, step = traffic.hosts - 1, traffic.hosts, 1
@@ -123,7 +125,7 @@ def tags_slowdown(traffic: Traffic) -> float:
     return math.inf if isinstance(found, Infeasible) else found.slowdown
 
 
-# Mean slowdown, and with how many hosts to give up.
+# Mean slowdown, and the number of hosts at which to give up.
 EXPANSIONS: dict[str, tuple[Callable[[Traffic], float], int]] = {
     "tags": (tags_slowdown, 32),
     "least-work": (lambda traffic: least_work(traffic).slowdown, 10_000),

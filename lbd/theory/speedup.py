@@ -3,26 +3,27 @@
 A. B. Downey, "Using Queue Time Predictions for Processor Allocation" (UCB/CSD-97-929, 1997),
 section 2.1. A is the average parallelism, σ its variance: the variance of the parallelism profile
 is V = σ(A - 1)², so σ is about the square of its coefficient of variation. σ ≤ 1 is the paper's
-low-variance profile (equation 1, three pieces), σ ≥ 1 the high-variance one (equation 2, two). The
-pieces meet at n = A, 2A - 1 and A + Aσ - σ, the two branches at σ = 1. σ = 0 is linear speedup up
-to A; for σ → ∞ equation 3's lower bound remains, An/(A + n - 1).
+low-variance profile (equation 1, three pieces), σ ≥ 1 the high-variance one (equation 2, two
+pieces). The pieces meet at n = A, 2A - 1 and A + Aσ - σ, the two branches at σ = 1. σ = 0 is linear
+speedup up to A; for σ → ∞ equation 3's lower bound remains, An/(A + n - 1).
 
-The model says nothing of memory that a few slots do not have, nor of communication that makes many
-slots slower: both are what a job's least and most slots are for.
+The model covers neither memory that few slots lack, nor communication that makes many slots slower:
+a job's least and most slots are for these.
 """
 
 import math
 from dataclasses import dataclass
 
-ROUNDING = 1e-9  # a number of slots that exceeds a whole one by less is that whole one
+ROUNDING = 1e-9  # a number of slots this close above a whole number counts as that number
 
 
 @dataclass(frozen=True, slots=True)
 class Speedup:
-    """S(n; A, σ). Raises ValueError, one line, for an A below 1 or a σ below 0, or no numbers."""
+    """S(n; A, σ). Raises ValueError, one line, for A below 1, σ below 0, or a value that is not
+    finite."""
 
     parallelism: float  # A, slots
-    sigma: float  # σ, no unit; 0 to 2 for the programs that the paper measured
+    sigma: float  # σ, no unit; 0 to 2 for the programs the paper measured
 
     def __post_init__(self) -> None:
         if not 1 <= self.parallelism < math.inf:
@@ -31,17 +32,18 @@ class Speedup:
             raise ValueError(f"variance in parallelism {self.sigma:g}: must be 0 or more")
 
     def at(self, slots: float) -> float:
-        """S(n) by equations 1 and 2. Raises ValueError below one slot."""
+        """Returns S(n) by equations 1 and 2. Raises ValueError below one slot."""
         if not slots >= 1:
             raise ValueError(f"{slots:g} slots: the speedup is that over one slot, from 1 on")
         return speedup_at(slots, self.parallelism, self.sigma)
 
     def efficiency(self, slots: float) -> float:
-        """S(n)/n, section 6: the share of the slots that does the job's work."""
+        """Returns S(n)/n, section 6: the share of the slots that does the job's work."""
         return self.at(slots) / slots
 
     def run_s(self, work_s: float, slots: float) -> float:
-        """R(n) = L/S(n), section 2.2: seconds on n slots of a job of `work_s` seconds on one."""
+        """R(n) = L/S(n), section 2.2: seconds on n slots for a job of `work_s` seconds on one
+        slot."""
         return work_s / self.at(slots)
 
 

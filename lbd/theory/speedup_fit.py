@@ -1,15 +1,15 @@
 """A and σ of a command from its runs on different numbers of slots, and how well they are known.
 
-The run time on n slots is L/S(n; A, σ) (Downey 1997, sections 2.1 and 2.2; that A and σ can be had
-from observed run times is section 2.2.3's). The logarithm of it is ln L - ln S + noise, and least
-squares over that are least squares of relative errors. L is whatever is best for A and σ; runs on
-the same number of slots count as their mean, so the work grows with the numbers seen, not the runs.
+The run time on n slots is L/S(n; A, σ) (Downey 1997, sections 2.1 and 2.2; section 2.2.3 estimates
+A and σ from observed run times). Its logarithm is ln L - ln S + noise, and least squares of it are
+least squares of relative errors. L is whatever fits best for A and σ. Runs on the same number of
+slots count as their mean, so the work grows with the different numbers of slots, not with the runs.
 
-Runs on fewer slots than A say little of A and σ apart: there S depends on σ/A alone (on
-σ/(A(σ + 1)) where σ is above 1). So intervals are not taken from the slope at the best fit but from
-the profile: all A for which some σ fits hardly worse than the best (by the F test at 90 %), and all
-σ for which some A does. Of what fits alike the smallest A is taken: nobody is sent to more slots
-than runs have shown to be of use.
+Runs on fewer slots than A hardly separate A from σ: there S depends only on σ/A (on σ/(A(σ + 1))
+for σ above 1). So intervals are taken from the profile, not from the slope at the best fit: all A
+for which some σ fits hardly worse than the best (by the F test at 90 %), and all σ for which some A
+does. Among equally good fits the smallest A is taken, so that no job is sent to more slots than
+runs have shown to be useful.
 """
 
 import math
@@ -21,14 +21,15 @@ from lbd.theory.speedup import Speedup, speedup_at
 
 MOST_PARALLELISM = 1024.0  # the end of the search: an interval up to it is open
 MOST_SIGMA = 16.0
-NOISE = 0.1  # the relative s.d. of run times that is expected before any was seen,
-NOISE_MAX = 0.5  # with more, the runs are not of one and the same work
-NOISE_RUNS = 2  # believed as much as so many runs
-ALIKE = 0.02  # of the noise's variance: fits that differ by less are alike,
-EXACT = 1e-9  # and by less than this, rounding and all
+NOISE = 0.1  # relative s.d. of run times that is expected before any are seen
+NOISE_MAX = 0.5  # above this, the runs are not all of the same work
+NOISE_RUNS = 2  # runs that the expected noise counts for
+ALIKE = 0.02  # share of the noise's variance by which equally good fits may differ
+EXACT = 1e-9  # allowance for rounding in that comparison
 POINTS = 24  # of each scan
-FINE, ROUGH = 1e-5, 1e-3  # of the scale: where the golden section ends, for the fit, for intervals
-HALVINGS = 12  # of an interval's end
+# on the 0 to 1 scale: where the golden section ends, for the fit and for intervals
+FINE, ROUGH = 1e-5, 1e-3
+HALVINGS = 12  # when locating an interval's end
 # Student's t, two-sided 90 %, by degrees of freedom from 1 on; beyond, the expansion in 1/n.
 STUDENT_90 = (6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833, 1.812)
 NORMAL_90 = 1.644854
@@ -42,12 +43,13 @@ class SpeedupFit:
     work_s: float  # L, on one slot
     runs: int
     noise: float  # relative s.d. of a run time about the fit
-    parallelism_90: Interval  # up to MOST_PARALLELISM: no upper bound is known
+    parallelism_90: Interval  # an interval up to MOST_PARALLELISM has no known upper bound
     sigma_90: Interval
 
     @property
     def says_something(self) -> bool:
-        """False of runs so unlike each other that they are not of one and the same work."""
+        """False if the runs are so unlike each other that they are not of the same work, or leave A
+        open."""
         low, high = self.parallelism_90
         return self.noise <= NOISE_MAX and not (low <= 1 and high >= MOST_PARALLELISM)
 
@@ -60,20 +62,20 @@ class Runs:
     """The observed runs, reduced to what the fit depends on."""
 
     slots: tuple[int, ...]
-    weights: tuple[int, ...]  # runs on so many slots
+    weights: tuple[int, ...]  # runs on each number of slots
     logs: tuple[float, ...]  # their mean ln T
-    within: float  # the squares within the groups, which no fit can lessen
+    within: float  # squares within the groups, which no fit can reduce
     count: int
 
     def squares(self, parallelism: float, sigma: float) -> float:
-        """The sum of squared residuals at the best L."""
+        """Returns the sum of squared residuals at the best L."""
         work = self.work_logs(parallelism, sigma)
         middle = self.middle(work)
         between = sum([w * (x - middle) ** 2 for w, x in zip(self.weights, work, strict=True)])
         return self.within + between
 
     def work_logs(self, parallelism: float, sigma: float) -> list[float]:
-        """The estimate of ln L at each number of slots."""
+        """Returns the estimate of ln L at each number of slots."""
         pairs = zip(self.slots, self.logs, strict=True)
         return [y + math.log(speedup_at(n, parallelism, sigma)) for n, y in pairs]
 
@@ -82,10 +84,10 @@ class Runs:
 
 
 def fit(runs: Sequence[tuple[int, float]]) -> SpeedupFit:
-    """From (slots, run time in seconds) of one command.
+    """Fits (slots, run time in seconds) pairs of one command.
 
-    Raises ValueError where fewer than two numbers of slots were used, or for one below 1 or a run
-    time that is not above 0.
+    Raises ValueError if fewer than two numbers of slots were used, for a number below 1, or for a
+    run time that is not above 0.
     """
     seen = grouped(runs)
     parallelism, sigma, least = best_of(seen)
@@ -124,7 +126,7 @@ def grouped(runs: Sequence[tuple[int, float]]) -> Runs:
     return Runs(tuple(means), weights, tuple(means.values()), within, sum(weights))
 
 
-# Both are searched for on a scale of 0 to 1: A by its logarithm, σ by σ/(1 + σ).
+# Both are searched on a scale of 0 to 1: A by its logarithm, σ by σ/(1 + σ).
 def to_parallelism(x: float) -> float:
     return math.exp(x * math.log(MOST_PARALLELISM))
 
@@ -143,7 +145,7 @@ def share_of(sigma: float) -> float:
 
 
 def by_parallelism(seen: Runs, x: float, width: float = FINE) -> tuple[float, float]:
-    """The σ that fits best with this A, and the squares that remain."""
+    """Returns the σ that fits best with this A, and the remaining squares."""
     parallelism = to_parallelism(x)
     at = valley(lambda y: seen.squares(parallelism, to_sigma(y)), width)
     return to_sigma(at), seen.squares(parallelism, to_sigma(at))
@@ -173,7 +175,8 @@ def smallest_alike(
 
 
 def valley(function: Callable[[float], float], width: float = FINE) -> float:
-    """Where a function on 0 … 1 is least: a scan, then the golden section beside its best."""
+    """Returns where a function on 0 … 1 is least: a scan, then the golden section around its best
+    point."""
     step = 1.0 / POINTS
     best = min((step * i for i in range(POINTS + 1)), key=function)
     low, high = max(0.0, best - step), min(1.0, best + step)
@@ -184,12 +187,12 @@ def valley(function: Callable[[float], float], width: float = FINE) -> float:
 def around(
     profile: Callable[[float], float], best: float, limit: float, unit: Callable[[float], float]
 ) -> Interval:
-    """From the first to the last place where the profile is within the limit."""
+    """Returns the first and the last place where the profile is within the limit."""
     return unit(edge(profile, best, 0.0, limit)), unit(edge(profile, best, 1.0, limit))
 
 
 def edge(profile: Callable[[float], float], best: float, end: float, limit: float) -> float:
-    """The farthest place from `best` towards `end` that is within the limit."""
+    """Returns the farthest place from `best` towards `end` that is within the limit."""
     outside, inside = end, best
     for i in range(POINTS):
         x = end + (best - end) * i / POINTS

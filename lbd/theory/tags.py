@@ -1,7 +1,7 @@
 """TAGS with h hosts, analysed: Harchol-Balter, "Task Assignment with Unknown Duration", appendix.
 
-Every job starts at host 1. One that has used s_i seconds of CPU at host i is killed and starts from
-scratch at host i + 1; the last host has no limit. Every host is first come, first served. With
+Every job starts at host 1. A job that has used s_i seconds of CPU at host i is killed and starts
+from scratch at host i + 1; the last host has no limit. Every host is first come, first served. With
 s_0 = k, s_h = p, a job visits host i if its size exceeds s_{i-1}, and is served min(X, s_i) there:
 
     ρ_i     = λ E[min(X, s_i); X > s_{i-1}]
@@ -9,19 +9,17 @@ s_0 = k, s_h = p, a job visits host i if its size exceeds s_{i-1}, and is served
     E[W]    = Σ E[W_i] P(X > s_{i-1})
     E[S]    = Σ E[W_i] E[1/X; X > s_{i-1}]
 
-the appendix's sums, taken over hosts visited instead of final destinations.
+These are the appendix's sums, taken over hosts visited instead of final destinations. Notes:
 
-What to know of them:
-
-- Poisson arrivals are assumed at every host (section 5.1). Those at host 2 and up are spaced by the
-  cutoff before, so waits are an upper bound there; simulations lie below: 1 to 11 % with 2 hosts,
-  up to 30 % with 4. Host 1 is exact.
-- The paper's waiting, and so its slowdown, leaves out the service that was killed, although the
-  job's owner waits for it too. `response_s` has it: E[W] + E[X] + Σ s_i P(X > s_i).
-- 1 - ρ_i is what all depends on where the last host runs at a load of 0.99999, so it is never
-  computed as a difference of near equals: with A = λ E[min(X, s_i)] it is (1 - A) + λ E[X; X ≤
-  s_{i-1}], a sum where A ≤ 1, and A is exactly h·ρ at the last host. Where A > 1 the cutoff may be
-  derived from the spare instead (`cuts_of_spares`): the optimiser does.
+- Poisson arrivals are assumed at every host (section 5.1). Arrivals at host 2 and up are spaced by
+  the cutoff before, so waits are an upper bound there; simulations lie below: by 1 to 11 % with 2
+  hosts, up to 30 % with 4. Host 1 is exact.
+- The paper's waiting, and so its slowdown, leaves out the killed service, although the job's owner
+  waits for it too. `response_s` includes it: E[W] + E[X] + Σ s_i P(X > s_i).
+- Everything depends on 1 - ρ_i where the last host runs at a load of 0.99999, so it is never
+  computed as a difference of nearly equal numbers: with A = λ E[min(X, s_i)] it is (1 - A) + λ E[X;
+  X ≤ s_{i-1}], a sum where A ≤ 1, and A is exactly h·ρ at the last host. Where A > 1 the cutoff may
+  be derived from the spare instead, as the optimiser does (`cutoffs.place`).
 """
 
 import math
@@ -34,7 +32,8 @@ from lbd.theory.bounded_pareto import log_ratio
 
 
 class Sizes(Protocol):
-    """A distribution of job sizes: bounded Pareto, or as measured. See `BoundedPareto` for each."""
+    """A distribution of job sizes, bounded Pareto or as measured. See `BoundedPareto` for the
+    methods."""
 
     @property
     def k(self) -> float: ...
@@ -61,9 +60,9 @@ class Sizes(Protocol):
 class Tier:
     """One host of TAGS."""
 
-    spare: float  # 1 - ρ_i, kept because ρ_i itself may round to 1
-    visit_share: float  # of all jobs, those that ever run here: p_i^visit
-    final_share: float  # of all jobs, those that end here: p_i
+    spare: float  # 1 - ρ_i, stored because ρ_i itself may round to 1
+    visit_share: float  # share of all jobs that ever run here: p_i^visit
+    final_share: float  # share of all jobs that end here: p_i
     wait_s: float  # E[W_i^visit], seconds in this host's queue
     slowdown: float  # E[S_i] of the jobs that end here, over all their queues
 
@@ -77,20 +76,21 @@ class TagsFigures:
     cutoffs_s: tuple[float, ...]  # CPU seconds, s_1 … s_{h-1}
     arrival_rate_per_s: float
     tiers: tuple[Tier, ...]
-    waiting_s: float  # E[W]: in queues, killed service left out
+    waiting_s: float  # E[W]: in queues, without killed service
     slowdown: float  # E[S]: that waiting over the job's size
     response_s: float  # E[W] + E[X] + killed service
-    excess: float  # sum of the loads less h·ρ: the work done twice
+    excess: float  # sum of the loads minus h·ρ: the work done twice
 
     @property
     def unfairness(self) -> float:
-        """Largest over smallest expected slowdown by final destination; 1 is fair (section 4)."""
+        """The largest over the smallest expected slowdown by final destination; 1 is fair (section
+        4)."""
         slowdowns = [tier.slowdown for tier in self.tiers if tier.final_share > 0]
         return max(slowdowns) / min(slowdowns)
 
 
 class Overloaded(ValueError):
-    """A host would get more work than it can do, so its queue grows without end."""
+    """A host would get more work than it can do, so its queue would grow without end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class Traffic:
 
     @property
     def total(self) -> float:
-        """The work that arrives in a second, h·ρ."""
+        """The work that arrives per second, h·ρ."""
         return self.hosts * self.load
 
     @property
@@ -118,11 +118,11 @@ class Traffic:
         return self.total / self.sizes.mean_s
 
     def work_below(self, y: float) -> float:
-        """λ E[X; X ≤ k·e^y]: the work of the jobs up to that size."""
+        """Returns λ E[X; X ≤ k·e^y]: the work of the jobs up to that size."""
         return self.rate_per_s * self.sizes.part_y(1.0, 0.0, y)
 
     def work_cut_at(self, y: float) -> float:
-        """λ E[min(X, k·e^y)]: the load of a host that runs every job up to that size."""
+        """Returns λ E[min(X, k·e^y)]: the load of a host that runs every job up to that size."""
         sizes = self.sizes
         if y >= sizes.width:
             return self.total  # exactly
@@ -131,20 +131,21 @@ class Traffic:
         )
 
     def spare(self, a: float, b: float) -> float:
-        """1 - ρ of a host whose jobs exceed k·e^a and are cut at k·e^b."""
+        """Returns 1 - ρ of a host whose jobs exceed k·e^a and are cut at k·e^b."""
         return (1.0 - self.work_cut_at(b)) + self.work_below(a)
 
     def wait_s(self, a: float, b: float, spare: float) -> float:
-        """E[W] at that host, by Pollaczek and Khinchine (appendix; Theorem 1)."""
+        """Returns E[W] at that host, by Pollaczek and Khinchine (appendix; Theorem 1)."""
         sizes = self.sizes
         cut_square = sizes.size(b) ** 2 * sizes.part_y(0.0, b, sizes.width)
         return self.rate_per_s * (sizes.part_y(2.0, a, b) + cut_square) / (2.0 * spare)
 
 
 def analyse(traffic: Traffic, cutoffs_s: Sequence[float]) -> TagsFigures:
-    """The figures for given cutoffs s_1 < … < s_{h-1}, CPU seconds.
+    """Returns the figures for given cutoffs s_1 < … < s_{h-1}, CPU seconds.
 
-    Raises ValueError if they do not rise within k … p, and Overloaded if a host would be.
+    Raises ValueError if they do not rise within k … p, and Overloaded if a host would be
+    overloaded.
     """
     sizes = traffic.sizes
     if len(cutoffs_s) != traffic.hosts - 1:
@@ -161,7 +162,7 @@ def analyse(traffic: Traffic, cutoffs_s: Sequence[float]) -> TagsFigures:
 
 
 def figures(traffic: Traffic, cuts: Sequence[float], spares: Sequence[float]) -> TagsFigures:
-    """All of them, from 0 = y_0 < y_1 < … < y_h = ln(p/k) and every host's 1 - ρ_i."""
+    """Returns all figures, from 0 = y_0 < y_1 < … < y_h = ln(p/k) and every host's 1 - ρ_i."""
     sizes, rate = traffic.sizes, traffic.rate_per_s
     top = sizes.width
     tiers: list[Tier] = []
@@ -188,12 +189,13 @@ def figures(traffic: Traffic, cuts: Sequence[float], spares: Sequence[float]) ->
 
 
 def balanced(sizes: Sizes, hosts: int) -> tuple[list[float], float]:
-    """The cuts that load every host alike, and the greatest system load that any cuts allow.
+    """Returns the cuts that load every host alike, and the greatest system load that any cuts
+    allow.
 
     For two hosts or more. ρ_i rises with s_i and falls with s_{i-1}, so at the critical load each
-    host from the first on takes the largest cutoff that it can bear; the last must then reach p.
+    host from the first on takes the largest cutoff it can bear; the last must then reach p.
     """
-    low, high = 1.0, float(hosts)  # work a second: one host can do 1, h hosts no more than h
+    low, high = 1.0, float(hosts)  # work per second: one host can do 1, h hosts no more than h
     while high - low > 1e-15 * high:
         middle = (low + high) / 2
         if greedy(sizes, middle, hosts)[-1] >= sizes.width:
@@ -204,7 +206,8 @@ def balanced(sizes: Sizes, hosts: int) -> tuple[list[float], float]:
 
 
 def greedy(sizes: Sizes, total: float, hosts: int) -> list[float]:
-    """y_0 … y_h, each the largest that leaves its host a load of 1, for `total` work a second."""
+    """Returns y_0 … y_h, each the largest that keeps its host at load 1, for `total` work per
+    second."""
     traffic = Traffic(sizes, total / hosts, hosts)
     cuts = [0.0]
     for _ in range(hosts):
@@ -213,7 +216,7 @@ def greedy(sizes: Sizes, total: float, hosts: int) -> list[float]:
 
 
 def y_cut_at(traffic: Traffic, work: float) -> float:
-    """The y at which `work_cut_at` comes to this much."""
+    """Returns the y at which `work_cut_at` equals `work`."""
     if work >= traffic.total:
         return traffic.sizes.width
     low, high = 0.0, traffic.sizes.width

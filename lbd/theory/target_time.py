@@ -1,19 +1,20 @@
-"""When a batch of tasks ends with so many slots, and how many slots end it at a target time.
+"""When a batch of tasks ends with P slots, and how many slots end it at a target time.
 
 After M. Sleiman, L. Lipsky, R. Sheahan, "Dynamic Resource Allocation of Computer Clusters with
 Probabilistic Workloads", sections III to VI. N independent tasks run P at a time; their times are
-exponential with mean x̄ (`mean_s`), which makes every moment of the batch known exactly:
+exponential with mean x̄ (`mean_s`), so every moment of the batch is known exactly:
 
 - while at least P tasks are left, one ends every x̄/P on average: the steady stretch;
 - then P, P-1, … 1 are left, and nothing can speed them up: the *drain*, x̄·H(P) long on average.
 
-The static rule (SAA) keeps P. The dynamic one (DAA) asks again whenever a task ends: the fewest
-slots with which the tasks left end by the target on average, one up or down at the most. The
-spread of the end then comes from the drain alone, however long the batch.
+The static rule (SAA) keeps P. The dynamic rule (DAA) decides again whenever a task ends: it takes
+the fewest slots with which the remaining tasks end by the target on average, changing by at most
+one. The spread of the end then comes from the drain alone, however long the batch.
 
-The paper's formulas, put right: the time left is (N-n-P)/P + H(P), not (N-n+P)/P + H(P); within the
-drain H(N-n), not H(P) - H(N-n), which is what has passed; σ²(N;N) needs the mean squared;
-`procNeeded` can return 0 slots. Tasks left are those that run and those that wait.
+Corrections to the paper's formulas: the time left is (N-n-P)/P + H(P), not (N-n+P)/P + H(P); within
+the drain it is H(N-n), not H(P) - H(N-n), which is the time that has passed; σ²(N;N) lacks the mean
+squared; `procNeeded` can return 0 slots. Tasks left are those running and those waiting.
+
 What the paper leaves open, the whole distribution of the end, is in `theory/batch_end.py`.
 """
 
@@ -23,15 +24,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 EULER = 0.5772156649015329
-Drain = Callable[[int], float]  # of P running tasks, how many means until the last one ends
+Drain = Callable[[int], float]  # means until the last of P running tasks ends
 
 STEERED = 8  # tasks before the drain
-SUMMED = 100  # terms of H(n); beyond, the expansion in 1/n has 16 digits
+SUMMED = 100  # terms of H(n); beyond, the expansion in 1/n is accurate to 16 digits
 
 
 @lru_cache(maxsize=4096)
 def harmonic(n: int) -> float:
-    """H(n) = 1 + 1/2 + … + 1/n (section III); 0 for n = 0. Raises ValueError below 0."""
+    """Returns H(n) = 1 + 1/2 + … + 1/n (section III); 0 for n = 0. Raises ValueError below 0."""
     if n < 0:
         raise ValueError(f"H({n}): must be of 0 or more")
     if n <= SUMMED:
@@ -41,7 +42,7 @@ def harmonic(n: int) -> float:
 
 @lru_cache(maxsize=4096)
 def harmonic_2(n: int) -> float:
-    """H₂(n) = 1 + 1/4 + … + 1/n² (section III); 0 for n = 0. Raises ValueError below 0."""
+    """Returns H₂(n) = 1 + 1/4 + … + 1/n² (section III); 0 for n = 0. Raises ValueError below 0."""
     if n < 0:
         raise ValueError(f"H2({n}): must be of 0 or more")
     if n <= SUMMED:
@@ -59,11 +60,11 @@ def check(left: int, slots: int, mean_s: float) -> None:
 
 
 def mean_left_s(left: int, slots: int, mean_s: float, drain: Drain = harmonic) -> float:
-    """Seconds until the last of `left` tasks ends, on average: equation (2).
+    """Returns the mean seconds until the last of `left` tasks ends: equation (2).
 
-    `left` counts tasks that run and tasks that wait; with fewer than `slots` it is the drain,
-    x̄·H(left). Tasks that are not exponential have another `drain`. Raises ValueError for a negative
-    number of tasks, no slot, or a mean not above 0.
+    `left` counts running and waiting tasks; with fewer than `slots` the time is the drain,
+    x̄·H(left). Tasks that are not exponential have another `drain`. Raises ValueError for a
+    negative number of tasks, no slot, or a mean not above 0.
     """
     check(left, slots, mean_s)
     at_once = min(slots, left)
@@ -71,7 +72,7 @@ def mean_left_s(left: int, slots: int, mean_s: float, drain: Drain = harmonic) -
 
 
 def variance_left_s2(left: int, slots: int, mean_s: float) -> float:
-    """Variance of that, in seconds squared, while the slots stay the same: equation (3).
+    """Returns the variance of that time, in seconds squared, on constant slots: equation (3).
 
     Raises ValueError as `mean_left_s`.
     """
@@ -81,12 +82,12 @@ def variance_left_s2(left: int, slots: int, mean_s: float) -> float:
 
 
 def variance_steered_s2(left: int, slots: int, mean_s: float) -> float:
-    """Variance of that under DAA, in seconds squared. Ours, from simulation.
+    """Returns the variance of that time under DAA, in seconds squared. Our own, from simulation.
 
-    The paper prints one number: .4586 of the squared mean before the drain, with P = 4 and however
-    many tasks. In our simulations it is 1.56, .465, .13, .044, .015 for P = 2, 4, 8, 16, 32: as if
-    all tasks but the last `STEERED` before the drain were put right. Raises ValueError as
-    `mean_left_s`.
+    The paper prints one number: .4586 of the squared mean before the drain, with P = 4 and any
+    number of tasks. In our simulations it is 1.56, .465, .13, .044, .015 for P = 2, 4, 8, 16, 32:
+    as if DAA cancelled the variance of all but the last `STEERED` tasks before the drain. Raises
+    ValueError as `mean_left_s`.
     """
     check(left, slots, mean_s)
     at_once = min(slots, left)
@@ -94,15 +95,15 @@ def variance_steered_s2(left: int, slots: int, mean_s: float) -> float:
 
 
 class SeenDrain:
-    """The drain of tasks like those that were seen, in means of them. Ours.
+    """The drain of tasks like the observed ones, in multiples of their mean. Our own.
 
-    As the drain begins, each of P tasks is somewhere in its life, the longer ones more likely: what
-    is left of one is at most t in a share F_e(t) = Σ min(x_i, t) / Σ x_i of cases (the equilibrium
-    distribution), and the last of them is through after ∫ 1 - F_e(t)^P dt. For exponential tasks
-    that is H(P) again. Heavy tails have a far longer drain, and equation (2) as it is printed ends
-    such batches late. Where even the variance has no limit (Pareto, α ≤ 2), one long task among
-    those seen decides: it then takes many slots early. Raises ValueError for no task time, or one
-    that is not above 0.
+    As the drain begins, each of P tasks is somewhere in its life, longer ones more likely: its
+    remaining time is at most t in a share F_e(t) = Σ min(x_i, t) / Σ x_i of cases (the equilibrium
+    distribution), and the last of them ends after ∫ 1 - F_e(t)^P dt. For exponential tasks that is
+    H(P) again. Heavy tails have a far longer drain, and equation (2) as printed ends such batches
+    late. Where even the variance is infinite (Pareto, α ≤ 2), one long task among the observed ones
+    dominates; many slots are then taken early. Raises ValueError for no task times, or one not
+    above 0.
     """
 
     def __init__(self, seen_s: Sequence[float]) -> None:
@@ -110,13 +111,13 @@ class SeenDrain:
             raise ValueError("a drain is made of task times, all of them above 0")
         times, total = sorted(seen_s), math.fsum(seen_s)
         mean = total / len(times)
-        # F_e is straight between two task times: (length in means, F_e at both ends)
+        # F_e is linear between two task times: (length in means, F_e at both ends).
         self._pieces: list[tuple[float, float, float]] = []
         before_s, share = 0.0, 0.0
         for number, one_s in enumerate(times):
             length_s = one_s - before_s
             end = share + length_s * (len(times) - number) / total
-            if end > share:  # times that differ by less than a float shows are one
+            if end > share:  # times that are equal within rounding count as one
                 self._pieces.append((length_s / mean, share, end))
                 before_s, share = one_s, end
         self._known: dict[int, float] = {0: 0.0}
@@ -132,17 +133,18 @@ class SeenDrain:
 
 
 def mean_epoch_s(ended: int, tasks: int, slots: int, mean_s: float) -> float:
-    """Seconds from the start until the `ended`-th of `tasks` ends, on average, under SAA.
+    """Returns the mean seconds from the start until the `ended`-th of `tasks` ends, under SAA.
 
-    E[T(l|N,P)] of section III: x̄·l/P before the drain. Raises ValueError as `mean_left_s`, and
-    where more have ended than there are.
+    E[T(l|N,P)] of section III: x̄·l/P before the drain. Raises ValueError as `mean_left_s`, and if
+    more have ended than there are.
     """
     whole_s = mean_left_s(tasks, slots, mean_s)
     return whole_s - mean_left_s(tasks - ended, slots, mean_s)
 
 
 def variance_epoch_s2(ended: int, tasks: int, slots: int, mean_s: float) -> float:
-    """Variance of that, in seconds squared: x̄²·n/P² before the drain (section VI).
+    """Returns the variance of that time, in seconds squared: x̄²·n/P² before the drain (section
+    VI).
 
     Raises ValueError as `mean_epoch_s`.
     """
@@ -151,7 +153,8 @@ def variance_epoch_s2(ended: int, tasks: int, slots: int, mean_s: float) -> floa
 
 
 def equal_tasks_s(left: int, slots: int, mean_s: float) -> float:
-    """Seconds for tasks that all take `mean_s` and begin together: x̄·⌈N/P⌉ (section III).
+    """Returns the seconds for tasks that all take `mean_s` and begin together: x̄·⌈N/P⌉ (section
+    III).
 
     Raises ValueError as `mean_left_s`.
     """
@@ -162,10 +165,12 @@ def equal_tasks_s(left: int, slots: int, mean_s: float) -> float:
 def slots_for_mean(
     left: int, within_s: float, mean_s: float, most: int, drain: Drain = harmonic
 ) -> int | None:
-    """The fewest slots with which the batch ends within that on average: equation (2) solved for P.
+    """Returns the fewest slots that end the batch within `within_s` on average: equation (2) solved
+    for P.
 
-    None: not even with `most`. Each slot more shortens the mean while P < left (by x̄·(left/P - 1)
-    /(P + 1)), so the answer is found by halving. Raises ValueError as `mean_left_s`.
+    None if not even `most` slots do. Each further slot shortens the mean while P < left (by
+    x̄·(left/P - 1) /(P + 1)), so the answer is found by bisection. Raises ValueError as
+    `mean_left_s`.
     """
     check(left, most, mean_s)
     low, high = 1, max(1, min(most, left))
@@ -183,12 +188,13 @@ def slots_for_mean(
 def next_slots(
     slots: int, left: int, time_left_s: float, mean_s: float, most: int, drain: Drain = harmonic
 ) -> int:
-    """DAA's `procNeeded` at the end of a task (section IV): the slots from now on.
+    """DAA's `procNeeded` at the end of a task (section IV): returns the slots from now on.
 
-    The fewest of slots - 1, slots, slots + 1 with which `left` tasks end within `time_left_s` on
-    average; slots + 1 if none does. Within 1 … `most` and never more than tasks are left. One less
-    at a time, as a task that runs is not thrown away; one more at a time, as the paper found more
-    to be of little use. 0 when no task is left. Raises ValueError as `mean_left_s`.
+    This is the fewest of slots - 1, slots, slots + 1 with which `left` tasks end within
+    `time_left_s` on average; slots + 1 if none does. It stays within 1 … `most` and never exceeds
+    the tasks left. It falls by one at a time, since a running task is not thrown away, and rises by
+    one at a time, since the paper found more to be of little use. 0 when no task is left. Raises
+    ValueError as `mean_left_s`.
     """
     check(left, slots, mean_s)
     if left == 0:
@@ -202,21 +208,21 @@ def next_slots(
 
 @dataclass(slots=True)
 class TaskMean:
-    """The mean task time, learnt from what has ended and from what still runs (section VI).
+    """The mean task time, learnt from ended and from running tasks (section VI).
 
-    The mean of the tasks that have ended is too small while few have: the short ones end first.
-    Under the model, the l-th end comes x̄·l/P after the start, so P·t/l is x̄ without that error;
-    with P changing on the way, that is the time that slots were at work, over the tasks that have
-    ended. What earlier batches took counts as `prior_tasks` tasks of `prior_s` each. Seconds.
+    The mean of the ended tasks is too small while few have ended: the short ones end first. Under
+    the model, the l-th end comes x̄·l/P after the start, so P·t/l is x̄ without that error; if P
+    changes on the way, that is the time that slots have worked, over the number of ended tasks.
+    Earlier batches count as `prior_tasks` tasks of `prior_s` seconds each.
     """
 
     prior_s: float
     prior_tasks: float = 1.0
-    worked_s: float = 0.0  # by all slots, for tasks ended, running and lost
+    worked_s: float = 0.0  # by all slots, for ended, running and lost tasks
     ended: int = 0
 
     def __post_init__(self) -> None:
-        """Raises ValueError for a prior that is no positive number of seconds or of tasks."""
+        """Raises ValueError for a prior that is not a positive number of seconds and tasks."""
         if not (0 < self.prior_s < math.inf and 0 < self.prior_tasks < math.inf):
             raise ValueError(f"{self.prior_tasks:g} tasks of {self.prior_s:g} s: must be above 0")
 
@@ -226,23 +232,23 @@ class TaskMean:
 
     @property
     def tasks(self) -> float:
-        """What the mean is made from; its relative standard deviation is one over their root."""
+        """The number of tasks behind the mean; its relative standard deviation is 1/√tasks."""
         return self.prior_tasks + self.ended
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """When the batch ends, from now, as its slots are: mean and standard deviation, seconds."""
+    """When the batch ends with the current slots: mean and standard deviation, seconds from now."""
 
     mean_s: float
     sd_s: float
 
 
 def end_left(left: int, slots: int, mean: TaskMean) -> End:
-    """Equations (2) and (3) with a mean that is itself uncertain.
+    """Returns the end by equations (2) and (3) with a mean that is itself uncertain.
 
-    For a fixed mean x̄ the time is a·x̄ with variance v·x̄²; x̄ has the variance x̄²/k after k tasks.
-    By the law of total variance both add up. Raises ValueError as `mean_left_s`.
+    For a fixed mean x̄ the time is a·x̄ with variance v·x̄²; x̄ has the variance x̄²/k after k
+    tasks. By the law of total variance both add up. Raises ValueError as `mean_left_s`.
     """
     mean_s, unsure = mean.mean_s, 1 / mean.tasks
     end_s = mean_left_s(left, slots, mean_s)
@@ -252,22 +258,22 @@ def end_left(left: int, slots: int, mean: TaskMean) -> End:
 
 @dataclass(slots=True)
 class Batch:
-    """One batch on its way to its target, under DAA: events in, slots out.
+    """One batch on its way to its target under DAA: events in, slots out.
 
-    The caller begins tasks while fewer run than `slots`, and tells each `began`, `ended`, `lost`.
-    Times are seconds of one clock that never runs back. With `learns` off the mean stays the
+    The caller starts tasks while fewer run than `slots`, and reports each `began`, `ended`, `lost`.
+    Times are seconds of one clock that never runs backwards. With `learns` off the mean stays the
     prior's.
     """
 
     waiting: int  # tasks that have not begun
     target_s: float  # by the clock
     slots: int
-    most: int  # slots it may have at all
+    most: int  # the most slots it may ever have
     mean: TaskMean
     learns: bool = True
     drain: Drain = harmonic
     running: int = 0
-    extra: int = 0  # tasks' worth of time that those that run are likely to take beyond one mean
+    extra: int = 0  # likely excess of the running tasks beyond one mean each, in tasks
     _seen_s: float = -math.inf
 
     @property
@@ -282,29 +288,30 @@ class Batch:
         self.waiting, self.running = self.waiting - 1, self.running + 1
 
     def ended(self, now_s: float) -> int:
-        """A task has ended; the slots from now on. Raises ValueError if none runs."""
+        """A task has ended; returns the slots from now on. Raises ValueError if none runs."""
         self._stop(now_s)
         if self.learns:
             self.mean.ended += 1
         return self._again(now_s)
 
     def lost(self, now_s: float) -> int:
-        """A task's host was lost and the task waits again; the slots from now on.
+        """A task's host was lost and the task waits again; returns the slots from now on.
 
-        What it had worked counts as time without an end. Raises ValueError if none runs.
+        The work it had done counts as time without an end. Raises ValueError if none runs.
         """
         self._stop(now_s)
         self.waiting += 1
         return self._again(now_s)
 
     def withdrawn(self) -> None:
-        """A task that waits is cancelled or held. Raises ValueError if none waits."""
+        """A waiting task was cancelled or held. Raises ValueError if none waits."""
         if self.waiting < 1:
             raise ValueError("no task waits")
         self.waiting -= 1
 
     def limit(self, most: int, now_s: float) -> int:
-        """It may have so many slots from now on; how many it takes. Raises ValueError below 1."""
+        """Limits it to `most` slots from now on; returns how many it takes. Raises ValueError below
+        1."""
         if most < 1:
             raise ValueError(f"{most} slots: must be 1 or more")
         self._work_until(now_s)
@@ -318,7 +325,7 @@ class Batch:
         return end_left(self.left, max(1, self.slots), self.mean)
 
     def stood(self, for_s: float, now_s: float) -> None:
-        """One of those that run has done nothing for so long, until now."""
+        """A running task has been suspended for `for_s`, until now."""
         self._work_until(now_s)
         if self.learns:
             self.mean.worked_s = max(0.0, self.mean.worked_s - for_s)
@@ -346,9 +353,10 @@ class Batch:
 def first_slots(
     left: int, within_s: float, mean_s: float, most: int, drain: Drain = harmonic
 ) -> int:
-    """What a batch begins with (section IV): enough to end in time on average, else `most`.
+    """Returns the slots a batch begins with (section IV): enough to end in time on average, else
+    `most`.
 
-    Never more than tasks. Raises ValueError as `mean_left_s`.
+    Never more than there are tasks. Raises ValueError as `mean_left_s`.
     """
     enough = slots_for_mean(left, within_s, mean_s, most, drain)
     return max(1, min(most, left)) if enough is None else enough

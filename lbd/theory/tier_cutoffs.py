@@ -1,20 +1,21 @@
-"""TAGS on the hosts that there are: tiers of several slots each, not one host a tier.
+"""TAGS on real hosts: tiers of several slots each, instead of one host per tier.
 
-The model of `tags`, with c_i servers in tier i where the paper has one. What waits is Pollaczek and
-Khinchine's for one server; for several, Sakasegawa's approximation of M/G/c, which joins on to it:
+The model of `tags`, with c_i servers in tier i where the paper has one. Waiting follows Pollaczek
+and Khinchine for one server and Sakasegawa's approximation of M/G/c for several, which agrees with
+it at one:
 
     E[W_i] = E[S²] / 2E[S] · ρ^(√(2(c+1)) - 1) / (c (1 - ρ))
 
 A host in two tiers counts half in each. A tier of less than one server is one slower server.
 
-Here killed service counts as waiting (the paper leaves it out): whose job it is waits for it, too.
-A tier's part in both means then depends on its own two cutoffs alone,
+Here killed service counts as waiting (the paper leaves it out), since the job's owner waits for it
+too. A tier's part in both means then depends only on its own two cutoffs,
 
     E[W_i] E[X^j; X > s_{i-1}] + s_i E[X^j; X > s_i]        j = -1 for slowdown, 0 for waiting
 
 so dynamic programming over a grid finds the best of all combinations, as in `cutoffs`, and a
-descent from there sharpens it. Fair cutoffs, which give the jobs of each final tier the same
-slowdown, are sought from those that are best for waiting.
+descent from there refines it. Fair cutoffs, which give the jobs of each final tier the same
+slowdown, are searched from the best ones for waiting.
 """
 
 import math
@@ -28,16 +29,16 @@ from lbd.theory.minimise import minimise
 from lbd.theory.tags import Sizes
 
 GRID = 120  # sizes, evenly spaced in logarithm
-FULLEST = 0.999  # load of a tier: beyond it the formulas promise too much
-CLOSEST = 1e-6  # two cutoffs, of the whole range of logarithms
+FULLEST = 0.999  # load of a tier: beyond it the formulas are too optimistic
+CLOSEST = 1e-6  # distance of two cutoffs, as a share of the log range
 
 
 @dataclass(frozen=True, slots=True)
 class TierLoad:
     load: float
     wait_s: float  # in this tier's queue
-    visit_share: float  # of all jobs, those that ever run here
-    slowdown: float  # of the jobs that end here, killed service included; infinite if overloaded
+    visit_share: float  # share of all jobs that ever run here
+    slowdown: float  # of the jobs that end here, with killed service; infinite if overloaded
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,19 +47,20 @@ class Expected:
 
     cutoffs_s: tuple[float, ...]
     tiers: tuple[TierLoad, ...]
-    waiting_s: float  # killed service included
-    slowdown: float  # that over the job's size
+    waiting_s: float  # with killed service
+    slowdown: float  # that waiting over the job's size
 
     @property
     def unfairness(self) -> float:
-        """Largest over smallest slowdown by final tier; 1 is fair, infinite with one overloaded."""
+        """The largest over the smallest slowdown by final tier; 1 is fair, infinite if one is
+        overloaded."""
         slowdowns = [tier.slowdown for tier in self.tiers]
         if min(slowdowns) <= 0 or max(slowdowns) == math.inf:
             return math.inf
         return max(slowdowns) / min(slowdowns)
 
     def worth(self, objective: Objective) -> float:
-        """The value to be minimised."""
+        """Returns the value to minimise."""
         if objective == "fairness":
             return self.unfairness
         return self.slowdown if objective == "slowdown" else self.waiting_s
@@ -66,7 +68,7 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class Tiers:
-    """Poisson arrivals, and the servers of each tier: CPU seconds that it can serve in a second."""
+    """Poisson arrivals, and the servers of each tier: the CPU seconds it can serve per second."""
 
     sizes: Sizes
     rate_per_s: float
@@ -80,7 +82,7 @@ class Tiers:
         return self.sizes.part_y(power, a, b) if b > a else 0.0
 
     def queue(self, tier: int, a: float, b: float) -> tuple[float, float]:
-        """Load and E[W] of a tier whose jobs exceed k·e^a and are cut at k·e^b."""
+        """Returns the load and E[W] of a tier whose jobs exceed k·e^a and are cut at k·e^b."""
         sizes, top, servers = self.sizes, self.sizes.width, self.servers[tier]
         visits, beyond = self.part(0.0, a, top), self.part(0.0, b, top)
         if visits <= 0 or servers <= 0:
@@ -95,7 +97,8 @@ class Tiers:
         return load, square / (2.0 * mean_s) * load**power / (servers * (1.0 - load))
 
     def expected(self, cuts: Sequence[float]) -> Expected:
-        """`cuts`: 0 = y_0 < y_1 < … < y_h, the whole range of ln(size/k)."""
+        """Returns the figures for `cuts`, 0 = y_0 < y_1 < … < y_h, the whole range of
+        ln(size/k)."""
         sizes, top = self.sizes, self.sizes.width
         found: list[TierLoad] = []
         spent_s = waiting_s = slowdown = 0.0
@@ -113,7 +116,8 @@ class Tiers:
         return Expected(cutoffs, tuple(found), waiting_s, slowdown)
 
     def expected_of(self, cutoffs_s: Sequence[float]) -> Expected:
-        """Of given cutoffs, one fewer than tiers; those beyond the sizes known cut nothing."""
+        """Returns the figures for given cutoffs, one fewer than tiers; those beyond the known sizes
+        cut nothing."""
         sizes = self.sizes
         inside = (min(max(s, sizes.k), sizes.p) for s in cutoffs_s)
         expected = self.expected([0.0, *(math.log(s / sizes.k) for s in inside), sizes.width])
@@ -134,7 +138,7 @@ def solve_tiers(traffic: Tiers, objective: Objective) -> Expected | Infeasible:
 
 
 def best_on_grid(traffic: Tiers, objective: Objective) -> list[float] | None:
-    """Returns None if some tier is overloaded under every cutoff."""
+    """Returns None if every combination of cutoffs overloads some tier."""
     width, power = traffic.sizes.width, -1.0 if objective == "slowdown" else 0.0
     points = [width * i / GRID for i in range(GRID + 1)]
     sizes = [traffic.sizes.size(y) for y in points]

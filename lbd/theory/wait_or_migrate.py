@@ -1,24 +1,25 @@
 """The owner is back: wait until the host is free again, or move to another one.
 
 After T. He, S. Chen, H. Kim, L. Tong, K.-W. Lee, "To Migrate or to Wait: Bandwidth-Latency Tradeoff
-in Opportunistic Scheduling of Parallel Tasks", section III. Time goes in steps. A host is ON (free
-for us) or OFF (its owner is here), a two-state Markov chain. n tasks on n hosts go on only while
-all n are ON. A step of waiting costs 1, moving one task costs γ; both are discounted by β a step.
+in Opportunistic Scheduling of Parallel Tasks", section III. Time advances in steps. A host is ON
+(free for us) or OFF (its owner is here), a two-state Markov chain. n tasks on n hosts run only
+while all n are ON. A step of waiting costs 1, moving one task costs γ; both are discounted by β a
+step.
 
 With equal, independent hosts and enough others that are ON, the best rule is a threshold T_i: move
-every task away from the hosts that are OFF if at least i hosts are ON, else wait (lemma III.2). T_i
-is the best one for γ_i ≤ γ ≤ γ_{i+1} (theorem III.4).
+every task away from the OFF hosts if at least i hosts are ON, else wait (lemma III.2). T_i is the
+best one for γ_i ≤ γ ≤ γ_{i+1} (theorem III.4).
 
-Put right, and added:
+Corrections and additions:
 
-- γ_i is a quotient of differences between the rules T_i and T_{i-1}. They differ only in state
-  i - 1, so every start gives the same γ_i; but from "all ON" that state is hardly reached and the
+- γ_i is a quotient of differences between the rules T_i and T_{i-1}. They differ only in state i -
+  1, so every start gives the same γ_i; but from "all ON" that state is hardly ever reached and the
   differences cancel (n = 10, β = 0.999). Here they are taken from a start in state i - 1.
-- For one task the paper's theorem comes to γ_1 = 1/(1 - β(p11 - p01)), which it does not print.
+- For one task the paper's theorem gives γ_1 = 1/(1 - β(p11 - p01)), which it does not print.
 - Equations (2) to (4) weigh cost per step of time. A job has a fixed amount of work, and a step of
-  waiting brings it no nearer to its end, so its whole cost is the cost per step of *work*: equation
+  waiting does not bring its end nearer, so its whole cost is the cost per step of *work*: equation
   (1). The thresholds then are those of `work_thresholds`, which are higher; for one task 1/p01, the
-  mean time that the owner stays. The paper's are the default, as it compares with them.
+  mean stay of the owner. The paper's thresholds are the default, for comparison with the paper.
 """
 
 import math
@@ -26,7 +27,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-MOST_TASKS = 100  # some n³ operations for each threshold
+MOST_TASKS = 100  # each threshold takes some n³ operations
 
 Row = list[float]
 
@@ -39,19 +40,19 @@ class OnOff:
     p11: float  # ON to ON: the owner stays away
 
     def __post_init__(self) -> None:
-        """Raises ValueError for what are no probabilities."""
+        """Raises ValueError for values that are not probabilities."""
         for name, chance in (("p01", self.p01), ("p11", self.p11)):
             if not 0 <= chance <= 1:
                 raise ValueError(f"{name} = {chance:g}: must be 0 to 1")
 
     @property
     def memory(self) -> float:
-        """How much of the state is left after a step: p11 - p01, 0 for a coin thrown each step."""
+        """How much of the state remains after a step: p11 - p01, 0 if each step is independent."""
         return self.p11 - self.p01
 
     @property
     def on_share(self) -> float:
-        """Of all steps, those that the host is ON; of one that never changes, a half."""
+        """The share of steps that the host is ON; a half for a host that never changes."""
         moves = self.p01 + 1 - self.p11
         return self.p01 / moves if moves else 0.5
 
@@ -74,10 +75,10 @@ def binomial(n: int, p: float) -> Row:
 
 
 def on_hosts(tasks: int, chain: OnOff) -> list[Row]:
-    """P of equation (3): from i ON hosts to j of `tasks`, in one step without moving.
+    """Returns P of equation (3): from i ON hosts to j of `tasks`, in one step without moving.
 
-    Of the i that are ON, k stay so, and j - k of the others become it. Raises ValueError for a
-    number of hosts that is not 1 … 100.
+    Of the i that are ON, k stay ON, and j - k of the others turn ON. Raises ValueError for a number
+    of hosts outside 1 … 100.
     """
     check(tasks, 0.5)
     rows = []
@@ -92,7 +93,7 @@ def on_hosts(tasks: int, chain: OnOff) -> list[Row]:
 
 
 def solve(matrix: list[Row], right: list[Row]) -> list[Row]:
-    """X of matrix · X = right, by elimination with the largest pivot of each column."""
+    """Returns X of matrix · X = right, by elimination with the largest pivot of each column."""
     a = [[*row, *rest] for row, rest in zip(matrix, right, strict=True)]
     size = len(a)
     for i in range(size):
@@ -115,16 +116,16 @@ def solve(matrix: list[Row], right: list[Row]) -> list[Row]:
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """Of one threshold rule: what equation (4) weighs against each other, discounted sums."""
+    """The discounted sums that equation (4) compares, for one threshold rule."""
 
     processing: float  # 𝒫, steps that the tasks ran
     migrations: float  # ℳ, tasks moved
 
 
 def metrics_by_start(rule: int, tasks: int, chain: OnOff, beta: float) -> list[Metrics]:
-    """(𝒫, ℳ) of the rule T_rule, from each number of ON hosts at the first step.
+    """Returns (𝒫, ℳ) of the rule T_rule, by the number of ON hosts at the first step.
 
-    Equation (4), read as the value of each start: what a step brings and β times what follows; it
+    Equation (4), read as the value of each start: the gain of a step and β times what follows; it
     is π_n and (λᵀ + βπᵀP)·diag(MQ) of the paper with all of λ on that start. Raises ValueError for
     tasks outside 1 … 100, a rule outside 0 … tasks, β outside (0, 1).
     """
@@ -139,12 +140,13 @@ def metrics_by_start(rule: int, tasks: int, chain: OnOff, beta: float) -> list[M
 
 
 def metrics(rule: int, tasks: int, chain: OnOff, beta: float) -> Metrics:
-    """𝒫_i and ℳ_i of lemma III.3, from λ = (0 … 0, 1): all hosts ON. Raises as the above."""
+    """Returns 𝒫_i and ℳ_i of lemma III.3, from λ = (0 … 0, 1): all hosts ON. Raises as
+    `metrics_by_start`."""
     return metrics_by_start(rule, tasks, chain, beta)[tasks]
 
 
 def thresholds(tasks: int, chain: OnOff, beta: float) -> tuple[float, ...]:
-    """γ_1 … γ_n of theorem III.4, in steps of waiting.
+    """Returns γ_1 … γ_n of theorem III.4, in steps of waiting.
 
     Raises ValueError for tasks outside 1 … 100, β outside (0, 1).
     """
@@ -153,7 +155,7 @@ def thresholds(tasks: int, chain: OnOff, beta: float) -> tuple[float, ...]:
 
 
 def threshold(i: int, tasks: int, chain: OnOff, beta: float) -> float:
-    """γ_i alone: with i - 1 hosts ON, moving is right while it costs less than this.
+    """Returns γ_i alone: with i - 1 hosts ON, moving is right while it costs less than this.
 
     Raises ValueError for tasks outside 1 … 100, i outside 1 … tasks, β outside (0, 1).
     """
@@ -163,7 +165,7 @@ def threshold(i: int, tasks: int, chain: OnOff, beta: float) -> float:
 
 
 def threshold_of_one(chain: OnOff, beta: float) -> float:
-    """γ_1 of a single task: 1/(1 - β(p11 - p01)), which theorem III.4 comes to for n = 1.
+    """Returns γ_1 of a single task: 1/(1 - β(p11 - p01)), theorem III.4 for n = 1.
 
     Raises ValueError unless 0 < β ≤ 1; at 1 it is infinite for a host that never changes.
     """
@@ -174,7 +176,7 @@ def threshold_of_one(chain: OnOff, beta: float) -> float:
 
 
 def myopic_thresholds(tasks: int) -> tuple[float, ...]:
-    """γ_i^MY = 1/(n - i + 1) (end of section III): who looks no further than this step.
+    """Returns γ_i^MY = 1/(n - i + 1) (end of section III): the rule that looks only at this step.
 
     Raises ValueError for tasks outside 1 … 100.
     """
@@ -183,12 +185,12 @@ def myopic_thresholds(tasks: int) -> tuple[float, ...]:
 
 
 def work_thresholds(tasks: int, chain: OnOff) -> tuple[float, ...]:
-    """The costs between T_{i-1} and T_i by the cost for each step of work done. Ours.
+    """Returns the costs at which T_i replaces T_{i-1}, by the cost per step of work done. Our own.
 
-    A long job's whole cost is its steps of work times θ, the cost of each; h(s) is what a start
-    with s hosts ON costs more than one with all of them. Under T_i both are straight lines in γ,
-    and the threshold is the γ where in state i - 1, the only one in which T_{i-1} differs, waiting
-    and moving cost the same. For one task it is 1/p01. Infinite where an owner never leaves. Raises
+    A long job's whole cost is its steps of work times θ, the cost of each; h(s) is how much more a
+    start with s hosts ON costs than one with all ON. Under T_i both are linear in γ, and the
+    threshold is the γ at which waiting and moving cost the same in state i - 1, the only one in
+    which T_{i-1} differs. For one task it is 1/p01. Infinite if owners never leave. Raises
     ValueError for tasks outside 1 … 100.
     """
     check(tasks, 0.5)
@@ -201,7 +203,7 @@ def work_thresholds(tasks: int, chain: OnOff) -> tuple[float, ...]:
 def work_threshold(i: int, step: list[Row]) -> float:
     tasks = len(step) - 1
     after = [s if s < i else tasks for s in range(tasks + 1)]
-    # unknowns: h(0) … h(n - 1), θ; each at γ = 0, and its rise with γ
+    # Unknowns: h(0) … h(n - 1), θ; each at γ = 0, and its slope in γ.
     matrix = [
         [(s == j) - step[a][j] for j in range(tasks)] + [float(a == tasks)]
         for s, a in enumerate(after)
@@ -211,25 +213,25 @@ def work_threshold(i: int, step: list[Row]) -> float:
     theta = found.pop()
     rises = [wait - move for wait, move in zip(step[i - 1], step[tasks], strict=True)]
     saved = [math.fsum(p * h[k] for p, h in zip(rises, found, strict=False)) for k in (0, 1)]
-    # 1 + wait·h = γ·(n - i + 1) - θ + move·h, each h and θ a line in γ
+    # 1 + wait·h = γ·(n - i + 1) - θ + move·h, each h and θ linear in γ.
     rest = tasks - i + 1 - theta[1] - saved[1]
     return (1 + saved[0] + theta[0]) / rest if rest > 0 else math.inf
 
 
 def wait_below(cost: float, found: Sequence[float]) -> int:
-    """The i of the rule T_i that is best at this cost of a move: with fewer hosts ON, wait.
+    """Returns the i of the best rule T_i at this cost of a move: with fewer hosts ON, wait.
 
-    `found` are thresholds in rising order, as above; on one of them both rules are as good, and
-    the higher is taken. Raises ValueError for a cost that is negative or no number.
+    `found` are thresholds in rising order, as above; exactly on one of them both rules are equally
+    good, and the higher is taken. Raises ValueError for a cost that is negative or not a number.
     """
     check_cost(cost)
     return bisect_right(found, cost)
 
 
 def moves(cost: float, on: int, found: Sequence[float], others_on: int) -> bool:
-    """Whether to move now: `on` of the n hosts are ON, and so many others would take a task.
+    """Whether to move now: `on` of the n hosts are ON, and `others_on` others would take a task.
 
-    Lemma III.2 with the remark after it: only if that lets all n tasks go on. Raises ValueError as
+    Lemma III.2 with the remark after it: only if moving lets all n tasks run. Raises ValueError as
     `wait_below`, and for more hosts ON than there are.
     """
     tasks = len(found)

@@ -1,7 +1,7 @@
-"""The cluster's authority: its key, who has a certificate, which tokens are out.
+"""The cluster's authority: its key, the issued certificates, the open tokens.
 
-It lives in a directory of one host, and is as much as one file of JSON beside the key. `lbctl` and
-the LIM of that host both change it, each under a lock, so it works whether the daemons run or not.
+It lives in a directory of one host, as one JSON file beside the key. `lbctl` and that host's LIM
+both change it, each under a lock, so it works whether the daemons run or not.
 """
 
 import fcntl
@@ -23,16 +23,16 @@ from lbd.trust.names import why_not
 from lbd.trust.revocations import Revocations, parse
 from lbd.trust.token import SECRET_BYTES, Token
 
-NAME_SHOWN = 80  # characters of one that is refused
+NAME_SHOWN = 80  # characters shown of a refused name
 TOKENS_MAX = 256
-# Where the daemons may know who has a certificate, but not sign one:
+# Modes where the daemons may read who has a certificate, but not sign one.
 DIRECTORY_MODE, KEY_MODE, LEDGER_MODE = 0o750, 0o600, 0o640
-TOKEN_KEPT_S = 86400.0  # after its end: long enough to say what became of it
+TOKEN_KEPT_S = 86400.0  # after its end: long enough to report what became of it
 TOKEN_LIFE_MAX_S = 30 * 86400.0
 
 
 class Authority:
-    """The one in `root`. Whatever is refused is raised as LbdError, one line."""
+    """The authority in `root`. Every refusal is an LbdError, one line."""
 
     def __init__(self, root: Path, certificate_s: float) -> None:
         self.root = root
@@ -80,7 +80,7 @@ class Authority:
     def certificate(self) -> bytes:
         return self.credentials().chain
 
-    # -- what is remembered ----------------------------------------------------------------------
+    # -- the ledger ------------------------------------------------------------------------------
 
     def ledger(self) -> Ledger:
         return read_ledger(self.ledger_file)
@@ -94,18 +94,18 @@ class Authority:
         write_private(self.ledger_file, data, LEDGER_MODE if is_shown else KEY_MODE)
 
     def keep_from(self, group: int) -> None:
-        """As root: the key is root's alone, the ledger for that group to read.
+        """As root: makes the key readable by root alone, the ledger by that group.
 
-        `root_directory.check_root_directory` has found that nobody else can change the directory.
-        It becomes the working directory of this process. Raises ConfigError.
+        `root_directory.check_root_directory` has verified that nobody else can change the
+        directory. It becomes this process's working directory. Raises ConfigError.
         """
         with opened_root(self.root) as directory:
             give_ledger(directory, group)
             os.fchdir(directory)
-            self.root = Path()  # the same one for good, whatever is put in its place
+            self.root = Path()  # stays the same one, whatever is put in its place
 
     def show_to(self, group: int) -> None:
-        """As `keep_from`, for others to go on with. Raises ConfigError."""
+        """Like `keep_from`, for other processes to use. Raises ConfigError."""
         with opened_root(self.root) as directory:
             give_ledger(directory, group)
 
@@ -124,9 +124,9 @@ class Authority:
     # -- hosts -----------------------------------------------------------------------------------
 
     def join(self, token_id: str, host: str, request: bytes, now_s: float) -> bytes:
-        """A new host's first certificate; the token is spent.
+        """Returns a new host's first certificate; the token is used up.
 
-        A token for that very name also replaces a host that has it: its machine was made again.
+        A token for that very name also replaces a host that has it: a reinstalled machine.
         """
         check_name(host)
         with self._locked() as ledger:
@@ -139,7 +139,7 @@ class Authority:
             return self._admit(spent, host, request, now_s)
 
     def join_shown(self, shown: bytes, host: str, request: bytes, now_s: float) -> bytes:
-        """`join`, for who shows a certificate that a token's key has signed."""
+        """Like `join`, for a caller that shows a certificate signed by a token's key."""
         token = self.token_of(shown)
         check_newcomer(shown, host, request)
         return self.join(token.id, host, request, now_s)
@@ -152,7 +152,7 @@ class Authority:
         raise PeerError("joining needs a token; `lbctl token create` creates one")
 
     def renew_shown(self, shown: bytes, request: bytes, proof: bytes, now_s: float) -> bytes:
-        """`renew`, for who proves that it has the key of the certificate it shows."""
+        """Like `renew`, for a caller that proves it has the key of the certificate it shows."""
         identity = check_renewal(self.certificate, shown, request, proof, now_s)
         return self.renew(identity.host, identity.issue, request, now_s)
 
@@ -161,8 +161,8 @@ class Authority:
         return known is not None and not known.revoked and known.until_s > now_s
 
     def replace_home(self, host: str, now_s: float) -> bool:
-        """Revokes the certificate of the authority's own host, whose files are lost. Who has the
-        key may do that: the host is issued another next. False: there is none to revoke."""
+        """Revokes the certificate of the authority's own host, whose files are lost; another is
+        issued next. The holder of the key may do that. Returns False if there is none."""
         with self._locked() as ledger:
             if host != ledger.home or not self._is_valid(ledger, host, now_s):
                 return False
@@ -211,7 +211,7 @@ class Authority:
         return made + credentials.chain
 
     def revoke_named_badly(self) -> list[str]:
-        """Those that had not been revoked before; the list of who is has grown then."""
+        """Returns those revoked now; if there are any, the list of revocations has grown."""
         with self._locked() as ledger:
             found = [host for host in ledger.named_badly() if not ledger.hosts[host].revoked]
             if found:
@@ -240,14 +240,14 @@ class Authority:
         return sign(self.credentials(), self.ledger().revocations())
 
     def change(self, how: Callable[[Ledger], Ledger]) -> None:
-        """Raises what `how` does, and ConfigError."""
+        """Raises what `how` raises, and ConfigError."""
         with self._locked() as ledger:
             self._save(how(ledger))
 
     @contextmanager
     def given_away(self) -> Iterator[None]:
-        """Around the making of a copy: nobody changes it meanwhile, and then it is not here any
-        more. Raises ConfigError."""
+        """Wraps the making of a copy: nobody changes the authority meanwhile, and afterwards it is
+        deleted here. Raises ConfigError."""
         with self._locked():
             yield
             try:
@@ -284,7 +284,7 @@ class Authority:
 
 @contextmanager
 def opened_root(root: Path) -> Iterator[int]:
-    """Raises ConfigError, also for what goes wrong within."""
+    """Raises ConfigError, also for errors inside the context."""
     try:
         with opened(root) as directory:
             if os.fstat(directory).st_uid != 0:
@@ -306,7 +306,7 @@ def give_ledger(directory: int, group: int) -> None:
 
 @contextmanager
 def opened_file(path: Path, at: int | None = None) -> Iterator[int]:
-    """A file that has no other name, and is no link. Raises OSError or ConfigError."""
+    """Opens a regular file that is no link and has no other name. Raises OSError or ConfigError."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     file = os.open(path, flags, dir_fd=at)
     try:
@@ -339,7 +339,7 @@ def usable_token(ledger: Ledger, number: str, host: str, now_s: float) -> TokenR
 
 
 def sign(authority: Credentials, revocations: Revocations) -> bytes:
-    """As it travels and lies on disk: a line with the signature, then the text."""
+    """Returns the list as it is sent and stored: a line with the signature, then the text."""
     text = revocations.text().encode()
     return certificates.sign_text(authority, text) + b"\n" + text
 

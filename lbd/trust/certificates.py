@@ -1,4 +1,4 @@
-"""Making and checking certificates: P-256 throughout, for its speed and because all TLS has it."""
+"""Makes and checks certificates: P-256 throughout, since it is fast and every TLS supports it."""
 
 import datetime
 import hashlib
@@ -15,7 +15,7 @@ from lbd.trust.names import names_of
 from lbd.trust.token import Token
 
 AUTHORITY_YEARS = 20
-CLOCK_SKEW_S = 300.0  # a host whose clock is that far behind may join all the same
+CLOCK_SKEW_S = 300.0  # a host whose clock is this far behind can still join
 CURVE = ec.SECP256R1()
 SIGNED_WITH = ec.ECDSA(hashes.SHA256())
 
@@ -56,7 +56,7 @@ def at(unix_s: float) -> datetime.datetime:
 
 
 def self_signed(key: ec.EllipticCurvePrivateKey, subject: str, now_s: float) -> bytes:
-    """An anchor of trust, for certificates but not for further authorities."""
+    """Returns a trust anchor, which may issue certificates but not further authorities."""
     usage = dict.fromkeys(
         ("digital_signature", "content_commitment", "key_encipherment", "data_encipherment",
          "key_agreement", "encipher_only", "decipher_only"), False,
@@ -93,7 +93,8 @@ def token_key(token: Token) -> ec.EllipticCurvePrivateKey:
 
 
 def certificate_of_newcomer(token: Token, key: bytes, host: str, now_s: float) -> bytes:
-    """Made by the newcomer itself: proves that it has the token, and the key it wants certified."""
+    """Returns a certificate made by the newcomer itself, which proves that it has the token and the
+    key it wants certified."""
     issuer = Credentials(pem_of(token_key(token)), anchor_of(token, now_s))
     return signed(issuer, private_key(key).public_key(), host, (host,), now_s, CLOCK_SKEW_S)
 
@@ -107,9 +108,9 @@ def new_request(key: bytes, host: str) -> bytes:
 def sign_request(
     authority: Credentials, request: bytes, host: str, issue: int, now_s: float, life_s: float
 ) -> bytes:
-    """A certificate for the key of `request`; of what the request says of itself nothing is taken.
+    """Returns a certificate for the key of `request`; names in the request are ignored.
 
-    Raises PeerError if it is none.
+    Raises PeerError if it is not a valid request.
     """
     try:
         read = x509.load_pem_x509_csr(request)

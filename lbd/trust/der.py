@@ -1,8 +1,8 @@
-"""What a daemon does with certificates, on their DER bytes: whom it names, when it ends, and an
-authority narrowed to the names of one host.
+"""A daemon's operations on certificates, on their DER bytes: names, validity, and an authority
+restricted to the names of one host.
 
-Importing `cryptography` for that would cost each daemon ten megabytes. What comes here has been
-checked already, by TLS.
+Importing `cryptography` for that would cost each daemon ten megabytes. All input here has already
+been verified by TLS.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,7 +17,7 @@ ALTERNATIVE_NAMES = bytes((0x06, 0x03, 0x55, 0x1D, 0x11))  # 2.5.29.17, with its
 
 
 def valid_s(der: bytes) -> tuple[float, float]:
-    """UNIX times: from, until. Raises ValueError if it is no certificate."""
+    """Returns UNIX times: from, until. Raises ValueError if it is not a certificate."""
     _, both, _ = element(fields(der)[3], SEQUENCE)
     kind, first, rest = element(both)
     kind_until, second, _ = element(rest)
@@ -25,7 +25,7 @@ def valid_s(der: bytes) -> tuple[float, float]:
 
 
 def dns_names(der: bytes) -> list[str]:
-    """The subject's alternative names. Raises ValueError if it is no certificate."""
+    """Returns the subject's alternative names. Raises ValueError if it is not a certificate."""
     for field in fields(der):
         if field[0] == EXPLICIT_3:
             for extension in elements(element(element(field)[1], SEQUENCE)[1]):
@@ -43,10 +43,11 @@ def names_in(value: bytes) -> list[str]:
 
 
 def narrowed(der: bytes, names: Iterable[str]) -> bytes:
-    """An authority's certificate that is good for these names and those below them only.
+    """Returns an authority's certificate that is good only for these names and names below them.
 
-    Its signature is void, which does not matter of what is trusted to begin with. TLS then refuses
-    a certificate with any other name, within the handshake. Raises ValueError if it is none.
+    Its signature becomes invalid, which does not matter for a trust anchor. TLS then refuses a
+    certificate with any other name, within the handshake. Raises ValueError if it is not a
+    certificate.
     """
     _, certificate, _ = element(der, SEQUENCE)
     signed, *signature = elements(certificate)
@@ -69,7 +70,8 @@ def packed(tag: int, content: bytes) -> bytes:
 
 
 def fields(der: bytes) -> list[bytes]:
-    """Of what is signed: serial number, algorithm, issuer, validity, subject, key, extensions."""
+    """Returns the signed fields: serial number, algorithm, issuer, validity, subject, key,
+    extensions."""
     _, certificate, _ = element(der, SEQUENCE)
     _, signed, _ = element(certificate, SEQUENCE)
     found = [field for field in elements(signed) if field[0] != EXPLICIT_0]  # the version
@@ -79,7 +81,7 @@ def fields(der: bytes) -> list[bytes]:
 
 
 def elements(data: bytes) -> Iterator[bytes]:
-    """Each with its tag and length."""
+    """Yields each element with its tag and length."""
     while data:
         _, _, rest = element(data)
         yield data[: len(data) - len(rest)]
@@ -87,7 +89,7 @@ def elements(data: bytes) -> Iterator[bytes]:
 
 
 def element(data: bytes, wanted: int = 0) -> tuple[int, bytes, bytes]:
-    """(tag, content, what follows) of the element that `data` begins with."""
+    """Returns (tag, content, rest) of the element that `data` begins with."""
     if len(data) < 2 or (wanted and data[0] != wanted):
         raise ValueError("not the DER of a certificate")
     size, at = data[1], 2
@@ -101,7 +103,7 @@ def element(data: bytes, wanted: int = 0) -> tuple[int, bytes, bytes]:
 
 def unix_s(kind: int, text: bytes) -> float:
     digits = text.decode("ascii", "replace").removesuffix("Z")
-    if kind == UTC_TIME:  # RFC 5280: 50 to 99 are of the last century
+    if kind == UTC_TIME:  # RFC 5280: 50 to 99 are in the last century
         digits = ("19" if digits >= "50" else "20") + digits
     if len(digits) != 14 or not digits.isdecimal() or kind not in (UTC_TIME, GENERALIZED_TIME):
         raise ValueError("not the time of a certificate")

@@ -1,4 +1,5 @@
-"""A host's files of trust, put in place: the certificate last, for it says the host has joined."""
+"""Puts a host's trust files in place: the certificate last, since it marks that the host has
+joined."""
 
 from dataclasses import replace
 
@@ -8,9 +9,9 @@ from lbd.trust.files import Credentials, HostFiles, make_private_dir, write_priv
 
 
 def enrol(authority: Authority, files: HostFiles, host: str, target: str, now_s: float) -> None:
-    """For a host whose files and whose authority's are both at hand.
+    """Enrols a host whose files and authority are both local.
 
-    `target`: of the LIM where the authority is.
+    `target`: the LIM of the authority's host.
     """
     key = certificates.new_key()
     chain = authority.admit(host, certificates.new_request(key, host), now_s)
@@ -26,7 +27,7 @@ def install(
     target: str,
     revocations: bytes,
 ) -> None:
-    """`home`, `target`: the host where the authority is, and its LIM."""
+    """`home`, `target`: the authority's host, and its LIM."""
     make_private_dir(files.root)
     write_private(files.authority, authority)
     write_private(files.home, f"{home} {target}\n".encode())
@@ -36,8 +37,8 @@ def install(
 
 
 def follow_address(authority: Authority, files: HostFiles, home: str, target: str) -> None:
-    """The host with the authority may have another address than before: then the others are to
-    renew their certificates there. Its LIM tells them of what is written here."""
+    """Records a new address of the authority's host, where the others must renew their
+    certificates. Its LIM sends them what is written here."""
     known_home, known = files.read_home()
     if known_home != home or known == target or not authority.has_key:
         return

@@ -1,9 +1,10 @@
-"""What a host shows for the certificate it wants, so that who signs need not believe who asks.
+"""The evidence a host shows for the certificate it wants, so that the signer need not trust the
+asker.
 
-The authority's key may be in a process of its own (`lbd authority`), which the LIM asks. Whoever
-has taken over the LIM's account can ask there, too; so a newcomer shows a certificate that its
-token's key has signed, and a host its old certificate and a signature of that one's key. Neither is
-good for a key that is not the host's own.
+The authority's key may be in a process of its own (`lbd authority`), which the LIM asks. An
+intruder in the LIM's account can ask there, too. So a newcomer shows a certificate signed by its
+token's key, and a host shows its old certificate and a signature with that one's key. Neither is
+valid for another key than the host's own.
 """
 
 from cryptography import x509
@@ -15,17 +16,18 @@ from lbd.errors import PeerError
 from lbd.trust import certificates
 from lbd.trust.names import Identity, identity_of
 
-RENEWAL = b"lbd renewal\0"  # before what is signed: it is good for nothing else
+# prefix of the signed text, so that the signature serves no other purpose
+RENEWAL = b"lbd renewal\0"
 
 
 def proof_of_renewal(key: bytes, request: bytes) -> bytes:
-    """`key`: of the certificate that is to be replaced, PEM."""
+    """`key`: that of the certificate to replace, PEM."""
     return certificates.private_key(key).sign(RENEWAL + request, certificates.SIGNED_WITH)
 
 
 def check_newcomer(shown: bytes, host: str, request: bytes) -> None:
-    """`shown`: the certificate that a token's key has signed. Raises PeerError unless it is for
-    that name, and for the key of the request."""
+    """`shown`: the certificate signed by a token's key. Raises PeerError unless it is for that
+    name, and for the key of the request."""
     try:
         certificate = x509.load_pem_x509_certificate(shown)
         asked = x509.load_pem_x509_csr(request)
@@ -39,7 +41,8 @@ def check_newcomer(shown: bytes, host: str, request: bytes) -> None:
 def check_renewal(
     authority: bytes, shown: bytes, request: bytes, proof: bytes, now_s: float
 ) -> Identity:
-    """Whose certificate `shown` is. Raises PeerError unless it is good, and its key has signed."""
+    """Returns the host of the certificate `shown`. Raises PeerError unless it is valid and its key
+    has signed the request."""
     try:
         certificate = x509.load_pem_x509_certificate(shown)
         identity = identity_of(dns_names(certificate))
@@ -62,8 +65,8 @@ def check_renewal(
 
 
 def check_issued(authority: bytes, made: bytes, host: str, key: bytes) -> None:
-    """What a host was given, for a token or in place of its old certificate. Raises PeerError
-    unless it is of that authority, and for that name and key."""
+    """Checks a certificate that this host was issued. Raises PeerError unless it comes from that
+    authority and is for that name and key."""
     try:
         certificate = x509.load_pem_x509_certificate(made)
         identity = identity_of(dns_names(certificate))

@@ -1,7 +1,7 @@
-"""The files of trust: closed to others before their first byte, whole or not at all.
+"""The trust files, created with private permissions and written atomically.
 
-A key and its certificate share one file, so that renewing both is one rename: nobody ever reads the
-key of one with the certificate of another.
+A key and its certificate share one file, so that one rename renews both: nobody ever reads one's
+key with another's certificate.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ class Credentials:
 
     @property
     def valid_s(self) -> tuple[float, float]:
-        """The UNIX times of the beginning and the end of validity."""
+        """Returns the UNIX times when validity begins and ends."""
         return der.valid_s(ssl.PEM_cert_to_DER_cert(self.certificate))
 
 
@@ -64,17 +64,17 @@ class HostFiles:
 
     @property
     def revoked(self) -> Path:
-        """Signed by the authority, as it came; see `authority.sign`."""
+        """The list of revocations signed by the authority, as received; see `authority.sign`."""
         return self.root / "revoked"
 
     @property
     def home(self) -> Path:
-        """The name of the host where the authority is, and where its LIM was when we heard of it:
-        as we joined, or from the authority itself when it had moved."""
+        """The name of the authority's host, and the last known address of its LIM: from when this
+        host joined, or from the authority itself after it moved."""
         return self.root / "authority-host"
 
     def exist(self) -> bool:
-        """Raises ConfigError if that cannot be told."""
+        """Raises ConfigError if that cannot be determined."""
         try:
             self.credentials.lstat()
         except (FileNotFoundError, NotADirectoryError):
@@ -113,7 +113,7 @@ class HostFiles:
             return b""
 
     def read_revocations(self) -> Revocations:
-        """Checked when they were written; none of them if there is no such file."""
+        """Returns the revocations, which were verified when written; none if there is no file."""
         signed = self.read_signed()
         return parse(signed.partition(b"\n")[2].decode("utf-8", "replace")) if signed else EMPTY
 
@@ -127,7 +127,7 @@ class HostFiles:
 
 
 EMPTY = Revocations()
-READ_BYTES_MAX = 64 << 20  # none of ours has as much
+READ_BYTES_MAX = 64 << 20  # more than any of these files
 
 
 def host_files(config: Config) -> HostFiles:
@@ -135,13 +135,15 @@ def host_files(config: Config) -> HostFiles:
 
 
 def authority_dir(config: Config) -> Path:
-    """Beside the daemons' directory, not in it: whoever has that could put another in its place."""
+    """Returns a directory beside the daemons' own, not in it: whoever controls that one could
+    replace it."""
     state_dir = config.host.state_dir.rstrip("/")
     return Path(config.tls.authority_dir or f"{state_dir}-authority")
 
 
 def read(path: Path) -> bytes:
-    """Raises ConfigError, one line, also of what is no file: root would wait for a FIFO."""
+    """Raises ConfigError, one line, also if it is not a regular file: root could block on a
+    FIFO."""
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -152,8 +154,9 @@ def read(path: Path) -> bytes:
 
 
 def make_private_dir(path: Path) -> None:
-    """Closed to others, and of whoever owns the directory around it: root works for daemons that
-    are not, in directories where they may put a link at any moment. Raises ConfigError."""
+    """Creates a private directory with the owner of the one around it. Root works here for
+    daemons that are not root, in directories where they may put a link at any moment. Raises
+    ConfigError."""
     missing = [p for p in (path, *path.parents) if not os.path.lexists(p)]
     above = missing[-1].parent if missing else path.parent
     try:
@@ -189,8 +192,8 @@ def own_like(descriptor: int, directory: int) -> None:
 
 
 def write_private(path: Path, data: bytes, mode: int = 0o600) -> None:
-    """In place of what was there, in one step and on the disk, in no directory that a link leads
-    to. Raises ConfigError."""
+    """Replaces a file in one step and syncs it to disk; refuses a directory that is a link. Raises
+    ConfigError."""
     try:
         with opened(path.parent) as directory:
             prepare = functools.partial(own_like, directory=directory)

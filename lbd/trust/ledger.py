@@ -1,4 +1,4 @@
-"""What the authority remembers: who has a certificate, which tokens are out."""
+"""The authority's records: the issued certificates and the open tokens."""
 
 import json
 from dataclasses import dataclass, field, replace
@@ -9,7 +9,7 @@ from lbd.trust.files import read
 from lbd.trust.names import why_not
 from lbd.trust.revocations import Revocations
 
-NUMBERS_SKIPPED = 1000  # more hosts than are revoked between a copy and its restoration
+NUMBERS_SKIPPED = 1000  # more than the hosts revoked between a copy and its restoration
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,29 +17,29 @@ class Known:
     """A host that was issued a certificate."""
 
     issue: int
-    until_s: float  # UNIX time: of its newest certificate
+    until_s: float  # UNIX time at which its newest certificate expires
     revoked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class TokenRecord:
-    """A token as the authority remembers it: not what it takes to use it."""
+    """A token as the authority stores it, without the secret needed to use it."""
 
     id: str
     anchor: str  # PEM
     until_s: float
-    host: str = ""  # the only one that may join with it; "" = any
+    host: str = ""  # the only host that may join with it; "" = any
     used_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
     cluster: str
-    home: str  # the host where this is
+    home: str  # the authority's host
     number: int = 0  # of the list of revocations
     hosts: dict[str, Known] = field(default_factory=dict)
     tokens: tuple[TokenRecord, ...] = ()
-    target: str = ""  # of the LIM there, "10.0.0.2:7901", once the authority has moved
+    target: str = ""  # address of its LIM, "10.0.0.2:7901", once the authority has moved
 
     def revocations(self) -> Revocations:
         lowest = {
@@ -50,26 +50,27 @@ class Ledger:
         return Revocations(self.number, lowest, f"{self.home} {self.target}" if self.target else "")
 
     def others(self, own: str, now_s: float) -> list[str]:
-        """The hosts besides that one whose certificates hold."""
+        """Returns the hosts other than `own` with valid certificates."""
         held = (host for host, one in self.hosts.items() if not one.revoked and one.until_s > now_s)
         return sorted(host for host in held if host != own)
 
     def without(self, host: str) -> "Ledger":
-        """Its certificate is revoked."""
+        """Returns the ledger with the host's certificate revoked."""
         hosts = {**self.hosts, host: replace(self.hosts[host], revoked=True)}
         return replace(self, hosts=hosts, number=self.number + 1)
 
     def begun_again(self, *, is_home_new: bool) -> "Ledger":
-        """As a copy that was restored: hosts believe a list of revocations only if its number is
-        above what they have. `is_home_new`: its host has lost its own certificate."""
+        """Returns the ledger of a restored copy: hosts accept a list of revocations only if its
+        number is above the one they have. `is_home_new`: its host has lost its own certificate."""
         hosts = dict(self.hosts)
         if is_home_new and self.home in hosts:
             hosts[self.home] = replace(hosts[self.home], revoked=True)
         return replace(self, hosts=hosts, number=self.number + NUMBERS_SKIPPED)
 
     def moved_to(self, host: str, target: str, known: Revocations) -> "Ledger":
-        """As it is from now on, there. `known`: what that host has heard of, which may be of after
-        this was copied: who was revoked stays so. Raises LbdError."""
+        """Returns the ledger after the authority's move to `host`. `known`: that host's list of
+        revocations, which may be newer than this copy: revoked hosts stay revoked. Raises
+        LbdError."""
         hosts = dict(self.hosts)
         for name, lowest in known.lowest.items():
             if name in hosts and hosts[name].issue < lowest:
@@ -79,15 +80,16 @@ class Ledger:
         return replace(self, home=host, target=target, hosts=hosts, number=number)
 
     def check_member(self, host: str) -> None:
-        """Of a copy: whether it may go on there. Raises LbdError."""
+        """Checks whether a copy of the authority may continue on this host. Raises LbdError."""
         if host not in self.hosts or self.hosts[host].revoked:
             raise LbdError(f"{host} is revoked, or joined after this copy was made: use a host "
                            "that was in the cluster then")  # fmt: skip
 
     def named_badly(self) -> list[str]:
-        """Hosts with a certificate in a name that TLS could take for another host's.
+        """Returns hosts whose certified name TLS could take for another host's.
 
-        Earlier releases gave those out: their holders may have been others (see `trust.names`).
+        Earlier releases issued such names, whose holders may have been other hosts (see
+        `trust.names`).
         """
         spelled: dict[str, set[str]] = {}
         for host in self.hosts:

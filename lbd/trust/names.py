@@ -1,16 +1,16 @@
-"""What the names in a certificate mean.
+"""The meaning of the names in a certificate.
 
-A host's certificate carries, as DNS names: the host's own name, its name with the number of the
+A host's certificate has these DNS names: the host's own name, its name with the number of the
 *issue* (`0.h2.lbd`), and one that all hosts of the cluster have. `lbctl revoke h2` makes 1 the
-lowest valid issue of h2. So the list of revoked hosts is a number for each of them and does not
-grow with renewals, and a caller refuses a revoked host within the TLS handshake, by asking for the
-name `1.h2.lbd`: Python's gRPC lets a server see its caller's certificate, but no caller that of its
-server. A certificate names lower issues, too, for callers that have not heard of the revocation.
+lowest valid issue of h2. So the list of revocations has one number per revoked host and does not
+grow with renewals. A caller refuses a revoked host within the TLS handshake by asking for the name
+`1.h2.lbd`, because Python's gRPC shows the peer's certificate to servers only. A certificate also
+names lower issues, for callers that have not heard of the revocation.
 
-TLS compares names without case, drops a dot at the end, and takes `*` for any label. So the name of
-a host holds to `host_name`, those that differ by case are one host, a server takes a certificate
-only with just the names that the authority gives (`identity_of`), and a caller trusts the authority
-for names of the host it asks for alone (`der.narrowed`).
+TLS compares names without case, drops a trailing dot, and takes `*` for any label. Therefore a
+host's name obeys `host_name`, names that differ only in case are one host, a server accepts a
+certificate only with exactly the names that the authority gives (`identity_of`), and a caller
+trusts the authority only for names of the host it asks for (`der.narrowed`).
 """
 
 import ipaddress
@@ -21,9 +21,9 @@ from lbd.text.host_name import LABEL_OF_OURS, NAME_RULE, is_host_name
 from lbd.text.one_line import one_line
 
 SUFFIX = LABEL_OF_OURS
-ANY_HOST = f"any{SUFFIX}"  # whoever of the cluster answers there
-ISSUES_NAMED = 8  # the latest and those before it
-DIGITS_MAX = 9  # of the number of an issue
+ANY_HOST = f"any{SUFFIX}"  # any host of the cluster at that address
+ISSUES_NAMED = 8  # the latest issue and those before it
+DIGITS_MAX = 9  # of an issue's number
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ def names_of(host: str, issue: int) -> list[str]:
 
 
 def identity_of(names: Sequence[str]) -> Identity | None:
-    """None unless they are just the names that the authority gives to one host."""
+    """Returns None unless these are exactly the names that the authority gives to one host."""
     hosts = [name for name in names if is_host_name(name)]
     if len(hosts) != 1 or why_not(hosts[0]):
         return None
@@ -57,7 +57,8 @@ def identity_of(names: Sequence[str]) -> Identity | None:
 
 
 def asked_names(host: str) -> list[str]:
-    """What every name in the certificate of `host` is, or ends in after a dot."""
+    """Returns the names to which every name in the host's certificate is equal, or of which it is a
+    subdomain."""
     return [host, f"{host}{SUFFIX}", ANY_HOST]
 
 
@@ -73,7 +74,8 @@ def why_not(host: str) -> str:
 
 
 def said_of(badly_named: Sequence[str]) -> str:
-    """Of hosts whose names the authority would not certify today, which is why it revoked them."""
+    """Returns the message about hosts whose names the authority would not certify today, and which
+    it therefore revoked."""
     shown = one_line(", ".join(map(ascii, badly_named)))
     return (
         f"revoked: {shown}: TLS could mistake such a name for another host's, so another host "

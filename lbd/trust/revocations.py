@@ -1,6 +1,7 @@
-"""What the authority tells all hosts: which certificates count no more, and where it has moved to.
+"""The authority's list for all hosts: which certificates are revoked, and where the authority has
+moved.
 
-Of each host that was revoked, the lowest valid issue.
+It holds the lowest valid issue of each host that was revoked.
 """
 
 import json
@@ -19,7 +20,7 @@ class Revocations:
 
     number: int = 0
     lowest: Mapping[str, int] = field(default_factory=dict)  # host -> its lowest valid issue
-    home: str = ""  # "h2 10.0.0.2:7901", the authority's host and its LIM; "" = it has never moved
+    home: str = ""  # "h2 10.0.0.2:7901", the authority's host and LIM; "" = never moved
 
     def lowest_issue(self, host: str) -> int:
         return self.lowest.get(host, 0)
@@ -32,7 +33,7 @@ class Revocations:
 
 
 def parse(text: str) -> Revocations:
-    """Raises PeerError if it is none."""
+    """Raises PeerError if it is malformed."""
     try:
         found = json.loads(text[:BYTES_MAX])
         number, lowest, home = found["number"], found["lowest"], found.get("home", "")

@@ -1,5 +1,5 @@
-"""Where root keeps the authority: a directory that nobody else can change, or put another in place
-of. What an earlier release kept in the daemons' own directory is moved there.
+"""Where root keeps the authority: a directory that nobody else can change or replace. An authority
+that an earlier release kept in the daemons' own directory is moved there.
 """
 
 import contextlib
@@ -13,12 +13,12 @@ from lbd.trust.authority import Authority, opened_file
 from lbd.trust.files import authority_dir, make_private_dir, opened, read, write_private
 
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
-LINKS_MAX = 40  # as the kernel has it
+LINKS_MAX = 40  # the kernel's limit
 
 
 def check_root_directory(path: Path) -> None:
-    """Raises ConfigError unless root alone decides what is found at that path: the directory is
-    root's, and so is every directory and link on the way."""
+    """Raises ConfigError unless root alone decides what is found at that path: the directory and
+    every directory and link on the way belong to root."""
     place, names, links = Path("/"), list(path.parts[:0:-1]), 0
     try:
         check_place(place, place.lstat(), is_last=True)
@@ -41,7 +41,7 @@ def check_root_directory(path: Path) -> None:
 
 
 def check_place(place: Path, found: os.stat_result, *, is_last: bool) -> None:
-    """Raises ConfigError. In a directory like /tmp nobody renames what is root's."""
+    """Raises ConfigError. In a sticky directory like /tmp others cannot rename root's entries."""
     is_closed = not found.st_mode & OTHERS_WRITE or (found.st_mode & stat.S_ISVTX and not is_last)
     if not (stat.S_ISDIR(found.st_mode) and found.st_uid == 0 and is_closed):
         raise ConfigError(
@@ -52,10 +52,10 @@ def check_place(place: Path, found: os.stat_result, *, is_last: bool) -> None:
 
 
 def move_authority(config: Config, *, need_root: bool) -> str:
-    """Moves an authority that is still in the daemons' directory. What was done, or "".
+    """Moves an authority that is still in the daemons' directory. Returns what was done, or "".
 
-    `need_root`: the daemons are another user's, who could have put any directory there: only what
-    that user cannot have made is believed. Raises ConfigError.
+    `need_root`: the daemons run as another user, who could have put any directory there, so only
+    what that user cannot have made is trusted. Raises ConfigError.
     """
     root, old = authority_dir(config), Path(config.host.state_dir, "authority")
     is_here = bool(config.tls.authority_dir) or Authority(root, 0.0).exists()
@@ -71,7 +71,7 @@ def move_authority(config: Config, *, need_root: bool) -> str:
             here = Path(f"/proc/self/fd/{directory}")
             files = {name: taken(here / name) for name in ("ledger.json", "authority.pem")}
             make_private_dir(root)
-            for name, data in files.items():  # the key last: with it the authority exists
+            for name, data in files.items():  # the key last: its presence makes the authority exist
                 write_private(root / name, data)
             for name in files:
                 os.unlink(name, dir_fd=directory)
@@ -88,5 +88,5 @@ def is_roots(directory: int) -> bool:
 
 
 def taken(path: Path) -> bytes:
-    with opened_file(path):  # it is no link, and has no other name
+    with opened_file(path):  # not a link, and without another name
         return read(path)

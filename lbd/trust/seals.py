@@ -1,9 +1,9 @@
-"""The signature under the cluster's settings: made with the key of a host's certificate, checked
-with the certificate of the authority.
+"""The signature on the cluster's settings: made with the key of a host's certificate, verified with
+the authority's certificate.
 
-A certificate that has ended since is as good as one that has not: settings are kept for longer than
-a certificate lasts, and given to hosts that join years later. One that was revoked is not, which
-the caller sees to.
+A certificate that has expired since is as good as a valid one: settings are kept longer than a
+certificate lasts, and are sent to hosts that join years later. A revoked one is not, which the
+caller must check.
 """
 
 import ssl
@@ -19,17 +19,19 @@ from lbd.trust.evidence import dns_names
 from lbd.trust.files import Credentials
 from lbd.trust.names import Identity, identity_of
 
-SETTINGS = b"lbd settings\0"  # before what is signed: it is good for nothing else
+# prefix of the signed text, so that the signature serves no other purpose
+SETTINGS = b"lbd settings\0"
 
 
 def sign(own: Credentials, text: bytes) -> tuple[bytes, bytes]:
-    """The certificate, DER, and the signature."""
+    """Returns the certificate, DER, and the signature."""
     signature = certificates.private_key(own.key).sign(SETTINGS + text, certificates.SIGNED_WITH)
     return ssl.PEM_cert_to_DER_cert(own.certificate), signature
 
 
 def signer_of(authority: bytes, shown: bytes, signature: bytes, text: bytes) -> Identity:
-    """`authority`: PEM. Raises PeerError unless a host of it has signed just that."""
+    """Returns the signing host. `authority`: PEM. Raises PeerError unless a host of this authority
+    has signed exactly this text."""
     try:
         certificate = x509.load_der_x509_certificate(shown)
         identity = identity_of(dns_names(certificate))

@@ -1,9 +1,9 @@
-"""A join token: what one new host needs to know to trust the cluster, and the cluster it.
+"""A join token: what a new host needs to trust the cluster, and to be trusted by it.
 
 It holds a secret and the fingerprint of the authority's certificate. The secret never travels: both
-sides derive a private key from it. The host where the authority is trusts what that key has signed,
-for one thing, joining; so its port need not admit callers without a certificate, and nobody who
-listens, or answers in that host's place, learns anything from a token that is used.
+sides derive a private key from it. The authority's host trusts certificates signed by that key for
+joining only. So its port need not admit callers without a certificate, and nobody who listens, or
+answers in that host's place, learns anything from a token that is used.
 """
 
 import base64
@@ -47,7 +47,7 @@ def checksum(body: bytes) -> bytes:
 
 
 def parse(text: str) -> Token:
-    """Raises ConfigError if it is not whole."""
+    """Raises ConfigError if it is incomplete."""
     if not text.startswith(PREFIX):
         raise ConfigError(f"not a token: a token begins with {PREFIX}; {FIX}")
     packed = text.removeprefix(PREFIX)
@@ -62,5 +62,5 @@ def parse(text: str) -> Token:
 
 
 def joining_command(target: str, token: str) -> str:
-    """`echo` is the shell's own: the arguments of a program are for every user to see."""
+    """Uses `echo`, a shell builtin, since the arguments of a program are visible to every user."""
     return f"echo {token} | lbctl join {target} -"

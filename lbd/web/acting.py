@@ -1,4 +1,4 @@
-"""What a signed-in user does by a form: through the same checks as by `lbctl`, in their name."""
+"""Actions that a signed-in user takes through a form, with the same checks as in `lbctl`."""
 
 import asyncio
 from collections.abc import Callable
@@ -24,7 +24,7 @@ HOST_VERBS = ("drain", "undrain")
 
 
 class Refused(Exception):
-    """A form that is not as ours are."""
+    """The request does not hold a form like those of our pages."""
 
 
 async def read_form(request: Request) -> dict[str, str]:
@@ -56,7 +56,7 @@ def form_of(body: bytes) -> dict[str, str]:
 
 
 def job_act(daemons: Daemons, name: str, verb: str) -> str:
-    """The page to show then. Raises LbdError."""
+    """Acts on the job. Returns the page to show next. Raises LbdError."""
     if verb not in JOB_VERBS or not (is_plain(name) or QUEUED_ID.fullmatch(name)):
         raise Refusal("no such action", "missing")
     for done in act(daemons, [name], verb):
@@ -66,7 +66,7 @@ def job_act(daemons: Daemons, name: str, verb: str) -> str:
 
 
 def host_act(daemons: Daemons, name: str, verb: str) -> str:
-    """The page to show then. Raises LbdError."""
+    """Acts on the host. Returns the page to show next. Raises LbdError."""
     if verb not in HOST_VERBS:
         raise Refusal("no such action", "missing")
     daemons.lim({"op": "drain", "host": name, "drained": verb == "drain"}, HOST_S)

@@ -1,4 +1,4 @@
-"""The address of the page, its names, and its certificate."""
+"""The web page's address, its host names and its certificate."""
 
 import ipaddress
 import os
@@ -24,7 +24,7 @@ class Address:
 
 
 def read_address(text: str) -> Address:
-    """`127.0.0.1:9480`, `[::1]:9480`. Raises ValueError."""
+    """Parses `127.0.0.1:9480` or `[::1]:9480`. Raises ValueError."""
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not colon or not port.isdecimal() or not 0 <= int(port) < 1 << 16:
@@ -49,7 +49,7 @@ def bind(address: Address) -> socket.socket:
 
 
 def names_of(address: Address, config: Config) -> list[str]:
-    """What a browser may call us."""
+    """Returns the host names by which a browser may address this page."""
     host = f"[{address.host}]" if ":" in address.host else address.host
     if address.is_loopback:
         found = [host, "localhost", "127.0.0.1", "[::1]"]
@@ -60,7 +60,7 @@ def names_of(address: Address, config: Config) -> list[str]:
 
 
 def certificate_for(address: Address, config: Config) -> str | None:
-    """The file of a key and its certificates; None on loopback. Raises ConfigError."""
+    """Returns the file with the key and its certificates; None on loopback. Raises ConfigError."""
     if address.is_loopback:
         return None
     path = host_files(config).credentials

@@ -1,12 +1,12 @@
-"""Connections to this host's daemons in the name of a user, for a page that root runs.
+"""Connects to this host's daemons as a given user, for a web page that runs as root.
 
-A daemon knows who asks by who has connected. So a process that was forked before there was any
-thread forks once more for each connection; that one connects as the user and hands the connection
-over. It connects to the sockets it was made for, and to no others.
+A daemon identifies its peer by the process that connected. So a helper process, forked before there
+are any threads, forks again for each connection; that child connects as the user and passes the
+connection on. It connects only to the sockets that were named at the start.
 
-What is wholly a user's, that user may stop or kill. So what connects for them keeps root's real
-number, nobody waits for it to end, and each request has a way back of its own: an answer that comes
-late, or twice, is a connection for nobody else.
+A user can stop or kill any process whose ids are all theirs. So the child keeps root's real uid,
+nothing waits for it to end, and each request has a reply socket of its own: a late or repeated
+reply never reaches another request.
 """
 
 import os
@@ -21,14 +21,14 @@ from pathlib import Path
 from lbd.errors import Unavailable
 from lbd.local.json_socket import wait_for_room
 
-REQUEST = struct.Struct("=iI")  # which socket, the user's number; the way back comes along
+REQUEST = struct.Struct("=iI")  # which socket, the user's uid; the reply socket comes along
 CONNECT_S = 5.0
 PATIENCE_S = 10.0
 
 
 class Connector:
     def __init__(self, paths: tuple[Path, ...], not_ours: Sequence[socket.socket] = ()) -> None:
-        """`not_ours`: sockets of the page, which the process for connections does not keep."""
+        """`not_ours`: sockets of the page that the helper process must close."""
         self._paths = paths
         self._way, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._way.settimeout(PATIENCE_S)
@@ -69,7 +69,7 @@ class Connector:
 
 
 def serve(way: socket.socket, paths: tuple[Path, ...]) -> None:
-    """Until the page is gone."""
+    """Serves requests until the page is gone."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps
@@ -87,7 +87,7 @@ def serve(way: socket.socket, paths: tuple[Path, ...]) -> None:
 
 
 def hand_over(back: socket.socket, path: Path, uid: int) -> None:
-    """Raises OSError, KeyError if there is no such user."""
+    """Connects as the user and passes the connection on. Raises OSError, KeyError."""
     account = pwd.getpwuid(uid)
     groups = os.getgrouplist(account.pw_name, account.pw_gid)
     with socket.socket(socket.AF_UNIX) as sock:

@@ -1,4 +1,4 @@
-"""What a page is made of: who asks for which, and the daemons as that viewer may ask them."""
+"""What a page is made from: the viewer, the request, and the daemons as that viewer asks them."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -15,27 +15,27 @@ QUERY_CHARS_MAX = 500
 
 
 class SignInFirst(LbdError):
-    """That page is a user's: nobody is signed in."""
+    """The page needs a signed-in user."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
     daemons: Daemons
     viewer: Viewer
-    name: str  # of a host or a job, if the page is of one
+    name: str  # host or job that the page is about, if any
     query: Mapping[str, str]
     hour: PastLoads  # of all hosts, a few seconds old
-    sparks: Mapping[str, Spark]  # of the same
+    sparks: Mapping[str, Spark]  # drawn from `hour`
     outputs: Outputs
     unix_now_s: float
 
     def word(self, key: str) -> str:
-        """Of the address; no longer than anybody types."""
+        """Returns a parameter of the address, cut to `QUERY_CHARS_MAX`."""
         return self.query.get(key, "").strip()[:QUERY_CHARS_MAX]
 
     @property
     def sees_host(self) -> bool:
-        """Whether all that this process can look into is the viewer's, too."""
+        """Returns whether this process runs as the viewer, who may see all that it can read."""
         return self.viewer.uid == os.geteuid()
 
     def need_viewer(self) -> None:
@@ -46,4 +46,4 @@ class Asked:
             )
 
 
-Make = Callable[[Asked], Page]  # in a thread. Raises LbdError
+Make = Callable[[Asked], Page]  # runs in a thread; raises LbdError

@@ -1,21 +1,21 @@
-"""Lines of numbers as the points of SVG paths."""
+"""Turns series of numbers into the points of SVG paths."""
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-LEAST_TOP = 1.0  # a load of one task a core fills a chart of an idle host
+LEAST_TOP = 1.0  # so that an idle host's chart is scaled to one task per core
 LEVELS = (
     (0.1, "up to 0.1"), (0.4, "to 0.4"), (0.7, "to 0.7"), (1.0, "to 1"), (1.5, "to 1.5"),
     (math.inf, "more"),
 )  # fmt: skip
 SPARK_POINTS = 40
-SPARK_HEIGHT = 48  # half pixels
+SPARK_HEIGHT = 48  # in half pixels
 
 
 def top_of(points: Sequence[float]) -> float:
-    """The value at the upper edge: a round number that none exceeds."""
+    """Returns the value at the upper edge: a round number that no point exceeds."""
     most = max((point for point in points if math.isfinite(point)), default=0.0)
     if most <= LEAST_TOP:
         return LEAST_TOP
@@ -24,8 +24,8 @@ def top_of(points: Sequence[float]) -> float:
 
 
 def runs(points: Sequence[float]) -> Iterator[list[tuple[int, float]]]:
-    """What is known without a gap. A single point is a short dash, which ends at the latest where
-    the line does."""
+    """Yields the known points, a run at a time. A single point becomes a short dash that stays
+    within the chart."""
     run: list[tuple[int, float]] = []
     for at, point in enumerate(points):
         if math.isfinite(point):
@@ -46,7 +46,7 @@ def line_of(run: list[tuple[int, float]], count: int) -> list[tuple[int, float]]
 
 
 def path(points: Sequence[float], width: float, height: float) -> str:
-    """The line, broken where nothing is known."""
+    """Returns the line, broken where nothing is known."""
     if not points:
         return ""
     top, step = top_of(points), width / max(1, len(points) - 1)
@@ -58,7 +58,7 @@ def path(points: Sequence[float], width: float, height: float) -> str:
 
 
 def area(points: Sequence[float], width: float, height: float) -> str:
-    """What is below the line."""
+    """Returns the area below the line."""
     if not points:
         return ""
     step = width / max(1, len(points) - 1)
@@ -72,7 +72,7 @@ def area(points: Sequence[float], width: float, height: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Spark:
-    """A small line, of which a page has hundreds: `width` steps wide, SPARK_HEIGHT high."""
+    """A small line, `width` steps wide and SPARK_HEIGHT high. A page has hundreds of them."""
 
     path: str
     width: int
@@ -80,9 +80,8 @@ class Spark:
 
 
 def spark_of(points: Sequence[float]) -> Spark:
-    """One path for the line and what is below it, in whole numbers: it begins and ends below the
-    picture, and a line that reaches its edge goes on beyond, so that no more than the line shows.
-    """
+    """Draws the line and the area below it as one path, in whole numbers. The path starts and ends
+    below the picture and runs past its sides, so that only the line itself is visible."""
     few = thinned(points, SPARK_POINTS)
     top, last = top_of(few), max(1, len(few) - 1)
     parts = []
@@ -100,7 +99,7 @@ def spark_of(points: Sequence[float]) -> Spark:
 
 
 def thinned(points: Sequence[float], most: int) -> tuple[float, ...]:
-    """No more than so many: the means of neighbours, NaN where none of them is known."""
+    """Returns at most `most` points: means of neighbours, NaN where none of them is known."""
     each = math.ceil(len(points) / most) if most else 1
     groups = (points[at : at + each] for at in range(0, len(points), max(1, each)))
     known = ([one for one in group if math.isfinite(one)] for group in groups)
@@ -108,14 +107,14 @@ def thinned(points: Sequence[float], most: int) -> tuple[float, ...]:
 
 
 def level(load: float) -> str:
-    """Of LEVELS; "none" where nothing is known."""
+    """Returns one of LEVELS; "none" where nothing is known."""
     if not math.isfinite(load):
         return "none"
     return str(next(at for at, (top, _) in enumerate(LEVELS) if load <= top))
 
 
 def in_words(points: Sequence[float]) -> str:
-    """For those who do not see it."""
+    """Describes the line for those who cannot see it."""
     known = [point for point in points if math.isfinite(point)]
     if not known:
         return "nothing known yet"

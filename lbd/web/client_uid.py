@@ -1,12 +1,13 @@
-"""Whose process is at the other end of a connection within this machine.
+"""Returns which user's process is at the other end of a connection within this machine.
 
-All pages of one machine share their cookies, whatever their ports: a user who has another open a
-page of theirs is sent the other's cookie. On loopback the kernel says whose a connection is, so
-that a session counts for its own user alone.
+All pages of one machine share their cookies, whatever their ports: a user who gets another to open
+a page of theirs receives that user's cookie. On loopback the kernel knows the owner of a
+connection, so that a session is valid only for its own user.
 
-It is asked about that one connection (sock_diag(7)), which takes as long however many there are.
-All of them are in /proc/net/tcp, and a user can make so many that a look through these stops the
-page: only a kernel that cannot be asked is read there, and no further than `TABLE_BYTES_MAX`.
+The kernel is asked about that one connection (sock_diag(7)), which takes the same time however many
+there are. /proc/net/tcp lists all connections, and a user can make so many that reading it would
+stall the page. So it is read only if the kernel cannot be asked, and no further than
+`TABLE_BYTES_MAX`.
 """
 
 import functools
@@ -26,18 +27,18 @@ SOCK_DIAG, BY_FAMILY, REQUEST, ERROR = 4, 20, 1, 2  # linux/netlink.h, linux/soc
 HEADER = struct.Struct("=IHHII")
 QUESTION = struct.Struct("=BBBBI")
 PORTS = struct.Struct("!HH")
-NO_COOKIE = struct.pack("=III", 0, 0xFFFFFFFF, 0xFFFFFFFF)  # nor interface
+NO_COOKIE = struct.pack("=III", 0, 0xFFFFFFFF, 0xFFFFFFFF)  # and no interface
 STATE_AT = HEADER.size + 1
 PORTS_AT = HEADER.size + 4
 UID_AT = HEADER.size + 64
 ANSWER_BYTES = HEADER.size + 72
-ANSWER_S = 1.0  # it is there at once
+ANSWER_S = 1.0  # the kernel answers at once
 
 End = tuple[str, int]
 
 
 def kernel_form(address: str, port: int) -> set[str]:
-    """As /proc/net/tcp has it: words of 32 bits in the machine's own order."""
+    """Formats an address as in /proc/net/tcp: words of 32 bits in the machine's byte order."""
     ip = ipaddress.ip_address(address)
     plain = ip if isinstance(ip, ipaddress.IPv4Address) else ip.ipv4_mapped
     forms = [ip.packed]
@@ -48,7 +49,7 @@ def kernel_form(address: str, port: int) -> set[str]:
 
 
 def uid_in(lines: Iterable[str], client: set[str], server: set[str]) -> int | None:
-    """The owner of the socket of `client` that is connected to `server`."""
+    """Returns the owner of the socket of `client` that is connected to `server`."""
     for line in lines:
         found = line.split(None, 8)
         if len(found) > 7 and found[1] in client and found[2] in server:
@@ -57,14 +58,14 @@ def uid_in(lines: Iterable[str], client: set[str], server: set[str]) -> int | No
 
 
 def client_uid(client: End, server: End) -> int | None:
-    """None if it is not known."""
+    """Returns None if it is not known."""
     with suppress(OSError, ValueError):
         return uid_asked(client, server) if can_be_asked() else uid_read(client, server)
     return None
 
 
 def uid_asked(client: End, server: End) -> int | None:
-    """Raises OSError, ValueError."""
+    """Asks the kernel by sock_diag. Raises OSError, ValueError."""
     ends = [ipaddress.ip_address(address).packed for address, _ in (client, server)]
     family = socket.AF_INET if len(ends[0]) == len(ends[1]) == 4 else socket.AF_INET6
     ports = PORTS.pack(client[1], server[1])
@@ -76,8 +77,8 @@ def uid_asked(client: End, server: End) -> int | None:
         line.sendto(HEADER.pack(HEADER.size + len(body), BY_FAMILY, REQUEST, 1, 0) + body, (0, 0))
         answer, sender = line.recvfrom(1 << 16)
     if sender[0] != 0 or HEADER.unpack_from(answer)[1] == ERROR or len(answer) < ANSWER_BYTES:
-        return None  # there is none such
-    # Where there is none, a socket that listens there is the answer.
+        return None  # no such connection
+    # Without such a connection, the kernel answers with a socket that listens there.
     is_theirs = answer[PORTS_AT : PORTS_AT + len(ports)] == ports
     if answer[STATE_AT] != ESTABLISHED or not is_theirs:
         return None
@@ -87,7 +88,7 @@ def uid_asked(client: End, server: End) -> int | None:
 
 @functools.cache
 def can_be_asked() -> bool:
-    """Tried on a connection of our own."""
+    """Tests sock_diag on a connection of our own."""
     with (
         suppress(OSError),
         socket.create_server(("127.0.0.1", 0)) as server,
@@ -98,7 +99,7 @@ def can_be_asked() -> bool:
 
 
 def uid_read(client: End, server: End) -> int | None:
-    """Raises ValueError."""
+    """Reads /proc/net/tcp. Raises ValueError."""
     ours, theirs = kernel_form(*server), kernel_form(*client)
     for table in TABLES:
         with suppress(OSError), table.open() as file:

@@ -1,8 +1,8 @@
-"""One connection of a browser: who sends nothing, or reads nothing, is let go.
+"""One browser connection, closed if the client neither sends nor reads.
 
-Where there are too many, the oldest that waits for its client makes room: a page is asked for and
-made within a moment, and a browser opens a stream again that ends. So a client that holds all there
-can be keeps nobody out.
+When there are too many, the oldest one that waits for its client is closed. A page is requested and
+made within a moment, and a browser reopens an event stream that ends. So a client that holds as
+many connections as it can does not keep others out.
 """
 
 import asyncio
@@ -13,8 +13,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from lbd.net.connection_share import LOOK_S, close_excess
 
-HEADERS_S = 10.0  # for the whole of a request's headers
-UNREAD_S = 20.0  # for what was written to be read
+HEADERS_S = 10.0  # for all headers of a request
+UNREAD_S = 20.0  # for the client to read what was written
 CONNECTIONS_MAX = 512
 NUMBERS = itertools.count()
 
@@ -34,13 +34,13 @@ class BoundedConnection(H11Protocol):
             ]
             waiting = [one for one in others if one.waits_for_its_client]
             oldest = min(waiting or others, key=lambda one: one._number)
-            self.connections.discard(oldest)  # whether or not it has heard of that
+            self.connections.discard(oldest)  # even if it has not been notified yet
             oldest.transport.abort()
         self._timer = self.loop.call_later(HEADERS_S, self.transport.abort)
 
     @property
     def waits_for_its_client(self) -> bool:
-        """To ask, or to read."""
+        """Returns whether the client has yet to send a request or to read the response."""
         return self.cycle is None or self.cycle.response_complete or self.flow.write_paused
 
     def data_received(self, data: bytes) -> None:
@@ -49,7 +49,8 @@ class BoundedConnection(H11Protocol):
             if self._timer is not None:
                 self._timer.cancel()
                 self._timer = None
-        elif self._timer is None:  # part of another request; between them keep-alive has its limit
+        # part of another request; between requests, the keep-alive limit applies
+        elif self._timer is None:
             self._timer = self.loop.call_later(HEADERS_S, self.transport.abort)
 
     def pause_writing(self) -> None:
@@ -69,8 +70,8 @@ class BoundedConnection(H11Protocol):
 
 
 async def bound_connections(sock: socket.socket, most: int = CONNECTIONS_MAX) -> None:
-    """Until cancelled: no address has more than `most` to this socket, counting those that have not
-    ended their TLS handshake, of which nothing else here knows."""
+    """Limits each address to `most` connections on this socket, until cancelled. This includes
+    connections in the TLS handshake, which uvicorn does not know of."""
     host, port = sock.getsockname()[:2]
     while True:
         await asyncio.sleep(LOOK_S)

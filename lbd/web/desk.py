@@ -1,8 +1,9 @@
-"""Pages as they are asked for: each is made once a second at most, however many look at it.
+"""Makes pages on request, each at most once a second however many viewers it has.
 
-They are made in threads, a few at a time, since a daemon may take its time; who asks for a page
-that is being made waits for the same one. All who have not signed in, and each user who has, are
-given half of the threads at most, so that a user who asks for thousands holds up nobody else.
+Pages are made in threads, a few at a time, because a daemon may be slow to answer. Requests for a
+page that is being made wait for the same one. Each signed-in user, and all viewers without a
+sign-in together, get at most half of the threads, so that one who requests thousands of pages
+delays nobody else.
 """
 
 import asyncio
@@ -27,11 +28,11 @@ if TYPE_CHECKING:
 
 FRESH_S = 1.0
 KEPT_MAX = 128  # pages
-UNDER_WAY_MAX = 64  # of those who have signed in, and as many of all others
+UNDER_WAY_MAX = 64  # for signed-in viewers, and as many again for all others
 OF_USER_MAX = 16
 AT_ONCE = 8
 PATIENCE_S = 12.0
-GIVEN_S, GIVEN_MAX = 5.0, 8  # a browser asks for what changes as soon as it has the page
+GIVEN_S, GIVEN_MAX = 5.0, 8  # a browser asks for the changes as soon as it has the page
 Found = TypeVar("Found")
 
 
@@ -43,14 +44,14 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A page of the site: its path begins so, and this makes it."""
+    """A page of the site: the path it is served under and the function that makes it."""
 
     path: str
     make: Make
     fresh_s: float = FRESH_S
     is_live: bool = True
-    is_for_all: bool = False  # the same for every viewer, and so made once for them all
-    title: str = ""  # if it is known before the page is made: its head may go first
+    is_for_all: bool = False  # the same for every viewer, so it is made once for all of them
+    title: str = ""  # if set, the head is sent before the page is made
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ class Question:
 
 
 class Places:
-    """Of what is being made or waits for that, by the viewer's uid; None: who has not signed in."""
+    """Counts the pages being made or waiting, by the viewer's uid (None: not signed in)."""
 
     def __init__(self) -> None:
         self._of_user: Counter[int | None] = Counter()
@@ -98,8 +99,8 @@ DaemonsFor = Callable[[Viewer], Daemons]
 class Desk:
     def __init__(self, daemons_for: DaemonsFor) -> None:
         self._daemons_for = daemons_for
-        self.hour = NOTHING  # the loads of all hosts
-        self.sparks: Mapping[str, Spark] = {}  # of those
+        self.hour = NOTHING  # loads of all hosts
+        self.sparks: Mapping[str, Spark] = {}  # drawn from `hour`
         self._outputs = Outputs()
         self._made: TimedCache[object, Made | LbdError] = TimedCache(FRESH_S, KEPT_MAX)
         self._given: TimedCache[object, Drawn] = TimedCache(GIVEN_S, GIVEN_MAX)
@@ -114,7 +115,7 @@ class Desk:
             if isinstance(known[0], LbdError):
                 raise known[0]
             return known[0]
-        maker = question.viewer.uid, question.key  # nobody waits in the turn of somebody else
+        maker = question.viewer.uid, question.key  # nobody waits in another user's queue
         task = self._under_way.get(maker)
         if task is None:
             self._places.take(question.viewer.uid)
@@ -144,7 +145,7 @@ class Desk:
             self._made.put(question.key, known, time.monotonic(), fresh_s)
 
     def forget(self) -> None:
-        """Somebody has acted: what is shown next is to show that."""
+        """Drops all pages after an action, so that the next ones show its effect."""
         self._made = TimedCache(FRESH_S, KEPT_MAX)
 
     def ask(self, question: Question) -> Asked:
@@ -160,7 +161,7 @@ class Desk:
         return Made(page, draw(page))
 
     def give(self, question: Question, drawn: Drawn) -> None:
-        """A viewer has it now, and will ask for what changes from then on."""
+        """Remembers the page as the viewer has it, for the request for changes that follows."""
         self._given.put((question.key, drawn.mark), drawn, time.monotonic())
 
     def given(self, question: Question, mark: str) -> Drawn | None:
@@ -168,7 +169,7 @@ class Desk:
         return known[0] if known else None
 
     async def in_turn(self, viewer: Viewer, work: Callable[[], Found]) -> Found:
-        """What takes its time, in a thread. Raises LbdError."""
+        """Runs slow work in a thread. Raises LbdError."""
         loop = asyncio.get_running_loop()
         self._places.take(viewer.uid)
         try:
@@ -178,7 +179,7 @@ class Desk:
             self._places.give_back(viewer.uid)
 
     async def act(self, viewer: Viewer, act: Callable[[Daemons], str]) -> str:
-        """What is shown then. Raises LbdError."""
+        """Carries out an action. Returns the page to show next. Raises LbdError."""
         then = await self.in_turn(viewer, lambda: act(self._daemons_for(viewer)))
         self.forget()
         return then

@@ -1,7 +1,7 @@
-"""A page's parts as HTML, and what has changed since they were drawn before.
+"""A page's parts as HTML, and what has changed since an earlier version of the page.
 
-Of a table that kept its rows only the cells that changed are sent: of 200 hosts a tenth of the
-page. Each such event is made once, however many viewers had the same before.
+For a table that kept its rows only the changed cells are sent: for 200 hosts a tenth of the page.
+Each such event is made once, however many viewers have the same earlier version.
 """
 
 import json
@@ -20,7 +20,7 @@ SAID_MAX = 8
 
 
 def event(name: str, data: str) -> bytes:
-    """`data`: JSON, so in one line."""
+    """`data` is JSON on one line."""
     return f"event: {name}\ndata: {data}\n\n".encode()
 
 
@@ -28,12 +28,13 @@ def event(name: str, data: str) -> bytes:
 class Drawn:
     parts: Mapping[str, Markup]
     cells: Mapping[str, Cells]  # of the tables among the parts
-    frames: Mapping[str, object]  # what else those tables show; equal if it is the same
+    frames: Mapping[str, object]  # the rest of each table, for comparison
     mark: str = field(default_factory=lambda: secrets.token_hex(8))
-    said: dict[str, bytes] = field(default_factory=dict)  # by the mark of what was shown before
+    said: dict[str, bytes] = field(default_factory=dict)  # by the mark of the version before
 
     def since(self, before: "Drawn | None") -> bytes:
-        """The event by which a page that shows `before` shows this; None: whatever it shows."""
+        """Returns the event that turns a page that shows `before` into this one. None stands for
+        any page."""
         mark = before.mark if before else ""
         if mark not in self.said:
             if len(self.said) >= SAID_MAX:
@@ -52,7 +53,7 @@ class Drawn:
         return f"id: {self.mark}\n".encode() + event("parts", f"{{{','.join(found)}}}")
 
     def _change(self, name: str, before: "Drawn | None") -> str:
-        """Of one part, as JSON: its HTML, or [row, column, HTML] of each cell that changed."""
+        """Returns a part's change as JSON: its HTML, or [row, column, HTML] of changed cells."""
         html = self.parts[name]
         if before is None or name not in self.frames:
             return ENCODER.encode(html)

@@ -1,4 +1,4 @@
-"""What every request passes before anything else looks at it, and what every answer carries."""
+"""Checks every request before anything else sees it, and adds headers to every response."""
 
 import logging
 import traceback
@@ -23,18 +23,19 @@ HEADERS = {
     "content-security-policy": CONTENT_POLICY,
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
-    # "no-referrer" would have browsers send the page's own forms with `Origin: null`.
+    # "no-referrer" would make browsers send our own forms with `Origin: null`.
     "referrer-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
 }
-FOREIGN = ("cross-site", "same-site")  # as browsers say of requests that other pages made
+# values of `Sec-Fetch-Site` for requests from other sites' pages
+FOREIGN = ("cross-site", "same-site")
 
 
 def why_refused(scope: Scope, hosts: Collection[str]) -> tuple[int, str] | None:
-    """`hosts`: the names of this page. A page elsewhere whose name is pointed at our address (DNS
-    rebinding) is known by the name."""
+    """Returns the status and reason for refusing a request, or None. `hosts` are this page's names:
+    a site that points its own name at our address (DNS rebinding) is recognised by that name."""
     headers = Headers(scope=scope)
     names = headers.getlist("host")
     if len(names) != 1 or names[0].lower() not in hosts:
@@ -49,8 +50,8 @@ def why_refused(scope: Scope, hosts: Collection[str]) -> tuple[int, str] | None:
 
 
 def is_foreign(headers: Headers, hosts: Collection[str]) -> bool:
-    """Whether another site's page made this form. A browser may keep the origin to itself (`null`),
-    and says by `Sec-Fetch-Site`, which no page can set, whether it is ours."""
+    """Returns whether another site's page sent this form. Browsers may withhold the origin
+    (`null`); then `Sec-Fetch-Site`, which no page can set, says whether the form is ours."""
     site, origin = headers.get("sec-fetch-site", "none"), headers.get("origin")
     if site in FOREIGN:
         return True
@@ -92,8 +93,8 @@ class Guard:
         try:
             await self._app(scope, receive, send_with_headers)
         except (ClientDisconnect, LocalProtocolError):
-            return  # nobody can be answered any more
-        except Exception as problem:  # a request says in one line what went wrong
+            return  # the client is gone
+        except Exception as problem:  # a bug in a page is logged in one line
             log.error("a %s request failed: %s", scope["method"], what_failed(problem))
             if not has_begun:
                 response = PlainTextResponse("that did not work\n", 500)
@@ -101,7 +102,7 @@ class Guard:
 
 
 def what_failed(problem: Exception) -> str:
-    """What, and where in the program."""
+    """Returns the error and where in the program it happened."""
     at = traceback.extract_tb(problem.__traceback__)[-1]
     where = "/".join(at.filename.split("/")[-2:])
     return f"{type(problem).__name__} at {where}:{at.lineno}: {one_line(str(problem), 200)}"

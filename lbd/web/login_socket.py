@@ -1,4 +1,4 @@
-"""Where `lbctl web login` asks for a link: a Unix socket, so that the kernel says who asks."""
+"""The Unix socket where `lbctl web login` gets a link; the kernel vouches for the caller."""
 
 import os
 from collections.abc import Callable
@@ -14,7 +14,7 @@ SOCKET_MODE = 0o666  # every user may ask
 
 
 def own_directory(config: Config) -> Path:
-    """Of this user's page: where the daemons' sockets are, if that is ours."""
+    """Returns the directory of our socket: that of the daemons' sockets if we own it."""
     runtime_dir = Path(config.host.runtime_dir)
     is_ours = os.geteuid() == 0 or (
         runtime_dir.exists() and runtime_dir.stat().st_uid == os.geteuid()
@@ -26,7 +26,7 @@ class Logins:
     def __init__(
         self, sessions: Sessions, url: str, now_s: Callable[[], float], only_uid: int | None
     ) -> None:
-        """`only_uid`: who alone may sign in; None: every user of this host."""
+        """`only_uid`: the only user who may sign in; None: every user of this host."""
         self._sessions, self._url, self._now_s, self._only_uid = sessions, url, now_s, only_uid
 
     async def handle(self, request: Json, caller: Caller) -> Json:
@@ -43,7 +43,7 @@ class Logins:
             )
         user = User(caller.uid, caller_name(caller))
         if range_owner(caller.uid, user.name) is not None:
-            # Each number of the range would have a user's share of the links.
+            # Otherwise each uid of the range would have a user's quota of links.
             raise Refusal(
                 f"uid {caller.uid} belongs to a range in /etc/subuid and is not an account",
                 "denied",

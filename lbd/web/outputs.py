@@ -1,4 +1,4 @@
-"""The last of what a job has printed, as its viewers look on: each reads only what is new."""
+"""The last part of a job's output for each viewer; each request reads only what is new."""
 
 import base64
 import threading
@@ -10,25 +10,25 @@ from lbd.console.jobs import ANSWER_S
 from lbd.console.reply import Json, number, text, texts
 from lbd.errors import LbdError
 
-TAIL_BYTES = 64 << 10  # of each, output and errors
-PIECES = 16  # read in one go
+TAIL_BYTES = 64 << 10  # of the output and of the errors, each
+PIECES = 16  # read in one request
 TAILS_MAX = 64
 
 
 @dataclass(slots=True)
 class Tail:
-    """Of one job, for one session."""
+    """The output of one job, for one session."""
 
     at: object = (0, 0)
     attempt: int = 0
     kept: list[bytes] = field(default_factory=lambda: [b"", b""])
-    passed_bytes: int = 0  # that are not kept
+    passed_bytes: int = 0  # bytes that were dropped
     behind: bool = False
     note: str = ""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def take(self, reply: Json) -> bool:
-        """What a piece brings; whether there may be more at once."""
+        """Adds a piece of output. Returns whether there may be more."""
         attempt = int(number(reply, "attempt"))
         if self.attempt and attempt and attempt != self.attempt and not reply.get("continued"):
             self.kept, self.passed_bytes = [b"", b""], 0
@@ -41,7 +41,7 @@ class Tail:
         return bool(data)
 
     def read(self, daemons: Daemons, name: str) -> None:
-        """What is new. Where it cannot be read, the note says why."""
+        """Reads what is new. If it cannot be read, `note` says why."""
         question: Json = {"op": "queue.logs", "ids": [name]}
         self.note, self.behind = "", False
         try:
@@ -67,7 +67,7 @@ class Outputs:
         self._lock = threading.Lock()
 
     def read(self, session: str, daemons: Daemons, name: str) -> Tail:
-        """A copy as it is now."""
+        """Reads what is new and returns a copy of the tail."""
         with self._lock:
             tail = self._tails.setdefault((session, name), Tail())
             self._tails.move_to_end((session, name))

@@ -1,7 +1,7 @@
-"""Pages as HTML. Everything is escaped, and what cannot be printed is shown as `?`.
+"""Pages as HTML. Everything is escaped, and unprintable characters are shown as `?`.
 
-Cells are made here rather than by a template: a page has thousands of them, and a stream sends them
-one by one as they change.
+Table cells are made here rather than in a template: a page has thousands of them, and a stream
+sends single cells as they change.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,23 +21,23 @@ PLACES = (
     ("/", "Hosts"), ("/jobs", "Jobs"), ("/history", "History"), ("/owners", "Owners"),
     ("/why", "Why there"), ("/settings", "Settings"), ("/doctor", "Doctor"),
 )  # fmt: skip
-Cells = Sequence[Sequence[str]]  # of each row of a table, as HTML
+Cells = Sequence[Sequence[str]]  # HTML of each cell, row by row
 
 
 def shown(value: object) -> object:
-    """What a template prints: markup is ours, all else is somebody's."""
+    """Makes what a template prints printable, unless it is our own markup."""
     if isinstance(value, Markup) or not isinstance(value, str):
         return value
     return printable(value)
 
 
 def as_text(text: str) -> str:
-    """As HTML, within an element or an attribute."""
+    """Escapes text for an element or an attribute."""
     return str(escape(printable(text)))
 
 
 def as_printed(text: str) -> Markup:
-    """Several lines of a job's output: the ends of lines and tabs stay."""
+    """Escapes a job's output line by line, with tabs as spaces."""
     lines = (printable(line.replace("\t", "    ")) for line in text.split("\n"))
     return Markup("\n").join(lines)
 
@@ -85,7 +85,7 @@ def item_html(item: Item) -> str:
 
 
 def cells_of(table: Table) -> Cells:
-    """As HTML; the first of each row is its heading."""
+    """Returns the table's cells as HTML; the first of each row is its heading."""
     labels = [f' data-label="{as_text(name)}">' for name in table.head]
     return [
         [
@@ -109,7 +109,7 @@ def rows_html(cells: Cells) -> Markup:
 
 
 def part_html(part: Part, cells: Cells | None = None) -> Markup:
-    """`cells`: of a table, if they are known."""
+    """`cells`: the table's cells, if already made."""
     rows = None
     if isinstance(part, Table):
         rows = rows_html(cells_of(part) if cells is None else cells)
@@ -129,22 +129,22 @@ def page_html(
 
 
 def head_html(title: str, at: str, viewer: Viewer, live: str) -> str:
-    """What is known before the daemons have answered. `live`: the address that its changes come
-    from; "" for none."""
+    """Returns the part that is known before the daemons answer. `live` is the address of the page's
+    changes, "" if it has none."""
     return environment().get_template("head.html").render(
         title=title, at=at, viewer=viewer, live=live, places=PLACES
     )  # fmt: skip
 
 
 def rest_html(page: Page, parts: Mapping[str, Markup], notice: str, mark: str) -> str:
-    """`mark`: of the parts, from which the changes begin."""
+    """`mark` identifies the version of the parts from which changes are counted."""
     return environment().get_template("rest.html").render(
         page=page, parts=parts, notice=notice, version=__version__, mark=mark
     )  # fmt: skip
 
 
 def report_html(page: Page, made: str) -> str:
-    """A page that stands alone. `made`: when and by whom."""
+    """Returns a self-contained page. `made` says when it was made and by whom."""
     parts = {part.id: part_html(part) for part in page.parts}
     style = files("lbd.web").joinpath("static", "style.css").read_text(encoding="utf-8")
     return (

@@ -1,4 +1,4 @@
-"""The cluster's own picture, made of what the daemons answer: a page that stands alone. Pure."""
+"""The cluster report: a self-contained page made from the daemons' answers. Pure."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +12,7 @@ from lbd.web.view import WARN, Chart, Facts, Heat, Item, Line, Page, Part, Table
 
 DAY_HOURS = 24
 DAY_S, HOUR_S = 86400.0, 3600.0
-SHOWN = 20  # rows of a kind
+SHOWN = 20  # rows of each table
 GROUP_HEAD = ("Jobs", "Failed", "Response", "P95", "Waiting", "Wait P95", "Slowdown", "Moved",
               "Wrongly", "CPU")  # fmt: skip
 WAITING_HEAD = ("Class", "Jobs", "Mean", "Median", "P95", "Longest")
@@ -25,7 +25,7 @@ HERE, MOVED, QUEUED = "immediately, on this host", "immediately, on another host
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What `lbctl advise` says, or why it says nothing."""
+    """What `lbctl advise` says, or why it has no advice."""
 
     text: str
     head: Sequence[str] = ()
@@ -35,15 +35,15 @@ class Advice:
 @dataclass(frozen=True, slots=True)
 class Material:
     cluster: str
-    user: str  # whose jobs alone; "": everybody's
+    user: str  # the only user whose jobs count; "" for all
     since_s: float
     until_s: float
     hosts: Sequence[str]
-    curve: PastLoads  # as fine as it is remembered for that long
-    hours: PastLoads  # a month's
-    total: Json  # figures as of `lbctl stats --json`
+    curve: PastLoads  # in the finest steps that are stored for that period
+    hours: PastLoads  # a month by the hour
+    total: Json  # as in `lbctl stats --json`
     groups: Mapping[str, Mapping[str, Json]]  # by kind and key
-    jobs: Sequence[Json]  # the latest that have ended
+    jobs: Sequence[Json]  # the latest that ended
     advice: Advice | None
     missing: Mapping[str, str] = field(default_factory=dict)  # host -> why
     notes: Sequence[str] = ()
@@ -101,7 +101,7 @@ def failed_item(figures: Json, item: Callable[[str, str], Item]) -> Item:
 
 
 def within(loads: PastLoads, since_s: float, points: Sequence[float]) -> tuple[float, ...]:
-    """The points of steps that had not ended at `since_s`."""
+    """Returns the points of those steps that end after `since_s`."""
     steps = math.ceil((loads.until_s - since_s) / loads.step_s) if loads.step_s > 0 else 0
     return tuple(points[max(0, len(points) - max(0, steps)) :])
 
@@ -112,7 +112,7 @@ def mean_of(values: Sequence[float]) -> float:
 
 
 def curves(given: Material) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """The mean over the hosts, and the highest, at each step."""
+    """Returns the mean over the hosts and the highest load, at each step."""
     lines = [within(given.curve, given.since_s, one) for one in given.curve.hosts.values()]
     columns = list(zip(*lines, strict=False))
     highest = tuple(max((one for one in column if math.isfinite(one)), default=math.nan)
@@ -121,7 +121,7 @@ def curves(given: Material) -> tuple[tuple[float, ...], tuple[float, ...]]:
 
 
 def by_hour(given: Material) -> Heat:
-    """The last 24 hours as they came; of more than a day, the means by hour of the day."""
+    """Returns the last 24 hours; for a longer period the means by hour of the day."""
     steps = next((len(points) for points in given.hours.hosts.values()), 0)
     ends = [given.hours.until_s - HOUR_S * back for back in reversed(range(steps))]
     clock = [given.hour_of(end - HOUR_S / 2) for end in ends]
@@ -148,7 +148,7 @@ def by_hour(given: Material) -> Heat:
 
 
 def waiting(jobs: Sequence[Json]) -> Table:
-    """By the way they went, and by how long they ran."""
+    """Returns waiting times by how jobs were started, and by how long they ran."""
     found: dict[str, list[float]] = {name: [] for name in (HERE, MOVED, QUEUED)}
     found |= {name: [] for _, name in RAN}
     for job in jobs:
@@ -173,12 +173,12 @@ def way_of(job: Json) -> str:
 
 
 def is_plain(name: str) -> bool:
-    """Of `h1-26`, which no number of the queue looks like."""
+    """Returns whether the id is like `h1-26`; ids of queued jobs are numbers."""
     return not name.replace("_", "").isdecimal()
 
 
 def waiting_row(name: str, waits: Sequence[float]) -> Sequence[Item]:
-    """`waits`: the shortest first."""
+    """`waits` is sorted in ascending order."""
     middle, tail = (waits[min(len(waits) - 1, int(of * len(waits)))] for of in (0.5, 0.95))
     shown = (mean_of(waits), middle, tail, waits[-1])
     return [plain(name), right(count(len(waits))), *(right(duration(one)) for one in shown)]

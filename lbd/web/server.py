@@ -1,4 +1,4 @@
-"""The program around the site: its socket, its loop over the loads, its end."""
+"""Runs the web site: its socket, the loop that reads loads, and its shutdown."""
 
 import asyncio
 import logging
@@ -37,14 +37,14 @@ from lbd.web.view import Viewer
 log = logging.getLogger(__name__)
 
 SAMPLE_S = 10.0
-BACKLOG = 64  # as many are accepted before one that has come is heard
+BACKLOG = 64  # connections that may wait to be accepted
 KEEP_ALIVE_S = 15
 END_S = 3
 HEADERS_MAX_BYTES = 16 << 10
 
 
 class WebServer(uvicorn.Server):
-    """Signals are `run_daemon`'s."""
+    """`run_daemon` handles signals, not uvicorn."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -55,8 +55,8 @@ class Web:
     def __init__(
         self, config: Config, address: Address, connector: Connector | None, directory: Path
     ) -> None:
-        """`connector`: root's, to act for users who have signed in; None: we act as ourselves.
-        `directory`: where our own socket is to be."""
+        """`connector` connects as signed-in users if we are root; None: we act as ourselves.
+        `directory` is where our own socket will be."""
         self._config, self._address, self._directory = config, address, directory
         self._certificate = certificate_for(address, config)
         self._ending = asyncio.Event()
@@ -69,7 +69,7 @@ class Web:
         return not viewer.signed_in or self._sessions.is_open(viewer.key, time.monotonic())
 
     def _daemons_for(self, viewer: Viewer) -> Daemons:
-        """For nobody: pages ask for them only what is the same for all users."""
+        """Viewers without a sign-in share our connection: they see only what anybody may."""
         connector, uid = self._connector, viewer.uid
         if connector is None or uid is None:
             return self._daemons
@@ -94,7 +94,7 @@ class Web:
     async def run(
         self, sock: socket.socket, stop: asyncio.Event, ready: Callable[[], None]
     ) -> None:
-        """Until `stop` is set."""
+        """Serves until `stop` is set."""
         settings = uvicorn.Config(
             self.app(), http=BoundedConnection, ws="none", lifespan="off", log_config=None,
             access_log=False, server_header=False, date_header=False, proxy_headers=False,
@@ -105,7 +105,7 @@ class Web:
         )  # fmt: skip
         settings.load()
         server = WebServer(settings)
-        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # Guard says what fails
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # Guard logs failures
         logins = Logins(
             self._sessions, self.url, time.monotonic,
             os.geteuid() if self._connector is None else None,
@@ -130,7 +130,7 @@ class Web:
         login_path.unlink(missing_ok=True)
 
     async def _renew(self, context: ssl.SSLContext | None) -> None:
-        """Shows who connects from then on a certificate that has been renewed."""
+        """Loads a renewed certificate, for connections from then on."""
         if self._certificate is None or context is None:
             return
         shown = os.stat(self._certificate)
@@ -143,7 +143,7 @@ class Web:
             await bound_connections(sock)
 
     async def _sample(self) -> None:
-        """Keeps what the hosts' loads were as new as the LIM has it."""
+        """Keeps the hosts' loads as recent as the LIM has them."""
         while True:
             try:
                 self._desk.hour, self._desk.sparks = await asyncio.to_thread(
@@ -162,7 +162,7 @@ def hour_of_all(daemons: Daemons) -> tuple[PastLoads, dict[str, Spark]]:
 
 
 def renewed(context: ssl.SSLContext, certificate: str, shown: os.stat_result) -> os.stat_result:
-    """Takes the file up if it is another by now. Returns what is shown."""
+    """Loads the certificate if its file has changed. Returns the stat of the file in use."""
     try:
         found = os.stat(certificate)
         if (found.st_ino, found.st_mtime_ns) == (shown.st_ino, shown.st_mtime_ns):

@@ -1,8 +1,8 @@
-"""Who has signed in: links that work once, sessions that end, and what their forms must hold.
+"""Sign-ins: links that work once, sessions that expire, and the tokens that forms must carry.
 
-Neither links nor sessions are kept as they are, but by their digests: what is looked up says
-nothing by how long that takes, and nothing that is kept signs anybody in. Pure: the time is an
-argument, `secret` gives a new random text.
+Links and sessions are stored only as digests. So the time of a look-up reveals nothing, and what is
+stored does not let anyone sign in. Pure: the time is an argument, and `secret` returns a new random
+text.
 """
 
 import hmac
@@ -19,7 +19,7 @@ SESSIONS_OF_USER_MAX, SESSIONS_MAX = 8, 512
 
 
 class TooMany(LbdError):
-    """Everybody together has as many sessions as there may be."""
+    """The limit on sessions of all users together is reached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Sessions:
         self._sessions: dict[str, Session] = {}
 
     def link(self, user: User, now_s: float) -> str:
-        """The token of a link. A user's oldest makes way."""
+        """Returns the token of a new link. At a user's limit it replaces their oldest link."""
         self._expire(now_s)
         own = [digest for digest, (who, _) in self._links.items() if who.uid == user.uid]
         if len(own) >= LINKS_OF_USER_MAX:
@@ -56,7 +56,7 @@ class Sessions:
         return token
 
     def sign_in(self, token: str, now_s: float) -> str | None:
-        """What the cookie holds from now on; None: no such link, or no more. Raises TooMany."""
+        """Returns the cookie's value; None if the link is unknown or expired. Raises TooMany."""
         self._expire(now_s)
         found = self._links.pop(digest_of(token), None)
         if found is None:
@@ -80,7 +80,7 @@ class Sessions:
         return found
 
     def is_open(self, key: str, now_s: float) -> bool:
-        """Asked by no user, so it keeps no session from ending."""
+        """Returns whether the session is open, without extending it."""
         self._expire(now_s)
         return key in self._sessions
 

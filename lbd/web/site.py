@@ -1,4 +1,4 @@
-"""The addresses of the site, and what each answers: HTML, `.json`, `.events` as it changes."""
+"""The addresses of the site and their responses: HTML, `.json`, and `.events` with changes."""
 
 import asyncio
 import json
@@ -52,24 +52,24 @@ KINDS = (
     Kind("/doctor", make_doctor, fresh_s=10.0, is_live=False, title="Doctor"),
     Kind("/settings", make_settings, fresh_s=5.0),
 )
-WORDS_MAX = 12  # of an address
-HEAD_AFTER_S = 0.01  # a page that takes longer is begun before it is made
+WORDS_MAX = 12  # parameters of an address
+HEAD_AFTER_S = 0.01  # after this time the head of a page is sent ahead
 STATIC = {"style.css": "text/css; charset=utf-8", "live.js": "text/javascript; charset=utf-8"}
 STATUS = {"denied": 403, "missing": 404, "usage": 400}
 Handler = Callable[[Request], Awaitable[Response]]
 
 
 COOKIE = "lbd_session"
-# By TLS: a browser takes such a name only over TLS, and from no other name of this domain.
+# Over TLS only: browsers accept a `__Host-` cookie only over TLS and only from this exact name.
 SECURE_COOKIE = f"__Host-{COOKIE}"
-MARK = "shown"  # in the address of events: of the page that the browser has
+MARK = "shown"  # parameter of the events' address: the version that the browser shows
 
 
 class Site:
     def __init__(
         self, desk: Desk, streams: Streams, sessions: Sessions, *, is_secure: bool
     ) -> None:
-        """`is_secure`: by TLS, and not on loopback alone."""
+        """`is_secure`: served over TLS, not only on loopback."""
         self._desk, self._streams, self._sessions = desk, streams, sessions
         self._is_secure = is_secure
         self._cookie = SECURE_COOKIE if is_secure else COOKIE
@@ -82,7 +82,7 @@ class Site:
         return Viewer(found.user.uid, found.user.name, found.csrf, found.key)
 
     def _is_theirs(self, request: Request, uid: int) -> bool:
-        """Whether the browser is that user's, or root's, who may look into any."""
+        """Returns whether the browser belongs to that user, or to root, who may see any session."""
         client, server = request.client, request.scope.get("server")
         if client is None or server is None:
             return False
@@ -116,7 +116,7 @@ class Site:
         return answer
 
     async def _signed(self, request: Request) -> tuple[Viewer, Response | None]:
-        """Who has sent this form, or why it counts for nothing."""
+        """Returns the viewer who sent this form, and a response if the form is refused."""
         viewer = self.viewer(request)
         if not viewer.signed_in:
             return viewer, error_page(
@@ -172,7 +172,8 @@ class Site:
             live = events_address(request) if kind.is_live else ""
             making = asyncio.create_task(self._desk.page(question), name="page")
             try:
-                # Only what everybody or this viewer may see: who may not hears so by the status.
+                # Only for pages that the viewer may see: others must get the refusal as a status
+                # code.
                 if kind.title and (kind.is_for_all or question.viewer.signed_in):
                     await asyncio.wait([making], timeout=HEAD_AFTER_S)
                     if not making.done():
@@ -191,7 +192,7 @@ class Site:
     async def _in_two(
         self, question: Question, live: str, making: asyncio.Task[Made]
     ) -> AsyncIterator[str]:
-        """The browser shows the head, and asks for what it needs, while the rest is made."""
+        """Sends the head first, so that the browser can show it and fetch files meanwhile."""
         kind = question.kind
         yield head_html(kind.title, kind.path, question.viewer, live)
         try:
@@ -231,8 +232,8 @@ class Site:
 
 
 class InTwo(StreamingResponse):
-    """The head of a page, and the rest once it is made: that ends when its viewer has left, who may
-    have asked for nothing of it."""
+    """Sends the head of a page, then the rest once it is made. If the viewer leaves, the rest is
+    cancelled."""
 
     def __init__(self, html: AsyncIterator[str], making: asyncio.Task[Made]) -> None:
         super().__init__(html, media_type="text/html")
@@ -246,7 +247,7 @@ class InTwo(StreamingResponse):
 
 
 def words(request: Request) -> tuple[tuple[str, str], ...]:
-    """What the address says after `?`, in an order of its own: the same question is asked once."""
+    """Returns the address's parameters sorted, so that equal requests are recognised."""
     given = request.query_params.multi_items()[:WORDS_MAX]
     return tuple(
         sorted(

@@ -1,4 +1,4 @@
-"""The changes of a page as server-sent events, for as long as somebody reads them."""
+"""Sends the changes of a page as server-sent events for as long as the client reads them."""
 
 import asyncio
 import json
@@ -11,7 +11,7 @@ from lbd.web.drawn import Drawn, event
 from lbd.web.view import Viewer
 
 TICK_S = 2.0
-LIFE_S = 900.0  # then the browser asks again
+LIFE_S = 900.0  # then the browser reconnects
 STREAMS_MAX = 256
 NOBODYS_MAX, OF_USER_MAX = STREAMS_MAX // 2, STREAMS_MAX // 8
 RETRY = b"retry: 3000\n\n"
@@ -25,7 +25,7 @@ class Streams:
         tick_s: float = TICK_S,
         may_look: Callable[[Viewer], bool] = lambda viewer: True,
     ) -> None:
-        """`may_look`: until when a viewer is still who they were."""
+        """`may_look` returns whether a viewer's sign-in is still valid."""
         self._desk, self._ending, self._tick_s = desk, ending, tick_s
         self._may_look = may_look
         self._open: Counter[int | None] = Counter()  # by the viewer's uid
@@ -35,20 +35,21 @@ class Streams:
         return self._open.total()
 
     def is_full(self, viewer: Viewer) -> bool:
-        """For this viewer: all who have not signed in have half of them, one user an eighth."""
+        """Returns whether this viewer may open no more streams. All viewers without a sign-in share
+        half of them; each user gets an eighth."""
         own = OF_USER_MAX if viewer.signed_in else NOBODYS_MAX
         return self._open[viewer.uid] >= own or self.count >= STREAMS_MAX
 
     def _pause_s(self, question: Question) -> float:
-        """Until all who look at that page are told at once."""
+        """Returns the time until the next update, which is the same for all viewers of a page."""
         if not self._tick_s:
             return 0.0
         phase_s = self._tick_s * (hash(question.key) % 1000) / 1000
         return self._tick_s - (asyncio.get_running_loop().time() - phase_s) % self._tick_s
 
     async def events(self, question: Question, mark: str = "") -> AsyncIterator[bytes]:
-        """What is written is held up by its reader: nothing is made meanwhile. `mark`: of the page
-        as the viewer has it."""
+        """Yields the events. While a slow reader holds up writing, nothing is made for it. `mark`
+        is the version of the page that the viewer has."""
         uid = question.viewer.uid
         self._open[uid] += 1
         try:

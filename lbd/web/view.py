@@ -1,4 +1,4 @@
-"""What a page shows, before it is HTML: parts with names, made by pure functions from JSON."""
+"""What a page shows, independent of HTML: named parts that pure functions make from JSON."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ GOOD, WARN, BAD, DIM, NUMBER = "good", "warn", "bad", "dim", "number"
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """Who looks; nobody known while `uid` is None."""
+    """The user who looks at a page; `uid` is None without a sign-in."""
 
     uid: int | None = None
     name: str = ""
-    csrf: str = ""  # what a form of theirs must hold
-    key: str = ""  # of their session, as it is stored
+    csrf: str = ""  # token that the user's forms must carry
+    key: str = ""  # of the session, as it is stored
 
     @property
     def signed_in(self) -> bool:
@@ -28,14 +28,14 @@ NOBODY = Viewer()
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One value: its text, how it is meant, where it leads, and what is drawn beside it."""
+    """One value: its text, its meaning, its link, and what is drawn beside it."""
 
     text: str
     kind: str = ""
     href: str = ""
-    bar: float | None = None  # how full, of 1
+    bar: float | None = None  # share that is filled
     spark: Spark | None = None
-    label: str = ""  # of the drawing, for those who do not see it
+    label: str = ""  # describes the drawing for those who cannot see it
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Text as it was printed."""
+    """Preformatted text."""
 
     id: str
     title: str
@@ -70,7 +70,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A sentence of ours, with `commands` marked as here; the page's title is its own."""
+    """A sentence of ours, with commands in backticks; it has no title besides the page's."""
 
     id: str
     text: str
@@ -89,20 +89,20 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class Heat:
-    """A value for each name and column, as a colour."""
+    """A value for each name and column, shown as a colour."""
 
     id: str
     title: str
     head: Sequence[str]
     rows: Sequence[tuple[str, Sequence[float]]]
-    legend: Sequence[tuple[str, str]]  # level, what it stands for
+    legend: Sequence[tuple[str, str]]  # level -> what it stands for
     empty: str = "nothing"
     template = "heat.html"
 
 
 @dataclass(frozen=True, slots=True)
 class Button:
-    action: str  # the path it is posted to
+    action: str  # path that the form is posted to
     text: str
     kind: str = ""
 
@@ -122,12 +122,12 @@ class Field:
     label: str
     value: str = ""
     choices: Sequence[str] = ()
-    without: str = "any"  # what the choice of nothing is called
+    without: str = "any"  # label of the empty choice
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """Asks for what the address then holds: nothing is changed by it."""
+    """A form that only changes the address, and so what is shown."""
 
     id: str
     title: str
@@ -144,8 +144,8 @@ Part = Table | Facts | Line | Message | Chart | Heat | Buttons | Form
 class Page:
     title: str
     parts: Sequence[Part]
-    data: Json | Sequence[Json] = ()  # the same for programs
-    at: str = ""  # its place in the navigation
+    data: Json | Sequence[Json] = ()  # the same content for programs
+    at: str = ""  # entry in the navigation
 
 
 def plain(text: str, kind: str = "") -> Item:

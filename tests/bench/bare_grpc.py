@@ -1,6 +1,6 @@
-"""A byte there and back on one open gRPC stream between two event loops, with nothing around it.
+"""The round trip of a byte on one open gRPC stream between two event loops, with nothing around it.
 
-What carries bytes between two hosts here cannot be faster than what it is made of.
+The link between two hosts is built on such a stream, so it cannot be faster.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ Call = grpc.aio.StreamStreamCall[bytes, bytes]
 
 
 class BareStream:
-    """A context; `echo_s` times one byte."""
+    """A context manager; `echo_s` times one byte."""
 
     def __enter__(self) -> "BareStream":
         root = Path(__file__).resolve().parents[2]

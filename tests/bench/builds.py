@@ -19,8 +19,8 @@ from tests.bench.warm_ssh import found
 from tests.live.debian_source import fetch
 
 CONFIGURES = "hello"
-# Many files of much the same size: of Lua's, say, one is a sixth of the whole and comes late, which
-# bounds whoever builds it by the time that takes on one host.
+# Many files of much the same size. Of Lua's files, one is a sixth of the whole and comes late: the
+# time that it takes on one host bounds any build.
 BUILDS = "mbedtls"
 TARGET = ("-C", "library", "static")
 CONFIGURE_ROUNDS, MAKE_ROUNDS = 7, 3
@@ -31,7 +31,7 @@ BUILD_TIMEOUT_S = 300
 
 
 def measure(stage: Stage, wanted: set[str]) -> list[Row]:
-    """Any of lbsh-configure, lbsh-make."""
+    """Measures those wanted of lbsh-configure and lbsh-make."""
     if os.geteuid():
         raise CannotMeasureError("apt-get source and namespaces need root")
     rows = []
@@ -49,7 +49,7 @@ def source_of(stage: Stage, package: str) -> Path:
 
 
 def measure_configure(stage: Stage) -> Row:
-    """Nothing leaves: what is compiled there is too short."""
+    """No command leaves: the compilations are too short."""
     script = source_of(stage, CONFIGURES) / "configure"
     build = stage.directory / "configured"
     environment = stage.lab().environment("h1")
@@ -127,7 +127,8 @@ def build_s(source: Path, tree: Path, command: list[str], environment: dict[str,
 
 @contextmanager
 def distccds(stage: Stage, lab: Lab) -> Iterator[dict[str, str]]:
-    """One in each host; what to set for `distcc` on h1 to use them, itself included."""
+    """Runs distccd on each host; yields the variables by which `distcc` on h1 uses them, h1
+    included."""
     program = found("distccd")
     record = load(lab.root)
     if record is None:

@@ -1,14 +1,15 @@
-"""What of a core the load information centre of 1,000 hosts takes under GLOBAL, in its LIM's code.
+"""The share of a core that the load information centre of 1,000 hosts takes under GLOBAL, in its
+LIM's code.
 
-The state that runs in production, in virtual time, with every message in and out encoded and
-decoded as on the wire; the 999 others are messages made beforehand. A tenth of them report another
-load each second, and each of them once a keep-alive; each answers every delta with the version that
-it has.
+This is the state that runs in production, in virtual time, with every message in and out encoded
+and decoded as on the wire; the messages of the 999 others are made beforehand. A tenth of them
+report another load each second, and each of them once a keep-alive; each answers every delta with
+the version that it has.
 
-What gRPC, TLS and the event loop take is not in it: it comes on top, for each of some 1,100 calls a
-second, and is probably most of what a centre takes.
+The cost of gRPC, TLS and the event loop is not included: it comes on top, for each of some 1,100
+calls a second, and is probably most of what a centre takes.
 
-`.venv/bin/python tests/bench/centre_cpu.py` prints where it goes.
+`.venv/bin/python tests/bench/centre_cpu.py` prints the share of each part.
 """
 
 import sys
@@ -53,7 +54,8 @@ def measure(stage: Stage, _: set[str]) -> list[Row]:
 
 
 def seconds_of_cpu(seconds: int) -> list[dict[str, float]]:
-    """Of each second of virtual time what of it each part took, once all know one another."""
+    """The CPU seconds of each part in each second of virtual time, once all hosts know one
+    another."""
     centre = Centre()
     for _ in range(SETTLING_S):
         centre.one_second()
@@ -111,7 +113,7 @@ class Centre:
         return took
 
     def take(self, data: bytes) -> None:
-        """As the daemon does: the answer is encoded, too."""
+        """Handles a message as the daemon does, which encodes the answer too."""
         for action in self.state.handle(e.Received(convert.decode(data)), self.now_s):
             if isinstance(action, e.Reply):
                 convert.encode(self.state.envelope(action.body))

@@ -1,6 +1,6 @@
-"""99 hosts played by one process: it greets a LIM in their names, as the centre tells it their load
-again and again over gRPC, and says yes to whatever it says. So a LIM's table is filled by real
-messages without 99 more LIMs on the machine.
+"""99 hosts played by one process: it greets a LIM in their names, sends it their load over gRPC
+again and again as the centre, and accepts whatever the LIM sends. So real messages fill a LIM's
+table without 99 more LIMs on the machine.
 
 Run as `python crowd.py PORT KEY_FILE TARGET`; prints `ready` when the LIM knows all of them.
 """
@@ -23,7 +23,7 @@ CLUSTER = "bench"
 PERIOD_S = 1.0
 TIMEOUT_S = 5.0
 CORES = 4.0
-SLOTS = 1 << 20  # never out of them: every host is a candidate every time
+SLOTS = 1 << 20  # never exhausted: every host is a candidate every time
 
 
 def names() -> list[HostId]:

@@ -1,6 +1,6 @@
-"""`dask_peer.py PORT`: Dask's scheduler with its page, of twenty workers and ten thousand tasks.
+"""`dask_peer.py PORT`: Dask's scheduler with its page, with twenty workers and ten thousand tasks.
 
-All in this process: what is measured is the page.
+All run in this process, since only the page is measured.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ async def serve(port: int) -> None:
             del kept
 
 
-WORKERS, TASKS = 20, 10_000  # more workers in one process take minutes to begin
+WORKERS, TASKS = 20, 10_000  # more workers in one process take minutes to start
 
 if __name__ == "__main__":
     asyncio.run(serve(int(sys.argv[1])))

@@ -1,7 +1,7 @@
-"""What a person waits for when asking which queueing discipline: cutoffs solved, a trace simulated.
+"""How long a person waits for advice on queueing disciplines: cutoffs solved, a trace simulated.
 
 Both are whole processes on one core. The trace is SDSC SP2's, from $LBD_TRACES or from
-../shared/traces beside the repository; without it, as many drawn jobs take its place.
+../shared/traces beside the repository; without it, as many random jobs take its place.
 """
 
 import os
@@ -20,7 +20,7 @@ HOSTS = 8
 SOLVE_S, SIMULATE_S = 1.0, 60.0
 SIMULATIONS = 3
 MANY_JOBS, MANY_HOSTS, ONE_S = 50_000, 114, 2.0
-# The tail, the load, and what is best: an easy case, one near its limit, the slowest.
+# The tail, the load and the objective: an easy case, one near its limit, the slowest.
 CASES = (
     ("1.0", "0.5", "slowdown"),
     ("0.6", "0.4", "waiting"),

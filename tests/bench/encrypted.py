@@ -1,6 +1,5 @@
-"""What mutual TLS costs: a command on another host, and long streams, beside ssh, which encrypts
-too. The lab's hosts have certificates here.
-"""
+"""The cost of mutual TLS: a command on another host, and long streams, beside ssh, which encrypts
+too. The lab's hosts have certificates here."""
 
 from functools import partial
 
@@ -12,7 +11,7 @@ from tests.bench.stage import Stage
 
 
 def measure(stage: Stage, wanted: set[str]) -> list[Row]:
-    """Any of tls-remote, tls-front-remote, tls-stdout, tls-stdin."""
+    """Measures those wanted of tls-remote, tls-front-remote, tls-stdout and tls-stdin."""
     rows = measure_true(stage, wanted & {"tls-remote", "tls-front-remote"})
     ways = {name.removeprefix("tls-") for name in wanted}
     return rows + streams.measured(stage, stage.tls_lab(), ways, 1.5, "TLS: ")

@@ -1,7 +1,7 @@
-"""Fail-over: from the kill of the dispatcher that leads to the start of a job, beside its lease.
+"""Fail-over: from the kill of the leading dispatcher to the start of a job, beside its lease.
 
-Two dispatchers with one PostgreSQL, whose commits wait for the disk. The job is submitted at once
-after the kill, so it waits as `lbrun -q` does and starts on the new leader's word.
+Two dispatchers share one PostgreSQL, whose commits wait for the disk. The job is submitted right
+after the kill, so it waits as `lbrun -q` does and starts when the new leader says so.
 """
 
 import os
@@ -62,7 +62,7 @@ def fail_over_s(stage: Stage, lab: Lab) -> float:
 
 
 def leading(lab: Lab, standing_by: tuple[str, ...]) -> str:
-    """Who does, once these stand by."""
+    """The leading host, once the hosts in `standing_by` stand by."""
     until_s = time.monotonic() + SEEN_S
     while time.monotonic() < until_s:
         leads = {}

@@ -1,7 +1,7 @@
-"""Many who follow one job's output as it comes: is any line lost, and what does it take?
+"""Many clients follow one job's output as it comes: is any line lost, and what does it cost?
 
 The job writes numbered lines at a given rate on another host; each follower is `lbctl logs -f`.
-Beside it `tail -f`, by as many, of a file that grows as fast.
+Beside it as many `tail -f` follow a file that grows as fast.
 """
 
 import re
@@ -21,7 +21,7 @@ FOLLOWERS, LINES_A_SECOND = 20, 1000
 WRITES_S, QUICK_WRITES_S = 20.0, 4.0
 PATIENCE_S = 120.0
 NONE_LOST = Bound(0.0, of_ratio=False)
-# A piece of a quarter MiB for each, as bytes and as text, on its way through two LBMs.
+# A chunk of a quarter MiB for each, as bytes and as text, on its way through two LBMs.
 GROWTH_ASKED_MIB = Bound(1.5 * FOLLOWERS, of_ratio=False)
 LINE = re.compile(rb"line (\d{9})\n")
 WRITER = """
@@ -55,7 +55,8 @@ def measure(stage: Stage, _wanted: set[str]) -> list[Row]:
 
 
 def by_logs(stage: Stage, lab: Lab, writer: list[str], lines: int) -> tuple[float, float, float]:
-    """Lines that did not reach all, MiB by which the daemons' peaks rose, CPU of all."""
+    """The lines that did not reach all, the rise of the daemons' peaks in MiB, and the CPU of
+    all."""
     pids = [pid for host in ("h1", "h2") for pid in lab.pids(host).values()]
     of, environment = stage.installation, lab.environment("h1")
     submit = [str(of.lbrun), "-d", "-H", "h2", *writer]
@@ -72,7 +73,7 @@ def by_logs(stage: Stage, lab: Lab, writer: list[str], lines: int) -> tuple[floa
 
 
 def by_tail(directory: Path, writer: list[str], lines: int) -> float:
-    """CPU of those who look on."""
+    """The followers' CPU."""
     grows = directory / "grows"
     tail = ["tail", "-n", "+1", "-f", str(grows)]
     with ExitStack() as stack:
@@ -89,7 +90,7 @@ def by_tail(directory: Path, writer: list[str], lines: int) -> float:
 def followers(
     directory: Path, argv: list[str], environment: dict[str, str] | None
 ) -> Iterator[tuple[list["subprocess.Popen[bytes]"], list[Path]]]:
-    """They have ended afterwards."""
+    """Runs the followers, which have all ended afterwards."""
     files = [directory / f"follower-{number}" for number in range(FOLLOWERS)]
     with ExitStack() as stack:
         processes = []
@@ -103,7 +104,7 @@ def followers(
 
 
 def seen(file: Path) -> int:
-    """Lines, in their order, none left out."""
+    """The number of lines, in order and with none left out."""
     numbers = [int(number) for number in LINE.findall(file.read_bytes())]
     return len(numbers) if numbers == list(range(len(numbers))) else 0
 

@@ -1,10 +1,10 @@
-"""How far forecasts are from what comes true, with and without the run times of earlier runs.
+"""How far forecasts are from what happens, with and without the run times of earlier runs.
 
 Recorded jobs (a trace of the Parallel Workloads Archive that `LBD_TRACE` names, else jobs drawn
-from the seed) go through the queue of production in virtual time, strictly first come, first
-served, without time limits. Of a job that has to wait it is asked when it will begin; how many
-times as long or as short it then waits is compared, and whether it began within the interval that
-was to hold for nine in ten. A minute.
+from the seed) go through the production queue in virtual time, strictly first come, first served,
+without time limits. For a job that has to wait, the queue forecasts its start; compared are the
+factor between forecast and actual wait, and whether the job started within the interval that should
+hold for nine in ten. Takes a minute.
 """
 
 import gzip
@@ -32,17 +32,17 @@ from tests.bench.stage import Stage
 TRACE, TRACE_SLOTS = "LBD_TRACE", 128
 JOBS, QUICK_JOBS = 4000, 1000
 ASKED_EVERY = 3  # of those that wait
-USERS, PROGRAMS, SLOTS, LOAD = 20, 4, 16, 0.9  # of what is drawn
-LEAST_S = 60.0  # nobody minds by what factor a shorter wait is off
+USERS, PROGRAMS, SLOTS, LOAD = 20, 4, 16, 0.9  # of the jobs drawn
+LEAST_S = 60.0  # nobody minds the factor of a shorter wait
 KNOWN_ASKED = Bound(1.0)
-WITHIN_ASKED = Bound(0.8, at_least=True, of_ratio=False)  # by what "nine in ten" is judged
+WITHIN_ASKED = Bound(0.8, at_least=True, of_ratio=False)  # the bar for "nine in ten"
 
 
 class Truth(NamedTuple):
-    """How a wait that was foretold came true."""
+    """A forecast wait beside the actual one."""
 
     factor: float  # by how many times it was longer or shorter
-    is_within: bool | None  # its interval; None: too few had ended for one
+    is_within: bool | None  # the interval; None: too few jobs had ended for one
 
 
 def measure(stage: Stage, _wanted: set[str]) -> list[Row]:
@@ -79,7 +79,7 @@ def within(found: Sequence[Truth]) -> float:
 
 
 def drawn(rng: Random, count: int) -> list[BatchJob]:
-    """Each user has a few programs, each of which takes about as long whenever it runs."""
+    """Each user has a few programs, and each run of a program takes about as long."""
     means_s = {
         (user, program): rng.lognormvariate(3.0, 1.5)
         for user in range(USERS) for program in range(PROGRAMS)
@@ -94,7 +94,7 @@ def drawn(rng: Random, count: int) -> list[BatchJob]:
 
 
 def truths(jobs: Sequence[BatchJob], slots: int, least_s: float, *, learns: bool) -> list[Truth]:
-    """Of each wait that was asked for."""
+    """The outcome of each wait that was forecast."""
     queues, rng, found = Queues(Fcfs()), Random(1), list[Truth]()
     asked = dict[int, tuple[float, Spread | None]]()
     if not learns:

@@ -42,7 +42,7 @@ int count(const char *text, char wanted)
 
 
 def measure(stage: Stage, wanted: set[str]) -> list[Row]:
-    """Any of front-local, front-remote, front-crowd, front-gcc."""
+    """Measures those wanted of front-local, front-remote, front-crowd and front-gcc."""
     rows = measure_true(stage, wanted)
     if "front-crowd" in wanted:
         rows.append(measure_crowd(stage))
@@ -77,7 +77,7 @@ def measure_true(stage: Stage, wanted: set[str]) -> list[Row]:
 
 
 def taken(stage: Stage, cases, rounds: int | None = None, warm_up: int = WARM_UP_ROUNDS):
-    """Samples of each, and the share of a core that everybody else took meanwhile."""
+    """The samples of each case, and the share of a core that other processes took meanwhile."""
     stage.others.wait_until_quiet(0 if stage.quick else 20)
     mark = stage.others.mark()
     samples = in_turns(cases, rounds or stage.runs, stage.rng, warm_up)
@@ -124,7 +124,7 @@ def rate(jobs: int, seconds: Summary) -> Summary:
 
 
 def measure_gcc(stage: Stage) -> Row:
-    """The differences to the same compilation without anything, round by round."""
+    """The differences to the same compilation with no wrapper, round by round."""
     environment = stage.lab().environment("h1")
     directory = stage.directory / "gcc"
     directory.mkdir()
@@ -155,7 +155,7 @@ def measure_gcc(stage: Stage) -> Row:
 
 @contextmanager
 def distccd(directory: Path) -> Iterator[dict[str, str]]:
-    """One on loopback; what to set for `distcc` to use it, and nothing else."""
+    """Runs a distccd on loopback; yields the variables by which `distcc` uses only it."""
     program = shutil.which("distccd") or found("distccd")
     port = free_port()
     with Started(directory) as started:

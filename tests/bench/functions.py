@@ -1,8 +1,8 @@
 """Python functions by `lbd.Executor` on four hosts, beside Dask, Ray and local processes.
 
-Each library runs in a program of its own (functions_peer.py) with four workers that are warm. The
-rivals' workers are processes of this machine behind loopback, as our hosts are. Dask and Ray are
-installed from PyPI into directories that are removed afterwards, or taken from the Pythons named in
+Each library runs in a program of its own (functions_peer.py) with four warm workers. The rivals'
+workers are processes of this machine behind loopback, as our hosts are. Dask and Ray are installed
+from PyPI into directories that are removed afterwards, or taken from the Pythons named in
 $LBD_BENCH_DASK and $LBD_BENCH_RAY.
 """
 
@@ -23,8 +23,9 @@ TASKS, QUICK_TASKS = 1000, 200
 CALLS = 50
 SENT_BYTES, QUICK_SENT_BYTES = 64 << 20, 8 << 20
 ROUNDS, QUICK_ROUNDS = 7, 2
-# We take nine tenths of Dask's time for it, and other work makes one round a third longer than the
-# next. Drawn from 50 rounds, 7 had the wrong verdict once in twenty times, 25 once in ten thousand.
+# Here lbd takes nine tenths of Dask's time, and other work makes one round a third longer than the
+# next. In samples from 50 rounds, 7 rounds gave the wrong verdict once in twenty times, 25 once in
+# ten thousand.
 SEND_ROUNDS = 25
 TITLES = {"dask": "Dask distributed", "ray": "Ray", "processes": "local processes"}
 PACKAGES = {"dask": "distributed", "ray": "ray"}
@@ -37,7 +38,7 @@ NAMES = tuple(ASKED)
 
 
 class Peer:
-    """A library's program that is warm."""
+    """A library's program, warmed up."""
 
     def __init__(self, argv: list[str], environment: dict[str, str], log: Path) -> None:
         with log.open("wb") as file:
@@ -123,7 +124,7 @@ def measure(stage: Stage, wanted: set[str]) -> list[Row]:
 
 
 def python_of(name: str, stage: Stage) -> str:
-    """Raises CannotMeasureError."""
+    """A Python that has the library. Raises CannotMeasureError."""
     if name not in PACKAGES:
         return stage.interpreter()
     given = os.environ.get(f"LBD_BENCH_{name.upper()}")
@@ -137,7 +138,7 @@ def asking(peer: Peer, what: str, amount: int) -> Callable[[], float]:
 def rows_of(
     figure: str, unit: str, samples: dict[str, list[float]], others: float | None
 ) -> list[Row]:
-    """A row for each rival that could be had."""
+    """A row for each rival that is available."""
     ours = summarise(samples.pop("lbd"))
     rows = [
         Row(figure, unit, ours, TITLES[name], summarise(theirs), ASKED[figure].get(name), others)

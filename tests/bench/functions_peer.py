@@ -2,8 +2,9 @@
 
 Run by a Python that has the library: `functions_peer.py LIBRARY`, with LIBRARY one of `lbd`,
 `dask`, `ray`, `processes`. It starts workers, warms them up, prints READY, and then answers each
-line of its standard input (`map N`, `call N`, `send BYTES`) with the seconds that took. Of `send`,
-to each of the workers, the time for which the functions sleep so that each gets one is left out.
+line of its standard input (`map N`, `call N`, `send BYTES`) with the seconds that the operation
+took. `send` sends to each of the workers; the functions sleep so that each worker gets one, and
+that time is not counted.
 """
 
 import os
@@ -22,7 +23,7 @@ def length_of(data: bytes, wait_s: float = 0.0) -> int:
 
 
 class Library:
-    """What each of them does in its own words."""
+    """The operations of one library."""
 
     def __init__(
         self, map_all: Callable[[int], object], call: Callable[[], object],
@@ -59,7 +60,7 @@ def dask() -> Iterator[Library]:
     ):
 
         def send(data: bytes) -> object:
-            """As its documentation advises for large arguments; `hash=False` is quicker."""
+            """As Dask's documentation advises for large arguments; `hash=False` is quicker."""
             there = client.scatter(data, broadcast=True, hash=False)
             sent = client.map(length_of, [there] * WORKERS, [MEETING_S] * WORKERS, pure=False)
             return client.gather(sent)

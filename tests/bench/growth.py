@@ -1,7 +1,6 @@
-"""How many bytes of load a host sends and receives, by algorithm and number of hosts, idle and
-under changing load, and its messages beside the most that the thesis allows: `load_bytes`, as part
-of the one run. By itself that goes up to 1000 hosts, which takes half an hour.
-"""
+"""The bytes of load that a host sends and receives, by algorithm and number of hosts, idle and
+under changing load, and its messages beside the most that the thesis allows: `load_bytes` as part
+of run.py. Run by itself, it goes up to 1000 hosts, which takes half an hour."""
 
 from dataclasses import dataclass
 
@@ -14,7 +13,7 @@ from tests.bench.stage import Stage
 
 SIZES = (10, 100)
 LARGEST = 1000  # under GLOBAL only: it takes minutes
-ASKED_BYTES = {10: 300, 100: 600, 1000: 4000}  # of a host, under GLOBAL while loads change
+ASKED_BYTES = {10: 300, 100: 600, 1000: 4000}  # a host, under GLOBAL while loads change
 QUICK_SIZES = (10,)
 SECONDS = 10  # of virtual time: two keep-alives
 SEED = 1
@@ -22,7 +21,7 @@ SEED = 1
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Of one host, a second: sent and received."""
+    """What one host sends and receives a second."""
 
     algorithm: str
     load: str  # idle | changing
@@ -30,7 +29,7 @@ class Traffic:
     mean_bytes: float
     centre_bytes: float
     messages_sent: float
-    messages_max: float  # by the thesis, without what only says who is alive
+    messages_max: float  # by the thesis, without messages that only show who is alive
     keep_alives_max: float
 
     @property

@@ -1,7 +1,7 @@
 """HyperQueue, run by a Python that has it: `server DIR`, or `client DIR COUNT PROGRAM FIFO`.
 
 Its wheel has no `hq` program, but the whole server and worker as an extension. Its client looks
-once a second whether jobs have ended, so each task tells its own end instead: PROGRAM stands for
+once a second whether jobs have ended, so each task reports its own end instead: PROGRAM stands for
 `true` and writes a byte to FIFO. Prints the tasks a second.
 """
 

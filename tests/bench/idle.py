@@ -1,8 +1,8 @@
-"""What the daemons of one host cost while nothing runs: CPU and memory, beside Slurm's and Dask's.
+"""The cost of one host's daemons while nothing runs: CPU and memory, beside Slurm's and Dask's.
 
-LIM, LBM and the keeper with its spare children, in host scope (a lab's own scope has nothing to
+LIM, LBM and the keeper with its spare children run in host scope (a lab's own scope has nothing to
 look at when idle). CPU is measured with a second host to exchange load with; memory in a lab of one
-host, because two would share their pages and each look smaller than one alone.
+host, because two hosts would share pages and each would look smaller than one alone.
 """
 
 import time
@@ -50,7 +50,7 @@ def measure(stage: Stage, _: set[str]) -> list[Row]:
 
 
 def beside(stage: Stage, rival: rivals.Rival) -> list[Row]:
-    """The rival's own rows, the same way; none if it cannot be had."""
+    """The rival's own rows, measured the same way; none if it is not available."""
     try:
         with ExitStack() as stack:
             pids = stack.enter_context(rival.running(stage.directory / f"idle-{rival.name}"))
@@ -66,7 +66,7 @@ def beside(stage: Stage, rival: rivals.Rival) -> list[Row]:
 
 
 def pids_of(lab: Lab) -> dict[str, list[int]]:
-    """Of h1: lim, lbm and the keeper, each with the processes that are only its own."""
+    """The processes of h1's LIM, LBM and keeper, each without those of the others."""
     pids = lab.pids("h1")
     keeper = descendants(pids["keeper"])
     lbm = [pid for pid in descendants(pids["lbm"]) if pid not in keeper]
@@ -74,7 +74,8 @@ def pids_of(lab: Lab) -> dict[str, list[int]]:
 
 
 def at_rest(stage: Stage, pids: dict[str, list[int]]) -> tuple[Summary, float | None, str]:
-    """CPU in % of a core over all of it, in windows of a second; the note says who used it."""
+    """CPU in % of a core for all processes, in windows of a second; the note has each part's
+    share."""
     time.sleep(SETTLE_S)
     stage.others.wait_until_quiet(0 if stage.quick else 20)
     windows = QUICK_WINDOWS if stage.quick else WINDOWS
@@ -90,7 +91,7 @@ def at_rest(stage: Stage, pids: dict[str, list[int]]) -> tuple[Summary, float | 
     )
     (began, first), (ended, last) = seen[0], seen[-1]
     by_part = {name: 100 * (last[name] - first[name]) / (ended - began) for name in pids}
-    # The mean, not the median of the windows: what happens every five seconds counts too.
+    # The mean, not the median of the windows: work done every five seconds counts too.
     mean = sum(by_part.values())
     note = f"mean of {windows} s: " + ", ".join(f"{n} {share:.3f}" for n, share in by_part.items())
     return Summary(mean, quantile(shares, 0.95), quantile(shares, 0.1), windows), others, note

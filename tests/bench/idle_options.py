@@ -1,9 +1,9 @@
 """What metrics and the settings for all hosts cost an idle LIM and LBM: CPU and wake-ups.
 
-Three labs of two hosts with certificates, in host scope as `idle` has it: one as it was installed,
-one with `lbd metrics` that nobody scrapes, one that has a signed record of settings. They are
-looked at in the same seconds, and each starts anew for every round, since labs of the same settings
-differ, too: so the bare one is there twice, and what it differs by is what the row cannot tell.
+Three kinds of labs of two hosts with certificates, in host scope as in `idle`: one as installed,
+one with `lbd metrics` that nobody scrapes, one with a signed record of settings. They are measured
+in the same seconds, and each starts again for every round, since labs with equal settings differ,
+too. So the plain lab runs twice, and the difference between its two is what the row cannot resolve.
 """
 
 import subprocess
@@ -59,7 +59,7 @@ def row(
 
 
 def started(stage: Stage, stack: ExitStack, case: str, number: int) -> list[int]:
-    """Its LIM and LBM of one host, with all that is theirs."""
+    """The LIM and LBM of one host of the lab, with all their processes."""
     more = (f"metrics.listen=:{free_port()}",) if case == METRICS else ()
     name = f"options-{CASES.index(case)}-{number}"
     lab = stack.enter_context(stage.new_lab(name, 2, REAL_SCOPE, *more, tls=True))
@@ -70,7 +70,7 @@ def started(stage: Stage, stack: ExitStack, case: str, number: int) -> list[int]
 
 
 def set_for_all(stage: Stage, lab: Lab) -> None:
-    """Raises CannotMeasureError unless it is saved, and signed."""
+    """Raises CannotMeasureError unless the settings are saved and signed."""
     argv = [str(stage.installation.python), "-P", "-m", "lbd.cli.lbctl"]
     argv += ["config", "set", "lim.min_gain", "0.2", "--cluster"]
     done = subprocess.run(argv, env=lab.environment("h1"), capture_output=True, text=True)
@@ -83,7 +83,7 @@ def used(pids: dict[str, list[int]]) -> Used:
 
 
 def wake_ups(pid: int) -> int:
-    """How often its threads have slept and gone on."""
+    """How often the threads of the process have slept and continued."""
     found = 0
     for status in Path(f"/proc/{pid}/task").glob("*/status"):
         lines = status.read_text().splitlines()

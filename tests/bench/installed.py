@@ -1,5 +1,6 @@
 """What `pip install` of a wheel makes in a fresh venv, beside what `deploy/setup` makes: the same
-programs, so the same times. Each has a lab of its own, for the daemons are of the venv, too."""
+programs, so the same times. Each has a lab of its own, since the daemons come from the venv,
+too."""
 
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from tests.bench.stage import ROOT, Stage
 TRUE = "/usr/bin/true"
 RIVAL = "deploy/setup's"
 PIP_TIMEOUT_S = 300.0
-# What a name of a figure does, as the words for `lbrun`.
+# The words for `lbrun` that each figure measures.
 FIGURES = {
     "pip-local": ("--local",),
     "pip-remote": ("-H", "h2"),
@@ -31,7 +32,7 @@ class Venv:
 
 
 def measure(stage: Stage, wanted: set[str]) -> list[Row]:
-    """Any of pip-local, pip-remote, pip-python."""
+    """Measures those wanted of pip-local, pip-remote and pip-python."""
     done([ROOT / "deploy/setup"])
     venvs = {"pip": fresh(stage.directory / "pip"), "setup": Venv(ROOT / ".venv")}
     cases = {}
@@ -56,7 +57,8 @@ def measure(stage: Stage, wanted: set[str]) -> list[Row]:
 
 
 def fresh(root: Path) -> Venv:
-    """By pip alone, from a wheel made of the source tree; dependencies come from pip's index."""
+    """A venv made by pip alone, from a wheel of the source tree; dependencies come from pip's
+    index."""
     wheels = root.with_name("wheels")
     done([sys.executable, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", wheels, ROOT])
     (wheel,) = wheels.glob("lbd-*.whl")

@@ -1,8 +1,9 @@
 """Slurm's commands in front of no queue at all, as far as Snakemake's slurm plugin calls them.
 
-`instant_slurm.py NAME [ARGUMENT...]`: `sbatch` starts the script in its background, on one of
-$INSTANT_SLOTS slots in turn; `sacct` knows whether it has ended; `srun` becomes its command. What a
-workflow takes through these it takes through any queue. State is in $INSTANT_DIRECTORY.
+`instant_slurm.py NAME [ARGUMENT...]`: `sbatch` starts the script in the background, on one of
+$INSTANT_SLOTS slots in turn; `sacct` says whether it has ended; `srun` becomes its command. The
+time of a workflow through these is the least that any queue can take. State is in
+$INSTANT_DIRECTORY.
 """
 
 import fcntl

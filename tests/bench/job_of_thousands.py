@@ -109,7 +109,7 @@ async def end_many(link: KeeperLink, processes: int, there: Path) -> None:
 
 
 async def longest(link: KeeperLink, times: int) -> float:
-    """To refuse one of so many orders."""
+    """The longest time to refuse one of so many orders."""
     found_s, unreadable = 0.0, replace(order_of(ASKED, [b"true"]), stamp=Stamp("two words", 1, 2))
     for _ in range(times):
         asked_s = time.monotonic()

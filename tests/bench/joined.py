@@ -1,5 +1,5 @@
-"""A cluster of so many hosts played by one process, each with its own address, port, certificate:
-the first has the authority and is the centre. For measuring what it costs a real host to join it.
+"""A cluster of COUNT hosts played by one process, each with its own address, port and certificate:
+the first has the authority and is the centre. It serves to measure what joining costs a real host.
 
 Run as `python joined.py DIRECTORY NET COUNT`, NET like 127.7; prints `ready` when all are there.
 """
@@ -31,7 +31,7 @@ def name_of(number: int) -> HostId:
 
 
 def address(net: str, number: int) -> str:
-    """0 is the newcomer's."""
+    """The address of a host; number 0 is the newcomer's."""
     return f"{net}.{number // 250}.{number % 250 + 1}"
 
 
@@ -83,7 +83,7 @@ class Cluster:
         self._newcomer = newcomer
 
     async def tell(self) -> None:
-        """As the centre: everybody's load to the newcomer, again and again."""
+        """Sends everybody's load to the newcomer again and again, as the centre does."""
         number = 0
         while True:
             if self._newcomer is not None:

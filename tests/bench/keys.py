@@ -20,7 +20,7 @@ SSH = "ssh -t, warm master"
 
 
 def measure(stage: Stage, _wanted: set[str]) -> list[Row]:
-    """The far terminal echoes: what is measured is the way there and back, and no program."""
+    """The far terminal echoes, so only the way there and back is measured, and no program."""
     lbrun = [str(stage.installation.lbrun), "-t", "-H", "h2", "sleep", "600"]
     ssh = [*stage.ssh().command(), "-tt", "sleep", "600"]
     with (
@@ -40,21 +40,21 @@ def measure(stage: Stage, _wanted: set[str]) -> list[Row]:
     return [
         row("echo of a key", ours=middle["ours"], rival=middle["rival"]),
         row("echo of a key, p99", ours=last["ours"], rival=last["rival"]),
-        # There and back, as every key goes: what is left for two daemons, a client and a terminal
-        # is the rest.
+        # The round trip of every key: the rest is the share of two daemons, a client and a
+        # terminal.
         row("a bare gRPC stream", ours=middle["bare"], rival=middle["rival"], asked=None),
     ]
 
 
 def at_99(samples: list[float]) -> Summary:
-    """The 99th percentile of each tenth of the samples, which alone says how sure that is."""
+    """The 99th percentile of each tenth of the samples: their spread shows how certain it is."""
     size = max(1, len(samples) // 10)
     parts = [sorted(samples[at : at + size]) for at in range(0, len(samples), size)]
     return summarise([part[min(len(part) - 1, int(0.99 * len(part)))] for part in parts])
 
 
 class Typist:
-    """A context: a command at a pty of ours, in the modes of any terminal."""
+    """A context manager: a command at a pty of ours, in the modes of any terminal."""
 
     def __init__(self, argv: list[str], environment: dict[str, str]) -> None:
         self._argv = argv

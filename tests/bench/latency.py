@@ -18,7 +18,7 @@ ANSWER_TIMEOUT_S = 10.0
 
 
 def measure(stage: Stage, wanted: set[str]) -> list[Row]:
-    """Any of local, here, remote, held, all in the same turns."""
+    """Measures those wanted of local, here, remote and held, all in the same turns."""
     lab = stage.lab()
     environment = lab.environment("h1")
     lbrun = str(stage.installation.lbrun)
@@ -56,7 +56,7 @@ def measure(stage: Stage, wanted: set[str]) -> list[Row]:
 
 
 class Held:
-    """A client that is running already: what is left is the protocol and the daemons.
+    """A client that is already running: only the protocol and the daemons are measured.
 
     The protocol has one connection a command, so connecting is part of it.
     """

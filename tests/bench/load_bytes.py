@@ -74,11 +74,12 @@ def parsed() -> argparse.Namespace:
 
 
 def bound(algorithm: str, hosts: int, lim: LimConfig | None = None) -> float:
-    """Messages a second that a host sends at most, mean of all hosts, as the thesis has it (1987,
-    sections 3.3 and 3.4.1): a change is told once a period at most, and a command asks L_p hosts.
+    """The most messages a second that a host sends, as a mean of all hosts, by the thesis (1987,
+    sections 3.3 and 3.4.1): it reports a change once a period at most, and a command asks L_p
+    hosts.
 
-    RESERVE asks after departures there, R hosts at most; here once a period at most. P2C and
-    PREDICT are not the thesis's: what GLOBAL tells, and LOWEST's questions.
+    RESERVE there asks after departures, R hosts at most; here once a period at most. P2C and
+    PREDICT are not the thesis's: their bound is GLOBAL's reports and LOWEST's questions.
     """
     lim = lim or LimConfig()
     to_centre = (hosts - 1) / hosts / lim.exchange_period_s
@@ -94,7 +95,8 @@ def bound(algorithm: str, hosts: int, lim: LimConfig | None = None) -> float:
 
 
 def keep_alives(hosts: int, lim: LimConfig | None = None) -> float:
-    """The thesis knows none: each host's report, and the centre's vectors, full ones and others."""
+    """Messages that the thesis does not have: each host's report, and the centre's vectors, full
+    ones and others."""
     lim = lim or LimConfig()
     beat_s = min(lim.keepalive_s, lim.centre_silence_s / HEARTBEATS_PER_SILENCE)
     return (hosts - 1) / hosts * (2 / lim.keepalive_s + 1 / beat_s)
@@ -130,7 +132,8 @@ def measure(
 
 
 def all_have_met(cluster: VirtualCluster) -> None:
-    """Hosts greet one another bit by bit in the first minutes, which is no exchange of load."""
+    """Waits until hosts have greeted one another, which takes minutes and is no exchange of
+    load."""
     for host in cluster.hosts.values():
         for name in cluster.names:
             host.state.membership.hello_answered(name, to=name)

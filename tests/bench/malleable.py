@@ -1,15 +1,15 @@
 """Jobs that run on one to four slots: what they gain by waiting for more.
 
 Sixty jobs with the same arrivals go through a live queue under pred and avg at the same time, each
-in a lab of its own: a job sleeps its work over Downey's S(n) for the slots that it got, so that two
-cores can play the slots of all. Few of sixty jobs ever wait for more, and what these gain depends
-on who comes next: so it is done again with other jobs, 16 times in all, twice at a time, and the
-interval is that of the mean difference of a replication. Under `free`, which is several times as
-slow, once. Beside it the same jobs through the same deciding code in virtual time, there under heur
-as well.
+in a lab of its own. A job sleeps for its work over Downey's S(n), with n the slots that it got, so
+that two cores can play the slots of all. Few of sixty jobs ever wait for more, and what they gain
+depends on the jobs that come next: so there are 16 replications with other jobs, two at a time, and
+the interval is that of the mean difference of a replication. `free`, which is several times as
+slow, runs once. Beside them the same jobs go through the same deciding code in virtual time, there
+under heur as well.
 
-Jobs take seconds: nobody holds out to save less than half a second (`malleable_heads.WORTH_S`), so
-shorter ones would not show much. Some ten minutes.
+Jobs take seconds: no job waits to save less than half a second (`malleable_heads.WORTH_S`), so
+shorter ones would not show much. Takes some ten minutes.
 """
 
 import math
@@ -46,7 +46,7 @@ LOAD = 0.7  # of all slots
 SEED = 7
 TICK_S = 0.2  # of the dispatcher
 ANSWER_S, END_S = 20.0, 240.0
-EARLIER = 8  # jobs, which tell a dispatcher how long such take
+EARLIER = 8  # jobs from which a dispatcher learns how long such jobs take
 STRATEGIES: tuple[Strategy, ...] = ("avg", "pred")
 SLOW: Strategy = "free"
 UP_TO_ASKED, TURNAROUND_ASKED = Bound(0.0, of_ratio=False), Bound(1.0)
@@ -153,7 +153,7 @@ Means = Mapping[Strategy, Sequence[float]]  # of each replication
 
 
 def rows(live: Means, virtual: Means, others: float | None) -> list[Row]:
-    """Against avg, by the mean difference of a replication; against free by the first one."""
+    """Compares with avg by the mean difference of a replication, and with free by the first one."""
     figure = f"mean turnaround of {JOBS} malleable jobs, pred"
     middle_s, half_s = difference(live["pred"], live["avg"])
     in_virtual = ", ".join(
@@ -194,7 +194,7 @@ def difference(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, f
 
 
 def mean_turnaround(stage: Stage, lab: Lab, jobs: Sequence[Job], before: int) -> float:
-    """`before`: so many jobs have ended in this lab already."""
+    """`before`: the number of jobs that have already ended in this lab."""
     began_s = time.monotonic()
     names = []
     for job in jobs:
@@ -206,7 +206,7 @@ def mean_turnaround(stage: Stage, lab: Lab, jobs: Sequence[Job], before: int) ->
 
 
 def submit(stage: Stage, lab: Lab, job: Job) -> str:
-    """It sleeps as long as a command of this speedup would work."""
+    """The job sleeps as long as a command of this speedup would work."""
     times = [f"{job.shape.run_s(job.work_s, n):.3f}" for n in range(1, SLOTS + 1)]
     script = f"set -- {' '.join(times)}; shift $((LBD_SLOTS - 1)); exec sleep $1"
     shape = f"{job.shape.parallelism},{job.shape.sigma}"

@@ -1,9 +1,9 @@
-"""What it costs the dispatcher to decide when malleable jobs begin, while 10,000 jobs wait.
+"""The dispatcher's cost of deciding when malleable jobs start, while 10,000 jobs wait.
 
-A thousand slots, a tenth of the jobs malleable; arrivals, beginnings and ends as of a busy cluster.
-CPU of each event under each strategy beside free, in turns: the dispatcher's deciding code with its
-ledger, as it is on disk but for the wait for the disk, and the queue's code alone. And predictor A
-for a thousand slots.
+A thousand slots, a tenth of the jobs malleable; arrivals, starts and ends as in a busy cluster.
+Each strategy's CPU per event stands beside free's, in turns: once the dispatcher's deciding code
+with its ledger on disk, but without the wait for the disk, and once the queue's code alone.
+Predictor A is measured too, for a thousand slots.
 """
 
 import math
@@ -105,7 +105,7 @@ class QueueAlone:
 
 
 class WithLedger:
-    """All that the dispatcher does but to talk to hosts, and to wait for the disk."""
+    """All the dispatcher's work except to talk to hosts and to wait for the disk."""
 
     def __init__(self, strategy: Strategy, directory: Path) -> None:
         self.rng, self.now_s = Random(SEED), 0.0
@@ -197,14 +197,15 @@ def sample_us(subject: Subject) -> float:
 
 
 def at_random(items: list[Item], rng: Random) -> Item:
-    """Takes one out."""
+    """Takes a random item out of the list."""
     at = rng.randrange(len(items))
     items[at], items[-1] = items[-1], items[at]
     return items.pop()
 
 
 def predictor_ms() -> list[float]:
-    """When half of a thousand slots are free again, exactly (equations 6 to 8)."""
+    """The time to compute exactly when half of a thousand slots are free again (equations 6 to
+    8)."""
     rng, found = Random(SEED), list[float]()
     for _ in range(PREDICTOR_RUNS):
         held = [(rng.uniform(1.0, 1e5), SLOTS) for _ in range(PREDICTOR_SLOTS // SLOTS)]

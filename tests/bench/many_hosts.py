@@ -54,7 +54,7 @@ def parsed() -> argparse.Namespace:
 
 
 def lost(names: list[str]) -> list[str]:
-    """Every tenth, and so not the first ranks alone."""
+    """Every tenth host, so not only the first ranks."""
     return names[1 :: round(1 / LOST_SHARE)]
 
 
@@ -136,7 +136,7 @@ def until(condition: Callable[[], bool], what: str) -> None:
 
 
 def all_see(root: Path, asked: Iterable[str], up: set[str]) -> bool:
-    """Whether each of those says that these are up and no others, and all name one centre."""
+    """Whether each host asked sees exactly these as up, and all name one centre."""
     centres: set[str] = set()
     for name in asked:
         try:

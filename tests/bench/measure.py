@@ -1,7 +1,8 @@
-"""Timing side by side on a machine that others use too, and what that did to it.
+"""Timing side by side on a machine that others use too, with a measure of their disturbance.
 
-What is compared is measured in turns within the same seconds, in an order drawn again each round,
-and the ratio is that of the medians. `Others` says how much CPU everybody else took meanwhile.
+The cases of a comparison are measured in turns within the same seconds, in a new random order each
+round, and the ratio is that of the medians. `Others` measures the CPU that other processes took
+meanwhile.
 """
 
 import contextlib
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 WARM_UP_ROUNDS = 3
-QUIET_CORE_SHARE = 0.12  # others take less than this of a core: quiet
+QUIET_CORE_SHARE = 0.12  # quiet: others take less than this of a core
 NOISY_CORE_SHARE = 0.25
 PEEK_S = 0.3
 AUTOGROUP_FAVOUR = -15
@@ -35,12 +36,12 @@ DEVNULL = (
 
 
 class CannotMeasureError(Exception):
-    """One line: why this figure, or this rival, cannot be had here."""
+    """One line that says why this figure, or this rival, is not available here."""
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Of one thing's samples; `low` is the tenth percentile, steadier on a busy machine."""
+    """A summary of samples; `low` is the tenth percentile, steadier on a busy machine."""
 
     median: float
     p95: float
@@ -76,7 +77,7 @@ def run_s(argv: list[str], environment: dict[str, str]) -> float:
 def in_turns(
     cases: dict[str, Callable[[], float]], rounds: int, rng: random.Random, warm_up: int
 ) -> dict[str, list[float]]:
-    """`rounds` samples of each case; each round takes every case once, in an order of its own."""
+    """`rounds` samples of each case; each round takes every case once, in a new random order."""
     samples: dict[str, list[float]] = {name: [] for name in cases}
     order = list(cases)
     for turn in range(-warm_up, rounds):
@@ -88,11 +89,11 @@ def in_turns(
     return samples
 
 
-# -- the neighbours ------------------------------------------------------------------------------
+# -- other processes -----------------------------------------------------------------------------
 
 
 class Others:
-    """CPU taken by everything that is not ours: the machine's busy time less our own cgroup's."""
+    """CPU taken by all processes but ours: the machine's busy time less our own cgroup's."""
 
     def __init__(self) -> None:
         self._group: Path | None = None
@@ -122,7 +123,7 @@ class Others:
         return True
 
     def leave(self) -> None:
-        """Back to the cgroup of all; ours is removed once nothing is in it."""
+        """Returns to the parent cgroup; removes ours once it is empty."""
         if self._group is None or self._home is None:
             return
         with contextlib.suppress(OSError):
@@ -135,7 +136,7 @@ class Others:
                 time.sleep(0.02)
 
     def mark(self) -> tuple[float, float] | None:
-        """(now, CPU seconds of the others so far); None where nobody keeps account of ours."""
+        """(now, CPU seconds of the others so far); None if our own CPU is not accounted for."""
         if self._usage is None:
             return None
         ticks = [int(text) for text in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]
@@ -145,7 +146,7 @@ class Others:
         return time.monotonic(), busy_s - ours_s
 
     def share_since(self, mark: tuple[float, float] | None) -> float | None:
-        """Of one core, since `mark`."""
+        """The others' share of one core since `mark`."""
         now = self.mark()
         if mark is None or now is None or now[0] - mark[0] < 0.05:
             return None
@@ -162,16 +163,17 @@ class Others:
 
 
 def own_session() -> None:
-    """Where the kernel shares CPU time by session, our session and theirs must weigh the same."""
+    """Where the kernel shares CPU time by session, our session and the rivals' must weigh the
+    same."""
     with contextlib.suppress(OSError):
         os.setsid()
     favour(os.getpid())
 
 
 def favour(pid: int) -> None:
-    """Give the session of `pid` weight against the neighbours; both sides of a comparison get it.
+    """Gives the session of `pid` weight against other processes; both sides of a comparison get it.
 
-    It takes root and a kernel with autogroups; without either nothing happens.
+    Needs root and a kernel with autogroups; without either nothing happens.
     """
     with contextlib.suppress(OSError):
         Path(f"/proc/{pid}/autogroup").write_text(str(AUTOGROUP_FAVOUR))
@@ -189,7 +191,7 @@ def above_others() -> None:
 
 
 def descendants(pid: int) -> list[int]:
-    """`pid` and all below it."""
+    """`pid` and all its descendants."""
     parents = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -203,7 +205,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def cpu_s(pid: int) -> float:
-    """Of all its threads that are alive now, to the nanosecond; 0 if it is gone."""
+    """CPU seconds of all its threads that live now, to the nanosecond; 0 if it is gone."""
     total_ns = 0
     with contextlib.suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):
@@ -212,7 +214,7 @@ def cpu_s(pid: int) -> float:
 
 
 def pss_mib(pid: int) -> float:
-    """Its own memory and its share of what it has in common with others; 0 if it is gone."""
+    """Its own memory and its share of common pages; 0 if it is gone."""
     with contextlib.suppress(OSError):
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):
@@ -223,7 +225,7 @@ def pss_mib(pid: int) -> float:
 def wait_for(condition: Callable[[], object], timeout_s: float, what: str) -> None:
     deadline_s = time.monotonic() + timeout_s
     while True:
-        with contextlib.suppress(Exception):  # not yet is not yet, however it shows
+        with contextlib.suppress(Exception):  # any exception means "not yet"
             if condition():
                 return
         if time.monotonic() > deadline_s:

@@ -1,8 +1,8 @@
-"""`metrics_answers.py DIRECTORY`: what a LIM, an LBM and a dispatcher answer of metrics.
+"""`metrics_answers.py DIRECTORY`: a LIM's, an LBM's and a dispatcher's answers for metrics.
 
-The daemons' own answers, of a LIM that knows a thousand hosts, an LBM that has seen a hundred
-thousand jobs end, and a dispatcher with as many in its queue; without the rest of the daemons, so
-that all the CPU time of this process is that of being asked.
+These are the daemons' own answers, of a LIM that knows a thousand hosts, an LBM that has seen a
+hundred thousand jobs end, and a dispatcher with as many in its queue. The rest of the daemons is
+left out, so that all the CPU time of this process goes into the answers.
 """
 
 import asyncio

@@ -1,7 +1,8 @@
-"""What it costs a LIM to place a command that needs something of its host, among 1,000 hosts.
+"""A LIM's cost of placing a command that needs something of its host, among 1,000 hosts.
 
-Beside one that needs nothing, in turns, in the deciding code alone: nine hosts of ten have a GPU
-and a feature, and between two decisions a host reports something new and the last pick is charged.
+It is compared in turns with a command that needs nothing, in the deciding code alone: nine hosts of
+ten have a GPU and a feature, and between two decisions a host reports something new and the last
+pick is charged.
 """
 
 import time

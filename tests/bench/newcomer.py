@@ -1,6 +1,5 @@
 """What it costs when a host joins a cluster of 3, 30 and 300, all with certificates: `lbctl join`,
-then a real LIM until it sees every host; the others are played by `joined.py`.
-"""
+then a real LIM until it sees every host. `joined.py` plays the others."""
 
 import contextlib
 import os
@@ -36,12 +35,12 @@ user = "root"
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Of one newcomer."""
+    """The cost of one newcomer."""
 
     hosts: int
     join_s: float  # lbctl join, the whole program
     join_cpu_s: float
-    seen_s: float  # from the LIM being there until it sees every host up
+    seen_s: float  # from the start of the LIM until it sees every host up
     lim_cpu_s: float  # meanwhile
     messages: int  # sent meanwhile; the first to each host takes a TLS handshake
     kilobytes: float  # of the messages, both ways
@@ -103,7 +102,7 @@ def all_up(socket: Path, hosts: int) -> bool:
 
 @contextmanager
 def cluster(stage: Stage, directory: Path, hosts: int):
-    """The process that plays it, and the addresses it has."""
+    """The process that plays the cluster, and its addresses."""
     net = f"127.{1 + os.getpid() % 250}"
     argv = [str(stage.installation.python), joined.__file__, str(directory), net, str(hosts)]
     with started(argv, directory) as process:

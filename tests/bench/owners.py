@@ -1,21 +1,22 @@
-"""Hosts whose owners come and go as measured: wait for them, move, or decide?
+"""Hosts whose owners come and go as measured: is it better to wait, to move, or to decide?
 
 `.venv/bin/python tests/bench/run.py --only owners` (70 minutes; `--quick`: one day)
 
-Half a day of four PlanetLab series, two seconds for five minutes: an owner is there while the load
-is above 15 %. Four labs of four real hosts each run the same jobs at the same time, each under its
-own rule: commands stand still until the owner has left, are moved at once, after three values, or
-when `admission.owner_is_back = "decide"` finds that right. Jobs burn CPU at a fiftieth of a core,
-so that the labs fit on a machine of two cores; what has stood still goes on at its own pace.
+Half a day of four PlanetLab series, with two seconds for five minutes: an owner is present while
+the load is above 15 %. Four labs of four real hosts each run the same jobs at the same time, each
+under its own rule: commands are suspended until the owner has left, are moved at once, after three
+values, or when `admission.owner_is_back = "decide"` finds that right. Jobs burn CPU at a fiftieth
+of a core, so that the labs fit on a machine of two cores; a suspended job continues at its own
+pace.
 
-Days are drawn by their numbers alone, and as many are run live as were laid down before. What
-decides is the difference of delays on these days, with its interval: if that includes none the row
-says "undecided". Beside it stand the same days, and many others, in virtual time by the same book.
-Which of the free hosts a job gets is chance, and moves the mean delay of a day by seconds; the
-rules differ by two. So a live day is simulated with the hosts that its jobs got live.
+Days are drawn by their numbers alone, and the number of live days was fixed beforehand. The verdict
+is the difference of delays on these days, with its interval: if that includes zero the row says
+"undecided". Beside it are the same days, and many others, in virtual time by the same book. Which
+of the free hosts a job gets is chance, and moves the mean delay of a day by seconds; the rules
+differ by two. So a live day is simulated with the hosts that its jobs got live.
 
-The archive is looked for in $LBD_TRACES, or ../shared/traces beside the repository. It needs root:
-owners are known by terminals of accounts of this system.
+The archive is looked for in $LBD_TRACES, or ../shared/traces beside the repository. The bench needs
+root: owners are known by terminals of accounts of this system.
 """
 
 import math
@@ -44,11 +45,12 @@ from tests.live.cluster import FAST, Lab
 
 ARCHIVE = "planetlab-cloudsim-10days.tar.xz"
 VALUES, STEP_S, BUSY = 144, 2.0, 15.0
-LIVELY = 20  # comings and goings of an owner in that time
+LIVELY = 20  # the fewest arrivals and departures of an owner in that time
 OWNERS = ("games", "man", "lp", "news")  # accounts, one a host
 HOSTS = tuple(HostId(f"h{number}") for number in range(1, len(OWNERS) + 1))
 JOBS, GAP_S, WORK_S, PACE = 20, 14.0, 20.0, 0.02
-STOPPED_S = 0.5  # so late, a job has stood still; less is the machine's doing, and made up for
+# A job that is later than this was suspended; a shorter delay is the machine's and is made up for.
+STOPPED_S = 0.5
 SEEN_S = 3.0  # until all hosts know of an owner
 LIVE_DAYS, VIRTUAL_DAYS = 12, 400
 NORMAL, STUDENT = 1.96, 2.201  # 97.5 % of the t of so many days
@@ -62,7 +64,7 @@ RULES: dict[str, dict[str, object]] = {
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Of one rule, a job on average."""
+    """One rule's result for a job on average."""
 
     delay_s: float  # beyond its work
     lost_s: float  # of work, done again
@@ -72,7 +74,7 @@ class Found:
 
 
 Days = list[dict[str, Found]]  # by rule, day by day
-Attempts = Sequence[Sequence[HostId]]  # of each job: the hosts that it began on
+Attempts = Sequence[Sequence[HostId]]  # of each job: the hosts on which it started
 
 
 def measure(stage: Stage, _wanted: set[str]) -> list[Row]:
@@ -100,7 +102,7 @@ def measure(stage: Stage, _wanted: set[str]) -> list[Row]:
 
 
 def rows(live: Days, same: Days, virtual: Days, rule: str, others: float | None) -> list[Row]:
-    """What was seen live, which decides nothing; and by how much less `decide` delays."""
+    """The live results, which decide nothing, and by how much less `decide` delays."""
     mine, theirs = mean(live, "decide").delay_s, mean(live, rule).delay_s
     (middle_s, half_s), by_many = difference(live, rule), difference(virtual, rule)
     many = f"{len(virtual)} virtual days"
@@ -129,7 +131,8 @@ def mean(days: Days, rule: str) -> Found:
 
 
 def difference(days: Days, rule: str) -> tuple[float, float]:
-    """Of delays, ours less theirs, and half of its 95 % interval; infinite after a single day."""
+    """The difference of delays, ours less theirs, and half of its 95 % interval; infinite for one
+    day."""
     less = [found["decide"].delay_s - found[rule].delay_s for found in days]
     if len(less) < LIVE_DAYS:
         return fmean(less), math.inf
@@ -141,7 +144,7 @@ def difference(days: Days, rule: str) -> tuple[float, float]:
 
 
 def series(archive: Path) -> list[list[bool]]:
-    """Of each lively owner: are they there? Raises CannotMeasureError."""
+    """Whether each lively owner is present, over time. Raises CannotMeasureError."""
     if not archive.exists():
         raise CannotMeasureError(f"{ARCHIVE} is not in {archive.parent} (LBD_TRACES)")
     found = []
@@ -157,12 +160,12 @@ def series(archive: Path) -> list[list[bool]]:
 
 
 def day(lively: list[list[bool]], number: int) -> list[list[bool]]:
-    """Of each host: is its owner there?"""
+    """Whether each host's owner is present on that day, over time."""
     return Random(number).sample(lively, len(HOSTS))
 
 
 class Desk:
-    """A terminal of an account, which is used or was long ago."""
+    """A terminal of an account, in use or long unused."""
 
     def __init__(self, account: str) -> None:
         self._master, self._slave = os.openpty()
@@ -274,9 +277,9 @@ class VirtualHost:
 
 
 def simulated(rule: str, here: list[list[bool]], rng: Random, attempts: Attempts = ()) -> Found:
-    """A job begins on the host of the attempt that is given, if it is free, or on any that is.
+    """A job starts on the host of its given attempt if that is free, otherwise on any free host.
 
-    What others know of a host is as old as one look.
+    What others know of a host is one look old.
     """
     config = AdmissionConfig(owner_idle_s=600.0, **RULES[rule])  # type: ignore[arg-type]
     hosts = [VirtualHost(OwnerBook(name, STEP_S)) for name in HOSTS]

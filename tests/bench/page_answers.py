@@ -1,7 +1,7 @@
-"""`page_answers.py DIRECTORY`: what a LIM and an LBM answer to the status page.
+"""`page_answers.py DIRECTORY`: a LIM's and an LBM's answers to the status page.
 
-The LIM's own answers, knowing two hundred hosts, and the jobs of a queue of ten thousand, without
-the rest of the daemons.
+These are the answers of a LIM that knows two hundred hosts, and the jobs of a queue of ten
+thousand, without the rest of the daemons.
 """
 
 import asyncio

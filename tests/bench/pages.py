@@ -1,9 +1,9 @@
-"""What the status page takes, of 200 hosts and 10,000 jobs: until a browser has painted it, and CPU
-while fifty look on.
+"""The cost of the status page with 200 hosts and 10,000 jobs: the time until a browser has painted
+it, and CPU while fifty clients watch.
 
-From the moment that the browser is sent there to its first paint with content, by the browser's own
-account, in a Chromium without a window. Dask's page of its workers beside it, if it can be had: it
-is of 20 workers, since more in one process take minutes to begin.
+The time runs from the start of the navigation to the first paint with content, by the browser's own
+account, in headless Chromium. Dask's page of its workers is beside it, if available, with 20
+workers, since more in one process take minutes to start.
 """
 
 import http.client
@@ -86,7 +86,7 @@ def painted_rows(stage: Stage, url: str, login: str) -> list[Row]:
 
 
 def painted(browser: "Browser", url: str, times: int, login: str = "") -> Summary:
-    """Milliseconds, of one browser that has been there before."""
+    """Milliseconds, in one browser that has visited the page before."""
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     try:
         tab, found = context.new_page(), []
@@ -103,7 +103,7 @@ def painted(browser: "Browser", url: str, times: int, login: str = "") -> Summar
 
 
 def watched(url: str, pid: int, watched_s: float) -> Summary:
-    """Per cent of a core of the page's processes, while many follow its changes."""
+    """Per cent of a core of the page's processes, while many clients follow its changes."""
     address, shares = urlsplit(url).netloc, []
     with ExitStack() as stack:
         ways = [http.client.HTTPConnection(address, timeout=30) for _ in range(VIEWERS)]
@@ -138,7 +138,7 @@ def taken(stream: socket.socket) -> int:
 
 @contextmanager
 def lbd_page(place: Path) -> Iterator[tuple[str, str, int]]:
-    """Where it is, a link that signs in, and its process."""
+    """The page's address, a link that signs in, and its process."""
     directory, port = place / "page", free_port()
     directory.mkdir()
     config = directory / "lbd.toml"
@@ -157,7 +157,7 @@ def lbd_page(place: Path) -> Iterator[tuple[str, str, int]]:
 
 @contextmanager
 def chromium() -> Iterator["Browser"]:
-    """Raises CannotMeasureError."""
+    """A headless browser. Raises CannotMeasureError."""
     try:
         from playwright.sync_api import Error, sync_playwright
     except ImportError:
@@ -176,7 +176,7 @@ def chromium() -> Iterator["Browser"]:
 
 @contextmanager
 def dask(stage: Stage) -> Iterator[str]:
-    """Raises CannotMeasureError."""
+    """The address of Dask's page. Raises CannotMeasureError."""
     python = os.environ.get("LBD_BENCH_DASK_PAGE") or install(DASK, stage.directory / "page-venv")
     port = free_port()
     argv = [python, str(Path(__file__).with_name("dask_peer.py")), str(port)]

@@ -1,12 +1,12 @@
-"""How many commands a second one LIM can place with 100 hosts in its table, and how soon; and how
-soon a place is decided on among 1,000.
+"""How many commands a second one LIM can place with 100 hosts in its table, and how fast; and how
+fast it decides among 1,000 hosts.
 
-A real `lbd lim`, the 99 others played by `crowd.py`; one client on lim.sock does what an LBM does:
-asks for a place (somewhere else, so that all 99 are ranked), and says at once that the job ended.
+A real `lbd lim`, the 99 others played by `crowd.py`; one client on lim.sock acts as an LBM: it asks
+for a place (elsewhere, so that all 99 are ranked), and reports at once that the job ended.
 
-Among 1,000 it is the CPU time of the deciding code alone, on the state that a LIM has, while a
-tenth of the hosts report another load each second: those are read beside, but what follows of them
-for the next decision is part of it.
+Among 1,000 hosts it is the CPU time of the deciding code alone, on the state that a LIM has, while
+a tenth of the hosts report another load each second: reading the reports is not counted, but their
+effects on the next decision are.
 """
 
 import contextlib
@@ -92,7 +92,7 @@ def measure(stage: Stage, _: set[str]) -> list[Row]:
 
 
 def among_a_thousand(stage: Stage) -> list[Row]:
-    """The median, and of as many runs as there are the p99 of each."""
+    """The median, and the p99 of each run."""
     mark = stage.others.mark()
     state, number, each_ms, tails_ms = needs.cluster(), needs.FIRST, [], []
     for _ in range(1 if stage.quick else stage.runs):
@@ -127,7 +127,7 @@ def decided_ms(state: LimState, number: int) -> float:
 
 
 def turned(of_negative):
-    """Rates were negated so that the slow tail is the p95."""
+    """Undoes the negation of rates, which made the slow tail the p95."""
     s = of_negative
     return type(s)(-s.median, -s.p95, -s.low, s.runs)
 
@@ -180,8 +180,8 @@ def all_up(path: Path) -> bool:
 
 
 class Client:
-    """Keeps several questions under way. Looks into the first answers only: its own time is not
-    what is measured."""
+    """Keeps several questions outstanding. It looks into the first answers only, since its own time
+    is not measured."""
 
     def __init__(self, path: Path) -> None:
         self._socket = socket.socket(socket.AF_UNIX)
@@ -227,7 +227,7 @@ class Client:
         return framed(question)
 
     def check(self) -> None:
-        """The LIM really did decide each of them, on the load it was told."""
+        """Checks that the LIM decided each of them, on the load it had received."""
         decisions = ask(self._path, {"op": "counters"})["decisions"]
         if decisions != {"lowest": self._asked}:
             raise CannotMeasureError(f"{self._asked} placements asked for, decided: {decisions}")

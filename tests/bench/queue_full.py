@@ -1,9 +1,10 @@
 """The dispatcher at rest with 100,000 jobs that wait and 1,000,000 that have ended, beside an empty
 one: CPU, and memory for each job that waits.
 
-Those that wait are for a host that is not there: first all of one array, just submitted and after a
-restart; then as many submissions of different commands by two users. The latter and the ended ones
-are written into the ledger while the dispatcher is down: to run a million takes too long.
+The waiting jobs are for a host that does not exist: first all of one array, just submitted and
+after a restart; then as many submissions of different commands by two users. The latter and the
+ended jobs are written into the ledger while the dispatcher is down: to run a million takes too
+long.
 """
 
 import os
@@ -21,7 +22,7 @@ PENDING, ENDED = 100_000, 1_000_000
 QUICK_PENDING, QUICK_ENDED = 10_000, 20_000
 SETTLE_S, END_S = 3.0, 20.0
 WINDOW_S, WINDOWS, QUICK_WINDOWS = 1.0, 10, 2
-FIRST_ENDED = 1 << 40  # their ids
+FIRST_ENDED = 1 << 40  # the first of their ids
 CPU_ASKED = Bound(1.0, of_ratio=False)
 MEMORY_ASKED = Bound(200, of_ratio=False)
 
@@ -79,7 +80,7 @@ def lab_do(stage: Stage, lab: Lab, *words: str) -> None:
 
 
 def restart(stage: Stage, lab: Lab, meanwhile: Callable[[sqlite3.Connection], None]) -> None:
-    """The dispatcher; `meanwhile` is done to its ledger."""
+    """Restarts the dispatcher; `meanwhile` changes its ledger."""
     running = Path(f"/proc/{lab.pids('h1')['dispatcher']}/exe")
     lab_do(stage, lab, "kill", "h1", "dispatcher", "-s", "TERM")
     wait_for(lambda: not os.path.exists(running), END_S, "the end of the dispatcher")
@@ -92,7 +93,7 @@ def restart(stage: Stage, lab: Lab, meanwhile: Callable[[sqlite3.Connection], No
 
 
 def make_singles(db: sqlite3.Connection) -> None:
-    """Of those that wait, of two users in turn; without what only a start reads."""
+    """Waiting jobs, of two users in turn; without the columns that only a start reads."""
     (last,) = db.execute("SELECT MAX(id) FROM submissions").fetchone()
     pending = "FROM jobs WHERE finished IS NULL"
     db.execute(

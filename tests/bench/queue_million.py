@@ -1,9 +1,9 @@
-"""The dispatcher with a million jobs that wait and ten million that have ended: what it is asked,
-how fast submissions are acknowledged beside an empty queue, and how long it takes to start.
+"""The dispatcher with a million jobs that wait and ten million that have ended: its answers, the
+rate of acknowledged submissions beside an empty queue's, and the time that it takes to start.
 
-In one process, on ledgers that are written by one statement each: to run so many takes too long.
-Those that wait are submissions of 100 users; the ended ones are tasks of arrays. Times are of CPU,
-the threads of the ledger included, but for those of submissions, which wait for the disk.
+All is in one process, on ledgers that are written by one statement each: to run so many takes too
+long. The waiting jobs are submissions of 100 users; the ended ones are tasks of arrays. Times are
+of CPU, including the ledger's threads, except for submissions, which wait for the disk.
 """
 
 import asyncio
@@ -120,7 +120,7 @@ async def measured(
     ]
     try:
         found = {"start": await cpu_s(world.dispatcher._restore, 1)}
-        for one in (world, other):  # a host all of whose slots are taken
+        for one in (world, other):  # a host with all slots taken
             host = HostSlots(HostId("h1"), 4, open_slots=0)
             one.dispatcher.life.queues.host_is(host, clock_s(), Random(1))
         jobs = world.dispatcher.life.jobs

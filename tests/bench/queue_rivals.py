@@ -1,6 +1,6 @@
 """HyperQueue and Slurm as queues beside ours: an array of `true` on two slots.
 
-Neither is durable as ours is: HyperQueue keeps its jobs in memory, Slurm saves its state every few
+Neither is as durable as ours: HyperQueue keeps its jobs in memory, Slurm saves its state every few
 seconds. HyperQueue is installed from PyPI into a directory that is removed afterwards, or taken
 from the Python named in $LBD_BENCH_HQ.
 """
@@ -31,7 +31,7 @@ ARRAY_TIMEOUT_S = 300.0
 
 @contextmanager
 def hyperqueue(directory: Path) -> Iterator[Callable[[int], float]]:
-    """Jobs a second of an array of so many."""
+    """Yields a function from an array's size to its jobs a second."""
     with Started(directory) as started:
         python = os.environ.get("LBD_BENCH_HQ") or install("hyperqueue", directory / "venv")
         tell, fifo, log = directory / "tell", directory / "fifo", directory / "log"
@@ -59,11 +59,11 @@ class Slurm:
         self._environment = ENVIRONMENT | {"SLURM_CONF": str(directory / "slurm.conf")}
 
     def one_s(self) -> float:
-        """`srun true`, whole process."""
+        """`srun true`, the whole process."""
         return run_s([found("srun"), "-Q", "true"], self._environment)
 
     def many(self, count: int) -> float:
-        """Jobs a second of an array of so many."""
+        """Jobs a second of an array of `count` jobs."""
         began_s = time.monotonic()
         argv = ["sbatch", "-Q", f"--array=1-{count}", "-o", "/dev/null", "--wrap", "true"]
         subprocess.run(argv, env=self._environment, check=True, capture_output=True)

@@ -1,9 +1,9 @@
 """The queue: how fast submissions are durable, one job's way through it, and thousands of them.
 
 Submissions go to the dispatcher from 32 callers at once, over gRPC as LBMs send them; their jobs
-are for a host that is not there, so that nothing else is measured. The rival is SQLite itself on
-the same disk, full sync, 100 rows a commit; what the disk can do by itself stands in the note.
-One job and an array of them have Slurm and HyperQueue beside them, where those can be had.
+are for a host that does not exist, so that nothing else is measured. The rival is SQLite itself on
+the same disk, full sync, 100 rows a commit; the note has what the disk itself can do. One job and
+an array of them have Slurm and HyperQueue beside them, where available.
 """
 
 import asyncio
@@ -66,7 +66,7 @@ def rival(
     where: Path,
     name: str,
 ) -> Found | None:
-    """None if it cannot be had here."""
+    """A rival, or None if it is not available here."""
     try:
         return stack.enter_context(start(where))
     except CannotMeasureError as problem:
@@ -158,7 +158,7 @@ def syncs_per_s(directory: Path) -> float:
 
 
 def one_by_one(stage: Stage, lab: Lab, slurm: Slurm | None) -> list[Row]:
-    """`lbrun -q true`, empty queue, whole process."""
+    """`lbrun -q true` with an empty queue, the whole process."""
     environment, ssh, lbrun = lab.environment("h1"), stage.ssh(), stage.installation.front()
     mark = stage.others.mark()
     things = {

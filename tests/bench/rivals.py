@@ -1,4 +1,4 @@
-"""Slurm and Dask at rest, one node each, where they can be had.
+"""Slurm and Dask at rest, one node each, where available.
 
 Slurm is Debian's (`apt-get install slurm-wlm munge`), started here on loopback without cgroups or
 accounting. Dask is installed from PyPI into a directory that is removed afterwards, or taken from
@@ -30,7 +30,7 @@ class Rival:
 
 
 class Started:
-    """Processes of a rival, ended in the opposite order."""
+    """Processes of a rival, ended in reverse order."""
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir()
@@ -156,7 +156,7 @@ def dask(directory: Path) -> Iterator[Pids]:
 
 
 def install(package: str, venv: Path) -> str:
-    """From PyPI. Its Python."""
+    """Installs a package from PyPI; returns the venv's Python."""
     python = str(venv / "bin/python")
     try:
         subprocess.run(

@@ -1,4 +1,4 @@
-"""One line of the table: ours, the rival's, the ratio, what was asked, whether it is reached."""
+"""One line of the table: ours, the rival's, the ratio, the target, and whether it is reached."""
 
 from dataclasses import asdict, dataclass
 
@@ -7,7 +7,7 @@ from tests.bench.measure import NOISY_CORE_SHARE, Summary
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What is asked, of the ratio to the rival or of our own value."""
+    """A target for the ratio to the rival or for our own value."""
 
     limit: float
     at_least: bool = False
@@ -28,10 +28,10 @@ class Row:
     rival_name: str = ""
     rival: Summary | None = None
     asked: Bound | None = None
-    others: float | None = None  # CPU of others meanwhile, of one core
+    others: float | None = None  # CPU of others meanwhile, in cores
     note: str = ""
-    # 95 % of our own value, where that is one of chance: only if all of it is on one side of the
-    # bound is anything shown
+    # The 95 % interval of our own value, if that is random: the verdict counts only if all of it is
+    # on one side of the bound.
     interval: tuple[float, float] | None = None
 
     @property
@@ -40,7 +40,7 @@ class Row:
 
     @property
     def low_ratio(self) -> float | None:
-        """Of the tenth percentiles: what a quiet machine would show."""
+        """The ratio of the tenth percentiles: what a quiet machine would show."""
         return self.ours.low / self.rival.low if self.rival else None
 
     @property

@@ -4,9 +4,9 @@
     .venv/bin/python tests/bench/run.py --quick     few runs each: does it work, roughly how fast
     .venv/bin/python tests/bench/run.py --only remote --only held
 
-The first table says of each figure what we reach, what the rival does, and what is asked; `(p10)`
-is the ratio of the tenth percentiles, which a busy machine disturbs less; `others` is the CPU that
-everybody else took meanwhile, of one core. Exit status 1 if something falls short.
+The first table has our value of each figure, the rival's, and the target; `(p10)` is the ratio of
+the tenth percentiles, which a busy machine disturbs less; `others` is the CPU that other processes
+took meanwhile, in cores. The exit status is 1 if a target is missed.
 """
 
 import argparse

@@ -1,7 +1,7 @@
-"""What watching the load costs, by scope, in % of a core: the real sampler at its own pace.
+"""The cost of sampling the load, by scope, in % of a core: the real sampler at its own pace.
 
-`SLEEPERS` processes are there to be scanned; for the jobs scope they are one job's tree. The scans
-slow themselves down to `load.scan_core_share`, so what is left to see is that they do.
+`SLEEPERS` processes exist to be scanned; for the jobs scope they are one job's tree. The scans slow
+themselves down to `load.scan_core_share`, so the figure shows only that they do.
 """
 
 import os
@@ -64,7 +64,7 @@ def one_scope(stage: Stage, scope: str, job: int) -> Row | None:
 
 
 def watch(sampler, seconds: float) -> float:
-    """Sample for so long; this thread's CPU time meanwhile, in % of a core."""
+    """Samples for so long; returns this thread's CPU time meanwhile, in % of a core."""
     began_s, began_cpu_s = time.monotonic(), time.thread_time()
     while time.monotonic() - began_s < seconds:
         sampler.read(time.monotonic())

@@ -1,8 +1,8 @@
-"""What a scrape of one host's daemons takes: from the request to the last byte, and CPU of all.
+"""The cost of a scrape of one host's daemons: from the request to the last byte, and CPU of all.
 
-Of the load information centre of a thousand hosts, which shows them all, with 100,000 jobs at its
-LBM and as many in its queue; each scrape after the last page's second. Beside node_exporter, out of
-Debian's package, which shows the kernel's figures of one host.
+The host is the load information centre of a thousand hosts, which shows them all, with 100,000 jobs
+at its LBM and as many in its queue; each scrape comes when the last page has expired. Beside it
+node_exporter, from Debian's package, shows the kernel's figures of one host.
 """
 
 import os
@@ -92,7 +92,7 @@ def lbd_metrics(place: Path) -> Iterator[tuple[int, list[int]]]:
 
 @contextmanager
 def node_exporter(place: Path) -> Iterator[tuple[int, list[int]]]:
-    """Raises CannotMeasureError."""
+    """The port and process of node_exporter. Raises CannotMeasureError."""
     package, directory = "prometheus-node-exporter", place / "node_exporter"
     directory.mkdir()
     if (found := shutil.which(package)) is None:

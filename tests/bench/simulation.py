@@ -1,10 +1,10 @@
 """How many events a second `lbd sim balance` handles on one core, by CPU time of this process.
 
-Under NOLB these are the queue's own (arrivals, ends of bursts, disks); under all others LIM states
-as of the daemons decide, which is most of the work then. The jobs are drawn beforehand.
+Under NOLB these are the queue's own (arrivals, ends of bursts, disks); under all others the
+daemons' LIM states decide, which is most of the work then. The jobs are drawn beforehand.
 
-And how long a day of work under every algorithm would take with ten seeds: ten minutes of one seed
-times 1440, the drawing of the jobs and the sums included.
+Also how long a day of work under every algorithm would take with ten seeds: ten minutes of one seed
+times 1440, including the drawing of the jobs and the sums.
 """
 
 import time

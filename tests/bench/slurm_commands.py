@@ -2,12 +2,12 @@
 and a workflow of Snakemake through its slurm plugin.
 
 The workflow's rival is Snakemake itself with `--cores`, which starts each job as a child. Through
-the plugin each job starts Snakemake twice more, whatever the queue; so beside it stand the plugin
-in front of no queue at all (instant_slurm.py), and the same with `--cores`, where only the commands
-go through the queue. Snakemake is what `tests/snakemake` has installed.
+the plugin each job starts Snakemake twice more, whatever the queue; so beside it are the plugin in
+front of no queue at all (instant_slurm.py), and the same with `--cores`, where only the commands go
+through the queue. Snakemake is the one that `tests/snakemake` has installed.
 
-The plugin has more jobs than there are slots: with as many it waits idle for its own look at them,
-1, 11, 21 s, and so on after each look that finds no job ended.
+The plugin has more jobs than there are slots: with as many it idles until its next look at them, 1,
+11, 21 s, and so on after each look that finds no job ended.
 """
 
 import os
@@ -61,7 +61,7 @@ def measure(stage: Stage, wanted: set[str]) -> list[Row]:
 
 
 def environment_of(stage: Stage, lab: Lab) -> Environment:
-    """Of h1, where Slurm's commands are ours."""
+    """The environment of h1, where Slurm's commands are ours."""
     directory = stage.directory / "slurm-bin"
     argv = stage.installation.lbd("slurm", "install", directory)
     subprocess.run(argv, env=ENVIRONMENT, check=True, capture_output=True)
@@ -97,7 +97,7 @@ def job_s(environment: Environment) -> float:
     began_s = time.perf_counter()
     job = said([sbatch, "--parsable", "-o", "/dev/null", "--wrap", "true"], environment).strip()
     asked = [squeue, "-h", "-j", job, "-t", "PD,R,CF,CG", "-o", "%i"]
-    while said(asked, environment, may_fail=True):  # it does once the job is forgotten
+    while said(asked, environment, may_fail=True):  # it fails once the job is forgotten
         if time.perf_counter() - began_s > JOB_TIMEOUT_S:
             raise CannotMeasureError(f"job {job} does not end")
     return time.perf_counter() - began_s
@@ -144,7 +144,7 @@ def workflows(stage: Stage, ours: Environment, wanted: set[str]) -> list[Row]:
 
 
 def no_queue(stage: Stage) -> Environment:
-    """With Slurm's commands that begin what they are given."""
+    """An environment whose Slurm commands start at once what they are given."""
     directory = stage.directory / "no-queue"
     directory.mkdir()
     for name in ("sbatch", "sacct", "squeue", "srun", "scancel", "scontrol", "sinfo"):

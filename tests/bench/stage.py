@@ -1,6 +1,5 @@
-"""What is measured: this source tree as it stands, installed into a directory of its own, and labs
-made of it. A later edit of a file does not change what is under measurement.
-"""
+"""The subject of the measurements: this source tree, installed into a directory of its own, and
+labs made of it. A later edit of a file does not change what is measured."""
 
 import compileall
 import json
@@ -25,9 +24,9 @@ LAB_TIMEOUT_S = 90
 
 
 class Installation:
-    """bin/python3, bin/lbrun-python, bin/lbrun and lib/…/site-packages/lbd, as a wheel would lay
-    them out. `lbrun` here is the Python client, bare as the front starts it; `front()` is that.
-    """
+    """bin/python3, bin/lbrun-python, bin/lbrun and lib/…/site-packages/lbd, as a wheel would
+    install them. `lbrun` here is the Python client, bare as the front starts it; `front()` is the
+    front."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -41,7 +40,7 @@ class Installation:
         self.python.symlink_to(interpreter)
         (root / "pyvenv.cfg").write_text(f"home = {interpreter.parent}\n")
         shutil.copytree(ROOT / "lbd", packages / "lbd", ignore=shutil.ignore_patterns("*.pyc"))
-        # What lbd depends on is taken from where we run.
+        # The dependencies of lbd come from the Python that runs this.
         (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
         compileall.compile_dir(str(packages / "lbd"), quiet=1)
         keeper = packages / "lbd/keeper"
@@ -55,7 +54,7 @@ class Installation:
         assert said.stdout.startswith("lbrun "), said  # an empty script would be fast, too
 
     def front(self) -> Path:
-        """Raises CannotMeasureError without a compiler."""
+        """The compiled front. Raises CannotMeasureError without a compiler."""
         program = self.root / "bin/lbrun"
         if not program.exists():
             source = ROOT / "lbd/client/c/lbrun.c"
@@ -65,7 +64,7 @@ class Installation:
         return program
 
     def lbsh(self) -> Path:
-        """The compiled one, whose shims are links to the compiled front. Raises as `front`."""
+        """The compiled lbsh, whose shims are links to the compiled front. Raises as `front`."""
         self.front()
         program = self.root / "bin/lbsh"
         client = self.root / "bin/lbsh-python"
@@ -95,7 +94,7 @@ class Lab:
     def up(self, hosts: int, *settings: str, cores: float = 0.0, tls: bool = False) -> None:
         """With `cores`: in namespaces, each host with a quota of so many."""
         if not any(setting.startswith("dispatch.host=") for setting in settings):
-            settings = (*settings, "dispatch.host=")  # no dispatcher where nobody asks for it
+            settings = (*settings, "dispatch.host=")  # no dispatcher unless asked for
         sets = [word for setting in settings for word in ("--set", setting)]
         how = ("namespaces", "--cpus", cores) if cores else ("none",)
         self._lab("up", "--hosts", hosts, "--isolate", *how, *sets, *["--tls"] * tls)
@@ -115,7 +114,7 @@ class Lab:
         return self.root / host / "run" / f"{daemon}.sock"
 
     def pids(self, host: str) -> dict[str, int]:
-        """lim, lbm and keeper of one host."""
+        """The pids of lim, lbm and keeper of one host."""
         for row in json.loads(self._lab("status", "--json"))["hosts"]:
             if row["name"] == host:
                 return {part: entry["pid"] for part, entry in row["daemons"].items()}
@@ -178,7 +177,7 @@ class Stage:
             lab.down()
 
     def end_shared_lab(self) -> None:
-        """Nothing else may run beside what is measured at rest."""
+        """Ends the shared lab: nothing else may run beside what is measured at rest."""
         self.stack.close()
         self._lab = self._tls_lab = self._ssh = None
 

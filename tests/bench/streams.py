@@ -1,5 +1,5 @@
 """MiB a second of one long stream, out of and into a command on h2, by `lbrun` as it is installed:
-the compiled front, which a Python's start of ten milliseconds does not hide."""
+the compiled front, whose time the ten milliseconds of a Python's start would hide."""
 
 import subprocess
 import time
@@ -18,7 +18,7 @@ def measure(stage: Stage, wanted: set[str]) -> list[Row]:
 
 
 def measured(stage: Stage, lab: Lab, wanted: set[str], asked: float, how: str = "") -> list[Row]:
-    """Any of stdout, stdin."""
+    """Measures those wanted of stdout and stdin."""
     ssh = stage.ssh()
     environment = lab.environment("h1")
     mib = QUICK_MIB if stage.quick else MIB
@@ -57,7 +57,8 @@ def rate(mib: int, seconds: Summary) -> Summary:
 
 
 def out_s(argv: list[str], environment: dict[str, str]) -> float:
-    """Into /dev/zero, which takes all as well: what goes to /dev/null is not even sent by lbrun."""
+    """Into /dev/zero, which accepts all writes as /dev/null does: lbrun does not even send output
+    that goes to /dev/null."""
     began_s = time.perf_counter()
     with open("/dev/zero", "wb") as sink:
         status = subprocess.call(argv, env=environment, stdin=subprocess.DEVNULL, stdout=sink)

@@ -51,7 +51,7 @@ PACE = 0.1  # of a core: CPU seconds a second
 SMALLEST_S, LARGEST_S, ALPHA, LOAD = 0.1, 60.0, 0.8, 0.6  # seconds on a host
 ORDERS = 40
 PATIENCE_S = 900.0
-QUIET = 1.05  # times their size that jobs run where nobody else wants the CPU
+QUIET = 1.05  # the factor over their size that jobs run if nothing else wants the CPU
 AT_ONCE = 50  # jobs asked for in one question
 BURNER = r"""
 #include <stdlib.h>
@@ -91,7 +91,7 @@ class Figures:
 class Measured:
     figures: Figures
     arrived: list[Arrival]  # as it really came
-    ran_s: list[float]  # its last attempt; its size where nothing else wants the CPU
+    ran_s: list[float]  # of its last attempt; its size if nothing else wants the CPU
 
     @property
     def stretch(self) -> float:
@@ -198,7 +198,7 @@ def oddness(one: dict[Mode, float], means: dict[Mode, float]) -> float:
 
 
 def replay(mode: Mode, batch: Sequence[Arrival], cutoffs_s: Sequence[float]) -> Figures:
-    """In virtual time."""
+    """Runs the batch in virtual time."""
     ran = simulated_run(mode, batch, cutoffs_s)
     killed = sum(killed_s > 0 for killed_s in ran.killed_s)
     return figures(ran.waited_s, [job.size_s for job in batch], killed)
@@ -226,7 +226,7 @@ def figures(waited_s: Sequence[float], sizes_s: Sequence[float], killed: int) ->
     return Figures(fmean(slowdowns), p99, fmean(waited_s), killed)
 
 
-# For real
+# On real hosts
 
 
 def run(batch: Sequence[Arrival], cutoffs_s: Sequence[float]) -> dict[Mode, Measured]:
@@ -258,8 +258,8 @@ def submit(
     lab: Lab, burner: Path, size_s: float, name: str, pace: float = PACE,
     stopped_s: float = PATIENCE_S,
 ) -> int:  # fmt: skip
-    """By lbrun's own code in a fork of ours, whose pid it is: the programs started otherwise
-    would be half of the load."""
+    """Runs lbrun's own code in a fork of this process and returns its pid: starting the program
+    otherwise would be half of the load."""
     words = ["-d", "--no-stdin", "--name", name]
     words += [str(burner), str(size_s * pace), str(pace), str(stopped_s)]
     if pid := os.fork():
@@ -292,7 +292,7 @@ def wait_for_all(labs: Sequence[Lab]) -> None:
 
 
 def told(lab: Lab, first: int, last: int) -> list[dict]:
-    """Once their ends are on record."""
+    """Waits until the ends of these jobs are on record."""
     while True:
         found = asked(lab, first, last)
         if all(job["finished"] for job in found):
@@ -309,7 +309,7 @@ def asked(lab: Lab, first: int, last: int) -> list[dict]:
 
 
 def judged(jobs: Sequence[dict], batch: Sequence[Arrival]) -> Measured:
-    """From the dispatcher's acknowledgement to its word of the end."""
+    """Times run from the dispatcher's acknowledgement to its report of the end."""
     bad = [job["id"] for job in jobs if job["state"] != "done"]
     if bad or len(jobs) != len(batch):
         raise SystemExit(f"tags_batch: {len(jobs)} jobs, not done: {bad[:5]}")

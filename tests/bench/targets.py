@@ -1,11 +1,12 @@
 """Arrays with a target: when they end, beside the same with as many slots to the end, and with all.
 
 Ten arrays at once of tasks that sleep for exponential times, drawn from the seed and the same for
-all three. SAA's fixed number is a limit of their names; with all slots they take turns. The rule
-learns the mean from its own tasks, and begins with a word of the user's. Some two minutes.
+all three. SAA's fixed number is a limit for the arrays' names; with all slots they take turns. The
+rule learns the mean from its own tasks, and starts with the user's estimate. Takes some two
+minutes.
 
-A busy machine takes longer to start what sleeps: the rule gives the arrays more slots for that, and
-a fixed number ends late.
+A busy machine takes longer to start the sleeping tasks: the rule gives the arrays more slots for
+that, and a fixed number ends late.
 """
 
 import json
@@ -30,13 +31,13 @@ SETTINGS = (
     "lim.hold_above=10000", f'dispatch.name_jobs=["fixed-*:{AT_ONCE}"]',
 )  # fmt: skip
 PATIENCE_S = 120.0
-WITHIN_ASKED = Bound(0.7, at_least=True, of_ratio=False)  # of 90 %, as chance has it with 30
+WITHIN_ASKED = Bound(0.7, at_least=True, of_ratio=False)  # for 90 %, given 30 arrays
 SPREAD_ASKED, SLOTS_ASKED = Bound(1.0), Bound(0.8)
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    late_s: list[float]  # each array's end beside its target
+    late_s: list[float]  # each array's end relative to its target
     slots: float  # held on average until the last one ended
 
 

@@ -47,7 +47,7 @@ HIDE_BASHRC = '[ ! -e "$HOME/.bashrc" ] || mount --bind /dev/null "$HOME/.bashrc
 
 
 class WarmSsh:
-    """A context: up inside it, gone after it."""
+    """A context manager: the connection is up inside the block and gone after it."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

@@ -1,4 +1,4 @@
-"""The cluster of docker-compose.yml on an engine, and acting on its containers."""
+"""Runs the cluster of docker-compose.yml on an engine, and acts on its containers."""
 
 import json
 import os
@@ -52,7 +52,7 @@ class Compose:
         self.assert_nothing_left()
 
     def mend(self):
-        """Every container runs and is on the network, whatever a test that failed has left."""
+        """Makes every container run on the network again, whatever a failed test has left."""
         for host in self.hosts:
             container = self.container(host)
             self.docker("unpause", container, check=False)
@@ -85,14 +85,14 @@ class Compose:
         return self._containers[host]
 
     def forget(self, host):
-        """Its container is another now."""
+        """Drops the cached id: the host has a new container."""
         del self._containers[host]
 
     def command(self, host, *argv):
         return ["docker", "exec", self.container(host), *map(str, argv)]
 
     def run(self, host, *argv, check=True, timeout=60):
-        """A command in a host's container, as its user."""
+        """Runs a command in a host's container, as its user."""
         return self.docker(*self.command(host, *argv)[1:], check=check, timeout=timeout)
 
     def popen(self, host, *argv):
@@ -105,14 +105,15 @@ class Compose:
         return self.docker("inspect", "--format", template, self.container(host)).stdout.strip()
 
     def processes(self, host, *words, signal=0):
-        """The processes in the container that have these among their arguments; all get `signal`.
+        """The processes in the container that have these words among their arguments; all get
+        `signal`.
 
         The words must follow one another.
         """
         found = self.run(host, "python3", "-c", FIND, signal, *words).stdout
         return [int(pid) for pid in found.split()]
 
-    # The cluster as lbd sees it
+    # The cluster as lbd shows it
 
     def status(self, host="client"):
         return json.loads(self.run(host, "lbctl", "status", "--json").stdout)
@@ -127,7 +128,7 @@ class Compose:
         return self.status(host)["cluster"]["centre"]
 
     def queued(self, job):
-        """What is known of a queued job."""
+        """The record of a queued job."""
         return json.loads(self.run("client", "lbctl", "job", job, "--json").stdout)
 
     def wait_until(self, predicate, what, timeout_s=90.0):
@@ -137,12 +138,12 @@ class Compose:
             raise AssertionError(f"{failure}\n{self.logs()}") from None
 
     def logs(self):
-        """The ends of the daemons' logs, and what runs in the client's container."""
+        """The last lines of the daemons' logs, and the processes of the client's container."""
         running = self.docker("top", self.container("client"), "-eo", "pid,ppid,stat,args").stdout
         return f"{self.compose('logs', '--tail=8').stdout}\n{running}"
 
     def wait_whole(self):
-        """Until every host sees all of them up, and they agree on the centre."""
+        """Waits until every host sees all of them up, and they agree on the centre."""
         wanted = dict.fromkeys(self.hosts, "up")
         for host in self.hosts:
             self.wait_until(lambda host=host: self.states(host) == wanted, f"{host} sees all", 150)

@@ -1,8 +1,8 @@
 """A Docker engine for these tests: the one that runs here, else a private one.
 
-The private one lives in namespaces of its own: its bridges and packet filters are in a network that
-nobody else sees, its mounts go with it, and when its first process ends, everything that it ever
-started has ended. What remains is a directory and, in the cgroup hierarchies, empty directories.
+The private engine lives in namespaces of its own: its bridges and packet filters are in a network
+that nobody else sees, its mounts go with it, and when its first process ends, everything that it
+started ends too. Only a directory remains and, in the cgroup hierarchies, empty directories.
 """
 
 import contextlib
@@ -25,11 +25,11 @@ START = 'ip link set lo up && exec dockerd --data-root "$0/data" --exec-root "$0
 
 
 class Lacking(Exception):
-    """What these tests need is not to be had here; the text says what."""
+    """These tests need something that is not available here; the text says what."""
 
 
 class Engine:
-    """One that answers. `private`: ours, without a way to the network."""
+    """An engine that answers. `private`: started by these tests, without access to the network."""
 
     private = False
 
@@ -43,7 +43,7 @@ class Engine:
         return run("docker", *words, env=self.environment, check=check, timeout=timeout, **options)
 
     def stop(self):
-        """Whatever runs here goes on."""
+        """Does nothing: an engine that ran before the tests goes on."""
 
 
 class PrivateEngine(Engine):
@@ -71,7 +71,7 @@ class PrivateEngine(Engine):
         return ended or self.docker("version", check=False).returncode == 0
 
     def stop(self):
-        """In order, else by force; and nothing of it is left."""
+        """Stops in order, else by force, and leaves nothing behind."""
         with contextlib.suppress(psutil.Error):
             for daemon in psutil.Process(self._process.pid).children():
                 daemon.terminate()
@@ -94,7 +94,7 @@ class PrivateEngine(Engine):
 
 
 def need(*words, **options):
-    """As `run`, for what a machine without a network cannot do. Raises Lacking."""
+    """`run` for a command that a machine without a network cannot carry out. Raises Lacking."""
     result = run(*words, check=False, **options)
     if result.returncode:
         last = (result.stderr or result.stdout).strip().splitlines()[-1:]

@@ -1,4 +1,4 @@
-"""What the image is built from where nothing can be pulled: a tree of Debian's, and wheels.
+"""The sources of the image if nothing can be pulled: a tree of Debian's, and wheels.
 
 Making the tree takes half a minute. $LBD_TEST_CACHE names a directory to keep it in.
 """
@@ -54,7 +54,7 @@ def make_tree(tree, archive):
 
 
 def project(directory):
-    """What docker-compose.yml needs of the source, with the wheels that setting up would fetch."""
+    """The sources that docker-compose.yml needs, with the wheels that the setup would fetch."""
     directory.mkdir()
     for name in FILES:
         shutil.copy(SOURCE / name, directory)

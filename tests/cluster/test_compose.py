@@ -1,4 +1,5 @@
-"""docker-compose.yml on a real engine: it works at once, and faults give what the book says."""
+"""docker-compose.yml on a real engine: it works at once, and faults have the effects that the book
+states."""
 
 import contextlib
 import json
@@ -37,12 +38,12 @@ for port in sys.argv[2:]:
     except (ssl.SSLError, ConnectionError):
         print("refused")
 """
-LONG = "7351"  # seconds to sleep, and what a job is found by
+LONG = "7351"  # seconds to sleep; it also identifies a job
 
 
 @contextlib.contextmanager
 def or_skip():
-    """Under CI nothing may be missing."""
+    """Skips a test that needs something missing here; fails it in CI."""
     try:
         yield
     except engines.Lacking as what:
@@ -74,7 +75,7 @@ def cluster(engine):
 
 @pytest.fixture(autouse=True)
 def whole(cluster, request):
-    """A test that fails leaves no broken cluster to the next ones."""
+    """A failed test leaves no broken cluster to the next ones."""
     failed = request.session.testsfailed
     yield
     if request.session.testsfailed > failed:
@@ -100,7 +101,7 @@ def job(cluster):
 
 
 def lost(cluster, process, host):
-    """The user got 125 and one line."""
+    """Checks that the user got 125 and one line."""
     cluster.wait_until(lambda: process.poll() is not None, f"lbrun has lost {host}")
     _, errors = process.communicate()
     assert process.returncode == LOST
@@ -116,7 +117,7 @@ def no_job_on(cluster, *hosts):
 
 
 def works(cluster, host):
-    """A command of the client's gets through to a host (again)."""
+    """Waits until a command of the client's gets through to a host (again)."""
 
     def through():
         return (
@@ -151,8 +152,8 @@ def test_the_image_has_no_compiler_and_nothing_runs_as_root(cluster):
     assert cluster.run("client", "lbrun", "-H", "host1", "id", "-un").stdout == "lbd\n"
 
 
-def test_strangers_get_nothing(cluster):
-    """The ports of LIM, LBM and dispatcher are open, and none talks without a certificate."""
+def test_strangers_get_no_answer(cluster):
+    """The ports of LIM, LBM and dispatcher are open, and none answers without a certificate."""
     ports = ["7901", "7902", "7903"]
     for host in cluster.hosts:
         opened = cluster.run(host, "python3", "-c", OPEN_PORTS).stdout.split()
@@ -164,7 +165,7 @@ def test_strangers_get_nothing(cluster):
 
 
 def test_lbrun_from_the_client_uses_every_host(cluster):
-    """By name, and by load: more than all can do at once."""
+    """By name, and by load: more commands than all hosts can run at once."""
     for host in cluster.hosts:
         told = cluster.run("client", "lbrun", "-H", host, "sh", "-c", "echo $LBD_HOST").stdout
         assert told == f"{host}\n"
@@ -202,7 +203,8 @@ def is_alone_loaded(cluster, host):
 
 
 def test_load_is_the_containers_own(cluster):
-    """Three busy processes in one: it is loaded, its neighbours on the same kernel are not."""
+    """Three busy processes in one container: it is loaded, its neighbours on the same kernel are
+    not."""
     burn = BURN.format(1000)
     busy = [cluster.popen("host3", "python3", "-c", burn) for _ in range(3)]
     try:
@@ -233,7 +235,7 @@ def test_scaling_adds_hosts_and_takes_them_away(cluster):
     cluster.wait_whole()
 
 
-def test_a_container_made_anew_is_the_host_it_was(cluster):
+def test_a_recreated_container_is_the_same_host(cluster):
     before = cluster.container("host4")
     cluster.docker("rm", "--force", before)
     cluster.forget("host4")
@@ -244,7 +246,7 @@ def test_a_container_made_anew_is_the_host_it_was(cluster):
 
 
 def test_killed_centre(cluster):
-    """The next in rank takes over, and the queue waits; commands run, also those it has begun."""
+    """The next in rank takes over, and the queue waits; commands run, even those it has started."""
     queued = cluster.run("client", "lbrun", "-d", "sh", "-c", "sleep 6; echo kept").stdout.strip()
     cluster.wait_until(lambda: cluster.queued(queued)["state"] == "running", "it has begun")
     cluster.docker("kill", cluster.container("first"))
@@ -257,7 +259,7 @@ def test_killed_centre(cluster):
     works(cluster, "first")
     cluster.run("client", "lbctl", "wait", queued, check=False)
     ended = cluster.queued(queued)
-    assert ended["state"] == "done", json.dumps(ended)  # whole, and not cut by pytest
+    assert ended["state"] == "done", json.dumps(ended)  # the whole object, not cut by pytest
     assert cluster.run("client", "lbctl", "logs", queued).stdout == "kept\n"
 
 
@@ -286,7 +288,7 @@ def test_paused_host_with_a_running_job(cluster, job):
 
 
 def test_partitioned_host_with_a_running_job(cluster, job):
-    """Both sides give up; it is back with whatever address it gets."""
+    """Both sides give up; the host is back with whatever address it gets."""
     process = job("host4")
     network = f"{cluster.name}_default"
     cluster.docker("network", "disconnect", network, cluster.container("host4"))
@@ -300,7 +302,7 @@ def test_partitioned_host_with_a_running_job(cluster, job):
 
 
 def test_killed_client(cluster, job):
-    """Nothing runs on for a user who is gone."""
+    """No command runs on for a user who is gone."""
     hosts = ("host2", "host3")
     for host in hosts:
         job(host)

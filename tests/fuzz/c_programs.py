@@ -19,7 +19,7 @@ SECONDS = 20
 
 
 def build(directory):
-    """The three, or None without a compiler that has the sanitizers."""
+    """The three programs, or None without a compiler that has the sanitizers."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         return None
@@ -55,7 +55,7 @@ def run(argv, environment=None, **options):
 
 
 def spare_steps(programs, data):
-    """A spare made as the keeper makes one, that gets `data` as its steps."""
+    """Starts a spare as the keeper does, and gives it `data` as its steps."""
     keeper, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with keeper, theirs:
         nursery = subprocess.Popen(
@@ -85,13 +85,13 @@ def spare_steps(programs, data):
 
 
 def lbsh_line(programs, data):
-    """`lbsh -c` of any text: taken apart by C, or left to the Python client (which is none)."""
+    """`lbsh -c` of any text, which C parses or leaves to the Python client (absent here)."""
     text = data.replace(b"\0", b"")
     assert_sound(run([programs / "lbsh", "-c", text], cwd="/"), data)
 
 
 def front_config(programs, data):
-    """Any lbd.toml; it names no LBM that is there."""
+    """Any text as lbd.toml; it names no LBM that exists."""
     path = programs / "lbd.toml"
     path.write_bytes(data)
     result = run([programs / "lbrun", "true"], {"LBD_CONFIG": str(path)}, cwd="/")

@@ -1,4 +1,4 @@
-"""What one LBM leaves for the next, as `targets.py` has them."""
+"""Fuzz targets for the records that one LBM leaves to the next; see `targets.py`."""
 
 import contextlib
 
@@ -23,7 +23,7 @@ KINDS = {
 
 
 def held_records(data: bytes) -> None:
-    """What is read of a record is what is written of it again, and no descriptor is lost."""
+    """A record that is read and written again is the same, and no descriptor is lost."""
     with contextlib.suppress(DecodeError):
         held, given = HeldValue.FromString(data), Given(list(range(99)))
         kind = KINDS.get(held.record.name, records.ClientState)

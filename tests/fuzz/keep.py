@@ -1,7 +1,7 @@
-"""Adds to a target's corpus what goes where nothing in it went: `keep.py TARGET DIRECTORY`.
+"""Adds the inputs that reach new code to a target's corpus: `keep.py TARGET DIRECTORY`.
 
-The smallest first, by lines of lbd/ reached one after the other. (libFuzzer's own merge runs itself
-again, which a Python program is not.)
+It tries the smallest first, and compares pairs of lines of lbd/ executed one after the other.
+(libFuzzer's own merge restarts its program, which does not work for a Python program.)
 """
 
 import contextlib
@@ -21,7 +21,7 @@ BYTES_MAX = 2048
 
 
 def steps_of(name: str, data: bytes) -> set[tuple[str, int, int]]:
-    """Which line followed which."""
+    """The pairs of lines that followed one another."""
     steps: set[tuple[str, int, int]] = set()
     last: dict[int, int] = {}
 

@@ -1,4 +1,5 @@
-"""What the metrics' listener takes: requests of strangers, answers of the daemons of its host."""
+"""Fuzz targets for the metrics listener: requests of strangers, and answers of its host's
+daemons."""
 
 import contextlib
 import json
@@ -33,7 +34,7 @@ SEEDS = {
 
 
 def metrics_requests(data: bytes) -> None:
-    """Whatever comes is one of three questions, or a status and a line."""
+    """Any request is one of three questions, or gets a status and a line."""
     found = read_head(data)
     if isinstance(found, Asked):
         assert found.path in PATHS
@@ -44,7 +45,7 @@ def metrics_requests(data: bytes) -> None:
 
 
 def metrics_answers(data: bytes) -> None:
-    """What a daemon says can be read by Prometheus, or is left out."""
+    """Prometheus can read a daemon's answer, or the answer is left out."""
     with contextlib.suppress(ValueError, RecursionError):
         said = json.loads(data)
         if not isinstance(said, dict):

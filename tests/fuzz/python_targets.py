@@ -1,4 +1,4 @@
-"""What a worker of `lbd.Executor` sends, as its client reads it."""
+"""Fuzz target for the messages of a worker of `lbd.Executor`, as its client reads them."""
 
 import contextlib
 import json
@@ -18,7 +18,7 @@ RESULT_BYTES = 1000
 
 
 class NoProcess:
-    """In place of a worker's `lbrun`: what is sent goes nowhere."""
+    """Stands in for a worker's `lbrun`: what is sent goes nowhere."""
 
     has_unsent = is_watched = False
 
@@ -27,7 +27,8 @@ class NoProcess:
 
 
 def answers_of_a_worker(data: bytes) -> None:
-    """No task is answered twice, and what is nonsense is said to be: nothing else is raised."""
+    """No task is answered twice, and a protocol error is reported as one: nothing else is
+    raised."""
     crew = Crew(PoolLimits(slots=1), WorkerSettings(None, (), "python", 1 << 20, RESULT_BYTES))
     for number in range(TASKS):
         future = TaskFuture(number, crew.cancel)

@@ -1,6 +1,6 @@
-"""What the queue takes from users, hosts and its dispatcher, as functions of bytes.
+"""Fuzz targets for the queue's input from users, hosts and its dispatcher.
 
-What passes the check of what comes in can be written to a ledger: nothing else may stand between.
+Any input that passes the check must be fit for a ledger, with no further check in between.
 """
 
 import contextlib
@@ -76,7 +76,7 @@ def new_ledger() -> sqlite3.Connection:
 
 
 def queue_submissions(data: bytes) -> None:
-    """What is taken in can be written, and its command names nobody but its submitter."""
+    """An accepted submission can be written, and its command names nobody but its submitter."""
     asked = pb.SubmitRequest()
     own = DispatchConfig(max_array=ARRAY_MAX)
     with contextlib.suppress(DecodeError):
@@ -99,7 +99,7 @@ def queue_submissions(data: bytes) -> None:
 
 
 def queue_reports(data: bytes) -> None:
-    """What is believed of a host can be written."""
+    """Any report that is believed can be written."""
     up = pb.WorkUp()
     with contextlib.suppress(DecodeError):
         up.ParseFromString(data)
@@ -115,7 +115,7 @@ def queue_reports(data: bytes) -> None:
 
 
 def queue_starts(data: bytes) -> None:
-    """What a host runs of the queue's is in the name that the dispatcher gives."""
+    """A host runs queued commands only in the name that the dispatcher gives."""
     start = pb.Start()
     with contextlib.suppress(DecodeError):
         start.ParseFromString(data)
@@ -128,7 +128,7 @@ def queue_starts(data: bytes) -> None:
 
 
 def queue_frames(data: bytes) -> None:
-    """An array of a user's is within bounds."""
+    """A user's array is within bounds."""
     with contextlib.suppress(ValueError):
         found = SubmitOptions()
         OPTIONS.read(data, found)
@@ -140,7 +140,7 @@ def queue_frames(data: bytes) -> None:
 
 
 def queue_questions(data: bytes) -> None:
-    """The numbers that local users name in JSON: what is taken can be waited for, and sent."""
+    """The numbers that local users send in JSON: an accepted one can be waited for, and sent."""
     with contextlib.suppress(PeerError):
         question = local.decode(frames.JSON, data)
         with contextlib.suppress(LbdError):

@@ -1,4 +1,4 @@
-"""Writes the corpus its first inputs, well-formed ones of every kind: `python seeds.py`."""
+"""Writes the first inputs of the corpus, well-formed ones of every kind: `python seeds.py`."""
 
 import json
 import sys
@@ -99,7 +99,7 @@ PLACE = {"op": "place", "job": "h1-1", "wanted": "h2", "excluded": ["h2"], "must
 
 
 def steps_of(order: Order) -> bytes:
-    """The body of what a spare gets."""
+    """The body of the frame that a spare gets."""
     here = Surroundings((0, 0), "kernel", b"LBD_KEPT=x:", 0)
     frame = compile_order(
         order, here, lambda asked: [(number, (soft, hard)) for number, soft, hard in asked]

@@ -1,8 +1,8 @@
 """Every parser of ours that takes bytes from outside, as a function of bytes.
 
-Each returns or raises what it promises to raise (`PROMISED`); anything else is a bug. Where one can
-be told, it also holds that what was read is what was meant. `fuzz.py` drives them with coverage,
-`test_corpus.py` with what that has found and with random inputs, as part of the ordinary tests.
+Each target returns, or raises an exception that it may raise (`PROMISED`); anything else is a bug.
+Where possible, it also checks that the parser read what was meant. `fuzz.py` drives the targets
+with coverage; `test_corpus.py` runs them in the ordinary tests, on the corpus and random inputs.
 """
 
 import contextlib
@@ -71,7 +71,7 @@ def words(data: bytes) -> list[bytes]:
 
 @target
 def frames_and_fields(data: bytes) -> None:
-    """However it is cut, the same frames come out."""
+    """However the bytes are split, the same frames come out."""
     whole, cut = frames.Splitter(LIMIT_BYTES), frames.Splitter(LIMIT_BYTES)
     with contextlib.suppress(ValueError):
         found = whole.feed(data)
@@ -110,7 +110,7 @@ def stream_messages(data: bytes) -> None:
 
 @target
 def run_requests(data: bytes) -> None:
-    """What passes can be made an order, and that order is read as it was meant."""
+    """An accepted request can be made an order, and that order is read as it was meant."""
     from lbd.lbm.keeper_link import pack_order
 
     with contextlib.suppress(PeerError):
@@ -158,7 +158,7 @@ def terminal_modes(data: bytes) -> None:
 
 @target
 def lim_message(data: bytes) -> None:
-    """What can be read is well formed: it can be written, and then says the same."""
+    """Any message that can be read is well formed: written and read again, it says the same."""
     with contextlib.suppress(PeerError):
         found = convert.decode(data)
         assert convert.decode(convert.encode(found)) == found
@@ -166,7 +166,7 @@ def lim_message(data: bytes) -> None:
 
 @target
 def lim_conversation(data: bytes) -> None:
-    """A LIM takes whatever well-formed messages other hosts send it, in any order."""
+    """A LIM accepts any well-formed messages from other hosts, in any order."""
     state = lim_state("h1", others=("h2", "h3"))
     now_s = 0.0
     for item in data.split(b"\xff\xfe"):
@@ -187,7 +187,7 @@ def lim_conversation(data: bytes) -> None:
 
 @target
 def socket_questions(data: bytes) -> None:
-    """What local users ask of a LIM. What is not suppressed here would end its connection."""
+    """Questions of local users to a LIM. An exception not suppressed would end the connection."""
     table = lim_state("h1", others=("h2",)).table
     with contextlib.suppress(PeerError):
         question = local.decode(frames.JSON, data)
@@ -245,7 +245,7 @@ def learnt_file(data: bytes) -> None:
 
 @target
 def staged_archive(data: bytes) -> None:
-    """Nothing is made outside the one directory."""
+    """Unpacking creates nothing outside the one directory."""
     with tempfile.TemporaryDirectory(prefix="lbd-fuzz-") as root:
         inside, outside = Path(root, "in"), Path(root, "out")
         inside.mkdir()
@@ -265,7 +265,7 @@ def staged_archive(data: bytes) -> None:
 
 @target
 def shell_words(data: bytes) -> None:
-    """What is called simple has the words that any shell would find."""
+    """A line that is called simple has the words that any shell would find."""
     from lbd.client.shell.words import simple_command
 
     with contextlib.suppress(UnicodeDecodeError):
@@ -333,7 +333,7 @@ def certificates(data: bytes) -> None:
 
 @target
 def names_in_certificates(data: bytes) -> None:
-    """Whoever is taken for a host has just the names that the authority gives to that one."""
+    """A certificate accepted for a host has just the names that the authority gives that host."""
     given = [word.decode(errors="replace") for word in words(data)]
     found = names.identity_of(given)
     if found is not None:
@@ -348,7 +348,7 @@ def names_in_certificates(data: bytes) -> None:
 
 @target
 def certificate_wanted(data: bytes) -> None:
-    """What somebody shows to the process that has the authority's key."""
+    """A request to the process that has the authority's key."""
     shown, request, *more = [*words(data), b"", b""]
     with contextlib.suppress(PeerError):
         evidence.check_newcomer(shown, "h2", request)
@@ -373,7 +373,7 @@ def shown_text(data: bytes) -> None:
 
 
 def mutated(data: bytes, rng: Random) -> bytes:
-    """A few random edits, of the kinds that find things."""
+    """A few random edits, of the kinds that find bugs."""
     changed = bytearray(data)
     for _ in range(rng.randint(1, 4)):
         at = rng.randrange(len(changed) + 1)

@@ -1,4 +1,4 @@
-"""The C programs, with sanitizers, on their corpus and changes of it."""
+"""The C programs, with sanitizers, on their corpus and on mutations of it."""
 
 import os
 import sys
@@ -36,14 +36,14 @@ def inputs(name):
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_whatever_comes(programs, name):
+def test_any_input(programs, name):
     assert (CORPUS / name).is_dir()
     for data in inputs(name):
         TARGETS[name](programs, data)
 
 
-def test_whatever_an_lbm_says(programs, short_dir):
-    """The front that is told `data` by its LBM, and is then hung up on."""
+def test_any_frames_from_an_lbm(programs, short_dir):
+    """The front's LBM sends it `data` and then hangs up."""
     fake = FakeLbm(short_dir)
     try:
         for data in inputs("front_frames"):

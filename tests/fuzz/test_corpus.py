@@ -1,7 +1,7 @@
-"""What the fuzzers have found, and as much again at random, in the ordinary tests.
+"""The fuzzers' corpus, and as much again at random, in the ordinary tests.
 
-The random numbers are seeded: by `FUZZ_SEED`, or else always alike. A failure prints the seed and
-the input.
+The random numbers are seeded by `FUZZ_SEED`, or else are always the same. A failure prints the seed
+and the input.
 """
 
 import os
@@ -26,13 +26,13 @@ def corpus(name):
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_what_was_found(name):
+def test_the_corpus(name):
     for data in corpus(name):
         TARGETS[name](data)
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_what_was_found_and_changed(name):
+def test_the_corpus_mutated(name):
     rng, known = Random(SEED), corpus(name)
     for _ in range(SLOW.get(name, MUTATIONS)):
         data = mutated(rng.choice(known), rng)

@@ -1,4 +1,4 @@
-"""What a browser may ask the status page: its addresses, its cookies, its forms."""
+"""Fuzz target for what a browser may send to the status page: addresses, cookies, forms."""
 
 import asyncio
 
@@ -21,7 +21,7 @@ MARK = "<b>"
 
 
 class NoDaemons:
-    """In place of the desk: pages of what was asked, acts that are refused."""
+    """Stands in for the desk: its pages show the request, and it refuses all actions."""
 
     def __init__(self):
         self.acted = 0
@@ -63,7 +63,8 @@ def site():
 
 
 def web_requests(data: bytes) -> None:
-    """Answered with a status of ours and the policy; nothing is done without the form's token."""
+    """The page answers with a status of ours and the policy; no action runs without the form's
+    token."""
     line, _, rest = data.partition(b"\n")
     cookie, _, body = rest.partition(b"\n")
     method, _, target = line.partition(b" ")

@@ -1,4 +1,4 @@
-"""Load for tests: N runnable tasks, at the lowest priority so that nobody else suffers.
+"""Load for tests: N runnable tasks at the lowest priority, so that nothing else slows down.
 
 python busy.py processes 3
 python busy.py threads 3
@@ -13,7 +13,8 @@ from pathlib import Path
 
 
 def burn() -> None:
-    """Always runnable, and without the interpreter's lock, or one thread would run at a time."""
+    """Stays runnable without the interpreter lock, which would let only one thread run at a
+    time."""
     data = bytes(1 << 24)
     while True:
         hashlib.sha256(data)
@@ -21,7 +22,7 @@ def burn() -> None:
 
 def main(kind: str, count: int) -> None:
     os.nice(19)
-    if os.getsid(0) == os.getpid():  # a session has a niceness of its own beside others (sched(7))
+    if os.getsid(0) == os.getpid():  # each session has its own niceness (sched(7))
         with contextlib.suppress(OSError):
             Path("/proc/self/autogroup").write_text("19", encoding="ascii")
     for _ in range(count - 1):

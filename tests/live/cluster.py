@@ -1,4 +1,4 @@
-"""A lab for tests, driven by the real programs, and waiting that says what it last saw."""
+"""A lab for tests, driven by the real programs. Its waits report what they last saw."""
 
 import contextlib
 import functools
@@ -24,7 +24,7 @@ from lbd.process.self_start import PACKAGE_PARENT, command, environment
 PREFIX = "lbd-t-"  # short: Unix socket paths below it must fit in 107 bytes
 POLL_S = 0.05
 
-# Seconds instead of minutes, where a test waits for time to pass.
+# Seconds instead of minutes, for tests that wait for time to pass.
 FAST = (
     "lim.exchange_period_s=0.2", "lim.keepalive_s=0.8", "lim.stale_after_s=6.0",
     "lim.down_after_s=8.0", "lim.centre_silence_s=1.5", "lim.avoid_s=1.0", "load.smoothing_s=1.0",
@@ -41,7 +41,7 @@ CLIENTS = {
 
 
 def is_installed():
-    """Whether what is installed is what stands in the source tree."""
+    """Whether the installed package equals the source tree."""
     paths = [Path(sysconfig.get_path("purelib"), "lbd"), Path(PACKAGE_PARENT, "lbd")]
     installed, source = (
         {
@@ -57,7 +57,7 @@ def is_installed():
 
 @functools.cache
 def clients_path():
-    """Where the clients are: as installed, else made here to run from the source tree."""
+    """The directory of the clients: the installed ones, else ones made here for the source tree."""
     if is_installed():
         return sysconfig.get_path("scripts")
     made = Path(tempfile.gettempdir(), f"{PREFIX}bin-{os.getpid()}")
@@ -83,7 +83,7 @@ def clients_path():
 
 
 def compile_front(program, client, *flags):
-    """By the installer's own means; no program if there is no compiler."""
+    """Compiles the front as the installer does; leaves no program if there is no compiler."""
     words = [program, f'-DPYTHON_CLIENT="{client}"', *flags]
     source = Path(PACKAGE_PARENT, "lbd/client/c/lbrun.c")
     subprocess.run([Path(PACKAGE_PARENT, "deploy/compile"), source, *words], check=True)
@@ -96,7 +96,7 @@ def has_front():
 
 
 def client_environment(**more):
-    """Ours, with the clients and the source tree where they are to be found."""
+    """This process's environment, plus the paths of the clients and the source tree."""
     path = f"{clients_path()}:{os.environ.get('PATH', os.defpath)}"
     return environment({**os.environ, "PATH": path, **more})
 
@@ -107,7 +107,7 @@ def lab_command(*words):
 
 
 def run_lab(*words, timeout=90, check=True, wrapper=()):
-    """`lbd lab …` itself, from start to end."""
+    """Runs `lbd lab …` to its end."""
     result = subprocess.run(
         [*wrapper, *lab_command(*words)], capture_output=True, text=True, timeout=timeout,
         env=client_environment(), stdin=subprocess.DEVNULL,
@@ -122,9 +122,9 @@ SERVED = (0, "served\n", "")
 
 
 class Lab:
-    """A lab that is up. What acts on a host is run through that host's environment."""
+    """A lab that is up. A command for a host runs in that host's environment."""
 
-    started: ClassVar["list[Lab]"] = []  # all of this session, for the check at its end
+    started: ClassVar["list[Lab]"] = []  # all labs of this session, for the check at its end
 
     def __init__(self, root: Path):
         self.root = root
@@ -137,9 +137,9 @@ class Lab:
 
     @classmethod
     def up(cls, hosts=2, isolate="none", *options, settings=FAST):
-        """Start one in a short directory of its own."""
+        """Starts a lab in a short directory of its own."""
         root = Path(tempfile.mkdtemp(prefix=PREFIX)).resolve()
-        if not {"--mode", "--store"} & set(options):  # no dispatcher where nobody asks for it
+        if not {"--mode", "--store"} & set(options):  # no dispatcher unless a test asks for one
             settings = (*settings, "dispatch.host=")
         sets = [word for setting in settings for word in ("--set", setting)]
         words = ["--hosts", hosts, "--isolate", isolate, "--dir", root, *options, *sets]
@@ -154,7 +154,7 @@ class Lab:
 
     def down(self):
         removal.down(self.root)
-        for process in self._background:  # what a test that failed has left
+        for process in self._background:  # left behind by a test that failed
             close(process)
         self.assert_nothing_left()
         with contextlib.suppress(FileNotFoundError):
@@ -166,7 +166,7 @@ class Lab:
         return self.record.plan.paths(host)
 
     def environment(self, host, **more):
-        """What `lbd lab exec` would give, without starting a Python to learn it."""
+        """The environment that `lbd lab exec` would give, without starting a Python to get it."""
         marks = {
             "LBD_CONFIG": str(self.paths(host).config),
             processes.MARK: str(self.root),
@@ -180,7 +180,7 @@ class Lab:
         return [*inside, *map(str, argv)]
 
     def run(self, host, *argv, env=None, timeout=120, text=True, check=False, **options):
-        """A command from `host`, run to its end, its output captured."""
+        """Runs a command from `host` to its end and captures its output."""
         if "input" not in options:
             options.setdefault("stdin", subprocess.DEVNULL)
         if "stdout" not in options and "stderr" not in options:
@@ -194,7 +194,7 @@ class Lab:
         return result
 
     def popen(self, host, *argv, env=None, **options):
-        """The same in the background; the caller waits for it."""
+        """Starts a command from `host` in the background; the caller waits for it."""
         process = subprocess.Popen(
             self.command(host, *argv), env=self.environment(host, **(env or {})), **options
         )
@@ -202,12 +202,13 @@ class Lab:
         return process
 
     def served(self, origin, target):
-        """How a command of `origin` ends that runs on `target`: as `SERVED`."""
+        """The status and output of a command from `origin` that runs on `target`; `SERVED` if all
+        is well."""
         result = self.run(origin, "lbrun", "-H", target, "echo", "served")
         return result.returncode, result.stdout, result.stderr
 
     def assert_all_served(self):
-        """Each of two hosts by the other."""
+        """Checks that two hosts serve each other."""
         for pair in EACH_WAY:
             assert self.served(*pair) == SERVED, pair
 
@@ -216,15 +217,15 @@ class Lab:
         return json.loads(result.stdout)
 
     def lbctl_json_any(self, host, *argv):
-        """The same of a command that says by its exit status what it found."""
+        """The JSON of an `lbctl` command whose exit status is part of its result."""
         return json.loads(self.run(host, "lbctl", *argv, "--json").stdout)
 
     def ask(self, host, daemon, op, timeout_s=5.0, **fields):
-        """One question to a daemon's socket."""
+        """Asks a daemon's socket one question."""
         return ask(self.paths(host).socket(daemon), {"op": op, **fields}, timeout_s)
 
     def states(self, host):
-        """What the LIM of `host` thinks of each host: {"h1": "up", …}."""
+        """The state of each host as the LIM of `host` sees it: {"h1": "up", …}."""
         return {row["name"]: row["state"] for row in self.ask(host, "lim", "status")["hosts"]}
 
     # Acting on the lab
@@ -232,7 +233,7 @@ class Lab:
     def lab(self, *words, check=True):
         return run_lab(*words, "--dir", self.root, check=check)
 
-    # Many tests do this, and few need the start of a Python for it: `lbd lab` has tests of its own.
+    # Many tests do this, and few need to start a Python for it: `lbd lab` has tests of its own.
 
     def kill(self, host, part, signal="KILL"):
         labs.kill(self.root, host, part, signal_named(str(signal)))
@@ -250,7 +251,8 @@ class Lab:
         return labs.status(self.root)
 
     def pids(self):
-        """{"h1": {"lim": pid, "lbm": pid, "keeper": pid}, …}, None for what is dead."""
+        """{"h1": {"lim": pid, "lbm": pid, "keeper": pid}, …}, with None for a daemon that is
+        dead."""
         return {
             row["name"]: {
                 part: entry["pid"] if entry["state"] != "dead" else None
@@ -262,9 +264,10 @@ class Lab:
     # Waiting and checking
 
     def wait_until(self, predicate, what, timeout_s=90.0, see=None):
-        """Wait for `predicate()` to be true and return what it returned.
+        """Waits for `predicate()` to be true and returns its value.
 
-        An exception counts as not yet. On failure: the last value, `see()` if given, the logs.
+        An exception counts as "not yet". A failure shows the last value, `see()` if given, and the
+        logs.
         """
         try:
             return wait_until(predicate, what, timeout_s, see)
@@ -272,7 +275,7 @@ class Lab:
             raise AssertionError(f"{failure}\n{self.logs()}") from None
 
     def logs(self, lines=8):
-        """The ends of the daemons' logs."""
+        """The last lines of the daemons' logs."""
         parts = []
         for host in self.hosts:
             for daemon in DAEMONS:
@@ -288,7 +291,7 @@ class Lab:
         return [found for found in self.processes() if found.part == "job"]
 
     def assert_nothing_left(self):
-        """No process, no cgroup, no file of the lab."""
+        """Checks that no process, cgroup or file of the lab is left."""
         assert_nothing_left(self.root)
 
 
@@ -302,7 +305,7 @@ def assert_nothing_left(root):
 
 
 def close(process):
-    """End it, and its pipes: a leaked one is complained of in the midst of some other test."""
+    """Ends a process and closes its pipes: a leaked pipe causes a warning in some later test."""
     process.kill()
     process.wait()
     for pipe in (process.stdin, process.stdout, process.stderr):
@@ -312,7 +315,7 @@ def close(process):
 
 
 def wait_until(predicate, what, timeout_s=90.0, see=None):
-    """As `Lab.wait_until`, without a lab."""
+    """`Lab.wait_until`, without a lab."""
     deadline_s = time.monotonic() + timeout_s
     while True:
         began_s = time.monotonic()
@@ -320,10 +323,10 @@ def wait_until(predicate, what, timeout_s=90.0, see=None):
             last = predicate()
             if last:
                 return last
-        except Exception as problem:  # whatever it is, it is what we last saw
+        except Exception as problem:  # whatever it is, it is the last thing seen
             last = problem
         now_s = time.monotonic()
         if now_s > deadline_s:
             seen = f"; it shows {see()!r}" if see else ""
             raise AssertionError(f"{what}: not within {timeout_s:g} s; last seen: {last!r}{seen}")
-        time.sleep(max(POLL_S, now_s - began_s))  # who looks leaves half of a processor free
+        time.sleep(max(POLL_S, now_s - began_s))  # polling leaves half of a processor free

@@ -1,4 +1,4 @@
-"""Labs for the live tests, and the check that none of them left anything."""
+"""Labs for the live tests, and the check that no lab left anything behind."""
 
 import contextlib
 import os
@@ -16,7 +16,7 @@ from tests.live.fake_lbm import FakeLbm
 
 
 def need_namespaces():
-    """Skip, saying why; under CI nothing may be missing, so fail."""
+    """Skips a test without namespaces and says why; fails in CI, where nothing may be missing."""
     obstacle = namespaces.why_not()
     if obstacle and os.environ.get("CI"):
         pytest.fail(f"cannot test namespaces: {obstacle}")
@@ -26,8 +26,8 @@ def need_namespaces():
 
 @pytest.fixture(scope="module")
 def lab(request):
-    """Three hosts on loopback with quick timings, shared by a module, or what its LAB brings up:
-    each host costs every test some of the machine."""
+    """Three hosts on loopback with quick timings, or the lab that the module's LAB starts. Shared
+    by a module, since each host takes some of the machine from every test."""
     lab = getattr(request.module, "LAB", partial(Lab.up, 3))()
     yield lab
     lab.down()
@@ -43,7 +43,7 @@ def two():
 
 @contextlib.contextmanager
 def reloading(lab):
-    """reload("section", key=value, …): that of h2 from now on; none at the end."""
+    """reload("section", key=value, …): changes that section of h2's settings; undone at the end."""
     config = lab.paths("h2").config
     before = config.read_text()
 
@@ -73,7 +73,8 @@ def lab_ns():
 
 @pytest.fixture(scope="module", params=["compiled", "python"])
 def client(request):
-    """The tests of a module once with each `lbrun`: the compiled front, the Python client."""
+    """Runs the tests of a module once with each `lbrun`: the compiled front and the Python
+    client."""
     if request.param == "compiled" and not has_front():
         (pytest.fail if os.environ.get("CI") else pytest.skip)("no compiled front")
     with pytest.MonkeyPatch.context() as patch:
@@ -84,7 +85,7 @@ def client(request):
 
 @pytest.fixture
 def make_lab():
-    """make_lab(hosts, isolate, *options, settings=…): a lab for this test alone."""
+    """make_lab(hosts, isolate, *options, settings=…): a lab for one test."""
     made = []
 
     def make(hosts=2, isolate="none", *options, **more):
@@ -100,7 +101,7 @@ def make_lab():
 
 @pytest.fixture(scope="module")
 def make_module_lab():
-    """The same for the tests of one module."""
+    """`make_lab` for the tests of one module."""
     made = []
 
     def make(hosts=2, isolate="none", *options, **more):
@@ -122,7 +123,7 @@ def short_dir():
 
 @pytest.fixture(scope="session", autouse=True)
 def nothing_left_at_the_end():
-    """No process of any lab of these tests outlives them."""
+    """Checks that no process of any lab outlives these tests."""
     yield
     for lab in Lab.started:
         assert_nothing_left(lab.root)
@@ -139,7 +140,7 @@ def nothing_left_at_the_end():
 
 @pytest.fixture
 def work(tmp_path):
-    """A project: sources, a link, a tool, and something that is not to be touched."""
+    """A project: sources, a link, a tool, and a file that must not be touched."""
     work = tmp_path / "work"
     (work / "src/sub").mkdir(parents=True)
     (work / "src/a").write_text("a\n")

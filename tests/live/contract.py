@@ -1,4 +1,4 @@
-"""What the tests of the command-line contract share: where a command may run, and what is said."""
+"""Shared by the tests of the command-line contract: where a command may run, what is printed."""
 
 import contextlib
 import json
@@ -12,32 +12,33 @@ import pytest
 
 from tests.live.cluster import wait_until
 
-PYTHON = (sys.executable, "-I", "-S")  # starts in 15 ms; what the jobs of these tests are made of
+PYTHON = (sys.executable, "-I", "-S")  # starts in 15 ms; the jobs of these tests are made of it
 
-# The three ways a command comes to run: by the caller's wish, by the LIM's answer, on another host.
+# The three ways in which a command comes to run: where the caller asked for it, where the LIM
+# answered, or on another host.
 WHERE = {"stay": ("--local",), "asked": (), "away": ("-H", "h2")}
 everywhere = pytest.mark.parametrize("where", WHERE.values(), ids=WHERE)
 
 
 def assert_one_line(text, program="lbrun", *parts):
-    """One line that starts with the program's name and says `parts`."""
+    """Checks that `text` is one line that starts with the program's name and contains `parts`."""
     text = text if isinstance(text, str) else text.decode("utf-8", "replace")
     assert re.fullmatch(rf"{re.escape(program)}\b[^\n]*: [^\n]+\n", text), text
     assert not [part for part in parts if part not in text], text
 
 
 def read_status(path):
-    """The status file, once its writer is done with it."""
+    """Reads the status file once its writer has finished it."""
     return json.loads(path.read_text())
 
 
 def shell_status(returncode):
-    """As $? shows it: a command that lbrun has become dies of its signal itself."""
+    """The status as $? shows it: a command that lbrun execs into dies of its signal itself."""
     return returncode if returncode >= 0 else 128 - returncode
 
 
 def alive(pid):
-    """Does it run? A zombie does not, once all its threads have ended."""
+    """Whether a process runs. A zombie does not, once all its threads have ended."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as stat:
             ended = stat.read().rpartition(b")")[2].split()[0] in (b"Z", b"X")
@@ -47,7 +48,7 @@ def alive(pid):
 
 
 def assert_gone(pids, timeout_s=90.0):
-    """None of them runs any more, soon."""
+    """Waits until none of the processes runs any more."""
     pids = list(pids)
     wait_until(
         lambda: not any(alive(pid) for pid in pids),
@@ -56,7 +57,7 @@ def assert_gone(pids, timeout_s=90.0):
 
 
 def numbers_in(path, count):
-    """`count` whole lines of numbers in a file that is being written, else nothing."""
+    """`count` numbers, one a line, from a file that is still being written; else nothing."""
     text = path.read_text() if path.exists() else ""
     numbers = [int(line) for line in text.splitlines()]
     return numbers if text.endswith("\n") and len(numbers) >= count else None
@@ -64,7 +65,7 @@ def numbers_in(path, count):
 
 @contextlib.contextmanager
 def bounded(job, seconds=30):
-    """Kills `job` and what it started if what is inside takes too long, so that reads return."""
+    """Kills `job` and its children if the block takes too long, so that reads return."""
     late = threading.Event()
 
     def end():
@@ -89,8 +90,8 @@ def kill_tree(pid):
                 process.kill()
 
 
-# Names each signal it gets, one a line, until told to stop on standard input. By a wake-up pipe: a
-# Python handler does not run if its signal comes just before a blocking read.
+# Prints each signal it gets, one a line, until its standard input tells it to stop. It uses a
+# wake-up pipe, since a Python handler does not run if its signal comes just before a blocking read.
 TELL = """
 import os, select, signal, sys
 wake, woken = os.pipe2(os.O_NONBLOCK)

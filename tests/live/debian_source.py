@@ -7,9 +7,9 @@ import pytest
 
 
 def fetch(package, directory: Path) -> Path:
-    """Download and unpack the upstream source of a Debian package; the unpacked tree.
+    """Downloads and unpacks the upstream source of a Debian package; returns the unpacked tree.
 
-    Uses package lists of its own, so the machine's are left as they are. Fails with apt's words.
+    Uses its own package lists, so the machine's stay as they are. A failure shows apt's message.
     """
     lists = directory / "lists"
     (lists / "partial").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""An LBM that says what a test wants it to say, to see what a client makes of it."""
+"""An LBM that sends what a test tells it to, to see how a client reacts."""
 
 import contextlib
 import os
@@ -8,11 +8,11 @@ import threading
 
 from lbd.local.frames import Splitter
 
-SECONDS = 20  # for anything a client does here
+SECONDS = 20  # limit for anything a client does here
 
 
 class FakeLbm:
-    """Listens in `root`/run; each client that comes is served by `say(connection, first frame)`."""
+    """Listens in `root`/run and serves each client by `say(connection, first frame)`."""
 
     def __init__(self, root):
         (root / "run").mkdir()
@@ -27,7 +27,7 @@ class FakeLbm:
         self._listener.close()
 
     def run(self, argv, say, reads=True, times=1, stdin=subprocess.DEVNULL, **environment):
-        """`argv` to its end, as a client of ours that connects so many times."""
+        """Runs `argv` to its end as one of our clients, which connects `times` times."""
         served = threading.Thread(target=self._serve, args=(say, reads, times))
         served.start()
         try:
@@ -37,7 +37,7 @@ class FakeLbm:
             served.join(SECONDS)
             self._listener.settimeout(0)
             with contextlib.suppress(BlockingIOError):
-                while True:  # who else has come is not to be taken for the next
+                while True:  # nothing else that connected may be mistaken for the next client
                     self._listener.accept()[0].close()
 
     def _serve(self, say, reads, times):

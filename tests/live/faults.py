@@ -1,7 +1,7 @@
 """Faults to plant in a lab of two hosts, h1 and h2, and to take back again.
 
-Each is a context manager: inside it the fault is there. What it yields is more for the environment
-or the command line of `lbctl doctor` on h1. Files it needs go to `lab.scratch`.
+Each is a context manager: the fault exists inside its block. It yields additions to the environment
+or to the command line of `lbctl doctor` on h1. Its files go to `lab.scratch`.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ def config_of(lab, host="h1"):
 
 
 def write_config(lab, change):
-    """A copy of h1's configuration, changed, for lbctl alone."""
+    """A changed copy of h1's configuration, for lbctl alone."""
     path = lab.scratch / "changed.toml"
     path.write_text(change(config_of(lab).read_text()))
     return {"config": path}
@@ -55,7 +55,7 @@ def misspelt(lab):
 
 @contextlib.contextmanager
 def not_ours(lab):
-    """An address of the documentation's network, which nobody has."""
+    """An address of the documentation's network, which no host has."""
     own = lab.record.plan.address("h1")
     yield write_config(lab, lambda text: text.replace(f'"{own}"', '"192.0.2.7"'))
 
@@ -68,7 +68,7 @@ def older_users(lab):
 
 @contextlib.contextmanager
 def no_dispatcher(lab):
-    """There is to be one, and there is none."""
+    """The configuration names a dispatcher, and none runs."""
     named = '[dispatch]\nhost = "h1"\n'
     yield write_config(lab, lambda text: re.sub(r"\[dispatch\]\n(host = .*\n)?", named, text))
 
@@ -192,7 +192,7 @@ def keeper_hangs(lab):
 
 @contextlib.contextmanager
 def no_keeper(lab):
-    """It is killed, and somebody in its place who says nothing."""
+    """The keeper is killed, and a process in its place never answers."""
     path, pids = lab.paths("h1").run / "keeper.sock", lab.pids()["h1"]
     os.kill(pids["lbm"], signal.SIGSTOP)
     os.kill(pids["keeper"], signal.SIGKILL)
@@ -222,7 +222,8 @@ def few_descriptors(lab):
 
 @contextlib.contextmanager
 def second_lim(lab):
-    """Another process that listens where h1's LIM did, as one does whose locks were removed."""
+    """Another process listens where h1's LIM did, as a second daemon does whose locks were
+    removed."""
     path = lab.paths("h1").run / "lim.sock"
     aside = path.with_name("lim.sock.aside")
     path.rename(aside)
@@ -240,7 +241,7 @@ def second_lim(lab):
 
 @contextlib.contextmanager
 def restarted(lab, host, daemon, *options, wrapper=(), **environment):
-    """The daemon in another way than the lab starts it."""
+    """Restarts the daemon with other options than the lab uses."""
     lab.kill(host, daemon, "TERM")
     wait_until(lambda: not lab.pids()[host][daemon], f"{daemon} of {host} ends")
     log = lab.paths(host).log(daemon).open("ab")
@@ -270,7 +271,7 @@ def wrong_clock(lab):
 
 
 def clock_shim(lab, skew_s):
-    """A library that puts the clock of who loads it forward."""
+    """A library that sets the clock of the process that loads it forward."""
     source, shim = lab.scratch / "skew.c", lab.scratch / "skew.so"
     source.write_text(SKEWED)
     compiler = ["gcc", "-shared", "-fPIC", f"-DSKEW_S={skew_s}", "-o", shim, source, "-ldl"]
@@ -280,7 +281,7 @@ def clock_shim(lab, skew_s):
 
 @contextlib.contextmanager
 def other_version(lab):
-    """h2 runs an older release: ours, with its number changed."""
+    """h2 runs an older release: this one, with its version number changed."""
     copy = copy_package(lab)
     init = copy / "lbd/__init__.py"
     init.write_text(init.read_text().replace(lbd.__version__, "0.0.9"))
@@ -290,7 +291,7 @@ def other_version(lab):
 
 @contextlib.contextmanager
 def not_compiled(lab):
-    """An lbctl of an installation without compiled parts."""
+    """The lbctl of an installation without compiled parts."""
     copy = copy_package(lab)
     (copy / "lbd/keeper/spare").unlink(missing_ok=True)
     yield {"environment": {"PYTHONPATH": str(copy)}}

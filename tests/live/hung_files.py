@@ -1,5 +1,5 @@
-"""A file system of whose file nobody but its user hears anything: as a FUSE of that user's own, or
-a file server that is down."""
+"""A file system whose file answers only its user: like a FUSE of that user's own, or a file server
+that is down."""
 
 import contextlib
 import ctypes
@@ -28,16 +28,16 @@ def attributes(node):
 
 
 class HungFiles:
-    """`where`/file can be opened, and `uid` may look at it; reads and writes never end, and of
-    others nothing does."""
+    """`where`/file can be opened, and `uid` may stat it. Reads and writes never end; for other
+    users no operation ends."""
 
     def __init__(self, where, uid, *, killable=False, admits=True):
-        """`killable`: who waits for it may be killed meanwhile. `admits`: else nobody ever gets to
-        have `where` as working directory."""
+        """With `killable` a process that waits for the file can be killed; with `admits=False` no
+        process ever gets `where` as its working directory."""
         self._silent = (FORGET, INTERRUPT, READ, WRITE, *(() if admits else (ACCESS,)))
         self.where, self.uid = os.fspath(where), uid
         self._ahead = (READ_AHEAD_BYTES, ASYNC_READ) if killable else (0, 0)
-        self.asked = []  # of what was never answered: (operation, uid)
+        self.asked = []  # requests that were never answered: (operation, uid)
         self.path = os.path.join(self.where, NAME)
         self._over = threading.Event()
         self._libc = ctypes.CDLL(None, use_errno=True)
@@ -60,11 +60,11 @@ class HungFiles:
             return
         self._over.set()
         self._thread.join(10)
-        os.close(self._device)  # what hangs fails now
+        os.close(self._device)  # pending requests fail now
         self._libc.umount2(self.where.encode(), MNT_DETACH)
 
     def _serve(self):
-        requests = select.poll()  # for select() a number above 1,023 is too high
+        requests = select.poll()  # select() takes no descriptor above 1,023
         requests.register(self._device, select.POLLIN)
         with contextlib.suppress(OSError):
             while not self._over.is_set():
@@ -82,7 +82,7 @@ class HungFiles:
                     self.asked.append((operation, uid))
 
     def _answer(self, operation, node, uid):
-        """Bytes, an errno, or None for ever."""
+        """The reply as bytes, an errno, or None for no reply ever."""
         if operation in self._silent:
             return None
         if operation == INIT:

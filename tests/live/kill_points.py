@@ -1,4 +1,5 @@
-"""The commands that `test_kill_points` kills around, and what must be left of them: nothing."""
+"""The commands that `test_kill_points` kills around, and the check that they leave nothing
+behind."""
 
 import contextlib
 import os
@@ -21,7 +22,7 @@ LIMIT_S = 20
 # What a host has learnt and its accounting stay, on purpose.
 KEPT = {"learnt.json", "usage.sqlite", "usage.sqlite-wal", "usage.sqlite-shm"}
 FORCED = (signal.SIGINT, signal.SIGINT)
-# Python's own words to one that interrupts it before it has read a line of ours.
+# Python's own message when it is interrupted before it has read a line of our code.
 TOO_EARLY = "Fatal Python error: init_"
 TREE = (
     "setsid sleep {mark} & (sleep {mark} &) ; "
@@ -32,13 +33,13 @@ STUBBORN = "trap '' TERM HUP INT; : {mark}; echo ready; while :; do sleep 0.05; 
 
 @dataclass(frozen=True)
 class Kind:
-    """A command. `{mark}` in it is what its processes are found by."""
+    """A kind of command. `{mark}` in it identifies its processes."""
 
     script: str
     options: tuple[str, ...] = ()
-    feed: bool = False  # an input without end
-    reads: bool = True  # whether its output is read before it is to end
-    ends: tuple[int, ...] = ()  # how it may end by itself
+    feed: bool = False  # an endless input
+    reads: bool = True  # whether its output is read before it must end
+    ends: tuple[int, ...] = ()  # the statuses with which it may end by itself
     said: bytes | None = None  # its whole output if it ended by itself
     told_by: tuple[signal.Signals, ...] = (signal.SIGTERM,)
     fetched: int | None = None  # bytes of the file `{mark}` that comes back
@@ -59,7 +60,7 @@ KINDS = {
     "tree": Kind(TREE),
     "stubborn": Kind(STUBBORN, told_by=FORCED),
     "fetch": Kind(
-        # Made in one step: a file that the command itself has left half written comes back, too.
+        # The file is made in one step: a file that the command leaves half written comes back, too.
         "head -c 3000000 /dev/zero >part && mv part {mark} && sleep 0.05", ("--fetch", "{mark}"),
         ends=(0,), said=b"", fetched=3_000_000,
     ),
@@ -76,7 +77,7 @@ def mark_of(number):
 
 
 class Running:
-    """A client of a command that has been started, its input fed and its output read."""
+    """A client of a command that has been started, with its input fed and its output read."""
 
     def __init__(self, lab, kind, number, folder):
         self.kind = kind
@@ -109,8 +110,8 @@ class Running:
             self.reader.start()
 
     def _read(self):
-        """All of it is taken, as much as could matter is kept."""
-        with contextlib.suppress(OSError):  # how a terminal ends
+        """Reads all the output and retains as much as could matter."""
+        with contextlib.suppress(OSError):  # a terminal ends so
             while piece := os.read(self.output, 1 << 16):
                 if len(self.read) < 4_000_000:
                     self.read += piece
@@ -129,7 +130,7 @@ class Running:
             self.client.send_signal(number)
 
     def assert_ended_well(self):
-        """With a status that says how, and a line or two about it at most."""
+        """Checks that the status says how it ended, and that it printed a line or two at most."""
         if not self.kind.reads:
             self.reader.start()
         status = self._waited_for()
@@ -152,7 +153,8 @@ class Running:
             assert self.read == self.kind.said, f"{seen}: {len(self.read)} bytes of output"
 
     def _waited_for(self):
-        """Two signals that come before the first is seen are one: who insists tries again."""
+        """Two signals that arrive before the first is handled count as one, so the signal is
+        repeated."""
         tries = 4
         for left in reversed(range(tries)):
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -162,7 +164,7 @@ class Running:
         raise AssertionError(f"{self.kind}, told {self.sent}: no end")
 
     def _assert_as_it_was(self, seen):
-        """The terminal, whoever has to see to it."""
+        """Checks that the terminal is as it was, whichever process had to restore it."""
         if self.kind.terminal:
             wait_until(
                 lambda: termios.tcgetattr(self.output) == self.modes,
@@ -170,7 +172,7 @@ class Running:
             )
 
     def _assert_fetched(self, status, seen):
-        """The file that comes back is there whole or not at all."""
+        """Checks that the file that comes back is there whole or not at all."""
         if self.kind.fetched is None:
             return
         file = self.errors.parent / self.mark
@@ -179,7 +181,7 @@ class Running:
         assert size is not None or status != 0, f"{seen}: nothing came back"
 
     def give_up(self):
-        """Whatever came of it: it is no more."""
+        """Kills the client and closes its pipes, whatever came of it."""
         for one in (self.client, self.feeder):
             if one is not None:
                 kill_tree(one.pid)

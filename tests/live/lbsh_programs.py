@@ -17,7 +17,7 @@ def make_commands(tmp_path):
     add("shows", 'printf "<%s>" "$@"')
     add("fails", "exit 3")
     add("dies", "kill -TERM $$")
-    # Not called often enough to be known as short, and so to lose its shim.
+    # These are not called often enough to be known as short, which would cost them their shims.
     add("seldom", 'printf "<%s>" "$@"')
     (directory / "plain-text").write_text("echo a script without a first line: $1\n")
     (directory / "plain-text").chmod(0o755)

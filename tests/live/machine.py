@@ -1,8 +1,8 @@
 """A machine of its own with the package installed and systemd as its first process.
 
 Its root is this machine's, seen through an overlay that keeps every change in memory, so installing
-there changes nothing here; process ids, network and cgroups are its own. So the units run under
-the systemd they are written for, at their real paths, and a real `dpkg -i` is what installs them.
+there changes nothing here; its process ids, network and cgroups are its own. So the units run under
+the systemd that they are written for, at their real paths, and a real `dpkg -i` installs them.
 """
 
 import contextlib
@@ -59,7 +59,7 @@ exec chroot . /lib/systemd/systemd --system --unit=boot.target --show-status=0
 
 
 def why_not():
-    """What is missing here for a machine, or ""."""
+    """What this host lacks to run a machine, or ""."""
     if os.geteuid() != 0:
         return "not root"
     for program in ("unshare", "nsenter", "ip", "dpkg", "systemctl"):
@@ -73,7 +73,7 @@ def why_not():
 
 
 def unified():
-    """Where cgroup v2 is mounted, or None."""
+    """The mount point of cgroup v2, or None."""
     rows = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
     return next((Path(row[1]) for row in rows if row[2] == "cgroup2"), None)
 
@@ -86,7 +86,7 @@ class Machine:
         (root / "boot").write_text(BOOT)
         self._group = unified() / root.name
         self._group.mkdir()
-        # In its group before it has namespaces of its own, so that the group is all it sees.
+        # It joins its group before it has namespaces of its own, so that it sees only that group.
         enter = f'echo $$ >"{self._group}/cgroup.procs"; exec "$@"'
         unshare = ("unshare", "-m", "-p", "-n", "-u", "-i", "-C", "--fork", "--kill-child")
         boot = ("sh", root / "boot", root, package, first or package)
@@ -97,7 +97,7 @@ class Machine:
         self._first = None
 
     def wait_until_up(self):
-        """Until everything has started; the first process is systemd then."""
+        """Waits until everything has started; the first process is systemd then."""
 
         def first():
             (child,) = psutil.Process(self._unshare.pid).children()
@@ -116,7 +116,7 @@ class Machine:
         return text[-4000:]
 
     def run(self, *command, check=False, timeout=40, **options):
-        """A command inside, as root."""
+        """Runs a command inside, as root."""
         process = self.popen(*command, **options)
         try:
             out, err = process.communicate(timeout=timeout)
@@ -128,7 +128,7 @@ class Machine:
         return subprocess.CompletedProcess(command, process.returncode, out, err)
 
     def popen(self, *command, **options):
-        """The same in the background; the caller waits for it."""
+        """Starts a command inside in the background; the caller waits for it."""
         enter = ("nsenter", "-t", str(self._first), "-m", "-p", "-n", "-u", "-i", "-C", "-r", "-w")
         return subprocess.Popen(
             [*enter, *command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -138,14 +138,14 @@ class Machine:
         )  # fmt: skip
 
     def receive(self, file):
-        """Copies it to its root directory."""
+        """Copies a file to the machine's root directory."""
         shutil.copy(file, f"/proc/{self._first}/root")
 
     def show(self, unit, name):
         return self.run("systemctl", "show", "-P", name, unit, check=True).stdout.strip()
 
     def down(self):
-        """Everything in its process namespace ends with its first process."""
+        """Kills the first process, and with it everything in its process namespace."""
         if self._first:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._first, signal.SIGKILL)

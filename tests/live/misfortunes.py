@@ -1,4 +1,4 @@
-"""What can happen to the daemons of a lab, at random and from a seed, and is set right again."""
+"""Faults of a lab's daemons, drawn from a seed and later repaired."""
 
 import contextlib
 import heapq
@@ -13,17 +13,17 @@ from lbd.lab import hosts, processes
 from tests.live.cluster import Lab
 from tests.postgres import Postgres
 
-DATABASE_SHARE = 0.05  # of what happens
+DATABASE_SHARE = 0.05  # share of all faults
 
 
 @dataclass
 class Misfortunes:
-    """What happens to the cluster; several at once, each fixed a while later."""
+    """Faults of the cluster; several may be active at once, and each is repaired a while later."""
 
     lab: Lab
     rng: random.Random
     database: Postgres | None = None
-    spared: str = ""  # this host's daemons go on
+    spared: str = ""  # no daemon of this host is touched
     mends: list = field(default_factory=list)
     told: list = field(default_factory=list)
 
@@ -80,7 +80,7 @@ class Misfortunes:
 
 
 def leader(lab):
-    """Whose dispatcher leads; any host if none does."""
+    """The host whose dispatcher leads, or any host if none does."""
     for host in lab.hosts:
         with contextlib.suppress(LbdError):
             if lab.ask(host, "dispatcher", "status", timeout_s=0.3)["leads"]:
@@ -89,8 +89,9 @@ def leader(lab):
 
 
 def signal_daemon(lab, host, part, name):
-    """Without a program's start, which takes longer than some jobs. The daemon alone: its keeper's
-    spares are marked as its own, and may have become jobs by the time the signal comes."""
+    """Sends a signal without starting a program, which takes longer than some jobs. The daemon
+    alone gets it: its keeper's spares have the daemon's mark, and may have become jobs by the time
+    the signal comes."""
     if part == "keeper":
         found = [hosts.keepers(lab.record).get(host)]
     else:
@@ -103,7 +104,8 @@ def signal_daemon(lab, host, part, name):
 
 
 def set_right(lab):
-    """All hosts run all their daemons, and see each other."""
+    """Heals the network, continues and starts all daemons, and waits until all hosts see each
+    other."""
     lab.heal()
     for host in lab.hosts:
         for part in ("lim", "lbm", "dispatcher"):

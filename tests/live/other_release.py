@@ -1,6 +1,6 @@
 """Runs a daemon as another release: `python other_release.py NEWEST OLDEST FEATURES DAEMON …`.
 
-Everything else is ours; what it announces of itself is not.
+Only the release that it announces differs; the code is this release's.
 """
 
 import sys
@@ -10,7 +10,7 @@ import lbd
 
 if __name__ == "__main__":
     newest, oldest, features, *words = sys.argv[1:]
-    lbd.__version__ = "9.9"  # before anything takes it over
+    lbd.__version__ = "9.9"  # before any module copies it
     wire = import_module("lbd.net.release")
     known = frozenset(filter(None, features.split(",")))
     wire.OWN = wire.Wire("9.9", int(newest), int(oldest), known)

@@ -34,8 +34,9 @@ dpkg-deb --root-owner-group -Znone --build root next.deb >/dev/null
 
 
 def package_of_next_release(source, package, tree):
-    """In `tree`, of `package` and what `deploy/release` makes of the source as it lies there. That
-    needs no tag and no history, so that a shallow clone will do, or none."""
+    """Builds in `tree` the package of the next release: `package` with the changes that
+    `deploy/release` makes to the source. It needs neither tag nor history, so a shallow clone will
+    do, or no repository."""
     built("sh", "-c", NEXT_RELEASE, "sh", source, tree, package)
     return tree / "next.deb"
 

@@ -1,5 +1,5 @@
-"""Two hosts as an administrator sets them up: `lbd up` as root, daemons of an account of their own,
-two ordinary users."""
+"""Two hosts as an administrator sets them up: `lbd up` as root, daemons under an account of their
+own, two ordinary users."""
 
 import contextlib
 import os
@@ -18,7 +18,7 @@ from lbd.local.json_socket import ask
 from lbd.process.self_start import command
 from tests.live.cluster import FAST, client_environment, has_front, wait_until
 
-# accounts that are there, to play these parts
+# existing accounts that play these parts
 LBD, ANN, MALLORY = "mail", "games", "nobody"
 HOSTS = ("h1", "h2")
 CONFIG = """
@@ -43,7 +43,8 @@ hosts = [{hosts}]
 
 
 def opened():
-    """A prefix: where the interpreter lies in a closed directory, a mount namespace opens that."""
+    """A prefix for commands: if the interpreter is in a closed directory, a mount namespace opens
+    it."""
     closed = next(
         (path for path in Path(sys.executable).resolve().parents if path.stat().st_mode & 1 == 0),
         None,
@@ -104,7 +105,7 @@ class Two:
         return "\n".join((self.root / f"{name}.log").read_text() for name in HOSTS)
 
     def daemons(self, name):
-        """{"lim": uid, …} of the processes that are there."""
+        """{"lim": uid, …} of the processes that run."""
         found = {}
         status = self.ask(name, "lbm", "status")
         pids = {"keeper": status["keeper"]}
@@ -117,7 +118,7 @@ class Two:
         return found
 
     def run(self, user, script, **options):
-        """A shell command of that user's on h1."""
+        """Runs a shell command of that user's on h1."""
         entry = pwd.getpwnam(user)
         who = ("--reuid", user, "--regid", str(entry.pw_gid), "--init-groups")
         env = client_environment(LBD_CONFIG=str(self.root / "h1.toml"))

@@ -1,4 +1,4 @@
-"""Jobs that have ended, put on a dispatcher's record while it is away."""
+"""Puts jobs that have ended on a dispatcher's record while the dispatcher is down."""
 
 import contextlib
 import sqlite3
@@ -14,7 +14,7 @@ H1 = HostId("h1")
 
 @contextlib.contextmanager
 def away(lab):
-    """The dispatcher's ledger, while it is away; then it begins again."""
+    """Yields the dispatcher's ledger while the dispatcher is down, then starts it again."""
     lab.kill("h1", "dispatcher")
     path = lab.paths("h1").state / "ledger.sqlite"
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
@@ -23,7 +23,7 @@ def away(lab):
 
 
 def put(db, command, submitted, cpu_s, user="root"):
-    """It began at once and had a slot to itself."""
+    """Adds a job that started at once and had a slot to itself."""
     sent = Submission(user, "h1", "", b"\0".join(command), b"")
     job = JobId(str(carry_out(db, insert(sent, submitted)).first))
     ending = Ending(Cause.EXITED, 0, cpu_s=cpu_s)

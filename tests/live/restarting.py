@@ -17,7 +17,7 @@ PIECE = 1 << 16
 
 
 def leave(lab, host, daemon="lbm"):
-    """Tell it to make way for its successor, and wait until it has."""
+    """Tells a daemon to make way for its successor, and waits until it has."""
     pid = int((lab.paths(host).run / f"{daemon}.pid").read_text())
     os.kill(pid, signal.SIGUSR2)
     lab.wait_until(lambda: not alive(pid), "it has left")
@@ -31,7 +31,8 @@ def restart(lab, *hosts):
 
 
 class Stream:
-    """`lbrun -H HOST COMMAND`, fed by one thread and drained by another, both sums taken."""
+    """`lbrun -H HOST COMMAND`, fed by one thread and drained by another; both directions are
+    checksummed."""
 
     def __init__(self, lab, near, far, size=1 << 40, command=("cat",), seed=0, slow_s=0.0):
         self.sent, self.got = hashlib.sha256(), hashlib.sha256()
@@ -62,11 +63,11 @@ class Stream:
             self.got_bytes += len(piece)
 
     def enough(self):
-        """The end of its input."""
+        """Ends the input."""
         self._stop.set()
 
     def finish(self, timeout_s=60):
-        """(exit status, what it said); nothing is left to be read."""
+        """(exit status, standard error) at the end; no output is left unread."""
         try:
             status = self.process.wait(timeout_s)
         finally:

@@ -1,4 +1,4 @@
-"""Hosts and users that break the rules: they speak our protocols, and say what they like."""
+"""Hosts and users that speak our protocols, break their rules and send what they like."""
 
 import contextlib
 import getpass
@@ -15,7 +15,7 @@ from lbd.local import client_tags, frames
 from lbd.net import convert
 from lbd.net.gen import lbm_pb2
 
-SECONDS = 40  # for an answer to anything
+SECONDS = 40  # limit for any answer
 
 
 def place_of(lab, host):
@@ -32,7 +32,7 @@ def key_of(lab, host="h1"):
 
 
 class Peer:
-    """A host with the cluster's key, towards one host of the lab."""
+    """A host with the cluster's key that talks to one host of the lab."""
 
     def __init__(self, lab, target, name="h2", **headers):
         address, lim_port, lbm_port = place_of(lab, target)
@@ -49,7 +49,7 @@ class Peer:
         self._lbm.close()
 
     def deliver(self, body, incarnation=1, cluster=None):
-        """What the LIM answers to a message, or to bytes; raises grpc.RpcError."""
+        """The LIM's answer to a message, or to bytes; raises grpc.RpcError."""
         data = body
         if not isinstance(body, bytes):
             data = convert.encode(m.Message(cluster or "lbd-lab", self.name, incarnation, body))
@@ -64,12 +64,13 @@ class Peer:
         return call(data, timeout=SECONDS, metadata=self.headers)
 
     def converse(self, messages, timeout=SECONDS):
-        """(conversation, tag, body) of what the LBM says to a stream of these messages."""
+        """Yields (conversation, tag, body) of each message that the LBM sends on a stream of
+        `messages`."""
         done = threading.Event()
 
         def sent():
             yield from messages
-            done.wait(timeout)  # at the end of the stream it would end what runs
+            done.wait(timeout)  # the end of the stream would end the commands
 
         call = self._lbm.stream_stream("/lbd.v1.Lbm/Run")(
             sent(), timeout=timeout, metadata=self.headers
@@ -94,7 +95,7 @@ def run_request(job, *argv, **fields):
 
 
 def connect(lab, host, name):
-    """To a Unix socket of a host."""
+    """Connects to a Unix socket of a host."""
     sock = socket.socket(socket.AF_UNIX)
     sock.settimeout(SECONDS)
     try:
@@ -106,7 +107,7 @@ def connect(lab, host, name):
 
 
 def client_request(*argv, **more):
-    """The fields of RUN, for `-H h2` unless `host` says otherwise."""
+    """The fields of RUN, for `-H h2` unless `host` names another host."""
     pairs = [(client_tags.ARGUMENT, word.encode()) for word in argv]
     here = os.getcwdb()
     given = {"MODE": b"host", "HOST": b"h2", "DIRECTORY": here, "CLOSED_FDS": b"7"} | more
@@ -115,7 +116,7 @@ def client_request(*argv, **more):
 
 
 def frames_of(sock):
-    """Frames as they come, until the other side hangs up."""
+    """Yields frames as they come, until the other side hangs up."""
     split = frames.Splitter(1 << 26)
     with contextlib.suppress(ConnectionError):
         while data := sock.recv(1 << 16):

@@ -1,9 +1,9 @@
-"""One scenario, run here and through lbrun on another host, and everything a caller can see of it.
+"""Runs one scenario here and through lbrun on another host, and compares all that a caller can see.
 
-A row is a bash script in which the word `lbrun` stands for a prefix. The first time it is `env`
-under that name, which only executes; the second time it is `lbrun -H h2`. Both runs have the same
-directory (emptied in between), the same environment and the same standard input; what is compared
-is what the parent sees: status or signal, standard output, standard error and every file made.
+A row is a bash script in which the word `lbrun` stands for a prefix. In the first run it is `env`
+under that name, which only executes; in the second it is `lbrun -H h2`. Both runs have the same
+directory (emptied in between), environment and standard input. Compared is what the parent sees:
+status or signal, standard output, standard error and every file made.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ PY = " ".join(PYTHON)
 
 @dataclass(frozen=True)
 class Row:
-    """A scenario. `status` is what it gives here, so that a row with a slip in it fails."""
+    """A scenario. `status` is what it gives here, so that a row with a mistake in it fails."""
 
     name: str
     script: str
@@ -36,13 +36,13 @@ class Row:
     env: dict[str, str | bytes] = field(default_factory=dict)
     status: int | None = 0  # as the parent sees it: negative for a signal
     do: tuple[str, ...] = ()  # what is done to it while it runs, see `Steps`
-    here: str = ""  # the script for here, where options of lbrun have to be said otherwise
-    own_words: bool = False  # who prefixes the error may word it: only its reason is compared
+    here: str = ""  # the script for here, if options of lbrun must be written otherwise
+    own_words: bool = False  # compare the reason of an error only, not the prefix's wording
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What a parent sees of a command, and what the command leaves."""
+    """What a parent sees of a command, and the files the command leaves."""
 
     status: int | str
     stdout: bytes
@@ -52,7 +52,7 @@ class Seen:
 
 
 def table(rows):
-    """Parametrize a test by `rows`."""
+    """Parametrizes a test by `rows`."""
     names = [row.name for row in rows]
     assert len(set(names)) == len(names), sorted({n for n in names if names.count(n) > 1})
     return pytest.mark.parametrize("row", rows, ids=names)
@@ -69,7 +69,7 @@ def lab(tmp_path_factory):
 
 
 def assert_same(lab, row, root):
-    """Run it both ways and compare."""
+    """Runs the row both ways and compares."""
     here = run_here(lab, row, root)
     assert row.status is None or here.status == row.status, f"the row itself is wrong: {here}"
     away = run_away(lab, row, root)
@@ -99,7 +99,7 @@ def environment_of(lab, row, more):
 
 
 def run(row, script, root, environment):
-    """In a new directory, to its end or the limit; what was made there is taken down."""
+    """Runs the script in a new directory to its end or the limit, and records the files it made."""
     work = root / "work"
     work.mkdir()
     feed = subprocess.DEVNULL if row.stdin is None and not row.do else subprocess.PIPE
@@ -131,7 +131,7 @@ def follow(row, job):
 
 
 def said(stderr, own_words):
-    """What was said, less what must differ: the prefix itself, and process numbers."""
+    """Standard error without what must differ: the prefix itself and process numbers."""
     plain = stderr.replace(FAR.encode(), b"lbrun")
     plain = re.sub(rb"(bash: line \d+:) +\d+ ", rb"\1 ", plain)
     if own_words:
@@ -140,7 +140,7 @@ def said(stderr, own_words):
 
 
 def taken_down(work):
-    """Every file below: its kind and mode, and what is in it."""
+    """Every file below: its kind, mode and content."""
     found = {}
     for folder, folders, files in os.walk(os.fsencode(work)):
         for name in sorted(folders + files):
@@ -170,7 +170,7 @@ STATES = {"stopped": os.WSTOPPED, "goes": os.WCONTINUED, "ends": os.WEXITED | os
 
 
 class Steps:
-    """Does one thing after the other to a command that runs, and says what came of it.
+    """Does one step after another to a running command and records the results.
 
     see TEXT       wait until either output shows TEXT, after what was seen before
     send TEXT      write TEXT and a newline to its input
@@ -238,7 +238,7 @@ class Steps:
         return f"sent {text!r}"
 
     def _state(self, verb):
-        """By waitid, which leaves the end of the process to `wait`."""
+        """Uses waitid, which leaves the end of the process to `wait`."""
         deadline_s = time.monotonic() + LIMIT_S / 4
         with contextlib.suppress(ChildProcessError):
             while time.monotonic() < deadline_s:
@@ -248,7 +248,7 @@ class Steps:
         return f"not {verb}"
 
     def end(self):
-        """Its input closed, its end and the rest of its output waited for."""
+        """Closes the input, then waits for the end and the rest of the output."""
         with contextlib.suppress(BrokenPipeError):
             self.job.stdin.close()
         try:

@@ -1,7 +1,7 @@
 """Our C programs built with the address and undefined-behaviour sanitizers.
 
-Tests of the programs run these, too. A complaint ends the program with a report, so a test that
-compares its status and what it says fails.
+The programs' tests run these too. A complaint ends the program with a report, so a test that
+compares its status and its output fails.
 """
 
 import functools
@@ -16,20 +16,20 @@ import pytest
 from lbd.process.self_start import PACKAGE_PARENT
 from tests.live.cluster import PREFIX, clients_path, compile_front
 
-# Fortified calls would hide from the sanitizers what they are to see.
+# Fortified calls would hide from the sanitizers what they look for.
 FLAGS = ["-U_FORTIFY_SOURCE", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 BUILDS = ("compiled", "sanitized")
 
 
 def need(program):
-    """The program, if it could be made; else a reason to skip, under CI to fail."""
+    """The program if it could be built; otherwise skips the test, or fails it in CI."""
     if not program.exists():
         (pytest.fail if os.environ.get("CI") else pytest.skip)(f"no {program.name}: no compiler")
     return program
 
 
 def python_client(name):
-    """What the compiled one hands over to."""
+    """The Python client to which the compiled one hands over."""
     installed = Path(clients_path(), f"{name}-python")
     return installed if installed.exists() else Path(clients_path(), name)
 
@@ -47,7 +47,7 @@ def programs():
 
 
 def compile_(source, program, *flags):
-    """As the installer does it."""
+    """Compiles as the installer does."""
     client = f'-DPYTHON_CLIENT="{python_client("lbsh")}"'
     root = Path(PACKAGE_PARENT)
     subprocess.run([root / "deploy/compile", root / source, program, client, *flags], check=True)

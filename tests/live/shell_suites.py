@@ -1,7 +1,7 @@
-"""Test suites that shells bring along, run through a shell and through lbsh, and compared.
+"""Test suites of shells, run through a shell and through lbsh, and compared.
 
-Not whether the shell passes its tests: whether lbsh gives what the plain shell gives. The scripts
-are busybox's (for ash and for hush) and bash's own.
+The question is not whether the shell passes its tests, but whether lbsh gives the same as the plain
+shell. The scripts are busybox's (for ash and for hush) and bash's own.
 """
 
 import os
@@ -15,7 +15,7 @@ from pathlib import Path
 TIMEOUT_S = 20
 PARALLEL = 4
 LOCALE = ("LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LC_MESSAGES")
-# What busybox's own runner takes from the build's configuration: all its features are there.
+# busybox's own runner takes this from the build's configuration: all features are there.
 FEATURES = {"CONFIG_FEATURE_FANCY_ECHO": "y", "CONFIG_LFS": "y"}
 
 
@@ -48,7 +48,7 @@ def find(tree: Path, patterns: tuple[str, ...]) -> list[Script]:
 
 
 def build_tools(busybox: Path, into: Path) -> None:
-    """The three small programs that the scripts of both call."""
+    """Builds the three small programs that the scripts of both suites call."""
     into.mkdir()
     for name in ("recho", "zecho", "printenv"):
         source = busybox / f"shell/ash_test/{name}.c"
@@ -56,7 +56,7 @@ def build_tools(busybox: Path, into: Path) -> None:
 
 
 class Run:
-    """A suite's tree, copied for one way of running it, so that two ways do not meet."""
+    """A copy of a suite's tree for one way of running it, so that the two ways do not collide."""
 
     def __init__(
         self, tree: Path, tools: Path, root: Path, shell: str, environment: dict[str, str]
@@ -71,10 +71,11 @@ class Run:
         self.environment["PATH"] = f"{tools}:{path}"
 
     def outcome(self, script: Script) -> Outcome:
-        # A copy of its own: some remove *.tmp or core files, also those of one that runs beside it.
+        # Each has its own copy: some scripts remove *.tmp or core files, also those of a script
+        # that runs beside them.
         shared = self.root / script.directory
         directory = shared.with_name(f"{shared.name}-{script.name}")
-        # By another program: there are hundreds of files in it, and hundreds of scripts.
+        # Another program copies: there are hundreds of scripts and hundreds of files in the tree.
         subprocess.run(["cp", "-a", shared, directory], check=True)
         try:
             return self._outcome_in(directory, script)
@@ -96,7 +97,7 @@ class Run:
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
-            output, status = b"", None  # how far it had come by then says nothing
+            output, status = b"", None  # how far it had come by then means nothing
         names = (str(self.root), self.shell, self.environment.get("LBD_SHELL", self.shell))
         for name in names:
             output = output.replace(name.encode(), b"<>")

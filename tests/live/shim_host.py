@@ -8,7 +8,7 @@ from pathlib import Path
 from cluster import clients_path
 
 SURE_RUNS = 3
-# Burns that many seconds of CPU time, says where, and ends as it is told.
+# Burns that many seconds of CPU time, prints its host, and ends as it is told.
 BURN = """
 import os, sys, time
 while time.process_time() < float(sys.argv[1]):
@@ -43,7 +43,7 @@ class Host:
         self.link(name)
 
     def link(self, name):
-        """The shim itself: as lbsh makes them, if the compiled client is there to be linked to."""
+        """The shim itself, made as lbsh makes it if there is a compiled client to link to."""
         shim, client = self.shims / name, Path(clients_path(), "lbrun")
         if shim.is_symlink() or shim.exists():
             return
@@ -62,7 +62,7 @@ class Host:
         return self.lab.run("h1", name, *words, env=self.environment(), **more)
 
     def where(self, name, *words):
-        """The host it ran on."""
+        """The host on which it ran."""
         result = self.shim(name, *words)
         assert (result.returncode, result.stderr) == (0, "")
         return result.stdout.strip()

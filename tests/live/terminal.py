@@ -12,7 +12,7 @@ import time
 import psutil
 import pyte
 
-PROMPT = "at-home>"  # and a space, which is not seen at the end of a line
+PROMPT = "at-home>"  # and a space, which is not visible at the end of a line
 IUTF8 = 0o40000
 POLL_S = 0.05
 ENOUGH = 16
@@ -40,7 +40,7 @@ class Terminal:
 
     @classmethod
     def shell(cls, lab, host="h1", **options):
-        """bash, as somebody logged in on `host` has it."""
+        """bash as a user gets it who logs in on `host`."""
         environment = lab.environment(
             host, PS1=f"{PROMPT} ", TERM="linux", LC_ALL="C.UTF-8", HISTFILE=""
         )
@@ -70,7 +70,7 @@ class Terminal:
     def __exit__(self, *_):
         self.close()
 
-    # fingers
+    # What the person types
 
     def send(self, keys):
         data = memoryview(keys.encode() if isinstance(keys, str) else keys)
@@ -84,7 +84,7 @@ class Terminal:
         self.send(text + "\r")
 
     def run(self, text):
-        """A line at the shell's prompt; what it printed, once the prompt is there again."""
+        """Types a line at the shell's prompt; returns its output once the prompt is back."""
         self.screen.reset()
         self.line(text)
         self.wait_for(lambda: self.at_prompt() and text[:20] in self.text(), f"the end of {text!r}")
@@ -94,10 +94,10 @@ class Terminal:
         self.screen.resize(rows, columns)
         fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("4H", rows, columns, 0, 0))
 
-    # eyes
+    # What the person sees
 
     def look(self, seconds=POLL_S):
-        """Take in what is there, or some of it if there is no end of it; wait for it so long."""
+        """Reads what is there, or part of it if it never ends; waits for it up to `seconds`."""
         for _ in range(ENOUGH):
             if not select.select([self.master], [], [], seconds)[0]:
                 return
@@ -110,7 +110,7 @@ class Terminal:
             seconds = 0
 
     def settle(self):
-        """Until nothing more is printed."""
+        """Reads until nothing more is printed."""
         before = -1
         while before != len(self.raw):
             before = len(self.raw)
@@ -126,7 +126,7 @@ class Terminal:
         return self.lines()[-1] == PROMPT
 
     def wait_for(self, what, name="", timeout_s=PATIENCE_S):
-        """Until the text is seen, or the condition holds."""
+        """Waits until the text is seen or the condition holds."""
         holds = (lambda: what in self.text()) if isinstance(what, str) else what
         deadline_s = time.monotonic() + timeout_s
         while True:

@@ -1,4 +1,4 @@
-"""The owner's rules: what they refuse and how that is said, and that they change without a loss."""
+"""The owner's rules: what they refuse, how a refusal reads, and that a change loses no job."""
 
 import functools
 import json
@@ -21,7 +21,7 @@ TRUE = os.path.realpath("/bin/true")
 
 @pytest.fixture
 def rules(reloaded):
-    """rules(key=value, …): those of h2 from now on."""
+    """rules(key=value, …): sets h2's rules."""
     return functools.partial(reloaded, "admission")
 
 
@@ -51,12 +51,12 @@ def refused(result, rule):
         ("when", ("* * 31 2 *",)),
     ],
 )
-def test_who_named_the_host_is_told_which_rule(two, rules, rule, value):
+def test_a_caller_who_named_the_host_is_told_which_rule_refused(two, rules, rule, value):
     rules(**{rule: value})
     refused(on_h2(two, "true"), rule)
 
 
-def test_a_program_is_told_by_its_real_path(two, rules, tmp_path):
+def test_a_program_is_recognised_by_its_real_path(two, rules, tmp_path):
     link = tmp_path / "harmless"
     link.symlink_to(sys.executable)
     rules(deny_programs=(os.path.realpath(sys.executable),))
@@ -77,8 +77,8 @@ def test_every_host_shows_which_rules_hold(two, rules):
         )
 
 
-def test_who_waits_for_a_named_host_is_refused_before_it_has_a_slot(make_lab):
-    """The queue would ask the host once one of its slots is free."""
+def test_a_job_for_a_named_host_is_refused_before_it_has_a_slot(make_lab):
+    """The queue would ask the host only when one of its slots is free."""
     lab = make_lab(2, "none", "--mode", "fcfs", settings=FAST)
     with reloading(lab) as reload:
         reload("admission", slots=1)
@@ -95,14 +95,14 @@ def state_of(lab, job):
     return json.loads(lab.run("h1", "lbctl", "job", "--json", job).stdout)["state"]
 
 
-def test_a_user_is_told_what_the_rules_for_programs_withhold(two, rules):
+def test_a_user_is_told_which_variables_the_program_rules_withhold(two, rules):
     rules(deny_programs=("/usr/bin/nothing",))
     result = two.run("h1", "lbrun", "-v", "-H", "h2", "true", env={"CLASSPATH": "/x"})
     assert "withheld there (admission.deny_programs): " in result.stderr
     assert "CLASSPATH" in result.stderr
 
 
-def test_a_closed_host_is_no_candidate(two, rules):
+def test_a_closed_host_is_not_a_candidate(two, rules):
     rules(when=("* * 31 2 *",))
     two.wait_until(lambda: remote(two).returncode == 125, "h1 knows that h2 is closed")
     why = "h2: it accepts no commands at this time (admission.when)"
@@ -119,7 +119,7 @@ def remote(lab, *options):
     return lab.run("h1", "lbrun", "--remote", *options, "true")
 
 
-def test_everybody_is_told_until_when_a_host_is_closed(two, rules):
+def test_everybody_is_told_how_long_a_host_is_closed(two, rules):
     opens = time.localtime(time.time() + 2 * 3600)
     rules(when=(f"{opens.tm_min} {opens.tm_hour} * * *",))
     said = re.compile(rf"until (\w+ )?{opens.tm_hour:02}:{opens.tm_min:02} \(admission\.when\)")
@@ -142,7 +142,7 @@ def running(lab):
     return sum(job["started"] is not None for job in lab.ask("h1", "lbm", "jobs")["jobs"])
 
 
-def test_a_hang_up_reads_the_rules_and_nothing_else_happens(two, rules):
+def test_sighup_rereads_the_rules_and_does_nothing_else(two, rules):
     pids = two.pids()["h2"]
     config = two.paths("h2").config
     config.write_text(config.read_text() + toml({"admission": {"origins": ("h7",)}}))
@@ -153,7 +153,7 @@ def test_a_hang_up_reads_the_rules_and_nothing_else_happens(two, rules):
     assert two.pids()["h2"] == pids
 
 
-def test_wrong_rules_change_nothing(two, rules):
+def test_faulty_rules_change_nothing(two, rules):
     rules(origins=("h7",))
     config = two.paths("h2").config
     config.write_text(config.read_text().replace("[admission]", "[admission]\nwhen = ['never']"))
@@ -164,7 +164,7 @@ def test_wrong_rules_change_nothing(two, rules):
 
 
 def test_one_group_by_day_and_everybody_by_night(make_lab):
-    """Who is not of the group waits in the queue until everybody may, and closes no host."""
+    """A user outside the group waits in the queue until everybody may run, and closes no host."""
     lab = make_lab(2, "none", "--mode", "fcfs", settings=FAST)
     now = time.localtime(time.time() + 2 * 3600)
     later = f"{now.tm_hour:02}:{now.tm_min:02}"

@@ -1,4 +1,4 @@
-"""A restart of LIM or LBM does not end what runs: not a byte of it is lost, or comes twice."""
+"""A restart of LIM or LBM does not end what runs: no byte of it is lost or repeated."""
 
 import signal
 from functools import partial
@@ -26,7 +26,7 @@ def test_a_stream_goes_on(lab, hosts):
 
 
 @pytest.mark.parametrize("number", [signal.SIGUSR2, signal.SIGKILL])
-def test_the_lims_matter_to_nothing_that_runs(lab, number):
+def test_a_restart_of_a_lim_affects_nothing_that_runs(lab, number):
     stream = Stream(lab, "h1", "h2", slow_s=0.01, seed=str(number))
     lab.wait_until(lambda: stream.got_bytes > 0, "it streams")
     for host in lab.hosts:

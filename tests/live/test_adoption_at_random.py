@@ -1,7 +1,7 @@
-"""Either LBM is restarted, or both, at random moments under commands that stream both ways.
+"""Restarts either LBM, or both, at random moments under commands that stream both ways.
 
-A round is drawn from the seed, which a failure shows; LBD_RESTART_SEED=S plays it again. Nothing
-may be lost or come twice, no command may end otherwise than by itself, and nothing may be left.
+The rounds are drawn from the seed, which a failure shows; LBD_RESTART_SEED=S replays it. Nothing
+may be lost or repeated, every command ends only by itself, and nothing may be left.
 """
 
 import os
@@ -22,27 +22,27 @@ STEADY = (
     "    sys.stdout.buffer.write(data), sys.stdout.buffer.flush(), time.sleep(0.0005)"
 )
 COMMANDS = (("cat",), ("python3", "-c", STEADY))
-PASSING = "while :; do lbrun true 2>/dev/null; done"  # clients that are just going
+PASSING = "while :; do lbrun true 2>/dev/null; done"  # clients that just come and go
 
 
 @pytest.fixture(scope="module")
 def lab():
     lab = Lab.up(2, settings=SETTINGS)
-    for near, far in (lab.hosts, lab.hosts[::-1]):  # who has met will wait for each other
+    for near, far in (lab.hosts, lab.hosts[::-1]):  # hosts wait for each other once they have met
         lab.run(near, "lbrun", "-H", far, "true", check=True)
     yield lab
     lab.down()
 
 
 def known(lab):
-    """How many commands the LBMs have heard of."""
+    """The number of commands that the LBMs know of."""
     return sum(
         len(lab.ask(host, "lbm", "jobs", all=True, cluster=False)["jobs"]) for host in lab.hosts
     )
 
 
 @pytest.mark.parametrize("number", range(ROUNDS))
-def test_nothing_is_lost_and_nothing_comes_twice(lab, number, monkeypatch):
+def test_nothing_is_lost_or_repeated(lab, number, monkeypatch):
     rng = random.Random(f"{SEED}:{number}")
     if number % 2:
         monkeypatch.setenv("LBD_FRONT", "python")
@@ -55,7 +55,8 @@ def test_nothing_is_lost_and_nothing_comes_twice(lab, number, monkeypatch):
         )
         for _ in range(STREAMS)
     ]  # fmt: skip
-    # Who comes while no LBM is there waits three seconds, in which a busy machine may start none.
+    # A client that comes while there is no LBM waits three seconds, in which a busy machine may
+    # start none.
     lab.wait_until(lambda: known(lab) == before + STREAMS, "every LBM knows of its commands")
     passing = [lab.popen(host, "sh", "-c", PASSING) for host in lab.hosts]
     for _ in range(rng.randint(1, 2)):

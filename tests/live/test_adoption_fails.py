@@ -1,4 +1,4 @@
-"""A restart that cannot go on with what ran ends it, all of it, and says so."""
+"""A restart that cannot carry on what ran ends all of it, and says so."""
 
 import os
 import socket
@@ -43,7 +43,7 @@ def ended(lab, command):
 
 @pytest.mark.parametrize("host", ["h1", "h2"])
 def test_a_new_lbm_that_never_comes(lab, command, host):
-    """Its keeper ends what it holds after `orphan_after_s`, and itself with it."""
+    """Its keeper ends what it holds after `orphan_after_s`, and then itself."""
     before = lab.pids()[host]["keeper"]
     leave(lab, host)
     assert "lost contact with" in ended(lab, command)
@@ -53,7 +53,7 @@ def test_a_new_lbm_that_never_comes(lab, command, host):
 
 
 @pytest.mark.parametrize("host", ["h1", "h2"])
-def test_a_new_lbm_that_is_killed_as_it_comes(lab, command, host):
+def test_a_new_lbm_that_is_killed_as_it_starts(lab, command, host):
     leave(lab, host)
     lab.start(host, "lbm")
     lab.kill(host, "lbm")
@@ -62,7 +62,7 @@ def test_a_new_lbm_that_is_killed_as_it_comes(lab, command, host):
     lab.wait_until(lambda: lab.run("h1", "lbrun", "-H", "h2", "true").returncode == 0, "it works")
 
 
-def test_it_is_cut_off_at_the_moment_of_the_restart(lab, command):
+def test_a_cut_at_the_moment_of_the_restart(lab, command):
     lab.cut("h1", "h2")
     leave(lab, "h2")
     lab.start("h2", "lbm")
@@ -72,7 +72,7 @@ def test_it_is_cut_off_at_the_moment_of_the_restart(lab, command):
 
 
 def test_a_record_that_only_a_newer_lbm_can_read(lab, command):
-    """Taken over by the one before it, as when an upgrade is undone: nothing is misread."""
+    """The older LBM takes over, as when an upgrade is undone: it misreads nothing."""
     leave(lab, "h2")
     change_what_is_needed(lab.paths("h2").run / "keeper.sock")
     lab.start("h2", "lbm")
@@ -85,7 +85,8 @@ def test_a_record_that_only_a_newer_lbm_can_read(lab, command):
 
 
 def change_what_is_needed(path):
-    """As an LBM between the two: all is taken from the keeper, and given back."""
+    """Acts as an LBM between the two: takes everything from the keeper and gives it back,
+    changed."""
     with socket.socket(socket.AF_UNIX) as sock:
         sock.connect(str(path))
         wanted, given, split = None, [], frames.Splitter(1 << 20)

@@ -1,4 +1,4 @@
-"""A restart of an LBM while a command reads and writes files of its user's: nothing is lost."""
+"""An LBM restarts while a command reads and writes its user's files: nothing is lost."""
 
 import random
 from functools import partial
@@ -31,7 +31,7 @@ def test_files_go_on(lab, tmp_path, hosts):
     assert output.read_bytes() == data
 
 
-def test_what_is_not_read_is_left_for_the_next(lab, tmp_path):
+def test_input_that_is_not_read_is_left_for_the_next_command(lab, tmp_path):
     source = tmp_path / "in"
     source.write_bytes(bytes(range(256)) * 4096)
     script = "lbrun -H h2 head -c 1000 >/dev/null; lbrun -H h2 true; exec head -c 24 <&0"

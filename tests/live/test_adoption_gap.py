@@ -1,6 +1,7 @@
-"""What happens while one LBM has left and the next is not there yet; and what waits, or is held.
+"""What happens after one LBM has left and before the next has started, with commands that wait or
+are held.
 
-A scenario is a generator: it starts a command, something happens in the gap, then it looks.
+A scenario is a generator: it starts a command, something happens in the gap, then it checks.
 """
 
 import contextlib
@@ -41,8 +42,9 @@ def nothing_left(lab):
 
 
 def begun(lab, script, **options):
-    """An lbrun to h2 whose command has said so; ended at the end whatever happens."""
-    # A group of its own, with its parent in another of the session: an orphaned one never stops.
+    """An lbrun to h2 whose command has started; the test's end kills it in any case."""
+    # It has a group of its own, whose parent is in another group of the session: an orphaned group
+    # never stops.
     options = {"stdout": -1, "stderr": -1, "bufsize": 0, "process_group": 0, **options}
     process = lab.popen("h1", "lbrun", "-H", "h2", "sh", "-c", f"echo begun; {script}", **options)
     for pipe in (process.stdin, process.stdout, process.stderr):
@@ -57,7 +59,7 @@ def begun(lab, script, **options):
 
 
 def an_end(lab, directory):
-    """What it printed last, and how it ended, come as soon as there is somebody to tell."""
+    """The last output and the exit status arrive as soon as an LBM is there to report to."""
     go, gone = directory / "go", directory / "gone"
     process = begun(
         lab, f"while [ ! -e {go} ]; do sleep 0.02; done; echo last; touch {gone}; exit 7"
@@ -113,7 +115,7 @@ def a_reader_that_goes_away(lab, _directory):
 
 
 def half_open_input(lab, _directory):
-    """Its end has come before, or comes meanwhile; the output is still to come."""
+    """The input ended before, or ends in the gap; the output is still to come."""
     before, during = (begun(lab, "cat; sleep 1; echo after", stdin=-1) for _ in range(2))
     for process in (before, during):
         process.stdin.write(b"words\n")
@@ -127,7 +129,7 @@ def half_open_input(lab, _directory):
 
 
 def back_pressure(lab, _directory):
-    """Every window and every pipe is full: nobody reads, and more is there to be written."""
+    """Every window and every pipe is full: nobody reads, and more waits to be written."""
     process = begun(lab, "head -c 20000000 /dev/zero | tee /dev/stderr")
     yield
     yield
@@ -137,7 +139,7 @@ def back_pressure(lab, _directory):
 
 
 def files_that_go_along(lab, directory):
-    """The stage is there until they have come back."""
+    """The workdir stays until the files have come back."""
     (directory / "in").write_text("words\n")
     words = ("lbrun", "--send", "in", "--fetch", "out", "-H", "h2")
     script = f"until [ -e {directory}/go ]; do sleep 0.05; done; tr a-z A-Z <in >out; echo done"
@@ -159,7 +161,7 @@ SCENARIOS = (
 
 
 @each
-def test_what_happens_in_the_gap_counts_after_it(lab, hosts, tmp_path):
+def test_events_in_the_gap_take_effect_after_it(lab, hosts, tmp_path):
     running = []
     for scenario in SCENARIOS:
         directory = tmp_path / scenario.__name__
@@ -176,7 +178,7 @@ def test_what_happens_in_the_gap_counts_after_it(lab, hosts, tmp_path):
         next(scenario, None)
 
 
-def test_those_that_wait_for_a_slot_still_do(lab):
+def test_commands_that_wait_for_a_slot_still_wait(lab):
     slots = lab.ask("h2", "lbm", "status")["slots"]["total"]
     holders = [begun(lab, "exec sleep 1000") for _ in range(slots)]
     waiting = [
@@ -193,7 +195,7 @@ def test_those_that_wait_for_a_slot_still_do(lab):
     assert [process.returncode for process in waiting] == [0, 0]
 
 
-def test_who_comes_in_the_gap_waits(lab):
+def test_a_client_that_comes_in_the_gap_waits(lab):
     leave(lab, "h1")
     starting = threading.Thread(target=lab.start, args=("h1", "lbm"))  # clients wait for it
     starting.start()
@@ -205,7 +207,7 @@ def test_who_comes_in_the_gap_waits(lab):
     assert [process.communicate(timeout=120) for process in come] == [("through\n", "")] * 3
 
 
-def test_what_stays_here_is_still_known(lab):
+def test_a_command_that_runs_here_is_still_known(lab):
     here = lab.popen("h1", "lbrun", "--local", "sleep", "1000")
     mine = lambda: [j for j in lab.lbctl_json("h1", "jobs") if "1000" in j["command"]]  # noqa: E731
     try:
@@ -219,7 +221,7 @@ def test_what_stays_here_is_still_known(lab):
 
 
 def test_an_attempt_of_the_queue_goes_on(lab, tmp_path):
-    """The same one, and its output; also the end of one that came in the gap."""
+    """The same attempt and its output; also the end of an attempt that came in the gap."""
     script = (
         "echo begun $LBD_ATTEMPT; while [ ! -e $1.go ]; do sleep 0.02; done;"
         " echo ended $LBD_ATTEMPT; touch $1.gone"
@@ -255,7 +257,7 @@ def test_twice_in_a_row_before_the_other_host_is_back(lab):
 
 
 def test_a_terminal_goes_on(lab):
-    """Modes, size and screen; what is typed meanwhile arrives."""
+    """The terminal's modes, size and screen stay, and what is typed in the gap arrives."""
     with Terminal.shell(lab) as shell:
         shell.line("lbrun -H h2 sh -c 'stty -icanon; echo ready; head -c 3 | od -c; stty size'")
         shell.wait_for(lambda: "ready" in shell.lines(), "the command")

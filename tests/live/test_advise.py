@@ -1,4 +1,4 @@
-"""`lbctl advise` on real daemons: the jobs on their record, replayed."""
+"""`lbctl advise` on real daemons: it replays the jobs on their record."""
 
 import json
 import time
@@ -18,7 +18,7 @@ RESULT = {
 
 @pytest.fixture(scope="module")
 def lab(make_module_lab):
-    """Nobody balances, and h1 has all the work: eight jobs of 1.2 s every five seconds."""
+    """Nothing is balanced, and h1 has all the work: eight jobs of 1.2 s every five seconds."""
     lab = make_module_lab(2, "none", "--algorithm", "NOLB")
     began = time.time() - 2000.0
     store = UsageStore(lab.paths("h1").state / "usage.sqlite", StatsConfig())
@@ -36,7 +36,7 @@ def lab(make_module_lab):
     return lab
 
 
-def test_what_would_have_been_better_and_by_how_much(lab):
+def test_advice_says_what_would_have_been_better_and_by_how_much(lab):
     found = json.loads(lab.run("h2", "lbctl", "advise", "--json", check=True, timeout=120).stdout)
     assert found["schema"] == 1
     assert (found["hosts"], found["missing"], found["algorithm"]) == (["h1", "h2"], [], "NOLB")
@@ -51,7 +51,7 @@ def test_what_would_have_been_better_and_by_how_much(lab):
     }  # fmt: skip
 
 
-def test_for_people(lab):
+def test_advice_for_people(lab):
     result = lab.run("h1", "lbctl", "advise", "--since", "2h", check=True, timeout=120)
     assert result.stderr == ""  # progress is for terminals
     first, measured, span, _, heading, now, *_ = result.stdout.splitlines()
@@ -66,7 +66,7 @@ def test_for_people(lab):
     assert "# back: lbctl algorithm --reset" in result.stdout
 
 
-def test_too_few_jobs_is_said_plainly(lab):
+def test_too_few_jobs_are_reported_plainly(lab):
     result = lab.run("h1", "lbctl", "advise", "--since", "1s", check=True)
     assert result.stdout == ""
     assert_one_line(result.stderr, "lbctl", "too few to judge (200 are needed")

@@ -1,4 +1,4 @@
-"""Arrays are one job with tasks: their ids, lists, what ^C does, and how their end is told."""
+"""Arrays are one job with tasks: their ids, lists, what ^C does, and how their end is reported."""
 
 import json
 import signal
@@ -74,7 +74,7 @@ def test_an_array_is_one_job_with_tasks(lab, tmp_path):
         1, "lbctl: nothing to requeue: none of these jobs has failed\n")  # fmt: skip
 
 
-def test_what_waits_is_shown_on_one_line_and_acted_on_by_task(lab):
+def test_waiting_tasks_are_shown_on_one_line_and_selected_by_task(lab):
     name = submit(lab, "--array", "1-40%1", "sleep", "600")
     lab.wait_until(lambda: array(lab, name)["tasks"]["running"] == 1, "one runs")
     lines = [line for line in lab.run("h1", "lbctl", "jobs").stdout.splitlines() if name in line]
@@ -111,7 +111,7 @@ def test_a_limit_holds_while_slots_are_free(lab, tmp_path):
     assert wait(lab, name) == 0
 
 
-def test_the_end_names_what_failed(lab):
+def test_the_end_names_the_tasks_that_failed(lab):
     script = "case $LBD_ARRAY_INDEX in 3) exit 5;; 7) kill -9 $$;; esac"
     result = lab.run("h2", "lbrun", "-q", "--array", "1-12", "sh", "-c", script)
     name = array(lab, "last")["id"] if result.stderr else ""
@@ -125,7 +125,7 @@ def test_the_end_names_what_failed(lab):
 
 
 def interrupted(lab, script, path, *, often=False):
-    """How `lbrun -q` of an array of 12 ends; four of them run at once."""
+    """How `lbrun -q` of an array of 12 ends, of which four run at once."""
     words = ("lbrun", "-q", "--array", "1-12", "--name", script, "sh", "-c", script)
     caller = lab.popen("h2", *words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                        stderr=subprocess.PIPE, text=True, cwd=path)  # fmt: skip
@@ -143,12 +143,12 @@ def interrupted(lab, script, path, *, often=False):
     return caller.returncode, out, err
 
 
-def test_an_interrupt_cancels_what_waits_and_interrupts_what_runs(lab, tmp_path):
+def test_an_interrupt_cancels_waiting_tasks_and_interrupts_running_ones(lab, tmp_path):
     script = 'trap "exit 3" INT; : >$LBD_ARRAY_INDEX; while :; do sleep 0.05; done'
     status, out, err = interrupted(lab, script, tmp_path)
     assert (status, out) == (130, "")
     assert err == "lbrun: interrupted; of 12 tasks: 4 failed, 8 cancelled\n"
-    assert len(list(tmp_path.iterdir())) == 4  # no other has begun
+    assert len(list(tmp_path.iterdir())) == 4  # no other has started
 
 
 def test_two_interrupts_end_all(lab, tmp_path):
@@ -159,7 +159,7 @@ def test_two_interrupts_end_all(lab, tmp_path):
     assert len(list(tmp_path.iterdir())) == 4
 
 
-def test_an_interrupt_of_one_job_that_waits(lab):
+def test_an_interrupt_of_one_waiting_job(lab):
     blocks = submit(lab, "--array", "1-4", "sleep", "600")
     lab.wait_until(lambda: array(lab, blocks)["tasks"]["running"] == 4, "all slots are taken")
     caller = lab.popen("h2", "lbrun", "-q", "--name", "behind", "true", stdin=subprocess.DEVNULL,
@@ -172,7 +172,7 @@ def test_an_interrupt_of_one_job_that_waits(lab):
     lab.run("h2", "lbctl", "kill", blocks, check=True)
 
 
-def test_progress_is_shown_on_a_terminal_alone(lab, tmp_path):
+def test_progress_is_shown_only_on_a_terminal(lab, tmp_path):
     script = "until test -e go; do sleep 0.05; done; echo out"
     words = ("--array", "1-6%2", "sh", "-c", script)
 
@@ -200,7 +200,7 @@ def test_progress_is_shown_on_a_terminal_alone(lab, tmp_path):
         ("1-200000", ": 200000 tasks; dispatch.max_array is 100000"),
     ],
 )  # fmt: skip
-def test_what_makes_no_sense_is_one_line_and_queues_nothing(lab, given, line):
+def test_a_senseless_option_is_one_line_and_queues_nothing(lab, given, line):
     before = array(lab, "last")["id"]
     result = lab.run("h2", "lbrun", "-d", "--array", given, "true")
     assert (result.returncode, result.stdout) == (125, "")
@@ -230,7 +230,7 @@ def test_the_outputs_of_an_array_are_shown_in_order(lab):
         ]
 
 
-def test_ids_that_make_no_sense_are_one_line(lab):
+def test_senseless_ids_are_one_line(lab):
     name = submit(lab, "--array", "1-3", "true")
     assert wait(lab, name) == 0
     cases = {

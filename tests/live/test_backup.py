@@ -1,4 +1,4 @@
-"""A copy that was taken of a running cluster is put back on a host that has lost everything."""
+"""A backup of a running cluster is restored on a host that has lost everything."""
 
 import shutil
 import tarfile
@@ -16,7 +16,7 @@ LAB = partial(Lab.up, 2, "none", "--tls", "--mode", "fcfs")
 
 
 def test_a_bundle_holds_no_secrets(lab, tmp_path):
-    """Neither of files, nor of the environment of daemons and of who asks."""
+    """Neither those in files, nor those in the environment of daemons and of the caller."""
     config, log = lab.paths("h1").config, lab.paths("h1").log("lim")
     token = lab.run("h1", "lbctl", "token", "create").stdout.split()[-1]
     assert token.startswith("lbd1-")
@@ -51,7 +51,7 @@ def test_a_bundle_holds_no_secrets(lab, tmp_path):
         assert secret not in everything, secret
 
 
-def test_the_first_host_is_lost_and_put_back(lab, tmp_path):
+def test_a_lost_first_host_is_restored(lab, tmp_path):
     def states():
         return {job["id"]: job["state"] for job in lab.lbctl_json("h1", "jobs", "--all")}
 

@@ -1,8 +1,8 @@
-"""The commands of the README and of the tutorial, run as they stand, and their output.
+"""Runs the commands of the README and of the tutorial as they stand, and compares their output.
 
 A tutorial page is one session from top to bottom, in a home of its own. Each block of the README is
-a shell of its own on h1 of a lab, in a directory with the project it speaks of. Of output that a
-page shows, words are compared; what has a digit or a slash in it differs from run to run.
+a shell of its own on h1 of a lab, in a directory with the project that the block is about. Words of
+shown output are compared; anything with a digit or a slash differs from run to run.
 """
 
 import json
@@ -86,7 +86,7 @@ def test_a_tutorial_page(page, short_dir):
         ("reason   cancelled", "no reason cancelled", False),
     ],
 )
-def test_what_counts_as_the_output_shown(shown, printed, fits):
+def test_the_comparison_of_shown_output(shown, printed, fits):
     assert bool(re.search(pattern_of(shown), printed, re.M)) == fits
 
 
@@ -120,7 +120,7 @@ def test_a_block_of_the_readme(block, readme_lab, short_dir):
 
 
 FIELDS = (README.parent / "docs/reference/json.md").read_text().split("\n## ")[1:]
-ASKED = {  # a field is in one of the answers
+ASKED = {  # each field is in one of the answers
     "lbctl wait": ["lbctl wait --json 1"],
     "lbctl jobs": [
         "lbctl jobs --all --json", "lbctl jobs --all --tasks --json",
@@ -136,7 +136,7 @@ ASKED = {  # a field is in one of the answers
 
 
 @pytest.mark.parametrize("section", FIELDS, ids=lambda section: section.partition("\n")[0])
-def test_the_fields_of_json_are_as_the_reference_says(section, readme_lab, short_dir):
+def test_json_has_the_fields_of_the_reference(section, readme_lab, short_dir):
     title = section.partition("\n")[0]
     named = [path for row in re.findall(r"^\| (`.*?) \|", section, re.M) for path in paths_in(row)]
     assert named, title
@@ -151,7 +151,8 @@ def test_the_fields_of_json_are_as_the_reference_says(section, readme_lab, short
 
 
 def paths_in(row):
-    """`a.b`, `.c`, `d`: a path that begins with a dot has the parent of the first one."""
+    """The paths of a row: `a.b`, `.c`, `d`. One that starts with a dot has the parent of the
+    first."""
     found = re.findall(r"`([^`]+)`", row)
     parent = found[0].partition(".")[0] if "[]" in found[0] or "." in found[0] else ""
     if found[0].startswith("cluster.dispatcher."):
@@ -160,7 +161,7 @@ def paths_in(row):
 
 
 def has(value, path):
-    """Whether the field is there; what an empty list or null would have in it counts as there."""
+    """Whether the field is there; the fields inside an empty list or null count as there."""
     head, _, rest = path.partition(".")
     name = head.removesuffix("[]")
     if name not in value:
@@ -175,5 +176,5 @@ def has(value, path):
     ("path", "there"),
     [("a.b", True), ("a.c", False), ("l[].x", True), ("l[].y", False), ("n.z", True)],
 )
-def test_what_counts_as_a_field(path, there):
+def test_the_search_for_a_field(path, there):
     assert has({"a": {"b": 1}, "l": [{"x": 2}], "n": None}, path) == there

@@ -1,4 +1,4 @@
-"""The first thing people do with it: a real C program, built by the whole cluster."""
+"""The first thing that people do with lbd: the whole cluster builds a real C program."""
 
 import collections
 import hashlib
@@ -26,7 +26,7 @@ def lua(tmp_path_factory):
 
 
 def built(tree):
-    """Name and digest of everything a build made."""
+    """Name and digest of each file that a build made."""
     return {
         path.name: hashlib.sha256(path.read_bytes()).hexdigest()
         for path in (tree / "src").iterdir()
@@ -36,7 +36,7 @@ def built(tree):
 
 def test_make_over_four_hosts_with_a_busy_one(make_lab, lua, tmp_path):
     lab = make_lab(HOSTS, "namespaces", "--cpus", "0.5", settings=())
-    # In the same place both times: the name of the directory is part of what is built.
+    # Both builds use the same directory, whose name is part of the result.
     tree = tmp_path / "lua"
     shutil.copytree(lua, tree)
     make = ("make", "-C", tree / "src", "-j8", "linux-noreadline")
@@ -58,8 +58,8 @@ def test_make_over_four_hosts_with_a_busy_one(make_lab, lua, tmp_path):
 
     assert result.returncode == 0, result.stderr
     assert built(tree) == expected
-    # Not only at the start of a line: a linker's warning comes in pieces, and another command's
-    # line may fall between them.
+    # The match is not only at the start of a line: a linker's warning comes in pieces, and another
+    # command's line may come between them.
     placed = collections.Counter(re.findall(r"lbrun: gcc runs on (h\d)", result.stderr))
     commands = sum(placed.values())
     assert commands == len([name for name in expected if name.endswith(".o")]) + 2  # the links

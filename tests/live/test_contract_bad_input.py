@@ -1,4 +1,4 @@
-"""What is wrong is said in one line that helps, with the right status, and nothing is half done."""
+"""A fault is one helpful line with the right status, and nothing is half done."""
 
 import os
 import secrets
@@ -16,7 +16,7 @@ PROGRAMS = {"lim": ("lbd", "lim"), "lbm": ("lbd", "lbm"), "up": ("lbd", "up"),
 SAID_BY = {"lim": "lbd lim", "lbm": "lbd lbm", "up": "lbd up", "lbctl": "lbctl"}
 daemons = pytest.mark.parametrize("daemon", ["lim", "lbm"])
 
-# A file, the line the fault is in, and what the complaint must say beside file and line.
+# A file, the line with the fault, and what the message must contain beside file and line.
 FAULTY = {
     "unclosed section": ("[host\n", 1, ()),
     "no value": ('[host]\nname = "a"\nspeed =\n', 3, ()),
@@ -66,7 +66,7 @@ def complain(result, status, program, *parts):
 
 
 def complain_of_config(result, program, *parts):
-    """What only reads goes on with what is right in it, and here finds no daemon."""
+    """`lbctl` only reads: it goes on with the valid part of the file, and here finds no daemon."""
     if program != "lbctl":
         complain(result, 2, SAID_BY[program], *parts)
         return
@@ -109,7 +109,7 @@ def test_a_config_that_cannot_be_read(program, kind, tmp_path):
             complain(result, 2, SAID_BY[program], config, part)
 
 
-def test_lbrun_names_the_faulty_config_it_cannot_find_its_daemons_by(tmp_path):
+def test_lbrun_names_the_faulty_config_that_hides_its_daemons(tmp_path):
     config = tmp_path / "some.toml"
     config.write_text('[host]\nname = "a"\nruntime_dir = \n')
     result = run("lbrun", "echo", "out", config=config)
@@ -131,7 +131,7 @@ NEVER_QUEUED = {
 
 
 @pytest.mark.parametrize("program", ["lbrun", "lbrun-python"])
-def test_a_job_that_makes_no_sense_is_refused_before_any_daemon_is_asked(program, short_dir):
+def test_a_senseless_job_is_refused_before_any_daemon_is_asked(program, short_dir):
     config, _ = write(short_dir)
     (short_dir / "run").mkdir()
     with socket.socket(socket.AF_UNIX) as lbm:
@@ -159,11 +159,12 @@ def test_a_faulty_set(program, short_dir):
     assert_clean(short_dir)
 
 
-# What only a daemon that starts can find out
+# Faults that only a starting daemon can find
 
 
 def write(root, address=None, key="key", **more):
-    """A host of its own; a key file that is right unless `key` says otherwise."""
+    """Writes the configuration of a host of its own, with a valid key file unless `key` asks
+    otherwise."""
     good = root / "key"
     good.write_text(secrets.token_hex(32))
     good.chmod(0o600)
@@ -187,7 +188,7 @@ def write(root, address=None, key="key", **more):
 
 
 def assert_clean(root):
-    """Nothing runs, and no file says otherwise; the file a daemon has locked may stay."""
+    """Checks that nothing runs and no file suggests it; the file that a daemon locked may stay."""
     wait_until(lambda: not processes.find(root), "no process left")
     known = {"lbd.toml", "key", "lim.pid", "lbm.pid", "up.pid", "next_job", "other", "file"}
     left = [path for path in root.rglob("*") if not path.is_dir() and path.name not in known]
@@ -220,7 +221,7 @@ def test_a_faulty_key(daemon, kind, short_dir):
 
 @daemons
 @pytest.mark.parametrize("address", ["no.such.host.invalid", "300.1.1.1", "10.255.255.1", "::zz"])
-def test_an_address_that_is_none_of_ours(daemon, address, short_dir):
+def test_an_address_that_is_not_ours(daemon, address, short_dir):
     config, _ = write(short_dir, address)
     result = run("lbd", daemon, config=config, root=short_dir)
     complain(result, 2, f"lbd {daemon}", "host.address", address)
@@ -239,7 +240,7 @@ def test_a_port_in_use(daemon, short_dir):
 
 @pytest.mark.parametrize("key", ["runtime_dir", "state_dir"])
 @pytest.mark.parametrize("program", ["lim", "lbm", "up"])
-def test_a_directory_that_cannot_be_made(program, key, short_dir):
+def test_a_directory_that_cannot_be_created(program, key, short_dir):
     (short_dir / "file").write_text("")
     for path in (short_dir / "file", short_dir / "file/x", "/proc/nothing"):
         config, _ = write(short_dir, **{f"host_{key}": str(path)})
@@ -255,7 +256,7 @@ def test_a_directory_that_cannot_be_made(program, key, short_dir):
 
 
 @pytest.mark.parametrize("kind", ["key", "address", "port"])
-def test_up_with_what_its_daemons_refuse(kind, short_dir):
+def test_up_when_its_daemons_refuse_to_start(kind, short_dir):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         config, _ = {
@@ -271,7 +272,7 @@ def test_up_with_what_its_daemons_refuse(kind, short_dir):
     assert_clean(short_dir)
 
 
-# Others are there already, or were
+# Other daemons run already, or did
 
 
 @pytest.fixture
@@ -300,7 +301,7 @@ def started():
 
 
 @daemons
-def test_a_second_one_in_the_same_directories(daemon, short_dir, started):
+def test_a_second_daemon_in_the_same_directories(daemon, short_dir, started):
     config, _ = write(short_dir)
     first = started(short_dir, daemon, config)
     complain(run("lbd", daemon, config=config), 1, f"lbd {daemon}", first.pid, "runtime_dir")
@@ -309,7 +310,7 @@ def test_a_second_one_in_the_same_directories(daemon, short_dir, started):
 
 @daemons
 @pytest.mark.parametrize("shared", ["runtime_dir", "state_dir"])
-def test_a_second_one_in_one_of_the_directories(daemon, shared, short_dir, started):
+def test_a_second_daemon_in_one_of_the_directories(daemon, shared, short_dir, started):
     first = started(short_dir, daemon, write(short_dir)[0])
     (short_dir / "b").mkdir()
     config, _ = write(short_dir / "b", **{f"host_{shared}": f"{short_dir}/{shared[:-4]}"

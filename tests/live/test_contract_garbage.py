@@ -1,4 +1,4 @@
-"""Whatever arrives at a daemon's sockets, it survives, answers others and keeps nothing of it."""
+"""A daemon survives whatever arrives at its sockets, answers others and retains none of it."""
 
 import contextlib
 import os
@@ -11,7 +11,7 @@ from cluster import FAST, Lab
 from contract import assert_one_line
 
 ENDS = ("lim", "lbm", "lim_port", "lbm_port")
-LIMIT = 65536  # of the messages of this lab, so that too large a one is made quickly
+LIMIT = 65536  # of the messages of this lab, so that one too large is quickly made
 ROUGH = random.Random(20)
 
 GARBAGE = {
@@ -40,7 +40,7 @@ def lab():
     sizes = (f"lim.max_message_bytes={LIMIT}", f"lbm.max_request_bytes={LIMIT}")
     lab = Lab.up(2, settings=(*FAST, *sizes))
     lab.assert_all_served()
-    lab.run("h1", "lbctl", "stats", check=True)  # the accounting's file is open from now on
+    lab.run("h1", "lbctl", "stats", check=True)  # opens the file of the accounting for good
     yield lab
     lab.down()
 
@@ -56,7 +56,7 @@ def connect(lab, end):
 
 
 def send(sock, data):
-    with contextlib.suppress(OSError):  # it may have hung up already
+    with contextlib.suppress(OSError):  # the daemon may have hung up already
         sock.sendall(data)
         sock.shutdown(socket.SHUT_WR)
 
@@ -79,7 +79,8 @@ def descriptors(pids):
 
 @pytest.fixture(autouse=True)
 def unharmed(lab):
-    """The same processes with no more descriptors than before, and no traceback in their logs."""
+    """Checks that the same processes run with no more descriptors and no traceback in their
+    logs."""
     assert_others_are_served(lab)
     pids = lab.pids()["h1"]
     before = descriptors(pids)
@@ -104,7 +105,7 @@ def test_garbage(lab, end):
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_garbage_from_those_who_do_not_wait(lab, end):
+def test_garbage_from_clients_that_do_not_wait(lab, end):
     for data in GARBAGE.values():
         for _ in range(3):
             with connect(lab, end) as sock:
@@ -124,8 +125,8 @@ def test_slow_senders_hold_nobody_up(lab, end):
 
 
 @pytest.mark.parametrize("end", ["lim", "lbm"])
-def test_a_reader_that_does_not_read(lab, end):
-    """It asks and asks and never takes an answer."""
+def test_a_client_that_reads_no_answers(lab, end):
+    """The client keeps asking and never takes an answer."""
     request = b'J{"op":"status"}'
     request = (len(request) - 1).to_bytes(4, "little") + request
     with connect(lab, end) as sock:

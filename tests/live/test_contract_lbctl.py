@@ -1,4 +1,4 @@
-"""lbctl as the command-line contract has it: what it prints and to where, and what it changes."""
+"""lbctl as the command-line contract has it: what it prints and where, and what it changes."""
 
 import json
 import os
@@ -41,7 +41,7 @@ def test_data_alone_on_standard_output(lab, command, running):
         assert "\t" not in result.stdout
 
 
-def test_that_there_are_no_jobs_is_no_data(lab):
+def test_no_jobs_print_nothing_on_standard_output(lab):
     result = lab.wait_until(lambda: (r := lbctl(lab, "jobs")).stdout == "" and r, "no jobs")
     assert result.returncode == 0
     if result.stderr:
@@ -81,7 +81,7 @@ def test_jobs_have_every_key_of_the_contract(lab, where):
     found = {row["name"]: row for row in rows}
     for name, (script, state, status) in ENDINGS.items():
         row = found[f"{name}{where}"]
-        if where == "--remote":  # what has become the caller's own child, only the caller knows
+        if where == "--remote":  # only the caller knows of a command that became its own child
             assert (row["state"], row["exit_status"]) == (state, status), name
         assert row["exit_status"] in (None, status)
         assert row["command"] == ["sh", "-c", script]
@@ -92,7 +92,7 @@ def test_jobs_have_every_key_of_the_contract(lab, where):
 
 @pytest.fixture
 def running(lab):
-    """running("h2", "name"): a job that runs until it is told otherwise, shown by lbctl."""
+    """running("h2", "name"): a job that runs until it is told to end, as lbctl shows it."""
     started = []
 
     def start(host, name):
@@ -140,7 +140,7 @@ def test_an_explanation_says_where_why_and_how_others_rank(lab):
 
 @pytest.mark.parametrize("table", [("status",), ("jobs", "--all"), ("param",), ("explain", "true")])
 def test_tables_are_aligned(lab, table):
-    """Every column begins or ends at the same place in every line."""
+    """Every column starts or ends at the same place in every line."""
     lab.run("h1", "lbrun", "-H", "h2", "--name", "a-rather-long-label", "true", check=True)
     blocks = lbctl(lab, *table, check=True).stdout.split("\n\n")
     lines = next(b for b in blocks if re.match(r"[A-Z ]+\b", b)).rstrip("\n").splitlines()
@@ -164,7 +164,7 @@ def test_colour_only_on_a_terminal_and_not_with_no_color(lab, table):
     assert "\x1b" not in lbctl(lab, *table, env={"TERM": "xterm"}).stdout
 
 
-# Where the configuration is found, help, versions
+# The configuration's place, help, versions
 
 
 @reading
@@ -203,7 +203,7 @@ def run(*words):
 
 @pytest.mark.parametrize("words", HELPED, ids=" ".join)
 def test_help(words):
-    """It needs no configuration, no daemon and no terminal, and names itself."""
+    """Help needs no configuration, daemon or terminal, and names the program."""
     for option in ("--help", "-h"):
         result = run(*words, option)
         assert (result.returncode, result.stderr) == (0, "")
@@ -247,14 +247,14 @@ QUEUE_WRONG = [
 
 
 @pytest.mark.parametrize(("words", "part"), UNKNOWN, ids=[" ".join(words) for words, _ in UNKNOWN])
-def test_what_is_unknown(words, part):
+def test_an_unknown_word(words, part):
     result = run(*words)
     assert (result.returncode, result.stdout) == (2, "")
     assert_one_line(result.stderr, words[0], part)
 
 
 @pytest.mark.parametrize(("words", "part"), QUEUE_WRONG, ids=[" ".join(w) for w, _ in QUEUE_WRONG])
-def test_the_queues_jobs_are_named_rightly(lab, words, part):
+def test_the_queues_jobs_are_named_correctly(lab, words, part):
     result = lbctl(lab, *words)
     assert (result.returncode in (1, 2), result.stdout) == (True, "")
     assert_one_line(result.stderr, "lbctl", part)
@@ -263,7 +263,7 @@ def test_the_queues_jobs_are_named_rightly(lab, words, part):
 # Steering
 
 
-def test_nothing_is_changed_by_a_refusal(lab):
+def test_a_refusal_changes_nothing(lab):
     before = [lbctl(lab, "param", "--json", host=host).stdout for host in lab.hosts]
     for words in (("algorithm", "LOWST"), ("algorithm", "lowest2"), ("param", "min_gain", "nan"),
                   ("param", "probe_limit", "1.5"), ("param", "probe_limit", "0"),
@@ -297,7 +297,7 @@ def test_an_algorithm_holds_for_every_host(lab, name):
             )
 
 
-def test_drain_lets_what_runs_run_and_wait_waits(lab, running):
+def test_drain_lets_running_jobs_run_and_waiting_jobs_wait(lab, running):
     job, row = running("h2", "stays")
     waiting = lab.popen("h1", "lbctl", "drain", "h2", "--wait", stdout=-1, stderr=-1, text=True)
     try:
@@ -319,7 +319,7 @@ def test_drain_lets_what_runs_run_and_wait_waits(lab, running):
             assert (waiting.returncode, errors) == (0, "")
             assert "h2" in output
         assert job.wait(30) == 0
-        for _ in range(2):  # saying it twice is no fault
+        for _ in range(2):  # repeating it is no error
             assert lbctl(lab, "drain", "h2").returncode == 0
     finally:
         for _ in range(2):
@@ -335,7 +335,8 @@ PLAIN_USER = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups",
 
 @pytest.mark.root
 def test_a_plain_user_may_look_but_not_change(lab):
-    """He may read every file on the way (the source tree may be closed to him), no more."""
+    """The user may read every file on the way (the source tree may be closed to others), no
+    more."""
     if os.geteuid() != 0 or lab.run("h1", *PLAIN_USER, "true").returncode != 0:
         pytest.skip("needs root and setpriv(1)")
     for command in READING.values():

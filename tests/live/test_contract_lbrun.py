@@ -1,4 +1,4 @@
-"""lbrun's options, exit statuses and what it says, as the command-line contract has them."""
+"""lbrun's options, exit statuses and messages, as the command-line contract has them."""
 
 import json
 import re
@@ -74,7 +74,7 @@ def test_not_found_and_not_executable(lab, where, tmp_path):
         assert_one_line(result.stderr, "lbrun", str(word)[:200])
 
 
-# What cannot be done: one line, 125, nothing run
+# Requests that cannot be met: one line, 125, nothing run
 
 
 WRONG = [
@@ -105,7 +105,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("options", "part"), WRONG, ids=[" ".join(words) for words, _ in WRONG])
-def test_what_is_wrong_is_refused(lab, options, part, tmp_path):
+def test_a_wrong_option_is_refused(lab, options, part, tmp_path):
     result = lab.run("h1", "lbrun", *options, "touch", "ran", cwd=tmp_path)
     assert (result.returncode, result.stdout) == (125, "")
     assert_one_line(result.stderr, "lbrun", part)
@@ -224,7 +224,7 @@ def test_status_file_of_a_command_that_cannot_start(lab, where, tmp_path):
     assert seen["host"] == ("h2" if "h2" in where else "h1")
 
 
-def test_status_file_tells_our_125_from_theirs(lab, tmp_path):
+def test_status_file_tells_lbruns_125_from_the_commands(lab, tmp_path):
     lab.run("h1", "lbrun", "-H", "h9", "--status-file", tmp_path / "ours", "true")
     ours = read_status(tmp_path / "ours")
     assert (ours["exit_status"], ours["host"]) == (125, None)

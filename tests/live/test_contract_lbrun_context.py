@@ -1,4 +1,4 @@
-"""What a command placed by lbrun finds: its arguments and surroundings, as if it ran here."""
+"""What a command placed by lbrun sees: its arguments and surroundings, as if it ran here."""
 
 import json
 import os
@@ -60,7 +60,7 @@ OURS = ("LBD_", processes.MARK, processes.MARK_HOST)
 
 
 def environment_seen(lab, where, environment, *options):
-    """The whole environment of a command, less what is ours to set."""
+    """The whole environment of a command, without the variables that lbd sets."""
     result = subprocess.run(
         lab.command("h1", shutil.which("lbrun", path=lab.environment("h1")["PATH"]),
                     *where, *options, *PYTHON, "-c", SAY_ENVIRONMENT),
@@ -88,7 +88,7 @@ def without_ours(environment):
     }
 
 
-# With LC_ALL, and PWD as it is, no interpreter on the way has a reason of its own to add something.
+# With LC_ALL, and PWD as it is, no interpreter on the way has a reason to add variables.
 BASE = {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8", "HOME": "/root", "PWD": os.getcwd()}
 ENVIRONMENTS = {
     "plain": {},
@@ -202,7 +202,7 @@ def test_the_job_knows_where_it_is(lab):
 
 
 @pytest.mark.parametrize("options", [(), ("--local",), ("--timeout", "60")])
-def test_a_job_that_stays_knows_it_too(lab, options):
+def test_a_job_that_runs_here_knows_it_too(lab, options):
     script = "echo $LBD_JOB_ID $LBD_HOST $LBD_ORIGIN"
     words = lab.run("h1", "lbrun", *options, "sh", "-c", script).stdout.split()
     assert words[1:] == ["h1", "h1"]
@@ -305,7 +305,7 @@ def test_a_plain_user_gets_no_rights_on_the_way(lab):
 
 
 def as_nobody():
-    """A prefix to run as another user, who may still read wherever these programs are installed."""
+    """A prefix to run as another user, who may still read where these programs are installed."""
     if os.geteuid() != 0 or not shutil.which("setpriv"):
         pytest.skip("needs root and setpriv, to become another user")
     identity = ("--reuid", "65534", "--regid", "65534", "--clear-groups")
@@ -320,7 +320,8 @@ SAY_DESCRIPTORS = "import os; print(sorted(map(int, os.listdir('/proc/self/fd'))
 
 @everywhere
 def test_no_stray_descriptors(lab, where):
-    """One left open beside 0, 1 and 2 would keep pipes open that the command has closed."""
+    """A descriptor left open beside 0, 1 and 2 would hold pipes open that the command has
+    closed."""
     result = lab.run("h1", "lbrun", *where, *PYTHON, "-c", SAY_DESCRIPTORS)
     assert result.stdout == "[0, 1, 2]\n"
 
@@ -331,14 +332,14 @@ SAY_SIGNALS = "sed -n 's/^Sig\\(Blk\\|Ign\\):\\s*//p' /proc/self/status"
 @everywhere
 @pytest.mark.parametrize("more", [(), ("--timeout", "60")])
 def test_signals_are_as_the_caller_has_them(lab, where, more):
-    """Neither blocked nor ignored: a command must die of SIGPIPE when nobody reads it."""
+    """Neither blocked nor ignored: a command must die of SIGPIPE when nobody reads its output."""
     plain = lab.run("h1", "sh", "-c", SAY_SIGNALS)
     result = lab.run("h1", "lbrun", *where, *more, "sh", "-c", SAY_SIGNALS)
     assert result.stdout == plain.stdout
 
 
 @pytest.mark.parametrize("options", [("--local",), ()])
-def test_nohup_stays_nohup_at_home(lab, options):
+def test_nohup_also_works_for_a_command_that_runs_here(lab, options):
     plain = lab.run("h1", "nohup", "sh", "-c", SAY_SIGNALS)
     result = lab.run("h1", "nohup", "lbrun", *options, "sh", "-c", SAY_SIGNALS)
     assert result.stdout == plain.stdout

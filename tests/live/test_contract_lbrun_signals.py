@@ -1,4 +1,4 @@
-"""Signals through lbrun, and what is left when it, its job or a part of the job dies."""
+"""Signals through lbrun, and what is left when lbrun, its job or a part of the job dies."""
 
 import contextlib
 import os
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("client")
 LAB = partial(Lab.up, 2)
 AWAY = WHERE["away"]
 TIMED = ("--local", "--timeout", "600")
-# Those where lbrun stays as the parent, and those where the command may be lbrun itself, replaced.
+# The ways in which lbrun stays as the parent, and those in which it may be replaced by the command.
 also_timed = pytest.mark.parametrize(
     "where",
     [*WHERE.values(), TIMED],
@@ -57,15 +57,16 @@ FORWARDED = ["SIGINT", "SIGQUIT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SI
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGQUIT"])
-def test_a_typed_signal_is_not_lost_where_the_end_of_the_input_is_faster(lab, name):
-    """The ^C of a pipeline: what wrote to it has died of that, and so ended its input."""
+def test_a_typed_signal_is_not_lost_if_the_end_of_the_input_comes_first(lab, name):
+    """The ^C of a pipeline also kills the process that writes to this one, and so ends its
+    input."""
     with job_of(lab, AWAY, "cat") as job:
         job.stdin.write("ready\n")
         job.stdin.flush()
         assert job.stdout.readline() == "ready\n"
         has_given = f"/proc/{job.pid}/fd/1"  # from then on only the command has its pipes
         lab.wait_until(lambda: os.readlink(has_given) == "/dev/null", "it is the command's")
-        job.send_signal(signal.SIGSTOP)  # it is slow
+        job.send_signal(signal.SIGSTOP)  # as if lbrun were slow
         os.waitid(os.P_PID, job.pid, os.WSTOPPED | os.WNOWAIT)
         job.send_signal(getattr(signal, name))
         job.stdin.close()
@@ -86,7 +87,7 @@ def test_a_trapped_signal_reaches_the_command_once(lab, where, name):
         assert job.wait(30) == 0
 
 
-# What lbrun forwards; and, where the command has taken its place, what it does not.
+# What lbrun forwards; and, where the command has replaced it, what it does not.
 ENDINGS = [
     pytest.param(where, name, id=f"{name}-{place}")
     for place, where in {**WHERE, "stay-timed": TIMED}.items()
@@ -96,7 +97,7 @@ ENDINGS = [
 
 @pytest.mark.parametrize(("where", "name"), ENDINGS)
 def test_an_untrapped_signal_ends_the_command(lab, where, name):
-    """128 + N, also where lbrun need not forward it but cannot outlive it either."""
+    """The status is 128 + N, even where lbrun does not forward the signal but dies of it too."""
     number = getattr(signal, name)
     with job_of(lab, where, "sh", "-c", "echo $$; exec sleep 600") as job:
         pid = int(job.stdout.readline())
@@ -107,7 +108,7 @@ def test_an_untrapped_signal_ends_the_command(lab, where, name):
 
 @also_timed
 def test_no_signal_is_lost(lab, where):
-    """Whenever it comes: each of many must be answered before the next is sent."""
+    """Each of many signals must be answered before the next is sent, whenever it comes."""
     with reporting(lab, where, "SIGUSR1") as job:
         assert job.stdout.readline() == "ready\n"
         for number in range(1000):
@@ -152,7 +153,8 @@ int main(void) {
 
 @pytest.mark.skipif(not shutil.which("gcc"), reason="gcc is needed")
 def test_a_stop_while_a_child_is_about_to_exec(lab, tmp_path):
-    """As each command that a shell or make starts is, for a moment. The child stops, too."""
+    """Each command that a shell or make starts is in that state for a moment. The child stops,
+    too."""
     program = tmp_path / "vfork"
     subprocess.run(["gcc", "-w", "-x", "c", "-", "-o", program], input=VFORK, text=True, check=True)
     with job_of(lab, AWAY, program) as job:
@@ -181,7 +183,7 @@ def test_interrupt_twice_ends_by_force(lab, where, attempt):
         assert shell_status(job.wait(30)) == 137
 
 
-def test_interrupt_twice_spares_nobody(lab):
+def test_interrupt_twice_ends_every_process(lab):
     script = f"({FOR_GOOD}) & ({FOR_GOOD}) & trap 'echo int' INT; echo $$; while :; do wait; done"
     with job_of(lab, AWAY, "sh", "-c", script) as job:
         pids = [int(job.stdout.readline()) for _ in range(3)]
@@ -194,7 +196,7 @@ def test_interrupt_twice_spares_nobody(lab):
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGUSR1"])
 def test_a_signal_right_after_the_start_is_not_lost(lab, name):
-    """The command has said that it is ready; what comes from then on must reach it."""
+    """The command has said that it is ready; every later signal must reach it."""
     for attempt in range(60):
         with reporting(lab, AWAY, name) as job:
             assert job.stdout.readline() == "ready\n"
@@ -216,7 +218,8 @@ def test_terminate_twice_stays_terminate(lab):
 
 @also_timed
 def test_an_interrupt_from_the_keyboard_reaches_a_pipeline(lab, where):
-    """To the whole group, as a terminal does; what the command had to say in the end is seen."""
+    """The interrupt goes to the whole group, as from a terminal; the command's last output is
+    seen."""
     script = "trap 'echo bye; exit 5' INT; echo ready; while :; do sleep 0.1; done"
     with job_of(lab, where, "sh", "-c", script) as job:
         assert job.stdout.readline() == "ready\n"
@@ -225,7 +228,7 @@ def test_an_interrupt_from_the_keyboard_reaches_a_pipeline(lab, where):
         assert job.wait(30) == 5
 
 
-# Death of a part
+# A part dies
 
 
 TREE = """
@@ -280,7 +283,7 @@ def test_terminate_ends_the_whole_tree(tree):
         assert_gone(pids)
 
 
-def test_a_time_limit_at_home_ends_the_tree(tree, lab):
+def test_a_time_limit_ends_the_tree_of_a_command_here(tree, lab):
     with tree(("--local",), "--timeout", "2") as (job, pids):
         assert job.wait(30) == 124
         try:
@@ -290,8 +293,8 @@ def test_a_time_limit_at_home_ends_the_tree(tree, lab):
                 os.kill(pid, signal.SIGKILL)
 
 
-def test_lbrun_killed_with_a_time_limit_at_home_ends_the_command(lab):
-    """`lbrun` itself dies: an attached job is ended, also where lbrun is only its parent."""
+def test_killing_an_lbrun_with_a_time_limit_ends_its_command_here(lab):
+    """`lbrun` itself dies: an attached job ends, even where lbrun is only its parent."""
     words = ("--local", "--timeout", "600", "sh", "-c", "echo $$; exec sleep 600")
     with job_of(lab, words) as job:
         pid = int(job.stdout.readline())
@@ -304,8 +307,8 @@ def test_lbrun_killed_with_a_time_limit_at_home_ends_the_command(lab):
                 os.kill(pid, signal.SIGKILL)
 
 
-def test_a_command_outlives_a_time_limit_that_ignores_terminate(lab):
-    """The limit ends it by force after the grace."""
+def test_a_time_limit_ends_a_command_that_ignores_terminate(lab):
+    """The limit ends it by force after the grace period."""
     with job_of(lab, AWAY, "--timeout", "1", "sh", "-c", f"trap '' TERM; {FOR_GOOD}") as job:
         pid = int(job.stdout.readline())
         assert job.wait(30) == 124
@@ -322,7 +325,7 @@ def test_a_stopped_job_can_still_be_killed(lab):
 
 
 def test_the_far_daemon_dies(make_lab):
-    """One line, 125, and nothing of the job goes on."""
+    """One line, status 125, and nothing of the job goes on."""
     lab = make_lab(2)
     with job_of(lab, AWAY, "sh", "-c", "echo $$; sleep 600", stderr=subprocess.PIPE) as job:
         pid = int(job.stdout.readline())
@@ -342,8 +345,8 @@ def test_the_near_daemon_dies(make_lab):
         assert_gone([pid])
 
 
-def test_a_command_at_home_does_not_need_the_daemon(make_lab):
-    """It is the caller's own child: a daemon that dies takes nothing with it."""
+def test_a_command_that_runs_here_does_not_need_the_daemon(make_lab):
+    """The command is the caller's own child: a daemon that dies takes nothing with it."""
     lab = make_lab(2)
     with job_of(lab, (), "sh", "-c", "echo $$; read line; exit 6") as job:
         job.stdout.readline()

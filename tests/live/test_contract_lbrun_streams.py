@@ -58,7 +58,7 @@ def test_streams_are_kept_apart(lab, where):
 
 @everywhere
 def test_all_three_at_once(lab, where):
-    """Much in, and as much out on both, with a reader that takes one after the other."""
+    """Much input, and as much on both outputs, with a reader that takes one after the other."""
     data = noise(3 * MIB)
     result = lab.run("h1", "lbrun", *where, "tee", "/dev/stderr", input=data, text=False)
     assert result.returncode == 0
@@ -68,7 +68,7 @@ def test_all_three_at_once(lab, where):
 
 @everywhere
 def test_output_flows_as_it_is_produced(lab, where):
-    """Each answer is seen before the next question is put: nothing is waiting for an end."""
+    """Each answer is seen before the next question is sent: no buffer waits for an end."""
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     script = 'while read line; do echo "out $line"; echo "err $line" >&2; done; echo end'
     with lab.popen("h1", "lbrun", *where, "sh", "-c", script, text=True, **pipes) as job:
@@ -139,7 +139,7 @@ def test_endless_input_ends_with_the_command(lab, where):
 
 @everywhere
 def test_endless_output_ends_with_its_reader(lab, where, tmp_path):
-    """`lbrun yes | head -n 1` is what `yes | head -n 1` is: quiet, killed by SIGPIPE, gone."""
+    """`lbrun yes | head -n 1` behaves as `yes | head -n 1`: quiet, killed by SIGPIPE, gone."""
     script = (
         f"{{ lbrun {' '.join(where)} sh -c 'echo $$ >{tmp_path}/pid; exec yes'; echo $? "
         f">{tmp_path}/status; }} | head -n 1"
@@ -172,7 +172,7 @@ def test_output_before_a_signal_is_not_lost(lab, where):
     assert (shell_status(result.returncode), len(result.stdout)) == (137, MIB + 1)
 
 
-# What our own three descriptors may be
+# Our own three descriptors
 
 
 CLOSED = ["<&-", ">&-", "2>&-", "<&- >&-", "<&- 2>&-", ">&- 2>&-", "<&- >&- 2>&-"]
@@ -181,7 +181,7 @@ CLOSED = ["<&-", ">&-", "2>&-", "<&- >&-", "<&- 2>&-", ">&- 2>&-", "<&- >&- 2>&-
 @everywhere
 @pytest.mark.parametrize("closed", CLOSED)
 def test_closed_descriptors(lab, where, closed):
-    """What is still open works, and nothing else is written to in the place of what is closed."""
+    """The open descriptors work, and nothing is written elsewhere in place of a closed one."""
     script = f"lbrun {' '.join(where)} sh -c 'echo out; echo err >&2; exit 3' {closed}"
     result = lab.run("h1", "sh", "-c", script, input="", text=True)
     assert result.returncode == 3
@@ -241,7 +241,7 @@ def test_socketpairs(lab, where):
 
 @everywhere
 def test_non_blocking_pipes(lab, where):
-    """The other end of a pipe may have been set non-blocking by whoever made it."""
+    """Whoever made a pipe may have set its other end non-blocking."""
     reader, writer = os.pipe()
     os.set_blocking(reader, False)
     out_reader, out_writer = os.pipe()
@@ -280,7 +280,7 @@ while True:
 """
 
 
-# Loops, and much
+# Loops and large amounts
 
 
 @everywhere
@@ -291,7 +291,7 @@ def test_no_stdin_in_a_loop(lab, where):
 
 
 def test_a_slow_reader_holds_the_writer(lab, tmp_path):
-    """200 MB wait for a reader that takes nothing yet; the daemons do not swallow them."""
+    """200 MB wait for a reader that takes nothing yet; the daemons do not buffer them."""
     size = 200 * MIB
     count = tmp_path / "written"
     us = daemons(lab)
@@ -341,18 +341,18 @@ def daemons(lab):
 
 
 def resident(processes):
-    """Bytes of memory of them all."""
+    """Resident memory of all the processes, in bytes."""
     return sum(process.memory_info().rss for process in processes)
 
 
 def bytes_moved(processes):
-    """Read and written since they started."""
+    """Bytes that the processes have read and written since they started."""
     counters = [process.io_counters() for process in processes]
     return sum(counter.read_chars + counter.write_chars for counter in counters)
 
 
 def settled(measure, calm=MIB):
-    """Wait until `measure` grows by less than `calm` between two looks."""
+    """Waits until `measure` grows by less than `calm` between two looks."""
     seen = [measure()]
 
     def grew_little():

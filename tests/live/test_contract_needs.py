@@ -1,4 +1,4 @@
-"""What a job needs, as the command-line contract has it: what of its host, which others, when.
+"""What a job needs, as the command-line contract has it: of its host, of other jobs, of time.
 
 One file because all of it is asked of one lab, whose start takes longer than most of these tests.
 """
@@ -14,7 +14,7 @@ from cluster import FAST, Lab, wait_until
 from contract import assert_one_line, bounded
 
 GIB = 2**30
-# h1 and h2 differ in all that a job can need.
+# h1 and h2 differ in everything that a job can need.
 HAS = (
     'h1:host.features=["big"]', "h1:host.memory=1G", "h1:resources.gpu=2",
     "h1:resources.scratch=200G",
@@ -31,7 +31,7 @@ def lab():
 
 
 def queued(lab, *words, host="h1"):
-    """`lbrun -d …`: the id, which is all of its output, and what else was said."""
+    """`lbrun -d …`: the id, which is all of its output, and its standard error."""
     result = lab.run(host, "lbrun", "-d", *words)
     assert result.returncode == 0, (words, result.stderr)
     assert re.fullmatch(r"[0-9]+\n", result.stdout), (words, result.stdout)
@@ -39,21 +39,21 @@ def queued(lab, *words, host="h1"):
 
 
 def rows(lab, *jobs):
-    """Each of them as `lbctl jobs` has it."""
+    """Each job as `lbctl jobs` shows it."""
     ids = [one.id for one in jobs]
     found = {row["id"]: row for row in lab.lbctl_json("h1", "jobs", "--all", *ids)}
     return [found[one] for one in ids]
 
 
 def ends(lab, *jobs):
-    """The same, once all have ended."""
+    """The same rows once all jobs have ended."""
     result = lab.run("h1", "lbctl", "wait", "--timeout", "20s", *(one.id for one in jobs))
     assert result.returncode in (0, 1), result.stderr
     return rows(lab, *jobs)
 
 
 def wait_for(lab, jobs, *parts):
-    """They are pending, and the reasons say what for."""
+    """Waits until the jobs are pending for these reasons."""
 
     def with_reasons():
         found = rows(lab, *jobs)
@@ -70,7 +70,7 @@ def states(found):
 
 @pytest.fixture
 def gate(tmp_path):
-    """gate.argv runs until gate.open(), which happens at the end in any case."""
+    """gate.argv runs until gate.open(), which the end of the test calls in any case."""
     path = tmp_path / "gate"
     script = f"until [ -e {path} ]; do sleep 0.05; done"
     yield SimpleNamespace(argv=("sh", "-c", script), script=script, open=path.touch)
@@ -136,7 +136,7 @@ def test_a_resource_is_counted_over_queued_and_immediate_commands(lab, gate, tmp
     with bounded(attached):
         attached.communicate()
     ends(lab, third)
-    assert lab.run("h1", "lbctl", "logs", third.id).stdout == index  # the one that came free
+    assert lab.run("h1", "lbctl", "logs", third.id).stdout == index  # the index that became free
     assert not began.exists()  # it needs both
     gate.open()
     [first] = ends(lab, holds)
@@ -163,7 +163,7 @@ UNMEETABLE = (
 )  # fmt: skip
 
 
-def test_what_no_host_has(lab, tmp_path):
+def test_needs_that_no_host_can_meet(lab, tmp_path):
     ran = tmp_path / "ran"
     for needs in UNMEETABLE:  # refused at once: to wait for a slot would take longer
         refused = lab.run("h1", "lbrun", *needs, "touch", ran, timeout=90)
@@ -185,7 +185,7 @@ NOT_THERE = (
 )  # fmt: skip
 
 
-def test_what_the_only_host_that_may_run_it_has_not(lab):
+def test_a_need_that_the_only_permitted_host_lacks(lab):
     for words in NOT_THERE:
         refused = lab.run("h1", "lbrun", *words, "echo", "ran", timeout=90)
         assert (refused.returncode, refused.stdout) == (125, ""), words
@@ -242,7 +242,7 @@ def test_more_memory_than_any_host_has(lab):
 # After others
 
 
-def test_after_others_that_have_ended_so(lab, gate):
+def test_after_others_that_ended_in_a_given_way(lab, gate):
     well = queued(lab, *gate.argv)
     badly = queued(lab, "sh", "-c", f"{gate.script}; exit 3")
     both = f"{well.id},{badly.id}"
@@ -257,7 +257,7 @@ def test_after_others_that_have_ended_so(lab, gate):
     cancelled.append(queued(lab, "--after", cancelled[0].id, "true"))
     running.append(queued(lab, "--after-any", cancelled[0].id, "true"))
     wait_for(lab, [*running, *cancelled])
-    passes = queued(lab, "true")  # they do not hold it up
+    passes = queued(lab, "true")  # the waiting jobs do not hold it up
     assert states(ends(lab, passes)) == ["done"]
     gate.open()
     first, second, *found = ends(lab, well, badly, *running, *cancelled)
@@ -271,7 +271,7 @@ def test_after_others_that_have_ended_so(lab, gate):
         assert (row["state"], row["started"], row["exit_status"]) == ("cancelled", None, None)
         assert row["reason"]
 
-    # All of them have ended: what is already so begins, what cannot be so any more is cancelled.
+    # All of them have ended: a condition already met starts its job, an impossible one cancels it.
     late = [("--after", badly.id), ("--after-failed", well.id), ("--after", well.id),
             ("--after-any", both), ("--after-failed", badly.id)]  # fmt: skip
     found = ends(lab, *[queued(lab, *words, "true") for words in late])
@@ -295,7 +295,7 @@ def test_after_arrays_and_tasks(lab):
     ]  # fmt: skip
 
 
-# At a time
+# At a given time
 
 
 def local(seconds, form="%H:%M"):
@@ -322,7 +322,7 @@ def test_not_before_its_time(lab):
     assert states(ends(lab, *later[1:])) == ["cancelled"] * 3
 
 
-# At its end
+# At the job's end
 
 
 def test_notify_runs_where_it_was_submitted(lab, tmp_path):
@@ -383,12 +383,12 @@ TASKS = {"pending", "running", "done", "failed", "cancelled", "lost"}
 
 
 def tasks(row):
-    """How many of its tasks are in which state, where there are any."""
+    """The number of its tasks in each state, as far as there are any."""
     assert row["tasks"].keys() >= TASKS
     return {state: count for state, count in row["tasks"].items() if count}
 
 
-def test_so_many_tasks_at_once(lab, tmp_path):
+def test_the_number_of_tasks_at_once_is_limited(lab, tmp_path):
     """Each task marks that it runs, and fails if more run than may."""
     running = tmp_path / "running"
     running.mkdir()
@@ -448,7 +448,7 @@ def test_an_interrupted_array(lab, tmp_path):
     assert tasks(*rows(lab, known)) == {"failed": 1, "cancelled": 2}
 
 
-# What is wrong
+# Faulty options
 
 WRONG = (
     ("--need", "gpu=0"), ("--need", "gpu=-1"), ("--need", "gpu=some"), ("--need", "gpu="),
@@ -477,7 +477,7 @@ def test_nothing_is_queued_when_an_option_is_wrong(lab):
     assert queued(lab, "--mem", "1024", "true").said == ""
 
 
-def test_what_only_the_queue_can_do(lab):
+def test_options_that_only_the_queue_can_meet(lab):
     for words in (("--after", "1"), ("--after-any", "1"), ("--begin", "+2h"), ("--array", "1-3"),
                   ("--notify", "true")):  # fmt: skip
         result = lab.run("h1", "lbrun", *words, "echo", "ran")
@@ -486,7 +486,7 @@ def test_what_only_the_queue_can_do(lab):
 
 
 def test_ctrl_c_interrupts_a_command_that_has_just_begun(lab, tmp_path):
-    """Also one whose beginning the dispatcher has not yet heard of: INT, not TERM."""
+    """It gets INT, not TERM, even if the dispatcher has not yet heard that it started."""
     for attempt in range(3):
         began, said = tmp_path / f"began{attempt}", tmp_path / f"said{attempt}"
         script = (f"trap 'echo int >{said}; exit 7' INT; trap 'echo term >{said}; exit 8' TERM; "

@@ -10,11 +10,11 @@ import pytest
 from cluster import FAST, Lab
 from contract import assert_gone, assert_one_line, bounded, numbers_in, shell_status
 
-# Who waits for room that only those outside it could make gives up soon.
+# A command that waits for room which only an outer level could free gives up soon.
 LAB = partial(Lab.up, 3, settings=(*FAST, "lim.hold_limit_s=2.0"))
 
 
-# Where each lbrun of a chain sends the next one: (its options …), the host and origin of the last.
+# The options of each lbrun of a chain, and the host and origin of the last.
 CHAINS = {
     "two hosts": ((("-H", "h2"), ("-H", "h3")), "h3", "h2"),
     "three hosts": ((("-H", "h2"), ("-H", "h3"), ("-H", "h2")), "h2", "h3"),
@@ -29,7 +29,7 @@ CHAINS = {
 }
 chains = pytest.mark.parametrize(("chain", "host", "origin"), CHAINS.values(), ids=CHAINS)
 
-# What each lbrun of it is told for every one of several levels to be gone through.
+# The options of each lbrun of a chain that passes through several levels.
 AWAY = (("-H", "h2"), ("-H", "h3"))
 
 
@@ -64,7 +64,7 @@ def test_an_ending_is_the_same_after_two_hosts(lab, ending, status):
     assert (shell_status(result.returncode), result.stderr) == (status, "")
 
 
-def test_a_failure_of_the_inner_one_is_said_once(lab):
+def test_a_failure_of_the_inner_one_is_reported_once(lab):
     result = lab.run("h1", *words([("-H", "h2"), ("-H", "h9")], "true"))
     assert (result.returncode, result.stdout) == (125, "")
     assert_one_line(result.stderr, "lbrun", "h9")
@@ -106,8 +106,8 @@ def test_lbrun_lbrun_lbrun(lab, options, levels):
 
 
 @pytest.mark.parametrize("options", [(), ("--local",), ("--remote",)])
-def test_levels_without_end_come_to_one(lab, options):
-    """As many as anybody could mean work; what cannot be meant ends, with a line."""
+def test_endless_levels_come_to_an_end(lab, options):
+    """As many levels as anybody could mean work; a senseless number ends with one line."""
     result = lab.run("h1", *words([options] * 100, "true"))
     assert (result.returncode, result.stdout) == (125, "")
     assert_one_line(result.stderr)
@@ -115,7 +115,7 @@ def test_levels_without_end_come_to_one(lab, options):
 
 
 def test_slots_held_by_outer_levels_do_not_block_inner_ones_for_ever(lab):
-    """Each waits for the one inside it, so the innermost runs, or is refused in one line."""
+    """Each level waits for the one inside it, so the innermost runs, or is refused in one line."""
     slots = lab.ask("h2", "lbm", "status")["slots"]["total"]
     result = lab.run("h1", *words(AWAY * (slots + 1), "echo", "ran"))
     if result.returncode == 125:
@@ -124,8 +124,8 @@ def test_slots_held_by_outer_levels_do_not_block_inner_ones_for_ever(lab):
         assert (result.returncode, result.stdout, result.stderr) == (0, "ran\n", "")
 
 
-def test_what_has_moved_twice_stays(lab):
-    """lbrun inside lbrun cannot be passed to and fro, however the load stands."""
+def test_a_command_that_has_moved_twice_stays(lab):
+    """lbrun inside lbrun cannot be passed to and fro, whatever the load."""
     lab.run("h1", "lbctl", "param", "local_threshold", "0", check=True)
     lab.run("h1", "lbctl", "param", "min_gain", "0", check=True)
     try:
@@ -138,7 +138,7 @@ def test_what_has_moved_twice_stays(lab):
         lab.run("h1", "lbctl", "param", "min_gain", "0.1", check=True)
 
 
-def test_what_a_moved_command_starts_is_spread_again(lab, tmp_path):
+def test_commands_started_by_a_moved_command_are_spread_again(lab, tmp_path):
     each = f'echo $LBD_HOST >{tmp_path}/$1.part; mv {tmp_path}/$1.part {tmp_path}/$1; read x <"$2"'
     script = 'for i in 1 2 3 4 5 6; do lbrun sh -c "$1" sh $i "$2" & done; wait'
     gate = tmp_path / "gate"

@@ -1,4 +1,4 @@
-"""What users get from lbrun when some or all of the daemons are not there."""
+"""What users get from lbrun when some or all of the daemons are down."""
 
 import os
 import signal
@@ -45,7 +45,7 @@ def write_config(root, **more):
 
 
 def lbrun(config, *words, **options):
-    """lbrun on a host that `config` describes, run to its end."""
+    """Runs lbrun to its end on a host that `config` describes."""
     options = {"stdin": subprocess.DEVNULL, **options} if "input" not in options else options
     return subprocess.run(
         ["lbrun", *map(str, words)], env=client_environment(LBD_CONFIG=str(config)), text=True,
@@ -63,7 +63,7 @@ def leave_stale(path):
 
 @pytest.fixture(params=["nothing", "empty directory", "stale sockets", "not a socket"])
 def config(request, short_dir):
-    """A host without daemons, in the states it may have been left in."""
+    """A host without daemons, in each state that they may have left it in."""
     run = short_dir / "run"
     if request.param != "nothing":
         run.mkdir()
@@ -82,7 +82,7 @@ def test_commands_run_here_with_one_line(config):
         assert_one_line(result.stderr, "lbrun", "running here")
 
 
-def test_what_needs_daemons_is_refused(config, tmp_path):
+def test_requests_that_need_daemons_are_refused(config, tmp_path):
     for options in REFUSED:
         result = lbrun(config, *options, "touch", "ran", cwd=tmp_path)
         assert (result.returncode, result.stdout) == (125, ""), options
@@ -103,7 +103,7 @@ def test_local_needs_no_daemon_and_says_nothing(config):
         assert (result.returncode, result.stdout, result.stderr) == (4, "out\n", "")
 
 
-def test_what_cannot_start_is_said(config):
+def test_a_command_that_cannot_start_is_reported(config):
     result = lbrun(config, "--local", "/no/such/command")
     assert result.returncode == 127
     assert_one_line(result.stderr, "lbrun", "/no/such/command")
@@ -119,7 +119,7 @@ def test_input_flows(config):
     assert (result.returncode, result.stdout) == (0, "x" * 500_000)
 
 
-def test_a_configuration_that_makes_no_sense_is_in_the_warning(tmp_path):
+def test_a_senseless_configuration_is_in_the_warning(tmp_path):
     config = write_config(tmp_path, lim={"slot": 3})
     result = lbrun(config, "echo", "x")
     assert (result.returncode, result.stdout) == (0, "x\n")
@@ -145,7 +145,7 @@ def test_status_file_names_this_host(config, tmp_path):
     assert read_status(tmp_path / "ran")["host"] == "solo"
 
 
-def test_a_memory_limit_above_ones_own_is_ones_own(config):
+def test_a_memory_limit_above_ones_own_has_no_effect(config):
     words = "ulimit -d 1048576; exec lbrun --local --mem 2G bash -c 'ulimit -Hd'"
     result = subprocess.run(
         ["bash", "-c", words], env=client_environment(LBD_CONFIG=str(config)), text=True,
@@ -162,7 +162,7 @@ def test_a_time_limit_holds(config):
 
 @pytest.mark.parametrize("way", ["option", "variable"])
 @pytest.mark.parametrize("kind", ["missing", "directory"])
-def test_a_config_that_is_no_file(way, kind, tmp_path, short_dir):
+def test_a_config_that_is_not_a_file(way, kind, tmp_path, short_dir):
     named = short_dir / "named.toml"
     if kind == "directory":
         named.mkdir()
@@ -198,8 +198,8 @@ def crowd(run, log, count=20):
 
 @pytest.mark.parametrize("slots", [None, 3])
 @pytest.mark.parametrize("directory", [True, False])
-def test_not_all_at_once_but_all(short_dir, tmp_path, slots, directory):
-    """Twenty at once without a daemon: each says its line, few run at a time, none is lost."""
+def test_all_of_a_crowd_run_but_few_at_once(short_dir, tmp_path, slots, directory):
+    """Twenty at once without a daemon: each prints its line, few run at a time, none is lost."""
     config = write_config(short_dir, lbm={"fallback_slots": slots} if slots else {})
     if directory:
         (short_dir / "run").mkdir()
@@ -209,7 +209,7 @@ def test_not_all_at_once_but_all(short_dir, tmp_path, slots, directory):
         assert_one_line(result.stderr)
 
 
-# A cluster of which parts are dead
+# A cluster with some parts dead
 
 
 LAB = partial(Lab.up, 3, settings=(*FAST, "lbm.fallback_slots=3"))
@@ -309,7 +309,8 @@ def test_a_far_lbm_is_dead_and_its_lim_lives(lab, number):
 
 @pytest.mark.parametrize("fallback", [True, False])
 def test_every_far_lbm_is_dead_while_all_would_leave(lab, fallback):
-    """Each runs here with at most one line; with --no-fallback it may be refused, never lost."""
+    """Each runs here with at most one line; with --no-fallback it may be refused, but never
+    lost."""
     lab.run("h1", "lbctl", "param", "local_threshold", "0", check=True)
     lab.run("h1", "lbctl", "param", "min_gain", "0", check=True)
     for host in ("h2", "h3"):

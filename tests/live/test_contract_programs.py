@@ -48,7 +48,7 @@ def is_that(done, host, cause="exited"):
 
 
 @pytest.mark.parametrize("host", ["h1", "h2"])
-def test_run_returns_what_became_of_the_command(client, host):
+def test_run_returns_the_result_of_the_command(client, host):
     is_that(client.run(BOTH_WAYS, host=host), host)
     killed = client.run(sh("kill -KILL $$"), host=host)
     assert (killed.signal, killed.host, killed.output) == (9, host, b"")
@@ -68,7 +68,7 @@ def test_options_are_those_of_lbrun(client, tmp_path):
     assert client.run(where, local=True).output == b"h1\n"
     assert client.run(sh("echo $LBD_HOST $LBD_RESOURCE_GPU"), need="gpu").output == b"h2 0\n"
     added = client.run(sh("echo $HERE-$MORE"), remote=True, env={"MORE": "added"})
-    assert added.output == b"ours-added\n"  # it adds, nothing is taken away
+    assert added.output == b"ours-added\n"  # it adds variables and removes none
     assert client.run(["pwd"], remote=True, chdir=tmp_path).output == f"{tmp_path}\n".encode()
     assert client.run(["sleep", "60"], timeout=0.2).exit_status == 124
     assert client.run(["sleep", "60"], remote=True, timeout="0.2").exit_status == 124
@@ -82,14 +82,14 @@ def test_options_are_those_of_lbrun(client, tmp_path):
     "options", [{"host": "nowhere"}, {"mem": 512}, {"need": "gpu=2"}, {"timeout": "soon"},
                 {"feature": "nowhere"}, {"after": "1"}], ids=str,
 )  # fmt: skip
-def test_what_lbrun_refuses_is_raised(client, options):
+def test_a_refusal_of_lbrun_is_raised(client, options):
     with pytest.raises(LbdError) as refused:
         client.run(["echo", "ran"], **options)
     assert "\n" not in str(refused.value).strip()
     assert not isinstance(refused.value, lbd.client.JobFailed)
 
 
-def test_an_option_that_lbrun_has_not(client):
+def test_an_option_that_lbrun_does_not_have(client):
     with pytest.raises((TypeError, LbdError)):
         client.run(["true"], colour="red")
     with pytest.raises((TypeError, LbdError)):
@@ -158,7 +158,7 @@ def test_jobs_of_an_array(client):
 # asyncio
 
 
-async def test_the_twins_of_asyncio(lab, tmp_path):
+async def test_the_asyncio_twins(lab, tmp_path):
     client = lbd.client.aio.Client()
     is_that(await client.run(BOTH_WAYS, host="h2"), "h2")
     many = await asyncio.gather(*(client.run(["echo", str(n)]) for n in range(4)))
@@ -177,7 +177,7 @@ async def test_the_twins_of_asyncio(lab, tmp_path):
     assert (await client.submit(["true"])).id != other.id
 
 
-async def test_a_run_that_is_cancelled_ends_its_command(lab, tmp_path):
+async def test_cancelling_a_run_ends_its_command(lab, tmp_path):
     mark = tmp_path / "pid"
     script = f"echo $$ >{mark}.new; mv {mark}.new {mark}; exec sleep 600"
     running = asyncio.create_task(lbd.client.aio.Client().run(sh(script), host="h2"))
@@ -227,7 +227,7 @@ def test_an_executor_is_one_of_concurrent_futures(executor):
     assert odd.result(20) == (1, 2, 3, 4, 5, 6)
 
 
-def test_what_a_function_raises_is_raised(executor):
+def test_an_exception_of_a_function_is_raised(executor):
     class Mine(Exception):
         pass
 
@@ -251,7 +251,7 @@ def test_what_a_function_raises_is_raised(executor):
     assert executor.submit(lambda: 5).result(timeout=90) == 5  # and it goes on
 
 
-def test_what_goes_there_and_comes_back(executor):
+def test_arguments_and_results_of_every_kind(executor):
     large = os.urandom(3 << 20)
     assert executor.submit(lambda data: data[::-1], large).result(timeout=90) == large[::-1]
     assert executor.submit(lambda: None).result(timeout=90) is None
@@ -277,7 +277,7 @@ def test_a_slot_is_one_function_at_a_time(executor, tmp_path):
     assert max(counts) <= 2
 
 
-def test_map_gives_up_in_time_and_what_waits_is_cancelled(lab):
+def test_map_times_out_and_cancels_what_waits(lab):
     with lbd.Executor(slots=1) as executor:
         assert executor.submit(abs, -1).result(timeout=90) == 1
         with pytest.raises(TimeoutError):

@@ -1,4 +1,4 @@
-"""What the daemons of all hosts say of one job, and how much they log, changed while they run."""
+"""The log lines of all hosts' daemons about one job, and the log level, changed while they run."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def lab():
 
 
 def run_plain(lab, name, *user):
-    """From h1 on h2, to its end. Returns its id."""
+    """Runs a command from h1 on h2 to its end; returns its id."""
     lab.run("h1", *user, "lbrun", "-H", "h2", "--name", name, "true", check=True, cwd="/")
     (job,) = (one for one in lab.lbctl_json("h1", "jobs", "--all") if one["name"] == name)
     return job["id"]
@@ -33,7 +33,7 @@ def who_knows(lab, host, job):
     return {(one["host"], one["daemon"]) for one in lines}, lines
 
 
-def test_every_daemon_that_had_to_do_with_a_job_has_its_line(lab):
+def test_every_daemon_that_handled_a_job_has_its_line(lab):
     plain = run_plain(lab, "seen")
     for host in lab.hosts:
         known, lines = who_knows(lab, host, plain)
@@ -65,7 +65,7 @@ def test_those_about_a_job_of_others_are_nobodys_business(lab):
         asked_by(lab, ANN, "lines", daemon="lim", job=plain)
 
 
-def test_how_much_is_logged_is_changed_for_all_daemons_of_all_hosts(lab):
+def test_the_log_level_is_changed_for_all_daemons_of_all_hosts(lab):
     def logs(part, text):
         hosts = ("h1",) if part == "dispatcher" else lab.hosts
         return all(text in lab.paths(host).log(part).read_text() for host in hosts)

@@ -1,4 +1,4 @@
-"""Jobs that wait for others or for a time, on real hosts and over a restart of the dispatcher."""
+"""Jobs that wait for others or for a time, on real hosts and across a restart of the dispatcher."""
 
 from functools import partial
 
@@ -21,7 +21,7 @@ def states(lab, *names):
     return {job["id"]: (job["state"], job["reason"] or "") for job in found}
 
 
-def test_jobs_begin_after_others_over_a_restart_of_the_dispatcher(lab, tmp_path):
+def test_jobs_start_after_others_across_a_restart_of_the_dispatcher(lab, tmp_path):
     gate = tmp_path / "gate"
     script = f'until test -e {gate}; do sleep 0.05; done; test "$LBD_ARRAY_INDEX" != 2'
     first = submit(lab, "--array", "1-2", "sh", "-c", script)
@@ -53,7 +53,7 @@ def test_jobs_begin_after_others_over_a_restart_of_the_dispatcher(lab, tmp_path)
     assert lab.run("h1", "lbctl", "wait", "--timeout", "30s", never).returncode == 0
 
 
-def test_what_cannot_be_waited_for_is_one_line_and_queues_nothing(lab):
+def test_an_impossible_dependency_is_one_line_and_queues_nothing(lab):
     before = lab.lbctl_json("h1", "jobs", "--all")
     for words, line in (
         (("--after", "99999"), "lbrun: --after: no job 99999 of yours is on record"),
@@ -70,7 +70,7 @@ def test_what_cannot_be_waited_for_is_one_line_and_queues_nothing(lab):
     assert result.stderr == "lbrun: --begin: 2020-01-01T06:00 has passed, so it may start now\n"
 
 
-def test_a_line_is_run_once_at_the_end_where_the_job_was_submitted(lab, tmp_path):
+def test_notify_runs_once_at_the_end_where_the_job_was_submitted(lab, tmp_path):
     said = tmp_path / "said"
     line = (
         'echo "$LBD_JOB_ID $LBD_STATE $LBD_EXIT_STATUS $MARK $PWD" >> said; echo noise; sleep 0.1'

@@ -1,4 +1,4 @@
-"""`lbctl doctor` against faults that are really there: each is named, with its fix."""
+"""`lbctl doctor` against real faults: it names each of them with its fix."""
 
 import json
 import os
@@ -12,8 +12,8 @@ pytestmark = [pytest.mark.live]
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="not root: nothing can be mounted")
 
-# The fault, the check that names it, what it says, its fix. Those of files and certificates that
-# one host alone can look at are in tests/unit/doctor/test_checks.py.
+# The fault, the check that names it, its text, its fix. Faults of files and certificates that only
+# their own host can see are in tests/unit/doctor/test_checks.py.
 TABLE = [
     (faults.malformed, "configuration", "changed.toml:", "correct it"),
     (faults.misspelt, "configuration", 'did you mean "address"', "correct it"),
@@ -71,7 +71,7 @@ def consult(lab, config=None, environment=None, directory=None):
     TABLE,
     ids=[getattr(row, "values", row)[0].__name__ for row in TABLE],
 )
-def test_a_fault_is_named_with_its_mend(pair, plant, name, says, mend):
+def test_a_fault_is_named_with_its_fix(pair, plant, name, says, mend):
     with plant(pair) as how:
         found = [check for check in consult(pair, **how) if check["state"] != "ok"]
     named = [check for check in found if check["name"] == name and says in check["says"]]

@@ -1,4 +1,4 @@
-"""What may leave a shell: learnt by running it, kept over restarts, each user's apart."""
+"""What may leave a shell: learnt by running it, kept across restarts, separate for each user."""
 
 import json
 import os
@@ -19,19 +19,19 @@ SETTINGS = (*FAST, f"lim.job_threshold_s={THRESHOLD_S}")
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory):
-    """A directory of programs; any name is one that burns."""
+    """A directory of programs; a program of any name burns CPU time."""
     return tmp_path_factory.mktemp("programs")
 
 
 @pytest.fixture(scope="module")
 def host(make_module_lab, programs):
-    """Each test has commands of its own names there."""
+    """A host on which each test uses command names of its own."""
     return Host(make_module_lab(2, settings=SETTINGS), programs)
 
 
 @pytest.fixture
 def loaded():
-    """loaded(host): h1 busy enough for whatever may leave it to leave it."""
+    """loaded(host): keeps h1 so busy that every command which may leave does leave."""
     jobs = []
 
     def load(host):
@@ -81,7 +81,7 @@ def test_a_new_command_runs_here_once_then_leaves_and_a_short_one_stays(host, lo
     assert measured["cpu_s"] > THRESHOLD_S
 
 
-def test_the_owners_never_list_is_above_all(make_lab, programs, loaded):
+def test_the_owners_never_list_overrides_all(make_lab, programs, loaded):
     lists = 'eligibility.never=["secret"]', 'eligibility.always=["tiny", "vim", "secret"]'
     host = Host(make_lab(2, settings=(*SETTINGS, *lists)), programs)
     loaded(host)
@@ -103,7 +103,7 @@ def test_the_owners_never_list_is_above_all(make_lab, programs, loaded):
     assert host.eligible("vim", "x")["reason"] == "always"
     said = host.eligible("secret")
     assert (said["eligible"], said["reason"], said["list"]) == (False, "never", "host")
-    # What a table keeps by itself, a person may send by hand.
+    # A user may still send what only the built-in list keeps here.
     assert lab.run("h1", "lbrun", "-H", "h2", "cat", "/dev/null").returncode == 0
     assert host.eligible("cat", "x")["list"] == "built-in"
 
@@ -132,7 +132,7 @@ def test_a_users_own_never_list_holds_for_lbrun_too(host, loaded, tmp_path, fron
         assert explained.startswith("ours 0: runs here, on h1: never (eligibility"), explained
 
 
-def test_an_lbrun_is_not_held_back_but_teaches(host, loaded):
+def test_lbrun_itself_is_not_held_back_but_teaches(host, loaded):
     loaded(host)
     host.program("sent")
     run = host.lab.run("h1", "lbrun", "sent", LONG_S, env=host.environment())
@@ -146,7 +146,7 @@ PLAIN_USER = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups",
 
 
 @pytest.mark.root
-def test_one_users_runs_teach_nothing_of_anothers(host):
+def test_one_users_runs_teach_nothing_about_anothers(host):
     if os.geteuid() != 0 or host.lab.run("h1", *PLAIN_USER, "true").returncode != 0:
         pytest.skip("needs root and setpriv(1)")
     host.where("shared", LONG_S)

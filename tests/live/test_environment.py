@@ -1,4 +1,4 @@
-"""What of the caller's environment a command finds, here and on another host."""
+"""Which part of the caller's environment a command finds, here and on another host."""
 
 from functools import partial
 
@@ -21,14 +21,14 @@ def seen(lab, *options, **more):
     return dict(item.split("=", 1) for item in result.stdout.split("\0")[:-1])
 
 
-def test_what_is_denied_does_not_leave(lab):
+def test_denied_variables_do_not_leave(lab):
     there = seen(lab, "-H", "h2")
     assert {name for name in GIVEN if name not in there} == DENIED
     assert {there[name] for name in GIVEN.keys() - DENIED} == {"kept", "stays", "allowed"}
 
 
 @pytest.mark.parametrize("options", [(), ("--local",), ("-H", "h1")])
-def test_what_stays_keeps_everything(lab, options):
+def test_a_command_that_runs_here_keeps_everything(lab, options):
     assert seen(lab, *options).items() >= GIVEN.items()
 
 
@@ -38,7 +38,7 @@ def test_the_caller_has_the_last_word(lab):
     assert not {"SSH_AUTH_SOCK", "NOT_SET"} & there.keys()
 
 
-def test_v_says_what_was_kept_back(lab):
+def test_verbose_names_the_withheld_variables(lab):
     result = lab.run("h1", "lbrun", "-v", "-H", "h2", "true", env=GIVEN)
     said = result.stderr.partition("; variables withheld (environment.deny): ")[2]
     assert set(said.strip(" )\n").split(", ")) >= DENIED
@@ -56,7 +56,7 @@ def test_a_clean_environment(lab, options):
     assert found["LC_TIME"] == "C"
 
 
-# Limits, as ulimit says
+# Limits, as ulimit shows them
 
 
 @pytest.mark.parametrize("options", [("-H", "h2"), ("--local",)])
@@ -111,7 +111,7 @@ def test_a_parallel_make_runs_elsewhere(lab, tree):
 
 
 @pytest.mark.parametrize("more", [(), ("--timeout", "60")])
-def test_what_stays_keeps_the_jobserver(lab, tree, more):
+def test_a_command_that_runs_here_keeps_the_jobserver(lab, tree, more):
     run = " ".join(["RUN=lbrun", "--local", *more])
     result = lab.run("h1", "make", "-j2", "sub", run, cwd=tree)
     assert (result.returncode, "warning" in result.stderr) == (0, False), result.stderr
@@ -120,7 +120,7 @@ def test_what_stays_keeps_the_jobserver(lab, tree, more):
     ]  # fmt: skip
 
 
-def test_what_leaves_is_not_confused_by_it(lab, tree):
+def test_a_command_that_leaves_ignores_the_jobserver(lab, tree):
     result = lab.run("h1", "make", "-j2", "sub", "RUN=lbrun -H h2", cwd=tree)
     assert (result.returncode, result.stderr) == (0, "")
     assert [line for line in result.stdout.splitlines() if " on " in line] == [
@@ -130,7 +130,7 @@ def test_what_leaves_is_not_confused_by_it(lab, tree):
     assert result.stdout == "one  -- X=1\\ 2 RUN=lbrun\\ -H\\ h2\n"
 
 
-def test_who_wants_more_there_says_so(lab, tree):
+def test_a_caller_can_ask_for_more_jobs_there(lab, tree):
     run = "RUN=lbrun -H h2 $(MAKE) -j2 -f inner; :"
     result = lab.run("h1", "make", "-j2", "sub", run, cwd=tree)
     assert (result.returncode, "warning" in result.stderr) == (0, False), result.stderr

@@ -1,4 +1,4 @@
-"""`lbd lab experiment`, seconds of it: interrupted, gone on with, and its report."""
+"""`lbd lab experiment`, seconds of it: interrupted, resumed, and its report."""
 
 import json
 import re
@@ -24,7 +24,7 @@ RESULT = {
 
 
 @pytest.mark.root
-def test_one_that_is_interrupted_goes_on_where_it_stopped(short_dir):
+def test_an_interrupted_experiment_resumes_where_it_stopped(short_dir):
     need_namespaces()
     out, place = short_dir / "out", short_dir / "lab"
     words = [*SMALL, "--out", out, "--dir", place, "--json"]
@@ -36,7 +36,7 @@ def test_one_that_is_interrupted_goes_on_where_it_stopped(short_dir):
         first.send_signal(signal.SIGTERM)
         said = first.communicate(timeout=60)[1]
     assert first.returncode == 128 + signal.SIGTERM
-    assert not place.exists()  # a lab, when it goes, goes without a trace
+    assert not place.exists()  # a lab leaves no trace
     (done,) = out.glob("runs/*.json")
     before = done.read_bytes()
 
@@ -55,14 +55,14 @@ def test_one_that_is_interrupted_goes_on_where_it_stopped(short_dir):
     assert {row["command"] for row in lowest["by_command"]} <= {"awk", "sort"}
     assert [row["level"] for row in lowest["by_level"]] == ["heavy", "idle"]
     assert lowest["lim_cores"] > 0
-    saved, interval = lowest["simulated"]  # nothing: in a second no load is ever told
+    saved, interval = lowest["simulated"]  # nothing: in one second no load is ever reported
     assert abs(saved) <= interval + 0.05
 
     page = (out / "report.html").read_text()
     assert found["line"].replace("--out", "") in page.replace("--out", "")
     assert not re.search(r'(src|href)="(?!#)', page.replace('xlink:href="#', ""))
     assert not (out / "work").exists()
-    again = run_lab(*words, timeout=120)  # nothing is left to be done
+    again = run_lab(*words, timeout=120)  # nothing is left to do
     assert json.loads(again.stdout) == found
     assert not place.exists()
 

@@ -1,4 +1,4 @@
-"""Several dispatchers with one PostgreSQL: whoever is killed, nothing is forgotten or doubled.
+"""Several dispatchers with one PostgreSQL: whichever is killed, no job is forgotten or doubled.
 
 A longer run: LBD_FAILOVER_S=600 LBD_FAILOVER_SEED=7 tests/run tests/live/test_failover.py
 """
@@ -22,7 +22,7 @@ SETTINGS = (
     *FAST, "dispatch.lease_s=3", "dispatch.aside_s=0.5", "dispatch.aside_max_s=1",
     "dispatch.crash_limit=1000", "dispatch.gang_drain_s=60", "lbm.slots=2",
 )  # fmt: skip
-# The tasks of a gang: each waits for all others of the same attempt to be there.
+# The tasks of a gang: each waits until all others of the same attempt are there.
 MEETS = """
 exec 9>>"lock.$LBD_JOB_ID"
 flock -n 9 || { echo "$LBD_JOB_ID $LBD_ATTEMPT" >>twice; exit 99; }
@@ -54,7 +54,7 @@ def lab(postgres):
 
 
 def leaders(lab):
-    """Who says of itself that it leads; those that hang or are dead say nothing."""
+    """The hosts whose dispatcher says that it leads; those that hang or are dead say nothing."""
     found = []
     for host in lab.hosts:
         with contextlib.suppress(LbdError):
@@ -77,7 +77,7 @@ def wait(lab, host, *names, seconds=60):
     assert found.returncode == 0, [lab.run(host, "lbctl", "job", name).stdout for name in names]
 
 
-def test_a_standby_takes_over_and_what_runs_goes_on(lab, tmp_path):
+def test_a_standby_takes_over_and_running_jobs_go_on(lab, tmp_path):
     old = leader(lab)
     asker, other = [host for host in lab.hosts if host != old]
     running = submit(lab, tmp_path, asker, "2", "-x", old).stdout.strip()
@@ -105,7 +105,7 @@ def test_a_standby_takes_over_and_what_runs_goes_on(lab, tmp_path):
 
 @pytest.fixture
 def owner_of_h2(lab):
-    """Somebody's terminal, and h2 moves jobs when it is used."""
+    """A terminal of somebody's on h2, and a rule by which h2 moves jobs when it is used."""
     if os.geteuid() != 0:
         pytest.skip("needs root, to give a terminal to somebody")
     terminal = Terminal()
@@ -117,11 +117,9 @@ def owner_of_h2(lab):
 
 
 @pytest.mark.root
-def test_a_gangs_start_a_target_and_a_job_that_waits_or_moves_go_on_under_another_leader(
-    lab, owner_of_h2, tmp_path
-):
-    """The leader is killed as the slots come free that the gang waits for, while tasks of the
-    array run, and while a job stands still on a host whose owner is back."""
+def test_a_gang_a_target_and_an_owners_pause_go_on_under_another_leader(lab, owner_of_h2, tmp_path):
+    """The leader is killed as the slots that the gang waits for come free, while tasks of the array
+    run, and while a job is suspended on a host whose owner is back."""
     old = leader(lab)
     asker = next(host for host in lab.hosts if host != old)
 
@@ -159,7 +157,7 @@ def test_a_gangs_start_a_target_and_a_job_that_waits_or_moves_go_on_under_anothe
     for one in (job(blocker), ended, *of_array, *of_gang):
         *earlier, last = [attempt["state"] for attempt in one["attempts"]]
         assert (one["state"], last, "done" in earlier) == ("done", "done", False), one
-        if one not in of_gang:  # no more than a gang's start is tried again
+        if one not in of_gang:  # only a gang's start is tried again
             assert set(earlier) <= {"evicted"}, one
     first, second = [attempt["host"] for attempt in ended["attempts"]]
     assert (tmp_path / "moved").read_text() == f"1 h2\n2 {second}\n"
@@ -167,7 +165,7 @@ def test_a_gangs_start_a_target_and_a_job_that_waits_or_moves_go_on_under_anothe
     assert len({one["attempts"][-1]["number"] for one in of_gang}) == 1
 
 
-def test_while_the_database_is_away_nothing_is_lost(lab, postgres, tmp_path):
+def test_nothing_is_lost_while_the_database_is_down(lab, postgres, tmp_path):
     asker = "h2"
     running = submit(lab, tmp_path, asker, "2").stdout.strip()
     postgres.stop()
@@ -182,9 +180,9 @@ def test_while_the_database_is_away_nothing_is_lost(lab, postgres, tmp_path):
         postgres.start()
     out, said = waiting.communicate(timeout=60)
     assert (out, waiting.returncode) == ("", 0)
-    assert not said or "trying again for" in said  # if the database was away for long
+    assert not said or "trying again for" in said  # if the database was down for long
     acknowledged, said = submitting.communicate(timeout=60)
-    if submitting.returncode:  # it was away for too long
+    if submitting.returncode:  # it was down for too long
         assert "nothing was queued" in said
         assert len(said.splitlines()) <= 2  # it may have said before that it waits
     wait(lab, asker, running, *acknowledged.split())
@@ -192,7 +190,7 @@ def test_while_the_database_is_away_nothing_is_lost(lab, postgres, tmp_path):
 
 
 def misfortune(lab, postgres, rng):
-    """Of the leader, or of the database; over when this returns."""
+    """A fault of the leader or of the database, over when this returns."""
     what = rng.choice(("kill", "kill", "kill", "stop", "database"))
     if what == "database":
         postgres.stop()
@@ -239,7 +237,7 @@ def test_every_acknowledged_job_ends_once_while_leaders_are_killed(lab, postgres
         assert (one["state"], fates.count("done"), fates[-1]) == ("done", 1, "done"), one
 
 
-def test_a_store_that_does_not_answer_is_said_in_a_line(lab, tmp_path):
+def test_a_store_that_does_not_answer_is_reported_in_a_line(lab, tmp_path):
     own = {
         "dispatch.store": "postgresql://lbd:secret@127.0.0.1:1/x",
         "host.runtime_dir": tmp_path,

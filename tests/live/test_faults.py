@@ -1,7 +1,7 @@
 """Any daemon may be killed, stopped or cut off at any time: what the user sees, and what is left.
 
-Each test says it in three parts: the fault, the line and exit status the user gets, and that no
-process of the command is left anywhere.
+Each test has three parts: the fault, the line and exit status that the user gets, and the check
+that no process of the command is left anywhere.
 """
 
 import json
@@ -24,7 +24,7 @@ BOTH = pytest.mark.parametrize(
 
 @pytest.fixture(scope="module", params=["auto"], ids=["cgroups"])
 def lab(request):
-    """Three hosts whose jobs are held together by cgroups, or where there are none."""
+    """Three hosts whose jobs are held together by cgroups, or that have none."""
     lab = Lab.up(3, settings=(*FAST, f"lbm.cgroup={request.param}", "lbm.named_wait_s=60"))
     yield lab
     lab.down()
@@ -64,7 +64,7 @@ def one_line(errors):
 
 
 def works(lab, host="h1", target="h2"):
-    """A command gets through from one host to another (again)."""
+    """Waits until a command gets through from one host to another (again)."""
     command = (host, "lbrun", "-H", target, "echo", "through")
     lab.wait_until(
         lambda: lab.run(*command).stdout == "through\n", f"{target} runs commands of {host}", 20
@@ -120,7 +120,7 @@ def test_far_keeper_killed(lab, tree):
     assert lab.pids()["h2"]["keeper"] not in (None, before)
 
 
-def test_own_keeper_killed_does_not_matter_to_what_runs_elsewhere(lab, tree):
+def test_own_keeper_killed_does_not_affect_what_runs_elsewhere(lab, tree):
     process = tree("h1")
     lab.kill("h1", "keeper")
     works(lab, "h2", "h1")
@@ -174,7 +174,7 @@ def test_far_lim_stopped(lab, tree):
     ended(lab, process)
 
 
-def test_far_lbm_stopped_before_the_command_begins(lab):
+def test_far_lbm_stopped_before_the_command_starts(lab):
     """Nobody can tell whether it will run, so it is not run a second time."""
     lab.kill("h2", "lbm", "STOP")
     result = lab.run("h1", "lbrun", "-H", "h2", "true")
@@ -184,7 +184,7 @@ def test_far_lbm_stopped_before_the_command_begins(lab):
 
 
 def test_far_lbm_stopped_while_the_command_runs(lab, tree):
-    """Its kernel still takes what we send; only the missing answers tell."""
+    """Its kernel still takes what we send; only the missing answers show it."""
     process = tree("h1")
     lab.kill("h2", "lbm", "STOP")
     assert "lost contact with h2" in one_line(process.communicate(timeout=120)[1])
@@ -205,7 +205,7 @@ def test_own_lbm_stopped(lab):
 
 
 def test_interrupted_while_it_waits_for_a_slot(lab):
-    """The command has not begun, so it never will."""
+    """The command has not started, so it never will."""
     slots = lab.ask("h2", "lbm", "status")["slots"]["total"]
     holders = [lab.popen("h1", "lbrun", "-H", "h2", "sleep", "1000") for _ in range(slots)]
     try:

@@ -14,13 +14,13 @@ GROWTH_BYTES = 12 << 20
 
 @pytest.fixture(scope="module")
 def lab(lab):
-    """Warm: every host has run commands of every other."""
+    """A warm lab: every host has run commands of every other."""
     flood(lab, 100)
     return lab
 
 
 def flood(lab, count, *options):
-    """`count` commands from CALLERS at once; how many failed."""
+    """Starts `count` commands from CALLERS at once; returns how many failed."""
     script = f"seq {count} | xargs -P{CALLERS} -I{{}} lbrun {' '.join(options)} true"
     return lab.run("h1", "sh", "-c", script, timeout=240)
 
@@ -72,7 +72,7 @@ def test_a_slow_reader_holds_the_writer_and_the_memory_stays_bounded(lab):
     with lab.popen("h1", "lbrun", "-H", "h2", "cat", "/dev/zero", stdout=writer) as process:
         os.close(writer)
         total = 0
-        while total < 100 << 20:  # a hundred megabytes have gone through
+        while total < 100 << 20:  # until a hundred megabytes have gone through
             total += len(os.read(reader, 1 << 20))
         grown = {key: size - memory[key] for key, size in resident_bytes(lab).items()}
         assert all(size < 40 << 20 for size in grown.values()), grown
@@ -82,7 +82,7 @@ def test_a_slow_reader_holds_the_writer_and_the_memory_stays_bounded(lab):
 
 
 def test_a_pipeline_longer_than_the_slots_is_no_deadlock(make_lab):
-    """Its commands wait for each other, so they must not wait for each other's slots."""
+    """The commands wait for each other, so they must not wait for each other's slots."""
     lab = make_lab(2, settings=(*FAST, "lbm.slots=1", "lbm.named_wait_s=0.5"))
     stage = "lbrun -H h2 cat"
     script = f"head -c 3000000 /dev/zero | {stage} | {stage} | {stage} | wc -c"

@@ -1,4 +1,4 @@
-"""What scripts rely on: every exit status of the table in the docs, and what JSON is like."""
+"""What scripts rely on: every exit status in the table of the docs, and the form of JSON."""
 
 import contextlib
 import json
@@ -25,7 +25,7 @@ def status_of(lab, *words, **options):
 
 
 def of_jobs(lab, *scripts):
-    """What `lbctl wait` says of jobs that do this."""
+    """What `lbctl wait` returns for jobs with these scripts."""
     jobs = [lab.run("h1", "lbrun", "-d", "sh", "-c", script, check=True).stdout.strip()
             for script in scripts]  # fmt: skip
     return status_of(lab, "lbctl", "wait", *jobs)
@@ -96,7 +96,7 @@ def test_exit_statuses(lab, row):
 
 
 def faults(value, schema, where="it"):
-    """Where a value is not as its JSON Schema says; of what lbctl uses of that language."""
+    """Where a value breaks its JSON Schema, for the part of that language which lbctl uses."""
     if "const" in schema and value != schema["const"]:
         yield f"{where} is {value!r}, not {schema['const']!r}"
     if "enum" in schema and value not in schema["enum"]:
@@ -134,7 +134,7 @@ def faults(value, schema, where="it"):
         ("1", {"anyOf": [{"type": "number"}, {"type": "null"}]}),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_is_found(value, schema):
+def test_a_value_that_breaks_its_schema_is_found(value, schema):
     assert list(faults(value, schema))
 
 
@@ -149,12 +149,12 @@ OBJECTS = [
 
 @pytest.fixture(scope="module")
 def schemas(lab):
-    lab.run("h1", "lbrun", "-H", "h2", "true", check=True)  # for lists that are not empty
+    lab.run("h1", "lbrun", "-H", "h2", "true", check=True)  # so that lists are not empty
     return json.loads(lab.run("h1", "lbctl", "schema", check=True).stdout)
 
 
 @pytest.mark.parametrize("words", OBJECTS, ids=lambda words: " ".join(words[:2]))
-def test_json_is_as_its_schema_says(lab, schemas, words):
+def test_json_follows_its_schema(lab, schemas, words):
     verb, *rest = words
     flag = ("--json",) if verb == "explain" else ()
     result = lab.run("h1", "lbctl", verb, *flag, *rest, *(() if flag else ("--json",)))
@@ -164,7 +164,7 @@ def test_json_is_as_its_schema_says(lab, schemas, words):
     assert one == schemas[name]
 
 
-def test_that_of_jobs_is_too(lab, schemas):
+def test_json_of_jobs_follows_its_schema(lab, schemas):
     lab.wait_until(lambda: lab.states("h1")["h2"] == "up", "h2 is up, and not drained any more")
     queued = lab.run("h1", "lbrun", "-d", "true", check=True).stdout.strip()
     assert lab.run("h1", "lbctl", "wait", queued).returncode == 0
@@ -209,7 +209,7 @@ def test_an_error_is_an_object_on_standard_error(lab, schemas, words, kind, part
 
 
 @pytest.mark.parametrize("words", [("status",), ("jobs",), ("history",), ("stats",)])
-def test_who_only_looks_needs_no_sound_configuration(lab, tmp_path, words):
+def test_reading_verbs_need_no_valid_configuration(lab, tmp_path, words):
     path = tmp_path / "lbd.toml"
     path.write_text(lab.paths("h1").config.read_text() + "\n[lin]\nx = 1\n")
     result = lab.run("h1", "lbctl", "--config", str(path), *words, "--json", check=True)
@@ -247,8 +247,8 @@ def test_a_status_file_in_a_directory_that_was_removed_is_refused_in_one_line(la
 
 @FRONTS
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "<&- >&-", "<&- >&- 2>&-"])
-def test_the_queue_does_without_what_the_caller_has_closed(lab, front, closed, tmp_path):
-    """The socket got the number of standard output, and what the job printed went to the LBM."""
+def test_the_queue_works_with_closed_descriptors(lab, front, closed, tmp_path):
+    """The socket once got the number of standard output, and the job's output went to the LBM."""
     job = 'lbrun=$0; "$lbrun" -q sh -c "cat; echo out; echo did >did" '
     ended = lab.run("h1", "sh", "-c", job + closed, front, cwd=tmp_path)
     assert ended.returncode == 0
@@ -274,7 +274,7 @@ def test_a_hundred_thousand_arguments_and_an_environment_of_megabytes(lab, front
 @FRONTS
 @WAYS
 def test_in_the_environment_of_cron(lab, front, way):
-    """Which has hardly a variable, no terminal, and starts in another directory."""
+    """Cron gives hardly a variable, no terminal, and another directory."""
     config = lab.environment("h1")["LBD_CONFIG"]
     found = lab.run("h1", "sh", "-c", f"command -v {front}", check=True).stdout.strip()
     clean = ("env", "-i", f"LBD_CONFIG={config}", "HOME=/", "SHELL=/bin/sh", "PATH=/usr/bin:/bin")

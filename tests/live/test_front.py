@@ -1,5 +1,5 @@
-"""The compiled front: small, built without a warning, the Python client's equal in what it asks and
-says, and unshaken by whatever an LBM might send."""
+"""The compiled front: small, built without a warning, equal to the Python client in what it asks
+and prints, and unshaken by whatever an LBM might send."""
 
 import os
 import random
@@ -60,7 +60,7 @@ def test_it_is_small_and_compiles_without_a_warning(tmp_path):
     assert build(tmp_path, STRICT).exists()
 
 
-# What it asks
+# Its requests
 
 ASKED = {
     "plain": (),
@@ -122,7 +122,7 @@ def test_it_asks_what_the_python_client_asks(front, fake, options, environment):
 
 
 def sorted_fields(body):
-    """By key; only arguments and excluded hosts have an order."""
+    """The fields by key; only arguments and excluded hosts have an order."""
     found = {}
     for key, value in fields(body):
         if value != b"LBD_FRONT=python":
@@ -144,7 +144,7 @@ def test_a_large_request_arrives_whole(front, fake):
     assert sum(k == tags.ENVIRONMENT and v[:1] == b"V" for k, v in fields(body)) == 60
 
 
-def test_at_a_terminal_what_leaves_is_asked_again_by_the_python_client(front, fake):
+def test_at_a_terminal_the_python_client_asks_again_for_a_command_that_leaves(front, fake):
     leader, follower = os.openpty()
 
     def say(connection, frame):
@@ -164,7 +164,7 @@ def test_at_a_terminal_what_leaves_is_asked_again_by_the_python_client(front, fa
     assert unnamed | asked == unnamed | again
 
 
-# What it makes of the answers
+# Its reading of the answers
 
 ANSWERS = {
     "a status": (done(3), 3, b""),
@@ -201,7 +201,7 @@ def test_an_lbm_that_falls_silent_in_the_middle_of_a_frame(front, fake):
 
 @pytest.mark.parametrize("reads", [True, False], ids=["asked", "not read"])
 def test_an_lbm_that_does_not_answer(front, fake, reads):
-    """The Python client says so, in its words, and does not ask again."""
+    """The Python client reports it, in its words, and does not ask again."""
 
     def say(connection, _):
         while connection.recv(1 << 16):
@@ -226,8 +226,8 @@ def test_a_refusal_is_left_to_the_python_client(front, fake):
     assert result.stderr == b"lbrun: too large; running here\n"
 
 
-def test_it_stops_when_the_command_has_stopped(front, fake):
-    """And says when it goes on."""
+def test_the_front_stops_when_the_command_has_stopped(front, fake):
+    """And it reports when the command goes on."""
 
     def say(connection, _):
         pid = caller_of(connection).pid
@@ -245,8 +245,10 @@ def test_it_stops_when_the_command_has_stopped(front, fake):
 @pytest.mark.parametrize("client", ["c", "python"])
 @pytest.mark.parametrize("answer", [tags.HERE, tags.UNFIT], ids=["here", "unfit"])
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGHUP], ids=str)
-def test_a_signal_that_came_before_the_command_is_to_run_here(front, fake, client, answer, number):
-    """It is the command's, wherever that runs: one without a handler ends by it."""
+def test_a_signal_before_the_command_starts_here_reaches_the_command(
+    front, fake, client, answer, number
+):
+    """The signal is the command's, wherever that runs: one without a handler dies of it."""
 
     def say(connection, _):
         os.kill(caller_of(connection).pid, number)
@@ -260,7 +262,7 @@ def test_a_signal_that_came_before_the_command_is_to_run_here(front, fake, clien
 
 # Garbage
 
-TAKES_TIME = (tags.STOPPED, tags.AWAY)  # they stop it, or make it ask another LBM
+TAKES_TIME = (tags.STOPPED, tags.AWAY)  # these stop it, or make it ask another LBM
 KNOWN = [
     value
     for name, value in vars(tags).items()
@@ -269,7 +271,7 @@ KNOWN = [
 
 
 def garbage(rng):
-    """Bytes that are frames now and then."""
+    """Random bytes that are frames now and then."""
     pieces = []
     for _ in range(rng.randrange(1, 6)):
         kind = rng.random()
@@ -301,7 +303,7 @@ def assert_survives(program, fake, seed):
     assert b"anitizer" not in said, (seed, said)
     assert b"runtime error" not in said, (seed, said)
     assert -result.returncode not in ENDS_OF_CRASHES, (seed, said)
-    if not {"-q", "-d"}.intersection(options):  # else it also shows what the job prints
+    if not {"-q", "-d"}.intersection(options):  # otherwise it also shows what the job prints
         assert all(line.startswith(b"lbrun: ") for line in said.splitlines()), (seed, said)
 
 

@@ -1,5 +1,4 @@
-"""`lbrun -q` and `-d` by the compiled front: what it asks, says and shows is what the Python client
-would."""
+"""`lbrun -q` and `-d` by the compiled front ask, print and show what the Python client would."""
 
 import os
 import signal
@@ -19,12 +18,12 @@ QUEUED = pack(tags.QUEUED, b"7")
 
 @pytest.fixture(scope="module")
 def front():
-    """With the sanitizers: as it is installed, the tests of the queue run it."""
+    """The front with the sanitizers: the queue's own tests run it as it is installed."""
     return sanitized.need(sanitized.programs() / "lbrun")
 
 
 def of_both(fake, argv, say, **options):
-    """What became of the front, which is what becomes of the Python client."""
+    """The result of the front, after checking that the Python client's is equal."""
     found = [fake.run(argv, say, **options, **more) for more in BOTH]
     ours, reference = [(one.returncode, one.stdout, one.stderr) for one in found]
     assert ours == reference
@@ -109,7 +108,7 @@ def test_signals_are_passed_on(front, fake):
         pid = caller_of(connection).pid
         connection.sendall(QUEUED)
         for number in (signal.SIGUSR1, signal.SIGINT, signal.SIGINT):
-            time.sleep(0.2)  # it is to have its handlers by then
+            time.sleep(0.2)  # enough for it to have its handlers
             os.kill(pid, number)
             came.append(connection.recv(64))
         while len(b"".join(came)) < 3 * 6 + 5:
@@ -129,7 +128,7 @@ def test_it_ends_when_nobody_reads_its_output(front, fake):
 
 
 @pytest.mark.parametrize("options", [("-q",), ("-d",)])
-def test_an_lbm_that_says_nothing_is_soon_given_up(front, fake, options):
+def test_a_silent_lbm_is_soon_given_up(front, fake, options):
     def say(connection, _):
         assert connection.recv(1) == b"", "it hangs up"
 
@@ -141,7 +140,7 @@ def test_an_lbm_that_says_nothing_is_soon_given_up(front, fake, options):
     )
 
 
-def test_a_word_that_it_was_read_is_patience_for_the_queue(front, fake):
+def test_a_client_whose_request_was_read_waits_longer_for_the_queue(front, fake):
     def say(connection, _):
         connection.sendall(pack(tags.TAKEN))
         time.sleep(11)  # longer than an LBM may say nothing at all

@@ -16,7 +16,7 @@ SETTINGS = (
     "dispatch.gang_drain_s=60",
     "resources.gpu=2",
 )
-# Each waits for all the others to be there at the same time.
+# Each task waits for all the others to be there at the same time.
 MEETS = """
 echo "$LBD_HOST $LBD_GANG_HOSTS" >"at.$LBD_ARRAY_INDEX"
 echo "$LBD_ATTEMPT" >>"did.$LBD_ARRAY_INDEX"
@@ -51,7 +51,7 @@ def until_running(lab, *names):
 
 
 @pytest.mark.parametrize("front", ["lbrun", "lbrun-python"])
-def test_all_are_there_at_once_and_know_each_others_hosts(lab, tmp_path, front):
+def test_all_tasks_run_at_once_and_know_each_others_hosts(lab, tmp_path, front):
     (tmp_path / "meets.sh").write_text(MEETS)
     words = ("-q", "--array", "0-5", "--gang", "--timeout", "60s", "sh", "meets.sh", "6")
     assert lab.run("h2", front, *words, cwd=tmp_path, timeout=60).returncode == 0
@@ -62,7 +62,7 @@ def test_all_are_there_at_once_and_know_each_others_hosts(lab, tmp_path, front):
 
 
 @pytest.mark.parametrize("front", ["lbrun", "lbrun-python"])
-def test_each_task_has_what_it_needs_of_its_host_and_gives_it_back(lab, tmp_path, front):
+def test_each_task_gets_what_it_needs_of_its_host_and_gives_it_back(lab, tmp_path, front):
     script = 'sleep 0.2; echo "$LBD_HOST $LBD_RESOURCE_GPU" >"at.$LBD_ARRAY_INDEX"'
     for need, count in (("gpu=2", 3), ("gpu", 6)):  # two tasks on each host the second time
         words = ("-q", "--array", f"1-{count}", "--gang", "--need", need, "--mem", "64M")
@@ -104,7 +104,7 @@ def test_a_gang_waits_as_a_whole_says_why_and_is_killed_as_a_whole(lab):
     assert wait(lab, blocker) == 1
 
 
-def test_one_that_is_too_large_is_accepted_with_a_line(lab):
+def test_a_gang_that_is_too_large_is_accepted_with_a_line(lab):
     result = lab.run("h2", "lbrun", "-d", "--array", "1-7", "--gang", "true", check=True)
     assert "needs 7 slots together; the hosts it may use have 6" in result.stderr
     killed = lab.run("h1", "lbctl", "kill", result.stdout.strip())
@@ -113,7 +113,7 @@ def test_one_that_is_too_large_is_accepted_with_a_line(lab):
 
 @pytest.fixture
 def rules(lab):
-    """rules(programs=…): those of h2 from now on."""
+    """rules(programs=…): sets h2's rules."""
     with reloading(lab) as reload:
         yield lambda **values: reload("admission", **values)
 
@@ -139,7 +139,7 @@ def test_a_gang_goes_where_the_rules_for_programs_allow_it(lab, tmp_path, rules)
     ],
     ids=["forbidden", "not found"],
 )  # fmt: skip
-def test_none_of_a_gang_begins_if_one_host_must_run_a_task_that_it_cannot(
+def test_no_task_of_a_gang_starts_if_one_host_cannot_run_its_task(
     lab, tmp_path, rules, words, status, why
 ):
     rules(programs=("/usr/bin/nothing",))
@@ -153,7 +153,7 @@ def test_none_of_a_gang_begins_if_one_host_must_run_a_task_that_it_cannot(
     assert all(task["started"] is None for task in last)
 
 
-def test_the_commands_of_the_page_work(lab, tmp_path):
+def test_the_commands_of_the_documentation_work(lab, tmp_path):
     text = (Path(__file__).parents[2] / "docs/how-to/gangs.md").read_text()
     blocks = re.findall(r"```sh\n(.*?)```", text, re.S)
     lines = [line.partition("   #")[0] for block in blocks for line in block.splitlines()]

@@ -1,4 +1,4 @@
-"""A gibibyte each way past a reader that is slow: all of it arrives, and no daemon grows by it."""
+"""A gibibyte each way past a slow reader: all of it arrives, and no daemon grows by it."""
 
 import threading
 
@@ -11,7 +11,7 @@ from tests.live.contract import PYTHON
 SIZE = 1 << 30
 GROWTH_BYTES = 48 << 20  # of all daemons of a host together
 MAKE = f"seq 200000000 | head -c {SIZE}"
-# Reads it all, pauses ten times on the way, and says what it has seen.
+# Reads it all, pauses ten times on the way, and prints what it has read.
 TAKE = """
 import os, time, zlib
 length = sum = pauses = 0
@@ -27,14 +27,14 @@ print(length, sum)
 @pytest.fixture(scope="module")
 def lab():
     lab = Lab.up(2)
-    for near, far in (lab.hosts, lab.hosts[::-1]):  # what they need once
+    for near, far in (lab.hosts, lab.hosts[::-1]):  # allocates what they need once
         lab.run(near, "lbrun", "-H", far, "head", "-c", "100000000", "/dev/zero", text=False)
     yield lab
     lab.down()
 
 
 class Memory:
-    """The most that the daemons of each host have had, looked at ten times a second."""
+    """The peak memory of each host's daemons, sampled ten times a second."""
 
     def __init__(self, lab):
         self.lab = lab
@@ -86,7 +86,7 @@ def expected(lab):
     ],
     ids=["out", "in"],
 )
-def test_all_of_it_arrives_and_none_of_it_is_kept(lab, script, expected):
+def test_all_of_it_arrives_and_none_of_it_is_retained(lab, script, expected):
     with Memory(lab) as memory:
         ended = lab.run("h1", "sh", "-c", script, env={"TAKE": TAKE}, timeout=300)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, expected, "")

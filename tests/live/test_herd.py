@@ -23,7 +23,7 @@ wait
 
 @pytest.fixture(scope="module")
 def idle_lab(make_module_lab):
-    """With room for all of them on any one host."""
+    """A lab in which any one host has room for all callers."""
     return make_module_lab(4, settings=("lbm.slots=64",))
 
 

@@ -29,7 +29,7 @@ def lab():
 
 @contextlib.contextmanager
 def running(lab, name, *where, command=("sleep", "60"), user=()):
-    """A plain command from h1 that has begun: its object of `lbctl jobs` and its lbrun."""
+    """A plain command from h1 that has started: its object of `lbctl jobs` and its lbrun."""
     process = lab.popen("h1", *user, "lbrun", *where, "--name", name, *command, cwd="/",
                         process_group=0)  # fmt: skip
     try:
@@ -80,7 +80,7 @@ def test_a_runaway_shows_what_it_has_used_so_far(lab, where):
             lab.wait_until(lambda host=host: used(host), f"{host} shows the CPU time", 20)
 
 
-def test_its_output_went_to_its_caller(lab):
+def test_the_output_of_a_plain_command_went_to_its_caller(lab):
     with running(lab, "logged", "-H", "h2") as (job, _):
         result = lab.run("h2", "lbctl", "logs", job["id"], check=True)
         assert result.stdout == ""
@@ -88,7 +88,7 @@ def test_its_output_went_to_its_caller(lab):
 
 
 @everywhere
-def test_it_is_ended_from_any_host_and_waited_for(lab, where):
+def test_a_plain_command_is_ended_from_any_host_and_waited_for(lab, where):
     with running(lab, "killed", *where) as (job, process):
         with lab.popen("h2", "lbctl", "wait", job["id"]) as waiting:
             result = lab.run("h2", "lbctl", "kill", job["id"], "--json", check=True)
@@ -100,7 +100,7 @@ def test_it_is_ended_from_any_host_and_waited_for(lab, where):
 
 
 @everywhere
-def test_one_that_does_not_mind_TERM_is_killed_after_the_grace(lab, where):
+def test_a_command_that_ignores_TERM_is_killed_after_the_grace_period(lab, where):
     script = "trap '' TERM; sleep 60 & echo $!; wait; wait; sleep 60"
     with running(lab, "stubborn", *where, command=("sh", "-c", script)) as (job, process):
         pid = lab.lbctl_json("h1", "job", job["id"])["pid"]
@@ -146,14 +146,14 @@ def test_a_wait_that_takes_too_long(lab):
         assert_one_line(result.stderr, "lbctl", "not ended")
 
 
-def test_what_only_a_queued_job_can_says_why_not(lab):
+def test_a_verb_for_queued_jobs_alone_says_why_not(lab):
     result = lab.run("h1", "lbctl", "hold", "h1-1")
     assert (result.returncode, result.stdout) == (1, "")
     assert_one_line(result.stderr, "lbctl", "h1-1 is a plain lbrun", "queue")
 
 
 @pytest.mark.parametrize("verb", ["kill", "wait"])
-def test_what_is_no_job(lab, verb):
+def test_an_id_that_is_not_a_job(lab, verb):
     for name, part in (("h1-987654", "h1-987654"), ("h9-1", "h9"), ("x", "'x'")):
         result = lab.run("h2", "lbctl", verb, name)
         assert (result.returncode, result.stdout) == (2 if verb == "wait" or name == "x" else 1, "")
@@ -161,7 +161,7 @@ def test_what_is_no_job(lab, verb):
 
 
 @pytest.mark.root
-def test_those_of_others_are_nobodys_business(lab):
+def test_other_users_jobs_are_out_of_reach(lab):
     with running(lab, "anns", "-H", "h2", user=as_user(ANN)) as (job, process):
         for host in lab.hosts:
             for verb in ("show", "kill", "wait"):
@@ -175,7 +175,7 @@ def test_those_of_others_are_nobodys_business(lab):
         asked_by(lab, BOB, "command.show", host="h2", id=job["id"])
 
 
-def test_what_ran_here_and_failed_is_not_done(lab):
+def test_a_command_that_failed_here_is_not_done(lab):
     lab.run("h1", "lbrun", "--local", "--name", "nowhere", "no-such-command")
     lab.run("h1", "lbrun", "--local", "--name", "late", "--timeout", "0.1", "sleep", "5")
     found = {job["name"]: job for job in lab.lbctl_json("h1", "jobs", "--all")}
@@ -185,7 +185,7 @@ def test_what_ran_here_and_failed_is_not_done(lab):
 
 
 @everywhere
-def test_a_stopped_one_is_suspended(lab, where):
+def test_a_stopped_command_is_suspended(lab, where):
     with running(lab, "stopped", *where) as (job, process):
         process.send_signal(signal.SIGTSTP)
         lab.wait_until(lambda: begun(lab, "stopped")["state"] == "suspended", "it is suspended")
@@ -194,7 +194,7 @@ def test_a_stopped_one_is_suspended(lab, where):
         assert lab.lbctl_json("h2", "job", job["id"])["state"] == "running"
 
 
-def test_kill_by_what_jobs_are_like(lab):
+def test_kill_by_properties_of_jobs(lab):
     queued = lab.run("h1", "lbrun", "-d", "--name", "many-1", "sleep", "60", check=True).stdout
     with running(lab, "many-2", "-H", "h2") as (job, process), running(lab, "one") as (other, _):
         result = lab.run("h2", "lbctl", "kill", "--name", "many-*", "--json", check=True)

@@ -22,7 +22,7 @@ def shell(lab):
 
 
 def sleeping(seconds):
-    """The state of the process `sleep SECONDS`: the command itself, wherever it is."""
+    """The state of the process `sleep SECONDS`, wherever the command runs."""
     for process in psutil.process_iter(["cmdline", "status"]):
         if process.info["cmdline"] == ["sleep", seconds]:
             return process.info["status"]
@@ -30,7 +30,8 @@ def sleeping(seconds):
 
 
 def sleep_in_front(shell, lbrun, seconds):
-    """It says so first: before lbrun knows that it has begun, a stop is for lbrun alone."""
+    """The command prints first: before lbrun knows that it has started, a stop is for lbrun
+    alone."""
     shell.line(f"{lbrun} sh -c 'echo ready; exec sleep {seconds}'")
     shell.wait_for(lambda: "ready" in shell.lines(), "the command")
 
@@ -67,7 +68,7 @@ def test_stop_background_kill(lab, shell, lbrun):
 
 @pytest.mark.parametrize("lbrun", [AWAY, PIPED], ids=["pty", "pipes"])
 def test_a_background_job_that_reads_is_stopped(shell, lbrun):
-    """And gets what is typed once it is in front."""
+    """The job gets what is typed once it is in front."""
     shell.run(f"{lbrun} sh -c 'read line; echo got=$line' &")
     shell.wait_for(lambda: "Stopped" in shell.run("jobs"), "the stop")
     shell.line("fg")
@@ -105,7 +106,7 @@ def test_pipelines(shell):
 
 
 def test_a_stopped_pipeline(lab, shell):
-    """^Z stops all of it, whoever of them has the terminal."""
+    """^Z stops all of it, whichever process has the terminal."""
     shell.line(f"sleep 604.5 | {AWAY} -t sh -c 'sleep 605.5; echo over'")
     lab.wait_until(lambda: sleeping("605.5"), "it runs")
     shell.send(STOP)
@@ -130,17 +131,17 @@ def test_a_command_that_ignores_interrupts_ends_by_force(lab, shell, lbrun):
     states = lambda: [job["state"] for job in lab.ask("h1", "lbm", "jobs")["jobs"]]  # noqa: E731
     lab.wait_until(lambda: "running" in states(), "h1 has heard of that")
     shell.send(INTERRUPT)
-    time.sleep(0.3)  # or both would be one signal
+    time.sleep(0.3)  # otherwise both would be one signal
     shell.send(INTERRUPT)
     shell.wait_for("Killed")
     shell.wait_for(shell.at_prompt)
 
 
-def test_interrupts_belong_to_whoever_takes_keys(shell):
-    """A shell's prompt, however often they come."""
+def test_interrupts_belong_to_the_process_that_reads_keys(shell):
+    """The interrupts belong to a shell's prompt, however often they come."""
     shell.line(f"{AWAY} env PS1='far''> ' bash --norc -i")
     shell.wait_for("far>")
-    for number in range(2, 7):  # each is heard: one that is late drops what was typed after it
+    for number in range(2, 7):  # each has its effect: a late one drops what was typed after it
         shell.send(INTERRUPT)
         shell.wait_for(lambda n=number: shell.text().count("far>") >= n, "another prompt")
     shell.settle()  # by then it would have been ended

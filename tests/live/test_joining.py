@@ -26,7 +26,7 @@ os.setgroups([])
 os.setgid(65534)
 os.setuid(65534)
 sys.exit(lbd.cli.lbctl.main(sys.argv[1:]))
-"""  # who could not read our own Python
+"""  # for users who could not read our own Python
 SETTINGS = (*FAST, "tls.revocation_check_s=0.5")
 
 
@@ -45,20 +45,20 @@ def newcomer(tls_lab, short_dir):
 
 
 def new_token(lab, *words):
-    """For any host unless `words` name one."""
+    """A token for any host unless `words` name one."""
     words = words if words and not words[0].startswith("-") else ("--any", *words)
     return lab.run("h1", "lbctl", "token", "create", *words, check=True).stdout.strip()
 
 
 def refused(done):
-    """The one line that says why."""
+    """The one line that says why it was refused."""
     assert done.returncode in (1, 2), done
     assert done.stdout == ""
     (line,) = done.stderr.splitlines()
     return line.removeprefix("lbctl: ")
 
 
-def test_no_token_is_made_for_what_is_no_host_name(tls_lab):
+def test_no_token_is_made_for_an_invalid_host_name(tls_lab):
     before = tls_lab.run("h1", "lbctl", "token", "list", check=True).stdout
     line = refused(tls_lab.run("h1", "lbctl", "token", "create", "bad name"))
     assert line.startswith("'bad name' is not a valid host name: letters and digits with - . _")
@@ -67,7 +67,7 @@ def test_no_token_is_made_for_what_is_no_host_name(tls_lab):
     assert tls_lab.run("h1", "lbctl", "token", "list", check=True).stdout == before
 
 
-def test_who_names_no_host_is_told_whom_the_token_lets_in(tls_lab):
+def test_a_token_for_any_host_says_so(tls_lab):
     done = tls_lab.run("h1", "lbctl", "token", "create", check=True)
     assert "the first host to use it may join; `lbctl token create HOST`" in done.stderr
     assert done.stdout.startswith("lbd1-")
@@ -106,7 +106,7 @@ def test_a_host_joins_runs_commands_and_is_put_out(tls_lab, newcomer):
         "both run",
     )
     tls_lab.run("h1", "lbctl", "revoke", "new", check=True)
-    for process in running:  # what ran there, and what ran for it, has lost its other end
+    for process in running:  # what ran there, or for it, has lost its other end
         _, said = process.communicate(timeout=90)
         assert process.returncode == 125, said
     for host in ("h2", "h3"):
@@ -133,12 +133,12 @@ def test_a_host_joins_runs_commands_and_is_put_out(tls_lab, newcomer):
 
 
 def shown_revoked(lab):
-    """As each host has it."""
+    """The revoked hosts as each host sees them."""
     shown = [lab.lbctl_json(host, "status")["hosts"] for host in ("h1", "h2", "h3")]
     return [{row["name"] for row in rows if row["revoked"]} for rows in shown]
 
 
-def test_tokens_that_are_no_good(tls_lab, newcomer, short_dir):
+def test_invalid_tokens(tls_lab, newcomer, short_dir):
     lab = tls_lab
     token = new_token(lab)
     assert "cut short or mistyped" in refused(newcomer.join(token[:-3]))
@@ -174,7 +174,7 @@ def test_a_name_that_is_taken(tls_lab, short_dir):
 
 
 def test_nothing_is_sent_to_a_host_of_another_authority(tls_lab, newcomer, short_dir):
-    """Neither to a LIM of another cluster nor to an impostor, who notes what it is told."""
+    """Neither to a LIM of another cluster nor to an impostor that records what it is sent."""
     other = Authority(short_dir / "other", 60.0)
     other.create("other", "h1", time.time())
     foreign = other.new_token("", 60.0, time.time()).text()
@@ -214,7 +214,7 @@ def greet(listener):
         connection.sendall(b"hello\n")
 
 
-def test_who_may_not(tls_lab, newcomer):
+def test_users_and_hosts_that_may_not_make_tokens(tls_lab, newcomer):
     """A user who is neither root nor the daemons' own, and a host without the authority."""
     on_h2 = tls_lab.run("h2", "lbctl", "token", "create", "--any")
     assert "the authority is on h1: run this there" in refused(on_h2)
@@ -231,11 +231,11 @@ def test_who_may_not(tls_lab, newcomer):
         done = newcomer.run(sys.executable, "-c", AS_NOBODY, "join", newcomer.join_target, token)
         assert "permission denied" in refused(done)
         number = json.loads(tls_lab.run("h1", "lbctl", "token", "list", "--json").stdout)
-        assert number["tokens"][-1]["state"] == "open"  # it was not spent on that
+        assert number["tokens"][-1]["state"] == "open"  # the refusals did not spend it
 
 
-def test_a_certificate_is_renewed_in_time_and_no_command_notices(tls_lab):
-    """h2 gets one that lives 15 seconds; its LIM asks for another when 5 are left."""
+def test_a_certificate_is_renewed_in_time_without_effect_on_commands(tls_lab):
+    """h2 gets a certificate that lives 15 seconds; its LIM asks for another when 5 are left."""
     lab, files = tls_lab, files_of(tls_lab, "h2")
     running = [lab.popen("h1", "lbrun", "-H", "h2", "sh", "-c", "read x; echo done $x",
                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True),
@@ -274,8 +274,8 @@ def shown_certificate(sock):
         return connection.getpeercert(binary_form=True)
 
 
-def test_a_host_that_was_away_hears_of_a_revocation_from_another(tls_lab, short_dir):
-    """The authority's host is down when it is back: the list is signed, so anybody may tell it."""
+def test_a_host_that_was_down_learns_of_a_revocation_from_another(tls_lab, short_dir):
+    """The authority's host is down at its return: the list is signed, so any host may send it."""
     lab, put_out = tls_lab, Newcomer(tls_lab, short_dir, "out")
     assert put_out.join(new_token(lab)).returncode == 0
     lab.kill("h4", "lim", "STOP")
@@ -294,7 +294,7 @@ def test_a_host_that_was_away_hears_of_a_revocation_from_another(tls_lab, short_
 
 
 class BareHost:
-    """Nothing but the programs: /var/lib and /run of its own, and no configuration yet."""
+    """A host with only the programs: a /var/lib and /run of its own, and no configuration yet."""
 
     def __init__(self, root, name, address):
         self.name, self.address = name, address

@@ -1,4 +1,4 @@
-"""A keeper by itself, at the end of a line of ours."""
+"""A keeper by itself, connected to this test."""
 
 import asyncio
 import errno
@@ -47,7 +47,7 @@ async def begin(link, order):
     return spawned
 
 
-async def test_one_that_is_told_to_end_takes_nothing_new(link, tmp_path):
+async def test_a_keeper_told_to_end_takes_no_new_orders(link, tmp_path):
     deaf = tmp_path / "deaf"
     script = b"trap '' TERM; : >%s; while :; do sleep 1; done" % str(deaf).encode()
     first = await begin(link, sh("1.1", script))
@@ -81,7 +81,7 @@ async def test_a_question_is_answered_and_nothing_runs(link, tmp_path):
 
 
 async def test_an_order_that_cannot_be_read_is_refused_alone(link):
-    """What a stamp says comes from another host."""
+    """The text of a directory stamp comes from another host."""
     order = sh("1.1", b"exit 0")
     order.stamp = Stamp("two words", 1, 2)
     with pytest.raises(SpawnFailed) as refused:
@@ -93,7 +93,7 @@ async def test_an_order_that_cannot_be_read_is_refused_alone(link):
 
 @pytest.mark.parametrize("is_plain", [True, False])
 async def test_where_memory_runs_out_commands_end_before_the_daemons(link, tmp_path, is_plain):
-    """With the score of the daemons themselves, many small commands outlived an LBM."""
+    """When small commands had the daemons' own OOM score, many of them outlived an LBM."""
     found = tmp_path / "score"
     script = b"cat /proc/self/oom_score_adj > %s; mv %s %s.whole" % ((bytes(found),) * 3)
     order = sh("1.1", script)

@@ -1,8 +1,8 @@
-"""Something dies or is cut off at a random moment, 60 times: nothing is left, and it works again.
+"""60 times something dies or is cut off at a random moment: nothing is left, and all works again.
 
-A case is a number: it says which commands run, what is done to what, and when. The seed is new in
-every run and shown by a failure; `LBD_KILL_SEED=S` takes that one, `LBD_KILL_SEED=S:CASE` plays one
-case of it alone, in every lab.
+A case is a number that determines which commands run, which fault happens to what, and when. The
+seed is new in every run and shown by a failure; `LBD_KILL_SEED=S` sets it, and
+`LBD_KILL_SEED=S:CASE` plays one case of it alone, in every lab.
 """
 
 import os
@@ -26,7 +26,7 @@ SLACK = 4  # descriptors: a connection more or less, at either end
 QUICK = ("lbm.orphan_after_s=0.5", "lbm.kill_grace_s=0.3", "lbm.named_wait_s=60")
 CONTAINMENT = {"cgroups": "auto", "sessions": "off"}
 
-# What is done, and how often; every fifth time the far keeper is killed.
+# The faults and their frequency; every fifth time the far keeper is killed.
 FAULTS = {"client": 35, "near-keeper": 12, "far-lbm": 21, "near-lbm": 17, "cut": 15}
 END_ALL = {"far-lbm", "near-lbm", "cut"}  # no command can go on after these
 KEEPERS_TURN = 5
@@ -34,15 +34,15 @@ KEEPERS_TURN = 5
 
 @dataclass(frozen=True)
 class Case:
-    """What happens, all of it drawn from the seed and the number."""
+    """One case, drawn from the seed and the number."""
 
     number: int
     fault: str
     at_s: float
-    patience_s: float  # from the fault until what still runs is told to end
+    patience_s: float  # from the fault until commands that still run are told to end
     starts: tuple[tuple[float, str], ...]  # (when, kind)
-    victim: int  # which of them dies if it is a client's turn
-    by_hand: bool  # whether those that must end by themselves are told to end nevertheless
+    victim: int  # which client dies if it is a client's turn
+    by_hand: bool  # whether commands that should end by themselves are told to end all the same
 
 
 def drawn(number):
@@ -113,7 +113,7 @@ def play_all(lab, folder, cases):
 
 
 def grown(before, after):
-    """What there is more of, as {what: (before, after)}; a few descriptors are no matter."""
+    """What has grown, as {what: (before, after)}; a few descriptors do not count."""
     return {
         what: (before[what], count)
         for what, count in after.items()
@@ -122,7 +122,7 @@ def grown(before, after):
 
 
 def play(lab, case, folder):
-    """The commands started and the fault made, each at its time; then everything looked at."""
+    """Starts the commands and plants the fault, each at its time; then checks everything."""
     running, cutting = [], None
     marks = marks_of(case)
     try:
@@ -171,7 +171,7 @@ def harm(lab, case, running, keepers):
 
 
 def keeper(lab, host):
-    """It may be a new one since the last case."""
+    """The keeper's pid, which may have changed since the last case."""
 
     def running():
         pid = lab.ask(host, "lbm", "status")["keeper"]
@@ -181,7 +181,7 @@ def keeper(lab, host):
 
 
 def see_the_end(lab, case, running, folder):
-    """Every client ends as it should, then no process of any command is left."""
+    """Checks that every client ends as it should and that no process of any command is left."""
     if case.fault not in END_ALL or case.by_hand:
         time.sleep(case.patience_s)
         for _, one in running:
@@ -201,7 +201,7 @@ def expected(name, case):
 
 
 def mend(lab, case):
-    """All daemons run again, and do what they are for."""
+    """Checks that all daemons run again and do their work."""
     if case.fault == "cut":
         lab.heal()
     elif case.fault.endswith("-lbm"):
@@ -221,7 +221,7 @@ def works(lab):
 
 
 def busy(lab):
-    """What the daemons say they still have."""
+    """What the daemons say they still hold."""
     found = []
     for host in lab.hosts:
         status = lab.ask(host, "lbm", "status")

@@ -1,4 +1,4 @@
-"""A lab's life: up, steered, down; after a crash; and what bad input gets."""
+"""A lab's life: up, steered, down; after a crash; and its replies to bad input."""
 
 import json
 import os
@@ -34,8 +34,9 @@ def test_up_returns_when_every_host_sees_every_other(request, isolate):
     assert all(None not in daemons.values() for daemons in lab.pids().values())
 
 
-def test_eight_hosts_come_up_whose_lims_all_run_a_command_of_the_site(make_lab):
-    """Started by a fork, it ended one LIM in ten, whose gRPC had just begun to call others."""
+def test_eight_hosts_come_up_whose_lims_all_run_a_site_command(make_lab):
+    """When a fork started the command, one LIM in ten died, whose gRPC had just begun to call
+    others."""
     command = 'load.site_command=["sh", "-c", "echo gpu 1"]'
     lab = make_lab(8, settings=(*FAST, command, "load.site_period_s=0.2"))
     for host in lab.hosts:
@@ -155,7 +156,7 @@ def test_down_cleans_up_after_a_lab_killed_before_it_had_a_record(short_dir):
     assert not root.exists()
 
 
-def test_down_touches_no_directory_of_somebody_else(short_dir):
+def test_down_touches_no_directory_of_another_user(short_dir):
     root = short_dir / "mine"
     root.mkdir()
     run_lab("down", "--dir", root)
@@ -181,7 +182,7 @@ def test_an_interrupted_up_cleans_up_after_itself(short_dir, number):
     assert not root.exists()
 
 
-def test_down_without_its_record_still_finds_everything(make_lab):
+def test_down_finds_everything_without_its_record(make_lab):
     lab = make_lab(2)
     (lab.root / "lab.json").write_text("{ half a rec")
     lab.lab("down")
@@ -204,7 +205,7 @@ def test_down_where_no_lab_is_touches_nothing(short_dir):
     assert (short_dir / "h1/lbd.toml").read_text() == "mine"
 
 
-def test_a_daemon_that_cannot_start_is_said_with_its_own_words(short_dir):
+def test_a_daemon_that_cannot_start_is_reported_in_its_own_words(short_dir):
     root = short_dir / "lab"
     ports = ("--set", "lim.port=7950", "--set", "lbm.port=7950")
     result = run_lab("up", "--isolate", "none", *ports, "--dir", root, check=False)
@@ -218,16 +219,16 @@ NOBODY = 65534
 
 
 def unprivileged():
-    """What to run a command through for it to have no rights; nothing if we have none ourselves.
+    """A prefix that runs a command without privileges; empty if we have none ourselves.
 
-    Where this Python lies in root's own directory, the right to read is left to it, no other.
+    Where this Python is in root's own directory, the command keeps the right to read, and no other.
     """
     if os.geteuid() != 0:
         return ()
     plain = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
     reader = (*plain, "--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search")
     for wrapper in (plain, reader):
-        # By way of a shell: what setpriv itself starts is found with rights it then loses.
+        # A shell runs it: what setpriv itself starts is found with rights that it then loses.
         probe = [*wrapper, "sh", "-c", 'exec "$@"', "sh", *lab_command("--help")]
         if subprocess.run(probe, capture_output=True, env=client_environment()).returncode == 0:
             return wrapper
@@ -250,7 +251,7 @@ def unprivileged():
         (["exec", "h1"], 2, "no command"),
     ],
 )
-def test_bad_input_with_a_lab_is_one_line(lab, words, code, says):
+def test_bad_input_to_a_lab_is_one_line(lab, words, code, says):
     assert_refused(lab.lab(*words, check=False), code, says)
 
 
@@ -263,7 +264,7 @@ def assert_refused(result, code, says):
 
 
 @pytest.mark.root
-def test_a_directory_that_cannot_be_made_is_said(short_dir):
+def test_a_directory_that_cannot_be_created_is_reported(short_dir):
     (short_dir / "file").write_text("")
     result = run_lab("up", "--dir", short_dir / "file" / "lab", check=False)
     assert_refused(result, 2, "cannot make it")

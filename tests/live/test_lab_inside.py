@@ -67,7 +67,7 @@ def test_a_cut_silences_an_established_connection_until_healed(lab_ns):
 
 
 @pytest.mark.root
-def test_a_cut_concerns_two_hosts_only(lab_ns):
+def test_a_cut_affects_only_its_two_hosts(lab_ns):
     address = lab_ns.record.plan.address("h2")
     server = lab_ns.popen("h2", "python3", "-c", ECHO, address, stdout=subprocess.PIPE, text=True)
     try:
@@ -162,7 +162,7 @@ def test_a_signal_passes_through_exec_once(request, fixture):
 
 
 @both
-def test_what_exec_runs_dies_with_it(request, fixture):
+def test_a_command_of_exec_dies_with_exec(request, fixture):
     lab = request.getfixturevalue(fixture)
     words = ("exec", "h1", "--dir", lab.root, "--", "sh", "-c", "echo go; exec sleep 1000.5")
     process = subprocess.Popen(

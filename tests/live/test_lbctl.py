@@ -1,4 +1,4 @@
-"""lbctl against real daemons: what it says of a cluster, and what it changes in it."""
+"""lbctl against real daemons: what it shows of a cluster, and what it changes in it."""
 
 import json
 import os
@@ -59,7 +59,7 @@ def test_status_for_people(lab):
 
 
 @changing
-def test_drain_and_undrain_are_seen_everywhere(lab):
+def test_drain_and_undrain_are_visible_everywhere(lab):
     result = lab.run("h1", "lbctl", "drain", "h2", check=True)
     assert result.stdout == "h2 is drained: it gets no new jobs\n"
     for host in lab.hosts:
@@ -73,7 +73,7 @@ def test_drain_and_undrain_are_seen_everywhere(lab):
 
 
 @changing
-def test_a_drain_has_a_reason_and_an_author_everywhere(lab):
+def test_a_drain_shows_its_reason_and_author_everywhere(lab):
     lab.run("h1", "lbctl", "drain", "h2", "--reason", "disk sdb", check=True)
     me = pwd.getpwuid(os.geteuid()).pw_name
     said = re.compile(rf"h2: drained by {me}@h1 since [^;]*: disk sdb")
@@ -101,7 +101,8 @@ def test_a_change_names_the_hosts_that_have_it(lab):
 
 
 def test_top_finds_a_job_by_its_keys(lab):
-    """Hosts, then jobs, then one of them by a filter; no to the question; and the screen back."""
+    """Hosts, then jobs, then one job by a filter; "no" to the question; and the screen is
+    restored."""
     with (
         lab.popen("h1", "lbrun", "-H", "h2", "sleep", "67") as job,
         Terminal(
@@ -172,7 +173,7 @@ def test_explain_runs_nothing(lab, tmp_path):
 
 
 @pytest.mark.parametrize("client", [("lbctl", "explain"), ("lbrun", "--explain")])
-def test_explain_tells_of_a_program_that_is_not_there(lab, tmp_path, client):
+def test_explain_reports_a_program_that_is_missing(lab, tmp_path, client):
     (tmp_path / "plain").touch()
     for program, trouble in (
         ("no-such-program", "No such file or directory; the exit status would be 127"),
@@ -203,7 +204,7 @@ def test_jobs_shows_what_ran(lab):
     assert "shown" in lab.run("h3", "lbctl", "jobs", "--all", check=True).stdout
 
 
-def test_bash_completes_the_hosts_there_are(lab):
+def test_bash_completes_the_names_of_hosts(lab):
     share = Path(sysconfig.get_path("data"), "share/bash-completion/completions")
     words = 'COMP_WORDS=(lbctl drain h) COMP_CWORD=2; _lbctl; echo "${COMPREPLY[@]}"'
     result = lab.run("h1", "bash", "-c", f"source {share}/lbctl; {words}", check=True)

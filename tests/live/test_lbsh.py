@@ -61,14 +61,14 @@ STRINGS = [
 
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("text", STRINGS)
-def test_a_string_is_what_it_is_to_the_shell(lab, commands, shell, text):
+def test_a_string_means_what_it_means_to_the_shell(lab, commands, shell, text):
     plain, *ours = by_each(lab, shell, ["-c", text], commands, cwd=commands.directory)
     assert ours == [plain] * len(ours)
 
 
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("output", ["&-", "/dev/full", "/dev/null"])
-def test_what_cannot_be_written_is_said_as_the_shell_says_it(lab, commands, shell, output):
+def test_output_that_cannot_be_written_is_reported_as_the_shell_does(lab, commands, shell, output):
     env = {"LBD_SHELL": shell, "PATH": f"{commands.path}:{lab.environment('h1')['PATH']}"}
     results = [
         lab.run("h1", "sh", "-c", f'"$0" -c "echo x y" >{output}', program, env=env)
@@ -89,7 +89,7 @@ def test_what_cannot_be_written_is_said_as_the_shell_says_it(lab, commands, shel
         ["-x", "script"], ["nosuchscript"], ["-c"], ["--", "script", "a"], ["-s", "a"],
     ],
 )  # fmt: skip
-def test_a_command_line_is_what_it_is_to_the_shell(lab, commands, shell, words):
+def test_a_command_line_means_what_it_means_to_the_shell(lab, commands, shell, words):
     (commands.directory / "script").write_text('shows "$0" "$@"; fails; echo $?\n')
     plain, *ours = by_each(
         lab, shell, words, commands, cwd=commands.directory, input='shows piped "$@"\n'
@@ -98,16 +98,16 @@ def test_a_command_line_is_what_it_is_to_the_shell(lab, commands, shell, words):
 
 
 @pytest.mark.parametrize("text", ["wrong", "wrong; echo $?"])
-def test_what_cannot_be_executed_though_it_may_be_has_its_status_and_one_line(lab, commands, text):
-    """A shim cannot know it beforehand; only the words are not the shell's."""
+def test_an_executable_file_that_cannot_run_has_its_status_and_one_line(lab, commands, text):
+    """A shim cannot know it beforehand; only the wording differs from the shell's."""
     plain, *ours = by_each(lab, "/bin/sh", ["-c", text], commands)
     said = "lbsh: wrong: No such file or directory\n"
     assert ours == [(plain[0], said, plain[2])] * len(ours)
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_whatever_the_string(lab, shell, tmp_path_factory):
-    """Also what the compiled lbsh takes as simple is what a shell makes of it."""
+def test_any_string(lab, shell, tmp_path_factory):
+    """What the compiled lbsh takes as simple is also what a shell makes of it."""
     directory, work = make_programs(tmp_path_factory.mktemp("bin")), tmp_path_factory.mktemp("w")
     lbsh = shutil.which("lbsh", path=lab.environment("h1")["PATH"])
     env = {"PATH": str(directory), "LBD_SHELL": shell, "LBD_CONFIG": "/dev/null"}
@@ -116,7 +116,7 @@ def test_whatever_the_string(lab, shell, tmp_path_factory):
     @settings(max_examples=400, deadline=None, derandomize=bool(os.environ.get("CI")))
     @given(COMMANDS)
     def check(text):
-        assume(not set("|&") & set(text))  # what runs side by side complains in any order
+        assume(not set("|&") & set(text))  # commands that run side by side complain in any order
         plain, ours = (
             subprocess.run(
                 [program, "-c", text], env=env, cwd=tempfile.mkdtemp(dir=work),
@@ -163,7 +163,7 @@ def test_the_shims_are_private_links_to_the_front(lab, commands):
     assert not names & {"sed", "cat", "ls", "sh", "make", "lbsh", "lbrun", "vi", "locked", "folder"}
 
 
-def test_nothing_is_made_anew_while_nothing_has_changed(lab, commands):
+def test_no_shim_is_remade_while_nothing_has_changed(lab, commands):
     before = shims_of(lab, commands)
     stamp = before.parent / "stamp"
     seen = stamp.stat().st_ino
@@ -208,7 +208,7 @@ def test_a_shell_that_remembers_where_a_command_was_still_finds_it(lab, commands
     assert (old / "seldom").exists()
 
 
-def test_a_shim_somebody_wrote_down_works_without_lbsh(lab, commands):
+def test_the_path_of_a_shim_works_without_lbsh(lab, commands):
     shim = shims_of(lab, commands) / "seldom"
     result = subprocess.run(
         [shim, "a b"], env={"PATH": commands.path}, capture_output=True, text=True, timeout=120
@@ -263,7 +263,7 @@ def test_a_directory_of_another_users_is_not_used(lab, commands, tmp_path):
     shutil.rmtree(shims.parent)
 
 
-def test_a_shell_that_is_not_there_is_127(lab, commands):
+def test_a_missing_shell_is_127(lab, commands):
     result = lab.run("h1", "lbsh", "-c", "echo x; echo y", env={"LBD_SHELL": "nosuchshell"})
     assert result.returncode == 127
     assert "nosuchshell" in result.stderr

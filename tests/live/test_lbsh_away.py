@@ -1,4 +1,5 @@
-"""What leaves a host by lbsh: from make, xargs and cron, with its pipes, signals and jobserver."""
+"""Commands that leave a host by lbsh: from make, xargs and cron, with pipes, signals and
+jobserver."""
 
 import os
 import shutil
@@ -25,7 +26,7 @@ def commands(tmp_path):
 
 @pytest.fixture(scope="module")
 def generous():
-    """Where eligible commands leave h1, which is busy."""
+    """A lab where eligible commands leave h1, which is busy."""
     lab = Lab.up(3, "none", settings=(*FAST, *AWAY, "lbm.slots=8"))
     argv = ("lbrun", "--local", sys.executable, "-I", "-S", BUSY, "processes", "3")
     busy = lab.popen("h1", *argv, start_new_session=True)
@@ -50,7 +51,7 @@ def away(commands):
 
 
 @pytest.mark.parametrize("text", ["where", "where; :", "where | cat", "x=$(where); echo $x"])
-def test_an_eligible_command_leaves_and_takes_no_shims_along(generous, away, text):
+def test_an_eligible_command_leaves_without_the_shims(generous, away, text):
     env = {"PATH": f"{away.path}:{generous.environment('h1')['PATH']}"}
     result = generous.run("h1", "lbsh", "-c", text, env=env, check=True, cwd=away.directory)
     host, shims, path = result.stdout.split(None, 2)
@@ -59,7 +60,7 @@ def test_an_eligible_command_leaves_and_takes_no_shims_along(generous, away, tex
     assert "lbd-shims" not in path
 
 
-def test_pipes_statuses_and_signals_of_what_left(generous, away):
+def test_pipes_statuses_and_signals_of_commands_that_left(generous, away):
     away("sized", "wc -c")
     away("dies", "kill -KILL $$")
     env = {"PATH": f"{away.path}:{generous.environment('h1')['PATH']}"}
@@ -88,7 +89,7 @@ def test_used_as_the_shell_of_other_programs(generous, away, tool):
     assert set(hosts) <= {"h2", "h3"}, result
 
 
-def test_an_interrupt_ends_make_and_what_it_sent_away(generous, away):
+def test_an_interrupt_ends_make_and_the_commands_it_sent_away(generous, away):
     away("where", "echo started; exec sleep 100")
     env = {"PATH": f"{away.path}:{generous.environment('h1')['PATH']}"}
     (away.directory / "Makefile").write_text("all: a b\na b:\n\t@where\n")
@@ -119,7 +120,7 @@ asks: ; +@asks
 
 @pytest.fixture
 def makes(tmp_path):
-    """A Makefile, and two programs: one that says where it runs, one that asks for a job's slot."""
+    """A Makefile and two programs: one prints where it runs, one asks for a job's slot."""
     programs = tmp_path / "bin"
     programs.mkdir()
     where = '#!/bin/sh\necho "$1 $LBD_HOST ${MAKEFLAGS+flags} ${MAKELEVEL}"\n'
@@ -157,11 +158,11 @@ def by_lbsh_in(lab, directory, path, *words):
 
 
 @pytest.mark.parametrize("goal", ["all", "sub"])
-def test_a_jobserver_does_not_confuse_what_leaves(generous, makes, goal):
+def test_a_jobserver_does_not_confuse_commands_that_leave(generous, makes, goal):
     lines = [line.split() for line in run_make(generous, makes, "-j3", goal)]
     assert sorted(line[0] for line in lines) == ["a", "b", "c", "d"]
     assert {line[1] for line in lines} <= {"h2", "h3"}, lines
 
 
-def test_what_stays_keeps_the_jobserver(generous, makes):
+def test_a_command_that_runs_here_keeps_the_jobserver(generous, makes):
     assert run_make(generous, makes, "-j3", "asks") == ["a slot h1"]

@@ -13,7 +13,7 @@ from tests.live.debian_source import fetch
 
 pytestmark = pytest.mark.alone
 
-# Even small compilations may leave: what matters here is what comes of it.
+# Even small compilations may leave: only the result matters here.
 SETTINGS = (*FAST, "lim.job_threshold_s=0.01", "lim.local_threshold=0.2", "lbm.slots=4")
 MADE = (".o", ".a", ".so", ".h", "")
 
@@ -23,7 +23,7 @@ LAB = partial(Lab.up, 4, "none", settings=SETTINGS)
 
 @pytest.fixture
 def project(tmp_path_factory):
-    """project(package): its source in a place of its own, there again each time it is called."""
+    """project(package): a fresh copy of its source at the same path on each call."""
     fetched = {}
 
     def anew(package):
@@ -41,7 +41,7 @@ def project(tmp_path_factory):
 
 
 def digests(tree):
-    """Of all that a build leaves: objects, libraries, headers, programs."""
+    """The digests of all that a build leaves: objects, libraries, headers, programs."""
     return {
         str(path.relative_to(tree)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(tree.rglob("*"))
@@ -50,7 +50,7 @@ def digests(tree):
 
 
 def jobs_away(lab):
-    """Compilations of h1's that ran on other hosts, as far as is remembered."""
+    """Compilations of h1's that ran on other hosts, as far as the accounting goes back."""
     jobs = lab.lbctl_json("h1", "jobs", "--all")
     return [job for job in jobs if job["host"] not in ("h1", None)]
 
@@ -104,13 +104,14 @@ def test_cmake(lab, project):
     plain(tree, "make", "-j2", "-C", "build")
     expected = digests(tree)
     tree = project("cjson")
-    # cmake writes down where it found the compiler: that is how its absolute names are shared, too.
+    # cmake records the path of the compiler that it finds, here a shim: so its commands with
+    # absolute paths are distributed, too.
     by_lbsh(lab, tree, "lbsh", "-c", " ".join(configure))
     before = len(jobs_away(lab))
     by_lbsh(lab, tree, "make", "-j8", "-C", "build", "SHELL=lbsh")
     assert digests(tree) == expected
     assert len(jobs_away(lab)) > before
-    # And what it wrote down works without lbsh.
+    # And the recorded path works without lbsh.
     (tree / "build/CMakeFiles/cjson.dir/cJSON.c.o").unlink()
     plain(tree, "make", "-C", "build")
     assert digests(tree) == expected

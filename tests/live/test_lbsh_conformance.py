@@ -1,6 +1,6 @@
-"""The test suites of busybox and bash, script by script: by lbsh as by the shell.
+"""The test suites of busybox and bash, script by script: lbsh gives what the shell gives.
 
-Left out: what takes long. LBD_CONFORMANCE=all runs everything, and hush's suite, too.
+Slow scripts are left out. LBD_CONFORMANCE=all runs everything, and hush's suite, too.
 """
 
 import os
@@ -22,10 +22,10 @@ SLOW = {
     "tests/redir.tests", "tests/read.tests", "tests/lastpipe.tests", "tests/procsub.tests",
     "tests/execscript", "tests/coproc.tests", "tests/varenv.tests", "tests/intl.tests",
 }  # fmt: skip
-ATTEMPTS = 3  # some scripts tell of process ids and races
-# Whether bash has noticed by then that a coprocess has ended: a race of its own (nameref11.sub).
+ATTEMPTS = 3  # the output of some scripts depends on process ids and races
+# Whether bash has already noticed that a coprocess ended: a race of its own (nameref11.sub).
 RACE = re.compile(rb"(?m)^.*\bRO_PID\b.*\n")
-# What is different, and why it may be.
+# Known differences, and why they are allowed.
 KNOWN = {
     "comm.tests": "a script whose first line names lbsh is shown by ps under its shell's name",
 }
@@ -54,7 +54,7 @@ def sources(tmp_path_factory):
 def test_every_script_does_what_it_does_in_the_shell(lab, sources, tmp_path, shell, suite, find):
     scripts = [script for script in find(sources / suite) if ALL or is_quick(script)]
     assert len(scripts) > 60
-    # By the shell's own name, as scripts print theirs.
+    # Under the shell's own name, which scripts print.
     stand_in = tmp_path / os.path.basename(shell)
     environment = lab.environment("h1", LBD_SHELL=shell)
     stand_in.symlink_to(shutil.which("lbsh", path=environment["PATH"]))

@@ -20,7 +20,7 @@ alias greet='echo hello from an alias'
 
 @pytest.fixture
 def home(tmp_path):
-    """A person's home, whose login shell is bash."""
+    """The home of a user whose login shell is bash."""
     (tmp_path / ".bashrc").write_text(RC)
     # As on many systems: a login reads a file that sets PATH again.
     (tmp_path / ".bash_profile").write_text(f". ~/.bashrc\nPATH={os.environ['PATH']}\n")
@@ -32,7 +32,7 @@ def start(lab, home, *words, shell="/bin/bash"):
     environment = lab.environment("h1", HOME=str(home), SHELL=shell, LC_ALL="C.UTF-8")
     for name in ("PROMPT_COMMAND", "VIRTUAL_ENV", "BASH_ENV", "LBD_SHELL", "ENV"):
         environment.pop(name, None)
-    environment["ENV"] = str(home / ".bashrc")  # of other shells than bash
+    environment["ENV"] = str(home / ".bashrc")  # for shells other than bash
     made = Terminal(lab.command("h1", *(words or ("lbsh",))), environment, cwd=home)
     try:
         made.wait_for(PROMPT)
@@ -56,7 +56,7 @@ def test_it_is_the_users_shell_with_shims_first(prompt):
 
 def test_aliases_and_history(prompt, home):
     assert prompt.run("greet") == "hello from an alias"
-    prompt.send("\x1b[A\r")  # up, as everybody does
+    prompt.send("\x1b[A\r")  # the up key
     prompt.wait_for(lambda: prompt.text().count("hello from an alias") == 2, "it again")
     prompt.line("exit")
     prompt.process.wait(30)
@@ -64,7 +64,7 @@ def test_aliases_and_history(prompt, home):
 
 
 def test_job_control(prompt):
-    prompt.line("perl -e 'sleep 100'")  # one that has a shim
+    prompt.line("perl -e 'sleep 100'")  # a program that has a shim
     prompt.settle()
     prompt.send(STOP)
     prompt.wait_for("Stopped")
@@ -80,7 +80,7 @@ def test_job_control(prompt):
     assert prompt.run("jobs") == ""
 
 
-def test_a_command_at_the_terminal_has_it(prompt):
+def test_a_command_at_the_terminal_owns_the_terminal(prompt):
     prompt.line("python3 -q")
     prompt.wait_for(">>>")
     prompt.line("import sys, os; print(os.isatty(0), os.get_terminal_size().columns, 6*7)")
@@ -97,7 +97,7 @@ def test_it_ends_as_the_shell_does(lab, home):
 
 
 @pytest.mark.parametrize("words", [("lbsh", "-l"), ("bash", "-c", "exec -l lbsh")])
-def test_a_login_whose_profile_sets_path_anew(lab, home, words):
+def test_a_login_whose_profile_sets_path_again(lab, home, words):
     with start(lab, home, *words) as shell:
         assert shell.run("shopt login_shell").split() == ["login_shell", "on"]
         assert shell.run('[ "${PATH%%:*}" = "$LBD_SHIMS" ]; echo $?') == "0"
@@ -105,7 +105,7 @@ def test_a_login_whose_profile_sets_path_anew(lab, home, words):
 
 
 @pytest.mark.parametrize("name", ["dash", "zsh"])
-def test_another_shell_of_the_users(lab, home, name):
+def test_another_login_shell(lab, home, name):
     if shutil.which(name) is None:
         pytest.skip(f"no {name} here")
     (home / ".zshrc").write_text(f"PS1='{PROMPT} '\n")
@@ -116,7 +116,7 @@ def test_another_shell_of_the_users(lab, home, name):
 
 
 def test_a_login_shell_that_is_lbsh_itself(lab, home):
-    """SHELL says lbsh, as /etc/passwd may: then it is bash."""
+    """SHELL names lbsh, as /etc/passwd may: then lbsh runs bash."""
     lbsh = shutil.which("lbsh", path=lab.environment("h1")["PATH"])
     with start(lab, home, shell=lbsh) as shell:
         assert shell.run("echo ${BASH_VERSION:+bash}") == "bash"

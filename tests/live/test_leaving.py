@@ -8,7 +8,7 @@ from tests.live.cluster import FAST
 from tests.live.test_joining import new_token
 from tests.live.trust import Newcomer, authority_on, files_of
 
-# A host that is up is to seem so on a slow machine, too.
+# On a slow machine, too, a host that is up must seem up.
 SETTINGS = (*FAST, "lim.stale_after_s=15.0", "lim.down_after_s=30.0", "tls.revocation_check_s=0.5")
 LONG_S = 90
 UNTIL_TOLD = "echo begun; read x; echo done $x; exit 7"
@@ -52,7 +52,7 @@ def began(process):
 PIPES = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
 
 
-def test_a_host_leaves_when_nothing_of_it_is_left_and_joins_again(tls_lab, newcomer):
+def test_a_host_leaves_without_a_trace_and_joins_again(tls_lab, newcomer):
     lab, words = tls_lab, ("sh", "-c", UNTIL_TOLD)
     there = began(lab.popen("h2", "lbrun", "-H", "new", *words, **PIPES, text=True))
     as_new = {"env": {"LBD_CONFIG": str(newcomer.config)}, "text": True, **PIPES}
@@ -68,7 +68,7 @@ def test_a_host_leaves_when_nothing_of_it_is_left_and_joins_again(tls_lab, newco
     cluster = newcomer.config.read_text().split('"')[1]
     assert (out, leaving.returncode) == (f"new has left cluster {cluster}\n", 0), said
     assert "waiting for other hosts' commands here" in said
-    newcomer.stop()  # which only waits for what has ended
+    newcomer.stop()  # waits only for processes that have ended
     lab.wait_until(
         lambda: not any("new" in lab.states(host) for host in lab.hosts), "it is removed", LONG_S
     )
@@ -87,7 +87,7 @@ def foreign_on(lab, host):
     return rows[host]["jobs"]["foreign"]
 
 
-def test_a_host_that_died_is_forgotten_and_comes_back_when_it_is_not_revoked(tls_lab, newcomer):
+def test_a_dead_host_is_forgotten_and_returns_if_it_was_not_revoked(tls_lab, newcomer):
     lab = tls_lab
     heard = lab.run("h2", "lbctl", "forget", "new")
     assert (heard.returncode, heard.stdout) == (1, "")
@@ -104,8 +104,8 @@ def test_a_host_that_died_is_forgotten_and_comes_back_when_it_is_not_revoked(tls
     wait_until_all_see_it(lab, newcomer)
 
 
-def test_a_token_for_the_host_that_has_signed_the_settings_for_all_has_them_signed_again(tls_lab):
-    """Else the machine that replaces it would not take them."""
+def test_a_token_for_the_host_that_signed_the_cluster_settings_has_them_signed_again(tls_lab):
+    """Otherwise the machine that replaces it would reject them."""
 
     def signer():
         shown = tls_lab.run("h1", "lbctl", "config", "show", "--changed", check=True).stdout

@@ -1,4 +1,4 @@
-"""Commands that never begin, clients that behave badly: nothing of them stays in the daemons."""
+"""Commands that never start and clients that misbehave leave nothing in the daemons."""
 
 import json
 import os
@@ -57,7 +57,7 @@ def send_descriptors(client, times):
 @pytest.mark.parametrize(
     "words", [("/nonexistent",), ("-C", "/nonexistent", "true")], ids=["command", "directory"]
 )
-def test_a_command_that_cannot_begin_leaves_no_pipe_behind(lab, words):
+def test_a_command_that_cannot_start_leaves_no_pipe_behind(lab, words):
     lab.run("h1", "lbrun", "-H", "h2", "true")
     before = open_descriptors(lab, "h2")
     for _ in range(MANY):
@@ -77,7 +77,7 @@ def test_a_client_cannot_fill_the_lbm_with_descriptors(lab):
     before = open_descriptors(lab, "h1")
     with connect(lab) as client:
         client.sendall(request(b"sleep", b"5"))
-        # The kernel says it itself from Linux 6.16 on.
+        # From Linux 6.16 on, the kernel itself refuses them.
         with pytest.raises((BrokenPipeError, ConnectionResetError, PermissionError)):
             send_descriptors(client, 1000)
     assert_as_before(lab, "h1", before)
@@ -86,7 +86,7 @@ def test_a_client_cannot_fill_the_lbm_with_descriptors(lab):
 @pytest.mark.parametrize(
     ("words", "status"), [(("/no\udcff",), 127), (("-C", "/no\udcff", "true"), 125)]
 )
-def test_a_name_that_is_not_utf8_is_reported_as_any_other(lab, words, status):
+def test_a_name_that_is_not_utf8_is_reported_like_any_other(lab, words, status):
     ended = lab.run("h1", "lbrun", "-H", "h2", *words)
     assert ended.returncode == status
     assert_one_line(ended.stderr, "lbrun", "No such file or directory")
@@ -104,7 +104,7 @@ def test_a_host_without_descriptors_left_runs_nothing_and_says_so(lab):
     assert (ended.returncode, ended.stdout) == (125, "")
     assert_one_line(ended.stderr, "lbrun", "h2", "Too many open files")
     assert "may have run" not in ended.stderr
-    lab.wait_until(  # it is avoided for a moment
+    lab.wait_until(  # the host is avoided for a moment
         lambda: lab.run("h1", "lbrun", "-H", "h2", "echo", "ran").stdout == "ran\n", "it recovers"
     )
 
@@ -116,7 +116,7 @@ def test_a_removed_directory_is_never_taken_for_another_one(lab, tmp_path):
     assert "gone (deleted): No such file or directory" in ended.stderr.splitlines()[-1]
 
 
-def test_a_stopped_lbm_is_no_trouble_for_a_request_larger_than_its_socket_takes(lab):
+def test_a_stopped_lbm_copes_with_a_request_larger_than_its_socket_holds(lab):
     pid = lbm_pid(lab, "h1")
     os.kill(pid, signal.SIGSTOP)
     try:
@@ -135,13 +135,13 @@ def test_a_stopped_lbm_is_no_trouble_for_a_request_larger_than_its_socket_takes(
         ("lbrun -H h2 echo lost 1</dev/null", "standard output: Bad file descriptor"),
     ],
 )
-def test_what_could_not_be_moved_is_no_success(lab, command, said, tmp_path):
+def test_a_file_that_could_not_be_moved_is_not_a_success(lab, command, said, tmp_path):
     ended = lab.run("h1", "sh", "-c", command, cwd=tmp_path)
     assert (ended.returncode, ended.stdout) == (125, "")
     assert_one_line(ended.stderr, "lbrun", said)
 
 
-def test_an_lbrun_that_fails_before_it_asks_says_so_in_the_status_file(lab, tmp_path):
+def test_an_lbrun_that_fails_before_it_asks_records_it_in_the_status_file(lab, tmp_path):
     status = tmp_path / "status"
     ended = lab.run(
         "h1", "lbrun", "--status-file", status, "-C", tmp_path / "none", "--local", "true"
@@ -152,18 +152,18 @@ def test_an_lbrun_that_fails_before_it_asks_says_so_in_the_status_file(lab, tmp_
     assert str(tmp_path / "none") in seen["reason"]
 
 
-def test_input_that_cannot_be_read_is_none(lab, tmp_path):
+def test_input_that_cannot_be_read_is_treated_as_empty(lab, tmp_path):
     ended = lab.run("h1", "sh", "-c", "lbrun -H h2 cat 0>written", cwd=tmp_path)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
 
 
-def test_an_order_given_up_half_way_harms_no_other(lab):
+def test_an_order_cut_off_halfway_harms_no_other(lab):
     keeper = lab.pids()["h2"]["keeper"]
     os.kill(keeper, signal.SIGSTOP)
     try:
         large = [f"-eV{number}={'x' * 100_000}" for number in range(8)]
         with lab.popen("h1", "lbrun", "-H", "h2", *large, "sleep", "30") as given_up:
-            time.sleep(0.5)  # as much as its socket holds has gone to the keeper
+            time.sleep(0.5)  # the keeper has as much as its socket holds
             given_up.kill()
         with lab.popen("h1", "lbrun", "-H", "h2", "echo", "ran", stdout=-1) as other:
             time.sleep(0.3)

@@ -1,4 +1,4 @@
-"""What a command may use: alone and all of them together, and what is said of it."""
+"""What commands may use, each alone and all together, and how lbd reports a breach."""
 
 import functools
 import glob
@@ -17,12 +17,12 @@ MIB = 1 << 20
 
 @pytest.fixture
 def limits(reloaded):
-    """limits(key=value, …): those of h2 from now on."""
+    """limits(key=value, …): sets h2's limits."""
     return functools.partial(reloaded, "limits")
 
 
 def ways(lab):
-    """{"memory": "cgroup1", …} of h2."""
+    """How h2 enforces each limit: {"memory": "cgroup1", …}."""
     told = lab.ask("h2", "lbm", "status")["limits"]
     return dict(way.split("=") for way in told.split())
 
@@ -38,7 +38,7 @@ def on_h2(lab, *command):
 
 
 def shell_status(lab, command):
-    """As a shell sees it."""
+    """The exit status as a shell sees it."""
     return lab.run("h1", "sh", "-c", f"{command}; echo $?").stdout.split()[-1]
 
 
@@ -69,7 +69,7 @@ def test_the_owner_allows_less(two, limits):
     assert on_h2(two, *PYTHON, "print(1)").stdout == "1\n"
 
 
-def test_all_of_them_together(two, limits):
+def test_all_commands_together(two, limits):
     need_cgroup(two, "memory")
     limits(memory_bytes=100 * MIB)
     result = on_h2(two, *PYTHON, HUNGRY)
@@ -110,7 +110,7 @@ def test_weight(two, limits):
         assert any("cpu" in group and "/lbd-" in group for group in groups) or "0::" in groups[-1]
 
 
-def test_the_doctor_says_which(two):
+def test_the_doctor_says_how_limits_are_enforced(two):
     result = two.run("h2", "lbctl", "doctor", "--json")
     assert f"memory by {ways(two)['memory']}" in result.stdout
 
@@ -129,7 +129,7 @@ def test_no_group_is_left(make_lab):
 
 
 def groups(name):
-    """Those of the keeper that calls its groups so: other tests' keepers come and go meanwhile."""
+    """The groups of one keeper: those of other tests' keepers come and go meanwhile."""
     return {
         group
         for inside in (name, f"{name}/job-*")
@@ -139,5 +139,5 @@ def groups(name):
 
 
 def name_of_h2(lab):
-    """What the keeper of h2 calls its groups."""
+    """The name under which h2's keeper makes its groups."""
     return name_of(str(lab.paths("h2").run))

@@ -1,4 +1,4 @@
-"""What stays and is measured: to everybody but the LBM it is as if nobody were beside it."""
+"""A command that stays and is measured: only the LBM can tell that anything stands beside it."""
 
 import os
 import pty
@@ -22,7 +22,7 @@ ENDINGS = {"status": ("7", 7), "TERM": ("-15", 143), "KILL": ("-9", 137), "ok": 
 
 @pytest.mark.parametrize("measured", [True, False], ids=["measured", "known"])
 @pytest.mark.parametrize(("end", "status"), ENDINGS.values(), ids=ENDINGS)
-def test_what_stays_ends_as_it_would(quiet, end, status, measured):
+def test_a_measured_command_ends_as_it_would_alone(quiet, end, status, measured):
     name = f"ends{end.strip('-')}{'m' if measured else 'k'}"
     quiet.program(name)
     for _ in range(0 if measured else SURE_RUNS):
@@ -49,21 +49,21 @@ def test_without_an_lbm_a_shim_is_silent(quiet):
     assert (result.returncode, result.stdout, result.stderr) == (3, "None\n", "")
 
 
-def test_what_has_moved_moves_no_further(quiet):
+def test_a_command_that_has_moved_moves_no_further(quiet):
     quiet.program("nested")
     result = quiet.lab.run("h1", "nested", "0", env=quiet.environment() | {"LBD_DEPTH": "1"})
     assert (result.stdout, result.stderr) == ("None\n", "")
     assert "nested" not in quiet.learnt()
 
 
-def test_a_shim_without_a_program_says_so_and_ends_with_127(quiet):
+def test_a_shim_without_a_program_reports_it_and_ends_with_127(quiet):
     quiet.link("no-such-thing")
     result = quiet.lab.run("h1", "no-such-thing", env=quiet.environment())
     assert result.returncode == 127
     assert_one_line(result.stderr, "lbsh", "no-such-thing: not found")
 
 
-def test_what_a_measured_command_closes_is_closed(quiet):
+def test_a_descriptor_that_a_measured_command_closes_is_closed(quiet):
     """Its reader sees the end while the command goes on."""
     script = quiet.programs / "closes.py"
     script.write_text("import os, sys\nos.write(1, b'x')\nos.close(1)\nsys.stdin.read()\n")
@@ -136,7 +136,7 @@ def state(pid):
 
 
 @pytest.mark.parametrize("send", [os.kill, os.killpg], ids=["one", "group"])
-def test_a_measured_command_is_stopped_and_goes_on(hearing, send):
+def test_a_measured_command_is_stopped_and_continued(hearing, send):
     job, pid = hearing(f"stops{send.__name__}", signal.SIGUSR2)
     for _ in range(3):
         send(job.pid, signal.SIGTSTP)
@@ -160,7 +160,7 @@ print("interrupts:", len(heard), flush=True)
 
 
 def test_an_interrupt_typed_at_the_terminal_reaches_it_once(quiet):
-    """Both have it from the terminal: nothing is passed on."""
+    """The terminal sends it to both processes: the shim passes nothing on."""
     (quiet.programs / "counts.py").write_text(COUNTS)
     path = quiet.programs / "counts"
     path.write_text(f"#!/bin/sh\nexec {sys.executable} -IS {quiet.programs}/counts.py\n")
@@ -187,7 +187,7 @@ def test_an_interrupt_typed_at_the_terminal_reaches_it_once(quiet):
         os.close(terminal)
 
 
-def test_a_measured_command_that_is_killed_with_its_shim_is_gone(hearing):
+def test_a_measured_command_killed_with_its_shim_is_gone(hearing):
     job, pid = hearing("killed", signal.SIGUSR2)
     job.kill()
     assert_gone([pid])
@@ -213,7 +213,7 @@ NONSENSE = {
 
 
 @pytest.mark.parametrize("body", NONSENSE.values(), ids=NONSENSE)
-def test_nonsense_of_a_run_teaches_nothing(quiet, body):
+def test_a_senseless_report_of_a_run_teaches_nothing(quiet, body):
     name = f"nonsense{abs(hash(body))}".encode()
     request = frames.field(tags.ARGUMENT, name) + frames.field(tags.FLAGS, tags.FLAG_SHELL)
     with socket.socket(socket.AF_UNIX) as sock:

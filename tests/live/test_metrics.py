@@ -1,4 +1,4 @@
-"""Metrics of a real cluster: jobs run, a scrape is read by Prometheus's own parser."""
+"""Metrics of a real cluster: jobs have run, and Prometheus's own parser reads the scrape."""
 
 import os
 import subprocess
@@ -47,7 +47,7 @@ def blocked(found):
     return found if found["lbd_jobs", "kind=queued", "state=blocked"] == 1 else None
 
 
-def test_the_numbers_are_those_of_what_has_run(shown):
+def test_the_numbers_match_the_jobs_that_ran(shown):
     for _ in range(3):
         shown.run("h1", "lbrun", "-H", "h2", sys.executable, "-c", SPIN, check=True)
     shown.run("h1", "lbrun", "--local", "true", check=True)
@@ -91,7 +91,7 @@ def test_the_numbers_are_those_of_what_has_run(shown):
     assert not [word for word in (f'"{user}"', "python", "/tmp", "exit 4") if word in text]
 
 
-def test_a_dead_lbm_is_seen_and_ends_no_metrics(shown):
+def test_a_dead_lbm_is_shown_and_does_not_end_the_metrics(shown):
     assert asked(shown, "h2", "/readyz") == (200, "ready\n")
     shown.kill("h2", "lbm", "KILL")
     wait_until(lambda: asked(shown, "h2", "/readyz") == (503, "no answer: lbm\n"), "it is missed")
@@ -103,7 +103,7 @@ def test_a_dead_lbm_is_seen_and_ends_no_metrics(shown):
     wait_until(lambda: asked(shown, "h2", "/readyz")[0] == 200, "it is back", 15)
 
 
-def test_other_users_are_told_nothing_by_the_daemons_sockets(shown):
+def test_other_users_learn_nothing_from_the_daemons_sockets(shown):
     if os.geteuid() != 0:
         pytest.skip("needs root, to be somebody else")
     ask = (
@@ -118,8 +118,8 @@ def test_other_users_are_told_nothing_by_the_daemons_sockets(shown):
         assert "process_cpu_seconds" not in found.stdout + found.stderr
 
 
-def test_every_metric_of_the_table_but_those_of_faults_is_shown(shown):
-    """What the table promises and no daemon ever says would be shown to nobody."""
+def test_every_metric_of_the_table_except_those_of_faults_is_shown(shown):
+    """A metric in the table that no daemon ever reports would never be shown."""
     seen = {name for host in shown.hosts for name, *_ in scraped(shown, host)}
     of_faults = {
         "lim_messages_undelivered", "scrape_connections_refused", "prediction_error_seconds",

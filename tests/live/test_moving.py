@@ -17,7 +17,7 @@ LONG_S = 90
 
 @pytest.fixture(params=["root", "mail"])
 def three(request, short_dir):
-    """Hosts with directories of their own; the first has the authority, all are up."""
+    """Three hosts with directories of their own; all are up, and the first has the authority."""
     short_dir.chmod(0o755)
     net = f"127.{random.randint(1, 254)}.{random.randint(0, 254)}"
     hosts = [BareHost(short_dir, f"h{n}", f"{net}.{n}") for n in (1, 2, 3)]
@@ -91,7 +91,7 @@ PUT = f'install -o "$1" -g "$1" -m 600 "$2" {OWN}.new && mv {OWN}.new {OWN}'
 
 
 def renewed_at(home, host, user, directory):
-    """Its certificate is about to end, so it asks for another one."""
+    """Replaces a host's certificate by one that is about to expire, so that it asks for another."""
     (directory / "authority.pem").write_text(succeeds(home, "cat", KEY) + "\n")
     authority = Authority(directory, 1.0).credentials()
     key, names = certificates.new_key(), names_of(host.name, 0)

@@ -1,4 +1,4 @@
-"""`-H HOST` asks that host itself, whatever this host's LIM believes of it."""
+"""`-H HOST` asks that host itself, whatever this host's LIM believes about it."""
 
 import signal
 from functools import partial
@@ -21,10 +21,10 @@ def lims_run(lab):
         lab.wait_until(up, f"{host} sees both")
 
 
-def test_while_our_lim_stands_still_and_when_it_goes_on(lab):
+def test_while_our_lim_is_stopped_and_after_it_continues(lab):
     assert lab.served("h1", "h2") == SERVED
     lab.kill("h1", "lim", "STOP")
-    result = lab.run("h1", "lbrun", "true")  # it asks in vain, and the LIM is let alone for a while
+    result = lab.run("h1", "lbrun", "true")  # it asks in vain, and leaves the LIM alone for a while
     assert result.returncode == 0
     assert_one_line(result.stderr, "lbrun", "lim")
     assert lab.served("h1", "h2") == SERVED
@@ -32,8 +32,8 @@ def test_while_our_lim_stands_still_and_when_it_goes_on(lab):
     assert lab.served("h1", "h2") == SERVED
 
 
-def test_a_lim_that_goes_on_is_asked_at_once_where_nothing_else_will_do(lab):
-    """Nothing has run there yet: so its address has to come of the LIM."""
+def test_a_lim_that_continues_is_asked_at_once_if_nothing_else_will_do(lab):
+    """Nothing has run there yet, so the address must come from the LIM."""
     lab.kill("h2", "lim", "STOP")
     assert "running here" in lab.run("h2", "lbrun", "true").stderr
     assert lab.run("h2", "lbrun", "-H", "h1", "true").returncode == 125
@@ -41,7 +41,7 @@ def test_a_lim_that_goes_on_is_asked_at_once_where_nothing_else_will_do(lab):
     assert lab.served("h2", "h1") == SERVED
 
 
-def test_a_host_that_is_held_for_down(lab):
+def test_a_host_that_is_believed_down(lab):
     lab.kill("h2", "lim", "STOP")
     lab.wait_until(lambda: lab.states("h1")["h2"] == "down", "h1 has not heard of h2")
     assert lab.served("h1", "h2") == SERVED

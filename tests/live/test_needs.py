@@ -1,4 +1,4 @@
-"""What a command needs of its host: resources, features, memory; at once and through the queue."""
+"""What a command needs of its host (resources, features, memory), at once and through the queue."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ from tests.live.cluster import Lab
 
 SETTINGS = (*restarting.SETTINGS, "dispatch.lease_s=8", "lim.hold_limit_s=60", "lbm.kill_grace_s=4")
 SHOW = 'echo "$LBD_HOST $LBD_RESOURCE_GPU $CUDA_VISIBLE_DEVICES"'
-# Says what it has got, and ends once it may.
+# Prints what it was given, and ends once it may.
 HOLD = f'{SHOW} >"got.$1.new"; mv "got.$1.new" "got.$1"; until [ -e "end.$1" ]; do sleep 0.05; done'
 
 
@@ -36,7 +36,7 @@ def used(lab):
 
 @pytest.mark.parametrize("front", ["lbrun", "lbrun-python"])
 @pytest.mark.parametrize("queue", [(), ("-q",)])
-def test_a_command_goes_where_what_it_needs_is_and_is_told_what_it_got(lab, front, queue):
+def test_a_command_runs_where_its_needs_are_met_and_learns_what_it_was_given(lab, front, queue):
     words = (*queue, "--need", "gpu=2", "--feature", "big", "sh", "-c", SHOW)
     assert lab.run("h1", front, *words, timeout=60).stdout == "h2 0,1 0,1\n"
     lab.wait_until(lambda: used(lab) == 0, "nothing is held")
@@ -45,9 +45,9 @@ def test_a_command_goes_where_what_it_needs_is_and_is_told_what_it_got(lab, fron
         assert "attempt 1: got gpu 0,1" in said
 
 
-def test_nobody_gets_what_another_has_also_over_a_restart_of_the_lbm(lab, tmp_path):
-    """One that runs where it was typed, one from another host and one of the queue, two of them at
-    a time; the LBM makes way for its successor meanwhile."""
+def test_no_resource_is_given_twice_even_across_a_restart_of_the_lbm(lab, tmp_path):
+    """A command that runs where it was typed, one from another host and one from the queue share
+    two GPUs, two of them at a time; meanwhile the LBM makes way for its successor."""
 
     def started(name, *words):
         lab.popen(name[:2], "lbrun", *words, "sh", "-c", HOLD, "sh", name, cwd=tmp_path)
@@ -82,8 +82,8 @@ def test_nobody_gets_what_another_has_also_over_a_restart_of_the_lbm(lab, tmp_pa
 STUBBORN = "trap '' TERM; echo $$ >pid.new; mv pid.new pid; while :; do sleep 0.1; done"
 
 
-def test_what_an_ending_command_has_is_not_given_again_after_its_lbm_was_killed(lab, tmp_path):
-    """It ignores TERM, so it has its gpus until its keeper kills it."""
+def test_resources_of_an_ending_command_are_not_given_again_after_its_lbm_was_killed(lab, tmp_path):
+    """The command ignores TERM, so it has its GPUs until its keeper kills it."""
     words = ("--need", "gpu=2", "sh", "-c")
     lab.popen("h1", "lbrun", *words, STUBBORN, cwd=tmp_path)
     path = tmp_path / "pid"
@@ -97,10 +97,10 @@ def test_what_an_ending_command_has_is_not_given_again_after_its_lbm_was_killed(
     lab.wait_until(lambda: used(lab) == 0, "nothing is held")
 
 
-def test_what_a_command_of_its_own_user_has_is_not_given_again_after_an_lbm_was_killed(
+def test_resources_of_a_command_outside_the_keeper_are_not_given_again_after_an_lbm_was_killed(
     lab, tmp_path
 ):
-    """No keeper knows it: its client's process has become the command."""
+    """No keeper knows the command: its client's process has become the command."""
     lab.popen("h2", "lbrun", "--need", "gpu=2", "sh", "-c", HOLD, "sh", "own", cwd=tmp_path)
     lab.wait_until(lambda: (tmp_path / "got.own").exists(), "it runs")
     os.kill(int((lab.paths("h2").run / "lbm.pid").read_text()), signal.SIGKILL)
@@ -115,7 +115,7 @@ def test_what_a_command_of_its_own_user_has_is_not_given_again_after_an_lbm_was_
     lab.wait_until(lambda: used(lab) == 0, "nothing is held")
 
 
-def test_what_there_is_changes_without_a_restart(lab):
+def test_a_hosts_resources_change_without_a_restart(lab):
     def totals():
         hosts = {host["name"]: host for host in lab.lbctl_json("h1", "status")["hosts"]}
         return hosts["h2"]["resources"]["gpu"]["total"], hosts["h2"]["features"]
@@ -134,7 +134,7 @@ def test_what_there_is_changes_without_a_restart(lab):
     lab.wait_until(lambda: totals()[0] == 2, "as it was")
 
 
-def test_what_no_host_has_is_refused_at_once_and_accepted_by_the_queue_with_a_line(lab):
+def test_needs_that_no_host_meets_are_refused_at_once_or_queued_with_a_line(lab):
     now = run(lab, "--need", "gpu=3", "true")
     assert (now.returncode, now.stderr) == (
         125, "lbrun: no suitable host: none has what it needs (h1: no gpu, h2: has 2 gpus, not 3)\n"
@@ -170,14 +170,14 @@ def test_the_names_of_resources_are_set_for_all_hosts(lab):
         lab.run("h1", "lbctl", "config", "set", name, "--unset", "--cluster", check=True)
 
 
-def test_jobs_of_the_queue_wait_for_the_memory_that_others_were_given(lab, tmp_path):
+def test_queued_jobs_wait_for_memory_that_others_were_given(lab, tmp_path):
     total = lab.lbctl_json("h1", "status")["hosts"][1]["memory"]["for_jobs"]
     half = f"{total // 2 >> 20}M"
     words = ("-d", "-H", "h2", "--mem", half, "sh", "-c", HOLD, "sh")
     for name in ("a", "b", "c"):
         run(lab, *words, name, cwd=tmp_path, check=True)
     lab.wait_until(lambda: (tmp_path / "got.b").exists(), "two run")
-    lab.wait_until(  # for the setting of the test before, the dispatcher restarts
+    lab.wait_until(  # the dispatcher restarts for the setting of the test before
         lambda: "memory free" in lab.lbctl_json("h1", "job", "last")["reason"], "it is said why"
     )
     (tmp_path / "end.a").touch()

@@ -1,4 +1,4 @@
-"""A host of another release: a neighbour works along, any other is refused and named."""
+"""A host of another release: a neighbouring release works along, any other is refused and named."""
 
 import contextlib
 import subprocess
@@ -21,7 +21,7 @@ DAEMONS = ("lim", "lbm")
 
 @contextlib.contextmanager
 def other_release(lab, newest, oldest, features="stage,terminal"):
-    """h2 of the lab runs that one instead of ours."""
+    """Runs that release on h2 of the lab instead of ours."""
     for daemon in DAEMONS:
         lab.kill("h2", daemon, "TERM")
         lab.wait_until(lambda daemon=daemon: not lab.pids()["h2"][daemon], f"{daemon} has ended")
@@ -90,7 +90,7 @@ def test_any_other_is_refused_and_named(lab, newest, oldest, older):
     wait_until_up(lab)  # upgraded
 
 
-def test_what_a_release_does_not_announce_is_not_asked_of_it(lab):
+def test_a_feature_that_a_release_does_not_announce_is_not_asked_of_it(lab):
     with other_release(lab, 2, 1, features=""):
         wait_until_up(lab)
         result = lab.run(
@@ -102,7 +102,7 @@ def test_what_a_release_does_not_announce_is_not_asked_of_it(lab):
     wait_until_up(lab)
 
 
-def test_a_request_that_is_not_known_is_refused_in_so_many_words(lab):
+def test_an_unknown_request_is_refused_and_named(lab):
     with Peer(lab, "h1") as peer:
         for _, tag, body in peer.converse([tags.pack(1, b"Z", b"something new")]):
             assert tag == tags.REFUSED

@@ -52,7 +52,7 @@ def test_why_there_is_no_output(lab, case):
     assert result.stderr.count("\n") == 1
 
 
-def test_of_an_array_once(lab):
+def test_an_array_is_reported_once(lab):
     job = queued(lab, "--array", "1-3", "--begin", "+1h", "true")
     lab.run("h2", "lbctl", "kill", job, check=True)
     result = lab.run("h2", "lbctl", "logs", job)

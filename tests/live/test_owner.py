@@ -16,7 +16,7 @@ from tests.live.test_admission import refused
 
 pytestmark = pytest.mark.root
 
-OWNER = "games"  # an account that is there, to play this part
+OWNER = "games"  # an existing account that plays this part
 COUNT = "while :; do i=$((i+1)); echo $i >{file}.new; mv {file}.new {file}; sleep 0.1; done"
 
 
@@ -30,7 +30,7 @@ def three():
 
 
 class Terminal:
-    """Where the owner sits; read by a process, as a shell would."""
+    """The terminal at which the owner sits; a process reads it, as a shell would."""
 
     def __init__(self):
         self._master, slave = os.openpty()
@@ -45,7 +45,7 @@ class Terminal:
         os.write(self._master, b"x\n")
 
     def leave(self):
-        """As if much time had passed."""
+        """Makes the terminal look long unused."""
         long_ago = time.time() - 3600
         os.utime(self.name, (long_ago, long_ago))
 
@@ -87,7 +87,7 @@ def is_counting(file):
 
 
 def on_h2(lab, file, *options, **streams):
-    """A command that counts, on h2, as it chose by itself."""
+    """A command that counts, on h2, which it reached without naming the host."""
     command = ("sh", "-c", COUNT.format(file=file))
     process = lab.popen("h1", "lbrun", *options, "--remote", "-x", "h3", *command,
                         stdin=subprocess.DEVNULL, **streams)  # fmt: skip
@@ -118,7 +118,7 @@ def refuses(lab):
     return True
 
 
-def test_suspended_until_the_owner_is_gone(three, terminal, rules, tmp_path):
+def test_suspended_until_the_owner_leaves(three, terminal, rules, tmp_path):
     rules("suspend")
     said = tmp_path / "said"
     with said.open("wb") as verbose:
@@ -166,8 +166,8 @@ echo $LBD_HOST
 """
 
 
-def test_evicted_with_no_other_host_it_waits_for_one(three, terminal, rules, tmp_path):
-    """Its lbrun says so, once; here the owner goes again."""
+def test_an_evicted_command_without_another_host_waits_for_one(three, terminal, rules, tmp_path):
+    """Its lbrun says so, once; here the owner leaves again."""
     rules("evict", evict_grace_s=0.5)
     script = ("sh", "-c", ONCE.format(here=tmp_path))
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
@@ -188,7 +188,7 @@ def test_evicted_with_no_other_host_it_waits_for_one(three, terminal, rules, tmp
     assert process.returncode == 0
 
 
-def test_who_waits_for_a_host_may_be_interrupted(three, terminal, rules, tmp_path):
+def test_a_command_that_waits_for_a_host_can_be_interrupted(three, terminal, rules, tmp_path):
     rules("evict", evict_grace_s=0.5)
     process = three.popen("h1", "lbrun", "--remote", "-x", "h3", "sleep", "60",
                           stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)  # fmt: skip
@@ -201,7 +201,7 @@ def test_who_waits_for_a_host_may_be_interrupted(three, terminal, rules, tmp_pat
     three.wait_until(lambda: not three.lbctl_json("h1", "jobs"), "nothing is left of it")
 
 
-def test_what_has_printed_does_not_begin_again_but_stands_still(three, terminal, rules, tmp_path):
+def test_a_command_that_has_printed_is_suspended_not_restarted(three, terminal, rules, tmp_path):
     rules("evict", evict_grace_s=0.5)
     script = "echo begun;" + COUNT.format(file=tmp_path / "count")
     process = three.popen("h1", "lbrun", "--remote", "-x", "h3", "sh", "-c", script,
@@ -209,14 +209,14 @@ def test_what_has_printed_does_not_begin_again_but_stands_still(three, terminal,
     three.wait_until(lambda: value_of(tmp_path / "count") > 2, "it runs")
     terminal.type()
     three.wait_until(lambda: not is_counting(tmp_path / "count"), "it stands still")
-    time.sleep(2.5)  # it would have gone by now
+    time.sleep(2.5)  # it would have moved by now
     assert process.poll() is None
     terminal.leave()
     three.wait_until(lambda: is_counting(tmp_path / "count"), "it goes on")
 
 
 def test_a_queued_job_waits_says_why_and_is_moved(three, terminal, rules, tmp_path):
-    """Whoever asks, of any host, sees whose owner is back. Its dispatcher is killed meanwhile."""
+    """Every host shows whose owner is back. The job's dispatcher is killed meanwhile."""
     rules("decide", decide_by="timer", decide_after_s=10.0)
     three.lab("kill", "h3", "lbm")
     script = ("sh", "-c", "echo in vain; " + ONCE.format(here=tmp_path))
@@ -249,7 +249,7 @@ def test_a_queued_job_waits_says_why_and_is_moved(three, terminal, rules, tmp_pa
     assert three.lbctl_json("h1", "advise")["owners"] == []  # too few to tell
 
 
-def test_a_gang_begins_again_elsewhere_as_a_whole(three, terminal, rules, tmp_path):
+def test_a_gang_starts_again_elsewhere_as_a_whole(three, terminal, rules, tmp_path):
     rules("decide", decide_by="timer", decide_after_s=1.0)
     three.lab("kill", "h3", "lbm")
     script = (
@@ -269,7 +269,7 @@ def test_a_gang_begins_again_elsewhere_as_a_whole(three, terminal, rules, tmp_pa
 
 
 def owner_of_h2(lab):
-    """As `lbctl owners` and `lbctl status` of h1 have it."""
+    """h2's owner as `lbctl owners` and `lbctl status` of h1 show it."""
     hosts = {row["host"]: row for row in lab.lbctl_json("h1", "owners")}
     assert hosts.keys() == {"h1", "h2", "h3"}
     assert hosts["h1"]["owner"] is None

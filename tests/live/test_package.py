@@ -1,6 +1,6 @@
-"""The packages: what is in them, and their services under a real systemd.
+"""The packages: their contents, and their services under a real systemd.
 
-One file because all of it is of one tree, which takes longest, and of one machine.
+One file because all of it uses one tree, which takes longest, and one machine.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ def missing(what):
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory):
-    """What either package has, made once: by far the longest step."""
+    """The files of both packages, made once: by far the longest step."""
     root = tmp_path_factory.mktemp("package") / "tree"
     subprocess.run([ROOT / "deploy/tree", root], check=True)
     return root
@@ -88,7 +88,7 @@ EXPECTED = {
 }  # fmt: skip
 
 
-def test_what_is_in_the_package(package, tmp_path):
+def test_the_contents_of_the_package(package, tmp_path):
     listed = subprocess.run(["dpkg-deb", "-c", package], capture_output=True, text=True, check=True)
     rows = [line.split() for line in listed.stdout.splitlines()]
     paths = {row[5].removeprefix(".") for row in rows}
@@ -116,7 +116,7 @@ PATH_OF_RPM = {
 }
 
 
-def test_the_rpm_has_the_same_where_such_systems_look_for_it(rpm, package):
+def test_the_rpm_has_the_same_files_where_such_systems_look_for_them(rpm, package):
     def elsewhere(path):
         for before, after in PATH_OF_RPM.items():
             if path.startswith(before):
@@ -179,7 +179,7 @@ def test_only_the_keeper_has_privilege(machine, service):
 
 
 @pytest.mark.parametrize("service", UNITS)
-def test_the_units_are_as_shut_as_the_book_says(machine, service):
+def test_the_units_are_as_confined_as_the_book_says(machine, service):
     unit = f"/lib/systemd/system/{service}.service"
     verified = machine.run("systemd-analyze", "verify", unit)
     assert (verified.returncode, verified.stderr) == (0, "")
@@ -189,12 +189,12 @@ def test_the_units_are_as_shut_as_the_book_says(machine, service):
 
 
 @pytest.mark.parametrize("service", [*SERVICES, "lbd-dispatcher", "lbd-metrics"])
-def test_a_daemon_that_takes_all_memory_is_ended_before_the_host_is(machine, service):
+def test_a_daemon_that_takes_all_memory_is_ended_before_the_host(machine, service):
     assert 0 < int(machine.show(service, "MemoryMax")) <= 4 << 30
     assert 0 < int(machine.show(service, "TasksMax")) <= 512
 
 
-def test_nobody_else_makes_the_place_for_files_first(machine):
+def test_no_user_can_create_the_directory_for_files_first(machine):
     stat = ("stat", "-c", "%U %a", "/var/tmp/lbd-stage")
     assert machine.run(*stat, check=True).stdout == "lbd 711\n"
     machine.run("systemctl", "stop", "lbd-lbm", "lbd-keeper", check=True)
@@ -252,8 +252,8 @@ def from_other(machine):
 
 
 def joined(machine):
-    """The words for a command of ann's from another host, which is `lbd up` on the same machine,
-    for the host of the units."""
+    """The start of a command line by which ann runs a command from another host, an `lbd up` on the
+    same machine, on the host of the units."""
     machine.run("sh", "-c", CLUSTER, "sh", OTHER, check=True)
     host = machine.run("uname", "-n").stdout.strip().partition(".")[0]
     words = ("runuser", "-u", "ann", "--", "env", "-C", "/home/ann", CONFIG, "lbrun", "-H", host)
@@ -284,7 +284,7 @@ def test_a_command_of_another_host_runs_in_the_unit_of_the_keeper(machine, from_
     assert (sent.returncode, sent.stderr) == (0, "")
 
 
-def test_a_user_finds_the_daemons_and_nothing_wrong(machine, from_other):
+def test_a_user_finds_the_daemons_and_no_fault(machine, from_other):
     doctor = machine.run("runuser", "-l", "ann", "-c", "cd /; lbctl doctor --json")
     checks = json.loads(doctor.stdout)["checks"]
     assert [check for check in checks if check["state"] == "fault"] == []
@@ -305,7 +305,7 @@ def test_no_secret_is_in_the_journal(machine, from_other):
 
 @contextlib.contextmanager
 def overridden(machine, service, line):
-    """As with an administrator's `systemctl edit`."""
+    """Adds a line to a unit, as an administrator's `systemctl edit` does."""
     directory = f"/run/systemd/system/{service}.service.d"
     script = f"mkdir -p {directory}; printf '[Service]\\n{line}\\n' >{directory}/test.conf"
     for words in (script, f"rm -r {directory}"):
@@ -317,7 +317,7 @@ def overridden(machine, service, line):
 
 
 @pytest.mark.parametrize("service", SERVICES)
-def test_systemd_starts_a_hung_daemon_again(machine, service):
+def test_systemd_restarts_a_hung_daemon(machine, service):
     with overridden(machine, service, "WatchdogSec=3"):
         first = machine.show(service, "MainPID")
         machine.run("kill", "-STOP", first, check=True)
@@ -331,7 +331,7 @@ def test_systemd_starts_a_hung_daemon_again(machine, service):
     assert machine.run("lbrun", "true").returncode == 0
 
 
-def test_a_wrong_configuration_is_said_once(machine):
+def test_a_wrong_configuration_is_reported_once(machine):
     machine.run("sh", "-c", "echo 'wrong = [' >>/etc/lbd/lbd.toml", check=True)
     machine.run("systemctl", "restart", "lbd-lim")
     wait_until(lambda: machine.show("lbd-lim", "ActiveState") == "failed", "it has failed", 20)
@@ -350,7 +350,7 @@ def has_restarted(machine, unit, pid):
 
 @pytest.fixture
 def queue(machine, from_other):
-    """Of this cluster, on the machine with the units."""
+    """The queue of this cluster, on the machine with the units."""
     host = machine.run("uname", "-n").stdout.strip().partition(".")[0]
     machine.run("lbctl", "queue", "enable", host, check=True, timeout=90)
     yield host
@@ -359,7 +359,7 @@ def queue(machine, from_other):
     machine.run("sh", "-c", "rm /var/lib/lbd/ledger.sqlite*", check=True)
 
 
-def test_the_queue_that_is_enabled_is_started_by_its_path(machine, from_other, queue):
+def test_an_enabled_queue_is_started_by_its_path_unit(machine, from_other, queue):
     wait_until(lambda: machine.show("lbd-dispatcher", "ActiveState") == "active",
                "the dispatcher runs", 60, machine.said)  # fmt: skip
     first = machine.show("lbd-dispatcher", "MainPID")
@@ -377,7 +377,7 @@ def test_the_queue_that_is_enabled_is_started_by_its_path(machine, from_other, q
     machine.run("lbctl", "kill", waiting, check=True)
 
 
-def test_the_page_is_started_by_its_socket(machine):
+def test_the_page_is_started_by_its_socket_unit(machine):
     assert machine.show("lbd-web", "ActiveState") == "inactive"
     machine.run("systemctl", "enable", "--now", "lbd-web.socket", check=True)
     try:
@@ -462,8 +462,8 @@ def test_an_upgrade_from_the_last_release_ends_no_command(machine_of_last_releas
     upgrade(machine_of_last_release, joined(machine_of_last_release))
 
 
-def test_a_purge_leaves_nothing_but_what_nobody_can_make_again(machine):
-    """The authority of the cluster, and acknowledged jobs."""
+def test_a_purge_leaves_only_what_nobody_can_make_again(machine):
+    """The cluster's authority, and acknowledged jobs."""
     machine.run("systemctl", "stop", "other")
     machine.run(
         "sh", "-c", "touch /var/lib/lbd/ledger.sqlite /var/lib/lbd/ledger.sqlite-wal", check=True
@@ -484,7 +484,7 @@ def test_a_purge_leaves_nothing_but_what_nobody_can_make_again(machine):
     assert machine.run("systemctl", "is-active", "lbd-keeper").stdout == "inactive\n"
 
 
-def test_a_purge_leaves_nothing_at_all_where_that_is_asked(machine):
+def test_a_purge_leaves_nothing_when_told_so(machine):
     machine.run("dpkg", "--no-triggers", "-i", "/lbd.deb", check=True, timeout=90)
     machine.run("touch", "/var/lib/lbd/ledger.sqlite", check=True)
     answer = "echo lbd lbd/purge-all boolean true | debconf-set-selections"
@@ -496,7 +496,7 @@ def test_a_purge_leaves_nothing_at_all_where_that_is_asked(machine):
 
 
 def test_the_scripts_of_the_rpm_do_what_the_debian_package_does(machine, rpm):
-    """In the place of the Debian package."""
+    """The rpm takes the place of the Debian package."""
     machine.run("dpkg", "--no-triggers", "--purge", "lbd", timeout=90)
     machine.receive(rpm)
     install = ("rpm", "--nodeps", f"/{rpm.name}")

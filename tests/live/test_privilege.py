@@ -21,7 +21,7 @@ pytestmark = pytest.mark.root
 
 @pytest.fixture
 def home(tmp_path):
-    """A directory that is Ann's alone."""
+    """A directory that only Ann can enter."""
     place = Path("/tmp") / f"lbd-t-home-{os.getpid()}"
     place.mkdir(mode=0o700)
     shutil.chown(place, ANN)
@@ -42,7 +42,7 @@ def test_a_command_runs_as_its_user(two):
     assert result.stdout == two.run(ANN, "id").stdout
 
 
-def test_in_a_directory_that_is_closed_to_the_daemons(two, home):
+def test_a_command_in_a_directory_that_is_closed_to_the_daemons(two, home):
     script = (
         f"mkdir {home}/in && cd {home}/in && echo words >file &&"
         "cat file | lbrun -H h2 sh -c 'cat; pwd; cat file'"
@@ -52,7 +52,7 @@ def test_in_a_directory_that_is_closed_to_the_daemons(two, home):
     assert result.stdout == f"words\n{home}/in\nwords\n"
 
 
-def test_files_that_go_along_and_come_back(two, home):
+def test_files_are_sent_and_come_back(two, home):
     script = (
         f"cd {home} && echo words >in && lbrun -H h2 --send in --fetch out "
         "sh -c 'id -un >out; cat in >>out' && cat out"
@@ -64,7 +64,7 @@ def test_files_that_go_along_and_come_back(two, home):
     wait_until(lambda: not list(workdirs.iterdir()), "the stage is removed")
 
 
-def test_a_terminal_is_its_users(two):
+def test_a_terminal_belongs_to_its_user(two):
     inner = "lbrun -H h2 sh -c 'stat -c %U $(tty); echo words >/dev/tty'"
     script = f"cd / && script -qec {shlex.quote(inner)} /dev/null"
     result = two.run(ANN, script, stdin=subprocess.DEVNULL)
@@ -73,8 +73,9 @@ def test_a_terminal_is_its_users(two):
     )
 
 
-def test_a_prompt_survives_what_ends_a_deaf_command(two):
-    """Who waits for input is told by the keeper: the LBM cannot look into another's process."""
+def test_a_prompt_survives_the_end_of_a_deaf_command(two):
+    """The keeper says which process waits for input: the LBM cannot look into another user's
+    process."""
     reads = "for n in 1 2 3 4 5 6 7 8; do read -r word && [ $word ] && break; done"
     inner = f"lbrun -H h2 sh -c 'trap : INT; echo ready; {reads}; echo heard $word'"
     script = f"""cd / && {{ sleep 3; printf '\\003\\003'; sleep 2;
@@ -84,8 +85,8 @@ def test_a_prompt_survives_what_ends_a_deaf_command(two):
     assert result.stdout.split()[-2:] == ["heard", "alive"], result
 
 
-def test_a_command_that_stays_is_ended_as_its_user(two):
-    """The LBM may not signal it: a child of the keeper that becomes the user does."""
+def test_a_command_that_runs_here_is_ended_as_its_user(two):
+    """The LBM may not signal it: a child of the keeper becomes the user and does."""
     script = "cd / && lbrun --local --name mine sleep 60 >/dev/null 2>&1 & echo $!"
     pid = int(two.run(ANN, script).stdout)
     job = wait_until(lambda: next(
@@ -103,7 +104,8 @@ def test_a_command_that_stays_is_ended_as_its_user(two):
 
 
 def test_an_lbm_that_ends_leaves_the_next_keeper_its_socket(two):
-    """`lbd up` starts that one as soon as the last has gone, while the LBM may still be ending."""
+    """`lbd up` starts the next keeper as soon as the last is gone, while the LBM may still be
+    ending."""
     run = two.root / "h2/run"
     two.ups[1].send_signal(signal.SIGSTOP)
     try:

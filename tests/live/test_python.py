@@ -1,4 +1,4 @@
-"""Python programs that use the cluster: `lbd.Executor` and joblib's backend, by real programs.
+"""Python programs that use the cluster, by `lbd.Executor` and by joblib's backend.
 
 Each program runs from h1 of one lab of four hosts.
 """
@@ -27,7 +27,7 @@ def words(program):
 
 
 def run(lab, program, **options):
-    """What the program prints as JSON, from h1."""
+    """Runs the program from h1; returns what it prints as JSON."""
     result = lab.run("h1", *words(program), env=with_source(), timeout=60, **options)
     assert result.returncode == 0, result.stderr[-3000:]
     return json.loads(result.stdout), result.stderr
@@ -132,7 +132,7 @@ def test_a_worker_alone_on_its_host_shares_a_large_argument_with_the_next_one(la
     assert {tuple(rest) for _, *rest in both} == {(3 << 20, 1)}
 
 
-def test_a_lost_worker_costs_nothing_but_time_unless_said_otherwise(lab, tmp_path):
+def test_a_lost_worker_costs_only_time_by_default(lab, tmp_path):
     found, _ = run(lab, f"""
         import json, os, signal, time
         from pathlib import Path
@@ -168,7 +168,7 @@ def test_a_lost_worker_costs_nothing_but_time_unless_said_otherwise(lab, tmp_pat
     assert (lost, after) == (True, 1)
 
 
-def test_workers_die_with_their_client_and_what_they_started_too(lab, tmp_path):
+def test_workers_and_their_children_die_with_the_client(lab, tmp_path):
     begun = tmp_path / "begun"
     program = f"""
         import subprocess, time
@@ -211,7 +211,7 @@ def test_another_python_is_refused_with_a_reason(lab, tmp_path):
     assert "has Python 3.1" in errors
 
 
-def test_a_worker_that_talks_nonsense_is_lost_but_not_what_it_has_answered(lab, tmp_path):
+def test_a_worker_that_breaks_the_protocol_is_lost_but_its_answers_are_not(lab, tmp_path):
     other = tmp_path / "python"
     other.write_text(
         f"#!{sys.executable} -P\n"

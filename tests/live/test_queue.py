@@ -39,7 +39,7 @@ def until_state(lab, name, state):
     lab.wait_until(lambda: job(lab, name)["state"] == state, f"job {name} is {state}")
 
 
-def test_what_is_submitted_runs_and_tells_its_end(lab):
+def test_a_submitted_job_runs_and_reports_its_end(lab):
     name = submit(lab, "--name", "first", "sh", "-c", "echo out; echo err >&2; exit 3")
     assert name.isdecimal()
     assert wait(lab, name) == 1
@@ -52,7 +52,7 @@ def test_what_is_submitted_runs_and_tells_its_end(lab):
     assert (logs.stdout, logs.stderr, logs.returncode) == ("out\n", "err\n", 0)
 
 
-def test_it_finds_itself_as_it_would_here(lab, tmp_path):
+def test_a_queued_job_has_the_surroundings_it_would_have_here(lab, tmp_path):
     script = 'pwd; umask; cat; echo "$LBD_ATTEMPT $LBD_TIER $LBD_SLOTS $LBD_ORIGIN $OWN"'
     result = lab.run(
         "h2", "sh", "-c", 'umask 027; exec lbrun -q -e OWN=mine sh -c "$1"', "-", script,
@@ -69,7 +69,7 @@ def test_the_exit_status_is_the_commands_own(lab, script, status):
     assert lab.run("h2", "lbrun", "-q", "sh", "-c", script).returncode == status
 
 
-def test_a_program_that_is_nowhere(lab):
+def test_a_program_that_does_not_exist(lab):
     result = lab.run("h2", "lbrun", "-q", "nosuch-program")
     assert result.returncode == 127
     assert "No such file" in result.stderr
@@ -90,7 +90,7 @@ def pending_jobs(lab, name):
     return [one for one in jobs if one["name"] == name and one["state"] == "pending"]
 
 
-def test_whoever_waits_in_the_queue_and_goes_away_leaves_it(lab):
+def test_a_client_that_waits_in_the_queue_and_goes_away_leaves_it(lab):
     blocks = [submit(lab, "sleep", "60") for _ in range(4)]
     waiting = lab.popen("h2", "lbrun", "-q", "--name", "leaver", "true")
 
@@ -104,8 +104,8 @@ def test_whoever_waits_in_the_queue_and_goes_away_leaves_it(lab):
     assert {job(lab, name)["state"] for name in blocks} == {"cancelled"}
 
 
-def test_who_goes_away_at_any_moment_takes_its_job_along(lab):
-    """Also before it has been told that it is queued."""
+def test_a_client_that_goes_away_at_any_moment_takes_its_job_along(lab):
+    """Even before it has been told that the job is queued."""
     rng = random.Random(1)
     for _ in range(12):
         caller = lab.popen("h1", "lbrun", "-q", "--name", "brief", "sleep", "600",
@@ -118,7 +118,7 @@ def test_who_goes_away_at_any_moment_takes_its_job_along(lab):
         jobs = json.loads(lab.run("h1", "lbctl", "jobs", "--json", check=True).stdout)
         return [one for one in jobs if one["name"] == "brief"]
 
-    time.sleep(0.5)  # the last may be on its way to the dispatcher yet
+    time.sleep(0.5)  # the last request may still be on its way to the dispatcher
     lab.wait_until(lambda: not left(), "all have left", 15, left)
 
 
@@ -136,7 +136,7 @@ def test_an_array_runs_each_index_once(lab, tmp_path):
 @pytest.mark.parametrize(
     "words", [("-o", "%h/taken"), ("--error", "%h/taken"), ("-o", "ok", "--error", "%h/taken")]
 )
-def test_output_that_cannot_be_written_is_no_status_of_the_command(lab, tmp_path, words):
+def test_output_that_cannot_be_written_does_not_change_the_status(lab, tmp_path, words):
     for host in ("h1", "h2"):
         (tmp_path / host / "taken").mkdir(parents=True)  # a directory of that name
     name = submit(lab, *words, "sh", "-c", "touch ran", cwd=tmp_path)
@@ -150,7 +150,7 @@ def test_output_that_cannot_be_written_is_no_status_of_the_command(lab, tmp_path
     assert not (tmp_path / "ran").exists()
 
 
-def test_a_key_of_another_command_says_whose_it_is(lab):
+def test_a_key_used_for_another_command_names_that_job(lab):
     first = submit(lab, "--idempotency-key", "taken", "echo", "first")
     for words in (("echo", "second"), ("--array", "1-2", "echo", "first")):
         again = lab.run("h2", "lbrun", "-d", "--idempotency-key", "taken", *words, check=True)
@@ -172,14 +172,14 @@ def test_a_key_of_another_command_says_whose_it_is(lab):
         ),
     ],
 )
-def test_what_would_be_left_undone_is_refused(lab, words, told, tmp_path):
+def test_options_that_would_have_no_effect_are_refused(lab, words, told, tmp_path):
     result = lab.run("h2", "lbrun", *words, "true", cwd=tmp_path)
     assert (result.returncode, result.stdout, result.stderr.count("\n")) == (125, "", 1)
     assert result.stderr.startswith(f"lbrun: {told}")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_all_of_mine_are_those_that_have_not_ended(lab):
+def test_all_of_mine_are_my_jobs_that_have_not_ended(lab):
     assert wait(lab, submit(lab, "--array", "1-3", "true")) == 0
     names = [submit(lab, "sleep", "60") for _ in range(2)]
     killed = lab.run("h2", "lbctl", "kill", "@me")
@@ -226,7 +226,7 @@ def test_why_a_job_waits_and_about_how_long(lab):
     assert wait(lab, second) == 0
 
 
-def test_the_status_file_tells_which_attempt_it_was(lab, tmp_path):
+def test_the_status_file_names_the_attempt(lab, tmp_path):
     script = "test $LBD_ATTEMPT = 2 && exit 3; touch begun; sleep 60"
     words = ("lbrun", "-q", "--name", "again", "--status-file", tmp_path / "status")
     waiting = lab.popen("h2", *words, "sh", "-c", script, cwd=tmp_path)
@@ -263,7 +263,7 @@ def test_jobs_of_another_user_are_not_ones_own(lab):
     assert wait(lab, name, other) == 1
 
 
-def test_who_goes_away_while_the_dispatcher_does_leaves_the_queue_all_the_same(lab):
+def test_a_client_that_goes_away_with_the_dispatcher_still_leaves_the_queue(lab):
     blocks = [submit(lab, "sleep", "60") for _ in range(4)]
     waiting = lab.popen("h2", "lbrun", "-q", "--name", "gone", "true")
 
@@ -279,7 +279,7 @@ def test_who_goes_away_while_the_dispatcher_does_leaves_the_queue_all_the_same(l
     assert wait(lab, *blocks) == 1
 
 
-def test_what_was_given_up_while_the_lbm_was_stopped_is_not_queued(lab):
+def test_a_job_given_up_while_the_lbm_was_stopped_is_not_queued(lab):
     pid = lab.pids()["h2"]["lbm"]
     os.kill(pid, signal.SIGSTOP)
     try:
@@ -296,7 +296,7 @@ def test_what_was_given_up_while_the_lbm_was_stopped_is_not_queued(lab):
     assert "given-up" not in names
 
 
-def test_others_may_not_touch_it(lab):
+def test_others_may_not_touch_a_job(lab):
     refused = lab.run("h1", "lbctl", "kill", "99999")
     assert (refused.returncode, refused.stderr) == (
         1,

@@ -1,14 +1,15 @@
-"""Jobs whose effects can be counted, while every daemon is killed, stopped and cut off at random.
+"""Jobs with countable effects, while every daemon is killed, stopped and cut off at random.
 
-Each attempt holds a lock for as long as it lives and complains if another one of its job has it: at
-no time are two alive. Some need a resource, and lock each index that they got, so that no two have
-the same one. Every acknowledged job must end once, as its command says, or in a final state with a
-reason; what it printed must be there to the last byte; nothing else may be queued. In the end no
-slot and no resource is held.
+Each attempt holds a lock for as long as it lives and complains if another attempt of its job has
+the lock: two are never alive at once. Some need a resource, and lock each index they were given, so
+that no two have the same one. Every acknowledged job must end once, as its command says, or in a
+final state with a reason; its output must be there to the last byte; nothing else may be queued. In
+the end no slot and no resource is held.
 
-A failure shows the seed: LBD_CRASH_SEED=S plays it again. LBD_CRASH_S=600 goes on for ten minutes,
-with 2,000 jobs, instead of some seconds. With LBD_CRASH_STORE=postgres the ledger is there, each
-host's dispatcher may lead, who leads is killed most, and the database is stopped now and then, too.
+A failure shows the seed: LBD_CRASH_SEED=S replays it. LBD_CRASH_S=600 goes on for ten minutes with
+2,000 jobs, instead of some seconds. With LBD_CRASH_STORE=postgres the ledger is in PostgreSQL, each
+host's dispatcher may lead, the leader is killed most often, and now and then the database is
+stopped too.
 """
 
 import base64
@@ -36,7 +37,7 @@ SETTINGS = (
     *FAST, "dispatch.lease_s=2", "dispatch.aside_s=0.5", "dispatch.aside_max_s=1",
     "dispatch.crash_limit=1000", "lbm.slots=2", "dispatch.load_ceiling=10000", "resources.gpu=2",
 )  # fmt: skip
-# What it did is in its file; a second one beside it would leave a complaint.
+# A job records what it did in its file; a second attempt beside it would leave a complaint.
 COUNTED = """
 exec 9>>"lock.$LBD_JOB_ID"
 flock -n 9 || { echo "$LBD_JOB_ID $LBD_ATTEMPT" >>twice; exit 99; }
@@ -88,7 +89,7 @@ class Submitter:
             for number in range(JOBS // ARRAY):
                 self.submit(number)
                 time.sleep(max(0.0, gap_s * self.rng.uniform(0.0, 1.5)))
-        except Exception as problem:  # the test says it
+        except Exception as problem:  # the test reports it
             self.fault = repr(problem)
 
     def submit(self, number):
@@ -109,7 +110,8 @@ class Submitter:
                 raise AssertionError(f"{host}: {late}") from late
             if told.returncode == 0:
                 break
-            # Killed with its host, it did not say whether the queue has them; the key does.
+            # A client that was killed with its host could not say whether they are queued; the key
+            # can.
             assert told.returncode in (125, -signal.SIGKILL), told
             assert time.monotonic() < give_up_s, told
             time.sleep(0.2)
@@ -181,7 +183,7 @@ def held(lab):
 
 
 def wrong(lab, where, job, status, may_restart):
-    """What of it is not as it should be; "" if all is."""
+    """What is wrong with a job; "" if nothing is."""
     name, number = job["id"], job["attempt"]
     fates = [attempt["state"] for attempt in job["attempts"]]
     did = where / f"did.{name}"

@@ -1,5 +1,5 @@
-"""The ledger's disk is full for a while: nothing is acknowledged that is not on it, and what ends
-meanwhile is recorded as soon as there is room."""
+"""The ledger's disk is full for a while: no job is acknowledged that is not on disk, and ends that
+occur meanwhile are recorded once there is room."""
 
 import contextlib
 import os
@@ -18,7 +18,7 @@ FILLING_BYTES = 4096
 
 @contextlib.contextmanager
 def mounted(where):
-    """A small disk there."""
+    """Mounts a small disk at `where`."""
     mounting = ("mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", where)
     if subprocess.run(mounting, capture_output=True).returncode:
         (pytest.fail if os.environ.get("CI") else pytest.skip)("needs to mount a file system")
@@ -30,7 +30,7 @@ def mounted(where):
 
 @pytest.fixture(scope="module")
 def disk():
-    """A small one for the ledger alone."""
+    """A small disk for the ledger alone."""
     where = Path(tempfile.mkdtemp(prefix="lbd-t-disk-"))
     with mounted(where):
         yield where
@@ -58,7 +58,7 @@ def test_a_full_disk_refuses_in_one_line_and_forgets_nothing(lab, disk, tmp_path
     lab.wait_until(lambda: lab.lbctl_json("h1", "job", name)["state"] == "running", "it runs")
     fill(disk)
     taken = []
-    for _ in range(50):  # what is left of the last pages
+    for _ in range(50):  # uses up what is left of the last pages
         refused = lab.run("h1", "lbrun", "-d", "true")
         if refused.returncode:
             break
@@ -75,7 +75,7 @@ def test_a_full_disk_refuses_in_one_line_and_forgets_nothing(lab, disk, tmp_path
     assert lab.run("h1", "lbrun", "-q", "true").returncode == 0
 
 
-def test_who_waits_is_told_that_the_end_cannot_be_recorded(lab, disk, tmp_path):
+def test_a_waiting_client_is_told_that_the_end_cannot_be_recorded(lab, disk, tmp_path):
     script = "echo begun; while test ! -e go; do sleep 0.05; done; echo done"
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     words = ("lbrun", "-q", "-v", "sh", "-c", script)

@@ -1,8 +1,8 @@
 """The queue's promises while daemons and hosts are killed, stopped and cut off.
 
-Each attempt holds a lock on a file for as long as it lives and complains if another one has it: at
-no time are two attempts of a job alive. Every acknowledged job must end well. What is decided then
-is tried by `lbd sim faults` under many more schedules; here are keepers, wardens and kernels.
+Each attempt holds a lock on a file for as long as it lives and complains if another attempt has it:
+two attempts of a job are never alive at once. Every acknowledged job must end well. `lbd sim
+faults` tries the decisions under many more schedules; here are keepers, wardens and kernels.
 """
 
 import os
@@ -21,7 +21,7 @@ SETTINGS = (
     *FAST, "dispatch.lease_s=2", "dispatch.aside_s=0.5", "dispatch.aside_max_s=1",
     "dispatch.crash_limit=1000", "lbm.slots=2",
 )  # fmt: skip
-# What it did is in its file; a second one beside it would leave a complaint.
+# A job records what it did in its file; a second attempt beside it would leave a complaint.
 COUNTED = """
 exec 9>>"lock.$LBD_JOB_ID"
 flock -n 9 || { echo "$LBD_JOB_ID $LBD_ATTEMPT" >>twice; exit 99; }
@@ -47,7 +47,7 @@ def job(lab, name, host="h1"):
 
 
 def running_on(lab, name):
-    """Asked without a program's start, which on a busy machine takes longer than some jobs."""
+    """Asks without starting a program, which on a busy machine takes longer than some jobs."""
     (told,) = lab.ask("h1", "lbm", "queue.jobs", ids=[name])["jobs"]
     return told["host"] if told["state"] == "running" else ""
 
@@ -60,9 +60,9 @@ def wait(lab, *names, seconds=60):
 
 
 def check_counts(where, names):
-    """Nobody has met another attempt of the same job, and the last one came to its end.
+    """Checks that no attempt met another of its job, and that the last one came to its end.
 
-    One whose end nobody heard, as its host died with it, has been made again, too.
+    A job whose end nobody heard, since its host died with it, has run again, too.
     """
     assert not (where / "twice").exists(), (where / "twice").read_text()
     for name in names:
@@ -71,14 +71,14 @@ def check_counts(where, names):
 
 
 def begin_elsewhere_than(lab, where, seconds, *hosts):
-    """A job that runs on none of these hosts, and where."""
+    """Starts a job that runs on none of these hosts; returns its host too."""
     words = [word for host in hosts for word in ("-x", host)]
     name = submit(lab, where, seconds, *words)
     return name, lab.wait_until(lambda: running_on(lab, name), f"job {name} runs")
 
 
 @pytest.mark.parametrize(("part", "number"), [("lbm", "KILL"), ("lbm", "TERM"), ("keeper", "KILL")])
-def test_what_runs_on_a_host_whose_daemon_dies_is_made_again(lab, tmp_path, part, number):
+def test_a_job_on_a_host_whose_daemon_dies_runs_again(lab, tmp_path, part, number):
     name, host = begin_elsewhere_than(lab, tmp_path, "4", "h1")
     lab.kill(host, part, number)
     if part == "lbm":
@@ -95,13 +95,13 @@ def test_what_runs_on_a_host_whose_daemon_dies_is_made_again(lab, tmp_path, part
 
 
 def test_an_order_that_meets_no_keeper_is_given_again(lab, tmp_path):
-    """It was not carried out, and the next keeper will be there in a moment."""
+    """The order was not carried out, and the next keeper will be there in a moment."""
     keeper = hosts.keepers(lab.record)["h2"]
     path = lab.paths("h2").socket("keeper")
     lab.kill("h2", "lbm", "STOP")
     processes.send(keeper, signal.SIGKILL)
     path.unlink()
-    path.mkdir()  # none can listen there
+    path.mkdir()  # so that none can listen there
     lab.kill("h2", "lbm", "CONT")
     command = ("lbrun", "-d", "-H", "h2", "sh", "-c", "exit 0")
     name = lab.run("h1", *command, cwd=tmp_path, check=True).stdout.strip()
@@ -113,11 +113,11 @@ def test_an_order_that_meets_no_keeper_is_given_again(lab, tmp_path):
     assert refused["reason"] == "h2: the keeper is not connected"
 
 
-def test_what_a_keeper_had_that_dropped_its_lbm_is_made_again(lab, tmp_path):
-    """It lives on, and ends all it had: the LBM takes another."""
+def test_jobs_of_a_keeper_that_dropped_its_lbm_run_again(lab, tmp_path):
+    """The keeper lives on and ends all it had; the LBM takes another."""
     name, host = begin_elsewhere_than(lab, tmp_path, "4", "h1")
     keeper = hosts.keepers(lab.record)[host]
-    with socket.socket(socket.AF_UNIX) as other:  # there is one LBM, and the last one counts
+    with socket.socket(socket.AF_UNIX) as other:  # a keeper has one LBM: the last to connect
         other.connect(str(lab.paths(host).socket("keeper")))
     wait(lab, name)
     check_counts(tmp_path, [name])
@@ -126,7 +126,7 @@ def test_what_a_keeper_had_that_dropped_its_lbm_is_made_again(lab, tmp_path):
     lab.wait_until(lambda: hosts.keepers(lab.record)[host] != keeper, "another keeper is there")
 
 
-def test_who_watches_is_told_that_an_attempt_begins_anew(lab, tmp_path):
+def test_a_watching_client_is_told_that_an_attempt_starts_again(lab, tmp_path):
     script = 'echo "words of $LBD_ATTEMPT"; echo >>began; sleep 2'
     command = ("lbrun", "-q", "-H", "h2", "sh", "-c", script)
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
@@ -137,14 +137,14 @@ def test_who_watches_is_told_that_an_attempt_begins_anew(lab, tmp_path):
             lab.kill("h2", "keeper")
             out, err = watching.communicate(timeout=60)
         finally:
-            watching.kill()  # if it goes on, nobody is to wait for it
+            watching.kill()  # if it goes on, nobody shall wait for it
     last = (tmp_path / "began").read_text().count("\n")
     assert (watching.returncode, out.splitlines()[-1]) == (0, f"words of {last}")
     assert err.splitlines()[0] == "lbrun: attempt 1 failed; this is attempt 2"
 
 
 def test_an_lbm_that_hangs_longer_than_a_lease_leaves_no_second_attempt(lab, tmp_path):
-    """The keeper ends what nobody renews."""
+    """The keeper ends an attempt whose lease is not renewed."""
     name, host = begin_elsewhere_than(lab, tmp_path, "3.5", "h1")
     lab.kill(host, "lbm", "STOP")
     time.sleep(4.0)
@@ -155,7 +155,7 @@ def test_an_lbm_that_hangs_longer_than_a_lease_leaves_no_second_attempt(lab, tmp
     assert ("lost" in fates, fates[-1]) == (True, "done")
 
 
-def test_a_host_that_is_cut_off_ends_what_it_has_although_its_keeper_hangs(lab, tmp_path):
+def test_a_host_that_is_cut_off_ends_its_attempts_although_its_keeper_hangs(lab, tmp_path):
     name, host = begin_elsewhere_than(lab, tmp_path, "3.5", "h1")
     keeper = hosts.keepers(lab.record)[host].pid
     os.kill(keeper, signal.SIGSTOP)

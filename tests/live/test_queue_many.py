@@ -1,4 +1,4 @@
-"""Very many jobs, or such with long commands: more than goes into one message."""
+"""Very many jobs, or jobs with long commands: more than fits into one message."""
 
 import json
 import subprocess
@@ -16,7 +16,7 @@ LONG = "x" * 1000
 LAB = partial(Lab.up, 2, "none", "--mode", "fcfs", settings=SETTINGS)
 
 
-def test_an_array_of_long_commands_is_waited_for_and_looked_at(lab):
+def test_an_array_of_long_commands_can_be_waited_for_and_shown(lab):
     words = ("--array", f"1-{MANY}", "--no-stdin", "-H", "h9", "--idempotency-key", "all")
     words = (*words, "echo", LONG)
     waiting = lab.popen("h2", "lbrun", "-q", *words, stdout=-1, stderr=subprocess.PIPE)
@@ -35,7 +35,7 @@ def test_an_array_of_long_commands_is_waited_for_and_looked_at(lab):
         complaint = f"lbrun: root has {MANY} jobs in the queue; the limit per user is "
         assert (full.returncode, full.stdout) == (125, "")
         assert full.stderr.startswith(complaint), full.stderr
-        same = lab.run("h2", "lbrun", "-d", *words)  # it is in there already
+        same = lab.run("h2", "lbrun", "-d", *words)  # it is queued already
         assert (same.returncode, same.stdout) == (0, "1\n")
         lab.run("h1", "lbctl", "kill", "1", check=True)
         _, complaints = waiting.communicate(timeout=40)
@@ -47,7 +47,7 @@ def test_an_array_of_long_commands_is_waited_for_and_looked_at(lab):
     assert complaints.decode().splitlines() == [ends]
 
 
-def test_however_many_have_ended_the_others_can_be_acted_on(lab):
+def test_jobs_can_be_acted_on_however_many_have_ended(lab):
     with away(lab) as db:
         (first,) = db.execute("SELECT value FROM counters WHERE name = 'next_job'").fetchone()
         db.execute("BEGIN")

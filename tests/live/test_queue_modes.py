@@ -1,6 +1,6 @@
 """A queueing discipline with real jobs on two hosts of one slot each.
 
-What each of them decides is tried in tests/unit/dispatch/core/test_queues.py.
+What each discipline decides is tested in tests/unit/dispatch/core/test_queues.py.
 """
 
 import time
@@ -11,7 +11,7 @@ from tests.live.cluster import FAST, Lab
 from tests.live.queue_past import away, put
 
 SETTINGS = (*FAST, "dispatch.lease_s=20", "lbm.slots=1", "tags.cutoffs_s=[1.0]")
-BIG, SMALL = ("sh", "big.sh"), ("sh", "small.sh")  # by what is on record of them
+BIG, SMALL = ("sh", "big.sh"), ("sh", "small.sh")  # by what is recorded of them
 
 
 @pytest.fixture(scope="module")
@@ -44,14 +44,14 @@ def submit(lab, where, *words):
 
 
 def hosts_of(lab, ids):
-    """Where they ended; all went well."""
+    """The hosts where the jobs ended, after checking that all succeeded."""
     assert lab.run("h1", "lbctl", "wait", "--timeout", "30s", ids).returncode == 0
     told = lab.ask("h1", "lbm", "queue.jobs", ids=[ids], tasks=True)["jobs"]
     return [job["host"] for job in told]
 
 
 def big_on(lab, where):
-    """A big one, and the host that it runs on."""
+    """Starts a big job; returns it and its host."""
     number = submit(lab, where, *BIG)
     return number, lab.wait_until(lambda: running_on(lab, number), "it runs")
 
@@ -66,7 +66,7 @@ def end(lab, number):
     lab.run("h1", "lbctl", "wait", "--timeout", "30s", number)
 
 
-def test_by_what_the_same_commands_took_and_the_unknown_go_last(lab, scripts):
+def test_jobs_are_ordered_by_past_runs_and_unknown_ones_go_last(lab, scripts):
     # The new dispatcher may see a host come, go and come again at first.
     assert hosts_of(lab, submit(lab, scripts, "-H", "h1", *SMALL)) == ["h1"]
     assert hosts_of(lab, submit(lab, scripts, "--array", "1-2", *SMALL)) == ["h1", "h1"]

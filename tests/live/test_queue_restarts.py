@@ -1,4 +1,4 @@
-"""The queue while daemons of its hosts are started again: what was told them meanwhile counts."""
+"""The queue while daemons of its hosts restart: orders that arrive meanwhile still take effect."""
 
 import subprocess
 import time
@@ -12,14 +12,14 @@ from tests.live.restarting import leave, restart
 from tests.live.test_queue import job, submit, until_state, wait
 from tests.live.test_queue_faults import COUNTED, check_counts
 
-# Both keepers and leases have patience: a busy machine may take long to start an LBM.
+# Keepers and leases are both patient: a busy machine may take long to start an LBM.
 SETTINGS = (*restarting.SETTINGS, "dispatch.lease_s=40", "lbm.slots=2")
 
 
 LAB = partial(Lab.up, 2, "none", "--mode", "fcfs", settings=SETTINGS)
 
 
-def test_who_does_not_heed_term_is_killed_also_by_the_next_lbm(lab, tmp_path):
+def test_a_job_that_ignores_term_is_killed_even_by_the_next_lbm(lab, tmp_path):
     script = "trap ': >told' TERM; : >began; while :; do sleep 0.05; done"
     name = submit(lab, "-H", "h2", "sh", "-c", script, cwd=tmp_path)
     lab.wait_until((tmp_path / "began").exists, "it has begun")
@@ -33,7 +33,7 @@ def test_who_does_not_heed_term_is_killed_also_by_the_next_lbm(lab, tmp_path):
 
 
 @pytest.mark.parametrize("verb", ["kill", "requeue"])
-def test_who_is_ended_while_the_lbm_is_restarted_ends(lab, tmp_path, verb):
+def test_a_job_killed_while_its_lbm_restarts_ends(lab, tmp_path, verb):
     script = ": >began.$LBD_ATTEMPT; sleep 60"
     name = submit(lab, "-H", "h2", "sh", "-c", script, cwd=tmp_path)
     lab.wait_until((tmp_path / "began.1").exists, "it has begun")
@@ -48,9 +48,9 @@ def test_who_is_ended_while_the_lbm_is_restarted_ends(lab, tmp_path, verb):
     until_state(lab, name, "cancelled")
 
 
-def test_a_new_dispatcher_predicts_from_what_has_ended_however_many_wait(lab):
+def test_a_new_dispatcher_predicts_from_ended_jobs_however_many_wait(lab):
     assert wait(lab, submit(lab, "--array", "1-8", "true")) == 0
-    words = ("lbrun", "-d", "-H", "h9", "--array", "1-1100", "true")  # no host is called so
+    words = ("lbrun", "-d", "-H", "h9", "--array", "1-1100", "true")  # no host has this name
     waiting = lab.run("h2", *words, check=True).stdout.strip()
     lab.kill("h1", "dispatcher")
     lab.start("h1", "dispatcher")
@@ -73,8 +73,8 @@ def all_done(lab, name, timeout="120s"):
     assert waited.returncode == 0, lab.run("h1", "lbctl", "job", name).stdout
 
 
-def test_a_gang_whose_start_was_interrupted_begins_as_a_whole_and_once(lab, tmp_path):
-    """Of two tasks one is held, and the other's LBM stands still, as the dispatcher is killed."""
+def test_a_gang_whose_start_was_interrupted_starts_as_a_whole_and_once(lab, tmp_path):
+    """Of two tasks one is held, and the other's LBM is stopped, as the dispatcher is killed."""
     (tmp_path / "counted.sh").write_text(COUNTED)
     lab.kill("h2", "lbm", "STOP")
     try:
@@ -103,7 +103,7 @@ def test_a_gang_whose_start_was_interrupted_begins_as_a_whole_and_once(lab, tmp_
 
 
 def test_an_array_keeps_its_target_and_runs_each_task_once(lab, tmp_path):
-    """Its first task has ended and others run as the dispatcher is killed."""
+    """Its first task has ended and others run when the dispatcher is killed."""
     waits = '[ "$LBD_ARRAY_INDEX" = 1 ] || until [ -e go ]; do sleep 0.05; done'
     (tmp_path / "counted.sh").write_text(COUNTED.replace('sleep "$1"', waits))
     words = ("--array", "1-12", "--target", "60s", "--work", "5s", "sh", "counted.sh")
@@ -123,7 +123,7 @@ def test_an_array_keeps_its_target_and_runs_each_task_once(lab, tmp_path):
         assert [one["state"] for one in job(lab, name)["attempts"]] == ["done"]
 
 
-def test_who_could_begin_nowhere_may_begin_there_once_it_is_queued_anew(lab, tmp_path):
+def test_a_job_that_no_host_could_start_may_start_once_queued_again(lab, tmp_path):
     name = submit(lab, "./made-later", cwd=tmp_path)
     assert wait(lab, name) == 1
     first, *_, last = (one["host"] for one in job(lab, name)["attempts"])
@@ -136,11 +136,11 @@ def test_who_could_begin_nowhere_may_begin_there_once_it_is_queued_anew(lab, tmp
         assert wait(lab, name) == 0
     finally:
         lab.run("h1", "lbctl", "undrain", last, check=True)
-        lab.run("h1", "lbrun", "-q", "-H", last, "true", check=True)  # once it takes jobs again
+        lab.run("h1", "lbrun", "-q", "-H", last, "true", check=True)  # until it takes jobs again
     assert lab.run("h1", "lbctl", "logs", name).stdout == f"{first}\n"
 
 
-def test_who_follows_its_output_sees_all_of_it_while_its_host_restarts(lab, tmp_path):
+def test_a_client_that_follows_the_output_sees_all_of_it_while_the_host_restarts(lab, tmp_path):
     script = "echo before; until [ -e go ]; do sleep 0.05; done; echo after"
     name = submit(lab, "-H", "h2", "sh", "-c", script, cwd=tmp_path)
     following = lab.popen("h1", "lbctl", "logs", "-f", name, stdout=-1, stderr=-1)
@@ -148,7 +148,7 @@ def test_who_follows_its_output_sees_all_of_it_while_its_host_restarts(lab, tmp_
         assert following.stdout.readline() == b"before\n"
         leave(lab, "h2")
         try:
-            of_now = lab.run("h1", "lbctl", "logs", name)  # who does not follow hears at once
+            of_now = lab.run("h1", "lbctl", "logs", name)  # this answers at once
         finally:
             lab.start("h2", "lbm")
         assert (of_now.returncode, len(of_now.stderr.splitlines())) == (1, 1)
@@ -161,7 +161,7 @@ def test_who_follows_its_output_sees_all_of_it_while_its_host_restarts(lab, tmp_
     assert found == (0, b"after\n"), (remarks, job(lab, name)["attempts"])
 
 
-def test_a_signal_that_cannot_be_sent_is_not_said_to_be(lab):
+def test_a_signal_that_cannot_be_sent_is_not_reported_as_sent(lab):
     name = submit(lab, "-H", "h2", "sleep", "60")
     until_state(lab, name, "running")
     leave(lab, "h2")
@@ -176,7 +176,7 @@ def test_a_signal_that_cannot_be_sent_is_not_said_to_be(lab):
 
 
 def test_a_dispatcher_that_was_just_started_is_found_at_once(lab):
-    """However long gRPC has been in vain, and so pauses before it tries again."""
+    """However long gRPC's attempts have failed, after which it pauses before the next."""
     lab.kill("h1", "dispatcher")
     refused = lab.run("h2", "lbrun", "-d", "true")
     assert refused.returncode == 125
@@ -189,7 +189,7 @@ def test_a_dispatcher_that_was_just_started_is_found_at_once(lab):
 
 
 def test_no_submission_fails_while_a_setting_of_the_queue_is_changed(lab, tmp_path):
-    """The dispatcher begins again with it, and is asked by others meanwhile."""
+    """The dispatcher restarts with the new setting, while other clients ask it."""
     submitting = "while [ ! -e stop ]; do lbrun -d true >>ids || exit 1; done"
     asking = "while [ ! -e stop ]; do lbctl jobs >/dev/null || exit 1; done"
     options = {"cwd": tmp_path, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}

@@ -1,5 +1,5 @@
-"""`lbrun -q -n`: queued jobs of several slots, or of `MIN-MAX` of them, which may wait for more
-(`dispatch.malleable`); and arrays that are to end at a time, which get as many as that takes."""
+"""`lbrun -q -n`: queued jobs of several slots, or of `MIN-MAX` slots, which may wait for more
+(`dispatch.malleable`); and arrays with a target time, which get as many slots as that takes."""
 
 import re
 import subprocess
@@ -35,22 +35,22 @@ def used_slots(lab):
     return [host["slots"]["used"] for host in lab.lbctl_json("h1", "status")["hosts"]]
 
 
-def test_advice_is_also_given_on_the_jobs_of_the_queue(lab):
-    """First of all here. By the daemons' own words: there are too few of them for more."""
+def test_advice_covers_the_queues_jobs(lab):
+    """This comes first: the daemons themselves report that there are too few jobs for more."""
     assert lab.run("h1", "lbctl", "wait", submit(lab, "true")).returncode == 0
     result = lab.run("h2", "lbctl", "advise", timeout=60)
     assert "of the queue" not in result.stderr
     assert "jobs" in result.stderr
 
 
-def test_a_job_has_the_slots_it_asks_for_and_nobody_else_has_them(lab):
+def test_a_job_has_the_slots_it_asks_for_and_no_other_job_has_them(lab):
     a, b = (submit(lab, "-n", "3", "sh", "-c", "echo $LBD_SLOTS; sleep 60") for _ in "ab")
     until_running(lab, a, b)
     assert sorted(job(lab, name)["host"] for name in (a, b)) == ["h1", "h2"]
     lab.wait_until(lambda: used_slots(lab) == [3, 3], "both hosts tell of three slots in use")
     waits = submit(lab, "--slots=2", "true")
     small = submit(lab, "true")
-    for name in (waits, small):  # who needs one does not pass the head who needs two
+    for name in (waits, small):  # a job of one slot does not pass the head that needs two
         assert job(lab, name)["state"] == "pending"
     assert "2 slots" in job(lab, waits)["reason"]
     assert lab.run("h1", "lbctl", "kill", a).returncode == 0
@@ -67,7 +67,7 @@ def slots_of(lab, verb, name, *more):
 
 
 @pytest.mark.parametrize("slots", ["2", "2-3"])
-def test_a_plain_command_of_several_slots_is_shown_with_as_many(lab, slots):
+def test_a_plain_command_of_several_slots_is_shown_with_that_number(lab, slots):
     command = "lbrun", "-H", "h2", "-n", slots, "sh", "-c", "read line"
     process = lab.popen("h1", *command, stdin=subprocess.PIPE)
     most = int(slots[-1])
@@ -89,7 +89,7 @@ STUCK = [
 
 
 @pytest.mark.parametrize(("options", "why"), STUCK)
-def test_what_could_wait_for_ever_is_told_at_once(lab, options, why):
+def test_a_job_that_could_wait_for_ever_says_so_at_once(lab, options, why):
     result = lab.run("h2", "lbrun", "-d", *options, "true")
     name = result.stdout.strip()
     assert result.returncode == 0
@@ -100,7 +100,7 @@ def test_what_could_wait_for_ever_is_told_at_once(lab, options, why):
     assert lab.run("h2", "lbctl", "kill", name).returncode == 0
 
 
-def test_of_an_array_it_is_told_once_for_all(lab):
+def test_an_array_says_it_once_for_all_tasks(lab):
     result = lab.run("h2", "lbrun", "-d", "--array", "1-3", "-n", "9", "true", check=True)
     names = result.stdout.strip()
     assert result.stderr.startswith(f"lbrun: job {names} waits: it needs 9 slots")
@@ -112,14 +112,14 @@ def test_of_an_array_it_is_told_once_for_all(lab):
 
 
 @pytest.mark.parametrize("front", ["compiled", "python"])
-def test_who_waits_for_an_array_is_told_its_id(lab, front):
+def test_a_client_that_waits_for_an_array_is_told_its_id(lab, front):
     words = ("lbrun", "-q", "-v", "--array", "1-2", "sleep", "0.1")
     if front == "python":
         words = ("env", "LBD_FRONT=python", *words)
     assert re.search(r"(?m)^lbrun: job \d+$", lab.run("h2", *words, check=True).stderr)
 
 
-def test_who_waits_for_it_is_told_so_once(lab):
+def test_a_client_that_waits_for_slots_is_told_so_once(lab):
     waiting = lab.popen("h2", "lbrun", "-q", "-n", "9", "true", stderr=-1, text=True)
     line = waiting.stderr.readline()
     waiting.terminate()
@@ -128,7 +128,7 @@ def test_who_waits_for_it_is_told_so_once(lab):
     assert "9 slots" not in rest
 
 
-def test_a_job_holds_out_for_more_slots_also_under_the_next_dispatcher(lab):
+def test_a_job_waits_for_more_slots_under_the_next_dispatcher_too(lab):
     here = "-H", "h1"
     narrow = submit(lab, *here, "-n", "3", "sleep", "300")
     lab.wait_until(lambda: job(lab, narrow)["state"] == "running", "the narrow job runs")
@@ -149,7 +149,7 @@ def test_a_job_holds_out_for_more_slots_also_under_the_next_dispatcher(lab):
     assert job(lab, wide)["slots"] == 4
 
 
-def test_what_runs_have_shown_is_shown_and_predicted_with(lab, short_dir, request):
+def test_measured_speedups_are_shown_and_used_for_predictions(lab, short_dir, request):
     work = short_dir / "solve"
     work.write_text('#!/bin/sh\nsleep $(awk "BEGIN {print 2.4 / $LBD_SLOTS}")\n')
     work.chmod(0o755)
@@ -185,8 +185,8 @@ def test_what_runs_have_shown_is_shown_and_predicted_with(lab, short_dir, reques
     }  # fmt: skip
 
 
-def test_once_a_job_has_begun_it_says_what_was_predicted_of_it(lab):
-    """Of an array its first task, which alone is compared."""
+def test_a_started_job_shows_what_was_predicted(lab):
+    """Of an array only the first task is compared."""
     one, array = submit(lab, "true"), submit(lab, "--array", "1-3", "true")
     assert lab.run("h1", "lbctl", "wait", one, array).returncode == 0
     for name, count in ((one, 1), (f"{array}_1", 1), (f"{array}_2", 0), (array, 0)):
@@ -194,7 +194,7 @@ def test_once_a_job_has_begun_it_says_what_was_predicted_of_it(lab):
         assert shown.count("predicted at submission: to begin ") == count, shown
 
 
-def test_an_impossible_target_is_taken_with_a_line_and_a_past_one_is_not(lab):
+def test_an_impossible_target_is_accepted_with_a_line_and_a_past_one_is_not(lab):
     task = ("--name", "fit", "sleep", "0.4")
     earlier = submit(lab, "--array", "1-12", *task)
     lab.run("h1", "lbctl", "wait", "--timeout", "60s", earlier, check=True)

@@ -1,4 +1,4 @@
-"""TAGS in earnest: killed at the cutoff, begun from scratch in the next tier."""
+"""TAGS on real hosts: killed at the cutoff, started from scratch in the next tier."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def last(lab):
     return lab.lbctl_json("h1", "job", "last")
 
 
-def test_a_large_one_is_begun_anew_with_its_input_and_without_its_output(lab):
+def test_a_large_job_starts_again_with_its_input_and_without_its_output(lab):
     result = lab.run("h2", "lbrun", "-q", "sh", "-c", TREE, "-", BURN, "1.0", input="in\n")
     assert (result.stdout, result.returncode) == ("tier 2\nburnt\nin\n", 0)
     one, two = last(lab)["attempts"]
@@ -45,7 +45,7 @@ exit 85
 """
 
 
-def test_one_that_stops_at_checkpoints_goes_on_from_there(lab, tmp_path):
+def test_a_job_that_stops_at_checkpoints_continues_from_there(lab, tmp_path):
     (tmp_path / "state").write_text("nothing")
     words = ("--checkpoint", ".", "sh", "-c", STRETCHES)
     result = lab.run("h2", "lbrun", "-q", *words, cwd=tmp_path)
@@ -72,7 +72,7 @@ def test_one_that_stops_at_checkpoints_goes_on_from_there(lab, tmp_path):
     assert history() == ["checkpoint", "checkpoint", "done"], "to stop there is not to fail"
 
 
-def test_its_file_of_output_goes_on_too(lab, tmp_path):
+def test_its_output_file_continues_too(lab, tmp_path):
     (tmp_path / "state").write_text("nothing")
     words = ("-o", "out", "--checkpoint", tmp_path, "sh", "-c", STRETCHES)
     number = lab.run("h2", "lbrun", "-d", *words, cwd=tmp_path).stdout.strip()
@@ -80,7 +80,7 @@ def test_its_file_of_output_goes_on_too(lab, tmp_path):
     assert (tmp_path / "out").read_text().count("attempt") == 3
 
 
-def test_without_a_checkpoint_85_is_a_status_like_others(lab):
+def test_without_a_checkpoint_85_is_a_status_like_any_other(lab):
     assert lab.run("h2", "lbrun", "-q", "sh", "-c", "exit 85").returncode == 85
     assert len(last(lab)["attempts"]) == 1
     result = lab.run("h2", "lbrun", "-q", "--checkpoint", "/nowhere", "true")
@@ -90,7 +90,7 @@ def test_without_a_checkpoint_85_is_a_status_like_others(lab):
     )
 
 
-def test_given_cutoffs_are_shown_with_the_hosts_of_their_tiers(lab):
+def test_given_cutoffs_are_shown_with_their_tiers_hosts(lab):
     told = lab.lbctl_json("h2", "tags", "show")
     assert (told["source"], told["cutoffs"], told["fit"]) == ("given", [0.4], None)
     assert [(tier["cutoff_s"], tier["hosts"]) for tier in told["tiers"]] == [

@@ -1,4 +1,4 @@
-"""`lbrun -q` and `-d` while no dispatcher answers: one line says so, and Ctrl-C ends it."""
+"""`lbrun -q` and `-d` while no dispatcher answers: one line says so, and Ctrl-C ends them."""
 
 import re
 import signal
@@ -16,14 +16,14 @@ LAB = partial(Lab.up, 2, "none", "--mode", "fcfs", settings=(*FAST, "dispatch.le
 
 @pytest.fixture
 def silenced(lab):
-    """The dispatcher stands still; it goes on by `silenced()`, or at the end."""
+    """Stops the dispatcher; it continues by `silenced()`, or at the end."""
     lab.kill("h1", "dispatcher", "STOP")
     yield partial(lab.kill, "h1", "dispatcher", "CONT")
     lab.kill("h1", "dispatcher", "CONT")
 
 
 def begun(lab, front, option, path, *words):
-    """It waits, and its one line says so."""
+    """Starts a client that waits, and whose one line says so."""
     process = lab.popen("h2", front, option, *words, "touch", path, stdin=-3, stderr=-1, text=True)
     line = process.stderr.readline()
     assert re.fullmatch(
@@ -34,7 +34,9 @@ def begun(lab, front, option, path, *words):
 
 @pytest.mark.parametrize("front", FRONTS)
 @pytest.mark.parametrize("option", ["-q", "-d"])
-def test_who_waits_for_the_dispatcher_is_told_so_once(lab, silenced, front, option, tmp_path):
+def test_a_client_that_waits_for_the_dispatcher_is_told_so_once(
+    lab, silenced, front, option, tmp_path
+):
     path = tmp_path / "did"
     process = begun(lab, front, option, path)
     silenced()
@@ -46,7 +48,7 @@ def test_who_waits_for_the_dispatcher_is_told_so_once(lab, silenced, front, opti
 @pytest.mark.parametrize("front", FRONTS)
 @pytest.mark.parametrize("option", ["-q", "-d"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_who_is_interrupted_while_it_waits_ends_at_once_and_nothing_runs(
+def test_a_client_interrupted_while_it_waits_ends_at_once_and_nothing_runs(
     lab, silenced, front, option, number, tmp_path
 ):
     path = tmp_path / "did"
@@ -64,7 +66,7 @@ def test_who_is_interrupted_while_it_waits_ends_at_once_and_nothing_runs(
 
 
 @pytest.mark.parametrize("front", FRONTS)
-def test_what_has_not_been_sent_yet_is_not_queued(lab, front, tmp_path):
+def test_a_request_that_was_not_sent_yet_is_not_queued(lab, front, tmp_path):
     path = tmp_path / "did"
     before = jobs(lab)
     lab.kill("h1", "dispatcher")
@@ -81,7 +83,7 @@ def test_what_has_not_been_sent_yet_is_not_queued(lab, front, tmp_path):
 
 
 @pytest.mark.parametrize("option", ["-q", "-d"])
-def test_what_a_client_that_is_killed_waited_for_is_queued_only_if_it_was_detached(
+def test_the_job_of_a_client_killed_while_it_waits_is_queued_only_if_detached(
     lab, silenced, option, tmp_path
 ):
     path = tmp_path / "did"

@@ -1,4 +1,4 @@
-"""deploy/quickstart, the first thing a stranger runs: a true table, and nothing left behind."""
+"""deploy/quickstart, the first thing a newcomer runs: a true table, and nothing left behind."""
 
 import os
 import re
@@ -17,10 +17,10 @@ CHUNKS = 8
 
 @pytest.fixture
 def quickstart(tmp_path, monkeypatch):
-    """quickstart() starts it, its temporary directory where the test can see it."""
+    """quickstart() starts it with its temporary directory where the test can see it."""
     if not (ROOT / ".venv").exists():
         pytest.skip("no .venv: run deploy/setup")
-    # Unix sockets lie below it, so it must be short.
+    # Unix sockets are below it, so its name must be short.
     scratch = Path(f"/tmp/lbd-q{os.getpid()}")
     scratch.mkdir()
     monkeypatch.setenv("TMPDIR", str(scratch))
@@ -66,7 +66,7 @@ def test_the_quick_start_tells_the_truth_and_cleans_up(quickstart):
 def test_interrupted_it_cleans_up_too(quickstart, number):
     process = quickstart()
     wait_until(lab_processes, "its lab is up", timeout_s=60)
-    # As a terminal would: to the whole group.
+    # To the whole group, as a terminal would.
     os.killpg(process.pid, number)
     assert process.wait(timeout=60) != 0
     assert lab_processes() == []

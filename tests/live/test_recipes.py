@@ -1,7 +1,7 @@
 """The recipes of docs/how-to/builds.md, by the real tools, on projects of a few lines.
 
-One lab for all of them, whose h1 is busy. Each command is as the page has it; where it ran is
-what `lbctl jobs` says.
+One lab for all of them, whose h1 is busy. Each command is as the page has it; `lbctl jobs` says
+where it ran.
 """
 
 import os
@@ -34,7 +34,7 @@ RUST = {
 
 @pytest.fixture(scope="module")
 def lab():
-    """h1 is busy, so what is started there goes to h2 and h3."""
+    """A lab whose h1 is busy, so that commands started there go to h2 and h3."""
     lab = Lab.up(3, "none", settings=(*FAST, "lbm.slots=4", "lim.local_threshold=0.2"))
     burner = lab.popen("h1", "lbrun", "--local", sys.executable, BUSY, "processes", 4,
                        start_new_session=True)  # fmt: skip
@@ -68,7 +68,7 @@ def project(directory, files):
 
 
 def follow(lab, directory, recipe, **environment):
-    """Runs a line of the page from h1. The commands that it had run on other hosts."""
+    """Runs a line of the page from h1; returns the commands that it ran on other hosts."""
     assert recipe in PAGE.read_text(), f"{PAGE.name} has no {recipe!r}"
     before = {job["id"] for job in jobs(lab)}
     try:

@@ -1,4 +1,4 @@
-"""A daemon that comes back knows again what runs, and commands do not notice that it was away."""
+"""A daemon that restarts knows again what runs, and commands do not notice that it was down."""
 
 from functools import partial
 
@@ -9,7 +9,7 @@ LAB = partial(Lab.up, 2)
 UNTIL_TOLD = "until read -t 0 stop; do lbrun --remote true </dev/null || exit $?; done"
 
 
-def test_a_lim_started_anew_counts_the_jobs_that_run(lab):
+def test_a_restarted_lim_counts_the_jobs_that_run(lab):
     burner = lab.popen("h1", "lbrun", "-H", "h2", "sh", "-c", "while :; do :; done")
     try:
         busy = lambda: index_of(lab, "h2") > 0.3  # noqa: E731
@@ -22,8 +22,8 @@ def test_a_lim_started_anew_counts_the_jobs_that_run(lab):
         burner.wait()
 
 
-def test_no_command_that_must_leave_fails_as_the_lim_starts_anew(lab):
-    """That of the coordinator, or another."""
+def test_no_command_that_must_leave_fails_as_a_lim_restarts(lab):
+    """The coordinator's LIM, or another."""
     for host in lab.hosts:
         loop = lab.popen(host, "bash", "-c", UNTIL_TOLD, stdin=-1, stderr=-1, text=True)
         leave(lab, host, "lim")

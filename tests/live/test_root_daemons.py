@@ -1,4 +1,4 @@
-"""`lbd up` as root on a host as a newcomer finds it: no daemon that speaks to the network is root,
+"""`lbd up` as root on a host as a newcomer finds it: no daemon that uses the network is root,
 unless the configuration says so."""
 
 import json
@@ -15,7 +15,8 @@ from tests.live.privileged import opened
 
 pytestmark = pytest.mark.root
 
-# A host of its own: nothing of this machine's /etc, /run and /var/lib changes, and no account lbd.
+# A host of its own: nothing of this machine's /etc, /run and /var/lib changes, and it has no
+# account lbd.
 HOST = """
 mount --make-rprivate / && cp -a /etc {root}/etc && mount --bind {root}/etc /etc &&
 sed -i '/^lbd:/d' /etc/passwd /etc/group /etc/shadow && rm -rf /etc/lbd && mkdir {root}/lib &&
@@ -57,7 +58,7 @@ class Host:
         return (self.root / "up.log").read_text()
 
     def file(self, path):
-        """One of the host's, from outside."""
+        """A file of the host's, by its path from outside."""
         return Path(f"/proc/{self._holder.pid}/root{path}")
 
     def status_of(self, daemon):
@@ -149,7 +150,7 @@ def page(host):
         assert process.wait(20) == 0
 
 
-def test_root_is_said_where_it_is_written(host):
+def test_the_documentation_says_where_root_is_needed(host):
     config = host.file("/etc/lbd/lbd.toml")
     config.parent.mkdir()
     config.write_text('[host]\nname = "h"\n[daemons]\nuser = "root"\n')

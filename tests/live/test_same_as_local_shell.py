@@ -1,4 +1,4 @@
-"""What scripts and other programs do with a command: the same here and through lbrun."""
+"""What scripts and other programs do with a command is the same here and through lbrun."""
 
 import pytest
 from same_as_local import Row, assert_same, lab, table

@@ -1,4 +1,4 @@
-"""Signals to a command that runs, from its parent or its terminal."""
+"""Signals to a running command, from its parent or its terminal."""
 
 import pytest
 from contract import TELL
@@ -78,7 +78,7 @@ STOPPED = [
             "see got it")),
 ]  # fmt: skip
 
-# By other programs.
+# Sent by other programs.
 PROGRAMS = [
     Row("timeout", "timeout 0.3 lbrun sleep 60", status=124),
     Row("timeout -s KILL", "timeout -s KILL 0.3 lbrun sleep 60", status=None),
@@ -95,7 +95,7 @@ PROGRAMS = [
 ]  # fmt: skip
 
 
-# What ends a command ends lbrun, what stops it stops lbrun, and what lbrun ignores it ignores.
+# What ends a command ends lbrun, what stops it stops lbrun, and lbrun ignores what it ignores.
 NOT_TRAPPED = [
     *(Row(f"{name}, not trapped", waiting(), status=-number, do=("see ready", f"signal {name}"))
       for name, number in {"INT": 2, "QUIT": 3, "TERM": 15, "HUP": 1, "USR1": 10, "USR2": 12,

@@ -15,7 +15,7 @@ FAULTS = [
     Row("a Python exception", "lbrun $PYTHON -c '1/0'", status=1),
 ]
 
-# Where `kill` has reached a part of it.
+# `kill` has reached a part of it.
 SHELLS = [
     Row("$? after PIPE", "lbrun sh -c 'kill -PIPE $$'; echo $?"),
     Row("INT, by its own hand", "lbrun sh -c 'kill -INT $$'; echo goes on"),
@@ -45,7 +45,7 @@ SHELLS = [
         "exec {COPROC[1]}>&-; wait"),
 ]  # fmt: skip
 
-# lbrun's own words may be others than env's, the reason and the status may not.
+# lbrun's wording may differ from env's, but not the reason and the status.
 NEVER_BEGAN = [
     Row("not found", "lbrun no-such-command_", status=127, own_words=True),
     Row("not found, with a slash", "lbrun ./none", status=127, own_words=True),
@@ -79,7 +79,7 @@ NEVER_BEGAN = [
 ]  # fmt: skip
 
 
-# By its own hand, as `kill` from elsewhere would.
+# It kills itself, as `kill` from elsewhere would.
 BY_A_SIGNAL = [
     Row(f"dies of {name}", f"lbrun sh -c 'echo last words; kill -{name} $$'", status=-number)
     for name, number in {

@@ -1,4 +1,4 @@
-"""What flows through a command, and what its descriptors are: the same here and through lbrun."""
+"""The bytes through a command, and its descriptors, are the same here and through lbrun."""
 
 import itertools
 
@@ -115,7 +115,7 @@ ENDS = [
     Row("a loop that is eaten", "seq 5 | while read n; do lbrun cat; echo $n; done"),
 ]  # fmt: skip
 
-MUCH = [  # 24 MiB: three times what may be under way
+MUCH = [  # 24 MiB: three times what may be in flight
     Row("24 MiB through", "head -c 25165824 /dev/zero | lbrun cat | sha256sum"),
     Row("24 MiB in", "head -c 25165824 /dev/zero | lbrun sha256sum"),
     Row("24 MiB out", "lbrun head -c 25165824 /dev/zero | sha256sum"),
@@ -137,7 +137,7 @@ MUCH = [  # 24 MiB: three times what may be under way
 ]  # fmt: skip
 
 
-# Descriptors that others have too: what is not read stays, what is one file is one.
+# Shared descriptors: unread input stays for others, and one file stays one file.
 SHARED = [
     Row("left for the next, a file", "printf '%09d\\n' {1..9} >f; { lbrun true; cat; } <f"),
     Row("left for the next, a file, later", "seq 200000 >f; { lbrun sleep 0.1; wc -c; } <f; rm f"),

@@ -1,4 +1,4 @@
-"""What a command finds around it: arguments, environment, directory, limits."""
+"""A command's surroundings: arguments, environment, directory, limits."""
 
 import pytest
 from same_as_local import Row, assert_same, lab, table
@@ -7,7 +7,7 @@ __all__ = ["lab"]
 
 SAY_ARGUMENTS = "import sys, os; print([os.fsencode(a) for a in sys.argv[1:]])"
 SAY = {"SAY": SAY_ARGUMENTS}
-LATIN = b"gr\xfc\xdfe"  # no UTF-8
+LATIN = b"gr\xfc\xdfe"  # not UTF-8
 
 ARGUMENTS = [
     Row("empty arguments", 'lbrun $PYTHON -c "$SAY" "" a "" ""', env=SAY),
@@ -29,7 +29,7 @@ ARGUMENTS = [
     Row("argv[0] found on PATH", "lbrun cat /proc/self/cmdline"),
 ]  # fmt: skip
 
-# env -i, but for what finds the lab.
+# env -i, except for the variables that find the lab.
 BARE = "env -i LBD_CONFIG=$LBD_CONFIG LBD_LAB=$LBD_LAB PATH=$PATH"
 SHOW = "lbrun env -0 | sed -z '/^\\(LBD_\\|_=\\|PATH=\\)/d' | sort -z | tr '\\0' '\\n'"
 

@@ -1,8 +1,7 @@
 """The same scenario live and in virtual time, under every algorithm: the same decisions.
 
-Loads are those of the site's own command, so that both worlds have the very same. Then each LIM's
-history is gone through again by the simulator's replay, message by message: nothing a daemon
-decided may have come from anything but what it was told.
+The site's own load command gives both worlds the very same loads. Then the simulator replays each
+LIM's history, message by message: a daemon may have decided only by what it received.
 """
 
 import tempfile
@@ -21,19 +20,19 @@ from tests.live.cluster import FAST, PREFIX, Lab
 
 pytestmark = pytest.mark.alone
 
-LOADS = {"h1": 3.0, "h2": 2.0, "h3": 0.1}  # two are busy, one is not
+LOADS = {"h1": 3.0, "h2": 2.0, "h3": 0.1}  # two hosts are busy, one is not
 CORES = 2.0
 PERIOD_S = 0.2
 SET = {
     "lim.local_threshold": 0.5, "lim.exchange_period_s": PERIOD_S, "lim.keepalive_s": 0.8,
-    # a machine too busy to keep its periods is not what is looked at here
+    # a machine too busy to keep its periods is not tested here
     "lim.stale_after_s": 20.0, "lim.down_after_s": 40.0, "lim.probe_timeout_s": 5.0,
 }  # fmt: skip
 REST_S = 3 * PERIOD_S
 
-# Who asks, with what wish, and how many in the same instant. First one that stays where it is
-# light: its end is when that host makes its reservations under RESERVE. Those of the centre, h1,
-# come next: it is told of the ends of others' commands a period later.
+# The host that asks, its option, and the number of commands in the same instant. The first command
+# stays on the lightly loaded host: under RESERVE that host makes its reservations when it ends. The
+# commands of the centre, h1, come next: it hears of the ends of others' commands a period later.
 STEPS = (
     ("h3", {}, 1),
     ("h1", {}, 2),
@@ -68,7 +67,7 @@ class Live:
         return self.lab.ask(host, "lim", "status")["hosts"]
 
     def rest(self):
-        """Until every host has had its periods, as its ten readings a second show."""
+        """Waits until every host has had its periods, which its ten readings a second show."""
         before = self.readings()
         count = 10 * REST_S
         self.lab.wait_until(
@@ -87,7 +86,8 @@ class Live:
         self.lab.ask(host, "lim", "job", job=job, event="end")
 
     def replay_reports(self):
-        """Raises Divergence. Returns what there was, all hosts together."""
+        """Replays all histories, and raises Divergence at a difference. Returns the sums over all
+        hosts."""
         total = {}
         for host, replay in self.replays.items():
             lines = (self.lab.paths(host).state / NAME).read_text().splitlines(keepends=True)
@@ -162,7 +162,7 @@ def test_live_and_simulated_decide_the_same(live, algorithm):
         found, expected = (
             [(verdict, why) for verdict, _, why in some] for some in (found, expected)
         )
-    elif algorithm == "RESERVE":  # a reservation may have come again between the two
+    elif algorithm == "RESERVE":  # a reservation may have returned between the two
         del found[SECOND], expected[SECOND]
     assert found == expected
     counts = live.replay_reports()

@@ -1,7 +1,7 @@
 """Real LIMs, real load: N busy processes, and one process of N busy threads, in every scope.
 
 The index must settle at N per usable core. The machine may be busy with other things; only host
-scope may see them. Our load is of the lowest priority, so what else runs leaves it little of the
+scope may see them. Our load has the lowest priority, so other work leaves it little of the
 processors: nothing here depends on how much.
 """
 
@@ -33,7 +33,7 @@ LOOKS, LOOK_S = 50, 0.1
 
 
 def wait_until(look, accept, what):
-    """What `look` returned when `accept` took it; an AssertionError tells what was seen last."""
+    """What `look` returned when `accept` took it; an AssertionError shows what was seen last."""
     end_s = time.monotonic() + LIMIT_S
     seen = None
     while time.monotonic() < end_s:
@@ -69,13 +69,13 @@ class RunningLim:
         return self.ask(op="status")["hosts"][0]
 
     def inside(self) -> list[str]:
-        """What puts a command into the LIM's namespaces."""
+        """The command prefix that enters the LIM's namespaces."""
         (child,) = psutil.Process(self.process.pid).children()
         return ["nsenter", "-t", str(child.pid), "-p", "-m", "--"]
 
     def end(self) -> None:
         ours = psutil.Process(self.process.pid)
-        for process in ours.children() or [ours]:  # unshare itself does not mind TERM
+        for process in ours.children() or [ours]:  # unshare itself ignores TERM
             process.terminate()
         self.process.wait(30)
         self.log.close()
@@ -109,7 +109,8 @@ KINDS = ["processes", "threads"]
 
 
 def means(lim):
-    """Of some seconds: the tasks that the LIM counts, and those that the kernel does, less us."""
+    """Means over some seconds: the tasks that the LIM counts and those the kernel counts, except
+    us."""
     seen = []
     for _ in range(LOOKS):
         running, _ = running_and_blocked(read_small("/proc/stat", MACHINE_STAT_BYTES))
@@ -133,7 +134,7 @@ def test_host_scope_counts_every_task_of_the_machine(lim, kind):
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="no unshare")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("lim", [("auto", NAMESPACE)], indirect=True, ids=["container"])
-def test_container_scope_counts_the_tasks_of_its_pid_namespace_only(lim, kind):
+def test_container_scope_counts_only_the_tasks_of_its_pid_namespace(lim, kind):
     doctor = lim.ask(op="doctor")
     assert doctor["scope"] == "container"
     assert "namespace" in doctor["scope_reason"]
@@ -148,7 +149,7 @@ def test_container_scope_counts_the_tasks_of_its_pid_namespace_only(lim, kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("lim", [("jobs", ())], indirect=True, ids=["jobs"])
-def test_jobs_scope_counts_the_trees_of_its_jobs_only(lim, kind):
+def test_jobs_scope_counts_only_the_trees_of_its_jobs(lim, kind):
     with busy("processes", 1), busy(kind) as job:
         start = {"op": "job", "event": "start", "job": "j", "host": "h1", "pid": job.pid}
         lim.ask(**start, foreign=False, cgroup=None)

@@ -1,4 +1,4 @@
-"""Daemons as services: they say when they are ready, and that their event loop turns."""
+"""Daemons as services: they report that they are ready and that their event loop turns."""
 
 import os
 import signal
@@ -36,7 +36,7 @@ class Service:
         )  # fmt: skip
 
     def hear(self, wanted):
-        """Wait until it says so; the datagram."""
+        """Waits until the daemon sends this; returns the datagram."""
         while True:
             said = self.socket.recv(4096).decode()
             if wanted in said.split("\n"):
@@ -78,7 +78,7 @@ def service(short_dir):
 
 
 @pytest.mark.parametrize("daemon", ["lim", "lbm", "up"])
-def test_a_daemon_says_when_it_is_ready_and_that_it_lives(service, daemon):
+def test_a_daemon_reports_that_it_is_ready_and_alive(service, daemon):
     lives = service(daemon)
     assert "\nSTATUS=" in lives.hear("READY=1")
     lives.hear("WATCHDOG=1")
@@ -103,7 +103,7 @@ def test_a_watchdog_s_signal_shows_where_a_daemon_hung(service):
     assert b'wiring.py", line' in hung.process.stderr.read()
 
 
-def test_the_jobs_of_a_service_are_not_told_of_its_manager(service, short_dir):
+def test_the_jobs_of_a_service_do_not_inherit_its_managers_socket(service, short_dir):
     lives = service("lbm")
     lives.hear("READY=1")
     keepers = subprocess.run(
@@ -116,7 +116,7 @@ def test_the_jobs_of_a_service_are_not_told_of_its_manager(service, short_dir):
 
 
 @pytest.mark.parametrize("daemon", ["lim", "lbm"])
-def test_lbd_up_starts_a_daemon_again_that_hangs(short_dir, daemon):
+def test_lbd_up_restarts_a_daemon_that_hangs(short_dir, daemon):
     up = Up(short_dir, "--set", "up.watchdog_s=2").ready()
     first = up.pid(daemon)
     os.kill(first, signal.SIGSTOP)

@@ -1,7 +1,7 @@
 """A command leaves only for a host on which its working directory is the same one.
 
-The hosts are in namespaces and each has a file system of its own at `lab.private`; everything else
-they share.
+The hosts are in namespaces, and each has a file system of its own at `lab.private`; they share
+everything else.
 """
 
 import json
@@ -26,12 +26,12 @@ def lab(tmp_path_factory):
 
 
 def inside(lab, host, script, *words, **options):
-    """A shell's script in the private directory of a host."""
+    """Runs a shell script in the private directory of a host."""
     script = f"cd {lab.private} && {script}"
     return lab.run(host, "sh", "-c", script, "sh", *words, **options)
 
 
-def test_each_host_has_its_own(lab):
+def test_each_host_has_a_private_directory(lab):
     for host in lab.hosts:
         inside(lab, host, f"echo {host} > whose", check=True)
     seen = [inside(lab, host, "cat whose").stdout.strip() for host in lab.hosts]
@@ -39,7 +39,7 @@ def test_each_host_has_its_own(lab):
     assert os.listdir(lab.private) == []
 
 
-def test_what_is_shared_is_used(lab, tmp_path):
+def test_a_shared_directory_is_used(lab, tmp_path):
     for directory in (tmp_path, Path("/"), Path("/tmp")):
         result = lab.run("h1", "lbrun", "-H", "h2", "sh", "-c", "pwd; echo $LBD_HOST",
                          cwd=directory)  # fmt: skip
@@ -54,13 +54,13 @@ def test_a_named_host_with_another_directory_refuses(lab):
     assert not [host for host in lab.hosts if "ran" in inside(lab, host, "ls").stdout]
 
 
-def test_a_directory_that_is_not_there_is_named(lab):
+def test_a_missing_directory_is_named(lab):
     result = inside(lab, "h1", "mkdir -p only/here && cd only/here && lbrun -H h2 true")
     assert result.returncode == 125
     assert_one_line(result.stderr, "lbrun", "h2", "only/here", "No such file or directory")
 
 
-def test_names_alone_will_do_for_who_names_host_and_directory(lab):
+def test_names_suffice_if_the_caller_names_host_and_directory(lab):
     result = inside(lab, "h1", f"lbrun -H h2 -C {lab.private} cat whose")
     assert (result.stdout, result.stderr) == ("h2\n", "")
     result = inside(lab, "h1", "lbrun -H h2 -C / pwd")
@@ -76,13 +76,13 @@ def test_a_relative_directory_is_still_compared(lab, option):
     assert_one_line(result.stderr, "lbrun", "h2", "is not shared with h1")
 
 
-def test_no_host_is_sent_what_it_does_not_share(lab):
+def test_no_host_is_sent_a_command_in_a_directory_it_does_not_share(lab):
     result = inside(lab, "h1", f"lbrun --remote -C {lab.private} true")
     assert result.returncode == 125
     assert_one_line(result.stderr, "lbrun", str(lab.private))
 
 
-def test_it_stays_quietly_and_is_not_asked_each_time(lab):
+def test_a_command_stays_quietly_and_its_directory_is_not_checked_each_time(lab):
     inside(lab, "h1", "mkdir -p deep/down", check=True)
     lab.run("h1", "lbctl", "drain", "h1", check=True)  # so that it would rather leave
     try:
@@ -97,7 +97,7 @@ def test_it_stays_quietly_and_is_not_asked_each_time(lab):
         lab.run("h1", "lbctl", "undrain", "h1", check=True)
 
 
-def test_one_host_may_have_it_where_another_does_not(lab, tmp_path):
+def test_one_host_may_share_a_directory_that_another_does_not(lab, tmp_path):
     """h3 mounts what h1 has; h2 does not."""
     shared = tmp_path / "shared"
     shared.mkdir()
@@ -126,7 +126,7 @@ def test_a_directory_that_changes_all_the_time_is_no_false_alarm(lab, tmp_path):
             process.wait(20)
 
 
-def test_a_removed_directory_can_still_be_stood_in_at_home(lab, tmp_path):
+def test_a_removed_directory_can_still_be_used_on_its_own_host(lab, tmp_path):
     script = f"mkdir {tmp_path}/gone && cd {tmp_path}/gone && rmdir {tmp_path}/gone && lbrun $*"
     result = lab.run("h1", "sh", "-c", script, "sh", "true")
     assert (result.returncode, result.stderr) == (0, "")
@@ -135,7 +135,7 @@ def test_a_removed_directory_can_still_be_stood_in_at_home(lab, tmp_path):
     assert_one_line(result.stderr, "lbrun", "h2")
 
 
-def test_a_lab_wants_its_own_files_shared(lab, tmp_path):
+def test_a_lab_needs_its_own_files_shared(lab, tmp_path):
     result = lab.lab("up", "--isolate", "namespaces", "--private", "/", check=False)
     assert result.returncode != 0
     assert "is in it" in result.stderr
@@ -143,11 +143,11 @@ def test_a_lab_wants_its_own_files_shared(lab, tmp_path):
     assert "not a directory" in result.stderr
 
 
-# What explain says
+# What explain prints
 
 
 @pytest.mark.parametrize("words", [("lbrun", "--explain"), ("lbctl", "explain")])
-def test_explain_says_of_each_host_why_it_is_no_candidate(lab, words):
+def test_explain_says_why_each_host_is_not_a_candidate(lab, words):
     result = inside(lab, "h1", '"$@"', *words, "--json", "true")
     reply = json.loads(result.stdout)
     assert (reply["verdict"], reply["host"]) == ("here", "h1")
@@ -199,7 +199,7 @@ def test_explain_leaves_nothing_behind(lab, tmp_path):
     assert not [p for p in lab.jobs_alive() if "sleep" in str(p)]
 
 
-def test_a_program_that_others_do_not_have_stays_quietly(lab, tmp_path):
+def test_a_program_that_other_hosts_lack_stays_quietly(lab, tmp_path):
     inside(lab, "h1", "mkdir -p own && cp /bin/echo own/only-here", check=True)
     path = f"{lab.environment('h1')['PATH']}:{lab.private}/own"
     lab.run("h1", "lbctl", "drain", "h1", check=True)  # so that it would rather leave
@@ -216,7 +216,7 @@ def test_a_program_that_others_do_not_have_stays_quietly(lab, tmp_path):
         lab.run("h1", "lbctl", "undrain", "h1", check=True)
 
 
-def test_what_brings_its_files_along_may_go_anywhere(lab):
+def test_a_command_that_brings_its_files_may_go_anywhere(lab):
     inside(lab, "h1", "echo mine > input; cp /bin/cat tool", check=True)
     words = "--remote --send input --send tool --fetch output"
     result = inside(lab, "h1", f"lbrun {words} --explain --json ./tool input")

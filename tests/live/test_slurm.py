@@ -55,7 +55,7 @@ def slurm(lab, tmp_path_factory):
 
 
 def test_the_usual_case(slurm, tmp_path):
-    """As the page shows it."""
+    """As the documentation's page shows it."""
     usual = [
         block
         for block in blocks(PAGE)
@@ -142,7 +142,7 @@ def test_steps_share_a_jobs_slots_and_a_requeued_job_appends(slurm, tmp_path):
         assert (tmp_path / f"step.{job}.{number}").read_text().startswith("in\n")
 
 
-def test_what_is_refused_queues_nothing(slurm, tmp_path):
+def test_a_refused_script_queues_nothing(slurm, tmp_path):
     before = slurm("sacct", "-nP", "-a", "-o", "JobID")
     for words, line in (
         (
@@ -161,7 +161,7 @@ def test_what_is_refused_queues_nothing(slurm, tmp_path):
     assert slurm("sacct", "-nP", "-a", "-o", "JobID") == before
 
 
-def test_what_nextflow_asks(lab, slurm, tmp_path):
+def test_the_commands_of_nextflow(lab, slurm, tmp_path):
     """Word for word, with what its launcher has at its top."""
     (tmp_path / ".command.run").write_text(
         f"#!/bin/bash\n#SBATCH -J nf-hello_(1)\n#SBATCH -o {tmp_path}/.command.log\n"
@@ -178,8 +178,8 @@ def test_what_nextflow_asks(lab, slurm, tmp_path):
     assert slurm("scancel", found[1]) == ""
 
 
-def test_what_cromwell_asks(lab, slurm, tmp_path):
-    """Word for word, as its example of a backend has it."""
+def test_the_commands_of_cromwell(lab, slurm, tmp_path):
+    """Word for word, as its example of a backend has them."""
     (tmp_path / "script").write_text("echo $SLURM_NTASKS $SLURM_CPUS_ON_NODE $PWD; read a <fifo\n")
     os.mkfifo(tmp_path / "fifo")
     words = ["-J", "cromwell_a1_hello", "-D", str(tmp_path), "-o", str(tmp_path / "stdout")]

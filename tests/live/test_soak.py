@@ -1,9 +1,9 @@
-"""An hour of builds, arrays and misfortunes, after which nothing has grown.
+"""An hour of builds, arrays and faults, after which nothing has grown.
 
-Asked for by LBD_SOAK_S=3600; LBD_SOAK_PLOT=FILE.svg draws what was counted. All work comes from h1,
-whose daemons nothing happens to, so that what they keep by mistake adds up; the others are killed,
-stopped and cut off every few seconds. In between all becomes calm, and is counted. A failure shows
-the seed: LBD_SOAK_SEED=S plays it again.
+Set LBD_SOAK_S=3600 to run it; LBD_SOAK_PLOT=FILE.svg plots what was counted. All work comes from
+h1, whose daemons suffer no fault, so that anything they keep by mistake adds up; the others are
+killed, stopped and cut off every few seconds. In between the lab is left to become idle, and is
+counted. A failure shows the seed: LBD_SOAK_SEED=S replays it.
 """
 
 import os
@@ -37,7 +37,7 @@ MAKEFILE = """
     %.out:
     \t@n=0; while [ $$n -lt 2000 ]; do n=$$((n + 1)); done; echo $$n > $@
 """
-# In the second half of the time, beside the end of the first: more is growth.
+# Allowed in the second half of the time, relative to the end of the first: more is growth.
 GROWTH = {"descriptors": 4.0, "threads": 4.0, "MiB": 6.0, "state MiB": 4.0}
 
 pytestmark = [
@@ -48,7 +48,7 @@ pytestmark = [
 
 @dataclass(frozen=True)
 class Count:
-    """Of one daemon of h1, or of what its host keeps on disk."""
+    """A count of one daemon of h1, or of what its host keeps on disk."""
 
     at_s: float
     part: str
@@ -78,7 +78,7 @@ def test_nothing_has_grown_after_an_hour(tmp_path):
 
 
 def work(lab, where, rng, seconds):
-    """Builds and arrays from h1 while misfortunes come over the others."""
+    """Runs builds and arrays from h1 while faults befall the other hosts."""
     until_s = time.monotonic() + seconds
 
     def build():
@@ -102,7 +102,7 @@ def work(lab, where, rng, seconds):
 
 
 def calm(lab):
-    """All is up and idle."""
+    """Waits until all is up and idle."""
     set_right(lab)
 
     def is_idle():
@@ -127,7 +127,7 @@ def counted(lab, pids, at_s):
         found += [Count(at_s, part, what, amount) for what, amount in amounts.items()]
     for host in lab.hosts:
         kept = {
-            path: path.lstat().st_blocks * 512 / (1 << 20)  # of a shim the link, not the program
+            path: path.lstat().st_blocks * 512 / (1 << 20)  # for a shim the link, not the program
             for path in lab.paths(host).state.rglob("*")
             if path.is_file()
         }
@@ -138,7 +138,7 @@ def counted(lab, pids, at_s):
 
 
 def grown(counts):
-    """The median of the last quarter beside that of the second: what comes before is warming up."""
+    """Compares the median of the last quarter with that of the second: the first is warm-up."""
     found = []
     for part, what in dict.fromkeys((count.part, count.what) for count in counts):
         amounts = [count.amount for count in counts if (count.part, count.what) == (part, what)]

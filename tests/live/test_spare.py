@@ -25,7 +25,7 @@ from tests.live import sanitized
 
 ROOT = Path(__file__).resolve().parents[2]
 S = 10**9
-# A keeper with a single child: it hands the order over and says what came back on its socket.
+# A keeper with a single child: it passes the order on and prints the reply on its socket.
 KEEPER = """
 import os, sys
 from lbd.keeper.child import Parent, fork_spare
@@ -136,7 +136,7 @@ def test_the_same_order(compiled, tmp_path, name):
     assert outcome(compiled, order, tmp_path) == reference
 
 
-def test_scripts_and_what_may_not_be_executed(compiled, tmp_path):
+def test_scripts_and_files_that_may_not_be_executed(compiled, tmp_path):
     script = tmp_path / "script"
     script.write_text('echo "$0" "$@"\n')
     order = Order(job="j", argv=[b"script", b"a"], environment={b"PATH": os.fsencode(tmp_path)})
@@ -195,8 +195,8 @@ NOT_PLAIN = (
 
 
 @pytest.mark.parametrize("asks", NOT_PLAIN, ids=str)
-def test_what_spare_does_not_know_is_not_plain(compiled, tmp_path, asks):
-    """Or it would say so."""
+def test_an_order_that_spare_cannot_carry_out_is_not_plain(compiled, tmp_path, asks):
+    """spare would answer ENOTSUP to it."""
     order = shell(b"exit 3", **asks)
     assert not order.is_plain
     heard, _, _ = outcome(compiled, order, tmp_path)
@@ -238,7 +238,7 @@ ODD = {
 
 @pytest.mark.parametrize("name", ODD)
 def test_odd_steps(compiled, tmp_path, name):
-    """The two say the same of them, and neither runs anything."""
+    """Both programs report the same, and neither runs anything."""
     frame = frames.pack(steps.STEPS, ODD[name])
     heard, *_ = outcome(compiled, frame, tmp_path)
     assert heard == outcome(None, frame, tmp_path)[0]
@@ -260,7 +260,7 @@ HARMLESS = [b"a", b"e", b"c", b"d", b"l", b"L", b"n", b"g", b"G", b"U", b"k", b"
 
 
 def hear(program, data):
-    """Of a spare to which this was said: exit status, and what it and the nursery complained of."""
+    """The exit status of a spare that was sent `data`, and the complaints of it and the nursery."""
     asking, asked = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours, theirs = socket.socketpair()
     with asking, asked, ours, theirs:
@@ -290,7 +290,7 @@ def hear(program, data):
                        .map(lambda row: numbers(*row)))),
     st.integers(0, 12),
 )  # fmt: skip
-def test_garbage_is_no_command(sanitised, pairs, cut):
+def test_garbage_does_not_become_a_command(sanitised, pairs, cut):
     body = b"".join(field(key, value) for key, value in pairs)
     data = frames.pack(b"S", body[: len(body) - cut] if cut < len(body) else body)
     status, errors = hear(sanitised, data)

@@ -1,4 +1,4 @@
-"""A host's spool is full: who reads what a job printed there is told that it may not be all."""
+"""A host's spool is full: the reader of a job's output there is told that it may be incomplete."""
 
 import subprocess
 from functools import partial
@@ -23,7 +23,7 @@ def disk(lab):
         yield where
 
 
-def test_what_was_printed_to_a_full_disk_is_marked(lab, disk):
+def test_output_to_a_full_disk_is_marked(lab, disk):
     fill(disk)
     try:
         name = lab.run("h1", "lbrun", "-d", *PRINTS, check=True).stdout.strip()
@@ -43,7 +43,7 @@ def test_what_was_printed_to_a_full_disk_is_marked(lab, disk):
     assert lab.lbctl_json("h1", "job", to_file)["reason"] is None
 
 
-def test_what_is_printed_while_there_is_room_is_not(lab, disk):
+def test_output_while_there_is_room_is_not_marked(lab, disk):
     whole = lab.run("h1", "lbrun", "-q", "echo", "all")
     assert (whole.returncode, whole.stdout, whole.stderr) == (0, "all\n", "")
 

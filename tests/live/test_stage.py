@@ -1,4 +1,4 @@
-"""lbrun --send and --fetch: files that go along, and come back whole or not at all."""
+"""lbrun --send and --fetch: files are sent along, and come back whole or not at all."""
 
 import contextlib
 import json
@@ -23,7 +23,7 @@ LAB = partial(Lab.up, 3, settings=(*FAST, "lbm.kill_grace_s=0.2", f"stage.max_by
 
 
 def workdirs(lab, host):
-    """What is left of stages on a host."""
+    """The workdirs left on a host."""
     root = lab.paths(host).state / "stage" / host
     return [path.name for path in root.iterdir()] if root.exists() else []
 
@@ -47,7 +47,7 @@ def listing(root):
     }  # fmt: skip
 
 
-def test_it_runs_among_the_files_that_were_sent(lab, work):
+def test_a_command_runs_among_the_files_that_were_sent(lab, work):
     result = lbrun(lab, work, "-H", "h2", "--send", "src", "--send=tool", "sh", "-c",
                    "pwd; find . | sort; cat src/link; ./tool; stat -c %Y src/a; echo err >&2; cat",
                    input="typed\n")  # fmt: skip
@@ -76,19 +76,19 @@ def test_outputs_come_back_and_nothing_else(lab, work):
 
 
 @pytest.mark.parametrize("options", [(), ("--local",), ("-H", "h1")])
-def test_what_stays_is_not_copied(lab, work, options):
+def test_a_command_that_runs_here_has_no_files_copied(lab, work, options):
     result = lbrun(lab, work, *options, "--send", "src", "--fetch", "out", "sh", "-c",
                    "pwd; cat unlisted; echo made > out")  # fmt: skip
     assert result.stdout == f"{work}\nmine\n"
     assert (work / "out").read_text() == "made\n"
 
 
-def test_it_also_finds_a_place_by_itself(lab, work):
+def test_a_command_with_files_also_finds_a_host_by_itself(lab, work):
     result = lbrun(lab, work, "--remote", "--send", "src", "cat", "src/a")
     assert (result.returncode, result.stdout, result.stderr) == (0, "a\n", "")
 
 
-def test_paths_are_of_the_directory_given(lab, work):
+def test_paths_are_relative_to_the_directory_given(lab, work):
     result = lbrun(lab, work.parent, "-H", "h2", "-C", "work", "--send", "./src/../src/sub",
                    "--fetch", "new", "sh", "-c", "cp src/sub/b new")  # fmt: skip
     assert (result.returncode, result.stderr) == (0, "")
@@ -105,7 +105,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("options", "part"), REFUSED)
-def test_what_is_refused_before_anything_runs(lab, work, options, part):
+def test_options_that_are_refused_before_anything_runs(lab, work, options, part):
     before = listing(work)
     result = lbrun(lab, work, "-H", "h2", *options, "touch", str(work / "ran"))
     assert (result.returncode, result.stdout) == (125, "")
@@ -129,7 +129,7 @@ STATUSES = [("exit 7", 7), ("kill -9 $$", 137), ("exit 125", 125)]
 
 
 @pytest.mark.parametrize(("end", "status"), STATUSES)
-def test_what_a_failed_command_made_comes_back_too(lab, work, end, status):
+def test_the_output_of_a_failed_command_comes_back_too(lab, work, end, status):
     result = lbrun(lab, work, "-H", "h2", "--fetch", "log", "--fetch", "result", "sh", "-c",
                    f"echo failed > log; {end}")  # fmt: skip
     assert result.returncode in (status, 128 - status)
@@ -137,7 +137,7 @@ def test_what_a_failed_command_made_comes_back_too(lab, work, end, status):
     assert not (work / "result").exists()
 
 
-def test_a_missing_output_of_a_command_that_was_content_is_an_error(lab, work):
+def test_a_missing_output_of_a_successful_command_is_an_error(lab, work):
     (work / "old").write_text("old\n")
     listed = "--fetch", "none", "--fetch", "old"
     result = lbrun(lab, work, "-H", "h2", *listed, "sh", "-c", "echo new > old")
@@ -161,7 +161,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize(("script", "part"), HOSTILE)
-def test_what_does_not_come_back(lab, work, script, part):
+def test_files_that_do_not_come_back(lab, work, script, part):
     before = listing(work)
     result = lbrun(lab, work, "-H", "h2", "--fetch", "out", "sh", "-c", script)
     assert result.returncode == 125
@@ -192,7 +192,7 @@ def test_sizes_are_bounded_both_ways(lab, work):
     assert_no_workdir(lab)
 
 
-def test_memory_stays_bounded_and_bytes_stay_whole(lab, work):
+def test_memory_stays_bounded_and_no_byte_changes(lab, work):
     data = random.Random(5).randbytes(1 << 20) * (BIG >> 20)
     (work / "big").write_bytes(data)
     pids = lab.pids()
@@ -205,7 +205,7 @@ def test_memory_stays_bounded_and_bytes_stay_whole(lab, work):
         assert psutil.Process(pids[host]["lbm"]).memory_info().rss < rss + (40 << 20)
 
 
-def test_limits_of_the_caller_hold_for_what_unpacks(lab, work):
+def test_the_callers_limits_hold_for_unpacking(lab, work):
     (work / "big").write_bytes(b"x" * 100_000)
     limit = ("bash", "-c", 'ulimit -f 50; exec "$@"', "bash")
     result = lab.run("h1", *limit, "lbrun", "-H", "h2", "--send", "big", "true", cwd=work)
@@ -246,14 +246,14 @@ def test_files_are_read_and_written_as_their_user(tmp_path_factory):
         lab.down()
 
 
-def test_a_host_may_forbid_it(make_lab, work):
+def test_a_host_may_forbid_files(make_lab, work):
     lab = make_lab(2, settings=(*FAST, "stage.max_bytes=0"))
     result = lbrun(lab, work, "-H", "h2", "--send", "src", "true")
     assert result.returncode == 125
     assert_one_line(result.stderr, "lbrun", "stage.max_bytes")
 
 
-# Whatever is killed
+# Anything may be killed
 
 
 def test_an_interrupt_leaves_nothing(lab, work):
@@ -271,7 +271,7 @@ def test_an_interrupt_leaves_nothing(lab, work):
     assert "out" not in os.listdir(work)
 
 
-def test_what_an_lbm_left_is_swept_at_its_next_start(lab, work):
+def test_what_an_lbm_left_is_removed_at_its_next_start(lab, work):
     job = lab.popen("h1", "lbrun", "-H", "h2", "--send", "src", "sleep", "100", cwd=work,
                     stderr=subprocess.DEVNULL)  # fmt: skip
     try:
@@ -297,7 +297,7 @@ VICTIMS = ("client", "child", "helper", "command", "lbm h1", "lbm h2", "keeper h
 
 @pytest.mark.parametrize("seed", range(len(VICTIMS)))
 def test_whatever_is_killed_no_file_is_half_fetched(lab, work, seed):
-    """The destinations are as they were or as they are to be, and nothing lies beside them."""
+    """The destinations have their old or their new content, and nothing lies beside them."""
     rng = random.Random(seed)
     victim = VICTIMS[seed]
     delay_s = rng.random() * 1.2
@@ -321,7 +321,7 @@ def test_whatever_is_killed_no_file_is_half_fetched(lab, work, seed):
     new = (work / "big").read_bytes()
     assert (work / "copy").read_bytes() in (b"old", new)
     found = listing(work / "dir")
-    as_left = [{"one": new}] if victim == "command" else []  # it was killed, not what fetches
+    as_left = [{"one": new}] if victim == "command" else []  # only the command was killed
     assert found in ({"one": b"old"}, {"one": new, "two": new}, *as_left), found.keys()
     wait_until(lambda: sorted(os.listdir(work)) == names, "nothing lies about", 20,
                lambda: os.listdir(work))  # fmt: skip
@@ -343,7 +343,8 @@ def strike(lab, job, victim):
 
 
 def kill_one(lab, job, victim):
-    """A packer or unpacker, its counterpart on the other host, or the command; if it is there."""
+    """Kills a packer or unpacker, its counterpart on the other host, or the command, if it
+    exists."""
     with contextlib.suppress(psutil.NoSuchProcess):
         if victim == "child":
             found = psutil.Process(job.pid).children()

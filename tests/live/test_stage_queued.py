@@ -41,7 +41,7 @@ def waited(lab, *names, host="h1"):
 
 
 def kept(lab, host):
-    """Names of what a host keeps of its users' inputs."""
+    """Names of the inputs that a host keeps for its users."""
     root = lab.paths(host).state / "files"
     return sorted(path.name for path in root.iterdir()) if root.exists() else []
 
@@ -63,7 +63,7 @@ def test_a_queued_job_runs_among_its_files_and_its_outputs_come_back(lab, work):
     assert_no_workdir(lab)
 
 
-def test_also_on_the_host_where_it_was_submitted(lab, work):
+def test_the_host_where_a_job_was_submitted_works_too(lab, work):
     result = lbrun(lab, work, "-q", "-H", "h2", "--send", "src", "--fetch", "new", "sh", "-c",
                    "cat src/a > new; ls")  # fmt: skip
     assert (result.returncode, result.stdout, result.stderr) == (0, "new\nsrc\n", "")
@@ -92,7 +92,7 @@ def test_an_array_shares_one_pack_and_each_brings_its_own(lab, work):
     assert {(work / one).read_text() for one in outs} == {"a\n"}
 
 
-def test_an_attempt_that_is_made_again_starts_from_the_same_inputs(lab, work):
+def test_an_attempt_that_runs_again_starts_from_the_same_inputs(lab, work):
     script = (
         "cat src/a; echo spoilt > src/a; echo $LBD_ATTEMPT > out; [ $LBD_ATTEMPT = 2 ] || sleep 60"
     )
@@ -120,7 +120,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("options", "part"), REFUSED)
-def test_what_is_refused_before_anything_is_queued(lab, work, options, part):
+def test_options_that_are_refused_before_anything_is_queued(lab, work, options, part):
     os.mkfifo(work / "pipe")
     (work / "huge").touch()
     os.truncate(work / "huge", BIG + 1)
@@ -141,7 +141,7 @@ FAILS = [
 
 
 @pytest.mark.parametrize(("script", "a", "b"), FAILS)
-def test_outputs_that_cannot_come_are_an_error(lab, work, script, a, b):
+def test_outputs_that_cannot_be_fetched_are_an_error(lab, work, script, a, b):
     before = listing(work)
     result = lbrun(lab, work, "-q", "-H", "h3", "--fetch", "out", "sh", "-c", script)
     assert result.returncode == 125
@@ -150,7 +150,7 @@ def test_outputs_that_cannot_come_are_an_error(lab, work, script, a, b):
     assert_no_workdir(lab)
 
 
-def test_what_a_failed_command_made_comes_back_too(lab, work):
+def test_the_output_of_a_failed_command_comes_back_too(lab, work):
     result = lbrun(lab, work, "-q", "-H", "h3", "--fetch", "log", "--fetch", "result", "sh", "-c",
                    "echo failed > log; exit 7")  # fmt: skip
     assert (result.returncode, result.stderr) == (7, "")
@@ -158,7 +158,7 @@ def test_what_a_failed_command_made_comes_back_too(lab, work):
     assert not (work / "result").exists()
 
 
-def test_why_outputs_of_a_detached_job_do_not_come_is_told_and_mended(lab, work):
+def test_a_detached_jobs_missing_outputs_are_explained_and_fixed(lab, work):
     (work / "out").mkdir()
     name = submit(lab, work, "-H", "h3", "--fetch", "out", "sh", "-c",
                   "sleep 1; mkdir out; echo 1 > out/x")  # fmt: skip
@@ -175,7 +175,7 @@ def test_why_outputs_of_a_detached_job_do_not_come_is_told_and_mended(lab, work)
     assert not lab.lbctl_json("h2", "job", name)["reason"]
 
 
-# Whatever is killed
+# Anything may be killed
 
 
 def test_a_job_waits_for_the_host_that_has_its_files(lab, work):
@@ -191,7 +191,7 @@ def test_a_job_waits_for_the_host_that_has_its_files(lab, work):
     wait_until((work / "new.1").exists, "its output comes to where it is awaited", 30)
 
 
-def test_a_job_is_held_while_its_files_are_away(lab, work):
+def test_a_job_is_held_while_its_files_are_out_of_reach(lab, work):
     blockers = [submit(lab, work, "sleep", "60", host="h1") for _ in range(6)]
     for one in blockers:
         lab.wait_until(lambda one=one: job(lab, one)["state"] == "running", "all slots are taken")
@@ -211,7 +211,7 @@ def test_a_job_is_held_while_its_files_are_away(lab, work):
     assert lab.run("h1", "lbctl", "logs", name).stdout == "a\n"
 
 
-def test_it_outlives_every_lbm(lab, work):
+def test_a_job_with_files_outlives_every_lbm(lab, work):
     name = submit(lab, work, "-H", "h3", "--send", "src", "--fetch", "out", "sh", "-c",
                   "sleep 3; cp src/a out")  # fmt: skip
     lab.wait_until(lambda: job(lab, name)["state"] == "running", "it runs")
@@ -223,7 +223,7 @@ def test_it_outlives_every_lbm(lab, work):
     assert_no_workdir(lab)
 
 
-def test_who_goes_away_gets_nothing(lab, work):
+def test_a_client_that_goes_away_gets_no_files(lab, work):
     before = listing(work)
     caller = lab.popen("h2", "lbrun", "-q", "-H", "h3", "--send", "src", "--fetch", "out", "sh",
                        "-c", "echo 1 > out; sleep 60", cwd=work)  # fmt: skip
@@ -238,7 +238,7 @@ def test_who_goes_away_gets_nothing(lab, work):
     assert_no_workdir(lab)
 
 
-def test_one_that_is_cut_off_starts_again_from_its_inputs_in_the_next_tier(make_lab, work):
+def test_a_job_killed_at_its_cutoff_starts_again_from_its_inputs_in_the_next_tier(make_lab, work):
     lab = make_lab(2, "none", "--mode", "tags", settings=(*SETTINGS, "tags.cutoffs_s=[0.3]"))
     script = "cat src/a; rm src/a; i=0; while [ $i -lt 900000 ]; do i=$((i+1)); done; \
               echo $LBD_TIER > out"

@@ -49,7 +49,7 @@ def test_jobs_of_all_hosts_by_command_user_and_host(lab):
     assert found.keys() >= FIGURES | {"schema", "since", "hosts", "missing", "not_recorded"}
     assert (found["hosts"], found["missing"]) == (["h1", "h2", "h3"], [])
     assert (found["jobs"], found["failed"], found["transferred"]) == (5, 1, 0.8)
-    assert found["wrong_transfers"] == 0.0  # it is the user who chose
+    assert found["wrong_transfers"] == 0.0  # the user chose
     assert found["record_since"].keys() == {"h1", "h2", "h3"}
     assert max(found["record_since"].values()) < begun, "a record begins before its first job"
     hosts = {row["host"]: row["jobs"] for row in found["by_host"]}
@@ -64,7 +64,7 @@ def test_jobs_of_all_hosts_by_command_user_and_host(lab):
     assert user["jobs"] == 5
 
 
-def test_for_people(lab):
+def test_stats_for_people(lab):
     lab.run("h1", "lbrun", "-H", "h2", "true", check=True)
     result = lab.run("h2", "lbctl", "stats", "--since", "1h", check=True)
     assert result.stderr == ""
@@ -75,7 +75,7 @@ def test_for_people(lab):
     assert [line for line in rest if line.isupper()] == ["COMMANDS", "USERS", "HOSTS"]
 
 
-def test_when_the_algorithm_was_changed(make_lab):
+def test_stats_show_when_the_algorithm_was_changed(make_lab):
     lab = make_lab(2)
     lab.run("h1", "lbrun", "-H", "h2", "true", check=True)
     lab.run("h2", "lbctl", "algorithm", "LOWEST", check=True)
@@ -86,7 +86,7 @@ def test_when_the_algorithm_was_changed(make_lab):
     assert last.endswith(": algorithm GLOBAL → LOWEST")
 
 
-def test_none_is_a_line(make_lab):
+def test_no_jobs_are_one_line(make_lab):
     lab = make_lab(1)
     result = lab.run("h1", "lbctl", "stats", "--since", "5m")
     assert (result.returncode, result.stdout) == (0, "")
@@ -95,7 +95,7 @@ def test_none_is_a_line(make_lab):
     assert stats(lab)["mean_response_s"] is None
 
 
-def test_it_outlives_the_lbm_and_names_who_is_missing(make_lab):
+def test_stats_outlive_the_lbm_and_name_missing_hosts(make_lab):
     lab = make_lab(2)
     lab.run("h1", "lbrun", "-H", "h2", "true", check=True)
     lab.run("h2", "lbrun", "-H", "h1", "true", check=True)
@@ -114,8 +114,8 @@ def test_it_outlives_the_lbm_and_names_who_is_missing(make_lab):
     assert_one_line(result.stderr, "lbctl", "h2 (its LBM cannot be reached)")
 
 
-def test_what_stays_is_measured_too(lab):
-    """By what the kernel says of it, however it ends; nobody stands beside it."""
+def test_a_command_that_runs_here_is_measured_too(lab):
+    """The kernel's figures are used, however the command ends; no process stands beside it."""
     long = SPIN.replace("0.1", "0.5")
     lab.run("h2", "lbrun", "--local", "env", sys.executable, "-c", long, check=True)
     found = by(stats(lab), "command", "env")
@@ -170,13 +170,13 @@ def test_a_queued_job_counts_where_it_ran_with_the_wait_for_its_turn(queue_lab):
     assert found["cpu_s"] >= 0.1
 
 
-def test_a_job_that_is_queued_anew_after_its_end_waits_from_then_on(queue_lab):
+def test_a_job_that_is_queued_again_waits_from_its_last_end_on(queue_lab):
     lab = queue_lab
     before = stats(lab)
     name = lab.run("h1", "lbrun", "-d", "true", check=True).stdout.strip()
     for requeued in (False, True):
         if requeued:
-            time.sleep(4.0)  # counted as waiting it would show
+            time.sleep(4.0)  # this would show if it were counted as waiting
             lab.run("h1", "lbctl", "requeue", name, check=True)
         assert lab.run("h1", "lbctl", "wait", "--timeout", "20s", name).returncode == 0
     found = stats(lab)

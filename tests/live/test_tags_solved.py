@@ -1,4 +1,5 @@
-"""Cutoffs from the queue's own past: shown, logged, in force, and kept until others are better."""
+"""Cutoffs from the queue's own past: shown, logged, in force, and retained until others are
+better."""
 
 import random
 import time
@@ -28,7 +29,7 @@ def hosts_of(told):
 
 
 def on_record(db, load):
-    """Jobs that ended within the last hours, at two slots."""
+    """Records jobs that ended within the last hours, at two slots."""
     rng = random.Random(1)
     sizes = [SIZES.sample(rng) for _ in range(JOBS)]
     gap_s = sum(sizes) / JOBS / load / 2
@@ -37,7 +38,7 @@ def on_record(db, load):
         put(db, [b"x"], began + number * gap_s, size)
 
 
-def test_without_a_past_there_is_one_queue_for_all(lab):
+def test_without_past_jobs_there_is_one_queue_for_all(lab):
     told = show(lab)
     assert (told["schema"], told["mode"], told["source"], told["cutoffs"]) == (
         1,
@@ -55,7 +56,7 @@ def test_without_a_past_there_is_one_queue_for_all(lab):
     )
 
 
-def test_with_one_cutoffs_are_solved_logged_and_in_force(lab):
+def test_with_past_jobs_cutoffs_are_solved_logged_and_in_force(lab):
     with away(lab) as db:
         on_record(db, load=0.4)
     told = lab.wait_until(

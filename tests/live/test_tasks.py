@@ -1,7 +1,8 @@
 """Ten tasks of a newcomer and ten of an administrator, done with what README and docs say.
 
-Each names the page that somebody would look into who knows the program in brackets, and what they
-would have typed there. The page must have the words that do it here, and they must do it.
+Each task names the page that somebody would look into who knows the program in brackets, and what
+they would have typed there. The page must contain the words that do it here, and the words must
+work.
 """
 
 from dataclasses import dataclass
@@ -21,9 +22,9 @@ class Task:
     name: str
     habit: str  # what is typed elsewhere
     page: str
-    words: tuple[str, ...]  # which that page has
+    words: tuple[str, ...]  # words that the page must contain
     script: str
-    shows: tuple[str, ...] = ()  # in its output, both kinds
+    shows: tuple[str, ...] = ()  # strings in its output, of both kinds
     status: int = 0
 
     def __str__(self):
@@ -93,12 +94,12 @@ ADMINISTRATOR = (
 LAB = partial(Lab.up, 2, "none", "--mode", "fcfs")
 
 
-def test_there_are_ten_of_each():
+def test_there_are_ten_tasks_of_each_kind():
     assert (len(NEWCOMER), len(ADMINISTRATOR)) == (10, 10)
 
 
 @pytest.mark.parametrize("task", NEWCOMER + ADMINISTRATOR, ids=str)
-def test_it_is_done_as_the_page_says(lab, task, tmp_path):
+def test_a_task_is_done_as_the_page_says(lab, task, tmp_path):
     page = (ROOT / task.page).read_text()
     assert [word for word in task.words if word not in page] == []
     done = lab.run("h1", "sh", "-c", task.script, cwd=tmp_path)

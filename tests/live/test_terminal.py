@@ -1,4 +1,4 @@
-"""Terminals: what a command finds, what real programs do with it, and how ours is left."""
+"""Terminals: what a command finds, what real programs do with it, and the state ours is left in."""
 
 import hashlib
 import os
@@ -40,7 +40,7 @@ echo "$TERM $LC_ALL"
 """
 
 
-def test_it_is_a_terminal_like_ours(shell, tmp_path):
+def test_the_command_has_a_terminal_like_ours(shell, tmp_path):
     script = tmp_path / "ask"
     script.write_text(ASK)
     found = shell.run(f"{AWAY} sh {script}").split("\n")
@@ -68,8 +68,8 @@ def test_which_descriptors_are_terminals(shell, words, expected):
     assert shell.run(f"{AWAY} {words} {' '.join(PYTHON)} -c '{ask}'") == expected
 
 
-def test_redirected_it_is_none(shell, tmp_path):
-    """Unless asked for; what is redirected is a stream of its own in any case."""
+def test_redirected_input_is_not_a_terminal(shell, tmp_path):
+    """Unless asked for; a redirected descriptor is a stream of its own in any case."""
     ask = f"{' '.join(PYTHON)} -c 'import os; print(*map(os.isatty, (0, 1, 2)))'"
     assert shell.run(f"{AWAY} {ask} | cat") == "False False False"
     assert shell.run(f"echo | {AWAY} {ask}") == "False False False"
@@ -88,7 +88,7 @@ def test_a_pipe_into_a_terminal(shell, tmp_path):
     shell.run(f"cd {tmp_path}")
 
     def typed(printing, mark):
-        """What `cat` gets, without echo from the first on."""
+        """The input of `cat`, without echo from the start."""
         once_quiet = f"(until [ -e {mark} ]; do sleep 0.05; done; {printing})"
         command = f"stty -echo; touch {mark}; cat; echo end"
         return shell.run(f"{once_quiet} | {AWAY} -t sh -c '{command}'")
@@ -122,7 +122,7 @@ def test_window_size_changed_while_stopped(shell):
 
 
 def test_utf8_and_its_erasing(shell):
-    """One key erases one character, not one byte: IUTF8 went along."""
+    """One key erases one character, not one byte: IUTF8 is passed along."""
     shell.line(f"{AWAY} cat")
     shell.wait_for(shell.is_raw, "raw mode")
     shell.send("häßlich✓\x7f\x7f\r")
@@ -174,7 +174,7 @@ def test_end_of_file_by_hand(shell):
     assert "more\nmore" in shell.text()
 
 
-def test_much_output_can_be_interrupted(shell):
+def test_a_flood_of_output_can_be_interrupted(shell):
     shell.line(f"{AWAY} yes")
     shell.wait_for("y\ny\ny")
     shell.send(INTERRUPT)
@@ -183,7 +183,7 @@ def test_much_output_can_be_interrupted(shell):
 
 
 def test_output_is_complete(shell):
-    """Whatever the command prints just before its end."""
+    """Everything that the command prints just before its end is seen."""
     for size in (1, 4095, 70_000):
         before = len(shell.raw)
         script = f'head -c {size} /dev/zero | tr "\\0" +'
@@ -193,8 +193,8 @@ def test_output_is_complete(shell):
         assert b"+" * size + b"|" in shell.raw[before:]
 
 
-def test_what_others_print_meanwhile_looks_as_ever(shell):
-    """A line feed is the end of a line, although every key goes elsewhere."""
+def test_output_of_other_programs_meanwhile_looks_as_usual(shell):
+    """A line feed still ends a line, although every key goes elsewhere."""
     before = len(shell.raw)
     script = f"{{ sleep 2; echo m-one; echo m-two; }} & {AWAY} sh -c 'echo o-one; sleep 4'"
     shell.run(f'bash -c "{script}; wait"')
@@ -263,7 +263,7 @@ def test_tmux(shell, tmp_path):
     shell.wait_for(shell.at_prompt)
 
 
-# How our terminal is left
+# The state of our terminal afterwards
 
 
 @pytest.mark.parametrize(
@@ -317,7 +317,7 @@ def test_a_daemon_that_is_killed(make_lab, victim):
 
 
 def test_the_terminal_vanishes(lab):
-    """Its command is hung up on, as at home."""
+    """Its command gets a hang-up, as it would locally."""
     with Terminal.shell(lab) as shell:
         shell.line(f"{AWAY} sh -c 'echo pid=$$; exec sleep 611.5'")
         pid = int(shell.wait_for(lambda: re.search(r"^pid=(\d+)$", shell.text(), re.M)).group(1))
@@ -337,7 +337,7 @@ def test_the_network_is_cut(make_lab):
 
 
 def test_an_lbm_that_hangs(make_lab):
-    """^C is the way out, once it is clear that nobody takes what is typed."""
+    """^C is the way out, once it is clear that nothing takes what is typed."""
     lab = make_lab(2)
     pid = lab.pids()["h1"]["lbm"]
     with Terminal.shell(lab) as shell:
@@ -356,7 +356,7 @@ def test_an_lbm_that_hangs(make_lab):
             os.kill(pid, signal.SIGCONT)
 
 
-def test_as_somebody_else(lab):
+def test_as_another_user(lab):
     """The terminal there is the user's own."""
     if os.geteuid() != 0 or not shutil.which("setpriv"):
         pytest.skip("needs root and setpriv(1)")
@@ -380,6 +380,6 @@ def test_as_somebody_else(lab):
 
 
 def test_a_command_that_calls_lbrun(lab):
-    """It is the very command of a job there, so its own lbrun stays, terminal or not."""
+    """It is the job's own command there, so its lbrun runs it here, with a terminal or without."""
     with Terminal.shell(lab) as shell:
         assert shell.run(f"{AWAY} lbrun printenv LBD_HOST") == "h2"

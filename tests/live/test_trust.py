@@ -1,4 +1,4 @@
-"""Who is let in by a host's two ports, and as whom: real daemons with certificates."""
+"""Who may use a host's two ports, and as whom: real daemons with certificates."""
 
 import subprocess
 import sys
@@ -44,7 +44,7 @@ def root(tls_lab):
 
 @pytest.fixture(scope="module")
 def h2(tls_lab, root):
-    """Who has the key of h2."""
+    """A caller with the key of h2."""
     return Stranger(root, files_of(tls_lab, "h2").read_credentials())
 
 
@@ -53,14 +53,14 @@ def test_commands_run_and_bytes_flow(tls_lab):
     assert (done.returncode, done.stdout) == (0, "in\nh2\n")
 
 
-def test_the_queue_works_and_has_the_same_doors(tls_lab, h2):
+def test_the_queue_works_and_checks_callers_as_well(tls_lab, h2):
     done = tls_lab.run("h3", "lbrun", "-q", "sh", "-c", "echo in a queue")
     assert (done.returncode, done.stdout) == (0, "in a queue\n"), done.stderr
     code, _ = h2.call(tls_lab, "h1", QUEUE_PORT, "/lbd.v1.Dispatch/None", b"")
     assert code is grpc.StatusCode.UNIMPLEMENTED
 
 
-def test_a_host_is_let_in_as_itself(tls_lab, h2):
+def test_a_host_is_accepted_as_itself(tls_lab, h2):
     assert h2.ping(tls_lab, "h1")[0] is grpc.StatusCode.OK
     assert h2.jobs(tls_lab, "h1")[0] is grpc.StatusCode.OK
     assert h2.run(tls_lab, "h1", "h2")[0] == job_stream.STARTED
@@ -77,7 +77,7 @@ def not_let_in(request, tls_lab, root):
     }[request.param]
 
 
-def test_who_has_no_good_certificate_does_not_get_past_the_handshake(tls_lab, not_let_in):
+def test_a_caller_without_a_valid_certificate_fails_the_handshake(tls_lab, not_let_in):
     asked = not_let_in.call(tls_lab, "h1", QUEUE_PORT, "/lbd.v1.Dispatch/None", b"")
     for code, details in (
         not_let_in.ping(tls_lab, "h1"), not_let_in.jobs(tls_lab, "h1"), asked
@@ -86,13 +86,13 @@ def test_who_has_no_good_certificate_does_not_get_past_the_handshake(tls_lab, no
         assert "Socket closed" in details or "handshake" in details, details
 
 
-def test_who_does_not_encrypt_is_not_answered(tls_lab):
+def test_a_caller_that_does_not_encrypt_gets_no_answer(tls_lab):
     address = tls_lab.record.plan.address("h1")
     for port in (7901, 7902, QUEUE_PORT):
         assert not trust.speaks_plainly(address, port)
 
 
-def test_nobody_speaks_for_another_host(tls_lab, h2):
+def test_no_host_speaks_for_another(tls_lab, h2):
     as_h3 = Stranger(h2.root, h2.credentials, says="h3")
     code, details = as_h3.ping(tls_lab, "h1")
     assert (code, details) == (grpc.StatusCode.INVALID_ARGUMENT, "h2 speaks for h3")
@@ -104,7 +104,7 @@ def test_nobody_reports_the_load_of_another_host(tls_lab, h2):
     data = trust.message(tls_lab, "h2", m.Report(sample))
     code, details = h2.call(tls_lab, "h1", 7901, trust.DELIVER, data)
     assert (code, details) == (grpc.StatusCode.INVALID_ARGUMENT, "h2 reports the load of h3")
-    relayed = trust.message(tls_lab, "h2", m.Vector((sample,), (0, "")))  # as only a centre may
+    relayed = trust.message(tls_lab, "h2", m.Vector((sample,), (0, "")))  # as only a centre may do
     assert h2.call(tls_lab, "h1", 7901, trust.DELIVER, relayed)[0] is grpc.StatusCode.OK
     rows = {row["name"]: row for row in tls_lab.lbctl_json("h1", "status")["hosts"]}
     assert rows["h3"]["cores"] < 64
@@ -145,7 +145,7 @@ def test_a_command_goes_to_the_host_asked_for_or_nowhere(tls_lab, root, shown, o
 
 
 @pytest.mark.parametrize("daemon", ["lim", "lbm"])
-def test_without_certificates_daemons_are_for_loopback(daemon, short_dir):
+def test_without_certificates_daemons_listen_on_loopback_only(daemon, short_dir):
     key, config = short_dir / "key", short_dir / "lbd.toml"
     write_private(key, b"k" * 64)
     config.write_text("")
@@ -164,7 +164,7 @@ def test_without_certificates_daemons_are_for_loopback(daemon, short_dir):
 
 
 def test_a_port_scan_shows_the_two_ports(make_lab):
-    """Hosts on a network of their own have certificates without being asked."""
+    """Hosts on a network of their own have certificates by default."""
     lab = make_lab(2, "namespaces")
     scan = lab.run("h1", sys.executable, "-c", SCAN, lab.record.plan.address("h2"), check=True)
     assert scan.stdout.split() == ["7901", "7902"]

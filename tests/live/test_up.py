@@ -90,8 +90,8 @@ def test_an_orderly_end_stops_lbm_then_lim_and_leaves_nothing(up):
     assert up.left() == []
 
 
-def test_what_daemons_say_to_the_last_does_not_become_its_end(up):
-    """News at its socket is a signal to it, whose own way is to kill."""
+def test_messages_from_daemons_during_the_stop_do_not_kill_lbd_up(up):
+    """A message at its socket raises a signal, whose default action would kill lbd up."""
     saying = [
         subprocess.Popen([sys.executable, "-c", SAY_ON, str(up.root / "run" / "up.notify")])
         for _ in range(2)
@@ -104,7 +104,7 @@ def test_what_daemons_say_to_the_last_does_not_become_its_end(up):
             process.wait()
 
 
-def test_a_killed_daemon_is_started_again(up):
+def test_a_killed_daemon_is_restarted(up):
     first = up.pid("lbm")
     os.kill(first, signal.SIGKILL)
     wait_until(lambda: up.pid("lbm") != first, "a new lbm", 15, up.said)
@@ -146,7 +146,7 @@ def test_killing_the_supervisor_ends_its_daemons(up):
     wait_until(lambda: not up.left(), "the daemons end with it", 15, up.left)
 
 
-def test_a_second_one_is_refused(up):
+def test_a_second_lbd_up_is_refused(up):
     second = subprocess.run(
         command("up", "--config", str(up.config)), capture_output=True, text=True, timeout=40,
         env=client_environment(),
@@ -171,8 +171,8 @@ def test_a_wrong_configuration_ends_it_at_once(short_dir):
     assert "started" not in started.said()
 
 
-def test_a_daemon_that_refuses_its_configuration_is_not_started_for_ever(short_dir):
-    """What only a daemon can find out: here, a port that is taken."""
+def test_a_daemon_that_refuses_its_configuration_is_not_restarted_for_ever(short_dir):
+    """Only a daemon can find this fault: here, a port that is taken."""
     key = short_dir / "key"
     key.write_text("k" * 64)
     key.chmod(0o600)
@@ -199,7 +199,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_a_daemon_would_refuse_is_one_line_and_nothing_is_started(short_dir, case):
+def test_a_value_that_a_daemon_would_refuse_is_one_line_and_nothing_starts(short_dir, case):
     settings, said = REFUSED[case]
     key = short_dir / "key"
     key.write_text("k" * 64)
@@ -216,7 +216,7 @@ def test_what_a_daemon_would_refuse_is_one_line_and_nothing_is_started(short_dir
 
 
 @pytest.mark.root
-def test_as_pid_1_it_reaps_what_is_orphaned(short_dir):
+def test_as_pid_1_it_reaps_orphans(short_dir):
     need_namespaces()
     unshare = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
     started = Up(short_dir, wrapper=unshare)

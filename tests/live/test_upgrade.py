@@ -1,8 +1,8 @@
 """A loaded cluster is upgraded host by host: release N and N+1 work together, queue included.
 
-N is what stands here, and N+1 the same with its version, its wire, its ledger and its settings one
-step on; or N is the last release (LBD_UPGRADE_FROM=COMMIT names another) and N+1 what stands here.
-Each release is a source tree, and a host has daemons and clients of one of them.
+N is this source tree, and N+1 the same with its version, wire format, ledger and settings one step
+on; or N is the last release (LBD_UPGRADE_FROM=COMMIT names another) and N+1 this source tree. Each
+release is a source tree, and a host has daemons and clients of one of them.
 """
 
 import os
@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LONG_S = 120
 LASTING = ("lbm.orphan_after_s=90", "lbm.named_wait_s=90", "lbm.slots=6", "dispatch.lease_s=90")
 SETTINGS = (*(one for one in FAST if "orphan" not in one), *LASTING)
-# What the next release is, as far as another can tell.
+# The next release, as far as another host can tell.
 STEPS = (
     ("lbd/__init__.py", r'(?m)^__version__ = ".*"$', '__version__ = "99.1"'),
     ("lbd/net/release.py", r"newest=2, oldest=1, f", "newest=3, oldest=2, f"),
@@ -60,7 +60,7 @@ def tree_of_commit(commit, tree):
 
 
 class Cluster:
-    """A lab whose hosts have a release each."""
+    """A lab in which each host has a release of its own."""
 
     def __init__(self, old, new):
         self.new, self.root = new, Path(tempfile.mkdtemp(prefix=PREFIX)).resolve()
@@ -77,7 +77,7 @@ class Cluster:
         self.tree = dict.fromkeys(self.lab.hosts, old)
 
     def lbd(self, tree, *words):
-        """As nobody of the lab: `lbd lab …` of that release."""
+        """Runs `lbd lab …` of that release, outside the lab's hosts."""
         command = (*program(tree, "lbd"), *words, "--dir", self.root)
         done = subprocess.run(
             command, env=os.environ | {"PYTHONPATH": str(tree)}, capture_output=True, text=True,
@@ -102,7 +102,7 @@ class Cluster:
         return self.run(host, "lbrun", "-d", *argv, check=True, **options).stdout.strip()
 
     def stop(self, host, *daemons):
-        """They make way for others, and what runs goes on."""
+        """Tells daemons to make way for their successors; what runs goes on."""
         for daemon in daemons:
             pid = int((self.lab.paths(host).run / f"{daemon}.pid").read_text())
             os.kill(pid, signal.SIGUSR2)
@@ -119,7 +119,7 @@ class Cluster:
 
 
 def program(tree, name):
-    """As that release says where it begins; its `lbrun` in Python."""
+    """A program of that release; its `lbrun` in Python."""
     scripts = tomllib.loads((tree / PROJECT).read_text())["project"]["scripts"]
     module, _, function = ({"lbrun": "lbd.client.lbrun:main"} | scripts)[name].partition(":")
     code = f"import sys; from {module} import {function} as main; sys.exit(main(sys.argv[1:]))"

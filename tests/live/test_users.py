@@ -14,12 +14,13 @@ from tests.live.cluster import FAST, Lab, has_front
 
 pytestmark = pytest.mark.root
 
-ANN, BOB, SYSTEM = "games", "nobody", "daemon"  # accounts that are there, to play these parts
+ANN, BOB, SYSTEM = "games", "nobody", "daemon"  # existing accounts that play these parts
 SETTINGS = (*FAST, f'users.allow=["{ANN}", "{BOB}"]', f'admin.users=["{BOB}"]')
 
 
 def as_user(name):
-    """A prefix. The compiled front needs nothing that the source tree may hide from them."""
+    """A command prefix. The compiled front needs nothing that the source tree may hide from
+    them."""
     if os.geteuid() != 0 or not shutil.which("setpriv") or not has_front():
         (pytest.fail if os.environ.get("CI") else pytest.skip)(
             "needs root, setpriv, compiled front"
@@ -42,7 +43,7 @@ def lbrun(lab, user, *command):
 
 @contextlib.contextmanager
 def running(lab, user, *command):
-    """A command of theirs on h2, under way."""
+    """A command of that user's on h2, running."""
     process = lab.popen("h1", *as_user(user), "lbrun", "-H", "h2", "--name", user, *command)
     try:
         yield lab.wait_until(lambda: job_named(lab, user), f"a job of {user} runs"), process
@@ -56,20 +57,20 @@ def job_named(lab, name):
     return next((job["id"] for job in found if job["name"] == name and job["started"]), None)
 
 
-def test_they_run_as_who_they_are_with_all_their_groups(users_lab):
+def test_users_run_as_themselves_with_all_their_groups(users_lab):
     result = lbrun(users_lab, ANN, "id")
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout == users_lab.run("h1", *as_user(ANN), "id").stdout
 
 
-def test_system_accounts_are_refused_by_the_rule_that_says_so(users_lab):
+def test_system_accounts_are_refused_and_the_rule_is_named(users_lab):
     result = lbrun(users_lab, SYSTEM, "id")
     assert (result.returncode, result.stdout) == (125, "")
     assert result.stderr.startswith("lbrun: h2: daemon is a system account here (users.min_uid")
 
 
-def test_nothing_of_the_daemons_is_left_to_a_command(users_lab):
-    """A session of its own, no descriptor but three, no capability."""
+def test_a_command_inherits_nothing_of_the_daemons(users_lab):
+    """It has a session of its own, three descriptors and no capability."""
     script = (
         "ls /proc/self/fd | wc -l; sed -n 's/^Cap[^B].*:.//p' /proc/self/status | sort -u;"
         "cut -d' ' -f6 /proc/$$/stat; echo $$"
@@ -79,7 +80,7 @@ def test_nothing_of_the_daemons_is_left_to_a_command(users_lab):
     assert session == pid
 
 
-def test_each_sees_their_own_jobs_and_administrators_all(users_lab):
+def test_users_see_their_own_jobs_and_administrators_all(users_lab):
     lab = users_lab
     with (
         running(lab, ANN, "sleep", "60") as (anns, _),
@@ -90,7 +91,7 @@ def test_each_sees_their_own_jobs_and_administrators_all(users_lab):
         assert {job["id"] for job in lab.ask("h2", "lbm", "jobs")["jobs"]} == {anns, bobs}
 
 
-def test_each_sees_figures_of_their_own_jobs_and_administrators_of_all(users_lab):
+def test_users_see_figures_of_their_own_jobs_and_administrators_of_all(users_lab):
     lab = users_lab
     for user in (ANN, ANN, BOB):
         lbrun(lab, user, "true")
@@ -106,7 +107,7 @@ def test_each_sees_figures_of_their_own_jobs_and_administrators_of_all(users_lab
     assert asked_by(lab, BOB, "history", of="h1", since=0.0, after=0)["jobs"]
 
 
-def test_each_touches_their_own_jobs_and_administrators_all(users_lab):
+def test_users_touch_their_own_jobs_and_administrators_all(users_lab):
     lab = users_lab
     with running(lab, BOB, "sleep", "60") as (bobs, process):
         with pytest.raises(Refusal, match=r"no job .* of yours"):
@@ -127,7 +128,7 @@ def test_administrators_steer_and_others_do_not(users_lab):
 
 
 def asked_by(lab, user, op, daemon="lbm", host="h1", **fields):
-    """A question on a socket from a process of that user's."""
+    """The answer of a socket to a process of that user's."""
     entry, (reader, writer) = pwd.getpwnam(user), os.pipe()
     pid = os.fork()
     if pid == 0:

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.live
 
 
 class Browser:
-    """What one keeps of a site: its address and its cookies."""
+    """What a browser keeps of a site: its address and its cookies."""
 
     def __init__(self, url):
         self.address = urlsplit(url).netloc
@@ -54,7 +54,7 @@ def queued():
 
 @pytest.fixture(scope="module")
 def page(queued):
-    """Where it is to be had."""
+    """The page's address."""
     words = command("web", "--listen", "127.0.0.1:0")
     process = queued.popen("h1", *words, stdout=subprocess.PIPE, text=True)
     yield process.stdout.readline().strip()
@@ -81,7 +81,7 @@ def test_a_page_has_the_numbers_of_lbctl(queued, browser):
     assert browser.json("/hosts/h2.json")["name"] == "h2"
 
 
-def test_every_page_is_to_be_had(queued, signed_in):
+def test_every_page_is_served(queued, signed_in):
     for path in ("/", "/jobs", "/history", "/owners", "/why", "/settings", "/doctor", "/hosts/h1"):
         assert signed_in.ask(path)[0] == 200, path
     told = queued.lbctl_json_any("h1", "doctor")
@@ -93,14 +93,14 @@ def test_every_page_is_to_be_had(queued, signed_in):
     assert signed_in.json("/history.json") == queued.lbctl_json("h1", "history")
 
 
-def test_a_report_stands_alone(queued, tmp_path):
+def test_a_report_is_self_contained(queued, tmp_path):
     queued.run("h1", "lbrun", "true", check=True)
     out = tmp_path / "day.html"
     told = queued.lbctl_json("h1", "report", "--out", str(out), "--since", "1h")
     assert (told["file"], told["hosts"], told["missing"]) == (str(out), ["h1", "h2"], [])
     assert told["jobs"] >= 1
     html = out.read_text()
-    assert "are needed; try a longer --since" in html  # what advise says
+    assert "are needed; try a longer --since" in html  # as advise says
     assert "default-src 'none'" in html
     assert not re.findall(r'(?:src|href|action)="(?!data:,")', html)
     done = queued.run("h1", "lbctl", "report", "--out", str(tmp_path / "no" / "day.html"))
@@ -108,7 +108,7 @@ def test_a_report_stands_alone(queued, tmp_path):
     assert "No such file" in done.stderr
 
 
-def test_what_there_is_not(browser):
+def test_a_page_that_does_not_exist(browser):
     assert browser.ask("/hosts/h9")[0] == 404
     assert browser.ask("/nowhere")[0] == 404
     assert browser.ask("/static/../server.py")[0] == 404
@@ -116,7 +116,7 @@ def test_what_there_is_not(browser):
     assert browser.ask("/", Host="evil.example")[0] == 421
 
 
-def test_changes_come_by_themselves(queued, browser):
+def test_changes_appear_without_a_reload(queued, browser):
     with contextlib.closing(http.client.HTTPConnection(browser.address, timeout=120)) as way:
         way.request("GET", "/index.events")
         answer = way.getresponse()
@@ -129,7 +129,7 @@ def test_changes_come_by_themselves(queued, browser):
             queued.run("h1", "lbctl", "undrain", "h2", check=True)
 
 
-def test_what_is_no_http_is_hung_up_at(browser):
+def test_a_connection_without_http_is_closed(browser):
     host, _, port = browser.address.partition(":")
     for said in (b"\x00\xff" * 100 + b"\r\n\r\n", b"GET / HTTP/1.1\r\nX: " + b"x" * 100_000):
         way = socket.create_connection((host, int(port)), timeout=90)
@@ -152,7 +152,7 @@ def signed_in(queued, browser):
     return browser
 
 
-def test_jobs_are_shown_to_who_has_signed_in(queued, page, signed_in):
+def test_jobs_are_shown_only_after_signing_in(queued, page, signed_in):
     text = "from <b>a job</b>"
     script = f"echo '{text}'; exec sleep 600"
     name = queued.run("h1", "lbrun", "-d", "sh", "-c", script, check=True).stdout.strip()
@@ -199,7 +199,7 @@ def test_hosts_are_drained_by_administrators_and_sessions_end(queued, signed_in)
 
 @pytest.fixture(scope="module")
 def chromium():
-    """A real one: Debian's, driven by Playwright."""
+    """A real browser: Debian's Chromium, driven by Playwright."""
     playwright = pytest.importorskip("playwright.sync_api")
     program = shutil.which("chromium")
     if program is None:
@@ -211,7 +211,7 @@ def chromium():
 
 
 def luminance(colour):
-    """Of `rgb(r, g, b)`, as WCAG has it."""
+    """The luminance of `rgb(r, g, b)`, by WCAG's definition."""
     parts = [int(part) / 255 for part in colour.partition("(")[2].strip(")").split(",")[:3]]
     red, green, blue = (
         part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
@@ -234,8 +234,8 @@ COLOURS = """() => {
 
 @pytest.mark.parametrize(("width", "theme"), [(390, "dark"), (1280, "light")])
 def test_in_a_real_browser(queued, page, chromium, width, theme):
-    """Nothing is refused by the policy, nothing is wider than the screen, all can be read; it goes
-    by keyboard, and changes come without being asked for."""
+    """The policy blocks nothing, nothing is wider than the screen, and all text is readable; the
+    keyboard suffices, and changes appear by themselves."""
     context = chromium.new_context(viewport={"width": width, "height": 800}, color_scheme=theme)
     shown, complaints = context.new_page(), []
     shown.on("console", lambda message: complaints.append(message.text))
@@ -267,7 +267,7 @@ def test_in_a_real_browser(queued, page, chromium, width, theme):
 
 @pytest.fixture
 def tab(queued, chromium):
-    """A signed-in one."""
+    """A signed-in tab."""
     context = chromium.new_context()
     shown = context.new_page()
     shown.goto(queued.lbctl_json("h1", "web", "login")["url"])
@@ -276,14 +276,14 @@ def tab(queued, chromium):
 
 
 def press(tab, name):
-    """The button of that name. Returns the status of the page that follows."""
+    """Presses the button of that name; returns the status of the page that follows."""
     with tab.expect_navigation() as navigation:
         tab.get_by_role("button", name=name).click()
     return navigation.value.status
 
 
 def test_a_real_browser_may_use_every_button(queued, page, tab):
-    """Browsers say of each form which page it is of: what they send counts as this site's."""
+    """Browsers state for each form which page it is from: this site's forms must be accepted."""
     later = ("lbrun", "-d", "--begin", "+1h", "--name", "later", "true")
     name = queued.run("h1", *later, check=True).stdout.strip()
     try:
@@ -312,8 +312,8 @@ def test_a_real_browser_may_use_every_button(queued, page, tab):
         queued.run("h1", "lbctl", "undrain", "h2")
 
 
-def test_another_sites_form_is_refused_also_from_a_real_browser(queued, page, tab):
-    """The session's cookie and token known to it, the form is refused for where it is from."""
+def test_another_sites_form_is_refused_from_a_real_browser_too(queued, page, tab):
+    """The other site knows the session's cookie and token; its form is refused for its origin."""
     token = tab.locator("input[name=csrf]").first.get_attribute("value")
     field = f'<input name="csrf" value="{token}">'
     form = f'<form method="post" action="{page}hosts/h2/drain">{field}<button>Go</button></form>'

@@ -34,7 +34,7 @@ def used(lab):
 
 
 def until_known(lab, *slots):
-    """At every host."""
+    """Waits until every host shows these numbers of used slots."""
     for name in ("h1", "h2", "h3"):
         lab.wait_until(
             lambda name=name: [host["slots"]["used"]
@@ -49,7 +49,7 @@ def slots_seen(lab, *words, host="h1"):
     return result.stdout.split()
 
 
-def test_it_has_the_slots_it_asks_for_and_nobody_else_has_them(lab, start):
+def test_a_command_has_the_slots_it_asks_for_and_no_other_has_them(lab, start):
     first, slots = start("h1", "--remote", "-n", "2")
     assert (first in ("h2", "h3"), slots) == (True, "2")
     until_known(lab, *(2 if name == first else 0 for name in ("h1", "h2", "h3")))
@@ -60,10 +60,10 @@ def test_it_has_the_slots_it_asks_for_and_nobody_else_has_them(lab, start):
     result = lab.run("h1", "lbrun", "--remote", "-n2", "true")  # waits for room, and not for ever
     assert (result.returncode, time.monotonic() - began_s > 0.9) == (125, True)
     assert_one_line(result.stderr, "lbrun", "no host had room")
-    assert slots_seen(lab, "--remote", "-n", "1-3")[1] == "1"  # of a range what is free
+    assert slots_seen(lab, "--remote", "-n", "1-3")[1] == "1"  # what is free of the range
 
 
-def test_it_stays_only_where_it_has_room(lab, start):
+def test_a_command_stays_only_where_it_has_room(lab, start):
     assert slots_seen(lab, "-n", "2-8") == ["h1", "3"]
     assert slots_seen(lab, "-n", "2") == ["h1", "2"]
     assert slots_seen(lab, "--local", "-n", "2")[1] == "2"
@@ -72,7 +72,7 @@ def test_it_stays_only_where_it_has_room(lab, start):
     assert slots_seen(lab, "-n", "2")[0] in ("h2", "h3")
 
 
-def test_it_takes_its_files_along(lab, work):
+def test_a_command_of_several_slots_takes_its_files_along(lab, work):
     result = lab.run("h1", "lbrun", "-H", "h2", "-n", "2", "--send", "src", "--fetch", "out", "sh",
                      "-c", "cat src/a; echo $LBD_SLOTS > out", cwd=work)  # fmt: skip
     assert (result.returncode, result.stdout, result.stderr) == (0, "a\n", "")

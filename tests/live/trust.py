@@ -37,11 +37,11 @@ def files_of(lab, host) -> HostFiles:
 
 
 def made_for(authority: Credentials, host, life_s=3600.0, issue=0) -> Credentials:
-    """A key and a certificate, of any authority, for any host, valid so long."""
+    """A key and a certificate of any authority, for any host, valid for `life_s`."""
     key = certificates.new_key()
     public = certificates.private_key(key).public_key()
     names = tuple(names_of(host, issue))
-    now_s = time.time() + min(0.0, life_s) - 100.0  # one that has ended began before
+    now_s = time.time() + min(0.0, life_s) - 100.0  # an expired one began earlier
     chain = certificates.signed(authority, public, host, names, now_s, abs(life_s) + 100.0)
     if life_s < 0:
         chain = certificates.signed(authority, public, host, names, now_s, 100.0 + life_s)
@@ -54,7 +54,7 @@ class Stranger:
 
     root: bytes
     credentials: Credentials | None
-    says: str = "h2"  # who it says it is
+    says: str = "h2"  # the host it claims to be
 
     @contextmanager
     def channel(self, lab, host, port):
@@ -67,7 +67,7 @@ class Stranger:
             yield channel
 
     def call(self, lab, host, port, method, data) -> tuple[grpc.StatusCode, str]:
-        """(OK, "") or what the answer was."""
+        """(OK, "") or the code and details of the answer."""
         with self.channel(lab, host, port) as channel:
             try:
                 metadata = ((HOST_HEADER, self.says),)
@@ -122,8 +122,8 @@ def speaks_plainly(address, port):
 
 @contextmanager
 def in_place_of_lbm(lab, host, own, root, serve, **answers):
-    """A server at the LBM's port of `host`, whose LIM takes it for the LBM. `answers`: to its
-    questions, by their names."""
+    """A server at the LBM's port of `host`, which that host's LIM takes for the LBM. `answers` maps
+    its other methods to their functions."""
     server = grpc.server(futures.ThreadPoolExecutor(1), options=[("grpc.so_reuseport", 1)])
     handlers = {name: grpc.unary_unary_rpc_method_handler(one) for name, one in answers.items()}
     if serve is not None:
@@ -206,9 +206,9 @@ revocation_check_s = 0.5
             self._up = None
 
     def die(self):
-        """As when its power fails: nothing of it says goodbye."""
+        """Dies as in a power failure: no daemon says goodbye."""
         up = psutil.Process(self._up.pid)
-        up.suspend()  # or it would start again what ends
+        up.suspend()  # otherwise it would restart what ends
         for process in up.children(recursive=True):
             process.kill()
         up.kill()

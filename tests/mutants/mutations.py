@@ -1,7 +1,8 @@
 """Every small change that could be made to a source file, one at a time.
 
-Only what runs when a function runs, or gives a module its constants: a default, a decorator or an
-annotation is left alone, and so are messages (any text with a blank in it, or put together).
+Only code that runs in a function, or that sets a module's constants, is changed. Defaults,
+decorators and annotations stay, and so do messages (any text with a space in it, or one put
+together).
 """
 
 import ast
@@ -60,7 +61,7 @@ class Mutation:
 
 
 def variants(node: ast.AST, parent: ast.AST) -> Iterator[ast.AST]:
-    """What may stand in the place of this node."""
+    """The nodes that may replace this node."""
     match node:
         case ast.Compare():
             for n, operator in enumerate(node.ops):
@@ -109,12 +110,12 @@ def below(parent: ast.AST, where: str, fields: tuple[str, ...]) -> Iterator[Muta
             if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
                 continue  # a docstring
             if isinstance(node, ast.keyword) and node.arg == "strict":
-                continue  # that two lists are of one length is asserted
+                continue  # an assertion that two lists have one length
             for became in variants(node, parent):
                 became = ast.fix_missing_locations(ast.copy_location(became, node))
                 yield Mutation(where, parent, field, index, node, became)
             if isinstance(node, ast.JoinedStr | ast.Raise | ast.Assert):
-                continue  # of a message; that it is raised at all was dropped above
+                continue  # of a message; a variant above drops the whole raise
             if isinstance(node, FUNCTION):
                 inner: tuple[str, ...] = ("body",)
             else:

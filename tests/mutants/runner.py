@@ -1,11 +1,11 @@
-"""Runs the near tests of each pure package against changed code. See tests/mutants/run --help.
+"""Runs the nearby tests of each pure package against changed code. See tests/mutants/run --help.
 
 mutmut copies the tree and renames every function to choose among its variants: tests that read the
 source see that, and modules must be imported from where it put them. cosmic-ray starts pytest for
-each change and knows no near tests. Here the tests are collected once. One child runs them and
-notes which functions each of them enters, and how long it takes. Then, a change at a time, a child
-exchanges the code of the one function and runs the tests that enter it until one fails: those first
-that are quick and enter little else, one of each file in turn.
+each change and knows no nearby tests. Here the tests are collected once. One child runs them and
+records which functions each of them enters, and how long it takes. Then, one change at a time, a
+child replaces the code of the one function and runs the tests that enter it until one fails: first
+those that are quick and enter little else, one of each file in turn.
 """
 
 import argparse
@@ -49,7 +49,7 @@ NEAR = {
     "theory": ("unit/theory", "unit/dispatch/core/test_*cutoffs.py"),
     "trust": ("unit/trust", "unit/net/test_signer.py", "unit/net/test_upkeep.py"),
 }
-TESTS_S = 10.0  # of the tests of one change, those in front that together take so long
+TESTS_S = 10.0  # for the tests of one change: the first ones that together take so long
 COLUMNS = ("package", "changes", "equivalent", "killed", "survived", "not entered", "score")
 NOISE = 1e-6  # how rarely chance alone may fail a sample
 
@@ -57,10 +57,10 @@ Place = tuple[str, str]  # file, qualified name
 
 
 class Entered(NamedTuple):
-    """By a test."""
+    """A test that enters a function."""
 
     file: Path  # the test's
-    effort: float  # how long it takes, times the functions that it enters
+    effort: float  # how long it takes, times the number of functions that it enters
     took_s: float
     test: int
 
@@ -80,7 +80,7 @@ class Score:
 
 
 def unlikely_if(share: float, killed: int, tried: int) -> bool:
-    """Whether so few are killed less often than NOISE, were each killed with this probability."""
+    """Whether so few killed has a chance below NOISE if each is killed with this probability."""
     tail = sum(
         math.comb(tried, k) * share**k * (1 - share) ** (tried - k) for k in range(killed + 1)
     )
@@ -111,7 +111,7 @@ def in_child(work: Callable[[], int], cpu_s: float) -> int:
             os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(child, signal.SIGKILL)  # what its tests have left
+            os.killpg(child, signal.SIGKILL)  # processes that its tests have left
     return os.waitstatus_to_exitcode(status)
 
 
@@ -123,8 +123,8 @@ def code_of(code: CodeType, where: str) -> CodeType | None:
 
 
 def modules_with(path: Path, constant: str) -> list[ModuleType]:
-    """The module of this file, if it is imported and has the constant, and those that have imported
-    that from there."""
+    """This file's module, if it is imported and has the constant, and the modules that imported the
+    constant from it."""
     own = sys.modules.get(".".join(path.relative_to(ROOT).with_suffix("").parts))
     if own is None or constant not in vars(own):
         return []
@@ -134,7 +134,8 @@ def modules_with(path: Path, constant: str) -> list[ModuleType]:
 
 
 def in_turns(rows: Iterable[Entered]) -> list[Entered]:
-    """One of each file in turn: the quickest tests of a thousand would be of a few files alone."""
+    """One of each file in turn: the quickest tests of a thousand would come from only a few
+    files."""
     files = itertools.groupby(sorted(rows), key=lambda row: row.file)
     turns = itertools.zip_longest(*(list(of_file) for _, of_file in files))
     return [row for turn in turns for row in sorted(filter(None, turn), key=lambda row: row.effort)]
@@ -171,7 +172,7 @@ class Run:
                 self.functions.setdefault(place, []).append(function)
         self._trace(session)
         known = [line.split(" | ")[:2] for line in EQUIVALENT.read_text().splitlines()]
-        with contextlib.suppress(SystemExit):  # when told to end, it shows what there is
+        with contextlib.suppress(SystemExit):  # when told to end, it shows its results so far
             for package, path, mutation in self._drawn():
                 if self.options.seconds and time.monotonic() - started_s > self.options.seconds:
                     break
@@ -210,8 +211,8 @@ class Run:
         return found[: self.options.sample]
 
     def _trace(self, session: pytest.Session) -> None:
-        """Which test enters which functions. One from each file in turn: time for a part of the
-        tests is time for a part of each file's."""
+        """Records which test enters which functions. It takes one test from each file in turn, so
+        that time for part of the tests is time for part of each file's."""
         files = itertools.groupby(enumerate(session.items), key=lambda item: item[1].path)
         turns = itertools.zip_longest(*([n for n, _ in group] for _, group in files))
         order = [n for turn in turns for n in turn if n is not None]
@@ -225,7 +226,7 @@ class Run:
                 for n, following in zip(order, [*order[1:], None], strict=True):
                     if time.monotonic() > end_s:
                         break
-                    # of the processor: on a busy machine fewer tests would fit into TESTS_S
+                    # CPU time: on a busy machine fewer tests would fit into TESTS_S
                     failed, began_s = session.testsfailed, time.process_time()
                     seen.clear()
                     seen.enable()
@@ -262,9 +263,9 @@ class Run:
         )
 
     def _tests(self, path: Path, mutation: Mutation) -> tuple[list[int], float]:
-        """Those that enter it, and how long they take unchanged."""
+        """The tests that enter it, and their duration with unchanged code."""
         places: set[Place] = {(str(path), mutation.where)}
-        if not places & self.functions.keys():  # a constant: whatever enters a file that has it
+        if not places & self.functions.keys():  # a constant: any test that enters its file
             places = {(module.__file__ or "", "") for module in modules_with(path, mutation.where)}
         rows = in_turns({row for place in places for row in self.entered.get(place, [])})
         sums = list(itertools.accumulate(row.took_s for row in rows))
@@ -295,7 +296,7 @@ class Run:
         if (str(path), mutation.where) in self.functions:
             whole = compile(self.trees[path], str(path), "exec")
             for (file, where), found in self.functions.items():
-                # one made within it, when its module was imported, is as it was made
+                # an object made from it when its module was imported stays unchanged
                 inside = where == mutation.where or where.startswith(f"{mutation.where}.<locals>.")
                 if file == str(path) and inside and (code := code_of(whole, where)):
                     for function in found:

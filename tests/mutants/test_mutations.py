@@ -1,4 +1,4 @@
-"""Of the changes that tests/mutants/run makes."""
+"""Tests of the changes that tests/mutants/run makes."""
 
 import ast
 from pathlib import Path
@@ -30,7 +30,7 @@ from tests.mutants.runner import Entered, code_of, in_turns, modules_with, unlik
         ("go(zip(a, b, strict=True))", ["go(zip(a, b, strict=True)) → (dropped)"]),
     ],
 )
-def test_what_may_stand_in_its_place(body, became):
+def test_the_variants_of_a_function(body, became):
     tree = ast.parse(f"class C:\n    def f(a, b=1):\n        {body}\n")
     assert [str(m) for m in mutations(tree)] == [f"C.f: {change}" for change in became]
 
@@ -50,7 +50,7 @@ def test_a_change_reaches_the_code():
     assert f(5) == 4
 
 
-def test_a_constant_is_that_of_all_who_have_imported_it():
+def test_a_constant_changes_in_all_modules_that_imported_it():
     found = modules_with(Path(target_time.__file__), "EULER")
     assert found == [target_time]
     found = modules_with(Path(retry.__file__), "NOT_THERE")
@@ -58,7 +58,7 @@ def test_a_constant_is_that_of_all_who_have_imported_it():
     assert modules_with(Path(retry.__file__), "Pauses.begin") == []
 
 
-def test_tests_of_all_files_have_their_turn():
+def test_tests_of_all_files_take_turns():
     efforts = {"a": (3, 1, 2), "b": (9,), "c": (4, 5)}
     rows = [Entered(Path(f), effort, 0.1, 0) for f, of in efforts.items() for effort in of]
     found = [(str(row.file), row.effort) for row in in_turns(rows)]
@@ -70,7 +70,7 @@ def test_a_union_of_types_is_left_alone():
     assert [str(m) for m in mutations(tree)] == ["MODE: R | W → R & W"]
 
 
-def test_bad_luck_is_no_failure():
+def test_bad_luck_is_not_a_failure():
     assert not unlikely_if(0.5, killed=5, tried=20)
     assert unlikely_if(0.5, killed=0, tried=20)
     assert not unlikely_if(0.5, killed=0, tried=0)

@@ -1,4 +1,5 @@
-"""Backfill on a recorded trace: the queue decides as EASY does, and earlier runs may be limits.
+"""Backfill on a recorded trace: the queue decides as EASY does, and earlier runs may serve as
+limits.
 
 SDSC SP2's trace is looked for in $LBD_TRACES, or in ../shared/traces beside the repository.
 """
@@ -26,7 +27,7 @@ def jobs():
         return batch_jobs(file, 3000)
 
 
-def test_with_time_limits_every_job_begins_when_easy_would_begin_it(jobs):
+def test_with_time_limits_every_job_starts_when_easy_would_start_it(jobs):
     strict = waits_s(jobs, PROCESSORS, "off")
     filled = waits_s(jobs, PROCESSORS, "limit")
     assert filled == easy_waits_s(jobs, PROCESSORS)
@@ -36,7 +37,7 @@ def test_with_time_limits_every_job_begins_when_easy_would_begin_it(jobs):
     assert was.later == 0
 
 
-def test_without_limits_earlier_runs_are_worth_something(jobs):
+def test_without_limits_earlier_runs_help(jobs):
     unlimited = [replace(job, limit_s=0.0) for job in jobs]
     strict = waits_s(unlimited, PROCESSORS, "off")
     learnt = waits_s(unlimited, PROCESSORS, "learnt", 0.1)

@@ -11,7 +11,7 @@ SCALE = Scale(duration_s=1200.0, replications=4, seed=1)
 ROBUST = ("every algorithm", "RANDOM gains least", "GLOBAL, CENTRAL and LOWEST", "the deviation")
 
 
-def test_a_user_has_one_command_at_a_time_and_every_script_is_played_to_its_end():
+def test_a_user_has_one_command_at_a_time_and_every_script_runs_to_its_end():
     setup = Setup(SCRIPTS, hosts=6, duration_s=300.0, costs=SCRIPTS.costs)
     setup = with_settings(setup, ["job_threshold_s=0", "min_gain=0.5"])
     work = as_in_thesis(setup, "canonical")
@@ -29,7 +29,7 @@ def test_a_user_has_one_command_at_a_time_and_every_script_is_played_to_its_end(
             assert len(others) <= USERS
 
 
-def test_what_table_4_7_finds_whatever_the_parameters():
+def test_findings_of_table_4_7_that_hold_for_any_parameters():
     claims = {claim.text: claim for claim in algorithms(SCALE, plain_map).claims}
     for start in ROBUST:
         (claim,) = (claim for text, claim in claims.items() if text.startswith(start))

@@ -1,8 +1,8 @@
 """The simulator against queueing theory, and against the thesis where that is robust.
 
-What theory knows is a mean over all time; ours comes with its 95 % interval. A test that asks for
-the true value within that interval would fail one time in twenty for no fault; the seed is fixed,
-and such that it is not that time.
+Theory gives a mean over all time; ours has a 95 % interval. A test that asks for the true value
+within that interval would fail one time in twenty without any fault; so the seed is fixed to one
+that passes.
 """
 
 import math
@@ -22,7 +22,7 @@ FREE = Costs(0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 def poisson(shape="exponential", cv=1.0):
-    """Jobs of one second on average that come by themselves, and do no I/O."""
+    """Jobs of one second on average that arrive at random and do no I/O."""
     return Workload("poisson", 0.5, 1.0, 1.0, 1.0, cv, 0.0, 1.0, FREE, shape)
 
 
@@ -59,32 +59,32 @@ def test_m_m_c(cores, load):
 
 
 @pytest.mark.parametrize(("shape", "cv"), [("constant", 0.0), ("lognormal", 3.0)])
-def test_processor_sharing_looks_at_the_mean_demand_only(shape, cv):
+def test_processor_sharing_depends_on_the_mean_demand_only(shape, cv):
     found = means(setup(0.6, work=poisson(shape, cv)))
     assert mean_and_sd(found)[0] == pytest.approx(1 / 0.4, abs=half_width(found))
 
 
-def test_time_on_the_disks_is_added_and_not_waited_for():
+def test_time_on_the_disks_is_added_without_waiting():
     work = replace(poisson(), ios_mean=20.0, ios_cv=1.0, costs=replace(FREE, io_s=0.03))
     made = replace(setup(0.5, work=work), costs=work.costs)
     found = means(made)
     assert mean_and_sd(found)[0] == pytest.approx(2.0 + 0.6, abs=half_width(found))
 
 
-def test_round_robin_by_small_quanta_is_processor_sharing():
+def test_round_robin_with_small_quanta_is_processor_sharing():
     made = setup(0.6, hours=1.0, work=poisson("lognormal", 3.0), quantum_s=0.1)
     found = means(made)
     assert mean_and_sd(found)[0] == pytest.approx(1 / 0.4, abs=half_width(found))
 
 
-def test_round_robin_by_endless_quanta_is_first_come_first_served():
+def test_round_robin_with_endless_quanta_is_first_come_first_served():
     """M/D/1, by Pollaczek and Khinchine."""
     found = means(setup(0.6, work=poisson("constant"), quantum_s=3600.0))
     assert mean_and_sd(found)[0] == pytest.approx(1 + 0.6 / (2 * 0.4), abs=half_width(found))
 
 
 @pytest.mark.parametrize(("count", "load"), [(1, 0.6), (3, 0.8)])
-def test_disks_are_queued_for(count, load):
+def test_jobs_queue_for_disks(count, load):
     """M/M/c again: an I/O takes a second on average."""
     found = []
     for seed in range(6):
@@ -110,9 +110,9 @@ def tail_seen(made, seed):
 
 def test_two_choices():
     """Mitzenmacher (1996): the shorter of two queues drawn at random. A host of ours looks at its
-    own queue, where jobs come at random, and at that of one other: LOWEST with L_p = 1, all for
-    nothing. The mean follows from the tail (Little). Exact for endless hosts; 100 are near enough.
-    """
+    own queue, where jobs arrive at random, and at that of one other: LOWEST with L_p = 1 and all
+    costs zero. The mean follows from the tail (Little). Exact for infinitely many hosts; 100 are
+    near enough."""
     load = 0.8
     words = ["probe_limit=1", "job_threshold_s=0", "min_gain=0", "local_threshold=0"]
     made = with_settings(setup(load, hosts=100, hours=0.025), words)

@@ -1,6 +1,5 @@
-"""What Zhou's thesis (1987, chapter 3) finds, where it does not hang on a parameter: in our
-simulator, so in the placement code of the daemons. All runs of a test have the same jobs.
-"""
+"""What Zhou's thesis (1987, chapter 3) finds, where it does not depend on a parameter: in our
+simulator, so in the placement code of the daemons. All runs of a test have the same jobs."""
 
 from functools import cache
 
@@ -35,12 +34,12 @@ def test_the_order_of_the_algorithms():
     assert max(ratios[name] for name in INFORMED) < ratios["RANDOM"] < ratios["NOLB"] == 1.0
 
 
-def test_response_times_become_more_predictable_too():
+def test_response_times_also_become_more_predictable():
     assert result("LOWEST").sd_response_s < 0.7 * result("NOLB").sd_response_s
 
 
-def test_a_tenth_to_a_fifth_of_all_jobs_is_moved():
-    """Section 3.4.4. Few are wrong where loads are asked for, or known at one place."""
+def test_a_tenth_to_a_fifth_of_all_jobs_moves():
+    """Section 3.4.4. Few transfers are wrong where loads are asked for, or known at one place."""
     assert all(0.05 < result(name).transferred < 0.2 for name in INFORMED)
     for name in ("CENTRAL", "THRHLD", "LOWEST"):
         assert result(name).wrong_transfers < 0.03 * result(name).transferred
@@ -61,7 +60,7 @@ def test_the_exchange_period_has_a_best_value_between_too_short_and_too_long():
     assert long.wrong_transfers > 2 * middle.wrong_transfers
 
 
-def test_disted_worsens_as_hosts_are_added():
+def test_disted_gets_worse_as_hosts_are_added():
     against_global = [
         ratio("DISTED", 0.63, hosts, 5) / ratio("GLOBAL", 0.63, hosts, 5) for hosts in (7, 21, 42)
     ]

@@ -1,7 +1,7 @@
-"""Every scenario of faults from seeds: a whole cluster keeps its promises, and comes to its end.
+"""Runs every scenario of faults from seeds: a whole cluster keeps its promises and reaches its end.
 
-`LBD_FAULT_SEEDS=500` runs so many for each scenario instead of ten, `LBD_FAULT_SEEDS=17:18` the
-one that failed.
+`LBD_FAULT_SEEDS=500` runs so many for each scenario instead of ten, `LBD_FAULT_SEEDS=17:18` the one
+that failed.
 """
 
 import os
@@ -54,8 +54,8 @@ def test_jobs_wait_for_more_slots_before_and_after_a_dispatcher_is_killed():
     assert after > 0
 
 
-def test_gangs_targets_malleable_jobs_and_owners_meet_a_dispatcher_that_is_killed_at_a_start():
-    """So that what the scenario promises is not kept for want of anything that could break it."""
+def test_gangs_targets_malleable_jobs_and_owners_meet_a_dispatcher_killed_at_a_start():
+    """Shows that the scenario contains the events that could break its promises."""
     at_starts = evictions = held_out = 0
     kinds = set()
     for seed in range(4):
@@ -77,7 +77,7 @@ def test_gangs_targets_malleable_jobs_and_owners_meet_a_dispatcher_that_is_kille
 
 
 def test_jobs_wait_for_others_under_dispatchers_that_are_killed():
-    """So that what the scenario promises is not kept for want of anything that could break it."""
+    """Shows that the scenario contains the events that could break its promises."""
     kinds = set()
     for seed in range(16):
         run = ClusterRun("dependencies", seed)
@@ -93,7 +93,7 @@ def test_jobs_wait_for_others_under_dispatchers_that_are_killed():
 
 
 def test_gpus_are_held_and_waited_for_while_hosts_and_dispatchers_fail():
-    """So that what the scenario promises is not kept for want of anything that could break it."""
+    """Shows that the scenario contains the events that could break its promises."""
     given, ended = Counter(), Counter()
     for seed in range(4):
         run = ClusterRun("needs", seed)
@@ -109,7 +109,7 @@ def test_gpus_are_held_and_waited_for_while_hosts_and_dispatchers_fail():
 
 
 def test_gangs_that_need_gpus_are_held_and_given_back():
-    """So that what the scenario promises is not kept for want of anything that could break it."""
+    """Shows that the scenario contains the events that could break its promises."""
     at_starts, ended = 0, Counter()
     for seed in range(4):
         run = ClusterRun("gangs-needs", seed)
@@ -140,7 +140,7 @@ def test_ten_seeds_have_every_fault_of_a_scenario():
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_wall_clocks_matter_to_nothing_that_is_decided(seed):
+def test_wall_clocks_affect_no_decision(seed):
     stepped, calm = ClusterRun("clocks", seed), ClusterRun("calm", seed)
     for run in (stepped, calm):
         run.run()
@@ -149,8 +149,8 @@ def test_wall_clocks_matter_to_nothing_that_is_decided(seed):
     assert stepped.cluster.queue.wall_offset_s != 0.0
 
 
-def test_owners_who_come_and_go_have_jobs_moved_under_either_rule():
-    """With a dispatcher that is killed meanwhile, nothing is lost and nothing runs twice."""
+def test_owners_who_come_and_go_make_jobs_move_under_either_rule():
+    """A dispatcher is killed meanwhile; nothing is lost and nothing runs twice."""
     moved = {}
     for seed in range(8):
         run = ClusterRun("owners-queue", seed)
@@ -161,8 +161,8 @@ def test_owners_who_come_and_go_have_jobs_moved_under_either_rule():
     assert min(moved.values()) > 0
 
 
-def test_owners_who_come_back_have_whole_gangs_begin_again():
-    """Also while a dispatcher is killed: then all of it has ended in the end, or begins again."""
+def test_owners_who_come_back_make_whole_gangs_start_again():
+    """Even while a dispatcher is killed: in the end all of a gang has ended, or starts again."""
     moved = done = 0
     for seed in range(6):
         run = ClusterRun("owners-gangs", seed)
@@ -185,22 +185,22 @@ def test_more_tasks_at_once_than_their_array_allows(monkeypatch):
     assert re.search(r"2 tasks of array \d+ run, of 1", broken("calm", "dispatcher"))
 
 
-def test_a_job_that_may_not_restart_and_is_moved(monkeypatch):
+def test_a_job_that_may_not_restart_and_moves(monkeypatch):
     monkeypatch.setattr(Lifecycle, "may_move", lambda self, job: True)
     assert re.search(r"evicted job \d+, which may not restart", broken("owners", "owners-queue"))
 
 
 def test_a_start_that_a_keeper_reads_after_its_lease_is_not_carried_out(monkeypatch):
-    """Its LBM hangs, too, and the dispatcher has begun another attempt by then."""
+    """Its LBM hangs, too, and the dispatcher has started another attempt by then."""
     monkeypatch.setitem(SCENARIOS, "hung", ("keeper paused", "LBM paused", "cut"))
     ClusterRun("hung", 33).run()
 
 
-# What the promises are worth: a fault in the deciding code breaks one of them
+# Whether the checks work: a fault in the deciding code breaks a promise
 
 
 def broken(*scenarios, seeds=20):
-    """What is said of the first run that breaks a promise."""
+    """The message of the first run that breaks a promise."""
     for seed in range(seeds):
         for scenario in scenarios:
             try:
@@ -210,7 +210,7 @@ def broken(*scenarios, seeds=20):
     raise AssertionError("all promises hold")
 
 
-def test_a_lease_that_has_expired_and_is_passed_over(monkeypatch):
+def test_an_expired_lease_that_is_ignored(monkeypatch):
     due = Execution._due
     passed_over = lambda self, timer, now_s: [] if timer is Timer.LEASE else due(self, timer, now_s)  # noqa: E731
     monkeypatch.setattr(Execution, "_due", passed_over)
@@ -235,7 +235,7 @@ def test_a_restart_that_forgets_what_runs_of_an_array_with_a_target(monkeypatch)
 def test_the_end_of_an_earlier_attempt_taken_for_that_of_the_last_one(monkeypatch):
     monkeypatch.setattr(Lifecycle, "holder", lambda self, name, job, attempt: self.leased.get(job))
     wrong = r"two runs of job \d+ are alive|has ended as \w+, and (lives|begins again)"
-    wrong += r"|\d tasks of array \d+ run, of 1"  # as one is taken to have ended
+    wrong += r"|\d tasks of array \d+ run, of 1"  # since an attempt is taken to have ended
     assert re.search(wrong, broken("network", "everything"))
 
 
@@ -244,7 +244,7 @@ def test_a_slot_that_is_never_freed(monkeypatch):
     assert re.search(r"the slots of h\d belong to", broken("calm"))
 
 
-def test_a_slot_that_is_freed_without_being_taken_from_the_list(monkeypatch):
+def test_a_slot_that_is_freed_but_stays_on_the_list(monkeypatch):
     monkeypatch.setattr(SlotLine, "free", lambda self, job: [])
     assert re.search(r"the slots of h\d belong to", broken("calm"))
 
@@ -254,7 +254,7 @@ def test_a_slot_that_is_freed_twice(monkeypatch):
     assert re.search(r"frees its slot of h\d a second time", broken("calm"))
 
 
-def test_an_lbm_that_knows_nothing_of_what_its_keeper_still_ends(monkeypatch):
+def test_an_lbm_that_forgets_commands_its_keeper_still_ends(monkeypatch):
     monkeypatch.setattr(Host, "_see_out", Host.go_on)
     assert re.search(r"two of h\d have the same: used", broken("needs-crashes"))
 
@@ -266,7 +266,7 @@ def test_the_eviction_of_a_command_that_has_written(monkeypatch):
     assert "which had read or written" in broken("owners", "owners-queue")
 
 
-def test_an_evicted_command_that_begins_again_although_it_has_written(monkeypatch):
+def test_an_evicted_command_that_starts_again_although_it_has_written(monkeypatch):
     treat, ended = Execution._treat, Journey._has_ended
     blind = lambda self, event, now_s: treat(self, replace(event, untouched=True), now_s)  # noqa: E731
     again = lambda self, event, now_s: ended(self, replace(event, untouched=True), now_s)  # noqa: E731
@@ -278,7 +278,7 @@ def test_an_evicted_command_that_begins_again_although_it_has_written(monkeypatc
     )
 
 
-def test_a_job_that_is_acknowledged_and_not_on_the_ledger(monkeypatch):
+def test_an_acknowledged_job_that_is_not_on_the_ledger(monkeypatch):
     def forgetful(self, sent, unix_s):
         accepted = submit(self, sent, unix_s)
         del self.jobs[accepted.first]
@@ -289,14 +289,14 @@ def test_a_job_that_is_acknowledged_and_not_on_the_ledger(monkeypatch):
     assert re.search(r"job \d+ was acknowledged, and is not on the ledger", broken("calm"))
 
 
-def test_a_caller_that_hears_of_the_end_twice(monkeypatch):
+def test_a_caller_that_hears_about_the_end_twice(monkeypatch):
     fail = Journey._fail
     twice = lambda self, *a, **more: (fail(self, *a, **more)[:1]) + fail(self, *a, **more)  # noqa: E731
     monkeypatch.setattr(Journey, "_fail", twice)
     assert re.search(r"command c\d+ ends twice for its caller", broken("network"))
 
 
-def test_one_of_a_gang_that_is_released_as_soon_as_it_is_ready(monkeypatch):
+def test_a_task_of_a_gang_that_is_released_as_soon_as_it_is_ready(monkeypatch):
     alone = lambda self, live: self._release(self.of(live.job), (live,))  # noqa: E731
     monkeypatch.setattr(Gangs, "ready", alone)
     assert re.search(r"job \d+ begins, and job \d+ of its gang is not held", broken("gangs"))
@@ -312,7 +312,7 @@ def test_the_rest_of_a_gang_that_is_not_given_back(monkeypatch):
     assert re.search(r"job \d+ never ends: (pending|running)|is not held", broken("gangs"))
 
 
-def test_a_restart_hands_over_nothing_but_plain_values():
+def test_a_restart_hands_over_only_plain_values():
     with pytest.raises(TypeError, match="a restart cannot hand over function"):
         handed_over({"job": [print_nothing]})
     host = ClusterRun("calm", 0).cluster.hosts["h1"]

@@ -1,9 +1,9 @@
 """The simulated disciplines against the formulas, within the simulation's own 95 % interval.
 
 Theory is exact for one Poisson queue: random, fcfs on one host, sita-e, and tags' first host. For
-tags' further hosts it is an upper bound: arrivals there are spaced by the cutoff before, which the
-formulas take for Poisson (Harchol-Balter, section 5.1). So those are compared on one side, and the
-deviation must be what is known of it: some per cent with 2 hosts, up to 30 with 4.
+tags' further hosts it is an upper bound: arrivals there are spaced by the cutoff before, and the
+formulas take them for Poisson (Harchol-Balter, section 5.1). So those are compared on one side, and
+the deviation must be the known one: some per cent with 2 hosts, up to 30 with 4.
 """
 
 import pytest
@@ -30,7 +30,7 @@ def simulated(mode, alpha, load, hosts, objective="slowdown", largest_s=1e5):
     ("mode", "hosts", "theory"),
     [("fcfs", 1, at_random), ("random", 3, at_random), ("sita-e", 3, sita_e)],
 )
-def test_poisson_queues_are_as_pollaczek_and_khinchine_say(mode, hosts, theory, alpha, load):
+def test_poisson_queues_follow_pollaczek_and_khinchine(mode, hosts, theory, alpha, load):
     traffic, found = simulated(mode, alpha, load, hosts)
     expected = theory(traffic)
     assert found.ci95_slowdown is not None
@@ -61,7 +61,7 @@ def test_tags_lies_below_its_bound_and_near_it(hosts, below, alpha, load, object
 
 
 def test_tags_first_host_is_exact():
-    """With a cutoff that nobody reaches, all there is is host 1."""
+    """With a cutoff that no job reaches, only host 1 is used."""
     work = Synthetic(with_mean(3000.0, 1e5, 1.0), 0.3, 2, JOBS)
     cutoff = (99_999.0,)
     found = run_mode("tags", work, 2, cutoff, 1, REPLICATIONS)
@@ -72,7 +72,7 @@ def test_tags_first_host_is_exact():
     )
 
 
-def test_the_central_queue_needs_the_half_that_the_paper_dropped():
+def test_the_central_queue_needs_the_factor_of_half_that_the_paper_dropped():
     traffic, found = simulated("fcfs", 1.5, 0.7, 2)
     expected = least_work(traffic)
     assert found.waiting_s == pytest.approx(expected.waiting_s, rel=0.15)

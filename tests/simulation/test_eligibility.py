@@ -1,7 +1,7 @@
 """A day of commands against the book: how often it is wrong, and how soon it is right again.
 
 The stream is drawn from a seed: commands whose CPU time is lognormal around a median of their own,
-some on either side of T_CPU, as in the thesis most short and few long (section 3.2).
+on either side of T_CPU; as in the thesis most are short and few long (section 3.2).
 """
 
 import math
@@ -26,7 +26,7 @@ class Day:
         self.moved = self.measured = 0
 
     def run(self, name, cpu_s):
-        """True if it left."""
+        """Runs a command; returns whether it left."""
         self.unix_s += self.rng.expovariate(1.0)
         verdict = self.book.judge(ANN, [name.encode()], b"/home", self.unix_s)
         if verdict.leaves:
@@ -59,13 +59,13 @@ def test_a_day_of_steady_commands(seed):
             count_short += 1
             wrong_short += left
     assert short_runs, seed
-    assert cpu_right / cpu_all > 0.95  # of the work that is worth moving, what could be
-    assert wrong_short / count_short < 0.01  # of what is not, what was moved in vain
-    assert day.measured / count_short < 0.25  # most that stays is not even measured
+    assert cpu_right / cpu_all > 0.95  # of the work worth moving, the share that moved
+    assert wrong_short / count_short < 0.01  # of the rest, the share that moved in vain
+    assert day.measured / count_short < 0.25  # most commands that stay are not even measured
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_a_false_friend_is_unlearnt_within_a_bound(seed):
+def test_a_wrong_belief_is_unlearnt_within_a_bound(seed):
     """Once long, now short: some runs in a row. Once short, now long: after at most a pause."""
     day = Day(seed)
     for _ in range(200):
@@ -81,7 +81,7 @@ def test_a_false_friend_is_unlearnt_within_a_bound(seed):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_build_after_its_configure(seed):
-    """A thousand short runs taught one thing; two long ones suffice to teach the other."""
+    """A thousand short runs have taught "short"; two long ones suffice to teach "long"."""
     day = Day(seed)
     for _ in range(1000):
         assert not day.run("tool", 0.01)
@@ -90,7 +90,7 @@ def test_a_build_after_its_configure(seed):
     assert not any(stayed[3:])
 
 
-def test_short_commands_are_soon_left_alone():
+def test_short_commands_are_soon_no_longer_measured():
     day = Day(1)
     for _ in range(2000):
         day.run("sed", 0.001)

@@ -1,4 +1,4 @@
-"""The TAGS paper's figures: what its text says of them, and where that does not hold."""
+"""The TAGS paper's figures: what its text says about them, and where that does not hold."""
 
 import math
 

@@ -1,6 +1,6 @@
-"""Is each claim of Zhou's figures judged by what its sentence says? Nothing is simulated: where all
-is as the thesis has it every claim holds, and where its own sentence is wrong it does not.
-"""
+"""Is each claim of Zhou's figures judged by what its sentence says? Nothing is simulated: in a
+made-up world that agrees with the thesis every claim holds, and where a claim's own sentence is
+wrong it does not hold."""
 
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -37,7 +37,7 @@ class Curves:
     nolb_s: float = NOLB_S
 
     def but(self, **more):
-        """Where some lines are others; `_` stands for what a name cannot have."""
+        """A copy with some lines replaced; `_` stands for characters that a name cannot have."""
         y = self.y | {line_named(name, self.y): values for name, values in more.items()}
         return replace(self, y=y)
 
@@ -181,12 +181,12 @@ FALSE_TOO = [
 ]
 
 
-# -- hosts and jobs one by one ---------------------------------------------------------------------
+# -- hosts and jobs, one at a time ----------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Hosts:
-    """By algorithm: what each of the hosts has; those left out are as GLOBAL's."""
+    """The values of each host by algorithm; those left out are as GLOBAL's."""
 
     part: str
     of: dict
@@ -210,7 +210,7 @@ class Hosts:
 
 @dataclass(frozen=True)
 class Sizes:
-    """Under GLOBAL, in s; of NOLB small ones take 1 s, big ones 10, each size 1."""
+    """Times under GLOBAL, in s; under NOLB small jobs take 1 s, big ones 10, each size 1."""
 
     of: dict
 
@@ -289,7 +289,7 @@ def verdicts(figure, world):
     return {c.text: c.holds for c in FIGURES[figure].make(SMALL, world.map).claims}
 
 
-def test_of_every_figure_every_claim_is_refuted_somewhere():
+def test_every_claim_of_every_figure_is_refuted_somewhere():
     assert set(TRUE) == {name for name in FIGURES if name.startswith("zhou-")} == set(FIGURES)
     refuted = [(figure, text) for figure, text, _ in (*FALSE, *FALSE_TOO)]
     for figure, world in TRUE.items():

@@ -1,4 +1,4 @@
-"""He et al., section IV, in virtual time: the rules in their order, and their cost by theory."""
+"""He et al., section IV, in virtual time: the order of the rules, and their cost by theory."""
 
 from random import Random
 
@@ -36,7 +36,7 @@ def costs(rows, tasks, cost, rules):
     }
 
 
-def test_with_others_enough_the_threshold_rule_is_the_best_of_its_kind():
+def test_with_enough_other_hosts_the_threshold_rule_is_the_best_of_its_kind():
     """n = 3 as in figure 2, at costs between its thresholds: no other T_i does better."""
     found = thresholds(3, CHAIN, BETA)
     for cost in (0.9 * found[0], 1.2 * found[1], 0.9 * found[2], 1.3 * found[2]):
@@ -50,7 +50,7 @@ def test_with_others_enough_the_threshold_rule_is_the_best_of_its_kind():
     assert by_name["myopic"] == by_name["never"]
 
 
-def test_always_and_never_cost_what_the_chain_says():
+def test_always_and_never_cost_what_the_chain_predicts():
     moved = run_endless(3, CHAIN, STEPS, after(0, 3), Random(SEED))
     assert (moved.waited, moved.moved / STEPS) == (0, pytest.approx(3 * 0.1, rel=0.05))
     waited = run_endless(3, CHAIN, STEPS, never, Random(SEED))
@@ -75,7 +75,7 @@ def test_six_hosts_as_in_figure_four():
 
 
 def test_proposition_one():
-    """The dearer a move, the fewer moves and the more waiting."""
+    """The more a move costs, the fewer moves and the more waiting."""
     rows = list(drawn(6, CHAIN, STEPS, Random(SEED)))
     ran = [
         run_rows(rows, 2, rule_named("threshold", cost, 2, CHAIN, BETA), Random(SEED))
@@ -94,7 +94,7 @@ def test_the_larger_case_of_figure_five():
     assert found["threshold"] > 0.5 * found["myopic"]
 
 
-def test_learning_the_chances_costs_little():
+def test_learning_the_probabilities_costs_little():
     rows = list(drawn(6, CHAIN, STEPS, Random(SEED)))
     for cost in (1.0, 2.5):
         found = costs(
@@ -110,7 +110,7 @@ def test_learning_the_chances_costs_little():
 
 
 def heavy_rows(hosts, steps, rng):
-    """Owners whose stays have no mean: most leave at once, some stay for hours."""
+    """Owners whose stays have an infinite mean: most leave at once, some stay for hours."""
     columns = []
     for _ in range(hosts):
         column = []
@@ -121,7 +121,7 @@ def heavy_rows(hosts, steps, rng):
     return [list(row) for row in zip(*columns, strict=True)]
 
 
-def test_heavy_tails_are_where_the_chain_misleads_and_fitted_stays_help():
+def test_with_heavy_tails_the_chain_misleads_and_fitted_stays_help():
     rows, cost = heavy_rows(8, 5000, Random(SEED)), 6.0
     found = costs(
         rows,
@@ -140,13 +140,13 @@ def test_heavy_tails_are_where_the_chain_misleads_and_fitted_stays_help():
 
 
 def unlike_rows(hosts, steps, rng):
-    """Every third owner is mostly here, the others seldom, for one step or for many."""
+    """Every third owner is mostly present, the others seldom, for one step or for many."""
     chains = [OnOff(0.05, 0.6) if h % 3 == 0 else OnOff(0.6, 0.97) for h in range(hosts)]
     columns = [[row[0] for row in drawn(1, chain, steps, rng)] for chain in chains]
     return [list(row) for row in zip(*columns, strict=True)]
 
 
-def test_limits_that_were_tried_out_do_as_well_as_the_best_timer_where_hosts_differ():
+def test_limits_found_by_trial_do_as_well_as_the_best_timer_where_hosts_differ():
     rows = unlike_rows(9, 4000, Random(SEED))
     for cost in (1.5, 6.0, 20.0):
         rules = {f"timer-{n}": after(n, 1) for n in (1, 3, 12)}
@@ -169,7 +169,7 @@ def test_series_become_rows():
             run_rows(rows, tasks, never, Random(1))
 
 
-def test_figure_two_is_as_the_paper_has_it():
+def test_figure_two_matches_the_paper():
     drawing = FIGURES["he-2"].make(Scale(), plain_map)
     assert all(claim.holds for claim in drawing.claims), drawing.claims
     best, myopic = drawing.lines

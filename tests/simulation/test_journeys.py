@@ -31,7 +31,7 @@ class World:
             self.report(name)
 
     def report(self, name):
-        """Its slots, to its LIM."""
+        """Reports a host's slots to its LIM."""
         status = lim.LbmStatus(accepting=True, slots_total=SLOTS, slots_used=self.running[name])
         self.cluster.handle(self.cluster[name], status)
 
@@ -52,7 +52,7 @@ class Command:
         self.job = JobId(f"{own}-{number}")
         self.own = own
         self.journey = Journey(demands, Bounds(own, hold_limit_s=20.0, evicted_wait_s=20.0))
-        self.at = None  # holds a slot there
+        self.at = None  # the host where it holds a slot
         self.answers, self.records = [], []
         self.may_have_run = False
 
@@ -63,7 +63,7 @@ class Command:
             assert self.world.charged_host(self.own, self.job) is None, self.journey
 
     def later(self, event, delay_s=0.001):
-        """Unless the command has gone on by then."""
+        """Handles the event later, unless the command has moved on by then."""
         phase, place = self.journey.phase, self.journey.place
 
         def arrive():
@@ -155,7 +155,7 @@ def some_demands(rng, names):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_no_command_is_lost_and_every_charge_goes(seed):
+def test_no_command_is_lost_and_every_charge_goes_away(seed):
     world = World(seed)
     cluster, rng = world.cluster, world.rng
     cluster.load(h1=6.0, h2=3.0, h3=0.0, h4=0.5)
@@ -170,7 +170,7 @@ def test_no_command_is_lost_and_every_charge_goes(seed):
     cluster.run(OVER_S)
     for command in world.commands:
         if command.journey.phase is JourneyPhase.NEW:
-            continue  # its caller had gone before
+            continue  # its caller had left before
         assert command.journey.phase is JourneyPhase.DONE, command.journey
         assert len(command.records) == 1, command.journey
         assert len(command.answers) == (JobState.CANCELLED not in command.records)

@@ -1,4 +1,4 @@
-"""lim.adaptive in a whole cluster: every host follows its centre, whoever that is."""
+"""lim.adaptive in a whole cluster: every host follows its centre, whichever host that is."""
 
 from lbd.config.schema import LimConfig
 from lbd.lim.core import events as e

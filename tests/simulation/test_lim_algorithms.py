@@ -1,4 +1,4 @@
-"""Each algorithm in virtual time: what it says, how it places, what it does without the centre."""
+"""Each algorithm in virtual time: what it sends, how it places, what it does without the centre."""
 
 from random import Random
 
@@ -22,7 +22,7 @@ PARAMS = LimConfig()
 
 @pytest.mark.parametrize(("hosts", "seconds"), [(4, 60), (40, 30)])
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_an_idle_cluster_says_no_more_than_its_keep_alives(algorithm, hosts, seconds):
+def test_an_idle_cluster_sends_only_its_keep_alives(algorithm, hosts, seconds):
     cluster = VirtualCluster(hosts, 1, LimConfig(algorithm=algorithm))
     cluster.check_each_event = hosts < 10
     cluster.run(40)
@@ -39,7 +39,7 @@ def test_an_idle_cluster_says_no_more_than_its_keep_alives(algorithm, hosts, sec
 
 
 def restless(algorithm: str) -> VirtualCluster:
-    """Six hosts whose load jumps every second for 30 s; `sent` is of that time."""
+    """Six hosts whose load jumps every second for 30 s; `sent` covers that time."""
     cluster = VirtualCluster(6, 1, LimConfig(algorithm=algorithm))
     cluster.run(20)
     for host in cluster.hosts.values():
@@ -55,7 +55,7 @@ def restless(algorithm: str) -> VirtualCluster:
 PERIODS, BEATS, OTHERS, R = 31, 7, 5, LimConfig().reservations
 BOUNDS = {
     "GLOBAL": {"Report": PERIODS, "Delta": PERIODS * OTHERS},
-    "CENTRAL": {"Report": PERIODS, "Delta": 4 * BEATS * OTHERS},  # of changes it tells nobody
+    "CENTRAL": {"Report": PERIODS, "Delta": 4 * BEATS * OTHERS},  # it reports no changes to others
     "DISTED": {"Report": PERIODS * OTHERS + BEATS, "Delta": 4 * BEATS * OTHERS},
     "RANDOM": {"Report": BEATS, "Delta": 4 * BEATS * OTHERS},
     "THRHLD": {"Report": BEATS, "Delta": 4 * BEATS * OTHERS},
@@ -71,7 +71,7 @@ BOUNDS = {
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_a_restless_cluster_says_no_more_than_its_bound(algorithm):
+def test_a_restless_cluster_sends_no_more_than_its_bound(algorithm):
     for name, host in restless(algorithm).hosts.items():
         bounds = BOUNDS[algorithm] if name == "h1" else {**BOUNDS[algorithm], "Delta": 0}
         for kind, count in host.sent.items():
@@ -80,7 +80,8 @@ def test_a_restless_cluster_says_no_more_than_its_bound(algorithm):
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_loads_that_jump_each_second_and_commands_stay_within_the_thesis_bound(algorithm):
-    """Of all hosts together, keep-alives aside. GLOBAL comes near it; NOLB has keep-alives only."""
+    """For all hosts together, without keep-alives. GLOBAL comes near it; NOLB has keep-alives
+    only."""
     _, _, sent = load_bytes.measure(10, algorithm, 20, 1, jump_s=1.0)
     most = load_bytes.bound(algorithm, 10)
     assert sent <= most + load_bytes.keep_alives(10)
@@ -89,7 +90,7 @@ def test_loads_that_jump_each_second_and_commands_stay_within_the_thesis_bound(a
     assert (most == 0) == (algorithm in ("NOLB", "RANDOM"))
 
 
-def test_under_disted_everybody_hears_of_a_change_from_its_host():
+def test_under_disted_each_host_reports_its_changes_to_all():
     cluster = settled(5, 1, LimConfig(algorithm="DISTED"))
     cluster.run(2.2)
     cluster["h1"].sent.clear()
@@ -109,7 +110,7 @@ def test_a_busy_host_sends_its_commands_to_idle_ones(algorithm):
     cluster.run(12)
     placed = [cluster.place("h2", request(f"h2-{n}"))[0] for n in range(6)]
     assert [p.verdict for p in placed] == [Verdict.THERE] * 6
-    # each pick is charged at once, so nobody gets more than its two slots
+    # each pick is charged at once, so no host gets more than its two slots
     assert sorted(p.host for p in placed) == ["h1", "h1", "h3", "h3", "h4", "h4"]
 
 
@@ -118,8 +119,8 @@ BALANCING = [name for name in ALGORITHMS if name != "NOLB"]
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("algorithm", BALANCING)
-def test_short_commands_one_after_the_other_leave_no_charge_behind(algorithm, seed):
-    """Half of all commands move at least, however many there are: their charges end with them."""
+def test_short_commands_in_sequence_leave_no_charge_behind(algorithm, seed):
+    """At least half of all commands move, however many there are: their charges end with them."""
     cluster = settled(4, seed, LimConfig(algorithm=algorithm))
     cluster.check_each_event = False
     cluster.load(h2=4.0, h4=4.0)
@@ -142,7 +143,7 @@ def test_a_centre_that_hears_of_no_end_and_no_change_lets_the_charge_fade():
     cluster.run(12)
     assert cluster.place("h2", request("a"))[0].host in ("h1", "h3")
     charged = cluster["h1"].state.table.charged_host(job_of(HostId("h2"), JobId("a")))
-    cluster.crash("h2")  # so nobody will tell of the end
+    cluster.crash("h2")  # so nobody will report the end
     assert cluster["h1"].state.table.charges(charged) == 1.0
     # two of silence, up to one until the centre looks, and two in which it fades
     cluster.run(5 * PARAMS.exchange_period_s)
@@ -172,7 +173,7 @@ def test_losing_the_centre_never_hinders_a_command(algorithm, fault):
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_alone_in_the_dark_everything_runs_here_at_once(algorithm):
+def test_without_any_other_host_everything_runs_here_at_once(algorithm):
     cluster = settled(3, 3, LimConfig(algorithm=algorithm))
     cluster.load(h2=5.0)
     cluster.run(12)
@@ -183,7 +184,7 @@ def test_alone_in_the_dark_everything_runs_here_at_once(algorithm):
     assert took_s == 0.0
 
 
-def test_a_silent_centre_is_waited_for_once_not_for_each_command():
+def test_the_wait_for_a_silent_centre_happens_once_not_per_command():
     cluster = settled(3, 4, LimConfig(algorithm="CENTRAL"))
     cluster.load(h3=5.0)
     cluster.run(12)
@@ -202,7 +203,7 @@ def test_under_central_the_centre_charges_its_copy():
     assert sorted(hosts) == ["h1", "h1", "h2", "h2"]
     assert cluster["h1"].state.table.charged_jobs() == 4
     cluster.run(PARAMS.down_after_s + 2)
-    assert cluster["h1"].state.table.charged_jobs() == 0  # nobody told it of their end
+    assert cluster["h1"].state.table.charged_jobs() == 0  # nobody reported their end
 
 
 def test_lowest_asks_no_more_than_its_limit_and_stops_at_an_empty_host():

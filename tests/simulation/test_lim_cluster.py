@@ -173,8 +173,8 @@ def test_the_join_address_may_come_up_later():
     cluster.run_until(cluster.settled, 15, "the two have met")
 
 
-def test_the_host_that_others_joined_by_may_be_restarted():
-    """No configuration names them: after its orderly end it knows nobody."""
+def test_the_host_by_which_others_joined_may_be_restarted():
+    """No configuration names the others: after its orderly end it knows none of them."""
     cluster = settled(1, 8)
     target = cluster["h1"].state.membership.me.lim_target
     for name in ("h2", "h3"):
@@ -188,7 +188,7 @@ def test_the_host_that_others_joined_by_may_be_restarted():
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_the_second_host_of_a_name_is_refused_with_one_line(seed):
+def test_a_second_host_with_the_same_name_is_refused_with_one_line(seed):
     cluster = settled(3, seed)
     first = cluster["h2"]
     cluster.start(HostId("h2"), address="10.9.9.9")
@@ -202,11 +202,11 @@ def test_the_second_host_of_a_name_is_refused_with_one_line(seed):
     assert not first.failure
 
 
-def test_a_host_whose_clock_went_back_is_taken_in_again():
+def test_a_host_whose_clock_went_back_is_accepted_again():
     cluster = settled(3, 8)
     cluster.crash("h2")
     cluster.run(5)
-    cluster._incarnations = iter([0, 1, 2])  # below all that are known
+    cluster._incarnations = iter([0, 1, 2])  # below all known ones
     cluster.start(HostId("h2"))
     cluster.run_until(cluster.settled, 15, "h2 is back above its old incarnation")
 
@@ -247,7 +247,7 @@ def test_a_change_made_in_a_partition_wins_everywhere_once_healed(seed):
     assert algorithms(cluster) == {"NOLB"}  # changed twice: the higher version
 
 
-def test_drained_is_told_to_all_and_kept_over_a_restart():
+def test_a_drain_reaches_all_and_survives_a_restart():
     cluster = settled(3, 9)
     cluster.handle(cluster["h2"], e.SetDrained(True))
     cluster.run(2.5)
@@ -266,7 +266,7 @@ def test_a_host_that_is_down_is_drained_by_the_others_and_stays_so_when_it_is_ba
     cluster.handle(cluster["h2"], e.ChangeSettings(None, {}, {HostId("h3"): True}))
     cluster.run(1.0)
     assert all(host.state.table.drains == {"h3": True} for host in cluster.alive())
-    cluster.crash("h2")  # who remembers is not only who was asked
+    cluster.crash("h2")  # more hosts remember it than the one that was asked
     cluster.start(HostId("h3"))
     cluster.run(3.0)
     assert cluster["h3"].drained_kept
@@ -318,8 +318,8 @@ def test_a_drain_that_is_done_does_not_come_back_from_the_disk_of_one_host(seed)
     assert {state_seen(cluster, by, "h3") for by in ("h1", "h2", "h4")} == {HostState.UP}
 
 
-def test_who_starts_again_alone_has_all_the_settings_of_the_others():
-    """It begins with the number of the drains on its disk, which is that of all settings."""
+def test_a_host_that_restarts_alone_gets_all_settings_of_the_others():
+    """It starts with the number of the drains on its disk, which is that of all settings."""
     cluster = settled(4, 9)
     cluster.crash("h3")
     cluster.run(PARAMS.down_after_s + 5)
@@ -346,7 +346,7 @@ def test_a_drained_host_that_is_down_is_undrained():
     assert not cluster["h3"].drained_kept
 
 
-def test_nobody_picks_a_drained_host_before_it_has_heard_of_it():
+def test_no_host_picks_a_drained_host_before_it_has_heard_of_it():
     cluster = settled(3, 9)
     cluster.handle(cluster["h2"], e.ChangeSettings(None, {}, {HostId("h3"): True}))
     assert state_seen(cluster, "h2", "h3") is HostState.DRAINED

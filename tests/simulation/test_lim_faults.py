@@ -45,7 +45,7 @@ def test_ten_seeds_make_restore_and_forge_settings():
 
 
 class Believing(SignedCluster):
-    """Its hosts check no seal."""
+    """A cluster whose hosts check no seal."""
 
     def vetted(self, host, message):
         return message

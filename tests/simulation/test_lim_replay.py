@@ -1,4 +1,4 @@
-"""A LIM's history holds all that it decided by: gone through again it decides the same."""
+"""A LIM's history holds every input of its decisions: replayed, it decides the same."""
 
 import json
 
@@ -26,7 +26,7 @@ def histories(algorithm, seed):
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_every_lim_of_a_cluster_under_faults_decides_the_same_again(algorithm):
+def test_every_lim_of_a_cluster_under_faults_decides_the_same_in_the_replay(algorithm):
     run, found = histories(algorithm, 5)
     decisions = 0
     for history in found:
@@ -75,28 +75,28 @@ def test_one_answer_that_differs_is_found(history):
         ('[1, "lbd-lim-history-1", [], null]', "an earlier release"),
     ],
 )
-def test_what_is_no_history_is_refused(line, says):
+def test_a_file_that_is_no_history_is_refused(line, says):
     with pytest.raises(ConfigError, match=says):
         fed([line])
 
 
-def test_a_line_that_is_none_is_named(history):
+def test_a_senseless_line_is_named(history):
     with pytest.raises(ConfigError, match="line 3: it is no call of a LIM"):
         fed([*history[:2], "[1, 7]"])
 
 
-def test_what_it_was_made_of_must_be_all_there(history):
+def test_the_state_it_was_made_from_must_be_complete(history):
     now_s, call, given, gave = json.loads(history[0])
     with pytest.raises(ConfigError, match="no history of a LIM"):
         fed([json.dumps([now_s, call, given[:-1], gave])])
 
 
-def test_what_this_release_cannot_take_differs_and_is_no_traceback(history):
+def test_an_input_that_this_release_rejects_is_a_difference_not_a_traceback(history):
     with pytest.raises(Divergence, match="line 2: settle gave then null and fails now: TypeError"):
         fed([history[0], '[1, "settle", [1], null]'])
 
 
-def test_only_what_the_daemon_calls_is_called(history):
+def test_only_methods_that_the_daemon_calls_are_called(history):
     with pytest.raises(ConfigError, match="a LIM has no '__class__'"):
         fed([history[0], '[1, "__class__", [], []]'])
 

@@ -1,4 +1,4 @@
-"""Clusters of LIMs that grow, and that have several releases.
+"""Clusters of LIMs that grow, and clusters with several releases.
 
 `LBD_LIM_HOSTS=1000 .venv/bin/python -m pytest tests/simulation/test_lim_scale.py` is the large one.
 """
@@ -59,8 +59,8 @@ def test_the_centre_is_lost_with_a_tenth_and_another_sends_to_all():
 
 
 class MixedCluster(VirtualCluster):
-    """Some hosts have the release before deltas: they do not say that they read them, do not see
-    that others do, and take a delta for garbage."""
+    """Some hosts run the release before deltas: they do not announce that they read deltas, do not
+    see that others do, and take a delta for garbage."""
 
     old: frozenset[HostId] = frozenset()
 
@@ -109,7 +109,7 @@ def test_hosts_of_an_earlier_release_see_all_and_are_seen(old, algorithm):
         assert host.state.table.state(HostId("h3"), cluster.now_s)[0] is HostState.UP
 
 
-def test_a_host_that_returns_with_the_earlier_release_is_sent_whole_vectors():
+def test_a_host_that_returns_with_the_earlier_release_gets_whole_vectors():
     cluster = MixedCluster(3, 1)
     cluster.run_until(cluster.settled, 30, "every host sees every host")
     cluster.crash("h3")

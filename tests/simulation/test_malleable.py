@@ -1,7 +1,7 @@
 """Downey's comparison of strategies, in our simulation: direction and rough size.
 
-20 days twice, seed 1; the paper's 120 days are `lbd sim figure downey-table-1` and `-2`. That
-PRED's turnaround is below AVG's is not asserted: its sign changes with the seed.
+20 days twice, seed 1; the paper's 120 days are `lbd sim figure downey-table-1` and `-2`. It is not
+asserted that PRED's turnaround is below AVG's: that sign changes with the seed.
 
 The traces are looked for in $LBD_TRACES, or in ../shared/traces beside the repository.
 """
@@ -64,7 +64,7 @@ def test_for_one_job_prediction_saves_nearly_as_much_as_an_oracle():
     assert [claim for claim in claims_1(swapped) if not claim.holds] != []
 
 
-def test_for_the_system_only_prediction_does_little_harm():
+def test_for_the_system_prediction_alone_does_little_harm():
     """Table 2."""
     rows, _ = simulated("system")
     base = rows["AVG"]
@@ -82,7 +82,7 @@ def test_for_the_system_only_prediction_does_little_harm():
     assert sum(claim.holds for claim in claims_2(swapped)) == 0
 
 
-def test_lock_in_and_risk_aversion_take_the_harm_out_of_bias():
+def test_lock_in_and_risk_aversion_remove_the_harm_of_bias():
     """Section 6.1: 5048, 5011 and 4783 s against AVG's 4795."""
     slower = []
     for rules, lock_in in RESTRAINTS:
@@ -93,7 +93,7 @@ def test_lock_in_and_risk_aversion_take_the_harm_out_of_bias():
     assert not any(claim.holds for claim in claims_6(slower[::-1]))
 
 
-def test_figure_2_is_of_theory():
+def test_figure_2_is_computed_by_theory():
     assert all(claim.holds for claim in speedups(Scale(), plain_map).claims)
 
 

@@ -1,7 +1,7 @@
-"""What simulations found before their code was made faster: the same seed still gives the same.
+"""Simulation results from before their code was made faster: the same seed still gives the same.
 
-The sizes and times are whole numbers, so that no digest of the queue depends on a library of
-mathematics; those of load balancing are of nine digits.
+Sizes and times are whole numbers, so that no digest of the queue depends on a mathematics library;
+those of load balancing have nine digits.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ from lbd.sim.balance.workload import WORKLOADS
 from lbd.sim.queueing.dispatcher import Arrival, simulate, single_hosts
 
 CUTOFFS_S = (40.0, 400.0)
-# Arrivals a second are to keep this many hosts busy, for the most part.
+# Arrivals a second that keep about this many hosts busy.
 TRACES = {"a few hosts": (3, 1500), "a hundred hosts": (114, 3000), "overloaded": (7, 1200)}
 RULES = {
     "plain": Rules(),
@@ -85,7 +85,7 @@ def test_a_trace_gives_the_same_waits(name, mode):
 
 
 def drawn_job(number: int, rng: Random) -> QueuedJob:
-    """Of every kind; most are plain ones."""
+    """A job of any kind; most are plain ones."""
     kind = rng.randrange(12)
     array = 1 + number // 40 if kind in (1, 2) else 0
     return QueuedJob(
@@ -116,7 +116,7 @@ def drawn_host(number: int, rng: Random) -> HostSlots:
 
 
 def history(mode: str, rules: Rules, keeps_backlog: bool, steps: int = 500) -> Iterator[object]:
-    """Everything that may happen to jobs and hosts, at random; yields what was begun each time."""
+    """Applies random events to jobs and hosts; yields what was started each time."""
     rng, drawn = Random(f"queues {mode}"), Random(f"history {mode}")
     queues = Queues(
         make(mode, CUTOFFS_S if mode in TIERED else ()), rules, keeps_backlog=keeps_backlog
@@ -180,7 +180,7 @@ HISTORIES: dict[tuple[str, str], str] = {
 @pytest.mark.parametrize("keeps_backlog", [True, False])
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("rules", RULES)
-def test_jobs_of_every_kind_begin_where_they_did(rules, mode, keeps_backlog):
+def test_jobs_of_every_kind_start_where_they_did(rules, mode, keeps_backlog):
     found = list(history(mode, RULES[rules], keeps_backlog))
     assert digest(found) == HISTORIES[rules, mode]
 
@@ -237,7 +237,8 @@ def test_load_balancing_gives_the_same_responses(settings, algorithm):
 
 
 def test_reserve_gives_the_same_responses_among_many_hosts():
-    """It asks some of those that are loaded: of more than 21 `Random.sample` draws another way."""
+    """RESERVE asks some of the loaded hosts: from more than 21, `Random.sample` draws another
+    way."""
     assert responses(40, (), "RESERVE") == "8572f347dbe3"
 
 

@@ -1,6 +1,6 @@
 """Sleiman, Lipsky, Sheahan, section VI: what DAA does to the spread of a batch's end.
 
-Their 200,000 runs of N = 64, P = 4 say: SAA ends with a variance of 5.1795 (3.7433 where the drain
+Their 200,000 runs of N = 64, P = 4 give: SAA ends with a variance of 5.1795 (3.7433 where the drain
 begins), DAA with 1.7983 (0.4586), and 1.8821 for N = 128. Here are few runs, so the bounds are
 wide: a variance of R runs has a relative standard deviation of about 1.7/√R, as ends are skewed.
 """
@@ -52,7 +52,7 @@ def daa():
     return results(PAPERS)
 
 
-def test_the_static_rule_is_as_its_formulas_say():
+def test_the_static_rule_follows_its_formulas():
     found = results(replace(PAPERS, policy="SAA"))
     assert found.mean_s == pytest.approx(205 / 12, rel=0.01)
     assert found.variance == pytest.approx(variance_left_s2(64, 4, 1.0), rel=0.15)
@@ -66,7 +66,7 @@ def test_the_dynamic_rule_has_a_third_of_the_spread_at_the_same_end(daa):
     assert daa.mean_s == pytest.approx(205 / 12, rel=0.015)
     assert daa.variance == pytest.approx(1.7983, rel=0.15)
     assert daa.drain_variance == pytest.approx(0.4586, rel=0.15)
-    # what is left is the drain's own, which no number of slots changes
+    # the rest is the drain's own, which no number of slots changes
     drain = variance_left_s2(4, 4, 1.0)
     assert daa.variance - daa.drain_variance == pytest.approx(drain, rel=0.25)
     assert daa.mean_slots == pytest.approx(3.73, abs=0.1)
@@ -105,8 +105,8 @@ def uniform_log(rng):
 
 
 @pytest.mark.parametrize("sizes", [uniform_log, uniform])
-def test_with_the_drain_of_tasks_like_them_it_ends_nearer_to_the_target(sizes):
-    """Equation (2) takes tasks for exponential: heavy tails end late by it, light ones early."""
+def test_with_the_drain_of_similar_tasks_it_ends_nearer_to_the_target(sizes):
+    """Equation (2) takes tasks for exponential: with it heavy tails end late, light ones early."""
     rng, work = Random(SEED), BatchWork(64, 4, sizes, 1.0)
     work = replace(work, target_s=static_end_s(work, 4000, SEED))
     plain = results(work)
@@ -117,15 +117,15 @@ def test_with_the_drain_of_tasks_like_them_it_ends_nearer_to_the_target(sizes):
     assert seen.variance < 1.1 * plain.variance
 
 
-def test_equal_tasks_end_as_their_formula_says():
+def test_equal_tasks_end_as_their_formula_predicts():
     work = BatchWork(10, 4, deterministic, 3.0, "SAA")
     assert static_end_s(work, 1, SEED) == 3.0
     found = results(work, runs=2)
     assert (found.mean_s, found.variance) == (3.0, 0.0)
 
 
-def test_what_the_paper_leaves_open_costs_spread_but_less_than_staying_static(daa):
-    """Unequal slots, and tasks that are lost and begin again."""
+def test_what_the_paper_leaves_open_costs_spread_but_less_than_the_static_rule(daa):
+    """Unequal slots, and tasks that are lost and start again."""
     static = replace(PAPERS, policy="SAA")
     for cluster in (TargetCluster(speeds=(1.5, 0.5)), TargetCluster(loss_rate=0.1)):
         dynamic, kept = results(replace(PAPERS, learns=True), cluster), results(static, cluster)
@@ -135,7 +135,7 @@ def test_what_the_paper_leaves_open_costs_spread_but_less_than_staying_static(da
         assert daa.variance < dynamic.variance < kept.variance
 
 
-def test_two_arrays_share_what_is_there():
+def test_two_arrays_share_the_slots():
     enough = results(PAPERS, TargetCluster(slots=16), 150, arrays=2)
     assert enough.mean_s == pytest.approx(205 / 12, rel=0.03)
     assert enough.variance == pytest.approx(1.8, rel=0.4)
@@ -163,6 +163,6 @@ def test_every_task_runs_once_and_a_batch_may_be_smaller_than_its_slots():
 @pytest.mark.parametrize(
     "asked", [lambda: Pareto(1.0), lambda: measured([]), lambda: measured([1.0, 0.0])]
 )
-def test_sizes_that_are_none(asked):
+def test_invalid_sizes(asked):
     with pytest.raises(ValueError, match=r"above|no sizes"):
         asked()

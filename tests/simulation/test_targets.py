@@ -1,7 +1,7 @@
 """Arrays with targets in the queue that runs in production, in virtual time.
 
-What `lbd sim target` simulates is the rule by itself, with slots that come from nowhere. Here it is
-the dispatcher's `Queues`: hosts of a few slots each, others who wait, hosts that are lost.
+`lbd sim target` simulates the rule by itself, with an unlimited supply of slots. Here it is the
+dispatcher's `Queues`: hosts of a few slots each, other jobs that wait, hosts that are lost.
 """
 
 from heapq import heappop, heappush
@@ -54,12 +54,12 @@ class World:
             heappush(self.ends, (self.now_s + self.sizes[id_], next(self.order), id_, attempt))
 
     def lose(self, id_):
-        """Its host; the task has to begin again."""
+        """Loses the task's host; the task has to start again."""
         self.running[self.array_of[id_]] -= 1
         self.began(self.queues.lost(id_, self.now_s, self.rng))
 
     def step(self):
-        """Until the next task ends; whether one did."""
+        """Advances to the end of the next task; returns whether one ended."""
         while self.ends:
             self.now_s, _, id_, attempt = heappop(self.ends)
             if self.attempts[id_] == attempt and id_ in self.queues.registry:
@@ -95,7 +95,7 @@ def ends_of(replications, tasks=64, slots=4, known=KNOWN, sizes=exponential, **w
 
 
 def test_the_end_varies_as_little_as_theory_says_and_less_than_with_fixed_slots():
-    """SAA's figure is its own formula: with slots fixed nothing is left to simulate."""
+    """SAA's figure is its own formula: with fixed slots nothing is left to simulate."""
     target_s, ends = ends_of(200)
     theory, fixed = (f(64, 4, MEAN_S) for f in (variance_steered_s2, variance_left_s2))
     assert fmean(ends) == pytest.approx(target_s, abs=3 * (theory / 200) ** 0.5 + 0.2 * MEAN_S)
@@ -112,14 +112,15 @@ def test_the_end_varies_as_little_as_theory_says_and_less_than_with_fixed_slots(
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_where_nothing_is_known_of_the_tasks_it_is_learnt_in_time(name, sizes, spread):
+def test_tasks_of_unknown_length_are_learnt_in_time(name, sizes, spread):
     target_s, ends = ends_of(100, known=(), sizes=sizes)
     assert fmean(ends) == pytest.approx(target_s, abs=0.4 * MEAN_S)
     assert variance(ends) < spread * MEAN_S**2
 
 
-def test_the_rest_is_left_to_others_who_lose_little():
-    """A target of four slots on eight: who comes meanwhile has four, as if it were not there."""
+def test_the_remaining_slots_go_to_others_who_lose_little():
+    """A target of four slots on eight: jobs that come meanwhile have four, as if it were not
+    there."""
     waited = []
     for seed in range(20):
         run = World(seed, hosts=2, slots=4)
@@ -132,7 +133,7 @@ def test_the_rest_is_left_to_others_who_lose_little():
     assert fmean(waited) < 5.5 * MEAN_S  # 16 jobs on four slots: 4 × MEAN_S
 
 
-def test_two_arrays_that_need_more_than_there_is_are_about_equally_late():
+def test_two_arrays_that_need_more_than_all_slots_are_about_equally_late():
     late = []
     for seed in range(20):
         run = World(seed, hosts=2, slots=4)
@@ -144,7 +145,7 @@ def test_two_arrays_that_need_more_than_there_is_are_about_equally_late():
     assert abs(fmean(late)) < 2 * MEAN_S
 
 
-def test_lost_tasks_are_made_up_for():
+def test_lost_tasks_are_compensated():
     ends = []
     for seed in range(60):
         run = World(seed)

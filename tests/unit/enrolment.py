@@ -18,7 +18,7 @@ def made_authority(directory: Path, cluster: str = "c", host: str = "h1") -> Aut
 
 
 def enrolled(authority: Authority, host: str) -> HostFiles:
-    """The files of a host that has joined, beside the authority's."""
+    """Returns the files of a host that has joined, beside the authority's."""
     files = HostFiles(authority.root.with_name(f"{authority.root.name}-{host}"))
     enrol(authority, files, host, "127.0.0.1:7901", time.time())
     return files

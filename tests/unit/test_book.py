@@ -1,4 +1,4 @@
-"""The README and the book below docs/: up to date, whole, and true to the programs' options."""
+"""The README and the book below docs/: up to date, complete, and true to the programs' options."""
 
 import ast
 import importlib.util
@@ -25,13 +25,13 @@ BEFORE_A_COMMAND = ("lbrun", "lbctl explain", "lbctl eligible")
 HEADING = re.compile(r"^#+ +(.*)$", re.M)
 
 
-def test_every_setting_says_what_it_is():
+def test_every_setting_has_a_description():
     silent = {name for name, text in comments().items() if not text}
     obvious = {"Bounds", "HostEntry", "Config"}
     assert {name for name in silent if name[0] not in obvious} == set()
 
 
-def test_the_reference_is_what_the_source_says():
+def test_the_reference_matches_the_source():
     assert outdated() == [], "run: .venv/bin/python deploy/reference"
 
 
@@ -89,7 +89,7 @@ def known() -> dict[str, Program]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_commands_are_written_as_the_programs_take_them(page, known):
+def test_commands_are_written_as_the_programs_accept_them(page, known):
     for block in blocks(page):
         if block.language in COMMANDS:
             for words in commands_in(block.text):
@@ -106,7 +106,7 @@ def test_settings_and_commands_in_the_text_exist(page, known):
 
 
 def commands_in(text: str) -> list[list[str]]:
-    """The calls of our programs in a block, each as its words."""
+    """Returns the calls of our programs in a block, each as its words."""
     found = []
     for line in text.replace("\\\n", " ").splitlines():
         try:
@@ -121,7 +121,7 @@ def commands_in(text: str) -> list[list[str]]:
 
 
 def fault_of(words: list[str], known: dict[str, Program]) -> str:
-    """What the program would not take of `words`; "" if it is all right."""
+    """Returns what the program would reject of `words`; "" if it accepts them."""
     name, rest = words[0], words[1:]
     while known[name].commands and rest and not rest[0].startswith("-"):
         name = f"{name} {rest.pop(0)}"

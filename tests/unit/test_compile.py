@@ -1,4 +1,4 @@
-"""How the C programs are built: hardened where the compiler can, built in any case."""
+"""How the C programs are built: hardened where the compiler supports it, built in any case."""
 
 import os
 import shutil
@@ -23,25 +23,25 @@ def compiled(program, *flags, **environment):
     return program.read_bytes()
 
 
-def test_buffers_on_the_stack_and_calls_of_the_library_are_guarded(tmp_path):
+def test_stack_buffers_and_library_calls_are_protected(tmp_path):
     found = compiled(tmp_path / "spare")
     assert b"__stack_chk_fail" in found
     assert b"_chk" in found.replace(b"__stack_chk_fail", b"")
 
 
-def test_the_program_that_is_roots_has_another_address_each_time(tmp_path):
+def test_the_program_that_runs_as_root_has_another_address_each_time(tmp_path):
     assert compiled(tmp_path / "spare", "-fPIE")[ELF_TYPE] == SHARED
     assert '"spare", "-fPIE")' in (ROOT / "deploy/wheel.py").read_text()
 
 
-def test_a_compiler_that_knows_none_of_it_builds_it_too(tmp_path):
+def test_a_compiler_that_supports_none_of_it_builds_it_too(tmp_path):
     cc = tmp_path / "cc"
     cc.write_text('#!/bin/sh\ncase "$*" in *-fstack-*|*-static*) exit 1 ;; esac\nexec cc "$@"\n')
     cc.chmod(0o755)
     assert b"__stack_chk_fail" not in compiled(tmp_path / "spare", CC=str(cc))
 
 
-def test_a_warning_is_no_reason_not_to_build_it(tmp_path):
+def test_a_warning_does_not_stop_the_build(tmp_path):
     assert "-Werror" not in (ROOT / "deploy/compile").read_text()
     assert compiled(tmp_path / "spare", "-Wno-such-warning", "-Wconversion", "-Waggregate-return")
 
@@ -49,7 +49,7 @@ def test_a_warning_is_no_reason_not_to_build_it(tmp_path):
 @pytest.mark.parametrize(
     "module", ["lbd.local.client_tags", "lbd.keeper.user_and_start_steps", "lbd.client.shell.shim"]
 )
-def test_the_letters_of_frames_are_those_of_the_python(module):
+def test_the_letters_of_frames_are_those_of_python(module):
     made = subprocess.run(
         [sys.executable, ROOT / "deploy/letters", module],
         capture_output=True,
@@ -61,7 +61,7 @@ def test_the_letters_of_frames_are_those_of_the_python(module):
     )
 
 
-def test_who_builds_a_package_without_a_compiler_is_told_before_anything_is_built(tmp_path):
+def test_building_a_package_without_a_compiler_fails_before_anything_is_built(tmp_path):
     def check(program, *words, **environment):
         return subprocess.run(
             [ROOT / program, *words], env={**os.environ, **environment}, capture_output=True,

@@ -1,4 +1,4 @@
-"""Manual pages and completion, made from what the programs say of themselves."""
+"""Manual pages and completion, generated from the programs' own descriptions."""
 
 import os
 import shutil
@@ -63,7 +63,7 @@ def test_a_line_of_help(flags, about, found):
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_a_manual_page_is_one(share, page):
+def test_a_manual_page_is_valid(share, page):
     need("man")
     need("mandoc")
     path = share / "man" / page
@@ -77,7 +77,7 @@ def test_a_manual_page_is_one(share, page):
     assert (lint.returncode, lint.stdout) == (0, b"")
 
 
-def test_the_pages_say_what_the_programs_do(share):
+def test_the_pages_describe_what_the_programs_do(share):
     assert "never leave this host" in (share / "man/man1/lbrun.1").read_text()
     assert "EXIT STATUS" in (share / "man/man1/lbrun.1").read_text()
     assert r"lim.min_gain" in (share / "man/man5/lbd.toml.5").read_text()
@@ -154,7 +154,7 @@ def test_a_person_presses_tab(share, shell):
         terminal.wait_for("<algorithm><LOWEST>")
 
 
-def test_no_help_is_wider_than_a_usual_terminal(capsys, monkeypatch):
+def test_no_help_is_wider_than_a_common_terminal(capsys, monkeypatch):
     texts = []
 
     class Noted(description.Caught):

@@ -1,4 +1,4 @@
-"""deploy/hosts with stand-ins for ssh and lbctl: what each host is told, and what is said of it."""
+"""deploy/hosts with stand-ins for ssh and lbctl: what each host is told, and the report."""
 
 import os
 import subprocess
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-# What a target is told by standard input, and by words; down hosts answer as ssh does.
+# What a target gets on standard input and as arguments; down hosts answer as ssh does.
 SSH = """#!/bin/sh
 case $1 in *down*) echo "ssh: connect to host $1: No route" >&2; exit 255 ;; esac
 { echo "$2"; cat; } >>"$SAID/$1"
@@ -42,7 +42,7 @@ def join(name):
     return f"lbctl join --name '{name}' '10.0.0.1' - >/dev/null && lbctl restart\ntoken-of-{name}\n"
 
 
-def test_each_of_twenty_hosts_gets_a_token_of_its_own(hosts):
+def test_each_of_twenty_hosts_gets_its_own_token(hosts):
     names = [f"h{number}" for number in range(2, 22)]
     done, said = hosts("10.0.0.1", *names)
     assert done.returncode == 0, done.stderr
@@ -51,7 +51,7 @@ def test_each_of_twenty_hosts_gets_a_token_of_its_own(hosts):
     assert done.stdout.endswith("joined: 20; see lbctl status\n")
 
 
-def test_a_name_is_not_how_ssh_knows_the_host(hosts):
+def test_a_name_is_distinguished_from_the_ssh_target(hosts):
     _, said = hosts("10.0.0.1", "root@h2.example.org", "h3=root@10.0.0.3")
     assert said == {"root@h2.example.org": join("h2"), "root@10.0.0.3": join("h3")}
 
@@ -76,7 +76,7 @@ def test_the_package_comes_first(hosts, tmp_path, name, program):
 
 
 @pytest.mark.parametrize("words", [(), ("10.0.0.1",), ("--package", "/none", "10.0.0.1", "h2")])
-def test_wrong_words_get_the_usage(hosts, words):
+def test_wrong_arguments_print_the_usage(hosts, words):
     done, said = hosts(*words)
     assert (done.returncode, said) == (2, {})
     assert done.stderr.startswith("deploy/hosts [--package FILE] ADDRESS HOST")

@@ -1,4 +1,4 @@
-"""What the pages on malleable jobs, owners and predictions tell people to type is understood."""
+"""The commands on the pages on malleable jobs, owners and predictions are valid."""
 
 import re
 import shlex
@@ -26,25 +26,25 @@ def commands(program):
     return [words for line in lines if (words := shlex.split(line, comments=True))[0] == program]
 
 
-def test_there_are_such_commands():
+def test_the_pages_contain_commands():
     assert commands("lbrun")
     assert commands("lbctl")
 
 
 @pytest.mark.parametrize("words", commands("lbrun"), ids=shlex.join)
-def test_lbrun_takes_them(words):
+def test_lbrun_accepts_them(words):
     assert read_options(words[1:]).command
 
 
 @pytest.mark.parametrize("words", commands("lbctl"), ids=shlex.join)
-def test_lbctl_takes_them(words):
+def test_lbctl_accepts_them(words):
     module = next(name for name, verbs in VERBS.items() if words[1] in verbs)
     verb = import_module(module).VERBS[words[1]]
     verb.parser(words[1], "").parse_args(words[2:])
 
 
 @pytest.mark.parametrize("text", list(blocks("toml")))
-def test_the_settings_are_settings(text, tmp_path):
+def test_the_settings_exist(text, tmp_path):
     path = tmp_path / "lbd.toml"
     path.write_text(text)
     config = load(str(path))

@@ -1,4 +1,4 @@
-"""A host's cgroups, on directories that look like either version's."""
+"""A host's cgroups, on directories that imitate either version."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from lbd.lab import cgroups
 
 @pytest.fixture
 def unified(tmp_path):
-    """A v2 hierarchy that hands `cpu` down as far as its first level."""
+    """Makes a v2 hierarchy that delegates `cpu` as far as its first level."""
     inner = tmp_path / "user.slice/session.scope"
     inner.mkdir(parents=True)
     (tmp_path / "cgroup.subtree_control").write_text("cpu memory\n")
@@ -16,7 +16,7 @@ def unified(tmp_path):
     return tmp_path
 
 
-def test_a_v2_group_is_made_where_cpu_is_handed_down(unified):
+def test_a_v2_group_is_made_where_cpu_is_delegated(unified):
     own = unified / "user.slice/session.scope"
     assert cgroups.unified_parent(own, unified) == unified
     (unified / "user.slice/cgroup.subtree_control").write_text("cpu memory\n")
@@ -43,24 +43,24 @@ def test_a_hierarchy_without_a_quota_says_so(tmp_path):
     assert not cgroups.set_quota(tmp_path, 0.5)
 
 
-def test_cpu_is_handed_on_to_the_hosts_below(tmp_path):
+def test_cpu_is_delegated_to_the_hosts_below(tmp_path):
     (tmp_path / "cgroup.controllers").write_text("cpu memory\n")
     (tmp_path / "cgroup.subtree_control").write_text("")
     cgroups.hand_down_cpu(tmp_path)
     assert (tmp_path / "cgroup.subtree_control").read_text() == "+cpu"
 
 
-def test_what_cannot_take_processes_is_left_out(tmp_path):
+def test_groups_that_cannot_take_processes_are_left_out(tmp_path):
     assert cgroups.make([str(tmp_path / "lab")], "h1", 1.0) == ((), False)
 
 
-def test_removing_goes_from_the_innermost_out(tmp_path):
+def test_removal_goes_from_the_innermost_out(tmp_path):
     (tmp_path / "lab/h1/lbd-jobs/h1-1").mkdir(parents=True)
     assert cgroups.remove([str(tmp_path / "lab")]) == []
     assert not (tmp_path / "lab").exists()
 
 
-def test_what_cannot_be_removed_is_told(tmp_path):
+def test_a_failed_removal_is_reported(tmp_path):
     (tmp_path / "lab/h1").mkdir(parents=True)
     (tmp_path / "lab/h1/file").write_text("")
     assert cgroups.remove([str(tmp_path / "lab")]) == [str(tmp_path / "lab")]

@@ -1,4 +1,4 @@
-"""What a lab is to consist of, before anything is made."""
+"""The plan of a lab, before anything is created."""
 
 import os
 import random
@@ -90,7 +90,7 @@ def test_a_setting_reaches_every_host(setting, section, key, value, tmp_path):
     assert getattr(getattr(config, section), key) == value
 
 
-def test_a_port_set_is_the_port_others_are_told(tmp_path):
+def test_a_configured_port_is_the_port_others_are_told(tmp_path):
     config = config_of(replace(PLAN, settings=("lim.port=7001",)), "h1", tmp_path)
     assert {entry.lim_port for entry in config.cluster.hosts} == {7001}
     assert config.lim.port == 7001
@@ -104,7 +104,7 @@ def test_a_bad_setting_is_refused_in_one_line(setting):
 
 
 @pytest.mark.parametrize("count", [0, -1, 255])
-def test_a_number_of_hosts_without_addresses_is_refused(count):
+def test_an_impossible_number_of_hosts_is_refused(count):
     with pytest.raises(ConfigError, match="from 1 to 254"):
         planning.host_names(count)
 
@@ -148,11 +148,11 @@ def test_a_subnet_is_loopback_or_private(isolate, first):
 
 
 @pytest.mark.parametrize(("cores", "hosts", "share"), [(2, 4, 0.5), (16, 4, 4.0), (2, 10, 0.5)])
-def test_a_host_has_its_share_of_the_machine_but_half_a_core(cores, hosts, share):
+def test_a_host_has_its_share_of_the_machine_but_at_least_half_a_core(cores, hosts, share):
     assert planning.share_of_machine(cores, hosts) == share
 
 
-def test_the_cgroup_is_told_by_the_directory_alone():
+def test_the_cgroup_depends_on_the_directory_alone():
     assert planning.cgroup_name(Path("/a")) == planning.cgroup_name(Path("/a"))
     assert planning.cgroup_name(Path("/a")) != planning.cgroup_name(Path("/b"))
 
@@ -173,8 +173,9 @@ def test_entering_joins_the_cgroups_before_the_namespaces():
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
-def test_who_may_not_enter_is_told_how_to():
-    with tempfile.TemporaryDirectory() as group:  # pytest's own are for their owner alone
+def test_a_user_who_may_not_enter_is_told_how_to():
+    # pytest's own directories are for their owner alone
+    with tempfile.TemporaryDirectory() as group:
         Path(group).chmod(0o755)
         Path(group, "cgroup.procs").touch(0o644)
         steps = Entrance((group,), 77).steps("/py", Path("/enter.py"))
@@ -185,7 +186,7 @@ def test_who_may_not_enter_is_told_how_to():
     assert result.stderr.count("\n") == 1
 
 
-def test_a_record_is_read_back_as_it_was_written(tmp_path):
+def test_a_record_survives_a_round_trip(tmp_path):
     plan = replace(PLAN, root=tmp_path, settings=("lbm.slots=3",))
     record = Record(plan, True, True, ("/c",), (("h1", "h2"),), {"h1/lim": Process(5, 77)})
     save(record)
@@ -199,7 +200,7 @@ def test_toml_survives_any_text():
     assert tomllib.loads(planning.toml({"host": {"name": text}}))["host"]["name"] == text
 
 
-def test_a_dispatcher_is_where_one_may_lead(tmp_path):
+def test_a_dispatcher_runs_where_one_may_lead(tmp_path):
     settings = ("dispatch.host=h1", 'dispatch.standby=["h3"]')
     plan = replace(PLAN, settings=settings)
     queue = {host: "dispatcher" in plan.daemons(host) for host in plan.hosts}
@@ -211,7 +212,7 @@ def test_a_dispatcher_is_where_one_may_lead(tmp_path):
     assert not replace(PLAN, settings=(*settings, "dispatch.host=")).has_queue
 
 
-def test_metrics_are_shown_where_that_is_set(tmp_path):
+def test_metrics_are_shown_if_configured(tmp_path):
     plan = replace(PLAN, host_settings=("h2:metrics.listen=:9470",))
     for host, there in {"h1": False, "h2": True, "h3": False}.items():
         assert ("metrics" in plan.daemons(host)) is there
@@ -225,7 +226,7 @@ def test_metrics_are_shown_where_that_is_set(tmp_path):
     ("settings", "term_s"),
     [((), 10.0), (("dispatch.lease_s=1",), 0.5), (("dispatch.leader_lease_s=4",), 4.0)],
 )
-def test_a_leaders_lease_is_a_third_of_an_attempts(tmp_path, settings, term_s):
+def test_the_lease_of_a_leader_is_a_third_of_that_of_an_attempt(tmp_path, settings, term_s):
     assert config_of(replace(PLAN, settings=settings), "h1", tmp_path).dispatch.term_s == term_s
 
 
@@ -239,8 +240,8 @@ ODD = {
 
 
 @pytest.mark.parametrize("inside", [True, False])
-def test_variables_that_are_no_names_to_a_shell_pass_through_the_scripts(tmp_path, inside):
-    """And where there are none, nothing else is run before the program."""
+def test_variables_that_are_not_shell_names_pass_through_the_scripts(tmp_path, inside):
+    """And if there are none, nothing else is run before the program."""
     steps, kept = Entrance().steps(sys.executable, ENTER), keeping(sys.executable, ENTER)
     shows = "import os, sys; sys.stdout.buffer.write(b'\\0'.join(b'='.join(item) for item in"
     shows += " os.environb.items()))"

@@ -1,4 +1,4 @@
-"""How long a lab may take to come up, and what is said meanwhile."""
+"""How long a lab may take to come up, and what is printed meanwhile."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from lbd.lab.readiness import READY_S, TELL_S, Patience
 MISSING = "h1: lim did not answer within 2 s"
 
 
-def test_it_waits_while_the_daemons_live_and_says_for_what():
+def test_it_waits_while_the_daemons_live_and_says_what_for():
     patience = Patience(100.0)
     said = [patience.line(MISSING, 100.0 + s) for s in range(int(READY_S))]
     assert said[int(TELL_S)] == (

@@ -1,10 +1,10 @@
-"""What a lab leaves of its files: nothing of its own, everything else."""
+"""What remains of a lab's files after its removal: nothing of its own, everything else."""
 
 from lbd.lab.plan import MADE_BY
 from lbd.lab.removal import remove_files
 
 
-def test_a_key_that_was_never_finished_goes_too(tmp_path):
+def test_an_unfinished_key_is_removed_too(tmp_path):
     (tmp_path / "h1").mkdir()
     (tmp_path / "h1/lbd.toml").write_text(f"{MADE_BY}\n")
     for name in ("key", "key.0123456789abcdef.new", "lock", "key.pem", "mine"):

@@ -15,7 +15,7 @@ class There:
     b: tuple[str, ...] = ()
 
 
-def test_quick_values_are_equal_by_kind_and_content():
+def test_quick_values_are_equal_by_type_and_content():
     assert Here(1, ("x",)) == Here(1, ("x",))
     assert Here(1, ("x",)) != Here(2, ("x",))
     assert Here(1) != There(1)
@@ -23,7 +23,7 @@ def test_quick_values_are_equal_by_kind_and_content():
     assert len({Here(1), Here(1), There(1), Here(2)}) == 3
 
 
-def test_quick_values_are_shown_as_dataclasses_are():
+def test_quick_values_are_shown_like_dataclasses():
     """In one line of a log, or where a test fails."""
     usual = dataclass(type("Here", (), {"__annotations__": {"a": int, "b": tuple}}))
     assert repr(Here(1, ("x",))) == repr(usual(1, ("x",)))

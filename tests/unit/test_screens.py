@@ -1,4 +1,4 @@
-"""The captured screens: up to date, never wider than the terminal, with what one looks for."""
+"""The captured screens: up to date, never wider than the terminal, with the essential contents."""
 
 import re
 
@@ -14,7 +14,7 @@ def test_the_captures_are_what_the_programs_draw():
     assert screens.outdated() == [], "run: .venv/bin/python deploy/screens, and look at them"
 
 
-def test_a_capture_that_is_not_what_is_drawn_is_noticed(tmp_path, monkeypatch):
+def test_an_outdated_capture_is_noticed(tmp_path, monkeypatch):
     for path, text in screens.files().items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
@@ -52,7 +52,7 @@ def test_no_line_is_longer_than_the_terminal_is_wide(name):
         ("lab-status", ["HOST", "LIM", "LBM", "CUT FROM", "DISPATCHER"]),
     ],
 )
-def test_what_one_looks_for_is_there_at_80_columns(name, kept):
+def test_the_essential_contents_are_there_at_80_columns(name, kept):
     lines = screens.SCREENS[name](Page(Paint(on=False), 80))
     header = next(line for line in lines if re.search(r"\b(HOST|ID|JOBS)\b", line))
     assert [title for title in kept if title not in header] == []
@@ -67,7 +67,7 @@ def test_a_table_keeps_a_line_for_each_row(columns):
     assert ids == [job["id"] for job in screens.cluster.JOBS]
 
 
-def test_in_a_pipe_nothing_is_left_out_and_nothing_is_cut():
+def test_in_a_pipe_nothing_is_left_out_or_cut():
     lines = screens.SCREENS["status"](Page(Paint(on=False), None))
     header = next(line for line in lines if line.startswith("HOST"))
     titles = [title.lstrip(">") for title in header.split()]

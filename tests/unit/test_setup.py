@@ -1,4 +1,4 @@
-"""deploy/setup, with a Python that does nothing: of places closed to others, and what is next."""
+"""deploy/setup, with a Python that does nothing: warnings about closed places, and next steps."""
 
 import os
 import shutil
@@ -14,7 +14,7 @@ NOTHING = "#!/bin/sh\nexit 0\n"
 
 @pytest.fixture
 def home():
-    """As /root is, but open; pytest's own directories are not."""
+    """Makes a directory like /root, but accessible; pytest's own directories are not."""
     if os.geteuid() != 0:
         pytest.skip("needs root: nobody else sets up for others")
     path = Path(tempfile.mkdtemp(prefix="lbd-t-setup-"))
@@ -38,7 +38,7 @@ def said(home):
     return [line for line in done.stderr.splitlines() if "other users" in line]
 
 
-def test_a_place_that_others_may_not_enter_is_said_once(home):
+def test_a_place_that_others_may_not_enter_is_reported_once(home):
     script(home / "lbd/.venv/bin/python")
     assert said(home) == []
     home.chmod(0o700)
@@ -49,7 +49,7 @@ def test_a_place_that_others_may_not_enter_is_said_once(home):
     assert said(home) == [], "nothing was done"
 
 
-def test_a_python_that_others_cannot_reach_is_said(home):
+def test_a_python_that_others_cannot_reach_is_reported(home):
     script(home / "own/python3")
     (home / "own").chmod(0o700)
     (home / "lbd/.venv/bin").mkdir(parents=True)
@@ -69,7 +69,7 @@ def test_the_last_line_says_how_to_use_it(home):
     assert found.stdout == f"{home}/lbd/.venv/bin/python\n"
 
 
-def test_it_is_said_before_anything_is_installed(home):
+def test_the_warning_comes_before_anything_is_installed(home):
     script(home / "lbd/.venv/bin/python")
     home.chmod(0o700)
     done = subprocess.run([home / "lbd/deploy/setup"], capture_output=True, text=True, timeout=60)

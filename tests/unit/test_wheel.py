@@ -37,7 +37,7 @@ def compiled(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def pure(tmp_path_factory):
-    """Where there is no compiler."""
+    """Builds where there is no compiler."""
     tools = tmp_path_factory.mktemp("tools")
     for name in ("sh", "rm"):
         (tools / name).symlink_to(shutil.which(name))
@@ -65,7 +65,7 @@ def test_the_wheel_has_the_compiled_programs_beside_their_python_clients(compile
     assert info.external_attr >> 16 & 0o111
 
 
-def test_static_programs_are_for_every_linux_of_the_processor(compiled):
+def test_static_programs_are_for_every_linux_on_that_processor(compiled):
     static = is_static(script(contents(compiled), "lbrun"))
     platforms = compiled.stem.rpartition("-")[2].split(".")
     assert [name.startswith("linux_") for name in platforms] == ([False] * 3 if static else [True])
@@ -83,7 +83,7 @@ def test_without_a_compiler_the_wheel_is_pure(pure):
 
 
 @pytest.mark.parametrize("kind", ["compiled", "pure"])
-def test_manual_and_completion_are_in_it(request, kind):
+def test_manual_and_completion_are_included(request, kind):
     found = contents(request.getfixturevalue(kind))
     shared = {path.partition("/data/share/")[2] for path in found}
     for name in ("lbd", "lbctl", "lbrun", "lbsh"):
@@ -103,7 +103,7 @@ def test_the_metadata_names_no_path_of_this_machine(compiled):
     assert "\nClassifier: Operating System :: POSIX :: Linux\n" in said
 
 
-def test_the_source_distribution_alone_makes_the_same_wheel(compiled, tmp_path):
+def test_the_source_distribution_alone_gives_the_same_wheel(compiled, tmp_path):
     archive = build(ROOT, tmp_path / "sdist", "sdist")
     with tarfile.open(archive) as packed:
         packed.extractall(tmp_path / "source", filter="data")
@@ -116,7 +116,7 @@ def test_the_source_distribution_alone_makes_the_same_wheel(compiled, tmp_path):
 
 
 def install(wheel, venv):
-    """With what lbd depends on from where we run."""
+    """Installs it, with lbd's dependencies from the environment we run in."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
     words = ("install", "--quiet", "--no-deps", "--no-index", wheel)
     subprocess.run(
@@ -129,12 +129,12 @@ def install(wheel, venv):
 
 @pytest.fixture(scope="module")
 def venv(compiled, tmp_path_factory):
-    """With a blank in its name, which the first line of a script cannot have."""
+    """Makes one with a blank in its name, which the first line of a script cannot have."""
     return install(compiled, tmp_path_factory.mktemp("venv") / "with blank")
 
 
 @pytest.mark.parametrize("name", CLIENTS)
-def test_the_compiled_programs_start_their_python_clients_bare(venv, name):
+def test_the_compiled_programs_start_their_python_clients_without_site(venv, name):
     for program in (venv / "bin" / name, venv.parent / name):
         if not program.exists():
             program.symlink_to(venv / "bin" / name)
@@ -148,7 +148,7 @@ def test_the_compiled_programs_start_their_python_clients_bare(venv, name):
 
 @pytest.mark.root
 @pytest.mark.parametrize("name", CLIENTS)
-def test_they_find_their_python_clients_where_there_is_no_proc(venv, name):
+def test_they_find_their_python_clients_without_proc(venv, name):
     words = ("unshare", "--mount", "sh", "-c", 'umount -l /proc && exec "$0" --version')
     if os.geteuid() != 0 or subprocess.run([*words, "true"], capture_output=True).returncode:
         pytest.skip("needs root on Linux")
@@ -157,7 +157,7 @@ def test_they_find_their_python_clients_where_there_is_no_proc(venv, name):
 
 
 @pytest.mark.parametrize("name", CLIENTS)
-def test_a_client_that_is_not_there_is_named(venv, tmp_path, name):
+def test_a_missing_client_is_named(venv, tmp_path, name):
     alone = shutil.copy(venv / "bin" / name, tmp_path)
     (tmp_path / "work").mkdir()
     shutil.copy(venv / "bin" / f"{name}-python", tmp_path / "work")
@@ -170,7 +170,7 @@ def test_a_client_that_is_not_there_is_named(venv, tmp_path, name):
 
 
 @pytest.mark.parametrize("name", CLIENTS)
-def test_a_copy_that_stands_alone_finds_its_client_on_path(venv, tmp_path, name):
+def test_a_single_copy_finds_its_client_on_path(venv, tmp_path, name):
     alone = shutil.copy(venv / "bin" / name, tmp_path)
     path = f"/nowhere:{venv / 'bin'}"
     said = subprocess.run([alone, "--version"], capture_output=True, text=True, env={"PATH": path})

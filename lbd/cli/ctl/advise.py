@@ -1,4 +1,4 @@
-"""`lbctl advise`: the last day's jobs again in virtual time, and what would have been better."""
+"""`lbctl advise`: simulates the last day's jobs again to find better settings."""
 
 import argparse
 import math
@@ -46,7 +46,7 @@ from lbd.text.units import duration_text
 
 HOUR_S = 3600.0
 HOST_JOBS_MAX = 100_000
-PAGES_MAX = 100  # of one host; 50 hold as many jobs, unless it gives a few at a time
+PAGES_MAX = 100  # of one host; 50 hold `HOST_JOBS_MAX` jobs, unless pages are short
 ONE_HOST = "this cluster has only one host, so there is nothing to tune"
 HEADER = ("ALGORITHM", "WITH", ">RESPONSE", ">SAVES", ">± 95 %", ">MOVED", ">WRONG", ">MSG/HOST/S",
           ">CPU COST")  # fmt: skip
@@ -99,7 +99,7 @@ def advise(daemons: Daemons, options: argparse.Namespace) -> int:
 
 
 def history(daemons: Daemons, host: str, since: float) -> list[PastJob]:
-    """Page by page, so that the host's LBM has time for its commands in between."""
+    """Reads the jobs page by page, so that the host's LBM can serve its commands in between."""
     jobs: list[PastJob] = []
     after = 0
     for _ in range(PAGES_MAX):
@@ -134,7 +134,7 @@ def parameters(daemons: Daemons) -> dict[str, float]:
     for name in (*(item.name for item in fields(LimConfig)), "smoothing_s"):
         try:
             value = number(daemons.lim({"op": "param", "name": name}), "value")
-        except Refusal:  # it is none that can be changed
+        except Refusal:  # not a parameter that can be changed
             continue
         if not math.isnan(value):
             found[name] = value
@@ -154,7 +154,7 @@ def reason_not(day: Day, span_s: float) -> str:
 
 
 def replayed(day: Day) -> list[Finding]:
-    """At the lowest priority: it has time, the commands of this host have not."""
+    """Simulates the day at the lowest priority, so that this host's commands go first."""
     os.nice(NICENESS)
     wanted = trials(day)
     times = replications(day)
@@ -169,7 +169,7 @@ def replay(day: Day, run: tuple[Trial, int]) -> Outcome:
     return run_once(setup_for(day, trial), trial.algorithm, number)
 
 
-# What is said of it
+# Output
 
 
 def as_json(day: Day, results: list[Finding]) -> Json:

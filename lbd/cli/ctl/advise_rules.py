@@ -1,4 +1,4 @@
-"""What `lbctl advise` says of other settings of dispatch.malleable, and of rules for owners."""
+"""What `lbctl advise` says about other settings of dispatch.malleable and other owner rules."""
 
 import math
 import sys
@@ -22,7 +22,8 @@ OWNER_HEADER = ("WHEN AN OWNER IS BACK", ">WAITED", ">DONE AGAIN", ">MOVES")
 
 
 def owner_results(daemons: Daemons, since: float) -> list[owner_advice.OwnerRuleResult]:
-    """Of the commands that stood still on any host that answers; who does not has been named."""
+    """Simulates owner rules on the commands that owners interrupted, on all hosts that answer. The
+    caller has already named the other hosts."""
     found = gather(daemons, lambda host: ask_host(daemons, "owners", host, past=True))
     rows = [row for answer in found.answers.values() for row in interruptions_of(answer)]
     rows = [row for row in rows if row.ended >= since]
@@ -39,7 +40,7 @@ def interruptions_of(answer: Json) -> list[owner_advice.Interruption]:
 
 
 def queue_results(daemons: Daemons, since: float) -> list[malleable_advice.MalleableAdvice]:
-    """Of the queue's jobs that came and ended within the time, if there is a queue."""
+    """Simulates dispatch.malleable on the queue's jobs that were submitted and ended since then."""
     if not daemons.queue()[0]:
         return []
     try:
@@ -67,7 +68,7 @@ def say_if_few(count: int, needed: int, what: str) -> None:
 
 
 def past_queued(job: Json, since: float) -> malleable_advice.PastQueued | None:
-    """None of one that did not run to its own end, or came before."""
+    """Returns None for a job that did not succeed, or was submitted before `since`."""
     submitted, started, finished = (
         number(job, key) for key in ("submitted", "started", "finished")
     )
@@ -101,7 +102,7 @@ def malleable_json(results: list[malleable_advice.MalleableAdvice]) -> list[Json
 
 
 def malleable_lines(results: list[malleable_advice.MalleableAdvice]) -> list[str]:
-    """The queue's jobs again under each strategy, and the one that saves."""
+    """Returns lines on the queue's jobs under each strategy, and on the one that saves most."""
     rows = [
         (
             one.strategy + (", the current setting" if n == 0 else ""),

@@ -1,7 +1,7 @@
-"""`lbctl backup` and `restore`: what a host has that cannot be made again, in one file.
+"""`lbctl backup` and `restore`: what a host has that cannot be recreated, in one file.
 
-That is the cluster's authority, the ledger of the queue, the settings that were saved, this host's
-accounting and lbd.toml. The file is as good as the authority's key, so it is for its owner alone.
+That is the cluster's authority, the queue's ledger, the saved settings, this host's accounting and
+lbd.toml. The file holds the authority's key, so only its owner may read it.
 """
 
 import argparse
@@ -44,10 +44,11 @@ from lbd.trust.files import (
 from lbd.trust.ledger import Ledger
 
 MANIFEST = "manifest.json"
-AUTHORITY = ("authority/ledger.json", "authority/authority.pem")  # the key last: then it is there
+# the key last: it makes the authority exist
+AUTHORITY = ("authority/ledger.json", "authority/authority.pem")
 SETTINGS, HOSTS = "settings.json", "hosts.json"
 CONFIG, LEDGER, USAGE = "lbd.toml", "ledger.sqlite", "usage.sqlite"
-SMALL_BYTES_MAX = 64 << 20  # of every part but those in SQLite
+SMALL_BYTES_MAX = 64 << 20  # of every part that is not an SQLite file
 UNIX_S_MAX = 1e11
 DAEMONS = ("up", "lim", "lbm", "dispatcher")
 ENDING_S, POLL_S = 15.0, 0.1
@@ -70,15 +71,15 @@ class Manifest:
     cluster: str
     host: str
     unix_s: float
-    authority: str  # the fingerprint of its certificate, hex; "" without one
-    units: tuple[str, ...] = ()  # that were enabled
+    authority: str  # fingerprint of its certificate in hex; "" without an authority
+    units: tuple[str, ...] = ()  # units that were enabled
 
 
 def add_options(parser: Parser) -> None:
     parser.add_argument("file", metavar="FILE", help="readable by its owner only")
 
 
-# backup
+# Backup
 
 
 def backup(options: argparse.Namespace, path: str | None) -> int:
@@ -105,7 +106,7 @@ def backup(options: argparse.Namespace, path: str | None) -> int:
 
 
 def pack(directory: Path, manifest: Manifest, parts: Sequence[str], file: Path) -> None:
-    """What is in `directory` of a backup into its file. Raises ConfigError."""
+    """Packs the parts in `directory` into the backup file. Raises ConfigError."""
     (directory / MANIFEST).write_text(json.dumps(asdict(manifest)), encoding="utf-8")
     packed = directory / "packed"
     with tarfile.open(packed, "w") as tar:
@@ -115,7 +116,7 @@ def pack(directory: Path, manifest: Manifest, parts: Sequence[str], file: Path) 
 
 
 def gathered(config: Config, directory: Path) -> list[str]:
-    """Puts a copy of each part there. Raises LbdError."""
+    """Copies each part into `directory` and returns their names. Raises LbdError."""
     (directory / "authority").mkdir()
     authority = authority_in(config)
     sources: dict[str, Path] = {}
@@ -133,7 +134,7 @@ def gathered(config: Config, directory: Path) -> list[str]:
         take_ledger(ledger, directory / LEDGER)
     try:
         take_ledger(state_dir / USAGE, directory / USAGE)
-    except ConfigError as problem:  # the LBM sets a damaged one aside; all else is worth its copy
+    except ConfigError as problem:  # the LBM sets a damaged file aside; all else is worth a copy
         say(f"the accounting is left out: {problem}")
         (directory / USAGE).unlink(missing_ok=True)
     order = (*AUTHORITY, SETTINGS, HOSTS, CONFIG, LEDGER, USAGE)
@@ -141,7 +142,7 @@ def gathered(config: Config, directory: Path) -> list[str]:
 
 
 def ledger_path(config: Config) -> Path | None:
-    """None: it is no file."""
+    """Returns None if the ledger is not a file."""
     store = store_url(config.dispatch.store, config.host.state_dir)
     scheme, _, path = store.partition("://")
     return Path(path) if scheme == "sqlite" else None
@@ -154,7 +155,7 @@ def authority_known_here(config: Config) -> str:
     return fingerprint(files.read_authority()).hex() if files.exist() else ""
 
 
-# restore
+# Restore
 
 
 def restore(options: argparse.Namespace, path: str | None) -> int:
@@ -226,7 +227,7 @@ def say_what_is_next(
         put("start the daemons: `lbd up` or `systemctl start lbd.target`")
     if (
         config.metrics.listen and UNITS[1] not in units
-    ):  # `lbd up` goes by that; of the package it is a unit of its own
+    ):  # `lbd up` reads the setting; in the package, metrics are a unit of their own
         put(f"metrics.listen is set; with the package: `{UNIT}`")
 
 
@@ -236,7 +237,7 @@ def is_authoritys_host(config: Config) -> bool:
 
 
 def need_stopped(config: Config, patience_s: float = 0.0) -> None:
-    """`patience_s`: for those that are ending, as after `systemctl stop`. Raises LbdError."""
+    """`patience_s` is for daemons that are still ending after `systemctl stop`. Raises LbdError."""
     deadline_s = time.monotonic() + patience_s
     while running := program_running(config):
         if time.monotonic() >= deadline_s:
@@ -245,7 +246,7 @@ def need_stopped(config: Config, patience_s: float = 0.0) -> None:
 
 
 def program_running(config: Config) -> str:
-    """Which daemon of this host runs, and its process; "" if none does."""
+    """Returns a running daemon of this host with its pid; "" if none runs."""
     for directory in (config.host.runtime_dir, config.host.state_dir):
         for daemon in DAEMONS:
             if (pid := pid_of_holder(Path(directory, f"{daemon}.pid"))) is not None:
@@ -254,7 +255,7 @@ def program_running(config: Config) -> str:
 
 
 def unpacked(file: Path, directory: Path) -> list[str]:
-    """The parts, each checked to be one that a backup has. Raises LbdError."""
+    """Unpacks the parts and returns their names. Raises LbdError for any other member."""
     (directory / "authority").mkdir()
     names: list[str] = []
     try:
@@ -273,7 +274,7 @@ def unpacked(file: Path, directory: Path) -> list[str]:
                 names.append(name)
     except OSError as problem:
         raise LbdError(f"{file}: {problem.strerror or problem}") from problem
-    except (tarfile.TarError, ValueError, MemoryError) as problem:  # the last two of its headers
+    except (tarfile.TarError, ValueError, MemoryError) as problem:  # the last two: bad headers
         why = one_line(str(problem)) or "a header gives an impossible size"
         raise LbdError(f"{file} is not an lbctl backup: {why}") from problem
     if MANIFEST not in names or len(set(AUTHORITY) & set(names)) == 1:
@@ -282,8 +283,8 @@ def unpacked(file: Path, directory: Path) -> list[str]:
 
 
 def is_whole(member: tarfile.TarInfo) -> bool:
-    """A file with all its bytes in the archive: a sparse one of a few claims as many as it likes,
-    and would be written in full."""
+    """Returns whether the member is a regular file with all its bytes in the archive. A sparse one
+    could claim any size and would be written in full."""
     is_plain = member.type in (tarfile.REGTYPE, tarfile.AREGTYPE) and not member.issparse()
     return is_plain and member.size >= 0
 
@@ -305,7 +306,7 @@ def manifest_in(file: Path, directory: Path) -> Manifest:
 
 
 def check_is_ours(file: Path, manifest: Manifest, config: Config) -> None:
-    """Raises LbdError if it is of another cluster than this host's."""
+    """Raises LbdError if the backup belongs to another cluster than this host."""
     ours = authority_known_here(config)
     if ours and manifest.authority != ours:
         raise LbdError(
@@ -319,7 +320,8 @@ def check_is_ours(file: Path, manifest: Manifest, config: Config) -> None:
 
 
 def checked_authority(directory: Path, config: Config) -> Ledger:
-    """Of an authority that is one; there it is made ready to go on. Raises LbdError."""
+    """Checks the backup's authority, and prepares it to continue. Returns its ledger. Raises
+    LbdError."""
     directory.chmod(0o700)
     authority = Authority(directory, config.tls.certificate_s)
     fingerprint(authority.certificate)
@@ -330,22 +332,22 @@ def checked_authority(directory: Path, config: Config) -> Ledger:
 
 
 def why_kept(copied: Ledger, config: Config) -> str:
-    """Why the authority is left as it is: an older one would let in who was revoked, and never are
-    there two. "" if that of a copy takes its place. Raises LbdError."""
+    """Returns why the present authority is kept, "" if the copy replaces it. An older copy would
+    let in revoked hosts, and there must never be two authorities. Raises LbdError."""
     here, home = authority_in(config), host_files(config).read_home()[0]
     if home not in ("", config.host.name):
-        copied.check_member(config.host.name)  # or `authority take` would refuse, and too late
+        copied.check_member(config.host.name)  # otherwise only `authority take` would refuse
         return f"the authority is on {home}; if {home} is lost, run `lbctl authority take` here"
     try:
         is_newer = here.exists() and here.ledger().number >= copied.number
-    except ConfigError:  # damaged: that is what a copy is for
+    except ConfigError:  # damaged, which is the reason to restore
         is_newer = False
     return f"the authority on {config.host.name} is kept: it is not older" if is_newer else ""
 
 
 def why_not_usage(manifest: Manifest, config: Config, directory: Path) -> str:
-    """Why the accounting is left as it is; "" if that of the copy takes its place. Raises
-    ConfigError if the copy is damaged."""
+    """Returns why the present accounting is kept, "" if the copy replaces it. Raises ConfigError if
+    the copy is damaged."""
     has_jobs(directory / USAGE)
     if manifest.host != config.host.name:
         return f"the accounting in it is that of {manifest.host}"
@@ -372,7 +374,7 @@ def put_in_place(
         write_private(state_dir / name, read(directory / name))
     for name, to in ((LEDGER, ledger_path(config)), (USAGE, state_dir / USAGE)):
         if name in parts and to is not None:
-            for beside in ("-wal", "-shm"):  # of the one before
+            for beside in ("-wal", "-shm"):  # those of the previous ledger
                 to.with_name(to.name + beside).unlink(missing_ok=True)
             place(directory / name, to, gives=True)
     if AUTHORITY[1] not in parts:

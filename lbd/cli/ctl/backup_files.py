@@ -1,5 +1,5 @@
-"""Files of a backup: taken with the rights of whose they are, made where nobody else can exchange
-them, put in place whole."""
+"""The files of a backup: read with their owner's rights, made where no other user can replace them,
+put in place atomically."""
 
 import functools
 import io
@@ -19,14 +19,14 @@ from lbd.process.whole_file import write_whole
 from lbd.trust.files import opened, own_like
 
 STALLED_S = 30.0
-ABSENT = 3  # what a child says
+ABSENT = 3  # the child's exit status if there is no such file
 LEDGERS_COPY = "/var/tmp"  # noqa: S108  # in a new directory of its owner
 
 
 @contextmanager
 def scratch(beside: Path) -> Iterator[Path]:
-    """The directory of the new file, as a ledger may be large; but in none that another user could
-    put another in place of."""
+    """Yields a new directory beside the target file, because a ledger may be large. Falls back to
+    the directory for temporary files where another user could replace it."""
     try:
         is_ours = os.access(beside, os.W_OK) and not fault_of(beside)
     except OSError:
@@ -41,7 +41,8 @@ def scratch(beside: Path) -> Iterator[Path]:
 
 
 def place(source: Path, to: Path, *, gives: bool = False) -> None:
-    """A copy, for its owner alone; `gives`: that is to be the directory's. Raises ConfigError."""
+    """Copies a file, readable only by its owner. With `gives`, the copy gets the directory's owner.
+    Raises ConfigError."""
     try:
         with source.open("rb") as data, opened(to.parent, os.O_DIRECTORY) as directory:
             fill = functools.partial(filled, data, directory if gives else None)
@@ -58,7 +59,7 @@ def filled(data: io.BufferedReader, directory: int | None, descriptor: int) -> N
 
 
 def take_file(source: Path, to: Path, most_bytes: int) -> None:
-    """A copy of one of the daemons' files. Raises ConfigError."""
+    """Copies one of the daemons' files. Raises ConfigError."""
 
     def write(target: int) -> None:
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -73,7 +74,7 @@ def take_file(source: Path, to: Path, most_bytes: int) -> None:
 
 
 def take_ledger(source: Path, to: Path) -> None:
-    """The same of a ledger that may be in use. Raises ConfigError."""
+    """Copies a ledger that may be in use. Raises ConfigError."""
 
     def write(target: int) -> None:
         with tempfile.TemporaryDirectory(prefix=".lbd-", dir=LEDGERS_COPY) as directory:
@@ -86,9 +87,12 @@ def take_ledger(source: Path, to: Path) -> None:
 
 
 def take(source: Path, to: Path, write: Callable[[int], None]) -> None:
-    """What `write` writes to a descriptor becomes the file `to`, if there is a `source`. It runs as
-    the account whose directory `source` is in: there that account could lead root to any file, by a
-    link in place of its own or of what SQLite keeps beside it. Raises ConfigError."""
+    """Creates the file `to` from what `write` writes to a descriptor, if `source` exists.
+
+    `write` runs as the owner of the directory that holds `source`. That account could replace the
+    file, or what SQLite keeps beside it, by a link that leads root to any other file. Raises
+    ConfigError.
+    """
 
     def read(target: int) -> int:
         if os.path.lexists(source.parent):

@@ -1,4 +1,4 @@
-"""`lbctl config check, show, set`: what lbd.toml says, and where what is in force comes from."""
+"""`lbctl config check, show, set`: what lbd.toml says, and where each value in force comes from."""
 
 import argparse
 import os
@@ -40,7 +40,7 @@ from lbd.keeper.gate import BY_KEEPER
 from lbd.text.spelling import hint
 
 BUILT_IN = "built-in"
-FOR_ALL = "set for all hosts"  # and what sets it
+FOR_ALL = "set for all hosts"  # followed by how it is set
 OF_THE_QUEUE = ("dispatch.", "tags.")
 ALGORITHM = "lim.algorithm"
 LISTENER = "metrics.listen"
@@ -64,7 +64,7 @@ EXAMPLES = (
 class Setting:
     name: str  # "lim.port"
     value: object
-    origin: str  # "/etc/lbd/lbd.toml:12", BUILT_IN, or who has changed it for the cluster
+    origin: str  # "/etc/lbd/lbd.toml:12", BUILT_IN, or who changed it for the cluster
     default: object
 
     @property
@@ -118,7 +118,7 @@ def run_command(options: argparse.Namespace, path: str | None) -> int:
     return code
 
 
-# check
+# Check
 
 
 def check(options: argparse.Namespace, path: str | None) -> int:
@@ -137,18 +137,18 @@ def check(options: argparse.Namespace, path: str | None) -> int:
 
 
 def resources_of_all(config: Config) -> tuple[str, ...]:
-    """Their names in this cluster; () if any will do."""
+    """Returns the names of resources in this cluster; () if any name will do."""
     return overlaid(config, Daemons(config).saved())[0].cluster.resources
 
 
 def faults_of_resources(config: Config) -> list[str]:
-    """Of those that this host has and its cluster does not."""
+    """Returns complaints about resources that this host has but its cluster does not know."""
     names = resources_of_all(config) if config.resources.amounts else ()
     faults = (fault_of_name(name, names) for name, _ in config.resources.amounts)
     return [f"{config.path}: resources: {fault}" for fault in faults if fault]
 
 
-# show
+# Show
 
 
 def show(options: argparse.Namespace, path: str | None) -> int:
@@ -180,8 +180,7 @@ def is_meant(name: str, wanted: str | None) -> bool:
 
 
 def in_force(config: Config) -> Iterator[Setting]:
-    """What the file says, and over it what was changed for the whole cluster; that is left out if
-    no LIM answers."""
+    """Yields the file's settings, overlaid with those of the whole cluster if the LIM answers."""
     try:
         status = Daemons(config).lim({"op": "status"})
     except LbdError:
@@ -226,7 +225,7 @@ def load_defaults() -> Config:
 
 
 def plain(value: object) -> object:
-    """As JSON has it."""
+    """Returns the value in a form that JSON has."""
     if isinstance(value, tuple):
         return [plain(one) for one in value]
     if is_dataclass(value):
@@ -234,7 +233,7 @@ def plain(value: object) -> object:
     return value
 
 
-# set
+# Set
 
 
 def change(options: argparse.Namespace, path: str | None) -> int:
@@ -249,7 +248,7 @@ def change(options: argparse.Namespace, path: str | None) -> int:
     if not (dot and key):
         raise ConfigError(f"{name}: must be section.key")
     file = absent_file(path) or find_file(path)
-    assert file is not None  # or it is absent
+    assert file is not None  # otherwise it is absent
     need_writable(file.parent)
     value = None if options.unset else toml_value(options.value)
     text = with_settings(text_of(file), {(section, key): value}, str(file))
@@ -260,7 +259,7 @@ def change(options: argparse.Namespace, path: str | None) -> int:
             raise ConfigError(fault)
         if name.startswith(OF_THE_QUEUE) and value is not None:
             need_possible(config, Daemons(config).saved(), name)
-    except ConfigError as problem:  # without the line: the file has none such
+    except ConfigError as problem:  # without the line number, as the file has no such line
         fault = re.sub(rf"^{re.escape(str(file))}(:\d+)?: ", "", str(problem))
         raise ConfigError(f"{file} is not changed: {fault}") from None
     put(file, text)
@@ -281,7 +280,7 @@ def change(options: argparse.Namespace, path: str | None) -> int:
 
 
 def overruled_by(name: str, value: object, daemons: Daemons) -> str:
-    """What is set for all hosts instead, and how that is taken back; "" if nothing is."""
+    """Returns the value set for all hosts instead and how to remove it; "" for none."""
     saved, trial = daemons.saved(), daemons.on_trial()
     if (given := trial.get(name, saved.get(name))) is None:
         return ""
@@ -298,7 +297,7 @@ def overruled_by(name: str, value: object, daemons: Daemons) -> str:
 
 
 def after(name: str, daemons: Daemons) -> str:
-    """What must be done until a setting holds that `lbctl reload` does not take up."""
+    """Returns when a setting that `lbctl reload` does not apply takes effect."""
     if name == LISTENER and not daemons.socket("metrics").exists():
         return f"once `lbd metrics` runs: {start_of_metrics(daemons)}"
     if name.startswith(OF_THE_QUEUE):
@@ -309,7 +308,7 @@ def after(name: str, daemons: Daemons) -> str:
 
 
 def checked(text: str, file: Path) -> Config:
-    """What the file would say. Raises ConfigError with what would be wrong."""
+    """Parses the text as the file's new content. Raises ConfigError."""
     given = Given(str(file), text)
     for section, content in parse(text, str(file)).items():
         given.add_section(section, content)
@@ -317,14 +316,14 @@ def checked(text: str, file: Path) -> Config:
 
 
 def need_possible(base: Config, saved: Mapping[str, str], name: str, what: str = "") -> None:
-    """Raises ConfigError if the dispatcher could not go by what would be in force for the queue.
-    Taking a setting out (--unset) is never refused: that is the way back."""
+    """Raises ConfigError if the dispatcher could not run with the resulting settings. Removing a
+    setting (--unset) is never refused, because that is the way back."""
     if fault := fault_with(base, saved, name):
         raise ConfigError(f"{what}{fault}")
 
 
 def reload(daemons: Daemons) -> bool:
-    """Whether an LBM runs that has read it again."""
+    """Returns whether a running LBM has read the file again."""
     if not os.path.exists(daemons.socket("lbm")):
         return False
     try:
@@ -336,7 +335,7 @@ def reload(daemons: Daemons) -> bool:
 
 
 def change_for_all(options: argparse.Namespace, path: str | None) -> int:
-    """As `lbctl algorithm` and `lbctl param` with --save do it, or what the dispatcher reads."""
+    """Changes a setting of all hosts, like `lbctl algorithm` and `lbctl param` with --save."""
     options.save, options.reset = not options.unset, options.unset
     daemons = Daemons(load(path))
     if options.name.startswith(OF_THE_QUEUE) or is_shared(options.name):
@@ -373,8 +372,8 @@ def change_shared(daemons: Daemons, options: argparse.Namespace) -> int:
 
 
 def sign_again(daemons: Daemons, replaced: str) -> None:
-    """No host that joins takes the settings for all that a revoked host, or the one that it
-    replaces, has signed. So this one signs them, as they are."""
+    """Signs the settings for all hosts again, unchanged. A host that joins rejects settings that a
+    revoked host, or the host that it replaces, has signed."""
     try:
         found = daemons.lim({"op": "settings"})
     except LbdError:

@@ -34,11 +34,11 @@ from lbd.text.one_line import printable
 
 COLOURS = {OK: GREEN, UNSEEN: DIM, WARN: YELLOW, FAULT: RED}
 SHOWN = {OK: "ok", UNSEEN: "-", WARN: "warn", FAULT: "FAULT"}
-STATE_COLUMNS = 9  # of FAULT, and what stands between columns
+STATE_COLUMNS = 9  # width of FAULT and the space between columns
 
 
 def doctor(options: argparse.Namespace, path: str | None) -> int:
-    """Exit 1 if anything is a fault; a warning alone is exit 0."""
+    """Returns 1 if anything is a fault, 0 if there are only warnings."""
     try:
         config = load(path)
     except ConfigError as problem:
@@ -60,7 +60,7 @@ def report(found: list[Check], host: str, as_json: bool) -> int:
 
 
 def report_lines(found: list[Check], page: Page) -> list[str]:
-    """Sentences are broken between words, beside the names of their checks."""
+    """Wraps sentences between words, beside the names of their checks."""
     names = max((width(check.name) for check in found), default=0)
     room = page.columns
     if room is not None:

@@ -1,4 +1,4 @@
-"""`lbctl eligible`: what is known of the caller's commands, or of one, and what follows from it."""
+"""`lbctl eligible`: what is known of the caller's commands, or of one, and its consequences."""
 
 import argparse
 import time
@@ -20,11 +20,11 @@ LISTS = (("always", "your list"), ("never", "your list"),
 def add_command(parser: Parser, nargs: str | None = "?") -> None:
     parser.add_argument("command", metavar="COMMAND", nargs=nargs, help="only asked about, not run")
     rest = parser.add_argument("arguments", metavar="ARG", nargs=argparse.REMAINDER)
-    rest.required = False  # else it is named as missing where COMMAND is
+    rest.required = False  # otherwise it is named as missing in place of COMMAND
 
 
 def eligible(daemons: Daemons, options: argparse.Namespace) -> int:
-    """The lists of the caller's lbd.toml go along: the LBM reads no user's files."""
+    """Sends the lists of the caller's lbd.toml along, because the LBM reads no user's files."""
     lists = daemons.config.eligibility
     request: Json = {
         "op": "eligible", "always": list(lists.always), "never": list(lists.never),

@@ -1,4 +1,4 @@
-"""Where a command would go and why, with nothing run: `lbctl explain` and `lbrun --explain`."""
+"""`lbctl explain` and `lbrun --explain`: where a command would go and why, without running it."""
 
 import argparse
 import os

@@ -1,4 +1,4 @@
-"""What is said of the address, the file and the LIM of a host of a cluster."""
+"""Checks and remarks about the address, lbd.toml and LIM of a host of a cluster."""
 
 import os
 from pathlib import Path
@@ -14,7 +14,7 @@ from lbd.trust.files import HostFiles
 
 
 def check_address(own: OwnConfig) -> None:
-    """Its daemons are to listen there. Raises ConfigError."""
+    """Raises ConfigError if the daemons cannot listen on this host's address."""
     address = own.config.host.address
     if not is_elsewhere(address):
         return
@@ -35,7 +35,7 @@ def joined_already(host: str, files: HostFiles) -> str:
 
 
 def remarks(own: OwnConfig, path: str | None) -> None:
-    """On what may not be meant."""
+    """Warns about settings that may not be intended."""
     if own.config.host.address.startswith("127."):
         address = own.config.host.address
         complain("lbctl", f"no other machine can reach this one at {address} (host.address)")

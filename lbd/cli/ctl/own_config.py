@@ -1,6 +1,5 @@
-"""This host's lbd.toml as `lbctl` writes it: comments and order stay, and it is put in place in one
-step. A host that becomes one of a cluster has it completed: what is set already is not changed.
-"""
+"""Edits this host's lbd.toml: preserves comments and order, and replaces the file atomically. A
+host that becomes a member of a cluster gets what is missing; existing settings stay."""
 
 import json
 import os
@@ -17,22 +16,23 @@ from lbd.config.schema import Config
 from lbd.errors import ConfigError
 from lbd.process.whole_file import write_whole
 
-Keys = dict[tuple[str, str], str]  # (section, key) -> a text
+Keys = dict[tuple[str, str], str]  # (section, key) -> text
 JOIN = ("cluster", "join")
 
 
 @dataclass(frozen=True, slots=True)
 class OwnConfig:
-    config: Config  # as it will be
+    config: Config  # after the change
     file: Path
-    is_fresh: bool  # there is none yet, or one of comments alone
+    is_fresh: bool  # the file does not exist, or holds only comments
     lacking: Keys
 
 
 def own_config(path: str | None, wanted: Keys, otherwise: Keys) -> OwnConfig:
-    """`wanted`: what the caller says; `otherwise`: what is to stand there unless something does.
+    """Returns the configuration with `wanted`, which the caller gave, and `otherwise`, its
+    defaults.
 
-    Raises ConfigError, also if the file says something else, or cannot be written.
+    Raises ConfigError, also if the file contradicts `wanted` or cannot be written.
     """
     fresh = absent_file(path)
     file = fresh or Path(load(path).path)
@@ -53,7 +53,7 @@ def own_config(path: str | None, wanted: Keys, otherwise: Keys) -> OwnConfig:
 
 
 def set_in(file: Path) -> Keys:
-    """What a file says. Where it lists this host, it says its address there."""
+    """Returns the file's settings. An entry for this host in its list of hosts sets the address."""
     config = load(str(file))
     tables = tomllib.loads(file.read_text(encoding="utf-8"))
     found = {
@@ -71,8 +71,8 @@ def set_in(file: Path) -> Keys:
 
 
 def complete(own: OwnConfig, more: Keys) -> bool:
-    """Write what the file lacks, and of `more` what it lacks; whether there was anything. The host
-    that an earlier `lbctl join` named gives way to the one named now."""
+    """Writes the missing settings, including those of `more`. Returns whether there were any. The
+    host named by an earlier `lbctl join` is replaced."""
     has = {} if own.is_fresh else set_in(own.file)
     stays = {key for key in has if key != JOIN or has[key] in ("", more.get(JOIN))}
     lacking = {**{k: v for k, v in more.items() if k not in stays}, **own.lacking}
@@ -83,13 +83,13 @@ def complete(own: OwnConfig, more: Keys) -> bool:
 
 
 def text_of(file: Path) -> str:
-    """What it says now, were it comments alone. Raises ConfigError."""
+    """Returns the file's present text, even if it holds only comments. Raises ConfigError."""
     return read_text(file) if file.exists() else ""
 
 
 def with_settings(text: str, settings: Mapping[tuple[str, str], object], source: str) -> str:
-    """The text of an lbd.toml with these values, everything else as it was; None takes one out.
-    Raises ConfigError if it is not TOML."""
+    """Returns the text of lbd.toml with these values and everything else unchanged; None removes a
+    setting. Raises ConfigError if the text is not TOML."""
     for section, found in parse(text, source).items():
         if not isinstance(found, dict):
             raise ConfigError(f"{source}: {section} is a section; write [{section}] above its keys")
@@ -101,7 +101,7 @@ def with_settings(text: str, settings: Mapping[tuple[str, str], object], source:
             table = document[section]
             del table[key]
             if isinstance(table, tomlkit.items.Table) and not table.as_string().strip():
-                del document[section]  # not even a comment is left
+                del document[section]  # the section has no comment left either
     return tomlkit.dumps(document)
 
 

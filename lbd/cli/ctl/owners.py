@@ -1,4 +1,4 @@
-"""`lbctl owners`: which hosts have their owners back, and what was learnt of them."""
+"""`lbctl owners`: which hosts' owners are back, and what was learnt about them."""
 
 import argparse
 import time
@@ -14,7 +14,7 @@ from lbd.console.reply import Json, tables, text
 from lbd.console.usage_hosts import ask_host, gather
 
 HEADER = ("HOST", "OWNER", "SINCE", ">STAYS", ">FREE WITHIN", ">P01", ">P11", ">SEEN", "RULE")
-OTHERS = ("interruptions", "admission")  # for other commands
+OTHERS = ("interruptions", "admission")  # fields for other commands
 GO_FIRST = (">P01", ">P11", ">STAYS", ">SEEN", "SINCE")
 EXAMPLES = (
     "lbctl owners                      whose owner is back, and when the host will be free",
@@ -55,7 +55,7 @@ def owners_lines(rows: list[Json], clock: Clock, page: Page) -> list[str]:
 
 
 def hour_lines(row: Json) -> list[str]:
-    """A line a day, a digit an hour: 9 is nearly always away, `.` was never seen."""
+    """Returns a line a day with a digit an hour: 9 is nearly always away, `.` never seen."""
     hours = tables(row, "by_hour")
     lines = [f"{text(row, 'host'):8} 0     6     12    18"]
     for day, name in enumerate(DAYS):

@@ -1,4 +1,4 @@
-"""`lbctl predict`: when a job that came now would begin and end, and how well that comes true."""
+"""`lbctl predict`: when a job submitted now would begin and end, and how good forecasts are."""
 
 import argparse
 import math
@@ -30,7 +30,7 @@ from lbd.theory.calibration import COVERS, OFF_BY_MUCH, PROVEN, SHORT_S
 
 SLOTS_MAX = 65536
 SPEEDUP_MAX = 1e6
-UNIT_FROM_BYTES = 1024  # less without a unit is a slip, as for lbrun
+UNIT_FROM_BYTES = 1024  # a smaller number without a unit is probably a mistake, as in lbrun
 NINE_IN_TEN, LIKELY = ">90 % WITHIN", ">LIKELY"
 
 
@@ -108,7 +108,7 @@ def memory(given: str) -> int:
 
 
 def needs_of(options: argparse.Namespace) -> str:
-    """As the LBM reads them. Raises ConfigError."""
+    """Returns the needs in the LBM's form. Raises ConfigError."""
     try:
         needs = Needs(
             tuple(read_needs(options.need)),
@@ -141,7 +141,7 @@ def predict(daemons: Daemons, options: argparse.Namespace) -> int:
     if options.json:
         slots = least if least == most else [least, most]
         picks = {name: one for name, one in table(reply, "picks").items() if name != "FREE"}
-        print_json(reply | {"slots": slots, "picks": picks})  # of those that decide something
+        print_json(reply | {"slots": slots, "picks": picks})  # only the picks that decide something
         return 0
     put(*predict_lines(reply, least, most, own_page()))
     if warning := text(reply, "warning"):
@@ -162,7 +162,7 @@ def predict_lines(reply: Json, least: int, most: int, page: Page) -> list[str]:
     sentences = [f"a job of {count} slots, submitted now; one host has {text(reply, 'free')} free"]
     if how.startswith("from "):
         sentences += [f"predicted {how}", trust_of(reply)]
-    else:  # slots are free, maybe not enough for all rows, or there is no estimate
+    else:  # slots are free, perhaps too few for some rows, or there is no estimate
         sentences.append(how or "there is no data to predict from")
         sentences += [trust_of(reply)] * (": from " in how)
     within = NINE_IN_TEN if is_proven(reply) else LIKELY
@@ -215,7 +215,7 @@ def calibration(daemons: Daemons, options: argparse.Namespace) -> int:
         complain("lbctl", f"too few to judge: {COMPARABLE} are needed")
     if count >= COMPARABLE and (lines := truth_lines(reply)):
         put(*lines)
-    if math.isnan(number_in(reply, "cc_raw")):  # a slope of 1 would look like a finding
+    if math.isnan(number_in(reply, "cc_raw")):  # otherwise a slope of 1 would look like a result
         if count >= COMPARABLE:
             put("no line is fitted: all waits, or all predictions, are much alike")
         return 0
@@ -230,9 +230,9 @@ def calibration(daemons: Daemons, options: argparse.Namespace) -> int:
 
 
 def truth_lines(reply: Json) -> list[str]:
-    """How the last forecasts came true, and whether to rely on such."""
+    """Returns lines on how the latest forecasts came true, and whether to rely on them."""
     count, lines = number_in(reply, "lately"), list[str]()
-    if not count > 0:  # nor NaN, of a dispatcher of an earlier release
+    if not count > 0:  # 0, or NaN from an older dispatcher
         return lines
     off_by, held = number_in(reply, "off_by"), number_in(reply, "covered_90")
     short = f"waits below {SHORT_S:.0f} s count as {SHORT_S:.0f} s"

@@ -1,7 +1,7 @@
-"""`lbctl restart`: daemons of this host make way for new ones; no command notices it.
+"""`lbctl restart`: replaces daemons of this host by new ones without disturbing commands.
 
-A pid file is believed only of the user who wrote it. The authority, which is root's, has none among
-the daemons' files: the kernel says which process listens on its socket.
+A pid file counts only for processes of the user who wrote it. The authority runs as root and has no
+file there: the kernel tells which process listens on its socket.
 """
 
 import argparse
@@ -44,7 +44,7 @@ def add_options(parser: Parser) -> None:
 
 
 def restart(daemons: Daemons, options: argparse.Namespace) -> int:
-    """Restarts one after the other; each answers again before the next."""
+    """Restarts daemons one after the other; each must answer again before the next."""
     names: list[str] = options.daemons or usual(daemons)
     for name in names:
         if name not in DAEMONS:
@@ -62,8 +62,8 @@ def restart(daemons: Daemons, options: argparse.Namespace) -> int:
 
 
 def usual(daemons: Daemons) -> list[str]:
-    """LIM, LBM, and of the others those that run. A page that a person started would only end, and
-    the authority is for root to restart."""
+    """Returns the LIM, the LBM and those others that run. Excludes a web page that a person
+    started, since nothing would start it again, and leaves the authority to root."""
     found = list(ALWAYS)
     if os.geteuid() == 0 and answers(daemons, "authority"):
         found.insert(0, "authority")
@@ -86,7 +86,7 @@ def ask_status(daemons: Daemons, name: str) -> None:
 
 
 def refuse_in_lab(config: Path) -> None:
-    """Raises Refusal before anything makes way: nobody watches over a lab's daemons."""
+    """Raises Refusal before any daemon stops, because nothing restarts a lab's daemons."""
     if not config.is_file() or not config.read_text("utf-8").startswith(MADE_BY):
         return
     host, where = config.parent.name, shlex.quote(str(config.parent.parent))
@@ -98,19 +98,19 @@ def refuse_in_lab(config: Path) -> None:
 
 
 def restarted(daemons: Daemons, name: str) -> int:
-    """Returns the pid of the new daemon; 0 for a dispatcher that is to run here no more."""
-    ask_status(daemons, name)  # that it runs
+    """Returns the new daemon's pid; 0 for a dispatcher that no longer runs on this host."""
+    ask_status(daemons, name)  # fails if it does not run
     old, uid = process_of(daemons, name)
     file = pid_file(daemons, name)
     if not old and file.exists() and not os.access(file, os.R_OK):
         raise Refusal(
             "permission denied: only root and the daemon's own user can do that", "denied"
         )
-    if not old:  # a signal to process 0 would reach our own caller's whole group
+    if not old:  # a signal to process 0 would reach our whole process group
         raise Unavailable(f"{name} answers, but {file} does not name its process")
     try:
-        # The daemons' account may write that file, which then says nothing of others' processes.
-        # The web page writes it as root, and then becomes that account.
+        # The daemons' account may write that file, so it must not name another user's process. The
+        # web page writes it as root and then changes to that account.
         allowed = (uid, *daemons_account(daemons)) if uid == 0 else (uid,)
         if os.stat(f"/proc/{old}").st_uid not in allowed:
             raise Unavailable(
@@ -140,7 +140,7 @@ def has_ended(pid: int) -> bool:
 
 
 def has_queue(daemons: Daemons) -> bool:
-    """Whether this host is to run the dispatcher."""
+    """Returns whether this host should run the dispatcher."""
     config = overlaid(daemons.config, daemons.saved())[0]
     return config.host.name in config.dispatch.hosts
 
@@ -150,7 +150,7 @@ def pid_file(daemons: Daemons, name: str) -> Path:
 
 
 def process_of(daemons: Daemons, name: str) -> tuple[int, int]:
-    """Its pid, 0 if none is known, and the user whose process that has to be."""
+    """Returns its pid, 0 if unknown, and the uid that the process must have."""
     try:
         if name != "authority":
             file = pid_file(daemons, name)

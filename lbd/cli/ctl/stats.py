@@ -34,8 +34,8 @@ from lbd.text.one_line import one_line
 from lbd.text.units import duration_text
 
 DAY_S = 86400.0
-SHOWN = 12  # rows of a kind
-FORMULA = ("=", "+", "-", "@")  # how one begins that a spreadsheet evaluates
+SHOWN = 12  # rows of each kind
+FORMULA = ("=", "+", "-", "@")  # first characters that a spreadsheet takes for a formula
 KINDS = {"by_command": "command", "by_user": "user", "by_host": "host"}
 HEADER = (">JOBS", ">FAILED", ">RESPONSE", ">MEDIAN", ">P95", ">RESP SD", ">WAITING", ">WAIT P95",
           ">WAIT SD", ">SLOWDOWN", ">SLOW P95", ">SLOW SD", ">MOVED", ">WRONG", ">RAN",
@@ -46,9 +46,9 @@ GO_FIRST = (
     ">SLOWDOWN", ">FAILED", ">MEDIAN", ">P95",
 )  # fmt: skip
 MEDIAN, TAIL = 0.5, 0.95
-# Hosts that are set up together begin to keep their records within:
+# Hosts that were set up together start their records within this time,
 TOGETHER_S = 60.0
-LATE = 0.01  # and of what the others have on record, a longer time
+LATE = 0.01  # plus this share of the others' record
 EXAMPLES = (
     "lbctl stats                       the last day, all hosts",
     "lbctl stats --since 7d --user ann",
@@ -73,7 +73,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def span(given: str) -> float:
-    """Parses a time that has passed, as seconds from then to now."""
+    """Parses a past time. Returns the seconds from then to now."""
     now_s = time.time()
     found = now_s - past_time(given).unix_s(now_s)
     if found <= 0:
@@ -116,7 +116,7 @@ def stats(daemons: Daemons, options: argparse.Namespace) -> int:
 
 
 def said_of(span_s: float, now_s: float, until: float) -> str:
-    """When the jobs ended."""
+    """Returns when the jobs ended, in words."""
     if until == now_s:
         return f"within {duration_text(span_s)}"
     clock = Clock(now_s)
@@ -124,8 +124,8 @@ def said_of(span_s: float, now_s: float, until: float) -> str:
 
 
 def late_records(found: Gathered[Json], since: float, until: float, clock: Clock) -> list[str]:
-    """A line for each host whose record begins later than `since` and than the others': it may
-    have lost what it had, or be new. One that does not tell when it begins is passed over."""
+    """Returns a line for each host whose record starts after `since` and later than the others': it
+    may be new, or have lost its record. Hosts that do not report the start are ignored."""
     begun = {host: number(answer, "record_since") for host, answer in found.answers.items()}
     known = [first for first in begun.values() if not math.isnan(first)]
     earliest = max(since, min(known, default=since))
@@ -138,7 +138,7 @@ def late_records(found: Gathered[Json], since: float, until: float, clock: Clock
 
 
 def changes_of(found: Gathered[Json], since: float, until: float) -> list[Json]:
-    """Of the algorithm, in that time, as our own host heard of them."""
+    """Returns the changes of algorithm in that time, as known to this host."""
     known = tables(found.answers.get(found.own, {}), "algorithms")
     return [
         {"at": number(one, "since"), "was": text(before, "algorithm"),
@@ -158,7 +158,7 @@ def changes_lines(found: Gathered[Json], since: float, until: float, clock: Cloc
 def print_csv(
     total: Measure, groups: dict[str, dict[str, Measure]], since: float, until: float
 ) -> None:
-    """A header and one row for all, and for each command, user and host."""
+    """Prints a header and one row for all jobs, and for each command, user and host."""
     period = [datetime.fromtimestamp(at).isoformat(" ", "seconds") for at in (since, until)]
     rows = [("all", "", total)]
     rows += [(name, key, one) for kind, name in KINDS.items() for key, one in groups[kind].items()]
@@ -170,13 +170,13 @@ def print_csv(
 
 
 def csv_name(name: str) -> str:
-    """One line, and no formula to a spreadsheet: users name their programs, hosts tell of them."""
+    """Returns the name as one line, and never as a formula: users and hosts choose names."""
     shown = one_line(name)
     return f"'{shown}" if shown.startswith(FORMULA) else shown
 
 
 def csv_text(figure: object) -> str:
-    """A count whole, a time or a share to four digits; "" where there is none."""
+    """Formats counts as integers, times and shares with four digits; "" for an absent value."""
     if isinstance(figure, float):
         digits = ".4g" if abs(figure) < 1e4 else ".0f"
         return "" if math.isnan(figure) else format(figure, digits)
@@ -236,13 +236,14 @@ def as_json(
 
 
 def left_out(total: Measure, groups: dict[str, Measure]) -> int:
-    """Jobs in no group of a kind: a host reports its most frequent ones; some jobs have none."""
+    """Returns the jobs in no group of a kind: hosts report only the most frequent groups, and some
+    jobs have none."""
     return total.jobs - sum(one.jobs for one in groups.values())
 
 
 def withheld(answers: Iterable[Json], kind: str) -> int:
-    """Of those the jobs of groups that a host had no room for in its answer; at most, as some may
-    have been in no group there."""
+    """Returns how many of these jobs are in groups that hosts left out of their answers. This is an
+    upper bound, because some jobs have no group."""
     found = 0
     for answer in answers:
         rows = rows_of(answer, kind)
@@ -275,7 +276,7 @@ def stats_lines(
     when: str,
     page: Page,
 ) -> list[str]:
-    """One table of sections, so that all columns stand below each other."""
+    """Returns one table with sections, so that all columns are aligned."""
     user = whose(found)
     hosts = len(found.answers)
     said = (
@@ -295,7 +296,7 @@ def stats_lines(
 
 
 def notes_of(name: str, total: Measure, groups: dict[str, Measure], cut_off: int) -> list[str]:
-    """What the rows of a kind do not show."""
+    """Returns notes on what the rows of a kind leave out."""
     notes = []
     if len(groups) > SHOWN:
         notes.append(f"… {len(groups) - SHOWN} more (--json)")

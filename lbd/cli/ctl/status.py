@@ -1,4 +1,4 @@
-"""`lbctl status`, and the table of hosts that `lbctl top` shows too."""
+"""`lbctl status`, and the table of hosts that `lbctl top` also shows."""
 
 import argparse
 import time
@@ -58,7 +58,7 @@ GO_FIRST = (
     "ADDRESS", ">SPEED", ">STALLED", ">IO", ">CPU", ">CORES", ">LOCAL", ">AGE", "BUSY",
     ">UTIL", ">MEMORY", ">FOREIGN", ">TIER",
 )  # fmt: skip
-SITE_AT = 8  # where the loads of the site's own stand
+SITE_AT = 8  # column where the site's own loads go
 BAR_COLUMNS = 8
 
 
@@ -81,7 +81,7 @@ def status(daemons: Daemons, options: argparse.Namespace) -> int:
 
 
 def one_host(daemons: Daemons, reply: Json, options: argparse.Namespace) -> int:
-    """Its rules are asked of the host itself. Raises LbdError."""
+    """Shows one host. Asks the host itself for its rules. Raises LbdError."""
     name = options.host
     host = host_named(reply, name)
     if not host:
@@ -106,7 +106,8 @@ def one_host(daemons: Daemons, reply: Json, options: argparse.Namespace) -> int:
 def status_lines(
     reply: Json, clock: Clock, page: Page, queue_hosts: Sequence[str] = ()
 ) -> list[str]:
-    """The cluster in one line, or as many as the terminal needs, then a line a host, then notes."""
+    """Returns the cluster in one line, or as many as the terminal needs, then a line for each host,
+    then notes."""
     hosts = tables(reply, "hosts")
     lines = [*cluster_lines(reply, page.columns, queue_hosts), ""]
     lines += host_lines(hosts, text(reply, "self"), page)
@@ -118,7 +119,7 @@ def status_lines(
 
 
 def host_lines(hosts: list[Json], own: str, page: Page) -> list[str]:
-    """A heading and a line a host. The bar is for people: only where the width is known."""
+    """Returns a heading and a line for each host, with a bar only if the width is known."""
     loads = sorted({name for host in hosts for name in table(host, "site")})
     site = tuple(f">{load.upper()}" for load in loads)
     header: tuple[str, ...] = (*HEADER[:SITE_AT], *site, *HEADER[SITE_AT:])
@@ -132,7 +133,7 @@ def host_lines(hosts: list[Json], own: str, page: Page) -> list[str]:
 
 
 def note_lines(host: Json, clock: Clock, columns: int | None) -> list[str]:
-    """Why the host takes no jobs; nothing if there is nothing to report."""
+    """Returns why the host takes no jobs; empty if it takes jobs."""
     note = (
         REVOKED.format(host=text(host, "name"))
         if host.get("revoked")
@@ -146,8 +147,8 @@ def note_lines(host: Json, clock: Clock, columns: int | None) -> list[str]:
 
 
 def offer_lines(hosts: list[Json], columns: int | None, of: str = "") -> list[str]:
-    """What commands may need: resources, and the features that not all hosts have. `of`: a host,
-    of which alone it is said."""
+    """Returns what commands may need: resources, and features that not all hosts have. `of` limits
+    this to one host."""
     known = [names(host, "features") for host in hosts if host.get("features")]
     common = set.intersection(*known) if known else set()
     lines: list[str] = []
@@ -180,7 +181,7 @@ def tables_by_name(host: Json, key: str) -> dict[str, Json]:
 def cluster_lines(
     reply: Json, columns: int | None = None, queue_hosts: Sequence[str] = ()
 ) -> list[str]:
-    """`queue_hosts`: where a dispatcher should be, as this host's configuration has it."""
+    """`queue_hosts`: where a dispatcher should run according to this host's configuration."""
     cluster = table(reply, "cluster")
     dispatcher = table(cluster, "dispatcher")
     index = text(cluster, "load_index")
@@ -201,7 +202,7 @@ def cluster_lines(
 
 
 def host_row(host: Json, own: str, loads: Sequence[str]) -> Row:
-    """One host. What is not known of now is grey."""
+    """Returns the row of one host. Outdated values are grey."""
     site, memory = table(host, "site"), table(host, "memory")
     queues, slots, jobs = table(host, "queues"), table(host, "slots"), table(host, "jobs")
     name = text(host, "name")

@@ -1,4 +1,4 @@
-"""What changes the cluster: `lbctl drain, undrain, reload, algorithm, param`."""
+"""Commands that change the cluster: `lbctl drain, undrain, reload, algorithm, param`."""
 
 import argparse
 import math
@@ -18,9 +18,9 @@ from lbd.console.parameters import fetch_all, shown
 from lbd.console.reply import Json, number, table, text, texts
 from lbd.errors import ConfigError
 
-FORWARD_TIMEOUT_S = 10.0  # the answer comes after another host has confirmed
+FORWARD_TIMEOUT_S = 10.0  # the answer comes after another host has confirmed the change
 POLL_S = 0.5
-MISSING_SHOWN = 10  # hosts
+MISSING_SHOWN = 10  # hosts named in the message
 
 
 def add_host(parser: Parser) -> None:
@@ -56,7 +56,7 @@ def add_keeping(parser: Parser) -> None:
 
 
 def keeping(options: argparse.Namespace, given: object) -> Json:
-    """What a change asks besides its value. Raises ConfigError."""
+    """Returns the fields of a change besides its value. Raises ConfigError."""
     if options.reset and given is not None:
         raise ConfigError("--reset takes no value: it goes back to the saved one, or to lbd.toml")
     whole = {"whole": True} if options.reset and getattr(options, "unset", False) else {}
@@ -71,7 +71,7 @@ def add_param(parser: Parser) -> None:
 
 
 def drain(daemons: Daemons, options: argparse.Namespace) -> int:
-    """No new jobs there; with --wait, return when none of other hosts' jobs is left."""
+    """Stops new jobs on the host; --wait waits until no job of another host is left there."""
     host: str = options.host
     request: Json = {"op": "drain", "host": host, "drained": True, "reason": options.reason}
     reply = daemons.lim(request, FORWARD_TIMEOUT_S)
@@ -97,16 +97,16 @@ def drain(daemons: Daemons, options: argparse.Namespace) -> int:
 
 
 def wait_until_empty(daemons: Daemons, host: str, timeout_s: float) -> int:
-    """Jobs of other hosts left on `host` when it was empty or the time was up."""
+    """Returns how many jobs of other hosts are left when `host` is empty or the time is up."""
     drained_s = time.monotonic()
     while True:
         row = host_named(daemons.lim({"op": "status"}), host)
         if text(row, "state") in ("down", ""):
-            return 0  # its last numbers are old, and nothing more can be learnt by waiting
+            return 0  # its last numbers are old, and waiting brings no new ones
         jobs = number(table(row, "jobs"), "foreign")
         left = 0 if math.isnan(jobs) else int(jobs)
         waited_s = time.monotonic() - drained_s
-        # A sample from before the drain proves nothing: a job may have begun since.
+        # A sample from before the drain proves nothing: a job may have started since.
         if (left == 0 and number(row, "age_s") < waited_s) or waited_s > timeout_s:
             return left
         time.sleep(POLL_S)
@@ -147,7 +147,7 @@ def algorithm(daemons: Daemons, options: argparse.Namespace) -> int:
 
 
 def say_where(options: argparse.Namespace, reply: Json, name: str, change: str, saved: str) -> None:
-    """On how many hosts a change is in force, and how long; nothing if nothing was changed."""
+    """Says on how many hosts a change is in force and for how long, if anything was changed."""
     if "hosts" not in reply:
         return
     if reply.get("trial_ended"):
@@ -167,13 +167,13 @@ def say_where(options: argparse.Namespace, reply: Json, name: str, change: str, 
 
 
 def where(reply: Json) -> str:
-    """On how many hosts a change is in force."""
+    """Returns on how many hosts a change is in force."""
     hosts, changed = int(number(reply, "hosts")), int(number(reply, "changed"))
     return f"on {changed} of {hosts} host{'s' * (hosts != 1)}"
 
 
 def say_missing(reply: Json) -> None:
-    """The hosts that have not taken a change yet."""
+    """Names the hosts that have not confirmed a change."""
     down = texts(reply, "down")
     if silent := [name for name in texts(reply, "missing") if name not in down]:
         said = f"not confirmed by {few(silent)}: they will take it when they are heard again"
@@ -189,7 +189,7 @@ def few(names: Sequence[str]) -> str:
 
 
 def param(daemons: Daemons, options: argparse.Namespace) -> int:
-    """Shows every parameter, shows one, or changes one cluster-wide."""
+    """Shows every parameter, shows one, or changes one on the whole cluster."""
     if options.name is None:
         if options.save or options.reset:
             raise ConfigError("--save and --reset need the name of a parameter")
@@ -215,7 +215,7 @@ def param(daemons: Daemons, options: argparse.Namespace) -> int:
 
 
 def all_params(daemons: Daemons, options: argparse.Namespace) -> int:
-    """Every parameter that can be changed at run time."""
+    """Shows every parameter that can be changed at run time."""
     replies = fetch_all(daemons)
     if options.json:
         saved = {text(one, "name"): one["saved"] for one in replies if "saved" in one}

@@ -1,4 +1,4 @@
-"""`lbctl tags`: cutoffs for the TAGS tiers, by theory; and those of the queue."""
+"""`lbctl tags`: cutoffs for the TAGS tiers, from theory; and those that the queue uses."""
 
 import argparse
 from collections.abc import Callable
@@ -32,7 +32,7 @@ EXAMPLES = (
 )
 PROGRAM = "lbctl tags"
 MOST_HOSTS = 64
-MOST_JOBS = 5_000_000  # of a trace
+MOST_JOBS = 5_000_000  # read from a trace
 
 
 def run_command(options: argparse.Namespace, path: str | None) -> int:
@@ -79,7 +79,7 @@ def run_show(options: argparse.Namespace) -> int:
     return show(Daemons(load(options.config)), as_json=options.json)
 
 
-# solve
+# Solve
 
 
 def run_solve(options: argparse.Namespace) -> int:
@@ -177,11 +177,11 @@ def show_solved(
 
 
 def spare_shown(spare: float) -> str:
-    """A load, also where it differs from 1 by less than the digits show."""
+    """Formats a load, including one that differs from 1 by less than the digits show."""
     return f"{1.0 - spare:.4f}" if spare > 5e-4 else f"1-{spare:.1e}"
 
 
-# fit
+# Fit
 
 
 def run_fit(options: argparse.Namespace) -> int:
@@ -201,7 +201,7 @@ def run_fit(options: argparse.Namespace) -> int:
 
 
 def arrival_rate_per_s(trace: Trace) -> float | None:
-    """Returns None where all jobs arrived at once."""
+    """Returns None if all jobs arrived at once."""
     span_s = trace.jobs[-1].submitted_s - trace.jobs[0].submitted_s
     return (len(trace.jobs) - 1) / span_s if span_s > 0 else None
 

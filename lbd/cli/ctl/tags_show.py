@@ -1,4 +1,4 @@
-"""`lbctl tags show`, and `tags fit` of what the queue has run: asked of the dispatcher."""
+"""`lbctl tags show`, and `tags fit` for jobs that the queue has run: asks the dispatcher."""
 
 import math
 import time
@@ -9,7 +9,7 @@ from lbd.console.output import print_json, print_table, put
 from lbd.console.reply import Json, number, table, tables, text, texts
 from lbd.errors import LbdError
 
-ANSWER_S = 15.0  # a look at the past is part of it
+ANSWER_S = 15.0  # it includes a look at past jobs
 FIT_KEYS = ("k", "p", "alpha", "jobs", "ks_distance", "arrival_rate_per_s", "by", "mean_s",
             "fitted_mean_s", "pace", "good")  # fmt: skip
 KEYS = ("mode", "source", "objective", "work_conserving", "load", "mean_slowdown",
@@ -85,7 +85,7 @@ def show_fit(fit: Json, tags: Json) -> None:
 
 
 def fit(daemons: Daemons, *, as_json: bool) -> int:
-    """Of the jobs that the queue has run. Raises LbdError if they are too few."""
+    """Fits the jobs that the queue has run. Raises LbdError if they are too few."""
     tags = daemons.lbm({"op": "queue.tags"}, ANSWER_S)
     found = table(tags, "fit")
     if not found:
@@ -98,7 +98,7 @@ def fit(daemons: Daemons, *, as_json: bool) -> int:
 
 
 def as_object(tags: Json) -> Json:
-    """Absent values are null."""
+    """Replaces absent values by null."""
     fit_found = table(tags, "fit")
     return {key: tags.get(key) for key in KEYS} | {
         "cutoffs": tags.get("cutoffs_s") or [],

@@ -1,4 +1,4 @@
-"""Who belongs to the cluster: `lbctl init`, `join`, `token`, `revoke`."""
+"""Membership of the cluster: `lbctl init`, `join`, `token`, `revoke`."""
 
 import argparse
 import os
@@ -39,7 +39,7 @@ from lbd.trust.root_directory import check_root_directory, move_authority
 
 TOKEN_LIFE_S = 3600.0
 TOKEN_CHARS_MAX = 1000
-ELSEWHERE = ("192.0.2.1", 9)  # nobody's: what this host would send to the world from
+ELSEWHERE = ("192.0.2.1", 9)  # reserved address: shows which of our addresses routes to the outside
 TOKEN_ABOUT = {
     "create": "print a token that lets one new host join",
     "list": "list open and recently used tokens",
@@ -148,8 +148,8 @@ def init(options: argparse.Namespace, path: str | None) -> int:
 
 
 def show_to_daemons(config: Config, authority: Authority) -> None:
-    """As root, where daemons that may run already are not: the ledger is theirs to read, and the
-    process with the key runs where systemd has it."""
+    """Lets daemons that do not run as root read the ledger, and starts the process that holds the
+    key, if systemd manages it. Needs root; does nothing otherwise."""
     if os.geteuid() != 0 or config.daemons.user == ROOT:
         return
     if (account := find_account(config.daemons.user or DEFAULT)) is None:
@@ -159,8 +159,8 @@ def show_to_daemons(config: Config, authority: Authority) -> None:
 
 
 def run_service(verb: str, config: Config) -> None:
-    """The process with the authority's key. Nothing where the package is not installed; what is
-    wrong is in its journal."""
+    """Starts or stops the process that holds the authority's key. Does nothing without the package;
+    its errors are in its journal."""
     if Path("/run/systemd/system").is_dir() and config.path == str(SYSTEM_FILE):
         words, null = ("systemctl", verb, "lbd-authority.service"), subprocess.DEVNULL
         subprocess.run(words, check=False, stdout=null, stderr=null)
@@ -189,7 +189,7 @@ def join(options: argparse.Namespace, path: str | None) -> int:
     if not is_for_member(token, files, config.host.name):
         refuse_if_joined(files)
     check_name(config.host.name)
-    need_writable(files.root)  # before the token is spent
+    need_writable(files.root)  # checked before the token is spent
     joined = joining.join(address, token, config.host.name, time.time())
     install(files, joined.credentials, joined.authority, joined.home, target, joined.revocations)
     print(f"joined cluster {joined.cluster}: certificate of {config.host.name} in {files.root}")
@@ -204,7 +204,7 @@ def join(options: argparse.Namespace, path: str | None) -> int:
 def this_host(
     options: argparse.Namespace, path: str | None, other: tuple[str, int], wanted: Keys
 ) -> OwnConfig:
-    """`other`: a host that must reach this one, as far as one is known."""
+    """`other` is a host that must be able to reach this one, if one is known."""
     for key in ("name", "address"):
         if value := getattr(options, key):
             wanted["host", key] = value
@@ -226,21 +226,21 @@ def settle_config(own: OwnConfig, more: Keys, path: str | None) -> None:
     if complete(own, more):
         print(f"configuration {'written to' if own.is_fresh else 'completed in'} {own.file}")
     if own.file == SYSTEM_FILE and (done := make_account(load(str(own.file)))):
-        print(done)  # where the file is the system's, the account may be
+        print(done)  # where the system's file is used, the account may be created
     running = (Path(own.config.host.runtime_dir) / "lim.sock").exists()
     print(with_config("restart what runs here: lbctl restart" if running else START, path))
 
 
 def with_config(command: str, path: str | None) -> str:
-    """`path`: what the caller gave by --config."""
+    """`path` is what the user gave with --config."""
     return command if path is None else f"{command} --config {shlex.quote(path)}"
 
 
 def is_for_member(token: tokens.Token, files: HostFiles, host: str) -> bool:
-    """Whether this host has joined the token's own cluster under that name.
+    """Returns whether this host has joined the token's own cluster under that name.
 
-    The authority decides then, which knows more than we do: a host that was revoked while it was
-    off has not heard of it. Nothing here changes unless the authority has issued a certificate.
+    Then the authority decides, because it knows more: a host that was revoked while it was off does
+    not know that. Nothing changes here unless the authority issues a certificate.
     """
     from lbd.net.tls import names_in
 
@@ -249,13 +249,13 @@ def is_for_member(token: tokens.Token, files: HostFiles, host: str) -> bool:
         own = certificates.fingerprint(files.read_authority())
     except (ConfigError, ValueError):
         return False
-    if identity is None or files.read_home()[0] == host:  # the authority's own host
+    if identity is None or files.read_home()[0] == host:  # this is the authority's own host
         return False
     return identity.host == host and own == token.fingerprint
 
 
 def refuse_if_joined(files: HostFiles) -> None:
-    """A certificate that has ended, was revoked or is damaged does not stand in the way."""
+    """Ignores a certificate that has expired, was revoked or is damaged."""
     if not files.exist():
         return
     from lbd.net.tls import names_in
@@ -275,7 +275,7 @@ def refuse_if_joined(files: HostFiles) -> None:
 
 
 def authority_in(config: Config) -> Authority:
-    """Raises ConfigError if others could have put it there where only root may."""
+    """Raises ConfigError if others could have put it where only root may write."""
     need_root = os.geteuid() == 0 and config.daemons.user != ROOT
     if moved := move_authority(config, need_root=need_root):
         say(moved)
@@ -286,7 +286,7 @@ def authority_in(config: Config) -> Authority:
 
 
 def need_authority(path: str | None) -> tuple[Config, Authority]:
-    """Raises LbdError if it is not here, or not ours to use."""
+    """Raises LbdError if the authority is not here or we may not use it."""
     config = load(path)
     need_readable(authority_dir(config))
     authority = authority_in(config)
@@ -319,7 +319,7 @@ def create(options: argparse.Namespace, path: str | None) -> int:
     within = duration_text(options.expires)
     if not options.host and not options.any:
         say("the first host to use it may join; `lbctl token create HOST` makes one for that host")
-    if sys.stdout.isatty():  # what reads the token through a pipe knows what to do with it
+    if sys.stdout.isatty():  # a program that reads the token through a pipe needs no advice
         say(f"on {where}, within {within}: {tokens.joining_command(target, 'TOKEN')}")
     print(token.text())
     return 0

@@ -1,4 +1,4 @@
-"""A command of `lbctl`, as its module offers it."""
+"""How a module defines its command of `lbctl`."""
 
 import argparse
 from collections.abc import Callable
@@ -10,16 +10,16 @@ from lbd.cli.program import Parser
 from lbd.config.load import load
 from lbd.console.daemons import Daemons
 
-Run = Callable[[argparse.Namespace, str | None], int]  # with --config
+Run = Callable[[argparse.Namespace, str | None], int]  # with the file of --config
 
 
 def asking(run: Callable[[Daemons, argparse.Namespace], int]) -> Run:
-    """Decorates commands that ask this host's daemons."""
+    """Wraps commands that ask this host's daemons."""
     return lambda options, path: run(Daemons(load(path)), options)
 
 
 def reading(run: Callable[[Daemons, argparse.Namespace], int]) -> Run:
-    """Decorates commands that only look: they work whatever is wrong in lbd.toml, with a line."""
+    """Wraps commands that only read: a fault in lbd.toml gives a warning instead of an error."""
 
     def look(options: argparse.Namespace, path: str | None) -> int:
         config, faults = load_despite_faults(path)
@@ -36,8 +36,8 @@ class Verb:
     run: Run
     add_options: Callable[[Parser], None] = lambda parser: None
     examples: tuple[str, ...] = ()
-    description: str = ""  # in place of its line in the list of commands
-    own_options: bool = False  # it adds --config and --json itself, where it has them
+    description: str = ""  # replaces its line in the list of commands
+    own_options: bool = False  # the command adds --config and --json itself
 
     def parser(self, program: str, about: str) -> Parser:
         parser = Parser(program, self.description or about, self.examples)
@@ -50,7 +50,7 @@ class Verb:
 
 
 def complain_of(missing: dict[str, str]) -> int:
-    """Returns the exit status of who shows what the others said."""
+    """Returns the exit status when some hosts did not answer, and names them."""
     if not missing:
         return 0
     unreached = ", ".join(f"{host} ({why})" for host, why in missing.items())

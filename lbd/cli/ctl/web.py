@@ -1,4 +1,4 @@
-"""`lbctl web login`: a link that signs in to the status page, once."""
+"""`lbctl web login`: prints a link that signs in to the status page, once."""
 
 import argparse
 import contextlib
@@ -29,7 +29,7 @@ def add_options(parser: Parser) -> None:
 
 
 def web(options: argparse.Namespace, path: str | None) -> int:
-    """Your own page if you run one, else that of this host. Raises LbdError."""
+    """Asks the user's own page if there is one, else that of this host. Raises LbdError."""
     names = dict.fromkeys((default_runtime_dir(), load(path).host.runtime_dir))
     directories = [Path(name) for name in names]
     try:
@@ -66,10 +66,11 @@ def first_answer(directories: list[Path]) -> Json:
 
 
 def wake() -> bool:
-    """With the package its first connection starts the page. Returns whether one was made."""
+    """Connects to the page's port, where systemd starts the page of the package. Returns whether
+    that worked."""
     try:
         done = subprocess.run(WHERE, capture_output=True, text=True, timeout=ANSWER_S, check=False)
-        # 127.0.0.1:9480 (Stream). Without D-Bus systemd answers root alone.
+        # 127.0.0.1:9480 (Stream). Without D-Bus systemd answers only root.
         address = done.stdout.partition(" ")[0].strip() or USUAL_LISTEN
         host, _, port = address.rpartition(":")
         with socket.create_connection((host.strip("[]"), int(port)), ANSWER_S):
@@ -79,7 +80,7 @@ def wake() -> bool:
 
 
 def patiently(directories: list[Path]) -> Json:
-    """Of a page that is being started. Raises LbdError."""
+    """Asks a page that is starting. Raises LbdError."""
     deadline_s = time.monotonic() + WAKES_S
     while time.monotonic() < deadline_s:
         with contextlib.suppress(Unavailable):

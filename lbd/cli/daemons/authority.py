@@ -1,4 +1,4 @@
-"""`lbd authority`: the process that has the authority's key, where the daemons are not root."""
+"""`lbd authority`: the process that holds the authority's key if the daemons do not run as root."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""The settings that this host's LIM has saved for all hosts, as its dispatcher follows them."""
+"""The settings for all hosts that this host's LIM has saved, as the dispatcher follows them."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ LOOK_S = 0.5
 
 
 class ClusterSettings:
-    """Laid over the configuration. The file is read again when the LIM has written another."""
+    """Overlays the configuration with them. Reads the file again when the LIM has changed it."""
 
     def __init__(self, config: Config) -> None:
         self._base = config
@@ -30,12 +30,12 @@ class ClusterSettings:
         self._look()
 
     def start(self) -> asyncio.Event:
-        """Set when `config` holds no more, or when we are to stop."""
+        """Returns an event that is set when `config` has changed, or when we must stop."""
         self._ended = asyncio.Event()
         return self._ended
 
     async def follow(self, stop: asyncio.Event) -> None:
-        """Until told to stop."""
+        """Follows the file until `stop` is set."""
         while not stop.is_set():
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_S):
@@ -44,7 +44,7 @@ class ClusterSettings:
                 self._ended.set()
 
     def _look(self) -> bool:
-        """Whether they have changed."""
+        """Returns whether the settings have changed."""
         if (stamp := self._file.stamp()) == self._stamp:
             return False
         self._stamp = stamp
@@ -60,13 +60,14 @@ class ClusterSettings:
         return True
 
     def is_named(self) -> bool:
-        """Whether this host is to run the dispatcher."""
+        """Returns whether this host should run the dispatcher."""
         return self.config.host.name in self.config.dispatch.hosts
 
 
 def with_own_store(config: Config) -> Config:
-    """With `dispatch.store` as this host's file has it now: one sets it by hand on each host, and
-    then lets several of them lead. A file that cannot be read changes nothing."""
+    """Returns the configuration with the present `dispatch.store` of this host's file. An
+    administrator sets it by hand on each host, and then lets several of them lead. An unreadable
+    file changes nothing."""
     if not config.path:
         return config
     try:

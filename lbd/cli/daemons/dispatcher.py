@@ -1,4 +1,4 @@
-"""`lbd dispatcher`: the queue of the cluster, in the foreground."""
+"""`lbd dispatcher`: runs the cluster's queue, in the foreground."""
 
 import asyncio
 import contextlib
@@ -101,7 +101,7 @@ async def serve(config: Config, stop: asyncio.Event, ready: Ready) -> None:
 
 @dataclass(slots=True)
 class Service:
-    """The queue while we lead, and our word that we stand by while another does."""
+    """Runs the queue while we lead, and reports that we stand by while another host leads."""
 
     config: Config
     trust: Trust
@@ -113,7 +113,7 @@ class Service:
     predictions: Predictions | None = None
 
     async def serve(self, shared: ClusterSettings, stop: asyncio.Event) -> None:
-        """Until told to stop, under the settings for all hosts as they are at the time."""
+        """Serves until `stop` is set, under the current settings for all hosts."""
         await self.lead.first()
         while not stop.is_set():
             ended = shared.start()
@@ -127,8 +127,8 @@ class Service:
                 await self.term(ended)
 
     async def _become(self, config: Config) -> None:
-        """A rule that cannot be is not taken. Raises ConfigError for a store that cannot be: with
-        another one we might lead beside the hosts that stand by."""
+        """Adopts new settings, but rejects impossible rules. Raises ConfigError for an impossible
+        store: if we kept the old one, we might lead beside the hosts that use the new one."""
         try:
             make_discipline(config)
             rules_of(config)
@@ -140,7 +140,7 @@ class Service:
         await lead.first()
 
     async def term(self, stop: asyncio.Event) -> None:
-        """From standing by to the end of our lead, or until we have to stop."""
+        """Stands by, then leads until the lead ends or `stop` is set."""
         try:
             ledger = await unless(stop, self.lead.lead(self._stands_by))
             if ledger is None:
@@ -198,7 +198,7 @@ class Service:
         self.ready(f"standby of {self.config.cluster.name}")
 
     async def answer(self, request: Json, caller: Caller) -> Json:
-        """What the lab asks: whether we are there, and whom we are not to hear."""
+        """Answers the lab: whether we run, and which hosts to ignore."""
         if request.get("op") == "cut" and caller.is_daemon:
             hosts = request.get("hosts")
             self.cuts.clear()
@@ -226,9 +226,9 @@ class Service:
 
 
 async def finish(dispatcher: Dispatcher, stop: asyncio.Event, finished: asyncio.Event) -> None:
-    """Once it is to stop: what has begun is sent, since its job would else wait for the end of its
-    lease, and nothing more is. With their lines closed the hosts look for the next dispatcher at
-    once."""
+    """Finishes once `stop` is set. Sends what has been started, because a job would otherwise wait
+    for its lease to expire, and nothing more. Closing the connections makes the hosts look for the
+    next dispatcher at once."""
     await stop.wait()
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(STOP_GRACE_S):
@@ -236,7 +236,7 @@ async def finish(dispatcher: Dispatcher, stop: asyncio.Event, finished: asyncio.
     dispatcher.leads = lambda: False
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(STOP_GRACE_S):
-            await dispatcher.settled()  # what was turned back by that
+            await dispatcher.settled()  # what was turned back meanwhile
             for line in list(dispatcher.lines.values()):
                 await line.close()
     for line in dispatcher.lines.values():
@@ -245,7 +245,7 @@ async def finish(dispatcher: Dispatcher, stop: asyncio.Event, finished: asyncio.
 
 
 async def unless(stop: asyncio.Event, work: Coroutine[None, None, Found]) -> Found | None:
-    """Returns the result, or None if we are asked to stop before."""
+    """Returns the result, or None if `stop` is set first."""
     finding = asyncio.create_task(work, name="stand by")
     stopping = asyncio.create_task(stop.wait(), name="until it has to stop")
     try:
@@ -269,7 +269,7 @@ def last_file_note(config: Config) -> Path:
 
 
 def make_lead(config: Config) -> Lead:
-    """Raises ConfigError for a store that we do not know."""
+    """Raises ConfigError for an unknown store."""
     own = config.dispatch
     store, note = store_url(own.store, config.host.state_dir), last_file_note(config)
     scheme, found, path = store.partition("://")

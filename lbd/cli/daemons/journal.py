@@ -1,9 +1,8 @@
-"""The log as fields of systemd's journal, where stderr is the journal; else plain lines.
+"""Logs fields to systemd's journal if stderr is the journal, else plain lines.
 
-`journalctl LBD_HOST=h2 PRIORITY=4` then finds what is meant. The protocol (systemd's "Native
-Journal Protocol") is a datagram of NAME=value lines to one socket, so no library. What a record
-carries beside its text comes from `extra={…}`: names and figures, never what is in the environment
-of a command.
+That allows `journalctl LBD_HOST=h2 PRIORITY=4`. The protocol (systemd's "Native Journal Protocol")
+is a datagram of NAME=value lines to one socket, so it needs no library. A record's further fields
+come from `extra={…}`: names and numbers, never anything from a command's environment.
 """
 
 import logging
@@ -24,7 +23,7 @@ STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
 
 
 def is_journal(descriptor: int = 2) -> bool:
-    """Whether that descriptor leads to the journal: $JOURNAL_STREAM names its device and inode."""
+    """Returns whether the descriptor is the journal: $JOURNAL_STREAM names its device and inode."""
     stated = os.environ.get("JOURNAL_STREAM", "")
     if not stated:
         return False
@@ -36,7 +35,7 @@ def is_journal(descriptor: int = 2) -> bool:
 
 
 def set_up_log(program: str, host: str) -> None:
-    """One record a line on stderr, beginning with the program's name; or fields of the journal."""
+    """Logs each record as a line on stderr after the program's name, or as journal fields."""
     lines = logging.StreamHandler(sys.stderr)
     lines.setFormatter(OneLine(f"{program}: %(message)s"))
     handler = JournalHandler(program, host, lines) if is_journal() else lines
@@ -44,19 +43,19 @@ def set_up_log(program: str, host: str) -> None:
 
 
 class OneLine(logging.Formatter):
-    """A record is one printable line, whatever jobs, users and hosts call themselves; a traceback
-    follows in the same line."""
+    """Formats a record as one printable line, whatever names jobs, users and hosts have. A
+    traceback follows in the same line."""
 
     def format(self, record: logging.LogRecord) -> str:
         return one_line(super().format(record), LINE_CHARS_MAX)
 
-    def formatMessage(self, record: logging.LogRecord) -> str:  # logging's name
+    def formatMessage(self, record: logging.LogRecord) -> str:  # a name given by logging
         record.message = text_of(record)
         return super().formatMessage(record)
 
 
 class JournalHandler(logging.Handler):
-    """To the journal's own socket; what it does not take goes to stderr as a line."""
+    """Logs to the journal's socket; what the socket does not take goes to stderr as a line."""
 
     def __init__(
         self, program: str, host: str, otherwise: logging.Handler, path: str = SOCKET
@@ -66,7 +65,7 @@ class JournalHandler(logging.Handler):
         self._otherwise = otherwise
         self._path = path
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
-        self._socket.setblocking(False)  # a log that is full must not stop the event loop
+        self._socket.setblocking(False)  # a full log must not block the event loop
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -80,7 +79,7 @@ class JournalHandler(logging.Handler):
 
 
 def fields(record: logging.LogRecord) -> dict[str, str]:
-    """Journal fields of a record: its text, where it was said, and what `extra` adds."""
+    """Returns a record's journal fields: its text, its place in the code, and its `extra`."""
     found = {
         "MESSAGE": one_line(text_of(record), LINE_CHARS_MAX),
         "PRIORITY": str(PRIORITIES.get(record.levelname, 6)),
@@ -99,7 +98,7 @@ def fields(record: logging.LogRecord) -> dict[str, str]:
 
 
 def packed(given: dict[str, str]) -> bytes:
-    """As the journal takes it: NAME=value, or with its length where the value has lines."""
+    """Encodes fields as NAME=value, or with a length if the value has several lines."""
     parts = []
     for name, text in given.items():
         value = text.encode(errors="replace")[:MESSAGE_MAX_BYTES]

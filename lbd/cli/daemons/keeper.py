@@ -1,4 +1,4 @@
-"""`lbd keeper`: the keeper in the foreground, for an LBM that is not root."""
+"""`lbd keeper`: runs the keeper in the foreground, for an LBM that does not run as root."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`lbd lbm`: the load balance manager in the foreground."""
+"""`lbd lbm`: runs the load balance manager in the foreground."""
 
 import ctypes
 from dataclasses import replace
@@ -16,9 +16,9 @@ HEAP_KEPT_BYTES = 16 << 20
 
 
 def keep_buffers_on_the_heap() -> None:
-    """Let glibc reuse the megabyte buffers of streams rather than map new pages for each.
+    """Makes glibc reuse the megabyte buffers of streams instead of mapping new pages for each.
 
-    The page faults were a third of the CPU time of a stream. Other C libraries have no mallopt.
+    The page faults took a third of a stream's CPU time. Other C libraries have no mallopt.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
@@ -27,7 +27,7 @@ def keep_buffers_on_the_heap() -> None:
 
 
 def check(config: Config) -> None:
-    """Raises ConfigError for what it would refuse."""
+    """Raises ConfigError for what the daemon would refuse."""
     trust_of(config)
 
 
@@ -43,7 +43,8 @@ def run(config: Config) -> int:
 
 
 def with_queue(config: Config) -> Config:
-    """With the hosts of the queue as this host's LIM has saved them: until it answers, which takes
-    a moment if it is restarted, too, nobody is to be told that the cluster has no queue."""
+    """Returns the configuration with the queue's hosts as this host's LIM saved them. A restarting
+    LIM takes a moment to answer, and nobody must be told meanwhile that the cluster has no queue.
+    """
     own = ClusterSettings(config).config.dispatch
     return replace(config, dispatch=replace(config.dispatch, host=own.host, standby=own.standby))

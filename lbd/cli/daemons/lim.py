@@ -1,4 +1,4 @@
-"""`lbd lim`: the load information manager in the foreground."""
+"""`lbd lim`: runs the load information manager in the foreground."""
 
 import asyncio
 import logging
@@ -32,7 +32,7 @@ from lbd.trust.names import said_of
 
 log = logging.getLogger(__name__)
 
-SOCKET_MODE = 0o666  # every user may ask; SO_PEERCRED says who may change something
+SOCKET_MODE = 0o666  # every user may ask; SO_PEERCRED decides who may change something
 
 
 def run(config: Config) -> int:
@@ -41,7 +41,7 @@ def run(config: Config) -> int:
 
 
 def check(config: Config) -> Tls | Plain | None:
-    """How the others know us, or None. Raises ConfigError for what `serve` would refuse."""
+    """Returns how others authenticate us, or None. Raises ConfigError where `serve` would."""
     return trust_of(config, admits=True)
 
 
@@ -88,10 +88,11 @@ async def serve(config: Config, stop: Stop, ready: Ready) -> None:
                 for task in beside:
                     task.cancel()
         finally:
-            if stop.makes_way:  # what asks for it meanwhile waits for the next one
+            if stop.makes_way:  # requests that come meanwhile wait for the next LIM
                 mark = Path(returning_mark(str(path)))
                 with suppress(OSError):
-                    mark.unlink(missing_ok=True)  # one of an account before cannot be touched
+                    # a file of a previous account can be replaced, not touched
+                    mark.unlink(missing_ok=True)
                     mark.touch()
             server.close()
             level.take_back()
@@ -105,7 +106,7 @@ async def serve(config: Config, stop: Stop, ready: Ready) -> None:
 
 
 async def say_level(lim: Lim, file: LevelFile) -> None:
-    """To the daemons of this host, until cancelled."""
+    """Passes the log level to this host's daemons, until cancelled."""
     while True:
         file.say(lim.state.in_force.log.level)
         await asyncio.sleep(LOOK_S)
@@ -114,7 +115,7 @@ async def say_level(lim: Lim, file: LevelFile) -> None:
 async def open_port(
     config: Config, lim: Lim, network: LimNetwork, trust: Tls | Plain
 ) -> Upkeep | None:
-    """Raises ConfigError if the port cannot be had."""
+    """Raises ConfigError if the port is not available."""
     address = (config.host.address, config.lim.port)
     if not isinstance(trust, Tls):
         await network.serve(*address, lim.answer, skewed=lim.skewed)
@@ -129,7 +130,7 @@ async def open_port(
         trust.learn(authority.signed_list())
         log.warning("%s", said_of(revoked))
     if authority is not None:
-        from lbd.trust.enrol import follow_address  # of no use to the LIMs of other hosts
+        from lbd.trust.enrol import follow_address  # only the authority's host needs it
 
         follow_address(authority, trust.files, config.host.name, target_of(*address))
     service = TrustService(trust).handler()

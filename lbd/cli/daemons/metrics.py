@@ -1,4 +1,4 @@
-"""`lbd metrics`: what this host's daemons know, for Prometheus, in the foreground."""
+"""`lbd metrics`: serves what this host's daemons know to Prometheus, in the foreground."""
 
 import os
 from pathlib import Path
@@ -15,12 +15,12 @@ from lbd.process.stop import Stop
 
 __all__ = ("check", "run")
 
-SOCKET_MODE = 0o666  # whether it listens is no secret: `lbctl doctor` asks
+SOCKET_MODE = 0o666  # it is no secret whether it listens, and `lbctl doctor` asks
 
 
 class OwnDaemons:
-    """Those that are to run on this host. The settings for all hosts may name it for the queue, or
-    another one, at any time."""
+    """Returns the daemons that should run on this host. The settings for all hosts may move the
+    queue here or elsewhere at any time."""
 
     def __init__(self, config: Config) -> None:
         self._config = config

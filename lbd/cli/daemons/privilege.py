@@ -1,4 +1,4 @@
-"""Whose processes this host's daemons are: the keeper's root, the others without privilege."""
+"""Which accounts this host's daemons run as: root for the keeper, no privilege for the others."""
 
 import os
 import stat
@@ -18,12 +18,12 @@ from lbd.process.written_disks import SHARED_WORKDIRS
 
 RUNTIME_MODE = 0o775
 WORKDIRS_MODE = 0o711
-UP = "up.pid"  # of `lbd up`, which stays root: who stops it goes by its owner
+UP = "up.pid"  # of `lbd up`, which stays root; its owner says who may stop it
 
 
 def daemons_account(config: Config) -> LocalUser | None:
-    """Whom LIM, LBM and dispatcher run as; None: our own account, root only if the
-    configuration says so. Raises ConfigError."""
+    """Returns the account for LIM, LBM and dispatcher. None: our own account, which is root only if
+    the configuration says so. Raises ConfigError."""
     name = config.daemons.user
     if os.geteuid() != 0 or name == ROOT:
         return None
@@ -41,7 +41,7 @@ def daemons_account(config: Config) -> LocalUser | None:
 
 
 def refuse_root(config: Config, daemon: str) -> None:
-    """Refuses root to a daemon started by itself. Raises ConfigError."""
+    """Refuses to run as root when a daemon is started directly. Raises ConfigError."""
     account = daemons_account(config)
     if account is not None:
         raise ConfigError(
@@ -51,8 +51,8 @@ def refuse_root(config: Config, daemon: str) -> None:
 
 
 def make_account(config: Config) -> str:
-    """Makes the account that the daemons run as where that is the default one and lacks, as root.
-    What was done, or what somebody has to do, in one line, or ""."""
+    """Creates the default account for the daemons if it is missing and we are root. Returns a line
+    on what was done, or on what somebody must do, or "" for neither."""
     if os.geteuid() != 0 or config.daemons.user or find_account(DEFAULT) is not None:
         return ""
     import subprocess
@@ -68,11 +68,12 @@ def make_account(config: Config) -> str:
 
 
 def hand_over(config: Config, account: LocalUser) -> None:
-    """The directories of daemons that may have been root until now. Raises ConfigError.
+    """Gives the directories of daemons that may have run as root until now to the account. Raises
+    ConfigError.
 
-    The runtime directory stays root's, for clients believe no other user's; the daemons' group may
-    write there. The state directory becomes the daemons', as long as it is root's: later what is
-    in it may be a link that another user has made.
+    The runtime directory stays root's, because clients trust no other user's; the daemons' group
+    may write there. The state directory is given to the daemons while root owns it: later, entries
+    in it may be links that another user made.
     """
     runtime, state = Path(config.host.runtime_dir), Path(config.host.state_dir)
     owners = {0, account.uid}
@@ -98,10 +99,11 @@ def hand_over(config: Config, account: LocalUser) -> None:
 
 
 def make_workdir_root(config: Config, account: LocalUser | None) -> str:
-    """The directory for files that go along with commands, before another user makes one of its
-    name in /var/tmp. A further line to show, or "". Raises ConfigError.
+    """Creates the directory for workdirs before another user makes one of that name in /var/tmp.
+    Returns a line to show, or "" if there is none. Raises ConfigError.
 
-    `account`: the owner it gets, None for ours. What an ordinary user has put there is put aside.
+    `account` becomes its owner; None means our own account. A directory of an ordinary user is
+    moved out of the way.
     """
     path, said = Path(config.stage.root or SHARED_WORKDIRS), ""
     try:
@@ -119,7 +121,8 @@ def make_workdir_root(config: Config, account: LocalUser | None) -> str:
 
 
 def put_aside(path: Path, min_uid: int) -> str:
-    """What was done with what is there of an ordinary user's, or "". Raises OSError."""
+    """Moves an ordinary user's entry out of the way. Returns a line on that, "" if there was none.
+    Raises OSError."""
     try:
         owner = path.lstat().st_uid
     except FileNotFoundError:
@@ -127,12 +130,12 @@ def put_aside(path: Path, min_uid: int) -> str:
     if owner < min_uid or owner in OF_SERVICES:
         return ""
     aside = path.with_name(f"{path.name}.of-user-{owner}.{os.urandom(4).hex()}")
-    path.rename(aside)  # of a link, the link
+    path.rename(aside)  # renames a link itself, not its target
     return f"{path} belonged to user {owner}; it is now {aside}"
 
 
 def check_program(account: LocalUser) -> None:
-    """Raises ConfigError if the daemons' user cannot get at what runs here, as below /root."""
+    """Raises ConfigError if the daemons' user cannot read our program, for example below /root."""
     pid = os.fork()
     if pid == 0:
         try:
@@ -180,8 +183,9 @@ def opened(
 
 
 def give_file(directory: int, name: str, account: LocalUser) -> None:
-    """A file of root's that has no other name: of one that had, the daemons' account might have
-    made the name here. A socket is bound again anyway, and a link is nobody's to follow."""
+    """Gives the account a file of root's that has no other hard link. Of a file with several, the
+    account itself might have made this one. Skips sockets, which are bound again anyway, and links.
+    """
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
     try:
         descriptor = os.open(name, flags, dir_fd=directory)
@@ -196,7 +200,7 @@ def give_file(directory: int, name: str, account: LocalUser) -> None:
 
 
 def give_all(directory: int, account: LocalUser) -> None:
-    """What is root's in it, and at last itself."""
+    """Gives the account root's entries in the directory, then the directory itself."""
     for entry in os.scandir(directory):
         if is_roots(entry) and entry.is_dir(follow_symlinks=False):
             with opened(entry.name, directory) as below:
@@ -207,7 +211,7 @@ def give_all(directory: int, account: LocalUser) -> None:
 
 
 def become(account: LocalUser) -> None:
-    """Changes identity for good, between fork and exec. Raises OSError."""
+    """Changes identity permanently, between fork and exec. Raises OSError."""
     os.setgroups(account.groups)
     os.setgid(account.gid)
     os.setuid(account.uid)

@@ -1,8 +1,9 @@
-"""A LIM has this host's dispatcher started once the cluster's settings name the host.
+"""Lets a LIM start this host's dispatcher once the cluster's settings name the host.
 
-What starts this host's daemons does it: `lbd up` takes a line to its notify socket, systemd
-watches a file (lbd-dispatcher.path). Where nobody does, as in a lab, the LIM starts it itself; it
-then goes on without the LIM. A dispatcher that is not to run it any more stands by; nobody ends it.
+Whatever started this host's daemons starts it: `lbd up` reads a line from its notify socket,
+systemd watches a file (lbd-dispatcher.path). Where neither is there, as in a lab, the LIM starts it
+itself, and it then survives the LIM. A dispatcher whose host is no longer named stands by; nothing
+ends it.
 """
 
 import contextlib
@@ -23,7 +24,7 @@ log = logging.getLogger(__name__)
 
 ANSWER_S = 1.0
 WANTED = "dispatcher.wanted"  # in the runtime directory; lbd-dispatcher.path watches it
-LAB_PART = "LBD_LAB_PART"  # by which a lab knows its daemons
+LAB_PART = "LBD_LAB_PART"  # by which a lab recognises its daemons
 
 
 class DispatcherStart:
@@ -34,7 +35,7 @@ class DispatcherStart:
         self._started: subprocess.Popen[bytes] | None = None
 
     def follow(self, settings: Settings) -> None:
-        """Those that are saved now."""
+        """Starts the dispatcher once the saved settings come to name this host."""
         wanted = self._config.host.name in (queue_hosts(settings.saved) or ())
         was_wanted, self._was_wanted = self._was_wanted, wanted
         if wanted and not was_wanted:
@@ -44,12 +45,12 @@ class DispatcherStart:
         runtime = Path(self._config.host.runtime_dir)
         with contextlib.suppress(OSError):
             if (wanted := runtime / WANTED).exists() and not os.access(wanted, os.W_OK):
-                wanted.unlink()  # of an account before
+                wanted.unlink()  # made by a previous account
             wanted.write_bytes(b"")
         if self._stop.report(DISPATCHER_WANTED) or is_served(runtime / "dispatcher.sock"):
             return
         if self._started is not None:
-            self._started.poll()  # an earlier one that has ended
+            self._started.poll()  # reaps an earlier one that has ended
         options = [word for one in self._config.overrides for word in ("--set", one)]
         if self._config.path:
             options += ["--config", self._config.path]

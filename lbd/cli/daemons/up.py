@@ -1,8 +1,9 @@
-"""`lbd up`: this host's daemons, supervised, in the foreground. Also as PID 1 of a container.
+"""`lbd up`: runs and supervises this host's daemons, in the foreground. Also as PID 1 of a
+container.
 
-One thread, no event loop: signals are blocked and waited for, children reaped as they end. As a
-subreaper it inherits whatever its daemons leave behind, and ends that too before it returns. Should
-it be killed itself, the daemons get TERM: nothing runs on unsupervised.
+One thread, no event loop: signals are blocked and waited for, children are reaped as they end. As a
+subreaper it inherits what its daemons leave behind, and ends that too before it returns. If it is
+killed itself, the daemons get TERM: nothing runs unsupervised.
 """
 
 import ctypes
@@ -64,15 +65,16 @@ PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 HELD = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD, signal.SIGIO}
 TO_STOP = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 IDLE_S = 3600.0
-PATIENCE_S = 10.0  # a key on a file server that is away: the daemons will find out by themselves
+PATIENCE_S = 10.0  # a key's file server may not answer; the daemons find out by themselves
 LINE_BYTES = 4096
-ROOTS = ("keeper", "authority")  # what the others are not to be able to do
+ROOTS = ("keeper", "authority")  # these run as root, the others do not
 
 
 def run(config: Config, overrides: Sequence[str] = ()) -> int:
-    """Until TERM or INT, or until its terminal hangs up; without one, HUP is for the LBM.
+    """Runs until TERM or INT, or until its terminal hangs up. Without a terminal, HUP is passed to
+    the LBM.
 
-    Raises LbdError if another `lbd up` has this runtime directory.
+    Raises LbdError if another `lbd up` uses this runtime directory.
     """
     account = daemons_account(config)
     prepare(config, account)
@@ -85,7 +87,7 @@ def run(config: Config, overrides: Sequence[str] = ()) -> int:
     try:
         return Shell(config, overrides, libc, account).run()
     finally:
-        while signal.sigtimedwait(HELD, 0):  # one that came last must not end us its own way
+        while signal.sigtimedwait(HELD, 0):  # a late signal must not end us with its default action
             pass
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         os.close(lock)
@@ -93,7 +95,8 @@ def run(config: Config, overrides: Sequence[str] = ()) -> int:
 
 def prepare(config: Config, account: LocalUser | None) -> None:
     """Creates what the daemons need. Raises ConfigError."""
-    prepare_authority(config, account)  # first: what the state directory has is handed over
+    # first, because `hand_over` gives the state directory's contents away
+    prepare_authority(config, account)
     if account is not None:
         check_program(account)
         hand_over(config, account)
@@ -105,10 +108,10 @@ def prepare(config: Config, account: LocalUser | None) -> None:
 
 
 def prepare_authority(config: Config, account: LocalUser | None) -> None:
-    """Moved to where it belongs, its ledger for the daemons to read. Commands run without it."""
+    """Puts the authority in its place, its ledger readable for the daemons. Warns on errors."""
     if not authority_dir(config).exists() and not Path(config.host.state_dir, "authority").exists():
         return
-    # Only here what it is made of is worth its memory.
+    # Imported only here, to save memory.
     from lbd.trust.authority import Authority
     from lbd.trust.root_directory import check_root_directory, move_authority
 
@@ -124,9 +127,10 @@ def prepare_authority(config: Config, account: LocalUser | None) -> None:
 
 
 def daemons_of(config: Config, *, keeper: bool) -> tuple[str, ...]:
-    """In starting order. The LBM stops first, while there is a dispatcher to report it to.
+    """Returns the daemons in starting order. The LBM stops first, while there is a dispatcher to
+    report to.
 
-    `keeper`: the LBM, without privilege, cannot start its own.
+    `keeper`: include the keeper, which an LBM without privilege cannot start.
     """
     has_queue = config.host.name in config.dispatch.hosts
     beside = ["keeper"] if keeper else []
@@ -143,7 +147,7 @@ def has_authority(config: Config) -> bool:
 
 
 class Shell:
-    """Carries out what the supervisor decides."""
+    """Carries out the supervisor's decisions."""
 
     def __init__(
         self,
@@ -152,7 +156,7 @@ class Shell:
         libc: ctypes.CDLL,
         account: LocalUser | None,
     ) -> None:
-        """`account`: whom all but the keeper run as."""
+        """`account` is the user for all daemons but those in `ROOTS`."""
         self._names = daemons_of(config, keeper=account is not None)
         self._account = account
         self._config = config
@@ -160,7 +164,7 @@ class Shell:
         if account is not None:
             overrides = (*overrides, "daemons.keeper=apart")
         self._options = [word for override in overrides for word in ("--set", override)]
-        if account is not None:  # whose own default directories would be others
+        if account is not None:  # the account's own default directories would differ
             host = config.host
             for key, path in (("runtime_dir", host.runtime_dir), ("state_dir", host.state_dir)):
                 self._options += ["--set", f"host.{key}={json.dumps(path)}"]
@@ -205,7 +209,7 @@ class Shell:
             self._carry_out(self._supervisor.stop())
 
     def _hear(self) -> None:
-        """Handles the daemons' notifications; and the authority may have been moved here."""
+        """Handles the daemons' notifications; also notices an authority that was moved here."""
         is_apart = self._account is not None and "authority" not in self._supervisor.daemons
         if is_apart and has_authority(self._config):
             self._supervisor.want("authority", "lim", time.monotonic())
@@ -223,7 +227,7 @@ class Shell:
                 self._supervisor.leaving(name, time.monotonic())
 
     def _reap(self) -> None:
-        """Every child that ended, our daemons' and whatever else we inherited."""
+        """Reaps every child that has ended: our daemons and what we inherited."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -238,7 +242,7 @@ class Shell:
                 self._carry_out(self._supervisor.exited(name, code, time.monotonic()))
 
     def _orphans(self) -> list[int]:
-        """Returns our children that are no daemon of ours, and their children."""
+        """Returns our descendants that are not daemons of ours."""
         with suppress(psutil.Error):
             children = psutil.Process().children(recursive=True)
             ours = self._pids.keys() | self._abandoned
@@ -284,35 +288,35 @@ class Shell:
         def prepare() -> None:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD)
             if account is not None:
-                become(account)  # which clears what follows
+                become(account)  # clears the parent-death signal, so it is set afterwards
             self._libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
             if os.getppid() != me:
                 os._exit(128 + signal.SIGTERM)
 
-        # Nothing else runs in this process, so work between fork and exec is safe.
+        # This process has no other threads, so running code between fork and exec is safe.
         started = subprocess.Popen(
             self_start.command(name, *self._options),
             stdin=subprocess.DEVNULL,
             env=self_start.environment(os.environ) | self._notices.environment(self._watchdog_s),
             preexec_fn=prepare,
         )
-        started.returncode = 0  # reaped by us; Popen must not wait for the pid again
+        started.returncode = 0  # we reap it ourselves; Popen must not wait for this pid
         self._pids[started.pid] = name
         self._carry_out([Say(f"{name} started, pid {started.pid}")])
 
 
 def signal_arrivals(descriptor: int) -> None:
-    """Requests SIGIO for this process whenever something arrives there."""
+    """Requests SIGIO for this process whenever data arrives at the descriptor."""
     fcntl.fcntl(descriptor, fcntl.F_SETOWN, os.getpid())
     flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
     fcntl.fcntl(descriptor, fcntl.F_SETFL, flags | os.O_ASYNC)
 
 
 def rehearse(config: Config, names: Sequence[str], account: LocalUser | None) -> None:
-    """What the daemons would refuse of their configuration, before any of them is started.
+    """Checks, before any daemon is started, that the daemons accept their configuration.
 
-    A child looks as the user they run as: what it imports for that is not for us to keep. Raises
-    ConfigError with what the first of them would say.
+    A child process checks as their user, so that the modules it imports do not stay in our memory.
+    Raises ConfigError with the first daemon's message.
     """
     reading, writing = os.pipe()
     child = os.fork()

@@ -1,4 +1,4 @@
-"""Where the outside world is chosen: the event loop, the log, how a daemon is stopped."""
+"""What all daemons share at run time: the event loop, the log, and how they stop."""
 
 import asyncio
 import faulthandler
@@ -24,18 +24,19 @@ DaemonMain = Callable[["Stop", Ready], Awaitable[None]]
 
 
 def run_daemon(program: str, config: Config, main: DaemonMain) -> int:
-    """Run `main(stop, ready)` until it returns; TERM and INT set `stop`, only that ends it well.
+    """Runs `main(stop, ready)` until it returns, which must only happen after TERM or INT set
+    `stop`.
 
-    So does USR2, for a daemon that has nothing to hand over; then another must start at once.
-    `main` calls `ready(status)` when programs that depend on it may come.
+    USR2 sets `stop` too, for a daemon that has nothing to hand over; another one must then start at
+    once. `main` calls `ready(status)` when programs that depend on it may connect.
     """
-    # The libuv in uvloop before 0.23 takes files and epoll_ctl to io_uring unasked, the latter past
-    # the closing of descriptors, and gains nothing by it here. Later ones leave files alone, and
-    # let nobody turn the other off.
+    # Before 0.23, uvloop's libuv uses io_uring for files and epoll_ctl unasked. The latter outlives
+    # the closing of descriptors, and we gain nothing from either. Later versions leave files alone,
+    # and the rest cannot be turned off there.
     os.environ.setdefault("UV_USE_IO_URING", "0")
     set_up_log(program, config.host.name)
     raise_descriptor_limit()
-    faulthandler.enable()  # a watchdog ends us with ABRT: then the log says where we hung
+    faulthandler.enable()  # a watchdog ends us with ABRT; the log then shows where we hung
     manager, daemon = ServiceManager(os.environ), program.removeprefix("lbd ")
 
     stop = Stop(lambda: manager.notify(LEAVING), manager.report)
@@ -52,7 +53,8 @@ def run_daemon(program: str, config: Config, main: DaemonMain) -> int:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, end)
-        if not has_terminal():  # then it is no hang-up; the LBM reads its rules again
+        # without a terminal HUP is no hang-up; it makes the LBM reread its rules
+        if not has_terminal():
             loop.add_signal_handler(signal.SIGHUP, lambda: None)
         loop.add_signal_handler(signal.SIGUSR2, make_way)
         manager.feed_watchdog(loop)
@@ -70,21 +72,21 @@ def run_daemon(program: str, config: Config, main: DaemonMain) -> int:
             runner.run(body())
     except (BaseExceptionGroup, LbdError) as problem:
         error = first_error(problem) if isinstance(problem, BaseExceptionGroup) else problem
-        if error is not None and daemon == "dispatcher":  # which others on this host wait for
+        if error is not None and daemon == "dispatcher":  # other programs on this host wait for it
             last_words.leave(config.host.runtime_dir, daemon, str(error))
         raise error or problem from None
     return EXIT_RESTART if stop.makes_way else 0
 
 
 def look_for_garbage_seldom() -> None:
-    """What is there now stays for good; each job makes some objects and few cycles."""
+    """Objects that exist now stay for good; a job makes some objects and few cycles."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GARBAGE_THRESHOLDS)
 
 
 def first_error(group: BaseExceptionGroup[BaseException]) -> LbdError | None:
-    """The first error of ours in what a task group raised: it has the line for the person."""
+    """Returns the first LbdError in a task group's exceptions, which has the message for people."""
     for problem in group.exceptions:
         if isinstance(problem, LbdError):
             return problem

@@ -1,4 +1,4 @@
-"""`lbd lab experiment`: chapter 4 of Zhou's thesis again, on live hosts of this machine."""
+"""`lbd lab experiment`: repeats chapter 4 of Zhou's thesis on live hosts on this machine."""
 
 import argparse
 import importlib
@@ -31,9 +31,9 @@ from lbd.text.install_line import install_line
 from lbd.text.units import duration_text
 
 PROGRAM = "lbd lab experiment"
-CPU_SHARE = 0.85  # of this machine for all hosts together: the rest is for what is not one
+CPU_SHARE = 0.85  # of this machine, for all hosts together; the rest is for other processes
 CPUS_LEAST = 0.05
-OVERHEAD_S = 6.0  # of each run, for the hosts to be set and at rest
+OVERHEAD_S = 6.0  # for each run, until the hosts are configured and idle
 LAB_S = 10.0
 
 
@@ -59,7 +59,7 @@ def main(options: argparse.Namespace) -> int:
 
 
 def designed(options: argparse.Namespace) -> Design:
-    """Raises ConfigError for what cannot be."""
+    """Raises ConfigError for an impossible design."""
     if options.hosts > HOSTS_MAX:
         raise ConfigError(f"--hosts {options.hosts}: {HOSTS_MAX} at most")
     check_loads(options.load, options.hosts)
@@ -88,7 +88,7 @@ def designed(options: argparse.Namespace) -> Design:
 
 
 def check_scripts(design: Design, commands: Sequence[Command]) -> None:
-    """Raises ConfigError where nobody would have anything to do in a run."""
+    """Raises ConfigError if no user would have anything to do in a run."""
     for load in design.loads:
         for replication in range(design.replications):
             drawn = run.scripts_of(design, load, commands, replication)
@@ -107,8 +107,8 @@ def check_machine() -> None:
 
 
 def begun(store: Store, design: Design) -> tuple[Design, list[Command]]:
-    """The design, and the commands with their costs: as they were if this goes on with an earlier
-    call. Raises ConfigError if that one was of another design."""
+    """Returns the design, and the commands with their costs; from an earlier call if this continues
+    one. Raises ConfigError if that one had another design."""
     earlier = store.begun()
     if earlier is None:
         check_machine()
@@ -133,7 +133,7 @@ def begun(store: Store, design: Design) -> tuple[Design, list[Command]]:
 def carried_out(
     store: Store, design: Design, commands: list[Command], place: Path, out: str
 ) -> list[Outcome]:
-    """Makes the runs that are missing; returns them after those made earlier."""
+    """Makes the missing runs. Returns all runs, those made earlier first."""
     if left := store.left_lab():
         bench_lab.down(left)
         store.lab_gone()

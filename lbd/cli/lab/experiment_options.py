@@ -1,4 +1,4 @@
-"""The options of `lbd lab experiment`. Apart from it, for every `lbd lab` command reads this."""
+"""The options of `lbd lab experiment`, a separate file because every `lbd lab` command reads it."""
 
 import argparse
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The report's drawings by matplotlib (the extra `sim`), as SVG to stand inside HTML."""
+"""Draws the report's figures with matplotlib (the extra `sim`), as SVG inside HTML."""
 
 import io
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ GREY, BLUE, ORANGE = "#999999", "#33669c", "#d97b1e"
 def drawings(rows: Sequence[Row], outcomes: Sequence[Outcome]) -> list[str]:
     """Returns SVG elements."""
     mpl.rcParams["svg.hashsalt"] = "lbd"
-    mpl.rcParams["svg.fonttype"] = "none"  # text stays text
+    mpl.rcParams["svg.fonttype"] = "none"  # keep text as text
     found = []
     for load in dict.fromkeys(row.load for row in rows):
         mine = [row for row in rows if row.load == load]
@@ -30,7 +30,7 @@ def drawings(rows: Sequence[Row], outcomes: Sequence[Outcome]) -> list[str]:
 
 
 def responses(load: str, rows: Sequence[Row]) -> str:
-    """Mean and deviation, ours beside the printed ones scaled to our NOLB."""
+    """Draws mean and deviation, ours beside the printed ones scaled to our NOLB."""
     canvas = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
     axes = canvas.subplots()
     at = range(len(rows))
@@ -74,7 +74,7 @@ def by_kind(load: str, rows: Sequence[Row]) -> str:
 
 
 def loads(load: str, rows: Sequence[Row], outcomes: Sequence[Outcome]) -> str:
-    """Commands present on each host over time, as figures 4.8a and b: NOLB, and the best."""
+    """Draws the commands on each host over time, as in figures 4.8a and b: NOLB, and the best."""
     best = max((row for row in rows if row.algorithm != NOLB), key=lambda row: row.reduction)
     chosen = [
         next(o for o in outcomes if o.case.load == load and o.case.algorithm == row.algorithm

@@ -44,7 +44,7 @@ EXAMPLES = (
 
 
 def main(argv: list[str]) -> int:
-    # A lab that is stopped half-way cleans up, as after an interrupt.
+    # So that a lab that is stopped while starting is cleaned up, as after an interrupt.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _: sys.exit(128 + number))
     own, command = before_command(argv) if argv[:1] == ["exec"] else (argv, [])
@@ -56,7 +56,7 @@ def main(argv: list[str]) -> int:
 
 
 def before_command(argv: list[str]) -> tuple[list[str], list[str]]:
-    """Of `exec`, and the command: what follows the host, or --, whatever it looks like."""
+    """Splits the words of `exec` from the command, which follows the host or --, whatever it is."""
     at, hosts_seen = 1, 0
     while at < len(argv) and argv[at] != "--":
         if argv[at] == "--dir":
@@ -165,7 +165,7 @@ def existing(given: str) -> Path:
 
 
 def root_of(options: argparse.Namespace) -> Path:
-    """Of a lab that is there. Raises LbdError."""
+    """Returns the lab's directory. Raises LbdError."""
     given: Path | None = options.dir
     if given is not None:
         return given
@@ -176,7 +176,7 @@ def root_of(options: argparse.Namespace) -> Path:
 
 
 def acted_from() -> Path | None:
-    """The lab that `lbd lab env` or `exec` has put this process into; None if it is in none."""
+    """Returns the lab that `lbd lab env` or `exec` put this process into; None if there is none."""
     if not (given := os.environ.get("LBD_CONFIG")):
         return None
     config = Path(given).absolute()
@@ -231,8 +231,8 @@ def run_up(options: argparse.Namespace) -> int:
 
 
 def queue_settings(mode: str | None, store: str | None, hosts: int) -> list[str]:
-    """With PostgreSQL each host's dispatcher may lead, else there is one; --set dispatch.host= does
-    without. Raises ConfigError."""
+    """Returns settings for the queue. With PostgreSQL each host's dispatcher may lead, else there
+    is only one; `--set dispatch.host=` turns it off. Raises ConfigError."""
     given = ["dispatch.host=h1", f"dispatch.mode={mode or MODES[0]}"]
     if store is not None:
         if not store.startswith(STORES):
@@ -246,7 +246,8 @@ def queue_settings(mode: str | None, store: str | None, hosts: int) -> list[str]
 
 
 def run_experiment(options: argparse.Namespace) -> int:
-    run: Run = importlib.import_module("lbd.cli.lab.experiment").main  # other commands are quicker
+    # imported here, so that other commands start faster
+    run: Run = importlib.import_module("lbd.cli.lab.experiment").main
     return run(options)
 
 
@@ -282,7 +283,7 @@ def run_start(options: argparse.Namespace) -> int:
 
 
 def check_part(part: str, known: tuple[str, ...]) -> None:
-    """Raises ConfigError for a daemon there is not."""
+    """Raises ConfigError for an unknown daemon."""
     if part not in known:
         raise ConfigError(f"no part {part!r} of a host; {hint(part, known)}")
 
@@ -303,8 +304,8 @@ def run_down(options: argparse.Namespace) -> int:
     root = root_of(options)
     acts_from_it = acted_from() == root
     print(f"the lab in {root} is removed" if removal.down(root) else f"there is no lab in {root}")
-    if os.geteuid():  # root's is the system's
-        with suppress(OSError):  # something else is in it, or it is not there
+    if os.geteuid():  # root's directory belongs to the system
+        with suppress(OSError):  # it is not empty or does not exist
             os.rmdir(default_runtime_dir())
     if acts_from_it:
         print(
@@ -342,6 +343,6 @@ def status_row(row: Json) -> list[str]:
 
 
 def daemon_cell(daemon: Json) -> str:
-    """Returns "" where this host is not meant to run the daemon."""
+    """Returns "" if this host should not run the daemon."""
     state = text(daemon, "state")
     return f"{state} {daemon.get('pid')}" if state in ("running", "stopped") else state

@@ -1,4 +1,4 @@
-"""`lbd sim backfill`: batch jobs of a trace on one host, under each rule of dispatch.backfill."""
+"""`lbd sim backfill`: a trace's batch jobs on one host, under each rule of dispatch.backfill."""
 
 from lbd.cli.input_file import UNREADABLE, unreadable
 from lbd.cli.program import Parser

@@ -1,4 +1,4 @@
-"""`lbd sim balance`: what to simulate, the runs spread over cores, the results."""
+"""`lbd sim balance`: reads the options, spreads the runs over cores, prints the results."""
 
 import argparse
 import math
@@ -27,7 +27,7 @@ EXAMPLES = (
     "lbd sim balance --hosts 49 --utilisation 0.8 --set exchange_period_s=2 --set probe_limit=5",
     "lbd sim balance --workload jobs.csv --set speeds=1,1,2 --set cores=2,4 --json",
 )
-MOST_HOSTS = 1_000_000  # held in memory, some KiB each
+MOST_HOSTS = 1_000_000  # all in memory, some KiB each
 HEADER = (
     "algorithm", ">mean s", ">± 95 %", ">sd s", ">p99 s", ">of NOLB", ">moved", ">wrong", ">τ",
     ">msg/host/s", ">CPU cost",
@@ -51,7 +51,7 @@ def main(argv: list[str]) -> int:
         )
         results.append(summed_up(mine, base))
     if options.algorithm.upper() != "ALL" and len(results) > 1:
-        results = results[1:]  # NOLB ran for the ratio only
+        results = results[1:]  # NOLB ran only for the ratio
     show(setup, options, results)
     return 0
 
@@ -124,7 +124,7 @@ def setup_of(options: argparse.Namespace) -> Setup:
 
 
 def length_of(setup: Setup, text: str | None) -> float:
-    """Of what is simulated: by default all of a trace, as it is stretched."""
+    """Returns the simulated time: by default a whole trace, as it is stretched."""
     trace = setup.trace
     if trace and setup.utilisation and trace[-1][0] == 0:
         raise ConfigError("--utilisation: all jobs of the file came at once: no gaps to stretch")
@@ -152,7 +152,7 @@ def read_trace(name: str) -> tuple[TraceJob, ...]:
 
 
 def bounded(file: TextIO, name: str) -> Iterator[str]:
-    """Returns its lines. Raises ConfigError for a file that may have no end."""
+    """Yields the file's lines. Raises ConfigError for a file that may be endless."""
     while line := file.readline(LONGEST_LINE + 1):
         if len(line) > LONGEST_LINE:
             raise ConfigError(f"{name}: a line of more than {LONGEST_LINE} characters is no job's")

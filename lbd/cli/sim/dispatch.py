@@ -1,4 +1,4 @@
-"""`lbd sim dispatch`: the queueing disciplines on single hosts, in virtual time."""
+"""`lbd sim dispatch`: queueing disciplines on hosts that run one job at a time, in virtual time."""
 
 import argparse
 from collections.abc import Sequence
@@ -29,8 +29,8 @@ from lbd.text.spelling import hint
 from lbd.theory.bounded_pareto import with_mean
 
 PROGRAM = "lbd sim dispatch"
-MOST_HOSTS = 1_000_000  # held in memory, some 2 KiB each
-MOST_JOBS = 5_000_000  # held in memory, some 300 bytes each
+MOST_HOSTS = 1_000_000  # all in memory, some 2 KiB each
+MOST_JOBS = 5_000_000  # all in memory, some 300 bytes each
 DESCRIPTION = """queueing disciplines on hosts that run one job at a time: the code of the
 dispatcher itself, in virtual time, on Poisson arrivals of bounded Pareto sizes or on a trace. A run
 begins with empty hosts and goes on until the last job has ended; every job counts."""
@@ -157,7 +157,7 @@ def modes(text: str) -> tuple[Mode, ...]:
 
 
 def check(options: argparse.Namespace) -> None:
-    """Checks what argparse cannot: options that go together."""
+    """Checks combinations of options, which argparse cannot."""
     drawn = [f"--{name}" for name in SYNTHETIC if getattr(options, name) is not None]
     if options.trace is not None and drawn:
         raise ConfigError(f"dispatch: --trace and {drawn[0]} exclude each other")

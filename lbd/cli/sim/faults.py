@@ -1,4 +1,4 @@
-"""`lbd sim faults`: LIMs alone, and whole clusters, under faults drawn from seeds."""
+"""`lbd sim faults`: LIMs alone, and whole clusters, under random faults from a seed."""
 
 import argparse
 from dataclasses import asdict, dataclass
@@ -49,10 +49,10 @@ class Run:
 class ScenarioRun:
     scenario: str
     seed: int
-    commands: int  # that users waited for
-    jobs: int  # of the queue
-    moments: int  # after which the promises were checked
-    violation: str  # or ""; more than one line
+    commands: int  # that users ran and waited for
+    jobs: int  # queued jobs
+    moments: int  # events after which the promises were checked
+    violation: str  # or ""; may have several lines
 
 
 def main(argv: list[str]) -> int:
@@ -74,7 +74,7 @@ def main(argv: list[str]) -> int:
 
 
 def chosen(options: argparse.Namespace) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Algorithms and scenarios: those that are named, or all of both."""
+    """Returns the named algorithms and scenarios, or all of both."""
     algorithm, scenario = options.algorithm, options.scenario
     algorithms: tuple[str, ...] = () if scenario else (*ALGORITHMS, SIGNED)
     if algorithm and algorithm.upper() not in ("ALL", SIGNED):
@@ -151,7 +151,7 @@ def row(runs: list[Run]) -> list[str]:
     ]
 
 
-MOST_HOSTS = 1000  # each keeps a table of all, as in a cluster
+MOST_HOSTS = 1000  # each holds a table of all hosts, as in a cluster
 
 
 def parsed(argv: list[str]) -> argparse.Namespace:

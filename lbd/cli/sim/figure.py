@@ -1,6 +1,6 @@
 """`lbd sim figure` and `lbd sim list`: the papers' figures from our own simulations.
 
-Drawing takes matplotlib (the extra `sim`); the numbers and the claims do not.
+Drawing needs matplotlib (the extra `sim`); the numbers and the claims do not.
 """
 
 import argparse
@@ -77,7 +77,7 @@ def parsed(argv: list[str]) -> argparse.Namespace:
 
 
 def check_out(out: str) -> None:
-    """Fails before minutes are spent on what cannot be drawn."""
+    """Raises an error before minutes are spent on what cannot be drawn."""
     if not out.endswith(ENDINGS):
         raise ConfigError(f"--out {out}: the name must end in .svg or .png")
     if not Path(out).absolute().parent.is_dir():

@@ -1,4 +1,4 @@
-"""`lbd sim malleable`: jobs that take fewer slots now or wait for more, in virtual time."""
+"""`lbd sim malleable`: jobs that start with fewer slots now or wait for more, in virtual time."""
 
 import argparse
 import math
@@ -32,9 +32,9 @@ from lbd.sim.queueing.malleable_workload import (
 )
 from lbd.text.spelling import hint
 
-MOST_JOBS = 2_000_000  # held in memory, some 500 bytes each under each strategy
+MOST_JOBS = 2_000_000  # all in memory, some 500 bytes each under each strategy
 MOST_SLOTS = 100_000
-DAYS, LOAD = 30, 0.75  # of drawn jobs
+DAYS, LOAD = 30, 0.75  # for a random workload
 DESCRIPTION = """jobs that can run on few or many slots, in one first-come line: does the head take
 what is free now, or wait for more? The strategies and the jobs are those of Downey 1997
 (UCB/CSD-97-929), by the code that decides live. AVG takes what is free, at most its average
@@ -96,7 +96,7 @@ def make_parser() -> Parser:
 
 
 def check(options: argparse.Namespace) -> None:
-    """Checks what argparse cannot: options that go together."""
+    """Checks combinations of options, which argparse cannot."""
     if options.slots > MOST_SLOTS:
         raise ConfigError(f"malleable: --slots {options.slots}: allowed 1 to {MOST_SLOTS}")
     apart, only = ("days", "load"), ("limit", "scale_load", "skip_broken")
@@ -120,7 +120,7 @@ def drawn(options: argparse.Namespace) -> Workload:
 
 
 def recorded(options: argparse.Namespace) -> Workload:
-    """The load is that of the first draw unless it is scaled."""
+    """Reads a trace. Unless it is scaled, the load is that of the first replication."""
     limit = min(options.limit or MOST_JOBS, MOST_JOBS)
     trace = read_trace("lbd sim malleable", options.trace, limit, options.skip_broken)
     check_number(len(trace.jobs) * options.replications)

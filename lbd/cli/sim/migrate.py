@@ -1,4 +1,4 @@
-"""`lbd sim migrate`: tasks on hosts whose owners come and go: wait for them, or move."""
+"""`lbd sim migrate`: tasks on hosts whose owners come and go: wait for the owner, or move."""
 
 import argparse
 import math
@@ -56,17 +56,17 @@ EXAMPLES = (
 )
 RULES = ("threshold", "myopic", "always", "never")
 STAYS: dict[str, Rule] = {"stays": "threshold", "stays-work": "work"}
-TIMERS = (1, 3, 12)  # steps, on series, where none are asked for
+TIMERS = (1, 3, 12)  # steps that rules with a fixed time wait by default, on series
 MOST_TIMERS = 20
 MOST_SPARE = 1000
-MOST_STEPS = 100_000_000  # of a host
+MOST_STEPS = 100_000_000  # steps times hosts
 MOST_FILES = 100_000
-MOST_BYTES = 1 << 20  # of one series
+MOST_BYTES = 1 << 20  # size of one series
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The theory's results."""
+    """Results from theory."""
 
     found: tuple[float, ...]
     rules: tuple[Metrics, ...]
@@ -139,7 +139,7 @@ def theory(options: argparse.Namespace, chain: OnOff) -> Known:
 
 
 def endless_optimum(options: argparse.Namespace, chain: OnOff, found: Sequence[float]) -> float:
-    """1/(1 - β) less the reward of equation (4), from hosts in their long-run state."""
+    """Returns 1/(1 - β) less the reward of equation (4), with hosts in their long-run state."""
     tasks, beta, cost = options.hosts, options.beta, options.cost
     rule = metrics_by_start(wait_below(cost, found), tasks, chain, beta)
     starts = chances(tasks, chain.on_share)
@@ -158,7 +158,7 @@ def simulate(
         raise ConfigError(f"migrate: hosts times steps are more than {MOST_STEPS}")
     rules = {name: rule_named(name, options.cost, tasks, chain, options.beta) for name in RULES}
     if spare is None:
-        rules["optimal"] = rules["threshold"]  # theorem III.4
+        rules["optimal"] = rules["threshold"]  # by theorem III.4
         return [
             (name, run_endless(tasks, chain, options.steps, decide, Random(seed), False))
             for name, decide in rules.items()

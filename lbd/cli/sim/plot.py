@@ -1,4 +1,5 @@
-"""A figure as a file, by matplotlib (the extra `sim`): no display, and the same file each time."""
+"""Writes a figure to a file with matplotlib (the extra `sim`): needs no display and always writes
+the same bytes."""
 
 import matplotlib as mpl
 from matplotlib.figure import Figure as Canvas
@@ -11,7 +12,7 @@ MARKERS = "osv^D*Px+"
 
 def draw(figure: Figure, drawing: Drawing, out: str) -> None:
     """Raises OSError if the file cannot be written."""
-    mpl.rcParams["svg.hashsalt"] = "lbd"  # or each file would differ
+    mpl.rcParams["svg.hashsalt"] = "lbd"  # otherwise each file would differ
     canvas = Canvas(figsize=SIZE_INCHES, layout="constrained")
     axes = canvas.subplots()
     for number, line in enumerate(drawing.lines):

@@ -1,4 +1,4 @@
-"""Simulations spread over processes that make way for everybody else, and how far they are."""
+"""Spreads simulations over low-priority processes and shows their progress."""
 
 import os
 import signal
@@ -13,14 +13,14 @@ from lbd.cli.sim.progress import Progress
 from lbd.errors import LbdError
 
 NICENESS = 10
-WORKERS = max(1, (os.cpu_count() or 2) - 1)  # a core is left to those who work here
+WORKERS = max(1, (os.cpu_count() or 2) - 1)  # leaves a core to other users
 
 Given = TypeVar("Given")
 Found = TypeVar("Found")
 
 
 class Pool:
-    """A `sim.figures.Map`; the order the runs end in changes nothing."""
+    """A `sim.figures.Map`. The order in which runs end does not affect the results."""
 
     def __init__(self, what: str, workers: int) -> None:
         self._what = what
@@ -44,14 +44,15 @@ class Pool:
                 raise LbdError("a process of the simulation was killed (memory?)") from problem
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
-                for child in active_children():  # or we would wait for what they are at
+                for child in active_children():  # otherwise we would wait for their present runs
                     child.terminate()
                 raise
             return [future.result() for future in futures]
 
 
 def make_way() -> None:
-    """In each process: last in line for the CPU. ^C is our parent's affair; its end is ours too."""
+    """Prepares each process: lowers its priority, ignores ^C, which the parent handles, and ends it
+    with its parent."""
     os.nice(NICENESS)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

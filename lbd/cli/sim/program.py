@@ -1,4 +1,5 @@
-"""`lbd sim …`: the same deciding code in virtual time. A subcommand is imported when asked for."""
+"""`lbd sim …`: the same deciding code in virtual time. Imports a subcommand only when it is
+used."""
 
 import importlib
 from typing import TYPE_CHECKING

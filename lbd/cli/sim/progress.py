@@ -1,4 +1,4 @@
-"""How far a simulation is: one line on stderr that is written over, on a terminal only."""
+"""Shows a simulation's progress: one line on stderr, overwritten, on a terminal only."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""`lbd sim replay FILE…`: every decision of a recorded LIM once more."""
+"""`lbd sim replay FILE…`: repeats every decision of a recorded LIM."""
 
 from lbd.cli.input_file import text_file
 from lbd.cli.program import Parser
@@ -37,7 +37,7 @@ def main(argv: list[str]) -> int:
 
 
 def feed(replay: Replay, line: str, name: str) -> None:
-    """Raises Divergence; ConfigError for what is no history's."""
+    """Raises Divergence, or ConfigError for a line that does not belong to a history."""
     try:
         replay.feed(line)
     except LbdError as problem:
@@ -45,13 +45,13 @@ def feed(replay: Replay, line: str, name: str) -> None:
 
 
 def replayed(name: str) -> tuple[Replay, str]:
-    """And where it differs, "" if nowhere. Raises LbdError if it is no history."""
+    """Returns the replay, and where it diverges or "". Raises LbdError if it is no history."""
     replay = Replay()
     try:
         with text_file(name) as file:
             for line in file:
                 if not line.endswith("\n"):
-                    break  # the LIM was killed while it wrote
+                    break  # the LIM was killed while writing
                 feed(replay, line, name)
     except Divergence as problem:
         return replay, str(problem)

@@ -1,4 +1,4 @@
-"""`lbd sim target`: a batch of tasks with a target time, with static and with dynamic slots."""
+"""`lbd sim target`: a batch of tasks with a target time, with static and dynamic slots."""
 
 import argparse
 from dataclasses import asdict, dataclass
@@ -40,10 +40,10 @@ EXAMPLES = (
     "lbd sim target --tasks 64 --slots 4 --arrays 2 --cluster 10 --policy DAA",
 )
 MOST_TASKS = 100_000
-MOST_SIZES = 1_000_000  # of a file
+MOST_SIZES = 1_000_000  # read from a file
 MOST_EVENTS = 1_000_000_000
 LONGEST_LINE = 1000
-CHUNKS = 4  # of replications, for each process
+CHUNKS = 4  # chunks of replications for each process
 SHAPES: dict[str, Sizes] = {
     "exponential": exponential,
     "uniform": uniform,
@@ -53,7 +53,7 @@ SHAPES: dict[str, Sizes] = {
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Replications that one process does one after another."""
+    """Replications that one process runs one after the other."""
 
     work: BatchWork
     cluster: TargetCluster

@@ -1,4 +1,4 @@
-"""`lbd sim speedup` and `lbd sim queue-time`: Downey's formulas at given values."""
+"""`lbd sim speedup` and `lbd sim queue-time`: evaluates Downey's formulas."""
 
 import argparse
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ from lbd.theory.speedup import Speedup
 if TYPE_CHECKING:
     from lbd.console.reply import Json
 
-MOST_VALUES = 10_000  # of a table
+MOST_VALUES = 10_000  # in a table
 MOST_SLOTS = 100_000  # held by running jobs, or needed
 PAPERS = "Downey 1997, UCB/CSD-97-929"
 SPEEDUP = f"how much faster a malleable job is on n slots ({PAPERS}, equations 1 and 2)"

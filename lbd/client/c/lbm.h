@@ -1,5 +1,5 @@
-/* How lbrun.c talks to this host's LBM: frames of fields, as local/frames.py has them, and signals that
-   go along. */
+/* How lbrun.c talks to this host's LBM: frames of fields, as in local/frames.py, and forwarded
+   signals. */
 
 #define NO_MEMORY _exit(125)
 #include "../../launch/program.h"
@@ -15,21 +15,21 @@
 enum { FAILED = 125, CANNOT_EXECUTE = 126, NOT_FOUND = 127, DEPTH_MAX = 32, NULL_DEVICE = 0x103 };
 enum { SILENT_MS = 3000, RESTART_S = 30, FORCE_TICKS = 100, FRAME_MAX = 1 << 20, CONFIG_MAX = 1 << 18 };
 
-enum { SILENCE = 0, GONE = -1 }; /* in place of a tag */
+enum { SILENCE = 0, GONE = -1 }; /* returned instead of a tag */
 
-/* Signals that are for the command, not for us; of the queue's, which needs no terminal, fewer. */
+/* Signals for the command rather than for lbrun; queued jobs have no terminal, so fewer. */
 static const char FORWARDED[] = {SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGTERM, SIGTSTP,
                                  SIGCONT, SIGWINCH, 0};
 static const char FORWARDED_TO_QUEUE[] = {SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGTERM, 0};
 
 static int closed_fds, lbm = -1, signals = -1, ended_by, first_ms = SILENT_MS, later_ms = -1;
 static bool spoken, placed, stop_asked;
-static sigset_t unheard; /* by no command, since none has begun elsewhere */
+static sigset_t unheard; /* signals no remote command received, since none had begun */
 static clock_t interrupted = -FORCE_TICKS;
-static unsigned long long typed_signals; /* INT and QUIT that came: bit N for N */
-static unsigned long long ignored; /* signals, bit N - 1 for N: a command inherits them */
-static const char *restarting = ""; /* is there while one LBM makes way for the next */
-static char *body; /* of the frame that came last, and a NUL */
+static unsigned long long typed_signals; /* INT and QUIT received: bit N for signal N */
+static unsigned long long ignored; /* ignored signals, bit N - 1 for N: the command inherits them */
+static const char *restarting = ""; /* a file that exists while one LBM makes way for the next */
+static char *body; /* of the last frame, with a NUL added */
 static size_t body_size;
 
 static void put_bytes(FILE *to, char key, const char *value, size_t bytes) {
@@ -40,7 +40,8 @@ static void put_bytes(FILE *to, char key, const char *value, size_t bytes) {
 
 static void put(FILE *to, char key, const char *value) { put_bytes(to, key, value, strlen(value)); }
 
-/* One frame; DESCRIPTORS with those of 0, 1, 2 that are open. False if it is not taken in time. */
+/* Sends one frame; DESCRIPTORS goes with those of 0, 1, 2 that are open. Returns false if it is
+   not accepted in time. */
 static bool send_frame(char tag, char *fields, size_t size) {
     char head[HEADER_BYTES] = {(char)size, (char)(size >> 8), (char)(size >> 16), (char)(size >> 24), tag};
     struct iovec parts[] = {{head, sizeof head}, {fields, size}};
@@ -53,11 +54,11 @@ static bool send_frame(char tag, char *fields, size_t size) {
             message.msg_control = &control;
             message.msg_controllen = control.head.cmsg_len += sizeof number;
         }
-    int flags = MSG_NOSIGNAL | (size < 2 ? MSG_DONTWAIT : 0); /* a signal must not wait for it */
+    int flags = MSG_NOSIGNAL | (size < 2 ? MSG_DONTWAIT : 0); /* sending a signal must not block */
     return sendmsg(lbm, &message, flags) == (ssize_t)(size + HEADER_BYTES);
 }
 
-/* From here on a signal is for the command; one that the caller ignores stays ignored. */
+/* From here on signals are for the command; those that the caller ignores stay ignored. */
 static void catch_signals(const char *forwarded) {
     sigset_t caught = {0};
     struct sigaction now;
@@ -68,7 +69,7 @@ static void catch_signals(const char *forwarded) {
     signals = signalfd(-1, &caught, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-/* Signals that came go along; a second interrupt within a second ends the command by force. */
+/* Forwards the signals received; a second interrupt within a second kills the command. */
 static void pass_signals_on(void) {
     struct signalfd_siginfo came;
     struct tms used;
@@ -78,7 +79,7 @@ static void pass_signals_on(void) {
             send_frame(FORCE, NULL, 0);
         if (number == SIGINT) interrupted = times(&used);
         stop_asked = stop_asked || number == SIGTSTP;
-        if (number == SIGTSTP && !placed && !raise(SIGSTOP)) continue; /* later: STOPPED */
+        if (number == SIGTSTP && !placed && !raise(SIGSTOP)) continue; /* after that: STOPPED */
         send_frame(SIGNAL, &(char){(char)number}, 1);
         if (number == SIGHUP || number == SIGINT || number == SIGQUIT || number == SIGTERM)
             ended_by = number;
@@ -92,7 +93,7 @@ static bool is_restarting(void) {
     return !stat(restarting, &marker) && time(NULL) - marker.st_mtime < RESTART_S;
 }
 
-/* The tag of the next frame, its fields in `body`; SILENCE if it does not come in time. */
+/* Returns the tag of the next frame, with its fields in `body`; SILENCE if none comes in time. */
 static int next_frame(void) {
     struct pollfd both[] = {{lbm, POLLIN, 0}, {signals, POLLIN, 0}};
     char head[HEADER_BYTES];
@@ -110,7 +111,7 @@ static int next_frame(void) {
     return head[HEADER_BYTES - 1];
 }
 
-/* A field of the frame that came last, "" if it has no such field. */
+/* Returns a field of the last frame, "" if it has no such field. */
 static char *field(char key) {
     unsigned size;
     for (size_t at = 0; at + HEADER_BYTES <= body_size; at += HEADER_BYTES + size) {
@@ -121,19 +122,21 @@ static char *field(char key) {
     return "";
 }
 
-/* -- what an LBM, and hosts behind it, may have us say (lbd/text/one_line.py) ------------------------ */
+/* -- showing text from an LBM or another host (lbd/text/one_line.py)
+   ------------------------------ */
 
 #define WHITE " \t\n\v\f\r"
 enum { SHOWN_MAX = 8000 };
 
-/* Characters that a terminal acts on, that turn the text around them, or that nobody sees. */
+/* Control characters, characters that change text direction, and invisible ones. */
 static const unsigned UNSEEN[][2] = {
     {0, 0x1f}, {0x7f, 0xa0}, {0xad, 0xad}, {0x61c, 0x61c}, {0x180e, 0x180e}, {0x200b, 0x200f},
     {0x2028, 0x202e}, {0x2060, 0x206f}, {0xd800, 0xf8ff}, {0xfeff, 0xfeff}, {0xfff0, 0xfffb},
     {0xfffe, 0xffff}, {0xe0000, 0x10ffff},
 };
 
-/* Bytes of the character at `at`; negative if it is not to be shown, or is no UTF-8. */
+/* Returns the length in bytes of the character at `at`; negative if it must not be shown or is
+   not UTF-8. */
 static int shown_size(const char *at) {
     static const unsigned least[] = {0, 0, 0x80, 0x800, 0x10000};
     unsigned point = (unsigned char)*at;
@@ -141,7 +144,7 @@ static int shown_size(const char *at) {
     if (!size || point > 0xf4) return -1;
     if (size > 1) point &= 0x7fu >> size;
     for (int i = 1; i < size; i++) {
-        if ((at[i] & 0xc0) != 0x80) return -1; /* as the NUL at the end is, too */
+        if ((at[i] & 0xc0) != 0x80) return -1; /* also true of the final NUL */
         point = point << 6 | (at[i] & 0x3f);
     }
     if (point < least[size] || point > 0x10ffff) return -1;
@@ -150,7 +153,8 @@ static int shown_size(const char *at) {
     return size;
 }
 
-/* White space as single spaces, what is not to be shown as `?`, what is too long cut. */
+/* Collapses white space to single spaces, replaces unprintable characters by `?`, and cuts the
+   rest. */
 static char *one_line(const char *said) {
     char *line = malloc(4 * SHOWN_MAX + sizeof "…"), *end = line;
     if (!line) _exit(FAILED);

@@ -1,10 +1,12 @@
-/* lbrun, compiled: a bare interpreter's start already costs as much as a whole warm ssh call.
+/* lbrun, compiled: the start of a bare interpreter already costs as much as a whole warm ssh
+   call.
 
-   It speaks the protocol of local/client_tags.py for plain cases; for an option not KNOWN, a command
-   that leaves a terminal, an LBM that does not answer, anything odd it becomes the Python client,
-   the reference, before anything has come of what it did. Called by another name it is a shim of
-   lbsh's: that command, from PATH behind the shims, elsewhere if the LBM thinks so, and here in any
-   trouble. Memory is not given back: it is soon another program, or none. */
+   It speaks the protocol of local/client_tags.py for plain cases. For an option not in KNOWN, a
+   command that leaves while there is a terminal, an LBM that does not answer, and anything
+   unusual, it becomes the Python client, which is the reference, before its own actions have had
+   any effect. Called by another name it is one of lbsh's shims: it runs that command, found on
+   PATH behind the shims, on another host if the LBM says so, and here if anything is wrong.
+   Memory is not freed: the process soon becomes another program or ends. */
 
 #include "lbm.h"
 
@@ -14,7 +16,7 @@
 #define NOT_HERE "it can only run here, on %s, but --%s forbids that"
 #define LOST "lost contact with this host's LBM; the command, if it had started, has been ended"
 
-static const struct { char *word, key; } KNOWN[] = { /* those of a capital key take a value */
+static const struct { char *word, key; } KNOWN[] = { /* upper-case keys take a value */
     {"-H", 'H'}, {"--host", 'H'}, {"-x", 'X'}, {"--exclude", 'X'}, {"-e", 'E'}, {"--env", 'E'},
     {"-C", 'C'}, {"--chdir", 'C'}, {"--name", 'N'}, {"--local", 'l'}, {"--remote", 'r'},
     {"-v", 'v'}, {"--verbose", 'v'}, {"--no-stdin", 'i'}, {"--no-fallback", 'f'}, {"-T", 't'},
@@ -22,14 +24,15 @@ static const struct { char *word, key; } KNOWN[] = { /* those of a capital key t
     {"--detach", 'd'}, {NULL, 0},
 };
 
-static char **arguments, **untouched; /* what we were given, for whoever takes over */
-static char **command, *directory, *real_program; /* the last in a shim: what it stands for */
-static char *option[128], **repeated; /* by key; -x and -e, each behind its key */
+static char **arguments, **untouched; /* as we were given them, for the program we may become */
+static char **command, *directory, *real_program; /* the last: what a shim stands for */
+static char *option[128], **repeated; /* by key; repeated: each -x and -e behind its key */
 static int null_fds;
 static bool joined, typed;
 static sigset_t mask_given;
 
-/* One line on standard error, if the caller has one. The exit status of a failure. */
+/* Prints one line on standard error, if the caller has one. Returns the exit status of a
+   failure. */
 #define say(...) say_as("lbrun", text(__VA_ARGS__))
 static int say_as(const char *program, const char *said) {
     void (*broken)(int) = signal(SIGPIPE, SIG_IGN);
@@ -43,10 +46,10 @@ static const char *depth(void) {
     return *value && strlen(value) < 4 && !value[strspn(value, "0123456789")] ? value : "0";
 }
 
-/* Exit with `status`; by the signal `number`, if that is how the command ended. */
+/* Exits with `status`; by the signal `number`, if that ended the command. */
 static _Noreturn void end_like(int status, int number) {
     if (number > 0 && status == 128 + number && (number < SIGSTOP || number > SIGTTOU)) {
-        prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); /* no core of ours */
+        prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); /* no core dump of ours */
         signal(number, SIG_DFL);
         sigdelset(&mask_given, number);
         sigprocmask(SIG_SETMASK, &mask_given, NULL);
@@ -55,15 +58,15 @@ static _Noreturn void end_like(int status, int number) {
     _exit(status);
 }
 
-/* What came is for a command that has not begun, and so has no handlers yet. */
+/* Re-raises signals received for a command that has not begun, and so has no handlers yet. */
 static void give_signals_back(void) {
     for (int one = 1; one <= SIGUSR2; one++)
-        if (sigismember(&unheard, one)) raise(one); /* pending until the mask lets it */
+        if (sigismember(&unheard, one)) raise(one); /* pending until the mask is restored */
     sigprocmask(SIG_SETMASK, &mask_given, NULL);
     if (ended_by) end_like(128 + ended_by, ended_by);
 }
 
-/* As lbrun.py has them. */
+/* The same words as in complaints.py. */
 #define SHELL_SIGNS " ;|&<>"
 #define NO_SHELL_LINE "not found; lbrun runs a program; for a shell line, use lbrun sh -c 'LINE'"
 
@@ -77,14 +80,14 @@ static _Noreturn void become(char *program, char **words) {
     _exit(missing ? NOT_FOUND : CANNOT_EXECUTE);
 }
 
-/* Most are told their path, not their name: some find their parts by it, and behind a shim they
-   would find the shim. NAMELY is shim.py's list of those who would only show it. */
+/* Most programs are called by their path: some find their parts by it, and by name alone they
+   would find the shim. NAMELY (shim.py) lists those that would only print it. */
 static _Noreturn void become_command(void) {
     if (real_program && !strstr(NAMELY, text(" %s ", *command))) *command = real_program;
     become(real_program ?: *command, command);
 }
 
-/* The Python client, with one variable more if `name` is given. */
+/* Becomes the Python client, with one more variable if `name` is given. */
 static _Noreturn void become_python(const char *name, const char *value) {
     environ = untouched;
     if (name) setenv(name, value, 1);
@@ -94,7 +97,8 @@ static _Noreturn void become_python(const char *name, const char *value) {
     _exit(CANNOT_EXECUTE);
 }
 
-/* What is not ours to handle. `unanswered`: why the LBM, though it listens, is of no use. */
+/* Leaves what this program does not handle to the Python client. `unanswered`: why the LBM is of
+   no use although it listens. */
 static _Noreturn void leave_it(const char *unanswered) {
     close(lbm);
     environ = untouched;
@@ -102,7 +106,7 @@ static _Noreturn void leave_it(const char *unanswered) {
     become_python(unanswered ? "LBD_UNANSWERED" : NULL, unanswered);
 }
 
-/* The directory as the shell spells it ($PWD), if that is where we are; -C on top. */
+/* Returns the directory as the shell spells it ($PWD), if that is where we are; with -C applied. */
 static char *working_directory(void) {
     char *spelled = getenv("PWD") ?: "", *wanted = option['C'], *actual = getcwd(NULL, 0);
     struct stat here, there;
@@ -114,11 +118,11 @@ static char *working_directory(void) {
     return *wanted == '/' ? wanted : text("%s/%s", strcmp(actual, "/") ? actual : "", wanted);
 }
 
-/* As the frame DONE, which came last, says. */
+/* Ends as the last frame, DONE, says. */
 static _Noreturn void end_as_told(void) {
     char *heard = field(HEARD);
     if (*field(REASON)) say("%s", field(REASON));
-    pass_signals_on(); /* what has come too late for it, but before we knew */
+    pass_signals_on(); /* signals that came after the command's end */
     if (*heard && !atoi(field(SIGNAL_NUMBER))) typed_signals &= ~strtoull(heard, NULL, 10);
     else typed_signals = 0;
     for (int one = SIGINT; one <= SIGQUIT; one++)
@@ -157,7 +161,7 @@ static bool ask(char tag) {
     return !fclose(to) && send_frame(tag, fields, size);
 }
 
-/* The command has stopped, and so do we. It goes on when we do, at once if nobody would wake us. */
+/* Stops along with the command, which continues when we do; at once if nobody could wake us. */
 static void stop(void) {
     sigset_t one = {0};
     sigaddset(&one, SIGTSTP);
@@ -167,7 +171,7 @@ static void stop(void) {
     send_frame(SIGNAL, &(char){SIGCONT}, 1);
 }
 
-/* Become the command. `job` is "" if the LBM did not give it a number. */
+/* Becomes the command. `job` is "" if the LBM did not give it an id. */
 static _Noreturn void run_here(char *host, char *job, char *reason) {
     if (option['r']) _exit(say(NOT_HERE, host, "remote"));
     for (char **item = repeated; *item; item++)
@@ -187,13 +191,13 @@ static _Noreturn void wait_for_end(bool taken) {
     for (int tag = taken ? next_frame() : SILENCE;; tag = next_frame()) switch (tag) {
         case SILENCE: leave_it("this host's LBM does not answer (stopped?)");
         case UNFIT: leave_it(body);
-        case AWAY: become_python(NULL, NULL); /* which knows terminals, and asks again */
+        case AWAY: become_python(NULL, NULL); /* it handles terminals, and asks again */
         case HERE:
-            if (real_program && *field(MEASURE)) /* the Python client watches over it, and tells */
+            if (real_program && *field(MEASURE)) /* the Python client measures its use */
                 become_python("LBD_MEASURE", text("%d %s %s", fcntl(lbm, F_DUPFD, 3), field(JOB),
                                                   field(HOST)));
             run_here(field(HOST), field(JOB), field(REASON));
-        case GIVE: /* kept, its pipes would hide from their other ends that it has closed them */
+        case GIVE: /* keeping them would hide from pipes that the command closed its ends */
             placed = true;
             if (!send_frame(DESCRIPTORS, NULL, 0) ||
                 (!(closed_fds & 1) && !freopen("/dev/null", "r", stdin)) ||
@@ -213,11 +217,11 @@ static _Noreturn void wait_for_end(bool taken) {
 
 static bool is_ours(uid_t user) { return !user || user == geteuid(); } /* or root's */
 
-/* Whether what `user` has at `path` is there because root or we wanted it: the directories above it
-   are root's or ours, and nobody else can put anything in them in its place. */
+/* Returns whether an object of `user` at `path` is there by root's or our will: the directories
+   above it are root's or ours, and nobody else can replace anything in them. */
 static bool may_be_at(const char *path, uid_t user) {
     struct stat link, itself;
-    bool shared = false; /* in /tmp, say, anybody makes what is not there yet */
+    bool shared = false; /* in a directory like /tmp anybody can create missing entries */
     if (is_ours(user)) return true;
     for (const char *end = path; (end = strchr(end, '/')) && end[strspn(end, "/")]; end++) {
         char *above = text("%.*s", end == path ? 1 : (int)(end - path), path);
@@ -232,8 +236,9 @@ static bool may_be_at(const char *path, uid_t user) {
            (itself.st_uid == user || !itself.st_uid);
 }
 
-/* True if there is an LBM of this host's. What somebody else has put there is not trusted: neither
-   a directory (before we wait for whoever is in it) nor who listens. */
+/* Connects to this host's LBM; returns false if there is none. Objects of other users are not
+   trusted: neither a directory (checked before we wait for a process there) nor the listening
+   process. */
 static bool connect_in(const char *runtime_dir) {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
     struct timeval patience = {.tv_sec = SILENT_MS / 1000};
@@ -254,7 +259,7 @@ static bool connect_in(const char *runtime_dir) {
     return close(lbm), false;
 }
 
-/* Where lbd.toml says, or where it is by default. */
+/* Connects to the LBM at the place that lbd.toml gives, or at the default one. */
 static bool find_lbm(void) {
     static char config[CONFIG_MAX] = {0};
     char *named = getenv("LBD_CONFIG") ?: "", *base = getenv("XDG_RUNTIME_DIR") ?: "";
@@ -264,7 +269,7 @@ static bool find_lbm(void) {
     struct stat status;
     if (file >= 0 && (fstat(file, &status) || !S_ISREG(status.st_mode) ||
                       (!*named && !geteuid() && status.st_uid)))
-        leave_it(NULL); /* nothing to be waited for, nor what another user tells root */
+        leave_it(NULL); /* a FIFO would block; another user's file must not direct root */
     bool of_user = file >= 0;
     if (!of_user && !*named) file = open("/etc/lbd/lbd.toml", O_RDONLY | O_CLOEXEC);
     ssize_t size = file < 0 && !*named ? 0 : read(file, config + 1, CONFIG_MAX - 2);
@@ -274,13 +279,13 @@ static bool find_lbm(void) {
     char *end = from + strcspn(from, "\"\\\n");
     if (size < 0 || size == CONFIG_MAX - 2 || strlen(config) != (size_t)size + 1 ||
         (strstr(config, "runtime_dir") && *end != '"'))
-        leave_it(NULL); /* it takes a TOML parser, or there is something to be said */
+        leave_it(NULL); /* needs a TOML parser, or an error message */
     if (of_user && !real_program && strstr(config, "never")) leave_it(NULL); /* so does this list */
     if (found) return connect_in(text("%.*s", (int)(end - from), from));
     return (geteuid() && connect_in(own)) || connect_in("/run/lbd");
 }
 
-/* What stands before the command; to Python with what is not KNOWN or does not go together. */
+/* Reads the options before the command; leaves to Python those not KNOWN or not compatible. */
 static void read_options(char **word) {
     char **next = repeated;
     for (; *word && **word == '-' && (*word)[1] && strcmp(*word, "--"); word++) {
@@ -294,7 +299,7 @@ static void read_options(char **word) {
         if (strchr("XE", KNOWN[i].key)) *next++ = text("%c%s", KNOWN[i].key, value);
         if (KNOWN[i].key == 'E' && (!*value || *value == '=')) leave_it(NULL);
         if (KNOWN[i].key == 'X' && (!*value || strpbrk(value, ", "))) leave_it(NULL); /* a list */
-        if (KNOWN[i].key == 'H' && strchr(value, ',')) leave_it(NULL); /* a mistake */
+        if (KNOWN[i].key == 'H' && strchr(value, ',')) leave_it(NULL); /* an error */
     }
     command = word + (*word && !strcmp(*word, "--"));
     bool queued = option['q'] || option['d'];
@@ -303,7 +308,7 @@ static void read_options(char **word) {
     if (!*command || odd || atoi(depth()) >= DEPTH_MAX) leave_it(NULL);
 }
 
-/* The first program of that name on PATH that is not this one; NULL without one. */
+/* Returns the first program of that name on PATH that is not this one, or NULL. */
 static char *find_behind_shims(char *name) {
     char *path = text("%s", getenv("PATH") ?: "/usr/local/bin:/usr/bin:/bin");
     struct stat self, other;
@@ -330,7 +335,7 @@ int main(int argc, char **argv) {
     if (!argc || !arguments || !untouched) return FAILED;
     memcpy(untouched, environ, count * sizeof *untouched);
     sigprocmask(SIG_SETMASK, NULL, &mask_given);
-    char *name = basename((char *)getauxval(AT_EXECFN)); /* argv[0] may say anything: exec -a */
+    char *name = basename((char *)getauxval(AT_EXECFN)); /* argv[0] may be anything: exec -a */
     bool shim = strcmp(name, "lbrun");
     typed = !((closed_fds | null_fds) & 1) && isatty(0);
     memcpy(arguments + 2 * shim, argv, (size_t)argc * sizeof *argv), repeated = arguments + room;
@@ -351,5 +356,5 @@ int main(int argc, char **argv) {
         read_input(), catch_signals(FORWARDED_TO_QUEUE), wait_in_queue(ask(QUEUE) || errno == EPIPE);
     if (option['l']) run_here(told ? field(HOST) : "", told ? field(JOB) : "", "--local was given");
     catch_signals(FORWARDED);
-    wait_for_end(ask(RUN) || errno == EPIPE); /* which has its reasons, if not for us */
+    wait_for_end(ask(RUN) || errno == EPIPE); /* if sending failed, a frame may say why */
 }

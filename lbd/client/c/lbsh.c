@@ -1,9 +1,9 @@
-/* lbsh, compiled: make starts one for each line, and a Python takes as long to start as a small
-   compilation moves.
+/* lbsh, compiled: make starts one for each line, and starting a Python takes as long as a small
+   compilation saves by moving.
 
-   It takes `-c STRING` and `SCRIPT ARGS` while the shims are as the stamp says (lbsh_shims.py has
-   the format, and says what it is all about). Everything else, and everything in doubt, is for the
-   Python client (lbsh.py), the reference, with the arguments and environment we were given. */
+   It handles `-c STRING` and `SCRIPT ARGS` while the shims match the stamp (shell/shims.py
+   explains them and the format). All other and all doubtful cases go to the Python client
+   (shell/lbsh.py), which is the reference, with the original arguments and environment. */
 
 #define NO_MEMORY leave_it()
 static _Noreturn void leave_it(void);
@@ -17,7 +17,7 @@ static _Noreturn void leave_it(void);
 enum { FRESH_S = 30, FILE_MAX = 1 << 16, FAILED = 126 };
 
 static char **arguments;
-static bool is_stale; /* the LBM is to be asked again, by us alone */
+static bool is_stale; /* the Python client must ask the LBM again */
 
 static const char *const NOT_PROGRAMS[] = { /* keywords; builtins */
     "if", "then", "else", "elif", "fi", "do", "done", "case", "esac", "while", "until", "for",
@@ -29,8 +29,8 @@ static const char *const NOT_PROGRAMS[] = { /* keywords; builtins */
     "read", "readarray", "readonly", "return", "set", "setvar", "shift", "shopt", "source",
     "suspend", "test", "times", "trap", "true", "type", "typeset", "ulimit", "umask", "unalias",
     "unset", "wait",
-    "env", "printenv"}; /* the last two show what a shell does to the environment */
-/* What a shell sets itself, or acts on. */
+    "env", "printenv"}; /* env and printenv show a shell's changes to the environment */
+/* Variables that a shell sets itself or acts on. */
 static const char *const TOUCHY[] = {"IFS", "OPTIND", "PPID", "PS1", "PS2", "PS4", "OLDPWD",
                                      "BASH_ENV", "BASHOPTS", "SHELLOPTS", "POSIXLY_CORRECT", "ENV",
                                      "FUNCNEST", "UID", "EUID"};
@@ -38,7 +38,7 @@ static const char *const TOUCHY[] = {"IFS", "OPTIND", "PPID", "PS1", "PS2", "PS4
 #define NAME "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.+/"
 #define VARIABLE "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"
 
-static char *find_front(void) /* what a shim is a link to: the lbrun beside us */
+static char *find_front(void) /* the lbrun beside us, the target of a shim's link */
 {
     static char path[BESIDE_MAX];
     beside("lbrun", path);
@@ -52,7 +52,7 @@ static _Noreturn void leave_it(void)
     while (arguments[count])
         count++;
     char **more = calloc(count + 4, sizeof *more);
-    if (more) { /* a script does not learn by what name it is called, nor quite where it lies */
+    if (more) { /* pass argv[0] along: a script does not learn it */
         memcpy(more + 4, arguments + 1, count * sizeof *more);
         more[0] = "lbsh";
         more[1] = is_stale ? "--stale" : "--called";
@@ -64,7 +64,7 @@ static _Noreturn void leave_it(void)
     _exit(FAILED);
 }
 
-/* NULL if it cannot be read. `flags`: how else it is to be opened. */
+/* Returns a file's text, or NULL if it cannot be read. `flags`: further flags of open. */
 static char *read_file(int directory, const char *path, int flags, struct stat *status)
 {
     char *room = malloc(FILE_MAX + 1);
@@ -84,7 +84,7 @@ static const char *variable(const char *name)
     return getenv(name) ?: "";
 }
 
-/* -- where the shims are, and whether they are right (lbsh_shims.py) --------------------------- */
+/* -- where the shims are, and whether they are current (shell/shims.py) ------------------------ */
 
 static char *config_path(void)
 {
@@ -127,7 +127,8 @@ static char *base_directory(const char *config)
     return text("/var/tmp/lbd-shims-%d-%s", (int)geteuid(), here.nodename);
 }
 
-/* A directory of ours where nobody else may write: what is in it is ours, and stays what it is. */
+/* Opens a directory that belongs to us and where nobody else may write, so its contents are ours
+   and stay the same. */
 static int open_ours(int above, const char *name)
 {
     struct stat status;
@@ -138,7 +139,8 @@ static int open_ours(int above, const char *name)
     return directory;
 }
 
-/* PATH without the entries below `base`; with `shims`, if given, before the first absolute one. */
+/* Returns PATH without the entries below `base`, and with `shims`, if given, before the first
+   absolute entry. */
 static char *path_with(const char *path, const char *base, const char *shims)
 {
     char *made = "", *inside = text("%s/", base);
@@ -163,7 +165,7 @@ static uint64_t hash(uint64_t value, const char *words, bool more)
 {
     for (; *words; words++)
         value = (value ^ (unsigned char)*words) * 0x100000001b3u;
-    return more ? value * 0x100000001b3u : value; /* as for a byte of 0 */
+    return more ? value * 0x100000001b3u : value; /* as for a zero byte */
 }
 
 static char *circumstance(const char *entry)
@@ -182,7 +184,7 @@ static char *circumstances(char *path, const char *config, const char *shell, co
     return text("%s%s%s\n%s\n", made, circumstance(config), shell, front);
 }
 
-static char *stamped(char *head, char letter) /* a value of the stamp's head */
+static char *stamped(char *head, char letter) /* returns a value of the stamp's head */
 {
     char *line = strstr(head, text("\n%c ", letter));
     if (!line)
@@ -190,12 +192,12 @@ static char *stamped(char *head, char letter) /* a value of the stamp's head */
     return text("%.*s", (int)strcspn(line + 3, "\n"), line + 3);
 }
 
-/* PATH and LBD_SHIMS as they should be; the real shell. */
+/* Sets PATH and LBD_SHIMS; returns the real shell. */
 static char *set_up(void)
 {
     char *config = config_path(), *base = base_directory(config), *front = find_front();
     char *path = path_with(variable("PATH"), base, NULL);
-    char *outer = text("%s", variable("LBD_SHIMS")); /* with another home or configuration */
+    char *outer = text("%s", variable("LBD_SHIMS")); /* of an lbsh with another home or configuration */
     for (int i = 0; i < 2; i++)
         *(strrchr(outer, '/') ?: outer) = 0;
     if (*outer)
@@ -229,7 +231,7 @@ static char *set_up(void)
     return stamped(stamp, 'S');
 }
 
-/* -- one simple command (lbsh_words.py, lbsh_direct.py) ---------------------------------------- */
+/* -- one simple command (shell/words.py, shell/direct.py) -------------------------------------- */
 
 static bool is_in(const char *word, const char *const *list, size_t count)
 {
@@ -240,7 +242,7 @@ static bool is_in(const char *word, const char *const *list, size_t count)
 }
 #define IS_IN(word, list) is_in(word, list, sizeof(list) / sizeof *(list))
 
-/* The words of a simple command, NULL for anything that is a shell's to take apart. */
+/* Returns the words of a simple command, NULL if a shell must parse it. */
 static char **split(const char *from)
 {
     size_t size = strlen(from) + 1, count = 0;
@@ -278,7 +280,7 @@ static bool is_program(const char *word, const char *as_written)
            !IS_IN(word, NOT_PROGRAMS) && !strncmp(as_written, word, strlen(word));
 }
 
-static bool is_untouched(void) /* nothing in the environment that a shell would drop or obey */
+static bool is_untouched(void) /* nothing in the environment that a shell drops or obeys */
 {
     for (char **entry = environ; *entry; entry++) {
         size_t size = strspn(*entry, VARIABLE);
@@ -289,7 +291,7 @@ static bool is_untouched(void) /* nothing in the environment that a shell would 
     return true;
 }
 
-static char *logical_directory(void) /* PWD as dash and bash set it; NULL where it is not plain */
+static char *logical_directory(void) /* PWD as dash and bash set it; NULL if unclear */
 {
     struct stat here, there;
     const char *spelled = variable("PWD");
@@ -299,7 +301,7 @@ static char *logical_directory(void) /* PWD as dash and bash set it; NULL where 
     return getcwd(NULL, 0);
 }
 
-static char *find_command(char *name) /* NULL where the search has anything unusual about it */
+static char *find_command(char *name) /* NULL if the search is unusual in any way */
 {
     struct stat status;
     if (strchr(name, '/'))
@@ -315,8 +317,9 @@ static char *find_command(char *name) /* NULL where the search has anything unus
     return NULL;
 }
 
-/* As dash and bash do it, where nothing is to be interpreted: make's `echo "  CC x.o"`, say. A line
-   that a pipe might not take whole, or that cannot be written, is for the shell. */
+/* Prints like dash and bash where nothing needs interpreting, for example make's `echo "  CC
+   x.o"`. Returns, leaving it to the shell, if a pipe might not take the line whole or writing
+   fails. */
 static void echo(char **words)
 {
     char line[PIPE_BUF], *end = line;
@@ -350,14 +353,14 @@ static void run_directly(const char *string, const char *shell)
         setenv("_", path, 1);
     }
     execve(path, words, environ);
-    /* It cannot be executed: the shell has the words for it, and gets what it was given. */
+    /* It could not be executed: restore the environment; the shell will report the error. */
     const char *const names[] = {"PWD", "_", "SHLVL"};
     const char *const values[] = {before, underscore, level};
     for (int i = 0; i < 3; i++)
         values[i] ? setenv(names[i], values[i], 1) : unsetenv(names[i]);
 }
 
-/* Called by another name, as by `exec -a` or through a link, the shell is to have that name, too. */
+/* Called by another name, as by `exec -a` or through a link, the shell gets that name, too. */
 static char *name_for(char *shell, char *given)
 {
     char *slash = strrchr(given, '/');

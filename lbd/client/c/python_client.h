@@ -1,7 +1,8 @@
-/* The Python client: the reference, for whatever the compiled one does not do itself.
+/* Starts the Python client, the reference, which handles whatever the compiled one does not.
 
-   An installer of wheels writes the interpreter into the client's first line, and nothing behind it.
-   So it is started from here, bare: no `site`, no user's PYTHON* settings, two thirds of the time. */
+   A wheel installer writes only the interpreter into the client's first line, without options.
+   Starting it from here allows a bare start, without `site` and the user's PYTHON* settings,
+   which takes two thirds of the time. */
 
 #include <sys/auxv.h>
 
@@ -11,7 +12,7 @@
 
 enum { BESIDE_MAX = PATH_MAX + 16 };
 
-/* A program on PATH; false if there is none of that name. */
+/* Finds a program on PATH; returns false if there is none of that name. */
 static bool on_path(const char *name, char room[BESIDE_MAX]) {
     for (const char *at = getenv("PATH") ?: ""; *at; at += strcspn(at, ":"), at += *at == ':') {
         int size = snprintf(room, BESIDE_MAX, "%.*s/%s", (int)strcspn(at, ":"), at, name);
@@ -20,8 +21,8 @@ static bool on_path(const char *name, char room[BESIDE_MAX]) {
     return false;
 }
 
-/* A program in the directory of this one; where there is no /proc, as this one was called. Of a copy
-   that stands elsewhere alone, the one on PATH. */
+/* Returns a program in this program's directory, which without /proc is found by the name it was
+   called by. A copy installed alone elsewhere uses the one on PATH. */
 static char *beside(const char *name, char room[BESIDE_MAX]) {
     ssize_t size = readlink("/proc/self/exe", room, PATH_MAX);
     room[size > 0 ? size : 0] = 0;
@@ -36,7 +37,7 @@ static char *beside(const char *name, char room[BESIDE_MAX]) {
     return room;
 }
 
-/* The path of the client, if it cannot be started; errno says why. */
+/* Returns only if the client cannot be started: its path, with errno set. */
 static const char *become_python_client(const char *name, char **words) {
     static char path[BESIDE_MAX], line[PATH_MAX];
     const char *client = PYTHON_CLIENT ?: beside(name, path);

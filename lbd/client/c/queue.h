@@ -1,11 +1,11 @@
-/* `lbrun -q` and `-d`, as client/queue.py does them, for the options that lbrun.c knows. */
+/* `lbrun -q` and `-d`, as in client/queue.py, for the options that lbrun.c knows. */
 
 enum { HEARD_MS = 10000, ACCEPT_MS = 30000, REMARK_MS = 2000, INPUT_MAX = 11 << 20 };
 
-static char *input = ""; /* goes along with the job */
+static char *input = ""; /* sent along with the job */
 static size_t input_size;
 
-/* All of our standard input, unless it is a terminal or there is none. */
+/* Reads all of standard input, unless it is a terminal or missing. */
 static void read_input(void) {
     struct stat kind;
     if (option['i'] || null_fds & 1 || fstat(0, &kind) ||
@@ -27,8 +27,8 @@ static void put_wish(FILE *to) {
     put_bytes(to, INPUT_DATA, input, input_size);
 }
 
-/* To our own output, heeding signals meanwhile; when nobody reads it any more we die of that, and
-   the job with us. */
+/* Writes to our own output and handles signals meanwhile. When nobody reads it any more, SIGPIPE
+   ends us, and with us the job. */
 static void show(int to, const char *data, size_t size) {
     struct pollfd both[] = {{to, POLLOUT, 0}, {signals, POLLIN, 0}};
     while (size) {
@@ -77,6 +77,6 @@ static _Noreturn void wait_in_queue(bool taken) {
         case WARN: say("%s", body); break;
         case DONE: end_as_told();
         }
-        free(body); /* a job may print without end */
+        free(body); /* a job's output is unlimited */
     }
 }

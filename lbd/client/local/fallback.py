@@ -1,9 +1,9 @@
-"""A bound on what runs here when no daemon is there to bound it.
+"""Bounds the number of commands here when no daemon is there to do it.
 
-Without it a dead LBM would turn `make -j200` into 200 local compilers. The bound is a set of lock
-files, twice as many as there are cores; the lock goes over to the command through exec and ends
-with it, however that happens. Each depth of nested lbruns has a set of its own, so that a command
-never waits for one that waits for it.
+Without it, a dead LBM would turn `make -j200` into 200 local compilers. The bound is a set of lock
+files, twice as many as cores; the command inherits the lock through exec, so it is released when
+the command ends, however that happens. Each depth of nested lbruns has its own set, so that a
+command never waits for one that waits for it.
 """
 
 import fcntl
@@ -22,15 +22,15 @@ MAX_DEPTHS = 8
 
 @dataclass(frozen=True, slots=True)
 class FallbackSlots:
-    """What the LBM would have known of this host."""
+    """What the LBM would have known about this host."""
 
     name: str
     slots: int  # commands at once
-    fault: str = ""  # "; ", and why the configuration is of no use
+    fault: str = ""  # "; " and why the configuration is unusable
 
     @classmethod
     def from_config(cls, path: str | None) -> "FallbackSlots":
-        """The built-in defaults where the configuration makes no sense."""
+        """Uses the built-in defaults if the configuration is invalid."""
         fault = ""
         try:
             config = load(path)
@@ -41,11 +41,11 @@ class FallbackSlots:
 
 
 def take_turn(depth: int, runtime_dir: str, count: int, say: Callable[[str], None]) -> None:
-    """Returns when fewer than `count` run; at once where locks cannot be had.
+    """Returns when fewer than `count` commands run; at once if locks cannot be had.
 
-    Counted apart for each `runtime_dir`, that is, for each LBM that should be there.
+    Each `runtime_dir`, that is, each LBM that should be running, is counted separately.
     """
-    above = os.environ.get("XDG_RUNTIME_DIR") or "/tmp"  # noqa: S108  # its owner is looked at
+    above = os.environ.get("XDG_RUNTIME_DIR") or "/tmp"  # noqa: S108  # its owner is checked
     directory = f"{above}/lbd-fallback-{os.geteuid()}"
     which = f"{zlib.crc32(os.fsencode(runtime_dir)):08x}.{min(depth, MAX_DEPTHS)}"
     try:
@@ -69,9 +69,10 @@ def take_turn(depth: int, runtime_dir: str, count: int, say: Callable[[str], Non
 
 
 def _open_locks(directory: str, names: list[str]) -> list[int]:
-    """None of them if the directory is somebody else's: it is not to be trusted with our waiting.
+    """Returns no locks if the directory is another user's, who could make us wait.
 
-    It is opened once, so that what was looked at is what the files are made in. Raises OSError.
+    It is opened once, so that the files are created in the directory that was checked. Raises
+    OSError.
     """
     os.makedirs(directory, mode=0o700, exist_ok=True)
     own = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)

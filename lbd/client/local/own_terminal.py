@@ -1,8 +1,8 @@
-"""A command that runs here and is to have a terminal (-t) although its caller has none.
+"""Runs a command here in a terminal (-t) although its caller has none.
 
-What a remote one gets on the other host: a pty of its own, what we read typed into it, the end of
-our input as ^D, its output on our standard output. Standard error stays the caller's if it is a
-file or a pipe.
+It does what a remote command gets on the other host: a pty of its own, our input typed into it, the
+end of our input as ^D, its output on our standard output. Standard error stays the caller's if it
+is a file or a pipe.
 """
 
 import os
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 CHUNK = 65536
 END_OF_FILE = b"\x04"  # VEOF of a new terminal
-TYPED_BYTES = 512  # at once: a terminal takes no more of a line than it can hold
+TYPED_BYTES = 512  # per write: a terminal takes no more of a line than it can hold
 PASSED_ON = (
     signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2,
     signal.SIGCONT,
@@ -29,12 +29,12 @@ BY_SIGNAL = 128
 
 
 def is_wanted(options: "Options") -> bool:
-    """Is there one to be made?"""
+    """Returns whether a terminal must be created."""
     return "tty" in options.plain and "no_stdin" not in options.plain and not os.isatty(0)
 
 
 def run_in_terminal(name: str, command: list[bytes], environment: dict[bytes, bytes]) -> int:
-    """The exit status, unless we die as the command has died."""
+    """Returns the exit status, unless this process dies of the signal that ended the command."""
     master, slave = os.openpty()
     keeps_stderr = not os.isatty(2)
     pid = os.fork()
@@ -49,7 +49,7 @@ def run_in_terminal(name: str, command: list[bytes], environment: dict[bytes, by
         signal.signal(number, lambda number, _: os.killpg(pid, number))
     leader = os.pidfd_open(pid)
     if not carry(master, leader):
-        os.close(master)  # it hears of it by SIGHUP
+        os.close(master)  # the command notices by SIGHUP
     status = os.waitpid(pid, 0)[1]
     if os.WIFSIGNALED(status):
         die_of(os.WTERMSIG(status))
@@ -67,12 +67,13 @@ def enter(slave: int, *, keeps_stderr: bool) -> None:
 
 
 def carry(master: int, leader: int) -> bool:
-    """Bytes both ways until the command has ended, whose pidfd is `leader`, or nobody reads: then
-    False."""
+    """Copies bytes both ways until the command, whose pidfd is `leader`, has ended. Returns False
+    if nobody reads the output any more."""
     os.set_blocking(master, False)
     reads, typed, last, ended = [master, 0, leader], b"", b"\n", False
     while True:
-        # What is typed waits for room: a command that prints and does not read stops nobody.
+        # Input waits until the terminal takes it: a command that prints without reading blocks
+        # nothing.
         ready, room, _ = select.select(reads, [master] if typed else [], [], 0 if ended else None)
         if room:
             typed = typed[os.write(master, typed[:TYPED_BYTES]) :]
@@ -80,12 +81,13 @@ def carry(master: int, leader: int) -> bool:
             typed = os.read(0, TYPED_BYTES)
             if not typed:
                 reads.remove(0)
-                typed = END_OF_FILE if last == b"\n" else 2 * END_OF_FILE  # after half a line
+                # twice after an incomplete line
+                typed = END_OF_FILE if last == b"\n" else 2 * END_OF_FILE
             last = typed[-1:]
         if master in ready:
             try:
                 printed = os.read(master, CHUNK)
-            except OSError:  # EIO: nobody has the terminal any more
+            except OSError:  # EIO: nobody has the terminal open any more
                 return True
             try:
                 write_all(1, printed)

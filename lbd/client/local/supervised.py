@@ -1,8 +1,9 @@
-"""A command that runs here but needs somebody beside it: a time limit, a status file.
+"""Runs a command here with a parent that watches it, for a time limit or a status file.
 
-What a shell does for a job, so that the command notices nothing: a process group of its own that
-has the terminal while it is in the foreground, signals passed on, stops shared. As subreaper this
-process can end everything the command leaves when its time is over; and the command ends with it.
+It does what a shell does for a job, so that the command notices nothing: a process group of its own
+that has the terminal while it is in the foreground, signals passed on, stops shared. As subreaper
+this process can end everything the command has started when the time limit expires; and the command
+ends with it.
 """
 
 import contextlib
@@ -37,7 +38,7 @@ PASSED_ON = (
     *TERMINAL_SIGNALS, signal.SIGHUP, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2
 )  # fmt: skip
 WAITED_FOR = (*PASSED_ON, signal.SIGCHLD)
-RESET = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTTOU)  # those ignored here, by Python or by us
+RESET = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTTOU)  # signals ignored here, by Python or by us
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
 
@@ -47,8 +48,8 @@ def run_supervised(
     environment: dict[bytes, bytes],
     why_not_fetched: "Callable[[], str]" = lambda: "",
 ) -> int:
-    """Returns the exit status as the contract defines it. `why_not_fetched`: asked once the command
-    has ended well."""
+    """Returns the exit status as the contract defines it. `why_not_fetched`: called if the command
+    exits with 0."""
     supervisor = Supervisor(options, command, environment)
     wait_status, usage, timed_out = supervisor.run()
     number = os.WTERMSIG(wait_status) if os.WIFSIGNALED(wait_status) else 0
@@ -91,18 +92,19 @@ class Supervisor:
         self._terminal = own_terminal()
 
     def run(self) -> tuple[int, resource.struct_rusage, bool]:
-        """(wait status, usage, whether the time limit ended it).
+        """Returns (wait status, usage, whether the time limit ended it).
 
         Signals are blocked and waited for: a Python handler would not run if its signal came just
         before a blocking call.
         """
         self._libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # we give the terminal from behind
+        # we set the terminal's group from the background
+        signal.signal(signal.SIGTTOU, signal.SIG_IGN)
         self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, WAITED_FOR)
         self._pid = os.fork()
         if self._pid == 0:
             self._become()
-        with contextlib.suppress(OSError):  # the child does it too: whoever comes first
+        with contextlib.suppress(OSError):  # the child does this too: whichever is first
             os.setpgid(self._pid, self._pid)
         try:
             ended = self._wait_within_limit()
@@ -134,7 +136,7 @@ class Supervisor:
         os._exit(exit_status_of(problem))
 
     def _pass_on(self, number: int) -> None:
-        """To the command; a second interrupt within a second ends it by force."""
+        """Passes a signal on; a second interrupt within a second kills the command."""
         now_s = time.monotonic()
         if number == signal.SIGINT and now_s - self._interrupted_s < FORCE_WITHIN_S:
             number = signal.SIGKILL
@@ -147,7 +149,7 @@ class Supervisor:
                 os.kill(self._pid, number)
 
     def _wait_within_limit(self) -> tuple[int, resource.struct_rusage] | None:
-        """The status and usage of the command; None when its time is over."""
+        """Returns status and usage of the command; None if the time limit expired first."""
         limit_s = self._options.timeout_s or float("inf")
         over_s = time.monotonic() + limit_s
         while True:
@@ -161,7 +163,8 @@ class Supervisor:
                 return ended
 
     def _reap(self) -> tuple[int, resource.struct_rusage] | None:
-        """Collect who has ended, orphans of the command's too; the command's own end, if it has."""
+        """Reaps ended children, including the command's orphans. Returns the command's own end, if
+        any."""
         while True:
             pid, status, usage = os.wait4(-1, os.WNOHANG | os.WUNTRACED)
             if pid == 0:
@@ -172,7 +175,7 @@ class Supervisor:
                 self._stop_along()
 
     def _stop_along(self) -> None:
-        """The command was stopped: so are we, until somebody wants it to go on."""
+        """Stops like the command, until we are continued."""
         give_terminal(self._terminal, os.getpgrp())
         os.kill(os.getpid(), signal.SIGSTOP)
         if self._terminal is not None and os.tcgetpgrp(self._terminal) == os.getpgrp():
@@ -181,7 +184,8 @@ class Supervisor:
             os.killpg(self._pid, signal.SIGCONT)
 
     def _end_tree(self) -> tuple[int, resource.struct_rusage]:
-        """TERM to all of it, KILL after a grace; the status of the command itself."""
+        """Sends TERM to the whole tree, KILL after a grace period. Returns the status of the
+        command itself."""
         ended: tuple[int, resource.struct_rusage] | None = None
         for pid in descendants():
             send(pid, signal.SIGTERM)
@@ -191,7 +195,7 @@ class Supervisor:
             try:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
             except ChildProcessError:
-                assert ended is not None  # it was our child, so it was waited for
+                assert ended is not None  # our own child, so it was reaped
                 return ended
             if pid == self._pid:
                 ended = status, usage
@@ -214,7 +218,7 @@ def descendants() -> list[int]:
 
 
 def own_terminal() -> int | None:
-    """Returns the terminal of which we are the foreground, if there is one."""
+    """Returns the terminal that has us in the foreground, if there is one."""
     for descriptor in (0, 1, 2):
         with contextlib.suppress(OSError):
             if os.isatty(descriptor) and os.tcgetpgrp(descriptor) == os.getpgrp():

@@ -1,7 +1,7 @@
-"""Makes the shims of lbsh, and makes them again when PATH or what was learnt has changed.
+"""Creates lbsh's shims, and recreates them when PATH or the learnt costs change.
 
-Not on the way of every lbsh: only when the stamp (see lbsh_shims.py) says so, or is some seconds
-old. A new set is complete before the stamp names it, and sets that shells may still be using stay.
+It does not run for each lbsh, only when the stamp (shims.py) is outdated or some seconds old. A new
+set is complete before the stamp names it, and sets that shells may still be using stay.
 """
 
 import contextlib
@@ -25,14 +25,14 @@ from lbd.text.program_names import by_name
 
 LOCK_WAIT_S = 2.0
 ASK_S = 1.0
-# A directory changed so lately may change again without its time showing it.
+# A directory changed this recently may change again without a new modification time.
 RACY_NS = 50_000_000
-SETS_KEPT = 4  # whole, for shells that remember where they found a command
-LINKS_KEPT = 1000  # of those that are no longer whole
+SETS_KEPT = 4  # complete sets, for shells that remember where they found a command
+LINKS_KEPT = 1000  # links in place of older sets
 PATHS_KEPT = 64  # values of PATH
 NAMES_MAX = 20_000
 SHELL = "/bin/sh"
-# Short, and sought by every `configure` or cmake, which write down where they found them.
+# Short commands that every `configure` or cmake searches for and records the path of.
 EVERYDAY = """
     sed grep egrep fgrep gawk mawk awk cmp diff file pkg-config pkgconf msgfmt gmsgfmt msgmerge
     xgettext ar nm ranlib objcopy objdump readelf strip
@@ -40,9 +40,10 @@ EVERYDAY = """
 
 
 def refresh(place: Place, is_stale: bool = False) -> Stamp | None:
-    """The stamp as it should be; None if this user can have no shims. Raises OSError, LbdError.
+    """Returns the current stamp; None if this user can have no shims. Raises OSError, LbdError.
 
-    `is_stale`: it looks fresh because lbsh.c has sent us, and only us, to ask the LBM again.
+    `is_stale`: the stamp only looks fresh, because lbsh.c touched it and chose this process to ask
+    the LBM again.
     """
     if not os.access(place.front, os.X_OK):
         raise LbdError(f"{os.fsdecode(place.front)} not found")
@@ -51,7 +52,7 @@ def refresh(place: Place, is_stale: bool = False) -> Stamp | None:
     with locked(place.directory):
         old = read_stamp(place.directory)
         if old and old.is_fresh and not is_stale and old.circumstances == place.circumstances():
-            return old  # somebody else has just done it
+            return old  # another process has just updated it
         circumstances = settled(place)
         generation, stays = what_stays(old)
         same = old is not None and old.circumstances == circumstances
@@ -67,8 +68,8 @@ def refresh(place: Place, is_stale: bool = False) -> Stamp | None:
 
 
 def private(directory: bytes) -> None:
-    """Make it, for this user only. Raises OSError if it is not that, or was not: what others could
-    write in may hold what they wrote."""
+    """Creates a directory for this user only. Raises OSError if it is not private, or was not: if
+    others could write in it, it may hold what they wrote."""
     os.makedirs(os.path.dirname(directory), mode=0o700, exist_ok=True)
     with contextlib.suppress(FileExistsError):
         os.mkdir(directory, 0o700)
@@ -83,7 +84,8 @@ def private(directory: bytes) -> None:
 
 @contextlib.contextmanager
 def locked(directory: bytes) -> Iterator[None]:
-    """One at a time; not for ever, should that one be stopped. Raises TimeoutError."""
+    """Holds a lock, so that one process at a time updates the shims. The wait is bounded, in case
+    the holder is stopped. Raises TimeoutError."""
     try:
         descriptor = lock_file(directory + b"/lock", LOCK_WAIT_S)
     except TimeoutError:
@@ -95,7 +97,7 @@ def locked(directory: bytes) -> Iterator[None]:
 
 
 def settled(place: Place) -> bytes:
-    """The circumstances, with 0 for what changed just now: the next lbsh looks again."""
+    """Returns the circumstances, with -1 for what changed just now: the next lbsh checks again."""
     now_ns = time.time_ns()
     lines = place.circumstances().split(b"\n")
     for at, line in enumerate(lines):
@@ -106,7 +108,8 @@ def settled(place: Place) -> bytes:
 
 
 def what_stays(old: Stamp | None) -> tuple[bytes, set[str]]:
-    """What the LBM says of names that need no shim. Without an answer: the set as it is."""
+    """Returns the LBM's generation and the names that need no shim. Without an answer from the LBM,
+    the present generation."""
     lists = users_lists()
     ruled = [rule.partition(":")[0].split(" ")[0] for rule in lists["features"]]
     always = by_name((*lists["always"], *ruled))
@@ -114,7 +117,7 @@ def what_stays(old: Stamp | None) -> tuple[bytes, set[str]]:
     question: Json = {"op": "shims", **lists}
     try:
         directories = find_runtime_dirs(None)
-    except Trouble:  # no such lbd.toml: whoever runs a command will be told
+    except Trouble:  # a missing lbd.toml is reported when a command runs
         directories = []
     for directory in directories:
         try:
@@ -130,11 +133,11 @@ def what_stays(old: Stamp | None) -> tuple[bytes, set[str]]:
 
 
 def users_lists() -> dict[str, list[str]]:
-    """What the caller's lbd.toml says of its commands."""
+    """Returns the command lists of the caller's lbd.toml."""
     try:
         lists = load(None).eligibility
     except ConfigError:
-        return {"always": [], "never": [], "features": []}  # the daemons say what is wrong with it
+        return {"always": [], "never": [], "features": []}  # the daemons report the error
     return {
         "always": list(lists.always),
         "never": list(lists.never),
@@ -169,7 +172,7 @@ def is_command(entry: "os.DirEntry[bytes]") -> bool:
 
 
 def install(place: Place, names: set[bytes], old: Stamp | None) -> bytes:
-    """A set with these names; its number. The present one if it is the same already."""
+    """Installs a set with these names and returns its number; the present one if it is the same."""
     directory = place.directory
     everything = directory + b"/all"
     os.makedirs(everything, mode=0o700, exist_ok=True)
@@ -191,9 +194,10 @@ def install(place: Place, names: set[bytes], old: Stamp | None) -> bytes:
 
 
 def link_all(directory: bytes, names: set[bytes], front: bytes) -> None:
-    """NAME -> front for each; where it is another front, it is replaced in one step.
+    """Links each NAME to the front; a link to another front is replaced atomically.
 
-    All are names of one link: thousands of new ones cost a second where these cost a hundredth.
+    All are hard links to one symbolic link: thousands of new symbolic links cost a second where
+    these cost a hundredth of that.
     """
     link = os.path.dirname(directory) + b"/front"
     if not os.path.islink(link) or os.readlink(link) != front:
@@ -205,7 +209,7 @@ def link_all(directory: bytes, names: set[bytes], front: bytes) -> None:
         except FileExistsError:
             if os.readlink(path) != front:
                 replace_link(path, front)
-        except OSError:  # a file system that has no such links
+        except OSError:  # a file system without hard links to symbolic links
             replace_link(path, front)
 
 
@@ -218,7 +222,7 @@ def replace_link(path: bytes, target: bytes) -> None:
 
 
 def retire(directory: bytes, numbers: list[int]) -> None:
-    """All but the newest sets become links to `all`; of very many links the oldest go."""
+    """Turns all but the newest sets into links to `all`; removes the oldest of very many links."""
     for number in numbers[: -(SETS_KEPT - 1)]:
         name = b"%d" % number
         whole = b"%s/.%s" % (directory, name)
@@ -236,7 +240,7 @@ def find_shell(place: Place) -> bytes:
         try:
             chosen = load(None).shell.program
         except ConfigError:
-            chosen = ""  # the daemons say what is wrong with it
+            chosen = ""  # the daemons report the error
     path = os.fsdecode(place.path or DEFAULT_PATH)
     found = shutil.which(chosen, path=path) if chosen else SHELL
     if chosen and (found is None or os.path.basename(os.path.realpath(found)) == "lbsh"):
@@ -252,7 +256,7 @@ def write_stamp(directory: bytes, text: bytes) -> None:
 
 
 def forget_old_paths(base: bytes, present: bytes) -> None:
-    """Of very many values of PATH, drops the least recently used ones."""
+    """Drops the least recently used values of PATH if there are very many."""
     used = []
     for entry in os.scandir(base):
         with contextlib.suppress(OSError):

@@ -1,8 +1,8 @@
-"""A single simple command of `lbsh -c`, run as the shell would run it, without the shell.
+"""Runs a single simple command of `lbsh -c` as the shell would, without the shell.
 
-Only for shells whose ways are known (dash and bash, whatever name they have here), and only where
-nothing in the environment makes them do more. Returns, having done nothing, where the real shell is
-to have a look: also when the command cannot be executed, so that the words are the shell's own.
+Only for shells whose behaviour is known (dash and bash, under any name), and only where nothing in
+the environment makes them do more. Returns without effect if the real shell is needed; also if the
+command cannot be executed, so that the shell prints the error.
 """
 
 import posix
@@ -10,7 +10,7 @@ import posix
 from lbd.client.complaints import encode
 from lbd.client.shell.words import simple_command
 
-# A shell sets these itself, or acts on them.
+# Variables that a shell sets itself or acts on.
 TOUCHY = (b"IFS", b"OPTIND", b"PPID", b"PS1", b"PS2", b"PS4", b"OLDPWD", b"BASH_ENV", b"BASHOPTS",
           b"SHELLOPTS", b"POSIXLY_CORRECT", b"ENV", b"FUNCNEST", b"UID", b"EUID")  # fmt: skip
 NAME = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
@@ -40,14 +40,14 @@ def run_directly(text: str, shell: bytes, environment: dict[bytes, bytes]) -> No
 
 
 def is_untouched(environment: dict[bytes, bytes]) -> bool:
-    """Returns whether it has nothing that a shell would drop, set or obey."""
+    """Returns whether the environment has nothing that a shell would drop, set or obey."""
     if any(name in environment for name in TOUCHY):
         return False
     return all(name and name[0] > 57 and NAME.issuperset(name) for name in environment)
 
 
 def kind_of(shell: bytes) -> bytes:
-    """dash or bash, by the name that links lead to; b"" for any other."""
+    """Returns dash or bash, from the name after following links; b"" for any other shell."""
     for _ in range(8):
         try:
             target = posix.readlink(shell)
@@ -59,7 +59,7 @@ def kind_of(shell: bytes) -> bytes:
 
 
 def logical_directory(environment: dict[bytes, bytes]) -> bytes:
-    """Returns PWD as both shells would set it; b"" where that is not plain."""
+    """Returns PWD as both shells would set it; b"" if that is unclear."""
     spelled = environment.get(b"PWD", b"")
     try:
         if spelled.startswith(b"/") and b"/." not in spelled:
@@ -72,7 +72,7 @@ def logical_directory(environment: dict[bytes, bytes]) -> bytes:
 
 
 def find_command(name: bytes, path: bytes) -> bytes:
-    """The file to execute; b"" where the search has anything unusual about it."""
+    """Returns the file to execute; b"" if the search is unusual in any way."""
     if b"/" in name:
         return name
     for directory in path.split(b":"):

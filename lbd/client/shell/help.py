@@ -1,4 +1,4 @@
-"""What `lbsh --help` and `--version` print."""
+"""The output of `lbsh --help` and `--version`."""
 
 import sys
 from shutil import get_terminal_size

@@ -1,11 +1,11 @@
 """`lbsh`: the user's own shell, whose eligible commands go where there is room.
 
-Not a shell: it puts a private directory of shims first on PATH (see lbsh_shims.py) and becomes the
+It is not a shell: it puts a private directory of shims first on PATH (see shims.py) and becomes the
 shell that parses and executes. Each shim is the front under a command's name; it asks the LBM and
-either becomes that command or lets another host run it. Where `-c` is given one simple command, the
-shell is left out: what it would do is known.
+either becomes that command or lets another host run it. If `-c` gives one simple command, it is run
+directly, since what the shell would do is known.
 
-Started once for each line of a Makefile, so nothing heavy is imported, as in lbrun.
+It is started once for each line of a Makefile, so nothing heavy is imported, as in lbrun.
 """
 
 import posix
@@ -25,7 +25,7 @@ NOT_FOUND, CANNOT_EXECUTE = 127, 126
 
 def main(arguments: list[str] | None = None) -> None:
     """Never returns."""
-    Surroundings()  # whether there is a standard error, before anything is opened
+    Surroundings()  # notes whether there is a standard error, before anything is opened
     words = sys.argv[1:] if arguments is None else arguments
     try:
         status = run(words)
@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> None:
 def run(words: list[str]) -> int:
     """Returns the exit status, unless this process becomes the shell."""
     called, link_to, is_stale = b"lbsh", b"", False
-    if words[:1] in (["--called"], ["--stale"]):  # by lbsh.c
+    if words[:1] in (["--called"], ["--stale"]):  # added by lbsh.c
         is_stale, called, link_to = words[0] == "--stale", encode(words[1]), encode(words[2])
         words = words[3:]
     if words[:1] in (["--help"], ["--version"]):
@@ -52,7 +52,7 @@ def run(words: list[str]) -> int:
     invocation = read_invocation(words)
     place = shims.Place(environment, link_to or front())
     stamp = None
-    if int(depth(environment)) == 0:  # what has moved moves no further
+    if int(depth(environment)) == 0:  # a command moved once does not move again
         stamp = usable_stamp(place, is_stale)
     environment.pop(b"LBD_SHIMS", None)
     environment[b"PATH"] = place.path or DEFAULT_PATH
@@ -73,14 +73,14 @@ def run(words: list[str]) -> int:
 
 
 def name_for(shell: bytes, called: bytes) -> bytes:
-    """Called by another name, as by `exec -a` or through a link, the shell is to have that name."""
+    """Called by another name, as by `exec -a` or through a link, the shell gets that name."""
     if called.rpartition(b"/")[2] == b"lbsh":
         return shell
     return b"-" + shell.rpartition(b"/")[2] if called == b"-lbsh" else called
 
 
 def usable_stamp(place: shims.Place, is_stale: bool) -> shims.Stamp | None:
-    """Returns None and one line that says why if there can be no shims."""
+    """Returns the stamp. If there can be no shims, prints why and returns None."""
     stamp = shims.read_stamp(place.directory)
     if stamp and stamp.is_fresh and not is_stale and stamp.circumstances == place.circumstances():
         return stamp
@@ -135,7 +135,7 @@ def is_interactive(invocation: Invocation) -> bool:
 
 
 def keep_shims_first(environment: dict[bytes, bytes]) -> None:
-    """A login bash reads files that set PATH again. At its first prompt the shims come back."""
+    """Puts the shims back at the first prompt of a login bash, whose files set PATH again."""
     before = environment.get(b"PROMPT_COMMAND", b"")
     again = b"PROMPT_COMMAND=" + quoted(before) if before else b"unset PROMPT_COMMAND"
     environment[b"PROMPT_COMMAND"] = (
@@ -148,7 +148,7 @@ def quoted(text: bytes) -> bytes:
 
 
 def front() -> bytes:
-    """What a shim is a link to: the `lbrun` that was installed beside us."""
+    """Returns the target of a shim's link: the `lbrun` installed beside us."""
     path: str = getattr(sys.modules["__main__"], "__file__", None) or sys.argv[0]
     name = encode(path)
     try:

@@ -1,27 +1,28 @@
-"""The command line of `lbsh`: a shell's own, of which only what we must know is read. Pure."""
+"""The command line of `lbsh`, which is the shell's own; reads only what lbsh must know. Pure."""
 
 WITH_VALUE = ("--rcfile", "--init-file", "--emulate")  # of bash and zsh
-# Options with which a simple command is still nothing but that command.
+# Options that do not change what a simple command does.
 HARMLESS = frozenset("ceu")
 
 
 class Invocation:
-    """What a shell would do when invoked like this."""
+    """What a shell would do when invoked with these arguments."""
 
     def __init__(self) -> None:
-        self.letters: set[str] = set()  # of short options that are on
+        self.letters: set[str] = set()  # short options that are on
         self.words: list[str] = []  # long options
         self.text: str | None = None  # of -c
         self.script: str | None = None
 
     @property
     def is_direct(self) -> bool:
-        """Only `-c`, and nothing that would change what a simple command does."""
+        """Returns whether there is only `-c`, with nothing that changes what a simple command
+        does."""
         return self.text is not None and not self.words and self.letters <= HARMLESS
 
     @property
     def reads_input(self) -> bool:
-        """True without -c or a script: commands come from standard input."""
+        """Returns True without -c or a script: commands come from standard input."""
         return self.text is None and (self.script is None or "s" in self.letters)
 
     @property
@@ -49,7 +50,7 @@ def read_invocation(arguments: list[str]) -> Invocation:
         else:
             found.letters.difference_update(word[1:])
             found.words.append(word)
-        if word[-1] in "oO":  # `set -o` and bash's `shopt`
+        if word[-1] in "oO":  # they take a value: `set -o` and bash's `shopt`
             del rest[:1]
     if takes_text:
         found.text = rest[0] if rest else None

@@ -1,12 +1,13 @@
-"""A shim of `lbsh`, in Python: what the compiled front does where it was built, and more slowly.
+"""A shim of `lbsh` in Python: does the same as the compiled front, more slowly, where that is
+missing.
 
-Under a command's name it asks the LBM whether that command is to leave, and where. What stays
-becomes the real program, found on PATH behind the directory of shims (LBD_SHIMS), with the
-environment it was given, so that the commands it starts share load in their turn. A person who
-typed the name has asked for nothing else: whatever is wrong before the command has begun, it just
-runs here, and nothing is said.
+Called by a command's name, it asks the LBM whether that command should leave, and where to. A
+command that stays becomes the real program, found on PATH behind the directory of shims
+(LBD_SHIMS), with its original environment, so that the commands it starts are shared in turn. The
+user only typed a command's name, so if anything is wrong before the command has begun, it just runs
+here and nothing is printed.
 
-Called by the name itself (a link to `lbrun`), or as `lbrun --shim NAME [ARG…]`.
+It is called by the command's name (a link to `lbrun`), or as `lbrun --shim NAME [ARG…]`.
 """
 
 import posix
@@ -26,16 +27,16 @@ from lbd.launch.exec import DEFAULT_PATH, become_file, exit_status_of, let_pipes
 from lbd.local import client_tags as tags
 from lbd.local.frames import field, pack
 
-TYPE_CHECKING = False  # typing's own would cost a millisecond
+TYPE_CHECKING = False  # importing typing would cost a millisecond
 if TYPE_CHECKING:
     from _socket import socket
 
 NOT_FOUND = 127
-# From lbrun.c, which has asked: "DESCRIPTOR JOB HOST", the connection to the LBM and its answer.
+# Set by lbrun.c, which has asked the LBM: "DESCRIPTOR JOB HOST", its connection and the answer.
 MEASURE_FOR = b"LBD_MEASURE"
-# Many programs look for themselves along PATH and find their parts from there (gcc, Python, TeX):
-# behind a shim they would find the shim. So they are told their whole name. Not these, who put it
-# before each of their messages, and have no parts.
+# Many programs search PATH for themselves to find their parts (gcc, Python, TeX), and behind a shim
+# they would find the shim. So they are called by their full path. These are exceptions: they have
+# no parts, and would print the path before each message.
 NAMELY = """
     ar b2sum base32 base64 bison bunzip2 bzcat bzip2 cksum comm cpio csplit diff3 expand factor flex
     fmt fold join lzma m4 md5sum numfmt od patch pr ptx ranlib sdiff sha1sum sha224sum sha256sum
@@ -63,7 +64,7 @@ class Shim:
         """Returns the exit status, unless this process becomes the command."""
         if not self.real:
             return not_found(self.options.command[0])
-        if depth(self.as_given) != b"0":  # what has moved moves no further
+        if depth(self.as_given) != b"0":  # a command moved once does not move again
             return self.become_it()
         try:
             self.around.directory = working_directory(self.options)
@@ -87,7 +88,7 @@ class Shim:
         return self.become_it()
 
     def become_it(self) -> int:
-        """Runs the command as if there were no lbd; also where the LBM is of no use."""
+        """Runs the command as if there were no lbd; also if the LBM is of no use."""
         let_pipes_break()
         command = self.around.command
         called = command[0] if self.options.command[0] in NAMELY.split() else self.real
@@ -95,7 +96,7 @@ class Shim:
         return self._failed(become_file(self.real, argv, self.as_given))
 
     def stay(self, found: dict[bytes, str], sock: "socket") -> int:
-        """The LBM's answer is "here"."""
+        """Handles the LBM's answer "here"."""
         is_measured = tags.MEASURE in found
         return self.run_here(found[tags.JOB], found[tags.HOST], sock, is_measured=is_measured)
 
@@ -139,7 +140,8 @@ def shim_directory(environment: dict[bytes, bytes]) -> bytes:
 
 
 def find_behind_shims(name: bytes, environment: dict[bytes, bytes]) -> bytes:
-    """The program's path; b"" if there is none. Never a shim again, wherever PATH names it."""
+    """Returns the program's path; b"" if there is none. Never returns a shim, wherever PATH has
+    it."""
     if b"/" in name:
         return name
     shims = shim_directory(environment)
@@ -166,7 +168,7 @@ def is_executable(path: bytes) -> bool:
 
 
 def report(sock: "socket", job: str, cpu_s: float, status: int, peak_bytes: int) -> None:
-    """Reports what the run has used; an LBM that is gone need not know."""
+    """Reports what the run has used. If the LBM is gone, nothing happens."""
     pairs = (
         (tags.JOB, job),
         (tags.CPU, f"{cpu_s:.6f}"),

@@ -1,23 +1,23 @@
-"""Where this user's shims are, and whether they are still right; without scanning anything.
+"""Where this user's shims are, and whether they are current, without scanning directories.
 
-BASE/shims-HOST/KEY/ belongs to one value of PATH (KEY is made of it): with another PATH other
-names would be found. In it:
+BASE/shims-HOST/KEY/ belongs to one value of PATH (KEY is its hash), since another PATH has other
+commands. It holds:
 
-    stamp       which set of shims is the present one, and what it was made from
+    stamp       which set of shims is current, and what it was made from
     N -> .N     a set: NAME -> the front, for each command worth asking about; what PATH names
-    all         every NAME there ever was
+    all         every NAME that was ever in a set
 
-PATH names a set by its number, as shells remember where they found a command. A set that is no
-longer wanted ends as a link to `all`, so a path that `configure` or cmake wrote down works on.
+PATH names a set by its number, because shells remember where they found a command. An old set is
+replaced by a link to `all`, so a path recorded by `configure` or cmake keeps working.
 
-lbrun.c reads the same stamp, so this is the format: lines of one letter and a value, then, from the
-line `P` on, what must be equal now.
+lbsh.c reads the same stamp, so the format is fixed: lines of one letter and a value, then, from the
+line `P` on, the circumstances, which must be equal now.
 """
 
 import posix
 
 FORMAT = b"lbd-shims 1\n"
-FRESH_S = 30.0  # so long the LBM is not asked whether the set has changed
+FRESH_S = 30.0  # within this time the LBM is not asked whether the set has changed
 STAMP_MAX_BYTES = 1 << 16
 OURS_ONLY = posix.O_PATH | posix.O_DIRECTORY | posix.O_NOFOLLOW | posix.O_CLOEXEC
 PLAIN_FILE = posix.O_RDONLY | posix.O_NOFOLLOW | posix.O_NONBLOCK | posix.O_CLOEXEC
@@ -29,31 +29,32 @@ class Place:
 
     def __init__(self, environment: dict[bytes, bytes], front: bytes) -> None:
         self.config = config_path(environment)
-        self.front = front  # what a shim links to
+        self.front = front  # target of a shim's link
         self.base = base_directory(environment, self.config)
         self.chosen_shell = environment.get(b"LBD_SHELL", b"")
         path = without_shims(environment.get(b"PATH", b""), self.base)
-        # An outer lbsh's, with another home or configuration.
+        # Shims of an outer lbsh with another home or configuration.
         outer = environment.get(b"LBD_SHIMS", b"").rpartition(b"/")[0].rpartition(b"/")[0]
         self.path = without_shims(path, outer) if outer else path
         made_of = b"\0".join((self.path, self.chosen_shell, self.config, front))
         self.directory = self.base + b"/" + key_of(made_of)
 
     def search_path(self, shims: bytes) -> bytes:
-        """PATH with the shims in it: first, but for entries that depend on where one is."""
+        """Returns PATH with the shims before the first absolute entry: relative ones depend on the
+        directory."""
         entries = self.path.split(b":")
         at = next((i for i, entry in enumerate(entries) if entry.startswith(b"/")), len(entries))
         return b":".join([*entries[:at], shims, *entries[at:]])
 
     def circumstances(self) -> bytes:
-        """What the set depends on, as it is now."""
+        """Returns what the set depends on, as it is now."""
         entries = [*self.path.split(b":"), self.config]
         lines = [b"%d %s\n" % (changed_ns(entry), entry) for entry in entries]
         return b"".join([b"P\n", *lines, self.chosen_shell, b"\n", self.front, b"\n"])
 
 
 class Stamp:
-    """What was found out when the set was made."""
+    """The findings of the time when the set was made."""
 
     def __init__(self, text: bytes, age_s: float) -> None:
         head, _, rest = text.partition(b"\nP\n")
@@ -75,10 +76,11 @@ class Stamp:
 
 
 def read_stamp(directory: bytes) -> Stamp | None:
-    """None if there is none that we may trust: anybody may have made that name in /var/tmp.
+    """Returns None if there is no stamp that we may trust: anybody may have created that name in
+    /var/tmp.
 
-    Each directory is opened once, and what is in it through that. Whoever has it open cannot be
-    shown another in its place.
+    Each directory is opened once, and its contents are opened relative to it, so no other directory
+    can be put in its place.
     """
     base, _, key = directory.rpartition(b"/")
     numbers: list[int] = []
@@ -112,7 +114,7 @@ def key_of(text: bytes) -> bytes:
 
 
 def changed_ns(path: bytes) -> int:
-    """When an entry of PATH or the configuration last changed; 0 for what is not there."""
+    """Returns when an entry of PATH or the configuration last changed; 0 if it does not exist."""
     if not path.startswith(b"/"):
         return 0
     try:
@@ -122,15 +124,15 @@ def changed_ns(path: bytes) -> int:
 
 
 def without_shims(path: bytes, base: bytes) -> bytes:
-    """PATH as it was before any lbsh: a relative entry stays what it was."""
+    """Returns PATH as it was before any lbsh; relative entries are unchanged."""
     inside = base + b"/"
     return b":".join([entry for entry in path.split(b":") if not entry.startswith(inside)])
 
 
 def base_directory(environment: dict[bytes, bytes], config: bytes) -> bytes:
-    """A directory of this user's, on this host's own account: state_dir of the configuration if it
-    is the user's, else below the home, else below /var/tmp, where anybody may
-    have made it first: `read_stamp` and `private` look."""
+    """Returns a directory of this user for this host: state_dir of the configuration if it is the
+    user's, else below the home, else below /var/tmp, where anybody may have created it first:
+    `read_stamp` and `private` check that."""
     here = posix.uname().nodename.encode()
     for directory in (
         state_dir_of(config),
@@ -146,7 +148,7 @@ def base_directory(environment: dict[bytes, bytes], config: bytes) -> bytes:
 
 
 def is_ours(directory: bytes) -> bool:
-    """A directory of another user's is not trusted, nor one where others may write."""
+    """Returns False for another user's directory, and for one where others may write."""
     try:
         return is_closed_to_others(posix.stat(directory))
     except OSError:
@@ -169,11 +171,11 @@ def config_path(environment: dict[bytes, bytes]) -> bytes:
 
 
 def state_dir_of(config: bytes) -> bytes:
-    """Returns `host.state_dir` where it is written plainly; b"" otherwise."""
+    """Returns `host.state_dir` if it is a plain string; b"" otherwise."""
     try:
         file = posix.open(config, posix.O_RDONLY | posix.O_NONBLOCK | posix.O_CLOEXEC)
         try:
-            text = b"\n" + posix.read(file, STAMP_MAX_BYTES)  # nor is a FIFO waited for
+            text = b"\n" + posix.read(file, STAMP_MAX_BYTES)  # does not block on a FIFO either
         finally:
             posix.close(file)
     except OSError:

@@ -1,13 +1,14 @@
-"""Which command strings are so simple that no shell is needed to take them apart. Pure.
+"""Recognises command strings so simple that they need no shell. Pure.
 
-A string is simple when dash and bash would both make one command of it, with exactly the words
-returned here, and find that command on PATH. Everything in doubt is not simple: the real shell
-gets it. What lbsh.c starts must be a subset of this; it also prints the words of a plain `echo`.
+A string is simple if dash and bash would both make one command of it, with exactly the words
+returned here, and find that command on PATH. All doubtful strings go to the real shell. The
+commands that lbsh.c starts directly must be a subset of these; in addition it prints the words of a
+plain `echo`.
 """
 
-# Characters that mean nothing to a shell, wherever in a word they stand.
+# Characters without a meaning to a shell anywhere in a word.
 PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./+,:@%=")
-# The first word is also looked up as keyword, builtin, function and assignment.
+# The first word could also be a keyword, builtin, function or assignment.
 NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.+/")
 PRINTABLE = frozenset(map(chr, range(32, 127)))
 IN_DOUBLE = PRINTABLE - frozenset('"$`\\!')
@@ -21,16 +22,16 @@ BUILTINS = """
     unset wait
     """
 RESERVED = frozenset((KEYWORDS + BUILTINS).split())
-# They show what a shell does to the environment it hands on.
+# They show the changes a shell makes to the environment.
 TELL_TALES = frozenset(("env", "printenv"))
 
 
 def simple_command(text: str) -> list[str] | None:
-    """The words of one simple command, None if that is for a shell to say."""
+    """Returns the words of one simple command, None if it needs a shell."""
     words = split(text)
     if not words or not is_program(words[0]):
         return None
-    # Quotes would hide it from a shell's look at keywords, but then nobody writes it so.
+    # Quotes would hide a word from the shell's check for keywords, but nobody writes that.
     if not text.lstrip(" \t").startswith(words[0]):
         return None
     return words
@@ -43,10 +44,10 @@ def is_program(word: str) -> bool:
 
 
 def split(text: str) -> list[str] | None:
-    """Words and quotes; None for anything that a shell would expand or act on."""
+    """Splits words and quotes; returns None for anything that a shell would expand or act on."""
     words: list[str] = []
     word = ""
-    inside = False  # a word has begun, if only with ''
+    inside = False  # a word has begun, perhaps only with ''
     at, end = 0, len(text)
     while at < end:
         char = text[at]

@@ -1,9 +1,9 @@
-"""Jobs that have done nothing but wait, a hundred thousand of them in a few megabytes. Pure.
+"""Waiting jobs that have never started, a hundred thousand of them in a few megabytes. Pure.
 
-What a discipline may know of a job is the same for all of an array, and as a rule for all that one
-user submits: it is kept once, as their `kind`. What differs is in columns, with a row for each job
-in the order of their ids, which is that of their arrival. A job leaves its row when it begins, is
-held or ends. Rows that were left stay empty until they are more than half; then the others move up.
+What a discipline may know of a job is the same for all tasks of an array, and usually for all jobs
+that one user submits: it is stored once, as their `kind`. What differs is in columns, with a row
+for each job in the order of ids, which is the order of arrival. A job leaves its row when it
+starts, is held or ends. Its row stays empty until more than half are; then the others move up.
 """
 
 from array import array
@@ -25,7 +25,7 @@ OWN = (
     "submission",
     "array_index",
     "command_line",
-)  # of a job; the other fields make its kind
+)  # fields of the single job; the others make up its kind
 KIND_FIELDS = tuple(name for name in QueuedJob._fields if name not in OWN)
 kind_values: Callable[[QueuedJob], tuple[object, ...]] = attrgetter(*KIND_FIELDS)
 
@@ -60,7 +60,7 @@ def number_in(job: JobId) -> int:
 
 
 class Row:
-    """A job of the backlog, until another one leaves it: an `Entry` to who does not change it."""
+    """A job of the backlog; valid until another job leaves. It is an `Entry` for readers."""
 
     __slots__ = ("_backlog", "at")
     host: ClassVar[HostId | None] = None
@@ -98,7 +98,7 @@ class Row:
         submission, index, line = (column[self.at] for column in self._backlog.own)
         *shared, origin, at_once = kind_values(self.kind)  # the last of the fields
         own = submission, None if index == NO_INDEX else index
-        values = self.id, *shared, *own, origin, at_once, line  # in their order
+        values = self.id, *shared, *own, origin, at_once, line  # in field order
         return QueuedJob._make(values)
 
     @property
@@ -113,7 +113,7 @@ class Row:
 
 
 def add_count(counts: dict[str, int], key: str, more: int) -> None:
-    """Without those of which there are none."""
+    """Adds to a count; drops counts of zero."""
     if found := counts.get(key, 0) + more:
         counts[key] = found
     else:
@@ -164,7 +164,7 @@ class Backlog:
         return at if self.kinds[at] is not None else -1
 
     def takes(self, job: QueuedJob) -> bool:
-        """Accepts jobs that arrive in the order of their ids."""
+        """Whether the job can be added: jobs must arrive in the order of their ids."""
         return number_in(job.id) > (self.ids[-1] if self.ids else 0)
 
     def add(self, job: QueuedJob, number: int, work_s: float) -> Row:
@@ -218,7 +218,8 @@ class Backlog:
         self.kinds = list(compress(self.kinds, full))
 
     def in_line(self, line: HostConnection) -> list[tuple[int, int]] | None:
-        """Places and slots of those who stand in it, the first first; None if one needs more."""
+        """Returns places and slots of the jobs in that line, in order; None if one has other
+        needs."""
         here = [one == line for one in self.lines]
         kinds = [kind for kind in compress(self.kinds, here) if kind is not None]
         if any(kind.needs for kind in {id(kind): kind for kind in kinds}.values()):
@@ -235,14 +236,14 @@ class Backlog:
 
 
 class Rows:
-    """Some of the backlog's, by their ids, the first first. Who has left it is passed over."""
+    """Some jobs of the backlog, by id, in order. Skips those that have left it."""
 
     __slots__ = ("_backlog", "_begin", "_ids", "_sorted")
 
     def __init__(self, backlog: Backlog) -> None:
         self._backlog = backlog
         self._ids = array("q")
-        self._begin = 0  # all before have left
+        self._begin = 0  # all before this have left
         self._sorted = True
 
     def add(self, row: Row) -> None:

@@ -1,4 +1,4 @@
-"""The discipline and the rules that the configuration asks for, if they can be had together."""
+"""The discipline and the rules of the configuration, if they are compatible."""
 
 from lbd.config.dispatch import MODES
 from lbd.config.schema import Config
@@ -11,7 +11,7 @@ from lbd.errors import ConfigError
 
 
 def fault_of_queue(config: Config) -> str:
-    """Why no dispatcher can go by these settings, or ""."""
+    """Returns why no dispatcher can use these settings, or ""."""
     try:
         make_discipline(config)
         rules_of(config)

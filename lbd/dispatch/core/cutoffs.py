@@ -1,15 +1,15 @@
-"""Cutoffs from what the ledger has on record: when to change them, to what, and why. Pure.
+"""Cutoffs from the ledger's records: when to change them, to what, and why. Pure.
 
-The sizes of the jobs that have ended, CPU seconds, are fitted by a bounded Pareto; where that fits
-poorly they are taken as they are, for cutoffs solved for a wrong distribution overload a tier. How
-fast they come, and how fast a slot does CPU seconds, is measured, too. For tags the formulas then
-say which cutoffs are best (`theory.tier_cutoffs`); for sita-e they cut the work in proportion to
-the tiers' slots.
+A bounded Pareto is fitted to the sizes of the ended jobs in CPU seconds. If it fits poorly the
+measured sizes are used directly, since cutoffs solved for a wrong distribution overload a tier. The
+arrival rate, and the CPU seconds that a slot does per second, are measured too. For tags the
+formulas then give the best cutoffs (`theory.tier_cutoffs`); for sita-e they divide the work in
+proportion to the tiers' slots.
 
-New cutoffs are worth a change only if they promise a good part less (`min_gain`) than those in
-force: else every week's handful of jobs would move them to and fro, and each move puts some waiting
-jobs where they would not have been. Where whatever cutoffs overload a tier, none are better: then
-nothing is killed, and one queue serves all hosts.
+New cutoffs replace those in force only if they promise a considerable improvement (`min_gain`).
+Otherwise every week's few jobs would move them back and forth, and each move sends some waiting
+jobs to another tier. If all possible cutoffs overload a tier, there are none: nothing is killed,
+and one queue serves all hosts.
 """
 
 import math
@@ -28,8 +28,8 @@ from lbd.theory.pareto_fit import Fit, fit
 from lbd.theory.tags import Sizes
 from lbd.theory.tier_cutoffs import Expected, Tiers, solve_tiers
 
-MOST_TIERS = 4  # that are tried where `tags.tiers` says nothing; more gain little
-LEAST_S = 0.001  # sizes and times below it are not told apart
+MOST_TIERS = 4  # tried where `tags.tiers` is not set; more gain little
+LEAST_S = 0.001  # smaller sizes and times count as this
 GOOD_KS = 0.05
 ENDED = (JobState.DONE.value, JobState.FAILED.value)
 WHOLE = ("exited", "signalled")
@@ -41,7 +41,7 @@ Layouts = Mapping[int, tuple[float, ...]]  # by number of tiers: the slots of ea
 @dataclass(frozen=True, slots=True)
 class PastJob:
     size_s: float  # CPU seconds
-    ran_s: float  # for so long on all its slots together
+    ran_s: float  # run time over all its slots
     submitted: float  # UNIX seconds
     may_restart: bool
 
@@ -79,8 +79,8 @@ class Record:
     jobs: int
     rate_per_s: float  # of jobs that may restart
     mean_s: float
-    pace: float  # CPU seconds that a busy slot does in a second
-    pinned: float  # slots' worth of jobs that may not restart: in the last tier at once
+    pace: float  # CPU seconds that a busy slot does per second
+    pinned: float  # slots' worth of jobs that may not restart, which go to the last tier at once
     fit: Fit
     sizes: Sizes
 
@@ -96,7 +96,7 @@ class Record:
 
 
 def recorded(past: Sequence[PastJob], now_unix_s: float) -> Record:
-    """Raises ValueError where jobs allow no fit."""
+    """Raises ValueError if the jobs allow no fit."""
     movable = [job for job in past if job.may_restart]
     sizes_s = [job.size_s for job in movable]
     found = fit(sizes_s)
@@ -114,19 +114,20 @@ def recorded(past: Sequence[PastJob], now_unix_s: float) -> Record:
 
 
 def tier_order(configured: Sequence[str], present: Iterable[str]) -> list[str]:
-    """The hosts as tiers are spread over them; those that joined come last, by name."""
+    """Returns the hosts in the order in which tiers are assigned; hosts that joined come last, by
+    name."""
     return [*configured, *sorted(set(present) - set(configured))]
 
 
 def as_spread(hosts: Iterable[str], order: Sequence[str]) -> list[str]:
-    """These in that order, and who is not in it (it has just gone) after them."""
+    """Sorts the hosts in that order; those not in it, which have just gone, come last."""
     place = {name: at for at, name in enumerate(order)}
     return sorted(hosts, key=lambda name: (place.get(name, len(order)), name))
 
 
 def layouts_of(hosts: Sequence[HostSlots], order: Sequence[str], given: Sequence[str]) -> Layouts:
-    """The numbers of tiers there could be, and the slots of each: those of a host with several are
-    shared by them. Where a tier would be without a host, that number is left out."""
+    """Returns the possible numbers of tiers with the slots of each tier. A host in several tiers
+    divides its slots among them. A number that leaves a tier without a host is omitted."""
     most = max((highest(item) for item in given), default=0)
     counts = [most] if given else range(2, min(len(order), MOST_TIERS) + 1)
     found: dict[int, tuple[float, ...]] = {}
@@ -152,9 +153,9 @@ class Verdict:
     changed: bool
     reason: str  # one line
     record: Record | None = None
-    expected: Expected | None = None  # of these cutoffs; None for sita-e, and without any
+    expected: Expected | None = None  # for these cutoffs; None for sita-e, and without cutoffs
     load: float | None = None
-    one_queue: float | None = None  # the objective, if one queue served all hosts
+    one_queue: float | None = None  # value of the objective if one queue served all hosts
 
 
 def judge(

@@ -1,13 +1,14 @@
-"""What a queueing discipline is: the words that it, its `Queues`, a daemon and a simulator share.
+"""What a queueing discipline is: the types that it, its `Queues`, a daemon and a simulator share.
 
-Jobs wait in lines, first come, first served within each. A discipline says which line a job joins
-on its arrival, which lines a host serves, and after how many CPU seconds a job of a line is killed:
+Jobs wait in lines, first come, first served within each. A discipline decides which line a job
+joins on arrival, which lines a host serves, and after how many CPU seconds a job of a line is
+killed:
 
 - fcfs has one line that every host serves;
 - random, round-robin, shortest-queue and least-work have a line for each host;
 - tags and sita-e have a line for each tier, served by that tier's hosts.
 
-`Queues` (beside this file) does the bookkeeping that is the same for all.
+`Queues` (beside this file) does the bookkeeping that is common to all.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,23 +18,23 @@ from typing import NamedTuple, Protocol
 
 from lbd.model import NO_FACTS, NO_NEEDS, Facts, HostId, JobId, Needs
 
-HostConnection = int | str  # a tier's number, counted from 1, or a host's name
+HostConnection = int | str  # a tier's number, from 1, or a host's name
 ONLY_LINE = 1
 
 
 class Target(NamedTuple):
-    """When an array is to end: on average at that time, or most likely by then."""
+    """When an array should end: on average at that time, or most likely by then."""
 
     unix_s: float
     is_deadline: bool = False
 
 
 class Foretold(NamedTuple):
-    """A wait as it is predicted when a job comes."""
+    """A job's wait as predicted on its arrival."""
 
-    raw_s: float | None  # as the line is played, from which corrections are learnt
-    wait_s: float | None = None  # as it is shown,
-    low_s: float | None = None  # with the interval within which nine in ten begin
+    raw_s: float | None  # the model's own prediction, which corrections are learnt from
+    wait_s: float | None = None  # as shown
+    low_s: float | None = None  # and the interval within which nine in ten jobs start
     high_s: float | None = None
 
 
@@ -41,33 +42,34 @@ NOT_FORETOLD = Foretold(None)
 
 
 class QueuedJob(NamedTuple):
-    """What a discipline may know of a job. A tuple, as one is made of every job that comes or is
-    found in the ledger: a frozen dataclass of so many fields takes four times as long to make."""
+    """What a discipline may know of a job. It is a tuple, since one is created for every job that
+    arrives or is read from the ledger: a frozen dataclass of so many fields takes four times as
+    long."""
 
     id: JobId
-    slots: int = 1  # it needs, all on one host
-    may_restart: bool = True  # killed at a cutoff and started again from scratch
-    tier: int = 1  # it has reached
-    estimate_s: float | None = None  # by its like before; only least-work and sita-e look at it
-    only: HostId | None = None  # its user named this host
-    barred: frozenset[HostId] = frozenset()  # excluded by its user, or it cannot begin there
-    slots_most: int = 0  # it can use; 0: no more than it needs
+    slots: int = 1  # slots needed, all on one host
+    may_restart: bool = True  # may be killed at a cutoff and started again from scratch
+    tier: int = 1  # the tier it has reached
+    estimate_s: float | None = None  # from similar earlier jobs; used only by least-work and sita-e
+    only: HostId | None = None  # the host its user named
+    barred: frozenset[HostId] = frozenset()  # hosts excluded by its user, or unable to start it
+    slots_most: int = 0  # the most slots it can use; 0: no more than `slots`
     user: str = ""
-    name: str = ""  # its user's label
-    priority: int = 0  # higher goes first, if priorities count
-    array: int = 0  # id of the array that it is a task of
+    name: str = ""  # the user's label
+    priority: int = 0  # higher goes first, where priorities count
+    array: int = 0  # id of its array
     target: Target | None = None  # of its array
-    gang: int = 0  # of its array, which begin together or not at all; 0: it begins alone
-    limit_s: float = 0.0  # it is ended after so long; 0: no limit
-    speedup: tuple[float, float] | None = None  # A and σ of a malleable one, if its user gave them
+    gang: int = 0  # size of its array if all tasks start together; 0: it starts alone
+    limit_s: float = 0.0  # it is ended after this time; 0: no limit
+    speedup: tuple[float, float] | None = None  # A and σ of a malleable job, if its user gave them
     work_s: float | None = None  # on one slot, likewise
-    command: str = ""  # the name under which its runs are learnt from
-    needs: Needs = NO_NEEDS  # of its host besides slots
-    submission: int = 0  # with which it came; no discipline looks at that
+    command: str = ""  # the name its runs are learnt under
+    needs: Needs = NO_NEEDS  # of its host, besides slots
+    submission: int = 0  # it came with; not used by disciplines
     array_index: int | None = None
-    origin: str = ""  # the host where it was submitted; no discipline looks at that
-    at_once: int = 0  # tasks of its array that may run; 0: no limit
-    command_line: int = 0  # a number that stands for all words of its command; 0: not known
+    origin: str = ""  # the host where it was submitted; not used by disciplines
+    at_once: int = 0  # tasks of its array that may run at once; 0: no limit
+    command_line: int = 0  # a hash of all words of its command; 0: unknown
 
     @property
     def shown(self) -> str:
@@ -76,7 +78,7 @@ class QueuedJob(NamedTuple):
 
     @property
     def is_wide(self) -> bool:
-        """Might it have to wait although there is a free slot?"""
+        """Whether it may have to wait although a slot is free."""
         return self.slots > 1 or bool(self.needs)
 
     def may_go_to(self, host: HostId) -> bool:
@@ -88,14 +90,14 @@ class HostSlots:
     """A host that takes queued jobs."""
 
     name: HostId
-    slots: int = 1  # it has; jobs that need more never go there
-    open_slots: int | None = None  # queued jobs may hold so many just now; None: all
-    load: float = 0.0  # index; the lowest takes the job, where there is a choice
-    tiers: tuple[int, ...] = (1,)  # of tags and sita-e
-    ahead: int = 0  # jobs it may be given beyond those slots, as they will be free at once
-    closed: str = ""  # why none is open, if that is not that all are taken
+    slots: int = 1  # total; jobs that need more never go there
+    open_slots: int | None = None  # slots that queued jobs may hold now; None: all
+    load: float = 0.0  # index; where there is a choice, the lowest takes the job
+    tiers: tuple[int, ...] = (1,)  # for tags and sita-e
+    ahead: int = 0  # jobs it may be given beyond those slots, as slots will be free soon
+    closed: str = ""  # why no slot is open, unless all are simply taken
     holds_gangs: bool = True  # it can hold an attempt until its whole gang is ready
-    facts: Facts = NO_FACTS  # what jobs may need; used is what others than the queue have of it
+    facts: Facts = NO_FACTS  # for jobs' needs; used amounts exclude the queue's own
 
     @property
     def usable(self) -> int:
@@ -103,17 +105,18 @@ class HostSlots:
 
 
 class Start(NamedTuple):
-    """The one decision: begin an attempt of this job there, now."""
+    """The one decision: start an attempt of this job on that host now."""
 
     job: QueuedJob
     host: HostId
     tier: int
-    cutoff_s: float | None  # CPU seconds of its whole process tree; then kill it and say `cut_off`
+    # CPU seconds of its whole process tree; then kill it and report `cut_off`
+    cutoff_s: float | None
     slots: int = 1
 
 
 class Occupancy(Protocol):
-    """What a discipline may ask of a host."""
+    """What a discipline may ask about a host."""
 
     @property
     def slots(self) -> int: ...
@@ -129,7 +132,7 @@ class Occupancy(Protocol):
         ...
 
     def could_have(self, job: QueuedJob) -> bool:
-        """Does the host have what the job needs, whoever has it now?"""
+        """Whether the host has what the job needs, even if others hold it now."""
         ...
 
     def work_left_s(self, now_s: float) -> float:
@@ -144,20 +147,21 @@ class Discipline(Protocol):
     def join(
         self, job: QueuedJob, hosts: Hosts, now_s: float, rng: Random
     ) -> HostConnection | None:
-        """The line for a job that arrives or moves on; None while no host can take it."""
+        """Returns the line for a job that arrives or moves on; None while no host can take it."""
         ...
 
     def serves(self, host: HostSlots, hosts: Sequence[HostSlots]) -> tuple[HostConnection, ...]:
-        """The lines that this one of `hosts` takes jobs from, the first first."""
+        """Returns the lines that this one of `hosts` takes jobs from, in order."""
         ...
 
     def cutoff_s(self, line: HostConnection) -> float | None: ...
 
 
 def able(job: QueuedJob, hosts: Hosts) -> list[HostId]:
-    """The hosts that it may go to, large enough for it, in the order in which they joined."""
+    """Returns the hosts the job may go to that are large enough, in the order in which they
+    joined."""
     need = job.slots
-    if job.only is None and not job.barred:  # as a rule; there may be a thousand hosts
+    if job.only is None and not job.barred:  # the usual case; there may be a thousand hosts
         names = [name for name, host in hosts.items() if host.slots >= need]
     else:
         names = [name for name, host in hosts.items() if host.slots >= need and job.may_go_to(name)]

@@ -1,7 +1,7 @@
-"""How much CPU time jobs will take, by what the same command took: for least-work and sita-e. Pure.
+"""Estimates jobs' CPU time from earlier runs of the same command: for least-work and sita-e. Pure.
 
-First the very same command line of that user counts, else what that user's runs of that kind took
-(`key_of`, as for eligibility). The mean of the last few runs of either is the estimate.
+Earlier runs of exactly the same command line by that user count first, else that user's runs of the
+same kind (`key_of`, as for eligibility). The estimate is the mean of the last few runs.
 """
 
 from collections.abc import Iterable
@@ -38,5 +38,5 @@ class Estimates:
 
 
 def keys_of(user: str, command: bytes) -> tuple[Key, Key]:
-    """`command`: its words, a NUL after each but the last."""
+    """`command`: its words, joined by NULs."""
     return (user, line_of(command)), (user, command_of(command))

@@ -1,4 +1,4 @@
-"""The hosts as the dispatcher knows them, and which of them are set aside for a while. Pure."""
+"""The hosts as the dispatcher knows them, and which are temporarily set aside. Pure."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -10,25 +10,25 @@ from lbd.model import Closed, HostId
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What the lifecycle goes by; see `[dispatch]` of the configuration."""
+    """The lifecycle's parameters; see `[dispatch]` in the configuration."""
 
     lease_s: float = 30.0
     crash_limit: int = 5
     host_failures: int = 3  # in a row
-    aside_s: float = 10.0  # then; doubles each time
+    aside_s: float = 10.0  # the first pause; doubles each time
     aside_max_s: float = 600.0
-    attempts_max: int = 1000  # of a job that stops at checkpoints
+    attempts_max: int = 1000  # for a job that stops at checkpoints
     gang_hold_s: float = 60.0
     gang_drain_s: float = 600.0
 
     @property
     def margin_s(self) -> float:
-        """Clocks of two hosts differ in pace, and to kill takes a moment."""
+        """The allowance for clocks of different pace, and for the time a kill takes."""
         return 1.0 + 0.05 * self.lease_s
 
     @property
     def waited_s(self) -> float:
-        """After the last renewal: then what it was for is over for certain."""
+        """How long after the last renewal an attempt has certainly ended."""
         return self.lease_s + self.margin_s
 
 
@@ -38,9 +38,9 @@ class KnownHost:
 
     slots: HostSlots | None = None
     closed: Closed | None = None
-    more: str = ""  # of that, for people, as `closed_words` takes it
+    more: str = ""  # details of `closed` for people, as in `closed_words`
     failures: int = 0  # in a row
-    aside_s: float = 0.0  # the last pause, 0 = none yet
+    aside_s: float = 0.0  # the last pause; 0: none yet
     aside_until_s: float | None = None
 
 
@@ -48,7 +48,7 @@ class KnownHost:
 class HostTable:
     terms: Terms
     known: dict[HostId, KnownHost] = field(default_factory=dict)
-    more_until_s: float = -math.inf  # till then there may be hosts not heard of yet
+    more_until_s: float = -math.inf  # until then there may be hosts not heard of yet
 
     def heard(self, host: HostSlots) -> bool:
         """Returns whether the host may be given jobs now."""
@@ -66,7 +66,8 @@ class HostTable:
         known.slots, known.closed, known.more = None, closed, more
 
     def full(self, name: HostId, running: int) -> HostSlots | None:
-        """As it is, but with no slot open beyond those in use; None if nothing goes there now."""
+        """Returns the host with no open slots beyond those in use; None if it gets no jobs now
+        anyway."""
         known = self.known.get(name)
         if known is None or known.slots is None or known.aside_until_s is not None:
             return None
@@ -88,7 +89,8 @@ class HostTable:
         return True
 
     def returning(self, now_s: float) -> Iterable[HostSlots]:
-        """Whose time aside is over, and who are in contact. One more failure is one too many."""
+        """Yields the connected hosts whose pause is over. One more failure sets them aside
+        again."""
         for known in self.known.values():
             if known.aside_until_s is not None and now_s >= known.aside_until_s:
                 known.aside_until_s = None

@@ -1,6 +1,5 @@
-"""Which jobs a user means: `3`, `2-5`, `12_7`, `12_[3-5]`, `last`, `@me`; and what is said of many
-at once. Pure.
-"""
+"""Which jobs a user means by `3`, `2-5`, `12_7`, `12_[3-5]`, `last`, `@me`, and how errors of many
+jobs are summarised. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -14,7 +13,7 @@ from lbd.text.task_indexes import TaskIndexes
 LARGEST = (1 << 63) - 1
 HOW = "use 3, 2-5, 12_7, 12_[3-5], last or @me; by name: lbctl jobs --name PATTERN"
 SHOWN = 8  # runs of indexes
-SELECTORS_MAX = 100_000  # in one question, as there are jobs in one answer
+SELECTORS_MAX = 100_000  # in one question, as many as jobs in one answer
 
 
 def read_selectors(texts: Iterable[str], user: str, last: int | None) -> Wanted:
@@ -37,7 +36,7 @@ def read_selectors(texts: Iterable[str], user: str, last: int | None) -> Wanted:
 
 
 def is_selector(text: str) -> bool:
-    """Of the queue's jobs. Others are named like h1-17."""
+    """Whether the text selects jobs of the queue. Other jobs have names like h1-17."""
     first, dash, last = text.partition("-")
     if text in ("last", "@me") or (first.isdecimal() and (last.isdecimal() or not dash)):
         return True
@@ -63,7 +62,8 @@ def read_tasks(text: str) -> tuple[int, Runs]:
 def tasks_of(
     tasks: Sequence[tuple[int, Runs]], placed: Mapping[int, SubmissionRange]
 ) -> tuple[tuple[int, int], ...]:
-    """The numbers of these tasks, in ranges. Raises LbdError if one of the arrays has none."""
+    """Returns the numbers of these tasks, in ranges. Raises LbdError if an array has none of its
+    tasks."""
     known: dict[int, TaskIndexes] = {}
     found: list[tuple[int, int]] = []
     steps = sum(count_of((one,)) for _, runs in tasks for one in runs if one[2] > 1)
@@ -100,7 +100,7 @@ def numbers_of(array: int, indexes: TaskIndexes, runs: Runs) -> list[tuple[int, 
 
 
 def widened(low: int, high: int, placed: Mapping[int, SubmissionRange]) -> tuple[int, int]:
-    """With all tasks of an array whose id is among them."""
+    """Returns the range with all tasks of an array whose id ends it."""
     last = placed.get(high)
     if last is not None and last.indexes and last.first >= low:
         return low, last.last
@@ -124,7 +124,7 @@ def read_range(text: str) -> tuple[int, int]:
 
 
 def in_few_lines(problems: Sequence[tuple[str, str]]) -> list[str]:
-    """What is wrong with each of these jobs, in a line for all that have the same."""
+    """Summarises the jobs' errors, one line for all jobs with the same error."""
     alike: dict[str, list[str]] = {}
     for job, text in problems:
         alike.setdefault(text.replace(f"job {job} ", "job "), []).append(text)

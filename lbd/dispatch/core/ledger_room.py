@@ -1,9 +1,9 @@
-"""Room on the ledger's disk, which has an end: nobody takes it all.
+"""Limits on the room on the ledger's disk, so that no user or host can take all of it.
 
-A submission brings its command, its environment and perhaps its input, up to some megabytes; what
-is on record stays there for as long as its jobs wait, and for `jobs_keep_days` after their end. So
-a user may have as much on record as is left for everybody else, and the users of one host three
-times as much. The last of the disk is for what happens to the jobs that are there. Pure.
+A submission brings its command, its environment and perhaps its input, up to some megabytes, which
+stay on record while its jobs wait, and for `jobs_keep_days` after their end. So a user may have as
+much on record as is left for all others, and the users of one host three times as much. The last
+part of the disk is reserved for changes of existing jobs. Pure.
 """
 
 from collections import Counter
@@ -13,17 +13,17 @@ from typing import Literal, NamedTuple
 
 from lbd.text.units import show_size
 
-HOST_PARTS = 3  # of what is left, for each host; a user may have one
+HOST_PARTS = 3  # multiples of the remaining room that each host may have; a user may have one
 RESERVE_SHARE = 20  # a twentieth of the disk
 RESERVE_BYTES_MAX = 256 << 20
-ENDED_SHARE = 2  # half of the room is for jobs that have ended
+ENDED_SHARE = 2  # half of the room is for ended jobs
 
 
 class OnRecord(NamedTuple):
-    """What the submissions of one user from one host take."""
+    """What one user's submissions from one host take."""
 
-    who: object  # as the ledger has it; None: of a ledger that did not keep uids
-    user: str  # as `share_of` has it
+    who: object  # as in the ledger; None: from a ledger without uids
+    user: str  # as given by `share_of`
     origin: str
     jobs: int
     size_bytes: int
@@ -43,9 +43,9 @@ Weight = Literal["jobs", "bytes"]
 
 @dataclass(frozen=True, slots=True)
 class Excess:
-    """Of users with more on record than their share: the first job that is kept."""
+    """The users with more on record than their share, each with the first job to keep."""
 
-    who: str  # the column that tells users apart
+    who: str  # the column that identifies users
     first_kept: tuple[tuple[object, int], ...] = ()
 
 
@@ -55,22 +55,22 @@ class LedgerRoom:
         self._of_host: Counter[str] = Counter()
 
     def counted(self, found: Iterable[OnRecord]) -> None:
-        """What the ledger itself says, in place of what we know."""
+        """Replaces the counts by those of the ledger itself."""
         self._of_user.clear()
         self._of_host.clear()
         for one in found:
             self.take(one.user, one.origin, one.size_bytes)
 
     def take(self, user: str, origin: str, size_bytes: int) -> None:
-        """`size_bytes` may be below 0: it did not come, after all."""
+        """`size_bytes` is negative if the submission failed after all."""
         self._of_user[user] += size_bytes
         self._of_host[origin] += size_bytes
 
     def why_not(
         self, user: str, origin: str, size_bytes: int, limit_bytes: int, disk: Disk | None
     ) -> str:
-        """Why these bytes are not taken; "" if they are. `limit_bytes`: of all that is on record;
-        `disk`: None if nothing is known of it."""
+        """Returns why these bytes are not accepted; "" if they are. `limit_bytes`: for everything
+        on record. `disk`: None if unknown."""
         left = limit_bytes - self._of_host.total() - size_bytes
         if disk is not None:
             left = min(left, disk.free_bytes - disk.reserve_bytes - size_bytes)
@@ -87,7 +87,7 @@ class LedgerRoom:
         return ""
 
     def ended_bytes(self, limit_bytes: int, disk: Disk | None) -> int:
-        """What is kept of jobs that have ended, of all users together."""
+        """Returns how many bytes of ended jobs are kept, for all users together."""
         room = limit_bytes
         if disk is not None:
             free_bytes = max(0, disk.free_bytes - disk.reserve_bytes)

@@ -1,4 +1,4 @@
-"""What a ledger keeps, and what every kind of ledger can do."""
+"""What a ledger stores, and what every kind of ledger can do."""
 
 from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,16 +14,17 @@ from lbd.policy.invocation import key_of
 from lbd.text.index_list import Runs, run, runs_text
 from lbd.text.needs_words import read_needs_text
 
-ROW_BYTES = 200  # of a job and its entries in indexes, about
-NAMED_BY = 4096  # bytes of a command say what it is
-NOTICED = ("running", "suspended", "pending", "lost", "failed", "cancelled")  # of tasks, first
+ROW_BYTES = 200  # of a job and its index entries, roughly
+NAMED_BY = 4096  # bytes of a command that determine its name
+# of tasks, most notable first
+NOTICED = ("running", "suspended", "pending", "lost", "failed", "cancelled")
 
 
 class LedgerTrouble(LbdError):
-    """It is not on disk: full, unreachable, or not a ledger of ours."""
+    """It is not on disk: full, unreachable, or not our ledger."""
 
     def __init__(self, text: str, *, passes: bool = False) -> None:
-        """`passes`: the same may well succeed in a moment."""
+        """`passes`: a retry may well succeed soon."""
         super().__init__(text)
         self.passes = passes
 
@@ -37,44 +38,44 @@ class Deposed(LedgerTrouble):
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """What one `lbrun` asks for: one job, or those of an array. `spec` is opaque here."""
+    """The request of one `lbrun`: one job, or those of an array. `spec` is opaque here."""
 
     user: str
     origin: str
     name: str
-    command: bytes  # shown to people: its words, a NUL after each
+    command: bytes  # for display: its words, a NUL after each
     spec: bytes  # a StoredSpec of dispatch.proto: what an attempt needs
     slots: int = 1
     may_restart: bool = True
     only: str = ""  # -H
     excluded: tuple[str, ...] = ()  # -x
-    key: str = ""  # --idempotency-key, "" = none
+    key: str = ""  # --idempotency-key; "": none
     first_index: int | None = None  # of an array
     count: int = 1
-    slots_most: int = 0  # that it can use; 0: no more than `slots`
+    slots_most: int = 0  # the most slots it can use; 0: no more than `slots`
     priority: int = 0
     uid: int | None = None  # of `user` on `origin`
-    target: float | None = None  # of an array: when it is to end, UNIX seconds; or
-    deadline: float | None = None  # by when
-    gang: int = 0  # how many of them begin together; 0: each begins alone
+    target: float | None = None  # of an array: when it should end, UNIX seconds
+    deadline: float | None = None  # or by when
+    gang: int = 0  # how many start together; 0: each starts alone
     limit_s: float = 0.0  # wall clock; 0: no limit
-    speedup: tuple[float, float] | None = None  # A and σ, if its user gave them
+    speedup: tuple[float, float] | None = None  # A and σ, if the user gave them
     work_s: float | None = None  # on one slot, likewise
-    foretold: Foretold = NOT_FORETOLD  # of an array its first task: the others take turns
-    indexes: Runs = ()  # of an array, where they do not follow each other from `first_index` on
-    at_once: int = 0  # how many of an array may run; 0: no limit
-    after: str = ""  # how other jobs must end first, as dependencies/conditions.py writes it
-    not_before: float = 0.0  # UNIX seconds; 0: at once
-    needs: str = ""  # of a host besides slots, as text/needs_words.py writes them
+    foretold: Foretold = NOT_FORETOLD  # for the first task of an array: the others take turns
+    indexes: Runs = ()  # of an array, unless consecutive from `first_index`
+    at_once: int = 0  # tasks of an array that may run at once; 0: no limit
+    after: str = ""  # how other jobs must end first, as written by dependencies/conditions.py
+    not_before: float = 0.0  # UNIX seconds; 0: none
+    needs: str = ""  # of a host besides slots, as written by text/needs_words.py
 
     @property
     def barred_text(self) -> str:
-        """As it is on record with each of its jobs."""
+        """The excluded hosts as recorded with each of its jobs."""
         return " ".join(self.excluded)
 
     @property
     def size_bytes(self) -> int:
-        """On record, with its jobs."""
+        """Size on record, including its jobs."""
         texts = self.after, self.needs, self.name, self.key, runs_text(self.runs)
         own = len(self.command) + len(self.spec) + sum(map(len, texts))
         return own + self.count * (ROW_BYTES + len(self.barred_text))
@@ -87,7 +88,7 @@ class Submission:
         return (run(self.first_index, self.first_index + self.count - 1, 1),)
 
     def array_indexes(self) -> Iterable[int | None]:
-        """Of each of its jobs, in order."""
+        """Yields the index of each of its jobs, in order."""
         if self.first_index is None:
             return (None for _ in range(self.count))
         return (index for first, last, step in self.runs for index in range(first, last + 1, step))
@@ -95,7 +96,7 @@ class Submission:
     def jobs(
         self, accepted: "Accepted", estimate_s: float | None = None, *, by_uid: bool = False
     ) -> Iterator[QueuedJob]:
-        """As the queue sees them; `by_uid`: users are told apart by their numbers."""
+        """Yields the jobs as the queue sees them; `by_uid`: users are identified by number."""
         only = HostId(self.only) if self.only else None
         barred = frozenset(map(HostId, self.excluded))
         command, needs = command_of(self.command), read_needs_text(self.needs)
@@ -146,12 +147,12 @@ def share_of(user: str, uid: int | None, *, by_uid: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What an attempt of a submission is started with, and for whom."""
+    """What a submission's attempts are started with, and for whom."""
 
     spec: bytes
     origin: str
     user: str
-    uid: int | None  # None: of a ledger that did not keep it
+    uid: int | None  # None: from a ledger without uids
     key: str = ""  # --idempotency-key
 
 
@@ -161,7 +162,7 @@ class SubmissionRange:
 
     first: int
     count: int
-    indexes: str  # of an array; "" of any other
+    indexes: str  # of an array; else ""
 
     @property
     def last(self) -> int:
@@ -170,18 +171,18 @@ class SubmissionRange:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """Where it is in the ledger; `is_new` is False if the same key came before."""
+    """Where it is in the ledger; `is_new` is False if its key came before."""
 
     submission: int
     first: int  # id of its first job; the others follow
     count: int
     is_new: bool
-    is_other: bool = False  # what came before with that key is not what came now
+    is_other: bool = False  # the earlier submission with that key differs
 
 
 @dataclass(frozen=True, slots=True)
 class JobRow:
-    """A job as the ledger has it. Times are UNIX seconds; None = not yet."""
+    """A job as stored in the ledger. Times are UNIX seconds; None: not yet."""
 
     id: int
     submission: int
@@ -210,37 +211,37 @@ class JobRow:
     slots_most: int
     slots_held: int | None  # by its last attempt
     priority: int
-    requeued: float | None  # when it came again after its end
-    uid: int | None = None  # of `user` on `origin`; None: of a ledger that did not keep it
+    requeued: float | None  # when it was requeued after its end
+    uid: int | None = None  # of `user` on `origin`; None: from a ledger without uids
     target: float | None = None  # of its array, as in `Submission`
     deadline: float | None = None
     gang: int = 0
     limit_s: float = 0.0
-    predicted_s: float | None = None  # its wait: `Foretold.raw_s`
+    predicted_s: float | None = None  # predicted wait: `Foretold.raw_s`
     parallelism: float | None = None  # A, σ and its work on one slot, if its user gave them
     sigma: float | None = None
     work_s: float | None = None
-    first: int = 0  # id of the first job of its submission; of an array, its own
+    first: int = 0  # first job's id in its submission; the id of an array
     count: int = 1  # jobs of its submission
-    indexes: str = ""  # of its array, as `index_list` writes them
+    indexes: str = ""  # of its array, as written by `index_list`
     at_once: int = 0  # of its array, as in `Submission`
     needs: str = ""  # as in `Submission`
-    suspended_s: float = 0.0  # of its last attempt's time: by SIGSTOP, or by its host's owner
-    suspended: float | None = None  # since then it is
-    after: str = ""  # of its submission, as there, with the next
+    suspended_s: float = 0.0  # time its last attempt was suspended: by SIGSTOP or its host's owner
+    suspended: float | None = None  # suspended since then
+    after: str = ""  # of its submission, as is the next
     not_before: float = 0.0
-    met: bool = False  # what it waited for has happened
+    met: bool = False  # its dependencies are met
     foretold_s: float | None = None  # the rest of `Foretold`
     foretold_low_s: float | None = None
     foretold_high_s: float | None = None
 
     @property
     def run_s(self) -> float | None:
-        """How long its last attempt ran, suspended time left out; None where it has not ended."""
+        """How long its last attempt ran, without suspended time; None unless it has ended."""
         return self.ran_by(self.finished) if self.finished is not None else None
 
     def ran_by(self, unix_s: float) -> float | None:
-        """The same by then, of one that has begun."""
+        """The same up to `unix_s`, for a job that has begun."""
         if self.started is None:
             return None
         until = unix_s if self.suspended is None else min(unix_s, self.suspended)
@@ -260,8 +261,8 @@ class JobRow:
         return None if self.parallelism is None else (self.parallelism, self.sigma or 0.0)
 
 
-ATTEMPTS_KEPT = 1000  # of each job, the last: it may be requeued without end
-UNREADABLE = "unreadable"  # the fate of an attempt whose row makes no sense
+ATTEMPTS_KEPT = 1000  # the last of each job, as it may be requeued without end
+UNREADABLE = "unreadable"  # the fate of an attempt with an invalid row
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,22 +280,21 @@ class AttemptRow:
     exit_status: int | None
     reason: str
     slots: int = 1
-    stop_reason: str = ""  # what it is to be ended for
+    stop_reason: str = ""  # why it is to end
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """How the tasks of an array stand together; `waiting`: ids of those that wait, the first runs
-    of them."""
+    """The tasks of an array in total; `waiting`: id ranges of the first waiting tasks."""
 
     states: Mapping[str, int]
-    started: float | None  # the first
-    finished: float | None  # the last
+    started: float | None  # the earliest
+    finished: float | None  # the latest
     cpu_s: float | None
-    slots: int  # that are held
+    slots: int  # held
     waiting: Sequence[tuple[int, int]] = ()
     bad: Sequence["BadTask"] = ()  # the first that failed or were lost
-    suspended_for: str = ""  # the reason of the first that is suspended
+    suspended_for: str = ""  # the reason of the first suspended task
 
     @property
     def open(self) -> int:
@@ -302,7 +302,7 @@ class Tally:
 
     @property
     def state(self) -> str:
-        """Of the array: of its tasks, what is to be noticed first."""
+        """The state of the array: the most notable state of its tasks."""
         return next((state for state in NOTICED if self.states.get(state)), JobState.DONE.value)
 
 
@@ -320,26 +320,26 @@ class Wanted:
     """Which jobs a question is about: those with these ids, or the last `limit`."""
 
     ranges: tuple[tuple[int, int], ...] = ()  # both ends included
-    user: str = ""  # "" = anybody's
+    user: str = ""  # "": any user
     uid: int | None = None  # with `user`: by number, and by name only where no number is known
     ended_too: bool = False
     ended_only: bool = False
-    foretold_only: bool = False  # of which a wait was predicted
+    foretold_only: bool = False  # only jobs with a predicted wait
     limit: int = 10_000
-    bytes_max: int = 0  # of their commands: no more once it is reached; 0 = all of them
-    commands: bool = True  # these as well; else empty
-    # Tasks by the number of their array and their indexes, before they are looked up.
+    bytes_max: int = 0  # of commands: stops once reached; 0: no limit
+    commands: bool = True  # include commands; else they are empty
+    # Tasks by array number and indexes, before they are looked up.
     tasks: tuple[tuple[int, Runs], ...] = ()
 
 
 class Ledger(Protocol):
-    """What was awaited is on disk, and outlives whatever happens to us. Raises LedgerTrouble."""
+    """Whatever was awaited is on disk, and survives any crash. Raises LedgerTrouble."""
 
     room: LedgerRoom
-    trouble: str  # why changes cannot be recorded just now, "" if they can
+    trouble: str  # why changes cannot be recorded now; "" if they can
 
     async def live(self, after: int = 0, limit: int | None = None) -> list[JobRow]:
-        """The jobs with ids above `after` that have not ended, the oldest first."""
+        """Returns the jobs with ids above `after` that have not ended, oldest first."""
         ...
 
     async def accepted(self, submission: Submission) -> Accepted | None:
@@ -349,32 +349,32 @@ class Ledger(Protocol):
     async def submit(self, submission: Submission, unix_s: float) -> Accepted: ...
 
     def record(self, changes: Sequence[Record], unix_s: float) -> Awaitable[object]:
-        """Begins at once, awaited or not."""
+        """Starts at once, awaited or not."""
         ...
 
     async def find(self, wanted: Wanted) -> list[JobRow]: ...
 
     async def lines(self, wanted: Wanted) -> list[JobRow]:
-        """As `find`, but of each array one task, whichever is found first."""
+        """As `find`, but returns one task per array, whichever is found first."""
         ...
 
     async def tallies(self, arrays: Sequence[JobRow]) -> dict[int, Tally]:
-        """By their ids; of each array one row is given."""
+        """Returns the tallies by array id; each array is given by one row."""
         ...
 
     async def arrays(self, numbers: Sequence[int]) -> dict[int, "SubmissionRange"]:
-        """By number: the submissions of which the jobs with these numbers are."""
+        """Returns, by job number, the submissions that these jobs belong to."""
         ...
 
     async def attempts(self, jobs: Sequence[JobId], most: int = ATTEMPTS_KEPT) -> list[AttemptRow]:
-        """Of each job the last ones."""
+        """Returns the last attempts of each job."""
         ...
 
     async def spec(self, submission: int) -> Stored: ...
 
     async def ended_otherwise(self, first: int, last: int) -> tuple[int, bool]:
-        """Of the jobs with these numbers: how many are on record, and whether one of them has ended
-        otherwise than well."""
+        """Returns how many jobs in this range are on record, and whether one of them did not end
+        successfully."""
         ...
 
     async def on_record(self, *, by_uid: bool) -> list[OnRecord]:
@@ -384,16 +384,16 @@ class Ledger(Protocol):
     async def excess(
         self, found: Sequence[OnRecord], weight: Weight, keep: int, *, by_uid: bool
     ) -> Excess:
-        """What of it is above an even share of `keep` jobs, or bytes."""
+        """Returns what exceeds an even share of `keep` jobs or bytes."""
         ...
 
     def disk(self) -> Disk | None:
-        """Where it is; None if that is not known."""
+        """Returns the state of the ledger's disk; None if unknown."""
         ...
 
     async def forget(self, before_unix_s: float, excess: Excess, limit: int) -> int:
-        """Jobs that ended before then, and those of the excess that have ended; no more than
-        `limit` of them; how many it were."""
+        """Deletes jobs that ended before then, and ended jobs of the excess, at most `limit`.
+        Returns how many."""
         ...
 
     async def close(self) -> None: ...

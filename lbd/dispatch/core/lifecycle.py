@@ -1,4 +1,4 @@
-"""A queued job's life: what is promised of it, whatever happens to hosts and messages.
+"""A queued job's life: what is guaranteed whatever happens to hosts and messages.
 
     pending ──▶ leased ──▶ running ──▶ done | failed | cancelled | lost
        ▲           │           │
@@ -7,22 +7,23 @@
        └───────────────────────┴─ lost ─────▶ pending, unless it may not restart
 
 1. An acknowledged job is in `jobs` until it has ended. Every change is an action to be recorded,
-   and what follows from it (a start, a host's leave to forget) waits until it is on disk.
+   and its consequences (a start, permission for a host to forget) wait until it is on disk.
 2. **No two attempts of one job are ever alive.** A job has at most one lease, and its attempt is
-   over only if its host says so or if the lease has run out. Both ends hold it: each heartbeat of a
-   host's renews what it holds, and counts for `lease_s` from when the host *sent* it, but here from
-   when it came and `margin_s` more. So the host, which kills what it cannot renew, is always first.
-3. Attempts are numbered, and what a host says carries the number: of an attempt that is over for
-   us, whatever still comes is dropped.
-4. Lost is not failed: a job that may restart goes back to its old place, after `crash_limit` times
-   it is held; one that may not ends as lost.
-5. Of a gang all begin together or none does; `gangs/gang.py` says how.
-6. What waits for other jobs or for a time (`dependencies/dependents.py`) is not in the queues, so
-   it holds nobody up; it begins after they have ended as was asked, or is cancelled.
-7. A host that loses or refuses attempts again and again gets none for a while, twice as long each
-   time, so that it does not swallow the queue.
+   over only if its host says so or the lease has expired. Both sides track the lease: each
+   heartbeat of a host renews what it holds, for `lease_s` from when the host *sent* it, but here
+   from its arrival and for `margin_s` more. So the host, which kills what it cannot renew, is
+   always first.
+3. Attempts are numbered, and hosts' reports carry the number: late reports about an attempt that is
+   over for us are dropped.
+4. Lost is not failed: a job that may restart goes back to its old place, and is held after
+   `crash_limit` losses; a job that may not restart ends as lost.
+5. All jobs of a gang start together or none does; `gangs/gang.py` says how.
+6. A job that waits for other jobs or for a time (`dependencies/dependents.py`) is not in the
+   queues, so it delays no others; it starts after they have ended as required, or is cancelled.
+7. A host that repeatedly loses or refuses attempts gets none for a while, twice as long each time,
+   so that it does not swallow the queue.
 
-Times are monotonic seconds; who is connected, and by what, is the daemon's business.
+Times are monotonic seconds. The daemon knows which hosts are connected, and how.
 
 One file because it is one state machine, read beside its promises.
 """
@@ -73,8 +74,9 @@ from lbd.model import CANCEL, DISBAND, REGROUP, REQUEUE, Closed, HostId, JobId, 
 
 KILL, TERM = 9, 15
 UNASKED = "its host began it before its gang was whole"
-NOT_ALONE = (Cause.CUT, Cause.CHECKPOINT, Cause.EVICTED)  # none of a gang goes on like that
-ENDING = (0, KILL, TERM)  # what `lbctl kill` sends to end a job
+# no member of a gang may continue after these
+NOT_ALONE = (Cause.CUT, Cause.CHECKPOINT, Cause.EVICTED)
+ENDING = (0, KILL, TERM)  # signals of `lbctl kill` that end a job; 0: none given
 LOOKS_MAX = 500  # jobs that may join the queue in one turn: 20 ms
 STILL_S = 1.0  # without a tick: we were stopped, or suspended with our host
 NEVER_RAN = "cancelled before it ran"
@@ -86,7 +88,7 @@ def by(user: str, before: str = "") -> str:
 
 
 def with_sender(live: Live, ending: Ending, stop_reason: str) -> Ending:
-    """Says who ended it, where nothing else is said of its end."""
+    """Adds to an ending without a reason who caused it."""
     who, live.signal_of = live.signal_of, ""
     if not who or ending.reason or ending.exit_status == 0:
         return ending
@@ -97,16 +99,16 @@ def with_sender(live: Live, ending: Ending, stop_reason: str) -> Ending:
 
 
 def stop_reason_of(live: Live, gang: Gang | None, ending: Ending) -> str:
-    """What its attempt was to end for. Of a gang the host's word does not count: by it, one would
-    wait for others that have ended, or begin again beside those that may not."""
+    """Returns why its attempt was to end. For a gang the host's claim does not count: otherwise a
+    job might wait for others that have ended, or start again beside jobs that may not."""
     return live.stop_reason or ("" if gang is not None else ending.stop_reason)
 
 
 @dataclass(slots=True)
 class Lifecycle:
-    """Feed it events; carry out what it returns, in order.
+    """The state machine: feed it events, and carry out the actions it returns, in order.
 
-    One class because it is one state machine: what an event does depends on all the others.
+    One class because it is one state machine: the effect of an event depends on all the others.
     """
 
     discipline: Discipline
@@ -160,8 +162,8 @@ class Lifecycle:
         rng: Random,
         waits: Waits | None = None,
     ) -> list[Action]:
-        """A job of the last dispatcher's. The lease of its open attempt may have been renewed just
-        before that dispatcher ended."""
+        """Takes over a job of the previous dispatcher. The lease of its open attempt may have been
+        renewed just before that dispatcher ended."""
         if leased is None and live.is_new and waits is None:
             return self.submitted((live.job,), now_s, rng)
         live.job = self.jobs.lists.came(live.job)
@@ -169,7 +171,7 @@ class Lifecycle:
         self.gangs.came(live.job)
         if leased is None and waits is not None:
             self.dependents.park(live.job.id, waits, live.job.user, live.job.origin)
-            return []  # what it waits for is counted once all are restored
+            return []  # its dependencies are counted once all jobs are restored
         if leased is not None:
             number, host, tier, begun, slots, cutoff_s = leased
             until_s = now_s + self.terms.waited_s
@@ -193,9 +195,9 @@ class Lifecycle:
         of: str = "",
         ends: bool = False,
     ) -> list[Action]:
-        """`number`: of the signal, 0 = end it; `of`: who asks for it. Only pending jobs are over by
-        that at once. `ends`: by any signal; its host alone knows whether it has begun, and calls it
-        off if it has not."""
+        """Ends or signals a job. `number`: of the signal, 0: end it; `of`: the requester. Only
+        pending jobs end at once. `ends`: any signal ends the job; if it is leased, only its host
+        knows whether it has begun, and calls it off if it has not."""
         live = self._live(job)
         if number not in ENDING and not ends:
             if live.lease is None:
@@ -214,7 +216,7 @@ class Lifecycle:
         return actions
 
     def has_begun(self, job: JobId) -> bool:
-        """Whether an attempt of it runs, as far as its host has said so."""
+        """Whether its attempt runs, as far as its host has reported."""
         live = self.leased.get(job)
         return live is not None and live.lease is not None and live.lease.begun
 
@@ -248,7 +250,8 @@ class Lifecycle:
     def update(
         self, job: JobId, priority: int, name: str, limit_s: float, now_s: float, rng: Random
     ) -> list[Action]:
-        """Of what waits; its record is the caller's, once for all jobs of its submission."""
+        """Changes a waiting job. The caller records the change, once for all jobs of its
+        submission."""
         live = self._live(job)
         if live.lease is not None:
             raise Inapplicable(f"job {job} has started; only waiting jobs can be changed")
@@ -263,7 +266,7 @@ class Lifecycle:
         return []
 
     def begin_at(self, job: JobId, not_before: float, now_s: float, rng: Random) -> list[Action]:
-        """A job that waits joins the queue then (UNIX seconds), and not before."""
+        """Lets a waiting job join the queue at that time (UNIX seconds), not before."""
         live, actions = self._live(job), list[Action]()
         if live.lease is not None:
             return []
@@ -279,14 +282,14 @@ class Lifecycle:
     def counted(
         self, span: Span, on_record: int, now_s: float, rng: Random, *, bad: bool
     ) -> list[Action]:
-        """What the ledger says of jobs that others wait for: how many it has, and whether one of
-        them ended otherwise than well."""
+        """Takes the ledger's count of awaited jobs: how many are on record, and whether one of them
+        did not end successfully."""
         open_jobs = sum(JobId(str(number)) in self.jobs for number in range(span[0], span[1] + 1))
         self.dependents.counted(span, open_jobs, on_record, bad=bad)
         return self._look_at_dependents(now_s, rng)
 
     def requeue(self, job: JobId) -> list[Action]:
-        """Ends the running attempt; the job then begins from scratch."""
+        """Ends the running attempt; the job then starts from scratch."""
         live = self._live(job)
         leased = [one for one in self.gangs.together(live) if one.lease is not None]
         if not leased:
@@ -321,15 +324,16 @@ class Lifecycle:
         closed: Closed | None = None,
         more: str = "",
     ) -> list[Action]:
-        """Drained, `closed` or out of contact: it gets nothing new. What it has runs on, on its
-        leases. `more`: as `closed_words` takes it."""
+        """The host is drained, `closed` or out of contact: it gets no new jobs, but keeps running
+        its own on their leases. `more`: as in `closed_words`."""
         self.hosts.gone(name, closed, more)
         return self._begin(self.queues.host_gone(name, now_s, rng), now_s)
 
     def heartbeat(
         self, name: HostId, holds: Iterable[tuple[JobId, int]], now_s: float
     ) -> tuple[list[tuple[JobId, int]], list[Action]]:
-        """The attempts of `holds` that are renewed, and orders to end those that are not ours."""
+        """Returns the attempts of `holds` that are renewed, and orders to end those that are not
+        ours."""
         renewed, actions = [], list[Action]()
         for job, attempt in holds:
             live = self.holder(name, job, attempt)
@@ -343,8 +347,8 @@ class Lifecycle:
     def stops_to_repeat(
         self, name: HostId, stop_reasons: Iterable[tuple[JobId, int, str]]
     ) -> list[Action]:
-        """What its attempts were told to end for, as a host says that is back: what it was told
-        meanwhile, or just before, has got lost and is told again."""
+        """Compares why a returning host's attempts were told to end, as it reports, with our own
+        records. Orders sent while it was away, or just before, were lost and are repeated."""
         actions = list[Action]()
         for job, attempt, stop_reason in stop_reasons:
             live = self.holder(name, job, attempt)
@@ -353,8 +357,8 @@ class Lifecycle:
         return actions
 
     def sending(self, job: JobId, attempt: int, now_s: float) -> bool:
-        """Its record is on disk and it is about to be sent: from now on its host may hold it.
-        False if it is not wanted any more."""
+        """The attempt is on disk and about to be sent: from now on its host may hold it. Returns
+        False if it is no longer wanted."""
         live = self.leased.get(job)
         if live is None or live.lease is None or live.lease.attempt != attempt or live.stop_reason:
             return False
@@ -362,9 +366,9 @@ class Lifecycle:
         return True
 
     def may_move(self, job: JobId) -> bool:
-        """May its host end the attempt for another to begin elsewhere?"""
+        """Whether its host may end the attempt so that another can start elsewhere."""
         live = self.leased.get(job)
-        if live is None or live.job.gang:  # the others of its gang would go on without it
+        if live is None or live.job.gang:  # the rest of its gang would continue without it
             return False
         return live.job.may_restart and live.job.only is None
 
@@ -377,7 +381,7 @@ class Lifecycle:
         return [record, *self.gangs.begun(live)]
 
     def ready(self, name: HostId, job: JobId, attempt: int) -> list[Action]:
-        """One of a gang's has its slots and files there."""
+        """A gang member has its slots and files on its host."""
         live = self.holder(name, job, attempt)
         return self.gangs.ready(live) if live is not None else []
 
@@ -385,9 +389,10 @@ class Lifecycle:
         self, name: HostId, job: JobId, attempt: int, stopped: bool, now_s: float,
         reason: str = "", wanted: str = "",
     ) -> list[Action]:  # fmt: skip
-        """The attempt was stopped by SIGSTOP or by its host's owner, or continued.
+        """The attempt was suspended by SIGSTOP or by its host's owner, or resumed.
 
-        `wanted`: of one of a gang, what its host asks for (`GANG_MOVES`) or lets nobody ask for.
+        `wanted`: for a gang member, whether its host asks for a move (`GANG_MOVES`) or rules one
+        out.
         """
         live = self.holder(name, job, attempt)
         if live is None:
@@ -401,7 +406,7 @@ class Lifecycle:
     def ended(
         self, name: HostId, job: JobId, attempt: int, ending: Ending, now_s: float, rng: Random
     ) -> list[Action]:
-        """The host says how it ended; of an attempt that is over for us, nothing follows."""
+        """A host reports how an attempt ended. Does nothing for an attempt that is over for us."""
         live = self.holder(name, job, attempt)
         actions = self._over(live, ending, now_s, rng) if live is not None else []
         return [*actions, Settle(job, attempt, name)]
@@ -410,7 +415,8 @@ class Lifecycle:
         self, name: HostId, job: JobId, attempt: int, phase: str, ending: Ending, now_s: float,
         rng: Random,
     ) -> list[Action]:  # fmt: skip
-        """Nothing ran. `ending` has the reason, and as exit status the errno behind it."""
+        """The host refused the attempt, and nothing ran. `ending` has the reason, with the errno as
+        exit status."""
         live = self.holder(name, job, attempt)
         if live is None:
             return [Settle(job, attempt, name)]
@@ -421,7 +427,8 @@ class Lifecycle:
         actions: list[Action] = []
         if gang is not None and phase in BEFORE_READY:
             gang.may_run = False
-        # One that was to end may have been ended as it began, which is no fault of the host's.
+        # An attempt that was to end may have been ended while it started, which is not the host's
+        # fault.
         if phase not in (*PASSING, *NOT_THERE, AWAY, NOT_YET) and not stop_reason:
             actions += self._host_failed(name, now_s, rng)
         if stop_reason == CANCEL:
@@ -446,8 +453,8 @@ class Lifecycle:
         return [*actions, Settle(job, attempt, name)]
 
     def stood_still(self, lasted_s: float) -> bool:
-        """`lasted_s`: since the last tick. If we were stopped for so long, what hosts said
-        meanwhile is still to be read, so leases last as much longer here."""
+        """`lasted_s`: time since the last tick. If we were stopped for that long, hosts' messages
+        are still unread, so leases last that much longer here."""
         if lasted_s <= STILL_S:
             return False
         for live in self.leased.values():
@@ -485,7 +492,7 @@ class Lifecycle:
         self.hosts.tiers_are(tiers)
         return self._begin(self.queues.rules_changed(tiers, now_s, rng), now_s)
 
-    # Inside
+    # Internals
 
     def _live(self, job: JobId) -> Live:
         live = self.jobs.get(job)
@@ -521,7 +528,7 @@ class Lifecycle:
         host, had_begun, gang = live.lease.host, live.lease.begun, self.gangs.of(live.job)
         stop_reason, actions = stop_reason_of(live, gang, ending), list[Action]()
         if gang is not None and ending.cause is not Cause.LOST and not stop_reason:
-            actions += self.gangs.begun(live)  # who has ended had begun, whether that was said
+            actions += self.gangs.begun(live)  # what has ended had begun, reported or not
             if not (gang.released or gang.may_run):
                 ending = replace(ending, cause=Cause.LOST, reason=UNASKED)
         self._let_go(live)
@@ -546,16 +553,16 @@ class Lifecycle:
             return actions + self._final(
                 live, JobState.CANCELLED, ending.reason, now_s, rng, Fate.CANCELLED, ending
             )
-        if gang is not None and stop_reason == REGROUP:  # also if it has succeeded since then
+        if gang is not None and stop_reason == REGROUP:  # even if it has succeeded since
             if live.job.may_restart or not had_begun:
                 return actions + self._given_back(live, gang, stop_reason, now_s, rng, ending)
-            # Another host has said that none had begun.
+            # Another host reported that none had begun.
             if not succeeded:
                 actions += self._lost(live, ending, now_s, rng, had_begun=True)
             else:
                 actions += self._final(live, JobState.DONE, "", now_s, rng, Fate.DONE, ending)
             return actions + self._keep_whole(live, gang, now_s, rng)
-        if stop_reason == REQUEUE and live.job.may_restart:  # likewise: its user was told so
+        if stop_reason == REQUEUE and live.job.may_restart:  # likewise: its user was promised that
             live.job = self.queues.registry[live.job.id].job._replace(tier=1)
             starts = self.queues.ended(live.job.id, now_s, rng, whole=False)
             actions += self._begin(starts, now_s)
@@ -595,7 +602,7 @@ class Lifecycle:
         self, live: Live, gang: Gang, stop_reason: str, now_s: float, rng: Random,
         ending: Ending | None = None,
     ) -> list[Action]:  # fmt: skip
-        """It has ended as it was asked to, for the sake of its gang. `ending`: it had begun."""
+        """It has ended as requested because of its gang. `ending`: given if it had begun."""
         fate = Fate.CANCELLED if ending is not None else Fate.REFUSED
         if stop_reason == DISBAND:
             return self._final(live, JobState.CANCELLED, DISBANDED, now_s, rng, fate)
@@ -613,9 +620,9 @@ class Lifecycle:
         )
 
     def _keep_whole(self, live: Live, gang: Gang, now_s: float, rng: Random) -> list[Action]:
-        """This one of it was refused or lost; what becomes of it is decided."""
+        """Decides about the rest of the gang after this member was refused or lost."""
         if live.lease is not None:
-            return []  # they were all there, and have begun again
+            return []  # all members were there, and have started again
         if gang.is_whole:
             return self.gangs.stop(gang, REGROUP)
         actions = self.gangs.stop(gang, DISBAND)
@@ -628,7 +635,7 @@ class Lifecycle:
     def _never_begins(
         self, live: Live, phase: str, ending: Ending, now_s: float, rng: Random
     ) -> list[Action]:
-        """Others of its gang may have, and are not to begin a second time."""
+        """Other members of its gang may have started, and must not start a second time."""
         state, status = JobState.LOST, None
         if phase in NOT_THERE:
             state, status = JobState.FAILED, exit_status(phase, ending.exit_status)
@@ -639,8 +646,8 @@ class Lifecycle:
     def _cannot_begin(
         self, live: Live, name: HostId, phase: str, ending: Ending, now_s: float, rng: Random
     ) -> list[Action]:
-        """On that host. Who can on none that is known fails; but while a dispatcher that has just
-        begun cannot know all of them it is asked again a moment later."""
+        """The job cannot start on that host. It fails if it cannot start on any known host; but
+        while a new dispatcher may not know all hosts yet, it is retried a moment later."""
         job = self.queues.registry[live.job.id].job
         others = any(job.may_go_to(host) for host in self.hosts.known if host != name)
         if others or job.id in self.bars:
@@ -658,7 +665,7 @@ class Lifecycle:
     def _begins_later(
         self, live: Live, name: HostId, ending: Ending, now_s: float, rng: Random
     ) -> list[Action]:
-        """On that host; till then perhaps on another."""
+        """The job can start on that host only later; until then perhaps on another."""
         job = live.job.id
         wait_s = min(max(ending.wait_s, self.terms.aside_s), ASKED_AGAIN_S)
         self.bars.add(job, name, now_s + wait_s)
@@ -681,7 +688,7 @@ class Lifecycle:
         return self._begin(self.queues.unbar(live.job.id, barred, now_s, rng), now_s)
 
     def _next_tier(self, live: Live, ending: Ending, now_s: float, rng: Random) -> list[Action]:
-        """The job begins again from scratch, or from its own checkpoint."""
+        """The job starts again from scratch, or from its own checkpoint."""
         fate = Fate(ending.cause.value)
         if fate is Fate.CUT or live.attempt < self.terms.attempts_max:
             return self._again(live, fate, ending, now_s, rng)
@@ -730,12 +737,12 @@ class Lifecycle:
         return actions + self._look_at_dependents(now_s, rng)
 
     def look_on(self, now_s: float, rng: Random) -> list[Action]:
-        """At more of the jobs that are due, where an event had too many."""
+        """Continues with due jobs that an earlier event had to leave."""
         return self._look_at_dependents(now_s, rng)
 
     def _look_at_dependents(self, now_s: float, rng: Random) -> list[Action]:
-        """Those for which something has happened, a number at a time: all tasks of an array may
-        join the queue at once. What ends by that is followed here as well."""
+        """Handles jobs whose conditions have changed, a limited number at a time, since all tasks
+        of an array may join the queue at once. Also handles what ends because of that."""
         dependents, actions = self.dependents, list[Action]()
         if dependents.is_looking:
             return []

@@ -1,8 +1,9 @@
-"""Whose job is it, and who may act on others'? Pure.
+"""Who owns a job, and who may act on others' jobs. Pure.
 
-By name, or by number where names may be those of others elsewhere. Each host says which of its
-users are administrators. So that none acts on the jobs of all, its word counts for the jobs that it
-has submitted, and for others' only where the dispatcher's host says so.
+Users are identified by name, or by number where a name may belong to another person on another
+host. Each host says which of its users are administrators. So that no host can act on everybody's
+jobs, its claim counts for the jobs that it submitted, and for others' only if the dispatcher's host
+allows it.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -14,15 +15,15 @@ from lbd.dispatch.core.ledger_rows import JobRow
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """Who asks; `uid` only where jobs belong to numbers (users.map = "uid")."""
+    """The asking user; `uid` only where jobs belong to numbers (users.map = "uid")."""
 
     user: str
     uid: int | None = None
 
 
 def fault_of_admins(host: str, config: Config) -> str:
-    """Why the word of `host`, that an administrator asks, does not count for others' jobs; "" if it
-    does. `config`: of the dispatcher's host."""
+    """Returns why an administrator on `host` may not act on others' jobs; "" if they may. `config`:
+    of the dispatcher's host."""
     if host in config.dispatch.hosts or config.admin.are_on(host):
         return ""
     return (
@@ -34,7 +35,7 @@ def fault_of_admins(host: str, config: Config) -> str:
 @dataclass(frozen=True, slots=True)
 class Owners:
     by_uid: bool
-    uid_of: Callable[[int], Awaitable[int]]  # of the submission with this id, as it was stored
+    uid_of: Callable[[int], Awaitable[int]]  # of a stored submission's owner, by submission id
 
     def asker(self, user: str, uid: int | None) -> Asker:
         return Asker(user, uid if self.by_uid else None)
@@ -45,7 +46,7 @@ class Owners:
         return asker.user == row.user
 
     async def known(self, rows: Sequence[JobRow]) -> list[JobRow]:
-        """With their users' numbers where those count, also of what an older ledger kept."""
+        """Fills in the users' numbers where those count, also for rows from an older ledger."""
         old = {row.submission for row in rows if row.uid is None} if self.by_uid else ()
         uids = {number: await self.uid_of(number) for number in old}
         return [replace(row, uid=uids[row.submission]) if row.submission in uids else row

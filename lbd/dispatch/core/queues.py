@@ -2,25 +2,26 @@
 
 Events go in, `Start`s come out; the daemon and the simulator drive this same code. Its rules:
 
-- Order in a line is strict: nobody passes the head, also where the head needs several slots and a
-  job behind it only one. (Who is head, `waiting_line.py` says.) A job too large for every host that
-  serves its line, or that may go to none of them, steps aside instead, until hosts change.
+- Order in a line is strict: no job passes the head, even where the head needs several slots and a
+  job behind it only one. (`waiting_line.py` decides which job is the head.) A job too large for
+  every host that serves its line, or that may go to none of them, steps aside until hosts change.
 - A host that serves several lines keeps its slots for the head of the earlier one, if that fits it.
-- A job without an estimate counts as the mean of those that came with one.
-- A lost attempt's job returns to its old place; one that was cut off joins the next tier's end.
-- A job that needs more of a host than slots waits as one that needs several: until it is there, at
-  the head of its line, if it is there at all.
-- Where several hosts could start a job, that of the lowest load does, at random among equals; what
-  was started since that load was told counts as well.
-- Where `dispatch.backfill` is on, a job behind a head that waits may begin if that does not delay
-  the head (`backfill/reservation.py`).
-- A gang begins when all its tasks can, at once; `gang_room.py` says how slots are kept for it.
-- A host that says so may be given short jobs ahead of its free slots, where no other has one free.
-- A host that is drained or lost (`host_gone`) takes nothing more, and who waited for it alone joins
-  another line. What runs there stays in the registry until `ended`, `lost` or `cut_off` tells its
+- A job without an estimate counts as the mean of the jobs that came with one.
+- A lost attempt's job returns to its old place; a job that was cut off joins the end of the next
+  tier.
+- A job with needs besides slots waits like one that needs several slots: at the head of its line,
+  until a host that can have what it needs has it free.
+- Where several hosts could start a job, the one with the lowest load does, at random among equals;
+  jobs started since that load was reported count as well.
+- Where `dispatch.backfill` is on, a job behind a waiting head may start if that does not delay the
+  head (`backfill/reservation.py`).
+- A gang starts when all its tasks can, at once; `gang_room.py` says how slots are kept for it.
+- A host that allows it may be given short jobs ahead of its free slots, if no other has a free one.
+- A drained or lost host (`host_gone`) gets nothing more, and jobs that waited for it alone join
+  another line. What runs there stays in the registry until `ended`, `lost` or `cut_off` reports its
   fate: so a job is never started while an attempt of it may be alive.
-- Of several slots, a head that can use more may wait for them (`malleable/heads.py`): it stays the
-  head, and the slots that it waits for are kept for it as for one that needs as many.
+- A head that can use several slots may wait for more (`malleable/heads.py`): it stays the head, and
+  the slots it waits for are kept for it as for a job that needs as many.
 
 One file because these rules hold between all of its tables.
 """
@@ -57,15 +58,15 @@ from lbd.dispatch.core.waiting_line import Waiting
 from lbd.model import Facts, HostId, JobId
 from lbd.policy.needs import offer
 
-LOOKED_AT = 100  # jobs of a line, for some that may pass while slots are kept for a gang
-ARRAYS_KNOWN = 4  # of those that take turns on a host
+LOOKED_AT = 100  # jobs of a line that are checked for passing while slots are kept for a gang
+ARRAYS_KNOWN = 4  # arrays that take turns on a host
 
 
 class Queues:
-    """The jobs that wait and the hosts that serve them; every change gives what is to begin now.
+    """The waiting jobs and the hosts that serve them; every change returns what to start now.
 
     One class because a job's coming and going and a host's heartbeat change the same few tables,
-    and what may begin depends on all of them.
+    and what may start depends on all of them.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class Queues:
         keeps_backlog: bool = True,
         malleable: Rule = FREE,
     ) -> None:
-        """`keeps_backlog=False` decides the same, faster, in ten times the memory."""
+        """`keeps_backlog=False` makes the same decisions, faster, in ten times the memory."""
         self.discipline = discipline
         self._keeps_backlog = keeps_backlog
         self.servers_by_host: dict[HostId, Server] = {}
@@ -91,17 +92,17 @@ class Queues:
         given = self.shares.rules
         self.backfill = Backfill(given.backfill, given.backfill_risk, self.run_times)
         self.aside: dict[JobId, Entry] = {}
-        self.hosts: dict[HostId, Server] = {}  # those of the seats that take jobs
+        self.hosts: dict[HostId, Server] = {}  # servers whose hosts take jobs
         self.lines: dict[HostConnection, Waiting] = {}
         self.servers: dict[HostConnection, list[Server]] = {}
-        self._open: dict[HostConnection, LineServers] = {}  # of lines that several serve
+        self._open: dict[HostConnection, LineServers] = {}  # for lines with several servers
         self._numbers = 0
         self._wide_waiting = 0  # jobs in lines that need more than one slot
-        self._kept_for_wide = False  # slots may be kept for one, or have been until just now
-        self._are_shared = False  # a host serves several lines
-        self._asks_all = False  # all lines are looked at, of hosts that differ in which is first
+        self._kept_for_wide = False  # slots may be kept for a wide job, or were until just now
+        self._are_shared = False  # some host serves several lines
+        self._asks_all = False  # consider all lines, as hosts differ in which comes first
         self._estimates = 0
-        self._estimated_s = 0.0  # all of them together
+        self._estimated_s = 0.0  # their sum
 
     # Jobs
 
@@ -119,7 +120,7 @@ class Queues:
         return self._fill((line,), now_s, rng) if line is not None else []
 
     def found_running(self, job: QueuedJob, host: HostId, now_s: float, slots: int = 1) -> None:
-        """A new dispatcher learns of an attempt of the last one's, begun `now_s` or before."""
+        """A new dispatcher learns of an attempt of the previous one, begun by `now_s`."""
         self.shares.at(now_s)
         entry = self.registry.entry(self._register(job))
         entry.started_s = now_s
@@ -127,20 +128,20 @@ class Queues:
         self.targets.found_running(job)
 
     def ran_before(self, job: JobId, age_s: float) -> None:
-        """One that was found running had run so long by then."""
+        """A job that was found running had already run for that long."""
         entry = self.registry.entries.get(job)
         if entry is not None and entry.host is not None and age_s > 0:
             entry.started_s -= age_s
             self.targets.ran_before(entry.job, age_s)
 
     def ended(self, job: JobId, now_s: float, rng: Random, *, whole: bool = True) -> list[Start]:
-        """It ran to its end (`whole`), or was cancelled or held: it is not ours any more."""
+        """The job ran to its end (`whole`), or was cancelled or held: it leaves the queues."""
         self.shares.at(now_s)
         registered = self.registry.find(job)
         return self._left(registered, now_s, rng, whole) if registered else []
 
     def changed(self, job: QueuedJob, now_s: float, rng: Random) -> list[Start]:
-        """What waits is another from now on in what its user may change; it keeps its place."""
+        """A waiting job gets new values for what its user may change; it keeps its place."""
         self.shares.at(now_s)
         registered = self.registry.find(job.id)
         if registered is None or registered.host is not None:
@@ -154,7 +155,7 @@ class Queues:
         return self._fill({one for one in (line, joined) if one is not None}, now_s, rng)
 
     def cut_off(self, job: JobId, now_s: float, rng: Random) -> list[Start]:
-        """It reached the cutoff and was killed: from scratch, at the end of the next tier."""
+        """The job was killed at its cutoff: it starts from scratch, at the end of the next tier."""
         self.shares.at(now_s)
         entry = self.registry.entries.get(job)
         if entry is None or entry.host is None:
@@ -163,7 +164,7 @@ class Queues:
         return self._again(entry, self._number(), now_s, rng)
 
     def lost(self, job: JobId, now_s: float, rng: Random) -> list[Start]:
-        """Its attempt is over for certain but the job did not end: back to where it was."""
+        """Its attempt is certainly over but the job has not ended: it returns to its place."""
         self.shares.at(now_s)
         entry = self.registry.entries.get(job)
         if entry is None or entry.host is None:
@@ -171,7 +172,7 @@ class Queues:
         return self._again(entry, entry.number, now_s, rng)
 
     def asked_again(self, now_s: float, rng: Random) -> list[Start]:
-        """Asks the heads that hold out for more slots, and whose time is over."""
+        """Reconsiders the heads that hold out for more slots, and whose time is up."""
         due = self.heads.due(now_s)
         if not due:
             return []
@@ -179,14 +180,14 @@ class Queues:
         return self._fill(due, now_s, rng)
 
     def tick(self, now_s: float, rng: Random) -> list[Start]:
-        """Time alone changes whether slots are kept for a gang."""
+        """Time alone can change whether slots are kept for a gang."""
         if not self.gangs.parked:
             return []
         self.shares.at(now_s)
         return self._fill(self.servers, now_s, rng) if self.gangs.passed(now_s) else []
 
     def is_suspended(self, job: JobId, suspended: bool, now_s: float) -> None:
-        """Suspended time is no run time: nothing that is learnt or predicted counts it."""
+        """Suspended time is not run time: nothing that is learnt or predicted counts it."""
         entry = self.registry.entries.get(job)
         if entry is None or entry.host is None or suspended == (entry.suspended_s is not None):
             return
@@ -224,7 +225,7 @@ class Queues:
         return self._fill(server.lines, now_s, rng) if server.free + host.ahead > 0 else []
 
     def hosts_are(self, hosts: Iterable[HostSlots], now_s: float, rng: Random) -> list[Start]:
-        """Adds hosts together, so that service is worked out only once."""
+        """Adds several hosts at once, so that service is recomputed only once."""
         self.shares.at(now_s)
         for host in hosts:
             self._host_is(host)
@@ -244,8 +245,9 @@ class Queues:
     def rules_changed(
         self, tiers: Callable[[HostId], tuple[int, ...]], now_s: float, rng: Random
     ) -> list[Start]:
-        """The discipline's cutoffs, and with them who serves what. Running jobs keep theirs; all
-        who wait join again, for a tier that had no cutoff may have one now, and some may not."""
+        """The discipline's cutoffs have changed, and so which hosts serve which lines. Running jobs
+        keep theirs. All waiting jobs join again, as a tier without a cutoff may have one now, and
+        not all jobs may be cut off."""
         self.shares.at(now_s)
         for name, server in self.hosts.items():
             assert server.host is not None
@@ -254,7 +256,7 @@ class Queues:
             waiting.keep(lambda _: False, self._step_aside)
         return self._hosts_changed(now_s, rng)
 
-    # Inside
+    # Internals
 
     def _number(self) -> int:
         self._numbers += 1
@@ -326,7 +328,7 @@ class Queues:
         return any(server.suits(job) for server in self.servers.get(line, ()))
 
     def room_for(self, job: QueuedJob) -> int:
-        """For how many like this the hosts have slots, if nothing else ran there."""
+        """Returns for how many such jobs the hosts have slots, if nothing else ran there."""
         servers = self.servers.get(ONLY_LINE, ())
         return sum(server.at_once(job, server.slots) for server in servers if server.suits(job))
 
@@ -343,7 +345,7 @@ class Queues:
         registered.line = None
         waiting.jobs -= 1
         waiting.slots -= registered.kind.slots
-        # Sums of floats drift; an empty line starts afresh.
+        # Float sums drift; an empty line restarts at 0.
         waiting.work_s = waiting.work_s - registered.work_s if waiting.jobs else 0.0
         self._wide_waiting -= registered.kind.is_wide
 
@@ -398,7 +400,7 @@ class Queues:
         return self._fill((line,), now_s, rng) if line is not None else []
 
     def _gang_left(self, entry: Entry, now_s: float, rng: Random) -> list[Start]:
-        """Nobody stands in line for a gang of which one waits no more."""
+        """A gang leaves its line when one of its jobs no longer waits."""
         leader = self.gangs.leader(entry.job)
         if leader is not None and leader.line is not None:
             self._unput(leader)
@@ -417,7 +419,8 @@ class Queues:
         return self._fill((*lines, joined) if joined is not None else lines, now_s, rng)
 
     def _hosts_changed(self, now_s: float, rng: Random) -> list[Start]:
-        """Who serves which line is worked out again; who cannot be served where he waits moves."""
+        """Recomputes which hosts serve which line; jobs that cannot be served where they wait
+        move."""
         self.heads.slots_changed()
         present = [server.host for server in self.hosts.values() if server.host]
         self.servers = {}
@@ -468,11 +471,11 @@ class Queues:
                 del self.lines[line]
 
     def _fill(self, lines: Iterable[HostConnection], now_s: float, rng: Random) -> list[Start]:
-        """Start whom these lines' heads may start. Where slots were kept for a wide job, others may
-        have them once it starts or leaves: then all lines are looked at until nothing starts."""
+        """Starts what these lines' heads allow. If slots were kept for a wide job, others may get
+        them once it starts or leaves: then all lines are considered until nothing starts."""
         starts: list[Start] = []
         if self.shares.limits or self.shares.has_room:
-            # Whoever ends may make room elsewhere, for others of the same user or array.
+            # An ended job may make room elsewhere, for others of the same user or array.
             lines, self.shares.has_room = self.servers, False
         if lines is self.servers and self._are_shared:
             self._asks_all = self._kept_for_wide = True
@@ -518,7 +521,7 @@ class Queues:
     def _fill_behind(
         self, front: Registered, line: HostConnection, starts: list[Start], now_s: float
     ) -> None:
-        """Those that do not delay the head begin before it."""
+        """Starts jobs behind the head that do not delay it."""
         servers, head = self.servers.get(line, ()), front.kind
         if not any(server.free > 0 for server in servers):
             return
@@ -554,21 +557,21 @@ class Queues:
         return Start(entry.job, name, entry.tier, self.discipline.cutoff_s(line), slots)
 
     def _most(self, job: QueuedJob, server: Server, plan: Plan | None) -> int:
-        """The most slots that it is given there."""
+        """Returns the most slots the job gets on that host."""
         if job.slots_most <= job.slots:
             return job.slots
         now_s = self.shares.now_s
         room = server.free if plan is None else self.gangs.room(plan, server, job, now_s)
         return int(min(job.slots_most, room, self.shares.slots_left(job.user)))
 
-    # Gangs, which only the one line of fcfs has
+    # Gangs, which only the single line of fcfs has
 
     @property
     def plan(self) -> Plan | None:
         return self._plan(ONLY_LINE)
 
     def _plan(self, line: HostConnection) -> Plan | None:
-        """Which slots are kept for a gang."""
+        """Returns which slots are kept for a gang; None if none are."""
         if not self.gangs.parked:
             return None
         return self.gangs.plan(self.servers.get(line, ()), self.shares.now_s)
@@ -593,8 +596,8 @@ class Queues:
         return Start(entry.job, server.host.name, 1, None, slots)
 
     def _fill_beside(self, line: HostConnection, starts: list[Start], now_s: float) -> None:
-        """Those behind a head that must wait pass it onto slots that are kept for a gang, if they
-        give them back in time: the head could not have had them for longer."""
+        """Starts jobs behind a waiting head on slots that are kept for a gang, if they release them
+        in time: the head would have needed them for longer."""
         if not any(one.free > 0 for one in self.servers.get(line, ())):
             return
         for registered in self.lines[line].first(LOOKED_AT) if line in self.lines else ():
@@ -617,9 +620,9 @@ class Queues:
     def _place_for(
         self, front: Registered, line: HostConnection, now_s: float, rng: Random
     ) -> tuple[Server | None, int]:
-        """Where the head of a line begins now, and the most slots that it is given there."""
+        """Returns where the head of a line starts now, and the most slots it gets there."""
         job, plan = front.kind, self._plan(line)
-        if not self.heads.decides(job) or plan is not None:  # it holds out for none
+        if not self.heads.decides(job) or plan is not None:  # it does not hold out for more
             self.heads.asked.pop(line, None)
             server = self._server_for(job, line, plan, rng)
             return server, self._most(job, server, plan) if server else 0
@@ -641,7 +644,8 @@ class Queues:
         return found
 
     def _with_most(self, job: QueuedJob, slots: int, line: HostConnection, rng: Random) -> Server:
-        """Who gives it that many: who serves this line before others, of the lowest load."""
+        """Returns the server to give it that many slots: one that serves this line first, of the
+        lowest load."""
         able = [one for one in self._with_room(line, slots) if self._may_have(job, one, line)]
         return min(able, key=lambda one: (one.lines.index(line), one.load, rng.random()))
 
@@ -656,10 +660,10 @@ class Queues:
         return max((server.free for server in self.servers.get(line, ())), default=0)
 
     def _by_room(self, line: HostConnection, rng: Random) -> Iterator[Server]:
-        """The servers of a line, those with most slots free first."""
+        """Returns the servers of a line, those with most free slots first."""
         if (found := self._open.get(line)) is not None:
             return found.by_room(rng)
-        return iter(self.servers.get(line, ()))  # one at most
+        return iter(self.servers.get(line, ()))  # at most one
 
     def _may_have(self, job: QueuedJob, server: Server, line: HostConnection) -> bool:
         if not (server.suits(job) and server.has_for(job)):
@@ -683,7 +687,7 @@ class Queues:
         if plan is None and line in self._open and not self._may_keep and is_plain(job):
             return self._open[line].best(rng)
         need = job.slots
-        if job.array and not self._keeps:  # it may be given ahead of slots that are free
+        if job.array and not self._keeps:  # it may be given ahead of free slots
             takes = (one for one in self.servers.get(line, ()) if one.takes(job))
             servers_by_host = list(takes)
         else:
@@ -702,8 +706,8 @@ class Queues:
         servers_by_host = [server for server in servers_by_host if not self._kept(server, line)]
         if len(servers_by_host) < 2:
             return servers_by_host[0] if servers_by_host else None
-        # Who serves this line before others leaves the rest to those who serve both.
-        # One that can use more slots than it needs goes where it gets most of them.
+        # Servers that serve this line first leave the others to both lines. A job that can use more
+        # slots than it needs goes where it gets most of them.
         most = job.slots_most
         ranks = [
             (server.free < need, server.lines.index(line), -min(server.free, most), server.load)
@@ -725,5 +729,5 @@ class Queues:
 
 
 def serves(host: HostSlots) -> tuple[int, tuple[int, ...], bool, Facts]:
-    """What decides which jobs the host could ever take."""
+    """Returns what determines which jobs the host could ever take."""
     return host.slots, host.tiers, host.holds_gangs, offer(host.facts)

@@ -1,4 +1,4 @@
-"""What a queued job and its attempts are: the words of lifecycle, ledger and dispatcher."""
+"""What queued jobs and their attempts are: the types of lifecycle, ledger and dispatcher."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from lbd.model import HostId, JobId, JobState
 class Fate(Enum):
     """What became of an attempt."""
 
-    LEASED = "leased"  # given to a host, which has not said yet that it has begun
+    LEASED = "leased"  # given to a host, which has not reported it begun yet
     RUNNING = "running"
     SUSPENDED = "suspended"
     DONE = "done"
@@ -23,7 +23,7 @@ class Fate(Enum):
     CUT = "cut"  # killed at its tier's cutoff
     CHECKPOINT = "checkpoint"  # stopped itself; the next attempt continues it
     REFUSED = "refused"  # nothing ran
-    EVICTED = "evicted"  # its host's owner is back, and it begins again elsewhere
+    EVICTED = "evicted"  # its host's owner is back, and it starts again elsewhere
 
 
 class Cause(Enum):
@@ -36,24 +36,22 @@ class Cause(Enum):
     CUT = "cut"
     CHECKPOINT = "checkpoint"  # it stopped itself, to be continued
     EVICTED = "evicted"  # its host's owner is back
-    REFUSED = "refused"  # nothing ran, and nobody is left to ask
-    LOST = "lost"  # with its host, its keeper or its lease: nobody knows how far it got
+    REFUSED = "refused"  # nothing ran, and there is no other host to try
+    LOST = "lost"  # with its host, its keeper or its lease: how far it got is unknown
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How an attempt ended, as its host tells it or as must be assumed."""
+    """How an attempt ended, as reported by its host or as must be assumed."""
 
     cause: Cause
     exit_status: int | None = None
     signal: int = 0
     cpu_s: float | None = None
     reason: str = ""
-    stop_reason: str = (
-        ""  # as its host was told; what a dispatcher before us may have been asked for
-    )
-    ago_s: float = 0.0  # when it is reported
-    wait_s: float = 0.0  # of one refused at this time: then it may begin there
+    stop_reason: str = ""  # as its host was told, perhaps by a previous dispatcher
+    ago_s: float = 0.0  # relative to its report
+    wait_s: float = 0.0  # if refused at this time: then it may start there
 
 
 @dataclass(slots=True)
@@ -78,27 +76,28 @@ class Live:
     crashes: int = 0
     held: str = ""
     lease: Lease | None = None
-    stop_reason: str = ""  # CANCEL or REQUEUE, once its attempt is over
-    signal: int = 0  # by which it is told so, or was given
-    signal_of: str = ""  # who asked for that
-    reason: str = ""  # of what happened to it last
-    requeued: float | None = None  # UNIX seconds: when it came again after its end
-    barred_now: frozenset[HostId] = frozenset()  # of those from which its job is barred: for a time
-    ran_tier: int = 0  # of the attempt made last; its job's is where it would begin
+    stop_reason: str = ""  # CANCEL or REQUEUE, to apply once its attempt is over
+    signal: int = 0  # that ends its attempt, or that it was sent
+    signal_of: str = ""  # who requested that
+    reason: str = ""  # of what last happened to it
+    requeued: float | None = None  # UNIX seconds: when it was requeued after its end
+    # hosts that its job is barred from only temporarily
+    barred_now: frozenset[HostId] = frozenset()
+    ran_tier: int = 0  # tier of the last attempt; the job's own tier is where it would start
 
     @property
     def is_new(self) -> bool:
-        """The job's state can be derived from its row alone."""
+        """Whether the job's state can be derived from its row alone."""
         return not (self.attempt or self.crashes or self.held or self.lease or self.requeued)
 
 
 class Jobs(Mapping[JobId, Live]):
-    """All that have not ended. Of those in the backlog nothing is to be told but that they wait."""
+    """All jobs that have not ended. Those in the backlog have no state but that they wait."""
 
     def __init__(self, backlog: Backlog) -> None:
         self._live: dict[JobId, Live] = {}
         self._backlog = backlog
-        self._of_user: dict[str, int] = {}  # those in `_live`
+        self._of_user: dict[str, int] = {}  # counts of those in `_live`
         self._of_origin: dict[str, int] = {}
         self.lists = NamedLists()
 
@@ -130,7 +129,8 @@ class Jobs(Mapping[JobId, Live]):
         self._count(live.job, 1)
 
     def came(self, job: QueuedJob) -> None:
-        """Into the queues, and maybe the backlog; it may be on its way out again."""
+        """The job was added to the queues, and perhaps to the backlog; it may already have left
+        that again."""
         if job.id not in self._backlog:
             self.out_of_backlog(job)
 
@@ -153,7 +153,7 @@ class Jobs(Mapping[JobId, Live]):
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """Record this attempt, and once that is on disk have the host start it."""
+    """Record this attempt, and once it is on disk have the host start it."""
 
     job: JobId
     attempt: int
@@ -163,14 +163,14 @@ class Begin:
     slots: int = 1
     submission: int = 0
     array_index: int | None = None
-    requeued: float | None = None  # as of `Live`
-    gang_hosts: tuple[HostId, ...] = ()  # of a gang's: it is held there until it is released
-    array: int = 0  # id of the array that it is a task of
+    requeued: float | None = None  # as in `Live`
+    gang_hosts: tuple[HostId, ...] = ()  # for a gang member: it is held there until released
+    array: int = 0  # id of its array
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """All of its gang are ready: this one begins, too."""
+    """All of its gang are ready: start this one too."""
 
     job: JobId
     attempt: int
@@ -179,8 +179,8 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """To an attempt; `number` 0: end all of it, gently first. `stop_reason`: what that is for; its
-    host says it again with the end."""
+    """Signal an attempt; `number` 0: end all of it, gently first. `stop_reason`: why; its host
+    repeats it with the end."""
 
     job: JobId
     attempt: int
@@ -200,17 +200,17 @@ class Settle:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """The job's row is to be recorded."""
+    """Record the job's row."""
 
     job: JobId
     state: JobState
     tier: int
-    attempt: int  # the last one made, 0 = none
+    attempt: int  # the last attempt; 0: none
     host: HostId | None
     fate: Fate | None  # of that attempt, if it has changed
     ending: Ending | None
     crashes: int
-    reason: str  # "held …" if it is
+    reason: str  # "held …" if it is held
     barred: frozenset[HostId]
     requeued: float | None = None
     begun_ago_s: float = 0.0
@@ -219,7 +219,7 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class StopAsked:
-    """Record what this attempt is to be ended for."""
+    """Record why this attempt is to end."""
 
     job: JobId
     attempt: int
@@ -228,19 +228,19 @@ class StopAsked:
 
 @dataclass(frozen=True, slots=True)
 class Updated:
-    """What was changed of jobs that wait is to be recorded: of all jobs of their submission."""
+    """Record a change to all waiting jobs of a submission."""
 
     submission: int
     priority: int
     name: str
     limit_s: float
-    spec: bytes | None  # with that limit; None: as it was
+    spec: bytes | None  # with that limit; None: unchanged
     not_before: float = 0.0  # UNIX seconds; 0: at once
 
 
 @dataclass(frozen=True, slots=True)
 class Met:
-    """Record that what this job waited for has happened; it joins the queue."""
+    """Record that this job's dependencies are met; it joins the queue."""
 
     job: JobId
 
@@ -262,7 +262,8 @@ def next_attempt(
 
 
 def asked_to_stop(live: Live, stop_reason: str, number: int) -> list[Action]:
-    """Its attempt is told by signal `number`, and does not outlive a dispatcher that dies now."""
+    """Ends its attempt with signal `number`; the request is recorded, so that it survives a crash
+    of the dispatcher."""
     assert live.lease is not None
     is_known, live.stop_reason, live.signal = live.stop_reason == stop_reason, stop_reason, number
     job, attempt, host = live.job.id, live.lease.attempt, live.lease.host

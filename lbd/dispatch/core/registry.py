@@ -1,4 +1,4 @@
-"""Every job that waits or runs, each in the least room that it needs. Pure."""
+"""Every waiting or running job, each in the least memory possible. Pure."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,33 +14,32 @@ class Placed:
     __slots__ = ()
 
     def __lt__(self, other: object) -> bool:
-        """Of two in one place either may be first: an array keeps the place of a job of its own
+        """Either of two in one place may come first: an array keeps the place of one of its jobs
         that has stepped aside, and gives it to the next."""
         return False
 
 
 @dataclass(slots=True, eq=False)
 class Entry(Placed):
-    """A job in the registry. It waits in `line`, or runs on `host`, or has stepped aside
-    (neither)."""
+    """A job in the registry. It waits in `line`, runs on `host`, or has stepped aside (neither)."""
 
     job: QueuedJob
     number: int  # its place: smaller is earlier
-    work_s: float  # by its estimate, on all its slots together
-    tier: int  # in which it runs, or ran last
+    work_s: float  # estimated, over all its slots
+    tier: int  # in which it runs, or last ran
     line: HostConnection | None = None
     host: HostId | None = None
-    slots: int = 0  # it holds there
-    started_s: float = 0.0  # later by all the time that it was suspended
-    suspended_s: float | None = None  # since then it is
-    begun: bool = False  # before: its place is its own, not its array's
+    slots: int = 0  # held there
+    started_s: float = 0.0  # moved later by all the time it was suspended
+    suspended_s: float | None = None  # suspended since then
+    begun: bool = False  # it has begun before: its place is its own, not its array's
 
     def ran_s(self, now_s: float) -> float:
-        """How long it has run, without what it was suspended."""
+        """Returns how long it has run, without suspended time."""
         return (now_s if self.suspended_s is None else self.suspended_s) - self.started_s
 
     def goes_on(self, now_s: float) -> float:
-        """It is suspended no longer; returns for how long it was."""
+        """Ends a suspension; returns how long it lasted."""
         for_s = max(0.0, now_s - self.suspended_s) if self.suspended_s is not None else 0.0
         self.suspended_s, self.started_s = None, self.started_s + for_s
         return for_s
@@ -51,7 +50,7 @@ class Entry(Placed):
 
     @property
     def kind(self) -> QueuedJob:
-        """Its job, but who asks for the kind does not look at what is the job's own."""
+        """Its job; users of the kind ignore the job's own fields."""
         return self.job
 
 
@@ -59,14 +58,14 @@ Registered = Entry | Row
 
 
 class Registry(Mapping[JobId, Registered]):
-    """As long as a job does nothing but wait it is a row of the backlog, then an entry."""
+    """A job that has only waited is a row of the backlog, any other an entry."""
 
     def __init__(self) -> None:
         self.entries: dict[JobId, Entry] = {}
         self.backlog = Backlog()
 
     def __getitem__(self, job: JobId) -> Registered:
-        """A row is good until another job leaves the backlog."""
+        """A row is valid until another job leaves the backlog."""
         found = self.find(job)
         if found is None:
             raise KeyError(job)
@@ -87,7 +86,7 @@ class Registry(Mapping[JobId, Registered]):
         return entry
 
     def entry(self, registered: Registered) -> Entry:
-        """Returns the entry of a job that does more than wait."""
+        """Returns the job's entry; moves it out of the backlog if needed."""
         if isinstance(registered, Entry):
             return registered
         entry = self.add(registered.job, registered.number, registered.work_s)

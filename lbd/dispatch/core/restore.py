@@ -1,4 +1,4 @@
-"""A job of the ledger, as the lifecycle of a new dispatcher takes it up. Pure."""
+"""Restores a job from the ledger for a new dispatcher's lifecycle. Pure."""
 
 from lbd.dispatch.core.dependencies.conditions import conditions_of
 from lbd.dispatch.core.dependencies.dependents import Waits
@@ -17,14 +17,14 @@ from lbd.model import HostId, JobId
 from lbd.text.needs_words import read_needs_text
 
 OPEN_FATES = {Fate.LEASED.value, Fate.RUNNING.value, Fate.SUSPENDED.value}
-# number, host, tier, whether it has begun, slots, its cutoff
+# number, host, tier, whether it has begun, slots, cutoff
 Leased = tuple[int, HostId, int, bool, int, float | None]
 
 
 def queued_job(
     row: JobRow, estimate_s: float | None = None, *, from_start: bool = False, by_uid: bool = False
 ) -> QueuedJob:
-    """`from_start`: from its first tier. `by_uid`: users are told apart by their numbers."""
+    """`from_start`: in its first tier. `by_uid`: users are identified by number."""
     return QueuedJob(
         JobId(str(row.id)),
         row.slots,
@@ -54,7 +54,7 @@ def queued_job(
 
 
 def waits_of(row: JobRow) -> Waits | None:
-    """What it waits for before it joins the queue, if anything."""
+    """Returns what the job waits for before it joins the queue, if anything."""
     has_begun = row.met or row.attempt > 0 or row.requeued is not None
     conditions = () if has_begun else conditions_of(row.after, row.array_index)
     return Waits(conditions, row.not_before) if conditions or row.not_before else None

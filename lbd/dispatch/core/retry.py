@@ -1,6 +1,6 @@
-"""What follows when a host refuses an attempt, by the phase at which it did; nothing ran. Pure.
+"""What follows when a host refuses an attempt, by the phase of the refusal; nothing ran. Pure.
 
-A job that cannot begin just now is held, and tried again later, then later still.
+A job that cannot start now is held, and retried later, at growing intervals.
 """
 
 from collections.abc import Mapping
@@ -13,17 +13,17 @@ from lbd.model import HostId, JobId
 
 # Nobody's fault: the host filled up, or the order came too late.
 PASSING = ("slot", "drained", "late")
-# Of a gang's: it was not ready, so its gang was never released.
+# For a gang: the member was not ready, so its gang was never released.
 BEFORE_READY = ("slot", "drained", "not-yet", "admission", "request", "files", "stage")
 NO_KEEPER = "keeper"  # its keeper is being replaced: the host's fault, and no other job's
-# The job wants what this host does not have, or may not be there: no fault of the host's.
-# Or it is such that nobody runs it, which its host could not know before. Files are unpacked as the
-# job's user, who can make that fail anywhere: whoever does must not take the host from the others.
+# Not the host's fault: the job needs what this host lacks, or may not run there, or cannot run
+# anywhere, which its host could not know before. Files are unpacked as the job's user, who can make
+# that fail anywhere; that must not take the host away from others.
 NOT_THERE = ("exec", "chdir", "directory", "admission", "user", "request", "stage")
 NOT_FOUND, NOT_EXECUTABLE, FAILED = 127, 126, 125
 ENOENT = 2
-NOT_YET = "not-yet"  # its host takes commands of its user, but at other times
-AWAY = "files"  # the phase at which a host refuses an attempt whose files cannot be had
+NOT_YET = "not-yet"  # its host takes its user's commands, but at other times
+AWAY = "files"  # the phase at which a host refuses an attempt because its files are unavailable
 ASKED_AGAIN_S = 3600.0  # the owner may have changed the rule by then
 HELD = "held for a while: "  # begins the reason
 STALE_MIN = 1000  # moments of what was dropped or set again that are kept at least
@@ -71,7 +71,7 @@ class Pauses:
         self._until: Moments[JobId] = Moments()
 
     def begin(self, live: Live, terms: Terms, now_s: float) -> str:
-        """Backs off for longer each time. Returns why the job is held."""
+        """Holds the job, for longer each time. Returns why it is held."""
         job = live.job.id
         count = self._counts[job] = self._counts.get(job, 0) + 1
         pause_s = terms.aside_s * 2.0 ** min(count - 1, 30)
@@ -122,7 +122,7 @@ class Bars:
 
 
 def exit_status(phase: str, number: int | None) -> int:
-    """Of a job that can begin nowhere; `number`: the errno behind it."""
+    """Returns the exit status of a job that can start nowhere; `number`: the errno behind that."""
     if phase != "exec":
         return FAILED
     return NOT_FOUND if number == ENOENT else NOT_EXECUTABLE

@@ -1,9 +1,9 @@
-"""What is wrong with a row that the ledger gives back, which others may have written to. Pure.
+"""Checks rows read from the ledger, which others may have written to. Pure.
 
-A value of another kind, text that means nothing, or a number that cannot be, would end each
-dispatcher as it starts, or every list in which the row is. Such a row is left out, and reported: no
-attempt of its job is started. The bounds are wide: what a message can carry and what is a time, not
-what a submission may ask for, as an older dispatcher may have let in more.
+A value of the wrong type, meaningless text, or an impossible number would crash each dispatcher as
+it starts, or break every list with the row. Such a row is left out and reported, and no attempt of
+its job is started. The bounds are wide: what a message can carry and what is a plausible time, not
+what a submission may ask for, as an older dispatcher may have accepted more.
 """
 
 import math
@@ -17,7 +17,7 @@ from lbd.text.needs_words import read_needs_text
 
 Kinds = tuple[type, ...]
 Range = tuple[float, float]
-SOUND: set[Kinds] = set()  # of the values of rows that have been looked at
+SOUND: set[Kinds] = set()  # type tuples of rows that were checked
 SOUND_MAX = 1024
 
 
@@ -26,7 +26,8 @@ def is_within(number: float, allowed: Range) -> bool:
 
 
 def kinds_of(hint: object) -> Kinds:
-    """Which a value may be. A whole number is a figure, too, and a store has no truths."""
+    """Returns the types a value may have. A whole number is valid for a float, and a store has no
+    booleans."""
     found: list[type] = []
     for one in get_args(hint) if isinstance(hint, UnionType) else (hint,):
         kind = getattr(one, "__origin__", one)
@@ -38,9 +39,9 @@ KINDS = {
     kind: {name: kinds_of(hint) for name, hint in get_type_hints(kind).items()}
     for kind in (JobRow, AttemptRow)
 }
-# Within which the numbers of a row must be, both included; NaN is in none of them.
+# Allowed numbers of a row, both ends included; NaN is in none of them.
 NUMBER = (1, (1 << 63) - 2)
-COUNT, SIGNED = (0, (1 << 31) - 1), (-(1 << 31), (1 << 31) - 1)  # of a message's fields
+COUNT, SIGNED = (0, (1 << 31) - 1), (-(1 << 31), (1 << 31) - 1)  # limits of message fields
 SLOTS_MAX = 1 << 16
 SLOTS, NO_SLOTS = (1, SLOTS_MAX), (0, SLOTS_MAX)
 UNIX_S = (-1e9, 1e11)  # a clock may have been wrong
@@ -72,7 +73,7 @@ NAMES = {bytes: "bytes", str: "a text", int: "a number", float: "a number", None
 
 
 def fault_of(row: JobRow | AttemptRow, values: tuple[object, ...]) -> str:
-    """`values`: the row's, in its order. "" where nothing is wrong."""
+    """Returns the first fault, or "". `values`: the row's, in order."""
     kinds = tuple(map(type, values))
     if kinds not in SOUND:
         for (name, allowed), value in zip(KINDS[type(row)].items(), values, strict=True):

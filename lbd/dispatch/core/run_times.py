@@ -1,8 +1,8 @@
-"""How long jobs took that have ended, by their like: for backfill, gangs and forecasts. Pure.
+"""How long similar ended jobs ran: for backfill, gangs and forecasts. Pure.
 
-First the very same command line of that user counts, else the jobs of the same label and kind of
-command (`command_of`); on as many slots in either case. The last runs of each are kept; of too many
-those are forgotten that their user has not run for longest.
+Earlier runs of exactly the same command line by that user count first, else jobs with the same
+label and kind of command (`command_of`); on the same number of slots in either case. The last runs
+of each key are kept; if there are too many keys, those unused for longest are forgotten.
 """
 
 from array import array
@@ -17,15 +17,16 @@ Key = tuple[str | int, ...]
 
 
 class Times:
-    """The last times of each key, which begins with a user. A deque takes as much as six of these
-    arrays.
+    """The last times of each key, which starts with a user. Uses arrays, as a deque takes six times
+    the memory.
 
-    Of too many keys those of who has most are forgotten: a user's thousands push out no other's.
+    If there are too many keys, those of the user with most keys are forgotten first, so that one
+    user's thousands do not displace others'.
     """
 
     def __init__(self, most: int = KINDS_KNOWN) -> None:
         self._most, self._count = most, 0
-        # Users, and the keys of each: who has not run any for longest is first.
+        # Users with their keys: least recently used first.
         self._of_users: OrderedDict[str | int, OrderedDict[Key, array[float]]] = OrderedDict()
 
     def __len__(self) -> int:
@@ -50,7 +51,7 @@ class Times:
             del self._of_users[user]
 
     def of(self, key: Key) -> Sequence[float]:
-        """The oldest first."""
+        """Returns the times, oldest first."""
         own = self._of_users.get(key[0])
         return own.get(key, ()) if own is not None else ()
 
@@ -60,27 +61,28 @@ class RunTimes:
         self._times = Times(most)
 
     def ended(self, job: QueuedJob, run_s: float) -> None:
-        """One ran to its own end."""
+        """A job ran to its own end."""
         for key in keys_of(job):
             self._times.add(key, run_s)
 
     def of(self, job: QueuedJob, fewest: int = 1) -> Sequence[float]:
-        """Of the nearest of its like that have so many; none if there are none."""
+        """Returns the times of the most similar group with at least `fewest` runs; none if there is
+        none."""
         return self.nearest(job, fewest)[1]
 
     def nearest(self, job: QueuedJob, fewest: int = 1) -> tuple[Key, Sequence[float]]:
-        """The same, and which these are; of none the key is ()."""
+        """Returns the same with the group's key; the key is () if there is none."""
         known = ((key, self._times.of(key)) for key in keys_of(job))
         return next((one for one in known if len(one[1]) >= fewest), ((), ()))
 
     def has_line(self, job: QueuedJob) -> bool:
-        """Has the very same command line run before?"""
+        """Whether exactly the same command line has run before."""
         return bool(job.command_line and self._times.of(keys_of(job)[0]))
 
 
 def line_of(command: bytes) -> int:
-    """Returns a number that stands for all of a command's words. Thousands are known, and each may
-    have megabytes; a user who finds two with one number deceives himself alone."""
+    """Returns a hash of all of a command's words, since thousands are kept and each may have
+    megabytes. A user who constructs a collision deceives only himself."""
     return hash(command)
 
 

@@ -1,7 +1,7 @@
-"""Where jobs run: a host's place in the registry, and of a line's servers the best that has room.
+"""Where jobs run: each host's place in the registry, and the best server of a line with room.
 
-A cluster of a thousand hosts starts each job at one of them: to rank all of them for it would make
-its queue slow just where it is long. Pure.
+A cluster of a thousand hosts starts each job at one of them. Ranking all of them for each job would
+make its queue slow just when it is long. Pure.
 """
 
 from bisect import bisect_left, insort
@@ -17,8 +17,8 @@ from lbd.dispatch.core.waiting_line import Waiting
 from lbd.model import NO_FACTS, NO_NEEDS, Facts, HostId, JobId, Needs
 from lbd.policy.needs import Unmet, jobs_at_once, jobs_now, joined, unmet
 
-Rank = tuple[float, ...]  # the least is best
-SPARE_RANKS = 64  # in the heap, of no server any more
+Rank = tuple[float, ...]  # the lowest is best
+SPARE_RANKS = 64  # stale ranks allowed in the heap
 
 
 @dataclass(slots=True)
@@ -26,18 +26,18 @@ class Server:
     """A host's place in the registry; `host` is None while only what still runs there is known."""
 
     host: HostSlots | None
-    own_line: Waiting  # those who wait for this host alone, if the discipline has such a line
+    own_line: Waiting  # jobs that wait for this host alone, if the discipline has such lines
     lines: tuple[HostConnection, ...] = ()
-    # Of those that several serve: the others with it, its place there, and which line that is
+    # For shared lines: the line's servers, its place among them, and the line's index here.
     beside: tuple[tuple["LineServers", int, int], ...] = ()
     running: dict[JobId, Entry] = field(default_factory=dict)
-    used: int = 0  # slots
-    started: int = 0  # slots, since its load was told
-    arrays: tuple[int, ...] = ()  # those of the jobs that ended here last
-    slots: int = 0  # of `host`: disciplines ask for those of every host, with every job
-    usable: int = 0  # of them
-    given: Counter[str] = field(default_factory=Counter)  # of each resource, to those that run
-    memory_given: int = 0  # to them
+    used: int = 0  # slots used
+    started: int = 0  # slots, since its load was reported
+    arrays: tuple[int, ...] = ()  # of the jobs that ended here last
+    slots: int = 0  # of `host`; disciplines read it of every host with every job
+    usable: int = 0  # of `slots`
+    given: Counter[str] = field(default_factory=Counter)  # to running jobs, by resource
+    memory_given: int = 0  # to running jobs
     _facts: Facts | None = None
 
     def __post_init__(self) -> None:
@@ -73,14 +73,14 @@ class Server:
         self._facts = None
 
     def facts(self) -> Facts:
-        """As of now."""
+        """Returns the host's current facts."""
         if self._facts is None:
             known = self.host.facts if self.host is not None else NO_FACTS
             self._facts = joined(known, self.given, self.memory_given)
         return self._facts
 
     def lacks(self, job: QueuedJob) -> Unmet | None:
-        """What it does not have now of what the job needs."""
+        """Returns what the host now lacks of the job's needs."""
         return unmet(job.needs, self.facts()) if job.needs else None
 
     def could_have(self, job: QueuedJob) -> bool:
@@ -92,7 +92,8 @@ class Server:
         return self.usable - self.used if self.host is not None else 0
 
     def takes(self, job: QueuedJob) -> bool:
-        """Now, or in a moment: others of the same array are short there."""
+        """Whether it takes the job now or in a moment, as others of the same array are short
+        there."""
         if job.needs and self.lacks(job) is not None:
             return False
         if self.free >= job.slots:
@@ -103,23 +104,24 @@ class Server:
         return self.free + ahead > 0 and max(job.slots, job.slots_most) == 1 and job.may_restart
 
     def suits(self, job: QueuedJob) -> bool:
-        """Returns whether the job could ever run on this host."""
+        """Whether the job could ever run on this host."""
         if self.host is None or self.slots < job.slots or (job.gang and not self.host.holds_gangs):
             return False
         return job.may_go_to(self.host.name) and (not job.needs or self.could_have(job))
 
     def has_for(self, job: QueuedJob) -> bool:
-        """Has it now what a job needs that it suits?"""
+        """Whether the host has the job's needs free now; the job must suit it."""
         return not job.needs or self.lacks(job) is None
 
     def at_once(self, job: QueuedJob, slots: int) -> int:
-        """How many such jobs it holds with so many slots."""
+        """Returns how many such jobs it can hold on that many slots."""
         count = max(0, slots) // job.slots
         most = jobs_at_once(job.needs, self.facts()) if job.needs else None
         return count if most is None else min(count, most)
 
     def now(self, job: QueuedJob, slots: int, facts: Facts | None = None) -> int:
-        """How many such jobs, which it suits, can begin now on so many slots. `facts`: then."""
+        """Returns how many such jobs, which must suit it, can start now on that many slots; with
+        `facts`, at that point."""
         count = max(0, slots) // job.slots
         if not job.needs:
             return count
@@ -127,7 +129,8 @@ class Server:
         return count if most is None else min(count, most)
 
     def facts_when(self, ended: Iterable[Needs], begun: Needs = NO_NEEDS, times: int = 0) -> Facts:
-        """Once jobs of such needs have ended here, and so many of other ones have begun."""
+        """Returns the facts once jobs with these needs have ended here, and `times` jobs with needs
+        `begun` have begun."""
         known = self.host.facts if self.host is not None else NO_FACTS
         given, memory_given = Counter(self.given), self.memory_given
         for needs, sign in (*((one, -1) for one in ended), (begun, times)):
@@ -156,8 +159,8 @@ class OpenServers:
 
     def __init__(self) -> None:
         self._rank_of: dict[int, Rank] = {}
-        self._places: dict[Rank, list[int]] = {}  # rising
-        self._heap: list[Rank] = []  # each of those ranks, and some that nobody has any more
+        self._places: dict[Rank, list[int]] = {}  # ascending
+        self._heap: list[Rank] = []  # all current ranks, and some stale ones
 
     def __len__(self) -> int:
         """The number of ranks that are stored."""
@@ -202,21 +205,21 @@ class OpenServers:
 
 
 class LineServers:
-    """The servers of a line that several serve, found by what is free there.
+    """The servers of a shared line, indexed by what is free there.
 
-    Twice: for jobs of one slot, the best of those that have any; for wider ones, those that have
-    most, ranked only when one asks. What is free there rarely changes for more than one or two of
-    them between two questions.
+    There are two indexes: for jobs of one slot, the best of those that have any; for wider jobs,
+    those that have most, ranked only on demand. Between two queries what is free rarely changes for
+    more than one or two servers.
     """
 
     def __init__(self, servers: Sequence[Server]) -> None:
         self._servers = servers
         self._open = OpenServers()
         self._by_room = OpenServers()
-        self._changed: dict[int, int] = {}  # since it was asked: places, and `which` of each
+        self._changed: dict[int, int] = {}  # since the last query: places, and `which` of each
 
     def rank(self, place: int, which: int) -> None:
-        """Ranks a server again; of the lines that it serves this is `which`."""
+        """Ranks a server again; this line is number `which` of those that it serves."""
         server = self._servers[place]
         self._open.put(place, (which, server.load) if server.free > 0 else None)
         self._changed[place] = which
@@ -231,19 +234,20 @@ class LineServers:
 
     @property
     def most_free(self) -> int:
-        """The slots of the one that has most of them free."""
+        """The most free slots of any server."""
         best = self._ranked_by_room().best()
         return self._servers[best[0]].free if best else 0
 
     def best(self, rng: Random) -> Server | None:
-        """One that has a free slot, of the lowest load, at random among equals."""
+        """Returns a server with a free slot, of the lowest load, at random among equals."""
         places = self._open.best()
         if not places:
             return None
         return self._servers[places[0] if len(places) == 1 else rng.choice(places)]
 
     def with_room(self, slots: int) -> list[Server]:
-        """All that have so many slots free, one at least, in the order of their places."""
+        """Returns all servers with at least that many free slots, in the order of their places.
+        `slots` is at least 1."""
         found: list[int] = []
         for rank, places in self._ranked_by_room().ranks():
             if -rank[0] < slots:
@@ -252,7 +256,7 @@ class LineServers:
         return [self._servers[place] for place in sorted(found)]
 
     def by_room(self, rng: Random) -> Iterator[Server]:
-        """All of them: with most slots free first, then of the lowest load, equals at random."""
+        """Yields all servers: most free slots first, then lowest load, equals at random."""
         by_room = self._ranked_by_room()
         for place in at_random(by_room.best(), rng):
             yield self._servers[place]
@@ -274,10 +278,10 @@ def at_random(places: Sequence[int], rng: Random) -> Iterator[int]:
 
 
 def room(servers: Iterable[Server], job: QueuedJob) -> int:
-    """How many jobs like this all their slots together hold, whoever has them now."""
+    """Returns how many such jobs all their slots together hold, in use or not."""
     count = 0
     for server in servers:
-        if server.host is None:  # not heard of yet, or gone, but what it has runs on
+        if server.host is None:  # not heard of yet, or gone, but its jobs run on
             count += server.used // job.slots
         elif server.suits(job):
             count += server.at_once(job, server.host.usable)
@@ -285,6 +289,6 @@ def room(servers: Iterable[Server], job: QueuedJob) -> int:
 
 
 def is_plain(job: QueuedJob) -> bool:
-    """Returns whether any host with a free slot would do."""
+    """Whether any host with a free slot would do."""
     is_one = job.slots == 1 and job.slots_most <= 1
     return is_one and not (job.array or job.only or job.barred or job.needs)

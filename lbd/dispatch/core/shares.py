@@ -1,15 +1,16 @@
-"""Who goes before others that came earlier, and who may have no more for now: users and names.
+"""Which users and names go before others that came earlier, and which must wait for now.
 
-Rules beside the order of arrival, each off unless the configuration sets it:
+These rules modify the order of arrival; each is off unless configured:
 
-- priorities: a job of a higher one goes first, in its line;
-- fair share: of several users' jobs, those of who has least go first. What a user has is the slots
-  held now, and the mean of those held lately, which fades with `fair_share_s`. Neither alone will
-  do: by what is held now, who has had all for an hour is as good as who waited; by the past alone,
-  all slots that become free at once would go to one user;
-- limits: the slots of one user's jobs, the jobs of one name. Who has reached one is passed over;
-- arrays of which only so many tasks may run at once (`--array 1-100%4`) are passed over meanwhile;
-- targets, of the arrays that have one: who has as many tasks running as it needs is passed over.
+- priorities: a job of a higher priority goes first in its line;
+- fair share: among several users, the one who has least goes first. What a user has is the slots
+  held now plus the mean of those held lately, which fades with `fair_share_s`. Neither alone works:
+  by current slots, a user who has had all for an hour equals one who waited; by the past alone, all
+  slots released together would go to one user;
+- limits: the slots of one user's jobs, the jobs of one name. At the limit, further ones are passed
+  over;
+- arrays with a limit on running tasks (`--array 1-100%4`) are passed over while at the limit;
+- arrays with a target are passed over while they have as many running tasks as they need.
 """
 
 import math
@@ -21,9 +22,9 @@ from typing import NamedTuple
 from lbd.dispatch.core.discipline import QueuedJob
 from lbd.dispatch.core.targets.arrays import Targets
 
-NAMES_KNOWN = 10_000  # whose limit is remembered
-USERS_KNOWN = 1000  # before those are forgotten who have nothing and have long had nothing
-FORGOTTEN = 1e-3  # of a slot
+NAMES_KNOWN = 10_000  # names with cached limits
+USERS_KNOWN = 1000  # beyond that, users are forgotten who have had nothing for long
+FORGOTTEN = 1e-3  # in slots
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +33,11 @@ class Rules:
 
     priorities: bool = False
     fair_share_s: float = 0.0  # 0: no fair share
-    user_slots: int = 0  # of one user at once; 0: no limit
-    name_jobs: tuple[tuple[str, int], ...] = ()  # of names that match, each: jobs at once
+    user_slots: int = 0  # per user; 0: no limit
+    # name patterns, each with its limit of running jobs
+    name_jobs: tuple[tuple[str, int], ...] = ()
     interleave_arrays: bool = True
-    backfill: str = "off"  # off | limit | learnt: who may pass a head that waits
+    backfill: str = "off"  # off | limit | learnt: which jobs may pass a waiting head
     backfill_risk: float = 0.1
 
 
@@ -55,7 +57,7 @@ ONE_FLOW = Flow()
 class Use:
     slots: int = 0
     mean: float = 0.0  # of the slots held lately
-    at_s: float = 0.0  # when that was
+    at_s: float = 0.0  # the time of `mean`
 
 
 @dataclass(slots=True)
@@ -63,13 +65,13 @@ class Shares:
     rules: Rules
     targets: Targets = field(default_factory=lambda: Targets(lambda _: 0, is_held=False))
     now_s: float = 0.0
-    events: int = 0  # so far, of those that `at` heard of
+    events: int = 0  # number of events passed to `at` so far
     users: dict[str, Use] = field(default_factory=dict)
-    names: dict[str, int] = field(default_factory=dict)  # jobs that run, of limited names
-    arrays: dict[int, int] = field(default_factory=dict)  # tasks that run, of limited arrays
-    has_room: bool = False  # a task of a limited array has ended: another may begin anywhere
-    limits: bool = field(init=False)  # whether anybody may be passed over
-    counts: bool = field(init=False)  # whether anything must be known of who has what
+    names: dict[str, int] = field(default_factory=dict)  # running jobs, by limited name
+    arrays: dict[int, int] = field(default_factory=dict)  # running tasks, by limited array
+    has_room: bool = False  # a task of a limited array has ended: another may start anywhere
+    limits: bool = field(init=False)  # whether any job may be passed over because of limits
+    counts: bool = field(init=False)  # whether users' shares must be tracked
     _one_flow: bool = field(init=False)
     _limits: dict[str, int] = field(default_factory=dict)
 
@@ -81,11 +83,11 @@ class Shares:
 
     @property
     def passes_over(self) -> bool:
-        """Whether who waits may have reached a limit or have enough for a target."""
+        """Whether waiting jobs may have reached a limit, or have enough for a target."""
         return self.limits or bool(self.targets) or bool(self.arrays)
 
     def bars(self, job: QueuedJob) -> bool:
-        """Whether no job of this flow may begin for now; `obstacle` says why."""
+        """Whether no job of this flow may start for now; `obstacle` says why."""
         if job.target is not None and self.targets.is_full(job, self.now_s):
             return True
         if job.at_once and self.arrays.get(job.array, 0) >= job.at_once:
@@ -174,7 +176,7 @@ class Shares:
         return min(count, self.name_limit(job.name) or count, job.at_once or count)
 
     def obstacle(self, job: QueuedJob, count: int = 1) -> str:
-        """Why not so many jobs of this flow may begin for now, "" if they may."""
+        """Returns why `count` jobs of this flow may not start for now; "" if they may."""
         if self.slots_left(job.user) < count * job.slots:
             limit = self.rules.user_slots
             if count * job.slots > limit:

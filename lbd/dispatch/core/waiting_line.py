@@ -1,10 +1,10 @@
 """One line of waiting jobs, and whose turn it is.
 
-First come, first served, but for the rules of `shares.py`, and for arrays, which take turns: an
-array stands in the line like one job, and when one of its jobs has begun it goes to the line's end.
-So nobody waits for all of an array that came before, and two arrays go on side by side. One with a
-target it can meet stays where it stands, and is passed over as long as it has enough. A job that
-comes back (lost with its host) has the place with which it began.
+First come, first served, except for the rules of `shares.py`, and for arrays, which take turns: an
+array stands in the line like one job, and moves to the end when one of its jobs has started. So no
+job waits for a whole array that came before, and two arrays progress side by side. An array with a
+target it can meet keeps its place, and is passed over while it has enough running. A job that comes
+back (lost with its host) has the place it started from.
 """
 
 import sys
@@ -20,13 +20,13 @@ from lbd.dispatch.core.registry import Entry, Placed, Registered
 from lbd.dispatch.core.shares import Flow, Shares
 from lbd.model import NO_NEEDS, JobId, Needs
 
-ALONE = 0  # instead of an array
-LAST = sys.maxsize  # place of one that has yet to come
+ALONE = 0  # the value for no array
+LAST = sys.maxsize  # place of a job that has yet to come
 
 
 class Waiter(NamedTuple):
     id: JobId
-    slots: int  # it needs
+    slots: int  # that it needs
     needs: Needs = NO_NEEDS
 
 
@@ -36,8 +36,8 @@ def waiter_of(one: Registered) -> Waiter:
 
 @dataclass(slots=True, eq=False)
 class Group(Placed):
-    """Those of one array that wait in a line for their first time, the first first; or, of those
-    that came alone, all of the backlog. Then its place is that of its front."""
+    """The jobs of one array that have not started before, in order; or, for jobs without an array,
+    all those of the backlog. In that case its place is that of its front."""
 
     array: int
     place: int
@@ -78,14 +78,14 @@ class Group(Placed):
         self.rows.keep(fits, leave)
 
     def order(self, line: HostConnection) -> Iterator[tuple[int, Waiter]]:
-        """The waiting jobs with their positions."""
+        """Yields the waiting jobs with their positions."""
         entries = ((n, waiter_of(one)) for n, one in in_order(self.heap) if one.line == line)
         return merge(entries, ((row.number, waiter_of(row)) for row in self.rows))
 
     def laps(
         self, turn: int, line: HostConnection, stays: bool
     ) -> Iterator[tuple[int, int, int, Waiter]]:
-        """The same with the turns in which they begin. `stays`: all of them in its own place."""
+        """Yields the same with the turns in which they start. `stays`: all in the group's place."""
         for lap, (number, waiter) in enumerate(self.order(line)):
             if self.array == ALONE:
                 yield 0, number, number, waiter
@@ -94,33 +94,33 @@ class Group(Placed):
 
 
 Heap = list[tuple[int, Entry | Group]]
-Turn = tuple[int, int, Flow]  # by priority, then by place
+Turn = tuple[int, int, Flow]  # priority, place, flow
 Item = TypeVar("Item")
-SPARE_TURNS = 64  # in a heap, of no flow any more
-NARROW = 100  # flows in a row that need more slots than are left to their user are passed over
+SPARE_TURNS = 64  # stale turns allowed in a heap
+NARROW = 100  # flows skipped in a row because they need more slots than their user has left
 
 
 class Waiting:
-    """Who left otherwise than by `take` is passed over when met: his `line` is another then."""
+    """One line. A job that left other than by `take` is skipped when met: its `line` differs."""
 
     def __init__(self, line: HostConnection, shares: Shares, backlog: Backlog) -> None:
         self.line = line
         self.jobs = 0
-        self.slots = 0  # that they need
+        self.slots = 0  # that the jobs need
         self.work_s = 0.0  # estimated
         self._shares = shares
         self._backlog = backlog
         self._flows: dict[Flow, Heap] = {}
         self._groups: dict[tuple[Flow, int], Group] = {}
-        # Of each flow whose turn it is in there, by users: of arrays with a limit (`--array 1-9%2`)
-        # each has a flow, so those that are not the first of all are not looked at.
+        # The turns of the flows in this line, by user. Each array with a limit (`--array 1-9%2`)
+        # has its own flow, so only the first flows are considered.
         self._turns: dict[str, list[Turn]] = {}
-        self._noted: dict[Flow, Turn] = {}  # that of these that is still good
+        self._noted: dict[Flow, Turn] = {}  # of these, the valid ones
 
     def add(self, registered: Registered) -> None:
         flow = self._shares.flow(registered.kind)
         if flow in self._flows:
-            self._front(flow)  # an array of which nobody is left does not keep its place
+            self._front(flow)  # an array without waiting jobs does not keep its place
         self._add(flow, registered)
         self._note(flow)
 
@@ -148,7 +148,7 @@ class Waiting:
         heapify(heap)
 
     def head(self) -> Registered | None:
-        """Whose turn it is; nobody's if all who wait have reached a limit."""
+        """Returns the job whose turn it is; None if all waiting jobs have reached a limit."""
         if not self.jobs:
             return None
         shares = self._shares
@@ -167,16 +167,16 @@ class Waiting:
         return first
 
     def _next_of(self, user: str) -> tuple[Registered, Turn] | None:
-        """Whose turn it is of one user, or of all where users do not matter. Those passed over have
-        as much as they may, so there are no more of them than jobs that run, or need more slots
-        than are left to their user."""
+        """Returns whose turn it is among one user's jobs, or all jobs where users do not matter.
+        Few flows are passed over: those at a limit, no more than there are running jobs, and those
+        that need more slots than their user has left."""
         shares, turns, passed, found = self._shares, self._turns[user], list[Turn](), None
         left, narrow = shares.slots_left(user), 0
         while turns and found is None and narrow < NARROW and left > 0:
             turn = turns[0]
             front = self._note(turn[-1]) if self._noted.get(turn[-1]) == turn else None
             if front is None or self._noted[turn[-1]] != turn:
-                heappop(turns)  # another's turn by now
+                heappop(turns)  # outdated
             elif shares.passes_over and shares.bars(front.kind):
                 passed.append(heappop(turns))
                 narrow += front.kind.slots > left
@@ -189,7 +189,7 @@ class Waiting:
         return found
 
     def _note(self, flow: Flow) -> Registered | None:
-        """Whose turn it is in this flow."""
+        """Notes and returns whose turn it is in this flow."""
         if (front := self._front(flow)) is not None:
             turn = -flow.priority, self._flows[flow][0][0], flow
             if self._noted.get(flow) != turn:
@@ -202,7 +202,7 @@ class Waiting:
         return front
 
     def take(self, head: Entry, number: Callable[[], int]) -> None:
-        """It begins, and is out of the line already. `number` is for the end of the line."""
+        """The job starts, and has already left the line. `number` gives a place at its end."""
         flow = self._shares.flow(head.job)
         heap = self._flows[flow]
         turn, item = heappop(heap)
@@ -235,16 +235,16 @@ class Waiting:
             item.keep(self.line, fits, leave)
             return item.front(self.line) is not None
         if item.line == self.line and not fits(item.job):
-            leave(item)  # which takes it out of this line
+            leave(item)  # which removes it from this line
         return item.line == self.line
 
     def first(self, count: int) -> list[Registered]:
-        """Returns the first few of those who wait, whoever's turn it is."""
+        """Returns the first few waiting jobs, regardless of turns."""
         found = [one for flow in self._first_flows(count) for one in self._first_of(flow, count)]
         return sorted(found, key=lambda one: one.number)[:count]
 
     def _first_flows(self, count: int) -> list[Flow]:
-        """Those whose turn it is first, each with somebody who waits."""
+        """Returns the flows whose turn comes first, each with a waiting job."""
         ahead = [(turns[0], turns) for turns in self._turns.values() if turns]
         heapify(ahead)
         found: dict[Turn, Flow] = {}
@@ -263,9 +263,10 @@ class Waiting:
         return list(found.values())
 
     def _first_of(self, flow: Flow, count: int) -> Iterator[Registered]:
-        items: dict[Entry | Group, None] = {}  # one that passed others, and is back, is there twice
+        # an entry that passed others and came back is listed twice
+        items: dict[Entry | Group, None] = {}
         for _, item in in_order(self._flows[flow]):
-            if len(items) > count:  # one may be the group of those that came alone, met too early
+            if len(items) > count:  # one may be the group of jobs without an array, met too early
                 break
             waits = item.front(self.line) if isinstance(item, Group) else item.line == self.line
             if waits:
@@ -277,9 +278,8 @@ class Waiting:
                 yield item
 
     def in_order_of_arrival(self) -> list[tuple[int, int]] | None:
-        """Places and slots of all who wait, the first first; None where some take turns, or need
-        more than slots: then `order` says who is when. Of a million who wait, without a word for
-        each."""
+        """Returns places and slots of all waiting jobs, in order, cheaply, as a million may wait.
+        None if some take turns or need more than slots: then `order` gives the order."""
         if len(self._flows) != 1:
             return None
         entries: dict[Entry, tuple[int, int]] = {}
@@ -296,20 +296,20 @@ class Waiting:
         return sorted([*rows, *entries.values()]) if entries and rows is not None else rows
 
     def order(self) -> list[Waiter]:
-        """All who wait, in their turns."""
+        """Returns all waiting jobs in the order of their turns."""
         return list(self.in_turn())
 
     def in_turn(self, new: QueuedJob | None = None) -> Iterator[Waiter]:
-        """Who waits, in the order in which they would begin if nothing more came: users of equal
-        standing take turns where shares are fair, and arrays in any case. No more of them are
-        looked at than are taken. `new`: one that came now, among them under the id ""."""
+        """Yields the waiting jobs in the order in which they would start if no more arrived: users
+        of equal standing take turns with fair shares, and arrays always do. Considers no more jobs
+        than are consumed. `new`: a job that arrives now, included with the id ""."""
         flows: dict[Flow, Heap] = {self._shares.flow(new): []} if new is not None else {}
         ranked = (self._ranked(flow, heap, new) for flow, heap in (flows | self._flows).items())
         return (waiter for _, waiter in merge(*ranked))
 
     @property
     def is_plain(self) -> bool:
-        """Whether nobody takes turns, so that who comes now is the last."""
+        """Whether no jobs take turns, so that a new job is the last."""
         return len(self._flows) < 2 and all(array == ALONE for _, array in self._groups)
 
     def _ranked(
@@ -352,7 +352,7 @@ class Waiting:
 
 
 def in_order(heap: Sequence[Item]) -> Iterator[Item]:
-    """Those of a heap, without a look at more of them than are taken."""
+    """Yields a heap's items in order, without looking at more items than are consumed."""
     ahead = [(place, at) for at, place in enumerate(heap[:1])]
     while ahead:
         place, at = heappop(ahead)

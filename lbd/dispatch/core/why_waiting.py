@@ -16,7 +16,7 @@ from lbd.text.units import duration_text
 
 SILENT_SHARE = 0.5  # of a lease: two heartbeats of its host
 REASONS_SHOWN = 4
-TimeOf = Callable[[float], str]  # the time of day of a moment of the dispatcher's clock
+TimeOf = Callable[[float], str]  # converts a time of the dispatcher's clock to the time of day
 
 
 STARTING = "starting on "
@@ -29,8 +29,8 @@ def waiting_reason(
     time_of: TimeOf = "{:.0f} s".format,
     now_s: float = 0.0,
 ) -> str:
-    """ "" if it does not wait, nor for its host to be heard of. `place`: in its line, if that is
-    known."""
+    """Returns the reason; "" if the job neither waits nor is out of contact. `place`: in its line,
+    if known."""
     if live.held:
         return live.held
     if live.lease is not None:
@@ -40,13 +40,13 @@ def waiting_reason(
         return _dependence(life, live.job.id, time_of)
     obstacle = _gang_obstacle(life, live, time_of) if live.job.gang else ""
     obstacle = obstacle or _obstacle(life, live, place)
-    is_said = all(part in obstacle for part in live.reason.split(": ", 1))  # `h3: drained`
+    is_said = all(part in obstacle for part in live.reason.split(": ", 1))  # as in `h3: drained`
     return obstacle if is_said else "; ".join(filter(None, (obstacle, live.reason)))
 
 
 def out_of_contact(life: Lifecycle, job: JobId, now_s: float, *, has_line: bool) -> str:
-    """Of a job that was just told to end: what becomes of it if its host is not there to hear that;
-    "" if it is. `has_line`: the host is connected, as far as is known."""
+    """Returns what becomes of a job that was just told to end, if its host is not there to hear it;
+    "" if the host is. `has_line`: the host is connected, as far as is known."""
     if (live := life.leased.get(job)) is None or live.lease is None:
         return ""
     return _silent(life, live, live.lease, now_s, SILENT_SHARE if has_line else 0.0)
@@ -55,7 +55,7 @@ def out_of_contact(life: Lifecycle, job: JobId, now_s: float, *, has_line: bool)
 def _silent(
     life: Lifecycle, live: Live, lease: Lease, now_s: float, share: float = SILENT_SHARE
 ) -> str:
-    """That nobody knows whether its attempt runs still; "" while its host is heard of."""
+    """Says that it is unknown whether its attempt still runs; "" while its host is heard from."""
     left_s = lease.until_s - now_s
     silent_s = life.terms.waited_s - left_s
     if silent_s < share * life.terms.lease_s:
@@ -70,7 +70,7 @@ def _silent(
 
 
 def silent_arrays(life: Lifecycle, now_s: float) -> dict[int, str]:
-    """Of each array with a task on a host that is not heard of, what is said of the first."""
+    """Returns the same for each array with a task on a silent host, about the first such task."""
     found: dict[int, str] = {}
     for live in life.leased.values():
         array, lease = live.job.array, live.lease
@@ -95,7 +95,7 @@ def _starting(life: Lifecycle, live: Live) -> str:
 
 
 def _gang_obstacle(life: Lifecycle, live: Live, time_of: TimeOf) -> str:
-    """Why not all of it can begin; "" if nothing is to be said of that."""
+    """Returns why the gang cannot start as a whole; "" if there is nothing to say."""
     queues, job = life.queues, live.job
     room, leader = queues.gangs, queues.gangs.leader(job)
     if leader is None:
@@ -144,8 +144,8 @@ def _gang_obstacle(life: Lifecycle, live: Live, time_of: TimeOf) -> str:
 
 
 def _together(job: QueuedJob) -> tuple[str, str, QueuedJob]:
-    """What the gang needs at once, how to go on with how much of that there is, and the job by
-    which that is counted: one of a slot, or one of its tasks if these need more."""
+    """Returns what the gang needs at once, the words that lead to how much of it there is, and the
+    job that counts it: one of a single slot, or one of its tasks if these need more."""
     if not job.needs:
         return f"needs {job.gang * job.slots} slots together", " and holds", job._replace(slots=1)
     slots = f"{job.slots} slots and " if job.slots > 1 else ""
@@ -154,7 +154,7 @@ def _together(job: QueuedJob) -> tuple[str, str, QueuedJob]:
 
 
 def _too_large(queues: Queues, job: QueuedJob) -> str:
-    """The hosts there are could never begin the gang."""
+    """Says that the current hosts could never start the gang."""
     count, together = queues.room_for(job), _together(job)[0]
     if job.needs:
         nobody = _nobody_has(job, queues.hosts)
@@ -165,8 +165,8 @@ def _too_large(queues: Queues, job: QueuedJob) -> str:
 
 
 def stuck_reason(life: Lifecycle, job: JobId) -> str:
-    """Why a job that has come just now could wait for ever, hosts being as they are; "" if it need
-    not. While no host is there at all, that says nothing about the job."""
+    """Returns why a new job could wait forever with the current hosts; "" if it need not. If there
+    is no host at all, that says nothing about the job."""
     live, registered = life.jobs.get(job), life.queues.registry.find(job)
     if live is None or registered is None or not life.queues.hosts:
         return ""
@@ -183,7 +183,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _nobody(life: Lifecycle) -> str:
-    """Why no host at all takes jobs."""
+    """Returns why no host at all takes jobs."""
     known, aside = life.hosts.known, life.hosts.aside()
     if not known:
         return "no host accepts jobs: none has connected to the dispatcher"
@@ -247,7 +247,7 @@ def _obstacle(life: Lifecycle, live: Live, place: Place | None) -> str:
 
 
 def _by_whom(live: Live) -> str:
-    """By whom hosts are excluded; before a job's first attempt only its user has done so."""
+    """Says who excluded hosts; before a job's first attempt only its user can have."""
     return "-x, or it could not begin there" if live.attempt else "-x"
 
 
@@ -257,7 +257,7 @@ def _excluded(live: Live, hosts: Mapping[HostId, Server]) -> str:
 
 
 def _away(life: Lifecycle, job: QueuedJob) -> Iterable[tuple[str, str]]:
-    """The hosts it may go to that take no jobs now, and why: it may be one of those that is fit."""
+    """Yields hosts it may go to that take no jobs now, and why: one of them may be suitable."""
     aside = life.hosts.aside()
     for name, known in life.hosts.known.items():
         if name not in life.queues.hosts and job.may_go_to(name):
@@ -268,8 +268,8 @@ def _away(life: Lifecycle, job: QueuedJob) -> Iterable[tuple[str, str]]:
 def _nobody_has(
     job: QueuedJob, hosts: Mapping[HostId, Server], away: Sequence[tuple[str, str]] = ()
 ) -> str:
-    """That no host it may go to has what the job needs; "" if one has. `away`: of those that take
-    no jobs now, so what they have is not known."""
+    """Says that no host it may go to has what the job needs; "" if one has. `away`: hosts that take
+    no jobs now, so what they have is unknown."""
     able = [server for name, server in hosts.items() if job.may_go_to(name)]
     if any(server.could_have(job) for server in able):
         return ""
@@ -280,7 +280,7 @@ def _nobody_has(
 
 
 def _short(job: QueuedJob, servers_by_host: list[Server]) -> list[Server]:
-    """The hosts that have slots for it, if all those lack what it needs; else none."""
+    """Returns the hosts with enough slots if all of them lack what the job needs; else none."""
     able = [one for one in servers_by_host if one.suits(job) and one.free >= job.slots]
     return [] if any(one.has_for(job) for one in able) else able
 
@@ -307,7 +307,7 @@ def _closed(servers_by_host: list[Server]) -> str:
 
 
 def _by_reason(found: Iterable[tuple[str, str]]) -> str:
-    """`h1, h2: no gpu; h3: its gpu is taken`: a host and its reason each."""
+    """Formats hosts by reason: `h1, h2: no gpu; h3: its gpu is taken`."""
     hosts: dict[str, list[str]] = {}
     for name, why in sorted(found):
         hosts.setdefault(why, []).append(name)

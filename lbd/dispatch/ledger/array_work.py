@@ -1,7 +1,7 @@
-"""What is asked about arrays as a whole: one row for each in a list, and how its tasks stand.
+"""Queries about arrays as a whole: one row for each in a list, and the totals of its tasks.
 
-The tasks of an array have numbers that follow each other, so all that is asked of one array is a
-walk along the primary key, and a list steps over the tasks it does not show.
+The tasks of an array have consecutive numbers, so every query about one array is a walk along the
+primary key, and a list steps over the tasks it does not show.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,14 +29,14 @@ from lbd.dispatch.ledger.work import (
     whole,
 )
 
-PAGE = 500  # jobs that are looked at together, before those of an array are stepped over
-LOOKED_INTO = 100  # arrays of one answer
-TALLIED = 50_000  # tasks that are counted together
-SHOWN = 8  # runs of waiting tasks, and tasks that failed
+PAGE = 500  # jobs read together before those of an array are skipped
+LOOKED_INTO = 100  # arrays in one answer that get details
+TALLIED = 50_000  # tasks counted together
+SHOWN = 8  # runs of waiting tasks, and failed tasks
 
 
 def lines(wanted: Wanted) -> Work[list[JobRow]]:
-    """As `find`, but of each array one task alone."""
+    """As `find`, but returns only one task of each array."""
     tables, clauses, values = conditions(wanted)
     ids: list[int] = []
     known: Submissions = {}
@@ -80,8 +80,9 @@ def lines(wanted: Wanted) -> Work[list[JobRow]]:
 
 
 def tallies(arrays: Sequence[JobRow]) -> Work[dict[int, Tally]]:
-    """By the arrays' ids; a row of each is given. Of very many only the numbers of their tasks:
-    anybody may submit them by the thousand, and each takes a question more for what waits."""
+    """Returns the tallies by array id; each array is given by one row. Without details if there are
+    very many: anybody may submit them by the thousand, and each takes further queries for
+    details."""
     found: dict[int, Tally] = {}
     for some in counted_together({row.submission: row.count for row in arrays}):
         rows = yield Ask(
@@ -104,7 +105,8 @@ def tallies(arrays: Sequence[JobRow]) -> Work[dict[int, Tally]]:
 
 
 def counted_together(tasks: dict[int, int]) -> Iterator[Sequence[int]]:
-    """Submissions for each statement, so that others ask meanwhile. `tasks`: how many each has."""
+    """Yields the submissions for each statement, in groups that let other queries in between.
+    `tasks`: the number of tasks of each."""
     some, count = list[int](), 0
     for submission, own in sorted(tasks.items()):
         if some and (count + own > TALLIED or len(some) == VALUES_MAX):
@@ -117,7 +119,7 @@ def counted_together(tasks: dict[int, int]) -> Iterator[Sequence[int]]:
 
 
 def tally_of(rows: Sequence[Row]) -> Tally:
-    """`rows`: of each state how many, when, and what they used."""
+    """`rows`: by state the count, the times and the use."""
     return Tally(
         {str(row[0]): whole(row[1]) for row in rows},
         least([row[2] for row in rows]),
@@ -128,7 +130,8 @@ def tally_of(rows: Sequence[Row]) -> Tally:
 
 
 def looked_into(tally: Tally, first: int, count: int) -> Work[Tally]:
-    """With the first that wait, the first that failed, and why the first is suspended."""
+    """Adds the first waiting tasks, the first failed ones, and why the first suspended one is
+    suspended."""
     ends = first, first + count - 1
     waiting, bad, suspended = list[Row](), list[Row](), list[Row]()
     if tally.states.get("pending"):
@@ -160,7 +163,7 @@ def looked_into(tally: Tally, first: int, count: int) -> Work[Tally]:
 
 
 def bad_task(row: Row) -> BadTask | None:
-    """None: its row makes no sense."""
+    """Returns None if the row is invalid."""
     match tuple(row):
         case [int(index), str(state), int() | None as status, int(signal), str(cause)]:
             if all(is_within(number, SIGNED) for number in (status or 0, signal)):
@@ -169,7 +172,7 @@ def bad_task(row: Row) -> BadTask | None:
 
 
 def arrays(numbers: Sequence[int]) -> Work[dict[int, SubmissionRange]]:
-    """By number, the submissions that are on record."""
+    """Returns, by number, the submissions that are on record."""
     found: dict[int, SubmissionRange] = {}
     for some in parts(sorted(set(numbers))):
         values = ", ".join(["(CAST(? AS BIGINT))"] * len(some))
@@ -199,6 +202,6 @@ def total(values: Sequence[object]) -> float | None:
 
 
 def within_range(values: Sequence[object], allowed: Range) -> list[float]:
-    """Without what no sound row can have given."""
+    """Drops values that no valid row can have."""
     numbers = [value for value in values if isinstance(value, int | float)]
     return [float(number) for number in numbers if is_within(number, allowed)]

@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL: made when needed, given up at the first trouble, which is one line."""
+"""Connections to PostgreSQL: opened on demand, dropped at the first error, which is one line."""
 
 import contextlib
 import os
@@ -15,29 +15,30 @@ from lbd.dispatch.ledger.database_url import about_password, mode_in_force
 from lbd.dispatch.ledger.work import Ask, Many, Over, Result, Row, Work, advance
 from lbd.errors import ConfigError, Unavailable
 
-# Classes of SQLSTATE: connection, its own time-outs, rollback, resources, intervention, system.
+# Classes of SQLSTATE: connection, its own timeouts, rollback, resources, intervention, system.
 PASSING = ("08", "25", "40", "53", "55", "57", "58")
 CONNECT_S = 3.0
-WAIT_S = 5.0  # for one statement; one that takes longer is given up, and with it its connection
-REFUSED = "LBD01"  # SQLSTATE of `fence`: another leads
-READ_S = 120.0  # a new leader reads all that has not ended
+WAIT_S = 5.0  # for one statement; a longer one is abandoned together with its connection
+REFUSED = "LBD01"  # SQLSTATE of `fence`: another dispatcher leads
+READ_S = 120.0  # a new leader reads all jobs that have not ended
 IDLE_MIN_S = 0.5
 TROUBLES = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError, EOFError)
-# It answers, and says no: to be fixed by a person.
+# The server answers and refuses: for a person to fix.
 REFUSALS = (
     asyncpg.InvalidAuthorizationSpecificationError,
     asyncpg.InvalidCatalogNameError,
     asyncpg.InsufficientPrivilegeError,
     asyncpg.ClientConfigurationError,
-    ssl.SSLCertVerificationError,  # a ValueError, too
+    ssl.SSLCertVerificationError,  # also a ValueError
 )
 
 
 class Connection:
-    """One to a database; what it is for is seen in pg_stat_activity."""
+    """One connection to a database; its purpose is shown in pg_stat_activity."""
 
     def __init__(self, url: str, name: str, lease_s: float, wait_s: float = WAIT_S) -> None:
-        """`lease_s`: a leader that hangs in a transaction must not keep others from the lead."""
+        """`lease_s`: a leader that hangs in a transaction must not keep others from taking the
+        lead."""
         self._url = url
         self.where = shown(url)
         self._wait_s = wait_s
@@ -45,7 +46,7 @@ class Connection:
             "application_name": f"lbd {name}",
             "search_path": "lbd",
             "idle_in_transaction_session_timeout": str(int(max(IDLE_MIN_S, lease_s / 2) * 1000)),
-            # The server gives up one whose host was lost after 90 s, not after hours.
+            # The server drops a connection whose host was lost after 90 s, not after hours.
             "tcp_keepalives_idle": "60",
             "tcp_keepalives_interval": "10",
             "tcp_keepalives_count": "3",
@@ -53,7 +54,7 @@ class Connection:
         self._open: asyncpg.Connection | None = None
 
     async def first(self) -> None:
-        """Raises ConfigError if it will not do, Unavailable if it does not answer."""
+        """Raises ConfigError if the database is unsuitable, Unavailable if it does not answer."""
         try:
             self._open = await self._connect()
         except REFUSALS as problem:
@@ -76,7 +77,7 @@ class Connection:
         return self._open
 
     async def _connect(self) -> asyncpg.Connection:
-        with warnings.catch_warnings():  # of a .pgpass that others can read: we say so ourselves
+        with warnings.catch_warnings():  # about a readable .pgpass; we report that ourselves
             warnings.simplefilter("ignore", UserWarning)
             made = await asyncpg.connect(
                 self._url,
@@ -90,7 +91,7 @@ class Connection:
         return made
 
     def drop(self) -> None:
-        """Closes the connection without waiting for what is under way on it."""
+        """Closes the connection without waiting for running statements."""
         if self._open is not None:
             self._open.terminate()
             self._open = None
@@ -149,7 +150,7 @@ def shown(url: str) -> str:
 
 
 def passes(problem: BaseException) -> bool:
-    """Is it about the connection or the server, not about what it was given?"""
+    """Whether the error concerns the connection or the server, not the values given."""
     if isinstance(problem, asyncpg.PostgresError):
         return (problem.sqlstate or "")[:2] in PASSING
     return isinstance(problem, OSError | EOFError | asyncpg.InterfaceError)

@@ -1,4 +1,4 @@
-"""What is counted of what a ledger takes in, for metrics."""
+"""Counts of what a ledger records, for metrics."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ ALIVE = (Fate.LEASED, Fate.RUNNING, Fate.SUSPENDED)
 
 @dataclass(slots=True)
 class LedgerCounts:
-    """Every change of a job is recorded once, so here each end is counted once."""
+    """Every change of a job is recorded once, so each end is counted once here."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
     fates: Counter[str] = field(default_factory=Counter)

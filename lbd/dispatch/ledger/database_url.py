@@ -1,8 +1,8 @@
-"""Where the ledger is, and whether what travels to PostgreSQL may be read on the way: commands and
-environments do.
+"""Where the ledger is, and whether the traffic to PostgreSQL is protected: it carries commands and
+environments.
 
-The driver by itself goes on in the open where the server offers no TLS, and takes any certificate.
-Off this machine we ask for TLS and for the server's certificate, unless the URL says otherwise.
+By itself the driver continues unencrypted if the server offers no TLS, and accepts any certificate.
+For other machines we demand TLS and check the server's certificate, unless the URL says otherwise.
 """
 
 import ipaddress
@@ -15,16 +15,17 @@ SAFE = ("verify-ca", VERIFIED)
 
 
 def store_url(store: str, state_dir: str) -> str:
-    """Where the ledger is: `dispatch.store`, or a file in the state directory."""
+    """Returns where the ledger is: `dispatch.store`, or a file in the state directory."""
     return store or f"sqlite://{state_dir}/ledger.sqlite"
 
 
 def hosts_of(url: str, environment: Mapping[str, str]) -> list[str]:
-    """As the driver takes them; [""]: the socket of this machine. Raises ValueError."""
+    """Returns the hosts as the driver reads them; [""]: this machine's socket. Raises
+    ValueError."""
     parts = urlsplit(url)
     query = parse_qs(parts.query)
     if query.get("service") or "PGSERVICE" in environment:
-        return ["service"]  # a name in a file, of whatever
+        return ["service"]  # a name defined in another file
     before, at, after = parts.netloc.partition("@")
     given = unquote(after if at else before) or query.get("host", [""])[-1]
     names = (given or environment.get("PGHOST", "")).split(",")
@@ -48,7 +49,8 @@ def is_here(host: str) -> bool:
 
 
 def mode_in_force(url: str, environment: Mapping[str, str]) -> str:
-    """The driver's `ssl`; "": as it likes, for all of it stays on this machine."""
+    """Returns the driver's `ssl`; "": the driver's default, since everything stays on this
+    machine."""
     if written := parse_qs(urlsplit(url).query).get("sslmode"):
         return written[-1]
     return "" if all(map(is_here, hosts_of(url, environment))) else VERIFIED
@@ -60,7 +62,7 @@ def exposed(url: str, environment: Mapping[str, str]) -> str:
         mode = mode_in_force(url, environment)
         away = [host for host in hosts_of(url, environment) if not is_here(host)]
     except ValueError:
-        return ""  # it is no URL: others say so
+        return ""  # not a URL: reported elsewhere
     if not away or mode in SAFE:
         return ""
     how = "unencrypted" if mode == "disable" else "to a server whose identity is not checked"
@@ -68,7 +70,7 @@ def exposed(url: str, environment: Mapping[str, str]) -> str:
 
 
 def about_password(url: str, environment: Mapping[str, str]) -> str:
-    """Where the driver had the password from, or why it had none from the file where it looks."""
+    """Says where the driver got the password, or why it got none from its password file."""
     if urlsplit(url).password:
         return "the password is the one in dispatch.store"
     if environment.get("PGPASSWORD"):

@@ -1,4 +1,5 @@
-"""Who leads: with SQLite who has the file; with PostgreSQL see postgres_leadership.py."""
+"""Which dispatcher leads: with SQLite the one that has the file; for PostgreSQL see
+postgres_leadership.py."""
 
 import os
 from collections.abc import Callable, Coroutine
@@ -13,18 +14,19 @@ NOTE_MODE = 0o600
 
 
 class Lead(Protocol):
-    """A dispatcher's part in the election of the leader."""
+    """A dispatcher's part in electing the leader."""
 
     async def first(self) -> None:
-        """Raises LbdError if there is nothing to be had from this store."""
+        """Raises LbdError if this store cannot be used."""
         ...
 
     async def lead(self, report_leader: Callable[[str], None]) -> Store:
-        """As soon as we lead; `told` hears who does so far."""
+        """Waits until we lead; calls `report_leader` with the current leader meanwhile."""
         ...
 
     def beside(self) -> dict[str, Coroutine[None, None, None]]:
-        """To be done as long as we lead, by name; one raises Deposed if we do not any more."""
+        """Returns the tasks to run while we lead, by name; one raises Deposed when we no longer
+        do."""
         ...
 
     def leads(self) -> bool:
@@ -39,10 +41,10 @@ class Lead(Protocol):
 
 
 class OneFile:
-    """The daemon's lock sees to it that nobody else of this host opens it."""
+    """The daemon's lock ensures that no other process of this host opens the file."""
 
     def __init__(self, path: Path, note: Path) -> None:
-        """`note`: says which file it was, once `dispatch.store` may say another."""
+        """`note`: records which file was used, as `dispatch.store` may change."""
         self._path, self._note = path, note
         self._ledger: SqliteLedger | None = None
 
@@ -71,7 +73,7 @@ class OneFile:
 
 
 def last_file(note: Path) -> Path | None:
-    """The SQLite file that was in use last on this host."""
+    """Returns the SQLite file that was last used on this host."""
     try:
         return Path(os.fsdecode(note.read_bytes()))
     except OSError:

@@ -1,15 +1,15 @@
 """When a standby may take the lead. Pure.
 
-The leader counts up a heartbeat in the database several times within its lease. A standby that has
-seen the same heartbeat for longer than a lease, by its own clock, takes over: it compares no
-clocks, so nobody's being set does harm. The leader counts its lease from before it sent the
-heartbeat that the standby saw, so it has stopped by then (`Tenure`); and should it be wrong about
-that, the database refuses what it writes, for it has another fencing number.
+The leader increments a heartbeat in the database several times within its lease. A standby that has
+seen the same heartbeat for longer than a lease, by its own clock, takes over. No clocks are
+compared, so setting one does no harm. The leader counts its lease from before it sent the heartbeat
+that the standby saw, so it has stopped by then (`Tenure`). If it is wrong about that, the database
+rejects its writes, which have another fencing number.
 """
 
 from dataclasses import dataclass
 
-CLOCKS_APART = 1.05  # two clocks differ in pace by less
+CLOCKS_APART = 1.05  # bound on the ratio of two clocks' speeds
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class Seen:
     """The row of the leadership as last seen."""
 
     fencing: int
-    leader: str  # "" = it was laid down
+    leader: str  # "": it was given up
     heartbeat: int
 
 
@@ -31,9 +31,9 @@ class Patience:
     since_s: float = 0.0
 
     def over(self, seen: Seen, now_s: float) -> bool:
-        """Whether to take over from what was just seen there.
+        """Whether to take over, given what was just seen.
 
-        The last dispatcher of our own host has ended, as we hold its lock.
+        The previous dispatcher of our own host has ended, since we hold its lock.
         """
         if seen != self.last:
             self.last, self.since_s = seen, now_s
@@ -44,7 +44,7 @@ class Patience:
 
 @dataclass(slots=True)
 class Tenure:
-    """Until when no other dispatcher can have taken over from this leader."""
+    """The time until which no other dispatcher can have taken over from this leader."""
 
     term_s: float
     until_s: float

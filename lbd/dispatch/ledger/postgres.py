@@ -1,9 +1,9 @@
 """The ledger in PostgreSQL, for the one dispatcher that leads.
 
-One connection writes, in groups, each of them a transaction that begins with our fencing number.
-If it breaks while a commit is under way, nobody knows whether that came to be; so the group waits
-until the database can be asked what became of its transaction. Whatever has not been begun is
-refused after `REFUSE_S`, but for records, which wait for the database.
+One connection writes in groups, each a transaction that starts with our fencing number. If the
+connection breaks during a commit, the outcome is unknown, so the group waits until the database can
+be asked about its transaction. What has not been started is refused after `REFUSE_S`, except for
+records, which wait for the database.
 """
 
 import asyncio
@@ -34,17 +34,17 @@ if TYPE_CHECKING:
 log = logging.getLogger("lbd.dispatch")
 
 RETRY_S = 0.2
-REFUSE_S = 4.0  # less than callers wait
-LAST_S = 2.0  # for what is still to be written when we are to end
-TRIES = 2  # of a question: the connection may have died long ago
+REFUSE_S = 4.0  # shorter than callers wait
+LAST_S = 2.0  # for pending writes when we are stopping
+TRIES = 2  # of a query: the connection may have died long ago
 
 
-# Of a value, before the database has seen it or after it has come back
+# Errors about a value, before the database has seen it or in its answer.
 FAULTS = (ArithmeticError, ValueError, TypeError, LookupError)
 
 
 def is_fence(problem: BaseException) -> bool:
-    """Returns whether the database said that another dispatcher leads."""
+    """Whether the database reported that another dispatcher leads."""
     return isinstance(problem, asyncpg.PostgresError) and problem.sqlstate == REFUSED
 
 
@@ -58,9 +58,9 @@ class PostgresLedger(Store):
         self._waiting: list[Request] = []
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
-        self.trouble = ""  # why the last group is not written, "" if it is
+        self.trouble = ""  # why the last group is not written; "" if it is
         loop = asyncio.get_running_loop()
-        self.over: asyncio.Future[None] = loop.create_future()  # only ever by an exception
+        self.over: asyncio.Future[None] = loop.create_future()  # only ever finished by an exception
         self._tasks = [
             asyncio.create_task(self._write_all(), name="ledger"),
             asyncio.create_task(self._refuse_late(), name="refuse what waits for the ledger"),
@@ -90,7 +90,7 @@ class PostgresLedger(Store):
         raise AssertionError
 
     async def _read_once(self, question: Work[Result]) -> Result:
-        """Others ask between two statements. Raises TROUBLES, FAULTS."""
+        """Lets other queries in between two statements. Raises TROUBLES, FAULTS."""
         rows: Sequence[Row] | None = None
         while not isinstance(step := advance(question, rows), Over):
             async with self._one_statement:
@@ -134,7 +134,7 @@ class PostgresLedger(Store):
             except LedgerTrouble as problem:
                 self.counts.failures += 1
                 self._say(str(problem))
-                # What the database does not like of one of them it will not like later, either.
+                # A value that the database rejects now it will reject later too.
                 again = group if problem.passes else [r for r in group if r.must]
                 settle([(request, problem) for request in group if request not in again])
                 self._waiting[:0] = again
@@ -145,8 +145,8 @@ class PostgresLedger(Store):
             settle([(request, refused.get(request)) for request in group])
 
     async def _commit(self, group: list[Request]) -> dict[Request, LedgerTrouble]:
-        """Those whose own values are at fault, and why. Raises LedgerTrouble if nothing of the
-        group was written."""
+        """Writes the group. Returns the requests whose own values are at fault, and why. Raises
+        LedgerTrouble if nothing of the group was written."""
         try:
             try:
                 return await self._write_group(group, apart=False)
@@ -164,8 +164,8 @@ class PostgresLedger(Store):
     async def _write_group(
         self, group: list[Request], *, apart: bool
     ) -> dict[Request, LedgerTrouble]:
-        """In one transaction. Raises TROUBLES, FAULTS; LedgerTrouble if its commit came to
-        nothing."""
+        """Writes the group in one transaction. Raises TROUBLES, FAULTS; LedgerTrouble if its commit
+        failed."""
         connection = await self._writing.get()
         await connection.execute("BEGIN")
         number: int = await connection.fetchval("SELECT fence($1)", self._fencing)
@@ -239,7 +239,7 @@ class PostgresLedger(Store):
                 settle([(request, trouble) for request in late])
 
     def _say(self, trouble: str) -> None:
-        """Logs each trouble once."""
+        """Logs each problem once."""
         if trouble and trouble != self.trouble:
             log.warning("%s", trouble)
         elif self.trouble and not trouble:

@@ -1,12 +1,12 @@
-"""Who of several dispatchers leads: one row in PostgreSQL, with a fencing number that only grows.
+"""Which of several dispatchers leads: one row in PostgreSQL, with a fencing number that only grows.
 
-Each transaction of a leader's begins with `fence(number)`, which the database refuses once another
-has taken the lead, and which else keeps a takeover waiting until that transaction is over. A
-heartbeat changes no key, so it passes by the writer's lock; a takeover changes the key and so does
-not.
+Each of a leader's transactions starts with `fence(number)`. The database rejects that once another
+dispatcher has taken the lead, and otherwise makes a takeover wait until the transaction is over. A
+heartbeat does not change the key, so it is not blocked by the writer's lock; a takeover changes the
+key, and is.
 
-The tables are made, or brought up to date, by who takes the lead, under its number: a leader of the
-version before must not find them changed under it.
+The new leader creates or migrates the tables, under its number: they must not change while a leader
+of an earlier version uses them.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ log = logging.getLogger("lbd.dispatch")
 
 BEATS_PER_TERM = 4
 LOOKS_PER_TERM = 8
-# Never changed: dispatchers of two versions meet in it. One at a time, for it may be there already.
+# Never changed: dispatchers of two versions share it. One at a time, as it may already exist.
 GROUND = f"""
     SELECT pg_advisory_xact_lock(hashtext('lbd ledger'));
     CREATE SCHEMA IF NOT EXISTS lbd;
@@ -62,25 +62,26 @@ Found = TypeVar("Found")
 
 
 class Leadership:
-    """One dispatcher's share in it: it stands by, and then it leads."""
+    """One dispatcher's part: it stands by, and then it leads."""
 
     def __init__(self, url: str, name: str, term_s: float) -> None:
         self._connection = Connection(url, f"{name} leadership", term_s, max(0.5, term_s / 3))
         self._url = url
         self._name = name
         self._term_s = term_s
-        self._trouble = ""  # said already
+        self._trouble = ""  # already logged
         self._ledger: PostgresLedger | None = None
         self.fencing = 0
         self.tenure = Tenure(term_s, 0.0)
 
     async def first(self) -> None:
-        """Raises ConfigError or Unavailable if this database will not do."""
+        """Raises ConfigError or Unavailable if this database is unsuitable."""
         await self._connection.first()
         await self._look()
 
     async def lead(self, report_leader: Callable[[str], None]) -> PostgresLedger:
-        """As soon as we do. `told` hears who does so far. Raises ConfigError."""
+        """Waits until we lead; calls `report_leader` with the current leader meanwhile. Raises
+        ConfigError."""
         await self._stand_by(report_leader)
         self._ledger = PostgresLedger(self._url, self._name, self.fencing, self._term_s)
         return self._ledger
@@ -104,7 +105,7 @@ class Leadership:
         return {"beat": self.keep(), "watch the ledger": self._watch()}
 
     async def _watch(self) -> None:
-        """Raises Deposed as soon as the ledger has met it."""
+        """Raises Deposed as soon as the ledger has encountered it."""
         assert self._ledger is not None
         await asyncio.shield(self._ledger.over)
 
@@ -123,7 +124,7 @@ class Leadership:
         return self.tenure.valid(clock_s())
 
     async def end(self) -> None:
-        """Of our time as the leader; a standby need not wait for its lease."""
+        """Ends our term as leader, so that a standby need not wait for our lease to expire."""
         if self._ledger is not None:
             await self._ledger.close()
             self._ledger = None
@@ -139,7 +140,7 @@ class Leadership:
         await self._connection.close()
 
     async def _trying(self, what: Callable[[], Awaitable[Found]]) -> Found | None:
-        """Returns None, and logs it once, if the database is in trouble."""
+        """Returns None, and logs the problem once, if the database is in trouble."""
         try:
             found = await what()
         except TROUBLES as problem:

@@ -1,4 +1,4 @@
-"""How long ended jobs are kept: so many days, and of each user so many that shares are even."""
+"""How long ended jobs are kept: a number of days, and of each user an even share."""
 
 import asyncio
 import time
@@ -13,7 +13,7 @@ from lbd.policy.even_share import even_share
 
 FORGET_AT_ONCE, FORGET_PAUSE_S = 1000, 0.2
 DAY_S = 86400.0
-# How much a submission is of the share, and the first job that is kept where `upto` passes it.
+# What a submission counts, and the first job kept where the sum `upto` exceeds the share.
 WEIGHTS: dict[Weight, tuple[str, str]] = {
     "jobs": ("jobs", "first_job + upto - {share}"),
     "bytes": ("size_bytes", "first_job + jobs"),
@@ -22,7 +22,7 @@ WEIGHTS: dict[Weight, tuple[str, str]] = {
 
 async def clean_up(ledger: Ledger, own: DispatchConfig, *, by_uid: bool) -> None:
     """Deletes ended jobs after their retention time, and those above each user's share; in
-    portions, with others' changes in between. Raises LedgerTrouble."""
+    portions, so that other changes get in between. Raises LedgerTrouble."""
     found = await ledger.on_record(by_uid=by_uid)
     ledger.room.counted(found)
     ended_bytes = ledger.room.ended_bytes(own.ledger_bytes, ledger.disk())
@@ -49,11 +49,12 @@ def on_record(*, by_uid: bool) -> Work[list[OnRecord]]:
 
 
 def excess(found: Sequence[OnRecord], weight: Weight, keep: int, *, by_uid: bool) -> Work[Excess]:
-    """If there is more than `keep`: of each user with more than an even share of it, the first job
-    that is kept. Whatever a user submits thus pushes out that user's own past alone.
+    """Returns the users with more than an even share of `keep`, each with the first job to keep;
+    none if there is no more than `keep` in total. So a user's submissions displace only that user's
+    own past jobs.
 
-    It goes by submissions, of which there are fewer: one that is forgotten in part, and jobs that
-    have not ended, count in full.
+    Counts by submission, of which there are fewer: partly deleted ones, and jobs that have not
+    ended, count in full.
     """
     who, sizes = column(by_uid=by_uid), Counter[object]()
     for one in found:
@@ -80,12 +81,12 @@ def excess(found: Sequence[OnRecord], weight: Weight, keep: int, *, by_uid: bool
 
 
 def column(*, by_uid: bool) -> str:
-    """That tells users apart."""
+    """Returns the column that identifies users."""
     return "uid" if by_uid else '"user"'
 
 
 def forget(before_unix_s: float, excess: Excess, limit: int) -> Work[int]:
-    """Jobs that ended before then, and those of the excess that have ended."""
+    """Deletes jobs that ended before then, and ended jobs of the excess. Returns how many."""
     old = list(
         (
             yield Ask(

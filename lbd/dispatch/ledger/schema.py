@@ -1,4 +1,4 @@
-"""The ledger's tables, as a list of steps: a ledger of an older version takes those it lacks.
+"""The ledger's tables, as a list of migration steps: an older ledger gets those it lacks.
 
 A step is never changed once a version with it was released; a new one is added.
 """
@@ -69,9 +69,9 @@ STEPS: tuple[str, ...] = (
     """,
     "ALTER TABLE jobs ADD COLUMN requeued REAL;",
     "ALTER TABLE attempts ADD COLUMN wish TEXT NOT NULL DEFAULT '';",
-    # NULL of what came before: its number is in `spec` alone
+    # NULL for earlier submissions: their number is only in `spec`
     "ALTER TABLE submissions ADD COLUMN uid INTEGER;",
-    # of an array: when it is to end, UNIX seconds; one of them at most
+    # For an array: when it should end, UNIX seconds; at most one of them.
     """
     ALTER TABLE submissions ADD COLUMN target REAL;
     ALTER TABLE submissions ADD COLUMN deadline REAL;
@@ -80,20 +80,20 @@ STEPS: tuple[str, ...] = (
     ALTER TABLE submissions ADD COLUMN gang INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE submissions ADD COLUMN limit_s REAL NOT NULL DEFAULT 0;
     """,
-    # Of a malleable job, as its user gave them; and the wait that was expected when a job came.
+    # For a malleable job, as its user gave them; and the wait predicted when a job arrived.
     """
     ALTER TABLE submissions ADD COLUMN parallelism REAL;
     ALTER TABLE submissions ADD COLUMN sigma REAL;
     ALTER TABLE submissions ADD COLUMN work_s REAL;
     ALTER TABLE jobs ADD COLUMN predicted_s REAL;
     """,
-    # Of its last attempt: how long it was suspended, and since when it is now (UNIX seconds).
+    # For its last attempt: how long it was suspended, and since when it is now (UNIX seconds).
     """
     ALTER TABLE jobs ADD COLUMN suspended_s REAL NOT NULL DEFAULT 0;
     ALTER TABLE jobs ADD COLUMN suspended REAL;
     """,
-    # Of an array: its indexes (text/index_list.py), and how many run at once, 0 for no limit. All
-    # arrays that came before have indexes that follow each other.
+    # For an array: its indexes (text/index_list.py), and how many tasks run at once, 0: no limit.
+    # All earlier arrays have consecutive indexes.
     """
     ALTER TABLE submissions ADD COLUMN indexes TEXT NOT NULL DEFAULT '';
     ALTER TABLE submissions ADD COLUMN at_once INTEGER NOT NULL DEFAULT 0;
@@ -105,21 +105,21 @@ STEPS: tuple[str, ...] = (
     CREATE INDEX submissions_by_first_job ON submissions (first_job);
     """,
     # What jobs wait for before they join the queue (dependencies/conditions.py; UNIX seconds), and
-    # of each whether that has happened.
+    # for each job whether that is met.
     """
     ALTER TABLE submissions ADD COLUMN run_after TEXT NOT NULL DEFAULT '';
     ALTER TABLE submissions ADD COLUMN not_before REAL NOT NULL DEFAULT 0;
     ALTER TABLE jobs ADD COLUMN met INTEGER NOT NULL DEFAULT 0;
     """,
-    # Of its host besides slots (text/needs_words.py).
+    # Needs of its host besides slots (text/needs_words.py).
     "ALTER TABLE submissions ADD COLUMN needs TEXT NOT NULL DEFAULT '';",
-    # A user's ended jobs are found by what the user submitted, and nobody waits while all of
-    # the others' are looked through. All that is asked stands in the index: a row may be large.
+    # A user's ended jobs are found through the user's submissions, without searching all others'.
+    # The index covers the whole query, as a row may be large.
     """
     CREATE INDEX submissions_by_uid ON submissions (uid, id, "user", first_job, jobs);
     CREATE INDEX submissions_by_user ON submissions ("user", id, first_job, jobs);
     """,
-    # What each takes with its jobs, so that a user's share of it is known without a look at them.
+    # The size of each with its jobs, so that a user's share is known without reading the jobs.
     """
     ALTER TABLE submissions ADD COLUMN size_bytes BIGINT NOT NULL DEFAULT 0;
     UPDATE submissions SET size_bytes = LENGTH(command) + LENGTH(spec);
@@ -130,7 +130,7 @@ STEPS: tuple[str, ...] = (
     CREATE INDEX submissions_by_user
         ON submissions ("user", id, first_job, jobs, origin, size_bytes);
     """,
-    # Beside `predicted_s`: the wait as its user was shown it when the job came, and the interval.
+    # Besides `predicted_s`: the wait as shown to the user when the job arrived, and its interval.
     """
     ALTER TABLE jobs ADD COLUMN foretold_s REAL;
     ALTER TABLE jobs ADD COLUMN foretold_low_s REAL;

@@ -1,4 +1,5 @@
-"""A copy of the ledger, taken while a dispatcher writes it, and made fit to begin with again."""
+"""A copy of the ledger, taken while a dispatcher writes to it, and prepared for a restart from
+it."""
 
 import contextlib
 import json
@@ -14,7 +15,7 @@ from lbd.dispatch.ledger.sqlite import migrate
 from lbd.errors import ConfigError
 from lbd.model import JobState
 
-# What came after the copy has numbers, too, and files of output by them.
+# Jobs submitted after the copy have numbers too, and output files named by them.
 NUMBERS_SKIPPED = 10_000
 OPEN = json.dumps(sorted(OPEN_FATES))
 
@@ -26,26 +27,26 @@ class Restored:
 
 
 def copy_ledger(path: Path, to: Path) -> None:
-    """All that is committed, whoever writes meanwhile. Raises ConfigError."""
+    """Copies everything committed, even during writes. Raises ConfigError."""
     with opened(path) as source, opened(to) as target:
         source.backup(target)
-        target.execute("PRAGMA journal_mode = DELETE")  # one file, with nothing beside it
+        target.execute("PRAGMA journal_mode = DELETE")  # a single file, with no others beside it
 
 
 def has_jobs(path: Path) -> bool:
-    """Whether there is one in it: a ledger's or, of the same name, one of the accounting. Raises
-    ConfigError."""
+    """Whether it contains a job: in a ledger's table or, with the same name, the accounting's.
+    Raises ConfigError."""
     with opened(path) as copy:
         found = copy.execute("SELECT 1 FROM sqlite_schema WHERE name = 'jobs'").fetchone()
         return found is not None and copy.execute("SELECT 1 FROM jobs").fetchone() is not None
 
 
 def begin_again(path: Path, why: str, unix_s: float) -> Restored:
-    """Nothing of a copy begins by itself: nobody knows what has run since. Jobs that had not ended
-    are held, and what ran counts as lost; jobs that must not begin twice are lost with it. What
-    somebody holds already keeps his reason.
+    """Prepares a copy so that nothing starts by itself, as what has run since is unknown. Jobs that
+    had not ended are held, and running attempts count as lost; jobs that must not run twice are
+    lost with them. A job that was already held by somebody keeps its reason.
 
-    Raises ConfigError if it is no ledger, or one of a newer release.
+    Raises ConfigError if it is not a ledger, or one of a newer release.
     """
     with opened(path) as ledger:
         (version,) = ledger.execute("PRAGMA user_version").fetchone()
@@ -88,10 +89,10 @@ def begin_again(path: Path, why: str, unix_s: float) -> Restored:
 
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[sqlite3.Connection]:
-    """Raises ConfigError, also for what goes wrong within."""
+    """Raises ConfigError, also for errors within the block."""
     try:
         with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as ledger:
-            ledger.execute("PRAGMA trusted_schema = OFF")  # its owner is not who looks at it
+            ledger.execute("PRAGMA trusted_schema = OFF")  # its owner may be another user
             yield ledger
     except sqlite3.Error as problem:
         raise ConfigError(f"{path}: {problem}") from problem

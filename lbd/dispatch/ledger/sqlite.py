@@ -1,7 +1,7 @@
 """The ledger in one SQLite file: WAL, full sync, one writer thread that commits in groups.
 
-Questions are answered from a second connection in a thread of its own; they never hold up writing,
-and take turns there after each statement that takes long: none waits for all the rows of another.
+Queries run on a second connection in a thread of their own. They never hold up writes, and take
+turns after each slow statement, so no query waits for all the rows of another.
 """
 
 import asyncio
@@ -28,26 +28,27 @@ log = logging.getLogger("lbd.dispatch")
 LINGER_S = 0.01  # a commit takes some milliseconds
 RETRY_S = 0.5
 BUSY_S = 5.0
-TURN_S = 0.002  # a question whose statements take less is answered in one turn
-# About a value, which is no better for being tried again; all else is about the disk or the file.
+TURN_S = 0.002  # a query whose statements take less is answered in one turn
+# Errors about a value, which a retry cannot fix; all others are about the disk or the file.
 FAULTS = (
     sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError, sqlite3.ProgrammingError,
     ArithmeticError, ValueError, TypeError, LookupError,
 )  # fmt: skip
-LOG_BYTES = 64 << 20  # of the log that SQLite writes first
-VACUUM_PAGES = 2000  # given back to the disk at once, after jobs were forgotten
+LOG_BYTES = 64 << 20  # of the write-ahead log
+VACUUM_PAGES = 2000  # returned to the disk at a time, after jobs were deleted
 
 
 class SqliteLedger(Store):
     def __init__(self, path: Path) -> None:
-        """Raises ConfigError if it is no ledger, or one of a newer version."""
+        """Raises ConfigError if it is not a ledger, or one of a newer version."""
         super().__init__()
         self._path = path
         self._loop = asyncio.get_running_loop()
         self._requests: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.touch(0o600)  # commands, environments, inputs; its -wal and -shm get the same
+            # it holds commands, environments, inputs; its -wal and -shm get the same mode
+            path.touch(0o600)
             connection = connect(path)
             migrate(connection, path)
         except (OSError, sqlite3.Error) as problem:
@@ -122,7 +123,7 @@ class SqliteLedger(Store):
         db.close()
 
     def _commit(self, db: sqlite3.Connection, group: list[Request]) -> list[Request]:
-        """Returns the requests that must be tried again."""
+        """Returns the requests that must be retried."""
         refused: dict[Request, LedgerTrouble] = {}
         began_s = time.monotonic()
         try:
@@ -155,7 +156,8 @@ class SqliteLedger(Store):
     def _write_apart(
         self, db: sqlite3.Connection, group: list[Request]
     ) -> dict[Request, LedgerTrouble]:
-        """One transaction again; those whose own values are at fault, and why."""
+        """Writes in one transaction again. Returns the requests whose own values are at fault, and
+        why."""
         refused: dict[Request, LedgerTrouble] = {}
         db.execute("BEGIN IMMEDIATE")
         for step in steps(group):
@@ -186,15 +188,15 @@ def roll_back(db: sqlite3.Connection) -> None:
 def connect(path: Path) -> sqlite3.Connection:
     db = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
     db.text_factory = readable
-    db.execute("PRAGMA auto_vacuum = INCREMENTAL")  # heeded in a new file alone
+    db.execute("PRAGMA auto_vacuum = INCREMENTAL")  # effective only in a new file
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = FULL")
-    db.execute(f"PRAGMA journal_size_limit = {LOG_BYTES}")  # after a large change
+    db.execute(f"PRAGMA journal_size_limit = {LOG_BYTES}")  # applied after a large change
     return db
 
 
 def readable(text: bytes) -> str:
-    """SQLite keeps as a text whatever bytes it is given; one of them would fail a whole list."""
+    """SQLite stores any bytes as text; an undecodable value would fail a whole list."""
     return str(text, "utf-8", "replace")
 
 
@@ -219,8 +221,8 @@ def carry_out(db: sqlite3.Connection, work: Work[Result]) -> Result:
 def carry_on(
     db: sqlite3.Connection, work: Work[Result], rows: list[Row] | None
 ) -> list[Row] | Over[Result]:
-    """The end of it, or the rows of the statement with which its turn was over. `rows`: of the last
-    one before, None at first."""
+    """Returns the result of the work, or the rows of the statement that ended its turn. `rows`: of
+    the previous statement, None at first."""
     until_s = time.monotonic() + TURN_S
     while not isinstance(step := advance(work, rows), Over):
         if isinstance(step, Ask):
@@ -238,7 +240,8 @@ def give_back() -> Work[None]:
 
 
 def open_jobs(path: Path) -> int:
-    """How many jobs of a ledger that is not in use have not ended; 0 if there is none."""
+    """Returns how many jobs have not ended in a ledger that is not in use; 0 if there is no
+    ledger."""
     question = "SELECT state, count(*) FROM jobs GROUP BY state"
     place = f"{path.absolute().as_uri()}?mode=ro"
     try:

@@ -1,14 +1,14 @@
-"""What a ledger can do, whatever keeps it: its questions and changes as pieces of `work`.
+"""What every ledger can do, whatever stores it: its queries and changes as pieces of `work`.
 
-Changes that wait are taken together and committed as one group, so many callers share one wait for
-the disk. That a job runs now is news for who looks on, so it goes in with what comes next, if that
-comes shortly: with its end, where the job is short. If a commit fails nothing of it is
-acknowledged: submissions are refused, and what must not be lost (`record`) is tried again until it
-is there, since the daemon has nothing better to do.
+Waiting changes are committed together as one group, so many callers share one wait for the disk.
+That a job now runs only matters to watchers, so it is committed with the next change if that
+follows shortly: for a short job, with its end. If a commit fails none of it is acknowledged:
+submissions are refused, and what must not be lost (`record`) is retried until it succeeds, since
+the daemon has nothing better to do.
 
-If it fails over a value that the store cannot hold, nobody else is to suffer for that: the group is
-written once more, each request apart (`steps`). A submission that fails there is refused alone; a
-record is written without what a host or a user added to it (`bare`).
+If it fails because of a value that the store cannot hold, others must not suffer: the group is
+written once more, each request separately (`steps`). A submission that fails then is refused alone;
+a record is written without the texts that a host or a user added to it (`bare`).
 """
 
 import asyncio
@@ -42,14 +42,15 @@ NOT_RECORDED = "the ledger could not record why"
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """Something to be written; `must` = retried until it is."""
+    """Something to write; `must`: retried until written."""
 
     done: "asyncio.Future[object]"
-    make: MakeWork[object] | None  # None: it is `changes`, which may go in with those of others
+    # None: it consists of `changes`, which may be merged with those of others
+    make: MakeWork[object] | None
     changes: Sequence[Dated] = ()
     result: object = field(default=None)
-    may_linger: bool = False  # for others to go in with
-    until_s: float = 0.0  # of the event loop's clock: then it is refused, unless it is begun
+    may_linger: bool = False  # so that others can join its group
+    until_s: float = 0.0  # by the event loop's clock: then it is refused, unless started
 
     @property
     def must(self) -> bool:
@@ -142,7 +143,7 @@ class Store(ABC):
 
 
 def is_news_alone(change: Record) -> bool:
-    """Does it say only that a job runs now? The attempt itself is on record since its lease."""
+    """Whether it only says that a job now runs. The attempt itself is on record since its lease."""
     return isinstance(change, Changed) and change.fate is Fate.RUNNING
 
 
@@ -151,7 +152,7 @@ def new_future() -> "asyncio.Future[object]":
 
 
 def pieces(group: Sequence[Request]) -> Iterator[tuple[MakeWork[object], list[Request]]]:
-    """The group's work in order; changes that stand next to each other as one piece."""
+    """Yields the group's work in order; adjacent changes as one piece."""
     at = 0
     while at < len(group):
         first = group[at]
@@ -170,15 +171,15 @@ def pieces(group: Sequence[Request]) -> Iterator[tuple[MakeWork[object], list[Re
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A part of a group that is written, or not, whatever becomes of the others."""
+    """A part of a group that is written, or not, independently of the others."""
 
     request: Request
     make: MakeWork[object]
-    instead: MakeWork[object] | None  # None: then the request is refused
+    instead: MakeWork[object] | None  # None: the request is refused instead
 
 
 def steps(group: Sequence[Request]) -> Iterator[Step]:
-    """The group's work in order, each submission and each record apart."""
+    """Yields the group's work in order, each submission and each record separately."""
     for request in group:
         if request.make is not None:
             yield Step(request, request.make, None)

@@ -1,13 +1,11 @@
-"""What is done to the ledger's tables, written once for every kind of store.
+"""The operations on the ledger's tables, written once for every kind of store.
 
-A piece of work is a generator: it yields statements, is sent the rows each of them gave, and
-returns its result. A store carries the statements out, those of one piece in one transaction. Work
-may be carried out again after a commit whose outcome is not known, so each piece that changes jobs
-leaves the same behind however often it is done.
+A piece of work is a generator: it yields statements, is sent the rows of each, and returns its
+result. A store executes the statements, those of one piece in one transaction. Work may be repeated
+after a commit whose outcome is unknown, so each piece that changes jobs is idempotent.
 
-One file because all of it goes by the same columns of the same three tables.
-
-The SQL is what SQLite and PostgreSQL both understand, with `?` for a value.
+One file because all of it uses the same columns of the same three tables. The SQL is the common
+subset of SQLite and PostgreSQL, with `?` for a value.
 """
 
 import logging
@@ -44,8 +42,8 @@ ENDED_FATES = {
     Fate.DONE, Fate.FAILED, Fate.CANCELLED, Fate.LOST, Fate.CUT, Fate.CHECKPOINT, Fate.REFUSED,
     Fate.EVICTED,
 }  # fmt: skip
-# What the jobs of an array have in common is large (a command has up to some megabytes, and what
-# stands behind it in a row is found by going through it), so it is read once and not for each.
+# What the jobs of an array share is large (a command has up to some megabytes, and reading a column
+# behind it goes through it), so it is read once, not for each job.
 JOB_COLUMNS = """
     j.id, j.submission, j.barred, j.array_index, j.state, j.tier, j.attempt, j.crashes, j.reason,
     j.host, j.submitted, j.started, j.finished, j.cpu_s, j.exit_status, j.signal, j.cause,
@@ -58,10 +56,10 @@ SUBMISSION_COLUMNS = """
     uid, target, deadline, gang, limit_s, parallelism, sigma, work_s, first_job, jobs, indexes,
     at_once, run_after, not_before, needs FROM submissions
 """
-COMMAND_BYTES, FIRST_JOB = 4, 18  # which of these
+COMMAND_BYTES, FIRST_JOB = 4, 18  # their positions in these columns
 VALUES_MAX = 500  # in one statement
-PAGE = 1000  # jobs that are read together: then it is looked how large they are, and others ask
-LIVE_BYTES = 64 << 20  # of commands that are read together at the start
+PAGE = 1000  # jobs read together, before their size is checked and other queries get in
+LIVE_BYTES = 64 << 20  # of commands read together at the start
 LARGEST = (1 << 63) - 1
 
 Values = Sequence[object]
@@ -78,7 +76,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Many:
-    """The same statement for each of these, in their order; it gives no rows."""
+    """One statement for each of these rows, in order; it returns no rows."""
 
     sql: str
     rows: Iterable[Values]
@@ -97,14 +95,14 @@ class Over(Generic[Result]):
 
 
 def advance(work: Work[Result], rows: Sequence[Row] | None) -> Ask | Many | Over[Result]:
-    """Its next statement. `rows`: of the last one, None at first."""
+    """Returns the next statement of the work. `rows`: of the previous one, None at first."""
     try:
         return work.send(rows) if rows is not None else next(work)
     except StopIteration as over:
         return Over(over.value)
 
 
-# What changes it
+# Changes
 
 
 def insert(sent: Submission, unix_s: float) -> Work[Accepted]:
@@ -139,11 +137,12 @@ def insert(sent: Submission, unix_s: float) -> Work[Accepted]:
     return Accepted(submission, first, sent.count, is_new=True)
 
 
-Dated = tuple[Record, float]  # and when, in UNIX seconds
+Dated = tuple[Record, float]  # with its time in UNIX seconds
 
 
 def apply_all(changes: Sequence[Dated]) -> Work[None]:
-    """Those of one job in their order; of different jobs, many of the same kind at once."""
+    """Applies changes: those of one job in order; of different jobs, many of the same kind at
+    once."""
     begins: dict[JobId, tuple[Begin, float]] = {}
     others: dict[JobId, list[tuple[Changed, float]]] = {}
     stop_reasons: list[StopAsked] = []
@@ -216,7 +215,7 @@ def begin(changes: Sequence[tuple[Begin, float]]) -> Work[None]:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A change as it is written, and when the attempt began if that is written with it."""
+    """A change to write, with the attempt's start if that is written with it."""
 
     change: Changed
     unix_s: float
@@ -224,15 +223,16 @@ class Written:
 
     @property
     def ended_unix_s(self) -> float:
-        """As the host saw it: the dispatcher may have heard of it later. Not before it began."""
+        """The end as the host saw it, as the dispatcher may have heard of it later; not before the
+        start."""
         ending = self.change.ending
         ended = self.unix_s if ending is None else self.unix_s - ending.ago_s
         return ended if self.began_unix_s is None else max(ended, self.began_unix_s)
 
 
 def in_one(changes: Sequence[tuple[Changed, float]]) -> Iterator[Written]:
-    """Those of one job: the beginning of an attempt is written with its end if that is here, too,
-    as it is for most short jobs."""
+    """Merges the changes of one job: an attempt's start is written together with its end if both
+    are here, as for most short jobs."""
     begun: Written | None = None
     for change, unix_s in changes:
         if begun is not None and change.fate in ENDED_FATES:
@@ -320,7 +320,7 @@ def state_values(written: Written) -> Values:
     )
 
 
-# What asks
+# Queries
 
 
 def accepted(sent: Submission) -> Work[Accepted | None]:
@@ -341,16 +341,17 @@ def accepted(sent: Submission) -> Work[Accepted | None]:
 
 
 def live(after: int = 0, limit: int | None = None) -> Work[list[JobRow]]:
-    """With a limit also no more than have so many bytes of commands, but one at least."""
+    """With a limit, the commands of the jobs also have a limit in bytes, but at least one job is
+    returned."""
     while True:
         last, found = yield from live_page(after, limit)
         if found or last is None:
             return found
-        after = last  # none of these makes sense: the next ones may
+        after = last  # none of these rows is valid: continue with the next ones
 
 
 def live_page(after: int, limit: int | None) -> Work[tuple[int | None, list[JobRow]]]:
-    """With the last number that was looked at, if there was one."""
+    """Also returns the last number read, if there was one."""
     found = f"SELECT {JOB_COLUMNS} WHERE j.finished IS NULL AND j.id > ? ORDER BY j.id"
     rows = yield Ask(f"{found} LIMIT ?", (after, LARGEST if limit is None else limit))
     known: Submissions = {}
@@ -386,7 +387,7 @@ def find(wanted: Wanted) -> Work[list[JobRow]]:
         newest_first = f"SELECT {tables} WHERE {where} ORDER BY j.id DESC LIMIT ?"
         last = LARGEST
         while count < wanted.limit and has_room(wanted.bytes_max, size):
-            most = min(PAGE, wanted.limit - count)  # others ask between two pages
+            most = min(PAGE, wanted.limit - count)  # other queries get in between two pages
             more = yield Ask(newest_first, (*values, *ends, last, most))
             yield from learn(known, more)
             page: list[Row] = []
@@ -405,7 +406,7 @@ def find(wanted: Wanted) -> Work[list[JobRow]]:
 
 
 def conditions(wanted: Wanted) -> tuple[str, list[str], list[object]]:
-    """But for the ids: a table more, clauses and their values."""
+    """Returns the conditions except for ids: a further table, clauses and their values."""
     clauses, values = list[str](), list[object]()
     if wanted.foretold_only:
         clauses.append("j.predicted_s IS NOT NULL")
@@ -413,8 +414,8 @@ def conditions(wanted: Wanted) -> tuple[str, list[str], list[object]]:
         clauses.append("j.finished IS NOT NULL")
     elif not wanted.ended_too:
         clauses.append("j.finished IS NULL")
-    # Jobs come first, newest first, and not all that a user ever submitted, to be sorted then: so
-    # what no index holds is compared.
+    # Jobs must be walked newest first, rather than sorting all of a user's submissions: so these
+    # comparisons are written so that no index is used.
     if wanted.user and wanted.uid is not None:
         clauses.append("""(s.uid + 0 = ? OR (s.uid IS NULL AND s."user" || '' = ?))""")
         values += [wanted.uid, wanted.user]
@@ -424,18 +425,18 @@ def conditions(wanted: Wanted) -> tuple[str, list[str], list[object]]:
     return WITH_USERS if wanted.user else "", clauses, values
 
 
-Part = tuple[str, list[int]]  # a condition on the jobs' ids, and its values
+Part = tuple[str, list[int]]  # a condition on job ids, and its values
 OF_UID = "SELECT id, first_job, jobs FROM submissions WHERE uid = ?"
 OF_NULL_UID = 'SELECT id, first_job, jobs FROM submissions WHERE uid IS NULL AND "user" = ?'
 OF_USER = 'SELECT id, first_job, jobs FROM submissions WHERE "user" = ?'
 
 
 class Parts:
-    """What is asked for, from the highest ids down, in parts that one statement answers.
+    """The parts of a query, from the highest ids down, each answered by one statement.
 
-    A user's jobs, ended ones too, are those of the user's submissions: there may be millions of
-    others' among them, and this user may have none. (Those that have not ended have an index of
-    their own, and are not so many.)
+    A user's jobs, including ended ones, are found through the user's submissions: there may be
+    millions of others' in between, and this user may have none. (Jobs that have not ended have
+    their own index, and are not so many.)
     """
 
     def __init__(self, wanted: Wanted) -> None:
@@ -445,7 +446,8 @@ class Parts:
         self._parts: Iterator[Part] = iter([("", [])])
         if wanted.ranges or self._of_user:
             self._parts = within(wanted.ranges)
-        self._before: int | None = LARGEST if self._of_user else None  # submissions to be looked at
+        # submissions still to be read
+        self._before: int | None = LARGEST if self._of_user else None
 
     def following(self) -> Work[Part | None]:
         while (part := next(self._parts, None)) is None and self._before is not None:
@@ -456,7 +458,7 @@ class Parts:
         return part
 
     def _submissions(self, before: int) -> Work[Sequence[Row]]:
-        """The newest of the user's before this one."""
+        """Returns the newest of the user's submissions before this one."""
         user, uid = self._wanted.user, self._wanted.uid
         rest = " AND id < ? ORDER BY id DESC LIMIT ?"
         if uid is None:
@@ -471,7 +473,7 @@ Submissions = dict[object, Row]  # by id
 
 
 def learn(known: Submissions, rows: Sequence[Row]) -> Work[None]:
-    """Adds what jobs have in common with the others of their submissions."""
+    """Adds what the jobs share with others of their submissions."""
     wanted = sorted(submissions_of(rows) - known.keys())
     for some in parts(wanted):
         found = yield Ask(f"SELECT {SUBMISSION_COLUMNS} WHERE id IN ({marks(some)})", some)
@@ -479,7 +481,7 @@ def learn(known: Submissions, rows: Sequence[Row]) -> Work[None]:
 
 
 def submissions_of(rows: Sequence[Row]) -> set[int]:
-    """The numbers of the submissions of these jobs."""
+    """Returns the submission numbers of these jobs."""
     found = set[int]()
     for row in rows:
         if isinstance(row[1], int):
@@ -490,7 +492,7 @@ def submissions_of(rows: Sequence[Row]) -> set[int]:
 
 
 def is_place(submission: Row) -> bool:
-    """Returns whether it can be known which jobs are its own."""
+    """Whether its jobs can be determined."""
     if are_numbers(submission[FIRST_JOB], submission[FIRST_JOB + 1]):
         return True
     report(f"of submission {submission[0]}", "it has no first job, or no number of jobs")
@@ -498,21 +500,21 @@ def is_place(submission: Row) -> bool:
 
 
 def are_numbers(first: object, count: object) -> bool:
-    """Returns whether the jobs of a submission can be numbered so."""
+    """Whether these are valid numbers for the jobs of a submission."""
     if not (isinstance(first, int) and isinstance(count, int)):
         return False
     return is_within(first, NUMBER) and 0 < count <= COUNT[1]
 
 
 def learn_commands(commands: dict[object, bytes], rows: Sequence[Row]) -> Work[None]:
-    """Adds them by submission: all jobs of an array share one."""
+    """Adds the commands by submission: all jobs of an array share one."""
     for some in parts(sorted(submissions_of(rows) - commands.keys())):
         sql = f"SELECT id, command FROM submissions WHERE id IN ({marks(some)})"  # noqa: S608  # question marks
         commands |= dict((yield Ask(sql, some)))  # type: ignore[arg-type]  # the schema says so
 
 
 def parts(ids: Sequence[int]) -> Iterator[Sequence[int]]:
-    """As many as one statement holds."""
+    """Splits the ids into as many as one statement takes."""
     for at in range(0, len(ids), VALUES_MAX):
         yield ids[at : at + VALUES_MAX]
 
@@ -527,13 +529,13 @@ def has_room(bytes_max: int, size: int) -> bool:
 
 
 def within(ranges: Sequence[tuple[int, int]]) -> Iterator[tuple[str, list[int]]]:
-    """That an id is in one of these, from the highest down: a condition and its values for each
-    statement.
+    """Yields conditions that an id is in one of the ranges, highest first, with their values, for
+    one statement each.
 
-    Each range has a statement of its own, so that the store looks at no job but those that are
-    meant. Of many alternatives in one it tries each with every job between the lowest and the
-    highest: some thousand, which any user can ask for in a line, once held up all questions for
-    minutes.
+    Each range has its own statement, so that the store reads only the requested jobs. With many
+    alternatives in one statement it tests each of them on every job between the lowest and the
+    highest: some thousand alternatives, which any user can request in one line, once blocked all
+    queries for minutes.
     """
     singles: list[int] = []
     for first, last in reversed(merged(ranges)):
@@ -553,7 +555,7 @@ def one_of(ids: Sequence[int]) -> str:
 
 
 def attempts(jobs: Sequence[JobId], most: int = ATTEMPTS_KEPT) -> Work[list[AttemptRow]]:
-    """Of each job the last ones."""
+    """Returns the last attempts of each job."""
     found: list[AttemptRow] = []
     for at in range(0, len(jobs), VALUES_MAX):
         some = sorted(map(int, jobs[at : at + VALUES_MAX]))
@@ -578,7 +580,7 @@ def attempt_of(row: Row) -> AttemptRow:
 
 
 def ended_otherwise(first: int, last: int) -> Work[tuple[int, bool]]:
-    """How many of these jobs there are, and whether one has ended otherwise than well."""
+    """Returns how many of these jobs exist, and whether one did not end successfully."""
     rows = yield Ask(
         "SELECT COUNT(*), COUNT(CASE WHEN finished IS NOT NULL AND state <> 'done' THEN 1 END)"
         " FROM jobs WHERE id BETWEEN ? AND ?",
@@ -604,7 +606,7 @@ def next_job(rows: Sequence[Row]) -> int:
     return whole(rows[0][0])
 
 
-@lru_cache(maxsize=1000)  # each is said once
+@lru_cache(maxsize=1000)  # each fault is logged once
 def report(job: str, fault: str) -> None:
     job_log.error(job, "left out: its row in the ledger is malformed: %s", fault)
 
@@ -618,7 +620,7 @@ def names_in(text: str) -> tuple[str, ...]:
 def jobs_of(
     rows: Iterable[Row], known: Submissions, commands: Mapping[object, bytes]
 ) -> list[JobRow]:
-    """Without those that were forgotten between two statements, or whose rows make no sense."""
+    """Builds the rows, without jobs deleted between two statements, and without invalid rows."""
     found = []
     for row in rows:
         if (shared := known.get(row[1])) is None:

@@ -1,9 +1,10 @@
-"""How much a job may use, and all of them together: by cgroup of either version, else by rlimits.
+"""Memory, process and CPU limits of each job and of all jobs together: by cgroup of either version,
+else by rlimits.
 
-Version 2 lets a group have limits only if each above it hands the controllers down, which one with
-processes of its own may not do: so the keeper moves into a leaf, if it is alone in what was
-delegated. In version 1 each controller has a tree of its own, which a job joins only for a limit,
-as joining costs milliseconds.
+In version 2 a group can have limits only if each group above it delegates the controllers, which a
+group with processes of its own may not do. So the keeper moves into a leaf, if it is alone in the
+group delegated to it. In version 1 each controller has a tree of its own; a job joins it only for a
+limit, because joining costs milliseconds.
 """
 
 import contextlib
@@ -17,17 +18,17 @@ from lbd.load import cgroup
 
 CONTROLLERS = ("memory", "pids", "cpu")
 PERIOD_US = 100_000
-V1_SHARES = 1024  # of weight 100
+V1_SHARES = 1024  # cpu.shares for weight 100
 WEIGHT = 100
-# Who reads a directory has its lock meanwhile, for as long as a page of theirs is not answered, and
-# to make or remove a group in it takes that lock.
+# No read permission for others: readdir holds the directory's lock for as long as a page of the
+# reader's is not answered, and making or removing a group needs that lock.
 GROUP_MODE = 0o711
 NONE, BY_RLIMIT, BY_NICE = "none", "rlimit", "nice"
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """For all jobs together; 0 = as they like."""
+    """Limits of all jobs together; 0 = no limit."""
 
     memory_bytes: int = 0
     cpu_weight: int = WEIGHT
@@ -46,26 +47,28 @@ def read_totals(packed: bytes) -> Totals:
 
 @dataclass(slots=True)
 class Ceiling:
-    """Of one job: what is left for its first process to do."""
+    """What is left for a job's first process to do for its limits."""
 
     trees: set[str]
-    joined: list[str] = field(default_factory=list)  # files that it writes itself into
-    limits: list[tuple[int, int]] = field(default_factory=list)  # resource, most; without a cgroup
+    joined: list[str] = field(default_factory=list)  # files to which it writes its pid
+    # resource and maximum; used without a cgroup
+    limits: list[tuple[int, int]] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class Ceilings:
-    """`groups`: where jobs get groups of their own, by controller; `version` of each."""
+    """`groups`: where jobs get groups of their own, by controller; `version`: that of each."""
 
     groups: dict[str, Path] = field(default_factory=dict)
     version: dict[str, int] = field(default_factory=dict)
-    total_trees: list[str] = field(default_factory=list)  # that every job joins for the totals
+    # trees that every job joins for the totals
+    total_trees: list[str] = field(default_factory=list)
 
     @classmethod
     def find(
         cls, name: str, base: Path | None, found: list[cgroup.Hierarchy], readers: int
     ) -> "Ceilings":
-        """`base`: the groups that hold jobs' processes."""
+        """`base`: the group whose subgroups hold jobs' processes."""
         ceilings = cls()
         for hierarchy in found:
             if hierarchy.version == 2 and base is not None and base.is_relative_to(hierarchy.own):
@@ -83,7 +86,7 @@ class Ceilings:
         self.groups[controller], self.version[controller] = group, version
 
     def described(self) -> str:
-        """By what each is limited, for people: "memory=cgroup1 pids=rlimit cpu=nice"."""
+        """Says how each resource is limited: "memory=cgroup1 pids=rlimit cpu=nice"."""
         without = {"memory": BY_RLIMIT, "pids": BY_RLIMIT, "cpu": BY_NICE}
         ways = (
             f"{name}=" + (f"cgroup{self.version[name]}" if name in self.groups else without[name])
@@ -92,11 +95,12 @@ class Ceilings:
         return " ".join(ways)
 
     def directories(self, base: Path | None) -> list[Path]:
-        """Those of our own beside `base`."""
+        """Returns our own directories other than `base`."""
         return sorted({group for group in self.groups.values() if group != base})
 
     def set_totals(self, totals: Totals) -> None:
-        """Of what cannot be set nothing is heard: `told` says what can."""
+        """Sets the totals. Those that cannot be set are ignored silently: `described` says which
+        can."""
         self.total_trees = self._trees_of(totals)
         if "memory" in self.groups:
             self._write("memory", "memory.max", "memory.limit_in_bytes", totals.memory_bytes or -1)
@@ -125,7 +129,7 @@ class Ceilings:
         return [name for name, asked in wanted.items() if asked and self.version.get(name) == 1]
 
     def prepare(self, group: str, memory_bytes: int, processes: int) -> "Ceiling":
-        """What is to hold for a job, before there is a process of it. Raises OSError."""
+        """Sets up a job's limits before it has a process. Raises OSError."""
         name = os.path.basename(group)
         ceiling = Ceiling(set(self.total_trees))
         if memory_bytes:
@@ -166,7 +170,7 @@ class Ceilings:
             ceiling.trees.add("pids")
 
     def was_over(self, group: str) -> bool:
-        """Whether the kernel has killed something in the job for its memory."""
+        """Returns whether the kernel has killed a process of the job for its memory."""
         base = self.groups.get("memory")
         if base is None or not group:
             return False
@@ -179,7 +183,7 @@ class Ceilings:
 
 
 def handed_down(own: Path, base: Path) -> list[str]:
-    """The controllers that groups in `base` have, after trying to give them those of `own`."""
+    """Returns the controllers of groups in `base`, after trying to delegate those of `own`."""
     asked = "".join(f"+{name} " for name in controllers_of(own / "cgroup.controllers"))
     if not asked:
         return []
@@ -208,8 +212,8 @@ def controllers_of(file: Path) -> list[str]:
 
 
 def usable(directory: Path, readers: int) -> Path | None:
-    """Made now, if processes can be moved into it; see GROUP_MODE. `readers`: the group of those
-    who count what runs there; -1: nobody but us."""
+    """Creates a directory and returns it if processes can be moved into it, else None; see
+    GROUP_MODE. `readers`: the group that may count what runs there; -1: only the keeper."""
     try:
         directory.mkdir(exist_ok=True)
         os.chown(directory, -1, readers)
@@ -239,7 +243,7 @@ def join(group: Path) -> None:
 
 
 def nice_of(cpu_weight: int, nice: int) -> int:
-    """The nice value that comes near a CPU weight: each step is worth a quarter of CPU time."""
+    """Returns the nice value nearest to a CPU weight: each step is worth a quarter of CPU time."""
     steps, weight = 0, float(WEIGHT)
     while weight > cpu_weight and steps < 19:
         weight /= 1.25

@@ -1,9 +1,9 @@
-"""Holding a job's process tree together, so that all of it can be ended.
+"""Holds a job's process tree together, so that all of it can be ended.
 
-Best first: a cgroup v2 of its own (`cgroup.kill` ends it in one write), a cgroup v1 (`cgroup.procs`
-killed until empty), else its session plus what the keeper, as subreaper, inherits from it and
-recognises by the job's mark in the environment. Delegation differs from host to host, so each is
-tried, not assumed.
+Best first: a cgroup v2 of its own (`cgroup.kill` ends it in one write); a cgroup v1 (`cgroup.procs`
+killed until empty); else its session, plus the processes that the keeper inherits as subreaper and
+recognises by the job's mark in their environment. Delegation differs from host to host, so each way
+is tried, not assumed.
 """
 
 import contextlib
@@ -24,18 +24,18 @@ from lbd.process.boot_clock import clock_s
 
 CLEAR_TRIES = 100
 CLEAR_PAUSE_S = 0.02
-CLEAR_LOOK_S = 10.0  # at all that is there; the keeper takes no orders before
-V1_CONTROLLERS = ("pids", "freezer", "name=systemd", "cpuacct")  # any does to hold processes
+CLEAR_LOOK_S = 10.0  # to look at all leftovers; the keeper takes no orders before it is done
+V1_CONTROLLERS = ("pids", "freezer", "name=systemd", "cpuacct")  # any of these can hold processes
 UNFIT = 100
-CHILDREN_BYTES = 1 << 16  # whom it does not show is seen once the next job has ended
-MEMBERS_BYTES = 1 << 16  # of those it kills; who comes after is killed in the next round
+CHILDREN_BYTES = 1 << 16  # children beyond this are seen once the next job has ended
+MEMBERS_BYTES = 1 << 16  # of the members to kill; the rest is killed in the next round
 ENVIRONMENT_BYTES = 8 << 20
-LINKS_OF_A_LEAF = 2  # of a directory without subdirectories
-MARK = b"LBD_KEPT"  # in every job's environment: which keeper's it is, and the job
+LINKS_OF_A_LEAF = 2  # links of a directory without subdirectories
+MARK = b"LBD_KEPT"  # in every job's environment: names its keeper and the job
 
 
 def preference(hierarchy: cgroup.Hierarchy) -> int:
-    """Version 2 first, then version 1 by V1_CONTROLLERS; UNFIT for the others."""
+    """Ranks version 2 first, then version 1 by V1_CONTROLLERS; UNFIT for the others."""
     if hierarchy.version == 2:
         return -1
     ranks = [V1_CONTROLLERS.index(name) for name in hierarchy.controllers & set(V1_CONTROLLERS)]
@@ -43,11 +43,11 @@ def preference(hierarchy: cgroup.Hierarchy) -> int:
 
 
 def name_of(runtime_dir: str) -> str:
-    """What a keeper's cgroups are called, and its jobs marked with.
+    """Returns the name of a keeper's cgroups, which also marks its jobs.
 
-    Hosts in containers, each with a directory of that name, may share a cgroup hierarchy, and their
-    processes are seen from the host that the containers run on; what one takes for leftovers must
-    not be the jobs of another.
+    Hosts in containers, each with a runtime directory of the same path, may share a cgroup
+    hierarchy, and the host that the containers run on sees their processes. One keeper must not
+    take the jobs of another for leftovers.
     """
     found = os.stat(runtime_dir)
     identity = f"{runtime_dir} {found.st_dev} {found.st_ino}"
@@ -55,10 +55,10 @@ def name_of(runtime_dir: str) -> str:
 
 
 class Containment:
-    """One keeper's way of holding jobs. `kind` is cgroup2, cgroup1 or session."""
+    """One keeper's way of containing jobs. `kind` is cgroup2, cgroup1 or session."""
 
     def __init__(self, runtime_dir: str, use_cgroups: bool, readers: int = -1) -> None:
-        """`readers`: as of `usable`."""
+        """`readers`: as for `usable`."""
         name = name_of(runtime_dir)
         self.mark = MARK + b"=" + name.encode() + b":"
         self.kind = "session"
@@ -71,18 +71,18 @@ class Containment:
                 self.kind = f"cgroup{hierarchy.version}" if self.base else "session"
         self.ceilings = Ceilings.find(name, self.base, found, readers)
         self._beside = list(map(str, self.ceilings.directories(self.base)))
-        # by job that ends; and when those began that are looked at
+        # By ending job: the search for its mark, and when the processes searched began.
         self._looks: dict[str, tuple[MarkLook, dict[int, int]]] = {}
-        self._rounds: dict[str, Generator[None, None, bool]] = {}  # by job that ends
-        self.others: Callable[[], Collection[int]] = tuple  # leaders of sessions that are no strays
+        self._rounds: dict[str, Generator[None, None, bool]] = {}  # by ending job
+        self.others: Callable[[], Collection[int]] = tuple  # session leaders that are not strays
         self._strays: Generator[None, None, None] | None = None
 
     def described(self, kind: bytes, limits: bytes) -> tuple[tuple[bytes, str], ...]:
-        """What we are, by these keys."""
+        """Returns the containment kind and the limits in words, under these keys."""
         return (kind, self.kind), (limits, self.ceilings.described())
 
     def clear_leftovers(self) -> None:
-        """End what a keeper of the same runtime directory left when it was killed."""
+        """Ends what a keeper of the same runtime directory left behind when it was killed."""
         unread, until_s = set[int](), time.monotonic() + CLEAR_LOOK_S
         for _ in range(CLEAR_TRIES):
             began = {pid: task.started_ticks for pid, task in _others().items()}
@@ -103,14 +103,14 @@ class Containment:
             time.sleep(CLEAR_PAUSE_S)
 
     def _is_ours(self, pid: int) -> bool:
-        """Was it begun by a keeper of this runtime directory?"""
+        """Returns whether a keeper of this runtime directory started the process."""
         return any(item.startswith(self.mark) for item in _environment(pid))
 
     def new_group(self) -> str:
-        """A cgroup for one job, "" without cgroups. Raises OSError.
+        """Returns a new cgroup for one job, "" without cgroups. Raises OSError.
 
-        Made and joined before there is a job for it: moving a process takes the kernel 15 ms when
-        it has not been asked for a while (a grace period of RCU).
+        It is made and joined before there is a job for it: moving a process takes the kernel 15 ms
+        when none was moved for a while (a grace period of RCU).
         """
         if self.base is None:
             return ""
@@ -121,13 +121,13 @@ class Containment:
         return group
 
     def enter(self, group: str) -> None:
-        """In a child: join its cgroup. Raises OSError."""
+        """Joins the cgroup; called in a child. Raises OSError."""
         if group:
             join(Path(group))
 
     def end_tree(self, job: str, leader: int, group: str, uid: int) -> bool:
-        """Kill whatever is left of the job, by portions. True once nothing is; else call again
-        shortly. `uid`: whose it is."""
+        """Kills what is left of the job, in portions. Returns True once nothing is left; else the
+        caller must call again shortly. `uid`: the job's user."""
         steps = self._rounds.get(job)
         if steps is None:
             if not (_members(group) if group else _has_children()):
@@ -142,25 +142,26 @@ class Containment:
         return False
 
     def is_between_portions(self, job: str) -> bool:
-        """Is it to be gone on with soon?"""
+        """Returns whether `end_tree` should be called again soon."""
         return job in self._rounds
 
     def _round(self, job: str, leader: int, group: str, uid: int) -> Generator[None, None, bool]:
-        """Over all that there is now. True if there was something, or may be."""
+        """Goes once over all current processes of the job. Returns True if there were or may be
+        any."""
         if group:
             yield from kill_group(group, leader, has_kill=self.kind == "cgroup2")
             return True
         return (yield from self._kill_marked(job, leader, uid))
 
     def _kill_marked(self, job: str, leader: int, uid: int) -> Generator[None, None, bool]:
-        """Without cgroups: kill the leader's session, what carries the job's mark, and the children
-        of both: those that hide where they come from are not to be found once their parents are
+        """Without cgroups: kills the leader's session, the processes with the job's mark, and the
+        children of both. Children that hide their origin could not be found once their parents are
         dead.
 
-        Anybody can write a mark. So it counts below ourselves only, with a process of the job's
-        user. One of these whose mark cannot be read has it.
+        Anybody can write a mark, so it counts only for the keeper's descendants, and only for
+        processes of the job's user. Such a process counts as marked if its mark cannot be read.
 
-        True if there was something, or may be.
+        Returns True if there were or may be any.
         """
         everybody = yield from tasks_of(process_table.pids())
         ours = with_descendants([os.getpid()], everybody)
@@ -184,14 +185,14 @@ class Containment:
         return bool(found) or marked is None
 
     def ended(self, job: str) -> None:
-        """Nothing more is asked about it."""
+        """Forgets the job."""
         self._rounds.pop(job, None)
         if (look := self._looks.pop(job, None)) is not None:
             look[0].close()
 
     def end_strays(self) -> None:
-        """With no job alive, every child that is no spare was left by one that hid its origin. By
-        portions: `go_on` until `has_strays` no more."""
+        """When no job is alive, kills every child that is not a spare: it was left by a process
+        that hid its origin. Works in portions: call `go_on` until `has_strays` is False."""
         left = _children() - set(self.others()) if self.base is None else None
         if left and not self.has_strays:
             self._strays = _kill_with_descendants(left)
@@ -201,12 +202,12 @@ class Containment:
         return self._strays is not None
 
     def go_on(self) -> None:
-        """With the next portion of the strays."""
+        """Kills the next portion of the strays."""
         if self._strays is not None and next(self._strays, True):
             self._strays = None
 
     def forget(self, group: str, *, beside: bool = True) -> None:
-        """Remove a job's empty cgroups; `beside`: those of its limits, too."""
+        """Removes a job's empty cgroups; `beside`: also those of its limits."""
         if group:
             _remove(group)
         for parent in self._beside if group and beside else ():
@@ -218,14 +219,14 @@ class Containment:
                 parent.rmdir()
 
     def _directories(self) -> list[Path]:
-        """All of our own."""
+        """Returns all our own directories."""
         own = [self.base] if self.base is not None else []
         return [*own, *self.ceilings.directories(self.base)]
 
 
 def _kill_with_descendants(left: Collection[int]) -> Generator[None, None, None]:
-    """Those that are there now, and not who has the number of one by the time it is looked at: jobs
-    may begin meanwhile."""
+    """Kills only processes that exist now, not those that take over a pid later: new jobs may start
+    meanwhile."""
     now_ticks = int(clock_s() * TICKS_PER_S)
     everybody = yield from tasks_of(process_table.pids())
     there = {pid: task for pid, task in everybody.items() if task.started_ticks <= now_ticks}
@@ -234,10 +235,10 @@ def _kill_with_descendants(left: Collection[int]) -> Generator[None, None, None]
 
 
 def _members(group: str) -> list[int]:
-    """Some of the processes of the job, if it has any; cgroups of its own are looked into, too."""
+    """Returns some of the job's processes, if it has any; nested cgroups are included."""
     try:
         pids = map(int, read_small(f"{group}/cgroup.procs", MEMBERS_BYTES).split())
-        found = [pid for pid in pids if pid > 0]  # 0 is one of another PID namespace
+        found = [pid for pid in pids if pid > 0]  # 0 stands for a process of another PID namespace
         if not found and os.stat(group).st_nlink > LINKS_OF_A_LEAF:
             found = cgroup.members(Path(group))
     except OSError:
@@ -246,7 +247,7 @@ def _members(group: str) -> list[int]:
 
 
 def _remove(group: str) -> None:
-    """An empty cgroup and those a job has made in it."""
+    """Removes an empty cgroup and the cgroups that the job has made in it."""
     try:
         os.rmdir(group)
         return
@@ -264,8 +265,8 @@ def _others() -> dict[int, process_table.TaskStat]:
 
 
 def _has_children() -> bool:
-    """Every orphan of ours becomes a child of the keeper, the subreaper; so without any child there
-    is nothing to look for."""
+    """Returns whether the keeper has children. As subreaper it adopts every orphan of its jobs, so
+    without a child there is nothing to look for."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -274,7 +275,7 @@ def _has_children() -> bool:
 
 
 def _children() -> set[int]:
-    """Of this process, which has no threads. Not every kernel has a list of them."""
+    """Returns the children of this process, which has no threads. Not every kernel lists them."""
     try:
         return set(map(int, read_small("/proc/thread-self/children", CHILDREN_BYTES).split()))
     except OSError:
@@ -288,7 +289,7 @@ def _is_alive(pid: int) -> bool:
 
 
 def _environment(pid: int) -> list[bytes]:
-    """As far as it is not longer than exec lets one be."""
+    """Returns the environment, up to the longest that exec allows."""
     if not _is_alive(pid):
         return []
     try:

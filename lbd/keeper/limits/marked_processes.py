@@ -1,8 +1,8 @@
-"""Which processes have a mark in their environment, asked without waiting for any of them.
+"""Finds processes with a mark in their environment, without waiting for any of them.
 
 To read an environment the kernel takes the lock of the process's memory, and the process's user can
-hold that for as long as they like: by a page fault that their own FUSE file system never answers.
-So a child reads one after the other, and is killed where it does not get on.
+hold that lock for any time, by a page fault that their own FUSE file system never answers. So a
+child reads one process after the other, and is killed where it gets stuck.
 """
 
 import ctypes
@@ -16,13 +16,13 @@ from typing import NoReturn
 from lbd.keeper.interpreter import die_with_keeper
 from lbd.load import process_table
 
-PATIENCE_S = 0.5  # with one process; it takes microseconds, once there is a processor for it
+PATIENCE_S = 0.5  # for one process, which takes microseconds once a processor is free
 YES, NO = b"1", b"0"
 READ_BYTES = 1 << 16
 
 
 class MarkLook:
-    """At some processes."""
+    """One search through some processes."""
 
     def __init__(
         self,
@@ -31,20 +31,21 @@ class MarkLook:
         uid_of: Callable[[int], int],
         until_s: float = float("inf"),
     ) -> None:
-        """`until_s`, on the monotonic clock: what has not been read by then cannot be read."""
+        """`until_s`: on the monotonic clock; processes not read by then count as unreadable."""
         self._left, self._is_marked, self._uid_of = list(pids), is_marked, uid_of
         self._until_s, self._since_s = until_s, 0.0
         self._child, self._handle, self._pipe = 0, -1, -1
         self._found: dict[int, bool | None] = {}
 
     def answers(self) -> dict[int, bool | None] | None:
-        """By process; None: it cannot be read. None as a whole: not yet, ask again shortly."""
+        """Returns the answer for each process, None for an unreadable one; or None if the search is
+        not finished: ask again shortly."""
         while self._left:
             if self._child or self._begin():
                 with suppress(BlockingIOError):
                     if said := os.read(self._pipe, READ_BYTES):
                         self._heard(said)
-                    else:  # it was killed
+                    else:  # the child was killed
                         self._give_up(all_of_them=False)
                     continue
             now_s = time.monotonic()
@@ -63,13 +64,13 @@ class MarkLook:
         self._since_s = time.monotonic()
 
     def _gets_on(self) -> bool:
-        """It waits for nobody's memory: others keep the processors busy, or it has answered and
-        ended since we read."""
+        """Returns whether the child is not blocked on a process's memory: it waits for a processor,
+        or has answered and ended since the last read."""
         task = process_table.task_of(self._child) if self._child else None
         return task is not None and (task.state == b"R" or task.has_ended)
 
     def _give_up(self, *, all_of_them: bool) -> None:
-        """On the next one, and on all of the same user's: else they could be very many."""
+        """Gives up on the next process and on all of the same user, who could have very many."""
         self.close()
         uid = self._uid_of(self._left[0])
         for pid in list(self._left):
@@ -78,7 +79,7 @@ class MarkLook:
         self._left = [pid for pid in self._left if pid not in self._found]
 
     def _begin(self) -> bool:
-        """Returns False if there are too many processes, or descriptors, just now."""
+        """Returns False if there are too many processes or descriptors at the moment."""
         self._since_s = time.monotonic()
         try:
             self._pipe, theirs = os.pipe2(os.O_CLOEXEC)
@@ -94,7 +95,7 @@ class MarkLook:
         except OSError:
             os.close(self._pipe)
             if self._child:
-                os.kill(self._child, signal.SIGKILL)  # it is not reaped yet
+                os.kill(self._child, signal.SIGKILL)  # not reaped yet, so the pid is still its own
             self._child = 0
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
@@ -102,7 +103,8 @@ class MarkLook:
         return bool(self._child)
 
     def _read_all(self, answer: int) -> NoReturn:
-        """In the child, which closes nothing before: that too may wait for a user's file system."""
+        """Runs in the child. It closes nothing first, because that may also wait for a user's file
+        system."""
         with suppress(BaseException):
             die_with_keeper(ctypes.PyDLL(None))
             for pid in self._left:
@@ -110,10 +112,10 @@ class MarkLook:
         os._exit(0)
 
     def close(self) -> None:
-        """Ask no more. The keeper reaps it, as it does every child."""
+        """Ends the search. The keeper reaps the child like every other."""
         if self._child:
             os.close(self._pipe)
-            with suppress(ProcessLookupError):  # it is reaped, and another may have its number
+            with suppress(ProcessLookupError):  # already reaped; the pid may be another's
                 signal.pidfd_send_signal(self._handle, signal.SIGKILL)
             os.close(self._handle)
         self._child = 0

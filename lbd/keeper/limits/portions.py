@@ -1,14 +1,14 @@
-"""Ending a job of thousands of processes by portions, between which the keeper serves the others.
+"""Ends a job of thousands of processes in portions, between which the keeper serves other jobs.
 
-To read, stop and kill each of 12,000 takes a second or two. And those that are all killed at once
-leave the processors to nobody else, the keeper among them, until the last has ended.
+To read, stop and kill 12,000 processes takes a second or two. Processes that are all killed at once
+leave no processor to anybody else, the keeper included, until the last one has ended.
 
-So what is done with many is a generator that yields after each portion; the keeper goes on with it
-at its next turn. A job may begin others meanwhile: until nothing is left of it there is another
-round, and a cgroup that can be killed as a whole is, once the many have been.
+So work on many processes is a generator that yields after each portion; the keeper resumes it at
+its next turn. A job may start more processes meanwhile, so rounds are repeated until nothing is
+left; a cgroup that can be killed as a whole is killed that way once the many are dead.
 
-Of many the youngest die first: so most of them have a parent, which stands still, and only the
-death of that makes the keeper theirs. It would look through all its living children, for each that
+The youngest die first, so that most still have a stopped parent and become the keeper's children
+only when that parent dies. The keeper would otherwise search all its living children for each one
 it reaps.
 """
 
@@ -24,7 +24,7 @@ from lbd.load import cgroup, process_table
 from lbd.load.process_table import TaskStat
 
 PORTION = 100
-PAUSE_S = 0.005  # from one to the next
+PAUSE_S = 0.005  # between two portions
 One = TypeVar("One")
 
 
@@ -33,7 +33,7 @@ def by_portions(many: Sequence[One]) -> Iterator[Sequence[One]]:
 
 
 def tasks_of(pids: Iterable[int]) -> Generator[None, None, dict[int, TaskStat]]:
-    """Of those that are there."""
+    """Returns those that exist."""
     found: dict[int, TaskStat] = {}
     for number, portion in enumerate(by_portions(list(pids))):
         if number:
@@ -43,16 +43,16 @@ def tasks_of(pids: Iterable[int]) -> Generator[None, None, dict[int, TaskStat]]:
 
 
 def begun_in(members: Callable[[], Iterable[int]]) -> Generator[None, None, dict[int, int]]:
-    """When each member of a group began, in ticks. Another process may have its number by then, so
-    those count that are members still."""
+    """Returns when each member of a group began, in ticks. A pid may have passed to another process
+    meanwhile, so only those that are still members count."""
     began = yield from tasks_of(members())
     still = set(members())
     return {pid: task.started_ticks for pid, task in began.items() if pid in still}
 
 
 def kill_begun(began: Mapping[int, int], leader: int = 0) -> Generator[None, None, None]:
-    """Stopped first, so that no shell lives to say what became of its child. `began`: when each
-    did, in ticks: another may have its number by now."""
+    """Stops the processes first, so that no shell survives to report its child's death, then kills
+    them. `began`: start times in ticks, since a pid may be another process's by now."""
     oldest_first = sorted(began.items(), key=lambda one: (one[0] != leader, one[1], one[0]))
     for number, order in ((signal.SIGSTOP, oldest_first), (signal.SIGKILL, oldest_first[::-1])):
         for portion in by_portions(order):
@@ -64,7 +64,7 @@ def kill_begun(began: Mapping[int, int], leader: int = 0) -> Generator[None, Non
 
 
 def kill_group(group: str, leader: int, *, has_kill: bool) -> Generator[None, None, None]:
-    """What is in a cgroup; `has_kill`: it may have a file that does so."""
+    """Kills what is in a cgroup; `has_kill`: the cgroup may have a cgroup.kill file."""
     members = partial(cgroup.members, Path(group))
     has_kill = has_kill and os.path.exists(f"{group}/cgroup.kill")
     if not has_kill or len(members()) > PORTION:
@@ -74,7 +74,7 @@ def kill_group(group: str, leader: int, *, has_kill: bool) -> Generator[None, No
 
 
 def at_once(steps: Generator[None, None, One]) -> One:
-    """Without a pause: nobody waits, or they are few."""
+    """Runs the generator without pauses, where nobody waits or the processes are few."""
     while True:
         try:
             next(steps)

@@ -1,10 +1,9 @@
-"""For how long, and for how much CPU time, the keeper lets a job of the queue go on.
+"""The wall-clock and CPU-time limits of queued jobs, enforced by the keeper.
 
-The keeper holds the lease, too: should the LBM hang, the job ends all the same before the
-dispatcher may start it elsewhere. And it measures what a job's whole process tree has used, by the
-job's cgroup where that counts it. Else it adds up the processes there are, with what they have got
-from children they waited for, and what the vanished were last seen to have used unless their parent
-has it by now.
+The keeper also enforces the lease: if the LBM hangs, the job still ends before the dispatcher may
+start it elsewhere. It measures the CPU time of a job's whole process tree by the job's cgroup where
+that is counted. Otherwise it adds up the processes that exist; the time of a process that is gone
+is in its parent's total, if the parent has waited for it.
 """
 
 import contextlib
@@ -21,23 +20,23 @@ from lbd.load.process_table import TaskStat
 from lbd.local import frames
 from lbd.process.boot_clock import clock_s
 
-# The fields of LIMIT, with JOB: it may go on until then, and use so much; then it is ended
-LEASE_UNTIL_MS = b"u"  # of the boot clock: it counts while the keeper hangs, too
-LEASE_MS = b"l"  # from now, for a keeper of the last release
-CPU_US = b"C"  # 0 = any
-OVER = b"O"  # keeper -> LBM, in EXITED: what of these ended it, else ""
+# The fields of LIMIT, beside JOB: how long the job may run and how much CPU time it may use.
+LEASE_UNTIL_MS = b"u"  # of the boot clock, which also counts while the keeper hangs
+LEASE_MS = b"l"  # from now; for a keeper of the last release
+CPU_US = b"C"  # 0 = no limit
+OVER = b"O"  # keeper -> LBM, in EXITED: which limit ended the job, else ""
 LEASE, CPU = "lease", "cpu"
-KEEPER = "keeper"  # which was stopped
+KEEPER = "keeper"  # the keeper was stopped
 LOOK_S_MIN = 0.02
 LOOK_S_MAX = 0.5
-LOOK_SHARE = 10  # a look takes no more than one of so many parts of the time
+LOOK_SHARE = 10  # a look may take at most this fraction (1/N) of the time
 FAR_S = 3600.0
 Everybody = Callable[[], Mapping[int, TaskStat]]
 
 
 def limit_frame(job: str, until_s: float, cpu_s: float) -> bytes:
-    """A LIMIT frame: until then on the boot clock, with so much CPU time (0 = any) of the whole
-    tree, unless another one follows."""
+    """Packs a LIMIT frame: run until then on the boot clock, with so much CPU time (0 = any) of the
+    whole tree, unless another one follows."""
     lease_s = max(0.0, until_s - clock_s())
     numbers = (LEASE_UNTIL_MS, until_s * 1e3), (LEASE_MS, lease_s * 1e3), (CPU_US, cpu_s * 1e6)
     fields = [(spawn_order.JOB, job.encode()), *((key, b"%d" % value) for key, value in numbers)]
@@ -46,15 +45,15 @@ def limit_frame(job: str, until_s: float, cpu_s: float) -> bytes:
 
 @dataclass(slots=True)
 class Limit:
-    """Of one job."""
+    """The limits of one job."""
 
     pid: int
     group: str
     until_s: float = FAR_S
-    cpu_s: float = 0.0  # 0 = none
+    cpu_s: float = 0.0  # 0 = no limit
     look_at_s: float = 0.0
     over: str = ""
-    before_s: float = 0.0  # what its cgroup had used before it
+    before_s: float = 0.0  # what its cgroup had used before the job
     alive: dict[int, TaskStat] = field(default_factory=dict)
     gone_s: float = 0.0
 
@@ -78,12 +77,12 @@ class Limits:
     def set(
         self, job: str, pid: int, group: str, given: dict[bytes, bytes], said_s: float
     ) -> float:
-        """`given`: the fields of LIMIT; `said_s`: when it came, on the boot clock. Returns when its
-        lease is over on that clock. Raises KeyError, ValueError."""
+        """Sets a job's limits. `given`: the fields of LIMIT; `said_s`: when it came, on the boot
+        clock. Returns when the lease ends on that clock. Raises KeyError, ValueError."""
         cpu_s = int(given[CPU_US]) / 1e6
         if LEASE_UNTIL_MS in given:
             until_s = int(given[LEASE_UNTIL_MS]) / 1e3
-        else:  # an LBM of the last release
+        else:  # sent by an LBM of the last release
             until_s = said_s + int(given[LEASE_MS]) / 1e3
         limit = self._jobs.get(job)
         if limit is None:
@@ -94,7 +93,8 @@ class Limits:
         return limit.until_s
 
     def sooner_ms(self, poll_ms: int) -> int:
-        """No later than the next one is due. -1: for ever. Never more than poll() can wait."""
+        """Shortens a poll timeout to the next deadline. -1: no timeout. The result never exceeds
+        what poll() allows."""
         if not self._jobs:
             return poll_ms
         due_s = min(
@@ -105,7 +105,7 @@ class Limits:
         return due_ms if poll_ms < 0 else min(poll_ms, due_ms)
 
     def over(self) -> list[str]:
-        """The jobs to be ended, until they are."""
+        """Returns the jobs to end, again each time until they have ended."""
         if not self._jobs:
             return []
         now_s = clock_s()
@@ -121,8 +121,8 @@ class Limits:
         return found
 
     def _look(self, now_s: float) -> None:
-        """What each has used, once it is time for one of them: all processes of the host may have
-        to be read for it. If that takes long, it is done the less often."""
+        """Measures each job's CPU time when a look is due for one of them: this may read all
+        processes of the host. If looks take long, they are made less often."""
         looked = [one for one in self._jobs.values() if one.cpu_s and not one.over]
         if not any(now_s >= limit.look_at_s for limit in looked):
             return
@@ -131,7 +131,7 @@ class Limits:
             left_s = limit.cpu_s - limit.used_s(everybody)
             if left_s <= 0:
                 limit.over = CPU
-            # It cannot use the rest any sooner than on all cores at once.
+            # The job cannot use the rest any sooner than on all cores at once.
             pause_s = left_s / (os.cpu_count() or 1)
             limit.look_at_s = now_s + min(LOOK_S_MAX, max(LOOK_S_MIN, pause_s))
         least_s = now_s + LOOK_SHARE * (clock_s() - now_s)
@@ -139,20 +139,21 @@ class Limits:
             limit.look_at_s = max(limit.look_at_s, least_s)
 
     def ended(self, job: str) -> str:
-        """Why it was ended by us, "" if it was not."""
+        """Returns which limit ended the job, "" if none did."""
         limit = self._jobs.pop(job, None)
         return limit.over if limit is not None else ""
 
 
 def group_cpu_s(group: str) -> float | None:
-    """What the processes of a cgroup have used, the dead ones too; None if nobody counts it."""
+    """Returns the CPU time of a cgroup's processes, including ended ones; None if it is not
+    counted."""
     return cgroup.cpu_used_s(Path(group)) if group else None
 
 
 def processes_of(
     leader: int, group: str, look: Everybody = process_table.everybody
 ) -> dict[int, TaskStat]:
-    """Those of the cgroup, else of the leader's session, and all below them."""
+    """Returns the processes of the cgroup, else of the leader's session, with all descendants."""
     everybody = look()
     found = {pid for pid, task in everybody.items() if task.session == leader}
     with contextlib.suppress(OSError, ValueError):

@@ -1,17 +1,19 @@
-"""The warden: a small child of the keeper that does the little that must be done if that hangs.
+"""The warden: a small child of the keeper that enforces leases if the keeper hangs.
 
-The keeper knows when the lease of an attempt is over, and ends it. But it works for all, and what
-it asks the kernel may take long in ways nobody thought of; the LBM, without privilege, may not end
-a user's processes. Of an attempt whose lease is over the dispatcher starts another. So somebody who
-only waits for deadlines ends those that the keeper has not, shortly after they were due, and those
-of a keeper that is gone. It looks at nothing that a user could make slow: it signals.
+The keeper knows when the lease of an attempt has expired, and ends the attempt. But it serves all
+jobs, and a system call may block it in ways nobody foresaw; the LBM, without privilege, may not end
+a user's processes. The dispatcher, meanwhile, starts another attempt once the lease has expired. So
+the warden, which only waits for deadlines, ends those attempts that the keeper has not ended
+shortly after they were due, and those of a keeper that is gone. It reads nothing that a user could
+make slow: it only sends signals.
 
-It is the keeper's watchdog, too: one that has not said for `silent_s` that its loop turns is ended.
-Whoever started it starts another, which clears up (cgroups.py) before it takes orders.
+The warden is also the keeper's watchdog: it kills a keeper whose loop has not reported for
+`silent_s`. Whoever started that keeper starts another, which clears up (cgroups.py) before it takes
+orders.
 
     keeper                  warden
     LEASE, pid, until, group ─▶   also later: the new deadline
-    ENDED, pid ───────────────▶   nothing is left of it
+    ENDED, pid ───────────────▶   nothing of the job is left
     ALIVE ────────────────────▶
 """
 
@@ -32,14 +34,16 @@ from lbd.keeper.limits.time_limits import FAR_S, processes_of
 from lbd.process.boot_clock import clock_s
 
 LEASE, ENDED, ALIVE = b"L", b"E", b"A"
-HEAD = struct.Struct("=cid")  # a tag, a process, a deadline on the boot clock
+HEAD = struct.Struct("=cid")  # a tag, a pid, a deadline on the boot clock
 MESSAGE_BYTES = 8192
-GRACE_S = 0.3  # for the keeper to do it itself; the dispatcher waits for a second at least
-AGAIN_S = 0.1  # who was killed may have begun others meanwhile
+GRACE_S = 0.3  # for the keeper to act itself; the dispatcher waits for at least a second
+AGAIN_S = 0.1  # killed processes may have started others
 PID_BYTES = 1 << 16
 FED_PER_TIMEOUT = 3
 SUSPECTED = (
-    3  # looks, a second apart, before a silent keeper is ended: we may have stood still, too
+    # looks, a second apart, before a silent keeper is killed: this process may have been stopped,
+    # too
+    3
 )
 LOOK_S = 1.0
 
@@ -48,7 +52,7 @@ class Warden(Helper):
     """The keeper's side."""
 
     def __init__(self, parent: Parent, silent_s: float) -> None:
-        """`silent_s`: 0 = it is nobody's watchdog."""
+        """`silent_s`: 0 = no watchdog."""
         super().__init__(parent)
         self.silent_s = silent_s
         self._leases: dict[int, tuple[float, str]] = {}
@@ -62,20 +66,20 @@ class Warden(Helper):
             self._say(ENDED, pid)
 
     def alive(self) -> None:
-        """Our loop turns."""
+        """Reports that the keeper's loop turns."""
         self._say(ALIVE)
 
     def _say(self, tag: bytes, pid: int = 0, until_s: float = 0.0, group: str = "") -> None:
         if self.socket is None and not self._begin():
-            return  # it is tried again with the next
+            return  # retried with the next message
         assert self.socket is not None
         try:
             self.socket.send(HEAD.pack(tag, pid, until_s) + os.fsencode(group))
-        except OSError:  # it is gone, or stands still
+        except OSError:  # the warden is gone or stopped
             self.end()
 
     def _begin(self) -> bool:
-        """All it has to know is on its way then."""
+        """Starts the warden and sends it all leases. Returns whether that succeeded."""
         if self.pid:
             return False  # the last one has not been reaped
         try:
@@ -98,7 +102,7 @@ class Warden(Helper):
 
 @dataclass(slots=True)
 class Lease:
-    """By descriptors, which nobody else gets when the numbers and names are given away again."""
+    """A lease, held by descriptors, which stay valid when pids and names are reused."""
 
     pid: int
     until_s: float
@@ -121,7 +125,7 @@ class Lease:
                 _signal(pid)
 
     def _is_not_reaped(self) -> bool:
-        """Else its number may be another's."""
+        """Returns whether the pid still belongs to the process."""
         with contextlib.suppress(OSError):
             signal.pidfd_send_signal(self.process, 0)
             return True
@@ -129,7 +133,7 @@ class Lease:
 
 
 class Watch:
-    """What the warden does."""
+    """The warden's own loop."""
 
     def __init__(self, sock: socket.socket, keeper: int, silent_s: float) -> None:
         self._socket, self._keeper, self._silent_s = sock, keeper, silent_s
@@ -138,7 +142,7 @@ class Watch:
         self._silent_looks = 0
 
     def run(self) -> None:
-        """Until the keeper and all that it has begun under a lease are gone."""
+        """Runs until the keeper and everything under a lease are gone."""
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
         while True:
@@ -149,7 +153,7 @@ class Watch:
                 self._hear(data)
             self._end_overdue()
             self._look_at_keeper()
-        for _ in range(SUSPECTED):  # it is gone without a word: what it ran is lost
+        for _ in range(SUSPECTED):  # the keeper died: kill what it ran
             for lease in self._leases.values():
                 lease.kill()
             time.sleep(AGAIN_S)

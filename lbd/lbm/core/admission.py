@@ -1,7 +1,8 @@
 """The owner's rules: may a foreign command run on this host now? Pure.
 
-Who, from where and when is decided here; which program, where that is known for sure: in the child
-that is about to become it (`keeper/program_rules.py`). The first rule that says no is named.
+This file decides by user, host of origin and time. The program is checked elsewhere, where it is
+known for sure: in the child that is about to become it (`keeper/program_rules.py`). A refusal names
+the first rule that forbids the command.
 """
 
 import fnmatch
@@ -15,35 +16,35 @@ from lbd.text.one_line import one_line
 from lbd.text.windows import DAY_MINUTES, Moment, Window, first_inside, read_window
 
 ENTRIES_SHOWN, ENTRY_CHARS = 5, 60
-LIFTED = ("users", "groups")  # rules that do not hold within the hours of `everybody_when`
+LIFTED = ("users", "groups")  # rules that do not apply within the hours of `everybody_when`
 PLENTY_LEFT = 0.25  # of all memory
-AHEAD_MINUTES = 7 * DAY_MINUTES  # so far ahead it is known when the hours of `when` begin
+AHEAD_MINUTES = 7 * DAY_MINUTES  # how far ahead the start of the hours of `when` is looked for
 
 
 @dataclass(frozen=True, slots=True)
 class Guest:
-    """For whom a command would run."""
+    """The user for whom a command would run."""
 
-    user: str  # the account here
-    groups: frozenset[str]  # its names
+    user: str  # the account on this host
+    groups: frozenset[str]  # names of the account's groups
     origin: str
 
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """How things stand on this host."""
+    """The state of this host that the rules depend on."""
 
     now: Moment
-    load: float  # index
-    owner: str = ""  # what shows that the owner is there; "" = nobody is
-    memory_pressure: float = 0.0  # percent of the time in which all stood still for want of memory
-    memory_left: float = 0.0  # share of all memory that new programs could have; 0: not known
+    load: float  # load index
+    owner: str = ""  # what shows that the owner is here; "" = the owner is away
+    memory_pressure: float = 0.0  # percent of the time in which all tasks stalled for memory
+    memory_left: float = 0.0  # share of all memory available to new programs; 0: not known
     opens: str = ""  # when the hours of `when` begin, if they do not hold now; "" = not known
-    everybody: str = ""  # the same of `everybody_when`
+    everybody: str = ""  # the same for `everybody_when`
 
 
 class WeekHours:
-    """The windows of one rule, and when the next begins."""
+    """The windows of one rule, and when the next window begins."""
 
     def __init__(self, windows: Sequence[str]) -> None:
         self._windows: list[Window] = [read_window(text) for text in windows]
@@ -56,8 +57,9 @@ class WeekHours:
         return first_inside(self._windows, [now]) == 0
 
     def opens(self, minute: int, moment_of: Callable[[int], Moment]) -> int:
-        """The minute (since 1970) at which a window begins; 0: one holds at this minute, or none
-        does in the next days. That is sought once, and again once a day while it is far."""
+        """Returns the minute (since 1970) at which the next window begins; 0 if a window holds at
+        this minute, or if none begins in the next days. The result is cached; while it is far off,
+        it is computed again once a day."""
         if not self._windows or self.hold(moment_of(minute)):
             return 0
         if not self._sought <= minute < (self._opens or self._sought + DAY_MINUTES):
@@ -75,12 +77,15 @@ class Rules:
         self._are_of_guests = bool(users or groups or config.origins or config.deny_origins)
 
     def refusal(self, guest: Guest, conditions: Conditions) -> str:
-        """Why not, with the rule that says so; "" if it may."""
+        """Returns why the command is refused, with the rule that forbids it; "" if it is
+        allowed.
+        """
         refused = self._refused_guest(guest, conditions) if self._are_of_guests else ""
         return refused or self.closed(conditions)[1]
 
     def until_everybody(self, guest: Guest, conditions: Conditions) -> bool:
-        """Is it forbidden by nothing but `users` or `groups`, which do not hold at other times?"""
+        """Says whether only `users` or `groups` forbids the command, and it will be allowed at
+        other hours."""
         is_lifted = self._rule_against(guest, conditions.now) in LIFTED
         return is_lifted and bool(self.everybody) and not origin_fault(self.config, guest.origin)
 
@@ -105,8 +110,8 @@ class Rules:
         return ""
 
     def closed(self, conditions: Conditions) -> tuple[Closed | None, str]:
-        """Why nobody's commands are taken now, for other hosts and in full; (None, "") if some
-        are."""
+        """Returns why no foreign command is accepted now, for other hosts and in full; (None, "")
+        if some are accepted."""
         if self.hours and not self.hours.hold(conditions.now):
             when = f"until {conditions.opens}" if conditions.opens else AT_THIS_TIME
             return Closed.HOURS, f"no commands of other hosts {when} (admission.when)"
@@ -117,7 +122,8 @@ class Rules:
                 "(admission.load_ceiling)"
             )
         most, pressure = self.config.memory_pressure, conditions.memory_pressure
-        # With plenty left it is a command that has too little within a limit of its own.
+        # With plenty of memory left, the pressure comes from a command with too low a limit of its
+        # own.
         if most and pressure > most and conditions.memory_left < PLENTY_LEFT:
             return Closed.MEMORY, (
                 f"short of memory here: all tasks stalled for {pressure:.0f} % of the last 10 s, "
@@ -129,13 +135,13 @@ class Rules:
 
 
 def not_allowed(what: str, rule: str, because: str = "") -> str:
-    """`what`: commands of whom, or a program; `rule`: the setting of this host that says so."""
+    """`what`: whose commands, or a program; `rule`: the setting of this host that forbids it."""
     verb, why = "are" if what.startswith("commands ") else "is", because and f": {because}"
     return f"{what} {verb} not allowed here{why} ({rule}); its administrator may change that"
 
 
 def in_words(config: AdmissionConfig) -> list[str]:
-    """What holds on a host, a line a rule, each to follow the host's name."""
+    """The rules of a host in words, one line per rule, each to follow the host's name."""
     lines = []
     for deny, verb in (("", "takes only commands of"), ("deny_", "takes no commands of")):
         users, groups = getattr(config, f"{deny}users"), getattr(config, f"{deny}groups")
@@ -169,7 +175,7 @@ def some_of(entries: Sequence[str]) -> str:
 
 
 def origin_fault(config: AdmissionConfig, origin: str) -> str:
-    """The rule that forbids whatever comes from that host; "" if none does."""
+    """Returns the rule that forbids commands from that host; "" if none does."""
     if matches([origin], config.deny_origins):
         return "deny_origins"
     return "origins" if config.origins and not matches([origin], config.origins) else ""

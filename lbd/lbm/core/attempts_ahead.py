@@ -1,18 +1,19 @@
-"""How many attempts of the queue's this host may be sent beyond its free slots. Pure.
+"""How many attempts the dispatcher may send this host beyond its free slots. Pure.
 
-With jobs of a millisecond the way to the dispatcher and back takes longer than the job. So, as long
-as what runs here is short, a few more attempts wait here for the next free slot. Those who came
-first still go first, but for what a job may wait here while another host has become free: `ahead_s`
-if the next ones are like the last ones, `WAIT_S` at most: then it goes back to its place.
+With jobs of a millisecond the round trip to the dispatcher takes longer than the job. So, as long
+as jobs here are short, a few more attempts wait here for the next free slot. Attempts still start
+in the order in which they came, except for the time that a job may wait here while another host has
+become free: `ahead_s` if the next jobs are like the last ones, and at most `WAIT_S`. After that the
+job goes back to its place in the queue.
 """
 
 from dataclasses import dataclass
 
 AHEAD_MAX = 64
 WAIT_S = 0.25
-FIRST_AT = 8  # attempts seen
-WEIGHT = 0.125  # of the newest
-SHORTEST_S = 0.001  # what goes with it takes as long
+FIRST_AT = 8  # number of attempts seen before any are sent ahead
+WEIGHT = 0.125  # of the newest attempt in the mean
+SHORTEST_S = 0.001  # the overhead of an attempt takes as long
 
 
 @dataclass(slots=True)
@@ -23,13 +24,13 @@ class Ahead:
     _seen: int = 0
 
     def ran(self, seconds: float) -> None:
-        """An attempt held its slot for so long."""
+        """Notes that an attempt held its slot for so long."""
         self._seen += 1
         weight = max(WEIGHT, 1 / self._seen)
         self._mean_s += weight * (max(seconds, SHORTEST_S) - self._mean_s)
 
     def waited(self) -> None:
-        """For nothing: those that run are not short any more."""
+        """Notes that an attempt waited in vain: the running attempts are not short any more."""
         self._mean_s = max(self._mean_s, WAIT_S)
 
     def depth(self, slots: int) -> int:
@@ -38,6 +39,6 @@ class Ahead:
         return min(AHEAD_MAX, int(slots * self.ahead_s / self._mean_s))
 
     def has_changed(self, slots: int) -> bool:
-        """Does it differ so much from what was told that the dispatcher should know?"""
+        """Says whether the depth differs enough from the last reported one to report it again."""
         depth = self.depth(slots)
         return depth > 2 * self.reported or 2 * depth < self.reported

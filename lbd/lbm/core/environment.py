@@ -1,13 +1,15 @@
-"""What of a caller's environment goes along with a command that leaves. Pure.
+"""The part of a caller's environment that goes with a command to another host. Pure.
 
-All of it but what the owner of this host denies: variables that point to something of this host
-(displays, agents, sessions), and secrets, which the command seldom needs and others could read
-there. What the caller names with -e goes all the same.
+The whole environment goes, except for what the owner of this host denies: variables that point to
+something on this host (displays, agents, sessions), and secrets, which the command seldom needs and
+others could read there. Variables that the caller names with -e go in any case.
 
-A jobserver of `make` is a pair of descriptors or a pipe of this host: there it would only earn a
-warning, so it is taken out of the flags, and with it -jN, which alone would let every make that
-leaves start N jobs of its own. One by one is safe; who wants more says so: lbrun make -j4.
-The shims of `lbsh` are of this host, too.
+A jobserver of `make` is a pair of descriptors or a pipe of this host. On another host it would only
+cause a warning, so it is removed from the flags. -jN is removed with it: without the jobserver, -jN
+would let every make that leaves start N jobs of its own. One job at a time is safe; users who want
+more say so: lbrun make -j4.
+
+The shims of `lbsh` belong to this host too, so they are removed from PATH.
 """
 
 import fnmatch
@@ -18,13 +20,13 @@ MAKE_FLAGS = (b"MAKEFLAGS", b"MFLAGS", b"CARGO_MAKEFLAGS")
 JOBSERVER = (b"--jobserver-auth", b"--jobserver-fds", b"--jobserver-style")
 JOBS = re.compile(rb"-j\d*|--jobs(=\d*)?")
 SHIMS, PATH = b"LBD_SHIMS=", b"PATH="
-SHOWN = 8  # names, to people
-VERDICTS, NAME_BYTES = 4096, 256  # remembered, of names no longer than that
-REMEMBERED_BYTES = 1 << 16  # of the last environment
+SHOWN = 8  # number of names shown to people
+VERDICTS, NAME_BYTES = 4096, 256  # verdicts remembered, and the longest name for which one is
+REMEMBERED_BYTES = 1 << 16  # size of the largest environment remembered
 
 
 class DenyList:
-    """Names of variables that stay."""
+    """Names of variables that stay on this host."""
 
     def __init__(self, deny: Iterable[str], allow: Iterable[str]) -> None:
         self._deny = any_of(deny)
@@ -36,7 +38,8 @@ class DenyList:
     def outgoing(
         self, environment: list[bytes], let_through: Set[bytes]
     ) -> tuple[list[bytes], list[str]]:
-        """As the function. Most commands have the environment of the one before."""
+        """Like the function `outgoing`, but caches the last result: most commands have the
+        environment of the command before."""
         asked = environment, let_through
         if asked == self._last:
             return self._found
@@ -52,20 +55,21 @@ class DenyList:
             verdict = bool(self._deny.match(text)) and not self._allow.match(text)
             if len(self._verdicts) >= VERDICTS:
                 self._verdicts.clear()
-            if len(name) <= NAME_BYTES:  # thousands of megabytes each would be all our memory
+            if len(name) <= NAME_BYTES:  # else many huge names would fill our memory
                 self._verdicts[name] = verdict
         return verdict
 
 
 def any_of(patterns: Iterable[str]) -> "re.Pattern[str]":
-    """Matches what one of these file name patterns matches; without any, nothing."""
+    """Returns a pattern that matches whatever one of these file name patterns matches. Without any,
+    it matches nothing."""
     return re.compile("|".join(map(fnmatch.translate, patterns)) or r"(?!)")
 
 
 def outgoing(
     environment: list[bytes], denied: DenyList, let_through: Set[bytes]
 ) -> tuple[list[bytes], list[str]]:
-    """What goes along of these NAME=VALUE, and the names of what is withheld."""
+    """Returns the NAME=VALUE items that go along, and the names of those that are withheld."""
     leaving, kept = [], []
     for item in without_shims(environment):
         name, _, value = item.partition(b"=")
@@ -79,7 +83,7 @@ def outgoing(
 
 
 def without_shims(environment: list[bytes]) -> list[bytes]:
-    """As it was before `lbsh` put its shims first on PATH: on another host there are none."""
+    """Undoes what `lbsh` did when it put its shims first on PATH: other hosts do not have them."""
     shims = next((item[len(SHIMS) :] for item in environment if item.startswith(SHIMS)), b"")
     if not shims:
         return environment
@@ -92,9 +96,9 @@ def without_shims(environment: list[bytes]) -> list[bytes]:
 
 
 def without_jobserver(flags: bytes) -> bytes:
-    """The value of MAKEFLAGS for a make that has no jobserver to talk to."""
+    """Returns the value of MAKEFLAGS for a make that has no jobserver."""
     words = flags.split(b" ")
-    # What follows "--" are variables of make's command line.
+    # The words after "--" are variables on make's command line.
     end = words.index(b"--") if b"--" in words else len(words)
     if not any(word.startswith(JOBSERVER) for word in words[:end]):
         return flags
@@ -103,6 +107,6 @@ def without_jobserver(flags: bytes) -> bytes:
 
 
 def names_shown(names: list[str]) -> str:
-    """The first few, and how many more."""
+    """Returns the first few names, and how many more there are."""
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return ", ".join(sorted(names)[:SHOWN]) + more

@@ -1,35 +1,38 @@
-"""The life of a command that runs on this host: what is promised of it, whatever happens.
+"""The life of a command that runs on this host, and what is guaranteed whatever happens.
 
     admission ─▶ slot ─▶ files ─▶ spawning ─▶ running ─▶ ending ─▶ collecting ─▶ draining ─▶ over
         │          │       │          │          └─ by itself ────────▲                        ▲
         └──────────┴───────┴──────────┴── refused: nothing has run ────────────────────────────┘
 
-It is attached (a user on another host waits for it) or queued (an attempt of the dispatcher's, on a
-lease). `ending`: it was asked to end and still lives. `collecting`, of queued ones: the files that
-it leaves are packed. `draining`, of attached ones: its output is read to the end. Two detours: one
-that is called off among its `files` is `called off` until these have ended, and a queued one
-whose keeper is gone is `unwatched` until another keeper has ended it. One of a gang is `held`, with
-its slot and its files, until the dispatcher knows that all of it are; it is refused if a dry start
-says that it would not begin.
+A command is attached (a user on another host waits for it) or queued (an attempt of the
+dispatcher's, on a lease). `ending`: it was asked to end and is still alive. `collecting`, queued
+commands only: the files that it leaves are being packed. `draining`, attached commands only: its
+output is read to the end. There are two detours: a command that is cancelled while its `files` are
+being prepared is `called off` until that work has stopped, and a queued command whose keeper is
+gone is `unwatched` until another keeper has ended it. A command of a gang is `held`, with its slot
+and its files, until the dispatcher knows that the whole gang is; it is refused if a dry start says
+that it would not begin.
 
-1. It is reported once: as refused, if nothing has run, else as ended.
-2. It is spawned at most once, with a slot, with its files, and before its lease expires. Until then
-   whoever wants its end gets it at once.
-3. **Nothing lives on without a lease.** When it expires, the tree is killed; once more when the
-   keeper reports a start that it had not reported by then; and by ourselves, if the keeper does
-   not. The keeper holds the lease, too (`Spawn`, `LimitLease`), in case it is us who hang.
+1. It is reported once: as refused if nothing has run, otherwise as ended.
+2. It is spawned at most once, with a slot, with its files, and before its lease expires. Until it
+   is spawned, a request to end it takes effect at once.
+3. **Nothing outlives its lease.** When the lease expires, the tree is killed. It is killed again
+   when the keeper reports a start that it had not reported by then, and by this LBM if the keeper
+   does not do it. The keeper holds the lease too (`Spawn`, `LimitLease`), in case this LBM hangs.
 4. A slot is freed once, and not before the keeper has reported the end of the whole tree.
-5. The first reason to end it is its cause, but "lost" goes before all: nobody may take the result
-   of a command that was begun again elsewhere.
-6. A signal that comes while it is being spawned waits until it has begun, and is sent once. Who
-   interrupts it then interrupts it, and does not end it by another signal than a command gets that
-   runs.
-7. It is plain data: what another LBM loads goes on as before, once it has heard `Resumed`.
+5. The first reason to end it is its cause, but "lost" overrides all others: nobody may take the
+   result of a command that was started again elsewhere.
+6. A signal that arrives while the command is being spawned waits until it has begun, and is sent
+   once. So an interrupt during that time is delivered as an interrupt: the command gets the same
+   signal as a command that runs.
+7. The state is plain data: another LBM that loads it continues as before, after `Resumed`.
 
-Times are seconds of one clock that nobody sets; of a queued command, of the clock of its lease.
-Whoever performs an action hands its answer in as an event, in the order in which things happened.
+Times are seconds of one clock that nobody sets; for a queued command, of the clock of its lease.
+The shell performs each action and returns its answer as an event, in the order in which things
+happened.
 
-It is one class because its fields, more than most have, are all that a restart hands over.
+It is one class because its fields, more than most classes have, are exactly what a restart hands
+over.
 """
 
 import signal
@@ -54,8 +57,8 @@ from lbd.lbm.core.execution_events import (
 from lbd.lbm.core.slots import Belongings
 from lbd.model import JobId, JobState, Needs
 
-DRAINED_S = 0.2  # by then the output of what has ended has gone, unless somebody reads slowly
-KEEPER_S = 0.3  # for the keeper to end a tree: the dispatcher waits for a second at least
+DRAINED_S = 0.2  # output of an ended command has gone by then, unless its reader is slow
+KEEPER_S = 0.3  # for the keeper to end a tree; the dispatcher waits for at least a second
 RETRY_S_MIN = 0.5  # between two questions whether there is room beyond the slots
 NO_SLOT = "no free slot"
 RESTARTED = "its host's LBM was restarted"
@@ -78,11 +81,11 @@ class Phase(Enum):
 
 
 NOT_SPAWNED = (Phase.ADMISSION, Phase.SLOT, Phase.FILES, Phase.HELD)
-ALIVE = (Phase.SPAWNING, Phase.RUNNING, Phase.ENDING)  # or may be
+ALIVE = (Phase.SPAWNING, Phase.RUNNING, Phase.ENDING)  # possibly alive
 
 
 class Timer(IntEnum):
-    """What time brings; of those due at one moment the lower comes first."""
+    """The timers. Of those due at the same time, the lower one comes first."""
 
     LEASE = 1
     SLOT_GIVE_UP = 2
@@ -98,7 +101,7 @@ class Asked(IntEnum):
 
     NOT = 0
     TERM = 1  # by its user's TERM, which it may ignore
-    END = 2  # TERM, or the signal its user gave, a grace, KILL
+    END = 2  # by TERM or the signal its user gave, then KILL after a grace period
     KILL = 3
 
 
@@ -107,28 +110,28 @@ END_SIGNALS = {0: Asked.END, int(signal.SIGTERM): Asked.TERM, int(signal.SIGKILL
 
 @dataclass(slots=True)
 class Execution:
-    """Feed it events; perform what it returns, in order.
+    """Takes events and returns actions to perform, in order.
 
-    One class because it is one state machine: what an event does depends on all the others.
+    One class because it is one state machine: the effect of an event depends on all the others.
     """
 
     spec: Spec
     timers: dict[Timer, float] = field(default_factory=dict)
     phase: Phase = Phase.ADMISSION  # the owner's answer is the first event
-    has_slot: bool = False  # or stands in the line for one
+    has_slot: bool = False  # or waits in line for one
     has_files: bool = False
     asked: Asked = Asked.NOT
-    early: tuple[int, ...] = ()  # signals for when it has begun, in order
-    cause: Cause | None = None  # why we have ended it
+    early: tuple[int, ...] = ()  # signals to deliver once it has begun, in order
+    cause: Cause | None = None  # why this LBM ended it
     reason: str = ""
-    stop_reason: str = ""  # why its dispatcher wanted its end
+    stop_reason: str = ""  # why its dispatcher asked it to end
     process: Process | None = None
     is_stopped: bool = False
-    treatment: Treatment = Treatment.NONE  # as the owner's rules have it
-    is_treated: bool = True  # like that, for all that we know
-    still_reason: str = ""  # why it stands still by them
+    treatment: Treatment = Treatment.NONE  # as the owner's rules demand
+    is_treated: bool = True  # as far as is known, the keeper has applied `treatment`
+    still_reason: str = ""  # why the owner's rules suspend it
     still_since_s: float | None = None
-    still_s: float = 0.0  # all that it stood still before
+    still_s: float = 0.0  # length of all earlier suspensions
     exit: Exit | None = None
     exited_s: float = 0.0
     is_reported: bool = False
@@ -139,36 +142,37 @@ class Execution:
 
     @property
     def wake_at_s(self) -> float | None:
-        """When it wants a Tick, should nothing happen before."""
+        """When it needs a Tick, if no event comes before; None = never."""
         return min(self.timers.values(), default=None)
 
     @property
     def alarm_s(self) -> float | None:
-        """As `wake_at_s`, but for the lease: whoever holds that watches it, by its own clock."""
+        """Like `wake_at_s`, without the lease, which its holder watches by a clock of its own."""
         timers = self.timers.items()
         return min((at_s for timer, at_s in timers if timer is not Timer.LEASE), default=None)
 
     @property
     def job_state(self) -> JobState:
-        """As `lbctl jobs` shows it until it is recorded."""
+        """Its state in `lbctl jobs` until its end is recorded."""
         if self.process is None:
             return JobState.PENDING
         return JobState.SUSPENDED if self.is_stopped or self.is_still else JobState.RUNNING
 
     @property
     def is_still(self) -> bool:
-        """Does it stand still by the owner's rules?"""
+        """Says whether the owner's rules suspend it."""
         return self.treatment.is_still
 
     def ran_s(self, now_s: float) -> float:
-        """How long it has run, without the time for which it stood still by the owner's rules."""
+        """How long it has run, without the time for which the owner's rules suspended it."""
         if self.process is None:
             return 0.0
         until_s = now_s if self.still_since_s is None else self.still_since_s
         return max(0.0, until_s - self.process.began_s - self.still_s)
 
     def handle(self, event: Event, now_s: float) -> list[Action]:
-        """Time passes first; but what was renewed or had ended before we looked, still counts."""
+        """Handles due timers before the event. A renewal or an exit goes before the timers, because
+        it happened before we looked."""
         if not self.timers:
             return self._hear(event, now_s)
         if isinstance(event, e.Renewed | e.Exited):
@@ -176,7 +180,7 @@ class Execution:
         return [*self._passed(now_s), *self._hear(event, now_s)]
 
     def _hear(self, event: Event, now_s: float) -> list[Action]:
-        """What does not belong to this phase comes too late and is passed over."""
+        """Ignores events that do not belong to this phase: they come too late."""
         match event, self.phase:
             case e.Admitted(), Phase.ADMISSION:
                 self.phase, self.has_slot = Phase.SLOT, True
@@ -224,7 +228,7 @@ class Execution:
                 return self._resumed(now_s)
         return self._wanted(event, now_s)
 
-    # Its end, and who wants it
+    # Requests to end it, and how they are met
 
     def _wanted(self, event: Event, now_s: float) -> list[Action]:
         match event:
@@ -239,14 +243,15 @@ class Execution:
                 self.stop_reason = event.stop_reason or self.stop_reason
                 if event.number in END_SIGNALS:
                     return self._end(END_SIGNALS[event.number], now_s)
-                if event.stop_reason and self.process is None:  # it has not begun, and is not to
+                if event.stop_reason and self.process is None:  # not begun, and it must not begin
                     return self._end(Asked.END, now_s, number=event.number)
                 return self._signal(event.number) if self.phase in ALIVE else []
         return []
 
     def _signal(self, *numbers: int) -> list[Action]:
-        """Of one that is being spawned nobody knows what would get it; of one number the last does,
-        as for a process."""
+        """Sends the signals, or keeps them while the command is being spawned, when nobody knows
+        which process would get them. Each number is kept once, as pending signals of a process are.
+        """
         if self.process is not None:
             return [e.Signal(number) for number in numbers]
         self.early = (*(one for one in self.early if one not in numbers), *map(int, numbers))
@@ -256,7 +261,7 @@ class Execution:
         self, asked: Asked, now_s: float, cause: Cause | None = None, reason: str = "",
         number: int = signal.SIGTERM,
     ) -> list[Action]:  # fmt: skip
-        """`number`: of the signal that asks it, unless it is killed."""
+        """`number`: the signal that asks it to end, unless it is killed."""
         if self.phase in NOT_SPAWNED:
             return self._call_off(reason or "it was asked to end")
         if self.phase is Phase.COLLECTING:
@@ -279,7 +284,7 @@ class Execution:
         return self._signal(number, signal.SIGCONT)  # it may be stopped
 
     def _call_off(self, reason: str) -> list[Action]:
-        """Nothing was spawned, and nothing shall be."""
+        """Ends a command that was not spawned, so that it never will be."""
         if self.phase is not Phase.FILES:
             return self._refuse(reason, "late")
         self.phase, self.is_reported = Phase.CALLED_OFF, True
@@ -287,7 +292,8 @@ class Execution:
         return [e.ReportRefused(reason, "late"), e.StopFiles()]
 
     def _treat(self, event: e.OwnerWants, now_s: float) -> list[Action]:
-        """One that may leave stands still first: then all that it has printed has come."""
+        """Applies the owner's treatment. A command that may leave is suspended first, so that all
+        its output has arrived by then."""
         before, self.treatment = self.treatment, event.treatment
         is_known, self.is_treated = self.is_treated, True
         if self.is_still and self.still_since_s is None:
@@ -344,7 +350,7 @@ class Execution:
                 return [e.ReportExited(self.exit.signal)]
 
     def _watch_death(self, now_s: float) -> None:
-        """Of what the keeper is to kill, if it is known."""
+        """Arranges to kill the process directly if the keeper does not. Needs a known process."""
         if self.process is not None:
             self.timers[Timer.KILL_DIRECTLY] = now_s + KEEPER_S
 
@@ -380,7 +386,7 @@ class Execution:
         return [e.Spawn(until_s - now_s if until_s is not None else None)]
 
     def _started(self, process: Process, now_s: float) -> list[Action]:
-        """If it was to be killed meanwhile, the keeper may not have known of it then."""
+        """Notes the start. The keeper may not have known the command when it was to be killed."""
         self.process = process
         self.phase = Phase.ENDING if self.asked >= Asked.END else Phase.RUNNING
         if self.spec.timeout_s and self.phase is Phase.RUNNING:
@@ -402,7 +408,7 @@ class Execution:
         return [*self._free_slot(), *self._conclude(now_s)]
 
     def _keeper_lost(self, reason: str, now_s: float) -> list[Action]:
-        """Its slot is free at once: nothing can begin before another keeper is there."""
+        """Its slot is free at once: nothing can begin before another keeper is connected."""
         self.cause, self.reason, self.exited_s = Cause.LOST, reason, now_s
         self.timers.clear()
         if self.spec.kind is Kind.QUEUED:
@@ -411,7 +417,7 @@ class Execution:
         return [*self._free_slot(), *self._conclude(now_s)]
 
     def _conclude(self, now_s: float, complaint: str = "") -> list[Action]:
-        """All is known of its end that will be."""
+        """Concludes the command: nothing more will be known of its end."""
         outcome = self._outcome(complaint)
         recorded = [*self._drop_files(), e.Record(outcome)]
         if self.spec.kind is Kind.ATTACHED and self.exit is not None:
@@ -452,7 +458,8 @@ class Execution:
         return [e.DropFiles()] if had else []
 
     def _resumed(self, now_s: float) -> list[Action]:
-        """What was under way in the last LBM is answered by nobody any more."""
+        """Continues in a new LBM. Requests that were pending in the last LBM will not be answered
+        any more."""
         self.is_treated = False
         match self.phase:
             case Phase.ADMISSION | Phase.SLOT | Phase.FILES | Phase.HELD:
@@ -470,9 +477,9 @@ class Execution:
 
 
 def survivor(job: JobId, held: Belongings, *, is_ending: bool) -> Execution:
-    """A command that outlives its LBM, as the next one of its host sees it. Its end is awaited, and
-    then what it holds is free. `is_ending`: the keeper ends it already, with a grace; else it is
-    killed."""
+    """Returns a command that outlives its LBM, as the next LBM of its host sees it: its end is
+    awaited, and then what it holds is freed. `is_ending`: the keeper is ending it already, with a
+    grace period; otherwise it is killed."""
     amounts = tuple((one.name, one.amount) for one in held.grant.resources)
     needs = Needs(amounts, counted_bytes=held.grant.memory_bytes)
     spec = Spec(job, Kind.ATTACHED, "", 0.0, (held.width, held.width), needs=needs)

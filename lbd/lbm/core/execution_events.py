@@ -1,5 +1,6 @@
-"""The words of `execution.py`: what it is asked for, what it hears, what it orders and reports, and
-how it reports an end, from how its processes ended and why they were made to.
+"""The events and actions of `execution.py`: what an execution is given, what it is told, what it
+orders and reports. Also how its end is described, from how its processes ended and why they were
+ended.
 
 One file because it is one vocabulary: most of it is one small record after the other.
 """
@@ -20,71 +21,76 @@ from lbd.model import (
     quick_value,
 )
 
-CHECKPOINTED = 85  # exit status: as HTCondor has it
+CHECKPOINTED = 85  # exit status, as in HTCondor
 TIMED_OUT, LBRUN_FAILED = 124, 125
 OUT_OF_LEASE = "its host could not renew its lease"
 KEEPER_ENDED = "its host's keeper was stopped"
-REQUEUED = "requeued"  # an attempt that was not its job's last
+REQUEUED = "requeued"  # an attempt that was not the last one of its job
 
 
 class Kind(Enum):
-    """Who waits for a command's end. What else differs is in the other fields of its `Spec`."""
+    """Who waits for a command's end. All other differences are in the other fields of its
+    `Spec`.
+    """
 
     # A user's lbrun on another host. It reads the outputs, so they are drained before the end is
-    # reported. The end counts once the keeper is gone: nobody begins the command again.
+    # reported. If the keeper is lost, the command has ended: nobody starts it again.
     ATTACHED = "attached"
-    # The dispatcher, by a lease. A lost attempt is begun again elsewhere, so its end counts only
-    # once a new keeper has ended what the last one left; and an attempt that ended because its
-    # keeper was stopped is lost, where an attached command is reported as signalled.
+    # The dispatcher, by a lease. A lost attempt is started again elsewhere, so it only counts as
+    # ended once a new keeper has ended what the last one left. An attempt that ended because its
+    # keeper was stopped is lost, whereas an attached command is reported as signalled.
     QUEUED = "queued"
 
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """What a command needs, and what bounds it. Seconds; 0 = no bound, where not said otherwise."""
+    """What a command needs, and its limits. Times are in seconds; 0 = no limit, unless stated
+    otherwise."""
 
     id: JobId
     kind: Kind
     user: str
     kill_grace_s: float  # from TERM to KILL
     # Slots
-    slots: tuple[int, int] = (1, 1)  # least and most
-    may_exceed: bool = False  # the slots, at once, if the host bears it
-    needs_no_slot: bool = False  # a program of ours, one a workdir: it runs whatever is free
-    slot_patience_s: float | None = None  # wait so long for a free one; None: not at all
-    slot_retry_s: float | None = None  # ask so often to exceed the slots meanwhile; None: never
+    slots: tuple[int, int] = (1, 1)  # minimum and maximum
+    may_exceed: bool = False  # start at once beyond the slots, if the host can bear it
+    # one of our own programs, one per workdir, that runs whether a slot is free or not
+    needs_no_slot: bool = False
+    slot_patience_s: float | None = None  # how long to wait for a free slot; None: not at all
+    # how often to ask meanwhile whether it may exceed the slots; None: never
+    slot_retry_s: float | None = None
     needs: Needs = NO_NEEDS
-    # Bounds
+    # Limits
     timeout_s: float = 0.0
-    cutoff_s: float = 0.0  # CPU time of its tier, which the keeper measures
-    # Habits
-    brings_files: bool = False  # into a workdir of its own, and out of it
+    cutoff_s: float = 0.0  # CPU time of its tier, measured by the keeper
+    # Behaviour
+    brings_files: bool = False  # into a workdir of its own, and results out of it
     takes_checkpoints: bool = False
     is_of_gang: bool = False  # it begins when it is released
-    is_evictable: bool = False  # it may begin again on another host while it is untouched
+    is_evictable: bool = False  # it may start again on another host while it is untouched
 
 
 class Cause(Enum):
-    """Why a command ended, as users and dispatchers read it."""
+    """Why a command ended, for users and dispatchers."""
 
     EXITED = "exited"
     SIGNALLED = "signalled"
     TIMEOUT = "timeout"
-    KILLED = "killed"  # its user had enough of it
+    KILLED = "killed"  # at its user's request
     EVICTED = "evicted"  # the owner of this host is back
     MEMORY = "memory"
     CUT = "cut"  # at its tier's CPU cutoff
-    CHECKPOINT = "checkpoint"  # it stopped itself, to be continued
+    CHECKPOINT = "checkpoint"  # it stopped itself, to be continued later
     LOST = "lost"  # with its client, lease, keeper or LBM
 
 
 class Treatment(Enum):
-    """What a host's owner who is back has done with a foreign command."""
+    """What happens to a foreign command when the host's owner is back."""
 
     NONE = "none"
     NICE = "nice"
     STILL = "still"
-    GO = "go"  # stand still, and leave if that can be
+    GO = "go"  # suspend it, and move it away if possible
 
     @property
     def is_still(self) -> bool:
@@ -92,36 +98,36 @@ class Treatment(Enum):
 
 
 class Limit(Enum):
-    """What the keeper ended a command for."""
+    """The limit for which the keeper ended a command."""
 
     NONE = ""
     LEASE = "lease"
     CPU = "cpu"
-    KEEPER = "keeper"  # which was stopped
+    KEEPER = "keeper"  # the keeper was stopped
 
 
 @quick_value
 class Exit:
-    """How the keeper says that a process tree ended. Nothing of it is left."""
+    """The keeper's report of how a process tree ended. No process of the tree is left."""
 
-    status: int  # the command's own, or 128 + signal
+    status: int  # of the command itself, or 128 + signal
     signal: int = 0
     user_cpu_s: float = 0.0
     system_cpu_s: float = 0.0
     max_rss_bytes: int = 0
     out_of_memory: bool = False
     limit: Limit = Limit.NONE
-    heard_signals: int | None = None  # while it ran, bit N for signal N; None: nobody knows
+    heard_signals: int | None = None  # signals it handled, bit N for signal N; None: unknown
 
 
 @quick_value
 class Outcome:
-    """The whole of a command's end."""
+    """Everything about a command's end."""
 
     state: JobState
     cause: Cause
     reason: str
-    exit_status: int | None  # None: nobody knows
+    exit_status: int | None  # None: unknown
     signal: int
     cpu_s: float | None
     wall_s: float
@@ -130,29 +136,29 @@ class Outcome:
 
 @quick_value
 class Process:
-    """The leader of what was spawned."""
+    """The leader of the process tree."""
 
     pid: int
-    group: str  # cgroup directory, "" without
+    group: str  # cgroup directory; "" = none
     began_s: float
 
 
-# What it hears
+# Events
 
 
 @quick_value
 class Tick:
-    """The moment `wake_at_s` has come."""
+    """The time `wake_at_s` has come."""
 
 
 @quick_value
 class Admitted:
-    """The owner's rules let it in."""
+    """The owner's rules admit it."""
 
 
 @quick_value
 class Denied:
-    """They do not, or the request is not valid."""
+    """The owner's rules do not admit it, or the request is not valid."""
 
     reason: str
     phase: str
@@ -167,12 +173,12 @@ class SlotGranted:
 
 @quick_value
 class SlotAwaited:
-    """None is free; it stands in the line."""
+    """No slot is free; it waits in line."""
 
 
 @quick_value
 class SlotRefused:
-    """The answer to AskSlot or ExceedSlots. `full`: another host may have one."""
+    """The answer to AskSlot or ExceedSlots. `full`: another host may have a free slot."""
 
     reason: str
     full: bool = True
@@ -201,7 +207,7 @@ class Started:
 
 @quick_value
 class NotStarted:
-    """Nothing ran, or would, of one that is held. `number`: the errno behind it."""
+    """Nothing has run, or would run, if it is a held command. `number`: the errno behind it."""
 
     reason: str
     phase: str
@@ -210,7 +216,7 @@ class NotStarted:
 
 @quick_value
 class Stopped:
-    """The keeper saw the leader stop, or go on."""
+    """The keeper saw the leader stop, or continue."""
 
     stopped: bool
 
@@ -222,7 +228,7 @@ class Exited:
 
 @quick_value
 class FilesCollected:
-    """`complaint`: why what it was to bring home cannot be had, "" = it can."""
+    """`complaint`: why its output files are not available; "" = they are."""
 
     complaint: str = ""
 
@@ -239,12 +245,12 @@ class KeeperLost:
 
 @quick_value
 class KeeperReady:
-    """Another keeper is there, and has ended what the last one left."""
+    """Another keeper has connected, and has ended what the last one left."""
 
 
 @quick_value
 class Renewed:
-    """Its dispatcher knows it alive until then."""
+    """Its dispatcher has extended the lease."""
 
     lease_until_s: float
 
@@ -258,21 +264,21 @@ class Signalled:
 
 @quick_value
 class EndWanted:
-    """Its dispatcher wants its end, by that signal; 0 = TERM, then KILL."""
+    """Its dispatcher wants it to end, by that signal; 0 = TERM, then KILL."""
 
     number: int
-    stop_reason: str = ""  # to be reported with its end
+    stop_reason: str = ""  # reported with its end
 
 
 @quick_value
 class KillWanted:
-    """Its user has had enough of it, or it does not obey the protocol."""
+    """Its user has asked to kill it, or its client violates the protocol."""
 
 
 @quick_value
 class GivenUp:
-    """Nobody waits for it any more: its client is gone, or its LBM ends. `number`: of the signal
-    by which its user has ended the wait for its beginning; 0 = TERM."""
+    """Nobody waits for it any more: its client is gone, or its LBM ends. `number`: the signal by
+    which its user gave up before it began; 0 = TERM."""
 
     reason: str
     number: int = 0
@@ -280,16 +286,17 @@ class GivenUp:
 
 @quick_value
 class OwnerWants:
-    """What the owner's rules say now. `untouched`: nothing has come in or gone out that counts."""
+    """What the owner's rules demand now. `untouched`: it has neither read nor written anything that
+    counts."""
 
     treatment: Treatment
     untouched: bool = False
-    reason: str = ""  # for its user, while it stands still
+    reason: str = ""  # for its user, while it is suspended
 
 
 @quick_value
 class Resumed:
-    """A new LBM has loaded it. What the last one had not been answered is asked again, or over."""
+    """A new LBM has loaded it. Requests that were still unanswered are repeated or given up."""
 
 
 Event = (
@@ -300,54 +307,56 @@ Event = (
 )  # fmt: skip
 
 
-# What it orders
+# Actions
 
 
 @quick_value
 class AskSlot:
-    """By its Spec; answered by SlotGranted, SlotAwaited or SlotRefused."""
+    """Asks for slots as in its Spec. Answered by SlotGranted, SlotAwaited or SlotRefused."""
 
 
 @quick_value
 class ExceedSlots:
-    """May one that waits run beyond the slots? Answered by SlotGranted or SlotRefused."""
+    """Asks whether a waiting command may run beyond the slots. Answered by SlotGranted or
+    SlotRefused."""
 
 
 @quick_value
 class FreeSlot:
-    """The slot, or its place in the line."""
+    """Gives up its slot, or its place in line."""
 
 
 @quick_value
 class PrepareFiles:
-    """A workdir with what it brings; answered by FilesReady or FilesFailed."""
+    """Makes a workdir with the files that it brings. Answered by FilesReady or FilesFailed."""
 
 
 @quick_value
 class CollectFiles:
-    """What it is to bring home; answered by FilesCollected."""
+    """Packs the files that go home. Answered by FilesCollected."""
 
 
 @quick_value
 class StopFiles:
-    """What PrepareFiles or CollectFiles has begun is to end now; that is answered all the same."""
+    """Stops what PrepareFiles or CollectFiles has started; that is still answered."""
 
 
 @quick_value
 class DropFiles:
-    """The workdir."""
+    """Removes the workdir."""
 
 
 @quick_value
 class Spawn:
-    """Answered by Started or NotStarted, then Exited; or by KeeperLost. None: no lease."""
+    """Starts the command. Answered by Started or NotStarted, then Exited; or by KeeperLost. None:
+    no lease."""
 
     lease_s: float | None
 
 
 @quick_value
 class LimitLease:
-    """The keeper ends it after so long, should we not be there."""
+    """Has the keeper end it after so long, in case this LBM is gone by then."""
 
     lease_s: float
 
@@ -359,12 +368,12 @@ class Signal:
 
 @quick_value
 class EndTree:
-    """Kill every process of it, and whatever they start, until none is left."""
+    """Kills every process of its tree, and whatever they start, until none is left."""
 
 
 @quick_value
 class KillDirectly:
-    """The keeper has not ended its tree: kill the processes ourselves."""
+    """Kills the processes without the keeper, which has not ended the tree."""
 
 
 @quick_value
@@ -374,22 +383,22 @@ class Treat:
 
 @quick_value
 class Drain:
-    """Read its outputs to their end; answered by OutputsDrained."""
+    """Reads its outputs to their end. Answered by OutputsDrained."""
 
 
 @quick_value
 class AwaitKeeper:
-    """Answered by KeeperReady."""
+    """Waits for another keeper. Answered by KeeperReady."""
 
 
 @quick_value
 class Record:
-    """Into this host's history of jobs."""
+    """Records the end in this host's history of jobs."""
 
     outcome: Outcome
 
 
-# What it reports: to its user's host, or to the dispatcher
+# Reports to its user's host, or to the dispatcher
 
 
 @quick_value
@@ -399,19 +408,19 @@ class ReportQueued:
 
 @quick_value
 class ReportRefused:
-    """Nothing has run, and will."""
+    """Nothing has run, and nothing will."""
 
     reason: str
     phase: str
     number: int = 0  # the errno behind it
     try_another: bool = True
-    full: bool = False  # another host may have a slot
-    wait_s: float = 0.0  # then it may begin here; 0: not known
+    full: bool = False  # another host may have a free slot
+    wait_s: float = 0.0  # until it may begin here; 0: not known
 
 
 @quick_value
 class ReportReady:
-    """One of a gang has its slot and its files, and waits to be released."""
+    """A command of a gang has its slot and its files, and waits to be released."""
 
 
 @quick_value
@@ -426,7 +435,7 @@ class ReportStopped:
 
 @quick_value
 class ReportStill:
-    """The owner's rules let it stand still, and why; or go on."""
+    """The owner's rules suspend it, with the reason; or let it continue."""
 
     still: bool
     reason: str = ""
@@ -434,7 +443,7 @@ class ReportStill:
 
 @quick_value
 class ReportExited:
-    """The command has ended, while its output is still on its way."""
+    """The command has ended, but its output is still on its way."""
 
     signal: int
 
@@ -456,14 +465,14 @@ NOT_ITS_OWN = (Cause.LOST, Cause.KILLED, Cause.EVICTED)
 
 
 def lost(reason: str, wall_s: float) -> Outcome:
-    """Nobody knows how it ended."""
+    """The outcome of a command whose end is unknown."""
     return Outcome(JobState.LOST, Cause.LOST, reason, None, 0, None, wall_s, None)
 
 
 def outcome_of(
     spec: Spec, ended_for: Cause | None, reason: str, how: Exit, wall_s: float, complaint: str
 ) -> Outcome:
-    """`ended_for`: why we have ended it; `complaint`: why its files cannot be had."""
+    """`ended_for`: why this LBM ended it; `complaint`: why its files are not available."""
     cause, reason = cause_of(spec, ended_for, reason, how)
     status, number, cpu_s = how.status, how.signal, how.user_cpu_s + how.system_cpu_s
     if cause is Cause.EXITED:
@@ -472,16 +481,17 @@ def outcome_of(
         return Outcome(state, cause, reason or complaint, status, number, cpu_s, wall_s, how)
     if cause is Cause.TIMEOUT:
         status = TIMED_OUT
-    elif cause is Cause.MEMORY:  # what was killed for it may be a child
+    elif cause is Cause.MEMORY:  # the process killed for it may be a child
         status, number = 128 + signal.SIGKILL, int(signal.SIGKILL)
-    elif cause is Cause.CUT:  # the rest was used by children that nobody has waited for
+    elif cause is Cause.CUT:  # children that nobody waited for used the rest
         cpu_s = max(cpu_s, spec.cutoff_s)
     state = JobState.CANCELLED if cause in NOT_ITS_OWN else JobState.FAILED
     return Outcome(state, cause, reason or complaint, status, number, cpu_s, wall_s, how)
 
 
 def cause_of(spec: Spec, ended_for: Cause | None, reason: str, how: Exit) -> tuple[Cause, str]:
-    """The keeper's limits come first: it may have ended the command before we had a reason to."""
+    """The keeper's limits come first: it may have ended the command before this LBM had a reason
+    to."""
     if how.limit is Limit.CPU:
         return Cause.CUT, f"used {spec.cutoff_s:g} s of CPU, the cutoff of its tier"
     if how.limit is Limit.LEASE:
@@ -498,8 +508,9 @@ def cause_of(spec: Spec, ended_for: Cause | None, reason: str, how: Exit) -> tup
 
 
 def recorded(spec: Spec, outcome: Outcome, stop_reason: str) -> tuple[JobState, str]:
-    """State and note for this host's history of jobs: what becomes of one that was ended for its
-    dispatcher is what that makes of it. Whose caller has seen it end by itself needs no note."""
+    """State and note for this host's history of jobs. An attempt that was ended for its dispatcher
+    is recorded as what the dispatcher makes of it. A command needs no note if its caller has seen
+    it end by itself."""
     if stop_reason == REGROUP or (stop_reason == REQUEUE and outcome.state is not JobState.DONE):
         return JobState.CANCELLED, REQUEUED
     if stop_reason in (CANCEL, DISBAND) and outcome.state is not JobState.DONE:

@@ -1,4 +1,4 @@
-"""The jobs of now and of lately, as this host knows them. Pure."""
+"""The current and recent jobs, as this host knows them. Pure."""
 
 import itertools
 from collections import OrderedDict, deque
@@ -10,7 +10,7 @@ from lbd.lbm.core.execution_events import Cause
 from lbd.model import HostId, JobId, JobState
 
 CLAIMS_KEPT = 10_000
-SHOWN_BYTES = 4096  # of a command line that `lbctl jobs` shows
+SHOWN_BYTES = 4096  # of a command line in `lbctl jobs`
 RENAMED_KEPT = 1000
 NOWHERE = HostId("")
 
@@ -35,13 +35,15 @@ class Job:
     foreign: bool = False
     uid: int = -1  # of `user` at the origin
     pinned: bool = False  # it could run nowhere else
-    wrong: bool = False  # sent by the load to a host that was no less busy
-    queued_at: HostId | None = None  # of an attempt of the queue's: where its job came from
-    queued_as: str = ""  # and its id there, as people know it: 12, or 12_7 for a task of an array
-    pid: int = 0  # where it runs; 0 = not known
+    wrong: bool = False  # transferred because of the load, to a host that was no less busy
+    # for an attempt of the queue: the host where its job was submitted
+    queued_at: HostId | None = None
+    # and the job's id there as people know it: 12, or 12_7 for a task of an array
+    queued_as: str = ""
+    pid: int = 0  # on the host where it runs; 0 = not known
     directory: bytes = b""
-    killed_by: str = ""  # who had it ended
-    slots: int = 1  # that it holds, or is to hold
+    killed_by: str = ""  # the user who had it ended
+    slots: int = 1  # slots that it holds or will hold
 
     @property
     def is_continued(self) -> bool:
@@ -53,13 +55,14 @@ class Job:
         self.state = JobState.RUNNING
 
     def waits_again(self, reason: str) -> None:
-        """To begin again from the start."""
+        """Marks it as pending, to be started again from the start."""
         self.host, self.reason, self.started, self.pid = NOWHERE, reason, None, 0
         self.state = JobState.PENDING
 
 
 def shown(command: tuple[bytes, ...]) -> tuple[bytes, ...]:
-    """As much of a command as people read: `history` of whole ones could fill the memory."""
+    """Cuts a command to the length that people read: a `history` of whole commands could fill the
+    memory."""
     left = SHOWN_BYTES
     kept: list[bytes] = []
     for word in command:
@@ -71,9 +74,9 @@ def shown(command: tuple[bytes, ...]) -> tuple[bytes, ...]:
 
 
 class Jobs:
-    """Jobs that run, and the last `history` that have ended. `ended` hears of each end.
+    """The running jobs, and the last `history` ended ones. `ended` is called at each end.
 
-    Who waits for the end of one is called once it is here, whatever its id is by then.
+    Callbacks that wait for the end of a job are called once it ends, whatever its id is by then.
     """
 
     def __init__(
@@ -83,17 +86,18 @@ class Jobs:
         own: HostId = NOWHERE,
         numbers: Iterator[int] | None = None,
     ) -> None:
-        """`own`: this host; `numbers`: that no job of it has had."""
+        """`own`: this host; `numbers`: numbers that no job of this host has had."""
         self._report_ended = ended
         self._own, self._numbers = own, numbers or itertools.count(1)
-        self.placed: dict[int, JobId] = {}  # by others, here: by the pid of the very command
+        # jobs that other hosts placed here, by the pid of the command itself
+        self.placed: dict[int, JobId] = {}
         self.running: dict[JobId, Job] = {}
         self.ended: deque[Job] = deque(maxlen=history)
-        self.renamed: OrderedDict[JobId, JobId] = OrderedDict()  # those that began again
+        self.renamed: OrderedDict[JobId, JobId] = OrderedDict()  # ids of jobs that started again
         self._waiting: dict[JobId, list[Callable[[], None]]] = {}
 
     def new_id(self) -> JobId:
-        """Of a job of one of this host's users."""
+        """Returns an id for a job of one of this host's users."""
         return JobId(f"{self._own}-{next(self._numbers)}")
 
     def forget_placed(self, job: JobId) -> None:
@@ -105,7 +109,7 @@ class Jobs:
         self.running[job.id] = job
 
     def rename(self, job: Job, new: JobId) -> None:
-        """It begins again, and nothing begins twice under one id."""
+        """Gives a job that starts again a new id: no id is started twice."""
         del self.running[job.id]
         self.renamed[job.id] = new
         while len(self.renamed) > RENAMED_KEPT:
@@ -115,7 +119,7 @@ class Jobs:
         job.id = new
 
     def find(self, job: JobId) -> Job | None:
-        """One that runs or has ended lately, also by an id that it had before."""
+        """Returns a running or recently ended job, also by an id that it had before."""
         while job not in self.running and job in self.renamed:
             job = self.renamed[job]
         if job in self.running:
@@ -123,11 +127,11 @@ class Jobs:
         return next((one for one in reversed(self.ended) if one.id == job), None)
 
     def once_ended(self, job: JobId, call: Callable[[], None]) -> None:
-        """Of one that runs."""
+        """Calls `call` once this running job has ended."""
         self._waiting.setdefault(job, []).append(call)
 
     def no_longer(self, call: Callable[[], None]) -> None:
-        """Whoever gave `call` waits no more."""
+        """Removes a callback: whoever gave `call` does not wait any more."""
         for calls in self._waiting.values():
             if call in calls:
                 calls.remove(call)
@@ -141,7 +145,7 @@ class Jobs:
         cpu_s: float | None = None,
         reason: str = "",
     ) -> None:
-        """Move a job to the ended ones; a job already ended stays as it is."""
+        """Moves a job to the ended ones; a job that has already ended stays as it is."""
         job = self.running.pop(job_id, None)
         if job is None:
             return
@@ -161,14 +165,15 @@ class Jobs:
 
 
 class Claims:
-    """The ids of the jobs of one stream between two hosts: none begins twice, replayed or not."""
+    """The ids of the jobs of one stream between two hosts. No job starts twice, even if it is
+    replayed."""
 
     def __init__(self, jobs: Jobs) -> None:
         self._jobs = jobs
         self._begun: OrderedDict[JobId, None] = OrderedDict()
 
     def take(self, job: JobId) -> None:
-        """Raises PeerError if it is here, or was."""
+        """Raises PeerError if the job is here, or has been."""
         if job in self._begun or job in self._jobs.running:
             raise PeerError(f"job {job} has already been sent here")
         self._begun[job] = None
@@ -180,11 +185,11 @@ class Claims:
         return list(self._begun)
 
     def restore(self, ids: Iterable[JobId]) -> None:
-        """Those that another LBM of this host has let in."""
+        """Adds the ids that another LBM of this host has admitted."""
         self._begun.update(dict.fromkeys(ids))
 
     def give_back(self, job: JobId) -> None:
-        """Nothing has run: it may be sent again."""
+        """Releases the id of a job that did not run: it may be sent again."""
         self._begun.pop(job, None)
 
 
@@ -193,7 +198,7 @@ class LocalCap:
     """How many commands may run here because another host failed, at each depth of nesting.
 
     A command of depth d waits only for commands of depth d, whose ends depend at most on deeper
-    ones; so the deepest can always go on and nobody waits for ever.
+    ones. So the deepest can always continue and nobody waits for ever.
     """
 
     total: int
@@ -207,7 +212,7 @@ class LocalCap:
         return True
 
     def hold(self, job: JobId, depth: int) -> None:
-        """However many there are: it runs."""
+        """Counts a job that runs already, even beyond the limit."""
         self.running.setdefault(depth, set()).add(job)
 
     def release(self, job: JobId) -> None:

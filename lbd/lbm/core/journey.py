@@ -1,4 +1,4 @@
-"""A user's command on its way out: what is promised of it, whatever hosts and messages do.
+"""A user's command on its way out, and what is guaranteed whatever hosts and messages do.
 
              ┌───────── refused: full, unable, unwilling, moved ───┐
              ▼                                                     │
@@ -9,21 +9,27 @@
       └───▶ here, once it has its turn if others failed ───── ended here ──────▲
 
 1. It ends once for its caller: by one `Finish`, `RunHere` or `Away`, unless the caller has gone
-   before. Then only the accounts follow, and after `done` nothing does.
-2. It is on one host at a time: what a `Start` has begun is over, or let go, before the next one.
-3. Once it may have begun it is never begun again: lost contact is its end. But what the far host
-   has ended because its owner is back begins again elsewhere if it has neither read nor written, by
-   what we have seen ourselves: nobody can tell. Its caller has given its descriptors away by then,
-   so it cannot run here any more, and waits for another host at most `evicted_wait_s`.
-4. What the LIM counts, as it picked the place or was told of it, is discharged exactly once.
-5. It tries MAX_TRIES hosts at most, none that has refused it twice; then it runs here. What may not
-   run here waits for room, at most `hold_limit_s`, however often it finds hosts full.
-6. The user's word holds: what may run in one place only fails (125) rather than run in another. A
-   command runs here in silence if others merely lack what it needs or their owners do not want it;
-   with a warning, and no more than so many at once, if they failed.
+   before. Then only accounting follows, and nothing after `done`.
+2. It is on one host at a time: what one `Start` has begun has ended, or was let go, before the next
+   one.
+3. Once it may have begun it is never started again: lost contact is its end. The exception is a
+   command that the far host has ended because its owner is back. It starts again elsewhere if it
+   has neither read nor written, as seen from this host: then nobody can tell the difference. Its
+   caller has given its descriptors away by then, so the command cannot run here any more, and waits
+   for another host at most `evicted_wait_s`.
+4. The charge that the LIM holds for it, because the LIM picked the place or was notified of it, is
+   discharged exactly once.
+5. It tries MAX_TRIES hosts at most, and no host again that has refused it; then it runs here. A
+   command that may not run here waits for room, at most `hold_limit_s` in total, however often it
+   finds hosts full.
+6. The user's choice holds: a command that may run in one place only fails (125) rather than run
+   elsewhere. A command runs here silently if other hosts merely lack what it needs or their owners
+   do not want it. If other hosts failed, it runs here with a warning, and only a limited number at
+   once.
 
-Who drives it carries out the actions in order and feeds the answers back; an event that no longer
-fits is passed over. The state is plain values: it can be saved at any moment and go on elsewhere.
+The shell carries out the actions in order and feeds the answers back. An event that no longer fits
+is ignored. The state is plain values: it can be saved at any moment and continue elsewhere.
+
 It is one file because it is one life.
 """
 
@@ -44,11 +50,11 @@ from lbd.lbm.core.next_host_after_refusal import NOWHERE, Bounds, Demands, Evict
 from lbd.lbm.core.slots import NOTHING, Grant
 from lbd.model import HostId, JobState, Verdict
 
-POLL_S = 0.5  # there may be room that nobody tells of
-LOOK_S = 1.0  # while an evicted command waits the hosts are asked again so often
+POLL_S = 0.5  # there may be room of which no event tells
+LOOK_S = 1.0  # how often the hosts are asked again while an evicted command waits
 ENDING_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
-NO_LIM = "no-lim"  # the reason for a place: the LIM was silent
-OF_JOB_CONTROL = (signal.SIGTSTP, signal.SIGCONT)  # the client stops by itself until it has begun
+NO_LIM = "no-lim"  # the reason for a place: the LIM did not answer
+OF_JOB_CONTROL = (signal.SIGTSTP, signal.SIGCONT)  # the client handles them before the start
 
 
 class JourneyPhase(Enum):
@@ -77,13 +83,13 @@ NOT_BEGUN = (
 
 
 def keeps_here(program: str) -> str:
-    """Why what may only run elsewhere fails."""
+    """Why a command that may only run elsewhere fails."""
     return f"{program} must not leave this host (eligibility.never)"
 
 
 @dataclass(slots=True)
 class Stay:
-    """Of a command that runs here."""
+    """The state of a command that runs here."""
 
     is_measured: bool = False
     has_turn: bool = False
@@ -92,7 +98,7 @@ class Stay:
     grant: Grant = NOTHING
 
     def record(self, seen: e.EndedHere) -> e.RecordEnd:
-        """Of its end. `seen`: as far as it was seen from outside."""
+        """Records its end. `seen`: the end as far as it was observed from outside."""
         status, cpu_s = seen.status, seen.cpu_s
         if self.used is not None:
             status, cpu_s = self.used.status, self.used.cpu_s
@@ -105,26 +111,27 @@ class Stay:
 class Journey:
     """One `lbrun`, from its request to its end.
 
-    One class because it is one state machine: what an event does depends on all the others.
+    One class because it is one state machine: the effect of an event depends on all the others.
     """
 
     demands: Demands
     bounds: Bounds
     search: Search = field(init=False)
     phase: JourneyPhase = JourneyPhase.NEW
-    place: Place = field(default_factory=Place)  # where it is to run, or runs
+    place: Place = field(default_factory=Place)  # where it will run, or runs
     stay: Stay = field(default_factory=Stay)
-    ended: e.Ended | None = None  # there, while its files are fetched
-    is_charged: bool = False  # by the LIM, or it may be
-    is_held: bool = False  # the host may have something of it
-    early: tuple[int, ...] = ()  # signals for when it has begun elsewhere, in order
+    ended: e.Ended | None = None  # its end on the other host, while its files are fetched
+    is_charged: bool = False  # by the LIM, for sure or possibly
+    is_held: bool = False  # the host may hold something of it
+    early: tuple[int, ...] = ()  # signals to deliver once it has begun elsewhere, in order
 
     def __post_init__(self) -> None:
         self.search = Search(self.demands, self.bounds, set(self.demands.excluded))
 
     @property
     def why_waiting(self) -> str:
-        """Of one that has not begun anywhere, for people; "" if it does not wait for long."""
+        """Why a command that has not begun anywhere waits, for people; "" if it does not wait for
+        long."""
         full = f": {', '.join(sorted(self.search.full))} full" if self.search.full else ""
         return {
             JourneyPhase.WAITING: f"waiting for room on a host{full}",
@@ -133,7 +140,7 @@ class Journey:
         }.get(self.phase, "")
 
     def handle(self, event: Event, now_s: float) -> list[Action]:
-        """What is to be done about an event."""
+        """Returns the actions to take for an event."""
         if self.phase is JourneyPhase.DONE:
             return []
         match event, self.phase:
@@ -176,7 +183,7 @@ class Journey:
                 return self._used(event)
             case e.EndedHere(), JourneyPhase.HERE:
                 return self._ended_here(event)
-            case _, JourneyPhase.HERE:  # the caller is the command: nothing else can happen to it
+            case _, JourneyPhase.HERE:  # the caller is now the command: nothing more happens
                 return []
             case e.Failed(reason), _:
                 return self._cannot(reason, now_s)
@@ -188,12 +195,12 @@ class Journey:
         return []
 
     def taken_up(self, bounds: Bounds) -> None:
-        """By another LBM of this host: what that says holds from now on."""
+        """Continues under the bounds of another LBM of this host, which apply from now on."""
         self.bounds = self.search.bounds = bounds
         self.search.demands = self.demands
 
     def resumed(self, now_s: float) -> list[Action]:
-        """What is to be done after a restart, in place of what was being waited for."""
+        """Returns what to do after a restart, in place of the pending action."""
         match self.phase:
             case JourneyPhase.STARTING:
                 return [e.AwaitAnswer()]
@@ -210,7 +217,8 @@ class Journey:
     # -- where to ----------------------------------------------------------------------------------
 
     def _judged(self, judged: e.Judged, now_s: float) -> list[Action]:
-        """Its user may name this host; any other word of theirs is against its owner's."""
+        """The user may name this host; any other choice of the user's contradicts this host's
+        owner."""
         if judged.leaves or self.demands.host == self.bounds.own:
             return self._find_place(now_s)
         if self.demands.mode != "auto":
@@ -219,7 +227,7 @@ class Journey:
         return self._run_here(measure=judged.measure, pinned=True)
 
     def _find_place(self, now_s: float) -> list[Action]:
-        if not (self.search.full and self.search.give_up_s):  # else it has waited for a while
+        if not (self.search.full and self.search.give_up_s):  # otherwise it has waited for a while
             self.search.give_up_s = now_s + self.bounds.hold_limit_s
         return self._look(now_s)
 
@@ -250,7 +258,7 @@ class Journey:
         self.phase, self.is_charged = (
             JourneyPhase.ASKING,
             True,
-        )  # for all that we know until it answers
+        )  # as far as is known until it answers
         return [e.AskLim(self.search.question, self.demands.mode != "auto")]
 
     def _lim_said(self, said: e.LimSaid, now_s: float) -> list[Action]:
@@ -278,7 +286,7 @@ class Journey:
         return self._here(NO_LIM, now_s)
 
     def _wait(self, now_s: float) -> list[Action]:
-        self.is_charged = False  # the LIM counts nothing that waits
+        self.is_charged = False  # the LIM does not count a waiting command
         if not self.search.is_patient:
             return self._cannot(f"no host had room within {self.bounds.hold_limit_s:g} s", now_s)
         self.phase = JourneyPhase.WAITING
@@ -294,8 +302,9 @@ class Journey:
         return self._look(now_s)
 
     def _cannot(self, why: str, now_s: float) -> list[Action]:
-        """It cannot go on like this. One that was evicted waits for better times, and its caller is
-        told so once; the host that it came from may take it again, too."""
+        """Ends a command that cannot continue like this. An evicted command waits for better times
+        instead, and its caller is told so once; the host that it came from may take it again too.
+        """
         eviction = self.search.eviction
         if not eviction.host or self.phase not in NOT_BEGUN:
             return self._fail(why)
@@ -309,7 +318,7 @@ class Journey:
     # -- here --------------------------------------------------------------------------------------
 
     def _here(self, reason: str, now_s: float) -> list[Action]:
-        """If that is not against the user's word."""
+        """Runs it here, unless that contradicts the user's choice."""
         search = self.search
         if search.eviction.host:
             why = search.refusals[-1].reason if search.refusals else reason
@@ -342,7 +351,7 @@ class Journey:
         return [e.RunHere(reason, slots, stay.is_measured, stay.is_pinned, stay.grant)]
 
     def _needs_taken(self, taken: e.NeedsTaken, now_s: float) -> list[Action]:
-        """Others may have been quicker, or this host never had them."""
+        """Other commands may have taken the resources first, or this host never had them."""
         if taken.grant is not None:
             self.stay.grant = taken.grant
             return self._becomes_it()
@@ -367,7 +376,7 @@ class Journey:
     # -- elsewhere ---------------------------------------------------------------------------------
 
     def _there_by_name(self, address: str, now_s: float) -> list[Action]:
-        """The host that the user named can be reached without a question to the LIM."""
+        """The host that the user named can be reached without asking the LIM."""
         self.is_charged = True
         place = Place(self.demands.host or NOWHERE, address, "wanted")
         return [e.Charge(self.search.question), *self._there(place, now_s)]
@@ -389,7 +398,7 @@ class Journey:
         return [*self._leave(), *self._retry(now_s)]
 
     def _refused(self, answer: e.Refused, now_s: float) -> list[Action]:
-        """Nothing has run there, so trying elsewhere is safe."""
+        """Nothing has run on that host, so trying another one is safe."""
         search, host, actions = self.search, self.place.host, self._leave()
         is_named = self.demands.mode == "host"
         if answer.fault and not search.asked_lim:
@@ -441,19 +450,20 @@ class Journey:
 
     @property
     def has_begun(self) -> bool:
-        """Elsewhere."""
+        """Whether it has begun elsewhere."""
         return self.phase in (JourneyPhase.RUNNING, JourneyPhase.FETCHING)
 
     @property
     def is_irrevocable(self) -> bool:
-        """It may have begun, or its caller has given its descriptors away; so it cannot be asked
-        for again."""
+        """Whether it may have begun, or its caller has given its descriptors away; then it cannot
+        be requested again."""
         return (
             self.has_begun or self.phase is JourneyPhase.STARTING or bool(self.search.eviction.host)
         )
 
     def _signalled(self, number: int) -> list[Action]:
-        """A signal is the command's; before that begins, one that ends a command ends the wait."""
+        """A signal goes to the command. Before that begins, a signal that ends a command ends the
+        wait."""
         if self.has_begun:
             return [e.Forward(number)]
         if number not in ENDING_SIGNALS:
@@ -494,8 +504,8 @@ class Journey:
         return self._leave(number)
 
     def _leave(self, number: int = 0) -> list[Action]:
-        """The host, if it may have something of the command, what the LIM counts there, and its
-        turn here. `number`: of the signal for it."""
+        """Lets go of the host, if it may hold something of the command, of the LIM's charge for it,
+        and of its turn here. `number`: the signal for the command on that host."""
         actions: list[Action] = [e.LetGo(self.place.host, number)] if self.is_held else []
         if self.stay.has_turn:
             actions.append(e.GiveTurnBack())

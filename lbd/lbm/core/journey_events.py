@@ -1,8 +1,8 @@
-"""What happens to a command on its way out, and what it wants done: the two sides of
-`journey.Journey.handle`. Plain values, so that they can be kept and replayed.
+"""The events and actions of `journey.Journey.handle`: what happens to a command on its way out, and
+what the journey orders. They are plain values, so that they can be saved and replayed.
 
 An action that says "answered by" is the last of its list; its answer is the next event of that
-kind. The others are done at once.
+kind. The other actions are done at once.
 
 One file because it is one vocabulary: most of it is one small record after the other.
 """
@@ -14,19 +14,19 @@ from lbd.lbm.core.slots import NOTHING, Grant
 from lbd.model import HostId, JobState, Verdict, quick_value
 from lbd.text.one_line import one_line
 
-LBRUN_FAILED = 125  # it never began, or its end is not known
+LBRUN_FAILED = 125  # it never began, or its end is unknown
 CANNOT_EXECUTE, NOT_FOUND = 126, 127
-BY_SIGNAL = 128  # and more, by the number
-NOT_SHARED = ("chdir", "directory")  # phases: the directory is not there, or is another one
+BY_SIGNAL = 128  # plus the number of the signal
+NOT_SHARED = ("chdir", "directory")  # phases: the directory is missing or a different one
 TAKE_ALONG = "--send and --fetch take files along"
-LACKING = (*NOT_SHARED, "exec")  # and of a host that simply does not have what is needed
+LACKING = (*NOT_SHARED, "exec")  # phases of refusals by hosts that simply lack what is needed
 
-Slots = Mapping[HostId, tuple[int, int]]  # of each host that is up: all, and those free
+Slots = Mapping[HostId, tuple[int, int]]  # for each host that is up: all slots, and the free ones
 
 
 @quick_value
 class CommandEnd:
-    """As its `lbrun` hears of it."""
+    """A command's end, as its `lbrun` receives it."""
 
     status: int
     cause: str
@@ -34,8 +34,8 @@ class CommandEnd:
     reason: str = ""
     signal: int = 0  # its number
     cpu_s: float = 0.0
-    attempt: int = 1  # of a job of the queue
-    heard_signals: int | None = None  # by the command, bit N for signal N; None: nobody knows
+    attempt: int = 1  # number of the attempt of a queued job
+    heard_signals: int | None = None  # signals it handled, bit N for signal N; None: unknown
 
 
 def status_of_refusal(phase: str, errno: int) -> int:
@@ -48,7 +48,8 @@ def status_of_refusal(phase: str, errno: int) -> int:
 def why_ended(
     cause: str, reason: str, host: HostId, timeout_s: float = 0.0, memory_bytes: int = 0
 ) -> str:
-    """Otherwise than by itself; "" if it did not. `reason`: as that host says, if it does."""
+    """Returns why a command did not end by itself; "" if it did. `reason`: what that host said, if
+    it did."""
     if cause == "timeout":
         return f"ended at its time limit of {timeout_s:g} s"
     if cause == "evicted":
@@ -62,7 +63,7 @@ def why_ended(
 
 @quick_value
 class Question:
-    """What the LIM needs to know to place a command, beside whose it is and what it will cost."""
+    """What the LIM needs to know to place a command, besides its user and its expected cost."""
 
     wanted: HostId | None
     excluded: frozenset[HostId]
@@ -76,20 +77,20 @@ class Question:
 
 @quick_value
 class Judged:
-    """What lists, tables and experience say of it: the first event."""
+    """What lists, tables and experience say about the command: the first event."""
 
     leaves: bool
     reason: str = ""
-    measure: bool = False  # if it stays
+    measure: bool = False  # if it stays here
 
 
 @quick_value
 class Looked:
-    """Which hosts lack its directory or its program, as they said lately, and where the LBM of the
-    host is that the user named; "" = the LIM has to say."""
+    """The hosts that recently said they lack its directory or its program, and the address of the
+    LBM of the host that the user named; "" = the LIM must be asked."""
 
     lacking: frozenset[HostId] = frozenset()
-    left_out: str = ""  # the same for people
+    left_out: str = ""  # the same in words, for people
     address: str = ""
 
 
@@ -104,19 +105,21 @@ class LimSaid:
     host: HostId
     address: str = ""
     reason: str = ""
-    phrase: str = ""  # the reason with its numbers, if it is to be shown
+    phrase: str = ""  # the reason with its numbers, if it will be shown
 
 
 @quick_value
 class LimRefused:
-    """No host can take it, or the question makes no sense."""
+    """No host can take it, or the question is not valid."""
 
     reason: str
 
 
 @quick_value
 class LimSilent:
-    """It did not answer in time, or lately. `address`: as in Looked, by what it said last."""
+    """The LIM did not answer in time, or recently. `address`: as in Looked, from its last
+    answer.
+    """
 
     reason: str
     address: str = ""
@@ -129,7 +132,7 @@ class Waited:
 
 @quick_value
 class TurnTaken:
-    """`granted`: it counts among those that run here because a host failed."""
+    """`granted`: it counts as one of the commands that run here because a host failed."""
 
     granted: bool
 
@@ -140,17 +143,17 @@ class NeedsTaken:
 
     grant: Grant | None
     why: str = ""
-    later: bool = False  # others have them
+    later: bool = False  # other commands hold them
 
 
 @quick_value
 class Sent:
-    """The request is on its way to the host: from now on it may run there."""
+    """The request is on its way to the host: from now on the command may run there."""
 
 
 @quick_value
 class Unseen:
-    """Its directory cannot be looked at here, so no host can be asked for the same one."""
+    """Its directory cannot be examined here, so no host can be asked for the same one."""
 
     reason: str
 
@@ -158,39 +161,39 @@ class Unseen:
 @quick_value
 class StartedThere:
     note: str = ""  # for -v
-    no_less_busy: bool = False  # that host was, than ours: a wrong transfer
+    no_less_busy: bool = False  # the other host was no less busy than ours: a wrong transfer
 
 
 @quick_value
 class Refused:
-    """The host did not run it. `fault`: it could not be used, rather than declined."""
+    """The host did not run it. `fault`: the host failed, rather than declined."""
 
     reason: str
     phase: str = ""  # where the start failed
     errno: int = 0
     fault: bool = False
-    full: bool = False  # all its slots were taken just now
+    full: bool = False  # all its slots were taken a moment ago
 
     @property
     def lacks_something(self) -> bool:
-        """The host does not have what is needed, so it was no candidate."""
+        """Whether the host lacks what the command needs, so that it was no candidate."""
         return self.phase in LACKING
 
     @property
     def status(self) -> int:
-        """Of a command that could run there only."""
+        """The exit status for a command that could only run on that host."""
         return status_of_refusal(self.phase, self.errno)
 
     @property
     def advice(self) -> str:
-        """`reason`, and what to do about it."""
+        """`reason`, with what to do about it."""
         is_missing = self.phase in NOT_SHARED and self.errno != EACCES
         return f"{self.reason}; {TAKE_ALONG}" if is_missing else self.reason
 
 
 @quick_value
 class Ended:
-    """The command has ended there, and what it printed has arrived."""
+    """The command has ended on the other host, and its output has arrived."""
 
     status: int
     cause: str = "exited"
@@ -198,33 +201,33 @@ class Ended:
     signal: int = 0
     cpu_s: float = 0.0
     trouble: str = ""  # why not all of its input or output was moved
-    untouched: bool = False  # it has neither read nor written, by what we have seen ourselves
-    peak_bytes: int = 0  # of memory
-    heard_signals: int | None = None  # while it ran, bit N for signal N; None: nobody knows
+    untouched: bool = False  # it has neither read nor written, as seen from this host
+    peak_bytes: int = 0  # peak memory
+    heard_signals: int | None = None  # signals it handled, bit N for signal N; None: unknown
 
 
 @quick_value
 class Fetched:
-    trouble: str = ""  # why its files did not all come back
+    trouble: str = ""  # why not all of its files came back
 
 
 @quick_value
 class ContactLost:
-    """It may run, may have run or not."""
+    """It may be running, may have run, or may not have."""
 
     reason: str
 
 
 @quick_value
 class Failed:
-    """Something here stands in the way of it."""
+    """Something on this host prevents it."""
 
     reason: str
 
 
 @quick_value
 class Used:
-    """The caller, which has run it here as its child, says what it took."""
+    """The caller, which has run the command here as its child, reports what it used."""
 
     cpu_s: float
     status: int
@@ -235,7 +238,7 @@ class Used:
 class EndedHere:
     """The process of the caller, which had become the command, has ended."""
 
-    cpu_s: float | None = None  # as far as it could be seen
+    cpu_s: float | None = None  # as far as it could be measured
     status: int | None = None
 
 
@@ -261,7 +264,8 @@ Event = (
 
 @quick_value
 class Look:
-    """Answered by Looked. `lacking`: it matters who lacks what it needs; `host`: the named one."""
+    """Looks up where the command may go. Answered by Looked. `lacking`: hosts that lack what it
+    needs matter; `host`: the named host."""
 
     lacking: bool
     host: HostId | None
@@ -269,15 +273,16 @@ class Look:
 
 @quick_value
 class AskSlots:
-    """Of all hosts. Answered by SlotsKnown, LimRefused or LimSilent. `insist`: also if the LIM did
-    not answer lately, for nothing else will do."""
+    """Asks for the slots of all hosts. Answered by SlotsKnown, LimRefused or LimSilent. `insist`:
+    ask even if the LIM did not answer recently, because there is no alternative."""
 
     insist: bool
 
 
 @quick_value
 class AskLim:
-    """Where to? Answered by LimSaid, LimRefused or LimSilent. `insist`: as in AskSlots."""
+    """Asks the LIM for a place. Answered by LimSaid, LimRefused or LimSilent. `insist`: as in
+    AskSlots."""
 
     question: Question
     insist: bool
@@ -285,14 +290,14 @@ class AskLim:
 
 @quick_value
 class WaitForRoom:
-    """Answered by Waited."""
+    """Waits until there may be room. Answered by Waited."""
 
     limit_s: float
 
 
 @quick_value
 class TakeTurn:
-    """Answered by TurnTaken."""
+    """Asks for a turn to run here. Answered by TurnTaken."""
 
 
 @quick_value
@@ -302,7 +307,9 @@ class GiveTurnBack:
 
 @quick_value
 class TakeNeeds:
-    """What it needs of this host, to run here. Answered by NeedsTaken."""
+    """Takes the resources of this host that the command needs to run here. Answered by
+    NeedsTaken.
+    """
 
 
 @quick_value
@@ -312,7 +319,8 @@ class GiveNeedsBack:
 
 @quick_value
 class Start:
-    """Answered by Unseen or Failed, or by Sent and then Started, Refused or ContactLost."""
+    """Starts the command on that host. Answered by Unseen or Failed, or by Sent and then Started,
+    Refused or ContactLost."""
 
     host: HostId
     address: str
@@ -320,12 +328,13 @@ class Start:
 
 @quick_value
 class AwaitAnswer:
-    """To a start that was sent before a restart of this LBM. Answered as Start, after Sent."""
+    """Waits for the answer to a start that was sent before a restart of this LBM. Answered as
+    Start, after Sent."""
 
 
 @quick_value
 class Follow:
-    """Move its input and output. Answered by Ended, ContactLost or Failed. `keep`: the caller's
+    """Moves its input and output. Answered by Ended, ContactLost or Failed. `keep`: the caller's
     descriptors may be needed for another start."""
 
     keep: bool
@@ -333,22 +342,22 @@ class Follow:
 
 @quick_value
 class Fetch:
-    """Bring its files back. Answered by Fetched."""
+    """Brings its files back. Answered by Fetched."""
 
     status: int
 
 
 @quick_value
 class Forward:
-    """A signal, to the command."""
+    """Sends a signal to the command."""
 
     number: int
 
 
 @quick_value
 class LetGo:
-    """Of that host: what there is of the command ends and is removed. `number`: by that signal, if
-    it has begun there and nobody here knows; 0 = TERM."""
+    """Ends and removes whatever that host holds of the command. `number`: the signal to end it by,
+    if it has begun there unnoticed; 0 = TERM."""
 
     host: HostId
     number: int = 0
@@ -359,7 +368,7 @@ class RunHere:
     """The caller becomes the command. Followed by Used, if measured, and EndedHere."""
 
     reason: str
-    slots: int = 0  # it may use; 0 = it did not ask
+    slots: int = 0  # that it may use; 0 = it did not ask
     measure: bool = False
     pinned: bool = False  # it could run nowhere else
     grant: Grant = NOTHING
@@ -367,7 +376,7 @@ class RunHere:
 
 @quick_value
 class Away:
-    """It would leave, which is all that the caller wanted to know."""
+    """Reports that the command would leave, which is all that the caller asked."""
 
 
 @quick_value
@@ -377,7 +386,7 @@ class Finish:
 
 @quick_value
 class RecordEnd:
-    """In the accounts, as ended."""
+    """Records the command as ended."""
 
     state: JobState
     status: int | None = None
@@ -387,17 +396,17 @@ class RecordEnd:
 
 @quick_value
 class BegunHere:
-    """In the accounts, as running elsewhere; the caller hears of it with -v."""
+    """Records the command as running elsewhere; the caller is told with -v."""
 
     host: HostId
     reason: str
     note: str = ""
-    wrong: bool = False  # the load was the reason, and that host is no less busy
+    wrong: bool = False  # moved because of the load, to a host that is no less busy
 
 
 @quick_value
 class BeginAgain:
-    """In the accounts, as waiting, under a new name: nothing begins twice under one."""
+    """Records the command as waiting, under a new id: no id is started twice."""
 
     reason: str
 
@@ -405,20 +414,20 @@ class BeginAgain:
 @quick_value
 class Warn:
     text: str
-    once: bool = False  # a minute for all commands that one line of a shell has started
+    once: bool = False  # a minute, for all commands that one line of a shell has started
 
 
 @quick_value
 class Charge:
-    """Nothing to decide for the LIM, but it is to count the command there."""
+    """Has the LIM count the command on that host; the LIM has nothing to decide."""
 
     question: Question
 
 
 @quick_value
 class Discharge:
-    """The LIM counts it no longer. `charged`: it did, or may have; else it has only heard of the
-    start."""
+    """Has the LIM stop counting the command. `charged`: the LIM counts it, or may; otherwise it was
+    only notified of the start."""
 
     host: HostId
     charged: bool
@@ -434,7 +443,7 @@ class Lacks:
 
 @quick_value
 class Trouble:
-    """For the LIM: that host could not be used."""
+    """Tells the LIM that the host could not be used."""
 
     host: HostId
     reason: str
@@ -442,7 +451,7 @@ class Trouble:
 
 @quick_value
 class Learn:
-    """What it took elsewhere."""
+    """Notes what the command used elsewhere."""
 
     cpu_s: float
     cause: str
@@ -451,7 +460,7 @@ class Learn:
 
 @quick_value
 class Measured:
-    """What it took here."""
+    """Notes what the command used here."""
 
     cpu_s: float
     status: int
@@ -464,7 +473,7 @@ Action = (
     | Fetch | Forward | LetGo | RunHere | Away | Finish | RecordEnd | BegunHere | BeginAgain | Warn
     | Charge | Discharge | Lacks | Trouble | Learn | Measured
 )  # fmt: skip
-# Those that are answered.
+# The actions that are answered.
 ANSWERED: frozenset[type] = frozenset((
     Look, AskSlots, AskLim, WaitForRoom, TakeTurn, TakeNeeds, Start, AwaitAnswer, Follow, Fetch,
 ))  # fmt: skip

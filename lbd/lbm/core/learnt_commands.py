@@ -1,8 +1,8 @@
-"""What was learnt of every user's commands, each user's apart. Pure.
+"""What was learnt about every user's commands, separately for each user. Pure.
 
-One user's commands say nothing of another's: their `build.py` is another program, and what a user
-claims of a run here can mislead that user alone. Both the users and the commands of each are
-bounded; what was not used for longest is forgotten first.
+One user's commands say nothing about another's: their `build.py` is a different program, and what a
+user claims about a run here can mislead that user only. The number of users and the commands of
+each are bounded; the least recently used are forgotten first.
 """
 
 from collections import OrderedDict
@@ -30,8 +30,8 @@ from lbd.policy.invocation import KEY_CHARACTERS, OURS, WHY_STAYS, family_of, ke
 from lbd.text.needs import AMOUNT_MAX
 
 FORMAT = 1
-CPU_S_MAX = 1e8  # what a run may claim
-STORED_MAX = 1e300  # a number as stored: finite, and none that floats do not reach
+CPU_S_MAX = 1e8  # the most that a run may claim
+STORED_MAX = 1e300  # the largest stored number: finite, and within the range of floats
 NOTHING = Known()
 
 Json = dict[str, object]
@@ -59,7 +59,7 @@ class Book:
         self._users.clear()
 
     def user(self, uid: int) -> UserBook:
-        """That user's part; the user not heard of for longest makes room."""
+        """Returns that user's entry. A new user replaces the one not seen for the longest time."""
         book = self._users.get(uid)
         if book is None:
             book = self._users[uid] = UserBook()
@@ -69,11 +69,11 @@ class Book:
         return book
 
     def peek(self, uid: int) -> UserBook:
-        """The same to look at only."""
+        """Like `user`, but read-only."""
         return self._users.get(uid) or UserBook()
 
     def set_lists(self, uid: int, lists: Lists) -> bool:
-        """True if they are news."""
+        """Returns True if the lists are new."""
         if self.peek(uid).lists == lists:
             return False
         self.user(uid).lists = lists
@@ -98,10 +98,10 @@ class Book:
         return judge_learnt(known, self.threshold_s, unix_s)
 
     def needed(self, uid: int, argv: Sequence[bytes]) -> Needs:
-        """The features that the lists ask for, of the host where it runs."""
+        """The features that the lists demand of the host where it runs."""
         return Rules(self.host, self.peek(uid).lists).needed(argv, key_of(argv))
 
-    # A run that stays, from its beginning to its end
+    # A run that stays here, from its beginning to its end
 
     def begun_here(self, uid: int, key: str, *, measured: bool) -> None:
         known = self._known(uid, key)
@@ -111,7 +111,8 @@ class Book:
             self._keep(uid, key, replace(known, trials=known.trials + 1))
 
     def ended_here(self, uid: int, key: str, *, measured: bool, wall_s: float) -> None:
-        """Once for each `begun_here`. A short one that took long is measured the next time."""
+        """Called once for each `begun_here`. A supposedly short command that took long is measured
+        next time."""
         known = self.peek(uid).commands.get(key)
         if known is None:
             return
@@ -124,10 +125,8 @@ class Book:
     def measured(
         self, uid: int, key: str, cpu_s: float, unix_s: float, *, whole: bool = True
     ) -> bool:
-        """What a run cost; not `whole` if it was cut short, so it would have cost that or more.
-
-        True if that says something.
-        """
+        """Notes what a run cost. `whole` is False if it was cut short, so that it would have cost
+        that or more. Returns True if the measurement tells us something."""
         if not 0.0 <= cpu_s <= CPU_S_MAX or (not whole and cpu_s < self.threshold_s):
             return False
         known = self._known(uid, key)
@@ -137,8 +136,8 @@ class Book:
         return True
 
     def took(self, uid: int, key: str, peak_bytes: int, *, whole: bool = True) -> bool:
-        """At most, of memory. True if that says something; nothing is kept of commands of which
-        nothing else is."""
+        """Notes the peak memory of a run. Returns True if that tells us something. Nothing is kept
+        for a command about which nothing else is known."""
         known = self.peek(uid).commands.get(key)
         if known is None or not 0 < peak_bytes <= AMOUNT_MAX:
             return False
@@ -167,7 +166,8 @@ class Book:
         for key, known in book.commands.items():
             kinds.setdefault(key.partition(" ")[0], []).append(known)
         for name, all_known in kinds.items():
-            # Of a compiler, or of what was only asked for its version, the real work may come yet.
+            # For a compiler, or a name that was only run for its version, the real work may come
+            # later.
             whole = family_of(name) is None and name in book.commands
             if whole and all(needs_no_shim(k, self.threshold_s, unix_s) for k in all_known):
                 names.add(name)
@@ -188,7 +188,7 @@ class Book:
                         for key, known in book.commands.items()
                         if known.estimate is not None
                     ],
-                    # apart, so that releases that know nothing of it read the rest
+                    # separate, so that releases that do not know it can read the rest
                     "peaks": {
                         key: list(known.peaks)
                         for key, known in book.commands.items()
@@ -200,7 +200,7 @@ class Book:
         }
 
     def read(self, stored: object) -> None:
-        """Take over what `to_json` gave. Raises ValueError if it is anything else."""
+        """Restores what `to_json` returned. Raises ValueError if it is anything else."""
         if not isinstance(stored, dict) or stored.get("format") != FORMAT:
             raise ValueError("not in a format that this release knows")
         users = stored.get("users")
@@ -220,17 +220,17 @@ class Book:
 
 
 def generation_of(names: Iterable[str]) -> int:
-    """Another number for another set, the same after a restart."""
+    """Returns a number that differs for another set of names and is the same after a restart."""
     return crc32("\n".join(names).encode())
 
 
 def exact(entries: Iterable[str]) -> list[str]:
-    """The plain names among the entries of a list: no kinds, no patterns."""
+    """Returns the plain names among the entries of a list: no kinds, no patterns."""
     return [entry for entry in entries if not set(entry) & set("*?[ ")]
 
 
 def may_leave(rules: Rules, name: str) -> bool:
-    """Is there a way of calling `name` that leaves because a list says so?"""
+    """Whether `name` can be called in a way that leaves because a list says so."""
     said = rules.said([name.encode()], name, b"/")
     lists = *rules.user.always, *rules.host.always, *rules.user.features, *rules.host.features
     kinds = (entry.partition(" ")[0] for entry in lists)
@@ -240,7 +240,8 @@ def may_leave(rules: Rules, name: str) -> bool:
 
 
 def row_of(key: str, estimate: Estimate) -> list[object]:
-    """What is stored of a command; that its first run is under way is over when we are."""
+    """What is stored about a command. That its first run is under way is not stored: a restart ends
+    it."""
     mean_s, *recent_s = (round(value, 6) for value in (estimate.mean_s, *estimate.recent_s))
     return [key, mean_s, estimate.runs, round(estimate.measured, 3), *recent_s]
 
@@ -269,7 +270,7 @@ def read_peaks(stored: object) -> tuple[int, ...]:
 
 
 def read_lists(given: Json) -> Lists:
-    """A user's lists, as stored or as a client sent them. Raises ValueError."""
+    """Returns a user's lists, as stored or as a client sent them. Raises ValueError."""
     found = []
     for key in ("always", "never", "features"):
         entries = given.get(key) or []

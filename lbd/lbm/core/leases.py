@@ -1,8 +1,8 @@
-"""How long this host may go on with each attempt of the queue's. Pure.
+"""How long this host may continue each attempt of the queue. Pure.
 
-What the dispatcher grants counts from when we *sent* the heartbeat that it answers: it counts from
-when the heartbeat came, so of the two ends this one is always the first to let go. Seconds are
-those of a clock that nobody sets.
+The dispatcher's lease counts here from when the answered heartbeat was *sent*. At the dispatcher it
+counts from when the heartbeat arrived, so this end always lets go first. Seconds are those of a
+clock that nobody sets.
 """
 
 from collections import OrderedDict
@@ -25,7 +25,7 @@ class Leases:
     margins: Histogram = field(default_factory=lambda: Histogram(MARGINS_S))  # at renewals
 
     def heartbeat(self, now_s: float) -> int:
-        """The number of the heartbeat that is about to be sent."""
+        """Returns the number of the heartbeat that is about to be sent."""
         self._number += 1
         self._sent_s[self._number] = now_s
         while len(self._sent_s) > BEATS_KEPT:
@@ -33,7 +33,8 @@ class Leases:
         return self._number
 
     def take(self, key: Key, anchor: int, lease_s: float, now_s: float) -> bool:
-        """A new attempt, granted from the heartbeat `anchor` on. False: that is over already."""
+        """Takes a new attempt, leased from the heartbeat `anchor` on. Returns False if the lease
+        has already expired."""
         until_s = self._sent_s.get(anchor, float("-inf")) + lease_s
         if until_s <= now_s:
             return False

@@ -1,9 +1,9 @@
-"""The search for a host that takes a command: who is out of the question, and how long to go on.
+"""The search for a host that takes a command: which hosts are excluded, when to give up.
 
-Left out are the hosts that the user excluded or that have refused it; those that lack its directory
-or its program, as they said lately; those that have too few free slots for it; and, until there may
-be room again, those that had no slot a moment ago. Whatever else a host refuses for does not pass
-so soon. What is known of others may be old: the host itself has the last word.
+Excluded are the hosts that the user excluded or that have refused the command; those that recently
+said they lack its directory or its program; those that have too few free slots for it; and, until
+there may be room again, those that had no free slot a moment ago. Other reasons for a refusal do
+not pass so soon. What is known about other hosts may be old: the host itself has the last word.
 """
 
 from collections import OrderedDict
@@ -27,24 +27,25 @@ class Demands:
     mode: str = "auto"  # auto | remote | host
     host: HostId | None = None
     excluded: frozenset[HostId] = frozenset()
-    slots: tuple[int, int] = (1, 1)  # it needs, and can use
+    slots: tuple[int, int] = (1, 1)  # minimum and maximum
     timeout_s: float = 0.0
     memory_bytes: int = 0
     may_fall_back: bool = True
     may_restart: bool = True
-    must_stay: bool = False  # it moved too often already, or is the very command that was placed
-    only_asks: bool = False  # Away is wanted rather than a start
+    # it moved too often already, or is the very command that was placed here
+    must_stay: bool = False
+    only_asks: bool = False  # the caller wants Away rather than a start
     is_staged: bool = False  # it brings its files along
     needs: Needs = NO_NEEDS
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What this host says."""
+    """The limits set on this host."""
 
     own: HostId
-    hold_limit_s: float  # for room
-    evicted_wait_s: float  # for a host that takes it, of an evicted command
+    hold_limit_s: float  # of the wait for room
+    evicted_wait_s: float  # of an evicted command's wait for a host that takes it
     has_peers: bool = True
 
 
@@ -57,21 +58,22 @@ class Place:
 
 @dataclass(slots=True)
 class Eviction:
-    """The last one of a command, which waits for another host since, or has found one."""
+    """The last eviction of a command, which has waited for another host since, or has found one."""
 
     host: HostId = NOWHERE
     began_s: float = 0.0
     has_warned: bool = False
 
     def given_up(self, why: str, limit_s: float, now_s: float) -> str:
-        """`why` no host takes it now. "" while it may wait on."""
+        """Returns why the command is given up, or "" while it may wait on. `why`: why no host takes
+        it now."""
         if now_s < self.began_s + limit_s:
             return ""
         within = f"no host took it within {limit_s:g} s (lbm.sent_away_wait_s)"
         return f"the owner of {self.host} is back, and {within}: {why}"
 
     def warning(self, why: str) -> str:
-        """Once."""
+        """Returns the warning the first time, then ""."""
         if self.has_warned:
             return ""
         self.has_warned = True
@@ -80,28 +82,30 @@ class Eviction:
 
 @dataclass(slots=True)
 class Search:
-    """All that is known of where a command may go: one class because a question to the LIM is made
-    of all of it."""
+    """All that is known about where a command may go.
+
+    One class because a question to the LIM is made of all of it.
+    """
 
     demands: Demands
     bounds: Bounds
-    excluded: set[HostId] = field(default_factory=set)  # by the user, or they have refused it
-    lacking: set[HostId] = field(default_factory=set)  # what it needs
-    left_out: str = ""  # the same for people
-    full: set[HostId] = field(default_factory=set)  # a moment ago
+    excluded: set[HostId] = field(default_factory=set)  # by the user, or by a refusal
+    lacking: set[HostId] = field(default_factory=set)  # hosts that lack what it needs
+    left_out: str = ""  # `lacking` in words, for people
+    full: set[HostId] = field(default_factory=set)  # hosts that were full a moment ago
     refusals: list[Refused] = field(default_factory=list)
     tries: int = 0
-    give_up_s: float = 0.0  # waiting for room
-    is_patient: bool = True  # it is not that late yet
+    give_up_s: float = 0.0  # when to stop waiting for room
+    is_patient: bool = True  # `give_up_s` has not come yet
     eviction: Eviction = field(default_factory=Eviction)
     asked_lim: bool = False
-    has_moved: bool = False  # the named host is not where we believed
-    is_unseen: bool = False  # its directory is, so it had better stay
+    has_moved: bool = False  # the named host is not at the address that we had
+    is_unseen: bool = False  # its directory cannot be examined here, so it should stay
     is_too_wide: bool = False  # this host has too few free slots for it
-    slots_here: int = 0  # it may use if it stays; 0 = it needs no more than any
+    slots_here: int = 0  # slots it may use if it stays; 0 = it asked for one only
 
     def again(self) -> None:
-        """From the start, but for what was learnt of the command itself."""
+        """Starts the search again, but keeps what was learnt about the command itself."""
         self.excluded, self.tries = set(self.demands.excluded), 0
         self.full.clear()
         self.refusals.clear()
@@ -110,7 +114,7 @@ class Search:
 
     @property
     def must_leave(self) -> bool:
-        """One that was evicted has no caller here any more that could run it."""
+        """An evicted command has no caller here any more that could run it."""
         return self.demands.mode == "remote" or self.is_too_wide or self.eviction.host != NOWHERE
 
     @property
@@ -123,7 +127,7 @@ class Search:
 
     @property
     def goes_anywhere(self) -> bool:
-        """It does not matter who lacks what."""
+        """Whether it goes to any host, even one that lacks what it needs."""
         return self.demands.mode == "host" or self.demands.is_staged
 
     @property
@@ -140,18 +144,20 @@ class Search:
             may_wait=self.is_patient,
         )
 
-    # -- what was heard ----------------------------------------------------------------------------
+    # -- what was reported -------------------------------------------------------------------------
 
     def looked(self, looked: Looked) -> None:
         self.lacking, self.left_out = set(looked.lacking), looked.left_out
 
     def is_known_at(self, address: str) -> bool:
-        """The named host: there is no need to ask the LIM where it is."""
+        """Whether the named host is known at this address, so that there is no need to ask the
+        LIM.
+        """
         return bool(address) and self.demands.host is not None and not self.has_moved
 
     def counted(self, slots: Slots) -> str:
-        """The slots of all hosts that are up. Why none will ever do, "" if one might. Who waits for
-        a named host waits there."""
+        """Notes the slots of all hosts that are up. Returns why none will ever do, "" if one might.
+        A command for a named host waits there."""
         (least, most), named, own = self.demands.slots, self.demands.host, self.bounds.own
         able = {name: total for name, (total, _) in slots.items() if named in (None, name)}
         if able and max(able.values()) < least:
@@ -164,12 +170,12 @@ class Search:
         return ""
 
     def is_hopeless(self, hosts: Collection[HostId]) -> bool:
-        """It must leave, and none of these is left for it just now."""
+        """Whether it must leave, and none of these hosts is left for it at present."""
         left = set(hosts) - self.left_over - {self.bounds.own}
         return self.demands.host is None and self.must_leave and not left
 
     def why_nobody(self, reason: str) -> str:
-        """`reason`: the LIM's, why no host can take it."""
+        """`reason`: why no host can take it, from the LIM."""
         if self.eviction.host:
             return reason
         if self.refusals and self.demands.mode != "auto":
@@ -182,8 +188,8 @@ class Search:
         self.excluded.add(host)
 
     def may_try_again(self, host: HostId) -> bool:
-        """After this one has not taken it. For what may not run here a full host is no try, but a
-        reason to wait."""
+        """Whether to try another host after this one did not take it. For a command that may not
+        run here, a full host does not count as a try, but is a reason to wait."""
         self.tries += not (self.must_leave and host in self.full)
         return self.tries < MAX_TRIES
 
@@ -191,13 +197,15 @@ class Search:
 
     @property
     def fault(self) -> str:
-        """Of a host that should have taken it; that an owner does not want it is none."""
+        """The fault of a host that should have taken it. That an owner does not want it is no
+        fault."""
         faults = (r for r in self._failures if r.fault or r.phase != "admission")
         return next((fault.reason for fault in faults), "")
 
     @property
     def why_not_here(self) -> str:
-        """By the user's word, after others have refused it; "" if it may."""
+        """Why the user's choice forbids running here after others have refused it; "" if it may run
+        here."""
         failures = self._failures
         if failures and (self._is_strict or not self.demands.may_fall_back):
             return failures[-1].advice
@@ -207,7 +215,8 @@ class Search:
 
     @property
     def _failures(self) -> list[Refused]:
-        """Without those of hosts that were no candidates, unless it had to be one of them."""
+        """The refusals, without those of hosts that were no candidates, unless it had to be one of
+        those."""
         return [r for r in self.refusals if self._is_strict or not r.lacks_something]
 
     @property
@@ -216,12 +225,12 @@ class Search:
 
 
 def as_excluded(reason: str, excluded: Collection[str]) -> str:
-    """`reason`, why no host can take a command, with the user's own part in it."""
+    """`reason`, why no host can take a command, with the user's own exclusions added."""
     return f"{reason} (-x: {names_shown(list(excluded))})" if excluded else reason
 
 
 def too_few(least: int, able: Mapping[HostId, int], named: HostId | None) -> str:
-    """`able`: the slots of each host that may be meant."""
+    """`able`: the slots of each host that may be used."""
     most = max(able.values())
     if named is not None:
         return f"-n {least}: {named} has {most} slots"
@@ -231,11 +240,12 @@ def too_few(least: int, able: Mapping[HostId, int], named: HostId | None) -> str
 
 @dataclass(slots=True)
 class Unshared:
-    """Which hosts do not share which directories, as they said lately.
+    """Which hosts recently said that they do not share which directories.
 
-    What is not shared there has nothing shared below it, as far as it is one file system here: so
-    one refusal speaks for a whole tree, but "/" not for what is mounted in it. Each user's own, for
-    one may be let in where another is not. Forgotten after a while: a mount may come back.
+    A directory that is not shared has nothing shared below it, within one file system of this host.
+    So one refusal covers a whole tree, but a refusal for "/" does not cover what is mounted in it.
+    Entries are per user, because one user may be let in where another is not. They expire after a
+    while: a mount may come back.
     """
 
     kept_s: float
@@ -247,7 +257,8 @@ class Unshared:
         return bool(self._until)
 
     def note(self, uid: int, device: int, directory: bytes, host: HostId, now_s: float) -> None:
-        """This host has just said that it is another one there, or none."""
+        """Notes that this host has just said that its directory is a different one, or does not
+        exist."""
         place = (uid, device, directory.rstrip(b"/"))
         self._until[place, host] = now_s + self.kept_s
         self._until.move_to_end((place, host))
@@ -256,7 +267,7 @@ class Unshared:
             self._drop_oldest()
 
     def hosts(self, uid: int, device: int, directory: bytes, now_s: float) -> set[HostId]:
-        """Those that need not be asked about it."""
+        """Returns the hosts that need not be asked about the directory."""
         while self._until and next(iter(self._until.values())) <= now_s:
             self._drop_oldest()
         found: set[HostId] = set()
@@ -269,7 +280,7 @@ class Unshared:
         return found
 
     def shares(self, uid: int, device: int, directory: bytes, host: HostId) -> None:
-        """It has just run a command there: whatever it said before is over."""
+        """Notes that the host has just run a command there: what it said before is outdated."""
         path = directory.rstrip(b"/")
         while self._until:
             place = (uid, device, path)

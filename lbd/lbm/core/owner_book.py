@@ -1,29 +1,30 @@
-"""What is known of this host's owner, and which commands wait for them to leave. Pure.
+"""What is known about this host's owner, and which commands wait for the owner to leave. Pure.
 
 Once a step (`admission.owner_step_s`) the owner is counted as here or away, by hour of the week:
-p01, the chance that one who is here has left a step later, and p11, that one who is away still is.
-Stays are kept one by one. Both outlive the LBM in a file of bounded size, as the trials do.
+p01, the chance that an owner who is here has left a step later, and p11, that one who is away still
+is. Stays are kept one by one. Both outlive the LBM in a file of bounded size, as the trials do.
 
-With `admission.owner_is_back = "decide"` every command stands still while the owner is here. Of
-each it is decided once a step: does it wait on, or is it moved? Moving costs the time for which it
-has run (an attempt that goes on from a checkpoint begins there) and its files' way. How long it
-waits:
+With `admission.owner_is_back = "decide"` every command is suspended while the owner is here. Once a
+step each command is decided on: does it keep waiting, or is it moved? Moving costs the time for
+which it has run (since its checkpoint, if it has one) and the transfer of its files. How long it
+waits depends on `admission.decide_by`:
 
 - **trials** (default): as long as would have been best so far for imagined commands on the hosts of
-  this cluster (`policy/wait_trials`); it needs no model of how owners come and go. Until enough was
-  seen it is the next rule;
+  this cluster (`policy/wait_trials`). It needs no model of how owners come and go. Until it has
+  seen enough, the next rule is used;
 - **work, threshold, myopic, optimal**: by this owner's stays and chances
-  (`policy/wait_or_migrate`), the last one also by how many other hosts there are, and are free;
+  (`policy/wait_or_migrate`), the last one also by how many other hosts there are, and how many of
+  them are free;
 - **timer**: a fixed time.
 
-Tasks of a gang only go on together: of them it counts how many of their hosts have their owners
-back, and all begin again elsewhere or none does. Moving then costs the time for which the gang has
-run, however many hosts are left, so each of these is one n-th of it. There **trials**, which know
-single commands, are **work**.
+Tasks of a gang only continue together. What matters is at how many of their hosts the owner is
+back, and either all start again elsewhere or none does. Moving then costs the time for which the
+gang has run, however many hosts are left, so each of these bears one n-th of it. For gangs
+**trials**, which know only single commands, means **work**.
 
 On measured series (`lbd sim migrate --series`) trials cost least of the rules that need no setting,
-work less than threshold. Times are UNIX seconds: they are compared over restarts. A clock that is
-set spoils one stay.
+and work costs less than threshold. Times are UNIX seconds, because they are compared across
+restarts. A clock that is set spoils one stay.
 """
 
 import math
@@ -50,65 +51,65 @@ from lbd.policy.wait_trials import FEWEST_WAITS, WaitTrials
 from lbd.text.units import show_duration
 from lbd.theory.owner_periods import safe_limit_s
 
-GAP_STEPS = 3  # after which nothing is known of what was between two looks
-KEPT = 500  # commands that stood still, for `lbctl advise`
+GAP_STEPS = 3  # after this gap nothing is known about the time between two looks
+KEPT = 500  # interrupted commands, for `lbctl advise`
 STANDING_MAX = 1000
 VERSION = 1
 RULES: Mapping[str, Rule] = {"work": "work", "threshold": "threshold", "myopic": "myopic"}
 UNMOVABLE = "not restartable: waiting until the owner leaves"
 NOWHERE = "no other host would take it: waiting"
 GANG_NOWHERE = "other hosts have no room for these tasks: waiting"
-GANG_HOSTS_COUNTED = 20  # of one gang: thresholds of more take long, and say the same
+GANG_HOSTS_COUNTED = 20  # of one gang: more would take long, and give the same answer
 SOON_S = 300.0
 
 Json = dict[str, object]
-Clock = Callable[[float], str]  # a UNIX time as people read it
+Clock = Callable[[float], str]  # formats a UNIX time for people
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A command that stands still, as its host sees it."""
+    """A suspended command, as its host sees it."""
 
     job: JobId
     cost_s: float  # of moving it
-    is_movable: bool  # nothing has come in or gone out of it that must not be repeated
-    gang: tuple[HostId, ...] = ()  # the hosts of its tasks, if it is one of a gang
+    is_movable: bool  # it has neither read nor written anything that must not be repeated
+    gang: tuple[HostId, ...] = ()  # the hosts of its tasks, if it is part of a gang
     slots: int = 1
     needs: Needs = NO_NEEDS
-    excluded: frozenset[HostId] = frozenset()  # by its user: there it cannot begin again
+    excluded: frozenset[HostId] = frozenset()  # by its user: it cannot start again there
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
     goes: bool
-    until_s: float  # it waits; infinite: as long as the owner is here
+    until_s: float  # end of the wait; infinite: as long as the owner is here
     reason: str
-    is_decided: bool = True  # or else there is nothing to decide: it cannot be moved
+    is_decided: bool = True  # False: there is nothing to decide, since it cannot be moved
 
 
 def until(until_s: float, now_s: float, clock: Clock) -> str:
-    """With seconds if it is soon; time zones differ by whole minutes."""
+    """Formats the end of a wait, with seconds if it is soon. Time zones differ by whole minutes."""
     return f"until {clock(until_s)}" + f":{int(until_s) % 60:02d}" * (until_s - now_s < SOON_S)
 
 
 @dataclass(frozen=True, slots=True)
 class Interruption:
-    """A command that an owner's stay has interrupted, once they have left."""
+    """A command that an owner's stay has interrupted, kept after the owner has left."""
 
     ended_s: float
     stay_s: float
     cost_s: float
-    moved_after_s: float | None  # None: it waited
+    moved_after_s: float | None  # None: it was not moved
 
 
 @dataclass(slots=True)
 class Interrupted:
-    """While the owner is here."""
+    """An interrupted command while the owner is here."""
 
     cost_s: float
     moved_s: float | None = None
     decided_s: float = -math.inf
-    by: tuple[object, ...] = ()  # what it was decided by, besides time
+    by: tuple[object, ...] = ()  # what the decision was based on, besides time
     verdict: Verdict = field(default=Verdict(False, -math.inf, ""))
 
 
@@ -118,21 +119,21 @@ class OwnerBook:
     step_s: float = 60.0
     history: OwnerHistory = field(default_factory=OwnerHistory)
     trials: WaitTrials = field(default_factory=WaitTrials)
-    is_here: bool | None = None  # None: nobody looks
-    since_s: float | None = None  # they came, or went
+    is_here: bool | None = None  # None: the owner is not watched
+    since_s: float | None = None  # when the owner came, or left
     elsewhere: RoomElsewhere = field(default_factory=RoomElsewhere)
     others: Others = field(default_factory=lambda: Others(0, 0))
-    away: Mapping[HostId, bool] = field(default_factory=dict)  # by host: is its owner?
+    away: Mapping[HostId, bool] = field(default_factory=dict)  # for each host: is its owner away?
     interruptions: deque[Interruption] = field(default_factory=lambda: deque(maxlen=KEPT))
     _interrupted: dict[JobId, Interrupted] = field(default_factory=dict)
     _step_at_s: float | None = None
     _was_here: bool = False  # at the last step
-    _came_before_s: float | None = None  # as an LBM before has left it
+    _came_before_s: float | None = None  # as the LBM before left it
 
-    # What is seen
+    # Observations
 
     def look(self, is_here: bool, now_s: float, hour: int) -> bool:
-        """Returns whether a step has passed. `hour`: of the week."""
+        """Returns whether a step has passed. `hour`: hour of the week."""
         if is_here is not self.is_here:
             self._changed(is_here, now_s)
         if self._step_at_s is None or not 0 <= now_s - self._step_at_s < GAP_STEPS * self.step_s:
@@ -146,7 +147,7 @@ class OwnerBook:
         return True
 
     def unwatched(self) -> None:
-        """The rules do not ask for the owner any more."""
+        """Forgets the owner's presence: the rules do not depend on it any more."""
         self.is_here = self.since_s = self._step_at_s = self.history.since_s = None
         self._interrupted.clear()
 
@@ -176,11 +177,9 @@ class OwnerBook:
         room: Mapping[HostId, int] | None = None,
         facts: Mapping[HostId, Facts] | None = None,
     ) -> None:
-        """`away`: hosts whose owner is away or that have none, of all; once a step, for trials.
-
-        `others_free`: another host would take a command; `room`: free slots of each that takes
-        commands; `facts`: what else those have.
-        """
+        """`away`: for every host, whether its owner is away or it has none. `others_free`: another
+        host would take a command; `room`: free slots of each host that takes commands; `facts`: the
+        other resources of those hosts."""
         self.elsewhere.look(others_free, room or {}, facts or {}, self.step_s)
         self.away = away
         free = [is_away for name, is_away in away.items() if name != self.host]
@@ -188,12 +187,12 @@ class OwnerBook:
         if step and len(away) > 1:
             self.trials.step([away[name] for name in sorted(away)], rng)
 
-    # What follows from it
+    # Decisions
 
     def verdict(
         self, one: Standing, config: AdmissionConfig, now_s: float, hour: int, clock: Clock
     ) -> Verdict:
-        """Of a command that stands still since the owner came; the same within a step."""
+        """Decides on a suspended command. The verdict stays the same within a step."""
         known = self._interrupted.get(one.job)
         if known is None:
             known = Interrupted(one.cost_s)
@@ -209,7 +208,7 @@ class OwnerBook:
         return known.verdict
 
     def stands(self, one: Standing, now_s: float, *, moved: bool) -> None:
-        """As `verdict`, where the rule is a plain one: it waits, or is moved at once."""
+        """Like `verdict`, for a plain rule: the command waits, or is moved at once."""
         if one.job not in self._interrupted and len(self._interrupted) < STANDING_MAX:
             verdict = Verdict(moved, math.inf, "", is_decided=one.is_movable)
             self._interrupted[one.job] = Interrupted(one.cost_s, verdict=verdict)
@@ -217,7 +216,8 @@ class OwnerBook:
                 self._interrupted[one.job].moved_s = now_s
 
     def gone(self, job: JobId) -> None:
-        """It has ended. If it was not moved it has not waited to the end of the stay, either."""
+        """Forgets a command that has ended, unless it was moved: it did not wait for the whole
+        stay."""
         known = self._interrupted.get(job)
         if known is not None and known.moved_s is None:
             del self._interrupted[job]
@@ -249,7 +249,7 @@ class OwnerBook:
         return sum(host == self.host or not self.away.get(host, True) for host in set(one.gang))
 
     def fits(self, one: Standing) -> bool:
-        """Would other hosts, or those of the gang that are free, take what stands still?"""
+        """Whether other hosts, or free hosts of the gang, would take the suspended tasks."""
         still = sum(host == self.host or not self.away.get(host, True) for host in one.gang)
         free = (host for host, is_away in self.away.items() if is_away)
         hosts = (host for host in free if host not in one.excluded)
@@ -257,7 +257,7 @@ class OwnerBook:
         return sum(takes(host, one.slots, one.needs) for host in hosts) >= still
 
     def fits_beside(self, one: Standing) -> bool:
-        """Would another host take it?"""
+        """Whether another host would take it."""
         return self.elsewhere.beside(self.host, one.slots, one.needs, one.excluded)
 
     def _of_gang(
@@ -306,11 +306,11 @@ class OwnerBook:
         return isinstance(found, Move)
 
     def back(self, clock: Clock) -> str:
-        """What is said of commands that stand still, whatever else there is to say."""
+        """How every message about a suspended command begins."""
         return f"{self.host}'s owner has been back since {clock(self.since_s or 0.0)}"
 
     def left_s(self, cost_s: float, config: AdmissionConfig, now_s: float, hour: int) -> float:
-        """How long to wait on."""
+        """How much longer to wait."""
         by, stayed_s = config.decide_by, self.history.stayed_s(now_s)
         if by == "timer":
             return config.decide_after_s - stayed_s
@@ -339,10 +339,8 @@ class OwnerBook:
         }
 
     def read(self, stored: object, now_s: float) -> None:
-        """What `to_json` made. Counts of steps of another length are left out.
-
-        Raises ValueError, and takes nothing, if it cannot be that.
-        """
+        """Restores what `to_json` returned. Counts of steps of another length are dropped. Raises
+        ValueError, and changes nothing, if `stored` is not valid."""
         if not isinstance(stored, dict) or stored.get("version") != VERSION:
             raise ValueError("this release cannot read the record of the owner")
         hours, stays_s, rows = (stored.get(key) for key in ("hours", "stays_s", "interruptions"))

@@ -1,24 +1,24 @@
-"""Is the owner of this host back, and what becomes of other hosts' commands then? Pure."""
+"""Is this host's owner back, and what happens to other hosts' commands then? Pure."""
 
 from dataclasses import dataclass
 
 from lbd.config.access import AdmissionConfig
 from lbd.lbm.core.execution_events import Treatment
 
-CALM_S = 5.0  # load that was the owner's is believed to come again for this long
+CALM_S = 5.0  # how long the owner counts as here after the load has dropped
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What shows the owner. None: no terminal of theirs."""
+    """Signs of the owner. `idle_s` None: the owner has no terminal."""
 
     idle_s: float | None
     terminal: str
-    load: float  # cores kept busy by all but foreign commands
+    load: float  # cores kept busy by everything except foreign commands
 
 
 class Presence:
-    """`tick` is told what is seen; `why` says what shows the owner, "" while there is none."""
+    """`tick` takes what was seen; `why` says what shows the owner, "" while the owner is away."""
 
     def __init__(self, config: AdmissionConfig) -> None:
         self._config = config
@@ -55,7 +55,7 @@ class Presence:
         return ""
 
     def treatment(self, now_s: float) -> Treatment:
-        """Of the commands that run."""
+        """The treatment of the running commands."""
         kind = self._config.owner_is_back
         if self._since_s is None or kind == "keep":
             return Treatment.NONE

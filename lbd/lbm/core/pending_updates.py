@@ -1,7 +1,7 @@
-"""What is to be told the dispatcher of this host's attempts, in order. Pure.
+"""Updates about this host's attempts that the dispatcher has not received yet, in order. Pure.
 
-While nobody listens an attempt may be stopped and continued any number of times: of what a later
-word makes untrue only the last is kept, so an attempt has three things to be told at most.
+While the dispatcher is not connected, an attempt may be stopped and continued any number of times.
+Of updates that replace each other only the last is kept, so an attempt has at most three pending.
 """
 
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ HALTS = ("stopped", "continued")
 
 
 class Report(Protocol):
-    """Of an attempt, as in dispatch.proto."""
+    """The report of an attempt, as in dispatch.proto."""
 
     job: str
     attempt: int
@@ -34,6 +34,6 @@ class PendingReports(Generic[AnyReport]):
         return len(self._reports)
 
     def take(self) -> list[AnyReport]:
-        """All of it, which is told by that."""
+        """Returns all reports and forgets them."""
         report, self._reports = list(self._reports.values()), {}
         return report

@@ -1,7 +1,7 @@
-"""Where else a command that stands still could run. Pure.
+"""Where else a suspended command could run. Pure.
 
-Room on other hosts only counts once it has lasted: a slot or a resource that has just come free
-goes to a job that waits in the queue, and what is moved would only take its place.
+Room on other hosts only counts once it has lasted: a slot or a resource that has just become free
+goes to a job that waits in the queue, and a moved command would only take that job's place.
 """
 
 from collections import deque
@@ -11,17 +11,18 @@ from dataclasses import dataclass, field
 from lbd.model import Facts, HostId, Needs
 from lbd.policy.needs import jobs_now, unmet
 
-LASTING_LOOKS = 5  # so often seen, room has lasted
+LASTING_LOOKS = 5  # after so many looks, room has lasted
 AS_MANY_AS_SLOTS = 1 << 30
 Look = tuple[bool, Mapping[HostId, int], Mapping[HostId, Facts]]
 
 
 @dataclass(slots=True)
 class RoomElsewhere:
-    """As the LIM has it. `facts` are asked for only while a command needs more than slots."""
+    """Room on other hosts as the LIM knows it. `facts` are only requested while a command needs
+    more than slots."""
 
-    others_free: bool = False  # would another host take a command?
-    room: Mapping[HostId, int] = field(default_factory=dict)  # free slots of those that take some
+    others_free: bool = False  # whether another host would take a command
+    room: Mapping[HostId, int] = field(default_factory=dict)  # free slots of the willing hosts
     facts: Sequence[Mapping[HostId, Facts]] = ()  # of those hosts, at each look that counts
     _lately: deque[Look] = field(default_factory=deque)
 
@@ -44,8 +45,8 @@ class RoomElsewhere:
         self.facts = [there for _, _, there in lasting]
 
     def takes(self, host: HostId, slots: int, needs: Needs) -> int:
-        """How many such commands the host has had room for. Where it is not known what a host has,
-        it takes none that needs more than slots."""
+        """How many such commands the host has had room for. A host whose resources are not known
+        takes none that needs more than slots."""
         count = self.room.get(host, 0) // max(1, slots)
         if not needs:
             return count
@@ -56,7 +57,7 @@ class RoomElsewhere:
     def beside(
         self, own: HostId, slots: int, needs: Needs, excluded: Set[HostId] = frozenset()
     ) -> bool:
-        """Would another host than this one, or those, take such a command?"""
+        """Whether a host other than this one and the excluded ones would take such a command."""
         if not (self.others_free and (needs or excluded)):
             return self.others_free
         others = self.room.keys() - {own, *excluded}
@@ -64,7 +65,7 @@ class RoomElsewhere:
 
 
 def room_by_needs(needs: Needs, facts: Facts) -> int:
-    """For how many there is enough besides slots."""
+    """For how many commands the resources other than slots suffice."""
     if unmet(needs, facts) is not None:
         return 0
     most = jobs_now(needs, facts)

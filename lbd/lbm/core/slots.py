@@ -1,17 +1,18 @@
-"""What this host hands out, slots and resources: who has what, and who waits. Pure.
+"""What this host hands out, slots and resources: who holds what, and who waits. Pure.
 
-Slots bound *foreign* jobs. A free slot goes to whoever has waited longest, of those who have least;
-a command nested in a placed job never waits, since its parent may hold the very slot it would wait
-for; and one that its user sent here by name (-H) does not wait for ever, since those in the slots
-may be waiting for it, as the commands of a pipeline do. But nobody goes further beyond the slots
-than `beyond`, and that is nothing where the owner of the host has said how many may run.
+Slots bound *foreign* jobs. A free slot goes to the job that has waited longest, among those of the
+users that hold least. A command nested in a placed job never waits, since its parent may hold the
+very slot it would wait for. A command that its user sent here by name (-H) does not wait for ever,
+since the jobs in the slots may be waiting for it, as the commands of a pipeline do. But nobody
+exceeds the slots by more than `beyond`, which is zero where the owner of the host has said how many
+jobs may run.
 
-A resource is handed out by index, the lowest free ones first, or by amount where it is a size. A
-job gets all that it needs at once or nothing, and slots and resources come and go together. One
-that waits for a resource stands in nobody's way who does not need the same. What a job has it keeps
-until its slot is free, also over a restart of the LBM, which hands its `Grant` to the next one; if
-there are fewer by then, also as the owner changed what there is, it keeps what it has, and nobody
-else gets that.
+A resource is handed out by index, the lowest free ones first, or by amount if it is a size. A job
+gets all that it needs at once or nothing, and slots and resources are taken and freed together. A
+job that waits for a resource does not block jobs that need other resources. A job keeps what it was
+granted until its slot is free, also across a restart of the LBM, which hands its `Grant` to the
+next one. If fewer exist by then, or the owner has changed the totals, the job keeps what it has,
+and nobody else gets that.
 
 It is one file because a job gets slots and resources together or neither.
 """
@@ -37,7 +38,7 @@ class Granted:
 
     name: str
     amount: int
-    indices: tuple[int, ...] = ()  # none: it is a size
+    indices: tuple[int, ...] = ()  # empty if the resource is a size
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +62,12 @@ class ResourcePool:
     _facts: Facts | None = None
 
     def become(self, other: "ResourcePool") -> None:
-        """What there is has changed. Who has something keeps it, also what is there no more."""
+        """Takes the totals of `other`. Jobs keep what they hold, even if it no longer exists."""
         self.features, self.totals = other.features, other.totals
         self.memory_total, self._facts = other.memory_total, None
 
     def facts(self, besides: Collection[JobId] = ()) -> Facts:
-        """As of now; used is what others have than those `besides`."""
+        """The current state; used is what is held by jobs other than `besides`."""
         if besides and self.held:
             grants = [grant for job, grant in self.held.items() if job not in besides]
             return self._facts_of(grants)
@@ -79,7 +80,7 @@ class ResourcePool:
         for one in (one for grant in grants for one in grant.resources):
             used[one.name] = used.get(one.name, 0) + one.amount
         there = tuple((name, self.totals[name], used[name]) for name in sorted(self.totals))
-        # A limit may be any number: of what is more than all there is nobody needs to know.
+        # A memory limit may be any number; amounts beyond the total need not be known.
         given = min(self.memory_total, sum(grant.memory_bytes for grant in grants))
         return Facts(self.features, there, self.memory_total, given)
 
@@ -90,7 +91,7 @@ class ResourcePool:
         return unmet(needs, self.facts()) if needs else None
 
     def take(self, job: JobId, needs: Needs = NO_NEEDS) -> bool:
-        """All that it needs, or False."""
+        """Takes all that the job needs and returns True, or takes nothing."""
         if not needs.is_given:
             return True
         if self.unmet(needs) is not None:
@@ -108,7 +109,7 @@ class ResourcePool:
         return Granted(name, amount, tuple(free[:amount]))
 
     def hold(self, job: JobId, grant: Grant) -> None:
-        """What it was given, here or by the LBM before."""
+        """Notes what the job was granted, here or by the LBM before."""
         if grant:
             self.held[job] = grant
             self._facts = None
@@ -122,14 +123,14 @@ class ResourcePool:
 
 
 def granted_text(grant: Grant) -> str:
-    """`gpu 0,1; scratch 5`: the indices, or how much."""
+    """`gpu 0,1; scratch 5`: the indices, or the amount."""
     return "; ".join(
         f"{one.name} {','.join(map(str, one.indices)) or one.amount}" for one in grant.resources
     )
 
 
 def variables(grant: Grant) -> dict[bytes, bytes]:
-    """By which a command learns what it was given."""
+    """The environment variables that tell a command what it was granted."""
     found: dict[bytes, bytes] = {}
     for one in grant.resources:
         indices = ",".join(map(str, one.indices)) or str(one.amount)
@@ -142,22 +143,22 @@ def variables(grant: Grant) -> dict[bytes, bytes]:
 
 @dataclass(slots=True)
 class Slots:
-    """`total` foreign jobs at once, a bounded queue behind them.
+    """`total` foreign jobs at once, with a bounded queue behind them.
 
-    One user may have them all while nobody else wants any. Then whoever has more than USER_SHARE
-    makes room: not by losing a job, but by others going beyond the slots, as many as are left of
-    the share. So nobody starves, and the host has at most that much more to do.
+    One user may have all slots while nobody else wants any. Then a user with more than USER_SHARE
+    makes room: not by losing a job, but by others exceeding the slots, by as many as the share
+    leaves. So nobody starves, and the host runs at most that many more.
     """
 
     total: int
-    beyond: int = 1 << 16  # so many more may run at most
+    beyond: int = 1 << 16  # how many more may run at most
     max_waiting: int = 0
     holders: set[JobId] = field(default_factory=set)
     waiting: OrderedDict[JobId, None] = field(default_factory=OrderedDict)
-    users: dict[JobId, str] = field(default_factory=dict)  # of both; "" = not known
+    users: dict[JobId, str] = field(default_factory=dict)  # of all these jobs; "" = not known
     widths: dict[JobId, int] = field(default_factory=dict)  # of holders of more than one slot
-    wanted: dict[JobId, int] = field(default_factory=dict)  # by who waits for more than one
-    needs: dict[JobId, Needs] = field(default_factory=dict)  # of those that wait
+    wanted: dict[JobId, int] = field(default_factory=dict)  # of waiting jobs, if more than one
+    needs: dict[JobId, Needs] = field(default_factory=dict)  # of waiting jobs
     pool: ResourcePool = field(default_factory=ResourcePool)
 
     def take(
@@ -169,8 +170,8 @@ class Slots:
         slots: tuple[int, int] = (1, 1),
         needs: Needs = NO_NEEDS,
     ) -> bool:
-        """A slot now, or False; with `slots` at least and at most so many. `beyond`: nested and
-        named by its user, so it may exceed."""
+        """Takes a slot now, or returns False; with `slots`, the minimum and maximum number.
+        `beyond`: nested or named by its user, so it may exceed the slots."""
         least, most = slots
         is_free = self.used + least <= self.total and not self._goes_behind(needs)
         may_exceed = beyond or (least == 1 and self._makes_room(user))
@@ -182,7 +183,8 @@ class Slots:
         return True
 
     def take_many(self, job: JobId, user: str, width: int, needs: Needs = NO_NEEDS) -> bool:
-        """So many at once, for a job of the queue; one is taken as by anybody else."""
+        """Takes that many slots at once, for a job of the queue; a single slot is taken as by any
+        job."""
         if width < 2:
             return self.take(job, user, needs=needs)
         if self._goes_behind(needs) or self.used + width > self.total:
@@ -193,7 +195,9 @@ class Slots:
         return True
 
     def hold(self, job: JobId, user: str, width: int = 1, grant: Grant = NOTHING) -> None:
-        """Whatever is free: it runs. `grant`: what an LBM before us gave it."""
+        """Counts a job that runs already, whatever is free. `grant`: what an LBM before granted
+        it.
+        """
         self.holders.add(job)
         self.users[job] = user
         if width > 1:
@@ -201,7 +205,7 @@ class Slots:
         self.pool.hold(job, grant)
 
     def _goes_behind(self, needs: Needs) -> bool:
-        """Does anybody wait for what this one wants, too?"""
+        """Whether a waiting job wants what this one wants."""
         if not self.needs:
             return bool(self.waiting)
         wanted = names_of(needs)
@@ -209,7 +213,7 @@ class Slots:
         return any(job not in blocked or wanted & names_of(self.needs[job]) for job in self.waiting)
 
     def _blocked(self) -> set[JobId]:
-        """Who of those that wait would have no use for a slot, as resources are."""
+        """The waiting jobs that could not use a slot at present, for lack of resources."""
         blocked: set[JobId] = set()
         awaited: set[str] = set()
         for job in self.waiting:
@@ -228,7 +232,7 @@ class Slots:
 
     @property
     def places(self) -> int:
-        """For those that run and those that wait."""
+        """The number of jobs that can run or wait."""
         return self.total + self.max_waiting
 
     def has_room(self, user: str, width: int = 1) -> bool:
@@ -236,7 +240,7 @@ class Slots:
         return self.used + width <= self.total or makes_room
 
     def _is_bearable(self, width: int) -> bool:
-        """So many more, though there are no free slots?"""
+        """Whether so many more may run, though no slots are free."""
         return self.used + width <= self.total + self.beyond
 
     @property
@@ -244,8 +248,8 @@ class Slots:
         return self.used >= self.total
 
     def hog(self) -> str:
-        """Who has more than a share of the slots, which are all taken; "" = nobody, or others have
-        had the room that is made for them."""
+        """The user who has more than a share of the slots while all are taken; "" = nobody, or the
+        room made for others is used up."""
         if not self.is_full:
             return ""
         (user, count), *_ = self._held().most_common(1) or [("", 0)]
@@ -257,7 +261,7 @@ class Slots:
 
     @property
     def _share(self) -> int:
-        """Less than all, of however few: of one slot that is none."""
+        """Less than all slots, however few there are; of one slot, none."""
         return int(self.total * USER_SHARE)
 
     def _held(self) -> "Counter[str]":
@@ -267,7 +271,8 @@ class Slots:
         return held
 
     def enqueue(self, job: JobId, user: str = "", width: int = 1, needs: Needs = NO_NEEDS) -> bool:
-        """Wait for a slot, or so many; False if too many do, or too many of the same user."""
+        """Queues a job for a slot, or so many. Returns False if too many jobs wait, or too many of
+        the same user."""
         beyond = max(0, self.used - self.total)
         if len(self.waiting) + beyond >= self.max_waiting:
             return False
@@ -284,7 +289,7 @@ class Slots:
         return True
 
     def exceed(self, job: JobId) -> bool:
-        """Let a waiting job run beyond the slots, if it may."""
+        """Lets a waiting job run beyond the slots, if it may."""
         may = self._is_bearable(self.wanted.get(job, 1))
         if may := may and self.pool.unmet(self.needs.get(job, NO_NEEDS)) is None:
             self._run(job)
@@ -298,7 +303,8 @@ class Slots:
             self.widths[job] = width
 
     def release(self, job: JobId) -> list[JobId]:
-        """The job has ended or given up waiting. Returns who has got a slot by that."""
+        """Removes a job that has ended or given up waiting. Returns the jobs that got a slot by
+        that."""
         self.holders.discard(job)
         self.waiting.pop(job, None)
         self.users.pop(job, None)
@@ -309,12 +315,16 @@ class Slots:
         return self._promote()
 
     def resize(self, total: int, beyond: int) -> list[JobId]:
-        """As many from now on; nobody loses theirs. Returns who has got one by that."""
+        """Changes the number of slots; nobody loses theirs. Returns the jobs that got one by
+        that.
+        """
         self.total, self.beyond = total, beyond
         return self._promote()
 
     def _promote(self) -> list[JobId]:
-        """Who has waited longest, of those whose users have the fewest."""
+        """Promotes the job that has waited longest, among those of the users who hold the
+        fewest.
+        """
         promoted = []
         while self.waiting:
             held, blocked = self._held(), self._blocked() if self.needs else ()
@@ -335,12 +345,12 @@ def names_of(needs: Needs) -> set[str]:
 
 @dataclass(slots=True)
 class SlotLine:
-    """Who gets a slot of this host, and who waits for one: the answers to AskSlot.
+    """Which jobs get a slot of this host, and which wait for one: the answers to AskSlot.
 
-    Two kinds wait. An attached command that its user sent here by name stands in the line of
+    Two kinds of jobs wait. An attached command that its user sent here by name waits in the line of
     `Slots`. An attempt that the dispatcher sent ahead of a free slot takes turns with others of its
-    kind for what that line leaves, first come first served; it needs one slot, and waits for a
-    moment only.
+    kind for what that line leaves, first come first served; it needs one slot, and waits only for a
+    moment.
     """
 
     slots: Slots
@@ -379,7 +389,7 @@ class SlotLine:
         return SlotAwaited()
 
     def exceed(self, job: JobId) -> SlotGranted | SlotRefused:
-        """May one that has waited long run beyond the slots?"""
+        """Answers whether a job that has waited long may run beyond the slots."""
         unmet = self.slots.pool.unmet(self.slots.needs.get(job, NO_NEEDS))
         if self.slots.exceed(job):
             return SlotGranted()
@@ -391,13 +401,13 @@ class SlotLine:
         return SlotRefused(f"no free slot: at most {commands} there ({setting})")
 
     def free(self, job: JobId) -> list[JobId]:
-        """It has ended, or waits no more. Returns who of the first line has a slot by that; the
-        turns are given by `give`."""
+        """Removes a job that has ended or given up waiting. Returns the jobs of the first line that
+        got a slot by that; `give` hands out the turns."""
         self.turns.pop(job, None)
         return self.slots.release(job)
 
     def give(self) -> list[JobId]:
-        """Let attempts have what is free. Returns who has got one."""
+        """Gives attempts what is free. Returns the attempts that got a slot."""
         given: list[JobId] = []
         while self.turns:
             job, user = next(iter(self.turns.items()))
@@ -414,8 +424,8 @@ def none_free(width: int) -> SlotRefused:
 
 @dataclass(slots=True)
 class OthersUse:
-    """What others than the queue's attempts have of this host: as it is, and as the dispatcher was
-    sent it last."""
+    """What jobs other than the queue's attempts use of this host: now, and in the last report to
+    the dispatcher."""
 
     slots: Slots
     names: Collection[JobId]  # of the attempts
@@ -434,7 +444,7 @@ class OthersUse:
         return self.slots.pool.facts(besides=self.names)
 
     def note(self) -> tuple[int, Facts]:
-        """It is being sent."""
+        """Notes the current use as reported, and returns it."""
         self.reported, self.reported_facts = self.used(), self.facts()
         return self.reported, self.reported_facts
 
@@ -451,11 +461,11 @@ class OthersUse:
 class Belongings:
     """What a command holds of its host.
 
-    An LBM that is killed hands nothing over, and its keeper ends what it ran. That takes a while:
-    what ignores TERM lives until KILL. So the keeper remembers of each command what it holds of the
-    host, in bytes that it does not look into, and says it to the next LBM, for which the command
-    holds all that until its whole tree is gone. Without that another command would get the same GPU
-    meanwhile.
+    An LBM that is killed hands nothing over, and its keeper ends what it ran. That takes a while,
+    because a command that ignores TERM lives until KILL. So the keeper remembers what each command
+    holds of the host, in bytes that it does not interpret, and passes them to the next LBM. There
+    the command holds all that until its whole tree is gone. Otherwise another command could get the
+    same GPU meanwhile.
     """
 
     width: int = 1  # slots
@@ -466,7 +476,7 @@ ONE_SLOT = Belongings()
 
 
 def pack_belongings(held: Belongings) -> bytes:
-    """Nothing, of a command with one slot."""
+    """Returns no bytes for a command with one slot."""
     if held == ONE_SLOT:
         return b""
     resources = [[one.name, one.amount, one.indices] for one in held.grant.resources]

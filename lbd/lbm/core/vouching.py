@@ -1,8 +1,8 @@
-"""How far another host's word counts here for whoever asks there. Pure.
+"""How far another host's word counts here for the users who ask there. Pure.
 
-A host vouches for its users, unless its commands are not taken here ([admission] origins): then it
-speaks for nobody. It speaks for administrators, who may look at everybody's, only where admin.hosts
-here names it. What runs on that host, or was submitted by it, it knows anyway.
+A host vouches for its users, unless its commands are not accepted here ([admission] origins): then
+it speaks for nobody. It speaks for administrators, who may look at everybody's jobs, only if
+admin.hosts on this host names it. It always knows what runs on it and what it submitted.
 """
 
 from lbd.config.access import AdmissionConfig
@@ -11,7 +11,9 @@ from lbd.lbm.core.admission import origin_fault
 
 
 def fault_of_speaker(config: Config, admission: AdmissionConfig, host: str) -> str:
-    """The setting by which `host` speaks for none of its users here, "" if none does."""
+    """The setting because of which `host` speaks for none of its users here; "" if there is
+    none.
+    """
     if host == config.host.name or config.admin.are_on(host):
         return ""
     rule = origin_fault(admission, host)
@@ -21,8 +23,8 @@ def fault_of_speaker(config: Config, admission: AdmissionConfig, host: str) -> s
 def why_withheld(
     config: Config, admission: AdmissionConfig, host: str, user: str, uid: int | None
 ) -> str:
-    """The setting by which `host` is not shown the jobs of that user, or everybody's if that is "";
-    "" if it is."""
+    """The setting because of which `host` is not shown the jobs of that user (of everybody, if that
+    is ""); "" if it is shown them."""
     if host == config.host.name or config.admin.are_on(host):
         return ""
     if not user or (config.users.map == "uid" and uid is None):

@@ -1,8 +1,8 @@
-"""The beginning of an LBM that follows another: what that has left with the keeper is taken up.
+"""The beginning of an LBM that follows another: it takes up what that one left with the keeper.
 
-Streams to other hosts are opened again by their origin (opened_links.py); what is not asked for
-within `orphan_after_s` is ended. So is what runs here and is not described, or not so that it can
-be gone on with: a wrong stream would be worse than none.
+Streams to other hosts are opened again by their origin (opened_links.py). A stream that is not
+requested within `orphan_after_s` is ended. Commands running here are ended too if they are not
+described, or not well enough to continue them: a wrong stream would be worse than none.
 """
 
 import logging
@@ -57,14 +57,14 @@ Record = TypeVar("Record")
 
 @dataclass(slots=True)
 class Left:
-    """By the LBM before, as it was read."""
+    """What the LBM before left, as read."""
 
     links_from: list[LinkFrom]
     links_to: list[LinkTo]
     attached: list[Attached]
     attempts: list[QueuedAttempt]
-    jobs: list[JobId]  # all that the keeper has
-    listener: int | None  # of lbm.sock
+    jobs: list[JobId]  # all jobs that the keeper has
+    listener: int | None  # socket of lbm.sock
     clients: list[ClientState] = field(default_factory=list)
 
     @property
@@ -73,7 +73,7 @@ class Left:
 
 
 def read_left(descriptors: list[int]) -> Left | None:
-    """None: there is nothing, or it cannot be read here. Those that are of no use are closed."""
+    """None: there is nothing, or it is not readable. Unused descriptors are closed."""
     if not descriptors:
         return None
     given = Given(descriptors)
@@ -100,7 +100,7 @@ def message_of(descriptor: int) -> Handover:
 
 
 def parse(record: Handover, given: Given, count: int) -> Left:
-    """`count`: of the descriptors that came. Raises PeerError."""
+    """`count`: of the received descriptors. Raises PeerError."""
     if record.needs > handover.VERSION or record.version < handover.NEEDS:
         known = f"this release reads {handover.NEEDS} to {handover.VERSION}"
         raise PeerError(f"the previous LBM's handover has version {record.version}; {known}")
@@ -127,7 +127,7 @@ def parse(record: Handover, given: Given, count: int) -> Left:
 
 
 class Adoption:
-    """Of all that was left."""
+    """Takes up everything that was left."""
 
     def __init__(
         self,
@@ -141,7 +141,7 @@ class Adoption:
         self._home = home
         self._clients = clients
         self._attempts = attempts
-        self._streams: dict[str, Stream] = {}  # to other hosts, by token
+        self._streams: dict[str, Stream] = {}  # streams to other hosts, by token
 
     def take_up(self, left: Left) -> None:
         links = [(self._restore_link(one), one.stream.unread) for one in left.links_from]
@@ -165,15 +165,15 @@ class Adoption:
         log.info("took over clients=%d jobs=%d", len(left.clients), running)
 
     def take_up_nothing(self) -> None:
-        """The LBM before was killed: its keeper ends what it has left."""
+        """Handles the case that the LBM before was killed: its keeper ends what it left."""
         self._see_out_rest((), is_ending=True)
 
     def _see_out_rest(self, jobs: Iterable[JobId], *, is_ending: bool) -> None:
-        """What the keeper has and nobody here knows more of, and `jobs`."""
+        """Awaits the end of `jobs`, and of jobs of the keeper that nobody here knows."""
         link = self._host.link
         there = link.has
         for job in {*jobs, *there} - set(link.jobs):
-            if not job.startswith(ALONE):  # which its keeper ends in time
+            if not job.startswith(ALONE):  # the keeper ends those in time
                 self._end(job, there.get(job, b""), is_ending=is_ending)
         link.adopted()
 
@@ -186,7 +186,7 @@ class Adoption:
         return self._streams[run.token].converse(run.number)
 
     def _restore_client(self, left: ClientState) -> None:
-        if left.socket < 0:  # an LBM of the last release names those who had gone, too
+        if left.socket < 0:  # an LBM of the last release also names clients that are gone
             return
         sock = socket.socket(fileno=left.socket)
         try:
@@ -205,7 +205,7 @@ class Adoption:
         if streams is None:
             return
         for number in set(left.open_numbers) - stream.conversations.keys():
-            talk = stream.converse(number)  # nobody here goes on with it
+            talk = stream.converse(number)  # nothing continues it here
             talk.put(tags.HANGUP)
             talk.close()
         for message in left.stream.unread:
@@ -243,7 +243,7 @@ class Adoption:
             talk.close()
 
     def _see_out(self, left: Attached) -> None:
-        """Nobody waits for it: only its end is awaited, and its slot kept until then."""
+        """Awaits only the end of a command that nobody waits for, and keeps its slot until then."""
         talk = Stream.restored(StreamState("")).converse(0)
         job = AttachedJob(self._host, talk, Claims(self._host.jobs))
         try:
@@ -271,12 +271,12 @@ class Adoption:
 
 
 def shown_id(left: Running) -> str:
-    """The job's, as people know it, if that is known."""
+    """The job's id as people know it, if that is known."""
     return (left.job.queued_as if left.job is not None else "") or left.execution.spec.id
 
 
 def give_up(what: str, problem: Exception, left: object = None, job: str = "") -> None:
-    """`left`: its descriptors are closed."""
+    """`left`: the record, whose descriptors are closed."""
     job_log.warning(job, "dropped %s of the previous LBM: %r", what, problem)
     if left is not None:
         close_apart(codec.descriptors_of(left))

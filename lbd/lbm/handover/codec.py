@@ -1,18 +1,18 @@
-"""Plain records as messages and back: what one LBM leaves for the next by way of the keeper.
+"""Plain records as messages and back: what one LBM leaves for the next through the keeper.
 
 A record is a dataclass whose fields are records, enums, tuples, lists, sets, dicts, bytes, text,
-numbers, None, and descriptors (`Fd`), which go beside the message by their place (fds.py). What may
-be in a field is what its annotation says, both ways, so a record needs no code of its own.
+numbers, None, and descriptors (`Fd`), which go beside the message and are named by their place
+(fds.py). Annotations define what a field may hold, both ways, so a record needs no code of its own.
 
 Records and their fields are named, so that one release can read what another has left:
 
-- A field that is as by default is not written, and one that is absent has its default. So a record
-  of an older release can be read; and by an older release one that makes no use of what is new.
-- A name, kind or value that the annotations do not allow is refused (PeerError), and all of the
-  record with it: what it means is not known here. None of its descriptors is taken then.
+- A field with its default value is not written, and an absent field has its default. So a record of
+  an older release can be read, and an older release can read a record that uses nothing new.
+- A name, kind or value that the annotations do not allow is refused (PeerError), and the whole
+  record with it: its meaning is unknown here. None of its descriptors is taken then.
 
-So give a new field the default that means "as before"; and give the record another name if a field
-goes, or comes to mean something else.
+So give a new field the default that means "as before". Give the record another name if a field is
+removed, or changes its meaning.
 """
 
 import dataclasses
@@ -31,7 +31,7 @@ from lbd.text.one_line import one_line
 
 Fd = NewType("Fd", int)  # a descriptor; negative: none
 NO_FD = Fd(-1)
-SHOWN_CHARS = 255  # of what is wrong with a record
+SHOWN_CHARS = 255  # length of an error message about a record
 
 Record = TypeVar("Record")
 Kind = object  # an annotation: a class, a union, `tuple[int, ...]`, a NewType
@@ -43,16 +43,16 @@ PLAIN = {
 
 
 class Misfit(ValueError):
-    """What is read is not what was to be read."""
+    """The value read does not fit its kind."""
 
 
 def write(record: object, bundle: Bundle) -> HeldValue:
-    """Its descriptors go into the bundle. Raises TypeError: it is not what its class says."""
+    """Its descriptors go into the bundle. Raises TypeError if it does not fit its class."""
     return Writer(bundle).value(type(record), record)
 
 
 def read(kind: type[Record], held: HeldValue, given: Given) -> Record:
-    """Its descriptors are the caller's then. Raises PeerError, and has taken none."""
+    """The caller then owns its descriptors. Raises PeerError; then none are taken."""
     reader = Reader(given)
     try:
         record = reader.value(kind, held)
@@ -77,7 +77,7 @@ def descriptors_of(record: object) -> list[int]:
 
 @functools.cache
 def fields_of(kind: type) -> dict[str, tuple["dataclasses.Field[object]", Kind]]:
-    """By name: each with its kind."""
+    """The fields by name, each with its kind."""
     hints = typing.get_type_hints(kind)
     assert dataclasses.is_dataclass(kind)
     return {field.name: (field, hints[field.name]) for field in dataclasses.fields(kind)}
@@ -85,7 +85,7 @@ def fields_of(kind: type) -> dict[str, tuple["dataclasses.Field[object]", Kind]]
 
 @functools.cache
 def choices(kind: Kind) -> tuple[Kind, ...]:
-    """The kinds that a value of this one may be, without the names that NewType gives them."""
+    """The kinds that a value of this kind may have, without the names that NewType gives them."""
     if kind is None:
         return (types.NoneType,)
     if isinstance(kind, NewType) and kind is not Fd:
@@ -106,7 +106,7 @@ def is_enum(kind: Kind) -> bool:
 
 
 def of_items(kind: Kind, count: int) -> list[Kind]:
-    """What each of so many items of a collection is. Raises Misfit."""
+    """Returns the kind of each of the `count` items of a collection. Raises Misfit."""
     origin, inside = typing.get_origin(kind), typing.get_args(kind)
     if origin is dict:
         return [tuple[inside]] * count  # type: ignore[valid-type]
@@ -124,7 +124,7 @@ def is_default(field: "dataclasses.Field[object]", value: object) -> bool:
 
 
 def is_one(value: object, kind: Kind) -> bool:
-    if kind is float:  # an int is one, too, as for the type checker
+    if kind is float:  # an int fits too, as for the type checker
         return type(value) in (float, int)
     return type(value) is (int if kind is Fd else typing.get_origin(kind) or kind)
 

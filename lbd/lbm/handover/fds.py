@@ -1,20 +1,20 @@
-"""The descriptors that go from one LBM by way of the keeper to the next, by their place."""
+"""The descriptors that go from one LBM through the keeper to the next, by their place."""
 
 from lbd.local.unwanted_descriptors import close_apart
 
 
 class NotNow(Exception):
-    """Something is half done, so its state cannot be told: a thread is in a system call."""
+    """Something is half done, so its state is not defined: a thread is in a system call."""
 
 
 class Bundle:
-    """To be given away. They stay ours, too, until we end."""
+    """Descriptors to give away. They stay ours, too, until we end."""
 
     def __init__(self) -> None:
         self.descriptors: list[int] = []
 
     def add(self, descriptor: int) -> int:
-        """Its place; 0 for none (a negative number)."""
+        """Adds a descriptor. Returns its place; 0 for none (a negative number)."""
         if descriptor < 0:
             return 0
         self.descriptors.append(descriptor)
@@ -22,21 +22,21 @@ class Bundle:
 
 
 class Given:
-    """What was given; at place 0 is the record. Whoever takes one closes it; `close` is for those
-    that nobody took."""
+    """The received descriptors; the record is at place 0. A taker closes what it takes; `close`
+    closes the rest."""
 
     def __init__(self, descriptors: list[int]) -> None:
         self._left = dict(enumerate(descriptors))
 
     def take(self, place: int) -> int:
-        """Raises KeyError if it was taken already, or there is no such place."""
+        """Raises KeyError if it is taken already, or there is no such place."""
         return self._left.pop(place)
 
     def take_any(self, place: int) -> int | None:
         return self.take(place) if place else None
 
     def give_back(self, place: int, descriptor: int) -> None:
-        """After all, it is not needed."""
+        """Puts back a descriptor that is not needed after all."""
         self._left[place] = descriptor
 
     def close(self) -> None:

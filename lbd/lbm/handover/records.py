@@ -1,7 +1,7 @@
-"""All that an LBM leaves for the next one of its host, as plain records; codec.py writes and reads
-them, and says how they may change from one release to the next.
+"""All that an LBM leaves for the next one of its host, as plain records.
 
-Times are seconds of the clocks that those who hold them go by; they go on meanwhile.
+codec.py writes and reads them, and says how they may change from one release to the next. Times are
+seconds of the clocks of their holders, which run on meanwhile.
 """
 
 from dataclasses import dataclass, field
@@ -20,21 +20,21 @@ from lbd.model import JobId
 
 @dataclass(slots=True)
 class SourceState:
-    """One direction of one command, where it is read."""
+    """The reading end of one direction of one command."""
 
     window_bytes: int
-    number: int = 0  # 1 or 2, of outputs
+    number: int = 0  # 1 or 2, for outputs
     descriptor: Fd = NO_FD  # none: its end was reached
     under_way_bytes: int = 0
     delivered_bytes: int = 0
     read_bytes: int = 0
     last_chance: bool = False  # nobody writes any more
-    errno: int = 0  # why not all was read
+    errno: int = 0  # why not everything was read
 
 
 @dataclass(slots=True)
 class SinkState:
-    """And where it is written."""
+    """The writing end of one direction."""
 
     acknowledge_bytes: int
     number: int = 0
@@ -44,20 +44,20 @@ class SinkState:
     written_bytes: int = 0
     unreported_bytes: int = 0
     reported_bytes: int = 0
-    errno: int = 0  # why not all was written
+    errno: int = 0  # why not everything was written
     is_read: bool = True
-    taken_bytes: int | None = None  # what its reader had read by then, if that is known
+    taken_bytes: int | None = None  # what its reader had read by then, if known
 
 
 @dataclass(slots=True)
 class StreamState:
-    """Between two LBMs, at rest."""
+    """A stream between two LBMs, at rest."""
 
-    token: str  # what the two call it
+    token: str  # the name that both sides use
     sent: int = 0  # messages
     received: int = 0
     unsent: tuple[bytes, ...] = ()
-    unread: tuple[bytes, ...] = ()  # as they came
+    unread: tuple[bytes, ...] = ()  # as they arrived
 
 
 @dataclass(slots=True)
@@ -73,7 +73,7 @@ class LinkTo:
 
 @dataclass(slots=True)
 class WorkdirHeld:
-    """By the conversation of that number."""
+    """A workdir, held by the conversation of that number."""
 
     number: int
     id: str
@@ -87,9 +87,9 @@ class LinkFrom:
     """A stream from another host."""
 
     caller: str  # the host, "" = any
-    stream: StreamState  # first of all its unread are the requests that wait for a slot
+    stream: StreamState  # its unread messages begin with the requests that wait for a slot
     last_number: int = 0
-    claims: tuple[JobId, ...] = ()  # jobs that were let in
+    claims: tuple[JobId, ...] = ()  # jobs that were admitted
     workdirs: tuple[WorkdirHeld, ...] = ()
 
 
@@ -101,7 +101,7 @@ class Running:
     """A command that runs here, attached or queued."""
 
     execution: Execution
-    job: Job | None = None  # until it has ended
+    job: Job | None = None  # None once it has ended
     width: int = 1  # slots that it holds
     grant: Grant = NOTHING  # and resources
 
@@ -110,7 +110,7 @@ class Running:
 class PtyState:
     master: Fd
     device: int  # of the command's side
-    given: bytes  # the modes we have set
+    given: bytes  # the modes that we have set
     last_typed: bytes = b"\n"
 
 
@@ -121,9 +121,9 @@ class StdioState:
     stdin: SinkState | None = None
     outputs: tuple[SourceState, ...] = ()
     pty: PtyState | None = None
-    is_screen: bool = False  # it prints as it likes: \n is no longer the end of a line
-    is_behind: bool = False  # the caller is; somebody looks whether its input is wanted
-    was_heard: bool = False  # something came for its input
+    is_screen: bool = False  # it prints raw output: \n is no longer the end of a line
+    is_behind: bool = False  # the caller is in the background: watch whether input is wanted
+    was_heard: bool = False  # input has come for it
     pipe: tuple[int, int] | None = None  # of the input: device and inode
 
 
@@ -135,7 +135,7 @@ class Attached:
     request: bytes  # RunRequest
     note: str = ""
     number: int = 0  # of its conversation
-    link: tuple[str, str] | None = None  # caller and token; None: nobody waits for it any more
+    link: tuple[str, str] | None = None  # caller and token; None: nobody waits for it
     stdio: StdioState | None = None
 
 
@@ -146,8 +146,8 @@ class QueuedAttempt:
     report: bytes | None = None  # AttemptReport of its end, which is not settled yet
     workdir: bytes = b""  # its directory, if it has brought files along
     has_stopped: bool = False
-    was_shown: bool = False  # what it has printed, to somebody
-    files_s: float = 0.0  # how long its files were on their way
+    was_shown: bool = False  # its output was shown to somebody
+    files_s: float = 0.0  # how long its files took to transfer
 
 
 # -- commands of this host's users elsewhere -------------------------------------------------------
@@ -165,22 +165,22 @@ class FarRun:
     is_following: bool = False  # the caller's descriptors are in use
     stdin: SourceState | None = None
     outputs: tuple[SinkState, ...] = ()
-    input_file: Fd = NO_FD  # the caller's, which may be put back
-    typed_bytes: int = 0  # at the caller's terminal, and not acknowledged
+    input_file: Fd = NO_FD  # the caller's input, to which unread bytes may be returned
+    typed_bytes: int = 0  # typed at the caller's terminal, and not acknowledged
     has_printed: bool = False
     asked_to_end: bool = False
     has_exited: bool = False
-    ended: bytes | None = None  # Ended, if it has come and its output has not all been written
+    ended: bytes | None = None  # Ended, if it has come and not all output is written
 
 
 @dataclass(slots=True)
 class Outbound:
-    """A command on its way out, or that stays."""
+    """A command on its way out, or one that stays."""
 
     journey: Journey
     job: Job
     pauses: Pauses = field(default_factory=Pauses)
-    withheld: str = ""  # of its environment, for -v
+    withheld: str = ""  # variables withheld from its environment, for -v
     run: FarRun | None = None
     workdir: FarRun | None = None
 
@@ -190,10 +190,10 @@ class CallerState:
     """The descriptors of a caller."""
 
     asked: bool = False
-    came: StdFds | None = None  # and nobody has taken them
+    came: StdFds | None = None  # not taken by anybody yet
     is_ready: bool = False
     terminal: Fd = NO_FD
-    modes: bytes = b""  # to be restored; none: it is not to be raw
+    modes: bytes = b""  # to be restored; empty: it must not be raw
 
 
 @dataclass(slots=True)
@@ -201,8 +201,8 @@ class ClientState:
     """A connection to lbm.sock."""
 
     socket: Fd
-    received: bytes = b""  # frames to be read again, and what there is of the next
-    descriptors: tuple[Fd, ...] = ()  # that came and were not taken
+    received: bytes = b""  # frames to be read again, and the beginning of the next
+    descriptors: tuple[Fd, ...] = ()  # received and not taken
     request: bytes = b""  # RUN, of a command that has left or stays
     command: Outbound | None = None
     caller: CallerState = field(default_factory=CallerState)

@@ -1,12 +1,12 @@
-"""The end of an LBM whose commands are to live on: all that it holds goes to the keeper.
+"""The end of an LBM whose commands live on: all that it holds goes to the keeper.
 
-1. It accepts nobody any more, and every stream to another LBM comes to rest (conversation.py):
-   nothing is under way then. A stream that is just being resumed goes on first. Commands go on
-   meanwhile, and what they print waits.
-2. The keeper keeps what it has to tell for the next LBM (fd_store.py).
-3. Between two steps of the event loop, when nothing is half done, all is written down, and given to
-   the keeper with the descriptors. There is no further step: the process ends on the spot, without
-   a single `finally`, so that nothing can be read, written or told to anybody twice.
+1. It accepts nobody any more, and every stream to another LBM comes to rest (conversation.py), so
+   that nothing is under way. A stream that is just being resumed continues first. Commands run on
+   meanwhile, and their output waits.
+2. The keeper holds its reports back for the next LBM (fd_store.py).
+3. Between two steps of the event loop, when nothing is half done, everything is written down, and
+   given to the keeper with the descriptors. There is no further step: the process ends on the spot,
+   without a single `finally`, so that nothing can be read, written or reported twice.
 
 What cannot be written down (files of --send that are on their way, a thread in a system call) is
 given up as if this LBM had been stopped.
@@ -46,13 +46,13 @@ from lbd.process.job_log import JobLog
 log = logging.getLogger("lbd.lbm")
 job_log = JobLog(log)
 
-# Both change only with the messages of handover.proto; how records may change codec.py says.
-VERSION = 3  # of what is written
-NEEDS = 3  # whoever reads it must know this much
-BYTES_MAX = (1 << 31) - 1  # more than that is no message
+# Both change only with the messages of handover.proto; codec.py says how records may change.
+VERSION = 3  # of the written record
+NEEDS = 3  # a reader must know this version at least
+BYTES_MAX = (1 << 31) - 1  # a longer message is not possible
 FILES_S = 5.0  # for files that are on their way
 REST_S = 3.0  # for the streams to come to rest
-SETTLE_S = 3.0  # for what is half done; a thread has its turn late on a busy host
+SETTLE_S = 3.0  # for half-done work; a thread may get its turn late on a busy host
 POLL_S = 0.005
 LET_GO_S = 1.0
 STREAMS = (socket.AF_INET, socket.AF_INET6)
@@ -66,10 +66,11 @@ async def hand_over(
     attempts: DispatcherLine | None,
     release: Callable[[list[int]], None],
 ) -> None:
-    """Does not return, unless the keeper cannot hold it: then what runs is to be ended.
+    """Does not return, unless the keeper cannot hold the record: then running commands must be
+    ended.
 
-    `release` lets go of what the next LBM needs, but for the descriptors it is given: the kernel
-    does that only when the last thread has ended, and one may be in a call that never ends.
+    `release` lets go of what the next LBM needs, except the descriptors given to it. The kernel
+    does so only when the last thread has ended, and a thread may be in a call that never ends.
     """
     try:
         await leave(links, home, clients, attempts, release)
@@ -112,10 +113,11 @@ async def leave(
 
 
 async def come_to_rest(links: AcceptedLinks, opened: PeerLinks | None) -> None:
-    """Nothing is under way on any stream, and none is about to be resumed; or the time is over.
+    """Waits until nothing is under way on any stream, and none is about to be resumed, or a time
+    limit.
 
-    One that is just being resumed goes on first: its other end may have gone on already, and
-    would take what follows for a broken stream.
+    A stream that is just being resumed continues first: its other end may have continued already,
+    and would take what follows for a broken stream.
     """
     if opened is not None:
         opened.leave()
@@ -141,9 +143,9 @@ def in_memory(data: bytes) -> int:
 
 
 async def until(condition: Callable[[], bool], limit_s: float) -> None:
-    """Or until the time is over."""
+    """Waits for the condition, at most `limit_s`."""
     deadline_s = time.monotonic() + limit_s
-    for _ in range(ROUNDS):  # whoever was woken has done what it was woken for
+    for _ in range(ROUNDS):  # lets woken tasks do what they were woken for
         await asyncio.sleep(0)
     while not condition():
         if time.monotonic() > deadline_s:
@@ -159,7 +161,7 @@ def all_streams(links: AcceptedLinks, opened: PeerLinks | None) -> Iterator[Stre
 
 
 def is_settled(host: InboundContext) -> bool:
-    """Is nobody in the middle of something that is over in a moment?"""
+    """Whether nothing that takes only a moment is half done."""
     return host.link.is_idle and host.executions.are_settled
 
 
@@ -170,7 +172,7 @@ def write_down(
     connections: list[Connection],
     attempts: list[QueuedAttempt],
 ) -> tuple[Handover, list[int]]:
-    """From here on there is no further step of the event loop. Raises TypeError."""
+    """Writes everything down; no further step of the event loop follows. Raises TypeError."""
     bundle, host = Bundle(), links.host
     record = Handover(version=VERSION, needs=NEEDS, listener=bundle.add(listener))
     for connection in connections:
@@ -203,7 +205,7 @@ def link_to(peer: PeerLink) -> LinkTo:
 
 
 def link_from(host: InboundContext, link: AcceptedLink, attached: list[Attached]) -> LinkFrom:
-    """`attached` gets its commands that have begun; the requests of others are to be read again."""
+    """`attached` gets its commands that have begun; the others' requests are read again."""
     again, workdirs = [], []
     for number, serving in link.jobs.items():
         job, request = serving.job, serving.request
@@ -223,7 +225,7 @@ def link_from(host: InboundContext, link: AcceptedLink, attached: list[Attached]
             continue
         if held is not None:
             attached.append(held)
-        else:  # it waits for a slot, or is being looked at
+        else:  # it waits for a slot, or is being examined
             again.append(tags.pack(number, tags.RUN, request))
             link.claims.give_back(job.id)
     caller, token = link.key
@@ -233,11 +235,11 @@ def link_from(host: InboundContext, link: AcceptedLink, attached: list[Attached]
 
 
 def let_go(report: Callable[[], None], locks: list[int], kept: list[int]) -> None:
-    """Of the locks, and of all sockets but those `kept`; then `report` is called. This process does
-    nothing afterwards but end.
+    """Lets go of the locks, and of all sockets except those `kept`; then `report` is called. This
+    process does nothing afterwards but end.
 
-    The descriptors of a process are closed when its last thread has ended. A thread that is in a
-    system call on a user's file may never end: so what others must see as closed is closed by hand.
+    The descriptors of a process are closed when its last thread has ended. A thread in a system
+    call on a user's file may never end. So what others must see as closed is closed by hand.
     """
     for lock in locks:
         os.close(lock)
@@ -257,9 +259,9 @@ def _let_go(kept: frozenset[int]) -> None:
 
 def _end(descriptor: int) -> None:
     """Raises OSError."""
-    duplicate = os.dup(descriptor)  # whoever else closes it by its number, closes that alone
+    duplicate = os.dup(descriptor)  # another close by its number only closes the number
     with socket.socket(socket.AF_UNIX, fileno=duplicate) as sock:
         if sock.getsockopt(socket.SOL_SOCKET, socket.SO_DOMAIN) in STREAMS:
-            sock.shutdown(socket.SHUT_RDWR)  # and no more: gRPC's threads use it by its number
+            sock.shutdown(socket.SHUT_RDWR)  # no close: gRPC's threads use it by its number
             return
     os.close(descriptor)

@@ -1,7 +1,8 @@
-"""A command of another host's user on this host, as its Execution has it.
+"""The shell of an Execution for a command of another host's user on this host.
 
 One `AttachedJob` serves one conversation with the host where its user waits. If the origin hangs up
-or the stream breaks (the caller died, its host is cut off), it goes on alone until it has ended.
+or the stream breaks (the caller died, its host is cut off), the `AttachedJob` goes on alone until
+the command has ended.
 
 It is one file because the command and its origin each end the other.
 """
@@ -42,28 +43,28 @@ from lbd.process.job_log import JobLog
 
 job_log = JobLog(logging.getLogger("lbd.lbm"))
 
-PUMP_AFTER_S = 0.002  # what commands have printed that are over sooner is read at their end
+PUMP_AFTER_S = 0.002  # output of commands that end sooner is read at their end
 LINGER_S = 0.002  # a command as short as this is reported in one message
 NOBODY = "nothing is waiting for it any more"
 PROTOCOL = "its origin does not follow the protocol"
 
 
 class Origin:
-    """The host where the command's user waits. Each message of it is dealt with as it comes, until
-    `stop`: it becomes an event of the command's, or is for its `ends`."""
+    """The host where the command's user waits. Until `stop`, each message from it is handled as it
+    comes: it becomes an event of the command, or goes to the command's stdio (`ends`)."""
 
     def __init__(
         self, job: JobId, talk: Conversation, ends: JobStdio, feed: Callable[[e.Event], None]
     ) -> None:
         self._job, self._talk, self._ends, self._feed = job, talk, ends, feed
         self._pumps: tuple[asyncio.Task[None], ...] = ()
-        self._to_pump: asyncio.TimerHandle | None = None  # not yet
+        self._to_pump: asyncio.TimerHandle | None = None  # pumps not started yet
         self._is_over = False
 
     def follow(self, leader: int, is_read: IsRead) -> None:
-        """Of the process `leader`; `is_read` as for `JobStdio.begin`."""
+        """Follows the command with process `leader`; `is_read` as for `JobStdio.begin`."""
         self._ends.begin(leader, lambda: self._feed(e.KillWanted()), is_read)
-        if self._ends.pty is not None:  # somebody looks at it
+        if self._ends.pty is not None:  # somebody watches it
             self._pump()
         else:
             loop = asyncio.get_running_loop()
@@ -74,7 +75,7 @@ class Origin:
         self._to_pump, self._pumps = None, self._ends.pump()
 
     def drain(self) -> list[asyncio.Task[None]]:
-        """Those that have not come to the end of their output, which nobody writes any more."""
+        """Returns the pumps that have not reached the end of the output. Its writers are gone."""
         if self._to_pump is not None:
             self._to_pump.cancel()
             self._to_pump, self._pumps = None, self._ends.drain()
@@ -94,13 +95,13 @@ class Origin:
             self._feed(e.GivenUp(str(problem)))
 
     def _listen(self, tag: bytes, body: memoryview) -> None:
-        if self._is_over:  # what comes after its end is of no interest
+        if self._is_over:  # messages after its end are ignored
             return
         try:
             self._hear(tag, body)
-        except ValueError:  # it counts wrongly: its streams would stand still for ever
+        except ValueError:  # a wrong count: its streams would stop for ever
             self._feed(e.GivenUp(PROTOCOL))
-        except Exception as fault:  # the commands of others come by the same stream
+        except Exception as fault:  # other commands share the stream
             said = "message %r from its origin was not understood"
             job_log.error(self._job, said, tag, problem=fault)
             self._feed(e.GivenUp(FAULT))
@@ -128,7 +129,7 @@ class AttachedJob(Performer):
         self._claims = claims
         self.note = ""
         self.ends: JobStdio | None = None
-        self._origin: Origin | None = None  # once it is listened to
+        self._origin: Origin | None = None  # set once it is listened to
         self._taken: int | None = None
         self.is_alone = False  # nobody waits for it any more
         self._steps = Steps()
@@ -143,11 +144,11 @@ class AttachedJob(Performer):
 
     @property
     def is_done(self) -> bool:
-        """Is there nothing more to say to its origin?"""
+        """Whether there is nothing more to say to its origin."""
         return self.is_alone or self._steps.are_over
 
     async def serve(self, request: lbm_pb2.RunRequest) -> None:
-        """Until it is reported, or `give_up`."""
+        """Serves the command until its end is reported, or `give_up`."""
         if self.is_alone:
             return
         try:
@@ -158,17 +159,15 @@ class AttachedJob(Performer):
         self.request, self.id = request, JobId(request.job_id)
         config = self.host.config
         self.execution = Execution(spec_of(self.request, config.lbm))
-        # Before anything is awaited: its id is taken.
+        # Before the first await, because its id is taken.
         self.host.jobs.add(job_of(self.request, HostId(config.host.name), time.time()))
         self.host.executions.add(self)
         self.answer(self.admit(), e.Denied(FAULT, "admission"))
         await self._take_steps()
 
     def left(self, link: tuple[str, str] | None) -> Attached | None:
-        """By which link it is waited for. None: its request says it all. Raises NotNow.
-
-        Between two steps of the event loop, after which there are none.
-        """
+        """Returns its state for another LBM; no further step of the event loop follows. `link`: the
+        link on which it is waited for. None: its request says it all. Raises NotNow."""
         if not self.id or self.execution.phase in NOT_SPAWNED:
             return None
         if self.is_busy:
@@ -179,7 +178,7 @@ class AttachedJob(Performer):
         return Attached(self.running(), request, self.note, self.talk.number, link, stdio)
 
     def adopt(self, left: Attached) -> None:
-        """As it was. Raises DecodeError, OSError, ValueError."""
+        """Restores its state. Raises DecodeError, OSError, ValueError."""
         self.request = lbm_pb2.RunRequest.FromString(left.request)
         self.id, self.note = JobId(self.request.job_id), left.note
         self.is_alone = left.link is None
@@ -189,14 +188,14 @@ class AttachedJob(Performer):
         self.take_up(left.running)
 
     async def go_on(self) -> None:
-        """In place of `serve`, of one that an earlier LBM has begun."""
+        """Continues a command that an earlier LBM has begun, in place of `serve`."""
         if self.execution.process is not None:
             self._follow_ends()
         self.feed(e.Resumed())
         await self._take_steps()
 
     async def _take_steps(self) -> None:
-        """Its pumps and its origin go on by themselves meanwhile."""
+        """Takes its steps; its pumps and its origin run independently meanwhile."""
         try:
             await self._steps.take()
         finally:
@@ -211,11 +210,11 @@ class AttachedJob(Performer):
             self._steps.add(step)
 
     def give_up(self, number: int = 0) -> None:
-        """Nobody waits for it any more: what has begun is ended, by that signal."""
+        """Nobody waits for it any more: if it has begun, it is ended by that signal."""
         if not self.is_done:
             self.is_alone = True
             self._steps.end()
-            if self.id:  # else it has not been looked at
+            if self.id:  # otherwise it was not looked at
                 self._let_go()
                 self.feed(e.GivenUp(NOBODY, number))
 
@@ -271,7 +270,7 @@ class AttachedJob(Performer):
         return JobStdio(self.request, self.talk, self.host.config.lbm.chunk_bytes, threads)
 
     async def _spawn(self) -> e.Event | None:
-        """Pipes, and the keeper's fork."""
+        """Makes pipes, and has the keeper fork."""
         host, request = self.host, self.request
         try:
             ends = self.make_ends()
@@ -326,7 +325,7 @@ class AttachedJob(Performer):
     # Its end
 
     def _drain(self) -> None:
-        """Mostly all has been read by now: then its end is reported at once."""
+        """Usually all output has been read by now: then its end is reported at once."""
         pumps: list[asyncio.Task[None]] = []
         has_ends = self.ends is not None and not self.is_alone
         if self.ends is not None and has_ends:
@@ -381,7 +380,7 @@ def refused_of(refused: e.ReportRefused) -> bytes:
 
 
 def ended_of(outcome: e.Outcome, how: e.Exit, why: str, taken_bytes: int | None) -> bytes:
-    """`taken_bytes`: of its input, if that is known."""
+    """`taken_bytes`: how much input it has read, if known."""
     return lbm_pb2.Ended(
         exit_status=outcome.exit_status,
         signal=outcome.signal,
@@ -397,7 +396,7 @@ def ended_of(outcome: e.Outcome, how: e.Exit, why: str, taken_bytes: int | None)
 
 
 def workdir_trouble(job: AttachedJob) -> str:
-    """Why this step of a workdir may not run, "" if it may: they come one after the other."""
+    """Why this step of a workdir may not run, "" if it may: steps run one after the other."""
     if not job.request.HasField("workdir"):
         return ""
     if not job.host.workdirs.path_of(job.request):

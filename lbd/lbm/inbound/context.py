@@ -1,4 +1,4 @@
-"""What all commands of other hosts share on this one, and who of them is let in."""
+"""What all commands of other hosts share on this host, and who is admitted."""
 
 import os
 from collections.abc import Awaitable, Callable, Hashable
@@ -19,9 +19,9 @@ from lbd.local.rate_limit import Rates
 from lbd.model import Closed, JobId
 from lbd.text.closed_words import WORDS
 
-# The phases in which an attempt is refused for that, and for hours in which not everybody may
+# Phases of a refused attempt: because of that, and because not everybody may run at this hour
 DRAINED, NOT_YET = "drained", "not-yet"
-# An account, for who asks: a user or another host
+# Looks up an account, for an asker: a user or another host
 UserLookup = Callable[[str | int, Hashable], Awaitable[LocalUser | None]]
 
 
@@ -35,18 +35,19 @@ class InboundContext:
     slots: Slots
     jobs: Jobs
     look_up_user: UserLookup
-    changed: Callable[[], None]  # slots or jobs changed: tell the LIM
+    changed: Callable[[], None]  # slots or jobs changed: notify the LIM
     job_began: Callable[[JobId, int, str], None]
     job_ended: Callable[[JobId], None]
     workdirs: Workdirs
     threads: UserThreads
-    # a file that is there as long as the owner wants no new jobs; the LIM's doing
+    # a file that exists while the owner wants no new jobs; the LIM maintains it
     drained_mark: str
-    why_drained: str = WORDS[Closed.DRAINED]  # by whom, since when and why, once the LIM has said
+    # by whom, since when and why, once the LIM has reported it
+    why_drained: str = WORDS[Closed.DRAINED]
     submitted: Submitted = field(default_factory=Submitted)
     executions: Executions = field(init=False)
-    rates: Rates = field(init=False)  # of the commands of each host
-    requests: Budget = field(init=False)  # bytes that are held of each host's
+    rates: Rates = field(init=False)  # rate of commands of each host
+    requests: Budget = field(init=False)  # bytes held for each host's requests
 
     def __post_init__(self) -> None:
         rate = self.config.lbm.max_rate
@@ -56,13 +57,13 @@ class InboundContext:
         self.requests = Budget(lbm.host_request_bytes, lbm.hosts_request_bytes)
 
     def phase_of(self, refused: Refuse) -> str:
-        """Is it so now, for all or for these, or for good?"""
+        """Whether the refusal holds now for all, now for these users, or for good."""
         if refused.is_drained or refused.reason == self.rules.closed()[1]:
             return DRAINED
         return NOT_YET if refused.wait_s else "admission"
 
     async def admit(self, user: str, uid: int, origin: str) -> Admit | Refuse:
-        """May who is `user` there run commands here, and as whom?"""
+        """Decides whether `user` of that host may run commands here, and as whom."""
         if os.path.exists(self.drained_mark):
             return Refuse(self.why_drained, is_drained=True)
         users, asker = self.config.users, Asker(user, uid)

@@ -1,4 +1,4 @@
-"""The commands that run on this host, attached and queued: one hears of each event in its turn."""
+"""The commands that run on this host, attached and queued. Each receives its events in order."""
 
 import logging
 from collections import deque
@@ -19,10 +19,10 @@ job_log = JobLog(logging.getLogger("lbd.lbm"))
 
 
 class Live(Protocol):
-    """One of them, with whoever performs its actions."""
+    """A command with the shell that performs its actions."""
 
     id: JobId
-    shown: str  # the job's as people know it, if that is not `id`
+    shown: str  # the job's id as people know it, if that is not `id`
     execution: Execution
     request: lbm_pb2.RunRequest
 
@@ -31,29 +31,29 @@ class Live(Protocol):
 
     @property
     def is_busy(self) -> bool:
-        """Is it half done with something that is over in a moment?"""
+        """Whether something that takes only a moment is half done."""
         ...
 
     def handle(self, event: Event) -> None: ...
 
     @property
     def is_running(self) -> bool:
-        """Has it begun, and not ended?"""
+        """Whether it has begun, and not ended."""
         ...
 
     @property
     def is_movable(self) -> bool:
-        """May it begin again on another host, as things are?"""
+        """Whether it may start again on another host at present."""
         ...
 
     @property
     def moving_cost_s(self) -> float:
-        """What moving it loses."""
+        """Seconds that moving it loses."""
         ...
 
     @property
     def gang_hosts(self) -> tuple[HostId, ...]:
-        """Of all tasks of its gang, if it is one of a gang."""
+        """The hosts of all tasks of its gang, if it is part of one."""
         ...
 
     @property
@@ -61,22 +61,22 @@ class Live(Protocol):
 
     @property
     def needs(self) -> Needs:
-        """Of its host besides slots."""
+        """The resources that it needs besides slots."""
         ...
 
     def owner_wants(self, treatment: Treatment, reason: str = "") -> None: ...
 
 
 class Signals:
-    """Those of one command that wait for the keeper. Of one number the last does, as for a process:
-    so nobody's signals keep the orders for other commands waiting."""
+    """Signals of one command that wait for the keeper. Each number is kept once, as pending
+    signals of a process are, so that nobody's signals delay the orders for other commands."""
 
     def __init__(self) -> None:
         self._waiting: dict[int, None] = {}  # in order
         self._are_sent = False
 
     def add(self, number: int) -> bool:
-        """Is `send` to be called now?"""
+        """Adds a signal. Returns whether `send` must be called now."""
         self._waiting.pop(number, None)
         self._waiting[number] = None
         were_sent, self._are_sent = self._are_sent, True
@@ -96,11 +96,11 @@ class Executions:
     def __init__(self, slots: Slots) -> None:
         self.line = SlotLine(slots)
         self._live: dict[JobId, Live] = {}
-        self._events: deque[tuple[Live, Event]] = deque()  # fed while another is dealt with
+        self._events: deque[tuple[Live, Event]] = deque()  # fed while another is handled
         self._is_performing = False
-        self.orders: set[asyncio.Task[None]] = set()  # on their way to the keeper
-        self.tasks: set[asyncio.Task[None]] = set()  # whose answers are awaited
-        self.leaving = False  # another LBM is to follow: who waits for a slot waits for that
+        self.orders: set[asyncio.Task[None]] = set()  # tasks on their way to the keeper
+        self.tasks: set[asyncio.Task[None]] = set()  # tasks whose answers are awaited
+        self.leaving = False  # another LBM will follow: waiting commands wait for it
 
     def __iter__(self) -> Iterator[Live]:
         return iter(list(self._live.values()))
@@ -113,7 +113,7 @@ class Executions:
         self._live[live.id] = live
 
     def feed(self, live: Live, event: Event) -> None:
-        """And what follows from it, in order: also what is fed while that is performed."""
+        """Handles an event and what follows from it, in order, including events fed meanwhile."""
         if self._is_performing:
             self._events.append((live, event))
             return
@@ -126,7 +126,7 @@ class Executions:
     def _handle(self, live: Live, event: Event) -> None:
         try:
             live.handle(event)
-        except Exception as fault:  # whoever's fault it is: the others go on
+        except Exception as fault:  # whatever the cause, the other commands continue
             job_log.error(live.shown or live.id, "its event %r is lost", event, problem=fault)
         if live.is_over and self._live.get(live.id) is live:
             del self._live[live.id]

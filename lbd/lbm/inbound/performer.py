@@ -1,4 +1,4 @@
-"""What is done for every command that runs here, attached or queued, as its Execution orders."""
+"""Performs the actions of an Execution that attached and queued commands have in common."""
 
 import asyncio
 import logging
@@ -44,8 +44,8 @@ Step = Coroutine[object, object, None]
 
 
 class Steps:
-    """What is waited for on behalf of one command: one thing after the other, in one task. A task
-    of its own for each would cost a short command more than what is waited for."""
+    """The steps that one command awaits, one after the other, in one task. A task for each step
+    would cost a short command more than the steps themselves."""
 
     def __init__(self) -> None:
         self._ahead: deque[Step] = deque()
@@ -65,7 +65,7 @@ class Steps:
             settle(self._next)
 
     async def take(self) -> None:
-        """Each as it comes, until they are over."""
+        """Takes each step as it comes, until they are over."""
         while self._ahead or not self.are_over:
             if self._ahead:
                 await self._ahead.popleft()
@@ -74,34 +74,34 @@ class Steps:
                 await self._next
 
     def left(self) -> list[Step]:
-        """Those that `take`, which was cancelled, has left."""
+        """Returns the steps left when `take` was cancelled."""
         left = list(self._ahead)
         self._ahead.clear()
         return left
 
 
 class Performer:
-    """Feeds one Execution, and performs what both kinds have in common; a kind does the rest."""
+    """Feeds one Execution, and performs the common actions; a subclass does the rest."""
 
     id: JobId
     request: lbm_pb2.RunRequest
     execution: Execution
-    shown, which = "", ""  # where `id` is not the job's: that, and which attempt: "attempt 2, "
+    shown, which = "", ""  # the job's id if `id` is not it, and which attempt: "attempt 2, "
 
     def __init__(self, host: InboundContext, clock: Callable[[], float]) -> None:
         self.host = host
-        self.clock = clock  # of the times in its Execution
+        self.clock = clock  # for the times in its Execution
         self.admitted = Admit(None)
         self.spawned: Spawned | None = None
         self._keeper_pid = 0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_s: float | None = None
         self._signals = Signals()
-        self.files_s = 0.0  # how long its files were on their way
+        self.files_s = 0.0  # how long its files took to transfer
 
     @property
     def is_untouched(self) -> bool:
-        """Has nothing come in or gone out? Then another could take its place unnoticed."""
+        """Whether it has neither read nor written: then another could take its place unnoticed."""
         return False
 
     @property
@@ -118,7 +118,7 @@ class Performer:
 
     @property
     def moving_cost_s(self) -> float:
-        """All is to be done again, and its files once more on their way."""
+        """Moving repeats everything, including the transfer of its files."""
         return self.execution.ran_s(self.clock()) + self.files_s
 
     @property
@@ -145,7 +145,7 @@ class Performer:
         self.host.executions.feed(self, event)
 
     def handle(self, event: e.Event) -> None:
-        """For `Executions`, in its turn."""
+        """Called by `Executions`, in order."""
         for action in stepped(self, event):
             try:
                 self.perform(action)
@@ -160,12 +160,12 @@ class Performer:
     # From one LBM to the next
 
     def running(self) -> Running:
-        """As it is now."""
+        """Returns its current state."""
         job, grant = self.host.jobs.running.get(self.id), self.host.slots.pool.grant_of(self.id)
         return Running(self.execution, job, self.slots, grant)
 
     def take_up(self, left: Running) -> None:
-        """An earlier LBM has spawned it. `Resumed` is to be fed yet."""
+        """Takes up a command that an earlier LBM has spawned. `Resumed` must be fed after this."""
         host, execution = self.host, left.execution
         self.execution = execution
         if left.job is not None:
@@ -199,7 +199,7 @@ class Performer:
     # Actions
 
     async def admit(self) -> e.Event:
-        """By the owner's rules."""
+        """Asks the owner's rules."""
         request = self.request
         found = await self.host.admit(request.user, request.uid, request.origin)
         if isinstance(found, Refuse):
@@ -245,7 +245,7 @@ class Performer:
                 self.host.job_ended(self.id)
 
     def show_begun(self) -> int:
-        """To the LIM and the owner's watch. Returns the pid that its user sees."""
+        """Notifies the LIM and the owner's watch. Returns the pid that its user sees."""
         process = self.execution.process
         assert process is not None
         pid = command_of(process.pid, process.group) if self.has_terminal else process.pid
@@ -253,7 +253,7 @@ class Performer:
         return pid
 
     def show_state(self, reason: str | None = None) -> None:
-        """In `lbctl jobs`."""
+        """Shows its state in `lbctl jobs`."""
         job = self.host.jobs.running.get(self.id)
         if job is not None:
             job.state = self.execution.job_state
@@ -265,7 +265,7 @@ class Performer:
     def answer(
         self, work: Coroutine[object, object, e.Event | None], failed: e.Event | None = None
     ) -> None:
-        """Feed what it returns; `failed` if it fails in a way that nobody has thought of."""
+        """Feeds the event that `work` returns; `failed` if it raises an unexpected error."""
         self.go_on_with(self._answer(work, failed))
 
     async def _answer(
@@ -281,13 +281,13 @@ class Performer:
                 self.feed(event)
 
     def go_on_with(self, step: Step) -> None:
-        """In a task of its own."""
+        """Runs a step in a task of its own."""
         start_among(self.host.executions.tasks, step, f"work for {self.id}")
 
     # The keeper
 
     async def spawn(self, order: Order, descriptors: list[int], limit: bytes = b"") -> None:
-        """Raises Unavailable, OSError; nothing runs then."""
+        """Raises Unavailable, OSError; then nothing runs."""
         held = Belongings(self.slots, self.host.slots.pool.grant_of(self.id))
         order.belongings = pack_belongings(held)
         spawned = await self.host.link.spawn(order, descriptors, self.stopped, limit)
@@ -325,7 +325,7 @@ class Performer:
         self.show_state()
 
     async def _await_keeper(self) -> e.Event:
-        """A new keeper ends what the last one left before it says hello, with its pid."""
+        """A new keeper ends what the last one left before it sends its hello, with its pid."""
         while self.host.link.pid in (0, self._keeper_pid):  # noqa: ASYNC110
             await asyncio.sleep(KEEPER_POLL_S)
         return e.KeeperReady()
@@ -336,7 +336,7 @@ def named(live: Performer) -> str:
 
 
 def stepped(live: Performer, event: e.Event) -> list[e.Action]:
-    """What follows from an event, and a line if it has led to another phase."""
+    """Returns the actions for an event; logs a line if it has led to another phase."""
     before = live.execution.phase
     actions = live.execution.handle(event, live.clock())
     job_log.step(named(live), event, before, live.execution.phase, live.which)
@@ -363,7 +363,7 @@ def exit_of(ended: ProcessExit) -> e.Exit:
 
 
 def not_started(trouble: LbdError | OSError, phase: str) -> e.NotStarted:
-    """Nothing has run. `phase`: unless it is the keeper that is away."""
+    """Nothing has run. `phase`: used unless the keeper is away."""
     if isinstance(trouble, SpawnFailed):
         return e.NotStarted(str(trouble), trouble.phase, trouble.number)
     if isinstance(trouble, LbdError):
@@ -372,7 +372,7 @@ def not_started(trouble: LbdError | OSError, phase: str) -> e.NotStarted:
 
 
 def start_among(tasks: set[asyncio.Task[None]], work: Step, name: str) -> None:
-    """In a task that is one of these until it is over."""
+    """Runs work in a task that is in `tasks` until it ends."""
     task = asyncio.create_task(work, name=name)
     tasks.add(task)
     task.add_done_callback(tasks.discard)

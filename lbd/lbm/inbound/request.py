@@ -1,8 +1,8 @@
-"""A RunRequest of another host, checked: nothing behind this file doubts one. And what follows from
-one: the order for our keeper, and why it failed.
+"""The RunRequest of another host: checked here, and trusted everywhere else.
 
-What is shown to people is made harmless rather than refused; everything else must be as lbm.proto
-says, or the request is refused in one line.
+Also what follows from one: the order for our keeper, and why it failed. Text shown to people is
+made harmless rather than refused. Everything else must be as lbm.proto says, or the request is
+refused in one line.
 """
 
 import errno
@@ -51,14 +51,14 @@ LIMITS_MAX = 64
 TEXT_CHARS_MAX = 255
 NICE_MAX = 19
 NO_DESCRIPTORS = 7  # all three are closed
-WORD = re.compile(r"[^\s\0]{0,63}")  # part of a stamp, which travels on as words
+WORD = re.compile(r"[^\s\0]{0,63}")  # part of a stamp, which is passed on as words
 
 
 def read_run_request(
     message: bytes | memoryview, limit_bytes: int, caller: str, *, names_job: bool = True
 ) -> lbm_pb2.RunRequest:
-    """`caller`: the host that sent it, "" = it may be any. `names_job`: by its id something is to
-    run, so that must be one of the origin's. Raises PeerError."""
+    """`caller`: the host that sent it, "" = any. `names_job`: something will run under its id, so
+    it must be one of the origin's. Raises PeerError."""
     if len(message) > limit_bytes:
         raise PeerError(
             f"the request has {len(message)} bytes; lbm.max_request_bytes is {limit_bytes}"
@@ -78,7 +78,7 @@ def read_run_request(
 
 
 def fault_of(request: lbm_pb2.RunRequest) -> str:
-    """Which field cannot be; "" if all can."""
+    """Returns the fields that are not valid; "" if all are."""
     directory, stamp = request.directory, request.directory_stamp
     argv, environment = request.argv, request.environment
     rules = {
@@ -107,14 +107,14 @@ def fault_of(request: lbm_pb2.RunRequest) -> str:
 
 
 def count_words(request: lbm_pb2.RunRequest) -> int:
-    """Of the order for the keeper, where each takes more bytes than here."""
+    """Counts the words of the order for the keeper, where each takes more bytes than here."""
     stage = request.workdir
     return len(request.argv) + len(request.environment) + len(stage.send) + len(stage.fetch)
 
 
 def is_job_of(origin: str, job_id: str) -> bool:
-    """Is it ORIGIN-NUMBER, with whatever the origin writes after that? Then it is the name of no
-    other host's job here, nor of an attempt of the queue's (JOB.ATTEMPT)."""
+    """Whether it is ORIGIN-NUMBER, with whatever the origin adds. Then it cannot be the name of
+    another host's job here, nor of an attempt of the queue's (JOB.ATTEMPT)."""
     prefix, _, own = job_id.rpartition("-")
     return bool(prefix and own) and prefix == origin
 
@@ -133,8 +133,9 @@ def spec_of(request: lbm_pb2.RunRequest, lbm: LbmConfig) -> e.Spec:
         request.user,
         lbm.kill_grace_s,
         (request.slots or 1, request.slots_most or 1),
-        # A nested one's parent may hold the very slot it would wait for. What has its files here
-        # was let in with them, which are unpacked in their turn like any command.
+        # The parent of a nested command may hold the very slot it would wait for. A command that
+        # has its files here was admitted with them, when they were unpacked in their turn like any
+        # command.
         may_exceed=nested if forced else has_files,
         needs_no_slot=request.workdir.step == "pack",
         slot_patience_s=limit_s if forced else None,
@@ -146,7 +147,7 @@ def spec_of(request: lbm_pb2.RunRequest, lbm: LbmConfig) -> e.Spec:
 
 
 def needs_of(request: lbm_pb2.RunRequest) -> Needs:
-    """Its limit of memory counts as given, but is no reason to refuse it."""
+    """Its memory limit counts as given, but is no reason to refuse it."""
     if request.workdir.step == "unpack":
         return NO_NEEDS
     return replace(read_needs_text(request.needs), counted_bytes=request.memory_bytes)
@@ -173,7 +174,7 @@ def make_order(
     workdir: bytes = b"",
     limited_cpu: bool = True,
 ) -> Order:
-    """The command as asked, in an environment that tells it where it is; in `workdir`, if any."""
+    """The requested command, in an environment that says where it is; in `workdir`, if any."""
     environment: dict[bytes, bytes] = {}
     for item in request.environment:
         name, _, text = item.partition(b"=")
@@ -186,7 +187,7 @@ def make_order(
             b"LBD_DEPTH": b"%d" % (request.hops + 1),
         }
     )
-    # An lbrun in there must ask this host's LBM, not the one the caller's configuration names.
+    # An lbrun in there must ask this host's LBM, not the one in the caller's configuration.
     environment.pop(b"LBD_CONFIG", None)
     if config.path:
         environment[b"LBD_CONFIG"] = absolute(config.path)
@@ -197,7 +198,7 @@ def make_order(
     argv, step = list(request.argv), request.workdir
     if worker := step.step in ("unpack", "pack", "collect"):
         argv = step_words(step.step.encode(), config.stage, step.send, step.fetch)
-    nice = max(0, request.nice)  # a higher priority is nobody's to ask for from afar
+    nice = max(0, request.nice)  # another host cannot ask for a higher priority
     return Order(
         job=request.job_id,
         argv=argv,
@@ -221,7 +222,7 @@ def make_order(
 
 
 def withheld_here(request: lbm_pb2.RunRequest, config: Config) -> str:
-    """Of its environment, by the owner's rules for programs; for its user, with -v."""
+    """The variables withheld by the owner's rules for programs; for its user, with -v."""
     if not (config.admission.programs or config.admission.deny_programs):
         return ""
     names = [item.partition(b"=")[0] for item in request.environment]
@@ -234,12 +235,12 @@ def withheld_here(request: lbm_pb2.RunRequest, config: Config) -> str:
 
 @functools.lru_cache(maxsize=1)
 def absolute(path: str) -> bytes:
-    """An LBM has one configuration, and stays where it is."""
+    """Cached: an LBM has one configuration, and never changes its directory."""
     return os.fsencode(os.path.abspath(path))
 
 
 def memory_limit(request: lbm_pb2.RunRequest, config: Config) -> int:
-    """The lower of what was asked for and what there is; 0 = none."""
+    """The lower one of the requested and the allowed limit; 0 = none."""
     wanted, allowed = request.memory_bytes, config.limits.job_memory_bytes
     return min(wanted, allowed) if wanted and allowed else wanted or allowed
 
@@ -255,7 +256,7 @@ def over_memory(request: lbm_pb2.RunRequest, config: Config) -> str:
 
 
 def is_rule(phase: str) -> bool:
-    """Is it the owner's word that it failed by?"""
+    """Whether a rule of the owner's refused it."""
     return phase.startswith(("admission.", ACCOUNT))
 
 
@@ -270,27 +271,27 @@ def is_link_to(name: str, paths: Sequence[str]) -> str:
 
 
 def phase_of(phase: str) -> str:
-    """As the other end knows it. That the keeper is ending is nobody's fault: another follows."""
+    """The phase as the other end knows it. An ending keeper is no fault: another follows."""
     if is_rule(phase):
         return "admission"
     return "late" if phase == KEEPER else phase
 
 
 def account_variables(account: LocalUser) -> dict[bytes, bytes]:
-    """What a login would set: it is not who asked, whose home would be closed to it."""
+    """What a login would set: the account is not the asker's, whose home would be closed to it."""
     name, home, shell = map(os.fsencode, (account.name, account.home, account.shell))
     return {b"USER": name, b"LOGNAME": name, b"HOME": home, b"SHELL": shell}
 
 
 def place_of(request: lbm_pb2.RunRequest) -> int:
-    """Where the command is to stand to its terminal; 0 without one."""
+    """Whether the command starts in front of or behind its terminal; 0 without one."""
     if not request.HasField("terminal"):
         return 0
     return BEHIND if request.terminal.background else IN_FRONT
 
 
 def stamp_of(request: lbm_pb2.RunRequest) -> Stamp | None:
-    """What the directory must be; None: any of that name will do."""
+    """What the directory must be; None: any directory of that name."""
     if not request.HasField("directory_stamp"):
         return None
     sent = request.directory_stamp
@@ -300,7 +301,7 @@ def stamp_of(request: lbm_pb2.RunRequest) -> Stamp | None:
 
 
 def explain(request: lbm_pb2.RunRequest, trouble: SpawnFailed, allowed: Sequence[str] = ()) -> str:
-    """One line for the user: what of the request could not be met here. `allowed`: what
+    """One line for the user: what in the request could not be met here. `allowed`: what
     admission.programs lets run here."""
     return one_line(_explained(request, trouble, allowed))
 
@@ -337,11 +338,12 @@ def _explained(request: lbm_pb2.RunRequest, trouble: SpawnFailed, allowed: Seque
 async def dry_start(
     link: KeeperLink, request: lbm_pb2.RunRequest, order: Order, patience_s: float
 ) -> e.NotStarted | None:
-    """Why it would not begin, None if it would. `order`: for `request`, and for this alone.
+    """Returns why the command would not begin, None if it would. `order`: made for `request`, and
+    only for this.
 
-    The keeper goes all the way to the point of exec: a child becomes the user, goes to the
-    directory, compares it, looks for the program, asks the owner's rules for programs. That is all
-    that can be asked without starting anything. No slot is taken.
+    The keeper goes all the way to the point of exec: a child becomes the user, enters the
+    directory, compares it, looks for the program, and asks the owner's rules for programs. No more
+    can be checked without starting anything. No slot is taken.
     """
     order.check, order.worker, order.closed_fds = True, False, NO_DESCRIPTORS
     order.job = f"check.{order.job}"

@@ -17,17 +17,18 @@ from lbd.lbm.link.pump import Sink, Source
 from lbd.lbm.link.user_threads import Threads
 from lbd.net.gen import lbm_pb2
 
-LINGER_S = 0.002  # the end of an output waits that long for the end of the command
+LINGER_S = 0.002  # how long the end of an output waits for the end of the command
 JUDGED_AFTER_S = 0.5  # from the second interrupt: time to react even on a busy host
-LAYOUT = b"\n\r\t"  # what a terminal may make something else of
+LAYOUT = b"\n\r\t"  # characters that a terminal may change
 LOOK_S = 0.25  # between two looks whether a command behind its terminal reads it
 
 
 class LineEnds:
-    """Output as it would be without the far terminal's line ends: the caller's makes them.
+    """Output without the far terminal's line ends: the caller's terminal makes them.
 
-    So ours need not be told to leave output alone, and what others of its programs print meanwhile
-    looks as ever. An editor that takes the screen does not want that: then it is.
+    So the caller's terminal need not be switched to raw output, and what its other programs print
+    meanwhile looks as usual. An editor that takes the whole screen does not want that: then the
+    terminal is switched.
     """
 
     def __init__(self, pty: Pty, state: StdioState, talk: Conversation) -> None:
@@ -35,7 +36,7 @@ class LineEnds:
         self.look = pty.look
 
     def needs_look(self, data: bytes) -> bool:
-        """Does it matter what the terminal does with that? Most echoes are a letter."""
+        """Whether the terminal's modes matter for this data. Most echoes are a letter."""
         return not self._state.is_screen and any(code in data for code in LAYOUT)
 
     def treat(self, data: bytes) -> bytes:
@@ -49,7 +50,7 @@ class LineEnds:
 
 
 class JobStdio:
-    """Made before the command; `hear` takes what the origin sends for them."""
+    """Made before the command; `hear` takes what the origin sends for it."""
 
     def __init__(
         self,
@@ -58,7 +59,7 @@ class JobStdio:
         chunk_bytes: int,
         threads: Threads,
     ) -> None:
-        """`threads`: those of the user whose command it is."""
+        """`threads`: those of the command's user."""
         self._threads = threads
         self._request = request
         self._talk = talk
@@ -84,11 +85,11 @@ class JobStdio:
             self.close_childs()
             raise
         finally:
-            if self.pty is not None:  # what is in use was duplicated
+            if self.pty is not None:  # descriptors in use were duplicated
                 os.close(self.pty.slave)
 
     def _make(self) -> None:
-        """Our ends become `_stdin` and `_outputs`, the command's go to `childs`."""
+        """Makes `_stdin` and `_outputs`, our ends, and `childs`, the command's."""
         closed, apart = self._request.closed_fds, self._request.terminal.stderr_apart
         if not closed & 1:
             self._make_input()
@@ -129,7 +130,7 @@ class JobStdio:
         else:
             self.childs.append(os.dup(pty.slave))
             if number == 2 and 1 in self._outputs:
-                return  # both are one and the same
+                return  # both are the same
             ours = os.dup(pty.master)
         self._outputs[number] = self._source(
             number, Descriptor(ours, self._threads, ours=True), pty
@@ -144,7 +145,7 @@ class JobStdio:
             descriptor.filter = LineEnds(pty, self._state, self._talk)
         return Source(
             descriptor,
-            # The end of an output may wait for the end of the command, which is near as a rule.
+            # The end of an output may wait for the end of the command, which is usually near.
             lambda data: self._talk.put(tag, data, 0.0 if data else LINGER_S),
             self._talk.flush,
             window_bytes,
@@ -154,7 +155,7 @@ class JobStdio:
         )
 
     def left(self) -> StdioState:
-        """As that of a `Source`. Raises NotNow."""
+        """Like `Source.left`. Raises NotNow."""
         left = replace(
             self._state,
             stdin=self._stdin.left() if self._stdin is not None else None,
@@ -165,7 +166,7 @@ class JobStdio:
         return left
 
     def restore(self, left: StdioState) -> None:
-        """In place of `make`. Raises OSError, ValueError."""
+        """Restores it, in place of `make`. Raises OSError, ValueError."""
         self._state = left
         if left.pty is not None:
             self.pty = Pty.restored(left.pty, self._threads)
@@ -180,18 +181,18 @@ class JobStdio:
 
     @property
     def is_untouched(self) -> bool:
-        """Has nothing come in or gone out? Then another could take its place unnoticed."""
+        """Whether nothing has come in or gone out: then another could take its place unnoticed."""
         is_read = any(source.read_bytes for source in self._outputs.values())
         return not self._state.was_heard and not is_read
 
     def close_childs(self) -> None:
-        """The command has its own by now."""
+        """Closes our copies of the command's descriptors, once the command has its own."""
         for descriptor in self.childs:
             os.close(descriptor)
         self.childs = []
 
     def close(self) -> None:
-        """In place of `pump`."""
+        """Closes our ends, in place of `pump`."""
         for end in (self._stdin, *self._outputs.values()):
             if end is not None:
                 end.close()
@@ -199,23 +200,23 @@ class JobStdio:
             self.pty.close()
 
     def begin(self, leader: int, force: Callable[[], object], is_read: IsRead) -> None:
-        """Input goes along until `stop`. `force` ends the command; `is_read`: whether one in the
-        job waits to read one of these."""
+        """Passes input along until `stop`. `force` ends the command; `is_read`: whether a process
+        of the job waits to read one of these."""
         self._leader, self._force, self._is_read = leader, force, is_read
         self._typing = self._stdin.start() if self._stdin is not None else None
         if self._state.is_behind:
             self._look_while(behind=True)
 
     def pump(self) -> "tuple[asyncio.Task[None], ...]":
-        """One task for each output."""
+        """Starts one task for each output."""
         return tuple(source.start() for source in self._outputs.values())
 
     def drain(self) -> "tuple[asyncio.Task[None], ...]":
-        """In place of `pump`, after `writers_gone`; of most there is nothing left to do."""
+        """Used in place of `pump`, after `writers_gone`; most outputs need no task then."""
         return tuple(source.start() for source in self._outputs.values() if not source.drain())
 
     def stopped(self) -> None:
-        """The command has: tell it, after all that it has printed."""
+        """Reports that the command has stopped, after all that it has printed."""
         for source in self._outputs.values():
             source.read_what_is_there()
         if not any(source.is_behind for source in self._outputs.values()):
@@ -225,7 +226,7 @@ class JobStdio:
             self._catching_up = asyncio.create_task(self._catch_up())
 
     async def _catch_up(self) -> None:
-        """`Source.run` reads what is there, and `_caught_up` is next."""
+        """Waits while `Source.run` reads what is there, then calls `_caught_up`."""
         until_s = time.monotonic() + LOOK_S
         outputs = self._outputs.values()
         while time.monotonic() < until_s and any(s.is_behind for s in outputs):  # noqa: ASYNC110
@@ -238,7 +239,7 @@ class JobStdio:
             self._talk.put(tags.STOPPED)
 
     async def input_taken_bytes(self) -> int | None:
-        """How much of what came for it the command, which has ended, has read."""
+        """How much of its input the command, which has ended, has read."""
         if self._stdin is None or self.pty is not None:
             return None
         return await self._stdin.taken_bytes()
@@ -257,7 +258,7 @@ class JobStdio:
             self.pty.close()
 
     def hear(self, tag: bytes, body: memoryview) -> None:
-        """What the origin sent. Raises ValueError."""
+        """Handles a message of the origin. Raises ValueError."""
         if tag == tags.STDIN and len(body):
             self._state.was_heard = True
         if tag == tags.STDIN and self._stdin is not None:
@@ -289,9 +290,9 @@ class JobStdio:
             stdin.put(data or pty.end_of_file())
 
     async def _judge(self, pty: Pty) -> None:
-        """Whether interrupts seem to have no effect. A command that takes keys one by one (an
-        editor, a pager, the prompt of a shell or Python), that waits for input, or that has put
-        jobs of its own in front, is alive and does with ^C what it likes, as often as it comes."""
+        """Forces the end if interrupts seem to have no effect. A command that takes keys one by one
+        (an editor, a pager, the prompt of a shell or Python), that waits for input, or that has put
+        jobs of its own in the foreground, is alive and may treat ^C as it likes."""
         await asyncio.sleep(JUDGED_AFTER_S)
         self._judging = None
         takes_lines = pty.master >= 0 and await pty.looked() and pty.hands_lines_on(self._leader)
@@ -299,13 +300,14 @@ class JobStdio:
             self._force()
 
     def _hang_up(self, pty: Pty) -> None:
-        """Nobody sees the terminal any more: it vanishes, as the caller's has."""
+        """Closes the terminal, because nobody sees it any more: it vanishes like the caller's."""
         if self._typing is not None:
             self._typing.cancel()
         pty.close()
 
     def _look_while(self, behind: bool) -> None:
-        """A caller behind its terminal reads it for us only if somebody here wants to read."""
+        """Looks for readers: a caller behind its terminal reads it for us only if somebody here
+        wants to read."""
         self._state.is_behind = behind
         if behind and (self._looking is None or self._looking.done()):
             self._looking = asyncio.create_task(self._look())

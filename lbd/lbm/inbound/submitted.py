@@ -1,10 +1,10 @@
-"""What the attempts of one submission have in common on this host, worked out once.
+"""What the attempts of one submission have in common on this host, computed once.
 
-Under whose name it is admitted and runs is what the dispatcher says beside the request, where the
-host that submitted it had proven its name; what the request itself says of that must agree.
+The account under which it is admitted and runs is what the dispatcher says beside the request; the
+submitting host had proven its name to the dispatcher. What the request itself says must agree.
 
-An array's attempts differ in little more than their names. To read the request of each again, and
-to write down its whole environment for the keeper, took longer than a short job runs.
+An array's attempts differ in little more than their names. Reading the request of each again, and
+writing its whole environment for the keeper, took longer than a short job runs.
 """
 
 from collections import OrderedDict
@@ -24,11 +24,11 @@ from lbd.net.submitter import Submitter, contradiction
 
 UNSAID = "its dispatcher is an older release that does not say whose it is; upgrade that host"
 GANG_MAX = 4096
-GANG_HOSTS_BYTES = (128 << 10) - len("LBD_GANG_HOSTS=")  # of one string, as execve has it
+GANG_HOSTS_BYTES = (128 << 10) - len("LBD_GANG_HOSTS=")  # limit of execve for one string
 CUTOFF_S_MAX = 1e12
 UNIX_S_MAX = 1e11
-KNOWN = 8  # submissions whose attempts take turns here
-# Variables of each attempt's own.
+KNOWN = 8  # submissions whose attempts alternate here
+# Variables that each attempt has of its own.
 OWN = {
     b"LBD_JOB_ID", b"LBD_ATTEMPT", b"LBD_TIER", b"LBD_SLOTS", b"LBD_ARRAY_INDEX", b"LBD_ARRAY_ID",
     b"LBD_CUTOFF_S", b"LBD_CHECKPOINT", b"LBD_GANG_HOSTS",
@@ -37,7 +37,7 @@ OWN = {
 
 @dataclass(slots=True)
 class Common:
-    # of no job in particular, in its submitter's name; nobody changes it
+    # of no particular job, in its submitter's name; never changed
     request: lbm_pb2.RunRequest
     fault: str  # why it cannot be run, or ""
     _circumstances: tuple[LocalUser | None, Config, bool] | None = None
@@ -45,15 +45,15 @@ class Common:
 
     @property
     def phase(self) -> str:
-        """Where it fails. What its dispatcher does not vouch for waits until that is up to date."""
+        """Where it fails. What its dispatcher does not vouch for waits until that is upgraded."""
         return "late" if self.fault == UNSAID else "request"
 
     def order(self, run_as: LocalUser | None, config: Config, *, limited_cpu: bool) -> Order:
-        """For the keeper, without what is the attempt's own."""
-        if self.request.HasField("workdir"):  # each in a directory of its own
+        """The order for the keeper, without the attempt's own parts."""
+        if self.request.HasField("workdir"):  # each in its own directory
             return self._make(run_as, config, limited_cpu)
         known = self._circumstances
-        # A configuration is compared by identity: it is large, and a new one is another object.
+        # Configurations are compared by identity: they are large, and a new one is another object.
         if known is None or (known[0], known[2]) != (run_as, limited_cpu) or known[1] is not config:
             self._packed = pack_common(self._make(run_as, config, limited_cpu))
             self._circumstances = run_as, config, limited_cpu
@@ -67,13 +67,13 @@ class Common:
 
 
 class Submitted:
-    """The last few."""
+    """The last few submissions."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[bytes, Submitter | None], Common] = OrderedDict()
 
     def common(self, start: dispatch_pb2.Start) -> Common:
-        run_request = start.spec.staged_request or start.spec.run_request  # as it is stored
+        run_request = start.spec.staged_request or start.spec.run_request  # one of them, as stored
         key = run_request, submitter_of(start)
         found = self._known.get(key)
         if found is None:
@@ -108,7 +108,7 @@ def read(run_request: bytes, submitter: Submitter | None) -> Common:
 
 
 def fault_of_start(start: dispatch_pb2.Start) -> str:
-    """Which of an order's own values cannot be; "" if all can."""
+    """Returns which of an order's own values are not valid; "" if all are."""
     rules = {
         "job": QUEUED_ID.fullmatch(start.job) is not None,
         "attempt": 1 <= start.attempt < 1 << 31,

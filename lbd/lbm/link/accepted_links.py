@@ -1,4 +1,4 @@
-"""The streams on which other LBMs send us their users' commands: a task for each command."""
+"""The streams on which other LBMs send us their users' commands: one task per command."""
 
 import asyncio
 import time
@@ -26,11 +26,11 @@ from lbd.net.gen import lbm_pb2
 
 FOR_EVER_S = float("inf")
 CONVERSATION_BYTES = 4096
-EARLY_BYTES = 1 << 16  # of a command that has not begun there is nothing to hear but signals
-ANSWERS_MAX = 1 << 16  # messages that an origin has not read: more than all its commands have
+EARLY_BYTES = 1 << 16  # a command that has not begun receives nothing but signals
+ANSWERS_MAX = 1 << 16  # messages that an origin has not read; no real set of commands has more
 NOTHING_TO_RESUME = "its LBM was restarted and no longer has these commands"
-RESTARTS = "its LBM is being restarted"  # with UNAVAILABLE: the origin asks again
-Key = tuple[str, str]  # the caller, and its name for the stream
+RESTARTS = "its LBM is being restarted"  # sent with UNAVAILABLE: the origin asks again
+Key = tuple[str, str]  # the caller, and the caller's name for the stream
 if TYPE_CHECKING:  # generic in the stubs only
     from collections.abc import Awaitable, Callable, Coroutine
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:  # generic in the stubs only
 
 @dataclass(slots=True)
 class Serving:
-    """A conversation: a command's, or that of a stage."""
+    """A conversation about a command, or about a workdir."""
 
     task: "asyncio.Task[None]"
     talk: Conversation
@@ -48,14 +48,14 @@ class Serving:
     job: AttachedJob | None
 
     def give_up(self, number: int = 0) -> None:
-        """Nobody waits for it any more, since that signal."""
+        """Ends the command: nobody waits for it any more, since that signal."""
         if self.job is not None:
             self.job.give_up(number)
         else:
             self.task.cancel()
 
     def call_off(self, reason: str) -> None:
-        """Its origin waits for it, and has broken a rule."""
+        """Ends the command because its origin, which still waits for it, has broken a rule."""
         if self.job is not None and self.job.id:
             if not self.job.is_done:
                 self.job.feed(GivenUp(reason))
@@ -65,27 +65,27 @@ class Serving:
 
 
 class AcceptedLinks:
-    """Those of this host."""
+    """The streams accepted by this host."""
 
     def __init__(self, host: InboundContext) -> None:
         self.host = host
         self.open: dict[Key, AcceptedLink] = {}
-        self.shares = TimeShares()  # of who sends them
+        self.shares = TimeShares()  # by sending host
         self._half_open = 0
 
     @property
     def is_leaving(self) -> bool:
-        """Is another LBM to follow? Then no stream is opened or resumed here any more."""
+        """Whether another LBM will follow. Then no stream is opened or resumed here any more."""
         return self.host.executions.leaving
 
     @property
     def are_settled(self) -> bool:
-        """Does each stream either rest or go on, and its origin know which?"""
+        """Whether each stream either rests or continues, and its origin knows which."""
         return not self._half_open
 
     @contextmanager
     def opening(self) -> "Iterator[None]":
-        """Around what its origin takes for a stream that goes on, until it does."""
+        """Covers the time until a stream continues here that continues for its origin already."""
         self._half_open += 1
         try:
             yield
@@ -94,7 +94,8 @@ class AcceptedLinks:
 
 
 async def serve_stream(links: AcceptedLinks, context: "Context", caller: str) -> None:
-    """Until it breaks, which ends every command on it, unless that was said beforehand.
+    """Serves a stream until it breaks. That ends every command on it, unless a restart was
+    announced.
 
     `caller`: the host, "" = any.
     """
@@ -102,7 +103,7 @@ async def serve_stream(links: AcceptedLinks, context: "Context", caller: str) ->
     key = caller, metadata.get(tags.STREAM_HEADER, f"?{id(context)}")
     write = context.write
     incoming: AcceptedLink | None = None
-    if links.is_leaving:  # the origin sends nothing before it has heard of us: it asks the next
+    if links.is_leaving:  # the origin sends nothing before our metadata: it asks the next LBM
         await asyncio.get_running_loop().create_future()
     trouble: tuple[grpc.StatusCode, str] | None = None
     try:
@@ -135,7 +136,7 @@ async def serve_stream(links: AcceptedLinks, context: "Context", caller: str) ->
 
 
 def resumed(links: AcceptedLinks, key: Key, message: bytes) -> "AcceptedLink | None":
-    """What rests here of that stream, if it is all there. Raises ValueError."""
+    """Returns the stream that rests here, if none of its messages is missing. Raises ValueError."""
     incoming = links.open.get(key)
     if incoming is None or not incoming.stream.rests:
         return None
@@ -151,7 +152,7 @@ def refusal(reason: str, phase: str = "admission") -> bytes:
 
 
 def held_bytes(request: bytes | memoryview) -> int:
-    """What a conversation takes, before it has begun to run."""
+    """The memory that a conversation takes before its command has begun."""
     return len(request) + CONVERSATION_BYTES
 
 
@@ -163,24 +164,26 @@ class AcceptedLink:
         self._host = host = links.host
         self.stream = stream
         self.key = key
-        self.sender = key[0] or key  # hosts whose names are not proved are told apart by streams
+        # hosts whose names are not proved are told apart by their streams
+        self.sender = key[0] or key
         self.jobs: dict[int, Serving] = {}
         self.claims = Claims(host.jobs)
         self._orphaned: asyncio.TimerHandle | None = None
         self.ahead_s = 0.0
-        self.last_number = 0  # conversations are numbered upwards: a higher one is a new one
-        # Slots and their queue bound the jobs; this bounds what has not got that far.
+        self.last_number = 0  # conversations are numbered upwards: a higher number is a new one
+        # Slots and their queue bound the jobs; this bounds the commands that have not got that far.
         self._limit = 2 * (host.config.lbm.max_waiting + host.slots.total)
         links.open[key] = self
 
     def hear(self, message: bytes) -> None:
-        """Raises ValueError on a message that makes no sense."""
+        """Deals with a message. Raises ValueError if it is not valid."""
         self._deal_with(self.stream.take(message))
         if self.stream.outbox.waiting > ANSWERS_MAX:
             raise ValueError("it is not reading our answers")
 
     def hear_again(self, messages: Iterable[bytes]) -> None:
-        """What an earlier LBM has received and not dealt with. Raises ValueError."""
+        """Deals with messages that an earlier LBM received but did not handle. Raises
+        ValueError."""
         for message in messages:
             self._deal_with(tags.unpack(message))
 
@@ -241,7 +244,7 @@ class AcceptedLink:
         request: bytes,
         job: AttachedJob | None,
     ) -> None:
-        """What an earlier LBM had let in. `job`: None for a stage."""
+        """Serves a command that an earlier LBM admitted. `job`: None for a workdir."""
         self._host.requests.add(self.sender, held_bytes(request))
         self._serve(living, talk, request, job)
 
@@ -265,7 +268,7 @@ class AcceptedLink:
             raise problem
 
     async def broken(self, write: "Write") -> None:
-        """That stream is; perhaps there is another by now."""
+        """Notes that the stream of `write` has broken; another may have replaced it by now."""
         if not self.stream.goes_by(write):
             return
         self.stream.confirmed.set()
@@ -276,7 +279,7 @@ class AcceptedLink:
         await self.stream.outbox.last_written()
 
     def await_return(self) -> None:
-        """The other LBM, or ours, is about to open the stream that goes on where this stopped."""
+        """Waits for the other LBM, or our next one, to continue this stream on a new one."""
         limit_s = self._host.config.lbm.orphan_after_s
         self._orphaned = asyncio.get_running_loop().call_later(limit_s, self.close)
 

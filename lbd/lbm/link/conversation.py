@@ -1,12 +1,12 @@
-"""One job's share of the stream between two LBMs, and the stream itself seen from either end.
+"""One job's share of the stream between two LBMs, and the stream itself as seen from either end.
 
-What is to be sent goes in order, small messages gathered into one. Each gRPC write costs a thread
-switch on both sides, as much as everything else a short command needs. While one write is under way
-the next messages gather; those that are small go out as one batch. Putting never waits: the windows
-of lbm/link/wire.py bound what can be queued.
+Messages are sent in order, small ones gathered into one. Each gRPC write costs a thread switch on
+both sides, as much as everything else a short command needs. While one write is under way the next
+messages gather, and small ones go out as one batch. Putting never waits: the windows of
+lbm/link/wire.py bound what can be queued.
 
-Before one of the two LBMs is restarted the stream comes to rest: what is put from then on is held,
-and goes out on the stream that follows.
+Before one of the two LBMs is restarted the stream comes to rest: messages put from then on are
+held, and go out on the next stream.
 """
 
 import asyncio
@@ -23,22 +23,23 @@ from lbd.lbm.link.wire import BATCH_MAX, PIECE_MAX_BYTES, WINDOW_BYTES, pack, pa
 
 SMALL_BYTES = 1 << 14
 LAST_WRITE_S = 1.0
-NOTICES_MAX = 4  # one of ours, and our answer to one; who asks again and again may read none
+NOTICES_MAX = 4  # one of ours, and our answer to one; a peer that keeps asking may read none
 BROKEN = (grpc.aio.AioRpcError, grpc.aio.BaseError, asyncio.InvalidStateError)
 
 
 class Outbox:
-    """`broken` is set once the stream takes no more; what is put after that is dropped."""
+    """The messages to send. Once the stream takes no more, `broken` is set and messages are
+    dropped."""
 
     def __init__(
         self, write: Callable[[bytes], Awaitable[None]], held: list[bytes] | None = None
     ) -> None:
-        """`held`: what an earlier one has left, which rests."""
+        """`held`: messages left by an earlier outbox at rest."""
         self._write = write
         self._queue: deque[bytes] = deque()
-        self._held = held  # put while the stream rests
-        self._notices: deque[bytes] = deque()  # of the stream itself: last, never held
-        self.count = 0  # of what went into the stream
+        self._held = held  # messages put while the stream rests
+        self._notices: deque[bytes] = deque()  # about the stream itself: sent last, never held
+        self.count = 0  # messages that went into the stream
         self._sender: asyncio.Task[None] | None = None
         self._lingering: asyncio.TimerHandle | None = None
         self._put = len(held or ())
@@ -47,7 +48,7 @@ class Outbox:
         self.broken = False
 
     def put(self, message: bytes, linger_s: float = 0.0) -> None:
-        """`linger_s`: it may wait that long for another one to travel with."""
+        """Queues a message. `linger_s`: how long it may wait for others to travel with."""
         if self.broken:
             return
         self._put += 1
@@ -63,7 +64,7 @@ class Outbox:
 
     @property
     def waiting(self) -> int:
-        """Messages that are not with gRPC yet."""
+        """The number of messages that gRPC has not taken yet."""
         return 0 if self.broken else self._put - self._sent
 
     @property
@@ -71,7 +72,7 @@ class Outbox:
         return self._held is not None
 
     def rest(self, notice: bytes) -> None:
-        """Hold what is put from now on; `notice` goes out after all that was put before."""
+        """Holds messages from now on; `notice` goes out after all messages put before."""
         if self._held is None:
             self._held = []
         if len(self._notices) < NOTICES_MAX:
@@ -82,7 +83,7 @@ class Outbox:
         return list(self._held or ())
 
     def go_on(self, write: Callable[[bytes], Awaitable[None]]) -> None:
-        """On another stream, with what was held."""
+        """Continues on another stream, with the held messages first."""
         self._write = write
         held, self._held = self._held or [], None
         self._queue.extend(held)
@@ -90,7 +91,7 @@ class Outbox:
         self._start()
 
     def _start(self) -> None:
-        if self._lingering is not None:  # all goes now: nothing is left to wake us for
+        if self._lingering is not None:  # everything is sent now, so the timer is not needed
             self._lingering.cancel()
             self._lingering = None
         if self._sender is None and (self._queue or self._notices):
@@ -106,10 +107,11 @@ class Outbox:
         except BROKEN:
             self.close()
         while self._notices:
-            with contextlib.suppress(*BROKEN):  # all else has gone: it may be resumed nevertheless
+            # all other messages have gone, so it may still be resumed
+            with contextlib.suppress(*BROKEN):
                 await self._write(self._notices.popleft())
         self._sender = None
-        self._start()  # what came while a notice was being written
+        self._start()  # for messages put while a notice was being written
 
     def _next(self) -> list[bytes]:
         batch = [self._queue.popleft()]
@@ -126,7 +128,7 @@ class Outbox:
                 flushed.set_result(None)
 
     async def flush(self) -> None:
-        """Until everything put so far is with gRPC, or the stream is broken."""
+        """Waits until gRPC has taken everything put so far, or the stream is broken."""
         if self.broken or self._sent == self._put:
             return
         flushed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -134,31 +136,31 @@ class Outbox:
         await flushed
 
     def close(self) -> None:
-        """Drop what is queued; a write under way is left to the end of the stream."""
+        """Drops the queued messages; a write under way ends with the stream."""
         self.broken = True
         self._queue.clear()
         self._notices.clear()
         self._settle()
 
     async def last_written(self) -> None:
-        """Until no write is under way any more: gRPC takes no status beside one."""
+        """Waits for the write under way: gRPC accepts no status while one is."""
         if self._sender is not None:
             await asyncio.wait([self._sender], timeout=LAST_WRITE_S)
 
 
 Message = tuple[bytes, memoryview]  # tag, body
-# Come and not yet read, of one job: two outputs, as far as their windows allow, and some control
-# messages. Who sends more does not keep to the windows.
+# Limit on what has arrived for one job and is not read yet: two outputs, as far as their windows
+# allow, and some control messages. A peer that sends more ignores the windows.
 INBOX_BYTES = 2 * (WINDOW_BYTES + PIECE_MAX_BYTES) + (1 << 20)
-MESSAGE_BYTES = 512  # what even an empty one takes
-# At least what comes at once of a host that gathers small messages (`Outbox`), else more
-# and more would wait to be read.
+MESSAGE_BYTES = 512  # the cost of even an empty message
+# At least what a host that gathers small messages (`Outbox`) sends at once. With less, more and
+# more messages would wait to be read.
 READ_AT_ONCE, READ_BYTES = BATCH_MAX, 1 << 20
 TOO_MUCH_AHEAD = "more was sent ahead than allowed"
 
 
 class Conversation:
-    """Messages of one job, both ways."""
+    """The messages of one job, both ways."""
 
     def __init__(self, stream: "Stream", number: int) -> None:
         self._stream = stream
@@ -166,32 +168,34 @@ class Conversation:
         self._inbox: deque[Message] = deque()
         self._inbox_bytes = 0
         self._has_more = False  # than was read at once
-        self.ahead_bytes = INBOX_BYTES  # so much may come before it is read
+        self.ahead_bytes = INBOX_BYTES  # how much may arrive before it is read
         self._waiting: asyncio.Future[None] | None = None
         self._broken: LbdError | None = None
-        self._hear: Callable[[bytes, memoryview], None] | None = None  # in place of the inbox
+        # called in place of filling the inbox
+        self._hear: Callable[[bytes, memoryview], None] | None = None
         self._lost: Callable[[LbdError], None] | None = None
         self._not_known: set[bytes] = set()
 
     def put(self, tag: bytes, body: bytes = b"", linger_s: float = 0.0) -> None:
-        """`linger_s`: it may wait that long for another message to travel with."""
+        """Sends a message. `linger_s`: how long it may wait for another message to travel with."""
         self._stream.outbox.put(pack(self.number, tag, body), linger_s)
 
     def is_news(self, what: bytes) -> bool:
-        """The first time. Who says again and again what is not known here may read no answer."""
+        """Returns True the first time. A peer that repeats an unknown tag may read no answer."""
         was_known = what in self._not_known
         self._not_known.add(what)
         return not was_known
 
     async def flush(self) -> None:
-        """Until what was put is with gRPC: a sender of much waits for it between its pieces."""
+        """Waits until gRPC has taken all messages put so far, as between pieces of a large
+        transfer."""
         await self._stream.outbox.flush()
 
     def follow(
         self, hear: Callable[[bytes, memoryview], None], lost: Callable[[LbdError], None]
     ) -> None:
-        """In place of `read`: from now on each message goes to `hear` as it comes, after those that
-        have come already, and `lost` is called with what broke the stream."""
+        """Replaces `read`: from now on each message goes to `hear` as it arrives, after those that
+        have arrived already, and `lost` is called with the error that broke the stream."""
         received = list(self._inbox)
         self._inbox.clear()
         self._inbox_bytes = 0
@@ -202,7 +206,8 @@ class Conversation:
             lost(self._broken)
 
     def hear(self, message: Message) -> bool:
-        """False if that is more than may come ahead: then it is broken, for this job alone."""
+        """Takes a message. Returns False if more has arrived than may be unread: then this
+        conversation is broken, and no other."""
         if self._hear is not None:
             self._hear(*message)
             return True
@@ -218,7 +223,7 @@ class Conversation:
         return True
 
     def lose(self, problem: LbdError) -> None:
-        """The stream is broken: no more messages."""
+        """Notes that the stream is broken: no more messages will arrive."""
         self._broken = problem
         if self._lost is not None:
             self._lost(problem)
@@ -229,8 +234,8 @@ class Conversation:
             self._waiting.set_result(None)
 
     async def read(self) -> list[Message]:
-        """What has come, at least one message, and not very many: others have their turn before the
-        next. Raises what broke the stream, if it is broken."""
+        """Returns the messages that have arrived, at least one and not very many, so that others
+        have their turn. Raises the error that broke the stream, if it is broken."""
         if self._has_more:
             await asyncio.sleep(0)
         while not self._inbox:
@@ -249,30 +254,31 @@ class Conversation:
 
     @property
     def token(self) -> str:
-        """What the stream is known by."""
+        """The name of the stream."""
         return self._stream.token
 
     def give_back(self, messages: list[Message]) -> None:
-        """Read, but not dealt with."""
+        """Puts back messages that were read but not handled."""
         self._inbox.extendleft(reversed(messages))
         self._inbox_bytes += sum(MESSAGE_BYTES + len(body) for _, body in messages)
 
     def unread(self) -> list[bytes]:
-        """What has come and was not read, as it came."""
+        """The unread messages, as they arrived."""
         return [pack(self.number, tag, bytes(body)) for tag, body in self._inbox]
 
     def close(self) -> None:
-        """What still comes is of no interest."""
+        """Ends the conversation: later messages are ignored."""
         self._stream.conversations.pop(self.number, None)
 
 
 class Stream:
     """All conversations between this LBM, as origin or as target, and one other.
 
-    It outlives a planned restart of either LBM. PAUSE says that nothing comes after it, PAUSED that
-    all up to there has come, and nothing more comes either; what is put then waits in the outbox.
-    So nothing is under way once PAUSED is there. To be sure, both count messages, and they go on
-    (RESUME) only if what the one has sent is what the other has received.
+    It outlives a planned restart of either LBM. PAUSE says that nothing comes after it. PAUSED says
+    that everything before PAUSE has arrived, and that nothing more comes from that side either;
+    messages put after it wait in the outbox. So nothing is under way once PAUSED has arrived. As a
+    check, both sides count messages, and they continue (RESUME) only if each has received as many
+    as the other has sent.
     """
 
     def __init__(
@@ -280,18 +286,19 @@ class Stream:
     ) -> None:
         self.outbox = outbox or Outbox(write)
         self._write = write
-        self.token = ""  # the origin's name for it
+        self.token = ""  # the origin's name for the stream
         self.conversations: dict[int, Conversation] = {}
         self.received = 0
-        self.rests = False  # nothing more comes
-        self.confirmed = asyncio.Event()  # and all that we sent has come, or it has broken
+        self.rests = False  # nothing more comes from the other side
+        # the other side has received all that we sent, or the stream has broken
+        self.confirmed = asyncio.Event()
 
     def converse(self, number: int) -> Conversation:
         conversation = self.conversations[number] = Conversation(self, number)
         return conversation
 
     def take(self, message: bytes) -> list[tuple[int, bytes, memoryview]]:
-        """Those for a conversation, in order. Raises ValueError."""
+        """Returns the messages for conversations, in order. Raises ValueError."""
         found = []
         for number, tag, body in unpack(message):
             if number:
@@ -307,8 +314,8 @@ class Stream:
 
     @classmethod
     def restored(cls, left: StreamState) -> "Stream":
-        """One that an earlier LBM has left, at rest until `go_on`; what is unread is to be
-        delivered yet."""
+        """Returns a stream that an earlier LBM left, at rest until `go_on`; its unread messages
+        must still be delivered."""
         outbox = Outbox(nowhere, list(left.unsent))
         outbox.count = left.sent
         made = cls(nowhere, outbox)
@@ -324,18 +331,18 @@ class Stream:
 
     @property
     def can_resume(self) -> bool:
-        """Now that it has ended."""
+        """Whether the stream can be resumed, now that it has ended."""
         return self.rests and not self.outbox.broken
 
     def rest(self) -> None:
-        """Ours is the LBM to be restarted."""
+        """Brings the stream to rest, because our LBM is about to be restarted."""
         self.outbox.rest(pack(0, tags.PAUSE))
 
     def counts(self) -> bytes:
         return tags.counts(self.outbox.count, self.received)
 
     def agrees(self, body: bytes) -> bool:
-        """Has all that was sent arrived, both ways? Raises ValueError."""
+        """Whether everything sent has arrived, both ways. Raises ValueError."""
         sent, received = tags.read_counts(body)
         return (sent, received) == (self.received, self.outbox.count)
 
@@ -349,15 +356,13 @@ class Stream:
         return self._write is write
 
     def deliver(self, number: int, tag: bytes, body: memoryview) -> bool:
-        """To its conversation; what comes after the end of one is of no interest.
-
-        False if that conversation is broken by it.
-        """
+        """Passes a message to its conversation; a message for one that has ended is ignored.
+        Returns False if the message breaks the conversation."""
         conversation = self.conversations.get(number)
         return conversation is None or conversation.hear((tag, body))
 
     def lose(self, problem: LbdError) -> None:
-        """It is broken, for every conversation."""
+        """Notes that the stream is broken, for every conversation."""
         self.outbox.close()
         self.confirmed.set()
         for conversation in self.conversations.values():
@@ -366,4 +371,4 @@ class Stream:
 
 
 async def nowhere(_message: bytes) -> None:
-    """Where a stream at rest writes, which it does not."""
+    """The write function of a stream at rest, which writes nothing."""

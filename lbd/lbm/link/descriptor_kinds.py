@@ -1,7 +1,7 @@
-"""What a descriptor is that a user has given us, without asking anybody.
+"""What kind of file a user's descriptor is, asking nobody but the kernel.
 
-fstat and isatty ask the file system, and that may be a dead file server or a program of the user's
-that does not answer. statx can be had to say only what the kernel knows.
+fstat and isatty ask the file system, which may be a dead file server or a program of the user's
+that does not answer. statx can be told to return only what the kernel knows.
 """
 
 import ctypes
@@ -15,8 +15,8 @@ import struct
 AT_EMPTY_PATH, AT_STATX_DONT_SYNC = 0x1000, 0x4000
 STATX_TYPE = 1
 STATX = struct.Struct("=28xH98xII120x")  # mode and device number
-MEMORY = 1  # the major number of null, zero and the like
-NEVER_BLOCK = (3, 5, 7, 9)  # of these null, zero, full, urandom
+MEMORY = 1  # the major number of null, zero and similar devices
+NEVER_BLOCK = (3, 5, 7, 9)  # the minor numbers of null, zero, full and urandom
 # Major numbers: consoles and serial lines, tty, pts, ttyACM, ttyUSB, the small serial ones, hvc.
 TERMINALS = {4, 5, *range(136, 144), 166, 188, 204, 229}
 
@@ -28,7 +28,7 @@ class DescriptorKind(enum.Enum):
     TERMINAL = enum.auto()
     REGULAR = enum.auto()
     OTHER = enum.auto()
-    NONE = enum.auto()  # no file of any sort: eventfd, timerfd, inotify, epoll, ...
+    NONE = enum.auto()  # not a file of any kind: eventfd, timerfd, inotify, epoll, ...
 
 
 KINDS = {
@@ -44,7 +44,7 @@ def _libc() -> ctypes.CDLL:
 
 
 def kind_of(descriptor: int) -> DescriptorKind:
-    """OTHER, of which nothing is assumed, where the kernel does not tell."""
+    """Returns OTHER, of which nothing is assumed, if the kernel does not tell."""
     buffer = ctypes.create_string_buffer(STATX.size)
     call = getattr(_libc(), "statx", None)
     flags = AT_EMPTY_PATH | AT_STATX_DONT_SYNC
@@ -60,7 +60,7 @@ def kind_of(descriptor: int) -> DescriptorKind:
 
 
 def is_polled_at_once(descriptor: int) -> bool:
-    """Of a socket: does poll(2) on it take no lock that another process may hold for ever?"""
+    """Whether poll(2) on this socket takes no lock that another process may hold for ever."""
     family, size = ctypes.c_int(-1), ctypes.c_uint(ctypes.sizeof(ctypes.c_int))
     reply = ctypes.byref(family), ctypes.byref(size)
     _libc().getsockopt(descriptor, socket.SOL_SOCKET, socket.SO_DOMAIN, *reply)

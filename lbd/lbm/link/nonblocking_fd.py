@@ -1,22 +1,22 @@
 """Reading and writing a descriptor without ever blocking the event loop.
 
 One rule: the event loop never calls read, write, splice, close or an ioctl that may block on
-anything that a user has, or has the other end of. A thread of that user does (user_threads.py),
-once poll(2) has said that it will do something. The loop polls pipes and
-sockets itself, which takes no lock; to poll a terminal does, so that is up to a thread, too. What
-stays in the loop has no lock that a user's process could hold:
+anything that a user holds, or whose other end a user holds. A thread of that user does
+(user_threads.py), once poll(2) has said that the call will do something. The loop itself polls
+pipes and sockets, which takes no lock. Polling a terminal takes one, so a thread does that too. The
+loop only handles descriptors without a lock that a user's process could hold:
 
-- a pipe of ours whose other end nobody has any more;
-- our side of a terminal that we have made, but for its modes, its size and its close;
+- a pipe of ours whose other end nobody holds any more;
+- our side of a terminal that we have made, except for its modes, its size and its close;
 - a few devices that never block.
 
-A caller's descriptor shares its open file description with the caller's shell, so nothing is set on
-it; and it is never opened again, so that it allows what it allows the caller and no more.
+A caller's descriptor shares its open file description with the caller's shell, so no flag is set on
+it. It is never opened again, so that it allows exactly what it allows the caller.
 
-Any call on it may wait for that user for ever. The kernel keeps the lock of a pipe or socket while
-it copies from or to the memory of whoever reads or writes it, and that memory may be a page of a
-file that never answers; a terminal is locked while it hangs up, and that waits for who reads it. So
-not even a call that is "not to wait" is harmless, and a close is none either.
+Any call on it may wait for that user for ever. The kernel holds the lock of a pipe or socket while
+it copies from or to the memory of the reading or writing process, and that memory may be a page of
+a file that never answers. A terminal is locked while it hangs up, which waits for its reader. So
+even a non-blocking call is not harmless, and neither is a close.
 
 It is one file because what is called and where are one question.
 """
@@ -40,8 +40,8 @@ from lbd.lbm.link.ferry import PIPE_BYTES, ferry, unread_bytes
 from lbd.lbm.link.user_threads import Call, Threads
 
 SMALL_BYTES = 1 << 16
-MOMENT_MS = 1  # a thread waits, so that a stream need not change threads for each piece
-UNREAD_S = 0.5  # for the answer of a pipe that its readers may hold
+MOMENT_MS = 1  # a thread waits this long, so that a stream need not change threads for each piece
+UNREAD_S = 0.5  # for the answer of a pipe whose lock its readers may hold
 ALONE = {select.POLLIN: select.POLLHUP, select.POLLOUT: select.POLLERR}
 Done = TypeVar("Done")
 
@@ -55,14 +55,13 @@ class FdCalls:
         self._kind = kind
         self._ours = ours
         self._is_wide = False
-        self.is_to_widen = False  # before more is read
+        self.is_to_widen = False  # before the next read
         self.written_bytes = 0
 
     def read(self, limit_bytes: int, patience_ms: int = 0) -> bytes | None:
-        """b"" at the end of file; None if nothing is there, nor comes in a moment. Raises
-        OSError."""
+        """Returns b"" at the end of file; None if nothing comes in a moment. Raises OSError."""
         is_terminal = self._kind is DescriptorKind.TERMINAL and not self._ours
-        # A terminal's reader that finds nothing would take what comes after we have been closed.
+        # A read of a terminal that finds nothing would take bytes that come after our close.
         if (is_terminal or patience_ms) and not self.is_ready(select.POLLIN, patience_ms):
             return None
         try:
@@ -82,7 +81,7 @@ class FdCalls:
         return os.read(self.number, limit_bytes)
 
     def write(self, view: memoryview, patience_ms: int = 0) -> int:
-        """How much of it went before there was no more room, nor is in a moment. Raises OSError."""
+        """Returns how much was written before there was no more room. Raises OSError."""
         done = 0
         while done < len(view):
             try:
@@ -91,7 +90,7 @@ class FdCalls:
                 count = 0
             except OSError:
                 if done:
-                    break  # it comes again
+                    break  # the error will come again
                 raise
             done += count
             self.written_bytes += count
@@ -110,19 +109,19 @@ class FdCalls:
             with borrowed(self.number) as sock:
                 return sock.send(view, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
         if self._kind is DescriptorKind.TERMINAL and not self._ours:
-            # Being ready it takes that at once.
+            # A terminal that is ready takes that much at once.
             view = view[: select.PIPE_BUF] if self.is_ready(select.POLLOUT) else view[:0]
         return os.write(self.number, view) if view else 0
 
     def is_ready(self, wanted: int, patience_ms: int = 0) -> int:
-        """What of that, and of hang-ups and errors, poll(2) sees."""
+        """Returns the events, of `wanted` and hang-ups and errors, that poll(2) sees."""
         poll = select.poll()
         poll.register(self.number, wanted)
         found = poll.poll(patience_ms)
         return found[0][1] if found else 0
 
     def _widen(self) -> None:
-        """Let a pipe hold a megabyte, so that large chunks move in one piece. A no-op elsewhere."""
+        """Lets a pipe, if it is one, hold a megabyte, so that large chunks move in one piece."""
         self.is_to_widen = False
         if not self._is_wide and self._kind is DescriptorKind.PIPE:
             with contextlib.suppress(OSError):
@@ -130,12 +129,12 @@ class FdCalls:
         self._is_wide = True
 
     def unread_bytes(self) -> int:
-        """What is still in the pipe. Raises OSError if that cannot be told."""
+        """How much is still in the pipe. Raises OSError if that is unknown."""
         return unread_bytes(self.number)
 
     def turn_round(self) -> int:
-        """`unread_bytes`. If any are, the number becomes that of the other end of our pipe: to its
-        readers this one is closed. Raises OSError."""
+        """Returns `unread_bytes`. If there are any, the number becomes the other end of our pipe:
+        to its readers this end is closed. Raises OSError."""
         unread = unread_bytes(self.number)
         if unread:
             path = f"/proc/self/fd/{self.number}"
@@ -145,7 +144,7 @@ class FdCalls:
         return unread
 
     def check_mode(self, forbidden: int) -> None:
-        """Raises OSError if that is how it was opened: then poll(2) would never say so."""
+        """Raises OSError if that is how it was opened: poll(2) would never report it."""
         mode = fcntl.fcntl(self.number, fcntl.F_GETFL) & os.O_ACCMODE
         if not self._ours and self._kind is DescriptorKind.PIPE and mode == forbidden:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
@@ -162,22 +161,22 @@ def borrowed(descriptor: int) -> Iterator[socket.socket]:
 
 
 def settle(future: "asyncio.Future[None]") -> None:
-    """Resolve a future that may have been resolved or given up already."""
+    """Resolves a future that may be resolved or cancelled already."""
     if not future.done():
         future.set_result(None)
 
 
 class ReadFilter(Protocol):
-    """What becomes of what is read, before anybody sees it."""
+    """Changes what is read before anybody sees it."""
 
     def needs_look(self, data: bytes) -> bool:
-        """If not, it is left as it is."""
+        """Whether `look` must run before this data is treated."""
 
     def look(self, descriptor: int) -> None:
-        """In a thread: it asks what may never be answered."""
+        """Runs in a thread, because the call may never return."""
 
     def treat(self, data: bytes) -> bytes:
-        """By what was last seen."""
+        """Returns the data, changed according to the last look."""
 
 
 class Descriptor:
@@ -186,23 +185,23 @@ class Descriptor:
     def __init__(
         self, descriptor: int, owner: Threads | None = None, *, ours: bool = False
     ) -> None:
-        """`owner`: the threads of the user who has it, or its other end; None: nobody has. `ours`:
-        nobody else has this end."""
+        """`owner`: the threads of the user who holds it or its other end; None: no user does.
+        `ours`: nobody else holds this end."""
         self._fd = descriptor
         self._owner = owner
         self._loop = asyncio.get_running_loop()
         self._ours = ours = ours or owner is None
-        # Who waits for it to be ready, and what ends that.
+        # Those that wait until it is ready, and the call that ends each wait.
         self._waits: dict[asyncio.Future[None], Callable[[], object]] = {}
         self._polls: dict[int, select.epoll] = {}  # by events
-        self.filter: ReadFilter | None = None  # of a terminal of ours alone
-        self._unseen = b""  # read, but to be looked at first
-        self._last: Call | None = None  # in a thread: what it has done shows at its end
+        self.filter: ReadFilter | None = None  # only for a terminal of ours
+        self._unseen = b""  # data that was read, but must be looked at first
+        self._last: Call | None = None  # in a thread; its effect shows when it ends
         self._is_awaited = False
-        self._left: Call | None = None  # by who had waited for it
+        self._left: Call | None = None  # a call whose waiter has left
         self._is_hurried = False
-        self.flows = False  # much came the last time, and more may be read ahead
-        self._is_read = False  # rather than written
+        self.flows = False  # the last read was large, so more may be read ahead
+        self._is_read = False  # otherwise it is written
         if ours:
             is_terminal = stat.S_ISCHR(os.fstat(descriptor).st_mode)
             kind = DescriptorKind.TERMINAL if is_terminal else DescriptorKind.PIPE
@@ -217,7 +216,7 @@ class Descriptor:
 
     @classmethod
     def given(cls, left: Fd, owner: Threads | None = None, *, ours: bool = False) -> "Descriptor":
-        """One that another LBM had, closed if that has closed it."""
+        """Returns a descriptor that another LBM had, closed if that LBM had closed it."""
         if left >= 0:
             return cls(left, owner, ours=ours)
         reader, writer = os.pipe2(os.O_CLOEXEC)
@@ -244,7 +243,7 @@ class Descriptor:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
 
     def _events(self, wanted: int) -> int:
-        """Of what is polled: what of that there is just now. Raises OSError."""
+        """Returns the wanted events that poll(2) sees now. Raises OSError."""
         self._check_open()
         events = self._calls.is_ready(wanted)
         if self._ours and events & ALONE[wanted] and not self._may_hang_up:
@@ -253,7 +252,7 @@ class Descriptor:
         return events
 
     def _is_held(self) -> bool:
-        """May a call on the end to write to wait for a user's process? Raises OSError."""
+        """Whether a call on the end to write to may wait for a user's process. Raises OSError."""
         if not self._moves_here:
             self._events(select.POLLOUT)
         return not self._moves_here
@@ -261,16 +260,16 @@ class Descriptor:
     # reading
 
     async def read(self, limit_bytes: int) -> bytes:
-        """Some bytes, b"" at the end of file. Raises OSError."""
+        """Returns some bytes, b"" at the end of file. Raises OSError."""
         is_last = False
         while (data := await self._read_once(limit_bytes)) is None and not is_last:
-            is_last = self._is_hurried  # a thread may have looked before the last was written
+            is_last = self._is_hurried  # a thread may have looked before the last write
             if not is_last:
                 await self._ready(select.EPOLLIN)
         return data or b""
 
     async def _read_once(self, limit_bytes: int) -> bytes | None:
-        """None if nothing is there. Raises OSError."""
+        """Returns None if nothing is there. Raises OSError."""
         found = self.read_now(limit_bytes)
         if self._unseen and self.filter is not None:
             await self._in_thread(partial(self.filter.look, self._fd))
@@ -286,45 +285,45 @@ class Descriptor:
         return data
 
     def read_now(self, limit_bytes: int) -> bytes | None:
-        """What is there already; None if nothing is, or only a thread can tell. Raises OSError."""
+        """Returns what is there; None if nothing is, or only a thread can tell. Raises OSError."""
         self._check_open()
         self._is_read = True
         if not self._moves_here and self._ours:
             self._events(select.POLLIN)
         if not self._moves_here or self._unseen or self._is_awaited:
-            return None  # what a thread is reading comes first
+            return None  # data that a thread is reading comes first
         data = self._calls.read(limit_bytes)
         if data and self.filter is not None and self.filter.needs_look(data):
             self._unseen = data
-            for ready in self._waits:  # `read` goes on with it
+            for ready in self._waits:  # `read` continues with it
                 settle(ready)
             return None
         return data
 
     def unseen(self) -> bytes:
-        """What was read and has not been returned, treated by what was last seen."""
+        """Returns data that was read and not returned yet, treated according to the last look."""
         data, self._unseen = self._unseen, b""
         return self.filter.treat(data) if self.filter is not None else data
 
     def hurry(self) -> None:
-        """What is there is all that will be read."""
+        """Makes `read` end once it has returned what is there now."""
         self._is_hurried = True
         for ready in self._waits:
             settle(ready)
 
     @property
     def is_behind(self) -> bool:
-        """Was something written that `read` has not returned?"""
+        """Whether something was written that `read` has not returned."""
         if self._fd < 0 or (self._moves_here and not self._is_awaited):
             return bool(self._unseen)
         return self._is_awaited or bool(self._events(select.POLLIN) & select.POLLIN)
 
     def widen(self) -> None:
-        """Let a pipe hold a megabyte; whoever reads it next does it."""
+        """Lets a pipe hold a megabyte, from the next read on."""
         self._calls.is_to_widen = True
 
     async def lost_bytes(self) -> int:
-        """How much was read for somebody who had left by then."""
+        """How many bytes were read for a waiter that had left by then."""
         if self._owner is None or self._left is None or self._left.is_dropped:
             return 0
         try:
@@ -335,7 +334,7 @@ class Descriptor:
     # writing
 
     async def write(self, data: bytes | bytearray | memoryview) -> None:
-        """All of it. Raises BrokenPipeError when nobody reads any more, OSError otherwise."""
+        """Writes all data. Raises BrokenPipeError if nobody reads any more, OSError otherwise."""
         view = memoryview(data)
         while view:
             done = await self._write_once(view)
@@ -344,7 +343,7 @@ class Descriptor:
                 await self._ready(select.EPOLLOUT)
 
     async def _write_once(self, view: memoryview) -> int:
-        """As much as goes. Raises OSError."""
+        """Writes as much as fits. Raises OSError."""
         self._check_open()
         if not self._moves_here and self._is_polled:
             self._calls.check_mode(os.O_RDONLY)
@@ -358,8 +357,9 @@ class Descriptor:
         return await self._in_thread(partial(self._calls.write, view, patience_ms))
 
     async def turn_round(self) -> int | None:
-        """How much of the written is unread in a pipe of ours; None if that cannot be told. If any
-        is, this becomes the other end of it, for `unread_bytes`: to its readers it is closed."""
+        """Returns how much of the written data is unread in a pipe of ours; None if that is
+        unknown. If any is, the descriptor becomes the other end of the pipe, for `unread_bytes`: to
+        its readers it is closed."""
         try:
             held = self._is_held()
             turn = self._calls.turn_round
@@ -368,7 +368,7 @@ class Descriptor:
             return None
 
     async def unread_bytes(self) -> int:
-        """What of the written is still in the pipe. Raises OSError if that cannot be told."""
+        """How much of the written data is still in the pipe. Raises OSError if that is unknown."""
         async with asyncio.timeout(UNREAD_S):
             if self._is_awaited and self._last is not None:
                 await asyncio.wait((self._last.done,))
@@ -377,13 +377,13 @@ class Descriptor:
             return await self._in_thread(unread) if held else unread()
 
     def unread_bytes_now(self) -> int:
-        """As `unread_bytes`, if nobody can hold that up."""
+        """Like `unread_bytes`, if nobody can block the call."""
         if self._is_held():
             raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
         return self._calls.unread_bytes()
 
     def is_trouble(self, problem: OSError) -> bool:
-        """Rather than that nobody is at the other end any more."""
+        """Whether it is a real error, not a sign that nobody holds the other end any more."""
         gone = isinstance(problem, BrokenPipeError | ConnectionResetError)
         return not gone and not (problem.errno == errno.EIO and self._may_hang_up)
 
@@ -409,16 +409,17 @@ class Descriptor:
         try:
             await ready
         finally:
-            if self._waits.pop(ready, None):  # else closed meanwhile
+            if self._waits.pop(ready, None):  # otherwise it was closed meanwhile
                 stop()
 
     def _watch(self, events: int, call: Callable[[], None]) -> Callable[[], object]:
-        """Returns what ends it. Raises OSError."""
+        """Calls `call` once the events occur. Returns a function that ends that. Raises OSError."""
         number = self._fd
         if self._owner is not None and not self._is_polled:
             return self._owner.watch(number, events, call)
         if not self._ours:
-            # uvloop sets O_NONBLOCK on what it watches: others have this, so it watches a poll.
+            # uvloop sets O_NONBLOCK on what it watches. Other processes share this one, so uvloop
+            # watches an epoll instead.
             number, events = self._poll(events).fileno(), select.EPOLLIN
         if events == select.EPOLLIN:
             self._loop.add_reader(number, call)
@@ -427,7 +428,7 @@ class Descriptor:
         return lambda: self._loop.remove_writer(number)
 
     def _poll(self, events: int) -> select.epoll:
-        """Readable when the descriptor is ready. Raises OSError."""
+        """Returns an epoll that is readable when the descriptor is ready. Raises OSError."""
         poll = self._polls.get(events)
         if poll is None:
             self._polls[events] = poll = select.epoll()
@@ -435,16 +436,14 @@ class Descriptor:
         return poll
 
     def left(self) -> Fd:
-        """For another LBM. Raises NotNow."""
+        """Returns the descriptor for another LBM. Raises NotNow."""
         if self._is_awaited and self._last is not None and self._last.began_s:
             raise NotNow
         return Fd(self._fd) if self.is_open else NO_FD
 
     def close(self) -> None:
-        """Closed at once: who waits for it meets EBADF.
-
-        What a thread is in a call with is closed as soon as that ends.
-        """
+        """Closes it at once: waiters get EBADF. A descriptor that a thread uses in a call is closed
+        as soon as that call ends."""
         if self._fd < 0:
             return
         for ready, stop in self._waits.items():

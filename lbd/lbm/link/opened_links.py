@@ -1,4 +1,4 @@
-"""The streams to the hosts our users' commands are sent to: opened at the first, then kept."""
+"""The streams to the hosts that our users' commands are sent to: opened at first use, then kept."""
 
 import asyncio
 import os
@@ -19,7 +19,7 @@ from lbd.net.transport import Peers
 from lbd.text.one_line import one_line
 
 METHOD = "/lbd.v1.Lbm/Run"
-# With these codes the far LBM (or gRPC before it) turned the stream away unread.
+# With these codes the far LBM (or gRPC before it) rejected the stream unread.
 NOTHING_RAN = (
     grpc.StatusCode.UNAUTHENTICATED,
     grpc.StatusCode.UNIMPLEMENTED,
@@ -27,7 +27,7 @@ NOTHING_RAN = (
     grpc.StatusCode.PERMISSION_DENIED,
     grpc.StatusCode.FAILED_PRECONDITION,
 )
-RETRIED = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)  # it may be starting
+RETRIED = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)  # the LBM may be starting
 AGAIN_S = 0.1
 MAX_NUMBER = (1 << 32) - 1
 if TYPE_CHECKING:  # generic in the stubs only
@@ -37,21 +37,22 @@ if TYPE_CHECKING:  # generic in the stubs only
 
 @dataclass(slots=True)
 class Resumes:
-    """Of all streams of this LBM."""
+    """The state that all streams of this LBM share in order to resume."""
 
-    leaving: bool = False  # another LBM of ours is to follow: what is left to resume is left to it
-    under_way: int = 0  # so many other LBMs may have gone on with one, and we have not
-    shares: TimeShares = field(default_factory=TimeShares)  # of those they are to
+    leaving: bool = False  # another LBM of ours will follow: it resumes what is left
+    under_way: int = 0  # resumptions that the other LBM may have accepted, and we have not yet
+    shares: TimeShares = field(default_factory=TimeShares)  # by the host at the other end
 
     async def heard(self, host: str, stream: Stream, message: bytes) -> None:
-        """Whatever it says, it has no more than its share of our time. Raises ValueError."""
+        """Handles a message. A host gets no more than its share of our time. Raises ValueError."""
         await self.shares.turn(host)
         with self.shares.spending(host):
             for number, tag, body in stream.take(message):
                 stream.deliver(number, tag, body)
 
     async def next_of(self, call: "Call", stream: Stream, return_s: float) -> object:
-        """What it says next. Raises TimeoutError if it said that it restarts, and does not."""
+        """Returns the next message. Raises TimeoutError if the LBM does not return from a
+        restart."""
         if self.leaving or not stream.rests:
             return await call.read()
         async with asyncio.timeout(return_s):
@@ -59,7 +60,7 @@ class Resumes:
 
 
 class PeerLink:
-    """A stream to one host; if one of the two LBMs is restarted, it goes on where it stopped."""
+    """A stream to one host. If one of the two LBMs is restarted, it continues where it stopped."""
 
     def __init__(
         self,
@@ -72,13 +73,11 @@ class PeerLink:
         last_number: int = 0,
     ) -> None:
         """`place`: host and address; `limits_s`: to connect, and to come back after a restart.
-
-        `stream`: one that an earlier LBM has left, with its `token` and `last_number`.
-        """
+        `stream`: one that an earlier LBM left, with its `token` and `last_number`."""
         self.host, self.address = place
         self._peers = peers
         self._connect_s, self._return_s = limits_s
-        self.generation = peers.trust.generation  # of our certificates, as it is opened
+        self.generation = peers.trust.generation  # of our certificates, when it is opened
         token = token or os.urandom(16).hex()
         self.last_number = last_number
         self._heard = stream is not None
@@ -106,12 +105,12 @@ class PeerLink:
 
     @property
     def returns(self) -> bool:
-        """Is its LBM being restarted? Then it goes on in a moment, or is lost."""
+        """Whether its LBM is being restarted. Then the stream continues in a moment, or is lost."""
         return self.stream.rests and not self.reading.done()
 
     async def has_heard(self) -> bool:
-        """Does the other LBM serve it? One of an older release does not say so. Raises what it was
-        turned away for."""
+        """Whether the other LBM serves it; an older release does not say so. Raises the reason for
+        which it was rejected."""
         await asyncio.wait((self.announced,), timeout=self._connect_s)
         if self.turned_away is not None:
             raise self.turned_away
@@ -122,7 +121,7 @@ class PeerLink:
         return self.stream.converse(self.last_number)
 
     async def _live(self, *, resumed: bool) -> None:
-        """Until it breaks for good: then every job on it has lost its host."""
+        """Keeps the stream until it breaks for good: then every job on it has lost its host."""
         problem: LbdError = LostContact(f"lost contact with {self.host}: it is cut off")
         try:
             while True:
@@ -135,7 +134,7 @@ class PeerLink:
                 resumed = True
         except LostContact as lost:
             problem = lost
-        except asyncio.CancelledError:  # ours, or the channel was closed under us
+        except asyncio.CancelledError:  # either our task, or the channel was closed under us
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
@@ -146,7 +145,7 @@ class PeerLink:
             self.stream.lose(problem)
 
     async def _read(self) -> LbdError:
-        """Until it breaks; how it broke. Raises LostContact if it is not to be resumed."""
+        """Reads until it breaks, and returns why. Raises LostContact if it must not be resumed."""
         try:
             self._learn_release(await self._call.initial_metadata())
             ours = self._call, self.stream, self._return_s
@@ -170,12 +169,13 @@ class PeerLink:
         """Raises ValueError."""
         announced = metadata.get(wire.HEADER) if metadata is not None else None
         release = wire.read(str(announced)) if announced else wire.BEFORE
-        if self.announced.done():  # it may have been upgraded
+        if self.announced.done():  # the other LBM may have been upgraded
             self.announced = asyncio.get_running_loop().create_future()
         self.announced.set_result(release)
 
     async def _resume(self) -> None:
-        """Raises LostContact if the other LBM does not come back, or has nothing to resume."""
+        """Resumes the stream. Raises LostContact if the other LBM does not come back, or has
+        nothing to resume."""
         try:
             async with asyncio.timeout(self._return_s):
                 while True:
@@ -210,7 +210,7 @@ class PeerLink:
 
 
 async def resume(stream: Stream, call: "Call", host: str) -> bool:
-    """Does the other LBM go on with it? Then so do we, in the same step. Raises LostContact."""
+    """Resumes, in the same step, if the other LBM does. Returns whether. Raises LostContact."""
     try:
         await call.write(tags.pack(0, tags.RESUME, stream.counts()))
         answer = await call.read()
@@ -227,25 +227,26 @@ async def resume(stream: Stream, call: "Call", host: str) -> bool:
 
 
 async def details_of(call: "Call") -> str:
-    """How it ended, in plain words."""
+    """Returns how the call ended, in plain words."""
     return one_line(in_plain_words(await call.details()))
 
 
 class PeerLinks:
-    """At most one stream a host; a broken one is replaced when it is next needed.
+    """At most one stream per host; a broken one is replaced when it is next needed.
 
-    So is one opened with a certificate that has been renewed; the commands on it go on.
+    A stream opened with a certificate that has since been renewed is replaced too; the commands on
+    it continue.
     """
 
     def __init__(self, peers: Peers, connect_timeout_s: float, orphan_after_s: float) -> None:
         self._peers = peers
         self._limits_s = connect_timeout_s, orphan_after_s
         self._streams: dict[tuple[str, str], PeerLink] = {}
-        self.all: set[PeerLink] = set()  # those that rest, too
+        self.all: set[PeerLink] = set()  # including resting ones
         self._resumes = Resumes()
 
     async def converse(self, host: str, address: str) -> Conversation:
-        """For one command. Raises Unavailable: nothing has been sent then."""
+        """Opens a conversation for one command. Raises Unavailable if nothing was sent."""
         place = host, address
         until_s = asyncio.get_running_loop().time() + self._limits_s[1]
         while True:
@@ -260,14 +261,14 @@ class PeerLinks:
             stream = self._usable(place)
             if stream is None or host in self._peers.cuts:
                 stream = await self._open(place)
-            # What is sent before it has heard of us may be lost unread in a restart of its LBM.
+            # Anything sent before the other LBM answers may be lost unread if that LBM restarts.
             if stream.announced.done() or await stream.has_heard():
                 return stream.converse()
             await asyncio.sleep(AGAIN_S)
 
     @property
     def shares(self) -> TimeShares:
-        """What a host's messages cost once they are read counts like their reading."""
+        """Processing time per host: handling a message counts like reading it."""
         return self._resumes.shares
 
     async def _open(self, place: tuple[str, str]) -> PeerLink:
@@ -286,7 +287,7 @@ class PeerLinks:
         return stream if stream.generation == self._peers.trust.generation else None
 
     async def lacking(self, host: str, address: str, wanted: set[str]) -> str:
-        """What of these features the host has not announced, as a line; "" if it has them all."""
+        """Returns the features that the host has not announced, as a line; "" if it has all."""
         stream = self._streams.get((host, address)) if wanted else None
         if stream is None:
             return ""
@@ -299,7 +300,7 @@ class PeerLinks:
     def resume(
         self, place: tuple[str, str], stream: Stream, token: str, last_number: int
     ) -> PeerLink:
-        """One that an earlier LBM has left."""
+        """Resumes a stream that an earlier LBM left."""
         ours = self._peers, place, self._limits_s, self._resumes
         return self.add(PeerLink(*ours, stream, token, last_number))
 
@@ -315,16 +316,16 @@ class PeerLinks:
             del self._streams[stream.host, stream.address]
 
     def leave(self) -> None:
-        """From now on none is opened or resumed: another LBM of ours is to follow."""
+        """From now on no stream is opened or resumed: another LBM of ours will follow."""
         self._resumes.leaving = True
 
     @property
     def are_settled(self) -> bool:
-        """Is no other LBM asked to go on with one?"""
+        """Whether no other LBM is being asked to resume a stream."""
         return not self._resumes.under_way
 
     async def close(self) -> None:
-        """Every job on them is ended by its host."""
+        """Closes the streams; each host ends the jobs on its stream."""
         streams = list(self.all)
         for stream in streams:
             stream.reading.cancel()

@@ -1,8 +1,8 @@
-"""Terminals on both sides of a job: the pty its command gets, and the one its caller sits at.
+"""Terminals on both sides of a job: the pty its command gets, and the terminal of its caller.
 
-The far side is a real pty in the caller's modes. It alone interprets what is typed: ^C, ^Z and ^D
-are bytes on the way and become signals and ends of file there. What the caller's own terminal does
-meanwhile is `lbrun`'s business (client/terminal.py); ours only if `lbrun` was killed.
+The far side is a real pty in the caller's modes. Only the pty interprets what is typed: ^C, ^Z and
+^D travel as bytes and become signals and ends of file there. The caller's own terminal is handled
+by `lbrun` (client/terminal.py) meanwhile, and by us only if `lbrun` was killed.
 """
 
 import asyncio
@@ -35,23 +35,24 @@ from lbd.net.gen import lbm_pb2
 FORCE_WITHIN_S = 1.0
 SWITCHED_OFF = b"\0"  # in place of a control character
 SPACE, DELETE = 32, 127
-CONTROLLING = (0, os.makedev(5, 0))  # /dev/tty, whichever it is
+CONTROLLING = (0, os.makedev(5, 0))  # /dev/tty, whichever terminal it is
 
 
 class Pty:
     """A terminal for a command of another host; `master` is our side of it.
 
-    Once the command has it nothing is asked of it, or set, in the event loop: who reads more than
-    64 bytes keeps the lock of its modes until they are written, which may be never, and so does who
-    asks for the size with that one's; whoever reads it holds up its hanging up, too, which is what
-    our close does.
+    Once the command has it, the event loop neither queries nor sets it. A process that reads more
+    than 64 bytes holds the lock of its modes until they are copied, which may be never. A process
+    that asks for the size holds the lock of the size in the same way. A reader also blocks the
+    hang-up, which is what our close causes.
     """
 
     def __init__(self, wanted: lbm_pb2.Terminal, threads: Threads) -> None:
-        """`threads`: those of the user whose command it is for. Raises OSError if there is none to
-        be had, ValueError on malformed modes or size."""
+        """`threads`: those of the user whose command it is for. Raises OSError if no terminal is
+        available, ValueError on malformed modes or size."""
         self._threads = threads
-        self._todo: dict[str, Callable[[int], object]] = {}  # in a thread: one of each sort
+        # calls to make in a thread, one of each kind
+        self._todo: dict[str, Callable[[int], object]] = {}
         self._working: Call | None = None
         self.master, self.slave = os.openpty()
         self._given: Attributes = termios.tcgetattr(self.slave)
@@ -62,7 +63,7 @@ class Pty:
             if wanted.modes:
                 self._set(self.slave, read_modes(wanted.modes))
             set_size(self.master, read_size(wanted.size))
-            self._modes = termios.tcgetattr(self.slave)  # as they were last seen
+            self._modes = termios.tcgetattr(self.slave)  # as last seen
         except (OSError, ValueError, termios.error) as problem:
             self.close()
             os.close(self.slave)
@@ -72,7 +73,7 @@ class Pty:
 
     @classmethod
     def restored(cls, left: PtyState, threads: Threads) -> "Pty":
-        """As an earlier LBM has left it; the command's side is the command's. Raises ValueError."""
+        """Returns one that an earlier LBM left; the command holds its side. Raises ValueError."""
         made = cls.__new__(cls)
         made._threads, made._todo, made._working = threads, {}, None
         made.master, made.slave = left.master, -1
@@ -84,14 +85,14 @@ class Pty:
         return made
 
     def left(self) -> PtyState | None:
-        """None: it is closed."""
+        """Returns its state for another LBM; None: it is closed."""
         if self.master < 0:
             return None
         device, modes = self._device[1], pack_modes(self._given)
         return PtyState(Fd(self.master), device, modes, self._last_typed)
 
     def close(self) -> None:
-        """When nobody has a duplicate of it either, the terminal hangs up."""
+        """Closes our side. The terminal hangs up once nobody has a duplicate of it either."""
         if self.master >= 0:
             self._threads.close(self.master, self._working)
             self.master = -1
@@ -101,7 +102,7 @@ class Pty:
         self._given = termios.tcgetattr(descriptor)
 
     def _do(self, sort: str, call: Callable[[int], object]) -> None:
-        """In a thread, with `master`; in place of one of that sort which has not been done."""
+        """Calls `call` with `master` in a thread, in place of a pending call of the same kind."""
         self._todo[sort] = call
         self._go_on()
 
@@ -112,28 +113,26 @@ class Pty:
             self._working.done.add_done_callback(lambda _: self._go_on())
 
     def _work(self, master: int) -> None:
-        """In a thread."""
+        """Runs in a thread."""
         while self._todo:
             with contextlib.suppress(OSError, termios.error):
                 self._todo.popitem()[1](master)
 
     def look(self, descriptor: int) -> None:
-        """In a thread, by `master` or a duplicate: in what modes it is now."""
+        """Runs in a thread. Reads the current modes from `master` or a duplicate."""
         with contextlib.suppress(termios.error):
             self._modes = termios.tcgetattr(descriptor)
 
     async def looked(self) -> bool:
-        """Are its modes known as they are now?"""
+        """Reads the modes again. Returns whether that has worked in time."""
         self._do("look", self.look)
         if self._working is not None:
             await asyncio.wait((self._working.done,), timeout=HUNG_S)
         return "look" not in self._todo and (self._working is None or self._working.done.done())
 
     def follow(self, modes: Attributes) -> None:
-        """The caller's terminal is in other modes by now, as when its shell brings a job forward.
-
-        What the command has set itself stays.
-        """
+        """Sets the modes of the caller's terminal, which have changed, as when its shell brings a
+        job forward. Modes that the command has set itself stay."""
         self._do("follow", partial(self._follow, modes))
 
     def _follow(self, modes: Attributes, master: int) -> None:
@@ -148,14 +147,15 @@ class Pty:
         self._do("resize", partial(set_size, size=read_size(text)))
 
     def end_of_file(self) -> bytes:
-        """What to type so that the command reads the end of its input: ^D, also within a line."""
+        """What to type so that the command reads the end of its input: ^D, twice within a line."""
         code = self._code(termios.VEOF)
         return code if self._last_typed == b"\n" else code * 2
 
     def typed(self, data: bytes, now_s: float) -> bool:
-        """Whether that was the second interrupt within a second."""
+        """Returns whether that was the second interrupt within a second."""
         self._last_typed = data[-1:] or self._last_typed
-        if has_control(data):  # letters alone are worth no thread: few look at the codes for them
+        # plain letters do not justify a thread: they are rarely control codes
+        if has_control(data):
             self._do("look", self.look)
         code = self._code(termios.VINTR)
         interrupts = data.count(code) if code != SWITCHED_OFF else 0
@@ -167,16 +167,16 @@ class Pty:
 
     @property
     def devices(self) -> set[tuple[int, int]]:
-        """What who waits for input from it reads (readers.py)."""
+        """The devices that a process waiting for input from it reads (readers.py)."""
         return {self._device, CONTROLLING}
 
     def _code(self, which: int) -> bytes:
-        """A control character as the terminal has had it lately."""
+        """A control character, by the modes last seen."""
         code: bytes = self._modes[6][which]
         return code
 
     def hands_lines_on(self, leader: int) -> bool:
-        """To the command itself, in front."""
+        """Whether lines go to the command itself, in the foreground."""
         needed = termios.ICANON | termios.ISIG
         local = self._modes[3]
         assert isinstance(local, int)
@@ -189,7 +189,7 @@ class Pty:
 
 
 def has_control(typed: bytes) -> bool:
-    """Any of the characters that mean something to a terminal, unless it was given letters."""
+    """Whether any character has a meaning for a terminal, unless letters were assigned one."""
     return min(typed, default=DELETE) < SPACE or DELETE in typed
 
 
@@ -198,33 +198,32 @@ def set_size(descriptor: int, size: Size) -> None:
 
 
 class CallersTerminal:
-    """The one that `lbrun` has made raw, held so that it can be restored if `lbrun` is killed."""
+    """The terminal that `lbrun` has made raw, held so that it can be restored if `lbrun` is
+    killed."""
 
     def __init__(self, descriptor: int, modes: Attributes | None, threads: Threads) -> None:
-        """`modes`: None if it is not to be raw; `threads`: its user's."""
+        """`modes`: None if it must not be raw; `threads`: its user's."""
         self._threads = threads
         self._descriptor = descriptor
-        if (
-            kind_of(descriptor) is not DescriptorKind.TERMINAL
-        ):  # what else it may be might never answer
+        if kind_of(descriptor) is not DescriptorKind.TERMINAL:  # anything else might never answer
             modes = None
         self._modes = modes
         self._last: Call | None = None
 
     def left(self) -> tuple[Fd, bytes]:
-        """It, and the modes to restore."""
+        """The descriptor, and the modes to restore."""
         return Fd(self._descriptor), pack_modes(self._modes) if self._modes is not None else b""
 
     def follow(self, modes: bytes) -> None:
-        """It was set by somebody else meanwhile. Raises ValueError."""
+        """Notes the modes that somebody else has set meanwhile. Raises ValueError."""
         wanted = read_modes(modes)
         if self._modes is not None:
             self._modes = wanted
 
     def leave_output_alone(self) -> None:
-        """From the next byte on, if `lbrun` has the terminal in front."""
+        """Makes the terminal pass output unchanged, if `lbrun` has it in the foreground."""
         if (modes := self._modes) is not None:
-            # And no byte of the output that comes now is written before.
+            # So that output that arrives now is written after the change.
             self._last = self._threads.start_first(
                 partial(set_if_raw, self._descriptor, raw_modes(modes), modes)
             )
@@ -236,15 +235,16 @@ class CallersTerminal:
 
 
 def set_if_raw(descriptor: int, wanted: Attributes, modes: Attributes) -> None:
-    """In a thread. Unless somebody else has set it meanwhile, a shell for instance.
+    """Sets the modes, in a thread, unless somebody else, such as a shell, has set
+    others meanwhile.
 
-    It may be our own controlling terminal, and we in its background: then this would stop us.
+    It may be our own controlling terminal with us in its background: then SIGTTOU would stop us.
     """
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTTOU,))
     try:
         if same_flags(termios.tcgetattr(descriptor), raw_modes(modes)):
             termios.tcsetattr(descriptor, termios.TCSANOW, wanted)
-    except (OSError, termios.error):  # it has vanished
+    except (OSError, termios.error):  # the terminal has vanished
         pass
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)

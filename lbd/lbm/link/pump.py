@@ -1,7 +1,7 @@
-"""The two ends of one direction of one job: what `Source` reads and sends, `Sink` writes.
+"""The two ends of one direction of one job: `Source` reads and sends, `Sink` receives and writes.
 
-The window between them and its acknowledgements are those of lbm/link/wire.py. Both are in
-one file because what one reads the other counts: neither makes sense without its other end.
+The window between them and its acknowledgements are described in lbm/link/wire.py. Both are in one
+file because each counts what the other moves: neither makes sense without its other end.
 """
 
 import asyncio
@@ -21,16 +21,16 @@ from lbd.lbm.link.wire import (
     WINDOW_BYTES,
 )
 
-# Of a command's input no more than this, and what its pipe holds, is taken before it reads any:
-# what it leaves unread is for the next reader of the caller's pipe.
+# Before a command reads any of its input, no more than this, plus what its pipe holds, is taken.
+# What the command leaves unread is for the next reader of the caller's pipe.
 FIRST_WINDOW_BYTES = 1 << 16
 # A writer and we may fall into step, on one CPU: it writes a page, which wakes us, and waits for
-# the CPU while we send that page. After so many crumbs in a row it gets a moment to write on.
+# the CPU while we send that page. After so many small pieces in a row it gets a moment to write on.
 CRUMB_BYTES = 1 << 14
 CRUMBS = 16
 LULL_S = 0.002
 GATHER_S = 0.001
-# What comes in small pieces is written in larger ones: each takes hundreds of bytes while it waits.
+# Small pieces are joined into larger ones: each takes hundreds of bytes while it waits.
 JOINED_BYTES = 1 << 14
 UNREADABLE = (errno.EBADF, errno.EISDIR)
 
@@ -66,10 +66,8 @@ class Source:
         at_once: bool = False,
         left: SourceState | None = None,
     ) -> None:
-        """`slow_start`: the window opens as the other side is seen to read on.
-
-        `at_once`: somebody looks at it, so no crumbs are gathered. `left`: by an earlier LBM.
-        """
+        """`slow_start`: the window opens as the other side is seen to read on. `at_once`: somebody
+        watches the output, so small pieces are not gathered. `left`: state from an earlier LBM."""
         self._at_once = at_once
         self._descriptor = descriptor
         self._send = send
@@ -93,11 +91,11 @@ class Source:
 
     @property
     def trouble(self) -> OSError | None:
-        """Why what was read was not all."""
+        """Why not everything was read."""
         return trouble_of(self._state.errno)
 
     def delivered(self, count: int) -> None:
-        """The other side has handed over `count` bytes more."""
+        """Notes that the other side has delivered `count` bytes more."""
         state = self._state
         state.under_way_bytes = max(0, state.under_way_bytes - count)
         state.delivered_bytes += count
@@ -107,8 +105,9 @@ class Source:
             self._room.set()
 
     def read_what_is_there(self) -> None:
-        """And send it, as far as the window allows: what is sent next comes after it."""
-        with contextlib.suppress(OSError):  # `run` meets it too
+        """Sends what is there, as far as the window allows, so that it goes before the next
+        message."""
+        with contextlib.suppress(OSError):  # `run` gets it too
             while self._room.is_set() and not self._state.last_chance:
                 data = self._descriptor.read_now(self._piece_bytes)
                 if not data:
@@ -128,52 +127,53 @@ class Source:
         self._send(data)
 
     def writers_gone(self) -> None:
-        """Every process that could write is dead: what is in the pipe now is all there will be."""
+        """Notes that every process that could write is dead: no more will come into the pipe."""
         self._state.last_chance = True
         self._descriptor.hurry()
 
     def drain(self) -> bool:
-        """In place of `run`, once the writers are gone: send what is there, and close it. Returns
-        whether that was all, without a wait."""
-        with contextlib.suppress(OSError):  # `run` meets it too
+        """Used in place of `run` once the writers are gone: sends what is there, and closes the
+        descriptor. Returns whether that was all, without a wait."""
+        with contextlib.suppress(OSError):  # `run` gets it too
             while self._room.is_set():
                 data = self._descriptor.read_now(self._piece_bytes)
                 if data:
                     self._sending(data)
                     continue
-                if data is None:  # a thread is to look
+                if data is None:  # a thread must look
                     return False
                 self._descriptor.close()
                 return True
         return False
 
     def reader_gone(self) -> None:
-        """Nobody reads the other end: close ours, so that the writer gets SIGPIPE."""
+        """Closes our end, because nobody reads the other, so that the writer gets SIGPIPE."""
         self.writers_gone()
         self._descriptor.close()
         self._room.set()  # nobody will acknowledge what is under way
 
     async def lost_bytes(self) -> int:
-        """Besides `read_bytes`: what was still being read as `run` was cancelled."""
+        """Bytes not in `read_bytes`: those that were being read when `run` was cancelled."""
         return await self._descriptor.lost_bytes()
 
     def close(self) -> None:
-        """In place of `run`."""
+        """Closes the descriptor, in place of `run`."""
         self._descriptor.close()
 
     def start(self) -> "asyncio.Task[None]":
-        """`run` as a task. Cancelled before its first step it closes the descriptor, too."""
+        """Starts `run` as a task. A task cancelled before its first step closes the descriptor
+        too."""
         task = asyncio.create_task(self.run())
         task.add_done_callback(lambda _: self.close())
         return task
 
     def left(self, number: int = 0) -> SourceState:
-        """Between two steps of the event loop, after which there are none. Raises NotNow."""
+        """The state for another LBM; no further step of the event loop follows. Raises NotNow."""
         self._take_up_what_was_read()
         return replace(self._state, number=number, descriptor=self._descriptor.left())
 
     def _take_up_what_was_read(self) -> None:
-        """But `run` has not been told of yet."""
+        """Sends data that was read but that `run` has not seen yet."""
         reading = self._reading
         if reading is None or not reading.done() or reading.cancelled() or reading.exception():
             if data := self._descriptor.unseen():
@@ -187,16 +187,16 @@ class Source:
             self._send(b"")
 
     async def run(self) -> None:
-        """Until end of file, which is sent as an empty message unless the end itself is near."""
-        if not self._descriptor.is_open:  # an earlier LBM has done it
+        """Runs until end of file, sent as an empty message unless the writers are gone anyway."""
+        if not self._descriptor.is_open:  # an earlier LBM has finished it
             return
         try:
             await self._room.wait()
             while data := await self._next():
                 self._sending(data)
                 self._read_on()
-                # What is written meanwhile gathers in the pipe: a writer of small pieces would
-                # otherwise cost a message each.
+                # Data written meanwhile gathers in the pipe. Otherwise a writer of small pieces
+                # would cost a message per piece.
                 await self._sent()
                 await self._room.wait()
                 if self._in_step(len(data)):
@@ -210,7 +210,7 @@ class Source:
             self._send(b"")
 
     def _in_step(self, count: int) -> bool:
-        """After a piece of that many bytes."""
+        """Whether writer and reader are in step, after a piece of that many bytes."""
         now_s = asyncio.get_running_loop().time()
         follows = count <= CRUMB_BYTES and now_s - self._crumb_at_s <= LULL_S
         self._crumbs = self._crumbs + 1 if follows else 0
@@ -221,7 +221,7 @@ class Source:
         return not (self._state.last_chance or self._at_once)
 
     def _read_on(self) -> None:
-        """While a piece is being sent, a thread may read the next one."""
+        """Lets a thread read the next piece while this one is being sent."""
         if self._descriptor.flows and self._room.is_set():
             self._start_reading()
 
@@ -237,7 +237,7 @@ class Source:
             found = self._descriptor.read_now(self._piece_bytes)
             return found if found is not None else await self._start_reading()
         except OSError as problem:  # EIO of a vanished terminal is an end like any other
-            # What cannot be read at all was hardly meant as input.
+            # A descriptor that cannot be read at all was hardly meant as input.
             if self._descriptor.is_trouble(problem) and problem.errno not in UNREADABLE:
                 self._state.errno = errno_of(problem)
             return b""
@@ -246,7 +246,7 @@ class Source:
 
     @property
     def is_behind(self) -> bool:
-        """Was something printed that could be sent, and is not?"""
+        """Whether something was printed that could be sent, and was not."""
         is_read = self._reading is not None and self._reading.done()
         return self._room.is_set() and (is_read or self._descriptor.is_behind)
 
@@ -267,7 +267,7 @@ class Sink:
         """`gone` is called once if nobody reads the descriptor any more.
 
         `of_command`: it is the pipe of a command's input. The `Source` at the other end starts
-        slowly; what the command leaves unread is told at its end, by `taken_bytes`. `left`: by an
+        slowly; `taken_bytes` tells at the command's end how much it has read. `left`: state from an
         earlier LBM.
         """
         self._of_command = of_command
@@ -280,7 +280,7 @@ class Sink:
         self._queue: deque[bytes | bytearray | memoryview] = deque()
         self._queued_bytes = 0
         self._more = asyncio.Event()
-        self._current: bytes | bytearray | memoryview = b""  # of which some may be written
+        self._current: bytes | bytearray | memoryview = b""  # possibly written in part
         self._current_from = 0
         self._is_turned = False
         self._idle = True
@@ -298,7 +298,7 @@ class Sink:
         return trouble_of(self._state.errno)
 
     def put(self, data: bytes | memoryview) -> None:
-        """An empty piece is the end of file. Raises ValueError on more than the window allows."""
+        """Queues data; an empty piece is the end of file. Raises ValueError beyond the window."""
         if data:
             self._queued_bytes += len(data)
             if self._queued_bytes > WINDOW_BYTES + PIECE_MAX_BYTES:
@@ -310,7 +310,7 @@ class Sink:
         self._more.set()
 
     def then(self, call: Callable[[], None], limit_s: float) -> None:
-        """Once all that was put is written, but after `limit_s` in any case."""
+        """Calls `call` once all data put so far is written, or after `limit_s` in any case."""
         if self._idle:
             call()
             return
@@ -323,7 +323,7 @@ class Sink:
             call()
 
     def close(self) -> None:
-        """In place of `run`, or after it."""
+        """Closes the descriptor, in place of `run` or after it."""
         if self._of_command and self._state.taken_bytes is None:
             with contextlib.suppress(OSError, ValueError):
                 unread = self._descriptor.unread_bytes_now()
@@ -331,13 +331,13 @@ class Sink:
         self._descriptor.close()
 
     def start(self) -> "asyncio.Task[None]":
-        """As that of a `Source`."""
+        """Like `Source.start`."""
         task = asyncio.create_task(self.run())
         task.add_done_callback(lambda _: self._over())
         return task
 
     async def run(self) -> None:
-        """Until the end of file has been passed on (the descriptor is closed then)."""
+        """Runs until the end of file has been passed on; the descriptor is closed then."""
         state = self._state
         if not self._descriptor.is_open and state.is_read and not state.ended:
             return
@@ -365,7 +365,7 @@ class Sink:
             self._over()
 
     async def _pass_on_end(self) -> None:
-        """What has been passed on may be read for a long time yet, or never."""
+        """Passes on the end of file. The reader may take long to read the rest, or never do."""
         if not (self._of_command and self._state.is_read):
             return
         unread = await self._descriptor.turn_round() if self._descriptor.written_bytes else 0
@@ -389,7 +389,7 @@ class Sink:
             self._gone()
 
     def left(self, number: int = 0) -> SinkState:
-        """As that of a `Source`."""
+        """Like `Source.left`."""
         written = self._descriptor.written_bytes
         done = written - self._current_from if self._current else 0
         return replace(
@@ -411,7 +411,7 @@ class Sink:
             state.acknowledge_bytes = min(2 * state.acknowledge_bytes, largest_bytes)
 
     async def taken_bytes(self) -> int | None:
-        """What the reader of our pipe has read of it; None if that cannot be told."""
+        """How much the reader of our pipe has read; None if that is unknown."""
         if self._state.taken_bytes is not None:
             return self._state.taken_bytes
         try:

@@ -1,9 +1,9 @@
-"""Calls that may never return, each user's in threads of that user's own.
+"""Calls that may never return, made in threads of the user concerned.
 
 A read from a file of a dead file server, of the user's own FUSE or of a strange device can wait for
 ever, and so can its close. No such call is made in the event loop, and no user can take the threads
-of another: whose calls hang waits for them alone. The threads are daemons, so that neither the end
-of this process nor a hand-over to the next waits for one that hangs.
+of another: a user whose calls hang waits alone. The threads are daemon threads, so that neither the
+end of this process nor a hand-over to the next waits for one that hangs.
 """
 
 import asyncio
@@ -28,18 +28,18 @@ from lbd.local.caller import person_of
 from lbd.local.descriptors import is_at_end
 from lbd.local.unwanted_descriptors import close_descriptor, close_with_descriptors
 
-THREADS_MAX = 8  # of one user
-IDLE_S = 10.0  # then a thread ends
+THREADS_MAX = 8  # for one user
+IDLE_S = 10.0  # after so long an idle thread ends
 STUCK_S = 10.0  # calls that have lasted longer will hardly ever end
 HUNG_S = 0.5  # a call that has lasted longer is not waited for
-CLOSING_MAX = 64  # descriptors of one user that hang as they are closed
+CLOSING_MAX = 64  # descriptors of one user whose close hangs
 STUCK = "too many of your files and devices do not answer (a file server that is down?)"
 
 Done = TypeVar("Done")
 
 
 class Call:
-    """One in a thread, or waiting for one."""
+    """A call in a thread, or waiting for one."""
 
     __slots__ = ("_call", "_loop", "began_s", "done", "is_dropped", "is_made")
 
@@ -48,11 +48,11 @@ class Call:
         self._loop = loop
         self.done: asyncio.Future[object] = loop.create_future()
         self.began_s = 0.0  # 0: it has not begun
-        self.is_dropped = False  # it never will
+        self.is_dropped = False  # it never will begin
         self.is_made = False
 
     def make(self) -> None:
-        """In a thread."""
+        """Runs in a thread."""
         try:
             found, problem = self._call(), None
         except Exception as raised:
@@ -68,30 +68,30 @@ class Call:
             self.done.set_result(found)
         else:
             self.done.set_exception(problem)
-            self.done.exception()  # nobody may be waiting for it any more
+            self.done.exception()  # marks it as seen: nobody may be waiting for it any more
 
 
 class Threads:
-    """Those of one user."""
+    """The threads of one user."""
 
     def __init__(self, most: int = THREADS_MAX) -> None:
         self._most = most
         self._lock = threading.Lock()
         self._calls: queue.SimpleQueue[Call] = queue.SimpleQueue()
-        self._unfinished = 0  # in a thread, or waiting for one
+        self._unfinished = 0  # calls in a thread, or waiting for one
         self._threads = 0
         self._awaited: set[Call] = set()
         self._under_way: set[Call] = set()
         self._resting_s = 0.0
         self._closing: collections.deque[Callable[[], object]] = collections.deque()
         self._closers: set[Call] = set()
-        self._late = 0  # to be closed when a call is over
+        self._late = 0  # descriptors to close when a call has ended
         self._watch = Watch()
         self._first: Call | None = None
 
     async def run(self, call: Callable[[], Done]) -> Done:
-        """In a thread. Raises what it raises. Cancelled before it has begun it never does; else its
-        result is lost."""
+        """Makes the call in a thread. Raises what the call raises. A call that is cancelled before
+        it begins is never made; one that is cancelled later loses its result."""
         return await self.wait(self.start(call))  # type: ignore[return-value]
 
     def start(self, call: Callable[[], object]) -> Call:
@@ -106,7 +106,7 @@ class Threads:
         return made
 
     def start_first(self, call: Callable[[], object]) -> Call:
-        """What `after_first` waits for."""
+        """Starts the call that `after_first` waits for."""
         self._first = self.start(call)
         return self._first
 
@@ -117,7 +117,7 @@ class Threads:
     def watch(
         self, descriptor: int, events: int, call: Callable[[], object]
     ) -> Callable[[], object]:
-        """Call it as soon as poll(2), which may hang, says that. Returns what ends that."""
+        """Calls `call` once poll(2), which may hang, sees the events. Returns what ends that."""
         return self._watch.add(descriptor, events, call, asyncio.get_running_loop())
 
     async def wait(self, call: Call) -> object:
@@ -131,7 +131,7 @@ class Threads:
             self._awaited.discard(call)
 
     def _drop(self, call: Call) -> bool:
-        """False: it is too late."""
+        """Returns False if it is too late."""
         with self._lock:
             call.is_dropped = call.is_dropped or not call.began_s
         return call.is_dropped
@@ -147,7 +147,7 @@ class Threads:
                         return
                 continue
             with self._lock:
-                if self._resting_s:  # the calls that wait are those of the next LBM
+                if self._resting_s:  # the waiting calls are those of the next LBM
                     return
                 if not call.is_dropped:
                     call.began_s = time.monotonic()
@@ -164,7 +164,7 @@ class Threads:
             self._resting_s = time.monotonic()
 
     def is_settled(self) -> bool:
-        """After `rest`: is no call under way, but such as hung by then?"""
+        """Whether, after `rest`, no call is under way except those that hung by then."""
         hung_s = self._resting_s - HUNG_S
         return all(call.began_s < hung_s and not call.is_made for call in self._awaited)
 
@@ -174,8 +174,8 @@ class Threads:
         after: Call | None = None,
         before: Callable[[int], object] | None = None,
     ) -> None:
-        """Not in the event loop, and not before the call `after` is over: by then its number could
-        be another descriptor's. `before`: what to do with it first."""
+        """Closes a descriptor in a thread, after the call `after` has ended: otherwise its number
+        could be another descriptor's by then. `before`: called with the descriptor first."""
         close = (
             partial(close_after, before, descriptor) if before else partial(os.close, descriptor)
         )
@@ -190,11 +190,11 @@ class Threads:
             self._close(close)
 
     def discard(self, descriptor: int) -> None:
-        """One that was sent, and that nobody has used: a socket does not linger then."""
+        """Closes a received descriptor that was never used, so that no socket lingers."""
         self._close(partial(close_descriptor, descriptor))
 
     def finish(self, sock: socket.socket) -> None:
-        """A connection of the user's. It may hold any number of descriptors yet."""
+        """Closes a connection of the user's. It may still hold any number of descriptors."""
         if is_at_end(sock):
             sock.close()
             return
@@ -207,7 +207,7 @@ class Threads:
         self._close(close)
 
     def _close(self, close: Callable[[], object]) -> None:
-        """Who closes one goes on to the next; another only begins if all are busy with one."""
+        """A closing thread goes on to the next descriptor; another starts only if all are busy."""
         self._closing.append(close)
         if all(closer.began_s for closer in self._closers):
             closer = self.start(self._close_all)
@@ -215,7 +215,7 @@ class Threads:
             closer.done.add_done_callback(lambda _: self._closers.discard(closer))
 
     def _close_all(self) -> None:
-        """In a thread."""
+        """Runs in a thread."""
         while True:
             try:
                 close = self._closing.popleft()
@@ -226,7 +226,7 @@ class Threads:
 
     @property
     def are_stuck(self) -> bool:
-        """Do so many calls of the user hang that no more descriptors are taken?"""
+        """Whether so many calls of the user hang that no more descriptors are accepted."""
         closing = sum(closer.began_s > 0 for closer in self._closers)
         if len(self._closing) + closing + self._late >= CLOSING_MAX:
             return True
@@ -240,7 +240,7 @@ class Threads:
 
 
 class Watch:
-    """One thread of a user that polls what cannot be polled in the event loop."""
+    """One thread of a user that polls descriptors that cannot be polled in the event loop."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -259,7 +259,8 @@ class Watch:
         loop: asyncio.AbstractEventLoop,
     ) -> Callable[[], object]:
         """Raises OSError."""
-        # Closed by the thread: else its number could become another's while that polls.
+        # The thread closes the duplicate: otherwise its number could be reused while the thread
+        # polls it.
         own = os.dup(descriptor)
         with self._lock:
             self._wanted[own] = events, lambda: loop.call_soon_threadsafe(call)
@@ -289,7 +290,7 @@ class Watch:
                 self._done(own)
 
     def _all_wanted(self) -> dict[int, tuple[int, Callable[[], object]]]:
-        """Nothing: then the thread ends."""
+        """Returns the duplicates to poll; if there are none, the thread ends."""
         with self._lock:
             given_up = [own for own, (events, _) in self._wanted.items() if not events]
         for own in given_up:
@@ -309,14 +310,15 @@ class Watch:
 
 
 class UserThreads:
-    """Of all users: each is known as long as anybody holds what `of` has returned, or a call is
-    under way."""
+    """The threads of all users. A user's entry lasts as long as anybody holds what `of` returned,
+    or a call is under way."""
 
     def __init__(self) -> None:
         self._of: weakref.WeakValueDictionary[int | str, Threads] = weakref.WeakValueDictionary()
 
     def of(self, user: int | str) -> Threads:
-        """By number who is on this host; by name whose command came here."""
+        """Returns the threads of a user: by number for a user on this host, by name for one whose
+        command came here."""
         user = person_of(user) if isinstance(user, int) else user
         found = self._of.get(user)
         if found is None:
@@ -340,14 +342,14 @@ def close_after(call: Callable[[int], object], descriptor: int) -> None:
 
 @dataclass(slots=True)
 class StdFds:
-    """The caller's descriptors, ours to close; None where the caller has none or keeps it."""
+    """The caller's descriptors, ours to close; None if the caller has none or keeps it."""
 
     stdin: Fd | None = None
     stdout: Fd | None = None
     stderr: Fd | None = None
 
     def copy(self) -> "StdFds":
-        """Of our own, to `close`. Raises OSError."""
+        """Returns duplicates of our own, to `close`. Raises OSError."""
         return StdFds(*(None if fd is None else Fd(os.dup(fd)) for fd in self._all()))
 
     def close(self, threads: Threads) -> None:
@@ -356,7 +358,7 @@ class StdFds:
                 threads.close(descriptor)
 
     def why_not(self) -> str:
-        """One of them is nothing that a command could use; "" if all are."""
+        """Why a command could not use one of them; "" if it can use all."""
         names = ("standard input", "standard output", "standard error")
         held = [(name, fd) for name, fd in zip(names, self._all(), strict=True) if fd is not None]
         return next(filter(None, (why_not(name, fd) for name, fd in held)), "")

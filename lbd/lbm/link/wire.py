@@ -1,30 +1,31 @@
 """The stream between two LBMs: every job that one sends to the other is a conversation on it.
 
-A message is the number of its conversation (4 bytes, little endian; given by the origin, never
+A message is the number of its conversation (4 bytes, little endian; chosen by the origin, never
 twice on one stream), a tag byte and a body. Control bodies are the protobuf messages of lbm.proto;
-data bodies are the bytes themselves. One stream for all, because opening one of gRPC's costs more
-than all the messages of a short command. When it breaks, every job on it has lost its other end.
+data bodies are the bytes themselves. All jobs share one stream, because opening a gRPC stream costs
+more than all the messages of a short command. When it breaks, every job on it has lost its other
+end.
 
 Each data direction of a job has a window of its own: a sender has at most `WINDOW_BYTES` under way
 that the receiver has not acknowledged as *delivered* (written to the reader's descriptor). An
-acknowledgement wakes four threads, so one stands for several pieces of a long stream. Both
-ends take every message as it comes, so a slow reader of one output holds back no other output, no
-signal and no other job, and memory stays bounded whatever gRPC buffers underneath.
+acknowledgement wakes four threads, so one covers several pieces of a long stream. Both ends take
+every message as it comes, so a slow reader of one output blocks no other output, no signal and no
+other job, and memory stays bounded whatever gRPC buffers underneath.
 """
 
 import signal
 
 # origin -> target
 RUN = b"R"  # RunRequest, first
-WORKDIR = b"G"  # StageRequest, first: a private directory, there until HANGUP
+WORKDIR = b"G"  # WorkdirRequest, first: a private directory, which lasts until HANGUP
 STDIN = b"0"  # bytes; empty = end of file
 SIGNAL = b"S"  # one byte, the signal number
 FORCE = b"K"  # kill the whole tree now
 HANGUP = b"H"  # nobody waits for it any more: end it; one byte, the signal, or empty: TERM
 OUTPUT_GONE = b"g"  # one byte, 1 or 2: nobody reads that output any more
 RESIZE = b"W"  # the terminal's new size, as text
-MODES = b"M"  # of the caller's terminal by now: the command's follows, unless it has set its own
-GROUND = b"V"  # one byte: 1 the caller has gone into the background, 0 it is in front again
+MODES = b"M"  # of the caller's terminal; the command's terminal follows, unless it has set its own
+GROUND = b"V"  # one byte: 1 the caller is in the background, 0 it is in the foreground again
 
 # target -> origin
 QUEUED = b"Q"  # waiting for a slot
@@ -33,42 +34,42 @@ STARTED = b"B"  # Started
 STDOUT = b"1"  # bytes; empty = end of file
 STDERR = b"2"
 STDIN_GONE = b"c"  # the command reads no more input
-EXITED = b"x"  # one byte, the signal or 0: it has ended, but its output is not all gone yet
-FAILED = b"F"  # text, last: it may have begun, and nobody knows how it ended
-STOPPED = b"T"  # the command has stopped, and goes on only when told to (SIGCONT)
-STILL = b"z"  # text: why the owner of its host has it stand still; empty: it goes on
-SCREEN = b"s"  # the command prints as it likes from here on: \n is no longer the end of a line
-WANTED = b"w"  # the caller is in the background, and somebody reads standard input
+EXITED = b"x"  # one byte, the signal or 0: it has ended, but some of its output is still to come
+FAILED = b"F"  # text, last: it may have begun, and its end is unknown
+STOPPED = b"T"  # the command has stopped, and continues only on SIGCONT
+STILL = b"z"  # text: why the owner of its host suspends it; empty: it continues
+SCREEN = b"s"  # the command prints raw output from here on: \n is no longer the end of a line
+WANTED = b"w"  # the caller is in the background, and the command waits for standard input
 ENDED = b"X"  # Ended, last
 
 # both ways
 DELIVERED = b"D"  # one byte (which stream: 0, 1, 2) and the count of bytes delivered
-UNKNOWN = b"?"  # one byte: a tag that came and is not known here
+UNKNOWN = b"?"  # one byte: a tag that was received and is not known here
 
-# What the ends of a running command hear.
+# Messages for the input and output of a running command
 FOR_ENDS = frozenset((STDIN, DELIVERED, OUTPUT_GONE, RESIZE, MODES, GROUND))
 
-# of the stream itself, both ways, as conversation 0: one of the two LBMs is about to be restarted
-PAUSE = b"P"  # the last that comes, until RESUME
-PAUSED = b"p"  # the answer, likewise the last: all that was sent before PAUSE has come
-RESUME = b"="  # first on the stream that goes on where another stopped, and its answer: counts
+# about the stream itself, both ways, as conversation 0: one of the two LBMs is about to be
+# restarted
+PAUSE = b"P"  # the last message, until RESUME
+PAUSED = b"p"  # the answer, likewise the last: everything sent before PAUSE has arrived
+RESUME = b"="  # the first message on the stream that continues another one, and its answer: counts
 RESUME_HEADER = "lbd-resume"  # its first message is RESUME
-STREAM_HEADER = "lbd-stream"  # metadata: what names a stream when it is resumed
+STREAM_HEADER = "lbd-stream"  # metadata: the name of a stream, for resuming it
 
-# several messages in one: for each its length (4 bytes, little endian) and itself; conversation 0
+# several messages in one, as conversation 0: for each its length (4 bytes, little endian) and
+# itself
 BATCH = b"*"
 
 HEADER_BYTES = 5
-BATCH_MAX = 1 << 12  # messages: small ones are gathered to some 16 KiB
+BATCH_MAX = 1 << 12  # messages; small ones are gathered to some 16 KiB
 LENGTH_BYTES = 4
-MESSAGE_LIMIT_BYTES = (16 << 20) + (
-    1 << 16
-)  # of the largest chunk or request, and its surroundings
+MESSAGE_LIMIT_BYTES = (16 << 20) + (1 << 16)  # of the largest chunk or request, and its overhead
 WINDOW_BYTES = 8 << 20
 PIECE_MAX_BYTES = 1 << 24  # the largest lbm.chunk_bytes: the last piece may overdraw a window
-ACKNOWLEDGE_SHARE = 4  # of its window a receiver lets pass before it acknowledges
+ACKNOWLEDGE_SHARE = 4  # part of its window that a receiver takes before it acknowledges
 ACKNOWLEDGE_BYTES = WINDOW_BYTES // ACKNOWLEDGE_SHARE
-# Of a terminal's output, which somebody watches, and interrupts: what is on the way is still shown.
+# For a terminal's output, which somebody watches and interrupts: what is under way is still shown.
 SCREEN_BYTES = 1 << 17
 
 
@@ -82,9 +83,10 @@ def pack_batch(messages: list[bytes]) -> bytes:
 
 
 def unpack(message: bytes) -> list[tuple[int, bytes, memoryview]]:
-    """(conversation, tag, body) of each message in one. Raises ValueError if one is cut short.
+    """Returns (conversation, tag, body) of each message in one. Raises ValueError if one is cut
+    short.
 
-    Those of a batch are copies, so that keeping one does not keep the whole batch.
+    The messages of a batch are copies, so that keeping one does not keep the whole batch.
     """
     whole = _unpack_one(memoryview(message))
     if whole[1] != BATCH:
@@ -110,12 +112,12 @@ def _unpack_one(view: memoryview) -> tuple[int, bytes, memoryview]:
 
 
 def counts(sent: int, received: int) -> bytes:
-    """The body of RESUME: of messages, those of conversation 0 apart."""
+    """Returns the body of RESUME: counts of messages, without those of conversation 0."""
     return sent.to_bytes(8, "little") + received.to_bytes(8, "little")
 
 
 def read_signal(body: bytes | memoryview) -> int:
-    """Of HANGUP; 0 if it names none."""
+    """Returns the signal of HANGUP; 0 if it names none."""
     return body[0] if len(body) == 1 and body[0] < signal.NSIG else 0
 
 

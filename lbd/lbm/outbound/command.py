@@ -1,6 +1,6 @@
-"""A local user's command: what its journey (core/journey.py) wants done is done here.
+"""A local user's command: carries out the actions of its journey (core/journey.py).
 
-One task goes from question to answer; signals and the end of the client come in between. Nothing is
+One task goes from question to answer; signals and the client's end come in between. Nothing is
 decided here.
 """
 
@@ -43,10 +43,10 @@ job_log = JobLog(logging.getLogger("lbd.lbm"))
 
 
 class Bookkeeping:
-    """What is noted of one command: in the list of jobs, with the LIM, in what is learnt, and which
-    pauses its user has read of.
+    """What is noted about one command: in the list of jobs, with the LIM, in the learnt commands,
+    and which pauses its user was told of.
 
-    All of it is done at once, and nothing that the command does next depends on it.
+    All of it is done at once, and the command's next step does not depend on it.
     """
 
     def __init__(self, home: OutboundContext, request: ClientRequest, job: Job) -> None:
@@ -54,17 +54,17 @@ class Bookkeeping:
         self.pauses = Pauses(request.has(tags.FLAG_PAUSES))
         self._home = home
         self._request = request
-        self.said: e.LimSaid | None = None  # the last time
+        self.said: e.LimSaid | None = None  # the last answer
         self._eligible: Eligible | None = None
-        self._run: Run | None = None  # here, and there is something to be learnt from it
+        self._run: Run | None = None  # a run here from which something can be learnt
 
     @cached_property
     def _key(self) -> str:
-        """What is learnt of it goes by this."""
+        """The key under which the command is learnt."""
         return key_of(self._request.argv)
 
     def judge(self) -> e.Judged:
-        """What lists, tables and experience say of it."""
+        """What lists, tables and experience say about it."""
         request, eligible = self._request, self._home.eligible
         if not request.has(tags.FLAG_SHELL) or request.mode != "auto":
             kept = request.has(tags.FLAG_KEPT) or eligible.kept_by_owner(request.argv)
@@ -74,13 +74,13 @@ class Bookkeeping:
 
     @property
     def not_here(self) -> str:
-        """Why its user lets it not stay, in their words; "" if it may."""
+        """Why its user does not let it stay, in the user's words; "" if it may."""
         own, request = self._home.config.host.name, self._request
         excluded = own if own in request.excluded else ""
         return why_not_here(remote=request.mode == "remote", excluded=excluded)
 
     def in_json(self, question: e.Question) -> Json:
-        """For the LIM."""
+        """The question for the LIM."""
         request = self._request
         cpu_s, learnt_bytes = self._home.eligible.expected(self.job.uid, self._key)
         peak_bytes = counted_peak(learnt_bytes, request.memory_bytes)
@@ -89,7 +89,7 @@ class Bookkeeping:
         return in_json(question, self.job, cpu_s, needs, report=report)
 
     def spoken(self, reason: str) -> str:
-        """As its user reads it, if it is to be reported at all."""
+        """The reason as its user reads it, if it will be reported at all."""
         if not self._request.has(tags.FLAG_TELL):
             return reason
         word, mark, rest = reason.partition("; ")
@@ -97,10 +97,10 @@ class Bookkeeping:
         return (shown or why_placed(word, not_here=self.not_here)) + mark + rest
 
     def note(self, action: e.Action) -> None:
-        """Passes over what is not to be noted."""
+        """Notes an action; ignores actions that need no note."""
         home, job = self._home, self.job
         match action:
-            case e.Finish() | e.LetGo():  # as most commands have them; so with what follows
+            case e.Finish() | e.LetGo():  # first, because most commands have these
                 pass
             case e.RecordEnd(state, status, cpu_s, reason):
                 home.jobs.end(job.id, state, time.time(), status, cpu_s, reason)
@@ -138,7 +138,7 @@ class Bookkeeping:
             self._run = eligible.run_here(job.uid, self._key, self._eligible)
 
     def _begin_again(self, reason: str) -> None:
-        """Under a new name."""
+        """Starts the command again, under a new id."""
         home, job = self._home, self.job
         command = home.commands.pop(job.id)
         before = job.id
@@ -181,7 +181,7 @@ class Command:
         self._task: asyncio.Task[bool] | None = None
 
     async def run(self) -> bool:
-        """True if the client now runs it itself; else it has had its answer."""
+        """Returns True if the client now runs it itself; otherwise the client has its answer."""
         self._home.jobs.add(self.job)
         self._home.commands[self.job.id] = self
         self._task = asyncio.current_task()
@@ -202,14 +202,14 @@ class Command:
         return self.journey.phase is JourneyPhase.HERE
 
     def stay(self) -> bool:
-        """Its caller runs it here, and only says so. False if the request says otherwise."""
+        """Its caller runs it here, and only reports it. False if the request forbids that."""
         self._home.jobs.add(self.job)
         self._feed(e.Judged(leaves=False, reason="asked-to-stay"))
         if self.journey.phase is JourneyPhase.NEEDS and not self._request.needs:
-            self._feed(self._take_needs())  # its memory is counted, and nobody waits for that
+            self._feed(self._take_needs())  # its memory is counted, and nothing waits for that
         if self.journey.phase is JourneyPhase.HERE:
             return True
-        self._feed(e.CallerGone())  # it needs what is to be asked for: there is no more to it
+        self._feed(e.CallerGone())  # it needs resources that must be requested: not possible here
         return False
 
     def _handle(self, event: e.Event) -> list[e.Action]:
@@ -219,12 +219,12 @@ class Command:
         return actions
 
     def _feed(self, event: e.Event) -> None:
-        """One that nothing follows from but what is done at once."""
+        """Feeds an event whose actions are all done at once."""
         for action in self._handle(event):
             self._do(action)
 
     async def _carry_out(self, actions: list[e.Action]) -> e.Event | None:
-        """What came of the last of them; None: nothing more is to come."""
+        """Returns the event that answers the last action; None: nothing more will come."""
         try:
             for action in actions:
                 if type(action) not in e.ANSWERED:
@@ -242,7 +242,7 @@ class Command:
         return None
 
     async def _answer(self, action: e.Action) -> e.Event | None:
-        """None of what is done at once. Raises LbdError, TimeoutError, OSError."""
+        """None for an action that is done at once. Raises LbdError, TimeoutError, OSError."""
         match action:
             case e.Look(lacking, host):
                 strangers = await self._directory.strangers() if lacking else frozenset()
@@ -305,13 +305,13 @@ class Command:
                 self._directory.refused(phase, host)
 
     def _is_news(self, text: str) -> bool:
-        """That a LIM is slow is said once; that there is none, to each command."""
+        """A slow LIM is reported once; a missing one, to each command."""
         return not self._home.lim.connected or self._home.is_news(
             self._uid, self._peer.group, text, time.monotonic()
         )
 
     def let_go(self, number: int = 0) -> None:
-        """Of the other host: it ends, by that signal, and removes what is there of this command."""
+        """Has the other host end the command, by that signal, and remove what it holds of it."""
         if self.remote is not None:
             self.remote.close(number)
             self.remote = None
@@ -327,14 +327,14 @@ class Command:
         self._feed(e.EndedHere(seen_s, status))
 
     def signal(self, number: int) -> None:
-        """Pass it on; before the command has begun it ends the wait, if it is one that ends."""
+        """Passes the signal on; before the command has begun, an ending signal ends the wait."""
         was_done = self.journey.phase is JourneyPhase.DONE
         self._feed(e.UserSignal(number))
         if self.journey.phase is JourneyPhase.DONE and not was_done and self._task is not None:
             self._task.cancel()
 
     def force(self) -> None:
-        """It is ended at once, wherever it runs."""
+        """Ends it at once, wherever it runs."""
         if self.remote is not None and self.journey.phase is JourneyPhase.RUNNING:
             self.remote.force()
 
@@ -344,25 +344,24 @@ class Command:
 
     @property
     def far(self) -> RemoteRun | None:
-        """What the client's messages are for, once there is one."""
+        """Where the client's messages go, once there is a run."""
         return self.remote.run if self.remote is not None else None
 
-    # over a restart of this LBM
+    # across a restart of this LBM
 
     def withdraw(self) -> None:
-        """It is asked for again, so the LIM is to forget it."""
+        """Has the LIM forget the command, because it will be requested again."""
         self._home.notes.ended(self.job.id, self.job.host, charged=self.journey.is_charged)
 
     def left(self) -> Outbound:
-        """Between two steps of the event loop, after which there are none. Raises NotNow."""
+        """The state for another LBM; no further step of the event loop follows. Raises NotNow."""
         left, remote = Outbound(self.journey, self.job, self._books.pauses), self.remote
         if remote is not None and self.journey.phase is not JourneyPhase.CONNECTING:
             remote.leave(left)
         return left
 
     def take_up(self, left: Outbound, talks: Talks) -> None:
-        """What an earlier LBM has left; `run` goes on with it. Raises OSError, DecodeError,
-        ValueError."""
+        """Takes up what an earlier LBM left, for `run`. Raises OSError, DecodeError, ValueError."""
         home, bounds = self._home, self.journey.bounds
         if left.run is not None and home.streams is None:
             raise ValueError("this host no longer has a certificate")

@@ -30,11 +30,11 @@ from lbd.model import HostId, JobId, Needs
 from lbd.net.gen import lbm_pb2
 from lbd.net.transport import Peers
 
-SAID_AGAIN_S = 60.0  # of what is the same for each command of a build
+SAID_AGAIN_S = 60.0  # for messages that are the same for each command of a build
 
 
 class GrantsNeeds(Protocol):
-    """What commands have of this host that run on it."""
+    """The resources of this host that commands running on it hold."""
 
     def take(self, job: JobId, needs: Needs, holder: PeerProcess) -> NeedsTaken: ...
     def hold(self, job: JobId, grant: Grant) -> None: ...
@@ -44,7 +44,7 @@ class GrantsNeeds(Protocol):
 
 
 class Underway(Protocol):
-    """A command that is on its way out, for who has only its name."""
+    """A command on its way out, for code that has only its name."""
 
     @property
     def job(self) -> Job: ...
@@ -99,13 +99,14 @@ class OutboundContext:
     usage: UsageLog
     rules: InForce
     own_needs: GrantsNeeds
-    queue: DispatcherClient | None = None  # without a key there is none
+    queue: DispatcherClient | None = None  # None without a key
     files: QueuedFiles | None = None  # likewise
     commands: dict[JobId, Underway] = field(default_factory=dict)  # until they end or stay here
-    staying: dict[JobId, PeerProcess] = field(default_factory=dict)  # what has become a command
+    # processes that became commands
+    staying: dict[JobId, PeerProcess] = field(default_factory=dict)
     long_answers: LongAnswers = field(default_factory=LongAnswers)
-    rates: Rates = field(init=False)  # of the commands and questions of each user
-    long_requests: Budget = field(init=False)  # bytes of each user's
+    rates: Rates = field(init=False)  # rate of each user's commands and questions
+    long_requests: Budget = field(init=False)  # bytes of each user's requests
     lim_questions: LimQuestions = field(init=False)
     told: Rates = field(default_factory=lambda: Rates(1 / SAID_AGAIN_S, 1))
 
@@ -126,9 +127,9 @@ class OutboundContext:
         self.long_requests = BudgetOfRequests(lbm.user_request_bytes, lbm.users_request_bytes)
 
     def is_no_less_busy(self, started: lbm_pb2.Started) -> bool:
-        """Was the host where a command has begun at least as busy as ours? A wrong transfer."""
+        """Whether the host where it has begun was at least as busy as ours: a wrong transfer."""
         return started.HasField("index") and started.index >= self.rules.load
 
     def is_news(self, uid: int, group: int, text: str, now_s: float) -> bool:
-        """Has none of the user's processes of this group been told that within a minute?"""
+        """Whether none of the user's processes of this group has been told that within a minute."""
         return self.told.turn_s((uid, group, text), now_s, 0.0) is not None

@@ -1,7 +1,7 @@
-"""Where a client's command is to run, and which hosts have that directory too.
+"""Where a client's command will run, and which hosts have that directory too.
 
-A look must not hang with a dead file server: what is not known here already is asked for in a
-thread of the client's user, and given up after a while.
+A look must not hang with a dead file server. So what is not known here already is looked up in a
+thread of the client's user, with a time limit.
 """
 
 import asyncio
@@ -26,12 +26,12 @@ from lbd.process.timed_cache import TimedCache
 
 LOOK_S = 2.0
 OUR_VIEW = "/proc/self/mountinfo"
-KNOWN_S = 60.0  # the number of a mount may be another's by then
-PROGRAM = -1  # for `Unshared`, in place of a device: what is not there is a program
+KNOWN_S = 60.0  # by then the number of a mount may be reused
+PROGRAM = -1  # used in `Unshared` in place of a device, for a missing program
 
 
 class Looker:
-    """One for an LBM."""
+    """Looks at directories; one per LBM."""
 
     def __init__(self, as_user: AsUser, threads: UserThreads) -> None:
         self.threads = threads
@@ -41,9 +41,9 @@ class Looker:
         self._mounts: TimedCache[tuple[int, str], str] = TimedCache(KNOWN_S)
 
     async def at(self, uid: int, pid: int, directory: bytes, *, is_current: bool) -> Stamp:
-        """For a client of that user's. `is_current`: it is where the process `pid` is, so no path
-        need be walked (root may not be let through it on a file server). Raises Unavailable if it
-        cannot be seen."""
+        """Returns the stamp of a directory for a client of that user's. `is_current`: it is the
+        working directory of the process `pid`, so no path need be walked (a file server may not let
+        root through it). Raises Unavailable if it cannot be examined."""
         if is_current and pid > 0:
             current = b"/proc/%d/cwd" % pid
             try:
@@ -63,7 +63,7 @@ class Looker:
     async def _for_another(
         self, uid: int, pid: int, directory: bytes, *, is_current: bool
     ) -> Stamp:
-        """The client's view of the file system is not ours to enter. Raises Unavailable."""
+        """We may not enter the client's view of the file system. Raises Unavailable."""
         if has_our_view(pid):
             with contextlib.suppress(Unavailable):
                 return await self._wait_for(uid, directory, 0)
@@ -83,7 +83,7 @@ class Looker:
         return look(path, self._kernel, self._libc, file_system_of, cached=cached)
 
     async def _wait_for(self, uid: int, path: bytes, pid: int) -> Stamp:
-        """In a thread of that user's. Raises Unavailable."""
+        """Looks in a thread of that user's. Raises Unavailable."""
         threads = self.threads.of(uid)
         try:
             async with asyncio.timeout(LOOK_S):
@@ -95,7 +95,7 @@ class Looker:
 
 
 def has_our_view(pid: int) -> bool:
-    """Does a path mean to that process what it means to us?"""
+    """Whether a path means the same to that process as to us."""
     try:
         with open(f"/proc/{pid}/mountinfo", "rb") as theirs, open(OUR_VIEW, "rb") as ours:
             return theirs.read() == ours.read()
@@ -104,7 +104,7 @@ def has_our_view(pid: int) -> bool:
 
 
 class CheckedPeer(Protocol):
-    """A client's process. `check` raises Unavailable if its number may be another's by now."""
+    """A client's process. `check` raises Unavailable if its number may be reused by now."""
 
     @property
     def pid(self) -> int: ...
@@ -128,20 +128,21 @@ class Directory:
         self._peer = peer
         self._path = request.directory
         self._is_current = not request.has(tags.FLAG_CHDIR)
-        # Who names both the host and the directory means what is there; and / is each host's own.
+        # A user who names both the host and the directory means what is there; and / is each host's
+        # own.
         is_named = request.has(tags.FLAG_ROOTED) or request.directory == b"/"
         self._by_name = request.mode == "host" and is_named
         self._stamp: Stamp | None = None
         self._name = request.argv[0]
         self._request = request
-        self.left_out = ""  # who is no candidate and why, for people
+        self.left_out = ""  # which hosts are no candidates and why, for people
 
     @cached_property
     def _program(self) -> bytes:
         return program_key(self._request)
 
     async def stamp(self) -> Stamp | None:
-        """None: any directory of that name will do. Raises Unavailable if it cannot be seen."""
+        """None: any directory of that name will do. Raises Unavailable if it cannot be examined."""
         if self._stamp is None and not self._by_name:
             try:
                 found = await self._looker.at(
@@ -155,7 +156,7 @@ class Directory:
         return self._stamp
 
     async def strangers(self) -> frozenset[HostId]:
-        """The hosts that have lately said that they do not have it, or not the program."""
+        """The hosts that recently said they lack the directory, or the program."""
         found: dict[str, set[HostId]] = {}
         advice = ""
         if self._unshared:
@@ -181,7 +182,7 @@ class Directory:
             self._unshared.note(self._uid, PROGRAM, self._program, host, now_s)
 
     def found(self, host: HostId) -> None:
-        """The command has begun there."""
+        """Notes that the command has begun on that host."""
         if not self._unshared:
             return
         if self._stamp is not None:
@@ -191,7 +192,7 @@ class Directory:
 
 
 def program_key(request: ClientRequest) -> bytes:
-    """Of what is looked up on PATH; b"" for a path, which may be about to be made by a build."""
+    """A key for a program on PATH; b"" for a path, which a build may be about to create."""
     if b"/" in request.argv[0]:
         return b""
     path = next((item for item in request.environment if item.startswith(b"PATH=")), b"")

@@ -1,4 +1,4 @@
-"""This host's LIM, as the commands of its users need it: what it is asked, and what it is told."""
+"""This host's LIM as the commands of its users need it: questions and notices."""
 
 import asyncio
 import math
@@ -16,9 +16,9 @@ from lbd.text.placement_phrases import LoadsSeen, why_placed
 
 LINGER_S = 0.03
 ASK_TIMEOUT_S = 1.0
-HELD_TIMEOUT_S = 3.0  # a LIM that has just started says no only when it has heard of the others
-LIM_REST_S = 5.0  # a LIM that did not answer is not asked again for this long
-HEARD_S = 3.0  # it is told of our jobs every second
+HELD_TIMEOUT_S = 3.0  # a LIM that has just started says no only once it has heard from the others
+LIM_REST_S = 5.0  # how long a LIM that did not answer is left alone
+HEARD_S = 3.0  # it gets a report about our jobs every second
 ADDRESS_KEPT_S = 5.0
 
 
@@ -26,27 +26,27 @@ class LimNotes:
     """Start and end notices, sent together after a moment or when `flush` is called.
 
     A notice wakes another process; for a command of a millisecond that would cost as much as the
-    command. A job that ends before its start was told is not told of at all, unless the LIM knows
+    command. A job that ends before its start was sent is not reported at all, unless the LIM knows
     of it already because it chose the place (then its end takes the charge away).
     """
 
     def __init__(self, lim: JsonClient) -> None:
         self._lim = lim
-        self._starts: dict[str, tuple[float, Json]] = {}  # since when
+        self._starts: dict[str, tuple[float, Json]] = {}  # time, and notice
         self._reported: dict[str, Json] = {}  # starts that the LIM knows of
         self._placed: dict[str, tuple[float, Callable[[], Json]]] = {}
         self._others: list[Json] = []
         self._timer: asyncio.TimerHandle | None = None
 
     def placed(self, job: str, question: Callable[[], Json]) -> None:
-        """A place that the user named: nothing to decide for the LIM, but it is to count it."""
+        """Notes a place that the user named: the LIM has nothing to decide, but counts it."""
         self._placed[job] = self._wait(), question
 
     def started(self, job: str, notice: Json) -> None:
         self._starts[job] = self._wait(), {"op": "job", "event": "start", "job": job, **notice}
 
     def ended(self, job: str, host: str, *, charged: bool) -> None:
-        """`charged`: the LIM of this host picked the place, so it must hear of the end."""
+        """`charged`: the LIM of this host picked the place, so it must be told of the end."""
         reported = self._starts.pop(job, None) is None
         self._reported.pop(job, None)
         if self._placed.pop(job, None) is not None:
@@ -60,34 +60,34 @@ class LimNotes:
         self.flush()
 
     def again(self) -> None:
-        """The LIM was restarted: tell it of every job that runs."""
+        """Repeats the starts of all running jobs, because the LIM was restarted."""
         since_s = self._wait()
         again = {job: (since_s, notice) for job, notice in self._reported.items()}
         self._starts = {**again, **self._starts}
 
     def _wait(self) -> float:
-        """Returns the time by the loop's clock."""
+        """Starts the timer. Returns the time by the loop's clock."""
         loop = asyncio.get_running_loop()
         if self._timer is None:
             self._timer = loop.call_later(LINGER_S, self._send_old)
         return loop.time()
 
     def _send_old(self) -> None:
-        """Most of what is younger has ended before we are called again."""
+        """Sends what has waited long enough; most of the rest ends before we are called again."""
         self._timer = None
         self._send(asyncio.get_running_loop().time() - LINGER_S)
         if self._placed or self._starts:
             self._wait()
 
     def flush(self) -> None:
-        """Send what has gathered; to be called before the LIM is asked for a decision."""
+        """Sends what has gathered; call it before the LIM is asked for a decision."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         self._send(asyncio.get_running_loop().time())
 
     def _send(self, until_s: float) -> None:
-        """What has begun by then, and what has ended."""
+        """Sends the starts until then, and all ends."""
         placed = [job for job, (since_s, _) in self._placed.items() if since_s <= until_s]
         starts = [job for job, (since_s, _) in self._starts.items() if since_s <= until_s]
         begun = {job: self._starts.pop(job)[1] for job in starts}
@@ -100,19 +100,19 @@ class LimNotes:
 
 
 class LimQuestions:
-    """What is asked about commands on their way out, and the answers as events."""
+    """Questions about commands on their way out, with the answers as events."""
 
     def __init__(self, lim: JsonClient, notes: LimNotes, own: HostId) -> None:
         self._lim, self._notes, self._own = lim, notes, own
         self._rests_until_s = 0.0
         self.heard_s = -math.inf
-        # Where the LIM said that hosts' LBMs are, and until when that needs no asking.
+        # The addresses of hosts' LBMs as the LIM said, and until when they need no question.
         self._addresses: dict[HostId, tuple[str, float]] = {}
 
     async def place(
         self, asked: Json, question: e.Question, insist: bool, not_here: str = ""
     ) -> e.Event:
-        """`asked`: the question, in full. `not_here`: why its user lets it not stay."""
+        """`asked`: the full question. `not_here`: why its user does not let it stay."""
         self._notes.flush()
         may_be_no = insist or question.must_leave or bool(asked["needs"])
         try:
@@ -140,9 +140,9 @@ class LimQuestions:
             return e.LimSilent(str(problem), self.known_address(wanted))
 
     async def ask(self, question: Json, must: bool, *, may_be_no: bool) -> Json:
-        """About where a command is to go. `must`: nothing else will do, so the LIM is asked even if
-        it did not answer a moment ago. `may_be_no`: it may say that there is no host for it. Raises
-        Unavailable and Refusal."""
+        """Asks where a command should go. `must`: there is no alternative, so the LIM is asked even
+        if it did not answer a moment ago. `may_be_no`: the answer may be that no host can take it.
+        Raises Unavailable and Refusal."""
         timeout_s = HELD_TIMEOUT_S if may_be_no else ASK_TIMEOUT_S
         if not must and time.monotonic() < self._rests_until_s:
             raise Unavailable(f"lim did not answer within {ASK_TIMEOUT_S:g} s")
@@ -159,8 +159,8 @@ class LimQuestions:
         return answer
 
     async def _returns(self, must: bool) -> bool:
-        """Waits for one that is being restarted, or, if it `must`, has ended just now: mostly
-        another follows. Whether it is back then."""
+        """Waits for a LIM that is being restarted or, if it `must`, has just ended: usually another
+        follows. Returns whether it is back."""
         while not self._lim.connected:
             is_new = time.monotonic() - self.heard_s < HEARD_S
             if not (returns(str(self._lim.path)) or (must and is_new)):
@@ -169,7 +169,7 @@ class LimQuestions:
         return True
 
     def known_address(self, host: HostId | None) -> str:
-        """Where its LBM is: what the LIM said lately, or said last while it does not answer."""
+        """Where its LBM is: what the LIM said recently, or last if it does not answer now."""
         if host is None:
             return ""
         address, until_s = self._addresses.get(host, ("", 0.0))
@@ -178,12 +178,12 @@ class LimQuestions:
         return address if lately or now_s < self._rests_until_s else ""
 
     def has_moved(self, host: HostId) -> None:
-        """Or it may have: it is asked for again."""
+        """Forgets the address of a host that has, or may have, moved: it is asked for again."""
         self._addresses.pop(host, None)
 
 
 def in_json(question: e.Question, job: Job, cpu_s: float, needs: Needs, *, report: bool) -> Json:
-    """`cpu_s`: that it will take, 0 = nobody knows; `report`: its user wants to know why."""
+    """`cpu_s`: expected CPU time, 0 = unknown; `report`: its user wants to know why."""
     return {
         "op": "place",
         "job": job.id,
@@ -230,7 +230,7 @@ def number(given: object) -> float | None:
 
 
 def slots_of(status: Json, own: HostId) -> dict[HostId, tuple[int, int]]:
-    """Of each host that is up, as the LIM says: all, and those free. Raises Unavailable."""
+    """For each host that is up: all slots, and the free ones. Raises Unavailable."""
     found: dict[HostId, tuple[int, int]] = {}
     hosts = status.get("hosts")
     for host in hosts if isinstance(hosts, list) else []:

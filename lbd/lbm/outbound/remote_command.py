@@ -25,13 +25,13 @@ STOPPED = "stopped by a signal"
 
 
 class Talks(Protocol):
-    """The conversations that go on after a restart."""
+    """The conversations that continue after a restart."""
 
     def of(self, run: FarRun) -> Conversation: ...
 
 
 class RemoteCommand:
-    """Each answer is an event of its journey."""
+    """A command on one other host. Each answer is an event of its journey."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class RemoteCommand:
         self._job = job
         self._uid = uid
         self._place = place
-        self.withheld = ""  # of its environment, for -v
+        self.withheld = ""  # variables withheld from its environment, for -v
         self._pauses = pauses
         self.run = self._new_run()
         self.staging = self._new_staging() if request.is_staged else None
@@ -60,7 +60,7 @@ class RemoteCommand:
         threads = self._home.threads.of(self._uid)
         return RemoteRun(self._home.config.lbm, self._home.streams, *self._place, threads)
 
-    # As its run's follower
+    # As the follower of its run
 
     def input_taken(self) -> None:
         self._client.input_taken()
@@ -68,7 +68,7 @@ class RemoteCommand:
     def notice(self, tag: bytes) -> None:
         if tag == stream.STOPPED:
             self._show(STOPPED)
-        elif tag == stream.SCREEN:  # a line would be in the middle of what is shown
+        elif tag == stream.SCREEN:  # a line would appear in the middle of the screen
             self._pauses.are_wanted = False
         self._client.notice(tag)
 
@@ -78,7 +78,7 @@ class RemoteCommand:
             self._client.warn(text)
 
     def _show(self, why: str) -> None:
-        """For `lbctl jobs`."""
+        """Shows its state in `lbctl jobs`."""
         self._job.state = JobState.SUSPENDED if why else JobState.RUNNING
         self._job.reason = why
 
@@ -105,7 +105,7 @@ class RemoteCommand:
         return self._event(await self.run.start(request, sent=sent))
 
     async def answer(self) -> e.Event:
-        """To a start that an earlier LBM has sent. Raises LbdError."""
+        """Awaits the answer to a start that an earlier LBM has sent. Raises LbdError."""
         return self._event(await self.run.answer())
 
     def _event(self, answer: lbm_pb2.Started | e.Refused) -> e.Event:
@@ -121,7 +121,7 @@ class RemoteCommand:
     async def follow(self, *, keep: bool) -> e.Event:
         """`keep`: the caller's descriptors may be needed again. Raises LbdError, TimeoutError."""
         run = self.run
-        if (ended := run.ended_already()) is None:  # else it needs no descriptors
+        if (ended := run.ended_already()) is None:  # otherwise it needs no descriptors
             if not run.is_following:
                 run.attach(await self._client.descriptors(keep=keep))
             ended = await run.follow(self)
@@ -144,23 +144,23 @@ class RemoteCommand:
             self.run.send(stream.SIGNAL, bytes((number,)))
 
     def force(self) -> None:
-        """All of it is ended at once, if it has begun."""
+        """Ends all of it at once, if it has begun."""
         self.run.send(stream.FORCE)
 
     def leave(self, left: Outbound) -> None:
-        """For another LBM. Raises NotNow."""
+        """Leaves its state for another LBM. Raises NotNow."""
         left.run, left.withheld = self.run.left(), self.withheld
         left.workdir = self.staging.run.left() if self.staging is not None else None
 
     def take_up(self, left: Outbound, talks: Talks) -> None:
-        """As `leave` has left it. Raises OSError, DecodeError, ValueError."""
+        """Takes up what `leave` has left. Raises OSError, DecodeError, ValueError."""
         self.withheld = left.withheld
         for run, far in ((left.run, self.run), (left.workdir, self.staging and self.staging.run)):
             if run is not None and far:
                 far.restore(run, talks.of(run))
 
     def close(self, number: int = 0) -> None:
-        """It ends there, by that signal, and what there is of it is removed."""
+        """Has the host end it, by that signal, and remove what it holds of it."""
         self.run.close(number)
         if self.staging is not None:
             self.staging.close()

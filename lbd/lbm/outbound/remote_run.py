@@ -32,16 +32,16 @@ from lbd.text.one_line import one_line
 FLUSH_S = 1.0
 log = logging.getLogger("lbd.lbm")
 
-PUT_BACK_S = 2.0  # by a file server that may not answer
+PUT_BACK_S = 2.0  # for a file server that may not answer
 DRAIN_S = 1.0  # for output that nobody reads, of a command that its caller has ended
 SHOWN_BYTES = 1 << 14
-SHOWN_WITHIN_S = 1.0  # what was printed before a stop, unless its reader does not read
+SHOWN_WITHIN_S = 1.0  # for output printed before a stop, if its reader reads
 NO_NEWS = (tags.QUEUED, tags.STDIN_GONE, tags.EXITED, tags.STILL)
 Reply = TypeVar("Reply", lbm_pb2.Started, lbm_pb2.Refused, lbm_pb2.Ended)
 
 
 def wanted_of(request: lbm_pb2.RunRequest | lbm_pb2.WorkdirRequest) -> set[str]:
-    """The features a host needs for it (lbd/net/release.py)."""
+    """The features that a host needs for the request (lbd/net/release.py)."""
     wanted = {wire.SLOTS} if request.slots else set()
     if isinstance(request, lbm_pb2.WorkdirRequest):
         return wanted | {wire.FILES}
@@ -51,12 +51,12 @@ def wanted_of(request: lbm_pb2.RunRequest | lbm_pb2.WorkdirRequest) -> set[str]:
 
 
 def shown(text: memoryview) -> str:
-    """Of however much of it: a line."""
+    """One line from a text of any length."""
     return one_line(bytes(text[:SHOWN_BYTES]).decode(errors="replace"))
 
 
 class RemoteRun:
-    """One attempt on one host."""
+    """One attempt to run a command on one host."""
 
     def __init__(
         self,
@@ -88,8 +88,8 @@ class RemoteRun:
         tag: bytes = tags.RUN,
         sent: Callable[[], None] = lambda: None,
     ) -> lbm_pb2.Started | Refused:
-        """Ask the host to run it. `sent`: from now on it may. Raises LostContact if it may have
-        begun, but nobody knows."""
+        """Asks the host to run it. `sent`: from now on it may run. Raises LostContact if it may
+        have begun, but that is unknown."""
         is_run, place = isinstance(request, lbm_pb2.RunRequest), (self._host, self._state.address)
         self._state.has_terminal = is_run and request.HasField("terminal")
         try:
@@ -104,7 +104,7 @@ class RemoteRun:
         return await self.answer()
 
     async def answer(self) -> lbm_pb2.Started | Refused:
-        """As `start`, to a request that was sent."""
+        """Like `start`, for a request that was already sent."""
         assert self._talk is not None
         try:
             return await self._first_answer(self._talk)
@@ -143,7 +143,7 @@ class RemoteRun:
         return LostContact(f"lost contact with {self._host}: {shown(body)}")
 
     def _decoded(self, kind: type[Reply], body: memoryview) -> Reply:
-        """Raises LostContact if it is none."""
+        """Raises LostContact if it is not such a message."""
         try:
             return parsed_answer(kind, bytes(body))
         except DecodeError:
@@ -161,8 +161,8 @@ class RemoteRun:
         return self._decoded(lbm_pb2.Ended, body)
 
     async def follow(self, listener: Follower | None) -> lbm_pb2.Ended:
-        """Move the bytes until the command has ended and its output is handed over, with what was
-        attached. Raises LostContact."""
+        """Moves the bytes of the attached descriptors until the command has ended and its output is
+        written. Raises LostContact."""
         assert self._talk is not None
         self._listener = listener
         self._writing = {number: sink.start() for number, sink in self._sinks.items()}
@@ -188,13 +188,13 @@ class RemoteRun:
                 self._threads.close(file)
 
     def _exited(self, number: int) -> None:
-        """It has ended, by signal `number` if that is not 0; its output may still be under way."""
+        """Notes the end, by signal `number` unless 0; output may still be under way."""
         self._state.has_exited = True
         if self._state.asked_to_end and number:
             self._give_up_soon()
 
     def _give_up_soon(self) -> None:
-        """The command has ended as its caller wished: whose output is not read has had its time."""
+        """Gives up unread output soon: the command has ended as its caller wanted."""
         for number, task in self._writing.items():
             asyncio.get_running_loop().call_later(DRAIN_S, self._give_up, number, task)
 
@@ -203,7 +203,7 @@ class RemoteRun:
             self.send(tags.OUTPUT_GONE, bytes((number,)))
 
     async def _put_back(self, ended: lbm_pb2.Ended) -> None:
-        """What was taken from a file and not read by the command is for its next reader."""
+        """Leaves what was taken from a file, and not read by the command, to its next reader."""
         file = self._state.input_file
         if file < 0 or self._stdin is None:
             return
@@ -220,7 +220,7 @@ class RemoteRun:
                     await self._threads.run(lambda: os.lseek(file, -left, os.SEEK_CUR))
 
     def attach(self, ends: StdFds) -> None:
-        """The caller's descriptors."""
+        """Takes the caller's descriptors."""
         assert self._talk is not None
         self._state.is_following, talk = True, self._talk
         for number, output in ((1, ends.stdout), (2, ends.stderr)):
@@ -260,7 +260,7 @@ class RemoteRun:
     async def _hear_out(self, talk: Conversation) -> lbm_pb2.Ended:
         received, self._early = self._early, []
         while True:
-            with self._streams.shares.spending(self._host):  # else it would be read on at once
+            with self._streams.shares.spending(self._host):  # otherwise it would be read on at once
                 for tag, body in received:
                     if tag == tags.ENDED:
                         for sink in self._sinks.values():
@@ -313,11 +313,11 @@ class RemoteRun:
 
     @property
     def is_following(self) -> bool:
-        """Are the caller's descriptors in use?"""
+        """Whether the caller's descriptors are in use."""
         return self._state.is_following
 
     def left(self) -> FarRun:
-        """Between two steps of the event loop, after which there are none. Raises NotNow."""
+        """The state for another LBM; no further step of the event loop follows. Raises NotNow."""
         assert self._talk is not None
         self._talk.give_back(self._early)
         return replace(
@@ -330,7 +330,7 @@ class RemoteRun:
         )
 
     def restore(self, left: FarRun, talk: Conversation) -> None:
-        """In place of `start`. Raises OSError, DecodeError, ValueError."""
+        """Restores it, in place of `start`. Raises OSError, DecodeError, ValueError."""
         self._state, self._talk = left, talk
         if left.ended is not None:
             self._ended, self._final = True, lbm_pb2.Ended.FromString(left.ended)
@@ -343,7 +343,7 @@ class RemoteRun:
 
     @property
     def is_untouched(self) -> bool:
-        """It has printed nothing, and nothing was read for it, so another could take its place."""
+        """Whether nothing was printed by it or read for it: another could take its place."""
         is_read = self._stdin is not None and self._stdin.read_bytes
         return not self._state.has_printed and not is_read
 
@@ -354,10 +354,8 @@ class RemoteRun:
         return "; ".join(f"{name}: {found.strerror}" for name, found in troubles if found)
 
     def typed(self, data: bytes) -> None:
-        """Terminal input that the client has read; b"" is the end of file.
-
-        Raises ValueError if more comes than was asked for.
-        """
+        """Sends terminal input that the client has read; b"" is the end of file. Raises ValueError
+        if more comes than was asked for."""
         self._state.typed_bytes += len(data)
         if self._state.typed_bytes > 2 * tags.WINDOW_BYTES:
             raise ValueError("input without waiting until it is taken")
@@ -367,21 +365,22 @@ class RemoteRun:
 
     def send(self, tag: bytes, body: bytes = b"") -> None:
         if tag == tags.FORCE or (tag == tags.SIGNAL and body[0] in ENDING_SIGNALS):
-            self._state.asked_to_end = True  # a reader that reads no more must not stand in the way
+            # then a reader that has stopped reading must not delay the end
+            self._state.asked_to_end = True
             if self._state.has_exited:
                 self._give_up_soon()
         if self._talk is not None:
             self._talk.put(tag, body)
 
     async def flush(self) -> None:
-        """Until what was told is with gRPC; not for ever, for its caller has a client to watch."""
+        """Waits until gRPC has taken all messages; not long, because a client must be watched."""
         if self._talk is not None:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(FLUSH_S):
                     await self._talk.flush()
 
     def close(self, number: int = 0) -> None:
-        """Nobody waits for it any more; unless it has ended, its host ends it, by that signal."""
+        """Ends the conversation. Unless the command has ended, its host ends it, by that signal."""
         if self._talk is None:
             return
         if not self._ended:

@@ -17,7 +17,7 @@ from lbd.text.needs_words import needs_text
 
 
 def bounds_of(config: Config, *, has_peers: bool) -> Bounds:
-    """As this host says now."""
+    """The limits that this host sets now."""
     limits = config.lim.hold_limit_s, config.lbm.sent_away_wait_s
     return Bounds(HostId(config.host.name), *limits, has_peers=has_peers)
 
@@ -25,7 +25,7 @@ def bounds_of(config: Config, *, has_peers: bool) -> Bounds:
 def new_job(
     job: JobId, request: ClientRequest, caller: tuple[str, int], origin: HostId, unix_s: float
 ) -> Job:
-    """It is nowhere yet. `caller`: user and uid."""
+    """A job that has no host yet. `caller`: user and uid."""
     user, uid = caller
     command, nowhere = tuple(request.argv), HostId("")
     job_is = Job(job, command, user, origin, nowhere, unix_s, request.name, uid=uid)
@@ -78,8 +78,8 @@ def make_request(
 
 @functools.lru_cache(maxsize=64)
 def packed_limits(limits: tuple[Limit, ...]) -> bytes:
-    """A RunRequest of nothing else. They are the same for most commands, and sixteen messages made
-    again for each command take a thirtieth of what a short one takes altogether."""
+    """Returns a RunRequest with only the limits. They are the same for most commands, and to make
+    sixteen messages again for each takes a thirtieth of a short command's whole time."""
     found = [
         lbm_pb2.ResourceLimit(resource=number, soft=soft, hard=hard)
         for number, soft, hard in limits
@@ -100,7 +100,7 @@ def terminal_message(request: ClientRequest) -> lbm_pb2.Terminal | None:
 
 
 def withheld(names: list[str]) -> str:
-    """For -v: what a command may miss there."""
+    """For -v: the variables that a command may miss there."""
     return f"; variables withheld (environment.deny): {names_shown(names)}" if names else ""
 
 

@@ -1,11 +1,12 @@
-"""Accounts of this host, as the LBM looks them up: those that commands run as, and the names of its
-own users, by which other hosts know them.
+"""Accounts of this host: those that commands run as, and the names of this host's own users.
 
-The user database may be slow (LDAP). It is asked in threads of its own, about a few names at once
-of each asker (a user, another host): who asks for thousands that do not exist holds up nobody else.
-What it says is believed for a minute, since a number may be given to somebody else. A name counts
-only if the database gives it the same number: two sources of accounts (files, LDAP) may use one
-name for two people, and elsewhere it is the name that decides as whom a command runs.
+Other hosts know the users by these names. The user database may be slow (LDAP). It is asked in
+threads of its own, about only a few names at once for each asker (a user, another host): an asker
+for thousands of missing names blocks nobody else.
+
+An answer is believed for a minute, since a number may be given to somebody else. A name counts only
+if the database gives it the same number: two sources of accounts (files, LDAP) may use one name for
+two people, and on other hosts the name decides as whom a command runs.
 """
 
 import asyncio
@@ -20,16 +21,15 @@ from lbd.local.turns import Turns
 from lbd.process.timed_cache import TimedCache
 
 KNOWN_S = 60.0
-UNKNOWN_S = 5.0  # of who was not found: the database may have been away
-ANSWER_S = 30.0  # a question takes no longer from `learn` to the last `of`
-THREADS_MAX, AT_ONCE = 32, 2  # of one asker
+UNKNOWN_S = 5.0  # for a missing name: the database may have been away
+ANSWER_S = 30.0  # the longest time of a question from `learn` to the last `of`
+THREADS_MAX, AT_ONCE = 32, 2  # AT_ONCE: for one asker
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
 
 class LookUps(Generic[Key, Value]):
-    """What the user database said, and what is asked of it now. Those who were not found push
-    nobody out who was."""
+    """Answers of the user database, and questions to it. Missing names push no found ones out."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class LookUps(Generic[Key, Value]):
         clock_s: Callable[[], float] = time.monotonic,
         kept_s: float = 0.0,
     ) -> None:
-        """`kept_s`: for how long an answer is still there when it is to be looked up again."""
+        """`kept_s`: how long an answer stays available once it is due to be looked up again."""
         self._find, self._clock_s = find, clock_s
         self._found: TimedCache[Key, Value] = TimedCache(KNOWN_S + kept_s)
         self._not_found: TimedCache[Key, None] = TimedCache(UNKNOWN_S + kept_s)
@@ -49,18 +49,18 @@ class LookUps(Generic[Key, Value]):
         if (known := self._fresh(key)) is not None:
             return known[0]
         async with self._turns.turn(asker):
-            if (known := self._fresh(key)) is not None:  # one before us has asked the same
+            if (known := self._fresh(key)) is not None:  # another task has asked the same
                 return known[0]
             loop = asyncio.get_running_loop()
             return self._note(key, await loop.run_in_executor(self._threads, self._find, key))
 
     def known(self, key: Key) -> tuple[Value | None] | None:
-        """The answer, alone in a tuple; None: there is none any more."""
+        """Returns the answer in a tuple; None: there is none any more."""
         now_s = self._clock_s()
         return self._found.get(key, now_s) or self._not_found.get(key, now_s)
 
     def look_up_now(self, key: Key) -> Value | None:
-        """Holds up everything until the database has answered."""
+        """Asks the database, and blocks everything until it has answered."""
         return self._note(key, self._find(key))
 
     def _fresh(self, key: Key) -> tuple[Value | None] | None:
@@ -83,18 +83,18 @@ class UserNames:
         self._names: LookUps[int, str] = LookUps(find, clock_s, ANSWER_S)
 
     async def learn(self, uid: int) -> None:
-        """So that `of` has no need to wait while a question of that user is answered."""
+        """Looks the name up, so that `of` need not wait during a question of that user."""
         await self._names.look_up(uid, person_of(uid))
 
     def of(self, uid: int) -> str:
-        """The number itself where there is no such user."""
+        """Returns the name; the number itself if there is no such user."""
         known = self._names.known(uid)
         name = known[0] if known is not None else self._names.look_up_now(uid)
         return name if name is not None else str(uid)
 
 
 def find_name(uid: int) -> str | None:
-    """None if there is no user of that number, or the name is another's."""
+    """None if there is no user of that number, or the name is another user's."""
     try:
         name = pwd.getpwuid(uid).pw_name
         return name if pwd.getpwnam(name).pw_uid == uid else None

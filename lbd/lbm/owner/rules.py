@@ -1,4 +1,4 @@
-"""The owner's rules as they are in force on this host, with what they ask of it."""
+"""The owner's rules in force on this host, with the state of the host that they depend on."""
 
 import functools
 import grp
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 log = logging.getLogger("lbd.lbm")
 
 PRESSURE_KNOWN_S = 1.0
-LATER_S = 7 * 86_400.0  # when the rules may allow it, where that is further off than is looked
-BEYOND_MIN = 32  # the commands of a pipeline wait for each other, also on a host of one slot
+LATER_S = 7 * 86_400.0  # the wait if the rules allow it later than the search looks ahead
+BEYOND_MIN = 32  # the commands of a pipeline wait for each other, even on a host of one slot
 
 
 class InForce:
-    """`load` and `owner` are kept up to date by the LBM."""
+    """The rules; the LBM keeps `load` and `owner` up to date."""
 
     def __init__(self, config: Config, reread: Callable[[], Config]) -> None:
         self._reread = reread
@@ -37,19 +37,19 @@ class InForce:
         self.load = 0.0
         own_group = config.load.scope != "host"
         self._pressure, self._memory = own_pressure(own_group), own_memory(own_group)
-        self._memory_seen = 0.0, 0.0  # pressure, share that is left
+        self._memory_seen = 0.0, 0.0  # pressure, share of free memory
         self._memory_seen_s = 0.0
-        self.owner = ""  # what shows that they are here
-        self.owner_state = ""  # "here", "away", or "": nobody looks
-        # hosts whose owners are away, of all, whether another has room, free slots, and what else
-        # those hosts have, while a job here needs that; as the LIM has it
+        self.owner = ""  # what shows that the owner is here
+        self.owner_state = ""  # "here", "away", or "": not watched
+        # From the LIM: for all hosts, whether the owner is away; whether another host has room;
+        # free slots; and the other resources of those hosts, while a job here needs any
         self.cluster: tuple[
             Mapping[HostId, bool], bool, Mapping[HostId, int], Mapping[HostId, Facts]
         ] = {}, False, {}, {}
 
     def reload(self) -> None:
-        """What lbd.toml says now of the settings that are `config.reload.RELOADED`; as before if it
-        is wrong. Raises ConfigError."""
+        """Reads the settings of `config.reload.RELOADED` again from lbd.toml; keeps the old ones if
+        it is wrong. Raises ConfigError."""
         try:
             found = self._reread()
         except ConfigError as problem:
@@ -61,18 +61,18 @@ class InForce:
 
     @property
     def decides(self) -> bool:
-        """Does the LBM weigh moving against waiting?"""
+        """Whether the LBM decides between moving and waiting."""
         admission = self.config.admission
         is_watched = bool(admission.owner_idle_s or admission.owner_load)
         return is_watched and admission.owner_is_back == "decide"
 
     def load_is(self, index: object) -> None:
-        """As the LIM says."""
+        """Notes the load that the LIM reports."""
         if isinstance(index, float):
             self.load = index
 
     async def refusal(self, asker: Asker, account: LocalUser | None, origin: str) -> Refuse | None:
-        """`account`: whom the command would run as; None: the keeper's own user."""
+        """`account`: as whom the command would run; None: as the keeper's own user."""
         user, groups = asker.user, frozenset[str]()
         admission = self.config.admission
         if account is not None:
@@ -89,21 +89,20 @@ class InForce:
         return Refuse(reason, wait_s=max(1.0, opens_s - time.time()) if opens_s else LATER_S)
 
     def closed(self) -> "tuple[Closed | None, str]":
-        """Why nobody's commands are taken now; (None, "") if some are."""
+        """Why nobody's commands are accepted now; (None, "") if some are."""
         return self.rules.closed(self._conditions())
 
     def opens(self) -> float:
-        """When the hours of `when` begin (UNIX seconds); 0: they hold now, or not in the next
-        days."""
+        """When the hours of `when` begin (UNIX seconds); 0: they hold now, or not for days."""
         return opens(self.rules.hours)
 
     def opens_text(self) -> str:
-        """The same for people; "" = not known."""
+        """Like `opens`, for people; "" = not known."""
         return opens_text(self.rules.hours)
 
     def slots(self, total: int) -> tuple[int, int]:
-        """And how many commands may run beyond them. `total`: as lbm.slots has it."""
-        if self.config.admission.slots:  # the owner's word: nobody overrules it
+        """The slots, and how many commands may run beyond them. `total`: from lbm.slots."""
+        if self.config.admission.slots:  # the owner's limit overrides all others
             return min(self.config.admission.slots, total), 0
         return total, self.config.lbm.beyond_slots or max(total, BEYOND_MIN)
 
@@ -114,7 +113,7 @@ class InForce:
         return Conditions(minute, self.load, self.owner, *memory, self.opens_text(), everybody)
 
     def _memory_conditions(self) -> tuple[float, float]:
-        """The kernel changes the pressure every two seconds."""
+        """Cached, because the kernel changes the pressure only every two seconds."""
         now_s = time.monotonic()
         if now_s - self._memory_seen_s > PRESSURE_KNOWN_S:
             percent = self._pressure.read() if self.config.admission.memory_pressure else 0.0
@@ -125,34 +124,34 @@ class InForce:
 
 
 def opens(hours: WeekHours) -> float:
-    """When they begin (UNIX seconds); 0: they hold now, or not in the next days."""
+    """When the hours begin (UNIX seconds); 0: they hold now, or do not begin in the next days."""
     return 60.0 * hours.opens(int(time.time() // 60), moment_of)
 
 
 def opens_text(hours: WeekHours) -> str:
-    """The same for people; "" = not known."""
+    """Like `opens`, for people; "" = not known."""
     opens_s = opens(hours)
     return time_of_day(opens_s) if opens_s else ""
 
 
 def moment_of(unix_minutes: int) -> Moment:
-    """By the clock on the wall."""
+    """Returns the moment in local time."""
     now = time.localtime(60 * unix_minutes)
     return Moment(now.tm_min, now.tm_hour, now.tm_mday, now.tm_mon, now.tm_wday)
 
 
-this_minute = functools.lru_cache(maxsize=1)(moment_of)  # it changes with the minute at the soonest
+this_minute = functools.lru_cache(maxsize=1)(moment_of)  # changes with the minute at the earliest
 
 
 def time_of_day(unix_s: float) -> str:
-    """14:02; with the day if that is another."""
+    """14:02; with the day if it is another day."""
     then, now = time.localtime(unix_s), time.localtime()
     same_day = then[:3] == now[:3]
     return time.strftime("%H:%M" if same_day else "%a %H:%M", then)
 
 
 def groups_of(account: LocalUser) -> frozenset[str]:
-    """By name, as far as they have one. Asks the user database, which may take a while (LDAP)."""
+    """The account's groups that have a name. Asks the user database, which may be slow (LDAP)."""
     return frozenset(filter(None, map(group_name, account.groups)))
 
 

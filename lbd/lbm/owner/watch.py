@@ -1,6 +1,6 @@
-"""Watching for the owner of this host, and doing with foreign commands what the rules say then.
+"""Watches for the owner of this host, and treats foreign commands as the rules then demand.
 
-What shows that somebody uses the machine: terminals, keyboards, pointers, and load.
+Signs of a person at the machine: terminals, keyboards, pointers, and load.
 """
 
 import asyncio
@@ -42,14 +42,14 @@ IsForeign = Callable[[os.stat_result], bool]
 
 
 class Signs:
-    """Foreign commands, which are none, are known by their roots."""
+    """Signs of the owner. Foreign commands do not count; they are known by their root processes."""
 
     def __init__(self) -> None:
         self._inputs = InputDevices()
         self._roots: dict[JobId, tuple[int, str]] = {}
         self._cpu_s: dict[JobId, float] = {}
-        # the CPU time of all until the last look, and when that was; what was used before the first
-        # look was for starting the daemons
+        # the CPU time of all processes until the last look, and when that was; time used before the
+        # first look was for starting the daemons
         self._busy: tuple[float, float] | None = None
 
     @property
@@ -67,7 +67,7 @@ class Signs:
         self._inputs.close()
 
     def see(self, owners: tuple[str, ...], *, input_too: bool) -> Seen:
-        """`owners`: whose terminals count, everybody's if there are none."""
+        """`owners`: whose terminals count; everybody's if empty."""
         uids = {account.uid for name in owners if (account := find_account(name)) is not None}
         whose = uids if owners else None
         terminal, used_s = last_used(whose, self._foreign(), time.time() + TYPED_MEANWHILE_S)
@@ -78,9 +78,9 @@ class Signs:
         return Seen(idle_s, terminal, self._others_load())
 
     def _foreign(self) -> IsForeign:
-        """Tells the terminals that foreign commands have made for themselves, in which the owner
-        types nothing. A user who has commands here may have some of both kinds: the owner's has a
-        process that is not below our keeper."""
+        """Returns a test for terminals that foreign commands have made for themselves, in which the
+        owner types nothing. A user who has commands here may have terminals of both kinds: the
+        owner's has a process that is not below our keeper."""
         pids = [pid for pid, _ in self._roots.values()]
         roots = [task for task in map(process_table.task_of, pids) if task is not None]
         given = {task.terminal for task in roots}
@@ -101,7 +101,7 @@ class Signs:
         return is_foreign
 
     def _others_load(self) -> float:
-        """Cores, since the last look; 0 at the first one."""
+        """Cores kept busy since the last look; 0 at the first one."""
         now_s, busy = time.monotonic(), procfs.machine_cpu_s()
         foreign_s = 0.0
         for job, (pid, group) in self._roots.items():
@@ -114,8 +114,8 @@ class Signs:
 
 
 def last_used(uids: set[int] | None, is_foreign: IsForeign, until_s: float) -> tuple[str, float]:
-    """The terminal that was read last and when (UNIX time); "" if there is none. `uids`: whose.
-    A date after `until_s` is no sign: anyone with a terminal can set it."""
+    """Returns the terminal that was read last and when (UNIX time); "" if there is none. `uids`:
+    whose terminals count. A time after `until_s` is no sign: anyone with a terminal can set it."""
     found = "", 0.0
     places = [("/dev/pts/", "pts/"), ("/dev/", "")]
     for directory, shown in places:
@@ -134,7 +134,7 @@ def last_used(uids: set[int] | None, is_foreign: IsForeign, until_s: float) -> t
 
 
 def cpu_s_of(pid: int, group: str) -> float:
-    """What a job has used so far, about."""
+    """Roughly the CPU time that a job has used so far."""
     counted_s = group_cpu_s(group)
     if counted_s is not None:
         return counted_s
@@ -143,7 +143,7 @@ def cpu_s_of(pid: int, group: str) -> float:
 
 
 class BookFile:
-    """The book, kept over restarts. A damaged file is reported once and begun again."""
+    """The book on disk, kept across restarts. A damaged file is reported once and replaced."""
 
     def __init__(self, path: Path, book: OwnerBook) -> None:
         self._path, self._book = path, book
@@ -158,7 +158,7 @@ class BookFile:
             log.warning("%s: %s; starting again with an empty record", path, str(problem)[:200])
 
     async def save(self, now_s: float) -> None:
-        """Now and then."""
+        """Saves the book at intervals."""
         if self._saved_s is None:
             self._saved_s = now_s
         if not 0 <= now_s - self._saved_s < SAVE_EVERY_S and self._book.is_here is not None:
@@ -173,7 +173,7 @@ class BookFile:
         return json.dumps(self._book.to_json(now_s), separators=(",", ":")).encode()
 
     def _write(self, data: bytes) -> None:
-        """Whole or not at all. For its daemon alone: it says when a person is there."""
+        """Writes the file whole or not at all. Only its daemon may read when a person is here."""
         try:
             write_whole(self._path, data, 0o600)
             self._trouble = ""
@@ -184,7 +184,7 @@ class BookFile:
 
 
 class Owner:
-    """`changed`: the owner has come or gone."""
+    """Watches the owner. `changed` is called when the owner has come or left."""
 
     def __init__(self, host: InboundContext, changed: Callable[[], None]) -> None:
         self._host = host
@@ -206,11 +206,11 @@ class Owner:
         self.book.gone(job)
 
     def look_again(self) -> None:
-        """The rules have changed."""
+        """Looks again, because the rules have changed."""
         self._wanted.set()
 
     async def watch(self) -> None:
-        """An idle host whose rules do not ask for it is not looked at every second."""
+        """Looks every second, but not on an idle host whose rules do not depend on the owner."""
         try:
             while True:
                 self.look()
@@ -253,7 +253,7 @@ class Owner:
                 live.owner_wants(treatment, back)
 
     def _note(self) -> None:
-        """In the book, step by step."""
+        """Notes the look in the book, step by step."""
         if not self._presence.is_watched:
             self.book.unwatched()
             return
@@ -275,7 +275,7 @@ def standing(live: Live) -> Standing:
 
 
 def state_of(is_here: bool | None) -> str:
-    """As `lbctl status` shows it."""
+    """The owner's state in `lbctl status`."""
     return "" if is_here is None else "here" if is_here else "away"
 
 

@@ -1,7 +1,7 @@
-"""One attempt of a queued job on this host, as its Execution has it.
+"""The shell of an Execution for one attempt of a queued job on this host.
 
-It has no caller: its output goes to the spool, its input comes from what was submitted. What
-becomes of it is news for the dispatcher, which `report` passes on.
+The attempt has no caller: its output goes to the spool, its input comes from what was submitted.
+What happens to it is reported to the dispatcher by `report`.
 """
 
 import asyncio
@@ -58,14 +58,14 @@ class Attempt(Performer):
         self._common = host.submitted.common(start)
         self.request = self._common.request
         self.files = self._own_files() if self.request.HasField("workdir") else None
-        self.said: set[str] = set()  # events of its reports
+        self.said: set[str] = set()  # events reported so far
         self._at_files: asyncio.Task[object] | None = None
         self.execution = Execution.leased(self._spec(), lease_until_s)
         if self.gang_hosts:
             client.spool.when_shown[start.job, start.attempt] = self._report_stopped
 
     def _own_files(self) -> AttemptFiles:
-        """The request is to have names of its own."""
+        """Gives the request names of its own, so that it needs a copy of its own."""
         common, self.request = self.request, lbm_pb2.RunRequest()
         self.request.CopyFrom(common)
         self.request.job_id = self.start.job
@@ -87,7 +87,7 @@ class Attempt(Performer):
             takes_checkpoints=bool(start.spec.checkpoint),
             is_evictable=start.movable,
             is_of_gang=bool(start.gang_hosts),
-            # What cannot be read is refused.
+            # An unreadable request is refused anyway.
             needs=NO_NEEDS if self._common.fault else read_needs_text(request.needs),
         )
 
@@ -100,14 +100,14 @@ class Attempt(Performer):
             self.answer(self.admit(), e.Denied(FAULT, "admission"))
 
     def left(self, report: dispatch_pb2.AttemptReport | None) -> QueuedAttempt:
-        """`report`: of its end, which is not settled yet."""
+        """Returns its state for another LBM. `report`: of its end, if that is not settled."""
         start, path = self.start.SerializeToString(), self.files.path if self.files else b""
         end = report.SerializeToString() if report is not None else None
         shown, files_s = not self.is_untouched, self.files_s
         return QueuedAttempt(self.running(), start, end, path, STOPPED in self.said, shown, files_s)
 
     def adopt(self, left: QueuedAttempt) -> None:
-        """In place of `begin`, as it was."""
+        """Continues what an earlier LBM left, in place of `begin`."""
         self.said, self.files_s = {STOPPED} if left.has_stopped else set(), left.files_s
         if left.was_shown:
             self._client.spool.shown.add((self.start.job, self.start.attempt))
@@ -155,13 +155,13 @@ class Attempt(Performer):
 
     @property
     def is_untouched(self) -> bool:
-        """Its input is there to be read again, and what it has printed can be thrown away as long
-        as nobody was shown it."""
+        """Whether it can start again unnoticed: its input can be read again, and its output can
+        be discarded as long as nobody was shown it."""
         return (self.start.job, self.start.attempt) not in self._client.spool.shown
 
     @property
     def is_movable(self) -> bool:
-        """Of a gang all begin again, if the dispatcher finds that they may."""
+        """Whether it may move. For a gang all tasks start again, if the dispatcher allows it."""
         return self.is_untouched and (self.execution.spec.is_evictable or bool(self.gang_hosts))
 
     @property
@@ -169,7 +169,7 @@ class Attempt(Performer):
         return tuple(map(HostId, self.start.gang_hosts))
 
     def stopped_report(self) -> dispatch_pb2.AttemptReport:
-        """Does it stand still, and why? Of one of a gang also whether all are to begin again."""
+        """Whether and why it is suspended and, for a gang, whether all tasks must start again."""
         execution = self.execution
         is_stopped = execution.is_stopped or execution.is_still
         event = STOPPED if is_stopped else "continued"
@@ -199,13 +199,13 @@ class Attempt(Performer):
     # The start
 
     async def _dry_start(self) -> e.NotStarted | None:
-        """Asked before any of its gang begins, since what one host forbids all are to be spared."""
+        """Runs before any of its gang begins: what one host forbids stops them all."""
         path = self.files.path if self.files else b""
         order = make_order(self.request, self.admitted.run_as, self.host.rules.config, path)
         order.job = self.id
         refused = await dry_start(self.host.link, self.request, order, DRY_START_S)
         if self.execution.phase is not Phase.HELD:
-            return None  # it was to end meanwhile
+            return None  # asked to end meanwhile
         if refused is not None:
             return replace(refused, phase=phase_of(refused.phase))
         self._say(dispatch_pb2.AttemptReport(event=READY))
@@ -231,10 +231,10 @@ class Attempt(Performer):
                 os.close(descriptor)
         return None
 
-    # What is known of it
+    # What is known about it
 
     def reports(self, *, has_ended: bool) -> Iterator[dispatch_pb2.AttemptReport]:
-        """What a dispatcher is to hear of it that has heard nothing yet, but for its end."""
+        """Reports, apart from its end, for a dispatcher that has heard nothing yet."""
         job, number = self.start.job, self.start.attempt
         if READY in self.said and self.execution.phase is Phase.HELD:
             yield dispatch_pb2.AttemptReport(job=job, attempt=number, event=READY)
@@ -244,7 +244,7 @@ class Attempt(Performer):
             yield self.stopped_report()
 
     def _list(self) -> None:
-        """In `lbctl jobs`."""
+        """Adds it to `lbctl jobs`."""
         request, start, now = self.request, self.start, time.time()
         self.host.jobs.add(
             Job(
@@ -293,7 +293,7 @@ class Attempt(Performer):
 
 
 def open_stdio(descriptors: list[int], attempt: Attempt, spool: Spool) -> None:
-    """The command's, in order. Raises OSError."""
+    """Appends the command's descriptors, in order. Raises OSError."""
     request, start, run_as = attempt.request, attempt.start, attempt.admitted.run_as
     uid = attempt.host.link.uid if run_as is None else run_as.uid
     closed = request.closed_fds
@@ -309,7 +309,7 @@ def open_stdio(descriptors: list[int], attempt: Attempt, spool: Spool) -> None:
 
 
 def output_trouble(attempt: Attempt, spool: Spool, status: int | None) -> str:
-    """It has ended. Why its output may not be whole, or why a file for it could not be opened."""
+    """Why an ended attempt's output may not be whole, or a file for it could not be opened."""
     start, request = attempt.start, attempt.request
     output, error = own_files(start, attempt.host.config.host.name)
     complaint = ""
@@ -318,13 +318,13 @@ def output_trouble(attempt: Attempt, spool: Spool, status: int | None) -> str:
         with contextlib.suppress(OSError):
             said = spool.read(start.job, start.attempt, name, 0, waits=False)
             complaint = why_not_opened(said.data, output, error)
-            if complaint:  # that says it better than the shell, and the command has not run
+            if complaint:  # it says more than the shell's status, and the command has not run
                 spool.drop(start.job, start.attempt, name)
     return spool.ended(start.job, start.attempt, spooled=not output) or complaint
 
 
 async def collected(collecting: asyncio.Task[str], status: int) -> e.Event:
-    """`status`: of the command."""
+    """`status`: exit status of the command."""
     try:
         complaint = await result_of(collecting)
     except FilesRefused as trouble:
@@ -335,8 +335,8 @@ async def collected(collecting: asyncio.Task[str], status: int) -> e.Event:
 
 
 def input_of(data: bytes) -> int:
-    """A descriptor from which the command reads its input, as each attempt does from the beginning.
-    Raises OSError."""
+    """Returns a descriptor from which the command reads its input; each attempt reads it from the
+    beginning. Raises OSError."""
     if not data:
         return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     descriptor = os.memfd_create("input", os.MFD_CLOEXEC)
@@ -357,7 +357,7 @@ def begun_report(
 
 
 def own_resources(attempt: Attempt) -> dict[bytes, bytes]:
-    """The variables for what it got, and a line about that."""
+    """Returns the variables for its grant, and logs the grant."""
     grant = attempt.host.slots.pool.grant_of(attempt.id)
     if got := granted_text(grant):
         job_log.debug(attempt.shown, "%sgot %s", attempt.which, got)
@@ -365,8 +365,8 @@ def own_resources(attempt: Attempt) -> dict[bytes, bytes]:
 
 
 def add_own(order: Order, start: dispatch_pb2.Start, host: str, directory: bytes | None) -> None:
-    """What the attempt has not in common with others of its submission. `directory`: one of its
-    own, if it brings files along."""
+    """Adds what the attempt does not share with others of its submission. `directory`: its workdir,
+    if it brings files along."""
     environment, spec = order.environment, start.spec
     job = shown_id(start.job, start.array, start.array_index)
     order.job = f"{start.job}.{start.attempt}"
@@ -376,14 +376,14 @@ def add_own(order: Order, start: dispatch_pb2.Start, host: str, directory: bytes
         b"LBD_TIER": b"%d" % start.tier,
         b"LBD_SLOTS": b"%d" % max(1, start.slots),
     }
-    if start.cutoff_s:  # how far it may go
+    if start.cutoff_s:  # how much CPU time it may use
         environment[b"LBD_CUTOFF_S"] = b"%g" % start.cutoff_s
-    if spec.checkpoint:  # where it may leave what it has done by then
+    if spec.checkpoint:  # where it may leave its state
         environment[b"LBD_CHECKPOINT"] = spec.checkpoint
     index = start.array_index if start.HasField("array_index") else None
     if index is not None:
         environment[b"LBD_ARRAY_INDEX"] = b"%d" % index
-        if start.array:  # not of a dispatcher of the release before
+        if start.array:  # missing from a dispatcher of the release before
             environment[b"LBD_ARRAY_ID"] = b"%d" % start.array
     if start.gang_hosts:
         environment[b"LBD_GANG_HOSTS"] = ",".join(start.gang_hosts).encode()

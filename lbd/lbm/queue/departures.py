@@ -1,9 +1,9 @@
-"""Jobs whose `lbrun -q` has gone: they are to end, too, however many are left at once.
+"""Ends the jobs whose `lbrun -q` has gone, however many are left at once.
 
-The dispatcher looks into few orders of one user at a time. With one for each job the last of a few
-hundred that had gone together came too late: it was given up, and its job ran on with nobody
-waiting for it. So one order takes all that a user has left behind by then. One that has not ended
-all of them is given again, each job by itself.
+The dispatcher handles only a few orders of one user at a time. With one order per job, the last of
+a few hundred clients that went away together came too late: its order was given up, and its job ran
+on with nobody waiting for it. So one order covers all jobs that a user has left behind by then. If
+an order has not ended all of them, it is repeated, one job at a time.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ class Queue(Protocol):
 
 @dataclass(slots=True)
 class LeftBehind:
-    """By one user, and not known to have ended."""
+    """Jobs left behind by one user that are not known to have ended."""
 
     selectors: dict[str, None] = field(default_factory=dict)
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -43,7 +43,7 @@ class Departures:
     _of_users: dict[tuple[str, int], LeftBehind] = field(default_factory=dict)
 
     async def end(self, user: str, uid: int, selector: str) -> None:
-        """Returns when these jobs have ended or are told to, or have been tried to for long."""
+        """Returns once these jobs have ended, were told to, or have been retried for long."""
         left = self._of_users.setdefault((user, uid), LeftBehind())
         left.selectors[selector] = None
         loop = asyncio.get_running_loop()
@@ -51,7 +51,7 @@ class Departures:
         try:
             while selector in left.selectors:
                 async with left.turn:
-                    if selector not in left.selectors:  # ended by the order of another
+                    if selector not in left.selectors:  # another order has ended it
                         return
                     others = (one for one in left.selectors if one != selector)
                     some = [selector, *islice(others, at_once - 1)]
@@ -74,7 +74,7 @@ class Departures:
                 self._of_users.pop((user, uid), None)
 
     async def _ended(self, user: str, uid: int, some: list[str]) -> str:
-        """What stood in the way; "" if nothing did."""
+        """Returns what prevented it; "" if nothing did."""
         order = pb.ActRequest(verb="kill", selectors=some, user=user, uid=uid, by_number=True)
         try:
             reply = await self.queue.act(order)

@@ -1,4 +1,4 @@
-"""The dispatcher as an LBM reaches it."""
+"""The dispatcher as seen by an LBM."""
 
 import asyncio
 import contextlib
@@ -39,33 +39,36 @@ Reply = TypeVar("Reply", bound=Message)
 Found = TypeVar("Found")
 Watching = AsyncIterator[pb.JobsInfo]
 SERVICE = "/lbd.v1.Dispatch/"
-CHECKPOINT = "checkpoint"  # the state of an attempt that is continued by the next
+CHECKPOINT = "checkpoint"  # the state of an attempt that the next one continues
 ASK_S = 10.0
-ACT_S = 20.0  # on very many jobs; less than who asks us waits
-OWN_KEY = "lbrun:"  # an idempotency key that no user chose
-TERMS_WAITED = 3  # for another dispatcher to take over
+ACT_S = 20.0  # for very many jobs; less than our own clients wait
+OWN_KEY = "lbrun:"  # prefix of an idempotency key that no user chose
+TERMS_WAITED = 3  # that another dispatcher gets to take over
 SEEK_AGAIN_S = 0.2
-# A dispatcher that was just there is being started again, most likely, and is waited for,
-# and longer by what is submitted. One that has been away for longer is not.
+# A dispatcher that was up until recently is most likely restarting, and is waited for; submissions
+# wait longer. One that has been away for longer is not waited for.
 RESTART_S, SUBMIT_RESTART_S = 4.0, 10.0
-READ_SHARE = 0.1  # of our time, for what watched jobs become; to pass it on takes longer
+READ_SHARE = 0.1  # of our time, for updates of watched jobs; passing them on takes longer
 RECONNECT_S = 3.0  # longer than gRPC's longest pause before it tries again (transport.py)
 NO_QUEUE = "this cluster has no queue; `lbctl queue enable HOST` creates one"
 
 
 class NoDispatcher(Unavailable):
-    """No dispatcher is there, or it went away before it answered."""
+    """No dispatcher is running, or it disconnected before it answered."""
 
 
 class NotOffered(Unavailable):
     """The dispatcher is of an earlier release, which does not know the question."""
 
 
-GONE = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, None)  # codes of that
+GONE = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, None)  # of a lost one
 
 
 class DispatcherClient:
-    """One class because every question goes to who leads, and tells who does."""
+    """Asks the dispatcher questions, and keeps the queue's spools and leases of this host.
+
+    One class because every question goes to the leader, and shows who leads.
+    """
 
     def __init__(self, config: Config, peers: Peers, lim: JsonClient) -> None:
         self._config = config
@@ -75,20 +78,21 @@ class DispatcherClient:
         self._configured = own.hosts
         self.spool = Spool(config.host.state_dir, own.max_output_bytes)
         self.spools = OtherSpools(config.host.name, peers, self._cluster)
-        self.hosts = self._configured  # that may lead
-        self.has_queue = asyncio.Event()  # some host may
-        self.leader = own.host  # the last that was there
+        self.hosts = self._configured  # hosts that may lead
+        self.has_queue = asyncio.Event()  # set while some host may lead
+        self.leader = own.host  # the last known leader
         self._earlier = ""  # a leader of an earlier release
-        self.leases = Leases()  # of the attempts here: those of the line that renews them
+        self.leases = Leases()  # of the attempts here, renewed by DispatcherLine
         self.departures = Departures(self)
         self._read_shares = TimeShares(READ_SHARE)
         self._user_rates = CallRates(USER_SHARE * own.host_bytes_per_s)
-        self._doubted = ""  # a host whose dispatcher did not answer last: others are asked first
-        self._lost_s: float | None = time.monotonic()  # since when it is away; maybe not yet there
+        self._doubted = ""  # a host whose dispatcher failed to answer: asked last
+        # since when there is no dispatcher; it may not have started yet
+        self._lost_s: float | None = time.monotonic()
         self.follow(None)
 
     def follow(self, hosts: Sequence[str] | None) -> None:
-        """The hosts that the cluster's settings name; None: lbd.toml says."""
+        """Sets the hosts that the cluster's settings name; None: those of lbd.toml."""
         found = self._configured if hosts is None else tuple(hosts)
         if found != self.hosts:
             self.hosts, self._doubted, self._lost_s = found, "", time.monotonic()
@@ -99,15 +103,15 @@ class DispatcherClient:
             self.has_queue.clear()
 
     async def work(self) -> "Call":
-        """The line for this host's attempts, once the cluster has a queue. Raises Unavailable."""
+        """Opens the stream for attempts, once the cluster has a queue. Raises Unavailable."""
         await self.has_queue.wait()
         channel = await self._channel()
         opening: OpenStream = channel.stream_stream(SERVICE + "Work")
         return opening(metadata=self._peers.metadata)
 
     async def read(self, call: "Call", lease_s: float) -> object:
-        """From that line. Raises Unavailable if it is silent for so long that another dispatcher
-        should renew what is held here."""
+        """Reads from that stream. Raises Unavailable if it is silent for so long that another
+        dispatcher should renew the leases held here."""
         silent_s = lease_s / 2 if len(self.hosts) > 1 else None
         try:
             with ChannelMayClose():
@@ -128,10 +132,10 @@ class DispatcherClient:
     async def submit(
         self, request: pb.SubmitRequest, sent: Callable[[], object] = lambda: None
     ) -> pb.SubmitReply:
-        """Raises Unavailable; then it may be queued all the same, if `sent` was called.
+        """Submits jobs. Raises Unavailable; if `sent` was called, they may be queued all the same.
 
-        A dispatcher that is being started again is waited for, or another that takes over; the key
-        sees to it that what was queued just before is not queued again.
+        Waits for a dispatcher that is restarting, or for another to take over. The key ensures that
+        jobs queued just before are not queued again.
         """
         give_key(request)
         once = partial(self._ask_once, "Submit", request, pb.SubmitReply, sent=sent)
@@ -140,7 +144,7 @@ class DispatcherClient:
     async def submit_and_watch(
         self, request: pb.SubmitRequest, sent: Callable[[], object] = lambda: None
     ) -> tuple[pb.SubmitReply, Watching | None]:
-        """Likewise, and what `watch` says of these jobs where one call does for both."""
+        """Like `submit`, and returns what `watch` says about these jobs, if one call does both."""
         give_key(request)
         if self._earlier != self.leader and request.ByteSize() <= WATCHED_BYTES:
             try:
@@ -173,7 +177,7 @@ class DispatcherClient:
         return self._checked(first.submitted), answers
 
     def _checked(self, reply: pb.SubmitReply) -> pb.SubmitReply:
-        """We keep some bytes for each job there is said to be. Raises Unavailable."""
+        """Checks the reply, since we keep bytes for each job it names. Raises Unavailable."""
         if reply.error or (reply.first > 0 and 0 < reply.count <= COUNT_MAX):
             return reply
         text = f"{reply.count} jobs from number {reply.first}"
@@ -188,7 +192,7 @@ class DispatcherClient:
         return await self._ask("Predict", request, pb.PredictInfo)
 
     async def act(self, request: pb.ActRequest) -> pb.ActReply:
-        """What may have been done is not asked for again. Raises Unavailable."""
+        """Acts on jobs. An action that may have been done is not repeated. Raises Unavailable."""
         await self._again(self._channel, RESTART_S)
         return await self._ask_once("Act", request, pb.ActReply, ACT_S)
 
@@ -197,17 +201,17 @@ class DispatcherClient:
         return await self._ask("Tags", pb.TagsAsked(), pb.TagsInfo)
 
     async def status(self) -> pb.StatusInfo:
-        """As it is now: nobody is waited for. Raises Unavailable."""
+        """The current status: waits for nobody. Raises Unavailable."""
         return await self._ask_once("Status", pb.StatusAsked(), pb.StatusInfo)
 
     def watch(self, request: pb.JobsAsked) -> Watching:
-        """As they change, until all have ended. Raises Unavailable when it breaks."""
+        """Yields jobs as they change, until all have ended. Raises Unavailable when it breaks."""
         return self._answers("Watch", request.SerializeToString(), RESTART_S)
 
     async def _answers(
         self, method: str, data: bytes, restart_s: float
     ) -> AsyncGenerator[pb.JobsInfo, None]:
-        """Raises Unavailable when it breaks."""
+        """Raises Unavailable when the stream breaks."""
         channel = await self._again(self._channel, restart_s)
         asking: Follow = channel.unary_stream(SERVICE + method)
         call = asking(data, metadata=self._peers.metadata)
@@ -221,13 +225,13 @@ class DispatcherClient:
             call.cancel()
 
     async def _ask(self, method: str, request: Message, kind: type[Reply]) -> Reply:
-        """What may be asked twice."""
+        """Asks a question that may be repeated."""
         return await self._again(partial(self._ask_once, method, request, kind), RESTART_S)
 
     async def _again(
         self, attempt: Callable[[], Awaitable[Found]], restart_s: float, takes_over_s: float = 0.0
     ) -> Found:
-        """Until that long after the dispatcher was lost, or after now. Raises Unavailable."""
+        """Retries until so long after the dispatcher was lost, or after now. Raises Unavailable."""
         now_s = time.monotonic()
         while True:
             try:
@@ -246,7 +250,7 @@ class DispatcherClient:
         timeout_s: float = ASK_S,
         sent: Callable[[], object] = lambda: None,
     ) -> Reply:
-        """`sent` is called when somebody is there to be asked."""
+        """`sent` is called once a dispatcher is connected."""
         channel, data = await self._channel(), request.SerializeToString()
         sent()
         user = str(getattr(request, "user", ""))
@@ -261,8 +265,7 @@ class DispatcherClient:
         return reply
 
     async def _turn(self, user: str, size_bytes: int) -> None:
-        """Others of this host are not to wait for what one of its users asks. Raises
-        Unavailable."""
+        """Delays one user's requests so that others do not wait for them. Raises Unavailable."""
         wait_s = self._user_rates.wait_s(user, size_bytes, time.monotonic())
         if wait_s is None:
             raise Unavailable(f"{user} makes too many requests to the queue; try again later")
@@ -274,7 +277,7 @@ class DispatcherClient:
         if code is grpc.StatusCode.UNIMPLEMENTED:
             return NotOffered(why_of(problem))
         self.doubt()
-        # One that hangs is replaced by another, where there are others.
+        # A dispatcher that hangs is replaced by another, if there are others.
         is_gone = code in GONE or len(self.hosts) > 1
         text = f"the dispatcher on {self.leader} does not answer: {why_of(problem)}"
         return self._away(text) if is_gone else Unavailable(text)
@@ -282,21 +285,21 @@ class DispatcherClient:
     # Who leads
 
     def leads(self, host: str) -> None:
-        """Its dispatcher has answered."""
+        """Notes that the dispatcher on that host has answered."""
         self.leader, self._doubted, self._lost_s = host, "", None
 
     def doubt(self) -> None:
-        """The last leader does not answer as it should: the others are looked at first."""
+        """Notes that the last leader does not answer properly: the other hosts are tried first."""
         self._doubted, self._earlier = self.leader, ""
         self._away("")
 
     def _away(self, text: str) -> NoDispatcher:
-        """Since now, or since before."""
+        """Notes since when there is no dispatcher, if it is news."""
         self._lost_s = time.monotonic() if self._lost_s is None else self._lost_s
         return NoDispatcher(text)
 
     async def _channel(self) -> grpc.aio.Channel:
-        """To the dispatcher that leads, ready. Raises Unavailable."""
+        """Returns a ready channel to the leading dispatcher. Raises Unavailable."""
         hosts = self.hosts
         if not hosts:
             raise Unavailable(NO_QUEUE)
@@ -314,7 +317,7 @@ class DispatcherClient:
         return channel
 
     async def _seek(self, hosts: Sequence[str]) -> grpc.aio.Channel:
-        """Only who leads listens; but one that hangs still does, so one in doubt comes last."""
+        """Only the leader listens; but one that hangs still does, so a doubted host comes last."""
         if self.leader != self._doubted:
             with contextlib.suppress(Unavailable):
                 channel = await self._channel_to(self.leader)
@@ -342,7 +345,7 @@ class DispatcherClient:
         return ready[found]
 
     async def _reach(self, host: str, ready: dict[str, grpc.aio.Channel]) -> None:
-        """The bare connection first: after one that is refused, gRPC's own pauses for long."""
+        """Tries a bare connection first: gRPC itself pauses for long after a refused one."""
         try:
             address, _, port = (await self._target(host)).rpartition(":")
             _, writer = await asyncio.open_connection(address.strip("[]"), int(port))
@@ -360,7 +363,7 @@ class DispatcherClient:
         return self._peers.channel(host, await self._target(host))
 
     async def _target(self, host: str) -> str:
-        """ "address:port" of its dispatcher. Raises Unavailable."""
+        """Returns "address:port" of the host's dispatcher. Raises Unavailable."""
         address = (await self._cluster.lbm_of(host)).rpartition(":")[0].strip("[]")
         return target_of(address, self._config.dispatch.port)
 

@@ -1,8 +1,9 @@
-"""The queue's attempts on this host, and the line to the dispatcher.
+"""The queue's attempts on this host, and the stream to the dispatcher.
 
-One stream to it, opened again whenever it breaks. Heartbeats go out several times within a lease
-and when the slots have changed; they name what is held here and so renew it. News of an attempt's
-end is repeated on each new stream until the dispatcher says that it is settled (on disk).
+The stream is opened again whenever it breaks. Heartbeats go out several times within a lease and
+when the slots have changed; they name the attempts held here and so renew their leases. The report
+of an attempt's end is repeated on each new stream until the dispatcher says that it is settled (on
+disk).
 
 An attempt whose lease runs out is killed: from then on the dispatcher may start another elsewhere.
 """
@@ -57,10 +58,10 @@ job_log = JobLog(log)
 RECONNECT_S = 0.3
 HEARTBEATS_PER_LEASE = 4
 LINGER_S = 0.005
-SLOTS_SETTLE_S = 0.05  # most slots that were taken are free again by then: nothing to tell
+SLOTS_SETTLE_S = 0.05  # most slots taken are free again by then, so there is nothing to report
 TOLD_S, TOLD_POLL_S = 1.0, 0.01
 FINAL = ("ended", "refused")
-# An LBM that is restarted leaves none of these to the next.
+# An LBM that is restarted leaves no attempts in these phases to the next.
 UNFINISHED = (
     Phase.ADMISSION, Phase.SLOT, Phase.FILES, Phase.HELD, Phase.CALLED_OFF, Phase.COLLECTING
 )  # fmt: skip
@@ -83,7 +84,7 @@ class DispatcherLine:
         client: DispatcherClient,
         beside: Callable[[], Coroutine[None, None, None]],
     ) -> None:
-        """`beside`: to be done as long as we run."""
+        """`beside`: runs as long as this object does."""
         self._beside = beside
         self._host = host
         self._client = client
@@ -93,7 +94,7 @@ class DispatcherLine:
         client.leases = self._leases = Leases()
         self._lease_s = host.config.dispatch.lease_s
         self._ahead = Ahead(host.config.dispatch.ahead_s)
-        self._names: set[JobId] = set()  # of what is held, as the slots know it
+        self._names: set[JobId] = set()  # of held attempts, as the slots know them
         self._pending = PendingReports[pb.AttemptReport]()
         self._wake = asyncio.Event()
         self._heartbeat_wanted = False
@@ -101,7 +102,7 @@ class DispatcherLine:
         self._waking: asyncio.TimerHandle | None = None
         self._settling: asyncio.TimerHandle | None = None
         self._load, self._ceiling = 0.0, host.config.dispatch.load_ceiling
-        self._closed: Closed | None = None  # drained, or by the owner's rules
+        self._closed: Closed | None = None  # drained, or closed by the owner's rules
         self._ending = False
         self.summary: Json | None = None  # of the queue, for `lbctl status`
 
@@ -112,7 +113,7 @@ class DispatcherLine:
     async def run(self) -> None:
         keep_days, link = self._host.config.dispatch.output_keep_days, self._host.link
         care = SpoolCare(self.spool, keep_days, self, partial(end_holders, link))
-        if not self._held:  # of what was taken over, the leases are watched whatever the LIM says
+        if not self._held:  # leases that were taken over are watched whatever the LIM says
             await self._client.has_queue.wait()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._lease_watch.run(), name="leases")
@@ -130,7 +131,7 @@ class DispatcherLine:
                 await asyncio.sleep(RECONNECT_S)
 
     async def _converse(self) -> None:
-        """One stream, until it breaks. Raises LbdError, AioRpcError, DecodeError."""
+        """Serves one stream until it breaks. Raises LbdError, AioRpcError, DecodeError."""
         call, shares = await self._client.work(), TimeShares()
         self._pending = self._all_reports()
         self._heartbeat_wanted = True
@@ -147,7 +148,7 @@ class DispatcherLine:
                 await sending
 
     def _all_reports(self) -> PendingReports[pb.AttemptReport]:
-        """The last stream may have broken before any of it was heard."""
+        """All reports again: the last stream may have broken before any of them arrived."""
         pending = PendingReports[pb.AttemptReport]()
         for held in self._held.values():
             for report in held.attempt.reports(has_ended=held.end is not None):
@@ -261,8 +262,8 @@ class DispatcherLine:
         self._pending.add(report)
         if report.phase == "slot" or self._ahead.has_changed(self._host.slots.total):
             self._heartbeat_wanted = True
-        # While others wait here to take the slot, the end of one may wait for more of them; and a
-        # command as short as LINGER_S is told of in one message.
+        # While other attempts wait here for the slot, the report of an end may wait for more of
+        # them, and a command as short as LINGER_S is reported in one message.
         if 2 * len(self._host.executions.line.turns) > self._ahead.reported:
             self._wake_in(self._host.config.dispatch.ahead_s)
         elif report.event == "begun":
@@ -271,7 +272,7 @@ class DispatcherLine:
             self._wake.set()
 
     def _learn(self, attempt: Attempt, report: pb.AttemptReport) -> None:
-        """How long attempts hold their slots."""
+        """Learns how long attempts hold their slots."""
         execution = attempt.execution
         if report.phase == "slot" and execution.spec.slots == (1, 1):
             self._ahead.waited()
@@ -299,14 +300,14 @@ class DispatcherLine:
     # From one LBM to the next
 
     def left(self) -> list[QueuedAttempt]:
-        """Between two steps of the event loop, after which there are none."""
+        """The attempts for another LBM; no further step of the event loop follows."""
         for held in list(self._held.values()):
             if held.attempt.execution.phase in UNFINISHED:
                 held.attempt.feed(e.Resumed())
         return [h.attempt.left(h.end) for h in self._held.values() if not h.attempt.is_busy]
 
     def adopt(self, left: QueuedAttempt) -> None:
-        """Raises DecodeError."""
+        """Adopts an attempt that an earlier LBM left. Raises DecodeError."""
         start, timers = pb.Start.FromString(left.start), left.running.execution.timers
         report = pb.AttemptReport.FromString(left.report) if left.report is not None else None
         key = JobId(start.job), start.attempt
@@ -317,10 +318,10 @@ class DispatcherLine:
         self._hold(key, attempt, report)
         attempt.adopt(left)
 
-    # What it must know of this host
+    # What the dispatcher must know about this host
 
     def slots_changed(self) -> None:
-        """At once if commands wait in the queue for one that is free now."""
+        """Reports changed slots: at once if queued jobs wait for a slot that is free now."""
         is_waited_for = bool(self.summary and self.summary.get("queued"))
         if (self._settling is not None and not is_waited_for) or not self._others.has_changed:
             return
@@ -358,11 +359,11 @@ class DispatcherLine:
         return {f"{job}.{attempt}" for job, attempt in self._held}
 
     def begun(self) -> list[Key]:
-        """Those that run, and whose end is not settled."""
+        """Attempts that have begun and whose end is not settled."""
         return [k for k, held in self._held.items() if held.attempt.execution.process is not None]
 
     async def end_all(self) -> None:
-        """We are to stop: end what runs here and say so, that it may begin elsewhere at once."""
+        """Ends the attempts because we stop, and reports it, so that they can start elsewhere."""
         self._ending = True
         for held in list(self._held.values()):
             held.attempt.feed(e.GivenUp(STOPPED))

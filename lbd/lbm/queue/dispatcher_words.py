@@ -1,8 +1,8 @@
-"""What the dispatcher says on its line, bounded: its host may have been taken over.
+"""Bounds on what the dispatcher sends: its host may have been taken over.
 
-It may start commands here, so it is believed about these. It is not to fill this host's memory by
-them, to hold up what else runs here by a message that takes seconds to go through, nor to leave
-words with attempts that no other dispatcher would take from this host.
+It may start commands here, so it is trusted about these. But its messages must not fill this host's
+memory, must not block other work here by taking seconds to process, and must not attach words to
+attempts that no other dispatcher would accept from this host.
 """
 
 from collections.abc import Collection
@@ -12,23 +12,23 @@ from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.parsing import parsed
 from lbd.text.one_line import one_line
 
-SAID_MAX = 100_000  # orders, and attempts named, in one message
-WORD_CHARS_MAX = 255  # as a dispatcher takes it from a host
+SAID_MAX = 100_000  # orders and named attempts in one message
+WORD_CHARS_MAX = 255  # as much as a dispatcher accepts from a host
 MODE_CHARS_MAX = 40
-HELD_MAX = 20_000  # attempts that are in hand here, and their orders' bytes
+HELD_MAX = 20_000  # attempts held here, and the bytes of their orders
 HELD_BYTES_MAX = 512 << 20
 SMALL_BYTES = 1 << 14
 TOO_MUCH = "it has too many orders pending"
 
 
 class Ordered(Protocol):
-    """An attempt that is in hand."""
+    """An attempt that is held here."""
 
     order_bytes: int
 
 
 def read_down(message: bytes) -> pb.WorkDown:
-    """Raises DecodeError, ValueError."""
+    """Reads a message of the dispatcher. Raises DecodeError, ValueError."""
     down = parsed(pb.WorkDown, message, messages_max=2 * SAID_MAX)
     named = len(down.reply.renewed) + len(down.settled) + len(down.released)
     if named + len(down.stops) + len(down.starts) > SAID_MAX:
@@ -41,7 +41,7 @@ def read_down(message: bytes) -> pb.WorkDown:
 
 
 def is_too_much(held: Collection[Ordered], start: pb.Start) -> bool:
-    """Whether this host has so many, or so long, orders in hand. Most are too short to count."""
+    """Whether this host holds too many or too long orders. Most are too short to count."""
     size = start.ByteSize()
     if len(held) >= HELD_MAX:
         return True

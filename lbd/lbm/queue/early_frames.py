@@ -1,8 +1,8 @@
-"""What a client of `-q` or `-d` says and hears before its job is queued.
+"""What a client of `-q` or `-d` sends and receives before its job is queued.
 
-`lbrun` waits for a dispatcher that is restarting. If its user interrupts it meanwhile, or it is
-gone, the LBM acts at once: it does not submit a job that it has not submitted yet, and cancels one
-that it has, if that is queued after all.
+`lbrun` waits for a dispatcher that is restarting. If its user interrupts it meanwhile, or it
+disconnects, the LBM acts at once: it does not submit a job that is not submitted yet, and cancels
+one that is, if it gets queued after all.
 """
 
 import asyncio
@@ -35,15 +35,15 @@ class EarlyFrames:
 
     @property
     def interrupted(self) -> int:
-        """By which signal the job is to end; 0: by none."""
+        """The signal by which the job must end; 0: none."""
         found = [body[0] for tag, body in self.kept if tag == tags.SIGNAL and len(body) == 1]
         return next((number for number in found if number in ENDING_SIGNALS), 0)
 
     async def meanwhile(
         self, work: "asyncio.Future[Done]", report: Callable[[], object]
     ) -> Done | None:
-        """The result of the work; None: its client wants no more of it. `report` is called now and
-        then. Raises what the work raises, OSError, ValueError."""
+        """Returns the result of the work; None: its client does not want it any more. `report` is
+        called at intervals. Raises what the work raises, OSError, ValueError."""
         while not (self.interrupted or self.is_gone):
             reading = self._reading = self._reading or asyncio.create_task(self._read())
             done, _ = await asyncio.wait(
@@ -64,34 +64,34 @@ class EarlyFrames:
         return await self.listen()
 
     async def read(self) -> list[Frame]:
-        """The next ones, for the reader once the job is queued. Raises OSError, ValueError."""
+        """Returns the next frames, once the job is queued. Raises OSError, ValueError."""
         reading, self._reading = self._reading or asyncio.create_task(self._read()), None
         return await reading
 
     def close(self) -> None:
         if self._reading is not None and not self._reading.cancel():
             with contextlib.suppress(OSError, ValueError, asyncio.CancelledError):
-                self._reading.result()  # nobody hears of it
+                self._reading.result()  # marks the error as seen
 
 
 def counts(frame: Frame) -> bool:
-    """Is it one that a queued job's client says something by? Others are not kept: they may come
-    without end."""
+    """Whether a queued job's client can send this frame. Other frames are dropped, because they may
+    arrive without end."""
     tag, body = frame
     return tag == tags.FORCE or (tag == tags.SIGNAL and len(body) == 1)
 
 
 @dataclass(slots=True)
 class OnItsWay:
-    """A submission."""
+    """A submission on its way to the queue."""
 
     asked_s: float = math.inf  # since when the dispatcher is waited for
     is_sent: bool = False  # it may be queued
-    is_said: bool = False  # that it waits
+    is_said: bool = False  # the client was told that it waits
 
     @property
     def may_be_confirmed(self) -> bool:
-        """So soon that an answer is worth waiting for, by which it can be cancelled."""
+        """Whether it is early enough to wait for an answer, by which it can be cancelled."""
         return self.is_sent and not self.is_said
 
     def interrupted_by(self, number: int, queue: DispatcherClient) -> CommandEnd:
@@ -105,7 +105,7 @@ class OnItsWay:
 
 
 def report_waiting(sock: socket.socket, queue: DispatcherClient, way: OnItsWay) -> None:
-    """That the client is not forgotten, and once what it waits for."""
+    """Shows the client that it is not forgotten, and after a while what it waits for."""
     send_soon(sock, tags.TAKEN)
     if not way.is_said and time.monotonic() >= way.asked_s + REMARK_AFTER_S:
         way.is_said = True
@@ -114,6 +114,6 @@ def report_waiting(sock: socket.socket, queue: DispatcherClient, way: OnItsWay) 
 
 
 def send_soon(sock: socket.socket, tag: bytes, body: bytes = b"") -> None:
-    """One that may be lost if the client does not read."""
+    """Sends a frame that may be lost if the client does not read."""
     with contextlib.suppress(OSError):
         sock.send(frames.pack(tag, body))

@@ -1,4 +1,4 @@
-"""An `lbrun -q` at its origin once its job is queued: what that prints, what it made, its end."""
+"""An `lbrun -q` at its origin once its job is queued: shows its output, its files and its end."""
 
 import asyncio
 import contextlib
@@ -27,21 +27,21 @@ AWAY = "its dispatcher cannot be reached"
 
 @dataclass(slots=True)
 class FollowedJobs:
-    """A client that waits for its job, or for those of its array."""
+    """A client that waits for its job, or for the jobs of its array."""
 
     queue: DispatcherClient
     files: QueuedFiles
     user: str
     uid: int
-    jobs: str  # its id, or that of its array
-    numbers: str  # of all jobs of it: a selector
+    jobs: str  # id of the job, or of the array
+    numbers: str  # a selector for all its jobs
     send: Callable[[bytes, bytes], Awaitable[None]]
-    pack: str  # name of what was sent, "" = nothing was
+    pack: str  # name of the pack that was sent; "" = none
     pending: bool = True
     shown_reason: str = ""  # why it waits
     array: FollowedArray | None = None
-    interrupted: int = 0  # by this signal
-    watching: Watching | None = None  # begun as they were submitted
+    interrupted: int = 0  # by this signal; 0 = not
+    watching: Watching | None = None  # begun when they were submitted
     _output: ShownOutput = field(init=False)
     _live: "asyncio.Task[None] | None" = None
     _ended: AwaitedJobs = field(init=False)
@@ -54,13 +54,13 @@ class FollowedJobs:
     async def attend(
         self, listen: Callable[[], Awaitable[list[Frame]]], received: list[Frame]
     ) -> None:
-        """Until all have ended and the client has been told, or it is gone."""
+        """Runs until all jobs have ended and the client knows, or the client is gone."""
         following = asyncio.create_task(self.follow(), name=f"follow {self.jobs}")
         hearing = self.listen(listen, received)
         listening = asyncio.create_task(hearing, name=f"listen to {self.jobs}")
         try:
             await asyncio.wait((following, listening), return_when=asyncio.FIRST_COMPLETED)
-            # Either may be the first to notice.
+            # Either task may be the first to notice.
             if not following.done() or isinstance(following.exception(), OSError):
                 await self.leave()
         finally:
@@ -70,11 +70,11 @@ class FollowedJobs:
                     await task
 
     async def follow(self) -> None:
-        """Until all have ended and the client has been told. Raises OSError if it is gone."""
+        """Runs until all have ended and the client knows. Raises OSError if it is gone."""
         try:
             await self._follow()
         finally:
-            if self._live is not None:  # it may wait for a client that reads no more
+            if self._live is not None:  # it may wait for a client that does not read any more
                 self._live.cancel()
                 await asyncio.gather(self._live, return_exceptions=True)
 
@@ -109,13 +109,13 @@ class FollowedJobs:
                 await asyncio.sleep(RETRY_S)
 
     async def _report_away(self, problem: str, lasts_s: float) -> None:
-        """Of a dispatcher that is away, once it is more than a moment."""
+        """Reports that the dispatcher is away, once it has been for more than a moment."""
         if lasts_s >= REMARK_AFTER_S and self.shown_reason != AWAY:
             self.shown_reason = AWAY
             await self.send(tags.WAITS, problem.encode())
 
     async def _report_progress(self, changed: Iterable[pb.JobInfo]) -> None:
-        """To a terminal, of an array."""
+        """Shows the progress of an array, on a terminal."""
         if self.array is not None and self.array.shows_progress:
             self.array.heard(changed)
             line = self.array.progress(asyncio.get_running_loop().time())
@@ -145,7 +145,7 @@ class FollowedJobs:
             self._output.forget(job.id)
 
     async def _fetch(self, job: pb.JobInfo) -> None:
-        """Its outputs; if they cannot be had, that is how it ended."""
+        """Fetches the outputs of a job. If that fails, it becomes the job's end."""
         note = self.files.waited_for(job.id) if self.pack else None
         if note is None:
             return
@@ -157,10 +157,11 @@ class FollowedJobs:
             status = job.exit_status if job.HasField("exit_status") else "no status"
             job.reason = f"--fetch {trouble}; the command itself exited with {status}"
             job.exit_status, job.signal, job.state, job.cause = LBRUN_FAILED, 0, "failed", "failed"
-        await self.files.done(note, job.id, write=bool(job.attempt))  # else there is nothing
+        # otherwise nothing has changed
+        await self.files.done(note, job.id, write=bool(job.attempt))
 
     async def _stop_showing(self, ended: bool) -> None:
-        """The host ends the stream itself when the attempt is over."""
+        """Stops showing a live output. The host itself ends the stream of an ended attempt."""
         live, self._live = self._live, None
         assert live is not None
         if not ended:  # lost with its host, or stopped at a checkpoint
@@ -170,7 +171,7 @@ class FollowedJobs:
             await live
 
     async def _report_end(self) -> None:
-        """Of the only job; of an array, of the first task that did not succeed."""
+        """Reports the end of the only job, or of an array's first task that did not succeed."""
         job = self._ended.first
         status = job.exit_status if job.HasField("exit_status") else LBRUN_FAILED
         if job.state == "cancelled" and not job.HasField("exit_status"):
@@ -188,7 +189,7 @@ class FollowedJobs:
     async def listen(
         self, listen: Callable[[], Awaitable[list[Frame]]], received: list[Frame]
     ) -> None:
-        """Signals from the client; returns when it is gone."""
+        """Handles signals from the client; returns when it is gone."""
         try:
             while True:
                 for tag, body in received:
@@ -204,7 +205,7 @@ class FollowedJobs:
                 task.cancel()
 
     def _act_soon(self, number: int) -> None:
-        """With many tasks an order takes a while; a second one does not wait for it."""
+        """Gives an order beside an earlier one: with many tasks an order takes a while."""
         ends = number in ENDING_SIGNALS
         if ends:
             self.interrupted = number
@@ -215,7 +216,7 @@ class FollowedJobs:
         task.add_done_callback(self._acts.discard)
 
     async def leave(self) -> None:
-        """Its caller is gone, and so is to be what it waits for, once the dispatcher is there."""
+        """Ends the jobs of a client that is gone, once the dispatcher is connected."""
         self.files.left_alone(self.pack)
         await self.queue.departures.end(self.user, self.uid, self.numbers)
 

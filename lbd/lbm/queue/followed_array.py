@@ -1,7 +1,7 @@
-"""What an `lbrun -q` waits for: how far its array is, and what is said at the end.
+"""What an `lbrun -q` waits for: the progress of its array, and the summary at the end.
 
-An array may have very many tasks, and their client may read slowly or stand still: of each task
-some bytes are kept, and no message about it.
+An array may have very many tasks, and their client may read slowly or not at all. So only a few
+bytes are kept for each task, and no messages.
 """
 
 from bisect import insort
@@ -26,7 +26,8 @@ FAILED = ("failed", "lost")
 
 
 class AwaitedJobs:
-    """`first` is the main one: the first that failed; else that was cancelled; else of all."""
+    """The ended jobs. `first` is the main one: the first that failed, else the first that was
+    cancelled, else the first of all."""
 
     def __init__(self, numbers: str) -> None:
         """`numbers`: `7` or `7-10`, of all jobs that may end."""
@@ -34,8 +35,8 @@ class AwaitedJobs:
         self._low = int(low)
         self._has_ended = bytearray(int(high or low) - self._low + 1)
         self.states = Counter[str]()
-        self.signals = Counter[int]()  # of those that failed
-        self.failed: list[tuple[int, FailedTask]] = []  # the first few, by number
+        self.signals = Counter[int]()  # of the jobs that failed
+        self.failed: list[tuple[int, FailedTask]] = []  # the first few that failed, by number
         self.first = pb.JobInfo()
         self._first_rank = 3, 0
 
@@ -44,7 +45,7 @@ class AwaitedJobs:
         return 0 <= at < len(self._has_ended) and not self._has_ended[at]
 
     def add(self, job: pb.JobInfo) -> None:
-        """One that was awaited."""
+        """Adds an awaited job that has ended."""
         self._has_ended[job.id - self._low] = 1
         self.states[job.state] += 1
         if job.state in FAILED:
@@ -54,7 +55,7 @@ class AwaitedJobs:
         rank = {"done": 2, "cancelled": 1}.get(job.state, 0), job.id
         if rank < self._first_rank:
             self._first_rank = rank
-            self.first.CopyFrom(job)  # to hold the job itself would hold all of its message
+            self.first.CopyFrom(job)  # a reference would keep its whole message alive
 
     @property
     def all_done(self) -> bool:
@@ -66,7 +67,7 @@ class FollowedArray:
     id: str
     indexes: Runs
     shows_progress: bool
-    _states: bytearray = field(init=False)  # of each task, a number of `_names`; 0: not known
+    _states: bytearray = field(init=False)  # for each task, a number in `_names`; 0: unknown
     _names: dict[str, int] = field(default_factory=dict)
     _pace: Pace = field(default_factory=Pace)
 
@@ -82,11 +83,11 @@ class FollowedArray:
         count = count_of(self.indexes)
         states = Counter({name: self._states.count(code) for name, code in self._names.items()})
         ended = sum(states[name] for name in ENDED_NAMES)
-        states["pending"] += count - states.total()  # nothing was heard of these
+        states["pending"] += count - states.total()  # nothing was heard about these
         return progress_line(states, self._pace.left_s(ended, count, now_s))
 
     def end(self, ended: AwaitedJobs, interrupted: int) -> str:
-        """`interrupted`: by this signal; 0: by none."""
+        """`interrupted`: the signal; 0: not interrupted."""
         if interrupted:
             ended_by_it = sum(ended.signals[number] for number in {interrupted, KILL})
             return interrupted_line(ended.states, ended_by_it)

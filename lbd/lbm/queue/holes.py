@@ -1,4 +1,4 @@
-"""What is dropped of an output that is too large: a hole in its file, and a note of where it is."""
+"""What is dropped from too large an output: a hole in its file, and a note of where it is."""
 
 import errno
 import os
@@ -9,22 +9,22 @@ from pathlib import Path
 from lbd.lbm.queue.output_file import punch_hole, sizes_of
 from lbd.load.procfs import read_small
 
-AHEAD_BYTES = 1 << 20  # file systems allocate before it is written: as much again, and a little
+AHEAD_BYTES = 1 << 20  # file systems allocate ahead: up to the same again, and a little
 
 
 class TooMuch(Enum):
     PRINTED = "printed"
-    TAKEN = "taken"  # of the disk, beyond what was printed
+    TAKEN = "taken"  # disk space beyond what was printed
 
 
 class Holes:
     def __init__(
         self, limit_bytes: int, punch_hole: Callable[[int, int, int], None] = punch_hole
     ) -> None:
-        """`limit_bytes`: what one file may have."""
+        """`limit_bytes`: for one file."""
         self.limit_bytes = limit_bytes
         self.punch_hole = punch_hole
-        self._keeps_all = False  # for no hole can be punched there
+        self._keeps_all = False  # because no hole can be punched there
 
     def of(self, path: str) -> tuple[int, int]:
         try:
@@ -44,15 +44,15 @@ class Holes:
         return TooMuch.TAKEN if taken_bytes > 2 * limit_bytes + AHEAD_BYTES else None
 
     def give_back(self, path: str, first: int, last: int) -> None:
-        """What is in the hole again, and beyond the end. Raises OSError."""
+        """Frees what is in the hole again, and what lies beyond the end. Raises OSError."""
         with open(path, "rb+", buffering=0) as file:
             if last > first:
                 self.punch_hole(file.fileno(), first, last - first)
             file.truncate(os.fstat(file.fileno()).st_size)
 
     def punch(self, path: str, first: int, last: int) -> None:
-        """Raises OSError. The note comes first, for what is read from a hole looks like output;
-        but on a full disk there is room for a note once there is the hole."""
+        """Punches a hole. The note is written first, because a hole reads like output. But on a
+        full disk there is room for the note only after the hole. Raises OSError."""
         before = self.of(path)
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
@@ -66,7 +66,7 @@ class Holes:
             try:
                 self.punch_hole(descriptor, first, last - first)
             except OSError:
-                self._keeps_all = True  # else its note would be wrong for a moment again and again
+                self._keeps_all = True  # else the note would be wrong for a moment again and again
                 self._note(path, *before)
                 raise
         finally:

@@ -1,4 +1,4 @@
-"""What attempts that have ended have left in the spool, and who can write to it all the same."""
+"""What ended attempts have left in the spool, and who can still write to it."""
 
 import contextlib
 import os
@@ -16,8 +16,8 @@ from lbd.lbm.queue.output_file import (
 )
 from lbd.lbm.queue.spool import STREAMS
 
-MORE_BYTES = 1 << 16  # than an attempt had left: somebody else has written it
-TAKEN_BYTES = 1 << 21  # likewise; file systems allocate a little more than is written
+MORE_BYTES = 1 << 16  # growth since the attempt ended that shows another writer
+TAKEN_BYTES = 1 << 21  # the same on disk; file systems allocate a little more than is written
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,19 +25,21 @@ class Kept:
     path: str
     uid: int
     size_bytes: int  # on the disk
-    is_output: bool  # and no pack
+    is_output: bool  # otherwise a pack
 
     @property
     def attempt(self) -> str:
-        """One that has ended is not needed by the next one of its job."""
+        """Its name. The next attempt of a job does not need an ended one."""
         return attempt_of(os.path.basename(self.path))
 
 
 def drop(kept: Kept, left: dict[str, int], lately_s: float, *, by_file: bool) -> bool:
-    """Returns whether somebody has written more than the attempt had `left`, or can write to it and
-    has `lately_s` ago at most: an output stays, empty and marked as cut short, since a process that
-    has kept a descriptor of it may write on, and that is to be seen. Nobody opens it again. Raises
-    OSError."""
+    """Drops a file. Returns whether somebody has written more than the attempt had `left`, or can
+    write to it and has done so within `lately_s`.
+
+    An output stays, empty and marked as cut short, because a process that has kept a descriptor of
+    it may write on, and that must be noticed. Nobody opens it again. Raises OSError.
+    """
     was_written = has_more = False
     if by_file or not kept.is_output:
         os.unlink(kept.path)
@@ -83,6 +85,6 @@ def kept_in(root: Path) -> Iterator[Kept]:
 
 
 def age_of(entry: os.DirEntry[str]) -> int:
-    """Jobs are numbered in the order in which they came."""
+    """The job number: jobs are numbered in the order in which they came."""
     job = entry.name.partition(".")[0]
     return int(job) if job.isdecimal() else 0

@@ -1,4 +1,4 @@
-"""Ends attempts of the queue whose lease is over. Nothing wakes us while none is held."""
+"""Ends attempts of the queue whose lease has expired. Does not wake up while none is held."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -10,7 +10,7 @@ from lbd.lbm.queue.attempt import Attempt
 from lbd.process.boot_clock import clock_s
 from lbd.process.job_log import JobLog
 
-WATCH_S = 0.1  # by looking again and again: the clock of leases goes on while the machine sleeps
+WATCH_S = 0.1  # polled, since the leases' clock runs on while the machine sleeps
 
 job_log = JobLog(getLogger("lbd.lbm"))
 
@@ -27,7 +27,7 @@ class LeaseWatch:
             self._is_any_held.clear()
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Runs until cancelled."""
         while True:
             await self._is_any_held.wait()
             now_s = clock_s()

@@ -1,7 +1,7 @@
-"""What attempts of the queue have printed here, for the LBM of who asks.
+"""Serves the output of the queue's attempts on this host to the LBM of the user who asks.
 
-That LBM sees to it that only a job's user gets to see what it printed. So a host from which no
-command may come does not get it either: it would be as any user of the jobs that others sent.
+That LBM ensures that only a job's user sees its output. So a host from which no command may come
+does not get output either: it could pose as any user of jobs that others sent.
 """
 
 import asyncio
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 
 POLL_S = 0.02
 POLL_MAX_S = 0.25
-READ_HERE_BYTES = 16384  # so much is read in less time than it takes to hand it to a thread, but
-# for what is not in memory, or has a lock that its user holds
-LOOKS_PER_S, LOOKS_AT_ONCE = 400.0, 800.0  # of one host, however many it follows
+READ_HERE_BYTES = 16384  # reading so much takes less time than a thread switch, except for data
+# that is not in memory, or is locked by its user
+LOOKS_PER_S, LOOKS_AT_ONCE = 400.0, 800.0  # for one host, however many outputs it follows
 FOR_EVER_S = float("inf")
 
 
 class KnownAttempts(Protocol):
-    """Those of the queue on this host."""
+    """The queue's attempts on this host."""
 
     @property
     def spool(self) -> Spool: ...
@@ -50,7 +50,7 @@ class KnownAttempts(Protocol):
 
 
 async def check_reader(host: "InboundContext", trust: "Trust", context: "Context") -> str:
-    """Who reads. Aborts the call of a host from which nothing may run here."""
+    """Returns which host reads. Aborts the call of a host from which no command may run here."""
     reader = await trust.caller(context)
     if reader and (rule := origin_fault(host.rules.config.admission, reader)):
         text = f"{reader} may not read jobs here (admission.{rule})"
@@ -90,8 +90,8 @@ async def at_once() -> None:
 async def output_of(
     attempts: KnownAttempts, asked: pb.LogsRequest, turn: "Turn" = at_once
 ) -> AsyncIterator[pb.LogsPiece]:
-    """What there is from the given places on; with `follow`, until the attempt is over. `turn`:
-    before each look."""
+    """Yields the output from the given positions on; with `follow`, until the attempt has ended.
+    `turn` is awaited before each look."""
     spool, job, number = attempts.spool, asked.job, asked.attempt
     if not spool.exists(job, number) and not attempts.alive(job, number):
         yield pb.LogsPiece(trouble="its output is not stored here, or no longer")
@@ -106,7 +106,7 @@ async def output_of(
             spool.was_shown(job, number)
         if piece.output or piece.error:
             found = [piece]
-            del piece  # who has it may wait for long, and has to let go of it then
+            del piece  # the receiver may hold it for long, and must be the only one
             yield found.pop()
             pause_s = POLL_S
         elif not (asked.follow and alive):
@@ -119,7 +119,7 @@ async def output_of(
 
 
 async def look(spool: Spool, job: str, number: int, *at: int) -> pb.LogsPiece:
-    """What there is from there on, of both files; it may be empty."""
+    """Returns the output from these positions on, of both files; it may be empty."""
     if spool.printed_bytes(job, number) - sum(at) <= READ_HERE_BYTES:
         with contextlib.suppress(BlockingIOError):
             return next_piece(spool, job, number, *at, waits=False)
@@ -129,7 +129,7 @@ async def look(spool: Spool, job: str, number: int, *at: int) -> pb.LogsPiece:
 def next_piece(
     spool: Spool, job: str, number: int, output_at: int, error_at: int, *, waits: bool = True
 ) -> pb.LogsPiece:
-    """Raises BlockingIOError as `Spool.read`."""
+    """Raises BlockingIOError like `Spool.read`."""
     piece = pb.LogsPiece(output_at=output_at, error_at=error_at)
     if (found := piece_of(spool, job, number, "out", output_at, waits=waits)) is not None:
         piece.output, piece.output_at = found.data, found.next_at
@@ -145,7 +145,7 @@ def next_piece(
 def piece_of(
     spool: Spool, job: str, number: int, name: str, at: int, *, waits: bool
 ) -> Piece | None:
-    """None where there is no such file. Raises BlockingIOError as `Spool.read`."""
+    """Returns None if there is no such file. Raises BlockingIOError like `Spool.read`."""
     try:
         return spool.read(job, number, name, at, waits=waits)
     except BlockingIOError:

@@ -1,9 +1,9 @@
-"""What the host that `lbrun -q -H` names refuses for good, asked before the job is queued: it would
-wait there for a slot, to be refused once it has one.
+"""Asks the host that `lbrun -q -H` names whether it refuses the job for good, before it is queued.
 
-Only the owner's rules and the account count, as a program or directory that is missing may come by
-then. A host that does not answer soon is asked by the dispatcher in its time. With `-d` nobody
-waits, and what a job waits for may also change the rules, so those are not asked about.
+Otherwise the job would wait there for a slot, only to be refused once it has one. Only the owner's
+rules and the account count, because a missing program or directory may be there by then. A host
+that does not answer soon is asked later by the dispatcher. With `-d` nobody waits, and the jobs
+that a job waits for may also change the rules, so those cases are not asked about.
 """
 
 from lbd.errors import LbdError
@@ -18,7 +18,7 @@ PATH = b"PATH="
 
 
 async def why_refused(home: OutboundContext, asked: pb.SubmitRequest) -> str:
-    """ "" if it may run there, or that is not known."""
+    """Returns why it is refused; "" if it may run there, or that is unknown."""
     if asked.only in ("", home.config.host.name) or asked.after or asked.HasField("not_before"):
         return ""
     spec = asked.spec
@@ -28,7 +28,7 @@ async def why_refused(home: OutboundContext, asked: pb.SubmitRequest) -> str:
         origin=run.origin,
         user=run.user,
         uid=run.uid,
-        argv=run.argv[:1],  # one with a directory of its own is not found there
+        argv=run.argv[:1],  # a program with a directory in its name is not found there
         environment=[entry for entry in run.environment if entry.startswith(PATH)],
         directory=b"/",
     )

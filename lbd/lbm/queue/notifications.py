@@ -1,13 +1,13 @@
 """`--notify`: a line for `sh -c` that runs here, as its user, once a job of this host has ended.
 
-What is to be run is on disk before `lbrun` returns, and is removed as soon as it has begun, so that
-each runs once: twice only if this host dies between the two. It begins as everything does that runs
-as a user, as a child of the keeper, which ends it when its time is over. What it prints goes
-nowhere, and each user's run one after the other, so nobody waits for another's.
+The line is on disk before `lbrun` returns, and is removed as soon as it has begun, so that each
+runs once; twice only if this host dies between the two. It begins like everything that runs as a
+user, as a child of the keeper, which ends it when its time is up. Its output is discarded. Each
+user's lines run one after the other, so nobody waits for another user's.
 
-Of each user some jobs are watched, the same number for each notice, and of a large array the next
-ones when those have ended: so neither the queue's answer nor our memory grows with the array, and
-jobs that never begin keep nobody from hearing of others.
+For each user a number of jobs is watched, the same number for each notice. The next ones of a large
+array are watched when those have ended. So neither the queue's answer nor our memory grows with the
+array, and jobs that never begin do not keep other users' notifications back.
 """
 
 import asyncio
@@ -42,37 +42,37 @@ from lbd.text.ranges import ranges_in
 job_log = JobLog(logging.getLogger("lbd.lbm"))
 
 LINE_BYTES_MAX = 8192
-OF_USER_MAX = 1000  # jobs whose end is to be notified
-OF_USER_BYTES = 64 << 20  # of what is kept for these
+OF_USER_MAX = 1000  # notices, for one user
+OF_USER_BYTES = 64 << 20  # kept for one user's notices
 RUN_S = 60.0
 GRACE_S = 10.0  # for the keeper to end it
 RETRY_S = 5.0
 PAUSE_S = 0.2
 WATCHED_MAX = 10_000  # jobs, unless users have more notices than that
-# The keeper or the user may have more of it in a moment; anything else is as it is.
+# The keeper or the user may have more of these in a moment; other errors are permanent.
 SCARCE = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ETIMEDOUT)
 SUFFIX = ".json"
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Of one submission."""
+    """The notification of one submission."""
 
     first: int  # id of its first job
     count: int
     uid: int
-    line: str  # as os.fsdecode has it
+    line: str  # decoded by os.fsdecode
     request: str  # the submission's RunRequest without its command, in base64
-    state: str = ""  # in which it ended
+    state: str = ""  # in which the job ended
     exit_status: int | None = None
 
 
 @dataclass(slots=True)
 class OpenJobs:
-    """Of a notice's jobs, those that have not ended as far as is known."""
+    """The jobs of a notice that are not known to have ended."""
 
     notice: Notice
-    next: int  # from here on none was watched
+    next: int  # from here on none is watched yet
     watched: set[int]
 
     @classmethod
@@ -84,14 +84,14 @@ class OpenJobs:
         return self.notice.first + self.notice.count - 1
 
     def watch(self, most: int) -> None:
-        """So many at once, if there are."""
+        """Watches up to `most` jobs at once."""
         while len(self.watched) < most and self.next <= self.last:
             self.watched.add(self.next)
             self.next += 1
 
 
 class NoticeStore:
-    """state/notify: a file for each."""
+    """The notices on disk: state/notify, with a file for each."""
 
     def __init__(self, state_dir: str) -> None:
         self.root = Path(state_dir) / "notify"
@@ -111,7 +111,7 @@ class NoticeStore:
         return self.root / f"{notice.first}{SUFFIX}"
 
     def all(self) -> Iterator[Notice]:
-        """All that can be read."""
+        """Yields all notices that can be read."""
         for path in self.root.glob(f"*{SUFFIX}"):
             with contextlib.suppress(OSError, ValueError, TypeError):
                 yield Notice(**json.loads(path.read_text()))
@@ -122,12 +122,12 @@ class Notifications:
         self._config, self._as_user, self._queue = config, as_user, queue
         self.store = NoticeStore(config.host.state_dir)
         self._open: dict[int, Notice] = {}  # by first job
-        self._left: dict[int, OpenJobs] = {}  # of those whose end is awaited
+        self._left: dict[int, OpenJobs] = {}  # those whose end is awaited
         self._fresh = asyncio.Event()
-        self._turns: dict[int, asyncio.Lock] = {}  # of users
+        self._turns: dict[int, asyncio.Lock] = {}  # by user
 
     def check(self, uid: int, line: bytes) -> None:
-        """Raises Unavailable if no more is kept for this user."""
+        """Raises Unavailable if the line is not valid, or no more are kept for this user."""
         if not line.strip() or b"\0" in line or len(line) > LINE_BYTES_MAX:
             raise Unavailable(
                 f"--notify: must be a command line for sh -c of at most {LINE_BYTES_MAX} bytes"
@@ -141,8 +141,8 @@ class Notifications:
     async def queued(
         self, uid: int, line: bytes, submission: pb.SubmitRequest, reply: pb.SubmitReply
     ) -> None:
-        """Its number is known. Raises Unavailable."""
-        if reply.is_other or reply.first in self._open:  # the same --idempotency-key once more
+        """Keeps the notice of a job whose number is now known. Raises Unavailable."""
+        if reply.is_other or reply.first in self._open:  # the same --idempotency-key again
             return
         request = request_in(submission.spec)
         assert request is not None
@@ -165,7 +165,7 @@ class Notifications:
         self._left[notice.first] = OpenJobs.of(notice)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Runs until cancelled."""
         for notice in await asyncio.to_thread(lambda: list(self.store.all())):
             self._add(notice)
         async with asyncio.TaskGroup() as group:
@@ -177,13 +177,13 @@ class Notifications:
                 await asyncio.sleep(PAUSE_S)
 
     async def _watch(self, group: asyncio.TaskGroup) -> None:
-        """Until all have ended; a line that breaks is opened again."""
+        """Watches until all have ended; a broken stream is opened again."""
         while watched := self._watched():
             selectors = [f"{low}-{high}" for low, high in ranges_in(watched)]
             asked = pb.JobsAsked(selectors=selectors, once_ended=True, by_number=True)
             with contextlib.suppress(LbdError):
                 async for reply in self._queue.watch(asked):
-                    if reply.error:  # the queue has forgotten some of them, or they are too many
+                    if reply.error:  # the queue has forgotten some of them, or there are too many
                         await self._look_at_each(group)
                     for job in reply.jobs:
                         self._job_ended(job, group)
@@ -191,7 +191,7 @@ class Notifications:
                 await asyncio.sleep(RETRY_S)
 
     def _watched(self) -> list[int]:
-        """Jobs, some of each notice."""
+        """The jobs to watch, some for each notice."""
         of_user: dict[int, list[OpenJobs]] = {}
         for left in self._left.values():
             of_user.setdefault(left.notice.uid, []).append(left)
@@ -226,18 +226,18 @@ class Notifications:
                 self._ended(first, group)
 
     async def _found(self, first: int) -> pb.JobsInfo:
-        """The job of that number, or the array as one. Raises LbdError."""
+        """Returns the job of that number, or the array as one. Raises LbdError."""
         asked = pb.JobsAsked(selectors=[str(first)], ended_too=True, by_array=True)
         return await self._queue.jobs(asked)
 
     async def _notify(self, notice: Notice) -> None:
-        """In its user's turn. What cannot be run harms nobody."""
+        """Runs the line in its user's turn. A line that cannot run harms nobody else."""
         lock = self._turns.setdefault(notice.uid, asyncio.Lock())
         async with lock:
             while notice.first in self._open:
                 try:
                     ended = await self._with_end(notice)
-                    if ended.state not in ENDED_NAMES:  # it was requeued meanwhile
+                    if ended.state not in ENDED_NAMES:  # requeued meanwhile
                         self._add(notice)
                         self._fresh.set()
                         return
@@ -256,7 +256,7 @@ class Notifications:
         await self._done(notice)
 
     async def _with_end(self, notice: Notice) -> Notice:
-        """With how the job ended, of an array all of it. Raises Unavailable."""
+        """Adds how the job, or the whole array, ended. Raises Unavailable."""
         reply = await self._found(notice.first)
         if reply.error or not reply.jobs:
             raise Unavailable(reply.error or "the queue does not know the job")
@@ -272,7 +272,7 @@ class Notifications:
         request = lbm_pb2.RunRequest.FromString(base64.b64decode(notice.request))
         request.argv.extend((b"sh", b"-c", os.fsencode(notice.line)))
         order = make_order(request, None, self._config)
-        order.allowed, order.denied = (), ()  # rules for the jobs of others: this is at home
+        order.allowed, order.denied = (), ()  # rules for the jobs of others do not apply at home
         of_job = "" if notice.exit_status is None else str(notice.exit_status)
         order.environment |= {
             b"LBD_JOB_ID": str(notice.first).encode(),
@@ -288,12 +288,12 @@ class Notifications:
                 say(str(notice.first), "--notify: it ended with exit status %d", status)
 
     async def _done(self, notice: Notice) -> None:
-        """Its file is gone first: until then the same submission once more adds nothing."""
+        """Removes the file first: until then the same submission again adds nothing."""
         await asyncio.to_thread(self.store.drop, notice)
         self._open.pop(notice.first, None)
         self._left.pop(notice.first, None)
 
 
 def is_passing(trouble: SpawnFailed) -> bool:
-    """Is it a keeper that was stopped, or something that there may be more of in a moment?"""
+    """Whether the keeper was stopped, or lacked something that may be there in a moment."""
     return trouble.phase == KEEPER or trouble.number in SCARCE

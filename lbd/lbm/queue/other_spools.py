@@ -1,4 +1,4 @@
-"""The spools of the other hosts: what attempts printed there, and the packs of what they made."""
+"""The spools of the other hosts: what attempts printed there, and the packs that they left."""
 
 import asyncio
 import contextlib
@@ -30,7 +30,7 @@ STALLED_S = 5.0  # one who reads no output; to ask for the rest of it later cost
 
 
 class NotKept(Unavailable):
-    """The host has no such file, or not any more."""
+    """The host does not have the file, or not any more."""
 
 
 class OtherSpools:
@@ -41,8 +41,8 @@ class OtherSpools:
         self.own_logs: Logs | None = None  # of this host's spool, which nobody need be asked for
 
     async def logs(self, host: str, request: pb.LogsRequest) -> AsyncIterator[pb.LogsPiece]:
-        """From that host's spool. While its reader stalls, nothing waits there for it: all users of
-        this host share what may. Raises Unavailable."""
+        """Yields output from that host's spool. While the reader stalls, the call is cancelled and
+        nothing waits there: all users of this host share what may. Raises Unavailable."""
         if host == self._own_name and self.own_logs is not None:
             async for piece in self.own_logs(request):
                 yield piece
@@ -53,7 +53,7 @@ class OtherSpools:
         while goes_on:
             goes_on = False
             target = await self._cluster.lbm_of(host)
-            # As it is by now: the one before may have been closed while its reader stalled.
+            # Looked up each time: the last channel may have been closed while the reader stalled.
             asking: Follow = self._peers.channel(host, target).unary_stream(LOGS)
             call = asking(asked.SerializeToString(), metadata=self._peers.metadata)
             try:
@@ -72,7 +72,7 @@ class OtherSpools:
                 call.cancel()
 
     async def files(self, host: str, request: pb.FilesRequest) -> AsyncIterator[bytes]:
-        """A pack that is kept there. Raises Unavailable, NotKept."""
+        """Yields a pack that is kept there. Raises Unavailable, NotKept."""
         target = await self._cluster.lbm_of(host)
         asking: Follow = self._peers.channel(host, target).unary_stream(FILES)
         call = asking(request.SerializeToString(), metadata=self._peers.metadata)
@@ -97,7 +97,7 @@ class OtherSpools:
 
 @contextlib.contextmanager
 def cancelled_after(seconds: float, call: "grpc.aio.Call") -> Iterator[None]:
-    """A call, unless what is done meanwhile is done by then."""
+    """Cancels the call unless the body has finished by then."""
     timer = asyncio.get_running_loop().call_later(seconds, call.cancel)
     try:
         yield

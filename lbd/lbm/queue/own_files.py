@@ -12,7 +12,7 @@ from lbd.text.job_phrases import CANNOT_OPEN
 from lbd.text.name_patterns import fill_in, shown_id
 from lbd.text.one_line import one_line
 
-# What cannot be opened is our failure, 125, and no status of the command's.
+# A file that cannot be opened is our failure, 125, not a status of the command's.
 EXIT_CANNOT_OPEN = 125
 BOTH = b'o=$1; shift 2; command exec >"$o" 2>&1 || exit 125; exec "$@"'
 APART = b'o=$1 e=$2; shift 2; command exec >"$o" 2>"$e" || exit 125; exec "$@"'
@@ -25,7 +25,7 @@ WHY_CHARS_MAX = 100
 
 
 def own_files(start: dispatch_pb2.Start, host: str) -> tuple[bytes, bytes]:
-    """For its output and its errors, b"" for none."""
+    """Returns the files for its output and its errors, b"" for none."""
     index = start.array_index if start.HasField("array_index") else None
     job = shown_id(start.job, start.array, start.array_index)
     spec = start.spec
@@ -40,7 +40,8 @@ def writing_to(output: bytes, error: bytes, argv: Sequence[bytes], *, appends: b
 
 
 def why_not_opened(said: bytes, output: bytes, error: bytes) -> str:
-    """`said`: by the shell, or by a command that has ended like that; "" then."""
+    """Returns why a file was not opened, from the shell's output `said`; "" if that is the output
+    of a command that has ended with the same status."""
     found = SHELL.fullmatch(said)
     if not found or not found[1] or found[1] not in (output, error):
         return ""

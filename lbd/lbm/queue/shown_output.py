@@ -1,4 +1,4 @@
-"""What an `lbrun -q` shows of its jobs' output: each attempt's from where it was shown last."""
+"""The output that an `lbrun -q` shows of its jobs: each attempt's from where it was last shown."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -12,7 +12,7 @@ from lbd.local import client_tags as tags
 from lbd.net.gen import dispatch_pb2 as pb
 
 RETRY_S = 0.5
-RETRY_FOR_S = 60.0  # a daemon that is being started again
+RETRY_FOR_S = 60.0  # for a daemon that is restarting
 
 
 @dataclass(slots=True)
@@ -21,22 +21,22 @@ class Shown:
 
     output: int = 0
     error: int = 0
-    cut: bool = False  # and that it was cut short has been said
+    cut: bool = False  # the user was told that it was cut short
 
 
 @dataclass(slots=True)
 class Patience:
-    """With a daemon that is away: counted from when it was missed, not from when it last had
-    something to say. Pure."""
+    """Patience with a daemon that is away, counted from when it was missed, not from when it last
+    had something to say. Pure."""
 
     limit_s: float
-    since_s: float | None = None  # nothing was heard
+    since_s: float | None = None  # since when there is no answer
 
     def heard(self) -> None:
         self.since_s = None
 
     def lasts_s(self, now_s: float) -> float:
-        """For how long, as it was asked in vain now."""
+        """Notes that it was asked in vain now; returns for how long already."""
         self.since_s = now_s if self.since_s is None else self.since_s
         return now_s - self.since_s
 
@@ -53,15 +53,16 @@ class ShownOutput:
     _given_up: set[str] = field(default_factory=set)  # hosts that were asked in vain
 
     async def show(self, job: pb.JobInfo, *, follow: bool) -> None:
-        """What it has printed and was not shown; with `follow` until its attempt is over."""
+        """Shows the output that was not shown yet; with `follow` until its attempt has ended."""
         continued = await self._continued(job)
         for number, host in continued:
             await self._show_attempt(job.id, number, host, follow=False)
-        if not job.started and job.state != "lost":  # it was to begin, and never did
+        if not job.started and job.state != "lost":  # it was about to begin, and never did
             return
         if job.attempt not in self._shown.setdefault(job.id, {}):
             await self._report_vain(job, {number for number, _ in continued})
-        # Who has ended was there a moment ago, and so was its host, unless it is lost with it.
+        # A job that has just ended was running a moment ago, and so was its host, unless both were
+        # lost.
         patience_s = 0.0 if follow or job.state == "lost" else RETRY_FOR_S
         await self._show_attempt(
             job.id, job.attempt, job.host, follow=follow, patience_s=patience_s
@@ -71,7 +72,7 @@ class ShownOutput:
         self._shown.pop(job, None)
 
     async def _report_vain(self, job: pb.JobInfo, continued: set[int]) -> None:
-        """Of an attempt that was shown and is made again, lest both be taken for one output."""
+        """Warns if a shown attempt is repeated, so that both are not taken for one output."""
         vain = [
             number
             for number, shown in self._shown[job.id].items()
@@ -82,7 +83,7 @@ class ShownOutput:
             await self.send(tags.WARN, text.encode())
 
     async def _continued(self, job: pb.JobInfo) -> list[tuple[int, str]]:
-        """The attempts before its last that stopped at a checkpoint."""
+        """The attempts before its last one that stopped at a checkpoint."""
         if job.attempt < 2:
             return []
         try:
@@ -99,7 +100,7 @@ class ShownOutput:
     async def _show_attempt(
         self, job: int, number: int, host: str, *, follow: bool, patience_s: float = 0.0
     ) -> None:
-        """A host that is away is asked again for so long, but for one job only."""
+        """A host that is away is asked again for `patience_s`, but for one job only."""
         patience = Patience(0.0 if host in self._given_up else patience_s)
         while True:
             try:

@@ -1,34 +1,36 @@
-"""Where the output of the queue's attempts is kept: spool/THOUSAND/JOB.ATTEMPT.out and .err,
-and .pack for what is fetched.
+"""The spool, where the output of the queue's attempts is kept.
 
-A directory for each job would take longer to make than a short job runs: file systems spread
-directories over the disk, so a thousand jobs share one.
+The files are spool/THOUSAND/JOB.ATTEMPT.out and .err, and .pack for files to fetch.
 
-The command writes into the file itself, so output outlives whatever happens to us. A file that
-grows too large loses its middle (a hole is punched into it, so that the disk has it back): the
+A thousand jobs share one directory. A directory for each job would take longer to make than a short
+job runs, because file systems spread directories over the disk.
+
+The command writes into the file itself, so output survives whatever happens to us. A file that
+grows too large loses its middle (a hole is punched into it, which frees the disk space): the
 beginning and the end are what people look for. `.cut` beside it says what is missing.
 
-Of an account whose jobs have just filled the disk (spool_room.py) nothing is kept for a while: its
-commands get /dev/null, and their files are marked as cut short.
+After an account's jobs have just filled the disk (spool_room.py) nothing of its output is kept for
+a while: its commands get /dev/null, and their files are marked as cut short.
 
-What a command could not write because the disk was full it alone has seen. So all that run while it
-is full are marked: theirs may be cut short. The mark is the sticky bit of their files, which means
-nothing for a file otherwise and takes no room on that disk.
+Only the command itself knows what it could not write because the disk was full. So all attempts
+that run while it is full are marked: their output may be cut short. The mark is the sticky bit of
+their files, which has no other meaning for a file and takes no room on that disk.
 
-Short jobs mostly print nothing, and a new file can take longer to make than they run: ext4 goes
-through all inodes that were freed within the last minutes. So a file that an attempt has left empty
-becomes that of a later one of the same account, if nobody has it open any more; `silent` lists
-whose are gone so. No file ever passes from one account to another, for a process can keep a
-descriptor of it of which no lease knows (O_PATH).
+Short jobs mostly print nothing, and a new file can take longer to make than they run: ext4 searches
+all inodes that were freed within the last minutes. So a file that an attempt has left empty is
+reused for a later one of the same account, if nobody has it open any more; `silent` lists the
+attempts whose files were reused. No file ever passes from one account to another, because a process
+can keep a descriptor of it that no lease knows of (O_PATH).
 
-Whoever writes to a file has its lock, for as long as they make that write last: by gigabytes at a
-time, or by a page of their own file system that is never answered. What needs that lock (to punch a
-hole, truncate, change the mode, rename, remove) is not for the event loop, but for a thread of that
-user's: `is_over` says whether there is anything to do.
+A process that writes to a file holds its lock, for as long as it makes that write last: by writing
+gigabytes at a time, or from a page of its own file system that never answers. Calls that need the
+lock (to punch a hole, truncate, change the mode, rename, remove) are not made in the event loop,
+but in a thread of that user's: `is_over` says whether there is anything to do.
 
-All files are ours, with mode 0600: a job has descriptors, and cannot take away our right to read
-its file and to bound it, as an owner could. So that it can open its own output again (/dev/stdout)
-the access control list names its account, where the file system has such lists.
+All files belong to the daemon, with mode 0600: a job has descriptors, but cannot take away our
+right to read its file and to bound it, as an owner could. So that a job can open its own output
+again (/dev/stdout), the access control list names its account, where the file system has such
+lists.
 """
 
 import asyncio
@@ -69,25 +71,24 @@ FLAGS = AGAIN | os.O_CREAT | os.O_TRUNC
 MODE = 0o600
 STREAMS = ("out", "err")
 SILENT = "silent"
-OWNERS_MAX = 100_000  # attempts under way whose account is remembered
-LEFT_MAX = 100_000  # files of attempts that have ended whose size is remembered
-BLANKS = 16  # empty files that are remembered for others
-FULL_BYTES = 64 << 10  # with less a disk counts as full
+OWNERS_MAX = 100_000  # running attempts whose account is remembered
+LEFT_MAX = 100_000  # files of ended attempts whose size is remembered
+BLANKS = 16  # empty files remembered for reuse
+FULL_BYTES = 64 << 10  # free space below which a disk counts as full
 FULL_WHY = "its output may be incomplete: its host's disk was full"
 QUICK_WHY = "it printed more than fits: its host's disk was full"
 Done = TypeVar("Done")
 
 
 class UserCalls:
-    """Calls that may wait for the lock of a file, in threads of the user whose file it is: one at a
-    time for each thing that there is to do."""
+    """Calls that may wait for a file's lock, in threads of its user: one at a time per task."""
 
     def __init__(self) -> None:
         self.threads = UserThreads()
         self._under_way: dict[tuple[int, Hashable], Call] = {}
 
     def start(self, uid: int, what: Hashable, call: Callable[[], object]) -> Call:
-        """Not as long as one for the same is under way; that one is returned then."""
+        """Starts a call, unless one for the same task is under way; returns that one then."""
         known = self._under_way.get((uid, what))
         if known is None:
             known = self._under_way[uid, what] = self.threads.of(uid).start(call)
@@ -102,8 +103,8 @@ class UserCalls:
         )
 
     async def run(self, uid: int, what: Hashable, call: Callable[[], Done]) -> Done | None:
-        """Likewise; None if it has not been made within a moment: it goes on. Raises what it
-        raises."""
+        """Like `start`; returns the result, or None if the call takes longer than a moment: it
+        continues. Raises what the call raises."""
         done = self.start(uid, what, call).done
         await asyncio.wait((done,), timeout=HUNG_S)
         return done.result() if done.done() else None  # type: ignore[return-value]
@@ -119,10 +120,11 @@ class Piece:
 
 @dataclass(slots=True)
 class Quick:
-    """Who prints more than there is room for; spool_room.py finds them."""
+    """Users who print more than there is room for; spool_room.py finds them."""
 
-    until_s: dict[int, float] = field(default_factory=dict)  # no output of that account is kept
-    ended: set[tuple[str, int]] = field(default_factory=set)  # for that
+    # no output of that account is kept until then
+    until_s: dict[int, float] = field(default_factory=dict)
+    ended: set[tuple[str, int]] = field(default_factory=set)  # attempts ended for that
     gone: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     """Account and bytes of each that has ended since it was looked at."""
     freed: Counter[tuple[str, int]] = field(default_factory=Counter)
@@ -146,20 +148,21 @@ class Spool:
     ) -> None:
         self.root = Path(spool_root(state_dir))
         self.holes = Holes(limit_bytes, punch_hole)
-        self._blanks: deque[tuple[int, str, int, str]] = deque(maxlen=BLANKS)  # of which account
+        self._blanks: deque[tuple[int, str, int, str]] = deque(maxlen=BLANKS)  # by account
         self._owners: dict[tuple[str, int], int] = {}
-        self._silent = "", -1  # the list that is being written, and its descriptor
+        self._silent = "", -1  # the current list of silent attempts, and its descriptor
         self.quick = Quick()
         self.calls = UserCalls()
-        self.to_mark: set[tuple[str, int]] = set()  # files do not say yet that it may be cut short
-        self.left: dict[str, int] = {}  # by file: what it had when its attempt ended
-        # attempts that run, and of which somebody who waits for them has got some output
+        # may be cut short, but their files are not marked yet
+        self.to_mark: set[tuple[str, int]] = set()
+        self.left: dict[str, int] = {}  # size of each file when its attempt ended
+        # running attempts some of whose output was shown to somebody who waits for them
         self.shown: set[tuple[str, int]] = set()
-        self.when_shown: dict[tuple[str, int], Callable[[], None]] = {}  # for those of gangs
+        self.when_shown: dict[tuple[str, int], Callable[[], None]] = {}  # called for those of gangs
 
     def open(self, job: str, attempt: int, name: str, uid: int | None = None) -> int:
-        """For the command to write to, which runs as `uid`; None: as nobody it could share with.
-        Nobody else gets here. Raises OSError."""
+        """Returns a descriptor for the command, which runs as `uid`, to write to; None: its account
+        is not known, so the file is not shared. Nobody else has access. Raises OSError."""
         file, is_kept = self._file(job, attempt, name), True
         if uid is not None:
             is_kept = name not in STREAMS or not self.quick.loses(uid)
@@ -184,19 +187,19 @@ class Spool:
         return descriptor
 
     def was_shown(self, job: str, attempt: int) -> None:
-        """Somebody who waits for it has got some of its output, while it runs."""
+        """Notes that somebody who waits for a running attempt has got some of its output."""
         if (job, attempt) not in self.shown:
             self.shown.add((job, attempt))
             if (notify := self.when_shown.get((job, attempt))) is not None:
                 notify()
 
     def drop(self, job: str, attempt: int, name: str) -> None:
-        """What it has printed there. Raises OSError."""
+        """Drops what it has printed there. Raises OSError."""
         os.truncate(self._file(job, attempt, name), 0)
 
     def ended(self, job: str, attempt: int, *, spooled: bool = True) -> str:
-        """All of its processes have. Why its output may not be whole, "" if it is. `spooled`: it
-        wrote here, and not to files of its own."""
+        """Notes that all its processes have ended. Returns why its output may not be whole, "" if
+        it is. `spooled`: it wrote here, and not to files of its own."""
         if spooled and self.is_full():
             self.to_mark.add((job, attempt))
         cut, sizes = (job, attempt) in self.to_mark, []
@@ -217,16 +220,16 @@ class Spool:
         return FULL_WHY if cut and spooled else ""
 
     def owner(self, job: str, attempt: int) -> int | None:
-        """Whose it is, of one under way; None: an LBM before us has begun it."""
+        """The account of a running attempt; None: an LBM before us has started it."""
         return self._owners.get((job, attempt))
 
     def printed_bytes(self, job: str, attempt: int) -> int:
-        """By one that runs, also what was dropped of it."""
+        """How much a running attempt has printed, including what was dropped."""
         sizes = [sizes_of(self._file(job, attempt, name)) for name in STREAMS]
         return printed_in(sizes, self.quick.freed[job, attempt])
 
     def is_full(self) -> bool:
-        """The disk. Some file systems do not say how large they are."""
+        """Whether the disk is full. Some file systems do not say how large they are."""
         try:
             found = os.statvfs(self.root)
         except OSError:
@@ -234,15 +237,14 @@ class Spool:
         return found.f_blocks > 0 and found.f_bavail * found.f_frsize < FULL_BYTES
 
     def mark_cut(self, job: str, attempt: int) -> None:
-        """What it prints while the disk is full may not get here. Not in the event loop."""
+        """Marks an attempt that printed while the disk was full. Not for the event loop."""
         for name in STREAMS:
             with contextlib.suppress(OSError):
                 path = self._file(job, attempt, name)
                 os.chmod(path, stat.S_IMODE(os.stat(path).st_mode) | stat.S_ISVTX)
 
     def _take_blank(self, path: str, uid: int) -> int | None:
-        """An empty file of an attempt of that account that has ended, as `path` from now on. Raises
-        OSError."""
+        """Reuses an empty file, of an ended attempt of that account, as `path`. Raises OSError."""
         blank = next((blank for blank in reversed(self._blanks) if blank[0] == uid), None)
         if blank is None:
             return None
@@ -253,10 +255,10 @@ class Spool:
             descriptor = os.open(old, AGAIN)
         except OSError:  # it was swept
             return None
-        # A process that has escaped from its job may have kept the job's output.
+        # A process that has escaped from its job may have kept the job's output open.
         with (
             leased(descriptor, fcntl.F_WRLCK) as is_ours_alone,
-            contextlib.suppress(OSError),  # there is no such directory yet
+            contextlib.suppress(OSError),  # the directory does not exist yet
         ):
             if is_ours_alone and not os.fstat(descriptor).st_size:
                 if name == "out":
@@ -279,26 +281,26 @@ class Spool:
         os.write(descriptor, line.encode())
 
     def _file(self, job: str, attempt: int, name: str) -> str:
-        """As text: a `Path` takes longer to make than a file to open."""
+        """Returns a string: a `Path` takes longer to make than a file to open."""
         thousand = int(job) // 1000 if job.isdecimal() else 0
         return f"{self.root}/{thousand}/{job}.{attempt}.{name}"
 
     def output(self, job: str, attempt: int) -> str:
-        """Where it is kept."""
+        """The path of its output."""
         return self._file(job, attempt, "out")
 
     def _path(self, job: str, attempt: int, name: str) -> Path:
         return Path(self._file(job, attempt, name))
 
     def open_pack(self, job: str, attempt: int, uid: int) -> int:
-        """For what that user leaves for --fetch. Raises OSError."""
+        """Opens a file for what that user leaves for --fetch. Raises OSError."""
         descriptor = self.open(job, attempt, "pack")
         with contextlib.suppress(OSError):  # then it counts as our own
             os.setxattr(descriptor, OWNER, b"%d" % uid)
         return descriptor
 
     def pack(self, job: str, attempt: int) -> Path:
-        """What it has made for --fetch, if anything."""
+        """The path of what it has left for --fetch, if anything."""
         return self._path(job, attempt, "pack")
 
     def exists(self, job: str, attempt: int) -> bool:
@@ -310,8 +312,8 @@ class Spool:
         return False
 
     def read(self, job: str, attempt: int, name: str, at: int, *, waits: bool = True) -> Piece:
-        """What there is from `at` on, up to a piece; of none, no bytes. Raises OSError; of that
-        BlockingIOError if it would have to wait and is not to."""
+        """Returns the output from `at` on, up to one piece, or no bytes. Raises OSError, in
+        particular BlockingIOError if it would have to wait and `waits` is False."""
         path = self._file(job, attempt, name)
         first, last = self.holes.of(path)
         dropped = 0
@@ -327,19 +329,19 @@ class Spool:
         return Piece(data, at + len(data), dropped, cut)
 
     async def in_thread(self, job: str, attempt: int, call: Callable[[], Done]) -> Done:
-        """Of whose output it is. Raises what it raises."""
+        """Makes a call in a thread of the output's user. Raises what the call raises."""
         uid = self.owner(job, attempt) or owner_of(self.output(job, attempt))
         return await self.calls.threads.of(uid).run(call)
 
     def trim(self, job: str, attempt: int, limit_bytes: int | None = None) -> bool:
-        """Drop the middle of what is too large. `limit_bytes`: in place of the usual one. Not in
-        the event loop. Raises OSError if that cannot be done; from then on all is kept. Returns
-        whether it takes more of the disk than it printed: by fallocate(2), as no program does by
-        mistake."""
+        """Drops the middle of an output that is too large. `limit_bytes`: in place of the usual
+        limit. Not for the event loop. Raises OSError if that is impossible; from then on all is
+        kept. Returns whether the file takes more of the disk than was printed, by fallocate(2): no
+        program does that by mistake."""
         takes_more = False
         for name in STREAMS:
             path = self._file(job, attempt, name)
-            with contextlib.suppress(FileNotFoundError):  # swept, or a blank of another's by now
+            with contextlib.suppress(FileNotFoundError):  # swept, or reused by now
                 much = self.holes.too_much(path, limit_bytes)
                 first, last = self.holes.of(path)
                 if much is TooMuch.PRINTED:
@@ -353,18 +355,18 @@ class Spool:
         return takes_more
 
     def is_over(self, job: str, attempt: int, limit_bytes: int | None = None) -> bool:
-        """Has `trim` anything to do?"""
+        """Whether `trim` has anything to do."""
         paths = (self._file(job, attempt, name) for name in STREAMS)
         return any(self.holes.too_much(path, limit_bytes) for path in paths)
 
     def old(self, keep_days: float, running: set[str]) -> dict[int, list[str]]:
-        """What is older, by whose it is."""
+        """Older files, by the user they belong to."""
         before_s = time.time() - keep_days * DAY_S
         found: dict[int, list[str]] = {}
         with contextlib.suppress(OSError):
             for directory in self.root.iterdir():
                 with contextlib.suppress(OSError):
-                    directory.rmdir()  # unless there is something in it
+                    directory.rmdir()  # fails unless it is empty
                     continue
                 with contextlib.suppress(OSError):
                     for path in directory.iterdir():

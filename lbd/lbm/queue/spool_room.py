@@ -1,14 +1,14 @@
-"""Room on the disk of the spool: while that is short, who keeps most output there loses the oldest.
+"""Room on the disk of the spool: while it is short, the users with most output lose their oldest.
 
 The files are the daemons' own, which no quota counts, and the same disk may hold the queue itself
-and others' outputs. Whoever fills it, with many attempts or by a descriptor that a process has
-kept, loses their own: what ended attempts have printed goes first, the oldest before all, and those
-that run share what one alone may print otherwise, or less on a small disk.
+and other users' outputs. A user who fills it, with many attempts or through a descriptor that a
+process has kept, loses their own output: that of ended attempts goes first, the oldest before all.
+Running attempts share the limit of one attempt, or less on a small disk.
 
-All that is done once a second, and a disk can be full sooner. So what was printed in the last
-second counts as taken already; and where it was more than half of the room that there is then,
-twice in a row, who printed most of it loses the attempts that did, and for some minutes the output
-of new ones. However many jobs a user has, the disk is full for a few seconds of these minutes.
+This is done once a second, and a disk can fill up sooner. So what was printed in the last second
+counts as taken already. If it was more than half of the room that is left, twice in a row, the user
+who printed most of it loses the attempts that did, and for some minutes the output of new ones.
+However many jobs a user has, the disk is full for only a few seconds of these minutes.
 """
 
 import asyncio
@@ -37,18 +37,18 @@ SWEEP_EVERY_S = 3600.0
 ROOM_EVERY_S = 5.0  # while it is short, and at most a twentieth of the time
 ROOM_REST = 20
 
-ROOM_PARTS = 2  # who prints more of the room between two looks may fill it before the next,
-QUICK_PARTS = 8  # but so much of what is to be free is nothing to end an attempt for
+ROOM_PARTS = 2  # a user who prints more of the room between two looks may fill it before the next,
+QUICK_PARTS = 8  # but this part of the wanted free space is no reason to end an attempt
 DISCARD_S = 300.0
 ROUNDS_MAX = 16
-WRITTEN_S = 3.0  # what was last written to longer ago is not what fills the disk now
+WRITTEN_S = 3.0  # a file last written longer ago is not what fills the disk now
 
 
 @dataclass(slots=True)
 class Dropped:
-    """By user."""
+    """What was dropped, by user."""
 
-    lost: Counter[int] = field(default_factory=Counter)  # bytes, or files where these are short
+    lost: Counter[int] = field(default_factory=Counter)  # bytes, or files if files are short
     written: dict[int, list[str]] = field(default_factory=dict)
     """Outputs of attempts that have ended, to which somebody writes all the same."""
 
@@ -69,9 +69,9 @@ async def make_room(
     dropping: dict[int, str],
     lately_s: float = WRITTEN_S,
 ) -> Dropped:
-    """What whose ended attempts have left is removed, until there is enough or nobody keeps more
-    than `floor_bytes`. `running`: attempts; `dropping`: which file of each user is in hand, also
-    when we return; `lately_s`: as of `drop`."""
+    """Removes what users' ended attempts have left, until there is enough room or nobody keeps more
+    than `floor_bytes`. `running`: attempts; `dropping`: the file of each user that is being
+    dropped, even after we return; `lately_s`: as for `drop`."""
     by_file = short.files > 0
     wanted, floor = (short.files, 1) if by_file else (short.size_bytes, floor_bytes)
     dropped = Dropped()
@@ -90,10 +90,10 @@ async def make_room(
         totals[uid] -= found
         if not found and spool.calls.is_under_way(uid, "room"):
             if not spool.calls.is_under_way(uid, "room", STUCK_S):
-                break  # nobody else is to lose anything for that
+                break  # no other user shall lose output for that
             dropped.written.setdefault(uid, []).append(dropping.get(uid, ""))
         if not found:
-            del totals[uid]  # all that is left belongs to attempts that run
+            del totals[uid]  # the rest belongs to running attempts
     return dropped
 
 
@@ -121,7 +121,7 @@ def drop_oldest(
 
 
 def limits_of_running(owners: Mapping[Key, int], limit_bytes: int) -> dict[Key, int]:
-    """While the disk is short: those of one user share `limit_bytes`."""
+    """Limits while the disk is short: the running attempts of one user share `limit_bytes`."""
     counts = Counter(owners.values())
     return {key: max(RUNNING_BYTES_MIN, limit_bytes // counts[uid]) for key, uid in owners.items()}
 
@@ -138,7 +138,7 @@ class Pace:
         self._printed: dict[Key, int] | None = None  # at the last look
 
     def look(self, owners: Mapping[Key, int]) -> dict[Key, tuple[int, int]]:
-        """User and bytes of each that runs, or has run since then."""
+        """User and bytes of each attempt that runs, or has run since the last look."""
         now = {key: (uid, self._spool.printed_bytes(*key)) for key, uid in owners.items()}
         gone = {as_key(key): one for key, one in self._spool.quick.gone.items()}
         before, self._printed = self._printed, {key: size for key, (_, size) in now.items()}
@@ -153,7 +153,7 @@ class Pace:
 
 def too_quick(pace: Iterable[tuple[int, int]], short: Shortage) -> set[int]:
     """The users who print so much that the disk may be full at the next look. `pace`: user and
-    bytes of each attempt since the last look; `short`: now."""
+    bytes of each attempt since the last look; `short`: the shortage now."""
     printed: Counter[int] = Counter()
     for uid, size_bytes in pace:
         printed[uid] += size_bytes
@@ -164,7 +164,7 @@ def too_quick(pace: Iterable[tuple[int, int]], short: Shortage) -> set[int]:
 
 
 class Attempts(Protocol):
-    """Those of the queue on this host."""
+    """The queue's attempts on this host."""
 
     def begun(self) -> list[Key]: ...
 
@@ -186,19 +186,19 @@ class SpoolCare:
         end_holders: Callable[[int, Sequence[str]], Awaitable[None]],
         shortage: Callable[[Path], Shortage] = shortage_of,
     ) -> None:
-        """`end_holders`: the processes of that user which have one of these files open."""
+        """`end_holders`: ends the processes of a user that have one of these files open."""
         self._spool, self._end_holders = spool, end_holders
         self._shortage = shortage
         self._keep_days = keep_days
         self._attempts = attempts
-        self._trouble = ""  # as it was reported last
+        self._trouble = ""  # as last reported
         self._room_due_s = self._room_began_s = self._room_pause_s = 0.0
         self._pace = Pace(spool)
         self._dropping: dict[int, str] = {}
         self._too_quick: set[int] = set()  # at the last look
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Runs until cancelled."""
         sweep_due_s = 0.0
         while True:
             await self.look()
@@ -211,7 +211,7 @@ class SpoolCare:
             await asyncio.sleep(TRIM_EVERY_S)
 
     async def look(self) -> None:
-        """At what runs, and at the room that there is."""
+        """Looks at the running attempts, and at the room on the disk."""
         spool, begun = self._spool, self._attempts.begun()
         full = bool(begun) and spool.is_full()
         owners = {key: spool.owner(*key) or owner_of(spool.output(*key)) for key in begun}
@@ -233,10 +233,10 @@ class SpoolCare:
         self._end_quick(begun, pace)
 
     def _end_quick(self, begun: list[Key], pace: Mapping[Key, tuple[int, int]]) -> None:
-        """What fills the disk sooner than room can be made on it."""
+        """Ends attempts that fill the disk faster than room can be made on it."""
         spool, before = self._spool, self._too_quick
         spool.quick.ended.intersection_update(begun)
-        for key in spool.quick.freed.keys() - {*begun}:  # noted just as it went
+        for key in spool.quick.freed.keys() - {*begun}:  # noted as it went
             del spool.quick.freed[key]
         self._too_quick = too_quick(pace.values(), self._shortage(spool.root))
         for uid in self._too_quick & before:
@@ -254,7 +254,7 @@ class SpoolCare:
             return
         spool, running = self._spool, self._attempts.held_names()
         floor_bytes = short.of_user(spool.holes.limit_bytes)
-        # Who keeps still before each look has written since the last one.
+        # A user who stays quiet just before each look has written since the last one.
         since_s, self._room_began_s = began_s - self._room_began_s, began_s
         lately_s = max(WRITTEN_S, min(since_s, 2 * self._room_pause_s))
         dropped = await make_room(spool, short, floor_bytes, running, self._dropping, lately_s)
@@ -270,11 +270,11 @@ class SpoolCare:
             log.warning("%s: user %d writes on to what an attempt that has ended has left; end the "
                         "processes that do, and keep no output of theirs for %g s", spool.root, uid,
                         DISCARD_S)  # fmt: skip
-            # They may have written by one that they have closed since, and have more of them.
+            # They may have written through a descriptor closed since, and hold others.
             held = partial(held_by_somebody, spool.root, uid, running)
             more = await spool.calls.run(uid, "held", held) or ()
             await self._end_holders(uid, sorted({*paths, *more}))
-            self._room_due_s = 0.0  # they have written until they end
+            self._room_due_s = 0.0  # they keep writing until they end
 
     async def _trim(self, key: Key, uid: int, limit_bytes: int | None, *, is_short: bool) -> None:
         spool = self._spool

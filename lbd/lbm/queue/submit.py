@@ -1,7 +1,7 @@
-"""`lbrun -q` and `-d` at their origin: into the queue, and with -q what the job prints and its end.
+"""`lbrun -q` and `-d` at their origin: submits the job; with -q also shows its output and its end.
 
-The client is told QUEUED once the dispatcher has the job on disk. If a client of -q goes away, its
-job is cancelled or ended; if we go away, it runs on, and `lbctl wait` and `logs` find it.
+The client gets QUEUED once the dispatcher has the job on disk. If a client of -q disconnects, its
+job is cancelled or ended. If we stop, it runs on, and `lbctl wait` and `logs` find it.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ from lbd.text.job_phrases import jobs_do
 from lbd.text.needs_words import needs_text
 
 PRIORITY_MAX = 999
-TIME_MAX = 1e11  # seconds, UNIX ones as well
+TIME_MAX = 1e11  # seconds, also UNIX times
 SPEEDUP_MAX = 1e6
 WORK_S_MAX = 1e9
 ClientLine = tuple[socket.socket, Callable[[], Awaitable[list[Frame]]]]
@@ -75,14 +75,14 @@ Asked = tuple[ClientRequest, SubmitOptions]
 
 
 def read_queued(body: bytes) -> Asked:
-    """Raises ValueError."""
+    """Reads a QUEUE frame. Raises ValueError."""
     given, options = by_key(body, WORDS_MAX), SubmitOptions()
     OPTIONS.set(given, options)
     return request_of(given), options
 
 
 def read_indexes(text: bytes) -> tuple[Runs, int]:
-    """In order, as a client writes them, and how many at once. Raises ValueError."""
+    """The indexes, in order as a client writes them, and how many at once. Raises ValueError."""
     indexes, percent, limit = text.decode("ascii").partition("%")
     if percent and not is_number(limit):
         raise ValueError("an array that cannot be")
@@ -136,8 +136,8 @@ async def serve_queued(
     more: list[Frame],
     taken: Callable[[], None],
 ) -> None:
-    """`taken` is called when no more of the request is held here than its options. Raises OSError
-    if the client is gone."""
+    """Serves a client of -q or -d. `taken` is called when no more of the request is held here than
+    its options. Raises OSError if the client is gone."""
     sock, listen = ends
     early = EarlyFrames(listen, more)
     try:
@@ -175,7 +175,7 @@ async def _serve(
             return
         submission, reply, watching = found or await taking
     except LbdError as problem:
-        problem.__traceback__ = None  # else `taking` has it, it this frame, and this frame `taking`
+        problem.__traceback__ = None  # breaks the cycle of `taking`, the exception and this frame
         end = CommandEnd(LBRUN_FAILED, "failed", reason=str(problem))
         if not early.interrupted:
             await send(tags.DONE, pack_end(end))
@@ -209,14 +209,14 @@ async def _serve(
 async def say_queued(
     send: Callable[[bytes, bytes], Awaitable[None]], text: str, reply: pb.SubmitReply, key: str
 ) -> None:
-    """To the client. Raises OSError."""
+    """Tells the client. Raises OSError."""
     for line in remarks(text, reply, key):
         await send(tags.WARN, line.encode())
     await send(tags.QUEUED, text.encode())
 
 
 def remarks(jobs: str, reply: pb.SubmitReply, key: str) -> list[str]:
-    """What the client is to say of its jobs once they are queued."""
+    """What the client says about its jobs once they are queued."""
     lines = []
     if reply.is_other:
         whose = f"--idempotency-key {key}: {jobs_do(jobs, 'has', 'have')} it"
@@ -237,7 +237,7 @@ async def take(
     options: SubmitOptions,
     way: OnItsWay,
 ) -> tuple[pb.SubmitRequest, pb.SubmitReply, Watching | None]:
-    """Into the queue. Raises LbdError."""
+    """Puts a job into the queue. Raises LbdError."""
 
     def sent() -> None:
         way.is_sent = True
@@ -281,7 +281,7 @@ def note_of(name: str, caller: Caller, request: ClientRequest, reply: pb.SubmitR
 
 
 def check_options(home: OutboundContext, caller: Caller, options: SubmitOptions) -> None:
-    """Raises Unavailable for what this host does not let the caller have."""
+    """Raises Unavailable for what this host does not allow the caller."""
     if (owner := range_owner(caller.uid, user_name(caller.uid))) is not None:
         # Each number of the range would have a user's share of the queue.
         raise Unavailable(
@@ -354,7 +354,7 @@ async def make_submission(
         needs=run.needs,
     )
     add_waits(asked, options, is_admin=Admins(home.config.admin).include(caller))
-    # A dispatcher of the release before would take no notice of these, and refuses no tasks.
+    # A dispatcher of the release before would ignore these, but refuses a count of 0.
     is_new = bool(request.needs or options.after or options.begin is not None)
     if options.tasks[0]:
         add_array(asked, *options.tasks, is_new=is_new)
@@ -364,11 +364,11 @@ async def make_submission(
 
 
 def make_queued(run: lbm_pb2.RunRequest, request: ClientRequest, *, has_input: bool) -> None:
-    """What is not the same for a job of the queue."""
+    """Sets what differs for a job of the queue."""
     run.wants_stdin = has_input
     run.closed_fds = run.null_outputs = 0
     run.forced = False
-    run.slots = run.slots_most = 0  # the dispatcher's business
+    run.slots = run.slots_most = 0  # left to the dispatcher
     run.needs = needs_text(queued_needs(request))
     if request.is_staged:
         run.workdir.send.extend(request.send)
@@ -376,13 +376,13 @@ def make_queued(run: lbm_pb2.RunRequest, request: ClientRequest, *, has_input: b
 
 
 def queued_needs(request: ClientRequest) -> Needs:
-    """In the queue a limit of memory is asked for as well."""
+    """In the queue a memory limit is also requested as a resource."""
     return replace(request.needs, memory_bytes=request.memory_bytes)
 
 
 def add_array(asked: pb.SubmitRequest, runs: Runs, at_once: int, *, is_new: bool) -> None:
     asked.is_array, asked.first_index, asked.count = True, runs[0][0], count_of(runs)
-    if at_once or len(runs) > 1 or runs[0][2] > 1 or is_new:  # likewise
+    if at_once or len(runs) > 1 or runs[0][2] > 1 or is_new:  # as in `make_submission`
         asked.indexes, asked.at_once, asked.count = runs_text(runs), at_once, 0
 
 

@@ -1,4 +1,4 @@
-"""What a command on its way out has of the `lbrun` that asked for it, and says to it."""
+"""What a command on its way out needs from the `lbrun` that asked for it, and sends to it."""
 
 import asyncio
 import contextlib
@@ -21,13 +21,13 @@ from lbd.model import JobId
 from lbd.text.one_line import one_line
 
 PIPE_S = 10.0
-LISTEN_AFTER_S = 0.02  # most commands that are over sooner have nothing to say
+LISTEN_AFTER_S = 0.02  # most commands that end sooner have no messages
 TAKEN_AFTER_S = 0.3
 GIVEN_WITHIN_S = 10.0
 
 
 def pack_end(end: CommandEnd) -> bytes:
-    """The body of DONE."""
+    """Returns the body of DONE."""
     pairs = [
         (tags.STATUS, str(end.status)),
         (tags.CAUSE, end.cause),
@@ -45,7 +45,7 @@ def pack_end(end: CommandEnd) -> bytes:
 def pack_place(
     job: JobId, host: str, reason: str, slots: int, *, measure: bool, grant: Grant
 ) -> bytes:
-    """The body of HERE."""
+    """Returns the body of HERE."""
     pairs = [(tags.JOB, job), (tags.HOST, host), (tags.REASON, reason)]
     pairs += [(tags.MEASURE, "1")] if measure else []
     pairs += [(tags.SLOTS, str(slots))] if slots else []
@@ -56,16 +56,16 @@ def pack_place(
 
 
 class Pipes:
-    """What the client packs comes out of these pipes, and what it unpacks goes into them."""
+    """The pipes through which the client packs and unpacks files."""
 
     def __init__(self, send: Callable[[bytes, bytes], None], threads: Threads) -> None:
         self._send = send
-        self.threads = threads  # the client's user's
+        self.threads = threads  # those of the client's user
         self._pipe: asyncio.Future[int] | None = None
         self._outcome: asyncio.Future[str] | None = None
 
     async def open(self, tag: bytes, body: bytes) -> Fd:
-        """Our end of one, to be closed by us. Raises TimeoutError if none comes."""
+        """Returns our end of a new pipe, which we close. Raises TimeoutError if none comes."""
         loop = asyncio.get_running_loop()
         self._pipe, self._outcome = loop.create_future(), loop.create_future()
         self._send(tag, body)
@@ -75,7 +75,7 @@ class Pipes:
         return Fd(descriptor)
 
     async def outcome(self) -> str:
-        """Why the client could not pack or unpack, "" if it did; as soon as it has ended."""
+        """Returns, once the client has packed or unpacked, why it could not; "" if it could."""
         assert self._outcome is not None
         return await asyncio.shield(self._outcome)
 
@@ -95,10 +95,10 @@ class Pipes:
 
 
 class CallerStdio:
-    """Its standard input and outputs: asked for once, and there until a command has them."""
+    """The client's stdin and outputs: requested once, and kept until a command takes them."""
 
     def __init__(self, threads: Threads, ask: Callable[[], None]) -> None:
-        """`threads`: of its user; `ask` sends for the descriptors."""
+        """`threads`: of its user; `ask` requests the descriptors."""
         self._threads = threads
         self._ask = ask
         self._asked = False
@@ -108,8 +108,8 @@ class CallerStdio:
         self.terminal: CallersTerminal | None = None
 
     async def take(self, *, keep: bool) -> StdFds:
-        """To be closed by who takes them. `keep`: copies, to be taken again. Raises Unavailable,
-        TimeoutError, OSError."""
+        """Returns the descriptors, which the caller closes. `keep`: copies are kept, to be taken
+        again. Raises Unavailable, TimeoutError, OSError."""
         if complaint := self._threads.why_stuck():
             raise Unavailable(complaint)
         if not self._asked:
@@ -131,7 +131,7 @@ class CallerStdio:
         return self._came.done()
 
     def came(self, request: ClientRequest, descriptors: list[int]) -> None:
-        """Those that it does not use are closed. Raises ValueError if some are missing."""
+        """Takes descriptors and closes those not needed. Raises ValueError if some are missing."""
         ends = self._sorted(request, descriptors)
         if complaint := ends.why_not():
             ends.close(self._threads)
@@ -152,16 +152,16 @@ class CallerStdio:
             stdin = None
         stderr = by_number.get(2)
         if stderr is not None and request.has(tags.FLAG_JOINED):
-            self._threads.close(stderr)  # all comes as standard output
+            self._threads.close(stderr)  # both outputs come as standard output
             stderr = None
         return StdFds(stdin, by_number.get(1), stderr)
 
     def is_ready(self) -> None:
-        """Its terminal is raw now."""
+        """Notes that the client's terminal is raw now."""
         self._ready.set()
 
     def _at_hand(self) -> StdFds | None:
-        """Those that have come, and nobody has taken."""
+        """The descriptors that have come and that nobody has taken."""
         came = self._came
         if self._is_taken or not came.done() or came.cancelled() or came.exception():
             return None
@@ -172,7 +172,7 @@ class CallerStdio:
         return CallerState(self._asked, self._at_hand(), self._ready.is_set(), *terminal)
 
     def restore(self, left: CallerState, *, are_taken: bool) -> None:
-        """Raises ValueError. `are_taken`: a command has them."""
+        """Restores the state. `are_taken`: a command has the descriptors. Raises ValueError."""
         self._asked, self._is_taken = left.asked, are_taken and left.came is None
         if left.terminal >= 0:
             modes = read_modes(left.modes) if left.modes else None
@@ -183,23 +183,24 @@ class CallerStdio:
             self._came.set_result(left.came or StdFds())
 
     def close(self) -> None:
-        """What nobody has taken; the terminal is closed by itself."""
+        """Closes descriptors that nobody has taken; the terminal is closed separately."""
         if (ends := self._at_hand()) is not None:
             self._is_taken = True
             ends.close(self._threads)
 
 
 class Listener(Protocol):
-    """What the client is told while its command runs."""
+    """Messages for the client while its command runs."""
 
-    def input_taken(self) -> None: ...  # what was typed has been consumed
+    def input_taken(self) -> None: ...  # typed input has been consumed
     def notice(self, tag: bytes) -> None: ...  # STOPPED, WANTED or SCREEN
 
 
 class Follower(Listener, Protocol):
-    """Who follows a command on another host."""
+    """Follows a command on another host."""
 
-    def stands_still(self, why: str) -> None: ...  # by that host's owner; "": it goes on
+    # suspended by that host's owner; "": it continues
+    def stands_still(self, why: str) -> None: ...
 
 
 class Client(Listener, Protocol):
@@ -210,27 +211,28 @@ class Client(Listener, Protocol):
         grant: Grant = NOTHING,
     ) -> None: ...  # fmt: skip
     def away(self) -> None: ...
-    async def descriptors(self, *, keep: bool) -> StdFds: ...  # `keep` copies, for another start
+    # `keep`: copies are kept for another start
+    async def descriptors(self, *, keep: bool) -> StdFds: ...
     def placed(self, job: JobId, host: str, reason: str) -> None: ...
     def warn(self, text: str) -> None: ...
     @property
     def pipes(self) -> Pipes: ...
     @property
-    def peer(self) -> PeerProcess: ...  # who has connected
+    def peer(self) -> PeerProcess: ...  # the connected process
     def done(self, end: CommandEnd) -> None: ...
 
 
 class Attending:
-    """The client is listened to while its command is on its way.
+    """Listens to the client while its command is on its way.
 
-    The journey goes on in the client's own task, since each other task and each wait for one costs
-    a short command about as much as a message to another host.
+    The journey runs in the client's own task, because each other task and each wait for one costs a
+    short command about as much as a message to another host.
     """
 
     def __init__(
         self, listen: Callable[[], Coroutine[object, object, None]], is_slow: Callable[[], None]
     ) -> None:
-        """`listen`: until the client is gone; `is_slow` is called if it takes long."""
+        """`listen`: runs until the client is gone; `is_slow` is called if that takes long."""
         self._listen, self._is_slow = listen, is_slow
         self._loop = asyncio.get_running_loop()
         self._timer = self._loop.call_later(LISTEN_AFTER_S, self._take_time)
@@ -239,7 +241,7 @@ class Attending:
         self._is_gone = False
 
     async def run(self, journey: Coroutine[object, object, bool]) -> bool:
-        """What it returns. If the client is gone before, it is cancelled: False."""
+        """Returns the journey's result; False if the client goes first, which cancels it."""
         self._running = asyncio.current_task()
         try:
             return await journey and not self._is_gone
@@ -255,7 +257,7 @@ class Attending:
         self._timer = self._loop.call_later(TAKEN_AFTER_S, self._is_slow)
 
     def listen(self) -> "asyncio.Task[None]":
-        """From now on at the latest."""
+        """Starts listening, if that has not happened yet."""
         if self._listening is None:
             self._listening = self._loop.create_task(self._listen())
             self._listening.add_done_callback(self._client_gone)
@@ -267,7 +269,7 @@ class Attending:
             self._running.cancel()
 
     async def end(self) -> None:
-        """Raises what listening has failed with, unless that is the client's doing."""
+        """Ends listening. Raises the error of a failed listener, unless the client caused it."""
         self._timer.cancel()
         if (listening := self._listening) is not None:
             listening.cancel()

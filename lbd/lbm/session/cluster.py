@@ -1,4 +1,4 @@
-"""The other hosts of the cluster: where their LBMs are, and one question to one of them."""
+"""The other hosts of the cluster: where their LBMs are, and questions to them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,14 +27,14 @@ class ClusterHost:
     name: str
     lbm: str  # "address:port"
     is_up: bool
-    is_down: bool  # neither: out of contact
+    is_down: bool  # neither up nor down: out of contact
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
     config: Config
     lim: JsonClient
-    peers: Peers | None  # None: this host proves nothing to others
+    peers: Peers | None  # None: this host cannot prove its identity to others
 
     async def others(self) -> list[ClusterHost]:
         """Every host that this one may ask. Raises LbdError if the LIM does not answer."""
@@ -51,7 +51,7 @@ class Cluster:
         raise Refusal(f"no host {name!r} in this cluster")
 
     async def lbm_of(self, name: str) -> str:
-        """Where the LBM of a host is, from the configuration if that says. Raises Unavailable."""
+        """A host's LBM address, from the configuration if it is there. Raises Unavailable."""
         own = self.config
         if name == own.host.name:
             return target_of(own.host.address, own.lbm.port)
@@ -70,7 +70,7 @@ class Cluster:
     async def ask(
         self, peer: ClusterHost, method: str, request: Message, reply: type[Reply], timeout_s: float
     ) -> Reply:
-        """Raises Unavailable with the reason."""
+        """Asks one question. Raises Unavailable with the reason."""
         if self.peers is None:
             raise Unavailable(
                 "this host has no credentials for other hosts (security.key_file, tls)"

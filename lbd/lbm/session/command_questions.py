@@ -1,9 +1,9 @@
-"""What `lbctl job, kill, wait` ask about one plain command, such as h1-26.
+"""The answers to `lbctl job, kill, wait` about one plain command, such as h1-26.
 
-Its id names the host where it was started, and the LBM there knows it: a question from another host
-is passed on to that one. The host that asks vouches for its users, as it does for those of the
-commands that it sends, unless they are not taken here ([admission] origins), but for
-administrators only where admin.hosts here names it.
+The id names the host where the command was started, and the LBM there knows it: a question from
+another host is passed on to it. The asking host vouches for its users, as it does for the users of
+the commands that it sends, unless its commands are not accepted here ([admission] origins). It
+vouches for administrators only if admin.hosts on this host names it.
 """
 
 import asyncio
@@ -34,12 +34,12 @@ from lbd.text.spelling import nearest
 job_log = JobLog(logging.getLogger("lbd.lbm"))
 
 PEER_S = 3.0
-PATIENCE_MAX_S = 20.0  # of one answer
+PATIENCE_MAX_S = 20.0  # for one answer
 ASKED_MAX_S = 1e9
-SENDING_MAX = 64  # signals of one user to commands that run here, at once
-WAITS_MAX = 512  # at once; whoever comes beyond that has an answer at once, and asks again
+SENDING_MAX = 64  # concurrent signals of one user to commands that run here
+WAITS_MAX = 512  # at once; beyond that the answer comes at once, and the client asks again
 USER_CHARS = 255
-NO_UID, UNKNOWN_UID = -2, -1  # of who asks, of a job: nobody's
+NO_UID, UNKNOWN_UID = -2, -1  # of an asker, and of a job; nobody's
 VERBS = ("show", "kill", "wait")
 CODES = ("denied", "missing", "unavailable", "usage")
 
@@ -49,7 +49,7 @@ class CommandAnswers:
         self._home = home
         self._admins = admins
         self._waits = 0
-        self._sending: dict[asyncio.Task[None], int] = {}  # and whose they are
+        self._sending: dict[asyncio.Task[None], int] = {}  # and the uids of their users
 
     async def answer(self, question: Json, caller: Caller) -> Json:
         """Raises LbdError, KeyError, TypeError, ValueError."""
@@ -74,8 +74,7 @@ class CommandAnswers:
         return {"job": shown(reply.job), "open": reply.open}
 
     async def seen_by(self, job: str, caller: Caller) -> pb.JobRecord | None:
-        """A command of the caller's; None of one that is not, if an administrator asks. Raises
-        LbdError."""
+        """A command of the caller's; None for an administrator if it is not. Raises LbdError."""
         if not JOB_ID.fullmatch(job):
             raise Refusal(f"no job {one_line(job, 80)!r}", "missing")
         user, is_admin = user_name(caller.uid), self._admins.include(caller)
@@ -83,7 +82,7 @@ class CommandAnswers:
         try:
             reply = await self._passed_on(asked)
         except Unavailable:
-            if is_admin:  # its host may be what they look for
+            if is_admin:  # a missing host may be what the administrator looks for
                 return None
             raise
         if reply.error and not (is_admin and reply.code == "denied"):
@@ -91,7 +90,7 @@ class CommandAnswers:
         return None if reply.error else reply.job
 
     async def _passed_on(self, asked: pb.CommandRequest) -> pb.CommandReply:
-        """Raises LbdError."""
+        """Asks the host that knows the command. Raises LbdError."""
         own, cluster = self._home.config.host.name, self._home.cluster
         origin = asked.id.rpartition("-")[0]
         if origin == own:
@@ -112,7 +111,7 @@ class CommandAnswers:
             raise Unavailable(f"{origin}, where {asked.id} was started: {problem}") from None
 
     async def of_own(self, asked: pb.CommandRequest, host: str) -> pb.CommandReply:
-        """About a command of this host's users. `host` asks; what it asks may be anything."""
+        """About a command of this host's users. `host` asks; its question may be malformed."""
         try:
             if asked.verb not in VERBS or not JOB_ID.fullmatch(asked.id):
                 raise Refusal(f"malformed question about {one_line(asked.id, 80)!r}")
@@ -137,7 +136,7 @@ class CommandAnswers:
         return pb.CommandReply(job=record, open=is_open)
 
     def _check(self, asked: pb.CommandRequest, owner: Asker, host: str, runs_on: str) -> None:
-        """Raises Refusal, which says nothing of whose it is."""
+        """Raises Refusal, which does not tell whose command it is."""
         config = self._home.config
         own = config.host.name
         vouches = host == own or config.admin.are_on(host)
@@ -163,7 +162,7 @@ class CommandAnswers:
         return pb.CommandReply(job=ended_record(number, usage))
 
     async def _end_of(self, job: Job, patience_s: float) -> None:
-        """Returns when it has ended, or after so long."""
+        """Waits until the command has ended, at most `patience_s`."""
         if job.id not in self._home.jobs.running or self._waits >= WAITS_MAX:
             return
         ended = asyncio.Event()
@@ -192,12 +191,13 @@ class CommandAnswers:
             self._send(job, asked.signal, whole_tree=asked.signal == signal.SIGKILL)
             return
         self._send(job, signal.SIGTERM, whole_tree=True)
-        self._send(job, signal.SIGCONT, whole_tree=True)  # else one that is stopped hears nothing
+        # else a stopped one would not get TERM
+        self._send(job, signal.SIGCONT, whole_tree=True)
         grace_s = self._home.config.lbm.kill_grace_s
         asyncio.get_running_loop().call_later(grace_s, self._force, job)
 
     def _force(self, job: Job) -> None:
-        """It has had its time."""
+        """Kills a command whose grace period is over."""
         if (command := self._home.commands.get(job.id)) is not None:
             command.force()
         elif job.id in self._home.staying:
@@ -205,7 +205,7 @@ class CommandAnswers:
                 self._send(job, signal.SIGKILL, whole_tree=True)
 
     def _send(self, job: Job, number: int, *, whole_tree: bool) -> None:
-        """Raises Refusal."""
+        """Sends a signal. Raises Refusal."""
         if (command := self._home.commands.get(job.id)) is not None:
             if number == signal.SIGKILL:
                 command.force()
@@ -222,8 +222,8 @@ class CommandAnswers:
                 sending.add_done_callback(self._sending.pop)
 
     async def _send_here(self, job: Job, words: tuple[int, int, int, int]) -> None:
-        """To a process of this host's that is nobody's child here, as its user: it may have become
-        another's, or have children that are."""
+        """Signals a process of this host that is nobody's child here, as its user: it may have
+        become another user's, or have children that are."""
         as_user, own_uid = self._home.looker.as_user, os.geteuid()
         try:
             if own_uid == job.uid or (own_uid != ROOT_UID and not as_user.is_needed):
@@ -231,7 +231,7 @@ class CommandAnswers:
                     raise Unavailable(os.strerror(trouble))
             else:
                 await as_user.work(job.uid, b"signal", *(b"%d" % word for word in words))
-        except LbdError as problem:  # it has ended, or is another user's by now
+        except LbdError as problem:  # it has ended, or belongs to another user by now
             job_log.info(job.id, "signal %d: %s", words[2], problem)
 
 

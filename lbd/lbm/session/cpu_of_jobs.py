@@ -1,4 +1,4 @@
-"""The CPU time of jobs that run, as the hosts say where they do."""
+"""The CPU time of running jobs, as reported by the hosts where they run."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
@@ -12,29 +12,29 @@ from lbd.local.json_socket import Json
 from lbd.model import JobState
 from lbd.net.gen import lbm_pb2
 
-ASK_S = 0.5  # nobody waits for longer to see that
+ASK_S = 0.5  # nobody waits longer for these figures
 KEPT_S = 1.0
-HOSTS_KEPT = 4096  # a bad dispatcher may name any number
+HOSTS_KEPT = 4096  # a bad dispatcher may name any number of hosts
 USED_MAX = 100_000  # jobs of one host
 LIVE = JobState.RUNNING.value, JobState.SUSPENDED.value
 
 
 class CpuOfJobs:
-    """Each host is asked at most once a second, however many users list its jobs."""
+    """Asks each host at most once a second, however many users list its jobs."""
 
     def __init__(self, own: str, here: CpuUsed, cluster: Callable[[], Cluster]) -> None:
         self._own, self.here, self._cluster = own, here, cluster
         self._asked: dict[str, tuple[float, asyncio.Task[Mapping[str, float]]]] = {}
 
     async def add(self, jobs: Iterable[Json], asker: Asker) -> None:
-        """To the objects of the contract."""
+        """Adds the CPU time to the objects of the contract."""
         running = [job for job in jobs if job["state"] in LIVE]
         hosts = sorted({str(job["host"]) for job in running})
         found = await asyncio.gather(*(self._on(host, asker) for host in hosts))
         add_cpu(running, dict(zip(hosts, found, strict=True)))
 
     async def _on(self, host: str, asker: Asker) -> Mapping[str, float]:
-        """By job."""
+        """CPU seconds by job."""
         if host == self._own:
             return await self.here.by_job()
         now_s = asyncio.get_running_loop().time()
@@ -47,7 +47,7 @@ class CpuOfJobs:
         return await asyncio.shield(asking)
 
     async def _ask(self, host: str, asker: Asker) -> Mapping[str, float]:
-        """Nothing of a host that does not say."""
+        """Returns nothing for a host that does not answer."""
         asked = lbm_pb2.JobsRequest(user=asker.user, uid=max(0, asker.uid))
         try:
             cluster = self._cluster()
@@ -61,7 +61,7 @@ class CpuOfJobs:
 
 
 def used_in(reply: lbm_pb2.JobsReply) -> dict[str, float]:
-    """By job, as far as it makes sense: any host says that."""
+    """CPU seconds by job. Invalid figures are dropped: any host may send them."""
     return {one.job: one.cpu_s for one in reply.used[:USED_MAX] if 0 <= one.cpu_s <= TIME_MAX}
 
 

@@ -1,4 +1,4 @@
-"""The CPU time that the commands which run here have used so far, for who lists them."""
+"""The CPU time that the commands running here have used so far, for listings."""
 
 import asyncio
 import time
@@ -16,27 +16,27 @@ KEPT_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """Of a command's processes."""
+    """The root of a command's processes."""
 
     pid: int
     group: str = ""  # its cgroup
-    is_leader: bool = True  # of a session of its own
+    is_leader: bool = True  # it leads a session of its own
 
 
 class CpuUsed:
-    """Looked at once a second at most, however many ask, and beside the event loop: without cgroups
-    it takes a walk through all processes."""
+    """Looks at most once a second, however many ask, and outside the event loop: without cgroups a
+    look goes through all processes."""
 
     def __init__(self, placed: Iterable[Live], staying: Mapping[JobId, PeerProcess]) -> None:
-        """`placed`: what others, or the queue, have placed here; `staying`: what this host's users
-        run here themselves."""
+        """`placed`: commands placed here by other hosts or the queue; `staying`: commands that this
+        host's users run here themselves."""
         self._placed, self._staying = placed, staying
         self._looking = asyncio.Lock()
         self._looked_s = -KEPT_S
         self._found: dict[str, float] = {}
 
     async def by_job(self) -> dict[str, float]:
-        """In seconds, by the ids that people know: h1-26, 12, 12_7."""
+        """CPU seconds, by the ids that people know: h1-26, 12, 12_7."""
         async with self._looking:
             if time.monotonic() - self._looked_s >= KEPT_S:
                 self._found = await asyncio.to_thread(used_s, self._roots())
@@ -53,7 +53,7 @@ class CpuUsed:
 
 
 def used_s(roots: Mapping[str, Root]) -> dict[str, float]:
-    """Where no cgroup counts it, what those that live have used, with their ended children."""
+    """CPU seconds by job; without a cgroup, of live processes with their ended children."""
     counted = {job: group_cpu_s(root.group) for job, root in roots.items()}
     everybody = process_table.everybody() if None in counted.values() else {}
     found = {}

@@ -1,8 +1,9 @@
-"""What `lbctl logs --daemons` asks: what the daemons of all hosts have said of one job.
+"""The answers to `lbctl logs --daemons`: log lines of the daemons of all hosts about one job.
 
-The LBM of who asks sees to it that the job is theirs, or they are an administrator. Another host
-gives its lines to whoever it would show such a job to: for a user if that host may speak for its
-users here ([admission] origins), for an administrator if admin.hosts here names it.
+The LBM of the user who asks ensures that the job is the user's, or the user is an administrator.
+Another host gives its lines to anybody to whom it would show such a job: for a user if the asking
+host may speak for its users here ([admission] origins), for an administrator if admin.hosts here
+names it.
 """
 
 import asyncio
@@ -28,7 +29,7 @@ from lbd.process.job_log import Line, RecentLines
 from lbd.text.one_line import one_line
 
 LIM, LBM, DISPATCHER = DAEMONS = ("lim", "lbm", "dispatcher")
-PEER_S, DAEMON_S = 4.0, 2.0  # a host asks its other daemons within that
+PEER_S, DAEMON_S = 4.0, 2.0  # a host asks its other daemons within PEER_S
 AT_ONCE = 64  # hosts
 UNIX_S_MAX = 1e11
 SKEW_S = 60.0  # by which the clocks of hosts may differ
@@ -74,7 +75,7 @@ class DaemonLines:
         question: Json = {"ids": [name]}
         try:
             found = await self._queue.find(question, caller, explained=False, by_array=True)
-        except Unavailable:  # it may be what they look for
+        except Unavailable:  # a missing dispatcher may be what the administrator looks for
             if self._admins.include(caller) and (name.isdecimal() or job_log.array_of(name)):
                 return pb.LinesRequest(job=name)
             raise
@@ -105,7 +106,7 @@ class DaemonLines:
                 return
         gathered.add(peer.name, asked.job, reply)
 
-    # of this host
+    # For this host
 
     async def for_peer(self, asked: pb.LinesRequest, host: str) -> pb.LinesReply:
         """Raises PeerError."""
@@ -116,7 +117,7 @@ class DaemonLines:
         return pb.LinesReply(withheld=withheld) if withheld else await self._own(asked)
 
     async def _own(self, asked: pb.LinesRequest) -> pb.LinesReply:
-        """Of all daemons that are here and answer."""
+        """The lines of all daemons on this host that answer."""
         runtime = Path(self._home.config.host.runtime_dir)
         question: Json = {"op": "lines", "job": asked.job}
         others = (LIM, DISPATCHER)
@@ -135,7 +136,7 @@ class DaemonLines:
 
 
 class Gathered:
-    """From all hosts. What another one says is checked and bounded here."""
+    """The lines of all hosts. Lines from other hosts are checked and bounded here."""
 
     def __init__(self) -> None:
         self.missing: dict[str, str] = {}
@@ -167,7 +168,7 @@ class Gathered:
 
 
 def request_of(job: str, asker: Asker, submitted: float) -> pb.LinesRequest:
-    """Of the asker's own job."""
+    """The request about a job of the asker's own."""
     uid = max(0, asker.uid)
     return pb.LinesRequest(job=job, user=asker.user, uid=uid, since=submitted)
 
@@ -179,7 +180,7 @@ def as_message(daemon: str, line: Line) -> pb.LogLine:
 
 
 def is_about(line: pb.LogLine, job: str) -> bool:
-    """Whether it is a line about that job at all."""
+    """Whether the line is about that job at all."""
     is_known = line.daemon in DAEMONS and line.level in job_log.LEVELS.values()
     in_time = math.isfinite(line.unix_s) and 0 <= line.unix_s <= UNIX_S_MAX
     return is_known and in_time and job_log.concerns(line.job, job)

@@ -1,6 +1,6 @@
-"""Could a command begin there? For `explain`, which shows of each host why it is no candidate.
+"""Could a command begin there? For `explain`, which shows why a host is no candidate.
 
-The far side says so by a dry start.
+The far side answers by a dry start.
 """
 
 import asyncio
@@ -29,9 +29,9 @@ from lbd.policy.needs import counted_peak
 from lbd.text.one_line import one_line
 
 ANSWER_S = 2.0
-FOR_GOOD = "admission"  # the phase of rules that do not pass
-# At once; who looks into a directory that hangs has turns for as long as that takes, so each user
-# has one of their own besides.
+FOR_GOOD = "admission"  # the phase of permanent refusals by rules
+# Questions at once. A user who looks into a directory that hangs occupies a turn for that long, so
+# each user has a turn of their own too.
 CHECKS = 4  # for other hosts
 ASKED = 16  # hosts
 
@@ -51,12 +51,12 @@ class Checks:
     def __init__(self, host: InboundContext, home: OutboundContext) -> None:
         self._host = host
         self._home = home
-        self._turns = Turns(CHECKS, CHECKS)  # by user here
+        self._turns = Turns(CHECKS, CHECKS)  # by user on this host
         self._asking = Turns(ASKED, ASKED)
         self._numbers = itertools.count(1)
 
     async def for_peer(self, data: bytes, caller: str) -> lbm_pb2.CheckReply:
-        """What another LBM asks. Raises PeerError, Unavailable."""
+        """Answers another LBM. Raises PeerError, Unavailable."""
         limit_bytes = self._host.config.lbm.max_request_bytes
         request = read_run_request(data, limit_bytes, caller, names_job=False)
         requests = self._host.requests
@@ -82,7 +82,7 @@ class Checks:
         return lbm_pb2.CheckReply(able=True)
 
     async def explain(self, question: Json, caller: Caller) -> Json:
-        """The LIM's dry decision among the hosts that could begin the command."""
+        """Returns the LIM's dry decision among the hosts that could begin the command."""
         to_lim: Json = {
             name: question[name] for name in question if name not in ("id", "command", "kept")
         }
@@ -121,22 +121,22 @@ class Checks:
             raise Refusal(as_excluded(str(refusal), names), refusal.code) from None
 
     def _is_kept(self, question: Json) -> bool:
-        """By the owner's list of what never leaves, or by the user's, as the client says; the user
-        may still name this host."""
+        """Whether the command never leaves, by the owner's list or, as the client reports, by the
+        user's. The user may still name this host."""
         if question.get("wanted") == self._home.config.host.name:
             return False
         kept = question.get("kept") is True
         return kept or self._home.eligible.kept_by_owner(argv_of(question))
 
     async def _kept(self, to_lim: Json, argv: list[bytes]) -> Json:
-        """As a journey does it. Raises Refusal."""
+        """Answers like a journey. Raises Refusal."""
         if to_lim.get("wanted") is not None or to_lim.get("must_leave") is True:
             raise Refusal(keeps_here(name_of(argv)), "unavailable")
         reply = await self._home.lim.call({**to_lim, "must_stay": True}, ASK_LIM_S)
         return {**reply, "reason": "never"}
 
     def _learnt(self, question: Json, caller: Caller) -> Json:
-        """The command's CPU time and what it needs, as a placement of it would be told."""
+        """The command's CPU time and needs, as a real placement would state them."""
         given = question.get("needs") or ""
         key = key_of(argv_of(question))
         cpu_s, learnt_bytes = self._home.eligible.expected(caller.uid, key)
@@ -146,7 +146,7 @@ class Checks:
         return {"cpu_s": cpu_s, "needs": given}
 
     async def _unable(self, question: Json, caller: Caller) -> dict[str, str]:
-        """The hosts that said they could not begin it, and why."""
+        """The hosts that said they could not begin the command, and why."""
         hosts = [peer for peer in await self._home.cluster.others() if peer.is_up]
         if not hosts:
             return {}
@@ -158,7 +158,7 @@ class Checks:
         program = str(question["program"])
         staged = question.get("staged") is True
         client_request = ClientRequest(
-            # What is sent along need not be there yet.
+            # Files that are sent along need not be there yet.
             argv=[os.fsencode("sh" if staged and "/" in program else program)],
             directory=os.fsencode(str(question["directory"])),
             mode="auto" if question.get("wanted") is None else "host",
@@ -178,7 +178,7 @@ class Checks:
         )
 
     async def _ask(self, host: ClusterHost, request: lbm_pb2.RunRequest) -> str:
-        """Why it could not begin there; "" also of a host that does not answer."""
+        """Why it could not begin there; "" also for a host that does not answer."""
         ask = self._home.cluster.ask
         try:
             async with self._asking.turn(request.uid):

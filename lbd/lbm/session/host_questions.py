@@ -1,7 +1,7 @@
-"""What each question of another LBM goes through: its host's turn, and few long answers at a time.
+"""Limits on the questions of other LBMs: a rate per host, and few long answers at a time.
 
-Who asks faster than QUESTIONS_PER_S waits, and is refused where that would take too long: so a host
-that asks without end keeps neither the event loop nor the accounting from others.
+A host that asks faster than QUESTIONS_PER_S waits, and is refused if that would take too long. So a
+host that asks without end blocks neither the event loop nor the accounting for others.
 """
 
 import asyncio
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
     Context = grpc.aio.ServicerContext[bytes, bytes]
 
-QUESTIONS_PER_S = 200.0  # of one host, whose users' they are
+QUESTIONS_PER_S = 200.0  # of one host, for all its users
 BURST = 400.0
 TURN_BYTES = 1 << 17  # a longer question counts as several
-PATIENCE_S = 1.0  # less than who asks waits for an answer
-LONG_AT_ONCE = 4  # answers of the accounting, or with all jobs
+PATIENCE_S = 1.0  # less than the asker waits for an answer
+LONG_AT_ONCE = 4  # answers from the accounting, or with all jobs
 TOO_MANY = "asks more than its LBM can answer; try again later"
 
 Question = TypeVar("Question")
@@ -52,8 +52,8 @@ class HostQuestions:
         answer: Callable[[Question, str], Awaitable[Message]],
         operation: str = "",
     ) -> "grpc.RpcMethodHandler[bytes, bytes]":
-        """Gives `answer` what is asked, and which host asks; an LbdError of it is sent as a
-        refusal. `operation`: as `LongAnswers` knows it."""
+        """Returns a handler that passes `answer` the question and the asking host, and sends an
+        LbdError as a refusal. `operation`: its name for `LongAnswers`."""
 
         async def call(data: bytes, context: "Context") -> bytes:
             caller = await self._trust.caller(context)
@@ -78,10 +78,10 @@ class HostQuestions:
         answer: Callable[[Asked, str], Awaitable[Message]],
         operation: str = "",
     ) -> "grpc.RpcMethodHandler[bytes, bytes]":
-        """The same, of what is asked by such a message."""
+        """Like `handler`, for questions that are messages of that kind."""
         return self.handler(partial(parsed, kind), answer, operation)
 
     def wait_s(self, caller: str, size_bytes: int) -> float | None:
-        """Until its turn; None: for too long."""
+        """Returns the wait until its turn; None: too long."""
         turns = turns_of(size_bytes, TURN_BYTES)
         return self._rates.turn_s(caller, self._clock(), PATIENCE_S, turns)

@@ -19,15 +19,15 @@ TASK = re.compile(r"([0-9]{1,18})_([0-9]{1,18})")
 QUEUED = re.compile(r"[0-9]{1,19}(_[0-9]{1,18})?")
 ID_CHARS_MAX = 255
 TIME_MAX = 1e12  # UNIX seconds, and CPU seconds
-STOPPED = b"Tt"  # states of a process
+STOPPED = b"Tt"  # process states
 STOPPED_REASON = "stopped by a signal"
 
 
 def job_record(
     job: Job, staying: Mapping[JobId, PeerProcess], underway: Mapping[JobId, Underway]
 ) -> lbm_pb2.JobRecord:
-    """`staying`: what has become a command on this host, which says itself how it is; `underway`:
-    what has not, which knows what it waits for."""
+    """`staying`: processes that have become commands on this host, whose state is read from them;
+    `underway`: commands that have not begun, which know what they wait for."""
     record = lbm_pb2.JobRecord(
         id=job.id,
         name=job.name,
@@ -58,7 +58,7 @@ def job_record(
 
 
 def ended_record(number: int, usage: Usage) -> lbm_pb2.JobRecord:
-    """As the accounting has it."""
+    """A record from the accounting."""
     words = usage.words.split(b"\0") if usage.words else [usage.command.encode()]
     default = JobState.FAILED if usage.failed else JobState.UNKNOWN
     is_open = usage.response_s is None and usage.state == JobState.UNKNOWN.value
@@ -85,21 +85,21 @@ def ended_record(number: int, usage: Usage) -> lbm_pb2.JobRecord:
 
 
 def has_times(job: lbm_pb2.JobRecord) -> bool:
-    """Returns whether its figures are such. Nobody's list is to fail by what one host says."""
+    """Whether its figures are valid. Nobody's list may fail because of one host's answer."""
     figures = job.submitted, job.started, job.finished, job.cpu_s
     return all(0 <= one <= TIME_MAX for one in figures)  # nor NaN
 
 
 def is_plain_of(host: str, job: lbm_pb2.JobRecord) -> bool:
-    """Whether a host may say that of a plain command. By the id of another's, or by one that names
-    jobs of the queue (7, 1-99, @me), `lbctl kill --name` and its like would end those."""
+    """Whether a host may report that plain command. With another host's id, or one that names
+    jobs of the queue (7, 1-99, @me), it would have `lbctl kill --name` and the like end those."""
     own = job.id.removeprefix(f"{host}-")
     is_own = job.origin == host and own != job.id and own.isascii() and own.isdecimal()
     return is_own and len(job.id) <= ID_CHARS_MAX and has_times(job)
 
 
 def is_past_of(host: str, job: lbm_pb2.JobRecord) -> bool:
-    """The same of what has ended: it may have been the queue's, and have run there."""
+    """Like `is_plain_of`, for an ended job: it may have been a job of the queue that ran there."""
     return is_plain_of(host, job) or not job.id or QUEUED.fullmatch(job.id) is not None
 
 
@@ -127,13 +127,13 @@ def job_json(job: lbm_pb2.JobRecord | dispatch_pb2.JobInfo) -> Json:
 
 
 def task_json(shown: str) -> Json:
-    """What 12_7 says: such is the accounting of a task of an array."""
+    """The fields of an id like 12_7, which a task of an array has in the accounting."""
     found = TASK.fullmatch(shown)
     return {"array_id": found[1], "array_index": int(found[2])} if found else {}
 
 
 def needs_json(text: str) -> Json | None:
-    """As another host wrote it; None: nothing, or nothing that can be read."""
+    """Reads the text of another host; None: there is nothing, or it is not readable."""
     try:
         needs = read_needs_text(text)
     except ValueError:
@@ -165,8 +165,8 @@ def attempt_json(attempt: dispatch_pb2.AttemptInfo) -> Json:
 
 
 def given_json(given: dispatch_pb2.GivenInfo) -> Json:
-    """What is null was not given; without `output` it is kept for `lbctl logs`. A key that our
-    `lbrun` made up is nobody's."""
+    """null: not given; without `output` it is kept for `lbctl logs`. A key that our `lbrun` made up
+    is not shown."""
     return {
         "directory": os.fsdecode(given.directory) or None,
         "output": os.fsdecode(given.output) or None,

@@ -1,10 +1,10 @@
-"""The CPU time and the result of a command that stays: its client has become it, and we are not its
-parent.
+"""The CPU time and the result of a command that stays here.
 
-The kernel says both at once and exactly of a process that has ended, until its parent has heard; a
-shell mostly hears first. So one that runs for a while is looked at now and then, ever more rarely;
-what it used after the last look is taken to have gone on in the same proportion. How it ended is
-known afterwards too, by its pidfd, since Linux 6.15.
+Its client has become the command, and we are not its parent. For a process that has ended, the
+kernel tells both exactly, until its parent has waited for it; a shell usually does so first. So a
+process that runs for a while is sampled now and then, ever more rarely; its use after the last
+sample is extrapolated in proportion. Since Linux 6.15 its result is known afterwards too, by its
+pidfd.
 """
 
 import asyncio
@@ -20,18 +20,19 @@ from lbd.load.procfs import read_small
 
 FIRST_LOOK_S = 0.2
 LOOKS_APART_MAX_S = 60.0
-REAPED_WITHIN_S = 0.5  # by a parent; later ones are not waited for
+REAPED_WITHIN_S = 0.5  # by a parent; we do not wait longer
 LOOK_AGAIN_S = 0.02
 BY_SIGNAL = 128
-# linux/pidfd.h: struct pidfd_info as it first was, and what is asked of it
+# linux/pidfd.h: the first version of struct pidfd_info, and the requested field
 INFO = struct.Struct("=QQ11Ii")
 PIDFD_GET_INFO = 0xC000FF0B | INFO.size << 16
 PIDFD_INFO_EXIT = 1 << 3
-EXIT_CODE = 49  # of the words in /proc/PID/stat after the name
+EXIT_CODE = 49  # index in the words of /proc/PID/stat after the name
 
 
 class LocalCpu:
-    """From when the command begins, or an earlier LBM's watch ended: `age_s` after it began."""
+    """Watches a command from its beginning, or from the end of an earlier LBM's watch: `age_s`
+    after it began."""
 
     def __init__(self, pid: int, age_s: float) -> None:
         self._pid = pid
@@ -41,8 +42,8 @@ class LocalCpu:
         self._pause_s = FIRST_LOOK_S
         self._timer: asyncio.TimerHandle | None = None
         self._has_ended = False
-        self.status: int | None = None  # its exit status, or 128+N, if that could be seen
-        if pid > 0:  # 0: in a PID namespace out of our sight
+        self.status: int | None = None  # exit status, or 128+N, if it could be seen
+        if pid > 0:  # 0: in a PID namespace that we cannot see
             self._timer = self._loop.call_later(FIRST_LOOK_S, self._look)
 
     def _look(self) -> None:
@@ -53,7 +54,7 @@ class LocalCpu:
         self._timer = self._loop.call_later(self._pause_s, self._look)
 
     async def watch(self, pidfd: int) -> None:
-        """Until it has ended."""
+        """Returns once the command has ended."""
         await wait_for_process(pidfd)
         self._cpu_s, self._has_ended = self.ended(), True
         if self.status is None and knows_results():
@@ -69,7 +70,7 @@ class LocalCpu:
                     self.status = status_by_pidfd(pidfd)
 
     def ended(self) -> float | None:
-        """None: it was too short to be seen."""
+        """Returns the CPU seconds; None: it was too short to be measured."""
         if self._timer is not None:
             self._timer.cancel()
         if self._has_ended:
@@ -88,13 +89,13 @@ class LocalCpu:
 
 @functools.cache
 def knows_results() -> bool:
-    """Does this kernel say how a process has ended that was waited for?"""
+    """Whether this kernel tells the result of a process after its parent has waited for it."""
     release = os.uname().release.split(".")
     return tuple(int(part) for part in release[:2] if part.isdecimal()) >= (6, 15)
 
 
 def status_by_pidfd(pidfd: int) -> int | None:
-    """Of a process that was waited for; None before, and where the kernel does not say."""
+    """Returns the status of a waited-for process; None before, or if the kernel hides it."""
     asked = bytearray(INFO.pack(PIDFD_INFO_EXIT, *(0,) * 13))
     try:
         fcntl.ioctl(pidfd, PIDFD_GET_INFO, asked)
@@ -105,7 +106,7 @@ def status_by_pidfd(pidfd: int) -> int | None:
 
 
 def status_in_stat(pid: int, seen: TaskStat) -> int | None:
-    """Of one that was not waited for yet, if we may see that: else the kernel shows 0."""
+    """Returns the status of a process not waited for; None if hidden (the kernel shows 0)."""
     try:
         if os.geteuid() not in (0, os.stat(f"/proc/{pid}").st_uid):
             return None

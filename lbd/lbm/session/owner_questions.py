@@ -1,4 +1,4 @@
-"""What `lbctl owners` and `lbctl advise` ask about the owner of this host, or of another."""
+"""The answers to `lbctl owners` and `lbctl advise` about the owner of this host or another."""
 
 import time
 
@@ -16,7 +16,7 @@ from lbd.text.one_line import one_line
 
 PEER_S = 3.0
 RULE_CHARS_MAX, RULES_MAX = 80, 20
-FIGURE_MAX = 1e11  # seconds, UNIX ones too
+FIGURE_MAX = 1e11  # seconds, also UNIX times
 
 
 class OwnerAnswers:
@@ -72,14 +72,14 @@ class OwnerAnswers:
 
 
 def trial_limit_s(book: OwnerBook, cost_s: float) -> float | None:
-    """How long the trials would wait now; None while too little was seen."""
+    """How long the trials would wait now; None while they have seen too little."""
     if book.trials.interruptions < FEWEST_WAITS:
         return None
-    return min(book.trials.limit(cost_s / book.step_s) * book.step_s, FIGURE_MAX)  # not infinite
+    return min(book.trials.limit(cost_s / book.step_s) * book.step_s, FIGURE_MAX)  # a finite number
 
 
 def owner_json(host: str, reply: pb.OwnersReply) -> Json:
-    """As `lbctl owners --json` shows it. Raises PeerError if it is invalid."""
+    """The answer as `lbctl owners --json` shows it. Raises PeerError if it is invalid."""
     if len(reply.by_hour) != HOURS or reply.owner not in ("", "here", "away"):
         raise PeerError("its answer is not about an owner")
     within_s = finite(reply.free_within_s) if reply.HasField("free_within_s") else None
@@ -113,7 +113,7 @@ def owner_json(host: str, reply: pb.OwnersReply) -> Json:
 
 def finite(value: float) -> float:
     """Raises PeerError."""
-    if not 0 <= value <= FIGURE_MAX:  # nor NaN
+    if not 0 <= value <= FIGURE_MAX:  # also excludes NaN
         raise PeerError("its figures are malformed")
     return value
 

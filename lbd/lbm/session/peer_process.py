@@ -1,10 +1,10 @@
-"""What the kernel says of the process that asks: its limits, nice value, and its end.
+"""What the kernel says about the asking process: its limits, its nice value, and its end.
 
-Read here rather than sent by `lbrun`, which would pay for it at every start, also when the answer
+This is read here and not sent by `lbrun`, which would pay for it at every start, even if the answer
 is "here" and nobody needs it.
 
-A process can connect, end, and leave its socket to another; its number may be another's by then. So
-nothing that was read by number counts unless the process that connected is still there afterwards.
+A process can connect, end, and leave its socket to another; its number may be reused by then. So
+nothing read by number counts unless the process that connected still exists afterwards.
 """
 
 import asyncio
@@ -24,8 +24,8 @@ from lbd.local.caller import Caller
 
 SO_PEERPIDFD = 77
 UNLIMITED = (1 << 64) - 1
-RLIMIT_LOCKS = 10  # the module does not name it
-# The names in /proc/PID/limits, in the order the kernel prints them.
+RLIMIT_LOCKS = 10  # missing from the module
+# The names in /proc/PID/limits, in the order in which the kernel prints them.
 NAMES = {
     "Max cpu time": resource.RLIMIT_CPU,
     "Max file size": resource.RLIMIT_FSIZE,
@@ -53,7 +53,7 @@ Limit = tuple[int, int, int]  # resource, soft, hard
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What a command inherits of the process that asks for it."""
+    """What a command inherits from the process that asks for it."""
 
     limits: tuple[Limit, ...] = ()
     nice: int = 0
@@ -61,7 +61,7 @@ class Traits:
 
 
 class PeerProcess:
-    """The process that has connected to our socket, and no other that has its number later."""
+    """The process that has connected to our socket, not another that gets its number later."""
 
     def __init__(self, sock: socket.socket, caller: Caller) -> None:
         self._pid = max(0, caller.pid)
@@ -69,7 +69,7 @@ class PeerProcess:
         self._seen: tuple[str, bytes] | None = None
         try:
             self.pidfd: int | None = sock.getsockopt(socket.SOL_SOCKET, SO_PEERPIDFD)
-        except OSError:  # an older kernel: the next best is who has the number now
+        except OSError:  # an older kernel: use the process that has the number now
             self.pidfd = None
             if self._pid:
                 with contextlib.suppress(OSError):
@@ -80,19 +80,19 @@ class PeerProcess:
 
     @property
     def pid(self) -> int:
-        """0: out of sight, in a PID namespace beside ours."""
+        """0: not visible, in a PID namespace beside ours."""
         return self._pid
 
     @property
     def group(self) -> int:
-        """Its process group: what one line of an interactive shell has started. 0: out of sight."""
+        """Its process group, which one line of an interactive shell has started. 0: not visible."""
         try:
             return os.getpgid(self._pid) if self._pid else 0
         except OSError:  # it has ended
             return 0
 
     def replace_pidfd(self, pidfd: int) -> None:
-        """With one that was opened sooner."""
+        """Replaces the pidfd with one that was opened earlier."""
         self.close()
         self.pidfd = pidfd
 
@@ -103,7 +103,7 @@ class PeerProcess:
 
     @property
     def is_there(self) -> bool:
-        """Has it not ended? Of one out of sight that nothing is known of: True."""
+        """Whether it has not ended. True for an invisible process about which nothing is known."""
         if self.pidfd is not None and has_ended(self.pidfd):
             return False
         if self._seen is not None:
@@ -111,7 +111,7 @@ class PeerProcess:
         return self.pidfd is not None or not self._pid
 
     def traits(self) -> Traits:
-        """Of one out of sight the least is assumed. Raises Unavailable if it has ended."""
+        """The minimum for an invisible process. Raises Unavailable if it has ended."""
         if self._traits is None:
             found = traits_of(self._pid)
             self.check()
@@ -119,7 +119,7 @@ class PeerProcess:
         return self._traits
 
     def check(self) -> None:
-        """After something was read by its number. Raises Unavailable if it has ended."""
+        """Called after something was read by its number. Raises Unavailable if it has ended."""
         if not self.is_there:
             raise Unavailable(
                 "the process that connected to the LBM has ended, so its limits cannot be read; "
@@ -129,7 +129,7 @@ class PeerProcess:
 
 @dataclass(frozen=True, slots=True)
 class AnyProcess:
-    """Whoever has the number: what is looked up by it is only shown, and nothing runs by it."""
+    """Any process with that number, for values that are only displayed and decide nothing."""
 
     pid: int
 
@@ -155,7 +155,7 @@ def owner_and_start(pid: int) -> tuple[str, bytes]:
 
 
 def traits_of(pid: int) -> Traits:
-    """As they would be inherited from the process that has this number now."""
+    """Returns the traits that would be inherited from the process that has this number now."""
     if pid <= 0:
         return Traits()
     try:
@@ -175,7 +175,7 @@ def limits_of(pid: int) -> list[Limit]:
             for number in NAMES.values()
             for soft, hard in (prlimit(pid, number),)
         ]
-    # Somebody else's process; but everybody may read this:
+    # Another user's process, but anybody may read this file.
     lines = Path(f"/proc/{pid}/limits").read_text().splitlines()[1:]
     found = []
     for line in lines:
@@ -191,7 +191,7 @@ def _value(text: str) -> int:
 
 
 async def wait_for_process(pidfd: int) -> None:
-    """Until the process of `pidfd` has ended."""
+    """Waits until the process of `pidfd` has ended."""
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[None] = loop.create_future()
     loop.add_reader(pidfd, lambda: settle(ended))

@@ -1,4 +1,4 @@
-"""What `lbctl` and the other LBMs ask of an LBM: its jobs, its slots, its keeper."""
+"""The answers of an LBM to `lbctl` and to other LBMs: about its jobs, its slots, its keeper."""
 
 import asyncio
 import signal
@@ -122,21 +122,21 @@ class Questions:
         raise Refusal(f"unknown operation {operation!r}")
 
     def _inputs(self) -> Json:
-        """Keyboards and mice that should show us the owner, and those of them that cannot."""
+        """The keyboards and mice that should show us the owner, and those that cannot."""
         names = of_this_machine() if self._host.rules.config.admission.owner_idle_s else []
         has_directory = DEVICES.is_dir()
         return {"inputs": names, "unseen_inputs": unreadable(names), "dev_input": has_directory}
 
     async def _with_cpu(self, reply: Json, caller: Caller) -> Json:
-        """A reply, where jobs in it run with what they have used so far."""
-        listed = reply.get("jobs")  # of some replies that is how many
+        """Adds to a reply what its running jobs have used so far."""
+        listed = reply.get("jobs")  # a number in some replies
         found = [reply.get("job"), *(listed if isinstance(listed, list) else ())]
         jobs = [one for one in found if isinstance(one, dict)]
         await self._cpu.add(jobs, Asker(user_name(caller.uid), caller.uid))
         return reply
 
     async def _jobs(self, question: Json, asker: Asker, *, is_admin: bool) -> Json:
-        """Those of `asker`, of everybody if that is an administrator."""
+        """The jobs of `asker`, or of everybody for an administrator."""
         everything, whose = bool(question.get("all", False)), None if is_admin else asker
         jobs = self._own_jobs(everything, whose)
         used = {self._home.config.host.name: await self._cpu.here.by_job()}
@@ -164,7 +164,7 @@ class Questions:
         return {"jobs": found, "missing": missing, "withheld": withheld}
 
     def _signal(self, question: Json, caller: Caller) -> None:
-        """To a command of this host's users that runs elsewhere. Raises Refusal."""
+        """Signals a command of this host's users that runs elsewhere. Raises Refusal."""
         name, number = JobId(str(question["job"])), question["number"]
         command = self._home.commands.get(name)
         if command is None or not self._may_touch(caller, command.job):
@@ -177,7 +177,7 @@ class Questions:
         return job.uid == caller.uid or self._admins.include(caller)
 
     def _own_jobs(self, everything: bool, asker: Asker | None) -> list[lbm_pb2.JobRecord]:
-        """The jobs of this host's users, or of one; with `everything` those ended lately."""
+        """The jobs of this host's users, or of one; with `everything` also recently ended ones."""
         users = self._host.config.users
         jobs: list[Job] = list(self._host.jobs.running.values())
         if everything:
@@ -191,7 +191,7 @@ class Questions:
         ]
 
     async def jobs_for_peer(self, request: lbm_pb2.JobsRequest, host: str) -> lbm_pb2.JobsReply:
-        """What another LBM asks for `lbctl jobs`, as far as it may know it."""
+        """Answers another LBM for `lbctl jobs`, as far as it may know."""
         uid = request.uid if request.HasField("uid") else None
         asker = Asker(request.user, NO_UID if uid is None else uid) if request.user else None
         admission = self._home.rules.config.admission
@@ -207,7 +207,7 @@ class Questions:
     async def _peers_jobs(
         self, everything: bool, asker: Asker, is_admin: bool
     ) -> dict[str, lbm_pb2.JobsReply | None]:
-        """Their users' jobs. A host that withholds everybody's is asked for those of `asker`."""
+        """A host that withholds everybody's jobs is asked for those of `asker`."""
         if not self._home.lim.connected:
             return {}
         hosts = [peer for peer in await self._home.cluster.others() if not peer.is_down]
@@ -219,9 +219,10 @@ class Questions:
     async def _jobs_of(
         self, host: ClusterHost, request: lbm_pb2.JobsRequest, own: lbm_pb2.JobsRequest
     ) -> lbm_pb2.JobsReply | None:
-        """Of its own users only, and of who asks, whatever it says. None if it does not answer."""
+        """The jobs of the host's own users, and of the asker, whatever else it sends. None if it
+        does not answer."""
         found: dict[str, lbm_pb2.JobRecord] = {}
-        by_number = self._home.config.users.map == "uid"  # then a name may be another there
+        by_number = self._home.config.users.map == "uid"  # then a user may have another name there
         withheld, used = "", lbm_pb2.JobsReply().used
         for asked in (request, own):
             try:
@@ -241,14 +242,14 @@ class Questions:
 
 
 def as_list(value: object) -> list[object]:
-    """Raises TypeError if it is none."""
+    """Raises TypeError if it is not a list."""
     if not isinstance(value, list):
         raise TypeError("expected a list")
     return value
 
 
 def lbm_metrics(host: InboundContext, home: OutboundContext) -> Json:
-    """What an LBM answers to `metrics`: see lbd/metrics/core/table.py."""
+    """The LBM's answer to `metrics`: see lbd/metrics/core/table.py."""
 
     jobs: Counter[tuple[str, str]] = Counter()
     for job in host.jobs.running.values():

@@ -1,4 +1,4 @@
-"""Arrays and predictions of the queue as `lbctl` sees them, and what it wants changed of jobs."""
+"""Arrays and predictions of the queue as `lbctl` sees them, and requested updates of jobs."""
 
 import math
 from collections import Counter
@@ -15,7 +15,7 @@ def name_of(job: pb.JobInfo) -> str:
 
 
 def which_task(tasks: Sequence[pb.JobInfo]) -> str:
-    """What to ask for instead of a whole array: who asks mostly wants what failed."""
+    """Says what to ask for instead of a whole array; most users want the failed task."""
     failed = next((name_of(task) for task in tasks if task.state == "failed"), None)
     like = f"{failed}, which failed" if failed else name_of(tasks[0])
     return f"{tasks[0].array_id} is an array; name one of its tasks, like {like}"
@@ -41,7 +41,7 @@ def array_json(array: pb.ArrayInfo) -> Json:
 
 
 def counts_json(jobs: Iterable[pb.JobInfo]) -> Json:
-    """How many of these jobs, and of the tasks of these arrays, are in which state."""
+    """How many of these jobs, and of the tasks of these arrays, are in each state."""
     states: Counter[str] = Counter()
     for job in jobs:
         states.update(dict(job.array.tasks) if job.HasField("array") else {job.state: 1})
@@ -62,7 +62,7 @@ def update_of(question: Json) -> pb.Update | None:
 
 
 def speedup_of(given: object) -> tuple[float, float]:
-    """A and σ. Raises ValueError."""
+    """Returns A and σ. Raises ValueError."""
     match given:
         case [int() | float() as parallelism, int() | float() as sigma]:
             if math.isfinite(parallelism) and math.isfinite(sigma):

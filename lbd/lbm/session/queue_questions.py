@@ -1,6 +1,6 @@
-"""What `lbctl` asks of the queue, by way of this host's LBM: jobs, their output, acts on them.
+"""The answers to `lbctl` about the queue, through this host's LBM: jobs, their output, actions.
 
-Nothing here waits for long: a client that follows asks again, so it also outlives us.
+No answer waits for long: a client that follows asks again, so it also survives our restart.
 """
 
 import asyncio
@@ -43,14 +43,14 @@ from lbd.policy.invocation import key_of
 from lbd.text.needs_words import needs_text, read_needs_text
 from lbd.text.one_line import one_line
 
-PATIENCE_MAX_S = 20.0  # of one answer
-ASKED_MAX_S = 1e9  # for which one may ask
+PATIENCE_MAX_S = 20.0  # for one answer
+ASKED_MAX_S = 1e9  # the longest time that a question may name
 PLACE_MAX = 1 << 62
-NO_UID = -2  # nobody's, nor that of a job whose is not known (-1)
+NO_UID = -2  # nobody's; differs from a job's unknown uid (-1)
 
 
 def as_json(tags: pb.TagsInfo) -> Json:
-    from google.protobuf.json_format import MessageToDict  # for this seldom question alone
+    from google.protobuf.json_format import MessageToDict  # only for this rare question
 
     found: Json = MessageToDict(
         tags, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
@@ -95,7 +95,7 @@ class QueueAnswers:
     async def jobs(
         self, everything: bool, asker: Asker | None, *, tasks: bool = False
     ) -> list[Json]:
-        """For `lbctl jobs`: those of `asker`, of everybody if that is None. Raises Unavailable."""
+        """The jobs for `lbctl jobs`: of `asker`, or of everybody if None. Raises Unavailable."""
         user = asker.user if asker is not None else ""
         asked = pb.JobsAsked(ended_too=everything, user=user, by_array=not tasks)
         reply = await self._queue().jobs(asked)
@@ -105,7 +105,7 @@ class QueueAnswers:
         return [queued_json(job) async for job in seen if asker is None or self.is_of(asker, job)]
 
     def is_of(self, asker: Asker, job: pb.JobInfo) -> bool:
-        uid = job.uid if job.HasField("uid") else NO_UID  # of a dispatcher of an older release
+        uid = job.uid if job.HasField("uid") else NO_UID  # absent from an older dispatcher
         return is_same(self._home.config.users, asker, Asker(job.user, uid))
 
     def _queue(self) -> DispatcherClient:
@@ -116,7 +116,7 @@ class QueueAnswers:
     async def _find_in_turn(
         self, question: Json, caller: Caller, *, attempts: bool = False, explained: bool = True
     ) -> list[pb.JobInfo]:
-        """The same, within a question whose answer takes longer than that."""
+        """Like `find`, within a question whose answer takes longer."""
         async with self._home.long_answers.turn(caller.person, "queue.jobs"):
             return await self.find(question, caller, attempts=attempts, explained=explained)
 
@@ -129,7 +129,7 @@ class QueueAnswers:
         explained: bool = True,
         by_array: bool = False,
     ) -> list[pb.JobInfo]:
-        """The jobs that are meant, as far as the caller may see them. Raises LbdError."""
+        """The selected jobs, as far as the caller may see them. Raises LbdError."""
         asker = Asker(user_name(caller.uid), caller.uid)
         asked = pb.JobsAsked(
             selectors=selectors_of(question), user=asker.user, uid=asker.uid, ended_too=True,
@@ -165,7 +165,7 @@ class QueueAnswers:
         return {"done": numbers, "errors": list(reply.errors), "still_open": still_open}
 
     async def _status(self) -> Json:
-        """For `lbctl status`: the numbers that heartbeats bring are as old as the last of those."""
+        """For `lbctl status`. Figures from heartbeats are as old as the last heartbeat."""
         queue = self._queue()
         reply = await queue.status()
         return {
@@ -208,8 +208,8 @@ class QueueAnswers:
         return prediction_json(reply) | {"slots": slots}
 
     async def _wait(self, question: Json, caller: Caller) -> Json:
-        """How many have not ended, once all have or after a while; those that have, unless it is
-        to be `brief`."""
+        """How many have not ended, once all have or after a while; and the ended ones, unless
+        `brief` is given."""
         if question.get("counts"):
             return await self._counts(question, caller)
         jobs = await self._find_in_turn(question, caller, explained=False)
@@ -227,7 +227,7 @@ class QueueAnswers:
                 async with asyncio.timeout(min(patience_s, PATIENCE_MAX_S)):
                     async for reply in self._queue().watch(asked):
                         ended += reply.jobs
-            if ended and not brief:  # with all that is known of them
+            if ended and not brief:  # with everything known about them
                 jobs = await self._find_in_turn(question, caller, explained=False)
                 ended = [job for job in jobs if job.state in ENDED_NAMES]
         outputs: Json = {}
@@ -241,12 +241,12 @@ class QueueAnswers:
         }
 
     async def _counts(self, question: Json, caller: Caller) -> Json:
-        """How many are in each state, for who asks again and again."""
+        """How many are in each state, for clients that ask repeatedly."""
         found = await self.find(question, caller, explained=False, by_array=True)
         return counts_json(found)
 
     async def _logs(self, question: Json, caller: Caller) -> Json:
-        """A piece of one attempt's output, from where the last piece ended."""
+        """A piece of one attempt's output, from the end of the last piece."""
         found = await self._find_in_turn(question, caller, attempts=True)
         if len(found) != 1:
             if found and all(job.array_id == found[0].array_id != 0 for job in found):
@@ -262,7 +262,8 @@ class QueueAnswers:
                 if wanted is not None:
                     raise Refusal(f"job {name_of(job)} has no attempt {wanted}")
                 raise Refusal(f"job {name_of(job)} {why_it_never_ran(job)}", "unavailable")
-            # Whoever has seen some of it goes on from there once it is known again.
+            # A client that has seen some of it continues from there once the attempt is known
+            # again.
             return {"data": [], "at": at or [0, 0], "attempt": 0, "more": True, "state": job.state}
         number, output_at, error_at = chain[-1], 0, 0
         reply: Json = {"attempt": number, "state": job.state}
@@ -303,16 +304,16 @@ class QueueAnswers:
 
 
 def why_it_never_ran(job: pb.JobInfo) -> str:
-    """Of one that has ended."""
+    """Why a job that has ended never ran."""
     why = one_line(job.reason) or job.state
     return f"was {why}" if why.startswith("cancelled before it ran") else f"never ran: {why}"
 
 
 def shown_of(job: pb.JobInfo, ended: bool) -> list[int]:
-    """The attempts whose output is the job's: those that stopped at a checkpoint, and the last,
-    unless it may be cut off and begin again: then nobody is to see what it printed."""
+    """The attempts whose output is the job's: those that stopped at a checkpoint, and the last. The
+    last is left out if it may be ended and start again: nobody shall see its output then."""
     kept = [one.number for one in job.attempts if one.state == CHECKPOINT]
-    ran = job.started or job.state == "lost" or not ended  # else its last attempt never began
+    ran = job.started or job.state == "lost" or not ended  # otherwise its last attempt never began
     if job.attempt and job.attempt not in kept and ran and (job.is_final or ended):
         kept.append(job.attempt)
     return kept
@@ -326,7 +327,7 @@ def whole(value: object) -> int:
 
 
 def places_of(at: object) -> tuple[int, int]:
-    """In the outputs, of where the next piece begins. Raises ValueError."""
+    """The positions in the outputs where the next piece begins. Raises ValueError."""
     match at:
         case [int(output_at), int(error_at)]:
             if 0 <= output_at < PLACE_MAX and 0 <= error_at < PLACE_MAX:
@@ -343,7 +344,7 @@ def selectors_of(question: Json) -> list[str]:
 
 
 def queued_json(job: pb.JobInfo) -> Json:
-    """The same of a job of the queue, with what only such a job has."""
+    """Like `job_json` for a job of the queue, with the fields that only such a job has."""
     reply = job_json(job) | {
         "tier": job.tier,
         "cpu_s": job.cpu_s if job.HasField("cpu_s") else None,
@@ -379,7 +380,7 @@ def queued_json(job: pb.JobInfo) -> Json:
 
 
 def target_json(job: pb.JobInfo) -> Json:
-    """Times are UNIX seconds; null: its end cannot be told."""
+    """Times are UNIX seconds; null: the end cannot be predicted."""
     target, end, ends = job.target, None, None
     if target.HasField("expected_end"):
         end, ends = target.expected_end, [target.expected_low, target.expected_high]

@@ -1,4 +1,4 @@
-"""What `lbrun` asked of its LBM: a RUN frame, read. Pure."""
+"""The request of an `lbrun` to its LBM, as read from a RUN frame. Pure."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
@@ -21,15 +21,15 @@ NAME_CHARS_MAX = 255
 LENGTH, WORDS_USUAL, TURN_WORDS = b"\0\0\0", 1000, 32
 EXCLUDED_MAX = 1024
 FLAGS_MAX = 256
-WORDS_MAX = 1 << 18  # arguments and variables: as many as there can be with a stack of 8 MiB
-REQUEST_BYTES_MAX = 12 << 20  # the most that lbm.max_request_bytes can be, on any host
+WORDS_MAX = 1 << 18  # arguments and variables: as many as fit a stack of 8 MiB
+REQUEST_BYTES_MAX = 12 << 20  # the maximum of lbm.max_request_bytes on any host
 TIMEOUT_S_MAX = 1e9
 MEMORY_BYTES_MAX = 1 << 62
-CPU_S_MAX = 1e8  # what one run may claim; a sum of such stays a number
+CPU_S_MAX = 1e8  # the most that one run may claim; sums stay numbers
 DEPTH_MAX = SLOTS_MAX = 1 << 16
-PATH_BYTES_MAX = 1 << 12  # as the kernel has it
-FETCHED_MAX, SENT_MAX = 1000, 10_000  # names of a request: each task of an array has them all
-FETCHED_BYTES_MAX = 1 << 20  # of all names to be fetched: with the queue each %h of them grows
+PATH_BYTES_MAX = 1 << 12  # as in the kernel
+FETCHED_MAX, SENT_MAX = 1000, 10_000  # names in a request: each task of an array has them all
+FETCHED_BYTES_MAX = 1 << 20  # all names to fetch: in the queue each %h in them grows
 
 
 @dataclass(slots=True)
@@ -44,29 +44,29 @@ class ClientRequest:
     host: HostId | None = None
     send: list[bytes] = field(default_factory=list)
     fetch: list[bytes] = field(default_factory=list)
-    let_through: set[bytes] = field(default_factory=set)  # variables, whatever is denied
+    let_through: set[bytes] = field(default_factory=set)  # variables that go along in any case
     excluded: set[HostId] = field(default_factory=set)
     flags: bytes = b""
     timeout_s: float = 0.0
     memory_bytes: int = 0
     name: str = ""
-    slots: tuple[int, int] = (1, 1)  # it needs, and can use
+    slots: tuple[int, int] = (1, 1)  # minimum and maximum
     closed_fds: int = 0
     null_outputs: int = 0
     depth: int = 0
     ignored_signals: int = 0
-    terminal: Size | None = None  # wanted, and this large
+    terminal: Size | None = None  # requested, with its size
     modes: Attributes | None = None  # of the caller's terminal
     needs: Needs = NO_NEEDS
 
     @property
     def is_staged(self) -> bool:
-        """Does it bring its files along?"""
+        """Whether it brings its files along."""
         return bool(self.send or self.fetch)
 
     @property
     def may_restart(self) -> bool:
-        """Might another host begin it again? Not where the user has named the host, or said no."""
+        """Whether another host might start it again: not if its user named one, or forbade it."""
         fixed = self.mode == "host" or self.is_staged or self.terminal is not None
         return not fixed and not self.has(tags.FLAG_NO_RESTART)
 
@@ -74,7 +74,7 @@ class ClientRequest:
         return flag in self.flags
 
     def demands(self, *, must_stay: bool) -> Demands:
-        """What its journey goes by."""
+        """What its journey needs to know."""
         return Demands(
             name=name_of(self.argv),
             mode=self.mode,
@@ -93,12 +93,12 @@ class ClientRequest:
 
 
 def read_request(body: bytes) -> ClientRequest:
-    """Raises ValueError on a malformed field; unknown keys are passed over."""
+    """Raises ValueError on a malformed field; unknown keys are ignored."""
     return request_of(by_key(body, WORDS_MAX))
 
 
 def request_of(given: dict[bytes, list[bytes]]) -> ClientRequest:
-    """Raises ValueError, likewise."""
+    """Like `read_request`. Raises ValueError."""
     request = ClientRequest()
     READER.set(given, request)
     if not request.argv:
@@ -123,8 +123,8 @@ def request_of(given: dict[bytes, list[bytes]]) -> ClientRequest:
 
 
 def turns_of_request(body: bytes) -> float:
-    """How often it counts: to read many words, and to send them on, takes longer than as many bytes
-    of a few. No word contains zeros, but the length of each does, unless it is long."""
+    """How many turns it counts. Reading and sending many words takes longer than as many bytes in
+    few words. No word contains zeros, but the length of each does, unless the word is long."""
     return turns_of(len(body)) + turns_of_words(body.count(LENGTH))
 
 
@@ -133,7 +133,7 @@ def turns_of_words(count: int) -> float:
 
 
 def are_paths(send: Collection[bytes], fetch: Collection[bytes]) -> bool:
-    """Returns whether files may be called so, and are not too many."""
+    """Whether files may have these names, and they are not too many."""
     if len(send) > SENT_MAX or len(fetch) > FETCHED_MAX:
         return False
     longest = max(map(len, (*send, *fetch)), default=0)
@@ -160,7 +160,7 @@ def read_name(value: bytes) -> str:
 
 
 def within(value: float, high: float) -> float:
-    if not 0 <= value <= high:  # nor NaN
+    if not 0 <= value <= high:  # also excludes NaN
         raise ValueError(f"{value} is out of range")
     return value
 
@@ -206,11 +206,11 @@ READER = Reader(
 
 
 def read_used(body: bytes) -> Used:
-    """What a USED frame says. Raises ValueError."""
+    """Reads a USED frame. Raises ValueError."""
     found = dict(frames.fields(body))
     status = int(found.get(tags.STATUS, b""))
     if not 0 <= status <= 255:
         raise ValueError(f"exit status {status}")
-    peak = found.get(tags.PEAK, b"0")  # not given by an older client
+    peak = found.get(tags.PEAK, b"0")  # missing from an older client
     peak_bytes = int(peak) if is_count(peak.decode("ascii", "replace")) else 0
     return Used(within(float(found.get(tags.CPU, b"")), CPU_S_MAX), status, peak_bytes)

@@ -17,18 +17,18 @@ from lbd.local.descriptors import take_descriptors
 from lbd.local.socket_file import bind_unix
 
 ACCEPTED_AT_ONCE = 64
-DESCRIPTORS_EACH = 5  # of a client: its socket, its process, three of the command
-DESCRIPTORS_OWN = 256  # for all else that an LBM has: its keeper, its LIM, other hosts
-USER_SHARE = 0.75  # of `max_clients` that one user may have
+DESCRIPTORS_EACH = 5  # per client: its socket, its process, three of the command
+DESCRIPTORS_OWN = 256  # for everything else in an LBM: its keeper, its LIM, other hosts
+USER_SHARE = 0.75  # of `max_clients` for one user
 TOO_MANY = b"the lbm of this host has too many commands under way (lbm.max_clients)"
 
 
 class ClientServer:
-    """Accepts on lbm.sock, bounded in number."""
+    """Accepts clients on lbm.sock, up to a limit."""
 
     def __init__(self, path: Path, home: OutboundContext, answer: JsonHandler) -> None:
         self._path = path
-        self._restarting = path.with_name("lbm.restarting")  # for clients that find nobody
+        self._restarting = path.with_name("lbm.restarting")  # for clients that find no LBM
         self._home = home
         self.answer = answer
         self._tasks: dict[asyncio.Task[None], Connection] = {}
@@ -38,25 +38,26 @@ class ClientServer:
         self._listener: socket.socket | None = None
 
     def start(self, left: int | None, *, for_all: bool) -> None:
-        """`left`: the socket as an earlier LBM has left it; who came meanwhile waits there.
+        """`left`: the socket from an earlier LBM, on which clients may wait already.
 
-        `for_all`: else for our own user alone, who all that we run elsewhere would run as.
+        `for_all`: otherwise only our own user may connect, as whom all that we run elsewhere would
+        run.
         """
         mode = 0o666 if for_all else 0o600
         self._listener = listener = (
             bind_unix(self._path, mode) if left is None else socket.socket(fileno=left)
         )
         listener.setblocking(False)
-        take_descriptors(listener, wanted=False)  # before they are asked for
+        take_descriptors(listener, wanted=False)  # before any are requested
         asyncio.get_running_loop().add_reader(listener, self._accept, listener)
         with contextlib.suppress(OSError):
             self._restarting.unlink(missing_ok=True)
 
     def leave(self) -> tuple[int, list[Connection]]:
-        """Accept no more; the listening socket (-1: none) and who is connected."""
+        """Stops accepting. Returns the listening socket (-1: none) and the connected clients."""
         if self._listener is None:
             return -1, []
-        take_descriptors(self._listener, wanted=True)  # an LBM of the release before asks for any
+        take_descriptors(self._listener, wanted=True)  # an LBM of an earlier release requires it
         asyncio.get_running_loop().remove_reader(self._listener)
         with contextlib.suppress(OSError):
             self._restarting.touch()
@@ -77,7 +78,7 @@ class ClientServer:
                 connection.close()
                 continue
             self.serve(connection, connection.serve())
-            if len(self._tasks) == 1:  # alone: if another has come meanwhile, we are called again
+            if len(self._tasks) == 1:  # if another has come meanwhile, we are called again
                 return
 
     def connection(self, sock: socket.socket) -> Connection:
@@ -99,20 +100,20 @@ class ClientServer:
             raise problem
 
     async def stop(self) -> None:
-        """No new clients; commands that run elsewhere are ended. Also before `start`."""
+        """Takes no new clients; ends commands that run elsewhere. May be called before `start`."""
         self._home.usage.is_stopping = True
         if self._listener is not None:
             asyncio.get_running_loop().remove_reader(self._listener)
             with contextlib.suppress(OSError):
                 self._listener.shutdown(socket.SHUT_RDWR)
-            self._listener.detach()  # who waits there may have sent descriptors, which go with us
+            self._listener.detach()  # waiting clients may have sent descriptors, which end with us
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
 def clients_within(most: int, descriptors: int) -> int:
-    """As many clients as there are descriptors for, `most` at most; negative: any number of
-    descriptors. Without one left there is nobody to whom we could say so."""
+    """As many clients as there are descriptors for, at most `most`; negative: unlimited
+    descriptors. Without a free descriptor we could not even refuse a client."""
     room = (descriptors - DESCRIPTORS_OWN) // DESCRIPTORS_EACH
     return most if descriptors < 0 else min(most, max(1, room))

@@ -45,9 +45,9 @@ from lbd.text.one_line import one_line
 FIRST_FRAME_S, FOR_EVER_S = 10.0, float("inf")
 IDLE_QUESTIONER_S = 60.0
 RESTORED_WITHIN_S = 1.0  # after its end, by a client that is not stopped
-LONG = tags.RUN + tags.QUEUE + tags.LOCAL  # what holds a command, and that only once
-MANY_BYTES = 1 << 14  # to be read beside the event loop
-# What goes to the other host as it is, and by what name.
+LONG = tags.RUN + tags.QUEUE + tags.LOCAL  # requests with a command; only one per connection
+MANY_BYTES = 1 << 14  # longer requests are read outside the event loop
+# Messages passed on to the other host unchanged, with their tags there.
 PASSED_ON = {
     tags.FORCE: stream.FORCE, tags.RESIZE: stream.RESIZE, tags.SET_MODES: stream.MODES,
     tags.GROUND: stream.GROUND,
@@ -74,8 +74,8 @@ class Connection:
         self._sent_end = False
         self._restored = False
         self.stdio = CallerStdio(self._threads, partial(self._send, tags.GIVE))
-        self._run_body = b""  # the request as it came
-        self._early: list[tuple[bytes, bytes]] = []  # before the request
+        self._run_body = b""  # the request as received
+        self._early: list[tuple[bytes, bytes]] = []  # frames before the request
         self._unheard: list[tuple[bytes, bytes]] = []
         self._is_answering = False
         self._attending: Attending | None = None
@@ -86,11 +86,11 @@ class Connection:
         self._frames = ClientFrames(sock, split, share, lbm.max_question_bytes, self._threads)
 
     async def serve(self) -> None:
-        """Until the client is gone, or has become its command and that has ended."""
+        """Serves the client until it is gone, or has become its command and that has ended."""
         try:
             first, early, self._frames.split.long = await self._first(), self._early, b""
             if first and first[0][0] in (tags.RUN, tags.LOCAL):
-                self._unheard = first  # by then: for the LBM that may follow us
+                self._unheard = first  # kept for an LBM that may follow us
                 await self._turn(first[0][1])
                 request = await self._read_long(read_request, first[0][1])
                 self._unheard = []
@@ -100,7 +100,7 @@ class Connection:
             elif first and first[0][0] == tags.QUEUE:
                 self._is_answering = True
                 await self._turn(first[0][1])
-                if self._hung_up():  # or while we were stopped: it has been told that it failed
+                if self._hung_up():  # or while we were stopped: the client was told that it failed
                     return
                 asked = await self._read_long(read_queued, first[0][1])
                 ends, more = (self._socket, self._read), [*early, *first[1:]]
@@ -126,14 +126,14 @@ class Connection:
             self.close()
 
     async def _first(self) -> list[tuple[bytes, bytes]]:
-        """The request, which mostly is there already. Raises ValueError, OSError, TimeoutError."""
+        """The request, usually here already. Raises ValueError, OSError, TimeoutError."""
         first, self._unheard = self._unheard or self._frames.at_hand(), []
         if first and first[0][0] != tags.SIGNAL:
             return first
         async with asyncio.timeout(FIRST_FRAME_S):
             first = first or await self._read()
             self._early = [frame for frame in first if frame[0] == tags.SIGNAL]
-            while first and first[0][0] == tags.SIGNAL:  # it came as the request was sent
+            while first and first[0][0] == tags.SIGNAL:  # signalled while the request was sent
                 first = [f for f in first if f[0] != tags.SIGNAL] or await self._read()
         return first
 
@@ -149,11 +149,11 @@ class Connection:
         return again or await self._frames.read()
 
     async def _read_long(self, read: Callable[[bytes], Read], body: bytes) -> Read:
-        """What a request says; it holds up nobody else. Raises ValueError."""
+        """Reads a request without blocking other clients. Raises ValueError."""
         return read(body) if len(body) <= MANY_BYTES else await asyncio.to_thread(read, body)
 
     async def _turn(self, body: bytes) -> None:
-        """Before it is looked into. Who asks faster than a user may is answered later."""
+        """Waits before a request is read, if its user asks faster than allowed."""
         turns = turns_of_request(body)
         wait_s = self._home.rates.turn_s(self.caller.person, time.monotonic(), FOR_EVER_S, turns)
         if wait_s:
@@ -180,7 +180,7 @@ class Connection:
 
     async def _serve_command(self, request: ClientRequest) -> None:
         self.command = command = self._new_command(request)
-        if not self._hung_up():  # while we were stopped: then it has gone its own way
+        if not self._hung_up():  # while we were stopped: then it runs without us
             await self._attend(command)
 
     def _new_command(self, request: ClientRequest) -> Command:
@@ -198,13 +198,13 @@ class Connection:
                 await self._see_out(command, beside)
         finally:
             await attending.end()
-            if command.journey.phase is JourneyPhase.HERE:  # its client went away just then
+            if command.journey.phase is JourneyPhase.HERE:  # the client disconnected at that moment
                 command.ended_here()
             if (terminal := self.stdio.terminal) is not None:
                 terminal.close(restore=not await self._has_restored())
 
     async def _has_restored(self) -> bool:
-        """Its terminal, at the end. One that is killed has not; one that is stopped will yet."""
+        """Whether it has restored its terminal. If killed it has not; if stopped it will."""
         if not self._sent_end:
             return False
         try:
@@ -224,9 +224,9 @@ class Connection:
             return False
 
     async def _see_out(self, command: Command, until: "asyncio.Task[None] | None" = None) -> None:
-        """The client is the command now: wait for its end, without being its parent.
+        """Waits for the end of the command that the client has become, without being its parent.
 
-        Or it stays beside the command to measure it, and speaks `until` it ends.
+        Or the client stays beside the command to measure it, and sends messages `until` it ends.
         """
         job = command.job
         self._home.staying[job.id], job.pid = self.peer, self.caller.pid
@@ -248,12 +248,12 @@ class Connection:
             await self._see_out(command)
 
     async def _listen(self, command: Command) -> None:
-        """What the client sends while its command runs elsewhere; returns when it is gone."""
+        """Handles the client's messages while its command is elsewhere, until it is gone."""
         while received := await self._read():
             for tag, body in latest(received):
                 self._hear(command, tag, body)
             if command.far is not None:
-                await command.far.flush()  # no client can send faster than that
+                await command.far.flush()  # so no client can send faster than that
 
     def _hear(self, command: Command, tag: bytes, body: bytes) -> None:
         """Raises ValueError."""
@@ -281,7 +281,7 @@ class Connection:
         elif tag == tags.USED:
             command.used(read_used(body))
 
-    # To the next LBM: what the kernel says of the client, and what that has sent, is the socket's.
+    # To the next LBM: what the kernel knows about the client stays with the socket
 
     @property
     def is_moving_files(self) -> bool:
@@ -289,8 +289,8 @@ class Connection:
         return remote is not None and remote.is_moving_files
 
     def left(self) -> ClientState | None:
-        """Between two steps of the event loop, after which there are none. None: it has its answer,
-        or is gone. Raises NotNow."""
+        """The state for another LBM; no further step of the event loop follows. None: the client
+        has its answer, or is gone. Raises NotNow."""
         command = self.command
         if self._sent_end or self._socket.fileno() < 0:
             return None
@@ -314,7 +314,7 @@ class Connection:
         return left
 
     def take_up(self, left: ClientState, talks: Talks) -> None:
-        """To be followed by `go_on`. Raises PeerError, OSError, DecodeError, ValueError."""
+        """Call `go_on` after it. Raises PeerError, OSError, DecodeError, ValueError."""
         self._frames.descriptors = list(left.descriptors)
         self._unheard = self._frames.split.feed(left.received)
         if left.command is not None:
@@ -328,9 +328,9 @@ class Connection:
         self._frames.share.add(len(left.received) + len(left.request))
 
     async def go_on(self) -> None:
-        """In place of `serve`, after `take_up`."""
+        """Continues what `take_up` has restored, in place of `serve`."""
         command = self.command
-        if command is None:  # nothing has come of its request yet: it is read again
+        if command is None:  # its request had no effect yet: it is read again
             return await self.serve()
         try:
             if self._stays:

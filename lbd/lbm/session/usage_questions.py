@@ -1,10 +1,9 @@
-"""What `lbctl stats, history, advise` ask: of this LBM, or by way of it of another host's.
+"""The answers to `lbctl stats, history, advise`: from this LBM, or through it from another host's.
 
-One question is of one host, so that who asks does the adding up, not a daemon that serves commands.
-
-Command lines are in the answer to `past` alone. Another host has those of the users for whom it may
-speak here ([admission] origins), of all only where admin.hosts here names it, and else those that
-it has submitted itself.
+One question is about one host, so that the client adds the figures up, not a daemon that serves
+commands. Only the answer to `past` contains command lines. Another host gets those of the users for
+whom it may speak here ([admission] origins), everybody's only if admin.hosts here names it, and
+otherwise those of the jobs that it submitted itself.
 """
 
 from collections.abc import Awaitable, Callable
@@ -28,13 +27,13 @@ from lbd.net.gen import lbm_pb2 as pb
 from lbd.text.one_line import one_line
 
 PAGE_MAX = 2000  # past jobs in one answer
-PAST_MAX = 1000  # of those with all that is known of them
+PAST_MAX = 1000  # the same with all that is known about each
 PATTERN_CHARS = 255
 STATES_MAX = 16
 ALGORITHMS_MAX = 100
-ROWS_MAX = 1000  # figures of one kind in an answer of another host's
+ROWS_MAX = 1000  # figures of one kind in another host's answer
 NO_SUCH_NUMBER = "after must be the number of a job"
-NO_HOST = "?"  # where a lab does not prove names
+NO_HOST = "?"  # in a lab that does not prove names
 PEER_S = 3.0
 UNIX_S_MAX = 1e11
 COUNT_MAX = 1 << 53
@@ -74,7 +73,7 @@ class UsageAnswers:
             raise PeerError("its lbd is of an earlier release, without --until")
         return stats_json(stats, user)
 
-    # Of this host; for its users, and for another that asks
+    # For this host's users, and for another host that asks
 
     async def stats(self, asked: pb.StatsRequest, _caller: str = "") -> pb.StatsReply:
         """Raises Unavailable."""
@@ -108,7 +107,7 @@ class UsageAnswers:
         return pb.HistoryReply(jobs=[past(number, usage) for number, usage in rows])
 
     async def past(self, asked: pb.PastRequest, host: str) -> pb.PastReply:
-        """As far as `host`, which asks, may know it. Raises Unavailable, PeerError."""
+        """Answers as far as the asking `host` may know. Raises Unavailable, PeerError."""
         longest = max(map(len, (asked.user, asked.name, asked.host, *asked.states)))
         if longest > PATTERN_CHARS or len(asked.states) > STATES_MAX:
             raise PeerError("question too long")
@@ -129,7 +128,8 @@ class UsageAnswers:
         """Raises LbdError."""
         own = self._home.config.host.name
         reply = await self._of(host, self.past, "Past", asked, pb.PastReply)
-        whose = "" if self._goes_by_uid else asked.user  # by number, a name may be another there
+        # with numbers, a user may have another name there
+        whose = "" if self._goes_by_uid else asked.user
         rows = [job_json(job) | {"number": job.number} for job in reply.jobs[:PAST_MAX]
                 if has_times(job) and (host == own or is_past_of(host, job))
                 and whose in ("", job.user)]  # fmt: skip
@@ -147,7 +147,7 @@ class UsageAnswers:
         asked: Asked,
         reply: type[AnyReply],
     ) -> AnyReply:
-        """By this host, or by another. Raises LbdError."""
+        """Asks this host, or another. Raises LbdError."""
         if host == self._home.config.host.name:
             return await own(asked, host)
         peer = await self._home.cluster.peer(host)
@@ -157,7 +157,7 @@ class UsageAnswers:
 
 
 def past_request(question: Json, user: str, uid: int | None) -> pb.PastRequest:
-    """`user`: whose jobs alone the caller may see; "" = all. Raises KeyError, TypeError,
+    """`user`: the only one whose jobs the caller may see; "" = all. Raises KeyError, TypeError,
     ValueError."""
     states, before = question.get("states") or (), question.get("before") or (0.0, 0)
     if not isinstance(states, list | tuple) or not isinstance(before, list | tuple):
@@ -185,7 +185,7 @@ def short(question: Json, key: str) -> str:
 
 
 def moment(value: object) -> float:
-    """UNIX seconds. Raises ValueError."""
+    """Returns UNIX seconds. Raises ValueError."""
     if not isinstance(value, int | float) or not 0 <= value <= UNIX_S_MAX:
         raise ValueError("a time must be in UNIX seconds")
     return float(value)
@@ -215,7 +215,7 @@ def figures(measure: Measure, key: str = "") -> pb.Figures:
 
 
 def stats_json(reply: pb.StatsReply, user: str) -> Json:
-    """`user`: whose jobs alone. Raises PeerError if it is invalid."""
+    """`user`: the only one whose jobs count. Raises PeerError if it is invalid."""
     return {
         "all": figures_row(reply.all),
         **{kind: [figures_row(row) for row in getattr(reply, kind)[:ROWS_MAX]] for kind in KINDS},
@@ -231,8 +231,8 @@ def stats_json(reply: pb.StatsReply, user: str) -> Json:
 
 
 def figures_row(figure: pb.Figures) -> list[object]:
-    """As `measures.measure_of_row` reads it, or what one host says would end everybody's stats.
-    Raises PeerError."""
+    """A row that `measures.measure_of_row` can read: otherwise one host's answer would spoil the
+    whole statistics. Raises PeerError."""
     sums = [
         part
         for moments in (figure.response, figure.waiting, figure.slowdown)
@@ -249,7 +249,7 @@ def figures_row(figure: pb.Figures) -> list[object]:
 
 
 def finite(value: float) -> float:
-    """Raises PeerError, also for what would not be finite once it is squared."""
+    """Raises PeerError, also for a number whose square would not be finite."""
     if not abs(value) <= FIGURE_MAX:
         raise PeerError("its figures are not numbers")
     return value

@@ -1,9 +1,9 @@
-"""A command that brings its files along: what of that is done where it came from.
+"""A command that brings its files along: the part of the host where it came from.
 
-Three commands run one after the other in a private directory of the far host, as the user: one that
-unpacks, the user's own, one that packs. What they read and write goes through the same streams and
-windows as any command's. Packing and unpacking at this end is the client's, which gives us pipes.
-The directory is there as long as the conversation that asked for it.
+Three commands run one after the other in a workdir on the far host, as the user: one that unpacks,
+the user's own, and one that packs. Their input and output go through the same streams and windows
+as any command's. At this end the client packs and unpacks, and gives us pipes. The workdir lasts as
+long as the conversation that asked for it.
 """
 
 import os
@@ -27,7 +27,7 @@ from lbd.net.gen import lbm_pb2
 
 
 class Staging:
-    """The stage of one command on one host."""
+    """The workdir of one command on one host, with its transfers."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Staging:
         request: ClientRequest,
         caller: tuple[int, PeerProcess],
     ) -> None:
-        """`new_run`: there; `caller`: uid and process."""
+        """`new_run`: starts a run on that host; `caller`: uid and process."""
         self._bounds = b"%d %d" % (limits.max_bytes, limits.max_files)
         self._host = host
         self._new_run = new_run
@@ -52,14 +52,14 @@ class Staging:
         self._step: RemoteRun | None = None
 
     def enter(self, request: lbm_pb2.RunRequest, step: str = "run") -> None:
-        """Make it a command in this stage."""
+        """Makes the request a command in this workdir."""
         request.workdir.id = self._job.id
         request.workdir.step = step
         request.workdir.send.extend(self._request.send)
         request.workdir.fetch.extend(self._request.fetch)
 
     async def open(self) -> Refused | None:
-        """Make it, and send what is to be sent. Raises LbdError."""
+        """Makes the workdir, and sends the files that go there. Raises LbdError."""
         workdir_request = lbm_pb2.WorkdirRequest(
             id=self._job.id,
             origin=self._job.origin,
@@ -83,7 +83,7 @@ class Staging:
         return Refused(said, "stage") if said else None
 
     async def fetch(self, status: int) -> str:
-        """What went wrong with it, "" if nothing did."""
+        """Fetches the files. Returns what went wrong, "" if nothing did."""
         self.is_busy = True
         try:
             return await self._fetch(status) if self._request.fetch else ""
@@ -105,7 +105,7 @@ class Staging:
         request.job_id = f"{self._job.id}.{suffix}"
         request.wants_stdin = step == "unpack"
         request.closed_fds = request.null_outputs = 0
-        request.joined_outputs = False  # what it complains of is none of what it packs
+        request.joined_outputs = False  # complaints must not mix with the packed files
         request.ClearField("terminal")
         request.timeout_s = request.memory_bytes = request.slots = request.slots_most = 0
         request.needs = ""
@@ -116,7 +116,7 @@ class Staging:
         return answer if isinstance(answer, Refused) else None
 
     async def _follow(self, ends: StdFds) -> str:
-        """What the far end says went wrong; "" if nothing."""
+        """Returns what the far end says went wrong; "" if nothing did."""
         assert self._step is not None
         said = os.memfd_create("complaint", os.MFD_CLOEXEC)
         try:
@@ -132,14 +132,14 @@ class Staging:
             self._step = None
 
     def signal(self, number: int) -> bool:
-        """End a transfer that is under way; False if there is none."""
+        """Ends a transfer that is under way; returns False if there is none."""
         if self._step is None:
             return False
         self._step.send(tags.SIGNAL, bytes((number,)))
         return True
 
     def close(self) -> None:
-        """The far host removes it."""
+        """Ends the conversations; the far host removes the workdir."""
         if self._step is not None:
             self._step.close()
         self.run.close()

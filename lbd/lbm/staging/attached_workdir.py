@@ -1,6 +1,6 @@
-"""The directory of an attached command of another host, there as long as its conversation.
+"""The workdir of an attached command of another host, which lasts as long as its conversation.
 
-Its files come and go as what steps of their own read and write (attached_files.py).
+Its files are what steps of their own read and write (attached_files.py).
 """
 
 import asyncio
@@ -22,7 +22,7 @@ NO_SLOT = "slot"
 async def serve_workdir(
     host: InboundContext, talk: Conversation, message: memoryview, caller: str
 ) -> None:
-    """Until the origin hangs up (that cancels us)."""
+    """Serves a workdir until the origin hangs up, which cancels us."""
     try:
         name = await open_workdir(host, bytes(message), caller)
     except FilesRefused as trouble:
@@ -36,11 +36,11 @@ async def serve_workdir(
 
 
 async def open_workdir(host: InboundContext, message: bytes, caller: str) -> str:
-    """Its id. Raises FilesRefused."""
+    """Makes a workdir and returns its id. Raises FilesRefused."""
     try:
         request = parsed(lbm_pb2.WorkdirRequest, message)
     except DecodeError:
-        raise FilesRefused("the request is not a StageRequest") from None
+        raise FilesRefused("the request is not a WorkdirRequest") from None
     if caller not in ("", request.origin):
         raise FilesRefused(f"{caller} asks in the name of {request.origin}")
     admitted = await host.admit(request.user, request.uid, request.origin)
@@ -56,7 +56,7 @@ async def open_workdir(host: InboundContext, message: bytes, caller: str) -> str
 
 
 async def hold_workdir(host: InboundContext, name: str) -> None:
-    """Until the origin hangs up."""
+    """Keeps the workdir until the origin hangs up."""
     try:
         await asyncio.get_running_loop().create_future()
     finally:

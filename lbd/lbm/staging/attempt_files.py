@@ -1,8 +1,8 @@
-"""The directory of one queued attempt that brings files along: its inputs before, outputs after.
+"""The workdir of one queued attempt that brings files along: its inputs before, outputs after.
 
-The inputs come whole from the host where the job was submitted, each time again; the outputs are
-packed into the spool, where that host finds them. What is done in the directory, a child of the
-keeper does as its user (file_worker.py).
+The inputs come whole from the host where the job was submitted, anew for each attempt. The outputs
+are packed into the spool, where that host finds them. A child of the keeper works in the directory,
+as its user (file_worker.py).
 """
 
 import asyncio
@@ -37,7 +37,7 @@ class AttemptFiles:
         request: lbm_pb2.RunRequest,
         name: JobId,
     ) -> None:
-        """`name`: of the attempt. What is to be fetched gets its final names in `request`."""
+        """`name`: of the attempt. The files to fetch get their final names in `request`."""
         self._host = host
         self._client = client
         self._start = start
@@ -51,7 +51,7 @@ class AttemptFiles:
         request.workdir.fetch.extend(filled)
 
     async def open(self, run_as: LocalUser | None) -> bytes:
-        """Make it, with what was sent in it. Raises FilesRefused."""
+        """Makes the workdir, with the files that were sent. Raises FilesRefused."""
         request, limits = self._request, self._host.config.stage
         check_allowed(limits)
         workdir_request = lbm_pb2.WorkdirRequest(
@@ -79,12 +79,12 @@ class AttemptFiles:
         return workdir.path if workdir is not None else b""
 
     def adopt(self, path: bytes) -> None:
-        """An earlier LBM has made it."""
+        """Adopts a workdir that an earlier LBM has made."""
         workdir = Workdir(self._request.origin, self._request.user, path)
         self._host.workdirs.adopt(self._name, workdir)
 
     async def collect(self, status: int) -> str:
-        """Pack what is to be fetched; why that failed, "" if it did not."""
+        """Packs the files to fetch. Returns why that failed, "" if it did not."""
         if not self._request.workdir.fetch:
             return ""
         spool, job, attempt = self._client.spool, self._start.job, self._start.attempt
@@ -116,13 +116,13 @@ class AttemptFiles:
         return make_order(request, run_as, config, self.path, weighs_cpu)
 
     def close(self) -> None:
-        """It is removed once nothing runs in it."""
+        """Gives the workdir up; it is removed once nothing runs in it."""
         self._host.workdirs.end(self._name)
 
 
 async def result_of(work: asyncio.Task[Done]) -> Done:
-    """Of what is done as its user, who may keep it from ending. Raises FilesRefused if it was
-    stopped."""
+    """Returns the result of work done as the user, who may keep it from ending. Raises FilesRefused
+    if it was stopped."""
     try:
         await asyncio.wait((work,))
     finally:

@@ -10,22 +10,22 @@ from lbd.local.json_socket import Json
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.text.name_patterns import shown_id
 
-PAUSE_S = 0.2  # of an array many come at once
+PAUSE_S = 0.2  # the outputs of an array come in large numbers
 
 
 class AwaitedOutputs:
     def __init__(self, notes: Mapping[str, Note]) -> None:
-        self._notes = notes  # those with jobs that are not done with
+        self._notes = notes  # those with unfinished jobs
         self.troubles: dict[int, str] = {}  # why outputs of an ended job have not come yet
         self._moved = asyncio.Event()
 
     def settle(self, job: int) -> None:
-        """Nothing more is to come of it."""
+        """Notes that nothing more comes from the job."""
         self.troubles.pop(job, None)
         self._tell()
 
     def keep(self, job: int, trouble: str) -> None:
-        """They have not come, for now."""
+        """Notes that the outputs have not come, for now, and why."""
         self.troubles[job] = trouble
         self._tell()
 
@@ -34,8 +34,8 @@ class AwaitedOutputs:
         self._moved = asyncio.Event()
 
     def coming(self, uid: int, jobs: Sequence[int]) -> list[int]:
-        """Those of these ended jobs, in order, whose outputs are on their way to that user here:
-        no trouble is known yet that keeps them."""
+        """Returns, in order, those of these ended jobs whose outputs are on their way to that user
+        here: no trouble is known yet that delays them."""
         return sorted(job for _, own in self._by_note(uid, jobs) for job in own)
 
     def _by_note(self, uid: int, jobs: Sequence[int]) -> list[tuple[Note, list[int]]]:
@@ -50,9 +50,9 @@ class AwaitedOutputs:
         return note.is_left(job) and job not in self.troubles
 
     async def wait(self, uid: int, jobs: Sequence[int]) -> None:
-        """Until the outputs of these ended jobs are here, or it is known why they are not."""
+        """Waits until the outputs of these ended jobs are here, or it is known why they are not."""
         for note, left in self._by_note(uid, jobs):
-            while left:  # they are looked at one by one: of an array there may be very many
+            while left:  # looked at one by one: an array may have very many
                 if self._comes(note, left[-1]):
                     await self._moved.wait()
                     await asyncio.sleep(PAUSE_S)
@@ -60,8 +60,8 @@ class AwaitedOutputs:
                     left.pop()
 
     async def answer(self, uid: int, ended: Sequence[pb.JobInfo], patience_s: float) -> Json:
-        """How many jobs have outputs that are on their way here, after a while, and what keeps
-        those of another from coming."""
+        """Returns, after a while, how many jobs have outputs that are still on their way, and what
+        delays those of one other job."""
         jobs = sorted(job.id for job in ended)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(patience_s):

@@ -1,8 +1,8 @@
 """What queued commands of this host take along, kept here until they have ended: files/NAME.pack.
 
-One file for each submission, also for an array, packed as pack/pack.py does; every attempt unpacks
-the same bytes. Beside it NAME.note says which jobs it is for and where their outputs go. The pack
-is on disk before the job is in the queue; the note follows when its number is known.
+There is one file for each submission, also for an array, packed by pack/pack.py; every attempt
+unpacks the same bytes. Beside it NAME.note says which jobs it is for and where their outputs go.
+The pack is on disk before the job is in the queue; the note follows when its number is known.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ DAY_S = 86400.0
 
 @dataclass(slots=True)
 class Note:
-    """Of one submission. Paths are kept as text, by os.fsdecode."""
+    """The note of one submission. Paths are kept as text, by os.fsdecode."""
 
     name: str
     first: int  # id of its first job
@@ -32,21 +32,20 @@ class Note:
     directory: str
     send: list[str]
     fetch: list[str]
-    waited_for: bool = False  # by an lbrun -q, which sees to its outputs
-    over: list[int] = field(default_factory=list)  # jobs with which nothing more is to be done
+    waited_for: bool = False  # by an lbrun -q, which handles its outputs
+    over: list[int] = field(default_factory=list)  # jobs that need nothing more
     _left: bytearray = field(init=False, repr=False, compare=False)  # 1 for each of the others
     _left_count: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Raises TypeError, ValueError if what was read is no note."""
+        """Raises TypeError, ValueError if the fields are not those of a note."""
         over, self.over = self.over, []
         self._left, self._left_count = bytearray(b"\1" * self.count), self.count
         for job in over:
             self.end(job)
 
     def end(self, job: int) -> None:
-        """Nothing more is to be done with that one. An array has many: none may cost as much as
-        all of them."""
+        """Notes that the job needs nothing more. Must be cheap for each of an array's many jobs."""
         if self.is_left(job):
             self._left[job - self.first] = 0
             self._left_count -= 1
@@ -61,7 +60,7 @@ class Note:
 
     @property
     def left(self) -> Iterator[int]:
-        """The jobs with which something is to be done yet, in order."""
+        """The jobs that still need something, in order."""
         at = self._left.find(1)
         while at >= 0:
             yield self.first + at
@@ -69,24 +68,25 @@ class Note:
 
     def stored(self) -> str:
         stored = {one.name: getattr(self, one.name) for one in fields(self) if one.init}
-        return json.dumps(stored)  # much faster than to a file
+        return json.dumps(stored)  # much faster than json.dump
 
 
 class PackRoom:
-    """What the packs of each user take of the disk. They are the daemons' files, so no quota counts
-    them; and on that disk are others' packs and outputs, and perhaps the queue itself. Pure."""
+    """The disk space that each user's packs take. Packs are the daemons' files, so no quota counts
+    them; and the same disk holds others' packs and outputs, and perhaps the queue itself. Pure."""
 
     def __init__(self) -> None:
-        self._packs: dict[str, tuple[int, int]] = {}  # by name: whose, and its size or what it may
+        # by name: the user, and the size or the most it may get
+        self._packs: dict[str, tuple[int, int]] = {}
         self._of_user: Counter[int] = Counter()
 
     def left(self, uid: int, free: int) -> int:
-        """Half of what is free and what is theirs: as much is left for others, however often they
-        ask."""
+        """How much more the user may take: in total half of what is free or the user's, so that
+        others have as much left."""
         return max(0, (free - self._of_user[uid]) // 2)
 
     def take(self, name: str, uid: int, size: int) -> None:
-        """Also for one that is there, whose size is known by now."""
+        """Notes a pack, also one that is known already and whose size is final now."""
         self.drop(name)
         self._packs[name] = uid, size
         self._of_user[uid] += size
@@ -98,7 +98,7 @@ class PackRoom:
             del self._of_user[uid]
 
     def keep(self, names: Collection[str]) -> None:
-        """No others are there any more."""
+        """Forgets all packs but these."""
         for name in [name for name in self._packs if name not in names]:
             self.drop(name)
 
@@ -114,7 +114,7 @@ class PackStore:
         return found.f_bavail * found.f_frsize
 
     def sizes(self, notes: Iterable[Note]) -> list[tuple[str, int, int]]:
-        """Name, user and size of each pack that is there."""
+        """Name, user and size of each pack that exists."""
         found = []
         for note in notes:
             with contextlib.suppress(OSError):
@@ -127,20 +127,20 @@ class PackStore:
         return set()
 
     def create(self) -> tuple[str, int]:
-        """The name of a pack to be written, and a descriptor for that. Raises OSError."""
+        """Returns the name of a new pack, and a descriptor to write it. Raises OSError."""
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         name = os.urandom(16).hex()
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         return name, os.open(self.root / (name + PACK + UNFINISHED), flags, 0o600)
 
     def finish(self, name: str, descriptor: int) -> None:
-        """All of it is written: once we return it outlives whatever happens. Raises OSError."""
+        """Finishes a written pack: once we return it survives everything. Raises OSError."""
         os.fsync(descriptor)
         (self.root / (name + PACK + UNFINISHED)).rename(self.root / (name + PACK))
         sync(self.root)
 
     def path(self, name: str) -> Path:
-        """Raises FileNotFoundError for what is no name at all."""
+        """Raises FileNotFoundError for an invalid name."""
         if not NAME.fullmatch(name):
             raise FileNotFoundError(2, "no such pack", name)
         return self.root / (name + PACK)
@@ -156,7 +156,7 @@ class PackStore:
         sync(self.root)
 
     def notes(self) -> Iterator[Note]:
-        """All that can be read."""
+        """Yields all notes that can be read."""
         for path in self.root.glob("*" + NOTE):
             with contextlib.suppress(OSError, ValueError, TypeError):
                 yield Note(**json.loads(path.read_text()))
@@ -168,8 +168,8 @@ class PackStore:
                 (self.root / (name + suffix)).unlink(missing_ok=True)
 
     def sweep(self, ended_days: float, unknown_days: float, open_names: set[str]) -> None:
-        """Remove what is of jobs that have been over for so long (a note is written when its last
-        job is), and what no job is known of."""
+        """Removes packs and notes of jobs that ended so long ago (a note is written when its last
+        job ends), and those of no known job."""
         with contextlib.suppress(OSError):
             for path in sorted(self.root.iterdir(), reverse=True):  # a pack before its note
                 name = path.name.partition(".")[0]

@@ -1,4 +1,4 @@
-"""A whole pack on its way from the host that keeps it to one that asks for it."""
+"""The transfer of a whole pack from the host that keeps it to one that asks for it."""
 
 import asyncio
 import os
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from lbd.lbm.queue.logs import CheckReader, Context
 
 PIECE_BYTES = 1 << 18
-HEAD_BYTES = 1 << 12  # more than the name of a file takes as a rule
+HEAD_BYTES = 1 << 12  # more than the name of a file usually takes
 END_BYTES = 1 << 12
-PATIENCE_S, SLOWEST_BYTES_PER_S = 20.0, 1 << 16  # slower ones would hold up the user's others
+PATIENCE_S, SLOWEST_BYTES_PER_S = 20.0, 1 << 16  # slower transfers would hold up the user's others
 
 
 async def receive_pack(
@@ -34,11 +34,11 @@ async def receive_pack(
     directory: str,
     limits: StageConfig,
 ) -> BinaryIO:
-    """To be closed by the caller; it is on the disk of `directory`. Raises Unavailable, NotKept,
-    OSError."""
+    """Receives a pack into a file on the disk of `directory`, which the caller closes. Raises
+    Unavailable, NotKept, OSError."""
     limit_bytes = limits.max_bytes + HEAD_BYTES * limits.max_files + END_BYTES
     os.makedirs(directory, mode=0o700, exist_ok=True)
-    import tempfile  # with all that it imports, for those who fetch files
+    import tempfile  # imported here with all its dependencies, only for fetched files
 
     file = tempfile.TemporaryFile(dir=directory)  # noqa: SIM115  # the caller's
     try:
@@ -62,7 +62,7 @@ async def receive_pack(
 
 
 def write(file: BinaryIO, data: bytes, directory: str) -> None:
-    """The last of the disk is for the jobs that are there. Raises Unavailable, OSError."""
+    """Writes data, but leaves the last of the disk to jobs. Raises Unavailable, OSError."""
     short = shortage_of(Path(directory))
     if short.wanted_bytes and short.room_bytes < len(data):
         raise Unavailable(f"the disk of {directory} has no room for them")
@@ -72,7 +72,7 @@ def write(file: BinaryIO, data: bytes, directory: str) -> None:
 async def serve_files(
     check: "CheckReader", store: PackStore, spool: Spool, data: bytes, context: "Context"
 ) -> None:
-    """The whole of one pack. What a job takes along has a name that only its hosts know."""
+    """Sends one whole pack. A pack that a job takes along has a name that only its hosts know."""
     try:
         asked = parsed(pb.FilesRequest, data)
         if not asked.name and not QUEUED_ID.fullmatch(asked.job):

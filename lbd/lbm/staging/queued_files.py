@@ -1,9 +1,9 @@
-"""What queued commands of this host's users take along, and what comes back to them.
+"""The files that queued commands of this host's users take along, and those that come back.
 
-When an `lbrun` submits, what it sends is packed here, in its directory and with its user's rights;
-when a job has ended, what it made is fetched from where it ran and put into that directory, in one
-step. Of a job that nobody waits for we do that ourselves, once both hosts are there: the dispatcher
-tells us of its end, also if we have been away then.
+When an `lbrun` submits, the files it sends are packed here, in its directory and with its user's
+rights. When a job has ended, its outputs are fetched from where it ran and put into that directory,
+in one step. If nobody waits for the job, we do that ourselves, once both hosts are up: the
+dispatcher tells us of its end, even if we were down at the time.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ from lbd.text.name_patterns import fill_in, shown_id
 job_log = JobLog(logging.getLogger("lbd.lbm"))
 Result = TypeVar("Result")
 
-RETRY_S, RETRY_MAX_S, RETRY_SHARE = 10.0, 600.0, 8  # the longer it has ended, the later again
+RETRY_S, RETRY_MAX_S, RETRY_SHARE = 10.0, 600.0, 8  # the pause grows with the time since the end
 PAUSE_S = 0.5
 MARK_DIGITS = 12  # of a note's name, which is random
 WATCHED_MAX = 10_000  # jobs; the others follow
@@ -53,18 +53,18 @@ class QueuedFiles:
         self._queue = queue
         self.notifications = Notifications(config, as_user, queue)
         self.store = PackStore(config.host.state_dir)
-        self._open: dict[str, Note] = {}  # by name: some of their jobs are not done with
+        self._open: dict[str, Note] = {}  # by name: notes with unfinished jobs
         self._in_hand: dict[int, Note] = {}  # jobs that have ended
         self._ended: asyncio.Queue[pb.JobInfo] = asyncio.Queue()
         self._ended_of: dict[int, deque[pb.JobInfo]] = {}  # by user
         self._fresh = asyncio.Event()
-        self._leaves_out = False  # there are more to watch
+        self._leaves_out = False  # whether there are more to watch
         self.awaited = AwaitedOutputs(self._open)
 
     # Out
 
     async def gather(self, request: ClientRequest, uid: int) -> str:
-        """The name of the pack, once it is on disk. Raises Unavailable; nothing is kept then."""
+        """Returns the name of the pack, once on disk. Raises Unavailable; then nothing is kept."""
         check_allowed(self._config.stage)
         name = ""
         try:
@@ -91,9 +91,9 @@ class QueuedFiles:
         return name
 
     async def queued(self, note: Note) -> None:
-        """The jobs of a pack are known, and on disk."""
+        """Keeps the note of a pack whose jobs are now known and on disk."""
         if any(one.first == note.first for one in self._open.values()):
-            self.store.drop(note.name)  # the same --idempotency-key once more
+            self.store.drop(note.name)  # the same --idempotency-key again
             return
         self._open[note.name] = note
         try:
@@ -105,21 +105,21 @@ class QueuedFiles:
     # Back
 
     def waited_for(self, job: int) -> Note | None:
-        """By an lbrun that is to have its outputs before it ends."""
+        """The note of a job with an lbrun that must have its outputs before it ends."""
         notes = (note for note in self._open.values() if note.waited_for and note.is_left(job))
         return next(notes, None)
 
     def left_alone(self, name: str) -> None:
-        """Its lbrun went away, and nobody wants what it makes."""
+        """Drops the outputs of a pack whose lbrun went away: nobody wants them."""
         if (note := self._open.get(name)) is not None:
             note.waited_for, note.fetch = False, []
             self._fresh.set()
 
     async def bring(self, note: Note, job: pb.JobInfo) -> str:
-        """Its outputs into its directory; why not, "" if all is well. Raises Unavailable if they
-        cannot be had just now."""
+        """Brings a job's outputs into its directory. Returns why not, "" if all is well. Raises
+        Unavailable if they are not available at present."""
         if not (note.fetch and job.attempt and job.host) or job.state == "lost":
-            return ""  # it has made nothing, or nothing that could be had
+            return ""  # it has made nothing, or nothing that is available
         index = job.array_index if job.HasField("array_index") else None
         name = shown_id(str(job.id), job.array_id, index)
         fetch = [fill_in(os.fsencode(path), name, index, job.host) for path in note.fetch]
@@ -134,13 +134,13 @@ class QueuedFiles:
                 words, directory = step_words(b"place", limits, send, fetch), note.directory
                 order = Order(argv=words, directory=os.fsencode(directory), umask=note.umask)
                 return await self._as_user.step(note.uid, order, (file.fileno(), None))
-        except NotKept:  # it has made nothing, or its line says why
+        except NotKept:  # it has made nothing, or its reason says why
             return ""
         except OSError as problem:
             return problem.strerror or str(problem)
 
     async def done(self, note: Note, job: int, *, write: bool = True) -> None:
-        """Nothing more is to be done with it."""
+        """Notes that the job needs nothing more."""
         note.end(job)
         self.awaited.settle(job)
         if note.is_over:
@@ -149,15 +149,15 @@ class QueuedFiles:
             with contextlib.suppress(OSError):
                 await asyncio.to_thread(self.store.write, note)
 
-    # Those that nobody waits for
+    # Jobs that nobody waits for
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Runs until cancelled."""
         notes = await asyncio.to_thread(lambda: sorted(self.store.notes(), key=first_job))
         for pack in await asyncio.to_thread(self.store.sizes, notes):
             self.store.room.take(*pack)
         for note in notes:
-            note.waited_for = False  # not by anybody who could still be there
+            note.waited_for = False  # a client that waited is gone
             if not note.is_over:
                 self._open[note.name] = note
         async with asyncio.TaskGroup() as group:
@@ -178,8 +178,8 @@ class QueuedFiles:
                 await asyncio.sleep(PAUSE_S)
 
     def _awaited(self) -> dict[int, Note]:
-        """The jobs to watch. Of each user the first few: nobody's that never begin keep us from
-        seeing how another's ended."""
+        """The jobs to watch, the first few of each user, so that one user's jobs that never begin
+        do not keep us from seeing the end of another's."""
         by_user: dict[int, list[Note]] = {}
         for note in self._open.values():
             if not note.waited_for:
@@ -193,7 +193,7 @@ class QueuedFiles:
         return awaited
 
     async def _watch(self, notes: dict[int, Note]) -> None:
-        """Until all of them have ended, or the line breaks."""
+        """Watches until all of them have ended, or the stream breaks."""
         if not notes:
             return
         selectors = ranges_of([str(job) for job in notes])
@@ -209,8 +209,8 @@ class QueuedFiles:
                         self._ended.put_nowait(job)
 
     async def _drop_forgotten(self, notes: dict[int, Note]) -> None:
-        """The queue does not know one of them any more, and does not say which: the others are not
-        to be lost by that. Raises LbdError."""
+        """Drops the jobs that the queue does not know any more. Its answer does not say which, and
+        the others must not be lost. Raises LbdError."""
         parts = [sorted(notes)]
         while parts:
             part = parts.pop()
@@ -226,7 +226,7 @@ class QueuedFiles:
                 await self.done(notes[part[0]], part[0])
 
     async def _bring_all(self, group: asyncio.TaskGroup) -> None:
-        """Each user's one after the other: a step runs as its user, who may keep it from ending."""
+        """Brings each user's in turn: a step runs as its user, who may keep it from ending."""
         while True:
             job = await self._ended.get()
             uid = self._in_hand[job.id].uid
@@ -254,10 +254,10 @@ class QueuedFiles:
                 pause_s = min(RETRY_MAX_S, max(RETRY_S, age_s / RETRY_SHARE))
                 loop.call_later(pause_s, self._ended.put_nowait, job)
                 continue
-            # Of an array, the note is written once for those that ended together.
+            # For an array, the note is written once for the jobs that ended together.
             await self.done(note, job.id, write=bool(note.fetch) and not ended)
             del self._in_hand[job.id]
-            await asyncio.sleep(0)  # of many that never ran there is nothing to wait for
+            await asyncio.sleep(0)  # jobs that never ran have nothing to wait for
         del self._ended_of[uid]
         if self._leaves_out:
             self._fresh.set()
@@ -273,5 +273,5 @@ class QueuedFiles:
 
 
 def mark_of(note: Note, job: int) -> bytes:
-    """The same whenever it is tried again, so that what an earlier try has left is cleared."""
+    """Returns the same mark for each try, so that what an earlier try has left is removed."""
     return b"%d%d" % (int(note.name[:MARK_DIGITS], 16), job)

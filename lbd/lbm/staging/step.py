@@ -1,4 +1,4 @@
-"""The keeper's child that does a step of file_worker.py, its files given to it as they are."""
+"""Runs the keeper's child that does a step of file_worker.py, with the given files."""
 
 import asyncio
 import os
@@ -17,13 +17,14 @@ COMPLAINT_BYTES = 4096
 def step_words(
     step: bytes, limits: StageConfig, send: Sequence[bytes], fetch: Iterable[bytes]
 ) -> list[bytes]:
-    """Of one that packs or unpacks."""
+    """The words of a step that packs or unpacks."""
     numbers = limits.max_bytes, limits.max_files, len(send)
     return [step, *(b"%d" % number for number in numbers), *send, *fetch]
 
 
 async def run_step(link: KeeperLink, order: Order, source: int | None, output: int | None) -> str:
-    """Why it failed, "" if it did not. The descriptors stay the caller's; cancelled, it ends."""
+    """Runs a step. Returns why it failed, "" if it did not. The descriptors stay the caller's. The
+    step ends if it is cancelled."""
     said = os.memfd_create("complaint", os.MFD_CLOEXEC)
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     order.closed_fds = 0
@@ -41,7 +42,7 @@ async def run_step(link: KeeperLink, order: Order, source: int | None, output: i
 
 
 def complaint_in(said: int, status: int) -> str:
-    """What a step that failed has written to its stderr, for people."""
+    """Returns what a failed step has written to its stderr, for people."""
     text = os.pread(said, COMPLAINT_BYTES, 0).decode(errors="replace").strip()
     return one_line(text) or f"ended with {status}"
 
@@ -49,7 +50,7 @@ def complaint_in(said: int, status: int) -> str:
 async def run_worker(
     link: KeeperLink, order: Order, descriptors: list[int], limit: bytes = b""
 ) -> ProcessExit:
-    """How it ended; if its waiter goes before that, it is ended. Raises LbdError."""
+    """Returns how the child ended; if its waiter leaves first, ends it. Raises LbdError."""
     order.worker = True
     spawned: Spawned | None = None
     try:

@@ -1,13 +1,14 @@
-"""The private directories of this host for commands that bring their files along (--send).
+"""The workdirs of this host: private directories of commands that bring their files along (--send).
 
-A stage belongs to one conversation with the origin: it is made when that opens and removed when it
-ends, however it ends, once nothing runs in it any more. What an LBM that was killed has left is
-removed at the next start.
+A workdir belongs to one conversation with the origin. It is made when the conversation opens and
+removed when it ends, however it ends, once nothing runs in it any more. Workdirs left by an LBM
+that was killed are removed at the next start.
 
-Each is alone in a directory of the daemons', in which no user may write: what is called so stays
-what was made. Else its user could put a directory of another's in its place, and have that packed
-or cleared away with the rights of its owner. Whose it is, that directory's name says: the user can
-mount a file system there (FUSE) that names any owner, or does not answer.
+Each is alone in a directory of the daemons', in which no user may write, so its name always refers
+to the directory that was made. Otherwise its user could put a directory of another's in its place,
+and have that packed or removed with the rights of its owner. The name of the daemons' directory
+says whose workdir it is: inside, the user can mount a file system (FUSE) that names any owner, or
+does not answer.
 """
 
 import asyncio
@@ -32,12 +33,13 @@ from lbd.net.gen import lbm_pb2
 from lbd.pack.clear import clear_away
 
 POLL_S = 0.05
-POLLS = 600  # for what ran in a stage to be gone
+POLLS = 600  # for the processes in a workdir to be gone
 CLEAR_S = 3600.0
-MODE, MAKING_MODE = 0o711, 0o1733  # users pass through; and while the keeper makes one in it
-OWNER = re.compile(rb"\.u([0-9]+)\.[0-9a-f]{8}$")  # in the name of that directory of ours
-NAME = "files"  # of each, in its directory of ours
-AWAY = "files"  # the phase in which a command is refused while its files cannot be had
+# users pass through; MAKING_MODE while the keeper makes a workdir in it
+MODE, MAKING_MODE = 0o711, 0o1733
+OWNER = re.compile(rb"\.u([0-9]+)\.[0-9a-f]{8}$")  # in the name of the daemons' directory
+NAME = "files"  # of each workdir, in its directory of the daemons'
+AWAY = "files"  # the phase of a refusal because its files are not available
 
 
 class FilesRefused(Unavailable):
@@ -49,15 +51,15 @@ class FilesRefused(Unavailable):
 
 
 def owner_of(path: bytes) -> int:
-    """Of a working directory. Raises OSError."""
+    """Returns the owner of a workdir. Raises OSError."""
     if found := OWNER.search(os.path.dirname(path)):
         return int(found[1])
-    return os.lstat(path).st_uid  # made by an LBM of before
+    return os.lstat(path).st_uid  # made by an LBM of an earlier release
 
 
 def is_plain_directory(path: bytes, uid: int) -> bool:
-    """Of that user, on the file system of what it is in: no other one is asked, which may not
-    answer. Raises OSError."""
+    """Whether it is that user's directory, on the file system of its parent. No other file system
+    is asked, because it may not answer. Raises OSError."""
     with ExitStack() as stack:
         opened = []
         for one in (os.path.dirname(path), path):
@@ -70,13 +72,13 @@ def is_plain_directory(path: bytes, uid: int) -> bool:
 
 
 def mount_of(descriptor: int) -> str:
-    """Its number. Raises OSError."""
+    """Returns the line with the mount's number. Raises OSError."""
     lines = Path(f"/proc/self/fdinfo/{descriptor}").read_text().splitlines()
     return next(line for line in lines if line.startswith("mnt_id:"))
 
 
 def check_allowed(limits: StageConfig) -> None:
-    """Raises FilesRefused."""
+    """Raises FilesRefused if workdirs are not allowed here."""
     if not (limits.max_bytes and limits.max_files):
         reason = "commands with files are not accepted here (stage.max_bytes, stage.max_files)"
         raise FilesRefused(reason)
@@ -90,7 +92,7 @@ class Workdir:
 
 
 class Workdirs:
-    """Those of this host, by id."""
+    """The workdirs of this host, by id."""
 
     def __init__(self, root: str, host: str, jobs: Jobs, as_user: AsUser) -> None:
         self._as_user = as_user
@@ -102,7 +104,7 @@ class Workdirs:
         self._removing: dict[asyncio.Task[None], Workdir | None] = {}
 
     def sweep(self, grace_s: float) -> None:
-        """Remove what an earlier LBM has left; its jobs may still be ending, for `grace_s`."""
+        """Removes what an earlier LBM has left; its jobs may still be ending, for `grace_s`."""
         with contextlib.suppress(OSError):
             kept = {self._entry(workdir.path) for workdir in self._workdirs.values()}
             left = [os.fsencode(entry) for entry in self._root.iterdir()]
@@ -112,14 +114,15 @@ class Workdirs:
                 self._start_removing(path, lambda: time.monotonic() < until_s)
 
     def _entry(self, path: bytes) -> bytes:
-        """What is below the root, of a workdir: those of an LBM of before are there themselves."""
+        """A workdir's directory below the root; in an earlier release the workdir itself."""
         parent = os.path.dirname(path)
         return path if parent == os.fsencode(self._root) else parent
 
     def why_full(self, request: lbm_pb2.WorkdirRequest, most: int) -> str:
-        """Why this one has no place among `most`, of which no user and no host has them all; ""
-        if it has one."""
-        going = filter(None, self._removing.values())  # or who keeps them from going has any number
+        """Returns why this workdir has no place among `most`, of which no user and no host gets
+        all; "" if it has one."""
+        # counted, since users who block removals could have any number
+        going = filter(None, self._removing.values())
         held = [*self._workdirs.values(), *self._making.values(), *going]
         share = max(1, int(most * USER_SHARE))
         if len(held) >= most:
@@ -133,7 +136,7 @@ class Workdirs:
     async def open(
         self, request: lbm_pb2.WorkdirRequest, owner: LocalUser | None, most: int
     ) -> None:
-        """As `make`, if it has a place among `most`. Raises FilesRefused."""
+        """Makes a workdir, if it has a place among `most`. Raises FilesRefused."""
         if full := self.why_full(request, most):
             raise FilesRefused(full, AWAY)
         try:
@@ -142,7 +145,7 @@ class Workdirs:
             raise FilesRefused(f"stage.root: {problem.strerror}", "stage") from None
 
     async def make(self, request: lbm_pb2.WorkdirRequest, owner: LocalUser | None) -> None:
-        """Raises OSError. `owner`: who is not the daemon's own user."""
+        """Makes a workdir. Raises OSError. `owner`: None for the daemon's own user."""
         if request.id in self._workdirs or request.id in self._making:
             raise FileExistsError(errno.EEXIST, "a working directory of that name already exists")
         self._make_root()
@@ -153,7 +156,7 @@ class Workdirs:
         try:
             await self._make(path, owner)
             self._workdirs[request.id] = made
-        except BaseException:  # its origin may have hung up; it may be there all the same
+        except BaseException:  # its origin may have hung up; the directory may exist all the same
             self._start_removing(self._entry(path), lambda: False, made)
             raise
         finally:
@@ -165,7 +168,7 @@ class Workdirs:
         os.mkdir(entry)
         try:
             if owner is not None and self._as_user.is_needed:
-                os.chmod(entry, MAKING_MODE)  # for as long as it is made
+                os.chmod(entry, MAKING_MODE)  # only while it is made
                 await self._as_user.work(owner.uid, b"make", path)
             else:
                 os.mkdir(path, 0o700)
@@ -181,7 +184,7 @@ class Workdirs:
             )
 
     def _make_root(self) -> None:
-        """Raises OSError, also if it is not ours: anybody may have made it in /var/tmp."""
+        """Raises OSError, also if the root is not ours: anybody may have made it in /var/tmp."""
         for directory in (self._root.parent, self._root):
             if not directory.exists():
                 directory.mkdir(parents=True)
@@ -190,10 +193,10 @@ class Workdirs:
             if found.st_uid not in (0, os.geteuid()):
                 raise PermissionError(errno.EPERM, f"{directory} is owned by another user")
             if directory == self._root and found.st_uid == os.geteuid() and found.st_mode & 0o022:
-                directory.chmod(MODE)  # an LBM of before let users write there
+                directory.chmod(MODE)  # an LBM of an earlier release let users write there
 
     def path_of(self, request: lbm_pb2.RunRequest) -> bytes:
-        """Of the one in which it is to run, if that is its user's; b"" = there is none."""
+        """The path of the request's workdir, if that belongs to its user; b"" = there is none."""
         workdir = self._workdirs.get(request.workdir.id)
         if workdir is None or (workdir.origin, workdir.user) != (request.origin, request.user):
             return b""
@@ -203,11 +206,11 @@ class Workdirs:
         return self._workdirs.get(name)
 
     def adopt(self, name: str, workdir: Workdir) -> None:
-        """One that an earlier LBM has made."""
+        """Adopts a workdir that an earlier LBM has made."""
         self._workdirs[name] = workdir
 
     def end(self, name: str) -> None:
-        """Nobody needs it any more: remove it as soon as nothing runs in it."""
+        """Removes a workdir that nobody needs any more, as soon as nothing runs in it."""
         workdir = self._workdirs.pop(name, None)
         if workdir is not None:
             entry = self._entry(workdir.path)
@@ -219,7 +222,7 @@ class Workdirs:
     def _start_removing(
         self, entry: bytes, is_used: Callable[[], bool], workdir: Workdir | None = None
     ) -> None:
-        task = asyncio.create_task(self._remove(entry, is_used), name="remove a stage")
+        task = asyncio.create_task(self._remove(entry, is_used), name="remove a workdir")
         self._removing[task] = workdir
         task.add_done_callback(self._removing.pop)
 
@@ -242,8 +245,8 @@ class Workdirs:
             os.rmdir(entry)
 
     async def close(self) -> None:
-        """All of them, at once: the keeper has ended what ran in them. What is another user's the
-        next LBM has them clear away."""
+        """Removes all workdirs at once: the keeper has ended what ran in them. The next LBM has the
+        workdirs of other users removed."""
         for task in self._removing:
             task.cancel()
         if self._as_user.is_needed:

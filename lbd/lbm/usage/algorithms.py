@@ -1,5 +1,7 @@
-"""Which algorithm has placed commands, and since when, as this host's LIM said: kept beside the
-jobs, to tell which of them were before a change. The latest ones."""
+"""Which algorithm has placed commands, and since when, as reported by this host's LIM.
+
+It is kept beside the jobs, to show which of them ran before a change. Only the latest are kept.
+"""
 
 import sqlite3
 
@@ -11,7 +13,7 @@ def begin(database: sqlite3.Connection) -> None:
 
 
 def note(database: sqlite3.Connection, name: str, unix_s: float) -> None:
-    """It is in force now."""
+    """Notes that this algorithm is in force now."""
     if name in [known for _, known in latest(database, 1)]:
         return
     database.execute("INSERT INTO algorithms VALUES (?, ?)", (unix_s, name))
@@ -21,7 +23,7 @@ def note(database: sqlite3.Connection, name: str, unix_s: float) -> None:
 
 
 def latest(database: sqlite3.Connection, limit: int) -> list[tuple[float, str]]:
-    """Since when (UNIX seconds) and which, the oldest first."""
+    """Returns since when (UNIX seconds) and which, the oldest first."""
     found = database.execute(
         "SELECT since, name FROM algorithms ORDER BY rowid DESC LIMIT ?", (limit,)
     ).fetchall()

@@ -1,8 +1,8 @@
-"""Since when a host's accounting is complete: since its file was made, or, where jobs have been
-dropped from it for others, since the last of those ended.
+"""Since when a host's accounting is complete.
 
-It is kept in the file itself, so that it goes with a copy of it, and by SQLite, so that nothing
-that drops jobs has to think of it.
+It is complete since its file was made or, if jobs have been dropped from it, since the last of
+those ended. The date is kept in the file itself, so that a copy has it too, and by a trigger of
+SQLite, so that no code that drops jobs has to maintain it.
 """
 
 import sqlite3
@@ -21,8 +21,8 @@ MADE = """
 
 
 def begin(database: sqlite3.Connection) -> None:
-    """Of a file that has been made just now; or by a release that did not note it: from its oldest
-    job on, though of who had the most jobs some later ones may have been dropped."""
+    """Starts the record for a new file. A file of a release without it counts as complete from its
+    oldest job on, though some later jobs of the user with most jobs may have been dropped."""
     (known,) = database.execute(
         "SELECT count(*) FROM sqlite_master WHERE name = 'kept_less'"
     ).fetchone()
@@ -31,6 +31,6 @@ def begin(database: sqlite3.Connection) -> None:
 
 
 def kept_since(database: sqlite3.Connection) -> float:
-    """UNIX seconds."""
+    """Returns UNIX seconds."""
     (since,) = database.execute("SELECT since FROM kept").fetchone()
     return float(since)

@@ -1,7 +1,7 @@
-"""The LBM's side of the accounting: what has ended is gathered, a thread of its own writes it.
+"""The LBM's side of the accounting: ended jobs are gathered, and a thread of its own writes them.
 
-A job's end costs an append. Written is what has gathered within a moment, all at once; if the disk
-does not keep up, or fails, jobs go unrecorded and are counted, which `lbctl stats` says.
+A job's end costs an append. Jobs gathered within a moment are written together. If the disk does
+not keep up, or fails, jobs go unrecorded and are counted, which `lbctl stats` says.
 """
 
 import asyncio
@@ -35,21 +35,21 @@ job_log = JobLog(log)
 
 PAUSE_S = 1.0
 PENDING_MAX = 20_000  # jobs that wait to be written
-WORKS_MAX = 64  # what the thread is to do
+WORKS_MAX = 64  # tasks that wait for the thread
 ANSWER_S = 10.0
 CLOSE_S = 2.0
 FILE = "usage.sqlite"
 ATTACHED, QUEUED = "attached", "queued"
-# SQLite cannot hold such a number or such text.
+# SQLite cannot store such a number or such a text.
 CANNOT_BE = (OverflowError, ValueError)
-# Of an attempt that was not the job's last
+# Reasons of an attempt that was not its job's last
 BEGUN_ANEW = (*(one.value for one in (Cause.LOST, Cause.CUT, Cause.EVICTED)), REQUEUED)
 
 Found = TypeVar("Found")
 
 
 def slowdown(response_s: float, cpu_s: float) -> float:
-    """NaN for what used hardly any CPU time."""
+    """NaN for a job that used hardly any CPU time."""
     return max(0.0, response_s - cpu_s) / cpu_s if cpu_s >= SIZE_S_MIN else math.nan
 
 
@@ -65,11 +65,11 @@ class Times:
 class EndedJobs:
     """What is counted of each job's end, for metrics.
 
-    Jobs of users of this host, and, of the queue's, those that ran here: where they ended is the
-    dispatcher's to count, how long they waited and took is known here alone.
+    These are jobs of users of this host and, of the queue's, those that ran here. The dispatcher
+    counts how queued jobs ended; how long they waited and took is known only here.
     """
 
-    outcomes: Counter[str] = field(default_factory=Counter)  # of attached ones
+    outcomes: Counter[str] = field(default_factory=Counter)  # of attached jobs
     here: int = 0
     elsewhere: int = 0
     wrong: int = 0
@@ -87,7 +87,7 @@ class EndedJobs:
         times.waiting.note(max(0.0, job.started - job.submitted))
         times.response.note(response_s)
         cpu_s = job.cpu_s or 0.0
-        if cpu_s > 0.0 and math.isfinite(cpu_s):  # another host's word
+        if cpu_s > 0.0 and math.isfinite(cpu_s):  # reported by another host
             times.cpu_s += cpu_s
             if not math.isnan(found := slowdown(response_s, cpu_s)):
                 times.slowdown.note(found)
@@ -119,11 +119,11 @@ class UsageLog:
         self._timer: asyncio.TimerHandle | None = None
         self._works: queue.Queue[Callable[[], None] | None] = queue.Queue(WORKS_MAX)
         self._thread: threading.Thread | None = None
-        self._algorithm = ""  # that is noted
+        self._algorithm = ""  # the last one recorded
         self.ended_jobs = EndedJobs()
         self.is_stopping = False
-        self.lost = 0  # jobs not recorded, since we began
-        self.trouble = ""  # why, the last time
+        self.lost = 0  # jobs not recorded since this LBM began
+        self.trouble = ""  # the last reason for a loss
 
     def begin(self) -> None:
         """Makes the file if there is none: its record begins now, not with the first job."""
@@ -131,7 +131,7 @@ class UsageLog:
             self._do(self._writer([]))
 
     def algorithm_is(self, name: object) -> None:
-        """That places commands now, as the LIM says."""
+        """Records the algorithm that places commands now, according to the LIM."""
         if not isinstance(name, str) or name == self._algorithm or not self._config.max_rows:
             return
         now_s = time.time()
@@ -141,21 +141,21 @@ class UsageLog:
                 self._store.note_algorithm(name, now_s)
             except (sqlite3.Error, OSError) as problem:
                 self._store.let_go(problem)
-                self._algorithm = ""  # when the LIM says it again
+                self._algorithm = ""  # so that it is recorded when the LIM repeats it
 
         self._algorithm = name
         if not self._do(write):
             self._algorithm = ""
 
     def note(self, job: Job) -> None:
-        """It has ended. Those of other hosts' users are on record there."""
+        """Records an ended job. Jobs of other hosts' users are recorded there."""
         if job.foreign and (not job.queued_at or job.reason in BEGUN_ANEW):
             return
         if not job.is_continued:
             self.ended_jobs.note(job)
         if not self._config.max_rows:
             return
-        if self.is_stopping and job.host == job.origin:  # it goes on, and nobody will see its end
+        if self.is_stopping and job.host == job.origin:  # it continues, and nobody will see its end
             job.state, job.finished, job.exit_status = JobState.UNKNOWN, None, None
         if len(self._gathered) >= PENDING_MAX:
             self._lose(1, "the disk cannot keep up")
@@ -165,7 +165,7 @@ class UsageLog:
             self._timer = asyncio.get_running_loop().call_later(PAUSE_S, self._flush)
 
     def _flush(self) -> None:
-        """Hand over what has gathered; it goes on gathering while the thread is behind."""
+        """Hands over the gathered jobs; while the thread is behind they stay gathered."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -180,7 +180,7 @@ class UsageLog:
                 self._add(jobs)
                 self.trouble = ""
             except (sqlite3.Error, OSError) as problem:
-                self._store.close()  # a new attempt begins with the file as it is then
+                self._store.close()  # the next attempt opens the file as it is then
                 self._lose(len(jobs), str(problem))
 
         return write
@@ -194,7 +194,7 @@ class UsageLog:
                 job_log.warning(jobs[0].id, "cannot be recorded: %s", problem)
                 self.lost += 1
                 return
-            for job in jobs:  # the one at fault alone is lost
+            for job in jobs:  # so that only the faulty one is lost
                 self._add([job])
 
     def _lose(self, count: int, why: str) -> None:
@@ -204,9 +204,9 @@ class UsageLog:
         self.trouble = why
 
     def _do(self, work: Callable[[], None]) -> bool:
-        """False if the thread is too far behind."""
+        """Gives the thread a task. Returns False if the thread is too far behind."""
         if self._thread is None:
-            # A disk that hangs must not keep us from ending.
+            # A daemon thread, because a disk that hangs must not keep us from ending.
             self._thread = threading.Thread(target=self._run, name="accounting", daemon=True)
             self._thread.start()
         try:
@@ -219,12 +219,12 @@ class UsageLog:
         while (work := self._works.get()) is not None:
             try:
                 work()
-            except Exception:  # what is to be done next is others'
+            except Exception:  # the next tasks are unrelated
                 log.exception("error in the job accounting")
         self._store.close()
 
     async def ask(self, question: Callable[[UsageStore], Found]) -> Found:
-        """What the store answers, with all that has ended until now. Raises Unavailable."""
+        """Returns the store's answer, with all jobs ended so far. Raises Unavailable."""
         if not self._config.max_rows:
             raise Unavailable("no accounting is kept here (stats.max_rows = 0)")
         self._flush()
@@ -261,7 +261,7 @@ class UsageLog:
             raise Unavailable("its accounting does not answer") from None
 
     async def close(self) -> None:
-        """Write what is not written yet, if that can be done soon."""
+        """Writes what is not written yet, if that is possible soon."""
         if (thread := self._last_words()) is not None:
             await asyncio.to_thread(thread.join, CLOSE_S)
 

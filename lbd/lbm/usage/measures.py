@@ -1,8 +1,9 @@
 """The figures of `lbctl stats`: sums that add up over hosts, and what follows from them. Pure.
 
-*Response* is from the question where to run until the end. *Waiting* is the part before the command
-began: for an answer, a slot, the queue. *Slowdown* is what a job waited in all, for that, a CPU, a
-disk or a person, ÷ its CPU time, as in `lbd sim dispatch`; only of jobs with `SIZE_S_MIN` of it.
+*Response* is the time from the question where to run until the end. *Waiting* is the part before
+the command began: for an answer, a slot, the queue. *Slowdown* is all that a job waited, for that,
+a CPU, a disk or a person, ÷ its CPU time, as in `lbd sim dispatch`; only for jobs with at least
+`SIZE_S_MIN` of it.
 """
 
 import math
@@ -13,10 +14,10 @@ from lbd.errors import PeerError
 
 NO_FIGURES = "the daemon's answer contains no figures; is it another version?"
 SIZE_S_MIN = 0.01
-GROUPS_MAX = 100  # of one kind that a host tells of
-STEPS = 10  # by so many a value is e times as large: percentiles are within 5 %
-LEAST = 1e-4  # what is shorter counts as nothing
-STEPS_MAX = 400  # different ones of a sample; there are fewer between LEAST and 1e12
+GROUPS_MAX = 100  # of one kind, in one host's answer
+STEPS = 10  # per factor of e in the value: percentiles are within 5 %
+LEAST = 1e-4  # shorter times count as nothing
+STEPS_MAX = 400  # different steps of a sample; there are fewer between LEAST and 1e12
 
 
 @dataclass(slots=True)
@@ -26,7 +27,7 @@ class Moments:
     count: int = 0
     total: float = 0.0
     squares: float = 0.0
-    steps: dict[int, int] = field(default_factory=dict)  # of `step_of` -> how many
+    steps: dict[int, int] = field(default_factory=dict)  # count for each `step_of`
 
     def add(self, other: "Moments") -> None:
         self.count += other.count
@@ -36,7 +37,7 @@ class Moments:
             self.steps[step] = self.steps.get(step, 0) + count
 
     def percentile(self, share: float) -> float:
-        """NaN if some of the sample came without its steps, as from a host of an older release."""
+        """NaN if part of the sample came without its steps, as from a host of an older release."""
         if not self.count or sum(self.steps.values()) != self.count:
             return math.nan
         rank, passed = share * self.count, 0
@@ -52,7 +53,7 @@ class Moments:
 
     @property
     def sd(self) -> float:
-        """Of a sample; NaN for fewer than two."""
+        """The standard deviation of a sample; NaN for fewer than two."""
         if self.count < 2:
             return math.nan
         variance = (self.squares - self.total * self.total / self.count) / (self.count - 1)
@@ -61,7 +62,7 @@ class Moments:
 
 @dataclass(slots=True)
 class Measure:
-    """Of all jobs that have something in common."""
+    """The figures of all jobs that have something in common."""
 
     jobs: int = 0
     failed: int = 0
@@ -84,7 +85,7 @@ class Measure:
 
     @property
     def ran_s(self) -> float:
-        """How long they ran, all together, whatever they did meanwhile."""
+        """How long they ran in total, whatever they did meanwhile."""
         return max(0.0, self.response.total - self.waiting.total)
 
     @property
@@ -94,7 +95,7 @@ class Measure:
 
     @property
     def wrong_transfers(self) -> float:
-        """The share of jobs sent to a host that was no less busy just then."""
+        """The share of jobs sent to a host that was no less busy at the time."""
         return self.wrong / self.jobs if self.jobs else math.nan
 
 
@@ -103,7 +104,7 @@ def step_of(value: float) -> int:
 
 
 def merged(parts: Iterable[dict[str, Measure]]) -> dict[str, Measure]:
-    """By key, the most jobs first."""
+    """Adds the parts up by key; the keys with most jobs come first."""
     found: dict[str, Measure] = {}
     for part in parts:
         for key, measure in part.items():

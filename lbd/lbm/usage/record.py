@@ -1,4 +1,4 @@
-"""What is accounted of a job that has ended. Pure."""
+"""The accounting record of an ended job. Pure."""
 
 from dataclasses import dataclass
 
@@ -30,22 +30,22 @@ class Usage:
     moved: bool
     wrong: bool
     pinned: bool  # it could have run nowhere else
-    # From here on: what no release before 0.2 wrote.
+    # From here on: fields that no release before 0.2 wrote.
     id: str | None = None
     name: str | None = None
-    words: bytes | None = None  # of the command line, as far as they are kept, with NULs between
+    words: bytes | None = None  # of the command line, as far as kept, separated by NULs
     state: str | None = None
     exit_status: int | None = None
     reason: str | None = None
     uid: int | None = None  # of `user` at the origin
-    slots: int | None = None  # that it held
+    slots: int | None = None  # slots that it held
 
 
 def usage_of(job: Job) -> Usage:
-    """Raises nothing: a clock that was set back makes no negative times."""
+    """Returns the record. Raises nothing: a clock that was set back causes no negative times."""
     finished = job.finished if job.finished is not None else job.submitted
     began = job.started is not None
-    is_known = began and job.finished is not None  # how long it took
+    is_known = began and job.finished is not None  # whether its duration is known
     origin = job.queued_at or job.origin
     host = str(job.host) if began else ""
     return Usage(
@@ -53,7 +53,8 @@ def usage_of(job: Job) -> Usage:
         submitted=job.submitted,
         waiting_s=max(0.0, job.started - job.submitted) if job.started is not None else None,
         response_s=max(0.0, finished - job.submitted) if is_known else None,
-        cpu_s=job.cpu_s if 0.0 <= (job.cpu_s or 0.0) <= CPU_S_MAX else None,  # another host's word
+        # another host reports it
+        cpu_s=job.cpu_s if 0.0 <= (job.cpu_s or 0.0) <= CPU_S_MAX else None,
         user=job.user[:TEXT_CHARACTERS],
         command=key_of(job.command)[:TEXT_CHARACTERS],
         origin=str(origin)[:TEXT_CHARACTERS],
@@ -62,7 +63,7 @@ def usage_of(job: Job) -> Usage:
         moved=began and job.host != origin,
         wrong=began and job.wrong,
         pinned=job.pinned or bool(job.queued_at),
-        id=job.queued_as or str(job.id),  # not the attempt's
+        id=job.queued_as or str(job.id),  # not the attempt's id
         name=job.name[:TEXT_CHARACTERS],
         words=b"\0".join(job.command)[:WORDS_BYTES],
         state=CHECKPOINT if job.is_continued else job.state.value,

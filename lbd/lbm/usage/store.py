@@ -1,8 +1,8 @@
 """The ended jobs of this host in one SQLite file, bounded in rows, bytes and age.
 
-Nothing here is waited for by a job, and nothing that goes wrong here may reach one: what cannot be
-written is counted and dropped; a file that is damaged, of another format, or overwritten while we
-have it open, is set aside; where it was removed or replaced, we go on with what is there.
+No job waits for anything here, and no failure here may reach a job. Jobs that cannot be written are
+counted and dropped. A file that is damaged, of another format, or overwritten while we have it
+open, is set aside. If it was removed or replaced, we continue with the file that is there.
 """
 
 import contextlib
@@ -31,15 +31,15 @@ WAL_PAGES = 256
 BUSY_S = 0.5
 DAY_S = 86400.0
 AGE_CHECK_S = 600.0
-SLACK = 100  # a hundredth more than there may be, before it is counted whose they are
+SLACK = 100  # a hundredth over the limit before the shares are counted
 COLUMNS = tuple(item.name for item in fields(Usage))
-LATER = COLUMNS[COLUMNS.index("id") :]  # which are added to a file of an older release
+LATER = COLUMNS[COLUMNS.index("id") :]  # added to a file of an older release
 INDEXES = """
     CREATE INDEX IF NOT EXISTS jobs_id ON jobs (id);
     CREATE INDEX IF NOT EXISTS jobs_user ON jobs (user, finished);
 """
 STATE = "coalesce(state, CASE WHEN failed THEN 'failed' ELSE 'unknown' END)"
-LOOK_S = 1.0  # at most for one page of past jobs
+LOOK_S = 1.0  # limit for one page of past jobs
 STEPS_BETWEEN_CLOCKS = 10_000
 as_row = attrgetter(*COLUMNS)
 SCHEMA = f"""
@@ -75,7 +75,7 @@ SPREAD = f"""
 
 
 class UsageStore:
-    """Used by one thread. Every method may raise sqlite3.Error or OSError."""
+    """The store. Used by one thread. Every method may raise sqlite3.Error or OSError."""
 
     def __init__(self, path: Path, config: StatsConfig) -> None:
         self._path = path
@@ -92,14 +92,14 @@ class UsageStore:
         try:
             self._database = self._opened()
         except sqlite3.DatabaseError as problem:
-            if not is_damage(problem):  # a full disk, no permission: later, perhaps
+            if not is_damage(problem):  # a full disk or no permission: may pass
                 raise
             self._set_aside(str(problem))
             self._database = self._opened()
         return self._database
 
     def _look(self) -> None:
-        """Has somebody else had a hand in it?"""
+        """Checks whether another process has changed the file."""
         changed = self._file.changed() if self._database is not None and self._file else ""
         if changed == "overwritten":
             self._set_aside("overwritten by another process")
@@ -138,7 +138,7 @@ class UsageStore:
         return database
 
     def _bound(self, database: sqlite3.Connection) -> None:
-        """To the bytes of the configuration, which may have become fewer."""
+        """Applies the limit in bytes of the configuration, which may have become smaller."""
         pages = self._config.max_bytes // PAGE_BYTES
         while pages_of(database) > pages and drop_oldest(database):
             database.execute("VACUUM")
@@ -147,17 +147,17 @@ class UsageStore:
     def _set_aside(self, why: str) -> None:
         aside = self._path.with_suffix(".damaged")
         log.warning("%s: %s; set aside as %s", self._path, why[:200], aside.name)
-        self._path.replace(aside)  # first: SQLite would put into it what it still has
+        self._path.replace(aside)  # first, because SQLite would write what it still has to it
         self.close()
         self._drop_log()
 
     def _drop_log(self) -> None:
-        """SQLite would add it to whatever file it finds."""
+        """Removes the write-ahead log, which SQLite would apply to whatever file it finds."""
         for suffix in ("-wal", "-shm"):
             self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
 
     def let_go(self, problem: Exception) -> None:
-        """After a question that failed: the next one begins with the file as it is then."""
+        """Closes after a failed question: the next one opens the file as it is then."""
         if isinstance(problem, sqlite3.Error) and is_damage(problem):
             with contextlib.suppress(OSError):
                 self._set_aside(str(problem))
@@ -173,14 +173,14 @@ class UsageStore:
             self._file = None
 
     def add(self, usages: Sequence[Usage]) -> None:
-        """All or none of them."""
+        """Adds all of them or none."""
         try:
             self._add(usages)
         except sqlite3.DatabaseError as problem:
             if is_damage(problem):
                 self._set_aside(str(problem))
             elif problem.sqlite_errorcode == sqlite3.SQLITE_FULL:
-                drop_oldest(self._open())  # our own bound is reached; or the disk's: worth a try
+                drop_oldest(self._open())  # our own limit is reached, or the disk's: worth a try
             else:
                 raise
             self._add(usages)
@@ -201,8 +201,8 @@ class UsageStore:
     def summary(
         self, since: float, user: str, uid: int | None = None, until: float = 0.0
     ) -> tuple[Measure, dict[str, dict[str, Measure]]]:
-        """All jobs ended from then on (of one user, or all for ""), and those of a kind each.
-        `until`: and before then; 0: up to now."""
+        """All jobs that ended from `since` on (of one user, or of all for ""), and those of each
+        kind. `until`: and before then; 0: up to now."""
         database, which = self._open(), (since, until or FOREVER, user, uid, user, uid)
         (row,) = database.execute(f"SELECT {SUMS}", which)
         groups: dict[str, dict[str, Measure]] = {}
@@ -233,7 +233,7 @@ class UsageStore:
         return algorithms.latest(self._open(), limit)
 
     def page(self, since: float, after: int, limit: int) -> list[tuple[int, Usage]]:
-        """Jobs that have run, by number above `after`, the oldest first."""
+        """Jobs that have run, with numbers above `after`, the oldest first."""
         found = self._open().execute(
             f"SELECT number, {', '.join(COLUMNS)} FROM jobs "  # noqa: S608  # our own columns
             "WHERE number > ? AND finished >= ? AND response_s IS NOT NULL ORDER BY number LIMIT ?",
@@ -242,7 +242,7 @@ class UsageStore:
         return [(number, Usage(*values)) for number, *values in found]
 
     def by_id(self, job: str) -> tuple[int, Usage] | None:
-        """The last that ended under this id."""
+        """The last job that ended under this id."""
         found = self._open().execute(
             f"SELECT number, {', '.join(COLUMNS)} FROM jobs WHERE id = ? "  # noqa: S608  # ours
             "ORDER BY number DESC LIMIT 1",
@@ -251,7 +251,7 @@ class UsageStore:
         return next(((number, Usage(*values)) for number, *values in found), None)
 
     def latest(self, asked: "PastJobs") -> tuple[list[tuple[int, Usage]], bool]:
-        """Those asked for, the last to end first; and whether there may be more of them."""
+        """Returns the requested jobs, the last to end first, and whether there may be more."""
         database, (conditions, values) = self._open(), asked.in_sql()
         give_up_s = time.monotonic() + LOOK_S
         rows: list[tuple[int, Usage]] = []
@@ -280,21 +280,21 @@ class UsageStore:
 
 @dataclass(frozen=True, slots=True)
 class PastJobs:
-    """Which of them. Empty texts and zeros: any."""
+    """A selection of past jobs. Empty texts and zeros: any."""
 
     limit: int
     user: str = ""
-    uid: int | None = None  # of `user`, where names may be those of others elsewhere
+    uid: int | None = None  # of `user`, if the name may be another user's on other hosts
     origin: str = ""
     name: str = ""  # a shell pattern; not matched in SQL, where one may take for ever
     states: tuple[str, ...] = ()
     host: str = ""
     since: float = 0.0  # submitted from then on
     until: float = 0.0  # submitted no later
-    before: tuple[float, int] = (0.0, 0)  # when it ended, and its number
+    before: tuple[float, int] = (0.0, 0)  # end and number of a job
 
     def in_sql(self) -> tuple[str, list[object]]:
-        """A condition, and what stands for its question marks."""
+        """Returns a condition, and the values for its question marks."""
         given: dict[str, object] = {
             "submitted >= ?": self.since,
             "submitted <= ?": self.until,
@@ -305,7 +305,7 @@ class PastJobs:
         given = {part: value for part, value in given.items() if value}
         if self.uid is not None:
             given["uid = ?"] = self.uid
-        # What was submitted then has ended later.
+        # A job submitted since then has ended later.
         parts, values = ["finished >= ?", *given], [self.since, *given.values()]
         if self.states:
             parts.append(f"{STATE} IN ({', '.join('?' * len(self.states))})")
@@ -317,7 +317,7 @@ class PastJobs:
 
 
 def add_columns(database: sqlite3.Connection, names: Sequence[str]) -> None:
-    """To a file of an older release, which can go on with it."""
+    """Adds columns to a file of an older release, which can still use it."""
     with transaction(database):
         for name in names:
             database.execute(f"ALTER TABLE jobs ADD COLUMN {name}")
@@ -337,14 +337,14 @@ def transaction(database: sqlite3.Connection) -> Iterator[None]:
 
 
 def drop_oldest(database: sqlite3.Connection) -> int:
-    """A tenth of the jobs; how many that were."""
+    """Drops a tenth of the jobs, the oldest. Returns how many."""
     (count,) = database.execute("SELECT count(*) FROM jobs").fetchone()
     return keep_shares(database, count - count // 10 - 1)
 
 
 def keep_shares(database: sqlite3.Connection, most: int) -> int:
-    """Drops the oldest of the users with more than an even share of `most` jobs: nobody's jobs
-    push those of others off the record. How many that were."""
+    """Drops the oldest jobs of users with more than an even share of `most` jobs, so that nobody's
+    jobs push those of others off the record. Returns how many."""
     counts = dict(database.execute("SELECT user, count(*) FROM jobs GROUP BY user").fetchall())
     share = even_share(counts.values(), max(0, most))
     if share is None:
@@ -363,12 +363,12 @@ def pages_of(database: sqlite3.Connection) -> int:
 
 
 def is_damage(problem: sqlite3.Error) -> bool:
-    """Not a file of ours, or not any more. All other troubles are of classes of their own."""
+    """Whether the file is not ours, or not any more. Other errors have their own classes."""
     return type(problem) is sqlite3.DatabaseError
 
 
 def with_logarithm(database: sqlite3.Connection) -> None:
-    """Not every SQLite is built with mathematical functions."""
+    """Adds ln(): not every SQLite is built with mathematical functions."""
     try:
         database.execute("SELECT ln(1.0)")
     except sqlite3.OperationalError:

@@ -1,10 +1,10 @@
 """Parameters that follow the system's load (Zhou 1987, section 3.4.3, Table 3.3).
 
-What is best at one level of load is not at another: the higher it is, the dearer an exchange and
-the less worth a placement. The centre, which hears of everybody, watches the mean utilisation and
-turns each parameter, as somebody has set it, by the factor of its column. P and L_p are Table
-3.3's; T_l goes from 0.6 under light to 1.0 under heavy load in Tables 4.8 to 4.10; Δ, of which
-there is no table, goes with T_l: the older the loads that we compare, the lower one has to be.
+The best values differ by load: the higher the load, the more an exchange costs and the less a
+placement gains. The centre, which gets all reports, watches the mean utilisation and multiplies
+each parameter, as configured, by the factor for that level. P and L_p follow Table 3.3; T_l goes
+from 0.6 under light to 1.0 under heavy load in Tables 4.8 to 4.10; Δ, for which there is no table,
+goes with T_l: the older the loads we compare, the larger the difference must be.
 """
 
 import math
@@ -17,10 +17,10 @@ from lbd.config.fields import bounds_of
 from lbd.config.schema import LimConfig
 from lbd.model import LoadVector
 
-LEVELS = (0.481, 0.562, 0.633, 0.726, 0.791, 0.851)  # of utilisation, Table 3.3's
-AS_SET = 3  # the level at which every parameter is as it was set
+LEVELS = (0.481, 0.562, 0.633, 0.726, 0.791, 0.851)  # of utilisation, from Table 3.3
+AS_SET = 3  # the level at which every parameter is as configured
 EDGES = tuple((low + high) / 2 for low, high in pairwise(LEVELS))
-MARGIN = 0.02  # beyond an edge, or we stay: a load that sways changes nothing
+MARGIN = 0.02  # a load within this of an edge changes nothing, so that swings do not
 MEMORY_S = 20.0  # over which the load is smoothed
 REST_S = 30.0  # between two changes of level
 PERIOD = {
@@ -34,14 +34,14 @@ TUNED = ("exchange_period_s", "local_threshold", "probe_limit", "min_gain")
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """The parameters that are to be in force, by full name, and the reason."""
+    """The parameters to be in force, by full name, and the reason."""
 
     params: dict[str, float]
     reason: str
 
 
 class Tuner:
-    """The centre's. `load` is the smoothed system load, 0..1; NaN before anything is known."""
+    """The tuner of the centre. `load` is the smoothed system load, 0..1; NaN while unknown."""
 
     def __init__(self) -> None:
         self.load = math.nan
@@ -50,7 +50,7 @@ class Tuner:
         self._rests_until_s = 0.0
 
     def restart(self) -> None:
-        """We have become the centre again, and what we knew is out of date."""
+        """We have become the centre again, and the old load is out of date."""
         self.load = math.nan
 
     def tune(
@@ -60,8 +60,8 @@ class Tuner:
         tuned: dict[str, float],
         now_s: float,
     ) -> Tuning | None:
-        """What to tell everybody, if that is news. `params`: as somebody has set them; `tuned`:
-        what we said last."""
+        """Returns the parameters to send to all hosts; None if they have not changed. `params`: as
+        configured; `tuned`: as last sent."""
         if not params.adaptive:
             return Tuning({}, "lim.adaptive is off") if tuned else None
         self._follow(vectors, now_s)
@@ -113,7 +113,8 @@ def changes(before: LimConfig, after: LimConfig) -> str:
 
 
 def fitting(name: str, factor: float, params: LimConfig) -> float:
-    """Within the parameter's own bounds. A period must not outlast what is believed of a host."""
+    """Returns the scaled value within the parameter's own bounds. A period must not outlast the
+    validity of a host's sample."""
     bounds = bounds_of(next(item for item in fields(LimConfig) if item.name == name).metadata)
     low, high = bounds.low or 0.0, bounds.high or math.inf
     if name == "exchange_period_s":

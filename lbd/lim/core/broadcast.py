@@ -1,8 +1,8 @@
-"""What this host says to the others each period, whatever the algorithm: `exchange` knows what is
-news, `policy.view.Telling` for whom.
+"""What this host sends to the others each period, whatever the algorithm: `exchange` decides what
+is worth sending, `policy.view.Reporting` to whom.
 
 Under every algorithm each host reports to the centre as a keep-alive, and the centre sends each
-what it lacks of all that is known (`publication`): so all know who is alive, under every algorithm.
+host the updates it lacks (`publication`), so all hosts know which are alive.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ from lbd.model import HostId, JobId
 from lbd.policy.registry import POLICIES
 from lbd.policy.view import Reporting
 
-IN_FLIGHT_MAX = 4  # messages to one host; what comes on top is dropped, newer news follows
+IN_FLIGHT_MAX = 4  # messages to one host; more are dropped, since newer updates follow
 
 
 def send(table: Table, name: HostId, body: m.Body) -> Send:
@@ -50,7 +50,7 @@ def vector_of(samples: list[m.Sample], settings: m.Settings) -> m.Vector:
 class LoadSender:
     def __init__(self, table: Table, election: Election, reservations: Reservations) -> None:
         self.reporter = Reporter()
-        self.broadcaster = Broadcaster()  # to releases that read whole vectors only
+        self.broadcaster = Broadcaster()  # to releases that read only whole vectors
         self.publication = Publication()
         self._table = table
         self.election = election
@@ -73,7 +73,7 @@ class LoadSender:
         ended: tuple[JobId, ...],
         now_s: float,
     ) -> list[Action]:
-        """This period's messages. `ended`: jobs whose end the centre should know of."""
+        """Returns this period's messages. `ended`: jobs whose end the centre should know."""
         table, lim = self._table, self._table.params
         reporting = POLICIES[lim.algorithm].reporting
         actions: list[Action] = []
@@ -94,7 +94,7 @@ class LoadSender:
         return actions
 
     def _audience(self, centre: HostId | None, everybody: bool, now_s: float) -> list[HostId]:
-        """Whom a report goes to: whoever acts as a centre, or a change everybody under DISTED."""
+        """Returns who gets a report: the acting centres; under DISTED, for a change, every host."""
         table = self._table
         if everybody:
             return self.others(now_s, alive=True)
@@ -116,7 +116,7 @@ class LoadSender:
             return actions
         news, full = due
         vector = vector_of(self._of_now(news, now_s), settings)
-        # Hosts that are down hear of the full vectors only, in case they are back.
+        # Hosts that are down get only the full vectors, in case they are back.
         entries, others = self._table.entries, self.others(now_s, alive=not full)
         to = [name for name in others if not entries[name].member.vector_format]
         return actions + broadcast(self._table, to, vector)
@@ -136,7 +136,8 @@ class LoadSender:
         return [action for names, delta in groups for action in broadcast(table, names, delta)]
 
     def welcome(self, name: HostId, settings: m.Settings, now_s: float) -> Send:
-        """As the centre, do not let a host that has just said Hello wait for the next vector."""
+        """As the centre, sends the loads to a host that has just said Hello, so that it need not
+        wait for the next vector."""
         table, member = self._table, self._table.entries[name].member
         if not member.vector_format:
             return send(table, name, vector_of(self.samples_alive(now_s), settings))
@@ -146,7 +147,7 @@ class LoadSender:
         return send(table, name, self.publication.delta(0, settings, now_s))
 
     def samples_alive(self, now_s: float) -> list[m.Sample]:
-        """The newest sample of each host that is not down."""
+        """Returns the newest sample of each host that is not down."""
         return self._of_now(self._alive(now_s), now_s)
 
     def _alive(self, now_s: float) -> list[m.Sample]:

@@ -1,12 +1,13 @@
 """Picks that no sample shows yet.
 
-A host just picked is charged for the job at once, or the next ten commands would all go to the same
-idle host. The charge counts 1 until a sample newer than the pick arrives. The smoothed load in that
-sample shows only a part of the job, so the charge then fades as the sample's own view of it grows:
-exp(-(sampled_at - picked_at) / T). It goes at the job's end, when it has nearly faded, and in any
-case after `limit_s`, so that a lost message never leaves one behind. (LSF lets it fade over three
-exchange intervals. In CENTRAL as printed in the thesis it would stay as long as the host's load is
-unchanged, for unchanged loads are not sent; here silence counts as a sample, see `Table`.)
+A host that was just picked is charged for the job at once; otherwise the next ten commands would
+all go to the same idle host. The charge counts 1 until a sample newer than the pick arrives. The
+smoothed load in that sample shows only part of the job, so the charge then fades as the sample's
+share of it grows: exp(-(sampled_at - picked_at) / T). It is removed at the job's end, when it has
+nearly faded, and in any case after `limit_s`, so that a lost message never leaves one behind. (LSF
+lets it fade over three exchange intervals. In CENTRAL as printed in the thesis it would stay as
+long as the host's load is unchanged, since unchanged loads are not sent; here silence counts as a
+sample, see `Table`.)
 """
 
 import math
@@ -14,7 +15,7 @@ import math
 from lbd.model import HostId, JobId
 
 FADED = 0.02
-CHARGES_MAX = 4096  # of all hosts; beyond that the oldest goes
+CHARGES_MAX = 4096  # over all hosts; beyond that the oldest is dropped
 
 
 class HostCharges:
@@ -46,7 +47,7 @@ class HostCharges:
         self.total += 1.0
 
     def drop(self, job: JobId) -> float:
-        """Returns when it was picked; of none of its jobs, never."""
+        """Removes a charge. Returns when the job was picked; -inf if it has no charge here."""
         weight = self._weights.pop(job, None)
         if weight is None:
             return -math.inf
@@ -54,7 +55,7 @@ class HostCharges:
         return self._picked_at_s.pop(job)
 
     def sampled(self, sampled_at_s: float, smoothing_s: float) -> list[JobId]:
-        """A sample of that moment arrived. Returns the jobs whose charge has faded away."""
+        """A sample taken at that time arrived. Returns the jobs whose charge has faded away."""
         gone = []
         for job, picked_at_s in self._picked_at_s.items():
             if picked_at_s <= sampled_at_s:
@@ -66,7 +67,7 @@ class HostCharges:
         return gone
 
     def expire(self, before_s: float) -> list[JobId]:
-        """Drops what was picked before that moment. Returns those jobs."""
+        """Drops the jobs picked before that time, and returns them."""
         gone = [job for job, at_s in self._picked_at_s.items() if at_s < before_s]
         self._settle(gone)
         return gone
@@ -81,7 +82,7 @@ class ChargeBook:
     """Every charge, and which host each job is charged to."""
 
     def __init__(self) -> None:
-        self.by_host: dict[HostId, HostCharges] = {}  # those that are charged for some job
+        self.by_host: dict[HostId, HostCharges] = {}  # the hosts that are charged for some job
         self._host_of: dict[JobId, HostId] = {}
         self._none = HostCharges()
 
@@ -96,14 +97,14 @@ class ChargeBook:
         return -math.inf if host is None else self.by_host[host].picked_at_s(job)
 
     def hosts(self) -> list[HostId]:
-        """The hosts that are charged for some job."""
+        """Returns the hosts that are charged for some job."""
         return [host for host, charges in self.by_host.items() if charges.total]
 
     def jobs(self) -> int:
         return len(self._host_of)
 
     def add(self, host: HostId, job: JobId, now_s: float) -> HostId | None:
-        """Charge `host`; a job is charged once. Returns the host it was charged to before."""
+        """Charges `host`; a job is charged once. Returns the host it was charged to before."""
         before, _ = self.drop(job)
         charges = self.by_host.get(host)
         if charges is None:
@@ -115,7 +116,7 @@ class ChargeBook:
         return before
 
     def drop(self, job: JobId) -> tuple[HostId | None, float]:
-        """Returns the host that was charged for it, and since when."""
+        """Removes a job's charge. Returns the host that was charged, and since when."""
         host = self._host_of.pop(job, None)
         if host is None:
             return None, -math.inf
@@ -131,9 +132,9 @@ class ChargeBook:
             self._settle(host)
 
     def expire(self, now_s: float, limit_s: float) -> list[HostId]:
-        """Drop charges older than `limit_s`. Returns the hosts that had some."""
+        """Drops charges older than `limit_s`. Returns the hosts that had some."""
         touched: list[HostId] = []
-        oldest = next(iter(self._host_of), None)  # as they were added
+        oldest = next(iter(self._host_of), None)  # in the order they were added
         if oldest is None or self.picked_at_s(oldest) >= now_s - limit_s:
             return touched
         for host, charges in self.by_host.items():

@@ -1,7 +1,7 @@
-"""A line's share of the digest by which the centre and a host compare what they have published and
-heard: of all lines together it is their exclusive or, so that one that changes costs one step.
+"""A line's share of the digest by which the centre and a host compare what was published and what
+was received. The digest is the exclusive or of all lines, so that a changed line costs one step.
 
-It finds what went wrong by accident. A host that invents lines can invent their digest as well.
+It detects accidents. A host that makes up lines can make up their digest as well.
 """
 
 from zlib import crc32
@@ -9,7 +9,7 @@ from zlib import crc32
 from lbd.lim.core.messages import Sample
 
 BITS = 0xFFFFFFFF
-FACTOR = 0x9E3779B1  # odd, of no pattern
+FACTOR = 0x9E3779B1  # odd, without a pattern
 
 
 def mark_of(slot: int, sample: Sample, silent: bool) -> int:

@@ -1,11 +1,11 @@
-"""Who is the load information centre: the best-ranked host that is not silent.
+"""Which host is the load information centre: the best-ranked host that is not silent.
 
-Nobody votes. Every host walks down the ranking (configured order, then name) and takes the first
-host that it does not suspect; the one that arrives at itself acts as the centre. A candidate is
-suspected when it has sent no vector for `silence_s` since it became the candidate, and cleared by
-the next vector it sends, so a better-ranked host that returns takes over again. In a partition each
-side has a centre; two at once do no harm, since samples are ordered by themselves and each host
-reports to every centre that it hears.
+There is no vote. Every host walks down the ranking (configured order, then name) and takes the
+first host that it does not suspect; a host that arrives at itself acts as the centre. A candidate
+is suspected when it has sent no vector for `silence_s` since it became the candidate, and cleared
+by its next vector, so a better-ranked host that returns takes over again. In a partition each side
+has a centre; two at once do no harm, since samples carry their own order and each host reports to
+every centre that it hears.
 """
 
 from collections.abc import Callable, Iterable
@@ -42,7 +42,8 @@ class Election:
         now_s: float,
         silence_s: float,
     ) -> HostId:
-        """The centre as seen from here. `gone`: has left, or is known to be down, by now."""
+        """Returns the centre as seen from here. `gone`: whether a host has left, or is known to be
+        down, by now."""
         for name in order:
             if name == self._me:
                 break

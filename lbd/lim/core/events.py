@@ -1,4 +1,4 @@
-"""What happens to a LIM, and what it wants done: the two sides of `state.LimState.handle`."""
+"""The events and the actions of a LIM: the two sides of `state.LimState.handle`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from lbd.model import NO_FACTS, Closed, Facts, HostId, JobId, LoadVector, Queues
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """The moment `next_due_s` came."""
+    """`next_due_s` has been reached."""
 
 
 @quick_value
@@ -21,12 +21,12 @@ class Sampled:
     index: float
     utilisation: float
     site: tuple[tuple[str, float], ...] = ()
-    memory: tuple[int, int] = (0, 0)  # bytes: in all, available
+    memory: tuple[int, int] = (0, 0)  # bytes: total, available
 
 
 @dataclass(frozen=True, slots=True)
 class LbmStatus:
-    """This host's LBM said what it has; or its connection ended (not accepting)."""
+    """This host's LBM reported its state, or its connection ended (not accepting)."""
 
     accepting: bool
     slots_total: int = 0
@@ -40,9 +40,9 @@ class LbmStatus:
     opens: str = ""
 
     def vector(self, sampled: Sampled, cores: float, speed: float) -> LoadVector:
-        """All that this host tells of itself, together with what was sampled."""
+        """Returns all that this host reports of itself, together with what was sampled."""
         memory_total, memory_available = sampled.memory
-        return LoadVector(  # in order: by their names it takes four times as long
+        return LoadVector(  # positional, as keywords take four times as long
             sampled.index, sampled.queues, sampled.utilisation, cores, speed,
             self.slots_total, self.slots_used, self.jobs_local, self.jobs_foreign,
             self.accepting, self.hog, sampled.site, self.owner,
@@ -83,9 +83,10 @@ class ChangeSettings:
     drains: Mapping[HostId, bool] = field(default_factory=dict)  # of hosts that are away
     drain_notes: Mapping[HostId, DrainNote | None] = field(default_factory=dict)
     ended_drain: PastDrain | None = None
-    save: bool = False  # they hold after all LIMs were stopped, too
-    reset: frozenset[str] = frozenset()  # by full names: as in each host's lbd.toml again
-    shared: Mapping[str, str] = field(default_factory=dict)  # of lbd.toml: `lbd.config.cluster`
+    save: bool = False  # the settings also outlast a stop of all LIMs
+    reset: frozenset[str] = frozenset()  # full names that again follow each host's lbd.toml
+    # settings of lbd.toml: `lbd.config.cluster`
+    shared: Mapping[str, str] = field(default_factory=dict)
     seal: Seal | None = None  # of the policy with this change, where policies are signed
 
     def applied_to(self, settings: Settings, author: HostId) -> Settings:
@@ -102,14 +103,14 @@ class ChangeSettings:
 
 @quick_value
 class Received:
-    """Another LIM said something; exactly one of the actions is a Reply."""
+    """A message came from another LIM; exactly one of the actions is a Reply."""
 
     message: Message
 
 
 @quick_value
 class Replied:
-    """`sent` reached its host, and this came back."""
+    """`sent` reached its host, and this reply came back."""
 
     to: HostId
     sent: Body
@@ -121,12 +122,12 @@ class Undelivered:
     to: HostId
     sent: Body
     why: str
-    skewed: bool = False  # our release and its do not understand each other
+    skewed: bool = False  # our release and its release are incompatible
 
 
 @dataclass(frozen=True, slots=True)
 class Skewed:
-    """A host called us whose release does not understand ours: it was refused."""
+    """A host whose release does not understand ours has called, and was refused."""
 
     host: HostId
     why: str
@@ -145,7 +146,7 @@ Event = (
 
 @quick_value
 class Send:
-    """To another LIM. `to` is "" when only an address is known yet."""
+    """Send to another LIM. `to` is "" when only an address is known yet."""
 
     to: HostId
     target: str  # address:port
@@ -155,7 +156,7 @@ class Send:
 
 @quick_value
 class Broadcast:
-    """The same to several LIMs, all of them in the table: to each a `Send` of its own."""
+    """Send the same to several LIMs, all of them in the table, as one `Send` each."""
 
     to: tuple[HostId, ...]
     body: Body
@@ -169,14 +170,14 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class SaveDrained:
-    """The host's own drain is to be saved across a restart."""
+    """Save the host's own drain across a restart."""
 
     drained: bool
 
 
 @dataclass(frozen=True, slots=True)
 class SaveLasting:
-    """What of the settings outlives all LIMs is to be saved across a restart."""
+    """Save the part of the settings that outlives all LIMs across a restart."""
 
     settings: Settings
 

@@ -1,12 +1,12 @@
-"""When load is told to others: the information policy (Zhou 1987, sections 3.3 and 4.2.2).
+"""When load is reported to others: the information policy (Zhou 1987, sections 3.3 and 4.2.2).
 
 A host reports to the centre when its load has changed by more than a threshold since its last
 report, not while it stays above the ceiling T_u, and always once in a while so that silence means
-trouble. The centre sends everybody what has changed each period P; to a host of a release without
-deltas also all it knows, as a keep-alive. Under CENTRAL the centre keeps the changes to itself;
-under DISTED each host tells every other of its own. Whether a host may be picked at all (drained,
-no LBM, no free slot) is told at the next period under every algorithm. Under the others nothing
-else is told but the keep-alive.
+trouble. The centre sends every host the changes each period P; to a host of a release without
+deltas it also sends everything, as a keep-alive. Under CENTRAL the centre keeps the changes to
+itself; under DISTED each host sends its own changes to every other host. A change in whether a host
+may be picked at all (drained, no LBM, no free slot) is sent in the next period under every
+algorithm. Under the remaining algorithms only that and the keep-alive are sent.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ HEARTBEATS_PER_SILENCE = 3  # an idle centre is heard this often within `centre_
 
 
 def is_as_eligible(new: LoadVector, old: LoadVector) -> bool:
-    """Whether the same commands may be sent there as before."""
+    """Whether the same commands may be sent to the host as before."""
     had_slot = old.slots_used < old.slots_total
     return (
         new.accepting == old.accepting
@@ -42,7 +42,7 @@ def worth_reporting(
     ceiling = params.report_ceiling
     exchanges_it = exchanges_load and (new.index <= ceiling or old.index <= ceiling)
     if exchanges_it and abs(new.index - old.index) > params.change_threshold:
-        return True  # asked first, as it mostly is this
+        return True  # tested first, as it is the usual reason
     if sample.drained != told.drained or not is_as_eligible(new, old):
         return True
     jobs = (new.slots_used, new.slots_total, new.jobs_local, new.jobs_foreign)
@@ -52,21 +52,21 @@ def worth_reporting(
 
 
 class Reporter:
-    """Our own reports: one at most each period, to whoever is a centre."""
+    """Our own reports: at most one per period, to each acting centre."""
 
     def __init__(self) -> None:
         self._reported: Sample | None = None
         self._reported_at_s = 0.0
 
     def again(self) -> None:
-        """The last report was lost, or there is a new centre: tell at the next period."""
+        """The last report was lost, or the centre is new: report again in the next period."""
         self._reported = None
 
     def has_changed(self, sample: Sample, params: LimConfig, exchanges_load: bool) -> bool:
         return worth_reporting(sample, self._reported, params, exchanges_load)
 
     def was_silent(self, now_s: float, params: LimConfig) -> bool:
-        """So long that it is time for a keep-alive; or nothing was told yet."""
+        """Whether a keep-alive is due, or nothing was reported yet."""
         return self._reported is None or now_s - self._reported_at_s >= params.keepalive_s
 
     def has_reported(self, sample: Sample, now_s: float) -> None:
@@ -82,7 +82,7 @@ class Broadcaster:
         self._sent_at_s = 0.0
 
     def restart(self) -> None:
-        """We have just become the centre: begin with everything, at once."""
+        """We have just become the centre: start with everything, at once."""
         self._reported.clear()
         self._full_at_s = None
 
@@ -92,7 +92,7 @@ class Broadcaster:
     def due(
         self, samples: Iterable[Sample], now_s: float, params: LimConfig, exchanges_load: bool
     ) -> tuple[list[Sample], bool] | None:
-        """The samples to send and whether that is all of them; None: nothing now.
+        """Returns the samples to send and whether they are all of them; None: nothing now.
 
         An empty list is a sign of life.
         """

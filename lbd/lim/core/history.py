@@ -1,11 +1,11 @@
-"""What a LIM was told and what it answered, line by line, so that both can be gone through again.
+"""Records a LIM's inputs and outputs, line by line, so that they can be replayed.
 
-A LIM decides by what it is handed, the time and the random numbers included; so whoever has all of
-that can make every decision again, on another machine and years later: `lbd.sim.faults.replay`
-does. Each line is one call of the state or the placer: the moment, its name, what came in, what
-went out, as JSON. The first line is what the LIM was made of.
+A LIM decides only by its inputs, time and random numbers included, so every decision can be
+repeated from them on another machine and years later: `lbd.sim.faults.replay` does that. Each line
+is one call of the state or the placer as JSON: the time, the name, the arguments, the result. The
+first line holds the LIM's constructor arguments.
 
-Values are packed by their own shape, exactly: a class by its name and its fields in their order.
+Values are packed exactly by their shape: a class by its name and its fields in order.
 """
 
 import json
@@ -132,7 +132,7 @@ class RecordedPlacer(Placer):
 
 
 class RecordedState(LimState):
-    """The same LIM, with every call of it from outside written down once it is answered."""
+    """A LIM whose calls from outside are all recorded, with their results."""
 
     def __init__(
         self, identity: Identity, base: settings.InForce, seed: int, now_s: float, write: Write

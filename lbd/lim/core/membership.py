@@ -1,15 +1,16 @@
 """Who belongs to the cluster, and how hosts come and go.
 
-A host says Hello to every host it knows, some at once and the others bit by bit; the best-ranked
-tell it of further hosts and of the settings. Most would do without: the centre's vectors name every
-host, and its incarnation. Whoever gets a message of a sender unknown to it, or of an older
-incarnation, answers so, and the sender says Hello again: that mends whatever was lost. A host that
-is alive keeps its name: a later one at another address is refused. One that was restarted has a
-higher incarnation; if its clock was set back meanwhile, it learns the one known and goes above it.
+A host says Hello to every host it knows, some at once and the others gradually; the best-ranked
+hosts tell it about further hosts and the settings. Most Hellos are redundant: the centre's vectors
+name every host and its incarnation. A host that gets a message from an unknown sender, or from an
+older incarnation, answers so, and the sender says Hello again: that repairs whatever was lost. A
+live host keeps its name: a later host with that name at another address is refused. A restarted
+host has a higher incarnation; if its clock was set back meanwhile, it learns the known one and goes
+above it.
 
-Hosts of the configuration stay in the table for good; joined ones are forgotten when they leave for
-good, or are down for `forget_after_s`; a tombstone keeps old gossip from bringing them back. Any
-host may tell of others, which may not exist: one that speaks for itself takes the place of one that
+Configured hosts stay in the table for good. Joined hosts are forgotten when they leave for good, or
+are down for `forget_after_s`; a tombstone keeps old gossip from bringing them back. Any host may
+tell of others, which may not exist, so a host that speaks for itself takes the place of one that
 never has, or that was stopped.
 """
 
@@ -26,12 +27,13 @@ from lbd.lim.core.ways_in import WaysIn
 from lbd.model import HostId, HostState
 
 FIRST_ASKED = 3  # hosts that a newcomer asks for the members, best-ranked first
-# Hosts greeted at the start, and at once of those heard of: a connection each, and descriptors.
+# Hosts greeted at the start, and at once of those heard of: each takes a connection, and
+# descriptors.
 GREETED_FIRST = 32
-INTRODUCED_MAX = 3  # Hellos to one host in a keep-alive because it says that it does not know us
-CLOCK_WRONG_MS = 100 * 365 * 86_400 * 1000  # by so much a host's clock may have been ahead
-FIRST_NEWS_S = 1.5  # after our start: who is up has been heard of by then
-GREETED_LATER = 8  # and each keep-alive after that, until every host has answered one Hello
+INTRODUCED_MAX = 3  # Hellos per keep-alive to a host that says it does not know us
+CLOCK_WRONG_MS = 100 * 365 * 86_400 * 1000  # by how much a host's clock may have been ahead
+FIRST_NEWS_S = 1.5  # after our start, by when all hosts that are up have been heard of
+GREETED_LATER = 8  # further hosts greeted each keep-alive, until every host has answered a Hello
 
 
 class Membership:
@@ -46,18 +48,21 @@ class Membership:
         self._members_asked_at_s = NEVER
         self._greeted: set[HostId] = set()  # answered our Hello, and have not said one since
         self._introduced: Counter[HostId] = Counter()  # Hellos since the last keep-alive
-        self._name_taken: set[HostId] = set()  # who says so
+        self._name_taken: set[HostId] = set()  # hosts that say our name is taken
         self._incarnation_max = me.incarnation + CLOCK_WRONG_MS
 
     def unknown_at(self, name: HostId, known: int, after_hello: bool) -> tuple[bool, list[Action]]:
-        """`name` does not know us, or knows us as started later: say Hello, above that incarnation.
-        Whether ours has changed, and the Hello; not so often that `name` could keep us busy by it.
+        """`name` does not know us, or knows us as started later: say Hello with a higher
+        incarnation.
+
+        Returns whether ours has changed, and the Hello; not so often that `name` could keep us
+        busy.
         """
         self._introduced[name] += 1
         if self._introduced[name] > INTRODUCED_MAX:
             return False, []
         ours = self.me.incarnation
-        # Not so high that nobody would believe our next start, which takes the time of day.
+        # Not so high that other hosts would reject our next start, which uses the time of day.
         higher = (known > ours or (known == ours and after_hello)) and known < self._incarnation_max
         if higher:
             self.me = replace(self.me, incarnation=known + 1)
@@ -67,7 +72,7 @@ class Membership:
             return higher, self.join_again()
         return higher, [self.hello(entry.member, wants_members=not self.accepted)]
 
-    # -- what we say -----------------------------------------------------------------------------
+    # -- outgoing --------------------------------------------------------------------------------
 
     def first_hellos(self) -> list[Action]:
         others = sorted(self._others(), key=lambda m: (m.rank, m.name))
@@ -83,9 +88,9 @@ class Membership:
         return [self._send(HostId(""), self.ways_in.target, m.Hello(self.me, wants_members=True))]
 
     def greet_again(self, now_s: float, rng: Random) -> list[Action]:
-        """Say Hello to some that have not answered one, or that we do not hear any more.
+        """Says Hello to some hosts that have not answered one, or that we no longer hear.
 
-        So a late start or a healed network is noticed whoever was away.
+        So a late start or a healed network is noticed, whichever side was away.
         """
         lost = [
             member
@@ -106,7 +111,7 @@ class Membership:
         return [self.hello(member, wants_members=not self.accepted) for member in members]
 
     def hello_answered(self, name: HostId, to: HostId) -> None:
-        """`to`: "" if it was sent to the configured address, whoever is there."""
+        """`to`: "" if it was sent to the configured address, without knowing the host there."""
         self.accepted = True
         self._greeted.add(name)
         if not to:
@@ -116,7 +121,7 @@ class Membership:
         return self._send(member.name, member.lim_target, m.Hello(self.me, wants_members))
 
     def ask_members(self, name: HostId, now_s: float) -> list[Action]:
-        """`name` spoke of a host unknown here; not more often than once a keep-alive."""
+        """`name` mentioned a host unknown here; asks at most once a keep-alive."""
         if now_s - self._members_asked_at_s < self._table.params.keepalive_s:
             return []
         self._members_asked_at_s = now_s
@@ -128,17 +133,17 @@ class Membership:
     def _others(self) -> list[m.Member]:
         return [e.member for e in self._table.entries.values() if e.member.name != self.me.name]
 
-    # -- what we hear ----------------------------------------------------------------------------
+    # -- incoming --------------------------------------------------------------------------------
 
     def knows(self, message: m.Message, now_s: float) -> bool:
-        """Whether the sender is a host of ours; one that was restarted is, Hello or not."""
+        """Whether the sender is a known host; a restarted one is, Hello or not."""
         entry = self._table.entries.get(message.sender)
         if entry is None or message.incarnation < entry.member.incarnation:
             return False
-        if message.sender == self.me.name:  # somebody else, who speaks for us
+        if message.sender == self.me.name:  # another host that uses our name
             return False
         if message.incarnation > entry.member.incarnation:
-            # It may have another release now, which its Hello will say.
+            # It may run another release now; its Hello will say.
             renewed = replace(entry.member, incarnation=message.incarnation, vector_format=None)
             self._table.update(renewed)
         if entry.left:
@@ -154,7 +159,7 @@ class Membership:
         return m.Ack(unknown_sender=True, known_incarnation=known)
 
     def hello_from(self, hello: m.Hello, now_s: float) -> tuple[m.Ack | None, list[Action]]:
-        """A refusal, or None when the host is taken in."""
+        """Returns a refusal, or None if the host is taken in."""
         member = hello.self
         entry = self._table.entries.get(member.name)
         if member.name == self.me.name or (entry and self._is_other(entry.member, member, now_s)):
@@ -199,9 +204,9 @@ class Membership:
         return [Log(text, peer=member.name)] if news else []
 
     def members_from(self, members: Iterable[m.Member], now_s: float) -> list[Action]:
-        """Somebody told us of these hosts: say Hello to those that are new to us, to so many at
-        once as at the start. One host could have us connect to a thousand addresses of its choice.
-        """
+        """Another host told us about these hosts: say Hello to the new ones, at once to as many as
+        at the start. Otherwise one host could make us connect to a thousand addresses of its
+        choice."""
         actions: list[Action] = []
         for member in members:
             entry = self._table.entries.get(member.name)
@@ -213,7 +218,8 @@ class Membership:
             if self._is_full():
                 return [*actions, Log("the table is full: lim.max_hosts", warning=True)]
             if member.incarnation > self._tombstones.get(member.name, -1):
-                # Unknown until it speaks itself, so that its Hello or its sample counts as news.
+                # Incarnation unknown until the host speaks itself, so that its Hello or sample
+                # counts as new.
                 heard_of = replace(member, incarnation=0, vector_format=None)
                 self._table.add(heard_of, listed=False, now_s=now_s)
                 if len(actions) < GREETED_FIRST:
@@ -224,8 +230,8 @@ class Membership:
         return m.Leave(self.leaves_for_good)
 
     def left(self, name: HostId, for_good: bool) -> list[Action]:
-        """A host sent Leave, or was forgotten. One that was only stopped is shown as down, so that
-        nobody misses it without a word, until it is back or is forgotten."""
+        """A host sent Leave, or was forgotten. A host that was only stopped is shown as down, so
+        that it does not vanish silently, until it is back or is forgotten."""
         if name not in self._table.entries:
             return []  # forgotten already
         if for_good and not self._table.entries[name].listed:
@@ -235,20 +241,20 @@ class Membership:
         return [Log(f"host {name} {'has left' if for_good else 'was stopped'}", peer=name)]
 
     def gone(self, message: m.Message, now_s: float) -> HostId | None:
-        """The host that leaves by that message. One that we still hear does not."""
+        """Returns the host that leaves by that message; None if we still hear it."""
         if not isinstance(message.body, m.Forget):
             return message.sender
         name = message.body.host
         return name if name not in self._table.entries or self.is_lost(name, now_s) else None
 
     def is_lost(self, name: HostId, now_s: float) -> bool:
-        """Whether it is another host that is known, and is not heard."""
+        """Whether it is another known host that is not heard."""
         if name == self.me.name or name not in self._table.entries:
             return False
         return self._table.state(name, now_s)[0] in (HostState.LATE, HostState.DOWN)
 
     def forget_the_lost(self, now_s: float) -> list[Action]:
-        """Drop joined hosts that nobody has heard of for too long."""
+        """Drops joined hosts that have not been heard of for too long."""
         if not self._table.joined:
             return []
         limit_s = self._table.params.forget_after_s
@@ -267,7 +273,7 @@ class Membership:
 
     def refused(self, name: HostId, ack: m.Ack, now_s: float) -> list[Action]:
         """`name` refused our Hello. While we are new, a taken name is final if two hosts say so, or
-        the only other one: no single host keeps us from starting."""
+        the only other one; so no single host can keep us from starting."""
         if ack.name_taken:
             self._name_taken.add(name)
             fresh = now_s - self.started_at_s < self._table.params.down_after_s
@@ -278,8 +284,8 @@ class Membership:
 
 
 def awaits_news(ours: Membership, table: Table, now_s: float) -> bool:
-    """Whether we are so new that hosts which are up may not have been heard of yet: that there is
-    no host for a command is not to be said before."""
+    """Whether we are so new that hosts which are up may not have been heard of. Until then a
+    command must not be told that there is no host for it."""
     if now_s >= ours.started_at_s + FIRST_NEWS_S:
         return False
     return ours.ways_in.has_more(table.entries, accepted=ours.accepted) or any(
@@ -288,16 +294,16 @@ def awaits_news(ours: Membership, table: Table, now_s: float) -> bool:
 
 
 def told_of(table: Table) -> tuple[m.Member, ...]:
-    """The hosts that a newcomer is told of: first those of which more is known than others say, who
-    may have made them up. Of too many the last are left out."""
+    """Returns the hosts to tell a newcomer about, those first of which we know more than others
+    say, as others may have made them up. If there are too many, the last are left out."""
     known = [entry for entry in table.entries.values() if not entry.left]
     known.sort(key=lambda entry: entry.heard_at_s == NEVER and entry.sample is None)
     return tuple(entry.member for entry in known)
 
 
 def make_room(table: Table) -> bool:
-    """Removes a joined host that is silent: one that never spoke for itself, for others may have
-    made it up, else one that was stopped; of several the one last heard of longest ago. Returns
+    """Removes a silent joined host: first one that never spoke for itself, as others may have made
+    it up, else one that was stopped; among several the one last heard of longest ago. Returns
     whether there was one."""
     entries = table.entries
     silent = [n for n in table.joined if entries[n].left or entries[n].heard_at_s == NEVER]

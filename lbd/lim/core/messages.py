@@ -1,7 +1,7 @@
-"""What LIMs say to each other (proto/lbd/v1/lim.proto), as values of ours.
+"""The messages between LIMs (proto/lbd/v1/lim.proto), as values.
 
-`net.convert` makes these of bytes and checks every value on the way, so nothing behind it need
-doubt a message.
+`net.convert` makes them from bytes and checks every value on the way, so the code behind it can
+rely on them.
 """
 
 from collections.abc import Callable
@@ -22,20 +22,21 @@ from lbd.model import (
 )
 
 COUNTER_MAX = (1 << 62) - 1  # of incarnations, samples and settings, on the wire
-DRAINS_MAX = 1 << 10  # hosts that are away, and are to be drained when they are back
-DRAIN_NOTES_MAX = 128  # beyond them the oldest goes; the host stays drained
+DRAINS_MAX = 1 << 10  # hosts that are away, to be drained when they are back
+DRAIN_NOTES_MAX = 128  # beyond that the oldest note is dropped; its host stays drained
 VECTOR_FORMAT = 1  # of the centre's vectors that this release reads: 1 has deltas
 SLOTS_MAX = 1 << 16  # hosts in a delta
-HOSTS_MAX = 8192  # in one message, and of one centre's, or twice lim.max_hosts
-PAST_DRAINS_MAX = 64  # that have ended; likewise
+HOSTS_MAX = 8192  # in one message; for one centre it may be twice lim.max_hosts
+PAST_DRAINS_MAX = 64  # ended drains; beyond that the oldest is dropped
 SAVED_MAX, SAVED_CHARS_MAX = cluster.SAVED_MAX, cluster.TEXT_CHARS_MAX
 REASON_CHARS_MAX, BY_CHARS_MAX = 160, 64  # of a drain
-OPENS_CHARS_MAX = 32  # of when a host's hours begin
+OPENS_CHARS_MAX = 32  # of the text that says when a host's hours begin
 TRIAL_BYTES, CERTIFICATE_BYTES_MAX, SIGNATURE_BYTES_MAX = 32, 8192, 80  # of a seal
 
 
 def hosts_max(max_hosts: int) -> int:
-    """Of a LIM with so many in its table; others may have larger ones."""
+    """Returns the limit for a LIM with so many hosts in its table; others may have larger
+    tables."""
     return max(HOSTS_MAX, 2 * max_hosts)
 
 
@@ -50,8 +51,8 @@ class Member:
     rank: int
     incarnation: int
     version: str = ""
-    more: bytes = b""  # fields of a later release, as they came: passed on with the rest
-    # The highest that it reads, 0: whole vectors; None: it has not said Hello
+    more: bytes = b""  # fields of a later release, as received: passed on with the rest
+    # The highest format that it reads, 0: whole vectors; None: it has not said Hello.
     vector_format: int | None = None
 
     @property
@@ -65,7 +66,7 @@ class Member:
 
 @quick_value
 class Sample:
-    """One host's load, and how old it was when it was sent."""
+    """One host's load, and its age when it was sent."""
 
     host: HostId
     incarnation: int
@@ -93,7 +94,7 @@ class DrainNote:
 
 @dataclass(frozen=True, slots=True)
 class PastDrain:
-    """A drain that has ended, or one with another reason that has taken its place."""
+    """A drain that has ended, or was replaced by one with another reason."""
 
     host: HostId
     note: DrainNote
@@ -103,9 +104,9 @@ class PastDrain:
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """Who has made a policy, and the proof; see `signed`."""
+    """The author of a policy, and the proof; see `signed`."""
 
-    counter: int = 0  # 0: nobody has signed it
+    counter: int = 0  # 0: unsigned
     author: str = ""
     trial: bytes = b""  # SHA-256 of what ends with all LIMs
     certificate: bytes = b""  # the author's, DER
@@ -117,24 +118,24 @@ NO_SEAL = Seal()
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What is the same everywhere. The higher (counter, author) wins; 0 is the configuration.
+    """What is the same on every host. The higher (counter, author) wins; 0 is the configuration.
 
-    Where hosts have certificates the policy, `algorithm`, `params`, `words` and `saved`, goes by
-    its seal instead: see `signed`.
+    Where hosts have certificates, the policy (`algorithm`, `params`, `words` and `saved`) is
+    ordered by its seal instead: see `signed`.
     """
 
     counter: int = 0
     author: str = ""
     algorithm: str = ""
     params: dict[str, float] = field(default_factory=dict)
-    tuned: dict[str, float] = field(default_factory=dict)  # laid over `params`, by the centre
-    words: dict[str, str] = field(default_factory=dict)  # parameters that are no numbers
+    tuned: dict[str, float] = field(default_factory=dict)  # overrides `params`, set by the centre
+    words: dict[str, str] = field(default_factory=dict)  # parameters that are not numbers
     more: bytes = b""  # as in Member
-    # Hosts that were drained, or no longer, while they were away: each takes itself off the list
+    # Hosts that were drained, or undrained, while away: each removes itself from the list.
     drains: dict[HostId, bool] = field(default_factory=dict)
     drain_notes: dict[HostId, DrainNote] = field(default_factory=dict)
     past_drains: tuple[PastDrain, ...] = ()  # the oldest first
-    # "section.name" -> value, as in lbd.toml: what holds again after all LIMs were stopped
+    # "section.name" -> value, as in lbd.toml: what applies again after all LIMs were stopped.
     saved: dict[str, str] = field(default_factory=dict)
     seal: Seal = NO_SEAL
 
@@ -144,12 +145,12 @@ class Settings:
 
     @property
     def outlives(self) -> tuple[object, ...]:
-        """What `lasting` takes over."""
+        """The part that `lasting` keeps."""
         return (self.drains, self.drain_notes, self.past_drains, self.saved, self.seal)
 
     @property
     def lasting(self) -> "Settings":
-        """What of it outlives all LIMs; its number goes with it, its author does not."""
+        """The part that outlives all LIMs, with its number but without its author."""
         return Settings(
             self.counter, drains=self.drains, drain_notes=self.drain_notes,
             past_drains=self.past_drains, saved=self.saved, seal=self.seal,
@@ -164,7 +165,7 @@ class Members:
 
 @quick_value
 class Report:
-    """`ended`: jobs that the centre placed for this host."""
+    """`ended`: ended jobs that the centre had placed for this host."""
 
     sample: Sample
     ended: tuple[JobId, ...] = ()
@@ -179,7 +180,7 @@ class Vector:
 
 @quick_value
 class HostLoad:
-    """What changes again and again of a host that a delta has introduced by its slot."""
+    """The frequently changing values of a host that a delta has introduced by its slot."""
 
     slot: int
     number: int
@@ -195,18 +196,18 @@ class HostLoad:
 
 @quick_value
 class Delta:
-    """What the centre has published after `since`, 0 for all of it, up to `version`. Without any
-    line it says that the centre is alive."""
+    """What the centre has published after `since` (0: everything), up to `version`. Without any
+    line it says only that the centre is alive."""
 
     since: int
     version: int
-    digest: int  # of all that is published in that version
+    digest: int  # of everything published in that version
     settings_version: tuple[int, str]
-    whole: tuple[tuple[int, Sample], ...] = ()  # by slot: new hosts, and whose facts have changed
+    whole: tuple[tuple[int, Sample], ...] = ()  # by slot: new hosts, and those with changed facts
     loads: tuple[HostLoad, ...] = ()
-    silent: tuple[int, ...] = ()  # of those the hosts that have missed a keep-alive
+    silent: tuple[int, ...] = ()  # hosts among these that have missed a keep-alive
     gone: tuple[int, ...] = ()
-    fresh_age_s: float | None = None  # all others' loads were the same that long ago
+    fresh_age_s: float | None = None  # all other hosts' loads were unchanged that long ago
     policy_version: tuple[int, str] = (0, "")  # `signed.policy_version`
 
 
@@ -244,14 +245,14 @@ class CentreReply:
 
 @quick_value
 class Reserve:
-    """From a lightly loaded host: send me your next command."""
+    """From a lightly loaded host: send it your next command."""
 
     sample: Sample
 
 
 @quick_value
 class ReserveReply:
-    taken: bool  # not by a host that is not loaded itself
+    taken: bool  # declined by a host that is not loaded itself
     sample: Sample
 
 
@@ -290,9 +291,9 @@ class Ack:
     version: str = ""
     name_taken: bool = False
     algorithm: str = ""
-    settings_version: tuple[int, str] = (0, "")  # in force there; of an answer to Ping
-    known_version: int = 0  # of an answer to a Delta: what is known there, 0 for nothing
-    policy_version: tuple[int, str] | None = None  # of an answer to Ping; None: an earlier release
+    settings_version: tuple[int, str] = (0, "")  # in force there; in an answer to Ping
+    known_version: int = 0  # in an answer to a Delta: the version known there, 0 for none
+    policy_version: tuple[int, str] | None = None  # in an answer to Ping; None: an earlier release
 
 
 Body = (
@@ -310,7 +311,7 @@ class Message:
 
 
 def with_settings(message: Message, made: Callable[[Settings], Settings]) -> Message:
-    """The same message, with other settings if there are any in it."""
+    """Returns the same message with its settings, if it has any, replaced."""
     body = message.body
     if isinstance(body, Settings):
         made_of: Body = made(body)
@@ -322,5 +323,6 @@ def with_settings(message: Message, made: Callable[[Settings], Settings]) -> Mes
 
 
 def unsealed(settings: Settings) -> Settings:
-    """As in a cluster without certificates, where nobody can check a seal, and so none counts."""
+    """Removes the seal, for a cluster without certificates, where no host can check it and none
+    counts."""
     return replace(settings, seal=NO_SEAL) if settings.seal.counter else settings

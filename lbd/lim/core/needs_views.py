@@ -1,7 +1,7 @@
-"""Hosts as commands see them that need more of one than room. Pure.
+"""Hosts as seen by commands that need more than a slot. Pure.
 
-To look at what a thousand hosts have takes longer than to pick one of them. So for the last few
-kinds of needs the views of all hosts are kept, and changed host by host, as the table changes.
+Checking what a thousand hosts have takes longer than picking one of them. So for the latest kinds
+of needs the views of all hosts are cached, and updated host by host as the table changes.
 """
 
 from collections import OrderedDict
@@ -12,7 +12,7 @@ from lbd.policy.needs import too_little_memory, unmet
 from lbd.policy.view import HostView
 
 KINDS_KEPT = 16
-# What it has, and its memory: all of it, and what is available
+# What a host has, and its total and available memory.
 FactsOf = Callable[[HostId], tuple[Facts, tuple[int, int]]]
 
 
@@ -28,7 +28,7 @@ class NeedsViews:
     def of(
         self, needs: Needs, views: Mapping[HostId, HostView], facts: FactsOf
     ) -> dict[HostId, HostView]:
-        """`views`: without needs, all as of now."""
+        """Returns the views for `needs`. `views`: the current ones without needs."""
         found = self.kept.get(needs)
         if found is not None:
             self.kept.move_to_end(needs)

@@ -1,7 +1,7 @@
-"""What the loads of the hosts were: an hour closely, a day roughly, a month by the hour.
+"""The past loads of the hosts: an hour in detail, a day roughly, a month by the hour.
 
-Times are UNIX seconds, since the loads outlive the LIM. A host takes 4 KiB, and there are as many
-hosts as there may be: beyond that, new ones are not remembered.
+Times are UNIX seconds, since the loads outlive the LIM. A host takes 4 KiB. Beyond the maximum
+number of hosts, new ones are not remembered.
 """
 
 import json
@@ -28,13 +28,13 @@ def unknown(points: int) -> "array[float]":
 
 @dataclass(slots=True)
 class Series:
-    """The means of steps of equal length, the last of them unfinished. A step's place is its
-    number, modulo the length."""
+    """The means over steps of equal length, the last of them unfinished. A step's index is its
+    number modulo the length."""
 
     step_s: float
     means: "array[float]"
-    last: int = -1  # the step that is unfinished
-    count: int = 0  # of the values in it
+    last: int = -1  # the unfinished step
+    count: int = 0  # of values in that step
 
     def add(self, now_s: float, value: float) -> None:
         step = int(now_s // self.step_s)
@@ -46,7 +46,7 @@ class Series:
         self.means[at] = (before + value) / self.count
 
     def _begin(self, step: int) -> None:
-        """Forgets what was in the steps between; after a clock was set back, what lies ahead."""
+        """Clears the steps in between; after the clock was set back, those that lie ahead."""
         first, last = sorted((step, self.last))
         for one in range(max(first, last - len(self.means)) + 1, last + 1):
             self.means[one % len(self.means)] = math.nan
@@ -54,7 +54,7 @@ class Series:
         self.last, self.count = step, 0
 
     def points(self, now_s: float) -> tuple[float, ...]:
-        """Up to now, NaN where nothing was heard."""
+        """Returns the points up to now, NaN where nothing was recorded."""
         last, size = int(now_s // self.step_s), len(self.means)
         return tuple(
             self.means[step % size] if self.last - size < step <= self.last else math.nan
@@ -83,19 +83,19 @@ class PastLoads:
                 series.add(now_s, load)
 
     def _forget(self, now_s: float) -> None:
-        """Hosts of which nothing is known any more."""
+        """Forgets hosts without any remaining data."""
         step_s, size = SPANS["month"]
         oldest = int(now_s // step_s) - size
         for host in [name for name, one in self._hosts.items() if one["month"].last <= oldest]:
             del self._hosts[host]
 
     def points(self, host: str, span: str, now_s: float) -> tuple[float, ...]:
-        """Raises KeyError for a span that there is not; () of a host that is not known."""
+        """Returns () for an unknown host. Raises KeyError for an unknown span."""
         _ = SPANS[span]
         return self._hosts[host][span].points(now_s) if host in self._hosts else ()
 
     def lines(self) -> list[str]:
-        """As they are kept."""
+        """Returns the lines to save."""
         known = [{"host": name, **kept(spans)} for name, spans in self._hosts.items()]
         return [json.dumps(one, separators=(",", ":")) for one in (FIRST_LINE, *known)]
 
@@ -108,7 +108,8 @@ def kept(spans: Mapping[str, Series]) -> Known:
 
 
 def read(lines: Iterable[str], now_s: float) -> PastLoads:
-    """What lies ahead of the clock is left out. Raises ValueError for what we have not written."""
+    """Parses saved lines. Drops what lies ahead of the clock. Raises ValueError for text that we
+    did not write."""
     found: dict[str, dict[str, Series]] = {}
     for number, line in enumerate(lines):
         one = json.loads(line)

@@ -18,9 +18,9 @@ from lbd.policy.ranking import choose, here, ranked, settled_early
 from lbd.policy.registry import POLICIES
 from lbd.policy.view import Decision, Nowhere, Probe, Reply, Step
 
-ENDED_MAX = 1000  # ends of jobs kept for the centre; older ones' charges fade without
-REASONS_MAX = 64  # that are counted apart
-ASK_AGAIN_S = 2.0  # a centre that did not answer is left alone for this long
+ENDED_MAX = 1000  # ended jobs kept for the centre; beyond that their charges just fade there
+REASONS_MAX = 64  # that are counted separately
+ASK_AGAIN_S = 2.0  # a centre that did not answer is not asked again for this long
 
 
 class Placer:
@@ -29,11 +29,11 @@ class Placer:
         self.reservations = reservations
         self.centre: HostId | None = None  # kept current by the state
         self.decisions: Counter[str] = Counter()  # by reason
-        self.by_algorithm: Counter[tuple[str, str]] = Counter()  # and reason
+        self.by_algorithm: Counter[tuple[str, str]] = Counter()  # and by reason
         self._rng = rng
         self._ask_after_s = 0.0
-        self._placed_by_centre: dict[JobId, None] = {}  # and not yet ended; oldest first
-        self._ended: list[JobId] = []  # of these, and the centre does not know
+        self._placed_by_centre: dict[JobId, None] = {}  # not yet ended; oldest first
+        self._ended: list[JobId] = []  # of these, those that the centre does not know yet
 
     @property
     def is_centre(self) -> bool:
@@ -52,16 +52,16 @@ class Placer:
             view.reserved = tuple(reversed(self.reservations.held))
         step = policy.next_step(request, view, replies, self._rng)
         if isinstance(step, Probe) and not dry:
-            for name in step.hosts:  # no other command is to try the same reservation
+            for name in step.hosts:  # no other command may try the same reservation
                 self.reservations.cancelled(name)
         return step
 
     def settle(
         self, request: PlacementRequest, decision: Decision, now_s: float, dry: bool
     ) -> Decision:
-        """Count and charge what was decided. `dry`: only show it, with every candidate."""
+        """Counts and charges the decision. `dry`: only show it, with every candidate."""
         if isinstance(decision, Placement) and decision.host not in self.table.entries:
-            # it left while others were asked
+            # it left while others were being asked
             decision = here(self.table.view(self.centre, now_s), "host-left")
         if dry:
             view = self.table.view(self.centre, now_s, request.needs)
@@ -77,14 +77,15 @@ class Placer:
         return decision
 
     def _count(self, reason: str) -> None:
-        """Some reasons are another host's words: beyond a bound they are not told apart."""
+        """Some reasons are another host's words: beyond a bound they are counted together."""
         if reason not in self.decisions and len(self.decisions) >= REASONS_MAX:
             reason = "other"
         self.decisions[reason] += 1
         self.by_algorithm[self.table.params.algorithm, reason] += 1
 
     def job_ended(self, job: JobId) -> None:
-        """Drop its charge, and remember to tell the centre if that has charged it too."""
+        """Drops the job's charge, and remembers to report its end if the centre has charged it
+        too."""
         if self.table.discharge(job) == self.table.me:
             self.reservations.departed()
         if job in self._placed_by_centre:
@@ -93,7 +94,7 @@ class Placer:
                 self._ended.append(job)
 
     def take_ended(self) -> tuple[JobId, ...]:
-        """Returns the ended jobs that the centre is to be informed of now."""
+        """Returns the ended jobs to report to the centre now."""
         if not self._ended:
             return ()
         ended, self._ended = tuple(self._ended), []
@@ -111,7 +112,7 @@ class Placer:
     # -- CENTRAL ---------------------------------------------------------------------------------
 
     def question(self, request: PlacementRequest, sample: m.Sample, dry: bool) -> m.AskCentre:
-        """Asks the centre; `sample` is our own, with its age as of now."""
+        """Returns the question for the centre; `sample` is our own, with its current age."""
         return m.AskCentre(
             job=request.job,
             excluded=request.excluded,
@@ -146,7 +147,7 @@ class Placer:
         return Reply(centre, True, decision)
 
     def _fits(self, request: PlacementRequest, reply: m.CentreReply) -> bool:
-        """Whether it is an answer to what was asked, about a host that we have heard of."""
+        """Whether the answer matches the request, and names a host that we know."""
         match reply.verdict:
             case Verdict.WAIT:
                 return request.may_wait and reply.host in self.table.entries
@@ -156,12 +157,12 @@ class Placer:
         return reply.host in self.table.entries and not stays
 
     def centre_learnt(self, origin: HostId, ended: Sequence[JobId]) -> None:
-        """As the centre: jobs of another host, placed by us, have ended."""
+        """As the centre: ends the charges of jobs that we placed for another host."""
         for job in ended:
             self.table.discharge(job_of(origin, job))
 
     def decide_for(self, origin: HostId, ask: m.AskCentre, now_s: float) -> m.CentreReply:
-        """As the centre: place another host's command and charge our copy of the chosen host."""
+        """As the centre: places another host's command and charges our copy of the chosen host."""
         self.table.record(ask.sample, now_s)
         self.centre_learnt(origin, ask.ended)
         request = PlacementRequest(
@@ -182,5 +183,6 @@ class Placer:
 
 
 def job_of(origin: HostId, job: JobId) -> JobId:
-    """As the centre charges it: no host can end, or move, what was charged for another."""
+    """Returns the name under which the centre charges it, so no host can end or move another's
+    charges."""
     return JobId(f"{origin} {job}")

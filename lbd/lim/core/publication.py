@@ -1,22 +1,23 @@
-"""What the centre has published of every host, and which part of it each host lacks.
+"""What the centre has published about every host, and which part of it each host lacks.
 
-Whole vectors every keep-alive cost each host bytes that grow with the hosts, and the centre bytes
-that grow with their square. So each host's line here has the version at which it last changed, and
-a host is sent the lines changed since the version that it has acknowledged, in every reply. Hosts
-that have the same version, mostly all of them, are sent the same delta, which is encoded once.
+Sending whole vectors every keep-alive costs each host bytes that grow with the number of hosts, and
+the centre bytes that grow with its square. So each host's line here has the version at which it
+last changed, and a host is sent the lines changed since the version that it acknowledged in its
+last reply. Hosts with the same version, usually all of them, are sent the same delta, which is
+encoded once.
 
-A host that is not mentioned is as it was, and alive: silence is no news, as in SWIM. The centre
-suspects a host first, as it misses one keep-alive; it says so once, and from then on nobody counts
-that host among those confirmed, so that it grows late and then down everywhere as its last sample
-grows old. What changes by less than is worth a report is published with the next sign of life.
+A host that is not mentioned is unchanged and alive, as in SWIM. The centre is the first to suspect
+a host, when it misses one keep-alive. The centre reports that once, and from then on no host counts
+it among those confirmed, so it becomes late and then down everywhere as its last sample ages.
+Changes too small for a report are published with the next sign of life.
 
-Whatever is lost is sent again, as nothing of it was acknowledged. A digest goes with each delta: a
-host whose own differs acknowledges nothing, and is sent everything, as a newcomer is. That happens
-once a keep-alive, and after each Hello of ours that it answers, which are bounded, whatever a host
-says that it has; a version that there never was is none.
+Lost messages are sent again, since they were not acknowledged. Each delta carries a digest: a host
+whose own differs acknowledges nothing, and is sent everything, as a newcomer is. That happens at
+most once a keep-alive, and after each Hello of ours that it answers, which are bounded, whatever a
+host claims to have; a version that never existed counts as none.
 
-Rejected: gossip among the hosts (of others' load only the centre is believed), and a stream to each
-host (a delta may be lost at no cost, a stream has to be held up). Pure.
+Rejected: gossip among the hosts (only the centre is trusted about other hosts' loads), and a stream
+to each host (a lost delta costs nothing, a stream has to be maintained). Pure.
 """
 
 from collections import defaultdict
@@ -31,28 +32,30 @@ from lbd.lim.core.signed import policy_version
 from lbd.lim.core.table import NEVER, Entry, aged
 from lbd.model import HostId
 
-UTILISATION_STEP = 0.1  # what people are shown is published again from such a change on
-SAMPLED_S = 1.0  # from one sample to the next
+UTILISATION_STEP = 0.1  # a change of the displayed utilisation that is published again
+SAMPLED_S = 1.0  # between two samples
 LATE_SHARE = 0.75
-MEMORY_STEPS = 16  # of the available memory: parts of all of it
+# parts of the total memory in which changes of the available memory are published
+MEMORY_STEPS = 16
 
 
 @dataclass(slots=True)
 class Line:
-    """One host's, as it was published."""
+    """One host's line as published."""
 
     slot: int
-    seen: m.Sample  # the newest one that was compared with what is published
+    seen: m.Sample  # the newest sample that was compared with the published one
     sample: m.Sample
     sampled_at_s: float
-    version: int  # at which it changed last
-    whole_version: int  # at which something did that the load leaves out
+    version: int  # at its last change
+    whole_version: int  # at its last change in what a load line omits
     silent: bool
     mark: int  # its share of the digest
 
 
 def lasting(sample: m.Sample) -> tuple[object, ...]:
-    """All that a line of load leaves out, and its reader takes from the line before."""
+    """Returns everything that a load line omits, and that its reader takes from the previous
+    line."""
     vector = sample.vector
     return (
         sample.incarnation, sample.drained, sample.more, vector.cores, vector.speed,
@@ -62,7 +65,7 @@ def lasting(sample: m.Sample) -> tuple[object, ...]:
 
 
 def worth_refreshing(new: m.Sample, old: m.Sample, params: LimConfig) -> bool:
-    """Returns whether a sign of life should bring the load again, although it is no news."""
+    """Whether a sign of life should repeat the load, although the change is too small to report."""
     if abs(new.vector.index - old.vector.index) > params.change_threshold / 2:
         return True
     if abs(new.vector.utilisation - old.vector.utilisation) > UTILISATION_STEP:
@@ -77,8 +80,8 @@ def worth_refreshing(new: m.Sample, old: m.Sample, params: LimConfig) -> bool:
 
 
 def silent_after_s(params: LimConfig) -> float:
-    """The age of a sample from which on its host has missed a report: that is due at a period, goes
-    out in it, and has a sample of before. Early enough to be said before the host is late."""
+    """Returns the age of a sample at which its host has missed a report: the report is due at a
+    period, is sent within it, and carries an earlier sample. This is before the host is late."""
     due_s = params.keepalive_s + 2 * params.exchange_period_s + SAMPLED_S
     return min(due_s, LATE_SHARE * params.stale_after_s)
 
@@ -87,22 +90,22 @@ class Publication:
     def __init__(self) -> None:
         self.version = 0
         self.digest = 0
-        self._lines: dict[HostId, Line] = {}  # those that changed last are last
+        self._lines: dict[HostId, Line] = {}  # most recently changed last
         self._gone: dict[int, int] = {}  # free slots, and the version at which they became free
         self._has: dict[HostId, tuple[int, int]] = {}  # each host's incarnation and version
-        # When each was last sent everything or, if it was down, a sign of life.
+        # When each host was last sent everything or, if it was down, a sign of life.
         self._whole_at_s: dict[HostId, float] = {}
         self._fresh_age_s: float | None = None
         self._refreshed_at_s = NEVER
 
     def restart(self) -> None:
-        """We have just become the centre: begin with everything, at once."""
+        """We have just become the centre: start with everything, at once."""
         self._has.clear()
         self._whole_at_s.clear()
         self._refreshed_at_s = NEVER
 
     def is_due(self, now_s: float, params: LimConfig) -> bool:
-        """Is it time for a sign of life?"""
+        """Whether a sign of life is due."""
         heartbeat_s = min(params.keepalive_s, params.centre_silence_s / HEARTBEATS_PER_SILENCE)
         return now_s - self._refreshed_at_s >= heartbeat_s
 
@@ -112,7 +115,8 @@ class Publication:
         self, entries: Mapping[HostId, Entry], now_s: float, params: LimConfig,
         exchanges_load: bool, refreshes: bool,
     ) -> None:  # fmt: skip
-        """Publishes what has changed; if it `refreshes`, for a sign of life, all that differs."""
+        """Publishes what has changed; with `refreshes`, for a sign of life, also smaller
+        differences."""
         if refreshes:
             self._refreshed_at_s = now_s
         confirms = exchanges_load or refreshes
@@ -170,11 +174,11 @@ class Publication:
     # -- what hosts have of it -------------------------------------------------------------------
 
     def acknowledged(self, reply: m.Message, version: int) -> None:
-        """A host says that it has all of that version, of which there may be none."""
+        """A host says that it has all of that version, which may never have existed."""
         self._has[reply.sender] = reply.incarnation, version if version <= self.version else 0
 
     def introduced(self, name: HostId) -> None:
-        """It knows us from now on; all that was sent it before may have been refused."""
+        """The host knows us from now on; everything sent to it before may have been refused."""
         self._whole_at_s.pop(name, None)
 
     def forget(self, name: HostId) -> None:
@@ -185,8 +189,9 @@ class Publication:
         self, peers: Iterable[m.Member], down: Iterable[m.Member], refreshes: bool,
         settings: m.Settings, now_s: float, params: LimConfig,
     ) -> list[tuple[list[HostId], m.Delta]]:  # fmt: skip
-        """What to send to whom in this period. Hosts that are `down` only get a sign of life, once
-        a keep-alive, in case they are back. `refreshes`: all others get one at least."""
+        """Returns what to send to which hosts in this period. Hosts that are `down` only get a sign
+        of life, once a keep-alive, in case they are back. With `refreshes` all others get at least
+        one."""
         groups: dict[int, list[HostId]] = defaultdict(list)
         for peer in peers:
             since = self._since(peer, now_s, params)
@@ -199,7 +204,8 @@ class Publication:
         return [(names, self.delta(since, settings, now_s)) for since, names in groups.items()]
 
     def _since(self, peer: m.Member, now_s: float, params: LimConfig) -> int:
-        """The version to begin at: 0 for everything; the present one for a sign of life only."""
+        """Returns the version to start from: 0 for everything, the current one for a sign of life
+        only."""
         incarnation, version = self._has.get(peer.name, (0, 0))
         if version and incarnation == peer.incarnation:
             return version
@@ -209,7 +215,7 @@ class Publication:
         return 0
 
     def welcome(self, peer: m.Member, now_s: float) -> None:
-        """It has just said Hello, and is sent everything."""
+        """The host has just said Hello, and is sent everything."""
         self._has.pop(peer.name, None)
         self._whole_at_s[peer.name] = now_s
 

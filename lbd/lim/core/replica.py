@@ -1,9 +1,9 @@
-"""What centres have published, as this host has heard it: `publication` is the other side.
+"""What centres have published, as received by this host: `publication` is the other side.
 
-Of others' load the centre alone is believed, but a host may hear of two, and which is the centre
-may change: so a copy is kept of the last few that act as one, and what each says of itself is
-believed. Whatever does not follow on its copy, or makes another digest than the sender's, is
-acknowledged as nothing, so that everything is sent.
+Only the centre is trusted about other hosts' loads, but a host may hear from two centres, and the
+centre may change. So a copy is kept for the last few that act as centres, and each is trusted about
+its own load. A delta that does not follow on its copy, or whose digest differs from the copy's, is
+acknowledged as nothing, so that everything is sent again.
 """
 
 from dataclasses import dataclass, field
@@ -18,14 +18,14 @@ COPIES_MAX = 3
 
 @dataclass(slots=True)
 class Copy:
-    """One centre's. `samples` by slot, with the moment when each was taken."""
+    """The copy of one centre. `samples` by slot, with the time when each was taken."""
 
     incarnation: int
     version: int = 0
     digest: int = 0
     samples: dict[int, tuple[m.Sample, float]] = field(default_factory=dict)
     silent: set[int] = field(default_factory=set)
-    unrecorded: set[int] = field(default_factory=set)  # of strangers, or not believed so far
+    unrecorded: set[int] = field(default_factory=set)  # of unknown hosts, or not trusted so far
 
     def put(self, slot: int, sample: m.Sample, sampled_at_s: float, silent: bool) -> None:
         self.take_out(slot)
@@ -46,14 +46,14 @@ class Copy:
 class Replica:
     def __init__(self, table: Table) -> None:
         self._table = table
-        self._copies: dict[HostId, Copy] = {}  # the one heard last is last
-        self.has_strangers = False  # the last vector has named hosts that are not known here
+        self._copies: dict[HostId, Copy] = {}  # the last one is the one heard last
+        self.has_strangers = False  # the last vector named hosts that are unknown here
 
     def take(
         self, message: m.Message, vector: m.Vector | m.Delta, believed: bool, now_s: float
     ) -> int:
-        """Records the loads of others, if they are `believed`, or the sender's own. Returns the
-        version that we have now, 0 if we have none and need everything."""
+        """Records the loads of all hosts if they are `believed`, else only the sender's own.
+        Returns the version that we have now; 0 if we have none and need everything."""
         self.has_strangers = False
         if isinstance(vector, m.Vector):
             self._take_whole(message.sender, vector, believed, now_s)
@@ -61,13 +61,13 @@ class Replica:
         return self._take_delta(message.sender, message.incarnation, vector, believed, now_s)
 
     def _take_whole(self, sender: HostId, vector: m.Vector, believed: bool, now_s: float) -> None:
-        """A vector of a release without deltas."""
+        """Takes a vector of a release without deltas."""
         for sample in vector.samples:
             if believed or sample.host == sender:
                 self._record(sample, now_s)
 
     def _record(self, sample: m.Sample, now_s: float) -> bool:
-        """Returns False for a host that is not known here."""
+        """Returns False for a host that is unknown here."""
         if sample.host not in self._table.entries:
             self.has_strangers = True
             return False
@@ -97,7 +97,8 @@ class Replica:
         return copy.version
 
     def _applied(self, copy: Copy, delta: m.Delta, now_s: float) -> bool:
-        """Returns False if it speaks of what it never introduced, or if the digests differ."""
+        """Returns False if the delta names a slot that was never introduced, or if the digests
+        differ."""
         silent = set(delta.silent)
         for slot in delta.gone:
             copy.take_out(slot)
@@ -134,7 +135,7 @@ class Replica:
 
 
 def loaded(known: m.Sample, load: m.HostLoad) -> m.Sample:
-    """The same host under another load."""
+    """Returns the same host's sample with another load."""
     old = known.vector
     vector = LoadVector(
         load.index, load.queues, load.utilisation, old.cores, old.speed, old.slots_total,

@@ -1,12 +1,12 @@
-"""RESERVE's bookkeeping: the reservations others left here, and ours with them.
+"""RESERVE's bookkeeping: the reservations that other hosts made here, and ours with them.
 
 After a departure, or when our load has fallen below T_l, we ask other hosts for their next command:
-those that we believe to be loaded first, then others at random, so many that we would have R
-reservations. Whoever is not loaded declines, and says how loaded it is, so it is not asked again
-for nothing; in an idle cluster nobody asks anybody. When our load rises we take all back.
+those we believe to be loaded first, then others at random, up to a total of R reservations. A host
+that is not loaded declines and reports its load, so it is not asked again in vain; in an idle
+cluster no host asks any other. When our load rises we cancel all reservations.
 
-Everything here may be out of date, for messages get lost. So a reservation is tried before it is
-relied upon, trying it uses it up on both sides, and who restarts or goes down is crossed out.
+Everything here may be out of date, since messages get lost. So a reservation is tried before it is
+relied upon, trying it uses it up on both sides, and a host that restarts or goes down is removed.
 """
 
 from random import Random
@@ -21,8 +21,8 @@ from lbd.policy.view import Reporting, View
 
 class Reservations:
     def __init__(self, table: Table, rng: Random) -> None:
-        self.held: list[HostId] = []  # whose we have, newest last
-        self.made: set[HostId] = set()  # who has ours
+        self.held: list[HostId] = []  # hosts that have reservations here, newest last
+        self.made: set[HostId] = set()  # hosts that hold ours
         self._table = table
         self._rng = rng
         self._departed = False
@@ -44,7 +44,7 @@ class Reservations:
     # -- ours with others ------------------------------------------------------------------------
 
     def exchange(self, own: m.Sample, now_s: float) -> list[tuple[HostId, m.Body]]:
-        """Returns this period's messages, R at most."""
+        """Returns this period's messages, at most R."""
         table = self._table
         light = is_light(table.own_load(), table.params) and own.vector.accepting
         light = light and not table.own_view(now_s).why
@@ -60,8 +60,8 @@ class Reservations:
         return [(name, m.Reserve(own)) for name in self._to_ask(view, departed)]
 
     def wait(self) -> bool:
-        """Nothing is to be said until our load changes, or somebody uses a reservation or gives it
-        up: we have as many as we may have, or are as loaded as we were and have none."""
+        """Whether nothing needs to be sent until our load changes or a reservation is used or given
+        up: we have the maximum, or are as loaded as before and have none."""
         light = is_light(self._table.own_load(), self._table.params)
         if light != self._was_light:
             return False
@@ -92,7 +92,7 @@ class Reservations:
         """`name` has probed us, so it is using our reservation."""
         self.made.discard(name)
 
-    # -- those of others with us -----------------------------------------------------------------
+    # -- those of other hosts with us ------------------------------------------------------------
 
     def asked(self, name: HostId) -> bool:
         """Returns whether the reservation is accepted."""

@@ -1,8 +1,8 @@
-"""The algorithm and its parameters, the same on every host and changeable while running.
+"""The algorithm and its parameters, the same on every host and changeable at run time.
 
-A change is made on some host, gets a version (counter, author) above any it knows, and is told to
-everybody; the higher version wins wherever two meet. The centre's vectors carry the version, so who
-missed a change notices. What was never changed holds as in each host's own configuration.
+A change is made on one host, gets a version (counter, author) above any known there, and is sent to
+all hosts; where two versions meet, the higher wins. The centre's vectors carry the version, so a
+host that missed a change notices. What was never changed follows each host's own configuration.
 """
 
 from collections.abc import Mapping
@@ -35,9 +35,9 @@ LOAD_PARAMS = ("index", "smoothing_s", "io_weight", "memory_weight")
 NOBODY: Mapping[HostId, bool] = {}
 NOTHING: Mapping[str, str] = {}
 NO_NOTES: Mapping[HostId, DrainNote | None] = {}
-ALGORITHM = "lim.algorithm"  # a setting as others where it is saved or reset
+ALGORITHM = "lim.algorithm"  # saved and reset like other settings
 TRUTHS = {"true": "1", "on": "1", "false": "0", "off": "0"}
-# of [lim], not parameters
+# settings in [lim] that are not parameters
 FIXED = ("port", "algorithm", "max_hosts", "max_message_bytes", "history_bytes")
 SHARED = tuple(item.name for item in fields(LimConfig) if item.name not in FIXED)
 PARAMS = (
@@ -54,7 +54,7 @@ CONFIGURED = {
 
 @dataclass(frozen=True, slots=True)
 class InForce:
-    """The configuration with the settings laid over it."""
+    """The configuration overlaid with the settings."""
 
     lim: LimConfig
     load: LoadConfig
@@ -81,7 +81,7 @@ def shorts() -> list[str]:
 
 
 def check_algorithm(name: str) -> str:
-    """The name in its own spelling. Raises ConfigError if it is not one of ours."""
+    """Returns the name in its own spelling. Raises ConfigError if it is not one of ours."""
     if name.upper() in ALGORITHMS:
         return name.upper()
     raise ConfigError(f'no algorithm "{name}"; {hint(name, ALGORITHMS)}')
@@ -97,7 +97,7 @@ def value_of(base: InForce, name: str) -> Value:
 
 
 def parsed(name: str, value: object) -> Value:
-    """The value for a parameter. Raises ConfigError if it cannot be one."""
+    """Returns the value for a parameter. Raises ConfigError if it is invalid."""
     section, _, key = full_name(name).partition(".")
     item = next(item for item in fields(SECTIONS[section]) if item.name == key)
     if item.type is str:
@@ -118,17 +118,18 @@ def parsed(name: str, value: object) -> Value:
 
 
 def in_force(base: InForce, settings: Settings) -> InForce:
-    """Raises ConfigError if a setting is unknown here or out of range (a newer host's, perhaps)."""
+    """Raises ConfigError if a setting is unknown here or out of range (perhaps from a newer
+    host)."""
     wanted = as_set(base, settings)
     if not wanted.lim.adaptive:
         return wanted
-    # Any host may say that it is the centre, and tunes by it: nothing but what a centre tunes.
+    # Any host may claim to be the centre and tune: accept only what a centre tunes.
     tuned = {name: value for name, value in settings.tuned.items() if name in TUNABLE}
     return overlaid(wanted, tuned)
 
 
 def as_set(base: InForce, settings: Settings) -> InForce:
-    """What people have set, before the centre tunes it. Raises ConfigError."""
+    """Returns what people have set, before the centre tunes it. Raises ConfigError."""
     if settings.algorithm:
         algorithm = check_algorithm(settings.algorithm)
         base = replace(base, lim=replace(base.lim, algorithm=algorithm))
@@ -152,8 +153,8 @@ def changed(
     ended: PastDrain | None = None, *, save: bool = False, reset: frozenset[str] = frozenset(),
     shared: Mapping[str, str] = NOTHING, seal: Seal | None = None,
 ) -> Settings:  # fmt: skip
-    """The next version of the settings. `notes`: None for a host that is drained no longer; `seal`:
-    of the policy that is made. Raises ConfigError if there can be none."""
+    """Returns the next version of the settings. `notes`: None for a host that is no longer drained.
+    `seal`: the seal of the resulting policy. Raises ConfigError if there can be no next version."""
     drains = {**settings.drains, **drains}
     if len(drains) > DRAINS_MAX:
         raise ConfigError(f"{DRAINS_MAX} hosts that are down are already drained")
@@ -164,7 +165,7 @@ def changed(
     saved = without(kept, reset)
     if len(saved) > SAVED_MAX:
         raise ConfigError(f"{SAVED_MAX} settings are already saved: remove one with --reset")
-    # A policy that is signed goes by its own number, which no other host can have used up.
+    # A signed policy goes by its own number, which no other host can have used up.
     is_last = seal is not None and settings.counter >= COUNTER_MAX
     return replace(
         settings,
@@ -186,7 +187,7 @@ def without(values: Mapping[str, Kept], names: frozenset[str]) -> dict[str, Kept
 
 
 def saved_texts(algorithm: str | None, params: Mapping[str, Value]) -> dict[str, str]:
-    """As `Settings.saved` has them."""
+    """Returns the values in the form of `Settings.saved`."""
     texts = {
         name: value if isinstance(value, str) else repr(value) for name, value in params.items()
     }
@@ -194,23 +195,23 @@ def saved_texts(algorithm: str | None, params: Mapping[str, Value]) -> dict[str,
 
 
 def on_trial(settings: Settings) -> dict[str, str]:
-    """What is set and not saved: it lasts until all LIMs have stopped."""
+    """Returns what is set but not saved: it lasts until all LIMs have stopped."""
     texts = saved_texts(settings.algorithm, {**settings.params, **settings.words})
     return {name: text for name, text in texts.items() if settings.saved.get(name) != text}
 
 
 def before_trial(settings: Settings, name: str) -> str | None:
-    """The saved value beside which another is on trial; None if there is none."""
+    """Returns the saved value that a trial overrides; None if there is none."""
     return settings.saved.get(name) if name in on_trial(settings) else None
 
 
 def resumed(base: InForce, kept: Settings) -> tuple[Settings, list[str]]:
-    """The settings to begin with: what was saved holds. What makes no sense here, as that of
-    another release may, stays saved and is left out; with a sentence on each."""
+    """Returns the settings to start with, made from the saved ones, and a sentence on each value
+    that was left out. Values that are invalid here, perhaps from another release, stay saved."""
     found, faults = kept, []
     for name, value in sorted(kept.saved.items())[:SAVED_MAX]:
         if is_shared(name):
-            continue  # whoever it is for reads it
+            continue  # read by the daemon it is for
         try:
             found = laid_over(base, found, name, value)
         except ConfigError as problem:
@@ -234,14 +235,15 @@ def laid_over(base: InForce, settings: Settings, name: str, value: str) -> Setti
 def noted(
     before: Mapping[HostId, DrainNote], notes: Mapping[HostId, DrainNote | None]
 ) -> dict[HostId, DrainNote]:
-    """The newest of them."""
+    """Returns the newest notes."""
     kept = {host: note for host, note in {**before, **notes}.items() if note is not None}
     newest = sorted(kept, key=lambda host: kept[host].since)[-DRAIN_NOTES_MAX:]
     return {host: kept[host] for host in newest}
 
 
 def after(settings: Settings) -> int:
-    """The next counter. At the highest there is no further one that others would take."""
+    """Returns the next counter. Raises ConfigError at the highest one, as other hosts would reject
+    more."""
     if settings.counter >= COUNTER_MAX:
         raise ConfigError(
             f"the version number of {settings.author}'s settings is at its maximum; they can be "
@@ -251,10 +253,10 @@ def after(settings: Settings) -> int:
 
 
 def wanted_drain(known: Settings, settings: Settings, me: Member) -> bool | None:
-    """Whether newer settings want this host drained; None: as it is.
+    """Whether newer settings want this host drained; None: unchanged.
 
-    A host that knows no settings yet takes over the drain of the machine it has replaced: that is
-    noted as of before this one's start.
+    A host that knows no settings yet takes over the drain of the machine it has replaced, which was
+    noted before this one's start.
     """
     note = settings.drain_notes.get(me.name)
     is_taken_over = note and known.version == (0, "") and note.since * 1000 < me.incarnation
@@ -262,7 +264,7 @@ def wanted_drain(known: Settings, settings: Settings, me: Member) -> bool | None
 
 
 def obeyed(settings: Settings, author: HostId) -> Settings:
-    """The next version, by a host that has drained itself as it was to."""
+    """Returns the next version, by a host that has carried out its own drain."""
     drains = {host: drained for host, drained in settings.drains.items() if host != author}
     return replace(settings, counter=after(settings), author=author, drains=drains)
 

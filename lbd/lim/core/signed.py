@@ -1,19 +1,21 @@
-"""The policy: what of the cluster's settings administrators set, signed by the host where they did.
+"""The policy: the settings that administrators make, signed by the host where they were made.
 
-LIMs hand the settings on, so the certificate of whoever delivers them proves nothing about who made
-them: one host that was taken over could write any, in any name. So the algorithm, its parameters
-and what is saved carry a *seal*: the author's certificate and its signature of them, of the
-cluster's name and of a counter. Here is what is signed, and what holds of two; the keys are in
-`trust.seals`, and `lim.policy_guard` checks a seal before the settings that have it get here.
+LIMs pass the settings on, so the certificate of the sender does not prove who made them: one
+compromised host could write any, in any name. So the algorithm, its parameters and what is saved
+carry a *seal*: the author's certificate and its signature of them, of the cluster's name and of a
+counter. This file defines what is signed and which of two policies applies; the keys are in
+`trust.seals`, and `lim.policy_guard` checks each seal before its settings get here.
 
-Rule 1: of two policies the one with the higher (counter, author) holds, whatever else came with it.
-So an older one that is sent again changes nothing, and neither do the drains of a host that has not
-heard of the newer one: they go by the version of the settings, as everything does in a cluster
-without certificates.
-Rule 2: a policy that nobody has signed holds only until this host knows one that somebody has, and
-where only some hosts may (`admin.settings_hosts`) not even then. Earlier releases sign none.
+Rule 1: of two policies the one with the higher (counter, author) applies, whatever else came with
+it. So an older one that is sent again changes nothing. It does not affect the drains of a host that
+has not heard of the newer policy: drains go by the version of the settings, as everything does in a
+cluster without certificates.
+
+Rule 2: an unsigned policy applies only until this host knows a signed one, and where only some
+hosts may make policies (`admin.settings_hosts`) not even then. Earlier releases sign none.
+
 Rule 3: what is not saved ends once all LIMs were stopped. The seal has a digest of that part, so it
-is good without it as well; but the whole one is the newer of the two.
+is valid without it as well; but the whole one is the newer of the two.
 """
 
 import hashlib
@@ -29,7 +31,7 @@ from lbd.model import HostId
 
 
 def trial_digest(settings: m.Settings) -> bytes:
-    """Of what ends with all LIMs, unless it is saved as well."""
+    """Returns the digest of what ends with all LIMs, unless it is saved as well."""
     params = {name: float(value) for name, value in settings.params.items()}
     return hashlib.sha256(packed([settings.algorithm, params, settings.words])).digest()
 
@@ -40,12 +42,13 @@ def signed_text(cluster: str, seal: m.Seal, settings: m.Settings) -> bytes:
 
 
 def packed(value: object) -> bytes:
-    """The same bytes for the same value on every host."""
+    """Encodes the same value to the same bytes on every host."""
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 
 def next_counter(settings: m.Settings, unix_s: float) -> int:
-    """By the clock, so that it is above those of a policy that was lost with all hosts' disks."""
+    """Returns a counter based on the clock, so that it is above those of a policy that was lost
+    with all hosts' disks."""
     counter = max(settings.seal.counter + 1, int(unix_s))
     if counter > m.COUNTER_MAX:
         raise ConfigError(
@@ -60,7 +63,7 @@ def is_whole(settings: m.Settings) -> bool:
 
 
 def policy_version(settings: m.Settings) -> tuple[int, str]:
-    """(0, "") while nobody has signed any."""
+    """Returns (0, "") while the policy is unsigned."""
     seal = settings.seal
     if not seal.counter:
         return (0, "")
@@ -68,7 +71,7 @@ def policy_version(settings: m.Settings) -> tuple[int, str]:
 
 
 def with_policy(settings: m.Settings, policy: m.Settings) -> m.Settings:
-    """The same settings with the policy of others."""
+    """Returns the same settings with another policy."""
     return replace(
         settings, algorithm=policy.algorithm, params=policy.params, words=policy.words,
         saved=policy.saved, seal=policy.seal,
@@ -80,12 +83,12 @@ def is_same_policy(one: m.Settings, other: m.Settings) -> bool:
 
 
 def is_refused_unsigned(ours: m.Settings, theirs: m.Settings, *, is_strict: bool) -> bool:
-    """Whether their policy is not taken because nobody has signed it."""
+    """Whether their policy is rejected because it is unsigned."""
     return not theirs.seal.counter and bool(is_strict or ours.seal.counter)
 
 
 def signed_by(settings: m.Settings) -> str:
-    """For a log."""
+    """Describes the author, for a log."""
     return f", signed by {settings.seal.author}" if settings.seal.counter else ""
 
 
@@ -96,13 +99,13 @@ def vetted(
     is_strict: bool,
     check: Callable[[m.Settings], None],
 ) -> tuple[m.Settings, str]:
-    """Theirs as they may be merged, and why their policy is refused, "" if it is not. `check`
-    raises PeerError for a seal that does not hold; it is asked only about a newer one."""
+    """Returns their settings as they may be merged, and why their policy is rejected; "" if it is
+    not. `check` raises PeerError for an invalid seal; it is called only for a newer one."""
     if is_refused_unsigned(ours, theirs, is_strict=is_strict):
         is_news = theirs.version > ours.version and not is_same_policy(theirs, ours)
         return theirs, "they are not signed" if is_news else ""
     if policy_version(theirs) <= policy_version(ours):
-        return theirs, ""  # and older: it changes nothing
+        return theirs, ""  # it is older and changes nothing
     try:
         check(theirs)
     except PeerError as problem:
@@ -118,8 +121,8 @@ def sealed(
     unix_s: float,
     sign: Callable[[bytes], tuple[bytes, bytes]],
 ) -> ChangeSettings:
-    """The change with the author's seal of the policy that it makes. `sign`: the certificate of the
-    author and its signature of what it is given."""
+    """Returns the change with the author's seal of the resulting policy. `sign` returns the
+    author's certificate and its signature of the given bytes."""
     blank = m.Seal(next_counter(settings, unix_s), author)
     made = replace(change, seal=blank).applied_to(settings, author)
     seal = replace(blank, trial=trial_digest(made))
@@ -130,8 +133,8 @@ def sealed(
 def merged(
     base: InForce, ours: m.Settings, theirs: m.Settings, *, is_strict: bool = False
 ) -> m.Settings:
-    """What holds of both. Their seal is none, or was checked; `is_strict`: not every host may set
-    a policy."""
+    """Returns what applies of both. Their seal is missing, or was checked. `is_strict`: not every
+    host may make a policy."""
     is_newer = theirs.version > ours.version
     policy = ours
     if policy_version(theirs) > policy_version(ours):
@@ -145,19 +148,20 @@ def merged(
 def lacking(
     ours: m.Settings, version: tuple[int, str], policy: tuple[int, str]
 ) -> tuple[bool, bool]:
-    """Whether a host with those versions lacks something of ours, and we something of its."""
-    # Without any policy that is signed it may be of an earlier release, which would never have one.
+    """Returns whether a host with those versions lacks something of ours, and whether we lack
+    something of its."""
+    # A host without any signed policy may run an earlier release, which would never have one.
     they_lack = version < ours.version or (0, "") < policy < policy_version(ours)
     return they_lack, version > ours.version or policy > policy_version(ours)
 
 
 def has_all(ack: m.Ack, version: tuple[int, str], policy: tuple[int, str]) -> bool:
-    """Whether a host that answers so has taken what has those versions, or something newer."""
+    """Whether a host that answers so has those versions, or newer ones."""
     signed = ack.policy_version
     return ack.settings_version >= version and (signed is None or signed >= policy)
 
 
 def saved_part(base: InForce, settings: m.Settings) -> m.Settings:
-    """Without what is not signed: what was not saved, or is not what was."""
+    """Returns the settings without the unsigned part: what is not the same as the saved values."""
     bare = replace(settings, algorithm="", params={}, words={})
     return resumed(base, bare)[0]

@@ -1,12 +1,12 @@
 """Everything a LIM decides: events in, actions out. No clock, no IO, no random numbers of its own.
 
-Rule 1: nothing here fails because a message was lost, late, twice or out of order. Samples carry
-(incarnation, number), settings carry (counter, author), and everything said once is said again.
-Rule 2: nothing here waits. A placement needs at most one round of questions, with a deadline
-(`placement.py`); whatever happens to other hosts, the answer "here" is always at hand.
+1. Nothing here fails because a message was lost, late, duplicated or out of order. Samples carry
+   (incarnation, number), settings carry (counter, author), and everything is repeated.
+2. Nothing here waits. A placement needs at most one round of questions, with a deadline
+   (`placement.py`); whatever happens to other hosts, the answer "here" is always available.
 
 The parts: `table` what is known, `membership` who belongs, `election` who is the centre, `settings`
-the algorithm and its parameters, `broadcast` what is told each period, `placement` the commands.
+the algorithm and its parameters, `broadcast` what is sent each period, `placement` the commands.
 """
 
 from collections.abc import Callable, Sequence
@@ -42,20 +42,20 @@ class Identity:
 
     cluster: str
     me: m.Member
-    others: Sequence[m.Member]  # of the configuration
-    join_target: str  # "address:port" of a LIM to join by, or ""
+    others: Sequence[m.Member]  # the other configured hosts
+    join_target: str  # "address:port" of a LIM to join through, or ""
     cores: float  # usable
     speed: float
     drained: bool  # before the restart
-    settings: m.Settings = field(default_factory=m.Settings)  # of these what outlives all LIMs
-    remembered: Sequence[m.Member] = ()  # hosts that had joined, before the restart
-    is_strict: bool = False  # only some hosts may make a policy, and it has to be signed
+    settings: m.Settings = field(default_factory=m.Settings)  # the part that outlives all LIMs
+    remembered: Sequence[m.Member] = ()  # hosts that had joined before the restart
+    is_strict: bool = False  # only some hosts may make a policy, and it must be signed
 
 
 class LimState:
     def __init__(
         self, identity: Identity, base: InForce, rng: Random, now_s: float,
-        table: Table | None = None,  # one that several LIMs share parts of
+        table: Table | None = None,  # one that shares parts with other LIMs
     ) -> None:  # fmt: skip
         self.identity = identity
         self.base = base
@@ -77,7 +77,7 @@ class LimState:
         self._replica = Replica(self.table)
         self._sampled = e.Sampled(Queues(), 0.0, 0.0)
         self._sampled_at_s, self._number = now_s, 0
-        self._vector: LoadVector | None = None  # of what was sampled and the LBM says
+        self._vector: LoadVector | None = None  # from the last sample and LBM status
         self._next_exchange_s = self._next_housekeeping_s = now_s
         self._next_knock_s = now_s + lim.keepalive_s
         self._publish(now_s)
@@ -92,7 +92,7 @@ class LimState:
         return self.placer.centre
 
     def start(self) -> list[Action]:
-        """The first thing to do once messages can be sent."""
+        """Returns the first actions, once messages can be sent."""
         return self.membership.first_hellos()
 
     def envelope(self, body: m.Body) -> m.Message:
@@ -201,7 +201,7 @@ class LimState:
         return actions
 
     def owes_keepalive(self, now_s: float) -> bool:
-        """Whether the next tick says something although there is no news."""
+        """Whether the next tick sends something although nothing has changed."""
         silent = self._load_sender.reporter.was_silent(now_s, self.in_force.lim)
         return silent or now_s >= self._next_knock_s
 
@@ -227,7 +227,7 @@ class LimState:
     # -- settings --------------------------------------------------------------------------------
 
     def _adopt(self, settings: m.Settings, now_s: float) -> list[Action]:
-        """Take newer settings. Raises ConfigError if they make no sense here."""
+        """Takes newer settings. Raises ConfigError if they are invalid here."""
         settings = merged(self.base, self.settings, settings, is_strict=self.identity.is_strict)
         if settings == self.settings:
             return []
@@ -249,7 +249,7 @@ class LimState:
         ]
 
     def _obey(self, settings: m.Settings, drained: bool | None, now_s: float) -> list[Action]:
-        """We were drained, or no longer, while we were away: it is so now, and off the list."""
+        """We were drained, or undrained, while away: do it now, and leave the list."""
         if drained is None or settings.counter >= m.COUNTER_MAX:
             return []
         done, actions = obeyed(settings, self.me), self._set_drained(drained, now_s)
@@ -323,7 +323,7 @@ class LimState:
         return [TAKEN, *actions]
 
     def _skewed(self, name: HostId, why: str) -> list[Action]:
-        """Said once, and shown by `lbctl status` for as long as it is so."""
+        """Logged once, and shown by `lbctl status` as long as it lasts."""
         news = self.table.skewed(name, why)
         return [Log(why, warning=True)] if news else []
 
@@ -337,14 +337,14 @@ class LimState:
         refusal, actions = self.membership.hello_from(hello, now_s)
         if refusal is not None:
             return [e.Reply(refusal)]
-        # It knows nothing of our load, and it may be a better centre.
+        # It does not know our load, and it may be a better centre.
         self._load_sender.reporter.again()
         self.reservations.forget(hello.self.name)
         self._next_housekeeping_s = self.next_due_s = now_s
-        if self.placer.is_centre:  # do not let it wait for the next keep-alive
+        if self.placer.is_centre:  # so that it need not wait for the next keep-alive
             welcome = self._load_sender.welcome(hello.self.name, self.settings, now_s)
             actions = [*actions, welcome]
-        elif hello.self.name == self.centre:  # it has nobody else to ask
+        elif hello.self.name == self.centre:  # it has no other host to ask
             self._exchange_soon(now_s)
         members = m.Members(told_of(self.table), self.settings) if hello.wants_members else m.Ack()
         return [e.Reply(members), *actions]
@@ -356,7 +356,7 @@ class LimState:
         self._load_sender.election.heard(sender, now_s)
         actions = self._compare_settings(sender, vector, now_s)
         elected = self._elect_again(now_s)
-        # Of others' load we believe the centre alone.
+        # Only the centre is trusted about other hosts' loads.
         known = self._replica.take(message, vector, sender == self.centre, now_s)
         if self._replica.has_strangers and not actions:
             actions = self.membership.ask_members(sender, now_s)
@@ -381,7 +381,7 @@ class LimState:
         if isinstance(event.sent, m.Hello):
             self.membership.hello_answered(name, event.to)
             self._load_sender.publication.introduced(name)
-            self.reservations.used(name)  # it has crossed ours out
+            self.reservations.used(name)  # it has removed ours
         if isinstance(body, m.ReserveReply) and body.sample.host == name:
             self.table.record(body.sample, now_s)
             self.reservations.answered(name, body)
@@ -391,7 +391,7 @@ class LimState:
         return actions + self._trying(lambda: self._adopt(body.settings, now_s))
 
     def _unknown_there(self, event: e.Replied, ack: m.Ack, now_s: float) -> list[Action]:
-        """Sends Hello (again), above the incarnation known there."""
+        """Sends Hello (again), with an incarnation above the one known there."""
         after_hello = isinstance(event.sent, m.Hello)
         higher, actions = self.membership.unknown_at(event.to, ack.known_incarnation, after_hello)
         if higher:

@@ -1,15 +1,15 @@
-"""What this host knows of every host: where it is, its newest sample, its state.
+"""What this host knows of every host: its addresses, its newest sample, its state.
 
-Samples of one host are ordered by (incarnation, number), whatever way they came. Times are ours: a
-sample's moment is our clock at its arrival less its age. The state follows from that age alone:
-up, then late after `stale_after_s`, then down after `down_after_s`; late is not zero and not
+Samples of one host are ordered by (incarnation, number), whichever way they came. Times are ours:
+the time of a sample is our clock at its arrival minus its age. The state follows from that age
+alone: up, then late after `stale_after_s`, then down after `down_after_s`; late is not zero and not
 trusted.
 
-Placements are asked for thousands of times a second and samples change a few times a second, so a
-host's HostView is kept until something about it changes, and made again when a view is next asked
-for; the moment at which time alone changes one (`_changes_at_s`) is known beforehand.
+Placements are requested thousands of times a second and samples change a few times a second, so a
+host's HostView is cached until something about it changes, and rebuilt when a view is next
+requested. The time at which a view changes by time alone (`_changes_at_s`) is known beforehand.
 
-One file because a view follows from all that is known of its host.
+One file because a view follows from everything known about its host.
 """
 
 import math
@@ -43,28 +43,28 @@ if TYPE_CHECKING:
 NEVER = -math.inf
 UP, DOWN = HostState.UP, HostState.DOWN
 UNLISTED_RANK = 1 << 20  # behind every configured host in the election
-SILENT_PERIODS = 2  # one for the report to fall due, one for it to get here
+SILENT_PERIODS = 2  # one for the report to be due, one for it to arrive
 
 
 @dataclass(slots=True)
 class Entry:
-    """One host. `member.incarnation` is the newest that it has said itself: what others say of it
-    must not make us deaf to it."""
+    """One host. `member.incarnation` is the newest that the host has reported itself: claims of
+    other hosts must not make us ignore it."""
 
     member: Member
     listed: bool  # in the configuration: never forgotten
     known_since_s: float
     sample: Sample | None = None
     sampled_at_s: float = NEVER
-    recorded_at_s: float = NEVER  # when that sample came; its slots are those of that moment
-    drained: bool = False  # as that sample says, or as the host has confirmed since
-    freed_slots: int = 0  # by ends of our own jobs there that no sample shows yet
-    heard_at_s: float = NEVER  # any message of its own
+    recorded_at_s: float = NEVER  # when that sample arrived; its slots are those of that time
+    drained: bool = False  # by that sample, or confirmed by the host since
+    freed_slots: int = 0  # by the ends of our own jobs there that no sample shows yet
+    heard_at_s: float = NEVER  # any message from the host itself
     left: bool = False
-    free_at_s: float = NEVER  # of the newest sample that showed a free core, or was the first
+    free_at_s: float = NEVER  # time of the newest sample that showed a free core, or of the first
     avoid_until_s: float = NEVER
     avoid_reason: str = ""
-    skew: str = ""  # why our releases do not understand each other
+    skew: str = ""  # why our release and its release are incompatible
 
     @property
     def last_heard_s(self) -> float:
@@ -72,7 +72,7 @@ class Entry:
 
 
 def aged(sample: Sample, age_s: float) -> Sample:
-    """`dataclasses.replace` takes three times as long."""
+    """Spelled out, as `dataclasses.replace` takes three times as long."""
     if age_s == sample.age_s:
         return sample
     return Sample(
@@ -89,15 +89,15 @@ class Table:
         self.params = params
         self.smoothing_s = smoothing_s
         self.entries: MutableMapping[HostId, Entry] = {}
-        self.joined: set[HostId] = set()  # not listed: they may be forgotten
+        self.joined: set[HostId] = set()  # not listed, so they may be forgotten
         self.drains: Mapping[HostId, bool] = {}
         self._charges = ChargeBook()
         self._views: dict[HostId, HostView] = {}
-        self._needing = NeedsViews()  # the same, as commands see them that need something
-        self._changed: dict[HostId, None] = {}  # whose view is to be made again, in this order
+        self._needing = NeedsViews()  # the same, for commands with needs
+        self._changed: dict[HostId, None] = {}  # hosts whose views must be rebuilt, in this order
         self._changes_at_s = math.inf
-        self._has_list = False  # of others
-        self._ranking: list[HostId] = []  # best first; empty when it is to be made again
+        self._has_list = False  # the configuration lists other hosts
+        self._ranking: list[HostId] = []  # best first; empty when it must be rebuilt
         self.add(me, listed=True, now_s=now_s)
         self.mine = self.entries[me.name]
 
@@ -115,12 +115,12 @@ class Table:
         self._changed[member.name] = None
 
     def has_said_hello(self, name: HostId) -> bool:
-        """Since it started. If that was before we started, it believes that it has, and what it
-        reads is not known here: a centre asks for it."""
+        """Whether the host has said Hello since our start. If it said so only before, it believes
+        that it has, but its vector format is unknown here: a centre asks for it."""
         return self.entries[name].member.vector_format is not None
 
     def update(self, member: Member) -> None:
-        """News of a known host: another address, a new incarnation. It has not left, then."""
+        """A known host has another address or a new incarnation, so it has not left."""
         entry = self.entries[member.name]
         if entry.member.rank != member.rank:
             self._ranking.clear()
@@ -129,15 +129,15 @@ class Table:
         self._changed[member.name] = None
 
     def rank(self, name: HostId, rank: int) -> None:
-        """The ranking must be the same everywhere: the best one heard of holds, but no word of
-        others moves a host that is in the configuration here, or before those that are."""
+        """The ranking must be the same everywhere: the best rank heard of applies, but claims of
+        other hosts never move a host configured here, nor put another before those that are."""
         entry, rank = self.entries[name], self.allowed(rank)
         if rank < entry.member.rank:
             entry.member = replace(entry.member, rank=rank)
             self._ranking.clear()
 
     def allowed(self, rank: int) -> int:
-        """Of a host that is not in the configuration here; if that names nobody, any rank."""
+        """Limits the rank of a host that is not configured here; any rank if none is configured."""
         return max(rank, UNLISTED_RANK) if self._has_list else rank
 
     def ranking(self) -> list[HostId]:
@@ -160,7 +160,7 @@ class Table:
         self._changed[name] = None
 
     def skewed(self, name: HostId, why: str) -> bool:
-        """Our releases do not understand each other; "": they do. Whether that is news."""
+        """Our releases are incompatible; "": they are compatible. Returns whether that is new."""
         entry = self.entries.get(name)
         if entry is None or entry.skew == why or name == self.me:
             return False
@@ -171,7 +171,7 @@ class Table:
     def set_params(
         self, params: LimConfig, smoothing_s: float, drains: Mapping[HostId, bool]
     ) -> None:
-        """`drains`: hosts that were drained, or no longer, and have not heard of it yet."""
+        """`drains`: hosts that were drained, or undrained, and have not heard of it yet."""
         self.params = params
         self.drains = drains
         self.smoothing_s = smoothing_s
@@ -180,12 +180,12 @@ class Table:
     # -- load ------------------------------------------------------------------------------------
 
     def record(self, sample: Sample, now_s: float) -> bool:
-        """Keep a sample if it is the newest of its host. Returns whether it was."""
+        """Keeps a sample if it is the newest of its host. Returns whether it was."""
         entry = self.entries.get(sample.host)
         return entry is not None and self._keep(entry, sample, now_s)
 
     def publish(self, sample: Sample, now_s: float) -> None:
-        """Our own: there is none newer."""
+        """Keeps our own sample, which is always the newest."""
         self._put(self.mine, sample, now_s)
 
     def _keep(self, entry: Entry, sample: Sample, now_s: float) -> bool:
@@ -195,11 +195,11 @@ class Table:
         if (
             old is not None
             and (sample.incarnation, sample.number) <= (old.incarnation, old.number)
-            # What claimed to be the newest and is older by that much was not true.
+            # A sample that claimed to be newer, but is older by that much, was wrong.
             and sampled_at_s <= entry.sampled_at_s + self.params.stale_after_s
         ):
             return False
-        if sample.incarnation > entry.member.incarnation:  # it was restarted
+        if sample.incarnation > entry.member.incarnation:  # the host was restarted
             entry.left = False
         self._put(entry, sample, now_s)
         return True
@@ -218,8 +218,8 @@ class Table:
         self._changed[host] = None
 
     def confirm(self, samples: Iterable[Sample], age_s: float, now_s: float) -> None:
-        """These hosts still had these loads that long ago. The views of those of which that is no
-        news stay but for their age: to make all again each period takes milliseconds."""
+        """These hosts still had these loads `age_s` ago. Views that do not change keep everything
+        but their age: rebuilding all of them each period would take milliseconds."""
         at_s, stale_after_s = now_s - age_s, self.params.stale_after_s
         kinds, me = [self._views, *self._needing.kinds()], self.me
         for sample in samples:
@@ -233,8 +233,9 @@ class Table:
             if entry.member.incarnation > sample.incarnation:
                 continue
             if old.vector is not sample.vector and aged(old, sample.age_s) != sample:
-                # We have another, but of before, whatever number it has. (If this word is late, it
-                # takes the number of a newer one, which comes next, under the same number.)
+                # Ours is another sample, but an older one, whatever its number. (If this
+                # confirmation is late, it takes the number of a newer sample, which comes next with
+                # the same number.)
                 renumbered = replace(sample, number=max(old.number, sample.number), age_s=age_s)
                 self._put(entry, renumbered, now_s)
                 continue
@@ -251,7 +252,7 @@ class Table:
                     view.free_at_s = at_s if free else view.free_at_s
 
     def sample_of(self, name: HostId, now_s: float) -> Sample | None:
-        """A host's newest sample, its age as of now."""
+        """Returns a host's newest sample with its current age."""
         entry = self.entries[name]
         if entry.sample is None:
             return None
@@ -259,18 +260,19 @@ class Table:
 
     def own_sample(self, now_s: float) -> Sample:
         mine = self.mine
-        assert mine.sample is not None  # the state publishes one before anything else
+        assert mine.sample is not None  # the state publishes one first of all
         return aged(mine.sample, max(0.0, now_s - mine.sampled_at_s))
 
     def drained_there(self, name: HostId, drained: bool) -> None:
-        """The host's next sample says so too. The one we have stays as it is: were it published
-        with another content under its number, those who have it would keep the old one."""
+        """The host's next sample will say so too. The current one stays unchanged: if it were
+        published with other contents under its number, hosts that have it would keep the old
+        one."""
         if (entry := self.entries.get(name)) is not None:
             entry.drained = drained
             self._changed[name] = None
 
     def avoid(self, name: HostId, reason: str, now_s: float) -> None:
-        """A command failed there: no picks for `avoid_s`."""
+        """A command failed there: do not pick the host for `avoid_s`."""
         entry = self.entries[name]
         entry.avoid_until_s = now_s + self.params.avoid_s
         entry.avoid_reason = reason
@@ -283,8 +285,8 @@ class Table:
             self._changed[before] = None
 
     def discharge(self, job: JobId) -> HostId | None:
-        """The job has ended, or goes elsewhere. If a sample shows its slot as taken, it is free.
-        Returns the host that was charged for it."""
+        """The job has ended, or goes elsewhere. Its slot counts as free if a sample shows it as
+        taken. Returns the host that was charged for the job."""
         host, picked_at_s = self._charges.drop(job)
         if host is None:
             return None
@@ -298,15 +300,15 @@ class Table:
         return self._charges.host_of(job)
 
     def charges(self, name: HostId) -> float:
-        """Tasks."""
+        """Returns the host's charges, in tasks."""
         return self._charges.of(name).total
 
     def charged_jobs(self) -> int:
         return self._charges.jobs()
 
     def expire_charges(self, now_s: float, silence_counts: bool = False) -> None:
-        """Drop the oldest. `silence_counts`: who reports no change has not changed, so what was
-        charged to it fades as if a sample had come."""
+        """Drops the oldest charges. `silence_counts`: a host that reports no change is unchanged,
+        so its charges fade as if a sample had come."""
         if not self._charges.by_host:
             return
         for host in self._charges.expire(now_s, self.params.down_after_s):
@@ -345,8 +347,8 @@ class Table:
         return drains.get(entry.member.name, entry.drained) if drains else entry.drained
 
     def is_gone(self, name: HostId, now_s: float) -> bool:
-        """Down, and not only because we are too new here to have heard of it. As `_state_of` has
-        it, without saying why: all hosts are asked for at each period."""
+        """Whether the host is down, and not just unheard because we are new. Same as `_state_of`,
+        but without the reason, since it is called for all hosts each period."""
         entry = self.entries[name]
         unheard = entry.sample is None and not entry.left
         if unheard and now_s - entry.known_since_s <= self.params.centre_silence_s:
@@ -356,7 +358,8 @@ class Table:
         return now_s >= entry.sampled_at_s + self.params.down_after_s and name != self.me
 
     def others_alive(self, now_s: float) -> list[HostId]:
-        """Who of the others is not down, as `_state_of` has it, without making a view of each."""
+        """Returns the other hosts that are not down, as in `_state_of`, without building their
+        views."""
         me, down_after_s = self.me, self.params.down_after_s
         return [
             name for name, entry in self.entries.items()
@@ -365,16 +368,16 @@ class Table:
         ]  # fmt: skip
 
     def most_slots(self) -> int:
-        """Of one host, as far as is known."""
+        """Returns the most slots of any host, as far as is known."""
         samples = (entry.sample for entry in self.entries.values())
         return max(sample.vector.slots_total for sample in samples if sample is not None)
 
     def own_view(self, now_s: float) -> HostView:
-        """All that is needed of a view where we alone matter."""
+        """Returns our own view, where no other host matters."""
         return self.views(now_s)[self.me]
 
     def own_load(self) -> float:
-        """As in our own view, which need not be made where only this is asked for."""
+        """Returns the load of our own view, without building the view."""
         if (sample := self.mine.sample) is None:
             return math.inf
         vector = sample.vector
@@ -405,7 +408,8 @@ class Table:
         now_s: float,
         needs: Needs = NO_NEEDS,
     ) -> View:
-        """The cluster as `origin` sees it, which knows its own picks better than we do."""
+        """Returns the cluster as `origin` sees it; `origin` knows its own picks better than we
+        do."""
         view = self.view(centre, now_s, needs)
         me = self._make_view(self.entries[origin], charges, now_s, own=True)
         ours = self._make_view(self.entries[self.me], self.charges(self.me), now_s, own=False)
@@ -464,7 +468,7 @@ class Table:
         )  # fmt: skip
 
     def _why_not(self, entry: Entry, vector: LoadVector, now_s: float) -> str:
-        """Why a job of another host may not run there although it is up, or ""."""
+        """Returns why another host's job may not run there although it is up, or ""."""
         if now_s < entry.avoid_until_s:
             return f"{AVOIDED}: {entry.avoid_reason}"
         if not vector.accepting:
@@ -476,7 +480,8 @@ class Table:
 
 
 def has_free_core(vector: LoadVector) -> bool:
-    """Queues are means: of a core that is kept busy the index may be a little below."""
+    """Whether a core is free. Queues are means: with every core busy the index may be slightly
+    lower."""
     return vector.index * vector.cores * vector.speed <= vector.cores - 0.5
 
 

@@ -1,5 +1,5 @@
-"""How a host that no configuration names finds its cluster: by the address in its own, and by the
-hosts that it knew before it was started again, for that address may be gone for good. Pure."""
+"""How a host that no configuration lists finds its cluster: through its configured address, and
+through the hosts it knew before its restart, since that address may be gone for good. Pure."""
 
 from collections.abc import Iterable, Mapping
 
@@ -11,30 +11,30 @@ from lbd.model import HostId
 class WaysIn:
     def __init__(self, target: str, remembered: Iterable[Member] = ()) -> None:
         self.target = target  # "address:port", or ""
-        self._answered_by = HostId("")  # who was there
+        self._answered_by = HostId("")  # the host that was there
         self._remembered = {member.name: member for member in remembered}
 
     def answered(self, name: HostId) -> None:
         self._answered_by = name
 
     def is_open(self, known: Mapping[HostId, Entry], *, accepted: bool) -> bool:
-        """Whether to knock at the address: while nobody has taken us in.
+        """Whether to try the address: while no host has taken us in.
 
-        And while the host that did is gone: when it is back it may know nobody, as no
-        configuration names us, and it may be all that holds the others together.
+        Also while the host that did is gone: when it is back it may know no host, as no
+        configuration lists us, and it may be the only link between the others.
         """
         entry = known.get(self._answered_by)
         return bool(self.target) and not (accepted and entry is not None and not entry.left)
 
     def has_more(self, known: Mapping[HostId, Entry], *, accepted: bool) -> bool:
-        """Whether there are hosts behind it that may be up and that nobody has told us of yet."""
+        """Whether there may be hosts up that we have not been told of yet."""
         is_open = self.is_open(known, accepted=accepted)
         return is_open or any(name not in known for name in self._remembered)
 
     def take(self, count: int, known: Mapping[HostId, Entry], *, accepted: bool) -> list[Member]:
-        """The next of those that nobody has told us of: each again and again while nobody has
-        taken us in, and once more after that, or two parts of a cluster might each think that they
-        are all of it."""
+        """Returns the next remembered hosts that we have not been told of. Each is taken repeatedly
+        until some host has taken us in, and once more after that; otherwise two parts of a cluster
+        might each believe that they are the whole."""
         missing = [member for name, member in self._remembered.items() if name not in known]
         taken, later = missing[:count], missing[count:]
         kept = later if accepted else later + taken

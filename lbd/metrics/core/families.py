@@ -1,7 +1,8 @@
-"""From what the daemons answered to metric families. Pure.
+"""Turns the daemons' answers into metric families. Pure.
 
-An answer is data of another process: what the table does not have is left out, a label's value that
-it does not allow counts as `other`, and no metric has more series than `series_max`.
+An answer comes from another process and is checked: metrics missing from the table are left out, a
+label value that the table does not allow counts as `other`, and no metric has more series than
+`series_max`.
 """
 
 import math
@@ -11,7 +12,8 @@ from dataclasses import dataclass, field
 
 from lbd.metrics.core.table import COUNTER, DAEMON, HISTOGRAM, OTHER, TABLE, Label, Metric
 
-WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+ -]{0,63}")  # a + is in releases between two
+# a + occurs in versions between two releases
+WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+ -]{0,63}")
 Labels = tuple[str, ...]
 Answer = Mapping[str, object]
 
@@ -45,7 +47,8 @@ class Family:
         self.is_summed = self.metric.kind in (COUNTER, HISTOGRAM)
 
     def add(self, labels: Labels, value: Value) -> None:
-        """Beyond the bound, counters and histograms go on in one series; a gauge has no sum."""
+        """Adds a value. Beyond the bound, counters and histograms are added to one series; gauges,
+        which have no sum, are dropped."""
         known = self.series.get(labels)
         if known is None and len(self.series) >= self.series_max:
             if not self.is_summed:
@@ -57,7 +60,7 @@ class Family:
 
 
 def added(known: Value | None, more: Value) -> Value:
-    """Of one metric, so of one kind."""
+    """Adds two values of one metric, so of one kind."""
     if isinstance(known, Counts) and isinstance(more, Counts):
         return known + more
     assert isinstance(known, float)
@@ -66,7 +69,7 @@ def added(known: Value | None, more: Value) -> Value:
 
 
 def families(answers: Mapping[str, Answer]) -> list[Family]:
-    """`answers`: of each daemon that has answered, by its name."""
+    """`answers`: by daemon name, of the daemons that answered."""
     found = []
     for metric in TABLE:
         family = Family(metric)
@@ -80,9 +83,9 @@ def families(answers: Mapping[str, Answer]) -> list[Family]:
 
 
 def rows(metric: Metric, source: str, said: object) -> Iterator[tuple[Labels, Value]]:
-    """What a daemon said of a metric, as far as it makes sense."""
+    """Yields the valid rows of a daemon's answer for a metric."""
     labels = metric.labels
-    if labels == (DAEMON,) and not isinstance(said, list):  # of itself
+    if labels == (DAEMON,) and not isinstance(said, list):  # about itself
         said, labels = [[source, said]], metric.labels
     if not labels:
         said = [[said]]
@@ -138,5 +141,6 @@ def word_of(label: Label, said: object) -> str:
 
 
 def is_word(text: str) -> bool:
-    """A word of our programs, or the name of a host: nothing that needs quoting anywhere."""
+    """Returns whether a text is a word of lbd's programs or a host name: it needs no quoting
+    anywhere."""
     return WORD.fullmatch(text) is not None

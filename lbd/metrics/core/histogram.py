@@ -1,18 +1,19 @@
-"""What a daemon counts besides single numbers: how many values fell below which bounds. Pure."""
+"""A histogram: how many values fell below which bounds. Pure."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-Counts = dict[str, object]  # as it goes from one daemon to another: {"counts": […], "sum": …}
+Counts = dict[str, object]  # as sent between daemons: {"counts": […], "sum": …}
 
 
 @dataclass(slots=True)
 class Histogram:
-    """A value costs a search in a short list and an addition, whether anybody asks or not."""
+    """Noting a value costs a search in a short list and an addition, whether anybody asks or
+    not."""
 
     bounds: Sequence[float]
-    counts: list[int] = field(init=False)  # the last: above all bounds
+    counts: list[int] = field(init=False)  # the last one: above all bounds
     total: float = 0.0
 
     def __post_init__(self) -> None:

@@ -1,7 +1,7 @@
-"""What a client of the listener asks: the head of an HTTP request, checked. Pure.
+"""Reads and checks the head of an HTTP request to the listener. Pure.
 
-No library: of HTTP it takes one line, since a connection has one request, of a method without a
-body, and ends with its answer.
+There is no library: a connection has one request, of a method without a body, and ends with its
+answer, so one line of HTTP is enough.
 """
 
 from dataclasses import dataclass
@@ -22,19 +22,19 @@ TEXT = "text/plain; charset=utf-8"
 @dataclass(frozen=True, slots=True)
 class Asked:
     path: str
-    has_body: bool  # of the answer: not for HEAD
+    has_body: bool  # whether the answer has a body: not for HEAD
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`status` of the answer, and a line for the person."""
+    """The `status` of the answer, and a line for people."""
 
     status: int
     says: str
 
 
 def read_head(head: bytes) -> Asked | Fault:
-    """`head`: all up to the empty line."""
+    """`head`: everything up to the empty line."""
     line, _, headers = head.partition(b"\r\n")
     try:
         words = line.decode("ascii").split(" ")

@@ -1,17 +1,17 @@
-"""The metrics: one table, from which the text of a scrape and the reference page are made. Pure.
+"""The table of metrics, from which the text of a scrape and the reference page are made. Pure.
 
-A daemon answers the question `metrics` with values by the names below (without `lbd_`): a number;
-a histogram's counts; or, where a metric has labels, a list of rows, each the labels' values and
-then one of these. Whatever the table does not have is not shown.
+A daemon answers the question `metrics` with values by the names below (without `lbd_`): a number; a
+histogram's counts; or, for a metric with labels, a list of rows, each of the labels' values and
+then one of these. Anything not in the table is not shown.
 
 No label holds a command, a job, a path or a user, and each has few values: those listed here, words
-of our own programs, or hosts. So a cluster of any size has a bounded number of series.
+of lbd's own programs, or hosts. So a cluster of any size has a bounded number of series.
 """
 
 from dataclasses import dataclass
 
 PREFIX = "lbd_"
-OTHER = "other"  # whatever is not one of a label's values
+OTHER = "other"  # stands for any value not allowed for a label
 WORDS_MAX = 48  # series of a metric whose labels are words
 HOSTS_MAX = 1000  # series of a metric with a host in its labels
 
@@ -29,7 +29,7 @@ GAUGE, COUNTER, HISTOGRAM = "gauge", "counter", "histogram"
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """`values`: all that it can have; none: a word of our programs, or with `is_host` a host."""
+    """`values`: all allowed values; empty: any word of lbd's programs, or with `is_host` a host."""
 
     name: str
     values: tuple[str, ...] = ()
@@ -41,9 +41,9 @@ class Metric:
     name: str  # without `lbd_` and a counter's `_total`
     kind: str
     about: str
-    sources: tuple[str, ...]  # the daemons that know it
+    sources: tuple[str, ...]  # the daemons that report it
     labels: tuple[Label, ...] = ()
-    bounds: tuple[float, ...] = ()  # of a histogram
+    bounds: tuple[float, ...] = ()  # for a histogram
 
     @property
     def full_name(self) -> str:
@@ -51,7 +51,7 @@ class Metric:
 
     @property
     def sample_name(self) -> str:
-        """As people write it in a query."""
+        """The name to use in a query."""
         endings = {COUNTER: "_total", HISTOGRAM: "_bucket"}
         return self.full_name + endings.get(self.kind, "")
 
@@ -71,7 +71,7 @@ TABLE = (
     Metric("up", GAUGE, "1 if the daemon answers", (LISTENER,), (DAEMON,)),
     Metric("release_info", GAUGE, "always 1; the label has the release", (LISTENER,),
            (Label("version"),)),
-    # Load, and where commands go
+    # Load and placement
     Metric("load_index", GAUGE, "load of this host: tasks per usable core of reference speed",
            (LIM,)),
     Metric("load_queue_tasks", GAUGE, "smoothed length of a queue of this host", (LIM,),
@@ -173,7 +173,7 @@ TABLE = (
            (Label("status", ("200", "400", "404", "405", "408", "431", "503")),)),
     Metric("scrape_connections_refused", COUNTER, "dropped connections", (LISTENER,),
            (Label("reason", ("too-many", "slow-reader", "tls", "revoked")),)),
-    # Of each host: the last, as `exposition` writes them apart
+    # Per host; last, since `exposition` writes these itself
     Metric("host_load_index", GAUGE,
            "load of each host; only on the load information centre", (LIM,), (HOST,)),
     Metric("host_load_age_seconds", GAUGE,

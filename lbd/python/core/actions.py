@@ -1,4 +1,4 @@
-"""What a pool of workers wants done."""
+"""The actions that a pool of workers asks for."""
 
 from dataclasses import dataclass
 
@@ -19,13 +19,14 @@ class Send:
 class SendBlob:
     worker: int
     blob: bytes
-    task: int  # one that has it
-    is_own: bool  # of that worker alone, the only one on its host; else of all there
+    task: int  # a task that needs it
+    # the worker is alone on its host and keeps the blob to itself; else all there share it
+    is_own: bool
 
 
 @dataclass(frozen=True, slots=True)
 class ShareBlob:
-    """What the worker has for itself, all on its host shall have."""
+    """The worker shares a blob of its own with all workers on its host."""
 
     worker: int
     blob: bytes
@@ -39,7 +40,7 @@ class DropBlob:
 
 @dataclass(frozen=True, slots=True)
 class AskBack:
-    """What the worker has not begun shall come back."""
+    """The worker returns the tasks that it has not started."""
 
     worker: int
 
@@ -54,19 +55,19 @@ class End:
 class Fail:
     task: int
     reason: str
-    is_lost: bool  # with its worker; otherwise no worker could be had
+    is_lost: bool  # the worker was lost; otherwise no worker could be started
 
 
 @dataclass(frozen=True, slots=True)
 class Tell:
-    """The user shall hear of it."""
+    """Print a notice for the user."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Ask which hosts there are, then call `look_at`."""
+    """Ask for the cluster's hosts, then call `look_at`."""
 
 
 Action = Start | Send | SendBlob | ShareBlob | DropBlob | AskBack | End | Fail | Tell | Look

@@ -1,7 +1,7 @@
-"""Which large arguments the workers of one host have, and which are on their way there.
+"""Which large arguments the workers of one host hold, and which are on their way there.
 
-What comes while a host has a single worker is that worker's own: memory that it need not share is
-had in half the time. As soon as it has company, it shares it.
+A worker that is alone on its host keeps its blobs in private memory, which takes half the time of
+shared memory. It shares them once a second worker joins.
 """
 
 from collections import OrderedDict
@@ -11,12 +11,12 @@ from collections.abc import Mapping, Set
 class HostBlobs:
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
-        self._held: OrderedDict[bytes, int] = OrderedDict()  # the least recently used one first
-        self._coming: dict[bytes, tuple[int, int]] = {}  # by which worker; bytes
-        self._owners: dict[bytes, int] = {}  # of what is one worker's own
+        self._held: OrderedDict[bytes, int] = OrderedDict()  # least recently used first
+        self._coming: dict[bytes, tuple[int, int]] = {}  # worker that receives it, size in bytes
+        self._owners: dict[bytes, int] = {}  # of private blobs
 
     def can_hold(self, worker: int, blobs: Mapping[bytes, int], in_use: Set[bytes]) -> bool:
-        """Whether they are there, or can come by that worker, with what tasks have `in_use`."""
+        """Returns whether all blobs are held or can come by that worker, beside those `in_use`."""
         if any(self._coming.get(blob, (worker, 0))[0] != worker for blob in blobs):
             return False
         kept = sum(size for blob, size in self._held.items() if blob in in_use or blob in blobs)
@@ -30,8 +30,8 @@ class HostBlobs:
     def bring(
         self, worker: int, blobs: Mapping[bytes, int], in_use: Set[bytes], *, is_alone: bool
     ) -> tuple[list[bytes], list[bytes]]:
-        """Which blobs must go to make room, and which are to be sent; those are the worker's own if
-        it is alone on its host."""
+        """Returns the blobs to drop for room, and the blobs to send. If the worker is alone on its
+        host, the sent blobs are private to it."""
         dropped: list[bytes] = []
         sent: list[bytes] = []
         for blob, size in blobs.items():
@@ -58,7 +58,7 @@ class HostBlobs:
             self._held[blob] = size
 
     def share(self) -> list[tuple[int, bytes]]:
-        """Workers and what they are to share: it comes once more, by them."""
+        """Returns each private blob with its owner, which is to store it again as a shared one."""
         found = [(worker, blob) for blob, worker in self._owners.items() if blob in self._held]
         for worker, blob in found:
             self._coming[blob] = worker, self._held.pop(blob)
@@ -70,7 +70,7 @@ class HostBlobs:
         self._owners.pop(blob, None)
 
     def worker_ended(self, worker: int) -> None:
-        """What came by it does not arrive, and its own is gone."""
+        """Forgets the blobs that were on their way to this worker, and its private ones."""
         self._coming = {blob: by for blob, by in self._coming.items() if by[0] != worker}
         for blob in [blob for blob, owner in self._owners.items() if owner == worker]:
             self.lost(blob)

@@ -1,19 +1,19 @@
-"""Which worker of an executor runs which task, and what follows when one is lost.
+"""Which worker of an executor runs which task, and what happens when a worker is lost.
 
 Events go in (a task, a result, a worker that is ready or has ended), a list of actions comes out;
-`lbd/python/executor.py` carries them out. The promises:
+`lbd/python/crew.py` carries them out. The promises:
 
 - A task is answered once: with its result, or with a failure that says why.
-- Tasks start in the order of their submission, short ones in advance: a worker is sent so many that
-  it is busy for `AHEAD_S` while results are on their way. What it has not begun comes back if its
-  first task turns out to be long and another worker has nothing to do.
-- A task whose worker is lost goes to another one, before all others. Lost `LOSSES_MAX` times, it
-  fails, for then it is probably the task that ends its workers. With `restart=False` a task is sent
-  only to a worker without any, and fails when that is lost: it never runs twice.
-- A large argument (`blob`) goes to a host once, by the worker of the first task that needs it;
-  other workers of that host wait for it. No host keeps more than `cache_bytes` of them.
-- A host where a worker could not start, or was lost, is set aside, for longer each time. If no
-  worker is there and each host has failed `TRIES` times running, all tasks fail with the reason.
+- Tasks start in the order of submission. A worker is sent short tasks in advance, enough to keep it
+  busy for `AHEAD_S` while results are in transit. If its first task turns out to be long and
+  another worker is idle, it returns the tasks that it has not started.
+- A task whose worker is lost goes to another worker, ahead of all others. After `LOSSES_MAX` losses
+  it fails, because it is probably the task that ends its workers. With `restart=False` a task is
+  sent only to an idle worker and fails if that worker is lost: it never runs twice.
+- A large argument (`blob`) is sent to a host once, through the worker of the first task that needs
+  it; other workers of that host wait for it. No host holds more than `cache_bytes` of blobs.
+- A host where a worker failed to start, or was lost, is set aside, for longer each time. If there
+  is no worker and every host has failed `TRIES` times in a row, all tasks fail with the reason.
 """
 
 from collections import deque
@@ -43,13 +43,13 @@ STALLED_S = 0.1
 LOSSES_MAX = 3
 TRIES = 3
 ASIDE_S, ASIDE_MAX_S = 1.0, 60.0
-LOOK_S = 5.0  # so old may be what is known of the hosts
-OWN_WEIGHT = 0.1  # of the latest run time in their mean
+LOOK_S = 5.0  # maximum age of what is known of the hosts
+OWN_WEIGHT = 0.1  # weight of the latest run time in the moving mean
 
 
 @dataclass(slots=True)
 class Task:
-    blobs: dict[bytes, int]  # by digest: bytes
+    blobs: dict[bytes, int]  # digest -> size in bytes
     losses: int = 0
 
 
@@ -71,7 +71,7 @@ class WorkerState:
 class PoolLimits:
     slots: int | None = None  # None: as many as the hosts have together
     restart: bool = True
-    idle_s: float = 60.0  # then a worker without tasks ends
+    idle_s: float = 60.0  # an idle worker ends after this time
     cache_bytes: int = 1 << 30
 
 
@@ -103,12 +103,12 @@ class Pool:
         return self._go_on(now_s)
 
     def cancel(self, task: int) -> None:
-        """The task has not been sent, and shall not be."""
+        """Removes a task that has not been sent."""
         del self.tasks[task]
         self.waiting.remove(task)
 
     def kill(self, task: int, now_s: float) -> list[Action]:
-        """The running task shall end, with its worker; its future has been answered."""
+        """Ends a running task together with its worker; its future has already been answered."""
         if task in self.waiting:  # its worker was lost
             self.cancel(task)
         for number, worker in self.workers.items():
@@ -119,7 +119,7 @@ class Pool:
         return []
 
     def result(self, number: int, task: int, run_s: float, now_s: float) -> bool:
-        """Whether that worker owed a result of that task. Call `tick` afterwards."""
+        """Returns whether that worker owed a result of that task. Then call `tick`."""
         worker = self.workers[number]
         if task not in worker.sent:
             return False
@@ -132,7 +132,7 @@ class Pool:
         return True
 
     def returned(self, number: int, tasks: Iterable[int]) -> bool:
-        """Whether those were the worker's, which it has not begun. Call `tick` afterwards."""
+        """Returns whether the worker had these tasks and had not started them. Then call `tick`."""
         worker = self.workers[number]
         worker.asked_back = False  # its first task may still be a long one
         back = list(tasks)
@@ -161,11 +161,10 @@ class Pool:
         return [ShareBlob(worker, blob) for worker, blob in self._blobs(host).share()]
 
     def _is_alone(self, host: str) -> bool:
-        """Whether the host has a single worker."""
         return sum(worker.host == host for worker in self.workers.values()) == 1
 
     def missing(self, number: int, task: int, now_s: float) -> list[Action]:
-        """The worker's host has lost blobs of a task, which comes back."""
+        """The worker's host has lost blobs of a task: queue the task again."""
         worker = self.workers[number]
         if not self.returned(number, [task]):
             return self._end(number, by_force=True)
@@ -179,18 +178,18 @@ class Pool:
         return self._go_on(now_s)
 
     def ended(self, number: int, reason: str, now_s: float) -> list[Action]:
-        """A worker is no longer there, whatever it was doing."""
+        """A worker has ended, whatever it was doing."""
         worker = self.workers.pop(number)
         actions = self._take_back(worker, reason) if worker.sent else []
         if not worker.ending:
-            if worker.sent and not self._is_aside(worker.host, now_s):  # once for all of a host
-                cause = reason.partition("; ")[0]  # the rest is of the worker as a command
+            if worker.sent and not self._is_aside(worker.host, now_s):  # one notice for each host
+                cause = reason.partition("; ")[0]  # the rest is about the worker as a command
                 actions.append(Tell(f"a worker was lost on {cause}; its tasks run again"))
             self._reason = reason
             self._set_aside(worker.host, now_s)
         self._blobs(worker.host).worker_ended(number)
         if not any(other.host == worker.host for other in self.workers.values()):
-            del self._blobs_by_host[worker.host]  # the last one takes them along
+            del self._blobs_by_host[worker.host]  # its blobs went with the last worker
         return [*actions, *self._go_on(now_s)]
 
     def _take_back(self, worker: WorkerState, reason: str) -> list[Action]:
@@ -216,7 +215,7 @@ class Pool:
         self._aside_until_s[host] = now_s + min(ASIDE_MAX_S, ASIDE_S * 2.0**count)
 
     def refuse(self, number: int, reason: str, now_s: float) -> list[Action]:
-        """A worker that cannot be used, as one with another Python: its host is not asked again."""
+        """Ends a worker that cannot be used (another Python, for example) and excludes its host."""
         host = self.workers[number].host
         self._reason = reason
         self._aside_until_s[host] = float("inf")
@@ -229,19 +228,19 @@ class Pool:
         worker.ending = True
         return [End(number, by_force)]
 
-    # The rest
+    # Hosts and time
 
     def look_at(
         self, hosts: list[WorkerHost], now_s: float, why_none: str = "no host is up"
     ) -> list[Action]:
-        """These hosts take workers."""
+        """Takes the list of hosts where workers may start."""
         if not hosts:
             self._reason = why_none
         self._hosts, self._looked_s, self._looking = hosts, now_s, False
         return self._go_on(now_s)
 
     def close(self, now_s: float) -> list[Action]:
-        """No task comes any more; the workers end when all are answered."""
+        """Takes no more tasks; the workers end once all tasks are answered."""
         self._closing = True
         return self._go_on(now_s)
 
@@ -252,7 +251,7 @@ class Pool:
         return max(1, sum(host.slots for host in self._hosts))
 
     def tick(self, now_s: float) -> list[Action]:
-        """What time brings: idle workers end, stalled ones give back."""
+        """Ends workers that have been idle too long, and asks stalled ones to return tasks."""
         actions: list[Action] = []
         has_idle = any(worker.can_run and not worker.sent for worker in self.workers.values())
         for number, worker in list(self.workers.items()):
@@ -268,7 +267,7 @@ class Pool:
         return [*actions, *self._go_on(now_s)]
 
     def next_tick_s(self, now_s: float) -> float | None:
-        """When `tick` has something to do, as far as is known."""
+        """Returns when `tick` next has something to do, or None if no time is known."""
         times: list[float] = []
         for worker in self.workers.values():
             if worker.can_run:
@@ -313,7 +312,8 @@ class Pool:
         return min(AHEAD_MAX, 1 + int(AHEAD_S / max(self._mean_s, 1e-6)))
 
     def _worker_for(self, task: Task, now_s: float) -> int | None:
-        """The ready one with the fewest tasks; of those, one whose host has most of the blobs."""
+        """Returns the ready worker with the fewest tasks; on a tie, the one whose host lacks the
+        fewest bytes."""
         depth = self._depth()
         found: int | None = None
         best = (depth, 0)
@@ -343,7 +343,7 @@ class Pool:
         return {blob for task in sent for blob in self.tasks[task].blobs}
 
     def _send_blobs(self, number: int, task: int) -> list[Action]:
-        """What its host lacks goes ahead of the task; what nobody uses there makes room."""
+        """Sends the blobs that the host lacks ahead of the task, dropping unused ones for room."""
         blobs = self.tasks[task].blobs
         if not blobs:
             return []
@@ -388,7 +388,7 @@ class Pool:
         return actions
 
     def _is_hopeless(self) -> bool:
-        """Whether no host is left where a worker might start a moment later."""
+        """Returns whether no host is left where a worker could start later."""
         return all(
             self._failures.get(host.name, 0) >= TRIES
             or self._aside_until_s.get(host.name) == float("inf")

@@ -1,15 +1,15 @@
-"""On which host the next worker of an executor starts."""
+"""Chooses the host where the next worker of an executor starts."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from random import Random
 
-ANYWHERE = ""  # no daemon says which hosts there are: `lbrun` finds a place
+ANYWHERE = ""  # no daemon lists the hosts: `lbrun` chooses one
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerHost:
-    """A host as the load information manager knows it."""
+    """A host as the LIM describes it."""
 
     name: str
     load: float = 0.0  # runnable tasks per usable core and speed
@@ -25,10 +25,10 @@ class WorkerHost:
 def next_host(
     hosts: Iterable[WorkerHost], own: Mapping[str, int], set_aside: set[str], rng: Random
 ) -> str | None:
-    """The host where one more worker finds the most room, or None where all slots are taken.
+    """Returns the host with the most room for one more worker, or None if all slots are taken.
 
-    Idle workers are no load, so `own` (the executor's workers by host) counts beside what is
-    measured; otherwise all of them would start on the host that is least loaded now.
+    Idle workers add no load, so `own` (the executor's workers by host) is counted beside the
+    measured load. Otherwise all of them would start on the host that is least loaded now.
     """
     best: list[str] = []
     best_load = float("inf")

@@ -1,7 +1,7 @@
-"""The bounds that no algorithm can pass (Zhou 1987, section 3.3): every queue is known as it is, at
-no cost. NoCOST moves jobs for nothing too, so it moves any job that gains; PartCOST pays for it.
+"""Bounds on all algorithms (Zhou 1987, section 3.3): they know every present queue at no cost.
+NoCOST also moves jobs at no cost, so it moves any job that gains; PartCOST pays for moves.
 
-The choice among hosts is GLOBAL's, jobs on their way to a host counted as if they were there.
+Hosts are chosen as in GLOBAL, with jobs on their way to a host counted as if they were there.
 """
 
 from random import Random

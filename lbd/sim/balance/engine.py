@@ -1,12 +1,12 @@
-"""Jobs, CPUs and disks in virtual time; who runs what where is a `Placement`'s to say.
+"""Jobs, CPUs and disks in virtual time; a `Placement` decides where jobs run.
 
-An event is (moment, order, what to call, with what); what is called returns when to call it again,
-if it is to be, which costs half of what another event does. A host has one valid event of its CPU
-at a time, that at `cpu.due_s`. A task that comes or a message only makes the next end later, and
-the event is left to find that out; a shorter task makes it sooner: then the later event is void.
+An event is (time, order, function, argument). The function returns when to call it again, or None;
+calling again costs half as much as another event. A host has one valid CPU event, that at
+`cpu.due_s`. A new task or a message only postpones the next end, and the event finds that out when
+it fires. A shorter task makes the next end earlier, which invalidates the later event.
 
-A job alternates between the CPU and the disks. Its I/Os are spread evenly over its run, in
-`IO_BURSTS` pieces at most: the mean response of such a network depends on the sums alone.
+A job alternates between the CPU and the disks. Its I/Os are spread evenly over its run, in at most
+`IO_BURSTS` pieces: the mean response of such a network depends only on the sums.
 """
 
 import math
@@ -27,19 +27,19 @@ NO_MORE: tuple[float, Job | None] = (math.inf, None)
 
 What = TypeVar("What")
 Body = Callable[[What, float], float | None]  # returns when to call it again
-Process = Generator[float, float, None]  # yields when it goes on, and is sent that moment then
+Process = Generator[float, float, None]  # yields when to continue, and is sent that time
 
 
 Cpu = SharedCpu[Job] | RoundRobinCpu[Job]
 
 
 class Placement(Protocol):
-    """An algorithm, or a bound to all algorithms."""
+    """An algorithm, or a bound on all algorithms."""
 
-    job_threshold_s: float  # shorter jobs are not worth asking about
+    job_threshold_s: float  # shorter jobs are not worth a placement
 
     def place(self, job: Job, now_s: float) -> None:
-        """Call `start` or `move` of the engine, now or when questions have been answered."""
+        """Calls the engine's `start` or `move`, now or once its probes are answered."""
         ...
 
     def ended(self, job: Job, now_s: float) -> None: ...
@@ -52,27 +52,27 @@ class Engine:
         self.setup = setup
         self.costs = setup.costs
         self.cpus: list[Cpu] = [cpu_of(setup, number) for number in range(setup.hosts)]
-        # none: disks are plenty, and nobody waits for one
+        # empty: there are always enough disks, and nothing waits for one
         self.disks = [Disks(setup.disks) for _ in range(setup.hosts)] if setup.disks else []
-        self.coming = [0] * setup.hosts  # jobs on their way there
-        self.handled = 0  # events
+        self.coming = [0] * setup.hosts  # jobs on their way to each host
+        self.handled = 0  # number of events
         self.messages = 0
         self.moved = 0
-        self.wrong = 0  # moved to a host no less busy than the one they came from
-        self.seen: Counter[int] = Counter()  # queue lengths, as arriving jobs find them
+        self.wrong = 0  # jobs moved to a host no less busy than their origin
+        self.seen: Counter[int] = Counter()  # queue lengths that arriving jobs found
         self.placement: Placement
-        self.on_end: Callable[[Job, float], None] | None = None  # who waits for each job
+        self.on_end: Callable[[Job, float], None] | None = None  # for users who wait for each job
         self._events: list[tuple[float, int, Body[object], object]] = []
         self._next_order = count(1).__next__
 
     # -- time ------------------------------------------------------------------------------------
 
     def at(self, moment_s: float, body: Body[What], what: What) -> None:
-        """Call body(what, moment_s) then."""
+        """Calls body(what, moment_s) at that time."""
         heappush(self._events, (moment_s, self._next_order(), body, what))  # type: ignore[misc]
 
     def run(self, jobs: Sequence[Job]) -> None:
-        """Until every job has ended."""
+        """Runs until every job has ended."""
         events, arrive, next_order = self._events, self.arrive, self._next_order
         coming = ((job.arrived_s, job) for job in jobs)
         next_s, job = next(coming, NO_MORE)
@@ -80,7 +80,8 @@ class Engine:
         while True:
             if events and events[0][0] < next_s:
                 now_s, _, body, what = events[0]
-                again_s = body(what, now_s)  # what it adds comes behind: it is the first still
+                # events that it adds come later, so this one is still the first
+                again_s = body(what, now_s)
                 if again_s is None:
                     heappop(events)
                 else:
@@ -94,12 +95,12 @@ class Engine:
         self.handled = handled
 
     def follow(self, process: Process) -> None:
-        """Resume it at each moment that it yields, until it ends."""
+        """Resumes the process at each time that it yields, until it ends."""
         self.at(next(process), resumed, process)
 
     @property
     def overhead_s(self) -> float:
-        """CPU time of load balancing, on all hosts."""
+        """Returns the CPU time of load balancing on all hosts."""
         return sum(cpu.overhead_s for cpu in self.cpus)
 
     # -- jobs ------------------------------------------------------------------------------------
@@ -144,7 +145,7 @@ class Engine:
     def _cpu_due(self, host: int, now_s: float) -> float | None:
         cpu = self.cpus[host]
         if cpu.due_s != now_s:
-            return None  # a sooner event took its place
+            return None  # an earlier event took its place
         for job in cpu.finished(now_s):
             job.bursts_left -= 1
             if job.ios:

@@ -1,15 +1,15 @@
-"""The daemons' own LIM states with simulated messages: `lim.state` and the policies decide; here is
-what `lim.daemon` does in a real host, in virtual time and at the thesis's costs.
+"""The daemons' own LIM states with simulated messages. lbd/lim/core and the policies decide; this
+file does what lbd/lim/daemon.py does on a real host, in virtual time and at the thesis's costs.
 
-A message takes CPU time at both ends, before any job; the network itself is not waited for. What
-goes to everybody is sent once (the thesis's network broadcasts), though `messages` counts each. Who
-has as many on their way as the daemon would says nothing until one has been taken: a centre of more
-hosts than it can hear (300 at the thesis's costs) then knows less, rather than falling ever further
-behind.
+A message takes CPU time at both ends, before any job; the network itself takes no time. A broadcast
+is sent once (the thesis's network broadcasts), although `messages` counts each receiver. A host
+with as many messages in flight as the daemon allows is silent until one has been received. So the
+centre of more hosts than it can hear (300 at the thesis's costs) knows less, instead of falling
+further and further behind.
 
-What would change nothing is left out, or a simulated day would take one. A host's sampler is read
-when its LIM has something to say; a host with no news has no tick, but for its keep-alives; what
-was broadcast is kept once for all (`shared_table`).
+Whatever would change nothing is left out, because a simulated day would otherwise take a real one.
+A host's sampler is read only when its LIM has something to send; a host without news has no tick,
+except for keep-alives; a broadcast is stored once for all hosts (`shared_table.py`).
 """
 
 from collections.abc import Sequence
@@ -32,27 +32,27 @@ from lbd.sim.balance.shared_table import Board, SharedTable, board_of
 from lbd.sim.balance.workload import Job
 
 CLUSTER = "sim"
-SLOTS = 1_000_000  # the thesis knows none
+SLOTS = 1_000_000  # the thesis has no limit
 AT_ONCE_S = 1e-9  # T of an index that shows a job as soon as it runs
 
 TICK = e.Tick()
 NOT_YET = e.Sampled(Queues(), 0.0, 0.0)
 PROBE = m.Probe()
-# Under these an end is told to the centre, or is a chance to ask for another job.
+# With these, the end of a job is reported to the centre, or is a chance to ask for another job.
 OF_ENDS = (Reporting.CENTRE, Reporting.RESERVATIONS)
 
 
 @lru_cache(maxsize=4096)
 def sampled(tasks: float, cores: float, speed: float) -> e.Sampled:
-    """What a sampler says of so many; kept, as at the moment they are one of a few numbers."""
-    # what waits for disks is in the sum already, each as `load.io_weight` has it
+    """Returns a sampler's result. Cached, because unsmoothed values are a few numbers."""
+    # tasks that wait for disks are already in the sum, weighted by `load.io_weight`
     queues = Queues(cpu=tasks)
     index = load_index(queues, cores, speed, 0.0, 0.0)
     return e.Sampled(queues, index, min(1.0, tasks / cores))
 
 
 class Node:
-    """One host's LIM."""
+    """One host with its LIM."""
 
     __slots__ = (
         "cpu", "index", "name", "number", "period_s", "restless", "sampled", "shown_at_s", "state",
@@ -68,9 +68,10 @@ class Node:
         self.index = -1.0  # as last sampled, in tasks
         self.sampled = NOT_YET
         self.shown_at_s = 0.0
-        self.restless = True  # it may have something to say at its next tick
-        self.unsent = 0  # of what it tells others: waits for its CPU
-        self.taken_at_s: list[float] = []  # of what was sent: when the last of them has taken it
+        self.restless = True  # whether it may have something to report at its next tick
+        self.unsent = 0  # own messages that still wait for the CPU
+        # for messages sent: when the last receiver has taken each
+        self.taken_at_s: list[float] = []
 
     def has_too_many_in_flight(self, now_s: float) -> bool:
         if self.unsent + len(self.taken_at_s) < IN_FLIGHT_MAX:
@@ -81,7 +82,7 @@ class Node:
 
 @dataclass(slots=True)
 class Command:
-    """A job whose host is being looked for."""
+    """A job for which a host is being chosen."""
 
     job: Job
     host: Node  # where it was submitted
@@ -91,12 +92,12 @@ class Command:
 
 @dataclass(slots=True)
 class Question:
-    """On its way there, or its answer back."""
+    """A question on its way to a host, or the answer on its way back."""
 
     asker: Node
     asked: Node
     body: m.Body
-    command: Command | None  # None: a reservation
+    command: Command | None  # None: for a reservation
 
 
 class Lims:
@@ -113,7 +114,7 @@ class Lims:
         self._io_weight = LoadConfig().io_weight if of_disks else 0.0
         self._reporting = POLICIES[algorithm].reporting
         self._reserving = self._reporting is Reporting.RESERVATIONS
-        self._nobody_down = self.lim.down_after_s >= self._until_s  # for want of news
+        self._nobody_down = self.lim.down_after_s >= self._until_s  # because of missing news
         self._owes_keepalives = self._reserving or self.lim.keepalive_s < self._until_s
         self._to_everybody = self._reporting is Reporting.EVERYBODY
         self._ages = algorithm in WEIGH_AGE
@@ -135,7 +136,7 @@ class Lims:
 
     def place(self, job: Job, now_s: float) -> None:
         host = self.hosts[job.origin]
-        host.restless |= self._reserving  # its own load counts what it is charged for
+        host.restless |= self._reserving  # its own load includes charges
         cpu_s = job.cpu_s
         if self._learnt_error:
             cpu_s *= self._learning.lognormvariate(0.0, self._learnt_error)
@@ -181,7 +182,7 @@ class Lims:
     # -- what a LIM knows ------------------------------------------------------------------------
 
     def _look(self, host: Node, now_s: float, to_report: bool = True) -> None:
-        """Read the sampler, if it does not tell by itself."""
+        """Reads the sampler, unless it reports by itself."""
         if not self._window_s:
             tasks = self._smoothed(host, now_s) if self._smoothing_s else self._now(host)
             self._show(host, tasks, now_s, to_report)
@@ -192,8 +193,8 @@ class Lims:
         return now_s + self._window_s if now_s < self._until_s else None
 
     def _show(self, host: Node, tasks: float, now_s: float, to_report: bool = True) -> None:
-        """Where ages count, others and its own charges are shown an unchanged load too, and its
-        own table that a core is free still."""
+        """Passes the load to the LIM. Where ages count, an unchanged load is passed too: for
+        reports, for the host's own charges, and to show that a core is still free."""
         if tasks != host.index:
             host.restless = True
             host.index = tasks
@@ -203,7 +204,7 @@ class Lims:
         host.state.handle(host.sampled, now_s)
 
     def _renews(self, host: Node, tasks: float) -> bool:
-        """Whether an unchanged load changes what the host's own table knows."""
+        """Returns whether an unchanged load changes the host's own table."""
         return tasks < host.cpu.cores or host.state.table.charges(host.name) > 0
 
     def _now(self, host: Node) -> float:
@@ -213,8 +214,9 @@ class Lims:
         return tasks
 
     def _smoothed(self, host: Node, now_s: float) -> float:
-        """Of the mean since the last look, as the sampler smooths those of each second. Of the
-        utilisation too: as many tasks as would keep that share of the cores busy."""
+        """Smooths the mean since the last call, as the sampler smooths the means of seconds.
+        Expresses utilisation as the number of tasks that would keep that share of the cores busy.
+        """
         passed_s = now_s - host.shown_at_s
         if passed_s <= 0:
             return max(0.0, host.index)
@@ -233,7 +235,7 @@ class Lims:
         return actions
 
     def _configured(self, host: Node) -> None:
-        """By `lim.adaptive`, which knows nothing of the load index here."""
+        """Takes over changes of `lim.adaptive`, which does not know the simulator's load index."""
         host.period_s = host.state.in_force.lim.exchange_period_s
         host.state.table.smoothing_s = self._fade_s
 
@@ -241,7 +243,7 @@ class Lims:
 
     def _tick(self, host: Node, now_s: float) -> float | None:
         if now_s >= self._until_s:
-            return None  # no job comes any more
+            return None  # no more jobs arrive
         again_s = now_s + host.period_s
         quiet = not host.restless and self._now(host) == host.index
         if not quiet or self._speaks_anyway(host, now_s):
@@ -250,7 +252,7 @@ class Lims:
 
     def _speak(self, host: Node, now_s: float) -> None:
         if host.has_too_many_in_flight(now_s):
-            return  # the others, or its own CPU, cannot keep up: it says later what is new then
+            return  # the receivers or its own CPU cannot keep up: it reports later
         self._look(host, now_s)
         host.restless = bool(self._smoothing_s)
         state = host.state
@@ -259,10 +261,10 @@ class Lims:
             return
         said = state.handle(TICK, now_s)
         self._send(host, said, now_s)
-        host.restless |= self._reserving and bool(said)  # it asks again until it has an answer
+        host.restless |= self._reserving and bool(said)  # it asks again until it gets an answer
 
     def _speaks_anyway(self, host: Node, now_s: float) -> bool:
-        """Although it knows nothing new."""
+        """Returns whether it must send without news."""
         state = host.state
         if state.placer.centre == host.name or (self._reserving and not self._nobody_down):
             return True
@@ -351,9 +353,9 @@ class Lims:
 def make_hosts(
     engine: Engine, lim: LimConfig, fade_s: float, rng: Random
 ) -> tuple[Board, list[Node]]:
-    """Every LIM, knowing every other and that it is idle; and the board with what all know.
+    """Makes all LIMs, each knowing that every other host is idle, and the board with what all know.
 
-    The centre has a table of its own, as it is the first to know what is then broadcast.
+    The centre has a table of its own, because it is the first to know what is then broadcast.
     """
     names = [HostId(f"h{number + 1}") for number in range(engine.setup.hosts)]
     members = [

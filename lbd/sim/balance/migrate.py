@@ -1,11 +1,11 @@
 """Tasks on hosts whose owners come and go, in virtual time: waiting against moving.
 
-The simulation of He et al., section IV. n tasks go on only while all their hosts are ON. A step of
-waiting costs 1, a move of one task γ. Every rule sees the very same comings and goings.
+The simulation of He et al., section IV. n tasks proceed only while all their hosts are ON. A step
+of waiting costs 1, the move of a task γ. All rules see exactly the same owners.
 
-With as many spare hosts as anybody wants, a moved task is on a host that is ON, as the theory
-assumes; else there are a number of them, and it moves to one that is ON now, at random. Of series
-that were measured a rule knows what has passed, never what comes: chances are learnt on the way.
+With unlimited spare hosts, a moved task is on a host that is ON, as the theory assumes. Otherwise
+there are a number of spare hosts, and it moves to a random one that is ON now. On measured series a
+rule knows only the past: it learns the probabilities on the way.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -34,20 +34,20 @@ from lbd.theory.wait_or_migrate import (
 )
 
 Row = list[bool]  # which hosts are ON in a step
-EVEN = OnOff(0.5, 0.5)  # what is thought of hosts before anything was seen
-RELEARN = 20  # steps between two looks at what was learnt
+EVEN = OnOff(0.5, 0.5)  # assumed before anything was observed
+RELEARN = 20  # steps between two updates of the rule
 BUSY_PERCENT = 15.0  # a host is ON up to this load (section III-A: ζ = 15 %)
-FEWEST_CHANGES = 10  # of a series worth deciding about
+FEWEST_CHANGES = 10  # a series with fewer is not worth deciding about
 
 
 @dataclass(frozen=True, slots=True)
 class MigrationState:
-    """What a rule is asked by."""
+    """What a rule decides on."""
 
     step: int
-    on: int  # of the tasks' hosts
+    on: int  # how many of the tasks' hosts are ON
     others_on: int
-    waited: int  # steps up to this one without a stop
+    waited: int  # consecutive steps waited up to this one
 
 
 Decide = Callable[[MigrationState], int]  # how many tasks to move
@@ -63,7 +63,7 @@ class MigrationOutcome:
         return (self.waited + cost * self.moved) / self.steps
 
     def cost_per_work(self, cost: float) -> float:
-        """By step of work done; infinite if there was none."""
+        """Returns the cost per step of work; infinite if there was none."""
         worked = self.steps - self.waited
         return (self.waited + cost * self.moved) / worked if worked else float("inf")
 
@@ -72,7 +72,7 @@ class MigrationOutcome:
 
 
 def by_thresholds(cost: float, found: Sequence[float]) -> Decide:
-    """Of theorem III.4, of the myopic rule, or of fixed work: which is a matter of `found`."""
+    """Returns the rule of theorem III.4, of fixed work or the myopic one, depending on `found`."""
 
     def decide(state: MigrationState) -> int:
         return len(found) - state.on if moves(cost, state.on, found, state.others_on) else 0
@@ -81,7 +81,7 @@ def by_thresholds(cost: float, found: Sequence[float]) -> Decide:
 
 
 def after(steps: int, tasks: int) -> Decide:
-    """Move after so many steps of waiting, as soon as there are hosts: 0 is always."""
+    """Moves after `steps` steps of waiting, as soon as hosts are free; 0 moves at once."""
 
     def decide(state: MigrationState) -> int:
         away = tasks - state.on
@@ -116,7 +116,7 @@ def rule_named(name: str, cost: float, tasks: int, chain: OnOff, beta: float) ->
 
 
 def drawn(hosts: int, chain: OnOff, steps: int, rng: Random) -> Iterator[Row]:
-    """Independent chains from their long-run state on."""
+    """Yields independent chains, starting from their long-run state."""
     row = [rng.random() < chain.on_share for _ in range(hosts)]
     for _ in range(steps):
         yield row
@@ -126,7 +126,7 @@ def drawn(hosts: int, chain: OnOff, steps: int, rng: Random) -> Iterator[Row]:
 def run_endless(
     tasks: int, chain: OnOff, steps: int, decide: Decide, rng: Random, start_on: bool = True
 ) -> MigrationOutcome:
-    """With as many others ON as are wanted."""
+    """Runs tasks with unlimited other hosts that are ON."""
     row = [start_on or rng.random() < chain.on_share for _ in range(tasks)]
     waited = moved = stretch = 0
     for step in range(steps):
@@ -136,7 +136,7 @@ def run_endless(
             row = [True] * tasks
         stretch = 0 if all(row) else stretch + 1
         waited += stretch > 0
-        # drawn by number of task: the same luck for every rule
+        # one draw for each task, so that every rule meets the same luck
         row = [rng.random() < (chain.p11 if on else chain.p01) for on in row]
     return MigrationOutcome(steps, waited, moved)
 
@@ -145,9 +145,9 @@ def run_endless(
 
 
 def run_rows(rows: Sequence[Row], tasks: int, decide: Decide, rng: Random) -> MigrationOutcome:
-    """On hosts whose states are known; the tasks begin on the first ones.
+    """Runs tasks on hosts with known states, starting on the first ones.
 
-    Raises ValueError for fewer hosts than tasks.
+    Raises ValueError if there are fewer hosts than tasks.
     """
     count = len(rows[0]) if rows else 0
     if not 1 <= tasks <= count:
@@ -169,9 +169,9 @@ def run_rows(rows: Sequence[Row], tasks: int, decide: Decide, rng: Random) -> Mi
 
 
 class Learning:
-    """A threshold rule whose chances are counted on all hosts, step by step, up to now.
+    """A threshold rule with probabilities counted on all hosts, up to the present step.
 
-    It knows every row and looks at none that is still to come.
+    It holds all rows but reads none of the future.
     """
 
     def __init__(
@@ -179,8 +179,8 @@ class Learning:
     ) -> None:
         self._rows, self._tasks, self._cost, self._name = rows, tasks, cost, name
         self._counts = [0, 0, 0, 0]
-        self._seen = 0  # the last row that was counted
-        self._learnt = 0  # and the one that the rule was made at
+        self._seen = 0  # the last row counted
+        self._learnt = 0  # the row at which the rule was last updated
         self._rule = rule_named(name, cost, tasks, EVEN, BETA)
 
     def __call__(self, state: MigrationState) -> int:
@@ -197,15 +197,16 @@ class Learning:
 
 
 class LearningStays:
-    """One task, by how long owners stayed so far on any of the hosts (`theory/owner_periods.py`).
+    """A single task, with the owners' stays on any host so far (`theory/owner_periods.py`).
 
-    What `decide` of the policy does live, with all hosts alike.
+    Does what `decide` of the policy does live, treating all hosts alike.
     """
 
     def __init__(self, rows: Sequence[Row], cost: float, rule: Rule) -> None:
         self._rows, self._cost, self._rule = rows, cost, rule
         self._counts = [0, 0, 0, 0]
-        self._began = [0 if not on else -1 for on in rows[0]]  # step of the stay that lasts, or -1
+        # step when the current stay began, or -1
+        self._began = [0 if not on else -1 for on in rows[0]]
         self._ended: list[float] = []
         self._seen = 0
         self._learnt = -RELEARN
@@ -235,7 +236,7 @@ class LearningStays:
 
 
 class LearningLimit:
-    """Tasks that wait as long as was best so far, by trials on all hosts (`policy/wait_trials`)."""
+    """Tasks that wait as long as trials on all hosts found best so far (`policy/wait_trials`)."""
 
     def __init__(self, rows: Sequence[Row], tasks: int, cost: float, rng: Random) -> None:
         self._rows, self._tasks, self._cost, self._rng = rows, tasks, cost, rng
@@ -253,7 +254,7 @@ class LearningLimit:
 def rows_of(series: Sequence[Sequence[float]], busy: float) -> list[Row]:
     """A host is ON while its load is at or below `busy`.
 
-    As many steps as the shortest series has.
+    All rows have the length of the shortest series.
     """
     return [[load <= busy for load in loads] for loads in zip(*series, strict=False)]
 
@@ -264,7 +265,7 @@ def is_lively(loads: Sequence[float], busy: float) -> bool:
 
 
 def chain_of(loads: Sequence[float], busy: float) -> OnOff:
-    """The chances of a lively series, by counting (section III-A)."""
+    """Returns the probabilities of an active series, by counting (section III-A)."""
     on = [load <= busy for load in loads]
     counts = {(a, b): 0 for a in (False, True) for b in (False, True)}
     for step in pairwise(on):

@@ -1,7 +1,7 @@
-"""`lbd sim balance`: one run of an algorithm over a seed's jobs, and many runs summed up.
+"""`lbd sim balance`: one run of an algorithm over a seed's jobs, and the summary of many runs.
 
-Runs of one replication have the very same jobs, whatever the algorithm: the ratio to NOLB is of two
-means over the same arrivals. Intervals are over replications (Student's t, 95 %); with one
+All runs of a replication have exactly the same jobs, whatever the algorithm: the ratio to NOLB is
+of two means over the same arrivals. Intervals are over replications (Student's t, 95 %); with one
 replication they come from its ten parts by order of arrival.
 """
 
@@ -34,7 +34,7 @@ class Outcome:
     moved: int
     wrong: int
     messages_per_host_s: float
-    overhead_share: float  # of the CPUs
+    overhead_share: float  # share of all CPU time
     events: int
     seen: Mapping[int, int]  # queue length -> arriving jobs that found it
     p99_response_s: float = math.nan
@@ -53,7 +53,7 @@ class BalanceResult:
     ratio_ci95: float
     transferred: float
     wrong_transfers: float
-    host_overloading: float  # τ of the thesis: wrong transfers as a share of all transfers
+    host_overloading: float  # the thesis's τ: wrong transfers as a share of all transfers
     messages_per_host_s: float
     overhead: float
 
@@ -68,7 +68,7 @@ def run_once(setup: Setup, algorithm: str, replication: int) -> Outcome:
 
 
 def begun(run: Run) -> tuple[Engine, list[Job]]:
-    """All there is of a run before it runs."""
+    """Returns the engine and the jobs of a run, before it runs."""
     setup, algorithm, replication = run
     seed = f"{setup.seed} {replication}"
     engine = Engine(setup)
@@ -105,7 +105,7 @@ def powers_of(setup: Setup) -> list[float]:
 
 
 def stretch_of(setup: Setup) -> float:
-    """What the gaps of its trace are multiplied by, for the utilisation that was asked for."""
+    """Returns the factor for a trace's gaps that gives the requested utilisation."""
     return recorded_load(setup) / setup.utilisation if setup.utilisation else 1.0
 
 
@@ -114,7 +114,7 @@ def recorded_load(setup: Setup) -> float:
 
 
 def load_of(setup: Setup) -> float:
-    """The utilisation by the jobs alone: as asked for, else as it was measured."""
+    """Returns the utilisation by jobs alone: as requested, or as measured."""
     if setup.utilisation:
         return setup.utilisation
     return recorded_load(setup) if setup.trace else setup.workload.utilisation
@@ -152,7 +152,7 @@ def outcome(engine: Engine, algorithm: str, jobs: Sequence[Job]) -> Outcome:
 
 
 def summed_up(runs: Sequence[Outcome], nolb: Sequence[Outcome]) -> BalanceResult:
-    """`nolb`: the runs of NOLB on the same jobs, in the same order."""
+    """`nolb` holds the runs of NOLB on the same jobs, in the same order."""
     means = [run.mean_response_s for run in runs]
     ratios = [
         run.mean_response_s / base.mean_response_s for run, base in zip(runs, nolb, strict=True)
@@ -175,7 +175,7 @@ def summed_up(runs: Sequence[Outcome], nolb: Sequence[Outcome]) -> BalanceResult
 
 
 def mean_and_sd(values: Sequence[float]) -> tuple[float, float]:
-    """Of a sample; no deviation for a single value."""
+    """Returns mean and sample deviation; the deviation of a single value is 0."""
     middle = intervals.mean(values)
     if len(values) < 2:
         return middle, 0.0 if values else math.nan
@@ -183,13 +183,13 @@ def mean_and_sd(values: Sequence[float]) -> tuple[float, float]:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The least of them that so large a share does not exceed."""
+    """Returns the smallest value that at least `share` of them do not exceed."""
     if not values:
         return math.nan
     return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
 
 
 def half_width(values: Sequence[float]) -> float:
-    """Of the 95 % interval of their mean; NaN where there is none."""
+    """Returns half the 95 % interval of their mean; NaN if there is none."""
     width = intervals.half_width(values)
     return math.nan if width is None else width

@@ -1,8 +1,8 @@
 """Users who wait for their commands, in virtual time: the scripts of `lbd lab experiment`, on its
-hosts or on workstations of one core as the thesis's were (chapter 4).
+hosts or on one-core workstations like the thesis's (chapter 4).
 
-Unlike arrivals that wait for nobody, users of a crowded host submit less. So hosts that are behind
-do not fall further behind, and the gain over NOLB is what people would see.
+Unlike arrivals that wait for nothing, users of a crowded host submit less. So a host that is behind
+does not fall further behind, and the gain over NOLB is what people would see.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from lbd.sim.balance.setup import Setup
 from lbd.sim.balance.workload import Job
 from lbd.sim.scripts import USERS, ScriptLine, Work, scripts
 
-LATE = 3.0  # × the duration: how long the LIMs go on; by then everybody is done
+LATE = 3.0  # × the duration: how long the LIMs run; all users are done by then
 LEAVING, STAYING = "leaves", "stays"
 
 
@@ -26,11 +26,11 @@ class Scripted:
     work: Work
     algorithm: str
     replication: int
-    draw: int = 0  # of the algorithm's random numbers; the scripts are the replication's
+    draw: int = 0  # selects the algorithm's random numbers; scripts depend on the replication
 
 
 def as_in_thesis(setup: Setup, load: str, users: int = USERS) -> Work:
-    """The setup's jobs; `load` as in `scripts.LOADS`, `users` on each host that has any."""
+    """`load` is one of `scripts.LOADS`; `users` is the number on each host that has any."""
     return Work(
         load, setup.hosts, 1.0, users, setup.workload.cpu_mean_s, setup.duration_s,
         (LEAVING,), (STAYING,),
@@ -90,7 +90,8 @@ def run_scripted(what: Scripted) -> Outcome:
 
 
 def classes_of(what: Scripted) -> dict[tuple[bool, bool], tuple[int, float]]:
-    """(may leave, is big) -> jobs, sum of response times. Big: more CPU time than the mean."""
+    """Returns (may leave, is big) -> jobs, total response time. Big: more CPU time than the
+    mean."""
     _, jobs = played(what)
     limit_s = what.setup.workload.cpu_mean_s
     found: dict[tuple[bool, bool], tuple[int, float]] = {

@@ -1,7 +1,7 @@
-"""What one simulation of load balancing is made of, read from words like `probe_limit=9`.
+"""The parameters of a load balancing simulation, parsed from words like `probe_limit=9`.
 
-The algorithms' parameters are those of `[lim]` and begin where the thesis's runs began: T_l = 0,
-Δ = 1, P = 1 s, T_CPU = 1 s, L_p = 9, R = 5. The load index is the CPU queue length of the moment.
+The algorithms' parameters are those of `[lim]` and default to the thesis's values: T_l = 0, Δ = 1,
+P = 1 s, T_CPU = 1 s, L_p = 9, R = 5. The load index is the present CPU queue length.
 """
 
 from dataclasses import dataclass, field, fields, replace
@@ -17,7 +17,7 @@ BOUNDS = ("PartCOST", "NoCOST")
 EVERY = ("NOLB", *(name for name in ALGORITHMS if name != "NOLB"), *BOUNDS)
 NEVER_S = 86400.0
 
-# Nothing fails here, so nobody need be told again, and nobody is late or down.
+# Nothing fails here, so no report is repeated, and no host is late or down.
 LIM = LimConfig(
     exchange_period_s=1.0, local_threshold=0.0, report_ceiling=10000.0, min_gain=1.0, probe_limit=9,
     reservations=5, job_threshold_s=1.0, change_threshold=0.01, keepalive_s=3600.0,
@@ -35,20 +35,22 @@ class Setup:
     seed: int = 1
     lim: LimConfig = LIM
     costs: Costs = BERKELEY
-    cores: tuple[float, ...] = (1.0,)  # of the hosts in turn, over and over
+    cores: tuple[float, ...] = (1.0,)  # of the hosts, repeated in turn
     speeds: tuple[float, ...] = (1.0,)
     immobile: float = 0.0  # τ: the share of jobs that must stay, whatever their size
-    # of the CPU times that PREDICT knows: standard deviation of their logarithm
+    # standard deviation of the logarithm of the CPU times that PREDICT knows
     learnt_error: float = 0.0
     imbalance: float = IMBALANCE
-    weights: tuple[float, ...] = ()  # of the hosts' loads in turn, instead of `imbalance`
-    smoothing_s: float = 0.0  # T; 0: of the moment
-    window_s: float = 0.0  # the sampler tells the mean of so long at its end; 0: of the moment
+    weights: tuple[float, ...] = ()  # of the hosts' loads, repeated in turn; replaces `imbalance`
+    smoothing_s: float = 0.0  # T; 0: unsmoothed
+    # the sampler reports the mean of each window at its end; 0: the present value
+    window_s: float = 0.0
     index: str = "queue"  # of the CPUs; or "utilisation" of them; or "sum", of CPUs and disks
-    quantum_s: float = 0.0  # of round robin; 0: the CPUs are shared equally at every moment
-    disks: int = 0  # of each host; 0: as many as there are jobs, so nobody waits
-    trace: tuple[TraceJob, ...] = field(default=(), repr=False)  # instead of drawn jobs
-    pinned: frozenset[int] = field(default=frozenset(), repr=False)  # of it, those that must stay
+    quantum_s: float = 0.0  # of round robin; 0: tasks share the CPUs equally at every moment
+    disks: int = 0  # of each host; 0: unlimited, so nothing waits
+    trace: tuple[TraceJob, ...] = field(default=(), repr=False)  # replaces random jobs
+    # jobs of the trace that must stay
+    pinned: frozenset[int] = field(default=frozenset(), repr=False)
 
     def power(self, host: int) -> tuple[float, float]:
         """(cores, speed)"""
@@ -63,7 +65,7 @@ NUMBERS = {
 LISTS = {"cores": (0.1, 1024.0), "speeds": (0.01, 100.0), "weights": (0.01, 100.0)}
 INDICES = ("queue", "utilisation", "sum")
 SMOOTHED_S = LoadConfig().smoothing_s
-# The daemons' names for what they exchange, and what that is here.
+# The daemons' index names, and what they mean here.
 AS_LIVE = {
     "instant": ("sum", 0.0), "smoothed": ("sum", SMOOTHED_S), "load-average": ("sum", 60.0),
     **{f"queue-{t}": ("queue", float(t)) for t in (1, 4, 20, 60)},
@@ -73,7 +75,7 @@ COSTS = tuple(item.name for item in fields(Costs))
 
 
 def with_settings(setup: Setup, words: list[str]) -> Setup:
-    """`words` are PARAM=VALUE. Raises ConfigError with the nearest right spelling."""
+    """Applies PARAM=VALUE words. Raises ConfigError that suggests the nearest spelling."""
     for word in words:
         name, equals, value = word.partition("=")
         if not equals:
@@ -90,10 +92,10 @@ def with_setting(setup: Setup, name: str, value: str) -> Setup:
         return replace(setup, costs=replace(setup.costs, **{name: cost}))
     if name in NUMBERS:
         found = number(name, value, *NUMBERS[name])
-        return replace(setup, **{name: found})  # type: ignore[arg-type]  # all of them floats
+        return replace(setup, **{name: found})  # type: ignore[arg-type]  # all are floats
     if name in LISTS:
         values = tuple(number(name, part, *LISTS[name]) for part in value.split(","))
-        return replace(setup, **{name: values})  # type: ignore[arg-type]  # all of them tuples
+        return replace(setup, **{name: values})  # type: ignore[arg-type]  # all are tuples
     if name == "disks":
         disks = number(name, value, 0, 1000)
         if not disks.is_integer():
@@ -111,7 +113,7 @@ def with_setting(setup: Setup, name: str, value: str) -> Setup:
 
 
 def with_lim(lim: LimConfig, name: str, value: str) -> LimConfig:
-    """As `lbctl param` would."""
+    """Sets a parameter as `lbctl param` would."""
     full = f"lim.{name}"
     return overlaid(InForce(lim, LoadConfig()), {full: parsed(full, value)}).lim
 
@@ -127,7 +129,7 @@ def number(name: str, value: str, low: float, high: float) -> float:
 
 
 def algorithms(name: str) -> tuple[str, ...]:
-    """Those to run, NOLB always first. Raises ConfigError for an unknown one."""
+    """Returns the algorithms to run, NOLB first. Raises ConfigError for an unknown name."""
     if name.upper() == "ALL":
         return EVERY
     for known in EVERY:

@@ -1,11 +1,11 @@
-"""The tables of all hosts of a simulation, in space that grows with the hosts and not their square.
+"""The tables of all simulated hosts, in space that grows with the hosts and not with their square.
 
-What was broadcast is known to everybody alike, so it is kept once, on the *board*. A host's own
-table holds what the others do not know: its own load, its charges, and what it was told in answer
-to a question, of the last hosts it has asked. What is asked is relied upon at once, so forgetting
-it after so many further hosts changes nothing, but for RESERVE in clusters larger than that.
+What was broadcast is known to all hosts alike, so it is stored once, on the *board*. A host's own
+table holds what the others do not know: its own load, its charges, and the answers of the last
+hosts that it asked. An answer is used at once, so forgetting it after that many more hosts changes
+nothing, except for RESERVE in clusters larger than that.
 
-As in the daemons a host takes in what was broadcast when it came, here before its next decision.
+As in the daemons, a host processes broadcasts when they arrive, here before its next decision.
 """
 
 from collections import ChainMap
@@ -21,7 +21,7 @@ TOLD_MAX = 64  # hosts whose answers are kept
 
 
 class Board(Table):
-    """What all know. It is no host's own."""
+    """What all hosts know. It is not the table of any host."""
 
     newest_s = NEVER  # when something was last recorded
 
@@ -31,7 +31,7 @@ class Board(Table):
 
 
 class Entries(ChainMap[HostId, Entry]):
-    """A host's own, then the board's. Every message is looked up here, and `ChainMap` is slow."""
+    """A host's own entries, then the board's. Faster than plain `ChainMap`, for every message."""
 
     def __init__(self, own: dict[HostId, Entry], board: MutableMapping[HostId, Entry]) -> None:
         super().__init__(own, board)
@@ -72,7 +72,7 @@ class SharedTable(Table):
         return self._keep(self._own.get(sample.host) or self._reported(sample.host), sample, now_s)
 
     def _reported(self, name: HostId) -> Entry:
-        """A host's entry of our own, as we now know more than is on the board."""
+        """Makes a host's entry of our own, because we now know more than the board."""
         if len(self._own) > TOLD_MAX:
             self._forget(next(other for other in self._own if other != self.me))
         entry = self._board.entries[name]
@@ -82,7 +82,7 @@ class SharedTable(Table):
         return own
 
     def take_in(self, now_s: float) -> None:
-        """What was broadcast since this was called last, if it is news of hosts we know more of."""
+        """Processes broadcasts since the last call about hosts for which we have own entries."""
         since_s, self._taken_in_s = self._taken_in_s, now_s
         if self._board.newest_s <= since_s:
             return
@@ -98,18 +98,18 @@ class SharedTable(Table):
                 self._charges.sampled(name, entry.sampled_at_s, self.smoothing_s)
             else:
                 super().record(entry.sample, entry.recorded_at_s)
-            if own is None or own.free_at_s <= entry.free_at_s:  # else we know more
+            if own is None or own.free_at_s <= entry.free_at_s:  # otherwise we know more
                 self._forget(name)
 
     def view(self, centre: HostId | None, now_s: float, needs: Needs = NO_NEEDS) -> View:
-        """The workloads of the simulator need nothing."""
+        """Ignores `needs`, because simulated workloads have none."""
         ours = self.views(now_s)
         me = ours[self.me]
         hosts = {self.me: me, **self._board.views(now_s), **ours}
         return View(me, hosts, self.params, now_s, centre)
 
     def others_alive(self, now_s: float) -> list[HostId]:
-        if now_s < self.params.down_after_s:  # all were heard of at 0, and nobody leaves
+        if now_s < self.params.down_after_s:  # all were heard from at time 0, and none leaves
             return [name for name in self._board.entries if name != self.me]
         return super().others_alive(now_s)
 
@@ -121,11 +121,11 @@ class SharedTable(Table):
         if name in self._own or name in self._charges.by_host:
             Table._judge(self, name, now_s)
         else:
-            self._views.pop(name, None)  # nothing but what is on the board
+            self._views.pop(name, None)  # only the board knows it
 
 
 def board_of(members: list[Member], params: LimConfig, smoothing_s: float) -> Board:
-    """Knows every host, and of nobody how loaded it is."""
+    """Returns a board that knows every host, but no loads."""
     board = Board(members[0], params, smoothing_s, now_s=0.0)
     for member in members[1:]:
         board.add(member, listed=True, now_s=0.0)

@@ -1,8 +1,9 @@
-"""Jobs of a trace: a line each of arrival, CPU seconds and optionally I/Os and host, by commas or
-spaces; or the 18 fields of the Standard Workload Format, of which we use submit and run time.
+"""Jobs from a trace: a line each of arrival, CPU seconds and optionally I/Os and host, separated by
+commas or spaces; or the 18 fields of the Standard Workload Format, of which submit and run time are
+used.
 
-A first line that holds words is a heading, and then says which column is which. Jobs that name no
-host are dealt out at random. Asking for a utilisation stretches or squeezes the gaps.
+A first line with words is a heading that says which column is which. Jobs without a host are
+distributed at random. A requested utilisation stretches or squeezes the gaps.
 """
 
 import math
@@ -22,7 +23,7 @@ TraceJob = tuple[float, float, int, str]  # arrival, CPU seconds, I/Os, host or 
 
 
 def read_jobs(lines: Iterable[str], name: str) -> tuple[TraceJob, ...]:
-    """Sorted by arrival, which begins at 0. Raises ConfigError that names the line."""
+    """Returns the jobs sorted by arrival, starting at 0. Raises ConfigError that names the line."""
     columns: dict[int, int] = {0: 0, 1: 1, 2: 2, 3: 3}  # ours -> the file's
     jobs: list[TraceJob] = []
     has_heading = False
@@ -38,7 +39,7 @@ def read_jobs(lines: Iterable[str], name: str) -> tuple[TraceJob, ...]:
         if len(words) == SWF_FIELDS and not has_heading:
             columns = {0: 1, 1: 3}
         job = read_job(words, columns, f"{name}:{number}")
-        if job[1] > 0:  # a job that used nothing moves nothing
+        if job[1] > 0:  # a job without CPU time changes nothing
             jobs.append(job)
     if not jobs:
         raise ConfigError(f"{name}: holds no job that used CPU time")
@@ -69,7 +70,7 @@ def read_job(words: Sequence[str], columns: dict[int, int], where: str) -> Trace
 
 def is_number(text: str) -> bool:
     try:
-        return abs(float(text)) < 1e12  # no NaN either
+        return abs(float(text)) < 1e12  # excludes NaN as well
     except ValueError:
         return False
 
@@ -78,7 +79,7 @@ def dealt_out(
     trace: Sequence[TraceJob], hosts: int, duration_s: float, immobile: float, seed: str,
     stretch: float = 1.0, pinned: frozenset[int] = frozenset(),
 ) -> list[Job]:  # fmt: skip
-    """The trace's jobs on our hosts, its own hosts in turn. `pinned`: those that must stay."""
+    """Distributes a trace's jobs over our hosts, its own hosts in turn. `pinned` jobs must stay."""
     rng = Random(f"{seed} trace")
     known: dict[str, int] = {}
     jobs: list[Job] = []
@@ -92,6 +93,7 @@ def dealt_out(
 
 
 def utilisation(trace: Sequence[TraceJob], power: float) -> float:
-    """Of CPUs of that many reference cores, if the trace came as recorded; infinite if at once."""
+    """Returns the utilisation of `power` reference cores by the trace as recorded; infinite if all
+    jobs came at once."""
     span_s = trace[-1][0]
     return sum(job[1] for job in trace) / power / span_s if span_s else math.inf

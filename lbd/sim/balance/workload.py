@@ -1,12 +1,12 @@
-"""Jobs as the thesis measured them (Zhou 1987, tables 3.1 and 5.1 to 5.3), drawn again from a seed.
+"""Random jobs with the statistics that the thesis measured (Zhou 1987, tables 3.1 and 5.1 to 5.3).
 
-Its traces are lost; what is printed is the mean and the standard deviation of gaps, CPU demands and
-I/Os. CPU demands and I/Os are lognormal: with Berkeley's ratio of 6.1 between deviation and mean
-(the 12.8 that table 3.1 implies fits nothing else printed) the quantiles come out as printed, 60 to
+Its traces are lost; it prints the mean and the standard deviation of gaps, CPU demands and I/Os.
+CPU demands and I/Os are lognormal: with Berkeley's ratio of 6.1 between deviation and mean (the
+12.8 that table 3.1 implies fits no other printed value) the quantiles match the printed ones, 60 to
 65 % below 0.5 s. Gaps are hyperexponential with balanced means. No job is longer than the run, as
-none in the traces was, and hosts differ in load, as the sessions did.
+in the traces, and hosts differ in load, as the sessions did.
 
-A trace file can take their place: lines of arrival, CPU seconds and optionally I/Os.
+A trace file can replace them: lines of arrival, CPU seconds and optionally I/Os.
 """
 
 import math
@@ -14,22 +14,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 
-IMBALANCE = 0.2  # hosts' loads lie evenly within ± this share of the mean
+IMBALANCE = 0.2  # hosts' loads are uniform within ± this share of the mean
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Of load balancing, in CPU seconds of a reference core; section 3.2.3."""
+    """The costs of load balancing, in CPU seconds of a reference core (section 3.2.3)."""
 
     send_s: float = 0.020
     receive_s: float = 0.010
-    transfer_s: float = 0.100  # on either host
+    transfer_s: float = 0.100  # on each of the two hosts
     transfer_delay_s: float = 0.200
-    io_s: float = 0.030  # each disk I/O; disks are plenty, nobody waits for one
+    io_s: float = 0.030  # of each disk I/O; by default nothing waits for a disk
 
 
 BERKELEY = Costs()
-# What it takes machines of today, with these daemons.
+# The costs on today's machines, with our daemons.
 TODAY = Costs(send_s=0.0001, receive_s=0.0001, transfer_s=0.002, transfer_delay_s=0.005)
 VAX_8650 = Costs(send_s=0.010, receive_s=0.005, transfer_s=0.050, transfer_delay_s=0.100)
 
@@ -37,7 +37,7 @@ VAX_8650 = Costs(send_s=0.010, receive_s=0.005, transfer_s=0.050, transfer_delay
 @dataclass(frozen=True, slots=True)
 class Workload:
     name: str
-    utilisation: float  # of the CPUs, by the jobs
+    utilisation: float  # of the CPUs, by jobs
     gap_mean_s: float  # between a host's jobs at that utilisation
     gap_cv: float  # standard deviation / mean
     cpu_mean_s: float
@@ -49,7 +49,7 @@ class Workload:
 
 
 SUN_2 = Costs(send_s=0.0145, receive_s=0.0057, transfer_s=0.1, transfer_delay_s=0.325)
-# The scripts of chapter 4: of them only the mean demand is printed (7.45 s) and the utilisation.
+# The scripts of chapter 4, of which only the mean demand (7.45 s) and the utilisation are printed.
 # The deviation here is that of the response times without balancing, as a share of their mean.
 SCRIPTS = Workload("scripts", 0.6, 12.4, 2.64, 7.45, 1.69, 10.0, 1.0, SUN_2)
 WORKLOADS = {
@@ -69,16 +69,16 @@ class Job:
     cpu_s: float  # demand, on a reference core
     ios: int
     mobile: bool = True
-    bursts: int = 0  # into which its CPU time is parted
+    bursts: int = 0  # pieces of its CPU time
     bursts_left: int = 0
     host: int = -1  # where it runs
     response_s: float = math.nan
-    charged: bool = False  # its host's LIM is to hear of its end
+    charged: bool = False  # its origin's LIM must hear of its end
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """What decides the jobs of one run."""
+    """Everything that determines the jobs of a run."""
 
     workload: Workload
     powers: Sequence[float]  # cores × speed of each host
@@ -86,12 +86,12 @@ class Stream:
     duration_s: float
     immobile: float
     imbalance: float = IMBALANCE
-    weights: tuple[float, ...] = ()  # of the hosts in turn, instead of a lot
+    weights: tuple[float, ...] = ()  # of the hosts, repeated in turn; replaces random weights
 
 
 def drawn_jobs(stream: Stream, seed: str) -> list[Job]:
-    """Every job of the run in the order of arrival; each host's jobs depend on the seed and its
-    own number only."""
+    """Returns the jobs of the run in order of arrival. A host's jobs depend only on the seed and
+    the host's number."""
     weights = drawn_weights(stream, Random(f"{seed} hosts"))
     mean = sum(weights) / len(weights)
     demand_s = mean_demand_s(stream.workload, stream.duration_s)
@@ -106,7 +106,7 @@ def drawn_jobs(stream: Stream, seed: str) -> list[Job]:
 
 
 def drawn_weights(stream: Stream, rng: Random) -> list[float]:
-    """How much each host has to do, beside the others."""
+    """Returns each host's share of the work, relative to the others."""
     given, spread = stream.weights, stream.imbalance
     if given:
         return [given[number % len(given)] for number in range(len(stream.powers))]
@@ -125,7 +125,7 @@ def host_jobs(stream: Stream, host: int, gap_s: float, rng: Random) -> Iterator[
 
 
 def gap(mean_s: float, cv: float, rng: Random) -> float:
-    """Exponential for cv = 1; above, one of two exponentials that share the mean equally."""
+    """Draws an exponential gap for cv = 1, above that one of two exponentials of equal total."""
     if cv <= 1.0:
         return rng.expovariate(1.0 / mean_s)
     square = cv * cv
@@ -144,13 +144,13 @@ def demand(shape: str, mean: float, cv: float, rng: Random) -> float:
 
 
 def lognormal(mean: float, cv: float) -> tuple[float, float]:
-    """(mu, sigma) of that mean and ratio of deviation to mean."""
+    """Returns (mu, sigma) for that mean and ratio of deviation to mean."""
     variance = math.log(1.0 + cv * cv)
     return math.log(mean) - variance / 2.0, math.sqrt(variance)
 
 
 def mean_demand_s(work: Workload, longest_s: float) -> float:
-    """Of CPU demands cut at `longest_s`."""
+    """Returns the mean of CPU demands cut off at `longest_s`."""
     if work.cpu_shape == "constant":
         return min(work.cpu_mean_s, longest_s)
     if work.cpu_shape == "exponential":
@@ -161,5 +161,5 @@ def mean_demand_s(work: Workload, longest_s: float) -> float:
 
 
 def below(z: float) -> float:
-    """The standard normal distribution."""
+    """Returns the standard normal distribution function."""
     return math.erfc(-z / math.sqrt(2.0)) / 2.0

@@ -1,12 +1,13 @@
-"""A host's CPUs, shared equally by the tasks on them: round robin with a quantum that goes to zero.
+"""A host's CPUs, shared equally by their tasks: round robin as the quantum goes to zero.
 
-Virtual time makes every event O(log n): `served_s` is the service that a task present since the
-start would have had, it grows at the speed of a core, or slower when the tasks outnumber the cores;
-a task that arrives is done when it has grown by the task's own demand, whatever happens meanwhile.
+Virtual time makes every event O(log n). `served_s` is the service that a task present since the
+start would have had; it grows at the speed of a core, or more slowly when tasks outnumber cores. A
+task is done when `served_s` has grown by the task's demand since its arrival, whatever happens
+meanwhile.
 
-Messages and job transfers go before all tasks (Zhou 1987, section 3.2.3): while they keep the CPU,
-the virtual time stands still. Nothing is counted at a message: it moves the moment from which the
-tasks are still to be served by as much as it takes, for what they have had before is as much then.
+Messages and job transfers go before all tasks (Zhou 1987, section 3.2.3): while they use the CPU,
+virtual time stands still. A message needs no accounting: it shifts the time from which the tasks
+are still to be served by its own length, because their service until then shifts as well.
 """
 
 from abc import ABC, abstractmethod
@@ -20,7 +21,7 @@ NEVER = float("inf")
 
 
 class MeteredCpu(ABC):
-    """How busy a host's CPUs have been, however they share their time."""
+    """Measures how busy a host's CPUs were, however they are shared."""
 
     __slots__ = (
         "_busy_seconds", "_task_seconds", "cores", "is_metered", "overhead_s", "power", "speed",
@@ -30,13 +31,13 @@ class MeteredCpu(ABC):
         self.cores = cores
         self.speed = speed
         self.power = cores * speed
-        self.is_metered = False  # set it before the first task, for `means`
+        self.is_metered = False  # set before the first task if `means` is used
         self.overhead_s = 0.0  # of work that went before the tasks, on a core of speed 1
-        self._task_seconds = 0.0  # since `means` was last asked for
-        self._busy_seconds = 0.0  # of cores, the same
+        self._task_seconds = 0.0  # since the last call of `means`
+        self._busy_seconds = 0.0  # core seconds since the last call of `means`
 
     def means(self, now_s: float, passed_s: float) -> tuple[float, float]:
-        """Tasks, and the share of the cores they kept busy, since this was last asked for."""
+        """Returns the mean number of tasks and share of busy cores since the last call."""
         assert self.is_metered
         self._advance(now_s)
         tasks, busy = self._task_seconds / passed_s, self._busy_seconds / passed_s / self.cores
@@ -49,7 +50,7 @@ class MeteredCpu(ABC):
 
     @abstractmethod
     def _advance(self, now_s: float) -> None:
-        """Count what has passed until now."""
+        """Counts what has passed until now."""
 
 
 class SharedCpu(MeteredCpu, Generic[Task]):
@@ -60,12 +61,12 @@ class SharedCpu(MeteredCpu, Generic[Task]):
 
     def __init__(self, cores: float, speed: float) -> None:
         super().__init__(cores, speed)
-        self.due_s = NEVER  # when the next task would be done if nothing else came
+        self.due_s = NEVER  # when the next task is done if nothing else arrives
         self._queue: list[tuple[float, int, Task]] = []
-        self._rate = 0.0  # of the service that each of them has
+        self._rate = 0.0  # service per second of each task
         self._served_s = 0.0
-        self._unserved_since_s = 0.0  # the tasks are yet to be served from then on
-        self._metered_s = 0.0  # until when
+        self._unserved_since_s = 0.0  # from then on the tasks are still to be served
+        self._metered_s = 0.0  # time up to which tasks are counted
         self._stalled_until_s = 0.0
         self._order = 0
 
@@ -73,19 +74,19 @@ class SharedCpu(MeteredCpu, Generic[Task]):
         return len(self._queue)
 
     def add(self, task: Task, demand_s: float, now_s: float) -> float | None:
-        """Returns the moment to call `finished` if that is now sooner than it was."""
+        """Returns when to call `finished` if that is now earlier than before, else None."""
         self._advance(now_s)
         self._order += 1
         heappush(self._queue, (self._served_s + demand_s, self._order, task))
         due_s = self._first_due_s()
         if due_s >= self.due_s:
-            return None  # we are called then and see
+            return None  # the event that is already set finds that out
         self.due_s = due_s
         return due_s
 
     def finished(self, now_s: float) -> list[Task]:
-        """The tasks that are done, at the moment `due_s`. It is late where something came between:
-        then there are none, and `due_s` is later."""
+        """Returns the tasks that are done at `due_s`. The call comes too early if something went
+        before the tasks meanwhile; then none is done, and `due_s` is later."""
         self._advance(now_s)
         queue = self._queue
         done = []
@@ -98,13 +99,13 @@ class SharedCpu(MeteredCpu, Generic[Task]):
             self.due_s = self._first_due_s()
             if self.due_s > now_s:
                 return done
-            done.append(heappop(queue)[2])  # so late a clock cannot show what it has left
+            done.append(heappop(queue)[2])  # what is left is too short for the clock at this time
         self.due_s = NEVER
         self._served_s = self._rate = 0.0
         return done
 
     def overhead(self, seconds: float, now_s: float) -> float:
-        """Work that goes before the tasks, after such work already waiting. Returns its end."""
+        """Adds work that goes before the tasks, after earlier such work. Returns its end."""
         stalled_s = self._stalled_until_s
         if stalled_s < now_s:
             stalled_s = now_s
@@ -126,8 +127,8 @@ class SharedCpu(MeteredCpu, Generic[Task]):
         self._unserved_since_s = until_s
 
     def _first_due_s(self) -> float:
-        """To be asked for whenever the tasks are others, as it notes the rate that they have. It is
-        without calls, which would take most of its time: that is at nearly every event."""
+        """Must be called whenever the tasks change, because it stores their rate. Calls no
+        functions, which would take most of its time: it runs at nearly every event."""
         queue = self._queue
         tasks = len(queue)
         self._rate = rate = self.speed if tasks <= self.cores else self.power / tasks

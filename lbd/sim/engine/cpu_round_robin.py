@@ -1,12 +1,12 @@
-"""A host's CPUs as an operating system shares them: each task in turn has a core for a quantum.
+"""A host's CPUs as an operating system shares them: each task in turn gets a core for a quantum.
 
 With a quantum much shorter than the demands this is processor sharing (`cpu.py`), at the cost of an
-event a quantum; with a quantum longer than any demand it is first come, first served. In between
-lies what the thesis's hosts did (a quantum of 0.1 s).
+event for each quantum; with a quantum longer than any demand it is first come, first served. The
+thesis's hosts lie in between (a quantum of 0.1 s).
 
-A task that comes, or one whose quantum is over, goes to the end of the line. A part of a core makes
-the cores slower instead: 1.5 cores are one that is half as fast again. Messages and job transfers
-go before all tasks: meanwhile every quantum stands still.
+A task that arrives, or whose quantum has ended, goes to the end of the queue. A fraction of a core
+changes the speed of whole cores: 1.5 cores are one core that is 1.5 times as fast. Messages and job
+transfers go before all tasks and meanwhile stop every quantum.
 """
 
 from collections import deque
@@ -19,16 +19,17 @@ Task = TypeVar("Task")
 
 
 class RoundRobinCpu(MeteredCpu, Generic[Task]):
-    """Used as `SharedCpu` is."""
+    """Has the interface of `SharedCpu`."""
 
     def __init__(self, cores: float, speed: float, quantum_s: float) -> None:
         super().__init__(cores, speed)
-        self.due_s = NEVER  # when to call `finished` if nothing else comes
+        self.due_s = NEVER  # when to call `finished` if nothing else arrives
         self._quantum_s = quantum_s
         self._cores = max(1, int(cores))
         self._rate = speed * cores / self._cores
-        self._waiting: deque[tuple[Task, float]] = deque()  # and its work left
-        self._running: list[tuple[float, int, Task, float]] = []  # until, order, task, left then
+        self._waiting: deque[tuple[Task, float]] = deque()  # and the work it has left
+        # end of quantum, order, task, work left then
+        self._running: list[tuple[float, int, Task, float]] = []
         self._order = 0
         self._stalled_until_s = 0.0
         self._at_s = 0.0
@@ -37,7 +38,7 @@ class RoundRobinCpu(MeteredCpu, Generic[Task]):
         return len(self._waiting) + len(self._running)
 
     def add(self, task: Task, demand_s: float, now_s: float) -> float | None:
-        """Returns the moment to call `finished` if that is now sooner than it was."""
+        """Returns when to call `finished` if that is now earlier than before, else None."""
         self._advance(now_s)
         self._waiting.append((task, demand_s))
         self._fill(now_s)
@@ -48,7 +49,7 @@ class RoundRobinCpu(MeteredCpu, Generic[Task]):
         return due_s
 
     def finished(self, now_s: float) -> list[Task]:
-        """The tasks that are done, at the moment `due_s`; others have only had their quantum."""
+        """Returns the tasks that are done at `due_s`; for others only their quantum has ended."""
         self._advance(now_s)
         done = []
         limit_s = now_s + ROUNDING_S
@@ -63,7 +64,7 @@ class RoundRobinCpu(MeteredCpu, Generic[Task]):
         return done
 
     def overhead(self, seconds: float, now_s: float) -> float:
-        """Work that goes before the tasks, after such work already waiting. Returns its end."""
+        """Adds work that goes before the tasks, after earlier such work. Returns its end."""
         began_s = max(now_s, self._stalled_until_s)
         if seconds:
             self.overhead_s += seconds
@@ -80,7 +81,7 @@ class RoundRobinCpu(MeteredCpu, Generic[Task]):
         self._at_s = now_s
 
     def _fill(self, now_s: float) -> None:
-        """Give every free core to the task that has waited longest."""
+        """Gives every free core to the task that has waited longest."""
         while self._waiting and len(self._running) < self._cores:
             task, left_s = self._waiting.popleft()
             work_s = min(left_s, self._quantum_s * self._rate)

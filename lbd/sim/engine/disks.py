@@ -1,8 +1,7 @@
 """A host's disks: I/O that waits for other I/O, first come, first served.
 
-Every disk is as good as any other; a job's I/Os of one burst follow one another on the same one.
-The moment of an end is known when the I/O begins to wait, so that a queue costs no more events than
-disks that are plenty do.
+All disks are alike; the I/Os of one burst of a job go to the same disk. The end of an I/O is known
+when it starts to wait, so queues cost no more events than unlimited disks.
 """
 
 from heapq import heapreplace
@@ -13,14 +12,14 @@ class Disks:
         self._free_s = [0.0] * count
         self._inside = 0
         self._at_s = 0.0
-        self._task_seconds = 0.0  # since `mean` was last asked for
+        self._task_seconds = 0.0  # since the last call of `mean`
 
     def __len__(self) -> int:
-        """Jobs that wait for a disk or have one."""
+        """Returns how many jobs wait for a disk or use one."""
         return self._inside
 
     def begin(self, seconds: float, now_s: float) -> float:
-        """A job wants a disk for so long. Returns when it will have had it; then call `end`."""
+        """Starts an I/O of that length. Returns when it ends; `end` must be called then."""
         self._advance(now_s)
         self._inside += 1
         done_s = max(now_s, self._free_s[0]) + seconds
@@ -32,7 +31,7 @@ class Disks:
         self._inside -= 1
 
     def mean(self, now_s: float, passed_s: float) -> float:
-        """Jobs inside, since this was last asked for."""
+        """Returns the mean number of jobs since the last call."""
         self._advance(now_s)
         mean, self._task_seconds = self._task_seconds / passed_s, 0.0
         return mean

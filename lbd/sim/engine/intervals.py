@@ -23,7 +23,8 @@ def student_95(freedom: int) -> float:
 
 
 def student(freedom: int, beyond: float) -> float:
-    """Two-sided: what is exceeded with probability `beyond`. From six degrees of freedom on."""
+    """Returns the two-sided value of t that is exceeded with probability `beyond`, for six degrees
+    of freedom or more."""
     z = NormalDist().inv_cdf(1.0 - beyond / 2.0)
     terms = (
         (z**3 + z) / 4,
@@ -34,12 +35,12 @@ def student(freedom: int, beyond: float) -> float:
 
 
 def mean(values: Sequence[float]) -> float:
-    """NaN of none."""
+    """Returns NaN for no values."""
     return math.fsum(values) / len(values) if values else math.nan
 
 
 def half_width(means: Sequence[float]) -> float | None:
-    """From independent values, one a replication or batch; None from fewer than two."""
+    """Takes independent values, one a replication or batch. Returns None for fewer than two."""
     count = len(means)
     if count < 2:
         return None
@@ -49,7 +50,7 @@ def half_width(means: Sequence[float]) -> float | None:
 
 
 def batch_means(values: Sequence[float]) -> list[float]:
-    """The means of `BATCHES` stretches of a run, long enough to depend little on each other."""
+    """Returns the means of `BATCHES` parts of a run, long enough to be nearly independent."""
     count = len(values)
     if count < 2 * BATCHES:
         return []

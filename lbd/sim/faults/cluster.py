@@ -1,7 +1,7 @@
-"""A whole cluster in virtual time: LIMs, LBM cores, keepers that are played, and a dispatcher.
+"""A whole cluster in virtual time: LIMs, LBM cores, simulated keepers, and a dispatcher.
 
-All deciding code is what runs in production. After every event `Promises` looks at all of it; a
-run follows from its seed alone, and `events` has what happened last in plain English.
+All deciding code is what runs in production. `Promises` checks the whole cluster after every event.
+A run depends only on its seed, and `events` holds the latest events in plain English.
 
 One file because all parts of the world meet in its one class.
 """
@@ -42,13 +42,13 @@ SLOTS = 2
 WORK_S, FROZEN_LOOK_S = 1.5, 0.5
 GANG_HOLD_S, GANG_DRAIN_S = 4.0, 3.0
 TOUCHES = 0.7  # share of commands that read or write
-HEARD_S = 0.3  # until it is tried again to say something to an LBM
-PACES = (1.0, 1.02, 0.98)  # of clocks
+HEARD_S = 0.3  # before another attempt to reach an LBM
+PACES = (1.0, 1.02, 0.98)  # speeds of the hosts' clocks
 EVENTS_KEPT = 40
 
 
 def malleable_of(sent: Submission) -> Submission:
-    """So many that there are never slots for all, and each so long that to wait may be worth it."""
+    """Makes jobs malleable: too many for the slots, and so long that waiting may pay."""
     shape = float(SLOTS), 0.0
     return replace(
         sent, slots=1, slots_most=SLOTS, first_index=1, count=4, speedup=shape, work_s=20.0
@@ -59,7 +59,7 @@ SETTINGS = Settings(SLOTS, lease_s=LEASE_S)
 
 
 class Cluster:
-    """One class because every part of the world that is simulated meets here, one line each."""
+    """One class because every part of the simulated world meets here, one line each."""
 
     def __init__(
         self,
@@ -74,16 +74,17 @@ class Cluster:
         needs: bool = False,
         settings: Settings = SETTINGS,
     ) -> None:
-        """`users_s`: for so long users call and submit; `targets`: arrays that are to end at a
-        time; `gangs`: some of it begins together. Both take fcfs. `dependencies`: most jobs wait
-        for others, or for a time; `needs`: most need GPUs of their host; `settings`: of hosts."""
+        """`users_s` is how long users run commands and submit jobs. `targets` adds arrays with a
+        target time, `gangs` adds jobs that start together; both use fcfs. `dependencies` makes most
+        jobs wait for other jobs or for a time, `needs` makes most need GPUs. `settings` are those
+        of each host."""
         self.rng = Random(f"cluster {seed}")
         self.lims = LimCluster(hosts, seed, LimConfig(algorithm=self.rng.choice(ALGORITHMS)))
         self.lims.check_each_event = False
         self.names = list(self.lims.names)
         self.promises = Promises()
         self.events: deque[str] = deque(maxlen=EVENTS_KEPT)
-        self.moments = 0  # after which the promises were checked
+        self.moments = 0  # events after which the promises were checked
         self.hosts = {
             name: Host(name, self, settings, PACES[number % len(PACES)])
             for number, name in enumerate(self.names)
@@ -92,7 +93,7 @@ class Cluster:
         self.owners = Owners(
             self.hosts, lambda: self.now_s, self.log, Random(f"owners {seed}"), decide=seed % 2 == 1
         )
-        self.calls: dict[JobId, HostId] = {}  # attached commands: where they were called
+        self.calls: dict[JobId, HostId] = {}  # attached commands: where they were started
         terms = Terms(
             LEASE_S, crash_limit=1000, aside_s=2.0, aside_max_s=4.0, gang_hold_s=GANG_HOLD_S,
             gang_drain_s=GANG_DRAIN_S,
@@ -128,7 +129,7 @@ class Cluster:
         self.lims.run(seconds)
 
     def finish(self, limit_s: float) -> None:
-        """Everything must come to its end."""
+        """Runs until everything has ended, and checks that it has within `limit_s`."""
         end_s = self.now_s + limit_s
         while self.now_s < end_s and not self._has_ended():
             self.run(1.0)
@@ -142,7 +143,7 @@ class Cluster:
         return idle and not ledger.live() and not promises.waiting and not promises.alive
 
     def _release_all(self) -> None:
-        """What users hold, and what was held for them."""
+        """Releases all held jobs."""
         for job, live in list(self.queue.dispatcher.life.jobs.items()):
             if live.held:
                 self.act("release", job)
@@ -156,7 +157,7 @@ class Cluster:
     def log(self, text: str) -> None:
         self.events.append(f"{self.now_s:9.3f} s  {text}")
 
-    # Trees of processes
+    # Process trees
 
     def begins(self, host: HostId, tree: Tree) -> None:
         run = tree.spec.id
@@ -186,7 +187,7 @@ class Cluster:
         self.hosts[host].later(0.0, lambda: self._reply(host, m.Printed(tree.spec.id)))
 
     def _work_ends(self, host: HostId, tree: Tree) -> None:
-        """By itself, or by what its keeper measures."""
+        """Ends a command by itself, or by a limit that its keeper measures."""
         if tree.is_frozen:
             return self.at(FROZEN_LOOK_S, lambda: self._work_ends(host, tree))
         how = x.Exit(self.rng.choice((0, 0, 0, 1)))
@@ -208,7 +209,7 @@ class Cluster:
     def slot_freed(self, host: HostId, job: JobId) -> None:
         self.promises.slot_freed(self.hosts[host], job)
 
-    # Attached commands where they run
+    # Attached commands on the host where they run
 
     def is_ready(self, key: m.Key) -> None:
         self.log(f"{m.attempt_id(key)} is held")
@@ -259,7 +260,7 @@ class Cluster:
 
     def call(self, host: HostId, job: JobId, demands: Demands, user: str) -> None:
         if not self.is_listening(host):
-            return  # and lbrun runs it by itself
+            return  # lbrun runs the command by itself
         self.log(f"{host}: {user} calls {job} ({demands.mode} {demands.host or ''})")
         self.calls[job] = host
         self.promises.called(job)
@@ -317,9 +318,9 @@ class Cluster:
             self.links.send(host, to, message)
 
     def runs_here(self, host: HostId, job: JobId) -> None:
-        """The caller becomes the command, which goes on whatever becomes of the LBM."""
+        """The caller becomes the command, which continues whatever happens to the LBM."""
         if job not in self.promises.waiting:
-            return self.say(job, e.EndedHere())  # its caller is gone, which the LBM will hear of
+            return self.say(job, e.EndedHere())  # its caller is gone, and the LBM learns of that
         self.log(f"{host}: {job} runs here")
         self.promises.runs_here(host, job)
         self.at(self.rng.expovariate(1.0 / WORK_S), lambda: self._ended_here(job))
@@ -354,7 +355,7 @@ class Cluster:
     # The queue
 
     def submit(self, host: HostId, sent: Submission) -> int:
-        """The acknowledgement may get lost on its way; what has come counts all the same."""
+        """Submits jobs. They count even if the acknowledgement is lost."""
         first = 0
         if self.is_listening(host) and self.queue.is_listening:
             dispatcher = self.queue.dispatcher
@@ -374,20 +375,20 @@ class Cluster:
             self.queue.dispatcher.act(verb, job, self.now_s)
             self.queue.flush()
 
-    # What happens to hosts
+    # Faults of hosts
 
     def step_clock(self, seconds: float) -> None:
-        """The wall clock of the dispatcher's host; the clocks that leases go by run on."""
+        """Sets the wall clock of the dispatcher's host; the clocks of leases are not affected."""
         self.queue.wall_offset_s += seconds
 
     def lose_callers(self, name: HostId) -> None:
-        """Their host is off."""
+        """Ends the callers on a host that was switched off."""
         for job in [job for job, host in self.promises.alive.items() if host == name]:
             if job in self.promises.alive_here:
                 self.promises.ended_here(job)
 
     def lose_lbm(self, name: HostId) -> None:
-        """By a kill."""
+        """Kills the LBM."""
         self.hosts[name].lose_lbm()
         self.promises.lbm_lost(name)
         self.links.killed(name)
@@ -395,15 +396,15 @@ class Cluster:
             self.promises.caller_gone(job)
 
     def start_lbm(self, name: HostId) -> None:
-        """One that has nothing to go on with."""
+        """Starts an LBM without saved state."""
         self.hosts[name].start_afresh()
 
     def continue_lbm(self, name: HostId) -> None:
-        """It was stopped for a while, and has lost nothing."""
+        """Continues an LBM that was stopped and has lost nothing."""
         self.hosts[name].go_on()
 
     def resume_lbm(self, name: HostId) -> None:
-        """One that takes up what the last one had left with its keeper."""
+        """Starts an LBM that takes over the state that the previous one left with its keeper."""
         host = self.hosts[name]
         if host.keeper.is_dead:
             self.lose_lbm(name)

@@ -1,7 +1,7 @@
-"""A simulated dispatcher: the lifecycle that runs in production, its ledger and its connections.
+"""A simulated dispatcher: the production lifecycle, its ledger and its connections.
 
-What follows from a change (a start, a host's leave to forget) waits until the change is on disk.
-When the dispatcher is killed, all but its ledger is lost.
+The consequences of a change (a start, permission for a host to forget) wait until the change is on
+disk. A dispatcher that is killed loses everything but its ledger.
 """
 
 from collections import deque
@@ -41,26 +41,26 @@ Send = Callable[[HostId, m.Downward], None]
 
 
 class Dispatcher:
-    """`send` reaches a host that is connected; to any other it does nothing."""
+    """`send` reaches a connected host; for other hosts it does nothing."""
 
     def __init__(
         self, mode: Mode, terms: Terms, rng: Random, send: Send, malleable: Rule = FREE
     ) -> None:
         self.malleable = malleable
-        self.held_out = 0  # jobs that waited for more slots, under dispatchers that ended
+        self.held_out = 0  # jobs that waited for more slots, under earlier dispatchers
         self.mode, self.terms, self.rng, self._send = mode, terms, rng, send
         self.ledger = Ledger()
-        self.connected: dict[HostId, int] = {}  # the last heartbeat heard on the connection
+        self.connected: dict[HostId, int] = {}  # the latest heartbeat received on the connection
         self.batches: deque[Sequence[Action]] = deque()  # not on disk yet
         self.life = self._new_life()
 
     def _new_life(self) -> Lifecycle:
         return Lifecycle(make(self.mode, CUTOFFS_S), self.terms, malleable=self.malleable)
 
-    # Its life
+    # Life cycle
 
     def start(self, now_s: float) -> None:
-        """From the ledger."""
+        """Starts from the ledger."""
         self.held_out += self.life.queues.heads.held_out
         self.life = self._new_life()
         for row in self.ledger.ended():
@@ -76,7 +76,7 @@ class Dispatcher:
         self._count(now_s)
 
     def _count(self, now_s: float) -> None:
-        """Jobs that others wait for, once all that has ended is on disk."""
+        """Counts what waiting jobs depend on, once all ended jobs are on disk."""
         if self.batches:
             return
         for span in self.life.dependents.uncounted():
@@ -84,14 +84,14 @@ class Dispatcher:
             self._carry_out(self.life.counted(span, on_record, now_s, self.rng, bad=bad))
 
     def commit(self, now_s: float, unix_s: float) -> None:
-        """Write what is to be written, and do what follows from it."""
+        """Writes pending changes, then carries out what follows from them."""
         while self.batches:
             actions = self.batches[0]
             records = [a for a in actions if isinstance(a, Begin | Changed | StopAsked | Met)]
             try:
                 self.ledger.record(records, unix_s)
             except LedgerTrouble:
-                return  # until there is room
+                return  # until there is room on the disk
             self.batches.popleft()
             for action in actions:
                 self._follow(action, now_s)
@@ -122,7 +122,7 @@ class Dispatcher:
     # Hosts
 
     def connect(self, host: HostId, now_s: float) -> None:
-        """In place of a connection that may have been there before."""
+        """Replaces an earlier connection of the host, if there was one."""
         self.disconnect(host, now_s)
         self.connected[host] = 0
 
@@ -159,7 +159,7 @@ class Dispatcher:
     # Users
 
     def submit(self, sent: Submission, now_s: float, unix_s: float) -> list[JobId]:
-        """They are acknowledged by that. Raises LedgerTrouble."""
+        """Submits and so acknowledges the jobs. Raises LedgerTrouble."""
         jobs = list(sent.jobs(self.ledger.submit(sent, unix_s)))
         if sent.after or sent.not_before:
             early = [
@@ -172,7 +172,7 @@ class Dispatcher:
         return [job.id for job in jobs]
 
     def act(self, verb: str, job: JobId, now_s: float) -> None:
-        """What a user asks for may make no sense any more."""
+        """Carries out a user's action, which may no longer be possible."""
         try:
             match verb:
                 case "kill":

@@ -1,8 +1,8 @@
-"""One simulated host: what its LBM decides with, and a played keeper.
+"""One simulated host: the deciding code of its LBM, and a simulated keeper.
 
 `LbmState` is all that the LBM knows of what runs here, and what a restart hands over. The host
-carries out what executions order: an answer comes as an event, in the order in which things
-happened, and is lost if the LBM that asked is gone by then.
+carries out the executions' actions. An answer arrives as an event, in the order in which things
+happened, and is lost if the LBM that asked is gone.
 
 One file because its LBM, its keeper and its connection act on each other in every event.
 """
@@ -34,19 +34,19 @@ from lbd.sim.faults import messages as m
 from lbd.sim.faults.keeper import GRACE_S
 from lbd.sim.faults.saved_state import handed_over
 
-PATIENCE_S = 3.0  # for a slot
-FILES_S, MANY_FILES_S = 0.5, 10.0  # until files are there, at most
-BRINGS_FILES, MANY_FILES = 0.3, 0.3  # share of attempts, and of those
-NO_FILES = 0.05  # share of commands whose files cannot be had
-AHEAD = 2  # attempts it may be sent before there is a slot
+PATIENCE_S = 3.0  # how long to wait for a slot
+FILES_S, MANY_FILES_S = 0.5, 10.0  # maximum time until files are there
+BRINGS_FILES, MANY_FILES = 0.3, 0.3  # share of attempts with files, and of those with many
+NO_FILES = 0.05  # share of commands whose files cannot be fetched
+AHEAD = 2  # attempts it may be sent before a slot is free
 TIERS = (1, 2, 3)
 CAUSES = {
     ours: theirs for ours in e.Cause for theirs in Cause if ours.value == theirs.value
-}  # the words of an execution and those of the dispatcher
+}  # maps an execution's causes to the dispatcher's
 
 
 Reported = e.ReportReady | e.ReportBegun | e.ReportRefused | e.ReportEnded
-GPUS = 2  # of each host
+GPUS = 2  # per host
 
 
 class Scene(keepers.World, Protocol):
@@ -55,15 +55,15 @@ class Scene(keepers.World, Protocol):
     def slot_freed(self, host: HostId, job: JobId) -> None: ...
 
     def evicted(self, host: HostId, key: m.Key) -> None:
-        """An attempt, as the owner is back."""
+        """An attempt was evicted because the owner is back."""
         ...
 
     def is_ready(self, key: m.Key) -> None:
-        """An attempt of a gang's has all that it needs, and is held."""
+        """An attempt of a gang has all it needs and is held."""
         ...
 
     def reports(self, host: HostId, job: JobId, action: e.Action) -> None:
-        """Of an attached command, to the host of its user."""
+        """Reports on an attached command to its user's host."""
         ...
 
 
@@ -71,17 +71,18 @@ class Scene(keepers.World, Protocol):
 class LbmState:
     line: SlotLine
     leases: Leases = field(default_factory=Leases)
-    executions: dict[JobId, Execution] = field(default_factory=dict)  # not settled, or not over
+    executions: dict[JobId, Execution] = field(default_factory=dict)  # not settled, or not finished
     ends: dict[m.Key, m.AttemptEnded | m.AttemptRefused] = field(default_factory=dict)
-    gang_hosts: dict[JobId, tuple[HostId, ...]] = field(default_factory=dict)  # of attempts
-    survivors: set[JobId] = field(default_factory=set)  # of the LBM before: nobody hears of them
-    owner_back: str = ""  # what is said of an owner who is, so that nothing new begins
+    gang_hosts: dict[JobId, tuple[HostId, ...]] = field(default_factory=dict)  # by attempt
+    # of the previous LBM: nothing is reported about them
+    survivors: set[JobId] = field(default_factory=set)
+    owner_back: str = ""  # reason for starting nothing new while the owner is here; "" otherwise
 
 
 @dataclass(slots=True)
 class Settings:
     slots: int = 2
-    max_waiting: int = 4  # attached commands, for a slot
+    max_waiting: int = 4  # attached commands waiting for a slot
     lease_s: float = 10.0
     stubborn: float = keepers.STUBBORN
     keeper_grace_s: float = GRACE_S
@@ -97,7 +98,7 @@ def spec_of(start: m.StartAttempt, rng: Random) -> e.Spec:
 
 
 class Host:
-    """Its clock runs at `pace` of the true one.
+    """A host whose clock runs at `pace` times the true speed.
 
     One class because its parts are lost, stopped and handed over together.
     """
@@ -106,12 +107,12 @@ class Host:
         self.name, self.world, self.settings, self.pace = name, world, settings, pace
         self.keeper = self._new_keeper()
         self.lbm = self._new_lbm()
-        self.grants: dict[JobId, Grant] = {}  # with which commands were started, whoever has ended
-        self.lbm_number = 1  # answers to an earlier one are lost
-        self.up: deque[m.Upward] = deque()  # to the dispatcher, on its way
+        self.grants: dict[JobId, Grant] = {}  # of every started command, including ended ones
+        self.lbm_number = 1  # answers to an earlier LBM are lost
+        self.up: deque[m.Upward] = deque()  # messages to the dispatcher in transit
         self.connected = False
         self.is_paused = False
-        self._postponed: list[Callable[[], None]] = []  # what was due while it was paused
+        self._postponed: list[Callable[[], None]] = []  # what was due during the pause
         self._events: deque[tuple[JobId, e.Event]] = deque()
 
     def _new_lbm(self) -> LbmState:
@@ -136,7 +137,7 @@ class Host:
     # Restarts
 
     def pause(self) -> None:
-        """It is stopped, or has left and the next one is not there yet."""
+        """The LBM is stopped, or has left and its successor has not started."""
         self.is_paused, self.keeper.has_lbm = True, False
 
     def go_on(self) -> None:
@@ -147,7 +148,7 @@ class Host:
         self.keeper.connect()
 
     def resume(self) -> None:
-        """Another LBM goes on with what the last one had, which its keeper has held meanwhile."""
+        """Starts another LBM with the last one's state, which the keeper has held meanwhile."""
         if self.keeper.is_dead:
             return self.start_afresh()
         self.lbm = handed_over(self.lbm)
@@ -160,7 +161,7 @@ class Host:
         self.keeper.connect()
 
     def lose_lbm(self) -> None:
-        """It is killed, and its keeper ends what it has begun."""
+        """Kills the LBM; its keeper ends what that LBM had started."""
         self.lbm = self._new_lbm()
         self.lbm_number += 1
         self.pause()
@@ -170,7 +171,7 @@ class Host:
         self.keeper.lose_lbm()
 
     def start_afresh(self) -> None:
-        """An LBM that has nothing to go on with: it begins when its keeper says hello."""
+        """Starts an LBM without saved state, once its keeper is ready."""
         if self.keeper.is_dead:
             self.keeper.end_all()
             self.lose_lbm()
@@ -180,7 +181,7 @@ class Host:
             self.keeper.order(self._see_out)
 
     def _see_out(self) -> None:
-        """What the keeper has is ending, and holds what it was given until then."""
+        """What the keeper still runs is ending, and holds its slots and resources until then."""
         for job, tree in self.keeper.alive.items():
             held = read_belongings(tree.belongings)
             self.executions[job] = survivor(job, held, is_ending=True)
@@ -190,7 +191,7 @@ class Host:
         self.go_on()
 
     def lose_keeper(self) -> None:
-        """It is killed, and what it ran ends with it."""
+        """Kills the keeper; what it ran ends with it."""
         if not self.keeper.is_dead:
             self.keeper.die()
             self.later(0.0, self._notice_death)
@@ -202,7 +203,7 @@ class Host:
             self.later(self.world.rng.uniform(0.1, 1.0), self._replace_keeper)
 
     def _replace_keeper(self) -> None:
-        """Before it takes orders it ends whatever is left."""
+        """Replaces the keeper, which ends everything left before it takes orders."""
         if not self.keeper.is_dead:
             return
         self.keeper.end_all()
@@ -226,7 +227,7 @@ class Host:
             self.up.append(message)
 
     def reconnected(self) -> None:
-        """All is said again: nobody knows what of it was heard."""
+        """Repeats all messages, because it is unknown which of them arrived."""
         self.connected = True
         self.up.clear()
         self.heartbeat()
@@ -266,17 +267,17 @@ class Host:
         self.executions[job] = Execution.leased(spec, leases.until_s[key])
         self.handle(job, admission_to(self, "drained"))
 
-    # Commands of users elsewhere
+    # Commands of users on other hosts
 
     def start_attached(self, spec: e.Spec) -> None:
         if spec.id not in self.executions:
             self.executions[spec.id] = Execution(spec)
             self.handle(spec.id, admission_to(self, "admission"))
 
-    # What executions order
+    # Actions of executions
 
     def handle(self, job: JobId, event: e.Event) -> None:
-        """And what follows from it, in order."""
+        """Handles an event and all that follow from it, in order."""
         self._events.append((job, event))
         if len(self._events) > 1:
             return
@@ -296,7 +297,7 @@ class Host:
         self._forget_if_over(job)
 
     def wake(self, job: JobId) -> None:
-        """When it wants a Tick."""
+        """Schedules the Tick that an execution asks for."""
         execution = self.executions.get(job)
         if execution is not None and (at_s := execution.wake_at_s) is not None:
             left_s = (at_s - self.now_s) / self.pace
@@ -318,7 +319,7 @@ class Host:
             del self.executions[job]
 
     def later(self, delay_s: float, body: Callable[[], None]) -> None:
-        """Unless another LBM is there by then."""
+        """Calls `body` later, unless another LBM has started by then."""
         number = self.lbm_number
 
         def still_wanted() -> None:
@@ -444,7 +445,7 @@ def offer_of(host: Host) -> HostSlots:
 
 
 def room_of(host: Host) -> int:
-    """Its free slots."""
+    """Returns the number of free slots."""
     slots = host.lbm.line.slots
     return max(0, slots.total - slots.used)
 

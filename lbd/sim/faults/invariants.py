@@ -1,4 +1,4 @@
-"""What holds in a LIM after every event, whatever was lost, late, twice or out of order."""
+"""What holds in a LIM after every event, whatever was lost, late, duplicated or reordered."""
 
 import math
 from dataclasses import replace
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Invariants:
-    """Of one host, from its start on; some say that what it knows never gets older."""
+    """Checks one host from its start on; some rules say that its knowledge never gets older."""
 
     def __init__(self) -> None:
         self._newest: dict[HostId, tuple[int, int]] = {}  # incarnation and number of the sample
@@ -33,7 +33,7 @@ class Invariants:
         check_reservations(state, where)
 
     def _check_views(self, state: LimState, now_s: float, where: str) -> None:
-        """What placements go by is what the samples and charges say, as of now."""
+        """Checks that the views used for placement match the samples and charges at this time."""
         table = state.table
         seen = table.view(state.centre, now_s)
         assert set(seen.hosts) == set(table.entries), where
@@ -51,7 +51,7 @@ class Invariants:
 
 
 def nearly(kept: HostView, fresh: HostView) -> bool:
-    """The sum of the charges, added up in another order, may differ in its last digit."""
+    """The sum of the charges, added in another order, may differ in its last digit."""
     close = math.isclose(fresh.load, kept.load, abs_tol=1e-9)
     same = replace(fresh, load=kept.load, load_now=kept.load_now, charged=kept.charged)
     return close and same == kept

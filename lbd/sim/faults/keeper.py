@@ -1,7 +1,7 @@
-"""A keeper that is played: it begins process trees, ends them, and outlives its LBM.
+"""A simulated keeper: it starts process trees, ends them, and outlives its LBM.
 
-It holds the lease of every attempt it runs, and its warden does when the keeper hangs. What it has
-to report waits while no LBM listens. What it is ordered waits while it is paused.
+It holds the lease of every attempt that it runs; its warden enforces the leases when the keeper
+hangs. Its reports wait while no LBM listens, and its orders wait while it is paused.
 """
 
 import errno
@@ -17,15 +17,15 @@ from lbd.lbm.core import execution_events as e
 from lbd.lbm.core.execution_events import Treatment
 from lbd.model import HostId, JobId
 
-START_S, KILL_S, OBEY_S = 0.2, 0.05, 0.3  # at most
-WARDEN_S = 0.3  # after which it does what its keeper has not
+START_S, KILL_S, OBEY_S = 0.2, 0.05, 0.3  # maximum delays
+WARDEN_S = 0.3  # after which the warden acts for its keeper
 GRACE_S = 1.0  # from TERM to KILL
 STUBBORN = 0.1  # share of commands that ignore TERM
 KILLED, TERMINATED = e.Exit(137, 9), e.Exit(143, 15)
 
 
 class World(Protocol):
-    """What a host is in."""
+    """What surrounds a host."""
 
     rng: Random
 
@@ -35,7 +35,7 @@ class World(Protocol):
     def at(self, delay_s: float, body: Callable[[], None]) -> None: ...
 
     def begins(self, host: HostId, tree: "Tree") -> None:
-        """Its processes live from now on."""
+        """The processes of the tree are alive from now on."""
         ...
 
     def ends(self, host: HostId, tree: "Tree") -> None: ...
@@ -46,10 +46,10 @@ class Tree:
     """The processes of one command."""
 
     spec: e.Spec
-    until_s: float | None  # its lease, on the world's clock
-    belongings: bytes = b""  # what it holds of its host, for the LBM after the one that ordered it
+    until_s: float | None  # its lease, by the world's clock
+    belongings: bytes = b""  # slots and resources it holds, for a later LBM
     is_stubborn: bool = False
-    is_reported: bool = False  # its start is
+    is_reported: bool = False  # its start was reported
     is_frozen: bool = False
     is_touched: bool = False  # it has read or written
 
@@ -72,7 +72,7 @@ class Keeper:
     orders: deque[Callable[[], None]] = field(default_factory=deque)
     reports: deque[tuple[JobId, e.Event]] = field(default_factory=deque)
 
-    # What its LBM orders
+    # Orders of its LBM
 
     def order(self, body: Callable[[], None]) -> None:
         if self.is_paused:
@@ -96,7 +96,7 @@ class Keeper:
             self._watch_lease(tree)
 
     def signal(self, job: JobId, number: int) -> None:
-        """To one that it has reported; an order that comes sooner finds nothing to signal."""
+        """Signals a command whose start was reported; before that there is nothing to signal."""
         tree = self.alive.get(job)
         if tree is None or not tree.is_reported or number != signal.SIGTERM or tree.is_stubborn:
             return
@@ -107,7 +107,7 @@ class Keeper:
             self._later(KILL_S, tree, KILLED)
 
     def kill_directly(self, job: JobId) -> None:
-        """Not by the keeper, who reports it when it can."""
+        """Kills without the keeper, which reports it when it can."""
         if tree := self.alive.get(job):
             self.exits(tree, KILLED)
 
@@ -115,10 +115,10 @@ class Keeper:
         if tree := self.alive.get(job):
             tree.is_frozen = treatment in (Treatment.STILL, Treatment.GO)
 
-    # What happens to its trees
+    # Events of its trees
 
     def exits(self, tree: Tree, how: e.Exit) -> None:
-        """All its processes have ended."""
+        """All processes of the tree have ended."""
         job = tree.spec.id
         if self.alive.get(job) is not tree:
             return
@@ -150,12 +150,12 @@ class Keeper:
         self.world.at(max(left_s, 0.0) + WARDEN_S, lambda: self._end_overdue(tree, WARDEN_S))
 
     def _end_overdue(self, tree: Tree, beyond_s: float) -> None:
-        """`beyond_s`: by the warden, after so long."""
+        """Ends a tree after its lease. With `beyond_s` the warden does, that much later."""
         is_over = tree.until_s is not None and self.world.now_s >= tree.until_s + beyond_s - 1e-9
         if is_over and (beyond_s or not (self.is_paused or self.is_dead)):
             self.exits(tree, replace(KILLED, limit=e.Limit.LEASE))
 
-    # Who listens
+    # Reports
 
     def _report(self, job: JobId, event: e.Event) -> None:
         if self.is_dead:
@@ -166,7 +166,7 @@ class Keeper:
             self.reports.append((job, event))
 
     def connect(self) -> None:
-        """An LBM is there that goes on with what the last one had."""
+        """An LBM connects and takes over the last one's state."""
         self.has_lbm = True
         self._say_what_waits()
 
@@ -174,7 +174,7 @@ class Keeper:
         self.is_paused = True
 
     def go_on(self) -> None:
-        """It carries out what it was ordered, and reports."""
+        """Carries out the waiting orders and sends the waiting reports."""
         self.is_paused = False
         while self.orders and not self.is_paused:
             self.orders.popleft()()
@@ -185,8 +185,8 @@ class Keeper:
             self.hears(*self.reports.popleft())
 
     def lose_lbm(self) -> None:
-        """It was killed and has left nothing: what runs is ended, as far as it takes TERM, and
-        after a grace killed."""
+        """The LBM was killed and left no state: ends what runs with TERM, and after a grace period
+        with KILL."""
         self.has_lbm = False
         self.reports.clear()
         self.order(self._end_with_grace)
@@ -199,7 +199,7 @@ class Keeper:
                 self._later(OBEY_S, tree, TERMINATED)
 
     def die(self) -> None:
-        """Its warden ends what it ran."""
+        """The keeper dies; its warden ends what it ran."""
         self.is_dead = True
         self.orders.clear()
         self.reports.clear()

@@ -1,7 +1,7 @@
-"""The rows of a ledger, which is all that outlives a simulated dispatcher.
+"""A ledger's rows, the only thing that outlives a simulated dispatcher.
 
-It keeps what the real one's statements keep of jobs and attempts, as far as a dispatcher that
-starts reads it again. A full disk takes nothing: neither a submission nor a change.
+It stores what the real ledger's statements store of jobs and attempts, as far as a starting
+dispatcher reads it. A full disk accepts neither submissions nor changes.
 """
 
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ class Ledger:
         return Accepted(first, first, sent.count, is_new=True)
 
     def record(self, changes: Sequence[Record], unix_s: float) -> None:
-        """All of them or none."""
+        """Records all changes or none."""
         self._check_room()
         for change in changes:
             match change:

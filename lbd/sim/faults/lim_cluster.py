@@ -1,9 +1,9 @@
-"""A cluster of LIMs in virtual time: the states that run in production, on a simulated network.
+"""A cluster of LIMs in virtual time: the production states, on a simulated network.
 
-Every event is followed by `check_invariants`. A run follows from its seed alone. The network can
-lose, double, delay, cut and heal; hosts can crash, stop for a while (like SIGSTOP), start again and
-join. Unlike `balance_lims`, which leaves out what would change nothing and so is fast, this has
-every message of every host on its way.
+`check_invariants` runs after every event. A run depends only on its seed. The network can lose,
+duplicate, delay, cut and heal; hosts can crash, stop for a while (like SIGSTOP), restart and join.
+Unlike `balance/lims.py`, which gains speed by leaving out what changes nothing, this sends every
+message of every host.
 """
 
 import itertools
@@ -24,17 +24,17 @@ from lbd.sim.faults.invariants import Invariants
 from lbd.sim.faults.network import Network
 
 SAMPLE_S = 1.0
-LATE_TIMER_S = 0.1  # how late a timer fires that was due while its host was stopped
+LATE_TIMER_S = 0.1  # how late a timer fires that became due while its host was stopped
 
 
 @dataclass
 class VirtualHost:
-    """One host. `queue` is what its sampler sees, in tasks, until a test changes it."""
+    """One host. `queue` is the number of tasks that its sampler sees, until a test changes it."""
 
     state: LimState
     queue: float = 0.0
     running: bool = True
-    stopped: bool = False  # as by SIGSTOP: says nothing, loses nothing
+    stopped: bool = False  # as by SIGSTOP: sends nothing, loses nothing
     drained_kept: bool = False  # its file in the state directory
     settings_kept: m.Settings = field(default_factory=m.Settings)  # likewise, of other hosts
     failure: str = ""
@@ -50,7 +50,7 @@ class VirtualHost:
 
 
 class LimCluster(Network):
-    is_strict = False  # only some hosts may make a policy
+    is_strict = False  # whether only some hosts may set a policy
 
     def __init__(
         self, hosts: int, seed: int, params: LimConfig | None = None, loss: float = 0.0
@@ -60,7 +60,7 @@ class LimCluster(Network):
         self.hosts: dict[HostId, VirtualHost] = {}
         self.names = [lim_hosts.host(number) for number in range(1, hosts + 1)]
         self.check_each_event = True
-        self.histories: list[list[str]] | None = None  # of every start; [] here to have them
+        self.histories: list[list[str]] | None = None  # of every start; set to [] to record them
         self._targets: dict[str, HostId] = {}
         self._incarnations = itertools.count(1)
         for name in self.names:
@@ -69,7 +69,7 @@ class LimCluster(Network):
     # -- hosts -----------------------------------------------------------------------------------
 
     def start(self, name: HostId, join: str = "", address: str = "", listed: bool = True) -> None:
-        """Start a host's LIM, for the first time or again."""
+        """Starts a host's LIM, for the first time or again."""
         old = self.hosts.get(name)
         kept = (old.drained_kept, old.settings_kept) if old else (False, m.Settings())
         state = lim_hosts.lim_state(
@@ -119,12 +119,12 @@ class LimCluster(Network):
             host.stopped, host.stopped_until_s = False, self.now_s
 
     def cut(self, *names: str) -> None:
-        """Cut these hosts off from all others; among themselves they still talk."""
+        """Cuts these hosts off from all others; they still reach each other."""
         inside = set(map(HostId, names))
         self.cut_between(inside, set(self.hosts) - inside)
 
     def load(self, **tasks: float) -> None:
-        """Set what the samplers see: load(h1=3.0)."""
+        """Sets what the samplers see: load(h1=3.0)."""
         for name, queue in tasks.items():
             self.hosts[HostId(name)].queue = queue
 
@@ -206,8 +206,8 @@ class LimCluster(Network):
         timeout_s: float,
         answered: Callable[[m.Message | None], None],
     ) -> None:
-        """`answered` is called once: with the reply, or with None at the deadline. A stopped host
-        notices that only when it goes on."""
+        """Calls `answered` once: with the reply, or with None at the deadline, which a stopped host
+        notices only when it continues."""
         waiting = [True]
 
         def give_up() -> None:
@@ -231,7 +231,7 @@ class LimCluster(Network):
             self.at(delay_s, lambda: self._arrive(target, message, size, host, finish))
 
     def carried(self, message: m.Message) -> tuple[m.Message, int]:
-        """As it arrives, and its bytes if they are counted."""
+        """Returns the message as it arrives, and its size in bytes if that is counted."""
         return message, 0
 
     def _arrive(
@@ -271,7 +271,7 @@ class LimCluster(Network):
     def place(
         self, name: str, request: PlacementRequest, dry: bool = False
     ) -> tuple[Decision, float]:
-        """The decision and the seconds it took."""
+        """Returns the decision and the seconds it took."""
         began_s = self.now_s
         found: list[Decision] = []
         self.submit(name, request, found.append, dry)
@@ -286,7 +286,7 @@ class LimCluster(Network):
         decided: Callable[[Decision], None],
         dry: bool = False,
     ) -> None:
-        """`decided` is called when it is, unless the host crashes first."""
+        """Calls `decided` with the decision, unless the host crashes first."""
         self._place(self.hosts[HostId(name)], request, dry, (), self.now_s, decided)
 
     def _place(
@@ -321,7 +321,7 @@ class LimCluster(Network):
             self.deliver(host, entries[centre].member.lim_target, question, left_s, on_reply)
             return
         assert isinstance(step, Probe)
-        (asked,) = step.hosts  # all of them ask one after the other
+        (asked,) = step.hosts  # probes one host after the other
 
         def probed(reply: m.Message | None) -> None:
             go_on(placer.probed(asked, reply.body if reply else None, self.now_s))
@@ -332,7 +332,7 @@ class LimCluster(Network):
     # -- what must hold --------------------------------------------------------------------------
 
     def check_invariants(self, host: VirtualHost) -> None:
-        """What holds in one host after every event, whatever happened."""
+        """Checks what holds in one host after every event."""
         where = f"seed {self.seed}, {host.state.me} at {self.now_s:.3f} s"
         host.seen.check(host.state, self.now_s, where)
 
@@ -341,12 +341,12 @@ class LimCluster(Network):
             self.check_invariants(host)
 
     def agreed_centre(self) -> HostId | None:
-        """The centre, if all living hosts name the same."""
+        """Returns the centre if all running hosts agree on it."""
         named = {host.state.centre for host in self.alive()}
         return named.pop() if len(named) == 1 else None
 
     def all_see_all(self) -> bool:
-        """Whether all have started and each living host sees exactly the living ones as up."""
+        """Returns whether all have started and each running host sees the running ones up."""
         if not set(self.names) <= set(self.hosts):
             return False
         alive = {host.state.me for host in self.alive()}

@@ -1,4 +1,4 @@
-"""LIMs of simulated hosts: h1, h2 and so on, of two cores each, ranked in that order."""
+"""LIMs of simulated hosts: h1, h2 and so on, with two cores each, ranked in that order."""
 
 from collections.abc import Sequence
 from random import Random
@@ -21,7 +21,7 @@ def host(number: int) -> HostId:
 def member(name: str, rank: int = 0, incarnation: int = 1, address: str = "") -> Member:
     number = int(name[1:]) if name[1:].isdigit() else 0
     where = address or f"10.0.{number // 250}.{number % 250 + 1}"
-    form = VECTOR_FORMAT if incarnation else None  # of others it is known once they say Hello
+    form = VECTOR_FORMAT if incarnation else None  # that of others is known after their Hello
     return Member(HostId(name), where, 7901, 7902, rank, incarnation, "test", vector_format=form)
 
 
@@ -40,7 +40,7 @@ def lim_state(
     is_strict: bool = False,
     remembered: Sequence[str] = (),
 ) -> LimState:
-    """A LIM that has just started; ranks follow the order of the names."""
+    """Returns a LIM that has just started; ranks follow the order of the names."""
     base = InForce(params or LimConfig(), LoadConfig())
     listed = sorted({name, *others}, key=lambda n: (len(n), n))
     rank = {n: place for place, n in enumerate(listed)}

@@ -1,8 +1,9 @@
-"""What connects the LBMs of two hosts: everything in order and once, or the conversation ends.
+"""Connections between the LBMs of two hosts: they deliver in order and once, or the conversation
+ends.
 
-An end sends what is not acknowledged again until it is. One that has heard nothing for `orphan_s`
-gives the conversation up and begins another; so does one whose LBM was killed. The other end hears
-of it by the higher number, and gives up whatever the old one was about.
+An end repeats what is not acknowledged. An end that has heard nothing for `orphan_s` gives up the
+conversation and starts another; so does one whose LBM was killed. The other end sees the higher
+number and gives up whatever the old conversation was about.
 """
 
 import itertools
@@ -16,24 +17,24 @@ from lbd.sim.faults.messages import BetweenHosts
 from lbd.sim.faults.network import Network
 
 RESEND_S = 0.5
-CONTACT_S = 2.0  # an end that was silent for longer cannot be reached just now
+CONTACT_S = 2.0  # an end that was silent for longer counts as unreachable
 
 
 class Ends(Protocol):
-    """Whose messages these are."""
+    """The receivers of the messages."""
 
     def hears(self, host: HostId, sender: HostId, message: BetweenHosts) -> None: ...
 
     def is_listening(self, host: HostId) -> bool: ...
 
     def lost_contact(self, host: HostId, other: HostId) -> None:
-        """`host` has given up what it had with the other one."""
+        """`host` has given up its conversation with `other`."""
         ...
 
 
 @dataclass(slots=True)
 class End:
-    heard_s: float  # when the other one was
+    heard_s: float  # when the other end was last heard
     number: int = 0  # of the conversation
     out: deque[BetweenHosts] = field(default_factory=deque)
     acknowledged: int = 0
@@ -48,7 +49,7 @@ class End:
 @dataclass(frozen=True, slots=True)
 class Frame:
     number: int
-    first: int  # the number of the first message
+    first: int  # number of the first message
     messages: tuple[BetweenHosts, ...]
     received: int
 
@@ -73,7 +74,7 @@ class Links:
         return self._network.now_s - self._ends[host, to].heard_s < CONTACT_S
 
     def killed(self, host: HostId) -> None:
-        """Its LBM was: it knows of nothing any more."""
+        """The host's LBM was killed and knows nothing any more."""
         for (own, _), end in self._ends.items():
             if own == host:
                 self._begin(end)
@@ -96,7 +97,8 @@ class Links:
         frame = Frame(end.number, end.acknowledged, tuple(end.out), end.received)
         if network.passes(host, to):
             for _ in range(network.copies()):
-                at = self._at if frame.messages else network.at  # an empty one changes no promise
+                # an empty frame needs no check of the promises
+                at = self._at if frame.messages else network.at
                 at(network.delay_s(), lambda: self._arrive(to, host, frame))
 
     def _arrive(self, host: HostId, sender: HostId, frame: Frame) -> None:

@@ -1,11 +1,11 @@
-"""What simulated daemons send each other: dispatcher and hosts, and hosts among themselves."""
+"""The messages of simulated daemons: between dispatcher and hosts, and among hosts."""
 
 from lbd.dispatch.core.discipline import HostSlots
 from lbd.dispatch.core.records import Ending
 from lbd.lbm.core.execution_events import Action, Spec
 from lbd.model import NO_NEEDS, HostId, JobId, Needs, quick_value
 
-Key = tuple[JobId, int]  # a queued job, and the number of its attempt
+Key = tuple[JobId, int]  # a queued job, and its attempt number
 
 
 def attempt_id(key: Key) -> JobId:
@@ -23,13 +23,13 @@ def key_of(attempt: JobId) -> Key:
 @quick_value
 class Heartbeat:
     number: int
-    held: tuple[tuple[JobId, int, str], ...]  # and what each was asked to end for
+    held: tuple[tuple[JobId, int, str], ...]  # with the reason for which each was asked to end
     slots: HostSlots
 
 
 @quick_value
 class AttemptReady:
-    """Of a gang's: it is held there."""
+    """An attempt of a gang is ready and held on its host."""
 
     key: Key
 
@@ -41,12 +41,12 @@ class AttemptBegun:
 
 @quick_value
 class AttemptStopped:
-    """By its host's owner, and why; or it goes on."""
+    """An attempt was stopped by its host's owner, with the reason; or it continues."""
 
     key: Key
     stopped: bool
     reason: str
-    wanted: str = ""  # GANG_MOVES, or nothing
+    wanted: str = ""  # GANG_MOVES, or ""
 
 
 @quick_value
@@ -76,8 +76,8 @@ class StartAttempt:
     anchor: int  # the heartbeat from which its lease counts
     cutoff_s: float | None
     slots: int
-    movable: bool = False  # to another host, if the owner of this one is back
-    gang_hosts: tuple[HostId, ...] = ()  # of all its tasks, if it is one of a gang
+    movable: bool = False  # to another host, if this host's owner is back
+    gang_hosts: tuple[HostId, ...] = ()  # hosts of all its tasks, if it is one of a gang
     needs: Needs = NO_NEEDS
 
 
@@ -107,7 +107,7 @@ class ForgetAttempt:
 Downward = StartAttempt | ReleaseAttempt | LeasesRenewed | EndAttempt | ForgetAttempt
 
 
-# From the host of a command's user to the one where it runs, and back
+# Between the host of a command's user and the host where it runs
 
 
 @quick_value
@@ -123,7 +123,7 @@ class SendSignal:
 
 @quick_value
 class LetGo:
-    """Nobody waits for it any more."""
+    """Nobody waits for the command any more."""
 
     job: JobId
     number: int
@@ -131,7 +131,7 @@ class LetGo:
 
 @quick_value
 class Report:
-    """What its execution reports."""
+    """A report of its execution."""
 
     job: JobId
     action: Action
@@ -139,7 +139,7 @@ class Report:
 
 @quick_value
 class Printed:
-    """Something it wrote, or that it has read something."""
+    """The command has written something, or read something."""
 
     job: JobId
 

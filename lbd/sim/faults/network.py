@@ -1,6 +1,6 @@
-"""Virtual time, and a network in it that loses, doubles, delays and cuts.
+"""Virtual time, and a network that loses, duplicates, delays and cuts.
 
-Everything that happens is a call at a moment of `Network.at`; a run follows from its seed alone.
+Every event is a call scheduled with `Network.at`; a run depends only on its seed.
 """
 
 import heapq
@@ -11,7 +11,7 @@ from random import Random
 from lbd.model import HostId
 
 LATENCY_S = (0.0002, 0.002)
-BEGIN_S = 1000.0  # some moment of the virtual clock
+BEGIN_S = 1000.0  # where the virtual clock starts
 
 
 class Network:
@@ -21,10 +21,10 @@ class Network:
         self.seed = seed
         self.rng = Random(seed)
         self.now_s = BEGIN_S
-        self.loss = loss  # share of messages that vanish
+        self.loss = loss  # share of messages that are lost
         self.twice = 0.0  # share that arrives twice
         self.latency_s = LATENCY_S
-        self.mute: set[tuple[HostId, HostId]] = set()  # (sender, to): nothing gets through
+        self.mute: set[tuple[HostId, HostId]] = set()  # (sender, receiver) pairs that are cut
         self.cuts: set[frozenset[HostId]] = set()
         self._calls: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
@@ -40,7 +40,8 @@ class Network:
         self.now_s = end_s
 
     def run_until(self, condition: Callable[[], bool], limit_s: float, what: str) -> float:
-        """Seconds it took. Raises AssertionError with the seed if it does not come true."""
+        """Runs until the condition holds. Returns the seconds it took. Raises AssertionError with
+        the seed if it does not within `limit_s`."""
         began_s = self.now_s
         while not condition():
             if self.now_s - began_s >= limit_s:
@@ -59,7 +60,7 @@ class Network:
         return frozenset((sender, to)) in self.cuts or (sender, to) in self.mute
 
     def passes(self, sender: HostId, to: HostId | None) -> bool:
-        """Whether this message arrives."""
+        """Returns whether this message arrives."""
         if to is None or self.is_cut(sender, to):
             return False
         return self.rng.random() >= self.loss
@@ -68,5 +69,5 @@ class Network:
         return self.rng.uniform(*self.latency_s)
 
     def copies(self) -> int:
-        """How often a message that passes arrives."""
+        """Returns how often a message that passes arrives."""
         return 2 if self.rng.random() < self.twice else 1

@@ -1,4 +1,4 @@
-"""The commands of a simulated host's users on their way out: their journeys, carried out."""
+"""Carries out the journeys of commands that a simulated host's users start."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,21 +16,21 @@ from lbd.sim.faults.host import PATIENCE_S, Host
 from lbd.sim.faults.keeper import GRACE_S
 from lbd.sim.faults.saved_state import handed_over
 
-LIM_LIMIT_S = 1.0  # for its answer
+LIM_LIMIT_S = 1.0  # for the LIM's answer
 FETCH_S = 0.5
 HOLD_LIMIT_S, EVICTED_WAIT_S = 20.0, 20.0
-TURNS = 2  # commands at once that run here because others failed
+TURNS = 2  # commands that may run here at once because other hosts failed
 
 
 class OriginWorld(Protocol):
     def ask_lim(
         self, host: HostId, job: JobId, question: e.Question, answer: Callable[[e.Event], None]
     ) -> None:
-        """Where to? The LIM may never answer."""
+        """Asks where to run the command. The LIM may never answer."""
         ...
 
     def started(self, host: HostId, job: JobId, where: HostId) -> None:
-        """For the LIM, which was not asked."""
+        """Tells the LIM, which was not asked, where the command runs."""
         ...
 
     def discharged(self, host: HostId, job: JobId) -> None: ...
@@ -52,10 +52,10 @@ class Trip:
 
     journey: Journey
     user: str
-    runs: int = 0  # how often it was sent somewhere
+    runs: int = 0  # how often it was sent to a host
     place: HostId = NOWHERE
-    is_touched: bool = False  # something of it has come
-    asked: int = 0  # a late answer to an earlier question counts no more
+    is_touched: bool = False  # some output of it has arrived
+    asked: int = 0  # number of the latest question; answers to earlier ones are ignored
 
 
 @dataclass(slots=True)
@@ -67,7 +67,7 @@ class State:
 
 
 def run_id(job: JobId, number: int) -> JobId:
-    """Nothing begins twice under one name."""
+    """Returns a name for one run of a command, which is never used again."""
     return JobId(f"{job}/{number}")
 
 
@@ -76,7 +76,7 @@ def command_of(run: JobId) -> JobId:
 
 
 class Outbound:
-    """`host` says what time it is, and whether its LBM is the one that asked."""
+    """`host` provides the time, and says whether its LBM is still the one that asked."""
 
     def __init__(self, host: Host, world: OriginWorld) -> None:
         self.host, self.world = host, world
@@ -99,8 +99,8 @@ class Outbound:
                 self._perform(job, trip, action)
 
     def lose(self) -> list[JobId]:
-        """The LBM was killed. Whose commands ran elsewhere, or waited, is at an end; who runs here
-        goes on by itself."""
+        """The LBM was killed. Returns the commands that end with it: those that ran elsewhere or
+        waited. Commands that run here continue by themselves."""
         trips, self.state = self.trips, State()
         return [job for job, trip in trips.items() if trip.journey.phase is not JourneyPhase.HERE]
 
@@ -110,7 +110,7 @@ class Outbound:
                 self.handle(job, e.ContactLost(f"contact with {other} was lost"))
 
     def hear(self, sender: HostId, message: m.BetweenHosts) -> None:
-        """What the host says of one of its runs."""
+        """Handles a host's message about one of the runs."""
         assert isinstance(message, m.Report | m.Printed)
         job = command_of(message.job)
         trip = self.trips.get(job)

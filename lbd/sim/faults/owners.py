@@ -1,7 +1,7 @@
 """Owners of simulated hosts, who come and go, and what their rules do with what runs there.
 
-Half of the runs evict at once; in the others every host decides of each command whether it waits or
-is moved, by its book, which outlives its LBM as the file does.
+Half of the runs evict at once. In the others each host decides for every command whether it waits
+or is moved, from its owner book, which outlives the LBM as the file does.
 """
 
 import json
@@ -16,7 +16,7 @@ from lbd.lbm.core.owner_book import OwnerBook, Standing
 from lbd.model import HostId, JobId
 from lbd.sim.faults.host import Host, room_of
 
-LOOK_S = 0.5  # and the length of a step
+LOOK_S = 0.5  # also the length of a step
 TIMER_S = 1.0
 BACK = "its owner is back"
 
@@ -58,18 +58,18 @@ class Owners:
             self.goes(name)
 
     def lbm_restarted(self, name: HostId) -> None:
-        """Its book is read from the file."""
+        """Reads the owner book back from its file."""
         stored = json.loads(json.dumps(self._books[name].to_json(self._now_s())))
         book = self._books[name] = OwnerBook(name, LOOK_S)
         book.read(stored, self._now_s())
 
     def look(self) -> None:
-        """As the LBM of each host does once a second."""
+        """Does what the LBM of each host does once a second."""
         away = {name: name not in self._here for name in self._hosts}
         for name, host in self._hosts.items():
             if host.is_paused:
                 continue
-            host.lbm.owner_back = "" if away[name] else BACK  # which a new LBM sees at once
+            host.lbm.owner_back = "" if away[name] else BACK  # a new LBM sees this at once
             others_free = any(away[other] for other in away if other != name)
             book = self._books[name]
             step = book.look(not away[name], self._now_s(), hour=0)

@@ -1,20 +1,20 @@
-"""What is promised of every command, checked after every event by somebody who sees all hosts.
+"""What is promised for every command, checked after every event by an observer who sees all hosts.
 
-1. No two attempts of one job are ever alive, none begins twice or without a lease; nor are two runs
+1. No two attempts of one job are ever alive, none starts twice or without a lease; nor are two runs
    of one command alive.
-2. A slot is freed exactly once by whoever asked for it, and not while its processes live.
-3. What was acknowledged is on the ledger, and known to the dispatcher until it has ended; what has
-   ended never changes, and nothing of it lives. What may not restart begins once.
+2. Whoever asked for a slot frees it exactly once, and not while its processes are alive.
+3. An acknowledged job is on the ledger, and known to the dispatcher until it has ended. An ended
+   job never changes, and none of its processes is alive. A no-restart job starts once.
 4. An attached command ends exactly once for its caller.
 5. A command that has read or written is never evicted, and never runs a second time; nor is an
-   attempt of a job that may not restart.
-6. Of an array with a target the dispatcher counts the tasks that run and those that are left right,
-   also after a restart in its midst; and once all have ended nothing of it is left.
-7. What waits for other jobs begins only after all of them have ended, and as it asked.
-8. No index of a resource is ever held by two commands, by what the LBM has on record or by what
-   still lives; a command that runs has all that it needs, and nothing is held for one that is over.
-9. No job of a gang begins before all of it are held on their hosts, by attempts of one number; and
-   none begins again once another of it has succeeded.
+   attempt of a no-restart job.
+6. The dispatcher counts the running and the remaining tasks of an array with a target correctly,
+   also after a restart in the middle; and once all tasks have ended nothing of it is left.
+7. A job that waits for other jobs starts only after all of them have ended, in the way it asked.
+8. No two commands ever hold the same index of a resource, neither on the LBM's record nor among
+   live processes; a running command has all that it needs, and a finished one holds nothing.
+9. No job of a gang starts before all of the gang are held on their hosts, by attempts of one
+   number; and none starts again once another of the gang has succeeded.
 """
 
 from collections import Counter
@@ -33,7 +33,7 @@ from lbd.sim.faults.ledger import ENDED
 
 
 class BrokenPromise(AssertionError):
-    """What was promised does not hold."""
+    """A promise was broken."""
 
 
 def gang_of(row: JobRow, dispatcher: Dispatcher) -> list[JobRow]:
@@ -49,18 +49,18 @@ def promise(holds: object, what: str) -> None:
 @dataclass(slots=True)
 class Promises:
     acknowledged: set[JobId] = field(default_factory=set)
-    ended: dict[int, JobRow] = field(default_factory=dict)  # as they were when they had
-    attempts: dict[JobId, list[int]] = field(default_factory=dict)  # that ever began
-    alive: dict[JobId, HostId] = field(default_factory=dict)  # jobs and commands: where
-    alive_here: set[JobId] = field(default_factory=set)  # of them, where they were called
+    ended: dict[int, JobRow] = field(default_factory=dict)  # as they were when they ended
+    attempts: dict[JobId, list[int]] = field(default_factory=dict)  # that ever started
+    alive: dict[JobId, HostId] = field(default_factory=dict)  # jobs and commands: on which host
+    alive_here: set[JobId] = field(default_factory=set)  # of these, those on their caller's host
     held: set[m.Key] = field(default_factory=set)  # attempts of gangs that were ever ready
     spoiled: set[JobId] = field(default_factory=set)  # commands that have read or written
-    asked: dict[HostId, set[JobId]] = field(default_factory=dict)  # for slots
+    asked: dict[HostId, set[JobId]] = field(default_factory=dict)  # for slots, by host
     callers: Counter[JobId] = field(default_factory=Counter)  # how often each has ended
     waiting: set[JobId] = field(default_factory=set)  # callers whose command has not ended
-    evictions: int = 0  # of attempts
+    evictions: int = 0  # number of evicted attempts
 
-    # What begins and ends
+    # Starts and ends
 
     def attempt_begins(
         self, host: HostId, tree: Tree, dispatcher: Dispatcher, now_s: float
@@ -141,11 +141,11 @@ class Promises:
         promise(self.callers[command] == 1, f"command {command} ends twice for its caller")
 
     def caller_gone(self, command: JobId) -> None:
-        """Nobody is left to hear of its end, which its LBM may say once all the same."""
+        """Nobody waits for the command's end any more; its LBM may still report it once."""
         self.waiting.discard(command)
 
     def runs_here(self, host: HostId, command: JobId) -> None:
-        """As its caller, which may be killed before the command ends."""
+        """The command runs as its caller, which may be killed before the command ends."""
         self.command_begins(host, command)
         self.spoiled.add(command)
         self.alive_here.add(command)
@@ -172,7 +172,7 @@ class Promises:
     def lbm_lost(self, host: HostId) -> None:
         self.asked.pop(host, None)
 
-    # After every event
+    # Checks after every event
 
     def check_host(self, host: Host) -> None:
         slots, turns = host.lbm.line.slots, host.lbm.line.turns
@@ -214,7 +214,7 @@ class Promises:
             check_targets(dispatcher)
 
     def check_all_ended(self, dispatcher: Dispatcher, hosts: list[Host]) -> None:
-        """Once everything is whole again, and there was time."""
+        """Checks the end of a run, after all faults are healed and there was time."""
         for row in dispatcher.ledger.jobs.values():
             promise(row.state in ENDED, f"job {row.id} never ends: {row.state}, {row.reason!r}")
             lost = row.state == "lost"

@@ -1,7 +1,8 @@
-"""The connections of hosts to the dispatcher: in order, until they break.
+"""The connections of hosts to the dispatcher: messages arrive in order until the connection breaks.
 
-A message that meets a cut, or a daemon that stands still, waits. Whoever hears nothing for SILENT_S
-takes the connection as broken, and what was on its way is lost with it. The host connects again.
+A message waits while a connection is cut or a daemon is stopped. An end that hears nothing for
+SILENT_S treats the connection as broken, which loses all messages in transit. The host then
+reconnects.
 """
 
 from collections import deque
@@ -16,7 +17,7 @@ from lbd.sim.faults.network import Network
 
 DISPATCHER = HostId("the dispatcher")
 BEAT_S, RETRY_S, SILENT_S = 1.0, 0.3, 4.0
-DISK_S = (0.001, 0.03)  # until a change is on it
+DISK_S = (0.001, 0.03)  # until a change is on disk
 
 
 @dataclass(slots=True)
@@ -25,7 +26,7 @@ class HostLine:
     down: deque[m.Downward] = field(default_factory=deque)
     host_heard_s: float = 0.0  # when it last heard the dispatcher
     heard_s: float = 0.0  # when the dispatcher last heard it
-    is_pumped: set[bool] = field(default_factory=set)  # upwards, downwards
+    is_pumped: set[bool] = field(default_factory=set)  # directions being delivered: True is upwards
 
 
 class QueueLines:
@@ -36,7 +37,8 @@ class QueueLines:
         self._network, self._at, self.dispatcher = network, at, dispatcher
         self.lines = {host.name: HostLine(host) for host in hosts}
         self.is_up, self.is_paused = True, False
-        self.wall_offset_s = 0.0  # of the dispatcher's host: what people set its clock to
+        # how far off people have set the wall clock of the dispatcher's host
+        self.wall_offset_s = 0.0
         for line in self.lines.values():
             at(network.rng.uniform(0.0, BEAT_S), lambda line=line: self._heartbeat(line))  # type: ignore[misc]
         at(BEAT_S, self._tick)
@@ -51,7 +53,7 @@ class QueueLines:
         self.is_up = False
 
     def start(self) -> None:
-        """Its hosts notice that the last one is gone."""
+        """Starts a dispatcher; the hosts notice that the last one is gone."""
         for line in self.lines.values():
             self._disconnected(line)
         self.dispatcher.start(self._network.now_s)
@@ -63,7 +65,7 @@ class QueueLines:
         return self._network.now_s + self.wall_offset_s
 
     def flush(self) -> None:
-        """What is decided is written before anything follows from it."""
+        """Writes decisions to disk before anything follows from them."""
         if self.dispatcher.batches:
             self._at(self._network.rng.uniform(*DISK_S), self._commit)
 
@@ -132,7 +134,7 @@ class QueueLines:
         self._at(delay_s, lambda: self._deliver(line, upwards=upwards))
 
     def _deliver(self, line: HostLine, *, upwards: bool) -> None:
-        """All that has gathered."""
+        """Delivers all messages that have gathered."""
         line.is_pumped.discard(upwards)
         host, network = line.host, self._network
         ways = (host.name, DISPATCHER) if upwards else (DISPATCHER, host.name)

@@ -1,7 +1,7 @@
-"""A recorded LIM's history gone through again, and compared message by message.
+"""Repeats a recorded LIM's history and compares it message by message.
 
-The daemon's own state and placer are made again from the first line, and handed at every recorded
-moment what the LIM was handed then; what they answer has to be what it answered.
+The daemon's own state and placer are recreated from the first line and get, at every recorded time,
+the same input as the LIM. Their output must be the same as the LIM's.
 """
 
 import json
@@ -22,20 +22,20 @@ NO_HISTORY = "line 1: it is no history of a LIM, or one of an earlier release"
 
 
 class Divergence(Exception):
-    """What it decides now is not what it decided then."""
+    """The present code decides differently from the recorded LIM."""
 
 
 class Replay:
-    """Feed it the lines in their order."""
+    """Takes the lines of a history in order."""
 
     def __init__(self) -> None:
         self.state: LimState | None = None
         self.release = ""
         self.lines = 0
-        self.seen: Counter[str] = Counter()  # decisions, by algorithm; messages sent and received
+        self.seen: Counter[str] = Counter()  # decisions by algorithm; messages sent and received
 
     def feed(self, line: str) -> None:
-        """Raises ConfigError if it is no line of a history, Divergence if it does not hold."""
+        """Raises ConfigError for a line that is not of a history, Divergence if outputs differ."""
         self.lines += 1
         call, given, gave = self._read(line)
         if call == MADE_OF:

@@ -1,7 +1,7 @@
-"""What an LBM hands to the next one of its host: plain records, and nothing that is shared.
+"""What an LBM hands over to the next one on its host: plain records that share nothing.
 
-A copy is made of values, containers, enums and dataclasses, field by field. Whatever else a state
-had got hold of (a clock, a callback, an open file) is refused here: no restart could hand it over.
+It copies values, containers, enums and dataclasses, field by field. Anything else in a state (a
+clock, a callback, an open file) is refused, because no restart could hand it over.
 """
 
 import copy
@@ -15,7 +15,7 @@ VALUES = (type(None), bool, int, float, str, bytes, Enum)
 
 
 def handed_over(state: State) -> State:
-    """What the next LBM makes of it. Raises TypeError."""
+    """Returns the state as the next LBM gets it. Raises TypeError."""
     return cast("State", _copied(state))
 
 
@@ -23,7 +23,7 @@ def _copied(value: object) -> object:
     if isinstance(value, VALUES):
         return value
     if is_dataclass(value) and not isinstance(value, type):
-        made = copy.copy(value)  # no __init__ may decide anything
+        made = copy.copy(value)  # no __init__ may change anything
         for field in fields(value):
             object.__setattr__(made, field.name, _copied(getattr(value, field.name)))
         return made

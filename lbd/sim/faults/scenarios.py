@@ -1,7 +1,8 @@
-"""What goes wrong in a simulated cluster: a table of scenarios, and a run of one of them.
+"""The faults of a simulated cluster: a table of scenarios, and a run of one of them.
 
-A scenario is a choice of faults. When they begin, how long they last and whom they hit is drawn
-from the seed; several overlap. Then all is healed, users stop, and everything must come to its end.
+A scenario is a choice of faults. When they start, how long they last and which hosts they hit is
+drawn from the seed; several overlap. Then everything is healed, users stop, and everything must
+end.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,30 +21,31 @@ from lbd.sim.faults.queue_lines import DISPATCHER
 
 HOLDING: tuple[Strategy, ...] = ("pred", "bias", "heur")
 FAULTS = 12
-# hosts whose commands outlive an LBM that is killed by a while
+# Hosts whose commands outlive a killed LBM for a while.
 SLOW_TO_END = replace(SETTINGS, stubborn=0.7, keeper_grace_s=5.0)
 BEGIN_S, HEALED_S = 5.0, 40.0
 LENGTH_S = (0.2, 2.0 * LEASE_S)  # some outlive a lease
-AWAY_S = (0.1, 3.0)  # of a daemon, until the next one is there
+AWAY_S = (0.1, 3.0)  # until a daemon's successor starts
 END_S = 240.0  # after which everything must have ended
-CLOCK_S = 86_400.0  # by so much people set clocks wrong
+CLOCK_S = 86_400.0  # how wrong people set clocks
 SHOWN_EVENTS = 15
 
 NETWORK = ("cut", "one way cut", "loss", "doubled", "slow")
 HOSTS = ("LBM killed", "LBM restarted", "LBM paused", "keeper killed", "keeper paused", "power cut")
 QUEUE = ("dispatcher killed", "dispatcher paused", "disk full")
 LIMS = ("LIM killed", "LIM paused")
-DEPENDENCIES = "dependencies"  # jobs that wait for others, as these end, fail, are killed or lost
+# jobs that wait for others, while these end, fail, are killed or lost
+DEPENDENCIES = "dependencies"
 OWNERS_GANGS = "owners-gangs"  # gangs that are moved as a whole
 NEEDS = "needs"  # jobs and commands that need GPUs, of which each host has two
-GANGS_NEEDS = "gangs-needs"  # as these, and some begin together
-CRASHES = "needs-crashes"  # as `needs`, and LBMs that are back before all has ended
-TARGETS = "targets"  # arrays with targets, and a dispatcher that is killed in their midst
+GANGS_NEEDS = "gangs-needs"  # the same, and some start together
+CRASHES = "needs-crashes"  # as `needs`, and LBMs that return before everything has ended
+TARGETS = "targets"  # arrays with targets, and a dispatcher that is killed while they run
 PAPERS = "papers"  # these, gangs, malleable jobs and owners, all at once
-AT_A_GRANT = "LBM killed where a GPU is used"  # and back in a moment
+AT_A_GRANT = "LBM killed where a GPU is used"  # and it returns a moment later
 AT_A_START = "dispatcher killed at a gang's start"
 AT_A_GANG = "owner back where a gang runs"
-LOOK_S = 0.02  # for one
+LOOK_S = 0.02  # pause between looks for one of these situations
 SCENARIOS: Mapping[str, tuple[str, ...]] = {
     "calm": (),
     "network": NETWORK,
@@ -115,12 +117,12 @@ def drawn(scenario: str, seed: int, names: list[HostId]) -> list[Fault]:
 
 
 class ClusterRun:
-    """One scenario from one seed."""
+    """Runs one scenario from one seed."""
 
     def __init__(self, scenario: str, seed: int, hosts: int = 4) -> None:
         self.scenario, self.seed = scenario, seed
         malleable = FREE
-        if scenario in ("malleable", PAPERS):  # all but those that wait for nothing, in turn
+        if scenario in ("malleable", PAPERS):  # the strategies that may wait, in turn
             malleable = Rule(HOLDING[seed % len(HOLDING)], lock_in=seed % 2 == 1)
         gangs = scenario in ("gangs", OWNERS_GANGS, GANGS_NEEDS, PAPERS) or (
             scenario == "everything" and seed % 2 == 1
@@ -132,14 +134,15 @@ class ClusterRun:
             needs=scenario in (NEEDS, GANGS_NEEDS, CRASHES),
             settings=SLOW_TO_END if scenario == CRASHES else SETTINGS,
         )  # fmt: skip
-        self.killed_at_starts = 0  # dispatchers, while a gang of theirs was held and not released
-        self._down: set[HostId] = set()  # hosts whose LBM is away
+        # dispatchers killed while one of their gangs was held and not released
+        self.killed_at_starts = 0
+        self._down: set[HostId] = set()  # hosts whose LBM is not running
         for fault in drawn(scenario, seed, self.cluster.names):
             self.cluster.at(fault.at_s, partial(self._begin, fault))
         self.cluster.at(HEALED_S, self._heal)
 
     def run(self) -> None:
-        """Raises BrokenPromise with all that is needed to play it again."""
+        """Raises BrokenPromise with all that is needed to repeat the run."""
         try:
             self.cluster.run(HEALED_S + 0.001)
             self.cluster.finish(END_S)
@@ -222,7 +225,7 @@ class ClusterRun:
         cluster, name = self.cluster, fault.host
         host = cluster.hosts[name]
         if name in self._down:
-            return  # it is away already
+            return  # it is already down
         self._down.add(name)
         back: Callable[[HostId], None]
         if fault.kind == "LBM restarted":
@@ -249,7 +252,7 @@ class ClusterRun:
         back(name)
 
     def _kill_at_a_start(self, until_s: float, away_s: float) -> None:
-        """As soon as a gang is on its way to its hosts, or held there."""
+        """Kills the dispatcher as soon as a gang is on its way to its hosts, or held there."""
         cluster, life = self.cluster, self.cluster.queue.dispatcher.life
         gangs = [life.gangs.of(live.job) for live in life.leased.values()]
         if cluster.queue.is_up and any(gang and not gang.released for gang in gangs):
@@ -269,7 +272,7 @@ class ClusterRun:
             cluster.at(LOOK_S, partial(self._kill_at_a_grant, fault, until_s))
 
     def _come_back_at_a_gang(self, until_s: float, length_s: float) -> None:
-        """As soon as one runs as a whole."""
+        """Brings an owner back as soon as a whole gang runs."""
         cluster, life = self.cluster, self.cluster.queue.dispatcher.life
         for live in life.leased.values() if cluster.queue.is_up else ():
             gang = life.gangs.of(live.job)
@@ -290,7 +293,7 @@ class ClusterRun:
             self.cluster.lims.start(name)
 
     def _heal(self) -> None:
-        """What stands still goes on when its time has come."""
+        """Heals faults; what is stopped continues when its time has come."""
         cluster = self.cluster
         net = cluster.lims
         net.heal()

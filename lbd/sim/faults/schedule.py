@@ -1,8 +1,8 @@
-"""What goes wrong, when and for how long: drawn from a seed, and a run of a cluster under it.
+"""What goes wrong, when and for how long, drawn from a seed; and a run of a cluster under it.
 
-A run places commands all the while, for what a command meets is what counts. Safety is asserted
-after every event (`LimCluster.check_invariants`) and at every decision; when the last fault is
-over the network is whole again and the cluster must come together, as `converge` says.
+A run keeps placing commands, because what commands meet is what counts. Safety is asserted after
+every event (`LimCluster.check_invariants`) and at every decision. After the last fault the network
+is whole again, and the cluster must converge as `converge` says.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,10 +22,10 @@ KINDS = (
     "settings",
 )  # fmt: skip
 FAULTS = 10
-BEGIN_S, LAST_S = 6.0, 50.0  # when the first and the last fault may begin
+BEGIN_S, LAST_S = 6.0, 50.0  # when the first and the last fault may start
 LENGTH_S = (0.5, 20.0)
-HEALED_S = LAST_S + 2.0  # those that last longer end then
-SLOW_S = (0.05, 1.5)  # a reply then often comes after its deadline, and news after newer news
+HEALED_S = LAST_S + 2.0  # longer faults end then
+SLOW_S = (0.05, 1.5)  # often past a reply's deadline, and newer reports arrive before older ones
 GAP_S = 0.8  # between commands, on average
 WORK_S = 3.0
 SLOTS = 2
@@ -36,12 +36,12 @@ class LimFault:
     at_s: float
     until_s: float
     kind: str
-    hosts: tuple[HostId, ...]  # whom it hits; one of two for "one-way"
+    hosts: tuple[HostId, ...]  # the hosts hit; one of the two for "one-way"
     amount: float = 0.0
 
 
 def drawn(seed: int, names: Sequence[HostId], kinds: Sequence[str] = KINDS) -> list[LimFault]:
-    """By the time of their begin. Every kind comes up sooner or later, several overlap."""
+    """Returns faults ordered by start. Every kind comes up sooner or later, several overlap."""
     rng = Random(f"faults {seed}")
     faults = []
     for _ in range(FAULTS):
@@ -54,7 +54,7 @@ def drawn(seed: int, names: Sequence[HostId], kinds: Sequence[str] = KINDS) -> l
 
 
 class FaultRun:
-    """One algorithm under one schedule."""
+    """Runs one algorithm under one schedule."""
 
     kinds: Sequence[str] = KINDS
 
@@ -68,7 +68,7 @@ class FaultRun:
         self.where = f"{algorithm}, seed {seed}"
         self.decided = 0
         self.moved = 0
-        self.settled_s = 0.0  # how long after the last fault all saw all again
+        self.settled_s = 0.0  # how long after the last fault all hosts saw all others again
         self._rng = Random(f"commands {seed}")
         self._began_s = self.cluster.now_s
         self._tasks: dict[HostId, int] = dict.fromkeys(self.names, 0)
@@ -76,7 +76,7 @@ class FaultRun:
         self._down: set[HostId] = set()
 
     def run(self) -> None:
-        """Until all is healed. Raises AssertionError that says the algorithm and the seed."""
+        """Runs until everything is healed. Raises AssertionError with algorithm and seed."""
         at = self.cluster.at
         for fault in self.schedule:
             at(fault.at_s, partial(self._begin, fault))
@@ -178,7 +178,7 @@ class FaultRun:
         self.cluster.at(work_s, partial(self._ended, request.job, origin, decision.host))
 
     def _check(self, decision: Placement, origin: HostId, where: str) -> None:
-        """No algorithm sends a command where it has reason to think that it cannot run."""
+        """Checks that the command was not sent to a host known to be unable to run it."""
         state = self.cluster[origin].state
         if decision.verdict is Verdict.HERE:
             assert decision.host == origin, where
@@ -212,7 +212,7 @@ class FaultRun:
     # -- once healed -----------------------------------------------------------------------------
 
     def converge(self) -> None:
-        """Raises AssertionError unless all is as if nothing had been, within a minute or so."""
+        """Raises AssertionError unless the cluster fully recovers within a minute or so."""
         cluster, params = self.cluster, self.params
         self.settled_s = cluster.run_until(cluster.settled, 60, f"{self.where}: all see all")
         assert cluster.agreed_centre() == self.names[0], self.where
@@ -240,7 +240,7 @@ class FaultRun:
         return len(found) == 1
 
     def _balances(self, busy: HostId) -> None:
-        """A busy host's commands leave again; under NOLB none ever does."""
+        """Checks that a busy host's commands leave again; under NOLB none ever does."""
         expected = Verdict.HERE if self.params.algorithm == "NOLB" else Verdict.THERE
         for number in range(10):
             request = PlacementRequest(JobId(f"after-{number}"), may_wait=False)

@@ -1,8 +1,8 @@
 """The signed settings of a cluster under faults, and hosts that lie about them.
 
-Half of the hosts may set a policy. It is sealed and vetted by the code of production; a signature
-is a hash with its host's key. After every event each host has a policy that an author made, as it
-was made, and none older than it had; once all is healed, all have the newest that is left.
+Half of the hosts may set a policy. Production code seals and vets it; a signature is a hash with
+its host's key. After every event each host has a policy that an author made, unchanged and no older
+than the one it had. Once everything is healed, all hosts have the newest policy that is left.
 """
 
 import hashlib
@@ -31,9 +31,9 @@ from lbd.sim.faults.lim_cluster import LimCluster, VirtualHost
 from lbd.sim.faults.schedule import FaultRun, LimFault
 
 CLUSTER = "test"
-FORGED = {"lim.min_gain": 0.9}  # what a liar wants
+FORGED = {"lim.min_gain": 0.9}  # what a liar wants to set
 FORGED_SAVED = {"lim.min_gain": "0.9"}
-AHEAD = 100  # by so much a liar's number is above all others
+AHEAD = 100  # how far a liar's number is above all others
 KINDS = (
     "settings", "settings", "forged", "forged", "restored", "crash", "crash of the centre",
     "partition", "one-way", "loss", "twice", "delay", "stop",
@@ -51,8 +51,8 @@ class SignedCluster(LimCluster):
         self, hosts: int, seed: int, params: LimConfig | None = None, loss: float = 0.0
     ) -> None:
         super().__init__(hosts, seed, params, loss)
-        self.authors = self.names[: max(1, hosts // 2)]  # who lies is one of the others
-        self.made: dict[tuple[int, str], m.Settings] = {}  # by the counter and author of the seal
+        self.authors = self.names[: max(1, hosts // 2)]  # liars are among the other hosts
+        self.made: dict[tuple[int, str], m.Settings] = {}  # by the seal's counter and author
         self.records: defaultdict[HostId, list[m.Settings]] = defaultdict(list)  # on each disk
         self.liars: set[HostId] = set()
 
@@ -104,7 +104,7 @@ class SignedCluster(LimCluster):
             raise PeerError(f"{signer} has signed in the name of {seal.author}")
 
     def carried(self, message: m.Message) -> tuple[m.Message, int]:
-        """A liar has no other settings to give."""
+        """Replaces the settings in a liar's messages."""
         if message.sender in self.liars:
             message = m.with_settings(message, partial(self._forged, message.sender))
         return super().carried(message)
@@ -121,10 +121,11 @@ class SignedCluster(LimCluster):
         signed_as_itself = signature(liar, signed_text(CLUSTER, own, wanted))
         older = self.rng.choice([settings, *self.made.values()])
         return self.rng.choice((
-            wanted,  # nobody has signed it
-            replace(wanted, seal=settings.seal),  # in place of what was signed
-            replace(settings, counter=wanted.counter, params=FORGED),  # what was not saved alone
-            # a good signature of something else
+            wanted,  # unsigned
+            replace(wanted, seal=settings.seal),  # instead of the signed settings
+            # in the part that is only on trial
+            replace(settings, counter=wanted.counter, params=FORGED),
+            # a valid signature of other settings
             replace(wanted, seal=replace(above, certificate=settings.seal.certificate,
                                          signature=settings.seal.signature)),
             replace(wanted, seal=replace(above, certificate=victim.encode(), signature=bytes(32))),
@@ -132,7 +133,7 @@ class SignedCluster(LimCluster):
                                          signature=signed_for_other)),
             replace(wanted, seal=replace(own, certificate=liar.encode(),
                                          signature=signed_as_itself)),
-            replace(older, counter=wanted.counter, author=liar),  # a good one, sent again
+            replace(older, counter=wanted.counter, author=liar),  # valid settings, sent again
         ))  # fmt: skip
 
     # -- what must hold --------------------------------------------------------------------------
@@ -152,7 +153,7 @@ class SignedCluster(LimCluster):
 
 
 class SignedRun(FaultRun):
-    """Under GLOBAL. Policies are made, forged, sent again and taken from old disks."""
+    """A run under GLOBAL. Policies are made, forged, sent again and restored from old disks."""
 
     kinds: Sequence[str] = KINDS
 
@@ -188,7 +189,7 @@ class SignedRun(FaultRun):
             self.signed.change(author, change)
 
     def _lie(self, liar: HostId, length_s: float) -> None:
-        """To all at once, and to who asks it later."""
+        """Makes a host lie: to all at once, and to those that ask it later."""
         host = self.cluster[liar]
         if not host.running or host.stopped:
             return
@@ -202,7 +203,7 @@ class SignedRun(FaultRun):
                 )
 
     def _restore(self, name: HostId) -> None:
-        """It comes back with a disk of some time ago."""
+        """Restarts a host with an old state of its disk."""
         if name in self._down and (records := self.signed.records[name]):
             self.restored += 1
             self.cluster[name].settings_kept = self._rng.choice([m.Settings(), *records])

@@ -1,4 +1,4 @@
-"""Who submits what, and when: commands to wait for, jobs for the queue, and second thoughts."""
+"""Simulated users: the commands they wait for, the jobs they submit, and changes of mind."""
 
 import signal
 from dataclasses import replace
@@ -12,7 +12,7 @@ from lbd.lbm.core.next_host_after_refusal import Demands
 from lbd.model import HostId, JobId, Needs
 
 COMMAND_GAP_S, JOB_GAP_S, SECOND_THOUGHT_S = 0.7, 1.2, 4.0  # on average
-GANGS = 0.4  # share of submissions, where there are any
+GANGS = 0.4  # share of submissions, if there are gangs
 NAMES = ("ann", "bob")
 VERBS = ("kill", "requeue", "hold", "release")
 
@@ -26,15 +26,15 @@ class UsersWorld(Protocol):
     def call(self, host: HostId, job: JobId, demands: Demands, user: str) -> None: ...
 
     def say(self, job: JobId, event: e.Event) -> None:
-        """To the journey of a command, if its host's LBM listens."""
+        """Passes an event to a command's journey, if its host's LBM listens."""
         ...
 
     def leave(self, job: JobId) -> None:
-        """Its caller is gone."""
+        """The command's caller is gone."""
         ...
 
     def submit(self, host: HostId, sent: Submission) -> int:
-        """The number of the first job, 0 if nobody took it. Raises LedgerTrouble."""
+        """Returns the number of the first job, 0 if nobody accepted it. Raises LedgerTrouble."""
         ...
 
     def act(self, verb: str, job: JobId) -> None: ...
@@ -45,7 +45,7 @@ class Body(Protocol):
 
 
 class Users:
-    """They stop at `end_s` of the run. With `targets` most arrays are to end at a time."""
+    """Users stop after `runs_s`. With `targets` most arrays have a target time."""
 
     def __init__(
         self,
@@ -62,8 +62,9 @@ class Users:
         self._world, self._rng, self._names, self._targets = world, rng, names, targets
         self._runs_s, self._made, self._gangs = runs_s, 0, gangs
         self._dependencies, self._needs = dependencies, needs
-        self._queued: list[tuple[int, int]] = []  # first and last number of what was accepted
-        self.refused = 0  # submissions, with a message
+        # first and last number of each accepted submission
+        self._queued: list[tuple[int, int]] = []
+        self.refused = 0  # submissions refused with a message
         self._next(COMMAND_GAP_S, self._call, 0.0)
         self._next(JOB_GAP_S, self._submit, 0.0)
         self._next(SECOND_THOUGHT_S, self._change_mind, 0.0)
@@ -78,7 +79,7 @@ class Users:
         body()
 
     def _call(self) -> None:
-        """An attached command."""
+        """Starts an attached command."""
         rng, host = self._rng, self._rng.choice(self._names)
         self._made += 1
         job = JobId(f"c{self._made}")
@@ -89,7 +90,8 @@ class Users:
             timeout_s=rng.choice((0.0, 0.0, 2.0)), may_restart=rng.random() < 0.8,
             may_fall_back=rng.random() < 0.9, is_staged=rng.random() < 0.2,
         )  # fmt: skip
-        if self._needs and named not in (None, host):  # else a LIM is asked, which knows of none
+        # otherwise the LIM is asked, which knows of no GPU
+        if self._needs and named not in (None, host):
             demands = replace(demands, needs=Needs((("gpu", rng.choice((1, 1, 2))),)))
         self._world.call(host, job, demands, rng.choice(NAMES))
         thought = rng.random()
@@ -101,7 +103,7 @@ class Users:
             self._world.at(delay_s, lambda: self._world.say(job, e.UserSignal(number)))
 
     def _submit(self) -> None:
-        """One job, or an array."""
+        """Submits a job or an array."""
         rng = self._rng
         count = rng.choice((1, 1, 1, 3))
         slots = rng.choice((1, 1, 1, 2))
@@ -129,7 +131,7 @@ class Users:
                 self._queued.append((first, first + sent.count - 1))
 
     def _dependent(self, sent: Submission) -> Submission:
-        """After some of the last jobs, of which some have ended and some may be killed or held."""
+        """Makes jobs wait for recent ones, some of which have ended or may be killed or held."""
         rng, recent = self._rng, self._queued[-8:]
         found: list[tuple[str, int, int, str]] = []
         for first, last in rng.sample(recent, min(len(recent), rng.choice((0, 1, 1, 2, 3)))):
@@ -143,7 +145,7 @@ class Users:
         return replace(sent, after=written(found), not_before=late)
 
     def _with_target(self, sent: Submission) -> Submission:
-        """An array in place of a job; what of it cannot be in time is taken all the same."""
+        """Makes an array with a target; it is accepted even if it cannot be met."""
         rng = self._rng
         at = self._world.now_s + rng.uniform(1.0, 30.0)
         kind = rng.choice(("target", "target", "deadline", "none"))
@@ -153,7 +155,7 @@ class Users:
         )  # fmt: skip
 
     def _gang(self, sent: Submission) -> Submission:
-        """Some fill the cluster."""
+        """Makes a gang; some of them fill the cluster."""
         count, limit_s = self._rng.choice((2, 2, 3, 4)), self._rng.choice((0.0, 2.0))
         return replace(
             sent, count=count, gang=count, first_index=1, slots_most=0, limit_s=limit_s, at_once=0

@@ -1,9 +1,9 @@
 """Figures 3.2 to 3.8 and 3.16 of Zhou's thesis (1987), from our simulator.
 
-The thesis prints these as curves without their numbers; what its text says of them is each figure's
-claims, and the few numbers it does print stand in them beside ours. Its curves are of the best
-parameters found for each point, ours of one set for all (`balance_setup`), so ours lie a little
-higher. Sections in brackets.
+The thesis prints these as curves without numbers. What its text says of them are the figures'
+claims, where the few numbers it does print stand beside ours. Its curves use the best parameters
+for each point, ours one set for all (`balance/setup.py`), so ours lie a little higher. Section
+numbers are in brackets.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,7 +39,7 @@ def run(what: Run) -> Outcome:
 
 
 def measured(points: Sequence[Point], scale: Scale, map_: Map) -> list[BalanceResult]:
-    """Of each point, its runs and those of NOLB on the same jobs; each run is made once."""
+    """Returns the results of each point against NOLB on the same jobs. Makes each run only once."""
     numbers = range(scale.replications)
     wanted: dict[Run, None] = {}
     for point in points:
@@ -58,7 +58,7 @@ def measured(points: Sequence[Point], scale: Scale, map_: Map) -> list[BalanceRe
 
 
 def as_nolb(setup: Setup) -> Setup:
-    """NOLB looks at no parameter, and pays for nothing: so the runs of many points are one."""
+    """Drops the parameters that NOLB ignores and its costs, so that many points share one run."""
     costs = setup.workload.costs
     return replace(setup, lim=LIM, costs=costs, immobile=0.0, smoothing_s=0.0, index="queue")
 
@@ -73,7 +73,7 @@ def lines_of(
     y: Callable[[BalanceResult], float] | None = None,
     interval: Callable[[BalanceResult], float] | None = None,
 ) -> tuple[Curve, ...]:
-    """One line of each name, the ratio to NOLB unless `y` says otherwise."""
+    """Returns a line for each name: the ratio to NOLB unless `y` says otherwise."""
     y = y or (lambda result: result.ratio_to_nolb)
     interval = interval or (lambda result: result.ratio_ci95)
     found = []
@@ -95,7 +95,7 @@ def named(lines: Sequence[Curve]) -> dict[str, tuple[float, ...]]:
 
 
 def is_valley(values: Sequence[float]) -> bool:
-    """Both ends lie above the lowest."""
+    """Returns whether both ends lie above the lowest value."""
     return min(values[0], values[-1]) > min(values)
 
 

@@ -1,4 +1,4 @@
-"""Every figure by its name in `lbd sim figure`, in the papers' order."""
+"""All figures by their names in `lbd sim figure`, in the papers' order."""
 
 from lbd.sim.figures import balance as figures_balance
 from lbd.sim.figures import downey as figures_downey
@@ -13,7 +13,7 @@ from lbd.sim.figures.figure import Figure
 
 
 def place(name: str) -> tuple[bool, list[int], str]:
-    """zhou-3.10 comes after zhou-3.9."""
+    """Returns a sort key that puts zhou-3.10 after zhou-3.9."""
     number = name.removeprefix("zhou-").rstrip("ab")
     parts = [int(part) for part in number.split(".")] if name.startswith("zhou-") else []
     return not parts, parts, name

@@ -1,8 +1,8 @@
-"""Downey's figure 2, 5 and tables 1 and 2 (UCB/CSD-97-929, 1997) beside our own runs.
+"""Downey's figures 2 and 5 and tables 1 and 2 (UCB/CSD-97-929, 1997) beside our own runs.
 
-The paper ran 120 days once and gives no intervals. Of turnaround under its strategies (table 2)
-only what is robust is claimed: that of PRED against AVG changes its sign with the seed, and the
-paper's 3 % is well within that.
+The paper ran 120 days once and gives no intervals. Of the turnaround under its strategies (table 2)
+only what is robust is claimed: the difference of PRED and AVG changes its sign with the seed, and
+the paper's 3 % is well within that.
 """
 
 from collections.abc import Iterable, Sequence
@@ -47,7 +47,7 @@ Place = tuple[MalleableSetup, int]
 
 
 def speedups(scale: Scale, map_: Map) -> Drawing:
-    """Figure 2: theory alone."""
+    """Figure 2, from theory alone."""
     slots = tuple(float(n) for n in (1, *range(8, 257, 8)))
     lines = tuple(
         Curve("infinite" if sigma > 100 else f"{sigma:g}", slots,
@@ -138,7 +138,7 @@ def table_2(scale: Scale, map_: Map) -> Drawing:
 
 
 def over_avg(rows: dict[Name, MalleableResult]) -> tuple[dict[Name, float], dict[Name, float]]:
-    """Mean turnaround and utilisation."""
+    """Returns mean turnaround and utilisation."""
     base = rows["AVG"]
     return (
         {n: rows[n].mean_turnaround_s / base.mean_turnaround_s for n in NAMES},
@@ -164,7 +164,7 @@ def claims_2(rows: dict[Name, MalleableResult]) -> tuple[Claim, ...]:
 
 
 def restraints(scale: Scale, map_: Map) -> Drawing:
-    """Section 6.1: what lock-in and risk aversion make of BIAS."""
+    """Section 6.1: the effect of lock-in and risk aversion on BIAS."""
     places = [
         (MalleableSetup(MalleableWorkload(), DAYS, "system", scale.seed, rules, lock_in), number)
         for rules, lock_in in RESTRAINTS
@@ -200,7 +200,7 @@ def claims_6(slower: Sequence[float]) -> tuple[Claim, ...]:
 
 
 def calibration(scale: Scale, map_: Map) -> Drawing:
-    """Figure 5: predicted and actual queue times, by the octave of what was predicted."""
+    """Figure 5: predicted and actual queue times, by the octave of the prediction."""
     found = simulated("application", scale, map_)
     lines = []
     for name in ("PRED", "BIAS"):
@@ -228,7 +228,7 @@ def calibration(scale: Scale, map_: Map) -> Drawing:
 
 
 def points(values: Iterable[float]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """A bar each."""
+    """Returns the points of a bar for each value."""
     y = tuple(values)
     return tuple(float(n) for n in range(1, len(y) + 1)), y
 

@@ -1,8 +1,8 @@
 """Downey's figures 3, 4 and 6 (UCB/CSD-97-929, 1997): what jobs are like, and two schedules.
 
-The log of the Paragon that figures 3 and 4 show is not in the paper, so beside its model are the
-jobs of our own runs under AVG, with what the text says of the log. Figure 6 is a sketch without
-numbers: here two jobs of ours go through the line, by the code that decides live.
+The paper does not contain the Paragon's log that figures 3 and 4 show. So its model is drawn beside
+the jobs of our own runs under AVG, with what the text says of the log. Figure 6 is a sketch without
+numbers: here two jobs of ours go through the queue, decided by production code.
 """
 
 from bisect import bisect_right
@@ -29,7 +29,7 @@ SIZES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 MEDIAN_S, MEAN_S = 18 * 60, 271 * 60  # of L, section 2.2.1
 SEQUENTIAL = (0.40, 0.21)  # share of jobs at SDSC early in 1995 and in 1996, section 2.2.2
 SLOTS = 128
-# Figure 6: the first takes 96 slots for 25 minutes, the second comes after one.
+# Figure 6: the first takes 96 slots for 25 minutes, the second arrives one minute later.
 FIRST = MalleableArrival(0.0, Malleable(1, SLOTS, Speedup(96.0, 0.0), 96 * 1500.0))
 SECOND = MalleableArrival(60.0, Malleable(1, SLOTS, Speedup(128.0, 0.0), 160_000.0))
 
@@ -46,7 +46,7 @@ def jobs_of(scale: Scale, map_: Map) -> list[Served]:
 
 
 def shares(values: Sequence[float], at: Sequence[float]) -> tuple[float, ...]:
-    """Of each x: the share of the values that do not exceed it."""
+    """Returns, for each x, the share of the values that do not exceed it."""
     ordered = sorted(values)
     return tuple(bisect_right(ordered, x) / len(ordered) for x in at)
 
@@ -60,7 +60,7 @@ def model(lifetimes: UniformLog) -> tuple[float, ...]:
 
 
 def allocated_time(scale: Scale, map_: Map) -> Drawing:
-    """Figure 3: how long jobs hold slots, T, and what work they are, L."""
+    """Figure 3: the time T for which jobs hold slots, and their work L."""
     return times_of(jobs_of(scale, map_))
 
 
@@ -89,7 +89,7 @@ def times_of(served: Sequence[Served]) -> Drawing:
 
 
 def cluster_sizes(scale: Scale, map_: Map) -> Drawing:
-    """Figure 4: what jobs could use, and what they got."""
+    """Figure 4: the slots that jobs could use, and those they got."""
     return sizes_of(jobs_of(scale, map_))
 
 
@@ -118,7 +118,7 @@ def sizes_of(served: Sequence[Served]) -> Drawing:
 
 
 def schedules(_scale: Scale, _map: Map) -> Drawing:
-    """Figure 6: one job that waits, and no L-shaped schedule."""
+    """Figure 6: a job that waits, and no L-shaped schedule."""
     avg, pred = two_jobs("AVG"), two_jobs("PRED")
     lines = (busy("AVG", avg), busy("PRED", pred))
     return Drawing("seconds", "slots in use", lines, claims_6(avg, pred))
@@ -150,7 +150,7 @@ def utilisation(served: Sequence[Served]) -> float:
 
 
 def busy(name: str, served: Sequence[Served]) -> Curve:
-    """A corner before and after each change."""
+    """Returns a line with a corner before and after each change."""
     edges = sorted({edge for one in served for edge in (one.began_s, ends_s(one))})
     x, y, used = [], [], 0
     for edge in edges:

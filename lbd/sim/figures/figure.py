@@ -1,8 +1,8 @@
-"""The papers' figures that can be redrawn: what one is, and the table of all of them.
+"""The papers' figures that can be redrawn: what a figure is.
 
-A figure is a function of how much to simulate and of a `map` to do it with; it returns its lines,
-and of each claim the paper makes with it whether it holds in our numbers. Which library draws them
-is `cli.sim_figure`'s concern.
+A figure is a function of how much to simulate and of a `map` to run it with. It returns its lines,
+and for each of the paper's claims about it whether that holds in our numbers. Drawing is left to
+lbd/cli/sim/plot.py.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ Found = TypeVar("Found")
 
 
 class Map(Protocol):
-    """As the built-in map, but a list; it may use several processes."""
+    """Like the built-in map, but returns a list; it may use several processes."""
 
     def __call__(
         self, function: Callable[[Given], Found], given: Sequence[Given]
@@ -23,12 +23,13 @@ class Map(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How much to simulate; figures of theory alone ignore it."""
+    """How much to simulate. Figures from theory alone ignore it."""
 
     duration_s: float = 1200.0
     replications: int = 3
     seed: int = 1
-    series: tuple[tuple[float, ...], ...] = ()  # CPU % of hosts, a day each, where a figure asks
+    # CPU % of hosts, a series for a host and day, where a figure uses it
+    series: tuple[tuple[float, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +37,15 @@ class Curve:
     name: str
     x: tuple[float, ...]
     y: tuple[float, ...]
-    interval: tuple[float, ...] = ()  # half of the 95 % interval of each y, where there is one
-    printed: bool = False  # in the paper, not ours
+    interval: tuple[float, ...] = ()  # half of each y's 95 % interval, if there is one
+    printed: bool = False  # from the paper, not ours
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
     text: str
     holds: bool
-    ours: str  # the numbers it was judged by
+    ours: str  # the numbers that decided it
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class Drawing:
     claims: tuple[Claim, ...]
     log_x: bool = False
     log_y: bool = False
-    scattered: bool = False  # points, not lines
+    scattered: bool = False  # draw points, not lines
 
 
 @dataclass(frozen=True, slots=True)

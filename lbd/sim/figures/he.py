@@ -1,7 +1,7 @@
-"""He et al.'s figures 2 and 3: below how many free hosts a task waits, and hosts to try it on.
+"""He et al.'s figures 2 and 3: with how few free hosts a task waits, and the hosts used to test it.
 
-Their 232 hosts are in no archive, and which they chose is not said. Figure 3 is drawn of as many
-from the series that it is given, and the three sets are chosen here.
+Their 232 hosts are in no archive, and the paper does not say which it chose. Figure 3 uses as many
+of the given series, and the three sets are chosen here.
 """
 
 from collections.abc import Sequence
@@ -16,14 +16,14 @@ from lbd.theory.wait_or_migrate import OnOff, metrics, myopic_thresholds, thresh
 
 TASKS, BETA = 3, 0.9
 CHAIN = OnOff(0.1, 0.9)
-UNRELATED = OnOff(0.5, 0.5)  # from a step to the next
+UNRELATED = OnOff(0.5, 0.5)  # each step is independent of the last
 HOSTS, SET = 232, 6
 SETS, SHARES = ("low", "medium", "high"), (1 / 6, 1 / 2, 5 / 6)  # availability
 COSTS = tuple(n / 50 for n in range(151))  # of a move, in steps
 
 
 def partition(_scale: Scale, _map: Map) -> Drawing:
-    """Theory alone."""
+    """Figure 2, from theory alone."""
     best, myopic = thresholds(TASKS, CHAIN, BETA), myopic_thresholds(TASKS)
     lines = tuple(
         Curve(name, COSTS, tuple(float(wait_below(cost, found)) for cost in COSTS))
@@ -48,7 +48,7 @@ def partition(_scale: Scale, _map: Map) -> Drawing:
 
 
 def hosts(scale: Scale, _map: Map) -> Drawing:
-    """Figure 3, of other hosts. Raises ConfigError."""
+    """Figure 3, with other hosts. Raises ConfigError."""
     lively = [one for one in scale.series if is_lively(one, BUSY_PERCENT)]
     if len(lively) < 3 * SET:
         had = f"{len(lively)} lively ones in it" if scale.series else "none is given"
@@ -72,7 +72,7 @@ def availability(chain: OnOff) -> float:
 
 
 def near(chains: Sequence[OnOff], share: float) -> list[OnOff]:
-    """Those nearest to the one that is available for longer than this share of all."""
+    """Returns the chains nearest to the one at this share of the order by availability."""
     middle = chains[int(share * len(chains))]
     return sorted(chains, key=lambda one: dist(place(one), place(middle)))[:SET]
 
@@ -86,7 +86,7 @@ def scatter(name: str, chains: Sequence[OnOff]) -> Curve:
 
 
 def apart(chains: Sequence[OnOff]) -> float:
-    """The mean distance from their middle."""
+    """Returns the mean distance from their centre."""
     middle = fmean(one.p01 for one in chains), fmean(one.p11 for one in chains)
     return fmean(dist(place(one), middle) for one in chains)
 

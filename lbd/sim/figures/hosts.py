@@ -1,8 +1,8 @@
-"""Figures 3.9 to 3.15 and 3.17 of Zhou's thesis (1987): hosts and kinds of jobs one by one, in our
-simulator. As in `figures_balance`, its curves are printed without their numbers; claims are its
-text's.
+"""Figures 3.9 to 3.15 and 3.17 of Zhou's thesis (1987): single hosts and kinds of jobs in our
+simulator. As for `balance.py`, its curves are printed without numbers, and the claims are those of
+its text.
 
-Hosts are in order of their utilisation without load balancing, and averaged by that rank over the
+Hosts are ordered by their utilisation without load balancing, and averaged by that rank over the
 replications. Loads lie within ± 20 % of the mean, as in its figure 3.9.
 """
 
@@ -19,8 +19,8 @@ from lbd.sim.figures.balance import base, shown
 from lbd.sim.figures.figure import Claim, Curve, Drawing, Figure, Map, Scale
 
 HOSTS, LOAD = 14, 0.633
-SLICE_S = 30.0  # of figure 3.13
-SIZES_S = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)  # figure 3.15: seven ranges, these between them
+SLICE_S = 30.0  # slices of figure 3.13
+SIZES_S = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)  # figure 3.15: the bounds between its seven ranges
 FAIR = "; its CPUs served short jobs first, ours serve all alike, so here they gain, too"
 SIZE_NAMES = ("below 0.5 s", "to 1", "to 2", "to 4", "to 8", "to 16", "above")
 
@@ -31,13 +31,13 @@ class OfHosts:
 
     use: tuple[float, ...]  # CPU utilisation
     queue: tuple[float, ...]  # mean CPU queue length
-    mean_s: tuple[float, ...]  # response time of the jobs that came from there
+    mean_s: tuple[float, ...]  # response time of the jobs submitted there
     sd_s: tuple[float, ...]
-    slices: tuple[tuple[float, ...], ...]  # of each host, queue lengths over `SLICE_S`
+    slices: tuple[tuple[float, ...], ...]  # for each host, queue lengths over `SLICE_S`
 
 
 def played(what: Run, period_s: float) -> tuple[Engine, list[Job], list[tuple[float, ...]]]:
-    """With each host's mean queue and CPU use in every stretch of `period_s`, one after another."""
+    """Also returns each host's mean queue and CPU use in every interval of `period_s`."""
     engine, jobs = begun(what)
     for cpu in engine.cpus:
         cpu.is_metered = True
@@ -69,7 +69,7 @@ def of_hosts(what: Run) -> OfHosts:
 
 
 def by_rank(scale: Scale, map_: Map, names: Sequence[str]) -> dict[str, list[OfHosts]]:
-    """Of each algorithm and replication, its hosts from the least to the most used by NOLB."""
+    """Returns each run's hosts, from the least to the most used under NOLB, by algorithm."""
     setup = base(scale, HOSTS, LOAD)
     numbers = range(scale.replications)
     runs = [(setup, name, n) for name in names for n in numbers]
@@ -94,7 +94,7 @@ def reordered(run: OfHosts, order: Sequence[int]) -> OfHosts:
 def ranked_lines(
     found: dict[str, list[OfHosts]], part: str
 ) -> tuple[tuple[Curve, ...], dict[str, list[float]]]:
-    """One line of each algorithm, over the ranks of hosts."""
+    """Returns a line for each algorithm, over the ranks of hosts."""
     x = tuple(float(rank + 1) for rank in range(HOSTS))
     y = {
         name: [mean([getattr(run, part)[rank] for run in runs]) for rank in range(HOSTS)]
@@ -184,7 +184,7 @@ def host_queues(scale: Scale, map_: Map) -> Drawing:
 
 
 def over_time(scale: Scale, map_: Map) -> Drawing:
-    """[3.4.6] Of the first replication."""
+    """[3.4.6] From the first replication."""
     one = Scale(scale.duration_s, 1, scale.seed)
     found = by_rank(one, map_, ("NOLB", "GLOBAL"))
     lines, apart = [], {}
@@ -205,7 +205,7 @@ def over_time(scale: Scale, map_: Map) -> Drawing:
 
 @dataclass(frozen=True, slots=True)
 class OfSizes:
-    """One run's response times by kind of job: how many, and their sum."""
+    """One run's response times by kind of job: their number and sum."""
 
     small: tuple[int, float]
     local: tuple[int, float]
@@ -239,7 +239,7 @@ def mean_of(pairs: Sequence[tuple[int, float]]) -> float:
 
 
 def sized(scale: Scale, map_: Map) -> tuple[list[OfSizes], list[OfSizes]]:
-    """Under NOLB and under GLOBAL, with T_CPU = 1 s on 28 hosts."""
+    """Returns results under NOLB and under GLOBAL, with T_CPU = 1 s on 28 hosts."""
     setup = base(scale, 28, 0.63)
     numbers = range(scale.replications)
     runs = [(setup, name, n) for name in ("NOLB", "GLOBAL") for n in numbers]
@@ -300,7 +300,7 @@ def job_sizes(scale: Scale, map_: Map) -> Drawing:
 
 
 def least_loaded(what: Run) -> Counter[int]:
-    """How often so many hosts had the shortest CPU queue, looked at each second."""
+    """Counts, each second, how many hosts have the shortest CPU queue."""
     engine, jobs = begun(what)
     for cpu in engine.cpus:
         cpu.is_metered = True

@@ -1,15 +1,15 @@
-"""Our own rules, P2C and PREDICT, against the best of Zhou's seven, and against what Mitzenmacher
-(2000) found of old loads.
+"""Our own rules, P2C and PREDICT, against the best of Zhou's seven, and against Mitzenmacher's
+results (2000) on old load information.
 
 `own-equal`, `own-unequal`: for each load and each age of the information (the exchange period P)
-all rules get the very same jobs, and ours are divided by whichever of the seven did best there; by
-the mean and by the 99th percentile of response times. Parameters are those the daemons come with,
-costs are of machines of today. The seven know each job's CPU time exactly where T_CPU asks for it,
-PREDICT to a factor of two, as what is learnt of commands might be. The constants of our rules were
-chosen by the jobs of the seeds in `TUNED_ON`; who judges by these is told so. That the best of
-seven is found out by the same runs favours it: its luck counts, ours does not.
+all rules get exactly the same jobs. Ours are divided by the best of the seven at that point, for
+the mean and the 99th percentile of response times. Parameters are the daemons' defaults, costs are
+those of today's machines. The seven know each job's CPU time exactly where T_CPU uses it, PREDICT
+knows it to a factor of two, as if learnt from earlier runs. The constants of our rules were tuned
+on the jobs of the seeds in `TUNED_ON`; a claim says so if those seeds are used. Choosing the best
+of seven from the same runs favours the seven: their luck counts, ours does not.
 
-`stale-loads`: hosts with exponential jobs, all for nothing, as loads get older than a job lasts.
+`stale-loads`: hosts with exponential jobs and no costs, as loads get older than a job lasts.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -52,7 +52,7 @@ UNEQUAL = Hosts(12, (1.0, 2.0, 4.0, 8.0), (2.0, 1.0, 1.0, 0.5))
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """Of one rule in one cell, by replication."""
+    """One rule's results in one cell, by replication."""
 
     mean_s: tuple[float, ...]
     p99_s: tuple[float, ...]
@@ -60,7 +60,7 @@ class Quality:
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """Of two means over the same replications, with half of its 95 % interval."""
+    """The ratio of two means over the same replications, with half of its 95 % interval."""
 
     value: float
     half: float
@@ -81,7 +81,7 @@ def daemons_lim(age_s: float) -> LimConfig:
 
 
 def cell_setup(hosts: Hosts, cell: Cell, rule: str, scale: Scale) -> Setup:
-    """Who asks for each load when it is needed has the same run at every age."""
+    """Gives rules that ask for loads when needed the same setup, and so run, at every age."""
     load, age_s = cell
     ages = POLICIES[rule].reporting is not Reporting.NOBODY
     return Setup(
@@ -123,8 +123,8 @@ def mean(values: Sequence[float]) -> float:
 
 
 def ratio(ours: Sequence[float], theirs: Sequence[float]) -> Ratio:
-    """What differs between replications differs for both: to first order the error of the ratio is
-    that of ours - ratio * theirs."""
+    """Computes the interval from ours - ratio * theirs, which is right to first order, because what
+    differs between replications affects both."""
     value = mean(ours) / mean(theirs)
     rest = [one - value * other for one, other in zip(ours, theirs, strict=True)]
     return Ratio(value, half_width(rest) / mean(theirs))
@@ -197,7 +197,7 @@ STALE_RULES = ("GLOBAL", "CENTRAL", *WEIGH_AGE)
 
 
 def stale_setup(age_s: float, scale: Scale, **more: float) -> Setup:
-    """Nothing holds a job back: the nearest we come to jobs that belong to no host."""
+    """Lets every job move: the closest we come to jobs that belong to no host."""
     lim = replace(
         LIM, exchange_period_s=age_s, min_gain=0.0, job_threshold_s=0.0, move_cost_s=0.0,
         trust_s=1.0, probe_limit=int(more.get("probe_limit", 3)),

@@ -1,12 +1,12 @@
-"""Tables 4.5 to 4.11 of Zhou's thesis (1987): workstations driven by scripts, of users who wait for
+"""Tables 4.5 to 4.11 of Zhou's thesis (1987): workstations driven by scripts of users who wait for
 a command and then think.
 
-The printed times are those of its Sun-2s, whose file server was the bottleneck; a NOLB of 53.3 s
-for 7.45 s of CPU time is that. So shares of NOLB's time are compared, not seconds. The order is the
-thesis's, but ours save less, by a quarter to a half: our users never have two commands at once, as
-the thesis's had (in the background), so queues are steadier and there is less to even out. (With
-arrivals that wait for nobody more is saved than printed.) Nor have our queues any of the kernel's
-noise, which is what smoothing over a few seconds is good for.
+The printed times are those of its Sun-2s with a file server as the bottleneck, which is why NOLB
+takes 53.3 s for 7.45 s of CPU time. So shares of NOLB's time are compared, not seconds. The order
+is the thesis's, but ours save less, by a quarter to a half: our users never run two commands at
+once, as the thesis's did (in the background), so queues are steadier and there is less to balance.
+(With arrivals that wait for nothing, more is saved than printed.) Our queues also lack the kernel's
+noise, against which smoothing over a few seconds helps.
 """
 
 import math
@@ -24,7 +24,7 @@ QUEUE, UTILISATION = ("min_gain=0.5",), ("index=utilisation", "min_gain=0.1")  #
 
 Row = tuple[str, str, tuple[str, ...], float, float]  # name, algorithm, words, printed: mean, sd
 
-# The printed numbers are shares of NOLB's mean and deviation here.
+# The printed numbers are shares of NOLB's mean and deviation.
 ALGORITHMS: tuple[Row, ...] = (
     ("DISTED", "DISTED", (*QUEUE, "exchange_period_s=15"), 36.4 / 53.3, 50.6 / 90.1),
     ("GLOBAL", "GLOBAL", (*QUEUE, "exchange_period_s=5"), 32.6 / 53.3, 43.6 / 90.1),
@@ -41,7 +41,7 @@ INDICES: tuple[Row, ...] = (
     ("CPU use 10 s", "GLOBAL", (*UTILISATION, "smoothing_s=10"), 38.5 / 53.3, 55.4 / 90.1),
     ("CPU use 60 s", "GLOBAL", (*UTILISATION, "smoothing_s=60"), 42.9 / 53.3, 67.6 / 90.1),
 )
-# Its load average and sums of queues stand for the queue over 60 and 20 s: our jobs use no disk.
+# Its load average and sums of queues are the queue over 60 and 20 s here: our jobs use no disk.
 MODERATE_INDICES: tuple[Row, ...] = (
     ("queue now", "GLOBAL", (*QUEUE, "smoothing_s=0"), 42.3 / 49.5, 61.4 / 72.4),
     ("queue 4 s", "GLOBAL", (*QUEUE, "smoothing_s=4"), 39.9 / 49.5, 54.0 / 72.4),
@@ -55,8 +55,8 @@ LEVELS: dict[str, tuple[int, Row]] = {  # hosts, and GLOBAL in tables 4.8 to 4.1
     "moderate": (6, ("GLOBAL", "GLOBAL", ("local_threshold=0.8",), 39.4 / 49.5, 57.5 / 72.4)),
     "light": (6, ("GLOBAL", "GLOBAL", ("local_threshold=0.6",), 25.2 / 28.7, 31.4 / 38.7)),
 }
-# Table 4.11: may leave, NOLB took a minute or more -> mean with load balancing ÷ that without, over
-# the commands of such kinds.
+# Table 4.11: may leave, NOLB took a minute or more -> mean with load balancing ÷ mean without, over
+# commands of that kind.
 PRINTED_CLASSES = {
     (True, False): 0.432,
     (True, True): 0.594,
@@ -75,7 +75,7 @@ def base(scale: Scale, hosts: int, words: Sequence[str]) -> Setup:
 def rows(
     table: Sequence[Row], load: str, hosts: int, scale: Scale, map_: Map, *common: str
 ) -> tuple[list[BalanceResult], BalanceResult]:
-    """Of each row, and of NOLB."""
+    """Returns the results of each row, and of NOLB."""
     numbers = range(scale.replications)
     without = as_nolb(base(scale, hosts, ()))
     work = as_in_thesis(without, load)
@@ -119,7 +119,7 @@ def deviation(result: BalanceResult, nolb: BalanceResult) -> float:
 
 
 def as_printed(row: Row, result: BalanceResult) -> Claim:
-    """Whether the printed share of NOLB's time lies in our interval."""
+    """Claims that the printed share of NOLB's time lies in our interval."""
     return Claim(
         f"{row[0]} saves {1 - row[3]:.1%} of NOLB's mean, within our interval",
         abs(result.ratio_to_nolb - row[3]) <= result.ratio_ci95,
@@ -214,7 +214,7 @@ def light(scale: Scale, map_: Map) -> Drawing:
 
 
 def job_classes(scale: Scale, map_: Map) -> Drawing:
-    """[4.7.2] Big: NOLB took a minute or more; ours: more CPU time than the mean."""
+    """[4.7.2] Big means that NOLB took a minute or more; for ours, more CPU time than the mean."""
     words = (*QUEUE, "smoothing_s=4", "exchange_period_s=5", "local_threshold=0.8")
     numbers = range(scale.replications)
     without, with_it = as_nolb(base(scale, 6, ())), base(scale, 6, words)
@@ -227,7 +227,7 @@ def job_classes(scale: Scale, map_: Map) -> Drawing:
         base_s, mine_s = (
             sum(one[key][1] for one in some)
             for some in (found[: len(numbers)], found[len(numbers) :])
-        )  # of the same jobs
+        )  # for the same jobs
         ratios.append(mine_s / base_s if base_s else math.nan)
     printed = tuple(PRINTED_CLASSES.values())
     x = tuple(float(n) for n in range(1, len(ratios) + 1))

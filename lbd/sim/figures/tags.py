@@ -1,9 +1,9 @@
 """Figures 4 to 15 of Harchol-Balter's TAGS paper (2002), from its formulas.
 
-They are of theory alone and ignore the scale; `figures_tags_simulated` holds simulation against
-it. Where the paper errs, ours is right: its Least-Work-Remaining lacks a factor ½, 0.3 orders of
-magnitude, so that some of its claims fail by that much; its Figure 7a must be of
-TAGS-opt-waitingtime, not of opt-slowdown. Points are missing where no cutoffs are feasible.
+They come from theory alone and ignore the scale; `tags_simulated.py` compares them with simulation.
+Where the paper errs, ours is right. Its Least-Work-Remaining lacks a factor ½, 0.3 orders of
+magnitude, so some of its claims fail by that much. Its Figure 7a must be of TAGS-opt-waitingtime,
+not of opt-slowdown. Points are missing where no cutoffs are feasible.
 """
 
 import math
@@ -22,7 +22,7 @@ ALPHAS = tuple(round(0.2 + 0.1 * i, 1) for i in range(18))  # 0.2 … 1.9
 MEAN_S = 3000.0
 LARGEST_S = 1e10
 SMALLER_S = 1e7  # section 7
-DROPPED = math.log10(2.0)  # what the paper's Least-Work-Remaining is too slow by
+DROPPED = math.log10(2.0)  # orders of magnitude by which the paper's Least-Work-Remaining is off
 
 Value = Callable[[TagsFigures], float]
 
@@ -59,7 +59,7 @@ def line_of(name: str, points: Iterable[Solved], value: Value) -> Curve:
 
 
 def curve(name: str, value: Callable[[float], float]) -> Curve:
-    """Over all α."""
+    """Returns a line over all α."""
     return Curve(name, ALPHAS, tuple(value(alpha) for alpha in ALPHAS))
 
 
@@ -68,7 +68,7 @@ def at(line: Curve, alpha: float) -> float:
 
 
 def tens(ratio: float) -> float:
-    """Orders of magnitude."""
+    """Returns orders of magnitude."""
     return math.log10(ratio) if ratio > 0 else -math.inf
 
 
@@ -114,7 +114,7 @@ def second_moment(largest_s: float) -> Callable[[Scale, Map], Drawing]:
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """One picture: who does how well over α."""
+    """One figure: how well each discipline does over α."""
 
     tags: Curve
     least_work: Curve
@@ -125,7 +125,7 @@ class Contest:
         return (self.random, self.least_work, self.tags)
 
     def gain(self, alpha: float) -> float:
-        """Orders of magnitude by which TAGS is below Least-Work-Remaining."""
+        """Returns the orders of magnitude by which TAGS is below Least-Work-Remaining."""
         return tens(at(self.least_work, alpha) / at(self.tags, alpha))
 
     def ahead(self, alphas: Sequence[float] = ALPHAS) -> Claim:

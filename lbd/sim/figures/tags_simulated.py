@@ -1,10 +1,10 @@
-"""TAGS simulated, over what the formulas say: 1 means they agree (paper, section 5.1).
+"""TAGS simulated, divided by the formulas' values: 1 means they agree (paper, section 5.1).
 
-The formulas take the arrivals at every host for Poisson. For the random discipline that is so, and
-simulation must meet them; for tags it is so at host 1 only, and they are an upper bound.
+The formulas assume Poisson arrivals at every host. For the random discipline that is true, and
+simulation must match them; for tags it is true only at host 1, and they are an upper bound.
 
-Sizes here are those of the other figures but for the largest, 1e5 s: with 1e10 the jobs that make
-up half of the work come once in a hundred million, and no simulation of a feasible length sees one.
+Sizes are those of the other figures except for the largest, 1e5 s: with 1e10 the jobs that make up
+half of the work are one in a hundred million, and no feasible simulation would contain one.
 """
 
 from collections.abc import Sequence
@@ -23,8 +23,8 @@ ALPHAS = (0.2, 0.5, 0.8, 1.1, 1.4, 1.7, 1.9)
 LOADS = (0.3, 0.5, 0.7)
 HOSTS = (2, 4)
 LARGEST_S = 1e5
-JOBS = 30_000  # a replication
-DEEPEST = {2: 0.12, 4: 0.35}  # how far below the bound simulations are known to lie
+JOBS = 30_000  # in each replication
+DEEPEST = {2: 0.12, 4: 0.35}  # how far simulations are known to lie below the bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class TagsRatio:
 
 
 def ratio(point: TagsPoint) -> TagsRatio | None:
-    """None where no cutoffs are feasible."""
+    """Returns None if no cutoffs are feasible."""
     sizes = with_mean(3000.0, LARGEST_S, point.alpha)
     traffic = Traffic(sizes, point.load, point.hosts)
     cutoffs_s: tuple[float, ...] | None = None

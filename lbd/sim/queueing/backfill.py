@@ -1,5 +1,5 @@
-"""Batch jobs of several slots on one host of many: the queue that runs in production with each rule
-of `dispatch.backfill`, and beside it EASY, written by itself."""
+"""Batch jobs of several slots on one host with many: the production queue with each rule of
+`dispatch.backfill`, and an independent EASY beside it."""
 
 import heapq
 import math
@@ -17,7 +17,7 @@ from lbd.sim.queueing.trace import FIELDS
 
 HOST = HostId("h1")
 SUBMIT, RUN, PROCESSORS, REQUESTED, USER, PROGRAM = 1, 3, 4, 8, 11, 13
-SHORT_S = 10.0  # of bounded slowdown
+SHORT_S = 10.0  # threshold of bounded slowdown
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +31,8 @@ class BatchJob:
 
 
 def batch_jobs(lines: Iterable[bytes], limit: int) -> list[BatchJob]:
-    """The first that ran, of a trace in the Standard Workload Format. What ran longer than it had
-    asked for was let run, so it is taken to have asked for that."""
+    """Returns the first `limit` jobs that ran in a trace in the Standard Workload Format. Jobs that
+    ran longer than requested were allowed to, so they count as having requested that time."""
     jobs: list[BatchJob] = []
     for line in lines:
         words = line.split()
@@ -51,7 +51,7 @@ def batch_jobs(lines: Iterable[bytes], limit: int) -> list[BatchJob]:
 
 
 def waits_s(jobs: Sequence[BatchJob], slots: int, rule: str, risk: float = 0.1) -> list[float]:
-    """Of each of these jobs, on one host."""
+    """Returns each job's wait on one host."""
     queues, rng = Queues(Fcfs(), Rules(backfill=rule, backfill_risk=risk)), Random(1)
     began_s: dict[int, float] = {}
     ends: list[tuple[float, int]] = []
@@ -79,9 +79,9 @@ def waits_s(jobs: Sequence[BatchJob], slots: int, rule: str, risk: float = 0.1) 
 
 
 def easy_waits_s(jobs: Sequence[BatchJob], slots: int) -> list[float]:
-    """EASY by its own text, to compare with: no code of ours is in it."""
+    """EASY as published, for comparison; shares no code with ours."""
     began: dict[int, float] = {}
-    running: list[tuple[float, int]] = []  # when it really ends, which
+    running: list[tuple[float, int]] = []  # real end, job
     waiting: list[int] = []
     free = slots
 
@@ -131,13 +131,13 @@ def easy_waits_s(jobs: Sequence[BatchJob], slots: int) -> list[float]:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What a rule did, beside the strict order."""
+    """A rule's results, compared with the strict order."""
 
     mean_wait_s: float
-    mean_slowdown: float  # bounded: (wait + run) / max(run, 10 s), one at least
+    mean_slowdown: float  # bounded: (wait + run) / max(run, 10 s), at least 1
     longest_wait_s: float
-    later: float  # share of the jobs that began later than in the strict order
-    later_by_s: float  # these, on average
+    later: float  # share of the jobs that started later than in the strict order
+    later_by_s: float  # mean delay of these
 
 
 def effect(jobs: Sequence[BatchJob], waits: Sequence[float], strict: Sequence[float]) -> Effect:

@@ -1,11 +1,11 @@
-"""A dispatcher in virtual time: the queueing disciplines that run in production, single hosts.
+"""A dispatcher in virtual time: the production queueing disciplines on single hosts.
 
 Each host runs one job at a time. A job's size is the CPU seconds that it needs on one host; under
-tags it is killed at its tier's cutoff and starts from scratch, as the keeper does it. A run begins
-with empty hosts, goes on until the last job has ended, and depends on nothing but its arguments.
+tags it is killed at its tier's cutoff and starts again from the start, as the keeper does it. A run
+begins with empty hosts, continues until the last job has ended, and depends only on its arguments.
 
-Waiting is summed up from its parts (each time in a queue, each service that was killed), never
-taken as response less size: beside a clock of 1e8 s the size of a short job is lost.
+Waiting is summed from its parts (each time in a queue, each service that was killed), never
+computed as response less size: at a clock of 1e8 s the size of a short job would be lost.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,21 +24,21 @@ PROGRESS_EVERY = 4096  # arrivals
 class Arrival(NamedTuple):
     at_s: float
     size_s: float
-    estimate_s: float | None  # what least-work and sita-e are told
+    estimate_s: float | None  # what least-work and sita-e use
 
 
 @dataclass(slots=True)
 class Run:
-    """What became of the jobs, in order of arrival, and of the hosts."""
+    """The results for the jobs, in order of arrival, and for the hosts."""
 
     waited_s: list[float]
-    killed_s: list[float]  # part of the waiting: service that was thrown away
-    busy_s: list[float] = field(default_factory=list)  # by host, killed service included
+    killed_s: list[float]  # part of the waiting: discarded service
+    busy_s: list[float] = field(default_factory=list)  # by host, including killed service
     ended_s: float = 0.0
 
 
-# Of an attempt: when, its number in order of starts (so no two compare equal), of which job, and
-# whether that is by the tier's cutoff.
+# The end of an attempt: time, its number in order of starts (so no two compare equal), job, and
+# whether it was the tier's cutoff.
 Ending = tuple[float, int, JobId, bool]
 
 
@@ -49,7 +49,7 @@ def simulate(
     rng: Random,
     progress: Callable[[int], None] | None = None,
 ) -> Run:
-    """Run `arrivals`, rising in time, under a fresh `discipline`."""
+    """Runs `arrivals`, in ascending order of time, under a fresh `discipline`."""
     world = QueueWorld(arrivals, discipline, hosts, rng)
     for job, arrival in enumerate(arrivals):
         if progress is not None and job % PROGRESS_EVERY == 0:
@@ -74,7 +74,7 @@ class QueueWorld:
         self.hosts = {host.name: index for index, host in enumerate(hosts)}
         self.queues.hosts_are(hosts, 0.0, rng)
         self.run = Run([0.0] * len(arrivals), [0.0] * len(arrivals), [0.0] * len(hosts))
-        self.queued_s = [arrival.at_s for arrival in arrivals]  # since when it waits, or waited
+        self.queued_s = [arrival.at_s for arrival in arrivals]  # when its present wait began
         self.endings: list[Ending] = []
         self.started = 0
 
@@ -99,7 +99,7 @@ class QueueWorld:
             heappush(self.endings, (now_s + service_s, self.started, start.job.id, cut))
 
     def run_until(self, end_s: float) -> None:
-        """All endings up to then: at one instant, endings come before arrivals."""
+        """Processes all ends up to that time; at the same time, ends come before arrivals."""
         endings, queues = self.endings, self.queues
         while endings and endings[0][0] <= end_s:
             now_s, _, job, cut = heappop(endings)
@@ -113,7 +113,7 @@ class QueueWorld:
 
 
 def single_hosts(count: int, tiered: bool) -> list[HostSlots]:
-    """h1 … hN with one slot each; `tiered`: one a tier."""
+    """Returns h1 … hN with one slot each; `tiered` gives each host a tier of its own."""
     return [
         HostSlots(HostId(f"h{number}"), tiers=(number if tiered else 1,))
         for number in range(1, count + 1)

@@ -1,15 +1,16 @@
-"""Malleable jobs in one first-come line, each with a choice: fewer slots now or more later.
+"""Malleable jobs in one first-come queue, each with a choice: fewer slots now or more later.
 
-Downey (UCB/CSD-97-929, 1997), sections 4 to 6. All strategies but OPT are those of
-`dispatch/core/malleable/`. OPT knows when each running job ends. Since nobody passes the head of
-the line, what runs when it gets there settles when more slots come back, whatever else arrives: so
-OPT is exact, and the outcome of every prediction is known.
+Downey (UCB/CSD-97-929, 1997), sections 4 to 6. All strategies except OPT are those of
+`dispatch/core/malleable/`. OPT knows when each running job ends. Nothing passes the head of the
+queue, so the jobs that run when a job gets there determine when more slots become free, whatever
+else arrives: OPT is exact, and the outcome of every prediction is known.
 
-Who holds out is asked again when slots come back, when a job arrives and when the predicted time is
-over. Every day begins with all slots free: the night is as long as it takes. Two views:
+A job that waits at the head is asked again when slots become free, when a job arrives, and when the
+predicted time is over. Every day begins with all slots free: the night is as long as necessary. Two
+views:
 
-- `application`: all jobs do as AVG says, and each is followed beside it as if it alone had chosen.
-- `system`: all jobs do as the strategy says.
+- `application`: all jobs follow AVG, and each is simulated beside it as if it alone had chosen.
+- `system`: all jobs follow the strategy.
 """
 
 from collections import deque
@@ -56,11 +57,11 @@ class Running(NamedTuple):
 
 @dataclass(slots=True)
 class Machine:
-    """Slots and what runs on them."""
+    """The slots and the jobs that run on them."""
 
     free: int
-    running: list[Running] = field(default_factory=list)  # a heap by its end
-    lifetimes: UniformLog = LIFETIMES  # of sequential work, as far as predictors know
+    running: list[Running] = field(default_factory=list)  # a heap by end time
+    lifetimes: UniformLog = LIFETIMES  # of sequential work, as predictors assume them
 
     def begin(self, slots: int, now_s: float, run_s: float) -> None:
         self.free -= slots
@@ -75,13 +76,13 @@ class Machine:
         return self.running[0].ends_s if self.running else inf
 
     def releases(self, now_s: float) -> Releases:
-        """What a predictor sees: ages and slots."""
+        """Returns what a predictor sees: ages and slots."""
         return Releases.of(
             [(now_s - one.began_s, one.slots) for one in self.running], self.lifetimes
         )
 
     def waits_s(self, now_s: float) -> list[tuple[int, float]]:
-        """What an oracle sees: with each end, the slots that are free then, and how soon."""
+        """Returns what an oracle sees: at each end, how many slots are then free, and how soon."""
         free, found = self.free, []
         for one in sorted(self.running):
             free += one.slots
@@ -96,17 +97,18 @@ class Machine:
 
 @dataclass(slots=True)
 class Decider:
-    """One strategy, and what it learns as it goes: of use to BIAS, of interest to all."""
+    """One strategy, and what it learns on the way. Only BIAS uses that; it is reported for all."""
 
     name: Name
     rules: Rules = PAPER
     lock_in: bool = False
     bias: Bias = field(default_factory=Bias)
     outcomes: list[Outcome] = field(default_factory=list)  # predicted, actual, in order of ends
-    _to_come: list[tuple[float, Outcome]] = field(default_factory=list)  # known only then
+    # the time when each outcome becomes known
+    _to_come: list[tuple[float, Outcome]] = field(default_factory=list)
 
     def ask(self, job: Malleable, machine: Machine, now_s: float, head: Head) -> BeginOn | Hold:
-        """What the head of the line does now."""
+        """Decides what the job at the head does now."""
         if self.name == "OPT":
             return oracle(job, machine, now_s, head)
         self._learn_until(now_s)
@@ -118,7 +120,7 @@ class Decider:
         return decide(job, [FreeSlots(MACHINE, machine.free, releases)], rule, head, now_s)
 
     def _note(self, job: Malleable, machine: Machine, now_s: float, releases: Releases) -> None:
-        """The prediction that the first decision of a job hangs on, and what will come of it."""
+        """Records the prediction behind a job's first decision, and its outcome."""
         correction = self.bias.correction() if self.name == "BIAS" else None
         expected = expected_wait(job, machine.free, releases, correction)
         if expected is None:
@@ -135,7 +137,7 @@ class Decider:
 
 
 def oracle(job: Malleable, machine: Machine, now_s: float, head: Head) -> BeginOn | Hold:
-    """OPT, section 5.2: the least Q(n) + R(n), Q known."""
+    """OPT, section 5.2: the least Q(n) + R(n), with known Q."""
     now = what_is_free(job, machine.free)
     later = [
         Choice(slots, wait_s, job.run_s(slots), "ends first though it waits")
@@ -145,7 +147,7 @@ def oracle(job: Malleable, machine: Machine, now_s: float, head: Head) -> BeginO
     best = min(later, key=lambda one: one.ends_in_s, default=None)
     if now is not None and (best is None or better_of(now, best) is now):
         return BeginOn(MACHINE, now.slots, now.reason)
-    assert best is not None  # with all slots free it can begin
+    assert best is not None  # with all slots free it can start
     if now is not None and head.since_s is None:
         head = Head(now_s, now.slots)
     return Hold(best.slots, MACHINE, now_s + best.begins_in_s, head, best.reason)
@@ -153,13 +155,13 @@ def oracle(job: Malleable, machine: Machine, now_s: float, head: Head) -> BeginO
 
 @dataclass(slots=True)
 class Served:
-    """What became of a job."""
+    """The result for one job."""
 
     job: Malleable
     arrived_s: float
     began_s: float = 0.0
     slots: int = 0
-    offered: int = 0  # slots that were free when it could first have begun
+    offered: int = 0  # slots that were free when it could first have started
     rebelled: bool = False
 
     @property
@@ -172,24 +174,24 @@ class Served:
 
     @property
     def spoiled(self) -> bool:
-        """It was offered all that it can use (section 5.2)."""
+        """Returns whether it was offered all the slots it can use (section 5.2)."""
         return self.offered >= self.job.useful
 
 
 @dataclass(slots=True)
 class OneLine:
-    """One day of the system view: every job does as the decider says."""
+    """One day of the system view: every job follows the decider."""
 
     machine: Machine
     decider: Decider
-    watch: Callable[[Served, Machine], None] | None = None  # just before a job begins
+    watch: Callable[[Served, Machine], None] | None = None  # called just before a job starts
     served: list[Served] = field(default_factory=list)
     waiting: deque[Served] = field(default_factory=deque)
     head: Head = field(default_factory=Head)
-    ask_s: float = inf  # when the head of the line is asked at the latest
+    ask_s: float = inf  # when the job at the head is asked at the latest
 
     def run(self, day: Day) -> list[Served]:
-        """In order of arrival."""
+        """Returns the jobs in order of arrival."""
         for at_s, job in day:
             self.until(at_s)
             one = Served(job, at_s)
@@ -213,7 +215,7 @@ class OneLine:
         self.move(now_s)
 
     def move(self, now_s: float) -> None:
-        """Begin who can and will."""
+        """Starts the jobs that can start and decide to."""
         while self.waiting and self.machine.free:
             one = self.waiting[0]
             one.offered = one.offered or self.machine.free
@@ -235,8 +237,8 @@ class OneLine:
 
 
 def alone(decider: Decider, one: Served, machine: Machine, arrivals_s: Sequence[float]) -> Served:
-    """The application view: `one`, that AVG begins now, had it alone chosen for itself.
-    `arrivals_s` are those still to come."""
+    """The application view: returns `one`, which AVG starts now, as if it alone had chosen for
+    itself. `arrivals_s` are the arrivals still to come."""
     machine, head, now_s = machine.copy(), Head(), one.began_s
     coming = iter(arrivals_s)
     arrival_s = next(coming, inf)

@@ -1,8 +1,8 @@
-"""Downey's Tables 1 and 2, simulated: what each strategy comes to, for jobs and for the system.
+"""Downey's Tables 1 and 2, simulated: each strategy's results for jobs and for the system.
 
 Utilisation is the paper's, efficiency averaged over slots and time (section 6), from the first
-morning until all queued jobs have begun: then a day has ended (section 4). Savings are over AVG,
-job by job. Losers are the share of the rebels that would have ended sooner under AVG.
+morning until all queued jobs have started: then a day has ended (section 4). Savings are against
+AVG, job by job. Losers are the share of the rebels that would have ended sooner under AVG.
 """
 
 import math
@@ -21,13 +21,13 @@ from lbd.theory.calibration import Outcome, judged
 
 View = Literal["application", "system"]
 VIEWS: tuple[View, ...] = get_args(View)
-LEAST_LOSS_S = 1e-6  # a loss that is no rounding
+LEAST_LOSS_S = 1e-6  # a smaller loss is rounding
 
 
 @dataclass(frozen=True, slots=True)
 class MalleableSetup:
     workload: Workload
-    days: int  # of each replication; a trace is one
+    days: int  # in each replication; a trace is one day
     view: View
     seed: int
     rules: Rules = PAPER
@@ -36,7 +36,7 @@ class MalleableSetup:
 
 @dataclass(frozen=True, slots=True)
 class MalleableResult:
-    """Of one strategy. Shares and means of nothing are NaN."""
+    """One strategy's results. Shares and means of nothing are NaN."""
 
     strategy: Name
     mean_turnaround_s: float
@@ -44,17 +44,17 @@ class MalleableResult:
     median_duration_s: float
     rebels: float  # share of all jobs
     losers: float  # share of the rebels
-    mean_saving_s: float  # a job
+    mean_saving_s: float  # for each job
     median_rebel_saving_s: float
     mean_rebel_saving_s: float
     utilisation: float
-    spoiled: float  # share of all jobs that were offered all they can use
+    spoiled: float  # share of all jobs that were offered all slots they can use
     ci95_saving_s: float | None  # over replications
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """Figure 5 in numbers; logarithms are of base 10."""
+    """Figure 5 in numbers; logarithms are to base 10."""
 
     slope: float
     intercept: float
@@ -68,8 +68,8 @@ class Tally:
 
     decider: Decider
     served: list[Served] = field(default_factory=list)
-    work_s: float = 0.0  # done while days lasted,
-    room_s: float = 0.0  # of so many slot-seconds
+    work_s: float = 0.0  # work done while days lasted
+    room_s: float = 0.0  # slot-seconds available meanwhile
 
     def count_day(self, served: Sequence[Served], slots: int, arrivals_last_s: float) -> None:
         ends_s = max([arrivals_last_s, *(one.began_s for one in served)])
@@ -85,7 +85,7 @@ class Replication:
 
 
 def replicate(setup: MalleableSetup, names: Sequence[Name], number: int) -> Replication:
-    """One run over the same jobs for AVG, which the others are held against, and for each name."""
+    """Runs the same jobs under AVG, for comparison, and under each named strategy."""
     rng = Random(f"{setup.seed} {number}")
     wanted: tuple[Name, ...] = ("AVG", *(name for name in names if name != "AVG"))
     tallies = {name: Tally(Decider(name, setup.rules, setup.lock_in)) for name in wanted}
@@ -107,7 +107,7 @@ def replicate(setup: MalleableSetup, names: Sequence[Name], number: int) -> Repl
 
 
 def followed(tallies: dict[Name, Tally], day: Day, machine: Machine) -> dict[Name, list[Served]]:
-    """A day under AVG, and each job of it as each strategy would have had it."""
+    """Runs a day under AVG, and each of its jobs as each strategy would have chosen for it."""
     arrivals_s = [at_s for at_s, _ in day]
     chosen: dict[Name, dict[int, Served]] = {name: {} for name in tallies}
 
@@ -151,14 +151,14 @@ def result(name: Name, replications: Sequence[Replication]) -> MalleableResult:
 
 
 def savings_s(found: Replication, name: Name) -> list[float]:
-    """Job by job, over AVG."""
+    """Returns each job's saving against AVG."""
     base, mine = found.tallies["AVG"].served, found.tallies[name].served
     return [a.turnaround_s - b.turnaround_s for a, b in zip(base, mine, strict=True)]
 
 
 def prediction(replications: Sequence[Replication]) -> Prediction | None:
-    """The bias and accuracy of PRED's predictions, or else BIAS's; the accuracy corrected is of
-    what BIAS decided by, where it ran. None if nobody predicted."""
+    """Returns the bias and accuracy of PRED's predictions, or else of BIAS's. The corrected
+    accuracy is that of BIAS's predictions if BIAS ran. None if nothing was predicted."""
     raw = outcomes(replications, "PRED") or outcomes(replications, "BIAS")
     if not raw:
         return None

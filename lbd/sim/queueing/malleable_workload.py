@@ -1,12 +1,12 @@
 """The malleable jobs of Downey's simulations (UCB/CSD-97-929, 1997, sections 2.2 and 4).
 
 Sequential lifetimes L are uniform in their logarithm from e² to e¹² seconds, average parallelism A
-from 1 to 128, σ is uniform from 0 to 2. Jobs arrive for twelve hours at a rate of
-λ = load · slots / E[L] (Poisson); then comes the night, when none arrive until all have run.
+from 1 to 128, σ is uniform from 0 to 2. Jobs arrive for twelve hours at a rate of λ = load · slots
+/ E[L] (Poisson); in the night that follows none arrive until all have run.
 
-Of a recorded trace only arrivals, run times and processors are known. A and σ are drawn as above,
-and L is what fits the record: the run time on so many processors, times the speedup there.
-Predictors then know the uniform-log distribution that is nearest to these lifetimes.
+A recorded trace only has arrivals, run times and processors. A and σ are drawn as above, and L is
+set to match the record: the run time on that many processors times the speedup there. Predictors
+then know the log-uniform distribution nearest to these lifetimes.
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ DAY_S = 12 * 3600.0
 
 
 class MalleableArrival(NamedTuple):
-    after_s: float  # since its day began
+    after_s: float  # since the start of its day
     job: Malleable
 
 
@@ -41,7 +41,7 @@ def drawn_speedup(rng: Random) -> Speedup:
 @dataclass(frozen=True, slots=True)
 class MalleableWorkload:
     slots: int = 128
-    load: float = 0.75  # ρ, sequential work over capacity, by day
+    load: float = 0.75  # ρ, sequential work over capacity, during the day
 
     @property
     def rate_per_s(self) -> float:
@@ -66,11 +66,11 @@ class MalleableWorkload:
 
 @dataclass(frozen=True, slots=True)
 class RecordedWorkload:
-    """All jobs of a trace, two at least, as one day without an end."""
+    """All jobs of a trace, at least two, as one day without an end."""
 
     jobs: tuple[TraceJob, ...]  # by time of submission
     slots: int = 128
-    load: float | None = None  # gaps are stretched to it; None: as recorded
+    load: float | None = None  # gaps are stretched to give it; None: as recorded
 
     def day(self, rng: Random) -> Day:
         begin_s = self.jobs[0].submitted_s
@@ -95,7 +95,7 @@ Workload = MalleableWorkload | RecordedWorkload
 
 
 def load_of(day: Day, slots: int) -> float:
-    """ρ, sequential work over capacity, while jobs arrive. ValueError if all came at once."""
+    """Returns ρ, work over capacity, while jobs arrive. Raises ValueError if all came at once."""
     span_s = day[-1].after_s - day[0].after_s
     if span_s <= 0:
         raise ValueError("all jobs of the trace came at once: no load to speak of")

@@ -1,10 +1,10 @@
-"""What a dispatch simulation found, as means over jobs.
+"""The results of a dispatch simulation, as means over jobs.
 
-- waiting is response less the job's own size: under tags the service that was killed is in it. (The
-  paper and `lbctl tags solve` leave it out.)
+- waiting is response less the job's own size: under tags it includes killed service. (The paper and
+  `lbctl tags solve` leave that out.)
 - slowdown is waiting over size, as in the paper.
-- `wasted_s` is the service that was killed.
-- Over replications each figure is the mean of theirs, the maximum their maximum.
+- `wasted_s` is killed service.
+- Over replications each value is the mean of theirs, and the maximum is their maximum.
 """
 
 import math
@@ -17,23 +17,23 @@ from lbd.sim.queueing.dispatcher import Arrival, Run
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Of one run."""
+    """The results of one run."""
 
     waiting_s: float
     response_s: float
     slowdown: float
     p99_slowdown: float
     max_waiting_s: float
-    queueing_s: float  # waiting without the killed service: the paper's
+    queueing_s: float  # waiting without killed service, as in the paper
     queueing_slowdown: float
     utilisation: tuple[float, ...]
     wasted_s: float
-    batches: tuple[float, ...]  # mean slowdown of successive stretches of the run
+    batches: tuple[float, ...]  # mean slowdown of successive parts of the run
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Of a mode, over its replications."""
+    """The results of a mode, over its replications."""
 
     mode: str
     cutoffs_s: tuple[float, ...] | None
@@ -41,11 +41,11 @@ class Result:
     response_s: float
     slowdown: float
     p99_slowdown: float
-    ci95_slowdown: float | None  # half the width; None from too few jobs
+    ci95_slowdown: float | None  # half the width; None for too few jobs
     max_waiting_s: float
     queueing_s: float
     queueing_slowdown: float
-    ci95_queueing_slowdown: float | None  # by replications only
+    ci95_queueing_slowdown: float | None  # only over replications
     utilisation: tuple[float, ...]
     wasted_s: float
 
@@ -79,7 +79,7 @@ def summary(arrivals: Sequence[Arrival], run: Run) -> Summary:
 def result(
     mode: str, cutoffs_s: tuple[float, ...] | None, runs: Sequence[Summary], replicated: bool
 ) -> Result:
-    """`replicated`: the runs are independent; else the interval is by batch means of the first."""
+    """`replicated`: the runs are independent; else the interval is from the first's batch means."""
     samples = [run.slowdown for run in runs] if replicated else runs[0].batches
     hosts = zip(*(run.utilisation for run in runs), strict=True)
     queueing = [run.queueing_slowdown for run in runs]

@@ -1,4 +1,4 @@
-"""What `lbd sim dispatch` simulates: its jobs, its hosts, and the cutoffs of the tiered modes."""
+"""What `lbd sim dispatch` simulates: jobs, hosts, and the cutoffs of the tiered modes."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,16 +17,16 @@ from lbd.theory.pareto_fit import fit
 from lbd.theory.rivals import sita_cutoffs_s
 from lbd.theory.tags import Traffic, balanced
 
-MOST_TIERS = 64  # that cutoffs are worked out for within seconds
+MOST_TIERS = 64  # the most tiers for which cutoffs can be computed within seconds
 
 
 class NoCutoffs(ValueError):
-    """A tiered mode cannot run: the text says why, in one line."""
+    """A tiered mode cannot run; the text says why in one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Synthetic:
-    """Poisson arrivals of bounded Pareto sizes, afresh for each replication."""
+    """Poisson arrivals of bounded Pareto sizes, drawn again for each replication."""
 
     sizes: BoundedPareto
     load: float
@@ -64,7 +64,7 @@ class Recorded:
 
     @property
     def load(self) -> float:
-        """Work over time and hosts; infinite if all came at once."""
+        """Returns work over time and hosts; infinite if all jobs came at once."""
         span_s = self.jobs[-1].at_s - self.jobs[0].at_s
         work_s = sum(job.size_s for job in self.jobs)
         return work_s / span_s / self.hosts if span_s > 0 else float("inf")
@@ -73,13 +73,13 @@ class Recorded:
         return self.jobs
 
     def tags_traffic(self) -> Traffic:
-        """Poisson arrivals that bring the load of the trace."""
+        """Returns Poisson arrivals with the load of the trace."""
         sizes_s = [job.size_s for job in self.jobs]
         sizes = fit(sizes_s).sizes if self.fitted else MeasuredSizes(sizes_s)
         return Traffic(sizes, self.load, self.hosts)
 
     def sita_cutoffs_s(self) -> tuple[float, ...]:
-        """Sizes that cut the recorded work into equal parts."""
+        """Returns sizes that divide the recorded work into equal parts."""
         sizes = sorted(job.size_s for job in self.jobs)
         total_s = sum(sizes)
         cutoffs: list[float] = []
@@ -104,9 +104,9 @@ def recorded(
     estimates_by_user: bool = False,
     fitted: bool = False,
 ) -> Recorded:
-    """A job is its run time on one host; with `scale_load`, gaps are stretched to that load.
+    """A job's size is its run time on one host; with `scale_load`, gaps are stretched to that load.
 
-    Least-work and sita-e are told the true sizes, as in the paper, or what the users requested.
+    Least-work and sita-e know the true sizes, as in the paper, or the users' requested times.
     """
     begin_s = trace.jobs[0].submitted_s
     jobs = tuple(
@@ -128,10 +128,10 @@ def recorded(
 
 
 class Cutoffs(NamedTuple):
-    """What a tiered mode runs with."""
+    """The cutoffs of a tiered mode."""
 
     cutoffs_s: tuple[float, ...]
-    warning: str = ""  # one line, if they are not what was asked for
+    warning: str = ""  # one line, if they are not what was requested
 
 
 def cutoffs_for(
@@ -141,7 +141,7 @@ def cutoffs_for(
     given: tuple[float, ...] | None,
     objective: Objective,
 ) -> Cutoffs | None:
-    """The cutoffs a mode runs with, None for those without; `given` ones are for tags."""
+    """Returns a mode's cutoffs, None for modes without; `given` ones are for tags."""
     if mode not in TIERED:
         return None
     if hosts < 2:
@@ -158,7 +158,7 @@ def cutoffs_for(
 
 
 def best_cutoffs(workload: Workload, hosts: int, objective: Objective) -> Cutoffs:
-    """By theory. Where a host must be overloaded, those that overload all alike."""
+    """Returns cutoffs from theory. If a host must be overloaded, all are loaded equally."""
     try:
         traffic = workload.tags_traffic()
         found = solve(traffic, objective)
@@ -184,7 +184,7 @@ def run_mode(
     progress: Callable[[int], None] | None = None,
     work_conserving: bool = False,
 ) -> Result:
-    """All modes meet the same arrivals: those of a seed and a replication."""
+    """Runs all modes on the same arrivals, which depend on the seed and the replication."""
     runs: list[Summary] = []
     for replication in range(replications):
         arrivals = workload.arrivals(Random(f"arrivals {seed} {replication}"))

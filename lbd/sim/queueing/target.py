@@ -1,9 +1,9 @@
 """A batch of tasks with a target time, in virtual time: static and dynamic numbers of slots.
 
 The simulation of Sleiman, Lipsky, Sheahan, sections V and VI, with the deciding code of the
-dispatcher (`dispatch/core/targets/plan.py`). As there, slots come and go at once and for nothing.
+dispatcher (`dispatch/core/targets/plan.py`). As there, slots come and go at once and at no cost.
 What the paper leaves open can be set: a mean that is learnt, tasks that are not exponential, slots
-of unequal speed, tasks whose host is lost, several batches that share what there is.
+of unequal speed, tasks whose host is lost, several batches that share the slots.
 """
 
 import math
@@ -18,39 +18,40 @@ from lbd.theory.target_time import Batch, Drain, TaskMean, equal_tasks_s, harmon
 
 Policy = Literal["SAA", "DAA"]
 POLICIES: tuple[Policy, ...] = ("SAA", "DAA")
-Sizes = Callable[[Random], float]  # of one task, in means of all
+Sizes = Callable[[Random], float]  # draws one task's size, in units of the mean
 ENDLESS = 1 << 30  # slots
 
 
 @dataclass(frozen=True, slots=True)
 class BatchWork:
-    """One batch. Times are in mean task times."""
+    """One batch. Times are in units of the mean task time."""
 
     tasks: int
-    slots: int  # of the static rule; the dynamic one begins with as many
+    slots: int  # of the static rule; the dynamic rule starts with the same number
     sizes: Sizes
     target_s: float
     policy: Policy = "DAA"
-    learns: bool = False  # else the mean of 1 is known
-    drain: Drain = harmonic  # what the rule takes for the tasks' own
+    learns: bool = False  # otherwise the mean is known to be 1
+    drain: Drain = harmonic  # what the rule assumes for the tasks
 
 
 @dataclass(frozen=True, slots=True)
 class TargetCluster:
     slots: int = ENDLESS
-    speeds: tuple[float, ...] = (1.0,)  # of the slots in turn, over and over
-    loss_rate: float = 0.0  # of a slot at work: its task is lost and has to begin again
+    speeds: tuple[float, ...] = (1.0,)  # of the slots, repeated in turn
+    loss_rate: float = 0.0  # of a busy slot: its task is lost and starts again
 
 
 @dataclass(slots=True)
 class BatchRun:
-    """What became of one batch."""
+    """The result for one batch."""
 
     end_s: float = 0.0
-    drain_s: float = 0.0  # when the drain of the static rule would begin: task N - P has ended
-    worked_s: float = 0.0  # by all its slots
+    drain_s: float = 0.0  # when the static rule's drain would start: task N - P has ended
+    worked_s: float = 0.0  # total of all its slots
     peak: int = 0
-    changes: int = 0  # of the slots while tasks are left, one each; the drain's among them
+    # changes of the number of slots while tasks are left, by one each, including the drain's
+    changes: int = 0
 
 
 class Event(NamedTuple):
@@ -66,13 +67,13 @@ class Event(NamedTuple):
 class Array:
     work: BatchWork
     batch: Batch
-    sizes: list[float]  # of the tasks that wait; the last one begins next
-    slots: int  # when it was looked at last
+    sizes: list[float]  # of the waiting tasks; the last one starts next
+    slots: int  # when last checked
     run: BatchRun = field(default_factory=BatchRun)
 
 
 def simulate(works: Sequence[BatchWork], cluster: TargetCluster, rng: Random) -> list[BatchRun]:
-    """All of them from time 0 on until the last task has ended."""
+    """Runs all batches from time 0 until the last task has ended."""
     world = BatchWorld(works, cluster, rng)
     world.start(0.0)
     while world.events:
@@ -86,8 +87,8 @@ class BatchWorld:
         self.rng = rng
         self.arrays = [new_array(work, cluster, rng) for work in works]
         self.events: list[Event] = []
-        self.free: list[int] = []  # slots that were used before
-        self.used = 0  # slots that ever were
+        self.free: list[int] = []  # slots used before
+        self.used = 0  # slots ever used
         self.starts = 0
         if len(works) > 1:
             self.divide(0.0)
@@ -171,7 +172,7 @@ def note_slots(array: Array, run: BatchRun) -> None:
 
 @dataclass(frozen=True, slots=True)
 class TargetResult:
-    """Over all replications; times in mean task times."""
+    """Results over all replications; times in units of the mean task time."""
 
     policy: Policy
     mean_s: float
@@ -203,7 +204,7 @@ def mean(values: Sequence[float]) -> float:
 
 
 def variance(values: Sequence[float]) -> float:
-    """Of the sample, by n - 1; 0 of a single one."""
+    """Returns the sample variance, with n - 1; 0 for a single value."""
     centre = mean(values)
     return math.fsum((x - centre) ** 2 for x in values) / max(1, len(values) - 1)
 
@@ -225,12 +226,12 @@ def deterministic(_rng: Random) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Pareto:
-    """Without an upper bound, of mean 1."""
+    """Pareto without an upper bound, with mean 1."""
 
     alpha: float
 
     def __post_init__(self) -> None:
-        """Raises ValueError for an α that leaves no mean."""
+        """Raises ValueError if α is so small that there is no mean."""
         if not 1 < self.alpha < math.inf:
             raise ValueError(f"ALPHA = {self.alpha:g} leaves no mean: must be above 1")
 
@@ -240,7 +241,7 @@ class Pareto:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Drawn from sizes that were seen, scaled to a mean of 1."""
+    """Draws from observed sizes, scaled to a mean of 1."""
 
     sizes: tuple[float, ...]
 
@@ -249,7 +250,7 @@ class Measured:
 
 
 def measured(seen: Sequence[float]) -> Measured:
-    """Raises ValueError for none, for one that is not above 0, or more than a float can add up."""
+    """Raises ValueError for no sizes, a size not above 0, or a sum that overflows a float."""
     if not seen:
         raise ValueError("no sizes")
     centre = mean(seen)
@@ -259,7 +260,7 @@ def measured(seen: Sequence[float]) -> Measured:
 
 
 def static_end_s(work: BatchWork, replications: int, seed: int) -> float:
-    """When the static rule ends on average; simulated where it is not known."""
+    """Returns when the static rule ends on average; simulated if there is no formula."""
     if work.sizes is exponential:
         return mean_left_s(work.tasks, work.slots, 1.0)
     if work.sizes is deterministic:
@@ -269,7 +270,7 @@ def static_end_s(work: BatchWork, replications: int, seed: int) -> float:
 
 
 def list_schedule_s(work: BatchWork, rng: Random) -> float:
-    """As `simulate` under SAA, and nothing else."""
+    """Does the same as `simulate` under SAA, but only that."""
     sizes = [work.sizes(rng) for _ in range(work.tasks)]
     busy = sizes[: work.slots]
     heapify(busy)

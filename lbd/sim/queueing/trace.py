@@ -1,6 +1,6 @@
 """Jobs from a trace in the Standard Workload Format (SWF) of the Parallel Workloads Archive.
 
-One job a line, 18 numbers; -1 is unknown, `;` begins a comment. Of these we use the second (submit
+One job in a line, 18 numbers; -1 is unknown, `;` begins a comment. Used are the second (submit
 time), the fourth (run time) and the ninth (requested time: the user's estimate), all in seconds,
 and the fifth (processors).
 """
@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 FIELDS = 18
 SUBMIT, RUN, PROCESSORS, REQUESTED = 1, 3, 4, 8
-LONGEST_LINE = 4096  # bytes: real ones have some 120
+LONGEST_LINE = 4096  # bytes; real lines have about 120
 MOST_SLOTS = 1_000_000  # of a job
-MOST_S = 1e12  # 30,000 years: whatever is beyond was no time, and sums of it are no numbers
+MOST_S = 1e12  # 30,000 years: anything longer is not a time, and cannot be summed
 
 
 class BrokenLine(ValueError):
-    """One line, not of the format: the text says why."""
+    """A line that is not in the format; the text says why."""
 
     def __init__(self, number: int, why: str) -> None:
         super().__init__(why)
@@ -29,14 +29,14 @@ class TraceJob(NamedTuple):
     submitted_s: float
     run_s: float
     requested_s: float | None  # the user's estimate
-    slots: int = 1  # also where the trace does not say
+    slots: int = 1  # also if the trace does not say
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
     jobs: tuple[TraceJob, ...]  # by time of submission
     skipped: int  # jobs without a positive run time: cancelled while waiting, or unknown
-    broken: int  # lines passed over
+    broken: int  # lines skipped
 
 
 def read(
@@ -44,9 +44,9 @@ def read(
     limit: int | None = None,
     on_broken: Callable[[BrokenLine], None] | None = None,
 ) -> Trace:
-    """The jobs of an SWF file, the first `limit` of those that ran.
+    """Returns the jobs of an SWF file, the first `limit` of those that ran.
 
-    A broken line raises BrokenLine, unless `on_broken` takes it: then it is counted and passed by.
+    A broken line raises BrokenLine, unless `on_broken` is given: then it is counted and skipped.
     """
     jobs: list[TraceJob] = []
     skipped = broken = 0
@@ -72,7 +72,7 @@ def read(
 
 
 def parsed(number: int, line: bytes) -> TraceJob | None:
-    """The job of one line, None for comments and empty lines."""
+    """Returns the job of a line, None for comments and empty lines."""
     text = line.strip()
     if not text or text.startswith(b";"):
         return None

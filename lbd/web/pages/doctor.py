@@ -1,4 +1,4 @@
-"""What `lbctl doctor` finds, each fault with its fix."""
+"""The findings of `lbctl doctor`, each with its fix."""
 
 from dataclasses import asdict
 
@@ -14,8 +14,8 @@ ORDER = (FAULT, WARN, UNSEEN, OK)
 
 
 def make_doctor(asked: Asked) -> Page:
-    """All that this process can look into is for its own user; the others get what the daemons
-    say of the cluster to everybody."""
+    """Shows all findings to the user that this process runs as. Others see what the daemons tell
+    everybody about the cluster."""
     if asked.sees_host:
         found = list(checks(asked.daemons.config))
     else:

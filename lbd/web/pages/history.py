@@ -1,4 +1,4 @@
-"""What has ended, from the accounting of every host, as far as the viewer may see it."""
+"""Ended jobs, from the accounting of every host, as far as the viewer may see them."""
 
 from lbd.console.figures import Clock
 from lbd.console.reply import Json, number
@@ -36,7 +36,7 @@ def latest(found: list[Json]) -> list[Json]:
 
 
 def notes_of(missing: dict[str, str], withheld: dict[str, str]) -> Table | None:
-    """Of which hosts what is not shown."""
+    """Lists the hosts whose jobs are not all shown, and why."""
     rows = [(plain(host), plain(f"did not answer: {why}", WARN)) for host, why in missing.items()]
     rows += [
         (plain(host), plain(f"only jobs submitted here ({setting} there)"))

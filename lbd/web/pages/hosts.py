@@ -1,4 +1,4 @@
-"""The hosts, each with its load now and of the last hour; and one host alone."""
+"""The list of hosts with their load now and in the last hour; and the page of one host."""
 
 import math
 from collections.abc import Mapping
@@ -89,7 +89,7 @@ def cluster_part(status: Json) -> Facts:
 
 
 def hosts_part(status: Json, sparks: Mapping[str, Spark], clock: Clock) -> Table:
-    """`sparks`: of the hosts' loads in the last hour."""
+    """`sparks`: each host's load in the last hour."""
     rows = [
         host_row(host, sparks.get(text(host, "name")), clock) for host in tables(status, "hosts")
     ]
@@ -149,7 +149,7 @@ def host_row(host: Json, spark: Spark | None, clock: Clock) -> tuple[Item, ...]:
 
 
 def notes_of(host: Json, clock: Clock) -> list[str]:
-    """Why it takes no jobs."""
+    """Returns the reasons why the host takes no jobs."""
     note = text(host, "why_down") or text(host, "why_closed")
     notes = [note] if note else []
     if isinstance(host.get("drained"), dict):

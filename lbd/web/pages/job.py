@@ -1,4 +1,4 @@
-"""One job: what it is, why it is where it is, its attempts, and what it prints as it does."""
+"""One job: what it is, why it is in its state, its attempts, and its output as it grows."""
 
 import re
 
@@ -59,7 +59,7 @@ def make_job(asked: Asked) -> Page:
 
 
 def job_facts(one: Json, lines: list[str], indent: int) -> list[Part]:
-    """`lines`: as `lbctl job` prints them, a word and what it says."""
+    """`lines` come from `lbctl job`: a word and its text."""
     state = text(one, "state")
     items: list[tuple[str, Item]] = [("state", plain(state, STATE_KINDS.get(state, "")))]
     for key, label in (("user", "user"), ("name", "name"), ("origin", "from"), ("host", "on")):
@@ -72,7 +72,7 @@ def job_facts(one: Json, lines: list[str], indent: int) -> list[Part]:
 
 
 def acts(one: Json, viewer: Viewer, *, queued: bool) -> list[Part]:
-    """What its state leaves to be done."""
+    """Returns the actions that the job's state allows."""
     state, path = text(one, "state"), job_path(text(one, "id"))
     if state in ENDED_NAMES:
         return []

@@ -1,4 +1,4 @@
-"""Jobs of the queue and of plain `lbrun` that the viewer may see: what waits and why, what runs."""
+"""The queued jobs and plain `lbrun` commands that the viewer may see: waiting (why) and running."""
 
 import math
 import shlex

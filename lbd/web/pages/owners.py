@@ -1,4 +1,4 @@
-"""Whose owners are back, and when their hosts are usually free."""
+"""Which hosts' owners are back, and when hosts are usually free."""
 
 from lbd.console.figures import Clock
 from lbd.console.output import cell

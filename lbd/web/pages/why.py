@@ -1,4 +1,4 @@
-"""Where a command would go now and why: the ranked hosts, as `lbctl explain` has them."""
+"""Where a command would go now and why: the ranked hosts, as in `lbctl explain`."""
 
 from lbd.console.decision import candidate_row, place_request, why_of
 from lbd.console.output import cell
@@ -11,7 +11,7 @@ VERDICTS = {"here": "runs here", "there": "goes there", "wait": "waits for room;
 
 
 def make_why(asked: Asked) -> Page:
-    """The LIM alone is asked: it knows loads, not users' files, and says the same to everybody."""
+    """Asks only the LIM: it knows loads, not users' files, and tells everybody the same."""
     host, needs = asked.word("host"), asked.word("needs")
     request = place_request(host or None, [], asked.word("leave") == "yes", False, needs)
     reply = asked.daemons.lim(request)

@@ -1,5 +1,5 @@
-// Keeps a page as new as the cluster: what has changed comes as server-sent events, parts of the
-// page or single cells of their tables.
+// Keeps a page up to date: changes arrive as server-sent events, as parts of the page or as single
+// cells of its tables.
 "use strict";
 (() => {
   const main = document.getElementById("main");
@@ -11,11 +11,11 @@
     pre.scrollTop = pre.scrollHeight;
   });
   let events = null;
-  let mark = document.querySelector("[data-mark]").dataset.mark; // of what was loaded
+  let mark = document.querySelector("[data-mark]").dataset.mark; // version that was loaded
 
   const put = (section, html) => {
     const inside = section.contains(document.activeElement) ? document.activeElement : null;
-    if (inside && /^(INPUT|SELECT)$/.test(inside.tagName)) return; // somebody types there
+    if (inside && /^(INPUT|SELECT)$/.test(inside.tagName)) return; // the user is typing there
     const links = [...section.querySelectorAll("a, button, [tabindex]")];
     const at = inside ? links.indexOf(inside) : -1;
     const pre = section.querySelector("[data-tail]");
@@ -54,7 +54,7 @@
       const parts = JSON.parse(event.data);
       if (Object.keys(parts).some((name) => !main.querySelector(`[data-part="${name}"]`))) {
         stop();
-        location.reload(); // it says what went wrong, and now there is more
+        location.reload(); // the page shows an error so far, and now there is more
         return;
       }
       for (const section of main.querySelectorAll("[data-part]")) {

@@ -1,4 +1,5 @@
-"""Floods: spread out or refused with one line, and honest hosts and users are served meanwhile."""
+"""Floods are slowed down or refused with one line, while honest hosts and users are still
+served."""
 
 import socket
 import subprocess
@@ -43,7 +44,7 @@ def outcome(peer):
 
 
 def test_a_host_that_sends_too_many_commands(lab):
-    """They are taken as fast as they may come; every one of them has its answer."""
+    """The commands are taken as fast as the rate allows; every one of them gets an answer."""
     messages = [
         tags.pack(n, tags.RUN, run_request(f"h9-{n}", "true", origin="h9")) for n in range(1, 201)
     ]
@@ -61,7 +62,7 @@ def test_a_host_that_sends_too_many_commands(lab):
 
 
 def test_a_user_with_many_commands_at_once_only_waits(lab):
-    """As `make -j200`: each of them runs, and not one is refused."""
+    """As with `make -j200`: each command runs, and none is refused."""
     script = "seq 200 | xargs -P64 -I{} lbrun echo ran"
     result = lab.run("h1", "sh", "-c", script, timeout=60)
     assert (result.returncode, result.stderr) == (0, "")
@@ -69,14 +70,15 @@ def test_a_user_with_many_commands_at_once_only_waits(lab):
 
 
 def test_connections_that_say_nothing(lab):
-    """They are held for a while, bounded in number, and then given up; nobody else notices."""
+    """Silent connections are held for a while, bounded in number, then closed; nobody else
+    notices."""
     address, *ports = place_of(lab, "h1")
     held = [socket.create_connection((address, port), 10) for port in ports * 100]
     held += [connect(lab, "h1", name) for name in ("lim", "lbm") * 100]
     try:
         for _ in range(3):
             assert_served(lab)
-        for sock in held[:200]:  # a handshake takes no longer than that
+        for sock in held[:200]:  # no longer than the limit of a handshake
             sock.settimeout(30)
             while sock.recv(1 << 16):
                 pass
@@ -87,7 +89,7 @@ def test_connections_that_say_nothing(lab):
 
 
 def test_a_peer_that_freezes(lab):
-    """Half-open: its kernel takes what we send, and nothing ever comes back."""
+    """Half-open: the peer's kernel takes what we send, and nothing ever comes back."""
     with lab.popen("h1", "lbrun", "-H", "h2", "sleep", "60", stderr=subprocess.PIPE) as command:
         lab.wait_until(lab.jobs_alive, "it runs")
         pids = lab.pids()["h2"]

@@ -1,4 +1,4 @@
-"""A taken-over host, with its own good certificate, in place of its LBM: what it says of jobs."""
+"""A compromised host with a valid certificate poses as an LBM and lies about jobs."""
 
 import pytest
 from cluster import FAST
@@ -13,7 +13,7 @@ def lab(make_module_lab):
 
 
 def test_nobody_ends_a_job_that_another_host_has_given_a_name(lab):
-    """`lbctl kill --name` ended whatever some host had said has that name: `@me`, `1-99`."""
+    """`lbctl kill --name` once ended any job that a host listed under that name: `@me`, `1-99`."""
     job = lab.run("h1", "lbrun", "-d", "--name", "mine", "sleep", "300", check=True).stdout.strip()
     lab.wait_until(lambda: lab.lbctl_json("h1", "job", job)["state"] == "running", "it runs")
     user = lab.lbctl_json("h1", "job", job)["user"]

@@ -1,4 +1,4 @@
-"""A host does not fill the LBM's memory by what it sends ahead of what can run."""
+"""A host cannot fill the LBM's memory with data it sends ahead of what can run."""
 
 from functools import partial
 
@@ -43,15 +43,15 @@ def test_long_requests_wait_within_a_budget_and_the_rest_are_refused(lab):
     }
     assert 8 <= len(taken) <= BUDGET // MIB + 1
     lab.wait_until(lambda: not lab.jobs_alive(), "they are ended with their stream")
-    with Peer(lab, "h1", name="h9") as peer:  # and what they held is free again
+    with Peer(lab, "h1", name="h9") as peer:  # the budget that they held is free again
         for _, tag, _ in peer.converse([run_long(1)]):
             if tag in (tags.STARTED, tags.FAILED):
                 break
             assert tag != tags.REFUSED
 
 
-def test_what_is_sent_to_a_command_that_waits_ends_that_one_alone(lab):
-    """Nothing but signals is for it yet."""
+def test_input_for_a_command_that_waits_ends_that_command_alone(lab):
+    """A command that waits for its slot takes only signals."""
     first, waits, ahead = (
         tags.pack(
             number, tags.RUN, run_request(f"h9-{number}", "sleep", "60", origin="h9", forced=True)

@@ -33,8 +33,8 @@ LAB = partial(Lab.up, 2)
 
 @pytest.fixture(autouse=True)
 def unharmed(lab):
-    """The same processes as before, no job left, no traceback in a log. Its value: the parts that
-    may have been restarted."""
+    """Checks that the same processes run as before, no job is left and no log has a traceback.
+    Yields the set of parts that may be restarted."""
     lab.assert_all_served()
     before, tracebacks = lab.pids(), lab.logs(1000).count("Traceback")
     anew = set()
@@ -62,7 +62,7 @@ def peer(lab):
 
 
 def first_answer(peer, *messages):
-    """Of the LBM, after which we hang up; so it ends what runs."""
+    """The LBM's first answer, after which the stream closes and so ends what runs."""
     for _, tag, body in peer.converse(messages):
         if tag != tags.QUEUED:
             return tag, body
@@ -76,13 +76,13 @@ def refusal(peer, *messages):
 
 
 def await_start(sock):
-    """The command of a RUN runs on its host, and we are asked for our descriptors."""
+    """Waits until the command of a RUN runs on its host and the LBM asks for our descriptors."""
     assert client_tags.GIVE in (tag for tag, _ in frames_of(sock))
     sock.sendall(frames.pack(client_tags.DESCRIPTORS))
 
 
 def test_a_signal_that_does_not_exist(lab):
-    """It once ended the keeper, and with it everybody's jobs on that host."""
+    """Such a signal once ended the keeper, and with it all jobs on that host."""
     with lab.popen("h1", "lbrun", "-H", "h2", "sleep", "20", stdout=-1) as other:
         lab.wait_until(lambda: len(lab.jobs_alive()) == 1, "it runs")
         with connect(lab, "h1", "lbm") as sock:
@@ -97,7 +97,7 @@ def test_a_signal_that_does_not_exist(lab):
 
 
 def test_more_closed_descriptors_than_there_are(lab, peer):
-    """One of a job's descriptors once was left over for the next job, of whomever that is."""
+    """One of a job's descriptors was once left over for the next job, possibly another user's."""
     odd = run_request("h2-odd.1", "echo", "mine", closed_fds=8, wants_stdin=True)
     assert "closed_fds" in refusal(peer, tags.pack(1, tags.RUN, odd))
     result = lab.run("h2", "lbrun", "-H", "h1", "cat", input="theirs\n")
@@ -106,7 +106,8 @@ def test_more_closed_descriptors_than_there_are(lab, peer):
 
 @pytest.mark.parametrize("says_so", [False, True], ids=["killed", "another's by now"])
 def test_a_client_that_is_gone_after_its_end_leaves_no_raw_terminal(lab, says_so):
-    """Told that its command is over, and killed before it could restore the terminal."""
+    """The client has heard that its command ended, and is killed before it restores the
+    terminal."""
     ours, theirs = os.openpty()
     modes = termios.tcgetattr(theirs)
     request = client_request(
@@ -143,7 +144,7 @@ SENSELESS_REQUESTS = (
 
 
 def test_requests_with_a_senseless_value(peer):
-    """They are refused, or run without it; in any case there is an answer, in one line."""
+    """The request is refused or runs without the value; either way the answer is one line."""
     for number, fields in enumerate(SENSELESS_REQUESTS):
         message = run_request(fields.pop("job_id", f"h2-odd.{number}"), "true", **fields)
         tag, body = first_answer(peer, tags.pack(1, tags.RUN, message))
@@ -155,7 +156,7 @@ def test_requests_with_a_senseless_value(peer):
 
 
 def test_the_same_command_again(lab, peer, tmp_path):
-    """Replayed, while it runs and after: it runs once."""
+    """The command is sent again while it runs and after it has ended."""
     message = run_request("h2-again.1", "sh", "-c", f"echo x >>{tmp_path}/ran; sleep 0.5")
     said = {}
     for number, tag, body in peer.converse(send_then_wait(message)):
@@ -170,7 +171,7 @@ def test_the_same_command_again(lab, peer, tmp_path):
 
 
 def send_then_wait(message):
-    """The same command three times on one stream, the last time when it has ended."""
+    """Sends the same command three times on one stream, the last time after it has ended."""
     yield tags.pack(1, tags.RUN, message)
     yield tags.pack(2, tags.RUN, message)
     time.sleep(1.5)
@@ -179,7 +180,7 @@ def send_then_wait(message):
 
 
 def test_more_input_than_the_window(lab, peer):
-    """The command does not read; what is sent regardless does not fill our memory."""
+    """The command does not read; input beyond the window does not fill our memory."""
 
     started = threading.Event()
 
@@ -208,14 +209,14 @@ def test_more_input_than_the_window(lab, peer):
     ],
     ids=lambda body: type(body).__name__,
 )
-def test_numbers_that_cannot_be_counted_on(lab, peer, body):
+def test_senseless_numbers(lab, peer, body):
     with pytest.raises(grpc.RpcError) as refused:
         peer.deliver(body, incarnation=HUGE)
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
 def test_a_client_that_never_pauses(lab):
-    """What it sends at full speed holds up nobody else."""
+    """A client that sends at full speed holds up nobody else."""
     with connect(lab, "h1", "lbm") as sock:
         sock.sendall(frames.pack(client_tags.RUN, client_request("sleep", "20")))
         await_start(sock)
@@ -229,7 +230,7 @@ def test_a_client_that_never_pauses(lab):
             except BlockingIOError:
                 served += lab.run("h1", "lbrun", "--local", "echo").returncode == 0
         assert served
-        assert lab.served("h1", "h2") == SERVED  # nor where the command runs
+        assert lab.served("h1", "h2") == SERVED  # nor is anybody held up where the command runs
     assert sent > 100_000
 
 
@@ -250,15 +251,15 @@ def test_clients_with_a_senseless_value(lab):
 
 
 def test_a_question_too_long_for_the_lim(lab):
-    """What one user asks does not cost the LBM its line to the LIM."""
+    """A user's question must not cost the LBM its connection to the LIM."""
     words = {"op": "explain", "program": "true", "path": "/bin", "directory": "/"}
     with pytest.raises(LbdError, match="too long"):
         lab.ask("h1", "lbm", **words, excluded=["x" * 100] * 20_000)
 
 
 def test_garbage_for_the_keeper(lab, unharmed):
-    """Only root and the daemons' own user get that far. Who does takes the LBM's place, which then
-    takes another keeper."""
+    """Only root and the daemons' own user can connect to the keeper. Such a client takes the LBM's
+    place, and the LBM then starts another keeper."""
     unharmed.add("keeper")
     served = lambda: lab.run("h2", "lbrun", "-H", "h1", "true").returncode == 0  # noqa: E731
     for data in GARBAGE:

@@ -1,4 +1,5 @@
-"""Hosts that would be others by a name that TLS takes for another's, or go on after revocation."""
+"""Hosts that try to pass for others by a name that TLS confuses with another's, or that go on after
+they were revoked."""
 
 import ast
 import threading
@@ -39,11 +40,11 @@ def test_no_token_makes_its_holder_another_host(lab, name):
     with pytest.raises(LbdError, match=r"is not a valid host name|has already joined"):
         joining.join(address, token, name, time.time())
     assert name not in authority_on(lab).ledger().hosts
-    joining.join(address, token, f"new{time.time_ns()}", time.time())  # it was not spent
+    joining.join(address, token, f"new{time.time_ns()}", time.time())  # the token was not spent
 
 
-def test_a_certificate_in_such_a_name_is_no_other_host(lab):
-    """One that an earlier release has given out: no command goes to its holder."""
+def test_a_certificate_with_such_a_name_gets_no_commands(lab):
+    """An earlier release may have issued such a certificate: no command goes to its holder."""
     root = authority_on(lab)
     forged = made_for(root.credentials(), PASSES_FOR_H3)
     seen = []
@@ -66,7 +67,7 @@ def test_a_certificate_in_such_a_name_is_no_other_host(lab):
         lab.start("h3", "lbm")
 
 
-def test_nor_is_its_holder_served(lab):
+def test_the_holder_of_such_a_certificate_is_not_served(lab):
     root = authority_on(lab)
     forged = Stranger(root.certificate, made_for(root.credentials(), PASSES_FOR_H3), says="h3")
     vector = LoadVector(0.0, Queues(), 0.0, 64.0, 1.0, 64, 0, 0, 0, True)
@@ -82,8 +83,8 @@ def test_nor_is_its_holder_served(lab):
 
 
 def test_every_long_call_of_a_revoked_host_ends(lab):
-    """h2 keeps its calls open, whatever its own daemons do when they hear of it."""
-    lab.kill("h2", "lbm")  # a host has one line to the dispatcher
+    """h2 keeps its calls open, whatever its own daemons do when they learn of the revocation."""
+    lab.kill("h2", "lbm")  # a host has one connection to the dispatcher
     h2 = Stranger(authority_on(lab).certificate, files_of(lab, "h2").read_credentials())
     job = lab.run("h1", "lbrun", "-d", "-x", "h2", "sleep", str(LONG_S), check=True).stdout.strip()
 
@@ -123,7 +124,7 @@ def test_every_long_call_of_a_revoked_host_ends(lab):
             threads.append(work)
             if name in ("Watch", "Queue"):
                 assert begun.wait(LONG_S)
-        time.sleep(1.0)  # the others say nothing that shows they are open
+        time.sleep(1.0)  # the other calls send nothing that shows they are open
         assert codes == {}
         lab.run("h1", "lbctl", "revoke", "h2", check=True)
         for thread in threads:
@@ -135,7 +136,7 @@ def test_every_long_call_of_a_revoked_host_ends(lab):
 
 
 def last(channel, method, request, stop, begun):
-    """How the call ends."""
+    """The code with which the call ends."""
     metadata = ((HOST_HEADER, "h2"),)
     if request is None:
 
@@ -155,7 +156,7 @@ def last(channel, method, request, stop, begun):
 
 
 def streaming_methods():
-    """Of all services, by their names on the wire: whatever the source serves."""
+    """The streaming methods of all services, by their names on the wire."""
     found = set()
     for path in Path(lbd.__file__).parent.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):

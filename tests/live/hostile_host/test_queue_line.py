@@ -1,4 +1,4 @@
-"""A host that floods its line to the dispatcher: the others' jobs go on."""
+"""A host that floods its connection to the dispatcher: the others' jobs go on."""
 
 import threading
 from pathlib import Path
@@ -12,9 +12,9 @@ from lbd.net.gen import dispatch_pb2 as pb
 
 QUEUE_PORT = 7903
 WORK = "/lbd.v1.Dispatch/Work"
-HELD = 1_000_000  # attempts in a heartbeat, each of them to be answered
+HELD = 1_000_000  # attempts in a heartbeat, each of which needs an answer
 MEMORY_KIB = 1 << 20
-LIES = 10_000  # in a message
+LIES = 10_000  # in each message
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,7 @@ def lab(make_module_lab):
 
 
 def memory_kib(lab):
-    """The most that the dispatcher ever had."""
+    """The dispatcher's peak memory."""
     pid = (lab.root / "h1/run/dispatcher.pid").read_text().split()[0]
     (line,) = (
         line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if "VmHWM" in line
@@ -32,8 +32,8 @@ def memory_kib(lab):
 
 
 def test_endless_heartbeats_hold_up_nobody(lab):
-    """One of them took the dispatcher two seconds, in which it heard no other host: in the end the
-    leases of their attempts would have run out."""
+    """One such heartbeat once took the dispatcher two seconds, in which it heard no other host: in
+    the end the leases of the others' attempts would have expired."""
     h2 = Stranger(authority_on(lab).certificate, files_of(lab, "h2").read_credentials())
     held = [pb.Held(job=str(number), attempt=1) for number in range(HELD)]
     heartbeat = pb.WorkUp(heartbeat=pb.Heartbeat(number=1, slots=1, held=held)).SerializeToString()
@@ -67,8 +67,8 @@ def test_endless_heartbeats_hold_up_nobody(lab):
 
 
 def test_very_many_reports_at_once_hold_up_nobody_and_say_nothing_of_others_jobs(lab):
-    """One message of 300 KB took the dispatcher a second and a half: each of them was logged,
-    whichever host's attempt it was about."""
+    """One message of 300 KB once took the dispatcher 1.5 s: it logged each report, whichever host's
+    attempt the report was about."""
     job = lab.run("h1", "lbrun", "-d", "-H", "h1", "sleep", "300", check=True).stdout.strip()
     lab.wait_until(lambda: lab.lbctl_json("h1", "job", job)["state"] == "running", "it runs")
     lab.kill("h2", "lbm")

@@ -1,4 +1,4 @@
-"""A host from which no command may come reads nothing of the jobs that others sent, either."""
+"""A host that may not send commands here may not read the jobs of other hosts either."""
 
 import grpc
 import pytest
@@ -18,7 +18,7 @@ def lab(make_module_lab):
 
 
 def ask(lab, reader, method, **asked):
-    """What h1 answers to that host's LBM."""
+    """h1's answer to the LBM of `reader`."""
     host = Stranger(authority_on(lab).certificate, files_of(lab, reader).read_credentials(), reader)
     with host.channel(lab, "h1", LBM_PORT) as channel:
         call = channel.unary_stream(f"/lbd.v1.Lbm/{method}")
@@ -34,4 +34,4 @@ def test_no_host_that_is_not_let_in_reads_what_a_job_printed(lab, method):
     assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
     assert refused.value.details() == "h2 may not read jobs here (admission.origins)"
     assert ask(lab, "h1", method, job="1", attempt=1)
-    assert ask(lab, "h2", "Files", name="0" * 32)  # as one that runs a job which takes files along
+    assert ask(lab, "h2", "Files", name="0" * 32)  # it may run a job that takes files along

@@ -1,4 +1,4 @@
-"""A host that was taken over, with its own good certificate, and the settings of all hosts."""
+"""A compromised host with a valid certificate tries to change the settings of all hosts."""
 
 import time
 from dataclasses import replace
@@ -29,7 +29,7 @@ def h2(lab):
 
 @pytest.fixture(scope="module")
 def good(lab):
-    """What h1's administrator has set, as it lies with h3."""
+    """A setting that h1's administrator has made, in force on h3 and h4."""
     lab.run("h1", "lbctl", "config", "set", "lim.min_gain", "0.25", "--cluster", check=True)
     for host in ("h3", "h4"):
         lab.wait_until(lambda host=host: in_force(lab, host) == 0.25, f"{host} has it")
@@ -43,7 +43,7 @@ NUMBER = count(1)
 
 
 def signed_by_h2(lab, h2, author):
-    # Newer also than the last forged one, if that was made in the same second and has got around.
+    # Newer than the last forged settings too, which may be of the same second and have spread.
     later = int(time.time()) + 1000 + next(NUMBER)
     settings = m.Settings(
         later, author or "h1", params={"lim.min_gain": 3.0}, saved={"lim.min_gain": "3.0"}
@@ -75,7 +75,7 @@ def test_what_no_author_who_may_has_signed_changes_nothing(lab, h2, good, target
     assert [in_force(lab, host) for host in ("h1", "h3", "h4")] == [0.25] * 3
 
 
-def test_its_administrators_are_told_who_may(lab, good):
+def test_administrators_are_told_who_may_change_settings(lab, good):
     refused = lab.run("h2", "lbctl", "param", "min_gain", "2")
     assert refused.returncode != 0
     assert "h2 may not change settings for all hosts" in refused.stderr
@@ -83,7 +83,7 @@ def test_its_administrators_are_told_who_may(lab, good):
     assert shown[0]["from"].endswith("signed by h1")
 
 
-def test_a_host_that_was_restarted_still_has_it_with_its_signature(lab, good):
+def test_a_restarted_host_keeps_the_settings_and_their_signature(lab, good):
     lab.kill("h3", "lim", "TERM")
     lab.start("h3", "lim")
     lab.wait_until(lambda: in_force(lab, "h3") == 0.25, "h3 is back")

@@ -1,4 +1,4 @@
-"""A host that was taken over and would have others seem down, or keep their daemons busy."""
+"""A compromised host tries to make others seem down, or to keep their daemons busy."""
 
 import threading
 import time
@@ -16,7 +16,7 @@ from lbd.net.transport import HOST_HEADER
 TOO_NEW = "99 98 9.0 "
 RUN = "/lbd.v1.Lbm/Run"
 STREAMS, BATCH = 4, 4000
-GO_ON = b"\x12"  # SIGCONT, which nobody notices
+GO_ON = b"\x12"  # SIGCONT, which has no effect here
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def h2(lab):
 
 
 def test_no_call_makes_another_host_look_down(lab, h2):
-    """h3 was down for as long as h2 called in its name, and went on calling once revoked."""
+    """h3 was once down for as long as h2 called in its name, and h2 could go on once revoked."""
     lab.wait_until(lambda: lab.states("h1")["h3"] == "up", "h3 is up")
     metadata = ((HOST_HEADER, "h3"), (HEADER, TOO_NEW))
     said = set()
@@ -45,7 +45,7 @@ def test_no_call_makes_another_host_look_down(lab, h2):
 
 
 def test_what_is_said_of_a_command_holds_up_nobody(lab, h2):
-    """Signals for its own command, four thousand in a message, on several streams."""
+    """The host sends signals for its own command, 4000 a message, on several streams."""
     until_s, begun, stop = time.monotonic() + 300.0, [], threading.Event()
 
     def flood(number):

@@ -1,5 +1,5 @@
-"""What another host says of a command (why it is refused, how it ended, where it waits) reaches its
-user as one line of text each: it clears no screen, sets no title, forges no second line."""
+"""Text from another host (why it refuses a command, how the command ended, where it waits) reaches
+the user as one line each: it clears no screen, sets no title, forges no second line."""
 
 import os
 import random
@@ -42,7 +42,7 @@ def fields(**values):
 
 
 def frames(said):
-    """{where it is said: (options, the frames that say it, the exit status)}"""
+    """{where the text appears: (options, the frames that carry it, the exit status)}"""
     ended = pack(tags.DONE, fields(STATUS=b"0", SIGNAL_NUMBER=b"0", REASON=b"", CAUSE=b"exited"))
     failed = fields(STATUS=b"125", SIGNAL_NUMBER=b"0", REASON=said, CAUSE=b"failed")
     place = fields(HOST=said, REASON=said, JOB=b"")
@@ -58,7 +58,7 @@ def frames(said):
 
 
 def assert_one_line(text, name=b"lbrun: "):
-    shown = text.decode()  # strictly
+    shown = text.decode()  # strict decoding
     assert text.startswith(name)
     assert shown.endswith("\n")
     assert shown[:-1].isprintable(), shown
@@ -76,7 +76,7 @@ def test_a_reason_is_one_printable_line(programs, fake, where, attack):
     assert_one_line(result.stderr)
 
 
-def test_the_number_of_a_job_is_one_line_for_whoever_reads_it(programs, fake):
+def test_the_number_of_a_job_is_one_line_for_its_reader(programs, fake):
     if not has_front():
         (pytest.fail if os.environ.get("CI") else pytest.skip)("no compiled front")
     result = fake.run(
@@ -86,7 +86,7 @@ def test_the_number_of_a_job_is_one_line_for_whoever_reads_it(programs, fake):
     assert (result.stdout, result.returncode) == (b"7 8?[2J\n", 0)
 
 
-def test_a_shim_says_one_line_too(programs, fake):
+def test_a_shim_prints_one_line_too(programs, fake):
     shim = programs / "sleep"
     if not shim.exists():
         shim.symlink_to(programs / "lbrun")
@@ -99,8 +99,8 @@ def test_a_shim_says_one_line_too(programs, fake):
     assert shutil.which("sleep")
 
 
-def test_any_text_is_one_line_and_plain_text_is_itself(programs, fake):
-    """One line a warning, in order, whatever is in it."""
+def test_any_text_becomes_one_line_and_plain_text_is_unchanged(programs, fake):
+    """Each warning is one line, in order, whatever it contains."""
     rng = random.Random(SEED)
     bits = [text.encode() for text in PLAIN] + list(ATTACKS.values())
     points = [
@@ -110,7 +110,7 @@ def test_any_text_is_one_line_and_plain_text_is_itself(programs, fake):
     said += ["".join(rng.choices(points, k=20)).encode() for _ in range(200)]
     said += [rng.randbytes(rng.randrange(1, 60)).replace(b"\0", b"") for _ in range(200)]
     said += [b"x" * 100_000, *(text.encode() for text in PLAIN)]
-    said = [b"." + text for text in said]  # nothing else would be no text at all
+    said = [b"." + text for text in said]  # so that no text is empty
     ended = pack(tags.DONE, fields(STATUS=b"0", SIGNAL_NUMBER=b"0", REASON=b"", CAUSE=b"exited"))
     data = b"".join(pack(tags.WARN, text) for text in said) + ended
     result = fake.run(
@@ -130,5 +130,5 @@ def test_any_text_is_one_line_and_plain_text_is_itself(programs, fake):
 
 
 def is_known(char):
-    """Random bytes may spell a character that Unicode has not given away yet."""
+    """Random bytes may spell a character that Unicode has not assigned."""
     return unicodedata.category(char) != "Cn"

@@ -1,5 +1,5 @@
-"""What a hostile user is up against: two hosts of an administrator's, and another user on them; or
-one host with a queue, on which one job runs at a time."""
+"""The labs that a hostile user attacks: two hosts that an administrator set up, with another user
+on them, or one host with a queue that runs one job at a time."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a command brings along, or finds, where the keeper's child becomes its user."""
+"""What a command inherits, or brings along, where the keeper's child becomes its user."""
 
 import os
 import pwd
@@ -16,8 +16,8 @@ from tests.live.privileged import ANN, MALLORY
 pytestmark = pytest.mark.root
 
 ROOT = Path(__file__).resolve().parents[3]
-# A keeper as a service manager starts it, with a session keyring and hard limits of its own, and
-# one child at a time: it hands each order over and says what came back.
+# A keeper as a service manager starts it, with its own session keyring and hard limits. It passes
+# each order to one child at a time and prints the child's reply.
 KEEPER = """
 import ctypes, os, resource, sys
 from lbd.keeper.child import Parent, fork_spare
@@ -79,7 +79,7 @@ def said_by(program, where, *orders, limit=""):
 
 @pytest.mark.skipif(not shutil.which("keyctl"), reason="needs keyctl, of keyutils")
 def test_no_key_of_one_job_is_in_reach_of_another(program, tmp_path):
-    """Whether it is of the same user or not; and its own session keyring works."""
+    """Neither another user's job nor the same user's; a job's own session keyring works."""
     keeps = b"keyctl add user lbd-of-ann 4711 @s && keyctl search @s user lbd-of-ann"
     looks = b"keyctl search @s user lbd-of-ann; keyctl add user mine 1 @s >&- && echo can add"
     said = said_by(program, tmp_path, sh(ANN, keeps), sh(MALLORY, looks), sh(ANN, looks))
@@ -109,7 +109,7 @@ def test_what_lets_a_process_come_first_is_the_hosts_own(program, tmp_path, numb
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/loginuid"), reason="a kernel without audit")
-def test_audit_is_told_whose_command_it_is(program, tmp_path):
+def test_the_audit_system_learns_whose_command_it_is(program, tmp_path):
     said = said_by(program, tmp_path, sh(MALLORY, b"cat /proc/self/loginuid"))
     assert said.startswith(str(who(MALLORY)[0])), said
 
@@ -123,14 +123,14 @@ def test_audit_is_told_whose_command_it_is(program, tmp_path):
     ],
 )  # fmt: skip
 def test_a_user_that_is_not_numbers_is_nobody(user):
-    """The keeper alone reads who it is; the steps that follow have numbers."""
+    """The keeper alone parses the user; the steps after it work with numbers."""
     packed = pack_order(Order(job="h1-1", argv=[b"/bin/true"]))
     with pytest.raises(ValueError, match="user"):
         read_order(packed + frames.field(b"w", user))
 
 
 def test_a_program_that_may_run_brings_no_code_along(tmp_path):
-    """Where the owner says which may; PATH and HOME are no code."""
+    """The owner lists the programs that may run; variables such as PATH and HOME carry no code."""
     environment = {b"PATH": b"/usr/bin:/bin", b"HOME": b"/", b"LD_PRELOAD": b"/tmp/x.so"}
     order = sh(MALLORY, b"", allowed=(os.path.realpath("/usr/bin/env"),))
     order.argv, order.environment = [b"env"], environment
@@ -140,7 +140,7 @@ def test_a_program_that_may_run_brings_no_code_along(tmp_path):
 
 
 def test_a_link_that_changes_after_it_was_looked_at_changes_nothing(short_dir):
-    """As it can while the shell opens the files of -o."""
+    """The link changes while the shell opens the files of -o."""
     short_dir.chmod(0o777)
     link = short_dir / "harmless"
     link.symlink_to(os.path.realpath("/usr/bin/true"))

@@ -1,4 +1,4 @@
-"""A user who waits for the moment in which a daemon is away, to take its port."""
+"""A user waits for the moment when a daemon is down, to take its port."""
 
 import os
 import signal
@@ -52,7 +52,7 @@ def restart(two, daemon):
 
 
 def test_keeps_no_daemon_from_its_port_by_one_of_ipv6_alone(two):
-    """Nothing keeps a user from that where the daemons have IPv4; it is no reason not to start."""
+    """A user may take the IPv6 port where the daemons use IPv4; the daemons still start."""
     script = two.root / "for_ipv6.py"
     script.write_text(HAS_FOR_IPV6)
     script.chmod(0o755)

@@ -24,11 +24,11 @@ STRANGE = {
     "inotify": "ctypes.CDLL(None).inotify_init()",
     "timerfd": "ctypes.CDLL(None).timerfd_create(1, 0)",
 }
-MANY = 12  # more than one user has threads
+MANY = 12  # more than a user's threads
 
 
 def still_serves(two):
-    """Another user, and who asks."""
+    """Checks that another user's command runs and that the LBM answers."""
     done = two.run(ANN, "cd / && lbrun -H h2 echo served")
     assert (done.returncode, done.stdout) == (0, "served\n"), done.stderr + two.logs()
     assert two.ask("h1", "lbm", "status")
@@ -71,7 +71,7 @@ def test_files_that_never_answer_hang_their_own_user_alone(two, hung, way):
 
 @pytest.fixture
 def fifo(two):
-    """What the daemons' account may open, and ordinary users may not."""
+    """A FIFO that the daemons' account may open and ordinary users may not."""
     path = two.root / "fifo"
     os.mkfifo(path, 0o600)
     shutil.chown(path, LBD)
@@ -102,9 +102,9 @@ def test_a_fifo_that_its_user_may_not_read_is_not_read_for_him(two, fifo):
     assert os.read(end, 100) == b"a secret\n"
 
 
-def test_a_hand_over_waits_for_no_file_that_never_answers(two, hung):
-    """The kernel lets no process end whose request a FUSE has read and not answered: the next LBM
-    begins beside what is left of it."""
+def test_a_handover_does_not_wait_for_a_file_that_never_answers(two, hung):
+    """The kernel keeps a process alive while a FUSE has read its request and not answered: the next
+    LBM starts beside the remains of the old one."""
     pid_file = two.root / "h1/run/lbm.pid"
     with under_way(two, MALLORY, f"lbrun -H h2 cat <{hung.path}"):
         wait_until(lambda: hung.asked, "it is asked", see=two.logs)
@@ -112,7 +112,7 @@ def test_a_hand_over_waits_for_no_file_that_never_answers(two, hung):
         os.kill(int(before), signal.SIGUSR2)
         wait_until(lambda: "handed over" in two.logs(), "it hands over", see=two.logs)
         wait_until(lambda: pid_file.read_text() not in ("", before), "the next", see=two.logs)
-        assert Path(f"/proc/{before.strip()}").exists()  # or this test is of nothing
+        assert Path(f"/proc/{before.strip()}").exists()  # otherwise this test checks nothing
         wait_until(lambda: two.ask("h1", "lbm", "status"), "it answers", see=two.logs)
         still_serves(two)
         assert "lbm does not end" in two.logs()

@@ -1,4 +1,5 @@
-"""What a user puts first where another's daemons would put theirs: below /tmp anybody can."""
+"""A user creates directories first where another's daemons would put theirs: anybody can below
+/tmp."""
 
 import asyncio
 import contextlib
@@ -38,7 +39,7 @@ def acting_as(user):
 
 @contextlib.contextmanager
 def listening(path):
-    """A socket of Mallory's there, open to all."""
+    """A socket of Mallory's at `path`, open to all."""
     with socket.socket(socket.AF_UNIX) as listener:
         with acting_as(MALLORY):
             listener.bind(str(path))
@@ -50,7 +51,7 @@ def listening(path):
 
 @pytest.fixture
 def trap():
-    """Ann's runtime directory, as Mallory has made it: (directory, her keeper, her LIM)."""
+    """Ann's runtime directory as Mallory has made it: (directory, her keeper, her LIM)."""
     place = Path(f"/tmp/lbd-{pwd.getpwnam(ANN).pw_uid}")
     assert not place.exists()
     with acting_as(MALLORY):
@@ -116,8 +117,8 @@ def test_a_lab_does_not_go_up_in_a_directory_of_another_user(trap, home):
     assert not (place / "lab").exists()
 
 
-def test_a_link_of_another_user_to_our_own_directory_is_not_followed(home):
-    """It could lead elsewhere a moment later."""
+def test_another_users_link_to_our_own_directory_is_not_followed(home):
+    """The link could point elsewhere a moment later."""
     place = Path(f"/tmp/lbd-{pwd.getpwnam(ANN).pw_uid}")
     (home / "run").mkdir()
     shutil.chown(home / "run", ANN)
@@ -135,7 +136,7 @@ def test_a_link_of_another_user_to_our_own_directory_is_not_followed(home):
 
 
 def test_an_lbm_takes_no_keeper_but_roots_and_its_own(short_dir):
-    """Who listens is told by the kernel; a keeper gets environments and descriptors."""
+    """The kernel says who listens; a keeper gets environments and descriptors."""
     short_dir.chmod(0o777)
 
     async def connect():
@@ -146,11 +147,11 @@ def test_an_lbm_takes_no_keeper_but_roots_and_its_own(short_dir):
             asyncio.run(connect())
         connection, _ = keeper.accept()
         with connection:
-            assert connection.recv(1) == b""  # nothing was said
+            assert connection.recv(1) == b""  # nothing was sent
 
 
-def test_root_sends_no_signal_where_the_daemons_account_says(two):
-    """It may write the pid file that `lbctl restart` goes by."""
+def test_root_signals_no_process_that_only_the_daemons_account_names(two):
+    """That account may write the pid file that `lbctl restart` reads."""
     file = two.root / "h1/run/lim.pid"
     before = file.read_text()
     with subprocess.Popen(["sleep", "60"]) as bystander:
@@ -176,7 +177,7 @@ except PermissionError:
 
 
 def test_nobody_else_tells_lbd_up_anything(two):
-    """A flood there made the daemons' watchdog signals get lost."""
+    """A flood on this socket once made the daemons' watchdog messages get lost."""
     path = two.root / "h1/run/up.notify"
     program = two.root / "flood.py"
     program.write_text(FLOOD.format(path=path))

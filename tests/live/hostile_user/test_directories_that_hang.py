@@ -1,5 +1,5 @@
-"""A user asks again and again whether a command could begin in a directory of a file system of
-their own that never lets anybody in. No process ends that waits for its answer."""
+"""A user asks again and again whether a command could start in a directory of a file system of
+their own that never answers. A process that waits for the answer never ends."""
 
 import os
 import pwd
@@ -17,7 +17,7 @@ from tests.live.privileged import opened
 from tests.live.test_users import ANN, BOB, as_user
 
 pytestmark = pytest.mark.root
-ROUNDS = 8  # each of which leaves four
+ROUNDS = 8  # each of which leaves four processes
 
 
 @pytest.fixture
@@ -39,14 +39,15 @@ def hung(lab):
 
 
 def left_with(keeper):
-    """Its children that the kernel does not end."""
+    """The keeper's children that the kernel does not end."""
     pids = Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split()
     found = (process_table.task_of(int(pid)) for pid in pids)
     return [task for task in found if task is not None and task.state == b"D"]
 
 
 def test_who_asks_about_a_directory_that_hangs_leaves_few_children_behind(lab, hung):
-    """Each question left one, and ten times a second the keeper killed all of them once more."""
+    """Each question once left a child, and the keeper killed all of them again ten times a
+    second."""
     keeper = lab.pids()["h2"]["keeper"]
     ask = f"lbrun -H h2 --explain -C {hung.where} true"
     script = f"for _ in $(seq {ROUNDS}); do {' & '.join([ask] * 4)} & wait; done"

@@ -1,5 +1,5 @@
-"""A user who holds the lock of a pipe or socket for as long as he likes: the kernel keeps it while
-it copies from or to a page of his, and that is one of a file that never answers."""
+"""A user holds the lock of a pipe or socket indefinitely: the kernel keeps it while it copies to or
+from a page of the user's, and that page belongs to a file that never answers."""
 
 import contextlib
 import os
@@ -158,7 +158,7 @@ def no_attacker_left(two):
 
 
 def attack(two, name, text):
-    """The command that runs it."""
+    """Writes the attack's script and returns the command that runs it."""
     path = two.root / name
     path.write_text(text)
     path.chmod(0o755)
@@ -166,7 +166,7 @@ def attack(two, name, text):
 
 
 def is_held(hung):
-    """Does a page fault wait for the file?"""
+    """Whether a page fault waits for the file."""
     return any(operation == READ for operation, _ in hung.asked)
 
 
@@ -203,8 +203,8 @@ def test_who_holds_the_lock_of_the_terminal_his_output_goes_to_holds_up_himself_
 
 
 def commands_attack(two, hung, gives, hangs):
-    """By a command on h2. The file is handed to it: a mount of another namespace it does not
-    see."""
+    """An attack by a command on h2. It is handed the file's descriptor, since it does not see a
+    mount of another namespace."""
     name = f"\0{two.root}.{os.urandom(4).hex()}"
     text = TAKES_FILE.format(name=name, hangs=hangs)
     command = attack(two, "command.py", text).split()[1]
@@ -217,7 +217,7 @@ def test_a_command_that_holds_the_lock_of_its_pipe_holds_up_its_user_alone(two, 
     hangs = (READS, WRITES.format(to=1))[to]
     with under_way(two, MALLORY, f"cd /; exec {commands_attack(two, hung, GIVES_FILE, hangs)}"):
         wait_until(lambda: is_held(hung), "a page is asked for", see=two.logs)
-        if to == 0:  # else it may be read before the lock is taken
+        if to == 0:  # otherwise it may be read before the lock is taken
             wait_until_stuck(two, "h2")
         still_serves(two)
         hung.stop()
@@ -239,7 +239,7 @@ def test_what_hangs_by_a_command_ends_with_it(two, hung):
 
 def test_a_command_that_holds_the_size_of_its_terminal_holds_up_its_user_alone(two, hung):
     script = commands_attack(two, hung, GIVES_FILE_AND_TERMINAL, ASKS_FOR_SIZE)
-    with under_way(two, MALLORY, f"cd /; exec {script}", opened()):  # -t takes Python
+    with under_way(two, MALLORY, f"cd /; exec {script}", opened()):  # -t needs Python
         wait_until(lambda: is_held(hung), "a page is asked for", see=two.logs)
         wait_until_stuck(two, "h2")
         for _ in range(3):
@@ -249,7 +249,7 @@ def test_a_command_that_holds_the_size_of_its_terminal_holds_up_its_user_alone(t
 
 def test_a_command_that_holds_the_modes_of_its_terminal_holds_up_its_user_alone(two, hung):
     script = commands_attack(two, hung, GIVES_FILE_AND_TYPES, HOLDS_MODES)
-    with under_way(two, MALLORY, f"cd /; exec {script}", opened()):  # -t takes Python
+    with under_way(two, MALLORY, f"cd /; exec {script}", opened()):  # -t needs Python
         wait_until(lambda: is_held(hung), "a page is asked for", see=two.logs)
         wait_until_stuck(two, "h2")
         for _ in range(3):
@@ -258,14 +258,14 @@ def test_a_command_that_holds_the_modes_of_its_terminal_holds_up_its_user_alone(
 
 
 def wait_until_stuck(two, host):
-    """A thread of its LBM, whose number it returns."""
+    """Waits until a thread of the host's LBM is stuck; returns the LBM's pid."""
     lbm = int((two.root / f"{host}/run/lbm.pid").read_text())
     wait_until(lambda: stuck_threads(lbm), "a thread is stuck", see=two.logs)
     return lbm
 
 
 def stuck_threads(pid):
-    """Of a process: those whom not even a signal wakes."""
+    """The threads of a process that not even a signal wakes."""
     found = []
     for task in os.listdir(f"/proc/{pid}/task"):
         with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{task}/stat") as file:
@@ -291,7 +291,7 @@ def test_the_next_lbm_starts_while_a_lock_is_held(two, hung):
 
 
 def jobs_seen(two):
-    """The commands of h2, as its processes."""
+    """The command lines of h2's jobs."""
     found = []
     for name in os.listdir("/proc"):
         if name.isdigit():

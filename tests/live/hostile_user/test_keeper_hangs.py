@@ -1,5 +1,5 @@
-"""Nothing that a user, or an LBM, does or leaves undone holds up the keeper of a host; and where it
-hangs all the same, what must end does."""
+"""Nothing that a user or an LBM does, or leaves undone, blocks a host's keeper; and if the keeper
+hangs all the same, jobs that must end still end."""
 
 import contextlib
 import os
@@ -29,7 +29,7 @@ PATH = {b"PATH": b"/usr/bin:/bin"}
 
 
 class LoneKeeper:
-    """`lbd keeper` as root, and a socket connected to it as the LBM's user would be."""
+    """`lbd keeper` as root, and a socket connected to it as the LBM's user would connect."""
 
     def __init__(self, root, *settings, **environment):
         root.chmod(0o755)
@@ -51,7 +51,8 @@ class LoneKeeper:
         self.pid = int(self.hear(keeper.HELLO)[keeper.PID])
 
     def _connects(self, path):
-        """For its LBM's user, to whom it gives the socket once that is there."""
+        """Whether the LBM's user can connect: the keeper gives that user the socket once it
+        exists."""
         os.seteuid(pwd.getpwnam(LBD).pw_uid)
         try:
             self.socket.connect(str(path))
@@ -71,7 +72,7 @@ class LoneKeeper:
         socket.send_fds(self.socket, [data], numbers)
 
     def hear(self, tag, job=None):
-        """The next such frame; what else comes first is kept."""
+        """The next frame with this tag; earlier frames with other tags are retained."""
         while True:
             for at, (found, given) in enumerate(self._heard):
                 if found == tag and job in (None, given.get(JOB, b"").decode()):
@@ -110,7 +111,7 @@ def is_alive(pid):
     return False
 
 
-# Whom it names stay where they are as they end, as one does whose user stops it then.
+# The processes it is given stay as they are when they end, as if their user stopped them then.
 TRACER = """
 import ctypes, signal, sys
 libc = ctypes.CDLL(None)
@@ -149,12 +150,12 @@ def test_a_child_that_has_failed_and_does_not_end_holds_up_nobody(lone):
     assert int(lone.hear(keeper.EXITED, "3")[keeper.NUMBER]) == signal.SIGKILL
 
 
-def test_a_job_that_stops_and_goes_on_for_ever_while_the_lbm_hangs(lone):
-    """The keeper cannot get rid of what there is to say; a lease is over when it is."""
+def test_a_job_that_stops_and_continues_for_ever_while_the_lbm_hangs(lone):
+    """The keeper cannot send its reports, and a lease still expires on time."""
     restless = "while :; do kill -STOP $PPID; kill -CONT $PPID; done"
     lone.begin("1", MALLORY, f"sh -c '{restless}' & wait")
     pid = lone.begin("2", ANN, "sleep 60", limit=limit_frame("2", clock_s() + 4.0, 0.0))
-    time.sleep(3.0)  # we read nothing: what it can send is long sent
+    time.sleep(3.0)  # nobody reads; the keeper has long sent all it can
     wait_until(lambda: not is_alive(pid), "its lease is over", 20)
     assert lone.hear(keeper.EXITED, "2")[OVER] == LEASE.encode()
     lone.socket.sendall(frames.pack(keeper.END_TREE, frames.field(JOB, b"1")))
@@ -163,7 +164,7 @@ def test_a_job_that_stops_and_goes_on_for_ever_while_the_lbm_hangs(lone):
 
 @pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL])
 def test_an_attempt_ends_with_its_lease_also_if_the_keeper_does_nothing(lone, number):
-    """Or is gone: its whole tree, which the LBM has no right to end."""
+    """Its whole process tree ends, which the LBM has no right to kill."""
     both = "sleep 61 & echo $! >&3; wait"
     read, write = os.pipe()
     with open(read) as said, open(os.devnull, "rb+") as null:
@@ -182,7 +183,7 @@ def test_an_attempt_ends_with_its_lease_also_if_the_keeper_does_nothing(lone, nu
         assert int(lone.begin("2", ANN, "exit 0")) > 0
 
 
-def test_a_lease_that_is_renewed_is_not_over(lone):
+def test_a_renewed_lease_has_not_expired(lone):
     pid = lone.begin("1", ANN, "sleep 60", limit=limit_frame("1", clock_s() + 2.0, 0.0))
     lone.socket.sendall(limit_frame("1", clock_s() + 60.0, 0.0))
     lone.begin("2", ANN, "sleep 4")
@@ -203,7 +204,7 @@ def test_a_keeper_that_hangs_is_ended(short_dir):
         assert lone.process.wait(30) == -signal.SIGKILL
 
 
-def test_it_feeds_the_watchdog_of_whoever_has_started_it(short_dir, tmp_path):
+def test_the_keeper_feeds_the_watchdog_of_the_process_that_started_it(short_dir, tmp_path):
     notices = NotifySocket(str(tmp_path / "notify"))
     with contextlib.closing(notices):
         variables = notices.environment(1.0)

@@ -1,5 +1,5 @@
-"""Without cgroups a job's processes are told by a mark in their environment, which anybody can put
-into any other: it counts only where it can be true."""
+"""Without cgroups a job's processes are recognised by a mark in their environment. Anybody can put
+any mark into their own, so it counts only where it can be true."""
 
 import contextlib
 import os
@@ -18,7 +18,7 @@ from tests.live.privileged import ANN, MALLORY
 
 pytestmark = pytest.mark.root
 ROOT = Path(__file__).resolve().parents[3]
-# A keeper in small: below it are two processes with the mark of a job of Ann's, one of them hers.
+# A small keeper: below it are two processes with the mark of a job of Ann's, one of them hers.
 KEEPER = """
 import os, subprocess, sys, time
 from lbd.keeper.limits.cgroups import Containment
@@ -55,11 +55,11 @@ def test_a_mark_counts_below_the_keeper_and_with_a_process_of_the_jobs_user_alon
         beside.wait()
 
 
-def test_what_has_left_its_session_ends_with_its_job_all_the_same(short_dir):
+def test_a_process_that_left_its_session_still_ends_with_its_job(short_dir):
     read, write = os.pipe()
     with contextlib.closing(LoneKeeper(short_dir, "lbm.cgroup=off")) as lone:
         with open(read) as said, open(os.devnull, "rb+") as null:
-            ready = short_dir / "ready"  # the job ends once its child has left, not before
+            ready = short_dir / "ready"  # the job ends only after its child has left
             os.mkfifo(ready)
             ready.chmod(0o666)
             script = f"setsid sh -c 'echo $$ >&2; : >{ready}; exec sleep 60' & : <{ready}; exit 0"

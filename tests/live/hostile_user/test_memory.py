@@ -1,4 +1,4 @@
-"""A user fills neither the LBM's memory nor its event loop by what it sends and does not end."""
+"""A user fills neither the LBM's memory nor its event loop with messages that never end."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.root
 
 MIB = 1 << 20
 HELD = 60  # connections
-# Each announces the longest request there may be, keeps back its last byte, and says so.
+# Each connection announces the longest request allowed, keeps back its last byte, and says so.
 FILL = """
 import socket, sys, threading
 body = bytes(8 << 20)
@@ -63,7 +63,7 @@ def test_requests_that_are_never_whole(two):
     before = resident_bytes(two)
     with under_way(two, MALLORY, f"{program(two, 'fill.py', FILL)} {HELD}") as process:
         sent = 0
-        while sent < HELD:  # all that is to be held is
+        while sent < HELD:  # all that can be held is held
             assert process.stdout.readline() == "sent\n"
             sent += 1
         grown = resident_bytes(two) - before
@@ -82,7 +82,7 @@ def test_a_question_of_eight_mebibytes(two):
     assert result.stderr.count("\n") == 1
 
 
-# Very many questions at once, on as many connections as a user can have, and no answer is read.
+# A great many questions at once, on as many connections as a user can have, with no answer read.
 MANY = """
 import socket, sys, time
 body = b"{}".ljust(int(sys.argv[3]))
@@ -113,7 +113,7 @@ time.sleep(60)
 @pytest.mark.parametrize("size", [2, 60_000])
 @pytest.mark.parametrize("daemon", ["lim", "lbm"])
 def test_very_many_questions_at_once(two, daemon, size):
-    """Each takes a hundred bytes and more while it waits for its turn."""
+    """Each question takes more than a hundred bytes while it waits for its turn."""
     before = resident_bytes(two, daemon)
     attack = program(two, "many.py", MANY, daemon)
     with under_way(two, MALLORY, f"{attack} 1000 {size}") as process:
@@ -151,8 +151,8 @@ time.sleep(60)
 
 
 def test_very_many_words_again_and_again(two):
-    """Each took the event loop half a second; other users were told that their LBM did not answer.
-    What they take now counts."""
+    """Each request once took the event loop half a second; other users were told that their LBM did
+    not answer. Now the time that a user's requests take is counted."""
     with under_way(two, MALLORY, f"{program(two, 'words.py', WORDS)} 16") as process:
         assert process.stdout.readline() == "answered\n"
         for _ in range(5):

@@ -41,7 +41,7 @@ def under_way(two, user, script, prefix=()):
 
 
 def pids_of(text):
-    """Processes that have this in their command line."""
+    """The processes that have this text in their command line."""
     found = []
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -149,7 +149,7 @@ USERS = {
 
 @pytest.fixture
 def lone_keeper(short_dir):
-    """`lbd keeper` as root; a socket connected to it as the LBM's user would be."""
+    """`lbd keeper` as root, and a socket connected to it as the LBM's user would connect."""
     short_dir.chmod(0o755)
     run = short_dir / "h1/run"
     run.mkdir(parents=True)
@@ -218,7 +218,8 @@ def test_fills_no_disk_of_the_daemons(two):
 
 
 def test_starves_nobody_of_slots(two):
-    """All slots, and many more that wait: others get theirs, by name and by themselves."""
+    """All slots are taken and many more commands wait: others still get slots, by name and
+    without."""
     total = two.ask("h2", "lbm", "status")["slots"]["total"]
     many = " ".join(["lbrun -H h2 sleep 60 &"] * (total + 6))
     with under_way(two, MALLORY, f"{{ {many} wait; }}"):

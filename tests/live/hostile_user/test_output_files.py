@@ -1,5 +1,5 @@
-"""A local user who makes use of the files that their queued commands print to: they are the
-daemons', and a command has their descriptors."""
+"""A local user abuses the output files of their queued commands: the files are the daemons', and
+the commands have their descriptors."""
 
 import os
 import pwd
@@ -69,7 +69,7 @@ def lab():
 
 @pytest.fixture
 def where(lab):
-    """A place of ANN's."""
+    """A directory of ANN's."""
     where = lab.root / "anns"
     where.mkdir()
     shutil.chown(where, ANN)
@@ -78,7 +78,7 @@ def where(lab):
 
 
 def test_who_holds_the_lock_of_their_output_holds_up_nobody_else(lab, where):
-    """To cut something out of it the LBM needs that lock."""
+    """The LBM needs that lock to cut a range out of the file."""
     if not Path("/dev/fuse").exists():
         pytest.skip("needs /dev/fuse")
     spool = lab.paths("h1").state / "spool"
@@ -110,7 +110,7 @@ def cut_outputs(spool):
 
 
 def stuck_threads(lab):
-    """Of the LBM: those whom not even a signal wakes."""
+    """The threads of the LBM that not even a signal wakes."""
     pid = int((lab.paths("h1").run / "lbm.pid").read_text())
     states = [
         one.read_text().rpartition(")")[2] for one in Path(f"/proc/{pid}/task").glob("*/stat")

@@ -1,4 +1,4 @@
-"""How many commands of others a host runs is its owner's word: -H does not overrule it."""
+"""A host's owner sets how many commands of others it runs: -H does not override that."""
 
 import subprocess
 from functools import partial
@@ -22,8 +22,8 @@ def test_named_commands_wait_for_each_other(lab, tmp_path):
     assert result.stdout.split() == ["1"] * 5
 
 
-def test_who_calls_a_command_nested_does_not_get_in_either(lab):
-    """How many lbruns it is inside of is what the user's environment says."""
+def test_a_command_that_claims_to_be_nested_waits_too(lab):
+    """The depth of nested lbruns comes from the user's environment, which may lie."""
     with lab.popen("h1", "lbrun", "-H", "h2", "sleep", "60", stdout=subprocess.PIPE) as process:
         lab.wait_until(lambda: lab.ask("h2", "lbm", "status")["slots"]["used"] == 1, "it runs")
         result = lab.run("h1", "env", "LBD_DEPTH=1", "lbrun", "-H", "h2", "echo", "in")

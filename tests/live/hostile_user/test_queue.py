@@ -1,4 +1,4 @@
-"""A local user who speaks to lbm.sock by hand, and the queue of everybody else."""
+"""A local user writes to lbm.sock by hand and threatens everybody else's queue."""
 
 import pytest
 from cluster import FAST
@@ -29,7 +29,7 @@ def lab(make_module_lab):
     ids=lambda fields: str(fields)[:40],
 )  # fmt: skip
 def test_a_number_that_cannot_be_does_not_get_to_the_queue(lab, fields):
-    """2^63 as an array's index made the commit of up to a thousand other submissions fail."""
+    """2^63 as an array's index once made the commit of up to 1000 other submissions fail."""
     request = client_request("true", MODE=b"auto", FLAGS=client_tags.FLAG_DETACH, **fields)
     with connect(lab, "h1", "lbm") as sock:
         sock.sendall(frames.pack(client_tags.QUEUE, request))

@@ -1,4 +1,4 @@
-"""Where another user listens in place of this host's LBM: no client of ours says a word to them."""
+"""Another user listens in place of this host's LBM: no client of ours sends anything to it."""
 
 import os
 import select
@@ -14,8 +14,9 @@ from tests.live.cluster import client_environment, compile_front
 pytestmark = pytest.mark.root
 
 SECONDS = 30
-OTHER = 65534  # plays the daemons' account, or somebody who means harm
-# Where (with its parent's owner and mode, and its own) a listener of OTHER's is believed.
+OTHER = 65534  # stands for the daemons' account, or for somebody who means harm
+# Places of a listener of OTHER's: the parent's owner and mode, its own, and whether clients trust
+# it.
 PLACES = {
     "an account's, made by root, as /run/lbd": ((0, 0o755), (OTHER, 0o755), True),
     "root's, a group may write there": ((0, 0o755), (0, 0o775), True),
@@ -44,7 +45,7 @@ def lbrun(request, front):
 
 
 def hears(lbrun, directory, config, **environment):
-    """Whether somebody of OTHER's who listens in `directory` is told anything."""
+    """Whether a process of OTHER's that listens in `directory` receives anything."""
     config.write_text(f'[host]\nruntime_dir = "{directory}"\n')
     environment = environment or {"LBD_CONFIG": str(config)}
     with socket.socket(socket.AF_UNIX) as listener:
@@ -62,7 +63,7 @@ def hears(lbrun, directory, config, **environment):
         )  # fmt: skip
         try:
             while not is_over:
-                is_over = process.poll() is not None  # and then look once more
+                is_over = process.poll() is not None  # then look once more
                 if select.select([listener], [], [], 0 if is_over else 0.05)[0]:
                     connection, _ = listener.accept()
                     connection.settimeout(SECONDS)
@@ -101,7 +102,7 @@ def test_a_link_is_followed_only_where_root_put_it(lbrun, place, short_dir):
     assert hears(lbrun, link, short_dir / "lbd.toml") == is_believed
 
 
-def test_the_places_of_this_system_that_root_has(lbrun, short_dir):
+def test_the_directories_of_this_system_that_belong_to_root(lbrun, short_dir):
     """/run/lock is below /run, and yet anybody may make a directory there."""
     if not Path("/run/lock").is_dir():
         pytest.skip("no /run/lock")
@@ -127,7 +128,7 @@ def test_root_in_another_users_home_does_not_go_by_that_users_file(lbrun, owner,
 @pytest.mark.parametrize("named", [True, False], ids=["$LBD_CONFIG", "at home"])
 @pytest.mark.parametrize("what", ["a FIFO", "a device without end"])
 def test_nobody_waits_for_what_is_no_file(lbrun, what, named, short_dir):
-    """`lbrun` waited for somebody to write to the FIFO, and read the device until memory ended."""
+    """`lbrun` once waited for a writer of the FIFO, and read the device until memory ran out."""
     config = short_dir / ".config/lbd/lbd.toml"
     config.parent.mkdir(parents=True)
     if what == "a FIFO":
@@ -139,7 +140,7 @@ def test_nobody_waits_for_what_is_no_file(lbrun, what, named, short_dir):
         [*lbrun, "--local", "echo", "ran"], env=environment, capture_output=True, text=True,
         stdin=subprocess.DEVNULL, timeout=2 * SECONDS,
     )  # fmt: skip
-    if "LBD_FRONT=python" not in lbrun:  # it leaves that to the Python client, here /bin/true
+    if "LBD_FRONT=python" not in lbrun:  # the front leaves that to the Python client
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     elif named:
         assert (done.returncode, done.stdout) == (125, "")

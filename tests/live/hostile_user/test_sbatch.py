@@ -1,5 +1,5 @@
-"""Scripts of users who are others than the daemons' account, in a directory for temporary files
-where everybody may write."""
+"""Scripts of users other than the daemons' account, in a temporary directory that everybody may
+write."""
 
 import pwd
 import subprocess

@@ -1,4 +1,4 @@
-"""What a hostile user leaves below /var/tmp where another's lbsh will look for its shims."""
+"""What a hostile user leaves below /var/tmp where another user's lbsh looks for its shims."""
 
 import os
 import secrets
@@ -21,7 +21,7 @@ TRUE = "the real one\n"
 
 
 class Victim:
-    """A user without a home directory, so one whose shims are below /var/tmp."""
+    """A user without a home directory, whose shims are therefore below /var/tmp."""
 
     def __init__(self, root, lbsh):
         self.uid = 20_000 + secrets.randbelow(40_000)
@@ -46,7 +46,8 @@ class Victim:
         )  # fmt: skip
 
     def forge(self, own_stamp):
-        """What Mallory makes from what may be seen; `own_stamp`: of a set that the victim has."""
+        """What Mallory makes from what anybody can see; `own_stamp`: that of a set the victim
+        has."""
         key = self.base / own_stamp.parent.name
         key.mkdir(parents=True)
         (key / "stamp").symlink_to(own_stamp)
@@ -75,7 +76,7 @@ def lbsh(request):
 
 
 def compiled(directory):
-    """lbsh.c, with the Python client and the front where it looks for them."""
+    """The compiled lbsh.c, with the Python client and the front where it looks for them."""
     client = Path(clients_path(), "lbsh-python")
     if not client.exists():
         client = Path(clients_path(), "lbsh")
@@ -98,7 +99,8 @@ def victim(lbsh, short_dir):
 
 @pytest.fixture
 def own_stamp(victim):
-    """The stamp of a true set of the victim's, taken from where Mallory now makes another."""
+    """The stamp of a genuine set of the victim's, moved away from where Mallory now makes
+    another."""
     assert victim.run().stdout == TRUE
     elsewhere = victim.root / "elsewhere"
     shutil.copytree(victim.base, elsewhere, symlinks=True)
@@ -119,14 +121,14 @@ def test_a_link_to_the_victims_own_stamp_vouches_for_nothing(victim, own_stamp):
 def test_a_stale_stamp_is_not_touched_through_a_link(victim, own_stamp):
     os.utime(own_stamp, (1, 1))
     victim.forge(own_stamp)
-    for _ in range(2):  # what the first call touches, the second would believe
+    for _ in range(2):  # the second call would believe what the first one touches
         result = victim.run()
         assert (result.stdout, result.returncode) == (TRUE, 0), result
     assert own_stamp.stat().st_mtime == 1
 
 
 def test_a_base_that_is_a_link_is_not_followed(victim, own_stamp):
-    """It leads to a directory of the victim's own, as one that was checked out of somewhere."""
+    """The link points to a directory of the victim's own, such as a checkout."""
     victim.forge(own_stamp)
     planted = victim.root / "planted"
     victim.base.rename(planted)

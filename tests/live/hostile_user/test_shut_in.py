@@ -1,4 +1,4 @@
-"""A process that is shut in (no_new_privs, limits) does not get out by way of another host."""
+"""A confined process (no_new_privs, limits) does not escape by way of another host."""
 
 import subprocess
 
@@ -40,7 +40,7 @@ sys.stderr.write(repr(heard))
 
 
 def ask(two, tag, connector):
-    """What a process under no_new_privs hears of `grep NoNewPrivs` on h2."""
+    """The output of `grep NoNewPrivs` on h2 for a process under no_new_privs."""
     fields = client_request(
         "grep", "NoNewPrivs", "/proc/self/status", ENVIRONMENT=b"PATH=/usr/bin:/bin",
         DIRECTORY=b"/", CLOSED_FDS=b"0", FLAGS=tags.FLAG_CHDIR + tags.FLAG_ROOTED,

@@ -1,4 +1,4 @@
-"""A local user who wants to see what the queued commands of others print."""
+"""A local user tries to see what the queued commands of others print."""
 
 import os
 import subprocess
@@ -29,8 +29,8 @@ def as_ann(shell, *descriptors):
 
 
 def test_a_descriptor_of_ones_own_output_never_shows_anothers(queue_lab):
-    """As every job can have of its output, and give to a process that stays. O_PATH: neither reader
-    nor writer, and no lease knows of it."""
+    """Every job can open its own output with O_PATH and pass the descriptor to a process that
+    stays. It is neither a reader nor a writer, so no file lease detects it."""
     queue(queue_lab, ANN, "true")
     kept = [os.open(path, os.O_PATH) for path in outputs(queue_lab)]
     assert kept
@@ -45,7 +45,7 @@ def test_a_descriptor_of_ones_own_output_never_shows_anothers(queue_lab):
             os.close(descriptor)
 
 
-def test_a_job_prints_to_its_output_by_name_and_no_other_user_may(queue_lab):
+def test_a_job_writes_its_output_by_name_and_no_other_user_may(queue_lab):
     said = queue(queue_lab, BOB, "sh", "-c", f"echo {SECRET} >/dev/stdout; echo x >/dev/stderr")
     assert said == f"{SECRET}\n"
     kept = [os.open(path, os.O_PATH) for path in outputs(queue_lab) if path.stat().st_size]

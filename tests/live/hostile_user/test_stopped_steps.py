@@ -1,7 +1,7 @@
-"""A local user who stops what the keeper starts to unpack and pack the files of one's own jobs.
+"""A local user stops the processes that the keeper starts to unpack and pack that user's files.
 
-It is a process of that user's, so nobody can keep them from stopping it. It held a slot for ever,
-also when its job had been killed and its lease was over.
+Such a process runs as the user, so nobody can keep the user from stopping it. It once held a slot
+for ever, even when its job had been killed and its lease had expired.
 """
 
 import contextlib
@@ -17,9 +17,9 @@ from tests.live.test_users import ANN, BOB, as_user
 
 pytestmark = pytest.mark.root
 
-FILES = 3000  # it takes a moment to unpack or to pack them
+FILES = 3000  # enough that unpacking or packing takes a moment
 
-# argv: the keeper. Stops the first child of it that is one's own, and runs no command.
+# argv: the keeper. Stops the keeper's first child that belongs to this user and is no command.
 STOP = """
 import os, signal, sys, time
 print("ready", flush=True)
@@ -53,7 +53,7 @@ def work(short_dir):
 
 @contextlib.contextmanager
 def stopping(lab):
-    """Ann's process, that stops what is hers below the keeper."""
+    """A process of Ann's that stops her processes below the keeper."""
     who = ("setpriv", "--reuid", ANN, "--clear-groups")
     argv = (*opened(), *who, sys.executable, "-c", STOP, keeper_of(lab))
     with subprocess.Popen(
@@ -98,7 +98,7 @@ def children_of_hers(keeper):
 
 
 def test_one_that_unpacks_ends_with_its_job(queue_lab, work):
-    first = submit(queue_lab, work, "sleep", "600")  # it has the slot until then
+    first = submit(queue_lab, work, "sleep", "600")  # holds the slot until then
     name = submit(queue_lab, work, "--send", "many", "true")
     with stopping(queue_lab) as process:
         kill(queue_lab, first)

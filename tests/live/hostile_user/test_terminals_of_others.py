@@ -23,7 +23,7 @@ def lone(short_dir):
 
 @contextlib.contextmanager
 def unchanged(descriptor):
-    """Whose it is is put right again, whatever happens."""
+    """Restores the terminal's owner, whatever happens."""
     before = os.fstat(descriptor)
     try:
         yield
@@ -35,7 +35,7 @@ def unchanged(descriptor):
 
 
 def test_a_terminal_that_somebody_sits_at_stays_theirs(lone):
-    """As root's own, which an LBM that was taken over has as a command's standard input."""
+    """Such as root's own, passed by a compromised LBM as a command's standard input."""
     master, slave = os.openpty()
     try:
         with unchanged(slave):
@@ -46,7 +46,7 @@ def test_a_terminal_that_somebody_sits_at_stays_theirs(lone):
         os.close(slave)
 
 
-def test_the_terminal_that_makes_terminals_stays_everybodys(lone):
+def test_the_device_that_makes_terminals_keeps_its_owner(lone):
     multiplexer = os.open("/dev/ptmx", os.O_RDWR | os.O_NOCTTY)
     try:
         with unchanged(multiplexer):
@@ -56,7 +56,7 @@ def test_the_terminal_that_makes_terminals_stays_everybodys(lone):
         os.close(multiplexer)
 
 
-def test_one_that_the_lbm_has_made_is_the_users(lone):
+def test_a_terminal_that_the_lbm_made_becomes_the_users(lone):
     master, slave = os.openpty()
     os.fchown(slave, pwd.getpwnam(LBD).pw_uid, -1)
     try:

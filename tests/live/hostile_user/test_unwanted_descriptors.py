@@ -1,7 +1,6 @@
-"""A local user who sends descriptors that nobody asked for, of sockets that linger as they close.
+"""A local user sends descriptors that nobody asked for, of sockets that linger as they close.
 
-What came along and was not taken the kernel closed in the event loop, for as long as the user's
-SO_LINGER said.
+The kernel once closed such descriptors in the event loop, for as long as the user's SO_LINGER said.
 """
 
 import subprocess

@@ -1,5 +1,5 @@
-"""Another user has left modules in the directory where a program is started, as in /tmp: what it
-starts of ours imports none of them."""
+"""Another user has left modules in the directory where a program is started, such as /tmp: the
+Python programs that we start there import none of them."""
 
 import json
 import subprocess
@@ -24,7 +24,7 @@ run("sbatch")
 
 @pytest.fixture
 def somewhere(tmp_path):
-    """A directory with an `lbd` of another user's, and with modules that ours import."""
+    """A directory with an `lbd` of another user's and modules that ours import."""
     place = tmp_path / "shared"
     for name in ("lbd", "lbd/python", "lbd/client"):
         (place / name).mkdir(parents=True)
@@ -36,7 +36,7 @@ def somewhere(tmp_path):
 
 def run(program, place):
     sprung = place.parent / "sprung"
-    # no daemons: what is started runs here
+    # no daemons: the commands run here
     around = client_environment(TRAP=str(sprung), XDG_RUNTIME_DIR=str(place.parent / "none"))
     done = subprocess.run(
         [sys.executable, "-P", "-c", program], cwd=place, env=around,

@@ -1,4 +1,4 @@
-"""Answers of a LIM and an LBM, and a server that gives them."""
+"""Canned answers of a LIM and an LBM, and a server that gives them."""
 
 import socketserver
 
@@ -30,7 +30,7 @@ JOB = {
 
 
 class Canned(socketserver.ThreadingUnixStreamServer):
-    """Answers each op with what it was told to; keeps the requests."""
+    """Answers each op with its canned reply and records the requests."""
 
     daemon_threads = True
 

@@ -7,7 +7,7 @@ from tests.unit.cli.canned import Canned
 
 @pytest.fixture
 def daemon(tmp_path, monkeypatch):
-    """daemon("lim", op=answer…) starts one; the configuration points at its directory."""
+    """daemon("lim", op=answer…) starts a canned daemon and points the configuration at it."""
     config = tmp_path / "lbd.toml"
     config.write_text(
         f'[host]\nname = "h1"\nruntime_dir = "{tmp_path}"\nstate_dir = "{tmp_path}"\n'

@@ -1,4 +1,4 @@
-"""Strings that a shell may take in many ways, and a program that shows what it made of them."""
+"""Strings that a shell may interpret in many ways, and a program that shows the result."""
 
 import re
 
@@ -14,7 +14,7 @@ PIECES = st.sampled_from(
         "/dev/null", "~root", "echo", "2>&1", "\\n",
     ]
 )  # fmt: skip
-# What differs from one run of a shell to the next: numbers of processes, and of chance.
+# What differs between two runs of a shell: process ids and random numbers.
 VARYING = re.compile(r"\$\{?#?!?(\$|!|PPID|BASHPID|RANDOM|SRANDOM|SECONDS|EPOCH)")
 COMMANDS = st.one_of(
     st.lists(PIECES, max_size=8).map("".join),
@@ -24,7 +24,7 @@ COMMANDS = st.one_of(
 
 
 def make_programs(directory):
-    """The only PATH these strings are to be run with."""
+    """Makes the only PATH that these strings are to be run with."""
     (directory / "show").write_text(SHOW)
     (directory / "show").chmod(0o755)
     (directory / "cc").symlink_to("show")

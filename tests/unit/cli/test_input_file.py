@@ -1,4 +1,4 @@
-"""Whatever file a simulation is handed, the answer is one line that names it."""
+"""Whatever file a simulation is given, the answer is one line that names it."""
 
 import gzip
 
@@ -20,7 +20,7 @@ UNREADABLE = {
 
 
 BALANCE, REPLAY = ("balance", "--workload"), ("replay",)
-AT_ONCE = ("absent", "binary", "headless.gz", "binary.gz")  # before a first line is read
+AT_ONCE = ("absent", "binary", "headless.gz", "binary.gz")  # fails before a first line is read
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_one_line_says_what_is_wrong(words, name, tmp_path, capsys):
 def test_a_line_without_end_is_not_read_to_its_end(tmp_path, capsys):
     path = tmp_path / "zeros"
     with path.open("wb") as file:
-        file.truncate(1 << 40)  # a hole: nobody has the memory for that
+        file.truncate(1 << 40)  # a hole: no machine has the memory for that
     assert lbd.main(["sim", "balance", "--workload", str(path)]) == 2
     assert "a line of more than" in capsys.readouterr().err
 

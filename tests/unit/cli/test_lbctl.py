@@ -1,4 +1,4 @@
-"""lbctl against canned answers: what it prints, asks, refuses and returns."""
+"""`lbctl` against canned answers: what it prints, asks, refuses and returns."""
 
 import json
 import re
@@ -37,7 +37,7 @@ def test_status_for_people(daemon, capsys):
     assert err == ""
 
 
-def test_status_of_one_host_has_its_rules(daemon, capsys):
+def test_status_of_one_host_shows_its_rules(daemon, capsys):
     rules = ["takes only commands of groups staff (admission.groups)", "runs only a\x1b[2J b"]
     daemon("lim", status=STATUS)
     daemon("lbm", owners={"host": "h2", "admission": rules})
@@ -52,7 +52,7 @@ def test_status_of_one_host_has_its_rules(daemon, capsys):
     assert host["admission"] == [rules[0], "runs only a?[2J b"]
 
 
-def test_status_of_a_host_that_does_not_say_its_rules_or_is_not_there(daemon, capsys):
+def test_status_of_a_host_that_does_not_report_its_rules_or_does_not_exist(daemon, capsys):
     daemon("lim", status=STATUS)
     daemon("lbm", owners=refusal("down", "unavailable"))
     assert lbctl.main(["status", "h2"]) == 0
@@ -62,7 +62,7 @@ def test_status_of_a_host_that_does_not_say_its_rules_or_is_not_there(daemon, ca
     assert capsys.readouterr() == ("", said)
 
 
-def test_a_dispatcher_that_does_not_answer_is_said_to_be_silent(daemon, tmp_path, capsys):
+def test_a_dispatcher_that_does_not_answer_is_reported_as_silent(daemon, tmp_path, capsys):
     with (tmp_path / "lbd.toml").open("a") as config:
         config.write('[dispatch]\nhost = "h1"\nstandby = ["h2"]\nstore = "postgresql://db/x"\n')
     daemon("lim", status=STATUS)
@@ -71,7 +71,7 @@ def test_a_dispatcher_that_does_not_answer_is_said_to_be_silent(daemon, tmp_path
     assert "   dispatcher on h1 or h2: no answer\n" in capsys.readouterr().out
 
 
-def test_a_revoked_host_is_said_to_be(daemon, capsys):
+def test_a_revoked_host_is_reported_as_revoked(daemon, capsys):
     hosts = [HOST, {**HOST, "name": "h2", "state": "late", "revoked": True}]
     daemon("lim", status={**STATUS, "hosts": hosts})
     assert lbctl.main(["status"]) == 0
@@ -130,7 +130,7 @@ def test_explain(daemon, capsys):
     assert json.loads(capsys.readouterr().out) == said
 
 
-def test_explain_has_the_numbers_in_it(daemon, capsys):
+def test_explain_contains_the_numbers(daemon, capsys):
     here = {"verdict": "here", "host": "h1", "reason": "below-threshold"}
     daemon("lim", place={**PLACED, **here, "load_here": 0.0512, "local_threshold": 0.7})
     assert lbctl.main(["explain", "true"]) == 0
@@ -152,7 +152,7 @@ def test_explain_has_the_numbers_in_it(daemon, capsys):
         ),
     ],
 )
-def test_explain_says_what_predict_took_for_the_cpu_time(daemon, capsys, answer, said):
+def test_explain_says_what_predict_assumed_as_the_cpu_time(daemon, capsys, answer, said):
     daemon("lim", place={**PLACED, "algorithm": "PREDICT", **answer})
     assert lbctl.main(["explain", "cc"]) == 0
     assert said in capsys.readouterr().out.splitlines()[0]
@@ -161,7 +161,7 @@ def test_explain_says_what_predict_took_for_the_cpu_time(daemon, capsys, answer,
 @pytest.mark.parametrize(
     "answer", [{"algorithm": "GLOBAL"}, {"algorithm": "PREDICT", "reason": "below-threshold"}]
 )
-def test_the_cpu_time_is_no_reason_where_it_was_not_looked_at(daemon, capsys, answer):
+def test_the_cpu_time_is_no_reason_where_it_was_not_considered(daemon, capsys, answer):
     daemon("lim", place={**PLACED, "cpu_s": 2.5, **answer})
     assert lbctl.main(["explain", "cc"]) == 0
     assert "CPU time" not in capsys.readouterr().out
@@ -198,7 +198,7 @@ def test_drain_waits_for_a_sample_taken_after_it(daemon, capsys):
 
 
 def test_drain_of_a_host_that_is_down_waits_for_nothing(daemon, capsys):
-    """What ran there last is no longer known."""
+    """It is no longer known what ran there last."""
     down = {**HOST, "state": "down", "jobs": {"local": 0, "foreign": 4}}
     lim = daemon("lim", status={**STATUS, "hosts": [down]}, drain={"when_back": True})
     assert lbctl.main(["drain", "h1", "--wait", "--reason", "disk sdb"]) == 0
@@ -206,7 +206,7 @@ def test_drain_of_a_host_that_is_down_waits_for_nothing(daemon, capsys):
     assert "it will be drained when it is back" in capsys.readouterr().out
 
 
-def test_drain_again_says_who_did_before(daemon, capsys):
+def test_a_repeated_drain_says_who_drained_it_before(daemon, capsys):
     before = {"reason": "disk sdb", "by": "ann", "since": 1.0}
     daemon("lim", status=STATUS, drain={"before": before})
     assert lbctl.main(["drain", "h1"]) == 0
@@ -225,7 +225,7 @@ def test_status_says_who_drained_a_host_and_when(daemon, capsys):
     ]  # fmt: skip
 
 
-def test_drain_gives_up_in_time(daemon, capsys):
+def test_drain_gives_up_after_its_timeout(daemon, capsys):
     daemon("lim", status=STATUS, drain={})
     assert lbctl.main(["drain", "h1", "--wait", "--timeout", "0"]) == 1
     assert capsys.readouterr().out == "h1 is drained; 1 job of other hosts still runs there\n"
@@ -265,18 +265,18 @@ def test_a_parameter_is_shown_as_one_would_write_it(daemon, capsys, name, value,
 @pytest.mark.parametrize(
     ("word", "meant"), [("squeue", "jobs"), ("scancel", "kill"), ("sinfo", "status")]
 )
-def test_a_word_of_another_scheduler_is_answered_with_ours(capsys, word, meant):
+def test_a_word_of_another_scheduler_is_answered_with_our_word(capsys, word, meant):
     assert lbctl.main([word]) == 2
     said = f"lbctl: no command '{word}'; use \"lbctl {meant}\"; see lbctl --help\n"
     assert capsys.readouterr().err == said
 
 
-def test_the_words_of_others_lead_to_commands_and_are_none():
+def test_words_of_other_schedulers_lead_to_commands_but_are_not_commands():
     assert {*lbctl.ELSEWHERE.values()} <= {*lbctl.COMMANDS}
     assert not {*lbctl.ELSEWHERE} & {*lbctl.COMMANDS}
 
 
-def test_a_parameter_that_follows_the_load_is_said_to(daemon, capsys):
+def test_a_parameter_that_follows_the_load_is_marked_so(daemon, capsys):
     daemon("lim", param={"name": "lim.min_gain", "value": 0.1 * 0.75, "as_set": 0.1})
     assert lbctl.main(["param", "min_gain", "0.1"]) == 0
     out, err = capsys.readouterr()
@@ -284,7 +284,7 @@ def test_a_parameter_that_follows_the_load_is_said_to(daemon, capsys):
     assert err == "lbctl: lim.min_gain is set to 0.1; lim.adaptive adjusts it with the load\n"
 
 
-def test_all_params_are_those_the_lim_knows(daemon, capsys):
+def test_the_params_are_exactly_those_the_lim_knows(daemon, capsys):
     def param(request):
         if request["name"] not in ("min_gain", "smoothing_s"):
             return {"ok": False, "error": "no such parameter", "code": "usage"}
@@ -304,7 +304,7 @@ def test_every_command_explains_itself(capsys, name):
     assert capsys.readouterr().out.startswith(f"usage: lbctl {name}".strip())
 
 
-def test_a_reader_that_goes_away_is_no_fault(daemon):
+def test_a_reader_that_goes_away_is_no_error(daemon):
     daemon("lim", status=STATUS)
     command = f"{sys.executable} -m lbd.cli.lbctl top --json --interval 0.1s | head -1"
     result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=90)
@@ -325,7 +325,7 @@ def test_json_may_stand_before_the_command(daemon, capsys):
     assert json.loads(before) == json.loads(capsys.readouterr().out)
 
 
-def test_what_is_missing_is_the_command_alone(daemon, capsys):
+def test_if_an_argument_is_missing_only_the_command_is_reported(daemon, capsys):
     daemon("lim")
     assert lbctl.main(["explain"]) == 2
     assert "required: COMMAND;" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""`lbd`: what it dispatches, and that every way to fail is one line and the right exit code."""
+"""`lbd`: what it dispatches, and that every failure is one line and the right exit code."""
 
 import asyncio
 import signal
@@ -74,7 +74,7 @@ def test_guard(capsys, problem, code, err):
     assert capsys.readouterr() == ("", err)
 
 
-def test_a_daemon_ends_well_on_term_and_says_what_broke_it(tmp_path):
+def test_a_daemon_exits_cleanly_on_term_and_reports_its_errors(tmp_path):
     config = Config(host=HostConfig(runtime_dir=str(tmp_path)))
 
     async def stopped(stop, ready):
@@ -95,7 +95,7 @@ def test_a_daemon_ends_well_on_term_and_says_what_broke_it(tmp_path):
     async def ready_again(stop, ready):
         ready("")
 
-    name = "dispatcher"  # the only one whose end others on this host wait to hear of
+    name = "dispatcher"  # the only one whose end other daemons on this host wait for
     assert wiring.run_daemon("lbd dispatcher", config, stopped) == 0
     assert last_words.read(config.host.runtime_dir, name) == ""
     for run in (broken, alone):
@@ -126,7 +126,7 @@ def test_help_costs_no_daemon(module):
         ["keeper", "--set", "users.unknown=", "--config", "b"],
     ],
 )
-def test_plain_words_of_daemons_are_read_as_argparse_reads_them(argv):
+def test_simple_daemon_arguments_are_read_as_argparse_reads_them(argv):
     command, words, config = program.command_line("lbd", "", main.COMMANDS, (), argv)
     assert main.plain_words(argv) == (command, *main.words_of_daemon(command, words, config))
 
@@ -139,7 +139,7 @@ def test_plain_words_of_daemons_are_read_as_argparse_reads_them(argv):
         ["lim", "--set=lim.port=1"], ["--config", "/a"], ["lim", "--", "--config", "/a"],
     ],
 )  # fmt: skip
-def test_argparse_reads_all_else(argv):
+def test_argparse_reads_everything_else(argv):
     assert main.plain_words(argv) is None
 
 

@@ -1,4 +1,4 @@
-"""Times that lists look back to."""
+"""Points in time that lists look back to."""
 
 import argparse
 import calendar
@@ -18,7 +18,7 @@ NOW_S = calendar.timegm((2026, 11, 22, 6, 30, 0))
         ("2h", (2026, 11, 22, 4, 30, 0)),
         ("1d", (2026, 11, 21, 6, 30, 0)),
         ("6:15", (2026, 11, 22, 6, 15, 0)),
-        ("17:30", (2026, 11, 21, 17, 30, 0)),  # today's is still to come
+        ("17:30", (2026, 11, 21, 17, 30, 0)),  # today's 17:30 is still to come
         ("today", (2026, 11, 22, 0, 0, 0)),
         ("today 17:30", (2026, 11, 22, 17, 30, 0)),
         ("yesterday", (2026, 11, 21, 0, 0, 0)),
@@ -37,7 +37,7 @@ NOW_S = calendar.timegm((2026, 11, 22, 6, 30, 0))
         ("2026-10-01 06:00:30", (2026, 10, 1, 6, 0, 30)),
     ],
 )
-def test_what_they_mean(text, when):
+def test_what_each_spelling_means(text, when):
     assert past_time(text).unix_s(NOW_S, utc=True) == calendar.timegm(when)
 
 
@@ -55,12 +55,12 @@ def test_what_they_mean(text, when):
         ("monday", "saturday 17:30", (2026, 11, 21, 17, 30, 0)),
     ],
 )
-def test_an_end_is_after_the_beginning_where_it_is_a_time_of_any_day(since, until, when):
+def test_an_end_given_as_a_time_of_day_is_after_the_beginning(since, until, when):
     since_s = past_time(since).unix_s(NOW_S, utc=True)
     assert past_time(until).end_s(since_s, NOW_S, utc=True) == calendar.timegm(when)
 
 
-def test_an_end_without_a_beginning_is_the_last_one():
+def test_an_end_without_a_beginning_is_the_most_recent_one():
     found = past_time("17:30").end_s(None, NOW_S, utc=True)
     assert found == calendar.timegm((2026, 11, 21, 17, 30, 0))
 
@@ -86,6 +86,6 @@ def test_a_day_is_a_local_one_unless_utc_is_asked_for():
     ["", "soon", "yesterday noon", "yesterday 25:00", "2026-02-30", "2026-13-01", "24:00",
      "today T", "last", "week", "last friday", " monday", "monday T", "0000-01-01", "--"],
 )  # fmt: skip
-def test_what_is_none_of_them(text):
+def test_spellings_that_are_not_times(text):
     with pytest.raises(argparse.ArgumentTypeError, match="is not a time; allowed: 2h, 1d, 17:30"):
         past_time(text)

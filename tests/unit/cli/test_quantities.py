@@ -1,4 +1,4 @@
-"""What command lines may say."""
+"""Quantities on command lines."""
 
 import argparse
 
@@ -15,7 +15,7 @@ def test_signals(text, number):
 
 
 @pytest.mark.parametrize("text", ["", "0", "999", "²", "-9", "SIG", "SIGNAL"])
-def test_no_signals(text):
+def test_invalid_signals(text):
     with pytest.raises(argparse.ArgumentTypeError, match="is not a signal"):
         signal_named(text)
 
@@ -26,7 +26,7 @@ def test_durations():
         duration("soon")
 
 
-def test_a_complaint_is_one_line_that_no_terminal_acts_on(capsys):
+def test_a_complaint_is_one_line_without_terminal_sequences(capsys):
     complain("lbctl", "h2 says \x1b[2J\nand more")
     with pytest.raises(SystemExit):
         Parser("lbctl", "").parse_args(["\x1b]0;title\a"])

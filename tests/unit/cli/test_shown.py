@@ -1,4 +1,4 @@
-"""What other users and hosts say is shown in printable lines, and makes none of its own."""
+"""Text of other users and hosts is shown in printable lines and creates no lines of its own."""
 
 import ast
 import json
@@ -55,11 +55,11 @@ TAGS = {"mode": "tags", "source": "solved", "objective": "slowdown", "reason": "
         "changes": [{"at": 1.0, "what": "cutoffs"}],
         "tiers": [{"tier": 1, "hosts": ["h1"], "slots": 1}]}  # fmt: skip
 PARAM = {"name": "lim.min_gain", "value": "x", "algorithm": "GLOBAL"}
-EXACT = {"verdict", "source", "state", "op"}  # words of ours
+EXACT = {"verdict", "source", "state", "op"}  # these are our own words
 
 
 def spoilt(answer, key=""):
-    """With something for the terminal in every text of others."""
+    """Returns the data with terminal sequences in every text that comes from others."""
     if isinstance(answer, dict):
         return {name: spoilt(value, name) for name, value in answer.items()}
     if isinstance(answer, list):
@@ -110,14 +110,14 @@ def test_lbctl_prints_as_many_lines_whatever_others_say(daemon, capsys, words):
     )  # fmt: skip
 
 
-def test_so_does_the_doctor(daemon, capsys):
+def test_doctor_prints_the_same_number_of_lines_too(daemon, capsys):
     _, out, _ = shown(daemon, capsys, ["doctor"], spoilt)
     assert "forged" in out
     assert all(line.isprintable() for line in out.split("\n")), repr(out)
     assert "\nlbd dispatcher" not in out
 
 
-def test_json_is_what_it_was(daemon, capsys):
+def test_json_is_unchanged(daemon, capsys):
     said = spoilt(JOBS)
     daemon("lbm", jobs=said)
     assert lbctl.main(["jobs", "--json"]) == 0
@@ -132,10 +132,10 @@ def test_colours_are_ours(capsys):
     assert capsys.readouterr().out == "\x1b[31mred\x1b[0m?[2J x\n\n"
 
 
-def test_nothing_of_lbctl_prints_in_another_way():
+def test_lbctl_has_no_other_way_to_print():
     """`put` and `print_json` are the only ways to standard output."""
     folder = Path(lbd.cli.__file__).parent
-    silent = {"trust", "own_config"}  # they have no answers
+    silent = {"trust", "own_config"}  # these have no answers
     files = [p for p in (folder / "ctl").rglob("*.py") if p.stem not in silent]
     beside = [p for room in ("console", "doctor") for p in (folder.parent / room).rglob("*.py")]
     files += [p for p in beside if p.stem != "output"]
@@ -146,7 +146,7 @@ def test_nothing_of_lbctl_prints_in_another_way():
 
 
 @pytest.mark.parametrize("say", [complaints.say, lbsh.say])
-def test_the_fronts_say_one_printable_line(capfd, say):
+def test_the_clients_print_one_printable_line(capfd, say):
     say(f"h2: {EVIL}")
     (line, rest) = capfd.readouterr().err.split("\n")
     assert line.isprintable()
@@ -154,7 +154,7 @@ def test_the_fronts_say_one_printable_line(capfd, say):
     assert rest == ""
 
 
-def test_the_end_of_a_command_is_told_in_one_printable_line():
+def test_the_end_of_a_command_is_reported_in_one_printable_line():
     assert why_ended("exited", EVIL, "h2").isprintable()
     packed = dict(frames.fields(pack_end(CommandEnd(1, "failed", reason=EVIL * 1000))))
     reason = packed[client_tags.REASON].decode()
@@ -189,6 +189,6 @@ def test_a_record_of_the_log_is_one_printable_line(capfd, monkeypatch):
     assert re.search(r"lbd test: it failed .*Traceback.*ValueError", lines[1])
 
 
-def test_so_is_one_for_the_journal():
+def test_a_journal_record_is_one_printable_line():
     record = logging.LogRecord("lbd", logging.INFO, "x.py", 1, "job %s", (EVIL,), None)
     assert journal.fields(record)["MESSAGE"].isprintable()

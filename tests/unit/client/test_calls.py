@@ -1,4 +1,4 @@
-"""What `lbd.client` makes of its options, and of what lbrun leaves."""
+"""How `lbd.client` treats its options and the results of lbrun."""
 
 import json
 import subprocess
@@ -24,12 +24,12 @@ def test_options_are_those_of_lbrun():
 
 
 @pytest.mark.parametrize("name", ["detach", "tty", "status_file", "help"])
-def test_options_that_are_not_for_programs(name):
+def test_options_that_are_not_for_programs_are_refused(name):
     with pytest.raises(TypeError, match=name):
         option_words({name: True})
 
 
-def test_how_a_command_ended(tmp_path):
+def test_how_a_command_ended_is_returned(tmp_path):
     status = tmp_path / "status"
     found = {"exit_status": 3, "signal": None, "host": "h2", "cause": "exited", "reason": None}
     status.write_text(json.dumps(found))
@@ -43,8 +43,8 @@ def test_how_a_command_ended(tmp_path):
         completed_of(["sh"], status, 125, b"", b"")
 
 
-def test_of_a_time_limit_it_is_said_that_it_was_that(tmp_path):
-    """It said signal 15."""
+def test_a_command_ended_by_its_time_limit_says_so(tmp_path):
+    """It used to say signal 15."""
     status = tmp_path / "status"
     reason = "ended at its time limit of 2 s"
     found = {"exit_status": 124, "signal": 15, "host": "h1", "cause": "timeout", "reason": reason}
@@ -54,7 +54,7 @@ def test_of_a_time_limit_it_is_said_that_it_was_that(tmp_path):
         ended.check()
 
 
-def test_the_complaint_of_lbrun_is_raised(tmp_path):
+def test_the_error_of_lbrun_is_raised(tmp_path):
     with pytest.raises(LbdError, match=r"^unknown option --hots$"):
         completed_of(["sh"], tmp_path / "none", 125, b"", b"lbrun: unknown option --hots\n")
     with pytest.raises(LbdError, match=r"^no queue$"):

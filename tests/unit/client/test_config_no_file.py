@@ -1,4 +1,4 @@
-"""What stands where lbd.toml would, and is no file: the clients do not wait for it."""
+"""The clients do not wait for something at the path of lbd.toml that is not a regular file."""
 
 import os
 
@@ -21,25 +21,25 @@ def config(request, tmp_path):
     return path
 
 
-def test_lbrun_says_so(config):
+def test_lbrun_reports_it(config):
     with pytest.raises(Trouble, match="not a regular file"):
         find_runtime_dirs(str(config))
 
 
-def test_lbsh_goes_on(config):
+def test_lbsh_continues(config):
     assert state_dir_of(os.fsencode(config)) == b""
 
 
 @pytest.mark.parametrize("text", ["host = 3 # runtime_dir", "[host]\nruntime_dir = 3"])
-def test_a_place_that_is_none_is_one_line(tmp_path, text):
+def test_an_invalid_path_is_one_line(tmp_path, text):
     path = tmp_path / "lbd.toml"
     path.write_text(text)
     with pytest.raises(Trouble, match="runtime_dir is not a string"):
         find_runtime_dirs(str(path))
 
 
-def test_a_lab_that_is_gone(tmp_path, monkeypatch):
-    """`lbd lab env` has set the variable; no program speaks of a file alone."""
+def test_a_lab_that_no_longer_exists_is_reported(tmp_path, monkeypatch):
+    """`lbd lab env` has set the variable; no program mentions just a file."""
     path = str(tmp_path / "h1/lbd.toml")
     monkeypatch.setattr("posix.environ", {b"LBD_CONFIG": path.encode()})
     monkeypatch.setenv("LBD_CONFIG", path)

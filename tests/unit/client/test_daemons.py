@@ -1,4 +1,4 @@
-"""Programs of ours that ask daemons say nothing to those of another user's, in /tmp/lbd-UID say."""
+"""Our programs do not talk to daemons of another user, for example in /tmp/lbd-UID."""
 
 import json
 import os
@@ -20,7 +20,7 @@ REPLY = {"id": 1, "ok": True, "hosts": HOSTS, "jobs": [{"id": "1", "state": "don
 
 @pytest.fixture(params=["lbm", "lim"])
 def heard(request, tmp_path, monkeypatch):
-    """What daemons hear that listen in a directory, whoever owns that; each answers whatever."""
+    """Returns what daemons in a directory hear, whoever owns it; each of them answers anything."""
     place, heard = tmp_path / "lbd", []
     place.mkdir()
     monkeypatch.setenv("LBD_CONFIG", str(tmp_path / "lbd.toml"))
@@ -63,13 +63,13 @@ def ask_all(daemon):
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
 def test_nobody_else_is_asked(heard):
     daemon, place, heard = heard
-    place.parent.chmod(0o1777)  # as /tmp: anybody may have made what is in it
+    place.parent.chmod(0o1777)  # as /tmp: anybody may have created what is in it
     os.chown(place, NOBODY, NOBODY)
     ask_all(daemon)
     assert heard == []
 
 
-def test_our_own_are_asked(heard):
+def test_daemons_of_this_user_are_asked(heard):
     daemon, _, heard = heard
     if daemon == "lbm":
         assert Client().job("1").state == "done"
@@ -79,7 +79,7 @@ def test_our_own_are_asked(heard):
     assert heard
 
 
-def test_who_does_not_answer_is_one_line(tmp_path, monkeypatch):
+def test_a_daemon_that_does_not_answer_is_one_line(tmp_path, monkeypatch):
     monkeypatch.setenv("LBD_CONFIG", str(tmp_path / "lbd.toml"))
     (tmp_path / "lbd.toml").write_text(f'[host]\nruntime_dir = "{tmp_path}"\n')
     with pytest.raises(LbdError, match=r"^no lbm is running here \(looked in .*\)$"):

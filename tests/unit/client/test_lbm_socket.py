@@ -12,7 +12,7 @@ NOBODY = 65534
 
 @pytest.fixture
 def directory(tmp_path):
-    """A runtime directory of ours with an LBM in it."""
+    """Makes a runtime directory of this user with an LBM in it."""
     path = tmp_path / "lbd"
     path.mkdir()
     with socket.socket(socket.AF_UNIX) as lbm:
@@ -28,7 +28,7 @@ def can_connect(path):
     return sock is not None
 
 
-def test_a_directory_of_ours_and_our_link_to_it(directory, tmp_path):
+def test_our_own_directory_and_our_link_to_it_are_trusted(directory, tmp_path):
     link = tmp_path / "link"
     link.symlink_to(directory)
     assert can_connect(directory)
@@ -36,8 +36,8 @@ def test_a_directory_of_ours_and_our_link_to_it(directory, tmp_path):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
-def test_nothing_of_somebody_else(directory, tmp_path):
-    tmp_path.chmod(0o1777)  # as /tmp: anybody may have made what is in it
+def test_nothing_of_another_user_is_trusted(directory, tmp_path):
+    tmp_path.chmod(0o1777)  # as /tmp: anybody may have created what is in it
     link = tmp_path / "run" / "link"  # a part of the path called "run" makes no difference
     link.parent.mkdir()
     link.parent.chmod(0o1777)

@@ -1,4 +1,4 @@
-"""A terminal for a command that stays, whose caller has none."""
+"""A terminal for a command that runs here, whose caller has none."""
 
 import contextlib
 import signal
@@ -34,19 +34,19 @@ def run(*command, text=""):
         ("sleep 60 & echo left", "", 0, "left\n"),
     ],
 )
-def test_it_runs_as_on_a_terminal(script, text, status, printed):
+def test_the_command_runs_as_on_a_terminal(script, text, status, printed):
     result = run("sh", "-c", script, text=text)
     assert (result.returncode, result.stdout + result.stderr) == (status, printed)
 
 
 @pytest.mark.parametrize("text", ["line\n", "half", "one\nand a half"])
-def test_the_end_of_the_input_is_the_end_there(text):
+def test_the_end_of_the_input_ends_the_input_there(text):
     result = run("sh", "-c", "cat | wc -c", text=text)
     assert result.returncode == 0
-    assert result.stdout.rstrip().endswith(str(len(text)))  # after the echo of what was typed
+    assert result.stdout.rstrip().endswith(str(len(text)))  # after the echo of the input
 
 
-def test_what_is_not_there_is_said():
+def test_a_missing_program_is_reported():
     result = run("no-such-command")
     assert (result.returncode, result.stdout) == (127, "")
     assert result.stderr == "lbrun: no-such-command: not found\n"
@@ -71,7 +71,7 @@ def test_a_signal_is_passed_on():
         assert process.wait(timeout=90) == 7
 
 
-def test_a_reader_that_goes_away_ends_it():
+def test_a_reader_that_goes_away_ends_the_command():
     with running("while :; do echo more; done") as process:
         assert process.stdout.readline() == b"more\r\n"
         process.stdout.close()

@@ -1,4 +1,4 @@
-"""A line on a terminal that is gone before anything else is printed."""
+"""A line on a terminal that is erased before anything else is printed."""
 
 import contextlib
 import os
@@ -10,13 +10,13 @@ MARK = b"\0all"
 
 @contextlib.contextmanager
 def terminal():
-    """Standard error is one meanwhile; yields what reads what came there."""
+    """Makes standard error a terminal; yields a function that reads what was written to it."""
     master, slave = os.openpty()
     kept = os.dup(2)
     os.dup2(slave, 2)
 
     def read():
-        """All of it, though the kernel may pass it on in pieces, a moment later."""
+        """Reads all of it: the kernel may deliver it in pieces, a moment later."""
         os.write(2, MARK)
         data = b""
         while not data.endswith(MARK):
@@ -42,7 +42,7 @@ def test_a_line_is_shown_and_cleared():
         assert read() == (b"\r\x1b[K1/2 done\r\x1b[K2/2 done " + b"x" * 70 + b"\r\x1b[K")
 
 
-def test_not_behind_a_line_that_has_no_end_yet():
+def test_no_line_is_shown_behind_an_unfinished_line():
     with terminal() as read:
         progress = Progress(is_on=True)
         progress.printed(b"half a line")
@@ -52,7 +52,7 @@ def test_not_behind_a_line_that_has_no_end_yet():
         assert read() == b"\r\x1b[K2/2 done"
 
 
-def test_nothing_without_a_terminal():
+def test_without_a_terminal_nothing_is_shown():
     with terminal() as read:
         progress = Progress(is_on=False)
         progress.show("1/2 done")
@@ -61,5 +61,5 @@ def test_nothing_without_a_terminal():
         assert read() == b"end"
 
 
-def test_whether_there_is_one(capfd):
+def test_whether_standard_error_is_a_terminal(capfd):
     assert not has_terminal()

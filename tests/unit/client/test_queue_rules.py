@@ -1,6 +1,4 @@
-"""When an array is to end: what `--target` and `--deadline` may say, and with what they go.
-
-And what is said to options of Slurm."""
+"""`--target` and `--deadline`: valid values and combinations; and the answer to Slurm's options."""
 
 import time
 from contextlib import nullcontext
@@ -27,7 +25,7 @@ def berlin(monkeypatch):
     time.tzset()
 
 
-def test_a_target_is_so_long_from_now():
+def test_a_target_is_a_duration_from_now():
     assert options(*ARRAY, "--target", "1h30m").values["target"] == "5400.0"
     assert options("-q", "--array", "1-3", "-n", "2", "--target=90").values["target"] == "90.0"
 
@@ -43,11 +41,11 @@ def test_a_target_is_so_long_from_now():
         (("-d", "-o", "same"), False),
     ],
 )
-def test_tasks_that_all_write_one_file_are_remarked_on(words, is_said):
+def test_tasks_that_all_write_to_one_file_cause_a_warning(words, is_said):
     assert bool(all_tasks_write(options(*words).values)) == is_said
 
 
-def test_how_long_a_task_takes_may_be_said_with_it():
+def test_the_duration_of_a_task_may_be_given_with_the_target():
     assert options(*ARRAY, "--target", "90", "--work", "2m").values["work"] == "120.0"
 
 
@@ -78,7 +76,7 @@ def test_how_long_a_task_takes_may_be_said_with_it():
     ],
     ids=" ".join,
 )
-def test_what_makes_no_sense_is_one_line(words, line):
+def test_invalid_combinations_are_one_line(words, line):
     check(words, line)
 
 
@@ -127,7 +125,7 @@ GANG = ["-d", "--array", "0-3", "--gang"]
     ],
     ids=" ".join,
 )
-def test_malleable_jobs_and_gangs_that_make_no_sense(words, line):
+def test_invalid_malleable_jobs_and_gangs_are_refused(words, line):
     check(words, line)
 
 
@@ -146,17 +144,17 @@ def test_a_clock_time_is_the_next_one(berlin):
         assert time.localtime(at)[3:6] == (hour, 30, 0)
 
 
-def test_a_date_is_of_this_hosts_time_zone(berlin):
+def test_a_date_is_in_the_time_zone_of_this_host(berlin):
     assert deadline_unix_s("2044-07-01T06:00") == 2350958400.0  # 04:00 UTC
     assert deadline_unix_s("2044-12-01 06:00:30") == 2364181230.0  # 05:00:30 UTC
 
 
-def test_so_long_from_now():
+def test_a_duration_counts_from_now():
     before = time.time()
     assert before + 7200 <= deadline_unix_s("+2h") <= time.time() + 7200
 
 
-def test_what_a_job_waits_for_is_one_list():
+def test_all_conditions_of_a_job_are_one_list():
     words = ["-d", "--after", "12,15_3", "--after-failed=7", "--after-any", "8", "--after-ok", "9"]
     assert options(*words).values["after"] == "ok:12 ok:15_3 failed:7 any:8 ok:9"
     assert options("-d", "--after", "last,3").values["after"] == "ok:last ok:3"
@@ -164,7 +162,7 @@ def test_what_a_job_waits_for_is_one_list():
     assert tasks["after"] == "task:12"
 
 
-def test_a_time_to_begin_is_the_next_one_or_has_passed(berlin, capfd):
+def test_a_start_time_is_the_next_one_or_has_passed(berlin, capfd):
     before = time.time()
     begin = float(options("-d", "--begin", "+1m").values["begin"])
     assert before + 60 <= begin
@@ -203,7 +201,7 @@ def test_a_time_to_begin_is_the_next_one_or_has_passed(berlin, capfd):
     ],
     ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else "",
 )
-def test_what_to_wait_for_that_makes_no_sense(words, line):
+def test_invalid_conditions_are_refused(words, line):
     check(words, line)
 
 
@@ -217,7 +215,7 @@ def test_what_to_wait_for_that_makes_no_sense(words, line):
         (["--need", "mem=16G"], "memory is requested with --mem"),
     ],
 )
-def test_what_slurm_has_is_answered_with_ours(words, said):
+def test_options_of_slurm_are_answered_with_ours(words, said):
     with pytest.raises(Trouble, match=said):
         options("-d", *words)
 

@@ -1,4 +1,4 @@
-"""lbrun while one LBM makes way for the next: it waits longer than for one that is stopped."""
+"""lbrun while one LBM is replaced by the next: it waits longer than for an LBM that is stopped."""
 
 import contextlib
 import os
@@ -19,7 +19,7 @@ PYTHON = [sys.executable, "-c", MAIN]
 
 @pytest.fixture
 def runtime_dirs(tmp_path):
-    """Of an LBM that is being restarted, and of one that is stopped; neither answers."""
+    """The directories of a restarting and of a stopped LBM; neither answers."""
     with contextlib.ExitStack() as stack:
         found = []
         for name in ("restarting", "stopped"):
@@ -41,7 +41,7 @@ def begun(program, directory, *options):
 
 
 @pytest.mark.parametrize("program", [COMPILED, PYTHON], ids=["compiled", "python"])
-def test_the_next_lbm_is_waited_for(runtime_dirs, program):
+def test_lbrun_waits_for_the_next_lbm(runtime_dirs, program):
     (restarting, listener), (stopped, _) = runtime_dirs
     patient = begun(program, restarting, "-H", "h2")
     impatient = begun(program, stopped, "-H", "h2")
@@ -53,7 +53,7 @@ def test_the_next_lbm_is_waited_for(runtime_dirs, program):
 
 
 @pytest.mark.parametrize("program", [COMPILED, PYTHON], ids=["compiled", "python"])
-def test_a_marker_of_an_lbm_that_never_came_back_counts_for_nothing(runtime_dirs, program):
+def test_the_marker_of_an_lbm_that_never_came_back_is_ignored(runtime_dirs, program):
     (restarting, _), _ = runtime_dirs
     os.utime(restarting / "lbm.restarting", (0, 0))
     found = begun(program, restarting)
@@ -61,7 +61,7 @@ def test_a_marker_of_an_lbm_that_never_came_back_counts_for_nothing(runtime_dirs
 
 
 def answer(listener, message):
-    """What the next LBM says to whom it finds waiting."""
+    """Answers a waiting lbrun as the next LBM does."""
     listener.settimeout(60)
     sock, _ = listener.accept()
     with sock:

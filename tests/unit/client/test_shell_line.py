@@ -1,4 +1,4 @@
-"""A shell line typed as one word, as ssh takes it, is answered with how it is done."""
+"""A shell line given as one word, as ssh accepts it, is answered with the right way to do it."""
 
 import os
 import subprocess
@@ -24,7 +24,7 @@ HINT = "not found; lbrun runs a program; for a shell line, use lbrun sh -c 'LINE
         (["no such command", "x"], "not found"),
     ],
 )
-def test_a_line_of_a_shell(tmp_path, program, options, command, why):
+def test_a_shell_line_is_recognised(tmp_path, program, options, command, why):
     (tmp_path / "lbd.toml").write_text(f'runtime_dir = "{tmp_path}"\n')
     environment = {**os.environ, "LBD_CONFIG": str(tmp_path / "lbd.toml")}
     result = subprocess.run(

@@ -16,9 +16,9 @@ def run(number):
 
 
 @pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGTSTP, signal.SIGCHLD])
-def test_of_a_signal_that_ends_nothing_it_does_not_stop(number):
+def test_a_signal_that_ends_nothing_does_not_stop_the_client(number):
     assert run(number).stdout == "goes on\n"
 
 
-def test_of_one_that_ends_it_dies():
+def test_a_fatal_signal_kills_the_client():
     assert run(signal.SIGTERM).returncode == -signal.SIGTERM

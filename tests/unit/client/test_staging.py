@@ -21,12 +21,12 @@ LISTS = [
 
 
 @pytest.mark.parametrize(("given", "paths"), LISTS)
-def test_paths_in_their_normal_form(given, paths):
+def test_paths_are_normalised(given, paths):
     assert sorted(clean("--send", given)) == sorted(paths)
 
 
 @pytest.mark.parametrize("given", ["", "/", "/etc", "//etc", "..", "../a", "a/../..", "a/../../b"])
-def test_a_path_that_leads_out(given):
+def test_a_path_that_leads_out_is_refused(given):
     with pytest.raises(Trouble, match="--fetch"):
         clean("--fetch", ["fine", given])
 
@@ -45,8 +45,8 @@ def test_links_that_stay_inside(link, target, inside):
     assert stays_inside(link, target) is inside
 
 
-def test_nothing_is_brought_back_into_a_directory_that_is_not_here(tmp_path):
-    """It was found after a host had been chosen, and called a fault of --send."""
+def test_nothing_is_fetched_into_a_directory_that_does_not_exist(tmp_path):
+    """This was found after a host had been chosen, and reported as an error of --send."""
     options = SimpleNamespace(send=[], fetch=["out"])
     with pytest.raises(
         Trouble, match=r"^--fetch: .*/away, where it would be put, does not exist here"
@@ -54,15 +54,15 @@ def test_nothing_is_brought_back_into_a_directory_that_is_not_here(tmp_path):
         Staging(options, bytes(tmp_path / "away"))
 
 
-def test_nobody_can_guess_what_is_made_beside_what_is_fetched(tmp_path):
-    """In a directory like /tmp another user could have made it first."""
+def test_the_temporary_names_of_fetched_files_cannot_be_guessed(tmp_path):
+    """In a directory like /tmp another user could have created the file first."""
     options = SimpleNamespace(send=[], fetch=["out"])
     made = {Staging(options, bytes(tmp_path))._fetching._beside(b"out", 0) for _ in range(2)}
     assert len(made) == 2
 
 
 def test_links_do_not_lead_out_together(tmp_path, monkeypatch):
-    """Behind the first one, which leads up, the second one's ".." are counted from there."""
+    """Behind the first link, which leads up, the ".." of the second one start from there."""
     monkeypatch.chdir(tmp_path)
     os.makedirs("home/out/a/b/c")
     monkeypatch.chdir("home")

@@ -1,4 +1,4 @@
-"""What needs an LBM that is being started waits for it, but not for long."""
+"""A client waits, but not for long, for an LBM that is being started."""
 
 import pytest
 
@@ -23,12 +23,12 @@ def connects(monkeypatch, *answers):
     monkeypatch.setattr(start_wait, "connect", lambda _: left.pop(0) if left else None)
 
 
-def test_it_is_waited_for(tmp_path, lbd_up, monkeypatch):
+def test_a_client_waits_for_a_starting_lbm(tmp_path, lbd_up, monkeypatch):
     connects(monkeypatch, None, None, "a socket")
     assert connect_once_started([f"{tmp_path}/none", str(tmp_path)]) == ("a socket", "")
 
 
-def test_but_not_for_long(tmp_path, lbd_up, monkeypatch):
+def test_but_it_does_not_wait_long(tmp_path, lbd_up, monkeypatch):
     monkeypatch.setattr(starting, "WAIT_S", 0.02)
     connects(monkeypatch)
     sock, why = connect_once_started([str(tmp_path)])
@@ -36,7 +36,7 @@ def test_but_not_for_long(tmp_path, lbd_up, monkeypatch):
     assert why.startswith(f"this host's LBM is starting or stopping (lbd up, pid {lbd_up.pid}")
 
 
-def test_where_nobody_starts_it_nobody_waits(tmp_path, lbd_up, monkeypatch):
+def test_if_nothing_starts_the_lbm_it_does_not_wait(tmp_path, lbd_up, monkeypatch):
     connects(monkeypatch)
     (tmp_path / "up.pid").write_text("999999999\n")
     sock, why = connect_once_started([str(tmp_path)])
@@ -44,7 +44,7 @@ def test_where_nobody_starts_it_nobody_waits(tmp_path, lbd_up, monkeypatch):
 
 
 @pytest.mark.parametrize("words", [["-d"], ["-q"], ["-H", "h2"], ["--need", "gpu"]])
-def test_what_cannot_run_without_an_lbm_says_how_to_start_one(words, tmp_path, monkeypatch):
+def test_a_command_that_needs_an_lbm_says_how_to_start_one(words, tmp_path, monkeypatch):
     config = tmp_path / "lbd.toml"
     config.write_text(f'[host]\nruntime_dir = "{tmp_path}"\n')
     monkeypatch.setenv("LBD_CONFIG", str(config))

@@ -26,7 +26,7 @@ except Trouble as trouble:
 """
 
 
-def test_an_lbm_that_has_never_taken_anything_can_be_left_with_interrupt():
+def test_an_lbm_that_never_accepted_anything_can_be_left_with_ctrl_c():
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-c", CLIENT], stdin=theirs, stderr=subprocess.PIPE, text=True,

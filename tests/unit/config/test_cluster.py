@@ -1,4 +1,4 @@
-"""Settings for all hosts: what may be one, and what is made of what another host has set."""
+"""Settings for all hosts: which ones exist, and how values that another host set are applied."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def texts(**values):
     }
 
 
-def test_what_is_set_for_all_overrules_the_file():
+def test_a_setting_for_all_hosts_overrules_the_file():
     config = Config(dispatch=DispatchConfig(host="h1", lease_s=30.0, mode="tags"))
     saved = texts(lease_s=20, name_jobs=["x:1"], host="h2") | {"lim.min_gain": "0.5"}
     found, faults = overlaid(config, saved)
@@ -58,7 +58,7 @@ def test_what_means_nothing_here_is_left_out_with_a_line(name, text):
         ("dispatch.host", "h\x1b2", "printable"),
     ],
 )
-def test_what_cannot_be_set_for_all(name, value, says):
+def test_settings_that_cannot_be_set_for_all_hosts(name, value, says):
     with pytest.raises(ConfigError, match=says):
         shared_text(name, value)
 
@@ -70,6 +70,6 @@ def test_the_hosts_of_the_queue(hosts):
     assert overlaid(Config(dispatch=DispatchConfig(host="h9")), saved)[0].dispatch.hosts == hosts
 
 
-def test_where_nobody_has_set_them_each_file_says_so():
+def test_without_saved_hosts_of_the_queue_each_file_decides():
     assert queue_hosts({"dispatch.lease_s": "3"}) is None
     assert queue_hosts({"dispatch.host": "{"}) == ()

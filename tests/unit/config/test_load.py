@@ -1,4 +1,4 @@
-"""lbd.toml: what is read, and that every fault is one line naming file, line, key and the mend."""
+"""lbd.toml: what is read, and that every fault is one line with file, line, key and fix."""
 
 import os
 from pathlib import Path
@@ -25,7 +25,7 @@ lbm_port = 8002
 
 @pytest.fixture(autouse=True)
 def _own_home(tmp_path, monkeypatch):
-    """No file of the machine's own may be found."""
+    """Makes sure that no configuration file of this machine is found."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     for name in ("LBD_CONFIG", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME"):
         monkeypatch.delenv(name, raising=False)
@@ -57,14 +57,14 @@ def test_a_list_of_names(tmp_path):
             load(write(tmp_path / "c.toml", f"[eligibility]\nalways = {wrong}\n"))
 
 
-def test_a_users_lists_alone_are_laid_over_the_systems_file(tmp_path, monkeypatch):
+def test_the_lists_of_a_user_are_laid_over_the_system_file(tmp_path, monkeypatch):
     own = write(tmp_path / "home/.config/lbd/lbd.toml", '[eligibility]\nalways = ["fit"]\n')
     assert load().eligibility.always == ("fit",)
     write(tmp_path / "etc/lbd.toml", '[lbm]\nslots = 3\n[eligibility]\nalways=["a"]\nnever=["b"]\n')
     config = load()
     assert (config.lbm.slots, config.eligibility.always) == (3, ("fit",))
     assert (config.eligibility.never, config.path) == (("b",), str(tmp_path / "etc/lbd.toml"))
-    assert load(own).lbm.slots == 0  # asked for by name: that file alone
+    assert load(own).lbm.slots == 0  # named explicitly: only that file counts
     write(tmp_path / "home/.config/lbd/lbd.toml", "[eligibility]\nalways = 3\n")
     with pytest.raises(ConfigError, match=rf"{own}:2: eligibility.always"):
         load()
@@ -91,8 +91,8 @@ def test_a_named_file_must_exist(tmp_path, monkeypatch):
         load()
 
 
-def test_a_home_we_may_not_look_into_is_passed_over(tmp_path, monkeypatch):
-    """As after `su` without a new $HOME. A name too long fails for root as well."""
+def test_a_home_that_we_may_not_enter_is_skipped(tmp_path, monkeypatch):
+    """As after `su` without a new $HOME. A name that is too long fails even for root."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / ("x" * 300)))
     assert load().path == ""
 
@@ -105,7 +105,7 @@ def test_root_in_another_users_home_does_not_go_by_that_users_file(tmp_path):
     assert (load().path, load().daemons.user) == ("", "")
     write(tmp_path / "etc/lbd.toml", "[lbm]\nslots = 3\n")
     assert (load().lbm.slots, load().daemons.user) == (3, "")
-    assert load(own).daemons.user == "root"  # asked for by name
+    assert load(own).daemons.user == "root"  # named explicitly
 
 
 def test_hosts_as_tables_and_as_a_list(tmp_path):
@@ -123,7 +123,7 @@ def test_a_listed_host_takes_its_address_and_ports_from_the_list(tmp_path):
     assert (config.host.address, config.lim.port, config.lbm.port) == ("127.0.0.3", 8001, 8002)
 
 
-def test_overrides_win_and_bare_words_are_texts(tmp_path):
+def test_overrides_win_and_bare_words_are_strings(tmp_path):
     path = write(tmp_path / "a.toml", '[lim]\nalgorithm = "GLOBAL"\nlocal_threshold = 1\n')
     config = load(
         path, ["lim.algorithm=LOWEST", "lim.local_threshold=0.5", "users.allow_root=true"]
@@ -135,7 +135,7 @@ def test_overrides_win_and_bare_words_are_texts(tmp_path):
     assert (whole, type(whole)) == (1.0, float)
 
 
-# text of the file, line, and what the message must hold
+# text of the file, line, and what the message must contain
 BAD_FILES = [
     ("[lim\n", 1, ["not TOML"]),
     ('[lim]\nalgorithm = "GLOBAL\n', 2, ["not TOML"]),
@@ -204,7 +204,7 @@ BAD_FILES = [
 
 
 @pytest.mark.parametrize(("text", "line", "parts"), BAD_FILES)
-def test_every_fault_is_one_line_with_place_and_mend(tmp_path, text, line, parts):
+def test_every_fault_is_one_line_with_place_and_fix(tmp_path, text, line, parts):
     path = write(tmp_path / "lbd.toml", text)
     with pytest.raises(ConfigError) as caught:
         load(path)
@@ -247,17 +247,17 @@ def test_a_section_checks_itself_when_made_in_code():
         LimConfig(probe_limit=0)
 
 
-def test_the_defaults_pass_their_own_bounds():
+def test_the_defaults_are_within_their_own_bounds():
     assert Config() == Config()
 
 
-def test_the_file_of_the_system_is_for_the_daemons_of_the_system():
+def test_the_system_file_is_for_the_system_daemons():
     write(config_file.SYSTEM_FILE, "[cluster]\nname = 'x'\n")
     host = load().host
     assert (host.runtime_dir, host.state_dir) == ("/run/lbd", "/var/lib/lbd")
 
 
-def test_a_file_of_comments_is_there_to_be_written():
+def test_a_file_with_only_comments_can_be_written_to():
     write(config_file.SYSTEM_FILE, "# nothing yet\n")
     assert config_file.absent_file(None) == config_file.SYSTEM_FILE
     write(config_file.SYSTEM_FILE, "[cluster]\nname = 'x'\n")

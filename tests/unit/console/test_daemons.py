@@ -1,4 +1,4 @@
-"""Questions to daemons that are not there, or not there yet."""
+"""Questions to daemons that do not run, or do not run yet."""
 
 import os
 import socket
@@ -26,7 +26,7 @@ def lbd_up(tmp_path):
 
 
 class Listener:
-    """That listens from the given attempt on."""
+    """A listener that starts to listen at the given attempt."""
 
     def __init__(self, first):
         self.first, self.attempts = first, 0
@@ -48,18 +48,18 @@ def test_a_daemon_that_is_being_started_is_waited_for(config, lbd_up, monkeypatc
     assert lim.attempts == 4
 
 
-def test_so_is_one_that_another_follows_although_none_of_them_runs_just_now(
+def test_a_daemon_that_is_being_replaced_is_waited_for_although_none_runs_now(
     config, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(starting, "LOOK_S", 0.0)
     (tmp_path / "lim.restarting").touch()
     assert Daemons(config, Listener(first=4).connect).lim({"op": "status"}) == {"hosts": 3}
-    os.utime(tmp_path / "lim.restarting", (1.0, 1.0))  # and nobody came
+    os.utime(tmp_path / "lim.restarting", (1.0, 1.0))  # and no daemon came
     with pytest.raises(Unavailable, match="lim is not running"):
         Daemons(config, Listener(first=2).connect).lim({"op": "status"})
 
 
-def test_one_that_does_not_get_on_is_waited_for_once(config, lbd_up, monkeypatch):
+def test_a_daemon_that_makes_no_progress_is_waited_for_once(config, lbd_up, monkeypatch):
     monkeypatch.setattr(starting, "LOOK_S", 0.0)
     monkeypatch.setattr(starting, "WAIT_S", 0.02)
     lim = Listener(first=10**9)
@@ -74,8 +74,8 @@ def test_one_that_does_not_get_on_is_waited_for_once(config, lbd_up, monkeypatch
 
 
 @pytest.mark.parametrize("pid", ["", "none", str(os.getppid()), "999999999"])
-def test_where_nobody_starts_it_that_is_said_at_once(config, tmp_path, monkeypatch, pid):
-    monkeypatch.setattr(starting, "COMMAND_BYTES", 4)  # not all that pytest is called with
+def test_if_nothing_starts_it_that_is_said_at_once(config, tmp_path, monkeypatch, pid):
+    monkeypatch.setattr(starting, "COMMAND_BYTES", 4)  # shorter than pytest's own command line
     (tmp_path / "up.pid").write_text(pid)
     lim = Listener(first=2)
     with pytest.raises(Unavailable, match=r"lim is not running .* start it with: "):

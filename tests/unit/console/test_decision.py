@@ -1,4 +1,4 @@
-"""What `lbrun --explain` says of the decision it was answered."""
+"""What `lbrun --explain` says of the decision in the answer."""
 
 import pytest
 
@@ -14,14 +14,14 @@ from lbd.console.decision import show
         ("no free slot", "here", "runs here, on h2"),
     ],
 )
-def test_a_full_host_would_be_waited_for(capsys, why, verdict, says):
+def test_a_full_host_is_waited_for(capsys, why, verdict, says):
     row = {"name": "h2", "load": 1.0, "age_s": 1.0, "willing": not why, "why": why}
     reply = {"verdict": verdict, "host": "h2", "reason": "wanted", "algorithm": "GLOBAL"}
     show({**reply, "candidates": [row]}, {}, ["cc"], as_json=False)
     assert capsys.readouterr().out.startswith(f"cc: {says}: wanted")
 
 
-def test_a_host_that_was_only_one_of_the_others_is_not_said_to_be_better(capsys):
+def test_a_host_that_was_merely_considered_is_not_called_better(capsys):
     reply = {"verdict": "there", "host": "h2", "reason": "lowest", "algorithm": "GLOBAL"}
     show(reply, {"must_leave": True}, ["cc"], as_json=False)
     assert "goes to h2: lowest (--remote was given; " in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""One form for each kind of number, on every screen."""
+"""One format for each kind of number, on every screen."""
 
 import math
 
@@ -34,7 +34,7 @@ def test_shares(value, shown):
     assert figures.share(value) == shown
 
 
-def test_what_is_not_known_is_a_dash_in_every_form():
+def test_an_unknown_value_is_a_dash_in_every_format():
     forms = (figures.duration, figures.size, figures.decimal, figures.count, figures.share,
              Clock(FRIDAY_S).time_of_day)  # fmt: skip
     assert {form(math.nan) for form in forms} == {"–"}
@@ -47,7 +47,7 @@ def test_what_is_not_known_is_a_dash_in_every_form():
     [(0, "17:30:05"), (3600, "16:30:05"), (86400, "Thu 17:30"), (-86400, "Sat 17:30"),
      (5 * 86400, "Sun 17:30"), (7 * 86400, "2026-11-13 17:30"), (1e30, "–")],
 )  # fmt: skip
-def test_times_of_day_say_their_day_unless_it_is_today(ago_s, shown):
+def test_times_of_day_include_their_day_unless_it_is_today(ago_s, shown):
     assert Clock(FRIDAY_S, utc=True).time_of_day(FRIDAY_S - ago_s) == shown
 
 

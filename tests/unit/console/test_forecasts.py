@@ -1,4 +1,4 @@
-"""What is foretold of arrays with a target, in words."""
+"""Forecasts for arrays with a target, in words."""
 
 import pytest
 
@@ -19,7 +19,7 @@ TARGET = {"kind": "deadline", "by": 1060.0}
         ({"target": None}, ""),
     ],
 )
-def test_in_a_list_a_target_is_said_in_short(job, shown):
+def test_in_a_list_a_target_is_shown_briefly(job, shown):
     assert target_phrase(job, CLOCK) == shown
 
 
@@ -27,12 +27,12 @@ def test_in_a_list_a_target_is_said_in_short(job, shown):
     ("finished", "shown"),
     [(None, ""), (1180.0, "; missed by 2m"), (1030.0, "; met by 30s")],
 )
-def test_once_it_has_ended_it_is_said_by_how_much(finished, shown):
+def test_once_it_has_ended_the_difference_is_shown(finished, shown):
     (line,) = target_lines({"target": TARGET, "finished": finished}, CLOCK)
     assert line == "deadline 00:17:40 (in 1m)" + shown
 
 
-def test_an_interval_of_no_width_is_not_shown():
+def test_an_interval_of_zero_width_is_not_shown():
     ends = {"expected_end": 1030.0, "expected_end_90": [1030.0, 1030.0]}
     lines = target_lines({"target": TARGET | ends}, CLOCK)
     assert lines[1] == "expected 00:17:10 (in 30s)"

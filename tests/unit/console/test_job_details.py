@@ -1,4 +1,4 @@
-"""What `lbctl job` says of one job beside its line in the list."""
+"""What `lbctl job` shows of one job beside its line in the list."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from lbd.text.job_phrases import LAUNCHER
 from tests.unit.cli.canned import JOB
 
 
-def test_the_command_line_of_sbatch_is_not_shown_and_no_output_of_a_job_that_never_ran():
+def test_the_command_line_of_sbatch_is_hidden_and_a_job_that_never_ran_shows_no_output():
     job = {**JOB, "state": "failed", "started": None, "may_restart": True,
            "command": [*LAUNCHER, "c.sh", "1"]}  # fmt: skip
     lines = detail_lines(job, Clock(2000.0, utc=True))
@@ -20,7 +20,7 @@ def test_the_command_line_of_sbatch_is_not_shown_and_no_output_of_a_job_that_nev
     ]  # fmt: skip
 
 
-def test_of_an_array_that_runs_its_end_is_foretold_and_not_when_its_next_task_begins():
+def test_for_a_running_array_its_end_is_forecast_not_the_start_of_its_next_task():
     begun = {**JOB, "id": "12", "array": "1-10", "state": "running", "started": 1000.0,
              "predicted_wait_s": 0.0, "predicted_by": "guess", "reason": "next"}  # fmt: skip
     tasks = {"pending": 4, "running": 2, "done": 3, "failed": 1}
@@ -49,7 +49,7 @@ def test_of_an_array_that_runs_its_end_is_foretold_and_not_when_its_next_task_be
         ({"attempt": 2}, None),
     ],
 )
-def test_what_was_predicted_at_submission_is_held_against_what_came(known, said):
+def test_the_prediction_at_submission_is_compared_with_what_happened(known, said):
     job = {**JOB, "submitted": 1000.0, "started": 1072.0, "attempt": 1, "foretold_wait_s": 66.0,
            "foretold_wait_s_90": [39.0, 108.0]}  # fmt: skip
     lines = detail_lines({**job, **known}, Clock(2000.0, utc=True))
@@ -89,7 +89,7 @@ def test_the_signal_that_ended_it_is_named(end, said):
     assert [line for line in lines if line.startswith(("signal", "exit"))] == [said] * bool(said)
 
 
-def test_where_several_tasks_failed_one_command_shows_what_all_of_them_printed():
+def test_if_several_tasks_failed_one_command_shows_all_their_output():
     failed = [{"array_index": index, "state": "failed", "exit_status": 1} for index in (3, 5)]
     array = {**JOB, "id": "12", "array": "1-5", "state": "failed", "failed": failed,
              "tasks": {"done": 3, "failed": 2, "lost": 0}}  # fmt: skip

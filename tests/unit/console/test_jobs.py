@@ -1,4 +1,4 @@
-"""How an array reads in a list."""
+"""How arrays and jobs are shown in a list."""
 
 import pytest
 
@@ -19,16 +19,16 @@ from lbd.text.job_phrases import LAUNCHER
         ({}, "", "0/0"),
     ],
 )  # fmt: skip
-def test_an_array_in_words_and_in_few(tasks, whole, short):
+def test_an_array_in_long_and_short_form(tasks, whole, short):
     job = {"array": "1-300", "state": "pending", "tasks": tasks}
     assert (shown_state(job), short_state(job)) == (whole, short)
 
 
-def test_a_job_alone_has_no_short_form():
+def test_a_single_job_has_no_short_form():
     assert short_state({"state": "pending", "array": None}) == ""
 
 
-def test_what_is_waited_for_is_shown_and_of_a_running_job_that_its_host_is_silent():
+def test_what_a_job_waits_for_is_shown_and_a_running_job_shows_that_its_host_is_silent():
     silent = "h4 not heard of for 12s; starts again in 20s if that lasts"
     rows = [("pending", "1 job is ahead of it", True), ("running", silent, True),
             ("running", "killed on h2", False), ("done", "x", False)]  # fmt: skip
@@ -36,7 +36,7 @@ def test_what_is_waited_for_is_shown_and_of_a_running_job_that_its_host_is_silen
         assert shown_wait({"state": state, "reason": reason}) == (reason if is_shown else "")
 
 
-def test_of_a_job_of_sbatch_its_script_is_shown():
+def test_for_a_job_of_sbatch_its_script_is_shown():
     words = [*LAUNCHER, "job.sh", "a b"]
     assert shown_command({"command": words}) == ["job.sh", "a b"]
     assert shown_command({"command": ["/bin/sh", "-c", "true"]}) == ["/bin/sh", "-c", "true"]

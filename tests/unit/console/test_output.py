@@ -1,4 +1,4 @@
-"""What programs read."""
+"""Output for programs."""
 
 import json
 import math
@@ -6,7 +6,7 @@ import math
 from lbd.console.output import print_json
 
 
-def test_a_number_that_there_is_not_is_null_however_deep(capsys):
+def test_a_missing_number_is_null_at_any_depth(capsys):
     print_json({"a": math.nan, "b": [1.5, math.inf], "c": {"d": (math.nan, 2, "x", None, True)}})
     out = capsys.readouterr().out
     found = json.loads(out, parse_constant=lambda name: (_ for _ in ()).throw(ValueError(name)))
@@ -15,13 +15,13 @@ def test_a_number_that_there_is_not_is_null_however_deep(capsys):
     }  # fmt: skip
 
 
-def test_each_of_a_list_is_marked(capsys):
+def test_each_item_of_a_list_is_marked(capsys):
     print_json([{"a": 1}, {"b": math.inf}])
     assert json.loads(capsys.readouterr().out) == [{"schema": 1, "a": 1}, {"schema": 1, "b": None}]
     print_json([])
     assert json.loads(capsys.readouterr().out) == []
 
 
-def test_of_a_stream_each_is_a_line(capsys):
+def test_each_item_of_a_stream_is_a_line(capsys):
     print_json({"a": {"b": [1, 2]}}, in_a_line=True)
     assert capsys.readouterr().out == '{"schema": 1, "a": {"b": [1, 2]}}\n'

@@ -1,4 +1,4 @@
-"""What is said of how one more daemon is started."""
+"""The advice on how to start one more daemon."""
 
 import os
 import socket
@@ -19,19 +19,19 @@ def daemons(tmp_path):
     return Daemons(Config(host=HostConfig(name="h1", runtime_dir=str(tmp_path))))
 
 
-def test_beside_daemons_of_ours_it_is_started_as_we_are(daemons):
+def test_beside_daemons_of_this_user_it_is_started_the_same_way(daemons):
     assert start_of_metrics(daemons) == f"lbd metrics{NEXT}"
 
 
-def test_beside_daemons_of_an_account_it_is_started_as_that(daemons, monkeypatch):
+def test_beside_daemons_of_an_account_it_is_started_as_that_account(daemons, monkeypatch):
     own = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: own + 1)
     monkeypatch.setattr(starting, "name_of", lambda uid: {own: "lbd"}[uid])
     assert start_of_metrics(daemons) == f"runuser -u lbd -- lbd metrics{NEXT}"
 
 
-def test_beside_units_of_systemd_it_is_one(daemons, tmp_path, monkeypatch):
-    """Known by who listens: the pid file is for its owner alone."""
+def test_beside_systemd_units_it_is_a_unit(daemons, tmp_path, monkeypatch):
+    """Known by who listens: the pid file is readable by its owner only."""
     (tmp_path / "lim.sock").unlink()
     ours = os.getpid(), "lbd-lim.service"
     monkeypatch.setattr(starting, "is_of_unit", lambda *asked: asked == ours)

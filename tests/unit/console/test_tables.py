@@ -8,7 +8,7 @@ HEADER = ("ID", ">AGE", "NOTE", "COMMAND")
 ROWS = [("1", "12s", "–", "make all"), ("2", "3m05s", "–", "x" * 50)]
 
 
-def test_columns_that_say_nothing_go_first_then_those_that_may():
+def test_empty_columns_go_first_then_optional_ones():
     titles, rows = fit(HEADER, ROWS, 200, (">AGE", "NOTE"))
     assert titles == ("ID", ">AGE", "COMMAND")
     titles, rows = fit(HEADER, ROWS, 23, (">AGE", "NOTE"))
@@ -16,7 +16,7 @@ def test_columns_that_say_nothing_go_first_then_those_that_may():
     assert [row[-1].text for row in rows] == ["make all", "x" * 18 + "…"]
 
 
-def test_of_several_that_may_be_cut_the_last_has_the_room():
+def test_of_several_columns_that_may_be_cut_the_last_gets_the_room():
     rows = [("1", "c" * 40, "w" * 40)]
     _, (row,) = fit(("ID", "COMMAND", "WAITS"), rows, 60, (), ("COMMAND", "WAITS"))
     assert [width(item.text) for item in row] == [1, 14, 40]
@@ -41,16 +41,16 @@ def test_width(text, columns):
         ("abcdef", None, "abcdef"),
     ],
 )
-def test_a_cut_line_says_so_and_closes_its_colours(line, columns, left):
+def test_a_cut_line_is_marked_and_closes_its_colours(line, columns, left):
     assert cut(line, columns) == left
 
 
-def test_columns_of_wide_letters_stand_below_each_other():
+def test_columns_of_wide_letters_are_aligned():
     rows = [("計算", "1"), (Cell("ab"), "2")]
     assert lay_out(("N", "X"), rows, Paint(on=False)) == ["N     X", "計算  1", "ab    2"]
 
 
-def test_parts_of_a_line_go_to_the_next_where_they_must():
+def test_parts_of_a_line_wrap_where_they_must():
     assert folded(["aaaa", "bbbb", "cc"], None) == ["aaaa   bbbb   cc"]
     assert folded(["aaaa", "bbbb", "cc"], 11) == ["aaaa   bbbb", "cc"]
     assert folded(["a" * 20], 5) == ["aaaa…"]
@@ -61,7 +61,7 @@ def test_sentences_break_between_words():
     assert wrapped("one two three", None) == ["one two three"]
 
 
-def test_a_short_form_stands_where_the_whole_would_be_cut_and_nowhere_else():
+def test_a_short_form_is_shown_only_where_the_whole_would_be_cut():
     whole, short = "293 pending, 4 running, 3 done", "3/300, 4 running"
     header, rows = ("ID", "STATE", "COMMAND"), [("48", Cell(whole, "", short), "x" * 60)]
     shown = {}

@@ -1,8 +1,8 @@
-"""A plain account of every attempt of gangs and single jobs, for random histories.
+"""A simple model of every attempt of gangs and single jobs, for random histories.
 
-A row for each job. It says what must become of an attempt, of the others of its gang and of its
-host. Who begins where it does not say: only that nothing begins that may not, that a gang begins
-as a whole, and that nothing is waiting for what is free.
+It has a row for each job. It says what must become of an attempt, of the others of its gang and of
+its host. It does not say which job starts where, only that no job starts that must not, that a gang
+starts as a whole, and that no job waits for slots that are free.
 """
 
 import math
@@ -19,10 +19,10 @@ TERMS = Terms(
 )  # fmt: skip
 HOSTS, SLOTS = tuple(HostId(f"h{n}") for n in range(1, 5)), 2
 NEVER_READY = ("slot", "drained", "files", "stage", "request")
-WRONG_JOB = ("exec", "chdir", "stage", "request")  # it cannot begin there
+WRONG_JOB = ("exec", "chdir", "stage", "request")  # it cannot start on that host
 HOSTS_FAULT = ("spawn", "keeper")
-FULL = ("slot", "drained", "late", "keeper")  # nothing more for it until it beats
-AWAY_S, AWAY_S_MAX = 4.0, 10.0  # as the terms say
+FULL = ("slot", "drained", "late", "keeper")  # the host gets nothing more until its next heartbeat
+AWAY_S, AWAY_S_MAX = 4.0, 10.0  # as in the terms
 
 
 @dataclass
@@ -31,17 +31,17 @@ class Row:
 
     job: QueuedJob
     attempt: int = 0
-    host: HostId | None = None  # where an attempt is, or may be, alive
-    until_s: float = math.inf  # when that is over for certain
+    host: HostId | None = None  # where an attempt is alive, or may be
+    until_s: float = math.inf  # when that is certainly over
     ready: bool = False
     released: bool = False
     begun: bool = False
-    told: bool = False  # the dispatcher knows that
-    stop: str = ""  # what its host was told that it is to end for
-    ran: bool = False  # some attempt of it has begun
+    told: bool = False  # the dispatcher knows that it has begun
+    stop: str = ""  # the stop reason that its host was given
+    ran: bool = False  # some attempt of it has started
     crashes: int = 0
     held: str = ""
-    paused: list[float] = field(default_factory=list)  # until when, each time
+    paused: list[float] = field(default_factory=list)  # the end of each pause
     over: bool = False
 
 
@@ -49,7 +49,7 @@ class Row:
 class Gang:
     rows: list[Row]
     released: bool = False
-    may_run: bool = False  # somebody else may have released it
+    may_run: bool = False  # a former dispatcher may have released it
     shown: bool = False
     moves: dict[JobId, str] = field(default_factory=dict)
     hold_until_s: float = math.inf
@@ -73,7 +73,7 @@ class Gang:
 class Place:
     """A host."""
 
-    open: int = 0  # slots
+    open: int = 0  # free slots
     is_here: bool = False  # in contact
     is_known: bool = False
     failures: int = 0
@@ -86,10 +86,11 @@ class Account:
     def __init__(self):
         self.now_s = 100.0
         self.rows, self.gangs, self.places = {}, {}, {}
-        self.expected, self.stops = [], []  # what must be said of jobs, and to their hosts
+        # the changes of jobs that must be reported, and the signals to hosts
+        self.expected, self.stops = [], []
 
     def is_over(self, row, ending):
-        """The attempt has ended, or nobody knows and its time is over."""
+        """The attempt has ended, or its state is unknown and its time is over."""
         lost = ending.cause is Cause.LOST
         lost |= ending.cause is Cause.EVICTED and not row.job.may_restart
         if lost:
@@ -108,7 +109,8 @@ class Account:
         elif lost or (gang and ending.cause in (Cause.CHECKPOINT, Cause.EVICTED)):
             self.is_lost(row, gang)
         elif ending.cause in (Cause.CHECKPOINT, Cause.EVICTED):
-            row.ran = row.ran and ending.cause is not Cause.CHECKPOINT  # it goes on from there
+            # it continues from the checkpoint
+            row.ran = row.ran and ending.cause is not Cause.CHECKPOINT
             self.waits(row, Fate(ending.cause.value))
         elif well:
             self.finally_(row, JobState.DONE, Fate.DONE)
@@ -192,7 +194,7 @@ class Account:
         self.expected.append((row.job.id, state, fate))
 
     def freed(self, row):
-        """Returns what the attempt was to end for."""
+        """Frees the host of the row and returns the stop reason."""
         stop, row.stop, row.host = row.stop, "", None
         row.ready = row.released = row.begun = row.told = False
         return stop
@@ -216,7 +218,7 @@ class Account:
         self.stops.append((row.job.id, row.attempt, row.host, why))
         row.stop = why
 
-    # What is answered
+    # Checks of the answers
 
     def told(self, actions, before=None):
         said = [one for one in actions if isinstance(one, Changed)]
@@ -274,7 +276,7 @@ class Account:
             assert (live.stop_reason, bool(live.held)) == (row.stop, bool(row.held))
         aside = {name for name, place in self.places.items() if place.is_aside}
         assert set(self.life.hosts.aside()) == aside
-        # nothing is waiting for what is free
+        # No job waits for slots that are free
         waiting = [row for row in left.values() if not row.host and not row.held]
         free = sum(max(0, most - self.used(name)) for name, most in self.usable().items())
         singles = [row for row in waiting if not row.job.gang]
@@ -285,7 +287,7 @@ class Account:
         if not singles and len(whole) < 4 and not any(row.job.barred for row in waiting):
             assert all(gangs[one] > free for one in whole)
 
-    # What there is
+    # Choosing jobs
 
     def usable(self):
         return {
@@ -304,7 +306,7 @@ class Account:
         return gang.left if gang else [row]
 
     def pick(self, may, *, waiting=False, away=False):
-        """Any job, of those that wait as well, or whose host is not in contact."""
+        """Picks any job, including those that wait or whose host is not in contact."""
         rows = [row for row in self.rows.values() if not row.over and (waiting or row.host)]
         rows = [row for row in rows if away or self.places[row.host].is_here]
         rows = [row for row in rows if may(row)]

@@ -1,4 +1,4 @@
-"""A dispatcher's lifecycle with a few hosts, and what tests of gangs do with it."""
+"""A dispatcher's lifecycle with a few hosts, and the steps that tests of gangs take with it."""
 
 from random import Random
 
@@ -49,7 +49,7 @@ class Table:
         return self.life.submitted(jobs, *self.when)
 
     def still(self, begin, wanted="", *, stopped=True):
-        """Its host's owner is back, and what the host asks for."""
+        """Suspends a job because its host's owner is back; `wanted` is what the host asks for."""
         reason = f"{begin.host}'s owner has been back since 14:02; moves"
         where = begin.host, begin.job, begin.attempt
         return self.life.stopped(*where, stopped, self.now_s, reason, wanted)
@@ -58,7 +58,7 @@ class Table:
         return self.life.ready(begin.host, begin.job, begin.attempt)
 
     def running(self, size, **more):
-        """A gang, all of it running."""
+        """Starts a gang and all its tasks."""
         begins = self.gang(size, **more)
         for begin in begins:
             self.ready(begin)

@@ -1,4 +1,4 @@
-"""A dispatcher's share in a ledger of PostgreSQL, as tests hold it."""
+"""A dispatcher's share in a PostgreSQL ledger, for tests."""
 
 import contextlib
 
@@ -9,7 +9,7 @@ TERM_S = 0.5
 
 @contextlib.asynccontextmanager
 async def led(url, name="h1", term_s=TERM_S):
-    """Leadership and ledger, as soon as `name` has them."""
+    """Yields leadership and ledger as soon as `name` has them."""
     leadership = Leadership(url, name, term_s)
     try:
         await leadership.first()

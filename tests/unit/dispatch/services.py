@@ -1,4 +1,4 @@
-"""A dispatcher's desk on a real ledger, and what hosts with certificates ask of it."""
+"""A dispatcher's service on a real ledger, and the questions of hosts with certificates."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ from lbd.net.gen import lbm_pb2
 
 
 class Trust:
-    """It knows who calls."""
+    """Knows which host calls."""
 
     def __init__(self):
         self.name = "h2"
@@ -26,7 +26,7 @@ class Trust:
 
 
 class HostConnection:
-    """To one host: what it was told to start."""
+    """The connection to one host; it records the attempts that the host is to start."""
 
     def __init__(self):
         self.starts, self.heartbeat, self.is_behind = [], 1, False
@@ -52,7 +52,7 @@ def request(origin="h2", user="ann", uid=1001, argv=(b"id",)):
 
 
 def asking(inner=None, **fields):
-    """A submission of ann's on h2, but for `fields`; `inner`: what its stored request says."""
+    """Returns a submission of ann on h2 with these `fields`; `inner` changes its stored request."""
     spec = pb.StoredSpec(run_request=request(**(inner or {})).SerializeToString(), submitted=1.0)
     values = {
         "user": "ann", "origin": "h2", "uid": 1001, "command": [b"id"], "slots": 1, "count": 1,
@@ -85,7 +85,7 @@ class World:
         return pb.StatusInfo.FromString(await self.desk._status(b"", None))
 
     def host(self, name, slots=4, **heartbeat):
-        """It is there, with so many slots."""
+        """Connects a host with this many slots."""
         line = self.dispatcher.lines.setdefault(name, HostConnection())
         self.dispatcher._heartbeat(
             name, line, pb.Heartbeat(number=1, slots=slots, open_slots=slots, **heartbeat)

@@ -1,4 +1,4 @@
-"""Whose administrators act on whose jobs: the dispatcher's host decides, not the host that asks."""
+"""Who administers whose jobs: the dispatcher's host decides, not the asking host."""
 
 import contextlib
 from dataclasses import replace
@@ -61,7 +61,7 @@ async def test_who_is_believed_the_dispatchers_host_says(tmp_path, host, named, 
         assert (list(reply.done) == [1]) == may
 
 
-async def test_who_is_no_administrator_acts_on_their_own_jobs_from_any_host(tmp_path):
+async def test_a_user_who_is_no_administrator_acts_on_their_own_jobs_from_any_host(tmp_path):
     async with of_two_hosts(tmp_path) as world:
         world.trust.name = "h3"
         reply = await world.act(verb="kill", selectors=["1"], user="ann", uid=1001)

@@ -1,4 +1,4 @@
-"""Arrays as the dispatcher answers for them: one line, their tasks, and orders about either."""
+"""Arrays as the dispatcher reports them: one line, their tasks, and orders about either."""
 
 import pytest
 
@@ -66,7 +66,7 @@ async def test_an_array_is_one_line_beside_its_tasks(world):
     assert (array.array_id, array.state, array.HasField("array_index")) == (2, "running", False)
     assert {name: n for name, n in array.array.tasks.items() if n} == {
         "running": 1, "pending": 3, "failed": 1}  # fmt: skip
-    # One of these three has been given to the host, which has not said yet that it has begun.
+    # One of these three has been given to the host, which has not reported its start yet.
     assert (array.array.indexes, array.array.waiting, array.array.at_once) == (
         "3-9:2,20", "7-9:2,20", 2)  # fmt: skip
     assert [(one.index, one.state, one.exit_status) for one in array.array.bad] == [
@@ -93,7 +93,7 @@ async def test_an_array_says_why_its_tasks_are_suspended(world):
     assert (array.state, array.reason) == ("running", "h1's owner has been back")
 
 
-async def test_of_an_array_that_runs_it_is_not_said_that_a_task_starts(world):
+async def test_a_running_array_does_not_forecast_the_start_of_a_task(world):
     await world.submit(asking(is_array=True, first_index=1, count=2))
     host(world, 2)
     (array,) = (await world.jobs(selectors=["1"], by_array=True, **WHO)).jobs
@@ -103,7 +103,7 @@ async def test_of_an_array_that_runs_it_is_not_said_that_a_task_starts(world):
     assert (array.state, array.reason) == ("running", "")
 
 
-async def test_orders_are_about_tasks_or_all_that_has_not_ended(world):
+async def test_orders_apply_to_tasks_or_to_all_that_have_not_ended(world):
     await world.submit(asking(**ARRAY))
     await world.submit(asking())
     done = await world.act(verb="kill", selectors=["1_2", "1_[4-9]"], **WHO)
@@ -120,9 +120,9 @@ async def test_orders_are_about_tasks_or_all_that_has_not_ended(world):
     assert list(done.errors) == ["job 1_3 has ended"]
 
 
-async def test_orders_for_many_skip_those_they_do_not_fit(world):
-    """`lbctl kill` of an array failed if a task ended before the order came, and `hold` of one
-    that partly ran."""
+async def test_orders_for_many_jobs_skip_those_they_do_not_fit(world):
+    """`lbctl kill` of an array failed if a task ended before the order came, and so did `hold` of
+    an array that partly ran."""
     await world.submit(asking(**ARRAY))
     host(world, 2)
     await begun(world, "1", "2")
@@ -142,7 +142,7 @@ async def test_orders_for_many_skip_those_they_do_not_fit(world):
     assert (list(done.errors), list(done.done_ids)) == ([], ["1_1", "1_2"])
 
 
-async def test_tasks_that_end_before_a_kill_comes_are_skipped(world, monkeypatch):
+async def test_tasks_that_end_before_a_kill_arrives_are_skipped(world, monkeypatch):
     await world.submit(asking(**ARRAY))
     host(world, 2)
     await begun(world, "1", "2")
@@ -158,14 +158,14 @@ async def test_tasks_that_end_before_a_kill_comes_are_skipped(world, monkeypatch
     assert (list(done.errors), list(done.done_ids)) == ([], ["1_1", "1_3", "1_4", "1_5"])
 
 
-async def test_a_task_that_a_host_was_given_but_has_not_begun_is_not_said_to_run(world):
+async def test_a_task_that_was_sent_but_has_not_started_is_not_reported_as_running(world):
     await world.submit(asking())
     host(world, 1)
     done = await world.act(verb="hold", selectors=["1"], **WHO)
     assert list(done.errors) == ["job 1 is about to start on h1; only pending jobs can be held"]
 
 
-async def test_only_what_failed_is_requeued(world):
+async def test_only_failed_tasks_are_requeued(world):
     await world.submit(asking(**ARRAY))
     host(world, 2)
     for job, status in (("1", 0), ("2", 3), ("3", 0)):
@@ -178,7 +178,7 @@ async def test_only_what_failed_is_requeued(world):
     assert list(done.errors) == ["nothing to requeue: none of these jobs has failed"]
 
 
-async def test_an_interrupt_cancels_what_has_not_begun_and_signals_the_rest(world):
+async def test_an_interrupt_cancels_pending_tasks_and_signals_the_rest(world):
     await world.submit(asking(**ARRAY))
     host(world, 2)
     await begun(world, "1")
@@ -195,7 +195,7 @@ async def test_an_interrupt_cancels_what_has_not_begun_and_signals_the_rest(worl
     assert sorted(orders) == [("1", 1, 2, ""), ("2", 1, 2, "cancel")]  # 2 was on its way
 
 
-async def test_what_waits_of_a_job_is_changed(world):
+async def test_the_waiting_part_of_a_job_is_changed(world):
     await world.submit(asking(**ARRAY))
     await world.submit(asking())
     host(world, 1)
@@ -225,7 +225,7 @@ async def test_what_waits_of_a_job_is_changed(world):
         ({"begin": float("nan")}, "--begin: not a time"),
     ],
 )  # fmt: skip
-async def test_what_cannot_be_changed_is_one_line_and_changes_nothing(world, change, error):
+async def test_an_impossible_change_is_one_line_and_changes_nothing(world, change, error):
     await world.submit(asking())
     done = await world.act(verb="update", selectors=["1"], update=Update(**change), **WHO)
     assert (list(done.errors), list(done.done)) == ([error], [])
@@ -237,13 +237,13 @@ async def test_what_cannot_be_changed_is_one_line_and_changes_nothing(world, cha
     [{"indexes": "3,1"}, {"indexes": "x"}, {"indexes": "1-9", "is_array": False}, {"count": 0},
      {"at_once": 1, "is_array": False, "count": 1}, {"indexes": "1-200000"}],
 )  # fmt: skip
-async def test_an_array_that_cannot_be_is_refused(world, fields):
+async def test_an_impossible_array_is_refused(world, fields):
     reply = await world.submit(asking(**ARRAY | fields))
     assert reply.error
     assert await world.ledger.live() == []
 
 
-async def test_where_priorities_are_off_it_says_how_to_turn_them_on(tmp_path):
+async def test_if_priorities_are_off_it_says_how_to_turn_them_on(tmp_path):
     async with opened(tmp_path / "ledger.sqlite") as world:
         await world.submit(asking())
         change = Update(priority=-5)
@@ -253,7 +253,7 @@ async def test_where_priorities_are_off_it_says_how_to_turn_them_on(tmp_path):
 
 
 async def test_an_update_of_many_large_jobs_is_written_in_parts(world, monkeypatch):
-    """All their requests, of megabytes each, were in the dispatcher's memory at once."""
+    """All their requests, megabytes each, used to be in the dispatcher's memory at once."""
     monkeypatch.setattr(orders, "BYTES_AT_ONCE", 1000)
     large = request(argv=[b"true", b"x" * 600])
     for _ in range(7):
@@ -279,7 +279,7 @@ async def test_an_update_of_many_large_jobs_is_written_in_parts(world, monkeypat
 
 
 async def test_a_long_array_joins_the_queue_in_parts(world, monkeypatch):
-    """A hundred thousand tasks held up everybody for two seconds."""
+    """A hundred thousand tasks delayed everybody for two seconds."""
     came, submitted = [], Lifecycle.submitted
 
     def counted(life, jobs, *now):

@@ -1,4 +1,4 @@
-"""A host that is not reading what it is sent gets no more, and its jobs go elsewhere."""
+"""A host that does not read what it is sent gets no more, and its jobs go elsewhere."""
 
 import asyncio
 
@@ -24,8 +24,8 @@ async def test_an_attempt_waits_while_its_host_is_behind(tmp_path):
         assert [start.job for start in line.starts] == ["1"]
 
 
-async def test_at_its_end_a_dispatcher_sends_what_has_begun_and_begins_nothing(tmp_path):
-    """An attempt that was begun and never sent kept its job waiting until its lease was over."""
+async def test_a_stopping_dispatcher_sends_what_was_started_and_starts_nothing(tmp_path):
+    """An attempt that was started but never sent kept its job waiting until its lease expired."""
     far = Far()
     async with opened(tmp_path / "ledger.sqlite") as world:
         world.dispatcher.lines["h2"] = line = HostConnection(far.write, BEHIND)

@@ -1,4 +1,4 @@
-"""Questions to the dispatcher: each host has its turn, whatever another asks."""
+"""Questions to the dispatcher: each host gets its turn, whatever another asks."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ from tests.unit.dispatch import services
 from tests.unit.dispatch.services import Trust, opened
 
 RATE = 1 << 16
-AT_ONCE = int(4 * RATE / TURN_BYTES / TURNS_MIN)  # of the shortest questions
+AT_ONCE = int(4 * RATE / TURN_BYTES / TURNS_MIN)  # for the shortest questions
 METHODS = ("Submit", "Jobs", "Predict", "Act", "Tags", "Status")
 
 
@@ -104,7 +104,7 @@ async def test_jobs_named_in_few_bytes_count_for_what_is_asked_next(tmp_path, me
         await asyncio.gather(again, return_exceptions=True)
 
 
-async def test_predictions_are_long_questions(tmp_path, monkeypatch):
+async def test_predictions_count_as_long_questions(tmp_path, monkeypatch):
     running, go_on = [], asyncio.Event()
 
     async def slow(_predictions, *_asked):
@@ -127,7 +127,7 @@ async def test_predictions_are_long_questions(tmp_path, monkeypatch):
 
 
 async def test_what_waits_for_other_jobs_is_submitted_like_an_order(tmp_path, monkeypatch):
-    """To look these up takes a second of a thread, and may leave nothing on record."""
+    """Looking up the dependencies takes a second of a thread, and may leave nothing on record."""
     running, go_on = [], asyncio.Event()
 
     async def slow(_submissions, asked):
@@ -172,7 +172,7 @@ async def test_no_host_submits_in_the_name_of_another(tmp_path):
         assert await world.ledger.live() == []
 
 
-async def test_a_host_has_half_of_the_time_for_long_answers_whatever_they_bring():
+async def test_a_host_gets_half_of_the_time_for_long_answers_whatever_they_contain():
     """Lists of jobs that need what no host has took seconds each, and few bytes."""
     calls = Calls(Trust(), RATE, clock := Clock())
     calls._time.charge("h2", 5.0)
@@ -214,7 +214,7 @@ async def test_who_asks_for_long_answers_waits_and_others_of_that_host_do_not(ki
     again.cancel()
 
 
-async def test_an_order_does_not_wait_for_what_its_user_has_listed():
+async def test_an_order_does_not_wait_for_the_lists_of_its_user():
     asked = Calls(Trust(), RATE, clock := Clock())
     async with asked.listing("h2", "ann"):
         clock.now_s += 10.0
@@ -222,14 +222,14 @@ async def test_an_order_does_not_wait_for_what_its_user_has_listed():
         pass
 
 
-async def test_short_orders_are_charged_nothing():
+async def test_short_orders_cost_nothing():
     asked = Calls(Trust(), RATE, clock := Clock())
     for _ in range(100):
         async with asyncio.timeout(1.0), asked.ordering("h2", "ann", alone=True):
             clock.now_s += calls.ORDER_S
 
 
-async def test_long_answers_that_are_under_way_together_share_the_time(monkeypatch):
+async def test_concurrent_long_answers_share_the_time(monkeypatch):
     calls, charged = Calls(Trust(), RATE), []
     monkeypatch.setattr(calls._time, "charge", lambda host, spent_s: charged.append(spent_s))
     both = asyncio.Barrier(2)
@@ -245,7 +245,7 @@ async def test_long_answers_that_are_under_way_together_share_the_time(monkeypat
 
 
 async def test_a_host_whose_heartbeats_take_long_has_half_of_the_time(tmp_path, monkeypatch):
-    """One that offered another number of slots each time had all jobs that wait looked at."""
+    """A host that reported another number of slots each time had all waiting jobs examined."""
     clock, heard = Clock(), []
     monkeypatch.setattr(host_connection, "time", SimpleNamespace(monotonic=clock))
 
@@ -272,8 +272,8 @@ async def test_a_host_that_reports_very_much_at_once_is_heard_in_portions(
     tmp_path, monkeypatch, caplog
 ):
     """A message of 60,000 short reports, each of a refusal that was logged, took seconds in which
-    no other host was heard: their leases would have run out. Nor is it for a host to say anything
-    of attempts that are not its own."""
+    no other host was heard: their leases would have expired. Nor may a host report attempts that
+    are not its own."""
     caplog.set_level("INFO")
     async with opened(tmp_path / "ledger.sqlite") as world:
         line = HostConnection(None, 1)

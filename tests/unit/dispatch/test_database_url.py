@@ -1,4 +1,4 @@
-"""The way to PostgreSQL is encrypted and its server known, unless something else is written."""
+"""The connection to PostgreSQL is encrypted and its server verified, unless set otherwise."""
 
 import pytest
 
@@ -25,7 +25,7 @@ AWAY = [
 
 
 @pytest.mark.parametrize("url", HERE)
-def test_on_this_machine_it_is_as_the_driver_likes(url):
+def test_on_this_machine_the_defaults_of_the_driver_apply(url):
     assert mode_in_force(url, {}) == ""
     assert exposed(url, {}) == ""
 
@@ -43,14 +43,14 @@ def test_elsewhere_it_is_encrypted_and_the_server_is_known(url):
     assert exposed(f"{with_query}verify-ca", {}) == ""
 
 
-def test_what_the_environment_says_of_the_place_counts():
+def test_the_location_in_the_environment_counts():
     assert mode_in_force("postgresql:///lbd", {"PGHOST": "db.example"}) == "verify-full"
     assert mode_in_force("postgresql:///lbd", {"PGHOST": "/run/postgresql"}) == ""
     assert mode_in_force("postgresql:///lbd", {"PGSERVICE": "there"}) == "verify-full"
 
 
-async def test_a_server_without_tls_is_not_spoken_to(monkeypatch):
-    """One that answers, elsewhere: not a byte of a password or a command goes there."""
+async def test_a_server_without_tls_is_refused(monkeypatch):
+    """One on another machine: not a byte of a password or a command goes there."""
     asyncpg = pytest.importorskip("asyncpg")
     from lbd.dispatch.ledger import connection
 
@@ -79,7 +79,7 @@ async def test_a_server_without_tls_is_not_spoken_to(monkeypatch):
         ("postgresql://lbd@db.example/lbd", {"PGPASSWORD": "secret"}, None, "in PGPASSWORD"),
     ],
 )
-def test_where_the_password_is_from_is_said(tmp_path, url, given, mode, says):
+def test_the_source_of_the_password_is_reported(tmp_path, url, given, mode, says):
     path = tmp_path / "pass"
     if mode is not None:
         path.touch()
@@ -89,7 +89,7 @@ def test_where_the_password_is_from_is_said(tmp_path, url, given, mode, says):
     assert "secret" not in found
 
 
-async def test_a_refused_password_is_said_with_its_file(monkeypatch, tmp_path):
+async def test_a_refused_password_is_reported_with_its_file(monkeypatch, tmp_path):
     asyncpg = pytest.importorskip("asyncpg")
     from lbd.dispatch.ledger import connection
 

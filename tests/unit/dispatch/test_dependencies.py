@@ -1,4 +1,4 @@
-"""Jobs that wait for others, on a real ledger: what is refused, when they begin, what ends them."""
+"""Jobs that wait for others, on a real ledger: what is refused, when they start, what ends them."""
 
 import threading
 import time
@@ -61,13 +61,13 @@ async def why(world, job):
     return found.state, found.reason
 
 
-async def test_a_job_begins_after_the_others_have_ended_well(world):
+async def test_a_job_starts_after_the_others_have_succeeded(world):
     await world.submit(asking())
     await world.submit(asking())
     reply = await world.submit(after("ok:1", "ok:2"))
     await world.submit(asking())
     assert (reply.error, reply.first, reply.count) == ("", 3, 1)
-    assert began(world) == {1, 2, 4}  # nobody is held up by the third
+    assert began(world) == {1, 2, 4}  # the third delays nobody
     assert await why(world, "3") == ("pending", "after 1 and 2 have succeeded")
     await ended(world, "1")
     assert await why(world, "3") == ("pending", "after 2 has succeeded")
@@ -79,7 +79,7 @@ async def test_a_job_begins_after_the_others_have_ended_well(world):
     ("how", "status", "begins"),
     [("ok", 1, False), ("failed", 1, True), ("failed", 0, False), ("any", 1, True)],
 )
-async def test_how_it_must_end(world, how, status, begins):
+async def test_which_end_each_condition_requires(world, how, status, begins):
     await world.submit(asking())
     await world.submit(after(f"{how}:1"))
     await world.submit(after("ok:2"))
@@ -95,7 +95,7 @@ async def test_how_it_must_end(world, how, status, begins):
             "cancelled", "it was waiting for 2 to succeed, but it did not")  # fmt: skip
 
 
-async def test_what_has_ended_before_counts_at_once(world):
+async def test_a_job_that_ended_before_counts_at_once(world):
     await world.submit(asking())
     await ended(world, "1", 3)
     await world.submit(after("any:1"))
@@ -104,7 +104,7 @@ async def test_what_has_ended_before_counts_at_once(world):
     assert (await why(world, "3"))[0] == "cancelled"
 
 
-async def test_of_an_array_all_tasks_count_or_the_one_that_is_named(world):
+async def test_all_tasks_of_an_array_count_or_only_the_named_one(world):
     await world.submit(asking(**ARRAY))
     await world.submit(after("ok:1"))
     await world.submit(after("failed:1"))
@@ -119,7 +119,7 @@ async def test_of_an_array_all_tasks_count_or_the_one_that_is_named(world):
     assert 5 in began(world)
 
 
-async def test_indexes_of_megabytes_are_not_kept_with_every_job_that_waits(world):
+async def test_megabytes_of_indexes_are_not_stored_with_every_waiting_job(world):
     """Each such job took 1.9 MB of the ledger, and counted as 400 bytes."""
     indexes = runs_text(runs_in([10**17 + 3 * number * number for number in range(9000)]))
     array = {"is_array": True, "first_index": 10**17}
@@ -131,7 +131,7 @@ async def test_indexes_of_megabytes_are_not_kept_with_every_job_that_waits(world
 
 
 async def test_the_indexes_of_an_array_are_read_once_beside_the_event_loop(world, monkeypatch):
-    """A thousand names of tasks of an array with ten thousand parts held up everybody for 14 s."""
+    """A thousand names of tasks of an array with ten thousand parts delayed everybody for 14 s."""
     await world.submit(asking(**ARRAY | {"indexes": "1-300"}))
     read = []
 
@@ -174,7 +174,7 @@ async def test_task_by_task(world):
         ("ok:" + "9" * 30, "is not a queued job's id"),
     ],
 )
-async def test_what_is_refused_queues_nothing(world, what, complaint):
+async def test_a_refused_submission_queues_nothing(world, what, complaint):
     await world.submit(asking())
     bob = {"user": "bob", "uid": 1002}
     await world.submit(asking(inner=bob, **bob))
@@ -182,7 +182,7 @@ async def test_what_is_refused_queues_nothing(world, what, complaint):
     assert len(world.dispatcher.life.jobs) == 2
 
 
-async def test_last_is_the_latest_of_the_one_who_asks(world):
+async def test_last_means_the_latest_of_the_submitting_user(world):
     assert "--after last: no job of yours" in (await world.submit(after("ok:last"))).error
     await world.submit(asking(**ARRAY))  # 1 to 3
     bob = {"user": "bob", "uid": 1002}
@@ -193,7 +193,7 @@ async def test_last_is_the_latest_of_the_one_who_asks(world):
     assert await why(world, "6") == ("pending", "after 5 has ended")
 
 
-async def test_administrators_may_wait_for_everybodys_jobs(world):
+async def test_administrators_may_wait_for_the_jobs_of_all_users(world):
     await world.submit(asking())
     root = {"user": "root", "uid": 0}
     refused = await world.submit(after("any:1", inner=root, **root))
@@ -202,7 +202,7 @@ async def test_administrators_may_wait_for_everybodys_jobs(world):
     assert taken.error == ""
 
 
-async def test_too_many_or_no_time_are_refused(world):
+async def test_too_many_conditions_or_an_impossible_time_are_refused(world):
     await world.submit(asking())
     assert "the limit is 1000" in (await world.submit(after(*["ok:1"] * 1001))).error
     for at in (float("nan"), -1.0, 1e12):
@@ -211,7 +211,7 @@ async def test_too_many_or_no_time_are_refused(world):
     assert (await world.submit(asking(count=0))).error  # it asks for no tasks, as before
 
 
-async def test_a_time_is_waited_for_and_may_be_changed(world):
+async def test_a_start_time_is_waited_for_and_may_be_changed(world):
     late = time.time() // 60 * 60 + 3622.0  # h:m:22
     inner = asking(count=0, not_before=late)
     inner.spec.notify = b"exit 3"
@@ -231,7 +231,7 @@ async def test_a_time_is_waited_for_and_may_be_changed(world):
     assert began(world) == {1, 2, 3}
 
 
-async def test_what_waits_for_a_slot_can_be_put_off(world):
+async def test_a_job_that_waits_for_a_slot_can_be_postponed(world):
     await world.submit(asking(slots=8))
     await world.submit(asking())
     late = time.time() + 3600.0
@@ -259,7 +259,7 @@ async def test_held_killed_and_released_while_it_waits(world):
     assert began(world) == {2, 3}
 
 
-async def test_another_dispatcher_goes_on_where_the_last_one_was(path):
+async def test_a_new_dispatcher_continues_where_the_last_one_was(path):
     async with opened(path) as world:
         host(world)
         await world.submit(asking(**ARRAY))
@@ -287,7 +287,7 @@ async def test_another_dispatcher_goes_on_where_the_last_one_was(path):
         assert began(world) == {5, 6, 8, 9}
 
 
-async def test_what_is_met_stays_met_when_the_others_are_forgotten(path):
+async def test_a_met_condition_stays_met_when_the_other_jobs_are_forgotten(path):
     async with opened(path) as world:
         host(world, 1)
         await world.submit(asking())
@@ -307,7 +307,7 @@ async def test_what_is_met_stays_met_when_the_others_are_forgotten(path):
         )
 
 
-async def test_what_begins_again_after_its_end_is_waited_for_again(world):
+async def test_a_job_that_restarts_after_its_end_is_waited_for_again(world):
     await world.submit(asking())
     await world.submit(asking())
     await ended(world, "1", 1)

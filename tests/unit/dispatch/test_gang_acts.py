@@ -18,7 +18,7 @@ async def world(tmp_path):
 
 
 async def ended(world, job, attempt, begun, unix_s, barred=frozenset()):
-    """It ran on a host."""
+    """Runs the job on a host and ends it."""
     world.dispatcher.carry([Begin(JobId(job), attempt, H3, 1, None)])
     ending = Ending(Cause.EXITED, 0)
     for state, fate, how, at_s in (
@@ -29,7 +29,7 @@ async def ended(world, job, attempt, begun, unix_s, barred=frozenset()):
         await world.ledger.record([change], at_s)
 
 
-async def test_an_order_for_a_range_is_carried_out_once_for_a_gang(world):
+async def test_an_order_for_a_range_is_carried_out_once_per_gang(world):
     await world.submit(asking(**GANG))
     reply = await world.act(verb="hold", selectors=["1-3"], **WHO)
     assert (list(reply.errors), list(reply.done)) == ([], [1, 2, 3])
@@ -47,7 +47,7 @@ async def test_a_gang_that_has_ended_is_requeued_as_a_whole(world):
     assert sorted(world.dispatcher.life.jobs) == ["1", "2", "3"]
     line = world.host("h3")
     await world.dispatcher.settled()
-    assert not line.starts  # a host of the release before holds nothing
+    assert not line.starts  # a host of the previous release holds nothing
     world.host("h3", holds_gangs=True)
     await world.dispatcher.settled()
     assert [list(start.gang_hosts) for start in line.starts] == [["h3"] * 3] * 3
@@ -60,7 +60,7 @@ async def test_a_gang_that_may_not_restart_is_not_requeued(world):
     assert list(reply.errors) == ["job 1_0 was submitted with --no-restart"]
 
 
-async def test_no_job_of_a_gang_that_is_not_requeued_is_said_to_be(world):
+async def test_no_job_of_a_gang_that_is_not_requeued_is_reported_as_requeued(world):
     await world.submit(asking(**GANG | {"may_restart": False}))
     await world.act(verb="kill", selectors=["1"], **WHO)
     reply = await world.act(verb="requeue", selectors=["1"], **WHO)
@@ -70,7 +70,7 @@ async def test_no_job_of_a_gang_that_is_not_requeued_is_said_to_be(world):
     assert (list(reply.errors), list(reply.done)) == (["job 4_0 is already pending"], [])
 
 
-async def test_a_gang_that_is_requeued_may_go_again_where_it_could_not_begin(world):
+async def test_a_requeued_gang_may_go_again_where_it_could_not_start(world):
     await world.submit(asking(**GANG, excluded=["h9"]))
     await world.act(verb="kill", selectors=["1"], **WHO)
     for job in "123":
@@ -80,7 +80,7 @@ async def test_a_gang_that_is_requeued_may_go_again_where_it_could_not_begin(wor
     assert barred == {frozenset({HostId("h9")})}
 
 
-async def test_what_jobs_took_is_known_to_the_next_dispatcher(world, tmp_path):
+async def test_the_durations_of_jobs_are_known_to_the_next_dispatcher(world, tmp_path):
     await world.submit(asking(is_array=True, first_index=1, count=4))
     await world.dispatcher.settled()
     for number, took_s in enumerate((10.0, 20.0, 40.0), 1):

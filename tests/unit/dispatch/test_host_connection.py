@@ -1,4 +1,4 @@
-"""What goes to a host in one message."""
+"""What is sent to a host in one message."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ BEHIND, HEARD = 8 << 20, 2 << 20
 
 
 class Far:
-    """The host's end, which takes a message only when it is let."""
+    """The host's end, which takes a message only when the test lets it."""
 
     def __init__(self):
         self.messages = asyncio.Queue()
@@ -35,7 +35,7 @@ def start(number, input_bytes=0):
     return pb.Start(job=str(number), attempt=1, spec=spec)
 
 
-async def test_short_news_travels_together():
+async def test_short_messages_are_sent_together():
     far = Far()
     line = HostConnection(far.write, BEHIND)
     for number in range(1, 4):
@@ -47,8 +47,8 @@ async def test_short_news_travels_together():
     assert (len(message.settled), message.reply.number) == (3, 7)
 
 
-async def test_attempts_with_large_inputs_fit_the_message_that_a_host_takes():
-    """All the jobs of an array that begin at once, each with the same megabytes."""
+async def test_attempts_with_large_inputs_fit_the_message_that_a_host_accepts():
+    """All the jobs of an array that start at once, each with the same megabytes."""
     far = Far()
     line = HostConnection(far.write, BEHIND)
     for number in range(8):
@@ -60,7 +60,7 @@ async def test_attempts_with_large_inputs_fit_the_message_that_a_host_takes():
     assert jobs == [*([str(n)] for n in range(8)), ["8", "9"]]
 
 
-async def test_what_stops_an_attempt_comes_after_it():
+async def test_a_stop_comes_after_the_start_of_its_attempt():
     far = Far()
     line = HostConnection(far.write, BEHIND)
     line.start(start(1))
@@ -68,14 +68,14 @@ async def test_what_stops_an_attempt_comes_after_it():
     line.start(start(2))
     line.stop("2", 1, 0, "cancel")
     heard = []
-    for message in await far.all(3):  # of one message a host takes the stops first
+    for message in await far.all(3):  # a host handles the stops of a message first
         heard += [f"stop {one.job}" for one in message.stops]
         heard += [f"start {one.job}" for one in message.starts]
     assert heard == ["start 1", "stop 1", "start 2", "stop 2"]
 
 
 async def test_what_a_host_does_not_read_is_bounded():
-    """It may say that it has thousands of slots, and queue an array with a large input."""
+    """A host may claim thousands of slots, and queue an array with a large input."""
     far = Far()
     line = HostConnection(far.write, BEHIND)
     count = 0
@@ -87,8 +87,8 @@ async def test_what_a_host_does_not_read_is_bounded():
     assert not line.is_behind
 
 
-async def test_a_host_that_reads_nothing_loses_its_line(monkeypatch):
-    """Of each attempt that it names and that is not its own it is to be told."""
+async def test_a_host_that_reads_nothing_loses_its_connection(monkeypatch):
+    """The dispatcher must answer for each attempt that it names and that is not its own."""
     monkeypatch.setattr(lines, "DEAF_BYTES", 1 << 16)
     for order in (lambda line: line.stop("1", 1, 9, ""), lambda line: line.settled("1", 1)):
         line = HostConnection(Far().write, 0)
@@ -99,7 +99,7 @@ async def test_a_host_that_reads_nothing_loses_its_line(monkeypatch):
         assert line.broken.is_set()
 
 
-async def test_a_host_is_heard_at_a_pace_and_others_meanwhile():
+async def test_a_host_is_read_at_a_limited_rate_and_others_meanwhile():
     paces, line = Paces(1 << 20, HEARD), HostConnection(Far().write, BEHIND)
     burst = lines.AT_ONCE_S * (1 << 20) // HEARD
     for _ in range(burst):
@@ -124,8 +124,8 @@ async def test_many_short_reports_wait_as_what_has_to_be_recorded():
     assert await late is False
 
 
-async def test_a_message_too_long_counts_all_the_same():
-    """Else a host could go on opening lines and sending such."""
+async def test_a_message_that_is_too_long_counts_all_the_same():
+    """Otherwise a host could keep opening connections and sending such messages."""
     paces, line = Paces(1 << 20, HEARD), HostConnection(Far().write, BEHIND)
     with pytest.raises(ValueError, match="a message of 15000000 bytes"):
         await paces.turn("h2", 15_000_000, line)
@@ -136,8 +136,8 @@ async def test_a_message_too_long_counts_all_the_same():
     await again
 
 
-async def test_that_an_end_is_settled_travels_with_what_comes_next(monkeypatch):
-    """For jobs one after the other it would be a message of its own, as much work as a start."""
+async def test_the_settlement_of_an_end_is_sent_with_the_next_message(monkeypatch):
+    """For jobs one after another it would be a message of its own, as much work as a start."""
     monkeypatch.setattr(lines, "SETTLED_WITHIN_S", 3600.0)
     far = Far()
     far.open.set()
@@ -154,7 +154,7 @@ async def test_that_an_end_is_settled_travels_with_what_comes_next(monkeypatch):
     assert [one.job for one in message.settled] == ["2"]
 
 
-async def test_that_an_end_is_settled_is_told_soon_all_the_same(monkeypatch):
+async def test_the_settlement_of_an_end_is_sent_soon_all_the_same(monkeypatch):
     monkeypatch.setattr(lines, "SETTLED_WITHIN_S", 0.001)
     far = Far()
     line = HostConnection(far.write, BEHIND)

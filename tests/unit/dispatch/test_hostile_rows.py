@@ -1,4 +1,4 @@
-"""Somebody else has written to the ledger: what makes no sense keeps nobody else's jobs waiting."""
+"""Another program has written to the ledger: invalid rows do not keep other users' jobs waiting."""
 
 import asyncio
 import sqlite3
@@ -32,7 +32,7 @@ async def ledger(tmp_path):
         ("jobs", "attempt", "id = 1", "garbage", {"1"}),
         ("jobs", "reason", "id = 5", b"\xff\x00", {"5"}),
         ("submissions", "command", "first_job = 2", "no bytes", {"2", "3", "4"}),
-        ("submissions", "spec", "first_job = 6", "no bytes", set()),  # that fails alone
+        ("submissions", "spec", "first_job = 6", "no bytes", set()),  # only that one fails
         ("submissions", "spec", "first_job = 6", b"\xff\xff", set()),
         ("submissions", "slots", "first_job = 2", "\x1b[2J", {"2", "3", "4"}),
         ("submissions", "target", "first_job = 6", "soon", {"6"}),
@@ -42,8 +42,8 @@ async def ledger(tmp_path):
         ("submissions", "run_after", "first_job = 5", "ok:1-999999999999999:1", {"5"}),
         ("submissions", "run_after", "first_job = 5", "task:2-4:0-2", {"5"}),
         ("submissions", "run_after", "first_job = 5", "never:1-1:1", {"5"}),
-        ("attempts", "slots", "job = 1", "garbage", {"1"}),  # it may be alive: no other is begun
-        # Numbers that cannot be
+        ("attempts", "slots", "job = 1", "garbage", {"1"}),  # it may be alive: no other is started
+        # Invalid numbers
         ("jobs", "attempt", "id = 1", 1 << 32, {"1"}),
         ("jobs", "submission", "id = 5", "none", {"5"}),
         ("jobs", "exit_status", "id = 5", 1 << 40, {"5"}),
@@ -64,11 +64,11 @@ async def ledger(tmp_path):
         ("submissions", "first_job", "first_job = 2", LARGEST, {"2", "3", "4"}),
         ("submissions", "first_job", "first_job = 2", "x", {"2", "3", "4"}),
         ("submissions", "jobs", "first_job = 2", LARGEST, {"2", "3", "4"}),
-        ("submissions", "indexes", "first_job = 2", "7", set()),  # it has fewer than tasks
+        ("submissions", "indexes", "first_job = 2", "7", set()),  # fewer indexes than tasks
         ("attempts", "slots", "job = 1", -1, {"1"}),
         ("attempts", "number", "job = 1", -1, {"1"}),
         ("attempts", "exit_status", "job = 1", 1 << 40, {"1"}),
-        # Bytes that are no text, where there is one
+        # Bytes that are not text in a text column
         ("submissions", "user", "first_job = 6", NO_TEXT, set()),
         ("jobs", "reason", "id = 5", NO_TEXT, set()),
         ("attempts", "host", "job = 1", NO_TEXT, set()),
@@ -101,8 +101,8 @@ async def test_a_row_that_makes_no_sense_is_left_out_and_logged(
 
 
 @pytest.mark.parametrize("change", ["DELETE FROM counters", "UPDATE counters SET value = 'x'"])
-async def test_a_ledger_that_has_lost_count_refuses_jobs_and_goes_on(ledger, change):
-    """Its writer once ended by that: whoever asked for anything to be written waited for ever."""
+async def test_a_ledger_that_has_lost_count_refuses_jobs_and_continues(ledger, change):
+    """This once ended its writer: everyone who asked for a write waited forever."""
     with sqlite3.connect(ledger) as connection:
         connection.execute(change)
     connection.close()
@@ -116,10 +116,10 @@ def test_every_number_of_a_row_has_bounds():
     for kind, kinds in KINDS.items():
         numbers = {name for name, of in kinds.items() if int in of and bool not in of}
         foretold = {"predicted_s", "foretold_s", "foretold_low_s", "foretold_high_s"}
-        assert numbers - RANGES[kind].keys() <= foretold  # by which nothing is decided
+        assert numbers - RANGES[kind].keys() <= foretold  # these decide nothing
 
 
-async def test_what_comes_after_a_long_array_that_makes_no_sense_is_taken_up(ledger, monkeypatch):
+async def test_what_comes_after_an_invalid_long_array_is_taken_up(ledger, monkeypatch):
     with sqlite3.connect(ledger) as connection:
         connection.execute("UPDATE submissions SET needs = '?' WHERE first_job = 2")
     connection.close()

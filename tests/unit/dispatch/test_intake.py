@@ -1,4 +1,4 @@
-"""What hosts send the dispatcher: in nobody's name but their own users', and within bounds."""
+"""What hosts send the dispatcher: only in the name of their own users, and within bounds."""
 
 import asyncio
 import time
@@ -39,7 +39,7 @@ async def by_uid(tmp_path):
         yield world
 
 
-async def test_a_resource_that_the_cluster_does_not_have_is_refused(tmp_path):
+async def test_an_unknown_resource_is_refused(tmp_path):
     """Without a list of names a host that has it may join, so such a job waits."""
     config = Config(cluster=ClusterConfig(resources=("gpu", "licence")))
     for own, error in ((Config(), ""), (config, '--need: this cluster has no resource "gqu"')):
@@ -55,8 +55,8 @@ async def test_a_resource_that_the_cluster_does_not_have_is_refused(tmp_path):
 @pytest.mark.parametrize(
     "inner", [{"origin": "h1"}, {"user": "bob"}, {"uid": 1002}, {"uid": 0}], ids=str
 )
-async def test_a_request_in_anothers_name_is_not_queued(world, inner):
-    """The host runs what is inside; only what is outside was compared with the certificate."""
+async def test_a_request_in_the_name_of_another_user_is_not_queued(world, inner):
+    """The host runs the inner request; only the outer one was compared with the certificate."""
     reply = await world.submit(asking(inner))
     assert "claims to be" in reply.error
     assert reply.error.isprintable()
@@ -64,7 +64,7 @@ async def test_a_request_in_anothers_name_is_not_queued(world, inner):
 
 
 async def test_tasks_of_an_array_have_no_hundred_thousand_arguments(world):
-    """Each took half a second of its host's event loop; a job alone may have them."""
+    """Each took half a second of its host's event loop; a single job may have that many."""
     inner = {"argv": [b"true"] + [b"a"] * 10_000}
     assert (await world.submit(asking(inner))).error == ""
     refused = (await world.submit(asking(inner, is_array=True, count=2))).error
@@ -72,8 +72,8 @@ async def test_tasks_of_an_array_have_no_hundred_thousand_arguments(world):
 
 
 async def test_excluded_hosts_are_few_for_each_of_many_tasks(world):
-    """They are on record with each: one submission of 250 KB became 25 GB."""
-    names = [f"h{number:03}{'y' * 6}" for number in range(20)]  # 219 bytes with blanks between
+    """They are recorded with each task: one submission of 250 KB became 25 GB."""
+    names = [f"h{number:03}{'y' * 6}" for number in range(20)]  # 219 bytes with the blanks between
     array = {"is_array": True, "first_index": 1, "excluded": names}
     assert (await world.submit(asking(**array, count=10_000))).error == ""
     refused = await world.submit(asking(**array, count=100_000))
@@ -111,7 +111,7 @@ async def test_a_target_that_makes_no_sense_is_refused(world, values, error):
     assert await world.ledger.live() == []
 
 
-async def test_a_target_is_kept_as_a_time_of_the_dispatchers_clock(world):
+async def test_a_target_is_stored_as_a_time_on_the_clock_of_the_dispatcher(world):
     asked = asking()
     asked.is_array, asked.count, asked.target_s = True, 3, 3600.0
     before = time.time()
@@ -120,7 +120,7 @@ async def test_a_target_is_kept_as_a_time_of_the_dispatchers_clock(world):
         assert before + 3600.0 <= row.target <= time.time() + 3600.0
 
 
-async def test_only_fcfs_ends_an_array_at_a_time(tmp_path):
+async def test_only_fcfs_supports_targets(tmp_path):
     config = Config(dispatch=DispatchConfig(mode="random"))
     async with opened(tmp_path / "ledger.sqlite", config) as world:
         asked = asking()
@@ -136,7 +136,7 @@ async def test_two_requests_in_one_submission_are_not_queued(world):
 
 
 async def test_no_request_is_longer_than_a_host_takes(world):
-    """Nor does a host run one, whatever its dispatcher let in."""
+    """Nor does a host run a longer one, whatever its dispatcher accepted."""
     long = asking({"argv": (b"x" * REQUEST_BYTES_MAX,)})
     assert "command" in (await world.submit(long)).error
     start = pb.Start(origin="h2", user="ann", uid=1001, spec=long.spec)
@@ -145,7 +145,7 @@ async def test_no_request_is_longer_than_a_host_takes(world):
     assert (await world.submit(almost)).error == ""
 
 
-async def test_a_host_is_told_who_submitted_what_it_is_to_run(world):
+async def test_a_host_is_told_who_submitted_what_it_runs(world):
     line = world.host("h3")
     reply = await world.submit(asking())
     assert reply.error == ""
@@ -155,7 +155,7 @@ async def test_a_host_is_told_who_submitted_what_it_is_to_run(world):
     assert Submitted().common(start).fault == ""
 
 
-async def test_a_host_of_the_release_before_says_its_users_number_in_its_request(world):
+async def test_a_host_of_the_previous_release_sends_the_number_of_its_user_in_the_request(world):
     asked = asking()
     asked.ClearField("uid")
     assert (await world.submit(asked)).error == ""
@@ -164,8 +164,10 @@ async def test_a_host_of_the_release_before_says_its_users_number_in_its_request
 
 
 @pytest.mark.parametrize(("inner", "runs"), [({}, True), ({"origin": "h1"}, False)], ids=str)
-async def test_what_an_older_ledger_holds_runs_only_in_its_submitters_name(world, inner, runs):
-    """It has no numbers, and nobody had looked whether its requests agree with it."""
+async def test_a_request_from_an_older_ledger_runs_only_in_the_name_of_its_submitter(
+    world, inner, runs
+):
+    """That ledger has no user numbers, and nobody checked whether its requests agree with it."""
     spec = asking(inner).spec.SerializeToString()
     accepted = await world.ledger.submit(Submission("ann", "h2", "", b"id", spec), 1.0)
     start = await world.dispatcher.start_of(accepted.submission)
@@ -195,7 +197,7 @@ SENSELESS_SPECS = (
 
 
 @pytest.mark.parametrize("fields", [*SENSELESS, *SENSELESS_SPECS], ids=lambda one: str(one)[:60])
-async def test_a_submission_that_cannot_be_is_refused_in_one_line(world, fields):
+async def test_an_impossible_submission_is_refused_in_one_line(world, fields):
     asked = asking()
     for name, value in fields.items():
         of = asked.spec if name in pb.StoredSpec.DESCRIPTOR.fields_by_name else asked
@@ -229,15 +231,15 @@ GANG = {"gang": True, "is_array": True, "first_index": 0, "count": 4}
         (Rules(name_jobs=(("x", 3),)), {"name": "x"}, "4 jobs named x; only 3 may run at once"),
     ],
 )
-async def test_a_gang_that_could_never_begin_is_refused(tmp_path, rules, fields, fault):
+async def test_a_gang_that_could_never_start_is_refused(tmp_path, rules, fields, fault):
     async with opened(tmp_path / "ledger.sqlite", rules=rules) as world:
         assert (await world.submit(asking(**GANG))).error == ""
         error = (await world.submit(asking(**GANG | fields))).error
         assert error.startswith(f"--gang: {fault}")
 
 
-async def test_a_gang_whose_hosts_names_one_variable_cannot_hold_is_refused(world):
-    """128 KiB, as execve has it."""
+async def test_a_gang_whose_host_names_do_not_fit_one_variable_is_refused(world):
+    """128 KiB, the limit of execve."""
     world.host("h" * 63)
     assert (await world.submit(asking(**GANG | {"count": 2047}))).error == ""
     error = (await world.submit(asking(**GANG | {"count": 2048}))).error
@@ -253,7 +255,7 @@ async def test_a_gang_needs_one_line_that_all_hosts_serve(tmp_path):
 
 
 @pytest.mark.parametrize("timeout_s", [float("nan"), float("inf"), -1.0, 1e300])
-async def test_a_time_limit_that_cannot_be_is_not_queued(world, timeout_s):
+async def test_an_impossible_time_limit_is_not_queued(world, timeout_s):
     asked, run = asking(), request()
     run.timeout_s = timeout_s
     asked.spec.run_request = run.SerializeToString()
@@ -278,7 +280,7 @@ async def test_a_gang_and_its_time_limit_are_kept(world):
     ],
     ids=str,
 )  # fmt: skip
-def test_an_end_that_cannot_be_is_not_believed(fields):
+def test_an_impossible_end_is_not_believed(fields):
     news = {"job": "7", "attempt": 1, "event": "ended", "cause": "exited", "exit_status": 0}
     assert ending_of(pb.AttemptReport(**news)).exit_status == 0
     with pytest.raises(ValueError, match="the end of job 7"):
@@ -298,11 +300,11 @@ def test_an_end_that_cannot_be_is_not_believed(fields):
         (1000.0, float("inf"), 0.0),
     ],
 )
-def test_how_long_ago_something_happened_is_believed_within_reason(at_s, sent_s, ago_s):
+def test_the_age_of_an_event_is_believed_within_reason(at_s, sent_s, ago_s):
     assert how_long_ago_s(pb.AttemptReport(at_s=at_s), sent_s) == ago_s
 
 
-def test_why_an_attempt_ended_is_one_printable_line():
+def test_the_reason_for_an_end_is_one_printable_line():
     news = pb.AttemptReport(
         job="7", event="refused", reason="\x1b]0;owned\a\nlbd dispatcher: forged\0"
     )
@@ -312,7 +314,7 @@ def test_why_an_attempt_ended_is_one_printable_line():
 @pytest.mark.parametrize(
     "fields", [{"load": float("nan")}, {"load": -1.0}, {"slots": 1 << 31}, {"ahead": 1 << 31}]
 )
-def test_a_heartbeat_that_cannot_be_is_not_believed(fields):
+def test_an_impossible_heartbeat_is_not_believed(fields):
     assert heartbeat_fault(pb.Heartbeat(number=1, slots=4, open_slots=4, load=0.5)) == ""
     assert heartbeat_fault(pb.Heartbeat(**{"number": 1, "slots": 4} | fields)) in ("load", "slots")
 
@@ -327,7 +329,7 @@ def test_a_signal_that_does_not_exist_is_refused(number):
 
 
 async def test_where_numbers_count_a_namesake_elsewhere_has_no_say(by_uid):
-    """ann of h2 is 1001; ann of h3, another person, is 1002."""
+    """ann on h2 is 1001; ann on h3 is another person, 1002."""
     assert (await by_uid.submit(asking())).first == 1
     by_uid.trust.name = "h3"
     hers = asking({"origin": "h3", "uid": 1002}, origin="h3", uid=1002)
@@ -354,14 +356,14 @@ async def test_where_numbers_count_shares_do_too(tmp_path):
         assert {start.uid for start in line.starts} == {1001, 1002}
 
 
-async def test_where_numbers_count_a_key_is_ones_own(by_uid):
+async def test_where_numbers_count_each_user_has_their_own_keys(by_uid):
     mine = await by_uid.submit(asking(key="k"))
     hers = await by_uid.submit(asking({"uid": 1002}, uid=1002, key="k"))
     again = await by_uid.submit(asking(key="k"))
     assert (mine.first, hers.first, again.first) == (1, 2, 1)
 
 
-async def test_where_numbers_count_those_of_an_older_ledger_are_found(by_uid):
+async def test_where_numbers_count_those_missing_in_an_older_ledger_are_found(by_uid):
     spec = asking().spec.SerializeToString()
     await by_uid.ledger.submit(Submission("ann", "h2", "", b"id", spec), 1.0)
     await by_uid.dispatcher._restore()
@@ -371,7 +373,7 @@ async def test_where_numbers_count_those_of_an_older_ledger_are_found(by_uid):
 
 
 async def test_where_names_count_numbers_do_not(world):
-    """One person may have another number on each host."""
+    """One person may have different numbers on different hosts."""
     await world.submit(asking())
     reply = await world.act(verb="hold", selectors=["1"], user="ann", uid=7)
     assert list(reply.done) == [1]
@@ -383,7 +385,7 @@ async def wait_for(holds):
             await asyncio.sleep(0.01)
 
 
-def test_an_eviction_is_a_loss_to_who_does_not_know_better():
+def test_an_eviction_counts_as_lost_for_a_dispatcher_that_does_not_know_it():
     news = pb.AttemptReport(job="7", event="ended", cause="lost", evicted=True)
     assert ending_of(news).cause is Cause.EVICTED
     news.cause = "exited"

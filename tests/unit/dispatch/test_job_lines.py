@@ -1,4 +1,4 @@
-"""What the dispatcher says of a job at each step, under the id that people know."""
+"""What the dispatcher logs of a job at each step, under the id that users know."""
 
 import time
 from types import SimpleNamespace
@@ -31,11 +31,11 @@ def change(state, fate=None, ending=None, host=None, attempt=1, reason=""):
         (change(JobState.CANCELLED, attempt=0), "cancelled"),
     ],
 )  # fmt: skip
-def test_a_change_says_what_became_of_which_attempt_and_why(given, said):
+def test_a_change_says_what_happened_to_which_attempt_and_why(given, said):
     assert change_phrase(given) == said
 
 
-def test_all_of_it_is_under_the_id_that_people_know():
+def test_every_line_carries_the_id_that_users_know():
     life = SimpleNamespace(jobs={JOB: Live(TASK)})
     ended = Changed(JOB, JobState.DONE, 1, 1, None, Fate.DONE, None, 0, "", frozenset(),
                     shown=TASK.shown)  # fmt: skip

@@ -1,4 +1,4 @@
-"""Many jobs, told in several messages; and times of day."""
+"""Many jobs, sent in several messages; and times of day."""
 
 import time
 from types import SimpleNamespace
@@ -10,7 +10,7 @@ from lbd.process.boot_clock import clock_s
 from tests.unit.dispatch.core.test_queues import Table
 
 
-def test_no_piece_is_larger_than_may_be_but_for_one_that_has_a_single_job():
+def test_no_piece_exceeds_the_limit_unless_it_has_a_single_job():
     jobs = [pb.JobInfo(id=n, command=[bytes(size)]) for n, size in enumerate((400, 300, 900, 10))]
     pieces = in_pieces(jobs, 800)
     assert [[job.id for job in piece] for piece in pieces] == [[0, 1], [2], [3]]
@@ -24,7 +24,7 @@ def test_a_round_time_stays_round_when_the_clocks_differ_by_a_little():
     assert shown.endswith("17:30")
 
 
-async def test_a_job_that_waits_has_an_interval_before_predictions_can_be_corrected():
+async def test_a_waiting_job_has_an_interval_before_predictions_can_be_corrected():
     table = Table()
     for life_s in range(5, 100, 5):
         table.queues.resource_times.slots.ended(float(life_s))
@@ -35,7 +35,8 @@ async def test_a_job_that_waits_has_an_interval_before_predictions_can_be_correc
     views = JobViews(life, None, SimpleNamespace(forecast=forecast))
     job = pb.JobInfo(id=3, predicted_wait_s=60.0)
     await views.add_interval(job)
-    assert not job.HasField("predicted_low_s")  # of 19 jobs nobody knows what one in twenty takes
+    # 19 jobs are too few to know what one in twenty takes
+    assert not job.HasField("predicted_low_s")
     table.queues.resource_times.slots.ended(100.0)
     await views.add_interval(job)
     assert 0 < job.predicted_low_s < job.predicted_high_s

@@ -1,4 +1,4 @@
-"""`dispatch.load_ceiling`: a host above it begins no jobs of the queue, and each says so."""
+"""`dispatch.load_ceiling`: a host above it starts no queued jobs, and each job says so."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from tests.unit.dispatch.services import asking, opened
 CONFIG = Config(dispatch=DispatchConfig(load_ceiling=1.2))
 
 
-async def test_a_host_above_the_ceiling_begins_no_queued_jobs(tmp_path):
+async def test_a_host_above_the_ceiling_starts_no_queued_jobs(tmp_path):
     async with opened(tmp_path / "ledger.sqlite", CONFIG) as world:
         line = world.host("h2", load=1.3)
         assert not (await world.submit(asking())).error

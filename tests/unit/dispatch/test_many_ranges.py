@@ -16,7 +16,7 @@ MANY = 9_000  # as many as a user's question of 64 KiB holds
 
 
 def statements(ranges):
-    """What is asked of the store, whose jobs are none."""
+    """Returns the statements sent to a store that has no jobs."""
     asked, question = [], work.find(Wanted(tuple(ranges), ended_too=True, limit=100))
     with contextlib.suppress(StopIteration):
         asked.append(next(question))
@@ -37,7 +37,7 @@ def statements(ranges):
     ids=["the same", "overlapping", "apart", "single jobs", "by turns"],
 )
 def test_no_statement_tries_many_ranges_with_each_job(ranges, count):
-    """Nine thousand in one took SQLite ten seconds for three jobs, half a minute for many."""
+    """Nine thousand at once took SQLite ten seconds for three jobs, half a minute for many."""
     asked = statements(ranges)
     assert len(asked) == count
     assert all(one.sql.count("BETWEEN") <= 1 for one in asked)
@@ -54,7 +54,7 @@ async def test_each_job_comes_once_and_in_order(ledger, limit, bytes_max):  # no
     assert found == all_of_them[-1 if bytes_max == 1 else -limit :]
 
 
-async def test_more_than_there_can_be_in_an_answer_are_not_looked_at(tmp_path):
+async def test_jobs_beyond_the_size_of_an_answer_are_not_looked_up(tmp_path):
     async with opened(tmp_path / "ledger.sqlite") as world:
         await world.submit(asking())
         selectors = ["1"] * (SELECTORS_MAX + 1)
@@ -68,8 +68,8 @@ async def test_more_than_there_can_be_in_an_answer_are_not_looked_at(tmp_path):
 
 @pytest.mark.parametrize(("count", "beside"), [(10, False), (10_000, True)])
 async def test_very_many_are_read_beside_the_event_loop(tmp_path, monkeypatch, count, beside):
-    """A host's question of a hundred thousand stopped the queue for most of a second, again and
-    again: each has a few bytes."""
+    """A host's question of a hundred thousand ranges, a few bytes each, stopped the queue for most
+    of a second, again and again."""
     threads = []
 
     def recording(read):

@@ -1,4 +1,4 @@
-"""What `lbctl status` and `lbctl jobs` say of the queue is so now, and tiers are those in use."""
+"""`lbctl status` and `lbctl jobs` show the present state of the queue, and the tiers in use."""
 
 import asyncio
 
@@ -23,8 +23,8 @@ async def tags(tmp_path):
         yield world
 
 
-async def test_the_numbers_are_those_of_now(tmp_path):
-    """They once came with heartbeats alone: for ten seconds five jobs were none."""
+async def test_the_numbers_are_current(tmp_path):
+    """They once came only with heartbeats: for ten seconds five jobs counted as none."""
     async with opened(tmp_path / "ledger.sqlite") as world:
         world.host("h3", slots=1)
         for _ in range(5):
@@ -57,7 +57,7 @@ async def test_a_job_that_may_not_restart_is_shown_in_the_last_tier(tags):
     assert await tiers(tags) == [("done", 3)]
 
 
-async def test_an_end_that_is_reported_late_was_when_its_host_saw_it(tags):
+async def test_an_end_that_is_reported_late_is_dated_to_when_its_host_saw_it(tags):
     line = tags.host("h1")
     await tags.submit(asking())
     await begun(line)
@@ -68,7 +68,7 @@ async def test_an_end_that_is_reported_late_was_when_its_host_saw_it(tags):
     assert job.finished - job.started == pytest.approx(3.0, abs=0.5)
 
 
-async def test_one_that_is_cut_off_waits_in_the_next_tier(tags):
+async def test_a_job_that_is_cut_off_waits_in_the_next_tier(tags):
     await tags.submit(asking())
     tags.host("h1")
     life = tags.dispatcher.life
@@ -99,7 +99,7 @@ async def test_each_attempt_is_shown_in_the_tier_it_ran_in(tags):
     ]
 
 
-async def test_one_job_is_shown_with_what_its_user_has_said_of_it(tmp_path):
+async def test_a_single_job_is_shown_with_what_its_user_specified(tmp_path):
     async with opened(tmp_path / "ledger.sqlite") as world:
         job = asking(key="night", may_restart=False)
         request = RunRequest.FromString(job.spec.run_request)

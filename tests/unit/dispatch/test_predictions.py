@@ -1,4 +1,4 @@
-"""What is predicted at submission, stored, held against what came true, and answered."""
+"""Predictions at submission: stored, compared with what happened, and reported."""
 
 import asyncio
 from dataclasses import replace
@@ -31,7 +31,7 @@ async def ledger(tmp_path):
 
 
 async def ran(ledger, predicted_s, waited_s):
-    """A job that came at 1000 and began later."""
+    """A job that came at 1000 s and started later."""
     sent = Submission("ann", "h1", "", b"true", b"", foretold=Foretold(predicted_s, predicted_s))
     await runs(ledger, JobId(str((await ledger.submit(sent, 1000.0)).first)), 1000.0 + waited_s)
 
@@ -63,10 +63,10 @@ def table():
     return found
 
 
-async def test_the_calibration_is_that_of_all_ended_jobs_with_a_prediction(ledger):
+async def test_the_calibration_covers_all_ended_jobs_with_a_prediction(ledger):
     predictions = Predictions(table().queues, ledger, by_uid=False)
     for n in range(30):
-        await ran(ledger, 10.0 * 1.1**n, 20.0 * 1.1**n)  # twice as long, always
+        await ran(ledger, 10.0 * 1.1**n, 20.0 * 1.1**n)  # always twice as long
     await ledger.submit(Submission("ann", "h1", "", b"true", b""), 1.0)
     found = (await predictions.calibration()).calibration
     assert found.jobs == 30
@@ -77,7 +77,7 @@ async def test_the_calibration_is_that_of_all_ended_jobs_with_a_prediction(ledge
     assert predictions.correction.corrected_s(50.0) == pytest.approx(100.0, rel=1e-3)
 
 
-async def test_forecasts_that_never_come_true_say_so(ledger):
+async def test_forecasts_that_never_come_true_are_reported_as_such(ledger):
     world = table()
     world.arrive("first", slots=4)
     predictions = Predictions(world.queues, ledger, by_uid=False)
@@ -99,15 +99,15 @@ async def test_forecasts_that_never_come_true_say_so(ledger):
     ("factor", "before", "is_said"),
     [(2.9, False, False), (3.1, False, True), (2.1, True, True), (1.9, True, False)],
 )
-def test_what_is_said_of_forecasts_does_not_come_and_go_between_two_looks(factor, before, is_said):
+def test_the_verdict_on_forecasts_is_stable_between_two_looks(factor, before, is_said):
     predictions = Predictions(table().queues, None, by_uid=False)
     predictions.doubt = "before" if before else ""
     predictions.learn_from(came_true_as([(20.0, 20.0 * factor)] * 30))
     assert bool(predictions.doubt) is is_said
 
 
-async def test_of_an_array_the_first_task_alone_is_compared(ledger):
-    """Sixty tasks of two seconds, one after the other: the array was foretold to begin at once."""
+async def test_only_the_first_task_of_an_array_is_compared(ledger):
+    """Sixty tasks of two seconds ran one by one: the array was predicted to start at once."""
     sent = Submission("ann", "h1", "", b"true", b"", first_index=1, count=60)
     first = (await ledger.submit(replace(sent, foretold=Foretold(0.0, 0.0)), 1000.0)).first
     for n in range(60):
@@ -122,8 +122,8 @@ async def test_of_an_array_the_first_task_alone_is_compared(ledger):
     assert (await predictions.calibration()).calibration.jobs == 1
 
 
-async def test_a_correction_is_used_while_it_makes_predictions_better(ledger):
-    """Sixty short waits took thirty times as long as predicted; then long ones come true."""
+async def test_a_correction_is_used_while_it_improves_predictions(ledger):
+    """Sixty short waits took thirty times as long as predicted; then long predictions come true."""
     predictions = Predictions(table().queues, ledger, by_uid=False)
     short = [(1.0 + n % 3, 30.0 * (1 + n % 3) + n % 5) for n in range(60)]
     predictions.learn_from(came_true_as(short))
@@ -142,14 +142,14 @@ async def test_a_correction_is_used_while_it_makes_predictions_better(ledger):
     assert not predictions.doubt, "an interval so wide misleads nobody"
 
 
-async def test_no_outcome_of_what_began_twice_or_was_not_predicted(ledger):
+async def test_there_is_no_outcome_for_jobs_that_started_twice_or_were_not_predicted(ledger):
     await ran(ledger, 5.0, 7.0)
     (row,) = await ledger.find(Wanted(ended_only=True))
     others = replace(row, attempt=2), replace(row, predicted_s=None), replace(row, requeued=1.0)
     assert [one.outcome for one in came_true([row, *others])] == [(5.0, 7.0)]
 
 
-def test_of_what_does_not_begin_in_its_turn_nothing_is_predicted():
+def test_no_prediction_is_made_for_jobs_that_start_out_of_turn():
     gangs = GangTable()
     predictions = Predictions(gangs.life.queues, None, by_uid=False)
     sent = Submission("ann", "h1", "", b"true", b"")
@@ -159,7 +159,7 @@ def test_of_what_does_not_begin_in_its_turn_nothing_is_predicted():
     others = replace(array, gang=3), replace(array, target=1e9), replace(array, deadline=1e9)
     assert [predictions.of_submission(one) for one in others] == [None] * 3
     gangs.submit()
-    gangs.gang(6)  # more than are free: slots are kept for it
+    gangs.gang(6)  # more than are free: slots are reserved for it
     assert predictions.of_submission(sent) is None
 
 
@@ -188,7 +188,9 @@ async def test_a_question_is_answered_with_a_table(ledger):
         ),
     ],
 )
-async def test_how_long_a_command_runs_is_what_it_took_before(ledger, words, runs_s, said):
+async def test_the_expected_duration_of_a_command_is_what_it_took_before(
+    ledger, words, runs_s, said
+):
     world = table()
     predictions = Predictions(world.queues, ledger, by_uid=False)
     for took_s in (5.0, 30.0, 90.0):
@@ -204,7 +206,7 @@ async def test_how_long_a_command_runs_is_what_it_took_before(ledger, words, run
     assert reply.how.endswith(said)
 
 
-async def test_of_the_hosts_that_may_not_run_it_none_is_counted(ledger):
+async def test_hosts_that_may_not_run_it_do_not_count(ledger):
     world = table()
     predictions = Predictions(world.queues, ledger, by_uid=False)
     for asked in (pb.PredictAsked(slots=1, only="h2"), pb.PredictAsked(slots=1, excluded=["h1"])):
@@ -215,7 +217,7 @@ async def test_of_the_hosts_that_may_not_run_it_none_is_counted(ledger):
         await predictions.answer(pb.PredictAsked(slots=1, excluded=["h 1"]))
 
 
-async def test_of_a_fixed_number_of_slots_a_command_says_how_long(ledger):
+async def test_for_a_fixed_number_of_slots_a_command_has_a_duration(ledger):
     world = table()
     world.queues.heads.speedups.ended("ann", "solve", 2, 30.0)
     predictions = Predictions(world.queues, ledger, by_uid=False)
@@ -224,7 +226,7 @@ async def test_of_a_fixed_number_of_slots_a_command_says_how_long(ledger):
     assert set(reply.picks.values()) == {4}
 
 
-async def test_what_is_taken_for_linear_is_said(ledger):
+async def test_an_assumed_linear_speedup_is_reported(ledger):
     predictions = Predictions(table().queues, ledger, by_uid=False)
     reply = await predictions.answer(pb.PredictAsked(slots=1, slots_most=4, user="ann"))
     assert reply.speedup.source == "linear"
@@ -260,7 +262,7 @@ async def asks(turns, clock, order, host, user, took_s=1.0):
 
 
 async def under_way(*tasks):
-    """They have got as far as they get without time passing."""
+    """Lets the tasks proceed as far as they can without time passing."""
     for _ in range(20):
         await asyncio.sleep(0)
     return [task for task in tasks if not task.done()]
@@ -272,13 +274,13 @@ async def test_who_asks_again_and_again_has_a_quarter_of_the_time():
     await asks(turns, clock, order, "h1", "ann")
     again = asyncio.create_task(asks(turns, clock, order, "h1", "ann"))
     assert await under_way(again)
-    await asks(turns, clock, order, "h2", "bob")  # who does not wait for that
+    await asks(turns, clock, order, "h2", "bob")  # h2 does not wait for that
     assert (clock.now_s, order) == (102.0, [("h1", "ann"), ("h2", "bob")])
     assert (turns._left_s(("h1", "ann")), turns._left_s(("h1",))) == (2.0, 0.0)
     again.cancel()
 
 
-async def test_who_asks_what_is_quickly_answered_does_not_wait():
+async def test_quickly_answered_questions_do_not_wait():
     clock, order = Clock(), []
     turns = Turns(clock)
     for _ in range(50):

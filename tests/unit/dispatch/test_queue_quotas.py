@@ -41,7 +41,7 @@ async def test_one_user_leaves_room_for_others(world):
     assert await submitted(world, 1) == (
         "ann has 75 jobs in the queue; the limit per user is 75 (75% of dispatch.max_jobs)"
     )
-    assert await submitted(world, 1, origin="h3") != ""  # from wherever
+    assert await submitted(world, 1, origin="h3") != ""  # from any host
     assert await submitted(world, 10, user="bob", uid=1002) == ""
 
 
@@ -59,20 +59,20 @@ async def test_one_host_leaves_room_for_others(world):
 
 
 async def test_what_comes_at_once_has_no_more_room(world):
-    """Each was let in for the room that the others were on their way to take."""
+    """Each was accepted into the room that the others were about to take."""
     world.trust.name = "h2"
     replies = await asyncio.gather(*(world.submit(array(50)) for _ in range(4)))
     assert sum(not reply.error for reply in replies) == 1
     assert len(world.dispatcher.life.jobs) == 50
 
 
-async def test_what_is_in_there_already_is_found_again(world):
+async def test_an_existing_submission_is_found_again(world):
     assert await submitted(world, 75, key="all") == ""
     assert await submitted(world, 75, key="all") == ""
     assert len(world.dispatcher.life.jobs) == 75
 
 
-async def test_who_ends_jobs_has_room_again(world):
+async def test_ending_jobs_makes_room_again(world):
     jobs = world.dispatcher.life.jobs
     assert await submitted(world, 75) == ""
     for verb in ("hold", "release", "kill"):
@@ -83,7 +83,7 @@ async def test_who_ends_jobs_has_room_again(world):
     assert await submitted(world, 1) != ""
 
 
-async def test_those_that_run_count(world):
+async def test_running_jobs_count(world):
     jobs = world.dispatcher.life.jobs
     world.host("h1", slots=4)
     assert await submitted(world, 1, user="bob", uid=1002) == ""
@@ -107,7 +107,7 @@ async def test_a_new_dispatcher_counts_what_the_last_one_left(tmp_path):
         assert world.dispatcher.life.jobs.of_origin("h2") == 75
 
 
-async def test_where_numbers_count_it_is_the_number_that_has_a_share(tmp_path):
+async def test_where_numbers_count_the_share_belongs_to_the_number(tmp_path):
     config = Config(dispatch=CONFIG.dispatch, users=UsersConfig(map="uid"))
     async with opened(tmp_path / "ledger.sqlite", config) as world:
         assert await submitted(world, 75) == ""
@@ -118,7 +118,8 @@ async def test_where_numbers_count_it_is_the_number_that_has_a_share(tmp_path):
 async def test_no_user_and_no_host_has_more_arrays_with_targets_than_are_quickly_looked_at(
     tmp_path,
 ):
-    """Thousands that had as many tasks as they may took tens of milliseconds of every event."""
+    """Thousands of them, each with the maximum of tasks, took tens of milliseconds of every
+    event."""
     async with opened(tmp_path / "large.sqlite") as world:
 
         async def fault(user, origin="h2", **target):
@@ -133,7 +134,7 @@ async def test_no_user_and_no_host_has_more_arrays_with_targets_than_are_quickly
 
 
 async def test_what_has_ended_comes_again_only_where_there_is_room(world):
-    """Else whoever ends jobs and queues others has as many as they like in the end."""
+    """Otherwise a user who ends jobs and queues others has as many as they like in the end."""
     assert await submitted(world, 75) == ""
     reply = await world.act(verb="kill", selectors=["1-75"], user="ann", uid=1001)
     assert len(reply.done) == 75
@@ -188,7 +189,7 @@ async def test_a_user_who_fills_the_ledger_leaves_room_for_others(world, monkeyp
     assert "is full" in await submitted(world, 1, user="bob", uid=1002, origin="h3")
 
 
-async def test_what_is_refused_takes_no_room(world, monkeypatch):
+async def test_a_refused_submission_takes_no_room(world, monkeypatch):
     async def fails(*_):
         raise LedgerTrouble("no")
 

@@ -1,4 +1,4 @@
-"""Ended jobs that begin again: what is known of them then."""
+"""Ended jobs that start again: what is known of them then."""
 
 import time
 
@@ -10,7 +10,7 @@ from tests.unit.dispatch.services import asking, opened
 WHO = {"user": "ann", "uid": 1001}
 
 
-async def test_who_begins_again_is_still_known_by_its_command(tmp_path):
+async def test_a_restarted_job_is_still_known_by_its_command(tmp_path):
     async with opened(tmp_path / "ledger.sqlite") as world:
         await world.submit(asking(slots_most=4, command=[b"/opt/solve", b"a"]))
         await world.submit(asking(is_array=True, first_index=1, count=2, command=[b"render"]))
@@ -22,7 +22,7 @@ async def test_who_begins_again_is_still_known_by_its_command(tmp_path):
         assert [jobs[job].job.command for job in "123"] == ["solve", "render", "render"]
 
 
-async def test_a_target_lies_where_it_did_also_under_a_dispatcher_that_found_no_jobs(tmp_path):
+async def test_a_target_keeps_its_time_even_under_a_dispatcher_that_found_no_jobs(tmp_path):
     path, array = tmp_path / "ledger.sqlite", {"is_array": True, "first_index": 1, "count": 2}
     async with opened(path) as world:
         await world.submit(asking(**array, target_s=600.0))

@@ -1,4 +1,4 @@
-"""Which server starts a job: by rank, as a look at all of them would find it."""
+"""Which server starts a job: the choice by rank equals a search over all servers."""
 
 from random import Random
 
@@ -16,11 +16,11 @@ from lbd.model import HostId, JobId
 
 HOSTS = 7
 TIERS = ((1,), (1, 2), (2,), (3,), (2, 3))
-ELSEWHERE = frozenset({HostId("elsewhere")})  # of a job barred from there all are looked at
+ELSEWHERE = frozenset({HostId("elsewhere")})  # for a job barred from there all servers are examined
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_the_best_are_those_that_a_look_at_all_would_find(seed):
+def test_the_best_servers_are_those_that_a_full_search_finds(seed):
     rng, servers_by_host, ranks = Random(seed), OpenServers(), {}
     for _ in range(300):
         place, rank = rng.randrange(HOSTS), (rng.randrange(2), rng.randrange(3) / 2)
@@ -36,11 +36,11 @@ def test_the_best_are_those_that_a_look_at_all_would_find(seed):
         )
 
 
-def test_loads_that_are_never_the_same_again_do_not_pile_up():
+def test_loads_that_never_recur_do_not_accumulate():
     servers_by_host = OpenServers()
     servers_by_host.put(
         0, (0, 0.0)
-    )  # stays the best, so that none of the others is met on the way to it
+    )  # it stays the best, so that none of the others is met on the way to it
     for n in range(100 * SPARE_RANKS):
         servers_by_host.put(1, (0, 1.0 + n))
     assert len(servers_by_host) < 2 * SPARE_RANKS
@@ -48,7 +48,7 @@ def test_loads_that_are_never_the_same_again_do_not_pile_up():
 
 
 def history(seed, barred):
-    """The starts of a random run, in order."""
+    """Returns the starts of a random run, in order."""
     rng, rng = Random(seed), Random(seed)
     discipline = rng.choice((Fcfs, lambda: Tags((5.0, 50.0)), lambda: Tags((5.0, 50.0), True)))()
     queues, running, found = Queues(discipline), [], []
@@ -81,7 +81,7 @@ def history(seed, barred):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_servers_by_room_are_as_a_look_at_all_finds_them(seed):
+def test_servers_by_room_are_those_that_a_full_search_finds(seed):
     rng, line = Random(seed), 1
     servers = []
     for place in range(HOSTS):
@@ -91,7 +91,7 @@ def test_servers_by_room_are_as_a_look_at_all_finds_them(seed):
     found = LineServers(servers)
     for _ in range(100):
         place = rng.randrange(HOSTS)
-        servers[place].used = rng.randrange(6)  # also more than it has
+        servers[place].used = rng.randrange(6)  # sometimes more than it has
         found.rank(place, 0)
     order = list(found.by_room(rng))
     assert sorted(map(id, order)) == sorted(map(id, servers))
@@ -104,7 +104,7 @@ def test_servers_by_room_are_as_a_look_at_all_finds_them(seed):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_job_starts_where_a_look_at_all_servers_would_start_it(seed):
+def test_a_job_starts_where_a_full_search_would_start_it(seed):
     found = history(seed, frozenset())
     assert len(found) > 20
     assert found == history(seed, ELSEWHERE)

@@ -5,7 +5,7 @@ from lbd.dispatch.speedup_learner import fit_speedups
 
 
 class Seen(Speedups):
-    """Says when it has been given a fit."""
+    """Signals that it has been given a fit."""
 
     __slots__ = ("given",)
 
@@ -14,7 +14,7 @@ class Seen(Speedups):
         self.given.set()
 
 
-async def test_what_has_ended_is_fitted_beside_the_event_loop():
+async def test_ended_jobs_are_fitted_outside_the_event_loop():
     speedups = Seen()
     speedups.given = asyncio.Event()
     for slots in (1, 2, 4, 8):

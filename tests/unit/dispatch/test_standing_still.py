@@ -1,4 +1,4 @@
-"""A dispatcher that was stopped, or suspended with its host, past the leases of what runs."""
+"""A dispatcher that was stopped, or suspended with its host, for longer than its leases."""
 
 import asyncio
 
@@ -31,7 +31,7 @@ async def ticks():
     await asyncio.sleep(2.5 * daemon.TICK_S)
 
 
-async def test_what_ended_meanwhile_is_heard_and_not_run_again(world):
+async def test_an_end_in_the_meantime_is_heard_and_the_job_not_rerun(world):
     life = world.dispatcher.life
     (live,) = life.leased.values()
     until_s, world.skipped_s = live.lease.until_s, 10 * life.terms.waited_s
@@ -47,11 +47,11 @@ async def test_what_ended_meanwhile_is_heard_and_not_run_again(world):
     assert (job.state, job.attempt) == ("done", 1)
 
 
-async def test_whose_host_is_not_heard_after_that_either_is_lost(world):
+async def test_a_job_whose_host_stays_silent_after_that_is_lost(world):
     life = world.dispatcher.life
     (live,) = life.leased.values()
     world.skipped_s = 10 * life.terms.waited_s
     await ticks()
-    live.lease.until_s -= life.terms.waited_s  # which has gone by
+    live.lease.until_s -= life.terms.waited_s  # as if it had passed
     await ticks()
     assert live.crashes == 1

@@ -14,7 +14,7 @@ LONG = 1 << 20
 
 @pytest.fixture
 async def world(tmp_path, monkeypatch):
-    """Its ledger takes nothing until `go_on`."""
+    """The ledger writes nothing until `go_on`."""
     monkeypatch.setattr(calls, "SUBMITTED_OF_USER", 3 * LONG)
     monkeypatch.setattr(calls, "SUBMITTED_OF_HOST", 6 * LONG)
     monkeypatch.setattr(calls, "SUBMITTED_OF_ALL", 9 * LONG)
@@ -73,7 +73,7 @@ async def test_those_of_a_user_of_a_host_and_of_all_are_within_a_budget(world):
 
 
 async def test_what_goes_on_when_its_call_has_ended_counts(world):
-    """Its call gave back what it had read, and the next one could bring as much again."""
+    """Its call gave back the bytes it had read, and the next one could bring as many again."""
     for task in await under_way(world, "ann", count=2, after=["ok:1"]):
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -81,7 +81,7 @@ async def test_what_goes_on_when_its_call_has_ended_counts(world):
     assert "too much" in refused
 
 
-async def test_what_is_in_the_queue_is_given_back(world):
+async def test_the_bytes_of_a_queued_submission_are_given_back(world):
     tasks = await under_way(world, "ann", count=2)
     world.go_on.set()
     await asyncio.gather(*tasks)

@@ -1,4 +1,4 @@
-"""Arrays with targets at the dispatcher: what it learns, says, and takes up again."""
+"""Arrays with targets at the dispatcher: what it learns, reports, and takes up again."""
 
 import re
 import time
@@ -24,7 +24,7 @@ async def world(tmp_path):
 
 
 async def tasks_ended(world, count, name="fit"):
-    """Jobs of that name on record, of a minute each, like exponential ones but for their order."""
+    """Records ended jobs of that name, of a minute on average, in a fixed exponential mix."""
     asked = asking()
     asked.is_array, asked.count, asked.name = True, count, name
     reply = await world.submit(asked)
@@ -51,7 +51,7 @@ async def target_of(world, id_):
     return found[0].target if found[0].HasField("target") else None
 
 
-async def test_what_is_on_record_under_that_name_says_how_many_run(world):
+async def test_the_record_under_that_name_decides_how_many_run(world):
     host = world.host("h1", slots=20)
     reply = await world.submit(array(target_s=10 * TASK_S))
     assert (reply.error, reply.remark) == ("", "")
@@ -74,7 +74,7 @@ async def test_under_another_name_nothing_is_known(world):
     assert "it is not yet known" in found.why
 
 
-async def test_what_cannot_be_met_is_taken_with_one_line(world):
+async def test_an_impossible_target_is_accepted_with_one_line(world):
     world.host("h1", slots=2)
     reply = await world.submit(array(deadline=time.time() + TASK_S))
     assert reply.error == ""
@@ -83,7 +83,7 @@ async def test_what_cannot_be_met_is_taken_with_one_line(world):
     assert len(await world.ledger.live()) == 30
 
 
-async def test_the_next_dispatcher_goes_on_with_it(world, tmp_path):
+async def test_the_next_dispatcher_continues_with_it(world, tmp_path):
     host = world.host("h1", slots=20)
     reply = await world.submit(array(target_s=10 * TASK_S))
     await world.dispatcher.settled()
@@ -102,7 +102,7 @@ async def test_the_next_dispatcher_goes_on_with_it(world, tmp_path):
     assert found.HasField("expected_end")
 
 
-async def test_under_another_mode_it_says_that_the_target_is_not_held(world, tmp_path):
+async def test_under_another_mode_it_says_that_the_target_is_ignored(world, tmp_path):
     reply = await world.submit(array(target_s=10 * TASK_S))
     config = Config(dispatch=DispatchConfig(mode="random"))
     async with opened(tmp_path / "ledger.sqlite", config, mode="random") as next_one:
@@ -117,7 +117,7 @@ async def test_a_job_without_a_target_has_none(world):
 
 
 async def test_a_dispatcher_starts_with_whatever_work_an_older_one_let_in(world, tmp_path):
-    """Of so little work a float knows no half, and a mean of 0 s is none."""
+    """Half of so little work underflows to 0, and a mean of 0 s is invalid."""
     spec = asking().spec.SerializeToString()
     sent = Submission("ann", "h2", "", b"id", spec, slots=2, first_index=0, count=3,
                       uid=1001, target=time.time() + TASK_S, work_s=5e-324)  # fmt: skip

@@ -1,4 +1,4 @@
-"""Whoever watches a job is sent it at once, and again when it changes, until it ends."""
+"""A client that watches a job gets its state at once, and again at each change until it ends."""
 
 import asyncio
 import time
@@ -23,7 +23,7 @@ class Aborted(Exception):
 
 
 class Context:
-    """What the watcher is sent."""
+    """Records what the watcher is sent."""
 
     def __init__(self):
         self.sent = asyncio.Queue()
@@ -52,7 +52,7 @@ def watch(world, context, **fields):
 
 
 async def test_a_long_submission_is_not_held_while_its_job_is_followed(world):
-    """A few calls of one host filled the dispatcher's memory for as long as it liked."""
+    """A few calls of one host could fill the dispatcher's memory for as long as it liked."""
     long = asking(command=[b""] * WATCHED_BYTES).SerializeToString()
     with pytest.raises(Aborted, match="16384 is the most"):
         async with asyncio.timeout(10):
@@ -73,13 +73,14 @@ async def test_each_change_is_sent(world):
 
 
 async def test_who_has_very_many_that_watch_is_told_less_often_why_a_job_waits(world, monkeypatch):
-    """Four thousand that were looked up every three seconds each were all that it did."""
+    """Looking up four thousand watched jobs every three seconds took all of its time."""
     monkeypatch.setattr(watching_module, "RETELL_S", 0.01)
     of_h2, of_h3 = Context(), Context()
     tasks = []
     await world.submit(asking())
     now_s, for_ever_s = time.monotonic(), watching_module.FOR_EVER_S
-    world.desk._watching._retold.turn_s("h2", now_s, for_ever_s, 1e6)  # as if it had had so many
+    # as if it had watched that many
+    world.desk._watching._retold.turn_s("h2", now_s, for_ever_s, 1e6)
     for host, context in (("h2", of_h2), ("h3", of_h3)):
         world.trust.name = host
         tasks.append(watch(world, context))
@@ -114,7 +115,7 @@ async def test_who_watches_many_has_a_share_of_the_time_and_who_watches_one_wait
 
 
 @pytest.mark.parametrize(("once_ended", "gather_s"), [(True, GATHER_ONE_S), (False, 60.0)])
-async def test_only_the_end_is_sent_to_who_wants_no_more_and_where_it_comes_at_once(
+async def test_with_once_ended_only_the_end_is_sent_and_so_it_is_where_the_end_comes_at_once(
     world, monkeypatch, once_ended, gather_s
 ):
     monkeypatch.setattr(watching_module, "GATHER_ONE_S", gather_s)
@@ -129,7 +130,7 @@ async def test_only_the_end_is_sent_to_who_wants_no_more_and_where_it_comes_at_o
     assert [await context.sent.get() for _ in range(context.sent.qsize())] == [[(1, "cancelled")]]
 
 
-async def test_one_that_has_ended_is_sent_without_waiting(world, monkeypatch):
+async def test_the_end_of_an_ended_job_is_sent_without_waiting(world, monkeypatch):
     monkeypatch.setattr(watching_module, "GATHER_ONE_S", 60.0)
     await world.submit(asking())
     await world.act(user="ann", verb="kill", selectors=["1"])
@@ -140,14 +141,16 @@ async def test_one_that_has_ended_is_sent_without_waiting(world, monkeypatch):
 
 
 class QueueContext(Context):
-    """What a submitter is answered, whole."""
+    """Records the whole answer to a submitter."""
 
     async def write(self, data):
         self.sent.put_nowait(pb.JobsInfo.FromString(data))
 
 
 @pytest.mark.parametrize("fields", [{}, {"count": 2, "is_array": True}], ids=["job", "array"])
-async def test_who_submits_and_watches_is_answered_and_then_sent_what_becomes_of_it(world, fields):
+async def test_a_client_that_submits_and_watches_gets_the_answer_and_then_each_change(
+    world, fields
+):
     context, queued = QueueContext(), asking(**fields)
     count = queued.count
     queueing = asyncio.create_task(world.desk._queue(queued.SerializeToString(), context))
@@ -163,7 +166,7 @@ async def test_who_submits_and_watches_is_answered_and_then_sent_what_becomes_of
     assert not len(world.dispatcher.watchers)
 
 
-async def test_who_submits_what_has_ended_long_ago_is_sent_its_end(world):
+async def test_a_client_that_submits_a_job_that_ended_long_ago_gets_its_end(world):
     await world.submit(asking(key="again"))
     await world.act(user="ann", verb="kill", selectors=["1"])
     context = QueueContext()
@@ -174,7 +177,7 @@ async def test_who_submits_what_has_ended_long_ago_is_sent_its_end(world):
     assert [(job.id, job.state) for job in replies[1].jobs] == [(1, "cancelled")]
 
 
-async def test_of_what_is_refused_nothing_is_watched(world):
+async def test_a_refused_submission_is_not_watched(world):
     context = QueueContext()
     async with asyncio.timeout(10):
         await world.desk._queue(asking(priority=1).SerializeToString(), context)
@@ -182,7 +185,7 @@ async def test_of_what_is_refused_nothing_is_watched(world):
     assert context.sent.empty()
 
 
-async def test_who_goes_away_is_forgotten(world):
+async def test_a_client_that_goes_away_is_forgotten(world):
     await world.submit(asking())
     context = Context()
     watching = watch(world, context)
@@ -199,9 +202,9 @@ def array(count, **fields):
 
 
 async def test_many_jobs_are_looked_up_a_few_at_a_time(world):
-    """All of an array stood in memory at once, for each who watched it: forty of a hundred thousand
-    jobs, by one user, took the dispatcher two gigabytes."""
-    sizes = []  # the first is that of the question which jobs there are
+    """All jobs of an array were in memory at once, for each client that watched it: forty watches
+    of a hundred thousand jobs, by one user, took the dispatcher two gigabytes."""
+    sizes = []  # the first is that of the question which jobs exist
     find_all = world.ledger.find
 
     async def counted(wanted):
@@ -260,8 +263,8 @@ async def test_what_one_user_watches_is_bounded_and_another_is_not_kept_from_it(
 
 
 async def test_orders_about_many_jobs_leave_room_for_others(world):
-    """`lbctl hold 1-100000` held up everybody for seconds, and the disk for as long: two of them in
-    turns, by one user, kept all others from submitting anything."""
+    """`lbctl hold 1-100000` delayed everybody for seconds, and the disk for as long: two such
+    orders in turn, by one user, kept all others from submitting anything."""
     count = 4 * ACTS_AT_ONCE
     await world.submit(array(count))
     acting = asyncio.create_task(world.act(user="ann", verb="hold", selectors=[f"1-{count}"]))
@@ -277,7 +280,7 @@ async def test_orders_about_many_jobs_leave_room_for_others(world):
 
 
 async def test_few_long_questions_of_one_user_are_looked_into_at_once(world):
-    """Others of that host had to wait for all of them."""
+    """Other users of that host had to wait for all of them."""
     running, go_on = set(), asyncio.Event()
 
     async def slow(user, number):
@@ -294,7 +297,7 @@ async def test_few_long_questions_of_one_user_are_looked_into_at_once(world):
     assert not len(world.desk._calls._long_of_user)
 
 
-async def test_who_watches_a_job_is_sent_once_that_its_change_takes_long_to_write():
+async def test_a_watching_client_is_told_once_that_a_change_takes_long_to_write():
     row = (1, 1, HostId("h1"), None, None, 0, "", frozenset())
     changed = Changed(JobId("7"), JobState.RUNNING, *row)
     actions = [changed, Settle(JobId("8"), 1, HostId("h1"))]

@@ -1,9 +1,9 @@
 """Hosts, a dispatcher and its ledger in virtual time, where everything can go wrong.
 
-The deciding code of the dispatcher and of the hosts and the ledger's statements are the real ones.
-What is not on disk when the dispatcher is killed is lost with it; what is under way when a line
-breaks is lost; a host that crashes forgets everything, and what ran there dies. While the disk is
-full nothing is acknowledged, and what must not be lost is written once it can be.
+The deciding code of the dispatcher and of the hosts, and the ledger's statements, are the real
+ones. What is not on disk when the dispatcher is killed is lost with it; what is in transit when a
+connection breaks is lost; a host that crashes forgets everything, and its jobs die. While the disk
+is full nothing is acknowledged, and what must not be lost is written as soon as possible.
 """
 
 import heapq
@@ -49,7 +49,7 @@ class World:
         self.widest = widest
         self.disk_full = False
         self.calls, self.order = [], itertools.count()
-        self.over = {}  # id: its row on the ledger, of those that have ended
+        self.over = {}  # rows of ended jobs in the ledger, by id
         self.rng = Random(seed)
         self.mode = mode
         self.now_s = 1000.0
@@ -60,16 +60,17 @@ class World:
         names = [(f"h{n}", skews[n % 3]) for n in range(1, hosts + 1)]
         settings_ = Settings(SLOTS, lease_s=TERMS.lease_s)
         self.hosts = {name: Host(HostId(name), self, settings_, skew) for name, skew in names}
-        self.last_heartbeat = Counter()  # that the dispatcher has heard on its connection, by host
+        # the last heartbeat of each host that the dispatcher has heard on this connection
+        self.last_heartbeat = Counter()
         self.down = {name: deque() for name in self.hosts}
-        self.slots_asked = set()  # host and attempt: who holds a slot, or waits for one
-        self.acknowledged = {}  # id: may_restart
-        self.started = {}  # id: attempts that ever began
-        self.stop_reasons = {}  # id: what its user was told will be done
-        self.users = {}  # id: whose
+        self.slots_asked = set()  # (host, attempt) pairs that hold a slot or wait for one
+        self.acknowledged = {}  # may_restart by id
+        self.started = {}  # attempts that ever started, by id
+        self.stop_reasons = {}  # what its user was told will happen, by id
+        self.users = {}  # users by id
         self.restart()
 
-    # What its hosts are in
+    # The world of its hosts
 
     def at(self, delay_s, body):
         heapq.heappush(self.calls, (self.now_s + delay_s, next(self.order), body))
@@ -123,7 +124,7 @@ class World:
             self.batches.append(actions)
 
     def commit(self):
-        """Write the oldest batch, and do what follows from it."""
+        """Writes the oldest batch, and does what follows from it."""
         if not self.batches or self.disk_full:
             return
         actions = self.batches.popleft()
@@ -143,7 +144,7 @@ class World:
                 self.stop_reasons[record.job] = record
 
     def torn(self):
-        """The dispatcher dies while it writes: of a transaction there is all or nothing."""
+        """The dispatcher dies while it writes: a transaction is written fully or not at all."""
         if self.batches:
             over, stop_reasons = dict(self.over), dict(self.stop_reasons)
             self.db.execute("BEGIN")
@@ -189,7 +190,7 @@ class World:
             case m.AttemptRefused(key, phase, ending):
                 self.carry(life.refused(host.name, *key, phase, ending, *now))
 
-    # What may happen
+    # Events
 
     def submit(self, may_restart, count=1):
         if self.disk_full:
@@ -221,7 +222,7 @@ class World:
             self.carry(self.life.host_gone(host.name, self.now_s, self.rng))
 
     def crash(self, host):
-        """Of the whole host."""
+        """A whole host crashes."""
         self.cut(host)
         host.lose_lbm()
         host.keeper.end_all()
@@ -272,21 +273,21 @@ class World:
                 self.carry(self.life.requeue(job))
 
     def stall(self, seconds):
-        """The dispatcher is stopped; the hosts go on."""
+        """The dispatcher is stopped while the hosts continue."""
         until_s = self.now_s + seconds
         while self.now_s < until_s:
             self.pass_to(min(until_s, self.now_s + 0.5))
             self.check()
 
     def wait(self, seconds):
-        """In steps that no lease can hide in."""
+        """Waits in steps that are too short to hide a lease."""
         until_s = self.now_s + seconds
         while self.now_s < until_s:
             self.pass_to(min(until_s, self.now_s + 0.5))
             self.carry(self.life.tick(self.now_s, self.rng))
             self.check()
 
-    # What must hold
+    # Invariants
 
     def began(self, key):
         job, attempt = key
@@ -326,9 +327,9 @@ class World:
         assert all(live.crashes < limit or live.held for live in self.life.jobs.values())
 
     def finish(self):
-        """All heals, and everything must come to its end."""
+        """All faults are over, and every job must come to its end."""
         self.disk_full = False
-        for _ in range(2000):  # some hundreds of jobs may wait for one user's two slots
+        for _ in range(2000):  # hundreds of jobs may wait for one user's two slots
             for host in self.hosts.values():
                 self.connect(host)
                 host.heartbeat()

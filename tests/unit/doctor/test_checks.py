@@ -37,7 +37,7 @@ from lbd.trust.files import host_files
 LISTED = ClusterConfig(hosts=(HostEntry("h1", "127.0.0.1"), HostEntry("h2", "127.0.0.2")))
 
 
-def test_a_directory_that_is_missing_or_a_file_is_a_fault(tmp_path):
+def test_a_missing_directory_or_a_file_in_its_place_is_a_fault(tmp_path):
     assert directory("x", str(tmp_path)).state == OK
     (tmp_path / "file").write_text("")
     for path, says in ((tmp_path / "no", "does not exist"), (tmp_path / "file", "is a file")):
@@ -47,7 +47,7 @@ def test_a_directory_that_is_missing_or_a_file_is_a_fault(tmp_path):
         assert found.fix
 
 
-def test_a_directory_that_cannot_be_written_is_a_fault():
+def test_an_unwritable_directory_is_a_fault():
     found = directory("x", "/proc/self")  # not even root may write there
     assert (found.state, found.fix) == (FAULT, "chown or chmod /proc/self")
 
@@ -69,7 +69,7 @@ def test_little_space_is_a_warning_with_numbers(tmp_path, monkeypatch):
     assert (few.state, "only 10 of 1000 inodes" in few.says) == (WARN, True)
 
 
-def test_other_disks_are_looked_at_only_where_they_are_others(tmp_path, monkeypatch):
+def test_other_disks_are_checked_only_if_they_differ(tmp_path, monkeypatch):
     host = HostConfig(name="h1", state_dir=str(tmp_path))
     here = Config(host=host, stage=StageConfig(root=str(tmp_path / "no/such")))
     assert not list(other_disks(here))
@@ -82,7 +82,7 @@ def test_other_disks_are_looked_at_only_where_they_are_others(tmp_path, monkeypa
     assert "--send" in low.says
 
 
-def test_no_certificate_is_right_for_one_host_and_wrong_for_two(tmp_path):
+def test_a_missing_certificate_is_fine_for_one_host_but_not_for_two(tmp_path):
     host = HostConfig(name="h1", state_dir=str(tmp_path))
     assert [check.state for check in trust(Config(host=host))] == [OK]
     (found,) = trust(Config(host=host, cluster=LISTED))
@@ -93,7 +93,7 @@ def test_no_certificate_is_right_for_one_host_and_wrong_for_two(tmp_path):
 
 @pytest.fixture
 def config(tmp_path):
-    """Of a host that has joined a cluster whose certificates live a minute."""
+    """Returns the configuration of a host in a cluster whose certificates live a minute."""
     found = Config(host=HostConfig(name="h1", state_dir=str(tmp_path)), cluster=LISTED)
     join(found, 0.0)
     return found
@@ -107,7 +107,7 @@ def join(config, ago_s):
     enrol(authority, host_files(config), "h1", "127.0.0.1:7901", time.time() - ago_s)
 
 
-def test_a_good_certificate(config):
+def test_a_valid_certificate(config):
     (found,) = trust(config)
     assert (found.state, found.says.startswith("h1's, ")) == (OK, True)
 
@@ -120,7 +120,7 @@ def test_a_good_certificate(config):
         (-100.0, FAULT, "not valid for another"),
     ],
 )
-def test_a_certificate_of_another_time(config, ago_s, state, says):
+def test_an_expired_certificate(config, ago_s, state, says):
     join(config, ago_s)
     (found,) = trust(config)
     assert found.state == state
@@ -128,7 +128,7 @@ def test_a_certificate_of_another_time(config, ago_s, state, says):
     assert found.fix
 
 
-def test_a_certificate_of_another_authority_of_another_host_or_open_to_all(config):
+def test_a_certificate_of_another_authority_or_of_another_host_or_open_to_all(config):
     files = host_files(config)
     kept = files.read_authority()
     join(config, 0.0)
@@ -162,7 +162,7 @@ def test_key_file(tmp_path, content, mode, says):
     assert bool(found.fix) == bool(says)
 
 
-def test_a_host_nobody_listed_and_an_address_that_does_not_resolve():
+def test_an_unlisted_host_and_an_address_that_does_not_resolve():
     assert [*names(Config(cluster=LISTED, host=HostConfig(name="h1")))] == []
     (stranger,) = names(Config(cluster=LISTED, host=HostConfig(name="h9")))
     assert stranger.state == WARN
@@ -173,7 +173,7 @@ def test_a_host_nobody_listed_and_an_address_that_does_not_resolve():
     assert "'no-such-host.invalid' does not resolve" in unresolved.says
 
 
-def test_an_address_of_another_machine_is_set_right_where_it_stands():
+def test_an_address_of_another_machine_is_corrected_where_it_is_set():
     host = HostConfig(name="h1", address="192.0.2.7")
     (found,) = address(Config(host=host))
     assert (found.state, found.fix[:39]) == (FAULT, "`lbctl config set host.address ADDRESS`")
@@ -182,7 +182,7 @@ def test_an_address_of_another_machine_is_set_right_where_it_stands():
     assert "in cluster.hosts" in found.fix
 
 
-def test_descriptors_of_a_process_and_of_none(tmp_path):
+def test_descriptors_of_a_process_that_exists_and_of_one_that_does_not(tmp_path):
     path = tmp_path / "lbm.pid"
     assert descriptors_of(path) == {}
     path.write_text("not a pid\n")
@@ -192,7 +192,7 @@ def test_descriptors_of_a_process_and_of_none(tmp_path):
     assert 3 <= found["fds_open"] <= found["fds_limit"]
 
 
-def test_who_is_told_to_be_revoked_learns_how_to_join_again():
+def test_a_host_that_is_told_it_is_revoked_learns_how_to_join_again():
     error = "h1: h2 is revoked"
     (found,) = peer({"name": "h1", "reachable": False, "error": error}, {})
     assert (found.state, found.says) == (FAULT, f"cannot be reached: {error}")
@@ -220,12 +220,12 @@ def test_a_host_that_answers_is_not_behind_a_firewall(error, fix):
     ("version", "says"),
     [
         ({"keeper_version": __version__}, "process 7"),
-        ({}, "process 7"),  # an LBM that does not say
+        ({}, "process 7"),  # an LBM that does not report it
         ({"keeper_version": "0.0.9"}, "process 7, of lbd 0.0.9, until the next boot; "),
         ({"keeper_version": ""}, "process 7, of an earlier release, until the next boot; "),
     ],
 )
-def test_a_keeper_that_an_upgrade_has_left_alone_is_said_to_be_old(version, says):
+def test_a_keeper_that_an_upgrade_left_running_is_reported_as_old(version, says):
     (found, *_) = containment({"keeper": 7, "containment": "cgroup2", **version}, "h1")
     assert found.state == "ok"
     assert found.says.startswith(says)
@@ -240,7 +240,7 @@ def test_fixes_are_commands_that_can_be_typed():
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="not root: nobody to be forbidden anything")
-def test_what_may_not_be_looked_at_is_not_said_to_be_right(tmp_path):
+def test_what_may_not_be_inspected_is_not_reported_as_correct(tmp_path):
     tmp_path.chmod(0o711)
     (tmp_path / "tls").mkdir(mode=0o700)
     config = Config(host=HostConfig(name="h1", state_dir=str(tmp_path)))
@@ -253,7 +253,7 @@ def test_what_may_not_be_looked_at_is_not_said_to_be_right(tmp_path):
     assert "not looked at: permission denied; run this as root" in found[0].says
 
 
-def test_of_two_settings_for_slots_the_doctor_says_which_is_in_force():
+def test_of_two_settings_for_slots_the_one_in_force_is_named():
     config = Config(admission=AdmissionConfig(slots=8))
     reply = {"slots": {"total": 4, "used": 0}}
     (found,) = slots(reply, config)
@@ -263,7 +263,7 @@ def test_of_two_settings_for_slots_the_doctor_says_which_is_in_force():
     assert list(slots(reply, Config())) == []
 
 
-def test_keyboards_that_do_not_show_the_owner_are_warned_of():
+def test_keyboards_that_do_not_reveal_the_owner_cause_a_warning():
     config = Config(admission=AdmissionConfig(owner_idle_s=300.0))
     [seen] = owner_seen({"unseen_inputs": []}, config)
     [unseen] = owner_seen({"unseen_inputs": ["event0", "event3"]}, config)
@@ -281,7 +281,7 @@ def test_keyboards_that_do_not_show_the_owner_are_warned_of():
     assert not [*owner_seen({"unseen_inputs": ["event0"]}, Config())]
 
 
-def test_of_a_package_without_compiled_programs_it_is_the_package_that_is_built_again(
+def test_for_a_package_without_compiled_programs_the_fix_is_to_rebuild_the_package(
     tmp_path, monkeypatch
 ):
     assert this_host.compile_again().startswith("install a C compiler")

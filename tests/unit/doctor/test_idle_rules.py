@@ -41,7 +41,7 @@ def test_the_doctor_warns_of_each():
     assert found == [("admission.groups", WARN), ("admission.deny_programs", WARN)]
 
 
-def test_hours_for_everybody_say_nothing_where_everybody_may_anyway():
+def test_hours_for_everybody_have_no_effect_where_everybody_may_run_anyway():
     hours = ("18:00-08:00",)
     (found,) = rules_checks(AdmissionConfig(everybody_when=hours))
     assert (found.name, found.state) == ("admission.everybody_when", WARN)

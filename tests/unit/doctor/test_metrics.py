@@ -1,4 +1,4 @@
-"""What `lbctl doctor` says of the metrics' listener."""
+"""What `lbctl doctor` says of the metrics listener."""
 
 import asyncio
 
@@ -31,11 +31,11 @@ def shown_on(config, port):
     return Config(host=config.host, metrics=listen)
 
 
-def test_nothing_where_nothing_is_to_be_shown(config):
+def test_nothing_is_said_where_nothing_is_exported(config):
     assert found(config) == []
 
 
-def test_a_listener_that_is_not_there(config):
+def test_a_listener_that_does_not_run(config):
     (check,) = found(shown_on(config, 9470))
     assert (check.state, "127.0.0.1:9470" in check.says) == (FAULT, True)
     assert check.fix == "start it: lbd up, or systemctl enable --now lbd-metrics"
@@ -47,7 +47,7 @@ async def until(what):
             await asyncio.sleep(0.005)
 
 
-async def test_a_port_that_is_taken_is_said_and_tried_again(config, tmp_path, monkeypatch):
+async def test_a_port_that_is_taken_is_reported_and_retried(config, tmp_path, monkeypatch):
     monkeypatch.setattr("lbd.metrics.daemon.BIND_AGAIN_S", 0.01)
     other, stop = MetricsServer(None, None), asyncio.Event()
     config = shown_on(config, other.listen("127.0.0.1", 0))

@@ -1,4 +1,4 @@
-"""What the doctor says of other hosts."""
+"""What `lbctl doctor` says of other hosts."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from lbd.model import Closed
 from lbd.text.closed_words import WORDS
 
 
-def test_root_is_told_to_ask_as_somebody_else() -> None:
+def test_root_is_told_to_ask_as_another_user() -> None:
     assert "ordinary user" in fix_of(ROOT_REFUSED, "h2")
     assert "account with the same name" in fix_of(
         "no user 'ann' here (users.map, users.unknown)", "h2"
@@ -26,11 +26,11 @@ def test_root_is_told_to_ask_as_somebody_else() -> None:
         ("gcc is not allowed here (admission.commands)", "admission.commands"),
     ],
 )
-def test_what_an_owner_has_decided_is_not_for_us_to_change(why: str, rule: str) -> None:
+def test_a_decision_of_an_owner_is_not_ours_to_change(why: str, rule: str) -> None:
     assert fix_of(why, "h2") == f"the owner of h2 decides: {rule} in its lbd.toml"
 
 
-def test_a_keeper_that_goes_by_old_settings_is_to_be_restarted():
+def test_a_keeper_with_old_settings_is_to_be_restarted():
     why = "its keeper does not become ann: it may run with other [users] settings than lbd.toml"
     assert "`systemctl restart lbd-keeper`" in fix_of(why, "h2")
 
@@ -44,7 +44,7 @@ def test_a_keeper_that_goes_by_old_settings_is_to_be_restarted():
         ("nologin", "wait until"),
     ],
 )
-def test_an_account_that_may_not_log_in_is_there_already(how: str, fix: str) -> None:
+def test_an_account_that_may_not_log_in_exists_already(how: str, fix: str) -> None:
     why = f"the account that carl has {CLOSED[how]} (users.allow)"
     assert fix_of(why, "h2").startswith("on h2, ")
     assert fix in fix_of(why, "h2")
@@ -54,7 +54,7 @@ def test_the_fix_of_a_drain_can_be_typed() -> None:
     assert fix_of(WORDS[Closed.DRAINED], "h2").startswith("run `lbctl undrain h2` once ")
 
 
-def test_a_hosts_words_put_nothing_into_a_command() -> None:
+def test_words_from_a_host_put_nothing_into_a_command() -> None:
     why = f"the account that x; rm -r / has {CLOSED['locked']} (users.allow)"
     assert "usermod -U 'x; rm -r /'" in fix_of(why, "h2")
 
@@ -71,7 +71,7 @@ def test_a_hosts_words_put_nothing_into_a_command() -> None:
         ("", "run `systemctl start lbd-dispatcher`"),
     ],
 )
-def test_what_keeps_a_dispatcher_from_beginning_has_a_fix_of_its_own(why: str, fix: str) -> None:
+def test_what_keeps_a_dispatcher_from_starting_has_its_own_fix(why: str, fix: str) -> None:
     assert dispatcher_fix(why, "h1").startswith(fix)
 
 
@@ -82,14 +82,14 @@ def test_what_keeps_a_dispatcher_from_beginning_has_a_fix_of_its_own(why: str, f
         ("10.0.0.1:7901", "10.0.0.4", True),
         ("10.0.0.4:7901", "10.0.0.4:7901", False),
         ("10.0.0.4:7901", "10.0.0.4", False),
-        ("10.0.0.2:7901", "10.0.0.4", False),  # its own
+        ("10.0.0.2:7901", "10.0.0.4", False),  # its own address
         ("h1.example:7901", "10.0.0.4", False),
         ("10.0.0.1:7901", "h1.example", False),
         ("[fd00::1]:7901", "fd00::1", False),
         ("", "10.0.0.4", False),
     ],
 )
-def test_an_address_to_join_by_that_no_host_has_any_more_is_said(join, address, warns) -> None:
+def test_a_join_address_that_no_host_has_any_more_is_reported(join, address, warns) -> None:
     config = Config(
         host=HostConfig(name="h2", address="10.0.0.2"), cluster=ClusterConfig(join=join)
     )

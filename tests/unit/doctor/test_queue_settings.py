@@ -1,4 +1,4 @@
-"""What the doctor says of settings that no dispatcher can go by."""
+"""What `lbctl doctor` says of settings that no dispatcher can use."""
 
 import pytest
 
@@ -24,12 +24,12 @@ class Saved(Daemons):
         ({}, ""),
         ({"dispatch.mode": '"tags"', "tags.cutoffs_s": "[3600, 60]"}, ""),  # there is no queue
         ({**FALLING, "tags.cutoffs_s": "[60, 3600]"}, ""),
-        ({**FALLING, "dispatch.mode": '"fcfs"'}, ""),  # that is taken
+        ({**FALLING, "dispatch.mode": '"fcfs"'}, ""),  # this is accepted
         (FALLING, "`lbctl config set tags.cutoffs_s --unset --cluster`"),
         ({**FALLING, "dispatch.name_jobs": '["x"]'}, "for all hosts"),
     ],
 )
-def test_settings_that_the_dispatcher_does_not_take_are_a_fault(saved, fix):
+def test_settings_that_the_dispatcher_rejects_are_a_fault(saved, fix):
     found = list(queue_settings(Saved(Config(), saved)))
     assert [one.state for one in found] == (["fault"] if fix else [])
     if fix:

@@ -1,4 +1,4 @@
-"""What is asked for on the command line, and the runs it makes."""
+"""Options on the command line, and the runs they produce."""
 
 import argparse
 from collections import Counter
@@ -47,7 +47,7 @@ def design(*words):
         (("--set", "nonsense"), "must be section.key=value"),
     ],
 )
-def test_what_cannot_be_is_said(words, hint):
+def test_an_impossible_design_is_refused(words, hint):
     with pytest.raises(ConfigError) as problem:
         design(*words)
     assert hint in str(problem.value)
@@ -59,7 +59,7 @@ def test_a_run_has_a_length(given):
         lab_experiment_options.span(given)
 
 
-def test_the_line_makes_the_same_design_again():
+def test_the_printed_line_produces_the_same_design_again():
     first = design("--seed", "7", "--demand", "0.12345678", "--cpus", "0.3333333333",
                    "--load", "skewed,heavy", "--index", "instant,queue/20",
                    "--set", "lim.probe_limit=2", "--algorithm", "lowest,NOLB")  # fmt: skip
@@ -69,7 +69,7 @@ def test_the_line_makes_the_same_design_again():
     assert first.algorithms == ("LOWEST",)
 
 
-def test_nolb_once_for_each_load_and_replication_and_the_order_of_the_seed():
+def test_nolb_runs_once_per_load_and_replication_and_the_seed_sets_the_order():
     wanted = design("--load", "canonical,light", "--index", "instant,smoothed/4,queue/20",
                     "--algorithm", "GLOBAL,LOWEST", "--replications", "3")  # fmt: skip
     cases = wanted.cases()
@@ -80,11 +80,11 @@ def test_nolb_once_for_each_load_and_replication_and_the_order_of_the_seed():
     assert cases == wanted.cases()
 
 
-def test_all_are_all_that_there_are():
+def test_all_means_all_that_exist():
     assert set(design("--algorithm", "all").algorithms) == set(ALGORITHMS) - {"NOLB"}
 
 
-def test_times_shrink_as_the_jobs_do_and_queues_are_divided_by_cores():
+def test_times_shrink_with_the_jobs_and_queues_are_divided_by_cores():
     wanted = design("--cpus", "0.2", "--demand", "0.298")  # 1.49 s alone: a fifth of 7.45 s
     found = wanted.parameters(Case("canonical", "GLOBAL", "smoothed/4", 0))
     assert found["lim.exchange_period_s"] == pytest.approx(1.0)
@@ -107,7 +107,7 @@ def test_times_shrink_as_the_jobs_do_and_queues_are_divided_by_cores():
         ("load-average", False, 60.0),
     ],
 )
-def test_the_simulator_is_told_the_same(index, is_utilisation, smoothing_s):
+def test_the_simulator_gets_the_same_settings(index, is_utilisation, smoothing_s):
     wanted = design("--cpus", "0.2", "--demand", "0.298")
     setup = with_settings(Setup(SCRIPTS), list(words_of(wanted, "GLOBAL", index)))
     given = wanted.parameters(Case("canonical", "GLOBAL", index, 0))
@@ -118,7 +118,7 @@ def test_the_simulator_is_told_the_same(index, is_utilisation, smoothing_s):
     assert setup.lim.change_threshold == pytest.approx(0.5)
 
 
-def test_commands_are_those_that_are_here():
+def test_commands_are_those_installed_here():
     names = {"gcc", "bzip2", "sort"}
     found = commands.chosen((), lambda name: f"/bin/{name}" if name in names else None)
     assert [one.name for one in found] == ["compile", "compress", "sort"]

@@ -1,4 +1,4 @@
-"""An experiment's directory: one command at a time, and no mistake is taken for another command."""
+"""An experiment's directory: one command at a time, and no error is taken for another command."""
 
 import pytest
 
@@ -6,19 +6,19 @@ from lbd.errors import ConfigError, LbdError
 from lbd.experiment.store import Store
 
 
-def test_a_second_command_is_told_so_and_the_next_one_may(tmp_path):
+def test_a_second_command_is_refused_and_the_next_one_may_run(tmp_path):
     with Store(tmp_path).held(), pytest.raises(LbdError, match="already running"):
         Store(tmp_path).held().__enter__()
     with Store(tmp_path).held():
         pass
 
 
-def test_what_would_block_inside_is_what_it_is(tmp_path):
+def test_a_blocking_error_inside_is_passed_on_as_it_is(tmp_path):
     with pytest.raises(BlockingIOError), Store(tmp_path).held():
         raise BlockingIOError
 
 
-def test_a_place_that_cannot_be_written(tmp_path):
+def test_an_unwritable_directory(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match="--out"), Store(tmp_path / "file" / "out").held():
         pass

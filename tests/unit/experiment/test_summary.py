@@ -20,7 +20,7 @@ DESIGN = design("--algorithm", "GLOBAL,RANDOM", "--cpus", "0.25", "--replication
 
 
 def outcome(algorithm, replication, factor, moves=0):
-    """Each host has forty commands; every one takes its time of NOLB × about `factor`."""
+    """Makes forty commands per host; each takes about `factor` times as long as with NOLB."""
     rng, noise = Random(replication), Random(f"{algorithm} {replication}")
     jobs = [
         Job(host, 1, n + 1, "awk" if n % 2 else "sort", bool(n % 2), 0.1, 0.5 * n,
@@ -45,7 +45,7 @@ def test_reduction_and_its_interval():
     nolb, global_, random = rows(DESIGN, RUNS)
     assert (nolb.algorithm, nolb.reduction, nolb.reduction_ci95) == ("NOLB", 0.0, None)
     assert global_.reduction == pytest.approx(0.4, abs=0.02)
-    assert 0.0 < global_.reduction_ci95 < 0.05  # the noise is of a tenth, over 480 pairs
+    assert 0.0 < global_.reduction_ci95 < 0.05  # the noise is a tenth, over 480 pairs
     assert abs(global_.reduction - 0.4) < global_.reduction_ci95
     assert random.reduction < global_.reduction
     assert global_.mean_ci95_s > 0.05  # demands differ far more than the ratio
@@ -64,15 +64,15 @@ def test_shares_and_costs():
     assert set(global_.by_kind) == {"awk", "sort"}
 
 
-def test_from_four_replications_on_the_interval_is_over_them():
+def test_with_four_or_more_replications_the_interval_is_over_them():
     wanted = replace(DESIGN, replications=4, algorithms=("GLOBAL",))
     runs = [outcome(name, n, f) for n in range(4) for name, f in (("NOLB", 1.0), ("GLOBAL", 0.6))]
     _, found = rows(wanted, runs)
     assert 0.0 < found.reduction_ci95 < 0.05
-    assert len(rows(wanted, runs[:-1])) == 1  # one that is not complete is not shown
+    assert len(rows(wanted, runs[:-1])) == 1  # an incomplete one is not shown
 
 
-def test_claims_are_of_the_canonical_load_alone():
+def test_claims_are_only_about_the_canonical_load():
     found = {claim.text: claim.holds for claim in thesis.claims(rows(DESIGN, RUNS))}
     assert found["every algorithm improves on NOLB"]
     assert found["RANDOM gains least"]
@@ -86,11 +86,11 @@ def test_commands_present_add_up_to_all_response_times():
     assert total == pytest.approx(sum(job.response_s for job in run.jobs))
 
 
-def test_outcomes_come_back_from_disk_as_they_were():
+def test_outcomes_survive_a_round_trip_to_disk():
     assert from_json(as_json(RUNS[0])) == RUNS[0]
 
 
-def test_the_report_needs_nothing_else():
+def test_the_report_is_self_contained():
     made = report.Made("lbd lab experiment --set 'a.b=<c>'", "2 cores", "2026", 2, "awk (mawk)")
     page = report.html(DESIGN, made, rows(DESIGN, RUNS), ["<svg></svg>"])
     assert "&lt;c&gt;" in page
@@ -110,7 +110,7 @@ def test_drawings_are_elements_of_the_page():
     assert found == drawings(rows(DESIGN, RUNS), RUNS)
 
 
-def test_bytes_by_the_ports_of_the_daemons():
+def test_bytes_are_counted_by_the_ports_of_the_daemons():
     text = (
         "0 0 10.1.2.1:17901 10.1.2.2:40000 cubic rto:204 bytes_sent:100 bytes_acked:99 "
         "bytes_received:23\n"
@@ -131,7 +131,7 @@ def test_bytes_by_the_ports_of_the_daemons():
         (("--index", "smoothed/4,utilisation/10"), ("of a utilisation Δ is 0.1",), ()),
     ],
 )
-def test_the_report_says_how_it_was_done_and_not_how_others_are(words, said, not_said):
+def test_the_report_says_how_it_was_done_but_nothing_about_other_systems(words, said, not_said):
     made = report.Made("lbd lab experiment", "2 cores", "2026", 2, "awk (mawk)")
     text = "".join(report.how(design(*words), made))
     assert all(part in text for part in said)

@@ -1,4 +1,4 @@
-"""What a command's units cost, from what some of them cost."""
+"""The cost of a command's units, from the cost of some of them."""
 
 import pytest
 
@@ -15,7 +15,8 @@ def test_short_units_are_measured_many_at_a_time(unit_s):
 
     assert costs(cost_s) == pytest.approx((0.5, unit_s))
     assert max(asked) <= UNITS_MAX
-    assert asked.count(max(asked)) == 2  # the lesser of two, which others have disturbed less
+    # the smaller of two, which other programs have disturbed less
+    assert asked.count(max(asked)) == 2
 
 
 def test_a_command_whose_size_costs_nothing_still_has_a_unit():

@@ -1,4 +1,4 @@
-"""What a command does not get where the owner says which programs may run."""
+"""Environment variables that are withheld if the owner restricts which programs may run."""
 
 import pytest
 
@@ -14,11 +14,11 @@ from lbd.keeper.program_rules import without_code
         b"_JAVA_OPTIONS", b"GCC_EXEC_PREFIX", b"GIT_SSH_COMMAND", b"OPENSSL_CONF", b"LUA_INIT",
     ],
 )  # fmt: skip
-def test_what_makes_a_program_run_other_code_is_left_out(name):
+def test_variables_that_make_a_program_run_other_code_are_left_out(name):
     assert without_code({name: b"x", b"HOME": b"/home/ann"}) == {b"HOME": b"/home/ann"}
 
 
-def test_all_else_is_as_it_was():
+def test_all_others_are_unchanged():
     kept = {b"PATH": b"/bin", b"HOME": b"/", b"LANG": b"C", b"LBD_JOB_ID": b"1", b"\xff": b"\xfe",
             b"OLD_ENV": b"1", b"MY_LD_PRELOAD": b"x", b"OMP_NUM_THREADS": b"4"}  # fmt: skip
     assert without_code(kept) == kept

@@ -1,4 +1,4 @@
-"""What the keeper holds, of an LBM that does not wait for the answer to its goodbye."""
+"""What the keeper holds for an LBM that does not wait for the answer to its goodbye."""
 
 import contextlib
 import os
@@ -12,7 +12,7 @@ from lbd.keeper.lbm_connection import LbmLine
 from lbd.local import frames
 
 
-def test_an_lbm_gone_before_it_is_answered_has_left_all_the_same():
+def test_an_lbm_that_is_gone_before_the_answer_has_left_all_the_same():
     lbm, keeper = socket.socketpair()
     with keeper:
         lbm.close()
@@ -26,7 +26,7 @@ def test_an_lbm_gone_before_it_is_answered_has_left_all_the_same():
 
 
 def lingering():
-    """A descriptor whose close takes as long as its other end pleases; and that end."""
+    """Returns a descriptor whose close takes as long as its other end pleases, and that end."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         one = socket.create_connection(listener.getsockname())
         other = listener.accept()[0]
@@ -47,7 +47,7 @@ def test_what_hangs_as_it_is_closed_holds_up_neither_the_keeper_nor_the_rest():
     began_s = time.monotonic()
     held.drop()
     assert not held.descriptors
-    assert os.read(reader, 1) == b""  # another user's is closed
+    assert os.read(reader, 1) == b""  # another user's descriptor is closed
     assert time.monotonic() - began_s < 30
     os.close(reader)
     for other in others:

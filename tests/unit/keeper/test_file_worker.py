@@ -1,4 +1,4 @@
-"""A signal to a process that is no child of the keeper's."""
+"""A signal to a process that is not a child of the keeper."""
 
 import contextlib
 import errno
@@ -17,7 +17,7 @@ TREE = "sleep 60 & echo $!; wait"
 
 @pytest.fixture
 def shell():
-    """A process, the time at which it began, and its child."""
+    """Starts a process; returns it, its start time, and its child."""
     with subprocess.Popen(["sh", "-c", TREE], stdout=subprocess.PIPE, text=True) as process:
         child = int(process.stdout.readline())
         try:
@@ -28,21 +28,21 @@ def shell():
                 os.kill(child, signal.SIGKILL)
 
 
-def test_the_whole_tree(shell):
+def test_the_whole_tree_is_signalled(shell):
     process, started, child = shell
     assert send_signal(process.pid, started, signal.SIGTERM, 1) == 0
     assert process.wait() == -signal.SIGTERM
     wait_until(lambda: (task := task_of(child)) is None or task.has_ended, "the child has ended")
 
 
-def test_the_process_alone(shell):
+def test_the_process_alone_is_signalled(shell):
     process, started, child = shell
     assert send_signal(process.pid, started, signal.SIGTERM, 0) == 0
     assert process.wait() == -signal.SIGTERM
     assert not task_of(child).has_ended
 
 
-def test_not_to_another_that_has_its_number(shell):
+def test_a_process_that_reuses_the_pid_is_not_signalled(shell):
     process, started, _ = shell
     assert send_signal(process.pid, started + 1, signal.SIGTERM, 1) == errno.ESRCH
     assert process.poll() is None

@@ -1,4 +1,4 @@
-"""A job as the keeper knows it."""
+"""A job as the keeper sees it."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ MANY = 40
 
 @pytest.fixture
 def shell():
-    """With as many children."""
+    """Starts a shell with this many children."""
     script = f"for n in $(seq {MANY}); do sleep 600 & done; echo ready; wait"
     made = subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE, start_new_session=True)
     assert made.stdout.readline() == b"ready\n"
@@ -30,7 +30,7 @@ def test_whom_a_leader_waits_for_is_sought_among_its_last_children(shell, monkey
     if not os.path.exists(f"{thread}/children"):
         pytest.skip("the kernel does not list them")
     monkeypatch.setattr(job, "members", lambda *_: pytest.fail("looks at all of the job"))
-    assert waited_for(shell.pid, "") == []  # it waits for nobody in vfork(2)
+    assert waited_for(shell.pid, "") == []  # it waits for none in vfork(2)
     monkeypatch.setattr(process_table, "threads", lambda _: iter([(thread, b"D")]))
     everybody = process_table.everybody().items()
     children = sorted(pid for pid, task in everybody if task.parent == shell.pid)
@@ -39,14 +39,16 @@ def test_whom_a_leader_waits_for_is_sought_among_its_last_children(shell, monkey
     assert set(found) < set(children)
 
 
-def test_where_the_kernel_lists_no_children_it_is_one_of_the_job(shell, monkeypatch, tmp_path):
+def test_where_the_kernel_does_not_list_children_it_is_a_process_of_the_job(
+    shell, monkeypatch, tmp_path
+):
     monkeypatch.setattr(process_table, "threads", lambda _: iter([(str(tmp_path), b"D")]))
     assert len(waited_for(shell.pid, "")) == 1 + MANY
 
 
 @pytest.mark.parametrize("number", [0, -1, 65, 1 << 40])
-def test_what_is_no_signal_was_heard_by_nobody(number):
-    """Of an LBM that was taken over."""
+def test_an_invalid_signal_reaches_nobody(number):
+    """It comes from an LBM that was taken over by an attacker."""
     running = job.Running(os.getpid(), "", 0)
     running.signal(number)
     assert running.heard_signals == 0

@@ -1,4 +1,4 @@
-"""Ports that are kept for an account: who else may bind them."""
+"""Ports that are reserved for an account: who else may bind them."""
 
 import contextlib
 import os
@@ -27,7 +27,7 @@ def kept(address, port, owner):
 
 
 def listens(address, port, options):
-    """Whether it can be had."""
+    """Returns whether the port can be bound."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family) as sock:
         for option in options:
@@ -59,19 +59,19 @@ def test_only_its_owner_binds_a_port_that_is_kept(address):
     assert as_user(STRANGER, address, port, (socket.SO_REUSEADDR,))
 
 
-def test_nobody_reaches_who_keeps_it():
+def test_nobody_can_connect_to_the_process_that_reserves_it():
     port = free_port()
     with kept("127.0.0.1", port, os.geteuid()), pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port))
 
 
-def test_an_address_that_this_host_will_have_later_is_kept():
+def test_an_address_that_this_host_gets_later_is_reserved():
     port = free_port()
     with kept("192.0.2.1", port, os.geteuid()):
         assert not listens(ANY, port, ())
 
 
-def test_a_port_that_another_has_is_kept_once_it_is_free():
+def test_a_port_in_use_is_reserved_once_it_is_free():
     with socket.create_server(("127.0.0.1", 0)) as sock:
         port = sock.getsockname()[1]
         ports = KeptPorts(pack_places("127.0.0.1", (port,)), os.geteuid())
@@ -85,7 +85,7 @@ def test_a_port_that_another_has_is_kept_once_it_is_free():
 
 
 @pytest.mark.root
-def test_who_joins_later_has_the_ports_kept_from_then_on():
+def test_a_host_that_joins_later_gets_the_ports_reserved_from_then_on():
     first, second = free_port(), free_port()
     with kept("127.0.0.1", first, OWNER) as ports:
         ports.become(pack_places("127.0.0.1", (first, second)))
@@ -98,13 +98,13 @@ def test_who_joins_later_has_the_ports_kept_from_then_on():
         assert as_user(STRANGER, "127.0.0.1", second, (socket.SO_REUSEPORT,))
 
 
-def test_a_host_that_is_alone_keeps_none_and_goes_on():
+def test_a_host_on_its_own_reserves_none_and_continues():
     ports = KeptPorts("", os.getuid())
     ports.keep()
     ports.close()
 
 
-def test_of_ports_that_are_told_some_are_kept_and_none_that_are_roots():
+def test_of_the_requested_ports_some_are_reserved_but_no_privileged_ones():
     ports = KeptPorts(
         pack_places("127.0.0.1", (22, 0, 1 << 16, *range(40_000, 40_100))), os.getuid()
     )
@@ -115,8 +115,8 @@ def test_of_ports_that_are_told_some_are_kept_and_none_that_are_roots():
 
 
 @pytest.mark.parametrize("address", ["a" * 70, "..", "\ufffd", "x\0y", "127.0.0.1.5"])
-def test_an_address_that_cannot_be_ends_no_keeper(address):
-    """Nor does it later, when ports that are missing are tried again."""
+def test_an_invalid_address_does_not_end_the_keeper(address):
+    """Nor does it later, when missing ports are tried again."""
     with kept("127.0.0.1", port := free_port(), os.geteuid()) as ports:
         ports.become(pack_places(address, (port,)))
         ports.next_s = 0.0

@@ -6,12 +6,12 @@ import socket
 
 from lbd.keeper.loop import is_readable
 
-HIGH = 1500  # select(2) knows of the first 1024
+HIGH = 1500  # select(2) knows only the first 1024
 
 
-def test_it_asks_of_any_descriptor_whether_there_is_something_to_read():
-    """It held so many while one LBM followed another: to ask of the next with select(2) would have
-    been the end of the keeper, and of everybody's commands."""
+def test_it_can_check_any_descriptor_for_input():
+    """It held that many while one LBM followed another: checking the next one with select(2) would
+    have ended the keeper, and everybody's commands."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, HIGH + 1), hard))
     ours, theirs = socket.socketpair()

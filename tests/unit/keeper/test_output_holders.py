@@ -1,4 +1,4 @@
-"""Processes of a user that write on to outputs of attempts that have ended."""
+"""Processes of a user that keep writing to outputs of attempts that have ended."""
 
 import contextlib
 import os
@@ -37,7 +37,7 @@ RING_OFF = Path("/proc/sys/kernel/io_uring_disabled")
 
 @contextlib.contextmanager
 def holder(uid, descriptor, way="open"):
-    """A process of theirs that has it, and waits."""
+    """Starts a process of this user that holds the descriptor and waits."""
     script = f"import ctypes, mmap, os; {WAYS[way]}".format(fd=descriptor)
     script = script.replace("input()", "print(flush=True); input()")
     become = ["setpriv", "--reuid", str(uid), "--clear-groups"]
@@ -64,7 +64,7 @@ def output(tmp_path):
 
 
 def ended(path, state_dir, *, uid=ANN, owner=DAEMONS):
-    """By one order; returns once whoever looks for them has ended."""
+    """Ends the holders by one order; returns once the search for them has ended."""
     gate = Gate(pack_gate(UsersConfig(), owner), f"{state_dir}/spool")
     holders = OutputHolders(gate)
     holders.end(uid, os.fsencode(path), owner)
@@ -89,7 +89,7 @@ def test_who_has_it_ends_and_nobody_else(output, tmp_path, way):
 
 
 def test_who_has_it_under_a_number_of_their_range_ends(output, tmp_path, monkeypatch):
-    """As by newuidmap(1)."""
+    """As mapped by newuidmap(1)."""
     path, descriptor = output
     ranges = tmp_path / "subuid"
     ranges.write_text(f"{ANN}:70000:10\n{BOB}:70010:10\n")
@@ -113,7 +113,7 @@ def test_a_file_that_is_gone_and_a_link_above_it_keep_nobody_from_being_found(ou
     [(ANN, BOB), (0, DAEMONS), (DAEMONS, DAEMONS), (SERVICE, DAEMONS), (7, DAEMONS)],
 )
 def test_no_lbm_has_other_processes_ended(output, tmp_path, uid, owner):
-    """Such as hold files of others, root's, those of the daemons, or of services."""
+    """For example processes with files of others, of root, of the daemons or of services."""
     path, descriptor = output
     with holder(uid, descriptor) as process:
         ended(path, tmp_path, uid=uid, owner=owner)
@@ -121,7 +121,7 @@ def test_no_lbm_has_other_processes_ended(output, tmp_path, uid, owner):
 
 
 def test_no_lbm_has_processes_ended_by_files_that_are_no_outputs(output, tmp_path):
-    """It could name any file that is its own, and lead to it by a link in its directories."""
+    """It could name any file of its own, and lead there by a link in its directories."""
     _, descriptor = output
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -143,7 +143,7 @@ def test_no_lbm_has_processes_ended_by_files_that_are_no_outputs(output, tmp_pat
 
 
 def test_a_file_of_which_the_name_begins_like_an_outputs_is_another(output, tmp_path):
-    """As /proc/PID/maps has it."""
+    """As shown in /proc/PID/maps."""
     path, _ = output
     longer = path.with_name(f"{path.name}.more")
     longer.write_bytes(b"x")

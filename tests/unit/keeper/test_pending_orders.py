@@ -17,7 +17,7 @@ ORDER = pack_order(Order("h1-1", [b"true"], user=(1000, 1000, 1000)))
 
 
 class Loop:
-    """The keeper's."""
+    """A stand-in for the keeper's loop."""
 
     def __init__(self):
         self.jobs, self.quitting, self.said = {}, False, []
@@ -33,7 +33,7 @@ def loop():
 
 @pytest.fixture
 def beginnings(loop, monkeypatch):
-    """Who may run as that user is not known yet, so orders wait."""
+    """It is not known yet who may run as that user, so orders wait."""
     gate = SimpleNamespace(lbm_uid=0, verdict=lambda *_: None, is_aging=lambda *_: False)
     made = Beginnings(loop, select.poll(), SimpleNamespace(containment=None), b"", gate)
     monkeypatch.setattr(made.looks, "look", lambda _user: None)
@@ -53,9 +53,11 @@ def is_open(descriptor):
 
 
 @pytest.mark.parametrize("has_begun", [False, True])
-def test_a_second_order_of_a_name_is_refused_and_the_first_goes_on(beginnings, loop, has_begun):
-    """Else the end of one would be taken for the other's, and the keeper would look in vain for the
-    one that was forgotten."""
+def test_a_second_order_of_the_same_name_is_refused_and_the_first_continues(
+    beginnings, loop, has_begun
+):
+    """Otherwise the end of one would be taken for the other's, and the keeper would look in vain
+    for the forgotten one."""
     first, second, others = descriptors(), descriptors(), descriptors()
     assert beginnings.take(ORDER, first) == []
     if has_begun:
@@ -75,7 +77,8 @@ def test_a_second_order_of_a_name_is_refused_and_the_first_goes_on(beginnings, l
 
 
 def test_an_order_of_too_many_words_is_refused_alone(beginnings, loop):
-    """It may be another host's doing: an error would cost the LBM its line, and all their jobs."""
+    """Another host may have sent it: an error would cost the LBM its connection and all its
+    jobs."""
     given = descriptors()
     words = [b""] * frames.FIELDS_MAX
     assert beginnings.take(pack_order(Order("h1-1", words)), given) == []
@@ -83,8 +86,8 @@ def test_an_order_of_too_many_words_is_refused_alone(beginnings, loop):
     assert not any(map(is_open, given))
 
 
-def test_an_order_read_after_its_lease_is_refused(loop, monkeypatch):
-    """The keeper has hung, and another attempt may have begun elsewhere."""
+def test_an_order_that_is_read_after_its_lease_is_refused(loop, monkeypatch):
+    """The keeper has hung, and another attempt may have started elsewhere."""
     gate = SimpleNamespace(lbm_uid=0, verdict=lambda *_: "", is_aging=lambda *_: False)
     late = Beginnings(loop, select.poll(), SimpleNamespace(containment=None), b"", gate)
     taken = []

@@ -1,4 +1,4 @@
-"""A tag means one thing: another order with the same one would be obeyed in its place."""
+"""A tag means one thing: two orders with the same tag would be confused."""
 
 import ast
 import inspect
@@ -9,7 +9,7 @@ from lbd.keeper import protocol
 
 
 def tags(heading: str) -> list[bytes]:
-    """Of the paragraph of protocol.py that begins with this comment."""
+    """Returns the tags in the paragraph of protocol.py that begins with this comment."""
     _, found, rest = inspect.getsource(protocol).partition(f"# {heading}\n")
     assert found
     lines = list(iter(iter(rest.splitlines()).__next__, ""))
@@ -18,7 +18,7 @@ def tags(heading: str) -> list[bytes]:
 
 
 @pytest.mark.parametrize("heading", ["LBM -> keeper", "keeper -> LBM"])
-def test_no_two_orders_or_reports_have_one_tag(heading):
+def test_no_two_orders_or_reports_have_the_same_tag(heading):
     found = tags(heading)
     assert len(found) > 5
     assert len(set(found)) == len(found)

@@ -76,19 +76,19 @@ def test_refused(asker, local, users, rule):
         (Asker("root", 0), ROOT, False),
     ],
 )
-def test_a_keeper_that_is_not_root_works_for_its_own_user_alone(asker, local, admitted):
+def test_a_keeper_that_is_not_root_works_only_for_its_own_user(asker, local, admitted):
     answer = identify(UsersConfig(), asker, local, AS_ANN)
     assert answer == Admit(None) if admitted else "1000" in answer.reason
 
 
-def test_what_is_looked_up():
+def test_which_names_are_looked_up():
     asker = Asker("ann", 1000)
     found = [wanted_account(UsersConfig(map=by), asker) for by in ("name", "uid", "single:x")]
     assert found == ["ann", 1000, "x"]
 
 
 @pytest.mark.parametrize("uid", [1000, 60513, 65536, 1_800_000_000])
-def test_people_of_every_directory_are_no_system_accounts(uid):
+def test_people_of_any_directory_are_not_system_accounts(uid):
     assert fault_of_account(UsersConfig(), LocalUser("ann", uid)) == ""
 
 
@@ -123,7 +123,7 @@ def test_who_may_not_log_in_runs_nothing(local, standing, why):
 
 
 @pytest.mark.parametrize("why", CLOSED)
-def test_one_line_says_which_account_and_what_allows_it(why):
+def test_one_line_names_the_account_and_what_would_allow_it(why):
     request = lbm_pb2.RunRequest(user="ann", argv=[b"true"])
     trouble = SpawnFailed(ACCOUNT + why, 1)
     assert phase_of(trouble.phase) == "admission"

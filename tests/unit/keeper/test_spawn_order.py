@@ -1,4 +1,4 @@
-"""What orders have in common is packed and read once: none gets another's."""
+"""The common parts of orders are packed and read once: no order gets another's."""
 
 import pytest
 
@@ -30,20 +30,20 @@ def order(**common):
 
 
 @pytest.mark.parametrize("common", COMMON, ids=lambda common: next(iter(common)))
-def test_each_order_is_read_as_it_was_given(common):
+def test_each_order_is_read_as_it_was_packed(common):
     for _ in range(2):
         assert read_order(pack_order(order(**common))) == order(**common)
         assert read_order(pack_order(PLAIN)) == PLAIN
 
 
-def test_its_fields_may_come_in_any_order_and_with_some_that_are_not_known():
+def test_its_fields_may_come_in_any_order_and_with_unknown_ones():
     given = Order("h1-1", [b"cc"], {b"A": b"1"}, b"/tmp", 0o77, ((7, 1, 2),), nice=5)
     fields = frames.fields(pack_order(given))
     for changed in (fields[::-1], [*fields, (b"\xff", b"?")], [(b"\xff", b"?"), *fields]):
         assert read_order(frames.pack_fields(changed)) == given
 
 
-def test_what_is_malformed_is_refused_each_time():
+def test_a_malformed_order_is_refused_each_time():
     body = pack_order(PLAIN) + frames.field(b"l", b"7 one two")
     for _ in range(2):
         with pytest.raises(ValueError, match="invalid literal"):

@@ -1,4 +1,4 @@
-"""Who waits for input, told by names alone."""
+"""Which processes wait for input, judged by names alone."""
 
 import os
 
@@ -7,7 +7,7 @@ import pytest
 from lbd.keeper.stdin_watch import is_one_of, pipe_of
 
 
-def test_a_pipe_and_a_terminal_are_known_by_what_proc_shows():
+def test_a_pipe_and_a_terminal_are_recognised_by_what_proc_shows():
     ours, theirs = os.pipe()
     master, slave = os.openpty()
     try:
@@ -26,7 +26,7 @@ def test_a_pipe_and_a_terminal_are_known_by_what_proc_shows():
 @pytest.mark.parametrize(
     "shown", ["/tmp/pipe", "/home/x/dev/pts/3", "anon_inode:[eventfd]", "/dev/tty1"]
 )
-def test_other_files_are_none(shown):
+def test_other_files_are_neither(shown):
     with_all = {(0, os.makedev(136, 3)), (0, os.makedev(5, 0)), (12, 345)}
     try:
         assert not is_one_of(shown, with_all)

@@ -1,4 +1,4 @@
-"""A job that is to run at the lowest priority while the owner of its host is there."""
+"""A job that runs at the lowest priority while the owner of its host is present."""
 
 import os
 import signal
@@ -28,7 +28,7 @@ def nice_of(process):
 
 
 def turns_of(treated, kind, leader):
-    """How often the keeper serves the others meanwhile."""
+    """Returns how often the keeper serves others in the meantime."""
     treated.become(kind, leader.pid, "")
     turns = 0
     while treated.is_changing:
@@ -39,7 +39,7 @@ def turns_of(treated, kind, leader):
 
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="raises a priority")
-def test_a_job_has_its_priority_again(jobs):
+def test_a_job_gets_its_priority_back(jobs):
     job, _ = jobs
     treated = Treated()
     turns_of(treated, NICE_LOWEST, job)
@@ -52,7 +52,7 @@ def test_a_job_has_its_priority_again(jobs):
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="raises a priority")
 def test_nobody_else_is_given_that_of_a_process_that_has_ended(jobs):
-    """Its number may be another's by now: of no job, or of the same one."""
+    """Its pid may belong to another process by now: of no job, or of the same one."""
     job, other = jobs
     os.setpriority(os.PRIO_PROCESS, other.pid, 10)
     os.setpriority(os.PRIO_PROCESS, job.pid, 10)
@@ -66,7 +66,7 @@ def test_nobody_else_is_given_that_of_a_process_that_has_ended(jobs):
 
 @pytest.fixture
 def crowd(monkeypatch):
-    """The leader of a session of nine processes, which are three portions."""
+    """Returns the leader of a session of nine processes, which are three portions."""
     monkeypatch.setattr(portions, "PORTION", 3)
     script = "for n in 1 2 3 4 5 6 7 8; do sleep 600 & done; wait"
     with subprocess.Popen(["sh", "-c", script], start_new_session=True) as leader:
@@ -81,7 +81,7 @@ def session_of(leader):
     return {pid: task for pid, task in everybody.items() if task.session == leader.pid}
 
 
-def test_a_job_of_many_processes_stands_still_by_portions(crowd):
+def test_a_job_of_many_processes_is_stopped_in_portions(crowd):
     treated = Treated()
     assert turns_of(treated, STAND_STILL, crowd) >= 2
     assert {task.state for task in session_of(crowd).values()} == {b"T"}
@@ -89,7 +89,7 @@ def test_a_job_of_many_processes_stands_still_by_portions(crowd):
     assert b"T" not in {task.state for task in session_of(crowd).values()}
 
 
-def test_what_was_begun_is_done_before_the_next(crowd):
+def test_a_change_is_completed_before_the_next_begins(crowd):
     treated = Treated()
     treated.become(STAND_STILL, crowd.pid, "")
     assert treated.is_changing
@@ -97,7 +97,7 @@ def test_what_was_begun_is_done_before_the_next(crowd):
     assert b"T" not in {task.state for task in session_of(crowd).values()}
 
 
-def test_nobody_is_halted_who_has_the_number_of_another_by_now(jobs):
+def test_a_process_that_reuses_a_pid_is_not_stopped(jobs):
     job, other = jobs
     began = process_table.task_of(other.pid).started_ticks
     done = []

@@ -1,4 +1,4 @@
-"""What an order becomes: the steps of a child, in their order."""
+"""How an order is translated: the steps of a child, in their order."""
 
 import errno
 
@@ -20,7 +20,7 @@ def compiled(here=HERE, **asks):
     return frames.fields(frame[frames.HEADER_BYTES :])
 
 
-def test_it_becomes_the_user_before_it_goes_anywhere():
+def test_it_becomes_the_user_before_it_changes_directory():
     letters = b"".join(letter for letter, _ in compiled(user=(1000, 1000, 27), limits=((7, 1, 2),)))
     assert letters == b"adddLWgGUkuCex"
     values = dict(compiled(user=(1000, 1001, 27, 28)))
@@ -29,18 +29,18 @@ def test_it_becomes_the_user_before_it_goes_anywhere():
     assert steps.read_numbers(values[steps.USER]) == (1000,)
 
 
-def test_who_it_is_already_it_need_not_become():
+def test_it_need_not_become_the_user_that_it_is():
     assert steps.USER not in dict(compiled(user=(0, 0, 0)))
     assert steps.USER in dict(compiled(user=(0, 0)))
 
 
-def test_the_mark_is_the_keepers():
+def test_the_mark_is_set_by_the_keeper():
     environment = {b"LBD_KEPT": b"forged", b"A": b"1"}
     found = dict(compiled(environment=environment))[steps.VARIABLES]
     assert found == b"LBD_KEPT=/run:7.1\0A=1\0"
 
 
-def test_where_there_are_rules_no_variable_brings_code():
+def test_if_there_are_rules_no_variable_brings_code():
     found = dict(compiled(environment={b"LD_PRELOAD": b"x", b"A": b"1"}, denied=("*",)))
     assert b"LD_PRELOAD" not in found[steps.VARIABLES]
 
@@ -60,7 +60,7 @@ def test_where_there_are_rules_no_variable_brings_code():
     ],
     ids=lambda asks: next(iter(asks)),
 )
-def test_no_command_gets_the_steps_of_the_one_before(asks):
+def test_no_command_gets_the_steps_of_the_previous_one(asks):
     before = compiled()
     found = compiled(**asks)
     assert found != before
@@ -69,19 +69,19 @@ def test_no_command_gets_the_steps_of_the_one_before(asks):
 
 
 @pytest.mark.parametrize("asks", [{"directory": b"/a\0b"}, {"environment": {b"A": b"\0"}}])
-def test_a_zero_byte_ends_no_text(asks):
+def test_a_zero_byte_does_not_end_a_string(asks):
     with pytest.raises(steps.Refused) as refused:
         compiled(**asks)
     assert (refused.value.phase, refused.value.number) == ("exec", errno.ENOENT)
 
 
-def test_a_failure_is_read_as_its_phase():
+def test_a_failure_is_reported_as_its_phase():
     assert steps.read_failure(steps.failed(steps.GROUPS, errno.EPERM)) == ("user", errno.EPERM)
     assert steps.read_failure(steps.RULED_OUT + b"programs") == ("admission.programs", errno.EACCES)
     assert steps.read_failure(b"F") == steps.read_failure(b"?") == ("spawn", 0)
 
 
-def test_numbers_use_all_64_bits_and_no_more():
+def test_numbers_use_exactly_64_bits():
     most = (1 << 64) - 1
     assert steps.read_numbers(steps.numbers(1, most, -1)) == (1, -1, -1)
     assert steps.read_numbers(steps.numbers(1 << 63)) == (-(1 << 63),)
@@ -89,13 +89,13 @@ def test_numbers_use_all_64_bits_and_no_more():
         steps.numbers(1, 1 << 64)
 
 
-def test_what_is_compiled_once_for_many_is_of_those_alone():
+def test_steps_compiled_once_for_many_are_kept_apart():
     assert steps.placing(0b010) != steps.placing(0)
     assert steps.becoming((1, 2)) != steps.becoming((1, 2, 3))
 
 
 def test_no_lbm_has_a_command_come_before_others():
-    """It is root who sets the nice value, before it becomes the user."""
+    """Root sets the nice value, before it becomes the user."""
     values = [
         steps.read_numbers(dict(compiled(nice=nice))[steps.NICE]) for nice in (-20, -1, 5, 30)
     ]

@@ -1,4 +1,4 @@
-"""Asking the user database, by a child that may get no answer."""
+"""Asking the user database by a child that may get no answer."""
 
 import os
 import select
@@ -17,7 +17,7 @@ ANN, BOB, CAROL = (1001, 1001), (1002, 1002), (1003, 1003)
 
 
 class Database(Gate):
-    """It knows Ann, does not know Carol, and says nothing of Bob."""
+    """It knows Ann, does not know Carol, and does not answer for Bob."""
 
     def look(self, user):
         while user == BOB:
@@ -49,14 +49,14 @@ def heard(looks, descriptor):
     return user
 
 
-def test_who_is_let_in_and_who_is_not(looks):
+def test_who_is_admitted_and_who_is_not(looks):
     for user, verdict in ((ANN, ""), (CAROL, "user")):
         assert known(looks, user) is None
         assert heard(looks, looks.look(user)) == user
         assert known(looks, user) == verdict
 
 
-def test_one_of_whom_the_database_says_nothing_holds_up_no_other(looks):
+def test_an_unanswered_question_delays_no_other(looks):
     late = looks.look(BOB)
     assert looks.look(BOB) is None, "it is under way"
     assert heard(looks, looks.look(ANN)) == ANN
@@ -68,7 +68,7 @@ def test_one_of_whom_the_database_says_nothing_holds_up_no_other(looks):
     assert os.waitpid(pid, 0)[1] == 9, "it is not left behind"
 
 
-def test_only_so_many_at_once(looks, monkeypatch):
+def test_only_so_many_lookups_run_at_once(looks, monkeypatch):
     monkeypatch.setattr(user_looks, "LOOKS", 1)
     late = looks.look(BOB)
     with pytest.raises(BlockingIOError):
@@ -81,7 +81,7 @@ def test_only_so_many_at_once(looks, monkeypatch):
     assert heard(looks, looks.look(ANN)) == ANN
 
 
-def test_what_is_known_grows_old(looks):
+def test_answers_expire(looks):
     gate = looks._gate
     gate.learn(ANN, "", 100.0)
     assert gate.verdict(ANN, 100.0 + KNOWN_S - 1) == ""

@@ -1,4 +1,4 @@
-"""What is said of files and directories, against the real ones."""
+"""What is reported of files and directories, compared with the real ones."""
 
 import ctypes
 import errno
@@ -13,7 +13,7 @@ LIBC = ctypes.CDLL(None)
 
 
 @pytest.mark.parametrize("cached", [False, True])
-def test_a_stamp_is_what_stat_says(tmp_path, cached):
+def test_a_stamp_contains_what_stat_says(tmp_path, cached):
     stamp = look(os.fsencode(tmp_path), kernel_id(), LIBC, cached=cached)
     found = tmp_path.stat()
     assert (stamp.device, stamp.inode) == (found.st_dev, found.st_ino)
@@ -27,18 +27,18 @@ def test_the_type_of_a_file_system():
     assert file_system(1 << 40, "0:1") == ""
 
 
-def test_without_statx_it_knows_less(tmp_path):
+def test_without_statx_less_is_known(tmp_path):
     stamp = look(os.fsencode(tmp_path), kernel_id(), object())
     assert stamp.born_ns == 0
     assert is_same(stamp, look(os.fsencode(tmp_path), kernel_id(), LIBC))
 
 
-def test_what_is_not_there(tmp_path):
+def test_a_missing_directory(tmp_path):
     with pytest.raises(FileNotFoundError):
         look(os.fsencode(tmp_path / "none"), "k", LIBC)
 
 
-def test_programs_are_found_as_exec_would(tmp_path, monkeypatch):
+def test_programs_are_found_as_exec_would_find_them(tmp_path, monkeypatch):
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
     (tmp_path / "a/plain").write_text("x")

@@ -1,4 +1,4 @@
-"""When two looks at a directory are of one directory."""
+"""When two stamps mean the same directory."""
 
 from dataclasses import replace
 
@@ -41,7 +41,7 @@ PAIRS = {
 
 
 @pytest.mark.parametrize("name", PAIRS)
-def test_same_or_not(name):
+def test_same_or_different(name):
     here, there, same = PAIRS[name]
     assert is_same(here, there) is same
     assert is_same(there, here) is same
@@ -53,6 +53,6 @@ def test_a_stamp_survives_the_wire(stamp):
 
 
 @pytest.mark.parametrize("data", [b"", b"a b c", b"k 1 2 3 4 ext4 more", b"k x 2 3 4 ext4"])
-def test_what_is_no_stamp(data):
+def test_malformed_stamps(data):
     with pytest.raises(ValueError, match=r"values to unpack|invalid literal"):
         read_stamp(data)

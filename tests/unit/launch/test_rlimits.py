@@ -1,4 +1,4 @@
-"""Limits of a child, in a process that may keep them."""
+"""Limits of a child, in a process that may keep its own."""
 
 import resource
 import subprocess
@@ -27,7 +27,7 @@ GIB = 1 << 30
     ("own", "asked", "kept"),
     [(4 * GIB, 2 * GIB, 2 * GIB), (2 * GIB, 4 * GIB, 2 * GIB), (0, 2 * GIB, 2 * GIB)],
 )
-def test_never_above_ones_own(own, asked, kept):
+def test_a_limit_never_exceeds_the_own_one(own, asked, kept):
     seen = subprocess.check_output(
         [sys.executable, "-c", SCRIPT, str(own), str(asked)], text=True, timeout=90
     )
@@ -62,7 +62,7 @@ NOFILE = resource.RLIMIT_NOFILE
         ((-5, -5), (300, 400), (400, 400)),
     ],
 )
-def test_a_callers_hard_limit_is_never_more_than_the_hosts(asked, own, set_here):
+def test_the_hard_limit_of_a_client_never_exceeds_that_of_the_host(asked, own, set_here):
     assert taken(NOFILE, *asked, own) == set_here
 
 
@@ -71,5 +71,5 @@ def test_a_callers_hard_limit_is_never_more_than_the_hosts(asked, own, set_here)
     ("asked", "set_here"),
     [((20, 30), (20, 30)), ((250, 300), (200, 300)), ((1 << 63, 1 << 63), None)],
 )
-def test_what_lets_a_process_come_before_others_is_lowered_at_most(number, asked, set_here):
+def test_limits_that_give_precedence_over_others_can_only_be_lowered(number, asked, set_here):
     assert taken(number, *asked, (200, 400)) == set_here

@@ -1,4 +1,4 @@
-"""Terminal modes and sizes on their way, and what raw mode makes of modes."""
+"""Terminal modes and sizes over the wire, and what raw mode makes of them."""
 
 import os
 import termios
@@ -20,7 +20,7 @@ from lbd.net.gen import lbm_pb2
 
 @pytest.fixture
 def terminal():
-    """A real one, with flags and characters that are not the usual ones."""
+    """A real terminal, with flags and characters that are not the usual ones."""
     master, slave = os.openpty()
     modes = termios.tcgetattr(slave)
     modes[3] &= ~termios.ECHOK
@@ -38,13 +38,13 @@ def test_modes_arrive_as_they_were_sent(terminal):
 
 
 def test_raw_modes_arrive_too(terminal):
-    """Two of the characters are numbers then."""
+    """Two of the characters are numbers in that mode."""
     termios.tcsetattr(terminal, termios.TCSANOW, raw_modes(termios.tcgetattr(terminal)))
     modes = termios.tcgetattr(terminal)
     assert read_modes(pack_modes(modes)) == modes
 
 
-def test_raw_is_told_from_any_other(terminal):
+def test_raw_is_distinguished_from_any_other(terminal):
     modes = termios.tcgetattr(terminal)
     raw = raw_modes(modes)
     assert not same_flags(modes, raw)
@@ -92,7 +92,7 @@ async def test_two_interrupts_within_a_second(typed, expected):
 
 
 async def test_no_character_means_interrupt():
-    """Switched off it is NUL, which is then a byte like any other."""
+    """If it is switched off it is NUL, which is then a byte like any other."""
     pty = Pty(lbm_pb2.Terminal(size=b"24 80 0 0"), Threads())
     try:
         modes = termios.tcgetattr(pty.slave)

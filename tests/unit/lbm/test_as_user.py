@@ -1,4 +1,4 @@
-"""What is done as a user by a process of theirs, which they may stop: it ends all the same."""
+"""Work done by a process of a user, who may stop that process: it ends all the same."""
 
 import asyncio
 
@@ -18,7 +18,7 @@ ANN, BOB = 1000, 1001
 
 
 class Link:
-    """A keeper that begins what it is told to, and ends nothing by itself."""
+    """The link to a keeper that starts what it is told to, and ends nothing by itself."""
 
     uid = 0
 

@@ -1,4 +1,4 @@
-"""The LBM's line to one keeper after another."""
+"""The LBM's link to one keeper after another."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ def hello(pid, *more):
 
 @contextlib.asynccontextmanager
 async def connected(tmp_path, jobs=b""):
-    """A link, and the keeper's end of its connection, on which `jobs` are told first."""
+    """Returns a link, and the keeper's end of its connection, which reports `jobs` first."""
     path, link = tmp_path / "keeper.sock", KeeperLink(lambda: None)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
@@ -41,7 +41,7 @@ async def connected(tmp_path, jobs=b""):
             yield link, connection
 
 
-async def test_half_a_frame_of_one_keeper_is_nothing_of_the_next(tmp_path):
+async def test_half_a_frame_of_one_keeper_is_not_mixed_with_the_next(tmp_path):
     path, lost = tmp_path / "keeper.sock", asyncio.Event()
     link = KeeperLink(lost.set)
     with socket.socket(socket.AF_UNIX) as listener:
@@ -57,7 +57,7 @@ async def test_half_a_frame_of_one_keeper_is_nothing_of_the_next(tmp_path):
 
         connecting, first = await keeper_of(7, last_words=hello(8)[:-4])
         await asyncio.wait_for(connecting, 5)
-        assert (link.pid, link.about.version) == (7, "")  # of a release that does not say
+        assert (link.pid, link.about.version) == (7, "")  # of a release that does not report it
         first.close()
         await asyncio.wait_for(lost.wait(), 5)
         connecting, second = await keeper_of(9, (keeper.VERSION, "0.2.0"))
@@ -66,7 +66,7 @@ async def test_half_a_frame_of_one_keeper_is_nothing_of_the_next(tmp_path):
             assert (link.pid, link.about.version) == (9, "0.2.0")
 
 
-async def test_it_knows_what_the_keeper_has_of_an_lbm_before(tmp_path):
+async def test_it_knows_what_the_keeper_still_has_of_an_earlier_lbm(tmp_path):
     jobs = Beginnings.jobs_there(
         SimpleNamespace(
             _keeper=SimpleNamespace(jobs={"h1-1": SimpleNamespace(belongings=b"[2]")}),
@@ -80,8 +80,8 @@ async def test_it_knows_what_the_keeper_has_of_an_lbm_before(tmp_path):
 
 
 async def test_an_order_that_the_keeper_cannot_read_is_not_sent(tmp_path):
-    """The keeper hung up at it, and everybody's commands ended: for the asking of any host, by a
-    queued job with an environment of as many bytes as a message holds."""
+    """The keeper hung up at it, and everybody's commands ended: any host could cause that, by a
+    queued job with an environment that fills a message."""
     async with connected(tmp_path) as (link, connection):
         long = Order(job="1.1", argv=[b"true", b"x" * keeper.ORDER_LIMIT_BYTES])
         with pytest.raises(SpawnFailed, match="Argument list too long"):
@@ -92,8 +92,8 @@ async def test_an_order_that_the_keeper_cannot_read_is_not_sent(tmp_path):
 
 @pytest.mark.parametrize("late", [False, True])
 async def test_who_asks_and_goes_leaves_no_child_behind(tmp_path, late):
-    """One that looks into a directory that hangs stayed for ever, for each lbrun that was killed
-    in there, and each host that dropped its question."""
+    """A child that looked into a hanging directory stayed for ever, for each lbrun that was killed
+    in there, and each host that abandoned its question."""
     async with connected(tmp_path) as (link, connection):
         order = Order(job="as-user.1", argv=[b"/hangs"], look=True)
         asking = asyncio.create_task(link.ask(order, 0.01 if late else 60.0))
@@ -113,8 +113,8 @@ async def test_who_asks_and_goes_leaves_no_child_behind(tmp_path, late):
 
 
 async def test_whose_children_do_not_end_has_a_few_of_them(tmp_path):
-    """The kernel ends none whose request a FUSE has read and not answered. Each look into such a
-    directory left one with the keeper, which had ever more of them to kill again and again."""
+    """The kernel cannot end a process whose request a FUSE has read but not answered. Each look
+    into such a directory left one child with the keeper, which had ever more of them to kill."""
     async with connected(tmp_path) as (link, connection):
         link.adopted()
         numbers, split, names = itertools.count(1), frames.Splitter(1 << 20), []

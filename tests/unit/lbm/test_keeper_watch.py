@@ -1,4 +1,4 @@
-"""Whose the keeper's socket is."""
+"""Which keeper a socket belongs to."""
 
 import os
 from types import SimpleNamespace
@@ -10,8 +10,8 @@ from lbd.lbm.keeper_watch import KeeperWatch
 
 
 @pytest.mark.parametrize(("keeper", "ours"), [("apart", ()), ("own", ("keeper.sock",))])
-def test_an_lbm_that_ends_removes_the_socket_of_its_own_keeper_alone(keeper, ours):
-    """One that was root took that of a keeper apart, which was root's as well, for its own."""
+def test_an_ending_lbm_removes_only_the_socket_of_its_own_keeper(keeper, ours):
+    """An LBM that was root mistook the socket of a separate keeper, also root's, for its own."""
     watch = KeeperWatch(Config(daemons=DaemonsConfig(keeper=keeper)), None, SimpleNamespace())
     watch.link.uid = os.geteuid()
     assert watch.own_socket() == ours

@@ -1,4 +1,4 @@
-"""What was learnt, on disk: whole, once a burst, set aside when damaged."""
+"""Learnt commands on disk: intact, written once per burst, set aside when damaged."""
 
 import asyncio
 import json
@@ -44,7 +44,7 @@ async def test_a_burst_is_one_write_and_the_end_another(config, tmp_path):
     assert again.judge(ANN, [b"cc", b"-c", b"x.c"], b"/").reason == "long"
 
 
-async def test_nothing_learnt_is_nothing_written(config, tmp_path):
+async def test_if_nothing_was_learnt_nothing_is_written(config, tmp_path):
     eligible = Eligibility(config)
     eligible.judge(ANN, [b"cc"], b"/")
     eligible.learn(ANN, "cc", 0.5, 127)
@@ -52,7 +52,7 @@ async def test_nothing_learnt_is_nothing_written(config, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_a_disk_that_takes_nothing_is_one_line(config, tmp_path, caplog):
+async def test_an_unwritable_disk_is_one_line(config, tmp_path, caplog):
     eligible = Eligibility(replace(config, host=replace(config.host, state_dir="/proc/no")))
     eligible.learn(ANN, "cc", 0.5, 0)
     with caplog.at_level(logging.WARNING, "lbd.lbm"):
@@ -81,13 +81,13 @@ def test_a_damaged_file_is_set_aside_with_one_line(config, tmp_path, caplog):
     ],
     ids=str,
 )
-def test_a_senseless_question_is_refused(config, question):
+def test_an_invalid_question_is_refused(config, question):
     with pytest.raises(Refusal, match="must be a list"):
         Eligibility(config).answer(question, ANN)
 
 
-def test_lists_that_are_the_owners_are_not_the_users_too(config):
-    """Where both have read the same lbd.toml, `always` there is no wish of every user."""
+def test_lists_of_the_owner_are_not_those_of_the_users_too(config):
+    """Where both have read the same lbd.toml, its `always` is not a request of every user."""
     own = EligibilityConfig(always=("fit",))
     eligible = Eligibility(replace(config, eligibility=own))
     eligible.book.threshold_s = 1.0
@@ -95,7 +95,7 @@ def test_lists_that_are_the_owners_are_not_the_users_too(config):
     assert (said["reason"], said["list"]) == ("always", "host")
 
 
-async def test_an_answer_says_what_is_known(config):
+async def test_an_answer_contains_what_is_known(config):
     eligible = Eligibility(config)
     eligible.learn(ANN, "cc -c", 0.5, 0)
     said = eligible.answer({"op": "eligible", "command": ["cc", "-c", "x.c"]}, ANN)
@@ -108,7 +108,7 @@ async def test_an_answer_says_what_is_known(config):
     await eligible.close()
 
 
-def test_what_the_next_run_will_take_is_what_was_learnt_of_the_last(config):
+def test_the_estimate_for_the_next_run_is_what_was_learnt_from_the_last(config):
     eligible = Eligibility(config)
     assert eligible.expected(ANN, key_of([b"cc", b"-c", b"x.c"]))[0] == 0.0
     eligible.book.measured(ANN, "cc -c", 0.5, 0.0)
@@ -131,7 +131,7 @@ async def test_no_list_takes_a_tenth_of_a_second_to_compile(config, never, fault
 
 
 async def test_lists_that_change_all_the_time_hold_up_nobody(config):
-    """Each is compiled. Who brings the same again and again is not meant."""
+    """Each is compiled. Sending the same lists again and again does not count."""
     eligible = Eligibility(config)
     for n in range(CHANGES_AT_ONCE):
         eligible.answer({"op": "shims", "never": [f"*{n}"]}, ANN)

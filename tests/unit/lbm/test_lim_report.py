@@ -1,4 +1,4 @@
-"""What the LIM's answer says of this host."""
+"""What the LIM's answer says about this host."""
 
 from types import SimpleNamespace
 
@@ -27,7 +27,7 @@ SINCE_S = 1_700_000_000.0
         (None, "drained"),
     ],
 )
-async def test_who_is_refused_by_a_drained_host_reads_who_drained_it_and_why(note, words, tmp_path):
+async def test_a_refusal_by_a_drained_host_says_who_drained_it_and_why(note, words, tmp_path):
     host = SimpleNamespace(drained_mark=str(tmp_path), why_drained=drain_in({"drain": note}))
     found = await InboundContext.admit(host, "bob", 1000, "h1")
     assert found == Refuse(words, is_drained=True)

@@ -24,7 +24,7 @@ KEEPER = SimpleNamespace(pid=17, lost_pid=0)
 def lbm(
     directory: Path, gpus: int = 1, changed: Callable[[], None] = lambda: None
 ) -> tuple[OwnNeeds, ResourcePool]:
-    """One after another, as they are started there."""
+    """Starts one LBM after another in that directory."""
     executions = Executions(Slots(4, pool=ResourcePool(("linux",), {"gpu": gpus})))
     own = OwnNeeds(executions, changed, KEEPER, Notes(directory / "needs"))
     return own, executions.line.slots.pool
@@ -40,7 +40,7 @@ def of(process: "subprocess.Popen[bytes]") -> SimpleNamespace:
     return SimpleNamespace(pid=process.pid, is_there=True)
 
 
-async def test_what_a_killed_lbm_gave_is_nobody_elses_until_its_process_has_ended(
+async def test_resources_given_by_a_killed_lbm_are_taken_until_its_process_has_ended(
     tmp_path, process
 ):
     own, _ = lbm(tmp_path)
@@ -62,9 +62,7 @@ async def test_what_a_killed_lbm_gave_is_nobody_elses_until_its_process_has_ende
     last.leave()
 
 
-async def test_of_an_lbm_that_ends_what_it_gave_stays_noted_and_what_is_freed_does_not(
-    tmp_path, process
-):
+async def test_resources_given_by_an_ending_lbm_stay_noted_but_freed_ones_do_not(tmp_path, process):
     own, _ = lbm(tmp_path, gpus=2)
     own.take(JobId("h1-1"), GPU, of(process))
     own.take(JobId("h1-2"), GPU, of(process))
@@ -90,7 +88,7 @@ async def test_of_an_lbm_that_ends_what_it_gave_stays_noted_and_what_is_freed_do
         lambda note: (note.unlink(), note.mkdir()),
     ],
 )
-async def test_a_note_that_is_damaged_or_of_another_process_holds_nothing(tmp_path, change):
+async def test_a_damaged_note_or_one_of_another_process_holds_nothing(tmp_path, change):
     own, _ = lbm(tmp_path)
     own.take(JobId("h1-1"), GPU, US)
     change(tmp_path / "needs" / "h1-1")
@@ -99,7 +97,7 @@ async def test_a_note_that_is_damaged_or_of_another_process_holds_nothing(tmp_pa
     assert not pool.held
 
 
-def test_nobody_gets_what_cannot_be_noted(tmp_path):
+def test_resources_that_cannot_be_noted_are_not_given(tmp_path):
     (tmp_path / "needs").write_text("no directory")
     own, pool = lbm(tmp_path)
     refused = own.take(JobId("h1-1"), GPU, US)
@@ -107,19 +105,19 @@ def test_nobody_gets_what_cannot_be_noted(tmp_path):
     assert "cannot record who has what: File exists" in refused.why
     assert not pool.held
     memory = Needs(counted_bytes=1 << 20)
-    assert own.take(JobId("h1-1"), memory, US).grant  # nothing is waiting for that
+    assert own.take(JobId("h1-1"), memory, US).grant  # nothing has to wait for that
 
 
-def test_what_a_lost_keepers_command_had_is_not_taken_before_that_has_ended(tmp_path):
+def test_resources_of_a_command_of_a_lost_keeper_are_not_taken_before_it_has_ended(tmp_path):
     slots = Slots(4, pool=ResourcePool(("linux",), {"gpu": 1}))
     executions, link = Executions(slots), KeeperLink(lambda: None)
     link.pid = 17
     own = OwnNeeds(executions, lambda: None, link, Notes(tmp_path))
     executions.line.ask(Spec(JobId("h2-1"), Kind.ATTACHED, "ann", 1.0, needs=GPU))
     assert own.take(JobId("h1-1"), GPU, US).grant is None
-    link.lost_pid, link.pid = 17, 0  # its slot is free at once, and its tree may live
+    link.lost_pid, link.pid = 17, 0  # its slot is free at once, but its tree may live
     executions.free(JobId("h2-1"))
-    for pid in (0, 17):  # nobody yet, and the same one, which lives and is to be replaced
+    for pid in (0, 17):  # none yet, and the same one, which lives and is to be replaced
         link.pid = pid
         taken = own.take(JobId("h1-1"), GPU, US)
         assert (taken.grant, taken.later) == (None, True)
@@ -130,7 +128,7 @@ def test_what_a_lost_keepers_command_had_is_not_taken_before_that_has_ended(tmp_
     assert granted.resources == (Granted("gpu", 1, (0,)),)
 
 
-def test_what_never_is_there_is_said_at_once_whatever_the_keeper_does(tmp_path):
+def test_a_need_that_never_exists_is_reported_at_once_whatever_the_keeper_does(tmp_path):
     executions = Executions(Slots(4, pool=ResourcePool(("linux",))))
     keeper = SimpleNamespace(pid=0, lost_pid=17)
     own = OwnNeeds(executions, lambda: None, keeper, Notes(tmp_path))

@@ -16,7 +16,7 @@ from lbd.local.json_socket import Connection, Refusal
 from tests.unit.lim.daemons import LBM, LIM, NOBODY, PLACE, ROOT, Daemon, config, running, until, up
 
 
-async def test_alone_everything_runs_here(tmp_path):
+async def test_a_single_host_runs_everything_itself(tmp_path):
     async with running(config(tmp_path), alone=True) as (one,):
         reply = await one.ask(PLACE)
         assert (reply["verdict"], reply["host"]) == ("here", "h1")
@@ -25,7 +25,7 @@ async def test_alone_everything_runs_here(tmp_path):
         assert [host["name"] for host in status["hosts"]] == ["h1"]
 
 
-async def test_status_is_the_contracts_object(two):
+async def test_status_is_the_object_of_the_contract(two):
     one, other = two
     await other.ask(LBM)
     await until(lambda: one.lim.state.table.entries["h2"].sample.vector.slots_total == 2)
@@ -42,7 +42,7 @@ async def test_status_is_the_contracts_object(two):
     assert {"index", "utilisation", "cores", "speed", "age_s", "tier", "jobs"} <= set(host)
 
 
-async def test_memory_is_known_from_the_beginning(two):
+async def test_memory_is_known_from_the_start(two):
     for lim in two:
         status = await lim.ask({"op": "status"})
         (here,) = (host for host in status["hosts"] if host["name"] == lim.lim.state.me)
@@ -63,7 +63,7 @@ async def test_a_command_goes_to_the_other_host_and_is_charged(two):
     assert (await one.ask({"op": "counters"}))["charged_jobs"] == 0
 
 
-async def test_dry_charges_nobody(two):
+async def test_a_dry_question_charges_nobody(two):
     one, _ = two
     reply = await one.ask({**PLACE, "dry": True})
     assert reply["local_threshold"] == 0.7
@@ -107,8 +107,8 @@ async def test_algorithm_and_parameters_change_everywhere(two):
     assert status["params"]["load.index"] == "utilisation-10"
 
 
-async def test_a_load_of_the_sites_own_is_the_index(tmp_path, caplog):
-    """One host measures it; on the other the smoothed index stands in, said once."""
+async def test_a_site_specific_load_is_the_index(tmp_path, caplog):
+    """One host measures it; on the other the smoothed index stands in, which is reported once."""
     said = tmp_path / "said"
     said.write_text("gpu 7\n")
     load = LoadConfig(
@@ -157,7 +157,7 @@ async def test_a_load_of_the_sites_own_is_the_index(tmp_path, caplog):
         ({"op": "cut", "hosts": "h2"}, "must be a list"),
     ],
 )
-async def test_bad_requests_are_met_with_one_line(two, request_, says):
+async def test_a_bad_request_is_answered_with_one_line(two, request_, says):
     with pytest.raises(Refusal) as caught:
         await two[0].ask(request_)
     assert says in str(caught.value)
@@ -178,13 +178,13 @@ async def test_bad_requests_are_met_with_one_line(two, request_, says):
         {"op": "cut", "hosts": []},
     ],
 )
-async def test_only_the_administrator_may_change_things(two, request_):
+async def test_only_an_administrator_may_change_things(two, request_):
     with pytest.raises(Refusal) as caught:
         await two[0].ask(request_, NOBODY)
     assert caught.value.code == "denied"
 
 
-async def test_anybody_may_look(two):
+async def test_everybody_may_look(two):
     for request in ({"op": "status"}, {"op": "peers"}, {"op": "algorithm"}, {**PLACE, "dry": True}):
         await two[0].ask(request, NOBODY)
 
@@ -203,7 +203,7 @@ async def test_the_doctor_reaches_every_peer(two):
 
 
 async def test_users_who_ask_for_the_doctor_make_no_more_messages_than_one(two):
-    """Five hundred questions a second of one user were as many messages to each host."""
+    """Five hundred questions a second by one user caused as many messages to each host."""
     one, other = two
     heard, answer = [], other.lim.answer
 
@@ -218,8 +218,8 @@ async def test_users_who_ask_for_the_doctor_make_no_more_messages_than_one(two):
     assert sum(isinstance(body, m.Ping) for body in heard) == 1
 
 
-async def test_the_doctor_tells_nobody_of_settings_that_were_changed_since(two):
-    """A user asked just before: an answer of then would say that the others still use NOLB."""
+async def test_doctor_reports_no_settings_that_have_changed_since(two):
+    """A user asked just before: a cached answer would say that the others still use NOLB."""
     one, other = two
     await one.ask({"op": "algorithm", "name": "NOLB"})
     assert (await one.ask({"op": "doctor"}, NOBODY))["peers"][0]["algorithm"] == "NOLB"
@@ -227,11 +227,11 @@ async def test_the_doctor_tells_nobody_of_settings_that_were_changed_since(two):
     reply = await one.ask({"op": "doctor"}, NOBODY)
     said = [(peer["algorithm"], peer["same_settings"]) for peer in reply["peers"]]
     assert (reply["algorithm"], said) == ("GLOBAL", [("GLOBAL", True)])
-    other.lim.state.settings = m.Settings()  # as one that has not heard of it
+    other.lim.state.settings = m.Settings()  # as one that has not heard of the change
     assert (await one.ask({"op": "doctor"}))["peers"][0]["same_settings"] is False
 
 
-async def test_a_host_in_trouble_is_avoided(two):
+async def test_a_failing_host_is_avoided(two):
     one, other = two
     await other.ask(LBM)
     await until(lambda: one.lim.state.table.view(None, 0).hosts["h2"].why == "")
@@ -254,7 +254,7 @@ async def test_questions_to_other_hosts_have_a_deadline(tmp_path, algorithm):
         assert asyncio.get_running_loop().time() - began < 1.0
 
 
-async def test_a_loop_that_dies_stops_the_daemon_which_says_which(tmp_path):
+async def test_a_task_that_dies_stops_the_daemon_which_says_which(tmp_path):
     daemon = Daemon(config(tmp_path), None)
 
     def broken(_now_s):
@@ -276,13 +276,13 @@ async def test_a_host_that_comes_and_goes_does_not_fill_the_log(two, caplog):
     assert {"host h8 is here", "nobody's line"} <= set(said)
 
 
-async def test_a_goodbye_is_said(two):
+async def test_a_goodbye_is_sent(two):
     one, other = two
     other.stop.set()
     await until(lambda: one.lim.state.table.entries["h2"].left)
 
 
-async def test_the_second_of_a_name_stops_with_one_line(tmp_path):
+async def test_the_second_host_of_a_name_stops_with_one_line(tmp_path):
     async with running(config(tmp_path, "h1"), config(tmp_path, "h2")) as (one, _):
         await until(lambda: up(one, "h2"))
         second = config(tmp_path / "x", "h2")
@@ -293,7 +293,7 @@ async def test_the_second_of_a_name_stops_with_one_line(tmp_path):
             await daemon.task
 
 
-def test_a_state_directory_that_cannot_be_written(tmp_path):
+def test_an_unwritable_state_directory(tmp_path):
     (tmp_path / "file").write_text("")
     broken = config(tmp_path)
     broken = replace(broken, host=replace(broken.host, state_dir=str(tmp_path / "file/state")))

@@ -1,4 +1,4 @@
-"""What lim.sock does about drains, revoked hosts and changes, on every host of the cluster."""
+"""How lim.sock handles drains, revoked hosts and changes, on every host of the cluster."""
 
 import asyncio
 import pwd
@@ -21,7 +21,7 @@ async def test_drain_of_another_host_is_confirmed_and_kept(two, tmp_path, caplog
         "host": "h2",
         "drained": True,
     }
-    assert "drained, as h1 asks" in caplog.messages  # its certificate says so, nobody else
+    assert "drained, as h1 asks" in caplog.messages  # its certificate says so, nothing else
     assert (tmp_path / "h2/state/drained").exists()
     assert one.lim.state.table.state("h2", 0)[0].value == "drained"
     assert (await other.ask(LBM))["drained"] is True
@@ -31,12 +31,12 @@ async def test_drain_of_another_host_is_confirmed_and_kept(two, tmp_path, caplog
 
 
 async def shown_drained(daemon, host):
-    """As `lbctl status` asked there has it."""
+    """Returns the drained hosts as `lbctl status` shows them there."""
     hosts = (await daemon.ask({"op": "status"}))["hosts"]
     return next(one["drained"] for one in hosts if one["name"] == host)
 
 
-async def test_who_drained_a_host_when_and_why_is_known_everywhere(two):
+async def test_all_hosts_know_who_drained_a_host_when_and_why(two):
     one, other = two
     began_s = time.time()
     drain = {"op": "drain", "host": "h2", "drained": True}
@@ -46,7 +46,7 @@ async def test_who_drained_a_host_when_and_why_is_known_everywhere(two):
     assert note == await shown_drained(other, "h2") == (await other.ask(LBM))["drain"]
     assert (note["reason"], note["by"]) == ("disk sdb", f"{pwd.getpwuid(0).pw_name}@h1")
     assert began_s <= note["since"] <= time.time()
-    again = Lim(one.lim.config, None).state  # after a restart, also of all
+    again = Lim(one.lim.config, None).state  # after a restart, even of all LIMs
     assert again.settings.drain_notes == one.lim.state.settings.drain_notes
     # Once more: the first note stays, unless there is another reason.
     assert (await one.ask(drain))["before"] == note
@@ -58,14 +58,14 @@ async def test_who_drained_a_host_when_and_why_is_known_everywhere(two):
     assert (one.lim.state.settings.drain_notes, await shown_drained(one, "h2")) == ({}, None)
 
 
-async def test_a_drain_of_this_host_is_noted_too(two):
+async def test_a_drain_of_this_host_is_recorded_too(two):
     one, other = two
     await one.ask({"op": "drain", "host": "h1", "drained": True, "reason": "move"})
     await until(lambda: "h1" in other.lim.state.settings.drain_notes)
     assert (await shown_drained(one, "h1"))["reason"] == "move"
 
 
-async def test_of_a_host_that_is_down_the_note_is_kept(two):
+async def test_the_note_on_a_host_that_is_down_is_kept(two):
     one, other = two
     other.network.silent = True
     drain = {"op": "drain", "host": "h2", "drained": True, "reason": "repair"}
@@ -76,7 +76,7 @@ async def test_of_a_host_that_is_down_the_note_is_kept(two):
     assert (await shown_drained(other, "h2"))["reason"] == "repair"
 
 
-async def test_a_change_says_on_how_many_hosts_it_is_in_force(two):
+async def test_a_change_reports_on_how_many_hosts_it_is_in_force(two):
     one, other = two
     changed = await one.ask({"op": "algorithm", "name": "LOWEST"})
     assert changed == {
@@ -102,8 +102,8 @@ async def test_a_host_that_is_down_counts_among_those_that_a_change_is_for(two):
     assert changed["missing"] == changed["down"] == ["h2"]
 
 
-async def test_a_host_is_not_up_from_when_it_is_known_to_be_revoked(two):
-    """Its last sample is not old yet. One that comes later is of a host that has joined again."""
+async def test_a_host_counts_as_down_once_it_is_known_to_be_revoked(two):
+    """Its last sample is not old yet. A later sample means that the host has joined again."""
     one, _ = two
     entry = one.lim.state.table.entries["h2"]
     learnt_s = max(entry.heard_at_s, entry.sampled_at_s)
@@ -128,7 +128,7 @@ async def test_drain_of_a_host_that_does_not_answer(two):
     other.network.silent = True
     drain = {"op": "drain", "host": "h2", "drained": True}
     assert await one.ask(drain) == {"host": "h2", "drained": True, "when_back": True}
-    again = Lim(one.lim.config, None).state  # after a restart, also of all
+    again = Lim(one.lim.config, None).state  # after a restart, even of all LIMs
     assert again.table.drains == {"h2": True}
     assert (0, "") < again.settings.version < one.lim.state.settings.version
     other.network.silent = False
@@ -136,8 +136,9 @@ async def test_drain_of_a_host_that_does_not_answer(two):
 
 
 @pytest.mark.parametrize("leaves", [False, True])
-async def test_a_machine_takes_over_the_drain_of_the_one_it_replaces(two, tmp_path, leaves):
-    """That one was up when it was drained, and knew; but its disk is lost. Who has left is not."""
+async def test_a_machine_inherits_the_drain_of_the_one_it_replaces(two, tmp_path, leaves):
+    """The replaced one was up when it was drained, and knew; but its disk is lost. A host that has
+    left is not drained."""
     one, other = two
     drain = {"op": "drain", "host": "h2", "drained": True, "reason": "disk"}
     await one.ask(drain)
@@ -164,7 +165,7 @@ async def test_a_machine_takes_over_the_drain_of_the_one_it_replaces(two, tmp_pa
     await new.task
 
 
-async def test_drains_that_have_ended_are_known_everywhere_and_after_a_restart(two):
+async def test_ended_drains_are_known_everywhere_and_after_a_restart(two):
     one, other = two
     drain = {"op": "drain", "host": "h2", "drained": True}
     await one.ask({**drain, "reason": "disk"})
@@ -187,7 +188,7 @@ async def test_drains_that_have_ended_are_known_everywhere_and_after_a_restart(t
     assert (now["reason"], now["until"], now["until_by"]) == ("move", None, None)
 
 
-async def test_what_is_saved_holds_after_a_restart_of_all_lims(two):
+async def test_saved_settings_survive_a_restart_of_all_lims(two):
     one, other = two
     saved = await one.ask({"op": "algorithm", "name": "LOWEST", "save": True})
     assert (saved["saved"], saved["changed"]) == ("LOWEST", 2)
@@ -202,7 +203,7 @@ async def test_what_is_saved_holds_after_a_restart_of_all_lims(two):
     assert again.sampler.config.smoothing_s == 9.0
 
 
-async def test_what_is_in_force_can_be_saved_and_all_of_it_reset(two):
+async def test_the_settings_in_force_can_be_saved_and_all_of_them_reset(two):
     one, other = two
     await one.ask({"op": "param", "name": "min_gain", "value": 0.5})
     await one.ask({"op": "param", "name": "min_gain", "save": True})
@@ -216,7 +217,7 @@ async def test_what_is_in_force_can_be_saved_and_all_of_it_reset(two):
     assert (again.in_force.lim.min_gain, again.in_force.lim.algorithm) == (0.1, "GLOBAL")
 
 
-async def test_a_reset_ends_a_trial_first_and_then_drops_what_is_saved(two):
+async def test_a_reset_first_ends_a_trial_and_then_drops_what_is_saved(two):
     one, other = two
     await one.ask({"op": "algorithm", "name": "LOWEST", "save": True})
     await one.ask({"op": "param", "name": "min_gain", "value": 0.5, "save": True})

@@ -1,4 +1,4 @@
-"""A host that is gone for good is removed by all; one that is heard is not."""
+"""A host that is gone for good is removed everywhere; one that is still heard is not."""
 
 import time
 
@@ -19,7 +19,7 @@ def knows(daemon):
 
 @pytest.fixture
 async def lost(tmp_path):
-    """h1 and h2, which both know of a joined h3 that nobody hears."""
+    """Yields h1 and h2, which both know of a joined h3 that nobody hears."""
     async with running(config(tmp_path, "h1"), config(tmp_path, "h2")) as (one, other):
         await until(lambda: up(one, "h2") and up(other, "h1"))
         member = m.Member(LOST, "127.0.0.3", 7901, 7902, 1 << 30, 5)
@@ -39,13 +39,13 @@ async def test_it_is_forgotten_by_all_and_gossip_does_not_bring_it_back(lost):
     assert not knows(one)
 
 
-async def test_who_has_forgotten_it_already_is_not_asked_to_do_so(lost):
+async def test_a_host_that_has_forgotten_it_already_is_not_asked_to(lost):
     one, other = lost
     other.lim.perform(other.lim.state.left(LOST, time.monotonic()))
     assert (await one.ask({"op": "forget", "host": "h3"}))["missing"] == []
 
 
-async def test_its_drain_is_still_known_and_why(lost):
+async def test_its_drain_and_the_reason_are_still_known(lost):
     """The machine may come back, and is drained then; only an undrain ends that."""
     one, other = lost
     await one.ask({"op": "drain", "host": "h3", "drained": True, "reason": "disk"})
@@ -58,7 +58,7 @@ async def test_its_drain_is_still_known_and_why(lost):
     assert (found["host"], found["reason"], found["until"]) == ("h3", "disk", None)
 
 
-async def test_a_host_that_is_up_is_not(lost):
+async def test_a_host_that_is_up_is_not_forgotten(lost):
     one, other = lost
     heard = r"h2 is up, last heard from \d+ s ago: run `lbctl leave` there"
     with pytest.raises(Refusal, match=heard) as refused:
@@ -67,7 +67,7 @@ async def test_a_host_that_is_up_is_not(lost):
     with pytest.raises(Refusal, match=r"h1 is this host: use `lbctl leave`") as refused:
         await one.ask({"op": "forget", "host": "h1"})
     assert refused.value.code != HEARD
-    # nor does one that hears it do as it is asked
+    # nor does a host that hears it comply
     state = one.lim.state
     for name in (HostId("h1"), HostId("h2"), HostId("h9")):
         body = m.Message(state.identity.cluster, HostId("h2"),
@@ -78,11 +78,11 @@ async def test_a_host_that_is_up_is_not(lost):
     assert up(other, "h1")
 
 
-async def test_who_may_not_and_what_has_the_queue(lost):
+async def test_only_administrators_may_forget_and_no_host_with_the_queue(lost):
     one, _ = lost
     with pytest.raises(Refusal, match="only root and administrators"):
         await one.ask({"op": "forget", "host": "h3"}, NOBODY)
-    for host in ("h3", "h2"):  # said before anybody waits for it to be silent
+    for host in ("h3", "h2"):  # refused before anybody waits for it to be silent
         await one.ask({"op": "share", "values": {"dispatch.host": host}})
         with pytest.raises(Refusal, match=f"the queue is on {host}"):
             await one.ask({"op": "forget", "host": host})

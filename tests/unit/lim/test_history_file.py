@@ -1,14 +1,14 @@
 from lbd.lim.history_file import NAME, HistoryFile
 
 
-def test_it_begins_anew_and_is_nobody_elses(tmp_path):
+def test_a_new_file_is_created_and_belongs_to_its_owner_only(tmp_path):
     for text in ("a", "b"):
         HistoryFile(tmp_path, 100).write(text)
     assert (tmp_path / NAME).read_text() == "b\n"
     assert (tmp_path / NAME).stat().st_mode & 0o777 == 0o600
 
 
-def test_it_grows_no_longer_than_it_may(tmp_path, caplog):
+def test_its_size_is_bounded(tmp_path, caplog):
     history = HistoryFile(tmp_path, 10)
     for _ in range(5):
         history.write("1234")
@@ -17,7 +17,7 @@ def test_it_grows_no_longer_than_it_may(tmp_path, caplog):
     assert line.endswith("it has reached lim.history_bytes")
 
 
-def test_the_lim_before_us_may_still_write_its_own(tmp_path):
+def test_the_previous_lim_may_still_write_its_own(tmp_path):
     before = HistoryFile(tmp_path, 100)
     before.write("a")
     HistoryFile(tmp_path, 100).write("b")
@@ -25,7 +25,7 @@ def test_the_lim_before_us_may_still_write_its_own(tmp_path):
     assert (tmp_path / NAME).read_text() == "b\n"
 
 
-def test_a_file_that_cannot_be_written_is_one_line(tmp_path, caplog):
+def test_an_unwritable_file_is_one_line(tmp_path, caplog):
     (tmp_path / NAME).mkdir()
     history = HistoryFile(tmp_path, 100)
     history.write("a")

@@ -1,4 +1,4 @@
-"""Who a LIM is by its configuration."""
+"""A LIM's identity according to its configuration."""
 
 import pytest
 
@@ -11,6 +11,6 @@ from lbd.lim.identity import join_target
     ("10.0.0.2:7901", ""),
 ])  # fmt: skip
 def test_a_host_does_not_join_by_itself(join, target):
-    """One config for all may say so. Its LIM ended with "the name h2 is taken"."""
+    """A shared configuration may tell it to. Its LIM ended with "the name h2 is taken"."""
     host = HostConfig(name="h2", address="10.0.0.2")
     assert join_target(Config(cluster=ClusterConfig(join=join), host=host)) == target

@@ -1,4 +1,4 @@
-"""A host that joined finds its cluster again, though the host that it joined by is gone."""
+"""A host that joined finds its cluster again even if the host that it joined by is gone."""
 
 import asyncio
 from contextlib import suppress
@@ -18,7 +18,7 @@ ADDRESSES = {"a": "127.0.0.1", "b": "127.0.0.2", "c": "127.0.0.3"}
 
 
 def joining(tmp_path, name):
-    """A host whose configuration names a's address and nobody else."""
+    """Returns a host whose configuration names a's address and no other host."""
     target = "" if name == "a" else f"{ADDRESSES['a']}:{LimConfig().port}"
     own = config(tmp_path, name, hosts=())
     cluster = ClusterConfig(name="test", join=target)
@@ -45,7 +45,7 @@ async def test_hosts_meet_again_though_the_one_they_joined_by_is_gone(tmp_path, 
         assert not up(daemons[0], "c")
 
 
-async def test_who_is_stopped_soon_after_it_joined_has_written_whom_it_met(tmp_path):
+async def test_a_host_that_is_stopped_soon_after_joining_has_recorded_the_others(tmp_path):
     a, b = (joining(tmp_path, name) for name in "ab")
     path = tmp_path / "b/state" / NAME
     async with running(a, b) as daemons:
@@ -61,7 +61,7 @@ def greeted(actions):
     return [action.to for action in actions]
 
 
-def test_hosts_remembered_are_greeted_in_turns_until_one_answers_and_then_once_more():
+def test_remembered_hosts_are_greeted_in_turn_until_one_answers_and_then_once_more():
     names = [HostId(f"h{number}") for number in range(1, GREETED_FIRST + 20)]
     state = lim_state("x", remembered=names)
     said = greeted(state.membership.first_hellos())
@@ -71,7 +71,7 @@ def test_hosts_remembered_are_greeted_in_turns_until_one_answers_and_then_once_m
     state.membership.members_from([member(names[0])], 0.0)
     state.membership.hello_answered(names[0], names[0])
     later = [greeted(state.membership.greet_again(0.0, state._rng)) for _ in range(10)]
-    # The one that is known by now is greeted as every host is that has not said Hello itself.
+    # The host that is known by now is greeted like every host that has not said Hello itself.
     told = [name for names_said in later for name in names_said if name != names[0]]
     assert sorted(told) == sorted(names[1:])
 
@@ -91,7 +91,7 @@ def test_a_damaged_file_is_ignored_with_a_line(tmp_path, caplog, text):
     assert [message[:7] for message in caplog.messages] == ["ignored"]
 
 
-def test_hosts_of_another_cluster_are_none(tmp_path, caplog):
+def test_hosts_of_another_cluster_are_ignored(tmp_path, caplog):
     (tmp_path / NAME).write_bytes(known_hosts.written([member("h1")], "test"))
     assert KnownHosts(tmp_path, "other").resumed() == []
     (found,) = KnownHosts(tmp_path, "test").resumed()

@@ -1,4 +1,4 @@
-"""What a LIM answers when it is asked for metrics."""
+"""A LIM's metrics."""
 
 import pytest
 
@@ -17,7 +17,7 @@ NAMES = ("h1", "h2", "h3")
 
 @pytest.fixture
 def state():
-    """h1's, which has heard of h2."""
+    """Returns the state of h1, which has heard of h2."""
     state = lim_state("h1", NAMES)
     state.handle(e.Sampled(vector(0.5).queues, 0.5, 0.1), NOW_S)
     report = m.Message("test", HostId("h2"), 1, m.Report(sample("h2", 1, vector(1.5))))
@@ -39,7 +39,7 @@ def test_the_load_of_this_host_and_the_hosts_by_state(state):
     assert shown(state, NOW_S + 3.0)["load_age_max_seconds"] == {(): 3.0}
 
 
-def test_the_loads_of_all_hosts_are_shown_by_the_centre_alone(state):
+def test_only_the_centre_shows_the_loads_of_all_hosts(state):
     state.placer.centre = HostId("h1")
     found = shown(state)
     assert found["host_load_index"] == {("h1",): 0.5, ("h2",): 1.5}

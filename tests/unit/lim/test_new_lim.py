@@ -13,12 +13,12 @@ from lbd.local.json_socket import Refusal
 from tests.unit.lim.daemons import LBM, LIM, PLACE, Daemon, config, running, until, up
 
 AWAY = {**PLACE, "must_leave": True}
-RARELY = replace(LIM, exchange_period_s=60.0, keepalive_s=60.0)  # nothing is told without a reason
+RARELY = replace(LIM, exchange_period_s=60.0, keepalive_s=60.0)  # nothing is sent without a reason
 
 
 @pytest.fixture
 async def pair(tmp_path):
-    """Two hosts that have heard of each other, and a way to start the LIM of one of them anew."""
+    """Two hosts that have heard of each other, and a way to restart the LIM of one of them."""
     async with running(*(config(tmp_path, name, lim=RARELY) for name in ("h1", "h2"))) as daemons:
         one, two = daemons
         await until(lambda: up(one, "h2") and up(two, "h1"))
@@ -26,7 +26,7 @@ async def pair(tmp_path):
         async def anew(name, **changes):
             (old,) = (one for one in daemons if one.lim.state.me == name)
             daemons.remove(old)
-            await old.network.cut({"h1", "h2"})  # it says no goodbye
+            await old.network.cut({"h1", "h2"})  # it sends no goodbye
             old.stop.set()
             await old.task
             fresh = Daemon(replace(old.lim.config, **changes), old.network._exchange)
@@ -38,8 +38,8 @@ async def pair(tmp_path):
 
 
 @pytest.mark.parametrize(("name", "other"), [("h1", "h2"), ("h2", "h1")])
-async def test_a_command_that_may_not_stay_waits_for_news_of_the_others(pair, name, other):
-    """Whether the new one is the centre or not."""
+async def test_a_command_that_must_leave_waits_for_reports_of_the_others(pair, name, other):
+    """Whether the new LIM is the centre or not."""
     hosts, anew = pair
     await hosts[other].ask(LBM)
     fresh = await anew(name)
@@ -49,7 +49,7 @@ async def test_a_command_that_may_not_stay_waits_for_news_of_the_others(pair, na
     assert fresh.lim.state.placer.decisions["nowhere"] == 0
 
 
-async def test_so_does_one_that_names_a_host_or_needs_more_slots_than_are_known(pair):
+async def test_so_does_a_command_that_names_a_host_or_needs_more_slots_than_are_known(pair):
     hosts, anew = pair
     await hosts["h1"].ask({**LBM, "slots_total": 64})
     join = ClusterConfig(join="127.0.0.1:7901")
@@ -60,7 +60,7 @@ async def test_so_does_one_that_names_a_host_or_needs_more_slots_than_are_known(
     assert status["hosts"][0]["slots"]["total"] == 64
 
 
-async def test_that_has_an_end(pair, monkeypatch):
+async def test_the_wait_is_bounded(pair, monkeypatch):
     hosts, anew = pair
     monkeypatch.setattr(membership, "FIRST_NEWS_S", 0.2)
     await hosts["h1"].network.cut({"h2"})
@@ -72,7 +72,7 @@ async def test_that_has_an_end(pair, monkeypatch):
     await fresh.ask({"op": "status", "slots": 64})
 
 
-async def test_who_is_alone_waits_for_nobody(tmp_path):
+async def test_a_host_on_its_own_waits_for_nobody(tmp_path):
     async with running(config(tmp_path, hosts=("h1",)), alone=True) as (one,):
         assert not await more_is_known(one.lim.state)
         with pytest.raises(Refusal, match="no other host is up"):
@@ -80,7 +80,7 @@ async def test_who_is_alone_waits_for_nobody(tmp_path):
 
 
 @pytest.mark.parametrize("sight", ["left", "skew"])
-async def test_nor_for_one_that_is_known_to_be_gone(pair, sight):
+async def test_nor_is_a_host_waited_for_that_is_known_to_be_gone(pair, sight):
     _, anew = pair
     fresh = await anew("h2")
     setattr(fresh.lim.state.table.entries["h1"], sight, sight)

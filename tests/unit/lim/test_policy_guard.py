@@ -1,4 +1,4 @@
-"""Whose word on the cluster's settings counts: real certificates, LIMs that are not running."""
+"""Whose changes of the cluster's settings count: real certificates, LIMs that are not running."""
 
 import json
 import time
@@ -28,7 +28,7 @@ LOWEST = e.ChangeSettings("LOWEST", {}, save=True)
 
 
 class Host:
-    """A LIM and what guards it."""
+    """A LIM and its guard."""
 
     def __init__(self, tls, admin, settings=None):
         made = lim_state(tls.own_name, NAMES, settings=settings or m.Settings())
@@ -47,7 +47,7 @@ class Host:
         return self.state.settings
 
     def hear(self, sender, body, *, vet=True):
-        """Over the wire."""
+        """Receives the message over the wire."""
         message = convert.decode(convert.encode(m.Message("c", HostId(sender), 1, body)))
         self.state.handle(e.Received(self.guard.vet(message) if vet else message), 1.0)
 
@@ -72,24 +72,24 @@ def trusts(authority):
 
 @pytest.fixture
 def cluster(trusts):
-    """Where every host may."""
+    """A cluster in which every host may change settings."""
     return {name: Host(tls, AdminConfig()) for name, tls in trusts.items()}
 
 
 @pytest.fixture
 def strict(trusts):
-    """Where h1 may."""
+    """A cluster in which only h1 may."""
     return {name: Host(tls, AdminConfig(settings_hosts=("h1",))) for name, tls in trusts.items()}
 
 
 def forged(tls, author, settings, counter=None):
-    """Signed with that host's key, by whatever name."""
+    """Returns settings signed with that host's key, in any name."""
     seal = m.Seal(counter or int(time.time()) + 9, author, trial_digest(settings))
     shown, signature = seals.sign(tls.credentials, signed_text("c", seal, settings))
     return replace(settings, seal=replace(seal, certificate=shown, signature=signature))
 
 
-def test_a_change_is_taken_from_whoever_hands_it_on(cluster):
+def test_a_change_is_accepted_from_any_host_that_passes_it_on(cluster):
     made = cluster["h1"].change(LOWEST)
     assert policy_version(made)[1] == "h1"
     cluster["h3"].hear("h2", made)
@@ -99,7 +99,7 @@ def test_a_change_is_taken_from_whoever_hands_it_on(cluster):
     assert cluster["h1"].algorithm == "THRHLD"
 
 
-def test_a_newcomer_takes_it_with_the_list_of_members(strict, caplog):
+def test_a_new_host_accepts_it_with_the_list_of_members(strict, caplog):
     made = strict["h1"].change(LOWEST)
     seen = strict["h2"].guard.vet(m.Message("c", HostId("h3"), 1, m.Members((), made)))
     assert seen.body.settings == made
@@ -110,7 +110,7 @@ def test_a_newcomer_takes_it_with_the_list_of_members(strict, caplog):
 
 
 def bad_ones(trusts, good):
-    """By name, what h2 may send and why it is refused."""
+    """Returns, by name, what h2 may send and why it is refused."""
     theirs = m.Settings(99, "h1", "NOLB", saved={"lim.algorithm": "NOLB"})
     h2 = trusts["h2"]
     in_h1s_name = forged(h2, "h1", theirs)
@@ -153,7 +153,7 @@ def test_what_is_not_of_an_author_who_may_is_refused_in_a_line(strict, trusts, c
     assert caplog.messages == [f"rejected settings from h2: {why}"], "once"
 
 
-def test_another_clusters_authority_vouches_for_nobody(strict, tmp_path, caplog):
+def test_the_authority_of_another_cluster_vouches_for_nobody(strict, tmp_path, caplog):
     stranger = joined(made_authority(tmp_path / "other"), "h1")
     strict["h3"].hear("h2", forged(stranger, "h1", m.Settings(9, "h1", "NOLB")))
     assert strict["h3"].state.settings.algorithm == ""
@@ -170,7 +170,7 @@ def test_a_replay_changes_nothing(cluster):
     assert cluster["h3"].algorithm == "NOLB", "nor does a number keep the next from being made"
 
 
-def test_a_host_that_may_not_says_so_and_signs_nothing(strict):
+def test_a_host_without_the_right_says_so_and_signs_nothing(strict):
     with pytest.raises(ConfigError, match=r"h2 may not .* only h1 may \(admin.settings_hosts\)"):
         strict["h2"].change(LOWEST)
     note = e.ChangeSettings(None, {}, drain_notes={HostId("h3"): m.DrainNote("disk", "ann", 1.0)})
@@ -194,10 +194,10 @@ def test_who_was_revoked_signs_nothing_more(authority, trusts, cluster, caplog):
     assert cluster["h3"].algorithm == "LOWEST", "once another host has set it again"
 
 
-def test_who_does_not_take_a_policy_makes_none_and_others_are_told_to_sign_it(
+def test_a_host_that_rejects_the_policy_makes_none_and_others_are_told_to_sign_it(
     authority, trusts, cluster
 ):
-    """A host that has just joined, and knows nothing, would put nothing in place of all of it."""
+    """A newly joined host, which knows nothing, would replace everything with nothing."""
     made = cluster["h2"].change(e.ChangeSettings("LOWEST", {}, save=True))
     cluster["h1"].hear("h2", made)
     assert (cluster["h1"].guard.doubt(), cluster["h3"].guard.doubt()) == ("", "")
@@ -208,7 +208,7 @@ def test_who_does_not_take_a_policy_makes_none_and_others_are_told_to_sign_it(
     assert cluster["h3"].state.settings.saved == {}
     with pytest.raises(ConfigError, match=r"h3 rejects the settings .* h2, which signed"):
         cluster["h3"].change(LOWEST)
-    for name in ("h1", "h3"):  # and it is said before anybody tries
+    for name in ("h1", "h3"):  # and this is reported before anybody tries
         assert cluster[name].guard.doubt() == "h2, which signed them, is revoked"
     again = cluster["h1"].change(e.ChangeSettings(None, {}, save=True))
     assert (again.saved, again.seal.author) == (made.saved, "h1")
@@ -219,7 +219,7 @@ def test_who_does_not_take_a_policy_makes_none_and_others_are_told_to_sign_it(
 
 
 def test_an_old_certificate_of_a_host_that_has_a_new_one(authority, trusts, cluster):
-    """As after `lbctl restore`: it is the certificate that is revoked, and not the host."""
+    """As after `lbctl restore`: the certificate is revoked, not the host."""
     made = cluster["h2"].change(e.ChangeSettings("LOWEST", {}, save=True))
     cluster["h3"].hear("h2", made)
     revoked = authority.revoke("h2")
@@ -231,7 +231,7 @@ def test_an_old_certificate_of_a_host_that_has_a_new_one(authority, trusts, clus
     assert cluster["h3"].guard.doubt() == "h2, which signed them, is revoked"
 
 
-def test_a_restart_keeps_it_with_its_seal(trusts, strict):
+def test_a_restart_keeps_the_policy_with_its_seal(trusts, strict):
     made = strict["h1"].change(e.ChangeSettings("LOWEST", {"lim.min_gain": 0.4}, save=True))
     made = strict["h1"].change(e.ChangeSettings("THRHLD", {}))  # not saved
     kept = settings_of(table(settings_bytes(made.lasting)))
@@ -248,26 +248,27 @@ SHORT = {"counter": 1, "author": "h1", "trial": "zz" * 32, "certificate": "", "s
 
 
 @pytest.mark.parametrize("seal", [7, {"counter": 1}, SHORT, {**SHORT, "trial": "00"}])
-def test_a_damaged_seal_is_no_settings(seal):
+def test_settings_with_a_damaged_seal_are_ignored(seal):
     kept = json.loads(settings_bytes(m.Settings(3)))
     with pytest.raises(ValueError, match=r"not the seal|non-hexadecimal"):
         settings_of({**kept, "seal": seal})
 
 
-def test_a_warning_if_what_is_saved_was_never_signed(trusts, caplog):
+def test_a_warning_is_given_if_the_saved_settings_were_never_signed(trusts, caplog):
     before = m.Settings(3, saved={"dispatch.lease_s": "20"})
     Host(trusts["h1"], AdminConfig(settings_hosts=("h1",)), before)
     assert "the settings saved for all hosts are not signed" in caplog.text
 
 
-def test_a_host_of_the_release_before_hands_the_seal_on(cluster):
-    """It does not know the field, keeps up to 1 KiB of such, and changes only drains."""
+def test_a_host_of_the_previous_release_passes_the_seal_on(cluster):
+    """It does not know the field, keeps up to 1 KiB of unknown fields, and changes only drains."""
     made = cluster["h1"].change(LOWEST)
     assert len(convert.settings_out(made).seal.SerializeToString()) + 8 <= convert.MORE_BYTES_MAX
 
 
-def test_settings_as_the_release_before_writes_them(cluster, strict):
-    """Bytes of today's record: taken while nobody has signed any, and where only some may never."""
+def test_settings_as_the_previous_release_writes_them(cluster, strict):
+    """These are bytes as it writes them: accepted while no policy is signed, but never where only
+    some hosts may change settings."""
     wire = bytes.fromhex("0807120268331a064c4f57455354"
                          "da05170a0d6c696d2e616c676f726974686d12064c4f57455354")  # fmt: skip
     theirs = convert.settings(convert.pb.Settings.FromString(wire))
@@ -284,7 +285,7 @@ def test_settings_as_the_release_before_writes_them(cluster, strict):
     assert (kept.saved, kept.seal) == ({"dispatch.lease_s": "20"}, m.NO_SEAL)
 
 
-async def test_where_hosts_have_no_certificates_no_seal_counts(authority):
+async def test_if_hosts_have_no_certificates_no_seal_counts(authority):
     network = LimNetwork(Plain("h1", "x" * 40), 1 << 20, 10.0)
     theirs = m.Settings(3, "h2", "LOWEST", seal=m.Seal(1 << 40, "h2", bytes(32)))
     assert network.vet(m.Message("c", HostId("h2"), 1, theirs)).body == replace(
@@ -300,13 +301,13 @@ def test_complaints_are_bounded(strict, caplog):
     assert len(strict["h3"].guard._said_s) <= SAYERS_MAX
 
 
-def test_only_the_settings_of_a_message_are_looked_at(strict):
+def test_only_the_settings_of_a_message_are_examined(strict):
     for body in (m.Ping(), m.Members((), m.Settings())):
         message = m.Message("c", HostId("h2"), 1, body)
         assert strict["h3"].guard.vet(message) == message
 
 
-def test_certificates_of_names_that_are_long_fit(authority):
+def test_certificates_with_long_names_fit(authority):
     name = "n" * 60 + ".x" * 60
     made = joined(authority, name)
     shown, signature = seals.sign(made.credentials, b"text")

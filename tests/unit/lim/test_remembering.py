@@ -41,13 +41,13 @@ async def test_loads_outlive_a_lim_and_every_user_may_ask_for_them(tmp_path):
         ({"hosts": "h1"}, "50 names"),
     ],
 )
-async def test_a_wrong_question_is_refused(tmp_path, wrong, says):
+async def test_an_invalid_question_is_refused(tmp_path, wrong, says):
     async with running(config(tmp_path), alone=True) as (one,):
         with pytest.raises(Refusal, match=says):
             await one.ask({**QUESTION, **wrong})
 
 
-async def test_files_in_trouble_are_one_line_each(tmp_path, caplog):
+async def test_each_unusable_file_is_one_line(tmp_path, caplog):
     path = tmp_path / NAME
     path.write_text("{}\n")
     async with running(config(tmp_path), alone=True) as (one,):

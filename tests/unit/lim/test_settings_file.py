@@ -1,4 +1,4 @@
-"""What outlives all LIMs, on disk."""
+"""The settings on disk that outlive all LIMs."""
 
 import json
 
@@ -19,7 +19,7 @@ NOTE = {"reason": "", "by": "ann", "since": 1.0}
 
 
 def noted(host="h3", **wrong):
-    """A file with one note, and something wrong in it."""
+    """Returns a file with one note that has something wrong."""
     return json.dumps({"counter": 1, "drains": {}, "notes": {host: NOTE | wrong}})
 
 
@@ -32,7 +32,7 @@ def saved(value):
     return json.dumps({"counter": 1, "drains": {}, "saved": value})
 
 
-def test_what_is_kept_is_what_outlives_all_lims_and_its_number(tmp_path):
+def test_only_lasting_settings_are_kept_with_their_number(tmp_path):
     file = SettingsFile(tmp_path)
     assert file.settings() == Settings()
     file.keep_settings(KEPT)
@@ -43,7 +43,7 @@ def test_what_is_kept_is_what_outlives_all_lims_and_its_number(tmp_path):
     assert file.settings() == KEPT.lasting
 
 
-def test_after_the_highest_number_others_can_follow(tmp_path):
+def test_others_can_follow_even_the_highest_number(tmp_path):
     file = SettingsFile(tmp_path)
     file.keep_settings(Settings(COUNTER_MAX, drains={"h3": True}))
     assert file.settings() == Settings(1, drains={"h3": True})
@@ -67,24 +67,24 @@ def test_after_the_highest_number_others_can_follow(tmp_path):
     ],
     ids=range(31),
 )  # fmt: skip
-def test_a_damaged_file_is_none(tmp_path, text, caplog):
+def test_a_damaged_file_is_ignored(tmp_path, text, caplog):
     (tmp_path / "settings.json").write_text(text)
     assert SettingsFile(tmp_path).settings() == Settings()
     assert "ignored" in caplog.text
 
 
-def test_all_that_the_checks_are_about_can_be_right(tmp_path):
+def test_the_valid_forms_of_these_files_are_read(tmp_path):
     for text in (noted(), past(), saved({"lim.min_gain": "0.5"})):
         (tmp_path / "settings.json").write_text(text)
         assert SettingsFile(tmp_path).settings().counter == 1
 
 
-def test_what_cannot_be_kept_is_said_and_the_lim_goes_on(tmp_path, caplog):
+def test_a_failure_to_save_is_reported_and_the_lim_continues(tmp_path, caplog):
     SettingsFile(tmp_path / "gone").keep_settings(KEPT)
     assert "cannot save the cluster's settings across restarts" in caplog.text
 
 
-def test_a_file_of_an_earlier_release_is_read_until_there_is_one_of_this(tmp_path):
+def test_a_file_of_an_earlier_release_is_read_until_there_is_a_new_one(tmp_path):
     (tmp_path / "drains.json").write_text('{"counter": 3, "drains": {"h3": true}}')
     assert SettingsFile(tmp_path).settings() == Settings(3, drains={"h3": True})
     (tmp_path / "drains.json").write_text(noted())
@@ -95,7 +95,7 @@ def test_a_file_of_an_earlier_release_is_read_until_there_is_one_of_this(tmp_pat
     assert SettingsFile(tmp_path).settings() == Settings(4)
 
 
-def test_a_file_of_a_later_release_is_refused_in_a_line_and_not_overwritten(tmp_path, caplog):
+def test_a_file_of_a_later_release_is_refused_in_one_line_and_not_overwritten(tmp_path, caplog):
     file = SettingsFile(tmp_path)
     later = json.dumps({"schema": 2, "counter": 9, "drains": {}, "saved": {"lim.algorithm": "X"}})
     file.path.write_text(later)
@@ -106,7 +106,7 @@ def test_a_file_of_a_later_release_is_refused_in_a_line_and_not_overwritten(tmp_
     assert "is of a later release" in caplog.text
 
 
-def test_a_file_of_the_release_before_is_read_and_written_as_ours(tmp_path):
+def test_a_file_of_the_previous_release_is_read_and_written_as_ours(tmp_path):
     file = SettingsFile(tmp_path)
     file.path.write_text('{"counter": 3, "drains": {"h3": true}}')
     assert file.settings() == Settings(3, drains={"h3": True})

@@ -1,4 +1,4 @@
-"""Settings of lbd.toml that hold for all hosts: set at one LIM, saved by every other."""
+"""Settings of lbd.toml that apply to all hosts: set at one LIM, saved by every other."""
 
 import pytest
 
@@ -12,14 +12,14 @@ def share(**values):
     return {"op": "share", "values": {f"dispatch.{key}": one for key, one in values.items()}}
 
 
-async def test_they_are_saved_everywhere_and_after_a_restart_of_all_lims(two):
+async def test_they_are_saved_everywhere_and_survive_a_restart_of_all_lims(two):
     one, other = two
     assert (await other.ask(LBM))["queue"] is None
     reply = await one.ask(share(host="h2", standby=[], lease_s=20))
     assert (reply["hosts"], reply["missing"]) == (2, [])
     saved = {"dispatch.host": '"h2"', "dispatch.standby": "[]", "dispatch.lease_s": "20"}
     assert (await other.ask({"op": "settings"}))["saved"] == saved
-    assert (await other.ask(LBM))["queue"] == ("h2",)  # what its LBM goes by
+    assert (await other.ask(LBM))["queue"] == ("h2",)  # what its LBM uses
     again = Lim(other.lim.config, None)
     assert again.state.settings.saved == saved
     await other.ask(share(lease_s=None))
@@ -27,7 +27,7 @@ async def test_they_are_saved_everywhere_and_after_a_restart_of_all_lims(two):
     assert (await one.ask({"op": "settings"}))["queue"] == ("h2",)
 
 
-async def test_whoever_follows_hears_of_each(two):
+async def test_every_follower_is_told_of_each_change(two):
     one, other = two
     heard = []
     other.lim.kept.follow = lambda settings: heard.append(settings.saved)
@@ -44,18 +44,20 @@ async def test_whoever_follows_hears_of_each(two):
         ({"op": "share", "values": {"lim.min_gain": None}}, "cannot be set for the whole cluster"),
     ],
 )
-async def test_what_cannot_be_is_refused_in_a_line_and_changes_nothing(two, request_, says):
+async def test_an_impossible_setting_is_refused_in_one_line_and_changes_nothing(
+    two, request_, says
+):
     with pytest.raises(Refusal, match=says):
         await two[0].ask(request_)
     assert two[0].lim.state.settings.counter == 0
 
 
-async def test_only_administrators_may(two):
+async def test_only_administrators_may_share_settings(two):
     with pytest.raises(Refusal, match="only root and administrators"):
         await two[0].ask(share(host="h2"), NOBODY)
 
 
-async def test_there_is_an_end_to_how_many(two):
+async def test_their_number_is_bounded(two):
     one, _ = two
     full = {f"lim.x{number}": "1" for number in range(128)}
     one.lim.state.settings.saved.update(full)
@@ -63,7 +65,7 @@ async def test_there_is_an_end_to_how_many(two):
         await one.ask(share(host="h2"))
 
 
-async def test_of_a_damaged_file_nothing_is_followed(two, tmp_path):
+async def test_nothing_in_a_damaged_file_is_followed(two, tmp_path):
     file = SettingsFile(tmp_path / "h1/state")
     file.path.write_text('{"counter": 5, "drains": {}, "saved": {"dispatch.host": 7}}')
     assert file.settings().saved == {}

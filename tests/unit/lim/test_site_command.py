@@ -1,4 +1,4 @@
-"""The site's own command, with real processes."""
+"""The site's own load command, with real processes."""
 
 import asyncio
 import os
@@ -30,7 +30,7 @@ async def until(condition):
             await asyncio.sleep(0.01)
 
 
-async def test_it_is_run_again_and_again(tmp_path):
+async def test_it_is_run_repeatedly(tmp_path):
     (tmp_path / "h7").write_text("gpu 1\n")
     async with running(f"cat {tmp_path}/$LBD_HOST") as command:
         await until(lambda: command.loads.at(time.monotonic()) == {"gpu": 1.0})
@@ -49,7 +49,7 @@ async def test_it_is_run_again_and_again(tmp_path):
         ("sleep 100 & wait", "took longer than 0.3 s"),
     ],
 )
-async def test_what_goes_wrong_is_one_line_each_time_it_changes(script, fault, caplog):
+async def test_a_failure_is_one_line_each_time_it_changes(script, fault, caplog):
     async with running(script, 0.3 if "sleep" in script else 5.0) as command:
         await until(lambda: command.tried)
         assert command.fault == fault
@@ -60,7 +60,7 @@ async def test_what_goes_wrong_is_one_line_each_time_it_changes(script, fault, c
     ]
 
 
-async def test_a_program_that_is_not_there():
+async def test_a_missing_program():
     load = LoadConfig(site_command=("/no/such",), site_period_s=0.2)
     command = SiteCommand(load, "h7")
     task = asyncio.create_task(command.run())

@@ -1,4 +1,4 @@
-"""What the LIM says of owners: to `lbctl status`, and to an LBM that decides whether to move."""
+"""What the LIM reports of owners: to `lbctl status`, and to an LBM that decides whether to move."""
 
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ NAMES = ("h1", "h2", "h3")
 
 
 def lim(**others):
-    """h1's, where somebody sits; `others`: the vectors of those that it has heard of."""
+    """The LIM of h1, whose owner is present; `others` are the vectors of other hosts."""
     state = lim_state("h1", NAMES)
     state.handle(e.LbmStatus(accepting=False, slots_total=2, owner="here"), NOW_S)
     state.handle(e.Sampled(vector(0.5).queues, 0.5, 0.1), NOW_S)
@@ -40,12 +40,12 @@ FULL = vector(slots=(2, 2))
         (vector(), FULL, {"h1": False, "h2": True, "h3": True}, {"h2": 2}),
     ],
 )
-def test_an_lbm_hears_who_is_away_and_where_there_is_room(h2, h3, away, room):
+def test_an_lbm_learns_which_owners_are_away_and_where_there_is_room(h2, h3, away, room):
     found = owners(lim(h2=h2, h3=h3), NOW_S)
     assert found == {"away": away, "others_free": bool(room), "room": room}
 
 
-def test_an_lbm_that_asks_hears_what_hosts_with_room_have():
+def test_on_request_an_lbm_learns_what_hosts_with_room_have():
     facts = Facts(("linux",), (("gpu", 2, 1),), 8, 4)
     found = owners(lim(h2=replace(AWAY, facts=facts), h3=HERE), NOW_S, with_facts=True)
     assert facts_in(found) == {"h2": facts}
@@ -55,7 +55,7 @@ def test_an_lbm_that_asks_hears_what_hosts_with_room_have():
     assert facts_in({"facts": 1}) == facts_in({}) == {}
 
 
-def test_who_was_not_heard_of_counts_for_nothing():
+def test_a_host_that_was_never_heard_counts_for_nothing():
     assert owners(lim(), NOW_S) == {"away": {"h1": False}, "others_free": False, "room": {}}
 
 
@@ -64,12 +64,12 @@ def test_status_shows_each_owner():
     assert shown == {"h1": "here", "h2": "away", "h3": None}
 
 
-def test_a_revoked_host_is_not_up_however_young_its_report_is():
+def test_a_revoked_host_is_not_up_however_recent_its_report():
     rows = status(lim(h2=AWAY), NOW_S, revoked={HostId("h2")})["hosts"]
     assert [(row["state"], row["revoked"]) for row in rows[:2]] == [("up", False), ("down", True)]
 
 
-def test_a_host_that_was_replaced_is_down_until_its_new_daemons_are_heard():
+def test_a_replaced_host_is_down_until_its_new_daemons_are_heard():
     row = status(lim(h2=AWAY), NOW_S, replaced={HostId("h2")})["hosts"][1]
     assert (row["state"], row["revoked"]) == ("down", False)
     assert row["why_down"].startswith("it has a new certificate, but its daemons have not")
@@ -95,13 +95,13 @@ def test_a_reason_that_is_too_long_is_refused():
 
 
 @pytest.mark.parametrize(("said", "taken"), [("here", "here"), ("asleep", ""), (None, "")])
-def test_only_what_an_owner_can_be_is_taken(said, taken):
+def test_only_possible_states_of_an_owner_are_accepted(said, taken):
     request = {"accepting": True, "owner": said}
     counts = dict.fromkeys(("slots_total", "slots_used", "local", "foreign"), 0)
     assert lbm_status(request | counts).owner == taken
 
 
-def test_why_a_host_takes_no_commands_is_shown_as_its_lbm_says_it():
+def test_why_a_host_accepts_no_commands_is_shown_as_its_lbm_says_it():
     counts = dict.fromkeys(("slots_total", "slots_used", "local", "foreign"), 2)
     said = lbm_status({"accepting": False, "closed": Closed.ALONE.value, **counts})
     state = lim_state("h1", NAMES)
@@ -113,7 +113,7 @@ def test_why_a_host_takes_no_commands_is_shown_as_its_lbm_says_it():
 @pytest.mark.parametrize(
     ("set_gib", "total_gib", "available_gib"), [(0, 8, 3), (2, 2, 2), (6, 6, 3), (16, 16, 3)]
 )
-def test_memory_as_its_owner_set_it_is_what_there_is(set_gib, total_gib, available_gib):
+def test_memory_limited_by_the_owner_counts_as_the_total(set_gib, total_gib, available_gib):
     heard = replace(
         vector(), memory_total=8 << 30, memory_available=3 << 30,
         facts=Facts(memory_total=set_gib << 30),

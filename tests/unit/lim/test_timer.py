@@ -10,7 +10,7 @@ from lbd.lim.daemon import TIMER_EARLY_S, Loop
 
 
 def test_no_tick_comes_before_its_time():
-    """Or a dozen more would follow until it has come."""
+    """Otherwise a dozen more would follow until that time."""
     early_s = []
 
     async def tick_often():

@@ -73,7 +73,7 @@ def test_the_way_up_ends_at_the_mount(tmp_path):
     assert found == [own, tmp_path / "a", tmp_path]
 
 
-def test_members_of_a_cgroup_and_those_below(tmp_path):
+def test_members_of_a_cgroup_and_of_those_below(tmp_path):
     write(tmp_path, cgroup__procs="1\n2\n")
     write(tmp_path / "sub", cgroup__procs="30\n")
     assert sorted(cgroup.members(tmp_path)) == [1, 2, 30]
@@ -81,7 +81,7 @@ def test_members_of_a_cgroup_and_those_below(tmp_path):
 
 
 def test_members_of_groups_that_are_not_ours_to_list(tmp_path, monkeypatch):
-    """As those of jobs, for daemons that are not root: what is known by its name can be read."""
+    """As for groups of jobs, for daemons that are not root: a group of known name can be read."""
     (tmp_path / "cgroup.procs").write_text("1\n")
 
     def closed(path):
@@ -91,8 +91,8 @@ def test_members_of_groups_that_are_not_ours_to_list(tmp_path, monkeypatch):
     assert cgroup.members(tmp_path) == [1]
 
 
-def test_members_that_are_not_ours_to_see_are_none(tmp_path):
-    """Killed as 0, they would be our own process group."""
+def test_members_that_we_cannot_see_are_left_out(tmp_path):
+    """Killed as 0, they would mean our own process group."""
     write(tmp_path, cgroup__procs="0\n0\n7\n")
     assert cgroup.members(tmp_path) == [7]
 
@@ -112,7 +112,7 @@ def test_cpu_used(tmp_path, files, expected):
     assert cgroup.cpu_used_s(tmp_path) == expected
 
 
-def test_the_root_cgroup_is_told_by_its_files(tmp_path):
+def test_the_root_cgroup_is_recognised_by_its_files(tmp_path):
     version1 = Hierarchy(frozenset({"cpu"}), tmp_path, tmp_path)
     version2 = Hierarchy(frozenset(), tmp_path, tmp_path)
     assert not cgroup.is_root(version1)

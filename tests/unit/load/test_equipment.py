@@ -1,4 +1,4 @@
-"""Features and GPUs that are found."""
+"""Detected features and GPUs."""
 
 import os
 
@@ -13,7 +13,7 @@ def made(root, **files):
     return root
 
 
-def test_the_cpu_is_named_by_what_programs_are_compiled_for(tmp_path):
+def test_the_cpu_is_named_by_the_architecture_programs_are_compiled_for(tmp_path):
     root = made(tmp_path, proc__cpuinfo="flags\t\t: fpu avx2 avx512f rdtscp\nflags: avx\n")
     found = equipment.features(root)
     system = os.uname()
@@ -28,12 +28,12 @@ def test_gpus_of_nvidia(tmp_path):
     assert equipment.gpus(root) == 2
 
 
-def test_gpus_of_nvidia_whose_devices_are_not_there_yet(tmp_path):
+def test_gpus_of_nvidia_whose_devices_do_not_exist_yet(tmp_path):
     (tmp_path / "proc/driver/nvidia/gpus/0000:01:00.0").mkdir(parents=True)
     assert equipment.gpus(tmp_path) == 1
 
 
-def test_gpus_of_amd_are_the_nodes_that_compute(tmp_path):
+def test_gpus_of_amd_are_the_compute_nodes(tmp_path):
     nodes = tmp_path / equipment.AMD_NODES
     for number, simd in enumerate((0, 240, 60)):
         (nodes / str(number)).mkdir(parents=True)

@@ -21,7 +21,7 @@ def test_smoothed(old, new, dt_s, smoothing_s, expected):
     assert index.smoothed(old, new, dt_s, smoothing_s) == pytest.approx(expected)
 
 
-def test_smoothing_does_not_depend_on_how_time_is_cut():
+def test_smoothing_does_not_depend_on_how_time_is_divided():
     at_once = index.smoothed(1.0, 3.0, 2.0, 4.0)
     in_two = index.smoothed(index.smoothed(1.0, 3.0, 1.0, 4.0), 3.0, 1.0, 4.0)
     assert at_once == pytest.approx(in_two)
@@ -59,7 +59,7 @@ def test_the_index_that_is_exchanged(name, expected, smoothing_s, fade_s):
     assert (index.smoothing_s(load), index.fade_s(load)) == (smoothing_s, fade_s)
 
 
-def test_every_index_of_the_configuration_is_known():
+def test_every_index_in_the_configuration_is_known():
     loads = [LoadConfig(index=name) for name in INDICES]
     seen = {
         (index.exchanged(a, Queues(3, 2, 4), 0.7, 2.0, 2.0), index.smoothing_s(a)) for a in loads
@@ -88,7 +88,7 @@ def test_paging_tasks():
 @pytest.mark.parametrize(
     ("cost_s", "share", "hz", "expected"),
     [
-        (0.0001, 0.008, 10, 0.1),  # cheap: the asked rate
+        (0.0001, 0.008, 10, 0.1),  # cheap: the requested rate
         (0.0055, 0.008, 10, 0.6875),  # 375 processes
         (0.1, 0.008, 10, 12.5),
     ],

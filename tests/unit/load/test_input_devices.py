@@ -1,4 +1,4 @@
-"""Keyboards and pointers: which they are, and when one was used, without reading what was typed."""
+"""Keyboards and pointers: which devices they are, and their last use, without reading the input."""
 
 import os
 
@@ -54,7 +54,7 @@ def test_a_key_is_noticed_and_not_read(desk):
     os.close(keyboard)
 
 
-def test_what_is_plugged_in_later_is_found_and_what_is_gone_forgotten(desk):
+def test_a_device_plugged_in_later_is_found_and_a_removed_one_forgotten(desk):
     devices, directory = desk
     devices.look(100.0)
     os.mkfifo(directory / "event3")
@@ -69,7 +69,7 @@ def test_what_is_plugged_in_later_is_found_and_what_is_gone_forgotten(desk):
     os.close(mouse)
 
 
-def test_a_machine_without_any_is_no_trouble(tmp_path):
+def test_a_machine_without_any_devices_causes_no_error(tmp_path):
     assert InputDevices(tmp_path / "listing", tmp_path, tmp_path).look(1.0) == 0.0
 
 
@@ -78,7 +78,7 @@ def test_devices_that_cannot_be_opened_are_named(desk):
     assert unreadable(["event0", "event3"], directory) == ["event3"]
 
 
-def test_where_the_listing_is_empty_the_devices_are_known_all_the_same(desk):
+def test_if_the_listing_is_empty_the_devices_are_known_all_the_same(desk):
     _, directory = desk
     none, shown = directory / "none", directory / "input"
     assert of_this_machine(directory / "listing", none) == ["event0", "event3"]

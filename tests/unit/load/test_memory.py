@@ -1,4 +1,4 @@
-"""How much memory there is: of the host, and within a cgroup's limit."""
+"""How much memory exists: on the host, and within a cgroup's limit."""
 
 import pytest
 
@@ -10,7 +10,7 @@ MEMINFO = (
 )
 
 
-def test_what_is_available_counts_caches_as_free(tmp_path):
+def test_available_memory_counts_caches_as_free(tmp_path):
     (tmp_path / "meminfo").write_text(MEMINFO)
     reader = MemoryReader(str(tmp_path / "meminfo"))
     assert reader.read() == Memory(8000 * KIB, 5000 * KIB)
@@ -28,7 +28,7 @@ def test_what_is_available_counts_caches_as_free(tmp_path):
         ("max", 0, Memory(8000 * KIB, 5000 * KIB)),
     ],
 )
-def test_a_limit_of_the_cgroup_is_what_there_is(tmp_path, limit, used, memory):
+def test_a_limit_of_the_cgroup_counts_as_the_total(tmp_path, limit, used, memory):
     (tmp_path / "meminfo").write_text(MEMINFO)
     (tmp_path / "memory.max").write_text(f"{limit}\n")
     (tmp_path / "memory.current").write_text(f"{used}\n")
@@ -36,7 +36,7 @@ def test_a_limit_of_the_cgroup_is_what_there_is(tmp_path, limit, used, memory):
 
 
 @pytest.mark.parametrize("text", ["", "MemTotal: x kB\n", "MemTotal: 8 kB\n"])
-def test_what_cannot_be_read_is_not_known(tmp_path, text):
+def test_what_cannot_be_read_is_unknown(tmp_path, text):
     (tmp_path / "meminfo").write_text(text)
     assert MemoryReader(str(tmp_path / "meminfo")).read() == Memory()
     assert MemoryReader(str(tmp_path / "nothing")).read() == Memory()
@@ -62,7 +62,7 @@ def test_the_pressure_is_that_of_the_cgroup_if_there_is_one(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "full avg10=x\n", "full avg10=", "some avg10=9.00\n"])
-def test_a_pressure_that_cannot_be_read_is_none(tmp_path, text):
+def test_an_unreadable_pressure_is_none(tmp_path, text):
     (tmp_path / "pressure").write_text(text)
     assert PressureReader(str(tmp_path / "pressure")).read() == 0.0
     assert PressureReader(str(tmp_path / "nothing")).read() == 0.0

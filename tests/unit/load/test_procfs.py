@@ -15,7 +15,7 @@ def test_running_and_blocked():
     assert procfs.running_and_blocked(STAT) == (12, 3)
 
 
-def test_waiting_and_what_other_machines_took_is_not_busy():
+def test_waiting_and_time_stolen_by_other_machines_do_not_count_as_busy():
     assert procfs.busy_ticks(STAT) == 1 + 2 + 4 + 32 + 64
     assert procfs.machine_cpu_s() > 0
 
@@ -24,7 +24,7 @@ def test_ticks_of_each_processor_that_we_may_use():
     stat = (
         b"cpu  70 20 90 3000 4 0 6 8 2 0\n"
         b"cpu0 30 10 30 1000 0 0 2 0 2 0\n"
-        b"cpu1 20 10 30 1000 4 1 2 8 9 9\n"  # the last two are guests', in user and nice
+        b"cpu1 20 10 30 1000 4 1 2 8 9 9\n"  # the last two: guests' time, within user and nice
         b"cpu3 20 0 30 1000 0 0 2 0 0 0\n"  # 2 is offline
         b"intr 77 0 1\nprocs_running 3\n"
     )
@@ -41,7 +41,7 @@ def test_a_command_name_cannot_deceive_the_parser(name):
     assert task.cpu_s == 25 / procfs.TICKS_PER_S
 
 
-def test_a_kernel_thread_is_told_by_its_flag():
+def test_a_kernel_thread_is_recognised_by_its_flag():
     line = b"2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 20 0 1 0 1 0 0"
     assert process_table.parse_task(line).kernel_thread
 
@@ -64,7 +64,7 @@ def test_a_process_that_is_gone_is_none():
     assert process_table.thread_states(2**22 + 1) == []
 
 
-def test_a_held_file_may_outgrow_its_buffer(tmp_path):
+def test_a_file_held_open_may_outgrow_its_buffer(tmp_path):
     path = tmp_path / "stat"
     path.write_bytes(b"x" * 100)
     held = procfs.HeldFile(str(path), 64)

@@ -12,7 +12,7 @@ from lbd.testing.fake_scope import FakeScope
 
 
 def readings(sampler, scope, counts, begin_s=0.0, hz=10):
-    """One reading for each count, `hz` a second; the results that came."""
+    """Takes one reading for each count, `hz` a second; returns the results."""
     found = []
     for number, running in enumerate(counts, 1):
         scope.running = running
@@ -33,21 +33,21 @@ def test_a_second_of_readings_is_averaged_then_smoothed(scope):
     assert second.queues.cpu == pytest.approx(3.0 * math.exp(-1 / 4))
 
 
-def test_it_settles_at_what_runs(scope):
+def test_it_settles_at_the_number_of_running_tasks(scope):
     sampler = Sampler(LoadConfig(smoothing_s=4.0), 2.0, scope, now_s=0.0)
     results = readings(sampler, scope, [0] * 10 + [3] * 300)
     assert results[-1].queues.cpu == pytest.approx(3.0, abs=0.01)
     assert results[4].queues.cpu == pytest.approx(3.0 * (1 - math.exp(-1)))
 
 
-def test_blocked_tasks_are_kept_apart(scope):
+def test_blocked_tasks_are_counted_separately(scope):
     scope.blocked = 2
     sampler = Sampler(LoadConfig(), 2.0, scope, now_s=0.0)
     (result,) = readings(sampler, scope, [1] * 10)
     assert (result.queues.cpu, result.queues.io) == (1.0, 2.0)
 
 
-def test_utilisation_is_of_the_usable_cores(scope):
+def test_utilisation_is_relative_to_the_usable_cores(scope):
     sampler = Sampler(LoadConfig(), 2.0, scope, now_s=0.0)
     readings(sampler, scope, [1] * 9)
     scope.used_s = 1.5
@@ -58,7 +58,7 @@ def test_utilisation_is_of_the_usable_cores(scope):
     assert result.utilisation == 1.0
 
 
-def test_without_figures_of_its_own_the_machine_is_asked(scope):
+def test_without_figures_of_its_own_the_scope_uses_those_of_the_machine(scope):
     scope.used_s = None
     sampler = Sampler(LoadConfig(), 2.0, scope, now_s=0.0)
     (result,) = readings(sampler, scope, [1] * 10)
@@ -75,28 +75,28 @@ def test_the_machine_is_as_busy_as_the_processors_that_we_may_use(tmp_path):
     assert machine.read(2.0) == 0.0
 
 
-def test_the_moments_are_jittered_around_the_asked_rate(scope):
+def test_the_sampling_times_are_jittered_around_the_requested_rate(scope):
     sampler = Sampler(LoadConfig(sample_hz=10.0), 2.0, scope, now_s=0.0)
     intervals = [sampler.interval_s() for _ in range(500)]
     assert 0.08 <= min(intervals) < 0.085 < 0.115 < max(intervals) <= 0.12
     assert sum(intervals) / 500 == pytest.approx(0.1, rel=0.03)
 
 
-def test_only_a_scope_that_scans_slows_itself():
+def test_only_a_scanning_scope_slows_itself():
     for scans, expected in [(False, 0.1), (True, 1.0)]:
         sampler = Sampler(LoadConfig(scan_core_share=0.01), 2.0, FakeScope(scans), now_s=0.0)
         sampler.cost_s = 0.01
         assert sampler.interval_s(jitter=False) == pytest.approx(expected)
 
 
-def test_a_slow_scan_still_makes_a_result_of_each_reading(scope):
+def test_a_slow_scan_still_gives_a_result_for_each_reading(scope):
     sampler = Sampler(LoadConfig(), 2.0, scope, now_s=0.0)
     scope.running = 4
     results = [sampler.read(at_s) for at_s in (2.0, 4.5, 30.0)]
     assert [result.queues.cpu for result in results] == [4.0, 4.0, 4.0]
 
 
-def test_cores_and_speed_as_configured_or_measured(tmp_path):
+def test_cores_and_speed_are_configured_or_measured(tmp_path):
     assert kernel.usable_cores(3.5) == 3.5
     assert kernel.usable_cores(0.0) > 0
     assert kernel.core_speed(2.0, tmp_path / "gone") == 2.0
@@ -105,13 +105,13 @@ def test_cores_and_speed_as_configured_or_measured(tmp_path):
         kernel.core_speed(0.0, tmp_path / "gone")
 
 
-def test_the_memory_queue_reads_what_this_kernel_has():
+def test_the_memory_queue_uses_what_this_kernel_has():
     queue = kernel.MemoryQueue(own_group=False)
     assert queue.read(1.0) >= 0.0
     assert kernel.machine().memory_total_bytes > 0
 
 
-def test_a_pressure_file_that_says_nothing_is_not_kept_open(monkeypatch, tmp_path):
+def test_a_pressure_file_without_contents_is_not_kept_open(monkeypatch, tmp_path):
     path = tmp_path / "memory"
     path.write_text("no pressure\n")
     monkeypatch.setattr(kernel, "PRESSURE", str(path))
@@ -124,7 +124,7 @@ def test_a_pressure_file_that_says_nothing_is_not_kept_open(monkeypatch, tmp_pat
 @pytest.mark.parametrize(
     ("name", "queue", "busy"), [("instant", 0.0, 0.0), ("utilisation", 3.0, 0.75)]
 )
-def test_what_is_smoothed_follows_the_index(scope, name, queue, busy):
+def test_the_smoothed_value_follows_the_index(scope, name, queue, busy):
     sampler = Sampler(LoadConfig(index=name, smoothing_s=4.0), 2.0, scope, now_s=0.0)
     readings(sampler, scope, [3] * 9)
     scope.used_s = 1.5

@@ -15,13 +15,13 @@ def test_tally_counts_states():
     assert (counts.running, counts.blocked) == (2, 1)
 
 
-def test_tally_adds_up_cpu_time_seen_to_be_used():
+def test_tally_adds_up_cpu_time_used_under_observation():
     tally = Tally()
     tally.count([(5, task(ticks=500))])
     assert tally.used_s == 0.0  # used before we looked
     tally.count([(5, task(ticks=530)), (6, task(ticks=20, started=200))])
     assert tally.used_s == 50 / TICKS_PER_S
-    # number 5 came again: all that the new process used is new
+    # number 5 was reused: everything that the new process used is new
     tally.count([(5, task(ticks=10, started=300))])
     assert tally.used_s == 60 / TICKS_PER_S
 
@@ -50,7 +50,7 @@ def test_an_orphan_of_a_tree_stays_in_it():
     assert sort_out(scope, {11: task(parent=1), 12: task(parent=11)}) == {10, 11, 12}
 
 
-def test_a_pid_that_came_again_is_a_stranger():
+def test_a_reused_pid_is_an_unrelated_process():
     scope = JobsScope("test", set)
     sort_out(scope, {10: task(started=1)}, named={10})
     assert sort_out(scope, {10: task(started=9)}) == set()
@@ -66,7 +66,7 @@ def test_jobs_scope_sees_this_process_as_a_job():
     scope.add("j1", Root(os.getpid(), None))
     assert scope.read().running >= 1
     scope.remove("j1")
-    assert scope.read().running >= 1  # still there, though its job is said to have ended
+    assert scope.read().running >= 1  # still there, though its job is reported to have ended
 
 
 def test_own_daemons_are_left_out():

@@ -10,7 +10,7 @@ from lbd.load import index, site
     [
         (b"gpu 0.5\n", {"gpu": 0.5}),
         (b"gpu 0\n\n  users.in  12 \n", {"gpu": 0.0, "users.in": 12.0}),
-        (b"gpu 1\ngpu 2", {"gpu": 2.0}),  # the later one
+        (b"gpu 1\ngpu 2", {"gpu": 2.0}),  # the later one counts
     ],
 )
 def test_lines_of_name_and_value(output, loads):
@@ -36,14 +36,14 @@ def test_lines_of_name_and_value(output, loads):
         (b"".join(b"a%d 1\n" % n for n in range(9)), "more than 8 loads"),
     ],
 )
-def test_what_it_may_not_print(output, says):
+def test_output_that_it_may_not_print(output, says):
     with pytest.raises(ValueError, match=says) as caught:
         site.loads_in(output)
     assert str(caught.value).isprintable()
     assert len(str(caught.value)) < 160
 
 
-def test_what_was_said_holds_for_three_periods():
+def test_its_output_is_valid_for_three_periods():
     loads = site.SiteLoads(LoadConfig(site_period_s=5.0, site_timeout_s=2.0))
     assert loads.at(0.0) == {}
     loads.said({"gpu": 1.0}, 10.0)
@@ -51,7 +51,7 @@ def test_what_was_said_holds_for_three_periods():
     assert loads.at(27.1) == {}
 
 
-def test_an_index_that_cannot_be_had_falls_back():
+def test_an_unavailable_index_falls_back():
     load = LoadConfig(index="site:gpu")
     assert site.wanted(load) == "gpu"
     assert site.fallen_back(load, {"gpu": 1.0}) is load
@@ -62,7 +62,7 @@ def test_an_index_that_cannot_be_had_falls_back():
         LoadConfig(index="site:g!")
 
 
-def test_a_command_that_fails_is_run_less_and_less_often():
+def test_a_failing_command_is_run_less_and_less_often():
     load = LoadConfig(site_period_s=5.0)
     assert [site.pause_s(load, n) for n in (0, 1, 2, 3, 4, 99)] == [5, 10, 20, 40, 60, 60]
     assert site.pause_s(LoadConfig(site_period_s=600.0), 9) == 600

@@ -3,7 +3,7 @@ import pytest
 from lbd.load import speed
 
 
-def test_speed_is_measured_once_and_kept(tmp_path):
+def test_speed_is_measured_once_and_stored(tmp_path):
     first = speed.known_speed(tmp_path)
     assert first >= speed.STEP
     assert first % speed.STEP == 0
@@ -12,7 +12,7 @@ def test_speed_is_measured_once_and_kept(tmp_path):
 
 
 @pytest.mark.parametrize("kept", ["", "nonsense", "3.0 some other processor", "-1", "nan x"])
-def test_what_cannot_be_right_is_measured_again(tmp_path, kept):
+def test_an_impossible_value_is_measured_again(tmp_path, kept):
     (tmp_path / "speed").write_text(kept)
     found = speed.known_speed(tmp_path)
     assert (tmp_path / "speed").read_text() == f"{found} {speed.processor()}\n"

@@ -7,7 +7,7 @@ from lbd.local.caller import Caller
 from lbd.local.late_answers import LateAnswers
 
 
-def test_who_is_named_or_in_a_group_that_is(monkeypatch):
+def test_administrators_are_named_or_in_a_named_group(monkeypatch):
     monkeypatch.setattr(admins, "UIDS", LateAnswers({"ann": 7}.__getitem__))
     monkeypatch.setattr(admins, "GIDS", LateAnswers({"ops": 70}.__getitem__))
     found = Admins(AdminConfig(users=("gone", "ann"), groups=("ops", "gone")))

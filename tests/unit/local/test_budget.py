@@ -1,4 +1,4 @@
-"""What many hold together has a bound, and so has what each of them holds."""
+"""What many hold together is bounded, and so is what each of them holds."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +18,7 @@ def test_each_has_a_bound_and_so_have_all():
     assert budget.held == 10
 
 
-def test_what_is_held_already_counts():
+def test_existing_holdings_count():
     budget = Budget(each=10, total=15)
     budget.add("ann", 20)
     assert not budget.take("ann", 1)
@@ -28,7 +28,7 @@ def test_what_is_held_already_counts():
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 9), st.booleans())))
-def test_never_more_than_the_bounds_and_nobody_is_remembered_for_nothing(history):
+def test_the_bounds_are_never_exceeded_and_nobody_is_remembered_for_nothing(history):
     budget, held = Budget(each=20, total=30), {}
     for key, amount, takes in history:
         if takes and budget.take(key, amount):

@@ -17,7 +17,7 @@ ANN = 1001
 
 
 class Clients:
-    """Connections of one LBM."""
+    """Connections to one LBM."""
 
     def __init__(self):
         self.budget = Budget(each=3 << 20, total=4 << 20)
@@ -42,7 +42,7 @@ def clients(monkeypatch):
 
 
 async def begun(clients, uid=ANN):
-    """A connection with a long frame under way."""
+    """Returns a connection with a long frame in progress."""
     intake, theirs = clients.connect(uid)
     theirs.send(frames.pack(b"R", bytes(LONG))[:100])
     reading = asyncio.create_task(intake.read())
@@ -57,7 +57,7 @@ async def until(condition):
             await asyncio.sleep(0)
 
 
-async def test_frames_come_whole_with_what_is_attached(clients):
+async def test_frames_arrive_whole_with_their_attachments(clients):
     intake, theirs = clients.connect()
     null = os.open(os.devnull, os.O_RDONLY)
     socket.send_fds(theirs, [frames.pack(b"R", b"x") + frames.pack(b"S", b"y")], [null])
@@ -69,7 +69,7 @@ async def test_frames_come_whole_with_what_is_attached(clients):
     os.close(null)
 
 
-async def test_a_long_one_is_read_with_room_for_it_which_is_given_back(clients):
+async def test_a_long_frame_is_read_into_reserved_room_which_is_given_back(clients):
     intake, theirs = clients.connect()
     loop = asyncio.get_running_loop()
     sending = asyncio.create_task(loop.sock_sendall(theirs, frames.pack(b"R", bytes(LONG))))
@@ -80,8 +80,8 @@ async def test_a_long_one_is_read_with_room_for_it_which_is_given_back(clients):
     assert clients.budget.held == 0
 
 
-async def test_who_has_no_more_room_is_refused_and_can_hear_it(clients):
-    """The rest of the frame is taken, and dropped: else sending it would fail."""
+async def test_a_client_without_room_is_refused_and_can_read_the_refusal(clients):
+    """The rest of the frame is read and dropped: otherwise the client's send would fail."""
     held = [await begun(clients) for _ in range(2)]
     intake, theirs = clients.connect()
     loop = asyncio.get_running_loop()
@@ -90,7 +90,7 @@ async def test_who_has_no_more_room_is_refused_and_can_hear_it(clients):
         await intake.read()
     await asyncio.wait_for(sending, 10)
     assert clients.budget.of(ANN) == 2 * (LONG + frames.HEADER_BYTES)
-    other, theirs = clients.connect(ANN + 1)  # another user's is read
+    other, theirs = clients.connect(ANN + 1)  # another user's frame is read
     sending = asyncio.create_task(loop.sock_sendall(theirs, frames.pack(b"R", bytes(LONG))))
     assert len(await other.read()) == 1
     await sending
@@ -117,7 +117,7 @@ async def test_all_users_together_have_a_bound_and_short_requests_need_no_room(c
     refused.close()
 
 
-async def test_room_that_is_made_in_time_is_used(clients):
+async def test_room_that_becomes_free_in_time_is_used(clients):
     first = [await begun(clients) for _ in range(2)]
     _, reading = await begun(clients)
     await asyncio.sleep(0)
@@ -144,7 +144,7 @@ class Stuck(Threads):
 
 
 async def test_who_is_stuck_has_no_descriptors_received(clients):
-    """Else each connection could bring some hundred more. What brings none is heard as ever."""
+    """Otherwise each connection could bring hundreds. Frames without descriptors are still read."""
     intake, theirs = clients.connect()
     intake._owner = Stuck()
     theirs.send(frames.pack(b"S", b"y"))
@@ -167,19 +167,19 @@ TYPED = (tags.INPUT, b"x")
     [
         ([INT], [INT]),
         ([INT] * 10_000, [INT]),
-        ([STOP, CONT, STOP], [CONT, STOP]),  # it stands still in the end
+        ([STOP, CONT, STOP], [CONT, STOP]),  # it is stopped in the end
         ([TYPED, INT, TYPED, INT], [(tags.INPUT, b"xx"), INT]),
         ([(tags.RESIZE, b"1 2"), TYPED, (tags.RESIZE, b"3 4")], [TYPED, (tags.RESIZE, b"3 4")]),
         ([INT, (tags.FORCE, b""), (tags.FORCE, b"")], [INT, (tags.FORCE, b"")]),
         ([(tags.GROUND, b"\1"), (tags.GROUND, b"\0")], [(tags.GROUND, b"\0")]),
     ],
 )
-def test_of_what_comes_at_once_nothing_is_kept_that_is_overtaken(received, kept):
+def test_of_simultaneous_signals_the_overtaken_ones_are_dropped(received, kept):
     assert latest(received) == kept
 
 
 def test_what_was_typed_is_one_frame_however_small_its_pieces():
-    """Each would be a message to the other host, which takes many times its bytes on the way."""
+    """Each piece would be a message to the other host, many times as large as its bytes."""
     typed = [(tags.INPUT, b"a"), (tags.RESIZE, b"1"), (tags.INPUT, b"b"), (tags.RESIZE, b"2")]
     assert latest(typed * 1000) == [(tags.INPUT, b"ab" * 1000), (tags.RESIZE, b"2")]
     at_end = [(tags.INPUT, b"a"), (tags.INPUT, b""), (tags.INPUT, b"b")]
@@ -187,7 +187,7 @@ def test_what_was_typed_is_one_frame_however_small_its_pieces():
 
 
 async def test_of_many_frames_that_come_at_once_few_are_held_and_all_are_read(clients):
-    """Thousands came of one read, and waited for their turns on each of a user's connections."""
+    """Thousands arrived in one read, and waited for their turns on each of a user's connections."""
     intake, theirs = clients.connect()
     theirs.send(frames.pack(b"J", b"{}") * 1000)
     theirs.shutdown(socket.SHUT_WR)

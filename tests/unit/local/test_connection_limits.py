@@ -42,7 +42,7 @@ async def replies(reader, count):
     return found
 
 
-async def test_a_burst_is_answered_and_what_comes_on_top_later(path):
+async def test_a_burst_is_answered_at_once_and_the_excess_later(path):
     reader, writer = await asyncio.open_unix_connection(path)
     began_s = time.monotonic()
     writer.write(b"".join(question(number) for number in range(130)))
@@ -52,8 +52,8 @@ async def test_a_burst_is_answered_and_what_comes_on_top_later(path):
     writer.close()
 
 
-async def test_a_reader_that_does_not_read_is_not_read_either(path):
-    """It is held up by its own socket; the daemon keeps a few answers for it, not thousands."""
+async def test_questions_of_a_client_that_does_not_read_are_not_read_either(path):
+    """Its own socket stops it; the daemon keeps a few answers for it, not thousands."""
     reader, writer = await asyncio.open_unix_connection(path, limit=1 << 12)
     sent = 0
     with contextlib.suppress(TimeoutError):
@@ -72,7 +72,7 @@ async def test_a_reader_that_does_not_read_is_not_read_either(path):
     del reader
 
 
-async def test_questions_that_take_long_are_few_at_once(path):
+async def test_only_a_few_long_questions_run_at_once(path):
     reader, writer = await asyncio.open_unix_connection(path)
     waiting = [question(number, op="wait") for number in range(bounds.OUTSTANDING_MAX)]
     writer.write(b"".join(waiting) + question(999))
@@ -82,7 +82,7 @@ async def test_questions_that_take_long_are_few_at_once(path):
 
 
 async def test_long_questions_that_wait_are_fewer(path):
-    """As many of them as of short ones were megabytes for each connection."""
+    """As many long ones as short ones were megabytes for each connection."""
     reader, writer = await asyncio.open_unix_connection(path)
     long = question(1, op="wait", x="x" * (bounds.QUESTION_MAX_BYTES - 100))
     sent = 0
@@ -106,7 +106,7 @@ async def test_very_many_questions_are_all_answered(path):
     writer.close()
 
 
-async def test_more_connections_than_one_user_may_have(path):
+async def test_the_connections_of_a_user_are_limited(path):
     held = [await asyncio.open_unix_connection(path) for _ in range(bounds.CONNECTIONS_MAX)]
     reader, writer = await asyncio.open_unix_connection(path)
     (refusal,) = await replies(reader, 2)
@@ -124,10 +124,10 @@ async def test_more_connections_than_one_user_may_have(path):
     raise AssertionError(reply)
 
 
-async def test_who_says_nothing_is_hung_up_on(path, monkeypatch):
+async def test_a_silent_client_is_disconnected(path, monkeypatch):
     monkeypatch.setattr(bounds, "IDLE_S", 0.2)
     reader, writer = await asyncio.open_unix_connection(path)
-    writer.write(question(1)[:7])  # slowly, and never a whole one
+    writer.write(question(1)[:7])  # slowly, and never a whole question
     (refusal,) = await replies(reader, 2)
     assert refusal["error"] == "no request for 0.2 s"
     writer.close()
@@ -142,8 +142,8 @@ async def test_a_long_question_is_refused_before_it_is_read(path):
     writer.close()
 
 
-async def test_a_long_question_takes_as_many_turns(path):
-    """By what it takes to read them: 30 of 64 KiB are 120 questions."""
+async def test_a_long_question_takes_several_turns(path):
+    """By the cost of reading it: 30 of 64 KiB count as 120 questions."""
     reader, writer = await asyncio.open_unix_connection(path)
     began_s = time.monotonic()
     long = "x" * (bounds.QUESTION_MAX_BYTES - 100)
@@ -154,8 +154,8 @@ async def test_a_long_question_takes_as_many_turns(path):
     writer.close()
 
 
-async def test_answers_that_are_not_taken_are_few(tmp_path):
-    """Of many questions at once only those are dealt with whose answers have room."""
+async def test_few_answers_wait_for_a_client_that_does_not_read_them(tmp_path):
+    """Of many questions at once only those are handled whose answers have room."""
     dealt_with = []
 
     async def answer(question, _caller):
@@ -177,7 +177,7 @@ async def test_answers_that_are_not_taken_are_few(tmp_path):
     del reader
 
 
-async def test_all_users_together_have_only_so_many_connections(monkeypatch):
+async def test_all_users_together_have_a_limited_number_of_connections(monkeypatch):
     monkeypatch.setattr(bounds, "ALL_CONNECTIONS_MAX", 5)
     crowd = Crowd(50, lambda caller: caller.uid == 0)
     users = [local.Caller(1, uid, uid) for uid in range(1, 8)]

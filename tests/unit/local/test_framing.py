@@ -1,4 +1,4 @@
-"""Frames and job stream messages: whatever was packed comes out; garbage is refused, not obeyed."""
+"""Frames and job stream messages: what was packed is read back; garbage is refused, not obeyed."""
 
 import contextlib
 import re
@@ -21,7 +21,7 @@ LIMIT_BYTES = 1000
     st.lists(st.tuples(TAG, st.binary(max_size=50)), max_size=8),
     st.lists(st.integers(1, 20), max_size=40),
 )
-def test_frames_survive_any_cutting(messages, cuts):
+def test_frames_survive_any_fragmentation(messages, cuts):
     stream = b"".join(frames.pack(tag, body) for tag, body in messages)
     split, found, at = frames.Splitter(LIMIT_BYTES), [], 0
     for cut in [*cuts, len(stream)]:
@@ -86,13 +86,13 @@ def test_acknowledgements(stream, count):
     assert job_stream.read_delivered(body) == (stream, count)
 
 
-def test_unknown_keys_of_a_newer_client_are_passed_over():
+def test_unknown_keys_of_a_newer_client_are_skipped():
     body = frames.field(tags.ARGUMENT, b"true") + frames.field(b"?", b"from the future")
     assert read_request(body).argv == [b"true"]
 
 
 def constants(module, section):
-    """Names and one-byte values below a comment that begins so, up to the next blank line."""
+    """Returns names and one-byte values below this comment, up to the next blank line."""
     _, _, rest = Path(module.__file__).read_text().partition(f"\n# {section}")
     return re.findall(r'^([A-Z_]+) = (b".")', rest.partition("\n\n")[0], re.MULTILINE)
 
@@ -106,26 +106,26 @@ def constants(module, section):
         (tags, ["keys of HERE"]),
     ],
 )
-def test_no_two_share_a_tag(module, sections):
+def test_no_two_constants_share_a_tag(module, sections):
     found = [pair for section in sections for pair in constants(module, section)]
     assert len(found) > 3
     assert len({value for _, value in found}) == len(found), found
 
 
-def test_what_comes_byte_by_byte_is_not_copied_for_each_byte():
-    """It once took a core: a whole buffer was copied for every byte of a large frame."""
+def test_a_frame_that_arrives_byte_by_byte_is_not_copied_for_each_byte():
+    """That once took a whole core: the buffer was copied for every byte of a large frame."""
     stream = frames.pack(b"R", bytes(200_000))
     split = frames.Splitter(1 << 20)
     found = [frame for at in range(len(stream)) for frame in split.feed(stream[at : at + 1])]
     assert found == [(b"R", bytes(200_000))]
 
 
-def test_a_batch_of_more_messages_than_are_ever_gathered():
+def test_a_batch_of_more_messages_than_are_ever_collected():
     with pytest.raises(ValueError, match="more than 4096"):
         job_stream.unpack(job_stream.pack_batch([job_stream.pack(1, b"S")] * 5000))
 
 
-def test_of_many_frames_a_few_at_a_time_are_taken_and_the_rest_stays_as_it_came():
+def test_of_many_frames_a_few_at_a_time_are_taken_and_the_rest_stays():
     split, pack = frames.Splitter(100), frames.pack
     whole = pack(b"a", b"1") * 5
     assert split.feed(whole + pack(b"b", b"22")[:-1], 2) == [(b"a", b"1")] * 2

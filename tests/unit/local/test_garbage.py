@@ -1,4 +1,4 @@
-"""What long requests have left that holds itself."""
+"""Reference cycles left behind by long requests."""
 
 import asyncio
 import gc
@@ -11,7 +11,7 @@ from lbd.local.budget import PASSED_BYTES, BudgetOfRequests, Garbage
 
 
 class Kept:
-    """In a cycle."""
+    """An object in a reference cycle."""
 
     def __init__(self):
         self.itself = self
@@ -27,7 +27,7 @@ def seldom(monkeypatch):
 
 
 @pytest.mark.parametrize(("size_bytes", "is_left"), [(PASSED_BYTES - 1, True), (1, False)])
-async def test_it_goes_once_so_many_bytes_have_passed(seldom, size_bytes, is_left):
+async def test_it_is_collected_once_that_many_bytes_have_passed(seldom, size_bytes, is_left):
     kept = weakref.ref(Kept())
     passed = Garbage()
     passed.passed(size_bytes)

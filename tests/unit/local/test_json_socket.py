@@ -1,4 +1,4 @@
-"""What is said of a question that this host cannot answer."""
+"""The answer to a question that this host cannot answer."""
 
 import asyncio
 import contextlib
@@ -31,7 +31,7 @@ FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/state/notes")
     ("fault", "told"),
     [(FULL, "/state/notes: No space left on device"), (TimeoutError(), r"TimeoutError\(\)")],
 )
-async def test_trouble_with_the_system_is_an_answer_too(tmp_path, fault, told):
+async def test_a_system_error_is_an_answer_too(tmp_path, fault, told):
     async def answer(_question, _caller):
         raise fault
 
@@ -42,7 +42,7 @@ async def test_trouble_with_the_system_is_an_answer_too(tmp_path, fault, told):
     server.close()
 
 
-async def test_a_number_that_no_float_holds_is_an_answer_too(tmp_path):
+async def test_a_number_beyond_any_float_is_an_answer_too(tmp_path):
     async def answer(question, _caller):
         return {"said": float(question["patience_s"])}
 
@@ -61,8 +61,8 @@ def test_seconds_are_a_number_within_bounds(value):
     assert local.bounded_s({}, "patience_s", 1e9) == 0.0
 
 
-def test_who_is_turned_away_at_the_door_reads_why(tmp_path):
-    """lbm.sock says so in the frame that commands read, before it knows what is asked."""
+def test_a_client_that_is_turned_away_at_once_is_told_why(tmp_path):
+    """lbm.sock sends it in the frame that commands read, before it knows what is asked."""
     path = tmp_path / "lbm.sock"
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
@@ -82,7 +82,7 @@ def test_who_is_turned_away_at_the_door_reads_why(tmp_path):
 
 
 async def test_who_is_cancelled_as_the_answer_comes_is_cancelled():
-    """Else the command of a client that is gone would go on, and be listed for ever."""
+    """Otherwise the command of a departed client would continue, and be listed for ever."""
     client = local.JsonClient(Path("/run/lbd/lim.sock"))
     client.connection_made(Transport())
     asking = asyncio.create_task(client.call({"op": "place"}, 20.0))
@@ -95,7 +95,7 @@ async def test_who_is_cancelled_as_the_answer_comes_is_cancelled():
 
 @pytest.fixture
 def crowded(tmp_path):
-    """A socket at which nobody accepts, and as many wait for it as may."""
+    """A socket that accepts nobody, with a full backlog of waiting clients."""
     path = tmp_path / "lim.sock"
     with contextlib.ExitStack() as held, socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
@@ -109,7 +109,7 @@ def crowded(tmp_path):
 
 
 def test_who_cannot_be_accepted_yet_waits_for_it(crowded):
-    """It is told neither that nobody listens, nor before the time is over."""
+    """The client is not told that nobody listens, nor before the time is over."""
     path, _ = crowded
     with pytest.raises(Unavailable, match=r"^lim did not answer within 0\.05 s$"):
         local.ask(path, {"op": "status"}, 0.05)

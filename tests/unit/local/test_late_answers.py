@@ -1,4 +1,4 @@
-"""A user database that is slow holds up nobody: what it said last counts."""
+"""A slow user database delays nobody: its last answer counts."""
 
 import pwd
 import threading
@@ -10,7 +10,7 @@ from lbd.local.late_answers import AT_ONCE, LateAnswers
 
 
 class Database:
-    """Answers about each name once it may."""
+    """Answers about each name once the test lets it."""
 
     def __init__(self):
         self.uids, self.asked = {"ann": 1}, []
@@ -77,8 +77,8 @@ def test_a_few_names_are_asked_about_at_once(database):
     assert len(database.asked) == AT_ONCE
 
 
-def test_a_name_is_asked_about_again_once_there_can_be_a_thread(database, monkeypatch):
-    """Else its last answer counted for ever after somebody had filled the process table."""
+def test_a_name_is_looked_up_again_once_a_thread_can_be_started(database, monkeypatch):
+    """Otherwise its last answer counted for ever after somebody had filled the process table."""
 
     def no_room(_thread):
         raise RuntimeError("can't start new thread")
@@ -91,7 +91,7 @@ def test_a_name_is_asked_about_again_once_there_can_be_a_thread(database, monkey
     assert answers.get("ann") == 1
 
 
-def test_what_can_be_no_name_is_nobodys():
+def test_an_impossible_name_belongs_to_nobody():
     answers = LateAnswers(lambda name: pwd.getpwnam(name).pw_uid if name < " " else 1)
     for number in range(AT_ONCE):
         assert answers.get(f"\0{number}") is None

@@ -1,4 +1,4 @@
-"""Long answers: as they would be, made with pauses, and few at once for one user."""
+"""Long answers: made with pauses but otherwise unchanged, and only a few at once for one user."""
 
 import asyncio
 
@@ -19,7 +19,7 @@ VALUES = st.recursive(
 
 
 @given(st.dictionaries(st.text(), VALUES | st.lists(VALUES, max_size=10)), st.integers(1, 4))
-def test_it_says_what_it_would_in_one_go(message, rows):
+def test_the_answer_equals_the_one_made_without_pauses(message, rows):
     before, long_answers.ROWS = long_answers.ROWS, rows
     try:
         assert asyncio.run(encode(message)) == local.encode(message)
@@ -27,7 +27,7 @@ def test_it_says_what_it_would_in_one_go(message, rows):
         long_answers.ROWS = before
 
 
-async def test_others_have_their_turns_meanwhile():
+async def test_others_get_their_turns_meanwhile():
     turns = 0
 
     async def other():
@@ -45,7 +45,7 @@ async def test_others_have_their_turns_meanwhile():
     asking.cancel()
 
 
-async def test_one_user_has_few_at_once_and_another_is_not_kept_waiting():
+async def test_one_user_has_only_a_few_at_once_and_others_are_not_delayed():
     answers, inside, end = LongAnswers(at_once=2), [], asyncio.Event()
 
     async def ask(uid, operation="jobs"):

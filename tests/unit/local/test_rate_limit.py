@@ -1,4 +1,4 @@
-"""Honest bursts are not touched, floods are spread out, and the memory is bounded."""
+"""Honest bursts are not affected, floods are spread out, and the memory is bounded."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,7 +8,7 @@ from lbd.local.rate_limit import Rates
 FOR_EVER_S = 1e9
 
 
-def test_what_takes_longer_takes_several_turns():
+def test_an_expensive_request_takes_several_turns():
     rates = Rates(rate_per_s=10, burst=20)
     assert rates.turn_s("h3", 0.0, 0.0, turns=15) == 0.0
     assert rates.turn_s("h3", 0.0, 0.0, turns=15) is None
@@ -16,20 +16,20 @@ def test_what_takes_longer_takes_several_turns():
     assert rates.turn_s("h2", 0.0, 0.0) == 0.0
 
 
-def test_a_burst_is_not_touched():
+def test_a_burst_is_not_affected():
     rates = Rates(100, burst=200)
     assert all(rates.turn_s("h1", 0.0, 0.0) == 0.0 for _ in range(200))
     assert rates.turn_s("h1", 0.0, 0.0) is None
 
 
-def test_a_flood_is_spread_out_and_another_is_served_at_once():
+def test_a_flood_is_spread_out_and_another_client_is_served_at_once():
     rates = Rates(100, burst=10)
     waits = [rates.turn_s("h1", 0.0, FOR_EVER_S) for _ in range(1010)]
     assert abs(waits[-1] - 10.0) < 0.01
     assert rates.turn_s("h2", 0.0, 0.0) == 0.0
 
 
-def test_who_is_refused_is_not_counted():
+def test_refused_requests_are_not_counted():
     rates = Rates(1, burst=1)
     assert rates.turn_s("h1", 0.0, 0.0) == 0.0
     assert [rates.turn_s("h1", 0.0, 0.5) for _ in range(100)] == [None] * 100
@@ -37,8 +37,8 @@ def test_who_is_refused_is_not_counted():
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.floats(0.0, 1.0)), max_size=200))
-def test_the_rate_holds_whatever_comes(steps):
-    """Of each key, never more turns by a moment than a burst and the rate since it began."""
+def test_the_rate_is_kept_whatever_arrives(steps):
+    """Up to any moment a key gets at most a burst and the rate since it began."""
     rates, now_s, turns = Rates(10, burst=5), 0.0, {}
     for key, pause_s in steps:
         now_s += pause_s

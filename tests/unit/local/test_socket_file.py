@@ -1,4 +1,4 @@
-"""A socket's name: for whom it is, and for nobody else at any moment."""
+"""A socket's name: only its intended user can use it, at every moment."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ def sock():
         yield made
 
 
-def test_what_is_there_is_replaced_and_its_mode_is_as_said(tmp_path, sock):
+def test_an_existing_socket_is_replaced_and_the_mode_is_as_requested(tmp_path, sock):
     path = tmp_path / "some.sock"
     path.write_text("old")
     mask = os.umask(0)
@@ -32,15 +32,15 @@ def test_what_is_there_is_replaced_and_its_mode_is_as_said(tmp_path, sock):
 
 
 @pytest.mark.root
-def test_it_is_given_to_whom_it_is_for(tmp_path, sock):
+def test_it_is_given_to_its_user(tmp_path, sock):
     bind_at(sock, str(tmp_path / "some.sock"), 0o600, ANN)
     assert (tmp_path / "some.sock").stat().st_uid == ANN
 
 
 @pytest.mark.root
 @pytest.mark.parametrize("kind", ["file", "symbolic link", "second name"])
-def test_nothing_else_that_was_put_in_its_place_is_given_away(tmp_path, sock, kind):
-    """Who may write in the directory does so between bind and chown."""
+def test_a_file_put_in_its_place_is_not_given_away(tmp_path, sock, kind):
+    """A process that may write in the directory does so between bind and chown."""
     victim, path = tmp_path / "victim", tmp_path / "some.sock"
     if kind == "second name":  # of another socket of root's
         sock.bind(str(victim))
@@ -56,7 +56,7 @@ def test_nothing_else_that_was_put_in_its_place_is_given_away(tmp_path, sock, ki
 
 
 def as_user(uid, work):
-    """Whether that succeeds in a child that is this user."""
+    """Returns whether it succeeds in a child that runs as this user."""
     child = os.fork()
     if child == 0:
         try:
@@ -71,8 +71,8 @@ def as_user(uid, work):
 
 
 @pytest.mark.root
-def test_nobody_but_the_daemons_tells_lbd_up_anything(short_place):
-    """What others send takes no room there, and no time."""
+def test_only_the_daemons_can_notify_lbd_up(short_place):
+    """Messages of others take no room there, and no time."""
     path = f"{short_place}/up.notify"
     notices = NotifySocket(path, ANN)
 
@@ -91,7 +91,7 @@ def test_nobody_but_the_daemons_tells_lbd_up_anything(short_place):
 
 @pytest.fixture
 def short_place(tmp_path_factory):
-    """A directory that everybody may enter."""
+    """Makes a directory that everybody may enter."""
     place = tempfile.mkdtemp(prefix="lbd-t-")
     os.chmod(place, 0o755)
     yield place

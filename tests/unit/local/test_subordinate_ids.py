@@ -1,4 +1,4 @@
-"""Numbers of /etc/subuid belong to who has the range."""
+"""User numbers in a range of /etc/subuid count as the range's owner."""
 
 import asyncio
 import os
@@ -50,11 +50,11 @@ def file(tmp_path):
         (300_001, 3003), (365_536, 365_536), (400_000, 400_000), (1 << 31, 1 << 31),
     ],
 )  # fmt: skip
-def test_a_number_of_a_range_is_its_owners(file, uid, person):
+def test_a_number_of_a_range_belongs_to_its_owner(file, uid, person):
     assert Subordinates(file).person(uid, 0.0) == person
 
 
-def test_lines_that_make_no_sense_are_left_out():
+def test_invalid_lines_are_left_out():
     assert [whose for _, _, whose in read_ranges(TEXT)] == ["bin", "3003", "no-such-user"]
 
 
@@ -95,7 +95,7 @@ def test_a_range_has_the_threads_of_one_user(of_this_host):
 
 
 async def test_a_range_has_the_places_of_one_user_at_lbm_sock(of_this_host, tmp_path):
-    """Processes of four numbers of one range come: all count as their owner."""
+    """Processes with four numbers of one range connect: all count as their owner."""
     config = SimpleNamespace(lbm=SimpleNamespace(max_clients=4))
     server = ClientServer(tmp_path / "lbm.sock", SimpleNamespace(config=config), None)
     uids, all_came, ours = iter(range(300_000, 300_004)), asyncio.Event(), []
@@ -126,7 +126,7 @@ async def test_a_range_has_the_places_of_one_user_at_lbm_sock(of_this_host, tmp_
 
 
 async def test_a_range_is_one_users_part_of_what_was_learnt(of_this_host, tmp_path):
-    """The users not heard of for longest made room for its numbers."""
+    """The users not seen for longest made room for its numbers."""
     config = Config(host=HostConfig(state_dir=str(tmp_path)))
     eligible = Eligibility(config)
     eligible.learn(BIN, "make", 5.0, 0)

@@ -1,4 +1,4 @@
-"""How much of our time what one host says may take."""
+"""How much of our time the messages of one host may take."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from lbd.local.rate_limit import BLOCKED_S_MAX, BURST_S, SHARE, TimeShares
 
 
 class Clocks:
-    """Of the day, and of this thread's processor time."""
+    """The wall clock and this thread's CPU time."""
 
     def __init__(self):
         self.now_s = self.used_s = 0.0
@@ -46,7 +46,7 @@ def test_who_has_had_half_of_the_time_waits_and_others_do_not(shares, clocks):
 
 
 def test_what_waits_for_a_disk_counts_too(shares, clocks):
-    """Settings that are saved at once: each costs little of the processor, and a write to a disk
+    """As with settings that are saved at once: each costs little CPU time, and a write to a disk
     for which everything else waits."""
     for _ in range(1000):
         with shares.spending("h2"):
@@ -55,7 +55,7 @@ def test_what_waits_for_a_disk_counts_too(shares, clocks):
     assert wait_s(shares, clocks, "h2") > 10
 
 
-def test_that_the_machine_was_busy_counts_for_little(shares, clocks):
+def test_a_busy_machine_counts_for_little(shares, clocks):
     with shares.spending("h2"):
         clocks.work(0.001)
         clocks.wait(60.0)
@@ -65,7 +65,7 @@ def test_that_the_machine_was_busy_counts_for_little(shares, clocks):
 
 
 async def test_of_many_that_wait_one_after_the_other_is_heard(shares, clocks):
-    """They are a host's streams: all would go on at once, each with as much as it likes."""
+    """They are the streams of a host: all would continue at once, each with as much as it likes."""
     shares.turn_s("h2", clocks.now_s, 1e9, BURST_S)
     heard = []
 
@@ -76,7 +76,7 @@ async def test_of_many_that_wait_one_after_the_other_is_heard(shares, clocks):
         heard.append(number)
 
     tasks = [asyncio.create_task(hear(number)) for number in range(3)]
-    clocks.wait(0.01)  # the first may go on by now
+    clocks.wait(0.01)  # the first may continue by now
     while not heard:  # noqa: ASYNC110  # nobody says so
         await asyncio.sleep(0)
     for _ in range(10):

@@ -1,4 +1,4 @@
-"""Who waits for whom where a few at a time have a turn."""
+"""Who waits for whom where a few at a time get a turn."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -14,7 +14,7 @@ async def settle():
 
 
 class Holders:
-    """Takes turns as it is told to, and notes who has one, by key and number."""
+    """Takes turns as it is told to, and records who has one, by key and number."""
 
     def __init__(self, turns):
         self.turns = turns
@@ -62,7 +62,7 @@ async def holders():
         yield made
 
 
-async def test_more_of_a_key_wait_and_hold_up_no_other(holders):
+async def test_further_requests_of_a_key_wait_and_delay_no_other(holders):
     one = holders(2)
     await one.ask("a1", "a2", "a3", "a4", "b1")
     assert one.have == ["a1", "a2", "b1"]
@@ -70,8 +70,8 @@ async def test_more_of_a_key_wait_and_hold_up_no_other(holders):
     assert one.have == ["a1", "b1", "a3"]
 
 
-async def test_who_has_no_turn_has_one_however_many_others_hold(holders):
-    """Eight hosts had all turns to be read, half a minute each, and no other host was heard."""
+async def test_a_key_without_a_turn_gets_one_however_many_others_hold(holders):
+    """Eight hosts held all reading turns, half a minute each, and no other host was heard."""
     one = holders(4, 3)
     await one.ask(*(f"{key}{n}" for key in "ab" for n in range(4)))
     assert one.have == ["a0", "a1", "a2", "a3", "b0"]
@@ -81,7 +81,7 @@ async def test_who_has_no_turn_has_one_however_many_others_hold(holders):
     assert one.have[-1] == "c1"
 
 
-async def test_those_that_are_shared_go_round(holders):
+async def test_shared_turns_go_round(holders):
     one = holders(3, 2)
     await one.ask("a0", "a1", "a2", "b0", "b1", "b2", "c0", "c1")
     assert one.have == ["a0", "a1", "a2", "b0", "c0"]
@@ -91,7 +91,7 @@ async def test_those_that_are_shared_go_round(holders):
     assert one.have[-1] == "b2"
 
 
-async def test_who_is_cancelled_as_it_waits_takes_nothing(holders):
+async def test_a_waiter_that_is_cancelled_takes_nothing(holders):
     one = holders(1)
     await one.ask("a0", "a1", "a2")
     await one.cancel("a1")
@@ -99,7 +99,7 @@ async def test_who_is_cancelled_as_it_waits_takes_nothing(holders):
     assert one.have == ["a2"]
 
 
-async def test_who_is_cancelled_as_its_turn_comes_gives_it_back(holders):
+async def test_a_waiter_that_is_cancelled_as_its_turn_comes_gives_it_back(holders):
     one = holders(1)
     await one.ask("a0", "a1", "a2")
     one._ends["a0"].set()
@@ -109,7 +109,7 @@ async def test_who_is_cancelled_as_its_turn_comes_gives_it_back(holders):
     assert one.have == ["a2"]
 
 
-async def test_who_is_cancelled_just_before_a_turn_is_free_hides_nobody(holders):
+async def test_a_waiter_that_is_cancelled_just_before_a_turn_is_free_hides_no_other(holders):
     one = holders(1)
     await one.ask("a0", "a1", "a2")
     one._tasks["a1"].cancel()
@@ -118,8 +118,8 @@ async def test_who_is_cancelled_just_before_a_turn_is_free_hides_nobody(holders)
     assert one.have == ["a2"]
 
 
-async def test_behind_one_that_was_cancelled_nobody_waits_for_what_is_free(holders):
-    """It waited until another key's turn ended, and so for ever where there is no other."""
+async def test_behind_a_cancelled_waiter_nobody_waits_for_a_free_turn(holders):
+    """It waited until another key's turn ended, and so for ever if there was no other."""
     one = holders(1)
     await one.ask("a0", "a1")
     one._ends["a0"].set()

@@ -1,4 +1,4 @@
-"""Descriptors that are sent where none are wanted: they are not let in, or so many and no more."""
+"""Descriptors that are sent where none are wanted: they are rejected, or limited in number."""
 
 import asyncio
 import os
@@ -25,7 +25,7 @@ def knows_the_rule():
 
 @pytest.fixture
 async def serve(tmp_path_factory):
-    """A daemon's socket."""
+    """Serves a daemon's socket."""
     servers = []
 
     async def handle(_request, _caller):
@@ -42,7 +42,7 @@ async def serve(tmp_path_factory):
 
 
 def flood(path):
-    """How often it was not let in."""
+    """Returns how often it was rejected."""
     refused = 0
     with open(os.devnull) as null:
         for _ in range(CONNECTIONS):
@@ -63,7 +63,7 @@ async def test_the_kernel_lets_none_in(serve):
 
 
 async def test_of_whose_hang_as_they_are_closed_no_more_are_received(serve, monkeypatch):
-    """As far as the kernel lets them in: all descriptors that the daemon may have were taken."""
+    """On kernels that let them in: they took all descriptors that the daemon may have."""
     let_go, close = threading.Event(), unwanted_descriptors.close_descriptor
 
     def hang(descriptor):
@@ -86,7 +86,7 @@ async def test_of_whose_hang_as_they_are_closed_no_more_are_received(serve, monk
 
 @pytest.mark.parametrize("size", [0, 1, 100_000])
 def test_a_connection_with_plain_data_is_closed_at_once(size):
-    """Else each would wait, one descriptor of the daemon's, while another's closing hangs."""
+    """Otherwise each would wait, holding one of the daemon's descriptors, while another hangs."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         theirs.sendall(bytes(size))

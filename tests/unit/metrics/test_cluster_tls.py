@@ -1,4 +1,4 @@
-"""The listener's TLS: to whom metrics are shown where it is not loopback."""
+"""The listener's TLS: who can see metrics on an address other than loopback."""
 
 import asyncio
 import ssl
@@ -35,7 +35,7 @@ def authority(tmp_path):
 
 @pytest.fixture
 async def shown(authority):
-    """h1's certificate, and the listener that shows it."""
+    """Yields h1's certificate, and the listener that presents it."""
     started = []
 
     def start(any_client=False, **limits):
@@ -51,7 +51,8 @@ async def shown(authority):
 
 
 async def asked(port, trusts, files=None):
-    """What a client of that certificate is answered; `trusts`: whose authority's it takes."""
+    """Returns the answer to a client with that certificate, which accepts the authority of
+    `trusts`."""
     context = ssl.create_default_context(cadata=trusts.read_authority().decode())
     if files is not None:
         context.load_cert_chain(files.credentials)
@@ -92,12 +93,12 @@ async def test_a_revoked_host_is_not(shown, authority):
     assert server.refused == {"revoked": 1}
 
 
-async def test_any_client_is_answered_where_that_is_set(shown, authority):
+async def test_if_configured_any_client_is_answered(shown, authority):
     _, _, port = shown(any_client=True)
     assert (await asked(port, enrolled(authority, "h2"))).endswith(b"# EOF\n")
 
 
-async def test_a_renewed_certificate_is_shown_from_then_on(shown, authority):
+async def test_a_renewed_certificate_is_presented_from_then_on(shown, authority):
     tls, _, port = shown(any_client=True)
     before = await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", port))
     key = certificates.new_key()
@@ -109,7 +110,7 @@ async def test_a_renewed_certificate_is_shown_from_then_on(shown, authority):
     assert after.encode().strip() in chain
 
 
-async def test_who_begins_no_handshake_is_given_up(shown):
+async def test_a_client_that_starts_no_handshake_is_disconnected(shown):
     _, server, port = shown(request_s=0.05)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     assert await reader.read() == b""
@@ -117,7 +118,7 @@ async def test_who_begins_no_handshake_is_given_up(shown):
     writer.close()
 
 
-async def test_plain_http_is_no_handshake(shown):
+async def test_plain_http_is_not_a_handshake(shown):
     _, server, port = shown()
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(GET)
@@ -146,7 +147,7 @@ def test_addresses(text, address):
     "text", ["9470", "127.0.0.1", "127.0.0.1:", "127.0.0.1:0", "127.0.0.1:65536", "host:1", "a:b:c",
              "127.0.0.1:-1", "127.0.0.1:１"],
 )  # fmt: skip
-def test_what_is_no_address_is_refused_in_a_line(text):
+def test_an_invalid_address_is_refused_in_one_line(text):
     with pytest.raises(ConfigError, match=r"metrics\.listen: .* must be address:port, like"):
         listen_address(text, "10.0.0.1")
 
@@ -171,6 +172,6 @@ def test_on_loopback_no_certificate_is_needed(tmp_path):
     assert check(config(tmp_path, "127.0.0.1:9470")) is None
 
 
-def test_with_a_certificate_it_is_shown(authority):
+def test_with_a_certificate_metrics_are_shown(authority):
     files = enrolled(authority, "h1")
     assert isinstance(check(config(files.root, ":9470")), Tls)

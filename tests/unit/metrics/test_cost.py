@@ -1,4 +1,4 @@
-"""What metrics cost where nobody asks for them: nothing."""
+"""The cost of metrics if nobody asks for them: nothing."""
 
 import asyncio
 import subprocess
@@ -25,7 +25,7 @@ def test_no_process_is_started():
     assert "metrics" not in daemons_of(Config(), keeper=False)
 
 
-async def test_no_timer_runs_until_somebody_asks_and_none_long_after(monkeypatch):
+async def test_no_timer_runs_until_the_first_question_and_none_long_after(monkeypatch):
     monkeypatch.setattr(own_figures, "TICK_S", 0.005)
     monkeypatch.setattr(own_figures, "UNASKED_S", 0.02)
     figures = OwnFigures()

@@ -1,4 +1,4 @@
-"""What daemons answer becomes families: bounded, and nothing but what the table has."""
+"""Daemons' answers become metric families: bounded, and only those in the table."""
 
 import math
 import re
@@ -38,7 +38,7 @@ def parsed(answers):
 
 
 def everything():
-    """Answers that have each metric of the table once."""
+    """Returns answers that contain each metric of the table once."""
     answers = {}
     for metric in TABLE:
         counts = Histogram(metric.bounds)
@@ -61,11 +61,11 @@ def test_names_follow_the_conventions(metric):
     assert not {label.name for label in metric.labels} & SECRETIVE
 
 
-def test_names_are_there_once():
+def test_names_are_unique():
     assert len({metric.name for metric in TABLE}) == len(TABLE)
 
 
-def test_the_text_of_all_metrics_is_what_the_format_says():
+def test_the_text_of_all_metrics_follows_the_format():
     found = parsed(everything())
     assert found.keys() == {metric.full_name for metric in TABLE}
     assert {found[metric.full_name].type for metric in TABLE} == {GAUGE, COUNTER, HISTOGRAM}
@@ -88,14 +88,14 @@ def test_a_histogram_counts_what_is_at_or_below_each_bound():
     assert counts.answer() == {"counts": [2, 1, 1], "sum": 12.0}
 
 
-def test_buckets_hold_all_that_is_below_them():
+def test_buckets_are_cumulative():
     answers = {"lbm": {"lease_margin_seconds": everything()["lbm"]["lease_margin_seconds"]}}
     family = parsed(answers)["lbd_lease_margin_seconds"]
     buckets = {s.labels["le"]: s.value for s in family.samples if s.name.endswith("_bucket")}
     assert (buckets["0.0"], buckets["0.5"], buckets["+Inf"]) == (0, 1, 1)
 
 
-def test_what_two_daemons_know_of_a_metric_stands_together():
+def test_what_two_daemons_report_of_a_metric_is_grouped():
     answers = {
         "lbm": {"jobs_ended": [["done", "attached", 3]]},
         "dispatcher": {"jobs_ended": [["lost", "queued", 1]]},
@@ -103,7 +103,7 @@ def test_what_two_daemons_know_of_a_metric_stands_together():
     assert series(answers, "jobs_ended") == {("done", "attached"): 3.0, ("lost", "queued"): 1.0}
 
 
-def test_a_daemon_speaks_of_its_own_process_only():
+def test_a_daemon_reports_only_its_own_process():
     assert series({"lim": {"process_open_fds": 7}}, "process_open_fds") == {("lim",): 7.0}
     assert series({"lim": {"slots": 7}}, "slots") == {}, "that is the LBM's to say"
 
@@ -112,7 +112,7 @@ def test_a_daemon_speaks_of_its_own_process_only():
     "value",
     ["1", None, [], {}, math.nan, math.inf, -math.inf, 1 << 2000, [[1]], [["up", "x"]], [3], [[]]],
 )
-def test_what_is_no_number_is_left_out(value):
+def test_a_value_that_is_not_a_number_is_left_out(value):
     assert series({"lim": {"load_index": value}}, "load_index") == {}
     assert series({"lim": {"hosts": value}}, "hosts") == {}
 
@@ -129,11 +129,11 @@ def test_what_is_no_number_is_left_out(value):
         [1],
     ],
 )
-def test_counts_that_make_no_sense_are_left_out(counts):
+def test_impossible_counts_are_left_out(counts):
     assert series({"lbm": {"lease_margin_seconds": counts}}, "lease_margin_seconds") == {}
 
 
-def test_a_counter_never_falls_below_nothing():
+def test_a_counter_never_falls_below_zero():
     assert series({"lim": {"lim_messages_refused": -1}}, "lim_messages_refused") == {}
 
 
@@ -144,13 +144,13 @@ def test_strange_words_are_not_shown(word):
     assert not (isinstance(word, str) and is_word(word))
 
 
-def test_a_value_that_a_label_does_not_have_counts_as_other():
+def test_an_unknown_value_of_a_label_counts_as_other():
     said = [["done", "attached", 1], ["odd", "attached", 2], ["odder", "attached", 3]]
     found = series({"lbm": {"jobs_ended": said}}, "jobs_ended")
     assert found == {("done", "attached"): 1.0, (OTHER, "attached"): 5.0}
 
 
-def test_the_number_of_series_is_bounded_and_nothing_is_lost_of_a_sum():
+def test_the_number_of_series_is_bounded_and_sums_lose_nothing():
     rows = [["GLOBAL", f"reason{n}", 1] for n in range(WORDS_MAX + 20)]
     found = series({"lim": {"decisions": rows}}, "decisions")
     assert len(found) == WORDS_MAX + 1

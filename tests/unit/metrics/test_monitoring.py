@@ -1,4 +1,4 @@
-"""What deploy/monitoring holds: alerts that fire when they should, on metrics that there are."""
+"""The contents of deploy/monitoring: alerts that fire when they should, on metrics that exist."""
 
 import json
 import os
@@ -22,7 +22,7 @@ LABELS = re.compile(r'(\w+)(=~|!=|=)"([^"]*)"')
 
 
 def sample_names():
-    """Each name in a query -> its metric."""
+    """Maps each name in a query to its metric."""
     found = {}
     for metric in TABLE:
         found[metric.sample_name] = metric
@@ -32,7 +32,7 @@ def sample_names():
 
 
 def names_in(query):
-    """The names of metrics, and what is said of each one's labels."""
+    """Returns the metrics in a query, each with its label matchers."""
     return re.findall(r"\b(lbd_\w+)(?:\{([^}]*)\})?", query)
 
 
@@ -50,7 +50,7 @@ def test_there_are_queries():
 
 
 @pytest.mark.parametrize("query", [*QUERIES, *(rule["expr"] for rule in RULES)])
-def test_a_query_asks_for_what_there_is(query):
+def test_a_query_asks_for_existing_metrics(query):
     known = sample_names()
     for name, labels in names_in(query):
         assert name in known
@@ -73,11 +73,11 @@ def test_an_alert_says_what_to_do(rule):
     assert rule["labels"]["severity"] in ("critical", "warning", "info")
 
 
-def test_no_page_is_left_of_an_alert_that_is_gone():
+def test_no_page_remains_of_a_removed_alert():
     assert re.findall(r"\n### (\w+)\n", PAGE) == [rule["alert"] for rule in RULES]
 
 
-def test_alerts_fire_when_they_should_and_not_else():
+def test_alerts_fire_exactly_when_they_should():
     result = subprocess.run(
         [promtool(), "test", "rules", "lbd.rules.test.yml"],
         cwd=PLACE, capture_output=True, text=True,
@@ -85,7 +85,7 @@ def test_alerts_fire_when_they_should_and_not_else():
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-def test_each_alert_is_seen_to_fire_and_to_be_quiet():
+def test_each_alert_is_tested_firing_and_quiet():
     tests = yaml.safe_load((PLACE / "lbd.rules.test.yml").read_text())["tests"]
     fires, quiet = set(), set()
     for case in tests:
@@ -105,7 +105,7 @@ def test_the_queries_of_the_dashboard_are_promql(tmp_path):
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-def test_the_dashboard_is_what_the_program_writes():
+def test_the_dashboard_is_the_one_the_program_writes():
     assert dashboard.PLACE.read_text() == dashboard.text(), "run deploy/monitoring/dashboard.py"
     panels = json.loads(dashboard.text())["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)

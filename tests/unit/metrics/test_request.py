@@ -1,4 +1,4 @@
-"""The one line of HTTP that the listener takes."""
+"""The one line of HTTP that the listener accepts."""
 
 import pytest
 
@@ -14,7 +14,7 @@ from lbd.metrics.core.request import Asked, Fault, answer_head, read_head
         (b"GET /readyz HTTP/1.1\r\n\r\n", Asked("/readyz", True)),
     ],
 )
-def test_questions(head, asked):
+def test_valid_requests(head, asked):
     assert read_head(head) == asked
 
 
@@ -36,14 +36,14 @@ def test_questions(head, asked):
         (b"", 400),
     ],
 )
-def test_whatever_else_is_refused(head, status):
+def test_everything_else_is_refused(head, status):
     found = read_head(head)
     assert isinstance(found, Fault)
     assert found.status == status
     assert "\n" not in found.says
 
 
-def test_every_answer_says_how_long_it_is_and_that_it_is_the_last():
+def test_every_answer_states_its_length_and_that_it_is_the_last():
     head = answer_head(405, "text/plain", 12).decode()
     assert head.startswith("HTTP/1.1 405 Method Not Allowed\r\n")
     assert "Content-Length: 12\r\n" in head

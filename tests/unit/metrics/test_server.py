@@ -1,4 +1,4 @@
-"""The listener and those who mean it no good: slow, long, many, and none of HTTP."""
+"""The listener and its attackers: slow, long and many requests, and other protocols."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,7 @@ async def until(what, patience_s=10.0):
 
 
 class Served:
-    """A listener, what it shows and whom it misses."""
+    """A listener, what it serves, and which daemons it misses."""
 
     def __init__(self, limits):
         self.text, self.absent = b"lbd_up 1\n# EOF\n", []
@@ -64,7 +64,7 @@ async def serve():
         await one.server.close()
 
 
-async def test_a_page_and_its_length(serve):
+async def test_a_page_has_its_length(serve):
     served = serve()
     answer = await served.ask(GET)
     head, _, body = answer.partition(b"\r\n\r\n")
@@ -108,7 +108,7 @@ async def test_a_request_that_does_not_come_is_given_up(serve):
     assert served.server.statuses == {"408": 1}
 
 
-async def test_who_hangs_up_is_no_fault(serve):
+async def test_a_client_that_hangs_up_causes_no_error(serve):
     served = serve()
     for said in (b"", b"GET /me"):
         _, writer = await asyncio.open_connection(HERE, served.port)
@@ -146,7 +146,7 @@ async def test_of_too_many_connections_the_oldest_makes_room(serve):
 
 
 async def test_who_has_asked_is_not_the_first_to_make_room(serve):
-    """A user of the host who connected without end pushed out one scrape in fifteen."""
+    """A user of the host who kept connecting pushed out one scrape in fifteen."""
     served, asked, made = serve(connections=3, request_s=60.0), asyncio.Event(), asyncio.Event()
 
     async def slow():
@@ -166,7 +166,7 @@ async def test_who_has_asked_is_not_the_first_to_make_room(serve):
 
 
 async def test_of_many_that_come_at_once_each_is_answered(serve):
-    """All that had connected were accepted before the first of them was heard."""
+    """All connections were accepted before the first of them was read."""
     served = serve(connections=16)
     clients = []
     for _ in range(BACKLOG):
@@ -184,7 +184,7 @@ async def test_nothing_is_left_of_a_connection(serve):
     await until(lambda: not served.server.open)
 
 
-async def test_a_taken_port_is_an_error_to_whoever_asks_for_it(serve):
+async def test_a_taken_port_is_an_error_for_the_caller(serve):
     with pytest.raises(OSError, match="in use"):
         MetricsServer(None, None).listen(HERE, serve().port)
 
@@ -217,7 +217,7 @@ async def test_a_page_is_made_once_a_second_however_often_it_is_asked_for(tmp_pa
     await collector.close()
 
 
-def test_a_dispatcher_that_is_to_run_here_is_missed_when_it_does_not(tmp_path):
+def test_a_dispatcher_that_should_run_here_is_missed_when_it_does_not(tmp_path):
     config = Config(host=HostConfig(name="h1", state_dir=str(tmp_path)))
     daemons = OwnDaemons(config)
     assert daemons() == ("lim", "lbm")

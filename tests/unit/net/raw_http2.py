@@ -1,4 +1,4 @@
-"""A gRPC client that sends as much of a message as it likes: HTTP/2 by hand, without TLS."""
+"""A gRPC client that sends as much of a message as it likes: hand-written HTTP/2 without TLS."""
 
 import asyncio
 import struct
@@ -15,19 +15,19 @@ def frame(kind, flags, stream, body=b""):
 
 
 def text(value):
-    """As HPACK has it, short and not compressed."""
+    """Encodes a short string for HPACK without compression."""
     data = value.encode()
     assert len(data) < 127
     return bytes((len(data),)) + data
 
 
 class RawClient:
-    """Each call is a message of `size` bytes of which the last is withheld."""
+    """Each call is a message of `size` bytes whose last byte is withheld."""
 
     def __init__(self, port):
         self._port = port
         self.window, self._initial = WINDOW_BYTES, WINDOW_BYTES
-        self.allowed = {}  # by call: bytes that it may still send
+        self.allowed = {}  # bytes that each call may still send
         self.sent, self.size = {}, {}
         self.ended = set()
         self.changed = asyncio.Event()
@@ -56,7 +56,8 @@ class RawClient:
         return number
 
     def _send(self, call):
-        """All that may be sent now: five bytes of a head and the message, but the last byte."""
+        """Sends all that is allowed now: five bytes of head and the message without its last
+        byte."""
         while call not in self.ended:
             left = self.size[call] + 4 - self.sent[call]
             count = min(left, self.allowed[call], self.window, FRAME_BYTES)
@@ -102,6 +103,6 @@ class RawClient:
                 await self.changed.wait()
 
     def whole(self):
-        """The calls that have been allowed to send all but their last byte, and go on."""
+        """Returns the calls that were allowed to send all but their last byte and continue."""
         begun = set(self.sent) - self.ended
         return [call for call in begun if self.sent[call] == self.size[call] + 4]

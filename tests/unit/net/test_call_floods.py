@@ -1,4 +1,4 @@
-"""Who floods with calls is kept away; who has many for good reason is not."""
+"""A host that floods with calls is kept away; one that has many for good reason is not."""
 
 import pytest
 
@@ -18,7 +18,7 @@ FROM_H2 = ("10.0.0.2", ANY_PORT)
 
 
 def flood(floods, now_s, place=H2, begun=0):
-    """Until it is seen: when that was, and what came of it."""
+    """Floods until it is noticed; returns when that was, and the outcome."""
     for _ in range(100):
         now_s, begun = now_s + 0.1, begun + 1500
         if found := floods.look({place: begun}, now_s):
@@ -53,21 +53,21 @@ def test_a_host_may_have_as_many_calls_at_once_as_it_may_have_under_way():
     assert LEFT_MAX == guarded_calls.CALLS_MAX
 
 
-def test_what_came_while_we_stood_still_is_no_flood():
-    """Calls were given up and made again: gRPC has begun them all, and they are left for ever."""
+def test_calls_that_arrived_while_the_process_was_stopped_are_no_flood():
+    """Calls were given up and repeated: gRPC has started them all, and their clients have left."""
     floods = CallFloods()
     for n in range(100):
         assert floods.look({H2: 100_000, H3: 3}, 60 + n / 10) == []
     assert floods.is_calm
 
 
-def test_calls_that_grpc_ended_in_anothers_flood_are_forgiven():
+def test_calls_that_grpc_ended_during_the_flood_of_another_are_forgiven():
     floods = CallFloods()
     for second in range(1, 600):
         assert floods.look({H3: 400 * second}, float(second)) == []
 
 
-def test_who_comes_back_to_flood_is_seen_sooner_and_kept_away_longer():
+def test_a_host_that_floods_again_is_noticed_sooner_and_kept_away_longer():
     floods = CallFloods()
     now_s, (first,) = flood(floods, 0.0)
     stays, looks = [first.away_s], []
@@ -81,7 +81,7 @@ def test_who_comes_back_to_flood_is_seen_sooner_and_kept_away_longer():
     assert max(looks) <= 3
 
 
-def test_who_was_good_for_as_long_is_as_good_as_new():
+def test_a_host_that_has_behaved_for_that_long_starts_afresh():
     floods = CallFloods()
     now_s, _ = flood(floods, 0.0)
     assert not floods.is_calm
@@ -92,14 +92,14 @@ def test_who_was_good_for_as_long_is_as_good_as_new():
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.9", "::1"])
-def test_of_loopback_a_connection_is_meant_and_no_address(address):
-    """Hosts of a lab, and users of a host, have the same."""
+def test_on_loopback_a_connection_counts_and_not_its_address(address):
+    """Hosts of a lab, and users of a host, have the same address."""
     floods = CallFloods()
     _, (found,) = flood(floods, 0.0, (address, 40_000))
     assert found.source == (address, 40_000)
 
 
-def test_so_many_are_remembered_and_no_more():
+def test_a_limited_number_is_remembered():
     floods = CallFloods()
     for n in range(ADDRESSES_MAX + 20):
         flood(floods, n / 1e6, (f"10.0.{n // 250}.{n % 250}", 1))

@@ -1,4 +1,4 @@
-"""The connections of a host that floods a port with calls are closed, over real sockets."""
+"""The connections of a host that floods a port with calls are closed, on real sockets."""
 
 import asyncio
 import contextlib
@@ -39,7 +39,7 @@ FLOODER = "127.0.0.2"
 
 @pytest.fixture
 async def port(monkeypatch):
-    """Of a server that answers each call with its request."""
+    """Returns the port of a server that answers each call with its request."""
     monkeypatch.setattr(call_watch, "LOOK_S", 0.1)
 
     async def echo(request, _context):
@@ -56,7 +56,7 @@ async def port(monkeypatch):
 
 
 def flood(port, ending, is_over):
-    """Calls from another address until that connection is closed."""
+    """Floods with calls from another address until that connection is closed."""
     trust = transport.Plain("h2", KEY)
     headers = {
         ":method": "POST", ":scheme": "http", ":path": METHOD, ":authority": "x",
@@ -78,7 +78,7 @@ def flood(port, ending, is_over):
 
 
 async def flooded(connections, flooding, said, caplog):
-    """By so many at once, until that is said. gRPC closes some of them itself."""
+    """Floods with that many at once until it is noticed. gRPC closes some of them itself."""
     threads = []
     async with asyncio.timeout(60):
         while said not in caplog.text or any(thread.is_alive() for thread in threads):
@@ -96,7 +96,7 @@ def read_all(sock):
 
 
 async def heard(echo, metadata):
-    """Soon: what still waits of a flood is in the way for a moment."""
+    """Waits for an answer soon: calls still queued from a flood are in the way for a moment."""
     async with asyncio.timeout(20):
         while True:
             with contextlib.suppress(grpc.aio.AioRpcError):
@@ -106,7 +106,7 @@ async def heard(echo, metadata):
 
 
 def is_closed(sock):
-    """By the other end; waits for that."""
+    """Waits until the other end has closed it."""
     try:
         while sock.recv(1 << 16):
             pass
@@ -132,7 +132,7 @@ FRAMES = {
 
 
 def flood_with_frames(port, data, is_over):
-    """From another address, until that connection is closed."""
+    """Floods with frames from another address until that connection is closed."""
     with (
         contextlib.suppress(OSError),
         socket.create_connection(("127.0.0.1", port), source_address=(FLOODER, 0)) as sock,
@@ -159,7 +159,7 @@ async def test_whose_frames_are_no_calls_is_kept_away_too(port, kind, monkeypatc
 
 @pytest.mark.parametrize("sizes", [(10, 10, 10), (15, 30, 45, 60)])
 async def test_whose_connections_come_and_go_is_looked_at(port, sizes, monkeypatch):
-    """What is there of them at each look was as much as at the last, or little more."""
+    """At each look there were as many bytes as at the last, or little more."""
     monkeypatch.setattr(call_watch, "BUSY", 0.0)
     monkeypatch.setattr(call_watch, "begun_calls", lambda: 0)
     received = {(FLOODER, number): size << 20 for number, size in enumerate(sizes, 1)}
@@ -172,7 +172,7 @@ async def test_whose_connections_come_and_go_is_looked_at(port, sizes, monkeypat
 
 
 async def test_long_messages_are_no_flood(port, monkeypatch, caplog):
-    """However many come."""
+    """However many arrive."""
     monkeypatch.setattr(call_watch, "FRAMES_BYTES", 1 << 7)
     monkeypatch.setattr(call_watch, "BUSY", 0.0)
     peers = transport.Peers(transport.Plain("h3", KEY), OPTIONS)
@@ -185,8 +185,8 @@ async def test_long_messages_are_no_flood(port, monkeypatch, caplog):
 
 
 async def test_nobody_has_bytes_to_spare_by_messages_that_are_compressed(port):
-    """15 KB that unpack to 15 MB counted as messages of 15 MB, and frames as many bytes as no
-    flood."""
+    """15 KB that unpack to 15 MB counted as messages of 15 MB, and hid a flood of frames that
+    large."""
     trust = transport.Plain("h3", KEY)
     target, gzip = f"127.0.0.1:{port}", grpc.Compression.Gzip
     async with grpc.aio.insecure_channel(target, compression=gzip) as channel:
@@ -197,7 +197,7 @@ async def test_nobody_has_bytes_to_spare_by_messages_that_are_compressed(port):
 
 
 async def test_no_answer_that_is_compressed_is_read():
-    """Of a host that was taken over."""
+    """It comes from a compromised host."""
 
     async def answer(_request, _context):
         return bytes(1 << 19)
@@ -252,7 +252,7 @@ async def test_on_loopback_a_connection_that_floods_is_closed_and_the_next_let_i
     await peers.close()
 
 
-def test_of_a_connection_that_was_closed_meanwhile_nothing_has_come():
+def test_nothing_has_arrived_on_a_connection_that_was_closed_meanwhile():
     sock = socket.create_server(("127.0.0.1", 0))
     sock.close()
     assert call_watch.received_bytes(sock) == 0
@@ -266,5 +266,5 @@ def test_of_a_connection_that_was_closed_meanwhile_nothing_has_come():
         ("ipv6:%5B::ffff:10.0.0.2%5D:7", ("10.0.0.2", 7)),
     ],
 )
-def test_a_peer_as_grpc_writes_it(peer, place):
+def test_a_peer_in_the_format_of_grpc(peer, place):
     assert place_of(peer) == place

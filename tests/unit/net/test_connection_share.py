@@ -19,7 +19,7 @@ def listener():
 
 
 def connected(listener, count, address="127.0.0.1"):
-    """(our ends, theirs)"""
+    """Returns (our ends, theirs)."""
     ours = [
         socket.create_connection(listener.getsockname(), source_address=(address, 0))
         for _ in range(count)
@@ -48,7 +48,7 @@ def test_an_address_has_its_share_and_another_is_not_touched(listener, monkeypat
 
 
 def test_all_loopback_addresses_have_one_share(listener):
-    """With four of them a user of the host had all connections, half a TLS handshake each."""
+    """With four of them a user of the host had all connections, each with half a TLS handshake."""
     port = listener.getsockname()[1]
     pairs = [connected(listener, SHARE // 2, f"127.0.0.{n}") for n in range(2, 6)]
     assert close_excess("127.0.0.1", port, SHARE) == {"127.0.0.1": SHARE}
@@ -57,8 +57,8 @@ def test_all_loopback_addresses_have_one_share(listener):
         sock.close()
 
 
-def test_connections_to_others_do_not_count(listener):
-    """Those that we have opened ourselves, too."""
+def test_outgoing_connections_do_not_count(listener):
+    """Those that we have opened ourselves."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         ours, theirs = connected(listener, SHARE + 5)
         assert close_excess(*other.getsockname(), SHARE) == {}
@@ -85,7 +85,7 @@ async def test_a_server_is_looked_at_as_long_as_it_is_there(caplog):
 
 
 def still_there(sock):
-    """gRPC has sent its settings to each."""
+    """Returns the connections that are still open: gRPC has sent its settings on each."""
     sock.settimeout(5)
     while data := sock.recv(1 << 16):
         sock.setblocking(False)

@@ -103,7 +103,7 @@ def hello(**fields) -> bytes:
     return envelope(hello=pb.Hello(self=pb.Member(**{**good, **fields})))
 
 
-def test_the_good_ones_are_taken():
+def test_valid_messages_are_accepted():
     convert.decode(report())
     convert.decode(hello())
 
@@ -188,13 +188,13 @@ def test_what_cannot_be_is_refused(data):
 
 
 @given(st.binary(max_size=300))
-def test_no_bytes_do_worse_than_a_refusal(data):
+def test_arbitrary_bytes_cause_a_refusal_at_worst(data):
     with contextlib.suppress(PeerError):
         convert.decode(data)
 
 
 @given(st.integers(0, len(BODIES) - 1), st.data())
-def test_no_damaged_message_does_worse_than_a_refusal(which, draw):
+def test_a_damaged_message_causes_a_refusal_at_worst(which, draw):
     data = bytearray(convert.encode(m.Message("lbd", H1, 42, BODIES[which])))
     for _ in range(draw.draw(st.integers(1, 4))):
         data[draw.draw(st.integers(0, len(data) - 1))] = draw.draw(st.integers(0, 255))
@@ -207,7 +207,7 @@ LATER = b"\xa2\x06\x03new"  # field 100, which no message of ours has
 
 @pytest.mark.parametrize("place", ["members", "samples", "settings"])
 def test_fields_of_a_later_release_are_passed_on(place):
-    """A centre of this release tells the others what it does not understand itself."""
+    """A centre of this release passes on to the others what it does not understand itself."""
     envelope = pb.LimMessage(cluster="lbd", sender="h1", incarnation=1)
     if place == "members":
         member = {"name": "h2", "address": "127.0.0.2", "lim_port": 1, "lbm_port": 1}
@@ -223,7 +223,7 @@ def test_fields_of_a_later_release_are_passed_on(place):
     assert len(convert.encode(convert.decode(envelope.SerializeToString()))) < 200
 
 
-def test_numbers_leave_room_to_count_on():
+def test_numbers_leave_room_to_count_further():
     envelope = pb.LimMessage(cluster="lbd", sender="h1", incarnation=1 << 62, ping=pb.Ping())
     with pytest.raises(PeerError, match="incarnation"):
         convert.decode(envelope.SerializeToString())
@@ -241,7 +241,7 @@ def test_no_host_numbers_a_change_so_high_that_none_can_follow(what):
         numbered(2 * now_ms + convert.CLOCK_WRONG_MS)
 
 
-def test_an_owner_of_whom_a_later_release_says_more_counts_as_not_watched():
+def test_an_owner_state_of_a_later_release_counts_as_not_watched():
     body = convert.decode(report(owner=7)).body
     assert isinstance(body, m.Report)
     assert body.sample.vector.owner == ""
@@ -261,7 +261,7 @@ def test_an_owner_of_whom_a_later_release_says_more_counts_as_not_watched():
     ids=str,
 )
 def test_nothing_is_read_of_more_hosts_than_there_can_be(body):
-    """In a MiB there could be 340,000, which took a LIM 1.7 s to read."""
+    """A MiB could hold 340,000, which took a LIM 1.7 s to read."""
     with pytest.raises(PeerError, match="more than 3 hosts"):
         convert.decode(envelope(**body), 3)
 
@@ -274,8 +274,8 @@ def test_nothing_is_read_of_more_hosts_than_there_can_be(body):
     ],
 )  # fmt: skip
 def test_what_is_no_address(address):
-    """Python takes anything behind the % of an IPv6 address: a megabyte of it was in the table of
-    every host, and no list of hosts went into a message any more."""
+    """Python accepts anything behind the % of an IPv6 address: a megabyte of it was in the table of
+    every host, and a list of hosts no longer fitted into a message."""
     with pytest.raises(PeerError, match="is not an address"):
         convert.address(address)
 
@@ -286,7 +286,7 @@ def test_addresses(address):
 
 
 def test_of_too_many_hosts_the_first_go_into_a_message():
-    """Made up with all that a host may say of itself, they kept whoever joined from having any."""
+    """Made up with everything a host may say of itself, they kept a new host from getting any."""
     later = b"\x9a\x06\xe8\x07" + bytes(1000)  # a field that is unknown here
     ghosts = [
         replace(member(f"ghost{n}"), version="\U0001f47b" * 255, more=later) for n in range(1000)

@@ -1,4 +1,4 @@
-"""What gRPC says of a broken connection is said in plain words, and nothing else is touched."""
+"""gRPC's messages about a broken connection are replaced by plain words; others are unchanged."""
 
 import pytest
 
@@ -39,5 +39,5 @@ from lbd.net.details import in_plain_words
         (None, ""),
     ],
 )  # fmt: skip
-def test_what_is_said(details, said):
+def test_which_words_are_used(details, said):
     assert in_plain_words(details) == said

@@ -1,4 +1,4 @@
-"""What is known of gRPC before it is imported, and what the daemons do without while idle."""
+"""What is known of gRPC before its import, and what idle daemons do without."""
 
 import subprocess
 import sys
@@ -8,7 +8,7 @@ import pytest
 
 from lbd.net.grpc_environment import EVENT_ENGINE_RELEASES, installed, settle
 
-# Each costs every daemon hundreds of KiB for good.
+# Each costs every daemon hundreds of KiB permanently.
 SELDOM_NEEDED = {
     "difflib",
     "email",
@@ -24,13 +24,13 @@ def test_the_release_is_known_without_importing_grpc():
     assert installed() == metadata.version("grpcio")
 
 
-def test_what_the_user_has_set_stays():
+def test_settings_of_the_user_are_respected():
     environment = {"GRPC_EXPERIMENTS": "mine", "GRPC_VERBOSITY": "DEBUG"}
     settle(environment)
     assert environment == {"GRPC_EXPERIMENTS": "mine", "GRPC_VERBOSITY": "DEBUG"}
 
 
-def test_the_event_engine_is_left_out_where_there_is_a_choice():
+def test_the_event_engine_is_left_out_where_possible():
     environment: dict[str, str] = {}
     settle(environment)
     release = tuple(int(part) for part in metadata.version("grpcio").split(".")[:2])
@@ -39,7 +39,7 @@ def test_the_event_engine_is_left_out_where_there_is_a_choice():
 
 
 @pytest.mark.parametrize("daemon", ["lim", "lbm"])
-def test_a_daemon_imports_nothing_it_seldom_needs(daemon: str):
+def test_a_daemon_imports_nothing_it_rarely_needs(daemon: str):
     code = (
         "import os, sys, lbd.cli.main\n"
         "lbd.cli.main.settle(os.environ)\n"

@@ -1,4 +1,4 @@
-"""What the calls of one host take of a server, and that its long calls end as it is revoked."""
+"""Limits on what one host's calls take of a server; and its long calls end when it is revoked."""
 
 import ast
 import asyncio
@@ -33,7 +33,7 @@ LONG = 1 << 19  # bytes: more than a window, less than a message may have
 
 @pytest.fixture
 def hosts(tmp_path):
-    """h1, where the authority is, and h2."""
+    """Makes h1, where the authority is, and h2."""
     authority = made_authority(tmp_path / "authority")
     return authority, *(joined(authority, host) for host in ("h1", "h2"))
 
@@ -76,7 +76,7 @@ async def test_a_long_call_of_a_revoked_host_ends(hosts, method):
 
 
 async def test_a_host_has_so_many_calls_and_no_more(hosts, monkeypatch):
-    """Each takes memory, and a host can have any number of connections for them."""
+    """Each takes memory, and a host can open any number of connections for them."""
     monkeypatch.setattr(guarded_calls, "CALLS_MAX", 3)
     _, h1, h2 = hosts
 
@@ -103,7 +103,7 @@ async def test_a_host_has_so_many_calls_and_no_more(hosts, monkeypatch):
             assert await refused.details() == "h2 has 3 calls in progress here; try again later"
             calls[0].cancel()
             again = None
-            while again != b"begun":  # it hears of that a moment later
+            while again != b"begun":  # it learns of that a moment later
                 again = await opening[0](b"", metadata=metadata, timeout=120).read()
     finally:
         for one in peers:
@@ -112,14 +112,14 @@ async def test_a_host_has_so_many_calls_and_no_more(hosts, monkeypatch):
 
 
 def test_all_clients_of_an_lbm_may_wait_on_one_connection():
-    """With 1024 calls of one user who waited for jobs nobody else of that host got to the queue."""
+    """One user with 1024 calls that waited for jobs kept others of that host from the queue."""
     assert 1.5 * LbmConfig().max_clients <= CALLS_MAX
     assert dict(OPTIONS)["grpc.max_concurrent_streams"] == CALLS_MAX
 
 
 @asynccontextmanager
 async def serving(**bodies):
-    """A server without certificates, of methods by the start of their names; its port."""
+    """Serves methods by the start of their names, without certificates; yields the port."""
     makers = MAKERS | {"Once": grpc.unary_unary_rpc_method_handler}
     handlers = {name: makers[name](body) for name, body in bodies.items()}
     services = [grpc.method_handlers_generic_handler("test.S", handlers)]
@@ -148,7 +148,7 @@ async def size_of(request, _context):
 
 @pytest.mark.parametrize("method", ["Once", "Answers"])
 async def test_of_messages_whose_end_does_not_come_a_few_are_held(method, monkeypatch):
-    """A hundred that lacked a byte each took 1.5 GiB of a daemon that takes 16 MiB in one."""
+    """A hundred that lacked a byte each took 1.5 GiB of a daemon that accepts 16 MiB in one."""
     async with serving(Once=size_of, Answers=size_of) as port, RawClient(port) as client:
         calls = [client.call(f"/test.S/{method}", LONG, as_host("h2")) for _ in range(40)]
         await client.until(lambda: len(client.whole()) == READ_AT_ONCE)
@@ -156,7 +156,7 @@ async def test_of_messages_whose_end_does_not_come_a_few_are_held(method, monkey
         assert max(waiting) <= WINDOW_BYTES
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
             assert await said(channel, "h3", bytes(LONG)) == str(LONG).encode()
-        monkeypatch.setattr(guarded_calls, "READ_S", 0.2)  # of those that come now
+        monkeypatch.setattr(guarded_calls, "READ_S", 0.2)  # for those that arrive now
         late = [client.call(f"/test.S/{method}", LONG, as_host("h4")) for _ in range(8)]
         await client.until(lambda: client.ended >= set(late))
         assert not client.ended & set(calls)
@@ -191,7 +191,7 @@ async def test_of_streams_that_may_hold_a_message_back_a_host_has_a_few(monkeypa
 
 
 async def test_requests_whose_calls_go_on_are_within_a_budget(monkeypatch):
-    """A question about one job, with 15 MiB that mean nothing, was kept for as long as it ran."""
+    """A question about one job, with 15 MiB of padding, was kept for as long as the job ran."""
     monkeypatch.setattr(guarded_calls, "IN_HAND_BYTES", 3 * LONG)
 
     async def forever(_request, context):
@@ -210,13 +210,13 @@ async def test_requests_whose_calls_go_on_are_within_a_budget(monkeypatch):
         assert await asking(bytes(LONG), metadata=as_host("h3"), timeout=60).read() == b"begun"
         calls[0].cancel()
         again = None
-        while again != b"begun":  # it hears of that a moment later
+        while again != b"begun":  # it learns of that a moment later
             again = await asking(bytes(LONG), metadata=as_host("h2"), timeout=60).read()
 
 
 @pytest.mark.parametrize("method", ["Once", "Answers"])
 async def test_answers_that_are_not_read_are_within_a_budget(method, monkeypatch):
-    """One host had an LBM hold a GiB at once, and a dispatcher as much in half a minute."""
+    """One host made an LBM hold a GiB at once, and a dispatcher as much in half a minute."""
     monkeypatch.setattr(guarded_calls, "UNREAD_BYTES", 3 * LONG)
     answer = bytes(LONG)
 
@@ -249,7 +249,7 @@ async def test_answers_that_are_not_read_are_within_a_budget(method, monkeypatch
         assert await unread[0].read() == answer
         assert await unread[0].code() is grpc.StatusCode.OK
         again = None
-        while again != answer:  # it is done with that a moment later
+        while again != answer:  # it is finished with that a moment later
             again = await (await asked("h2")).read()
 
 
@@ -278,13 +278,13 @@ async def test_a_call_counts_until_its_answer_is_sent(monkeypatch):
         await again.write(b"x")
         assert await again.read() == bytes(LONG)
         code = grpc.StatusCode.RESOURCE_EXHAUSTED
-        while code is not grpc.StatusCode.OK:  # it hears of that a moment later
+        while code is not grpc.StatusCode.OK:  # it learns of that a moment later
             asked = channel.unary_unary("/test.S/Once")
             code = await asked(b"", metadata=as_host("h2"), timeout=60).code()
 
 
 async def test_what_was_refused_is_not_kept():
-    """In fifteen seconds one host had the dispatcher keep 3 GiB of refused questions."""
+    """In fifteen seconds one host made the dispatcher keep 3 GiB of refused questions."""
 
     async def refuse(request, context):
         try:
@@ -357,7 +357,7 @@ def calls_in(path):
 
 
 def test_there_is_one_way_to_serve():
-    """Streaming methods are guarded by `transport.bind`, so nothing may be served beside it."""
+    """Streaming methods are guarded by `transport.bind`, so nothing may be served another way."""
     found = {
         str(path.relative_to(Path(lbd.__file__).parent))
         for path in Path(lbd.__file__).parent.rglob("*.py")
@@ -366,7 +366,7 @@ def test_there_is_one_way_to_serve():
     assert found == {"net/transport.py"}
 
 
-def test_the_certificate_of_a_caller_is_read_once_a_call():
+def test_the_certificate_of_a_caller_is_read_once_per_call():
     read = []
 
     class Context:

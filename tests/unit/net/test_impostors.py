@@ -1,6 +1,6 @@
-"""Certificates that our authority has signed, for names that TLS could take for another host's.
+"""Certificates that our authority has signed, for names that TLS could confuse with another host's.
 
-An authority of an earlier release gave them to whoever had a token, so both ends refuse them.
+An authority of an earlier release gave them to anyone with a token, so both ends refuse them.
 """
 
 import time
@@ -28,7 +28,7 @@ class Cluster:
     caller: Tls  # of h2
 
     def credentials(self, host, issue=0, names=None):
-        """A key and a certificate for whatever name."""
+        """Returns a key and a certificate for any name."""
         key = certificates.new_key()
         public = certificates.private_key(key).public_key()
         root = self.authority.credentials()
@@ -44,7 +44,7 @@ def cluster(tmp_path):
 
 
 async def answer_as(cluster, own, asked):
-    """What h2 gets when it asks for `asked` where a server with these credentials is."""
+    """Returns what h2 gets when it asks for `asked` at a server with these credentials."""
 
     async def who(_request, _context):
         return b"reached"
@@ -69,7 +69,7 @@ async def answer_as(cluster, own, asked):
 
 
 @pytest.mark.parametrize("host", ["h1", "a.b-c_d", "lbd", "H-1.example.org", "h" * 200])
-async def test_the_host_asked_for_is_reached(cluster, host):
+async def test_the_requested_host_is_reached(cluster, host):
     assert await answer_as(cluster, cluster.credentials(host), host) == b"reached"
     assert await answer_as(cluster, cluster.credentials(host), "") == b"reached"
     assert await answer_as(cluster, cluster.credentials(host, 12), host) == b""  # 0 is not in it
@@ -79,11 +79,11 @@ async def test_the_host_asked_for_is_reached(cluster, host):
     "shown", ["0.h1.lbd.", "0.H1.LBD.", "*.h1.lbd.", "*.lbd.", "h3", "x.h1", "0.h1", "h1.", "*"]
 )
 async def test_who_has_another_name_is_not_the_host_asked_for(cluster, shown):
-    """TLS drops a dot at the end, does not mind the case, and lets * stand for any label."""
+    """TLS drops a dot at the end, ignores the case, and lets * stand for any label."""
     assert await answer_as(cluster, cluster.credentials(shown), "h1") == b""
 
 
-async def test_after_a_revocation_it_is_asked_for_by_its_next_issue(cluster):
+async def test_after_a_revocation_a_host_is_requested_by_its_next_issue(cluster):
     enrol(
         cluster.authority, HostFiles(cluster.authority.root.parent / "h1"), "h1", "-", time.time()
     )
@@ -106,7 +106,7 @@ async def test_after_a_revocation_it_is_asked_for_by_its_next_issue(cluster):
     ],
 )  # fmt: skip
 def test_a_caller_with_any_other_names_is_refused(cluster, names):
-    """Only what the authority puts into a certificate for one host makes its holder that host."""
+    """Only the names that the authority gives to a host make the certificate's holder that host."""
     certificate = cluster.credentials("h1", names=names).certificate.encode()
     with pytest.raises(PeerError, match="only for hosts that have joined"):
         cluster.caller.host_of(certificate, time.time())

@@ -1,4 +1,4 @@
-"""What a host that joins believes of whoever answers it."""
+"""What a joining host believes of the host that answers it."""
 
 import pytest
 
@@ -13,8 +13,8 @@ NOW_S = 1.8e9
 
 @pytest.mark.parametrize("lie", ["another host's", "the cluster", "the home"])
 def test_no_host_gives_anything_in_place_of_the_authority(tmp_path, monkeypatch, lie):
-    """Any host of the cluster passes for the one at that address. `lbctl join` wrote down its own
-    certificate, said that it had joined, and showed the name on the terminal as it came."""
+    """Any host of the cluster can pass for the one at that address. `lbctl join` stored the
+    certificate of that host, reported success, and printed the name on the terminal unescaped."""
     authority = made_authority(tmp_path / "authority")
 
     def answer(_address, _authority, _own, request):

@@ -19,7 +19,7 @@ class Refused(Exception):
 
 
 class Context:
-    """That of a call, as far as it is needed."""
+    """The context of a call, as far as it is needed."""
 
     async def abort(self, code, text):
         raise Refused(text)
@@ -32,7 +32,7 @@ async def network():
     await made.close()
 
 
-async def test_long_messages_count_for_as_many_as_they_take_to_read(network):
+async def test_long_messages_count_by_their_cost_of_reading(network):
     for _ in range(2):
         await network._await_turn("h3", 90 * TURN_BYTES, Context())
     waits = asyncio.create_task(network._await_turn("h3", 90 * TURN_BYTES, Context()))
@@ -44,13 +44,13 @@ async def test_long_messages_count_for_as_many_as_they_take_to_read(network):
     await network._await_turn("h2", 100, Context())
 
 
-async def test_the_longest_message_is_taken_of_whoever_was_quiet(network):
+async def test_the_longest_message_of_a_quiet_host_is_accepted(network):
     await network._await_turn("h3", 1 << 28, Context())
 
 
 async def test_a_host_has_half_of_the_time_however_short_its_messages_are(network):
-    """By number and bytes alone, one host's deltas, members or vectors were all that a LIM did."""
-    network._seconds.turn_s("h3", time.monotonic(), math.inf, 1000.0)  # as if it had cost so much
+    """By number and bytes alone, one host's deltas, members or vectors took all of a LIM's time."""
+    network._seconds.turn_s("h3", time.monotonic(), math.inf, 1000.0)  # as if it had cost that much
     with pytest.raises(Refused, match="h3 uses more than its share of this LIM's time"):
         await network._await_turn("h3", 100, Context())
     assert network.traffic.refused == 1
@@ -58,7 +58,7 @@ async def test_a_host_has_half_of_the_time_however_short_its_messages_are(networ
 
 
 def of(name):
-    """Whatever a host says of itself."""
+    """Returns everything that a host says of itself."""
     own = sample(name, 1)
     ask = m.AskCentre(JobId("1"), frozenset(), False, False, False, own, 0.0)
     said = m.Report(own), m.ProbeReply(own), ask, m.Reserve(own), m.ReserveReply(True, own)
@@ -66,8 +66,8 @@ def of(name):
 
 
 @pytest.mark.parametrize("number", range(len(of("h2"))))
-def test_a_host_speaks_for_itself_alone(number):
-    """Its certificate names the caller, and the caller is who sends and what is spoken of."""
+def test_a_host_speaks_only_for_itself(number):
+    """Its certificate names the caller; the sender and the subject must be that host."""
     for caller, sender, told in (("h3", "h2", "h2"), ("h3", "h3", "h2"), ("", "h3", "h2")):
         with pytest.raises(PeerError, match=r"h3 (speaks for|introduces itself|reports the load)"):
             check_words(m.Message("c", HostId(sender), 1, of(told)[number]), caller)

@@ -10,7 +10,7 @@ def test_without_tls_daemons_listen_on_loopback(address):
 
 
 @pytest.mark.parametrize("address", ["10.0.0.1", "0.0.0.0", "::", "fe80::1%eth0", "::7f00:1"])  # noqa: S104
-def test_and_nowhere_else(address):
+def test_without_tls_daemons_listen_nowhere_else(address):
     with pytest.raises(ConfigError, match="loopback only"):
         check_listen_address(address)
 

@@ -1,4 +1,4 @@
-"""Who listens on a port, by the kernel's table."""
+"""Which accounts listen on a port, according to the kernel's table."""
 
 import os
 import socket
@@ -25,7 +25,7 @@ ANY = "0.0.0.0"  # noqa: S104
         ("::ffff:127.0.0.1", "127.0.0.1", 1),
     ],
 )
-def test_who_listens_at_an_address_is_counted(theirs, address, count):
+def test_a_listener_at_an_address_is_counted(theirs, address, count):
     with socket.socket(socket.AF_INET6 if ":" in theirs else socket.AF_INET) as sock:
         sock.bind((theirs, 0))
         port = sock.getsockname()[1]
@@ -34,7 +34,7 @@ def test_who_listens_at_an_address_is_counted(theirs, address, count):
         assert count_listeners(packed_address(address), port) == count
 
 
-def test_each_of_several_counts_and_no_connection_does():
+def test_each_of_several_listeners_counts_and_no_connection_does():
     with ExitStack() as stack:
         socks = [stack.enter_context(socket.socket()) for _ in range(2)]
         for sock in socks:
@@ -50,7 +50,7 @@ def test_each_of_several_counts_and_no_connection_does():
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes a socket another account's")
 @pytest.mark.parametrize(("theirs", "address"), [("::", "127.0.0.1"), ("::1", "::1")])
 def test_who_is_of_another_account_does_not_count(theirs, address):
-    """Anybody may have the port for IPv6 alone beside one of IPv4."""
+    """Anybody may bind the port for IPv6 alone beside a listener on IPv4."""
     with socket.socket(socket.AF_INET6) as sock:
         sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         os.fchown(sock.fileno(), 64001, -1)
@@ -59,6 +59,6 @@ def test_who_is_of_another_account_does_not_count(theirs, address):
         assert count_listeners(packed_address(address), sock.getsockname()[1]) == 0
 
 
-def test_the_kernels_words_are_an_address():
+def test_the_notation_of_the_kernel_is_converted_to_an_address():
     loopback = "0100007F" if memoryview(b"\1\0").cast("H")[0] == 1 else "7F000001"
     assert unpack_words(loopback) == bytes((127, 0, 0, 1))

@@ -1,4 +1,4 @@
-"""Whose release is not understood is its certificate's word, and no call's own."""
+"""An incompatible release is attributed to the certificate's host, not to the call's own claim."""
 
 from types import SimpleNamespace
 
@@ -54,7 +54,7 @@ async def nothing_is_proven(_call):
     ("caller", "told"), [(proven, ["h2"]), (nobody, []), (nothing_is_proven, ["h3"])]
 )
 async def test_no_host_has_another_taken_for_one_of_another_release(caller, told):
-    """With `lbd-host: h3` in its calls, h2 had every LIM hold h3 for down, and once revoked."""
+    """With `lbd-host: h3` in its calls, h2 made every LIM take h3 for down, once for revoked."""
     skewed = []
     check = NeighbourCheck("h1", HOST_HEADER, lambda host, why: skewed.append((host, why)), caller)
     text = await refused(check, "h3")

@@ -62,7 +62,7 @@ async def test_a_message_is_answered(pair):
     assert reply == m.Message("lbd", HostId("h2"), 5, m.Ack(error="Drain"))
 
 
-async def test_nobody_there_is_said_before_the_deadline(pair):
+async def test_an_absent_host_is_reported_before_the_deadline(pair):
     (one, _), port = pair
     began = time.monotonic()
     with pytest.raises(Unavailable):
@@ -70,7 +70,7 @@ async def test_nobody_there_is_said_before_the_deadline(pair):
     assert time.monotonic() - began < 20.0
 
 
-async def test_many_at_once_each_get_their_own_reply(pair):
+async def test_simultaneous_questions_each_get_their_own_reply(pair):
     (one, two), port = pair
     await two.serve("127.0.0.1", port, echo)
     bodies = [m.Ping(), m.Drain(True), m.Leave(), m.Probe()] * 10
@@ -98,7 +98,7 @@ async def test_a_cut_works_from_either_side_and_heals(pair, side):
 async def test_silence_ends_at_the_deadline():
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
-    listener.listen()  # the kernel takes the connection; nobody speaks
+    listener.listen()  # the kernel accepts the connection; nobody speaks
     net = LimNetwork(Plain("h1", KEY), 1 << 20, 10.0)
     port = listener.getsockname()[1]
     with pytest.raises(Unavailable):
@@ -116,7 +116,7 @@ async def test_a_wrong_key_is_refused():
         await stranger.close()
 
 
-async def test_garbage_and_oversize_are_refused_and_the_server_lives():
+async def test_garbage_and_oversize_are_refused_and_the_server_survives():
     async with grpc_pair() as ((one, two), port):
         await two.serve("127.0.0.1", port, echo)
         target = f"127.0.0.1:{port}"
@@ -132,7 +132,7 @@ async def test_garbage_and_oversize_are_refused_and_the_server_lives():
         assert call is not None
 
 
-async def test_a_port_in_use_is_said_in_one_line():
+async def test_a_port_in_use_is_reported_in_one_line():
     async with grpc_pair() as ((one, two), port):
         await two.serve("127.0.0.1", port, echo)
         with pytest.raises(ConfigError, match=f"cannot listen on 127.0.0.1:{port}"):
@@ -150,7 +150,7 @@ async def test_traffic_is_counted_by_kind():
 
 
 async def test_who_costs_much_time_has_no_more_of_it_and_others_do():
-    """One host kept a LIM from all else with deltas and members, none too many or too long."""
+    """One host kept a LIM busy with deltas and members alone, none too many or too long."""
 
     def burns(message):
         until_s = time.thread_time() + 0.05
@@ -178,7 +178,7 @@ async def test_who_costs_much_time_has_no_more_of_it_and_others_do():
     ids=["probe", "drain", "ping"],
 )
 async def test_nothing_is_read_of_an_answer_that_answers_something_else(question, answer):
-    """A list of all hosts costs a second to read; a host could give it to whatever it was asked."""
+    """A list of all hosts takes a second to read, and a host could answer anything with it."""
     async with grpc_pair() as ((one, two), port):
         reply = m.Message("lbd", HostId("h2"), 5, answer)
         await two.serve("127.0.0.1", port, lambda _: reply)

@@ -1,4 +1,4 @@
-"""What others send is counted before it is read."""
+"""The fields of others' messages are counted before the messages are parsed."""
 
 import re
 from pathlib import Path
@@ -22,7 +22,7 @@ from lbd.net.parsing import (
 
 MANY = 8 << 20
 LISTED = lbm_pb2.RunRequest, dispatch_pb2.WorkUp, dispatch_pb2.JobsInfo, lim_pb2.LimMessage
-# These read what this host has written, or what was checked when it came.
+# These parse what this host has written, or what was checked when it arrived.
 OF_OUR_OWN = {
     "dispatch/job_view.py", "dispatch/stored_start.py", "dispatch/updates.py",
     "lbm/handover/adoption.py", "lbm/handover/saving.py", "lbm/inbound/attached_job.py",
@@ -32,7 +32,7 @@ OF_OUR_OWN = {
 
 
 def field(number, body, wire=2):
-    """One of a few bytes."""
+    """Returns an encoded field of a few bytes."""
     tag = number << 3 | wire
     head = bytes((tag,)) if tag < 128 else bytes((tag & 127 | 128, tag >> 7))
     return head + (bytes((len(body),)) + body if wire == 2 else body)
@@ -44,7 +44,7 @@ def field(number, body, wire=2):
         (lbm_pb2.RunRequest, field(9, b"")),  # limits
         (lbm_pb2.RunRequest, field(9, b"\x08\x01")),
         (lbm_pb2.RunRequest, field(5, b"")),  # argv: sixteen bytes of memory for two
-        (lbm_pb2.RunRequest, b"\xca\x80\x80\x00\x00"),  # limits again, written in another way
+        (lbm_pb2.RunRequest, b"\xca\x80\x80\x00\x00"),  # limits again, in another encoding
         (dispatch_pb2.WorkUp, field(2, b"")),
         (dispatch_pb2.JobsInfo, field(2, field(21, b""))),
         (lim_pb2.LimMessage, field(13, field(1, b""))),
@@ -56,7 +56,7 @@ def test_millions_of_empty_fields_are_not_read(kind, one):
 
 
 def test_a_kind_is_known_once_it_is_complete(monkeypatch):
-    """A thread that read another message of the kind meanwhile took it for one without lists."""
+    """A thread that meanwhile read another message of the type took it for one without lists."""
     known, seen = {}, []
     monkeypatch.setattr(parsing, "KINDS", known)
 
@@ -81,7 +81,7 @@ def test_nor_are_those_inside_of_one():
             parsed(dispatch_pb2.WorkUp, b"\x0a" + length + inside)  # heartbeat.held
 
 
-def test_numbers_of_a_list_count_however_they_are_written():
+def test_numbers_in_a_list_count_in_any_encoding():
     delta = lim_pb2.Delta(gone=[1] * 100)
     delta.loads.slots.extend([300] * 100)
     message = lim_pb2.LimMessage(delta=delta).SerializeToString()
@@ -91,7 +91,7 @@ def test_numbers_of_a_list_count_however_they_are_written():
         check(message, kind, 203, 2)
 
 
-def test_what_honest_hosts_send_is_read():
+def test_messages_of_honest_hosts_are_read():
     held = [dispatch_pb2.Held(job=str(number), attempt=1) for number in range(20_000)]
     up = dispatch_pb2.WorkUp(heartbeat=dispatch_pb2.Heartbeat(held=held))
     assert parsed(dispatch_pb2.WorkUp, up.SerializeToString()) == up
@@ -105,8 +105,8 @@ def test_what_honest_hosts_send_is_read():
 
 @pytest.mark.parametrize("kind", LISTED)
 @pytest.mark.parametrize("seed", range(50))
-def test_what_the_walk_lets_through_protobuf_reads_or_refuses_itself(kind, seed):
-    """Whatever the bytes: there is no error of another kind."""
+def test_bytes_that_pass_the_count_are_parsed_or_refused_by_protobuf(kind, seed):
+    """Whatever the bytes are, no other kind of error occurs."""
     rng = Random(seed)
     data = bytes(rng.choice((0, 1, 2, 8, 10, 18, 26, 34, 74, 128, 250, 255)) for _ in range(300))
     try:
@@ -117,7 +117,7 @@ def test_what_the_walk_lets_through_protobuf_reads_or_refuses_itself(kind, seed)
 
 
 @pytest.mark.parametrize("data", [b"\x4a", b"\x4a\x05ab", b"\x0b", b"\x08", b"\x08\xff", b"\x0d1"])
-def test_what_is_cut_short_is_refused(data):
+def test_a_truncated_message_is_refused(data):
     with pytest.raises(DecodeError):
         check(data, kind_of(lbm_pb2.RunRequest.DESCRIPTOR), FIELDS_MAX, MESSAGES_MAX)
 

@@ -1,4 +1,4 @@
-"""One question to another host that is not answered."""
+"""A question to another host that is not answered."""
 
 import asyncio
 import contextlib
@@ -34,14 +34,14 @@ def failure(code, details):
         (grpc.aio.InternalError("closed"), None, "closed"),
     ],
 )
-async def test_no_answer_is_an_error_that_says_why(problem, code, text):
+async def test_a_missing_answer_is_an_error_with_its_reason(problem, code, text):
     with pytest.raises(Unanswered) as found:
         await ask(Channel(problem), "/lbd.v1.Lbm/Jobs", b"", (), 1.0)
     assert (found.value.code, str(found.value)) == (code, text)
 
 
-async def test_a_channel_that_is_closed_under_a_question_is_no_cancellation():
-    """As of a host that is revoked: gRPC cancels whoever waits."""
+async def test_a_channel_closed_under_a_question_is_not_a_cancellation():
+    """As for a revoked host: gRPC cancels the waiting task."""
     async with asking() as (channel, asked):
         task = asyncio.create_task(ask(channel, "/test.S/Ask", b"", (), LONG_S))
         await asked.wait()
@@ -50,7 +50,7 @@ async def test_a_channel_that_is_closed_under_a_question_is_no_cancellation():
             await task
 
 
-async def test_who_is_cancelled_is():
+async def test_a_cancelled_task_stays_cancelled():
     async with asking() as (channel, asked):
         task = asyncio.create_task(ask(channel, "/test.S/Ask", b"", (), LONG_S))
         await asked.wait()
@@ -64,7 +64,7 @@ LONG_S = 60.0
 
 @contextlib.asynccontextmanager
 async def asking():
-    """A channel to a server that never answers, and when it has been asked."""
+    """Yields a channel to a server that never answers, and an event set when it has been asked."""
     asked = asyncio.Event()
 
     async def never(_request, _context):

@@ -1,4 +1,4 @@
-"""Neighbouring releases understand each other, others say who is to be upgraded."""
+"""Neighbouring releases understand each other; for others it is said who must be upgraded."""
 
 import contextlib
 
@@ -14,11 +14,11 @@ def release(newest, oldest=None, name="1.0"):
     return Wire(name, newest, newest - 1 if oldest is None else oldest)
 
 
-def test_our_own_announcement_is_read_as_it_was_meant():
+def test_our_own_announcement_is_read_correctly():
     assert read(wire.OWN.announcement()) == wire.OWN
 
 
-def test_a_later_release_may_say_more():
+def test_a_later_release_may_announce_more():
     assert read("7 6 2.0 stage something-new") == Wire("2.0", 7, 6, frozenset({"stage"}))
     assert read("7 6 2.0") == Wire("2.0", 7, 6)
 
@@ -26,13 +26,13 @@ def test_a_later_release_may_say_more():
 @pytest.mark.parametrize(
     "text", ["", "7", "x y 1.0", "1 2 1.0 ", "2 -1 1.0 ", "2 1 a/b ", "9 8 1.0 A!", "2 1  x"]
 )
-def test_what_is_no_announcement(text):
+def test_invalid_announcements(text):
     with pytest.raises(ValueError):  # noqa: PT011
         read(text)
 
 
 @given(st.text(max_size=60))
-def test_whatever_is_announced(text):
+def test_arbitrary_announcements(text):
     with contextlib.suppress(ValueError):
         found = read(text)
         assert 0 <= found.oldest <= found.newest
@@ -46,13 +46,13 @@ def test_whatever_is_announced(text):
         (release(5, oldest=1), release(3), ""), (release(5, oldest=5), release(4), "h2"),
     ],
 )  # fmt: skip
-def test_who_is_to_be_upgraded(one, other, older):
+def test_who_must_be_upgraded(one, other, older):
     why = disagreement("h1", one, "h2", other)
     assert why.endswith(f"upgrade {older}") if older else why == ""
     assert why == disagreement("h2", other, "h1", one)
 
 
-def test_the_release_before_is_a_neighbour():
+def test_the_previous_release_is_a_neighbour():
     assert disagreement("h1", wire.BEFORE, "h2", wire.OWN) == ""
 
 

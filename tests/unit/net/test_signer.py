@@ -1,4 +1,4 @@
-"""The process that has the authority's key, asked by a LIM that may have been taken over."""
+"""The process that holds the authority's key, asked by a possibly compromised LIM."""
 
 import asyncio
 import os
@@ -32,7 +32,7 @@ def signer(authority):
 
 
 def newcomer(authority, host, at_s=None):
-    """A token, a key, what the newcomer shows, and what it asks for."""
+    """Returns a token, a key, what the new host presents, and what it requests."""
     at_s = at_s or time.time()
     token, key = authority.new_token(host, 60.0, at_s), certificates.new_key()
     shown = certificates.certificate_of_newcomer(token, key, host, at_s)
@@ -54,7 +54,7 @@ def renewal(own, request):
     return {"shown": own.certificate.encode(), "request": request, "proof": proof.hex()}
 
 
-def test_a_newcomer_joins_and_a_host_renews(authority, signer):
+def test_a_new_host_joins_and_a_member_renews(authority, signer):
     _, key, shown, request = newcomer(authority, "h2")
     made = ask(signer, "join", shown=shown, host="h2", request=request)
     own = Credentials(key, made)
@@ -64,8 +64,8 @@ def test_a_newcomer_joins_and_a_host_renews(authority, signer):
     assert verified(ask(signer, "list"), authority.certificate) == Revocations()
 
 
-def test_a_token_is_good_for_the_key_and_the_name_that_it_has_signed(authority, signer):
-    """Who carries the request cannot put a key of its own, or another name, into it."""
+def test_a_token_is_good_only_for_the_key_and_the_name_it_has_signed(authority, signer):
+    """A host that passes the request on cannot replace the key or the name in it."""
     token, _, shown, request = newcomer(authority, "h2")
     own = certificates.new_request(certificates.new_key(), "h2")
     for host, asked in (("h2", own), ("h3", request), ("h2", b"x"), ("h2", b"")):
@@ -86,7 +86,7 @@ def test_a_token_is_good_for_the_key_and_the_name_that_it_has_signed(authority, 
 
 
 def test_nobody_renews_for_another(authority, signer):
-    """A certificate is for all to see; its key is not."""
+    """A certificate is public; its key is not."""
     h2, h3 = joined(authority, "h2"), joined(authority, "h3")
     request = certificates.new_request(certificates.new_key(), "h2")
     by_h3 = evidence.proof_of_renewal(h3.key, request).hex()
@@ -111,7 +111,7 @@ def test_nobody_renews_for_another(authority, signer):
         ask(signer, "renew", **renewal(h2, request))
 
 
-def test_one_that_has_ended_is_not_renewed(authority):
+def test_an_expired_certificate_is_not_renewed(authority):
     h2 = joined(authority, "h2")
     request = certificates.new_request(certificates.new_key(), "h2")
     proof = evidence.proof_of_renewal(h2.key, request)
@@ -126,8 +126,8 @@ def test_one_that_has_ended_is_not_renewed(authority):
             evidence.check_renewal(root, shown, request, proof, now_s)
 
 
-def test_a_certificate_that_another_authority_has_signed_is_not_renewed(authority, tmp_path):
-    """Whoever makes an authority of its own has certificates, and keys, for any name."""
+def test_a_certificate_signed_by_another_authority_is_not_renewed(authority, tmp_path):
+    """Anyone who makes an authority of their own has certificates, and keys, for any name."""
     h2 = joined(made_authority(tmp_path / "other"), "h2")
     request = certificates.new_request(certificates.new_key(), "h2")
     proof = evidence.proof_of_renewal(h2.key, request)
@@ -146,12 +146,12 @@ def test_only_the_daemons_may_ask(signer):
 
 
 class ALim(AskedAuthority):
-    """As of a user that may not read the key."""
+    """A LIM of a user that may not read the key."""
 
     has_key = False
 
 
-async def test_a_lim_asks_for_what_it_may_not_sign(authority, tmp_path):
+async def test_a_lim_requests_what_it_may_not_sign(authority, tmp_path):
     signer, path = Signer(authority, os.geteuid()), tmp_path / "authority.sock"
 
     async def answer(asked, caller):
@@ -172,7 +172,7 @@ async def test_a_lim_asks_for_what_it_may_not_sign(authority, tmp_path):
     server.close()
 
 
-def test_a_lim_without_it_says_so(authority, tmp_path):
+def test_a_lim_without_the_process_says_so(authority, tmp_path):
     asked = ALim(authority.root, DAY_S, tmp_path / "authority.sock")
     with pytest.raises(Unavailable, match="authority is not running"):
         asked.signed_list()
@@ -182,7 +182,7 @@ def test_a_lim_without_it_says_so(authority, tmp_path):
 def test_the_key_is_roots_alone_and_who_signs_is_not_led_elsewhere(
     authority, tmp_path, monkeypatch
 ):
-    """Once it runs it keeps to the directory it has checked, whatever is put in its place."""
+    """Once it runs it stays with the directory it has checked, whatever is put in its place."""
     monkeypatch.chdir(tmp_path)
     real, group = authority.root, 65534
     authority.keep_from(group)
@@ -211,7 +211,7 @@ def test_the_key_is_roots_alone_and_who_signs_is_not_led_elsewhere(
 
 
 @pytest.mark.root
-def test_a_directory_that_is_not_roots_is_not_given_to_others(authority):
+def test_a_directory_that_is_not_owned_by_root_is_not_given_to_others(authority):
     os.chown(authority.root, 65534, 65534)
     with pytest.raises(ConfigError, match="is not owned by root"):
         authority.show_to(65534)

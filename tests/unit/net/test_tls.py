@@ -1,4 +1,4 @@
-"""A host's certificate on disk, looked at while its daemons run."""
+"""A host's certificate on disk, watched while its daemons run."""
 
 import time
 from types import SimpleNamespace
@@ -28,7 +28,7 @@ def tls(authority):
     return joined(authority, "h1")
 
 
-def test_a_key_that_is_opened_to_others_is_complained_of_once(tls, caplog):
+def test_a_key_that_is_opened_to_others_is_reported_once(tls, caplog):
     complaint = f"{tls.files.credentials} is accessible to others; chmod 600 it"
     tls.look()
     assert not caplog.messages
@@ -42,7 +42,7 @@ def test_a_key_that_is_opened_to_others_is_complained_of_once(tls, caplog):
     assert tls.generation == 0, "it is the same certificate"
 
 
-def test_who_is_out_until_it_is_heard_again(tls, authority):
+def test_a_revoked_host_stays_out_until_it_is_heard_again(tls, authority):
     enrolled(authority, "h2")
     before_s = time.monotonic()
     assert not tls.is_out("h2", before_s)
@@ -65,7 +65,7 @@ def test_a_replaced_host_is_known_where_the_authority_is(authority):
     assert not has_new_certificate(here, "h3")
 
 
-def test_a_caller_is_a_host_until_its_certificate_ends_or_is_revoked(tls, authority):
+def test_a_caller_is_a_host_until_its_certificate_expires_or_is_revoked(tls, authority):
     shown, now_s = joined(authority, "h2").credentials.certificate.encode(), time.time()
     assert tls.host_of(shown, now_s) == "h2"
     with pytest.raises(PeerError, match="the certificate of h2 has expired"):
@@ -75,11 +75,11 @@ def test_a_caller_is_a_host_until_its_certificate_ends_or_is_revoked(tls, author
         tls.host_of(shown, now_s)
 
 
-def test_who_has_a_token_is_no_host_whatever_it_has_signed_with_that(authority):
-    """Where newcomers join, TLS lets in whatever a token's key has signed."""
+def test_a_holder_of_a_token_is_no_host_whatever_it_has_signed_with_it(authority):
+    """Where new hosts join, TLS accepts anything that a token's key has signed."""
     tls, now_s = Tls("h1", enrolled(authority, "h1"), lambda: authority), time.time()
     token = authority.new_token("", 60.0, now_s)
-    tls._configuration()  # of the server: now it lets newcomers in
+    tls._configuration()  # of the server: now it accepts new hosts
     issuer = Credentials(
         certificates.pem_of(certificates.token_key(token)), certificates.anchor_of(token, now_s)
     )
@@ -89,7 +89,7 @@ def test_who_has_a_token_is_no_host_whatever_it_has_signed_with_that(authority):
         tls.host_of(forged, now_s)
 
 
-def test_the_newest_list_of_revoked_hosts_holds_if_the_authority_has_signed_it(
+def test_the_newest_list_of_revoked_hosts_applies_if_the_authority_has_signed_it(
     tls, authority, tmp_path
 ):
     for host in ("h2", "h3"):
@@ -104,7 +104,7 @@ def test_the_newest_list_of_revoked_hosts_holds_if_the_authority_has_signed_it(
 
 
 def test_a_certificate_longer_than_any_of_ours_is_not_read_and_not_kept(tls):
-    """Each took a tenth of a second where the authority is, and 130 KB for good."""
+    """Each took a tenth of a second where the authority is, and 130 KB permanently."""
     token = Token(bytes(SECRET_BYTES), bytes(FINGERPRINT_BYTES))
     issuer = Credentials(
         certificates.pem_of(certificates.token_key(token)),

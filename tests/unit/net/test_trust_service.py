@@ -1,4 +1,4 @@
-"""Questions about certificates: whoever TLS lets in may ask, but not without end."""
+"""Questions about certificates: anyone whom TLS accepts may ask, but not without end."""
 
 import asyncio
 import time
@@ -61,7 +61,7 @@ def long_question(method):
 
 
 async def refusals(service, method, data, certificate, calls):
-    """Of so many calls at once, those that are told that they are too many."""
+    """Returns how many of this many calls at once are told that they are too many."""
     tasks = [asyncio.create_task(service(method, data, certificate)) for _ in range(calls)]
     await asyncio.wait(tasks, timeout=0.1)
     done = [task.exception() for task in tasks if task.done()]
@@ -76,7 +76,8 @@ async def refusals(service, method, data, certificate, calls):
 async def test_a_host_that_asks_without_end_is_refused_and_others_are_not(
     service, authority, method
 ):
-    """Each had the LIM read a megabyte of JSON, or try all tokens, while nobody was heard."""
+    """Each question made the LIM read a megabyte of JSON, or try all tokens, and nobody was
+    heard."""
     certificate = shown_by(authority, "h2")
     few = await refusals(service, method, long_question(method), certificate, 10)
     assert len(few) >= 5
@@ -92,7 +93,7 @@ async def test_nor_is_one_that_was_revoked_served_without_end(service, authority
 
 
 async def test_who_is_no_host_shares_a_turn_with_others_like_that(service, authority):
-    """Whoever had a token makes as many certificates with it as they like."""
+    """A holder of a token makes as many certificates with it as they like."""
     refused = []
     for _ in range(3):
         token = authority.new_token("", 60.0, time.time())

@@ -1,4 +1,4 @@
-"""Whom a host asks for news of revocations."""
+"""Which host is asked for new revocations."""
 
 import time
 from types import SimpleNamespace
@@ -42,8 +42,8 @@ async def test_without_the_authority_another_host_is_asked(tmp_path, monkeypatch
 async def test_only_a_certificate_of_its_own_takes_the_place_of_the_old_one(
     tmp_path, monkeypatch, given
 ):
-    """Whatever the LIM where the authority is had answered was written over it: with garbage there,
-    no daemon of this host started again until it had joined anew."""
+    """Whatever the LIM at the authority answered overwrote it: with garbage there, no daemon of
+    this host started again until it had joined again."""
     authority = made_authority(tmp_path / "authority")
     tls = joined(authority, "h3")
     before = tls.files.credentials.read_bytes()
@@ -66,7 +66,7 @@ async def test_only_a_certificate_of_its_own_takes_the_place_of_the_old_one(
     assert tls.files.credentials.read_bytes() == before
 
 
-async def test_a_good_one_does(tmp_path, monkeypatch):
+async def test_a_valid_certificate_replaces_the_old_one(tmp_path, monkeypatch):
     authority = made_authority(tmp_path / "authority")
     tls = joined(authority, "h3")
     upkeep = Upkeep(tls, None, dict, 60.0)

@@ -1,4 +1,4 @@
-"""Files to a stream and back: everything that belongs, nothing that does not."""
+"""Files to a stream and back: everything that belongs to it, nothing that does not."""
 
 import io
 import os
@@ -50,7 +50,7 @@ def unpack(root, data, paths, *, allowance=PLENTY, allows_link=lambda path, targ
 
 
 def tree_of(root):
-    """All that is to be kept, by path."""
+    """Returns everything that is to be kept, by path."""
     found = {}
     for directory, below, names in os.walk(os.fsencode(root)):
         for name in below + names:
@@ -93,7 +93,7 @@ def grow(directory, rng, depth=0):
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_tree_comes_out_as_it_went_in(roots, seed):
+def test_a_tree_is_unpacked_as_it_was_packed(roots, seed):
     source, target = roots
     root = os.path.join(os.fsencode(source), b"tree")
     os.mkdir(root)
@@ -105,8 +105,8 @@ def test_a_tree_comes_out_as_it_went_in(roots, seed):
 
 
 @pytest.mark.parametrize("is_root", [True, False])
-def test_a_tree_of_any_depth_is_cleared_away(tmp_path, monkeypatch, is_root):
-    """Its path is longer than any call takes, and nobody has a descriptor for each level."""
+def test_a_tree_of_any_depth_is_removed(tmp_path, monkeypatch, is_root):
+    """Its path is too long for any system call, and there is no descriptor for each level."""
     monkeypatch.setattr(os, "geteuid", lambda: 0 if is_root else 1)
     tree = tmp_path / "tree"
     tree.mkdir()
@@ -121,7 +121,7 @@ def test_a_tree_of_any_depth_is_cleared_away(tmp_path, monkeypatch, is_root):
 
 
 def grow_down(tree, levels, mode):
-    """In each directory another, a file and a link out of it."""
+    """Makes a chain of nested directories, each with a file and a link leading out."""
     above = os.open(tree, os.O_DIRECTORY)
     for _ in range(levels):
         os.mkdir("d", dir_fd=above)
@@ -135,7 +135,7 @@ def grow_down(tree, levels, mode):
 
 
 def test_no_link_is_followed_as_a_tree_is_cleared_away(tmp_path, monkeypatch):
-    """A user's process put one in the place of a directory just before its mode was changed."""
+    """A user's process put one in place of a directory just before its mode was changed."""
     tree, others = tmp_path / "tree", tmp_path / "others"
     inner = tree / "inner"
     (inner / "below").mkdir(parents=True)
@@ -155,7 +155,7 @@ def test_no_link_is_followed_as_a_tree_is_cleared_away(tmp_path, monkeypatch):
     assert not tree.exists()
 
 
-def test_listed_paths_go_where_the_receiver_says(roots):
+def test_listed_paths_are_placed_where_the_receiver_says(roots):
     source, target = roots
     (source / "a/b").mkdir(parents=True)
     (source / "a/b/c").write_text("c")
@@ -176,7 +176,7 @@ def test_the_directory_itself(roots):
 
 
 @pytest.mark.parametrize("kind", ["fifo", "socket"])
-def test_what_is_no_file_is_refused(roots, kind):
+def test_only_regular_files_are_accepted(roots, kind):
     source, _ = roots
     (source / "d").mkdir()
     if kind == "fifo":
@@ -194,11 +194,11 @@ def test_no_symbolic_link_is_followed_on_the_way(roots, tmp_path):
     (source / "out").symlink_to(tmp_path)
     with pytest.raises(BadPack, match="out/secret"):
         pack(source, [b"out/secret"])
-    assert b"s" in pack(source, [b"out/secret"], follow=True)  # one's own link at home
+    assert b"s" in pack(source, [b"out/secret"], follow=True)  # a user's own link on their own host
     assert b"secret" not in pack(source, [b"out"], follow=True).replace(bytes(tmp_path), b"")
 
 
-def test_setuid_does_not_travel(roots):
+def test_setuid_is_not_transferred(roots):
     source, target = roots
     (source / "tool").write_text("x")
     (source / "tool").chmod(0o4755)
@@ -207,7 +207,7 @@ def test_setuid_does_not_travel(roots):
 
 
 @pytest.mark.parametrize(("allowance", "name"), [((5, 100), "max_bytes"), ((100, 2), "max_files")])
-def test_both_ends_keep_to_their_allowance(roots, allowance, name):
+def test_both_ends_respect_their_allowance(roots, allowance, name):
     source, target = roots
     (source / "d").mkdir()
     (source / "d/a").write_text("abc")
@@ -218,7 +218,7 @@ def test_both_ends_keep_to_their_allowance(roots, allowance, name):
         unpack(target, pack(source, [b"d"]), [b"d"], allowance=allowance)
 
 
-def test_a_stream_cut_anywhere_is_no_stream(roots, tmp_path):
+def test_a_truncated_stream_is_refused_wherever_it_ends(roots, tmp_path):
     source, _ = roots
     (source / "d").mkdir()
     (source / "d/f").write_bytes(b"12345")
@@ -291,7 +291,7 @@ def test_garbage_is_a_bad_pack(tmp_path, seed):
     assert set(os.listdir(tmp_path)) <= {"x"}
 
 
-def test_links_may_be_refused(tmp_path):
+def test_links_may_be_rejected(tmp_path):
     data = entry(LINK, b"0", more={TARGET: b"/etc/passwd"}) + frames.pack(END)
     with pytest.raises(BadPack, match=r"^x: .* pointing outside"):  # by the name that its user gave
         unpack(tmp_path, data, [b"x"], allows_link=lambda path, target: False)

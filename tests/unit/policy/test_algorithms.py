@@ -25,7 +25,7 @@ def silent(*hosts):
     return tuple(Reply(HostId(name), answered=False) for name in hosts)
 
 
-def test_every_algorithm_of_the_configuration_is_there():
+def test_every_algorithm_in_the_configuration_exists():
     assert set(POLICIES) == set(ALGORITHMS)
 
 
@@ -46,7 +46,7 @@ def test_global_takes_the_lowest_of_its_own_vector():
     assert step("GLOBAL", view(BUSY)).host == "h4"
 
 
-def test_nolb_moves_only_what_may_not_stay():
+def test_nolb_moves_only_commands_that_must_leave():
     assert step("NOLB", view(BUSY)).reason == "no-balancing"
     assert step("NOLB", view(BUSY), must_leave=True).host == "h4"
 
@@ -54,7 +54,7 @@ def test_nolb_moves_only_what_may_not_stay():
 # -- CENTRAL -------------------------------------------------------------------------------------
 
 
-def test_central_asks_the_centre_and_does_as_told():
+def test_central_asks_the_centre_and_follows_it():
     seen = view(BUSY, centre="h3")
     assert step("CENTRAL", seen) == Ask(HostId("h3"))
     told = (Reply(HostId("h3"), True, ELSEWHERE),)
@@ -63,7 +63,7 @@ def test_central_asks_the_centre_and_does_as_told():
     assert step("CENTRAL", seen, (Reply(HostId("h3"), True, nowhere),)) is nowhere
 
 
-def test_central_decides_itself_where_the_centre_is_here():
+def test_central_decides_itself_at_the_centre():
     assert step("CENTRAL", view(BUSY, centre="h1")).host == "h4"
 
 
@@ -90,7 +90,7 @@ def test_lowest_asks_one_host_at_a_time_each_once():
     assert found.host == "h2"
 
 
-def test_lowest_stops_at_its_limit_and_picks_among_the_asked():
+def test_lowest_stops_at_its_limit_and_picks_among_those_asked():
     seen = view(BUSY, params=LimConfig(probe_limit=2))
     found = step("LOWEST", seen, answered("h2", "h3"))
     assert (found.verdict, found.host) == (Verdict.THERE, "h2")  # h4 is lower, but was not asked
@@ -101,7 +101,7 @@ def test_lowest_stops_at_an_empty_host():
     assert step("LOWEST", seen, answered("h4")).host == "h4"
 
 
-def test_lowest_counts_the_silent_as_asked_and_shares_the_time():
+def test_lowest_counts_silent_hosts_as_asked_and_divides_the_time():
     seen = view(BUSY, params=LimConfig(probe_limit=3))
     assert step("LOWEST", seen).time_share == pytest.approx(1 / 3)
     assert step("LOWEST", seen, silent("h2")).time_share == pytest.approx(1 / 2)
@@ -109,7 +109,7 @@ def test_lowest_counts_the_silent_as_asked_and_shares_the_time():
     assert (found.verdict, found.reason) == (Verdict.HERE, "no-willing-host")
 
 
-def test_lowest_asks_nobody_who_could_not_take_it():
+def test_lowest_asks_no_host_that_could_not_accept_it():
     whys = {"h2": "drained", "h3": "avoided: x", "h4": NO_SLOT}
     seen = view(BUSY, whys=whys)
     for seed in range(20):
@@ -120,14 +120,14 @@ def test_lowest_asks_nobody_who_could_not_take_it():
 # -- RANDOM --------------------------------------------------------------------------------------
 
 
-def test_random_looks_at_nobodys_load():
+def test_random_considers_no_load():
     seen = view({"h1": 3.0, "h2": 9.0, "h3": 0.0, "h4": 1.0}, whys={"h4": "drained"})
     found = [step("RANDOM", seen, seed=seed) for seed in range(40)]
     assert {placement.host for placement in found} == {"h2", "h3"}
     assert {placement.reason for placement in found} == {"random"}
 
 
-def test_random_stays_or_waits_where_nobody_would_take_it():
+def test_random_stays_or_waits_if_no_host_would_accept_it():
     seen = view({"h1": 3.0, "h2": 0.0}, whys={"h2": NO_SLOT})
     assert step("RANDOM", seen).reason == "no-willing-host"
     assert step("RANDOM", seen, may_wait=True).verdict is Verdict.WAIT
@@ -153,7 +153,7 @@ def test_thrhld_asks_no_more_than_its_limit_and_then_stays():
     assert step("THRHLD", seen, silent("h2", "h3")).reason == "none-below-threshold"
 
 
-def test_thrhld_waits_where_those_it_asked_are_full():
+def test_thrhld_waits_if_those_it_asked_are_full():
     seen = view({"h1": 3.0, "h2": 0.0}, whys={"h2": NO_SLOT}, params=LimConfig(probe_limit=1))
     assert step("THRHLD", seen, answered("h2"), may_wait=True).verdict is Verdict.WAIT
 
@@ -170,7 +170,7 @@ def reserved(*names, **more):
 def test_reserve_tries_the_newest_reservation_first():
     seen = reserved("h3", "h2")
     assert step("RESERVE", seen) == Probe((HostId("h3"),), pytest.approx(1 / 3))
-    # h3 is not lightly loaded any more
+    # h3 is no longer lightly loaded
     assert step("RESERVE", seen, answered("h3")) == Probe((HostId("h2"),), pytest.approx(1 / 2))
     found = step("RESERVE", seen, answered("h3", "h2"))
     assert (found.verdict, found.host) == (Verdict.THERE, "h2")
@@ -198,8 +198,8 @@ SO_FAR = [
 
 @pytest.mark.parametrize("replies", SO_FAR)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_an_algorithm_goes_on_from_what_another_has_asked(algorithm, replies):
-    """It may be changed while a command's questions are under way."""
+def test_an_algorithm_continues_from_what_another_has_asked(algorithm, replies):
+    """It may be changed while a command's questions are in progress."""
     seen = reserved("h2", "h3", centre="h3")
     for seed in range(10):
         found, more = None, replies
@@ -212,7 +212,7 @@ def test_an_algorithm_goes_on_from_what_another_has_asked(algorithm, replies):
         assert isinstance(found, Placement)
 
 
-def test_lowest_does_not_stop_at_an_empty_host_that_takes_nothing():
+def test_lowest_does_not_stop_at_an_empty_host_that_accepts_nothing():
     seen = view({"h1": 3.0, "h2": 0.0, "h3": 2.0}, whys={"h2": NO_SLOT})
     assert step("LOWEST", seen, answered("h2")).hosts == ("h3",)
 
@@ -228,8 +228,8 @@ def test_a_host_that_answered_may_be_forgotten_by_now(algorithm):
     assert step(algorithm, seen, answered("h9")) is not None
 
 
-def test_a_host_is_worth_asking_where_others_have_what_the_command_needs():
-    """They may have given it back since."""
+def test_a_host_is_worth_asking_if_its_resources_are_in_use_by_others():
+    """They may have been given back since."""
     taken = Unmet("its gpu is in use", later=True)
     for lack, found in ((taken, Probe(("h2",), 1 / 3)), (Unmet("no gpu", later=False), None)):
         seen = view({"h1": 3.0, "h2": 0.5}, params=LimConfig(probe_limit=3))
@@ -239,7 +239,7 @@ def test_a_host_is_worth_asking_where_others_have_what_the_command_needs():
         assert (asked if isinstance(asked, Probe) else None) == found
 
 
-def test_thrhld_takes_nobody_who_did_not_answer():
+def test_thrhld_takes_no_host_that_did_not_answer():
     """However light it was believed to be."""
     seen = view({"h1": 2.0, "h2": 0.0})
     assert step("THRHLD", seen, silent("h2")).verdict is Verdict.HERE

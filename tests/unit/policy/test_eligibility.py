@@ -40,7 +40,7 @@ def after(values, known=None, threshold_s=T_S):
 
 
 @given(runs)
-def test_the_mean_lies_among_what_was_measured(values):
+def test_the_mean_lies_within_the_measured_values(values):
     known = after(values)
     slack = 1e-9 * max(values)
     assert min(values) - slack <= known.mean_s <= max(values) + slack
@@ -49,39 +49,39 @@ def test_the_mean_lies_among_what_was_measured(values):
 
 
 @given(runs)
-def test_the_same_runs_teach_the_same(values):
+def test_the_same_runs_give_the_same_estimate(values):
     assert after(values) == after(values)
 
 
 @given(cpu)
-def test_equal_runs_have_that_mean(value):
+def test_equal_runs_have_their_value_as_mean(value):
     assert math.isclose(after([value] * 20).mean_s, value, abs_tol=1e-12)
 
 
 @given(runs, st.lists(st.floats(0.0, 0.049), min_size=CONVINCING, max_size=CONVINCING))
-def test_a_giant_of_yesterday_is_unlearnt(before, short):
+def test_an_old_very_long_run_is_unlearnt(before, short):
     assert after(short, after(before)).mean_s < T_S
 
 
 @given(runs, st.lists(st.floats(0.05, 1e6), min_size=CONVINCING, max_size=CONVINCING))
-def test_a_dwarf_of_yesterday_is_unlearnt(before, long):
+def test_an_old_very_short_run_is_unlearnt(before, long):
     assert after(long, after(before)).mean_s >= T_S
 
 
 @given(runs, st.floats(0.0, 10.0), st.floats(0.0, 10.0))
-def test_the_verdict_is_of_the_threshold_of_now(values, a, b):
-    """What leaves at a higher threshold leaves at a lower one."""
+def test_the_verdict_uses_the_current_threshold(values, a, b):
+    """A command that leaves at a higher threshold leaves at a lower one."""
     known = Known(after(values))
     low, high = sorted((a, b))
     assert judge_learnt(known, low, 0.0).leaves >= judge_learnt(known, high, 0.0).leaves
 
 
 @given(runs, st.lists(st.floats(0.05, 1e6), min_size=LATELY, max_size=LATELY))
-def test_what_was_long_lately_leaves(before, long):
+def test_a_command_that_was_recently_long_leaves(before, long):
     assert judge_learnt(Known(after(long, after(before))), T_S, 0.0).leaves
 
 
-# CPU seconds of one key's runs in the order in which a real library's files are compiled.
+# CPU seconds of one key's runs, in the order in which a real library's files are compiled.
 BUILD_S = (
     0.24, 0.03, 0.04, 0.01, 0.08, 0.09, 0.06, 0.44, 0.06, 0.14, 0.08, 0.08, 0.07, 0.13, 0.08, 0.01,
     0.10, 0.09, 0.14, 0.08, 0.05, 0.08, 0.01, 0.32, 0.19, 0.07, 0.03, 0.08, 0.11, 0.01, 0.04, 0.07,
@@ -94,14 +94,14 @@ BUILD_S = (
 
 
 @pytest.mark.parametrize("share", [1.0, 0.8])  # of those times: a faster machine
-def test_a_dozen_trifles_in_a_build_are_no_news(share):
+def test_a_dozen_short_runs_in_a_build_change_nothing(share):
     known = Known(after(second * share for second in BUILD_S))
     for second in BUILD_S:
         known = known.learnt(second * share, T_S, 0.0)
         assert judge_learnt(known, T_S, 0.0).leaves
 
 
-def test_new_then_known_after_one_run():
+def test_a_command_is_known_after_one_run():
     assert (judge_learnt(Known(), T_S, 0.0).reason, judge_learnt(Known(), T_S, 0.0).measure) == (
         "new", True,
     )  # fmt: skip
@@ -129,13 +129,13 @@ def short(runs=SURE_RUNS, mean_s=0.01, **more):
         (short(suspect=True), 1000.0, True),
     ],
 )
-def test_when_a_short_one_is_measured_again(known, unix_s, due):
+def test_when_a_short_command_is_measured_again(known, unix_s, due):
     assert is_due(known, unix_s) is due
     verdict = judge_learnt(known, T_S, unix_s)
     assert (verdict.reason, verdict.leaves, verdict.measure) == ("short", False, due)
 
 
-def test_only_what_is_surely_short_needs_no_shim():
+def test_only_a_certainly_short_command_needs_no_shim():
     assert needs_no_shim(short(mean_s=0.005), T_S, 1000.0)
     assert not needs_no_shim(short(mean_s=0.02), T_S, 1000.0)
     assert not needs_no_shim(short(mean_s=0.005, runs=1), T_S, 1000.0)
@@ -158,7 +158,7 @@ def test_patterns_are_bounded(entries, fault):
     assert fault_of_patterns(entries) == fault
 
 
-def test_a_run_that_was_cut_short_says_only_that_it_takes_as_much_or_more():
+def test_a_run_that_was_cut_short_is_only_a_lower_bound():
     known = Known().took(5, whole=True).took(3, whole=True)
     assert known.peak_bytes == 5
     assert known.took(5, whole=False) == known
@@ -191,7 +191,7 @@ RULES = Rules(
         ("prog", None),
     ],
 )
-def test_who_has_the_say(command, verdict):
+def test_whose_list_decides(command, verdict):
     said = RULES.said(command.encode().split(), key_of(command.encode().split()), b"/")
     assert (said and (said.reason, said.by)) == verdict
     assert said is None or said.leaves is (said.reason == "always")
@@ -229,7 +229,7 @@ def test_rules_by_feature_say_where_a_command_may_run_and_that_it_may_leave():
     ["", "gcc", "gcc:", ": +a", "gcc: a", "gcc: gpu=1", "gcc: +a gpu=1", "gcc: memory=1 +a",
      "gcc: ~9 +a", "gcc: +", "gcc: +a;b"],
 )  # fmt: skip
-def test_a_rule_by_feature_that_cannot_be_is_found(rule):
+def test_an_invalid_rule_by_feature_is_found(rule):
     assert fault_of_features([rule])
 
 

@@ -1,4 +1,4 @@
-"""The key under which a command is learnt, and what never leaves by itself."""
+"""The key under which a command is learnt, and which commands never leave by themselves."""
 
 import time
 
@@ -59,7 +59,7 @@ KEYS = {
 }
 
 
-def test_what_cannot_be_shown_is_written_out():
+def test_unprintable_characters_are_escaped():
     assert [text_of(word) for word in (b"a b", b"a\n", b"\xff", "é".encode())] == [
         "a b", "a\\n", "\\xff", "é"
     ]  # fmt: skip
@@ -91,12 +91,12 @@ def stays(command, directory):
 
 
 @pytest.mark.parametrize(("command", "why"), STAYING.items(), ids=STAYING)
-def test_what_stays_says_why(command, why):
+def test_a_command_that_stays_says_why(command, why):
     assert why in stays(command, b"/home/ann")
 
 
 @pytest.mark.parametrize("command", LEAVING)
-def test_what_may_leave(command):
+def test_commands_that_may_leave(command):
     assert stays(command, b"/home/ann") == ""
 
 
@@ -105,13 +105,13 @@ def test_what_may_leave(command):
     ["gcc -O2 -march=native -c x.c", "clang -mcpu=native x.c", "cc -mtune=native -c x.c",
      "rustc -Ctarget-cpu=native x.rs", "rustc -C target-cpu=native x.rs"],
 )  # fmt: skip
-def test_what_is_made_for_this_processor_is_made_here(command):
+def test_what_is_compiled_for_this_processor_is_compiled_here(command):
     assert "refers to this host's processor" in stays(command, b"/home/ann")
     assert stays(command.replace("=native", "=x86-64-v3"), b"/home/ann") == ""
 
 
-def test_files_below_a_place_of_this_host_are_named_from_there():
-    """That the directory is the same elsewhere is checked, and so much for what lies beside it."""
+def test_files_below_a_place_of_this_host_are_named_relative_to_it():
+    """Only the directory is checked to be the same elsewhere, and with it what lies beside it."""
     assert stays("cc -c /tmp/build/x.c", b"/tmp/build/sub") == ""
     assert "/dev" in stays("cc /dev/stdin", b"/tmp/build")
 
@@ -122,7 +122,7 @@ def test_no_name_is_listed_twice():
 
 
 @given(st.lists(st.binary(max_size=200), min_size=1, max_size=6), st.binary(max_size=50))
-def test_any_bytes_have_a_key_that_can_be_shown(argv, directory):
+def test_any_bytes_have_a_printable_key(argv, directory):
     key = key_of(argv)
     assert len(key) <= KEY_CHARACTERS
     assert key.isprintable()
@@ -136,13 +136,13 @@ def test_any_arguments_have_a_key_that_begins_with_the_name(name, words):
     assert key_of([name.encode(), *words]).split(" ")[0] == name
 
 
-def test_a_directory_of_a_like_name_is_not_that_of_this_host():
+def test_a_directory_with_a_similar_name_is_not_that_of_this_host():
     assert "/tmp" in stays("cc -c /tmp/x.c", b"/tmpfiles/build")
 
 
 @pytest.mark.parametrize("option", [b"-O", b"--x", b"-W"])
 def test_an_interpreters_options_take_a_time_that_grows_with_their_number(option):
-    """As many as one command can have took an LBM half a minute, in which it did nothing else."""
+    """The longest possible command took an LBM half a minute, in which it did nothing else."""
 
     def cpu_s(words):
         argv = [b"python", *[option] * words]

@@ -1,4 +1,4 @@
-"""What a host lacks of what a command needs, and how needs are written between hosts."""
+"""What a host lacks of a command's needs, and how needs are encoded between hosts."""
 
 from dataclasses import replace
 
@@ -61,7 +61,7 @@ def used(*, memory_given=0, **amounts):
             Needs(memory_bytes=4 << 30), used(memory_given=6 << 30),
             "2.0G of 8.0G memory free, not 4.0G", True,
         ),
-        (Needs(memory_bytes=4 << 30), Facts(), None, None),  # nobody knows how much there is
+        (Needs(memory_bytes=4 << 30), Facts(), None, None),  # the total is unknown
         (Needs((("gpu", 2),)), Facts(("x",), (("gpu", 1, 0),)), "has 1 gpu, not 2", False),
         (GPU, Facts(), UNREPORTED, False),
         (NO_NEEDS, Facts(), None, None),
@@ -72,7 +72,7 @@ def test_what_a_host_lacks(needs, facts, why, later):
     assert (found and found.why, found and found.later) == (why, later)
 
 
-def test_what_it_never_has_is_said_before_what_others_have():
+def test_a_permanent_lack_is_named_before_a_temporary_one():
     needs = Needs((("gpu", 1), ("tape", 1)))
     assert unmet(needs, used(gpu=2)) == ("no tape", False)
     both = Needs((("gpu", 1), ("scratch", 200 << 30)))
@@ -98,13 +98,13 @@ def test_for_how_many_jobs_a_host_has_enough(needs, facts, at_once, now):
     assert (jobs_at_once(needs, facts), jobs_now(needs, facts)) == (at_once, now)
 
 
-def test_what_is_given_besides_is_counted_as_well():
+def test_resources_given_out_meanwhile_are_counted_as_well():
     facts = used(gpu=1, memory_given=3)
     assert joined(facts, {"gpu": 1}, 4) == used(gpu=2, memory_given=7)
     assert joined(facts, {}, 0) == facts
 
 
-def test_a_rule_may_ask_for_features_besides():
+def test_a_rule_may_require_further_features():
     asked = Needs((("gpu", 1),), ("big",), ("slow",))
     both = with_features(asked, Needs(features=("avx2", "big"), not_features=("old",)))
     assert both == Needs((("gpu", 1),), ("avx2", "big"), ("old", "slow"))
@@ -132,7 +132,7 @@ def test_needs_are_read_as_they_were_written():
         "a=1 " * 60 + "b=1", "+" + "x" * 33, "gpu=1  big=1", "gpu=\u0663",
     ],
 )  # fmt: skip
-def test_needs_that_cannot_be_are_refused(text):
+def test_impossible_needs_are_refused(text):
     with pytest.raises(ValueError, match=r"."):
         read_needs_text(text)
     assert not are_needs(text)
@@ -147,12 +147,12 @@ def test_facts_are_read_as_they_were_written():
 @pytest.mark.parametrize(
     "text", ["gpu", "gpu:1", "gpu:1:x", "gpu:1:1:1", "b:1:1 a:1:1", "a:1:1 a:1:1", ":1:1", " "]
 )
-def test_resources_of_another_host_that_cannot_be_are_refused(text):
+def test_impossible_resources_of_another_host_are_refused(text):
     with pytest.raises(ValueError, match=r"."):
         read_resources_text(text)
 
 
-def test_no_host_says_more_than_is_kept_of_it():
+def test_no_host_reports_more_than_is_kept_of_it():
     many = " ".join(f"r{n:03}:1:0" for n in range(17))
     with pytest.raises(ValueError, match=r"."):
         read_resources_text(many)
@@ -187,20 +187,20 @@ def test_a_learnt_peak_is_rounded_up_to_one_of_a_few_values(learnt, limit, count
         (8, 8, 6, "2.0G memory available, but the command has used up to "
                   "3.0G"),  # given, and not yet taken
         (8, 8, 9, "0 memory available, but the command has used up to 3.0G"),
-        (0, 0, 0, ""),  # nobody knows
+        (0, 0, 0, ""),  # unknown
     ],
 )  # fmt: skip
-def test_a_host_is_passed_over_where_a_learnt_peak_does_not_fit(total, available, given, why):
+def test_a_host_is_skipped_if_a_learnt_peak_does_not_fit(total, available, given, why):
     needs, facts = Needs(peak_bytes=3 * GIB), Facts(memory_given=given * GIB)
     memory = (total * GIB, available * GIB)
     assert too_little_memory(NO_NEEDS, facts, memory) == ""
     found = too_little_memory(needs, facts, memory)
     assert found == why
-    assert unmet(needs, facts) is None  # it is no demand
+    assert unmet(needs, facts) is None  # it is not a requirement
     assert too_little_memory(NO_NEEDS, facts, (total * GIB, available * GIB)) == ""
 
 
-def test_a_part_of_needs_is_what_of_them_is_named():
+def test_a_part_of_needs_contains_only_what_is_named():
     whole = Needs((("gpu", 1), ("scratch", 5)), ("big",), memory_bytes=7)
     assert part_of(whole, {"scratch"}) == Needs((("scratch", 5),))
     assert part_of(whole, {"gpu", "memory"}) == Needs((("gpu", 1),), memory_bytes=7)

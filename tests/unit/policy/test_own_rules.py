@@ -1,4 +1,4 @@
-"""P2C and PREDICT: what they make of old loads, of cores and speeds, and of learnt CPU times."""
+"""P2C and PREDICT: how they treat old loads, cores and speeds, and learnt CPU times."""
 
 from collections import Counter
 from dataclasses import replace
@@ -30,7 +30,7 @@ def host(
 
 
 def seen(*hosts, params=PARAMS):
-    """The first is us."""
+    """The first host is this one."""
     return View(hosts[0], {one.name: one for one in hosts}, params, 0.0, None)
 
 
@@ -39,7 +39,7 @@ def step(algorithm, view, replies=(), seed=1, **wish):
 
 
 def picks(algorithm, view, count=200, **wish):
-    """By every seed; what is asked answers nothing new."""
+    """Picks with each seed; the hosts asked answer nothing new."""
     found = Counter()
     for seed in range(count):
         replies = ()
@@ -64,14 +64,16 @@ def asked_first(algorithm, view, count=200):
     ("age_s", "period_s", "expected"),
     [(0.0, 10.0, 1.0), (5.0, 10.0, 0.3679), (10.0, 10.0, 0.1353), (600.0, 1.0, 0.6703)],
 )
-def test_trust_fades_with_age_but_silence_under_short_periods_is_news(age_s, period_s, expected):
+def test_trust_fades_with_age_but_under_short_periods_silence_counts_as_a_report(
+    age_s, period_s, expected
+):
     params = LimConfig(exchange_period_s=period_s, trust_s=5.0)
     view = seen(host("h1"), host("h2", age_s=age_s), params=params)
     trusts = belief.trusted([view.hosts[HostId("h2")]], view)
     assert trusts == [pytest.approx(expected, abs=1e-4)]
 
 
-def test_an_old_load_is_believed_to_be_like_the_others():
+def test_an_old_load_is_assumed_to_be_like_the_others():
     old, new = host("h2", 0.0, age_s=5.0), host("h3", 4.0)
     view = seen(host("h1", 9.0), old, new)
     believed = belief.believed_loads([old, new], belief.trusted([old, new], view))
@@ -91,7 +93,7 @@ def test_fresh_loads_need_no_question(algorithm):
 
 
 @OWN
-def test_of_old_loads_the_promising_host_is_asked_first(algorithm):
+def test_of_hosts_with_old_loads_the_promising_one_is_asked_first(algorithm):
     view = seen(host("h1", 5.0), host("h2", 0.5, age_s=3), host("h3", 4.0, age_s=3))
     asked = asked_first(algorithm, view)
     assert asked["h2"] >= 190
@@ -101,14 +103,14 @@ def test_of_old_loads_the_promising_host_is_asked_first(algorithm):
 
 
 @OWN
-def test_at_times_the_host_of_the_oldest_load_is_asked_whatever_it_said(algorithm):
+def test_sometimes_the_host_with_the_oldest_load_is_asked_whatever_it_said(algorithm):
     hosts = [host(f"h{n}", 0.2, age_s=0.1) for n in range(2, 5)]
     view = seen(host("h1", 5.0), *hosts, host("h9", 99.0, age_s=0.4))
     assert 0 < asked_first(algorithm, view, 2000)["h9"] < 100
 
 
 @OWN
-def test_no_more_are_asked_than_the_limit(algorithm):
+def test_no_more_hosts_are_asked_than_the_limit(algorithm):
     hosts = [host(f"h{n}", 3.0, age_s=15) for n in range(2, 20)]
     for seed in range(20):
         replies = ()
@@ -135,7 +137,7 @@ def test_the_older_the_loads_the_fewer_hosts_a_decision_looks_at(algorithm):
 
 
 @OWN
-def test_it_is_the_same_host_whether_others_are_shown_or_not(algorithm):
+def test_the_choice_does_not_depend_on_whether_others_are_shown(algorithm):
     for seed in range(40):
         rng = Random(seed)
         whys = ("", "", "", NO_SLOT, "drained", "late")
@@ -157,7 +159,7 @@ def test_it_is_the_same_host_whether_others_are_shown_or_not(algorithm):
 
 
 @OWN
-def test_it_waits_for_full_hosts_only_where_we_are_overloaded(algorithm):
+def test_it_waits_for_full_hosts_only_if_this_one_is_overloaded(algorithm):
     view = seen(host("h1", 5.0), host("h2", 0.0, why=NO_SLOT))
     assert step(algorithm, view).verdict is Verdict.HERE
     assert step(algorithm, view, may_wait=True).verdict is Verdict.WAIT
@@ -166,23 +168,23 @@ def test_it_waits_for_full_hosts_only_where_we_are_overloaded(algorithm):
 
 
 @OWN
-def test_the_one_host_that_takes_commands_is_found_among_many(algorithm):
+def test_the_only_host_that_accepts_commands_is_found_among_many(algorithm):
     full = [host(f"h{n}", why=NO_SLOT) for n in range(2, 200)]
     assert set(picks(algorithm, seen(host("h1", 9.0), *full, host("h999", 1.0)), 30)) == {"h999"}
 
 
 @OWN
-def test_so_is_the_one_host_that_is_late_and_it_is_asked(algorithm):
+def test_so_is_the_only_host_that_is_late_and_it_is_asked(algorithm):
     full = [host(f"h{n}", why=NO_SLOT) for n in range(2, 200)]
     view = seen(host("h1", 9.0), *full, host("h999", 1.0, age_s=30.0, why="late"))
     assert asked_first(algorithm, view, 30) == {"h999": 30}
 
 
 @OWN
-def test_nobody_is_asked_who_cannot_be_better_than_one_that_is_known(algorithm):
+def test_a_host_that_cannot_be_better_than_a_known_one_is_not_asked(algorithm):
     old = host("h3", 3.0, age_s=1.0)
     asked = asked_first(algorithm, seen(host("h1", 9.0), host("h2", 0.0), old))
-    assert asked["h3"] < 20  # anyway, at times
+    assert asked["h3"] < 20  # sometimes it is asked anyway
     full = host("h2", 0.0, why="late")
     assert asked_first(algorithm, seen(host("h1", 9.0), full, old))["h3"] > 180
 
@@ -217,7 +219,7 @@ def test_what_a_cpu_second_there_costs_everybody(tasks, cores, speed, expected):
         (1, 0.0, 3.0),
         (1, 5.0, 3.9),  # 0.45 tasks more, which it shares with and delays
         (1, 1e9, 4.8),
-        (2, 0.0, 5.0),  # more tasks are more than old ones
+        (2, 0.0, 5.0),  # more tasks count more than old ones
         (0, 1e9, 1.0),
     ],
 )
@@ -227,14 +229,14 @@ def test_the_longer_no_core_was_free_the_more_its_tasks_count(tasks, busy_s, exp
 
 
 @OWN
-def test_of_equal_loads_that_of_the_shorter_while_is_preferred(algorithm):
+def test_of_equal_loads_the_host_whose_core_was_free_last_is_preferred(algorithm):
     old, young = host("h2", 1.0, free_at_s=-60.0), host("h3", 1.0, free_at_s=-1.0)
     view = seen(host("h1", 5.0), old, young)
     assert set(picks(algorithm, view)) == {"h3"}
 
 
 @OWN
-def test_a_command_leaves_long_tasks_for_as_many_short_ones(algorithm):
+def test_a_command_prefers_as_many_short_tasks_to_long_ones(algorithm):
     me, young = host("h1", 1.0, free_at_s=-60.0), host("h2", 1.0, free_at_s=-1.0)
     assert set(picks(algorithm, seen(me, young), cpu_s=5.0)) == {"h2"}
     assert set(picks(algorithm, seen(me, host("h2", 1.0, free_at_s=-59.0)))) == {"h1"}
@@ -251,7 +253,7 @@ def test_a_fast_free_core_is_preferred_where_load_alone_prefers_many_slow_ones(a
 
 
 @OWN
-def test_a_fast_host_does_not_draw_who_would_delay_the_others_there_by_more(algorithm):
+def test_a_fast_host_does_not_attract_commands_that_would_delay_others_there_by_more(algorithm):
     """Two tasks share the fast core at the speed of the slow one, but one of them was alone."""
     view = seen(host("h1", 9.0), host("fast", 1.0, speed=2.0), host("slow", 0.0, speed=0.9))
     assert set(picks(algorithm, view)) == {"slow"}
@@ -267,21 +269,23 @@ def test_a_fast_host_does_not_draw_who_would_delay_the_others_there_by_more(algo
         (2.0, NO_SLOT, "h1"),
     ],
 )
-def test_a_light_host_keeps_its_commands_but_from_faster_cores(algorithm, speed, why, found):
+def test_a_lightly_loaded_host_keeps_its_commands_unless_other_cores_are_faster(
+    algorithm, speed, why, found
+):
     view = seen(host("h1", 0.0), host("h2", 0.0, speed=speed, why=why))
     assert set(picks(algorithm, view, count=20)) == {found}
     assert step("GLOBAL", view).host == "h1"
 
 
-def test_predict_moves_a_long_command_where_a_short_one_is_not_worth_the_way():
+def test_predict_moves_a_long_command_where_a_short_one_is_not_worth_the_move():
     params = LimConfig(move_cost_s=0.2, local_threshold=0.0, exchange_period_s=10.0)
     view = seen(host("h1", 1.0), host("h2", 0.0), params=params)
     assert step("PREDICT", view, cpu_s=0.05).reason == "no-gain"
     assert step("PREDICT", view, cpu_s=2.0).host == "h2"
-    assert step("PREDICT", view).host == "h2"  # nothing is known of it: a second
+    assert step("PREDICT", view).host == "h2"  # nothing is known of it: a second is assumed
 
 
-def test_a_host_that_is_full_by_one_user_is_looked_at_for_the_others():
+def test_a_host_that_is_full_for_one_user_is_considered_for_the_others():
     full = host("h2", why=NO_SLOT)
     full.hog = "ann"
     seen_by_all = seen(host("h1", tasks=5.0), full)
@@ -290,13 +294,13 @@ def test_a_host_that_is_full_by_one_user_is_looked_at_for_the_others():
         assert [h.why for h in belief.drawn(asked, seen_by_all, set(), Random(1))] == found
 
 
-def test_whom_the_user_excluded_is_not_looked_at():
+def test_hosts_that_the_user_excluded_are_not_considered():
     view = seen(host("h1", tasks=5.0), host("h2"), host("h3"))
     wish = request(excluded=["h2"])
     assert [h.name for h in belief.drawn(wish, view, set(), Random(1))] == ["h3"]
 
 
-def test_every_host_is_drawn_as_often_as_another_and_nobody_twice_at_once():
+def test_every_host_is_drawn_equally_often_and_none_twice_at_once():
     view = seen(*(host(f"h{n}") for n in range(1, 10)))
     rng, times = Random(1), Counter[str]()
     for _ in range(2000):
@@ -308,7 +312,7 @@ def test_every_host_is_drawn_as_often_as_another_and_nobody_twice_at_once():
     assert all(abs(count - each) < 5 * each**0.5 for count in times.values())
 
 
-def test_nobody_is_asked_for_less_than_the_gain_that_a_move_must_bring():
+def test_no_host_is_asked_for_less_than_the_minimum_gain():
     view = seen(host("h1", tasks=1.0), params=LimConfig(min_gain=0.1))
     for load, way, asked in ((1.03, 0.0, None), (0.97, 0.0, HostId("h2")), (0.97, 0.2, None)):
         unsure = [host("h2", tasks=load)]
@@ -320,12 +324,14 @@ def test_nobody_is_asked_for_less_than_the_gain_that_a_move_must_bring():
     ("may_wait", "tasks", "full"),
     [(True, 9.0, ["h2"]), (False, 9.0, []), (True, 1.0, []), (False, 1.0, [])],
 )
-def test_full_hosts_are_waited_for_by_who_may_wait_on_a_host_with_too_much(may_wait, tasks, full):
+def test_a_command_that_may_wait_waits_for_full_hosts_if_this_one_is_overloaded(
+    may_wait, tasks, full
+):
     view = seen(host("h1", tasks), host("h2", why=NO_SLOT), host("h3", why="drained"), host("h4"))
     assert belief.full_ones(request(may_wait=may_wait), view) == full
 
 
-def test_a_question_has_its_share_of_the_time_that_is_left():
+def test_a_question_gets_its_share_of_the_remaining_time():
     params = replace(PARAMS, probe_limit=4)
     view = seen(host("h1", 9.0), *(host(f"h{n}", age_s=60.0) for n in (2, 3, 4)), params=params)
     first = step("P2C", view)

@@ -23,7 +23,7 @@ def decide(wish, seen):
 @pytest.mark.parametrize(
     ("loads", "whys", "wish", "verdict", "host", "reason"),
     [
-        # at or below T_l commands stay, whatever the others' load
+        # at or below T_l commands stay, whatever the load of the others
         ({"h1": 0.7, "h2": 0.0}, {}, {}, Verdict.HERE, "h1", "below-threshold"),
         ({"h1": 0.71, "h2": 0.0}, {}, {}, Verdict.THERE, "h2", "lowest"),
         ({"h1": 2.0, "h2": 1.0, "h3": 0.5}, {}, {}, Verdict.THERE, "h3", "lowest"),
@@ -36,7 +36,7 @@ def decide(wish, seen):
         ({"h1": 9.0, "h2": 0.0}, {}, {"must_stay": True}, Verdict.HERE, "h1", "must-stay"),
         ({"h1": 0.0, "h2": 5.0}, {}, {"must_leave": True}, Verdict.THERE, "h2", "lowest"),
         ({"h1": 0.0, "h2": 5.0}, {}, {"excluded": ["h1"]}, Verdict.THERE, "h2", "lowest"),
-        # drained: away if anybody takes it, else here after all
+        # drained: away if any host accepts it, otherwise here after all
         ({"h1": 0.0, "h2": 5.0}, {"h1": "drained"}, {}, Verdict.THERE, "h2", "lowest"),
         (
             {"h1": 0.0, "h2": 5.0},
@@ -59,7 +59,7 @@ def decide(wish, seen):
         ),
         ({"h1": 0.0, "h2": 9.0}, {"h2": "late"}, {"wanted": "h2"}, Verdict.THERE, "h2", "wanted"),
         ({"h1": 9.0, "h2": 0.0}, {}, {"wanted": "h1"}, Verdict.HERE, "h1", "wanted"),
-        # nobody else at all
+        # no other host at all
         ({"h1": 9.0}, {}, {}, Verdict.HERE, "h1", "no-peer"),
     ],
 )
@@ -73,7 +73,7 @@ def test_decisions(loads, whys, wish, verdict, host, reason):
     ("local", "may_wait", "verdict"),
     [(1.6, True, Verdict.WAIT), (1.5, True, Verdict.HERE), (1.6, False, Verdict.HERE)],
 )
-def test_it_waits_for_a_slot_only_when_we_are_overloaded(local, may_wait, verdict):
+def test_it_waits_for_a_slot_only_if_this_host_is_overloaded(local, may_wait, verdict):
     seen = view({"h1": local, "h2": 0.3}, whys={"h2": NO_SLOT}, params=PARAMS)
     found = decide(request(may_wait=may_wait), seen)
     assert found.verdict is verdict
@@ -87,7 +87,7 @@ def test_it_waits_for_a_slot_only_when_we_are_overloaded(local, may_wait, verdic
         ("late", True, "no other host can take it now"),
     ],
 )
-def test_must_leave_with_nobody_willing(why, may_wait, outcome):
+def test_must_leave_with_no_willing_host(why, may_wait, outcome):
     seen = view({"h1": 0.0, "h2": 0.3}, whys={"h2": why}, params=PARAMS)
     found = decide(request(must_leave=True, may_wait=may_wait), seen)
     assert found.reason == outcome
@@ -101,7 +101,7 @@ def test_all_hosts_that_are_up_may_be_excluded():
         assert found.reason == "all other hosts are excluded"
 
 
-def test_must_leave_with_nobody_there():
+def test_must_leave_with_no_other_host():
     seen = view({"h1": 0.0, "h2": math.inf}, whys={"h2": "down"}, dead=["h2"])
     found = decide(request(must_leave=True), seen)
     assert isinstance(found, Nowhere)
@@ -120,7 +120,7 @@ def test_this_host_itself_is_named_and_drained():
     assert decide(request(wanted="h1"), seen) == Nowhere("h1 cannot take it: drained")
 
 
-def test_equal_hosts_are_drawn_by_lot_and_noise_is_equal():
+def test_equal_hosts_are_drawn_at_random_and_noise_counts_as_equal():
     seen = view({"h1": 5.0, "h2": 0.0, "h3": 0.015, "h4": 0.0, "h5": 0.5})
     rng = Random(7)
     picked = Counter(choose(request(), seen, rng).host for _ in range(3000))
@@ -128,7 +128,7 @@ def test_equal_hosts_are_drawn_by_lot_and_noise_is_equal():
     assert all(900 < count < 1100 for count in picked.values())
 
 
-def test_candidates_come_best_first_and_say_why_not():
+def test_candidates_come_best_first_with_reasons_for_exclusion():
     seen = view({"h1": 2.0, "h2": 0.5, "h3": 0.1, "h4": 0.0}, whys={"h4": "drained"}, params=PARAMS)
     found = ranked(request(excluded=["h3"]), seen)
     assert [(c.name, c.willing, c.why) for c in found] == [
@@ -140,14 +140,14 @@ def test_candidates_come_best_first_and_say_why_not():
     assert [c.name for c in ranked(request(), seen, limit=2)] == ["h3", "h2"]
 
 
-def test_a_candidate_says_how_old_its_load_is_and_none_is_of_the_future():
+def test_a_candidate_shows_the_age_of_its_load_which_is_never_negative():
     seen = view({"h1": 2.0, "h2": 0.5}, params=PARAMS)
     for now_s, age_s in ((7.0, 7.0), (0.0, 0.0), (-1.0, 0.0)):
         seen.now_s = now_s
         assert {c.age_s for c in ranked(request(), seen)} == {age_s}
 
 
-def test_the_chosen_one_heads_the_candidates():
+def test_the_chosen_host_heads_the_candidates():
     seen = view({"h1": 5.0, "h2": 0.0, "h3": 0.01})
     for seed in range(20):
         found = choose(request(), seen, Random(seed))
@@ -155,12 +155,12 @@ def test_the_chosen_one_heads_the_candidates():
         assert len(found.candidates) == 3
 
 
-def test_a_gain_as_large_as_the_least_is_none():
+def test_a_gain_that_only_equals_the_minimum_is_not_enough():
     seen = view({"h1": 2.0, "h2": 1.5}, params=LimConfig(min_gain=0.5))
     assert decide(request(), seen).reason == "no-gain"
 
 
-def test_hosts_a_tie_apart_are_equal():
+def test_hosts_within_a_tie_are_equal():
     seen = view({"h1": 5.0, "h2": 0.0, "h3": TIE})
     assert {choose(request(), seen, Random(seed)).host for seed in range(30)} == {"h2", "h3"}
 
@@ -180,7 +180,7 @@ def test_a_host_is_full_for_the_user_who_fills_it(hog, user, why, found):
 
 
 @pytest.mark.parametrize(("load", "host"), [(0.7, "h1"), (0.71, "h2")])
-def test_where_no_host_has_the_memory_a_light_one_keeps_the_command(load, host):
+def test_if_no_host_has_the_memory_a_lightly_loaded_one_keeps_the_command(load, host):
     seen = view({"h1": load, "h2": 0.0}, params=PARAMS)
     hosts = {name: one.short("too little memory") for name, one in seen.hosts.items()}
     found = choose(request(), replace(seen, me=hosts[seen.me.name], hosts=hosts), Random(1))
@@ -188,7 +188,7 @@ def test_where_no_host_has_the_memory_a_light_one_keeps_the_command(load, host):
 
 
 @pytest.mark.parametrize(("may_wait", "verdict"), [(True, Verdict.WAIT), (False, None)])
-def test_who_names_this_host_waits_there_for_what_others_have(may_wait, verdict):
+def test_a_command_that_names_this_host_waits_there_for_resources_in_use(may_wait, verdict):
     seen = view({"h1": 9.0, "h2": 0.0}, params=PARAMS)
     me = seen.me.needing(Unmet("its gpu is in use", later=True))
     seen = replace(seen, me=me, hosts={**seen.hosts, me.name: me})

@@ -1,4 +1,4 @@
-"""What is learnt of an owner, and what follows from it for a command that stands still."""
+"""What is learnt of an owner, and the consequences for a suspended command."""
 
 import math
 from random import Random
@@ -24,7 +24,7 @@ STEP_S = 60.0
 
 
 def history_of(stays_s, away_s=3600.0):
-    """An owner who was here so long, again and again, and has just come once more."""
+    """Returns the history of an owner with these stays, who has just come back once more."""
     history, now_s = OwnerHistory(), 0.0
     for stay_s in stays_s:
         history.came(now_s)
@@ -42,7 +42,7 @@ def steps(history, chain, count, rng, hour=0):
         here = will
 
 
-def test_chances_are_counted_by_hour_beside_a_prior():
+def test_probabilities_are_counted_by_hour_beside_a_prior():
     history, chain = OwnerHistory(), OnOff(0.25, 0.9)
     for hour in (None, 100):
         found = history.chain(hour)
@@ -61,7 +61,7 @@ def test_chances_are_counted_by_hour_beside_a_prior():
             history.step(hour, True, True)
 
 
-def test_stays():
+def test_the_length_of_stays():
     history, now_s = history_of([100.0, 300.0])
     assert list(history.stays_s) == [100.0, 300.0]
     assert history.stayed_s(now_s + 50.0) == 50.0
@@ -76,7 +76,7 @@ def test_stays():
     assert len(history.stays_s) == 200
 
 
-def test_what_was_learnt_is_kept_and_what_is_damaged_is_not_believed():
+def test_learnt_data_is_kept_and_damaged_data_is_not_believed():
     history, _ = history_of([60.0, 70.0] * 5)
     steps(history, OnOff(0.3, 0.7), 500, Random(7), hour=9)
     again = OwnerHistory()
@@ -109,11 +109,11 @@ def test_what_was_learnt_is_kept_and_what_is_damaged_is_not_believed():
         ("threshold", 0.0, 0.0), ("threshold", 0.5, 0.0),
     ],
 )  # fmt: skip
-def test_how_long_a_cost_is_waited_for(rule, cost, steps):
+def test_how_long_it_waits_for_a_cost(rule, cost, steps):
     assert patience(cost, OnOff(0.3, 0.7), rule) == steps
 
 
-def test_nothing_is_known_so_it_waits_as_long_as_a_move_costs():
+def test_if_nothing_is_known_it_waits_as_long_as_a_move_costs():
     history, now_s = history_of([60.0] * 4)
     found = decide(history, 600.0, STEP_S, now_s)
     assert found == Wait(
@@ -126,7 +126,7 @@ def test_nothing_is_known_so_it_waits_as_long_as_a_move_costs():
 
 
 @pytest.mark.parametrize("rule", ["threshold", "work"])
-def test_short_stays_are_waited_for_and_what_is_cheap_moves(rule):
+def test_short_stays_are_waited_for_and_cheap_commands_move(rule):
     rng = Random(3)
     history, now_s = history_of([rng.expovariate(1 / 300) for _ in range(50)])
     waits = decide(history, 2520.0, STEP_S, now_s, rule=rule)
@@ -138,7 +138,7 @@ def test_short_stays_are_waited_for_and_what_is_cheap_moves(rule):
     assert cheap.reason.endswith("moving would lose 1m00s: moving")
 
 
-def test_who_stays_longer_than_anybody_seen_is_waited_for_no_more():
+def test_an_owner_who_stays_longer_than_any_seen_is_no_longer_waited_for():
     rng = Random(6)
     stays_s = [rng.uniform(100, 400) for _ in range(100)]
     history, now_s = history_of(stays_s)
@@ -150,8 +150,8 @@ def test_who_stays_longer_than_anybody_seen_is_waited_for_no_more():
     )
 
 
-def test_the_paper_moves_long_jobs_later_than_their_work_asks_for():
-    """Owners are here and away for five minutes each: by time the threshold is half as high."""
+def test_the_paper_moves_long_jobs_later_than_their_work_suggests():
+    """Owners are present and away for five minutes each: by time the threshold is half as high."""
     history, now_s = history_of([280.0, 290.0, 300.0, 310.0, 320.0] * 6)
     rng = Random(4)
     for hour in range(168):
@@ -160,7 +160,7 @@ def test_the_paper_moves_long_jobs_later_than_their_work_asks_for():
     assert isinstance(decide(history, 200.0, STEP_S, now_s, rule="work"), Move)
 
 
-def test_of_owners_who_stay_the_longer_the_longer_they_are_here_there_is_a_time_to_give_up():
+def test_if_long_stays_tend_to_last_longer_there_is_a_time_to_give_up():
     rng = Random(5)
     stays_s = [60.0 * ((1 - rng.random()) ** (-1 / 0.7) - 1) for _ in range(150)]
     history, now_s = history_of(stays_s)
@@ -173,7 +173,7 @@ def test_of_owners_who_stay_the_longer_the_longer_they_are_here_there_is_a_time_
     assert isinstance(decide(history, 1800.0, STEP_S, first.until_s + 1), Move)
 
 
-def test_nowhere_to_go_and_nobody_there():
+def test_nowhere_to_go_and_no_other_host():
     history, now_s = history_of([60.0] * 30)
     stuck = decide(history, 0.0, STEP_S, now_s, others_free=False)
     assert isinstance(stuck, Wait)
@@ -187,7 +187,7 @@ def test_nowhere_to_go_and_nobody_there():
 
 
 @pytest.mark.parametrize("chain", [OnOff(0.1, 0.9), OnOff(0.02, 0.97), OnOff(0.6, 0.5)])
-def test_patience_is_the_paper_s_threshold_for_stays_without_memory(chain):
+def test_patience_is_the_threshold_of_the_paper_for_memoryless_stays(chain):
     """Waiting is right while -ln(1 - p01), the rate of leaving, is above one over the patience."""
     rate, even = -math.log1p(-chain.p01), threshold_of_one(chain, BETA)
     assert patience(0.999 * even, chain, "threshold") * rate < 1
@@ -215,8 +215,8 @@ def test_a_gang():
 
 
 @pytest.mark.parametrize("tasks", [1, 2, 4])
-def test_the_full_process_finds_the_threshold_where_hosts_are_alike(tasks):
-    """With others enough the threshold rule is the optimum; costs are rounded by 5 % at most."""
+def test_the_full_process_finds_the_threshold_if_hosts_are_alike(tasks):
+    """With enough other hosts the threshold rule is optimal; costs are rounded by at most 5 %."""
     chain = OnOff(0.1, 0.9)
     found = thresholds(tasks, chain, BETA)
     for away in range(1, tasks + 1):
@@ -228,8 +228,8 @@ def test_the_full_process_finds_the_threshold_where_hosts_are_alike(tasks):
                 assert "waiting would cost more" in best.reason or "costs less" in best.reason
 
 
-def test_with_few_others_the_full_process_moves_later_than_the_threshold():
-    """Both would go to the last two hosts there are, and their owners may come back, too."""
+def test_with_few_other_hosts_the_full_process_moves_later_than_the_threshold():
+    """Both would go to the last two hosts, whose owners may come back, too."""
     chain = OnOff(0.1, 0.9)
     cost = 0.88 * thresholds(2, chain, BETA)[0]
     assert isinstance(decide_gang(chain, 2, 2, cost, 2), Move)
@@ -237,7 +237,7 @@ def test_with_few_others_the_full_process_moves_later_than_the_threshold():
     assert isinstance(decide_gang(chain, 2, 2, cost, 6, "optimal", 6), Move)
 
 
-def test_what_is_too_large_to_be_solved_is_left_to_the_threshold():
+def test_a_problem_too_large_to_solve_is_left_to_the_threshold():
     chain = OnOff(0.1, 0.9)
     assert is_best_moved(chain, 5, 0, Others(9, 9), 1.0) is None
     large = decide_gang(chain, 5, 2, 1.0, 9, "optimal", 9)
@@ -246,14 +246,14 @@ def test_what_is_too_large_to_be_solved_is_left_to_the_threshold():
     assert is_best_moved(slow, 1, 0, Others(2, 1), 100.0) is None
 
 
-def test_like_costs_and_chances_are_solved_once():
+def test_similar_costs_and_probabilities_are_solved_once():
     before = solved.cache_info().misses
     for cost in (10.0, 10.1, 9.9):
         is_best_moved(OnOff(0.1231, 0.9), 1, 0, Others(7, 7), cost)
     assert solved.cache_info().misses <= before + 1
 
 
-def test_one_owner_who_came_and_went_at_once_hides_no_other():
+def test_an_owner_who_came_and_left_at_once_hides_no_other():
     stays_s = [0.0] + [600.0] * 40
     assert history_of(stays_s)[0].stays() is not None
     assert history_of([0.0] * 41)[0].stays() is None
@@ -263,6 +263,6 @@ def test_one_owner_who_came_and_went_at_once_hides_no_other():
     ("move_s", "step_s"),
     [(-1.0, 60.0), (math.inf, 60.0), (math.nan, 60.0), (1.0, 0.0), (1.0, math.inf), (1.0, -1.0)],
 )
-def test_a_cost_that_is_none(move_s, step_s):
+def test_an_invalid_cost(move_s, step_s):
     with pytest.raises(ValueError, match="must be above 0, finite"):
         decide(history_of([60.0])[0], move_s, step_s, 0.0)

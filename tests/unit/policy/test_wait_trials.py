@@ -1,4 +1,4 @@
-"""Limits of waiting that are tried out on the hosts' own past."""
+"""Waiting limits that are tried on the hosts' own past."""
 
 import math
 from random import Random
@@ -16,7 +16,7 @@ def trials_on(rows):
 
 
 def blinking(off_steps, on_steps, hosts, count):
-    """Every host in turn is OFF for so many steps."""
+    """Every host in turn is OFF for this many steps."""
     cycle = off_steps + on_steps
     return [
         [(step + host * (cycle // hosts)) % cycle >= off_steps for host in range(hosts)]
@@ -24,13 +24,13 @@ def blinking(off_steps, on_steps, hosts, count):
     ]
 
 
-def test_an_interruption_is_an_owner_who_comes():
+def test_an_interruption_is_an_owner_who_arrives():
     trials = trials_on([[True, True], [False, True], [False, False], [True, False], [True, True]])
     assert trials.interruptions == 2
     assert trials_on([[False, False], [True, True]]).interruptions == 0
 
 
-def test_before_enough_was_seen_it_is_as_long_as_a_move_costs():
+def test_before_enough_was_seen_the_limit_is_the_cost_of_a_move():
     trials = WaitTrials()
     assert trials.limit(7.5) == 7.5
     assert trials.limit(0.0) == 0.0
@@ -49,8 +49,8 @@ def test_owners_who_always_leave_after_two_steps_are_waited_for_if_moving_costs_
     assert trials.limit(1e9) >= 2.0
 
 
-def test_a_host_whose_owner_hardly_leaves_is_left_however_dear_that_is():
-    """One host is never free again, which the chance of a single stay does not show."""
+def test_a_host_whose_owner_hardly_leaves_is_left_however_expensive_that_is():
+    """One host is never free again, which the probability of a single stay does not show."""
     rows = [[step < 30, step % 10 != 0, step % 10 != 5] for step in range(800)]
     trials = trials_on(rows)
     found = trials.limit(30.0)
@@ -60,7 +60,7 @@ def test_a_host_whose_owner_hardly_leaves_is_left_however_dear_that_is():
     assert best.cost_of_work(30.0) < 0.5 * never.cost_of_work(30.0)
 
 
-def test_hosts_may_come_and_go():
+def test_hosts_may_join_and_leave():
     trials = trials_on(
         [*blinking(2, 10, 3, 100), *blinking(2, 10, 5, 100), [], *blinking(2, 4, 2, 9)]
     )
@@ -70,12 +70,12 @@ def test_hosts_may_come_and_go():
     assert all(len(trial.places) == 64 for trial in many.trials)
 
 
-def test_where_no_host_is_free_it_waits():
+def test_if_no_host_is_free_it_waits():
     trials = trials_on([[True, True]] + [[False, False]] * 50)
     assert all(trial.moved == 0 and trial.waited == 100 for trial in trials.trials)
 
 
-def test_what_was_tried_is_kept_and_what_is_damaged_is_not_believed():
+def test_trial_results_are_kept_and_damaged_data_is_not_believed():
     trials, again = trials_on(blinking(2, 10, 3, 700)), WaitTrials()
     again.restore(trials.rows(), trials.interruptions)
     assert again.limit(2.5) == trials.limit(2.5)

@@ -1,4 +1,4 @@
-"""A lock that is waited for with a limit."""
+"""A lock with a bounded wait."""
 
 import os
 import threading
@@ -8,7 +8,7 @@ import pytest
 from lbd.process.file_lock import lock_file
 
 
-def test_one_at_a_time(tmp_path):
+def test_only_one_holds_it_at_a_time(tmp_path):
     path = tmp_path / "lock"
     held = lock_file(path, 0.0)
     descriptors = len(os.listdir("/proc/self/fd"))
@@ -19,12 +19,12 @@ def test_one_at_a_time(tmp_path):
     os.close(lock_file(os.fsencode(path), 0.0))
 
 
-def test_it_is_had_when_the_other_lets_go(tmp_path):
+def test_it_is_taken_when_the_other_releases_it(tmp_path):
     held = lock_file(tmp_path / "lock", 0.0)
     threading.Timer(0.1, os.close, (held,)).start()
     os.close(lock_file(tmp_path / "lock", 20.0))
 
 
-def test_where_nothing_can_be_written(tmp_path):
+def test_an_unwritable_place(tmp_path):
     with pytest.raises(FileNotFoundError):
         lock_file(tmp_path / "gone" / "lock", 20.0)

@@ -37,7 +37,7 @@ def test_a_socket_is_handed_over():
         {"LISTEN_FDS": "x", "LISTEN_PID": str(os.getpid())},
     ],
 )
-def test_what_is_not_for_us_is_left_alone(given):
+def test_sockets_for_other_processes_are_left_alone(given):
     environment = dict(given)
     assert handed_sockets(environment) == []
     assert environment == {}

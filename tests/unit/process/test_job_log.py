@@ -1,4 +1,4 @@
-"""Lines about jobs: each bears its job's id, and the last of them can be asked for."""
+"""Log lines about jobs: each carries its job's id, and the most recent ones can be queried."""
 
 import logging
 from enum import Enum
@@ -45,18 +45,18 @@ def texts(recent, job="7", unix_s=0.0):
         ("", "12", False),
     ],
 )
-def test_whom_a_line_is_for(job, asked, is_for):
+def test_which_lines_a_job_gets(job, asked, is_for):
     assert concerns(job, asked) is is_for
 
 
-def test_only_the_last_lines_are_kept():
+def test_only_the_most_recent_lines_are_kept():
     recent = RecentLines(lines=3)
     for number in range(5):
         recent.add(line(number))
     assert texts(recent) == ["2", "3", "4"]
 
 
-def test_the_oldest_are_dropped_together_and_what_is_held_is_bounded():
+def test_the_oldest_are_dropped_together_and_the_held_lines_are_bounded():
     recent = RecentLines(lines=3, chars=1000)
     held = []
     for number in range(5000):
@@ -71,7 +71,7 @@ def test_the_oldest_are_dropped_together_and_what_is_held_is_bounded():
 
 def test_long_lines_leave_room_for_fewer():
     recent = RecentLines(chars=10)
-    for text in ("aaaa", "bbbb", "cccc"):  # and a character of the job's id each
+    for text in ("aaaa", "bbbb", "cccc"):  # plus a character of the job's id each
         recent.add(line(0, text=text))
     assert texts(recent) == ["bbbb", "cccc"]
     recent.add(line(0, text="d" * 11))
@@ -80,7 +80,7 @@ def test_long_lines_leave_room_for_fewer():
     assert texts(recent) == ["e"]
 
 
-def test_old_lines_are_shown_to_nobody_and_dropped():
+def test_old_lines_are_not_shown_and_are_dropped():
     recent = RecentLines(age_s=60.0)
     recent.add(line(1, unix_s=100.0))
     assert texts(recent, unix_s=160.0) == ["1"]
@@ -122,7 +122,7 @@ def test_what_is_not_logged_now_is_kept_all_the_same(log, caplog):
     assert not is_cut
 
 
-def test_what_a_job_or_a_host_calls_itself_stays_in_its_line(log, caplog):
+def test_names_of_jobs_and_hosts_stay_within_their_line(log, caplog):
     log.warning("h1-1\n\x1b[2J" + "x" * 1000, "%s", "100 %s\n\x1b[2J" + "y" * 10_000)
     (record,) = caplog.records
     assert record.job.isprintable()
@@ -140,7 +140,7 @@ def test_an_error_is_kept_without_its_traceback_and_logged_with_it(log, caplog):
     assert kept.text == "its event is lost: ValueError('no')"
 
 
-def test_what_concerns_no_job_is_logged_alone(log, caplog):
+def test_lines_about_no_job_are_only_logged(log, caplog):
     log.info("", "a client is given up")
     assert text_of(caplog.records[0]) == "a client is given up"
     assert not log._recent._kept
@@ -150,7 +150,7 @@ class Phase(Enum):
     SPAWNING, OVER = "spawning", "over"
 
 
-def test_a_step_says_what_has_led_where(log):
+def test_a_transition_names_both_states_and_the_event(log):
     event = NotStarted("no such file", "exec")
     log.step("h1-1", event, Phase.SPAWNING, Phase.OVER, "attempt 2: ")
     log.step("h1-1", event, Phase.OVER, Phase.OVER)

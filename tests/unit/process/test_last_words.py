@@ -1,11 +1,11 @@
-"""Why a daemon could not go on, for who finds that it does not answer."""
+"""Why a daemon could not continue, for a client that finds it silent."""
 
 import os
 
 from lbd.process import last_words
 
 
-def test_they_are_there_until_the_daemon_is_ready_again(tmp_path):
+def test_the_message_exists_until_the_daemon_is_ready_again(tmp_path):
     place = str(tmp_path)
     assert last_words.read(place, "dispatcher") == ""
     last_words.leave(place, "dispatcher", "the store\ndoes not answer")
@@ -18,6 +18,6 @@ def test_they_are_there_until_the_daemon_is_ready_again(tmp_path):
     assert last_words.read(place, "dispatcher") == ""
 
 
-def test_a_place_that_is_gone_is_no_trouble_of_its_own(tmp_path):
+def test_a_missing_directory_causes_no_further_error(tmp_path):
     last_words.leave(str(tmp_path / "gone"), "lim", "why")
     assert last_words.read(str(tmp_path / "gone"), "lim") == ""

@@ -14,7 +14,7 @@ SOURCE = "import late_test_log\nlate_test_log.lines.append(__name__)\nANSWER = 4
 
 @pytest.fixture
 def package(tmp_path, monkeypatch):
-    """Of one module, `late_test.inner`, which says in the list that it has been executed."""
+    """Makes a package with one module, `late_test.inner`, which lists its execution."""
     (tmp_path / "late_test_log.py").write_text("lines = []\n")
     (tmp_path / "late_test").mkdir()
     (tmp_path / "late_test/__init__.py").write_text(SOURCE)
@@ -35,7 +35,7 @@ def test_a_module_is_executed_when_something_of_it_is_used(package):
     import late_test.inner
     from late_test import inner
 
-    assert package == ["late_test"]  # as ever, the package around it
+    assert package == ["late_test"]  # as usual, the package around it
     assert inner.ANSWER == 42
     assert inner is late_test.inner is sys.modules["late_test.inner"]
     assert package == ["late_test", "late_test.inner"]
@@ -43,7 +43,7 @@ def test_a_module_is_executed_when_something_of_it_is_used(package):
         _ = inner.QUESTION
 
 
-def test_what_could_not_be_executed_is_tried_again(package, tmp_path):
+def test_a_failed_execution_is_tried_again(package, tmp_path):
     (tmp_path / "late_test/inner.py").write_text(
         "import late_test_log\nlate_test_log.lines.append(__name__)\n"
         "if len(late_test_log.lines) == 2:\n    raise OSError(24, 'no descriptor')\nANSWER = 42\n"
@@ -56,7 +56,7 @@ def test_what_could_not_be_executed_is_tried_again(package, tmp_path):
     assert inner.ANSWER == 42
 
 
-def test_what_is_not_installed_is_missed_by_its_import(package):
+def test_a_missing_module_is_reported_at_its_import(package):
     put_off(["late_test.missing"])
     with pytest.raises(ModuleNotFoundError):
         import late_test.missing  # noqa: F401
@@ -88,16 +88,16 @@ def loaded(program, *options):
     return set(found.stdout.split())
 
 
-def test_a_keeper_does_without_what_it_puts_off():
+def test_a_keeper_does_without_what_it_defers():
     """`inspect` imports `ast`: 0.7 MiB, for the docstring of one dataclass that has none."""
     program = STARTER.replace("main(sys.argv[1:])", "print(*sys.modules)")
     assert not loaded(program, "-I", "-S") & {"ast", "dis", "asyncio"}
 
 
-def test_daemons_do_without_what_they_put_off():
+def test_daemons_do_without_what_they_defer():
     program = (
         "import sys; sys.path.insert(0, sys.argv[1]); from lbd.process.late_imports import put_off;"
         f"put_off({OF_DAEMONS}); import lbd.cli.daemons.lim, lbd.cli.daemons.lbm;"
         f"print(*[name for name in {OF_DAEMONS} if '__builtins__' in vars(sys.modules[name])])"
     )
-    assert not loaded(program, "-P")  # what has been executed has builtins
+    assert not loaded(program, "-P")  # an executed module has builtins

@@ -1,4 +1,4 @@
-"""How much a daemon logs follows a file that the LIM of its host writes."""
+"""A daemon's log level follows a file that the LIM of its host writes."""
 
 import logging
 
@@ -18,7 +18,7 @@ def levels():
 
 
 class Loop:
-    """Of which only the last timer counts."""
+    """A loop in which only the last timer counts."""
 
     def call_later(self, _seconds, turn):
         self.turn = turn
@@ -32,14 +32,15 @@ def loop():
     return Loop()
 
 
-def test_what_the_lim_says_is_taken_up_and_stays(tmp_path, levels, loop, caplog):
+def test_the_level_from_the_lim_is_applied_and_stays(tmp_path, levels, loop, caplog):
     ours, root = levels
     file = LevelFile(str(tmp_path))
     log_level.follow(loop, str(tmp_path), "warning")
     assert (ours.level, root.level) == (logging.WARNING, logging.WARNING)
     file.say("debug")
     loop.turn()
-    assert (ours.level, root.level) == (logging.DEBUG, logging.INFO)  # of libraries no more
+    # libraries log no more than before
+    assert (ours.level, root.level) == (logging.DEBUG, logging.INFO)
     file.take_back()  # the LIM is being restarted
     loop.turn()
     assert ours.level == logging.DEBUG
@@ -50,13 +51,13 @@ def test_what_the_lim_says_is_taken_up_and_stays(tmp_path, levels, loop, caplog)
     assert caplog.messages == ["log.level = debug"]
 
 
-def test_what_was_said_before_a_daemon_began_overrules_its_file(tmp_path, levels, loop):
+def test_a_level_set_at_the_start_overrules_the_file(tmp_path, levels, loop):
     LevelFile(str(tmp_path)).say("debug")
     log_level.follow(loop, str(tmp_path), "info")
     assert levels[0].level == logging.DEBUG
 
 
-def test_news_of_less_are_still_said(tmp_path, loop, caplog):
+def test_a_reduction_is_still_logged(tmp_path, loop, caplog):
     log_level.follow(loop, str(tmp_path), "info")
     LevelFile(str(tmp_path)).say("warning")
     loop.turn()
@@ -64,7 +65,7 @@ def test_news_of_less_are_still_said(tmp_path, loop, caplog):
 
 
 @pytest.mark.parametrize("data", [b"", b"loud", b"debug" * 1000, b"\xff\xfe", b"debug\n"])
-def test_a_file_that_makes_no_sense_says_nothing(tmp_path, data):
+def test_an_invalid_file_has_no_effect(tmp_path, data):
     (tmp_path / "log.level").write_bytes(data)
     assert LevelFile(str(tmp_path)).read() == ""
 

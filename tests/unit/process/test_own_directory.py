@@ -1,4 +1,4 @@
-"""Whose directory a daemon may use, and a client believe."""
+"""Whose directory a daemon may use, and a client trust."""
 
 import os
 
@@ -28,7 +28,7 @@ def make(tmp_path):
     ("mode", "owner", "fault"),
     [
         pytest.param(0o755, 0, "", marks=ROOT),
-        pytest.param(0o775, 0, "", marks=ROOT),  # root's word that its daemons' group may
+        pytest.param(0o775, 0, "", marks=ROOT),  # root's permission for the daemons' group
         pytest.param(0o777, 0, "writable by others", marks=ROOT),
         pytest.param(0o1777, 0, "writable by others", marks=ROOT),
         pytest.param(0o755, ANN, "", marks=ROOT),
@@ -47,13 +47,14 @@ def test_one_of_our_own_is_made_and_used(tmp_path):
     path = tmp_path / "deep/run"
     make_own(path, RUNTIME)
     make_own(path, RUNTIME)
-    assert path.stat().st_mode & 0o777 == 0o711  # who lists it has its lock meanwhile
+    # a process that lists it would hold its lock meanwhile
+    assert path.stat().st_mode & 0o777 == 0o711
     path.chmod(0o777)
     with pytest.raises(ConfigError, match=r"^host\.runtime_dir .*/deep/run: .*chmod go-w"):
         make_own(path, RUNTIME)
 
 
-def test_a_file_in_its_place_is_said(tmp_path):
+def test_a_file_in_its_place_is_reported(tmp_path):
     (tmp_path / "run").write_text("")
     with pytest.raises(ConfigError, match=r"host\.runtime_dir .*/run: "):
         make_own(tmp_path / "run", RUNTIME)
@@ -78,7 +79,7 @@ def test_a_link_of_another_user_is_not_followed(tmp_path):
 
 
 @pytest.mark.root
-def test_what_a_client_believes(make, tmp_path):
+def test_which_directories_a_client_trusts(make, tmp_path):
     assert why_not_believed(tmp_path / "missing") == ""
     path = make(0o755)
     assert why_not_believed(path) == ""

@@ -1,4 +1,4 @@
-"""One daemon of a kind for each runtime and each state directory."""
+"""One daemon of each kind per runtime directory and per state directory."""
 
 import errno
 import fcntl
@@ -16,7 +16,7 @@ from lbd.errors import ConfigError, LbdError
 from lbd.process.pid_lock import has_ended, take_pid_lock, take_pid_locks
 
 
-def test_both_directories_are_held_and_may_be_the_same(tmp_path):
+def test_both_directories_are_locked_and_may_be_the_same(tmp_path):
     run, state, other = (str(tmp_path / name) for name in ("run", "state", "other"))
     locks = take_pid_locks("lim", run, state)
     with pytest.raises(LbdError, match=r"another lim .* set host\.runtime_dir"):
@@ -29,8 +29,8 @@ def test_both_directories_are_held_and_may_be_the_same(tmp_path):
     os.close(lock)
 
 
-def test_the_file_of_an_account_before_is_replaced_unless_it_is_held(tmp_path, monkeypatch):
-    """As after pip's `lbd` and the package's, which have different numbers."""
+def test_the_file_of_an_earlier_account_is_replaced_unless_it_is_held(tmp_path, monkeypatch):
+    """As after pip's `lbd` and the package's, which use different accounts."""
     path, real = tmp_path / "lim.pid", os.open
     path.write_text("17\n")
 
@@ -60,8 +60,9 @@ def test_nobody_else_can_open_it_and_so_hold_its_lock(tmp_path):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-def test_that_of_an_account_before_is_seen_to_be_held_though_it_cannot_be_opened():
-    with tempfile.TemporaryDirectory() as place:  # that of a test cannot be reached by others
+def test_a_lock_of_an_earlier_account_is_seen_to_be_held_though_it_cannot_be_opened():
+    # a test's own directory cannot be reached by others
+    with tempfile.TemporaryDirectory() as place:
         path = Path(place, "lim.pid")
         lock = take_pid_lock(path)
         os.chown(place, 65534, 65534)
@@ -84,7 +85,7 @@ def test_a_link_is_not_written_through(tmp_path):
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_who_holds_it_is_said_by_name(tmp_path):
+def test_the_holder_is_named(tmp_path):
     lock = take_pid_lock(tmp_path / "up.pid", program="`lbd up`")
     with pytest.raises(LbdError, match=rf"another `lbd up` \(pid {os.getpid()}\) is using"):
         take_pid_lock(tmp_path / "up.pid", program="`lbd up`")
@@ -103,7 +104,7 @@ ctypes.CDLL(None).pthread_exit(None)
 
 
 def test_one_that_the_kernel_cannot_end_is_not_to_be_stopped_again(tmp_path):
-    """It was killed, and a thread of it is in a system call."""
+    """It was killed, but a thread of it is in a system call."""
     path = tmp_path / "lbm.pid"
     words = [sys.executable, "-c", THREAD_STAYS, path]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -115,8 +116,8 @@ def test_one_that_the_kernel_cannot_end_is_not_to_be_stopped_again(tmp_path):
             take_pid_lock(path)
 
 
-def test_another_name_of_a_file_is_not_written_through(tmp_path):
-    """The daemons' account may make one in root's runtime directory."""
+def test_a_hard_link_to_a_file_is_not_written_through(tmp_path):
+    """The daemons' account may create one in root's runtime directory."""
     victim = tmp_path / "victim"
     victim.write_text("some text of root's\n")
     (tmp_path / "up.pid").hardlink_to(victim)
@@ -127,13 +128,13 @@ def test_another_name_of_a_file_is_not_written_through(tmp_path):
     assert victim.read_text() == "some text of root's\n"
 
 
-def test_a_pipe_in_its_place_holds_nobody_up(tmp_path):
+def test_a_pipe_in_its_place_delays_nobody(tmp_path):
     os.mkfifo(tmp_path / "up.pid")
     with pytest.raises(ConfigError, match=r"up\.pid is not a regular file with one name"):
         take_pid_lock(tmp_path / "up.pid")
 
 
-def test_what_is_written_there_is_shown_only_if_it_is_a_pid(tmp_path):
+def test_the_contents_are_shown_only_if_they_are_a_pid(tmp_path):
     lock = take_pid_lock(tmp_path / "up.pid")
     (tmp_path / "up.pid").write_text("\x1b]0;owned\x07")
     with pytest.raises(LbdError, match=r"\(pid \?\)"):

@@ -1,4 +1,4 @@
-"""What a child reads with another account's rights, and when it is given up."""
+"""Reads by a child with another account's rights, and when the child is given up."""
 
 import os
 import signal
@@ -12,8 +12,8 @@ from lbd.process.reading_child import Reading, read_in_child
 
 @pytest.mark.parametrize("says", [b"", b"a byte"])
 def test_a_child_that_hangs_is_given_up(tmp_path, monkeypatch, says):
-    """As where a file server is gone, or of a file system of that account; also if it says a little
-    now and then."""
+    """As where a file server is gone, or in a file system of that account, even if it sends a
+    little from time to time."""
     monkeypatch.setattr(reading_child, "LOOK_S", 0.05)
     hung, came = tmp_path / "pid", []
 
@@ -29,8 +29,8 @@ def test_a_child_that_hangs_is_given_up(tmp_path, monkeypatch, says):
         os.sched_yield()
 
 
-def test_one_that_says_nothing_while_it_works_is_waited_for(monkeypatch):
-    """As one that copies a large ledger."""
+def test_a_silent_child_that_works_is_waited_for(monkeypatch):
+    """For example one that copies a large ledger."""
     reader, writer = os.pipe()
     looks = []
 
@@ -51,7 +51,7 @@ def test_one_that_says_nothing_while_it_works_is_waited_for(monkeypatch):
     assert came == [b"all of it"]
 
 
-def test_one_that_waits_for_a_person_is_not_given_up(monkeypatch):
+def test_a_child_that_waits_for_a_person_is_not_given_up(monkeypatch):
     """As where its output is shown by a pager."""
     monkeypatch.setattr(reading_child, "cpu_ticks", lambda child: 0)
     clock = iter(range(1000))
@@ -73,7 +73,7 @@ def test_one_that_waits_for_a_person_is_not_given_up(monkeypatch):
     assert waits
 
 
-def test_why_it_failed_is_one_line():
+def test_the_reason_for_its_failure_is_one_line():
     def no_file(target):
         os.open("/no/such\nfile", os.O_RDONLY)
 
@@ -90,8 +90,8 @@ def test_why_it_failed_is_one_line():
     assert read_in_child(lambda target: 3, bytes, 30.0) == Reading(0, False, 3, "")
 
 
-def test_it_ends_with_whom_it_reads_for(tmp_path):
-    """As where `lbctl logs` is read no further."""
+def test_it_ends_with_the_process_it_reads_for(tmp_path):
+    """As where `lbctl logs` is not read any further."""
     hung = tmp_path / "pid"
 
     def read(target):
@@ -108,7 +108,7 @@ def test_it_ends_with_whom_it_reads_for(tmp_path):
         os.sched_yield()
 
 
-def test_how_long_a_child_has_worked_is_seen():
+def test_the_working_time_of_a_child_is_measured():
     if (child := os.fork()) == 0:
         while True:
             pass

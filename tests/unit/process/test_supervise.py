@@ -1,4 +1,4 @@
-"""Restart, back-off and stopping, decided without a process or a clock."""
+"""Restart, back-off and stopping, decided without processes or clocks."""
 
 import pytest
 
@@ -21,7 +21,7 @@ CONFIG = UpConfig(restart_backoff_s=0.5, restart_backoff_max_s=30.0, stop_timeou
 
 @pytest.fixture
 def running():
-    """Both daemons started at time 0."""
+    """Returns a supervisor that started both daemons at time 0."""
     supervisor = Supervisor(CONFIG, ("lim", "lbm"))
     assert supervisor.tick(0.0) == [Start("lim"), Start("lbm")]
     return supervisor
@@ -53,7 +53,7 @@ def test_the_pause_doubles_up_to_its_limit(running):
     assert pauses == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0]
 
 
-def test_a_long_life_makes_the_pause_short_again(running):
+def test_a_long_life_shortens_the_pause_again(running):
     running.exited("lim", 1, 1.0)
     running.tick(1.5)
     running.exited("lim", 1, 2.0)
@@ -63,19 +63,19 @@ def test_a_long_life_makes_the_pause_short_again(running):
     assert running.next_due_s() == 33.5
 
 
-def test_who_makes_way_is_followed_at_once(running):
+def test_a_daemon_that_makes_way_is_followed_at_once(running):
     for now_s in (1.0, 2.0, 3.0):
         running.ready("lbm")
         assert words(running.exited("lbm", 3, now_s)) == ["lbm makes way for its successor"]
         assert running.tick(now_s) == [Start("lbm")]
 
 
-def test_who_was_never_ready_does_not_make_way(running):
+def test_a_daemon_that_was_never_ready_does_not_make_way(running):
     running.exited("lbm", 3, 1.0)
     assert running.next_due_s() == 1.5
 
 
-def test_the_other_daemon_runs_on(running):
+def test_the_other_daemon_keeps_running(running):
     running.exited("lbm", -9, 1.0)
     assert running.tick(1.5) == [Start("lbm")]
 
@@ -92,14 +92,14 @@ def test_one_line_says_how_it_ended(running, status, text):
     assert running.exited("lim", status, 1.0) == [Say(text)]
 
 
-def test_a_wrong_configuration_is_not_tried_again(running):
+def test_an_invalid_configuration_is_not_retried(running):
     assert "rejects its configuration" in words(running.exited("lim", 2, 1.0))[0]
     assert deeds(running.tick(1.0)) == [Terminate("lbm")]
     running.exited("lbm", 0, 1.2)
     assert deeds(running.tick(1.2)) == [Finish(2)]
 
 
-def test_a_configuration_that_went_wrong_later_leaves_the_other_daemon_alone(running):
+def test_a_configuration_that_became_invalid_later_leaves_the_other_daemon_alone(running):
     running.exited("lbm", -9, 60.0)
     running.tick(60.5)
     assert words(running.exited("lbm", 2, 60.6)) == [
@@ -107,7 +107,7 @@ def test_a_configuration_that_went_wrong_later_leaves_the_other_daemon_alone(run
     ]
 
 
-def test_both_refusing_their_configuration_finish_once(running):
+def test_if_both_reject_their_configuration_it_finishes_once(running):
     running.exited("lim", 2, 1.0)
     running.exited("lbm", 2, 1.0)
     assert deeds(running.tick(1.0)) == [Finish(2)]
@@ -124,7 +124,7 @@ def test_the_lbm_stops_before_the_lim(running):
     assert deeds(running.tick(4.0)) == [Finish(0)]
 
 
-def test_who_does_not_stop_is_killed(running):
+def test_a_daemon_that_does_not_stop_is_killed(running):
     running.stop()
     running.tick(1.0)
     assert running.next_due_s() == 11.0
@@ -134,14 +134,15 @@ def test_who_does_not_stop_is_killed(running):
     assert deeds(running.tick(11.1)) == [Terminate("lim")]
 
 
-def test_who_is_ended_by_term_while_it_starts_has_stopped(running):
+def test_a_daemon_that_term_ends_during_its_start_has_stopped(running):
     running.stop()
     running.tick(1.0)
     assert words(running.exited("lbm", -15, 1.1)) == ["lbm stopped"]
-    assert words(running.exited("lim", -15, 1.1)) == ["lim stopped"]  # it came to the whole group
+    # it was sent to the whole group
+    assert words(running.exited("lim", -15, 1.1)) == ["lim stopped"]
 
 
-def test_a_daemon_waiting_for_its_restart_is_not_started_again(running):
+def test_a_daemon_waiting_for_its_restart_is_not_started_twice(running):
     running.exited("lbm", -9, 1.0)
     running.stop()
     assert deeds(running.tick(1.1)) == [Terminate("lim")]
@@ -149,7 +150,7 @@ def test_a_daemon_waiting_for_its_restart_is_not_started_again(running):
     assert deeds(running.tick(9.0)) == [Finish(0)]
 
 
-def test_what_is_left_behind_is_ended_then_killed(running):
+def test_leftover_processes_are_ended_then_killed(running):
     running.exited("lbm", -9, 1.0)
     running.stop()
     running.tick(1.1, orphans=1)
@@ -160,14 +161,14 @@ def test_what_is_left_behind_is_ended_then_killed(running):
     assert deeds(running.tick(11.3, orphans=0)) == [Finish(0)]
 
 
-def test_asking_twice_to_stop_is_asking_once(running):
+def test_a_repeated_request_to_stop_has_no_effect(running):
     running.stop()
     running.tick(1.0)
     running.stop()
     assert running.tick(2.0) == []
 
 
-def test_both_ready_is_said_once(running):
+def test_readiness_of_both_is_reported_once(running):
     assert running.ready("lim") == []
     assert running.ready("lbm") == [Ready()]
     assert running.ready("lbm") == []
@@ -176,18 +177,18 @@ def test_both_ready_is_said_once(running):
     assert running.ready("lbm") == [], "nor when it is started again"
 
 
-def test_who_would_make_way_before_it_is_ready_waits_as_others_do(running):
+def test_a_daemon_that_makes_way_before_it_is_ready_waits_as_others_do(running):
     running.ready("lbm")
     running.exited("lbm", -9, 1.0)
     assert running.tick(2.0) == [Start("lbm")]
     assert "restarting it in" in words(running.exited("lbm", 3, 2.1))[0]
 
 
-def test_who_never_fed_a_watchdog_is_not_thought_to_hang(running):
+def test_a_daemon_that_never_fed_a_watchdog_is_not_assumed_to_hang(running):
     assert running.tick(1000.0) == []
 
 
-def test_who_falls_silent_is_aborted_then_killed_then_started_again(running):
+def test_a_daemon_that_falls_silent_is_aborted_then_killed_then_restarted(running):
     running.alive("lim", 10.0)
     running.alive("lim", 20.0)
     assert running.next_due_s() == 50.0
@@ -203,21 +204,21 @@ def test_who_falls_silent_is_aborted_then_killed_then_started_again(running):
     assert running.tick(2000.0) == []
 
 
-def test_silence_while_stopping_is_the_stopping_s_affair(running):
+def test_silence_during_the_stop_is_handled_by_the_stop(running):
     running.alive("lbm", 1.0)
     running.stop()
     assert Terminate("lbm") in running.tick(2.0)
     assert running.next_due_s() == 12.0
 
 
-def test_a_watchdog_of_zero_is_none():
+def test_a_watchdog_of_zero_is_off():
     supervisor = Supervisor(UpConfig(watchdog_s=0.0), ("lim",))
     supervisor.tick(0.0)
     supervisor.alive("lim", 1.0)
     assert supervisor.next_due_s() is None
 
 
-def test_who_leaves_and_is_kept_by_the_kernel_is_followed_all_the_same(running):
+def test_a_leaving_daemon_that_the_kernel_keeps_is_followed_all_the_same(running):
     running.ready("lbm")
     running.leaving("lbm", 1.0)
     assert running.tick(1.0) == []
@@ -229,7 +230,7 @@ def test_who_leaves_and_is_kept_by_the_kernel_is_followed_all_the_same(running):
     assert running.next_due_s() is None
 
 
-def test_who_leaves_and_ends_is_not_abandoned(running):
+def test_a_daemon_that_leaves_and_ends_is_not_abandoned(running):
     running.ready("lbm")
     running.leaving("lbm", 1.0)
     running.exited("lbm", 3, 1.1)
@@ -264,7 +265,7 @@ def test_a_stop_waits_for_nobody_whom_the_kernel_cannot_end(running):
     assert now_s < 60.0
 
 
-def test_one_more_is_started_and_stops_before_who_needs_it(running):
+def test_an_additional_daemon_is_started_and_stops_before_those_that_need_it(running):
     running.want("dispatcher", "lbm", 1.0)
     running.want("dispatcher", "lbm", 1.0)
     assert running.tick(1.0) == [Start("dispatcher")]
@@ -277,7 +278,7 @@ def test_one_more_is_started_and_stops_before_who_needs_it(running):
     assert "metrics" not in running.daemons
 
 
-def test_what_one_more_refuses_ends_nobody_else_and_nobody_waits_for_it(running):
+def test_a_failed_configuration_of_an_additional_daemon_affects_no_other(running):
     running.want("dispatcher", "lbm", 1.0)
     running.tick(1.0)
     assert [running.ready("lim"), running.ready("lbm")] == [[], [Ready()]]

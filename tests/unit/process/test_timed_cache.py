@@ -1,9 +1,9 @@
-"""What is believed for a while, and no longer."""
+"""Values that are believed for a while, and no longer."""
 
 from lbd.process.timed_cache import TimedCache
 
 
-def test_it_is_known_until_its_time_is_over():
+def test_a_value_is_known_until_its_time_is_over():
     known = TimedCache(60.0)
     assert known.get("ann", 0.0) is None
     assert known.put("ann", None, 100.0) is None
@@ -14,7 +14,7 @@ def test_it_is_known_until_its_time_is_over():
     assert known.get("bob", 105.0) is None
 
 
-def test_its_age():
+def test_the_age_of_a_value():
     known = TimedCache(60.0)
     assert known.age_s("ann", 7.0) == 0.0
     known.put("ann", 1, 100.0)

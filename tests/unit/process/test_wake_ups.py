@@ -1,11 +1,11 @@
-"""What is done once a second is done in the same moments, and each moment once."""
+"""Periodic work of a process happens at common moments, and once at each."""
 
 import pytest
 
 from lbd.process.wake_ups import EARLY_S, until_next_s
 
 
-def test_all_of_a_process_wake_together():
+def test_all_timers_of_a_process_fire_together():
     wanted = {round(now_s + until_next_s(1.0, now_s), 6) for now_s in (50.1, 50.1004, 50.1049)}
     assert len(wanted) == 1
     assert 50.1 < wanted.pop() <= 51.1 + 2 * EARLY_S

@@ -1,4 +1,4 @@
-"""A file is put in place whole or not at all, and never through what others left beside it."""
+"""A file is replaced as a whole or not at all, and never through what others put beside it."""
 
 import json
 import os
@@ -25,7 +25,7 @@ WRITERS = {
     "lbd.toml": lambda path: put(path, "# ours\n"),
     "a key": lambda path: write_private(path, b"ours\n"),
 }
-# What writers of earlier releases would have made beside NAME on their way.
+# The temporary names that earlier releases would have used beside NAME.
 GUESSES = (f"{{}}.{os.getpid()}.tmp", "{}.new", f"{{}}.{os.getpid()}")
 
 
@@ -44,8 +44,8 @@ def test_links_at_names_that_can_be_guessed_are_not_written_through(writer, tmp_
     assert sorted(shared.iterdir()) == sorted([shared / "file", *links])
 
 
-def test_what_it_makes_on_its_way_is_new_each_time_and_never_followed(tmp_path):
-    """Seen at the last moment before it takes its place."""
+def test_the_temporary_file_is_new_each_time_and_never_followed(tmp_path):
+    """Observed at the last moment before it takes its place."""
     seen = set()
     for _ in range(2):
         write_whole(tmp_path / "file", b"x", prepare=lambda _: seen.update(os.listdir(tmp_path)))
@@ -75,7 +75,7 @@ def test_its_mode_is_as_given_whatever_the_umask(tmp_path, mode):
     assert stat.S_IMODE((tmp_path / "plain").stat().st_mode) == 0o600
 
 
-def test_what_fails_leaves_what_was_there_and_nothing_else(tmp_path):
+def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path):
     (tmp_path / "file").write_text("before")
 
     def fails(_):
@@ -120,10 +120,8 @@ DURABLE = {
 
 
 @pytest.mark.parametrize("write", DURABLE.values(), ids=DURABLE)
-def test_what_outlives_a_loss_of_power_is_on_the_disk_before_it_has_its_name(
-    write, tmp_path, monkeypatch
-):
-    """And then its name is, or what was there before would come again."""
+def test_a_durable_file_is_on_disk_before_it_gets_its_name(write, tmp_path, monkeypatch):
+    """Then the name is synced, too, or the old file could return after a loss of power."""
     for below in ("files", "notify"):
         (tmp_path / below).mkdir()
     synced, fsync = {}, os.fsync

@@ -18,7 +18,7 @@ from lbd.process.written_disks import (
 SHM = "/dev/shm"
 
 
-def test_each_is_named_once_by_what_comes_first(tmp_path):
+def test_each_is_named_once_by_its_first_use(tmp_path):
     places = {"state": tmp_path, "workdirs": tmp_path / "not/yet", "ledger": Path(SHM)}
     found = disks_of(places)
     assert list(found) == ["state", "ledger"]
@@ -28,7 +28,7 @@ def test_each_is_named_once_by_what_comes_first(tmp_path):
     assert all(count >= 0 for rows in shown.values() for _, count in rows)
 
 
-def test_a_file_server_that_is_gone_keeps_nobody(tmp_path, monkeypatch):
+def test_a_file_server_that_is_gone_delays_nobody(tmp_path, monkeypatch):
     looks = DiskLooks({"state": tmp_path})
     known = looks.known()
     assert list(known) == ["state"]
@@ -45,7 +45,7 @@ def test_a_file_server_that_is_gone_keeps_nobody(tmp_path, monkeypatch):
     back.set()
 
 
-def test_of_a_host(tmp_path):
+def test_the_disks_of_a_host(tmp_path):
     config = Config(
         host=HostConfig(name="h1", state_dir=str(tmp_path)), stage=StageConfig(root=SHM),
         dispatch=DispatchConfig(store=f"sqlite://{SHM}/ledger.sqlite"),

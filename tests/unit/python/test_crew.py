@@ -14,7 +14,7 @@ ASIDE_S = 0.3
 
 
 class IdleCrew(Crew):
-    """One that only notes that it would start a worker."""
+    """A crew that only records that it would start a worker."""
 
     def __init__(self):
         super().__init__(PoolLimits(slots=1), WorkerSettings(None, (), "python", 1 << 20, 1 << 20))
@@ -24,7 +24,7 @@ class IdleCrew(Crew):
         self.starts.set()
 
 
-def test_a_task_that_comes_while_all_hosts_are_set_aside_is_begun_later():
+def test_a_task_that_arrives_while_all_hosts_are_set_aside_is_started_later():
     crew = IdleCrew()
     now_s = time.monotonic()
     crew._pool.look_at([WorkerHost("h1")], now_s)
@@ -37,10 +37,10 @@ def test_a_task_that_comes_while_all_hosts_are_set_aside_is_begun_later():
     assert not future.done()
 
 
-def test_who_waits_for_a_cancelled_future_hears_of_it():
+def test_a_waiter_for_a_cancelled_future_is_notified():
     crew = IdleCrew()
     cancelled, left = crew.submit([Packed(b"", b""), Packed(b"", b"")])
     assert cancelled.cancel()
-    assert cancelled.cancel()  # as of any future
+    assert cancelled.cancel()  # as with any future
     assert futures.wait([cancelled, left], timeout=0).done == {cancelled}
     assert list(futures.as_completed([cancelled], timeout=0)) == [cancelled]

@@ -27,7 +27,7 @@ def store(cache, data, announced=None, is_own=False):
         os.close(reader)
 
 
-def test_what_one_worker_stores_another_reads(tmp_path):
+def test_a_blob_that_one_worker_stores_can_be_read_by_another(tmp_path):
     one, other = (HostCache(tmp_path, "name") for _ in range(2))
     store(one, b"content")
     found = other.open(BLOB)
@@ -36,7 +36,7 @@ def test_what_one_worker_stores_another_reads(tmp_path):
     assert bytes(one.open(BLOB)) == b"content"
 
 
-def test_a_blob_that_comes_by_a_socket_is_stored_too(tmp_path):
+def test_a_blob_that_arrives_by_a_socket_is_stored_too(tmp_path):
     cache = HostCache(tmp_path, "name")
     ours, theirs = socket.socketpair()
     with ours, theirs:
@@ -45,7 +45,7 @@ def test_a_blob_that_comes_by_a_socket_is_stored_too(tmp_path):
     assert cache.read(BLOB) == b"content"
 
 
-def test_its_own_a_worker_has_alone_until_it_shares_it(tmp_path):
+def test_a_worker_has_its_own_blob_alone_until_it_shares_it(tmp_path):
     one, other = (HostCache(tmp_path, "name") for _ in range(2))
     store(one, b"content", is_own=True)
     assert one.read(BLOB) == b"content"
@@ -62,7 +62,7 @@ def test_its_own_a_worker_has_alone_until_it_shares_it(tmp_path):
             cache.read(BLOB)
 
 
-def test_what_cannot_be_shared_stays_its_own(tmp_path):
+def test_a_blob_that_cannot_be_shared_stays_its_own(tmp_path):
     cache = HostCache(tmp_path, "name")
     store(cache, b"content", is_own=True)
     with files_of_at_most(3), pytest.raises(OSError, match="large"):
@@ -74,7 +74,7 @@ def test_what_cannot_be_shared_stays_its_own(tmp_path):
         cache.read(BLOB)
 
 
-def test_what_memory_there_is_not_for_is_skipped(tmp_path):
+def test_blobs_without_memory_for_them_are_skipped(tmp_path):
     cache = HostCache(tmp_path, "name")
     reader, writer = os.pipe()
     filler = Thread(target=lambda: [os.write(writer, bytes(1 << 20)) for _ in range(512)])
@@ -105,7 +105,7 @@ def files_of_at_most(size):
 
 
 @pytest.mark.parametrize("by", [os.pipe, lambda: [end.detach() for end in socket.socketpair()]])
-def test_where_there_is_no_room_the_rest_is_skipped(tmp_path, by):
+def test_if_there_is_no_room_the_rest_is_skipped(tmp_path, by):
     cache = HostCache(tmp_path, "name")
     reader, writer = by()
     os.write(writer, b"content" + b"next")
@@ -117,7 +117,7 @@ def test_where_there_is_no_room_the_rest_is_skipped(tmp_path, by):
     os.close(writer)
 
 
-def test_the_last_worker_takes_it_along(tmp_path):
+def test_the_last_worker_removes_the_directory(tmp_path):
     one, other = (HostCache(tmp_path, "name") for _ in range(2))
     store(one, b"content")
     one.leave()
@@ -127,7 +127,7 @@ def test_the_last_worker_takes_it_along(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_killed_workers_have_left_goes_when_the_next_comes(tmp_path):
+def test_leftovers_of_killed_workers_are_removed_by_the_next(tmp_path):
     dead = HostCache(tmp_path, "dead")
     store(dead, b"content")
     dead.close()
@@ -136,7 +136,7 @@ def test_what_killed_workers_have_left_goes_when_the_next_comes(tmp_path):
 
 
 @pytest.mark.parametrize("is_own", [True, False])
-def test_half_a_blob_is_none(tmp_path, is_own):
+def test_an_incomplete_blob_does_not_count(tmp_path, is_own):
     cache = HostCache(tmp_path, "name")
     with pytest.raises(EOFError):
         store(cache, b"half", announced=8, is_own=is_own)
@@ -149,7 +149,7 @@ def test_a_directory_that_others_can_enter_is_not_used(tmp_path):
     place.mkdir(mode=0o700)
     (place / "file").touch()
     place.chmod(0o755)
-    held = os.open(place, os.O_RDONLY)  # so that it is not taken for what was left
+    held = os.open(place, os.O_RDONLY)  # so that it is not taken for a leftover
     fcntl.flock(held, fcntl.LOCK_SH)
     cache = HostCache(tmp_path, "name")
     assert cache.path(BLOB).parent != place
@@ -159,7 +159,7 @@ def test_a_directory_that_others_can_enter_is_not_used(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", "x" * 201])
-def test_its_name_is_no_path(tmp_path, name):
+def test_its_name_is_not_a_path(tmp_path, name):
     with pytest.raises(ValueError, match="name"):
         HostCache(tmp_path, name)
 
@@ -167,7 +167,7 @@ def test_its_name_is_no_path(tmp_path, name):
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
 @pytest.mark.parametrize("mode", [0o700, 0o777, None])
 def test_who_makes_the_directory_first_keeps_no_worker_from_having_one(tmp_path, mode):
-    """Its name can be read while it is there, and it is made again for the next worker."""
+    """Its name can be read while it exists, and it is created again for the next worker."""
     theirs = tmp_path / f"lbd-python-{os.getuid()}-x"
     if mode is None:
         theirs.symlink_to(tmp_path)

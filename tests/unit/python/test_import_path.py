@@ -1,4 +1,4 @@
-"""Where a worker imports from: others may have made on its host what is the client's own here."""
+"""Where a worker imports from: others may have created on its host what is the client's here."""
 
 import json
 import os
@@ -20,7 +20,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a 
 
 @pytest.fixture
 def common(tmp_path):
-    """A place as /tmp is."""
+    """Makes a place like /tmp."""
     place = tmp_path / "common"
     place.mkdir()
     place.chmod(0o1777)
@@ -33,19 +33,21 @@ def theirs(path):
     return path
 
 
-def test_what_all_may_write_is_anybodys(common):
+def test_a_place_that_all_may_write_to_is_not_trusted(common):
     assert is_anybodys(str(common))
     assert is_anybodys(str(common / "made" / "later"))
 
 
-def test_what_is_ours_in_such_a_place_is_ours(common):
+def test_our_own_directory_in_such_a_place_is_trusted(common):
     (common / "project").mkdir()
     assert not is_anybodys(str(common / "project"))
     assert not is_anybodys(str(common / "project" / "made" / "later"))
 
 
 @needs_root
-def test_what_is_somebodys_in_such_a_place_is_not_ours_nor_is_what_is_below_or_a_link_to_it(common):
+def test_a_directory_of_another_user_in_such_a_place_and_links_to_it_are_not_trusted(
+    common,
+):
     (theirs(common / "project") / "below").mkdir()
     ours = common.parent / "link"
     ours.symlink_to(common / "project")
@@ -54,7 +56,7 @@ def test_what_is_somebodys_in_such_a_place_is_not_ours_nor_is_what_is_below_or_a
 
 
 @needs_root
-def test_a_colleagues_directory_elsewhere_is_believed(tmp_path):
+def test_a_directory_of_a_colleague_elsewhere_is_trusted(tmp_path):
     assert is_believed(str(theirs(tmp_path / "library")), None)
 
 

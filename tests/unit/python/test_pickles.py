@@ -1,4 +1,4 @@
-"""Calls as bytes: what goes apart, and what cannot go at all."""
+"""Calls as bytes: what is sent separately, and what cannot be sent at all."""
 
 import threading
 
@@ -27,7 +27,7 @@ def there_and_back(*args, **kwargs):
     return packed, positional, named
 
 
-def test_small_arguments_come_as_they_were():
+def test_small_arguments_are_unchanged():
     packed, positional, named = there_and_back(1, "two", None, {"a": [3]}, four=4.0)
     assert (positional, named) == ([1, "two", None, {"a": [3]}], {"four": 4.0})
     assert not packed.blobs
@@ -38,7 +38,7 @@ def test_small_arguments_come_as_they_were():
     [b"x" * LARGE_BYTES, bytearray(LARGE_BYTES), list(range(LARGE_BYTES))],
     ids=["bytes", "bytearray", "list"],
 )
-def test_a_large_argument_goes_apart(large):
+def test_a_large_argument_is_sent_separately(large):
     packed, positional, named = there_and_back(1, large, same=large)
     assert positional == [1, large]
     assert named == {"same": large}
@@ -46,7 +46,7 @@ def test_a_large_argument_goes_apart(large):
     assert len(packed.blobs) == 1
 
 
-def test_arrays_go_apart_wherever_they_are_and_may_be_written_to():
+def test_arrays_are_sent_separately_wherever_they_are_and_may_be_written_to():
     array = numpy.arange(LARGE_BYTES, dtype=numpy.int64)
     packed, (found,), _ = there_and_back({"deep": [array]})
     (back,) = found["deep"]
@@ -55,7 +55,7 @@ def test_arrays_go_apart_wherever_they_are_and_may_be_written_to():
     back[0] = 7
 
 
-def test_the_name_of_a_blob_is_of_its_content_and_of_when_it_was_submitted():
+def test_the_name_of_a_blob_depends_on_its_content_and_its_submission():
     array = numpy.zeros(LARGE_BYTES)
     before = pack_call(b"", (array,), {})
     again = pack_call(b"", (array.copy(),), {})
@@ -75,7 +75,7 @@ def test_one_map_reads_an_argument_once():
 
 
 @pytest.mark.parametrize("size", [LARGE_BYTES, DIGESTED_BYTES, 2 * DIGESTED_BYTES + 1])
-def test_each_byte_counts_in_a_digest(size):
+def test_each_byte_affects_a_digest(size):
     data = bytearray(size)
     found = {digest_of(bytes(data)), digest_of(bytes(data) + b"\0")}
     for at in (0, size // 2, size - 1):
@@ -86,7 +86,7 @@ def test_each_byte_counts_in_a_digest(size):
     assert digest_of(bytes(data)) in found
 
 
-def test_what_cannot_be_pickled_says_so_in_one_line():
+def test_an_unpicklable_object_is_reported_in_one_line():
     lock = threading.Lock()
     with pytest.raises(NotPicklable, match=r"^the function <function .*cannot be pickled.*_thread"):
         pack_function(lambda: lock)
@@ -99,7 +99,7 @@ class Awkward(Exception):
         super().__init__(one)
 
 
-def test_an_exception_comes_with_its_traceback_or_as_text():
+def test_an_exception_arrives_with_its_traceback_or_as_text():
     def fails():
         raise KeyError("x")
 

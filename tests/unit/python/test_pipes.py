@@ -1,4 +1,4 @@
-"""Bytes through a pipe by their pages."""
+"""Bytes through a pipe by handing over pages (vmsplice) instead of copying them."""
 
 import errno
 import os
@@ -20,7 +20,7 @@ def pipe():
 
 @pytest.fixture(params=["by the kernel", "copied"])
 def way(request, monkeypatch):
-    """Sandboxes that stand for the kernel may lack these calls."""
+    """Sandboxes that emulate the kernel may lack these calls."""
 
     class Libc:
         def vmsplice(self, *_):
@@ -34,7 +34,7 @@ def way(request, monkeypatch):
 
 
 @pytest.mark.usefixtures("way")
-def test_what_is_lent_arrives_from_there_on_and_as_far_as_there_is_room(pipe):
+def test_lent_bytes_arrive_from_the_offset_on_as_far_as_there_is_room(pipe):
     reader, writer = pipe
     data = os.urandom(300_000)
     at, found = 7, b""
@@ -50,7 +50,7 @@ def test_what_is_lent_arrives_from_there_on_and_as_far_as_there_is_room(pipe):
 
 
 @pytest.mark.usefixtures("way")
-def test_lending_to_nobody_is_a_broken_pipe():
+def test_lending_without_a_reader_is_a_broken_pipe():
     reader, writer = os.pipe()
     os.close(reader)
     with pytest.raises(BrokenPipeError):
@@ -58,7 +58,7 @@ def test_lending_to_nobody_is_a_broken_pipe():
     os.close(writer)
 
 
-def test_what_is_read_exactly_leaves_the_rest(pipe):
+def test_an_exact_read_leaves_the_rest(pipe):
     reader, writer = pipe
     os.write(writer, b"content" + b"next")
     assert read_exactly(reader, 7) == b"content"
@@ -72,7 +72,7 @@ def written_to(descriptor, data):
 
 @pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("size", [(1 << 20) + 1, (3 << 20) - 33, 5 << 20])
-def test_of_much_each_byte_arrives_and_the_rest_is_left(size):
+def test_of_a_large_amount_each_byte_arrives_and_the_rest_is_left(size):
     reader, writer = os.pipe()
     data = os.urandom(size)
     thread = Thread(target=written_to, args=(writer, data + b"next"))
@@ -84,7 +84,7 @@ def test_of_much_each_byte_arrives_and_the_rest_is_left(size):
 
 
 @pytest.mark.parametrize("size", [100, 3 << 20])
-def test_an_end_before_all_has_come_is_an_error(size):
+def test_an_end_before_everything_has_arrived_is_an_error(size):
     reader, writer = os.pipe()
     thread = Thread(target=written_to, args=(writer, bytes(size - 1)))
     thread.start()
@@ -94,7 +94,7 @@ def test_an_end_before_all_has_come_is_an_error(size):
     os.close(reader)
 
 
-def test_more_than_there_is_memory_is_an_error_before_any_is_read(pipe):
+def test_a_size_beyond_all_memory_is_an_error_before_anything_is_read(pipe):
     reader, writer = pipe
     os.write(writer, b"next")
     with pytest.raises(MemoryError):

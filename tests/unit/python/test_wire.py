@@ -7,7 +7,7 @@ from lbd.python import wire
 from lbd.python.wire import Incoming, TaskFrame
 
 
-def test_a_task_there_and_back():
+def test_a_task_round_trip():
     task = TaskFrame(7, b"function", b"arguments")
     frame = wire.pack_task(task)
     size, tag = wire.HEADER.unpack_from(frame)
@@ -16,13 +16,13 @@ def test_a_task_there_and_back():
 
 
 @pytest.mark.parametrize("body", [b"", b"short", wire.TASK_HEAD.pack(1, 99) + b"less"])
-def test_a_task_that_is_cut_is_refused(body):
+def test_a_truncated_task_is_refused(body):
     with pytest.raises(ValueError, match="a task"):
         wire.read_task(body)
 
 
 @pytest.mark.parametrize("step", [1, 3, 1000])
-def test_frames_come_whole_however_they_arrive(step):
+def test_frames_are_reassembled_however_they_arrive(step):
     data = pack(wire.HELLO, b"{}") + pack(wire.RESULT, b"x" * 50) + b"\0"
     incoming = Incoming(1000)
     found = [f for at in range(0, len(data), step) for f in incoming.feed(data[at : at + step])]
@@ -38,7 +38,7 @@ def test_frames_come_whole_however_they_arrive(step):
     ],
     ids=["tag", "greeting", "result"],
 )
-def test_what_no_worker_sends_is_refused_before_it_has_come(header):
+def test_an_impossible_frame_is_refused_before_it_has_arrived(header):
     incoming = Incoming(1000)
     assert incoming.feed(pack(wire.HELLO, b"{}") + header) == [(wire.HELLO, b"{}")]
     assert "a frame" in incoming.fault

@@ -16,7 +16,7 @@ def row(features=("big",), **gpus):
     }  # fmt: skip
 
 
-def test_they_are_given_to_lbrun_as_they_were_read():
+def test_they_are_passed_to_lbrun_as_they_were_read():
     assert needs_of(["gpu=2"], ["big"], ["slow"]) == needs_of({"gpu": 2}, ("big",), {"slow"}) == GPU
     assert need_words(GPU) == ["--need=gpu=2", "--feature=big", "--not-feature=slow"]
     assert need_words(NO_NEEDS) == []
@@ -29,7 +29,7 @@ def test_they_are_given_to_lbrun_as_they_were_read():
         ((["gpu=0"], (), ()), ValueError), (((), ["b b"], ()), ValueError),
     ],
 )  # fmt: skip
-def test_what_cannot_be_needed_is_refused(given, raised):
+def test_impossible_needs_are_refused(given, raised):
     with pytest.raises(raised):
         needs_of(*given)
 
@@ -43,7 +43,7 @@ def test_what_cannot_be_needed_is_refused(given, raised):
         (row(features=("big", "slow"), total=4, used=0), None),
     ],
 )  # fmt: skip
-def test_a_host_has_as_many_workers_as_it_has_what_they_need(seen, slots):
+def test_a_host_has_as_many_workers_as_its_resources_allow(seen, slots):
     found = host_of(seen, GPU)
     assert (found and found.slots) == slots
     assert host_of(seen).slots == 8

@@ -1,11 +1,11 @@
-"""What of a worker's standard error is shown."""
+"""Which part of a worker's standard error is shown."""
 
 import os
 
 from lbd.python.worker_process import ERRORS_KEPT_BYTES, WorkerProcess
 
 
-def test_the_last_words_of_lbrun_are_not_shown():
+def test_the_last_lines_of_lbrun_are_not_shown():
     process = WorkerProcess(["true"], os.environ, 1 << 20)
     assert process.said(b"of a function\nlbrun: slow\n") == b"of a function\n"
     assert process.said(b"no end of line") == b"lbrun: slow\nno end of line"

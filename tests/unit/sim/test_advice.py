@@ -1,4 +1,4 @@
-"""What `lbctl advise` makes of a day: the replay's input and its verdict, by hand."""
+"""`lbctl advise` on one day: the replay's input and its verdict, checked by hand."""
 
 import math
 from dataclasses import replace
@@ -51,19 +51,19 @@ class TestTheDay:
         assert found.setup.trace == ((0.0, 2.0, 0, "h1"), (1.0, 3.0, 0, "h1"))  # h2 is faster
         assert (found.jobs, found.movable, found.guessed, found.span_s) == (2, 2, 0, 1.0)
 
-    def test_what_had_to_stay_stays_where_it_ran_from_when_it_began(self):
+    def test_a_command_that_had_to_stay_stays_on_its_host_from_its_start(self):
         found = day(job(0.0), job(1.0, host="h2", pinned=True))
         assert found.setup.trace[1] == (1.5, 1.5, 0, "h2")
         assert found.setup.pinned == {1}
         assert [one.mobile for one in jobs_of(found.setup, "1")] == [True, False]
         assert found.movable == 1
 
-    def test_hosts_keep_their_power_whoever_comes_first(self):
+    def test_hosts_keep_their_capacity_whichever_comes_first(self):
         found = day(job(0.0, origin="h2"), job(1.0))
         assert [found.setup.power(number) for number in (0, 1)] == [(1.0, 1.5), (2.0, 1.0)]
         assert [one.origin for one in jobs_of(found.setup, "1")] == [0, 1]
 
-    def test_short_jobs_are_not_worth_it_and_hosts_that_are_gone_are_left_out(self):
+    def test_short_jobs_are_not_worth_moving_and_departed_hosts_are_left_out(self):
         found = day(job(), job(1.0, 0.01), job(2.0, origin="h9"))
         assert (found.jobs, found.movable, found.strangers) == (2, 1, 1)
 
@@ -71,35 +71,35 @@ class TestTheDay:
         found = day(job(), probe_limit=5.0, smoothing_s=4.0, keepalive_s=1.0)
         assert (found.setup.lim.probe_limit, found.setup.lim.local_threshold) == (5, 0.7)
         assert found.setup.smoothing_s == 4.0
-        assert found.setup.lim.keepalive_s == 3600.0  # nothing fails in there
+        assert found.setup.lim.keepalive_s == 3600.0  # nothing fails in the replay
 
-    def test_no_job_at_all(self):
+    def test_without_jobs_there_is_no_replay(self):
         found = day()
         assert (found.jobs, found.movable, found.span_s) == (0, 0, 0.0)
 
-    def test_one_not_measured_is_as_the_others_of_its_command(self):
+    def test_an_unmeasured_job_counts_as_the_others_of_its_command(self):
         size_s = sizes([job(cpu_s=1.0), job(cpu_s=2.0), job(cpu_s=9.0, command="ld")])
         assert guess(job(cpu_s=None), size_s) == 1.5
         assert guess(job(cpu_s=None, response_s=1.5), size_s) == 1.0  # it ran no longer
         assert guess(job(cpu_s=None, command="awk"), size_s) == 2.5
 
-    def test_what_a_move_takes_is_measured(self):
+    def test_the_cost_of_a_move_is_measured(self):
         moved = [job(host="h2", waiting_s=wait_s) for wait_s in (0.01, 0.02, 9.0)]
         assert costs_of([job(), *moved]).transfer_delay_s == 0.02
         assert costs_of([job()]).transfer_delay_s == 0.005
 
 
-def test_long_pauses_are_cut_but_no_work_is_put_upon_other():
+def test_long_pauses_are_cut_but_no_work_overlaps_other_work():
     power = {"h1": 1.0, "h2": 1.0}
     trace = [(100.0, 10.0, 0, "h1"), (105.0, 30.0, 0, "h1"), (1000.0, 1.0, 0, "h2"),
              (1010.0, 1.0, 0, "h1")]  # fmt: skip
     times = [at_s for at_s, *_ in without_idle(trace, power)]
-    # h1 is busy until 140 at the latest; of the 860 s until 1000, IDLE_S are left.
+    # h1 is busy until 140 s at the latest; of the 860 s until 1000 s, IDLE_S are left.
     assert times == [0.0, 5.0, 40.0 + IDLE_S, 50.0 + IDLE_S]
 
 
 class TestTrials:
-    def test_as_it_is_first_then_every_algorithm_then_other_parameters(self):
+    def test_the_current_setting_comes_first_then_every_algorithm_then_other_parameters(self):
         found = trials(day(job()))
         assert found[0] == Trial("GLOBAL")
         assert {trial.algorithm for trial in found[:10]} == {
@@ -113,7 +113,7 @@ class TestTrials:
         ("algorithm", "own"),
         [("LOWEST", "probe_limit"), ("CENTRAL", "exchange_period_s"), ("RESERVE", "reservations")],
     )
-    def test_parameters_that_mean_something(self, algorithm, own):
+    def test_parameters_that_have_an_effect(self, algorithm, own):
         names = {name for trial in trials(day(job(), algorithm=algorithm))
                  for name, _ in trial.parameters}  # fmt: skip
         assert own in names
@@ -126,7 +126,7 @@ class TestTrials:
                 lim = setup_for(today, trial).lim
                 assert all(getattr(lim, name) == value for name, value in trial.parameters)
 
-    def test_a_long_day_is_run_once_a_short_one_more_often(self):
+    def test_a_long_day_is_run_once_and_a_short_one_more_often(self):
         assert replications(day(job(), job(30.0))) == 3
         busy = [job(30.0 * n) for n in range(1000)]
         assert replications(day(*busy)) == 1
@@ -159,7 +159,7 @@ class TestTheVerdict:
         narrow = findings(day(job()), runs[:2])[1]
         assert wide.gain_ci == pytest.approx(narrow.gain_ci * student(9, 0.005) / student(9, 0.05))
 
-    def test_chance_is_no_advice(self):
+    def test_a_chance_result_is_not_advice(self):
         rng = Random(1)
         now = outcome([rng.uniform(5, 15) for _ in range(PARTS)])
         others = [outcome([rng.uniform(5, 15) for _ in range(PARTS)]) for _ in range(15)]
@@ -168,12 +168,12 @@ class TestTheVerdict:
         assert max(one.gain for one in found) > 0.1
         assert best(found) is None
 
-    def test_a_trifle_is_no_advice(self):
+    def test_a_tiny_gain_is_not_advice(self):
         sure = Finding(Trial("LOWEST"), 1.0, GAIN_MIN / 2, 0.0, 0.0, 0.0, 0.0, 0.0)
         assert best([sure, sure]) is None
         assert best([sure, replace(sure, gain=GAIN_MIN)]) is not None
 
-    def test_messages_are_told_of_the_day_not_of_what_is_left_without_its_pauses(self):
+    def test_message_rates_are_those_of_the_day_including_its_pauses(self):
         today = day(job(0.0), job(10_000.0))
         share = today.setup.duration_s / today.span_s
         assert share < 0.01
@@ -191,8 +191,8 @@ def test_students_t_as_tabulated(freedom, beyond, t):
     assert student(9, 0.05) == pytest.approx(student_95(9), abs=1e-3)
 
 
-def test_a_host_that_does_all_alone_is_told_to_share():
-    """Four jobs of 1.9 s every 8 s, all of one of two hosts of one core: alone it is full."""
+def test_a_host_that_does_everything_alone_is_told_to_share():
+    """Four jobs of 1.9 s every 8 s, all on one of two hosts with one core: alone it is full."""
     hosts = (PastHost("h1", 1.0, 1.0), PastHost("h2", 1.0, 1.0))
     jobs = [job(8.0 * n + 0.1 * k, 1.9, host="h1") for n in range(60) for k in range(4)]
     today = day(*jobs, algorithm="NOLB", hosts=hosts)

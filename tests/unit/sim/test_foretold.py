@@ -1,4 +1,4 @@
-"""What a live experiment is held against: its own scripts in virtual time."""
+"""The prediction for a live experiment: its own scripts in virtual time."""
 
 import math
 
@@ -20,8 +20,8 @@ def test_a_rule_saves_and_nolb_saves_nothing_over_itself():
     assert 0 < half < saved
 
 
-def test_more_is_saved_where_loads_are_no_second_old():
-    """A second is as long as a command here, and a twentieth of one where all lasts longer."""
+def test_more_is_saved_where_loads_are_not_a_second_old():
+    """A second is as long as a command here, and a twentieth of one if everything takes longer."""
     long = Work("canonical", 6, 0.28, 6, 5.0, 600.0, ("a", "b"), ("c",))
     slow = ("smoothing_s=10", "exchange_period_s=12")
     short_, long_ = (
@@ -36,7 +36,7 @@ def test_its_hosts_are_those_of_the_experiment():
     assert (setup.hosts, setup.cores, setup.seed, setup.window_s) == (6, (0.28,), 3, 1.0)
 
 
-def test_nothing_is_said_of_scripts_without_commands():
+def test_scripts_without_commands_give_no_prediction():
     work = Work("canonical", 6, 0.28, 6, 0.25, 1e-9, ("a",), ("c",))
     ((saved, _),) = reductions([Asked("canonical", "LOWEST", WORDS)], {"canonical": work}, 1, 1)
     assert math.isnan(saved)

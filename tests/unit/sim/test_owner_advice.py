@@ -1,4 +1,4 @@
-"""What other rules for owners would have done to the commands that stood still."""
+"""The effect of other rules for owners on the commands that were suspended."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def by_rule(found):
     return {one.rule: (one.waited_s, one.lost_s, one.moves) for one in results(found)}
 
 
-def test_each_rule_is_reckoned_by_the_stays_as_they_were():
+def test_each_rule_is_evaluated_on_the_actual_stays():
     found = [interrupted(100.0, 30.0)] * 9 + [interrupted(2000.0, 400.0, 500.0)]
     assert by_rule(found) == {
         "as it was": (1400.0, 400.0, 1),
@@ -27,8 +27,8 @@ def test_each_rule_is_reckoned_by_the_stays_as_they_were():
     assert best(results(found)).rule == "move at once"
 
 
-def test_trials_are_reckoned_by_what_each_host_would_do_now():
-    """One host's would wait for 150 s, another's for ever, and a third has not seen enough."""
+def test_trials_are_evaluated_by_what_each_host_would_do_now():
+    """One host would wait for 150 s, another for ever, and a third has not seen enough."""
     waits = [Interruption(0.0, 100.0, 30.0, None, limit_s) for limit_s in (150.0, 1e11, None)]
     stays = [Interruption(0.0, 2000.0, 400.0, None, limit_s) for limit_s in (150.0, 1e11, None)]
     found = by_rule([*waits, *stays] * 2)
@@ -36,12 +36,12 @@ def test_trials_are_reckoned_by_what_each_host_would_do_now():
     assert found["wait as long as moving costs"] == (2 * (90 + 1200), 2 * (90 + 1200), 12)
 
 
-def test_too_few_say_nothing():
+def test_too_few_interruptions_give_no_advice():
     assert results([interrupted(100.0, 1.0)] * (FEWEST - 1)) == []
     assert best([]) is None
 
 
 @pytest.mark.parametrize(("was_s", "better"), [(None, True), (0.0, False)])
-def test_only_what_is_clearly_better_is_named(was_s, better):
+def test_only_a_clearly_better_rule_is_named(was_s, better):
     found = results([interrupted(1000.0, 10.0, was_s)] * FEWEST)
     assert (best(found) is not None) is better

@@ -1,4 +1,4 @@
-"""The users' scripts: from the seed alone, and as much work as the thesis's."""
+"""The users' scripts: determined by the seed alone, and as much work as in the thesis."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def test_levels_are_spread_over_the_hosts():
     assert set("".join(LOADS.values())) == set("HML-")
 
 
-def test_the_seed_decides_and_each_user_is_another():
+def test_the_seed_decides_and_users_differ():
     drawn = scripts(WORK, "1 0")
     assert drawn == scripts(WORK, "1 0")
     assert drawn != scripts(WORK, "1 1")
@@ -24,7 +24,7 @@ def test_the_seed_decides_and_each_user_is_another():
     assert len(set(everyone)) == len(everyone) == 36
 
 
-def test_mean_demand_and_shares_are_as_asked():
+def test_mean_demand_and_shares_are_as_requested():
     lines = [line for host in scripts(WORK, "1 0") for user in host for line in user]
     may_leave = [line for line in lines if line.kind != "sort"]
     assert len(may_leave) / len(lines) == pytest.approx(MAY_LEAVE_SHARE, abs=0.05)
@@ -33,7 +33,7 @@ def test_mean_demand_and_shares_are_as_asked():
     assert sum(line.demand_s for line in may_leave) / work == pytest.approx(0.83, abs=0.05)
 
 
-def test_work_is_ordered_by_level_and_nobody_works_on_an_idle_host():
+def test_work_increases_with_the_level_and_idle_hosts_have_none():
     by_host = [sum(line.demand_s for user in host for line in user) for host in scripts(WORK, "1")]
     heavy, moderate, light = (sum(by_host[at : at + 2]) for at in (0, 2, 4))
     assert heavy > 1.15 * moderate > 1.3 * light

@@ -1,4 +1,4 @@
-"""`lbd slurm install`: where the commands are put, and the options that they are to ignore."""
+"""`lbd slurm install`: where the commands are put, and which options they are to ignore."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ from lbd.slurm.options import LET_BE
 from lbd.slurm.program import NAMES, install
 
 
-def test_the_commands_are_put_where_nothing_of_others_is(tmp_path):
+def test_the_commands_are_put_where_they_overwrite_nothing_of_others(tmp_path):
     made = install(tmp_path / "bin")
     assert [path.name for path in made] == list(NAMES)
     assert all(path.stat().st_mode & 0o777 == 0o755 for path in made)
@@ -50,8 +50,8 @@ def test_they_are_installed_with_the_options_to_be_ignored(tmp_path, monkeypatch
     assert refusal("account").endswith(f"or set {LET_BE}=account,nice\n")
 
 
-def test_what_a_job_needs_cannot_be_ignored_but_what_srun_alone_refuses(tmp_path, capsys):
-    """It queued jobs without their GPUs."""
+def test_needs_cannot_be_ignored_except_those_that_only_srun_refuses(tmp_path, capsys):
+    """Jobs were queued without their GPUs."""
     with pytest.raises(SystemExit):
         slurm_main(["install", "--ignore", "gpus-per-task", str(tmp_path / "bin")])
     assert "'gpus-per-task' cannot be ignored: use --gres gpu:N" in capsys.readouterr().err
@@ -59,7 +59,7 @@ def test_what_a_job_needs_cannot_be_ignored_but_what_srun_alone_refuses(tmp_path
 
 
 @pytest.mark.parametrize(("name", "answer"), [("acount", '"account"'), ("time", "")])
-def test_only_what_is_refused_can_be_ignored(name, answer, tmp_path, capsys):
+def test_only_refused_options_can_be_ignored(name, answer, tmp_path, capsys):
     with pytest.raises(SystemExit) as ended:
         slurm_main(["install", "--ignore", f"qos,{name}", str(tmp_path / "bin")])
     assert ended.value.code == 2
@@ -69,7 +69,7 @@ def test_only_what_is_refused_can_be_ignored(name, answer, tmp_path, capsys):
 
 
 def test_links_where_commands_are_installed_are_not_written_through(tmp_path):
-    """In a directory of a group, say: another has left them at names that can be guessed."""
+    """For example in a directory of a group, where another member left links at guessable names."""
     (tmp_path / "precious").write_text("mine")
     (tmp_path / "bin").mkdir()
     for name in NAMES:

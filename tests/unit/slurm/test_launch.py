@@ -11,7 +11,7 @@ from lbd.slurm.step import SCRIPT, next_number, take_slots
 
 
 def launched(script, tmp_path, **variables):
-    """What a job with this script prints, where it runs."""
+    """Returns what a job with this script prints, where it runs."""
     (tmp_path / "input").write_bytes(script)
     lines = f"interpreter=/bin/sh option= input=/dev/null signal= after=\n{LAUNCH}"
     with open(tmp_path / "input", "rb") as stdin:
@@ -22,7 +22,7 @@ def launched(script, tmp_path, **variables):
 
 
 def test_nobody_puts_another_script_in_its_place(tmp_path):
-    """In a TMPDIR where everybody may write, somebody is quick: as soon as a file is there."""
+    """In a TMPDIR that is writable for all, another user reacts as soon as a file appears."""
     shared, programs = tmp_path / "shared", tmp_path / "bin"
     shared.mkdir()
     programs.mkdir()
@@ -42,8 +42,8 @@ def test_a_script_needs_no_room_for_temporary_files(tmp_path):
     assert (done.stdout, done.stderr) == ("own\n", "")
 
 
-def test_steps_are_counted_by_a_file_of_their_own_that_is_nobody_elses(tmp_path):
-    """The script is the daemons' file: who is not its owner cannot set its times."""
+def test_steps_are_counted_by_a_separate_file_of_the_user(tmp_path):
+    """The script belongs to the daemons: a process that is not its owner cannot set its times."""
     script = b"#!/bin/sh\nstat -Lc '%h %s %u' $SLURM_LBD_SCRIPT\n"
     done = launched(script, tmp_path)
     assert done.stdout == f"0 0 {os.geteuid()}\n"

@@ -1,4 +1,4 @@
-"""What each of Slurm's commands does alike: its start, its version, its errors."""
+"""The common parts of the Slurm commands: their start, version and errors."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ def test_each_command_has_a_version(option):
     assert (done.stdout, done.returncode) == ("slurm of lbd\n", 0)
 
 
-def test_they_start_without_what_is_heavy():
+def test_they_start_without_heavy_modules():
     """Workflow managers call them again and again."""
     heavy = "asyncio", "grpc", "google", "argparse"
     probe = (
@@ -27,7 +27,7 @@ def test_they_start_without_what_is_heavy():
 
 
 @pytest.mark.parametrize("name", ["sbatch", "squeue", "scancel"])
-def test_what_is_run_by_the_hundred_imports_little(name):
+def test_commands_that_are_run_by_the_hundred_import_little(name):
     heavy = {"dataclasses", "typing", "pathlib", "subprocess", "argparse", "asyncio", "inspect"}
     program = (
         f"import sys; sys.path[:0] = {sys.path!r}; sys.argv[1:] = ['--help']; import os;"

@@ -1,4 +1,4 @@
-"""Slurm's command lines: what becomes which option of lbrun, and what is refused by its name."""
+"""Slurm's command lines: which option of lbrun each becomes, and which are refused by name."""
 
 import pytest
 
@@ -31,7 +31,7 @@ def words(*given, script="#!/bin/sh\n"):
         (["-J", "x"], "--name x"),
         (["-c4"], "-n 4"),
         (["--cpus-per-task=4"], "-n 4"),
-        (["--depend=afterok:3"], "--after-ok 3"),  # cut short
+        (["--depend=afterok:3"], "--after-ok 3"),  # abbreviated
         (["-t", "1-02:03:04"], "--timeout 93784"),
         (["--mem", "4G"], "--mem 4194304K"),
         (["--mem=100"], "--mem 102400K"),
@@ -65,7 +65,7 @@ def words(*given, script="#!/bin/sh\n"):
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_what_becomes_of_an_option(given, expected):
+def test_how_an_option_is_translated(given, expected):
     assert expected in words(*given)
 
 
@@ -106,14 +106,14 @@ def test_what_becomes_of_an_option(given, expected):
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_what_cannot_be_done_is_refused_by_its_name(given, complaint):
+def test_an_unsupported_option_is_refused_by_name(given, complaint):
     with pytest.raises(SlurmError) as caught:
         words(*given)
     assert complaint in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_all_that_is_refused_is_named_in_one_message_with_the_variable_to_set(
+def test_all_refused_options_are_named_in_one_message_with_the_variable_to_set(
     monkeypatch, tmp_path
 ):
     script = tmp_path / "job.sh"
@@ -140,7 +140,7 @@ def test_all_that_is_refused_is_named_in_one_message_with_the_variable_to_set(
     )
 
 
-def test_a_line_too_long_to_be_read_is_refused():
+def test_a_line_that_is_too_long_to_be_read_is_refused():
     script = "#!/bin/sh\n#SBATCH -J " + "x" * 70_000 + "\n#SBATCH -n1\n"
     with pytest.raises(SlurmError, match=r"^s.sh: line 2: it has more than 65,536 characters$"):
         words(script=script)
@@ -163,7 +163,7 @@ def test_a_script_with_several_faults_has_a_line_for_each(tmp_path):
     ]
 
 
-def test_no_variable_is_offered_where_the_rest_would_not_be_what_was_wanted():
+def test_no_variable_is_suggested_where_the_rest_would_not_be_what_was_wanted():
     with pytest.raises(SlurmError, match=r"^--start .*`lbctl job ID` says when a job begins$"):
         squeue.run(["--start"])
     with pytest.raises(SlurmError, match=r"job begins; take --qos out, or set .*IGNORE=qos$"):
@@ -197,7 +197,7 @@ def test_srun_starts_several_processes_only_within_a_job():
         srun.run(["-n2", "true"])
 
 
-def test_squeue_forgets_who_ended_some_minutes_ago(monkeypatch, capsys):
+def test_squeue_forgets_jobs_that_ended_some_minutes_ago(monkeypatch, capsys):
     now_s = JOB.finished + SHOWN_S - 1
     monkeypatch.setattr(squeue, "jobs", lambda ids: [JOB])
     monkeypatch.setattr(squeue.time, "time", lambda: now_s)
@@ -212,7 +212,7 @@ def test_squeue_forgets_who_ended_some_minutes_ago(monkeypatch, capsys):
         squeue.run(["-j", "12_7"])
 
 
-def test_squeue_passes_over_ids_that_nobody_knows_if_there_are_several(monkeypatch, capsys):
+def test_squeue_skips_unknown_ids_if_there_are_several(monkeypatch, capsys):
     def jobs(ids):
         if unknown := [one for one in ids if one != "12_7"]:
             raise SlurmError(f"no job {unknown[0]} in the queue's ledger")
@@ -241,12 +241,12 @@ def test_lines_of_the_script_count_until_its_first_command_and_less_than_the_com
     "line",
     ["#SBATCH --foo", "#SBATCH -J 'x", "#SBATCH word", "#SBATCH -c"],
 )
-def test_a_line_that_cannot_be_read_is_named_by_its_number(line):
+def test_an_unreadable_line_is_named_by_its_number(line):
     with pytest.raises(SlurmError, match=r"^s\.sh: line 3: "):
         words(script=f"#!/bin/sh\n\n{line}\n")
 
 
-def test_what_a_site_wants_to_be_let_be_is_passed_over(monkeypatch):
+def test_options_that_a_site_ignores_are_skipped(monkeypatch):
     monkeypatch.setenv(LET_BE, "account,partition,gres")
     assert "-n 2" in words("-A", "x", "-p", "long", "--gres=gpu:1", "-c", "2")
     with pytest.raises(SlurmError):
@@ -369,7 +369,7 @@ def test_signals_of_scancel_and_options_of_srun():
         (None, "wrap", ()),
     ],
 )
-def test_a_job_without_a_name_has_that_of_its_program(command, name, program):
+def test_a_job_without_a_name_is_named_after_its_program(command, name, program):
     job = Job(ROW | {"name": "", "command": command})
     assert (job.name, job.program) == (name, program)
 

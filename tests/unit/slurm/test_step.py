@@ -20,7 +20,7 @@ JOB = {"SLURM_JOB_ID": "12_7", "LBD_JOB_ID": "12_7", "LBD_SLOTS": "2", "LBD_HOST
 
 @pytest.fixture
 def job(monkeypatch):
-    """We are its first process, with its script open."""
+    """Makes this process the first of the job, with its script open."""
     with tempfile.TemporaryFile() as script:
         for name, value in (JOB | {SCRIPT: f"/proc/{os.getpid()}/fd/{script.fileno()}"}).items():
             monkeypatch.setenv(name, value)
@@ -41,7 +41,7 @@ def done(*words, **options):
 
 @contextlib.contextmanager
 def held(job, *places):
-    """Once others hold them."""
+    """Waits until others hold them."""
     for byte in places:
         while lock(job.fileno(), byte):
             lock(job.fileno(), byte, fcntl.F_UNLCK)
@@ -112,7 +112,7 @@ def test_a_step_has_a_process_for_each_of_its_tasks(job, tmp_path, monkeypatch):
     assert {"own.0", "own.1"} <= {path.name for path in tmp_path.iterdir()}
 
 
-def test_more_tasks_than_slots_are_refused_by_what_asked_for_them(job, monkeypatch):
+def test_more_tasks_than_slots_are_refused_naming_the_option(job, monkeypatch):
     monkeypatch.setenv("SLURM_NTASKS", "2")
     said = "srun: error: --ntasks 2 --cpus-per-task 2 needs 4 slots, and the job has 2"
     assert done("-n2", "-c2", "true").stderr == f"{said}\n"
@@ -121,7 +121,7 @@ def test_more_tasks_than_slots_are_refused_by_what_asked_for_them(job, monkeypat
 
 @pytest.mark.parametrize("whose", ["step", "group"])
 def test_a_signal_reaches_each_task_once(job, tmp_path, whose):
-    """One of the job's group, too; the step is not its first process."""
+    """Including a signal to the job's group; the step is not its first process."""
     script = (
         "import os, signal\n"
         "signal.pthread_sigmask(signal.SIG_BLOCK, [10, 12])\n"
@@ -143,7 +143,7 @@ def test_a_signal_reaches_each_task_once(job, tmp_path, whose):
             os.killpg(ran.pid, signal.SIGKILL)
 
 
-def test_a_failure_ends_the_other_tasks_if_that_is_asked_for(job):
+def test_on_request_a_failure_ends_the_other_tasks(job):
     script = "[ $SLURM_PROCID = 0 ] && exit 3; exec sleep 1000"
     ran = done("-n2", "-K", "sh", "-c", script)
     assert ran.returncode == 128 + signal.SIGTERM

@@ -1,4 +1,4 @@
-"""What is said of an array as a whole."""
+"""Texts about an array as a whole."""
 
 import pytest
 
@@ -40,7 +40,7 @@ def test_the_end(states, failed, line):
     assert failed_line(states, failed) == line
 
 
-def test_an_interrupted_one():
+def test_the_end_of_an_interrupted_array():
     states = {"done": 3, "failed": 5, "cancelled": 4}
     assert interrupted_line(states, 4) == (
         "interrupted; of 12 tasks: 3 done, 1 failed, 4 ended by it, 4 cancelled"
@@ -63,7 +63,7 @@ def test_a_time_in_one_unit(seconds, text):
     assert about(seconds) == f"about {text}"
 
 
-def test_the_rest_takes_as_long_as_what_has_ended_since_the_first_look():
+def test_the_rest_is_assumed_to_take_as_long_as_what_has_ended_since_the_first_look():
     pace = Pace()
     assert pace.left_s(10, 110, 5.0) is None
     assert pace.left_s(10, 110, 9.0) is None

@@ -13,7 +13,7 @@ from lbd.text.clock_time import read_time
         ("2026-12-01 06:00:30", (2026, 12, 1), (6, 0, 30)),
     ],
 )
-def test_a_time_of_any_day_or_of_one(text, date, clock):
+def test_a_time_of_any_day_or_of_a_given_one(text, date, clock):
     assert read_time(text) == (date, clock)
 
 
@@ -23,7 +23,7 @@ def test_a_time_of_any_day_or_of_one(text, date, clock):
      "2026-12-01", "26-12-01T06:00", "2026-13-01T06:00", "2026-00-01T06:00", "2026-12-32T06:00",
      "2026-12-01T", "2026-12-01X06:00", "1969-12-31T23:00", "1e3:00", "noon", "１７:30"],
 )  # fmt: skip
-def test_what_is_no_time_is_refused_in_one_line(text):
+def test_an_invalid_time_is_refused_in_one_line(text):
     with pytest.raises(ValueError, match=r"^.*$") as caught:
         read_time(text)
     assert "\n" not in str(caught.value)

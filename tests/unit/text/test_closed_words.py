@@ -1,10 +1,10 @@
-"""Why hosts take no commands, in words."""
+"""Why hosts accept no commands, in words."""
 
 from lbd.model import Closed
 from lbd.text.closed_words import OF_HOSTS, WORDS, closed_words, counted_reasons
 
 
-def test_there_are_words_for_every_reason():
+def test_every_reason_has_words():
     assert set(WORDS) == set(OF_HOSTS) == set(Closed)
     assert Closed.numbered(7) is Closed.OWNER
     assert Closed.numbered(999) is Closed.UNSAID, "of a later release"
@@ -17,7 +17,7 @@ def test_reasons_are_counted():
     )
 
 
-def test_hours_are_said_where_they_are_known():
+def test_opening_hours_are_given_where_they_are_known():
     hours = Closed.HOURS
     assert closed_words(hours) == "it accepts no commands at this time (admission.when)"
     assert closed_words(hours, "19:00") == "it accepts no commands until 19:00 (admission.when)"

@@ -39,12 +39,12 @@ examples:
 """
 
 
-def test_what_is_too_wide_is_wrapped_in_its_column():
+def test_text_that_is_too_wide_is_wrapped_in_its_column():
     assert fitted(TEXT, 100) == TEXT
     assert fitted(TEXT, 25) == FITTED
 
 
-def test_a_row_keeps_its_columns_where_there_is_room():
+def test_a_row_keeps_its_columns_if_there_is_room():
     assert fitted("  x    " + "word " * 10, 40).splitlines() == [
         "  x    word word word word word word",
         "       word word word word",

@@ -1,4 +1,4 @@
-"""What a host may be called, wherever a name comes from."""
+"""Valid names of hosts, wherever a name comes from."""
 
 import pytest
 
@@ -35,7 +35,7 @@ def test_names_of_hosts(name):
 
 
 @pytest.mark.parametrize("name", IMPROPER)
-def test_what_is_none_is_refused_everywhere(name):
+def test_an_invalid_name_is_refused_everywhere(name):
     assert not is_host_name(name)
     with pytest.raises(PeerError):
         convert.name(name)
@@ -45,7 +45,7 @@ def test_what_is_none_is_refused_everywhere(name):
 
 @pytest.mark.parametrize("name", [*PROPER, "10.0.0.1", "1-2"])
 def test_no_command_of_a_host_is_called_as_jobs_of_the_queue_are(name):
-    """`lbctl kill 3-7` is for the jobs 3 to 7, and 12_3 for a task."""
+    """`lbctl kill 3-7` means the jobs 3 to 7, and 12_3 a task."""
     assert is_host_name(name)
     assert not is_selector(f"{name}-7")
 

@@ -1,4 +1,4 @@
-"""An array's indexes as people write them."""
+"""Indexes of an array as users write them."""
 
 from itertools import chain
 
@@ -24,7 +24,7 @@ from lbd.text.task_indexes import TaskIndexes
         ("5-5:3", "5", 0, 1),
     ],
 )
-def test_what_is_written(text, written, at_once, count):
+def test_valid_lists(text, written, at_once, count):
     runs, found = read_array(text)
     assert (runs_text(runs), found, count_of(runs)) == (written, at_once, count)
     assert read_runs(written) == runs
@@ -47,14 +47,14 @@ def test_what_is_written(text, written, at_once, count):
         ("0-3000000:2,1-3000001:2", "ranges of more than 1000000 indexes overlap"),
     ],
 )  # fmt: skip
-def test_what_makes_no_sense_is_one_line(text, line):
+def test_an_invalid_list_is_one_line(text, line):
     with pytest.raises(ValueError, match=line.replace("(", r"\(")) as problem:
         read_array(text)
     assert "\n" not in str(problem.value)
 
 
 @pytest.mark.parametrize("text", ["", "a", "1-", "-3", "1:2", "1,,2", "%3", "٣", "1 2", "1-2-3"])
-def test_how_it_is_written_is_said(text):
+def test_the_syntax_is_explained(text):
     with pytest.raises(ValueError, match="must be like 1-10, 0-100:10 or 1,3,7-9, with %N"):
         read_array(text)
 
@@ -62,7 +62,7 @@ def test_how_it_is_written_is_said(text):
 @pytest.mark.parametrize(
     "text", ["3,1", "1-5,5", "1-9:2,4", "", "5-1", "1-20000000", "1," * 10_000 + "2"]
 )
-def test_what_no_client_writes_is_refused(text):
+def test_lists_that_no_client_writes_are_refused(text):
     with pytest.raises(ValueError, match=r"."):
         read_runs(text)
 
@@ -71,7 +71,7 @@ INDEXES = st.sets(st.integers(0, 60), min_size=1).map(sorted)
 
 
 @given(INDEXES, st.integers(0, 60), st.integers(0, 60))
-def test_whatever_indexes_there_are_each_has_its_place(indexes, low, high):
+def test_each_index_has_its_position(indexes, low, high):
     runs = runs_in(indexes)
     assert list(chain.from_iterable(range(a, b + 1, step) for a, b, step in runs)) == indexes
     assert read_runs(runs_text(runs)) == runs
@@ -94,7 +94,7 @@ def test_whatever_indexes_there_are_each_has_its_place(indexes, low, high):
         ([1, 2, 4, 6, 7, 8], "1-2,4,6-8"),
     ],
 )
-def test_a_step_is_written_for_four_and_more(indexes, written):
+def test_a_step_is_used_for_four_and_more(indexes, written):
     assert runs_text(runs_in(indexes)) == written
 
 

@@ -1,4 +1,4 @@
-"""What to type for a library that is not there: lbd is in no index, so its extras have no name."""
+"""The command that installs a missing library: lbd is in no index, so its extras have no name."""
 
 import shlex
 import sys

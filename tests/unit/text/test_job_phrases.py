@@ -7,7 +7,7 @@ from lbd.text.job_phrases import jobs_do
     ("ids", "said"),
     [("3", "job 3 waits"), ("1-20000", "jobs 1-20000 wait"), ("7-9", "jobs 7-9 wait")],
 )
-def test_the_verb_goes_with_them(ids, said):
+def test_the_verb_agrees_in_number(ids, said):
     assert jobs_do(ids, "waits", "wait") == said
 
 

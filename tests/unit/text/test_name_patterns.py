@@ -19,7 +19,7 @@ ROWS = [
 
 
 @pytest.mark.parametrize(("pattern", "name"), ROWS)
-def test_what_is_filled_in(pattern, name):
+def test_what_is_substituted(pattern, name):
     assert fill_in(pattern, "12", 3, "h2") == name
 
 
@@ -29,7 +29,7 @@ def test_outside_an_array_there_is_no_index():
 
 @pytest.mark.parametrize("sign", [b"%", b"%j", b"%x"])
 def test_signs_take_a_time_that_grows_with_their_number(sign):
-    """Eight megabytes of them, all that a request can have, would have stopped an LBM for hours."""
+    """Eight megabytes of them, the maximum of a request, would have stopped an LBM for hours."""
 
     def cpu_s(signs):
         began_s = time.process_time()

@@ -1,4 +1,4 @@
-"""What others say is shown in one line, and does nothing to a terminal."""
+"""Text from others is shown in one line, and does nothing to a terminal."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +13,7 @@ def test_one_line(text, limit):
     assert len(shown) <= limit
 
 
-def test_plain_text_stays():
+def test_plain_text_is_unchanged():
     assert one_line("no free slot") == "no free slot"
     assert one_line("two\nlines\there ") == "two lines here"
     assert one_line("\x1b[2Jx") == "?[2Jx"

@@ -28,7 +28,7 @@ LOWEST = "its load will be 1.00, the lowest of the hosts that accept commands no
         ("of-a-later-release", "GLOBAL", SEEN, "of a later release"),
     ],
 )  # fmt: skip
-def test_the_reason_has_its_numbers_in_it(reason, algorithm, seen, said):
+def test_the_reason_contains_its_numbers(reason, algorithm, seen, said):
     assert why_placed(reason, algorithm, seen) == said
 
 
@@ -44,20 +44,20 @@ def test_the_reason_has_its_numbers_in_it(reason, algorithm, seen, said):
         ("wanted", "GLOBAL", SEEN, "requested with --host"),
     ],
 )  # fmt: skip
-def test_a_command_that_may_not_stay_is_not_said_to_have_left_for_the_loads(
+def test_a_command_that_must_leave_is_not_said_to_have_left_because_of_loads(
     reason, algorithm, seen, said
 ):
     assert why_placed(reason, algorithm, seen, why_not_here(remote=True)) == said
 
 
-def test_the_users_words_for_another_host():
+def test_the_request_of_the_user_for_another_host():
     assert why_not_here(remote=True, excluded="h1") == "--remote was given"
     assert why_not_here(remote=False, excluded="h1") == "-x h1 was given"
     assert why_not_here(remote=False) == ""
 
 
 def test_every_reason_of_a_policy_has_words():
-    """As the policies write them: the last word of `here(view, "no-gain")` and its like."""
+    """As the policies write them: the last argument of `here(view, "no-gain")` and the like."""
     texts = [path.read_text() for path in Path(lbd.policy.__path__[0]).glob("*.py")]
     word = r"\"[a-z]+(?:-[a-z]+)*\""
     calls = rf"\b(?:here|there|Placement)\([^\n]*?({word})(?: if [^\n]* else ({word}))?"

@@ -1,4 +1,4 @@
-"""A program goes by the name of its file in every list of programs."""
+"""A program is known by the name of its file in every list of programs."""
 
 import pytest
 from hypothesis import given
@@ -48,14 +48,14 @@ def test_a_file_is_named_by_its_path_or_its_name(entry, path, found):
     st.lists(st.text(max_size=12), max_size=8),
     st.text(min_size=1, max_size=12).filter(lambda name: "/" not in name),
 )
-def test_any_list_is_a_list(entries, name):
+def test_any_list_is_valid(entries, name):
     found = in_list(tuple(entries), name, f"{name} -c")
     assert found or name not in entries
     assert in_list((*entries, f"{name} -c"), name, f"{name} -c")
     assert not in_list((), name, name)
 
 
-def test_many_patterns_are_one():
+def test_many_patterns_equal_one():
     patterns = tuple(f"*-{number}-*" for number in range(200))
     assert in_list(patterns, "x-199-y", "x")
     assert not in_list(patterns, "x-200-y", "x")

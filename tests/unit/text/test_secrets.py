@@ -56,11 +56,11 @@ def test_secrets_are_cut_out(text, secret):
         "[tls]\nrevocation_check_s = 60",
     ],
 )
-def test_what_helps_stays(text):
+def test_helpful_text_stays(text):
     assert without_secrets(text) == text
 
 
-def test_what_names_call_secret_is_known():
+def test_what_names_declare_secret_is_recognised():
     given = {
         "DB_PASS": "z",
         "DB_PASSWORD": "a",

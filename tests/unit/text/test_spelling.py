@@ -7,7 +7,7 @@ from lbd.text.spelling import nearest
 NAMES = ("status", "stats", "advise", "drain", "undrain")
 
 
-def test_the_dashes_of_options_do_not_make_them_alike():
+def test_the_dashes_of_options_do_not_make_them_similar():
     assert nearest("--mem", ("--name", "--timeout", "--begin")) == ""
     assert nearest("--nmae", ("--name", "--timeout", "--begin")) == "--name"
 
@@ -17,5 +17,5 @@ def test_the_dashes_of_options_do_not_make_them_alike():
     [("stauts", "status"), ("stast", "stats"), ("STATS", "stats"), ("undrian", "undrain"),
      ("advice", "advise"), ("frobnicate", "")],
 )  # fmt: skip
-def test_letters_that_changed_places_are_the_likeliest_slip(word, near):
+def test_transposed_letters_are_the_likeliest_slip(word, near):
     assert nearest(word, NAMES) == near

@@ -25,19 +25,19 @@ def test_durations(text, seconds):
     "text",
     ["", "s", "x", "1x", "1h30", "30m1h", "1h1h", "-3", "1e9", "inf", "nan", "1 s", "1..2", "٣"],
 )
-def test_what_is_no_duration(text):
+def test_invalid_durations(text):
     with pytest.raises(ValueError, match="is not a duration; allowed: 90"):
         units.duration_s(text)
 
 
 @pytest.mark.parametrize("text", ["1000000001", "11575d", "9" * 400])
-def test_a_duration_no_timer_takes(text):
+def test_a_duration_that_no_timer_accepts(text):
     with pytest.raises(ValueError, match="is longer than 1000000000 seconds"):
         units.duration_s(text)
 
 
 @pytest.mark.parametrize("text", ["9" * 19, "8388608T", "9" * 400])
-def test_a_size_no_limit_takes(text):
+def test_a_size_that_no_limit_accepts(text):
     with pytest.raises(ValueError, match="is more than 9223372036854775807 bytes"):
         units.size_bytes(text)
 
@@ -60,7 +60,7 @@ def test_sizes(text, size):
 
 
 @pytest.mark.parametrize("text", ["", "K", "x", "3X", "3KK", "-3", "1e9", "1.2.3", "3 K", "inf"])
-def test_what_is_no_size(text):
+def test_invalid_sizes(text):
     with pytest.raises(ValueError, match="is not a size; allowed: 4096"):
         units.size_bytes(text)
 

@@ -6,7 +6,7 @@ from lbd.text.windows import DAYS, Moment, first_inside, read_window
 
 
 def at(text):
-    """ "fri 18:30", on the 13th of March"""
+    """Parses "fri 18:30", on the 13th of March."""
     day, time = text.split()
     hour, minute = map(int, time.split(":"))
     return Moment(minute, hour, 13, 3, DAYS.index(day))
@@ -42,7 +42,7 @@ def test_holds(window, inside, outside):
     ["", "someday", "mon 25:00-26:00", "mon 8-9", "8:0-9:00", "8:00", "mon tue", "* * * *",
      "60 * * * *", "* 5-3 * * *", "*/0 * * * *", "a b c d e", "mon-fri 18:00-08:00 x"],
 )  # fmt: skip
-def test_no_window(text):
+def test_invalid_windows(text):
     with pytest.raises(ValueError, match="is not a time window"):
         read_window(text)
 

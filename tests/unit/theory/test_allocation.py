@@ -1,4 +1,4 @@
-"""Downey's strategies, by hand and against trying every number of slots."""
+"""Downey's strategies, compared with hand calculations and a search over every number of slots."""
 
 from math import exp, inf
 from random import Random
@@ -35,7 +35,7 @@ JOBS = st.builds(
 HELD = st.lists(st.tuples(st.floats(0, 1.6e5), st.integers(1, 40)), max_size=12)
 
 
-def test_free_and_avg_take_what_is_there():
+def test_free_and_avg_take_what_is_free():
     job = Malleable(2, 40, Speedup(10.5, 0.5), 1000.0)
     taken = {free: choose("free", job, free, LATE) for free in (2, 10, 12, 40, 99)}
     slots = {free: choice.slots for free, choice in taken.items()}
@@ -47,7 +47,7 @@ def test_free_and_avg_take_what_is_there():
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_nobody_begins_with_fewer_than_it_needs(strategy):
+def test_no_job_starts_with_fewer_slots_than_it_needs(strategy):
     job = Malleable(8, 16, Speedup(16.0, 0.0), 1000.0)
     choice = choose(strategy, job, 7, LATE)
     assert not choice.now
@@ -57,12 +57,12 @@ def test_nobody_begins_with_fewer_than_it_needs(strategy):
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_nobody_waits_who_has_all_it_can_use(strategy):
+def test_a_job_that_has_all_it_can_use_does_not_wait(strategy):
     choice = choose(strategy, LINEAR, 16, SOON)
     assert (choice.now, choice.slots) == (True, 16)
 
 
-def test_pred_waits_where_more_ends_first_and_not_else():
+def test_pred_waits_only_where_more_slots_end_sooner():
     """One slot now ends after 16,000 s; 16 slots end 1,000 s after they are free."""
     later, now = choose("pred", LINEAR, 1, SOON), choose("pred", LINEAR, 1, LATE)
     assert (later.now, later.slots) == (False, 16)
@@ -81,14 +81,14 @@ def test_bias_decides_by_the_corrected_wait():
     assert choose("bias", LINEAR, 1, LATE).slots == choose("pred", LINEAR, 1, LATE).slots == 1
 
 
-def test_who_is_risk_averse_does_not_wait_for_a_short_gain():
+def test_a_risk_averse_job_does_not_wait_for_a_small_gain():
     gain_s = 16_000.0 - choose("pred", LINEAR, 1, SOON).ends_in_s
     share = gain_s / 16_000.0
     for risk, now in ((0.0, False), (share * 0.99, False), (share * 1.01, True)):
         assert choose("pred", LINEAR, 1, SOON, rules=Rules(risk=risk)).now == now
 
 
-def test_locked_in_it_gets_no_more():
+def test_when_locked_in_it_gets_no_more():
     locked = LINEAR.locked(4)
     assert choose("pred", locked, 16, SOON).slots == 4
     assert Malleable(8, 16, Speedup(16.0, 0.0), 1.0).locked(4).most == 8
@@ -110,7 +110,7 @@ def test_heur_holds_out_for_a_fifth_of_what_it_would_save():
 
 @given(JOBS, HELD, st.integers(0, 60))
 def test_the_choice_is_the_best_of_all(job, held, free):
-    """Against every number of slots, to the thousandth that the search allows itself."""
+    """Compared with every number of slots, within the thousandth that the search allows itself."""
     releases = Releases.of(held, LIVES)
     for strategy, correction in (("pred", None), ("bias", Correction(0.6, 1.7))):
         choice = choose(strategy, job, free, releases, correction)
@@ -142,8 +142,8 @@ def test_prospects_are_a_row_for_each_number_of_slots():
     assert min(rows, key=lambda row: row.ends_in_s).slots == best.slots
 
 
-def test_a_decision_asks_few_predictions():
-    """100 jobs and 1000 slots: not each number of slots is worth a question."""
+def test_a_decision_makes_few_predictions():
+    """100 jobs and 1000 slots: not every number of slots is worth a prediction."""
     rng = Random(1)
     held = [(exp(rng.uniform(0, 11)), rng.randint(1, 20)) for _ in range(100)]
     releases, asked = Releases.of(held, LIVES), []
@@ -167,7 +167,7 @@ def test_a_decision_asks_few_predictions():
         (lambda: Malleable(1, 2, Speedup(1.0, 0.0), inf), "work of inf"),
     ],
 )
-def test_what_is_no_such_job(call, said):
+def test_invalid_jobs(call, said):
     with pytest.raises(ValueError, match=said):
         call()
 
@@ -176,7 +176,7 @@ def test_what_is_no_such_job(call, said):
     ("within_s", "bound_s", "late"),
     [(0.5, 1.0, False), (0.0, 1.0, True), (-1.0, 1.0, True), (0.0, inf, False)],
 )
-def test_what_cannot_come_in_time_is_not_searched_for(within_s, bound_s, late):
+def test_slots_that_cannot_come_in_time_are_not_searched(within_s, bound_s, late):
     assert too_late([4], within_s, bound_s, lambda _slots, _s: True) is late
     assert too_late([4, 8], 1.0, 1.0, lambda slots, _s: slots == 8) is False
     assert too_late([4], 1.0, 1.0, lambda _slots, _s: False) is True
@@ -184,7 +184,7 @@ def test_what_cannot_come_in_time_is_not_searched_for(within_s, bound_s, late):
 
 @pytest.mark.parametrize("seed", range(6))
 def test_of_very_many_numbers_of_slots_the_best_is_found(seed):
-    """In stretches, with and without a look at what can come in time at all."""
+    """In stretches, with and without a check of what can come in time at all."""
     rng = Random(seed)
     held = [(exp(rng.uniform(0, 11)), rng.randint(1, 12)) for _ in range(rng.choice((3, 30)))]
     releases, free = Releases.of(held, LIVES), rng.randrange(4)
@@ -203,7 +203,7 @@ def test_of_very_many_numbers_of_slots_the_best_is_found(seed):
     assert least_turnaround(job, free, queue, releases, min(ends.values()) / 2, by) is None
 
 
-def test_what_is_free_and_what_is_held_can_all_be_had_at_last():
+def test_all_free_and_held_slots_are_available_in_the_end():
     releases = Releases.of([(5.0, 2), (9.0, 1)], UniformLog(1.0, 100.0))
     queue = predicted(4, releases)
     assert [queue(slots) for slots in (1, 4)] == [0.0, 0.0]

@@ -1,4 +1,4 @@
-"""The distribution of a batch's end, against the Markov chain that it is and drawn tasks."""
+"""The distribution of a batch's end, compared with its Markov chain and with simulated tasks."""
 
 import math
 from itertools import pairwise
@@ -11,7 +11,8 @@ from lbd.theory.target_time import Batch, TaskMean, first_slots, mean_left_s
 
 
 def by_uniformisation(t, tasks, slots):
-    """P(ended by t) of the pure death process with rates min(P, left), another way."""
+    """Returns P(ended by t) of the pure death process with rates min(P, left), by
+    uniformisation."""
     jumps = slots * t
     last = int(jumps + 12 * math.sqrt(jumps) + 60)
     at, total = [0.0] * tasks + [1.0], 0.0
@@ -29,24 +30,24 @@ def by_uniformisation(t, tasks, slots):
         (2, 1, 0.1), (40, 9, 0.01), (60, 40, 30), (90, 80, 5.5),
     ],
 )  # fmt: skip
-def test_the_chance_is_that_of_the_death_process(tasks, slots, t):
+def test_the_probability_is_that_of_the_death_process(tasks, slots, t):
     expected = by_uniformisation(t, tasks, slots)
     assert chance_by(7.0 * t, tasks, slots, 7.0) == pytest.approx(expected, rel=1e-10, abs=1e-14)
 
 
 @pytest.mark.parametrize(("tasks", "slots"), [(2, 1), (64, 4), (300, 2), (90, 80), (7, 9)])
-def test_the_chance_rises_with_time_and_is_never_beyond_one(tasks, slots):
+def test_the_probability_rises_with_time_and_never_exceeds_one(tasks, slots):
     chances = [chance_by(0.5 * n, tasks, slots, 1.0) for n in range(600)]
     assert all(a <= b + 1e-12 for a, b in pairwise(chances))
     assert (chances[0], max(chances)) == (0.0, 1.0)
 
 
 @pytest.mark.parametrize("tasks", [1, 7])
-def test_a_chance_as_small_as_can_be_has_its_time_too(tasks):
+def test_the_smallest_probability_has_a_quantile_too(tasks):
     assert quantile_s(5e-324, tasks, 1, 60.0) < 1e-30
 
 
-def test_the_chance_at_its_ends():
+def test_the_probability_at_its_ends():
     assert chance_by(-1.0, 5, 2, 1.0) == 0.0
     assert chance_by(0.0, 5, 2, 1.0) == 0.0
     assert chance_by(0.0, 0, 2, 1.0) == 1.0
@@ -57,14 +58,14 @@ def test_the_chance_at_its_ends():
 
 
 @pytest.mark.parametrize(("tasks", "slots"), [(64, 4), (5, 9), (1, 1), (300, 2)])
-def test_quantiles_undo_the_chance(tasks, slots):
+def test_quantiles_invert_the_probability(tasks, slots):
     for chance in (0.01, 0.5, 0.95, 0.999):
         found_s = quantile_s(chance, tasks, slots, 60.0)
         assert chance_by(found_s, tasks, slots, 60.0) == pytest.approx(chance, rel=1e-9)
     assert quantile_s(0.5, 0, slots, 60.0) == 0.0
 
 
-def test_who_aims_there_is_in_time_at_least_as_often_as_was_asked_for():
+def test_targeting_a_quantile_is_on_time_at_least_that_often():
     rng, in_time, runs = Random(21), 0, 800
     fewest = next(slots for slots in range(1, 31) if chance_by(12.0, 40, slots, 1.0) >= 0.9)
     aim = mean_left_s(40, fewest, 1.0)
@@ -91,14 +92,14 @@ def test_who_aims_there_is_in_time_at_least_as_often_as_was_asked_for():
         lambda: chance_by(3.0, 1, 0, 1.0),
     ],
 )
-def test_what_makes_no_sense(asked):
+def test_invalid_arguments(asked):
     with pytest.raises(ValueError, match=r"chance|left|slots"):
         asked()
 
 
 @pytest.mark.parametrize("stages", [1, 2, 7, 30])
 @pytest.mark.parametrize("rate", [0.5, 3.0])
-def test_the_stages_are_through_as_a_poisson_process_has_counted_them(stages, rate):
+def test_the_stages_end_as_a_poisson_process_counts_them(stages, rate):
     for t in (0.0, 0.1, 1.0, 5.0, 40.0, 200.0):
         x = rate * t
         fewer = math.fsum(
@@ -109,7 +110,7 @@ def test_the_stages_are_through_as_a_poisson_process_has_counted_them(stages, ra
 
 
 @pytest.mark.parametrize("stages", [1, 2, 7])
-def test_the_density_is_the_slope_of_the_chance(stages):
+def test_the_density_is_the_slope_of_the_probability(stages):
     for t in (0.1, 1.0, 5.0):
         slope = (erlang_by(t + 1e-5, stages, 2.0) - erlang_by(t - 1e-5, stages, 2.0)) / 2e-5
         assert erlang_density(t, stages, 2.0) == pytest.approx(slope, rel=1e-6)
@@ -118,8 +119,8 @@ def test_the_density_is_the_slope_of_the_chance(stages):
 
 
 @pytest.mark.parametrize("stages", [1, 2, 3, 10, 57, 400, 30_000])
-def test_stages_are_through_as_often_as_so_many_arrivals_have_come(stages):
-    """P(stages, x) is the chance of that many arrivals or more, of a Poisson variable of mean x."""
+def test_stages_end_as_often_as_that_many_arrivals_occur(stages):
+    """P(stages, x) is the probability that a Poisson variable of mean x is that large or larger."""
     for spreads in (-6, -3, -1, -0.1, 0, 0.1, 1, 3, 6):
         x = stages + 1 + spreads * math.sqrt(stages)
         if x > 0:
@@ -128,6 +129,6 @@ def test_stages_are_through_as_often_as_so_many_arrivals_have_come(stages):
             assert erlang_by(x / 2, stages, 2.0) == pytest.approx(1 - fewer, abs=1e-10)
 
 
-def test_in_no_time_nothing_has_ended_but_what_was_not_there():
+def test_in_no_time_only_an_empty_batch_has_ended():
     assert [drained(t, tasks) for t in (-1.0, 0.0) for tasks in (0, 1, 3)] == [1, 0, 0] * 2
     assert drained(2.0, 3) == pytest.approx((1 - math.exp(-2.0)) ** 3)

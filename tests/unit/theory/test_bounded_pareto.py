@@ -17,7 +17,7 @@ def simpson(function, low, high):
 
 
 def integral(j, alpha, k, p, low, high):
-    """E[X^j; low < X ≤ high] by the density alone, summed over the logarithm of the size."""
+    """Returns E[X^j; low < X ≤ high] from the density alone, summed over the size's logarithm."""
 
     def weight(power):
         return lambda y: math.exp((power - alpha) * y)
@@ -39,7 +39,7 @@ def test_moments_are_the_integrals(alpha, k, p):
 
 
 def textbook_moment(j, alpha, k, p):
-    """The appendix, where it is defined."""
+    """The appendix's formula, where it is defined."""
     share = 1 - (k / p) ** alpha
     if alpha == j == 1:
         return k / (1 - k / p) * math.log(p / k)
@@ -58,7 +58,7 @@ def test_moments_are_those_of_the_appendix(alpha, j):
 
 @pytest.mark.parametrize("alpha", [0, 1, 2])
 @pytest.mark.parametrize("off", [1e-15, 1e-13, 1e-11, 1e-9, 1e-7])
-def test_beside_the_limits_the_moments_hardly_move(alpha, off):
+def test_near_singular_values_the_moments_hardly_change(alpha, off):
     at = BoundedPareto(1.0, 1e10, alpha)
     for side in (alpha + off, alpha - off):
         if side >= 0:
@@ -130,7 +130,7 @@ def test_samples_follow_it():
         ((1e-200, 1.0, 1.0), "at most"),
     ],
 )
-def test_what_is_no_distribution(parameters, said):
+def test_invalid_distributions(parameters, said):
     with pytest.raises(ValueError, match=said):
         BoundedPareto(*parameters)
 
@@ -140,18 +140,18 @@ def test_what_is_no_distribution(parameters, said):
     [((5.0, 5.0, 1.0), "mean"), ((0.0, 5.0, 1.0), "mean"), ((3000.0, 1e10, 0.001), "too small"),
      ((5.0, 50.0, -1.0), "alpha")],
 )  # fmt: skip
-def test_what_has_no_such_mean(parameters, said):
+def test_impossible_means(parameters, said):
     with pytest.raises(ValueError, match=said):
         with_mean(*parameters)
 
 
-def test_the_logarithm_of_a_ratio_is_exact_where_both_are_close():
+def test_the_logarithm_of_a_ratio_is_exact_for_close_values():
     below, above = 3.0, math.nextafter(3.0, 4.0)
     assert log_ratio(above, below) == pytest.approx((above - below) / 3.0, rel=1e-9, abs=0.0)
     assert log_ratio(8.0, 2.0) == pytest.approx(math.log(4.0))
 
 
-def test_the_limits_of_what_can_be_given_are_within_them():
+def test_the_limits_of_valid_arguments_work():
     assert BoundedPareto(1.0, 2.0, STEEPEST).alpha == STEEPEST
     assert with_mean(0.5, 5.0, STEEPEST).mean_s == pytest.approx(0.5)
     assert with_mean(0.5, 5.0, 0.0).mean_s == pytest.approx(0.5)
@@ -172,7 +172,7 @@ def test_moments_and_variance_are_those_of_the_density(alpha):
     assert sizes.scv == pytest.approx(second / first**2 - 1, rel=1e-5)
 
 
-def test_the_largest_size_is_exactly_that_and_is_finite():
+def test_the_largest_size_is_exact_and_finite():
     with pytest.raises(ValueError, match="smallest < largest"):
         BoundedPareto(1.0, math.inf, 1.0)
     for p in range(2, 400):

@@ -1,4 +1,4 @@
-"""The bias of predictions, learnt and taken out."""
+"""The bias of predictions, learnt and corrected."""
 
 from math import exp, inf, log
 from random import Random
@@ -23,7 +23,7 @@ WAITS_S = st.floats(0.0, 1e6)
 
 
 def biased(count, slope=0.6, intercept=1.7, noise=1.0, seed=1):
-    """As in Figure 5a: (predicted, actual)."""
+    """Returns (predicted, actual) pairs as in Figure 5a."""
     rng = Random(seed)
     predicted = [exp(rng.uniform(1, 11)) for _ in range(count)]
     return [(p, exp(intercept + slope * log(p) + rng.gauss(0, noise))) for p in predicted]
@@ -52,11 +52,11 @@ def test_outcomes_on_a_line_leave_no_doubt():
     bias = learnt(biased(FEWEST, noise=0.0))
     assert bias.line().spread == pytest.approx(0.0, abs=1e-6)
     corrected_s = bias.correction().corrected_s(600.0)
-    low_s, high_s = bias.correction().interval_90_s(600.0)  # of the least width that there is
+    low_s, high_s = bias.correction().interval_90_s(600.0)  # of the smallest possible width
     assert (low_s, high_s) == pytest.approx((corrected_s / 1.0857, corrected_s * 1.0857), rel=1e-4)
 
 
-def test_the_papers_bias_is_right_about_a_minute_and_shortens_what_is_longer():
+def test_the_bias_of_the_paper_is_right_at_about_a_minute_and_shortens_longer_predictions():
     """Section 5.4: predictions below ten minutes are hardly biased, longer ones too high."""
     found = Correction(0.6, 1.7)
     assert found.corrected_s(exp(1.7 / 0.4)) == pytest.approx(exp(1.7 / 0.4))
@@ -72,11 +72,11 @@ def test_corrected_predictions_have_slope_1_and_intercept_0():
     assert found.corrected_line.intercept == pytest.approx(0.0, abs=0.5)  # and -0.01
     assert found.covered_90 == pytest.approx(0.9, abs=0.03)
     assert found.jobs == 3000
-    assert found.raw == pytest.approx(found.corrected, abs=0.05)  # a line does not alter it
+    assert found.raw == pytest.approx(found.corrected, abs=0.05)  # a line does not change it
 
 
 @given(st.lists(st.tuples(WAITS_S, WAITS_S), max_size=60))
-def test_no_outcomes_make_a_correction_that_cannot_be_used(outcomes):
+def test_no_outcomes_give_an_unusable_correction(outcomes):
     found = learnt(outcomes).correction()
     waits = [found.corrected_s(p) for p in (0.0, 1.0, 60.0, 1e4, 1e9)]
     assert waits == sorted(waits)
@@ -87,35 +87,35 @@ def test_no_outcomes_make_a_correction_that_cannot_be_used(outcomes):
 
 
 @pytest.mark.parametrize("count", [0, 1, FEWEST - 1])
-def test_few_correct_nothing(count):
+def test_few_outcomes_correct_nothing(count):
     found = learnt(biased(count)).correction()
     assert found.corrected_s(1234.5) == 1234.5
     assert found.interval_90_s(1234.5) == (0.0, inf)
     assert found.jobs == count
 
 
-def test_nothing_is_judged_by_what_few_have_taught():
+def test_nothing_is_judged_by_few_outcomes():
     found = judged(biased(FEWEST))
     assert (found.covered_90, found.corrected) == (None, None)
     assert judged(biased(FEWEST + 2)).covered_90 in (0.0, 0.5, 1.0)
 
 
-def test_predictions_that_never_differ_are_shifted():
+def test_constant_predictions_are_shifted():
     bias = learnt([(100.0, 25.0)] * 30)
     assert bias.correction().corrected_s(100.0) == pytest.approx(25.0)
     assert bias.correlation is None
-    bias = learnt([(100.0, 25.0), (100.001, 50.0)] * 30)  # nor hardly do
+    bias = learnt([(100.0, 25.0), (100.001, 50.0)] * 30)  # nor nearly constant ones
     assert bias.line().slope == 1.0
 
 
-def test_longer_predicted_is_never_made_shorter():
+def test_a_longer_prediction_never_becomes_the_shorter_one():
     bias = learnt([(exp(i), exp(10 - i)) for i in range(1, 10)] * 4)
     assert bias.line().slope == pytest.approx(-1.0)
     assert bias.correction().corrected_s(10.0) == bias.correction().corrected_s(8000.0) > 0
     assert bias.correction().spread == pytest.approx(stdev([10.0 - i for i in range(1, 10)] * 4))
 
 
-def test_what_is_no_wait_is_left_out():
+def test_invalid_waits_are_left_out():
     bias = learnt([(-1.0, 5.0), (5.0, float("nan")), (inf, 5.0), (5.0, inf), (5.0, 5.0)])
     assert bias.jobs == 1
     assert learnt([(0.0, 0.0)]).jobs == 1
@@ -133,11 +133,11 @@ def test_what_is_no_wait_is_left_out():
         (Trust(FEWEST, 1.1, PROVEN, 0), False),
     ],
 )
-def test_forecasts_mislead_that_are_far_off_beyond_their_intervals(lately, misleads):
+def test_forecasts_far_beyond_their_intervals_mislead(lately, misleads):
     assert lately.misleads() is misleads
 
 
-def test_of_short_waits_nobody_minds_how_many_times_as_long_they_are():
+def test_for_short_waits_the_ratio_does_not_matter():
     assert trust([CameTrue(0.0, 9.0), CameTrue(8.0, 0.1)] * 10).off_by == 1.0
     assert trust([CameTrue(1.0, 30.0)] * 20).off_by == pytest.approx(3.0)
     assert trust([CameTrue(600.0, 1.0)] * 20).off_by == pytest.approx(60.0)
@@ -152,8 +152,8 @@ def test_the_last_forecasts_count_as_they_were_shown():
     assert trust([new._replace(within_s=(20.0, 78.0))] * 9).held == 0
 
 
-def test_waits_that_are_much_alike_have_no_line():
-    """A good forecast of each, and the correlation of noise."""
+def test_very_similar_waits_have_no_line():
+    """Each forecast is good, and their correlation is noise."""
     rng = Random(1)
     alike = [(20.0 + rng.random(), 20.0 + rng.random()) for _ in range(40)]
     assert not judged(alike).is_spread
@@ -162,7 +162,7 @@ def test_waits_that_are_much_alike_have_no_line():
 
 
 @pytest.mark.parametrize(("end", "inside"), [(0, True), (1, True), (0, False), (1, False)])
-def test_both_ends_of_an_interval_are_in_it(end, inside):
+def test_both_ends_of_an_interval_belong_to_it(end, inside):
     outcomes = [(100.0 * 1.1**n, 80.0 * 1.2**n) for n in range(FEWEST)]
     actual_s = learnt(outcomes).correction().interval_90_s(300.0)[end]
     if not inside:
@@ -170,7 +170,7 @@ def test_both_ends_of_an_interval_are_in_it(end, inside):
     assert judged([*outcomes, (300.0, actual_s)]).covered_90 == float(inside)
 
 
-def test_what_lies_beyond_all_that_was_learnt_from_is_corrected_no_more_than_its_end():
+def test_beyond_the_learnt_range_the_correction_is_that_of_its_end():
     """Waits of a second were predicted, and came true or took half a minute: a steep line."""
     steep = learnt([(1.0 + n / 100, (1.0 + n / 100) ** 9) for n in range(40)]).correction()
     assert steep.slope == pytest.approx(9.0)
@@ -183,25 +183,25 @@ def test_what_lies_beyond_all_that_was_learnt_from_is_corrected_no_more_than_its
     assert flat.corrected_s(100 * end_s) / (100 * end_s) == pytest.approx(factor)
 
 
-def test_a_correction_that_has_lately_made_predictions_worse_does_not_help():
-    """After many short jobs the first long ones: their waits come true as predicted."""
+def test_a_correction_that_has_recently_made_predictions_worse_does_not_help():
+    """After many short jobs come the first long ones, whose waits come true as predicted."""
     short = [(1.0 + n % 3, 30.0 + n % 5) for n in range(60)]
     assert judged(short).helps
     assert not judged([*short, *[(200.0 + n, 200.0 + n) for n in range(60)]]).helps
     assert judged(biased(300)).helps
 
 
-def test_a_correction_whose_intervals_have_lately_been_too_narrow_does_not_help():
+def test_a_correction_whose_intervals_have_recently_been_too_narrow_does_not_help():
     """The tasks of an array wait alike; then others wait half or twice as long."""
     alike = [(2.0 + n / 10, 4.0 + n / 5) for n in range(200)]
     assert judged(alike).helps
     apart = [(5.0 + n / 10, (10.0 + n / 5) * 2.0 ** (-1) ** n) for n in range(20)]
     found = judged([*alike, *apart])
-    assert found.corrected > 0.9  # near, on the whole
+    assert found.corrected > 0.9  # close, on the whole
     assert not found.helps
 
 
-def test_of_what_it_was_not_learnt_from_a_correction_does_not_tell():
+def test_a_correction_says_nothing_about_what_it_was_not_learnt_from():
     line = learnt([(2.0 + n / 10, 4.0 + n / 5) for n in range(40)]).correction()
     assert [line.tells_of(wait_s) for wait_s in (0.0, 1.5, 2.0, 5.9, 6.0)] == [
         True, False, True, True, False,
@@ -209,7 +209,7 @@ def test_of_what_it_was_not_learnt_from_a_correction_does_not_tell():
     assert not Correction().tells_of(5.0)
 
 
-def test_no_interval_is_of_no_width():
+def test_no_interval_has_zero_width():
     line = learnt([(2.0 + n / 10, 4.0 + n / 5) for n in range(40)]).correction()
     low_s, high_s = line.interval_90_s(5.0)
     assert low_s < 9.5 < 10.5 < high_s

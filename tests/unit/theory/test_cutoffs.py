@@ -28,7 +28,7 @@ def paper(alpha, load, hosts, p=1e10):
 @pytest.mark.parametrize("alpha", ALPHAS)
 @pytest.mark.parametrize(("load", "hosts"), [(0.3, 2), (0.5, 2), (0.3, 4), (0.2, 8)])
 @pytest.mark.parametrize("objective", ["slowdown", "waiting"])
-def test_nothing_beside_the_optimum_is_better(alpha, load, hosts, objective):
+def test_nothing_near_the_optimum_is_better(alpha, load, hosts, objective):
     traffic = paper(alpha, load, hosts)
     found = solve(traffic, objective)
     assert not isinstance(found, Infeasible)
@@ -79,8 +79,8 @@ def test_fair_cutoffs_slow_all_down_alike(alpha, load, hosts):
         (2.9184926789174632, 0.06645952708500849, 6105234.489556853, 1.65),
     ],
 )
-def test_where_the_way_from_least_waiting_leads_nowhere_another_is_tried(alpha, load, p, fairest):
-    """Many hosts and little variance: nothing is quite fair, but some cutoffs more than others."""
+def test_if_the_path_from_least_waiting_leads_nowhere_another_is_tried(alpha, load, p, fairest):
+    """Many hosts and little variance: nothing is quite fair, but some cutoffs are fairer."""
     found = solve(paper(alpha, load, 6, p), "fairness")
     assert not isinstance(found, Infeasible)
     assert 1.001 < found.unfairness < fairest
@@ -115,7 +115,7 @@ def test_some_loads_have_no_cutoffs_at_all(objective):
 @pytest.mark.parametrize("alpha", [0.0, 1e-12, 1.0, 1 + 1e-12, 2.0, 2 - 1e-12])
 @pytest.mark.parametrize("ratio", [1.001, 1e3, 1e10])
 @pytest.mark.parametrize("hosts", [2, 3])
-def test_sound_at_the_limits(alpha, ratio, hosts):
+def test_valid_at_the_limits(alpha, ratio, hosts):
     sizes = BoundedPareto(1.0, ratio, alpha)
     _, max_load = balanced(sizes, hosts)
     for share in (0.3, 0.999):
@@ -156,7 +156,7 @@ def test_the_bounds_of_the_cuts_leave_some_host_nothing(hosts):
     ("here", "expected"),
     [([1.0, 2.0], [2.0, 4.0]), ([3.0, 0.0], [6.0, 0.0]), ([0.5, 3.0], [1.0, 6.0])],
 )
-def test_a_slope_is_taken_from_one_side_at_the_edge(here, expected):
+def test_at_the_edge_a_slope_is_taken_from_one_side(here, expected):
     def squares(at):
         return sum(x * x for x in at) if min(at) >= 0 and max(at) <= 3 else math.inf
 
@@ -165,7 +165,7 @@ def test_a_slope_is_taken_from_one_side_at_the_edge(here, expected):
 
 
 def rosenbrock(at):
-    """A bent valley; its lowest point is (1, 1)."""
+    """A curved valley; its lowest point is (1, 1)."""
     x, y = at
     return (1 - x) ** 2 + 100 * (y - x * x) ** 2
 
@@ -199,11 +199,11 @@ def test_the_lowest_point_is_found(function, start, lowest):
         (lambda at: [1e3 * (at[0] - 1), 1e-3 * (at[1] - 2)], [0.0, 0.0], [1.0, 2.0]),
     ],
 )
-def test_the_root_of_several_is_found(differences, start, root):
+def test_the_root_of_several_equations_is_found(differences, start, root):
     assert equalise(differences, start) == pytest.approx(root, abs=1e-6)
 
 
-def test_where_there_is_no_root_the_nearest_to_one_is():
+def test_without_a_root_the_nearest_point_is_found():
     assert equalise(lambda at: [at[0] ** 2 + 1], [2.0]) == pytest.approx([0.0], abs=1e-3)
 
 
@@ -231,8 +231,8 @@ def test_one_valley_is_searched_to_a_width(lowest, width):
     assert low - 1e-12 <= min(max(lowest, 0.0), 1.0) <= high + 1e-12
 
 
-def test_the_shape_turns_what_was_seen_of_the_slope_into_the_step():
-    """The secant condition, which all quasi-Newton methods hold to; and it stays symmetric."""
+def test_the_matrix_maps_the_observed_gradient_change_to_the_step():
+    """The secant condition, which all quasi-Newton methods satisfy; and it stays symmetric."""
     rng = Random(1)
     shape = [[2.0, 0.3, 0.0], [0.3, 1.0, -0.2], [0.0, -0.2, 3.0]]
     for _ in range(20):
@@ -245,8 +245,8 @@ def test_the_shape_turns_what_was_seen_of_the_slope_into_the_step():
 
 
 @pytest.mark.parametrize("within", range(5))
-def test_at_the_edge_of_the_domain_slopes_are_taken_from_where_there_is_one(within):
-    """Ahead, behind, then a thousandth of that; where there is nothing at all, none."""
+def test_at_the_edge_of_the_domain_slopes_are_taken_where_they_exist(within):
+    """Ahead, behind, then a thousandth of that; if there is nothing at all, none."""
     steps = [STEP, -STEP, STEP / 1e3, -STEP / 1e3]
 
     def differences(at):
@@ -257,7 +257,7 @@ def test_at_the_edge_of_the_domain_slopes_are_taken_from_where_there_is_one(with
     assert found == (pytest.approx([3.0, -1.0]) if within < 4 else [0.0, 0.0])
 
 
-def test_the_grid_s_costs_are_the_waits_of_hosts_between_those_sizes():
+def test_the_costs_on_the_grid_are_the_waits_of_hosts_between_those_sizes():
     traffic = Traffic(BoundedPareto(1.0, 1e4, 1.1), 0.6, 2)
     sizes, top = traffic.sizes, traffic.sizes.width
     points = [top * i / 9 for i in range(10)]

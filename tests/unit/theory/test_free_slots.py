@@ -1,4 +1,4 @@
-"""Predictor A without its approximation, against the paper's enumeration and drawn lifetimes."""
+"""Predictor A without its approximation, compared with the paper's enumeration and simulation."""
 
 from bisect import bisect_left
 from itertools import pairwise, product
@@ -27,7 +27,7 @@ HELD = st.lists(st.tuples(AGES_S, st.integers(1, 20)), min_size=1, max_size=7)
 
 
 def enumerated(needed, held, t_s, lifetimes=LIVES):
-    """Equations 5 to 8 with the products of 6 the right way round, over all outcomes."""
+    """Equations 5 to 8 with the corrected products of equation 6, over all outcomes."""
 
     def ended(age_s):
         if age_s >= lifetimes.longest_s:
@@ -48,7 +48,7 @@ def enumerated(needed, held, t_s, lifetimes=LIVES):
 
 
 @given(HELD, st.floats(0.0, 3e5), st.data())
-def test_the_chance_is_the_sum_over_all_outcomes(held, t_s, data):
+def test_the_probability_is_the_sum_over_all_outcomes(held, t_s, data):
     releases = Releases.of(held, LIVES)
     needed = data.draw(st.integers(1, releases.total))
     expected = enumerated(needed, held, t_s)
@@ -77,7 +77,7 @@ def outcomes_s(needed, held, draws, seed=1):
 
 
 @pytest.mark.parametrize("jobs", [4, 60])
-def test_quantiles_mean_and_interval_of_drawn_lifetimes(jobs):
+def test_quantiles_mean_and_interval_of_simulated_lifetimes(jobs):
     rng = Random(jobs)
     held = [(exp(rng.uniform(0, 11)), rng.randint(1, 20)) for _ in range(jobs)]
     releases = Releases.of(held, LIVES)
@@ -99,7 +99,7 @@ def test_one_job_has_its_own_distribution(age_s):
 
 
 def test_the_mean_of_a_minimum_by_another_integral():
-    """Two benefactors: ∫ of the product of equation 5, by the midpoint rule in ln t."""
+    """For two benefactors: ∫ of the product of equation 5, by the midpoint rule in ln t."""
     held, top = [(20.0, 8), (3000.0, 8)], LIVES.longest_s - 3000.0
     steps, low, high = 200_000, log(1e-6), log(top)
     width = (high - low) / steps
@@ -122,7 +122,7 @@ def test_with_benefactors_the_exact_median_is_at_most_that_of_predictor_a():
 
 
 @given(HELD)
-def test_more_is_never_sooner(held):
+def test_more_slots_never_come_sooner(held):
     releases = Releases.of(held, LIVES)
     waits = [quantile_s(needed, releases) for needed in range(1, releases.total + 1, 5)]
     assert all(a <= b * (1 + 1e-5) + 1e-8 for a, b in pairwise(waits))
@@ -135,7 +135,8 @@ def test_jobs_older_than_all_may_never_end():
 
 
 def test_a_thousand_jobs_are_those_of_the_normal_distribution():
-    """Equal jobs: the number that has ended is binomial, its median the mean but for one."""
+    """For equal jobs the number that has ended is binomial, and its median within one of the
+    mean."""
     releases = Releases.of([(100.0, 1)] * 1000, LIVES)
     at_s = quantile_s(400, releases)
     ended = 1000 * (1 - LIVES.goes_on(at_s, 100.0))
@@ -153,7 +154,7 @@ def test_long_integers_convolve():
     assert convolved([], b) == []
 
 
-def test_none_needed_and_more_than_there_is():
+def test_zero_slots_and_more_than_exist():
     releases = Releases.of([(10.0, 2)], LIVES)
     assert (quantile_s(0, releases), mean_s(0, releases), chance_of(0, releases, 1.0)) == (0, 0, 1)
     for call in (quantile_s, mean_s, lambda n, r: chance_of(n, r, 1.0)):
@@ -190,17 +191,17 @@ def test_one_more_job_adds_its_slots_or_does_not(slots):
 
 
 @pytest.mark.parametrize("age_s", [0.0, 1.0, 1.99, 2.0, 5.0, 199.0])
-def test_the_mean_is_right_to_a_millionth_also_where_the_chance_has_corners(age_s):
+def test_the_mean_is_accurate_to_a_millionth_even_where_the_probability_has_corners(age_s):
     """Of the first of two to end: over its age, to the power of two, in parts between corners."""
     lives = UniformLog(2.0, 200.0)
     one = mean_s(1, Releases.of([(age_s, 1)], lives))
     assert one == pytest.approx(lives.mean_left_s(age_s), rel=1e-6)
     both = mean_s(2, Releases.of([(age_s, 1), (age_s, 1)], lives))
     first = mean_s(1, Releases.of([(age_s, 1), (age_s, 1)], lives))
-    assert first + both == pytest.approx(2 * one, rel=2e-6)  # the sooner and the later of them
+    assert first + both == pytest.approx(2 * one, rel=2e-6)  # the earlier and the later of them
 
 
-def test_the_integral_of_a_step_ends_as_well():
+def test_the_integral_of_a_step_function_is_finite():
     looks = []
 
     def step(x):
@@ -212,7 +213,7 @@ def test_the_integral_of_a_step_ends_as_well():
 
 
 @pytest.mark.parametrize("needed", [-1, 0])
-def test_nothing_is_waited_for_by_who_needs_nothing(needed):
+def test_a_job_that_needs_nothing_waits_for_nothing(needed):
     releases = Releases.of([(5.0, 3), (2e5, 2)], LIVES)
     assert quantile_s(needed, releases) == mean_s(needed, releases) == 0.0
     assert interval_90_s(needed, releases) == (0.0, 0.0)

@@ -39,7 +39,7 @@ def test_work_is_found_where_it_lies():
 
 
 @pytest.mark.parametrize("objective", ["slowdown", "waiting", "fairness"])
-def test_the_cutoffs_are_those_of_what_it_was_drawn_from(objective):
+def test_the_cutoffs_are_those_of_the_distribution_it_was_drawn_from(objective):
     true = BoundedPareto(2.0, 2e4, 1.1)
     rng = Random(1)
     sizes = MeasuredSizes([true.sample(rng) for _ in range(200_000)])
@@ -58,12 +58,12 @@ def test_two_sizes_are_enough_and_gaps_do_no_harm():
 
 
 @pytest.mark.parametrize("sizes", [[], [1.0], [2.0, 2.0], [0.0, 1.0]])
-def test_too_few(sizes):
+def test_too_few_sizes(sizes):
     with pytest.raises(ValueError, match="two jobs"):
         MeasuredSizes(sizes)
 
 
-def test_the_small_ones_share_of_a_moment_that_giants_make_is_exact():
+def test_the_share_of_small_sizes_in_a_moment_dominated_by_large_ones_is_exact():
     sizes = MeasuredSizes([*map(float, range(1, 101)), 1e12])
     edges = [strip * sizes.width / BINS for strip in (300, 600)]
     inside = math.fsum(sizes._strips(2.0)[300:600])

@@ -1,4 +1,4 @@
-"""The full process, solved for hosts that are alike: against the thresholds."""
+"""The full process, solved for identical hosts, compared with the thresholds."""
 
 import math
 from itertools import product
@@ -18,7 +18,7 @@ CHAIN = OnOff(0.1, 0.9)
      (4, 0, CHAIN)],
 )  # fmt: skip
 @pytest.mark.parametrize("beta", [0.9, 0.999])
-def test_the_threshold_rule_is_the_best_also_with_too_few_hosts_on(tasks, spare, chain, beta):
+def test_the_threshold_rule_is_the_best_even_with_too_few_hosts_on(tasks, spare, chain, beta):
     found = thresholds(tasks, chain, beta)
     for cost in (0.5 * found[0], *(1.01 * gamma for gamma in found), 0.99 * found[-1]):
         best = best_of_alike(tasks, spare, chain, cost, beta)
@@ -28,7 +28,7 @@ def test_the_threshold_rule_is_the_best_also_with_too_few_hosts_on(tasks, spare,
 
 
 def discounted(rule, chain, cost, beta):
-    """What a rule costs for two tasks on two of four hosts, by elimination over all states."""
+    """Returns a rule's cost for two tasks on two of four hosts, by elimination over all states."""
     states = list(product(range(3), range(3)))  # of the tasks' hosts ON, and of the others
 
     def step(on, to):
@@ -55,7 +55,7 @@ def discounted(rule, chain, cost, beta):
 
 
 def test_with_as_few_others_as_tasks_the_best_rule_waits_where_the_threshold_moves():
-    """Each of all rules there are, one by one: no other is as good as the one that was found."""
+    """Of all possible rules, tried one by one, none is as good as the one that was found."""
     beta = 0.9
     found = thresholds(2, CHAIN, beta)
     cost = 0.9 * found[0]
@@ -73,7 +73,7 @@ def test_with_as_few_others_as_tasks_the_best_rule_waits_where_the_threshold_mov
     assert (best.moved[0][2], moves(cost, 0, found, 2)) == (0, True)
 
 
-def test_with_hosts_enough_it_costs_what_theorem_four_says():
+def test_with_enough_hosts_it_costs_what_theorem_four_says():
     beta, cost = 0.9, 2.0
     best = best_of_alike(2, 60, CHAIN, cost, beta)
     rules = [metrics(i, 2, CHAIN, beta) for i in range(3)]
@@ -81,7 +81,7 @@ def test_with_hosts_enough_it_costs_what_theorem_four_says():
     assert best.cost[2][40] == pytest.approx(1 / (1 - beta) - reward, rel=1e-6)
 
 
-def test_the_cost_of_following_the_rule_drawn_at_random():
+def test_the_cost_of_following_the_rule_in_simulation():
     tasks, spare, beta, cost, rng = 2, 3, 0.9, 1.5, Random(8)
     best = best_of_alike(tasks, spare, CHAIN, cost, beta)
     runs, total = 6000, 0.0
@@ -99,7 +99,7 @@ def test_the_cost_of_following_the_rule_drawn_at_random():
     assert total / runs == pytest.approx(best.mean_cost(CHAIN), rel=0.03)
 
 
-def test_too_large_is_said_by_none_and_nonsense_by_a_line():
+def test_a_problem_too_large_gives_none_and_invalid_arguments_one_line():
     assert best_of_alike(50, 400, CHAIN, 1.0, 0.9) is None
     # hosts that never change are not forgotten in 3000 rounds
     assert best_of_alike(2, 3, OnOff(0.0, 1.0), 1.0, 0.99999) is None

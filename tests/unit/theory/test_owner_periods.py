@@ -1,4 +1,4 @@
-"""Fits of owners' stays to drawn ones, and limits of waiting against all other limits."""
+"""Fits of owners' stays to simulated ones, and waiting limits compared with all other limits."""
 
 import math
 from random import Random
@@ -32,7 +32,7 @@ def drawn(stays, rng, stayed_s=0.0):
 
 @pytest.mark.parametrize("stays", SHAPES)
 @pytest.mark.parametrize("stayed_s", [0.0, 400.0])
-def test_what_is_left_and_how_fast_they_leave(stays, stayed_s):
+def test_the_remaining_stay_and_the_rate_of_leaving(stays, stayed_s):
     for chance in (0.1, 0.5, 0.8, 0.99):
         left_s = stays.left_s(chance, stayed_s)
         longer = stays.longer_than(stayed_s + left_s) / stays.longer_than(stayed_s)
@@ -59,14 +59,14 @@ def test_no_other_limit_costs_less(stays, move_s, stayed_s):
 
 @pytest.mark.parametrize("stays", SHAPES)
 @pytest.mark.parametrize(("limit_s", "stayed_s"), [(500.0, 0.0), (2000.0, 250.0), (0.0, 10.0)])
-def test_the_cost_of_a_limit_is_what_drawn_stays_cost(stays, limit_s, stayed_s):
+def test_the_cost_of_a_limit_is_that_of_simulated_stays(stays, limit_s, stayed_s):
     rng, move_s = Random(4), 700.0
     left = [drawn(stays, rng, stayed_s) for _ in range(40_000)]
     seen = fmean(x if x <= limit_s else limit_s + move_s for x in left)
     assert stays.cost_s(limit_s, move_s, stayed_s) == pytest.approx(seen, rel=0.02)
 
 
-def test_what_was_seen_serves_as_it_is():
+def test_observed_stays_are_used_as_they_are():
     seen = observed([10.0, 10.0, 30.0, 500.0], [20.0, 20.0])
     assert seen.ends_s == (10.0, 30.0, 500.0)
     assert seen.shares == pytest.approx((4 / 6, 2 / 6, 0.0))
@@ -76,7 +76,7 @@ def test_what_was_seen_serves_as_it_is():
     assert seen.left_s(0.5, 0.0) == 30.0
     assert seen.left_s(0.5, 15.0) == 15.0
     assert seen.left_s(0.9, 700.0) == math.inf
-    stays = observed([10.0], [20.0])  # of whom stays longer nobody knows
+    stays = observed([10.0], [20.0])  # the end of longer stays is unknown
     assert (stays.left_s(0.4, 0.0), stays.left_s(0.6, 0.0)) == (10.0, math.inf)
     assert seen.mean_s == pytest.approx(10 + 20 * 4 / 6 + 470 * 2 / 6)
     assert seen.limit_s(math.inf) == math.inf
@@ -86,7 +86,7 @@ def test_what_was_seen_serves_as_it_is():
 
 @pytest.mark.parametrize("move_s", [5.0, 40.0, 300.0, 5000.0])
 @pytest.mark.parametrize("stayed_s", [0.0, 15.0, 100.0])
-def test_the_limit_by_what_was_seen_is_the_cheapest_of_all(move_s, stayed_s):
+def test_the_limit_from_observed_stays_is_the_cheapest_of_all(move_s, stayed_s):
     rng = Random(13)
     stays_s = [round(rng.choice((5, 60, 900)) * rng.expovariate(1.0), 3) for _ in range(80)]
     seen = observed(stays_s)
@@ -98,10 +98,10 @@ def test_the_limit_by_what_was_seen_is_the_cheapest_of_all(move_s, stayed_s):
         assert seen.cost_s(limit_s + 1e-9, move_s, stayed_s) <= plain + 1e-6
 
 
-def test_kaplan_and_meier_make_up_for_those_who_are_still_here():
+def test_kaplan_and_meier_account_for_owners_who_are_still_here():
     rng, until_s = Random(14), 400.0
     stays = [rng.expovariate(1 / 300) for _ in range(4000)]
-    # each looked at for another while: short looks hide long stays
+    # each observed for a different time: short observations hide long stays
     looks = [rng.uniform(0, until_s) for _ in stays]
     ended = [x for x, look in zip(stays, looks, strict=True) if x <= look]
     lasting = [look for x, look in zip(stays, looks, strict=True) if x > look]
@@ -111,7 +111,7 @@ def test_kaplan_and_meier_make_up_for_those_who_are_still_here():
     assert isinstance(fit(ended, lasting), Observed)
 
 
-def test_for_ever():
+def test_waiting_for_ever():
     assert Exponential(60.0).cost_s(math.inf, 1.0) == 60.0
     assert Lomax(3.0, 100.0).cost_s(math.inf, 1.0) == 50.0
     assert Lomax(1.0, 100.0).cost_s(math.inf, 1.0) == math.inf
@@ -120,7 +120,7 @@ def test_for_ever():
     assert Exponential(60.0).limit_s(59.0) == 0.0
 
 
-def test_the_exponential_fit_counts_those_who_are_still_here():
+def test_the_exponential_fit_counts_owners_who_are_still_here():
     rng, until_s = Random(6), 500.0
     stays = [rng.expovariate(1 / 600) for _ in range(20_000)]
     ended = [x for x in stays if x <= until_s]
@@ -139,7 +139,7 @@ def test_the_tail_is_found(alpha):
     assert isinstance(fit(seen[:59]), Lomax) or alpha == 3.0
 
 
-def test_a_tail_is_believed_only_where_there_is_one():
+def test_a_tail_is_believed_only_if_there_is_one():
     rng = Random(9)
     heavy = sum(
         isinstance(fit([rng.expovariate(1 / 60) for _ in range(59)]), Lomax) for _ in range(200)
@@ -151,8 +151,8 @@ def test_a_tail_is_believed_only_where_there_is_one():
 
 
 @pytest.mark.parametrize("move_s", [1.0, 300.0])
-def test_without_knowledge(move_s):
-    """Against every stay there could be: what it costs over what knowing it would have cost."""
+def test_without_any_knowledge(move_s):
+    """Over every possible stay: its cost relative to the cost with perfect knowledge."""
     for stay_s in (0.01 * move_s, 0.3 * move_s, 0.999 * move_s, 1.001 * move_s, 50 * move_s):
         known = min(stay_s, move_s)
         limit_s = safe_limit_s(move_s)
@@ -177,7 +177,7 @@ def test_without_knowledge(move_s):
         (lambda: Lomax(1.0, 1.0).left_s(0.0, 0.0), "chance"),
     ],
 )
-def test_what_makes_no_sense(asked, said):
+def test_invalid_arguments(asked, said):
     with pytest.raises(ValueError, match=said):
         asked()
 
@@ -196,21 +196,21 @@ def test_what_makes_no_sense(asked, said):
         (10.0, 10.0, 10.0),
     ],
 )
-def test_what_a_limit_costs_by_hand(limit_s, stayed_s, cost_s):
-    """One owner was here for 10 s, one for 20 s; to move costs 100 s."""
+def test_the_cost_of_a_limit_by_hand(limit_s, stayed_s, cost_s):
+    """One owner was here for 10 s, one for 20 s; a move costs 100 s."""
     seen = observed([10.0, 20.0])
     assert seen.cost_s(limit_s, 100.0, stayed_s) == pytest.approx(cost_s)
 
 
-def test_an_owner_who_came_and_went_at_once_counts():
+def test_an_owner_who_came_and_left_at_once_counts():
     assert fit_exponential([0.0, 5.0]).mean_s == 2.5
     assert fit_exponential([0.0], [0.0, 5.0]).mean_s == 5.0
 
 
 @pytest.mark.parametrize(("alpha", "mean_s"), [(1.5, 20.0), (3.0, 5.0), (1.0, math.inf)])
-def test_a_heavy_tail_has_the_mean_that_its_survival_has(alpha, mean_s):
+def test_a_heavy_tail_has_the_mean_of_its_survival_function(alpha, mean_s):
     assert Lomax(alpha, 10.0).mean_s == mean_s
 
 
-def test_a_move_that_costs_nothing_is_made_at_once():
+def test_a_free_move_is_made_at_once():
     assert safe_limit_s(0.0) == 0.0

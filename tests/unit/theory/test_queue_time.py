@@ -1,4 +1,4 @@
-"""Downey's predictions, against the paper, what follows by hand, and drawn lifetimes."""
+"""Downey's predictions, compared with the paper, hand calculations, and simulated lifetimes."""
 
 from math import exp, inf, isclose, log, sqrt
 from random import Random
@@ -14,7 +14,7 @@ LIVES = UniformLog(4.0, 400.0)
 
 
 def drawn(rng, age_s=0.0):
-    """A lifetime longer than that."""
+    """Draws a lifetime longer than that."""
     low = log(max(age_s, LIVES.shortest_s))
     return exp(rng.uniform(low, log(LIVES.longest_s)))
 
@@ -38,13 +38,13 @@ def test_equal_lifetimes_are_a_narrow_distribution():
     ("age_s", "left_s"),
     [
         (0.0, sqrt(4 * 400)),  # the median of all
-        (2.0, sqrt(4 * 400) - 2),  # as young as that says nothing
+        (2.0, sqrt(4 * 400) - 2),  # such a young age says nothing
         (100.0, sqrt(100 * 400) - 100),  # the median of those that are longer
         (400.0, 400.0),  # older than all: as long again
         (1000.0, 1000.0),
     ],
 )
-def test_one_job(age_s, left_s):
+def test_a_single_job(age_s, left_s):
     assert wait_s(1, [(age_s, 1)], LIVES) == pytest.approx(left_s)
 
 
@@ -62,7 +62,7 @@ def test_b_is_near_the_mean_where_several_must_end():
     assert wait_s(4, [(age, 1) for age in ages_s], LIVES) == pytest.approx(mean(seen), rel=0.25)
 
 
-def test_more_is_never_sooner_and_nothing_is_at_once():
+def test_more_slots_never_come_sooner_and_none_are_there_at_once():
     held = [(10.0, 2), (30.0, 3), (60.0, 1)]
     waits = [wait_s(needed, held, LIVES) for needed in range(4, 7)]
     assert waits == sorted(waits)
@@ -90,7 +90,7 @@ def test_the_last_slots_of_all_are_not_waited_for():
 PAPER = UniformLog(exp(2), exp(12))
 
 
-def test_the_papers_lifetimes():
+def test_the_lifetimes_of_the_paper():
     """Section 2.2.1: median 18 minutes, mean 271."""
     assert PAPER.quantile_s(0.5) / 60 == pytest.approx(18, abs=0.5)
     assert PAPER.mean_s / 60 == pytest.approx(271, abs=0.5)
@@ -98,20 +98,20 @@ def test_the_papers_lifetimes():
 
 
 @pytest.mark.parametrize("bounds", [(0, 1), (2, 2), (3, 2), (-1, 2), (1, inf), (1, float("nan"))])
-def test_what_are_no_lifetimes(bounds):
+def test_invalid_lifetimes(bounds):
     with pytest.raises(ValueError, match="0 < shortest < longest"):
         UniformLog(*bounds)
 
 
 @given(st.floats(0.0, 2e5), st.floats(0.0, 1.0, exclude_max=True))
-def test_what_is_left_inverts_the_chance_to_go_on(age_s, share):
+def test_the_remaining_lifetime_inverts_the_probability_to_continue(age_s, share):
     left_s = PAPER.left_s(share, age_s)
     assert left_s >= 0
     assert 1 - PAPER.goes_on(left_s, age_s) == pytest.approx(share, abs=1e-6)
 
 
 @pytest.mark.parametrize("age_s", [0.0, 7.0, 1000.0, 1e5])
-def test_the_mean_that_is_left_is_the_integral(age_s):
+def test_the_mean_remaining_lifetime_is_the_integral(age_s):
     steps, top = 100_000, PAPER.longest_s - age_s
     sums = sum(PAPER.goes_on((i + 0.5) / steps * top, age_s) for i in range(steps)) * top / steps
     assert PAPER.mean_left_s(age_s) == pytest.approx(sums, rel=1e-3)
@@ -119,7 +119,7 @@ def test_the_mean_that_is_left_is_the_integral(age_s):
 
 
 def test_a_by_hand():
-    """Two benefactors of one age a: (ln(T/(a+t)) / ln(T/a))² = 1/2."""
+    """For two benefactors of the same age a: (ln(T/(a+t)) / ln(T/a))² = 1/2."""
     age_s, root = 100.0, sqrt(0.5)
     by_hand_s = PAPER.longest_s ** (1 - root) * age_s**root - age_s
     releases = Releases.of([(age_s, 8), (age_s, 9), (5.0, 3)], PAPER)
@@ -129,14 +129,14 @@ def test_a_by_hand():
 
 
 def test_b_by_hand():
-    """Two jobs of one age and 4 slots each: half have flowed back at the median of one."""
+    """For two jobs of the same age and 4 slots each: half have flowed back at the median of one."""
     releases = Releases.of([(100.0, 4), (100.0, 4)], PAPER)
     assert releases.mean_s(4) == pytest.approx(PAPER.left_s(0.5, 100.0), rel=1e-9)
     assert releases.combined_s(5) == pytest.approx(PAPER.left_s(5 / 8, 100.0), rel=1e-9)
     assert releases.mean_s(8) == PAPER.longest_s - 100.0  # the last at the latest
 
 
-def test_the_rule_takes_a_from_two_benefactors_on():
+def test_the_rule_uses_a_from_two_benefactors_on():
     releases = Releases.of([(100.0, 8), (100.0, 4), (10.0, 2)], PAPER)
     assert releases.combined_s(4) == releases.median_s(4) != releases.mean_s(4)
     assert releases.combined_s(5) == releases.mean_s(5) != releases.median_s(5)
@@ -147,7 +147,7 @@ def test_the_rule_takes_a_from_two_benefactors_on():
     st.integers(1, 20),
     st.floats(0.1, 1e6),
 )
-def test_whether_slots_come_by_a_time_is_what_the_prediction_says(held, needed, t_s):
+def test_whether_slots_come_by_a_time_agrees_with_the_prediction(held, needed, t_s):
     releases = Releases.of(held, PAPER)
     if needed <= releases.total:
         wait_s = releases.combined_s(needed)
@@ -155,7 +155,7 @@ def test_whether_slots_come_by_a_time_is_what_the_prediction_says(held, needed, 
             assert releases.comes_by(needed, t_s) == (wait_s < t_s)
 
 
-def test_time_is_from_now_not_a_lifetime():
+def test_time_counts_from_now_and_is_not_a_lifetime():
     """The paper's slip: after 500 s more a job of 1000 s is asked for 1500 s."""
     assert PAPER.goes_on(500.0, 1000.0) == pytest.approx((12 - log(1500)) / (12 - log(1000)))
 
@@ -163,12 +163,12 @@ def test_time_is_from_now_not_a_lifetime():
 @pytest.mark.parametrize(
     ("held", "said"), [([(-1.0, 2)], "of -1 s"), ([(1.0, 0)], "on 0 slots"), ([(inf, 2)], "of inf")]
 )
-def test_what_are_no_running_jobs(held, said):
+def test_invalid_running_jobs(held, said):
     with pytest.raises(ValueError, match=said):
         Releases.of(held, PAPER)
 
 
-def test_more_than_is_held():
+def test_more_slots_than_are_held():
     with pytest.raises(ValueError, match="3 slots are needed and 2 held"):
         Releases.of([(1.0, 2)], PAPER).combined_s(3)
 
@@ -185,7 +185,7 @@ def test_b_has_that_many_back_whatever_it_starts_from(held, guess_s):
         assert back == pytest.approx(needed, rel=1e-7)
 
 
-def test_what_is_shown_survives_a_clock_that_was_set_back():
+def test_the_display_survives_a_clock_that_was_set_back():
     for held in ([(-500.0, 4)], [(-500.0, 4), (20.0, 4)]):
         young = [(max(age_s, 0.0), slots) for age_s, slots in held]
         assert wait_s(4, held, PAPER) == wait_s(4, young, PAPER) > 0
@@ -203,13 +203,13 @@ def test_what_is_shown_survives_a_clock_that_was_set_back():
         (400.0, 400.0, 0.5),  # older than all
     ],
 )
-def test_the_chance_to_go_on_by_hand(age_s, t_s, chance):
+def test_the_probability_to_continue_by_hand(age_s, t_s, chance):
     (found,) = Releases.of([(age_s, 1)], LIVES).go_on(t_s)
     assert found == pytest.approx(chance)
     assert LIVES.goes_on(t_s, age_s) == pytest.approx(chance)
 
 
-def test_no_slots_are_there_at_once():
+def test_zero_slots_are_there_at_once():
     releases = Releases.of([(1.0, 2)], PAPER)
     assert [releases.comes_by(0, t_s) for t_s in (-1.0, 0.0, 1.0)] == [False, True, True]
     assert PAPER.left_s(1.0, 2e5) == inf
@@ -232,7 +232,7 @@ def test_predictions_do_not_depend_on_the_unit_of_time(unit):
 
 
 @pytest.mark.parametrize("age_s", [0.0, 0.5, 1.0, 30.0, 99.0, 100.0, 300.0])
-def test_what_is_left_in_a_share_of_cases_goes_on_for_longer_in_the_others(age_s):
+def test_the_remaining_lifetime_in_a_share_of_cases_is_exceeded_in_the_others(age_s):
     lifetimes = UniformLog(1.0, 100.0)
     for share in (0.1, 0.5, 0.9):
         left_s = lifetimes.left_s(share, age_s)
@@ -240,13 +240,13 @@ def test_what_is_left_in_a_share_of_cases_goes_on_for_longer_in_the_others(age_s
 
 
 @pytest.mark.parametrize(("shortest_s", "longest_s"), [(1.0, 100.0), (50.0, 60.0), (1.0, 1e6)])
-def test_the_mean_lifetime_is_that_of_all_shares_of_them(shortest_s, longest_s):
+def test_the_mean_lifetime_is_that_of_all_its_quantiles(shortest_s, longest_s):
     lifetimes = UniformLog(shortest_s, longest_s)
     seen_s = mean(lifetimes.quantile_s((n + 0.5) / 10_000) for n in range(10_000))
     assert isclose(lifetimes.mean_s, seen_s, rel_tol=1e-4)
 
 
-def test_a_few_long_jobs_among_many_short_ones_have_a_line_of_their_own():
+def test_a_few_long_jobs_among_many_short_ones_have_their_own_line():
     """One line through all of them ends at 31 s, and knows of no job that takes 40 s."""
     short_s = [0.01 + n / 1000 for n in range(8)] + [0.5 + n / 1000 for n in range(200)]
     lives = fit_in_two([*short_s, *[40.0 + n / 10 for n in range(16)]])
@@ -271,6 +271,6 @@ def test_too_few_or_without_a_gap_they_have_none(lives_s):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_lifetimes_as_the_paper_has_them_are_one_line(seed):
+def test_lifetimes_as_in_the_paper_are_one_line(seed):
     rng = Random(seed)
     assert fit_in_two([drawn(rng) for _ in range(30)]).older is None

@@ -47,7 +47,7 @@ def test_sita_e_gives_each_host_the_same_work():
     assert work == pytest.approx([traffic.sizes.mean_s / 4] * 4)
 
 
-def test_an_overloaded_system_waits_for_ever():
+def test_in_an_overloaded_system_waits_are_infinite():
     traffic = Traffic(BoundedPareto(1.0, 1e6, 1.1), 1.0, 4)
     for means in (at_random(traffic), least_work(traffic), sita_e(traffic)):
         assert means.slowdown == math.inf
@@ -61,13 +61,13 @@ def test_an_overloaded_system_waits_for_ever():
         (1.0, "random", 1e5, 1e6), (0.6, "random", 1e9, 1e10),
     ],
 )  # fmt: skip
-def test_server_expansion_is_the_papers(alpha, policy, low, high):
+def test_server_expansion_is_that_of_the_paper(alpha, policy, low, high):
     added = expansion(Traffic(with_mean(3000.0, 1e10, alpha), 0.7, 2), policy)
     assert added is not None
     assert low <= added <= high
 
 
-def test_beyond_counting():
+def test_beyond_countable_numbers():
     traffic = Traffic(with_mean(3000.0, 1e10, 0.2), 0.7, 2)
     assert expansion(traffic, "random") is None
     assert expansion(Traffic(with_mean(10.0, 11.0, 1.0), 0.01, 2), "random") == 0

@@ -1,4 +1,4 @@
-"""Downey's speedup model: the printed pieces, where they meet, and the questions turned round."""
+"""Downey's speedup model: the printed pieces, where they meet, and their inverses."""
 
 import math
 from fractions import Fraction
@@ -15,7 +15,7 @@ JOBS = st.builds(Speedup, PARALLELISMS, SIGMAS)
 
 
 def by_profile(a, sigma, n):
-    """From Figure 1's profiles: (duration, parallelism) of each part, work done at most n wide."""
+    """From Figure 1's profiles: (duration, parallelism) of each part, done at most n wide."""
     a, sigma, n = Fraction(a), Fraction(sigma), Fraction(n)
     if sigma <= 1:
         parts = [(1 - sigma, a), (sigma / 2, Fraction(1)), (sigma / 2, 2 * a - 1)]
@@ -27,7 +27,7 @@ def by_profile(a, sigma, n):
 
 @pytest.mark.parametrize("sigma", [0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 4.0])
 @pytest.mark.parametrize("a", [1.0, 2.0, 7.5, 64.0])
-def test_the_equations_are_the_profiles(a, sigma):
+def test_the_equations_agree_with_the_profiles(a, sigma):
     for n in (1, 1.5, 2, 3, 7, 8, 14, 63, 64, 65, 100, 127, 128, 300):
         assert Speedup(a, sigma).at(n) == pytest.approx(float(by_profile(a, sigma, n)), rel=1e-12)
 
@@ -39,12 +39,12 @@ def test_the_pieces_meet(sigma):
         below, at, above = (Speedup(a, sigma).at(joint * (1 + off)) for off in (-1e-9, 0, 1e-9))
         assert below == pytest.approx(at, rel=1e-7)
         assert above == pytest.approx(at, rel=1e-7)
-    for n in (1, 10, 64, 100, 127, 500):  # the two branches are one at σ = 1
+    for n in (1, 10, 64, 100, 127, 500):  # the two branches agree at σ = 1
         low, high = Speedup(a, 1 - 1e-9).at(n), Speedup(a, 1 + 1e-9).at(n)
         assert low == pytest.approx(high, rel=1e-7)
 
 
-def test_between_the_bounds():
+def test_the_speedup_is_between_its_bounds():
     """Figure 2, A = 64: linear up to A at σ = 0, equation 3 for σ → ∞."""
     for n in (1, 2, 30, 64, 65, 200):
         assert Speedup(64.0, 0.0).at(n) == min(n, 64)
@@ -63,7 +63,7 @@ def test_more_slots_are_never_slower_nor_more_efficient(job, one, other):
 
 
 @pytest.mark.parametrize(("a", "sigma", "full"), [(8, 0, 8), (8, 0.5, 15), (8, 1, 15), (8, 2, 22)])
-def test_where_it_ends(a, sigma, full):
+def test_where_the_speedup_ends(a, sigma, full):
     assert Speedup(a, sigma).at(full) == a > Speedup(a, sigma).at(full - 0.5)
 
 
@@ -79,6 +79,6 @@ def test_where_it_ends(a, sigma, full):
         (lambda: Speedup(2.0, 1.0).at(0.5), "0.5 slots"),
     ],
 )
-def test_what_is_no_speedup(call, said):
+def test_invalid_speedups(call, said):
     with pytest.raises(ValueError, match=said):
         call()

@@ -30,7 +30,7 @@ def runs(job, noise=0.0, times=1, seed=1, slots=SLOTS):
 @pytest.mark.parametrize(
     ("a", "sigma"), [(10.0, 0.5), (20.0, 0.0), (4.0, 1.0), (8.0, 1.8), (3.0, 5.0), (1.0, 0.0)]
 )
-def test_what_the_runs_were_made_with_is_found(a, sigma):
+def test_the_true_speedup_of_the_runs_is_found(a, sigma):
     found = fit(runs(Speedup(a, sigma)))
     assert found.speedup.parallelism == pytest.approx(a, rel=1e-3)
     assert found.work_s == pytest.approx(100.0, rel=1e-3)
@@ -41,15 +41,15 @@ def test_what_the_runs_were_made_with_is_found(a, sigma):
 
 
 @pytest.mark.parametrize(("a", "sigma"), [(10.0, 0.5), (6.0, 1.5)])
-def test_the_intervals_hold_the_truth_nine_times_in_ten(a, sigma):
+def test_the_intervals_contain_the_truth_nine_times_in_ten(a, sigma):
     held = [fit(runs(Speedup(a, sigma), 0.1, 2, seed)) for seed in range(16)]
     for interval, truth in (("parallelism_90", a), ("sigma_90", sigma)):
         inside = sum(low <= truth <= high for low, high in (getattr(f, interval) for f in held))
-        assert inside >= 11  # of 16: one in a hundred fail if 14.4 are expected
+        assert inside >= 11  # of 16: one in a hundred fails if 14.4 are expected
     assert any(high < 2 * a for _, high in (f.parallelism_90 for f in held))
 
 
-def test_more_runs_know_more():
+def test_more_runs_give_narrower_intervals():
     few, many = (fit(runs(Speedup(10.0, 0.5), 0.05, times)) for times in (1, 20))
     for interval in ("parallelism_90", "sigma_90"):
         (low, high), (lower, higher) = getattr(many, interval), getattr(few, interval)
@@ -58,14 +58,14 @@ def test_more_runs_know_more():
     assert many.runs == 120
 
 
-def test_below_the_parallelism_it_is_left_open_and_the_smallest_is_taken():
+def test_below_the_parallelism_it_is_undetermined_and_the_smallest_is_taken():
     found = fit(runs(Speedup(100.0, 0.0)))
     assert found.speedup.parallelism == pytest.approx(32, rel=1e-3)
     assert found.parallelism_90[1] == pytest.approx(MOST_PARALLELISM)
 
 
-def test_noise_sends_nobody_to_more_slots_than_were_of_use():
-    """Among fits that are alike the smallest A: of linear runs up to 32, hardly above 32."""
+def test_noise_does_not_suggest_more_slots_than_were_of_use():
+    """Among equal fits the smallest A is taken: for linear runs up to 32, hardly above 32."""
     found = [fit(runs(Speedup(100.0, 0.0), 0.05, 2, seed)) for seed in range(10)]
     assert max(one.speedup.parallelism for one in found) < 45
 
@@ -93,7 +93,7 @@ def test_too_little_for_a_fit(seen, said):
 
 @pytest.mark.parametrize("freedom", [*range(1, 16), 20, 30, 60, 120, 10_000])
 def test_nine_in_ten_lie_within_students_t(freedom):
-    """Its density, integrated by Simpson's rule."""
+    """Its density is integrated by Simpson's rule."""
     scale = exp(lgamma((freedom + 1) / 2) - lgamma(freedom / 2)) / (freedom * pi) ** 0.5
 
     def density(t):
@@ -127,7 +127,7 @@ def test_an_interval_ends_where_the_fit_is_worse_by_students_t():
         (0.1, 1.0, inf, False),
     ],
 )
-def test_a_fit_that_may_be_anything_says_nothing(noise, low, high, says):
+def test_an_undetermined_fit_says_nothing(noise, low, high, says):
     found = SpeedupFit(Speedup(4.0, 0.0), 100.0, 9, noise, (low, high), (0.0, 1.0))
     assert found.says_something is says
 
@@ -145,7 +145,7 @@ def test_the_speedup_does_not_depend_on_the_unit_of_time(unit):
 @pytest.mark.parametrize(
     "seen", [[(0, 1.0), (2, 1.0)], [(1, 0.0), (2, 1.0)], [(1, inf), (2, 1.0)], [(1, 1.0), (1, 2.0)]]
 )
-def test_to_what_no_speedup_is_fitted(seen):
+def test_data_to_which_no_speedup_is_fitted(seen):
     with pytest.raises(ValueError, match=r"above 0|two different numbers"):
         fit(seen)
 

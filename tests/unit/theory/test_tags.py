@@ -10,7 +10,8 @@ from lbd.theory.tags import Overloaded, Traffic, analyse, balanced
 
 
 def appendix(traffic, cutoffs):
-    """E[W], E[S] and both forms of the excess, by the appendix as printed: by final destination."""
+    """Returns E[W], E[S] and both forms of the excess by final destination, as the appendix has
+    it."""
     sizes, rate, hosts = traffic.sizes, traffic.rate_per_s, traffic.hosts
     s = [sizes.k, *cutoffs, sizes.p]
     final = [sizes.part(0, s[i], s[i + 1]) for i in range(hosts)]
@@ -46,7 +47,7 @@ def test_the_sums_are_those_of_the_appendix(alpha, cutoffs):
 
 
 def test_host_1_is_pollaczek_and_khinchines_queue():
-    """A cutoff that hardly anybody reaches leaves one M/G/1 queue."""
+    """A cutoff that hardly any job reaches leaves one M/G/1 queue."""
     sizes = BoundedPareto(1.0, 1e3, 1.5)
     traffic = Traffic(sizes, 0.3, 2)
     found = analyse(traffic, [999.999])
@@ -55,7 +56,7 @@ def test_host_1_is_pollaczek_and_khinchines_queue():
     assert found.slowdown == pytest.approx(alone.slowdown, rel=1e-4)
 
 
-def test_the_last_hosts_spare_is_exact_where_its_load_rounds_to_1():
+def test_the_spare_capacity_of_the_last_host_is_exact_where_its_load_rounds_to_1():
     """At hρ = 1 it is the work of the small jobs, here 1e-18 of the whole."""
     traffic = Traffic(with_mean(3000.0, 1e10, 0.2), 0.5, 2)
     cutoff_s = 2.5e-13
@@ -73,7 +74,7 @@ def test_the_last_hosts_spare_is_exact_where_its_load_rounds_to_1():
     shares=st.lists(st.integers(1, 999), min_size=1, max_size=5, unique=True),  # of a thousand
 )
 @example(alpha=5e-324, spread=1.0, load=0.25, shares=[750])
-def test_whatever_the_cutoffs_loads_and_excess_agree(alpha, spread, load, shares):
+def test_loads_and_excess_agree_for_any_cutoffs(alpha, spread, load, shares):
     sizes = BoundedPareto(1.0, 10.0**spread, alpha)
     traffic = Traffic(sizes, load, len(shares) + 1)
     cutoffs = [sizes.size(share / 1000 * sizes.width) for share in sorted(shares)]
@@ -90,7 +91,7 @@ def test_whatever_the_cutoffs_loads_and_excess_agree(alpha, spread, load, shares
 
 @pytest.mark.parametrize("alpha", [0.2, 0.6, 1.0, 1.9])
 @pytest.mark.parametrize("hosts", [2, 4, 8])
-def test_no_cutoffs_allow_more_than_the_balanced_ones(alpha, hosts):
+def test_no_cutoffs_allow_more_load_than_the_balanced_ones(alpha, hosts):
     sizes = with_mean(3000.0, 1e10, alpha)
     cuts, max_load = balanced(sizes, hosts)
     assert 1.0 / hosts < max_load < 1.0
@@ -108,13 +109,13 @@ def test_no_cutoffs_allow_more_than_the_balanced_ones(alpha, hosts):
 
 
 @pytest.mark.parametrize("load", [0.0, -0.5, math.nan, math.inf])
-def test_no_such_load(load):
+def test_impossible_loads(load):
     with pytest.raises(ValueError, match="load"):
         Traffic(BoundedPareto(1.0, 2.0, 1.0), load, 2)
 
 
 @pytest.mark.parametrize("cutoffs", [(), (5.0,), (5.0, 5.0), (7.0, 5.0), (0.5, 5.0), (5.0, 99.0)])
-def test_cutoffs_that_are_none(cutoffs):
+def test_invalid_cutoffs(cutoffs):
     with pytest.raises(ValueError, match="cutoffs"):
         analyse(Traffic(BoundedPareto(1.0, 99.0, 1.0), 0.1, 3), cutoffs)
 

@@ -1,4 +1,4 @@
-"""Sleiman's formulas against the paper's numbers and tasks drawn one by one."""
+"""Sleiman's formulas, compared with the paper's numbers and simulated tasks."""
 
 import heapq
 import math
@@ -28,7 +28,7 @@ from lbd.theory.target_time import (
 
 
 def drawn_ends_s(rng, tasks, slots, mean_s=1.0):
-    """When each task ends, in order: a list schedule of exponential tasks."""
+    """Returns when each task ends, in order: a list schedule of exponential tasks."""
     busy = [rng.expovariate(1 / mean_s) for _ in range(min(slots, tasks))]
     heapq.heapify(busy)
     for _ in range(tasks - len(busy)):
@@ -68,7 +68,7 @@ def test_moments_of_every_epoch(tasks, slots):
         assert pvariance(seen) == pytest.approx(expected_s2, rel=0.15)
 
 
-def test_before_and_in_the_drain_as_section_three_says():
+def test_before_and_in_the_drain_as_in_section_three():
     for ended in range(60):
         assert mean_epoch_s(ended, 64, 4, 3.0) == pytest.approx(3.0 * ended / 4)
         assert variance_epoch_s2(ended, 64, 4, 3.0) == pytest.approx(9.0 * ended / 16)
@@ -79,13 +79,13 @@ def test_before_and_in_the_drain_as_section_three_says():
 
 
 @pytest.mark.parametrize("tasks", [1, 2, 7, 64])
-def test_slots_are_the_fewest_that_do(tasks):
+def test_the_fewest_sufficient_slots_are_found(tasks):
     for within_s in (1.0, 2.0, 5.0, 11.0, 17.0833334, 40.0, 80.0):
         does = [p for p in range(1, 31) if mean_left_s(tasks, p, 1.0) <= within_s]
         assert slots_for_mean(tasks, within_s, 1.0, 30) == (does[0] if does else None)
 
 
-def test_first_slots_of_what_cannot_be_done_are_all():
+def test_for_an_impossible_target_all_slots_are_used_at_first():
     assert first_slots(64, 205 / 12, 1.0, 100) == 4
     assert first_slots(64, 0.5, 1.0, 10) == 10
     assert first_slots(3, 0.5, 1.0, 10) == 3
@@ -96,7 +96,7 @@ def test_first_slots_of_what_cannot_be_done_are_all():
     [
         (4, 64, 205 / 12 + 1e-9, 100, 4),  # on time
         (4, 64, 16.0, 100, 5),  # late
-        (4, 64, 2.0, 100, 5),  # very late: one up all the same
+        (4, 64, 2.0, 100, 5),  # very late: still only one up
         (4, 64, 60.0, 100, 3),  # early: one down
         (1, 64, 900.0, 100, 1),  # the paper's procNeeded would say 0
         (4, 3, 0.1, 100, 3),  # no more than tasks
@@ -132,22 +132,22 @@ def test_equal_tasks():
         (lambda: TaskMean(math.inf, 1.0), "above 0"),
     ],
 )
-def test_what_makes_no_sense(asked, said):
+def test_invalid_arguments(asked, said):
     with pytest.raises(ValueError, match=said) as caught:
         asked()
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("tasks", [0, 1, 2, 5, 40])
-def test_a_drain_that_was_seen(tasks):
-    # equal tasks: what is left of each is uniform, the last of P through after P/(P + 1)
+def test_an_observed_drain(tasks):
+    # Equal tasks: what is left of each is uniform; the last of P ends after P/(P + 1).
     assert SeenDrain([7.0] * 3)(tasks) == pytest.approx(tasks / (tasks + 1))
     rng = Random(15)
     drain = SeenDrain([rng.expovariate(1 / 30) for _ in range(20_000)])
     assert drain(tasks) == pytest.approx(harmonic(tasks), rel=0.06)
 
 
-def test_a_drain_is_what_is_left_of_tasks_met_at_random():
+def test_a_drain_is_what_is_left_of_tasks_observed_at_random():
     rng, seen = Random(16), [1.0, 2.0, 2.0, 15.0]
 
     def left():
@@ -157,7 +157,7 @@ def test_a_drain_is_what_is_left_of_tasks_met_at_random():
     assert SeenDrain(seen)(3) * fmean(seen) == pytest.approx(drawn, rel=0.02)
 
 
-def test_a_longer_drain_asks_for_more_slots_earlier():
+def test_a_longer_drain_requires_more_slots_earlier():
     tailed = SeenDrain([1.0] * 20 + [30.0])
     left_s = mean_left_s(64, 4, 1.0)
     assert mean_left_s(64, 4, 1.0, tailed) > left_s
@@ -168,10 +168,10 @@ def test_a_longer_drain_asks_for_more_slots_earlier():
     assert batch.ended(1.0) == 5
 
 
-# -- the mean, and a batch on its way --------------------------------------------------------------
+# -- the mean, and a batch in progress ------------------------------------------------------------
 
 
-def test_the_learnt_mean_is_not_fooled_by_the_short_tasks_that_end_first():
+def test_the_learnt_mean_is_not_misled_by_the_short_tasks_that_end_first():
     rng, mean_s = Random(11), 10.0
     of_ended, learnt = [], []
     for _ in range(3000):
@@ -188,7 +188,7 @@ def test_the_learnt_mean_is_not_fooled_by_the_short_tasks_that_end_first():
     assert fmean(learnt) == pytest.approx(mean_s, rel=0.03)
 
 
-def test_the_interval_covers_what_a_learnt_mean_leads_to():
+def test_the_interval_covers_the_error_of_a_learnt_mean():
     rng, inside, runs = Random(12), 0, 2000
     for _ in range(runs):
         mean_s = 10.0
@@ -202,7 +202,7 @@ def test_the_interval_covers_what_a_learnt_mean_leads_to():
     assert sure.sd_s == pytest.approx(math.sqrt(variance_left_s2(40, 4, mean_s)))
 
 
-def test_a_batch_gives_back_takes_more_and_ends():
+def test_a_batch_gives_slots_back_takes_more_and_ends():
     batch = Batch(10, target_s=100.0, slots=3, most=4, mean=TaskMean(10.0))
     for _ in range(3):
         batch.began(0.0)
@@ -220,7 +220,7 @@ def test_a_batch_gives_back_takes_more_and_ends():
         batch.limit(0, 99.5)
 
 
-def test_a_lost_task_waits_again_and_its_work_says_that_tasks_are_long():
+def test_a_lost_task_waits_again_and_its_work_indicates_long_tasks():
     batch = Batch(2, target_s=10.0, slots=2, most=2, mean=TaskMean(4.0, 1.0))
     batch.began(0.0)
     batch.began(0.0)
@@ -237,7 +237,7 @@ def test_a_lost_task_waits_again_and_its_work_says_that_tasks_are_long():
         batch.began(9.0)
 
 
-def test_of_one_task_one_slot_is_all():
+def test_for_one_task_one_slot_is_enough():
     assert first_slots(1, 0.0, 10.0, 5) == 1
     assert first_slots(3, 0.0, 10.0, 5) == 3
     assert first_slots(9, 0.0, 10.0, 5) == 5
@@ -246,7 +246,7 @@ def test_of_one_task_one_slot_is_all():
 
 
 @pytest.mark.parametrize(("left", "slots"), [(64, 4), (64, 16), (6, 4), (4, 4), (3, 9)])
-def test_steered_all_but_a_few_tasks_before_the_drain_are_put_right(left, slots):
+def test_steering_corrects_all_but_a_few_tasks_before_the_drain(left, slots):
     at_once = min(left, slots)
     free = min(left - at_once, STEERED)
     expected = 100.0 * (free / slots**2 + sum(1 / n**2 for n in range(1, at_once + 1)))
@@ -254,7 +254,7 @@ def test_steered_all_but_a_few_tasks_before_the_drain_are_put_right(left, slots)
     assert variance_steered_s2(left, slots, 10.0) <= variance_left_s2(left, slots, 10.0)
 
 
-def test_a_batch_that_may_have_fewer_slots_takes_no_more():
+def test_a_batch_with_fewer_slots_allowed_takes_no_more():
     batch = Batch(64, 100.0, 8, 8, TaskMean(10.0, 1e9))
     assert batch.slots == 8
     batch.limit(3, 0.0)
@@ -263,7 +263,7 @@ def test_a_batch_that_may_have_fewer_slots_takes_no_more():
     assert batch.most == 8
 
 
-def test_time_in_which_a_task_stood_still_says_nothing_of_its_length():
+def test_the_suspended_time_of_a_task_does_not_count():
     batch = Batch(4, 100.0, 2, 2, TaskMean(10.0, 1.0))
     for _ in range(2):
         batch.began(0.0)
@@ -274,8 +274,8 @@ def test_time_in_which_a_task_stood_still_says_nothing_of_its_length():
 
 
 @pytest.mark.parametrize(("extra", "slots"), [(0, 2), (3, 3), (9, 4)])
-def test_tasks_that_are_likely_to_go_on_for_long_count_for_more(extra, slots):
-    """Three slots are at work on tasks of 10 s, and 30 s are left."""
+def test_tasks_that_are_likely_to_continue_for_long_count_more(extra, slots):
+    """Three slots work on tasks of 10 s, and 30 s are left."""
     batch = Batch(6, 30.0, 3, 9, TaskMean(10.0), learns=False, extra=extra)
     for _ in range(3):
         batch.began(0.0)
@@ -284,7 +284,7 @@ def test_tasks_that_are_likely_to_go_on_for_long_count_for_more(extra, slots):
 
 
 class PlainBatch:
-    """The same by a list of what was done, added up each time."""
+    """A simple model: it lists what was done, and adds it up each time."""
 
     def __init__(self, tasks, target_s, slots, most, prior):
         self.waiting, self.target_s, self.slots, self.most, self.prior = (
@@ -311,7 +311,7 @@ class PlainBatch:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_batch_does_as_a_plain_model_of_it(seed):
+def test_a_batch_agrees_with_a_simple_model(seed):
     rng, now_s = Random(seed), 0.0
     tasks, slots, most = rng.randint(1, 30), rng.randint(1, 6), rng.randint(1, 6)
     target_s, prior = rng.uniform(10.0, 300.0), (rng.choice((0.5, 3.0)), 10.0)

@@ -1,4 +1,4 @@
-"""Cutoffs for tiers of several slots, against the paper's hosts and against each other."""
+"""Cutoffs for tiers of several slots, compared with the paper's hosts and with each other."""
 
 import math
 from dataclasses import replace
@@ -22,7 +22,7 @@ def tiers(servers, load=0.5, sizes=SIZES):
 
 
 @pytest.mark.parametrize("hosts", [2, 3, 4])
-def test_one_server_a_tier_is_the_papers_host(hosts):
+def test_one_server_per_tier_equals_the_host_of_the_paper(hosts):
     traffic = Traffic(SIZES, 0.5, hosts)
     found = solve(traffic, "waiting")
     mine = tiers([1.0] * hosts).expected_of(found.cutoffs_s)
@@ -49,13 +49,13 @@ def test_the_best_are_no_worse_than_their_neighbours(servers, objective):
             assert worth >= best.worth(objective) * (1 - 1e-6)
 
 
-def test_what_overloads_a_tier_is_worth_nothing():
+def test_cutoffs_that_overload_a_tier_are_worthless():
     found = tiers((1.0, 1.0), 0.9).expected_of((29.0,))
     assert found.tiers[0].load > 1
     assert {found.worth(objective) for objective in OBJECTIVES} == {math.inf}
 
 
-def test_a_fair_one_is_fair():
+def test_a_fair_cutoff_is_fair():
     assert solve_tiers(tiers((1.0, 1.0, 1.0)), "fairness").unfairness < 1.01
 
 
@@ -67,13 +67,13 @@ def test_a_fair_one_is_fair():
         (2.11, 1e2, (4.0, 4.0, 2.0, 1.0), 0.43),
     ],
 )
-def test_where_the_way_from_least_waiting_is_unfair_another_is_found(alpha, ratio, servers, load):
+def test_if_the_path_from_least_waiting_is_unfair_another_is_found(alpha, ratio, servers, load):
     traffic = tiers(servers, load, BoundedPareto(1.0, ratio, alpha))
     from_waiting = sharpened(traffic, best_on_grid(traffic, "waiting"), "fairness")
     assert solve_tiers(traffic, "fairness").unfairness < 1.001 < from_waiting.unfairness
 
 
-def test_several_slots_wait_less_than_as_many_systems_of_one():
+def test_several_slots_wait_less_than_that_many_systems_of_one():
     one, four = (solve_tiers(tiers((n, n)), "waiting") for n in (1.0, 4.0))
     assert four.waiting_s < one.waiting_s
 
@@ -83,7 +83,7 @@ def test_a_larger_first_tier_takes_larger_jobs():
     assert first.cutoffs_s > even.cutoffs_s
 
 
-def test_overload_is_said_with_the_load_that_would_do():
+def test_an_overload_is_reported_with_the_load_that_would_do():
     sizes = with_mean(3000.0, 1e10, 1.9)
     found = solve_tiers(tiers((1.0,) * 4, 0.6, sizes), "slowdown")
     exact = solve(Traffic(sizes, 0.6, 4), "slowdown")
@@ -92,7 +92,7 @@ def test_overload_is_said_with_the_load_that_would_do():
     assert found.max_load == pytest.approx(exact.max_load, rel=0.1)
 
 
-def test_sizes_as_measured_do_as_well():
+def test_measured_sizes_work_as_well():
     sample = [SIZES.quantile((n + 0.5) / 4000) for n in range(4000)]
     measured = solve_tiers(tiers((2.0, 2.0, 2.0), sizes=MeasuredSizes(sample)), "slowdown")
     exact = solve_tiers(tiers((2.0, 2.0, 2.0)), "slowdown")
@@ -110,7 +110,7 @@ def test_a_job_of_the_second_tier_has_waited_and_run_in_the_first():
 
 
 @pytest.mark.parametrize("servers", [2, 4, 8])
-def test_waiting_for_several_servers_is_near_erlangs(servers):
+def test_waiting_for_several_servers_is_near_that_of_erlang(servers):
     load = 0.8
     found_load, wait_s = tiers([servers], load).queue(0, 0.0, SIZES.width)
     offered = load * servers
@@ -123,7 +123,7 @@ def test_waiting_for_several_servers_is_near_erlangs(servers):
 
 @pytest.mark.parametrize("objective", ["waiting", "slowdown"])
 @pytest.mark.parametrize("servers", [(1.0, 1.0), (2.0, 1.0, 1.0)])
-def test_no_cuts_on_the_grid_are_better_than_those_that_are_found(monkeypatch, servers, objective):
+def test_no_cuts_on_the_grid_are_better_than_those_found(monkeypatch, servers, objective):
     monkeypatch.setattr("lbd.theory.tier_cutoffs.GRID", 16)
     traffic = tiers(servers)
     width = traffic.sizes.width
@@ -139,8 +139,8 @@ def test_no_cuts_on_the_grid_are_better_than_those_that_are_found(monkeypatch, s
     assert cost(best_on_grid(traffic, objective)) == pytest.approx(min(map(cost, every)))
 
 
-def test_the_load_that_would_do_does_and_hardly_more_would(monkeypatch):
-    """Also where the first tier could take all jobs, and the last one none."""
+def test_the_load_that_would_do_works_and_hardly_any_more_does(monkeypatch):
+    """Even if the first tier could take all jobs, and the last one none."""
     monkeypatch.setattr("lbd.theory.tier_cutoffs.GRID", 24)
     rng, seen = Random(3), 0
     for _ in range(60):
@@ -167,7 +167,7 @@ def test_a_tier_without_jobs_does_nothing_and_one_without_servers_is_overloaded(
     ("slowdowns", "unfairness"),
     [((2.0, 4.0), 2.0), ((4.0, 2.0), 2.0), ((0.0, 2.0), math.inf), ((2.0, math.inf), math.inf)],
 )
-def test_the_worst_treated_against_the_best(slowdowns, unfairness):
+def test_the_worst_treated_compared_with_the_best(slowdowns, unfairness):
     loads = tuple(TierLoad(0.5, 0.5, 1.0, one) for one in slowdowns)
     assert Expected((1.0,), loads, 1.0, 2.0).unfairness == unfairness
 

@@ -1,4 +1,4 @@
-"""He's thresholds against exact fractions, sums over steps, and processes solved plainly."""
+"""He's thresholds, compared with exact fractions, sums over steps, and direct solutions."""
 
 import math
 from fractions import Fraction
@@ -23,7 +23,7 @@ FIGURE_2 = OnOff(0.1, 0.9)
 
 
 def exact_step(n, p01, p11):
-    """Equation (3) as it is printed, in fractions."""
+    """Equation (3) as printed, in fractions."""
     c = math.comb
     return [
         [
@@ -68,7 +68,7 @@ def exact_metrics(i, n, step, beta):
     [(3, "1/10", "9/10", "9/10"), (10, "1/10", "9/10", "999/1000"), (2, "3/4", "1/5", "99/100"),
      (6, "1/50", "19/20", "999/1000"), (4, "1/2", "1/2", "1/2")],
 )  # fmt: skip
-def test_thresholds_and_metrics_are_the_exact_ones(n, p01, p11, beta):
+def test_thresholds_and_metrics_are_exact(n, p01, p11, beta):
     step = exact_step(n, Fraction(p01), Fraction(p11))
     exact = [exact_metrics(i, n, step, Fraction(beta)) for i in range(n + 1)]
     chain, b = OnOff(float(Fraction(p01)), float(Fraction(p11))), float(Fraction(beta))
@@ -80,7 +80,7 @@ def test_thresholds_and_metrics_are_the_exact_ones(n, p01, p11, beta):
     assert thresholds(n, chain, b) == pytest.approx(expected, rel=1e-9)
 
 
-def test_without_cancellation_where_the_plain_differences_lose_their_digits():
+def test_there_is_no_cancellation_where_simple_differences_lose_their_digits():
     found = thresholds(10, FIGURE_2, 0.999)
     first, second = (metrics(i, 10, FIGURE_2, 0.999) for i in (0, 1))
     plain = (second.processing - first.processing) / (second.migrations - first.migrations)
@@ -97,7 +97,7 @@ def test_figure_two():
 
 
 def test_metrics_are_sums_over_steps():
-    """By stepping the distribution on, instead of a system of equations."""
+    """By advancing the distribution step by step, instead of a system of equations."""
     n, beta, step = 4, 0.9, on_hosts(4, FIGURE_2)
     for i in range(n + 1):
         before, processing, migrations = [0.0] * n + [1.0], 0.0, 0.0
@@ -121,7 +121,7 @@ def test_lemma_three_and_proposition_one():
         assert list(thresholds(5, chain, 0.99)) == sorted(thresholds(5, chain, 0.99))
 
 
-def test_a_coin_thrown_each_step_makes_the_myopic_rule_right():
+def test_for_independent_steps_the_myopic_rule_is_right():
     for n, chance in product((1, 3, 8), (0.2, 0.5, 0.9)):
         found = thresholds(n, OnOff(chance, chance), 0.95)
         assert found == pytest.approx(myopic_thresholds(n), rel=1e-9)
@@ -129,14 +129,14 @@ def test_a_coin_thrown_each_step_makes_the_myopic_rule_right():
 
 @pytest.mark.parametrize("beta", [0.5, 0.9, 0.999])
 @pytest.mark.parametrize(("p01", "p11"), [(0.1, 0.9), (0.8, 0.3), (0.0, 1.0), (0.01, 0.5)])
-def test_one_task(p01, p11, beta):
+def test_a_single_task(p01, p11, beta):
     chain = OnOff(p01, p11)
     assert thresholds(1, chain, beta) == pytest.approx((threshold_of_one(chain, beta),), rel=1e-9)
     assert threshold_of_one(OnOff(0.0, 1.0), 1.0) == math.inf
 
 
 def best_by_iteration(n, chain, cost, beta):
-    """The reduced process of III-C over all choices of hosts ON after moving: who moves where."""
+    """The reduced process of III-C over all choices of hosts ON: which task moves where."""
     step, values = on_hosts(n, chain), [0.0] * (n + 1)
     for _ in range(4000):
         follow = [beta * sum(map(float.__mul__, step[a], values)) for a in range(n + 1)]
@@ -147,7 +147,7 @@ def best_by_iteration(n, chain, cost, beta):
     return [row.index(min(row)) for row in options]
 
 
-def test_the_best_rule_is_the_threshold_rule_that_the_cost_asks_for():
+def test_the_best_rule_is_the_threshold_rule_for_the_cost():
     n, chain, beta = 4, OnOff(0.2, 0.85), 0.95
     found = thresholds(n, chain, beta)
     edges = [0.0, *found, 2 * found[-1]]
@@ -160,7 +160,7 @@ def test_the_best_rule_is_the_threshold_rule_that_the_cost_asks_for():
 
 
 def waits_with_much_work_left(n, chain, cost, steps):
-    """Equation (1) with so many steps of work to do: in which states its best rule waits."""
+    """In which states the best rule of equation (1) waits, with this many steps of work left."""
     step, values = on_hosts(n, chain), [0.0] * (n + 1)
 
     def mean(a, of):
@@ -191,7 +191,7 @@ def test_a_fixed_amount_of_work_has_higher_thresholds(n, chain):
             assert waits == sorted(waits, reverse=True)
 
 
-def test_work_thresholds_at_their_ends():
+def test_work_thresholds_at_their_limits():
     assert work_thresholds(1, OnOff(0.05, 0.4)) == pytest.approx((20.0,))
     assert work_thresholds(2, OnOff(0.0, 0.4)) == (math.inf, math.inf)
     assert work_thresholds(1, OnOff(0.25, 1.0)) == pytest.approx((4.0,))
@@ -206,7 +206,7 @@ def test_the_chain():
     assert [sum(row) for row in on_hosts(5, OnOff(0.3, 0.8))] == pytest.approx([1.0] * 6)
 
 
-def test_enough_others_must_be_on():
+def test_enough_other_hosts_must_be_on():
     found = (1.0, 2.0, 3.0)
     assert moves(1.5, 1, found, 2)
     assert not moves(1.5, 1, found, 1)
@@ -216,7 +216,7 @@ def test_enough_others_must_be_on():
 
 
 def test_the_rule_earns_what_its_metrics_say():
-    """Steps drawn at random: the discounted sums of T_2 of 3 hosts."""
+    """Simulated steps: the discounted sums of T_2 of 3 hosts."""
     rng, n, beta, chain = Random(3), 3, 0.9, FIGURE_2
     found, total, runs = metrics(2, n, chain, beta), [0.0, 0.0], 3000
     for _ in range(runs):
@@ -253,7 +253,7 @@ def test_the_rule_earns_what_its_metrics_say():
         (lambda: moves(1.0, 2, (1.0,), 3), "ON"),
     ],
 )
-def test_what_makes_no_sense(asked, said):
+def test_invalid_arguments(asked, said):
     with pytest.raises(ValueError, match=said) as caught:
         asked()
     assert "\n" not in str(caught.value)

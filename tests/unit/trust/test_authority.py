@@ -1,4 +1,4 @@
-"""The authority on disk: who gets a certificate, who is refused and why, what is kept closed."""
+"""The authority on disk: who gets a certificate, who is refused and why, what is private."""
 
 import base64
 import hashlib
@@ -44,7 +44,7 @@ def not_signed_by_its_key(pem):
 
 
 def of_another_kind():
-    """A request for a key that is none of ours, although it proves that it has it."""
+    """Returns a request for a key of an unsupported type, although it proves possession of it."""
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "h2")])
     builder = x509.CertificateSigningRequestBuilder().subject_name(name)
     made = builder.sign(ed25519.Ed25519PrivateKey.generate(), None)
@@ -73,7 +73,7 @@ def test_a_token_gives_one_certificate(authority):
         authority.join(token.id, "h3", request("h3"), NOW_S)
 
 
-def test_there_is_one_authority_in_a_directory(authority):
+def test_a_directory_holds_one_authority(authority):
     before = authority.certificate
     with pytest.raises(ConfigError, match=r".* already contains an authority"):
         authority.create("c", "h1", NOW_S)
@@ -81,7 +81,7 @@ def test_there_is_one_authority_in_a_directory(authority):
     assert authority.has_key
 
 
-def test_a_host_joins_with_the_revocations_so_far(authority, tmp_path):
+def test_a_host_that_joins_gets_the_revocations_so_far(authority, tmp_path):
     joined(authority, "h2")
     signed, files = authority.revoke("h2"), HostFiles(tmp_path / "tls")
     own = authority.credentials()
@@ -106,10 +106,10 @@ def test_refusals(authority):
         authority.join(token.id, "h2", not_signed_by_its_key(request()), NOW_S)
     with pytest.raises(PeerError, match="does not prove possession of its key"):
         authority.join(token.id, "h2", of_another_kind(), NOW_S)
-    authority.join(token.id, "h2", request(), NOW_S)  # nothing of that has spent it
+    authority.join(token.id, "h2", request(), NOW_S)  # none of these attempts has spent it
 
 
-def test_a_name_is_taken_until_it_is_revoked_or_has_ended(authority):
+def test_a_name_is_taken_until_it_is_revoked_or_has_expired(authority):
     joined(authority, "h2")
     for name in ("h2", "H2"):
         with pytest.raises(LbdError, match="host h2 has already joined"):
@@ -136,9 +136,9 @@ def test_revoked_certificates_are_below_the_lowest_issue(authority):
         authority.renew("h2", 0, request(), NOW_S)
     again = joined(authority, "h2")
     assert identity_of(der.dns_names(read(again))) == Identity("h2", 1)
-    assert "0.h2.lbd" in names_of("h2", 1)  # for who has not heard of it yet
+    assert "0.h2.lbd" in names_of("h2", 1)  # for hosts that have not heard of it yet
     assert authority.ledger().revocations() == Revocations(1, {"h2": 1})
-    with pytest.raises(LbdError, match="h2 is revoked"):  # whoever has the old one
+    with pytest.raises(LbdError, match="h2 is revoked"):  # the holder of the old one
         authority.renew("h2", 0, request(), NOW_S)
     authority.renew("h2", 1, request(), NOW_S)
 
@@ -151,7 +151,7 @@ def test_what_cannot_be_revoked(authority):
         authority.revoke("h1")
 
 
-def test_a_list_that_another_has_signed_is_refused(authority, tmp_path):
+def test_a_list_signed_by_another_authority_is_refused(authority, tmp_path):
     joined(authority, "h2")
     other = a.Authority(tmp_path / "other", DAY_S)
     other.create("c", "h1", NOW_S)
@@ -182,7 +182,7 @@ MOST = 400 - len("h2 ")
         " " * (1 << 20) + LIST % "t",
     ],
 )
-def test_a_list_that_is_none_is_refused(text):
+def test_an_invalid_list_is_refused(text):
     with pytest.raises(PeerError):
         parse(text)
 
@@ -193,7 +193,7 @@ def test_a_list_says_where_the_authority_is():
     assert parse(Revocations(2, {"h3": 1}, home).text()) == Revocations(2, {"h3": 1}, home)
 
 
-def test_everything_is_closed_to_others(authority, tmp_path):
+def test_everything_is_private(authority, tmp_path):
     files = HostFiles(tmp_path / "tls")
     enrol(authority, files, "h1", "127.0.0.1:7901", NOW_S)
     for root in (authority.root, files.root):
@@ -211,8 +211,8 @@ def test_everything_is_closed_to_others(authority, tmp_path):
         files.read_credentials()
 
 
-def test_a_file_is_closed_before_its_first_byte(tmp_path, monkeypatch):
-    """Also where the umask would leave it open, and where something is in the way."""
+def test_a_file_is_private_before_its_first_byte(tmp_path, monkeypatch):
+    """Even if the umask would leave it open, and if something is in the way."""
     seen = []
     real = a.os.fsync
     monkeypatch.setattr(
@@ -230,8 +230,8 @@ def test_a_file_is_closed_before_its_first_byte(tmp_path, monkeypatch):
 OF_OLD = ("0.h1.lbd.", "*.h1.lbd.", "h\x1b[2J")
 
 
-def test_a_ledger_of_an_earlier_release_is_gone_through(authority):
-    """It has hosts whose names pass for another's, and two that are one to TLS."""
+def test_a_ledger_of_an_earlier_release_is_checked(authority):
+    """It has hosts whose names could be taken for another's, and two that are one host to TLS."""
     joined(authority, "h2")
     joined(authority, "n3")
     ledger = authority.ledger()
@@ -253,7 +253,7 @@ def test_a_ledger_of_an_earlier_release_is_gone_through(authority):
 
 
 @pytest.mark.parametrize("name", ["0.h1.lbd.", "0.h1.lbd", "h2.", "*.h1.lbd.", "h 2", "h\n2"])
-def test_no_certificate_is_given_for_what_is_no_host_name(authority, name):
+def test_no_certificate_is_given_for_an_invalid_host_name(authority, name):
     """A token for any host once made its holder h1, by the first of these names."""
     token = authority.new_token("", 60, NOW_S)
     for attempt in (
@@ -268,8 +268,8 @@ def test_no_certificate_is_given_for_what_is_no_host_name(authority, name):
     authority.join(token.id, "h2", request(), NOW_S)  # it is not spent
 
 
-def test_names_that_differ_by_case_are_one_host(authority):
-    """Also when the first has been revoked: its old certificate would pass for the second's."""
+def test_names_that_differ_only_in_case_are_one_host(authority):
+    """Even if the first has been revoked: its old certificate would be taken for the second's."""
     joined(authority, "h2")
     authority.revoke("h2")
     for now_s in (NOW_S, NOW_S + 11 * DAY_S):
@@ -278,8 +278,8 @@ def test_names_that_differ_by_case_are_one_host(authority):
     joined(authority, "h2")
 
 
-def test_whoever_changes_the_ledger_waits_for_who_does(authority):
-    """`lbctl` and the LIM are two: neither's change may be lost in the other's."""
+def test_changes_to_the_ledger_wait_for_each_other(authority):
+    """`lbctl` and the LIM are two processes: neither's change may be lost in the other's."""
     other = a.Authority(authority.root, DAY_S)
     made = []
     second = threading.Thread(target=lambda: made.append(other.new_token("h3", 60, NOW_S)))
@@ -287,7 +287,7 @@ def test_whoever_changes_the_ledger_waits_for_who_does(authority):
 
     def save_late(ledger):
         second.start()
-        second.join(0.5)  # as long as ours is not written it cannot end
+        second.join(0.5)  # as long as our change is not written it cannot end
         save(ledger)
 
     authority._save = save_late
@@ -298,15 +298,15 @@ def test_whoever_changes_the_ledger_waits_for_who_does(authority):
 
 
 @pytest.mark.parametrize("life_s", [0.0, -1.0, a.TOKEN_LIFE_MAX_S + 1, float("inf"), float("nan")])
-def test_a_token_does_not_live_for_ever(authority, life_s):
+def test_a_token_expires(authority, life_s):
     with pytest.raises(ConfigError, match="must be 1 second to 30 days"):
         authority.new_token("h2", life_s, NOW_S)
     authority.new_token("h2", a.TOKEN_LIFE_MAX_S, NOW_S)
     authority.new_token("h2", 1.0, NOW_S)
 
 
-def test_who_is_revoked_has_no_token_left(authority):
-    """Else one that was made for it before would let it in again."""
+def test_a_revoked_host_has_no_token_left(authority):
+    """Otherwise a token that was made for it before would let it in again."""
     joined(authority, "h2")
     before = authority.new_token("h2", 60, NOW_S)
     others = authority.new_token("h3", 60, NOW_S)
@@ -317,7 +317,7 @@ def test_who_is_revoked_has_no_token_left(authority):
 
 
 def test_a_link_in_place_of_a_directory_for_keys_is_not_followed(tmp_path):
-    """Whoever owns the directory around it may have put one there, and root works here."""
+    """The owner of the parent directory may have put one there, and root works here."""
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir(mode=0o755)
     (tmp_path / "tls").symlink_to(elsewhere)
@@ -327,7 +327,7 @@ def test_a_link_in_place_of_a_directory_for_keys_is_not_followed(tmp_path):
     assert list(elsewhere.iterdir()) == []
 
 
-def test_tokens_are_bounded_and_those_that_ended_long_ago_do_not_count(authority, monkeypatch):
+def test_tokens_are_limited_and_long_expired_ones_do_not_count(authority, monkeypatch):
     monkeypatch.setattr(a, "TOKENS_MAX", 2)
     authority.new_token("", 60, NOW_S)
     authority.new_token("", 60, NOW_S + 1)
@@ -337,7 +337,7 @@ def test_tokens_are_bounded_and_those_that_ended_long_ago_do_not_count(authority
     assert len(authority.ledger().tokens) == 2
 
 
-def test_a_token_that_is_revoked_is_gone(authority):
+def test_a_revoked_token_is_gone(authority):
     tokens = [authority.new_token("", 60, NOW_S) for _ in range(2)]
     authority.revoke_token(tokens[0].id)
     assert [t.id for t in authority.ledger().tokens] == [tokens[1].id]
@@ -357,8 +357,8 @@ def test_a_directory_that_cannot_be_opened_is_one_line(tmp_path):
         pass
 
 
-def test_only_a_file_of_one_name_is_given_away(tmp_path):
-    """`lbd authority` gives its files away as root, in a directory that may have been filled."""
+def test_only_a_file_with_a_single_link_is_given_away(tmp_path):
+    """`lbd authority` gives its files away as root, in a directory that others may have filled."""
     (tmp_path / "file").write_text("x")
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")
@@ -375,14 +375,14 @@ def test_only_a_file_of_one_name_is_given_away(tmp_path):
 
 
 @pytest.mark.parametrize("keep", ["key", "chain"])
-def test_half_an_authority_is_none(authority, keep):
+def test_an_incomplete_authority_does_not_count(authority, keep):
     kept = authority.credentials()
     authority.key_file.write_bytes(kept.key if keep == "key" else kept.chain)
     with pytest.raises(ConfigError, match="not an authority's key and certificate"):
         authority.credentials()
 
 
-def test_an_authority_signs_hosts_and_lists_only(authority):
+def test_an_authority_signs_only_hosts_and_lists(authority):
     made = x509.load_pem_x509_certificate(authority.certificate)
     basic = made.extensions.get_extension_for_class(x509.BasicConstraints)
     assert (basic.critical, basic.value.ca, basic.value.path_length) == (True, True, 0)
@@ -394,7 +394,7 @@ def test_an_authority_signs_hosts_and_lists_only(authority):
     assert not key.critical
 
 
-def test_a_token_carries_the_authoritys_fingerprint(authority):
+def test_a_token_carries_the_fingerprint_of_the_authority(authority):
     der_bytes = ssl.PEM_cert_to_DER_cert(authority.certificate.decode())
     expected = hashlib.sha256(der_bytes).digest()
     assert authority.new_token("", 60, NOW_S).fingerprint == expected

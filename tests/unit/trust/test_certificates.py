@@ -1,4 +1,4 @@
-"""What certificates say, and who may look at what the authority keeps."""
+"""The contents of certificates, and who may look at the authority's files."""
 
 import stat
 
@@ -20,7 +20,7 @@ def authority(tmp_path):
 
 
 def test_what_certificates_may_be_used_for(authority):
-    """The authority's signs hosts' and lists; a host's serves and calls, and signs nobody's."""
+    """The authority's signs hosts' and lists; a host's serves and calls, and signs nothing."""
     own = x509.load_pem_x509_certificate(authority.certificate)
     hosts = x509.load_pem_x509_certificate(joined(authority, "h2"))
     found = [{e.oid._name: (e.critical, e.value) for e in one.extensions} for one in (own, hosts)]
@@ -37,8 +37,8 @@ def test_what_certificates_may_be_used_for(authority):
 
 
 @pytest.mark.parametrize(("life_s", "before_s"), [(60.0, 6.0), (DAY_S, 300.0)])
-def test_a_certificate_counts_from_a_little_before(tmp_path, life_s, before_s):
-    """Clocks differ by some minutes; of a short life it is a tenth."""
+def test_a_certificate_is_valid_from_a_little_before(tmp_path, life_s, before_s):
+    """Clocks differ by some minutes; for a short lifetime it is a tenth."""
     authority = a.Authority(tmp_path / "authority", life_s)
     authority.create("c", "h1", NOW_S)
     begin_s, _ = der.valid_s(read(joined(authority, "h2")))
@@ -53,7 +53,7 @@ def test_a_host_is_revoked_once(authority):
 
 
 @pytest.mark.root
-def test_the_daemons_group_may_look_at_the_ledger_but_not_at_the_key(authority):
+def test_the_group_of_the_daemons_may_read_the_ledger_but_not_the_key(authority):
     authority.show_to(65534)
     of_group = {
         path.name: (path.stat().st_gid, stat.S_IMODE(path.stat().st_mode) & stat.S_IRWXG)
@@ -65,6 +65,6 @@ def test_the_daemons_group_may_look_at_the_ledger_but_not_at_the_key(authority):
 
 
 @pytest.mark.parametrize("pem", [b"", b"\xff\xfe", b"-----END CERTIFICATE-----\n"])
-def test_what_has_no_certificate_in_it_is_said(pem):
+def test_a_file_without_a_certificate_is_reported(pem):
     with pytest.raises(ConfigError, match="no certificate in it"):
         first_certificate(pem)

@@ -1,4 +1,4 @@
-"""Certificates read and narrowed as bytes, against what `cryptography` makes of them."""
+"""Certificates parsed and narrowed as bytes, compared with `cryptography`."""
 
 import ssl
 from calendar import timegm
@@ -31,7 +31,7 @@ def authority_der(tmp_path):
         (70_000, b"\x02\x83\x01\x11\x70"),
     ],
 )
-def test_packed_is_read_again(size, head):
+def test_packed_elements_are_read_again(size, head):
     content = b"c" * size
     assert der.packed(INT, content) == head + content
     assert der.element(head + content + b"rest", INT) == (INT, content, b"rest")
@@ -42,7 +42,7 @@ def test_packed_is_read_again(size, head):
 
 
 @pytest.mark.parametrize("data", [b"", b"\x02", b"\x30\x00"])
-def test_no_element(data):
+def test_invalid_elements(data):
     with pytest.raises(ValueError, match="not the DER"):
         der.element(data, INT)
 
@@ -81,7 +81,7 @@ def test_times(kind, text, day):
         (INT, b"20500102030405Z"),
     ],
 )
-def test_no_times(kind, text):
+def test_invalid_times(kind, text):
     with pytest.raises(ValueError, match="not the time of a certificate"):
         der.unix_s(kind, text)
 
@@ -99,7 +99,7 @@ def test_an_authority_is_narrowed_to_names(authority_der):
     assert der.valid_s(narrow) == der.valid_s(authority_der)
 
 
-def test_names_of_other_kinds_are_passed_over():
+def test_names_of_other_kinds_are_skipped():
     names = der.packed(0x87, b"\x7f\0\0\1") + der.packed(der.DNS_NAME, b"h2")
     value = der.packed(der.OCTETS, der.packed(der.SEQUENCE, names))
     for extension in (value, der.TRUE + value):

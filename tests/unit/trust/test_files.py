@@ -1,4 +1,4 @@
-"""Root writes the files of daemons that are not, in directories where these may put links."""
+"""Root writes files for daemons that are not root, in directories where these may put links."""
 
 import os
 
@@ -24,7 +24,7 @@ LBD = 2001
 
 
 def test_a_directory_that_has_become_a_link_is_not_written_through(tmp_path):
-    """As after `make_private_dir` has looked at it."""
+    """It became one after `make_private_dir` checked it."""
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "host.pem").write_text("another's")
@@ -37,7 +37,7 @@ def test_a_directory_that_has_become_a_link_is_not_written_through(tmp_path):
     assert len(list(elsewhere.iterdir())) == 1
 
 
-def test_a_dangling_link_is_no_missing_directory(tmp_path):
+def test_a_dangling_link_is_not_a_missing_directory(tmp_path):
     (tmp_path / "tls").symlink_to(tmp_path / "nowhere")
     with pytest.raises(ConfigError, match="tls: "):
         make_private_dir(tmp_path / "tls")
@@ -45,7 +45,7 @@ def test_a_dangling_link_is_no_missing_directory(tmp_path):
 
 
 @pytest.mark.root
-def test_what_is_made_belongs_to_whoever_owns_what_is_around_it(tmp_path):
+def test_a_new_file_belongs_to_the_owner_of_its_directory(tmp_path):
     os.chown(tmp_path, LBD, LBD)
     place = tmp_path / "deep/tls"
     make_private_dir(place)
@@ -59,7 +59,7 @@ def test_what_is_made_belongs_to_whoever_owns_what_is_around_it(tmp_path):
     assert len(list(place.iterdir())) == 1
 
 
-def test_what_cannot_be_read_is_one_line(tmp_path):
+def test_an_unreadable_file_is_one_line(tmp_path):
     with pytest.raises(ConfigError, match=r"none: No such file or directory$"):
         read(tmp_path / "none")
     files = HostFiles(tmp_path / ("n" * 300))
@@ -76,7 +76,7 @@ def test_revocations_are_what_follows_the_signature(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "one", "key\n-----BEGIN CERTIFICATE-----\n"])
-def test_no_key_and_certificate(tmp_path, text):
+def test_neither_key_nor_certificate(tmp_path, text):
     files = HostFiles(tmp_path)
     files.credentials.write_text(text)
     with pytest.raises(ConfigError, match="not a key and its certificate; join again"):
@@ -95,7 +95,7 @@ def test_where_the_authority_was(tmp_path):
 @pytest.mark.parametrize(
     "pem", [b"", b"-----END CERTIFICATE-----\n", b"-----BEGIN CERTIFICATE-----\n"]
 )
-def test_no_certificate_in_it(pem):
+def test_a_file_without_a_certificate(pem):
     with pytest.raises(ConfigError, match="no certificate in it"):
         first_certificate(pem)
 
@@ -108,20 +108,20 @@ def test_credentials_without_a_key_or_a_certificate(tmp_path):
             files.read_credentials()
 
 
-def test_a_directory_is_closed_again(tmp_path):
+def test_a_directory_is_made_private_again(tmp_path):
     with opened(tmp_path) as directory:
         assert os.fstat(directory).st_ino == tmp_path.stat().st_ino
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(directory)
 
 
-def test_a_directory_that_is_there_is_closed_to_others(tmp_path):
+def test_an_existing_directory_is_made_private(tmp_path):
     (tmp_path / "tls").mkdir(mode=0o755)
     make_private_dir(tmp_path / "tls")
     assert (tmp_path / "tls").stat().st_mode & 0o777 == 0o700
 
 
-def test_files_stay_where_an_earlier_release_has_put_them(tmp_path):
+def test_files_stay_where_an_earlier_release_put_them(tmp_path):
     files = HostFiles(tmp_path)
     found = (files.credentials, files.authority, files.revoked, files.home)
     assert [path.name for path in found] == [

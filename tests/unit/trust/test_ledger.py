@@ -1,4 +1,4 @@
-"""An authority that is restored from a copy, or moves: who was revoked stays so."""
+"""An authority that is restored from a copy, or moves: revoked hosts stay revoked."""
 
 import json
 from dataclasses import asdict
@@ -13,17 +13,17 @@ HOSTS = {"h1": Known(0, 9.0), "h2": Known(2, 9.0), "h3": Known(1, 9.0, revoked=T
 LEDGER = Ledger("c", "h1", 5, HOSTS)
 
 
-def test_the_list_has_the_lowest_issue_of_each_that_was_ever_revoked():
+def test_the_list_has_the_lowest_issue_of_each_host_ever_revoked():
     assert LEDGER.revocations() == Revocations(5, {"h2": 2, "h3": 2})
 
 
-def test_a_copy_is_believed_by_who_has_heard_of_later_revocations():
+def test_a_copy_is_believed_by_hosts_that_have_heard_of_later_revocations():
     again = LEDGER.begun_again(is_home_new=False)
     assert again == Ledger("c", "h1", 5 + NUMBERS_SKIPPED, HOSTS)
 
 
 @pytest.mark.parametrize("home", ["h1", "h9"])
-def test_the_old_certificate_of_a_home_that_has_lost_it_counts_no_more(home):
+def test_the_old_certificate_of_a_home_that_lost_it_no_longer_counts(home):
     again = Ledger("c", home, 5, HOSTS).begun_again(is_home_new=True)
     assert [host for host, known in again.hosts.items() if known.revoked] == (
         ["h1", "h3"] if home == "h1" else ["h3"]
@@ -33,13 +33,13 @@ def test_the_old_certificate_of_a_home_that_has_lost_it_counts_no_more(home):
 @pytest.mark.parametrize(
     ("heard", "lowest"),
     [
-        (Revocations(3), {"h2": 2, "h3": 2}),  # of before the copy
+        (Revocations(3), {"h2": 2, "h3": 2}),  # from before the copy
         (Revocations(7, {"h2": 2, "h3": 2}), {"h2": 2, "h3": 2}),  # the same
         (Revocations(7, {"h2": 3, "h3": 2}), {"h2": 3, "h3": 2}),
         (Revocations(7, {"h2": 5, "h9": 1}), {"h2": 5, "h3": 2}),  # h9 joined after the copy
     ],
 )
-def test_revoked_after_the_copy_is_revoked_where_it_moves_to(heard, lowest):
+def test_a_host_revoked_after_the_copy_stays_revoked_where_it_moves_to(heard, lowest):
     moved = LEDGER.moved_to("h1", "10.0.0.1:7901", heard)
     number = max(5, heard.number) + NUMBERS_SKIPPED
     assert moved.revocations() == Revocations(number, lowest, "h1 10.0.0.1:7901")
@@ -50,7 +50,7 @@ def test_revoked_after_the_copy_is_revoked_where_it_moves_to(heard, lowest):
     ("host", "heard"),
     [("h3", Revocations()), ("h9", Revocations()), ("h2", Revocations(7, {"h2": 3}))],
 )
-def test_it_moves_to_no_host_that_is_revoked_or_came_later(host, heard):
+def test_it_moves_to_no_host_that_is_revoked_or_joined_later(host, heard):
     with pytest.raises(LbdError, match="is revoked, or joined after this copy"):
         LEDGER.moved_to(host, "10.0.0.3:7901", heard)
 
@@ -67,13 +67,13 @@ def test_a_damaged_ledger_is_one_line(tmp_path, text):
         read_ledger(tmp_path / "ledger.json")
 
 
-def test_hosts_whose_names_pass_for_anothers_are_found_but_for_the_home():
+def test_hosts_whose_names_could_be_taken_for_others_are_found_except_for_the_home():
     hosts = dict.fromkeys(("h1", "h2", "H2", "10.0.0.1", "0.h4.lbd."), Known(0, 9.0))
     assert Ledger("c", "h1", 0, hosts).named_badly() == ["0.h4.lbd.", "10.0.0.1", "H2", "h2"]
     assert Ledger("c", "10.0.0.1", 0, hosts).named_badly() == ["0.h4.lbd.", "H2", "h2"]
 
 
-def test_where_it_has_moved_to_is_read_again(tmp_path):
+def test_the_place_it_has_moved_to_is_read_again(tmp_path):
     file = tmp_path / "ledger.json"
     moved = LEDGER.moved_to("h1", "10.0.0.1:7901", Revocations())
     file.write_text(json.dumps(asdict(moved)))

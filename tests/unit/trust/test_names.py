@@ -1,4 +1,4 @@
-"""What a certificate may name, and whom it is taken for."""
+"""What a certificate may name, and for which host it is accepted."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def test_a_certificate_names_its_host_and_issue():
     assert identity_of(names_of("a.b-c_d", 3)) == Identity("a.b-c_d", 3)
 
 
-def test_every_name_of_a_host_is_one_that_is_asked_for_or_below_it():
+def test_every_name_of_a_host_is_one_that_is_requested_or_below_it():
     asked = asked_names("h2")
     for name in names_of("h2", 12):
         assert any(name == one or name.endswith(f".{one}") for one in asked)
@@ -78,7 +78,7 @@ def test_names_that_could_be_taken_for_another(host, fault):
 
 
 @pytest.mark.parametrize("digits", [DIGITS_MAX, DIGITS_MAX + 1])
-def test_an_issue_has_so_many_digits(digits):
+def test_the_digits_of_an_issue_are_limited(digits):
     issue = 10 ** (digits - 1)
     known = Identity("h2", issue) if digits == DIGITS_MAX else None
     assert identity_of(names_of("h2", issue)) == known

@@ -1,4 +1,4 @@
-"""Where the authority is: root trusts what it alone can have put there, and nothing else."""
+"""Where the authority is: root trusts only what root alone can have put there."""
 
 import os
 import time
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.root
 
 @pytest.fixture
 def config(tmp_path):
-    """As on a host whose daemons are an account's own: it has the state directory."""
+    """Returns the configuration of a host whose daemons' account has the state directory."""
     state = tmp_path / "state"
     state.mkdir(mode=0o755)
     os.chown(state, DAEMONS, DAEMONS)
@@ -30,7 +30,7 @@ def config(tmp_path):
 
 
 def made(root):
-    """An authority of root's."""
+    """Makes an authority of root's."""
     authority = Authority(root, 86400.0)
     authority.create("lab", "h1", time.time())
     for path in (root, *root.iterdir()):
@@ -47,7 +47,7 @@ def test_it_is_not_in_the_daemons_directory(config):
 
 @pytest.mark.parametrize("below", ["authority", "more/authority"])
 async def test_what_the_daemons_could_have_put_there_signs_nothing(config, below):
-    """A directory of root's own, even: within theirs they can put any other in its place."""
+    """Even a directory of root's own: within theirs they can put any other in its place."""
     root = f"{config.host.state_dir}/{below}"
     os.makedirs(root)
     os.rmdir(root)
@@ -60,7 +60,7 @@ async def test_what_the_daemons_could_have_put_there_signs_nothing(config, below
         authority_in(config)
 
 
-def test_links_are_followed_only_where_root_made_them(tmp_path):
+def test_links_are_followed_only_if_root_made_them(tmp_path):
     real, theirs = tmp_path / "real", tmp_path / "theirs"
     real.mkdir(mode=0o750)
     theirs.mkdir()
@@ -77,7 +77,7 @@ def test_links_are_followed_only_where_root_made_them(tmp_path):
 
 
 @pytest.mark.parametrize("mode", [0o770, 0o757, 0o1777])
-def test_a_directory_that_others_may_write_in_is_not_believed(tmp_path, mode):
+def test_a_directory_that_others_may_write_to_is_not_trusted(tmp_path, mode):
     path = tmp_path / "open"
     path.mkdir()
     path.chmod(mode)
@@ -109,7 +109,7 @@ def test_one_that_the_daemons_could_have_made_is_not(config):
 
 
 @pytest.mark.parametrize("links", [LINKS_MAX, LINKS_MAX + 1])
-def test_a_chain_of_links_has_an_end(tmp_path, links):
+def test_a_chain_of_links_is_bounded(tmp_path, links):
     (tmp_path / "0").mkdir()
     for number in range(links):
         (tmp_path / str(number + 1)).symlink_to(str(number))
@@ -122,8 +122,8 @@ def test_a_chain_of_links_has_an_end(tmp_path, links):
 
 
 @pytest.mark.parametrize("named", [True, False])
-def test_an_authority_that_is_where_it_should_be_is_left_alone(config, named):
-    """Neither is one moved in place of it, nor where the configuration names another directory."""
+def test_an_authority_in_the_right_place_is_left_alone(config, named):
+    """None is moved over it, nor away where the configuration names another directory."""
     old = made(authority_dir(config).with_name("state") / "authority")
     if named:
         config = replace(
@@ -144,7 +144,7 @@ def test_only_in_a_sticky_directory_may_others_write(tmp_path):
         check_root_directory(tmp_path / "open/root")
 
 
-def test_one_of_root_that_others_may_write_in_is_not_moved(config):
+def test_a_directory_of_root_that_others_may_write_to_is_not_moved(config):
     root = authority_dir(config).with_name("state") / "authority"
     made(root)
     root.chmod(0o770)

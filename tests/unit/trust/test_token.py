@@ -1,4 +1,4 @@
-"""Tokens: whole or refused, and nothing of the secret in what is shown."""
+"""Tokens: accepted whole or refused, and nothing of the secret in what is shown."""
 
 import pytest
 from hypothesis import given
@@ -11,7 +11,7 @@ TOKEN = Token(bytes(range(16)), bytes(range(100, 132)))
 
 
 @given(st.binary(min_size=16, max_size=16), st.binary(min_size=32, max_size=32))
-def test_there_and_back(secret, fingerprint):
+def test_a_round_trip(secret, fingerprint):
     token = Token(secret, fingerprint)
     assert parse(token.text()) == token
     assert 0 < token.private_number < ORDER_P256
@@ -19,7 +19,7 @@ def test_there_and_back(secret, fingerprint):
 
 
 @given(st.integers(0, len(TOKEN.text()) - 1), st.sampled_from("aZ0-_="))
-def test_a_slip_is_noticed(place, mark):
+def test_a_typing_error_is_noticed(place, mark):
     text = TOKEN.text()
     changed = text[:place] + mark + text[place + 1 :]
     if changed != text:
@@ -28,7 +28,7 @@ def test_a_slip_is_noticed(place, mark):
 
 
 @pytest.mark.parametrize("more", ["!", " ", "\n"])
-def test_what_no_token_has_is_not_passed_over(more):
+def test_characters_that_no_token_has_are_not_skipped(more):
     with pytest.raises(ConfigError, match="mistyped"):
         parse(TOKEN.text()[:20] + more + TOKEN.text()[20:])
 
@@ -41,17 +41,17 @@ def test_anything_else_is_refused_in_one_line(text):
 
 
 @pytest.mark.parametrize("cut", [1, 5, 30, 60])
-def test_a_part_of_one_is_refused(cut):
+def test_a_part_of_a_token_is_refused(cut):
     with pytest.raises(ConfigError, match="cut short or mistyped"):
         parse(TOKEN.text()[:-cut])
 
 
-def test_what_it_is_called_says_nothing_of_the_secret():
+def test_its_displayed_id_says_nothing_of_the_secret():
     assert TOKEN.id not in TOKEN.text()
     assert len(TOKEN.id) == 8
 
 
 @pytest.mark.parametrize("size", [0, 47, 49])
-def test_one_of_another_size_is_refused_though_its_sum_is_right(size):
+def test_a_token_of_another_size_is_refused_though_its_checksum_is_right(size):
     with pytest.raises(ConfigError, match="cut short or mistyped"):
         parse(Token(b"", bytes(size)).text())

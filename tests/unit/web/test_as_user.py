@@ -59,13 +59,13 @@ def test_a_connection_is_the_users(listening):
 
 @pytest.fixture
 def held_up(listening, monkeypatch):
-    """A daemon that has not come to accept anybody, so that what connects for a user waits."""
+    """Makes a daemon that has not accepted anybody yet, so that a connecting user waits."""
     path, sock = listening
     sock.listen(0)
     monkeypatch.setattr(as_user, "CONNECT_S", 60.0)
     connector = Connector((path,))
     with socket.socket(socket.AF_UNIX) as first:
-        first.connect(str(path))  # the one place that there is
+        first.connect(str(path))  # the only place
         yield path, sock, connector
     for pid in (*children(connector.pid), connector.pid):
         with suppress(ProcessLookupError):
@@ -78,7 +78,7 @@ def children(pid):
 
 
 def for_nobody(connector):
-    """The process that connects as that user, once it does."""
+    """Returns the process that connects as that user, once it does."""
     give_up_s = time.monotonic() + 60
     while time.monotonic() < give_up_s:
         for pid in children(connector.pid):
@@ -91,7 +91,7 @@ def for_nobody(connector):
 
 @become
 def test_nobody_stops_what_connects_for_them(held_up):
-    """Else all who have signed in would wait for it."""
+    """Otherwise all users who have signed in would wait for it."""
     path, sock, connector = held_up
     with ThreadPoolExecutor(1) as asking:
         asked = asking.submit(connector.connect, NOBODY.pw_uid, path, 5.0)
@@ -143,7 +143,7 @@ TABLE = """\
 
 
 @pytest.mark.parametrize(("port", "uid"), [(50000, 1000), (50001, None), (50002, None)])
-def test_whose_a_connection_is(port, uid):
+def test_whose_connection_it_is(port, uid):
     client, server = kernel_form("127.0.0.1", port), kernel_form("127.0.0.1", 9480)
     assert uid_in(TABLE.splitlines(), client, server) == uid
 
@@ -151,7 +151,7 @@ def test_whose_a_connection_is(port, uid):
 @pytest.mark.parametrize(
     ("family", "address"), [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")]
 )
-def test_the_kernel_says_whose(family, address):
+def test_the_kernel_says_whose_it_is(family, address):
     with socket.socket(family) as server:
         try:
             server.bind((address, 0))
@@ -166,7 +166,7 @@ def test_the_kernel_says_whose(family, address):
 
 
 @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="no IPv6 here")
-def test_whose_an_ipv4_connection_is_to_a_page_of_ipv6():
+def test_whose_an_ipv4_connection_to_an_ipv6_page_is():
     with (
         socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True) as server,
         socket.create_connection(("127.0.0.1", server.getsockname()[1])),
@@ -177,7 +177,7 @@ def test_whose_an_ipv4_connection_is_to_a_page_of_ipv6():
 
 
 def test_no_look_through_all_connections_is_needed(monkeypatch):
-    """A user can make very many: to read of them all took the page longer with each."""
+    """A user can make very many: reading all of them took the page longer with each."""
     if not can_be_asked():
         pytest.skip("this kernel cannot be asked about one connection (CONFIG_INET_DIAG)")
     monkeypatch.setattr(whose, "TABLES", ())

@@ -7,7 +7,7 @@ from lbd.web.server import renewed
 
 
 def shown_by(context):
-    """The certificate that a client is shown by now."""
+    """Returns the certificate that a client is shown now."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     server = context.wrap_bio(to_server, to_client, server_side=True)
     any_client = ssl.create_default_context()
@@ -21,7 +21,7 @@ def shown_by(context):
     return ssl.DER_cert_to_PEM_cert(client.getpeercert(binary_form=True)).strip().encode()
 
 
-def test_a_renewed_certificate_is_shown_without_a_restart(tmp_path, caplog):
+def test_a_renewed_certificate_is_presented_without_a_restart(tmp_path, caplog):
     first, second = (new_authority(name, time.time()) for name in ("one", "two"))
     path = tmp_path / "host.pem"
     path.write_bytes(first.key + first.chain)

@@ -54,7 +54,7 @@ async def made(monkeypatch):
 
 
 async def test_of_too_many_the_oldest_makes_room(made, monkeypatch):
-    """Whoever held all of them kept everybody out: 503."""
+    """A client that held all of them locked everybody out: 503."""
     protocol, transport = made
     monkeypatch.setattr(connection, "CONNECTIONS_MAX", 2)
     later = []
@@ -102,7 +102,7 @@ async def test_who_asks_nothing_whole_is_let_go(made):
     await aborted(transport)
 
 
-async def test_who_has_asked_may_wait_but_must_read(made):
+async def test_a_client_that_has_asked_may_wait_but_must_read(made):
     protocol, transport = made
     protocol.data_received(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
     assert protocol._timer is None

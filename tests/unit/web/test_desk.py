@@ -49,7 +49,7 @@ def question(pages, viewer=NOBODY, fresh_s=100.0, name=""):
     return Question(Kind("/p", pages.make, fresh_s), viewer, name, ())
 
 
-async def test_fifty_viewers_cost_one(pages, desk):
+async def test_fifty_viewers_cost_as_much_as_one(pages, desk):
     pages.held.clear()
     asking = [asyncio.create_task(desk.page(question(pages))) for _ in range(50)]
     await asyncio.sleep(0)
@@ -70,7 +70,7 @@ async def test_a_page_is_its_viewers_alone(pages, desk):
 
 @pytest.mark.parametrize("attacker", [NOBODY, BOB])
 async def test_who_asks_for_thousands_of_pages_keeps_no_user_from_theirs(pages, desk, attacker):
-    """Each of another address, so each is to be made."""
+    """Each has another address, so each must be made."""
     pages.held.clear()
     slow = [asyncio.create_task(desk.page(question(pages, attacker, name=str(n))))
             for n in range(200)]  # fmt: skip
@@ -99,13 +99,13 @@ async def test_who_holds_all_streams_keeps_no_user_from_theirs(pages, desk):
     assert not streams.is_full(BOB)
 
 
-async def test_an_old_answer_is_asked_for_again(pages, desk):
+async def test_an_old_answer_is_requested_again(pages, desk):
     await desk.page(question(pages, fresh_s=0.0))
     await desk.page(question(pages, fresh_s=0.0))
     assert pages.made == 2
 
 
-async def test_a_trouble_is_everybodys_for_a_while(pages, desk):
+async def test_an_error_is_shared_by_all_for_a_while(pages, desk):
     pages.trouble = Unavailable("lim is not running")
     for _ in range(3):
         with pytest.raises(Unavailable, match="not running"):
@@ -113,7 +113,7 @@ async def test_a_trouble_is_everybodys_for_a_while(pages, desk):
     assert pages.made == 1
 
 
-async def test_a_stream_says_what_has_changed_alone(pages, desk):
+async def test_a_stream_contains_only_changes(pages, desk):
     ending = asyncio.Event()
     streams = Streams(desk, ending, tick_s=0.0)
     events = streams.events(question(pages, fresh_s=0.0))
@@ -143,11 +143,11 @@ class Hosts:
 
 
 def news(said):
-    """What a stream sends about the table."""
+    """Returns what a stream sends about the table."""
     return json.loads(said.partition(b"data: ")[2])["hosts"]
 
 
-async def test_of_a_table_only_cells_that_changed_are_sent(desk):
+async def test_of_a_table_only_changed_cells_are_sent(desk):
     hosts = Hosts()
     events = Streams(desk, asyncio.Event(), tick_s=0.0).events(question(hosts, fresh_s=0.0))
     said = [await anext(events) for _ in range(3)]
@@ -158,7 +158,7 @@ async def test_of_a_table_only_cells_that_changed_are_sent(desk):
     await events.aclose()
 
 
-async def test_who_has_just_loaded_a_page_is_sent_what_changed_since(desk):
+async def test_a_viewer_who_has_just_loaded_a_page_is_sent_what_changed_since(desk):
     hosts = Hosts()
     asked = question(hosts, fresh_s=0.0)
     loaded = (await desk.page(asked)).drawn
@@ -172,7 +172,7 @@ async def test_who_has_just_loaded_a_page_is_sent_what_changed_since(desk):
     assert desk.given(question(hosts, ANN), loaded.mark) is None
 
 
-async def test_what_changed_is_made_once_for_all_who_had_the_same(desk):
+async def test_a_change_is_rendered_once_for_all_viewers_with_the_same_state(desk):
     hosts = Hosts()
     before = (await desk.page(question(hosts, fresh_s=0.0))).drawn
     after = (await desk.page(question(hosts, fresh_s=0.0))).drawn
@@ -185,7 +185,7 @@ async def test_a_page_that_is_the_same_for_all_is_made_once(pages, desk):
     made = [await desk.page(Question(kind, viewer, "", ())) for viewer in (ANN, BOB, NOBODY)]
     assert pages.made == 1
     assert all(one is made[0] for one in made)
-    assert made[0].drawn.parts["a"].count("ann") == 0  # it is asked for as nobody
+    assert made[0].drawn.parts["a"].count("ann") == 0  # it is requested as nobody
 
 
 async def test_a_reader_who_does_not_read_makes_nothing(pages, desk):
@@ -198,7 +198,7 @@ async def test_a_reader_who_does_not_read_makes_nothing(pages, desk):
     await events.aclose()
 
 
-async def test_a_stream_outlives_trouble(pages, desk):
+async def test_a_stream_survives_an_error(pages, desk):
     pages.trouble = Unavailable("lim is not running")
     events = Streams(desk, asyncio.Event(), tick_s=0.0).events(question(pages, fresh_s=0.0))
     await anext(events)

@@ -29,15 +29,15 @@ def scope(method="GET", query=b"", **headers):
         (scope("POST", sec_fetch_site="same-origin", origin="http://localhost:9480"), None),
         (scope("POST", origin="http://localhost:9481"), 403),
         (scope("POST", origin="null"), 403),
-        # What a browser sends of our own form where it keeps the origin to itself, and of a page
-        # elsewhere, also one in a sandbox.
+        # What a browser sends for our own form if it hides the origin, and for a page elsewhere,
+        # even one in a sandbox.
         (scope("POST", sec_fetch_site="same-origin", origin="null"), None),
         (scope("POST", sec_fetch_site="cross-site", origin="null"), 403),
         (scope("POST", sec_fetch_site="same-site", origin="null"), 403),
         (scope("POST", sec_fetch_site="none", origin="null"), 403),
         (scope("POST", sec_fetch_site="cross-site", origin="http://127.0.0.1:9480"), 403),
         (scope("POST", sec_fetch_site="same-origin", origin="http://evil.example"), 403),
-        (scope("POST"), None),  # no browser's; the CSRF token is asked for all the same
+        (scope("POST"), None),  # not from a browser; the CSRF token is required all the same
     ],
 )
 def test_what_is_refused(asked, status):
@@ -45,7 +45,7 @@ def test_what_is_refused(asked, status):
     assert (refused and refused[0]) == status
 
 
-def test_two_names_are_none():
+def test_two_names_are_refused():
     asked = scope()
     asked["headers"].append((b"host", b"evil.example"))
     assert why_refused(asked, HOSTS)[0] == 421
@@ -84,7 +84,7 @@ def test_names_of_an_address():
     assert "localhost:9480" not in names_of(Address("10.0.0.7", 9480), Config())
 
 
-def test_what_others_reach_takes_a_certificate():
+def test_a_page_reachable_from_elsewhere_requires_a_certificate():
     assert certificate_for(Address("127.0.0.1", 1), Config()) is None
     with pytest.raises(ConfigError, match="certificate"):
         certificate_for(Address("10.0.0.7", 1), Config())

@@ -32,7 +32,7 @@ def test_a_row_of_a_host():
                    "Memory": "2.0G/8.0G", "Slots": "1/2", "Jobs": "3", "Age": "200ms"}  # fmt: skip
 
 
-def test_why_a_host_takes_no_jobs_stands_beside_it():
+def test_the_reason_why_a_host_accepts_no_jobs_is_shown_beside_it():
     drained = {"by": "ann", "since": None, "reason": "disk"}
     found = table(host(), host("h2", state="drained", drained=drained))
     assert found.head[-1] == "Note"
@@ -46,7 +46,7 @@ def test_the_numbers_of_a_host_that_is_down_are_grey_and_have_no_bar():
     assert row[2].bar is None
 
 
-def test_the_cluster_says_what_waits():
+def test_the_cluster_shows_what_waits():
     queue = {"mode": "fcfs", "leader": "h1", "queued": 7, "running": 2}
     facts = dict(cluster_part(status(host(), dispatcher=queue)).items)
     assert facts["queue"].text == "fcfs on h1"
@@ -71,7 +71,7 @@ def test_whatever_hosts_say_is_text():
     assert html.count("&lt;script&gt;") > 8
 
 
-def test_outputs_keep_their_lines_and_nothing_else_of_control():
+def test_outputs_keep_their_lines_and_no_other_control_characters():
     html = part_html(Line("o", "Output", "a\tb\n<b>\x07\u202e\n", note=NASTY))
     assert "a    b\n&lt;b&gt;??\n" in html
 
@@ -86,5 +86,5 @@ def test_an_event_is_one_line_of_data():
     assert event("parts", json.dumps("a\nb\r")) == b'event: parts\ndata: "a\\nb\\r"\n\n'
 
 
-def test_who_is_not_signed_in_has_no_buttons():
+def test_a_viewer_who_is_not_signed_in_has_no_buttons():
     assert "act" not in [part.id for part in host_parts(host(), (), (), Clock(0.0), NOBODY)]

@@ -22,7 +22,7 @@ def job(number="1", state="running", **more):
             "submitted": 0.0, **more}  # fmt: skip
 
 
-def test_what_waits_is_apart_and_says_why():
+def test_waiting_jobs_are_listed_separately_with_their_reasons():
     waits = job("2", "pending", reason="next, as soon as a slot is free")
     waiting, others = job_parts([job(), waits], Clock(60.0))
     assert [row[0].text for row in waiting.rows] == ["2"]
@@ -56,7 +56,7 @@ def test_what_users_say_is_text():
         ("done", "", True, []),
     ],
 )
-def test_what_may_be_done(state, reason, queued, verbs):
+def test_which_actions_are_offered(state, reason, queued, verbs):
     parts = acts(job("h1-2", state, reason=reason), ANN, queued=queued)
     found = [button.action for part in parts for button in part.buttons]
     assert found == [f"/jobs/h1-2/{verb}" for verb in verbs]
@@ -80,7 +80,7 @@ class Answers:
         return reply
 
 
-def test_only_what_is_new_is_read():
+def test_only_new_output_is_read():
     outputs = Outputs()
     answers = Answers(piece(b"a\n", at=(2, 0)), piece(at=(2, 0)))
     assert outputs.read("key", answers, "1").kept == [b"a\n", b""]
@@ -91,7 +91,7 @@ def test_only_what_is_new_is_read():
     assert outputs.read("other", answers, "1").kept == [b"theirs", b""]
 
 
-def test_a_long_output_is_its_end():
+def test_of_a_long_output_the_end_is_shown():
     tail = Tail()
     tail.read(Answers(*(piece(b"x" * TAIL_BYTES, at=(n, 0)) for n in range(100))), "1")
     assert len(tail.kept[0]) == TAIL_BYTES
@@ -101,7 +101,7 @@ def test_a_long_output_is_its_end():
     assert "more is being read" in notes
 
 
-def test_what_another_attempt_prints_is_not_added():
+def test_the_output_of_another_attempt_is_not_appended():
     tail = Tail()
     tail.read(Answers(piece(b"first", at=(5, 0)), piece(b"second", at=(6, 0), attempt=2)), "1")
     assert tail.kept[0] == b"second"
@@ -151,6 +151,6 @@ async def test_a_form_is_bounded():
     [(job_act, "1", "requeue"), (job_act, "@me", "kill"), (job_act, "1-9", "kill"),
      (job_act, "last", "kill"), (host_act, "h1", "cut")],
 )  # fmt: skip
-def test_acts_that_there_are_not(act, name, verb):
+def test_unknown_actions(act, name, verb):
     with pytest.raises(Refusal, match="no such act"):
         act(None, name, verb)

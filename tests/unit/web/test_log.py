@@ -1,4 +1,4 @@
-"""What visitors send does not fill the page's log, and no line of theirs is in it."""
+"""Visitors' requests do not fill the page's log, and no line of theirs is in it."""
 
 import asyncio
 import logging
@@ -19,7 +19,7 @@ from tests.unit.web.test_guard import HOSTS, scope
 
 
 class Page:
-    """It runs, and we have signed in."""
+    """A running page, signed in to."""
 
     def __init__(self, port, web):
         now_s = time.monotonic()
@@ -29,7 +29,7 @@ class Page:
         self.head = f"Host: 127.0.0.1:{port}\r\nCookie: {cookie}\r\n".encode()
 
     async def ask(self, request, *, leaves=False):
-        """The answer's first line."""
+        """Returns the answer's first line."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         writer.write(request)
         if leaves:

@@ -29,7 +29,7 @@ def is_text(html):
     return "<script" not in html and "\x1b" not in html and "&lt;script&gt;" in html
 
 
-def test_the_doctors_faults_come_first():
+def test_the_faults_found_by_doctor_come_first():
     checks = [Check("a", OK, "fine"), Check("b", FAULT, NASTY, NASTY), Check("c", WARN, "hm")]
     page = doctor_page(checks, "h1")
     table = page.parts[1]
@@ -59,7 +59,7 @@ def test_owners_and_their_hours():
     assert is_text(html_of(owners_page([owner(host=NASTY, rule=NASTY)], {}, Clock(0.0))))
 
 
-def test_why_there():
+def test_the_reason_for_a_placement():
     candidates = [
         {"name": "h2", "load": 0.2, "age_s": 1.0, "willing": True, "why": ""},
         {"name": NASTY, "load": 3.0, "age_s": 1.0, "willing": False, "why": NASTY},
@@ -74,7 +74,7 @@ def test_why_there():
     assert is_text(html_of(parts))
 
 
-def test_settings_say_what_is_saved():
+def test_settings_show_what_is_saved():
     params = [{"name": "lim.min_gain", "value": 0.1}, {"name": "load.index", "value": NASTY,
                                                        "saved": NASTY}]  # fmt: skip
     page = settings_page({"algorithm": "GLOBAL", "saved": "LOWEST"}, params)
@@ -89,7 +89,7 @@ def test_the_latest_come_first_and_are_bounded():
     assert len(found) == 200
 
 
-def test_what_is_not_shown_is_said():
+def test_a_truncated_list_says_so():
     assert notes_of({}, {}) is None
     assert is_text(html_of([notes_of({"h2": NASTY}, {"h3": NASTY})]))
 
@@ -99,7 +99,7 @@ def nobody_asks(*words):
 
 
 @pytest.mark.parametrize("make", [make_jobs, make_job, make_history])
-def test_jobs_are_for_who_has_signed_in(make):
+def test_jobs_are_shown_to_viewers_who_have_signed_in(make):
     def refuse():
         raise SignInFirst("sign in")
 
@@ -108,7 +108,7 @@ def test_jobs_are_for_who_has_signed_in(make):
         make(SimpleNamespace(daemons=daemons, need_viewer=refuse, name="1", unix_now_s=0.0))
 
 
-def test_the_doctor_looks_into_nothing_of_this_process_for_others():
+def test_doctor_examines_nothing_of_this_process_for_others():
     asked = []
 
     def lim(question, timeout_s=5.0):
@@ -124,5 +124,5 @@ def test_the_doctor_looks_into_nothing_of_this_process_for_others():
     assert not names & {"configuration", "key", "state directory", "privilege"}
 
 
-def test_every_page_has_an_address_of_its_own():
+def test_every_page_has_its_own_address():
     assert len({kind.path for kind in KINDS}) == len(KINDS)

@@ -28,7 +28,7 @@ def part(page, name):
 
 
 class Asked(HTMLParser):
-    """What a browser would ask for."""
+    """Returns what a browser would request."""
 
     def __init__(self):
         super().__init__()
@@ -62,7 +62,7 @@ def test_it_stands_alone_and_every_text_is_escaped():
     assert "default-src 'none'" in html
 
 
-def test_the_curves_are_of_the_time_asked_for():
+def test_the_curves_are_of_the_requested_time():
     loads = PastLoads(600.0, NOW_S, {"h1": (9.0, 1.0, math.nan), "h2": (9.0, 3.0, 2.0)})
     page = report_page(material(since_s=NOW_S - 1200.0, curve=loads))
     assert part(page, "load").points == (2.0, 2.0)
@@ -88,7 +88,7 @@ def test_levels_of_colour(load, found):
     assert level(load) == found
 
 
-def test_waiting_is_by_the_way_a_job_went_and_by_how_long_it_ran():
+def test_waiting_is_shown_by_route_and_by_run_time():
     jobs = [
         {"id": "h1-1", "origin": "h1", "host": "h1", "submitted": 0, "started": 0.5, "finished": 1},
         {"id": "h1-2", "origin": "h1", "host": "h2", "submitted": 0, "started": 2, "finished": 90},

@@ -38,11 +38,11 @@ def test_neither_links_nor_sessions_are_kept_as_they_are(sessions):
     assert f"{secret}'" not in kept
 
 
-def test_a_session_ends(sessions):
+def test_a_session_expires(sessions):
     secret = sessions.sign_in(sessions.link(ANN, 0.0), 0.0)
     key = sessions.find(secret, s.IDLE_S - 1).key
     assert sessions.find(secret, 2 * s.IDLE_S - 2) is not None  # it was used
-    assert sessions.is_open(key, 3 * s.IDLE_S - 3)  # which is no use of it
+    assert sessions.is_open(key, 3 * s.IDLE_S - 3)  # this does not count as use
     assert sessions.find(secret, 3 * s.IDLE_S - 1) is None
     secret = sessions.sign_in(sessions.link(ANN, 0.0), 0.0)
     for step in range(1, int(s.SESSION_S / s.IDLE_S) * 2):
@@ -50,13 +50,13 @@ def test_a_session_ends(sessions):
     assert sessions.find(secret, s.SESSION_S) is None
 
 
-def test_who_signs_out_is_out(sessions):
+def test_signing_out_ends_the_session(sessions):
     secret = sessions.sign_in(sessions.link(ANN, 0.0), 0.0)
     sessions.sign_out(sessions.find(secret, 1.0).key)
     assert sessions.find(secret, 1.0) is None
 
 
-def test_a_users_oldest_make_way_and_others_stay(sessions):
+def test_the_oldest_sessions_of_a_user_make_way_and_others_stay(sessions):
     bobs = sessions.sign_in(sessions.link(BOB, 0.0), 0.0)
     first_link = sessions.link(ANN, 0.0)
     for _ in range(s.LINKS_OF_USER_MAX):
@@ -107,7 +107,7 @@ async def test_only_its_user_signs_in_to_a_users_page(sessions):
         await logins.handle({"op": "other"}, Caller(1, 1000, 1000))
 
 
-async def test_everybody_signs_in_to_roots_page_as_themselves(sessions):
+async def test_everybody_signs_in_to_the_page_of_root_as_themselves(sessions):
     logins = Logins(sessions, "http://127.0.0.1:1/", lambda: 0.0, None)
     found = await logins.handle({"op": "login", "uid": 0}, Caller(1, 54321, 1))
     secret = sessions.sign_in(found["url"].partition("token=")[2], 1.0)

@@ -1,4 +1,4 @@
-"""A page that takes its time is begun at once; one that is quick, or refused, comes whole."""
+"""A slow page is begun at once; one that is quick, or refused, is sent as a whole."""
 
 import asyncio
 import threading
@@ -51,7 +51,7 @@ def page_of(site, slow, **more):
 @pytest.mark.parametrize(
     ("problem", "said"), [(None, "made"), (Unavailable("lim is not running"), "lim is not running")]
 )
-async def test_the_head_of_a_slow_page_goes_first(site, problem, said):
+async def test_the_head_of_a_slow_page_is_sent_first(site, problem, said):
     slow = Slow(problem)
     answer = await page_of(site, slow)
     assert isinstance(answer, StreamingResponse)
@@ -85,7 +85,7 @@ async def ended(tasks):
     return (await asyncio.wait(tasks))[0]
 
 
-async def test_a_page_that_is_there_comes_whole(site):
+async def test_a_ready_page_is_sent_as_a_whole(site):
     slow = Slow()
     slow.held.set()
     await page_of(site, slow, title="")
@@ -94,7 +94,7 @@ async def test_a_page_that_is_there_comes_whole(site):
     assert b"<h1>Hosts</h1>" in answer.body
 
 
-async def test_who_may_not_see_a_page_is_told_so_by_the_status(site):
+async def test_a_viewer_who_may_not_see_a_page_gets_that_as_the_status(site):
     slow = Slow(SignInFirst("sign in"))
     asking = page_of(site, slow, is_for_all=False)
     await asyncio.sleep(0)
@@ -110,7 +110,7 @@ async def test_who_may_not_see_a_page_is_told_so_by_the_status(site):
     ],
 )
 async def test_the_cookie_is_of_this_page_alone(is_secure, begins, more):
-    """By TLS no other name of the domain, and nothing without TLS, can put one in its place."""
+    """With TLS, no other name of the domain, and nothing without TLS, can replace it."""
     sessions = Sessions(lambda: "secret")
     sessions.link(User(1001, "ann"), time.monotonic())
     site = Site(None, None, sessions, is_secure=is_secure)

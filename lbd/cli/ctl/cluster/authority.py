@@ -1,8 +1,8 @@
-"""`lbctl authority`: where the cluster's authority is, and how it moves to another host.
+"""`lbctl authority`: where the cluster's authority is, and how to move it to another host.
 
-It is given away into a file on the one host and taken out of it on the other, which says so to all
-hosts, signed. In between nobody has it: so never do two hosts. Where the first is lost, a backup of
-it will do.
+One host gives it away into a file, and another takes it from that file and announces this to all
+hosts with a signed message. In between no host has it, so there are never two. If its host is lost,
+a backup of it serves as the file.
 """
 
 import argparse
@@ -133,7 +133,7 @@ def take(options: argparse.Namespace, path: str | None) -> int:
             write_private(to, read(source))
     show_to_daemons(config, here)
     write_private(files.home, f"{host} {target}\n".encode())
-    write_private(files.revoked, signed)  # last: of this the LIM tells the others
+    write_private(files.revoked, signed)  # last, because the LIM sends it to the other hosts
     if options.json:
         print_json({"host": host, "file": str(file)})
     else:
@@ -146,7 +146,7 @@ def take(options: argparse.Namespace, path: str | None) -> int:
 
 
 def is_here(config: Config) -> bool:
-    """Not what is left of it on a host that was down when another took it."""
+    """Ignores what is left of it on a host that was down when another host took it."""
     home = host_files(config).read_home()[0]
     return home in ("", config.host.name) and authority_in(config).exists()
 

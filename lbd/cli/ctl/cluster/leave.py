@@ -1,5 +1,5 @@
-"""`lbctl leave` takes this host out of the cluster; `lbctl forget HOST`, run on another host,
-removes one that will not come back."""
+"""`lbctl leave` takes this host out of the cluster. `lbctl forget HOST`, run on another host,
+removes a host that will not come back."""
 
 import argparse
 import math
@@ -33,9 +33,9 @@ STOP_S = 60.0  # for `lbd up` to end what runs
 POLL_S = 0.1
 DAEMONS = ("up", "lim", "lbm", "dispatcher", "keeper", "metrics")
 LISTEN_S = 0.5
-AGREED_S = 1.0  # by so much later the others have not heard a host any more either
-QUIET_S = 1.0  # without a command: one that another host chose before the drain has come by then
-# What the next cluster, if there is one, is not to begin with.
+AGREED_S = 1.0  # how much later the other hosts notice the silence
+QUIET_S = 1.0  # without a command: by then, commands placed here before the drain have arrived
+# State that a later cluster must not start with.
 KEPT = ("settings.json", "drains.json", "drained", "hosts.json")
 
 
@@ -45,8 +45,8 @@ def add_leave_options(parser: Parser) -> None:
 
 
 def leave(daemons: Daemons, options: argparse.Namespace) -> int:
-    """Empties this host, stops its daemons, and then removes what makes it one of the cluster. What
-    has been done by an earlier try is not done again."""
+    """Drains this host, stops its daemons, then removes what makes it a member of the cluster.
+    Skips the steps that an earlier attempt completed."""
     config = daemons.config
     refuse_in_lab(Path(config.path))
     refuse_if_needed(daemons)
@@ -72,7 +72,7 @@ def leave(daemons: Daemons, options: argparse.Namespace) -> int:
 
 
 def wait_for_all(daemons: Daemons, host: str, timeout_s: float) -> None:
-    """Until the LBM has had no command for QUIET_S. Raises Unavailable."""
+    """Waits until the LBM has had no command for QUIET_S. Raises Unavailable."""
     began_s = quiet_since_s = time.monotonic()
     waits = False
     while True:
@@ -94,7 +94,8 @@ def wait_for_all(daemons: Daemons, host: str, timeout_s: float) -> None:
 
 
 def commands_left(daemons: Daemons) -> int:
-    """What would end with this host's LBM, by its own word: what its LIM has been told is older."""
+    """Returns how many commands would end with this host's LBM. Asks the LBM: the LIM's number is
+    older."""
     if "lbm" not in running(daemons.config):
         return 0
     count = number(daemons.lbm({"op": "status"}), "jobs")
@@ -131,7 +132,7 @@ def running(config: Config) -> list[str]:
 
 
 def stop_daemons(config: Config) -> None:
-    """Raises Unavailable if they go on."""
+    """Raises Unavailable if they do not stop."""
     file = Path(config.host.runtime_dir, "up.pid")
     if (up := pid_of_holder(file)) and is_whose_file(up, file):
         os.kill(up, signal.SIGTERM)
@@ -147,7 +148,7 @@ def stop_daemons(config: Config) -> None:
 
 
 def is_whose_file(pid: int, file: Path) -> bool:
-    """The daemons' account may write such files: it says nothing of others' processes."""
+    """Checks the pid's owner: the daemons' account may write these files, but only for its own."""
     try:
         return os.stat(f"/proc/{pid}").st_uid == file.lstat().st_uid
     except OSError:
@@ -155,7 +156,7 @@ def is_whose_file(pid: int, file: Path) -> bool:
 
 
 def forget_cluster(config: Config) -> list[str]:
-    """The files that are gone now. Raises LbdError."""
+    """Removes the cluster's files and returns their names. Raises LbdError."""
     files, state = host_files(config), Path(config.host.state_dir)
     paths = [files.credentials, files.authority, files.revoked, files.home]
     removed = []
@@ -197,7 +198,7 @@ def forget(daemons: Daemons, options: argparse.Namespace) -> int:
 
 
 def wait_until_silent(daemons: Daemons, host: str) -> None:
-    """Until all hosts agree that it is; no longer than it takes to hear it again."""
+    """Waits until all hosts agree that the host is silent, or until it is heard again."""
     limit_s = number(daemons.lim({"op": "param", "name": "lim.stale_after_s"}), "value")
     age_s = age_of(daemons, host)
     complain("lbctl", f"{host} was up {age_s:.0f} s ago; it will be removed once it has been "
@@ -206,11 +207,11 @@ def wait_until_silent(daemons: Daemons, host: str) -> None:
         time.sleep(LISTEN_S)
         before_s, age_s = age_s, age_of(daemons, host)
         if age_s < before_s:
-            return  # which the LIM will say
+            return  # the LIM reports that
 
 
 def age_of(daemons: Daemons, host: str) -> float:
-    """Of the newest that is known of it; NaN once the host has left."""
+    """Returns the age of its latest report; NaN once the host has left."""
     return number(host_named(daemons.lim({"op": "status"}), host), "age_s")
 
 

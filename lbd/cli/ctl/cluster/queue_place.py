@@ -1,7 +1,7 @@
-"""`lbctl queue`: where the cluster's queue is. It is enabled and disabled for all hosts at once.
+"""`lbctl queue`: where the cluster's queue runs. Enables and disables it for all hosts at once.
 
-The hosts stand in the cluster's settings. To disable the queue, it is closed first: its dispatcher
-takes no new jobs and says so, and only then is it known that none is left.
+The cluster's settings name the hosts. Disabling closes the queue first: its dispatcher accepts no
+more jobs and confirms that, and only then can it be known that no job is left.
 """
 
 import argparse
@@ -42,7 +42,7 @@ EXAMPLES = (
     "lbctl queue disable --drain     takes no new jobs; off when none are left",
 )
 ANSWER_S = 2.0
-BEGIN_S = 30.0  # for a dispatcher to start, or to take up that it is closed
+BEGIN_S = 30.0  # for a dispatcher to start, or to confirm that it is closed
 POLL_S = 0.2
 DISPATCHER = "dispatcher"
 NONE = "this cluster has no queue"
@@ -81,7 +81,7 @@ def queue(options: argparse.Namespace, path: str | None) -> int:
 def show(daemons: Daemons, options: argparse.Namespace) -> int:
     hosts, origin = daemons.queue()
     if not hosts:
-        with contextlib.suppress(Refusal):  # of an older release: it knows of no such settings
+        with contextlib.suppress(Refusal):  # an older LIM has no such settings
             daemons.lim({"op": "settings"})
     try:
         now = status(daemons) if hosts else {}
@@ -109,13 +109,13 @@ def jobs_phrase(now: Json) -> str:
 
 
 def status(daemons: Daemons) -> Json:
-    """Of the dispatcher that leads. Raises LbdError."""
+    """Returns the status of the leading dispatcher. Raises LbdError."""
     try:
         return daemons.lbm({"op": "queue.status"}, ANSWER_S)
     except Unavailable as problem:
         if "did not answer" not in str(problem):
             raise
-        # It is the dispatcher that our LBM waits for.
+        # Our LBM answered this late because it waits for the dispatcher.
         where = listed(daemons.queue()[0])
         raise Unavailable(f"no dispatcher on {where} answered within {ANSWER_S:g} s") from None
 
@@ -125,22 +125,22 @@ def left(now: Json) -> int:
 
 
 def share(daemons: Daemons, values: dict[str, object]) -> int:
-    """For all hosts; None takes one back. Returns how many hosts there are. Raises LbdError."""
+    """Sets values for all hosts; None removes one. Returns the number of hosts. Raises LbdError."""
     reply = daemons.lim({"op": "share", "values": values}, FORWARD_TIMEOUT_S)
     say_missing(reply)
     return int(number(reply, "hosts"))
 
 
 def check_right(daemons: Daemons) -> None:
-    """Raises Refusal for who may not place the queue, before any advice that is for who may."""
+    """Raises Refusal for users who may not place the queue, before any advice on it."""
     daemons.lim({"op": "share", "values": {}})
 
 
-# enable
+# Enable
 
 
 def place_on_first_host(config: Config, credentials: Credentials, now_s: float) -> None:
-    """This host's LIM is to begin with that, and to pass it on: signed, as if set by `lbctl`."""
+    """Writes the setting for this host's LIM to start with and pass on, signed as if by `lbctl`."""
     from lbd.trust.seals import sign
 
     me, file = HostId(config.host.name), SettingsFile(Path(config.host.state_dir))
@@ -191,7 +191,7 @@ def enable(daemons: Daemons, options: argparse.Namespace) -> int:
 
 
 def no_leader(names: Sequence[str], why: str) -> str:
-    """`why`: what the dispatcher of this host said as it ended, if it is one of those."""
+    """`why` is the last error of this host's dispatcher, if it is one of them."""
     if why and len(names) == 1:
         return f"its dispatcher cannot start: {why}"
     where = names[0] if len(names) == 1 else "one of them"
@@ -205,8 +205,8 @@ START = "is `lbd up` or lbd-dispatcher.path running? See the dispatcher's log"
 def until(
     daemons: Daemons, condition: Callable[[Json], bool], trouble: Callable[[], str] = lambda: ""
 ) -> Json:
-    """What the dispatcher says once that is so; nothing if that takes too long, or as soon as there
-    is trouble that keeps it from that."""
+    """Returns the dispatcher's status once the condition holds; {} after a timeout, or as soon as
+    `trouble` says that it cannot come about."""
     give_up_s = time.monotonic() + BEGIN_S
     while time.monotonic() < give_up_s:
         try:
@@ -219,7 +219,7 @@ def until(
     return {}
 
 
-# disable
+# Disable
 
 
 def disable(daemons: Daemons, options: argparse.Namespace) -> int:
@@ -244,8 +244,8 @@ def disable(daemons: Daemons, options: argparse.Namespace) -> int:
 
 
 def kept_in(daemons: Daemons, host: str) -> str:
-    """Where the ledger of the queue on `host` is, as its dispatcher has it. lbd.toml may have been
-    changed since."""
+    """Returns where the ledger of the queue on `host` is. Asks the dispatcher, because lbd.toml may
+    have changed since it started."""
     in_file = not is_postgres(daemons)
     with contextlib.suppress(LbdError):
         in_file = bool(status(daemons).get("in_file", in_file))
@@ -275,7 +275,7 @@ def listed(hosts: Sequence[str]) -> str:
 
 
 def until_empty(daemons: Daemons, wait_s: float) -> Json:
-    """What the dispatcher says once none is left or the time is up; nothing if it stays open."""
+    """Returns the dispatcher's status once no job or time is left; {} if it does not close."""
     now = until(daemons, lambda row: bool(row.get("closed")))
     give_up_s = time.monotonic() + wait_s
     if now and wait_s:
@@ -287,8 +287,8 @@ def until_empty(daemons: Daemons, wait_s: float) -> Json:
 
 
 def close(daemons: Daemons, advice: str, wait_s: float | None = None) -> None:
-    """Until it takes no new jobs and none is left. `wait_s`: how long that may take, None for not
-    at all; then, or if that is interrupted, it is open again. Raises LbdError."""
+    """Closes the queue and waits up to `wait_s` until no job is left. None refuses at once if there
+    are jobs. After a timeout or an interruption it opens the queue again. Raises LbdError."""
     try:
         now = status(daemons)
     except LbdError as problem:
@@ -301,7 +301,7 @@ def close(daemons: Daemons, advice: str, wait_s: float | None = None) -> None:
         try:
             share(daemons, {CLOSED: True})
             now = until_empty(daemons, wait_s or 0.0)
-        except BaseException:  # signals, too: a closed queue would refuse everybody's jobs
+        except BaseException:  # signals as well: a queue left closed would refuse all jobs
             share(daemons, {CLOSED: None})
             raise
     if now and not left(now):
@@ -315,7 +315,7 @@ def close(daemons: Daemons, advice: str, wait_s: float | None = None) -> None:
 
 
 def patiently(daemons: Daemons, before: Json) -> Json:
-    """A dispatcher that does not answer just now has what it had."""
+    """Returns the status, or the previous one if the dispatcher does not answer now."""
     try:
         return status(daemons)
     except LbdError:

@@ -1,6 +1,6 @@
-"""`lbctl bundle`: what somebody who is to help needs to know of this host, without its secrets.
+"""`lbctl bundle`: what somebody who helps needs to know about this host, without its secrets.
 
-Whatever cannot be had is left out with a line, since a host that needs help may lack anything.
+Whatever cannot be read is left out and noted, because a host that needs help may lack anything.
 """
 
 import argparse
@@ -34,7 +34,7 @@ from lbd.text.secrets import secret_values, without_secrets
 
 FOLDER = "lbd-bundle"
 MODE = 0o600
-LOG_BYTES_MAX = 256 << 10  # the end of each
+LOG_BYTES_MAX = 256 << 10  # the end of each log
 PART_BYTES_MAX = 4 << 20
 JOURNAL_LINES = "2000"
 JOURNAL_S = 10.0
@@ -49,7 +49,7 @@ QUESTIONS: dict[str, Json] = {
 
 @dataclass(slots=True)
 class Parts:
-    """Texts by name, and what is left out; every text passes here, and what is secret does not."""
+    """Texts by name, and what was left out. Every text is added here, which removes secrets."""
 
     known_secrets: list[str]
     texts: dict[str, str] = field(default_factory=dict)
@@ -141,7 +141,7 @@ def version_of(library: str) -> str | None:
 
 
 def logs(config: Config) -> Iterator[tuple[str, Callable[[], str]]]:
-    """Where the daemons' lines go: a lab's files, else the journal."""
+    """Yields the daemons' logs: the files of a lab, or else the journal."""
     if config.path and text_of(Path(config.path)).startswith(MADE_BY):
         for name in UNITS:
             path = Path(config.host.runtime_dir, f"{name}.log")
@@ -161,8 +161,8 @@ def end_of(path: Path) -> str:
 
 
 def journal(identifier: str, config: Config) -> str:
-    """What a program of ours has said: lines to stderr have the unit's name, fields our own. Any
-    user can write lines with that name (`logger -t`), so theirs are left out."""
+    """Returns a program's log: lines on stderr carry the unit's name, other fields our own. Lines
+    of other users are left out, because any user can write under that name (`logger -t`)."""
     words = ("journalctl", "--quiet", "--no-pager", "-n", JOURNAL_LINES, "-o", "short-iso")
     users = {0}
     with contextlib.suppress(OSError):

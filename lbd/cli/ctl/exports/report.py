@@ -1,4 +1,4 @@
-"""`lbctl report`: the cluster's own picture of a day or a month, as one file of HTML."""
+"""`lbctl report`: a picture of the cluster over a day or a month, as one HTML file."""
 
 import argparse
 import importlib.util
@@ -22,7 +22,7 @@ from lbd.text.units import duration_text
 from lbd.web.report import Advice, Material, report_page
 
 NEEDED = ("jinja2",)
-JOBS_MAX = 5000  # of one host, for what has to be looked at job by job
+JOBS_MAX = 5000  # of one host, for the parts that need single jobs
 HOUR_S = 3600.0
 EXAMPLES = (
     "lbctl report --out day.html                 for the last day",
@@ -85,12 +85,12 @@ def report(daemons: Daemons, options: argparse.Namespace) -> int:
 
 
 def finest(span_s: float) -> str:
-    """The closest record of loads that is as long."""
+    """Returns the finest record of loads that covers the span."""
     return "hour" if span_s <= HOUR_S else "day" if span_s <= DAY_S else "month"
 
 
 def past_jobs(daemons: Daemons, since: float) -> tuple[list[Json], list[str]]:
-    """The latest, and what is to be said of the others. Raises LbdError."""
+    """Returns the latest jobs, and notes on jobs left out. Raises LbdError."""
     question: dict[str, object] = {
         "user": "", "name": "", "states": [], "ran_on": "", "since": since,
     }  # fmt: skip
@@ -108,7 +108,7 @@ def past_jobs(daemons: Daemons, since: float) -> tuple[list[Json], list[str]]:
 
 
 def advice_of(daemons: Daemons, since: float, span_s: float) -> Advice:
-    """As `lbctl advise` says it, or why it says nothing."""
+    """Returns what `lbctl advise` says, or why it has no advice."""
     try:
         told = gather(daemons, lambda host: advise.history(daemons, host, since))
         day = advise.read_day(daemons, [job for jobs in told.answers.values() for job in jobs])

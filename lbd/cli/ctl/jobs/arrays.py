@@ -1,4 +1,4 @@
-"""The line that `lbctl wait` shows on a terminal, and the options of `requeue` and `update`."""
+"""The progress line of `lbctl wait` on a terminal, and the options of `requeue` and `update`."""
 
 import argparse
 import time
@@ -14,13 +14,13 @@ from lbd.errors import ConfigError
 from lbd.model import ENDED_NAMES
 from lbd.text.array_phrases import Pace, failed_in, progress_line, were_cancelled
 
-POLL_S = 0.3  # and longer where an answer takes its time
+POLL_S = 0.3  # longer if an answer takes its time
 ASKED_SHARE = 5
 Ask = Callable[[Json, float], Json]
 
 
 def wait_showing(ask: Ask, ids: list[str], give_up_s: float, progress: Progress) -> Json:
-    """The answer to `queue.wait` once all have ended, or when the time is up."""
+    """Returns the answer to `queue.wait` once all jobs have ended, or when the time is up."""
     pace = Pace()
     try:
         while True:
@@ -43,7 +43,7 @@ def wait_showing(ask: Ask, ids: list[str], give_up_s: float, progress: Progress)
 
 
 def outcome(states: Json, ids: list[str]) -> str:
-    """What to say at the end of a wait that was shown; "" where nothing is known of it."""
+    """Returns the line at the end of a wait that showed progress; "" if nothing is known."""
     counts = {state: int(count) for state, count in states.items() if isinstance(count, int)}
     failed, cancelled = failed_in(counts), counts.get("cancelled", 0)
     if not failed and not cancelled:
@@ -82,7 +82,7 @@ def limit(given: str) -> float:
 
 
 def begin_time(given: str) -> float:
-    """UNIX seconds; 0: at once."""
+    """Returns UNIX seconds; 0 means at once."""
     try:
         at = 0.0 if given == "now" else begin_unix_s(given)
     except ValueError as problem:
@@ -100,7 +100,7 @@ def priority(given: str) -> int:
 
 
 def change_of(options: argparse.Namespace) -> Json:
-    """What `update` is to change. Raises ConfigError."""
+    """Returns the changes that `update` makes. Raises ConfigError."""
     names = ("priority", "name", "timeout_s", "begin")
     change = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     if not change:

@@ -1,4 +1,4 @@
-"""Which jobs of a list, in what order, and what of each: the options of `lbctl jobs`."""
+"""The options of `lbctl jobs`: which jobs, in what order, with which fields."""
 
 import argparse
 from collections.abc import Iterable, Sequence
@@ -19,14 +19,14 @@ KEYS = (
 )  # fmt: skip
 
 
-HEADING_OF = {  # of a column, where that is not the key itself
+HEADING_OF = {  # heading of a column, if it is not the key itself
     "origin": "FROM", "host": "ON", "submitted": "AGE", "cpu_s": "CPU", "exit_status": "EXIT",
 }  # fmt: skip
 KEY_OF = {heading: key for key, heading in HEADING_OF.items()}
 
 
 def key_named(given: str) -> str:
-    """Of the JSON, or the heading that people see."""
+    """Accepts a JSON key or the heading that people see."""
     key = KEY_OF.get(given.upper(), given.lower())
     if key not in KEYS:
         near = nearest(given, KEYS)
@@ -53,7 +53,7 @@ def states_named(given: str, known: Sequence[str] = STATES) -> frozenset[str]:
 
 
 def add_filters(parser: Parser, states: Sequence[str] = STATES) -> None:
-    """`states`: those that a job of this list may be in."""
+    """`states`: the states that jobs of this list can be in."""
     parser.add_argument("--user", metavar="U", help="only that user's jobs")
     parser.add_argument(
         "--name", metavar="PATTERN", help="only jobs whose name matches this shell pattern"
@@ -85,7 +85,7 @@ def add_view(parser: Parser, states: Sequence[str] = STATES) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """UNIX seconds. None: without end there."""
+    """A period in UNIX seconds. None: no limit at that end."""
 
     since_s: float | None
     until_s: float | None
@@ -115,20 +115,20 @@ class Period:
 def chosen_and_sorted(
     jobs: Iterable[Json], options: argparse.Namespace, unix_now_s: float
 ) -> list[Json]:
-    """All that pass, before `--limit`."""
+    """Returns all jobs that match, before `--limit`."""
     filters, period = Filters.of(options), Period.of(options, unix_now_s)
     found = [job for job in jobs if filters.keeps(job) and period.has(number(job, "submitted"))]
     if options.sort:
         key = options.sort.removeprefix("-")
         known = [job for job in found if job.get(key) is not None]
-        unknown = [job for job in found if job.get(key) is None]  # last, however it is sorted
+        unknown = [job for job in found if job.get(key) is None]  # last in either direction
         known.sort(key=lambda job: sort_value(job[key]), reverse=options.sort.startswith("-"))
         found = known + unknown
     return found
 
 
 def sort_value(value: object) -> tuple[float, tuple[tuple[float, str], ...]]:
-    """Numbers, also those within words, go by size: h1-9 before h1-10."""
+    """Sorts numbers by value, also those within words: h1-9 before h1-10."""
     if isinstance(value, int | float):
         return (float(value), ())
     words = " ".join(map(str, value)) if isinstance(value, list) else str(value)
@@ -146,8 +146,8 @@ def sort_value(value: object) -> tuple[float, tuple[tuple[float, str], ...]]:
 
 
 def limited(jobs: Sequence[Json], options: argparse.Namespace) -> tuple[list[Json], int]:
-    """With how many were left out: where ended ones are asked for, the oldest, unless there is
-    another order."""
+    """Applies the limit; also returns how many jobs were left out. If ended jobs are listed, the
+    oldest are left out, unless --sort is given."""
     left_out = 0 if options.limit is None else max(0, len(jobs) - options.limit)
     if options.sort or not (options.all or Filters.of(options).wants_ended):
         return list(jobs[: len(jobs) - left_out]), left_out

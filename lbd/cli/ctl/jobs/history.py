@@ -1,4 +1,4 @@
-"""`lbctl history`: what has ended, on the whole cluster, from the accounting of every host; and who
+"""`lbctl history`: the ended jobs of the whole cluster, from the accounting of every host; and who
 drained which host, when and why."""
 
 import argparse
@@ -18,7 +18,7 @@ from lbd.console.usage_hosts import gather, of_host
 from lbd.errors import ConfigError
 
 USUAL_LIMIT = 100
-SORTED = 10_000  # at least, of one host, where the latest are not what is asked for
+SORTED = 10_000  # read at least so many of each host if --sort is given
 
 
 def add_options(parser: Parser) -> None:
@@ -41,7 +41,8 @@ def history(daemons: Daemons, options: argparse.Namespace) -> int:
         "since": period.since_s or 0.0,
         "until": period.until_s or 0.0,
     }
-    each = max(limit, SORTED) if options.sort else limit  # the order may turn them upside down
+    # the latest may not be the first in that order
+    each = max(limit, SORTED) if options.sort else limit
     gathered = gather(daemons, lambda host: of_host(daemons, host, question, each))
     status = complain_of(gathered.missing)
     complain_of_withheld({host: one.withheld for host, one in gathered.answers.items()})
@@ -83,7 +84,7 @@ def past_drains(daemons: Daemons, options: argparse.Namespace) -> int:
 
 
 def drains(daemons: Daemons, options: argparse.Namespace, now_s: float) -> list[Json]:
-    """The latest, the oldest first; those of now have no end."""
+    """Returns the latest drains, oldest first; a current drain has no end."""
     period = Period.of(options, now_s)
     begin_s, end_s = period.since_s or 0.0, period.until_s or now_s
     found = [
@@ -104,7 +105,7 @@ def drain_lines(found: list[Json], options: argparse.Namespace, now_s: float) ->
 
 
 def drain_line(drain: Json, clock: Clock) -> str:
-    """`h3: drained by ann 17:30, until 18:02 by bob: replace disk sdb`"""
+    """Formats `h3: drained by ann 17:30, until 18:02 by bob: replace disk sdb`."""
     said = f"{text(drain, 'host')}: drained by {text(drain, 'by')}"
     said += f" {clock.time_of_day(number(drain, 'since'))}"
     if drain.get("until") is not None:
@@ -115,7 +116,7 @@ def drain_line(drain: Json, clock: Clock) -> str:
 
 
 def complain_of_withheld(settings: dict[str, str]) -> None:
-    """`settings`: by host, "" where nothing is."""
+    """`settings` is by host; "" means that the host withholds nothing."""
     for setting in sorted({*settings.values()} - {""}):
         hosts = ", ".join(host for host, one in settings.items() if one == setting)
         complain("lbctl", f"{hosts}: only jobs submitted from here are shown ({setting} there)")

@@ -48,13 +48,13 @@ STATE_COLOURS = {
 }  # fmt: skip
 HEADER = ("ID", "NAME", "USER", "STATE", "FROM", "ON", "STARTED", ">AGE", ">RAN", ">CPU", ">EXIT",
           "COMMAND")  # fmt: skip
-GO_FIRST = (  # where there is no room
+GO_FIRST = (  # dropped first on a narrow terminal
     "FROM", ">CPU", ">AGE", "STARTED", "NAME", ">RAN", ">EXIT", "USER",
 )  # fmt: skip
 NONE_NOW = "no jobs; --all shows those that have ended, too"
 COMMAND_WIDTH, NAME_WIDTH = 60, 40
-PIPE_WIDTH = 2000  # of a command where there is no terminal
-DISPATCHER = "the dispatcher"  # among the hosts that did not answer
+PIPE_WIDTH = 2000  # of a command, if the output is not a terminal
+DISPATCHER = "the dispatcher"  # its entry among the hosts that did not answer
 
 
 def add_options(parser: Parser) -> None:
@@ -69,7 +69,8 @@ def jobs(daemons: Daemons, options: argparse.Namespace) -> int:
     others = [name for name in options.ids if not is_selector(name)]
     found: list[Json] = []
     missing: list[str] = []
-    options.tasks = options.tasks or options.host is not None  # an array is on no one host
+    # an array as a whole is not on one host
+    options.tasks = options.tasks or options.host is not None
     ended_too = options.all or bool(others) or Filters.of(options).wants_ended
     if others or not queued:
         reply = fetch(daemons, ended_too, tasks=options.tasks)
@@ -102,7 +103,7 @@ def jobs(daemons: Daemons, options: argparse.Namespace) -> int:
 
 
 def show(found: list[Json], left_out: int, options: argparse.Namespace) -> None:
-    """`options`: those of `add_view`."""
+    """`options` are those of `add_view`."""
     page, fields = own_page(), options.fields
     if fields:
         rows: list[Row] = [[field_text(job, key) for key in fields] for job in found]
@@ -121,7 +122,7 @@ def field_text(job: Json, key: str) -> str:
 
 
 def withheld_lines(reply: Json) -> list[str]:
-    """Which hosts do not show us all, a line for each setting."""
+    """Returns a line for each setting that hides jobs, with its hosts."""
     settings = {host: str(why) for host, why in table(reply, "withheld").items()}
     return [
         f"not all jobs of {', '.join(host for host in settings if settings[host] == one)} are shown"
@@ -131,7 +132,7 @@ def withheld_lines(reply: Json) -> list[str]:
 
 
 def chosen(found: list[Json], ids: list[str]) -> list[Json]:
-    """The named jobs, in the order named. Raises Refusal for one that is not there."""
+    """Returns the named jobs in the order named. Raises Refusal for an unknown name."""
     by_id = {text(job, "id"): job for job in found}
     for name in ids:
         if name not in by_id:
@@ -142,7 +143,7 @@ def chosen(found: list[Json], ids: list[str]) -> list[Json]:
 
 
 def job_lines(found: list[Json], clock: Clock, page: Page) -> list[str]:
-    """A heading and a line a job."""
+    """Returns a heading and a line for each job."""
     waits = ["; ".join(filter(None, (target_phrase(job, clock), shown_wait(job)))) for job in found]
     command_width = PIPE_WIDTH if page.columns is None else COMMAND_WIDTH
     rows: list[Row] = [job_row(job, clock, command_width) for job in found]

@@ -1,7 +1,6 @@
-"""The files that a job of the queue writes to, with `-o` and `--error`: where they are, and what is
-in them, if they are to be had here. Their user has named them, so a child reads them, for root with
-that user's rights.
-"""
+"""The files that a queued job writes to with `-o` and `--error`: their names, and their contents if
+they can be read on this host. The user chose the names, so a child process reads the files, as root
+with that user's rights."""
 
 import os
 import pwd
@@ -15,11 +14,11 @@ from lbd.text.name_patterns import fill_in
 
 PIECE_BYTES = 256 << 10
 STALLED_S = 10.0
-CLOCKS_S = 60.0  # by so much clocks of hosts and file servers may differ
+CLOCKS_S = 60.0  # how much clocks of hosts and file servers may differ
 
 
 def own_file(pattern: str, job: Json) -> str:
-    """The name that a job's own file has; of an array it stays as it was given."""
+    """Returns the name of a job's own file; for an array, the pattern itself."""
     if text(job, "array"):
         return pattern
     index, host = job.get("array_index"), text(job, "host") or "%h"
@@ -28,7 +27,7 @@ def own_file(pattern: str, job: Json) -> str:
 
 
 def where_it_goes(job: Json) -> str:
-    """ "" if its output is kept for `lbctl logs`."""
+    """Returns "" if the output is stored for `lbctl logs`."""
     output, errors = text(job, "output"), text(job, "error")
     if not output:
         return ""
@@ -37,14 +36,14 @@ def where_it_goes(job: Json) -> str:
 
 
 def copy_files(job: Json, copied: set[str]) -> bool:
-    """To our own outputs, what it has written to files of its own; of those of `copied`, which
-    others of its array write to, too, not again. Whether that was anything."""
+    """Copies what the job wrote to its own files to our stdout and stderr. Skips files of `copied`,
+    which other tasks of its array write to as well. Returns whether there was anything."""
     found = False
     for descriptor, name in ((1, "output"), (2, "error")):
         if not (pattern := text(job, name)):
             continue
         path = os.path.join(text(job, "directory"), own_file(pattern, job))
-        if os.path.isabs(path) and path not in copied:  # else it was in a directory of its own
+        if os.path.isabs(path) and path not in copied:  # otherwise it was in a workdir
             copied.add(path)
             found |= copy_file(path, descriptor, number(job, "started"), text(job, "user"))
     return found
@@ -58,7 +57,8 @@ def copy_file(path: str, descriptor: int, started_unix_s: float, user: str) -> b
             if os.geteuid() == 0:
                 account = pwd.getpwnam(user)
                 become(account.pw_uid, account.pw_gid, os.getgrouplist(user, account.pw_gid))
-        except (OSError, KeyError):  # nobody of that name here: nor are these files that job's
+        # the user does not exist here, so these are not the job's files
+        except (OSError, KeyError):
             return 0
         read_file(path, target, started_unix_s)
         return 0
@@ -72,16 +72,16 @@ def copy_file(path: str, descriptor: int, started_unix_s: float, user: str) -> b
 
 
 def read_file(path: str, target: int, started_unix_s: float) -> None:
-    """In the child: nothing of what is no file, or is older than the job: on its host is another
-    one. Raises OSError."""
-    try:  # what is not ready, like a pipe, is not waited for
+    """Copies a file, in the child. Skips anything but a regular file, and files older than the job:
+    these belong to another job. Raises OSError."""
+    try:  # does not wait for what is not ready, such as a pipe
         source = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except (OSError, ValueError):
         return
     found = os.fstat(source)
     if not stat.S_ISREG(found.st_mode) or found.st_mtime < started_unix_s - CLOCKS_S:
         return
-    left = found.st_size  # it may be growing
+    left = found.st_size  # the file may be growing
     while left > 0 and (data := os.read(source, min(left, PIECE_BYTES))):
         write_all(target, data)
         left -= len(data)

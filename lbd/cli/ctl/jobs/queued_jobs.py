@@ -1,4 +1,4 @@
-"""`lbctl job, logs, wait` of the jobs of the queue; verbs.py has them with the others."""
+"""`lbctl job, logs, wait` for queued jobs; verbs.py adds those of plain commands."""
 
 import argparse
 import base64
@@ -35,16 +35,16 @@ from lbd.text.job_phrases import CANNOT_OPEN
 
 FAILED = ("failed", "lost")
 UNSUCCESSFUL = (*FAILED, "cancelled")
-SHOWN_MAX = 1000  # outputs of tasks
-NAMED_MAX = 20  # of those that are left out
+SHOWN_MAX = 1000  # outputs of tasks shown at once
+NAMED_MAX = 20  # tasks named whose output is left out
 PATIENCE_S = 15.0
-OUTPUTS_S = 600.0  # for those of --fetch, once all jobs have ended
+OUTPUTS_S = 600.0  # for the outputs of --fetch, after all jobs have ended
 FOLLOW_S = 0.2
-PIECE_CHARACTERS = 64 << 10  # of less, more is there soon
-LEAST_ANSWER_S = 5.0  # however little time a caller has: less is no answer of anybody's
+PIECE_CHARACTERS = 64 << 10  # a shorter piece means that the output was read up to its end
+LEAST_ANSWER_S = 5.0  # minimum timeout of a request, however little time the caller has
 RETRY_S = 0.5
-RETRY_FOR_S = 60.0  # a daemon that is being started again
-SILENT_S = 2.0  # of that
+RETRY_FOR_S = 60.0  # for a daemon that is restarting
+SILENT_S = 2.0  # of these, before the first message
 NOT_ALL, NO_ANSWER = 1, 2
 ATTEMPTS = (">NO", "HOST", ">TIER", "STATE", "STARTED", ">RAN", ">CPU", ">EXIT", "REASON")
 ATTEMPTS_GO_FIRST = (">TIER", ">CPU", "STARTED", ">RAN")
@@ -103,7 +103,7 @@ def job(daemons: Daemons, options: argparse.Namespace) -> int:
         for line in detail_lines(one, clock):
             put(*wrapped(line, page.columns, DETAIL_INDENT))
         rows = [attempt_row(attempt, clock) for attempt in tables(one, "attempts")]
-        if rows and not text(one, "array"):  # of an array they are its first task's
+        if rows and not text(one, "array"):  # for an array these are its first task's
             put("", *page.table(ATTEMPTS, rows, ATTEMPTS_GO_FIRST, ("REASON",)))
     return 0
 
@@ -136,7 +136,8 @@ def has_begun(one: Json) -> bool:
 
 
 def why_not_begun(found: list[Json]) -> Iterator[str]:
-    """Of tasks: those that wait, and those that have ended, with the first reason of these."""
+    """Yields a line on the tasks that wait, and one on those that ended without a start, with the
+    first reason among these."""
     ended = [one for one in found if text(one, "state") != "pending"]
     if left := len(found) - len(ended):
         yield (
@@ -150,8 +151,8 @@ def why_not_begun(found: list[Json]) -> Iterator[str]:
 
 
 def settled(daemons: Daemons, ids: list[str], patience_s: float = RETRY_FOR_S) -> list[str]:
-    """What `last` is now: who asks again and again means one job, whatever is submitted meanwhile.
-    Raises LbdError."""
+    """Replaces `last` by the job's id, so that repeated requests mean the same job whatever is
+    submitted meanwhile. Raises LbdError."""
     if "last" not in ids:
         return ids
     found = patiently(daemons, {"op": "queue.jobs", "ids": ["last"]}, patience_s)
@@ -170,15 +171,16 @@ def logs_of_failed(daemons: Daemons, options: argparse.Namespace) -> int:
 
 
 def tasks_of(daemons: Daemons, ids: list[str]) -> list[Json]:
-    """In the order of their indexes. Raises LbdError."""
+    """Returns the tasks in the order of their indexes. Raises LbdError."""
     question: Json = {"op": "queue.jobs", "ids": ids, "tasks": True}
     return tables(daemons.lbm(question, ANSWER_S), "jobs")
 
 
 def show_each(daemons: Daemons, found: list[Json]) -> int:
-    """One after the other, under a line with the task's id, as `tail` shows several files. A host
-    that does not answer is asked once, and the others' outputs are shown. The exit status."""
-    copied, left = set[str](), dict[str, list[str]]()  # the tasks left out, by host
+    """Shows outputs one after the other, each under its task's id, as `tail` shows several files.
+    Asks a host that does not answer only once, and shows the others' outputs. Returns the exit
+    status."""
+    copied, left = set[str](), dict[str, list[str]]()  # host -> tasks left out
     for one in found:
         host, task = text(one, "host"), text(one, "id")
         if host in left:
@@ -237,20 +239,20 @@ def show_output(
 
 
 def has_caught_up(reply: Json, data: list[str]) -> bool:
-    """Of a job that goes on: asked again at once, it would say little more, and each time at the
-    cost of a question to its host."""
+    """Returns whether to pause before asking a running job again: an immediate request would return
+    little more, and each costs a request to its host."""
     return text(reply, "state") == "running" and sum(map(len, data)) < PIECE_CHARACTERS
 
 
 def show_rest(daemons: Daemons, ids: list[str], copied: set[str] | None, *, printed: bool) -> None:
-    """Of a job, why there is no output, as far as that is known: it has not begun, or has files,
-    which are shown unless `copied` is None. `printed`: something has been kept of it."""
+    """Says why there is no output, as far as known: the job has not started, or it writes to files,
+    which are shown unless `copied` is None. `printed`: some output was stored."""
     question: Json = {"op": "queue.jobs", "ids": ids, "attempts": True}
     try:
         found = tables(daemons.lbm(question, ANSWER_S), "jobs")
     except LbdError:
         return
-    if not found or (printed and text(found[0], "output")):  # which could not be opened
+    if not found or (printed and text(found[0], "output")):  # the file could not be opened
         return
     job, said = found[0], []
     is_pending = text(job, "state") == "pending"
@@ -270,7 +272,7 @@ def show_rest(daemons: Daemons, ids: list[str], copied: set[str] | None, *, prin
 
 
 def say_how_it_ended(daemons: Daemons, ids: list[str]) -> None:
-    """Of a job that was followed and has not succeeded: its output alone does not say so."""
+    """Says how a followed job failed, because its output alone does not show that."""
     with contextlib.suppress(LbdError):
         found = tables(daemons.lbm({"op": "queue.jobs", "ids": ids}, ANSWER_S), "jobs")
         for one in found:
@@ -285,8 +287,8 @@ def patiently(
     follows: bool = False,
     progress: Progress | None = None,
 ) -> Json:
-    """The answer; daemons that are away are given time to come back, and for who `follows` a job
-    those of its host. Raises LbdError."""
+    """Returns the answer, and retries while daemons are away; with `follows`, also while those of
+    the job's host are. Raises LbdError."""
     began_s = time.monotonic()
     give_up_s = began_s + min(patience_s, RETRY_FOR_S)
     notified = False

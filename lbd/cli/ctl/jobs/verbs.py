@@ -1,7 +1,7 @@
-"""`lbctl job, logs, wait, kill, hold, release, requeue, update`: of any id that `jobs` prints.
+"""`lbctl job, logs, wait, kill, hold, release, requeue, update`: for any id that `jobs` prints.
 
-Those of the queue go the way of queued_jobs.py, those of plain `lbrun` commands that of
-plain_commands.py; a list of both is answered in one piece.
+queued_jobs.py handles queued jobs, plain_commands.py handles plain `lbrun` commands; a list of both
+gets a single answer.
 """
 
 import argparse
@@ -32,8 +32,8 @@ from lbd.lbm.owner.accounts import user_name
 from lbd.model import ENDED_NAMES
 from lbd.text.index_list import runs_in, runs_text
 
-ALL_QUEUED = "@me"  # all jobs of the queue that are the caller's
-ASKED_FROM = 6  # so many jobs, and more, are not ended without a question
+ALL_QUEUED = "@me"  # all queued jobs of the caller
+ASKED_FROM = 6  # ending this many jobs or more needs a confirmation
 
 
 def job(daemons: Daemons, options: argparse.Namespace) -> int:
@@ -74,7 +74,7 @@ def logs(daemons: Daemons, options: argparse.Namespace) -> int:
 
 
 def daemon_lines(daemons: Daemons, options: argparse.Namespace) -> int:
-    """What the daemons of all hosts have said of one job."""
+    """Shows what the daemons of all hosts logged about one job."""
     (name,) = options.ids
     if options.follow or options.failed or options.attempt is not None:
         raise ConfigError("--daemons covers all attempts until now: it takes neither -f, --attempt "
@@ -100,7 +100,7 @@ def daemon_lines(daemons: Daemons, options: argparse.Namespace) -> int:
 
 
 def line_text(line: Json, job: str) -> str:
-    """As a log has it; with its job if that is not the one that was asked about."""
+    """Formats a log line, naming its job if it is not the one asked about."""
     at = datetime.fromtimestamp(number(line, "time")).isoformat(" ", "milliseconds")
     of = text(line, "job")
     about = f"job {of}: " if of != job else ""
@@ -162,8 +162,7 @@ def kill(daemons: Daemons, options: argparse.Namespace) -> int:
 
 
 def mention_plain(daemons: Daemons) -> None:
-    """The caller's plain commands, which @me does not mean, and which nobody would expect to go
-    on."""
+    """Names the caller's plain commands, which go on because @me does not include them."""
     user = user_name(os.getuid())
     with contextlib.suppress(LbdError):
         plain = [name for name in matching(daemons, [], Filters(user=user))
@@ -178,7 +177,7 @@ def mention_plain(daemons: Daemons) -> None:
 
 
 def matching(daemons: Daemons, ids: list[str], filters: Filters) -> list[str]:
-    """Those that have not ended and that the filters let through; of `ids`, if there are any.
+    """Returns the jobs that have not ended and pass the filters; with `ids`, only those of them.
     Raises LbdError."""
     reply = fetch(daemons, ended_too=False)
     if missing := texts(reply, "missing"):
@@ -202,7 +201,7 @@ def matching(daemons: Daemons, ids: list[str], filters: Filters) -> list[str]:
 
 
 def agreed(chosen: list[str]) -> bool:
-    """Asks the user at the terminal, if there are many."""
+    """Asks the user at the terminal to confirm if there are many jobs."""
     if len(chosen) < ASKED_FROM or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return True
     shown = ", ".join(chosen[:ASKED_FROM]) + (" …" if len(chosen) > ASKED_FROM else "")
@@ -238,7 +237,7 @@ def report(done: list[Json], options: argparse.Namespace, did: str) -> int:
 
 
 def in_ranges(ids: list[str]) -> str:
-    """3, 4, 5 and h1-2 as 3-5, h1-2; tasks of an array, 12_7 and 12_8, as 12_[7-8]."""
+    """Formats 3, 4, 5 and h1-2 as 3-5, h1-2; tasks of an array, 12_7 and 12_8, as 12_[7-8]."""
     parts: list[str] = []
     tasks: dict[str, list[int]] = {}
     first = last = -2

@@ -1,7 +1,7 @@
-"""What `lbctl top` shows and what its keys do. No terminal, no daemon, no clock in here.
+"""What `lbctl top` shows and what its keys do. Uses no terminal, daemon or clock.
 
-`Model.key` takes one key and returns what the program has to do for it, if anything;
-`Model.take` takes what the daemons have said. `picture.draw` makes lines of a model and a size.
+`Model.key` takes a key and returns what the program must do for it, if anything. `Model.take` takes
+what the daemons reported. `picture.draw` turns a model and a size into lines.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ SAME = {"f1": "?", "f4": "/", "f9": "k", "f10": "q", "\x03": "q", "\x04": "q", "
 
 
 def keys_of(typed: str) -> list[str]:
-    """The keys in what a terminal sent at once. Unknown sequences are no keys."""
+    """Splits what a terminal sent at once into keys. Ignores unknown sequences."""
     keys: list[str] = []
     while typed:
         found = next((one for one in SEQUENCES if typed.startswith(one)), "")
@@ -54,8 +54,8 @@ class View(Enum):
 
 class Mode(Enum):
     LIST = "list"
-    FILTER = "filter"  # a text is being typed
-    KILL = "kill"  # a question is open
+    FILTER = "filter"  # the user is typing a filter
+    KILL = "kill"  # the user is asked to confirm
     HELP = "help"
 
 
@@ -66,7 +66,7 @@ class Quit:
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """End this job: it was asked, and the answer was yes."""
+    """End this job; the user has confirmed it."""
 
     job: str
 
@@ -77,7 +77,7 @@ Value = object
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A column that a view may be sorted by. `falls`: the largest first, unless reversed."""
+    """A column that a view can be sorted by. `falls`: largest first, unless reversed."""
 
     title: str
     value: Callable[[Json], Value]
@@ -105,7 +105,7 @@ def memory_used(host: Json) -> Value:
 
 
 def ran(job: Json) -> Value:
-    """Something that grows with how long a job has run: what began first has run longest."""
+    """Returns a value that grows with the job's run time: the first to start has run longest."""
     started, finished = number(job, "started"), number(job, "finished")
     if started != started:
         return None
@@ -141,12 +141,12 @@ VIEWS = {"1": View.HOSTS, "2": View.JOBS, "3": View.QUEUE}
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the daemons said last; what they did not is said by a problem."""
+    """The daemons' latest reports; what they did not report is listed as a problem."""
 
     status: Json = field(default_factory=dict)
     jobs: tuple[Json, ...] = ()
     problems: tuple[str, ...] = ()
-    queue_hosts: tuple[str, ...] = ()  # where a dispatcher should be
+    queue_hosts: tuple[str, ...] = ()  # where a dispatcher should run
     has_come: bool = False
 
     @property
@@ -156,16 +156,16 @@ class Facts:
 
 @dataclass(slots=True)
 class Place:
-    """Where one view stands: its order, the chosen row and the first row on the screen."""
+    """The state of one view: its order, the selected row and the first row on the screen."""
 
-    order: int | None = None  # None: as the daemons list them
+    order: int | None = None  # None: in the daemons' order
     is_reversed: bool = False
-    chosen: str = ""  # by name, so that it stays chosen wherever it goes
+    chosen: str = ""  # by name, so that it stays selected when it moves
     at: int = 0
     top: int = 0
 
     def reorder(self) -> None:
-        """From its top; but a row that somebody went to stays chosen, and is seen."""
+        """Scrolls to the top. A row that the user moved to stays selected and visible."""
         if self.at == 0:
             self.chosen = ""
         self.top = 0
@@ -178,8 +178,8 @@ class Model:
         self.filter = ""
         self.facts = Facts()
         self.message = ""
-        self.question = ""  # the job that may be killed
-        self.page = 10  # rows on the screen, as was drawn last
+        self.question = ""  # job that the user is asked to confirm ending
+        self.page = 10  # rows on the screen, when last drawn
         self.places = {view: Place() for view in View}
 
     @property
@@ -190,7 +190,7 @@ class Model:
         self.facts = facts
 
     def rows(self, view: View | None = None) -> list[Json]:
-        """Those of a view that pass the filter, in its order; what is unknown comes last."""
+        """Returns the view's rows that pass the filter, in its order; unknown values come last."""
         view = view or self.view
         if view is View.HOSTS:
             found = self.facts.hosts
@@ -210,7 +210,7 @@ class Model:
         return known + unknown
 
     def settle(self, names: Sequence[str], page: int) -> None:
-        """The chosen row stays chosen if it is still there, else its neighbour is; it is seen."""
+        """Keeps the selected row, or its neighbour if it is gone, selected and visible."""
         place, self.page = self.place, max(1, page)
         if place.chosen in names:
             place.at = names.index(place.chosen)
@@ -270,7 +270,7 @@ class Model:
             self.place.chosen = name_of(rows[self.place.at]) if rows else ""
 
     def _sort_by_neighbour(self, step: int) -> None:
-        """Of the order, which begins with that of the daemons."""
+        """Sorts by the next or previous column; the daemons' own order comes before the first."""
         place, count = self.place, len(ORDERS[self.view])
         at = (0 if place.order is None else place.order + 1) + step
         place.order = None if at % (count + 1) == 0 else at % (count + 1) - 1
@@ -298,7 +298,7 @@ class Model:
         return None
 
     def _ask_to_kill(self) -> None:
-        """Of what the screen shows as chosen, and nothing else."""
+        """Asks about the job that the screen shows as selected, and no other."""
         if self.view is View.HOSTS:
             self.message = "k ends a job: select one with 2 (jobs) or 3 (queue)"
         elif self.place.chosen:
@@ -307,7 +307,7 @@ class Model:
             self.message = "there is no job to end"
 
     def _kill_key(self, key: str) -> Action | None:
-        """Only a plain yes kills."""
+        """Ends the job only on an explicit yes."""
         job, self.mode, self.question = self.question, Mode.LIST, ""
         if key in ("y", "Y"):
             return Kill(job)
@@ -318,12 +318,12 @@ class Model:
 
     @property
     def sorted_by(self) -> str:
-        """The heading of that column; "": as the daemons list them."""
+        """Returns the heading of the sorted column; "" for the daemons' order."""
         order = self.place.order
         return "" if order is None else ORDERS[self.view][order].title
 
     def order_text(self) -> str:
-        """What the view is sorted by, for people."""
+        """Describes the view's order for people."""
         place = self.place
         if place.order is None:
             return "as listed, reversed" if place.is_reversed else "as listed"
@@ -335,16 +335,16 @@ class Model:
 
 
 def is_waiting(job: Json) -> bool:
-    """Of an array: whether any of its tasks is."""
+    """Returns whether a job waits; for an array, whether any of its tasks does."""
     return "pending" in states_of(job)
 
 
 def name_of(row: Json) -> str:
-    """A host's name, a job's id. A job has both an id and a name."""
+    """Returns a host's name or a job's id. A job has an id and a name."""
     return text(row, "id") or text(row, "name")
 
 
 def searched(row: Json) -> str:
-    """What a filter looks at: all that a row shows as words."""
+    """Returns the text that a filter searches: all words that a row shows."""
     keys = ("id", "name", "state", "user", "origin", "host", "address", "reason")
     return " ".join([*(text(row, key) for key in keys), *shown_command(row)])

@@ -1,4 +1,4 @@
-"""The lines that `lbctl top` draws, of what its model holds and the terminal's size."""
+"""Draws the lines of `lbctl top` from its model and the terminal's size."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from lbd.console.output import (
 )
 from lbd.console.reply import Json, text
 
-LEAST_LINES = 3  # of a list, before what stands around it goes
+LEAST_LINES = 3  # minimum lines for a list, before what is around it is dropped
 KEYS = "? help  q quit  k kill  / filter  < > sort  r reverse  ↑↓ move  Tab view"
 HELP = (
     ("1 2 3, Tab", "hosts, jobs, or the queue (what waits, and why)"),
@@ -45,7 +45,7 @@ class Size:
 
 
 def draw(model: Model, size: Size, paint: Paint, clock: Clock, interval_s: float) -> list[str]:
-    """No more lines than there are, none longer than the terminal is wide."""
+    """Returns at most as many lines as the terminal has, none wider than it."""
     head = head_lines(model, size, paint, clock, interval_s)
     foot = foot_lines(model, paint)
     room = size.lines - len(head) - len(foot)
@@ -106,7 +106,8 @@ def body_lines(model: Model, size: Size, paint: Paint, clock: Clock) -> list[str
         return list_lines(model, size, paint, clock)
     notes = [line for host in model.facts.hosts for line in note_lines(host, clock, size.columns)]
     hosts = len(model.rows())
-    # What is left below the hosts shows what runs; many hosts leave it a third.
+    # The room left below the hosts shows jobs; if there are many hosts, that is a third of the
+    # screen.
     share = max(LEAST_LINES + 1, size.lines - max(size.lines // 3, size.lines - hosts - 2))
     lines = list_lines(model, Size(size.columns, min(share, size.lines)), paint, clock)
     left = size.lines - len(lines) - 1
@@ -120,7 +121,7 @@ def body_lines(model: Model, size: Size, paint: Paint, clock: Clock) -> list[str
 
 
 def preview_lines(model: Model, size: Size, paint: Paint, clock: Clock) -> list[str]:
-    """The first jobs, without a choice among them."""
+    """Returns the first jobs, without a selection."""
     jobs = model.rows(View.JOBS)
     if not jobs:
         return [paint(nothing(model, View.JOBS), DIM)] if model.facts.has_come else []
@@ -131,7 +132,7 @@ def preview_lines(model: Model, size: Size, paint: Paint, clock: Clock) -> list[
 
 
 def list_lines(model: Model, size: Size, paint: Paint, clock: Clock) -> list[str]:
-    """A heading, the rows around the chosen one, and how many there are besides."""
+    """Returns a heading, the rows around the selected one, and how many more there are."""
     rows = model.rows()
     if not rows:
         return [paint(nothing(model, model.view), DIM)] if model.facts.has_come else []
@@ -162,7 +163,7 @@ def table_lines(
 
 
 def marked(lines: Sequence[str], chosen: int, paint: Paint, columns: int) -> list[str]:
-    """The chosen row in reverse where there are colours, else behind a mark."""
+    """Shows the selected row in reverse video, or with a mark if there are no colours."""
     if not paint.on:
         return [f"{'> ' if at == chosen else '  '}{line}" for at, line in enumerate(lines)]
     plain = "".join(PAINTED.split(lines[chosen])[::2]) if chosen < len(lines) else ""

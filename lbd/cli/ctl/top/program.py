@@ -1,7 +1,7 @@
-"""`lbctl top`: hosts, jobs and the queue, live. With --json, one object a look.
+"""`lbctl top`: hosts, jobs and the queue, live. With --json, one object for each refresh.
 
-With `curses` the lines would be drawn by other code than those of `lbctl status`, and with `rich`
-each start would cost some 60 ms of CPU; this is 200 lines in the standard library.
+`curses` would need drawing code apart from that of `lbctl status`, and `rich` would cost some 60 ms
+of CPU time at each start; this is 200 lines with the standard library.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from lbd.console.reply import Json, tables, text, texts
 from lbd.errors import ConfigError, LbdError, PeerError
 
 LEAST_INTERVAL_S = 0.1
-REDRAW_S = 1.0  # at the latest: the clock goes on where no daemon answers
+REDRAW_S = 1.0  # at the latest, because the clock runs on while no daemon answers
 
 
 def add_options(parser: Parser) -> None:
@@ -38,10 +38,10 @@ def add_options(parser: Parser) -> None:
 
 
 def top(daemons: Daemons, options: argparse.Namespace) -> int:
-    """Until q, ^C or a signal. Raises ConfigError without a terminal."""
+    """Runs until q, ^C or a signal. Raises ConfigError without a terminal."""
     if not options.json and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise ConfigError("top needs a terminal; use `lbctl status`, or `lbctl top --json`")
-    first = ask_status(daemons)  # not running: say so on the plain screen
+    first = ask_status(daemons)  # fails on the plain screen if no daemon runs
     interval_s = max(LEAST_INTERVAL_S, options.interval)
     if options.json:
         return stream(daemons, first, interval_s)
@@ -74,11 +74,11 @@ def stream(daemons: Daemons, reply: Json, interval_s: float) -> int:
 
 
 class Looker(threading.Thread):
-    """Asks the daemons, so that keys are answered also while a daemon is not."""
+    """Asks the daemons in a thread of its own, so that keys work while a daemon does not answer."""
 
     def __init__(self, daemons: Daemons, interval_s: float, wake: Callable[[], None]) -> None:
         super().__init__(name="looker", daemon=True)
-        self.orders: queue.SimpleQueue[str] = queue.SimpleQueue()  # jobs to kill
+        self.orders: queue.SimpleQueue[str] = queue.SimpleQueue()  # jobs to end
         self._daemons = daemons
         self._interval_s = interval_s
         self._wake = wake
@@ -87,7 +87,7 @@ class Looker(threading.Thread):
     def run(self) -> None:
         try:
             self._look_again_and_again()
-        except Exception as problem:  # the screen is given back first, then it is said
+        except Exception as problem:  # reported once the screen is restored
             self._found.put(problem)
             self._wake()
 
@@ -102,7 +102,7 @@ class Looker(threading.Thread):
             self._found.put(kill(self._daemons, job))
 
     def hand_over(self, model: Model) -> None:
-        """What was found since the last time; a text is a message."""
+        """Passes what was found since the last call to the model; a text is a message."""
         while not self._found.empty():
             found = self._found.get()
             if isinstance(found, str):
@@ -114,7 +114,7 @@ class Looker(threading.Thread):
 
 
 def look(daemons: Daemons) -> Facts:
-    """A daemon that does not answer is a problem to show, and asked again next time."""
+    """Asks the daemons. One that does not answer is shown as a problem and asked again later."""
     problems: list[str] = []
     status: Json = {}
     jobs: list[Json] = []

@@ -1,15 +1,15 @@
-"""Who may pass a head that waits for slots or for what it needs, without delaying it. Pure.
+"""Which jobs may pass a head that waits for slots or its needs, without delaying it. Pure.
 
-EASY (Lifka 1995): the ends of the jobs that run say where and when the head begins at the latest.
-A job behind it may begin now on any other host; on that one if it has ended by then, or if the head
-leaves it room (`spare`). Only the head is safe: jobs behind it may be passed again and again, until
-they are heads themselves.
+EASY (Lifka 1995): the ends of the running jobs give the place and the latest time at which the head
+starts. A job behind it may start now on any other host; on that host if it ends by then, or if the
+head leaves it room (`spare`). Only the head is protected: jobs behind it may be passed repeatedly
+until they are heads themselves.
 
-When a job ends at the latest is its time limit (`limit`); or (`learnt`) what its like took: a
-new one takes no longer than the k-th of n earlier ones with probability k / (n + 1), if they are
-alike, so of those the first is taken for which this is 1 - risk or more. Where too little is known
-the limit counts; where there is none, never. If no host's slots are certain to become free, the
-head's start cannot be told, and nobody may pass it on any host that it could use.
+The latest end of a job comes from its time limit (`limit`), or (`learnt`) from similar earlier
+jobs: if they are alike, a new job takes no longer than the k-th of n earlier ones with probability
+k / (n + 1), so the first one is used for which this is at least 1 - risk. If too little is known
+the limit counts; without a limit, the job may never end. If no host's slots are certain to become
+free, the head's start is unknown, and no job may pass it on a host that it could use.
 """
 
 import math
@@ -26,17 +26,17 @@ from lbd.policy.needs import joined, unmet
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """Where and when the head begins at the latest."""
+    """Where the head starts, and when at the latest."""
 
     host: HostId
     at_s: float
-    spare: int  # slots of that host that it does not need then
+    spare: int  # slots of that host that the head does not need then
 
 
 @dataclass(slots=True)
 class Backfill:
     rule: str = "off"  # off | limit | learnt
-    risk: float = 0.1  # of learnt: that a job takes longer than is taken for granted
+    risk: float = 0.1  # for learnt: the accepted risk that a job takes longer than assumed
     run_times: RunTimes = field(default_factory=RunTimes)
 
     def longest_s(self, job: QueuedJob) -> float:
@@ -47,7 +47,8 @@ class Backfill:
         return min(limit_s, exceeded_rarely_s(runs_s, self.risk))
 
     def ends_s(self, entry: Entry, now_s: float) -> float:
-        """Of one that runs. One that has taken longer than was learnt may take all of its limit."""
+        """Returns the latest end of a running job. If it has exceeded the learnt time, its limit
+        counts."""
         if entry.suspended_s is not None:
             return math.inf
         ends_s = entry.started_s + self.longest_s(entry.job)
@@ -56,7 +57,7 @@ class Backfill:
     def reservation(
         self, head: QueuedJob, servers: Iterable[Server], now_s: float
     ) -> Reservation | None:
-        """None: nothing is certain."""
+        """Returns the head's reservation; None if nothing is certain."""
         found: Reservation | None = None
         for server in servers:
             if server.host is None or not server.suits(head):
@@ -84,7 +85,7 @@ class Backfill:
         reserved: Reservation | None,
         now_s: float,
     ) -> bool:
-        """May the job begin on this host now?"""
+        """Whether the job may start on this host now."""
         if reserved is None:
             return not server.suits(head)
         if server.name != reserved.host:
@@ -98,14 +99,14 @@ class Backfill:
     def after(
         self, job: QueuedJob, host: HostId, reserved: Reservation | None, now_s: float
     ) -> Reservation | None:
-        """What is left once the job has begun there."""
+        """Returns the reservation after the job has started there."""
         if reserved is None or reserved.host != host or self.is_short(job, reserved, now_s):
             return reserved
         return replace(reserved, spare=reserved.spare - job.slots)
 
 
 def returned(facts: Facts, needs: Needs) -> Facts:
-    """Once a job with those needs has ended there."""
+    """Returns the facts after a job with those needs has ended there."""
     if not needs:
         return facts
     amounts = {name: -amount for name, amount in needs.resources}
@@ -113,19 +114,19 @@ def returned(facts: Facts, needs: Needs) -> Facts:
 
 
 def compete(job: Needs, head: Needs) -> bool:
-    """Would the job take of what the head waits for, besides slots?"""
+    """Whether the job would take any of what the head waits for, besides slots."""
     same = {name for name, _ in job.resources} & {name for name, _ in head.resources}
     return bool(same or (job.memory_bytes and head.memory_bytes))
 
 
 def fewest_for(risk: float) -> int:
-    """Runs, to say anything of a time that is exceeded so rarely."""
+    """Returns how many runs are needed to know a time that is exceeded so rarely."""
     return math.ceil((1.0 - risk) / risk - 1e-9)
 
 
 def exceeded_rarely_s(runs_s: Iterable[float], risk: float) -> float:
-    """What the next one takes no longer than with probability 1 - risk; infinite if so few say
-    nothing of that."""
+    """Returns the time that the next run exceeds only with probability `risk`; infinite if there
+    are too few runs."""
     known = sorted(runs_s)
     k = math.ceil((1.0 - risk) * (len(known) + 1) - 1e-9)
     return known[k - 1] if 0 < k <= len(known) else math.inf

@@ -1,8 +1,8 @@
-"""How other jobs must end before a job joins the queue, and what is said of that. Pure.
+"""How other jobs must end before a job joins the queue, and the phrases for that. Pure.
 
-The ledger keeps the conditions of a submission as one text, with a blank between each two:
-`ok:12-12:12`, `failed:20-29:20` (an array, all of its tasks), `any:25-25:20_6`; `--after-task` is
-`task:20-29:1-10`, with the array's indexes, of which each task of the submission waits for its own.
+The ledger stores the conditions of a submission as one text, separated by blanks: `ok:12-12:12`,
+`failed:20-29:20` (an array, all of its tasks), `any:25-25:20_6`. `--after-task` is
+`task:20-29:1-10`, with the array's indexes; each task of the submission waits for its counterpart.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,14 +15,14 @@ from lbd.text.task_indexes import TaskIndexes
 
 SHOWN = 4  # jobs, in a reason
 SHOWN_CHARS = 40
-JOBS_MAX = 10_000_000  # of one array, as dispatch.max_array has it
+JOBS_MAX = 10_000_000  # of one array, as in dispatch.max_array
 TASK = "task"
 REMEMBERED = 8  # texts: the jobs of a submission come one after the other
 
 
 class How(Enum):
     OK = "ok"
-    FAILED = "failed"  # in any way: also cancelled or lost
+    FAILED = "failed"  # in any way, including cancelled or lost
     ANY = "any"
 
 
@@ -31,21 +31,21 @@ PHRASES = {How.OK: "succeeded", How.FAILED: "failed", How.ANY: "ended"}
 
 
 class Condition(NamedTuple):
-    """All of these jobs have ended, and like this: of an array, FAILED means one task at least."""
+    """All of these jobs have ended in this way; for an array, FAILED means at least one task."""
 
     how: How
     first: int
     last: int
-    shown: str  # their id as people know it
+    shown: str  # id as people know it
 
 
 def written(conditions: Iterable[tuple[str, int, int, str]]) -> str:
-    """`how` of each may be TASK; then the last is its array's indexes."""
+    """Encodes conditions. `how` may be TASK; then the last value is the array's indexes."""
     return " ".join(f"{how}:{first}-{last}:{rest}" for how, first, last, rest in conditions)
 
 
 def conditions_of(text: str, array_index: int | None) -> tuple[Condition, ...]:
-    """Of the job with this index. Raises ValueError."""
+    """Returns the conditions of the job with this index. Raises ValueError."""
     read = conditions_in(text)
     if not read.tasks:
         return read.common
@@ -61,10 +61,10 @@ def conditions_of(text: str, array_index: int | None) -> tuple[Condition, ...]:
 
 class Read(NamedTuple):
     common: tuple[Condition, ...]  # of all jobs of the submission
-    tasks: tuple[tuple[int, TaskIndexes], ...]  # arrays of which each waits for its own task
+    tasks: tuple[tuple[int, TaskIndexes], ...]  # arrays whose tasks each job waits for one by one
 
 
-@lru_cache(maxsize=REMEMBERED)  # or a long text would be read again for each task of an array
+@lru_cache(maxsize=REMEMBERED)  # else a long text would be parsed again for each task of an array
 def conditions_in(text: str) -> Read:
     """Raises ValueError."""
     common: list[Condition] = []
@@ -83,7 +83,7 @@ def conditions_in(text: str) -> Read:
 
 
 def waited_for(conditions: Sequence[Condition]) -> str:
-    """What is still to happen: "after 12 and 13 have succeeded, after 14 has failed"."""
+    """Describes what has yet to happen: "after 12 and 13 have succeeded, after 14 has failed"."""
     parts = []
     for how, phrase in PHRASES.items():
         if shown := [one.shown for one in conditions if one.how is how]:
@@ -98,7 +98,7 @@ def listed(names: Sequence[str]) -> str:
 
 
 def why_never(condition: Condition, *, on_record: bool) -> str:
-    """Why this condition can no longer be met."""
+    """Returns why this condition can no longer be met."""
     shown, is_array = condition.shown, condition.last > condition.first
     if not on_record:
         return f"it was waiting for job {shown}, whose outcome is no longer on record"

@@ -1,14 +1,14 @@
 """Jobs that are not in the queue yet: they wait for other jobs to end, or for a time. Pure.
 
-- A job names only jobs that were there before it, so no two wait for each other.
-- What a job waits for is watched from the moment it is parked. How many had ended by then only the
-  ledger knows: it is asked (`uncounted`) once all that ended before is on disk, and `counted` has
-  its answer. What ends meanwhile is noted, and who is open at that moment is known here.
-- What can no longer be met ends the job, and so on with those that wait for it.
-- The conditions of a job count until it joins the queue for the first time; that is recorded.
-- A job is looked at when the first of its conditions that was not met has news, or when one can no
-  longer be met: what ends costs a short step for each job that waits for it, however many others
-  that waits for. How many conditions there are of one user, and of one host, has a limit.
+- A job names only jobs that existed before it, so no two wait for each other.
+- What a job waits for is watched from the moment it is parked. Only the ledger knows how many had
+  ended before: it is asked (`uncounted`) once all earlier ends are on disk, and `counted` takes its
+  answer. Jobs that end meanwhile are noted, and the open ones are known here.
+- A condition that can no longer be met ends the job, and so on with the jobs that wait for that.
+- A job's conditions apply until it first joins the queue; that is recorded.
+- A job is checked when its first unmet condition has news, or when any can no longer be met. So an
+  ended job costs a short step for each job that waits for it, whatever else that job waits for. The
+  number of conditions per user and per host is limited.
 """
 
 from collections import Counter, deque
@@ -20,10 +20,10 @@ from lbd.dispatch.core.dependencies.conditions import Condition, How, waited_for
 from lbd.dispatch.core.discipline import QueuedJob
 from lbd.model import JobId
 
-Span = tuple[int, int]  # numbers of jobs, both ends included
+Span = tuple[int, int]  # job numbers, both ends included
 BITS = {How.OK: 1, How.FAILED: 2, How.ANY: 4}
-HOST_USERS = 2  # whose conditions the users of one host may have together
-STALE_MIN = 1000  # times of jobs that wait no longer, or for another time, that are kept at least
+HOST_USERS = 2  # the users of one host may have as many conditions as this many users
+STALE_MIN = 1000  # stale start times that are always tolerated
 
 
 @dataclass(slots=True)
@@ -31,10 +31,10 @@ class Waits:
     """What one job waits for."""
 
     conditions: tuple[Condition, ...] = ()
-    begin: float = 0.0  # not before: UNIX seconds
-    at: int = 0  # of the conditions, the first that was not met
-    is_doubtful: bool = False  # one before that may be met no longer
-    denied: "Span | None" = None  # one that can no longer be met is of these jobs
+    begin: float = 0.0  # earliest start: UNIX seconds
+    at: int = 0  # index of the first unmet condition
+    is_doubtful: bool = False  # a condition before that may no longer be met
+    denied: "Span | None" = None  # the jobs of a condition that can no longer be met
     whose: tuple[str, str] = "", ""  # user, origin
 
 
@@ -42,13 +42,13 @@ class Waits:
 class Watched:
     """Jobs that others wait for."""
 
-    open: int | None = None  # that have not ended; None: not counted yet
-    bad: bool = False  # one has ended otherwise than well
-    on_record: bool = True  # how all of them ended is known
+    open: int | None = None  # number that have not ended; None: not counted yet
+    bad: bool = False  # one did not end successfully
+    on_record: bool = True  # how they all ended is known
     dependents: dict[JobId, int] = field(default_factory=dict)  # how: bits of BITS
 
     def meets(self, condition: Condition) -> bool | None:
-        """None: that is not decided yet."""
+        """Whether the condition is met; None if undecided."""
         is_ok = condition.how is How.OK
         if is_ok and (self.bad or not self.on_record):
             return False
@@ -64,23 +64,24 @@ class Watched:
 
 
 class Dependents:
-    """Feed it what ends and what time it is; `due` are the jobs to look at."""
+    """Feed it ended jobs and the time; `due` are the jobs to check."""
 
     def __init__(self) -> None:
         self.waits: dict[JobId, Waits] = {}
         self.due: deque[JobId] = deque()
-        self.unix_s = 0.0  # to be added to our own clock's time for UNIX seconds
+        self.unix_s = 0.0  # the offset from our own clock to UNIX seconds
         self.is_looking = False
         self._watched: dict[Span, Watched] = {}
-        self._unasked: dict[Span, None] = {}  # of them, those to ask the ledger about
-        self._asked: set[Span] = set()  # its answer is on its way; old, if it is to be asked again
+        self._unasked: dict[Span, None] = {}  # of these, those to ask the ledger about
+        # its answer is pending; outdated if the span must be asked about again
+        self._asked: set[Span] = set()
         self._arrays: dict[int, Span] = {}  # by their ids
         self._begins: list[tuple[float, JobId]] = []
-        self._of_user: Counter[str] = Counter()  # conditions
+        self._of_user: Counter[str] = Counter()  # of conditions
         self._of_origin: Counter[str] = Counter()
 
     def why_not(self, user: str, origin: str, more: int, most: int) -> str:
-        """Why no jobs with so many conditions more are let in, "" if they are."""
+        """Returns why jobs with `more` further conditions are not accepted; "" if they are."""
         for name, count, limit in (
             (user, self._of_user[user], most),
             (origin, self._of_origin[origin], HOST_USERS * most),
@@ -119,7 +120,7 @@ class Dependents:
         heappush(self._begins, (begin, job))
 
     def drop(self, job: JobId) -> None:
-        """It waits no longer, for whatever reason."""
+        """The job no longer waits, for whatever reason."""
         if (waits := self.waits.pop(job, None)) is None:
             return
         for counts, whose in zip((self._of_user, self._of_origin), waits.whose, strict=True):
@@ -138,7 +139,7 @@ class Dependents:
                     del self._arrays[one.first]
 
     def begins_at(self, job: JobId, begin: float) -> None:
-        """Another time for one that waits."""
+        """Changes the start time of a waiting job."""
         self.waits[job].begin = begin
         self._add_begin(job, begin)
         self.due.append(job)
@@ -155,7 +156,7 @@ class Dependents:
                 self._news_of(span, watched)
 
     def came_again(self, job: QueuedJob) -> None:
-        """It had ended, and begins again."""
+        """A job that had ended starts again."""
         for span, watched in self._of(job):
             watched.open, watched.bad = None, False
             self._unasked[span] = None
@@ -163,7 +164,7 @@ class Dependents:
                 self.waits[name].is_doubtful = True
 
     def passed(self, now_s: float) -> None:
-        """The time of some may have come."""
+        """Notes the jobs whose time has come."""
         unix_s = now_s + self.unix_s
         while self._begins and self._begins[0][0] <= unix_s:
             _, job = heappop(self._begins)
@@ -171,7 +172,7 @@ class Dependents:
                 self.due.append(job)
 
     def uncounted(self) -> list[Span]:
-        """The ledger is to be asked about these."""
+        """Returns the spans to ask the ledger about."""
         found = [span for span in self._unasked if span not in self._asked]
         for span in found:
             del self._unasked[span]
@@ -179,14 +180,15 @@ class Dependents:
         return found
 
     def not_counted(self, spans: Iterable[Span]) -> None:
-        """The ledger did not answer: they are to be asked about again."""
+        """The ledger did not answer: ask about them again."""
         for span in spans:
             self._asked.discard(span)
             if span in self._watched:
                 self._unasked[span] = None
 
     def counted(self, span: Span, open_jobs: int, on_record: int, *, bad: bool) -> None:
-        """`open_jobs`: at this moment; the others are what the ledger had a moment ago."""
+        """Takes the ledger's counts. `open_jobs`: at this moment; the others are from a moment
+        ago."""
         self._asked.discard(span)
         if (watched := self._watched.get(span)) is None or span in self._unasked:
             return
@@ -206,14 +208,14 @@ class Dependents:
     # What follows
 
     def verdict(self, job: JobId, now_s: float) -> str | None:
-        """None: it waits on. "": it may join the queue. Else why it never can."""
+        """Returns None if it still waits, "" if it may join the queue, else why it never can."""
         waits = self.waits[job]
         if waits.denied is not None:
             watched = self._watched[waits.denied]
             for one in waits.conditions:
                 if span_of(one) == waits.denied and watched.meets(one) is False:
                     return why_never(one, on_record=watched.on_record or watched.bad)
-            waits.denied = None  # it began again meanwhile
+            waits.denied = None  # it started again meanwhile
         if waits.is_doubtful:
             waits.at, waits.is_doubtful = 0, False
         while waits.at < len(waits.conditions):
@@ -224,7 +226,7 @@ class Dependents:
         return "" if waits.begin <= now_s + self.unix_s else None
 
     def left(self, job: JobId) -> str:
-        """Which jobs it waits for, in words; "" if it waits for none."""
+        """Describes which jobs it waits for; "" if it waits for none."""
         conditions = self.waits[job].conditions
         return waited_for(
             [one for one in conditions if not self._watched[one.first, one.last].meets(one)]

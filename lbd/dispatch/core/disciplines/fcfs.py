@@ -1,7 +1,7 @@
 """fcfs: one central queue; a free slot takes the head. Strictly first come, first served.
 
-It places jobs as well as least-work does, without knowing sizes: whoever is free first is who had
-the least work left (Harchol-Balter, section 1, Figure 2).
+It places jobs as well as least-work does, without knowing sizes: the host that is free first is the
+one that had the least work left (Harchol-Balter, section 1, Figure 2).
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,8 @@
 """least-work: the host with the least work left by its jobs' estimates; at random among equals
 (Harchol-Balter, section 1: Least-Work-Remaining).
 
-A job without an estimate counts as the mean of the others', one that runs beyond its estimate as
-about to end.
+A job without an estimate counts as the mean of the others'; a job that exceeds its estimate counts
+as about to end.
 """
 
 from collections.abc import Sequence

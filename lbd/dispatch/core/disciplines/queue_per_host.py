@@ -1,6 +1,6 @@
-"""Dispatch on arrival: each host has a line of its own, and a job's host is settled as it comes.
+"""Dispatch on arrival: each host has its own line, and a job's host is chosen as it arrives.
 
-The four disciplines of this kind differ in `choose` alone.
+The four disciplines of this kind differ only in `choose`.
 """
 
 from abc import ABC, abstractmethod
@@ -26,4 +26,4 @@ class OwnLines(ABC):
 
     @abstractmethod
     def choose(self, names: Sequence[HostId], hosts: Hosts, now_s: float, rng: Random) -> HostId:
-        """`names`: of the hosts that could run it, one at least."""
+        """Returns the job's host. `names`: the hosts that could run it, at least one."""

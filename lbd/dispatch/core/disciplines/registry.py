@@ -1,4 +1,4 @@
-"""Every discipline by its name in `dispatch.mode`."""
+"""Every discipline, by its name in `dispatch.mode`."""
 
 from collections.abc import Callable, Sequence
 
@@ -13,7 +13,7 @@ from lbd.dispatch.core.disciplines.sita_e import SitaE
 from lbd.dispatch.core.disciplines.tags import Tags
 from lbd.dispatch.core.disciplines.tiers import checked
 
-TIERED: tuple[Mode, ...] = ("tags", "sita-e")  # need cutoffs, and a host of their own per tier
+TIERED: tuple[Mode, ...] = ("tags", "sita-e")  # they need cutoffs, and a host for each tier
 BY_ESTIMATE: tuple[Mode, ...] = ("least-work", "sita-e")
 Tiered = Tags | SitaE
 UNTIERED: dict[Mode, Callable[[], Discipline]] = {
@@ -26,12 +26,13 @@ UNTIERED: dict[Mode, Callable[[], Discipline]] = {
 
 
 def make(mode: Mode, cutoffs_s: Sequence[float], work_conserving: bool = False) -> Discipline:
-    """A fresh one; cutoffs are for the tiered ones. Raises ValueError if those are wrong."""
+    """Creates a discipline; cutoffs are for the tiered ones. Raises ValueError if those are
+    invalid."""
     if mode in TIERED:
         return tiered(mode, checked(cutoffs_s, mode), work_conserving)
     return UNTIERED[mode]()
 
 
 def tiered(mode: Mode, cutoffs_s: Sequence[float] = (), work_conserving: bool = False) -> Tiered:
-    """One whose cutoffs may change; so far without any it is one tier."""
+    """Creates a discipline whose cutoffs may change; without any it has one tier."""
     return Tags(cutoffs_s, work_conserving) if mode == "tags" else SitaE(cutoffs_s)

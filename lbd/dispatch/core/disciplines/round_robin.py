@@ -1,4 +1,4 @@
-"""round-robin: hosts in turn, one with n slots n times a round (Harchol-Balter, section 1)."""
+"""round-robin: hosts in turn, a host with n slots n times a round (Harchol-Balter, section 1)."""
 
 from collections.abc import Sequence
 from random import Random

@@ -1,5 +1,5 @@
-"""shortest-queue: the host with the fewest jobs a slot, waiting and running; at random among equals
-(Harchol-Balter, section 1)."""
+"""shortest-queue: the host with the fewest jobs per slot, waiting and running; at random among
+equals (Harchol-Balter, section 1)."""
 
 from collections.abc import Sequence
 from random import Random

@@ -1,8 +1,8 @@
 """sita-e: Size Interval Task Assignment with Equal load (Harchol-Balter, section 2).
 
-As tags, but a job goes to the tier of its estimate at once and nothing is killed: the cutoffs are
+As tags, but a job goes straight to the tier of its estimate and nothing is killed: the cutoffs are
 those that give every tier the same work. A job without an estimate goes to the last tier, where it
-cannot hold up the small ones. Without cutoffs, as long as none could be solved, it is fcfs.
+cannot hold up the small ones. Until cutoffs have been solved, it is fcfs.
 """
 
 from bisect import bisect_left

@@ -1,16 +1,16 @@
 """tags: Task Assignment by Guessing Size (Harchol-Balter, section 4).
 
-Every job starts in tier 1. One that has used s_i seconds of CPU in tier i is killed and starts from
-scratch at the end of tier i + 1; the last tier has no limit. So small jobs never wait behind large
-ones, and nobody need know which is which. A job that may not restart goes to the last tier at once.
+Every job starts in tier 1. A job that has used s_i seconds of CPU in tier i is killed and starts
+from scratch at the end of tier i + 1; the last tier has no limit. So small jobs never wait behind
+large ones, without anybody knowing which is which. A job that may not restart goes straight to the
+last tier.
 
 Several hosts may share a tier: they serve its one line. A host in several tiers serves the lowest
-first, whose jobs are likely the smallest; that starves nobody whom the hosts had capacity for.
+first, whose jobs are likely the smallest; no job starves that the hosts had capacity for. With
+`work_conserving`, a host with nothing to do in its own tiers helps a lower one. The job it takes
+keeps the lower tier's cutoff, so the host's own jobs never wait longer than that for it.
 
-With `work_conserving`, a host with nothing to do in its own tiers helps a lower one. The job it
-takes keeps the lower tier's cutoff, so the host's own jobs never wait longer than that for it.
-
-Without cutoffs, as long as none could be solved, there is one tier, and it is fcfs.
+Until cutoffs have been solved, there is one tier, which is fcfs.
 """
 
 from collections.abc import Sequence

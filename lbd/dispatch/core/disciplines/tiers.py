@@ -1,7 +1,8 @@
-"""Tiers of hosts: who serves which. Tiers are numbered from 1; a host may be in several of them.
+"""Tiers of hosts: which hosts serve which tier. Tiers are numbered from 1; a host may be in
+several.
 
-A tier that has lost its last host is served by the nearest tier above it, where jobs may run as
-long, and if there is none, by the nearest below: no job waits for hosts that are not there.
+A tier without hosts is served by the nearest tier above it, where jobs may run as long, and if
+there is none, by the nearest below: no job waits for hosts that do not exist.
 """
 
 from bisect import bisect_left
@@ -12,7 +13,8 @@ from lbd.dispatch.core.discipline import Hosts, HostSlots, QueuedJob, able
 
 
 def tiers_of(host: HostSlots, hosts: Sequence[HostSlots], count: int) -> list[int]:
-    """The tiers that this host serves, rising; a number beyond `count` means the last."""
+    """Returns the tiers that this host serves, ascending; a number beyond `count` means the
+    last."""
     there = sorted({min(tier, count) for other in hosts for tier in other.tiers})
     mine = {min(tier, count) for tier in host.tiers}
 
@@ -23,7 +25,7 @@ def tiers_of(host: HostSlots, hosts: Sequence[HostSlots], count: int) -> list[in
 
 
 def tier_for(job: QueuedJob, tier: int, count: int, hosts: Hosts) -> int:
-    """`tier`, or the first above it with a host fit for the job, if there is one."""
+    """Returns `tier`, or the first tier above it with a suitable host, if there is one."""
     if job.is_wide or job.only or job.barred:
         fit = [hosts[name] for name in able(job, hosts)]
         for higher in range(tier, count + 1):
@@ -33,7 +35,7 @@ def tier_for(job: QueuedJob, tier: int, count: int, hosts: Hosts) -> int:
 
 
 def checked(cutoffs_s: Sequence[float], what: str) -> tuple[float, ...]:
-    """Raises ValueError, one line, unless the cutoffs make two tiers or more."""
+    """Raises ValueError, one line, unless the cutoffs make at least two tiers."""
     cutoffs = tuple(cutoffs_s)
     if not cutoffs:
         raise ValueError(f"{what} needs at least two tiers: give at least one cutoff")
@@ -46,9 +48,10 @@ def checked(cutoffs_s: Sequence[float], what: str) -> tuple[float, ...]:
 def spread_tiers(
     name: str, order: Sequence[str], count: int, given: Sequence[str]
 ) -> tuple[int, ...]:
-    """The tiers of a host: as `given` ("h1:1,2") says, else the hosts in turn, as evenly as can be.
+    """Returns a host's tiers: as `given` ("h1:1,2") says, else the hosts in turn, as evenly as
+    possible.
 
-    Raises ValueError, one line, for what cannot be read.
+    Raises ValueError, one line, for invalid items.
     """
     for item in given:
         host, _, tiers = item.partition(":")

@@ -1,26 +1,26 @@
-"""A gang's life: the jobs of an array that begin together or not at all. Pure.
+"""A gang's life: the jobs of an array that start together or not at all. Pure.
 
     wait ──▶ held on all their hosts ──▶ released ──▶ each runs to its own end
       ▲              │                       │
       └── given back ┴── begun again ────────┴──▶ ended, if they may not begin again
 
-1. **Held, then released.** All its attempts are made by one decision and go out together. A host
-   takes slots and files for its attempt, reports that it is ready, and begins nothing. Once all
-   are ready they are released. So none begins before there is room for all. One that has ended
-   before, as its host says, is lost.
-2. **Given back.** If one is refused or lost, or not all are ready within `hold_s`, all the others
-   are ended, and the gang waits again. It is put together again once no attempt is alive, so the
-   attempts of one start have the same number.
-3. **Whole or not at all.** One attempt that is lost ends the others: then all begin again, unless
-   they may not restart, or one of them has ended already. What a task's own end means is for its
-   user to say, so it ends nothing else.
-4. **Moved as a whole.** A host whose owner is back may ask for the gang to begin again elsewhere:
-   all are ended, and begin again together. Not if what one of them has printed was shown, if one
-   has ended, if they may not restart or named their host: then that one stands still until the
-   owner has left. A new dispatcher waits until all hosts have said what was shown.
-5. **No record of its own.** Who has begun, or has ended, was released, and so may the others be:
-   a dispatcher that takes over knows from the hosts and the ledger whether a gang is in one piece.
-   As long as it does not know, one that is lost counts as one that may have run.
+1. **Held, then released.** All its attempts are created by one decision and sent together. A host
+   takes slots and files for its attempt, reports that it is ready, and starts nothing. Once all are
+   ready they are released. So none starts before there is room for all. An attempt that its host
+   reports ended before that counts as lost.
+2. **Given back.** If one is refused or lost, or not all are ready within `hold_s`, all others are
+   ended, and the gang waits again. It is reassembled once no attempt is alive, so the attempts of
+   one start have the same number.
+3. **Whole or not at all.** A lost attempt ends the others: then all start again, unless they may
+   not restart, or one of them has already ended. What a task's own end means is up to its user, so
+   it ends nothing else.
+4. **Moved as a whole.** A host whose owner is back may ask for the gang to start again elsewhere:
+   all are ended, and start again together. It is not moved if output of any member was shown, if
+   one has ended, or if they may not restart or named their host: then that member stays suspended
+   until the owner has left. A new dispatcher waits until all hosts have reported what was shown.
+5. **No record of its own.** A member that has begun, or has ended, was released, and so the others
+   may have been. A dispatcher that takes over learns from the hosts and the ledger whether a gang
+   is whole. Until it knows, a lost member counts as one that may have run.
 """
 
 import math
@@ -39,14 +39,15 @@ DISBANDED = "another job of its gang was lost or could not start, and the gang i
 @dataclass(slots=True)
 class Gang:
     size: int
-    tasks: set[JobId] = field(default_factory=set)  # that have not ended
+    tasks: set[JobId] = field(default_factory=set)  # those that have not ended
     ready: set[JobId] = field(default_factory=set)
     late: set[JobId] = field(default_factory=set)  # those that were not ready in time
     released: bool = False
     may_run: bool = False  # an earlier dispatcher may have released it
     hold_until_s: float = math.inf
-    moves: dict[JobId, str] = field(default_factory=dict)  # whose hosts ask for that, and why
-    shown: bool = False  # to somebody, what one of them has printed
+    # members whose hosts ask for a move, and why
+    moves: dict[JobId, str] = field(default_factory=dict)
+    shown: bool = False  # output of a member has been seen
 
     @property
     def is_whole(self) -> bool:
@@ -58,7 +59,7 @@ class Gang:
 
 @dataclass(slots=True)
 class Gangs:
-    """Those that have not ended, by their submissions."""
+    """The gangs that have not ended, by submission."""
 
     jobs: Mapping[JobId, Live]
     hold_s: float
@@ -75,12 +76,12 @@ class Gangs:
         gang = self.of(job)
         if gang is not None:
             gang.tasks.discard(job.id)
-            gang.released = True  # if one has ended by itself
+            gang.released = True  # if one has ended on its own
             if not gang.tasks:
                 del self._gangs[job.array]
 
     def together(self, live: Live) -> list[Live]:
-        """The job, or all of its gang that have not ended."""
+        """Returns the job, or all of its gang that have not ended."""
         gang = self.of(live.job)
         if gang is None:
             return [live]
@@ -89,7 +90,7 @@ class Gangs:
     # From the decision to the release
 
     def begin(self, starts: Iterable[Start], now_s: float) -> Mapping[int, tuple[HostId, ...]]:
-        """These begin now. Returns for each gang the hosts of its tasks in their order."""
+        """These jobs start now. Returns for each gang the hosts of its tasks, in task order."""
         hosts: dict[int, list[tuple[int, HostId]]] = {}
         for start in starts:
             gang, job = self.of(start.job), start.job
@@ -102,16 +103,16 @@ class Gangs:
         return {array: tuple(host for _, host in sorted(own)) for array, own in hosts.items()}
 
     def found(self, live: Live, now_s: float) -> None:
-        """A new dispatcher finds an attempt of the last one's."""
+        """A new dispatcher finds an attempt of the previous one."""
         gang = self.of(live.job)
         if gang is not None and live.lease is not None:
             gang.may_run = True
             gang.released = gang.released or live.lease.begun
-            # Not before each host has said whether it has begun, or has lost it.
+            # Not before each host has reported whether it has begun, or its lease has expired.
             gang.hold_until_s = max(now_s + self.hold_s, live.lease.until_s)
 
     def ready(self, live: Live) -> list[Action]:
-        """Its host has all that it needs."""
+        """The member's host has everything it needs."""
         gang = self.of(live.job)
         if gang is None or live.stop_reason:
             return []
@@ -121,8 +122,8 @@ class Gangs:
         return self._release_whole(gang)
 
     def begun(self, live: Live) -> list[Action]:
-        """An earlier dispatcher has released it, and with it the others. A host that begins it
-        without being asked to does not begin the others'."""
+        """A member has begun, so an earlier dispatcher has released it and the others. A host that
+        starts its member unasked does not start the others."""
         gang = self.of(live.job)
         if gang is None or gang.released:
             return []
@@ -147,7 +148,8 @@ class Gangs:
     # Moved as a whole
 
     def asked_to_move(self, live: Live, reason: str, wanted: str) -> str:
-        """What its host says of one that stands still or goes on. Returns what is said of it."""
+        """Handles a host's report that a member was suspended or resumed. Returns the reason to
+        show."""
         gang = self.of(live.job)
         if gang is None:
             return reason
@@ -167,7 +169,7 @@ class Gangs:
         return may_restart and gang.released and gang.is_whole and not gang.shown
 
     def moved(self) -> list[Action]:
-        """Those that begin again elsewhere now."""
+        """Returns the actions of gangs that start again elsewhere now."""
         return [
             action
             for gang in self._gangs.values()
@@ -176,16 +178,16 @@ class Gangs:
             for action in self.stop(gang, REGROUP)
         ]
 
-    # Its end, or another beginning
+    # Its end, or a restart
 
     def over(self, live: Live) -> None:
-        """Its attempt is not alive any more."""
+        """Its attempt is no longer alive."""
         gang = self.of(live.job)
         if gang is not None:
             gang.ready.discard(live.job.id)
 
     def stop(self, gang: Gang, stop_reason: str) -> list[Action]:
-        """Ends those that are alive, unless they are to end anyway."""
+        """Ends the live attempts, unless they are to end anyway."""
         actions: list[Action] = []
         for job in sorted(gang.tasks):
             live = self.jobs[job]
@@ -195,7 +197,7 @@ class Gangs:
         return actions
 
     def overdue(self, now_s: float) -> Iterator[Gang]:
-        """Those that were not ready as a whole in time; `late` has who was not."""
+        """Yields the gangs that were not all ready in time; `late` names those that were not."""
         for gang in self._gangs.values():
             if now_s >= gang.hold_until_s:
                 gang.hold_until_s = math.inf

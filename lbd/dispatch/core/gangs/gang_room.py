@@ -1,20 +1,21 @@
-"""Room for a gang: jobs of an array that begin together or not at all. Pure.
+"""Room for a gang: jobs of an array that start together or not at all. Pure.
 
-Its tasks wait as one: who came first stands in the line for all of them, once all are there. When
-their turn comes and there is no room for all, the gang steps out of the line and drains hosts:
+Its tasks wait as one: once all have arrived, the first stands in the line for all of them. When
+their turn comes and there is no room for all, the gang leaves the line and drains hosts:
 
-- The slots that will be free first, as many as it needs, are kept for it. Others may have what is
-  left, and of those kept what they give back in time: before the gang can begin, and before its
-  drain ends. How long a job takes at most is known by its time limit, or by what its like took.
-- **No deadlock**: nothing is taken bit by bit. All tasks begin by one decision, and slots are kept
-  for one gang at a time, that whose turn came first. Others behind it begin if they fit beside it.
-- **Nobody starves.** A drain lasts for `drain_s`, then others pass for as long; the next takes
-  twice as long, and so does what follows it. So a drain outlasts the longest job at last, and slots
-  are kept for no more than half of the time, also for a gang that never begins.
-- A drain is its user's: one who gives up a gang, and has the next, goes on where that one was.
-- A higher priority passes, if priorities count.
-- What its tasks need of their hosts besides slots (`--need`, memory) is counted with the slots: a
-  host is one for as many tasks as it has both for, and both are kept there.
+- The slots that will be free first, as many as it needs, are kept for it. Other jobs may have the
+  rest, and those kept slots that they release in time: before the gang can start, and before its
+  drain ends. The longest a job can take is known from its time limit, or from similar jobs.
+- **No deadlock**: nothing is taken bit by bit. All tasks start by one decision, and slots are kept
+  for one gang at a time, the one whose turn came first. Gangs behind it start if they fit beside
+  it.
+- **No starvation.** A drain lasts for `drain_s`, then others pass for as long; the next drain lasts
+  twice as long, and so does the passing after it. So eventually a drain outlasts the longest job,
+  and slots are kept for at most half of the time, even for a gang that never starts.
+- A drain belongs to its user: if they give up a gang and submit another, it continues there.
+- A higher priority passes, where priorities count.
+- What its tasks need besides slots (`--need`, memory) is counted with the slots: a host counts for
+  as many tasks as it has both for, and both are kept there.
 """
 
 import math
@@ -33,16 +34,16 @@ from lbd.model import Facts, HostId, JobId
 from lbd.policy.needs import jobs_now
 
 DRAIN_S, DRAIN_S_MIN = 600.0, 1.0
-USERS_KNOWN = 1000  # whose drains are, that came to nothing
-# Gangs that are looked at with every change of a slot: nobody's thousands are to take that long.
+USERS_KNOWN = 1000  # with remembered unsuccessful drains
+# Gangs considered at every change of a slot: limited, so that no user's thousands slow that down.
 PARKED_OF_USER, PARKED_OF_HOST = 4, 64
 LAST_RUNS, FEWEST_RUNS = 10, 3
-MARGIN = 1.5  # a job takes no longer than that times the longest of its like
+MARGIN = 1.5  # a job takes at most that times the longest of similar runs
 
 
 @dataclass(slots=True)
 class Drain:
-    """Slots are kept for a gang, or others pass for a while; then the other way round."""
+    """Alternating periods: slots are kept for a gang, then others pass for as long."""
 
     since_s: float
     until_s: float
@@ -50,7 +51,7 @@ class Drain:
     keeps: bool = True
 
     def pass_to(self, now_s: float) -> bool:
-        """Returns whether that has changed."""
+        """Advances to that time. Returns whether the period has changed."""
         before = self.since_s
         while now_s >= self.until_s:
             self.keeps, self.since_s = not self.keeps, self.until_s
@@ -59,7 +60,7 @@ class Drain:
         return self.since_s != before
 
     def is_over(self, now_s: float) -> bool:
-        """Have others passed for as long as slots were kept, by now?"""
+        """Whether others have passed by now for as long as slots were kept."""
         return now_s >= self.until_s + (self.length_s if self.keeps else 0.0)
 
 
@@ -68,7 +69,7 @@ class Parked:
     """A gang whose turn has come, and for which there is no room yet."""
 
     leader: Entry
-    turn: int  # when it came
+    turn: int  # order in which turns came
     drain: Drain | None = None
 
     @property
@@ -85,18 +86,18 @@ class Plan:
     """Which slots are kept for the gang whose turn it is."""
 
     priority: int
-    ends_s: float  # until then others may use them
+    ends_s: float  # others may use them until then
     kept: Mapping[HostId, int]
-    left: Mapping[HostId, int]  # of the host's slots by then, beside those
+    left: Mapping[HostId, int]  # free slots of each host then, besides the kept ones
     left_facts: Mapping[HostId, Facts]  # likewise, if it needs more than slots
 
 
 class HostRoom(NamedTuple):
-    """A host, for the tasks of one gang."""
+    """One host's room for the tasks of one gang."""
 
-    ends: list[tuple[float, Entry]]  # by when its jobs end at the latest
-    # when there is room for one task, for two, and so on, and the host's place; -inf: now; inf:
-    # nobody knows
+    ends: list[tuple[float, Entry]]  # jobs with their latest ends
+    # When there is room for one task, for two, and so on, with the host's place; -inf: now; inf:
+    # unknown.
     places: list[tuple[float, int]]
     expires_s: float
 
@@ -107,41 +108,42 @@ class GangRoom:
     drain_s: float = DRAIN_S
     run_times: RunTimes = field(default_factory=RunTimes)
     tasks: dict[int, dict[JobId, Entry]] = field(default_factory=dict)  # that wait, by gang
-    parked: list[Parked] = field(default_factory=list)  # the first first
-    _behind: dict[int, Parked] = field(default_factory=dict)  # others of the same users, in order
-    _counts: Counter[tuple[str, str]] = field(default_factory=Counter)  # of those parked, by owner
+    parked: list[Parked] = field(default_factory=list)  # in order
+    # further gangs of the same users, in order
+    _behind: dict[int, Parked] = field(default_factory=dict)
+    _counts: Counter[tuple[str, str]] = field(default_factory=Counter)  # of parked gangs, by owner
     _turns: int = 0
     _given_up: OrderedDict[str, Drain] = field(default_factory=OrderedDict)  # by user
     _plan: Plan | None = None
     _changes: int = 0
     _planned_for: int = 0
-    _planned: tuple[int, int] = (-1, -1)  # events and changes by then
-    _rooms: dict[HostId, HostRoom] = field(default_factory=dict)  # for the front's tasks
+    _planned: tuple[int, int] = (-1, -1)  # numbers of events and changes then
+    _rooms: dict[HostId, HostRoom] = field(default_factory=dict)  # for the tasks of the front gang
 
     def longest_s(self, job: QueuedJob) -> float:
-        """Infinite if nothing is known."""
+        """Returns how long the job can take; infinite if unknown."""
         runs_s = self.run_times.of(job, FEWEST_RUNS)[-LAST_RUNS:]
         learnt_s = MARGIN * max(runs_s) if runs_s else math.inf
         return min(learnt_s, job.limit_s or math.inf)
 
-    # Who waits
+    # Waiting gangs
 
     def came(self, entry: Entry) -> Entry | None:
-        """Returns who stands in line for the gang, once all of it waits."""
+        """Returns the gang's leader, which stands in the line for it, once all of it waits."""
         job = entry.job
         tasks = self.tasks.setdefault(job.array, {})
         tasks[job.id] = entry
         return self.leader(job)
 
     def leader(self, job: QueuedJob) -> Entry | None:
-        """None while not all of the gang wait."""
+        """Returns None until all of the gang wait."""
         tasks = self.tasks.get(job.array, {})
         if not tasks or len(tasks) < job.gang:
             return None
         return min(tasks.values(), key=lambda one: one.number)
 
     def left(self, entry: Entry) -> None:
-        """The task waits no more: it is held or has ended."""
+        """The task no longer waits: it is held or has ended."""
         array = entry.job.array
         self.unpark(array)
         if (tasks := self.tasks.get(array)) is not None:
@@ -150,8 +152,8 @@ class GangRoom:
                 del self.tasks[array]
 
     def park(self, leader: Entry) -> bool:
-        """Its turn has come. Returns whether it may begin now, for all that others of its user's
-        do."""
+        """Its turn has come. Returns whether it may start now, as far as its user's other gangs
+        allow."""
         self._turns += 1
         one = Parked(leader, self._turns)
         if not self._has_place(one):
@@ -161,7 +163,7 @@ class GangRoom:
         return True
 
     def unpark(self, array: int, *, begins: bool = False) -> None:
-        """It begins, or waits no more."""
+        """It starts, or no longer waits."""
         if self._behind.pop(array, None) is not None or (one := self.find(array)) is None:
             return
         if one.drain is not None and not begins:
@@ -170,7 +172,7 @@ class GangRoom:
                 self._given_up.popitem(last=False)
         self.parked.remove(one)
         self._counts.subtract(one.owners)
-        self._counts += Counter()  # without those that have none
+        self._counts += Counter()  # drops zero counts
         following = next((other for other in self._behind.values() if self._has_place(other)), None)
         if following is not None:
             del self._behind[following.array]
@@ -188,15 +190,16 @@ class GangRoom:
         self.changed()
 
     def is_behind(self, array: int) -> bool:
-        """Do others of its user's go first?"""
+        """Whether other gangs of its user go first."""
         return array in self._behind
 
     def leaders(self) -> list[Entry]:
-        """Of all whose turn has come."""
+        """Returns the leaders of all gangs whose turn has come."""
         return [one.leader for one in (*self.parked, *self._behind.values())]
 
     def _drain_for(self, user: str, now_s: float) -> Drain:
-        """The one of a gang that this user has given up, until others have passed for as long."""
+        """Returns the drain of a gang that this user has given up, unless others have passed for as
+        long since; else a new one."""
         drain = self._given_up.pop(user, None)
         if drain is not None and not drain.is_over(now_s):
             return drain
@@ -206,10 +209,10 @@ class GangRoom:
     def find(self, array: int) -> Parked | None:
         return next((one for one in self.parked if one.array == array), None)
 
-    # For whom slots are kept
+    # Kept slots
 
     def changed(self, host: HostId | None = None) -> None:
-        """Slots of that host are taken or free; or there are other hosts or gangs."""
+        """Slots of that host were taken or released, or hosts or gangs have changed."""
         self._changes += 1
         if host is None:
             self._rooms.clear()
@@ -217,12 +220,12 @@ class GangRoom:
             self._rooms.pop(host, None)
 
     def passed(self, now_s: float) -> bool:
-        """Returns whether slots are kept now that were not, or are not any more."""
+        """Returns whether slots are now kept that were not, or no longer."""
         drains = [one.drain for one in self.parked if one.drain is not None]
         return bool([drain for drain in drains if drain.pass_to(now_s)])
 
     def plan(self, servers: Sequence[Server], now_s: float) -> Plan | None:
-        """None: nothing is kept for anybody."""
+        """Returns the current plan; None if nothing is kept."""
         if not self.parked:
             return None
         planned = self.shares.events, self._changes
@@ -292,7 +295,7 @@ class GangRoom:
         return HostRoom(ends, places, ends[0][0] if ends else math.inf)
 
     def room(self, plan: Plan, server: Server, job: QueuedJob, now_s: float) -> int:
-        """How many slots of this host may be given to the job."""
+        """Returns how many slots of this host the job may get."""
         name = server.host.name if server.host is not None else HostId("")
         if name not in plan.kept or self.passes(plan, job, now_s):
             return server.free
@@ -303,29 +306,29 @@ class GangRoom:
         return slots if most is None else min(slots, most * max(job.slots, job.slots_most))
 
     def is_short(self, plan: Plan, job: QueuedJob, now_s: float) -> bool:
-        """Will it have ended before the gang can begin?"""
+        """Whether it will have ended before the gang can start."""
         return now_s + self.longest_s(job) <= plan.ends_s
 
     def passes(self, plan: Plan, job: QueuedJob, now_s: float) -> bool:
-        """May it have what is kept?"""
+        """Whether it may have what is kept."""
         if self.shares.rules.priorities and job.priority > plan.priority:
             return True
         return self.is_short(plan, job, now_s)
 
-    # Who begins
+    # Starting
 
     def obstacle(self, job: QueuedJob) -> str:
         return self.shares.obstacle(job, job.gang)
 
     @property
     def front(self) -> Parked | None:
-        """For whom slots are kept, now or again later; nobody who may have no more for now."""
+        """The gang that slots are kept for, now or later again; gangs at a limit are skipped."""
         return next((one for one in self.parked if not self.obstacle(one.leader.job)), None)
 
     def servers_for(
         self, parked: Parked, servers: Sequence[Server], now_s: float
     ) -> Mapping[JobId, Server] | None:
-        """Where each of its tasks begins, if all can now."""
+        """Returns where each of its tasks starts, if all can now."""
         job = parked.leader.job
         count = sum(max(0, one.free) // job.slots for one in servers)
         if count < job.gang or self.obstacle(job):
@@ -349,8 +352,8 @@ class GangRoom:
 def assigned(
     tasks: Sequence[Entry], free: Sequence[tuple[Server, int]]
 ) -> Mapping[JobId, Server] | None:
-    """Each task on one of these servers, with room for so many: one on each, those of the lowest
-    load first, then a second one. None if there is no room for all."""
+    """Assigns the tasks to these servers, each with its room for tasks: one to each, lowest load
+    first, then a second one. None if there is no room for all."""
     ranked = sorted((s.load, order, count) for order, (s, count) in enumerate(free))
     turns = range(max((count for _, _, count in ranked), default=0))
     places = [free[order][0] for turn in turns for _, order, count in ranked if count > turn]
@@ -359,7 +362,7 @@ def assigned(
     tasks = sorted(tasks, key=lambda one: (one.job.array_index or 0, one.number))
     if len({(one.job.only, one.job.barred) for one in tasks}) == 1:
         return {one.id: place for one, place in zip(tasks, places, strict=False)}
-    # A few hosts could not begin some of them: who has the least choice chooses first.
+    # Some hosts cannot start some of the tasks: the task with the least choice goes first.
     found: dict[JobId, Server] = {}
     for one in sorted(tasks, key=lambda one: sum(place.suits(one.job) for place in places)):
         fit = next((at for at, place in enumerate(places) if place.suits(one.job)), None)

@@ -1,21 +1,21 @@
 """A job that runs on MIN to MAX slots, at the head of its line: fewer now or more later? Pure.
 
-All slots of a job are on one host, so each host is a machine of its own (`FreeSlots`), and what is
-best is the best over hosts. The strategies are those of `theory/allocation.py` (Downey 1997). What
-they promise to others:
+All slots of a job are on one host, so each host is a separate machine (`FreeSlots`), and the best
+choice is the best over all hosts. The strategies are those of `theory/allocation.py` (Downey 1997).
+They guarantee to other jobs:
 
-- **Order is kept.** Only the head of a line is asked; who holds out stays the head, and nobody
-  behind it begins before it.
-- **Nobody waits longer than for a rigid head.** As soon as one host has all the slots that the job
-  can use it begins there, whatever was predicted. So the line is never held up for longer than by
-  a job that asked for just as many. Nor is a job held up for more than `hold_s_max`, if that is
-  set: then it begins with what is free.
-- **No wait for what may never come.** A host counts with the slots that are its own now. One that
-  leaves takes its offers along at the next question, and so does a lower number of its slots.
+- **Order is kept.** Only the head of a line decides; a job that holds out stays the head, and no
+  job behind it starts before it.
+- **No job waits longer than for a rigid head.** As soon as one host has all the slots that the job
+  can use it starts there, whatever was predicted. So it never holds up the line longer than a job
+  that asked for exactly that many. The job itself waits at most `hold_s_max`, if set: then it
+  starts with what is free.
+- **No wait for what may never come.** A host counts with the slots it has now. A host that leaves
+  is no longer considered at the next decision, and fewer slots count at once.
 
-A decision stands until slots come back, a job arrives, or the time is over at which to ask again.
+A decision stands until slots are released, a job arrives, or its time to decide again has come.
 Under lock-in a job that holds out names its slots and gets no more than these: it leaves the rest
-to those behind it sooner, and pays for a prediction that was too modest (section 6.1).
+to the jobs behind it sooner, and pays for a prediction that was too modest (section 6.1).
 
 What is not given of A, σ and the work is learnt by user and command name (`Speedups`).
 """
@@ -45,21 +45,21 @@ from lbd.theory.queue_time import Releases
 from lbd.theory.speedup import Speedup
 from lbd.theory.speedup_fit import SpeedupFit
 
-SOONEST_S = 1e-6  # until somebody is asked again
-COMMANDS_KNOWN = 1000  # users' commands whose runs are remembered,
-RUNS_KNOWN = 60  # and runs of each
-RUNS_A_FIT = 10  # of all that are known, a tenth new: then again
+SOONEST_S = 1e-6  # until the next decision
+COMMANDS_KNOWN = 1000  # users' commands with remembered runs
+RUNS_KNOWN = 60  # remembered runs of each
+RUNS_A_FIT = 10  # refits when a tenth of all known runs is new
 FEWEST_RUNS = 4  # before they say more than that speedup is linear
 
 
 @dataclass(frozen=True, slots=True)
 class FreeSlots:
-    """A host's slots, now."""
+    """A host's slots at this moment."""
 
     host: HostId
     free: int
-    releases: Releases  # of what runs there
-    jobs: Mapping[JobId, int] = field(default_factory=dict)  # that is, and their slots
+    releases: Releases  # of its running jobs
+    jobs: Mapping[JobId, int] = field(default_factory=dict)  # those jobs and their slots
 
     @property
     def total(self) -> int:
@@ -68,20 +68,20 @@ class FreeSlots:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What `[dispatch]` says of malleable jobs, and what is known of predictions."""
+    """What `[dispatch]` sets for malleable jobs, and what is known of predictions."""
 
     strategy: Strategy
     rules: Rules = PAPER
     lock_in: bool = False
-    hold_s_max: float = math.inf  # to hold out, from when it could first have begun
+    hold_s_max: float = math.inf  # longest time to hold out, from when it could first have started
     correction: Correction | None = None  # for bias
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What is remembered of the head of a line between two questions."""
+    """What is remembered about the head of a line between two decisions."""
 
-    since_s: float | None = None  # it holds out since then; None: it does not
+    since_s: float | None = None  # when it began to hold out; None: it does not
     offered: int = 0  # slots that it could have had then
     locked: int | None = None  # slots that it named
 
@@ -98,9 +98,9 @@ class BeginOn:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    slots: int  # it is expected to get,
-    host: HostId | None  # there; None: no host has as many as it needs
-    ask_at_s: float  # at the latest; infinite: when slots come back
+    slots: int  # it is expected to get
+    host: HostId | None  # on this host; None: no host has as many as it needs
+    ask_at_s: float  # at the latest; infinite: when slots are released
     head: Head
     reason: str
 
@@ -108,7 +108,7 @@ class Hold:
 def decide(
     job: Malleable, rooms: Sequence[FreeSlots], rule: Rule, head: Head, now_s: float
 ) -> BeginOn | Hold:
-    """Decides what the job at the head of the queue does now."""
+    """Decides what the job at the head of the line does now."""
     wanted = job.locked(head.locked) if head.locked is not None else job
     held = head.held(now_s)
     over = held is not None and held.for_s >= rule.hold_s_max
@@ -119,8 +119,8 @@ def decide(
     if strategy in ("pred", "bias"):
         choice, room = by_prediction(wanted, fitting, rule)
     else:
-        # Where it could begin now, none of the others ends sooner: they have no say in it. And of
-        # hosts with as many slots, as many of them free, one speaks for all.
+        # If it can start now on some host, hosts where it cannot do not end sooner and are ignored.
+        # Hosts with equal total and free slots are equivalent, so one stands for all.
         able = {(one.free, one.total): one for one in fitting if one.free >= wanted.least}
         choice, room = best_of(
             [
@@ -138,8 +138,8 @@ def decide(
 def by_prediction(
     job: Malleable, rooms: Sequence[FreeSlots], rule: Rule
 ) -> tuple[Choice, FreeSlots]:
-    """PRED and BIAS over hosts. What is free now is known of all of them without a prediction, and
-    of each later host only what ends before the best so far is worked out."""
+    """PRED and BIAS over hosts. What is free now needs no prediction; for later starts each host is
+    evaluated only for ends before the best so far."""
     correction = rule.correction if rule.strategy == "bias" else None
     widest = max(rooms, key=lambda one: one.free)
     now = what_is_free(job, widest.free)
@@ -164,7 +164,8 @@ def by_prediction(
 def later_on(
     job: Malleable, room: FreeSlots, correction: Correction | None, bound_s: float
 ) -> Choice | None:
-    """The best on one host of what is not free there yet; None if it ends after `bound_s`."""
+    """Returns the best choice on one host among slots that are not free yet; None if it ends after
+    `bound_s`."""
     free, releases = room.free, room.releases
     queue = predicted(free, releases, correction)
     if correction is not None:
@@ -177,8 +178,8 @@ def later_on(
 
 
 def best_of(found: Sequence[tuple[Choice, FreeSlots]], rules: Rules) -> tuple[Choice, FreeSlots]:
-    """Over hosts: the best there is now against the best later, and a host that has all it can
-    use before any that asks it to wait."""
+    """Compares hosts: the best now against the best later. A host that has all it can use wins over
+    any that makes it wait."""
     now = min((one for one in found if one[0].now), key=lambda one: one[0].runs_s, default=None)
     later = min(
         (one for one in found if not one[0].now), key=lambda one: one[0].ends_in_s, default=None
@@ -212,8 +213,9 @@ def hold(
 def expected_wait(
     job: Malleable, free: int, releases: Releases, correction: Correction | None
 ) -> tuple[int, float] | None:
-    """The slots that a first decision looks forward to, and the uncorrected prediction of when they
-    are free: what BIAS learns from once that is known. None where there is nothing to predict."""
+    """Returns the slots that a first decision expects, and the uncorrected prediction of when they
+    are free, from which BIAS learns once the outcome is known. None if there is nothing to
+    predict."""
     if not job.least <= free < job.useful:
         return None
     later = least_turnaround(job, free, predicted(free, releases, correction), releases)
@@ -228,23 +230,23 @@ class KnownSpeedup:
 
     speedup: Speedup
     work_s: float
-    fitted: SpeedupFit | None  # None: given, or taken for linear
-    linear: bool  # for want of anything better
+    fitted: SpeedupFit | None  # None: given, or assumed to be linear
+    linear: bool  # for lack of data
     given: bool = False  # by its user
 
 
-Command = tuple[str, str]  # its user, and its name
+Command = tuple[str, str]  # the user and the command name
 Runs = tuple[tuple[int, float], ...]  # slots, and seconds on them
 
 
 @dataclass(slots=True)
 class Speedups:
-    """What was learnt of A, σ and L of each user's commands, from ended runs.
+    """A, σ and L of each user's commands, learnt from ended runs.
 
-    A fit takes some tens of milliseconds, which nobody may wait for: `to_fit` gives the runs of one
-    command, the fit is made elsewhere, and `fitted` takes it. Until then what was known before
-    counts. Bounded: the commands that were asked for least lately are forgotten, and of each its
-    oldest runs. A user's runs say nothing of another's.
+    A fit takes some tens of milliseconds, too long to wait for: `to_fit` returns the runs of one
+    command, the fit is computed elsewhere, and `fitted` stores it. Until then the earlier values
+    apply. Bounded: the commands not used for longest are forgotten, and of each command the oldest
+    runs. One user's runs say nothing about another's.
     """
 
     _runs: OrderedDict[Command, deque[tuple[int, float]]] = field(default_factory=OrderedDict)
@@ -277,7 +279,7 @@ class Speedups:
             del self._stale[key]
             self._new[key] = 0
             runs = tuple(self._runs[key])
-            if len({slots for slots, _ in runs}) > 1:  # newer ones may have pushed the others out
+            if len({slots for slots, _ in runs}) > 1:  # newer runs may have displaced the others
                 return key, runs
         return None
 
@@ -296,9 +298,9 @@ class Speedups:
         speedup: tuple[float, float] | None = None,
         work_s: float | None = None,
     ) -> KnownSpeedup:
-        """What its user gives, `speedup` and `work_s`, counts before what was learnt. Linear up to
-        `most` where too few runs are known, with their mean work, else that of all jobs,
-        `mean_work_s`."""
+        """Returns what is known. The user's own `speedup` and `work_s` take precedence over what
+        was learnt. With too few runs the speedup is linear up to `most`, with the mean work of
+        these runs, or of all jobs (`mean_work_s`) without any."""
         key = user, name
         runs = self._runs.get(key, ())
         if runs:

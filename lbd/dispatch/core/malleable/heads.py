@@ -1,17 +1,17 @@
-"""The heads of lines that may run on fewer slots or on more: what they do, and when again. Pure.
+"""Heads of lines that can run on fewer or more slots: what they do, and when to decide again. Pure.
 
-What one of them does is decided by `decision.py`; here is what it is asked with and what must be
-remembered meanwhile. A decision stands until slots of any host change or its time is over: nothing
-depends on jobs that come later, since they do not pass it. A decision takes milliseconds, and slots
-change often where many jobs run: so a head is asked no more than every `AGAIN_SHARE` of the time
-that it expects to wait, within `AGAIN_S` to `AGAIN_S_MAX`, unless one host has all that it can use;
-and of many hosts the `ROOMS` with most free slots are looked at.
+`decision.py` makes the decision; this file prepares its inputs and remembers what is needed between
+decisions. A decision stands until slots of any host change or its time is up. It does not depend on
+later jobs, since they do not pass it. A decision takes milliseconds, and slots change often where
+many jobs run. So a head decides again at most every `AGAIN_SHARE` of the time that it expects to
+wait, within `AGAIN_S` to `AGAIN_S_MAX`, unless one host has all that it can use; and among many
+hosts only the `ROOMS` with most free slots are considered.
 
-With the strategy `free`, the default, nothing here is ever asked.
+With the default strategy `free`, nothing here is used.
 
-Nothing of this is on record. After a restart a head that held out counts from then; A and σ are
-learnt again from the ledger's last jobs; the bias of predictions, for the strategy `bias`, from
-nothing.
+None of this is recorded. After a restart a head that held out starts counting again; A and σ are
+learnt again from the ledger's last jobs; the bias of predictions, for the strategy `bias`, starts
+from nothing.
 """
 
 import math
@@ -43,11 +43,11 @@ from lbd.theory.queue_time import Releases, UniformLog
 FREE = Rule("free")
 AGAIN_S, AGAIN_SHARE, AGAIN_S_MAX = 0.1, 0.05, 2.0
 ROOMS = 8
-WORTH_S = 0.5  # that could be saved at most: for less nobody holds out
-WATCHED = 200  # predictions whose outcome is waited for
+WORTH_S = 0.5  # no job holds out for a smaller possible saving
+WATCHED = 200  # predictions whose outcomes are awaited
 Start = tuple[Server | None, int]
 NOT_NOW: Start = None, 0
-NOTHING_KNOWN = UniformLog(1.0, 86_400.0), 60.0  # of the lifetimes, and their mean
+NOTHING_KNOWN = UniformLog(1.0, 86_400.0), 60.0  # default lifetimes, and their mean
 
 
 @dataclass(slots=True)
@@ -56,16 +56,16 @@ class Asked:
 
     job: JobId
     hold: Hold
-    changes: int  # of slots, until it was last looked at
+    changes: int  # number of slot changes when it was last considered
     stands_until_s: float  # whatever changes
-    again_s: float  # it is asked
-    enough: int  # slots on one host with which it begins at once,
-    left: float  # and what its user might still have
+    again_s: float  # when it decides again
+    enough: int  # slots on one host with which it starts at once
+    left: float  # what its user might still have
 
 
 @dataclass(slots=True, eq=False)
 class Expected:
-    """A prediction that so many slots of the jobs `of` will be free in a while."""
+    """A prediction of when `missing` slots of the jobs `of` will be free."""
 
     missing: int
     of: dict[JobId, int]
@@ -80,7 +80,7 @@ class MalleableHeads:
     speedups: Speedups = field(default_factory=Speedups)
     bias: Bias = field(default_factory=Bias)
     asked: dict[HostConnection, Asked] = field(default_factory=dict)
-    held_out: int = 0  # jobs that ever did
+    held_out: int = 0  # number of jobs that ever held out
     _heads: dict[JobId, Head] = field(default_factory=dict)
     _changes: int = 0
     _expected: list[Expected] = field(default_factory=list)
@@ -91,7 +91,8 @@ class MalleableHeads:
     def holds_out(
         self, line: HostConnection, name: JobId, most_free: int, left: float, now_s: float
     ) -> bool:
-        """It was told to wait, that stands, and no host has enough to change its mind at once."""
+        """Whether the head's decision to wait stands, with no host having enough to change it at
+        once."""
         asked = self.asked.get(line)
         if asked is None or asked.job != name or most_free <= 0 or left != asked.left:
             return False
@@ -106,11 +107,11 @@ class MalleableHeads:
         left: float,
         now_s: float,
     ) -> int | None:
-        """The slots that the head of a line begins with at once, 0 if it does not; None where that
-        needs thought.
+        """Returns the slots that the head of a line starts with at once, 0 if it does not; None if
+        that needs a decision.
 
-        `offered`: the most that a host has free where it could begin, 0 if that is nowhere;
-        `left`: what its user may still have.
+        `offered`: the most free slots of any host where it could start, 0 if there is none. `left`:
+        what its user may still have.
         """  # fmt: skip
         if offered <= 0:
             self.asked.pop(line, None)
@@ -133,7 +134,7 @@ class MalleableHeads:
         left: float,
         now_s: float,
     ) -> Start:
-        """What it does after thought, `servers` being those to look at."""
+        """Decides, considering `servers`."""
         self.asked.pop(line, None)
         shape = self._shape(name, job, left)
         lifetimes, _ = self._lives
@@ -197,13 +198,13 @@ class MalleableHeads:
         self._changes += 1
 
     def gone(self, job: JobId, line: HostConnection) -> None:
-        """It has left its line."""
+        """The job has left its line."""
         self._heads.pop(job, None)
         if (asked := self.asked.get(line)) is not None and asked.job == job:
             del self.asked[line]
 
     def due(self, now_s: float) -> list[HostConnection]:
-        """Lines whose heads are to be asked again."""
+        """Returns the lines whose heads must decide again."""
         return [line for line, one in self.asked.items() if now_s >= one.again_s]
 
     def holding(self, line: HostConnection, job: JobId) -> Hold | None:
@@ -217,7 +218,7 @@ class MalleableHeads:
             self.speedups.ended(entry.job.user, entry.job.command, entry.slots, run_s)
 
     def learn_from(self, row: JobRow, *, by_uid: bool) -> None:
-        """Learns from a job of the last dispatcher's."""
+        """Learns from a job of the previous dispatcher."""
         if (run_s := row.run_s) is None:
             return
         slots = row.slots_held or row.slots
@@ -229,15 +230,15 @@ class MalleableHeads:
     # The bias of predictions
 
     def _expect(self, shape: Malleable, room: FreeSlots, rule: Rule, now_s: float) -> None:
-        """What is free on a host, and when, depends on what runs there now and nothing else: so the
-        outcome is seen whatever the job does."""
+        """Records a prediction. What is free on a host, and when, depends only on what runs there
+        now, so the outcome is observed whatever the job does."""
         found = expected_wait(shape, room.free, room.releases, rule.correction)
         if found is not None and len(self._expected) < WATCHED:
             wanted, raw_s = found
             self._expected.append(Expected(wanted - room.free, dict(room.jobs), raw_s, now_s))
 
     def released(self, job: JobId, now_s: float) -> None:
-        """Its slots are free again."""
+        """The job's slots are free again."""
         self._changes += 1
         came_true = []
         for one in self._expected:
@@ -250,7 +251,8 @@ class MalleableHeads:
 
 
 def enough(job: Malleable) -> int:
-    """The fewest slots with which it begins at once, since more save it next to nothing."""
+    """Returns the fewest slots with which it starts at once, since more would save almost
+    nothing."""
     within_s = job.run_s(job.useful) + WORTH_S
     return bisect_left(range(job.useful), -within_s, job.least, key=lambda n: -job.run_s(n))
 
@@ -258,8 +260,8 @@ def enough(job: Malleable) -> int:
 def room_of(
     server: Server, left: float, now_s: float, lifetimes: UniformLog, *, named: bool = False
 ) -> FreeSlots:
-    """A host's slots, and if `named` by which jobs they are held. It may have fewer now than run
-    there: then the oldest do not count."""
+    """Returns a host's slots, and if `named` the jobs that hold them. It may now have fewer slots
+    than are in use: then the oldest jobs are not counted."""
     assert server.host is not None
     free, entries = server.free, list(server.running.values())
     slots = [entry.slots for entry in entries]
@@ -277,7 +279,7 @@ def room_of(
 
 
 def without(slots: Sequence[int], missing: int) -> list[int]:
-    """What is left of each when so many are taken away, from the first on."""
+    """Returns what is left of each count when `missing` are taken away, starting with the first."""
     left = []
     for count in slots:
         left.append(max(0, count - missing))

@@ -1,16 +1,17 @@
-"""What a job that came now could expect on each number of slots: its begin and its end. Pure.
+"""What a job arriving now could expect on each number of slots: its start and its end. Pure.
 
-If nobody waits before it, a number of slots is there when the jobs that run on one of the hosts
-have given back so many (`theory/queue_time.py`). Else it begins as `outlook/` says for the
-fewest, and for each slot more a mean lifetime later on all slots of the line.
+If no job waits before it, a number of slots is available when the jobs running on one of the hosts
+have released as many (`theory/queue_time.py`). Otherwise it starts as `outlook/` says for the
+fewest slots, and later by a mean lifetime, spread over all slots of the line, for each further
+slot.
 
-From `CALIBRATED` jobs on whose prediction came true or not, predictions are shown corrected where
-that helps (`theory/calibration.py`), with the interval within which nine in ten began. Else the
-interval is the model's own: 5 to 95 % of what may still be left of the jobs that run. From fewer
-than `CALIBRATED` that have ended nobody knows how long one in twenty takes, and there is none.
+Once `CALIBRATED` predicted jobs have started, predictions are shown corrected where that helps
+(`theory/calibration.py`), with the interval in which nine in ten started. Otherwise the interval is
+the model's own: 5 to 95 % of the possible remaining times of the running jobs. If fewer than
+`CALIBRATED` jobs have ended, the time of one in twenty is unknown, and there is no interval.
 
-A decision may take many milliseconds where thousands of slots are held: take a `Situation` where
-the queue is, and ask it in a thread.
+A decision may take many milliseconds where thousands of slots are held: create a `Situation` where
+the queue is, and evaluate it in a thread.
 """
 
 import math
@@ -31,27 +32,27 @@ from lbd.theory.free_slots import interval_90_s, quantile_s
 from lbd.theory.queue_time import Releases
 
 CALIBRATED = FEWEST
-ROWS = 64  # of more numbers of slots these are shown, evenly spaced
+ROWS = 64  # the most numbers of slots shown, evenly spaced
 PICKED = ("FREE", "AVG", "PRED", "BIAS", "HEUR")
-ALIKE_S = 1e-6  # one begins when the other does
+ALIKE_S = 1e-6  # starts within this time count as simultaneous
 Interval = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """The hosts that a job may go to, and what stands before it."""
+    """The hosts that a job may go to, and what is before it."""
 
     rooms: tuple[FreeSlots, ...]
     ahead_jobs: int
-    base_s: float | None  # when it would begin on the fewest; None: nothing is known
-    slot_s: float  # later for each slot more, if others go before it
-    all_held: Releases | None  # of all these hosts, if lifetimes are known
-    ahead_slots: int  # that must come back before it has the fewest
+    base_s: float | None  # when it would start on the fewest slots; None: unknown
+    slot_s: float  # delay for each further slot, if other jobs are before it
+    all_held: Releases | None  # on all these hosts, if lifetimes are known
+    ahead_slots: int  # that must be released before it has the fewest
     correction: Correction
-    lacks_needs: bool = False  # no host has now what it needs besides slots
-    has_intervals: bool = True  # enough have ended
-    runs_s: float | None = None  # as its like did, for one that takes the fewest
-    line: Line | None = None  # that it stands in, the last of it; for a job that needs only slots
+    lacks_needs: bool = False  # no host has its needs besides slots free now
+    has_intervals: bool = True  # enough jobs have ended
+    runs_s: float | None = None  # run time of similar jobs, for one that takes the fewest slots
+    line: Line | None = None  # its line, with itself last; for a job that needs only slots
 
     @property
     def free(self) -> int:
@@ -65,10 +66,10 @@ class Situation:
 @dataclass(frozen=True, slots=True)
 class Prospect:
     slots: int
-    raw_s: float | None  # as predicted; None: nothing is known
+    raw_s: float | None  # as predicted; None: unknown
     begins_in_s: float | None  # corrected, if that has been learnt; else the median, if known
     interval_90_s: Interval | None
-    runs_s: float | None  # None: its work is not known
+    runs_s: float | None  # None: its work is unknown
 
     @property
     def ends_in_s(self) -> float | None:
@@ -80,11 +81,11 @@ class Prospect:
 @dataclass(frozen=True, slots=True)
 class Answer:
     prospects: tuple[Prospect, ...]
-    picks: dict[str, int]  # of each strategy
+    picks: dict[str, int]  # by strategy
 
 
 def answer(now: Situation, least: int, most: int, known: KnownSpeedup | None) -> Answer:
-    """`known`: None for a job of a fixed number of slots of whose work nothing is known."""
+    """`known`: None for a job with a fixed number of slots and unknown work."""
     sizes = shown(least, min(most, now.most))
     if now.line is not None:
         played = zip(sizes, played_rows(now.line, sizes), strict=True)
@@ -106,7 +107,7 @@ def shown(least: int, most: int) -> Sequence[int]:
 
 
 def played_rows(line: Line, sizes: Sequence[int]) -> list[Spread]:
-    """When so many slots are there for the last in line, in its turn."""
+    """Returns when each number of slots is available to the last job in line, in its turn."""
     if not sizes:
         return []
     *before, last = line.waits
@@ -149,7 +150,7 @@ def prospect(now: Situation, least: int, slots: int, known: KnownSpeedup | None)
 
 
 def begins(now: Situation, least: int, slots: int) -> tuple[float | None, FreeSlots | None]:
-    """By prediction, and on which host if that is known."""
+    """Returns the predicted start, and on which host if known."""
     if now.ahead_jobs or now.lacks_needs:
         base_s = now.base_s
         return (None if base_s is None else base_s + (slots - least) * now.slot_s), None
@@ -166,7 +167,8 @@ def begins(now: Situation, least: int, slots: int) -> tuple[float | None, FreeSl
 def modelled(
     now: Situation, least: int, slots: int, raw_s: float, room: FreeSlots | None
 ) -> Spread | None:
-    """Exactly, where the paper's predictors are quick: B names the latest end for the last slot."""
+    """Returns the exact model where the paper's predictors are only fast: B gives the latest end
+    for the last slot."""
     if raw_s <= 0:
         return 0.0, 0.0, 0.0
     if not now.has_intervals:
@@ -182,7 +184,8 @@ def spread(needed: int, releases: Releases) -> Spread:
 
 
 def within(needed: int, held: Releases | None) -> Spread | None:
-    """When so many slots come back; more than are held do so in several turns."""
+    """Returns when `needed` slots are released; more than are held are released in several
+    rounds."""
     if held is None or not held.total:
         return None
     needed = max(1, needed)
@@ -192,15 +195,15 @@ def within(needed: int, held: Releases | None) -> Spread | None:
 
 
 def likely_s(wait_s: float, exact: Spread, ahead_jobs: int) -> float:
-    """What is shown beside that interval: the median if it is next. Behind others the mean
-    lifetimes of these count, as in `wait_s`; but the interval knows more."""
+    """Returns the start shown with that interval: the median if the job is next. Behind other jobs
+    their mean lifetimes count, as in `wait_s`, limited to the interval."""
     low_s, median_s, high_s = exact
     return min(max(wait_s, low_s), high_s) if ahead_jobs else median_s
 
 
 def picks(rows: Sequence[Prospect], least: int, most: int, known: KnownSpeedup) -> dict[str, int]:
-    """What each strategy would take, as far as that can be foreseen: what is free when it could
-    first begin, the least end by prediction, and for HEUR what comes within its patience."""
+    """Returns what each strategy would take, as far as foreseeable: what is free when the job could
+    first start, the earliest end by prediction, and for HEUR what comes within its patience."""
     job = Malleable(least, most, known.speedup, known.work_s)
     useful = [row for row in rows if row.slots <= job.useful]
     if not useful or useful[0].raw_s is None:

@@ -1,9 +1,9 @@
-"""How long the jobs held their slots that ended lately: seconds × slots. Pure.
+"""How long recently ended jobs held their slots: seconds × slots. Pure.
 
-That is the sequential lifetime, not that by the clock: Downey's predictions are hardly related to
-what happens if the distribution is fitted to the latter. What they had besides slots is held for as
-long as they run, and by other jobs than most: a thousand short ones say nothing of the one that has
-the GPU. So each resource has lifetimes of its own, in seconds.
+This is the sequential lifetime, not wall-clock time: Downey's predictions hardly match reality if
+the distribution is fitted to the latter. Other resources are held for as long as their jobs run,
+and by other jobs than most: a thousand short ones say nothing about the one that has the GPU. So
+each resource has its own lifetimes, in seconds.
 """
 
 from collections import deque
@@ -13,12 +13,12 @@ from lbd.model import Needs
 from lbd.theory.queue_time import OLDER_FEWEST, UniformLog, fit_in_two
 
 KEPT = 1000
-FEWEST = 5  # ended jobs, to say anything
-REFITTED = 10  # times until all that is kept was replaced
-RESOURCES_MAX = 100  # users name them
+FEWEST = 5  # ended jobs needed to predict anything
+REFITTED = 10  # refits until everything kept has been replaced
+RESOURCES_MAX = 100  # users choose the names
 CUTOFFS_KNOWN = 100
 MEMORY = "memory"
-Fit = tuple[UniformLog, float]  # a distribution, and the mean
+Fit = tuple[UniformLog, float]  # a distribution and its mean
 
 
 @dataclass(slots=True)
@@ -26,8 +26,8 @@ class SlotTimes:
     recent_s: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
     count: int = 0
     _fits: dict[float | None, Fit] = field(default_factory=dict)  # by cutoff
-    _fitted: int = 0  # how many had ended by those fits,
-    _unforeseen: int = 0  # and how many since that lived longer than they say
+    _fitted: int = 0  # how many had ended when they were fitted
+    _unforeseen: int = 0  # how many since lived longer than they allow
 
     def ended(self, life_s: float) -> None:
         self.recent_s.append(life_s)
@@ -36,8 +36,9 @@ class SlotTimes:
         self._unforeseen += fit is not None and fit[0].at_age(life_s) is None
 
     def lifetimes(self, cutoff_s: float | None = None) -> Fit | None:
-        """Returns their distribution and mean, as of lately, none longer than the cutoff; None of
-        too few. Each submission asks, and a fit to a thousand takes a millisecond."""
+        """Returns the recent distribution and mean, none longer than the cutoff; None if too few
+        have ended. Cached, since each submission asks, and a fit to a thousand takes a
+        millisecond."""
         recent_s = self.recent_s
         if len(recent_s) < FEWEST:
             return None
@@ -52,9 +53,9 @@ class SlotTimes:
 
 @dataclass(slots=True)
 class ResourceTimes:
-    """By the clock: what a job has is had by nobody else meanwhile, whatever else it has."""
+    """By wall-clock time: what a job holds is unavailable to others, whatever else it holds."""
 
-    slots: SlotTimes = field(default_factory=SlotTimes)  # had by every job
+    slots: SlotTimes = field(default_factory=SlotTimes)  # held by every job
     by_name: dict[str, SlotTimes] = field(default_factory=dict)
 
     def ended(self, needs: Needs, ran_s: float) -> None:
@@ -68,6 +69,6 @@ class ResourceTimes:
         return len(self.by_name[name].recent_s) if name in self.by_name else 0
 
     def lifetimes(self, name: str) -> Fit | None:
-        """As those of `SlotTimes`, of the jobs that had this resource."""
+        """As in `SlotTimes`, for the jobs that held this resource."""
         found = self.by_name.get(name)
         return found.lifetimes() if found is not None else None

@@ -1,14 +1,13 @@
-"""How many steps of plays of the line may be taken just now. Pure.
+"""How many steps of playing lines may be taken now. Pure.
 
-All plays together have a tenth of the time. Of that those for the submissions of one user have a
-quarter, and those for all submissions leave a part to the plays of the lines as they are, which
-serve everybody.
+All plays together have a tenth of the time. Of that, one user's submissions have a quarter, and all
+submissions together leave part of it to plays of the lines as they are, which serve all users.
 """
 
 from dataclasses import dataclass, field
 
 PER_S, AHEAD_S = 20_000, 2.5  # a step, of one job in one draw, takes some 5 µs
-LINES = ""  # in a user's place
+LINES = ""  # instead of a user
 OF_SUBMISSIONS, OF_USER = 0.8, 0.25
 USER_AHEAD_S = 1.0
 USERS_KNOWN = 1000
@@ -16,11 +15,11 @@ USERS_KNOWN = 1000
 
 @dataclass(slots=True)
 class Allowance:
-    _due_s: dict[str, float] = field(default_factory=dict)  # when all that each has had is due
+    _due_s: dict[str, float] = field(default_factory=dict)  # when each user's past use is paid off
     _all_due_s: float = 0.0
 
     def has(self, user: str, now_s: float) -> bool:
-        """`user`: whose submission it is for, or LINES."""
+        """Whether a play is allowed. `user`: whose submission it is for, or LINES."""
         share = OF_SUBMISSIONS if user != LINES else 1.0
         ahead_s = self._all_due_s - now_s
         own_s = self._due_s.get(user, now_s) - now_s

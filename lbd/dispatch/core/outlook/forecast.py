@@ -1,10 +1,10 @@
-"""When a pending job will begin, as far as can be told. Pure.
+"""When a pending job will start, as far as can be predicted. Pure.
 
-The line is played through (`line_played.py`) as far as it is looked at; what is before a job beyond
-that goes by at the rate at which all slots of its line's hosts are worked off, each job for a mean
-lifetime. A job that needs more than slots waits for that, too (`needs_outlook.py`), and so does who
-stands behind it. Nothing is known of jobs to come: under priorities and fair shares they may go
-before, and then it takes longer.
+The line is played through (`line_played.py`) up to a limit; jobs before the given one beyond that
+are worked off at the combined rate of all slots of the line's hosts, a mean lifetime each. A job
+with needs besides slots waits for those too (`needs_outlook.py`), and so do the jobs behind it.
+Future jobs are unknown: under priorities and fair shares they may go first, and then it takes
+longer.
 """
 
 import copy
@@ -36,20 +36,20 @@ from lbd.model import JobId
 from lbd.theory.calibration import Correction
 from lbd.theory.queue_time import UniformLog
 
-ARRIVALS_S = 0.5  # for which submissions are predicted by one look at the hosts
-ARRIVALS_MAX = 256  # kinds of jobs
+ARRIVALS_S = 0.5  # how long one look at the hosts serves new submissions
+ARRIVALS_MAX = 256  # distinct kinds of jobs
 FREE = "slots are free"
 TOO_FEW_ENDED = f"no estimate until {FEWEST} jobs with the same needs have ended"
 
 
 class Prediction(NamedTuple):
-    wait_s: float | None  # None: nothing can be said
-    how: str  # it was made, or why it was not
+    wait_s: float | None  # None: unknown
+    how: str  # how it was made, or why it was not
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """What was foretold of one that came just now, and who waited then."""
+    """The prediction for a job that has just arrived, and the queue at that time."""
 
     line: HostConnection
     wait_s: float
@@ -63,10 +63,10 @@ class Arrival:
 
 
 class Foreseen(NamedTuple):
-    """When a job that comes begins, from now."""
+    """When an arriving job starts, from now."""
 
     wait_s: float
-    low_s: float | None  # nine in ten such jobs begin from then to then; None: nobody knows
+    low_s: float | None  # nine in ten such jobs start within these; None: unknown
     high_s: float | None
 
 
@@ -76,12 +76,12 @@ class Forecast:
     places: Places = field(init=False)
     plays: Plays = field(init=False)
     _outlooks: dict[HostConnection, QueueOutlook] = field(default_factory=dict)
-    _events: int = -1  # before those outlooks,
-    _seen_s: float = 0.0  # which are of then
+    _events: int = -1  # the state the outlooks are for
+    _seen_s: float = 0.0  # the time they were made
     _needs: NeedsOutlooks = field(default_factory=NeedsOutlooks)
     _arrivals: dict[Hashable, Arrival | None] = field(default_factory=dict)
     _arrivals_s: float = float("-inf")
-    _rng: Random = field(default_factory=lambda: Random(0))  # for lines that are guessed
+    _rng: Random = field(default_factory=lambda: Random(0))  # for disciplines that choose at random
 
     def __post_init__(self) -> None:
         self.places, self.plays = Places(self.queues), Plays(self.queues)
@@ -106,8 +106,9 @@ class Forecast:
     def interval_of(
         self, registered: Registered, now_s: float
     ) -> Callable[[], Spread | None] | None:
-        """Works out the wait of one that waits, and the interval within which nine in ten such jobs
-        begin: to be called in a thread. None where too little is known for an interval."""
+        """Returns a function, to be called in a thread, that computes a waiting job's wait and the
+        interval in which nine in ten such jobs start. None if too little is known for an
+        interval."""
         place, line = self.places.of(registered, now_s), registered.line
         if line is None or place is None:
             return None
@@ -142,17 +143,17 @@ class Forecast:
         return self._predict(line, place, job, taken, now_s)
 
     def _line_for(self, job: QueuedJob, now_s: float) -> HostConnection | None:
-        """That it would join; None if no host there may have it."""
+        """Returns the line it would join; None if no current host may take it."""
         queues = self.queues
-        guess = copy.copy(queues.discipline)  # that of ours does not count it
+        guess = copy.copy(queues.discipline)  # so that our own does not count it
         line = guess.join(job, queues.hosts, now_s, self._rng)
         if line is None or not any(one.suits(job) for one in queues.servers.get(line, ())):
             return None
         return line
 
     def of_arrival(self, job: QueuedJob, now_s: float) -> Foreseen | None:
-        """Predicts the wait of a job that comes now. Cheap, since every submission asks: for a
-        moment the hosts are taken to be as they were."""
+        """Predicts the wait of a job arriving now. Cheap, since every submission asks: for a moment
+        the hosts are assumed to be unchanged."""
         if now_s - self._arrivals_s > ARRIVALS_S:
             self._arrivals, self._arrivals_s = {}, now_s
         key = job.slots, job.needs, job.only, job.barred, self.queues.shares.flow(job)
@@ -183,7 +184,8 @@ class Forecast:
     def situation(
         self, job: QueuedJob, correction: Correction, now_s: float
     ) -> tuple[Situation, str]:
-        """What one that comes now could expect, to be asked elsewhere; and how that is known."""
+        """Returns what a job arriving now could expect, for evaluation elsewhere, and how that is
+        known."""
         queues, line = self.queues, self._line_for(job, now_s)
         if line is None:
             nowhere = Situation((), 0, None, 0.0, None, 0, correction)
@@ -201,7 +203,7 @@ class Forecast:
         needs = self._needs_outlook(line, job, now_s) if job.needs else None
         now = Situation(
             rooms, place.jobs, prediction.wait_s, outlook.behind_s(1) or 0.0, None, 0,
-            Correction() if job.needs else correction,  # learnt of waits for slots
+            Correction() if job.needs else correction,  # learnt for waits for slots only
             bool(job.needs) and (needs is None or not needs.is_there), self._has_intervals(needs),
         )  # fmt: skip
         if not place.jobs and needs and (back := releases_of(needs, self._known_of(line))):
@@ -216,7 +218,7 @@ class Forecast:
         return now, how
 
     def _has_intervals(self, needs: NeedsOutlook | None) -> bool:
-        """Have enough ended of the jobs by which it is predicted?"""
+        """Whether enough of the jobs that the prediction is based on have ended."""
         part = needs.shortage.part if needs is not None and needs.shortage is not None else None
         if isinstance(part, str):
             return self.queues.resource_times.count(part) >= CALIBRATED
@@ -225,7 +227,7 @@ class Forecast:
     def _needs_outlook(
         self, line: HostConnection, job: QueuedJob, now_s: float
     ) -> NeedsOutlook | None:
-        """None: too many kinds of jobs have been looked into just now."""
+        """Returns None if too many kinds of jobs have been evaluated in the last moment."""
         servers = self.queues.servers.get(line, ())
         return self._needs.of(line, job, servers, self._known_of(line), now_s)
 
@@ -242,7 +244,7 @@ class Forecast:
         self, line: HostConnection, place: Place, job: QueuedJob,
         taken: Mapping[Hashable, int], now_s: float, job_id: JobId = NEW,
     ) -> Prediction:  # fmt: skip
-        """`taken`: by those ahead, of what it needs besides slots."""
+        """`taken`: what the jobs ahead take of its needs besides slots."""
         outlook = self._outlook(line, now_s)
         if not outlook.total:
             return Prediction(None, "no slot is available to the queue")
@@ -311,14 +313,16 @@ class Forecast:
         return self._outlooks[line]
 
     def _slot_times(self, cutoff_s: float | None) -> SlotTimes | None:
-        """How many have ended, their distribution and mean, none longer than its cutoff."""
+        """Returns how many jobs have ended, with their distribution and mean, none longer than its
+        cutoff."""
         ended = self.queues.resource_times.slots
         known = ended.lifetimes(cutoff_s)
         return (len(ended.recent_s), *known) if known is not None else None
 
 
 def spread_of(line: Line, beyond: float = 1.0) -> Spread:
-    """Of the last in it, and of one that waits so many times as long."""
+    """Returns the spread of the last job in line, scaled to a job that waits `beyond` times as
+    long."""
     low_s, median_s, high_s = line.spreads(draws_for(line.steps, EXACT_DRAWS, EXACT_STEPS))[-1]
     return low_s * beyond, median_s * beyond, high_s * beyond
 
@@ -339,7 +343,7 @@ def made_from(slot_times: SlotTimes) -> str:
 
 
 def made_from_those_with(needs: NeedsOutlook, ended: ResourceTimes) -> str:
-    """ "" if it is not a resource that is waited for."""
+    """Returns "" unless the job waits for a resource."""
     part = needs.shortage.part if needs.shortage is not None else None
     if not isinstance(part, str) or not (found := ended.lifetimes(part)):
         return ""

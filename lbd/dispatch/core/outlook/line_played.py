@@ -1,22 +1,21 @@
-"""When those in a line begin, by playing it through in virtual time. Pure.
+"""When the jobs in a line start, by playing it through in virtual time. Pure.
 
-What runs ends, and each in line takes slots of a host that it may go to as they come back, strictly
-in the line's order: so no job is predicted to begin before those ahead of it. Only a job
-that has reached a limit (of an array, a user, a name) is passed, until one that counts towards that
-limit ends.
+Running jobs end, and each job in line takes released slots of a host that it may go to, strictly in
+the line's order: so no job is predicted to start before those ahead of it. Only a job at a limit
+(of an array, a user, a name) is passed, until a job that counts towards that limit ends.
 
-Nobody knows how long one job takes, so the line is played several times, each time with other run
-times: the median of the begins is the forecast, and nine in ten of them are its interval. A run
-time is drawn from what the job's like took, and with the weight of one more such run from what all
-took that have ended (the next of n alike is longer than all of them once in n + 1 times); of one
-that runs, from those longer than its age.
+Single run times are unknown, so the line is played several times, each time with other run times:
+the median of the starts is the forecast, and nine in ten of them are its interval. A run time is
+drawn from those of similar jobs and, with the weight of one more such run, from those of all ended
+jobs (the next of n similar runs is longer than all of them once in n + 1 times). For a running job
+it is drawn from those longer than its age.
 
-What was drawn in this play of others of its like counts as one more run that has ended (Pólya's
-urn: Blackwell and MacQueen 1973). Two things follow. What a handful of runs leave unknown is in the
-interval: in one play they are all short, in another long, however many wait. And those that run
-count with their ages, as observations that are censored: of a new command the short runs end first,
-and those that still run, which are drawn first, are longer than these. Of jobs of one command of
-which no run has ended all take what was drawn for the first.
+Times drawn earlier in the same play for similar jobs count as additional ended runs (Pólya's urn:
+Blackwell and MacQueen 1973). This has two effects. The uncertainty of a handful of runs is in the
+interval: in one play they are all short, in another long, however many wait. And running jobs count
+with their ages, as censored observations: of a new command the short runs end first, so those still
+running, which are drawn first, are longer. If no run of a command has ended, all its jobs take the
+time drawn for the first.
 """
 
 import math
@@ -33,8 +32,8 @@ from lbd.model import HostId
 from lbd.theory.calibration import LEAST_SPREAD, NORMAL_90
 from lbd.theory.queue_time import UniformLog
 
-LOOKS = 100  # at hosts in a play take as long as a step
-STRATIFIED = 100  # samples, of which each has its share of short and of long run times
+LOOKS = 100  # looks at hosts in a play that take as long as a step
+STRATIFIED = 100  # samples that each get an even share of short and long run times
 LOW = 0.05
 LEAST_FACTOR = exp(NORMAL_90 * LEAST_SPREAD)
 DRAWS_MIN = 5
@@ -44,21 +43,21 @@ Cap = Hashable
 
 
 class Lives(NamedTuple):
-    """How long a job takes."""
+    """The distribution of a job's run time."""
 
-    like_s: tuple[float, ...]  # its like that ended, the shortest first
+    like_s: tuple[float, ...]  # similar jobs that ended, shortest first
     general: UniformLog | None  # all that ended; None: too few
-    most_s: float = math.inf  # then it is ended
-    alike: Hashable = None  # those of one are of its like; None: it has none
+    most_s: float = math.inf  # time limit
+    alike: Hashable = None  # key shared by similar jobs; None: there are none
 
     @property
     def is_known(self) -> bool:
         return bool(self.like_s) or self.general is not None
 
     def left_s(self, share: float, age_s: float = 0.0, drawn_s: Sequence[float] = ()) -> float:
-        """What one of this age still has to run, for a share between 0 and 1 drawn at random.
-        `drawn_s`: how long those of its like take in this play of which that was drawn before, all
-        longer than its age."""
+        """Returns the remaining run time at this age, for a random share between 0 and 1.
+        `drawn_s`: the run times drawn earlier in this play for similar jobs, all longer than its
+        age."""
         like_s, general = self.like_s, self.general
         first = bisect_right(like_s, age_s)
         longer, drawn = len(like_s) - first, len(drawn_s)
@@ -73,7 +72,7 @@ class Lives(NamedTuple):
             left_s = drawn_s[int(at) - longer] - age_s
         elif general is not None and other > 0:
             left_s = general.left_s((at - longer - drawn) / other, age_s)
-        else:  # longer than all: as long again with an even chance
+        else:  # older than all: an even chance of lasting as long again
             left_s = age_s * share / (1 - share)
         return max(0.0, min(left_s, self.most_s - age_s))
 
@@ -85,8 +84,8 @@ class Running(NamedTuple):
     slots: int
     age_s: float
     lives: Lives
-    sample: Hashable  # those of one are alike
-    caps: tuple[tuple[Cap, int], ...] = ()  # of which it takes so much
+    sample: Hashable  # jobs with the same sample are alike
+    caps: tuple[tuple[Cap, int], ...] = ()  # limits it counts towards, and by how much
 
 
 class Queued(NamedTuple):
@@ -99,21 +98,21 @@ class Queued(NamedTuple):
     only: HostId | None = None
     barred: frozenset[HostId] = frozenset()
     not_before_s: float = 0.0
-    takes: bool = True  # or is only asked about
+    takes: bool = True  # False: it is only asked about
 
     @property
     def steps(self) -> float:
-        """Of one draw: the hosts where it may not go are looked at in vain."""
+        """The steps of one draw; hosts where it may not go cost extra."""
         return 1 + len(self.barred) / LOOKS
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
     hosts: tuple[HostId, ...]
-    free: tuple[int, ...]  # slots of each; below 0 where it has fewer than run there
-    runs: tuple[Running, ...]  # of those alike the oldest first
-    waits: tuple[Queued, ...]  # in the order in which they begin
-    room: Mapping[Cap, int]  # how much of each is left
+    free: tuple[int, ...]  # slots of each; negative where a host has fewer than are in use
+    runs: tuple[Running, ...]  # similar ones oldest first
+    waits: tuple[Queued, ...]  # in the order of their turns
+    room: Mapping[Cap, int]  # how much is left of each limit
 
     @property
     def jobs(self) -> int:
@@ -121,16 +120,16 @@ class Line:
 
     @property
     def steps(self) -> float:
-        """Of one draw."""
+        """The steps of one draw."""
         return len(self.runs) + sum(one.steps for one in self.waits)
 
     def begins_s(self, draws: int) -> list[list[float]]:
-        """When each in line begins, from now, in each of so many plays."""
+        """Returns the start of each job in line, from now, in each of `draws` plays."""
         shares = self._shares(draws)
         return [Play(self, shares, draw).begins_s() for draw in range(draws)]
 
     def spreads(self, draws: int) -> list[Spread]:
-        """Of each in line."""
+        """Returns the spread of each job in line."""
         plays = self.begins_s(draws)
         return [spread(sorted(begins)) for begins in zip(*plays, strict=True)]
 
@@ -148,13 +147,14 @@ class Line:
 
 
 def draws_for(steps: float, draws: int, steps_max: int) -> int:
-    """`steps`: of one. Odd, so that there is a median."""
+    """Returns the number of draws. `steps`: of one draw. Odd, so that there is a median."""
     return max(DRAWS_MIN, min(draws, int(steps_max / max(1.0, steps)))) | 1
 
 
 def spread(rising: Sequence[float]) -> Spread:
-    """One more falls below the k-th of n in k of n + 1 cases. No jobs are so alike, and no slot is
-    taken again so soon, that less than `LEAST_FACTOR` either way could be told."""
+    """Returns 5 %, median and 95 %: a new value falls below the k-th of n in k of n + 1 cases. The
+    interval is at least `LEAST_FACTOR` either way, since no jobs are more alike, and no slot is
+    reused more promptly, than that."""
     last = len(rising) - 1
     at, median_s = max(0, round(LOW * (last + 2)) - 1), rising[last // 2]
     return (
@@ -165,14 +165,14 @@ def spread(rising: Sequence[float]) -> Spread:
 
 
 class Drawn:
-    """The run times of one play."""
+    """The run times drawn in one play."""
 
     def __init__(self, shares: Mapping[Hashable, float]) -> None:
-        self._shares = shares  # of each sample
-        self._lives_s: dict[Hashable, list[float]] = {}  # of those alike, as they were drawn
+        self._shares = shares  # by sample
+        self._lives_s: dict[Hashable, list[float]] = {}  # by similarity key, in the order drawn
 
     def left_s(self, lives: Lives, sample: Hashable, age_s: float = 0.0) -> float:
-        """Of those alike the oldest is asked for first."""
+        """Draws a remaining time. Among similar jobs the oldest must come first."""
         share = self._shares[sample]
         if lives.alike is None:
             return lives.left_s(share, age_s)
@@ -183,7 +183,7 @@ class Drawn:
 
 
 class Play:
-    """The line once, with one draw of the run times."""
+    """One play of the line, with one draw of the run times."""
 
     def __init__(self, line: Line, shares: Mapping[Hashable, Sequence[float]], draw: int) -> None:
         self.line, self.now_s = line, 0.0
@@ -195,15 +195,16 @@ class Play:
         ]
         heapify(self.ends)
         self.number = {name: n for n, name in enumerate(line.hosts)}
-        self.with_free: dict[int, set[int]] = {}  # hosts, by how many slots are free there,
-        self.levels: list[int] = []  # which are these, rising: a host may say that it has 65536
+        self.with_free: dict[int, set[int]] = {}  # hosts by number of free slots
+        self.levels: list[int] = []  # these numbers, ascending, as a host may claim 65536
         for n, count in enumerate(self.free):
             self._has_free(n, count)
         self.following = list(range(len(line.waits)))
-        # By limit, and by how much of it each takes: in the line's order. The first of those for
-        # whom there is enough again follows; the next when that one has begun.
+        # By limit, and by how much of it each takes: in line order. The first job for which enough
+        # is left again follows; the next one when that has started.
         self.passed: dict[Cap, dict[int, list[int]]] = {}
-        # For whom no host has had room, and where something has ended since: those are looked at.
+        # The job that no host had room for, and hosts where something has ended since: only those
+        # are checked.
         self.held_up: tuple[int, set[int]] = -1, set()
 
     def begins_s(self) -> list[float]:

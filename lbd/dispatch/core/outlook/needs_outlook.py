@@ -1,13 +1,13 @@
 """When a host has what a job needs besides slots: resources, memory, features. Pure.
 
-What the job takes is a few parts: so many slots of hosts such as it may use, and so much of each
-resource. On each of the likeliest hosts, each part that is short comes back as the jobs end that
-have it, like slots do (`theory/queue_time.py`); the host has room when the last part is there, and
-the job waits for the first such host. What jobs ahead in the line take of the same parts goes by at
-the rate at which all of those hosts' is worked off.
+A job's needs are split into parts: a number of slots on suitable hosts, and an amount of each
+resource. On each of the likeliest hosts, each missing part is released as the jobs that hold it
+end, as for slots (`theory/queue_time.py`). The host has room when the last part is available, and
+the job waits for the first such host. What jobs ahead in the line take of the same parts is worked
+off at the combined rate of all those hosts.
 
-For how long jobs have a resource is known of those that had it and have ended. Of fewer than
-`FEWEST`, and of what others than jobs of the queue have, nobody knows when it comes back.
+How long a resource is held is learnt from ended jobs that had it. If fewer than `FEWEST` have
+ended, or commands outside the queue hold it, its release cannot be predicted.
 """
 
 from collections import Counter
@@ -22,14 +22,15 @@ from lbd.model import HostId, Needs
 from lbd.policy.needs import asked, memory_asked
 from lbd.theory.queue_time import Held, Releases, UniformLog, wait_s
 
-HOSTS_MAX = 8  # that are looked at: those that lack least
-UNITS_MAX = 64  # a size is counted in so many parts of what there is
-KINDS_MAX = 16  # of jobs at a time: each takes a look at every host
+HOSTS_MAX = 8  # hosts considered: those that lack least
+UNITS_MAX = 64  # a size is counted in so many parts of the total
+KINDS_MAX = 16  # of jobs at a time: each requires a look at every host
 FRESH_S = 1.0
 OTHERS_HAVE_IT = "no estimate while commands outside the queue hold what it needs"
 Key = tuple[HostConnection, Needs, int, HostId | None, frozenset[HostId]]
-Parts = Counter[Hashable]  # by the needs themselves for slots, else by the name of the resource
-Known = Callable[[Hashable], tuple[UniformLog, float] | None]  # the lifetimes of a part, their mean
+# keyed by the needs themselves for slots, else by the name of the resource
+Parts = Counter[Hashable]
+Known = Callable[[Hashable], tuple[UniformLog, float] | None]  # lifetimes of a part, and their mean
 
 
 def parts_of(needs: Needs, slots: int) -> Parts:
@@ -41,7 +42,7 @@ def parts_of(needs: Needs, slots: int) -> Parts:
 
 
 class Shortage(NamedTuple):
-    """Of one part on one host, in units that suit it."""
+    """The shortage of one part on one host, in suitable units."""
 
     part: Hashable
     short: int
@@ -53,14 +54,15 @@ class Shortage(NamedTuple):
 
 
 class NeedsOutlook(NamedTuple):
-    is_there: bool  # all of it, on a host with the slots
-    wait_s: float | None  # until it is; None: not known
-    shortage: Shortage | None  # the part that takes longest
-    totals: Mapping[Hashable, int]  # of each part, on all hosts that the job may use
-    why: str = ""  # it is not known when
+    is_there: bool  # everything is available on a host with the slots
+    wait_s: float | None  # until everything is available; None: unknown
+    shortage: Shortage | None  # of the part that takes longest
+    totals: Mapping[Hashable, int]  # of each part, over all hosts that the job may use
+    why: str = ""  # why the wait is unknown
 
     def behind_s(self, ahead: Mapping[Hashable, int], known: Known) -> float | None:
-        """For jobs ahead that take so much of each part; None: not known of one of the parts."""
+        """Returns the time for jobs ahead that take so much of each part; None if unknown for some
+        part."""
         longest_s = 0.0
         for part, count in ahead.items():
             if count and (found := known(part)) is None:
@@ -72,7 +74,8 @@ class NeedsOutlook(NamedTuple):
 
 @dataclass(slots=True)
 class NeedsOutlooks:
-    """Those of the last moment. A user can ask for any number of kinds of jobs."""
+    """The outlooks of the last moment. They are limited, as a user can ask for any number of kinds
+    of jobs."""
 
     _known: dict[Key, NeedsOutlook] = field(default_factory=dict)
     _since_s: float = float("-inf")
@@ -81,7 +84,7 @@ class NeedsOutlooks:
         self, line: HostConnection, job: QueuedJob, servers: Iterable[Server],
         known: Known, now_s: float,
     ) -> NeedsOutlook | None:  # fmt: skip
-        """None: too many kinds of jobs have been looked into just now."""
+        """Returns None if too many kinds of jobs have been evaluated in the last moment."""
         if not 0 <= now_s - self._since_s <= FRESH_S:
             self._known, self._since_s = {}, now_s
         key = line, job.needs, job.slots, job.only, job.barred
@@ -141,7 +144,7 @@ def totals_of(job: QueuedJob, servers: Iterable[Server]) -> Parts:
 
 
 def lack_of(server: Server, job: QueuedJob) -> float:
-    """By what share of it the part is short that is shortest."""
+    """Returns the largest missing share among the parts."""
     facts = server.facts()
     rows = (*asked(job.needs, facts), *memory_asked(job.needs, facts))
     lacks = [(used + amount - total) / amount for _, total, used, amount in rows]
@@ -149,7 +152,7 @@ def lack_of(server: Server, job: QueuedJob) -> float:
 
 
 def shortages_of(server: Server, job: QueuedJob, now_s: float) -> list[Shortage]:
-    """Of the parts that are short there."""
+    """Returns the shortages on that host."""
     facts, entries = server.facts(), list(server.running.values())
     found = []
     if (short := job.slots - server.free) > 0:
@@ -175,7 +178,7 @@ def amount_of(needs: Needs, name: str) -> int:
 
 
 def releases_of(outlook: NeedsOutlook, known: Known) -> tuple[int, Releases] | None:
-    """What must come back before it has room, and who has it; None where that is not known."""
+    """Returns what must be released before it has room, and who holds it; None if unknown."""
     shortage = outlook.shortage
     if shortage is None or (found := known(shortage.part)) is None:
         return None

@@ -1,8 +1,7 @@
 """Where each pending job stands: how much is ahead of it in its line. Pure.
 
-A look at all who wait serves for a while. Where nobody takes turns and nobody needs more than
-slots, a line is two columns of numbers, in which a place is found by bisection; elsewhere each
-job's place is kept.
+One look at all waiting jobs serves for a while. If no jobs take turns or need more than slots, a
+line is two columns of numbers, searched by bisection; otherwise each job's place is stored.
 """
 
 from array import array
@@ -18,11 +17,11 @@ from lbd.dispatch.core.queues import Queues
 from lbd.dispatch.core.registry import Registered
 from lbd.model import JobId
 
-FRESH_S = 1.0  # a look at all that waits serves for as long as this,
-JOBS_PER_S = 5000  # or longer where so many wait that it takes its time,
-IN_LINE_PER_S = 100_000  # where nobody takes turns
-TURNS_MAX = 5000  # who may be before one that comes now
-FEW = 1000  # with no more than these another look costs nothing
+FRESH_S = 1.0  # how long a look at all waiting jobs serves
+JOBS_PER_S = 5000  # or longer, in proportion to the number of waiting jobs
+IN_LINE_PER_S = 100_000  # where no jobs take turns
+TURNS_MAX = 5000  # jobs considered before a new one
+FEW = 1000  # up to this many, another look costs nothing
 
 
 class Place(NamedTuple):
@@ -33,10 +32,10 @@ class Place(NamedTuple):
 
 
 class InLine(NamedTuple):
-    """Who waits in a line in which nobody takes turns, in 16 bytes each."""
+    """The waiting jobs of a line without turns, in 16 bytes each."""
 
-    numbers: "array[int]"  # rising: their places
-    slots: "array[int]"  # of all up to each, itself included
+    numbers: "array[int]"  # their places, ascending
+    slots: "array[int]"  # cumulative, including the job itself
 
     @classmethod
     def of(cls, waiters: Iterable[tuple[int, int]]) -> "InLine":
@@ -58,8 +57,10 @@ class Places:
     _fresh_s: float = 0.0
     _places: dict[JobId, Place] = field(default_factory=dict)
     _in_line: dict[HostConnection, InLine] = field(default_factory=dict)
-    _ahead: dict[JobId, dict[Hashable, int]] = field(default_factory=dict)  # of who needs more
-    _of_lines: dict[HostConnection, Parts] = field(default_factory=dict)  # that all there take
+    # for jobs with other needs
+    _ahead: dict[JobId, dict[Hashable, int]] = field(default_factory=dict)
+    # taken by all jobs of each line
+    _of_lines: dict[HostConnection, Parts] = field(default_factory=dict)
 
     def of(self, registered: Registered, now_s: float) -> Place | None:
         """Returns the latest position; None if the job does not wait in a queue."""
@@ -79,7 +80,8 @@ class Places:
         return Place(waiting.jobs, waiting.slots) if waiting is not None else Place(0, 0)
 
     def of_new(self, line: HostConnection, job: QueuedJob) -> Place:
-        """Of one that comes now. Where others take turns they are looked at, up to `TURNS_MAX`."""
+        """Returns the place of a job arriving now. Where others take turns, up to `TURNS_MAX` of
+        them are considered."""
         waiting = self.queues.lines.get(line)
         if waiting is None or waiting.is_plain:
             return self.end_of(line)
@@ -91,11 +93,12 @@ class Places:
         return self.end_of(line)
 
     def taken_ahead(self, job: JobId) -> Mapping[Hashable, int]:
-        """What those ahead take of what this job needs besides slots, when its place was found."""
+        """Returns what the jobs ahead take of this job's needs besides slots, as of the last
+        look."""
         return self._ahead.get(job, {})
 
     def taken_in(self, line: HostConnection, now_s: float) -> Mapping[Hashable, int]:
-        """What all that waits in a line takes of what jobs need besides slots."""
+        """Returns what all waiting jobs of a line take of needs besides slots."""
         if now_s - self._made_s > self._fresh_s:
             self._look(now_s)
         return self._of_lines.get(line, {})

@@ -1,9 +1,9 @@
-"""The lines of the queue as they are played through, and what that gave lately. Pure.
+"""The lines of the queue as they are played through, and cached results. Pure.
 
-Of a line the first few are played: behind them the rate at which all slots of the line are worked
-off must do. A play of many jobs takes a while, so it is done seldom, and with fewer draws. All
-plays together have a part of the time, since each submission may ask for another one: while that is
-used up, the last play of the line must do, or that rate.
+Only the first jobs of a line are played; behind them, the rate at which all slots of the line are
+worked off is used. A play of many jobs takes long, so it is done rarely, and with fewer draws. All
+plays together have part of the time, since each submission may ask for another one: when that is
+used up, the last play of the line is used, or that rate.
 """
 
 import math
@@ -19,12 +19,12 @@ from lbd.dispatch.core.servers import Server
 from lbd.model import HostId, JobId
 from lbd.theory.queue_time import UniformLog
 
-PLAYED_MAX = 1000  # of those who wait
-PLAYED_STEPS = 3000  # of these in one draw; more if many hosts are excluded,
-FITS_A_STEP = 16  # or are to be asked whether they have what a job needs
+PLAYED_MAX = 1000  # of waiting jobs
+PLAYED_STEPS = 3000  # of these in one draw; more if many hosts are excluded
+FITS_A_STEP = 16  # checks whether a host has a job's needs that take as long as a step
 DRAWS, STEPS = 21, 10_000
-FRESH_S, STEPS_PER_S = 1.0, 1000  # a play serves as long as this, or as it took times 200
-QUICK = 1000  # steps, after which nobody minds another play
+FRESH_S, STEPS_PER_S = 1.0, 1000  # a play serves for FRESH_S, or 200 times as long as it took
+QUICK = 1000  # a shorter play may be repeated at any time
 LINES_MAX = 64
 NEW = JobId("")
 Caps = tuple[tuple[Hashable, int], ...]
@@ -33,18 +33,18 @@ Caps = tuple[tuple[Hashable, int], ...]
 @dataclass(frozen=True, slots=True)
 class Played:
     line: Line
-    places: dict[JobId, int]  # of those who wait
-    slots: int  # that these need
-    known_of: int  # jobs, that run or wait there;
-    alike: int  # of so many others like them have ended
-    stops: bool  # nothing is known of the last, nor of who stands behind it
+    places: dict[JobId, int]  # of waiting jobs
+    slots: int  # that they need
+    known_of: int  # number of jobs running or waiting there
+    alike: int  # of these, jobs with earlier similar runs
+    stops: bool  # nothing is known of the last job, nor of those behind it
     at_s: float
-    begins_s: tuple[float, ...]  # medians, from then
-    within_s: tuple[tuple[float, float], ...]  # the intervals that hold for nine in ten
+    begins_s: tuple[float, ...]  # medians, from `at_s`
+    within_s: tuple[tuple[float, float], ...]  # intervals that hold for nine in ten
     steps: float  # that it took
 
     def begin_s(self, job: JobId, now_s: float) -> float | None:
-        """From now; None if it was not played."""
+        """Returns the start, from now; None if the job was not played."""
         place = self.places.get(job)
         return self._from_now(self.begins_s[place], now_s) if place is not None else None
 
@@ -55,7 +55,7 @@ class Played:
         return self._from_now(low_s, now_s), self._from_now(high_s, now_s)
 
     def ahead_of(self, job: JobId, known: int) -> int:
-        """How many begin before it; `known`: if it was not played."""
+        """Returns how many jobs start before it; `known`: the answer if it was not played."""
         if (place := self.places.get(job)) is None:
             return known
         latest_s = self.begins_s[place]
@@ -86,8 +86,9 @@ class Plays:
         self, name: HostConnection, general: UniformLog | None, head_s: float, now_s: float,
         new: QueuedJob | None = None,
     ) -> Played | None:  # fmt: skip
-        """None: of one that runs there nothing is known. `head_s`: the head does not begin before,
-        for what it needs; `new`: as if this one came now."""
+        """Returns the played line; None if some job running there has no known run time. `head_s`:
+        the head does not start before, because of its needs. `new`: include this job as arriving
+        now."""
         key: tuple[object, ...] = (name,)
         known = self._lines
         if new is not None:
@@ -132,7 +133,7 @@ class Plays:
             made.waits_for(kind, head_s if not places else 0.0)
             places[waiter.id] = len(made.waits) - 1
             slots += waiter.slots
-            if not made.knows_all():  # nor is who stands behind it
+            if not made.knows_all():  # nothing is known of the jobs behind it either
                 break
         if new is not None and is_last and made.knows_all():
             made.asks(new, (new.slots,), 0.0 if places else head_s)
@@ -153,7 +154,7 @@ class Plays:
 
 
 def unplayed(head_s: float, now_s: float) -> Played:
-    """All of it goes by at the mean rate."""
+    """Returns an empty play: the whole line is worked off at the mean rate."""
     return Played(
         Line((), (), (), (), {}), {}, 0, 0, 0, False, now_s, (head_s,), ((head_s, head_s),), 0.0
     )
@@ -182,19 +183,19 @@ class LineMaker:
         self.servers = [one for one in queues.servers.get(name, ()) if one.host is not None]
         self.room: dict[Hashable, int] = {}
         self.waits: list[Queued] = []
-        self.steps = 0.0  # of one draw, for those who wait
+        self.steps = 0.0  # of one draw, for waiting jobs
         self._lives: dict[Hashable, Lives] = {}
         self._barred: dict[tuple[object, ...], frozenset[HostId]] = {}
-        self._unknown = 0  # jobs
+        self._unknown = 0  # number of jobs with unknown run times
         self.runs = [one for n, server in enumerate(self.servers) for one in self._runs(n, server)]
 
     def knows_all(self) -> bool:
-        """How long each takes of those looked at so far."""
+        """Whether the run times of all jobs considered so far are known."""
         return not self._unknown
 
     @property
     def is_full(self) -> bool:
-        """Does it take long enough?"""
+        """Whether it has reached the limit of jobs or steps."""
         return len(self.waits) >= PLAYED_MAX or self.steps >= PLAYED_STEPS
 
     @property
@@ -218,7 +219,7 @@ class LineMaker:
         ]  # fmt: skip
 
     def waits_for(self, job: QueuedJob, not_before_s: float) -> None:
-        """The next in line. All of a gang stand in one place."""
+        """Adds the next job in line. All jobs of a gang stand in one place."""
         for _ in range(min(job.gang or 1, PLAYED_MAX)):
             times, caps = self._times(job), self._caps(job)
             barred = self._not_for(job)
@@ -226,7 +227,8 @@ class LineMaker:
             self.steps += self.waits[-1].steps
 
     def asks(self, job: QueuedJob, rows: Sequence[int], not_before_s: float) -> None:
-        """When would one have so many slots? In rising order."""
+        """Adds queries for when a job would have each of these numbers of slots, in ascending
+        order."""
         nothing = Lives((), None), NEW
         barred = self._not_for(job)
         self.waits += [
@@ -248,7 +250,7 @@ class LineMaker:
         return lives, like if is_one else job.id
 
     def _caps(self, job: QueuedJob) -> Caps:
-        """The limits that it counts for, and how much; what is left of each."""
+        """Returns the limits it counts towards, and by how much; notes what is left of each."""
         shares, caps = self.queues.shares, list[tuple[Hashable, int]]()
         if not shares.passes_over:
             return ()
@@ -267,7 +269,7 @@ class LineMaker:
         return tuple(caps)
 
     def _not_for(self, job: QueuedJob) -> frozenset[HostId]:
-        """The hosts where it may not begin."""
+        """Returns the hosts where it may not start."""
         if not job.needs:
             return job.barred
         key = job.needs, job.only, job.barred, job.slots

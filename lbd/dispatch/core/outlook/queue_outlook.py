@@ -7,12 +7,12 @@ from lbd.dispatch.core.outlook.needs_outlook import NeedsOutlook
 from lbd.dispatch.core.servers import Server
 from lbd.theory.queue_time import UniformLog
 
-SlotTimes = tuple[int, UniformLog, float]  # how many have ended, their distribution and mean
+SlotTimes = tuple[int, UniformLog, float]  # how many have ended, their distribution and its mean
 
 
 @dataclass(frozen=True, slots=True)
 class QueueOutlook:
-    total: int  # slots open to the queue
+    total: int  # slots available to the queue
     most_free: int  # on one host
     slot_times: SlotTimes | None
     head: NeedsOutlook | None = None  # of the head, if it needs more than slots
@@ -27,23 +27,24 @@ class QueueOutlook:
 
     @property
     def general(self) -> UniformLog | None:
-        """How long jobs take of which nothing is known; None: too few have ended."""
+        """Run times of jobs of which nothing else is known; None: too few have ended."""
         return self.slot_times[1] if self.slot_times is not None else None
 
     @property
     def held_up(self) -> str:
-        """Why nobody knows when the head will begin; "" if it is known."""
+        """Why the head's start is unknown; "" if it is known."""
         if self.head is None or self.head.wait_s is not None:
             return ""
         return f"{self.head.why}; the next job waits for that"
 
     @property
     def head_s(self) -> float:
-        """Until the head has what it needs besides slots."""
+        """The time until the head has its needs besides slots."""
         return (self.head.wait_s if self.head is not None else None) or 0.0
 
     def behind_s(self, slots: int) -> float | None:
-        """Until so many slots' jobs have been worked off; None: too few have ended."""
+        """Returns the time until that many slots' jobs have been worked off; None if too few have
+        ended."""
         if self.slot_times is None or not self.total:
             return None
         return slots * self.slot_times[2] / self.total

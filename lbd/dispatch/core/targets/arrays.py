@@ -1,15 +1,15 @@
-"""The arrays of the queue that have a target: how many tasks of each may run now, and why. Pure.
+"""The queue's arrays with a target: how many tasks of each may run now, and why. Pure.
 
-- An array with a target stands in the line where it came and takes no turns with others: tasks that
-  run are followed by its next ones, and a task more gets the next free slot that nobody before it
-  wants. But no more of them run than its target asks for, and who came later gets the rest.
-- The number is DAA's (`plan.py`): at each end of a task one more, one less or as many as before.
-  Only while none has ended yet, or none runs, is it planned again from the start.
-- One that cannot be in time with all it may have, or of whose tasks nothing is known yet, takes
-  turns like any other array: an impossible target is no way past those who wait.
-- A deadline is a target that lies before it by as much as the drain may well take longer.
+- An array with a target keeps its place in the line and takes no turns with others: its running
+  tasks are followed by its next ones, and an additional task gets the next free slot that no
+  earlier job wants. But only as many run as its target needs, and later jobs get the rest.
+- The number is DAA's (`plan.py`): at each end of a task one more, one less or as many as before. It
+  is planned from the start only while none has ended yet, or none runs.
+- An array that cannot be in time with everything it may have, or about whose tasks nothing is known
+  yet, takes turns like any other array: an impossible target does not pass waiting jobs.
+- A deadline is a target set earlier, by as much as the drain may well exceed its mean.
 
-Times are those of one clock that never runs back; `unix_s` is what UNIX time was at its zero.
+Times are from one clock that never runs backwards; `unix_s` is the UNIX time at its zero.
 """
 
 import math
@@ -26,28 +26,28 @@ from lbd.theory.target_time import (
     TaskMean,
 )
 
-FRESH_S = 0.5  # slots come and go, and what one array may have is looked at again after this;
-SHARED_S = 0.02  # what several may have, after this for each of them
-FEW_ARRAYS = 16  # with no more of them it is done at once when one comes
-EXPECTED_MAX = 10_000  # arrays about to come, of which something is known already
-# Whoever is next is looked for among all that have as many tasks as they may: so these are few.
+FRESH_S = 0.5  # what a single array may have is recomputed after this, as slots come and go
+SHARED_S = 0.02  # for several arrays, after this for each of them
+FEW_ARRAYS = 16  # up to this many, it is done at once when one arrives
+EXPECTED_MAX = 10_000  # arriving arrays with known earlier tasks
+# The next job is searched among all arrays at their limits, so these are kept few.
 ARRAYS_OF_USER, ARRAYS_OF_HOST = 100, 400
 
 
 class Targets:
-    """Feed it what becomes of tasks; ask it how many of an array may run.
+    """Feed it what happens to tasks; ask it how many of an array may run.
 
-    `room` says how many tasks like this one all slots together hold, whoever has them now.
+    `room` says how many such tasks all slots together hold, in use or not.
     """
 
     def __init__(self, room: Callable[[QueuedJob], int], is_held: bool = True) -> None:
-        """`is_held` off: under a discipline of several lines nobody is limited. A task waits for a
+        """`is_held` off: disciplines with several lines do not limit arrays. A task waits for a
         tier or for one host there, and a free slot elsewhere is of no use to its array."""
         self.is_held = is_held
         self.unix_s = 0.0
         self.arrays: dict[int, TargetArray] = {}
         self._room = room
-        self.limit: Callable[[QueuedJob, int], int] = lambda _, count: count  # what shares allow
+        self.limit: Callable[[QueuedJob, int], int] = lambda _, count: count  # the limit by shares
         self._expected: dict[int, Earlier] = {}
         self._divided_s = -math.inf
 
@@ -58,7 +58,7 @@ class Targets:
         return job.target is not None and self.is_held
 
     def why_not(self, user: str, origin: str) -> str:
-        """Why this user may have no further array with a target, "" if they may."""
+        """Returns why this user may have no further array with a target; "" if they may."""
         jobs = [array.job for array in self.arrays.values()]
         if sum(job.user == user for job in jobs) >= ARRAYS_OF_USER:
             return f"the limit per user is {ARRAYS_OF_USER} arrays with targets in the queue"
@@ -66,10 +66,10 @@ class Targets:
             return f"the limit per host is {ARRAYS_OF_HOST} arrays with targets in the queue"
         return ""
 
-    # What becomes of tasks
+    # Events of tasks
 
     def expect(self, array: int, known: Earlier) -> None:
-        """What is known of the tasks of an array that comes now."""
+        """Stores what is known of the tasks of an array that arrives now."""
         if len(self._expected) >= EXPECTED_MAX:
             self._expected.clear()
         self._expected[array] = known
@@ -101,13 +101,13 @@ class Targets:
             array.begun_s[job.id] = now_s
 
     def found_running(self, job: QueuedJob) -> None:
-        """It began under the last dispatcher: the array goes on with as many as it had."""
+        """It began under the previous dispatcher: the array continues with as many as it had."""
         if (array := self._of(job)) is not None:
             batch = array.batch
             batch.slots, array.is_steered = max(batch.slots, batch.running), True
 
     def ran_before(self, job: QueuedJob, age_s: float) -> None:
-        """One that was found running had run so long by then."""
+        """A task that was found running had already run for that long."""
         if (array := self._of(job)) is not None and job.id in array.begun_s and age_s > 0:
             array.batch.mean.worked_s += age_s
             array.begun_s[job.id] -= age_s
@@ -118,7 +118,7 @@ class Targets:
             array.batch.stood(for_s, now_s)
 
     def left(self, job: JobId, kind: QueuedJob, now_s: float, *, whole: bool) -> None:
-        """It waits no more, nor runs; `whole`: it ran to its own end."""
+        """The task no longer waits or runs; `whole`: it ran to its own end."""
         if (array := self._of(kind)) is None:
             return
         begun_s = array.begun_s.pop(job, None)
@@ -138,7 +138,7 @@ class Targets:
         self._changed(array, now_s)
 
     def lost(self, job: QueuedJob, now_s: float) -> None:
-        """Its attempt came to nothing, and it waits again."""
+        """Its attempt was lost, and it waits again."""
         array = self._of(job)
         if array is None or array.begun_s.pop(job.id, None) is None:
             return
@@ -146,29 +146,29 @@ class Targets:
         array.batch.lost(now_s)
         self._changed(array, now_s)
 
-    # What is asked
+    # Questions
 
     def keeps_place(self, number: int) -> bool:
-        """Whether the array goes on where it stands, instead of taking turns."""
+        """Whether the array continues where it stands, instead of taking turns."""
         array = self.arrays.get(number)
         return array is not None and array.is_known and array.in_time
 
     def is_full(self, job: QueuedJob, now_s: float) -> bool:
-        """Whether no more tasks of its array may begin now."""
+        """Whether no more tasks of its array may start now."""
         if (array := self._of(job)) is None:
             return False
         self._refresh(array, now_s)
         return array.batch.running >= array.at_once
 
     def room(self, job: QueuedJob, now_s: float) -> int | None:
-        """How many more tasks of its array may begin now; None if no target limits it."""
+        """Returns how many more tasks of its array may start now; None if no target limits it."""
         if (array := self._of(job)) is None:
             return None
         self._refresh(array, now_s)
         return array.at_once - array.batch.running
 
     def obstacle(self, job: QueuedJob, now_s: float) -> str:
-        """Why no more tasks of its array may begin now, "" if one may."""
+        """Returns why no more tasks of its array may start now; "" if one may."""
         array = self._of(job)
         if array is None or not self.is_full(job, now_s):
             return ""
@@ -194,13 +194,13 @@ class Targets:
         return Standing(end, array.at_once, batch.running, batch.left, reason(array, now_s))
 
     def first_end_s(self, job: QueuedJob, now_s: float) -> float | None:
-        """When one of the other arrays will have ended and leave its slots, from now."""
+        """Returns the time until one of the other arrays ends and leaves its slots."""
         others = (array for array in self.arrays.values() if array.job.array != job.array)
         ends = [end.mean_s for array in others if (end := array.end(now_s)) is not None]
         return min(ends, default=None)
 
     def remark(self, number: int, now_s: float) -> str:
-        """One line on an array that has just come and cannot be in time; "" of any other."""
+        """Returns one line on a new array that cannot be in time; "" for any other."""
         array = self.arrays.get(number)
         if array is None or not self._room_of(array.job):
             return ""
@@ -213,7 +213,7 @@ class Targets:
         what = "the deadline" if array.job.target.is_deadline else "the target"
         return ArrayOutlook(array.at_once, round(array.until_s - now_s, 1), end).warning(what)
 
-    # Inside
+    # Internals
 
     def _of(self, job: QueuedJob) -> TargetArray | None:
         return self.arrays.get(job.array) if job.target is not None else None
@@ -238,8 +238,8 @@ class Targets:
             array.plan(now_s)
 
     def _divide(self, now_s: float) -> None:
-        """What several need together may be more than there is. Those of which nothing is known
-        have an equal part each; the others share the rest by how late each would be."""
+        """Divides the slots, as several arrays may need more than there are. Arrays without known
+        times get equal parts; the others share the rest by how late each would be."""
         self._divided_s = now_s
         room = {number: self._room_of(array.job) for number, array in self.arrays.items()}
         width = {number: array.job.slots for number, array in self.arrays.items()}
@@ -272,7 +272,7 @@ def aim_phrase(target: Target) -> str:
 
 
 def reason(array: TargetArray, now_s: float) -> str:
-    """Why as many run as may, in words."""
+    """Says why that many tasks may run."""
     batch, target = array.batch, array.job.target
     assert target is not None
     end = array.end(now_s)

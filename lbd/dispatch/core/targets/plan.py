@@ -1,12 +1,12 @@
 """How many slots an array with a target time gets (`--target`, `--deadline`). Pure.
 
-One array: Sleiman's DAA (`theory/target_time.py`). It begins with the fewest slots that end it in
+One array: Sleiman's DAA (`theory/target_time.py`). It starts with the fewest slots that end it in
 time on average, and at each end of a task takes one more, one less, or as many as before. It is
-never stopped for being late: what cannot be done in time is accepted, and said.
+never stopped for being late: an impossible target is accepted, with a warning.
 
-Several that together need more than there is: slots go, one at a time, to the array that would be
-latest without it. So all are equally late in the end, as far as whole slots allow, and one that is
-in time gives nothing away before another is late.
+Several arrays that together need more than there is: slots go, one at a time, to the array that
+would be latest without it. So in the end all are equally late, as far as whole slots allow, and an
+array that is in time gives nothing away before another is late.
 """
 
 from collections.abc import Mapping
@@ -18,21 +18,21 @@ from lbd.text.units import show_duration
 from lbd.theory.target_time import Batch, End, TaskMean, first_slots, mean_left_s
 
 SURE = 1.645  # standard deviations either way: a 90 % interval of a normal variable
-UNKNOWN_TASKS = 0.1  # what a guess of the mean counts for, beside tasks that have ended
+UNKNOWN_TASKS = 0.1  # weight of a guessed mean, in ended tasks
 
 Key = TypeVar("Key")
 
 
 @dataclass(frozen=True, slots=True)
 class ArrayOutlook:
-    """The prospects of an array with all that it may have."""
+    """The prospects of an array with everything that it may have."""
 
     at_once: int  # tasks
-    within_s: float  # is to be its end, from now
-    end: End  # that is expected, from now
+    within_s: float  # its target, from now
+    end: End  # expected, from now
 
     def warning(self, what: str) -> str:
-        """One line for a target that cannot be met."""
+        """Returns one line for a target that cannot be met."""
         low_s = max(0.0, self.end.mean_s - SURE * self.end.sd_s)
         high_s = self.end.mean_s + SURE * self.end.sd_s
         tasks = "1 task" if self.at_once == 1 else f"{self.at_once} tasks"
@@ -44,11 +44,12 @@ class ArrayOutlook:
 
 
 def unknown_mean(tasks: int, within_s: float, most: int) -> TaskMean:
-    """Where nothing is known of the tasks: as long as all slots together could just do in time.
+    """Returns the mean to assume if nothing is known: as long as all slots together could just do
+    in time.
 
-    Being late cannot be undone, giving slots back can: so it begins with all it may have, and the
-    first tasks that end say what is really needed. Raises ValueError for a target that has passed,
-    for no task, or no slot.
+    Being late cannot be undone, giving slots back can: so it starts with everything it may have,
+    and the first tasks that end show what is really needed. Raises ValueError for a target that has
+    passed, for no task, or no slot.
     """
     if tasks < 1 or within_s <= 0:
         raise ValueError(f"{tasks} tasks within {within_s:g} s: must be above 0")
@@ -58,10 +59,10 @@ def unknown_mean(tasks: int, within_s: float, most: int) -> TaskMean:
 def share(
     batches: Mapping[Key, Batch], slots: int, now_s: float, widths: Mapping[Key, int] | None = None
 ) -> dict[Key, int]:
-    """The most tasks of each array that may run, on so many slots for all of them together.
+    """Returns the most tasks of each array that may run on the slots of all together.
 
     `widths`: the slots of one task, where it is not 1. While there is enough for what each needs,
-    that is as many as all slots hold. Raises ValueError for a negative number of slots.
+    the result is as many as all slots hold. Raises ValueError for a negative number of slots.
     """
     width = widths or {}
     if slots < 0:
@@ -74,9 +75,9 @@ def share(
     given = dict.fromkeys(active, 0)
     order = [(-late_s(batch, 1, now_s), number) for number, batch in enumerate(active.values())]
     keys = list(active)
-    # A first slot each, the latest first; then wherever the next one is needed most.
+    # First a slot each, the latest first; then always where the next one is needed most.
     queue, rest = [], slots
-    for late, number in sorted(order):  # which makes a heap
+    for late, number in sorted(order):  # appending in sorted order makes a heap
         if width.get(keys[number], 1) <= rest:
             given[keys[number]] = 1
             rest -= width.get(keys[number], 1)
@@ -101,6 +102,7 @@ def needed(batch: Batch, most: int, now_s: float) -> int:
 
 
 def late_s(batch: Batch, slots: int, now_s: float) -> float:
-    """How long after its target it ends with so many slots, on average; negative: before it."""
+    """Returns how long after its target it ends with that many slots, on average; negative: before
+    it."""
     left_s = mean_left_s(batch.left, slots, batch.mean.mean_s, batch.drain)
     return now_s + left_s - batch.target_s

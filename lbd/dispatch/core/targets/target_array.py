@@ -1,4 +1,4 @@
-"""One array that has a target: how many of its tasks may run, and when it will end. Pure."""
+"""One array with a target: how many of its tasks may run, and when it will end. Pure."""
 
 import math
 from dataclasses import dataclass, field
@@ -20,14 +20,14 @@ from lbd.theory.target_time import (
     variance_steered_s2,
 )
 
-DEADLINE_CHANCE = 0.95  # to be met, as far as the drain decides
-KNOWN_TASKS = 1.0  # that have ended, before anything is said of the end
-PLAN_SHARE = 0.01  # of the tasks or of the time left: by so much it changes before another plan
+DEADLINE_CHANCE = 0.95  # of meeting it, as far as the drain decides
+KNOWN_TASKS = 1.0  # ended tasks needed before an end is predicted
+PLAN_SHARE = 0.01  # of the tasks or of the time left: the change that causes a new plan
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """An array on its way to its target, for people."""
+    """The progress of an array towards its target, for people."""
 
     end: End | None  # from now; None: nothing is known of its tasks
     at_once: int  # tasks that may run now
@@ -38,16 +38,17 @@ class Standing:
 
 @dataclass(slots=True)
 class TargetArray:
-    job: QueuedJob  # one of its tasks; what is asked of it is the same for all
+    job: QueuedJob  # one of its tasks; what is used of it is the same for all
     until_s: float
     batch: Batch
     times: TaskTimes = field(default_factory=TaskTimes)
-    begun_s: dict[JobId, float] = field(default_factory=dict)  # of the tasks that run
-    most: int = 0  # tasks that may run at all, with what others with targets need
+    begun_s: dict[JobId, float] = field(default_factory=dict)  # of running tasks
+    most: int = 0  # tasks that may run at all, given what others with targets need
     is_steered: bool = False  # a task has ended: one step at a time from now on
-    in_time: bool = False  # with all it may have, as was found last
-    together_s: float = math.inf  # when all arrays with targets have ended, if they have the slots
-    planned: tuple[int, int, float] = (0, 0, -math.inf)  # for how many tasks, slots, and when
+    in_time: bool = False  # with everything it may have, as of the last look
+    together_s: float = math.inf  # when all arrays with targets have ended, if they get the slots
+    # number of tasks and slots planned for, and when
+    planned: tuple[int, int, float] = (0, 0, -math.inf)
 
     @property
     def is_known(self) -> bool:
@@ -58,7 +59,7 @@ class TargetArray:
         return min(self.batch.slots, self.most)
 
     def aim(self, now_s: float) -> None:
-        """Sets what the batch is to end at on average."""
+        """Sets the time at which the batch should end on average."""
         target = self.job.target
         assert target is not None
         batch = self.batch
@@ -70,7 +71,7 @@ class TargetArray:
         batch.extra = self.times.beyond_means(ages, batch.mean.mean_s)
 
     def plan(self, now_s: float) -> None:
-        """How many it takes from the start. A second look, as a deadline's margin depends on it."""
+        """Plans the slots from the start. Twice, as a deadline's margin depends on them."""
         batch = self.batch
         self.planned = batch.left, self.most, now_s
         if not self.is_known:
@@ -95,7 +96,7 @@ class TargetArray:
         self.in_time = now_s + end_s <= batch.target_s + math.sqrt(spread_s2)
 
     def may_plan(self, now_s: float) -> bool:
-        """Whether it is not held to one step at a time, and something has changed."""
+        """Whether it is not limited to one step at a time, and something has changed."""
         if self.is_steered and self.batch.running:
             return False
         left, most, at_s = self.planned
@@ -105,7 +106,7 @@ class TargetArray:
         return changed or now_s - at_s > PLAN_SHARE * max(0.0, self.until_s - at_s)
 
     def end(self, now_s: float) -> End | None:
-        """When it ends, from now; with what others leave it."""
+        """Returns when it ends, from now, with what others leave it."""
         batch = self.batch
         if not (batch.left and self.is_known):
             return None
@@ -116,20 +117,22 @@ class TargetArray:
         variance = variance_left_s2(batch.left, slots, mean_s)
         varies_s = end_s
         if batch.waiting and self.in_time:
-            # One task less at once would be too late: it goes between the two, and ends there.
+            # One task fewer at once would be too late: it alternates between the two, and ends
+            # there.
             steered_s2 = variance_steered_s2(batch.left, slots, mean_s)
             variance = min(variance, steered_s2)
             if slots > 1:
                 end_s = max(0.0, batch.target_s - now_s)
             varies_s = mean_s * (harmonic(min(slots, batch.left)) + STEERED / slots)
-        if not self.in_time and self.together_s < math.inf:  # what others leave later is its own
+        if not self.in_time and self.together_s < math.inf:  # it gets what others leave later
             drain_s = mean_s * harmonic(min(slots, batch.left))
             end_s = min(end_s, max(0.0, self.together_s - now_s) + drain_s)
         variance += varies_s**2 / batch.mean.tasks
         return End(end_s, math.sqrt(variance * self.times.spread))
 
     def _last_end(self, now_s: float) -> End:
-        """Its last tasks run: the last of them ends as such tasks did that got as old as it is."""
+        """Its last tasks are running: the end is that of the last one, by how long tasks of their
+        ages took."""
         lives = Lives(tuple(sorted(self.times.seen_s)), None)
         ages_s = [max(0.0, now_s - begun_s) for begun_s in self.begun_s.values()]
         if not ages_s:
@@ -142,10 +145,11 @@ class TargetArray:
 
 
 def before_deadline_s(slots: int, batch: Batch) -> float:
-    """How long before its deadline a batch is to end on average, to meet it in 95 % of cases.
+    """Returns how long before its deadline a batch should end on average, to meet it in 95 % of
+    cases.
 
-    Under DAA its spread is that of the drain, whose distribution is known (equation 1), and a
-    little that is close to normal.
+    Under DAA the spread of the end is that of the drain, whose distribution is known (equation 1),
+    and a small, nearly normal part.
     """
     at_once, mean_s = min(slots, max(1, batch.left)), batch.mean.mean_s
     late_s = quantile_s(DEADLINE_CHANCE, at_once, at_once, mean_s) - mean_s * harmonic(at_once)

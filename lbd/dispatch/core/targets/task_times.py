@@ -1,11 +1,11 @@
-"""How long the tasks of an array take, by its own that ended and those of earlier arrays. Pure.
+"""How long the tasks of an array take, from its own ended tasks and those of earlier arrays. Pure.
 
-Earlier ones are the same user's jobs of the same name; where a job has no name, those of the same
-kind of command (`policy/invocation.py`).
+Earlier ones are the same user's jobs with the same name; for jobs without a name, those with the
+same kind of command (`policy/invocation.py`).
 
-A mean says little of tasks of which a few take very long, so two things are looked at beside it:
-how long the drain is for tasks like those that were seen (`SeenDrain`), and how long what runs is
-likely to go on, by its age (Downey's uniform-log lifetimes, `theory/queue_time.py`).
+A mean says little where a few tasks take very long, so two further things are used: how long the
+drain is for tasks like the observed ones (`SeenDrain`), and how long the running tasks are likely
+to continue, by their ages (Downey's uniform-log lifetimes, `theory/queue_time.py`).
 """
 
 from collections import deque
@@ -19,22 +19,23 @@ from lbd.theory.queue_time import UniformLog, fit
 from lbd.theory.target_time import Drain, SeenDrain, TaskMean, harmonic
 
 KEPT = 200  # times
-FEWEST = 10  # times, to say anything of their distribution
-EARLIER_COUNT = 20  # tasks: earlier arrays may have had other data, so they count for no more
-LIKE_EXPONENTIAL = 0.5, 2.0  # squared coefficients of variation: a few tasks show no difference
-AGES_MAX = 512  # tasks that run, whose ages are looked at
+FEWEST = 10  # times needed to judge their distribution
+EARLIER_COUNT = 20  # tasks: earlier arrays may have had other data, so they count at most this much
+# squared coefficients of variation: within these a few tasks show no difference
+LIKE_EXPONENTIAL = 0.5, 2.0
+AGES_MAX = 512  # running tasks whose ages are considered
 SHORTEST_S = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """The times of tasks that ended before, of this array and of others like it."""
+    """The times of tasks that ended earlier, of this array and of similar ones."""
 
     own_s: tuple[float, ...] = ()
     others_s: tuple[float, ...] = ()
 
     def mean(self) -> TaskMean | None:
-        """None where nothing is known."""
+        """Returns None if nothing is known."""
         others = min(len(self.others_s), EARLIER_COUNT)
         tasks = len(self.own_s) + others
         if not tasks:
@@ -44,7 +45,7 @@ class Earlier:
 
 
 def earlier(rows: Iterable[JobRow], submission: int, name: str, command: bytes) -> Earlier:
-    """Of this user's `rows`, those that are like the tasks of this submission."""
+    """Selects from this user's `rows` those similar to the tasks of this submission."""
     own, others = list[float](), list[float]()
     kind = command_of(command)
     for row in rows:
@@ -60,12 +61,12 @@ def earlier(rows: Iterable[JobRow], submission: int, name: str, command: bytes) 
 
 @dataclass(slots=True)
 class TaskTimes:
-    """What is known of the distribution; looked at again as it grows by a twentieth."""
+    """What is known of the distribution; recomputed when it has grown by a twentieth."""
 
     seen_s: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
     drain: Drain = harmonic
-    lives: UniformLog | None = None  # of tasks of which a few take very long
-    spread: float = 1.0  # the squared coefficient of variation: that of exponential tasks
+    lives: UniformLog | None = None  # if a few tasks take very long
+    spread: float = 1.0  # the squared coefficient of variation; 1 for exponential tasks
     _count: int = 0
     _next: int = FEWEST
 
@@ -85,14 +86,15 @@ class TaskTimes:
         self.lives = fit(self.seen_s) if spread > high else None
 
     def beyond_means(self, ages_s: Sequence[float], mean_s: float) -> int:
-        """How many means more those that run are likely to take than one each."""
+        """Returns how many means the running tasks are likely to take beyond one each."""
         if self.lives is None or not 0 < len(ages_s) <= AGES_MAX:
             return 0
         left_s = sum(self._left_s(age_s) for age_s in ages_s)
         return max(0, round(left_s / mean_s) - len(ages_s))
 
     def _left_s(self, age_s: float) -> float:
-        """Of one older than all that ended: as long again, which is the even chance."""
+        """For a task older than all that ended, returns its age: the even chance of lasting as long
+        again."""
         assert self.lives is not None
         if age_s >= self.lives.longest_s:
             return age_s

@@ -32,7 +32,7 @@ class OneHost:
         return (), ""
 
 
-def test_rules_for_owners_are_judged_all_the_same(capsys):
+def test_rules_for_owners_are_evaluated_all_the_same(capsys):
     assert advise(OneHost(10), DAY) == 0
     out, err = capsys.readouterr()
     assert out.startswith("\nWHEN AN OWNER IS BACK ")
@@ -43,6 +43,6 @@ def test_rules_for_owners_are_judged_all_the_same(capsys):
     assert (found["verdict"], found["results"]) == ("one-host", [])
 
 
-def test_with_nothing_at_all_to_say_it_is_refused():
+def test_it_is_refused_if_there_is_nothing_to_advise_on():
     with pytest.raises(ConfigError, match="one host"):
         advise(OneHost(0), DAY)

@@ -1,4 +1,4 @@
-"""What `lbctl advise` makes of the queue's jobs, and says of other dispatch.malleable."""
+"""What `lbctl advise` concludes from the queue's jobs about other dispatch.malleable settings."""
 
 import json
 
@@ -21,7 +21,7 @@ class Daemons:
         self.config, self._jobs = config, jobs
 
     def lbm(self, question, timeout_s=5.0):
-        # by task: an array is one line otherwise, which lasts from its first start to its last end
+        # By task: otherwise an array is one line that lasts from its first start to its last end.
         assert question == {"op": "jobs", "all": True, "cluster": True, "tasks": True}
         if isinstance(self._jobs, Exception):
             raise self._jobs
@@ -66,7 +66,7 @@ def test_the_days_jobs_are_run_again_under_each_strategy():
     assert "; other jobs would have ended " in lines[-1]
 
 
-def test_what_came_before_or_did_not_run_to_its_end_is_left_out(capsys):
+def test_jobs_before_the_period_or_that_did_not_finish_are_left_out(capsys):
     jobs = day(FEWEST)
     assert queue_results(Daemons(jobs), 0.0) != []
     assert queue_results(Daemons([]), 0.0) == []
@@ -76,12 +76,12 @@ def test_what_came_before_or_did_not_run_to_its_end_is_left_out(capsys):
     assert capsys.readouterr().err == f"lbctl: malleable jobs: {few}\n"
 
 
-def test_where_nothing_is_better_that_is_said():
+def test_if_no_setting_is_better_that_is_said():
     found = queue_results(Daemons(day(FEWEST, gap_s=1000.0)), 0.0)
     assert malleable_lines(found)[-1].startswith("no other dispatch.malleable")
 
 
-def test_without_a_queue_nothing_is_asked_and_one_that_is_away_is_one_line(capsys):
+def test_without_a_queue_nothing_is_asked_and_an_unreachable_one_is_one_line(capsys):
     assert queue_results(Daemons(AssertionError(), Config()), 0.0) == []
     assert queue_results(Daemons(Unavailable("no dispatcher")), 0.0) == []
     assert capsys.readouterr().err == "lbctl: jobs of the queue are not included: no dispatcher\n"

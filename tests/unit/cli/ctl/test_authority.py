@@ -1,4 +1,4 @@
-"""`lbctl authority`: it moves whole, is never lost on the way, and each host learns where it is."""
+"""`lbctl authority`: it moves as a whole, is never lost, and every host learns where it is."""
 
 import os
 import shutil
@@ -74,7 +74,7 @@ def refused(said):
     return line
 
 
-def test_it_is_given_and_taken_and_all_hear_of_it(hosts, lbctl, tmp_path):
+def test_it_is_given_and_taken_and_all_hosts_learn_of_it(hosts, lbctl, tmp_path):
     first, second = hosts
     file = tmp_path / "key.tar"
     old, new = first.tls(), second.tls()
@@ -105,7 +105,7 @@ def test_it_is_given_and_taken_and_all_hear_of_it(hosts, lbctl, tmp_path):
     assert "is already on h2" in refused(lbctl(second, "authority", "take", file, status=1))
 
 
-def test_where_its_host_has_another_address_all_hear_of_it(hosts):
+def test_all_hosts_learn_of_a_new_address_of_its_host(hosts):
     first, second = hosts
     follow_address(first.authority, first.files, "h1", "10.0.0.1:7901")
     assert not first.files.revoked.exists(), "it is where it was"
@@ -122,9 +122,7 @@ def test_where_its_host_has_another_address_all_hear_of_it(hosts):
     assert second.files.read_home() == stale, "a copy that was left there says nothing"
 
 
-def test_where_its_host_is_lost_a_backup_will_do_and_what_was_revoked_stays_so(
-    hosts, lbctl, tmp_path
-):
+def test_where_its_host_is_lost_a_backup_will_do_and_revocations_stay(hosts, lbctl, tmp_path):
     first, second = hosts
     file, third = tmp_path / "b.tar", Host(tmp_path, "h3")
     enrol(first.authority, third.files, "h3", "10.0.0.1:7901", time.time())
@@ -134,7 +132,7 @@ def test_where_its_host_is_lost_a_backup_will_do_and_what_was_revoked_stays_so(
     assert "h3 is revoked" in refused(lbctl(third, "authority", "take", file, status=1))
     lbctl(second, "authority", "take", file)
     assert verified(second.files.read_signed(), second.authority.certificate).lowest == {"h3": 1}
-    # and when the first is back, with what it had:
+    # When the first host is back, with its old state:
     back = first.tls()
     assert back.authority is not None
     back.learn(second.files.read_signed())
@@ -153,7 +151,7 @@ def test_where_its_host_is_lost_a_backup_will_do_and_what_was_revoked_stays_so(
 def test_a_copy_put_back_on_another_host_leaves_the_authority_where_it_is(
     hosts, lbctl, tmp_path, takes_first
 ):
-    """The host that had it is lost, and its queue goes to the same host: in any order."""
+    """The host that had it is lost, and its queue moves to the same new host: in any order."""
     first, second = hosts
     file = tmp_path / "b.tar"
     (first.root / "state/settings.json").write_text("{}")
@@ -206,7 +204,7 @@ def test_a_file_that_cannot_be_written_takes_nothing_away(hosts, lbctl, tmp_path
 
 
 @pytest.mark.parametrize("home", ["h2", "h2 a b", "h" * 500 + " x", 7, ["h2", "x"], {"a": 1}])
-def test_word_of_a_home_that_is_none_is_no_word(hosts, home):
+def test_a_malformed_home_is_ignored(hosts, home):
     first, second = hosts
     said = Revocations(9, {}, "h2 10.0.0.2:7901")
     assert parse(said.text()) == said
@@ -238,8 +236,8 @@ def test_what_the_daemons_wrote_revokes_nobody(hosts, lbctl, tmp_path):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="not root")
-def test_doctor_misses_the_process_that_has_the_key(hosts, tmp_path):
-    """Where the daemons are not root; else the LIM has the key."""
+def test_doctor_reports_that_the_process_with_the_key_is_missing(hosts, tmp_path):
+    """Where the daemons are not root. Where they are, the LIM has the key."""
 
     def found(host, user):
         config = replace(load(str(host.config)), daemons=DaemonsConfig(user=user))
@@ -252,7 +250,9 @@ def test_doctor_misses_the_process_that_has_the_key(hosts, tmp_path):
     assert found(first, "root") == found(second, "") == []
 
 
-def test_init_gives_the_authoritys_host_that_lost_its_files_a_new_certificate(hosts, lbctl):
+def test_init_gives_the_host_of_the_authority_a_new_certificate_after_it_lost_its_files(
+    hosts, lbctl
+):
     """As after `apt purge`, which keeps the authority."""
     first, second = hosts
     old, other = first.tls(), second.tls()
@@ -273,7 +273,7 @@ def test_init_gives_the_authoritys_host_that_lost_its_files_a_new_certificate(ho
     assert first.tls().identity == new.identity
 
 
-def test_a_fresh_configuration_has_the_name_of_the_cluster_whose_authority_is_kept(hosts, lbctl):
+def test_a_fresh_configuration_takes_the_cluster_name_of_the_kept_authority(hosts, lbctl):
     first, _ = hosts
     text = first.config.read_text().replace('[cluster]\nname = "c"\n', "")
     shutil.rmtree(first.root / "state")

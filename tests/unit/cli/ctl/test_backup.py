@@ -1,6 +1,6 @@
-"""`lbctl backup` and `restore`: all of it is put back, or nothing is changed.
+"""`lbctl backup` and `restore`: everything is put back, or nothing is changed.
 
-One file because the damaged copies are made from the whole one, of the same host.
+One file because the damaged copies are made from the intact one of the same host.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ SETTINGS = '{"counter": 3, "drains": {}, "saved": {"lim.min_gain": "0.5"}}'
 
 
 class Host:
-    """One where the authority and the settings are."""
+    """A host with the authority and the settings."""
 
     def __init__(self, root, monkeypatch):
         self.root, self.state = root, root / "state"
@@ -87,7 +87,7 @@ def file(tmp_path, host, lbctl):
     return tmp_path / "b.tar"
 
 
-def test_all_of_it_is_there_for_its_owner_alone(lbctl, host, tmp_path):
+def test_a_backup_is_complete_and_readable_by_its_owner_only(lbctl, host, tmp_path):
     said = lbctl("backup", tmp_path / "b.tar").out
     assert said == f"{tmp_path}/b.tar: the authority, the cluster's settings, lbd.toml\n"
     assert (tmp_path / "b.tar").stat().st_mode & 0o777 == 0o600
@@ -98,7 +98,9 @@ def test_all_of_it_is_there_for_its_owner_alone(lbctl, host, tmp_path):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can write where others own")
-def test_roots_backup_in_a_users_directory_is_not_the_users(lbctl, host, tmp_path, monkeypatch):
+def test_a_backup_of_root_in_the_directory_of_a_user_does_not_belong_to_that_user(
+    lbctl, host, tmp_path, monkeypatch
+):
     home, made = tmp_path / "home", []
     home.mkdir()
     os.chown(home, 12345, 12345)
@@ -114,8 +116,8 @@ def test_roots_backup_in_a_users_directory_is_not_the_users(lbctl, host, tmp_pat
     assert made == [None]  # nor are the parts ever where the user could exchange them
 
 
-def test_a_host_that_has_lost_its_certificate_is_said_to_need_one(lbctl, host, tmp_path):
-    """Where the copy has the authority it gets one at once."""
+def test_a_host_that_has_lost_its_certificate_is_told_that_it_needs_one(lbctl, host, tmp_path):
+    """If the copy contains the authority, the host gets one at once."""
     shutil.move(host.authority.root, tmp_path / "elsewhere")
     lbctl("backup", tmp_path / "b.tar")
     shutil.rmtree(host.state)
@@ -123,14 +125,14 @@ def test_a_host_that_has_lost_its_certificate_is_said_to_need_one(lbctl, host, t
     assert "h1 has no certificate: first run `lbctl token create h1` on the authority's" in said
 
 
-def test_where_the_authority_was_kept_init_gives_its_host_a_certificate(lbctl, host, file):
+def test_where_the_authority_survived_init_gives_its_host_a_certificate(lbctl, host, file):
     shutil.rmtree(host.state)
     assert "h1 has no certificate: first run `lbctl init` here" in lbctl("restore", file).err
     lbctl("init")
     assert identity_of(names_in(host.files.read_credentials().certificate)).issue == 1
 
 
-def test_the_hosts_it_has_met_come_back_where_lbd_toml_was_kept(lbctl, host, tmp_path):
+def test_the_known_hosts_come_back_where_lbd_toml_survived(lbctl, host, tmp_path):
     (host.state / "hosts.json").write_text("{}")
     lbctl("backup", tmp_path / "b.tar")
     host.lose()
@@ -138,7 +140,7 @@ def test_the_hosts_it_has_met_come_back_where_lbd_toml_was_kept(lbctl, host, tmp
     assert (host.state / "hosts.json").read_text() == "{}"
 
 
-def test_a_machine_with_another_address_finds_the_others_and_is_said_to_need_its_own(
+def test_a_machine_with_another_address_finds_the_others_and_is_told_to_set_its_own(
     lbctl, host, tmp_path
 ):
     (host.state / "hosts.json").write_text("{}")
@@ -160,7 +162,7 @@ def test_a_machine_with_another_address_finds_the_others_and_is_said_to_need_its
     assert (host.state / "hosts.json").read_text() == "{}"
 
 
-def test_a_host_that_was_lost_is_the_authoritys_again(lbctl, host, file):
+def test_a_lost_host_is_the_host_of_the_authority_again(lbctl, host, file):
     certificate = host.authority.certificate
     number = host.authority.ledger().number
     host.lose()
@@ -171,7 +173,7 @@ def test_a_host_that_was_lost_is_the_authoritys_again(lbctl, host, file):
     assert host.authority.key_file.stat().st_mode & 0o777 == 0o600
     assert host.authority.ledger().number == number + NUMBERS_SKIPPED
     own = host.files.read_credentials()
-    assert identity_of(names_in(own.certificate)).issue == 1  # the one that was lost is revoked
+    assert identity_of(names_in(own.certificate)).issue == 1  # the lost one is revoked
     assert host.authority.ledger().revocations().lowest_issue("h1") == 1
     assert (host.state / "settings.json").read_text() == SETTINGS
 
@@ -214,7 +216,7 @@ def test_a_host_that_has_its_certificate_keeps_it(lbctl, host, file):
 
 
 @pytest.mark.parametrize("damage", ["", "{"])
-def test_an_authority_that_is_no_older_is_kept(lbctl, host, file, damage):
+def test_an_authority_that_is_at_least_as_new_is_kept(lbctl, host, file, damage):
     enrol(host.authority, HostFiles(host.root / "other"), "h2", "127.0.0.1:7901", time.time())
     if damage:
         host.authority.ledger_file.write_text(damage)
@@ -224,8 +226,8 @@ def test_an_authority_that_is_no_older_is_kept(lbctl, host, file, damage):
     assert ("join again" in said.err) is bool(damage)
 
 
-def test_not_on_a_host_that_joined_after_the_copy(lbctl, host, file):
-    """`authority take` would refuse there, with the queue in place already."""
+def test_restore_is_refused_on_a_host_that_joined_after_the_copy(lbctl, host, file):
+    """`authority take` would refuse there, after the queue is already in place."""
     shutil.rmtree(host.files.root)
     enrol(host.authority, host.files, "h9", "127.0.0.1:7901", time.time())
     host.files.home.write_text("h1 127.0.0.1:7901\n")
@@ -238,7 +240,7 @@ def test_not_on_a_host_that_joined_after_the_copy(lbctl, host, file):
 
 
 @pytest.mark.parametrize("daemon", ["up", "lim", "lbm", "dispatcher"])
-def test_not_while_a_daemon_runs(lbctl, host, file, daemon, monkeypatch):
+def test_restore_is_refused_while_a_daemon_runs(lbctl, host, file, daemon, monkeypatch):
     monkeypatch.setattr(backup, "ENDING_S", 0.2)
     run = host.root / "run"
     run.mkdir()
@@ -253,7 +255,7 @@ def test_not_while_a_daemon_runs(lbctl, host, file, daemon, monkeypatch):
     assert host.files_there() == before
 
 
-def test_a_daemon_that_is_ending_is_waited_for(lbctl, host, file):
+def test_restore_waits_for_a_daemon_that_is_ending(lbctl, host, file):
     """As after `systemctl stop lbd.target`, which returns before its units have ended."""
     (host.root / "run").mkdir()
     held = (host.root / "run/lim.pid").open("w")
@@ -264,7 +266,7 @@ def test_a_daemon_that_is_ending_is_waited_for(lbctl, host, file):
     ends.join()
 
 
-def test_not_that_of_another_cluster(lbctl, host, file, tmp_path):
+def test_restore_refuses_a_backup_of_another_cluster(lbctl, host, file, tmp_path):
     shutil.rmtree(host.root)
     host.install()
     before = host.files_there()
@@ -290,17 +292,17 @@ def commands_on_record(host):
         return [command for (command,) in database.execute("SELECT command FROM jobs")]
 
 
-def test_a_new_machine_has_its_accounting_again(lbctl, host, tmp_path):
+def test_a_new_machine_gets_its_accounting_back(lbctl, host, tmp_path):
     has_run(host, "cc")
     assert "its accounting" in lbctl("backup", tmp_path / "b.tar").out
     host.lose()
     host.state.mkdir()
-    UsageStore(host.state / "usage.sqlite", StatsConfig()).close()  # as it was installed
+    UsageStore(host.state / "usage.sqlite", StatsConfig()).close()  # as freshly installed
     assert "its accounting" in lbctl("restore", tmp_path / "b.tar").out
     assert commands_on_record(host) == ["cc"]
 
 
-def test_a_host_with_jobs_on_record_keeps_them(lbctl, host, tmp_path):
+def test_a_host_with_recorded_jobs_keeps_them(lbctl, host, tmp_path):
     has_run(host, "cc")
     lbctl("backup", tmp_path / "b.tar")
     has_run(host, "make")
@@ -334,7 +336,7 @@ def link(file):
 
 
 def header(name, kind, size, rest=b""):
-    """`rest`: what sparse files of GNU's tar have from byte 386 on."""
+    """Returns a tar header. `rest` is what GNU tar's sparse files have from byte 386 on."""
     info = tarfile.TarInfo(name)
     info.type, info.size = kind, size
     block = bytearray(info.tobuf(tarfile.GNU_FORMAT))
@@ -345,7 +347,7 @@ def header(name, kind, size, rest=b""):
 
 
 def sparse(size):
-    """Of so many bytes, none of which is in the archive."""
+    """Returns a sparse member of this many bytes, none of which are in the archive."""
     return b"%011o\0%011o\0" % (0, 0) + bytes(73) + b"\x80" + size.to_bytes(11, "big")
 
 
@@ -391,7 +393,7 @@ DAMAGES = {
 
 @pytest.fixture
 def few_bytes():
-    """No file gets larger, as long as the test lasts."""
+    """Limits the size of files for the duration of the test."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (256 << 20, before[1]))

@@ -1,4 +1,4 @@
-"""Root's backup of what the daemons have in their own directory."""
+"""Root's backup of the files in the daemons' own directory."""
 
 import contextlib
 import os
@@ -17,13 +17,13 @@ __all__ = ["host", "lbctl"]  # fixtures
 
 @pytest.fixture
 def daemons_own(host):
-    """The state is in a directory of another account, which root backs up."""
+    """Gives the state directory to another account, which root backs up."""
     if os.geteuid() != 0:
         pytest.skip("becomes another account")
     for directory in (host.root, host.root.parent):
         directory.chmod(0o755)
     place = host.root
-    while place != place.parent:  # pytest's own are closed to others
+    while place != place.parent:  # pytest's own directories are closed to others
         place.chmod(place.stat().st_mode | 0o011)
         place = place.parent
     for path in (host.state, *host.state.rglob("*")):
@@ -54,7 +54,7 @@ def test_roots_backup_has_what_the_daemons_have(daemons_own, lbctl, tmp_path):
 
 @pytest.mark.parametrize("name", ["settings.json", "ledger.sqlite"])
 def test_the_daemons_lead_root_to_no_other_file(daemons_own, lbctl, tmp_path, name):
-    """Nor to wait for one that never says anything."""
+    """Nor can they make root wait for one that never answers."""
     secret = tmp_path / "secret"
     with contextlib.closing(sqlite3.connect(secret)) as database:
         database.execute("CREATE TABLE secret (x)")

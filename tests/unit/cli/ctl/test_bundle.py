@@ -1,4 +1,4 @@
-"""Whose lines of the journal are in `lbctl bundle`."""
+"""Whose journal lines are in `lbctl bundle`."""
 
 import os
 from types import SimpleNamespace
@@ -14,7 +14,7 @@ printf '%s\\n' "$@"
 
 @pytest.fixture
 def journalctl(tmp_path, monkeypatch):
-    """One that prints what it is asked for."""
+    """Installs a journalctl that prints its arguments."""
     program = tmp_path / "journalctl"
     program.write_text(SPY)
     program.chmod(0o755)
@@ -23,13 +23,13 @@ def journalctl(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("is_there", [True, False])
 def test_lines_of_other_users_are_no_lines_of_the_daemons(tmp_path, journalctl, is_there):
-    """Any user can write lines under any name, of which the last ones are kept."""
+    """Any user can write lines under any name, and the most recent lines are kept."""
     state = tmp_path if is_there else tmp_path / "none"
     config = SimpleNamespace(host=SimpleNamespace(state_dir=str(state)))
     *_, by_unit, plus, by_name, first, last = ["", *journal("lbd-lbm", config).splitlines()]
     if not is_there or not os.geteuid():
         by_unit, plus, by_name, first = plus, by_name, first, last
-    assert by_unit == "_SYSTEMD_UNIT=lbd-lbm.service"  # which the journal vouches for
+    assert by_unit == "_SYSTEMD_UNIT=lbd-lbm.service"  # the journal vouches for this field
     assert (plus, by_name) == ("+", "SYSLOG_IDENTIFIER=lbd-lbm")
     assert first == "_UID=0"
     assert last == (f"_UID={os.geteuid()}" if is_there else "_UID=0")

@@ -1,4 +1,4 @@
-"""`lbctl config`: a file is checked, what is in force is shown, one setting is changed."""
+"""`lbctl config`: checks a file, shows the settings in force, changes one setting."""
 
 import json
 
@@ -27,7 +27,7 @@ def lbctl(capsys):
     return run
 
 
-def test_a_sound_file_is_valid(lbctl, file):
+def test_a_valid_file_is_valid(lbctl, file):
     assert lbctl("check").out == f"{file} is valid\n"
     assert json.loads(lbctl("check", "--json").out) == {
         "schema": 1, "file": str(file), "valid": True, "faults": [],
@@ -45,7 +45,7 @@ def test_every_fault_of_a_named_file_has_a_line(lbctl, file, tmp_path):
     assert "no such file" in lbctl("check", str(tmp_path / "none"), status=2).err
 
 
-def test_what_is_in_force_and_where_it_comes_from(lbctl, file):
+def test_the_settings_in_force_are_shown_with_their_source(lbctl, file):
     rows = json.loads(lbctl("show", "--json").out)
     named = {row["name"]: row for row in rows}
     assert named["host.name"]["from"] == f"{file}:3"
@@ -58,7 +58,7 @@ def test_what_is_in_force_and_where_it_comes_from(lbctl, file):
     assert 'did you mean "lim.port"?' in lbctl("show", "lim.prot", status=2).err
 
 
-def test_names_of_resources_are_the_clusters(lbctl, file, daemon):
+def test_names_of_resources_belong_to_the_cluster(lbctl, file, daemon):
     names = {"ok": True, "saved": {"cluster.resources": '["gpu", "licence"]'}, "signed_by": "h2"}
     taken = {"ok": True, "hosts": 2, "changed": 2, "missing": []}
     lim = daemon("lim", settings=names, share=taken, status={"ok": True})
@@ -77,13 +77,13 @@ def test_names_of_resources_are_the_clusters(lbctl, file, daemon):
     assert "back to the default" in lbctl("set", "resources.gqu", "--unset").out
 
 
-def test_the_list_of_hosts_is_shown_as_it_is_written(lbctl, file):
+def test_the_list_of_hosts_is_shown_as_it_was_written(lbctl, file):
     hosts = '[{name = "h1", address = "10.0.0.1", lim_port = 7901, lbm_port = 7902}]'
     file.write_text(f"{file.read_text()}[cluster]\nhosts = {hosts}\n")
     assert '[{name = "h1", address = "10.0.0.1"' in lbctl("show", "cluster.hosts").out
 
 
-def test_what_was_changed_for_the_cluster_is_in_force(lbctl, file, daemon):
+def test_settings_changed_for_the_cluster_are_in_force(lbctl, file, daemon):
     params = {"lim.min_gain": 0.5, "lim.adaptive": 1.0, "load.index": "instant"}
     status = {"ok": True, "cluster": {"algorithm": "LOWEST"}, "params": params}
     daemon("lim", status=status)
@@ -99,7 +99,7 @@ def test_what_was_changed_for_the_cluster_is_in_force(lbctl, file, daemon):
     }
 
 
-def test_a_trial_is_told_from_what_is_saved(lbctl, file, daemon):
+def test_a_trial_value_is_distinguished_from_a_saved_one(lbctl, file, daemon):
     params = {"lim.min_gain": 0.5, "lim.probe_limit": 4.0}
     status = {"cluster": {"algorithm": "THRHLD"}, "params": params}
     saved = {"lim.algorithm": "LOWEST", "lim.min_gain": "0.5"}
@@ -127,20 +127,20 @@ def test_a_trial_is_told_from_what_is_saved(lbctl, file, daemon):
          "lim.min_gain --reset` ends that"),
     ],
 )  # fmt: skip
-def test_what_is_set_for_all_hosts_is_said_to_hold_instead(lbctl, file, daemon, words, says):
+def test_a_setting_for_all_hosts_is_said_to_apply_instead(lbctl, file, daemon, words, says):
     saved = {"lim.algorithm": "LOWEST", "lim.min_gain": "0.2", "dispatch.mode": '"tags"',
              "dispatch.lease_s": "55", "dispatch.host": '"h2"'}  # fmt: skip
     daemon("lim", settings={"saved": saved, "trial": {"lim.min_gain": "0.5"}})
     assert lbctl("set", *words).out.endswith(f"({file}): not in force: {says}\n")
 
 
-def test_the_same_value_as_for_all_hosts_is_not_overruled(lbctl, file, daemon):
+def test_the_same_value_as_for_all_hosts_does_not_count_as_overruled(lbctl, file, daemon):
     daemon("lim", settings={"saved": {"lim.algorithm": "LOWEST", "lim.min_gain": "0.2"}})
     assert "takes effect after" in lbctl("set", "lim.algorithm", "LOWEST").out
     assert "takes effect after" in lbctl("set", "lim.min_gain", "0.2").out
 
 
-def test_a_setting_is_changed_and_taken_out(lbctl, file):
+def test_a_setting_is_changed_and_removed(lbctl, file):
     before = file.read_text()
     assert "takes effect when lbd starts here" in lbctl("set", "lim.port", "7905").out
     assert load().lim.port == 7905
@@ -152,7 +152,7 @@ def test_a_setting_is_changed_and_taken_out(lbctl, file):
     assert load().lim.port == 7901
 
 
-def test_owners_rules_are_in_force_at_once(lbctl, file, daemon):
+def test_rules_for_owners_apply_at_once(lbctl, file, daemon):
     lbm = daemon("lbm", reload={"ok": True})
     assert lbctl("set", "admission.slots", "2").out.endswith(": in force\n")
     assert [one["op"] for one in lbm.asked] == ["reload"]
@@ -161,14 +161,14 @@ def test_owners_rules_are_in_force_at_once(lbctl, file, daemon):
     assert "after `lbctl restart` and `systemctl restart lbd-keeper`, which ends" in said
 
 
-def test_an_owners_rule_that_matches_nothing_is_warned_of_and_set(lbctl, file):
+def test_an_owner_rule_that_matches_nothing_is_set_with_a_warning(lbctl, file):
     said = lbctl("set", "admission.groups", '["nosuch"]')
     assert said.err.startswith("lbctl: warning: this host has no group nosuch: this entry admits ")
     assert load().admission.groups == ("nosuch",)
     assert not lbctl("set", "admission.groups", "--unset").err
 
 
-def test_what_lbctl_restart_does_not_bring_in_force_is_not_said_to_be(lbctl, daemon):
+def test_settings_that_lbctl_restart_does_not_apply_are_not_said_to_be(lbctl, daemon):
     daemon("lbm", reload={"ok": True})
     listener = lbctl("set", "metrics.listen", "127.0.0.1:9470").out
     assert "takes effect once `lbd metrics` runs: lbd up, or systemctl enable" in listener
@@ -195,19 +195,19 @@ def test_what_lbctl_restart_does_not_bring_in_force_is_not_said_to_be(lbctl, dae
         (("users.map", "single:"), "is not known"),
     ],
 )
-def test_what_would_be_wrong_is_not_written(lbctl, file, words, said):
+def test_an_invalid_setting_is_not_written(lbctl, file, words, said):
     before = file.read_text()
     fault = lbctl("set", *words, status=2).err
     assert said in fault
-    assert f"{file}:" not in fault  # it has no such line
+    assert f"{file}:" not in fault  # the file has no such line
     assert file.read_text() == before
 
 
-def test_a_refused_value_is_said_not_to_be_set(lbctl, file):
+def test_a_refused_value_is_reported_as_not_set(lbctl, file):
     assert f"{file} is not changed: " in lbctl("set", "lim.port", "0", status=2).err
 
 
-def test_a_wrong_value_can_be_set_right(lbctl, file):
+def test_a_wrong_value_can_be_corrected(lbctl, file):
     file.write_text(file.read_text() + "[lim]\nport = 0\n")
     lbctl("set", "lim.port", "7905")
     assert load().lim.port == 7905
@@ -233,14 +233,16 @@ FALLING = "needs increasing cutoffs above 0: 3600, 60"
 @pytest.mark.parametrize(
     ("saved", "words"),
     [
-        ({}, ("tags.cutoffs_s", "[3600, 60]")),  # also under fcfs: they wait there for tags
+        ({}, ("tags.cutoffs_s", "[3600, 60]")),  # also under fcfs: the cutoffs wait there for tags
         ({"dispatch.mode": '"tags"'}, ("tags.cutoffs_s", "[3600, 60]")),
         ({"tags.cutoffs_s": "[3600, 60]"}, ("dispatch.mode", "tags")),
         ({"tags.cutoffs_s": "[3600, 60]", "dispatch.mode": '"tags"'}, ("dispatch.lease_s", "55")),
     ],
 )
 @pytest.mark.parametrize("where", [(), ("--cluster",)])
-def test_what_no_dispatcher_could_go_by_is_refused(lbctl, file, daemon, saved, words, where):
+def test_settings_that_no_dispatcher_could_use_are_refused(
+    lbctl, file, daemon, saved, words, where
+):
     queue = {"dispatch.host": '"h1"'}
     lim = daemon("lim", settings={"saved": {**queue, **saved}}, share={})
     before = file.read_text()
@@ -249,14 +251,16 @@ def test_what_no_dispatcher_could_go_by_is_refused(lbctl, file, daemon, saved, w
     assert not [one for one in lim.asked if one["op"] == "share"]
 
 
-def test_what_no_dispatcher_can_go_by_is_taken_back(lbctl, file, daemon):
+def test_settings_that_no_dispatcher_can_use_can_be_unset(lbctl, file, daemon):
     saved = {"tags.cutoffs_s": "[3600, 60]", "dispatch.mode": '"tags"'}
     daemon("lim", settings={"saved": saved}, share={"hosts": 1, "changed": 1, "missing": []})
     said = lbctl("set", "tags.cutoffs_s", "--unset", "--cluster").out
     assert "each host's lbd.toml applies again" in said
 
 
-def test_a_host_without_the_dispatcher_judges_by_what_is_set_for_all(lbctl, file, daemon):
+def test_a_host_without_the_dispatcher_checks_against_the_settings_for_all_hosts(
+    lbctl, file, daemon
+):
     saved = {"dispatch.host": '"h2"', "dispatch.mode": '"tags"'}
     file.write_text(file.read_text() + "[tags]\ncutoffs_s = [3600.0, 60.0]\n")
     daemon("lim", settings={"saved": saved}, share={"hosts": 2, "changed": 2, "missing": []})
@@ -286,7 +290,7 @@ REVOKED = {"signed_by": "h2", "doubt": "h2, which signed them, is revoked"}
         (REVOKED | {"refuses": True}, "h4", "hosts that join will not accept them: h1 may not"),
     ],
 )
-def test_settings_that_no_newcomer_would_take_are_signed_again(
+def test_settings_that_a_new_host_would_reject_are_signed_again(
     daemon, capsys, settings, replaced, says
 ):
     def answer(question):

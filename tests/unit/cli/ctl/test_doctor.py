@@ -1,4 +1,4 @@
-"""Each fault that `lbctl doctor` names, from canned answers."""
+"""Every fault that `lbctl doctor` reports, from canned answers."""
 
 import json
 
@@ -46,7 +46,8 @@ DOCTOR_FINDS = [
         {"peers": [peer(algorithm="NOLB"), peer(name="h3", algorithm="NOLB")]},
         {},
         1,
-        "fix: run `lbctl algorithm GLOBAL`",  # not what most have: that would end all balancing
+        # not what most hosts have: that would end all balancing
+        "fix: run `lbctl algorithm GLOBAL`",
     ),
     (
         {"peers": [peer(algorithm="NOLB", same_settings=False)]},
@@ -69,7 +70,7 @@ DOCTOR_FINDS = [
 
 
 @pytest.mark.parametrize(("lim", "lbm", "code", "says"), DOCTOR_FINDS)
-def test_doctor_names_each_fault(daemon, capsys, lim, lbm, code, says):
+def test_doctor_reports_each_fault(daemon, capsys, lim, lbm, code, says):
     daemon("lim", doctor={**LIM_DOCTOR, **lim}, peers={"peers": []}, status=STATUS)
     daemon("lbm", status={**LBM_DOCTOR, **lbm}, explain={"candidates": []}, shims={})
     assert lbctl.main(["doctor"]) == code
@@ -84,12 +85,12 @@ def test_doctor_names_each_fault(daemon, capsys, lim, lbm, code, says):
         ([peer(reachable=False)], {"why_down": "was stopped"}, ("peer h2", "warn", "lbctl forget")),
         ([peer(reachable=False)], {"why_down": "silent"}, ("peer h2", "fault", "if h2 is up")),
         ([peer()], {"age_s": 40.0}, ("incoming", "fault", "7901 and 7902 of this host")),
-        ([peer()], {"age_s": None}, None),  # it has never been heard: we are new
+        ([peer()], {"age_s": None}, None),  # h2 has never been heard: this host is new
         ([peer()], {"age_s": 1.0, "state": "up"}, None),
-        ([peer(), peer(name="h3")], {"age_s": 40.0}, None),  # that one is heard
+        ([peer(), peer(name="h3")], {"age_s": 40.0}, None),  # h3 is heard
     ],
 )
-def test_doctor_goes_by_what_is_known_of_each_host(daemon, capsys, peers, h2, found):
+def test_doctor_uses_what_is_known_of_each_host(daemon, capsys, peers, h2, found):
     hosts = [*STATUS["hosts"][:1], {**STATUS["hosts"][1], **h2}]
     hosts.append({**STATUS["hosts"][0], "name": "h3"})
     daemon("lim", doctor={**LIM_DOCTOR, "peers": peers}, peers={"peers": []},
@@ -134,10 +135,10 @@ AGAIN = "lbctl config set dispatch.mode '\"tags\"' --cluster"
         ({"saved": {}, "signs": True, "signed_by": "h2", "doubt": "h2 is out"}, "", None, "", ""),
         ({"saved": SAVED, "signs": False}, "", None, "", ""),
         ({"saved": {}, "signs": True}, "h9", None, "", ""),
-        ({"saved": SAVED}, "", None, "", ""),  # of a release before
+        ({"saved": SAVED}, "", None, "", ""),  # of an older release
     ],
 )
-def test_settings_for_all_hosts_that_nobody_has_signed(
+def test_unsigned_settings_for_all_hosts_are_reported(
     daemon, capsys, tmp_path, settings, only, state, says, fix
 ):
     if only:
@@ -151,7 +152,7 @@ def test_settings_for_all_hosts_that_nobody_has_signed(
     assert all(says in one["says"] and fix in one["fix"] for one in found)
 
 
-def test_a_resource_that_the_cluster_does_not_have(daemon, capsys, tmp_path):
+def test_a_resource_that_the_cluster_does_not_have_is_reported(daemon, capsys, tmp_path):
     with open(tmp_path / "lbd.toml", "a") as file:
         file.write("[resources]\ngpu = 1\nlicense = 2\n")
     saved = {"saved": {"cluster.resources": '["gpu", "licence"]'}}
@@ -164,7 +165,7 @@ def test_a_resource_that_the_cluster_does_not_have(daemon, capsys, tmp_path):
 
 
 @pytest.mark.parametrize(("runs", "states"), [(False, ["fault"]), (True, [])])
-def test_a_dispatcher_that_should_stand_by_here(daemon, capsys, runs, states):
+def test_a_standby_dispatcher_that_does_not_run_is_reported(daemon, capsys, runs, states):
     leads = {"leader": "h2", "queued": 0}
     status = {**STATUS, "cluster": {**STATUS["cluster"], "dispatcher": leads}}
     saved = {"saved": {"dispatch.host": '"h2"', "dispatch.standby": '["h1"]'}}
@@ -177,7 +178,7 @@ def test_a_dispatcher_that_should_stand_by_here(daemon, capsys, runs, states):
 
 
 @pytest.mark.parametrize("reachable", [False, True])
-def test_a_host_that_is_not_reached_at_all_is_one_fault(daemon, capsys, reachable):
+def test_a_host_that_cannot_be_reached_at_all_is_one_fault(daemon, capsys, reachable):
     nowhere = {"name": "h2", "lbm": "127.0.0.1:1", "state": "late"}
     found = peer(reachable=reachable, error="" if reachable else "timeout")
     daemon(

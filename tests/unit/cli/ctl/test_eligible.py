@@ -1,4 +1,4 @@
-"""lbctl eligible, and what explain says of it, against canned answers."""
+"""`lbctl eligible`, and what `explain` says of eligibility, against canned answers."""
 
 import json
 import os
@@ -55,7 +55,7 @@ def test_all_for_people(daemon, capsys):
     assert lines[6].split()[1:4] == ["no", "2.0ms", "3"]
 
 
-def test_nothing_known_is_said(daemon, capsys):
+def test_a_command_with_no_history_says_so(daemon, capsys):
     daemon("lbm", eligible={**ALL, "commands": []})
     assert lbctl.main(["eligible"]) == 0
     assert capsys.readouterr().out.endswith("none of your commands has been measured yet\n")
@@ -70,7 +70,7 @@ def test_for_scripts(daemon, capsys):
     assert json.loads(capsys.readouterr().out) == said
 
 
-def test_the_callers_lists_go_along(daemon, capsys, tmp_path):
+def test_the_lists_of_the_user_are_sent_along(daemon, capsys, tmp_path):
     with (tmp_path / "lbd.toml").open("a") as config:
         config.write('[eligibility]\nalways = ["fit"]\nnever = ["gcc -E"]\n')
     lbm = daemon("lbm", eligible=ALL)
@@ -86,7 +86,7 @@ def test_explain_mentions_it(daemon, capsys):
     assert capsys.readouterr().out.splitlines()[-1].startswith("Under lbsh it would stay here: ")
 
 
-def test_lbrun_explain_mentions_it_to_scripts_alone(daemon, capsys):
+def test_lbrun_explain_mentions_it_only_to_scripts(daemon, capsys):
     daemon("lim", place={"verdict": "here", "host": "h1", "reason": "no-peer", "algorithm": "NOLB"})
     daemon("lbm", eligible=NEW)
     options = Options()

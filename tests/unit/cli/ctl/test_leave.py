@@ -13,7 +13,7 @@ from lbd.process.pid_lock import take_pid_lock
 
 @pytest.fixture
 def member(tmp_path, monkeypatch):
-    """A host of a cluster whose daemons are stopped."""
+    """Makes a host of a cluster whose daemons are stopped."""
     config = tmp_path / "lbd.toml"
     config.write_text(
         f'# ours\n[cluster]\nname = "c"\njoin = "10.0.0.1:7901"\n[host]\nname = "h4"\n'
@@ -29,7 +29,7 @@ def member(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_what_makes_it_a_host_of_the_cluster_is_removed(member, capsys):
+def test_leave_removes_what_makes_it_a_host_of_the_cluster(member, capsys):
     assert main(["leave"]) == 0
     said = capsys.readouterr()
     assert said.out == "h4 has left cluster c\n"
@@ -41,7 +41,7 @@ def test_what_makes_it_a_host_of_the_cluster_is_removed(member, capsys):
     assert main(["leave"]) == 0  # once more
 
 
-def test_not_with_the_authority_on_it(member, capsys):
+def test_leave_is_refused_on_the_host_of_the_authority(member, capsys):
     authority = member / "state-authority"
     authority.mkdir(mode=0o700)
     (authority / "authority.pem").write_text("x")
@@ -55,14 +55,14 @@ def test_not_with_the_authority_on_it(member, capsys):
     ("standby", "how"),
     [("", "enable it on another host"), ('"h5"', "`lbctl queue disable h4` leaves it on")],
 )
-def test_not_with_the_queue_on_it(member, capsys, standby, how):
+def test_leave_is_refused_on_the_host_of_the_queue(member, capsys, standby, how):
     with (member / "lbd.toml").open("a") as file:
         file.write(f'[dispatch]\nhost = "h4"\nstandby = [{standby}]\n')
     assert main(["leave"]) == 1
     assert f"the queue is on this host: {how}" in capsys.readouterr().err
 
 
-def test_forgotten_everywhere_but_where_nobody_answers(daemon, capsys):
+def test_forget_reports_the_hosts_that_did_not_answer(daemon, capsys):
     lim = daemon("lim", forget={"host": "h4", "missing": ["h3"], "listed": True})
     assert main(["forget", "h4"]) == 0
     said = capsys.readouterr()
@@ -75,8 +75,8 @@ def test_forgotten_everywhere_but_where_nobody_answers(daemon, capsys):
 
 @pytest.fixture
 def heard(daemon, monkeypatch):
-    """heard(ages, forgotten) is a LIM that has heard of h4 so long ago each time it is asked, and
-    that forgets it at the second try, or not; `lim.stale_after_s` is 12 s."""
+    """heard(*ages, dies=...) starts a LIM that reports these ages of h4, one per question. The LIM
+    forgets h4 at the second try if `dies`, otherwise never; `lim.stale_after_s` is 12 s."""
     monkeypatch.setattr(leave, "LISTEN_S", 0.0)
 
     def make(*ages, dies):
@@ -91,7 +91,7 @@ def heard(daemon, monkeypatch):
     return make
 
 
-def test_one_that_has_just_died_is_waited_for_until_nobody_can_have_heard_it(heard, capsys):
+def test_forget_waits_for_a_host_that_just_died_until_it_is_stale_everywhere(heard, capsys):
     lim = heard(3.0, 7.5, 12.5, 13.0, dies=True)
     assert main(["forget", "h4"]) == 0
     said = capsys.readouterr()
@@ -102,7 +102,7 @@ def test_one_that_has_just_died_is_waited_for_until_nobody_can_have_heard_it(hea
 
 
 @pytest.mark.parametrize("ages", [(3.0, 7.5, 0.1), (3.0, None)])
-def test_one_that_is_heard_again_or_has_left_is_not_waited_for(heard, capsys, ages):
+def test_forget_does_not_wait_for_a_host_that_is_heard_again_or_has_left(heard, capsys, ages):
     heard(*ages, dies=False)
     assert main(["forget", "h4"]) == 1
     assert capsys.readouterr().err.splitlines()[1:] == ["lbctl: h4 is up"]
@@ -110,14 +110,14 @@ def test_one_that_is_heard_again_or_has_left_is_not_waited_for(heard, capsys, ag
 
 @pytest.fixture
 def runs(tmp_path):
-    """LIM and LBM seem to run there."""
+    """Makes LIM and LBM look as if they ran there."""
     locks = [take_pid_lock(tmp_path / f"{name}.pid") for name in ("lim", "lbm")]
     yield
     for lock in locks:
         os.close(lock)
 
 
-def test_not_while_commands_are_left_here_or_away(daemon, runs, capsys):
+def test_leave_is_refused_while_commands_run_here_or_elsewhere(daemon, runs, capsys):
     lim = daemon("lim", drain={})
     daemon("lbm", status={"jobs": 1})
     assert main(["leave", "--timeout", "0"]) == 1
@@ -125,15 +125,15 @@ def test_not_while_commands_are_left_here_or_away(daemon, runs, capsys):
     assert [asked["op"] for asked in lim.asked].count("drain") == 1
 
 
-def test_an_lbm_of_an_older_release_does_not_say_what_it_has(daemon, runs, capsys):
+def test_an_lbm_of_an_older_release_does_not_report_its_jobs(daemon, runs, capsys):
     daemon("lim", drain={})
     daemon("lbm", status={})
     assert main(["leave"]) == 1
     assert "older release: run `lbctl restart`" in capsys.readouterr().err
 
 
-def test_daemons_that_lbd_up_has_started_are_stopped_so_also_beside_systemd(member, monkeypatch):
-    """As on a host with systemd whose lbd is pip's: there is no lbd.target."""
+def test_daemons_started_by_lbd_up_are_stopped_the_same_way_even_with_systemd(member, monkeypatch):
+    """As on a host with systemd whose lbd was installed by pip: there is no lbd.target."""
     run, killed = member / "run", []
     run.mkdir()
     lock = take_pid_lock(run / "up.pid")

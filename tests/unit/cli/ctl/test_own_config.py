@@ -1,4 +1,4 @@
-"""The lbd.toml of a host that joins: what is there stays, what is lacking is added."""
+"""The lbd.toml of a host that joins: existing settings stay, missing ones are added."""
 
 import pytest
 
@@ -35,11 +35,11 @@ def write(file, text):
         ("", ""),
     ],
 )
-def test_a_section_of_which_nothing_is_left_goes_too(text, left):
+def test_a_section_that_becomes_empty_is_removed(text, left):
     assert with_settings(text, {("admission", "slots"): None}, "lbd.toml") == left
 
 
-def test_where_there_is_none_it_is_written(file):
+def test_a_missing_file_is_written(file):
     own = own_config(str(file), {ADDRESS: "10.0.0.2"}, {NAME: "h2"})
     assert (own.config.host.name, own.config.host.address) == ("h2", "10.0.0.2")
     assert not file.exists()
@@ -57,7 +57,7 @@ def test_comments_stay(file):
     assert file.read_text() == '# all of it\n\n[host]\nname = "h2"\naddress = "10.0.0.2"\n'
 
 
-def test_one_that_is_there_is_completed(file):
+def test_an_existing_file_is_completed(file):
     write(file, PACKAGED)
     own = own_config(str(file), {}, {ADDRESS: "10.0.0.2"})
     assert complete(own, {JOIN: "10.0.0.1:7901"})
@@ -69,7 +69,7 @@ def test_one_that_is_there_is_completed(file):
     assert file.read_text() == before
 
 
-def test_a_later_join_names_the_host_that_is_there_now(file):
+def test_a_later_join_names_the_host_that_exists_now(file):
     write(file, '# mine\n[cluster]\njoin = "10.0.0.1:7901"\n')
     own = own_config(str(file), {ADDRESS: "10.0.0.2"}, {})
     assert complete(own, {JOIN: "10.9.9.9:7901", ("cluster", "name"): "lbd"})
@@ -84,7 +84,7 @@ def test_a_host_that_is_listed_needs_no_more(file):
     assert not complete(own, {JOIN: "10.0.0.1:7901"})
 
 
-def test_what_it_says_is_not_overruled(file):
+def test_existing_settings_are_not_overruled(file):
     write(file, '[host]\naddress = "10.0.0.2"\n')
     with pytest.raises(
         ConfigError, match=r"not '10.0.0.3'; `lbctl config set host.address 10.0.0.3`"
@@ -92,7 +92,7 @@ def test_what_it_says_is_not_overruled(file):
         own_config(str(file), {ADDRESS: "10.0.0.3"}, {})
 
 
-def test_one_that_is_written_otherwise_is_completed_in_its_way(file):
+def test_a_file_in_another_style_is_completed_in_that_style(file):
     write(file, 'host.name = "h2"\n')
     assert complete(own_config(str(file), {ADDRESS: "10.0.0.2"}, {}), {})
     assert file.read_text() == 'host.name = "h2"\nhost.address = "10.0.0.2"\n'
@@ -112,12 +112,12 @@ def test_everything_else_stays_as_it_was(text, after):
     assert with_settings(text, {("host", "a"): 1}, "lbd.toml") == after
 
 
-def test_a_setting_is_taken_out():
+def test_a_setting_is_removed():
     text = with_settings("# c\n[host]\na = 1\nb = 2\n", {("host", "a"): None}, "lbd.toml")
     assert text == "# c\n[host]\nb = 2\n"
 
 
 @pytest.mark.parametrize("text", ["host = 1\n", "host =\n"])
-def test_what_is_no_section_is_said(text):
+def test_what_is_not_a_section_is_reported(text):
     with pytest.raises(ConfigError, match=r"^lbd.toml"):
         with_settings(text, {("host", "a"): 1}, "lbd.toml")

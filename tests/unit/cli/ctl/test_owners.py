@@ -28,27 +28,27 @@ def row(**values):
     return known | values
 
 
-def test_who_is_there_since_when_and_for_how_long():
+def test_who_is_present_since_when_and_for_how_long():
     host, owner, since, *rest = owner_row(row(since=NOW_S - 60), Clock(NOW_S, utc=True))
     assert (host, owner.text, since) == ("h3", "here", "17:29:05")
     assert rest == ["7", "10m00s", "0.100", "0.950", "16h40m", "decide by trials"]
 
 
-def test_below_the_table_it_is_said_what_shows_that_they_are_here():
+def test_the_note_below_the_table_says_how_presence_is_detected():
     why = "pts/0 was used 4 s ago (admission.owner_idle_s)"
     lines = owners_lines([row(shown_by=why), row(shown_by=None)], Clock(NOW_S), PAGE)
     assert lines[-2:] == ["", f"h3: {why}"]
     assert len(owners_lines([row(shown_by=None)], Clock(NOW_S), PAGE)) == 2
 
 
-def test_where_nobody_looks_nothing_is_said():
+def test_if_presence_is_not_watched_no_note_is_shown():
     nothing = row(owner=None, since=None, steps=0, stays=0, free_within_s=None, rule="keep")
     host, owner, *rest = owner_row(nothing, Clock(NOW_S))
     assert (host, owner.text) == ("h3", "not watched")
     assert rest == ["–", "0", "–", "–", "–", "–", "keep"]
 
 
-def test_a_week_is_seven_lines_of_a_digit_an_hour():
+def test_a_week_is_seven_lines_with_a_digit_for_each_hour():
     shown = row()
     shown["by_hour"][25]["steps"] = 0
     head, monday, tuesday, *rest = hour_lines(shown)
@@ -59,7 +59,7 @@ def test_a_week_is_seven_lines_of_a_digit_an_hour():
     assert tenths({"steps": 9, "p01": 1.0, "p11": 1.0}) == "9"
 
 
-def test_advice_names_the_rule_and_how_to_have_it():
+def test_advice_names_the_rule_and_how_to_set_it():
     found = results([Interruption(0.0, 1000.0, 10.0, None)] * 20)
     lines = "\n".join(owner_lines(found))
     assert '"move at once" would have saved 5h30m of waiting and lost work' in lines
@@ -69,16 +69,16 @@ def test_advice_names_the_rule_and_how_to_have_it():
 
 
 @pytest.mark.parametrize(("rule", "setting"), [*(rule[:2] for rule in RULES), TRIALS])
-def test_what_advice_says_to_put_into_lbd_toml_is_all_that_the_rule_needs(rule, setting):
+def test_the_settings_that_advice_suggests_are_complete(rule, setting):
     now = OwnerRuleResult("as it was", "", 1000.0, 0.0, 0)
     better = OwnerRuleResult(rule, setting, 10.0, 0.0, 0)
     *_, table = "\n".join(owner_lines([now, better])).partition("[admission]")
     words = tomllib.loads(table)
-    AdmissionConfig(**words)  # all of these exist, and may be so
+    AdmissionConfig(**words)  # all of these exist, and are valid
     assert ("decide_by" in words) == (words["owner_is_back"] == "decide")
 
 
-def test_too_few_interruptions_are_counted(capsys):
+def test_if_there_are_too_few_interruptions_their_number_is_given(capsys):
     now_s = time.time()
     assert owner_results(Interrupted(now_s, 3), now_s - 60.0) == []
     few = "only 3, too few for advice (10 needed)"
@@ -89,7 +89,7 @@ def test_too_few_interruptions_are_counted(capsys):
 
 
 class Interrupted:
-    """A cluster of one host, where owners have made so many commands wait."""
+    """A cluster of one host whose owners made this many commands wait."""
 
     config = Config()
 

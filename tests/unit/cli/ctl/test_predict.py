@@ -1,4 +1,4 @@
-"""`lbctl predict`: questions that make no sense, of which nobody is asked, and what it says."""
+"""`lbctl predict`: malformed questions, which are never sent, and what it prints."""
 
 from argparse import Namespace
 
@@ -30,7 +30,7 @@ from lbd.console.output import Page, Paint
         (("-x", "h2,"), "--exclude h2,: a name is missing, or is --host"),
     ],
 )
-def test_a_question_that_makes_no_sense(words, complaint, capsys):
+def test_a_malformed_question_is_refused(words, complaint, capsys):
     assert lbctl.main(["predict", *words]) == 2
     out, err = capsys.readouterr()
     assert out == ""
@@ -38,7 +38,7 @@ def test_a_question_that_makes_no_sense(words, complaint, capsys):
     assert err.count("\n") == 1
 
 
-def test_what_the_job_needs_is_asked_in_the_words_of_the_lbm():
+def test_the_needs_of_the_job_are_sent_in_the_terms_of_the_lbm():
     parser = Parser(prog="lbctl predict", description="")
     add_options(parser)
     words = ["--need", "gpu=2", "--need", "scratch=1G", "--feature", "big", "--mem", "16G"]
@@ -56,12 +56,12 @@ class Dispatcher:
         return {"covered_90": None, **line, **lately, **self.known}
 
 
-def test_no_slope_is_shown_before_anything_was_compared(capsys):
+def test_no_slope_is_shown_before_any_comparison(capsys):
     assert calibration(Dispatcher(10, None), Namespace(json=False)) == 0
     out, err = capsys.readouterr()
     assert out == "10 ended jobs had a prediction when submitted (an array counts once)\n"
     assert err == "lbctl: too few to judge: 20 are needed\n"
-    assert calibration(Dispatcher(42, None), Namespace(json=False)) == 0  # none waited a second
+    assert calibration(Dispatcher(42, None), Namespace(json=False)) == 0  # no job waited a second
     out, err = capsys.readouterr()
     assert out == (
         "42 ended jobs had a prediction when submitted (an array counts once)\n"
@@ -86,10 +86,10 @@ def test_no_slope_is_shown_before_anything_was_compared(capsys):
         (5.0, 0.5, "why", "do not rely on them: why"),
     ],
 )
-def test_whether_to_rely_on_forecasts_is_said_by_how_the_last_ones_came_true(
+def test_the_reliability_of_forecasts_comes_from_how_the_last_ones_turned_out(
     off_by, held, doubt, said, capsys
 ):
-    judged = Dispatcher(60, -0.44)  # which says nothing of that
+    judged = Dispatcher(60, -0.44)  # this figure says nothing about reliability
     judged.known |= {"lately": 50, "off_by": off_by, "intervals": 12, "covered_90": held}
     judged.known["doubt"] = doubt
     assert calibration(judged, Namespace(json=False)) == 0
@@ -101,7 +101,7 @@ def test_whether_to_rely_on_forecasts_is_said_by_how_the_last_ones_came_true(
     ]
 
 
-def test_a_forecast_has_two_digits_and_is_a_guess_or_about():
+def test_a_forecast_has_two_digits_and_is_marked_as_a_guess_or_about():
     shown = {0.0: "0s", 0.012: "<1s", 29.3: "29s", 185.0: "3m06s", 5012.0: "1h24m"}
     assert {wait_s: forecast(wait_s) for wait_s in shown} == shown
     guess = {"predicted_wait_s": 12.3, "predicted_by": "x", "predicted_wait_s_90": [0.2, 29.0]}
@@ -133,7 +133,7 @@ FROM = "from how long 212 earlier jobs held their slots"
         ("", ["there is no data to predict from"]),
     ],
 )
-def test_how_it_is_predicted_is_a_sentence(how, lines):
+def test_the_prediction_method_is_a_sentence(how, lines):
     row = {"slots": 1, "begins_in_s": None, "runs_s": 9.0, "ends_in_s": None}
     reply = {"how": how, "free": 4, "comparable": 30, "choices": [row, row | {"slots": 2}]}
     first, *rest = predict_lines(reply, 1, 2, PAGE)
@@ -141,7 +141,7 @@ def test_how_it_is_predicted_is_a_sentence(how, lines):
     assert rest[: rest.index("")] == lines
 
 
-def test_an_interval_up_to_the_end_of_the_search_has_no_upper_end():
+def test_an_interval_that_reaches_the_end_of_the_search_has_no_upper_end():
     known = {
         "source": "learnt", "parallelism": 3.94, "sigma": 0.78, "work_s": 4.5, "runs": 13,
         "noise": 0.07, "parallelism_90": [3.146, 14.8], "sigma_90": [0.182, 16.0],

@@ -30,7 +30,7 @@ def quick(monkeypatch):
 
 @pytest.fixture
 def cluster(daemon):
-    """cluster(saved, status of the queue) -> its LIM."""
+    """cluster(saved, status of the queue) returns its LIM."""
 
     def start(saved, queue=None):
         away = {"ok": False, "error": "the dispatcher on h1 cannot be reached"}
@@ -48,10 +48,10 @@ def placed(host):
     return {"dispatch.host": host, "dispatch.standby": [], "dispatch.closed": False}
 
 
-def test_why_the_dispatcher_here_cannot_begin_is_said_at_once(
+def test_the_reason_why_the_dispatcher_here_cannot_start_is_reported_at_once(
     cluster, capsys, tmp_path, monkeypatch
 ):
-    """It said so in the journal alone, and the command waited for half a minute."""
+    """It was only in the journal, and the command waited for half a minute."""
     monkeypatch.setattr(queue_place, "BEGIN_S", 100.0)
     lim = cluster({})
     last_words.leave(str(tmp_path), "dispatcher", "of another time")
@@ -79,7 +79,7 @@ def test_where_it_is(cluster, capsys):
     assert (found["hosts"], found["from"], found["queued"]) == (["h1"], "lbctl queue", 2)
 
 
-def test_a_dispatcher_that_is_silent_is_named_and_not_the_lbm_that_waits_for_it(
+def test_a_silent_dispatcher_is_named_rather_than_the_lbm_that_waits_for_it(
     cluster, capsys, monkeypatch
 ):
     cluster(HERE, now())
@@ -95,7 +95,7 @@ def test_a_dispatcher_that_is_silent_is_named_and_not_the_lbm_that_waits_for_it(
     )
 
 
-def test_no_queue(cluster, capsys):
+def test_without_a_queue_that_is_said(cluster, capsys):
     cluster({})
     assert main(["queue"]) == 0
     assert capsys.readouterr().out.startswith("this cluster has no queue; `lbctl queue enable")
@@ -103,7 +103,7 @@ def test_no_queue(cluster, capsys):
 
 
 @pytest.mark.parametrize("words", [["disable"], ["disable", "--drain"], ["enable", "h2"]])
-def test_who_may_not_place_it_is_told_so_and_not_what_administrators_would_do(
+def test_a_user_who_may_not_place_it_is_told_so_and_gets_no_advice_for_administrators(
     words, daemon, capsys
 ):
     refused = {"ok": False, "error": "only administrators may", "code": "denied"}
@@ -115,7 +115,7 @@ def test_who_may_not_place_it_is_told_so_and_not_what_administrators_would_do(
     assert "the queue has jobs" not in said
 
 
-def test_enabled_once_its_dispatcher_answers(cluster, capsys):
+def test_enable_returns_once_the_dispatcher_answers(cluster, capsys):
     lim = cluster({}, now())
     assert main(["queue", "enable", "h1"]) == 0
     assert shared(lim) == [placed("h1")]
@@ -123,15 +123,15 @@ def test_enabled_once_its_dispatcher_answers(cluster, capsys):
     assert capsys.readouterr().out == said
 
 
-def test_a_dispatcher_that_does_not_come_is_said(cluster, capsys):
+def test_a_dispatcher_that_does_not_start_is_reported(cluster, capsys):
     lim = cluster({})
     assert main(["queue", "enable", "h1"]) == 1
     assert "no dispatcher answered" in capsys.readouterr().err
-    assert shared(lim) == [placed("h1")]  # it may be there yet
+    assert shared(lim) == [placed("h1")]  # it may start yet
 
 
 @pytest.mark.parametrize("words", [("disable",), ("enable", "h2")])
-def test_refused_while_jobs_are_there(cluster, capsys, words):
+def test_refused_while_the_queue_has_jobs(cluster, capsys, words):
     lim = cluster(HERE, now(1, 1))
     assert main(["queue", *words]) == 1
     said = capsys.readouterr().err
@@ -142,7 +142,7 @@ def test_refused_while_jobs_are_there(cluster, capsys, words):
 
 
 @pytest.mark.parametrize("words", [("disable",), ("disable", "--drain"), ("enable", "h2")])
-def test_refused_while_nobody_knows_of_jobs(cluster, capsys, words):
+def test_refused_while_the_jobs_in_the_queue_are_unknown(cluster, capsys, words):
     lim = cluster(HERE)
     assert main(["queue", *words]) == 1
     assert "jobs may be waiting there: --force" in capsys.readouterr().err
@@ -151,14 +151,14 @@ def test_refused_while_nobody_knows_of_jobs(cluster, capsys, words):
     assert shared(lim) == [placed("")]
 
 
-def test_closed_first_then_off(cluster):
+def test_disable_closes_the_queue_before_turning_it_off(cluster):
     lim = cluster(HERE, now(closed=True))
     assert main(["queue", "disable"]) == 0
     assert shared(lim) == [{"dispatch.closed": True}, placed("")]
 
 
 @pytest.mark.parametrize("words", [("disable",), ("disable", "--force")])
-def test_where_its_ledger_stays(cluster, capsys, tmp_path, words):
+def test_disable_says_where_the_ledger_remains(cluster, capsys, tmp_path, words):
     cluster(HERE, now(closed=True))
     assert main(["queue", *words]) == 0
     assert capsys.readouterr().out.endswith(" on h1\n")
@@ -168,21 +168,21 @@ def test_where_its_ledger_stays(cluster, capsys, tmp_path, words):
     assert capsys.readouterr().out.endswith("in PostgreSQL\n")
 
 
-def test_open_again_where_it_does_not_close(cluster, capsys):
+def test_the_queue_opens_again_if_it_does_not_close(cluster, capsys):
     lim = cluster(HERE, now())
     assert main(["queue", "disable"]) == 1
     assert "did not close" in capsys.readouterr().err
     assert shared(lim) == [{"dispatch.closed": True}, {"dispatch.closed": None}]
 
 
-def test_open_again_after_the_time_for_the_drain(cluster, capsys):
+def test_the_queue_opens_again_after_the_drain_timeout(cluster, capsys):
     lim = cluster(HERE, now(queued=1, closed=True))
     assert main(["queue", "disable", "--drain", "--timeout", "0.05"]) == 1
     assert "1 queued, 0 running; the queue stays open" in capsys.readouterr().err
     assert shared(lim)[-1] == {"dispatch.closed": None}
 
 
-def test_open_again_where_the_drain_is_interrupted(cluster, monkeypatch):
+def test_the_queue_opens_again_if_the_drain_is_interrupted(cluster, monkeypatch):
     lim = cluster(HERE, now(queued=1, closed=True))
 
     def interrupted(daemons, now):
@@ -195,7 +195,7 @@ def test_open_again_where_the_drain_is_interrupted(cluster, monkeypatch):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_open_again_where_the_drain_is_ended_by_a_signal(cluster, monkeypatch, number):
+def test_the_queue_opens_again_if_a_signal_ends_the_drain(cluster, monkeypatch, number):
     lim = cluster(HERE, now(queued=1, closed=True))
 
     def ended(_daemons, before):
@@ -212,7 +212,7 @@ def test_open_again_where_the_drain_is_ended_by_a_signal(cluster, monkeypatch, n
     assert shared(lim) == [{"dispatch.closed": True}, {"dispatch.closed": None}]
 
 
-def test_one_of_several_hosts_leaves_without_more_ado(cluster):
+def test_one_of_several_hosts_can_be_removed_at_once(cluster):
     lim = cluster({**HERE, "dispatch.standby": '["h2"]'}, now(3))
     assert main(["queue", "disable", "h1"]) == 0
     assert shared(lim) == [placed("h2")]
@@ -237,8 +237,8 @@ def test_jobs_in_a_file_are_not_left_behind_for_a_database(
     assert ("2 queued, 0 running; they are in SQLite on h1" in capsys.readouterr().err) == in_file
 
 
-def test_where_nothing_runs_it_is_not_said_that_there_is_no_queue(daemon, capsys):
-    assert daemon  # its configuration; none is started
+def test_if_nothing_runs_it_is_not_said_that_there_is_no_queue(daemon, capsys):
+    assert daemon  # only its configuration is needed; no daemon is started
     assert main(["queue"]) == 1
     out, err = capsys.readouterr()
     assert (out, "lim is not running" in err) == ("", True)

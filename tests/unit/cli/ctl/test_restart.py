@@ -12,8 +12,8 @@ from lbd.cli.ctl import restart
 
 
 @pytest.mark.parametrize("held", [None, "", "no pid\n", "-1\n"])
-def test_without_a_pid_nobody_is_signalled(daemon, monkeypatch, tmp_path, capsys, held):
-    """Process 0 would be the whole group of who called lbctl, -1 everybody."""
+def test_without_a_pid_no_process_is_signalled(daemon, monkeypatch, tmp_path, capsys, held):
+    """Process 0 would mean the whole process group of lbctl's caller, -1 every process."""
     signalled = []
     monkeypatch.setattr(os, "kill", lambda pid, number: signalled.append(pid))
     server = daemon("lim", status={})
@@ -26,8 +26,8 @@ def test_without_a_pid_nobody_is_signalled(daemon, monkeypatch, tmp_path, capsys
     assert file in capsys.readouterr().err
 
 
-def test_what_runs_and_is_started_again_is_restarted(daemon, monkeypatch, capsys):
-    """A page that a person has started would only end."""
+def test_daemons_that_something_starts_again_are_restarted(daemon, monkeypatch, capsys):
+    """A web page that a person started would only end."""
     server = daemon("lim", status={})
     place = os.path.dirname(server.server_address)
     for name in ("lbm", "dispatcher", "metrics", "web"):
@@ -52,13 +52,13 @@ def test_what_runs_and_is_started_again_is_restarted(daemon, monkeypatch, capsys
     assert lbctl.main(["restart", "keeper"]) == 2
 
 
-def test_a_dispatcher_that_is_to_run_here_no_more_ends_and_the_others_follow(daemon, capsys):
-    """After `lbctl queue disable` nobody starts it again; what comes after it was left out."""
+def test_a_dispatcher_that_no_longer_belongs_here_ends_and_the_other_daemons_follow(daemon, capsys):
+    """After `lbctl queue disable` nobody starts it again; the daemons after it were left out."""
     server = daemon("lim", settings={"saved": {"dispatch.host": '""'}})
     place = os.path.dirname(server.server_address)
     daemon("dispatcher", status={})
     with subprocess.Popen(["sleep", "60"]) as old:
-        reaping = threading.Thread(target=old.wait)  # as who started it does
+        reaping = threading.Thread(target=old.wait)  # as its parent does
         reaping.start()
         with open(os.path.join(place, "dispatcher.pid"), "w", encoding="ascii") as file:
             file.write(str(old.pid))
@@ -68,7 +68,7 @@ def test_a_dispatcher_that_is_to_run_here_no_more_ends_and_the_others_follow(dae
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="the authority is root's")
-def test_the_authority_is_restarted_by_the_kernels_word_for_its_pid(daemon, monkeypatch, capsys):
+def test_the_authority_is_restarted_by_the_pid_that_the_kernel_reports(daemon, monkeypatch, capsys):
     """Its process has no pid file, and the daemons' account could put one there."""
     server, signalled = daemon("authority", list={"made": ""}), []
     place = os.path.dirname(server.server_address)
@@ -92,7 +92,7 @@ def test_the_authority_is_restarted_by_the_kernels_word_for_its_pid(daemon, monk
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="not root")
 @pytest.mark.parametrize(("account", "is_signalled"), [((65534,), True), ((), False)])
-def test_a_page_that_root_started_is_the_daemons_account_s_by_now(
+def test_a_page_that_root_started_runs_as_the_account_of_the_daemons_by_now(
     daemon, monkeypatch, account, is_signalled
 ):
     server = daemon("web", status={})

@@ -1,4 +1,4 @@
-"""lbctl stats against canned answers of hosts."""
+"""`lbctl stats` against canned answers of hosts."""
 
 import csv
 import json
@@ -24,13 +24,13 @@ ANSWER = {
 
 
 def row(key, jobs):
-    """As a host reports it."""
+    """Returns a row as a host reports it."""
     return [key, jobs, 0, 0, 0, 0.0, *[jobs, float(jobs), float(jobs)] * 3]
 
 
 @pytest.fixture
 def two_hosts(daemon):
-    """h1 has more commands than it tells of, h2 three jobs that never began on any host."""
+    """h1 has more commands than it reports, h2 three jobs that never started on any host."""
     rare = [row(f"c{number}", 1) for number in range(GROUPS_MAX - 2)]
     told = {
         "h1": {"all": row("", 250), "by_command": [row("cc", 60), row("ls", 30), *rare],
@@ -42,7 +42,7 @@ def two_hosts(daemon):
     daemon("lbm", stats=lambda request: {"ok": True, **ANSWER, **told[request["of"]]})
 
 
-def test_jobs_of_commands_that_hosts_did_not_tell_of_are_counted(two_hosts, capsys):
+def test_jobs_of_commands_that_hosts_did_not_report_are_counted(two_hosts, capsys):
     assert lbctl.main(["stats", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["jobs"], found["algorithm"]) == (303, "GLOBAL")
@@ -61,7 +61,7 @@ def test_a_table_for_a_spreadsheet_has_a_header_and_few_digits(two_hosts, capsys
     assert all(len(figure) <= 9 for row in rows for figure in row[2:-2])
 
 
-def test_figures_until_a_time_are_asked_of_the_hosts(daemon, capsys):
+def test_for_figures_until_a_time_the_hosts_are_asked_for_that_time(daemon, capsys):
     daemon("lim", status=STATUS)
     lbm = daemon("lbm", stats={"ok": True, **ANSWER, "all": row("", 1), "by_command": []})
     assert lbctl.main(["stats", "--since", "2026-01-01", "--until", "2026-01-02"]) == 0
@@ -75,12 +75,12 @@ def test_figures_until_a_time_are_asked_of_the_hosts(daemon, capsys):
     ("figure", "shown"),
     [(3, "3"), (1 / 3, "0.3333"), (123456.789, "123457"), (math.nan, ""), (None, ""), (0.0, "0")],
 )
-def test_figures_have_as_many_digits_as_say_something(figure, shown):
+def test_figures_have_only_significant_digits(figure, shown):
     assert csv_text(figure) == shown
 
 
-def test_only_what_a_host_left_out_is_said_to_be(two_hosts, capsys):
-    """Jobs that were refused have no host: no host left them out."""
+def test_only_what_a_host_left_out_is_reported_as_left_out(two_hosts, capsys):
+    """Jobs that were refused have no host, so no host left them out."""
     assert lbctl.main(["stats"]) == 0
     out = capsys.readouterr().out
     commands, users, hosts = (out.index(f"\n{title}\n") for title in ("COMMANDS", "USERS", "HOSTS"))
@@ -96,7 +96,7 @@ def test_only_what_a_host_left_out_is_said_to_be(two_hosts, capsys):
 
 
 def of_user(request):
-    """As an LBM answers an administrator; ann is none."""
+    """Returns an LBM's answer to an administrator; ann is not one."""
     user = request["user"] if request["user"] != "bob" else "ann"
     return {"ok": True, **ANSWER, "user": user, "all": row("", 2), "by_command": []}
 
@@ -111,7 +111,7 @@ def test_the_figures_of_one_user(daemon, capsys):
     assert capsys.readouterr() == ("", said)
 
 
-def test_numbers_of_all_sections_stand_below_each_other(two_hosts, capsys):
+def test_numbers_of_all_sections_are_aligned(two_hosts, capsys):
     assert lbctl.main(["stats"]) == 0
     lines = capsys.readouterr().out.splitlines()
     end = lines[2].index("JOBS") + len("JOBS")
@@ -138,7 +138,7 @@ def test_a_programs_name_is_no_formula_and_moves_no_cursor(name, shown):
     ("begun", "late"),
     [
         ((10.0, 20.0, 9000.0), ["h3"]),
-        ((5000.0, 5040.0, 9000.0), ["h3"]),  # the cluster itself began after what was asked for
+        ((5000.0, 5040.0, 9000.0), ["h3"]),  # the cluster itself began after the requested start
         ((9268.0, 9268.0, 9466.0), ["h3"]),  # it was replaced
         ((5000.0, 5010.0, 5050.0), []),  # set up together
         ((10.0, None, 20.0), []),  # of another release
@@ -159,7 +159,7 @@ DAY = "--since", "2026-01-01", "--until", "2026-01-02"
 
 @pytest.fixture
 def late(daemon):
-    """h1's record begins ten hours after h2's; jobs of a host that is silent are missing."""
+    """h1's record begins ten hours after h2's; the jobs of a silent host are missing."""
     daemon("lim", status=STATUS)
     own = {"all": row("", 1), "by_command": []}
     daemon("lbm", stats=lambda asked: {"ok": True, **ANSWER, **own,
@@ -167,12 +167,12 @@ def late(daemon):
     return f"h1: on record only since {Clock(1795600000.0).time_of_day(BEGUN['h1'])}\n"
 
 
-def test_since_when_is_said_below_the_table(late, capsys):
+def test_the_start_of_the_record_is_given_below_the_table(late, capsys):
     assert lbctl.main(["stats", *DAY]) == 0
     assert capsys.readouterr().out.endswith(late)
 
 
-def test_since_when_is_said_beside_figures_for_programs(late, capsys):
+def test_the_start_of_the_record_is_given_beside_figures_for_programs(late, capsys):
     assert lbctl.main(["stats", *DAY, "--csv"]) == 0
     assert capsys.readouterr().err == f"lbctl: {late}"
     assert lbctl.main(["stats", *DAY, "--json"]) == 0
@@ -188,7 +188,7 @@ def test_a_row_of_a_table_for_a_spreadsheet_has_its_period(late, capsys):
 
 
 @pytest.mark.parametrize("form", [(), ("--csv",), ("--json",)])
-def test_figures_without_some_hosts_are_not_the_figures(daemon, capsys, form):
+def test_incomplete_figures_are_marked_as_such(daemon, capsys, form):
     daemon("lim", status=STATUS)
     answer = {"ok": True, **ANSWER, "all": row("", 1), "by_command": []}
     down = {"ok": False, "error": "down", "code": "unavailable"}
@@ -199,7 +199,7 @@ def test_figures_without_some_hosts_are_not_the_figures(daemon, capsys, form):
     assert found.out
 
 
-def test_when_the_algorithm_was_changed_is_said_below_the_table(daemon, capsys):
+def test_a_change_of_the_algorithm_is_noted_below_the_table(daemon, capsys):
     daemon("lim", status=STATUS)
     known = (1.0, "NOLB"), (1767232800.0, "LOWEST"), (1795600000.0, "GLOBAL")
     changes = [{"since": at, "algorithm": name} for at, name in known]

@@ -1,11 +1,11 @@
-"""`lbctl algorithm` and `lbctl param`: what is said of a change, and how long it lasts."""
+"""`lbctl algorithm` and `lbctl param`: what they print about a change, and how long it lasts."""
 
 import pytest
 
 from lbd.cli import lbctl
 
 
-def test_a_change_is_said_with_its_hosts_and_how_long_it_lasts(daemon, capsys):
+def test_a_change_is_reported_with_its_hosts_and_how_long_it_lasts(daemon, capsys):
     where = {"hosts": 3, "changed": 2, "missing": ["h3"]}
     daemon(
         "lim",
@@ -79,7 +79,7 @@ def test_a_change_says_whether_it_is_saved(daemon, capsys, words, saved, lasts):
          "the trial has ended and the saved GLOBAL applies; --reset again drops that, too"),
     ],
 )  # fmt: skip
-def test_a_reset_says_what_it_has_dropped_or_gone_back_to(daemon, capsys, how, said):
+def test_a_reset_says_what_it_dropped_or_restored(daemon, capsys, how, said):
     reply = {"algorithm": "GLOBAL", "was": "P2C", "hosts": 1, "changed": 1, "missing": []}
     daemon("lim", algorithm={**reply, **how})
     assert lbctl.main(["algorithm", "--reset"]) == 0
@@ -93,7 +93,7 @@ def test_a_reset_says_what_it_has_dropped_or_gone_back_to(daemon, capsys, how, s
         ["param", "min_gain", "1", "--reset"], ["param", "--save"], ["param", "--reset"],
     ],
 )  # fmt: skip
-def test_what_cannot_be_saved_or_reset_is_a_usage_error(daemon, capsys, words):
+def test_a_parameter_that_cannot_be_saved_or_reset_is_a_usage_error(daemon, capsys, words):
     lim = daemon("lim")
     assert lbctl.main(words) == 2
     assert capsys.readouterr().err.startswith("lbctl")

@@ -19,7 +19,7 @@ def answer(capsys, *words):
 
 
 @pytest.mark.parametrize("objective", ["slowdown", "waiting", "fairness"])
-def test_solve_says_what_the_contract_says(capsys, objective):
+def test_solve_prints_what_the_contract_says(capsys, objective):
     code, found = answer(capsys, *SOLVE, "--objective", objective)
     assert (code, found["schema"], found["feasible"]) == (0, 1, True)
     assert found["k"] == pytest.approx(167.555, rel=1e-5)
@@ -33,7 +33,7 @@ def test_solve_says_what_the_contract_says(capsys, objective):
     assert found["compare"]["least_work"]["mean_slowdown"] > found["mean_slowdown"]
 
 
-def test_no_cutoffs(capsys):
+def test_if_no_cutoffs_exist_that_is_said(capsys):
     words = [*SOLVE[:2], "--alpha", "1.9", *SOLVE[4:8], "--load", "0.5", "--hosts", "4"]
     code, found = answer(capsys, *words)
     assert (code, found["feasible"]) == (1, False)
@@ -45,7 +45,7 @@ def test_no_cutoffs(capsys):
     assert "0.4873" in err
 
 
-def test_a_load_beyond_any_is_no_other_case(capsys):
+def test_a_load_above_one_is_treated_the_same_way(capsys):
     code, found = answer(capsys, *SOLVE[:-4], "--load", "1.5", "--hosts", "2")
     assert (code, found["feasible"]) == (1, False)
 
@@ -67,7 +67,7 @@ def trace(path, sizes, head=b""):
 
 
 @pytest.mark.parametrize("name", ["jobs.swf", "jobs.swf.gz"])
-def test_fit_says_what_the_contract_says(capsys, tmp_path, name):
+def test_fit_prints_what_the_contract_says(capsys, tmp_path, name):
     sizes, rng = BoundedPareto(2.0, 2e6, 1.1), Random(3)
     drawn = [sizes.sample(rng) for _ in range(4000)]
     path = trace(tmp_path / name, [*drawn, 0, -1])
@@ -82,7 +82,7 @@ def test_fit_says_what_the_contract_says(capsys, tmp_path, name):
     assert "Kolmogorov-Smirnov distance" in capsys.readouterr().out
 
 
-def test_a_broken_line_stops_it_or_is_passed_over(capsys, tmp_path):
+def test_a_broken_line_stops_it_or_is_skipped(capsys, tmp_path):
     path = trace(tmp_path / "t.swf", [1.0, 5.0, 9.0], head=b"1 2 three\n")
     assert lbctl.main(["tags", "fit", "--trace", path]) == 2
     out, err = capsys.readouterr()
@@ -106,7 +106,7 @@ def test_a_broken_line_stops_it_or_is_passed_over(capsys, tmp_path):
         (b"1 -1 0 5" + b" -1" * 14 + b"\n", "no submit time"),
     ],
 )
-def test_traces_that_are_none(capsys, tmp_path, content, said):
+def test_files_that_are_no_traces_are_refused(capsys, tmp_path, content, said):
     path = tmp_path / "t.swf"
     path.write_bytes(content)
     assert lbctl.main(["tags", "fit", "--trace", str(path)]) == 2
@@ -143,7 +143,7 @@ def test_bad_input_is_one_clear_line(capsys, words, said):
 
 
 @pytest.mark.parametrize("word", ["show", "fit"])
-def test_what_is_asked_of_the_queue_needs_a_daemon(capsys, tmp_path, word):
+def test_a_question_to_the_queue_needs_a_daemon(capsys, tmp_path, word):
     config = tmp_path / "lbd.toml"
     config.write_text(f'[host]\nname = "h1"\nruntime_dir = "{tmp_path}"\n')
     assert lbctl.main(["tags", word, "--config", str(config)]) == 1

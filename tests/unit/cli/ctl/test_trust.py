@@ -1,4 +1,4 @@
-"""When `lbctl join` replaces what an earlier one has left."""
+"""When `lbctl join` replaces what an earlier join has left."""
 
 import os
 import shutil
@@ -38,7 +38,7 @@ def member(authority, root, host):
 
 
 def test_a_host_may_ask_its_own_authority_again(authority, tmp_path):
-    """It was revoked, and has not heard of it: as far as it knows, its certificate is valid."""
+    """The host was revoked but has not heard of it: to its knowledge its certificate is valid."""
     files = member(authority, tmp_path / "h2", "h2")
     authority.revoke("h2")
     with pytest.raises(
@@ -48,7 +48,9 @@ def test_a_host_may_ask_its_own_authority_again(authority, tmp_path):
     assert is_for_member(authority.new_token("h2", 60.0, NOW_S), files, "h2")
 
 
-def test_another_cluster_another_name_and_the_authoritys_host_are_not_replaced(authority, tmp_path):
+def test_a_join_replaces_neither_another_cluster_nor_another_name_nor_the_host_of_the_authority(
+    authority, tmp_path
+):
     files = member(authority, tmp_path / "h2", "h2")
     token = authority.new_token("h2", 60.0, NOW_S)
     assert not is_for_member(token, files, "h3")
@@ -59,7 +61,7 @@ def test_another_cluster_another_name_and_the_authoritys_host_are_not_replaced(a
     assert not is_for_member(authority.new_token("h1", 60.0, NOW_S), home, "h1")
 
 
-def test_what_has_not_joined_or_is_damaged_is_no_member(authority, tmp_path):
+def test_a_host_that_has_not_joined_or_is_damaged_is_no_member(authority, tmp_path):
     files = HostFiles(tmp_path / "h2")
     token = authority.new_token("h2", 60.0, NOW_S)
     assert not is_for_member(token, files, "h2")
@@ -68,14 +70,14 @@ def test_what_has_not_joined_or_is_damaged_is_no_member(authority, tmp_path):
     assert not is_for_member(token, files, "h2")
 
 
-def test_the_authoritys_own_host_is_told_how_to_change_its_address(authority, tmp_path):
+def test_the_host_of_the_authority_is_told_how_to_change_its_address(authority, tmp_path):
     files = member(authority, tmp_path / "h1", "h1")
     with pytest.raises(ConfigError, match=r"config set host\.address .* to start over, remove"):
         refuse_if_joined(files)
 
 
 @pytest.mark.parametrize("verb", ["init", "join"])
-def test_an_address_of_another_machine_is_refused_before_anything_is_made(
+def test_an_address_of_another_machine_is_refused_before_anything_is_created(
     authority, tmp_path, capsys, verb
 ):
     file = tmp_path / "lbd.toml"
@@ -86,7 +88,7 @@ def test_an_address_of_another_machine_is_refused_before_anything_is_made(
     assert not file.exists()
 
 
-def test_a_files_address_of_another_machine_is_named_with_its_setting(tmp_path, capsys):
+def test_an_address_of_another_machine_in_the_file_is_named_with_its_setting(tmp_path, capsys):
     file = tmp_path / "lbd.toml"
     file.write_text(f'[host]\naddress = "192.0.2.7"\nstate_dir = "{tmp_path}"\n')
     assert main(["init", "--config", str(file)]) == 2
@@ -108,7 +110,7 @@ def test_the_queue_that_init_places_is_signed_for_all_hosts(tmp_path, monkeypatc
     assert settings.saved["dispatch.host"] == '"h1"'
 
 
-def test_init_with_the_authority_that_was_kept_names_the_hosts_that_need_not_join(tmp_path, capsys):
+def test_init_with_an_existing_authority_names_the_hosts_that_need_not_join(tmp_path, capsys):
     file = tmp_path / "lbd.toml"
     file.write_text(f'[host]\nname = "h1"\naddress = "127.0.0.1"\nstate_dir = "{tmp_path}/state"\n'
                     f'runtime_dir = "{tmp_path}/run"\n')  # fmt: skip
@@ -125,7 +127,7 @@ def test_init_with_the_authority_that_was_kept_names_the_hosts_that_need_not_joi
     assert "these have joined already: h2, h3\nthen here, for each other host:\n" in said
 
 
-def test_who_is_not_root_is_told_that_the_cluster_is_private(monkeypatch, tmp_path, capsys):
+def test_a_user_who_is_not_root_is_told_that_the_cluster_is_private(monkeypatch, tmp_path, capsys):
     config = Config(host=HostConfig(address="10.0.0.1"))
     monkeypatch.delenv("LBD_CONFIG", raising=False)
     own = OwnConfig(config, tmp_path / "lbd.toml", True, {})

@@ -7,8 +7,8 @@ from lbd.cli.ctl import web
 from lbd.cli.lbctl import main
 
 
-def test_the_page_of_the_package_is_started_by_a_login(daemon, monkeypatch, capsys):
-    """systemd listens in its place until somebody connects."""
+def test_a_login_starts_the_page_of_the_package(daemon, monkeypatch, capsys):
+    """systemd listens on its behalf until somebody connects."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         address = f"127.0.0.1:{listening.getsockname()[1]} (Stream)"
         monkeypatch.setattr(web, "WHERE", ("echo", address))
@@ -24,7 +24,7 @@ def test_the_page_of_the_package_is_started_by_a_login(daemon, monkeypatch, caps
     assert capsys.readouterr().out == "http://127.0.0.1:9480/in?1\n"
 
 
-def test_where_nothing_listens_no_page_runs(daemon, monkeypatch, capsys):
+def test_if_nothing_listens_no_page_runs(daemon, monkeypatch, capsys):
     for said in ("", "127.0.0.1:1 (Stream)", "/run/x.sock (Stream)"):
         monkeypatch.setattr(web, "WHERE", ("echo", said))
         assert main(["web", "login"]) == 1

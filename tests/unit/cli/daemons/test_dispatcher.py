@@ -1,4 +1,4 @@
-"""Which store a configuration means, and the line for one that it cannot be."""
+"""Which store a configuration selects, and the error for one that is impossible."""
 
 import contextlib
 import sqlite3
@@ -19,7 +19,7 @@ def lead(**dispatch):
 
 
 @pytest.mark.parametrize("store", ["", "sqlite:///var/lib/ledger", URL, "postgres://db/lbd"])
-def test_stores_that_there_are(store):
+def test_valid_stores(store):
     assert lead(store=store) is not None
 
 
@@ -32,13 +32,13 @@ def test_stores_that_there_are(store):
         ({"standby": ("h2",)}, "only with dispatch.store = .postgresql"),
     ],
 )
-def test_stores_that_cannot_be(dispatch, says):
+def test_invalid_stores(dispatch, says):
     with pytest.raises(ConfigError, match=says):
         lead(**dispatch)
 
 
 @pytest.mark.parametrize("name", ["ledger.sqlite", "elsewhere/jobs"])
-async def test_jobs_in_the_file_are_not_forgotten_for_a_database(tmp_path, name):
+async def test_jobs_in_the_file_are_not_abandoned_for_a_database(tmp_path, name):
     from lbd.dispatch.ledger.sqlite import open_jobs
 
     file = tmp_path / name

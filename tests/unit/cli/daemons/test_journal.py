@@ -1,4 +1,4 @@
-"""What the journal is told, and how."""
+"""What is sent to the journal, and how."""
 
 import logging
 import os
@@ -40,7 +40,7 @@ def test_a_record_becomes_fields(tmp_path):
     assert "LBD_ACTION" not in found
 
 
-def test_a_line_about_a_job_bears_its_id(tmp_path):
+def test_a_line_about_a_job_carries_its_id(tmp_path):
     said = record("its lease has expired", job="12_7")
     with listening(tmp_path) as receiver:
         handler = JournalHandler("lbd lbm", "h1", logging.NullHandler(), str(tmp_path / "journal"))
@@ -73,7 +73,7 @@ def test_a_value_of_several_lines_comes_with_its_length():
     assert packed({"A": "x=y", "B": "1\n2"}) == b"A=x=y\nB\n" + struct.pack("<Q", 3) + b"1\n2\n"
 
 
-def test_what_the_journal_does_not_take_is_a_line_after_all(tmp_path):
+def test_what_the_journal_does_not_accept_is_logged_as_a_line(tmp_path):
     seen = []
     otherwise = logging.Handler()
     otherwise.emit = seen.append

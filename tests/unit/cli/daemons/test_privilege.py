@@ -1,4 +1,4 @@
-"""What `lbd up`, as root, finds out before it starts daemons that are not."""
+"""What `lbd up`, as root, checks before it starts daemons that are not root."""
 
 import os
 import sys
@@ -22,7 +22,7 @@ NOBODY = LocalUser("nobody", 65534, 65534)
 
 
 @pytest.mark.root
-def test_a_python_that_the_daemons_user_may_not_run_is_told(tmp_path, monkeypatch):
+def test_a_python_that_the_user_of_the_daemons_may_not_run_is_reported(tmp_path, monkeypatch):
     monkeypatch.setattr("lbd.cli.daemons.privilege.PACKAGE_PARENT", "/usr")
     monkeypatch.setattr(sys, "executable", "/bin/sh")
     check_program(NOBODY)
@@ -41,7 +41,7 @@ def config_of(tmp_path, user=""):
 
 
 @pytest.mark.root
-def test_daemons_are_root_only_where_that_is_written(tmp_path, monkeypatch):
+def test_daemons_are_root_only_if_configured(tmp_path, monkeypatch):
     monkeypatch.setattr("lbd.cli.daemons.privilege.DEFAULT", "no-such-user")
     with pytest.raises(ConfigError, match=r"daemons\.user: no user 'no-such-user'.*useradd"):
         daemons_account(config_of(tmp_path))
@@ -58,9 +58,9 @@ def test_daemons_are_root_only_where_that_is_written(tmp_path, monkeypatch):
 
 
 @pytest.mark.root
-def test_what_is_handed_over_is_no_file_from_elsewhere(tmp_path):
-    """The daemons' account may write in the runtime directory: a second name for a file of root's
-    does not make it theirs."""
+def test_only_files_of_the_directory_itself_are_handed_over(tmp_path):
+    """The daemons' account may write in the runtime directory. A hard link to a file of root's does
+    not make it theirs."""
     config = config_of(tmp_path)
     run, state = tmp_path / "run", tmp_path / "state"
     (state / "files").mkdir(parents=True)
@@ -68,7 +68,7 @@ def test_what_is_handed_over_is_no_file_from_elsewhere(tmp_path):
     victim = tmp_path / "victim"
     victim.write_text("root's")
     (run / "lim.pid").write_text("1")
-    (run / "up.pid").write_text("1")  # of what stays root
+    (run / "up.pid").write_text("1")  # of a process that stays root
     (state / "files/one").write_text("")
     for place in (run, state):
         (place / "second").hardlink_to(victim)

@@ -1,4 +1,4 @@
-"""How a host learns that it is to run the dispatcher, and the dispatcher what holds for all."""
+"""How a host learns that it is to run the dispatcher, and the dispatcher the cluster's settings."""
 
 import asyncio
 from dataclasses import replace
@@ -34,22 +34,22 @@ class Manager:
         return True
 
 
-def test_who_started_us_is_asked_once_for_each_time_this_host_is_named(tmp_path):
+def test_the_service_manager_is_asked_once_each_time_this_host_is_named(tmp_path):
     manager = Manager()
     start = DispatcherStart(config(tmp_path), Stop(report=manager.report))
     for settings in (Settings(), named("h2"), named("h2", "h1"), named("h1"), named(), named("h1")):
         start.follow(settings)
     assert manager.said == [DISPATCHER_WANTED] * 2
-    assert (tmp_path / WANTED).exists()  # systemd watches it
+    assert (tmp_path / WANTED).exists()  # systemd watches this file
 
 
-def test_what_only_the_file_says_starts_nothing(tmp_path):
+def test_the_file_alone_starts_nothing(tmp_path):
     manager = Manager()
     DispatcherStart(config(tmp_path, "h1"), Stop(report=manager.report)).follow(Settings(3))
     assert manager.said == []
 
 
-async def test_the_dispatcher_takes_up_what_the_lim_has_saved(tmp_path):
+async def test_the_dispatcher_adopts_what_the_lim_has_saved(tmp_path):
     file, stop = SettingsFile(tmp_path), asyncio.Event()
     shared = ClusterSettings(config(tmp_path))
     assert shared.is_named()
@@ -68,7 +68,7 @@ async def test_the_dispatcher_takes_up_what_the_lim_has_saved(tmp_path):
     await following
 
 
-async def test_what_does_not_concern_it_does_not_disturb_it(tmp_path):
+async def test_unrelated_settings_do_not_disturb_the_dispatcher(tmp_path):
     file, stop = SettingsFile(tmp_path), asyncio.Event()
     file.keep_settings(named("h1"))
     shared = ClusterSettings(config(tmp_path))
@@ -79,8 +79,8 @@ async def test_what_does_not_concern_it_does_not_disturb_it(tmp_path):
     assert (shared.config is before, ended.is_set(), stop.is_set()) == (True, False, False)
 
 
-async def test_the_dispatcher_takes_up_its_own_store_with_the_settings(tmp_path):
-    """lbd.toml has had PostgreSQL for some time when `lbctl queue enable h1,h2` comes."""
+async def test_the_dispatcher_adopts_its_own_store_with_the_settings(tmp_path):
+    """lbd.toml has named PostgreSQL for some time when `lbctl queue enable h1,h2` comes."""
     file = tmp_path / "lbd.toml"
     file.write_text('[dispatch]\nhost = "h1"\n')
     own = replace(config(tmp_path), path=str(file))
@@ -101,7 +101,7 @@ async def test_the_dispatcher_takes_up_its_own_store_with_the_settings(tmp_path)
 
 
 def test_an_lbm_knows_of_the_queue_before_the_lim_answers(tmp_path):
-    """Both are restarted: `lbctl jobs` said "no jobs" for a moment."""
+    """When both were restarted, `lbctl jobs` said "no jobs" for a moment."""
     own = config(tmp_path, host="")
     assert with_queue(own) == own
     SettingsFile(tmp_path).keep_settings(named("h2", "h3"))

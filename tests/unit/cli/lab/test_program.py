@@ -1,4 +1,4 @@
-"""What is asked of `lbd lab` that cannot be, and of a lab that is not there."""
+"""Impossible requests to `lbd lab`, and requests for a lab that does not exist."""
 
 import signal
 
@@ -12,7 +12,7 @@ from lbd.lab.plan import INSIDE
 
 @pytest.fixture(autouse=True)
 def own_signals():
-    """`lbd lab` ends by exceptions where it is told to end: not so this process."""
+    """Restores the signal handlers: `lbd lab` turns a signal to stop into an exception."""
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
     yield
     for number, handler in before.items():
@@ -76,7 +76,7 @@ def test_what_follows_the_host_is_the_command(words, own, command):
 
 @pytest.fixture
 def made(tmp_path, monkeypatch):
-    """made(NAME): a lab that is up on record, and nothing of it runs."""
+    """made(NAME) makes a lab that is up on record while nothing of it runs."""
     monkeypatch.setattr(record, "default_runtime_dir", lambda: str(tmp_path / "run"))
     monkeypatch.delenv("LBD_CONFIG", raising=False)
     monkeypatch.delenv(INSIDE, raising=False)
@@ -96,7 +96,7 @@ def shown(capsys, *words):
     return capsys.readouterr().out
 
 
-def test_where_a_shell_acts_from_a_lab_its_commands_need_no_directory(made, monkeypatch, capsys):
+def test_in_a_shell_set_up_for_a_lab_its_commands_need_no_directory(made, monkeypatch, capsys):
     here, other = made("here"), made("run/lab")
     assert str(other) in shown(capsys, "env", "h2")
     monkeypatch.setenv("LBD_CONFIG", str(here / "h1/lbd.toml"))
@@ -106,8 +106,8 @@ def test_where_a_shell_acts_from_a_lab_its_commands_need_no_directory(made, monk
     assert str(other) in shown(capsys, "env", "h2"), "no host of that lab"
 
 
-def test_from_inside_a_host_a_lab_is_not_steered(made, monkeypatch, capsys):
-    """Its processes cannot be accessed from there: `down` would remove the record of what runs."""
+def test_a_lab_is_not_managed_from_inside_one_of_its_hosts(made, monkeypatch, capsys):
+    """Its processes are not visible from there: `down` would remove the record of what runs."""
     root = made("here")
     monkeypatch.setenv("LBD_CONFIG", str(root / "h1/lbd.toml"))
     monkeypatch.setenv(INSIDE, str(root))
@@ -119,7 +119,9 @@ def test_from_inside_a_host_a_lab_is_not_steered(made, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("has_one", [True, False])
-def test_a_lab_is_never_started_where_this_shell_acts_from(made, monkeypatch, capsys, has_one):
+def test_a_lab_is_never_started_in_place_of_the_one_this_shell_is_set_up_for(
+    made, monkeypatch, capsys, has_one
+):
     started = []
     monkeypatch.setattr(lab, "up", lambda plan, *_: started.append(plan.root))
     usual = record.own_place("lab")

@@ -26,7 +26,7 @@ def test_each_rule_is_a_line_beside_easy(trace, capsys):
     assert (found["off"][0], found["limit"][0]) == ("98", "61")  # the third begins at once
 
 
-def test_what_cannot_be_read_is_one_line(tmp_path, capsys):
+def test_an_unreadable_trace_is_one_line(tmp_path, capsys):
     assert main(["sim", "backfill", "--trace", "/nowhere.swf", "--slots", "4"]) == 2
     (tmp_path / "empty").write_text("; nothing\n")
     assert main(["sim", "backfill", "--trace", str(tmp_path / "empty"), "--slots", "4"]) == 2

@@ -46,7 +46,7 @@ def test_all_modes_in_one_table(capsys):
     by_mode = {one["mode"]: one for one in found["results"]}
     assert by_mode["fcfs"]["mean_slowdown"] == pytest.approx(by_mode["least-work"]["mean_slowdown"])
     sizes = {round(one["mean_response_s"] - one["mean_waiting_s"], 3) for one in by_mode.values()}
-    assert len(sizes) == 1  # response is waiting and size, for every mode
+    assert len(sizes) == 1  # response is waiting plus size, in every mode
     assert sim(*QUICK, "--load", "0.4", "--hosts", "3") == 0
     out = capsys.readouterr().out
     assert out.startswith("3000 jobs on 3 hosts at load 0.4, seed 1, 95 % intervals by 20 batch")
@@ -108,7 +108,7 @@ def test_a_trace_as_recorded_and_stretched(capsys, tmp_path):
     assert (found["jobs"], found["skipped"]) == (2, 0)
 
 
-def test_what_the_users_said_instead_of_the_sizes(capsys, tmp_path):
+def test_the_estimates_of_users_replace_the_sizes(capsys, tmp_path):
     jobs = [(5 * i, 1 + i * 37 % 50) for i in range(200)]
     path = write(tmp_path / "t.swf", jobs)
     words = ["--trace", path, "--mode", "sita-e", "--hosts", "2", "--scale-load", "0.5"]
@@ -118,7 +118,7 @@ def test_what_the_users_said_instead_of_the_sizes(capsys, tmp_path):
     assert exact["results"] != by_user["results"]
 
 
-def test_where_any_cutoffs_overload_a_host_they_overload_all_alike(capsys):
+def test_if_any_cutoffs_overload_a_host_all_cutoffs_are_equally_bad(capsys):
     words = ["--alpha", "1.9", "--load", "0.6", "--hosts", "4", "--jobs", "3000", "--mode", "tags"]
     found, err = answer(capsys, *words)
     assert err.startswith("lbd sim dispatch: tags: at load 0.6 one of 4 hosts is overloaded")
@@ -128,7 +128,7 @@ def test_where_any_cutoffs_overload_a_host_they_overload_all_alike(capsys):
     assert min(found["results"][0]["utilisation"]) > 0.6
 
 
-def test_what_cannot_have_tiers_is_left_out_of_the_table(capsys):
+def test_modes_that_cannot_have_tiers_are_left_out_of_the_table(capsys):
     found, err = answer(capsys, *QUICK, "--hosts", "1")
     assert [one["mode"] for one in found["results"]] == [
         m for m in MODES if m not in ("tags", "sita-e")
@@ -137,12 +137,14 @@ def test_what_cannot_have_tiers_is_left_out_of_the_table(capsys):
     assert err.startswith("lbd sim dispatch: without tags: tags needs at least two tiers")
 
 
-def test_as_many_hosts_as_the_machine_of_a_real_trace_has(capsys):
+def test_the_number_of_hosts_is_that_of_the_machine_of_a_real_trace(capsys):
     found, err = answer(capsys, "--hosts", "1030", "--jobs", "20", "--mode", "fcfs")
     assert (found["hosts"], err) == (1030, "")
 
 
-def test_cutoffs_for_the_sizes_of_a_trace_or_for_those_fitted_to_it(capsys, tmp_path):
+def test_cutoffs_are_solved_for_the_sizes_of_a_trace_or_for_the_fitted_distribution(
+    capsys, tmp_path
+):
     jobs = [(100 * i, 1 + (i * 37 % 50) ** 2) for i in range(400)]
     words = ["--trace", write(tmp_path / "t.swf", jobs), "--mode", "tags", "--scale-load", "0.4"]
     measured, _ = answer(capsys, *words)

@@ -66,7 +66,7 @@ def test_a_broken_promise_names_scenario_seed_and_the_last_events(capsys, monkey
     assert "what happened last:" in shown
 
 
-def test_all_of_it_is_chosen_unless_something_is_named():
+def test_everything_is_chosen_unless_something_is_named():
     names = lambda *words: sim_faults.chosen(sim_faults.parsed(list(words)))  # noqa: E731
     algorithms, scenarios = names()
     assert (algorithms, scenarios) == ((*ALGORITHMS, sim_faults.SIGNED), tuple(SCENARIOS))

@@ -1,7 +1,8 @@
 """`lbd sim figure` and `lbd sim list`.
 
-Whether claims hold is tests/simulation's: of TAGS every one, of the thesis what does not hang on a
-parameter."""
+Whether claims hold is tested in tests/simulation: for TAGS every claim, for the thesis those that
+do not depend on a parameter.
+"""
 
 import io
 import json
@@ -20,7 +21,7 @@ QUICK = ["--duration", "20s", "--replications", "2", "--workers", "1"]
 
 @pytest.fixture
 def quick():
-    """A figure that takes a moment."""
+    """Makes a figure that takes a moment."""
     return ["sim", "figure", "zhou-3.5a", *QUICK]
 
 
@@ -92,7 +93,7 @@ def test_series_that_are_missing_are_one_line(capsys, words, said):
     assert said in err
 
 
-def test_an_unknown_figure_is_told_the_nearest(capsys):
+def test_for_an_unknown_figure_the_nearest_name_is_suggested(capsys):
     assert main(["sim", "figure", "zhou-3.44"]) == 2
     assert 'did you mean "zhou-3.4"' in capsys.readouterr().err
 

@@ -1,4 +1,4 @@
-"""`lbd sim malleable`, as a user meets it."""
+"""`lbd sim malleable`, as a user runs it."""
 
 import json
 
@@ -27,7 +27,7 @@ def test_all_strategies(capsys):
     assert list(rows) == ["AVG", "OPT", "PRED", "BIAS", "HEUR"]
     assert found["jobs"] > 60
     assert rows["AVG"]["mean_saving_s"] == 0 == rows["AVG"]["rebels"]
-    assert rows["AVG"]["losers"] is None  # of no rebels
+    assert rows["AVG"]["losers"] is None  # there are no rebels
     assert rows["OPT"]["mean_saving_s"] > 0 == rows["OPT"]["losers"]
     wanted = {
         *("mean_turnaround_s", "mean_duration_s", "median_duration_s", "rebels", "losers"),
@@ -79,7 +79,7 @@ def test_bad_input_is_one_line_and_exit_2(capsys, more, said):
 
 
 def test_the_jobs_of_a_trace(capsys, tmp_path):
-    """Two a second, of which each is followed for itself."""
+    """Two jobs a second, each of which is followed individually."""
     jobs = [(n // 2, 200 + 17 * n % 300, 1 + n % 8) for n in range(40)]
     run = trace_of(tmp_path, *jobs)
     assert main([*run, "--json"]) == 0
@@ -103,7 +103,7 @@ def test_the_jobs_of_a_trace(capsys, tmp_path):
         ([(0, 5, 1), (9, 6, 2)], ["--load", "0.5"], "--trace and --load exclude each other"),
     ],
 )
-def test_a_trace_of_no_use_is_one_line_and_exit_2(capsys, tmp_path, jobs, more, said):
+def test_a_useless_trace_is_one_line_and_exit_2(capsys, tmp_path, jobs, more, said):
     assert main([*trace_of(tmp_path, *jobs), *more]) == 2
     out, err = capsys.readouterr()
     assert out == ""

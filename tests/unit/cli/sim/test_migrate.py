@@ -27,7 +27,7 @@ def answer(capsys, *words):
     return json.loads(capsys.readouterr().out)
 
 
-def test_without_a_cost_it_is_the_theory(capsys):
+def test_without_a_cost_it_equals_the_theory(capsys):
     found = answer(capsys, *FIGURE_2)
     assert found.keys() >= KEYS
     assert found["thresholds"] == pytest.approx(thresholds(3, OnOff(0.1, 0.9), 0.9))
@@ -39,7 +39,7 @@ def test_without_a_cost_it_is_the_theory(capsys):
     assert "1.643741" in capsys.readouterr().out
 
 
-def test_with_a_cost_and_hosts_enough(capsys):
+def test_with_a_cost_and_enough_hosts(capsys):
     found = answer(capsys, *FIGURE_2, "--cost", "2", "--steps", "4000")
     assert found["wait_below"] == 2
     by_name = {one["policy"]: one["cost_per_step"] for one in found["results"]}
@@ -79,7 +79,8 @@ def test_series(capsys, tmp_path):
     finer = answer(capsys, *words, "--sets", "1", "--value-steps", "5", "--timers", "1,5,15")
     by_minutes = {one["policy"]: one for one in finer["results"]}
     assert [name for name in by_minutes if "timer" in name] == ["timer-1", "timer-5", "timer-15"]
-    # a minute's timer is always in vain where owners stay for five at least, and costs that minute
+    # Where owners stay for at least five minutes, a timer of one minute is always in vain, and
+    # costs that minute.
     moved = [by_minutes[name]["moved"] for name in ("always", "timer-1")]
     assert moved[1] == pytest.approx(moved[0], rel=0.2)
     assert by_minutes["timer-1"]["waited"] > by_minutes["always"]["waited"]

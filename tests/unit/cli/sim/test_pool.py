@@ -11,7 +11,7 @@ import pytest
 LONG = ("-m", "lbd.cli.main", "sim", "balance", "--hosts", "40", "--duration", "5h")
 
 
-# The pool forks, so it is tried where it is used: in a process without other threads.
+# The pool forks, so it is tested where it is used: in a process without other threads.
 PROGRAM = """
 import os, signal
 from lbd.cli.sim.pool import Pool
@@ -42,7 +42,7 @@ def test_a_failure_is_passed_on():
     assert said_by(lines) == "passed on\n"
 
 
-def test_a_killed_process_is_said_in_one_line():
+def test_a_killed_process_is_reported_in_one_line():
     lines = "try: Pool('x', 2)(kill_oneself, [1.0, 2.0])\nexcept LbdError as said: print(said)"
     assert said_by(lines) == "a process of the simulation was killed (memory?)\n"
 

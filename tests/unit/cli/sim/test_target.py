@@ -34,7 +34,7 @@ def test_both_policies(capsys):
     assert "\nSAA " in out
 
 
-def test_the_seed_decides_everything_and_processes_nothing(capsys):
+def test_only_the_seed_decides_the_result_not_the_number_of_processes(capsys):
     one = answer(capsys, "--policy", "daa", "--learn")
     again = answer(capsys, "--policy", "DAA", "--learn", "--workers", "2")
     assert one == again

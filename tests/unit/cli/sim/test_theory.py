@@ -1,4 +1,4 @@
-"""`lbd sim speedup` and `lbd sim queue-time`, as a user meets them."""
+"""`lbd sim speedup` and `lbd sim queue-time`, as a user runs them."""
 
 import json
 from math import exp, log
@@ -34,7 +34,8 @@ def test_queue_time(capsys):
     assert found["combined_s"] == found["median_s"]
     left = [log(162754 / (age + found["median_s"])) / log(162754 / age) for age in (100, 2000)]
     assert left[0] * left[1] == pytest.approx(0.5, abs=1e-8)
-    assert found["median_exact_s"] == pytest.approx(found["median_s"], rel=1e-6)  # 2 do not help
+    # 2 slots do not help
+    assert found["median_exact_s"] == pytest.approx(found["median_s"], rel=1e-6)
     assert main([*QUEUE, "--need", "8"]) == 0
     assert "benefactors: 2;" in capsys.readouterr().out
 

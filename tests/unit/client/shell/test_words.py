@@ -1,4 +1,4 @@
-"""Whatever is taken as simple, real shells take apart into the same words."""
+"""Whatever is classified as simple is split by real shells into the same words."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ def show(tmp_path_factory):
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_simple_commands_are_what_a_shell_makes_of_them(shell, show):
+def test_simple_commands_are_split_as_a_shell_splits_them(shell, show):
     path = {"PATH": str(show), "HOME": "/nowhere", "LC_ALL": "C.UTF-8"}
     program = shutil.which(shell)
     taken = 0
@@ -46,7 +46,7 @@ def test_simple_commands_are_what_a_shell_makes_of_them(shell, show):
 
 
 @pytest.mark.parametrize("word", sorted(RESERVED))
-def test_builtins_and_keywords_are_the_shells(word):
+def test_builtins_and_keywords_are_left_to_the_shell(word):
     assert simple_command(f"{word} x") is None
 
 
@@ -94,12 +94,12 @@ def test_left_to_the_shell(text):
         ([], None, False),
     ],
 )
-def test_where_the_string_is(arguments, text, direct):
+def test_where_the_command_string_is(arguments, text, direct):
     invocation = read_invocation(arguments)
     assert (invocation.text, invocation.is_direct) == (text, direct)
 
 
-def test_what_reads_commands_from_its_input():
+def test_programs_that_read_commands_from_their_input():
     for arguments in ([], ["-i"], ["-s", "a", "b"], ["-l"], ["-e"], ["-"]):
         assert read_invocation(arguments).reads_input, arguments
     for arguments in (["x"], ["-c", "x"], ["-e", "x", "-s"], ["--", "x"]):

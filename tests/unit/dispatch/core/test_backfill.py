@@ -1,4 +1,4 @@
-"""Who may pass a head that waits for several slots, and that it is not delayed by that."""
+"""Which jobs may pass a head that waits for several slots, and that they do not delay it."""
 
 import math
 from dataclasses import replace
@@ -39,7 +39,7 @@ class Table:
     ("slots", "limit_s", "passes"),
     [(1, 100.0, True), (1, 101.0, False), (1, 0.0, False), (2, 100.0, False)],
 )
-def test_who_ends_before_the_head_can_begin_may_pass_it(slots, limit_s, passes):
+def test_a_job_that_ends_before_the_head_can_start_may_pass_it(slots, limit_s, passes):
     table = Table()
     table.submit(1, 3, 100.0)
     assert table.submit(2, 4, 50.0) == []
@@ -49,7 +49,7 @@ def test_who_ends_before_the_head_can_begin_may_pass_it(slots, limit_s, passes):
     assert table.ended(1) == [2]
 
 
-def test_one_that_passes_and_is_lost_again_and_again_begins_once_each_time():
+def test_a_job_that_passes_and_is_lost_repeatedly_starts_once_each_time():
     table = Table(h1=5)
     table.submit(1, 3, 100.0)
     table.submit(2, 5, 50.0)
@@ -59,7 +59,7 @@ def test_one_that_passes_and_is_lost_again_and_again_begins_once_each_time():
         assert [start.job.id for start in starts] == ["3"]
 
 
-def test_who_takes_what_the_head_leaves_may_run_for_ever():
+def test_a_job_on_slots_that_the_head_leaves_may_run_for_ever():
     table = Table()
     table.submit(1, 3, 100.0)
     table.submit(2, 3, 50.0)
@@ -67,26 +67,26 @@ def test_who_takes_what_the_head_leaves_may_run_for_ever():
     assert table.submit(4, 1) == []  # the room that was left is taken
 
 
-def test_without_the_setting_and_without_limits_nobody_passes():
+def test_without_the_setting_and_without_limits_no_job_passes():
     table = Table("off")
     table.submit(1, 3, 100.0)
     table.submit(2, 4, 50.0)
     assert table.submit(3, 1, 10.0) == []
     table = Table()
-    table.submit(1, 3)  # it may run for ever, so when the head begins cannot be told
+    table.submit(1, 3)  # it may run for ever, so the head's start is unknown
     table.submit(2, 4, 50.0)
     assert table.submit(3, 1, 10.0) == []
 
 
-def test_other_hosts_than_the_heads_are_free_for_all():
+def test_hosts_other_than_that_of_the_head_are_free_for_all():
     table = Table(h1=4, h2=4)
     table.submit(1, 4, 100.0)
     table.submit(2, 2, 200.0)
-    table.submit(3, 4, 50.0)  # it begins on the first of them, at 100 s
+    table.submit(3, 4, 50.0)  # it starts on the first of them, at 100 s
     assert table.submit(4, 2) == [4]
 
 
-def test_the_one_that_is_next_after_the_head_is_looked_at_when_slots_become_free():
+def test_the_job_after_the_head_is_considered_when_slots_become_free():
     table = Table()
     table.submit(1, 2, 100.0)
     table.submit(2, 2, 50.0)
@@ -96,7 +96,7 @@ def test_the_one_that_is_next_after_the_head_is_looked_at_when_slots_become_free
     assert table.ended(2) == [4]  # until 90 s
 
 
-def test_what_was_learnt_stands_for_a_limit_and_the_head_may_begin_when_it_is_wrong():
+def test_learnt_run_times_replace_a_limit_and_if_they_are_wrong_the_head_starts_late():
     table = Table("learnt", 0.1)
     for number in range(10):
         assert table.submit(100 + number, 1, name="short") == [100 + number]
@@ -113,7 +113,9 @@ def test_what_was_learnt_stands_for_a_limit_and_the_head_may_begin_when_it_is_wr
     [([], 0.1, None), (range(1, 9), 0.1, None), (range(1, 10), 0.1, 9), (range(1, 20), 0.1, 18),
      (range(1, 20), 0.5, 10), ([3.0], 0.5, 3.0)],
 )  # fmt: skip
-def test_of_earlier_runs_the_first_is_taken_that_is_exceeded_rarely_enough(runs_s, risk, expected):
+def test_of_earlier_runs_the_shortest_is_taken_that_is_exceeded_rarely_enough(
+    runs_s, risk, expected
+):
     found = exceeded_rarely_s(map(float, runs_s), risk)
     assert found == (float("inf") if expected is None else expected)
 
@@ -139,8 +141,8 @@ def test_with_limits_it_is_easy_and_the_head_is_never_delayed(drawn):
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(BATCH, min_size=2, max_size=25))
-def test_with_exact_limits_no_head_begins_later_than_it_would_have_without(drawn):
-    """The first that waits in the strict order begins at the same time."""
+def test_with_exact_limits_no_head_starts_later_than_without_backfill(drawn):
+    """The first job that waits in the strict order starts at the same time."""
     jobs = sorted(
         (replace(job, limit_s=job.run_s) for job in drawn), key=lambda job: job.submitted_s
     )
@@ -159,12 +161,12 @@ def with_gpus():
     return table
 
 
-def test_a_head_that_waits_for_a_resource_is_not_delayed_by_who_takes_it():
+def test_a_head_that_waits_for_a_resource_is_not_delayed_by_jobs_that_take_it():
     table = with_gpus()
     assert table.submit(1, 1, 100.0, needs=GPU) == [1]
     assert table.submit(2, 1, 50.0, needs=GPUS) == []
-    assert table.submit(3, 1, 101.0, needs=GPU) == []  # it would hold one when the head could begin
-    assert table.submit(4, 1, 500.0) == [4]  # it takes nothing of it
+    assert table.submit(3, 1, 101.0, needs=GPU) == []  # it would hold one when the head could start
+    assert table.submit(4, 1, 500.0) == [4]  # it takes none of it
     assert table.submit(5, 1, 100.0, needs=GPU) == [5]
     assert table.submit(6, 1, 9.0, needs=GPU) == []  # none is free
     table.now_s = 100.0
@@ -174,7 +176,7 @@ def test_a_head_that_waits_for_a_resource_is_not_delayed_by_who_takes_it():
 
 @pytest.mark.parametrize("where", [{"only": H2}, {"barred": frozenset((H1,))}])
 def test_slots_are_reserved_for_the_head_only_on_a_host_that_it_may_use(where):
-    """What begins where it may not go does not delay it, however long that takes."""
+    """A job on a host that the head may not use does not delay it, however long it takes."""
     table = Table(h1=4, h2=4)
     table.submit(1, 3, 100.0, only=H1)
     table.submit(2, 3, 200.0, only=H2)
@@ -185,7 +187,7 @@ def test_slots_are_reserved_for_the_head_only_on_a_host_that_it_may_use(where):
     assert table.submit(6, 1, 200.0) == [6]
 
 
-def test_nobody_passes_the_head_beyond_a_limit_of_its_own():
+def test_no_job_passes_the_head_beyond_a_limit_of_its_own():
     table = Table()
     table.queues.shares.rules = Rules(backfill="limit")
     table.submit(1, 3, 100.0)
@@ -196,7 +198,7 @@ def test_nobody_passes_the_head_beyond_a_limit_of_its_own():
     assert table.ended(3) == [4]  # one at once, however many slots are free
 
 
-def test_of_those_alike_the_nearest_counts_of_which_enough_are_known():
+def test_the_nearest_kind_with_enough_known_runs_counts():
     learnt = Backfill("learnt", risk=0.25)  # of three runs the longest
     line = QueuedJob(JobId("1"), command="fit", command_line=7)
     like = line._replace(command_line=8)

@@ -1,4 +1,4 @@
-"""The backlog: many jobs in little room, which decides nothing."""
+"""The backlog: many jobs in little memory. It decides nothing."""
 
 import tracemalloc
 from random import Random
@@ -22,7 +22,7 @@ from tests.unit.dispatch.core.test_queues import Table
 from tests.unit.dispatch.core.test_random_histories import EVENTS, RULES, SHARED_EVENTS, History
 
 MANY = 12_000
-EACH_BYTES = 110  # the queue's own share of the 200 that tests/bench asks of the whole process
+EACH_BYTES = 110  # the queue's own share of the 200 bytes that tests/bench allows the whole process
 WHEN = 0.0, Random(1)
 CLOSED = HostSlots(HostId("h1"), 2, open_slots=0)
 
@@ -30,19 +30,19 @@ CLOSED = HostSlots(HostId("h1"), 2, open_slots=0)
 @pytest.mark.parametrize("mode", MODES)
 @settings(max_examples=60, deadline=None)
 @given(events=EVENTS, conserving=st.booleans(), seed=st.integers(0, 9))
-def test_jobs_of_the_backlog_begin_as_they_would_elsewhere(mode, events, conserving, seed):
+def test_jobs_of_the_backlog_start_as_they_would_elsewhere(mode, events, conserving, seed):
     assert told(events, mode, conserving and mode in TIERED, seed)
 
 
 @pytest.mark.parametrize("mode", ["fcfs", "tags", "shortest-queue"])
 @settings(max_examples=100, deadline=None)
 @given(events=SHARED_EVENTS, rules=st.sampled_from(RULES), seed=st.integers(0, 9))
-def test_those_of_several_users_and_arrays_do_too(mode, events, rules, seed):
+def test_jobs_of_several_users_and_arrays_do_too(mode, events, rules, seed):
     assert told(events, mode, False, seed, rules)
 
 
 def told(events, *more):
-    """Who began where in what order; the same whether in the backlog or not."""
+    """Returns which jobs started where in what order; the same with the backlog and without."""
     histories = History(*more), History(*more, prefix="j")
     for history in histories:
         for name, *details in events:
@@ -67,7 +67,7 @@ def array_of(count):
 
 
 def singles_of(count, only=None):
-    """Of two users in turn."""
+    """Returns single jobs of two users in turn."""
     return (
         QueuedJob(JobId(str(n)), user=("ann", "bob")[n % 2], submission=n, only=only)
         for n in range(1, count + 1)
@@ -76,7 +76,7 @@ def singles_of(count, only=None):
 
 @pytest.mark.parametrize("hosts", [(), (CLOSED,)], ids=["aside", "in line"])
 @pytest.mark.parametrize("jobs", [array_of, singles_of])
-def test_a_job_that_waits_takes_few_bytes(jobs, hosts):
+def test_a_waiting_job_takes_few_bytes(jobs, hosts):
     queue = life(*hosts)
     tracemalloc.start()
     try:
@@ -108,7 +108,7 @@ def test_any_job_of_the_backlog_can_be_killed_held_and_released():
         ("1", 1), ("4", 4), ("5", 5), ("2", 2)]  # fmt: skip
 
 
-def test_a_task_begins_with_its_index():
+def test_a_task_starts_with_its_index():
     queue = life(HostSlots(HostId("h1"), 2))
     begins = queue.submitted(array_of(3), *WHEN)
     assert [(b.submission, b.array_index) for b in begins] == [(7, 1), (7, 2)]
@@ -132,7 +132,7 @@ def test_rows_move_up_and_all_are_found():
     assert [int(begin.job) for begin in begins] == sorted(map(int, left))
 
 
-def test_who_waited_aside_has_his_place_when_his_host_comes():
+def test_a_job_that_waited_aside_has_its_place_when_its_host_comes():
     queue = life(CLOSED)
     queue.submitted([QueuedJob(JobId("1"), only=HostId("h2")), QueuedJob(JobId("2"))], *WHEN)
     queue.submitted([QueuedJob(JobId("3"), only=HostId("h2")), QueuedJob(JobId("4"))], *WHEN)
@@ -143,7 +143,7 @@ def test_who_waited_aside_has_his_place_when_his_host_comes():
     assert [begin.job for begin in begins] == ["1", "2", "3", "4"]
 
 
-def test_a_job_is_found_where_those_before_it_have_gone():
+def test_a_job_is_found_where_earlier_ones_have_left():
     backlog = Backlog()
     for n, name in enumerate(("1", "3", "4", "9")):
         assert backlog.takes(QueuedJob(JobId(name)))
@@ -154,7 +154,7 @@ def test_a_job_is_found_where_those_before_it_have_gone():
     assert found == {1: "1", 3: "3", 4: "4", 9: "9"}
 
 
-def test_of_whom_jobs_are_is_counted_wherever_they_are():
+def test_jobs_are_counted_by_user_and_host_wherever_they_are():
     backlog = Backlog()
     jobs = Jobs(backlog)
     for n, origin in enumerate(("h1", "h1", "h2"), 1):
@@ -165,13 +165,14 @@ def test_of_whom_jobs_are_is_counted_wherever_they_are():
     assert [jobs.of_origin(host) for host in ("h1", "h2", "h3")] == [3, 1, 0]
     assert jobs.of_user("ann") == 4
     assert (len(jobs), len(list(jobs))) == (4, 4)
-    jobs.keep(Live(QueuedJob(JobId("x"), user="bob", origin="h2")))  # the same job is another's
+    # the same job belongs to another user
+    jobs.keep(Live(QueuedJob(JobId("x"), user="bob", origin="h2")))
     assert (jobs.of_user("ann"), jobs.of_user("bob"), jobs.of_origin("h2")) == (3, 1, 2)
     jobs.drop(JobId("x"))
     assert (jobs.of_user("bob"), dict(jobs._of_user), dict(jobs._of_origin)) == (0, {}, {})
 
 
-def test_those_that_have_stepped_aside_are_counted_until_they_leave():
+def test_jobs_that_have_stepped_aside_are_counted_until_they_leave():
     backlog, line = Backlog(), object()
     rows = [backlog.add(QueuedJob(JobId(str(n))), n, 0.0) for n in range(1, 5)]
     assert backlog.aside_count == 4
@@ -186,7 +187,7 @@ def test_those_that_have_stepped_aside_are_counted_until_they_leave():
     ("job", "number"),
     [("7", 7), ("9" * 18, 10**18 - 1), ("9" * 19, -1), ("07", -1), ("x7", -1), ("٣", -1)],
 )
-def test_numbers_as_a_ledger_assigns_them_and_no_others(job, number):
+def test_only_numbers_that_a_ledger_assigns_are_accepted(job, number):
     assert number_in(JobId(job)) == number
 
 
@@ -195,8 +196,8 @@ ARRIVALS = st.lists(st.tuples(st.booleans(), st.integers(1, 3), st.booleans()), 
 
 @settings(max_examples=60, deadline=None)
 @given(ARRIVALS, st.sets(st.integers(0, 19), max_size=6), st.booleans())
-def test_the_order_of_arrival_is_the_order_where_nobody_takes_turns(arrivals, left, is_array):
-    """Of rows and of entries, whoever has left from among them."""
+def test_the_order_of_arrival_applies_where_nobody_takes_turns(arrivals, left, is_array):
+    """This holds for rows and for entries, whichever jobs have left from among them."""
     queues, rng = Queues(make("fcfs", ())), Random(1)
     queues.host_is(HostSlots(HostId("h1"), 4, open_slots=0), 0.0, rng)
     for n, (is_row, slots, leaves) in enumerate(arrivals):
@@ -213,7 +214,7 @@ def test_the_order_of_arrival_is_the_order_where_nobody_takes_turns(arrivals, le
         assert [one.id for one in line.first(99)] == [one.id for one in line.order()]
 
 
-def test_a_row_that_moves_up_takes_all_of_its_job_along():
+def test_a_row_that_moves_takes_all_of_its_job_along():
     backlog, count = Backlog(), 2 * EMPTY_MIN
     rows = {
         n: backlog.add(
@@ -231,7 +232,7 @@ def test_a_row_that_moves_up_takes_all_of_its_job_along():
         assert (row.job.submission, row.job.array_index) == (n // 7, n % 7)
 
 
-def test_kinds_of_jobs_that_wait_no_longer_are_forgotten(monkeypatch):
+def test_kinds_of_jobs_that_no_longer_wait_are_forgotten(monkeypatch):
     monkeypatch.setattr("lbd.dispatch.core.backlog.KINDS_KNOWN", 5)
     backlog = Backlog()
     rows = [backlog.add(QueuedJob(JobId(f"{n}"), name=f"{n}"), n, 0.0) for n in range(1, 40)]

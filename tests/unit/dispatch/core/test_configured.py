@@ -1,4 +1,4 @@
-"""What the dispatcher makes of its configuration, and what it refuses in one line."""
+"""How the dispatcher reads its configuration, and what it refuses in one line."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def test_each_mode_has_its_discipline(mode):
 
 
 @pytest.mark.parametrize("mode", ["tags", "sita-e"])
-def test_cutoffs_are_given_or_to_be_solved(mode):
+def test_cutoffs_are_given_or_solved(mode):
     assert made(mode, cutoffs_s=(1.0, 2.0)).cutoffs_s == (1.0, 2.0)
     assert made(mode).cutoffs_s == ()
     assert made(mode, tiers=("h1:1", "h2:1,2")).cutoffs_s == ()
@@ -35,12 +35,12 @@ def test_cutoffs_are_given_or_to_be_solved(mode):
         ({"tiers": ("h1",)}, "must be a host and its tiers, like h1:1,2"),
     ],
 )
-def test_tiers_that_cannot_be(tags, said):
+def test_impossible_tiers_are_refused(tags, said):
     with pytest.raises(ConfigError, match=said) as problem:
         made(**tags)
     assert "\n" not in str(problem.value)
 
 
-def test_an_objective_that_is_none():
+def test_an_unknown_objective_is_refused():
     with pytest.raises(ConfigError, match="slowdown"):
         TagsConfig(objective="speed")

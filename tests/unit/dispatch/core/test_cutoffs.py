@@ -1,4 +1,4 @@
-"""Cutoffs from the past: what is taken for it, and when they change."""
+"""Cutoffs from history: which jobs count, and when the cutoffs change."""
 
 from dataclasses import replace
 from random import Random
@@ -28,7 +28,7 @@ LAYOUTS = {2: (2.0, 2.0), 4: (1.0, 1.0, 1.0, 1.0)}
 
 
 def past(count=2000, load=0.5, seed=1, sizes=SIZES, **more):
-    """Poisson arrivals at four slots."""
+    """Returns Poisson arrivals at four slots."""
     rng, now, jobs = Random(seed), 1e6, []
     rate = load * 4 / sizes.mean_s
     for _ in range(count):
@@ -42,7 +42,7 @@ def verdict(mode="tags", layouts=LAYOUTS, terms=SLOWDOWN, in_force=(), **more):
     return judge(mode, *past(**more), layouts, terms, in_force)
 
 
-def test_few_jobs_settle_nothing():
+def test_a_few_jobs_settle_nothing():
     found = verdict(count=199, in_force=(1.0,))
     assert (found.cutoffs_s, found.changed) == ((1.0,), False)
     assert found.reason == "199 jobs on record; 200 are needed (tags.solve_jobs)"
@@ -69,7 +69,7 @@ def test_another_sample_of_the_same_traffic_changes_nothing():
         assert (again.changed, again.cutoffs_s) == (False, first.cutoffs_s)
 
 
-def test_other_traffic_does():
+def test_different_traffic_changes_the_cutoffs():
     found = verdict(in_force=verdict().cutoffs_s, sizes=BoundedPareto(10.0, 1e5, 1.0))
     assert found.changed
     assert "instead of" in found.reason
@@ -81,14 +81,14 @@ def test_without_hysteresis_the_best_is_taken_each_time():
     assert again.changed
 
 
-def test_where_all_cutoffs_overload_a_tier_nothing_is_killed():
+def test_if_all_cutoffs_overload_a_tier_nothing_is_killed():
     found = verdict(load=1.6, in_force=(1.0,))
     assert (found.cutoffs_s, found.changed) == ((), True)
     assert "overloaded whatever the cutoffs" in found.reason
     assert not verdict(load=1.6).changed
 
 
-def test_sizes_that_are_no_pareto_are_taken_as_they_are():
+def test_sizes_that_are_not_pareto_are_used_as_they_are():
     found = judge("tags", *no_pareto(), LAYOUTS, SLOWDOWN, ())
     assert not found.record.is_fitted
     assert found.changed
@@ -112,7 +112,7 @@ def test_jobs_all_of_one_size_leave_nothing_to_cut():
     assert found.reason.startswith("nothing to cut")
 
 
-def test_jobs_that_may_not_restart_weigh_on_the_last_tier():
+def test_jobs_that_may_not_restart_add_to_the_load_of_the_last_tier():
     jobs, now = past(load=0.3)
     fixed, _ = past(count=1000, load=0.3, seed=2, may_restart=False)
     free, both = (judge("tags", some, now, LAYOUTS, SLOWDOWN, ()) for some in (jobs, jobs + fixed))
@@ -124,8 +124,8 @@ def test_jobs_that_may_not_restart_weigh_on_the_last_tier():
     assert replace(both.record, pace=0.5, pinned=1.5).tiers((2.0, 2.0)).servers == (1.0, 0.0)
 
 
-def test_what_is_on_record_by_hand():
-    """Half of the time a slot does nothing for its job; one job in five may not restart."""
+def test_the_recorded_figures_match_a_hand_calculation():
+    """For half of the time a slot does nothing for its job; one job in five may not restart."""
     jobs = [PastJob(float(n), 2.0 * n, 1000.0 + n, may_restart=n % 5 != 0) for n in range(1, 101)]
     found = recorded(jobs, 1101.0)
     total = sum(range(1, 101))
@@ -193,25 +193,25 @@ def row(**more):
     return JobRow(**{**values, **more})
 
 
-def test_only_whole_jobs_count():
+def test_only_complete_jobs_count():
     assert past_jobs([row()], 0.0) == [PastJob(1.5, 4.0, 5.0, may_restart=True)]
     assert past_jobs([row(cause=cause) for cause in ("timeout", "memory", "lost", "")], 0.0) == []
     assert past_jobs([row(cpu_s=None), row(started=None), row(submitted=1.0)], 2.0) == []
 
 
 @pytest.mark.parametrize("cause", ["exited", "signalled", "killed", "timeout"])
-def test_jobs_that_ended_by_themselves_or_were_ended_are_as_cause_says(cause):
+def test_a_job_that_ended_or_was_ended_is_counted_by_its_cause(cause):
     assert bool(past_jobs([row(cause=cause)], 0.0)) is (cause in ("exited", "signalled"))
 
 
-def test_where_hosts_make_no_two_tiers_nothing_changes():
+def test_if_the_hosts_do_not_form_two_tiers_nothing_changes():
     found = verdict(layouts={}, in_force=(1.0,))
     assert (found.cutoffs_s, found.changed) == ((1.0,), False)
     assert found.reason == "too few hosts for two tiers at present"
     assert described(found) == "cutoffs 1 s: too few hosts for two tiers at present"
 
 
-def test_the_load_is_that_of_all_hosts_also_where_not_all_make_a_tier():
+def test_the_load_is_that_of_all_hosts_even_if_not_all_form_a_tier():
     found = verdict(layouts={2: (2.0, 2.0), 3: (1.0, 1.0, 1.0)})
     assert found.load == verdict(layouts={2: (2.0, 2.0)}).load
 
@@ -220,13 +220,13 @@ def test_the_load_is_that_of_all_hosts_also_where_not_all_make_a_tier():
     ("objective", "said"),
     [("slowdown", "mean slowdown "), ("waiting", "mean waiting "), ("fairness", "unfairness ")],
 )
-def test_what_is_expected_is_said_in_the_terms_of_the_objective(objective, said):
+def test_the_expectation_is_stated_in_terms_of_the_objective(objective, said):
     found = verdict(terms=SolverTerms(objective, 200, 0.1))
     assert found.reason.startswith(f"{said}{found.expected.worth(objective):.3g} ")
 
 
 @pytest.mark.parametrize("objective", ["slowdown", "waiting", "fairness"])
-def test_cutoffs_change_where_others_gain_as_much_as_was_asked_for(objective):
+def test_cutoffs_change_if_the_gain_reaches_the_configured_one(objective):
     best = verdict(terms=SolverTerms(objective, 200, 0.1))
     in_force = tuple(0.6 * s for s in best.cutoffs_s)
     now = expected_now(best.record, LAYOUTS, in_force)
@@ -244,7 +244,7 @@ def test_cutoffs_change_where_others_gain_as_much_as_was_asked_for(objective):
     assert best.one_queue == pytest.approx(alone.worth(objective))
 
 
-def test_of_cutoffs_for_a_number_of_tiers_that_cannot_be_nothing_is_expected():
+def test_cutoffs_for_an_impossible_number_of_tiers_have_no_expectation():
     record = verdict().record
     assert expected_now(record, LAYOUTS, ()) is None
     assert expected_now(record, LAYOUTS, (1.0, 2.0)) is None

@@ -1,4 +1,4 @@
-"""Jobs that are not in the queue yet: how conditions are written and said, and long chains."""
+"""Jobs that are not in the queue yet: how conditions are written and shown, and long chains."""
 
 from random import Random
 
@@ -49,7 +49,7 @@ def test_conditions_are_read_as_they_were_written():
         ([(ANY, str(n)) for n in range(1, 8)], "after 1, 2, 3, 4 and 3 more have ended"),
     ],
 )
-def test_what_is_waited_for_is_said_in_words(conditions, said):
+def test_conditions_are_shown_in_words(conditions, said):
     assert waited_for([Condition(how, 1, 1, shown) for how, shown in conditions]) == said
 
 
@@ -63,7 +63,7 @@ def test_what_is_waited_for_is_said_in_words(conditions, said):
         (Condition(OK, 3, 5, "3"), False, "for job 3, whose outcome is no longer on record"),
     ],
 )
-def test_why_a_condition_is_never_met(condition, on_record, said):
+def test_the_reason_why_a_condition_is_never_met(condition, on_record, said):
     assert why_never(condition, on_record=on_record).endswith(said)
 
 
@@ -79,15 +79,15 @@ def test_why_a_condition_is_never_met(condition, on_record, said):
 def test_a_condition_is_met_undecided_or_never_met(how, open_jobs, bad, on_record, verdict):
     dependents, job = Dependents(), JobId("9")
     dependents.park(job, Waits((Condition(how, 1, 3, "1"),)))
-    assert dependents.verdict(job, 0.0) is None  # nobody has counted
+    assert dependents.verdict(job, 0.0) is None  # not counted yet
     assert dependents.uncounted() == [(1, 3)]
-    assert dependents.uncounted() == []  # somebody is about it
+    assert dependents.uncounted() == []  # a count is under way
     dependents.counted((1, 3), open_jobs, on_record, bad=bad)
     found = dependents.verdict(job, 0.0)
     assert found == verdict if verdict != "never" else found
 
 
-def test_what_ends_while_it_is_counted_counts_once():
+def test_a_job_that_ends_while_it_is_counted_counts_once():
     dependents, job = Dependents(), JobId("9")
     dependents.park(job, Waits((Condition(OK, 1, 2, "1"),)))
     dependents.uncounted()
@@ -96,7 +96,7 @@ def test_what_ends_while_it_is_counted_counts_once():
     assert dependents.verdict(job, 0.0)
 
 
-def test_an_answer_about_what_began_again_meanwhile_is_asked_for_again():
+def test_an_answer_about_a_job_that_restarted_meanwhile_is_requested_again():
     dependents, job = Dependents(), JobId("9")
     dependents.park(job, Waits((Condition(FAILED, 1, 1, "1"),)))
     dependents.uncounted()
@@ -106,15 +106,15 @@ def test_an_answer_about_what_began_again_meanwhile_is_asked_for_again():
     assert dependents.uncounted() == [(1, 1)]
 
 
-def test_an_answer_counts_only_for_who_waited_when_it_was_asked_for():
-    """Two ask the ledger at the same time, and the first has its answer last."""
+def test_an_answer_counts_only_for_jobs_that_waited_when_it_was_requested():
+    """Two ask the ledger at the same time, and the first gets its answer last."""
     dependents, job = Dependents(), JobId("9")
     dependents.park(JobId("8"), Waits((Condition(OK, 1, 1, "1"),)))
     assert dependents.uncounted() == [(1, 1)]
     dependents.drop(JobId("8"))
-    dependents.ended(QueuedJob(JobId("1")), well=False)  # nobody waits for it just now
+    dependents.ended(QueuedJob(JobId("1")), well=False)  # no job waits for it just now
     dependents.park(job, Waits((Condition(OK, 1, 1, "1"),)))
-    assert dependents.uncounted() == []  # there is an answer on its way
+    assert dependents.uncounted() == []  # an answer is on its way
     dependents.counted((1, 1), 0, 1, bad=False)
     assert dependents.verdict(job, 0.0) is None
     assert dependents.uncounted() == [(1, 1)]
@@ -128,7 +128,7 @@ def test_an_answer_counts_only_for_who_waited_when_it_was_asked_for():
     assert dependents.verdict(job, 0.0) == ""
 
 
-def test_nothing_is_left_of_who_has_left():
+def test_nothing_is_kept_of_a_job_that_has_left():
     dependents = Dependents()
     for number in (8, 9):
         dependents.park(JobId(str(number)), Waits((Condition(OK, 1, 3, "1"),), 5.0))
@@ -141,7 +141,7 @@ def test_nothing_is_left_of_who_has_left():
     assert not dependents._begins
 
 
-def test_a_long_chain_ends_with_its_first():
+def test_a_long_chain_ends_with_its_first_job():
     life, rng = Lifecycle(make("fcfs", ()), Terms()), Random(1)
     life.submitted([QueuedJob(JobId("1"))], 0.0, rng)
     for number in range(2, 1500):
@@ -157,7 +157,7 @@ def test_a_long_chain_ends_with_its_first():
     assert not life.dependents.waits
 
 
-def test_an_array_joins_the_queue_in_short_turns():
+def test_an_array_joins_the_queue_in_short_steps():
     life, rng = Lifecycle(make("fcfs", ()), Terms()), Random(1)
     life.submitted([QueuedJob(JobId("1"))], 0.0, rng)
     waits = [Waits((Condition(OK, 1, 1, "1"),)) for _ in range(2 * LOOKS_MAX + 1)]
@@ -176,7 +176,7 @@ def test_an_array_joins_the_queue_in_short_turns():
 
 
 def test_what_the_tasks_of_an_array_wait_for_is_read_once_for_all(monkeypatch):
-    """Each would take as long as the list of the indexes is long: hours, for a large array."""
+    """Each task would take as long as the list of indexes is long: hours, for a large array."""
     read: list[str] = []
 
     class Counted(conditions.TaskIndexes):
@@ -219,7 +219,7 @@ def test_what_is_to_be_counted_is_found_without_a_look_at_the_rest():
 
 
 class Counted(dict):
-    """How often something was looked up."""
+    """Counts the look-ups of something."""
 
     looks = 0
 
@@ -229,7 +229,7 @@ class Counted(dict):
 
 
 def test_what_ends_costs_a_step_for_each_that_waits_for_it_however_much_else_that_waits_for():
-    """Each end had all conditions of all who wait for it looked at: hours for one user's jobs."""
+    """At each end all conditions of all waiting jobs were examined: hours for one user's jobs."""
     dependents, waiting, others = Dependents(), 50, 200
     each = tuple(Condition(OK, number, number, str(number)) for number in range(1, others + 1))
     for job in range(1000, 1000 + waiting):
@@ -245,7 +245,7 @@ def test_what_ends_costs_a_step_for_each_that_waits_for_it_however_much_else_tha
 
     assert set(look().values()) == {None}
     watched.looks = 0
-    for number in range(others, 1, -1):  # those first for which nobody looks yet
+    for number in range(others, 1, -1):  # first those that are not being counted yet
         dependents.ended(QueuedJob(JobId(str(number))), well=True)
         look()
     assert watched.looks < 3 * waiting * others
@@ -254,7 +254,7 @@ def test_what_ends_costs_a_step_for_each_that_waits_for_it_however_much_else_tha
     assert watched.looks < 6 * waiting * others
 
 
-def test_what_began_again_is_waited_for_again_whatever_was_met_before():
+def test_a_job_that_restarted_is_waited_for_again_whatever_was_met_before():
     dependents, job = Dependents(), JobId("9")
     dependents.park(job, Waits(tuple(Condition(OK, n, n, str(n)) for n in (1, 2, 3))))
     for span in dependents.uncounted():
@@ -273,7 +273,7 @@ def test_what_began_again_is_waited_for_again_whatever_was_met_before():
     assert dependents.verdict(job, 0.0) == ""
 
 
-def test_who_comes_after_all_is_decided_learns_of_it():
+def test_a_job_that_arrives_after_everything_is_decided_learns_of_it():
     for well, how, found in ((False, OK, True), (True, FAILED, True), (True, OK, False)):
         dependents, job = Dependents(), JobId("9")
         one = Condition(how, 1, 1, "1")
@@ -305,7 +305,7 @@ def test_conditions_of_a_user_and_of_a_host_are_counted_until_they_leave():
 
 
 def test_times_of_who_waits_no_longer_are_forgotten():
-    """A job with --begin in a hundred years, ended and submitted without end."""
+    """For example a job with --begin in a hundred years, ended and submitted again without end."""
     dependents = Dependents()
     dependents.park(JobId("1"), Waits((), 5.0))
     for number in range(2, 5000):
@@ -318,14 +318,14 @@ def test_times_of_who_waits_no_longer_are_forgotten():
     assert set(dependents.due) == {JobId("1")}
 
 
-def test_one_that_waits_for_a_time_alone_is_not_held_up_by_what_it_has_waited_for():
+def test_a_job_that_waits_only_for_a_time_is_not_delayed_by_conditions_already_met():
     dependents, job = Dependents(), JobId("9")
     dependents.park(job, Waits((Condition(ANY, 1, 1, "1"),), begin=100.0))
     dependents.counted(*dependents.uncounted(), 1, 1, bad=False)
     dependents.ended(QueuedJob(JobId("1")), well=True)
     assert dependents.verdict(job, 0.0) is None
     dependents.due.clear()
-    dependents.ended(QueuedJob(JobId("1")), well=True)  # said twice
+    dependents.ended(QueuedJob(JobId("1")), well=True)  # reported twice
     assert dependents.verdict(job, 99.0) is None
     dependents.due.clear()
     dependents.passed(99.0)
@@ -342,7 +342,7 @@ CONDITIONS = st.lists(
 
 
 def by_hand(conditions, ended):
-    """Of who waits for these: True if it may begin, False if it never can, None if it waits on."""
+    """Decides by hand: True if the job may start, False if it never can, None if it still waits."""
     found = []
     for how, (first, last) in conditions:
         well = [ended.get(number) for number in range(first, last + 1)]
@@ -357,7 +357,7 @@ def by_hand(conditions, ended):
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(CONDITIONS, min_size=1, max_size=3), st.permutations(range(1, 7)), st.data())
-def test_who_waits_learns_of_what_decides_it_whatever_ends_first(waiting, order, data):
+def test_a_waiting_job_learns_of_what_decides_it_whatever_ends_first(waiting, order, data):
     dependents, ended = Dependents(), {}
     for number, wanted in enumerate(waiting):
         found = tuple(Condition(how, *span, str(span[0])) for how, span in wanted)
@@ -384,7 +384,7 @@ def test_who_waits_learns_of_what_decides_it_whatever_ends_first(waiting, order,
     assert not dependents._of_origin
 
 
-def test_who_is_cancelled_as_it_waits_waits_no_longer():
+def test_a_job_that_is_cancelled_while_it_waits_waits_no_longer():
     life, rng = Lifecycle(make("fcfs", ()), Terms()), Random(1)
     life.submitted([QueuedJob(JobId("1"))], 0.0, rng)
     waits = Waits((Condition(OK, 1, 1, "1"),), begin=50.0)
@@ -394,7 +394,7 @@ def test_who_is_cancelled_as_it_waits_waits_no_longer():
     assert life.tick(60.0, rng) == []
 
 
-def test_who_waits_for_a_time_joins_the_queue_when_it_has_come():
+def test_a_job_that_waits_for_a_time_joins_the_queue_at_that_time():
     life, rng = Lifecycle(make("fcfs", ()), Terms()), Random(1)
     life.submitted_early([(QueuedJob(JobId("1")), Waits((), begin=50.0))], 0.0, rng)
     assert [life.tick(at_s, rng) for at_s in (49.0, 50.0)] == [[], [Met(JobId("1"))]]

@@ -1,4 +1,4 @@
-"""Jobs that wait for others, beside a plain account of how those ended, in random histories."""
+"""Jobs that wait for others, in random histories, compared with a simple model."""
 
 from random import Random
 
@@ -12,7 +12,7 @@ from tests.unit.dispatch.core.test_dependents import ANY, FAILED, OK, SPANS
 
 
 class Ledger:
-    """How jobs 1 to 6 ended: None while they have not, GONE where that is on record no longer."""
+    """How jobs 1 to 6 ended: None while they have not, GONE where the record no longer exists."""
 
     GONE = "gone"
 
@@ -35,7 +35,7 @@ class Ledger:
         return one.how is not FAILED or False in well
 
     def verdict(self, conditions):
-        """None: it waits on; "": it may begin; or all reasons for which it never can."""
+        """Returns None while the job waits, "" if it may start, or all reasons why it never can."""
         found = [self.meets(one) for one in conditions]
         if False not in found:
             return None if None in found else ""
@@ -97,7 +97,7 @@ class Ledger:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_who_waits_learns_of_what_decides_it_also_of_jobs_that_begin_again(seed):
+def test_a_waiting_job_learns_of_what_decides_it_also_of_jobs_that_restart(seed):
     ledger = Ledger(Random(seed))
     for _ in range(150):
         match ledger.rng.randrange(6):

@@ -1,6 +1,7 @@
-"""Guards and choices of the queue's core that only their edges show, each by a case or a table.
+"""Guards and choices of the queue's core that only their edge cases show, each by a case or a
+table.
 
-One file because they are many small cases of many modules, of which none needs a file of its own.
+One file because they are many small cases of many modules, none of which needs a file of its own.
 """
 
 import math
@@ -59,7 +60,7 @@ H1, H2 = HostId("h1"), HostId("h2")
         (False, None, JobState.CANCELLED, 1), (False, None, JobState.PENDING, 1),
     ],
 )  # fmt: skip
-def test_the_tier_on_record_is_that_in_which_it_ran_or_would_begin(leased, fate, state, tier):
+def test_the_recorded_tier_is_that_in_which_it_ran_or_would_start(leased, fate, state, tier):
     live = Live(QueuedJob(JobId("1")), attempt=1, ran_tier=2)
     if leased:
         live.lease = Lease(1, H1, 2, 9.0, True, 1, None)
@@ -77,7 +78,7 @@ def test_the_tier_on_record_is_that_in_which_it_ran_or_would_begin(leased, fate,
         ({"suspended": 1, "running": 1, "done": 7}, "running"), ({"running": 0, "lost": 1}, "lost"),
     ],
 )  # fmt: skip
-def test_of_an_array_that_is_said_which_is_to_be_noticed_first(states, state):
+def test_the_state_of_an_array_is_its_most_important_one(states, state):
     assert Tally(states, None, None, None, 0).state == state
 
 
@@ -85,14 +86,14 @@ def test_of_an_array_that_is_said_which_is_to_be_noticed_first(states, state):
 @pytest.mark.parametrize("may_run", [False, True])
 @pytest.mark.parametrize("may_restart", [False, True])
 @pytest.mark.parametrize("left", [1, 2])
-def test_a_gang_begins_again_whole_unless_it_may_have_run(released, may_run, may_restart, left):
+def test_a_gang_restarts_whole_unless_it_may_have_run(released, may_run, may_restart, left):
     gang = Gang(2, set(list("ab")[:left]), released=released, may_run=may_run)
     job = QueuedJob(JobId("a"), may_restart=may_restart, gang=2)
     has_run = released or may_run
     assert gang.may_begin_again(job) == (left == 2 and (may_restart or not has_run))
 
 
-def test_a_gang_that_no_host_holds_is_not_overdue():
+def test_a_gang_without_a_host_is_not_overdue():
     table = Gangs(gang_hold_s=10.0)
     table.gang(2)
     gang = next(iter(table.life.gangs._gangs.values()))
@@ -102,7 +103,7 @@ def test_a_gang_that_no_host_holds_is_not_overdue():
     assert gang.hold_until_s == math.inf
 
 
-def test_who_passes_a_head_goes_where_the_load_is_lowest():
+def test_a_job_that_passes_a_head_goes_where_the_load_is_lowest():
     for loads in ((0.1, 0.9), (0.9, 0.1)):
         table = Queue(backfill="limit")
         for name, load in zip(("h1", "h2"), loads, strict=True):
@@ -113,7 +114,7 @@ def test_who_passes_a_head_goes_where_the_load_is_lowest():
         assert table.arrive("next", limit_s=5.0) == [f"next@{lowest}"]
 
 
-def test_what_waits_is_not_suspended_and_what_is_asked_goes_by_the_time():
+def test_a_waiting_job_cannot_be_suspended():
     table = Queue()
     table.host("h1", 1)
     table.arrive("a")
@@ -125,7 +126,7 @@ def test_what_waits_is_not_suspended_and_what_is_asked_goes_by_the_time():
     assert table.queues.registry.entries[JobId("b")].suspended_s is None
 
 
-def test_of_who_was_suspended_at_its_end_only_the_time_it_ran_is_learnt():
+def test_of_a_job_that_was_suspended_at_its_end_only_its_run_time_is_learnt():
     table = Queue()
     table.host("h1", 1)
     table.arrive("a")
@@ -135,7 +136,7 @@ def test_of_who_was_suspended_at_its_end_only_the_time_it_ran_is_learnt():
     assert list(table.queues.slot_times.recent_s) == [10.0]
 
 
-def test_a_task_begins_where_a_slot_is_free_rather_than_ahead_of_one():
+def test_a_task_starts_where_a_slot_is_free_rather_than_ahead_of_one():
     table = Queue()
     table.host("h1", 1, load=0.0)
     table.arrive("a0", array=7)
@@ -147,7 +148,7 @@ def test_a_task_begins_where_a_slot_is_free_rather_than_ahead_of_one():
     assert table.arrive("a3", array=7) == ["a3@h1"]
 
 
-def test_a_gang_that_was_meant_for_one_line_waits_where_there_are_several():
+def test_a_gang_meant_for_one_line_waits_where_there_are_several():
     table = Queue("tags")
     table.host("h1", 4, tiers=(1, 2, 3))
     for n in range(2):
@@ -157,7 +158,7 @@ def test_a_gang_that_was_meant_for_one_line_waits_where_there_are_several():
 
 
 @pytest.mark.parametrize("slots", [1, 2])
-def test_beside_a_gang_who_has_just_enough_slots_begins(slots):
+def test_beside_a_gang_a_job_with_just_enough_slots_starts(slots):
     table = Gangs(hosts=(H1, H2), gang_drain_s=100.0)
     table.submit(slots=2, limit_s=200.0, only=H2)
     assert table.gang(4) == []
@@ -174,7 +175,7 @@ def test_counts_of_users_and_of_their_hosts_go_down_as_rows_leave():
     assert (dict(backlog.of_user), dict(backlog.of_origin)) == ({}, {})
 
 
-def test_why_a_job_can_never_begin_is_the_condition_that_is_not_met():
+def test_the_reason_why_a_job_can_never_start_is_the_failed_condition():
     waiting = Dependents()
     conditions = Condition(How.ANY, 3, 3, "3"), Condition(How.OK, 3, 3, "3")
     waiting.park(JobId("9"), Waits(conditions))
@@ -182,7 +183,7 @@ def test_why_a_job_can_never_begin_is_the_condition_that_is_not_met():
     assert waiting.verdict(JobId("9"), 0.0) == why_never(conditions[1], on_record=True)
 
 
-def test_what_has_begun_is_recorded_once():
+def test_a_start_is_recorded_once():
     table = Table()
     (begin,) = table.submit("1")
     told = [table.life.begun(begin.host, begin.job, 1) for _ in range(2)]
@@ -193,7 +194,7 @@ def test_what_has_begun_is_recorded_once():
     ("cause", "status", "learnt"),
     [(Cause.EXITED, 0, True), (Cause.EXITED, 1, False), (Cause.SIGNALLED, 0, False)],
 )
-def test_a_speedup_is_learnt_from_who_succeeded_alone(monkeypatch, cause, status, learnt):
+def test_a_speedup_is_learnt_only_from_successful_jobs(monkeypatch, cause, status, learnt):
     table, seen = Table(), []
     (begin,) = table.submit("1")
     monkeypatch.setattr(
@@ -211,16 +212,16 @@ def test_a_layout_has_no_more_tiers_than_hosts_and_no_more_than_four():
         assert list(layouts_of(hosts, names, ())) == list(range(2, min(count, 4) + 1))
 
 
-def test_without_cutoffs_in_force_nothing_is_expected_of_them():
+def test_without_cutoffs_in_force_there_is_no_expectation():
     assert expected_now(None, {1: (4.0,)}, ()) is None
 
 
-def test_what_took_no_time_counts_as_a_millisecond():
+def test_a_job_of_no_duration_counts_as_a_millisecond():
     (past,) = past_jobs([row(cpu_s=0.0, started=100.0, finished=100.0, slots_held=1)], 0.0)
     assert (past.size_s, past.ran_s) == (0.001, 0.001)
 
 
-def test_a_range_is_widened_to_the_tasks_of_arrays_alone():
+def test_a_range_is_widened_only_to_the_tasks_of_arrays():
     alone, array = SubmissionRange(7, 3, ""), SubmissionRange(7, 3, "1-3")
     assert widened(5, 7, {7: array}) == (5, 9)
     assert widened(8, 8, {8: array}) == (8, 8)  # the array's own id is not among them
@@ -228,21 +229,21 @@ def test_a_range_is_widened_to_the_tasks_of_arrays_alone():
     assert widened(5, 7, {}) == (5, 7)
 
 
-def test_what_is_wrong_with_several_is_said_once():
+def test_a_fault_of_several_is_reported_once():
     problems = [("1", "job 1 has ended"), ("2", "job 2 has ended"), ("3", "job 3 is held")]
     assert in_few_lines(problems) == ["job 1 has ended; and 1 more", "job 3 is held"]
     assert in_few_lines([*problems, ("4", "job 4 has ended")])[0].endswith("; and 2 more")
 
 
 @pytest.mark.parametrize("most", [0.5, 1.0, 90.0])
-def test_of_unknown_tasks_the_mean_is_what_would_just_do(most):
+def test_for_unknown_tasks_the_mean_is_what_would_just_do(most):
     found = unknown_mean(6, most, 2)
     assert mean_left_s(6, 2, found.mean_s) == pytest.approx(most)
     with pytest.raises(ValueError, match="must be above 0"):
         unknown_mean(6, 0.0, 2)
 
 
-def test_a_room_has_the_ages_of_what_runs_there_and_no_age_is_negative():
+def test_a_room_has_the_ages_of_its_jobs_and_no_age_is_negative():
     server = Server(HostSlots(H1, 4), Waiting(H1, Shares(Rules()), Backlog()))
     for number, began_s in enumerate((2.0, 5.0, 11.0)):
         job = QueuedJob(JobId(f"{number}"))
@@ -251,14 +252,14 @@ def test_a_room_has_the_ages_of_what_runs_there_and_no_age_is_negative():
     assert found.releases.held == ((8.0, 1), (5.0, 1), (0.0, 1))
     assert (found.free, found.jobs) == (1, {"0": 1, "1": 1, "2": 1})
     assert room_of(server, 0.0, 10.0, NOTHING_KNOWN[0]).free == 0
-    server.is_of(HostSlots(H1, 2))  # one slot less than jobs: what ends first gives nothing back
+    server.is_of(HostSlots(H1, 2))  # one slot fewer than jobs: what ends first gives nothing back
     found = room_of(server, math.inf, 10.0, NOTHING_KNOWN[0], named=True)
     assert found.releases.held == ((5.0, 1), (0.0, 1))
     assert (found.free, found.jobs) == (0, {"1": 1, "2": 1})
     assert without([1, 3, 2], 2) == [0, 2, 2]
 
 
-def test_jobs_ahead_of_a_part_go_by_at_the_rate_of_all_there_is_of_it():
+def test_jobs_ahead_of_a_part_advance_at_the_rate_of_all_that_exists_of_it():
     for total in (1, 2, 5):
         outlook = NeedsOutlook(False, 1.0, None, {"gpu": total})
         assert outlook.behind_s({"gpu": 4, "disk": 0}, lambda _: (None, 30.0)) == 120.0 / total
@@ -267,7 +268,7 @@ def test_jobs_ahead_of_a_part_go_by_at_the_rate_of_all_there_is_of_it():
     assert [amount_of(needs, name) for name in ("gpu", "memory", "disk")] == [2, 7, 0]
 
 
-def test_a_place_is_looked_for_again_where_another_look_costs_nothing():
+def test_a_place_is_searched_again_where_another_look_costs_nothing():
     queues, rng = Queue().queues, Random(1)
     queues.host_is(HostSlots(H1, 1, open_slots=0), 0.0, rng)
     places = Places(queues)
@@ -277,7 +278,7 @@ def test_a_place_is_looked_for_again_where_another_look_costs_nothing():
         assert found == (n - 1, n - 1), f"of at most {FEW}"
 
 
-def test_a_job_that_ended_as_it_came_is_not_stuck():
+def test_a_job_that_ended_on_arrival_is_not_stuck():
     table = Table()
     assert stuck_reason(table.life, JobId("nobody")) == ""
 
@@ -286,18 +287,18 @@ def test_a_job_that_ended_as_it_came_is_not_stuck():
     "text",
     ["12_[3", "12_3", "12_", "12", "12-13", "12-", "12-x", "12_٣", "12_x", "_3", "x_3", "h1-17"],
 )
-def test_what_selects_tasks_of_an_array(text):
+def test_spellings_that_select_tasks_of_an_array(text):
     assert is_selector(text) == (text in ("12_[3", "12_3", "12_", "12", "12-13"))
 
 
-def test_why_one_is_held_for_a_while_begins_the_same():
+def test_the_reasons_for_a_temporary_hold_start_the_same_way():
     table = Table()
     (begin,) = table.submit("1")
     table.life.refused(begin.host, begin.job, 1, "files", OK, *table.when)
     assert table.life.jobs[JobId("1")].held.startswith(HELD)
 
 
-def test_who_was_cut_off_joins_the_end_of_the_next_tier():
+def test_a_job_that_was_cut_off_joins_the_end_of_the_next_tier():
     table = Queue("tags")
     table.host("h1", 1, tiers=(1,))
     table.host("h2", 1, tiers=(2,))
@@ -312,12 +313,12 @@ def test_who_was_cut_off_joins_the_end_of_the_next_tier():
     ("user", "uid", "by_uid", "share"),
     [("ann", 7, False, "ann"), ("ann", None, False, "ann"), ("ann", None, True, "ann")],
 )
-def test_whose_share_it_is(user, uid, by_uid, share):
+def test_whose_share_a_job_counts_towards(user, uid, by_uid, share):
     assert share_of(user, uid, by_uid=by_uid) == share
     assert share_of("bob", 7, by_uid=True) == share_of("ann", 7, by_uid=True)
 
 
-def test_slots_that_were_held_count_and_where_nobody_knows_those_that_were_asked_for():
+def test_held_slots_count_and_if_unknown_the_requested_ones():
     times = SlotTimes()
     heads = MalleableHeads(times)
     heads.learn_from(row(slots=3, slots_held=2), by_uid=False)
@@ -326,20 +327,20 @@ def test_slots_that_were_held_count_and_where_nobody_knows_those_that_were_asked
     assert list(times.recent_s) == [2 * one_s, 3 * one_s]
 
 
-def test_a_host_that_is_not_there_has_no_slots():
+def test_a_missing_host_has_no_slots():
     server = Server(None, Waiting(H1, Shares(Rules()), Backlog()))
     assert (server.slots, server.usable, server.free, server.load) == (0, 0, 0, 0.0)
 
 
 @pytest.mark.parametrize("text", ["12_3]", "12_[3", "12_[]"])
-def test_indexes_in_half_a_bracket_are_none(text):
+def test_unbalanced_brackets_hold_no_indexes(text):
     with pytest.raises(ConfigError):
         read_tasks(text)
     assert read_tasks("12_[3-4]") == read_tasks("12_3-4")
 
 
 @pytest.mark.parametrize("slots", [1, 2])
-def test_who_stands_behind_one_that_must_wait_for_a_gang_passes_if_it_ends_in_time(slots):
+def test_a_job_behind_one_that_must_wait_for_a_gang_passes_if_it_ends_in_time(slots):
     table = Gangs(hosts=(H1, H2), gang_drain_s=100.0)
     table.submit(slots=2, limit_s=200.0, only=H2)
     assert table.gang(4) == []
@@ -349,7 +350,7 @@ def test_who_stands_behind_one_that_must_wait_for_a_gang_passes_if_it_ends_in_ti
     assert table.gang(2, limit_s=10.0) == []
 
 
-def test_the_distribution_of_task_times_is_looked_at_again_soon():
+def test_the_distribution_of_task_times_is_examined_again_soon():
     times = TaskTimes()
     times.add([10.0] * 10)
     assert times.spread == 0.0
@@ -361,20 +362,20 @@ def test_the_distribution_of_task_times_is_looked_at_again_soon():
     ("parallelism", "sigma", "speedup"),
     [(None, None, None), (4.0, None, (4.0, 0.0)), (4.0, 0.5, (4.0, 0.5))],
 )
-def test_a_speedup_on_record_is_linear_up_to_a_unless_its_user_said_more(
+def test_a_recorded_speedup_is_linear_up_to_a_unless_its_user_said_more(
     parallelism, sigma, speedup
 ):
     assert row(parallelism=parallelism, sigma=sigma).speedup == speedup
 
 
-def test_where_lines_are_no_tiers_all_run_in_the_first():
+def test_if_lines_are_not_tiers_all_jobs_run_in_the_first():
     table = Queue("round-robin")
     table.host("h1", 1)
     (start,) = table.queues.arrived(QueuedJob(JobId("1"), tier=1), 0.0, table.rng)
     assert (start.tier, table.queues.registry.entries[JobId("1")].tier) == (1, 1)
 
 
-def test_of_many_users_those_are_forgotten_who_have_long_had_nothing(monkeypatch):
+def test_of_many_users_those_are_forgotten_who_have_had_nothing_for_longest(monkeypatch):
     monkeypatch.setattr("lbd.dispatch.core.shares.USERS_KNOWN", 2)
     shares = Shares(Rules(fair_share_s=1.0))
     for n, user in enumerate(("a", "b", "c", "d")):
@@ -395,11 +396,11 @@ def test_when_hosts_change_heads_that_hold_out_are_asked_again():
         assert table.queues.heads._changes > before
 
 
-def test_of_no_prospects_nothing_is_picked():
+def test_without_prospects_nothing_is_picked():
     assert picks([], 1, 4, KnownSpeedup(Speedup(4.0, 0.5), 9.0, None, linear=False)) == {}
 
 
-def test_a_time_is_due_by_the_clock_that_everybody_has():
+def test_a_time_is_due_by_the_wall_clock():
     waiting = Dependents()
     waiting.unix_s = 1000.0
     waiting.park(JobId("9"), Waits((), 1005.0))
@@ -410,7 +411,7 @@ def test_a_time_is_due_by_the_clock_that_everybody_has():
     assert list(waiting.due) == ["9"]
 
 
-def test_who_waits_no_longer_is_not_looked_at():
+def test_a_job_that_no_longer_waits_is_not_examined():
     table = Table()
     table.life.dependents.due.append(JobId("gone"))
     assert table.life.tick(*table.when) == []
@@ -420,20 +421,20 @@ def test_who_waits_no_longer_is_not_looked_at():
 @pytest.mark.parametrize(
     ("count", "said"), [(1, "0"), (4, "0, 1, 2, 3"), (5, "0, 1, 2, 3 and 1 more")]
 )
-def test_of_many_names_four_are_said(count, said):
+def test_of_many_names_four_are_shown(count, said):
     assert _some([f"{n}" for n in range(count)]) == said
 
 
 @pytest.mark.parametrize(("slots", "begins"), [(1, 1), (2, 0)])
-def test_beside_what_is_kept_for_a_gang_all_that_is_left_may_be_had(slots, begins):
-    """Of four slots two come back at 50 s, and three are kept."""
+def test_beside_the_slots_reserved_for_a_gang_all_the_rest_may_be_used(slots, begins):
+    """Of four slots two come back at 50 s, and three are reserved."""
     table = Gangs(hosts=(H1,), slots=4, gang_drain_s=100.0)
     table.submit(slots=2, limit_s=50.0)
     assert table.gang(3) == []
     assert len(table.submit(slots=slots)) == begins
 
 
-def test_one_that_is_to_end_is_not_ready_and_makes_its_gang_not_whole():
+def test_a_task_that_is_to_end_is_not_ready_and_makes_its_gang_incomplete():
     table = Gangs()
     first, second = table.gang(2)
     table.life.jobs[first.job].stop_reason = "cancel"
@@ -450,7 +451,7 @@ def test_one_that_is_to_end_is_not_ready_and_makes_its_gang_not_whole():
         ("keeper", True), ("fork", True), ("", True),
     ],
 )  # fmt: skip
-def test_of_whose_fault_a_refusal_is(monkeypatch, phase, is_hosts):
+def test_whose_fault_a_refusal_is(monkeypatch, phase, is_hosts):
     table, failed = Table(), []
     (begin,) = table.submit("1")
     monkeypatch.setattr(
@@ -460,7 +461,7 @@ def test_of_whose_fault_a_refusal_is(monkeypatch, phase, is_hosts):
     assert bool(failed) == is_hosts
 
 
-def test_one_that_leaves_a_line_ends_no_others_wait_for_more_slots():
+def test_a_job_that_leaves_a_line_does_not_end_the_wait_of_others_for_more_slots():
     heads = MalleableHeads(SlotTimes())
     hold = Hold(4, None, 9.0, Head(), "")
     heads.asked[1] = Asked(JobId("a"), hold, 0, 9.0, 9.0, 4, 9)
@@ -470,7 +471,7 @@ def test_one_that_leaves_a_line_ends_no_others_wait_for_more_slots():
     assert heads.holding(1, JobId("a")) is None
 
 
-def test_nobody_passes_a_head_beyond_the_limit_of_a_name():
+def test_no_job_passes_a_head_beyond_the_limit_of_a_name():
     table = Queue(backfill="limit", name_jobs=(("x", 1),))
     table.host("h1", 5)
     assert table.arrive("a", slots=3, limit_s=100.0, name="x") == ["a@h1"]
@@ -480,18 +481,18 @@ def test_nobody_passes_a_head_beyond_the_limit_of_a_name():
 
 
 @pytest.mark.parametrize("text", ["x:٣", "x:0", "x", ":3", "x:2147483648", "x:-1"])
-def test_limits_of_names_that_cannot_be_read(text):
+def test_unreadable_limits_of_names(text):
     with pytest.raises(ValueError, match="must be a name and the number to run at once"):
         read_name_limits([text])
     assert read_name_limits(["a:b:2147483647"]) == (("a:b", 2147483647),)
 
 
-def test_as_many_jobs_as_it_takes_are_enough():
+def test_as_many_jobs_as_needed_are_enough():
     for count, few in ((SLOWDOWN.jobs_min - 1, True), (SLOWDOWN.jobs_min, False)):
         assert verdict(count=count).reason.endswith("(tags.solve_jobs)") == few
 
 
-def test_a_task_that_has_passed_a_gang_and_is_lost_is_before_who_came_after_it():
+def test_a_lost_task_that_had_passed_a_gang_is_ahead_of_later_jobs():
     table = Gangs(hosts=(H1, H2), gang_drain_s=100.0)
     (own,) = table.submit(slots=2, limit_s=200.0, only=H2)
     assert table.gang(3) == []
@@ -505,6 +506,6 @@ def test_a_task_that_has_passed_a_gang_and_is_lost_is_before_who_came_after_it()
     for one in begun:
         table.begun(one)
     table.ended(begun[0])
-    (second,) = of_kind(Begin, table.ended(begun[1]))  # of the array, whose turn is last now
+    (second,) = of_kind(Begin, table.ended(begun[1]))  # of the array, whose turn is now last
     (again,) = of_kind(Begin, table.ended(passed, LOST))
     assert (again.job, int(second.job)) == (passed.job, int(passed.job) + 1)

@@ -23,25 +23,25 @@ def test_the_same_command_line_counts_before_its_kind():
     assert known.of("v", b"./fit\x001") is None, "another user's fit is another program"
 
 
-def test_the_last_runs_count_most():
+def test_the_most_recent_runs_count_most():
     known = learnt(*[(b"x", 1.0)] * 20, *[(b"x", 10.0)] * 5)
     assert 6.0 < known.of("u", b"x") < 8.0
 
 
-def test_what_was_cut_short_says_nothing():
+def test_runs_that_were_cut_short_do_not_count():
     known = Estimates()
     known.learn([row(cause="timeout"), row(cpu_s=None), row(cause="")])
     assert len(known) == 0
 
 
-def test_it_is_bounded():
+def test_the_memory_of_estimates_is_bounded():
     known = learnt(*((b"prog%d" % n, 1.0) for n in range(100)), most=10)
     assert len(known) == 10
     assert known.of("u", b"prog99") == 1.0
     assert known.of("u", b"prog1") is None
 
 
-def test_what_runs_again_is_not_forgotten_first():
+def test_a_command_that_runs_again_is_not_forgotten_first():
     runs = [(b"prog%d" % n, 1.0) for n in range(5)]
     known = learnt(*runs, runs[0], (b"other", 1.0), most=10)
     assert known.of("u", b"prog0") == 1.0
@@ -49,7 +49,7 @@ def test_what_runs_again_is_not_forgotten_first():
 
 
 def test_long_commands_are_known_by_a_number():
-    """Twenty thousand of four megabytes each would be all the memory of a dispatcher."""
+    """Twenty thousand commands of four megabytes each would take all the memory of a dispatcher."""
     known = Estimates()
     tracemalloc.start()
     try:

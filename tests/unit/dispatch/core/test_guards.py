@@ -1,4 +1,4 @@
-"""Small guards of the dispatcher's promises, each of which was once guarded by no test."""
+"""Small guards of the dispatcher's promises, each of which was once untested."""
 
 import math
 
@@ -20,18 +20,18 @@ LOST = Ending(Cause.LOST, reason="gone")
 FAILED = Ending(Cause.EXITED, 1, reason="failed")
 
 
-# Leases: the host has let go before the dispatcher counts it as gone
+# Leases: a host has let go before the dispatcher counts its attempt as gone
 
 
 @pytest.mark.parametrize("lease_s", [1.0, 30.0, 86400.0])
 @pytest.mark.parametrize("pace", [1.0, 0.96])
 def test_a_host_with_a_slow_clock_has_killed_before_the_dispatcher_starts_another(lease_s, pace):
-    """Its clock may be late by four in a hundred, and to kill takes it most of a second."""
+    """Its clock may be slow by four percent, and a kill takes it most of a second."""
     kill_s, terms, leases = 0.9, Terms(lease_s=lease_s), Leases()
     key = JobId("1"), 1
     assert leases.take(key, leases.heartbeat(0.0), lease_s, 0.0)
     assert leases.until_s[key] <= lease_s
-    dead_s = lease_s / pace + kill_s  # on the dispatcher's clock, where the heartbeat came at once
+    dead_s = lease_s / pace + kill_s  # on the dispatcher's clock, if the heartbeat came at once
     assert terms.waited_s > dead_s
 
 
@@ -47,8 +47,8 @@ def test_a_renewed_lease_lasts_the_margin_longer_here_than_there():
     assert any(isinstance(action, Begin) for action in table.life.tick(*table.when))
 
 
-def test_what_a_dispatcher_before_us_began_may_be_alive_for_a_whole_lease_and_the_margin():
-    """Its host may have renewed it just before that dispatcher ended."""
+def test_an_attempt_of_the_previous_dispatcher_may_live_for_a_whole_lease_and_the_margin():
+    """Its host may have renewed the lease just before that dispatcher ended."""
     table = Table(lease_s=10.0)
     table.life.restored(Live(QueuedJob(JobId("1")), 1), (1, H1, 1, True, 1, None), *table.when)
     table.now_s = table.life.terms.waited_s - 0.01
@@ -57,7 +57,7 @@ def test_what_a_dispatcher_before_us_began_may_be_alive_for_a_whole_lease_and_th
     assert any(isinstance(action, Begin) for action in table.life.tick(*table.when))
 
 
-def test_what_a_host_says_of_an_attempt_it_does_not_say_of_the_next():
+def test_what_a_host_reports_of_an_attempt_does_not_apply_to_the_next():
     table = Table(lease_s=10.0)
     table.life.host_gone(H2, *table.when)
     begin = table.begin("1")
@@ -73,7 +73,7 @@ def test_what_a_host_says_of_an_attempt_it_does_not_say_of_the_next():
 # Hosts that fail
 
 
-def test_a_host_that_does_well_in_between_is_not_set_aside():
+def test_a_host_that_succeeds_in_between_is_not_set_aside():
     book = HostTable(Terms(host_failures=2, aside_s=10.0))
     book.heard(HostSlots(H1))
     assert not book.failed(H1, 0.0)
@@ -83,7 +83,7 @@ def test_a_host_that_does_well_in_between_is_not_set_aside():
     assert book.known[H1].aside_until_s == 12.0
 
 
-def test_an_attempt_that_succeeds_is_what_clears_its_host():
+def test_only_a_successful_attempt_clears_its_host():
     table = Table(host_failures=2, crash_limit=100)
     table.life.host_gone(H2, *table.when)
     for number, ending in enumerate((LOST, OK, LOST, OK, LOST)):
@@ -96,7 +96,7 @@ def test_an_attempt_that_succeeds_is_what_clears_its_host():
 
 
 def test_a_request_that_nobody_can_run_is_no_hosts_fault():
-    """One host could set all others aside by submitting such."""
+    """A host could set all others aside by submitting such requests."""
     table = Table(host_failures=1)
     (begin,) = table.submit("1")
     ending = Ending(Cause.LOST, reason="its stored request cannot be run: argv")
@@ -109,7 +109,7 @@ def test_a_request_that_nobody_can_run_is_no_hosts_fault():
     assert table.life.hosts.aside() == []
 
 
-# What users and hosts may wish
+# What users and hosts may request
 
 
 def held_table():
@@ -120,7 +120,7 @@ def held_table():
     return table
 
 
-def test_who_holds_a_job_first_is_who_holds_it():
+def test_the_first_to_hold_a_job_is_named_as_its_holder():
     table = held_table()
     (held,) = table.life.hold(JobId("3"), "held by ann", *table.when)
     assert (held.state, held.reason) == (JobState.PENDING, "held by ann")
@@ -128,7 +128,7 @@ def test_who_holds_a_job_first_is_who_holds_it():
     assert table.life.jobs[JobId("3")].held == "held by ann"
 
 
-def test_one_that_may_not_restart_is_not_queued_again():
+def test_a_job_that_may_not_restart_is_not_queued_again():
     table = Table()
     begin = table.begin("1", may_restart=False)
     with pytest.raises(LbdError, match="--no-restart"):
@@ -139,7 +139,7 @@ def test_one_that_may_not_restart_is_not_queued_again():
 
 
 @pytest.mark.parametrize("refused", [False, True])
-def test_a_host_says_again_what_a_dispatcher_before_us_told_it(refused):
+def test_a_host_repeats_the_stop_reason_that_the_previous_dispatcher_sent(refused):
     """Its user was told that the job is cancelled."""
     table = Table()
     begin = table.begin("1")
@@ -155,7 +155,7 @@ def test_a_host_says_again_what_a_dispatcher_before_us_told_it(refused):
 # Queues
 
 
-def test_a_job_waits_rather_than_go_where_it_cannot_begin():
+def test_a_job_waits_rather_than_go_where_it_cannot_start():
     queue = Queue()
     queue.host("h1")
     assert queue.host("h2") == []
@@ -167,14 +167,14 @@ def test_a_job_waits_rather_than_go_where_it_cannot_begin():
 
 
 @pytest.mark.parametrize("most", [2, 8])
-def test_one_that_can_use_more_slots_goes_where_it_gets_most(most):
+def test_a_job_that_can_use_more_slots_goes_where_it_gets_the_most(most):
     queue = Queue()
     queue.host("h1", 1)
     queue.host("h2", 8, load=1.0)
     assert queue.arrive("wide", slots=1, slots_most=most) == ["wide@h2"]
 
 
-def test_what_was_started_counts_as_load_until_the_load_is_told_again():
+def test_a_started_job_counts_as_load_until_the_load_is_reported_again():
     queue = Queue()
     queue.host("h1", 4, load=0.0)
     queue.host("h2", 4, load=0.4)
@@ -184,7 +184,7 @@ def test_what_was_started_counts_as_load_until_the_load_is_told_again():
     assert queue.arrive("d") == ["d@h1"]
 
 
-def test_a_wide_jobs_life_counts_for_each_of_its_slots():
+def test_the_lifetime_of_a_wide_job_counts_for_each_of_its_slots():
     queue = Queue()
     queue.host("h1", 4)
     queue.arrive("a", slots=3)
@@ -201,7 +201,7 @@ def test_a_wide_job_works_on_all_its_slots_at_once():
     assert [server.work_left_s(now_s) for now_s in (0.0, 40.0, 100.0)] == [100.0, 60.0, 0.0]
 
 
-def test_of_a_host_that_is_gone_nothing_is_left_once_its_last_job_has_ended():
+def test_nothing_is_kept_of_a_departed_host_once_its_last_job_has_ended():
     queue = Queue()
     queue.host("h1")
     queue.arrive("a")
@@ -213,7 +213,7 @@ def test_of_a_host_that_is_gone_nothing_is_left_once_its_last_job_has_ended():
     assert not queue.queues.servers_by_host
 
 
-def test_of_hosts_that_come_and_go_no_lines_are_left():
+def test_no_lines_are_kept_of_hosts_that_come_and_go():
     queue = Queue("shortest-queue")
     queue.host("h0")
     for number in range(1, 40):
@@ -226,7 +226,7 @@ def test_of_hosts_that_come_and_go_no_lines_are_left():
 
 
 @pytest.mark.parametrize("ahead", [0, 1, 2])
-def test_who_waits_begins_once_a_host_may_be_given_some_ahead(ahead):
+def test_a_waiting_job_starts_once_a_host_may_be_given_jobs_ahead(ahead):
     queue = Queue()
     queue.host("h1", 1)
     queue.arrive("a0", array=7)
@@ -239,8 +239,8 @@ def test_who_waits_begins_once_a_host_may_be_given_some_ahead(ahead):
 
 
 @pytest.mark.parametrize("lines", [1, 2])
-def test_once_no_wide_job_waits_nobody_looks_for_slots_kept_for_one(lines):
-    """All lines were gone through at each event for ever."""
+def test_once_no_wide_job_waits_no_search_is_made_for_slots_reserved_for_one(lines):
+    """All lines used to be searched at each event for ever."""
     queue = Queue("tags")
     for number in range(lines):
         queue.host(f"h{number + 1}", 2, tiers=(number + 1,))
@@ -252,7 +252,7 @@ def test_once_no_wide_job_waits_nobody_looks_for_slots_kept_for_one(lines):
 
 
 def test_jobs_that_are_cancelled_as_they_begin_set_no_host_aside():
-    """Its user sees to that by a long environment and an `lbrun -q` that goes away at once."""
+    """A user can cause that with a large environment and an `lbrun -q` that exits at once."""
     table = Table(host_failures=1)
     (begin,) = table.submit("1")
     table.life.kill(JobId("1"), 0, *table.when)
@@ -263,7 +263,7 @@ def test_jobs_that_are_cancelled_as_they_begin_set_no_host_aside():
 
 
 def test_of_very_many_attempts_that_are_not_ours_some_are_ended_at_each_heartbeat():
-    """Three hundred thousand in a heartbeat took seven seconds, in which no other was answered."""
+    """Three hundred thousand in one heartbeat took seven seconds, and no other was answered."""
     table = Table()
     held = [(JobId(str(number)), 1) for number in range(1, 3 * KILLED_AT_ONCE)]
     renewed, orders = table.life.heartbeat(H1, held, table.now_s)
@@ -282,7 +282,7 @@ def test_of_very_many_attempts_that_are_not_ours_some_are_ended_at_each_heartbea
         (Ending(Cause.EVICTED), False),
     ],
 )
-def test_how_long_a_job_takes_is_learnt_of_those_that_ended_by_themselves(ending, learns):
+def test_the_duration_of_a_job_is_learnt_only_from_those_that_ended_by_themselves(ending, learns):
     table = Table()
     table.life.queues.backfill = Backfill("learnt", 0.5, table.life.queues.run_times)
     job = QueuedJob(JobId("1"), name="x", user="ann", may_restart=False)
@@ -293,7 +293,7 @@ def test_how_long_a_job_takes_is_learnt_of_those_that_ended_by_themselves(ending
     assert longest_s == (20.0 if learns else math.inf)
 
 
-def test_who_waited_for_a_tier_begins_where_new_rules_serve_it():
+def test_a_job_that_waited_for_a_tier_starts_where_new_rules_serve_it():
     table = Table("tags")
     for host, tier in ((H1, 1), (H2, 2)):
         table.life.host_is(HostSlots(host, 1, tiers=(tier,)), *table.when)
@@ -303,7 +303,7 @@ def test_who_waited_for_a_tier_begins_where_new_rules_serve_it():
     assert (begin.job, begin.host, begin.tier) == ("2", H1, 2)
 
 
-def test_one_that_was_too_large_for_all_comes_back_to_its_place_whoever_has_left_since():
+def test_a_job_that_was_too_large_for_all_returns_to_its_place_whichever_have_left_since():
     queue = Queue()
     for host in ("h1", "h2"):
         queue.host(host)

@@ -1,4 +1,4 @@
-"""Which hosts are given jobs: one that fails them in a row is set aside, for longer each time."""
+"""Which hosts are given jobs: one that fails several in a row is set aside, longer each time."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def failures(table, count, now_s=0.0):
     return [table.failed(H1, now_s) for _ in range(count)]
 
 
-def test_so_many_failures_in_a_row_set_a_host_aside(hosts):
+def test_a_host_is_set_aside_after_several_failures_in_a_row(hosts):
     assert failures(hosts, 3) == [False, False, True]
     assert hosts.aside() == [H1]
     assert not hosts.heard(HostSlots(H1, 2))
@@ -29,13 +29,13 @@ def test_so_many_failures_in_a_row_set_a_host_aside(hosts):
     assert hosts.full(H2, 1).open_slots == 1
 
 
-def test_what_fails_while_it_is_aside_keeps_it_no_longer(hosts):
+def test_failures_while_it_is_aside_do_not_keep_it_aside_longer(hosts):
     failures(hosts, 3)
     assert failures(hosts, 2, now_s=9.0) == [False, False]
     assert [host.name for host in hosts.returning(10.0)] == [H1]
 
 
-def test_each_time_it_is_for_longer_up_to_the_most_until_it_has_worked(hosts):
+def test_each_time_is_longer_up_to_the_maximum_until_it_has_succeeded(hosts):
     now_s, pauses = 0.0, []
     failures(hosts, 2)
     for worked in (False, False, False, True, False):

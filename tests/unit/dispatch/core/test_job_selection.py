@@ -1,4 +1,4 @@
-"""Which jobs a user means."""
+"""Which jobs a user's selectors mean."""
 
 import pytest
 
@@ -26,7 +26,7 @@ from lbd.errors import ConfigError, LbdError
         (["@me", "1-4"], ((1, 4),), "ann"),
     ],
 )
-def test_what_is_meant(texts, ranges, user):
+def test_what_each_selector_means(texts, ranges, user):
     wanted = read_selectors(texts, "ann", 7)
     assert (wanted.ranges, wanted.user, wanted.ended_too) == (ranges, user, True)
 
@@ -46,12 +46,12 @@ def test_what_is_meant(texts, ranges, user):
         ("", "'' is not a queued job's id"),
     ],
 )
-def test_what_makes_no_sense_is_one_line(text, line):
+def test_a_malformed_selector_is_one_line(text, line):
     with pytest.raises(ConfigError, match=line.replace("(", r"\(")):
         read_selectors([text], "ann", 7)
 
 
-def test_the_last_job_of_somebody_who_has_none():
+def test_the_last_job_of_a_user_without_jobs():
     with pytest.raises(ConfigError, match="ann has not submitted any job"):
         read_selectors(["last"], "ann", None)
 
@@ -76,7 +76,7 @@ def test_tasks_are_named_by_array_and_index():
     assert meant("400_[0-30:10]") == ((400, 403),)
     assert meant("12_[1-7:2]") == ((12, 12), (14, 14), (16, 16), (18, 18))
     assert meant("12_1-999999") == ((12, 311),)
-    assert meant("400_5-20", "12_300-999") == ((311, 311), (401, 402))  # those that there are
+    assert meant("400_5-20", "12_300-999") == ((311, 311), (401, 402))  # those that exist
 
 
 @pytest.mark.parametrize(
@@ -90,11 +90,11 @@ def test_tasks_are_named_by_array_and_index():
             "array 500: indexes: must be like 1-10, 0-100:10 or 1,3,7-9, with %N for N at once",
         ),
         ("13_1", "no job 13_1 in the queue's ledger"),
-        ("15_1", "no job 15_1 in the queue's ledger"),  # a number, but no id
+        ("15_1", "no job 15_1 in the queue's ledger"),  # a number, but not an id
         ("12_1-900000:2", "more than 100000 jobs named at once; use ranges"),
     ],
 )
-def test_a_task_that_is_not_there_is_one_line(text, line):
+def test_a_missing_task_is_one_line(text, line):
     with pytest.raises(LbdError) as problem:
         meant(text)
     assert str(problem.value) == line
@@ -103,12 +103,12 @@ def test_a_task_that_is_not_there_is_one_line(text, line):
 @pytest.mark.parametrize(
     "text", ["12_", "12_[]", "_3", "12_5-3", "12_1,1", "12_1%2", "12_h1", "x_1"]
 )
-def test_tasks_that_make_no_sense_are_one_line(text):
+def test_malformed_tasks_are_one_line(text):
     with pytest.raises(ConfigError, match="is not a "):
         read_selectors([text], "ann", None)
 
 
-def test_an_arrays_id_within_a_range_means_all_of_it():
+def test_the_id_of_an_array_within_a_range_means_all_of_it():
     assert widened(12, 12, PLACED) == (12, 311)
     assert widened(10, 15, PLACED) == (10, 311)
     assert widened(15, 15, PLACED) == (15, 15)
@@ -116,12 +116,12 @@ def test_an_arrays_id_within_a_range_means_all_of_it():
     assert widened(7, 7, PLACED) == (7, 7)
 
 
-def test_ids_of_the_queue_are_told_from_those_of_hosts():
+def test_ids_of_the_queue_are_distinguished_from_those_of_hosts():
     assert all(map(is_selector, ["3", "2-5", "last", "@me", "12_7", "12_[3-5]"]))
     assert not any(map(is_selector, ["h1-17", "my_host-3", "5_x"]))
 
 
-def test_the_same_trouble_of_many_jobs_is_one_line():
+def test_the_same_problem_of_many_jobs_is_one_line():
     problems = [
         ("7", "job 7 is not held"),
         ("8", "job 8 is already running; only pending jobs can be held"),
@@ -135,13 +135,13 @@ def test_the_same_trouble_of_many_jobs_is_one_line():
     assert in_few_lines([]) == []
 
 
-def test_as_many_are_named_at_once_as_an_answer_has():
+def test_at_most_as_many_are_named_as_fit_into_an_answer():
     check_count(["1"] * SELECTORS_MAX)
     with pytest.raises(ConfigError, match="more than 100000 jobs"):
         check_count(["1"] * (SELECTORS_MAX + 1))
 
 
-def test_no_job_has_a_number_that_no_ledger_holds():
+def test_no_job_has_a_number_beyond_what_a_ledger_holds():
     largest = (1 << 63) - 1
     assert read_range(f"{largest}") == (largest, largest)
     for text in (f"{largest + 1}", "0", "9" * 20, "\u00b2"):
@@ -149,6 +149,6 @@ def test_no_job_has_a_number_that_no_ledger_holds():
             read_range(text)
 
 
-def test_what_many_have_in_common_is_one_line():
+def test_a_property_shared_by_many_is_one_line():
     problems = [(n, f"job {n} has ended") for n in (3, 4, 5)] + [(6, "job 6 is bob's")]
     assert in_few_lines(problems) == ["job 3 has ended; and 2 more", "job 6 is bob's"]

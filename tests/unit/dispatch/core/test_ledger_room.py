@@ -1,4 +1,4 @@
-"""No user fills the ledger's disk, and nobody takes what the jobs that are there need."""
+"""No user fills the ledger's disk, and nobody takes what existing jobs need."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ LIMIT = 100 * GIB
 
 
 def filled(room, user, origin, disk, size_bytes=MIB):
-    """How much one user has on record in the end, who asks until they are refused."""
+    """Returns how much one user has on record in the end, who submits until refused."""
     taken = 0
     while not room.why_not(user, origin, size_bytes, LIMIT, Disk(disk[0] - taken, disk[1])):
         room.take(user, origin, size_bytes)
@@ -46,7 +46,7 @@ def test_the_last_of_the_disk_is_for_the_jobs_that_are_there():
     assert not room.why_not("ann", "h1", MIB, LIMIT, Disk(RESERVE_BYTES_MAX + 3 * MIB, 100 * GIB))
 
 
-def test_where_nothing_is_known_of_the_disk_the_limit_alone_counts():
+def test_if_nothing_is_known_of_the_disk_only_the_limit_counts():
     room = LedgerRoom()
     assert not room.why_not("ann", "h1", 5 * MIB, 10 * MIB, None)
     assert "jobs take 0 " in room.why_not("ann", "h1", 6 * MIB, 10 * MIB, None)
@@ -54,7 +54,7 @@ def test_where_nothing_is_known_of_the_disk_the_limit_alone_counts():
     assert "is full" in room.why_not("bob", "h2", 1, 10 * MIB, None)
 
 
-def test_what_the_ledger_says_takes_the_place_of_what_was_known():
+def test_the_size_that_the_ledger_reports_replaces_what_was_known():
     room = LedgerRoom()
     room.take("ann", "h1", 90 * GIB)
     room.counted([OnRecord(1, "ann", "h1", 3, 1 * GIB), OnRecord(2, "bob", "h1", 1, 2 * GIB)])
@@ -63,7 +63,7 @@ def test_what_the_ledger_says_takes_the_place_of_what_was_known():
     assert room.ended_bytes(LIMIT, Disk(7 * GIB + RESERVE_BYTES_MAX, 100 * GIB)) == 5 * GIB
 
 
-def test_what_a_submission_takes_on_record():
+def test_the_size_of_a_submission_on_record():
     empty = Submission("ann", "h1", "", b"", b"", count=0)
     assert empty.size_bytes == 0
     for more in (

@@ -1,4 +1,4 @@
-"""The life of queued jobs: single steps, and random histories in which all goes wrong."""
+"""The life of queued jobs: single steps, and random histories in which everything goes wrong."""
 
 import os
 from random import Random
@@ -57,7 +57,7 @@ class Table:
         return self.life.ended(begin.host, begin.job, begin.attempt, ending, *self.when)
 
 
-def test_a_job_begins_ends_and_is_settled():
+def test_a_job_starts_ends_and_is_settled():
     table = Table()
     (begin,) = table.submit("1")
     assert isinstance(begin, Begin)
@@ -69,7 +69,7 @@ def test_a_job_begins_ends_and_is_settled():
     assert not table.life.jobs
 
 
-def test_what_comes_of_an_attempt_that_is_over_is_dropped():
+def test_results_of_an_attempt_that_is_over_are_dropped():
     table = Table(lease_s=10.0)
     begin = table.begin("1")
     table.now_s = table.life.terms.waited_s
@@ -82,7 +82,7 @@ def test_what_comes_of_an_attempt_that_is_over_is_dropped():
     assert order == Signal(begin.job, 1, begin.host, 9)
 
 
-def test_a_beat_renews_what_the_host_holds():
+def test_a_heartbeat_renews_what_the_host_holds():
     table = Table(lease_s=10.0)
     begin = table.begin("1")
     for _ in range(10):
@@ -92,7 +92,7 @@ def test_a_beat_renews_what_the_host_holds():
         assert table.life.tick(*table.when) == []
 
 
-def test_one_that_may_not_restart_is_lost():
+def test_a_lost_job_that_may_not_restart_is_reported_lost():
     table = Table()
     begin = table.begin("1", may_restart=False)
     lost, _ = table.ended(begin, Ending(Cause.LOST, reason="the keeper has disconnected"))
@@ -100,7 +100,7 @@ def test_one_that_may_not_restart_is_lost():
     assert "is not restartable" in lost.reason
 
 
-def test_one_that_is_lost_again_and_again_is_held():
+def test_a_job_that_is_lost_repeatedly_is_held():
     table = Table(crash_limit=2, host_failures=100)
     begin = table.begin("1")
     _, again, _ = table.ended(begin, Ending(Cause.LOST))
@@ -132,7 +132,7 @@ def test_a_host_that_fails_is_set_aside_for_longer_each_time():
     assert table.life.hosts.known[H1].aside_until_s == 31.0
 
 
-def test_who_cannot_begin_anywhere_fails_as_not_found():
+def test_a_job_that_cannot_start_anywhere_fails_as_not_found():
     table = Table()
     (begin,) = table.submit("1")
     missing = Ending(Cause.LOST, 2, reason="nosuch: No such file or directory")
@@ -143,7 +143,7 @@ def test_who_cannot_begin_anywhere_fails_as_not_found():
     assert (failed.state, failed.ending.exit_status) == (JobState.FAILED, 127)
 
 
-def test_who_cannot_begin_waits_for_the_other_hosts_of_a_new_dispatcher():
+def test_a_job_that_cannot_start_waits_for_the_other_hosts_of_a_new_dispatcher():
     table = Table()
     table.life.hosts.known.pop(H2)
     table.life.hosts.more_until_s = 5.0
@@ -162,7 +162,7 @@ def test_who_cannot_begin_waits_for_the_other_hosts_of_a_new_dispatcher():
     assert {begin.host, again.host} == {H1, H2}
 
 
-def test_a_host_whose_keeper_is_away_is_not_barred_and_is_set_aside_if_that_lasts():
+def test_a_host_whose_keeper_is_away_is_not_barred_but_set_aside_if_that_lasts():
     table = Table(host_failures=3, aside_s=10.0)
     table.life.host_gone(H2, *table.when)
     table.life.hosts.known.pop(H2)
@@ -180,7 +180,7 @@ def test_a_host_whose_keeper_is_away_is_not_barred_and_is_set_aside_if_that_last
     assert (begin.host, begin.attempt) == (H1, 4)
 
 
-def test_whom_a_host_does_not_let_in_is_no_fault_of_the_host():
+def test_a_user_whom_a_host_does_not_admit_is_no_fault_of_the_host():
     table = Table(host_failures=1)
     (begin,) = table.submit("1")
     closed = Ending(Cause.LOST, reason="h1 takes no commands of alice")
@@ -191,7 +191,7 @@ def test_whom_a_host_does_not_let_in_is_no_fault_of_the_host():
 
 
 def test_files_that_cannot_be_unpacked_set_no_host_aside():
-    """Their user can see to that: `umask 0777` is enough."""
+    """Their user can cause that: `umask 0777` is enough."""
     table = Table(host_failures=1)
     (begin,) = table.submit("1")
     bad = Ending(Cause.LOST, reason="its files: d/e: Permission denied")
@@ -203,7 +203,7 @@ def test_files_that_cannot_be_unpacked_set_no_host_aside():
     assert not table.life.hosts.aside()
 
 
-def test_a_full_host_is_not_asked_again_until_it_beats():
+def test_a_full_host_is_not_asked_again_until_its_next_heartbeat():
     table = Table()
     table.life.host_gone(H2, *table.when)
     (begin,) = table.submit("1")
@@ -214,7 +214,7 @@ def test_a_full_host_is_not_asked_again_until_it_beats():
     assert again.attempt == 2
 
 
-def test_a_pending_one_is_cancelled_at_once_a_running_one_when_it_has_ended():
+def test_a_pending_job_is_cancelled_at_once_a_running_one_when_it_has_ended():
     table = Table()
     running = [table.begin(name) for name in ("1", "2")]
     assert table.submit("3") == []
@@ -229,7 +229,7 @@ def test_a_pending_one_is_cancelled_at_once_a_running_one_when_it_has_ended():
         table.life.kill(JobId("1"), 0, *table.when)
 
 
-def test_stopped_at_a_checkpoint_it_goes_on_in_the_next_tier_also_if_it_may_not_restart():
+def test_after_a_checkpoint_stop_it_continues_in_the_next_tier_even_if_it_may_not_restart():
     table = Table("tags")
     stopped = Ending(Cause.CHECKPOINT, 85, cpu_s=0.9)
     begin = table.begin("1")
@@ -241,10 +241,10 @@ def test_stopped_at_a_checkpoint_it_goes_on_in_the_next_tier_also_if_it_may_not_
     assert (again.attempt, again.tier) == (2, 3), "the last, as before"
 
 
-def test_one_that_its_hosts_owner_has_ended_begins_elsewhere_and_is_no_crash():
+def test_a_job_evicted_by_an_owner_starts_elsewhere_and_does_not_count_as_crashed():
     table = Table("tags", crash_limit=1)
     begin = table.begin("1")
-    table.life.host_gone(begin.host, *table.when)  # it takes nothing while its owner is there
+    table.life.host_gone(begin.host, *table.when)  # it accepts nothing while its owner is there
     evicted = Ending(Cause.EVICTED, None, 9, 2.0, "h1's owner has been back since 14:02; moves")
     changed, again, _ = table.ended(begin, evicted)
     assert (changed.state, changed.fate) == (JobState.PENDING, Fate.EVICTED)
@@ -253,7 +253,7 @@ def test_one_that_its_hosts_owner_has_ended_begins_elsewhere_and_is_no_crash():
     assert again.host != begin.host
 
 
-def test_who_may_not_restart_is_lost_whatever_its_host_says_of_its_owner():
+def test_a_job_that_may_not_restart_is_lost_whatever_its_host_says_of_its_owner():
     table = Table()
     begin = table.begin("1", may_restart=False)
     assert not table.life.may_move(begin.job)
@@ -261,14 +261,14 @@ def test_who_may_not_restart_is_lost_whatever_its_host_says_of_its_owner():
     assert changed.state is JobState.LOST
 
 
-def test_what_may_be_moved():
+def test_which_jobs_may_be_moved():
     table = Table()
     table.begin("1")
     table.begin("2", only=H2)
     assert [table.life.may_move(JobId(job)) for job in "123"] == [True, False, False]
 
 
-def test_one_that_stands_still_says_why_until_it_goes_on():
+def test_a_suspended_job_says_why_until_it_continues():
     table = Table()
     begin = table.begin("1")
     which = begin.host, begin.job, begin.attempt
@@ -278,7 +278,7 @@ def test_one_that_stands_still_says_why_until_it_goes_on():
     assert (goes_on.state, goes_on.reason) == (JobState.RUNNING, "")
 
 
-def test_what_was_suspended_has_not_run():
+def test_suspended_time_is_not_run_time():
     table = Table()
     begin = table.begin("1")
     which = begin.host, begin.job, begin.attempt
@@ -287,7 +287,7 @@ def test_what_was_suspended_has_not_run():
     assert table.life.queues.registry.entries[begin.job].ran_s(80.0) == 20.0
 
 
-def test_one_that_stops_at_checkpoints_for_ever_is_held():
+def test_a_job_that_stops_at_checkpoints_forever_is_held():
     table = Table(attempts_max=3)
     begin = table.begin("1")
     for _ in range(2):
@@ -301,7 +301,7 @@ def test_one_that_stops_at_checkpoints_for_ever_is_held():
     assert again.attempt == 4
 
 
-def test_cut_off_it_goes_on_in_the_next_tier():
+def test_after_a_cutoff_it_continues_in_the_next_tier():
     table = Table("tags")
     begin = table.begin("1")
     assert begin.cutoff_s == 1.0
@@ -311,7 +311,7 @@ def test_cut_off_it_goes_on_in_the_next_tier():
     assert (again.tier, again.cutoff_s, again.attempt) == (2, 5.0, 2)
 
 
-def test_an_attempt_is_begun_under_a_full_lease_however_long_the_disk_took():
+def test_an_attempt_starts_under_a_full_lease_however_long_the_disk_took():
     table = Table(lease_s=10.0)
     (begin,) = table.submit("1")
     table.now_s = 5.0
@@ -321,7 +321,7 @@ def test_an_attempt_is_begun_under_a_full_lease_however_long_the_disk_took():
     assert not table.life.sending(begin.job, 1, table.now_s)
 
 
-def test_changes_name_what_is_to_be_recorded():
+def test_changes_name_what_to_record():
     table = Table()
     begin = table.begin("1")
     done = table.ended(begin, OK)[0]
@@ -388,7 +388,7 @@ def test_no_history_has_two_attempts_alive_or_forgets_a_job(mode, names, seed, r
 @pytest.mark.parametrize("mode", ["fcfs", "tags", "shortest-queue"])
 @pytest.mark.parametrize("seed", range(int(os.environ.get("LBD_SIM_SEEDS", "4"))))
 def test_long_histories(mode, seed):
-    """The seed is all there is to a run: it replays from there. LBD_SIM_SEEDS=999 plays so many."""
+    """A run replays from its seed, which is all it depends on. LBD_SIM_SEEDS=999 runs so many."""
     limit, widest = (1000, 2)[seed % 2], (2, 1)[seed // 2 % 2]
     world = World(mode, seed, rules=RULES[seed % len(RULES)], crash_limit=limit, widest=widest)
     names, weights = zip(*EVENTS, strict=True)

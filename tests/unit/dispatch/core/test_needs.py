@@ -1,4 +1,4 @@
-"""Jobs of the queue that need more of a host than slots."""
+"""Queued jobs that need more of a host than slots."""
 
 import pytest
 
@@ -15,7 +15,7 @@ def facts(gpus=2, used=0, features=("linux",), memory=0, given=0):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_it_goes_where_what_it_needs_is(mode):
+def test_it_runs_where_its_needs_are_met(mode):
     table = Table(mode)
     table.host("h1", 4, facts=facts(gpus=0))
     table.host("h2", 4, facts=facts(), load=9.0)
@@ -24,7 +24,7 @@ def test_it_goes_where_what_it_needs_is(mode):
     assert table.ended("a") == ["b@h2"]
 
 
-def test_strictly_first_come_the_head_that_waits_for_a_resource_holds_up_the_rest():
+def test_under_strict_fcfs_a_head_that_waits_for_a_resource_delays_the_rest():
     table = Table()
     table.host("h1", 4, facts=facts())
     assert table.arrive("a", needs=GPU) == ["a@h1"]
@@ -33,7 +33,7 @@ def test_strictly_first_come_the_head_that_waits_for_a_resource_holds_up_the_res
     assert table.ended("a") == ["b@h1", "c@h1"]
 
 
-def test_what_no_host_has_steps_aside_until_one_joins():
+def test_a_job_that_no_host_can_take_steps_aside_until_one_joins():
     table = Table()
     table.host("h1", 1, facts=facts(gpus=0))
     assert table.arrive("a", needs=GPU) == []
@@ -41,22 +41,22 @@ def test_what_no_host_has_steps_aside_until_one_joins():
     assert table.host("h2", 1, facts=facts(gpus=1)) == ["a@h2"]
 
 
-def test_a_host_that_is_given_what_it_lacked_takes_who_waits_for_it():
+def test_a_host_that_gets_the_missing_resource_takes_the_jobs_that_wait_for_it():
     table = Table()
     table.host("h1", 1, facts=facts(features=("linux",)))
     assert table.arrive("a", needs=Needs(features=("big",))) == []
     assert table.host("h1", 1, facts=facts(features=("big", "linux"))) == ["a@h1"]
 
 
-def test_what_others_have_there_counts_and_is_free_with_the_next_heartbeat():
+def test_resources_in_use_by_others_count_and_are_free_with_the_next_heartbeat():
     table = Table()
     table.host("h1", 4, facts=facts(used=1))
     assert table.arrive("a", needs=BOTH) == []
     assert table.host("h1", 4, facts=facts(used=0)) == ["a@h1"]
-    assert table.arrive("b", needs=GPU) == []  # its own are not in the heartbeat
+    assert table.arrive("b", needs=GPU) == []  # the queue's own use is not in the heartbeat
 
 
-def test_memory_is_counted_as_it_was_asked_for():
+def test_memory_counts_as_requested():
     table = Table()
     table.host("h1", 9, facts=facts(memory=8 << 30, given=1 << 30))
     assert table.arrive("a", needs=Needs(memory_bytes=4 << 30)) == ["a@h1"]
@@ -64,7 +64,7 @@ def test_memory_is_counted_as_it_was_asked_for():
     assert table.ended("a") == ["b@h1"]
 
 
-def test_an_array_with_needs_is_never_started_ahead_of_what_is_free():
+def test_an_array_with_needs_is_never_started_ahead_of_free_slots():
     table = Table()
     table.host("h1", 1, ahead=2, facts=facts(gpus=4))
     assert table.arrive("1", array=1, array_index=1, needs=GPU) == ["1@h1"]
@@ -73,7 +73,7 @@ def test_an_array_with_needs_is_never_started_ahead_of_what_is_free():
     assert table.arrive("3", array=1, array_index=3, needs=GPU) == []
 
 
-def test_a_lost_attempt_has_what_it_had_until_its_end_is_known():
+def test_a_lost_attempt_keeps_its_resources_until_its_end_is_known():
     table = Table()
     table.host("h1", 4, facts=facts())
     table.arrive("a", needs=BOTH)

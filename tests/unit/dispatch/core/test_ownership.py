@@ -1,4 +1,4 @@
-"""Whose word counts for whose jobs."""
+"""Who may act on whose jobs."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -18,7 +18,7 @@ async def nobody_asks(number):
 @pytest.mark.parametrize(
     ("host", "counts"), [("h1", True), ("desk-3", True), ("h2", False), ("desk", False)]
 )
-def test_an_administrators_host_is_the_dispatchers_or_one_that_it_names(host, counts):
+def test_the_host_of_an_administrator_is_that_of_the_dispatcher_or_one_that_it_names(host, counts):
     config = Config(dispatch=DispatchConfig(host="h1"), admin=AdminConfig(hosts=("desk-*",)))
     assert (fault_of_admins(host, config) == "") == counts
     nobody = replace(config, admin=AdminConfig())
@@ -26,7 +26,7 @@ def test_an_administrators_host_is_the_dispatchers_or_one_that_it_names(host, co
 
 
 @pytest.mark.parametrize(("by_uid", "uid"), [(True, 1000), (False, None)])
-def test_numbers_are_asked_for_where_they_count(by_uid, uid):
+def test_user_numbers_are_required_where_they_count(by_uid, uid):
     assert Owners(by_uid, nobody_asks).asker("ann", 1000) == Asker("ann", uid)
 
 
@@ -37,12 +37,12 @@ def test_numbers_are_asked_for_where_they_count(by_uid, uid):
         (True, Asker("ann"), False), (False, Asker("ann"), True), (False, Asker("bob"), False),
     ],
 )  # fmt: skip
-def test_a_job_is_of_its_user_by_name_or_by_number(by_uid, asker, owns):
+def test_a_job_belongs_to_its_user_by_name_or_by_number(by_uid, asker, owns):
     assert Owners(by_uid, nobody_asks).owns(asker, SimpleNamespace(user="ann", uid=1000)) is owns
 
 
 @pytest.mark.parametrize("by_uid", [True, False])
-async def test_of_rows_of_an_older_ledger_the_numbers_are_looked_up_where_they_count(by_uid):
+async def test_user_numbers_missing_in_an_older_ledger_are_looked_up_where_they_count(by_uid):
     asked = []
 
     async def uid_of(submission):

@@ -1,4 +1,4 @@
-"""Reservations, kept slots and shortages on hosts drawn at random, against trying all times."""
+"""Reservations, reserved slots and shortages on random hosts, compared with exhaustive searches."""
 
 import math
 from collections import Counter
@@ -42,7 +42,7 @@ def drawn_job(rng, name, **more):
 
 
 def drawn_servers(rng):
-    """Of whole seconds, so that many times are equal."""
+    """Returns random servers. Times are whole seconds, so that many are equal."""
     servers = []
     for number in range(rng.randint(1, 4)):
         features = ("big", "linux") if rng.random() < 0.5 else ("linux",)
@@ -67,7 +67,7 @@ def drawn_servers(rng):
 
 
 def has_room(server, job, ended):
-    """Once these have ended there."""
+    """Returns whether the server has room for the job once these have ended there."""
     free = server.free + sum(entry.slots for entry in ended)
     facts = server.facts_when([entry.job.needs for entry in ended])
     return free >= job.slots and unmet(job.needs, facts) is None
@@ -84,7 +84,7 @@ def test_the_reservation_is_the_first_time_at_which_any_host_has_room(seed):
 
     def longest_s(job):
         alike = (job.name, job.slots) == ("x", 1)
-        # the fewest of the known such that the next is among them in three of four cases
+        # The smallest count of runs such that the next run is no longer in three of four cases.
         enough = [k for k in range(1, len(runs_s) + 1) if k / (len(runs_s) + 1) >= 0.75]
         learnt_s = sorted(runs_s)[enough[0] - 1] if alike and enough else math.inf
         return min(learnt_s, job.limit_s or math.inf)
@@ -134,7 +134,7 @@ def check_passing(rng, backfill, reserved, servers, head, longest_s):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_kept_for_a_gang_are_the_places_that_are_there_first(seed):
+def test_the_places_that_are_available_first_are_reserved_for_a_gang(seed):
     rng = Random(seed)
     servers = drawn_servers(rng)
     gang = rng.randint(1, 6)
@@ -152,7 +152,7 @@ def test_kept_for_a_gang_are_the_places_that_are_there_first(seed):
         return min(MARGIN * max(runs_s) if alike else math.inf, one.limit_s or math.inf)
 
     def ended_by(server, at_s):
-        """Those that will have; of who should have ended long ago nobody knows."""
+        """Returns those that will have ended. The end of an overdue job is unknown."""
         bounds = [(e.started_s + longest_s(e.job), e) for e in server.running.values()]
         return [e for bound_s, e in bounds if NOW_S < bound_s <= at_s and bound_s < math.inf]
 
@@ -189,7 +189,7 @@ def test_kept_for_a_gang_are_the_places_that_are_there_first(seed):
 
 
 def check_others(rng, rooms, plan, servers, job, longest_s):
-    """Who may have what is kept meanwhile, and how much of it."""
+    """Checks which other jobs may use the reserved slots meanwhile, and how many."""
     for n in range(4):
         other = drawn_job(rng, f"{n}")
         first = rooms.shares.rules.priorities and other.priority > job.priority
@@ -213,13 +213,13 @@ def check_others(rng, rooms, plan, servers, job, longest_s):
 
 
 def of_each(needs, jobs):
-    """Of so many jobs together, features aside."""
+    """Returns the needs of this many jobs together, without features."""
     resources = tuple((name, jobs * amount) for name, amount in needs.resources)
     return Needs(resources, memory_bytes=jobs * needs.memory_bytes)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_gang_begins_where_all_its_tasks_have_room_and_nowhere_else(seed):
+def test_a_gang_starts_where_all_its_tasks_have_room_and_nowhere_else(seed):
     rng = Random(seed)
     servers = drawn_servers(rng)
     tasks = [
@@ -315,7 +315,7 @@ def test_the_wait_for_needs_is_that_for_the_host_that_has_them_first(seed):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_how_many_a_host_holds_is_found_by_giving_it_one_after_another(seed):
+def test_how_many_jobs_a_host_holds_is_found_by_adding_them_one_by_one(seed):
     rng = Random(seed)
     servers, job = drawn_servers(rng), drawn_job(rng, "job")
     gone = Server(None, servers[0].own_line)

@@ -12,7 +12,7 @@ from lbd.model import HostId, JobId
 
 
 class Table:
-    """A dispatcher of single words: `arrive("a")` says who started where, as "a@h1"."""
+    """A dispatcher driven in single words: `arrive("a")` returns what started where, as "a@h1"."""
 
     def __init__(self, mode="fcfs", cutoffs=(1.0, 10.0), conserving=False, seed=1, **rules):
         self.queues = Queues(make(mode, cutoffs, conserving), Rules(**rules))
@@ -78,7 +78,7 @@ def test_a_job_too_large_for_every_host_steps_aside():
 
 
 def test_when_hosts_change_jobs_of_a_kind_that_none_can_take_are_looked_at_once(monkeypatch):
-    """A host that offered other slots again and again took a dispatcher's time with them."""
+    """A host that kept changing its slots took up all of a dispatcher's time."""
     table = Table()
     for n in range(1, 200):
         table.arrive(f"{n}", slots=4, user="ann" if n % 2 else "bob")
@@ -90,7 +90,7 @@ def test_when_hosts_change_jobs_of_a_kind_that_none_can_take_are_looked_at_once(
     assert table.ended("1") == ["2@h1"]
 
 
-def test_the_host_of_the_lowest_load_starts_it_and_what_it_got_counts():
+def test_the_host_with_the_lowest_load_starts_it_and_its_new_jobs_count():
     table = Table()
     table.host("h1", 4, load=0.6)
     table.host("h2", 4, load=0.5)
@@ -111,7 +111,7 @@ def test_a_host_may_open_fewer_slots_than_it_has():
     assert table.arrive("b") == []
 
 
-def test_what_ran_before_a_new_dispatcher_keeps_its_slot():
+def test_a_job_that_ran_before_a_new_dispatcher_keeps_its_slot():
     table = Table()
     table.queues.found_running(QueuedJob(JobId("old")), HostId("h1"), 0.0)
     table.host("h1")
@@ -129,7 +129,7 @@ def test_cancelling_the_head_lets_the_next_go():
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_one_job_is_on_the_books_once(mode):
+def test_a_job_is_recorded_only_once(mode):
     table = Table(mode)
     table.arrive("a")
     with pytest.raises(ValueError, match="job a"):
@@ -175,7 +175,7 @@ def test_shortest_queue_counts_running_and_waiting_by_slots():
     assert counts == {"h1": 2, "h2": 4}
 
 
-def test_least_work_goes_by_estimates_and_what_has_run_is_done():
+def test_least_work_uses_estimates_and_subtracts_what_has_run():
     table = Table("least-work")
     table.host("h1")
     table.host("h2")
@@ -191,7 +191,7 @@ def test_least_work_goes_by_estimates_and_what_has_run_is_done():
     assert table.queues.registry[JobId("unknown")].work_s == pytest.approx(181 / 4)
 
 
-def test_who_waited_for_a_host_that_left_joins_another():
+def test_a_job_that_waited_for_a_departed_host_joins_another():
     table = Table("round-robin")
     table.host("h1")
     table.host("h2")
@@ -213,7 +213,7 @@ def tags(*tiers, **more):
     return table
 
 
-def test_tags_kills_at_the_cutoff_and_starts_again_in_the_next_tier():
+def test_tags_kills_at_the_cutoff_and_restarts_in_the_next_tier():
     table = tags(1, 2, 3)
     assert (table.arrive("a"), table.cutoffs["a"]) == (["a@h1"], 1.0)
     assert table.arrive("b") == []
@@ -222,7 +222,7 @@ def test_tags_kills_at_the_cutoff_and_starts_again_in_the_next_tier():
     assert (table.cut_off("a"), table.cutoffs["a"]) == (["a@h3"], None)
 
 
-def test_who_may_not_restart_goes_to_the_last_tier_at_once():
+def test_a_job_that_may_not_restart_goes_to_the_last_tier_at_once():
     table = tags(1, 2, 3)
     assert table.arrive("a", may_restart=False) == ["a@h3"]
     assert table.cutoffs["a"] is None
@@ -260,7 +260,7 @@ def test_work_conserving_lends_an_idle_host_to_a_lower_tier():
     assert table.cutoffs["b"] == 1.0  # the lower tier's
     table.arrive("c")
     assert table.arrive("d") == []
-    assert len(table.cut_off("a")) == 1  # d goes on: tier 1 is served before tier 2 by h1
+    assert len(table.cut_off("a")) == 1  # d continues: h1 serves tier 1 before tier 2
 
 
 @pytest.mark.parametrize(
@@ -283,8 +283,8 @@ def test_a_wide_job_starts_in_the_first_tier_that_has_room_for_it():
     assert table.host("h8", 4, tiers=(3,)) == ["wide@h8"]
 
 
-def test_when_a_wide_head_goes_its_slots_are_for_others_again():
-    """h1 was kept for it, against the other tier's job."""
+def test_when_a_wide_head_leaves_its_slots_are_free_for_others_again():
+    """h1 was reserved for it, against the job of the other tier."""
     table = Table("tags")
     table.host("h1", 2, tiers=(1, 2, 3))
     assert table.arrive("a") == ["a@h1"]
@@ -293,7 +293,7 @@ def test_when_a_wide_head_goes_its_slots_are_for_others_again():
     assert table.ended("wide") == ["b@h1"]
 
 
-def test_a_wide_head_that_starts_elsewhere_frees_what_was_kept_for_it():
+def test_a_wide_head_that_starts_elsewhere_frees_its_reserved_slots():
     table = Table("tags")
     table.host("h1", 2, tiers=(1, 2))
     table.host("h2", 2, tiers=(1,))
@@ -301,7 +301,7 @@ def test_a_wide_head_that_starts_elsewhere_frees_what_was_kept_for_it():
     table.arrive("a", tier=2)
     table.arrive("b")
     assert table.arrive("wide", slots=2) == []
-    assert table.arrive("c", tier=2) == []  # h1 is kept for wide
+    assert table.arrive("c", tier=2) == []  # h1 is reserved for wide
     assert table.ended("b") == ["wide@h2", "c@h1"]
 
 
@@ -323,7 +323,7 @@ def changed(table, cutoffs, **tiers):
     return table.told(starts)
 
 
-def test_new_cutoffs_hold_for_who_waits_not_for_who_runs():
+def test_new_cutoffs_apply_to_waiting_jobs_not_to_running_ones():
     table = Table("tags", (1.0,))
     table.queues.discipline.cutoffs_s = ()
     table.host("h1")
@@ -352,13 +352,13 @@ def test_new_cutoffs_hold_for_who_waits_not_for_who_runs():
     ("cutoffs", "said"), [((), "two tiers"), ((2.0, 1.0), "above 0: 2, 1"), ((1.0, 1.0), "increas"),
                           ((0.0, 1.0), "above 0"), ((float("nan"),), "above 0")]
 )  # fmt: skip
-def test_cutoffs_that_make_no_tiers(mode, cutoffs, said):
+def test_cutoffs_that_do_not_form_tiers_are_refused(mode, cutoffs, said):
     with pytest.raises(ValueError, match=said):
         make(mode, cutoffs)
 
 
 def after_one_of_an_array(**host):
-    """h1 is such a host, and a job of array 7 has ended there."""
+    """h1 may be sent jobs ahead, and a job of array 7 has ended there."""
     table = Table()
     table.host("h1", **host)
     table.arrive("0", array=7)
@@ -376,14 +376,14 @@ def test_jobs_of_an_array_are_sent_ahead_where_short_ones_of_it_ended():
     assert table.ended("a") == []
 
 
-def test_others_are_not_sent_ahead():
+def test_other_jobs_are_not_sent_ahead():
     for more in ({}, {"array": 8}, {"array": 7, "may_restart": False}):
         table = after_one_of_an_array(ahead=2)
         table.arrive("a", array=7)
         assert table.arrive("b", **more) == []
 
 
-def test_nobody_is_sent_ahead_past_a_wide_job():
+def test_no_job_is_sent_ahead_past_a_wide_job():
     table = after_one_of_an_array(slots=2, ahead=4)
     table.arrive("a", array=7)
     assert table.arrive("b", slots=2, array=7) == []

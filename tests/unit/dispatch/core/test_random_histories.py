@@ -1,6 +1,6 @@
-"""Every discipline through random histories; what must hold is checked after each event.
+"""Every discipline through random histories; the invariants are checked after each event.
 
-It is one file because one driver plays them all.
+It is one file because one driver runs them all.
 """
 
 import math
@@ -49,7 +49,7 @@ class History:
     """Drives the queues as a dispatcher would, and knows what an observer knows."""
 
     def __init__(self, mode, conserving, seed, rules=PLAIN, prefix="", malleable=FREE):
-        """`prefix`: of ids; those that are not numbers never stand in the backlog."""
+        """`prefix` is prepended to ids: an id that is not a number is never in the backlog."""
         self.mode = mode
         self.prefix = prefix
         self.told = []
@@ -57,8 +57,8 @@ class History:
         self.queues = Queues(make(mode, CUTOFFS, conserving), rules, malleable=malleable)
         self.rng = Random(seed)
         self.now_s = 0.0
-        self.jobs = {}  # in the registry, by id
-        self.alive = {}  # id: Start, attempts that run
+        self.jobs = {}  # jobs in the registry, by id
+        self.alive = {}  # attempts that run: their Start, by id
         self.made = 0
         self.hosts = {}
         self.came_back = set()  # lost or cut off once
@@ -71,7 +71,7 @@ class History:
         self.after(self.queues.arrived(job, *self.when()))
 
     def arrive_of(self, slots, most, user, name, priority, array):
-        """A job of somebody's, of an array if that is not 0."""
+        """A user's job arrives; it is of an array if `array` is not 0."""
         more = {"user": user, "name": name, "priority": priority, "array": array}
         self.arrive(slots, True, 1, None, slots_most=most, **more)
 
@@ -81,7 +81,7 @@ class History:
         )
 
     def passes(self, _):
-        """The time at which somebody is to be asked again."""
+        """Time passes, up to a moment at which heads may be asked again."""
         self.now_s += 20 * self.rng.random()
         self.after(self.queues.asked_again(self.now_s, self.rng))
 
@@ -92,11 +92,11 @@ class History:
         self.after(self.queues.host_is(host, *self.when()))
 
     def pick(self, jobs, which):
-        """By their numbers, whatever stands before them."""
+        """Picks by the numbers in the ids, whatever their prefix."""
         return sorted(jobs, key=lambda id_: int(id_.removeprefix("j")))[which % len(jobs)]
 
     def rules_change(self, _):
-        """Each host serves other tiers from now on."""
+        """From now on each host serves other tiers."""
         tiers = {
             name: tuple(self.rng.sample(range(1, LAST + 1), self.rng.randint(1, LAST)))
             for name in self.hosts
@@ -192,7 +192,7 @@ class History:
             assert server.used == sum(e.slots for e in server.running.values())
 
     def check_order(self, start):
-        """Who came earlier, of the same user, name, priority and array, goes first."""
+        """Of jobs of the same user, name, priority and array, the earlier one goes first."""
         own_lines = isinstance(self.queues.discipline, OwnLines)
         line = start.host if own_lines else start.tier
         for entry in self.queues.registry.values():
@@ -201,7 +201,8 @@ class History:
                 assert back or number_of(entry.job) > number_of(start.job)
 
     def check_kept(self, start):
-        """A host's slots are kept for who has waited at the head of a line that it serves first."""
+        """A host's slots are reserved for the heads of lines that it serves before that of
+        `start`."""
         server = self.queues.servers_by_host[start.host]
         line = start.host if start.host in server.lines else start.tier
         for earlier in server.lines[: server.lines.index(line)]:
@@ -210,13 +211,13 @@ class History:
                 assert not server.suits(head.kind) or self.has_barred(start.job, earlier)
 
     def has_barred(self, begun, line):
-        """May this one, by its user's limit or its name's, have barred who was the head then?"""
+        """Whether the started job may have barred the head, by the limit of its user or name."""
         waiting = [e.job for e in self.queues.registry.values() if e.line == line]
         alike = [job for job in waiting if job.user == begun.user or job.name == begun.name]
         return self.queues.shares.limits and bool(alike)
 
     def check_limits(self):
-        """No user has more slots, no name more jobs than may be."""
+        """No user has more slots, and no name more jobs, than allowed."""
         slots, names = Counter(), Counter()
         for job, start in self.alive.items():
             slots[self.jobs[job].user] += start.slots
@@ -233,8 +234,8 @@ class History:
             assert server.used <= server.host.usable, "no slot is taken twice"
 
     def check_nobody_waits_for_nothing(self):
-        """Nobody waits beside a slot that could take him and is kept for nobody before him; and
-        in each line he whose turn it is goes first."""
+        """No job waits beside a free slot that fits it and is reserved for no earlier job; in each
+        line the job whose turn it is goes first."""
         queues = self.queues
         for line in queues.servers:
             waiting = [e for e in queues.registry.values() if e.line == line]
@@ -253,7 +254,8 @@ class History:
             assert not any(server.slots >= entry.job.slots for server in servers_by_host)
 
     def holds_out(self, line, head, server):
-        """For more than this host has free, of its own accord, and for a while only."""
+        """Whether the head holds out, by its own choice and for a limited time, for more slots than
+        this host has free."""
         queues = self.queues
         asked = queues.heads.asked.get(line)
         if asked is None:
@@ -290,7 +292,7 @@ class History:
                 assert shares.standing(flow.user) <= least
 
     def finish(self):
-        """All hosts come back for good, large and open, and every job must end."""
+        """All hosts return for good, large and open, and every job must end."""
         for number in range(1, 5):
             self.host(number, 9, 9, [min(number, LAST)])
         for _ in range(10 * len(self.jobs) + 1):
@@ -337,7 +339,7 @@ WEIGHTS = {
 
 
 def play(history, rng, arrive):
-    """A long history to its end; the seed is all there is to it, so it replays from that."""
+    """Runs a long history to its end. It depends only on the seed, so it replays from that."""
     for _ in range(300):
         (name,) = rng.choices(list(WEIGHTS), list(WEIGHTS.values()))
         if name == "arrive":
@@ -415,5 +417,5 @@ def test_long_histories_of_malleable_jobs(mode, strategy, rules):
             history.passes(0)
 
     play(history, rng, arrive)
-    if strategy in ("avg", "heur"):  # by prediction it depends on what else runs
+    if strategy in ("avg", "heur"):  # with a prediction it depends on what else runs
         assert (history.queues.heads.held_out > 0) == (strategy == "heur")

@@ -1,4 +1,4 @@
-"""A job whose user a host takes at other times only, as `admission.everybody_when` has it."""
+"""A job whose user a host accepts only at other times, as with `admission.everybody_when`."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ def begins(actions):
     return [action for action in actions if isinstance(action, Begin)]
 
 
-def test_a_job_of_whom_no_host_takes_at_this_time_waits_for_that_and_others_go_on():
+def test_a_job_that_no_host_accepts_now_waits_for_its_time_and_others_continue():
     table = Table(host_failures=1)
     (begin,) = table.submit("1")
     (again,) = begins(not_yet(table, begin))
@@ -37,7 +37,7 @@ def test_a_job_of_whom_no_host_takes_at_this_time_waits_for_that_and_others_go_o
     assert (begin.job, begin.attempt) == ("1", 3)
 
 
-def test_who_is_refused_for_good_on_one_host_waits_for_the_other_one():
+def test_a_job_refused_for_good_on_one_host_waits_for_the_other():
     table = Table()
     (begin,) = table.submit("1")
     (again,) = begins(not_yet(table, begin))
@@ -48,7 +48,7 @@ def test_who_is_refused_for_good_on_one_host_waits_for_the_other_one():
     assert later.host == begin.host
 
 
-def test_what_runs_elsewhere_may_go_back_to_a_host_whose_time_has_come():
+def test_a_job_that_runs_elsewhere_may_return_to_a_host_whose_time_has_come():
     table = Table()
     (begin,) = table.submit("1")
     (again,) = begins(not_yet(table, begin))
@@ -59,8 +59,8 @@ def test_what_runs_elsewhere_may_go_back_to_a_host_whose_time_has_come():
     assert begin.host not in table.life.queues.registry[JobId("1")].job.barred
 
 
-def test_it_is_not_on_record_as_barred_for_good():
-    """A dispatcher that is started again asks the host once more."""
+def test_the_refusal_is_not_recorded_as_permanent():
+    """A restarted dispatcher asks the host once more."""
     table = Table()
     (begin,) = table.submit("1")
     recorded = [one for one in not_yet(table, begin) if isinstance(one, Changed)]
@@ -68,7 +68,7 @@ def test_it_is_not_on_record_as_barred_for_good():
     assert table.life.jobs[JobId("1")].job.barred == {begin.host}
 
 
-def test_it_is_asked_again_within_the_hour_as_its_owner_may_change_the_rule():
+def test_the_host_is_asked_again_within_the_hour_as_its_owner_may_change_the_rule():
     table = Table()
     (begin,) = table.submit("1")
     far_off = replace(LATER, wait_s=7 * 86_400.0)

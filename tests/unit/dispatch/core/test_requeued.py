@@ -1,4 +1,4 @@
-"""A job that is requeued after its end: each attempt from then on is told when that was."""
+"""A job that is requeued after its end: each later attempt is given the time of the requeue."""
 
 from lbd.dispatch.core.discipline import QueuedJob
 from lbd.dispatch.core.records import Cause, Ending, Live
@@ -6,7 +6,7 @@ from lbd.model import JobId
 from tests.unit.dispatch.core.test_lifecycle import Table
 
 
-def test_each_attempt_is_told():
+def test_each_attempt_is_given_the_time():
     table = Table()
     live = Live(QueuedJob(JobId("1")), 3, requeued=50.0)
     recorded, begin = table.life.revived(live, *table.when)
@@ -15,8 +15,8 @@ def test_each_attempt_is_told():
     assert (lost.requeued, begin.requeued, begin.attempt) == (50.0, 50.0, 5)
 
 
-def test_by_a_new_dispatcher_too():
-    """Of one that was cancelled before it ran nothing else says that it is no new one."""
+def test_a_new_dispatcher_gives_it_too():
+    """For a job that was cancelled before it ran, nothing else shows that it is not new."""
     table = Table()
     live = Live(QueuedJob(JobId("1")), requeued=50.0)
     assert not live.is_new

@@ -1,4 +1,4 @@
-"""Jobs whose files cannot be had: held for a while, tried again, and what users do meanwhile."""
+"""Jobs whose files are unavailable: held for a while, tried again, and what users do meanwhile."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from lbd.model import JobId, JobState
 from tests.unit.dispatch.core.test_lifecycle import Table
 
 
-def test_a_job_whose_files_are_away_is_held_and_tried_again_later_and_later():
+def test_a_job_whose_files_are_away_is_held_and_retried_at_growing_intervals():
     table = Table(aside_s=10.0, aside_max_s=30.0)
     (begin,) = table.submit("1")
     away = Ending(Cause.LOST, reason="its files: h9 cannot be asked")
@@ -23,10 +23,10 @@ def test_a_job_whose_files_are_away_is_held_and_tried_again_later_and_later():
         table.now_s += 1
         back, begin = table.life.tick(*table.when)
         assert (back.state, begin.attempt) == (JobState.PENDING, number + 1)
-    assert not table.life.hosts.aside()  # it is not these hosts' fault
+    assert not table.life.hosts.aside()  # these hosts are not at fault
 
 
-def test_who_is_held_for_a_while_may_be_held_for_good_or_leave():
+def test_a_temporarily_held_job_may_be_held_for_good_or_leave():
     table = Table(aside_s=10.0)
     away = Ending(Cause.LOST, reason="its files: h9 cannot be asked")
     for name in ("1", "2"):
@@ -39,7 +39,7 @@ def test_who_is_held_for_a_while_may_be_held_for_good_or_leave():
     assert table.life.tick(*table.when) == []
 
 
-def test_whom_a_user_holds_in_a_pause_stays_held_after_it():
+def test_a_job_that_a_user_holds_during_a_pause_stays_held_after_it():
     table = Table(aside_s=10.0)
     (begin,) = table.submit("1")
     away = Ending(Cause.LOST, reason="its files: h9 cannot be asked")

@@ -28,13 +28,13 @@ def test_a_command_line_is_the_same_under_any_label():
 
 
 @pytest.mark.parametrize("other", [{"user": "bob"}, {"slots": 2}])
-def test_other_users_and_other_numbers_of_slots_tell_nothing(other):
+def test_other_users_and_other_numbers_of_slots_say_nothing(other):
     times = RunTimes()
     times.ended(job(1), 1.0)
     assert list(times.of(job(1)._replace(**other))) == []
 
 
-def test_the_last_runs_are_kept_and_who_has_not_run_for_longest_is_forgotten():
+def test_the_last_runs_are_kept_and_the_command_unused_for_longest_is_forgotten():
     times = RunTimes(most=3)
     for run_s in range(RUNS_KEPT + 1):
         times.ended(job(name="a"), float(run_s))
@@ -55,7 +55,7 @@ def test_the_thousands_of_one_user_push_out_no_other_users():
     assert list(times.of(job(name="99"))) == [1.0]
 
 
-def test_of_users_who_have_as_many_the_first_to_go_are_those_of_longest_ago():
+def test_of_users_with_equally_many_the_least_recent_are_forgotten_first():
     times = RunTimes(most=2)
     for user in ("ann", "bob", "ann", "eve"):
         times.ended(job(name="daily")._replace(user=user), 5.0)
@@ -65,7 +65,7 @@ def test_of_users_who_have_as_many_the_first_to_go_are_those_of_longest_ago():
     assert found == [True, False, True]
 
 
-def test_what_ran_before_a_new_dispatcher_is_as_old_as_it_is():
+def test_a_job_that_ran_before_a_new_dispatcher_keeps_its_age():
     table = Table()
     table.host("h1")
     table.queues.found_running(QueuedJob(JobId("old"), command="x"), HostId("h1"), 5.0)

@@ -1,4 +1,4 @@
-"""Of the queue what is small enough to be held against a table."""
+"""Parts of the queue that are small enough to be tested by a table."""
 
 import math
 from itertools import permutations
@@ -27,7 +27,7 @@ from tests.unit.dispatch.core.test_lifecycle import OK, Table
 from tests.unit.dispatch.core.test_queues import Table as Queue
 
 
-def test_hosts_have_their_turns_from_the_first_on():
+def test_hosts_take_turns_from_the_first_on():
     table = Queue("round-robin")
     table.host("h1", 1)
     table.host("h2", 2)
@@ -36,13 +36,13 @@ def test_hosts_have_their_turns_from_the_first_on():
     assert chosen == ["h1", "h2", "h2", "h1"]
 
 
-def test_every_order_is_drawn():
+def test_every_order_can_be_drawn():
     drawn = {tuple(at_random((1, 2, 3), Random(seed))) for seed in range(200)}
     assert drawn == set(permutations((1, 2, 3)))
 
 
 @pytest.mark.parametrize("given", ["h1", "h1:", "h1:x", "h1:0", "h1:1,", ":1"])
-def test_tiers_that_cannot_be_read_are_one_line(given):
+def test_unreadable_tiers_are_one_line(given):
     with pytest.raises(ValueError, match="must be a host and its tiers, like h1:1,2"):
         spread_tiers("h2", ("h1", "h2"), 2, [given])
     assert spread_tiers("h2", ("h1", "h2"), 2, ["h1:2", "h2:2,1"]) == (1, 2)
@@ -51,19 +51,19 @@ def test_tiers_that_cannot_be_read_are_one_line(given):
 @pytest.mark.parametrize(
     ("suspended_s", "now_s", "for_s"), [(None, 9.0, 0.0), (4.0, 9.0, 5.0), (9.5, 9.0, 0.0)]
 )
-def test_a_job_that_goes_on_has_run_for_less_by_its_pause(suspended_s, now_s, for_s):
+def test_the_pause_of_a_resumed_job_is_not_run_time(suspended_s, now_s, for_s):
     entry = Entry(QueuedJob(JobId("1")), 1, 0.0, 1, started_s=1.0, suspended_s=suspended_s)
     assert entry.goes_on(now_s) == for_s
     assert (entry.suspended_s, entry.started_s, entry.ran_s(10.0)) == (None, 1 + for_s, 9 - for_s)
 
 
-def test_of_an_array_those_tasks_are_open_that_have_not_ended():
+def test_the_open_tasks_of_an_array_are_those_that_have_not_ended():
     states = {"pending": 3, "running": 2, "suspended": 1, "done": 7, "failed": 4, "lost": 2}
     assert Tally(states, None, None, None, 0).open == 6
 
 
 @pytest.mark.parametrize("name", ["h1", "h2"])
-def test_a_refusal_of_an_attempt_that_is_over_is_settled_and_nothing_more(name):
+def test_a_refusal_of_an_attempt_that_is_over_is_settled_and_ignored(name):
     table = Table()
     table.begin("1")
     refused = table.life.refused(HostId(name), JobId("1"), 7, "exec", OK, *table.when)
@@ -71,7 +71,7 @@ def test_a_refusal_of_an_attempt_that_is_over_is_settled_and_nothing_more(name):
     assert JobId("1") in table.life.leased
 
 
-def test_one_that_is_refused_as_it_was_to_be_requeued_begins_again():
+def test_a_job_that_is_refused_while_to_be_requeued_starts_again():
     table = Table()
     (begin,) = table.submit("1")
     table.life.requeue(JobId("1"))
@@ -82,7 +82,7 @@ def test_one_that_is_refused_as_it_was_to_be_requeued_begins_again():
 @pytest.mark.parametrize(
     ("said", "shown"), [("", "cancelled"), ("its owner is back", "its owner is back")]
 )
-def test_a_job_that_was_cancelled_as_it_ran_says_so(said, shown):
+def test_a_job_that_was_cancelled_while_it_ran_says_so(said, shown):
     table = Table()
     begin = table.begin("1")
     ending = Ending(Cause.SIGNALLED, None, 15, reason=said, stop_reason=CANCEL)
@@ -102,14 +102,14 @@ H1, H2, H3 = map(HostId, ("h1", "h2", "h3"))
         ({"needs": Needs(features=("big",)), "barred": frozenset((H1,))}, []),
     ],
 )  # fmt: skip
-def test_hosts_that_a_job_may_go_to(job, able_ones):
+def test_which_hosts_a_job_may_use(job, able_ones):
     table = Queue()
     for name, slots, features in (("h1", 4, ("big",)), ("h2", 2, ()), ("h3", 4, ())):
         table.host(name, slots, facts=Facts(features))
     assert able(QueuedJob(JobId("1"), **job), table.queues.hosts) == able_ones
 
 
-def test_what_a_host_has_once_jobs_have_ended_and_others_begun():
+def test_what_a_host_has_after_jobs_have_ended_and_others_started():
     table = Queue()
     table.host("h1", 4, facts=Facts((), (("gpu", 4, 1),), memory_total=100))
     (server,) = table.queues.servers[1]
@@ -128,8 +128,8 @@ def test_what_a_host_has_once_jobs_have_ended_and_others_begun():
         ("learnt", None, 12.0, 15.0), ("learnt", None, 15.0, 110.0), ("learnt", None, 50.0, 110.0),
     ],
 )  # fmt: skip
-def test_when_a_job_that_runs_ends(monkeypatch, rule, suspended_s, now_s, ends_s):
-    """It began at 10 s with a limit of 100 s; its like have taken 5 s."""
+def test_when_a_running_job_ends(monkeypatch, rule, suspended_s, now_s, ends_s):
+    """It started at 10 s with a limit of 100 s; similar jobs have taken 5 s."""
     monkeypatch.setattr("lbd.dispatch.core.backfill.reservation.exceeded_rarely_s", lambda *_: 5.0)
     job = QueuedJob(JobId("1"), limit_s=100.0)
     entry = Entry(job, 1, 0.0, 1, started_s=10.0, suspended_s=suspended_s)
@@ -144,7 +144,7 @@ def test_when_a_job_that_runs_ends(monkeypatch, rule, suspended_s, now_s, ends_s
     ],
     ids=lambda job: next(iter(job)),
 )  # fmt: skip
-def test_who_fits_no_host_of_its_tier_starts_in_the_first_that_has_one(job):
+def test_a_job_that_fits_no_host_of_its_tier_starts_in_the_first_tier_with_one(job):
     table = Queue("tags")
     table.host("h1", tiers=(1,))
     table.host("h2", 2, tiers=(2,), facts=Facts(("big",)))
@@ -153,7 +153,7 @@ def test_who_fits_no_host_of_its_tier_starts_in_the_first_that_has_one(job):
     assert table.cutoffs["a"] == 10.0
 
 
-def test_who_fits_no_host_of_a_later_tier_either_waits_in_its_own():
+def test_a_job_that_fits_no_host_of_a_later_tier_either_waits_in_its_own():
     table = Queue("tags")
     for number in (1, 2):
         table.host(f"h{number}", tiers=(number,))
@@ -162,8 +162,8 @@ def test_who_fits_no_host_of_a_later_tier_either_waits_in_its_own():
     assert table.cutoffs["a"] == 1.0
 
 
-def test_what_is_decided_goes_by_the_time_of_the_event():
-    """Shares, targets and the slots that are kept for a gang all change as time passes."""
+def test_decisions_use_the_time_of_the_event():
+    """Shares, targets and the slots reserved for a gang all change as time passes."""
     table = Queue(fair_share_s=10.0)
     queues, rng = table.queues, Random(1)
     host, job = HostSlots(HostId("h1"), 2), QueuedJob(JobId("1"))
@@ -186,7 +186,7 @@ def test_what_is_decided_goes_by_the_time_of_the_event():
         assert queues.shares.now_s == at_s
 
 
-def test_what_a_dispatcher_finds_is_not_begun_again():
+def test_what_a_new_dispatcher_finds_is_not_started_again():
     life = Table().life
     found = [
         life.restored(Live(QueuedJob(JobId("1"))), (1, "h1", 1, True, 1, None), 0.0, Random(1)),
@@ -209,11 +209,11 @@ def test_what_a_dispatcher_finds_is_not_begun_again():
         ({"after": ""}, None),
     ],
 )
-def test_what_a_job_on_record_still_waits_for(found, waits):
+def test_what_a_recorded_job_still_waits_for(found, waits):
     assert waits_of(row(**{"after": "ok:7-7:7", "attempt": 0, **found})) == waits
 
 
-def test_what_runs_on_a_host_that_is_gone_counts_as_room_and_only_that():
+def test_jobs_on_a_departed_host_count_as_room_and_only_those():
     table = Queue()
     table.host("h1", 4)
     table.arrive("a", slots=3)
@@ -224,7 +224,7 @@ def test_what_runs_on_a_host_that_is_gone_counts_as_room_and_only_that():
     assert (room(servers(), job), room(servers(), job._replace(slots=2))) == (3, 1)
 
 
-def test_what_runs_is_not_changed():
+def test_a_running_job_is_not_changed():
     table = Queue()
     table.host("h1")
     job = QueuedJob(JobId("a"))
@@ -238,7 +238,7 @@ def test_what_runs_is_not_changed():
     ("reason", "held"),
     [("held by ann", "held by ann"), (f"{HELD}its files", ""), ("h1: no such file", ""), ("", "")],
 )
-def test_who_was_held_by_somebody_is_held_still(reason, held):
+def test_a_job_that_a_user_held_is_still_held(reason, held):
     live, leased = live_job(row(reason=reason, attempt=3, crashes=2, requeued=9.0), None)
     assert (live.held, live.attempt, live.crashes, live.requeued) == (held, 3, 2, 9.0)
     assert leased is None
@@ -255,7 +255,7 @@ def test_an_attempt_that_has_not_ended_may_be_alive(fate):
     assert live.stop_reason == (CANCEL if is_open else "")
 
 
-def test_a_job_on_record_is_queued_as_it_was_submitted():
+def test_a_recorded_job_is_queued_as_it_was_submitted():
     found = queued_job(row(tier=2, only="h2", barred=("h1", "h3"), first=7), 5.0)
     assert (found.tier, found.only, found.barred) == (2, H2, frozenset((H1, H3)))
     assert (found.estimate_s, found.array) == (5.0, 0)
@@ -264,7 +264,7 @@ def test_a_job_on_record_is_queued_as_it_was_submitted():
     assert (task.array, task.array_index, task.shown) == (7, 2, "7_2")
 
 
-def test_how_long_slots_are_held_is_what_was_seen_lately():
+def test_how_long_slots_are_held_is_what_was_seen_recently():
     times = SlotTimes()
     for life_s in (10.0, 20.0, 30.0, 40.0):
         times.ended(life_s)
@@ -277,7 +277,7 @@ def test_how_long_slots_are_held_is_what_was_seen_lately():
     assert times.count == 1005
 
 
-def test_resources_are_told_apart_and_not_without_end(monkeypatch):
+def test_resources_are_tracked_separately_and_only_so_many(monkeypatch):
     monkeypatch.setattr("lbd.dispatch.core.malleable.slot_times.RESOURCES_MAX", 2)
     times = ResourceTimes()
     for name in ("gpu", "disk", "tape", "gpu"):
@@ -298,7 +298,7 @@ def test_what_was_found_running_is_learnt_from_then_on():
     assert list(table.queues.slot_times.recent_s) == [14.0]
 
 
-def test_a_host_that_is_gone_takes_nothing():
+def test_a_departed_host_takes_nothing():
     table = Queue()
     table.host("h1", 2, ahead=1)
     for name in ("a", "b", "c"):
@@ -339,12 +339,14 @@ def test_what_is_wrong_with_a_row(wrong, said):
         (10.0, 90.0, -5.0, None, 80.0), (10.0, 5.0, 0.0, None, 0.0),
     ],
 )  # fmt: skip
-def test_suspended_time_is_no_run_time_on_record(started, finished, suspended_s, suspended, run_s):
+def test_suspended_time_is_not_recorded_as_run_time(
+    started, finished, suspended_s, suspended, run_s
+):
     one = row(started=started, finished=finished, suspended_s=suspended_s, suspended=suspended)
     assert one.run_s == run_s
 
 
-def test_how_long_a_job_takes_is_what_its_like_took_lately():
+def test_the_expected_duration_of_a_job_is_that_of_recent_similar_ones():
     room, job = GangRoom(Shares(Rules())), QueuedJob(JobId("1"), name="x", user="ann")
     for run_s in (900.0, *[10.0] * (LAST_RUNS - 1)):
         room.run_times.ended(job, run_s)

@@ -1,4 +1,4 @@
-"""What a user was told will be done to a running job: kill and requeue, whatever dies meanwhile."""
+"""What a user was told will happen to a running job: kill and requeue, whatever dies meanwhile."""
 
 from dataclasses import replace
 
@@ -16,8 +16,8 @@ WISHES = pytest.mark.parametrize(
 
 
 @WISHES
-def test_what_an_attempt_was_ended_for_outlives_the_dispatcher(stop_reason, state):
-    """The host says it with the end, also to one that has not read it on the ledger."""
+def test_the_stop_reason_of_an_attempt_outlives_the_dispatcher(stop_reason, state):
+    """The host repeats the reason with the end, even to a dispatcher that has not read it."""
     table = Table()
     begin = table.begin("1")
     killed = Ending(Cause.SIGNALLED, 143, 15, stop_reason=stop_reason)
@@ -26,10 +26,10 @@ def test_what_an_attempt_was_ended_for_outlives_the_dispatcher(stop_reason, stat
 
 
 @WISHES
-def test_what_a_user_was_told_outlives_a_dispatcher_that_dies_before_the_host_hears(
+def test_the_promise_to_a_user_outlives_a_dispatcher_that_dies_before_the_host_hears(
     stop_reason, state
 ):
-    """It is on the ledger; the host is told at its next heartbeat, or the lease runs out."""
+    """The promise is in the ledger; the next heartbeat tells the host, or the lease expires."""
     world = World("fcfs", 1, hosts=1)
     (host,) = world.hosts.values()
     world.connect(host)
@@ -55,8 +55,8 @@ def test_what_a_user_was_told_outlives_a_dispatcher_that_dies_before_the_host_he
 
 
 @pytest.mark.parametrize("number", [0, 9, 15])
-def test_a_host_that_is_back_is_told_again_what_it_does_not_know_of(number):
-    """The line to it may have broken with the order on its way."""
+def test_a_returning_host_is_told_again_what_it_missed(number):
+    """Its connection may have broken while the order was on its way."""
     table = Table()
     begin = table.begin("1")
     key = begin.job, begin.attempt
@@ -70,14 +70,14 @@ def test_a_host_that_is_back_is_told_again_what_it_does_not_know_of(number):
     assert table.life.stops_to_repeat(other, [(*key, "")]) == []
 
 
-def test_what_ends_well_before_the_signal_comes_has_ended_well():
+def test_a_job_that_succeeds_before_the_signal_arrives_has_succeeded():
     table = Table()
     over, _ = table.ended(table.begin("1"), replace(OK, stop_reason=CANCEL))
     assert over.state is JobState.DONE
 
 
-def test_one_that_succeeds_before_it_is_ended_begins_again_as_its_user_was_told():
-    """A script that has itself requeued, and then ends with 0."""
+def test_a_job_that_succeeds_before_its_requeue_starts_again_as_promised():
+    """For example a script that requeues itself and then exits with 0."""
     table = Table()
     begin = table.begin("1")
     table.life.requeue(begin.job)

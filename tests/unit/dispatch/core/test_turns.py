@@ -16,7 +16,7 @@ from tests.unit.dispatch.core.test_queues import Table
 
 
 def run_all(table, jobs):
-    """One slot: who runs when, as each ends when the next is to begin."""
+    """Returns which job runs when on one slot: each ends when the next is to start."""
     order, starts = [], table.host("h1")
     while starts:
         (start,) = starts
@@ -40,14 +40,14 @@ def test_arrays_take_turns_and_nobody_waits_for_all_of_one():
     assert run_all(table, 8) == ["a1", "x", "b1", "y", "a2", "b2", "a3", "a4"]
 
 
-def test_where_arrays_do_not_take_turns_all_of_one_goes_before_what_came_later():
+def test_if_arrays_do_not_take_turns_all_of_one_goes_before_later_jobs():
     table = Table(interleave_arrays=False)
     for name, array in (("a1", 1), ("a2", 1), ("x", 0), ("b1", 2)):
         table.arrive(name, array=array)
     assert run_all(table, 4) == ["a1", "a2", "x", "b1"]
 
 
-def test_a_lost_job_of_an_array_has_the_place_with_which_it_began():
+def test_a_lost_task_of_an_array_keeps_the_place_it_started_from():
     table = Table()
     for name, array in (("a1", 1), ("a2", 1), ("x", 0), ("y", 0)):
         table.arrive(name, array=array)
@@ -56,7 +56,7 @@ def test_a_lost_job_of_an_array_has_the_place_with_which_it_began():
     assert table.ended("a1") == ["x@h1"]
 
 
-def test_one_of_an_array_that_is_cancelled_passes_its_turn_on():
+def test_a_cancelled_task_of_an_array_passes_its_turn_on():
     table = Table()
     for name, array in (("a1", 1), ("a2", 1), ("x", 0)):
         table.arrive(name, array=array)
@@ -64,7 +64,7 @@ def test_one_of_an_array_that_is_cancelled_passes_its_turn_on():
     assert table.host("h1") == ["a2@h1"]
 
 
-def test_of_a_limited_array_so_many_run_at_once_and_others_pass():
+def test_a_limited_array_runs_only_so_many_tasks_at_once_and_others_pass():
     table = Table()
     for name in ("a1", "a2", "a3", "a4"):
         table.arrive(name, array=1, at_once=2)
@@ -82,7 +82,7 @@ def test_of_a_limited_array_so_many_run_at_once_and_others_pass():
 
 
 @pytest.mark.parametrize("mode", ["round-robin", "fcfs"])
-def test_the_end_of_one_lets_another_of_its_array_begin_wherever_it_waits(mode):
+def test_the_end_of_a_task_lets_another_of_its_array_start_wherever_it_waits(mode):
     table = Table(mode)
     table.host("h1")
     table.host("h2")
@@ -103,7 +103,7 @@ def test_a_limited_array_found_running_counts():
     assert table.ended("a1") == ["a2@h1"]
 
 
-def test_what_is_changed_keeps_its_place():
+def test_a_changed_job_keeps_its_place():
     table = Table(priorities=True)
     table.host("h1", open_slots=0)
     for name, priority in (("a", 0), ("b", 0), ("c", 5)):
@@ -128,7 +128,7 @@ def test_a_higher_priority_goes_first_if_priorities_count():
         assert run_all(table, 4) == order
 
 
-def test_fair_shares_slots_that_become_free_together():
+def test_fair_share_divides_slots_that_become_free_together():
     table = Table(fair_share_s=100.0)
     for n in range(6):
         table.arrive(f"a{n}", user="ann")
@@ -137,22 +137,23 @@ def test_fair_shares_slots_that_become_free_together():
     assert table.host("h1", 4) == ["a0@h1", "b0@h1", "a1@h1", "b1@h1"]
 
 
-def test_fair_share_remembers_who_had_much_and_forgets_it():
+def test_fair_share_remembers_past_use_and_forgets_it_over_time():
     table = Table(fair_share_s=100.0)
     table.host("h1")
     table.arrive("old", user="ann")
     table.now_s = 100.0
     table.arrive("a", user="ann")
     table.arrive("b", user="bob")
-    assert table.ended("old") == ["b@h1"]  # who came later, and has had nothing
+    assert table.ended("old") == ["b@h1"]  # b came later, and its user has had nothing
     table.now_s = 1e5
     table.arrive("b2", user="bob")
     assert table.ended("b") == ["a@h1"]
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_users_standing_is_what_they_have_and_have_had_lately(seed):
-    """The slots of now, and their mean with weights that fall by 1/e in `fair_share_s`."""
+def test_the_usage_of_a_user_is_what_they_have_and_had_recently(seed):
+    """It is their current slots and the mean of past slots, with weights that fall by 1/e in
+    `fair_share_s`."""
     rng, now_s, had = Random(seed), 1.0, []
     shares = Shares(Rules(fair_share_s=50.0))
     for _ in range(60):
@@ -177,7 +178,7 @@ def test_a_users_standing_is_what_they_have_and_have_had_lately(seed):
     assert shares.standing("bob") == 0.0
 
 
-def test_who_has_the_most_slots_a_user_may_have_is_passed_by_others():
+def test_a_user_at_the_slot_limit_is_passed_by_others():
     table = Table(user_slots=2)
     table.host("h1", 4)
     assert table.arrive("a1", user="ann", slots=2) == ["a1@h1"]
@@ -189,15 +190,15 @@ def test_who_has_the_most_slots_a_user_may_have_is_passed_by_others():
     assert table.ended("a1") == ["a2@h1"]
 
 
-def test_of_a_range_a_user_gets_no_more_than_may_be():
+def test_a_user_gets_no_more_of_a_range_than_allowed():
     table = Table(user_slots=3)
     table.host("h1", 8)
     table.arrive("a", user="ann", slots_most=8)
     assert table.queues.registry[JobId("a")].slots == 3
 
 
-def test_a_limit_of_one_line_is_met_by_what_ends_in_another():
-    """Hosts have lines of their own here: what ends on h1 makes room for who waits for h2."""
+def test_a_limit_reached_in_one_line_is_lifted_by_ends_in_another():
+    """Hosts have lines of their own here: an end on h1 makes room for a job that waits for h2."""
     table = Table("round-robin", user_slots=1)
     table.host("h1")
     table.host("h2")
@@ -222,13 +223,13 @@ def test_names_have_limits_of_their_own():
 
 
 @pytest.mark.parametrize("text", ["x", "x:", ":2", "x:0", "x:-1", "x:two", "x:2147483648"])
-def test_a_name_limit_that_cannot_be_read(text):
+def test_an_unreadable_name_limit_is_refused(text):
     with pytest.raises(ValueError, match="like fit-"):
         read_name_limits([text])
     assert read_name_limits(["x:1", "a:b:2147483647"]) == (("x", 1), ("a:b", 2147483647))
 
 
-def test_nothing_is_remembered_of_whom_nothing_counts():
+def test_if_nothing_counts_for_a_user_nothing_is_remembered():
     for rules, left in (({}, 0), ({"user_slots": 1}, 0), ({"fair_share_s": 9.0}, 1)):
         table = Table(**rules)
         table.host("h1", 2)
@@ -243,7 +244,7 @@ JOBS = st.lists(st.tuples(st.integers(-1, 1), st.sampled_from([0, 0, 7, 8, 9])),
 
 @settings(max_examples=60, deadline=None)
 @given(jobs=JOBS, cancelled=st.sets(st.integers(0, 29), max_size=5), priorities=st.booleans())
-def test_the_order_that_is_told_is_the_order_in_which_they_begin(jobs, cancelled, priorities):
+def test_the_reported_order_is_that_in_which_they_start(jobs, cancelled, priorities):
     table = Table(priorities=priorities)
     table.host("h1", open_slots=0)
     for n, (priority, array) in enumerate(jobs):
@@ -256,7 +257,7 @@ def test_the_order_that_is_told_is_the_order_in_which_they_begin(jobs, cancelled
 
 
 def test_of_many_limited_arrays_those_whose_turn_it_is_not_are_not_looked_at(monkeypatch):
-    """Three thousand of them took all of a dispatcher's time."""
+    """Three thousand such arrays took all of a dispatcher's time."""
     table, looks = Table(), []
     front, count = Waiting._front, 300
     monkeypatch.setattr(Waiting, "_front", lambda line, flow: looks.append(1) or front(line, flow))
@@ -273,7 +274,7 @@ def test_of_many_limited_arrays_those_whose_turn_it_is_not_are_not_looked_at(mon
 
 
 def first_of_all(line):
-    """Whose turn it is, found by a look at each that could go first."""
+    """Returns the job whose turn it is, by looking at each that could go first."""
     shares, found = line._shares, []
     for flow in list(line._flows):
         front = line._front(flow)
@@ -330,7 +331,7 @@ def test_who_wants_little_gets_it_and_the_rest_is_shared_evenly(wants, room, sha
     assert even_share(wants, room) == share
 
 
-def test_names_that_were_looked_at_are_not_remembered_without_end(monkeypatch):
+def test_names_that_were_checked_are_not_remembered_forever(monkeypatch):
     monkeypatch.setattr("lbd.dispatch.core.shares.NAMES_KNOWN", 5)
     shares = Shares(Rules(name_jobs=(("x*", 2),)))
     for number in range(40):

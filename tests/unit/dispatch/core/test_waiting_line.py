@@ -1,4 +1,4 @@
-"""A line of waiting jobs against a plain list of them, through random histories."""
+"""A line of waiting jobs compared with a simple list, through random histories."""
 
 from dataclasses import dataclass
 from random import Random
@@ -29,15 +29,15 @@ class Job:
 
 
 class Line:
-    """One host, and all who wait for it in a list. Each array has a turn of its own: it moves to
-    the end of the line when one of its tasks begins."""
+    """One host and a list of all jobs that wait for it. Each array has a single turn, which moves
+    to the end of the line when one of its tasks starts."""
 
     def __init__(self, rules):
         self.rules = rules
         self.numbers = 0
         self.waiting = []
         self.running = {}  # by id
-        self.turns = {}  # of each array, its place
+        self.turns = {}  # the place of each array
         self.slots = 0
 
     def number(self):
@@ -51,7 +51,7 @@ class Line:
             self.turns[job.array] = one.number
 
     def mates(self, one):
-        """Those of its array that wait and have not begun."""
+        """Returns the waiting tasks of its array that have not started."""
         return [other for other in self.waiting if self.is_with(other, one)]
 
     def is_with(self, other, one):
@@ -77,7 +77,7 @@ class Line:
         return bool(job.at_once) and tasks >= job.at_once
 
     def flow(self, one):
-        """Of those that differ only in their order the first is waited for."""
+        """Returns a key that is equal for jobs that differ only in their order."""
         rules, job = self.rules, one.job
         return (
             job.priority if rules.priorities else 0,
@@ -195,7 +195,7 @@ def test_whose_turn_it_is(rules, seed):
 
 @pytest.mark.parametrize("seed", range(40))
 def test_the_first_of_a_line_are_those_that_came_first(seed):
-    """Also where many have left, from before them or from among them."""
+    """Even where many have left, from before or from among them."""
     rng = Random(seed)
     queues = Queues(make("fcfs", ()), Rules(priorities=seed % 2 == 1, user_slots=9 * (seed % 3)))
     queues.host_is(HostSlots(H1, 4, open_slots=0), 0.0, rng)
@@ -215,7 +215,7 @@ def test_the_first_of_a_line_are_those_that_came_first(seed):
         assert [one.id for one in line.first(99)] == left
 
 
-def test_turns_that_are_over_are_not_kept():
+def test_past_turns_are_not_kept():
     rng = Random(1)
     queues = Queues(make("fcfs", ()))
     queues.host_is(HostSlots(H1, 1), 0.0, rng)
@@ -227,7 +227,7 @@ def test_turns_that_are_over_are_not_kept():
     assert len(turns) <= 2 + SPARE_TURNS
 
 
-def test_turns_are_kept_of_each_user_with_their_own():
+def test_turns_are_kept_per_user():
     rng = Random(1)
     queues = Queues(make("fcfs", ()), Rules(user_slots=9))
     queues.host_is(HostSlots(H1, 1), 0.0, rng)
@@ -242,19 +242,19 @@ def test_turns_are_kept_of_each_user_with_their_own():
         assert len(turns) <= 4 + SPARE_TURNS
 
 
-def test_an_array_whose_turn_has_gone_by_keeps_its_place_when_a_task_is_changed():
+def test_an_array_whose_turn_has_passed_keeps_its_place_when_a_task_is_changed():
     rng, queues = Random(1), Queues(make("fcfs", ()))
     queues.host_is(HostSlots(H1, 1, open_slots=0), 0.0, rng)
     tasks = [QueuedJob(JobId(f"{n}"), array=1) for n in (1, 2, 3)]
     for job in (*tasks, QueuedJob(JobId("9"))):
         queues.arrived(job, 0.0, rng)
-    queues.host_is(HostSlots(H1, 1), 0.0, rng)  # the first begins: the others' turn is after 9's
+    queues.host_is(HostSlots(H1, 1), 0.0, rng)  # the first starts: the others' turn is after 9's
     queues.changed(tasks[1]._replace(name="x"), 0.0, rng)
     assert [one.id for one in queues.lines[ONLY_LINE].order()] == ["9", "2", "3"]
 
 
-def test_turns_of_flows_that_have_left_are_no_turns():
-    """Of each array with a limit there is one; all of the first have been cancelled."""
+def test_turns_of_flows_that_have_left_do_not_count():
+    """Each array with a limit has a flow; all tasks of the first have been cancelled."""
     rng, queues = Random(1), Queues(make("fcfs", ()), Rules(user_slots=9))
     queues.host_is(HostSlots(H1, 1, open_slots=0), 0.0, rng)
     for n in range(1, 9):
@@ -268,7 +268,7 @@ def test_turns_of_flows_that_have_left_are_no_turns():
 
 
 @pytest.mark.parametrize("rules", [Rules(), Rules(user_slots=9), Rules(fair_share_s=60.0)])
-def test_of_whom_waits_no_longer_a_line_keeps_nothing(rules):
+def test_a_line_keeps_nothing_of_jobs_that_no_longer_wait(rules):
     rng, queues = Random(1), Queues(make("fcfs", ()), rules)
     queues.host_is(HostSlots(H1, 1, open_slots=0), 0.0, rng)
     for n in range(1, 500):

@@ -1,4 +1,4 @@
-"""A job that somebody has ended says who that was."""
+"""A job that a user has ended names that user."""
 
 import pytest
 
@@ -18,14 +18,14 @@ from tests.unit.dispatch.core.test_lifecycle import Table
         (10, Ending(Cause.EXITED, 1), ""),
     ],
 )
-def test_of_one_that_ran(sent, ended, said):
+def test_a_job_that_ran(sent, ended, said):
     table = Table()
     begin = table.begin("1")
     table.life.kill(JobId("1"), sent, *table.when, of="ann@h2")
     assert table.ended(begin, ended)[0].reason == said
 
 
-def test_of_those_that_have_not_begun():
+def test_jobs_that_have_not_started():
     table = Table()
     for name in ("1", "2", "3"):
         table.submit(name)
@@ -38,7 +38,7 @@ def test_of_those_that_have_not_begun():
     assert refused.reason == said
 
 
-def test_a_signal_to_an_attempt_before_this_one_says_nothing():
+def test_a_signal_to_an_earlier_attempt_does_not_count():
     table = Table()
     begin = table.begin("1")
     table.life.kill(JobId("1"), 10, *table.when, of="ann@h2")

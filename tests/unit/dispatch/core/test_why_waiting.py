@@ -1,4 +1,4 @@
-"""Why a pending job waits, in its user's words."""
+"""Why a pending job waits, in words for its user."""
 
 from dataclasses import replace
 from random import Random
@@ -73,7 +73,7 @@ def test_the_reasons():
     assert stuck_reason(life, JobId("2")) == ""
 
 
-def test_hours_are_said_until_when():
+def test_opening_hours_are_shown_with_their_end():
     life = table("h2")
     submit(life, "1", only=HostId("h1"))
     life.host_gone(HostId("h1"), 0.0, DICE, Closed.HOURS, "19:00")
@@ -85,7 +85,7 @@ def test_hours_are_said_until_when():
     assert reason(life, "1") == "no host accepts jobs: 2 hosts closed until 19:00 (admission.when)"
 
 
-def test_why_no_host_at_all_takes_jobs():
+def test_why_no_host_at_all_accepts_jobs():
     life = table()
     submit(life, "1")
     assert reason(life, "1") == "no host accepts jobs: none has connected to the dispatcher"
@@ -101,7 +101,7 @@ def test_why_no_host_at_all_takes_jobs():
     assert reason(life, "1") == "starting on h1"
 
 
-def test_who_drained_the_hosts_is_said():
+def test_who_drained_the_hosts_is_named():
     drains = ["drained by ann since 17:30: {disk}", *(f"drained by bob since {n}" for n in "1234")]
     life = table("h1", "h2")
     life.host_gone(HostId("h1"), 0.0, DICE, Closed.DRAINED, drains[0])
@@ -120,7 +120,7 @@ def test_who_drained_the_hosts_is_said():
     assert reason(life, "1") == "no host accepts jobs: 5 hosts drained"
 
 
-def test_hosts_that_its_user_excluded_are_said_where_it_waits_for_the_others():
+def test_hosts_that_its_user_excluded_are_named_when_it_waits_for_the_others():
     life = table("h1", "h2", "h3")
     for name in ("1", "2", "3"):
         submit(life, name)
@@ -131,7 +131,7 @@ def test_hosts_that_its_user_excluded_are_said_where_it_waits_for_the_others():
     assert reason(life, "4") == said.replace("-x", "-x, or it could not begin there")
 
 
-def test_who_runs_on_a_host_that_is_not_heard_of_says_until_when_that_may_last():
+def test_a_job_on_a_silent_host_says_how_long_that_may_last():
     life = table("h1", "h2")
     submit(life, "1", only=HostId("h1"))
     submit(life, "2", only=HostId("h2"), may_restart=False)
@@ -142,14 +142,14 @@ def test_who_runs_on_a_host_that_is_not_heard_of_says_until_when_that_may_last()
     def at(name, now_s):
         return waiting_reason(life, life.jobs[JobId(name)], now_s=now_s)
 
-    assert at("1", 8.0) == ""  # it is heard of every 7.5 s
+    assert at("1", 8.0) == ""  # it is heard every 7.5 s
     assert at("1", 20.0) == "h1 not heard of for 20s; starts again in 12s if that lasts"
     assert at("2", 20.0) == "h2 not heard of for 20s; is lost in 12s if that lasts"
     life.heartbeat(HostId("h1"), [(JobId("1"), 1)], 21.0)
     assert at("1", 22.0) == ""
 
 
-def test_who_is_ended_on_a_host_that_is_not_heard_of_is_not_said_to_have_ended():
+def test_a_job_to_be_ended_on_a_silent_host_is_not_said_to_have_ended():
     life = table("h1")
     submit(life, "1")
     life.begun(HostId("h1"), JobId("1"), 1)
@@ -163,7 +163,7 @@ def test_who_is_ended_on_a_host_that_is_not_heard_of_is_not_said_to_have_ended()
     assert out_of_contact(life, JobId("2"), 20.0, has_line=True) == ""  # pending, so it has ended
 
 
-def test_an_array_says_which_of_its_hosts_is_not_heard_of():
+def test_an_array_names_its_silent_host():
     life = table("h1", "h2")
     submit(life, "1", array=1, only=HostId("h1"))
     submit(life, "2", array=1, only=HostId("h2"))
@@ -176,7 +176,7 @@ def test_an_array_says_which_of_its_hosts_is_not_heard_of():
     assert silent_arrays(life, 20.0) == {1: said}
 
 
-def test_hosts_of_which_the_same_is_said_are_named_together():
+def test_hosts_with_the_same_problem_are_named_together():
     life = table()
     for name, gpus in (("h1", 1), ("h2", 2), ("h3", 1)):
         there = Facts(("linux",), (("gpu", gpus, gpus),))
@@ -186,7 +186,7 @@ def test_hosts_of_which_the_same_is_said_are_named_together():
     assert reason(life, "1") == f"next, as soon as it can have a gpu; {lacking}"
 
 
-def test_hosts_that_take_no_jobs_now_are_named_where_none_of_the_others_will_do():
+def test_hosts_that_accept_no_jobs_now_are_named_if_none_of_the_others_will_do():
     life = table("h1", "h2")
     life.host_gone(HostId("h3"), 0.0, DICE, Closed.DRAINED)
     life.host_gone(HostId("h4"), 0.0, DICE)
@@ -205,7 +205,7 @@ def test_hosts_that_take_no_jobs_now_are_named_where_none_of_the_others_will_do(
     assert reason(life, "3") == said
 
 
-def test_what_ended_the_last_attempt_is_not_said_twice():
+def test_the_reason_for_the_end_of_the_last_attempt_is_not_repeated():
     life = table("h1", "h3")
     submit(life, "1", only=HostId("h3"))
     refused = Ending(Cause.REFUSED, reason="drained")
@@ -217,7 +217,7 @@ def test_what_ended_the_last_attempt_is_not_said_twice():
     assert reason(life, "1") == f"{said}; h3: no keeper"
 
 
-def test_only_what_is_lacking_now_is_waited_for():
+def test_only_what_is_missing_now_is_waited_for():
     life = table()
     there = Facts(("linux",), (("gpu", 1, 1), ("disk", 2, 0)), 4 << 30, 0)
     life.host_is(HostSlots(HostId("h1"), 1, facts=there), 0.0, DICE)
@@ -225,7 +225,7 @@ def test_only_what_is_lacking_now_is_waited_for():
     assert reason(life, "1") == "next, as soon as it can have a gpu; h1: its gpu is in use"
 
 
-def test_only_hosts_that_it_may_go_to_are_named():
+def test_only_hosts_that_it_may_use_are_named():
     life = table("h1", "h2")
     for name in ("1", "2"):
         submit(life, name)
@@ -233,7 +233,7 @@ def test_only_hosts_that_it_may_go_to_are_named():
     assert reason(life, "3") == "next, as soon as a slot is free on h2"
 
 
-def test_a_job_is_stuck_until_there_is_a_host_for_it():
+def test_a_job_is_stuck_until_a_host_fits_it():
     life = table("h1", "h2")
     life.host_gone(HostId("h2"), 0.0, DICE)
     submit(life, "1", only=HostId("h2"))
@@ -257,7 +257,7 @@ def test_the_largest_host_is_named():
     assert reason(life, "1") == "it needs 4 slots on one host; the largest host has 3"
 
 
-def test_hosts_that_give_the_queue_no_slot_are_named_and_so_is_their_reason():
+def test_hosts_that_give_the_queue_no_slot_are_named_with_their_reason():
     life = table("h1")
     submit(life, "1")
     for name in ("h1", "h2", "h3", "h4"):
@@ -279,7 +279,7 @@ def test_of_many_hosts_four_are_named():
     assert reason(life, "6").endswith("on h1, h2, h3, h4 or 1 more")
 
 
-def test_a_head_lacks_something_only_where_each_host_with_slots_lacks_it():
+def test_a_head_lacks_something_only_if_each_host_with_slots_lacks_it():
     life = table()
     for name, gpus in (("h1", 1), ("h2", 1), ("h3", 0)):
         facts = Facts(("linux",), (("gpu", 1, 0),) if gpus else ())
@@ -301,7 +301,7 @@ def test_a_head_lacks_something_only_where_each_host_with_slots_lacks_it():
 
 
 @pytest.mark.parametrize(("host", "where"), [(None, "a host"), (HostId("h2"), "h2")])
-def test_a_head_that_holds_out_says_for_what(host, where):
+def test_a_head_that_holds_out_says_what_for(host, where):
     life = table("h1")
     for name in ("1", "2"):
         submit(life, name)
@@ -318,7 +318,7 @@ def test_a_head_that_holds_out_says_for_what(host, where):
         (3, "needs 4 × 3 slots together; the hosts it may use have 3"),
     ],
 )
-def test_a_gang_that_is_too_large_says_what_it_needs_and_what_there_is(slots, said):
+def test_a_gang_that_is_too_large_says_what_it_needs_and_what_exists(slots, said):
     life = table()
     life.host_is(HostSlots(HostId("h1"), 3, holds_gangs=True), 0.0, DICE)
     tasks = [QueuedJob(JobId(f"{n}"), slots, array=1, array_index=n, gang=4) for n in range(1, 5)]
@@ -340,7 +340,7 @@ def test_hosts_that_are_set_aside_are_named():
     assert reason(life, "3") == said
 
 
-def test_a_job_whose_user_has_the_most_there_may_be_says_so():
+def test_a_job_of_a_user_at_the_limit_says_so():
     life = table("h1", "h2", user_slots=1)
     for name in ("1", "2"):
         submit(life, name, user="ann")

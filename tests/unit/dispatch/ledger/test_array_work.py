@@ -1,4 +1,4 @@
-"""What is asked about arrays as a whole, of either kind of store."""
+"""Questions about arrays as a whole, to either kind of store."""
 
 from lbd.dispatch.core.ledger_rows import Wanted
 from lbd.dispatch.core.records import Begin, Cause, Ending, Fate, Updated
@@ -48,7 +48,7 @@ async def test_an_array_is_one_line_with_its_tally(ledger):  # noqa: F811
     assert await ledger.lines(Wanted(user="nobody")) == []
 
 
-async def test_whose_a_number_is(ledger):  # noqa: F811
+async def test_whom_a_number_belongs_to(ledger):  # noqa: F811
     await ledger.submit(submission(), 1.0)
     await ledger.submit(submission(first_index=0, count=30), 1.0)
     found = await ledger.arrays([1, 2, 17, 31, 32, 99, *range(2000, 3000)])
@@ -58,7 +58,7 @@ async def test_whose_a_number_is(ledger):  # noqa: F811
     assert await ledger.arrays([]) == {}
 
 
-async def test_what_is_changed_of_jobs_that_wait_is_kept(ledger):  # noqa: F811
+async def test_changes_to_waiting_jobs_are_kept(ledger):  # noqa: F811
     accepted = await ledger.submit(submission(first_index=1, count=2, priority=3), 1.0)
     await ledger.record([Updated(accepted.submission, -4, "other", 9.5, b"spec")], 2.0)
     rows = await ledger.live()
@@ -66,7 +66,7 @@ async def test_what_is_changed_of_jobs_that_wait_is_kept(ledger):  # noqa: F811
     assert (await ledger.spec(accepted.submission)).spec == b"spec"
 
 
-async def test_of_very_many_arrays_the_tasks_are_counted_together(ledger, monkeypatch):  # noqa: F811
+async def test_the_tasks_of_very_many_arrays_are_counted_together(ledger, monkeypatch):  # noqa: F811
     monkeypatch.setattr(array_work, "LOOKED_INTO", 2)
     for _ in range(3):
         await ledger.submit(submission(first_index=1, count=2), 1.0)

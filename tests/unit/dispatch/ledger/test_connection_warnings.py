@@ -1,4 +1,4 @@
-"""What asyncpg says by itself while it connects."""
+"""What asyncpg itself prints while it connects."""
 
 import warnings
 
@@ -8,8 +8,8 @@ import pytest
 from lbd.dispatch.ledger.connection import Connection
 
 
-async def test_its_warning_of_a_pgpass_that_others_can_read_is_not_shown(monkeypatch):
-    """We say so in a line of our own."""
+async def test_its_warning_about_a_pgpass_that_others_can_read_is_not_shown(monkeypatch):
+    """We report it in a line of our own."""
 
     async def connect(*_, **__):
         warnings.warn("password file '.pgpass' has group or world access", stacklevel=1)

@@ -1,4 +1,4 @@
-"""What a ledger counts of what it takes in, and how many commits that takes."""
+"""What a ledger counts of its writes, and how many commits they take."""
 
 import asyncio
 
@@ -19,7 +19,7 @@ async def ledger(tmp_path):
         yield ledger
 
 
-async def test_what_is_recorded_is_counted_once(ledger):
+async def test_a_record_is_counted_once(ledger):
     await ledger.submit(submission(), 1.0)
     begin = Begin(JobId("1"), 1, H1, 1, None)
     await ledger.record([begin, changed("1", JobState.RUNNING, Fate.RUNNING)], 2.0)
@@ -32,14 +32,14 @@ async def test_what_is_recorded_is_counted_once(ledger):
     assert found["ledger_commit_seconds"]["sum"] > 0
 
 
-async def test_an_attempt_that_is_lost_ends_no_job(ledger):
+async def test_a_lost_attempt_ends_no_job(ledger):
     await ledger.submit(submission(), 1.0)
     await ledger.record([changed("1", JobState.PENDING, Fate.LOST)], 2.0)
     found = ledger.counts.answer()
     assert (found["jobs_ended"], found["attempts_ended"]) == ([], [["lost", 1]])
 
 
-async def test_a_commit_that_fails_is_counted_as_that(ledger, monkeypatch):
+async def test_a_failed_commit_is_counted_as_failed(ledger, monkeypatch):
     def full(*_):
         raise sqlite.sqlite3.OperationalError("database or disk is full")
 
@@ -51,10 +51,10 @@ async def test_a_commit_that_fails_is_counted_as_that(ledger, monkeypatch):
     assert (found["ledger_commits"], found["ledger_commit_failures"]) == (0, 1)
 
 
-async def test_that_a_job_runs_is_written_with_its_end_where_that_comes_shortly(
+async def test_the_start_of_a_job_is_written_with_its_end_if_that_comes_shortly(
     ledger, monkeypatch
 ):
-    """Each commit waits for the disk, and a short job had three of them."""
+    """Each commit waits for the disk, and a short job needed three of them."""
     monkeypatch.setattr(sqlite, "LINGER_S", 60.0)
     await ledger.submit(submission(), 1.0)
     await ledger.record([Begin(JobId("1"), 1, H1, 1, None)], 2.0)
@@ -72,7 +72,7 @@ async def test_that_a_job_runs_is_written_with_its_end_where_that_comes_shortly(
     assert (row.state, attempt.fate) == ("done", "done")
 
 
-async def test_that_a_job_runs_is_written_by_itself_where_nothing_follows(ledger, monkeypatch):
+async def test_the_start_of_a_job_is_written_alone_if_nothing_follows(ledger, monkeypatch):
     monkeypatch.setattr(sqlite, "LINGER_S", 0.001)
     await ledger.submit(submission(), 1.0)
     await ledger.record([Begin(JobId("1"), 1, H1, 1, None)], 2.0)

@@ -1,4 +1,4 @@
-"""A user's jobs are found without a look at everybody else's."""
+"""A user's jobs are found without a look at those of all other users."""
 
 import contextlib
 from random import Random
@@ -43,7 +43,7 @@ def db(tmp_path):
 
 @pytest.fixture
 def steps(db):
-    """How many thousand steps SQLite's machine has taken since this was last asked."""
+    """Returns how many thousand steps SQLite's virtual machine has taken since the last call."""
     taken = [0]
 
     def step():
@@ -59,7 +59,7 @@ def steps(db):
 
 @pytest.mark.parametrize("ask", [work.find, array_work.lines])
 @pytest.mark.parametrize("wanted", [Wanted(user="ann"), Wanted(user="ann", uid=1001)])
-def test_nobody_waits_while_others_jobs_are_looked_through(db, steps, ask, wanted):
+def test_nobody_waits_while_jobs_of_others_are_searched(db, steps, ask, wanted):
     submit(db, "ann", 1001, 1, 1, ended=True)
     for n in range(OTHERS // 100):
         submit(db, "bob", 1002, 2 + 100 * n, 100, ended=True)
@@ -78,7 +78,7 @@ def test_nobody_waits_while_others_jobs_are_looked_through(db, steps, ask, wante
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(("user", "uid"), [("ann", 1001), ("bob", None), ("old", 1002), ("x", 9)])
-def test_they_are_the_newest_of_that_user_in_order(db, seed, user, uid):
+def test_the_newest_jobs_of_that_user_are_returned_in_order(db, seed, user, uid):
     rng, first, jobs = Random(seed), 1, []
     for _ in range(1500):
         owner, number = rng.choice(USERS)

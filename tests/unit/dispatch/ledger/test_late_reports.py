@@ -1,4 +1,4 @@
-"""What was reported late happened when its host saw it, in SQLite and in PostgreSQL."""
+"""A late report counts from when the host saw the event, in SQLite and in PostgreSQL."""
 
 import pytest
 
@@ -12,7 +12,7 @@ __all__ = ["ledger"]
 
 @pytest.mark.parametrize("at_once", [True, False])
 async def test_it_ran_when_its_host_saw_it_run(ledger, at_once):
-    """The dispatcher was away, and heard of the beginning and the end later."""
+    """The dispatcher was away, and heard of the start and the end later."""
     await ledger.submit(submission(), 1.0)
     await ledger.record([Begin(JobId("1"), 1, H1, 1, None)], 10.0)
     ending = Ending(Cause.EXITED, 0, 0, 1.5, ago_s=15.0)
@@ -27,7 +27,7 @@ async def test_it_ran_when_its_host_saw_it_run(ledger, at_once):
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-async def test_no_host_makes_a_job_end_before_it_began(ledger, at_once):
+async def test_no_host_makes_a_job_end_before_it_started(ledger, at_once):
     await ledger.submit(submission(), 1.0)
     await ledger.record([Begin(JobId("1"), 1, H1, 1, None)], 10.0)
     begun = changed("1", JobState.RUNNING, Fate.RUNNING)

@@ -74,7 +74,7 @@ async def test_ids_rise_and_an_array_has_its_own(ledger):
     assert await ledger.spec(array.submission) == Stored(b"spec", "h1", "ann", None)
 
 
-async def test_an_arrays_target_is_kept(ledger):
+async def test_the_target_of_an_array_is_kept(ledger):
     await ledger.submit(submission(first_index=1, count=2, target=1e9 + 0.25), 1.0)
     await ledger.submit(submission(first_index=1, count=1, deadline=2e9), 1.0)
     await ledger.submit(submission(), 1.0)
@@ -86,7 +86,7 @@ async def test_an_arrays_target_is_kept(ledger):
     ]  # fmt: skip
 
 
-async def test_slots_are_kept_for_job_and_attempt(ledger):
+async def test_slots_are_recorded_for_job_and_attempt(ledger):
     await ledger.submit(submission(slots=2, slots_most=8, priority=-3), 1.0)
     (row,) = await ledger.live()
     assert (row.slots, row.slots_most, row.slots_held, row.priority) == (2, 8, None, -3)
@@ -96,7 +96,7 @@ async def test_slots_are_kept_for_job_and_attempt(ledger):
     assert (row.slots, row.slots_held, attempt.slots) == (2, 5, 5)
 
 
-async def test_what_is_known_of_a_malleable_job_is_kept_with_what_was_predicted(ledger):
+async def test_what_is_known_of_a_malleable_job_is_kept_with_its_prediction(ledger):
     known = {"slots_most": 8, "speedup": (6.0, 0.5), "work_s": 90.0}
     known["foretold"] = Foretold(10.0, 12.0, 5.0, 20.0)
     await ledger.submit(submission(first_index=1, count=2, **known), 1.0)
@@ -112,13 +112,14 @@ async def test_what_is_known_of_a_malleable_job_is_kept_with_what_was_predicted(
     assert (plain.predicted_s, plain.speedup, plain.work_s) == (None, None, None)
 
 
-async def test_suspended_time_is_no_run_time(ledger):
-    """Also where it ends with the job; and each attempt is counted by itself."""
+async def test_suspended_time_is_not_run_time(ledger):
+    """Also if the suspension ends with the job; and each attempt is counted by itself."""
     await ledger.submit(submission(), 1.0)
     states = {
         10.0: changed("1", JobState.RUNNING, Fate.RUNNING),
         20.0: changed("1", JobState.SUSPENDED, Fate.SUSPENDED),
-        25.0: changed("1", JobState.SUSPENDED, Fate.SUSPENDED),  # said again by a host that is back
+        # reported again by a returning host
+        25.0: changed("1", JobState.SUSPENDED, Fate.SUSPENDED),
         50.0: changed("1", JobState.RUNNING, Fate.RUNNING),
         60.0: changed("1", JobState.SUSPENDED, Fate.SUSPENDED),
     }
@@ -146,7 +147,7 @@ async def test_a_gang_and_a_time_limit_are_kept(ledger):
     assert [(row.gang, row.limit_s) for row in await ledger.live()] == [(3, 7.5)] * 3
 
 
-async def test_the_same_key_of_one_user_is_the_same_submission(ledger):
+async def test_the_same_key_of_a_user_is_the_same_submission(ledger):
     once = await ledger.submit(submission(key="k"), 1.0)
     again = await ledger.submit(submission(key="k"), 2.0)
     other = await ledger.submit(submission("bob", key="k"), 3.0)
@@ -156,13 +157,13 @@ async def test_the_same_key_of_one_user_is_the_same_submission(ledger):
 
 
 @pytest.mark.parametrize("more", [{"command": b"echo\0y"}, {"count": 2, "first_index": 0}])
-async def test_a_key_that_stands_for_something_else_says_so(ledger, more):
+async def test_a_key_that_is_used_for_something_else_is_reported(ledger, more):
     once = await ledger.submit(submission(key="k"), 1.0)
     other = await ledger.submit(replace(submission(key="k"), **more), 2.0)
     assert (other.first, other.count, other.is_new, other.is_other) == (once.first, 1, False, True)
 
 
-async def test_a_job_and_its_attempts_from_begin_to_end(ledger):
+async def test_a_job_and_its_attempts_from_start_to_end(ledger):
     await ledger.submit(submission(), 1.0)
     await ledger.record([Begin(JobId("1"), 1, H1, 2, 5.0)], 2.0)
     (row,) = await ledger.live()
@@ -214,8 +215,8 @@ STORY = [
 ]
 
 
-async def test_what_is_written_in_one_group_is_the_same_as_one_by_one(ledger):
-    """Twice, jobs 1 to 4 and 5 to 8, but for the names."""
+async def test_a_group_of_writes_equals_the_same_writes_one_by_one(ledger):
+    """Twice, for jobs 1 to 4 and 5 to 8: equal except for the names."""
     for _ in range(8):
         await ledger.submit(submission(), 1.0)
     for change in STORY:
@@ -234,7 +235,7 @@ async def test_what_is_written_in_one_group_is_the_same_as_one_by_one(ledger):
     ]  # fmt: skip
 
 
-async def test_when_a_job_came_again_is_kept_until_it_comes_once_more(ledger):
+async def test_the_time_of_a_requeue_is_kept_until_the_next(ledger):
     await ledger.submit(submission(), 1.0)
     (row,) = await ledger.live()
     assert row.requeued is None
@@ -245,7 +246,7 @@ async def test_when_a_job_came_again_is_kept_until_it_comes_once_more(ledger):
         assert (row.submitted, row.requeued) == (1.0, 50.0)
 
 
-async def test_what_was_accepted_under_a_key_is_known_by_it(ledger):
+async def test_a_submission_accepted_under_a_key_is_found_by_it(ledger):
     for sent in (submission(), submission(key="k", count=3), submission("bob", key="k")):
         await ledger.submit(sent, 1.0)
     assert await ledger.accepted(submission()) is None
@@ -255,7 +256,7 @@ async def test_what_was_accepted_under_a_key_is_known_by_it(ledger):
     assert bobs == Accepted(3, 5, 1, is_new=False, is_other=True)
 
 
-async def test_questions_are_narrowed(ledger):
+async def test_questions_are_filtered(ledger):
     for user in ("ann", "bob", "ann"):
         await ledger.submit(submission(user), 1.0)
     await ledger.record([changed("3", JobState.CANCELLED, attempt=0, host=None)], 2.0)
@@ -275,7 +276,7 @@ async def test_questions_are_narrowed(ledger):
     assert await ids(ended_too=True, limit=1) == [3]
 
 
-async def test_of_what_takes_too_much_room_the_newest_are_found(ledger):
+async def test_of_jobs_that_take_too_much_room_the_newest_are_found(ledger):
     await ledger.submit(submission(count=3 * work.PAGE), 1.0)  # of six bytes each
     page = work.PAGE
     for bytes_max, found in (
@@ -289,7 +290,7 @@ async def test_of_what_takes_too_much_room_the_newest_are_found(ledger):
         assert ids == list(range(3 * page - found + 1, 3 * page + 1))
 
 
-async def test_what_was_acknowledged_outlives_the_ledger(tmp_path):
+async def test_acknowledged_jobs_outlive_the_ledger(tmp_path):
     path = tmp_path / "ledger.sqlite"
     async with opened(path) as ledger:
         await asyncio.gather(*(ledger.submit(submission(), 1.0) for _ in range(50)))
@@ -298,7 +299,7 @@ async def test_what_was_acknowledged_outlives_the_ledger(tmp_path):
         assert (await ledger.submit(submission(), 2.0)).first == 51
 
 
-async def test_nobody_else_reads_it(tmp_path):
+async def test_nobody_else_can_read_it(tmp_path):
     async with opened(tmp_path / "ledger.sqlite") as ledger:
         await ledger.submit(submission(), 1.0)
         modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
@@ -306,7 +307,7 @@ async def test_nobody_else_reads_it(tmp_path):
 
 
 async def test_a_record_may_be_written_twice(ledger):
-    """As it is when nobody knows whether the first time came to be."""
+    """As happens when it is unknown whether the first attempt succeeded."""
     await ledger.submit(submission(), 1.0)
     changes = [
         Begin(JobId("1"), 1, H1, 1, None),
@@ -319,7 +320,7 @@ async def test_a_record_may_be_written_twice(ledger):
 
 
 def all_day():
-    """What is asked again and again."""
+    """Returns the questions that are asked again and again."""
     return [
         work.live(),
         work.find(Wanted(((5, 9),), ended_too=True)),
@@ -334,8 +335,8 @@ def all_day():
     ]
 
 
-async def test_ended_jobs_are_never_gone_through(tmp_path):
-    """What is asked all day uses an index, however many have ended."""
+async def test_ended_jobs_are_never_scanned(tmp_path):
+    """The frequent questions use an index, however many jobs have ended."""
     path = tmp_path / "ledger.sqlite"
     async with opened(path):
         pass

@@ -1,4 +1,4 @@
-"""What the ledger and the lead rest on: the disk, the fence, and answers that are not guessed."""
+"""What ledger and leadership rest on: the disk, the fence, and answers that are not guessed."""
 
 import asyncio
 from pathlib import Path
@@ -32,14 +32,14 @@ def database(postgres):
 
 
 def test_a_commit_in_sqlite_waits_for_the_disk(tmp_path: Path):
-    """NORMAL syncs a write-ahead log only now and then: what was acknowledged could be gone."""
+    """NORMAL syncs a write-ahead log only now and then: acknowledged jobs could be lost."""
     db = connect(tmp_path / "ledger.sqlite")
     assert db.execute("PRAGMA synchronous").fetchone() == (FULL,)
     assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     db.close()
 
 
-async def test_hosts_that_a_user_excluded_stay_so_after_a_restart(ledger):
+async def test_hosts_that_a_user_excluded_stay_excluded_after_a_restart(ledger):
     await ledger.submit(submission(excluded=("h2", "h3")), 1.0)
     (row,) = await ledger.live()
     assert row.barred == ("h2", "h3")
@@ -74,7 +74,7 @@ async def test_a_leader_of_the_past_does_not_change_the_tables(database, monkeyp
         await late.close()
 
 
-async def test_a_leader_of_the_past_that_ends_lays_nobody_elses_lead_down(database):
+async def test_a_former_leader_that_ends_does_not_end_the_leadership_of_another(database):
     async with led(database) as (first, _), led(database, "h2") as (second, _):
         await first.end()
         assert (await second._look()).leader == "h2"
@@ -89,7 +89,7 @@ class Slow(Leadership):
         return True
 
 
-async def test_a_lease_counts_from_before_the_beat_however_long_that_took():
+async def test_a_lease_counts_from_before_the_heartbeat_however_long_that_took():
     leading = Slow(NOWHERE, "h1", 2.0)
     leading.tenure.renewed(clock_s())
     beating = asyncio.ensure_future(leading.keep())
@@ -102,7 +102,7 @@ async def test_a_lease_counts_from_before_the_beat_however_long_that_took():
 
 
 class SlowToTake(Leadership):
-    """Nobody leads, and the database is slow to give the lead away."""
+    """There is no leader, and the database is slow to grant the leadership."""
 
     async def _look(self):
         return Seen(1, "", 0)
@@ -120,7 +120,7 @@ async def test_the_first_lease_counts_from_before_it_was_taken_however_long_that
     assert leading.tenure.until_s <= leading.asked_s + 2.0
 
 
-async def test_who_has_ended_its_time_leads_no_more_though_the_database_is_away():
+async def test_a_leader_whose_time_is_over_leads_no_more_even_if_the_database_is_away():
     leading = Leadership(NOWHERE, "h1", 60.0)
     leading.tenure.renewed(clock_s())
     assert leading.leads()
@@ -128,8 +128,8 @@ async def test_who_has_ended_its_time_leads_no_more_though_the_database_is_away(
     assert not leading.leads()
 
 
-async def test_a_commit_that_came_to_nothing_is_not_acknowledged(database, postgres, monkeypatch):
-    """The connection is given up while it commits; then the database takes it back."""
+async def test_a_failed_commit_is_not_acknowledged(database, postgres, monkeypatch):
+    """The connection is dropped while it commits; then the database takes it back."""
     monkeypatch.setattr(connection.Connection.__init__, "__defaults__", (0.4,))
     monkeypatch.setattr(writing, "REFUSE_S", 0.1)
     name = database.partition("@/")[2].partition("?")[0]
@@ -147,7 +147,7 @@ async def test_a_commit_that_came_to_nothing_is_not_acknowledged(database, postg
         assert await ledger.live() == []
 
 
-async def test_records_that_wait_for_the_database_are_written_in_their_order(ledger):
+async def test_records_that_wait_for_the_database_are_written_in_order(ledger):
     await ledger.submit(submission(), 1.0)
     await asyncio.gather(
         ledger.record([Begin(JobId("1"), 1, H1, 1, None)], 2.0),

@@ -1,4 +1,4 @@
-"""Commands of megabytes: they are in memory once, and not too many of them at a time."""
+"""Commands of megabytes: each is in memory once, and not too many of them at a time."""
 
 import asyncio
 
@@ -8,8 +8,8 @@ from tests.unit.dispatch.ledger.test_ledger import ledger, submission  # noqa: F
 
 
 async def test_the_command_of_an_array_is_there_once(ledger):  # noqa: F811
-    """For each of its jobs it was read, and kept, once more: of a hundred thousand with arguments
-    of a megabyte, `lbctl kill` took the dispatcher a hundred gigabytes."""
+    """It was read and kept once more for each of its jobs: for a hundred thousand with arguments of
+    a megabyte, `lbctl kill` took the dispatcher a hundred gigabytes."""
     long = bytes(1 << 20)
     await ledger.submit(submission(count=300, command=long), 1.0)
     await ledger.submit(submission("bob", count=2), 1.0)
@@ -20,7 +20,7 @@ async def test_the_command_of_an_array_is_there_once(ledger):  # noqa: F811
     assert {row.command for row in rows} == {b""}
 
 
-async def test_of_what_has_not_ended_no_more_is_read_at_once_than_there_is_room_for(ledger):  # noqa: F811
+async def test_unended_jobs_are_read_only_as_far_as_there_is_room(ledger):  # noqa: F811
     half = bytes(work.LIVE_BYTES // 16 // 2 + 1)
     for _ in range(36):
         await ledger.submit(submission(count=2, command=half), 1.0)
@@ -32,7 +32,7 @@ async def test_of_what_has_not_ended_no_more_is_read_at_once_than_there_is_room_
 
 
 async def test_a_short_question_does_not_wait_for_all_that_a_long_one_reads(ledger):  # noqa: F811
-    """One user's hundred thousand were read in one piece, and everybody's `lbrun -q` took 20 s."""
+    """One user's hundred thousand jobs were read in one piece, and every `lbrun -q` took 20 s."""
     await ledger.submit(submission(count=10 * work.PAGE), 1.0)
     long = asyncio.create_task(ledger.find(Wanted(ended_too=True, limit=10 * work.PAGE)))
     await asyncio.sleep(0)
@@ -41,7 +41,7 @@ async def test_a_short_question_does_not_wait_for_all_that_a_long_one_reads(ledg
     assert [row.id for row in await long] == list(range(1, 10 * work.PAGE + 1))
 
 
-async def test_tasks_of_many_arrays_are_not_counted_in_one_go(ledger, monkeypatch):  # noqa: F811
+async def test_tasks_of_many_arrays_are_not_counted_in_one_step(ledger, monkeypatch):  # noqa: F811
     for count in (3, 2, 2, 9):
         await ledger.submit(submission(first_index=0, count=count), 1.0)
     arrays = await ledger.lines(Wanted(ended_too=True, limit=10))

@@ -1,5 +1,5 @@
-"""Jobs that are requeued again and again, as their users may: what is on record of each is bounded,
-and so is what is read of all."""
+"""Jobs that are requeued again and again, as their users may: the record of each is bounded, and so
+is what is read of all."""
 
 from types import SimpleNamespace
 
@@ -30,7 +30,7 @@ async def test_of_each_job_the_last_attempts_are_kept(ledger):  # noqa: F811
     assert len(await ledger.attempts([JobId("2")])) == ATTEMPTS_KEPT
 
 
-async def test_what_an_earlier_release_has_kept_goes_with_the_next(ledger, monkeypatch):  # noqa: F811
+async def test_records_that_an_earlier_release_kept_are_dropped_with_the_next(ledger, monkeypatch):  # noqa: F811
     await ledger.submit(submission(), 1.0)
     monkeypatch.setattr("lbd.dispatch.ledger.work.ATTEMPTS_KEPT", 1000)
     await begin(ledger, *range(1, ATTEMPTS_KEPT + 20))

@@ -1,4 +1,4 @@
-"""One change that the store cannot hold harms nobody else's, in SQLite and in PostgreSQL."""
+"""A change that the store cannot hold harms no other, in SQLite and in PostgreSQL."""
 
 import asyncio
 import math
@@ -21,7 +21,7 @@ POISON = (
 
 @pytest.mark.parametrize("poison", POISON, ids=str)
 async def test_only_the_submission_at_fault_is_refused(ledger, poison):
-    """It once took up to a thousand others with it, as often as it came."""
+    """It once took up to a thousand other submissions with it, each time it came."""
     sent = [submission(key=str(n)) for n in range(5)]
     sent.insert(2, submission(**poison))
     outcomes = await asyncio.gather(
@@ -43,8 +43,8 @@ async def test_only_the_submission_at_fault_is_refused(ledger, poison):
     ],
     ids=lambda ending: ascii(ending.reason) + str(ending.exit_status),
 )
-async def test_a_record_that_cannot_be_written_is_written_bare_and_blocks_no_other(ledger, ending):
-    """Its job has ended; why, and how, was the host's to say."""
+async def test_an_unwritable_record_is_written_without_details_and_blocks_no_other(ledger, ending):
+    """Its job has ended; the reason and the details came from the host."""
     for _ in range(3):
         await ledger.submit(submission(), 1.0)
     await ledger.record([Begin(JobId(job), 1, H1, 1, None) for job in "123"], 2.0)
@@ -63,8 +63,8 @@ async def test_a_record_that_cannot_be_written_is_written_bare_and_blocks_no_oth
     assert ledger.trouble == ""
 
 
-async def test_a_time_that_is_no_number_is_nobody_elses_trouble(ledger):
-    """SQLite takes it for nothing at all."""
+async def test_a_time_that_is_not_a_number_harms_no_other(ledger):
+    """SQLite stores it as NULL."""
     await ledger.submit(submission(), 1.0)
     await ledger.record([Begin(JobId("1"), 1, H1, 1, None)], 2.0)
     ending = Ending(Cause.EXITED, 0, 0, math.nan)
@@ -90,7 +90,7 @@ NAN, INF = "'NaN'", "'Infinity'"
 async def test_a_row_of_numbers_that_cannot_be_is_left_out_of_every_answer(
     postgres, table, column, value
 ):
-    """As in SQLite (test_hostile_rows.py), which knows no NaN."""
+    """As in SQLite (test_hostile_rows.py), which has no NaN."""
     database = postgres.database()
     async with led(database) as (_, ledger):
         for _ in range(2):

@@ -1,4 +1,4 @@
-"""Who leads with PostgreSQL, and what becomes of the ledger while the database is not itself."""
+"""Who leads with PostgreSQL, and what happens to the ledger while the database fails."""
 
 import asyncio
 import ssl
@@ -33,24 +33,24 @@ def database(postgres):
         ("h1", [(0.0, 1), (10.0, 1)], [False, False]),
         ("h1", [(0.0, 1), (10.6, 1)], [False, True]),
         ("h1", [(0.0, 1), (10.6, 2), (21.0, 2), (21.3, 2)], [False, False, False, True]),
-        ("h2", [(0.0, 1)], [True]),  # what we were before we were started again
+        ("h2", [(0.0, 1)], [True]),  # what we were before our restart
         ("", [(0.0, 1)], [True]),
     ],
 )
-def test_a_standby_waits_for_a_beat_longer_than_a_lease(leader, looks, expected):
+def test_a_standby_waits_for_a_heartbeat_longer_than_a_lease(leader, looks, expected):
     patience = Patience("h2", 10.0)
     assert [
         patience.over(Seen(7, leader, heartbeat), at_s) for at_s, heartbeat in looks
     ] == expected
 
 
-def test_a_leader_counts_its_lease_from_before_it_asked():
+def test_a_leader_counts_its_lease_from_before_its_request():
     tenure = Tenure(10.0, 0.0)
     tenure.renewed(5.0)
     assert (tenure.valid(14.9), tenure.valid(15.0)) == (True, False)
 
 
-async def test_what_a_deposed_leader_writes_is_refused_by_the_database(database):
+async def test_writes_of_a_deposed_leader_are_refused_by_the_database(database):
     async with led(database) as (first, old):
         await old.submit(submission(), 1.0)
         async with led(database, "h2") as (second, new):  # the first one sends no heartbeats
@@ -71,7 +71,7 @@ async def test_what_a_deposed_leader_writes_is_refused_by_the_database(database)
             recording.cancel()
 
 
-async def test_a_leader_that_beats_is_left_alone_and_one_that_ends_is_not_waited_for(database):
+async def test_a_leader_with_heartbeats_is_left_alone_and_one_that_ends_is_not_waited_for(database):
     standby = Leadership(database, "h2", TERM_S)
     told = []
     async with led(database) as (first, _):
@@ -118,7 +118,7 @@ async def test_while_the_database_is_away_records_wait_and_submissions_are_refus
         assert [row.attempt for row in await ledger.live()] == [1]
 
 
-async def test_a_database_that_hangs_holds_up_nobody_for_long(postgres, monkeypatch):
+async def test_a_database_that_hangs_delays_nobody_for_long(postgres, monkeypatch):
     monkeypatch.setattr(writing, "REFUSE_S", 0.3)
     monkeypatch.setattr(connection, "CONNECT_S", 0.5)
     monkeypatch.setattr(connection.Connection.__init__, "__defaults__", (0.5,))
@@ -135,8 +135,8 @@ async def test_a_database_that_hangs_holds_up_nobody_for_long(postgres, monkeypa
         assert len(await ledger.live()) == 1
 
 
-async def test_ended_jobs_are_never_gone_through(database):
-    """As with SQLite; but its planner would rather read tables so small."""
+async def test_ended_jobs_are_never_scanned(database):
+    """As with SQLite; but PostgreSQL's planner would rather scan tables this small."""
     async with led(database):
         asking = connection.Connection(database, "plans", TERM_S)
         await asking.first()
@@ -149,7 +149,9 @@ async def test_ended_jobs_are_never_gone_through(database):
         await asking.close()
 
 
-async def test_a_commit_waits_for_the_disk_whatever_the_database_is_set_to(database, postgres):
+async def test_a_commit_waits_for_the_disk_whatever_the_settings_of_the_database(
+    database, postgres
+):
     postgres.sql("ALTER ROLE lbd SET synchronous_commit = off", "postgres")
     made = connection.Connection(database, "commits", TERM_S)
     await made.first()
@@ -157,8 +159,8 @@ async def test_a_commit_waits_for_the_disk_whatever_the_database_is_set_to(datab
     await made.close()
 
 
-async def test_a_commit_that_was_cut_short_is_asked_for(database, postgres, monkeypatch):
-    """Its outcome is what the database says, not what the connection suggested."""
+async def test_the_outcome_of_an_interrupted_commit_is_queried(database, postgres, monkeypatch):
+    """The outcome is what the database says, not what the connection suggested."""
     monkeypatch.setattr(connection.Connection.__init__, "__defaults__", (0.4,))
     name = database.partition("@/")[2].partition("?")[0]
     async with led(database, term_s=30.0) as (_, ledger):
@@ -186,7 +188,7 @@ async def test_an_older_database_is_brought_up_to_date(database, postgres, monke
         await check_brought_up(ledger, version)
 
 
-async def test_a_certificate_that_is_not_trusted_is_said(monkeypatch):
+async def test_an_untrusted_certificate_is_reported(monkeypatch):
     async def connect(*_, **__):
         raise ssl.SSLCertVerificationError(1, "not valid for '10.0.0.3'")
 
@@ -216,7 +218,7 @@ async def test_a_database_of_a_newer_version_is_left_alone(database, postgres):
         ("postgresql://lbd:secret@h:port/x", ConfigError, "not a URL like postgresql://user@"),
     ],
 )
-async def test_a_store_that_will_not_do_is_said_in_a_line(postgres, url, kind, says):
+async def test_an_unsuitable_store_is_reported_in_one_line(postgres, url, kind, says):
     share = Leadership(url.format(root=postgres.root), "h1", TERM_S)
     with pytest.raises(kind, match=says) as raised:
         await share.first()

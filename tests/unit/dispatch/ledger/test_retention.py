@@ -20,7 +20,7 @@ async def excess_of(ledger, weight, keep, *, by_uid=False):
     return await ledger.excess(found, weight, keep, by_uid=by_uid)
 
 
-async def test_old_ends_are_forgotten_and_ids_never_come_back(ledger):
+async def test_old_jobs_are_forgotten_and_their_ids_never_reused(ledger):
     for _ in range(3):
         await ledger.submit(submission(), 1.0)
     for name, at in (("2", 10.0), ("3", 20.0)):
@@ -33,7 +33,7 @@ async def test_old_ends_are_forgotten_and_ids_never_come_back(ledger):
         await ledger.spec(2)
 
 
-async def test_of_ended_jobs_only_the_last_are_kept(ledger):
+async def test_only_the_last_ended_jobs_are_kept(ledger):
     await ledger.submit(submission(first_index=0, count=10), 1.0)
     for name in ("1", "3", "9"):
         await ledger.record([changed(name, JobState.DONE, attempt=0)], 10.0)
@@ -67,7 +67,7 @@ async def test_who_has_most_on_record_loses_their_own_oldest_and_nobody_elses(le
 
 
 @pytest.mark.parametrize("by_uid", [False, True])
-async def test_who_has_most_bytes_on_record_loses_their_own_oldest(ledger, by_uid):
+async def test_the_user_with_the_most_bytes_on_record_loses_their_own_oldest(ledger, by_uid):
     small = replace(submission("ann", uid=1), spec=b"x" * 10)
     large = replace(small, user="eve", uid=2, spec=b"x" * 1000, count=2, first_index=1)
     for one in (small, large, large, large, small):
@@ -89,8 +89,8 @@ async def test_who_has_most_bytes_on_record_loses_their_own_oldest(ledger, by_ui
     assert (await excess_of(ledger, "bytes", keep, by_uid=by_uid)).first_kept == ()
 
 
-def test_all_that_comes_with_a_submission_counts():
-    """Indexes of other arrays that it waits for were megabytes, and counted for nothing."""
+def test_everything_that_comes_with_a_submission_counts():
+    """Indexes of other arrays that it waits for took megabytes, and counted for nothing."""
     plain = submission(first_index=1, count=10)
     indexes = tuple((number, number, 1) for number in range(0, 900, 3))
     for more in (

@@ -22,7 +22,7 @@ async def test_a_ledger_of_a_newer_version_is_left_alone(tmp_path):
         SqliteLedger(path)
 
 
-async def test_what_is_no_ledger_is_said(tmp_path):
+async def test_a_file_that_is_no_ledger_is_reported(tmp_path):
     path = tmp_path / "ledger.sqlite"
     path.write_text("This is no database, and long enough to be one. " * 100)
     with pytest.raises(ConfigError, match="not a database"):
@@ -42,7 +42,7 @@ OLD_SQLITE_JOB = OLD_JOB.replace("'h1', '', '', ''", "'h1', '', X'', X''")
 
 
 async def check_brought_up(ledger, version):
-    """With the job that it had, if it had tables for one, and room for another."""
+    """Checks that it has its old job, if it had tables for one, and room for another."""
     await ledger.submit(submission(), 1.0)
     rows = await ledger.live()
     if version:
@@ -75,7 +75,7 @@ OLD_ARRAY = """
 """
 
 
-async def test_an_array_of_an_older_ledger_has_its_indexes(tmp_path):
+async def test_an_array_of_an_older_ledger_keeps_its_indexes(tmp_path):
     """Its first job has been forgotten since."""
     path = tmp_path / "ledger.sqlite"
     with contextlib.closing(sqlite3.connect(path)) as db:

@@ -1,4 +1,4 @@
-"""A copy of the ledger is whole while others write, and nothing of it begins by itself."""
+"""A copy of the ledger is complete while others write, and starts nothing by itself."""
 
 import contextlib
 import sqlite3
@@ -24,7 +24,7 @@ async def begin(ledger, job):
 
 
 async def fill(ledger):
-    """One has ended, two run, two wait: two of these must not begin twice, one is held."""
+    """One has ended, two run, two wait: two of these must not run twice, one is held."""
     for may_restart in (True, True, False, False):
         await ledger.submit(submission(may_restart=may_restart), 1.0)
     await ledger.record([Begin(JobId("1"), 1, H1, 1, None), changed("1", *DONE)], 9.0)
@@ -45,12 +45,12 @@ async def check_begun_again(ledger):
     assert (await ledger.submit(submission(), 21.0)).first == 6 + NUMBERS_SKIPPED
 
 
-async def test_what_had_not_ended_is_held_and_what_must_not_begin_twice_is_lost(tmp_path):
+async def test_unended_jobs_are_held_and_those_that_must_not_run_twice_are_lost(tmp_path):
     copy = tmp_path / "copy.sqlite"
     async with opened(tmp_path / "ledger.sqlite") as ledger:
         await fill(ledger)
         copy_ledger(tmp_path / "ledger.sqlite", copy)
-        await ledger.submit(submission(), 11.0)  # it goes on
+        await ledger.submit(submission(), 11.0)  # the original continues
     assert sorted(path.name for path in tmp_path.glob("copy*")) == ["copy.sqlite"]
 
     assert begin_again(copy, "restored", 20.0) == Restored(held=3, lost=1)
@@ -58,7 +58,7 @@ async def test_what_had_not_ended_is_held_and_what_must_not_begin_twice_is_lost(
         await check_begun_again(ledger)
 
 
-async def test_the_page_on_backing_up_does_the_same_to_a_dump_of_postgresql(postgres):
+async def test_the_page_on_backing_up_does_the_same_with_a_postgresql_dump(postgres):
     (sql,) = (block.text for block in blocks(PAGE) if block.language == "sql")
     database = postgres.database()
     async with led(database) as (_, ledger):
@@ -70,7 +70,7 @@ async def test_the_page_on_backing_up_does_the_same_to_a_dump_of_postgresql(post
         await check_begun_again(ledger)
 
 
-def test_what_is_no_ledger_is_refused(tmp_path):
+def test_a_file_that_is_no_ledger_is_refused(tmp_path):
     path = tmp_path / "ledger.sqlite"
     path.write_bytes(b"not a database, but long enough to be looked at as if it were one" * 20)
     with pytest.raises(ConfigError, match="not a database"):
@@ -85,7 +85,7 @@ def test_what_is_no_ledger_is_refused(tmp_path):
 
 
 async def test_a_copy_brings_no_program_along(tmp_path):
-    """It would run as root as it is restored, or in the dispatcher from then on."""
+    """It would run as root during the restore, or in the dispatcher from then on."""
     path = tmp_path / "ledger.sqlite"
     async with opened(path) as ledger:
         await ledger.submit(submission(), 1.0)

@@ -1,4 +1,4 @@
-"""Power fails while the ledger writes: of its last transaction any part may be on the disk."""
+"""The power fails while the ledger writes: any part of its last transaction may be on the disk."""
 
 import shutil
 from random import Random
@@ -12,7 +12,7 @@ JOBS = 20
 
 
 def snapshot(path, where):
-    """The files as a crash would leave them now."""
+    """Copies the files as a crash would leave them now."""
     where.mkdir()
     for name in (path.name, f"{path.name}-wal"):
         shutil.copy(path.with_name(name), where / name)
@@ -20,7 +20,7 @@ def snapshot(path, where):
 
 
 async def history(path):
-    """Acknowledged jobs on disk, and what the next transaction adds to the log."""
+    """Returns acknowledged jobs on disk, and what the next transaction adds to the log."""
     async with opened(path) as ledger:
         for number in range(JOBS):
             await ledger.submit(submission(), float(number))
@@ -31,7 +31,7 @@ async def history(path):
 
 
 @pytest.mark.parametrize("seed", range(6))
-async def test_what_was_acknowledged_is_there_and_of_the_rest_all_or_nothing(tmp_path, seed):
+async def test_acknowledged_jobs_are_there_and_of_the_rest_all_or_nothing(tmp_path, seed):
     rng = Random(seed)
     before, after = await history(tmp_path / "ledger.sqlite")
     torn = bytearray(after[: rng.randint(len(before), len(after))])

@@ -1,4 +1,4 @@
-"""What is written into cgroups of either version, in a directory that looks like one."""
+"""What is written into cgroups of either version, in a directory that imitates one."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def ceilings(request, tmp_path):
     return found
 
 
-def test_a_job_may_not_swap_instead(ceilings, tmp_path):
+def test_a_job_may_not_swap_to_exceed_its_memory(ceilings, tmp_path):
     group = tmp_path / "job-1"
     ceiling = ceilings.prepare(str(group), 1000, 0)
     files = {path.name: path.read_text() for path in group.iterdir()}
@@ -26,7 +26,9 @@ def test_a_job_may_not_swap_instead(ceilings, tmp_path):
 
 
 @pytest.mark.parametrize(("kills", "was_over"), [(0, False), (1, True), (7, True)])
-def test_it_was_over_if_the_kernel_has_killed_something_in_it(ceilings, tmp_path, kills, was_over):
+def test_it_exceeded_its_memory_if_the_kernel_has_killed_something_in_it(
+    ceilings, tmp_path, kills, was_over
+):
     name = "memory.events" if ceilings.version["memory"] == 2 else "memory.oom_control"
     (tmp_path / "job-1" / name).write_text(f"low 3\noom 5\noom_kill {kills}\noom_group_kill 9\n")
     assert ceilings.was_over(str(tmp_path / "job-1")) is was_over
@@ -37,7 +39,7 @@ def test_it_was_over_if_the_kernel_has_killed_something_in_it(ceilings, tmp_path
     ("weight", "shares"), [(100, "1024"), (50, "512"), (1, "10"), (10000, "102400")]
 )
 def test_the_weight_of_all_jobs(ceilings, tmp_path, weight, shares):
-    """100 is as much as any other group has: 1024 shares in version 1."""
+    """100 is what any other group has: 1024 shares in version 1."""
     ceilings.set_totals(Totals(cpu_weight=weight))
     if ceilings.version["cpu"] == 1:
         assert (tmp_path / "cpu.shares").read_text() == shares

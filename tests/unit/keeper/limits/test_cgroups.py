@@ -1,4 +1,4 @@
-"""What a keeper takes for its own, and for left over by the one before."""
+"""Which groups and processes a keeper takes for its own, or for leftovers of the one before."""
 
 import os
 import signal
@@ -19,10 +19,10 @@ def job_of(held: Containment) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(["sleep", "60"], env={name: mark + b"1"})
 
 
-def test_a_new_keeper_ends_what_the_last_one_left_and_no_job_of_a_directory_of_the_same_name(
+def test_a_new_keeper_ends_leftovers_but_no_job_of_another_directory_of_the_same_name(
     tmp_path,
 ):
-    """As of a container, whose processes its host sees: each has a /run/lbd of its own."""
+    """For example in a container, whose processes its host sees: each has its own /run/lbd."""
     directory = tmp_path / "lbd"
     directory.mkdir()
     containers = job_of(Containment(str(directory), False))
@@ -40,7 +40,7 @@ def test_a_new_keeper_ends_what_the_last_one_left_and_no_job_of_a_directory_of_t
 
 
 def test_who_holds_the_lock_of_their_memory_keeps_no_keeper_from_starting(tmp_path, monkeypatch):
-    """Any process on the host: to read its environment takes for ever then."""
+    """Any process on the host can do so: reading its environment then takes forever."""
     read = cgroups._environment
     hung = subprocess.Popen(["sleep", "60"])
     held = Containment(str(tmp_path), False)
@@ -63,8 +63,8 @@ def test_who_holds_the_lock_of_their_memory_keeps_no_keeper_from_starting(tmp_pa
 
 
 def test_nobody_but_the_daemons_lists_the_groups_of_jobs(tmp_path):
-    """Who reads a directory has its lock, as long as a page of theirs is not answered; so a keeper
-    made and removed no group any more."""
+    """A process that reads a directory holds its lock as long as one of its own pages is not
+    answered. The keeper could then no longer create or remove a group."""
     if os.geteuid():
         pytest.skip("the keeper of a user has nobody to keep out")
     held = Containment(str(tmp_path), True, 64001)
@@ -79,10 +79,10 @@ def test_nobody_but_the_daemons_lists_the_groups_of_jobs(tmp_path):
         held.close()
 
 
-def test_who_has_the_number_of_a_marked_process_by_now_is_not_ended(tmp_path, monkeypatch):
-    """A user can hold up the look for seconds; meanwhile processes end and others begin."""
+def test_a_process_that_reuses_the_pid_of_a_marked_one_is_not_ended(tmp_path, monkeypatch):
+    """A user can delay the search for seconds; meanwhile processes end and others start."""
     held = Containment(str(tmp_path), False)
-    later = job_of(held)  # in the place of one that began before
+    later = job_of(held)  # in the place of one that started before
     before = process_table.task_of(later.pid)
     before.started_ticks -= 1
     monkeypatch.setattr(cgroups, "_others", lambda: {later.pid: before})
@@ -95,7 +95,7 @@ def test_who_has_the_number_of_a_marked_process_by_now_is_not_ended(tmp_path, mo
         later.wait()
 
 
-def test_a_signal_goes_to_the_process_that_was_looked_at():
+def test_a_signal_goes_to_the_process_that_was_examined():
     process = subprocess.Popen(["sleep", "60"])
     began = process_table.task_of(process.pid).started_ticks
     try:
@@ -109,8 +109,8 @@ def test_a_signal_goes_to_the_process_that_was_looked_at():
         process.wait()
 
 
-def test_who_has_a_members_number_by_the_time_it_is_looked_at_is_no_member():
-    """Without cgroup.kill each is killed by its number, which the job lets go of as it likes."""
+def test_a_process_that_reuses_the_pid_of_a_member_is_no_member():
+    """Without cgroup.kill each is killed by its pid, which the job can free as it likes."""
     with subprocess.Popen(["sleep", "60"]) as process:
         try:
             began = process_table.task_of(process.pid).started_ticks

@@ -1,4 +1,4 @@
-"""Looking for marked processes, of which some keep whoever reads their memory waiting."""
+"""The search for marked processes, some of which keep whatever reads their memory waiting."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ UIDS = {MINE: 1, HUNG: 2, ALSO_HUNG: 2, UNMARKED: 1}
 
 
 def is_marked(pid):
-    """In a child."""
+    """Runs in a child."""
     if UIDS[pid] == 2:
         signal.pause()
     return pid == MINE
@@ -28,7 +28,7 @@ def answers_of(look):
 
 @pytest.fixture(autouse=True)
 def children(monkeypatch):
-    """Which the keeper would reap."""
+    """Reaps the children, as the keeper would."""
     fork, begun = os.fork, []
 
     def noted():
@@ -41,7 +41,7 @@ def children(monkeypatch):
         os.waitpid(pid, 0)
 
 
-def test_what_can_be_read_is_read():
+def test_readable_processes_are_read():
     assert answers_of(MarkLook([MINE, UNMARKED], is_marked, UIDS.get)) == {
         MINE: True, UNMARKED: False,
     }  # fmt: skip
@@ -55,9 +55,9 @@ def test_who_cannot_be_read_holds_up_nobody_and_is_known(order, monkeypatch):
     assert answers_of(MarkLook(order, is_marked, UIDS.get)) == {pid: known[pid] for pid in order}
 
 
-def test_who_is_read_late_for_want_of_a_processor_can_be_read(monkeypatch):
-    """Else where others keep the processors busy, all that a user has would be ended with one of
-    their jobs."""
+def test_a_process_that_is_read_late_on_a_busy_machine_counts_as_readable(monkeypatch):
+    """Otherwise, where others keep the processors busy, everything of a user would be ended with
+    one of their jobs."""
     monkeypatch.setattr(marked_processes, "PATIENCE_S", 0.02)
     end_s = time.monotonic() + 0.2
 
@@ -71,7 +71,7 @@ def test_who_is_read_late_for_want_of_a_processor_can_be_read(monkeypatch):
     }  # fmt: skip
 
 
-def test_who_answers_just_after_the_last_look_at_the_pipe_is_heard(monkeypatch):
+def test_an_answer_just_after_the_last_look_at_the_pipe_is_heard(monkeypatch):
     look = MarkLook([MINE], is_marked, UIDS.get)
     look._begin()
     monkeypatch.setattr(marked_processes, "PATIENCE_S", 0.0)
@@ -87,7 +87,7 @@ def test_who_answers_just_after_the_last_look_at_the_pipe_is_heard(monkeypatch):
     assert answers_of(look) == {MINE: True}
 
 
-def test_one_that_was_killed_as_it_read_has_read_nothing_of_that_one():
+def test_a_child_that_was_killed_while_reading_has_read_nothing_of_that_process():
     look = MarkLook([HUNG, MINE], is_marked, UIDS.get)
     assert look.answers() is None
     os.kill(look._child, signal.SIGKILL)
@@ -96,13 +96,13 @@ def test_one_that_was_killed_as_it_read_has_read_nothing_of_that_one():
 
 @pytest.mark.parametrize("missing", ["fork", "pipe2", "pidfd_open"])
 def test_there_is_an_end_to_it(missing, monkeypatch):
-    """However many users keep it waiting, or if no child or no pipe can be had."""
+    """However many users keep it waiting, or if there is no child or no pipe to be had."""
     monkeypatch.setattr(os, missing, lambda *_: os.open("/nonexistent", 0))
     look = MarkLook([MINE, UNMARKED], is_marked, UIDS.get, time.monotonic() + 0.05)
     assert answers_of(look) == {MINE: None, UNMARKED: None}
 
 
-def test_who_asks_no_more_leaves_nothing_open():
+def test_an_abandoned_search_leaves_nothing_open():
     look = MarkLook([HUNG], is_marked, UIDS.get)
     before = len(os.listdir("/proc/self/fd"))
     assert look.answers() is None
@@ -110,8 +110,8 @@ def test_who_asks_no_more_leaves_nothing_open():
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_who_has_the_number_of_the_child_by_now_is_not_ended(monkeypatch):
-    """The keeper reaps it like any other child, before the look is closed."""
+def test_a_process_that_reuses_the_pid_of_the_child_is_not_ended(monkeypatch):
+    """The keeper reaps it like any other child, before the search is closed."""
     look = MarkLook([HUNG], is_marked, UIDS.get)
     assert look.answers() is None
     child = look._child

@@ -1,4 +1,4 @@
-"""A job of many processes ends by portions."""
+"""A job of many processes is ended in portions."""
 
 import os
 import signal
@@ -21,7 +21,7 @@ def _small_portions(monkeypatch):
 
 
 class Crowd:
-    """Processes that do nothing, as the members of a group."""
+    """Idle processes, as the members of a group."""
 
     def __init__(self):
         self.all = [self.another() for _ in range(MANY)]
@@ -57,7 +57,7 @@ def crowd():
 
 @pytest.fixture
 def sent(monkeypatch):
-    """Each process and the signal that it was sent, in turn."""
+    """Records each process and the signal sent to it, in order."""
     found, send = [], process_table.send_signal
 
     def noted(pid, ticks, number):
@@ -79,15 +79,15 @@ def test_after_each_portion_the_keeper_serves_the_others(crowd, sent):
     wait_for([process.pid for process in crowd.all], ENDED)
 
 
-def test_few_are_ended_in_one_go(crowd):
+def test_a_few_are_ended_in_one_step(crowd):
     few = crowd.members()[:PORTION]
     began = portions.at_once(portions.begun_in(lambda: few))
     assert list(portions.kill_begun(began)) == []
     wait_for(few, ENDED)
 
 
-def test_all_stand_still_before_one_dies_and_the_leader_dies_last(crowd, sent):
-    """No shell is to see its child die; and while the leader is there its children are its own."""
+def test_all_are_stopped_before_one_is_killed_and_the_leader_is_killed_last(crowd, sent):
+    """No shell may see its child die; and while the leader exists its children are its own."""
     leader = crowd.all[MANY // 2].pid
     began = portions.at_once(portions.begun_in(crowd.members))
     portions.at_once(portions.kill_begun(began, leader))
@@ -97,7 +97,7 @@ def test_all_stand_still_before_one_dies_and_the_leader_dies_last(crowd, sent):
 
 
 def test_who_was_begun_meanwhile_is_ended_in_the_next_round(tmp_path, crowd, monkeypatch):
-    """By a keeper that kills each: with one portion of every round another process begins."""
+    """With a keeper that kills each one: after each portion of a round another process starts."""
     held = Containment(str(tmp_path), False)
     monkeypatch.setattr(cgroups, "_members", lambda _: crowd.members())
     monkeypatch.setattr(portions.cgroup, "members", lambda _: crowd.members())
@@ -115,7 +115,7 @@ def test_who_was_begun_meanwhile_is_ended_in_the_next_round(tmp_path, crowd, mon
 
 
 def test_without_cgroups_all_that_there_is_is_read_by_portions(tmp_path, crowd, monkeypatch):
-    """Ten thousand processes of one user are read at the end of anybody's job."""
+    """All processes are read at the end of any job, and one user may have ten thousand."""
     held = Containment(str(tmp_path), False)
     read, of_a_turn = [], []
     task_of = process_table.task_of
@@ -133,7 +133,7 @@ def test_without_cgroups_all_that_there_is_is_read_by_portions(tmp_path, crowd, 
 
 
 def test_descendants_are_found_however_deep_they_are():
-    """Each of a chain as long as there may be processes has the one before as its parent."""
+    """In a chain as long as the limit of processes, each has the one before as its parent."""
     deep = 20_000
     tasks = {pid: TaskStat(b"S", pid - 1, False, 0, 1, 0) for pid in range(2, deep)}
     assert len(process_table.with_descendants([1], tasks)) == deep - 1
@@ -141,7 +141,7 @@ def test_descendants_are_found_however_deep_they_are():
 
 
 class Strays:
-    """Children of the keeper's that no job has any more, and one that it has use for."""
+    """Children of the keeper that belong to no job any more, and one that it needs."""
 
     def __init__(self, tmp_path, monkeypatch, crowd):
         self.spare = crowd.all.pop()
@@ -169,7 +169,7 @@ def strays(tmp_path, monkeypatch, crowd):
 
 
 def test_what_jobs_have_left_is_ended_by_portions(strays, crowd, sent):
-    """A user's thousands that have hidden where they come from took the keeper seconds."""
+    """A user's thousands of processes that hid their origin took the keeper seconds."""
     strays.held.end_strays()
     strays.held.end_strays()  # another job has ended
     assert not sent
@@ -180,9 +180,9 @@ def test_what_jobs_have_left_is_ended_by_portions(strays, crowd, sent):
     assert not strays.held.has_strays
 
 
-def test_who_has_the_number_of_a_stray_by_the_time_it_is_read_is_none(strays, crowd, monkeypatch):
-    """Jobs begin meanwhile."""
+def test_a_process_that_reuses_the_pid_of_a_stray_is_none(strays, crowd, monkeypatch):
+    """Jobs start in the meantime."""
     strays.held.end_strays()
-    monkeypatch.setattr(cgroups, "clock_s", lambda: 0.0)  # all that there is began later
+    monkeypatch.setattr(cgroups, "clock_s", lambda: 0.0)  # everything that exists started later
     strays.turns()
     assert len(crowd.members()) == len(crowd.all)

@@ -1,4 +1,4 @@
-"""What the keeper measures: leases on its clock, CPU time of a whole tree without cgroups."""
+"""What the keeper measures: leases on its clock, and CPU time of a whole tree without cgroups."""
 
 import os
 import signal
@@ -43,7 +43,7 @@ def until_over(limits, timeout_s=90.0):
     return found
 
 
-def test_a_lease_runs_out_unless_it_is_renewed():
+def test_a_lease_expires_unless_it_is_renewed():
     limits = Limits()
     limits.set("a", 1, "", given(30), clock_s())
     limits.set("b", 1, "", given(30), clock_s())
@@ -56,8 +56,8 @@ def test_a_lease_runs_out_unless_it_is_renewed():
     assert limits.sooner_ms(-1) == -1
 
 
-def test_a_lease_counts_while_the_keeper_does_not_read_what_it_is_told():
-    """Its LBM may hang, too, and another attempt may have begun elsewhere by then."""
+def test_a_lease_counts_while_the_keeper_does_not_read_its_orders():
+    """Its LBM may hang, too, and another attempt may have started elsewhere by then."""
     limits = Limits()
     frame = limit_frame("a", clock_s() - 1.0, 0.0)
     ((_, body),) = frames.Splitter(1 << 16).feed(frame)
@@ -67,7 +67,7 @@ def test_a_lease_counts_while_the_keeper_does_not_read_what_it_is_told():
     assert limits.over() == ["a"]
 
 
-def test_what_a_child_burns_counts_for_its_tree():
+def test_the_cpu_time_of_a_child_counts_for_its_tree():
     shell = subprocess.Popen(
         ["sh", "-c", f"{sys.executable} -c '{BURN}' & wait"], start_new_session=True
     )
@@ -82,7 +82,7 @@ def test_what_a_child_burns_counts_for_its_tree():
         shell.wait()
 
 
-def test_what_was_over_stays_over_whatever_is_said_then():
+def test_an_expired_limit_stays_expired_whatever_is_said_later():
     """Not a moment longer, and for the first reason."""
     limits = Limits()
     limits.set("a", 1, "", given(0), clock_s())
@@ -94,8 +94,8 @@ def test_what_was_over_stays_over_whatever_is_said_then():
     assert limits.ended("a") == LEASE
 
 
-def test_what_the_vanished_have_used_is_not_forgotten(monkeypatch):
-    """A process whose parent is gone, too: nobody has it in its own count."""
+def test_the_cpu_time_of_vanished_processes_is_not_forgotten(monkeypatch):
+    """This includes a process whose parent is gone: no process has it in its own count."""
     limit = Limit(10, "")
     seen = [
         {10: process(1, 1.0), 11: process(10, 2.0), 12: process(1, 4.0)},
@@ -106,14 +106,14 @@ def test_what_the_vanished_have_used_is_not_forgotten(monkeypatch):
     assert [limit.used_s() for _ in range(3)] == [7.0, 7.5, 7.6]
 
 
-def test_a_lease_counts_from_when_it_was_said():
+def test_a_lease_counts_from_when_it_was_sent():
     limits = Limits()
     assert limits.set("a", 1, "", given(1000), clock_s() - 5.0) < clock_s()
     assert limits.over() == ["a"]
 
 
 def test_no_lease_is_too_long_to_wait_for():
-    """poll() takes 24 days at most: one such lease ended the keeper, and all commands with it."""
+    """poll() takes 24 days at most: one longer lease ended the keeper, and all commands with it."""
     limits = Limits()
     limits.set("1.1", os.getpid(), "", {LEASE_UNTIL_MS: b"1" + b"0" * 300, CPU_US: b"0"}, clock_s())
     wait_ms = limits.sooner_ms(-1)
@@ -122,7 +122,7 @@ def test_no_lease_is_too_long_to_wait_for():
 
 
 def test_one_look_at_all_processes_serves_all_jobs_and_takes_a_part_of_the_time(monkeypatch):
-    """Any user may have ten thousand: without cgroups each job had them read twice a second."""
+    """Any user may have ten thousand: without cgroups each job had them all read twice a second."""
     now_s, looks = [100.0], []
 
     def everybody():

@@ -21,12 +21,12 @@ def refusal(guest=ANN, load=0.0, owner="", **config):
         {},
         {"users": ("ann",)},
         {"users": ("bob", "a*")},
-        {"users": ("bob",), "groups": ("staff",)},  # either will do
+        {"users": ("bob",), "groups": ("staff",)},  # one of the two is enough
         {"origins": ("h?",)},
         {"deny_users": ("bob",), "deny_groups": ("wheel",), "deny_origins": ("h2",)},
         {"when": ("sun", "mon 8:00-18:00")},
         {"load_ceiling": 2.0},
-        {"load_ceiling": 1.9},  # as much as that is not above it
+        {"load_ceiling": 1.9},  # the load is not above the ceiling
     ],
 )
 def test_admitted(config):
@@ -46,7 +46,7 @@ def test_admitted(config):
         ({"load_ceiling": 1.5}, "admission.load_ceiling"),
     ],
 )
-def test_refused_by_the_rule_that_is_named(config, rule):
+def test_a_refusal_names_its_rule(config, rule):
     assert rule in refusal(load=1.6, **config)
 
 
@@ -59,7 +59,7 @@ def test_refused_by_the_rule_that_is_named(config, rule):
         ({}, "pts/3 was used 4 s ago", Closed.OWNER),
     ],
 )
-def test_other_hosts_hear_why_nobody_is_admitted(config, owner, closed):
+def test_other_hosts_are_told_why_nobody_is_admitted(config, owner, closed):
     conditions = Conditions(MONDAY_NOON, 1.6, owner)
     assert Rules(AdmissionConfig(**config)).closed(conditions)[0] is closed
 
@@ -77,7 +77,7 @@ NIGHTS = {"groups": ("wheel",), "everybody_when": ("18:00-08:00", "sat,sun")}
 NIGHT = Moment(30, 22, 13, 3, 0)
 
 
-def test_one_group_by_day_everybody_by_night():
+def test_one_group_by_day_and_everybody_by_night():
     rules = Rules(AdmissionConfig(**NIGHTS))
     by_day = Conditions(MONDAY_NOON, 0.0, everybody="18:00")
     assert rules.refusal(ANN, by_day) == (
@@ -99,7 +99,7 @@ def test_one_group_by_day_everybody_by_night():
         ({"when": ("3:00-4:00",)}, "admission.when"),
     ],
 )
-def test_all_other_rules_hold_also_at_night(more, rule):
+def test_all_other_rules_apply_at_night_too(more, rule):
     rules = Rules(AdmissionConfig(**NIGHTS, **more))
     night = Conditions(NIGHT, 1.5)
     assert rule in rules.refusal(ANN, night)
@@ -108,18 +108,18 @@ def test_all_other_rules_hold_also_at_night(more, rule):
     assert rules.until_everybody(ANN, by_day) is not for_good
 
 
-def test_hours_further_off_than_is_looked_are_waited_for_too():
+def test_hours_beyond_the_usual_horizon_are_waited_for_too():
     rules = Rules(AdmissionConfig(users=("bob",), everybody_when=("* * 1 * *",)))
     by_day = Conditions(MONDAY_NOON, 0.0)
     assert rules.refusal(ANN, by_day).endswith("(admission.users); everybody may later")
     assert rules.until_everybody(ANN, by_day)
 
 
-def test_nobody_new_while_the_owner_is_there():
+def test_no_new_commands_are_admitted_while_the_owner_is_present():
     assert "pts/3" in refusal(owner="pts/3 was used 4 s ago (admission.owner_idle_s)")
 
 
-def test_a_host_that_is_short_of_memory_takes_nothing_new():
+def test_a_host_that_is_short_of_memory_admits_nothing_new():
     def closed(percent, left=0.0, **config):
         conditions = Conditions(MONDAY_NOON, 0.0, memory_pressure=percent, memory_left=left)
         return Rules(AdmissionConfig(**config)).refusal(ANN, conditions)

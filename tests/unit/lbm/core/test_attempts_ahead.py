@@ -8,19 +8,19 @@ def after(*seconds, ahead_s=0.05):
     return ahead
 
 
-def test_nothing_is_sent_ahead_before_it_is_known_how_long_attempts_take():
+def test_nothing_is_sent_ahead_before_the_duration_of_attempts_is_known():
     assert after(*[0.001] * (FIRST_AT - 1)).depth(2) == 0
     assert after(*[0.005] * FIRST_AT).depth(2) == 20
 
 
-def test_as_many_as_those_that_end_within_the_time_allowed():
+def test_as_many_are_sent_ahead_as_end_within_the_time_allowed():
     assert after(*[0.1] * 20).depth(1) == 0
     assert after(*[0.01] * 20).depth(1) == 5
     assert after(*[0.0001] * 20).depth(16) == AHEAD_MAX
     assert after(*[0.001] * 20, ahead_s=0.0).depth(2) == 0
 
 
-def test_one_long_attempt_among_short_ones_ends_it_at_once_and_short_ones_bring_it_back():
+def test_one_long_attempt_stops_it_at_once_and_short_ones_bring_it_back():
     ahead = after(*[0.002] * 50)
     assert ahead.depth(1) > 20
     ahead.ran(60.0)
@@ -30,14 +30,14 @@ def test_one_long_attempt_among_short_ones_ends_it_at_once_and_short_ones_bring_
     assert ahead.depth(1) > 5
 
 
-def test_those_who_waited_for_nothing_are_the_last_for_now():
+def test_an_attempt_that_waited_in_vain_stops_sending_ahead():
     ahead = after(*[0.002] * 50)
     ahead.waited()
     assert ahead.depth(1) == 0
     assert ahead.depth(4) < 4 * 0.05 / WAIT_S + 1
 
 
-def test_the_dispatcher_hears_of_changes_that_matter():
+def test_the_dispatcher_is_told_of_significant_changes():
     ahead = after(*[0.002] * 50)
     assert ahead.has_changed(2)
     ahead.reported = ahead.depth(2)

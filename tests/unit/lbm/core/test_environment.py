@@ -1,4 +1,4 @@
-"""What of an environment goes along."""
+"""Which parts of an environment are sent along."""
 
 import pytest
 
@@ -29,21 +29,21 @@ def test_the_usual_names():
     assert set(leaving) <= set(given)
 
 
-def test_exceptions_of_the_owner_and_of_the_caller():
+def test_exceptions_set_by_the_owner_and_by_the_user():
     given = [b"A_TOKEN=1", b"B_TOKEN=2", b"C_TOKEN=3"]
     denied = DenyList(["*_TOKEN"], ["B_*"])
     leaving, kept = outgoing(given, denied, {b"C_TOKEN"})
     assert (names(leaving), kept) == (["B_TOKEN", "C_TOKEN"], ["A_TOKEN"])
 
 
-def test_shims_stay_and_path_is_as_before_them():
+def test_shims_are_removed_and_path_is_as_before_them():
     given = [b"PATH=rel:/s/1:/usr/bin::/s/10", b"A=/s/1", b"LBD_SHIMS=/s/1"]
     leaving, kept = outgoing(given, DenyList([], []), set())
     assert (leaving, kept) == ([b"PATH=rel:/usr/bin::/s/10", b"A=/s/1"], [])
     assert outgoing(given[:2], DenyList([], []), set()) == (given[:2], [])
 
 
-def test_patterns_are_those_of_file_names_and_heed_case():
+def test_patterns_are_those_of_file_names_and_case_sensitive():
     denied = DenyList(["A?", "[xy]*", "Z*Z"], [])
     names = (b"A", b"AB", b"ABC", b"x1", b"z1", b"ZZ", b"ZaZ", b"a1")
     assert [name for name in names if denied.holds(name)] == [b"AB", b"x1", b"ZZ", b"ZaZ"]
@@ -51,7 +51,7 @@ def test_patterns_are_those_of_file_names_and_heed_case():
     assert DenyList(["*"], []).holds(b"\xff\n")
 
 
-def test_the_environment_of_the_command_before_is_remembered_and_no_other():
+def test_only_the_environment_of_the_previous_command_is_remembered():
     denied, first = DenyList(["*_TOKEN"], []), [b"A=1", b"A_TOKEN=2"]
     assert denied.outgoing(first, set()) == ([b"A=1"], ["A_TOKEN"])
     assert denied.outgoing(list(first), set()) is denied.outgoing(list(first), set())
@@ -62,7 +62,7 @@ def test_the_environment_of_the_command_before_is_remembered_and_no_other():
     assert denied._last[0] == [b"B_TOKEN=2"]
 
 
-def test_what_is_remembered_of_names_is_bounded():
+def test_the_memory_of_names_is_bounded():
     denied = DenyList(["N1*"], [])
     assert sum(denied.holds(b"N%d" % number) for number in range(10_000)) == 1111
     assert len(denied._verdicts) <= 4096
@@ -71,7 +71,7 @@ def test_what_is_remembered_of_names_is_bounded():
 FLAGS = {
     "": "",
     "k": "k",
-    " -j8": " -j8",  # the user's own wish, without a jobserver behind it
+    " -j8": " -j8",  # the user's own choice, without a jobserver behind it
     "-j8 -l4": "-j8 -l4",
     " -j8 --jobserver-auth=3,4": "",
     "ks -j8 --jobserver-auth=3,4": "ks",
@@ -92,7 +92,7 @@ def test_flags_of_a_make_without_its_jobserver(given):
     assert without_jobserver(given.encode()).decode() == FLAGS[given]
 
 
-def test_all_who_speak_of_a_jobserver_are_heard():
+def test_every_mention_of_a_jobserver_is_recognised():
     given = [
         b"MAKEFLAGS= -j2 --jobserver-auth=3,4", b"MFLAGS=-j2 --jobserver-auth=3,4",
         b"CARGO_MAKEFLAGS=-j --jobserver-auth=3,4", b"OTHER=--jobserver-auth=3,4", b"MAKELEVEL=1",
@@ -103,7 +103,7 @@ def test_all_who_speak_of_a_jobserver_are_heard():
 
 
 def test_names_as_long_as_a_request_may_be_are_not_remembered():
-    """Each of them is another, and thousands of megabytes would be all the memory of an LBM."""
+    """Each of them is different, and thousands of megabytes would be all the memory of an LBM."""
     denied = DenyList(["*_TOKEN"], [])
     long = b"x" * (1 << 16) + b"_TOKEN"
     given = [b"%d" % n + long + b"=1" for n in range(100)]

@@ -1,4 +1,4 @@
-"""A command whose host's owner is back begins again elsewhere, if nobody can tell."""
+"""A command restarts elsewhere when the owner of its host is back, if that cannot be noticed."""
 
 import dataclasses
 
@@ -41,11 +41,11 @@ WAITS = e.Warn("the owner of h2 is back; it is waiting for a host that accepts i
 LOOKS = e.WaitForRoom(LOOK_S)
 
 
-def test_what_was_evicted_begins_again_elsewhere():
+def test_an_evicted_command_restarts_elsewhere():
     Life().goes(*ON_H2, (EVICTED, *AGAIN), (LOOKED, ask(H2, leave=True)), (TO_H3, START_3))
 
 
-def test_it_waits_and_says_so_once_and_may_go_back():
+def test_it_waits_says_so_once_and_may_return():
     Life().goes(
         *ON_H2, (EVICTED, *AGAIN), (LOOKED, ask(H2, leave=True)), (NONE_LEFT, WAITS, LOOKS),
         (e.Waited(), LOOK), (LOOKED, ask(leave=True)), (NONE_LEFT, LOOKS),
@@ -55,7 +55,7 @@ def test_it_waits_and_says_so_once_and_may_go_back():
     )  # fmt: skip
 
 
-def test_it_does_not_wait_for_ever():
+def test_it_does_not_wait_forever():
     life = Life().goes(
         *ON_H2, (EVICTED, *AGAIN), (LOOKED, ask(H2, leave=True)), (NONE_LEFT, WAITS, LOOKS),
         (e.Waited(), LOOK), (LOOKED, ask(leave=True)),
@@ -64,7 +64,7 @@ def test_it_does_not_wait_for_ever():
     assert life(NONE_LEFT, after_s=60.0) == list(failed(f"the owner of h2 is back, and {why}"))
 
 
-def test_what_was_full_before_may_have_room_by_then():
+def test_a_host_that_was_full_before_may_have_room_by_then():
     Life().goes(
         *ASKED, (TO_H2, START_2), (FULL, *LEFT, LOOK), (LOOKED, ask(H2)), (TO_H3, START_3),
         (e.StartedThere(), e.BegunHere(H3, "lowest"), FOLLOW),
@@ -74,7 +74,7 @@ def test_what_was_full_before_may_have_room_by_then():
     )  # fmt: skip
 
 
-def test_it_waits_too_where_so_many_have_refused_it():
+def test_it_also_waits_after_the_maximum_number_of_refusals():
     life = Life().goes(*ON_H2, (EVICTED, *AGAIN))
     for number in range(MAX_TRIES - 1):
         life(LOOKED)
@@ -97,7 +97,7 @@ def test_it_waits_too_where_so_many_have_refused_it():
     ],
 )
 def test_it_cannot_run_here_any_more(bounds, event, why):
-    """Its caller has given its descriptors away."""
+    """The client has given its descriptors away."""
     life = Life(bounds)
     for one in (GO, LOOKED, TO_H2, e.Sent(), e.StartedThere(), EVICTED, LOOKED):
         life(one)
@@ -114,7 +114,7 @@ def test_it_cannot_run_here_any_more(bounds, event, why):
         ({}, e.Ended(137, "killed", untouched=True)),
     ],
 )
-def test_what_must_not_begin_again_ends(demands, ended):
+def test_a_command_that_must_not_restart_ends(demands, ended):
     life = Life(**demands)
     for event in (GO, LOOKED, TO_H2, e.Sent(), e.StartedThere()):
         life(event)

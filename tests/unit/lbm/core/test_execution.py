@@ -1,4 +1,4 @@
-"""The life of a command on this host: what it does step by step, and how its end is reported.
+"""The life of a command on this host: its steps, and how its end is reported.
 
 It is one file because the table is one: each of its entries is a story of a few lines.
 """
@@ -60,7 +60,7 @@ WITH_FILES = [
 
 
 def over(cause, how, wall_s, state=None, reason="", status=None):
-    """The outcome of a command that ended like that."""
+    """Returns the outcome of a command that ended this way."""
     if state is None:
         state = JobState.DONE if how.status == 0 else JobState.FAILED
     status = how.status if status is None else status
@@ -80,7 +80,7 @@ NOWHERE = Outcome(JobState.LOST, Cause.LOST, "it went away", None, 0, None, 3.0,
 TIMED = "ended at its time limit of 3 s"
 
 SCENARIOS = {
-    # How it begins
+    # Starting
     "the owner lets nobody in": (ATTACHED, [
         (0, Denied("drained", "admission"), [ReportRefused("drained", "admission")]),
     ]),
@@ -172,7 +172,7 @@ SCENARIOS = {
         (1, NotStarted("no such file", "exec", 2),
          [ReportRefused("no such file", "exec", 2), FreeSlot()]),
     ]),
-    # How it ends by itself
+    # Ending by itself
     "an attached command ends": (ATTACHED, [
         *BEGUN,
         (4, Exited(OK), [FreeSlot(), Record(over(Cause.EXITED, OK, 3.0)), Drain()]),
@@ -219,7 +219,7 @@ SCENARIOS = {
             FreeSlot(), DropFiles(),
             *lost_with_lease(replace(KILLED, limit=Limit.LEASE), 3.0)]),
     ]),
-    # Its lease
+    # The lease
     "its lease is renewed": (QUEUED, [
         *LEASED,
         (5, Renewed(14.0), [LimitLease(9.0)]),
@@ -286,7 +286,7 @@ SCENARIOS = {
         (10, Tick(), [EndTree()]),
         (10.1, Exited(KILLED), [FreeSlot(), *lost_with_lease(KILLED, 9.1)]),
     ]),
-    # Its time limit
+    # The time limit
     "its time is over": (replace(ATTACHED, timeout_s=3.0), [
         *BEGUN,
         (3.9, Tick(), []),
@@ -310,7 +310,7 @@ SCENARIOS = {
         (8, Tick(), []),
         (9, Tick(), [EndTree()]),
     ]),
-    # Who wants its end
+    # Who wants it to end
     "the dispatcher wants its end": (QUEUED, [
         *LEASED,
         (2, EndWanted(0, "cancel"), GENTLY),
@@ -615,7 +615,7 @@ def test_scenario(name):
     assert execution.is_reported == bool(reported)
 
 
-def test_it_wants_to_be_woken_for_its_next_timer_only():
+def test_it_asks_to_be_woken_only_for_its_next_timer():
     execution = new(replace(QUEUED, timeout_s=3.0))
     assert execution.wake_at_s == 10.0
     execution.handle(Admitted(), 0.0)
@@ -631,7 +631,7 @@ def test_it_wants_to_be_woken_for_its_next_timer_only():
     assert execution.wake_at_s is None
 
 
-def test_what_it_stood_still_is_no_time_of_its_run():
+def test_suspended_time_is_not_run_time():
     execution = new(ATTACHED)
     assert execution.ran_s(0.5) == 0.0
     for now_s, event in (
@@ -646,7 +646,7 @@ def test_what_it_stood_still_is_no_time_of_its_run():
     assert execution.ran_s(10.0) == 4.0
 
 
-def test_it_goes_from_phase_to_phase():
+def test_it_moves_from_phase_to_phase():
     execution, phases = new(STAGED), []
     for event in (
         *(Admitted(), SlotAwaited(), SlotGranted(), FilesReady(), EndWanted(TERM), Started(RUNS)),
@@ -660,14 +660,14 @@ def test_it_goes_from_phase_to_phase():
     ]
 
 
-def test_who_is_asked_to_end_while_it_is_started_is_ending_at_once():
+def test_a_request_to_end_during_the_start_makes_it_end_at_once():
     execution = new(ATTACHED)
     for event in (Admitted(), SlotGranted(), GivenUp("gone"), Started(RUNS)):
         execution.handle(event, 1.0)
     assert execution.phase is Phase.ENDING
 
 
-def test_its_job_is_shown_as_it_is():
+def test_its_job_is_shown_in_its_state():
     execution, shown = new(ATTACHED), []
     for event in (
         *(Admitted(), SlotGranted(), Started(RUNS), Stopped(True), Stopped(False)),
@@ -681,7 +681,7 @@ def test_its_job_is_shown_as_it_is():
     ]
 
 
-def test_the_last_stop_reason_is_kept_also_for_what_has_ended():
+def test_the_last_stop_reason_is_kept_even_for_an_ended_command():
     execution = new(QUEUED)
     execution.handle(EndWanted(0, "cancel"), 0.0)
     assert execution.stop_reason == "cancel"
@@ -746,8 +746,10 @@ def test_outcome(row):
         (OK, REGROUP, ("cancelled", REQUEUED)),
     ],
 )
-def test_what_was_ended_for_its_dispatcher_is_on_record_as_that_has_it(how, stop_reason, expected):
-    """A job that was killed was cancelled, and `lbctl history` said that it failed."""
+def test_a_command_ended_for_its_dispatcher_is_recorded_as_the_dispatcher_records_it(
+    how, stop_reason, expected
+):
+    """A job that was killed was cancelled, but `lbctl history` said that it failed."""
     outcome = outcome_of(QUEUED, None, "", how, 2.0, "")
     state, note = recorded(QUEUED, outcome, stop_reason)
     assert (state.value, note) == expected
@@ -757,7 +759,7 @@ def test_what_was_ended_for_its_dispatcher_is_on_record_as_that_has_it(how, stop
     ("spec", "ended_for", "note"),
     [(ATTACHED, None, ""), (ATTACHED, Cause.TIMEOUT, "timeout"), (QUEUED, None, "signalled")],
 )
-def test_an_end_that_its_caller_has_seen_needs_no_note(spec, ended_for, note):
+def test_an_end_that_its_client_has_seen_needs_no_note(spec, ended_for, note):
     outcome = outcome_of(spec, ended_for, "why", KILLED, 2.0, "")
     assert recorded(spec, outcome, "") == (JobState.FAILED, note)
 
@@ -787,7 +789,7 @@ def test_reason(spec, ended_for, how, reason):
     assert cause_of(spec, ended_for, "why", how)[1] == reason
 
 
-def test_every_timer_is_tried():
+def test_every_timer_is_tested():
     seen = set()
     for spec, steps in SCENARIOS.values():
         execution = new(spec)

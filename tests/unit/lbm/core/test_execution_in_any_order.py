@@ -1,4 +1,4 @@
-"""A command on this host under any events in any order: what must hold of all that it orders."""
+"""A command on this host under any events in any order: invariants of all its actions."""
 
 # ruff: noqa: I001  # one name a line would fill the first page
 
@@ -42,7 +42,7 @@ hints_of = cache(typing.get_type_hints)
 
 
 def saved(value):
-    """As a codec that walks plain records writes it."""
+    """Saves it as a codec for plain records would."""
     if is_dataclass(value):
         return {f.name: saved(getattr(value, f.name)) for f in fields(value)}
     if isinstance(value, dict):
@@ -56,7 +56,7 @@ def saved(value):
 
 
 def loaded(kind, data):
-    """By the types of the fields alone."""
+    """Loads it by the types of the fields alone."""
     kind = getattr(kind, "__supertype__", kind)
     origin, args = typing.get_origin(kind), typing.get_args(kind)
     if origin in (types.UnionType, typing.Union):
@@ -78,7 +78,7 @@ def reloaded(execution):
 
 
 class Watched:
-    """An execution, what it has ordered, and what must hold of that after each event."""
+    """Checks, after each event, what must hold of an execution's actions so far."""
 
     def __init__(self, spec, rng):
         self.spec, self.rng = spec, rng
@@ -96,7 +96,7 @@ class Watched:
         if twin is not None:
             assert twin.handle(event, now_s) == actions, "what was loaded behaves the same"
             assert twin == self.execution
-            self.execution = twin  # and goes on in its place
+            self.execution = twin  # and continues in its place
         assert not (was_over and actions), "after the end nothing is ordered"
         expires = self.expires(event, now_s)
         could_live = self.may_live
@@ -114,13 +114,13 @@ class Watched:
         return actions
 
     def lets_go(self, event):
-        """Is nothing of it left, by what the keeper says?"""
+        """Returns whether the keeper reports that nothing of it is left."""
         return isinstance(event, (Exited, KeeperLost)) or (
             isinstance(event, NotStarted) and not self.ordered[ReportBegun]
         )
 
     def expires(self, event, now_s):
-        """Is the lease over by then?"""
+        """Returns whether the lease has expired by then."""
         if isinstance(event, Renewed) and self.lease_until_s > float("-inf"):
             self.lease_until_s = max(self.lease_until_s, event.lease_until_s)
         expires = now_s >= self.lease_until_s > float("-inf")
@@ -220,7 +220,7 @@ def test_any_events_in_any_order(chunk):
 
 
 def answer(rng, action, now_s):
-    """What a host may answer to an order; None: it has no answer, or none yet."""
+    """Returns what a host may answer to an order; None for no answer, or none yet."""
     match action:
         case AskSlot():
             return rng.choice((SlotGranted(), SlotGranted(), SlotAwaited(), SlotRefused("full")))
@@ -247,8 +247,8 @@ UNASKED = (Tick, Stopped, Exited, KeeperLost, Renewed, Signalled, EndWanted, Kil
 
 
 @pytest.mark.parametrize("chunk", range(8))
-def test_on_a_host_that_answers_every_command_comes_to_its_end(chunk):
-    """Answers come in order, but late; the leader of what was killed may be gone long before."""
+def test_on_a_host_that_answers_every_command_ends(chunk):
+    """Answers come in order, but late; the leader of a killed command may be gone long before."""
     for seed in range(chunk * 100, (chunk + 1) * 100):
         rng = Random(seed)
         watched, now_s, due = Watched(any_spec(rng), rng), 0.0, [(0.0, Admitted())]
@@ -263,7 +263,7 @@ def test_on_a_host_that_answers_every_command_comes_to_its_end(chunk):
             if not isinstance(event, UNASKED):
                 event = due.pop(0)[1] if due and due[0][0] <= now_s else Tick()
             if isinstance(event, Exited) and watched.execution.process is None:
-                continue  # it has not begun
+                continue  # it has not started
             for action in watched.handle(event, now_s):
                 replied = answer(rng, action, now_s)
                 if replied is not None:

@@ -1,4 +1,4 @@
-"""A command's way out: what follows from what, as tables."""
+"""A command on its way out: which actions follow from which events, as tables."""
 
 import dataclasses
 from typing import get_args
@@ -62,7 +62,7 @@ HERE_FOR = {"host": H2, "mode": "host"}
 
 
 class Life:
-    """Feeds events to a journey at one second each, unless they say otherwise."""
+    """Feeds events to a journey, one second apart unless an event says otherwise."""
 
     def __init__(self, bounds=OURS, **demands):
         self.journey = Journey(Demands("cc", **demands), bounds)
@@ -73,7 +73,7 @@ class Life:
         return self.journey.handle(event, self.now_s)
 
     def goes(self, *steps):
-        """Each step: an event, and what follows from it."""
+        """Each step is an event and the actions that follow from it."""
         for event, *actions in steps:
             assert self(event) == actions, f"after {event}"
         return self
@@ -86,7 +86,7 @@ NONE_LEFT = e.LimRefused("no-willing-host")
 EXCLUDED_HERE = ((LOOKED, ask(H1, H2)), (STAY,))
 
 LIVES = {
-    # where to
+    # Destination
     "the load is low: it stays": ({}, *ASKED, (STAY, e.RunHere("below-threshold"))),
     "it goes, runs, ends": ({}, *ON_H2, (WELL, *ENDED)),
     "it is not worth it": ({}, (KEPT, e.RunHere("never", pinned=True))),
@@ -117,7 +117,7 @@ LIVES = {
          e.Discharge(HostId(""), True),
          failed("this host has no certificate (lbctl init, lbctl join), so no peers")[1]),
     ),
-    # refusals
+    # Refusals
     "who lacks it was no candidate": (
         {}, *ASKED, (TO_H2, START_2), (NO_PROGRAM, *LEFT, e.Lacks(H2, "exec"), LOOK),
         (LOOKED, ask(H2)), (STAY, e.RunHere("below-threshold")),
@@ -168,7 +168,7 @@ LIVES = {
         {}, *ASKED, (TO_H2, START_2), (e.Unseen("/w cannot be looked at here"), *LEFT, LOOK),
         (LOOKED, ask(H2, stay=True)), (STAY, e.RunHere("below-threshold")),
     ),
-    # the LIM
+    # The LIM
     "no LIM": ({}, *NO_LIM, TURN),
     "no LIM, and it must leave": (
         {"mode": "remote"}, (GO, LOOK), (LOOKED, ask(leave=True, insist=True)),
@@ -203,13 +203,13 @@ LIVES = {
         HERE_FOR, (GO, LOOK_NOT), (LOOKED, ask(wanted=H2, insist=True)), (TO_H2, START_2),
         (FULL, *LEFT, *failed(FULL.reason, "refused", host="h2")),
     ),
-    # room
+    # Room
     "it waits for room": ({}, *ASKED, (HOLD, WAIT), (e.Waited(), LOOK), (LOOKED, ASK)),
     "full hosts are left out until there may be room": (
         {}, *ASKED, (TO_H2, START_2), (FULL, *LEFT, LOOK), (LOOKED, ask(H2)),
         (NONE_LEFT, WAIT), (e.Waited(), LOOK), (LOOKED, ASK),
     ),
-    # its end
+    # Its end
     "lost contact is its end": (
         {}, *ON_H2,
         (e.ContactLost("lost contact with h2"),
@@ -270,7 +270,7 @@ LIVES = {
     "it cannot have the caller's descriptors": (
         {}, *ON_H2, (e.Failed("no"), failed("no", host="h2")[0], *LEFT, failed("no")[1]),
     ),
-    # here
+    # Running here
     "a measured one": (
         {}, (e.Judged(False, "new", True), e.RunHere("new", 0, True, True)),
         (e.Used(0.5, 2), e.Measured(0.5, 2)), (e.Used(9.0, 0),),
@@ -297,7 +297,7 @@ def test_life(life):
     Life(**demands).goes(*steps)
 
 
-def test_what_waits_says_for_what():
+def test_a_waiting_command_says_what_it_waits_for():
     life = Life()
     assert life.journey.why_waiting == ""
     life.goes(*ASKED, (TO_H2, START_2), (e.Sent(),))
@@ -312,7 +312,7 @@ def test_what_waits_says_for_what():
     assert waiting.journey.why_waiting == "waiting for room on a host: h2, h3 full"
 
 
-def test_its_turn_here_is_given_back_if_its_lbrun_goes_away_before_it_begins():
+def test_its_turn_here_is_given_back_if_its_lbrun_goes_away_before_it_starts():
     gone = e.RecordEnd(JobState.CANCELLED, reason="its lbrun has gone")
     life = Life(needs=Needs((("gpu", 1),)))
     for event in (GO, LOOKED, TO_H2, BROKEN, LOOKED, STAY):
@@ -365,15 +365,15 @@ RESTARTS = [
 
 
 @pytest.mark.parametrize(("events", "actions"), RESTARTS)
-def test_it_goes_on_after_a_restart(events, actions):
-    """With what it waited for; what had only been asked is asked again."""
+def test_it_continues_after_a_restart(events, actions):
+    """It keeps its waits; open questions are asked again."""
     life = Life()
     for event in events:
         life(event)
     assert life.journey.resumed(life.now_s) == actions
 
 
-def test_files_that_were_on_their_way_are_not():
+def test_files_in_transit_do_not_survive_a_restart():
     life = Life(is_staged=True)
     for event in (*SENT, e.StartedThere(), WELL):
         life(event)
@@ -381,20 +381,20 @@ def test_files_that_were_on_their_way_are_not():
     assert life.journey.resumed(life.now_s)[0].end.reason.startswith(why)
 
 
-def test_one_that_may_not_stay_and_finds_no_host_reads_what_takes_its_files_along():
+def test_a_command_that_must_leave_and_finds_no_host_says_how_to_take_files_along():
     life = Life(mode="remote")
     for event in (GO, LOOKED, TO_H2, e.Sent(), NO_DIRECTORY, LOOKED):
         life(event)
     assert failed(NO_DIRECTORY.advice)[-1] in life(NONE_LEFT)
 
 
-def test_files_taken_along_are_no_advice_where_a_directory_may_not_be_entered():
+def test_files_taken_along_are_not_suggested_where_a_directory_may_not_be_entered():
     assert NO_DIRECTORY.advice.endswith("; --send and --fetch take files along")
     closed = e.Refused("h2: /root: Permission denied", "chdir", errno=13)
     assert closed.advice == closed.reason
 
 
-def test_what_is_said_of_answers_holds():
-    """Who carries out an action goes by the list, who reads about it by its docstring."""
+def test_the_docstrings_name_the_actions_that_are_answered():
+    """The code that carries out an action uses the list, the reader its docstring."""
     said = {one for one in get_args(e.Action) if "nswered " in (one.__doc__ or "")}
     assert said == e.ANSWERED

@@ -1,4 +1,4 @@
-"""A command that nobody else takes: whether it runs here, and with what it needs of this host."""
+"""A command that no other host takes: whether it runs here, and with which of its needs."""
 
 import pytest
 
@@ -32,7 +32,7 @@ from tests.unit.lbm.core.test_journey import (
 
 
 @pytest.mark.parametrize("mode", ["remote", "auto"])
-def test_what_must_leave_does_not_run_here_however_many_hosts_lack_its_program(mode):
+def test_a_command_that_must_leave_does_not_run_here_however_many_hosts_lack_its_program(mode):
     life, tried = Life(mode=mode), ()
     for _ in range(MAX_TRIES):
         life(GO if not tried else LOOKED)
@@ -68,15 +68,15 @@ NEEDED = (*ASKED, (STAY, e.TakeNeeds()))
     ],
     ids=["granted", "others have it", "it has none", "another host has failed before"],
 )  # fmt: skip
-def test_what_it_needs_here_is_taken_and_given_back(life):
+def test_its_needs_here_are_taken_and_given_back(life):
     Life(**NEEDS).goes(*life)
 
 
-def test_nobody_takes_it_and_what_a_host_lacked_is_no_reason_for_what_may_go_anywhere():
+def test_a_missing_program_on_one_host_is_not_the_reason_if_it_may_run_anywhere():
     life = Life().goes(*ASKED, (TO_H2, START_2), (NO_PROGRAM, *LEFT, e.Lacks(H2, "exec"), LOOK))
     life.goes((LOOKED, ask(H2)), (NONE_LEFT, *failed(NONE_LEFT.reason)))
 
 
-def test_one_that_is_nested_too_deep_goes_where_its_user_wants_it_all_the_same():
+def test_a_too_deeply_nested_command_still_goes_to_the_host_its_user_chose():
     life = Life(must_stay=True, **HERE_FOR)
     life.goes((GO, LOOK_NOT), (LOOKED, ask(wanted=H2, insist=True)), (TO_H2, START_2))

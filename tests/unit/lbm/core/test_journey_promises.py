@@ -1,4 +1,4 @@
-"""What is promised of a command on its way out holds whatever comes, in whatever order."""
+"""Promises about a command on its way out hold for any events in any order."""
 
 import dataclasses
 import typing
@@ -79,7 +79,7 @@ EVENTS = {
     e.CallerGone: any_of(e.CallerGone()),
     e.UserSignal: any_of(*(e.UserSignal(number) for number in (*ENDING_SIGNALS, USR1))),
 }
-ANSWERS = {  # what may come of the last action of a list
+ANSWERS = {  # what may follow the last action of a list
     e.Look: (e.Looked,),
     e.AskSlots: (e.SlotsKnown, e.LimRefused, e.LimSilent),
     e.AskLim: (e.LimSaid, e.LimRefused, e.LimSilent),
@@ -129,9 +129,9 @@ class World:
         self.charged = False  # by the LIM, or perhaps
         self.at = None  # a host that may have something of it
         self.may_have_run = False
-        self.starts = self.turns = 0  # in a row; held
+        self.starts = self.turns = 0  # starts in a row; turns held
         self.grants = 0  # held
-        self.answers = ()  # to the caller
+        self.answers = ()  # to the client
         self.records = 0
         self.gone = self.was_evicted = False
 
@@ -220,13 +220,13 @@ class World:
 
 
 def restored(journey):
-    """As after a restart."""
+    """Restores the journey as after a restart."""
     left = write(journey, Bundle()).SerializeToString()
     return read(Journey, HeldValue.FromString(left), Given([]))
 
 
 def lives(seed, count):
-    """So many of them, and the random numbers of each."""
+    """Yields this many lives, and the random numbers of each."""
     for number in range(count):
         rng = Random(f"{seed} {number}")
         bounds = dataclasses.replace(OURS, has_peers=rng.random() < 0.9)
@@ -234,7 +234,7 @@ def lives(seed, count):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_promises_hold_whatever_comes(seed):
+def test_promises_hold_for_any_events(seed):
     for rng, world in lives(seed, 1000):
         now_s = 0.0
         for _ in range(rng.randrange(40)):
@@ -244,7 +244,7 @@ def test_promises_hold_whatever_comes(seed):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_promises_hold_where_answers_fit_their_questions(seed):
-    """Deeper into life than by chance; saved and taken up again at any moment."""
+    """Goes deeper into a life than chance alone; it is saved and restored at any moment."""
     seen = set()
     for rng, world in lives(seed, 500):
         journey, now_s, expected = world.journey, 0.0, (e.Judged,)

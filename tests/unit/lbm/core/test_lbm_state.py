@@ -1,4 +1,4 @@
-"""Slots, the cap on fallbacks, the table of jobs. It is one file because `jobs.py` is."""
+"""Slots, the limit on fallbacks, the table of jobs. It is one file because `jobs.py` is."""
 
 import pytest
 from hypothesis import given
@@ -33,7 +33,7 @@ class TestSlots:
         assert slots.release(JobId("b")) == ["c"]
         assert slots.release(JobId("c")) == []
 
-    def test_nobody_overtakes_those_who_wait(self):
+    def test_nobody_overtakes_waiting_jobs(self):
         slots = Slots(total=1, max_waiting=10)
         slots.take(JobId("a"))
         slots.enqueue(JobId("b"))
@@ -43,7 +43,7 @@ class TestSlots:
     def test_several_are_taken_at_once_or_none(self):
         slots = Slots(total=4, max_waiting=10)
         assert slots.take(JobId("a"), slots=(2, 3))
-        assert (slots.used, slots.widths) == (3, {"a": 3})  # what is free, up to the most
+        assert (slots.used, slots.widths) == (3, {"a": 3})  # what is free, up to the maximum
         assert slots.has_room("", 1)
         assert slots.has_room("")
         assert not slots.has_room("", 2)
@@ -54,7 +54,7 @@ class TestSlots:
         assert slots.release(JobId("a")) == ["b", "c"]
         assert (slots.used, slots.widths, slots.wanted) == (3, {"b": 2}, {})
 
-    def test_who_needs_several_is_not_overtaken_and_may_exceed(self):
+    def test_a_job_of_several_slots_is_not_overtaken_and_may_exceed(self):
         slots = Slots(total=2, max_waiting=10)
         slots.take(JobId("a"))
         slots.take(JobId("b"))
@@ -71,12 +71,12 @@ class TestSlots:
         assert slots.enqueue(JobId("b"))
         assert not slots.enqueue(JobId("c"))
 
-    def test_a_nested_command_its_user_sent_there_does_not_wait_for_its_parent(self):
+    def test_a_nested_command_that_its_user_sent_there_does_not_wait_for_its_parent(self):
         slots = Slots(total=1, max_waiting=10)
         slots.take(JobId("parent"))
         assert slots.take(JobId("child"), beyond=True)
 
-    def test_one_that_has_waited_long_enough_runs_beyond_the_slots_which_stay_bounded(self):
+    def test_a_job_that_has_waited_long_enough_runs_beyond_the_slots_which_stay_bounded(self):
         slots = Slots(total=1, max_waiting=2)
         slots.take(JobId("a"))
         slots.enqueue(JobId("b"))
@@ -84,33 +84,33 @@ class TestSlots:
         assert slots.holders == {"a", "b"}
         assert slots.enqueue(JobId("c"))
         assert not slots.enqueue(JobId("d"))
-        assert slots.release(JobId("a")) == []  # b is still one for the one slot
+        assert slots.release(JobId("a")) == []  # b is still one job for the one slot
         assert slots.release(JobId("b")) == ["c"]
 
-    def test_giving_up_waiting_frees_nothing(self):
+    def test_giving_up_a_wait_frees_nothing(self):
         slots = Slots(total=1, max_waiting=10)
         slots.take(JobId("a"))
         slots.enqueue(JobId("b"))
         assert slots.release(JobId("b")) == []
         assert slots.holders == {"a"}
 
-    def test_one_user_may_have_all_until_another_wants_some(self):
+    def test_one_user_may_have_all_slots_until_another_wants_some(self):
         slots = Slots(total=4, max_waiting=10)
         assert all(slots.take(JobId(f"a{n}"), "ann") for n in range(4))
         assert not slots.take(JobId("a4"), "ann")
         assert slots.hog() == "ann"
-        assert slots.take(JobId("b0"), "bob")  # beyond, as many as a share leaves
+        assert slots.take(JobId("b0"), "bob")  # beyond the slots, as many as a share leaves
         assert not slots.take(JobId("b1"), "bob")
         assert slots.hog() == ""
         slots.release(JobId("a0"))
         assert not slots.take(JobId("a5"), "ann")
 
-    def test_who_has_some_of_the_room_beyond_may_have_more_of_it(self):
+    def test_a_user_with_some_of_the_extra_room_may_have_more_of_it(self):
         slots = Slots(total=8, max_waiting=10)
         assert all(slots.take(JobId(f"a{n}"), "ann") for n in range(8))
         assert [slots.take(JobId(f"b{n}"), "bob") for n in range(3)] == [True, True, False]
 
-    def test_who_runs_beyond_the_slots_has_fewer_places_to_wait(self):
+    def test_a_user_beyond_the_slots_has_fewer_places_to_wait(self):
         slots = Slots(total=1, max_waiting=6)
         for number in range(4):
             slots.take(JobId(f"a{number}"), "ann", beyond=True)
@@ -118,13 +118,13 @@ class TestSlots:
         assert not slots.enqueue(JobId("a5"), "ann")
         assert slots.enqueue(JobId("b"), "bob")
 
-    def test_of_one_slot_too(self):
+    def test_the_same_holds_for_a_single_slot(self):
         slots = Slots(total=1, max_waiting=10)
         assert slots.take(JobId("a"), "ann")
         assert slots.take(JobId("b"), "bob")
         assert not slots.take(JobId("c"), "cleo")
 
-    def test_who_has_least_gets_the_next(self):
+    def test_the_user_with_the_least_gets_the_next_slot(self):
         slots = Slots(total=2, max_waiting=10)
         for name in ("a0", "a1"):
             slots.take(JobId(name), "ann")
@@ -133,14 +133,14 @@ class TestSlots:
         assert slots.release(JobId("a0")) == ["b0"]
         assert slots.release(JobId("a1")) == ["a2"]
 
-    def test_nobody_has_all_places_to_wait(self):
+    def test_no_user_has_all_places_to_wait(self):
         slots = Slots(total=1, max_waiting=4)
         slots.take(JobId("a"), "ann")
         queued = [slots.enqueue(JobId(f"a{n}"), "ann") for n in range(4)]
         assert queued == [True, True, True, False]
         assert slots.enqueue(JobId("b"), "bob")
 
-    def test_a_job_of_several_slots_has_them_all_or_none(self):
+    def test_a_job_of_several_slots_gets_all_or_none(self):
         slots = Slots(total=3, max_waiting=4)
         assert slots.take_many(JobId("two"), "ann", 2)
         assert not slots.take_many(JobId("other"), "bob", 2)
@@ -151,7 +151,7 @@ class TestSlots:
         assert slots.release(JobId("two")) == [JobId("next")]
         assert slots.used == 2
 
-    def test_no_way_leads_further_beyond_the_slots_than_is_allowed(self):
+    def test_no_path_leads_further_beyond_the_slots_than_allowed(self):
         slots = Slots(total=2, beyond=1, max_waiting=10)
         assert slots.take(JobId("a"), "ann")
         assert slots.take(JobId("b"), "ann")
@@ -165,7 +165,7 @@ class TestSlots:
         assert not slots.has_room("bob")
         assert slots.used == 3
 
-    def test_nobody_goes_beyond_what_the_owner_has_said(self):
+    def test_nobody_exceeds_what_the_owner_has_set(self):
         slots = Slots(total=1, beyond=0, max_waiting=10)
         assert slots.take(JobId("a"), "ann")
         assert not slots.take(JobId("nested"), "ann", beyond=True)
@@ -174,7 +174,7 @@ class TestSlots:
         assert not slots.exceed(JobId("b"))
         assert slots.release(JobId("a")) == ["b"]
 
-    def test_who_needs_several_exceeds_only_with_all_of_them(self):
+    def test_a_job_of_several_slots_exceeds_only_with_all_of_them(self):
         slots = Slots(total=2, beyond=1, max_waiting=10)
         slots.take(JobId("a"), slots=(2, 2))
         slots.enqueue(JobId("wide"), width=2)
@@ -193,14 +193,14 @@ class TestSlots:
         assert not slots.take(JobId("e"), "")
         assert slots.take(JobId("e"), "bob")
 
-    def test_a_job_that_gave_up_waiting_leaves_nothing(self):
+    def test_a_job_that_gave_up_waiting_leaves_nothing_behind(self):
         slots = Slots(total=1, max_waiting=10, pool=gpus(1))
         slots.take(JobId("a"))
         slots.enqueue(JobId("wide"), "ann", width=2, needs=GPU)
         assert slots.release(JobId("wide")) == []
         assert (slots.wanted, slots.needs, slots.users) == ({}, {}, {"a": ""})
 
-    def test_several_slots_are_taken_only_with_all_that_is_needed_besides(self):
+    def test_several_slots_are_taken_only_together_with_all_other_needs(self):
         slots = Slots(total=4, max_waiting=10, pool=gpus(1))
         assert slots.take_many(JobId("a"), "ann", 2, GPU)
         assert not slots.take_many(JobId("b"), "ann", 2, GPU)
@@ -212,7 +212,7 @@ class TestSlots:
         ("waiting", "wants", "takes"),
         [
             ([], NO_NEEDS, True),
-            ([BOTH], NO_NEEDS, True),  # who waits would have no use for a slot
+            ([BOTH], NO_NEEDS, True),  # the waiting job would have no use for a slot
             ([BOTH], GPU, False),  # but for the resource
             ([BOTH], DISK, True),
             ([BOTH, GPU], NO_NEEDS, True),  # the second goes behind the first
@@ -223,7 +223,9 @@ class TestSlots:
             ([BOTH, DISK], NO_NEEDS, False),
         ],
     )
-    def test_who_waits_is_passed_only_by_who_wants_nothing_of_that(self, waiting, wants, takes):
+    def test_a_waiting_job_is_passed_only_by_jobs_that_need_nothing_it_waits_for(
+        self, waiting, wants, takes
+    ):
         """One GPU of two is taken, and so is one slot of three. Slots are free."""
         slots = Slots(total=3, max_waiting=10, pool=gpus(2))
         assert slots.take(JobId("first"), needs=GPU)
@@ -231,7 +233,7 @@ class TestSlots:
             slots.enqueue(JobId(f"w{number}"), needs=needs)
         assert slots.take(JobId("new"), needs=wants) is takes
 
-    def test_the_owner_changes_his_mind(self):
+    def test_the_owner_changes_the_number_of_slots(self):
         slots = Slots(total=1, beyond=0, max_waiting=10)
         slots.take(JobId("a"))
         slots.enqueue(JobId("b"))
@@ -242,7 +244,7 @@ class TestSlots:
         assert slots.resize(3, 0) == ["c"]
 
     @given(st.lists(st.tuples(st.sampled_from("te r"), st.integers(0, 9)), max_size=60))
-    def test_never_more_holders_than_slots_and_none_forgotten(self, history):
+    def test_there_are_never_more_holders_than_slots_and_none_is_forgotten(self, history):
         slots, asked = Slots(total=2, max_waiting=4), set()
         for action, number in history:
             name = JobId(f"j{number}")
@@ -257,7 +259,7 @@ class TestSlots:
 
 
 class TestClaims:
-    def test_nothing_begins_twice_on_one_stream(self):
+    def test_nothing_starts_twice_on_one_stream(self):
         claims = Claims(Jobs(history=10))
         claims.take(JobId("h2-1"))
         with pytest.raises(PeerError, match="h2-1 has already been sent here"):
@@ -265,7 +267,7 @@ class TestClaims:
         claims.give_back(JobId("h2-1"))  # nothing has run
         claims.take(JobId("h2-1"))
 
-    def test_nor_what_runs_here_by_another_stream(self):
+    def test_nor_does_a_command_that_runs_here_start_on_another_stream(self):
         jobs = Jobs(history=10)
         jobs.add(job("h2-1"))
         claims = Claims(jobs)
@@ -275,7 +277,7 @@ class TestClaims:
         jobs.end(JobId("h2-1"), JobState.DONE, 2.0)
         claims.take(JobId("h2-1"))
 
-    def test_so_many_are_remembered(self, monkeypatch):
+    def test_a_limited_number_is_remembered(self, monkeypatch):
         monkeypatch.setattr(state, "CLAIMS_KEPT", 2)
         claims = Claims(Jobs(history=10))
         for number in range(5):
@@ -284,7 +286,7 @@ class TestClaims:
 
 
 class TestLocalCap:
-    def test_each_depth_has_its_own_so_a_parent_never_blocks_its_child(self):
+    def test_each_depth_has_its_own_slots_so_a_parent_never_blocks_its_child(self):
         cap = LocalCap(total=1)
         assert cap.take(JobId("make"), depth=0)
         assert not cap.take(JobId("other"), depth=0)
@@ -296,11 +298,11 @@ class TestLocalCap:
 
 
 class TestJobs:
-    def test_ids_are_of_this_host_and_none_comes_twice(self):
+    def test_ids_are_of_this_host_and_never_repeat(self):
         jobs = Jobs(10, own=HostId("h1"), numbers=iter((7, 8)))
         assert [jobs.new_id(), jobs.new_id()] == ["h1-7", "h1-8"]
 
-    def test_what_was_placed_here_is_known_until_it_ends(self):
+    def test_a_job_placed_here_is_known_until_it_ends(self):
         jobs = Jobs(10)
         jobs.placed |= {17: JobId("h2-1"), 18: JobId("h2-2")}
         jobs.forget_placed(JobId("h2-1"))
@@ -325,7 +327,7 @@ class TestJobs:
         ]
         assert reported == [JobState.LOST]
 
-    def test_a_reason_known_before_its_end_is_kept_unless_the_end_has_one(self):
+    def test_a_reason_known_before_the_end_is_kept_unless_the_end_has_one(self):
         jobs = Jobs(history=5)
         for name, reason in (("a", ""), ("b", "lost contact")):
             jobs.add(job(name))
@@ -333,7 +335,7 @@ class TestJobs:
             jobs.end(JobId(name), JobState.LOST, 2.0, reason=reason)
         assert [ended.reason for ended in jobs.ended] == ["stopped by its owner", "lost contact"]
 
-    def test_of_a_long_command_the_beginning_is_kept(self):
+    def test_the_beginning_of_a_long_command_is_kept(self):
         jobs = Jobs(history=5)
         long, short = job("long"), job("short")
         long.command, long.directory = (b"x" * 4000, *[b"y" * 94] * 9), b"/" * 5000
@@ -343,7 +345,7 @@ class TestJobs:
         assert len(long.directory) == 4096
         assert short.command == (b"true",)
 
-    def test_of_those_that_began_again_the_latest_are_known(self):
+    def test_the_latest_restarted_jobs_are_known(self):
         jobs = Jobs(history=5)
         one = job("0")
         jobs.add(one)
@@ -353,7 +355,7 @@ class TestJobs:
         assert jobs.find(JobId("0")) is None
         assert jobs.find(JobId("1")) is one
 
-    def test_only_what_has_begun_is_counted(self):
+    def test_only_started_jobs_are_counted(self):
         jobs = Jobs(history=5)
         jobs.add(job("waits"))
         jobs.add(job("runs", foreign=True))
@@ -362,7 +364,7 @@ class TestJobs:
 
 
 class TestEndsOfJobs:
-    def test_whoever_waits_hears_of_the_end_under_its_next_id_too(self):
+    def test_a_waiting_client_learns_of_the_end_under_the_next_id_too(self):
         jobs, heard = Jobs(9), []
         one = job("h1-1")
         jobs.add(one)
@@ -377,7 +379,7 @@ class TestEndsOfJobs:
         assert jobs.find(JobId("h1-1")) is one
         assert jobs.find(JobId("h1-3")) is None
 
-    def test_who_waits_no_longer_hears_nothing(self):
+    def test_a_client_that_no_longer_waits_is_told_nothing(self):
         jobs, heard = Jobs(9), []
         jobs.add(job("h1-1"))
         call = heard.append
@@ -392,10 +394,10 @@ class TestEndsOfJobs:
         [
             (JobState.FAILED, JobState.CANCELLED),
             (JobState.UNKNOWN, JobState.CANCELLED),
-            (JobState.DONE, JobState.DONE),  # it had ended well by then
+            (JobState.DONE, JobState.DONE),  # it had succeeded by then
         ],
     )
-    def test_what_was_killed_is_cancelled_unless_it_ended_well(self, state, shown):
+    def test_a_killed_job_is_cancelled_unless_it_succeeded(self, state, shown):
         jobs = Jobs(9)
         jobs.add(job("h1-1", killed_by="ann"))
         jobs.end(JobId("h1-1"), state, 2.0, 143)
@@ -403,7 +405,7 @@ class TestEndsOfJobs:
         assert (jobs.ended[0].reason == "killed by ann") is (shown is JobState.CANCELLED)
 
 
-def test_a_job_that_waits_again_is_as_if_it_had_not_begun():
+def test_a_job_that_waits_again_counts_as_not_started():
     one = job("7", pid=0)
     one.start(HostId("h3"), "lowest", 5.0)
     one.pid = 42

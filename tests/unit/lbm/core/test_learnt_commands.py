@@ -1,4 +1,4 @@
-"""The book of what was learnt: each user's apart, bounded, whole on disk or refused."""
+"""The book of learnt commands: separate for each user, bounded, and intact on disk or refused."""
 
 import json
 
@@ -38,14 +38,14 @@ def test_a_new_command_runs_here_once():
     assert reason(b, ANN, "fit") == "long"
 
 
-def test_a_trial_that_tells_nothing_leaves_it_new():
+def test_an_inconclusive_trial_leaves_a_command_new():
     b = book()
     b.begun_here(ANN, "fit", measured=True)
     b.ended_here(ANN, "fit", measured=True, wall_s=2.0)
     assert reason(b, ANN, "fit") == "new"
 
 
-def test_one_users_runs_say_nothing_of_anothers():
+def test_the_runs_of_one_user_say_nothing_about_another():
     b = book()
     run_measured(b, ANN, "fit", 1e6)
     b.set_lists(ANN, Lists(never=("cc",)))
@@ -54,7 +54,7 @@ def test_one_users_runs_say_nothing_of_anothers():
     assert reason(b, ANN, "cc", "-c", "x.c") == "never"
 
 
-def test_one_users_flood_forgets_only_that_users():
+def test_a_flood_by_one_user_forgets_only_entries_of_that_user():
     b = book(max_commands=10)
     run_measured(b, BOB, "fit", 1.0)
     for number in range(1000):
@@ -65,7 +65,7 @@ def test_one_users_flood_forgets_only_that_users():
     assert reason(b, BOB, "fit") == "long"
 
 
-def test_users_are_bounded_too():
+def test_the_number_of_users_is_bounded_too():
     b = book(max_users=3)
     for uid in range(50):
         run_measured(b, uid, "fit", 1.0)
@@ -73,13 +73,13 @@ def test_users_are_bounded_too():
 
 
 @pytest.mark.parametrize("cpu_s", [-1.0, float("nan"), float("inf"), 1e300])
-def test_nonsense_teaches_nothing(cpu_s):
+def test_invalid_values_are_ignored(cpu_s):
     b = book()
     assert not b.measured(ANN, "fit", cpu_s, NOW)
     assert reason(b, ANN, "fit") == "new"
 
 
-def test_a_run_cut_short_counts_only_upwards():
+def test_a_run_cut_short_only_raises_the_estimate():
     b = book()
     assert not b.measured(ANN, "fit", 0.01, NOW, whole=False)
     assert reason(b, ANN, "fit") == "new"
@@ -89,8 +89,8 @@ def test_a_run_cut_short_counts_only_upwards():
     assert b.peek(ANN).commands["fit"].estimate.mean_s == 10.0
 
 
-def test_a_short_one_that_takes_long_is_measured_the_next_time():
-    """What `configure` taught of a compiler does not hold for the build after it."""
+def test_a_short_command_that_takes_long_is_measured_the_next_time():
+    """What `configure` taught about a compiler does not hold for the build after it."""
     b = book()
     for _ in range(SURE_RUNS):
         run_measured(b, ANN, "fit", 0.01)
@@ -105,11 +105,11 @@ def test_a_short_one_that_takes_long_is_measured_the_next_time():
     run_measured(b, ANN, "fit", 0.5)
     assert reason(b, ANN, "fit") == "long"
     b.begun_here(ANN, "fit", measured=False)
-    b.ended_here(ANN, "fit", measured=False, wall_s=0.9)  # as was to be expected
+    b.ended_here(ANN, "fit", measured=False, wall_s=0.9)  # as expected
     assert not b.peek(ANN).commands["fit"].suspect
 
 
-def test_a_short_one_is_measured_again_after_some_runs_that_were_not():
+def test_a_short_command_is_measured_again_after_some_unmeasured_runs():
     b = book()
     for _ in range(SURE_RUNS):
         run_measured(b, ANN, "fit", 0.0)
@@ -121,7 +121,7 @@ def test_a_short_one_is_measured_again_after_some_runs_that_were_not():
 
 
 class TestShims:
-    def test_names_that_never_leave_or_are_surely_short_need_none(self):
+    def test_names_that_never_leave_or_are_certainly_short_need_no_shim(self):
         b = book(Lists(never=("secret", "cc -E", "*-x")))
         for _ in range(SURE_RUNS):
             run_measured(b, ANN, "sed", 0.001)
@@ -134,7 +134,7 @@ class TestShims:
         assert "sed" not in b.shimless(BOB, NOW)
         assert "sed" not in b.shimless(ANN, NOW + 1e6)  # due again
 
-    def test_what_a_list_sends_needs_one(self):
+    def test_a_name_that_a_list_sends_needs_a_shim(self):
         b = book(Lists(always=("vim", "tar c")))
         b.set_lists(ANN, Lists(always=("cat",), never=("tar",)))
         assert not {"vim", "cat"} & set(b.shimless(ANN, NOW))
@@ -147,12 +147,12 @@ class TestShims:
             run_measured(b, ANN, "sed -i", 3.0)
         assert "sed" not in b.shimless(ANN, NOW)
 
-    def test_the_hosts_list_comes_before_the_users_kinds(self):
+    def test_the_list_of_the_host_comes_before_the_kinds_of_the_user(self):
         b = book(Lists(never=("tar",)))
         b.set_lists(ANN, Lists(always=("tar c",)))
         assert "tar" in b.shimless(ANN, NOW)
 
-    def test_the_generation_is_of_the_set(self):
+    def test_the_generation_is_that_of_the_set(self):
         b = book()
         first = generation_of(b.shimless(ANN, NOW))
         assert first == generation_of(book().shimless(BOB, NOW))
@@ -164,7 +164,7 @@ values = st.lists(st.floats(0.0, 1e6), min_size=1, max_size=8)
 
 
 @given(st.dictionaries(st.text(min_size=1, max_size=20), values, min_size=1, max_size=5))
-def test_what_is_stored_is_what_is_read(runs):
+def test_a_stored_book_is_read_back_unchanged(runs):
     b = book(max_users=2)
     b.set_lists(ANN, Lists(("a",), ("b", "c -x")))
     for key, costs in runs.items():
@@ -199,13 +199,13 @@ def test_a_damaged_file_is_refused(stored):
         book().read(stored)
 
 
-def test_what_an_earlier_release_has_stored_is_read():
+def test_a_file_of_an_earlier_release_is_read():
     b = book()
     b.read({"format": 1, "users": {str(ANN): {"commands": [["fit", 1.5, 2, 1.0, 1.0, 2.0]]}}})
     assert b.peek(ANN).commands["fit"].estimate == Estimate(1.5, 2, 1.0, (1.0, 2.0))
 
 
-def test_who_was_asked_for_lately_is_not_forgotten():
+def test_a_recently_requested_command_is_not_forgotten():
     b = book(max_commands=10)
     for number in range(10):
         run_measured(b, ANN, f"c{number}", 1.0)
@@ -214,12 +214,12 @@ def test_who_was_asked_for_lately_is_not_forgotten():
     assert sorted(b.peek(ANN).commands) == ["c0", *(f"c{n}" for n in range(2, 10)), "new"]
 
 
-def test_lists_are_news_once():
+def test_new_lists_are_reported_once():
     b, lists = book(), Lists(("cc",))
     assert [b.set_lists(ANN, one) for one in (lists, lists, Lists())] == [True, False, True]
 
 
-def test_of_a_command_that_has_not_ended_nothing_is_stored():
+def test_nothing_is_stored_of_a_command_that_has_not_ended():
     b = book()
     b.begun_here(ANN, "fit", measured=True)
     b.took(ANN, "fit", 5 << 30)
@@ -227,7 +227,7 @@ def test_of_a_command_that_has_not_ended_nothing_is_stored():
     assert (stored["commands"], stored["peaks"]) == ([], {})
 
 
-def test_a_list_for_some_of_its_kinds_keeps_a_short_one_asked_about():
+def test_a_list_with_some_of_its_kinds_keeps_a_short_command_in_question():
     b = book()
     for _ in range(SURE_RUNS):
         run_measured(b, ANN, "wc", 0.001)
@@ -239,14 +239,14 @@ def test_a_list_for_some_of_its_kinds_keeps_a_short_one_asked_about():
     assert "wc" not in b.shimless(ANN, NOW)
 
 
-def test_lists_as_a_client_sends_them():
+def test_lists_in_the_form_a_client_sends():
     assert read_lists({}) == Lists()
     assert read_lists({"always": ["cc"], "never": None}) == Lists(("cc",))
     with pytest.raises(ValueError, match="list of names"):
         read_lists({"never": [""]})
 
 
-def test_the_most_memory_of_the_last_runs_is_what_the_next_may_take():
+def test_the_peak_memory_of_recent_runs_is_what_the_next_may_take():
     b = book()
     assert not b.took(ANN, "fit", 7)  # nothing else is known of it
     for peak_bytes in (900, 30, 20, 50):
@@ -278,7 +278,7 @@ def test_the_most_memory_of_the_last_runs_is_what_the_next_may_take():
         {"fit": [AMOUNT_MAX + 1]},
     ],
 )
-def test_peaks_that_cannot_be_are_not_taken_over(peaks):
+def test_impossible_peaks_are_not_restored(peaks):
     b = book()
     run_measured(b, ANN, "fit", 2.0)
     stored = b.to_json()
@@ -292,7 +292,7 @@ def test_peaks_that_cannot_be_are_not_taken_over(peaks):
         book().read(stored)
 
 
-def test_rules_by_feature_are_each_users_own_and_their_commands_are_asked_about():
+def test_rules_by_feature_are_per_user_and_put_their_commands_in_question():
     b = book(host=Lists(never=("nvcc", "ld"), features=("gcc -c: +big",)))
     b.set_lists(ANN, read_lists({"features": ["cp: +cuda", "ld: +big"]}))
     assert b.needed(ANN, [b"cp"]).features == ("cuda",)

@@ -1,4 +1,4 @@
-"""A host's end of the leases: it counts from when it sent the heartbeat that was answered."""
+"""A host's side of the leases: it counts from when it sent the heartbeat that was answered."""
 
 from lbd.lbm.core.leases import BEATS_KEPT, Leases
 from lbd.model import JobId
@@ -6,14 +6,14 @@ from lbd.model import JobId
 KEY = JobId("1"), 1
 
 
-def test_an_attempt_is_granted_from_the_beat_it_is_anchored_to():
+def test_an_attempt_is_granted_from_the_heartbeat_it_is_anchored_to():
     leases = Leases()
     number = leases.heartbeat(100.0)
     assert leases.take(KEY, number, 10.0, 105.0)
     assert leases.until_s == {KEY: 110.0}
 
 
-def test_an_order_that_came_too_late_is_not_taken():
+def test_an_order_that_came_too_late_is_refused():
     leases = Leases()
     number = leases.heartbeat(100.0)
     assert not leases.take(KEY, number, 10.0, 110.0)
@@ -21,7 +21,7 @@ def test_an_order_that_came_too_late_is_not_taken():
     assert leases.until_s == {}
 
 
-def test_a_renewal_counts_from_its_own_beat_and_never_shortens():
+def test_a_renewal_counts_from_its_own_heartbeat_and_never_shortens():
     leases = Leases()
     first = leases.heartbeat(100.0)
     leases.take(KEY, first, 10.0, 100.0)
@@ -32,13 +32,13 @@ def test_a_renewal_counts_from_its_own_beat_and_never_shortens():
     assert leases.margins.total == (110.0 - 105.0) + (114.0 - 105.5), "what was left each time"
 
 
-def test_what_is_not_held_is_not_renewed():
+def test_an_attempt_that_is_not_held_is_not_renewed():
     leases = Leases()
     leases.renew(leases.heartbeat(1.0), [KEY], 10.0, 1.0)
     assert leases.until_s == {}
 
 
-def test_what_was_let_go_is_not_renewed():
+def test_a_released_attempt_is_not_renewed():
     leases = Leases()
     leases.take(KEY, leases.heartbeat(1.0), 10.0, 1.0)
     leases.drop(KEY)
@@ -47,7 +47,7 @@ def test_what_was_let_go_is_not_renewed():
     assert leases.until_s == {}
 
 
-def test_only_the_last_beats_are_remembered():
+def test_only_the_last_heartbeats_are_remembered():
     leases = Leases()
     first = leases.heartbeat(0.0)
     for second in range(BEATS_KEPT):

@@ -35,7 +35,7 @@ from tests.unit.lbm.core.test_journey import (
 )  # fmt: skip
 
 
-def test_it_waits_no_longer_however_often_hosts_are_full():
+def test_its_total_wait_is_bounded_however_often_hosts_are_full():
     life = Life(mode="remote")
     life(GO)
     patient = []
@@ -66,7 +66,7 @@ def test_a_full_host_is_a_try_unless_there_is_no_other_way():
         assert actions[-1] == (e.RunHere("nobody-took-it") if mode == "auto" else LOOK)
 
 
-def test_it_tries_so_many_and_then_runs_here():
+def test_it_tries_a_limited_number_and_then_runs_here():
     life = Life()
     life(GO)
     for number in range(MAX_TRIES):
@@ -121,7 +121,7 @@ def test_several_slots(life):
     Life(**demands).goes(*steps)
 
 
-def test_what_nobody_takes_names_the_hosts_that_its_user_excluded():
+def test_a_command_that_no_host_takes_names_the_hosts_that_its_user_excluded():
     search = Life(excluded=frozenset({H2, H1})).journey.search
     assert search.why_nobody("no host is left") == "no host is left (-x: h1, h2)"
     search.left_out = "h3: no such directory"
@@ -130,7 +130,7 @@ def test_what_nobody_takes_names_the_hosts_that_its_user_excluded():
     assert Life().journey.search.why_nobody("no host is left") == "no host is left"
 
 
-def test_from_the_start_only_what_its_user_excluded_and_what_it_lacks_is_left_out():
+def test_at_first_only_hosts_excluded_by_the_user_or_lacking_something_are_left_out():
     search = Life(excluded=frozenset({H1})).journey.search
     search.excluded.add(H2)
     search.full.add(H3)

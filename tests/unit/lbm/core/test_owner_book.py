@@ -1,4 +1,4 @@
-"""What is learnt of a host's owner, what is decided by it, and what is kept of it."""
+"""What is learnt of a host's owner, what is decided from it, and what is stored."""
 
 import json
 import math
@@ -25,7 +25,7 @@ def book(**values):
 
 
 def lived(stays_s, *, others_free=True):
-    """An owner who was here so long, again and again, an hour apart, and has just come back."""
+    """Returns the book of an owner who had these stays, an hour apart, and has just come back."""
     made, now_s = book(), NOON_S
     for stay_s in stays_s:
         made.look(True, now_s, 0)
@@ -37,7 +37,7 @@ def lived(stays_s, *, others_free=True):
 
 
 def known(made, away, others_free, rng, **more):
-    """What the cluster has been like for a while."""
+    """Feeds the book enough looks at the cluster."""
     for _ in range(LASTING_LOOKS):
         made.cluster_is(away, others_free, rng, **more)
 
@@ -50,7 +50,7 @@ def rules(decide_by="work", **more):
     return AdmissionConfig(owner_idle_s=60.0, owner_is_back="decide", decide_by=decide_by, **more)
 
 
-def test_steps_are_counted_one_by_one_in_their_hour():
+def test_steps_are_counted_individually_in_their_hour():
     made = book()
     for second in range(601):
         made.look(second >= 300, NOON_S + second, 5)
@@ -59,7 +59,7 @@ def test_steps_are_counted_one_by_one_in_their_hour():
     assert made.since_s == NOON_S + 300
 
 
-def test_what_was_not_looked_at_is_not_counted():
+def test_unobserved_time_is_not_counted():
     made = book()
     made.look(True, NOON_S, 5)
     made.look(False, NOON_S + 3600.0, 6)  # the machine was asleep
@@ -68,7 +68,7 @@ def test_what_was_not_looked_at_is_not_counted():
     assert made.history.steps(6) == 1
 
 
-def test_it_says_how_long_it_waits_and_then_goes():
+def test_it_says_how_long_it_waits_and_then_moves():
     made, now_s = lived([300.0] * 4)
     verdict = made.verdict(standing(), rules(), now_s, 0, clock)
     assert not verdict.goes
@@ -84,15 +84,15 @@ def test_it_says_how_long_it_waits_and_then_goes():
     assert late.reason.endswith("; moving")
 
 
-def test_a_time_that_is_soon_has_seconds():
+def test_a_time_in_the_near_future_includes_seconds():
     made, now_s = lived([300.0] * 4)
     reason = made.verdict(standing(12.0), rules(), now_s, 0, clock).reason
     soon = f"{clock(now_s + 12)}:{int(now_s + 12) % 60:02d}"
     assert reason.endswith(f"; waiting until {soon}, then moving")
 
 
-def test_what_its_user_excludes_is_no_room_for_it():
-    """It would be ended here, and begin nowhere."""
+def test_hosts_that_its_user_excludes_offer_no_room():
+    """It would be ended here, and start nowhere."""
     made, now_s = lived([300.0] * 4)
     made.elsewhere.room = {HostId("h3"): 1, HostId("h5"): 1}
     for hosts, waits in ((("h5",), True), (("h3", "h9"), False)):
@@ -122,14 +122,14 @@ def test_it_says_when_such_hosts_are_free_again():
         (standing(0.0), False, "moving would lose 0s; no other host would take it: waiting"),
     ],
 )
-def test_what_cannot_be_moved_waits(one, others_free, said):
+def test_a_command_that_cannot_be_moved_waits(one, others_free, said):
     made, now_s = lived([10_000.0] * 10, others_free=others_free)
     verdict = made.verdict(one, rules(), now_s, 0, clock)
     assert (verdict.goes, verdict.until_s) == (False, math.inf)
     assert verdict.reason.endswith(said)
 
 
-def test_it_is_decided_again_once_a_step_and_when_things_change():
+def test_the_decision_is_made_again_once_a_step_and_when_things_change():
     made, now_s = lived([300.0] * 4)
     first = made.verdict(standing(), rules(), now_s, 0, clock)
     assert made.verdict(standing(), rules(), now_s + 59.0, 0, clock) is first
@@ -168,7 +168,7 @@ GANG = tuple(map(HostId, ("h1", "h2", "h3", "h4")))
 
 
 def of_gang(cost_s, *, away=(), room=9, stays_s=(300.0,) * 10, rules_=None, slots=1):
-    """What h3 decides of one of four that go on together, if owners of `away` are back as well."""
+    """Returns h3's decision for one of four gang tasks, if `away`'s owners are back as well."""
     made, now_s = lived(stays_s)
     hosts = (*GANG, *map(HostId, ("h5", "h6", "h7", "h8", "h9")))
     still = {HostId("h3"), *map(HostId, away)}
@@ -181,7 +181,7 @@ def of_gang(cost_s, *, away=(), room=9, stays_s=(300.0,) * 10, rules_=None, slot
     return made.verdict(one, rules_ or rules("threshold"), now_s, 0, clock)
 
 
-def test_of_a_gang_it_counts_at_how_many_of_its_hosts_the_owner_is_back():
+def test_for_a_gang_the_number_of_hosts_with_their_owner_back_counts():
     one, three = of_gang(900.0), of_gang(900.0, away=("h1", "h2"))
     assert one.reason.endswith("; the owner is back at 1 of the 4 hosts of its gang; waiting")
     assert (one.goes, one.until_s) == (False, math.inf)
@@ -190,13 +190,13 @@ def test_of_a_gang_it_counts_at_how_many_of_its_hosts_the_owner_is_back():
 
 
 @pytest.mark.parametrize("decide_by", ["trials", "work", "threshold", "myopic", "optimal"])
-def test_a_gang_that_has_just_begun_is_moved_and_one_that_has_run_for_days_is_not(decide_by):
+def test_a_gang_that_has_just_started_is_moved_and_one_that_has_run_for_days_is_not(decide_by):
     assert of_gang(1.0, rules_=rules(decide_by)).goes
     assert not of_gang(1e6, rules_=rules(decide_by)).goes
 
 
-def test_the_full_process_counts_how_many_others_a_gang_could_go_to():
-    """With two, from which it would have nowhere to go, it waits where thresholds do not."""
+def test_the_full_process_counts_how_many_other_hosts_a_gang_could_use():
+    """With two, which would leave it nowhere to go, it waits where thresholds do not."""
     for others, decide_by, goes in (
         (2, "threshold", True),
         (2, "optimal", False),
@@ -210,7 +210,7 @@ def test_the_full_process_counts_how_many_others_a_gang_could_go_to():
         assert made.verdict(one, rules(decide_by), now_s, 0, clock).goes is goes
 
 
-def test_a_gang_waits_where_the_others_have_no_room_for_what_stands_still():
+def test_a_gang_waits_if_the_others_have_no_room_for_the_suspended_tasks():
     there = of_gang(1.0, away=("h1",), room=4, slots=2)
     nowhere = of_gang(1.0, away=("h1",), room=3, slots=2)
     assert there.goes
@@ -218,7 +218,7 @@ def test_a_gang_waits_where_the_others_have_no_room_for_what_stands_still():
     assert nowhere.reason.endswith("; other hosts have no room for these tasks: waiting")
 
 
-def test_a_gang_waits_as_long_as_moving_costs_where_nothing_is_known():
+def test_if_nothing_is_known_a_gang_waits_as_long_as_moving_costs():
     made, now_s = lived([300.0] * 3)
     known(made, {host: host != "h3" for host in GANG}, True, Random(1), step=False,
                     room={HostId("h4"): 1})  # fmt: skip
@@ -230,7 +230,7 @@ def test_a_gang_waits_as_long_as_moving_costs_where_nothing_is_known():
         assert made.verdict(one, rules("trials"), now_s + after_s, 0, clock).goes is goes
 
 
-def test_a_gang_of_hundreds_of_hosts_is_decided_on_at_once():
+def test_a_gang_of_hundreds_of_hosts_is_decided_at_once():
     made, now_s = lived([300.0] * 10)
     gang = tuple(HostId(f"h{n}") for n in range(1, 301))
     known(made, {host: host != "h3" for host in gang}, True, Random(1), step=False,
@@ -240,7 +240,7 @@ def test_a_gang_of_hundreds_of_hosts_is_decided_on_at_once():
         assert not made.verdict(one, rules(decide_by), now_s, 0, clock).goes
 
 
-def test_the_full_process_knows_nothing_before_stays_were_seen():
+def test_the_full_process_knows_nothing_before_any_stay_was_seen():
     made, now_s = lived([300.0] * 4)
     known(made, {HostId("h1"): True, HostId("h3"): False}, True, Random(1), step=False)
     verdict = made.verdict(standing(), rules("optimal"), now_s, 0, clock)
@@ -248,7 +248,7 @@ def test_the_full_process_knows_nothing_before_stays_were_seen():
 
 
 def test_trials_on_all_hosts_decide_once_enough_was_seen():
-    """All owners stay two steps or for days: two steps are worth waiting for, more are not."""
+    """Every owner stays for two steps or for days: only two steps are worth waiting for."""
     made, now_s = lived([300.0] * 4)
     cost = standing(20 * STEP_S)
     assert made.verdict(cost, rules("trials"), now_s, 0, clock).until_s == now_s + 1200.0
@@ -269,7 +269,7 @@ def test_trials_on_all_hosts_decide_once_enough_was_seen():
     assert 2 * STEP_S <= verdict.until_s - now_s <= 5 * STEP_S
 
 
-def test_what_stood_still_is_kept_with_the_stay_that_was():
+def test_suspended_commands_are_recorded_with_their_stay():
     made, now_s = lived([300.0] * 4)
     made.verdict(standing(600.0), rules(), now_s, 0, clock)
     made.verdict(standing(30.0, job="j2"), rules(), now_s, 0, clock)
@@ -284,7 +284,7 @@ def test_what_stood_still_is_kept_with_the_stay_that_was():
 
 
 @pytest.mark.parametrize(("moved", "after_s"), [(False, None), (True, 20.0)])
-def test_plain_rules_are_kept_track_of_as_well(moved, after_s):
+def test_simple_rules_are_recorded_as_well(moved, after_s):
     made, now_s = lived([300.0] * 4)
     for second in (20.0, 21.0):
         made.stands(standing(50.0), now_s + second, moved=moved)
@@ -294,7 +294,7 @@ def test_plain_rules_are_kept_track_of_as_well(moved, after_s):
     assert (found.stay_s, found.cost_s, found.moved_after_s) == (100.0, 50.0, after_s)
 
 
-def test_an_owner_who_came_and_went_at_once_is_kept_too():
+def test_an_owner_who_came_and_left_at_once_is_recorded_too():
     made = book()
     stored = {**lived([300.0])[0].to_json(NOON_S), "stays_s": [0.0]}
     made.read(stored, NOON_S)
@@ -307,7 +307,7 @@ def test_a_look_says_whether_a_step_has_passed():
     assert passed == [True, False, False, False, True, False, False, True]
 
 
-def test_who_was_here_before_a_restart_and_is_gone_after_it_has_come_newly():
+def test_an_owner_present_before_a_restart_and_gone_after_it_counts_as_newly_arrived():
     (made, now_s), again = lived([300.0]), book()
     again.read(made.to_json(now_s + 100.0), now_s + 101.0)
     again.look(False, now_s + 102.0, 0)
@@ -316,7 +316,7 @@ def test_who_was_here_before_a_restart_and_is_gone_after_it_has_come_newly():
     assert again.since_s == now_s + 110.0
 
 
-def test_what_stood_still_when_the_owner_was_no_longer_looked_for_is_forgotten():
+def test_suspended_commands_are_forgotten_when_the_owner_is_no_longer_watched():
     made, now_s = lived([300.0])
     made.verdict(standing(), rules(), now_s, 0, clock)
     made.unwatched()
@@ -325,7 +325,7 @@ def test_what_stood_still_when_the_owner_was_no_longer_looked_for_is_forgotten()
     assert not made.interruptions
 
 
-def test_it_outlives_its_daemon():
+def test_the_book_outlives_its_daemon():
     made, now_s = lived([300.0, 200.0] * 10)
     made.verdict(standing(), rules(), now_s, 0, clock)
     made.look(False, now_s + 100.0, 0)
@@ -347,7 +347,7 @@ def test_it_outlives_its_daemon():
     assert away.since_s == saved_s + 3600.0  # nobody knows what was in between
 
 
-def test_steps_of_another_length_are_not_mixed_and_a_file_is_bounded():
+def test_steps_of_different_lengths_are_not_mixed_and_a_file_is_bounded():
     made, now_s = lived([300.0] * 300)
     for number in range(2 * KEPT):
         made.verdict(standing(job=f"j{number}"), rules(), now_s, 0, clock)
@@ -391,7 +391,7 @@ ZERO = [[0, 0, 0, 0]] * 168
         {"trials": {"rows": [[1, 2, 3]] * 13, "interruptions": None}},
     ],
 )
-def test_what_is_damaged_is_not_believed(change):
+def test_damaged_data_is_not_believed(change):
     made = book()
     stored = [] if change is None else {**lived([300.0])[0].to_json(NOON_S), **change}
     with pytest.raises(ValueError, match=r"damaged|cannot read"):

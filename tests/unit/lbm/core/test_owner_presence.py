@@ -1,4 +1,4 @@
-"""When the owner counts as back, and what becomes of foreign commands then."""
+"""When the owner counts as back, and what happens to foreign commands then."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def presence(**config):
     return Presence(AdmissionConfig(**config))
 
 
-def test_nobody_is_watched_for_by_default():
+def test_presence_is_not_watched_by_default():
     assert not presence().is_watched
     assert presence().why == ""
 
@@ -27,21 +27,21 @@ def test_nobody_is_watched_for_by_default():
         ({"owner_idle_s": 60.0, "owner_load": 0.5}, True, True),
     ],
 )
-def test_what_is_looked_at_is_what_a_rule_is_about(config, watched, asks):
-    """Terminals are looked at only where their use counts."""
+def test_only_what_a_rule_is_about_is_watched(config, watched, asks):
+    """Terminals are checked only where their use counts."""
     owner = presence(**config)
     assert (owner.is_watched, owner.asks_for_input) == (watched, asks)
 
 
 @pytest.mark.parametrize(("idle_s", "back"), [(0.0, True), (299.0, True), (300.0, False)])
-def test_a_terminal_used_lately(idle_s, back):
+def test_a_recently_used_terminal(idle_s, back):
     owner = presence(owner_idle_s=300.0)
     owner.tick(Seen(idle_s, "pts/3", 9.0), 1.0)
     assert bool(owner.why) is back
     assert "pts/3" in owner.why or not back
 
 
-def test_load_that_pauses_is_still_the_owners():
+def test_load_with_pauses_still_counts_as_that_of_the_owner():
     owner = presence(owner_load=0.5)
     owner.tick(Seen(None, "", 0.6), 10.0)
     assert "admission.owner_load" in owner.why
@@ -60,7 +60,7 @@ def test_load_that_pauses_is_still_the_owners():
         ("evict", Treatment.NONE, Treatment.GO),
     ],
 )
-def test_what_becomes_of_commands(kind, at_once, after_grace):
+def test_what_happens_to_foreign_commands(kind, at_once, after_grace):
     owner = presence(owner_idle_s=60.0, owner_is_back=kind, evict_grace_s=10.0)
     owner.tick(IDLE, 0.0)
     assert owner.treatment(0.0) is Treatment.NONE
@@ -72,7 +72,7 @@ def test_what_becomes_of_commands(kind, at_once, after_grace):
     assert owner.treatment(66.0) is Treatment.NONE
 
 
-def test_other_rules_count_from_the_next_look_on():
+def test_changed_rules_count_from_the_next_look_on():
     owner = presence()
     owner.tick(Seen(1.0, "pts/3", 0.0), 1.0)
     assert (owner.is_watched, owner.why) == (False, "")

@@ -1,11 +1,11 @@
-"""What is said of a plain command that an owner has suspended."""
+"""What is printed about a plain command that an owner has suspended."""
 
 from lbd.lbm.core.pauses import LINES_MAX, Pauses
 
 WHY = "h3's owner has been back since 14:02"
 
 
-def test_a_line_when_it_is_suspended_and_one_when_it_goes_on():
+def test_there_is_a_line_when_it_is_suspended_and_one_when_it_continues():
     pauses = Pauses(are_wanted=True)
     assert pauses.line("h3", "") == "", "it has not stood still"
     assert pauses.line("h3", WHY) == f"h3: suspended: {WHY}"
@@ -13,18 +13,18 @@ def test_a_line_when_it_is_suspended_and_one_when_it_goes_on():
     assert pauses.line("h3", "") == "h3: goes on"
 
 
-def test_on_another_host_it_does_not_stand_still():
+def test_on_another_host_it_is_no_longer_suspended():
     pauses = Pauses(are_wanted=True)
     pauses.line("h2", WHY)
     assert pauses.line("h3", "") == ""
     assert pauses.line("h3", WHY) == f"h3: suspended: {WHY}"
 
 
-def test_nothing_is_said_where_nobody_would_read_it():
+def test_nothing_is_printed_where_nobody_would_read_it():
     assert Pauses().line("h3", WHY) == ""
 
 
-def test_an_owner_who_comes_and_goes_fills_no_screen():
+def test_an_owner_who_comes_and_goes_does_not_fill_the_screen():
     pauses = Pauses(are_wanted=True)
     said = [pauses.line("h3", why) for why in (WHY, "") * LINES_MAX]
     lines = [line for line in said if line]

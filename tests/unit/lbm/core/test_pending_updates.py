@@ -1,4 +1,4 @@
-"""What is kept for a dispatcher that is away."""
+"""Updates that are kept for a dispatcher that is away."""
 
 from lbd.lbm.core.pending_updates import PendingReports
 from lbd.net.gen import dispatch_pb2 as pb
@@ -12,7 +12,7 @@ def told(pending):
     return [(one.job, one.event) for one in pending.take()]
 
 
-def test_of_what_is_untrue_by_now_nothing_is_kept():
+def test_outdated_updates_are_not_kept():
     pending = PendingReports()
     pending.add(news("begun"))
     for _ in range(1000):
@@ -23,7 +23,7 @@ def test_of_what_is_untrue_by_now_nothing_is_kept():
     assert told(pending) == [("1", "begun"), ("1", "continued"), ("2", "stopped"), ("1", "ended")]
 
 
-def test_what_is_told_is_told_once_and_in_order():
+def test_updates_are_sent_once_and_in_order():
     pending = PendingReports()
     pending.add(news("stopped"))
     assert told(pending) == [("1", "stopped")]

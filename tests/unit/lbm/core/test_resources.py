@@ -1,4 +1,4 @@
-"""Resources are handed out by index, with the slot, and come back with it, once."""
+"""Resources are handed out by index, together with the slot, and come back with it, once."""
 
 from dataclasses import replace
 from random import Random
@@ -48,7 +48,7 @@ def test_the_lowest_free_indices_are_given_and_no_index_twice():
     assert indices(found, "d") == [(0,)]
 
 
-def test_of_what_is_a_size_only_the_amount_counts():
+def test_for_a_resource_that_is_a_size_only_the_amount_counts():
     found = slots()
     assert take(found, "a", scratch=60 << 30)
     assert not take(found, "b", scratch=60 << 30)
@@ -58,7 +58,7 @@ def test_of_what_is_a_size_only_the_amount_counts():
     }
 
 
-def test_a_command_is_told_what_it_has():
+def test_a_command_is_told_its_resources():
     grant = Grant((Granted("gpu", 2, (0, 1)), Granted("my-tape.1", 1, (3,))))
     assert variables(grant) == {
         b"LBD_RESOURCE_GPU": b"0,1",
@@ -79,7 +79,7 @@ def test_what_was_held_before_a_restart_is_held_after_it():
     assert not take(after, "d", gpu=1)
 
 
-def test_who_has_more_than_there_are_now_keeps_it():
+def test_a_holder_of_more_than_now_exists_keeps_it():
     found = slots()
     found.hold(JobId("a"), "", 1, Grant((Granted("gpu", 2, (4, 5)), Granted("tape", 1, (0,)))))
     assert not take(found, "b", gpu=1)
@@ -87,7 +87,7 @@ def test_who_has_more_than_there_are_now_keeps_it():
     assert take(found, "b", gpu=2)
 
 
-def test_one_that_waits_for_a_resource_holds_up_only_who_needs_the_same():
+def test_a_job_that_waits_for_a_resource_delays_only_jobs_that_need_the_same():
     found = slots()
     take(found, "a", gpu=2)
     assert found.enqueue(JobId("waits"), needs=needs(gpu=2))
@@ -100,7 +100,7 @@ def test_one_that_waits_for_a_resource_holds_up_only_who_needs_the_same():
     assert found.used == 1
 
 
-def test_nobody_goes_beyond_the_resources():
+def test_nobody_exceeds_the_resources():
     found = slots(total=1)
     found.beyond = 4
     take(found, "a", gpu=2)
@@ -117,13 +117,13 @@ def spec(job, kind=Kind.ATTACHED, patience_s=None, **amounts):
     return Spec(JobId(job), kind, "ann", 1.0, slot_patience_s=patience_s, needs=needs(**amounts))
 
 
-def test_what_there_never_is_is_refused_so_that_others_are_asked():
+def test_a_need_beyond_the_total_is_refused_so_that_other_hosts_are_asked():
     line = SlotLine(slots())
     assert line.ask(spec("a", gpu=3)) == SlotRefused("has 2 gpus, not 3", full=False)
     assert line.ask(spec("b", patience_s=9.0, tape=1)) == SlotRefused("no tape", full=False)
 
 
-def test_what_others_have_is_waited_for_by_who_may_wait():
+def test_a_job_that_may_wait_waits_for_resources_in_use():
     line = SlotLine(slots())
     assert line.ask(spec("a", gpu=2)) == SlotGranted()
     assert line.ask(spec("b", gpu=1)) == SlotRefused("both gpus in use")
@@ -132,7 +132,7 @@ def test_what_others_have_is_waited_for_by_who_may_wait():
     assert line.free(JobId("a")) == [JobId("c")]
 
 
-def test_what_attempts_of_the_queue_have_is_left_out_where_that_is_asked():
+def test_resources_of_queued_attempts_are_left_out_on_request():
     found = slots()
     take(found, "7.1", gpu=1)
     take(found, "h1-3", gpu=1)
@@ -140,7 +140,7 @@ def test_what_attempts_of_the_queue_have_is_left_out_where_that_is_asked():
     assert found.pool.facts(besides={JobId("7.1")}).resources[0] == ("gpu", 2, 1)
 
 
-def test_the_limit_of_an_attached_command_counts_as_given_and_refuses_it_nothing():
+def test_the_memory_limit_of_an_attached_command_counts_as_given_and_refuses_it_nothing():
     line = SlotLine(Slots(2, 0, 8, pool=ResourcePool(memory_total=8)))
     limited = Needs(counted_bytes=6)
     assert line.ask(replace(spec("a"), needs=limited)) == SlotGranted()
@@ -156,8 +156,8 @@ def test_the_limit_of_an_attached_command_counts_as_given_and_refuses_it_nothing
 
 
 @pytest.mark.parametrize("total", [0, 8 << 30])
-def test_a_limit_of_more_than_all_there_is_breaks_no_message_of_the_host(total):
-    """A user may give any: several of them are more than a number on the wire holds."""
+def test_a_limit_beyond_all_memory_breaks_no_message_of_the_host(total):
+    """A user may give any limit: several of them exceed what a number on the wire holds."""
     pool = ResourcePool(("linux",), {}, total)
     for job in ("a", "b", "c"):
         assert pool.take(JobId(job), Needs(counted_bytes=AMOUNT_MAX))
@@ -172,7 +172,7 @@ def test_a_limit_of_more_than_all_there_is_breaks_no_message_of_the_host(total):
     assert pool.facts().memory_given == 0
 
 
-def test_more_of_it_is_for_those_who_wait_at_once():
+def test_additional_resources_go_to_waiting_jobs_at_once():
     found = slots()
     assert take(found, "a", gpu=2)
     assert found.enqueue(JobId("b"), "ann", needs=needs(gpu=1))
@@ -181,7 +181,7 @@ def test_more_of_it_is_for_those_who_wait_at_once():
     assert indices(found, "b") == [(2,)]
 
 
-def test_less_of_it_takes_nothing_from_those_who_have_it():
+def test_a_reduction_takes_nothing_from_holders():
     found = slots()
     assert take(found, "a", gpu=1)
     assert take(found, "b", gpu=1)
@@ -212,11 +212,11 @@ def test_no_index_is_given_twice_or_when_it_is_gone_however_totals_change(seed):
         assert len(set(held)) == len(held)
 
 
-def test_what_nobody_has_is_reported_as_unused():
+def test_resources_that_nobody_holds_are_reported_as_unused():
     assert slots().pool.facts().resources == (("gpu", 2, 0), ("scratch", 100 << 30, 0))
 
 
-def test_what_there_is_changes_and_what_others_have_is_left_out_for_whom_it_is_asked():
+def test_totals_change_and_resources_of_others_are_left_out_on_request():
     pool, gpu = ResourcePool(("linux",), {"gpu": 2}, 100), Needs((("gpu", 1),), memory_bytes=60)
     for name in ("a", "b"):
         assert pool.take(JobId(name), Needs((("gpu", 1),), memory_bytes=30))

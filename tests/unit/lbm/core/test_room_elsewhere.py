@@ -1,4 +1,4 @@
-"""Where a command that stands still could go that needs more of a host than slots."""
+"""Where a suspended command could go that needs more of a host than slots."""
 
 from dataclasses import replace
 from random import Random
@@ -20,7 +20,7 @@ def gpus(total, used=0):
 H1 = HostId("h1")
 
 
-def test_room_is_none_until_it_has_lasted():
+def test_room_does_not_count_until_it_has_lasted():
     elsewhere = RoomElsewhere()
     found = []
     for slots in (2, 3, 1, 4):
@@ -33,18 +33,18 @@ def test_how_many_commands_a_host_has_room_for():
     elsewhere = RoomElsewhere(True, {H1: 7}, [{H1: gpus(4)}, {H1: gpus(4, used=2)}])
     assert elsewhere.takes(H1, 3, NO_NEEDS) == 2
     assert elsewhere.takes(H1, 0, NO_NEEDS) == 7
-    assert elsewhere.takes(H1, 1, GPU) == 2  # as few as there were at any look
+    assert elsewhere.takes(H1, 1, GPU) == 2  # the fewest at any look
     assert elsewhere.takes(H1, 1, Needs(features=("linux",))) == 7
     assert elsewhere.takes(HostId("h2"), 1, NO_NEEDS) == 0
     assert elsewhere.beside(HostId("h2"), 1, GPU)
     assert not elsewhere.beside(H1, 1, GPU)
-    elsewhere.facts = [{H1: gpus(4)}, {}]  # at one look it did not say what it has
+    elsewhere.facts = [{H1: gpus(4)}, {}]  # at one look it did not report its resources
     assert (elsewhere.takes(H1, 1, GPU), elsewhere.takes(H1, 1, NO_NEEDS)) == (0, 7)
     elsewhere.facts = ()  # it was not asked
     assert (elsewhere.takes(H1, 1, GPU), elsewhere.takes(H1, 1, NO_NEEDS)) == (0, 7)
 
 
-def test_where_no_host_takes_anything_none_takes_what_needs_more():
+def test_if_no_host_accepts_anything_none_accepts_a_command_with_needs():
     elsewhere = RoomElsewhere(False, {H1: 7}, [{H1: gpus(4)}])
     assert not elsewhere.beside(HostId("h2"), 1, GPU)
     assert not elsewhere.beside(HostId("h2"), 1, NO_NEEDS)
@@ -63,7 +63,7 @@ def test_where_no_host_takes_anything_none_takes_what_needs_more():
         (Needs(not_features=("big",)), gpus(0), gpus(0), True),
     ],
 )
-def test_a_gang_is_moved_only_to_where_what_its_tasks_need_is_free(needs, h4, h5, goes):
+def test_a_gang_is_moved_only_where_the_needs_of_its_tasks_are_free(needs, h4, h5, goes):
     made, now_s = lived([300.0] * 10)
     hosts = {"h1": True, "h2": False, "h3": False, "h4": True, "h5": True}
     known(
@@ -74,7 +74,7 @@ def test_a_gang_is_moved_only_to_where_what_its_tasks_need_is_free(needs, h4, h5
     assert made.verdict(one, rules("threshold"), now_s, 0, clock).goes is goes
 
 
-def test_one_that_needs_a_gpu_is_moved_only_where_one_has_been_free_for_a_while():
+def test_a_command_that_needs_a_gpu_is_moved_only_where_one_has_been_free_for_a_while():
     made, now_s = lived([10_000.0] * 10)
     away, room = {HostId("h1"): True, HostId("h3"): False}, {HostId("h1"): 4}
     one = Standing(JobId("j1"), 1.0, True, needs=GPU)
@@ -90,10 +90,10 @@ def test_one_that_needs_a_gpu_is_moved_only_where_one_has_been_free_for_a_while(
         assert not waits.goes
         assert waits.reason.endswith("no other host would take it: waiting")
     made.cluster_is(away, True, Random(1), step=False, room=room, facts={HostId("h1"): gpus(1)})
-    assert not made.fits_beside(one)  # it has just come free
+    assert not made.fits_beside(one)  # it has just become free
 
 
-def test_a_slot_that_has_just_come_free_is_none_yet():
+def test_a_slot_that_has_just_become_free_does_not_count_yet():
     """It goes to a job that waits in the queue."""
     made, _ = lived([300.0] * 4)
     away = {HostId("h1"): True, HostId("h3"): False}

@@ -1,4 +1,4 @@
-"""What the book of the owner keeps of the commands that stood still, and of whom it counts."""
+"""What the owner book records of suspended commands, and for whom that counts."""
 
 import json
 from random import Random
@@ -20,7 +20,7 @@ from tests.unit.lbm.core.test_owner_book import (
 
 
 @pytest.mark.parametrize("by_verdict", [False, True])
-def test_so_many_are_kept_track_of_at_once(monkeypatch, by_verdict):
+def test_a_limited_number_is_tracked_at_once(monkeypatch, by_verdict):
     monkeypatch.setattr(owner_book, "STANDING_MAX", 5)
     made, now_s = lived([300.0] * 4)
     for number in range(7):
@@ -34,8 +34,8 @@ def test_so_many_are_kept_track_of_at_once(monkeypatch, by_verdict):
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_what_stood_still_is_kept_as_a_plain_model_has_it(seed):
-    """`here`: of each command that an owner's stay holds up its cost, and when it was moved."""
+def test_the_record_of_suspended_commands_matches_a_simple_model(seed):
+    """`here` has the cost of each command that an owner's stay suspends, and when it was moved."""
     rng, made, now_s = Random(seed), book(), NOON_S
     since_s, here, expected = None, {}, []
     for _ in range(120):
@@ -80,8 +80,8 @@ def test_what_stood_still_is_kept_as_a_plain_model_has_it(seed):
         (("h3", "h5", "new"), "; the owner is back at 1 of the 3 hosts of its gang"),
     ],
 )
-def test_of_a_gang_on_several_hosts_it_is_said_at_how_many_the_owner_is_back(gang, said):
-    """Of a host that the LIM does not know yet it is taken to be away."""
+def test_for_a_gang_the_number_of_its_hosts_with_their_owner_back_is_reported(gang, said):
+    """A host that the LIM does not know yet counts as one whose owner is away."""
     made, now_s = lived([300.0] * 4)
     known(made, {HostId("h3"): False, HostId("h5"): True}, True, Random(1), step=False,
                     room={HostId("h5"): len(gang)})  # fmt: skip

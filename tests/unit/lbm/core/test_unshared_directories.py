@@ -7,7 +7,7 @@ from lbd.lbm.core.next_host_after_refusal import Unshared
 ME, DISK, MOUNT = 1000, 2049, 45
 
 
-def test_a_refusal_speaks_for_the_tree_below_on_the_same_file_system():
+def test_a_refusal_covers_the_tree_below_on_the_same_file_system():
     known = Unshared(60.0)
     known.note(ME, DISK, b"/home/me", "h2", 0.0)
     assert known.hosts(ME, DISK, b"/home/me", 1.0) == {"h2"}
@@ -18,7 +18,7 @@ def test_a_refusal_speaks_for_the_tree_below_on_the_same_file_system():
     assert known.hosts(ME + 1, DISK, b"/home/me", 1.0) == set()
 
 
-def test_the_root_speaks_for_all_of_its_disk():
+def test_the_root_of_a_disk_covers_all_of_it():
     known = Unshared(60.0)
     known.note(ME, DISK, b"/", "h2", 0.0)
     known.note(ME, DISK, b"/usr", "h3", 0.0)
@@ -26,7 +26,7 @@ def test_the_root_speaks_for_all_of_its_disk():
     assert known.hosts(ME, DISK, b"/usr/lib/", 1.0) == {"h2", "h3"}
 
 
-def test_so_many_are_remembered():
+def test_a_limited_number_is_remembered():
     known = Unshared(60.0)
     for number in range(known.limit):
         known.note(ME, DISK, b"/%d" % number, "h2", 0.0)
@@ -36,7 +36,7 @@ def test_so_many_are_remembered():
     assert known.hosts(ME, DISK, b"/1", 1.0) == {"h2"}
 
 
-def test_it_is_forgotten_after_a_while():
+def test_a_refusal_is_forgotten_after_a_while():
     known = Unshared(60.0)
     known.note(ME, DISK, b"/a", "h2", 0.0)
     known.note(ME, DISK, b"/b", "h2", 30.0)
@@ -47,7 +47,7 @@ def test_it_is_forgotten_after_a_while():
     assert not known
 
 
-def test_a_host_that_has_run_there_is_asked_again():
+def test_a_host_where_a_command_has_run_is_asked_again():
     known = Unshared(60.0)
     known.note(ME, DISK, b"/a", "h2", 0.0)
     known.note(ME, DISK, b"/a", "h3", 0.0)
@@ -55,7 +55,7 @@ def test_a_host_that_has_run_there_is_asked_again():
     assert known.hosts(ME, DISK, b"/a/b", 1.0) == {"h3"}
 
 
-def test_it_is_bounded():
+def test_the_memory_is_bounded():
     known = Unshared(60.0, limit=100)
     rng = random.Random(4)
     for step in range(2000):

@@ -1,4 +1,4 @@
-"""For whom another host's word counts here, and what it is not shown."""
+"""For which users another host may speak here, and what it is not shown."""
 
 import pytest
 
@@ -21,11 +21,11 @@ def config(map_by="name"):
         (NOT_H2, "h2", "admission.deny_origins"),
         (NOT_H2, "h3", ""),
         (AdmissionConfig(origins=("h3",)), "h2", "admission.origins"),
-        (AdmissionConfig(origins=("h3",)), "h1", ""),  # its own word
+        (AdmissionConfig(origins=("h3",)), "h1", ""),  # about its own users
         (AdmissionConfig(origins=("h3",)), "adm1", ""),
     ],
 )
-def test_a_host_speaks_for_its_users_where_their_commands_are_taken(admission, host, fault):
+def test_a_host_speaks_for_its_users_where_their_commands_are_admitted(admission, host, fault):
     assert fault_of_speaker(config(), admission, host) == fault
 
 
@@ -34,8 +34,8 @@ def test_a_host_speaks_for_its_users_where_their_commands_are_taken(admission, h
     [
         ("name", ANYBODY, "h2", "ann", None, ""),
         ("name", NOT_H2, "h2", "ann", 1001, "admission.deny_origins"),
-        ("name", ANYBODY, "h2", "", 1001, "admin.hosts"),  # everybody's
-        ("uid", ANYBODY, "h2", "ann", None, "admin.hosts"),  # nobody knows whose
+        ("name", ANYBODY, "h2", "", 1001, "admin.hosts"),  # of all users
+        ("uid", ANYBODY, "h2", "ann", None, "admin.hosts"),  # whose they are is unknown
         ("uid", ANYBODY, "h2", "ann", 1001, ""),
         ("uid", ANYBODY, "h1", "", None, ""),
         ("uid", NOT_H2, "adm1", "", None, ""),

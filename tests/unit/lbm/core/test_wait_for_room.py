@@ -20,7 +20,7 @@ def full(total=1, beyond=8, max_waiting=2):
 
 
 class TestAttached:
-    def test_it_gets_a_free_slot_else_another_host_may_have_one(self):
+    def test_it_gets_a_free_slot_or_another_host_may_have_one(self):
         line = SlotLine(Slots(1, max_waiting=2))
         assert line.ask(named("a")) == SlotGranted()
         assert line.ask(named("b")) == SlotRefused("no free slot")
@@ -35,7 +35,7 @@ class TestAttached:
         wide = SlotRefused("it has 4 slots, not 5", full=False)
         assert line.ask(named("b", slots=(5, 5))) == wide
 
-    def test_one_that_was_sent_here_by_name_waits_for_one(self):
+    def test_a_command_sent_here_by_name_waits_for_a_slot(self):
         line = full()
         assert line.ask(named("b", slot_patience_s=9.0)) == SlotAwaited()
         assert line.free(JobId("first0")) == ["b"]
@@ -46,7 +46,7 @@ class TestAttached:
         many = SlotRefused("too many commands are waiting here", full=False)
         assert line.ask(named("c", slot_patience_s=9.0)) == many
 
-    def test_it_may_go_beyond_the_slots_as_far_as_the_host_bears_it(self):
+    def test_it_may_exceed_the_slots_as_far_as_the_host_allows(self):
         line = full(beyond=1, max_waiting=8)
         assert line.ask(named("b", slot_patience_s=9.0)) == SlotAwaited()
         assert line.exceed(JobId("b")) == SlotGranted()
@@ -55,14 +55,14 @@ class TestAttached:
             "no free slot: at most 2 commands run there (lbm.beyond_slots)"
         )
 
-    def test_where_the_owner_has_said_how_many_may_run_none_goes_beyond_them(self):
+    def test_if_the_owner_has_set_a_number_no_command_exceeds_it(self):
         line = full(beyond=0)
         assert line.ask(named("b", slot_patience_s=9.0, may_exceed=True)) == SlotAwaited()
         assert line.exceed(JobId("b")) == SlotRefused(
             "no free slot: at most 1 command runs there (admission.slots)"
         )
 
-    def test_a_nested_one_goes_beyond_them_at_once_and_our_own_program_always(self):
+    def test_a_nested_command_exceeds_the_slots_at_once_and_our_own_program_always(self):
         line = full(beyond=1)
         assert line.ask(named("nested", may_exceed=True)) == SlotGranted()
         assert line.ask(named("unpack", needs_no_slot=True)) == SlotGranted()
@@ -76,18 +76,18 @@ class TestAttempts:
         assert line.give() == []
         assert line.free(JobId("first0")) == []
         assert line.give() == ["0.1"]
-        assert line.free(JobId("1.1")) == []  # it waits no more
+        assert line.free(JobId("1.1")) == []  # it no longer waits
         assert line.free(JobId("0.1")) == []
         assert line.give() == ["2.1"]
         assert line.give() == []
 
-    def test_none_overtakes_those_that_wait(self):
+    def test_no_attempt_overtakes_waiting_ones(self):
         line = full()
         line.ask(named("1.1", ATTEMPT))
         line.free(JobId("first0"))
         assert line.ask(named("2.1", ATTEMPT)) == SlotAwaited()
 
-    def test_a_wide_one_gets_all_its_slots_or_goes_back_at_once(self):
+    def test_a_wide_attempt_gets_all_its_slots_or_goes_back_at_once(self):
         line = SlotLine(Slots(3))
         assert line.ask(named("1.1", ATTEMPT, slots=(2, 2))) == SlotGranted()
         few = SlotRefused("fewer than 2 free slots")
@@ -95,7 +95,7 @@ class TestAttempts:
         assert line.ask(named("3.1", ATTEMPT, slot_patience_s=None)) == SlotGranted()
         assert line.ask(named("4.1", ATTEMPT, slot_patience_s=None)) == SlotRefused("no free slot")
 
-    def test_commands_that_wait_go_first(self):
+    def test_waiting_commands_go_first(self):
         line = full()
         line.ask(named("1.1", ATTEMPT))
         line.ask(named("b", slot_patience_s=9.0))

@@ -1,4 +1,4 @@
-"""What one LBM leaves, as the next one reads it: by way of bytes, with descriptors of its own."""
+"""What one LBM leaves, as the next one reads it: serialised, with duplicated descriptors."""
 
 import os
 

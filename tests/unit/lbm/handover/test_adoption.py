@@ -1,4 +1,4 @@
-"""What an LBM has left is gone on with or refused in a line; what it does not name is ended."""
+"""What an LBM has left is resumed or refused in one line; what it does not name is ended."""
 
 import asyncio
 import logging
@@ -48,14 +48,14 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("record", "why"), REFUSED.values(), ids=REFUSED)
-def test_what_cannot_be_gone_on_with_is_refused(record, why):
+def test_a_record_that_cannot_be_resumed_is_refused(record, why):
     with pytest.raises(PeerError, match=why):
         parse(record, Given([-1]), 0)
 
 
 @pytest.mark.parametrize("data", [b"\xff" * 9, message(descriptors=7).SerializeToString()])
-def test_then_no_descriptor_is_kept(data, caplog):
-    """A pipe that we kept would never end for whoever reads it."""
+def test_no_descriptor_is_kept_after_a_refusal(data, caplog):
+    """The reader of a pipe whose other end we kept would never see its end."""
     reader, writer = os.pipe()
     with caplog.at_level(logging.WARNING):
         assert read_left([leave.in_memory(data), writer]) is None
@@ -66,7 +66,7 @@ def test_then_no_descriptor_is_kept(data, caplog):
     assert [record.message.count("running commands are ended") for record in caplog.records] == [1]
 
 
-def test_a_client_that_cannot_be_read_is_given_up_alone():
+def test_an_unreadable_client_is_given_up_alone():
     bundle = Bundle()
     known, unknown = (codec.write(ClientState(codec.Fd(one)), bundle) for one in (7, 8))
     unknown.record.fields[0].name = "new"
@@ -75,7 +75,7 @@ def test_a_client_that_cannot_be_read_is_given_up_alone():
 
 
 class Leaving(Link):
-    """Its keeper, with jobs that have been handed over."""
+    """The link to the keeper, with jobs that have been handed over."""
 
     def __init__(self):
         super().__init__()
@@ -101,13 +101,13 @@ def adoption(host, streams=None, clients=None):
     return Adoption(AcceptedLinks(host), home, clients, None)
 
 
-async def test_what_the_keeper_has_and_nobody_describes_is_ended_and_holds_a_slot_until_then(host):
+async def test_a_command_that_only_the_keeper_knows_is_ended_and_holds_a_slot_until_then(host):
     adoption(host).take_up(Left([], [], [], [], ["h1-1.unpack"], None))
     await until(lambda: (keeper.END_TREE, "h1-1.unpack") in host.link.orders)
     assert host.slots.used == 1
 
 
-async def test_what_the_keeper_of_a_killed_lbm_ends_holds_what_it_was_given_until_then(host):
+async def test_a_command_that_the_keeper_of_a_killed_lbm_ends_holds_its_resources_until_then(host):
     host.slots.pool.totals = {"gpu": 2}
     grant = Grant((Granted("gpu", 1, (1,)),))
     host.link.has = {
@@ -122,15 +122,15 @@ async def test_what_the_keeper_of_a_killed_lbm_ends_holds_what_it_was_given_unti
     assert not host.slots.pool.held
 
 
-async def test_a_client_that_had_gone_is_passed_over(host):
-    """An LBM of the last release may name one."""
+async def test_a_client_that_had_left_is_skipped(host):
+    """An LBM of the previous release may name one."""
     left = Left([], [], [], [], [], None)
     left.clients.append(ClientState(codec.NO_FD))
     adoption(host).take_up(left)
 
 
-async def test_what_runs_alone_goes_on_and_holds_no_slot(host):
-    """Such as a line of --notify, which is run once."""
+async def test_a_process_that_runs_on_its_own_continues_and_holds_no_slot(host):
+    """For example a line of --notify, which is run once."""
     adoption(host).take_up(Left([], [], [], [], ["alone.7", "as-user.8"], None))
     await until(lambda: host.link.orders)
     assert host.link.orders == [(keeper.END_TREE, "as-user.8")]
@@ -138,7 +138,7 @@ async def test_what_runs_alone_goes_on_and_holds_no_slot(host):
 
 
 async def link_of(before):
-    """With one command, which runs."""
+    """Returns a link with one running command."""
     job, serving = await running(before)
     return SimpleNamespace(
         key=("h1", "token"), stream=SimpleNamespace(left=lambda: StreamState("", 3, 4)),
@@ -147,7 +147,7 @@ async def link_of(before):
     )  # fmt: skip
 
 
-async def test_a_command_goes_on_with_its_stream(host):
+async def test_a_command_continues_with_its_stream(host):
     before, attached = host_of(), []
     link = await link_of(before)
     left = leave.link_from(before, link, attached)
@@ -170,7 +170,7 @@ def end(link):
     return tasks
 
 
-async def test_of_one_that_begins_just_now_its_origin_hears_that_it_is_lost():
+async def test_the_origin_of_a_command_that_is_just_starting_is_told_that_it_is_lost():
     before, attached = host_of(), []
     link = await link_of(before)
     job = link.jobs[1].job
@@ -181,7 +181,7 @@ async def test_of_one_that_begins_just_now_its_origin_hears_that_it_is_lost():
     await asyncio.wait(end(link))
 
 
-async def test_one_that_waits_for_its_slot_is_asked_for_again():
+async def test_a_command_that_waits_for_its_slot_asks_for_it_again():
     before, attached = host_of(), []
     link = await link_of(before)
     link.jobs[1].job.execution.phase = Phase.SLOT
@@ -193,7 +193,7 @@ async def test_one_that_waits_for_its_slot_is_asked_for_again():
 
 
 class Streams:
-    """To other hosts."""
+    """The streams to other hosts."""
 
     def __init__(self):
         self.resumed = []
@@ -202,8 +202,8 @@ class Streams:
         self.resumed.append((place, stream, token, last_number))
 
 
-async def test_a_conversation_that_nobody_goes_on_with_is_hung_up(host):
-    """Its client could not be taken up; else its command would run on with nobody to read it."""
+async def test_a_conversation_that_nobody_resumes_is_closed(host):
+    """Its client could not be resumed; otherwise its command would run with nobody to read it."""
     streams = Streams()
     left = LinkTo("h2", "h2:1", StreamState("token", 3, 4), last_number=5, open_numbers=(5,))
     adoption(host, streams).take_up(Left([], [left], [], [], [], None))

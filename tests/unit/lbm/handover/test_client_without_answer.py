@@ -1,4 +1,4 @@
-"""A client that waits for its first answer while one LBM makes way for another."""
+"""A client that waits for its first answer while one LBM is replaced by another."""
 
 import socket
 from types import SimpleNamespace
@@ -15,7 +15,7 @@ from lbd.local.budget import Budget
 
 @pytest.fixture
 async def ends():
-    """Of one connection: the client's socket, and what the LBM has."""
+    """Yields the client's socket and the LBM's connection."""
     client, ours = socket.socketpair()
     home = SimpleNamespace(
         config=Config(), threads=UserThreads(), long_requests=Budget(1 << 20, 1 << 20)
@@ -35,7 +35,7 @@ def answer(client):
         return b""
 
 
-async def test_who_asked_to_run_a_command_hears_that_it_was_read(ends):
+async def test_a_client_that_asked_to_run_a_command_is_told_that_it_was_read(ends):
     client, connection = ends
     connection._run_body = b"the request"
     left = connection.left()
@@ -43,7 +43,7 @@ async def test_who_asked_to_run_a_command_hears_that_it_was_read(ends):
     assert answer(client) == frames.pack(tags.TAKEN)
 
 
-async def test_also_if_the_request_was_still_to_be_looked_into(ends):
+async def test_this_holds_even_if_the_request_was_still_to_be_checked(ends):
     client, connection = ends
     connection._unheard = [(tags.SIGNAL, b"\x02"), (tags.RUN, b"the request")]
     connection.left()
@@ -51,7 +51,7 @@ async def test_also_if_the_request_was_still_to_be_looked_into(ends):
 
 
 def of_a_host_that_was_asked(connection, *, stays):
-    """Its command has gone to a host, where it waits for room; or it `stays` here."""
+    """The command has been sent to a host, where it waits for room; or it `stays` here."""
     connection._run_body, connection._stays = b"the request", stays
     connection.stdio.left = lambda: None
     connection.command = SimpleNamespace(
@@ -59,14 +59,14 @@ def of_a_host_that_was_asked(connection, *, stays):
     )
 
 
-async def test_also_if_its_command_has_gone_to_a_host_and_waits_there(ends):
+async def test_this_holds_even_if_the_command_waits_on_another_host(ends):
     client, connection = ends
     of_a_host_that_was_asked(connection, stays=False)
     connection.left()
     assert answer(client) == frames.pack(tags.TAKEN)
 
 
-async def test_who_has_become_its_command_hears_nothing(ends):
+async def test_a_client_that_has_become_its_command_is_told_nothing(ends):
     client, connection = ends
     of_a_host_that_was_asked(connection, stays=True)
     connection.left()
@@ -74,15 +74,15 @@ async def test_who_has_become_its_command_hears_nothing(ends):
 
 
 @pytest.mark.parametrize("early", [[], [(frames.JSON, b"{}")], [(tags.LOCAL, b"")]])
-async def test_nor_does_who_has_asked_nothing_or_another_thing(ends, early):
+async def test_nor_is_a_client_that_asked_nothing_or_something_else(ends, early):
     client, connection = ends
     connection._unheard = early
     connection.left()
     assert answer(client) == b""
 
 
-async def test_who_has_gone_meanwhile_is_not_handed_over(ends):
-    """Who is connected is noted before all comes to rest, which takes a while."""
+async def test_a_client_that_has_left_meanwhile_is_not_handed_over(ends):
+    """The list of clients is made before everything comes to rest, which takes a while."""
     client, connection = ends
     client.close()
     connection.close()

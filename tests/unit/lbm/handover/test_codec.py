@@ -1,4 +1,4 @@
-"""What a restart hands over comes out as it went in, or is refused."""
+"""What a restart hands over is read back unchanged, or refused."""
 
 import os
 from dataclasses import dataclass, field
@@ -49,7 +49,7 @@ class Everything:
     made: list[int] = field(init=False, default_factory=list)
 
 
-TEXTS = st.text() | st.just("\udce9")  # a name that was no UTF-8
+TEXTS = st.text() | st.just("\udce9")  # a name that was not UTF-8
 INTS = st.integers(-(1 << 63), (1 << 63) - 1)
 INNERS = st.builds(Inner, INTS, TEXTS)
 RECORDS = st.builds(
@@ -72,13 +72,13 @@ NOBODYS = Given([])
 
 
 def over(record):
-    """Written and read, by way of bytes."""
+    """Writes the value, and reads it from the bytes."""
     data = write(record, Bundle()).SerializeToString()
     return read(type(record), HeldValue.FromString(data), NOBODYS)
 
 
 @given(RECORDS, st.lists(INTS, max_size=2))
-def test_a_record_comes_out_as_it_went_in(record, made):
+def test_a_record_is_read_back_unchanged(record, made):
     record.made = made
     assert over(record) == record
 
@@ -89,7 +89,7 @@ class Held:
     ends: tuple[Fd, ...]
 
 
-def test_descriptors_go_beside_by_their_place():
+def test_descriptors_are_passed_separately_by_position():
     bundle = Bundle()
     bundle.add(70)
     held = write(Held("a", (Fd(71), Fd(-1), Fd(72))), bundle)
@@ -101,7 +101,7 @@ def test_descriptors_go_beside_by_their_place():
     assert given_.take(1) == 170
 
 
-def test_of_what_is_refused_no_descriptor_is_taken():
+def test_no_descriptor_is_taken_from_a_refused_record():
     bundle = Bundle()
     held = write(Held("a", (Fd(70), Fd(71))), bundle)
     held.record.fields[1].value.items.items[1].descriptor = 9
@@ -111,8 +111,8 @@ def test_of_what_is_refused_no_descriptor_is_taken():
     assert [given_.take(place) for place in (1, 2)] == [70, 71]
 
 
-def test_a_descriptor_is_no_number():
-    """Else a record could name one that belongs to others."""
+def test_a_number_is_not_accepted_as_a_descriptor():
+    """Otherwise a record could name one that belongs to others."""
     held = write(Inner(7), Bundle())
     held.record.name = "Held"
     bare = HeldValue(record=HeldRecord(name="Held", fields=[
@@ -131,17 +131,17 @@ def of(name, **fields):
 SEVEN, TEXT = HeldValue(number=7), HeldValue(text=b"x")
 
 
-def test_what_an_older_release_did_not_have_is_as_by_default():
+def test_fields_missing_in_an_older_release_get_their_defaults():
     assert read(Inner, of("Inner", size=SEVEN), NOBODYS) == Inner(7, "")
 
 
-def test_what_is_as_by_default_is_not_written():
-    """So an older release can read what makes no use of what it does not know."""
+def test_default_values_are_not_written():
+    """So an older release can read records that do not use what it does not know."""
     held = write(Inner(7), Bundle())
     assert [field.name for field in held.record.fields] == ["size"]
 
 
-def test_a_default_of_another_kind_is_not_taken_for_it():
+def test_an_equal_value_of_another_type_is_not_taken_for_the_default():
     with pytest.raises(TypeError):
         write(Collections(real=False), Bundle())
 
@@ -163,7 +163,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("held", REFUSED.values(), ids=REFUSED)
-def test_what_does_not_fit_is_refused(held):
+def test_a_mismatched_record_is_refused(held):
     with pytest.raises(PeerError, match=r"invalid Inner"):
         read(Inner, held, NOBODYS)
 
@@ -185,12 +185,12 @@ class Collections:
         {"real": HeldValue(real=float("nan"))},
     ],
 )
-def test_values_that_nobody_wrote_are_refused(fields):
+def test_impossible_values_are_refused(fields):
     with pytest.raises(PeerError):
         read(Collections, of("Collections", **fields), NOBODYS)
 
 
 @pytest.mark.parametrize("record", [Inner("7"), Inner(1 << 63), Inner(True), Inner(7, None)])
-def test_what_is_not_what_its_class_says_is_not_written(record):
+def test_a_value_that_violates_its_class_is_not_written(record):
     with pytest.raises(TypeError):
         write(record, Bundle())

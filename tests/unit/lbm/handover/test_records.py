@@ -1,4 +1,4 @@
-"""All that a restart hands over goes over whole, and from one release to the next."""
+"""Every record of a restart is handed over completely, and from one release to the next."""
 
 import dataclasses
 import enum
@@ -19,7 +19,7 @@ from lbd.net.gen.handover_pb2 import HeldValue
 LEFT = (
     records.LinkFrom, records.LinkTo, records.Attached, records.QueuedAttempt, records.ClientState,
 )  # fmt: skip
-RELEASED = Path(__file__).parent / "released"  # `filled` ones, as the first release wrote them
+RELEASED = Path(__file__).parent / "released"  # `filled` records, as the first release wrote them
 PLAIN = {
     int: st.integers(-(1 << 63), (1 << 63) - 1),
     float: st.floats(allow_nan=False),
@@ -32,7 +32,7 @@ PLAIN = {
 
 
 def values(kind):
-    """Whatever an annotation allows."""
+    """Returns a strategy for every value that an annotation allows."""
     kinds = codec.choices(kind)
     if len(kinds) > 1:
         return st.one_of(*map(values, kinds))
@@ -66,14 +66,14 @@ def read(kind, held, descriptors=()):
 @pytest.mark.parametrize("kind", LEFT)
 @settings(max_examples=50, deadline=None)
 @given(data=st.data())
-def test_every_record_goes_over_whole(kind, data):
+def test_every_record_is_handed_over_completely(kind, data):
     record = data.draw(values(kind))
     held, descriptors = written(record)
     assert read(kind, held, descriptors) == record
 
 
 def filled(kind):
-    """One that is as by default in nothing."""
+    """Returns a record in which no field has its default."""
     kind = codec.choices(kind)[0]
     origin, inside = typing.get_origin(kind), typing.get_args(kind)
     plain = {int: 7, float: 2.5, str: "words", bytes: b"bytes", bool: True, Fd: Fd(5)}
@@ -99,16 +99,16 @@ def other(default, of):
 
 
 @pytest.mark.parametrize("kind", LEFT)
-def test_what_a_release_has_written_all_later_ones_can_read(kind):
-    """Where this fails, a field has gone or has another kind. That wants a record of another name,
-    and `leave.NEEDS` a number more, unless both can be read."""
+def test_records_of_a_release_can_be_read_by_all_later_ones(kind):
+    """If this fails, a field was removed or its type changed. That requires a record of another
+    name, and a higher number in `leave.NEEDS`, unless both can be read."""
     held = HeldValue.FromString((RELEASED / kind.__name__).read_bytes())
     again, _ = written(read(kind, held, range(99)))
     assert names_of(held.record) <= names_of(again.record)
 
 
 def names_of(record, path=""):
-    """Of all that was written."""
+    """Returns the names of all records that were written."""
     found = set()
     for field in record.fields:
         at = f"{path}.{field.name}"
@@ -120,7 +120,7 @@ def names_of(record, path=""):
 
 
 def parts(held):
-    """Each record within one, with itself."""
+    """Yields the record and each record within it."""
     yield held.record
     for field in held.record.fields:
         for inner in (field.value, *field.value.items.items):
@@ -129,7 +129,7 @@ def parts(held):
 
 
 @pytest.mark.parametrize("kind", LEFT)
-def test_of_an_older_release_what_is_new_is_as_by_default(kind):
+def test_new_fields_get_their_defaults_in_records_of_an_older_release(kind):
     record = filled(kind)
     for index in range(len(list(parts(written(record)[0])))):
         held, descriptors = written(record)
@@ -154,7 +154,7 @@ def is_needed(field):
 
 
 def kinds_of(kind):
-    """The records within one, by name."""
+    """Returns the records within one, by name."""
     found = {}
     todo = [kind]
     while todo:
@@ -169,7 +169,7 @@ def kinds_of(kind):
 @pytest.mark.parametrize("kind", LEFT)
 @settings(max_examples=100, deadline=None)
 @given(data=st.data())
-def test_of_garbage_there_is_one_line_and_no_descriptor_is_lost(kind, data):
+def test_garbage_gives_one_line_and_loses_no_descriptor(kind, data):
     held, descriptors = written(filled(kind))
     message = bytearray(held.SerializeToString())
     for _ in range(data.draw(st.integers(1, 3))):

@@ -1,4 +1,4 @@
-"""LBMs are restarted at any moment, also while they take up what a restart before has left."""
+"""LBMs are restarted at any moment, even while they resume what an earlier restart has left."""
 
 import asyncio
 import itertools
@@ -11,17 +11,17 @@ from tests.unit.lbm.handover.two_lbms import Clock, Command, World
 PAIRS = (("h1", "h2"), ("h2", "h1"))
 RESTARTS = (("h1",), ("h2",), ("h1", "h2"), ("h2", "h1"))
 GAPS_S = (0.0, 0.1, 0.3)
-LATER_S = [0.01 * step for step in range(25)]  # within which streams are resumed
+LATER_S = [0.01 * step for step in range(25)]  # streams are resumed within this time
 
 
 def run(seed, restarts):
-    """What each end of each command was sent; what it has heard; and what was given up."""
+    """Returns what each end of each command was sent, what it received, and what was given up."""
     with asyncio.Runner(loop_factory=Clock) as runner:
         return runner.run(restarted(random.Random(seed), restarts))
 
 
 async def restarted(rng, restarts):
-    """`restarts`: of which hosts, each so many seconds after the last."""
+    """`restarts` names the hosts to restart, each with its delay in seconds after the last."""
     world = World(rng)
     commands = [Command(world, number, *pair) for number, pair in enumerate(PAIRS)]
     for command in commands:
@@ -46,7 +46,7 @@ async def restarted(rng, restarts):
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_every_message_comes_once_and_in_order(seed):
+def test_every_message_arrives_once_and_in_order(seed):
     rng = random.Random(seed)
     restarts = [
         (rng.uniform(0, rng.choice(GAPS_S)), rng.choice(RESTARTS))
@@ -59,7 +59,7 @@ def test_every_message_comes_once_and_in_order(seed):
 
 @pytest.mark.parametrize("second", [("h1",), ("h2",)])
 @pytest.mark.parametrize("first", RESTARTS)
-def test_an_lbm_is_restarted_while_it_takes_up_what_another_restart_has_left(first, second):
+def test_an_lbm_is_restarted_while_it_resumes_what_another_restart_has_left(first, second):
     for later_s in LATER_S:
         said, heard, ended = run(1, [(0.1, first), (later_s, second)])
         assert heard == said, f"{later_s:g} s later"

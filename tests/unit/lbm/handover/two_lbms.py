@@ -1,8 +1,8 @@
-"""Two LBMs that are restarted while they talk: their own code, on a network and a clock of ours.
+"""Two LBMs that are restarted while they talk: the real code on a simulated network and clock.
 
-What is real: how streams are opened, rest, are written down, taken up and resumed. A directory for
-`--send` stands for each command: it is there as long as its stream is, and hears what is sent to
-it. Each step on the network takes a moment, by `rng`.
+The real parts are how streams are opened, paused, written down, adopted and resumed. A directory
+for `--send` stands for each command: it exists as long as its stream does, and receives what is
+sent to it. Each step on the network takes a random moment, from `rng`.
 """
 
 import asyncio
@@ -30,12 +30,12 @@ from lbd.net.gen import lbm_pb2
 from lbd.net.gen.handover_pb2 import Handover
 
 NAMES = ("h1", "h2")
-STEP_S = 0.02  # at most, of one step on the network
+STEP_S = 0.02  # maximum, for one step on the network
 LATE_S = 30.0
 
 
 class Clock(asyncio.SelectorEventLoop):
-    """Nobody waits: the time until the next thing is due is over at once."""
+    """Nobody waits: the time until the next event passes at once."""
 
     def __init__(self):
         super().__init__(Selector(self))
@@ -61,7 +61,7 @@ async def for_ever():
 
 
 class Call:
-    """One gRPC stream, with both its ends; `near` and `far` are LBMs, as long as they live."""
+    """One gRPC stream with both its ends; `near` and `far` are LBMs, as long as they live."""
 
     def __init__(self, world, near, far, metadata):
         self.world, self.near, self.far, self.metadata = world, near, far, metadata
@@ -95,7 +95,7 @@ class Call:
             queue.put_nowait(found)
         return found
 
-    # the origin's end
+    # The origin's end
 
     async def initial_metadata(self):
         await self.announced.wait()
@@ -158,7 +158,7 @@ class Channel:
 
 
 class Workdirs(dict):
-    """By id; `ended`: those that nobody needs any more."""
+    """Workdirs by id; `ended` are those that nobody needs any more."""
 
     def __init__(self, lbm):
         super().__init__()
@@ -176,7 +176,7 @@ class Workdirs(dict):
 
 
 class Lbm:
-    """From its start to its end; the next one of its host is another."""
+    """An LBM from its start to its end; the next one of its host is another object."""
 
     def __init__(self, world, name, record=None):
         self.world, self.name, self.lives = world, name, True
@@ -193,7 +193,7 @@ class Lbm:
         self.links = AcceptedLinks(self.host)
         self.streams = PeerLinks(peers, 5.0, LATE_S)
         self.home = SimpleNamespace(streams=self.streams)
-        self.talks = {}  # of commands sent from here, by token and number
+        self.talks = {}  # conversations of commands sent from here, by token and number
         if record is not None:
             data, talks = record
             left = parse(Handover.FromString(data), Given([]), 0)
@@ -204,7 +204,7 @@ class Lbm:
         return Admit(None)
 
     async def leave(self):
-        """What it writes down; it takes no further step."""
+        """Returns the record for the next LBM; this one takes no further step."""
         self.host.executions.leaving = True
         await come_to_rest(self.links, self.streams)
         record, _ = write_down(self.links, self.home, -1, [], [])
@@ -214,7 +214,7 @@ class Lbm:
 
 
 class Adopting(Adoption):
-    """Of clients, the conversations of their commands alone."""
+    """Adopts only the conversations of clients' commands."""
 
     def __init__(self, lbm):
         super().__init__(lbm.links, lbm.home, None, None)
@@ -248,7 +248,7 @@ class World:
         await serve_stream(call.far.links, Context(call), call.near.name)
 
     async def restart(self, *names):
-        """One after the other leaves, and then one after the other is there again."""
+        """Stops these LBMs one after another, and then starts them one after another."""
         records = {}
         for name in names:
             records[name] = await self.lbms[name].leave()
@@ -262,7 +262,7 @@ class World:
 
 
 class Command:
-    """A conversation of an origin's with a target, both of whose ends say numbers."""
+    """A conversation of an origin with a target; both ends send numbers."""
 
     def __init__(self, world, number, origin, target):
         self._world, self._origin, self._target = world, origin, target
@@ -279,12 +279,12 @@ class Command:
         assert started == tags.STARTED
 
     def talk(self):
-        """By the LBM that is there now; None: none is."""
+        """Returns the conversation in the origin's current LBM; None while there is none."""
         lbm = self._world.lbms.get(self._origin)
         return lbm.talks[self._key] if lbm is not None else None
 
     def there(self):
-        """What its target's end holds, as `talk`."""
+        """Returns the target's end of it, as `talk` does the origin's."""
         lbm = self._world.lbms.get(self._target)
         for link in lbm.links.open.values() if lbm is not None else ():
             for serving in link.jobs.values():
@@ -293,7 +293,7 @@ class Command:
         return None
 
     def say(self, number):
-        """At either end, as far as there is one; how many were said: (here, there)."""
+        """Sends the number from each existing end; returns whether it was sent (here, there)."""
         body = number.to_bytes(4, "little")
         ends = (self.talk(), tags.STDIN), (self.there(), tags.STDOUT)
         for talk, tag in ends:
@@ -302,7 +302,7 @@ class Command:
         return tuple(talk is not None for talk, _ in ends)
 
     def heard(self):
-        """At either end; of one that was lost, what broke it."""
+        """Returns what each end received; for a lost conversation, what broke it."""
         return heard_by(self.there()), heard_by(self.talk())
 
 

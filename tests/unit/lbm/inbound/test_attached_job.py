@@ -1,4 +1,4 @@
-"""A command of another host's user: its slot, its client and a restart of the LBM around it."""
+"""A command of a user of another host: its slot, its client and a restart of the LBM around it."""
 
 import asyncio
 from types import SimpleNamespace
@@ -31,7 +31,7 @@ TERM = 15
 
 
 class Link:
-    """A keeper that begins what it is told to, and ends nothing by itself."""
+    """The link to a keeper that starts what it is told to, and ends nothing by itself."""
 
     weighs_cpu, pid, uid = False, 1, 0
 
@@ -120,7 +120,7 @@ async def running(host, number=1):
 
 
 async def in_workdir(host, number, step, **fields):
-    """A step of the workdir `h1-9`."""
+    """Returns a step of the workdir `h1-9`."""
     host.workdirs.path_of = lambda request: b"/"
     job, _ = begin(host, number, workdir={"id": "h1-9", "step": step}, **fields)
     await until(lambda: job.talk.said)
@@ -140,8 +140,8 @@ async def test_it_is_reported_with_its_end_and_forgotten(host):
     assert host.jobs.ended[-1].exit_status == 3
 
 
-async def test_one_task_takes_all_steps_of_a_command(host):
-    """Each more costs a short command as much as a step itself."""
+async def test_one_task_runs_all_steps_of_a_command(host):
+    """Each additional task costs a short command as much as a step itself."""
     made = []
 
     def make(loop, coroutine, **names):
@@ -161,7 +161,7 @@ async def test_one_task_takes_all_steps_of_a_command(host):
     assert made == ["AttachedJob.serve"]
 
 
-async def test_one_that_is_given_up_while_it_is_looked_at_is_not_begun(host):
+async def test_a_command_given_up_during_its_check_is_not_started(host):
     looked = asyncio.Event()
 
     async def look(user, uid, origin):
@@ -177,7 +177,7 @@ async def test_one_that_is_given_up_while_it_is_looked_at_is_not_begun(host):
     assert (job.talk.said, host.link.spawned, host.slots.used) == ([], [], 0)
 
 
-async def test_one_that_is_given_up_as_it_begins_is_ended(host):
+async def test_a_command_given_up_as_it_starts_is_ended(host):
     begun = asyncio.Event()
     spawn = host.link.spawn
 
@@ -197,18 +197,18 @@ async def test_one_that_is_given_up_as_it_begins_is_ended(host):
     assert (job.talk.said, host.slots.used) == ([], 0)
 
 
-async def test_one_that_is_given_up_before_it_is_looked_at_leaves_nothing(host):
+async def test_a_command_given_up_before_its_check_leaves_nothing(host):
     job, serving = begin(host, 1)
     job.give_up()
     await asyncio.wait_for(serving, 20)
     assert (job.talk.said, list(host.executions), host.jobs.running) == ([], [], {})
 
 
-async def test_what_its_origin_says_is_heard_as_it_comes(host):
+async def test_messages_of_its_origin_are_handled_as_they_arrive(host):
     job, _ = await running(host)
     job.talk.hear(tags.SIGNAL, memoryview(bytes((TERM,))))
     await until(lambda: (keeper.SIGNAL, "h1-1", TERM) in host.link.orders)
-    job.talk.hear(tags.DELIVERED, memoryview(b"?"))  # makes no sense: it is given up
+    job.talk.hear(tags.DELIVERED, memoryview(b"?"))  # it makes no sense, so the command is given up
     await until(lambda: job.execution.phase is Phase.ENDING)
     assert job.execution.reason == "its origin does not follow the protocol"
 
@@ -220,7 +220,7 @@ async def test_when_the_stream_of_its_origin_breaks_it_is_ended(host):
     assert job.execution.reason == "lost contact"
 
 
-async def test_without_its_client_it_is_ended_and_holds_its_slot_until_it_has(host):
+async def test_without_its_client_it_is_ended_and_holds_its_slot_until_then(host):
     job, serving = await running(host)
     serving.cancel()
     await until(lambda: (keeper.SIGNAL, "h1-1", TERM) in host.link.orders)
@@ -231,7 +231,7 @@ async def test_without_its_client_it_is_ended_and_holds_its_slot_until_it_has(ho
     assert host.slots.used == 0
 
 
-async def test_a_refused_one_may_be_sent_again(host):
+async def test_a_refused_command_may_be_sent_again(host):
     await running(host)
     second, serving = begin(host, 2)
     await asyncio.wait_for(serving, 20)
@@ -240,7 +240,7 @@ async def test_a_refused_one_may_be_sent_again(host):
     second._claims.take("h1-2")
 
 
-async def test_one_that_waits_begins_with_the_slot_of_another(host):
+async def test_a_waiting_command_starts_with_the_slot_of_another(host):
     await running(host)
     second, _ = begin(host, 2, forced=True)
     await until(lambda: tags.QUEUED in second.talk.said)
@@ -248,8 +248,8 @@ async def test_one_that_waits_begins_with_the_slot_of_another(host):
     await until(lambda: tags.STARTED in second.talk.said)
 
 
-async def test_while_the_lbm_leaves_nobody_begins_who_has_waited(host):
-    """The next LBM would not know that it had begun."""
+async def test_while_the_lbm_leaves_no_waiting_command_starts(host):
+    """The next LBM would not know that it had started."""
     _, first = await running(host)
     second, _ = begin(host, 2, forced=True)
     await until(lambda: tags.QUEUED in second.talk.said)
@@ -267,7 +267,7 @@ async def restored(job):
     return host, adopted
 
 
-async def test_the_next_lbm_sees_to_the_end_that_the_last_one_began(host):
+async def test_the_next_lbm_completes_the_termination_that_the_last_one_started(host):
     job, serving = await running(host)
     serving.cancel()
     await until(lambda: job.execution.phase is Phase.ENDING)
@@ -283,8 +283,8 @@ async def test_the_next_lbm_sees_to_the_end_that_the_last_one_began(host):
     ("wanted", "order"),
     [(Treatment.NONE, suspension.AS_EVER), (Treatment.STILL, suspension.STAND_STILL)],
 )
-async def test_the_next_lbm_says_once_how_a_command_is_treated(host, wanted, order):
-    """What the last one had said, nobody knows."""
+async def test_the_next_lbm_reports_once_how_a_command_is_treated(host, wanted, order):
+    """It is unknown what the last one had reported."""
     job, _ = await running(host)
     following, adopted = await restored(job)
     for _ in range(2):
@@ -294,7 +294,7 @@ async def test_the_next_lbm_says_once_how_a_command_is_treated(host, wanted, ord
 
 
 async def test_files_are_unpacked_in_their_turn(host):
-    """However many workdirs there are: no more of these steps run than there are slots."""
+    """However many workdirs exist: no more of these steps run than there are slots."""
     await running(host)
     at_once = await in_workdir(host, 2, "unpack")
     assert at_once.talk.said == [tags.REFUSED]
@@ -306,7 +306,7 @@ async def test_files_are_unpacked_in_their_turn(host):
     assert host.slots.used == 1
 
 
-async def test_what_a_command_has_made_is_packed_whatever_is_free(host):
+async def test_the_results_of_a_command_are_packed_whatever_is_free(host):
     await running(host)
     job = await in_workdir(host, 2, "pack")
     assert job.talk.said == [tags.STARTED]
@@ -323,7 +323,7 @@ async def test_the_steps_of_a_workdir_run_one_after_the_other(host):
     assert third.talk.said == [tags.STARTED]
 
 
-async def test_of_two_steps_at_once_the_first_runs(host):
+async def test_of_two_simultaneous_steps_the_first_runs(host):
     host.workdirs.path_of = lambda request: b"/"
     both = [begin(host, n, workdir={"id": "h1-9", "step": "pack"})[0] for n in (1, 2)]
     await until(lambda: all(job.talk.said for job in both))

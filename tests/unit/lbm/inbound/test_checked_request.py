@@ -1,4 +1,4 @@
-"""What another host asks for, checked."""
+"""Checks of another host's requests."""
 
 import contextlib
 
@@ -12,8 +12,8 @@ from lbd.net.gen import lbm_pb2
 
 @pytest.mark.parametrize("where", ["send", "fetch"])
 def test_the_paths_of_a_stage_count_as_words(where):
-    """Two bytes each on the way, and five in the order: too many of them once made the keeper hang
-    up on its LBM, which ended everybody's commands."""
+    """They take two bytes each on the wire, and five in the order: too many of them once made the
+    keeper hang up on its LBM, which ended everybody's commands."""
     few, many = (lbm_pb2.WorkdirStep(step="unpack", **{where: [b""] * n}) for n in (9, WORDS_MAX))
     request = {"job_id": "h2-1", "origin": "h2", "user": "ann", "argv": [b"true"]}
     assert fault_of(lbm_pb2.RunRequest(workdir=few, **request)) == ""
@@ -32,8 +32,8 @@ def test_the_paths_of_a_stage_count_as_words(where):
     ids=["long", "too long", "too much", "many", "too many"],
 )
 def test_names_to_be_fetched_are_names_of_files(fetch, holds):
-    """They grow as they are filled in, and megabytes of them would be gigabytes; and each task of
-    an array goes through them all: 190,000 stopped an LBM for two seconds at a time."""
+    """They grow when placeholders are filled in, so megabytes would become gigabytes; and each task
+    of an array goes through all of them: 190,000 stopped an LBM for two seconds at a time."""
     request = lbm_pb2.RunRequest(
         job_id="h2-1", origin="h2", user="ann", argv=[b"true"],
         workdir=lbm_pb2.WorkdirStep(fetch=fetch),
@@ -49,7 +49,7 @@ def test_names_to_be_fetched_are_names_of_files(fetch, holds):
 
 
 def test_a_directory_is_the_name_of_one():
-    """It is taken apart at each slash: 8 MiB of them would have stopped an LBM for days."""
+    """It is split at each slash: 8 MiB of them would have stopped an LBM for days."""
     for directory, holds in ((b"/a" * 2048, True), (b"/a" * 2049, False)):
         request = lbm_pb2.RunRequest(
             job_id="h2-1", origin="h2", user="ann", argv=[b"true"], directory=directory

@@ -1,4 +1,4 @@
-"""What the user reads where another host cannot begin the command."""
+"""What the user reads if another host cannot start the command."""
 
 import errno
 
@@ -10,19 +10,19 @@ from lbd.net.gen import lbm_pb2
 
 
 def test_a_directory_that_is_not_shared_is_named():
-    """What to do about it is said where the command comes from."""
+    """Its remedy is given on the host where the command comes from."""
     request = lbm_pb2.RunRequest(origin="h1", directory=b"/x", argv=[b"cc"])
     said = explain(request, SpawnFailed("directory", 0))
     assert said == "the directory /x is not shared with h1"
 
 
-def test_a_directory_that_is_missing_is_named():
+def test_a_missing_directory_is_named():
     request = lbm_pb2.RunRequest(origin="h1", directory=b"/x", argv=[b"cc"])
     said = explain(request, SpawnFailed("chdir", errno.ENOENT))
     assert said == "/x: No such file or directory"
 
 
-def test_a_forbidden_program_is_said_with_what_it_is_a_link_to():
+def test_a_forbidden_program_is_named_with_the_target_of_its_link():
     request = lbm_pb2.RunRequest(origin="h1", argv=[b"cc"])
 
     def said(*paths):
@@ -37,7 +37,7 @@ def test_a_forbidden_program_is_said_with_what_it_is_a_link_to():
     assert said("/bin/cc", "/bin/cc") == f"cc is not allowed here: cc is /bin/cc {end}"
 
 
-def test_where_only_some_programs_may_run_they_are_named():
+def test_if_only_some_programs_may_run_they_are_named():
     request = lbm_pb2.RunRequest(origin="h1", argv=[b"uname"])
     paths = ("/usr/bin/uname", "/usr/bin/uname")
 
@@ -54,7 +54,7 @@ def test_where_only_some_programs_may_run_they_are_named():
     assert "make" not in said("make", phase="admission.deny_programs")
 
 
-def test_a_keeper_with_other_settings_of_users_is_said_to_need_a_restart():
+def test_a_keeper_with_other_user_settings_is_reported_as_needing_a_restart():
     request = lbm_pb2.RunRequest(origin="h1", user="ann", argv=[b"cc"])
     said = explain(request, SpawnFailed("user", errno.EPERM))
     assert "systemctl restart lbd-keeper" in said

@@ -1,4 +1,4 @@
-"""Signals of a command: on their way to a busy keeper, and as it begins."""
+"""Signals to a command: on their way to a busy keeper, and during its start."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ __all__ = ["host"]
 INT, TERM, STOP, CONT, WINCH = 2, 15, 20, 18, 28
 
 
-async def test_of_many_signals_the_last_of_each_waits():
+async def test_of_many_signals_the_last_of_each_kind_waits():
     signals, sent, is_free = Signals(), [], asyncio.Event()
 
     async def send(number):
@@ -29,12 +29,14 @@ async def test_of_many_signals_the_last_of_each_waits():
     is_free.set()
     await sending
     assert sent == [WINCH, CONT, WINCH, STOP]
-    assert signals.add(CONT)  # nothing of them is under way any more
+    assert signals.add(CONT)  # none of them is on its way any more
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-async def test_an_interrupt_as_it_is_spawned_is_the_commands_once_it_has_begun(host, restarts):
-    """Also if another LBM hears that it has."""
+async def test_an_interrupt_during_the_spawn_goes_to_the_command_once_it_has_started(
+    host, restarts
+):
+    """Even if it is another LBM that learns of the start."""
 
     async def spawn(order, descriptors, stopped, limit):
         return host.link.new(stopped)
@@ -58,7 +60,7 @@ async def test_an_interrupt_as_it_is_spawned_is_the_commands_once_it_has_begun(h
 
 
 @pytest.mark.parametrize("body", [b"", b"\0", b"\xff", bytes((INT, INT))])
-async def test_one_that_is_hung_up_on_without_a_signal_gets_a_term(host, body):
+async def test_a_command_whose_client_hangs_up_without_a_signal_gets_a_term(host, body):
     wire = Wire(host)
     wire.run(1)
     await until(lambda: tags.STARTED in {tag for tag, _ in wire.said})

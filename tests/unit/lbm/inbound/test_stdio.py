@@ -1,4 +1,4 @@
-"""The command's standard input and outputs, on the host where it runs."""
+"""The standard input and outputs of a command on the host where it runs."""
 
 import asyncio
 import os
@@ -33,8 +33,8 @@ async def ends():
     made.close_childs()
 
 
-async def test_input_that_came_is_not_unheard_by_what_comes_after_it(ends):
-    """An owner's return sends away only what nothing has come in or out of."""
+async def test_later_messages_do_not_undo_that_input_has_arrived(ends):
+    """When an owner returns, only a command without any input or output is moved."""
     ends.hear(tags.STDIN, memoryview(b""))
     assert ends.is_untouched
     ends.hear(tags.STDIN, memoryview(b"x"))
@@ -80,14 +80,14 @@ async def printed(ends, data):
             await asyncio.sleep(0.001)
 
 
-async def test_the_echo_of_a_letter_takes_no_thread(at_terminal):
-    """Each change of threads costs more than all else that a key needs here."""
+async def test_the_echo_of_a_letter_uses_no_thread(at_terminal):
+    """Each change of threads costs more than everything else that a key needs here."""
     at_terminal.hear(tags.STDIN, memoryview(b"x"))
     await printed(at_terminal, b"x")
     assert at_terminal._threads.calls == 0
 
 
-async def test_a_line_is_sent_as_the_terminal_treats_it_by_then(at_terminal):
+async def test_a_line_is_sent_as_the_terminal_treats_it_at_that_time(at_terminal):
     os.write(at_terminal.childs[1], b"line\n")
     await printed(at_terminal, b"line\n")
     assert at_terminal._threads.calls == 1
@@ -97,7 +97,7 @@ async def test_a_line_is_sent_as_the_terminal_treats_it_by_then(at_terminal):
     assert at_terminal._talk.sent[-2:] == [(tags.SCREEN, b""), (tags.STDOUT, b"down\n")]
 
 
-async def test_a_line_for_which_no_thread_has_had_time_is_sent_before_it_is_handed_over(
+async def test_a_line_that_no_thread_has_handled_is_sent_before_the_handover(
     at_terminal,
 ):
     at_terminal._threads.are_held = True
@@ -109,15 +109,15 @@ async def test_a_line_for_which_no_thread_has_had_time_is_sent_before_it_is_hand
     assert at_terminal._talk.sent == [(tags.STDOUT, b"line\n")]
 
 
-async def test_what_was_printed_at_a_terminal_before_a_stop_is_told_before_it(at_terminal):
-    """It is read as it is looked for there: nothing says that it has come."""
+async def test_output_at_a_terminal_before_a_stop_is_reported_before_the_stop(at_terminal):
+    """It is read when it is looked for: nothing announces it."""
     os.write(at_terminal.childs[1], b"printed")
     at_terminal.stopped()
     await printed(at_terminal, b"printed")
     assert at_terminal._talk.sent == [(tags.STDOUT, b"printed"), (tags.STOPPED, b"")]
 
 
-async def test_what_was_printed_before_a_stop_is_told_before_it(ends):
+async def test_output_before_a_stop_is_reported_before_the_stop(ends):
     ends.begin(0, lambda: None, lambda _: asyncio.sleep(0, result=False))
     pumps = ends.pump()
     os.write(ends.childs[1], b"printed")
@@ -133,7 +133,9 @@ async def test_what_was_printed_before_a_stop_is_told_before_it(ends):
 
 
 @pytest.mark.parametrize("is_read", [True, False])
-async def test_interrupts_end_what_takes_lines_and_reads_none(ends, monkeypatch, is_read):
+async def test_interrupts_end_a_command_that_accepts_lines_and_reads_none(
+    ends, monkeypatch, is_read
+):
     """A command that waits for a line is alive: what ^C means to it is its own affair."""
     monkeypatch.setattr("lbd.lbm.inbound.stdio.JUDGED_AFTER_S", 0.0)
     forced, asked = [], []
@@ -159,7 +161,7 @@ async def test_interrupts_end_what_takes_lines_and_reads_none(ends, monkeypatch,
     ends.stop()
 
 
-async def test_what_one_has_printed_that_was_over_at_once_is_sent_without_a_task(ends):
+async def test_the_output_of_a_command_that_ended_at_once_is_sent_without_a_task(ends):
     ends.begin(0, lambda: None, lambda _: asyncio.sleep(0, result=False))
     os.write(ends.childs[1], b"printed")
     ends.close_childs()
@@ -168,7 +170,7 @@ async def test_what_one_has_printed_that_was_over_at_once_is_sent_without_a_task
     assert ends._talk.sent == [(tags.STDOUT, b"printed")]
 
 
-async def test_an_output_that_somebody_holds_yet_is_left_to_a_task(ends):
+async def test_an_output_that_some_process_still_holds_is_left_to_a_task(ends):
     ends.begin(0, lambda: None, lambda _: asyncio.sleep(0, result=False))
     os.write(ends.childs[1], b"printed")
     ends.writers_gone()

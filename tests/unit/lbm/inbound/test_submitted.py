@@ -1,4 +1,4 @@
-"""What attempts have in common makes the same order as if it were worked out again for each."""
+"""The cached common parts of attempts give the same order as if it were made anew for each."""
 
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ REQUEST = lbm_pb2.RunRequest(
 
 
 def started(request=REQUEST, origin="h2", user="ann", uid=1000):
-    """What the dispatcher orders, in this one's name."""
+    """Returns what the dispatcher orders in this user's name."""
     stored = request if isinstance(request, bytes) else request.SerializeToString()
     spec = dispatch_pb2.StoredSpec(run_request=stored)
     return dispatch_pb2.Start(job="3", attempt=1, spec=spec, origin=origin, user=user, uid=uid)
@@ -33,7 +33,7 @@ def asked(common, run_as=ANN, config=CONFIG) -> Order:
     return read_order(pack_order(order))
 
 
-def test_the_order_is_the_same_but_for_the_attempts_own_variables():
+def test_the_order_is_the_same_except_for_the_variables_of_the_attempt():
     common = Submitted().common(started())
     assert common.fault == ""
     expected = make_order(REQUEST, ANN, CONFIG)
@@ -42,7 +42,7 @@ def test_the_order_is_the_same_but_for_the_attempts_own_variables():
     assert asked(common) == asked(common) == expected
 
 
-def test_an_attempts_own_words_and_variables_are_packed_with_it():
+def test_the_words_and_variables_of_an_attempt_are_packed_with_it():
     order = Submitted().common(started()).order(ANN, CONFIG, limited_cpu=True)
     order.job, order.argv, order.subject = "3.1", [b"sh", b"-c"], b"echo"
     order.environment = {b"LBD_JOB_ID": b"3"}
@@ -51,7 +51,7 @@ def test_an_attempts_own_words_and_variables_are_packed_with_it():
     assert (found.environment[b"LBD_JOB_ID"], found.environment[b"A"]) == (b"3", b"1")
 
 
-def test_another_account_or_configuration_is_heeded():
+def test_another_account_or_configuration_is_respected():
     common = Submitted().common(started())
     assert asked(common).user[0] == 1000
     assert asked(common, replace(ANN, uid=1001)).user[0] == 1001
@@ -59,7 +59,7 @@ def test_another_account_or_configuration_is_heeded():
     assert asked(common, ANN, renamed).environment[b"LBD_HOST"] == b"h3"
 
 
-def test_a_damaged_request_is_said():
+def test_a_damaged_request_is_reported():
     assert Submitted().common(started(b"\xff\xff")).fault == "not a RunRequest"
     damaged = started(lbm_pb2.RunRequest(umask=1 << 20))
     assert "umask" in Submitted().common(damaged).fault
@@ -73,8 +73,8 @@ def test_only_a_few_are_kept():
     assert known.common(requests[0]) is not first
 
 
-def test_what_is_admitted_and_run_is_who_submitted_it():
-    """A stored request that names nobody is its submitter's; one that names another is nobody's."""
+def test_the_user_admitted_and_run_as_is_the_submitter():
+    """A stored request without a user belongs to its submitter; one with another user to nobody."""
     unnamed = lbm_pb2.RunRequest(argv=[b"id"], directory=b"/", umask=0o22)
     common = Submitted().common(started(unnamed, "h3", "bob", 1002))
     assert common.fault == ""
@@ -85,14 +85,14 @@ def test_what_is_admitted_and_run_is_who_submitted_it():
         assert "claims to be ann (uid 1000) on h2" in fault, other
 
 
-def test_the_same_request_of_two_submitters_is_two():
+def test_the_same_request_of_two_submitters_gives_two_entries():
     known = Submitted()
     assert known.common(started()).fault == ""
     assert known.common(started(user="bob")).fault != ""
     assert known.common(started()).fault == ""
 
 
-def test_a_dispatcher_that_does_not_say_whose_it_is_is_refused_in_one_line():
+def test_an_order_of_a_dispatcher_that_does_not_name_the_submitter_is_refused_in_one_line():
     for missing in ("origin", "user", "uid"):
         start = started()
         start.ClearField(missing)
@@ -117,7 +117,7 @@ def test_an_order_that_cannot_be_is_said(field, value):
     assert field in fault_of_start(start)
 
 
-def test_more_hosts_than_one_variable_holds_are_said():
+def test_host_names_that_do_not_fit_one_variable_are_reported():
     start = started()
     start.lease_s = 30.0
     start.gang_hosts.extend(["h" * 63] * 2047)

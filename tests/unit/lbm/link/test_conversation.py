@@ -1,4 +1,4 @@
-"""One job's share of a stream: read by whoever waits, or heard as it comes."""
+"""One job's share of a stream: read by a waiting task, or handled as messages arrive."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ def conversation():
     return Stream(nowhere, Outbox(nowhere)).converse(1)
 
 
-async def test_what_has_come_is_heard_first_and_then_each_as_it_comes():
+async def test_earlier_messages_are_handled_first_and_then_each_as_it_arrives():
     talk, heard = conversation(), []
     talk.hear((b"a", memoryview(b"1")))
     talk.follow(lambda tag, body: heard.append((tag, bytes(body))), heard.append)
@@ -24,7 +24,7 @@ async def test_what_has_come_is_heard_first_and_then_each_as_it_comes():
     assert talk.unread() == []
 
 
-async def test_whoever_follows_learns_once_that_the_stream_is_broken():
+async def test_a_listener_is_told_once_that_the_stream_is_broken():
     before, after, lost = conversation(), conversation(), []
     before.lose(problem := LostContact("cut off"))
     before.follow(lambda *_: None, lost.append)
@@ -33,7 +33,7 @@ async def test_whoever_follows_learns_once_that_the_stream_is_broken():
     assert lost == [problem, problem]
 
 
-async def test_what_is_heard_at_once_does_not_count_as_sent_ahead():
+async def test_messages_that_are_handled_at_once_do_not_count_as_sent_ahead():
     talk, heard = conversation(), []
     talk.ahead_bytes = 2 * MESSAGE_BYTES
     assert [talk.hear((b"a", memoryview(b""))) for _ in range(3)] == [True, True, False]
@@ -44,7 +44,7 @@ async def test_what_is_heard_at_once_does_not_count_as_sent_ahead():
     assert len(heard) == 9
 
 
-async def test_who_reads_waits_for_the_next_message():
+async def test_a_reader_waits_for_the_next_message():
     talk = conversation()
     reading = asyncio.create_task(talk.read())
     await asyncio.sleep(0)
@@ -53,6 +53,6 @@ async def test_who_reads_waits_for_the_next_message():
 
 
 async def test_what_is_not_known_is_said_once():
-    """Who read no answers, and sent the like again and again, filled the other end's memory."""
+    """A peer that read no answers, and kept sending these, filled the other end's memory."""
     talk = conversation()
     assert [talk.is_news(tag) for tag in (b"j", b"j", b"k", b"j")] == [True, False, True, False]

@@ -1,4 +1,4 @@
-"""What one host says on its streams, however much of it: others are heard meanwhile."""
+"""Floods of messages from one host: other hosts are served meanwhile."""
 
 import asyncio
 import time
@@ -22,7 +22,7 @@ async def never(*_):
 
 
 class Context:
-    """A call whose host says this and then nothing."""
+    """A call whose host sends these messages and then nothing."""
 
     def __init__(self, *messages):
         self._messages = list(messages)
@@ -57,7 +57,7 @@ def links_of(host):
     return AcceptedLinks(host)
 
 
-async def test_of_a_host_that_has_had_its_share_no_stream_is_heard():
+async def test_no_stream_of_a_host_that_has_used_its_share_is_read():
     host = host_of()
     links = links_of(host)
     links.shares.turn_s("h2", time.monotonic(), FOR_EVER_S, LONG_S)
@@ -71,7 +71,7 @@ async def test_of_a_host_that_has_had_its_share_no_stream_is_heard():
     await asyncio.gather(stream, return_exceptions=True)
 
 
-async def test_what_it_says_counts_and_another_host_is_heard():
+async def test_its_messages_count_and_another_host_is_served():
     host = host_of()
     links, spent = links_of(host), []
     spending = links.shares.spending
@@ -89,7 +89,7 @@ async def test_what_it_says_counts_and_another_host_is_heard():
 
 
 async def test_a_command_of_many_words_counts_as_many():
-    """However short they are: each takes us longer than its bytes."""
+    """However short they are: each word takes us longer than its bytes."""
     host = host_of()
     wire = Wire(host)
     host.rates = Rates(10.0, 1.0)
@@ -102,7 +102,7 @@ async def test_a_command_of_many_words_counts_as_many():
     await until(lambda: not wire.link.jobs)
 
 
-async def test_nor_is_one_that_our_users_commands_are_on():
+async def test_nor_is_a_stream_read_that_carries_commands_of_our_users():
     resumes, stream = Resumes(), Stream(never)
     talk = stream.converse(1)
     message = tags.pack(1, tags.STARTED)
@@ -117,8 +117,8 @@ async def test_nor_is_one_that_our_users_commands_are_on():
     await asyncio.gather(hearing, return_exceptions=True)
 
 
-async def test_who_reads_no_answers_is_not_heard_on():
-    """Each was kept for it, for as long as the stream was there."""
+async def test_a_peer_that_reads_no_answers_is_not_read_any_more():
+    """Each answer was kept for it, as long as the stream existed."""
     wire = Wire(host_of())
     wire.link.stream.outbox._write = never
     for number in range(1, ANSWERS_MAX + 1):
@@ -127,7 +127,7 @@ async def test_who_reads_no_answers_is_not_heard_on():
         wire.link.hear(tags.pack(ANSWERS_MAX + 1, b"j"))
 
 
-async def test_of_what_is_not_known_it_is_told_once():
+async def test_an_unknown_message_is_reported_once():
     host = host_of()
     wire = Wire(host)
     wire.run(1)

@@ -23,7 +23,7 @@ LINE = b"a secret line\n"
 
 @pytest.fixture
 def blocked():
-    """A pipe to hang at, in a thread."""
+    """Makes a pipe whose reader hangs, for use in a thread."""
     reader, writer = os.pipe()
     yield SimpleNamespace(reader=reader, writer=writer, hang=lambda: os.read(reader, 1))
     os.close(writer)
@@ -36,7 +36,7 @@ async def until(condition):
             await asyncio.sleep(0.001)
 
 
-async def test_one_users_hung_calls_take_no_other_users_threads(blocked):
+async def test_hung_calls_of_one_user_take_no_threads_of_others(blocked):
     users, others = UserThreads(), threading.active_count()
     hung = [asyncio.create_task(users.of(1).run(blocked.hang)) for _ in range(3 * THREADS_MAX)]
     late = asyncio.create_task(users.of(1).run(lambda: "late"))
@@ -48,7 +48,7 @@ async def test_one_users_hung_calls_take_no_other_users_threads(blocked):
     await asyncio.gather(*hung)
 
 
-async def test_nobody_waits_for_the_threads_that_hang(blocked, monkeypatch):
+async def test_nobody_waits_for_threads_that_hang(blocked, monkeypatch):
     threads = Threads()
     hung = asyncio.create_task(threads.run(blocked.hang))
     await until(lambda: threads._under_way)
@@ -62,7 +62,7 @@ async def test_nobody_waits_for_the_threads_that_hang(blocked, monkeypatch):
     assert await hung == b"x"
 
 
-async def test_what_rests_begins_nothing_and_loses_nothing(blocked):
+async def test_a_resting_descriptor_starts_nothing_and_loses_nothing(blocked):
     threads = Threads(most=1)
     first = asyncio.create_task(threads.run(blocked.hang))
     made = []
@@ -82,7 +82,7 @@ def blocked_is_pending(threads):
     return threads._calls.qsize() != 1
 
 
-async def test_a_call_given_up_before_it_began_is_never_made(blocked):
+async def test_a_call_that_is_given_up_before_it_starts_is_never_made(blocked):
     threads = Threads(most=1)
     hung, made = asyncio.create_task(threads.run(blocked.hang)), []
     late = asyncio.create_task(threads.run(lambda: made.append(1)))
@@ -96,7 +96,7 @@ async def test_a_call_given_up_before_it_began_is_never_made(blocked):
 
 
 async def test_a_descriptor_in_a_call_is_closed_after_it(blocked):
-    """Its number could be another user's descriptor by the time the call is made."""
+    """By the time of the call its number could belong to another user's descriptor."""
     threads = Threads()
     call = threads.start(blocked.hang)
     await until(lambda: call.began_s)
@@ -115,7 +115,7 @@ def is_open(number):
     return True
 
 
-async def test_whose_descriptors_hang_as_they_are_closed_gets_no_more_of_them_taken(
+async def test_a_user_whose_descriptors_hang_on_close_gets_no_more_of_them_accepted(
     blocked, tmp_path
 ):
     threads = Threads()
@@ -142,7 +142,7 @@ async def test_whose_calls_all_hang_gets_no_more_descriptors_taken(blocked, monk
     await until(lambda: not users.of(1).why_stuck())
 
 
-async def test_a_connection_is_closed_with_all_that_is_on_its_way_in_it():
+async def test_a_connection_is_closed_with_everything_in_transit_in_it():
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     reader, writer = os.pipe()
@@ -157,8 +157,8 @@ async def test_a_connection_is_closed_with_all_that_is_on_its_way_in_it():
     theirs.close()
 
 
-async def test_a_stopped_terminal_is_waited_for_in_no_thread_that_others_need():
-    """And written as soon as it goes on."""
+async def test_a_stopped_terminal_occupies_no_thread_that_others_need():
+    """And it is written to as soon as it continues."""
     threads = Threads(most=1)
     master, slave = pty.openpty()
     termios.tcflow(slave, termios.TCOOFF)
@@ -176,7 +176,7 @@ async def test_a_stopped_terminal_is_waited_for_in_no_thread_that_others_need():
     os.close(slave)
 
 
-def test_kinds(tmp_path):
+def test_kinds_of_descriptors(tmp_path):
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "file").write_bytes(b"")
     left, right = socket.socketpair()
@@ -212,7 +212,7 @@ def fifo(path):
 
 
 @pytest.mark.parametrize("flags", [os.O_PATH, os.O_WRONLY])
-async def test_what_the_caller_may_not_read_is_not_read_for_him(tmp_path, flags):
+async def test_what_the_client_may_not_read_is_not_read_for_it(tmp_path, flags):
     path, end = fifo(tmp_path / "fifo")
     os.write(end, LINE)
     descriptor = Descriptor(os.open(path, flags), Threads())
@@ -224,7 +224,7 @@ async def test_what_the_caller_may_not_read_is_not_read_for_him(tmp_path, flags)
 
 
 @pytest.mark.parametrize("flags", [os.O_PATH, os.O_RDONLY | os.O_NONBLOCK])
-async def test_what_the_caller_may_not_write_is_not_written_for_him(tmp_path, flags):
+async def test_what_the_client_may_not_write_is_not_written_for_it(tmp_path, flags):
     path, end = fifo(tmp_path / "fifo")
     descriptor = Descriptor(os.open(path, flags), Threads())
     with pytest.raises(OSError, match=os.strerror(errno.EBADF)):
@@ -236,7 +236,7 @@ async def test_what_the_caller_may_not_write_is_not_written_for_him(tmp_path, fl
 
 
 @pytest.mark.parametrize("size", [1, 5000, 65_536, 3_000_000])
-async def test_a_pipe_that_others_have_carries_all_and_in_order(size):
+async def test_a_shared_pipe_carries_everything_in_order(size):
     reader, writer = os.pipe()
     data = os.urandom(size)
     source, sink = Descriptor(reader, Threads()), Descriptor(os.dup(writer), Threads())
@@ -255,7 +255,7 @@ async def test_a_pipe_that_others_have_carries_all_and_in_order(size):
 @pytest.mark.parametrize(
     "make", [os.pipe, pty.openpty, lambda: pair()], ids=["pipe", "pty", "socket"]
 )
-def test_who_waits_for_it_leaves_it_to_others_as_it_was(make):
+def test_waiting_for_a_shared_pipe_leaves_its_flags_unchanged(make):
     """In the event loop of the daemons, which sets O_NONBLOCK on what it watches."""
 
     async def wait(number):
@@ -276,7 +276,7 @@ def pair():
     return tuple(sock.detach() for sock in socket.socketpair())
 
 
-async def test_a_pipe_of_packets_is_read_in_full():
+async def test_a_packet_pipe_is_read_in_full():
     reader, writer = os.pipe2(os.O_DIRECT)
     source = Descriptor(reader, Threads())
     for word in (b"one ", b"two ", b"three"):

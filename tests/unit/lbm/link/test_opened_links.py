@@ -1,4 +1,4 @@
-"""The streams to other LBMs, whatever these say of themselves."""
+"""The streams to other LBMs, whatever these claim about themselves."""
 
 import asyncio
 from types import SimpleNamespace
@@ -10,12 +10,12 @@ from lbd.errors import LostContact, Unavailable
 from lbd.lbm.link import wire as tags
 from lbd.lbm.link.opened_links import PeerLinks
 
-LIMITS_S = 0.01, 0.05  # to connect, to come back
+LIMITS_S = 0.01, 0.05  # to connect, to resume
 TEST_S = 3.0
 
 
 class PausingHost:
-    """The far end of each call: from `pauses` on it says that its LBM restarts, and no more."""
+    """The far end of each call: from `pauses` on it only reports that its LBM restarts."""
 
     def __init__(self):
         self.trust = SimpleNamespace(generation=0)

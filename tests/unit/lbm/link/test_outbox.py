@@ -1,4 +1,4 @@
-"""What is to be sent to another LBM: small messages go together, and nothing wakes us in vain."""
+"""Messages for another LBM: small ones are sent together, and there are no needless wake-ups."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ from lbd.lbm.link.conversation import NOTICES_MAX, Outbox
 LINGER_S = 3600.0
 
 
-async def test_what_may_wait_goes_with_the_next_and_leaves_no_timer(monkeypatch):
+async def test_a_message_that_may_wait_goes_with_the_next_and_leaves_no_timer(monkeypatch):
     loop, sent, timers = asyncio.get_running_loop(), [], []
     call_later = loop.call_later
 
@@ -30,7 +30,7 @@ async def test_what_may_wait_goes_with_the_next_and_leaves_no_timer(monkeypatch)
     assert timers[0].cancelled()
 
 
-async def test_what_may_wait_goes_by_itself_in_the_end():
+async def test_a_message_that_may_wait_is_sent_alone_eventually():
     sent = []
 
     async def write(data):
@@ -56,7 +56,7 @@ async def never(_message):
     await asyncio.get_running_loop().create_future()
 
 
-async def test_what_was_put_and_not_taken_is_counted():
+async def test_messages_that_are_queued_but_not_taken_are_counted():
     outbox = Outbox(never)
     for _ in range(9):
         outbox.put(b"a")

@@ -24,7 +24,7 @@ async def pty():
 
 
 async def test_its_modes_are_asked_for_and_set_in_threads_alone(pty, monkeypatch):
-    """Its user can keep their lock for as long as he likes."""
+    """Its user can hold the lock of the terminal for as long as they like."""
     callers, raw = [], raw_modes(termios.tcgetattr(pty.slave))
 
     def recorded(call):

@@ -1,4 +1,4 @@
-"""Moving bytes: windows, slow readers, readers that go away; over real pipes."""
+"""Moving bytes over real pipes: windows, slow readers, readers that go away."""
 
 import asyncio
 import contextlib
@@ -18,13 +18,13 @@ CHUNK = 1 << 16
 
 
 async def settle():
-    """Let every task that can go on go on."""
+    """Lets every task run that can."""
     for _ in range(20):
         await asyncio.sleep(0)
 
 
 async def at_once():
-    """The stream takes everything."""
+    """Returns a stream that accepts everything."""
 
 
 @pytest.fixture
@@ -38,19 +38,19 @@ def pipe():
 
 
 def taken(pipe, end):
-    """Give an end away: whoever gets it closes it."""
+    """Gives an end away: its receiver closes it."""
     descriptor = pipe[end]
     pipe[end] = -1
     return descriptor
 
 
-async def test_a_source_stops_at_its_window_and_goes_on_when_delivered(pipe):
+async def test_a_source_stops_at_its_window_and_continues_when_delivered(pipe):
     sent = []
     source = Source(Descriptor(taken(pipe, "r")), sent.append, at_once, 100, 60)
     task = asyncio.create_task(source.run())
     os.write(pipe["w"], bytes(1000))
     await settle()
-    assert sum(map(len, sent)) == 120  # the window may be passed by less than one chunk
+    assert sum(map(len, sent)) == 120  # the window may be exceeded by less than one chunk
     source.delivered(60)
     await settle()
     assert sum(map(len, sent)) == 180
@@ -63,7 +63,7 @@ async def test_a_source_stops_at_its_window_and_goes_on_when_delivered(pipe):
     assert sent[-1] == b""  # end of file
 
 
-async def test_a_writer_in_step_with_the_source_gets_out_of_it(pipe):
+async def test_a_writer_in_step_with_the_source_falls_out_of_step(pipe):
     sent = []
     source = Source(Descriptor(taken(pipe, "r")), sent.append, at_once, 1 << 30, CHUNK)
     task = asyncio.create_task(source.run())
@@ -81,27 +81,27 @@ async def test_a_writer_in_step_with_the_source_gets_out_of_it(pipe):
     assert sum(map(len, sent)) == written * len(page)
 
 
-async def test_once_the_writers_are_dead_what_is_there_is_all(pipe):
+async def test_once_the_writers_are_dead_only_existing_data_is_read(pipe):
     sent = []
     source = Source(Descriptor(taken(pipe, "r")), sent.append, at_once, 1 << 20, CHUNK)
     task = asyncio.create_task(source.run())
     await settle()
     os.write(pipe["w"], b"last words")
-    source.writers_gone()  # though somebody, an escaped process, still holds the other end
+    source.writers_gone()  # though an escaped process still holds the other end
     await asyncio.wait_for(task, 10)
     assert sent == [b"last words"]
 
 
 async def in_a_call(descriptor):
-    """Returns once a thread has made its call, and the event loop does not know yet."""
+    """Returns once a thread has made its call, of which the event loop does not know yet."""
     while descriptor._last is None:  # noqa: ASYNC110
         await asyncio.sleep(0)
     while not descriptor._last.is_made:
         time.sleep(0.0001)  # noqa: ASYNC251
 
 
-async def test_what_was_written_after_a_thread_looked_for_the_last_time_is_read(pipe):
-    """A busy host hears that the writers are dead before it hears that nothing was there."""
+async def test_data_written_after_the_last_look_of_a_thread_is_read(pipe):
+    """A busy host learns that the writers are dead before it learns that nothing was there."""
     sent, descriptor = [], Descriptor(taken(pipe, "r"), Threads(), ours=True)
     descriptor.flows = True  # so a thread waits a moment for more
     source = Source(descriptor, sent.append, at_once, 1 << 20, CHUNK)
@@ -127,7 +127,7 @@ async def test_what_a_thread_has_read_comes_before_what_is_there_at_a_stop(pipe)
     assert b"".join(sent) == b"a" * CHUNK + b"b"
 
 
-async def test_a_source_whose_reader_is_gone_lets_the_writer_know_while_it_waits(pipe):
+async def test_a_source_whose_reader_is_gone_tells_the_writer_while_it_waits(pipe):
     sent = []
     source = Source(Descriptor(taken(pipe, "r")), sent.append, at_once, 100, 60)
     task = asyncio.create_task(source.run())
@@ -157,7 +157,7 @@ async def test_a_sink_acknowledges_in_large_steps_and_closes_at_the_end(pipe):
     assert len(acknowledged) <= 3
 
 
-async def test_a_reader_that_goes_away_is_reported_once_and_the_rest_swallowed(pipe):
+async def test_a_reader_that_goes_away_is_reported_once_and_the_rest_is_discarded(pipe):
     gone, acknowledged = [], []
     sink = Sink(Descriptor(taken(pipe, "w")), acknowledged.append, lambda: gone.append(1))
     os.close(taken(pipe, "r"))
@@ -167,13 +167,14 @@ async def test_a_reader_that_goes_away_is_reported_once_and_the_rest_swallowed(p
     sink.put(b"")
     await asyncio.wait_for(task, 10)
     assert gone == [1]
-    assert sum(acknowledged) == 64 * CHUNK  # or the far side would wait for its window for ever
+    # otherwise the far side would wait for its window for ever
+    assert sum(acknowledged) == 64 * CHUNK
 
 
 async def test_a_borrowed_pipe_keeps_its_flags(pipe):
     descriptor = Descriptor(os.dup(pipe["w"]), Threads())
     await descriptor.write(b"x")
-    assert os.get_blocking(pipe["w"])  # the caller's shell shares that description
+    assert os.get_blocking(pipe["w"])  # the client's shell shares that description
     descriptor.close()
     assert os.read(pipe["r"], 10) == b"x"
 
@@ -204,7 +205,8 @@ async def test_devices_and_files_are_read_to_their_end(tmp_path):
 
 
 async def test_what_waits_to_be_written_takes_its_bytes_however_small_the_pieces(pipe):
-    """Nobody reads it. Each byte came as a message of its own, of a batch with megabytes beside."""
+    """The reader is stuck. Each byte came as a message of its own, beside megabytes in one
+    batch."""
     sink = Sink(Descriptor(taken(pipe, "w")), lambda _: None, pytest.fail)
     batch = [pack(1, STDIN, b"x") for _ in range(1000)]
     tracemalloc.start()
@@ -219,7 +221,7 @@ async def test_what_waits_to_be_written_takes_its_bytes_however_small_the_pieces
     sink.close()
 
 
-async def test_small_pieces_are_written_in_their_order(pipe):
+async def test_small_pieces_are_written_in_order(pipe):
     acknowledged = []
     sink = Sink(Descriptor(taken(pipe, "w")), acknowledged.append, pytest.fail, 1)
     pieces = [b"a", b"b", b"c" * (1 << 14), b"d", memoryview(b"e" * (1 << 15)), b"f"]

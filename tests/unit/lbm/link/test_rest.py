@@ -1,4 +1,5 @@
-"""A stream that comes to rest and goes on elsewhere: each message once, in order, or none."""
+"""A stream that pauses and is resumed elsewhere: messages arrive once and in order, or not at
+all."""
 
 import asyncio
 import contextlib
@@ -21,7 +22,7 @@ async def settle():
 
 
 class Wire:
-    """What one end has written, to be taken by the other."""
+    """What one end has written, for the other to take."""
 
     def __init__(self):
         self.messages = []
@@ -41,7 +42,7 @@ def deliver(wire, stream):
     return [(number, tag, bytes(body)) for number, tag, body in taken]
 
 
-async def test_what_is_put_after_the_pause_waits_for_the_next_stream():
+async def test_messages_after_the_pause_wait_for_the_next_stream():
     (near, far), (one, other) = pair()
     talk = one.converse(1)
     talk.put(b"a")
@@ -80,7 +81,7 @@ async def test_both_may_pause_at_once():
     assert one.agrees(other.counts())
 
 
-async def test_they_do_not_agree_if_something_is_missing():
+async def test_the_counts_disagree_if_something_is_missing():
     (near, _), (one, other) = pair()
     one.converse(1).put(b"a")
     one.rest()
@@ -91,7 +92,7 @@ async def test_they_do_not_agree_if_something_is_missing():
     assert not other.agrees(one.counts())
 
 
-async def test_what_an_earlier_one_has_left_goes_first():
+async def test_the_remainder_of_an_earlier_stream_goes_first():
     wire = Wire()
     outbox = Outbox(wire.write, [tags.pack(1, b"a")])
     outbox.put(tags.pack(1, b"b"))
@@ -177,7 +178,7 @@ async def test_a_source_saved_at_any_moment_has_read_nothing_that_it_does_not_se
         task.cancel()
         before = list(sent)
         await asyncio.wait([task])
-        sent[:] = before  # the process that had saved it would have taken no further step
+        sent[:] = before  # the process that saved it would have taken no further step
         descriptor = Descriptor.given(left.descriptor)
         source = Source(descriptor, sent.append, flush, 1 << 16, 7000, left=left)
         task = source.start()

@@ -1,4 +1,4 @@
-"""A command on its way out is the same after a restart of its LBM."""
+"""A command on its way out is unchanged by a restart of its LBM."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,7 @@ REQUEST = ClientRequest([b"cc", b"x.c"], depth=1)
 
 
 def a_command(number=1, hold_limit_s=30.0):
-    """One of an LBM that has just been started."""
+    """Returns a command in an LBM that has just been started."""
     config = Config(host=HostConfig(name="h1"), lim=LimConfig(hold_limit_s=hold_limit_s))
     home = SimpleNamespace(
         config=config,
@@ -44,12 +44,12 @@ def a_command(number=1, hold_limit_s=30.0):
 
 
 def over(command, taker, talks=None):
-    """What one LBM leaves of it, taken up by another."""
+    """Hands the command of one LBM over to another."""
     taker.take_up(handed_over(command.left()), talks)
 
 
 def on_its_way():
-    """It is about to be sent to h2."""
+    """Returns a command that is about to be sent to h2."""
     command, home = a_command()
     life = (
         e.Judged(leaves=True), e.Looked(), e.LimSaid(Verdict.THERE, H2, "h2:1", "lowest"),
@@ -59,7 +59,7 @@ def on_its_way():
     return command, home
 
 
-def test_the_whole_journey_and_its_job_are_as_before():
+def test_the_journey_and_its_job_are_unchanged():
     command, _ = on_its_way()
     command.job.start(H2, "lowest", 17.0)
     command.journey.search.refused(H2, e.Refused("no", "exec", 2))
@@ -71,7 +71,7 @@ def test_the_whole_journey_and_its_job_are_as_before():
     assert taker._books.job is taker.job
 
 
-def test_that_it_goes_on_is_said_after_a_restart_too():
+def test_its_resumption_is_reported_after_a_restart_too():
     command, _ = on_its_way()
     command._books.pauses.are_wanted = True
     command._books.pauses.line(H2, "h2's owner is back")
@@ -80,7 +80,7 @@ def test_that_it_goes_on_is_said_after_a_restart_too():
     assert taker._books.pauses.line(H2, "") == "h2: goes on"
 
 
-def test_what_the_host_says_now_holds():
+def test_the_latest_report_of_the_host_counts():
     command, _ = on_its_way()
     taker, _ = a_command(2, hold_limit_s=5.0)
     over(command, taker)
@@ -107,8 +107,8 @@ class Talks:
         return self.far.stream.converse(run.number)
 
 
-async def test_one_that_runs_is_followed_on():
-    """By the LBM that takes over: its output comes, then its end."""
+async def test_a_running_command_is_followed_further():
+    """The LBM that takes over receives its output, then its end."""
     command, home = on_its_way()
     home.streams = FarHost()
     command.journey.handle(e.Sent(), 1.0)
@@ -136,7 +136,7 @@ async def test_one_that_runs_is_followed_on():
     os.close(shown)
 
 
-def test_who_may_have_begun_or_was_evicted_cannot_be_asked_for_again():
+def test_the_request_of_a_command_that_may_have_started_or_was_evicted_is_not_repeated():
     command, _ = on_its_way()
     assert not command.journey.is_irrevocable
     command.journey.handle(e.Sent(), 1.0)

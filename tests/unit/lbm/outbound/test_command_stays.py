@@ -1,4 +1,4 @@
-"""A command that its caller runs here, and only says so (`lbrun --local`)."""
+"""A command that its client runs here and only reports (`lbrun --local`)."""
 
 from types import SimpleNamespace
 
@@ -34,13 +34,13 @@ def stays(home, request):
 
 
 def test_one_that_needs_what_is_to_be_asked_for_is_listed_no_longer(home):
-    """By RUN it may ask; one that only says so would stay in the list for ever."""
+    """With RUN it may ask; a command that is only reported would stay in the list for ever."""
     request = ClientRequest([b"true"], needs=Needs(resources=(("gpu", 1),)))
     assert not stays(home, request)
     assert not home.jobs.running
     assert [job.state for job in home.jobs.ended] == [JobState.CANCELLED]
 
 
-def test_any_other_runs(home):
+def test_any_other_command_runs(home):
     assert stays(home, ClientRequest([b"true"]))
     assert list(home.jobs.running) == ["h1-1"]

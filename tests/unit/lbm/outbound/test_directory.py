@@ -1,4 +1,4 @@
-"""Whether a working directory has to be the same on the host where a command runs."""
+"""Whether a working directory must be the same on the host where a command runs."""
 
 from types import SimpleNamespace
 
@@ -30,7 +30,9 @@ class Looker:
         ("auto", b"/", NAMED, True),
     ],
 )
-async def test_it_is_compared_unless_it_was_named_for_that_host(mode, directory, flags, compared):
+async def test_the_directory_is_compared_unless_it_was_named_for_that_host(
+    mode, directory, flags, compared
+):
     request = ClientRequest(argv=[b"true"], mode=mode, directory=directory, flags=flags)
     peer = SimpleNamespace(pid=1, check=lambda: None)
     made = Directory(Looker(), None, request, 0, peer)

@@ -1,4 +1,4 @@
-"""What the LIM is told of jobs, and of which it need not hear."""
+"""Which jobs the LIM is told of, and which not."""
 
 import asyncio
 
@@ -23,10 +23,8 @@ def lim():
     return Lim()
 
 
-async def test_of_jobs_that_come_one_after_the_other_it_hears_of_none_that_is_short(
-    lim, monkeypatch
-):
-    """A timer that the first has set goes off while another runs, which is as short."""
+async def test_it_is_not_told_of_short_jobs_that_follow_each_other(lim, monkeypatch):
+    """The timer set for the first job fires while another runs, which is as short."""
     monkeypatch.setattr(lim_module, "LINGER_S", 0.0)
     notes = LimNotes(lim)
     notes.placed("h1-1", dict)
@@ -43,7 +41,7 @@ async def test_of_jobs_that_come_one_after_the_other_it_hears_of_none_that_is_sh
     assert lim.told == []
 
 
-async def test_of_one_that_goes_on_it_hears_with_its_end(lim, monkeypatch):
+async def test_it_is_told_of_a_longer_job_and_of_its_end(lim, monkeypatch):
     monkeypatch.setattr(lim_module, "LINGER_S", 0.0)
     notes = LimNotes(lim)
     notes.placed("h1-1", lambda: {"op": "place", "job": "h1-1"})

@@ -1,4 +1,4 @@
-"""What the LIM says of a place and of slots, as the events of a journey."""
+"""The LIM's answers about places and slots, as the events of a journey."""
 
 import os
 import time
@@ -38,7 +38,7 @@ def test_a_place_without_an_address():
 
 
 @pytest.mark.parametrize("said", [{}, {"verdict": "nowhere"}, {"verdict": None}, {"verdict": 1}])
-def test_an_answer_that_is_none(said):
+def test_an_invalid_answer(said):
     with pytest.raises(Unavailable, match="is not valid"):
         lim_said(said)
 
@@ -47,19 +47,19 @@ def host(name, total, used, state="up"):
     return {"name": name, "state": state, "slots": {"total": total, "used": used}}
 
 
-def test_slots_of_those_that_are_up_all_and_free():
+def test_total_and_free_slots_of_hosts_that_are_up():
     status = {"hosts": [host("h1", 4, 1), host("h2", 2, 2), host("h3", 8, 0, "late")]}
     assert slots_of(status, H1) == {H1: (4, 3), H2: (2, 0)}
 
 
 @pytest.mark.parametrize("hosts", [[], None, [host("h2", 2, 0)], [host("h1", 2, 0, "down")]])
-def test_slots_are_of_use_only_with_our_own(hosts):
+def test_slots_elsewhere_count_only_with_our_own(hosts):
     with pytest.raises(Unavailable, match="how many slots this host has"):
         slots_of({"hosts": hosts}, H1)
 
 
 class Lim:
-    """One that is away, and back after so many looks (None: never)."""
+    """A LIM that is away, and back after this many looks (None: never)."""
 
     def __init__(self, path, looks):
         self.path, self.looks, self.asked = path, looks, 0
@@ -85,7 +85,7 @@ def ask_lim(questions, must):
     return questions.ask({}, must=must, may_be_no=False)
 
 
-async def test_a_lim_that_makes_way_for_another_is_waited_for(tmp_path):
+async def test_a_lim_that_is_being_replaced_is_waited_for(tmp_path):
     lim = Lim(tmp_path / "lim.sock", looks=3)
     Path(returning_mark(str(lim.path))).touch()
     assert await ask_lim(questions_to(lim), must=False) == {"verdict": "here"}
@@ -93,7 +93,9 @@ async def test_a_lim_that_makes_way_for_another_is_waited_for(tmp_path):
 
 
 @pytest.mark.parametrize("must", [True, False])
-async def test_one_that_has_ended_just_now_is_by_what_goes_nowhere_without(tmp_path, must):
+async def test_a_lim_that_has_just_ended_is_waited_for_only_by_commands_that_need_it(
+    tmp_path, must
+):
     questions = questions_to(Lim(tmp_path / "lim.sock", looks=3 if must else None))
     questions.heard_s = time.monotonic()
     asked = ask_lim(questions, must=must)
@@ -104,13 +106,13 @@ async def test_one_that_has_ended_just_now_is_by_what_goes_nowhere_without(tmp_p
             await asked
 
 
-async def test_one_that_has_died_is_not(tmp_path):
+async def test_a_lim_that_has_died_is_not_waited_for(tmp_path):
     lim = Lim(tmp_path / "lim.sock", looks=None)
     with pytest.raises(Unavailable, match="not running"):
         await ask_lim(questions_to(lim), must=True)
     mark = Path(returning_mark(str(lim.path)))
     mark.touch()
-    os.utime(mark, (1.0, 1.0))  # or nobody came
+    os.utime(mark, (1.0, 1.0))  # or no LIM came
     with pytest.raises(Unavailable, match="not running"):
         await ask_lim(questions_to(lim), must=True)
 
@@ -123,7 +125,7 @@ def test_a_build_is_told_once_a_minute_that_the_lim_is_silent():
 
     assert said(7, 100)
     assert not any(said(7, 100, at_s=at_s) for at_s in (0.0, 1.0, 59.0))
-    assert said(7, 101)  # what is typed next
+    assert said(7, 101)  # the next command on the terminal
     assert said(8, 100)
     assert said(7, 100, at_s=60.0)
     assert OutboundContext.is_news(home, 7, 100, "lim is not running", 1001.0)

@@ -1,4 +1,4 @@
-"""Whether a command that was ended could begin again elsewhere, by what went through our hands."""
+"""Whether an ended command could restart elsewhere, judged by the data that passed through us."""
 
 import asyncio
 import os
@@ -17,7 +17,7 @@ ENDED = lbm_pb2.Ended(exit_status=0, cause="evicted").SerializeToString()
 
 
 class FarHost:
-    """Answers on the one conversation that is opened."""
+    """Answers on the single conversation that is opened."""
 
     def __init__(self):
         self.stream = Stream(self.take)
@@ -44,7 +44,7 @@ class FarHost:
 
 
 async def ended(given=b"", printed=b""):
-    """A run that has read and printed so much."""
+    """Runs to an end after reading and printing this much."""
     far = FarHost()
     run = RemoteRun(LbmConfig(), far, "h2", "h2:1", UserThreads().of(os.getuid()))
     await run.start(lbm_pb2.RunRequest(job_id="1"))
@@ -71,12 +71,12 @@ async def ended(given=b"", printed=b""):
     ("given", "printed", "untouched"),
     [(b"", b"", True), (b"in", b"", False), (b"", b"out", False), (b"in", b"out", False)],
 )
-async def test_what_has_read_or_printed_is_not_untouched(given, printed, untouched):
+async def test_a_command_that_has_read_or_printed_is_not_untouched(given, printed, untouched):
     assert (await ended(given, printed)).is_untouched is untouched
 
 
 class Listener:
-    """Each thing that it hears takes a tenth of a second."""
+    """Each event that it handles takes a tenth of a second."""
 
     def __init__(self):
         self.now_s, self.heard = 0.0, []
@@ -94,8 +94,8 @@ class Listener:
 
 @pytest.mark.parametrize("before", [wire.STARTED, wire.QUEUED])
 async def test_what_a_host_says_counts_by_what_it_takes_and_others_have_their_turn(before):
-    """What had come of one, 49 MiB perhaps, was dealt with in one step, however long that took, and
-    the host was read on at once: it kept everybody's commands here waiting."""
+    """Everything that had arrived from a host, perhaps 49 MiB, was handled in one step, however
+    long that took, and the host was read on at once: everybody's commands here had to wait."""
     far, listener, others = FarHost(), Listener(), []
     far.shares = TimeShares(clock_s=listener.clock_s, cpu_s=listener.clock_s)
 

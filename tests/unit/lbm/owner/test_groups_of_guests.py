@@ -1,4 +1,4 @@
-"""`[admission] groups`: the user database may be slow (LDAP), and holds up nobody else."""
+"""`[admission] groups`: the user database may be slow (LDAP), but it delays nobody else."""
 
 import asyncio
 import threading
@@ -15,7 +15,7 @@ ANN = Asker("ann", 1000)
 ACCOUNT = LocalUser("ann", 1000, STAFF, (STAFF, WHEEL), "/home/ann")
 
 
-async def test_others_go_on_while_the_user_database_thinks(monkeypatch):
+async def test_others_continue_while_the_user_database_is_slow(monkeypatch):
     answers = threading.Event()
 
     def slow(gid):

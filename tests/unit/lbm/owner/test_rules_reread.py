@@ -1,4 +1,4 @@
-"""What `lbctl reload` takes up of lbd.toml."""
+"""What `lbctl reload` applies of lbd.toml."""
 
 import time
 from dataclasses import replace
@@ -11,7 +11,7 @@ from lbd.lbm.own_resources import pool_of
 from lbd.lbm.owner.rules import InForce
 
 
-def test_resources_features_and_memory_are_taken_up():
+def test_resources_features_and_memory_are_applied():
     before, now = Config(), Config()
     now = replace(
         now,
@@ -23,10 +23,10 @@ def test_resources_features_and_memory_are_taken_up():
     pool = pool_of(rules.config)
     assert (pool.totals, pool.memory_total) == ({"gpu": 3}, 3 << 30)
     assert "big" in pool.features
-    assert rules.config.host.name == before.host.name  # which needs a restart
+    assert rules.config.host.name == before.host.name  # this needs a restart
 
 
-def test_nothing_is_taken_up_of_a_file_that_is_wrong():
+def test_nothing_of_an_invalid_file_is_applied():
     def wrong():
         raise ConfigError("lbd.toml: line 3")
 
@@ -36,7 +36,7 @@ def test_nothing_is_taken_up_of_a_file_that_is_wrong():
     assert rules.config == Config()
 
 
-def test_when_the_hours_begin_is_known_ahead():
+def test_the_start_of_the_hours_is_known_in_advance():
     now = time.time()
     soon = time.localtime(now + 2 * 3600)
     when = f"{soon.tm_min} {soon.tm_hour} * * *"

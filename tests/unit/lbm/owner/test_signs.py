@@ -1,4 +1,4 @@
-"""Whose terminals show that the owner is here."""
+"""Which terminals show that the owner is present."""
 
 import fcntl
 import os
@@ -14,8 +14,8 @@ from lbd.load import procfs
 from lbd.model import JobId
 
 TIOCGPTN = 0x80045430
-# A keeper in small: its child is a foreign command, which makes itself a terminal. That was used
-# long from now, later than any other of this machine, and the look is taken even later.
+# A small keeper: its child is a foreign command, which opens a terminal. The terminal's last use is
+# set far into the future, later than that of any other here, and the look is even later.
 LATER_S = 5e9
 KEEPER = """
 import os, subprocess, sys
@@ -34,7 +34,7 @@ sys.stdin.read()
 
 @contextmanager
 def command_that(does):
-    """A foreign command: its process, and the terminal that it has made."""
+    """Runs a foreign command; yields its pid and the terminal that it has opened."""
     words = [sys.executable, "-c", KEEPER, does]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as keeper:
         pid, name = keeper.stdout.readline().split()
@@ -79,7 +79,7 @@ def test_one_of_the_same_user_in_which_somebody_is_at_work_is():
 
 
 def test_a_date_in_the_future_is_no_sign():
-    """Whose the terminal is can set it, and would keep others' jobs away for ever."""
+    """The owner of a terminal can set it, and could keep others' jobs away for ever."""
     with command_that(COMMAND) as (_, terminal):
         signs = Signs()
         seen = signs.see((), input_too=False)
@@ -88,7 +88,7 @@ def test_a_date_in_the_future_is_no_sign():
         assert last_used(None, lambda _: False, LATER_S)[0] == terminal
 
 
-def test_what_the_start_of_the_daemons_took_is_not_the_owners(monkeypatch):
+def test_use_during_the_start_of_the_daemons_does_not_count_as_that_of_the_owner(monkeypatch):
     used_s = iter((10.0, 12.0, 12.0))
     monkeypatch.setattr(procfs, "machine_cpu_s", lambda: next(used_s))
     signs = Signs()

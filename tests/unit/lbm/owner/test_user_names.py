@@ -1,4 +1,4 @@
-"""Names of this host's users: believed for a minute, and only if they are theirs alone."""
+"""Names of this host's users: cached for a minute, and only if they are unambiguous."""
 
 import asyncio
 import pwd
@@ -56,7 +56,7 @@ async def test_a_number_that_was_given_to_another_is_theirs_within_a_minute(data
     assert await learnt(names, 2002) == "2002"
 
 
-async def test_who_was_not_found_is_looked_for_again_soon(database, names):
+async def test_a_user_who_was_not_found_is_looked_up_again_soon(database, names):
     database.users = {}
     assert await learnt(names, 2002) == "2002"
     database.users = {2002: "bob"}
@@ -65,7 +65,7 @@ async def test_who_was_not_found_is_looked_for_again_soon(database, names):
 
 
 async def test_a_name_that_was_learnt_is_there_until_the_question_is_answered(database, names):
-    """Nothing else goes on while it is looked up in the event loop."""
+    """Nothing else runs while a name is looked up in the event loop."""
     for known, uid in (("bob", 2002), ("7777", 7777)):
         await names.learn(uid)
         asked = database.asked
@@ -74,15 +74,15 @@ async def test_a_name_that_was_learnt_is_there_until_the_question_is_answered(da
         assert database.asked == asked
 
 
-async def test_what_was_learnt_is_not_asked_for_again(database, names):
+async def test_known_names_are_not_looked_up_again(database, names):
     await names.learn(2002)
     await names.learn(2002)
     assert names.of(2002) == "bob"
     assert database.asked == 1
 
 
-def test_a_name_that_is_another_users_counts_for_nothing(monkeypatch):
-    """Two sources of accounts, one name: LDAP's ann has 5000, that of /etc/passwd 1001."""
+def test_a_name_that_belongs_to_another_user_counts_for_nothing(monkeypatch):
+    """With two sources of accounts for one name, ann in LDAP is 5000, in /etc/passwd 1001."""
     local = pwd.struct_passwd(("ann", "x", 1001, 1001, "", "/", "/bin/sh"))
     distant = pwd.struct_passwd(("ann", "x", 5000, 5000, "", "/", "/bin/sh"))
     monkeypatch.setattr(pwd, "getpwuid", {1001: local, 5000: distant}.__getitem__)
@@ -125,7 +125,7 @@ async def test_who_asks_for_many_names_of_a_slow_database_holds_up_nobody_else()
     assert await asyncio.gather(*flood) == [None] * 200
 
 
-async def test_accounts_that_were_not_found_are_looked_for_again_soon():
+async def test_accounts_that_were_not_found_are_looked_up_again_soon():
     now_s = [0.0]
     accounts = LookUps(find_account, lambda: now_s[0])
     assert await accounts.look_up("no-such-user-here", "h1") is None

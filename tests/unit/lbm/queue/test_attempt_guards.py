@@ -1,5 +1,5 @@
-"""An attempt of the queue ends with its lease, and what is started, told and forgotten is so once:
-guards of "never two attempts alive" that no test had guarded."""
+"""A queued attempt ends with its lease, and starts, reports and removals happen once: guards of
+"never two attempts alive" that were once untested."""
 
 import asyncio
 import subprocess
@@ -41,15 +41,15 @@ KEY = JobId("7"), 1
 
 
 class Link:
-    """A keeper that begins what it is told to and ends nothing."""
+    """The link to a keeper that starts what it is told to and ends nothing."""
 
     weighs_cpu, pid, uid = False, 1, 0
 
     def __init__(self):
         self.told, self.spawns, self.orders = [], [], []
-        self.process = 1  # of what it begins
+        self.process = 1  # number of the next process
         self.checked = []
-        self.answers = asyncio.Event()  # what it is asked
+        self.answers = asyncio.Event()  # holds back the answers to questions
         self.answers.set()
         self.forbids = None
 
@@ -139,7 +139,7 @@ def sleeping():
         process.kill()
 
 
-async def test_with_its_lease_it_ends_though_the_keeper_does_nothing(host, attempt, sleeping):
+async def test_it_ends_with_its_lease_though_the_keeper_does_nothing(host, attempt, sleeping):
     host.link.process = sleeping.pid
     await begin(attempt)
     attempt.execution.timers[Timer.LEASE] = clock_s()
@@ -148,8 +148,8 @@ async def test_with_its_lease_it_ends_though_the_keeper_does_nothing(host, attem
     assert sleeping.returncode == -KILLED
 
 
-async def test_the_keeper_is_told_with_the_order_until_when_it_may_begin_and_go_on(host, attempt):
-    """So it ends with its lease though we hang, or are late to be read."""
+async def test_the_order_tells_the_keeper_until_when_it_may_start_and_run(host, attempt):
+    """So it ends with its lease even if we hang, or are read late."""
     await begin(attempt)
     ((order, limit),) = host.link.orders
     ((_, body),) = frames.Splitter(1 << 16).feed(limit)
@@ -157,16 +157,16 @@ async def test_the_keeper_is_told_with_the_order_until_when_it_may_begin_and_go_
     assert order.start_by_ms == int(dict(frames.fields(body))[LEASE_UNTIL_MS]) == until_ms
 
 
-async def test_one_that_its_keeper_ended_with_its_lease_is_lost(host, attempt, news):
-    """Not "signalled": the user has not killed it, and it is to begin elsewhere."""
+async def test_an_attempt_that_its_keeper_ended_with_its_lease_is_lost(host, attempt, news):
+    """It is not "signalled": the user has not killed it, and it is to start elsewhere."""
     await begin(attempt)
     host.link.spawns[0].exited.set_result(ProcessExit(KILLED, 0.0, 0.0, 0, False, LEASE))
     await until(lambda: attempt.is_over)
     assert (news[-1].event, news[-1].cause, news[-1].reason) == ("ended", "lost", OUT_OF_LEASE)
 
 
-async def test_beginning_and_end_are_reported_with_their_times(host, attempt, news):
-    """Also to a dispatcher that is heard of later, as it was away when they happened."""
+async def test_start_and_end_are_reported_with_their_times(host, attempt, news):
+    """Even to a dispatcher that was away when they happened."""
     earliest_s = clock_s()
     await begin(attempt)
     host.link.spawns[0].exited.set_result(ProcessExit(0, 0.0, 0.0, 0, False))
@@ -180,8 +180,8 @@ async def test_beginning_and_end_are_reported_with_their_times(host, attempt, ne
 @pytest.mark.parametrize(
     ("said", "phase"), [({"origin": ""}, "late"), ({"user": "bob"}, "request"), ({}, "")]
 )
-async def test_what_nobody_vouches_for_does_not_run(host, news, said, phase):
-    """A dispatcher of an older release sends no names: its jobs wait until it is up to date."""
+async def test_an_attempt_without_a_named_user_does_not_run(host, news, said, phase):
+    """A dispatcher of an older release sends no names: its jobs wait until it is upgraded."""
     start = start_of()
     start.spec.run_request = lbm_pb2.RunRequest(
         argv=[b"true"], directory=b"/", closed_fds=7, origin="h2", user="ann", uid=1001
@@ -197,7 +197,7 @@ async def test_what_nobody_vouches_for_does_not_run(host, news, said, phase):
 
 
 class Staged(Attempt):
-    """It waits for its files until it is let."""
+    """It waits for its files until the test releases it."""
 
     def _own_files(self):
         self.opening, self.let = asyncio.Event(), asyncio.Event()
@@ -217,7 +217,7 @@ class Staged(Attempt):
         pass
 
 
-async def test_one_that_was_told_to_end_while_its_files_came_never_begins(host, news):
+async def test_an_attempt_that_was_told_to_end_while_its_files_arrived_never_starts(host, news):
     attempt = attempt_of(host, news, Staged, workdir=lbm_pb2.WorkdirStep(id="7"))
     attempt.begin()
     await until(attempt.opening.is_set)
@@ -229,8 +229,8 @@ async def test_one_that_was_told_to_end_while_its_files_came_never_begins(host, 
     assert host.slots.used == 0
 
 
-async def test_one_that_is_to_end_waits_for_no_files(host, news):
-    """Its user can stop what unpacks them: its slot was taken for ever."""
+async def test_an_attempt_that_is_to_end_does_not_wait_for_its_files(host, news):
+    """Its user can stop the process that unpacks them: its slot was taken for ever."""
     attempt = attempt_of(host, news, Staged, workdir=lbm_pb2.WorkdirStep(id="7"))
     attempt.begin()
     await until(attempt.opening.is_set)
@@ -239,7 +239,7 @@ async def test_one_that_is_to_end_waits_for_no_files(host, news):
     assert host.slots.used == 0
 
 
-async def test_nor_does_one_whose_files_are_being_packed(host, news):
+async def test_nor_does_one_wait_whose_files_are_being_packed(host, news):
     attempt = attempt_of(host, news, Staged, workdir=lbm_pb2.WorkdirStep(id="7"))
     attempt.let.set()
     await begin(attempt)
@@ -253,7 +253,7 @@ async def test_nor_does_one_whose_files_are_being_packed(host, news):
     assert last.reason.startswith("--fetch it was asked to end")
 
 
-# All of them
+# All attempts
 
 
 @pytest.fixture
@@ -278,7 +278,7 @@ def start(attempts, order=None):
     return attempts._held[KEY].attempt
 
 
-async def test_its_job_has_the_id_and_the_name_by_which_people_know_it(host, attempts):
+async def test_its_job_has_the_id_and_the_name_that_users_know(host, attempts):
     order = start_of(name="fit")
     order.array, order.array_index = 3, 5
     start(attempts, order)
@@ -287,7 +287,7 @@ async def test_its_job_has_the_id_and_the_name_by_which_people_know_it(host, att
     assert (job.queued_as, job.name, job.queued_at) == ("3_5", "fit", "h2")
 
 
-async def test_an_order_that_comes_twice_begins_one_attempt(attempts):
+async def test_an_order_that_arrives_twice_starts_one_attempt(attempts):
     first = start(attempts)
     assert start(attempts) is first
 
@@ -301,13 +301,13 @@ async def test_an_attempt_is_forgotten_only_once_it_has_ended(attempts, reported
 
 @pytest.mark.parametrize("lease_s", [float("nan"), 0.0, -1.0, float("inf"), 86401.0, 1e308])
 async def test_a_lease_that_cannot_be_is_not_believed(attempts, lease_s):
-    """NaN would never have run out; 1e308 s ended the LBM, and a month the keeper."""
+    """NaN would never have expired; 1e308 s ended the LBM, and a month the keeper."""
     with pytest.raises(ValueError, match="lease"):
         attempts._hear(pb.WorkDown(reply=pb.HeartbeatReply(number=1, lease_s=lease_s)))
 
 
-async def test_an_order_whose_lease_is_over_when_it_comes_is_turned_away(attempts):
-    """The dispatcher may have started another: it granted this one from a heartbeat long ago."""
+async def test_an_order_whose_lease_has_expired_on_arrival_is_refused(attempts):
+    """The dispatcher may have started another: it granted this one from an old heartbeat."""
     start = start_of()
     start.anchor = attempts._leases.heartbeat(clock_s() - 2 * start.lease_s)
     attempts._start(start)
@@ -316,7 +316,7 @@ async def test_an_order_whose_lease_is_over_when_it_comes_is_turned_away(attempt
     assert not attempts._held
 
 
-async def test_an_order_that_cannot_be_followed_is_turned_away(attempts):
+async def test_an_impossible_order_is_refused(attempts):
     start = start_of()
     start.anchor, start.cutoff_s = attempts._leases.heartbeat(clock_s()), float("nan")
     attempts._start(start)
@@ -326,11 +326,11 @@ async def test_an_order_that_cannot_be_followed_is_turned_away(attempts):
     assert not attempts._held
 
 
-# The keeper's end
+# The keeper's part
 
 
-def test_what_processes_had_used_that_vanished_counts():
-    """Their parent is gone as well, so nobody has waited for them."""
+def test_the_cpu_time_of_vanished_processes_counts():
+    """Their parent is gone as well, so no process has waited for them."""
     gone, parent = 1 << 22, (1 << 22) + 1
     limit = Limit(gone, "")
     limit.alive = {gone: TaskStat(b"S", parent, False, 5 * TICKS_PER_S, 1, 0)}
@@ -338,8 +338,8 @@ def test_what_processes_had_used_that_vanished_counts():
     assert limit.used_s() == 5.0
 
 
-def test_what_is_over_is_looked_at_again_soon_whatever_is_said_of_it_afterwards():
-    """It is ended once more until it has ended."""
+def test_an_attempt_that_is_to_end_is_checked_again_soon_whatever_is_said_later():
+    """It is ended again until it has ended."""
     limits = Limits()
     far = {LEASE_MS: b"60000", CPU_US: b"0"}
     limits.set("a", 1, "", {LEASE_MS: b"0", CPU_US: b"0"}, clock_s())
@@ -369,7 +369,7 @@ async def test_it_is_moved_unless_its_dispatcher_forbids_that_or_its_output_was_
     assert not spool.shown
 
 
-async def test_an_eviction_is_reported_so_that_an_older_dispatcher_begins_it_again(host, news):
+async def test_an_eviction_is_reported_so_that_an_older_dispatcher_restarts_it(host, news):
     start = start_of()
     start.movable = True
     made = Attempt(host, SimpleNamespace(spool=Spool()), start, news.append, clock_s() + 30.0)

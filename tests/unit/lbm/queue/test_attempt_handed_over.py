@@ -1,4 +1,4 @@
-"""An attempt of the queue's is the same after a restart of its LBM, and ends with its lease."""
+"""A queued attempt is unchanged by a restart of its LBM, and ends with its lease."""
 
 from types import SimpleNamespace
 
@@ -19,7 +19,7 @@ from tests.unit.lbm.queue.test_attempt_guards import KEY, Link, Spool, admit, st
 
 
 class Keeper(Link):
-    """It goes on with what another LBM had it start."""
+    """It continues with what another LBM had it start."""
 
     def adopt(self, job, stopped, begun):
         self.spawns.append(Spawned(stopped))
@@ -52,7 +52,7 @@ def taken_up(line):
     return host, following
 
 
-async def test_it_goes_on_with_its_slot_its_lease_and_its_name(running):
+async def test_it_continues_with_its_slot_its_lease_and_its_name(running):
     before, line, _ = running
     host, following = taken_up(line)
     taken = following._held[KEY].attempt
@@ -66,21 +66,21 @@ async def test_it_goes_on_with_its_slot_its_lease_and_its_name(running):
     assert host.slots.used == 0
 
 
-async def test_to_move_it_costs_as_much_as_before(running):
+async def test_moving_it_costs_as_much_as_before(running):
     _, line, attempt = running
     attempt.files_s = 40.0
     _, following = taken_up(line)
     assert 40.0 <= following._held[KEY].attempt.moving_cost_s < 100.0
 
 
-async def test_without_its_lease_it_is_ended_by_whoever_has_it(running):
+async def test_without_its_lease_it_is_ended_by_any_lbm_that_has_it(running):
     _, line, attempt = running
     attempt.execution.timers[Timer.LEASE] = clock_s() - 1.0
     _, following = taken_up(line)
     assert following._held[KEY].attempt.execution.asked is Asked.KILL
 
 
-async def test_an_end_that_is_not_settled_is_reported_again(running):
+async def test_an_unsettled_end_is_reported_again(running):
     host, line, attempt = running
     attempt.feed(e.EndWanted(0, "cancel"))
     host.link.spawns[0].exited.set_result(ProcessExit(15, 0.0, 0.0, 0, False))
@@ -93,7 +93,7 @@ async def test_an_end_that_is_not_settled_is_reported_again(running):
     assert (following_host.slots.used, following_host.link.spawns) == (0, [])
 
 
-async def test_that_it_was_stopped_is_known(running):
+async def test_its_stop_is_known(running):
     _, line, attempt = running
     attempt.stopped(True)
     _, following = taken_up(line)

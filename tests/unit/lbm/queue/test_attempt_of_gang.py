@@ -1,4 +1,4 @@
-"""Before any of a gang begins, each host is asked whether its task would. They move as a whole."""
+"""Before any task of a gang starts, each host checks that its task would. They move together."""
 
 from types import SimpleNamespace
 
@@ -20,7 +20,9 @@ def one_of_a_gang(host, news, spool=None):
     return Attempt(host, client, start, news.append, clock_s() + 30.0)
 
 
-async def test_one_of_a_gang_is_ready_once_all_is_asked_that_can_be_without_starting(host, news):
+async def test_a_task_of_a_gang_is_ready_once_everything_is_checked_that_can_be_without_starting(
+    host, news
+):
     host.link.answers.clear()
     attempt = one_of_a_gang(host, news)
     attempt.begin()
@@ -34,7 +36,7 @@ async def test_one_of_a_gang_is_ready_once_all_is_asked_that_can_be_without_star
     assert not host.link.orders
 
 
-async def test_one_of_a_gang_that_would_not_start_is_refused_and_none_begins(host, news):
+async def test_a_task_of_a_gang_that_would_not_start_is_refused_and_none_starts(host, news):
     host.link.forbids = SpawnFailed("admission.programs", 13)
     attempt = one_of_a_gang(host, news)
     attempt.begin()
@@ -46,7 +48,7 @@ async def test_one_of_a_gang_that_would_not_start_is_refused_and_none_begins(hos
     assert not host.link.orders
 
 
-async def test_one_of_a_gang_that_was_to_end_meanwhile_says_nothing_more(host, news):
+async def test_a_task_of_a_gang_that_was_to_end_meanwhile_reports_nothing_more(host, news):
     host.link.answers.clear()
     attempt = one_of_a_gang(host, news)
     attempt.begin()
@@ -57,7 +59,7 @@ async def test_one_of_a_gang_that_was_to_end_meanwhile_says_nothing_more(host, n
     assert [one.event for one in news] == ["refused"]
 
 
-async def test_one_of_a_gang_asks_for_all_to_begin_again_unless_its_output_was_shown(host, news):
+async def test_a_task_of_a_gang_asks_for_a_restart_of_all_unless_its_output_was_shown(host, news):
     spool = Spool()
     made = one_of_a_gang(host, news, spool)
     made.begin()

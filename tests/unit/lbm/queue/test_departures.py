@@ -1,4 +1,4 @@
-"""`lbrun -q` clients that go while their jobs wait or run: all of these end."""
+"""`lbrun -q` clients that leave while their jobs wait or run: all of these jobs end."""
 
 import asyncio
 
@@ -13,12 +13,12 @@ ANN, BOB = ("ann", 1000), ("bob", 1001)
 
 
 class Queue:
-    """A dispatcher that takes a while for an order, and at times fails or ends only some."""
+    """A dispatcher that takes a while for an order, and sometimes fails or ends only some jobs."""
 
     def __init__(self, jobs, *, away_times=0, refuses=()):
         self.running = set(jobs)
         self.away_times = away_times
-        self.refuses = dict(refuses)  # job -> how many times
+        self.refuses = dict(refuses)  # number of refusals by job
         self.orders = []
 
     async def act(self, request):
@@ -59,14 +59,14 @@ async def all_leave(queue, jobs, who=ANN):
 
 
 async def test_of_many_that_go_together_each_job_ends_by_a_few_orders():
-    """With an order for each, the last of a few hundred came too late, and their jobs ran on."""
+    """With one order per job, the last of a few hundred came too late, and their jobs continued."""
     queue = Queue(range(1, 501))
     await all_leave(queue, range(1, 501))
     assert not queue.running
     assert len(queue.orders) < 5
 
 
-async def test_no_order_has_more_than_a_dispatcher_takes(monkeypatch):
+async def test_no_order_has_more_jobs_than_a_dispatcher_accepts(monkeypatch):
     monkeypatch.setattr(departures, "AT_ONCE", 10)
     queue = Queue(range(1, 101))
     await all_leave(queue, range(1, 101))
@@ -75,11 +75,11 @@ async def test_no_order_has_more_than_a_dispatcher_takes(monkeypatch):
 
 
 async def test_what_an_order_has_not_ended_is_ended_by_the_next():
-    """The reply's errors were not looked at: such a job ran on."""
+    """The errors in the reply were ignored: such a job continued."""
     queue = Queue(range(1, 6), refuses={3: 2, 5: 4})
     await all_leave(queue, range(1, 6))
     assert not queue.running
-    assert ("ann", ["3"]) in queue.orders  # one that cannot be ended does not keep the others
+    assert ("ann", ["3"]) in queue.orders  # one that cannot be ended does not delay the others
 
 
 async def test_a_dispatcher_that_is_away_is_asked_again():
@@ -88,20 +88,20 @@ async def test_a_dispatcher_that_is_away_is_asked_again():
     assert not queue.running
 
 
-async def test_a_job_that_has_ended_by_itself_is_nobodys_trouble(caplog):
+async def test_a_job_that_has_ended_by_itself_causes_no_error(caplog):
     queue = Queue([])
     await all_leave(queue, [1])
     assert queue.orders == [("ann", ["1"])]
     assert not caplog.records
 
 
-async def test_one_that_never_ends_is_given_up_and_said(monkeypatch, caplog):
+async def test_a_job_that_never_ends_is_given_up_and_reported(monkeypatch, caplog):
     monkeypatch.setattr(departures, "GIVE_UP_S", 0.0)
     await all_leave(Queue([1], refuses={1: 10**9}), [1])
     assert "job 1 keeps running although its lbrun has gone: job 1: not now" in caplog.text
 
 
-async def test_users_do_not_wait_for_each_other_nor_share_an_order():
+async def test_users_neither_wait_for_each_other_nor_share_an_order():
     queue = Queue([1, 2])
     left = Departures(queue)
     await asyncio.gather(left.end(*ANN, "1"), left.end(*BOB, "2"))
@@ -109,7 +109,7 @@ async def test_users_do_not_wait_for_each_other_nor_share_an_order():
     assert not queue.running
 
 
-async def test_who_is_cancelled_keeps_nobody():
+async def test_a_cancelled_wait_delays_nobody():
     queue = Queue([1, 2], away_times=3)
     left = Departures(queue)
     first = asyncio.create_task(left.end(*ANN, "1"))

@@ -1,4 +1,4 @@
-"""Where the dispatcher and the other LBMs are thought to be."""
+"""Where the dispatcher and the other LBMs are expected to be."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ from lbd.net.gen import dispatch_pb2 as pb
 
 
 class NoPeers:
-    """Tells which address was wanted."""
+    """Records which address was requested."""
 
     metadata = ()
 
@@ -58,7 +58,7 @@ async def test_addresses_of_both_families(tmp_path, host, lbm, dispatcher):
     assert peers.wanted == [(host, dispatcher), (host, lbm)]
 
 
-async def test_the_clusters_settings_say_where_it_is(tmp_path):
+async def test_the_settings_of_the_cluster_say_where_it_is(tmp_path):
     own = HostConfig(name="h1", address="10.0.0.1", state_dir=str(tmp_path))
     entries = (HostEntry("h2", "10.0.0.2"),)
     config = Config(host=own, cluster=ClusterConfig(hosts=entries))
@@ -77,7 +77,7 @@ async def test_the_clusters_settings_say_where_it_is(tmp_path):
 
 
 async def test_a_user_who_asks_for_too_much_keeps_no_other_waiting(tmp_path, monkeypatch):
-    """Commands of megabytes took all that the dispatcher takes of one host."""
+    """Commands of megabytes used up all that the dispatcher accepts from one host."""
     own = HostConfig(name="h1", address="10.0.0.1", state_dir=str(tmp_path))
     queue = DispatchConfig(host="h1", host_bytes_per_s=1 << 16)
     peers = NoPeers()
@@ -96,7 +96,7 @@ async def test_a_user_who_asks_for_too_much_keeps_no_other_waiting(tmp_path, mon
     await client.submit(pb.SubmitRequest(user="ann", command=[b"true"]))
     assert asked.count("ann") == 1
     assert 0 < asked.count("eve") <= 3
-    # What would have to wait for longer than eight seconds is refused at once.
+    # A submission that would have to wait for longer than eight seconds is refused at once.
     refused = [task for task in flood if task.done() and task.exception()]
     assert len(refused) >= 4
     assert "eve makes too many requests to the queue" in str(refused[0].exception())
@@ -106,8 +106,7 @@ async def test_a_user_who_asks_for_too_much_keeps_no_other_waiting(tmp_path, mon
 
 
 class Closed:
-    """A call whose channel is closed under it, as of a host that is revoked: gRPC cancels whoever
-    reads."""
+    """A call whose channel is closed under it, as of a revoked host: gRPC cancels its reader."""
 
     def __aiter__(self):
         return self
@@ -131,7 +130,7 @@ class ClosedChannel:
 
 
 @pytest.mark.parametrize("hosts", [("h2",), ("h2", "h3")])
-async def test_a_closed_channel_ends_a_call_and_nobodys_task(tmp_path, hosts):
+async def test_a_closed_channel_ends_a_call_but_no_task(tmp_path, hosts):
     own = HostConfig(name="h1", address="10.0.0.1", state_dir=str(tmp_path))
     entries = (HostEntry("h2", "10.0.0.2"), HostEntry("h3", "10.0.0.3"))
     config = Config(host=own, cluster=ClusterConfig(hosts=entries))
@@ -153,8 +152,8 @@ async def test_a_closed_channel_ends_a_call_and_nobodys_task(tmp_path, hosts):
 async def test_a_reader_who_stalls_has_no_call_open_and_misses_nothing(
     tmp_path, monkeypatch, is_renewed
 ):
-    """256 stalled ones of one host kept its other users from all output there. A channel is closed
-    once the host has a new certificate."""
+    """256 stalled readers of one host kept its other users from all output there. A channel is
+    closed once the host has a new certificate."""
     monkeypatch.setattr(other_spools, "STALLED_S", 0.05)
     printed = b"a" * 300_000 + b"b" * 300_000 + b"c" * 300_000
     open_calls, ended = set(), asyncio.Event()
@@ -211,8 +210,8 @@ class PlainPeers:
 
 
 class OneDispatcher:
-    """On a port that is ours whether it listens or not. It takes submissions by their keys, and may
-    go away before it answers one."""
+    """A dispatcher on a port that is ours whether it listens or not. It accepts submissions by
+    their keys, and may go away before it answers one."""
 
     def __init__(self):
         self._place = socket.socket()
@@ -221,7 +220,7 @@ class OneDispatcher:
         self.port = self._place.getsockname()[1]
         self.keys = []
         self.goes_away = self.is_earlier = False
-        self.asked = []  # of what is to be queued: by which method
+        self.asked = []  # the method by which each submission was queued
         self._server = None
 
     async def start(self):
@@ -306,7 +305,7 @@ def patient(monkeypatch):
 
 
 async def begun(work):
-    """A task that has found nobody."""
+    """A task that has found no dispatcher."""
     task = asyncio.create_task(work)
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(0.5):
@@ -315,8 +314,8 @@ async def begun(work):
 
 
 @pytest.mark.usefixtures("patient")
-async def test_a_dispatcher_that_is_being_started_again_is_waited_for(client, dispatcher):
-    """As one that takes up a changed setting: an `lbrun -d` of that moment failed."""
+async def test_a_dispatcher_that_is_being_restarted_is_waited_for(client, dispatcher):
+    """As one that applies a changed setting: an `lbrun -d` at that moment failed."""
     await dispatcher.start()
     await client.jobs(pb.JobsAsked())
     await dispatcher.stop()
@@ -332,7 +331,7 @@ async def test_a_dispatcher_that_is_being_started_again_is_waited_for(client, di
 
 
 @pytest.mark.usefixtures("patient")
-async def test_what_it_may_have_queued_is_queued_once_and_an_order_not_given_twice(
+async def test_a_possibly_queued_submission_is_queued_once_and_an_order_not_given_twice(
     client, dispatcher
 ):
     await dispatcher.start()
@@ -347,7 +346,7 @@ async def test_what_it_may_have_queued_is_queued_once_and_an_order_not_given_twi
 
 
 @pytest.mark.usefixtures("patient")
-async def test_what_is_submitted_and_watched_is_queued_once_too(client, dispatcher):
+async def test_a_watched_submission_is_queued_once_too(client, dispatcher):
     await dispatcher.start()
     dispatcher.goes_away = True
     reply, watching = await client.submit_and_watch(pb.SubmitRequest(user="ann"))
@@ -359,14 +358,14 @@ async def test_what_is_submitted_and_watched_is_queued_once_too(client, dispatch
 
 
 @pytest.mark.parametrize("over", [0, -20])  # with its key
-async def test_a_long_submission_is_not_held_for_as_long_as_it_is_watched(client, dispatcher, over):
+async def test_a_long_submission_is_not_held_while_it_is_watched(client, dispatcher, over):
     await dispatcher.start()
     long = pb.SubmitRequest(user="ann", command=[bytes(dispatcher_client.WATCHED_BYTES + over)])
     assert (await client.submit_and_watch(long))[1] is None
     assert dispatcher.asked == ["Submit"]
 
 
-async def test_a_dispatcher_of_an_earlier_release_is_asked_twice_and_not_tried_again(
+async def test_a_dispatcher_of_an_earlier_release_is_asked_twice_but_not_retried(
     client, dispatcher
 ):
     dispatcher.is_earlier = True
@@ -378,7 +377,7 @@ async def test_a_dispatcher_of_an_earlier_release_is_asked_twice_and_not_tried_a
     assert client._doubted == ""
 
 
-async def test_one_that_has_been_away_for_long_is_not_waited_for(client, dispatcher):
+async def test_a_dispatcher_that_has_been_away_for_long_is_not_waited_for(client, dispatcher):
     client._lost_s = -1e6
     why = "the dispatcher on h1 cannot be reached"
     for work in (client.submit(pb.SubmitRequest()), client.jobs(pb.JobsAsked())):
@@ -387,12 +386,12 @@ async def test_one_that_has_been_away_for_long_is_not_waited_for(client, dispatc
 
 
 async def test_one_that_answers_without_end_has_its_share_of_the_time(client, dispatcher):
-    """What jobs became that a user watches was read as fast as a dispatcher could send it."""
+    """The updates of a watched job were read as fast as a dispatcher could send them."""
     await dispatcher.start()
     watching = client.watch(pb.JobsAsked())
     assert await anext(watching) == pb.JobsInfo()
     now_s, for_ever_s = time.monotonic(), float("inf")
-    client._read_shares.turn_s("h1", now_s, for_ever_s, 1e6)  # as if it had cost so much
+    client._read_shares.turn_s("h1", now_s, for_ever_s, 1e6)  # as if it had cost that much
     next_one = await begun(anext(watching))
     assert not next_one.done()
     next_one.cancel()

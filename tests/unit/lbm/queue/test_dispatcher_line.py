@@ -1,4 +1,4 @@
-"""What the dispatcher hears of an LBM that is told to stop."""
+"""What the dispatcher is told by an LBM that is to stop."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ LEASE_S = 5.0
 
 
 class Line:
-    """The dispatcher's end of it, and what finds it."""
+    """The dispatcher's end of the connection, and what arrives there."""
 
     spool, leader = None, "h1"
 
@@ -74,7 +74,7 @@ async def attempts(line):
         await running
 
 
-async def test_an_attempt_that_comes_while_it_stops_is_refused(line, attempts):
+async def test_an_attempt_that_arrives_during_the_stop_is_refused(line, attempts):
     first = await asyncio.wait_for(line.up.get(), 5)
     assert not first.heartbeat.drained
     await attempts.end_all()
@@ -91,8 +91,8 @@ async def test_an_attempt_that_comes_while_it_stops_is_refused(line, attempts):
     assert all(up.heartbeat.drained for up in heard if up.HasField("heartbeat"))
 
 
-async def test_the_dispatcher_hears_at_once_that_the_load_has_passed_the_ceiling(line, attempts):
-    """And that it is below it again; of a load on the same side with the next heartbeat."""
+async def test_the_dispatcher_is_told_at_once_that_the_load_has_crossed_the_ceiling(line, attempts):
+    """In either direction; a load on the same side is sent with the next heartbeat."""
     first = await asyncio.wait_for(line.up.get(), 5)
     ceiling = Config().dispatch.load_ceiling
     heard = []

@@ -1,4 +1,4 @@
-"""What a dispatcher says on its line, whose host may have been taken over."""
+"""What a dispatcher sends on its connection, if its host may be compromised."""
 
 import asyncio
 from types import SimpleNamespace
@@ -50,14 +50,14 @@ def line():
     ids=["renewed", "settled", "released", "stops", "starts"],
 )
 def test_no_message_takes_seconds_to_go_through(down):
-    """Three million words of one message took seconds, in which nothing else was done here."""
+    """Three million words in one message took seconds, in which nothing else was done here."""
     with pytest.raises(ValueError, match="orders at once"):
         read_down(down.SerializeToString())
 
 
 def test_no_other_dispatcher_would_take_a_reason_that_long():
-    """It was said again with the end of the attempt, to whichever dispatcher was next: that one
-    broke the line off, each time, and this host had no queue until its LBM was restarted."""
+    """It was repeated with the end of the attempt, to the next dispatcher, whichever that was: that
+    one closed the connection, each time, and this host had no queue until its LBM was restarted."""
     kept = pb.AttemptReport(job="1", attempt=1, event="ended", cause="lost")
     kept.stop_reason = "x" * WORD_CHARS_MAX
     assert ending_of(kept).stop_reason == kept.stop_reason
@@ -67,7 +67,7 @@ def test_no_other_dispatcher_would_take_a_reason_that_long():
 
 
 def test_its_mode_is_a_word():
-    """A megabyte of it was more than the LIM takes, which heard no more of its LBM."""
+    """A megabyte of it was more than the LIM accepts, which then heard no more of its LBM."""
     said = pb.WorkDown(reply=pb.HeartbeatReply(number=1, mode="f\33cfs" * (1 << 20)))
     mode = read_down(said.SerializeToString()).reply.mode
     assert mode.isprintable()
@@ -79,7 +79,7 @@ class Held:
         self.order_bytes = order_bytes
 
 
-def test_a_host_holds_so_many_orders_and_so_many_bytes_of_them():
+def test_a_host_holds_a_limited_number_of_orders_and_of_their_bytes():
     small = pb.Start(job="1", attempt=1)
     assert not is_too_much([Held(100)] * (HELD_MAX - 1), small)
     assert is_too_much([Held(100)] * HELD_MAX, small)
@@ -89,14 +89,14 @@ def test_a_host_holds_so_many_orders_and_so_many_bytes_of_them():
     assert is_too_much([Held(4 << 20)] * some, long)
 
 
-async def test_an_order_is_weighed_once_however_many_come_after_it(line):
-    """To weigh a message is to write it. A host that held 500 orders of a megabyte spent 44 ms of
-    its event loop on that for each new one."""
+async def test_an_order_is_measured_once_however_many_follow(line):
+    """Measuring a message means serialising it. A host that held 500 orders of a megabyte spent 44
+    ms of its event loop on that for each new one."""
 
     class Order:
         weighed = 0
 
-        def ByteSize(self):  # protobuf's
+        def ByteSize(self):  # a method of protobuf
             Order.weighed += 1
             return 1 << 20
 
@@ -109,7 +109,7 @@ async def test_an_order_is_weighed_once_however_many_come_after_it(line):
 
 
 async def test_what_is_too_much_waits_at_the_dispatcher(line):
-    """It was all taken, sixteen megabytes at a time."""
+    """Everything was accepted, sixteen megabytes at a time."""
     for number in range(1, HELD_MAX + 1):
         line._held[str(number), 1] = SimpleNamespace(order_bytes=100)
     start = pb.Start(job="7000000", attempt=1, lease_s=30.0)

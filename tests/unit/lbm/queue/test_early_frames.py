@@ -1,4 +1,4 @@
-"""What comes of a client of `-q` before its job is queued is kept, and honoured."""
+"""Messages of a `-q` client before its job is queued are kept, and honoured."""
 
 import asyncio
 import signal
@@ -36,7 +36,7 @@ async def ignored():
     pass
 
 
-async def test_other_signals_are_for_when_the_job_is_queued(client, early):
+async def test_other_signals_are_kept_until_the_job_is_queued(client, early):
     work = asyncio.get_running_loop().create_future()
     waiting = asyncio.create_task(early.meanwhile(work, ignored))
     client.says(USER)
@@ -51,7 +51,7 @@ async def test_other_signals_are_for_when_the_job_is_queued(client, early):
     assert USER in read
 
 
-async def test_an_interrupt_is_not_kept_waiting(client, early):
+async def test_an_interrupt_is_handled_at_once(client, early):
     client.says(USER)
     client.says(INTERRUPT)
     work = asyncio.get_running_loop().create_future()
@@ -60,18 +60,18 @@ async def test_an_interrupt_is_not_kept_waiting(client, early):
     assert not work.done()
 
 
-async def test_one_that_came_with_the_request_counts_before_it_is_submitted(early):
+async def test_an_interrupt_that_came_with_the_request_counts_before_it_is_submitted(early):
     early.kept = [INTERRUPT]
     assert await early.meanwhile(asyncio.get_running_loop().create_future(), ignored) is None
 
 
-async def test_nor_is_one_that_is_gone(client, early):
+async def test_the_departure_of_a_client_is_handled_at_once_too(client, early):
     client.says()
     assert await early.meanwhile(asyncio.get_running_loop().create_future(), ignored) is None
     assert (early.interrupted, early.is_gone) == (0, True)
 
 
-async def test_what_fails_says_why(early):
+async def test_a_failure_gives_its_reason(early):
     async def fail():
         raise Unavailable("no")
 
@@ -79,7 +79,7 @@ async def test_what_fails_says_why(early):
         await early.meanwhile(asyncio.ensure_future(fail()), ignored)
 
 
-async def test_what_is_being_read_as_the_job_is_queued_is_not_lost(client, early):
+async def test_a_message_being_read_while_the_job_is_queued_is_not_lost(client, early):
     work = asyncio.get_running_loop().create_future()
     asyncio.get_running_loop().call_later(0.01, work.set_result, "queued")
     assert await early.meanwhile(work, ignored) == "queued"
@@ -88,7 +88,7 @@ async def test_what_is_being_read_as_the_job_is_queued_is_not_lost(client, early
 
 
 async def test_what_nobody_will_read_is_not_kept(client, early):
-    """It may come without end, while the dispatcher is away."""
+    """It may arrive without end, while the dispatcher is away."""
     work = asyncio.get_running_loop().create_future()
     waiting = asyncio.create_task(early.meanwhile(work, ignored))
     for number in range(1000):

@@ -1,4 +1,4 @@
-"""How long `lbrun -q` waits for a dispatcher that is away, and what it shows of an end."""
+"""How long `lbrun -q` waits for a dispatcher that is away, and what it shows at the end."""
 
 import asyncio
 import gc
@@ -16,11 +16,11 @@ from lbd.net.gen import dispatch_pb2 as pb
 
 def test_a_dispatcher_that_was_silent_for_long_is_waited_for_all_the_same():
     patience = Patience(60.0)
-    patience.heard()  # at 0 s, and then nothing: the job printed nothing and went on
+    patience.heard()  # at 0 s, and then nothing: the job printed nothing and continued
     assert [patience.ends(now_s) for now_s in (7200.0, 7259.0, 7260.0)] == [False, False, True]
 
 
-def test_each_absence_counts_by_itself():
+def test_each_absence_counts_separately():
     patience = Patience(60.0)
     assert not patience.ends(10.0)
     patience.heard()
@@ -29,7 +29,7 @@ def test_each_absence_counts_by_itself():
     assert patience.ends(160.0)
 
 
-def test_an_absence_lasts_from_the_first_time_it_was_asked_in_vain():
+def test_an_absence_lasts_from_the_first_failed_question():
     patience = Patience(60.0)
     assert patience.lasts_s(100.0) == 0.0
     assert patience.lasts_s(103.0) == 3.0
@@ -38,7 +38,7 @@ def test_an_absence_lasts_from_the_first_time_it_was_asked_in_vain():
 
 
 class Queue:
-    """No host has kept anything."""
+    """No host has kept any output."""
 
     async def jobs(self, asked):
         return pb.JobsInfo()
@@ -55,7 +55,7 @@ class Queue:
     ("state", "started", "shown"),
     [("cancelled", 0.0, False), ("failed", 0.0, False), ("done", 9.0, True), ("lost", 0.0, True)],
 )
-async def test_of_an_attempt_that_never_began_nobody_misses_the_output(state, started, shown):
+async def test_nobody_misses_the_output_of_an_attempt_that_never_started(state, started, shown):
     told = []
 
     async def send(tag, data):
@@ -103,7 +103,7 @@ async def shown_by(queue, *jobs):
 
 
 async def test_a_host_that_is_away_as_the_job_ends_is_asked_again(monkeypatch):
-    """Its LBM is restarted: the output is there a moment later."""
+    """Its LBM is being restarted: the output is available a moment later."""
     monkeypatch.setattr(shown_output, "RETRY_S", 0.0)
     assert await shown_by(Restarting(3), "failed") == ["last words"]
 
@@ -117,10 +117,10 @@ async def test_a_host_that_stays_away_is_waited_for_once(monkeypatch):
     assert told == [f"job 7: {why}: lbctl logs 7"]
     monkeypatch.setattr(shown_output, "RETRY_FOR_S", 1e9)
     lost = await shown_by(queue, "lost")
-    assert lost == told  # at once: who is lost with its host is not waited for
+    assert lost == told  # at once: a job that is lost with its host is not waited for
 
 
-async def test_of_many_jobs_of_a_host_that_stays_away_one_waits(monkeypatch):
+async def test_of_many_jobs_on_a_host_that_stays_away_only_one_waits(monkeypatch):
     monkeypatch.setattr(shown_output, "RETRY_S", 0.0)
     monkeypatch.setattr(shown_output, "RETRY_FOR_S", 0.01)
     queue = Restarting(10**9)
@@ -154,12 +154,12 @@ class Running:
 
 
 async def test_who_does_not_read_and_goes_away_leaves_nothing_behind():
-    """Each left a call to the other host, of which this host cannot have more than so many."""
+    """Each left a call to the other host open, of which this host can have only so many."""
     queue, waits = Running(), asyncio.Event()
 
     async def send(tag, data):
         waits.set()
-        await asyncio.Event().wait()  # until its socket has room, which is closed by then
+        await asyncio.Event().wait()  # until its socket has room; it is closed by then
 
     following = asyncio.create_task(
         FollowedJobs(queue, None, "ann", 1000, "7", "7", send, "").follow()

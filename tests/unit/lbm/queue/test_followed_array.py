@@ -1,4 +1,4 @@
-"""An `lbrun -q --array` at its origin: what an interrupt asks for, and what is said at the end."""
+"""An `lbrun -q --array` at its origin: the effect of an interrupt, and the final message."""
 
 import asyncio
 import os
@@ -16,7 +16,7 @@ INDEXES = ((1, 9, 4), (12, 12, 1))  # 1, 5, 9, 12
 
 
 class Queue:
-    """What it is asked to do."""
+    """Records what it is asked to do."""
 
     def __init__(self):
         self.acts = []
@@ -39,7 +39,7 @@ def attached(array=True, progress=False):
 
 
 async def hear(found, *received):
-    """And then the client is gone."""
+    """Sends these messages; then the client is gone."""
     lists = [list(received), []]
 
     async def listen():
@@ -57,14 +57,14 @@ async def hear(found, *received):
         (tags.FORCE, b"", ("kill", ["7-10"], True, 9, False)),
     ],
 )
-async def test_an_interrupt_is_for_what_waits_as_well(tag, body, order):
+async def test_an_interrupt_also_applies_to_waiting_tasks(tag, body, order):
     found, queue, _ = attached()
     await hear(found, (tag, body))
     assert queue.acts == [order]
     assert found.interrupted == (INT if body == bytes((INT,)) else 0)
 
 
-async def test_of_one_job_the_dispatcher_and_its_host_know_whether_it_has_begun():
+async def test_for_a_single_job_the_dispatcher_and_its_host_know_whether_it_has_started():
     found, queue, _ = attached(array=False)
     await hear(found, (tags.SIGNAL, bytes((INT,))))
     assert queue.acts == [("kill", ["7"], True, INT, True)]
@@ -103,7 +103,7 @@ async def test_the_end_of_an_array():
     assert await end_of(cancelled) == (125, 0, "1 of 4 tasks was cancelled")
 
 
-async def test_the_end_of_one_that_was_interrupted():
+async def test_the_end_of_an_interrupted_array():
     jobs = [ALL_DONE[0], task(8, "failed", 130, 2, "signalled"), task(9, "failed", 3),
             task(10, "cancelled")]  # fmt: skip
     line = "interrupted; of 4 tasks: 1 done, 1 failed, 1 ended by it, 1 cancelled"
@@ -114,7 +114,7 @@ async def test_the_end_of_one_that_was_interrupted():
     assert (await end_of(waited, array=False))[0] == 125
 
 
-async def test_progress_is_sent_where_it_is_shown():
+async def test_progress_is_sent_if_it_is_shown():
     for shown in (True, False):
         found, _, sent = attached(progress=shown)
         await found._report_progress([task(7, "running"), task(8, "done", 0)])
@@ -124,7 +124,7 @@ async def test_progress_is_sent_where_it_is_shown():
 
 
 class Replies:
-    """Of a watch: `count` tasks in pieces, each with a text as long as any may be."""
+    """The replies to a watch: `count` tasks in pieces, each with the longest possible text."""
 
     def __init__(self, count, piece=500):
         self.count, self.piece, self.taken = count, piece, 0
@@ -146,8 +146,8 @@ def attached_to(replies, send):
     return found
 
 
-async def test_of_a_huge_array_next_to_nothing_is_kept():
-    """What is said of its tasks would be 60 MB."""
+async def test_almost_nothing_is_kept_of_a_huge_array():
+    """The texts of its tasks would be 60 MB."""
     sent = []
 
     async def send(tag, data):
@@ -167,7 +167,7 @@ def resident_bytes():
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-async def test_while_the_client_stands_still_nothing_more_is_read_for_it():
+async def test_while_the_client_is_stopped_nothing_more_is_read_for_it():
     stands_still = asyncio.Event()
 
     async def send(tag, data):

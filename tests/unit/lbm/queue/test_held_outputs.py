@@ -1,4 +1,4 @@
-"""Outputs of which a process of their user has a descriptor, or the lock."""
+"""Outputs of which a process of their user holds a descriptor, or the lock."""
 
 import asyncio
 import os
@@ -29,7 +29,7 @@ __all__ = ("spool",)  # the fixture
 
 
 def may_write(uid, path):
-    """By a descriptor that a process has kept."""
+    """Returns whether this user can open it for writing by a descriptor kept with O_PATH."""
     descriptor = os.open(path, os.O_PATH)
     become = ["setpriv", "--reuid", str(uid), "--clear-groups"]
     opens = [*become, "sh", "-c", f"exec 3>>/proc/self/fd/{descriptor}"]
@@ -39,8 +39,8 @@ def may_write(uid, path):
 
 
 async def test_of_what_was_lost_nothing_is_left_to_its_user(spool):
-    """Some file systems have room without end for the attributes of a file; and it is not to be
-    opened again."""
+    """Some file systems have unlimited room for a file's attributes; and it must not be
+    reopened."""
     keep(spool, "10", ANN, 512 * KIB)
     path = spool.output("10", 1)
     try:
@@ -55,7 +55,7 @@ async def test_of_what_was_lost_nothing_is_left_to_its_user(spool):
 
 
 async def test_who_holds_the_lock_of_a_file_that_is_to_go_takes_nobody_elses(spool, monkeypatch):
-    """By a write that lasts, on a descriptor that a process has kept."""
+    """By a long write, on a descriptor that a process has kept."""
     keep(spool, "10", ANN, 2048 * KIB)
     keep(spool, "11", BOB, 1024 * KIB)
     over = threading.Event()
@@ -67,8 +67,8 @@ async def test_who_holds_the_lock_of_a_file_that_is_to_go_takes_nobody_elses(spo
 
 
 async def test_who_holds_the_lock_of_their_output_holds_up_nobody(spool):
-    """As whoever writes to it does, for as long as they make that write last: by gigabytes at a
-    time, or by a page that is never answered. To punch a hole, we need that lock."""
+    """Any process that writes to it does, for as long as it makes that write last: by gigabytes at
+    a time, or by a page that is never answered. Punching a hole needs that lock."""
     for job, uid in (("1", BOB), ("2", ANN)):
         keep(spool, job, uid, 3 * LIMIT_BYTES)
     over, inode = threading.Event(), os.stat(spool.output("2", 1)).st_ino
@@ -130,7 +130,7 @@ async def test_who_keeps_still_before_each_look_has_written_since_the_last(spool
             os.write(descriptor, bytes(2 * LIMIT_BYTES))
             still_s = time.time() - 1.5 * spool_room.WRITTEN_S
             os.utime(spool.output("10", 1), (still_s, still_s))
-            assert attempts.written == {}  # as long as nobody knows when the disk became short
+            assert attempts.written == {}  # as long as it is unknown when the disk became short
             await care.look()
             now_s += spool_room.ROOM_EVERY_S + 1
         assert attempts.written == {ANN: [spool.output("10", 1)]}
@@ -154,7 +154,7 @@ async def test_who_closes_what_they_have_written_to_loses_what_else_they_hold(sp
         os.close(descriptors[2])
 
 
-async def test_whose_attempt_has_printed_as_much_itself_is_no_such_user(spool):
+async def test_a_user_whose_attempt_has_printed_that_much_itself_is_no_such_user(spool):
     descriptor = spool.open("10", 1, "out", ANN)
     os.write(descriptor, bytes(2 * LIMIT_BYTES))
     os.close(descriptor)
@@ -166,7 +166,7 @@ async def test_whose_attempt_has_printed_as_much_itself_is_no_such_user(spool):
 
 
 async def test_what_an_attempt_has_left_goes_while_the_next_one_of_its_job_runs(spool):
-    """Else a process that has kept its descriptor could fill the disk for as long as that runs."""
+    """Otherwise a process that has kept a descriptor could fill the disk while that runs."""
     descriptor = spool.open("10", 1, "out", ANN)
     os.write(descriptor, bytes(2 * LIMIT_BYTES))
     attempts = Attempts([])
@@ -180,7 +180,7 @@ async def test_what_an_attempt_has_left_goes_while_the_next_one_of_its_job_runs(
 
 
 async def test_however_many_there_are_the_order_is_one_that_the_keeper_reads():
-    """It would hang up at a longer one, and end everybody's commands."""
+    """The keeper would hang up at a longer one, and end everybody's commands."""
     said = []
 
     class Link:

@@ -1,4 +1,4 @@
-"""What is read of an attempt's output, and that it was shown to somebody who waits for it."""
+"""Reading an attempt's output, and recording that it was shown to a waiting user."""
 
 import asyncio
 import time
@@ -13,7 +13,7 @@ from lbd.net.gen import dispatch_pb2 as pb
 
 
 class Attempts:
-    """One that has printed, and lives for one more look."""
+    """An attempt that has printed, and lives for one more look."""
 
     def __init__(self, printed_bytes=5):
         read = lambda job, number, name, at, waits: SimpleNamespace(  # noqa: E731
@@ -38,7 +38,7 @@ class Attempts:
 
 @pytest.mark.parametrize(("follow", "at"), [(True, 0), (True, 5), (False, 0)])
 @pytest.mark.parametrize("printed_bytes", [5, 10**9])  # read here, or in a thread
-async def test_who_follows_has_been_shown_its_output(follow, at, printed_bytes):
+async def test_a_follower_counts_as_having_been_shown_the_output(follow, at, printed_bytes):
     attempts = Attempts(printed_bytes)
     asked = pb.LogsRequest(job="7", attempt=2, follow=follow, output_at=at)
     pieces = [piece.output async for piece in output_of(attempts, asked)]
@@ -55,8 +55,8 @@ class Call:
 
 
 async def test_who_follows_on_thousands_of_streams_looks_no_oftener():
-    """A host has so many streams: each looked every quarter of a second, or fifty times a second
-    while something is printed, and nothing else was done here."""
+    """A host has this many streams: each looked every quarter of a second, or fifty times a second
+    while something was printed, and nothing else was done here."""
     looks = Rates(LOOKS_PER_S, LOOKS_AT_ONCE)
     attempts, asked = Attempts(), pb.LogsRequest(job="7", attempt=2, follow=True)
     attempts.alive = lambda *_: True

@@ -1,4 +1,4 @@
-"""What a named host refuses for good is known before the job is in the queue."""
+"""A permanent refusal by a named host is known before the job is queued."""
 
 from dataclasses import dataclass, field
 
@@ -46,7 +46,7 @@ def submission(only="h2", **more):
     return pb.SubmitRequest(only=only, spec=spec, **more)
 
 
-async def test_it_is_asked_who_and_which_program():
+async def test_it_is_asked_about_the_user_and_the_program():
     home = Home()
     assert await why_refused(home, submission()) == "commands of ann are not allowed here"
     (asked,) = home.asked
@@ -59,12 +59,12 @@ async def test_it_is_asked_who_and_which_program():
     [
         Home(lbm_pb2.CheckReply(able=True)), Home(None), Home(is_up=False),
         Home(lbm_pb2.CheckReply(reason="no commands until 19:00", phase="drained")),
-        # of an earlier release, which has this phase also where it is drained
+        # Of an earlier release, which reports this phase even if it is drained.
         Home(lbm_pb2.CheckReply(reason="h2 is drained", phase="admission")),
         Home(lbm_pb2.CheckReply(reason="cc: No such file or directory", phase="exec")),
     ],
 )  # fmt: skip
-async def test_what_may_pass_or_is_not_known_is_left_to_the_queue(home):
+async def test_a_temporary_or_unknown_problem_is_left_to_the_queue(home):
     assert await why_refused(home, submission()) == ""
 
 
@@ -73,7 +73,7 @@ async def test_what_may_pass_or_is_not_known_is_left_to_the_queue(home):
     [submission(""), submission(after=["ok:3"]), submission(not_before=5.0),
      submission(Config().host.name)],
 )  # fmt: skip
-async def test_who_begins_elsewhere_or_later_is_not_asked_about(asked):
+async def test_a_job_that_starts_elsewhere_or_later_is_not_asked_about(asked):
     home = Home()
     assert await why_refused(home, asked) == ""
     assert not home.asked

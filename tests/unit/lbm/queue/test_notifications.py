@@ -1,4 +1,4 @@
-"""`--notify`: whose lines run once their jobs have ended, whatever others have queued."""
+"""`--notify`: its lines run once their jobs have ended, whatever others have queued."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ def at_once(monkeypatch):
 
 
 class Queue:
-    """A dispatcher with submissions of so many jobs: those in `ended` have ended."""
+    """A dispatcher with submissions of this many jobs; those in `ended` have ended."""
 
     def __init__(self, counts, most=ANSWER_MAX):
         self.counts, self.most = counts, most
@@ -72,7 +72,7 @@ class Queue:
 
 
 class AsUser:
-    """Notes who has begun; the first start meets `troubles`, one after the other."""
+    """Records who has started; the first starts meet `troubles`, one after another."""
 
     def __init__(self, *troubles, status=0):
         self.status = status
@@ -91,7 +91,7 @@ class AsUser:
 
 @contextlib.asynccontextmanager
 async def running(tmp_path, queue, as_user, *owners):
-    """With a notice of each submission, whose users these are."""
+    """Runs with a notice for each submission of these users."""
     made = Notifications(Config(host=HostConfig(state_dir=str(tmp_path))), as_user, queue)
     task = asyncio.create_task(made.run())
     submission = pb.SubmitRequest()
@@ -131,7 +131,7 @@ async def test_neither_memory_nor_the_question_grows_with_the_array(tmp_path):
     assert max(queue.watched) <= WATCHED_MAX + 1
 
 
-async def test_an_array_is_watched_piece_by_piece_and_notified_of_once(tmp_path):
+async def test_an_array_is_watched_in_pieces_and_notified_of_once(tmp_path):
     count = 2 * WATCHED_MAX + 1
     queue, as_user = Queue({1: count}), AsUser()
     async with running(tmp_path, queue, as_user, ONE) as made:
@@ -145,7 +145,7 @@ async def test_an_array_is_watched_piece_by_piece_and_notified_of_once(tmp_path)
     assert not list(made.store.all())
 
 
-async def test_where_too_many_are_watched_each_is_looked_at(tmp_path):
+async def test_if_too_many_are_watched_each_is_looked_at_in_turn(tmp_path):
     queue, as_user = Queue({1: 5, 10: 1}, most=2), AsUser()
     async with running(tmp_path, queue, as_user, ONE, OTHER):
         queue.end(10)
@@ -167,7 +167,7 @@ async def test_what_passes_loses_no_notification_and_ends_nobody(tmp_path, troub
         assert {await as_user.begun.get() for _ in range(2)} == {(ONE, "1"), (OTHER, "2")}
 
 
-async def test_a_line_that_fails_is_in_the_log_of_its_job(tmp_path, caplog):
+async def test_a_failing_line_is_in_the_log_of_its_job(tmp_path, caplog):
     queue, as_user = Queue({1: 1}), AsUser(status=3)
     async with running(tmp_path, queue, as_user, ONE):
         queue.end(1)
@@ -176,7 +176,7 @@ async def test_a_line_that_fails_is_in_the_log_of_its_job(tmp_path, caplog):
     assert said.levelname == "WARNING"
 
 
-async def test_what_cannot_be_run_is_given_up(tmp_path):
+async def test_a_line_that_cannot_be_run_is_given_up(tmp_path):
     queue, as_user = Queue({1: 1, 2: 1}), AsUser(SpawnFailed("chdir", errno.ENOENT))
     async with running(tmp_path, queue, as_user, ONE, ONE) as made:
         queue.end(1)
@@ -185,7 +185,7 @@ async def test_what_cannot_be_run_is_given_up(tmp_path):
         await until(lambda: not made._open)
 
 
-async def test_one_that_was_requeued_meanwhile_is_watched_again(tmp_path):
+async def test_a_job_that_was_requeued_meanwhile_is_watched_again(tmp_path):
     queue, as_user = Queue({1: 1}), AsUser()
     queue.state = "pending"
     async with running(tmp_path, queue, as_user, ONE):
@@ -196,7 +196,7 @@ async def test_one_that_was_requeued_meanwhile_is_watched_again(tmp_path):
         assert await as_user.begun.get() == (ONE, "1")
 
 
-async def test_a_slow_disk_holds_up_nobody_when_a_line_has_run(tmp_path, monkeypatch):
+async def test_a_slow_disk_delays_nobody_when_a_line_has_run(tmp_path, monkeypatch):
     queue, as_user, threads = Queue({1: 1}), AsUser(), []
     drop = notifications.NoticeStore.drop
 

@@ -1,4 +1,4 @@
-"""What is said of an output file that a shell cannot open."""
+"""What is reported of an output file that a shell cannot open."""
 
 import subprocess
 
@@ -19,25 +19,25 @@ DASH = b"lbd: 1: cannot create no/7.out: Directory nonexistent\n"
         (b"lbd: 1: cannot create no/7.out: \x1b[1m\xff\n", "?[1m?"),
     ],
 )
-def test_what_shells_say(said, why):
+def test_messages_of_shells(said, why):
     assert why_not_opened(said, b"no/7.out", b"") == (
         f"cannot open the output file no/7.out: {why}"
     )
 
 
-def test_the_file_that_it_is_about_is_named():
+def test_the_file_in_question_is_named():
     assert "file no/7.out:" in why_not_opened(DASH, b"out", b"no/7.out")
 
 
 @pytest.mark.parametrize(
     "said", [b"", b"no such key\n", DASH + b"more\n", DASH.replace(b"7", b"8")]
 )
-def test_what_a_command_says_is_no_reason(said):
+def test_the_message_of_a_command_is_no_reason(said):
     assert why_not_opened(said, b"no/7.out", b"") == ""
 
 
 @pytest.mark.parametrize("names", [(b"a: b/out", b""), (b"", b"a: b/out"), (b"ok", b"a: b/out")])
-def test_the_shell_here_is_understood(tmp_path, names):
+def test_the_shell_of_this_host_is_understood(tmp_path, names):
     argv = writing_to(*names, [b"touch", b"ran"], appends=False)
     ended = subprocess.run(argv, cwd=tmp_path, capture_output=True, timeout=20)
     assert ended.returncode == EXIT_CANNOT_OPEN

@@ -1,4 +1,4 @@
-"""What a dispatcher says that it has queued: some bytes are kept here for each job."""
+"""The numbers that a dispatcher reports as queued: some bytes are kept here for each job."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from lbd.net.gen import dispatch_pb2 as pb
 
 @pytest.mark.parametrize(("first", "count"), [(1, 2**32 - 1), (1, 0), (0, 1), (-5, 1)])
 async def test_numbers_that_no_jobs_can_have_are_refused(tmp_path, monkeypatch, first, count):
-    """The LBM filled 4 GB with what becomes of four thousand million jobs."""
+    """The LBM filled 4 GB with the states of four thousand million jobs."""
     config = Config(host=HostConfig(name="h1", address="127.0.0.1", state_dir=str(tmp_path)))
     client = DispatcherClient(config, None, None)
     reply = pb.SubmitReply(first=first, count=count)

@@ -1,4 +1,4 @@
-"""A request for the queue that is refused is not kept: it may be megabytes."""
+"""A refused request for the queue is not kept in memory: it may be megabytes."""
 
 import asyncio
 import gc
@@ -19,8 +19,8 @@ def count(*names):
 
 
 async def test_one_that_was_refused_holds_nothing(monkeypatch):
-    """`taking` had the exception, that the frame, and that `taking`: until the next time that
-    Python looked for such cycles, which was after some hundred requests of any length."""
+    """`taking` held the exception, which held the frame, which held `taking`: the memory was kept
+    until Python's next search for cycles, after some hundred requests of any length."""
 
     async def refuse(*_):
         raise Unavailable("no")

@@ -1,4 +1,4 @@
-"""Output on disk: bounded, with its beginning and its end, and read from anywhere."""
+"""Output on disk: bounded, keeping its beginning and its end, and readable from any position."""
 
 import ctypes
 import errno
@@ -37,7 +37,7 @@ def read_all(spool, name="out"):
         at = piece.next_at
 
 
-def test_what_is_written_is_read_in_pieces(tmp_path):
+def test_output_is_read_in_pieces(tmp_path):
     spool = Spool(str(tmp_path), LIMIT_BYTES)
     data = os.urandom(PIECE_BYTES + 5)
     os.close(write(spool, data))
@@ -47,13 +47,13 @@ def test_what_is_written_is_read_in_pieces(tmp_path):
     assert not spool.exists("7", 2)
 
 
-def test_nobody_else_gets_at_it(tmp_path):
+def test_nobody_else_can_read_it(tmp_path):
     spool = Spool(str(tmp_path), LIMIT_BYTES)
     os.close(write(spool, b"secret"))
     assert (tmp_path / "spool").stat().st_mode & 0o777 == 0o700
 
 
-def test_of_too_much_the_middle_is_dropped_and_the_disk_has_it_back(tmp_path):
+def test_the_middle_of_excessive_output_is_dropped_and_its_space_returned(tmp_path):
     spool = Spool(str(tmp_path), LIMIT_BYTES)
     first, rest, last = b"first\n", b"x" * (4 * LIMIT_BYTES), b"last\n"
     descriptor = write(spool, first + rest)
@@ -71,7 +71,7 @@ def test_of_too_much_the_middle_is_dropped_and_the_disk_has_it_back(tmp_path):
     assert read_all(spool) == (kept, dropped)
 
 
-def test_what_grows_on_is_trimmed_again(tmp_path):
+def test_output_that_keeps_growing_is_trimmed_again(tmp_path):
     spool = Spool(str(tmp_path), LIMIT_BYTES)
     descriptor = write(spool, b"")
     for _ in range(8):
@@ -83,7 +83,7 @@ def test_what_grows_on_is_trimmed_again(tmp_path):
     assert (tmp_path / "spool/0/7.1.out").stat().st_blocks * 512 <= LIMIT_BYTES
 
 
-def test_where_no_hole_can_be_punched_all_is_kept_and_read(tmp_path):
+def test_where_no_hole_can_be_punched_everything_is_kept_and_read(tmp_path):
     tried = []
 
     def cannot(*where):
@@ -100,7 +100,7 @@ def test_where_no_hole_can_be_punched_all_is_kept_and_read(tmp_path):
     assert len(tried) == 1, "it says so once"
 
 
-def test_a_full_disk_while_the_hole_is_noted_leaves_all_to_be_read(tmp_path):
+def test_if_the_disk_fills_while_the_hole_is_noted_everything_can_be_read(tmp_path):
     spool = Spool(str(tmp_path), LIMIT_BYTES)
     data = os.urandom(2 * LIMIT_BYTES)
     os.close(write(spool, data))
@@ -181,7 +181,7 @@ def close(descriptors):
         os.close(descriptor)
 
 
-def test_files_that_were_left_empty_become_those_of_later_attempts(tmp_path):
+def test_empty_files_are_reused_by_later_attempts(tmp_path):
     spool = Spool(str(tmp_path), LIMIT_BYTES)
     first = both(spool, "7")
     used = inodes(first)
@@ -214,7 +214,7 @@ def test_no_file_passes_from_one_account_to_another(tmp_path):
 
 
 def opens_again_as(uid, descriptor):
-    """Can a process of that user's that has it?"""
+    """Returns whether a process of that user that has the descriptor can open the file again."""
     who = ("setpriv", "--reuid", str(uid), "--clear-groups")
     shell = f"exec 3<>/proc/self/fd/{descriptor} && echo yes"
     done = subprocess.run(
@@ -226,11 +226,11 @@ def opens_again_as(uid, descriptor):
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes other users")
 def test_only_its_own_account_opens_it_again(tmp_path):
-    """A job that prints to /dev/stdout does."""
+    """A job that prints to /dev/stdout does so."""
     spool = Spool(str(tmp_path), LIMIT_BYTES)
     first = both(spool, "7", ANN)
     assert [opens_again_as(uid, first[0]) for uid in (ANN, BEN)] == [True, False]
-    assert os.fstat(first[0]).st_uid == os.geteuid()  # or its owner could keep us from it
+    assert os.fstat(first[0]).st_uid == os.geteuid()  # otherwise its owner could lock us out
     spool.mark_cut("7", 1)
     assert [opens_again_as(uid, first[0]) for uid in (ANN, BEN)] == [True, False]
     close(first)
@@ -239,8 +239,8 @@ def test_only_its_own_account_opens_it_again(tmp_path):
     os.close(pack)
 
 
-def test_one_that_somebody_has_open_yet_stays_what_it_is(tmp_path):
-    """Its writer may have escaped, a reader may be about to read."""
+def test_a_file_that_some_process_still_has_open_is_left_alone(tmp_path):
+    """Its writer may have escaped, or a reader may be about to read."""
     spool = Spool(str(tmp_path), LIMIT_BYTES)
     first = both(spool, "7")
     spool.ended("7", 1)
@@ -252,8 +252,8 @@ def test_one_that_somebody_has_open_yet_stays_what_it_is(tmp_path):
 
 
 def test_who_opens_it_while_it_is_looked_at_ends_nobody(tmp_path):
-    """They break our lease, of which the kernel tells us: by SIGIO, which ends a process, if we do
-    not ask for another signal."""
+    """They break our lease, which the kernel reports by SIGIO; that signal ends a process unless
+    another one is requested."""
     path, heard = tmp_path / "file", []
     path.touch()
     own = os.open(path, os.O_WRONLY)
@@ -275,7 +275,7 @@ def test_who_opens_it_while_it_is_looked_at_ends_nobody(tmp_path):
 
 
 def test_a_blank_has_its_new_name_before_anybody_can_open_it(tmp_path, monkeypatch):
-    """To rename it takes its lock, which a process that has opened it may hold for ever."""
+    """Renaming takes its lock, which a process that has opened it may hold for ever."""
     spool = Spool(str(tmp_path), LIMIT_BYTES)
     close(both(spool, "7"))
     spool.ended("7", 1)
@@ -307,7 +307,7 @@ def test_what_would_have_to_wait_is_not_read_at_once(tmp_path, monkeypatch):
     assert spool.read("7", 1, "out", 1).data == b"ome"
 
 
-def test_one_with_something_in_it_stays_what_it_is(tmp_path):
+def test_a_file_with_contents_is_left_alone(tmp_path):
     spool = Spool(str(tmp_path), LIMIT_BYTES)
     first = both(spool, "7")
     for descriptor in first:
@@ -318,7 +318,7 @@ def test_one_with_something_in_it_stays_what_it_is(tmp_path):
     assert [spool.read("7", 1, name, 0).data for name in ("out", "err")] == [b"kept"] * 2
 
 
-def test_one_that_was_swept_meanwhile_is_made_anew(tmp_path):
+def test_a_file_that_was_swept_meanwhile_is_created_again(tmp_path):
     spool = Spool(str(tmp_path), LIMIT_BYTES)
     close(both(spool, "7"))
     spool.ended("7", 1)
@@ -327,8 +327,8 @@ def test_one_that_was_swept_meanwhile_is_made_anew(tmp_path):
     assert spool.exists("8", 1)
 
 
-def test_what_ran_while_the_disk_was_full_is_marked_for_good(tmp_path, monkeypatch):
-    """Also if it printed nothing, or nothing that got there."""
+def test_an_attempt_that_ran_while_the_disk_was_full_is_marked_for_good(tmp_path, monkeypatch):
+    """Even if it printed nothing, or nothing that was stored."""
     spool = Spool(str(tmp_path), LIMIT_BYTES)
     close(both(spool, "7"))
     close(both(spool, "8"))
@@ -346,14 +346,14 @@ def test_what_ran_while_the_disk_was_full_is_marked_for_good(tmp_path, monkeypat
     assert [again.read(job, 1, "out", 0).cut for job in ("9", "10")] == [False, False]
 
 
-def test_a_disk_that_was_full_for_a_while_is_remembered(tmp_path):
+def test_a_temporarily_full_disk_is_remembered(tmp_path):
     spool = Spool(str(tmp_path), LIMIT_BYTES)
     close(both(spool, "7"))
     spool.mark_cut("7", 1)
     assert "may be incomplete" in spool.ended("7", 1)
 
 
-def test_what_went_to_files_of_its_own_is_not_marked(tmp_path, monkeypatch):
+def test_output_to_files_of_its_own_is_not_marked(tmp_path, monkeypatch):
     spool = Spool(str(tmp_path), LIMIT_BYTES)
     close(both(spool, "7"))
     monkeypatch.setattr(spool_module.os, "statvfs", disk_with(free_bytes=0))
@@ -363,7 +363,7 @@ def test_what_went_to_files_of_its_own_is_not_marked(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("blocks", "free_bytes", "full"),
-    [(1000, 0, True), (1000, FULL_BYTES, False), (0, 0, False)],  # the last does not know
+    [(1000, 0, True), (1000, FULL_BYTES, False), (0, 0, False)],  # the last reports no size
 )
 def test_a_full_disk(tmp_path, monkeypatch, blocks, free_bytes, full):
     monkeypatch.setattr(spool_module.os, "statvfs", disk_with(free_bytes, blocks))

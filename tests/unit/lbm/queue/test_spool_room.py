@@ -1,4 +1,4 @@
-"""Room on the disk of the spool: who keeps most output there loses the oldest."""
+"""Room on the spool's disk: the user with the most output there loses the oldest."""
 
 import ctypes
 import logging
@@ -38,7 +38,7 @@ def spool(tmp_path):
 def keep(spool, job, uid, size_bytes, name="out"):
     descriptor = spool.open(job, 1, name, uid)
     os.write(descriptor, os.urandom(size_bytes))
-    os.fsync(descriptor)  # else its blocks are not counted yet
+    os.fsync(descriptor)  # otherwise its blocks are not counted yet
     os.close(descriptor)
 
 
@@ -67,14 +67,14 @@ async def test_who_keeps_most_loses_the_oldest_of_it(spool):
     assert (piece.data, piece.cut) == (b"", True)
 
 
-async def test_nobody_loses_what_one_attempt_may_print(spool):
+async def test_nobody_loses_output_within_the_limit_of_one_attempt(spool):
     keep(spool, "10", ANN, 128 * KIB)
     keep(spool, "11", BOB, 512 * KIB)
     await room(spool, 1 << 40)
     assert sizes(spool).keys() == {"10"}
 
 
-async def test_what_runs_keeps_its_output(spool):
+async def test_running_jobs_keep_their_output(spool):
     keep(spool, "10", ANN, 512 * KIB)
     keep(spool, "11", ANN, 512 * KIB)
     await room(spool, 1 << 40, running={"10.1"})
@@ -82,7 +82,7 @@ async def test_what_runs_keeps_its_output(spool):
 
 
 async def test_what_was_lost_is_still_counted_and_lost_again_if_it_grows(spool):
-    """A process may have kept a descriptor of it, so its file has to stay in sight."""
+    """A process may have kept a descriptor of it, so its file must remain known."""
     descriptor = spool.open("10", 1, "out", ANN)
     for _ in range(2):
         os.write(descriptor, bytes(512 * KIB))
@@ -92,7 +92,7 @@ async def test_what_was_lost_is_still_counted_and_lost_again_if_it_grows(spool):
     os.close(descriptor)
 
 
-async def test_packs_count_and_go_as_well(spool):
+async def test_packs_count_and_are_removed_too(spool):
     descriptor = spool.open_pack("10", 1, ANN)
     os.write(descriptor, bytes(512 * KIB))
     os.fsync(descriptor)
@@ -163,7 +163,7 @@ async def test_while_it_is_short_the_attempts_of_a_user_share_what_one_may_print
 
 
 def take(path, size_bytes):
-    """More of the disk, while the file stays as long as it is."""
+    """Takes more of the disk, while the length of the file stays the same."""
     with open(path, "rb+") as file:
         where = ctypes.c_longlong(0), ctypes.c_longlong(size_bytes)
         if ctypes.CDLL(None).fallocate(file.fileno(), 1, *where):
@@ -182,7 +182,7 @@ async def test_who_takes_the_disk_beyond_what_they_print_ends_while_it_is_short(
 
 
 MIB = 1 << 20
-TIGHT = Shortage(-4 * MIB, 0, 16 * MIB)  # 20 MiB are free, 16 are to be
+TIGHT = Shortage(-4 * MIB, 0, 16 * MIB)  # 20 MiB are free, 16 must be
 
 
 def test_on_a_small_disk_the_outputs_of_a_user_take_half_of_what_is_to_be_free_there():
@@ -198,22 +198,22 @@ def test_on_a_small_disk_the_outputs_of_a_user_take_half_of_what_is_to_be_free_t
         (TIGHT, [(ANN, 6 * MIB + 1)], {ANN}),
         (TIGHT, [(ANN, 3 * MIB), (ANN, 4 * MIB), (BOB, KIB)], {ANN}),
         (TIGHT, [(ANN, 4 * MIB), (BOB, 4 * MIB)], {ANN, BOB}),
-        (Shortage(16 * MIB, 0, 16 * MIB), [(ANN, 2 * MIB)], set()),  # full, but not by that
+        (Shortage(16 * MIB, 0, 16 * MIB), [(ANN, 2 * MIB)], set()),  # full, but not because of that
         (Shortage(16 * MIB, 0, 16 * MIB), [(ANN, 2 * MIB + 1)], {ANN}),
         (Shortage(-(1 << 40), 0, 2 << 30), [(ANN, 1 << 30)], set()),
-        (Shortage(0, 0), [(ANN, 1 << 40)], set()),  # a file system that does not say
+        (Shortage(0, 0), [(ANN, 1 << 40)], set()),  # a file system that does not report its size
     ],
 )
-def test_who_prints_most_is_too_quick_where_the_room_may_not_last(short, printed, expected):
+def test_the_user_who_prints_most_is_too_fast_if_the_room_may_not_last(short, printed, expected):
     assert too_quick(printed, short) == expected
 
 
 @pytest.fixture
 def care(spool):
-    """Of a tight disk on which 1 is BOB's and runs, and 2 is ANN's and runs."""
+    """Returns the care for a tight disk on which BOB's job 1 and ANN's job 2 run."""
     spool.holes.limit_bytes = 1 << 30
     keep(spool, "1", BOB, KIB)
-    keep(spool, "2", ANN, 12 * MIB)  # before it was looked at, which may be a long time
+    keep(spool, "2", ANN, 12 * MIB)  # before the first look, which may be a long time
     care = care_of(spool, Attempts(["1", "2"]), lambda _: care.shortage)
     care.shortage, care.attempts = TIGHT, care._attempts
     return care
@@ -240,7 +240,7 @@ async def test_who_fills_a_disk_quicker_than_it_is_freed_loses_what_does(spool, 
     assert "it printed more than fits" in spool.ended("2", 1)
 
 
-async def test_room_is_made_for_what_will_be_printed_until_the_next_look(spool, care):
+async def test_room_is_made_for_the_output_expected_until_the_next_look(spool, care):
     await care.look()
     assert sizes(spool)["2"] == 12 * MIB
     await print_for(1, care, spool)
@@ -250,7 +250,7 @@ async def test_room_is_made_for_what_will_be_printed_until_the_next_look(spool, 
 
 @pytest.mark.parametrize("after", ["it runs", "it has ended"])
 async def test_a_hole_that_an_output_ends_with_is_not_printed(spool, care, after):
-    """ftruncate(2): it takes nothing of the disk, so nobody is to lose an output for it."""
+    """ftruncate(2) takes nothing of the disk, so nobody should lose an output for it."""
     keep(spool, "10", BOB, 2 << 20)
     care.shortage = Shortage(-(64 << 20), 0, 2 << 20)  # far from short
     spool.holes.limit_bytes = LIMIT_BYTES
@@ -282,7 +282,7 @@ async def test_what_was_cut_out_of_an_output_was_printed_all_the_same(spool, car
     assert spool.quick.until_s.keys() == {ANN}
 
 
-async def test_a_burst_is_not_too_quick(spool, care):
+async def test_a_burst_is_not_too_fast(spool, care):
     await care.look()
     for _ in range(2):
         await print_for(1, care, spool)
@@ -308,7 +308,7 @@ async def test_of_who_was_too_quick_nothing_is_kept_for_a_while(spool, care):
     keep(spool, "21", BOB, KIB)
     for name in ("out", "err"):
         os.close(spool.open("20", 1, name, ANN))
-    with pytest.raises(OSError, match="Invalid"):  # no file of ours
+    with pytest.raises(OSError, match="Invalid"):  # not a file of ours
         keep(spool, "20", ANN, KIB)
     assert "20" not in sizes(spool)
     assert "21" in sizes(spool)

@@ -1,4 +1,4 @@
-"""What is said of an array where one of its tasks has to be named."""
+"""What is said of an array if one of its tasks must be named."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from lbd.net.gen import dispatch_pb2 as pb
     ("states", "like"),
     [(("done", "failed", "failed"), "1_2, which failed"), (("done", "running"), "1_1")],
 )
-def test_the_first_that_failed_is_named(states, like):
+def test_the_first_failed_task_is_named(states, like):
     tasks = [
         pb.JobInfo(array_id=1, array_index=index, state=state)
         for index, state in enumerate(states, 1)

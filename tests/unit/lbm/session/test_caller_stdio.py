@@ -1,4 +1,4 @@
-"""A caller's descriptors are asked for once, and kept for another start if there may be one."""
+"""A client's descriptors are requested once, and kept for another start if there may be one."""
 
 import asyncio
 import os
@@ -39,12 +39,12 @@ async def caller():
 
 
 async def until_ended(reader):
-    """Nobody has the other end."""
+    """Waits until nobody has the other end."""
     os.set_blocking(reader, True)
     return await asyncio.wait_for(asyncio.to_thread(os.read, reader, 10), 20)
 
 
-async def test_they_are_asked_for_once_and_taken_as_often_as_they_may_be_needed(caller):
+async def test_they_are_requested_once_and_taken_as_often_as_they_may_be_needed(caller):
     taken = [await caller.stdio.take(keep=True) for _ in range(2)]
     assert caller.asked == 1
     assert len({ends.stdout for ends in taken}) == 2
@@ -54,7 +54,7 @@ async def test_they_are_asked_for_once_and_taken_as_often_as_they_may_be_needed(
     assert await until_ended(caller.reader) == b""
 
 
-async def test_what_is_taken_for_good_is_the_takers_alone(caller):
+async def test_descriptors_taken_for_good_belong_to_the_taker_alone(caller):
     ends = await caller.stdio.take(keep=False)
     caller.stdio.close()
     os.write(ends.stdout, b"out")
@@ -62,8 +62,8 @@ async def test_what_is_taken_for_good_is_the_takers_alone(caller):
     assert await until_ended(caller.reader) == b"out"
 
 
-async def test_after_a_restart_they_are_there_for_another_start(caller):
-    """Who has given them away is not asked for them again."""
+async def test_after_a_restart_they_are_available_for_another_start(caller):
+    """A client that has given them away is not asked for them again."""
     os.close((await caller.stdio.take(keep=True)).stdout)
     following = new()
     following.restore(handed_over(caller.stdio.left()), are_taken=True)
@@ -76,7 +76,7 @@ async def test_after_a_restart_they_are_there_for_another_start(caller):
     assert await until_ended(caller.reader) == b"out"
 
 
-async def test_those_that_a_command_has_are_not_taken_twice(caller):
+async def test_descriptors_that_a_command_has_are_not_taken_twice(caller):
     ends = await caller.stdio.take(keep=False)
     left = caller.stdio.left()
     assert (left.asked, left.came) == (True, None)
@@ -87,7 +87,7 @@ async def test_those_that_a_command_has_are_not_taken_twice(caller):
     os.close(ends.stdout)
 
 
-async def test_as_many_come_as_are_open(caller):
+async def test_as_many_arrive_as_are_open(caller):
     with pytest.raises(ValueError, match="received 2 descriptors instead of 1"):
         caller.stdio.came(ALL_BUT_OUTPUT, [caller.writer, caller.writer])
     assert not caller.stdio.have_come

@@ -1,4 +1,4 @@
-"""Whether a command could begin here, as another host asks: such questions have an end, too."""
+"""Another host's questions whether a command could start here: their number is limited, too."""
 
 import asyncio
 from types import SimpleNamespace
@@ -51,7 +51,7 @@ def question(origin, uid=ANN, size=LONG, **more):
 
 
 async def test_long_ones_that_wait_are_within_the_budget_of_their_host():
-    """Four are looked into at once, and any number of them waited, each as long as it liked."""
+    """Four are examined at once, but any number of them waited, each as long as it liked."""
     here = host()
     checks = Checks(here, None)
     waiting = [asyncio.create_task(checks.for_peer(question("h2"), "h2")) for _ in range(7)]
@@ -79,8 +79,8 @@ async def test_who_looks_into_a_directory_that_hangs_keeps_nobody_else_waiting()
         await asyncio.gather(*hanging)
 
 
-async def test_a_question_runs_nothing_of_ours_either():
-    """A step of a workdir is no program, but a child of the keeper packs or unpacks files."""
+async def test_a_question_runs_none_of_our_programs_either():
+    """A step of a workdir is not a program, but a child of the keeper packs or unpacks files."""
     here = host()
     step = lbm_pb2.WorkdirStep(step="pack", fetch=[b"x"])
     await Checks(here, None).for_peer(question("h2", BOB, 1, workdir=step), "h2")

@@ -1,4 +1,4 @@
-"""No more clients than there are descriptors for, in each daemon as many as it may have."""
+"""The number of clients is limited by the descriptors that each daemon may have."""
 
 import resource
 import subprocess
@@ -23,8 +23,8 @@ run_daemon("test", Config(), main)
     [(20_000, 2048), (1024, 153), (300, 8), (0, 1), (resource.RLIM_INFINITY, 2048)],
 )
 def test_clients_leave_descriptors_for_all_else(descriptors, clients):
-    """A thousand connections of one user took all of them: the LBM could accept nobody, nor start
-    anything, for as long as that user liked."""
+    """A thousand connections of one user took all of them: the LBM could accept no client, nor
+    start anything, for as long as that user liked."""
     assert clients_within(2048, descriptors) == clients
 
 

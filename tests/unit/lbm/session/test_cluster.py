@@ -1,4 +1,4 @@
-"""Where the other hosts are, and what becomes of a question to one of them."""
+"""Where the other hosts are, and how a question to one of them ends."""
 
 import grpc
 import grpc.aio
@@ -26,7 +26,7 @@ class Lim:
 
 
 class Peers:
-    """All of them answer the same."""
+    """All of them give the same answer."""
 
     metadata = ()
 
@@ -71,7 +71,7 @@ async def test_a_host_by_its_name():
         await cluster().peer("h7")
 
 
-async def test_the_configuration_is_believed_before_the_lim():
+async def test_the_configuration_is_preferred_to_the_lim():
     assert await cluster().lbm_of("h9") == "10.0.0.9:7912"
     assert await cluster().lbm_of("h2") == "10.0.0.2:7902"
     with pytest.raises(Unavailable, match="host h7 is not in this cluster"):

@@ -1,4 +1,4 @@
-"""Who may look at plain commands and end them, and which host's word counts for that."""
+"""Who may look at plain commands and end them, and which hosts may speak for a user."""
 
 import asyncio
 import os
@@ -21,7 +21,7 @@ ANN, ROOT = ("ann", 1000), ("root", 0)
 
 
 def answers_of(user, uid, admission=NO_RULES):
-    """Those of h1 about one command that has ended, of this user; h3 is one of its admin.hosts."""
+    """Returns h1's answers about one ended command of this user; h3 is one of its admin.hosts."""
     config = Config()
     usage = Usage(2.0, 1.0, 0.0, 1.0, 1.0, user, "make", "h1", "h2", False, True, False, False,
                   id="h1-26", state="done", uid=uid)  # fmt: skip
@@ -76,7 +76,7 @@ async def test_a_host_that_the_owner_does_not_admit_speaks_for_no_user(verb):
 
 
 @pytest.mark.parametrize("job", ["\x1b[2J", "\ud800", "x" * 200, "", "h1-1\n"])
-async def test_an_id_that_cannot_be_is_said_in_one_line(job):
+async def test_an_impossible_id_is_reported_in_one_line(job):
     with pytest.raises(Refusal) as refused:
         await answers_of(*ANN).answer({"op": "command.show", "id": job}, Caller(0, 0, 1))
     assert str(refused.value).isprintable()
@@ -84,7 +84,7 @@ async def test_an_id_that_cannot_be_is_said_in_one_line(job):
 
 
 class AsUser:
-    """A keeper's, of the LBM's own account."""
+    """That of a keeper, as the LBM's own account."""
 
     is_needed = False
 
@@ -99,7 +99,7 @@ class AsUser:
     os.geteuid() != 0, reason="an LBM that does not run as root signals its own user alone"
 )
 async def test_an_lbm_that_is_root_signals_no_process_as_root():
-    """A user's command may have become another's, and its children are whose they like."""
+    """A user's command may have become another user, and its children run as anyone they like."""
     answers, as_user = answers_of(*ANN), AsUser()
     answers._home.looker = SimpleNamespace(as_user=as_user)
     job = SimpleNamespace(id="h1-27", uid=1000)

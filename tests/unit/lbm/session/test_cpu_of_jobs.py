@@ -1,4 +1,4 @@
-"""What jobs that run have used so far: from the hosts where they do, as far as that makes sense."""
+"""What running jobs have used so far: from the hosts where they run, as far as it is plausible."""
 
 import asyncio
 import math
@@ -49,30 +49,30 @@ async def added(jobs, **replies):
     return [one["cpu_s"] for one in jobs], cluster.asked
 
 
-async def test_each_host_is_asked_once_for_what_runs_there():
+async def test_each_host_is_asked_once_about_what_runs_there():
     jobs = [job("7", "h1"), job("12_1", "h2"), job("12_2", "h2", "suspended"), job("8", "h1")]
     used = saying(**{"12_1": 1.0, "12_2": 2.0, "13": 9.0})
     assert await added(jobs, h2=used) == ([3.5, 1.0, 2.0, None], [("h2", "ann")])
 
 
-async def test_what_has_ended_or_waits_costs_no_question():
+async def test_ended_and_waiting_jobs_cost_no_question():
     jobs = [job("1", "h2", "done"), job("2", None, "pending")]
     assert await added(jobs, h2=saying(**{"1": 1.0})) == ([None, None], [])
 
 
-async def test_a_host_that_does_not_say_spoils_nothing():
+async def test_a_host_that_does_not_answer_spoils_nothing():
     jobs = [job("1", "h2"), job("2", "down"), job("3", "h3")]
     assert await added(jobs, h3=saying(**{"3": 1.0})) == (
         [None, None, 1.0], [("h2", "ann"), ("h3", "ann")],
     )  # fmt: skip
 
 
-async def test_a_host_speaks_of_what_runs_there_alone():
+async def test_a_host_is_believed_only_about_what_runs_there():
     jobs = [job("1", "h2"), job("2", "h3")]
     assert (await added(jobs, h2=saying(**{"2": 5.0}), h3=saying()))[0] == [None, None]
 
 
-def test_impossible_figures_are_none():
+def test_impossible_figures_are_ignored():
     told = saying(a=-1.0, b=math.nan, c=math.inf, d=2.0)
     assert used_in(told) == {"d": 2.0}
 
@@ -87,7 +87,7 @@ async def test_its_attempt_has_used_the_same():
     assert [one["cpu_s"] for one in attempts] == [1.0, 3.5]
 
 
-async def test_who_asks_at_once_or_soon_again_costs_no_second_question():
+async def test_simultaneous_and_repeated_questions_cost_no_second_one():
     cluster = Cluster(h2=saying(**{"1": 1.0}))
     cpu = CpuOfJobs("h1", Here(), lambda: cluster)
     many = [[job("1", "h2")] for _ in range(20)]
@@ -97,7 +97,7 @@ async def test_who_asks_at_once_or_soon_again_costs_no_second_question():
     assert len(cluster.asked) == 1
 
 
-async def test_what_is_known_is_not_kept_for_long_nor_of_any_number_of_hosts(monkeypatch):
+async def test_answers_are_kept_neither_for_long_nor_for_any_number_of_hosts(monkeypatch):
     monkeypatch.setattr(cpu_of_jobs, "KEPT_S", 0.0)
     monkeypatch.setattr(cpu_of_jobs, "HOSTS_KEPT", 3)
     cluster = Cluster()

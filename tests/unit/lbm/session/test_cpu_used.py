@@ -30,7 +30,7 @@ def test_without_cgroups_a_tree_counts_with_its_ended_children():
     assert found["h1-1"] >= found["7"], "it is below us"
 
 
-async def test_many_questions_are_one_look(monkeypatch):
+async def test_many_questions_take_one_look(monkeypatch):
     looks = []
     monkeypatch.setattr(cpu_used, "used_s", lambda roots: looks.append(roots) or {"7": 1.0})
     monkeypatch.setattr(cpu_used, "KEPT_S", 1000.0)

@@ -1,4 +1,4 @@
-"""Who is shown what daemons said of a job, and what is believed of another host's lines."""
+"""Who is shown what daemons logged about a job, and which of another host's lines are believed."""
 
 import logging
 import math
@@ -86,7 +86,7 @@ def answers(tmp_path, *, is_admin=False, admission=None, admins_on=()):
     return DaemonLines(home, admins, of_queue, of_commands, RECENT)
 
 
-async def test_lines_of_all_hosts_and_who_is_missing(tmp_path):
+async def test_lines_of_all_hosts_are_shown_with_the_missing_hosts(tmp_path):
     lines = answers(tmp_path)
     reply = await lines.answer({"op": "queue.lines", "id": "7"}, CALLER)
     assert [(one["host"], one["daemon"], one["text"]) for one in reply["lines"]] == [
@@ -115,7 +115,7 @@ async def test_the_lim_and_the_dispatcher_of_this_host_are_asked(tmp_path):
 
 
 @pytest.mark.parametrize(("name", "shown"), [("12", "12"), ("12_7", "12_7"), ("12_[3-5]", "12")])
-async def test_an_array_or_one_of_its_tasks(tmp_path, name, shown):
+async def test_an_array_or_one_of_its_tasks_can_be_named(tmp_path, name, shown):
     reply = await answers(tmp_path).answer({"op": "queue.lines", "id": name}, CALLER)
     assert reply["job"] == shown
 
@@ -135,7 +135,7 @@ async def test_another_users_job_is_shown_to_administrators_alone(tmp_path, op, 
     assert mine["job"] == name
 
 
-async def test_administrators_look_while_the_dispatcher_is_away(tmp_path):
+async def test_administrators_can_look_while_the_dispatcher_is_away(tmp_path):
     lines = answers(tmp_path, is_admin=True)
     lines._home.queue.found.clear()
     assert (await lines.answer({"op": "queue.lines", "id": "12_7"}, CALLER))["job"] == "12_7"
@@ -172,14 +172,14 @@ async def test_a_host_is_shown_the_lines_of_whom_it_speaks_for(
 
 
 @pytest.mark.parametrize(("later_s", "shown"), [(-1e6, 1), (30.0, 1), (1e6, 0)])
-async def test_what_was_said_before_the_job_is_of_another_that_had_its_id(tmp_path, later_s, shown):
+async def test_lines_before_the_job_belong_to_another_that_had_its_id(tmp_path, later_s, shown):
     ((line,), _) = RECENT.of("7", time.time())
     asked = lbm_pb2.LinesRequest(job="7", user="ann", since=line.unix_s + later_s)
     assert len((await answers(tmp_path).for_peer(asked, "h2")).lines) == shown
 
 
 @pytest.mark.parametrize("job", ["", "\x1b[2J", "x" * 200, "h1-1\n"])
-async def test_what_is_no_id_is_refused(tmp_path, job):
+async def test_an_invalid_id_is_refused(tmp_path, job):
     with pytest.raises(PeerError):
         await answers(tmp_path).for_peer(lbm_pb2.LinesRequest(job=job, user="ann"), "h2")
 
@@ -191,13 +191,13 @@ async def test_what_is_no_id_is_refused(tmp_path, job):
         {"level": "loud"}, {"job": "8"},
     ],
 )  # fmt: skip
-def test_lines_that_cannot_be_are_left_out(lie):
+def test_impossible_lines_are_left_out(lie):
     gathered = Gathered()
     gathered.add("h2", "7", lbm_pb2.LinesReply(lines=[said(), said(**lie)]))
     assert len(gathered.answer("7")["lines"]) == 1
 
 
-def test_there_is_an_end_to_what_hosts_say():
+def test_the_lines_of_a_host_are_limited():
     gathered = Gathered()
     for host in ("h2", "h3"):
         flood = [said(unix_s=float(at), text="x\n" * 1000) for at in range(5000)]

@@ -1,4 +1,4 @@
-"""A host that asks without end, and another."""
+"""A host that asks without end, and another one."""
 
 import asyncio
 
@@ -97,7 +97,7 @@ def asked(data):
     return handler.unary_unary(data, Context("h2"))
 
 
-async def test_an_answer_goes_to_the_host_that_asks():
+async def test_an_answer_goes_to_the_host_that_asked():
     reply = pb.JobsReply.FromString(await asked(b""))
     assert [job.id for job in reply.jobs] == ["h2-1"]
 
@@ -110,7 +110,7 @@ async def test_an_answer_goes_to_the_host_that_asks():
         (pb.JobsRequest(user="busy").SerializeToString(), grpc.StatusCode.FAILED_PRECONDITION),
     ],
 )
-async def test_what_cannot_be_answered_is_refused(data, code):
+async def test_an_unanswerable_question_is_refused(data, code):
     with pytest.raises(Aborted) as refused:
         await asked(data)
     assert refused.value.args[0] is code

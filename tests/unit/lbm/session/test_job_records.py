@@ -25,7 +25,7 @@ def test_a_task_of_the_queue_has_an_index_and_an_array_has_none():
     assert "array_index" not in queued_json(array)
 
 
-def test_a_key_that_lbrun_made_up_is_nobodys():
+def test_a_key_that_lbrun_generated_is_not_shown():
     keys = [
         given_json(pb.GivenInfo(key=key))["idempotency_key"] for key in ("night", "", "lbrun:1f")
     ]

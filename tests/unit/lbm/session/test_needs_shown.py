@@ -1,4 +1,4 @@
-"""What `lbctl job --json` says of a job's needs."""
+"""What `lbctl job --json` shows of a job's needs."""
 
 import pytest
 
@@ -17,5 +17,5 @@ def test_a_job_says_what_it_needs():
 
 
 @pytest.mark.parametrize("text", ["gpu=0", "+" + "x" * 99, "a=1 " * 99])
-def test_what_a_dispatcher_cannot_have_meant_is_left_out(text):
+def test_impossible_needs_from_a_dispatcher_are_left_out(text):
     assert needs_json(text) is None

@@ -1,4 +1,4 @@
-"""What another host says of its owner is checked before it is shown."""
+"""Another host's information about its owner is checked before it is shown."""
 
 import math
 
@@ -20,7 +20,7 @@ def reply(**values):
     return made
 
 
-def test_what_is_said_is_shown():
+def test_valid_information_is_shown():
     one = pb.Interruption(ended=9.0, stay_s=4.0, cost_s=3.0)
     shown = owner_json("h3", reply(interruptions=[one], rule="suspend\n\x1b[2J"))
     assert (shown["host"], shown["owner"], shown["since"]) == ("h3", "here", 5.0)
@@ -54,15 +54,15 @@ def test_what_cannot_be_is_refused(values):
         owner_json("h3", reply(**values))
 
 
-def test_the_limit_of_the_trials_is_said_once_they_have_seen_enough():
+def test_the_limit_of_the_trials_is_shown_once_they_have_seen_enough():
     book = OwnerBook(HostId("h3"), step_s=60.0)
     assert trial_limit_s(book, 600.0) is None
     book.trials.restore([[0, 9, 9]] * (len(book.trials.trials) - 1) + [[0, 9, 0]], FEWEST_WAITS)
-    limit_s = trial_limit_s(book, 600.0)  # moving never has cost nothing
+    limit_s = trial_limit_s(book, 600.0)  # never moving has cost nothing
     one = pb.Interruption(ended=9.0, stay_s=4.0, cost_s=600.0, trial_limit_s=limit_s)
     assert owner_json("h3", reply(interruptions=[one]))["interruptions"][0][4] == 1e11
 
 
-def test_there_is_a_bound():
+def test_the_answer_is_bounded():
     many = [pb.Interruption(stay_s=1.0)] * (2 * KEPT)
     assert len(owner_json("h3", reply(interruptions=many))["interruptions"]) == KEPT

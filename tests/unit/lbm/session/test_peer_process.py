@@ -1,4 +1,4 @@
-"""What the LBM believes of the process at the other end of a socket, and of which one."""
+"""What the LBM believes about the process at the other end of a socket, and about which process."""
 
 import contextlib
 import os
@@ -26,7 +26,7 @@ with socket.socket(socket.AF_UNIX) as sock:
 
 @contextlib.contextmanager
 def connected(path, *prefix):
-    """A process that has connected, and our end."""
+    """Yields a process that has connected, and our end."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         listener.listen()
@@ -60,7 +60,7 @@ def failing(*_):
 
 
 @pytest.mark.usefixtures("way")
-def test_what_holds_for_the_process_is_read(tmp_path):
+def test_the_properties_of_the_process_are_read(tmp_path):
     limited = ("prlimit", "--cpu=9:77")
     with connected(tmp_path / "s", *limited) as (_, sock):
         peer = PeerProcess(sock, caller_of(sock))
@@ -71,8 +71,8 @@ def test_what_holds_for_the_process_is_read(tmp_path):
 
 
 @pytest.mark.usefixtures("way")
-def test_nothing_is_read_of_one_that_has_ended(tmp_path):
-    """It was shut in, and has left its socket to a process that is not."""
+def test_nothing_is_read_of_a_process_that_has_ended(tmp_path):
+    """It was confined, and has left its socket to a process that is not."""
     with connected(tmp_path / "s") as (process, sock):
         peer = PeerProcess(sock, caller_of(sock))
         process.stdin.close()
@@ -86,7 +86,7 @@ def test_nothing_is_read_of_one_that_has_ended(tmp_path):
 
 
 @pytest.mark.usefixtures("way")
-def test_nothing_is_read_of_one_that_had_ended_before(tmp_path):
+def test_nothing_is_read_of_a_process_that_had_ended_before(tmp_path):
     with connected(tmp_path / "s") as (process, sock):
         process.kill()
         process.wait()
@@ -96,8 +96,8 @@ def test_nothing_is_read_of_one_that_had_ended_before(tmp_path):
         peer.close()
 
 
-def test_what_was_read_while_it_ended_counts_for_nothing(tmp_path, monkeypatch):
-    """Its number may have been another's in between."""
+def test_what_was_read_while_it_ended_does_not_count(tmp_path, monkeypatch):
+    """Its pid may have belonged to another process in between."""
     with connected(tmp_path / "s") as (process, sock):
         peer = PeerProcess(sock, caller_of(sock))
 
@@ -112,8 +112,8 @@ def test_what_was_read_while_it_ended_counts_for_nothing(tmp_path, monkeypatch):
         peer.close()
 
 
-def test_a_number_that_is_another_users_by_now_is_nobody(monkeypatch):
-    """Where the kernel gives no pidfd of the peer."""
+def test_a_pid_that_belongs_to_another_user_by_now_counts_as_nobody(monkeypatch):
+    """Where the kernel provides no pidfd of the peer."""
     monkeypatch.setattr(module, "SO_PEERPIDFD", 9999)
     ours, _theirs = socket.socketpair()
     with ours, _theirs:
@@ -123,8 +123,8 @@ def test_a_number_that_is_another_users_by_now_is_nobody(monkeypatch):
         peer.close()
 
 
-def test_of_one_out_of_sight_the_least_is_assumed(monkeypatch):
-    """In a PID namespace beside ours its number is 0."""
+def test_for_an_invisible_process_the_least_is_assumed(monkeypatch):
+    """In a sibling PID namespace its pid is 0."""
     monkeypatch.setattr(module, "SO_PEERPIDFD", 9999)
     ours, theirs = socket.socketpair()
     with ours, theirs:
@@ -133,7 +133,7 @@ def test_of_one_out_of_sight_the_least_is_assumed(monkeypatch):
         peer.close()
 
 
-def test_of_one_that_is_hidden_from_us_the_least_is_assumed(tmp_path, monkeypatch):
+def test_for_a_process_hidden_from_us_the_least_is_assumed(tmp_path, monkeypatch):
     with connected(tmp_path / "s") as (_, sock):
         peer = PeerProcess(sock, caller_of(sock))
         monkeypatch.setattr(module, "read_small", failing)

@@ -1,4 +1,4 @@
-"""What an lbrun may ask: what makes no sense, or would take for ever to read, is refused."""
+"""What an lbrun may request: invalid requests, and those too slow to read, are refused."""
 
 import pytest
 
@@ -25,21 +25,21 @@ def body(*pairs):
     return frames.pack_fields([(tags.ARGUMENT, b"true"), *pairs])
 
 
-def test_a_request():
+def test_a_valid_request():
     found = read_request(body((tags.ENVIRONMENT, b"A=1"), (tags.FLAGS, b"n"), (tags.FLAGS, b"v")))
     assert (found.argv, found.environment, found.flags) == ([b"true"], [b"A=1"], b"nv")
 
 
 @pytest.mark.parametrize("read", [read_request, read_queued])
-def test_more_words_than_there_can_be(read):
-    """A million of them hold no more bytes than a request may have."""
+def test_more_words_than_possible(read):
+    """A million of them take no more bytes than a request may have."""
     read(body(*[(tags.ARGUMENT, b"")] * (WORDS_MAX - 1)))
     with pytest.raises(ValueError, match=f"more than {WORDS_MAX} fields"):
         read(body(*[(tags.ARGUMENT, b"")] * WORDS_MAX))
 
 
 def test_flags_that_add_up():
-    """Each would be put behind all before it."""
+    """Each would be appended to all before it."""
     with pytest.raises(ValueError, match="flags"):
         read_request(body(*[(tags.FLAGS, b"nnnn")] * FLAGS_MAX))
 
@@ -58,20 +58,20 @@ def test_what_a_run_has_used():
 
 @pytest.mark.parametrize("cpu", [b"inf", b"nan", b"-0.1", b"1e308", b"%d" % (CPU_S_MAX + 1)])
 def test_what_no_run_can_have_used(cpu):
-    """One infinite figure, or a sum of two that is, hid the accounting of the whole host."""
+    """One infinite figure, or an infinite sum of two, hid the accounting of the whole host."""
     with pytest.raises(ValueError, match="out of range"):
         read_used(frames.pack_fields([(tags.CPU, cpu), (tags.STATUS, b"0")]))
 
 
 @pytest.mark.parametrize("word", [b"", b"x", b"A=1", b"x" * 100])
 def test_very_many_words_count_by_their_number(word):
-    """A megabyte of short ones took half a second of the LBM's event loop, and counted like what
-    takes none: sixteen at once, and every command of other users waited for nine seconds."""
+    """A megabyte of short words took half a second of the LBM's event loop, but counted as cheap:
+    sixteen such requests at once made every command of other users wait for nine seconds."""
     many = frames.pack_fields([(tags.ARGUMENT, word)] * (WORDS_USUAL + 3200))
     assert turns_of_request(many) - len(many) / TURN_BYTES == pytest.approx(3200 / TURN_WORDS)
 
 
-def test_what_usual_commands_have_counts_once():
+def test_the_words_of_ordinary_commands_count_once():
     usual = [(tags.ENVIRONMENT, b"NAME=value")] * (WORDS_USUAL - 10)
     assert turns_of_request(body(*usual)) == 1.0
     assert turns_of_request(body((tags.ENVIRONMENT, b"A=" + b"x" * TURN_BYTES))) < 1.01

@@ -16,7 +16,7 @@ from lbd.local.budget import Budget
 
 
 async def attended(listening, journey):
-    """What came of it, with the client that listens like that."""
+    """Returns the outcome for a client that listens this way."""
     attending = Attending(lambda: listening, lambda: None)
     try:
         attending.listen()
@@ -33,23 +33,23 @@ async def failed(problem):
     raise problem
 
 
-async def test_who_says_nothing_is_listened_to_no_longer_than_the_command_takes():
+async def test_a_silent_client_is_listened_to_only_as_long_as_the_command_takes():
     async with asyncio.timeout(20):
         assert await attended(asyncio.sleep(3600), returned()) is True
 
 
 @pytest.mark.parametrize("problem", [ValueError(), BrokenPipeError()])
-async def test_what_a_client_has_sent_wrongly_ends_its_command_and_is_nobody_elses_trouble(problem):
+async def test_an_invalid_message_of_a_client_ends_only_its_command(problem):
     async with asyncio.timeout(20):
         assert await attended(failed(problem), asyncio.sleep(3600, result=True)) is False
 
 
-async def test_an_error_of_ours_is_not_hidden():
+async def test_an_error_of_our_own_is_not_hidden():
     with pytest.raises(RuntimeError):
         await attended(failed(RuntimeError()), asyncio.sleep(3600, result=True))
 
 
-async def test_who_stops_the_lbm_cancels_both():
+async def test_stopping_the_lbm_cancels_both():
     task = asyncio.create_task(attended(asyncio.sleep(3600), asyncio.sleep(3600, result=True)))
     await asyncio.sleep(0)
     task.cancel()
@@ -58,7 +58,7 @@ async def test_who_stops_the_lbm_cancels_both():
 
 
 async def test_a_command_whose_client_goes_away_as_it_is_to_run_it_has_ended():
-    """It stayed in the list of those that run for ever, without a process."""
+    """It stayed in the list of running commands for ever, without a process."""
     client, ours = socket.socketpair()
     ours.setblocking(False)
     home = SimpleNamespace(

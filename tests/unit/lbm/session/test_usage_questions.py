@@ -32,7 +32,7 @@ from lbd.net.gen import lbm_pb2 as pb
         pb.PastRequest(before_number=(1 << 64) - 1),
     ],
 )
-async def test_a_host_asks_no_longer_question_than_a_user_may(asked):
+async def test_a_host_may_ask_no_longer_question_than_a_user(asked):
     answers = UsageAnswers(SimpleNamespace(usage=None), SimpleNamespace(), SimpleNamespace())
     with pytest.raises(PeerError, match=r"question too long|number of a job"):
         await answers.past(asked, "h2")
@@ -58,12 +58,12 @@ async def test_a_host_asks_for_no_page_after_a_job_that_cannot_be():
     ],
 )
 def test_figures_that_cannot_be_are_those_of_no_host(lie):
-    """They would be added to the others', or end everybody's `lbctl stats`."""
+    """They would be added to the others', or break everybody's `lbctl stats`."""
     with pytest.raises(PeerError, match=r"no figures|not numbers"):
         stats_json(pb.StatsReply(by_user=[lie]), "")
 
 
-ANN, BOB, OTHER_ANN = ("ann", 2001), ("bob", 2002), ("ann", 2003)  # two have one name
+ANN, BOB, OTHER_ANN = ("ann", 2001), ("bob", 2002), ("ann", 2003)  # two have the same name
 NOW = time.time()
 
 
@@ -79,7 +79,7 @@ class Log:
 
 @pytest.fixture
 def ended(tmp_path):
-    """Answers of h1, where ann's and bob's commands have ended, and a job that h2 submitted."""
+    """Returns h1's answers; commands of ann and bob have ended there, and a job of h2's."""
     store = UsageStore(tmp_path / "usage.sqlite", StatsConfig())
     rows = ("h1-1", ANN, "h1"), ("h1-2", BOB, "h1"), ("h1-3", OTHER_ANN, "h1"), ("4", BOB, "h2")
     store.add(
@@ -106,7 +106,7 @@ def ended(tmp_path):
 
 
 async def shown(answers, host="h2", **asked):
-    """(ids, setting address at which others' are withheld) as `host` learns them."""
+    """Returns (ids, setting address at which others' are withheld) as `host` learns them."""
     asked = pb.PastRequest(limit=100, **asked)
     reply = await answers.past(asked, host)
     return {job.id for job in reply.jobs}, reply.withheld
@@ -157,7 +157,7 @@ class Other:
         return self.reply
 
 
-async def test_a_past_job_of_impossible_times_spoils_nobodys_history():
+async def test_a_past_job_with_impossible_times_spoils_no_history():
     sound = pb.JobRecord(id="h2-1", origin="h2", submitted=NOW, finished=NOW)
     odd = [pb.JobRecord(id="h2-2", origin="h2", finished=at) for at in (math.nan, math.inf, -1.0)]
     cluster = Other(pb.PastReply(jobs=[*odd, sound], withheld="\x1b[2Jadmin.hosts\n"))

@@ -1,4 +1,4 @@
-"""Whose jobs `lbctl` shows: by name, or where users.map is "uid" by number, on all hosts."""
+"""Whose jobs `lbctl` shows: by name, or by number where users.map is "uid", on all hosts."""
 
 import math
 from types import SimpleNamespace
@@ -21,13 +21,13 @@ from lbd.model import HostId, JobId
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.gen import lbm_pb2
 
-OWN, OTHER = 0, 4711  # of two people who have one name on two hosts
+OWN, OTHER = 0, 4711  # of two people who have the same name on two hosts
 NAME = user_name(OWN)
 CALLER = SimpleNamespace(uid=OWN, person=OWN)
 
 
 class Queue:
-    """A dispatcher with a job of each, and one of whom it does not say the number."""
+    """A dispatcher with a job of each, and one whose user number it does not report."""
 
     hosts = ("h1",)
 
@@ -67,7 +67,7 @@ def answers(queue, users, *, is_admin=False):
 
 
 @pytest.mark.parametrize(("users", "seen"), [("uid", ["1"]), ("name", ["1", "2", "3"])])
-async def test_a_namesakes_jobs_are_not_shown_where_numbers_count(queue, users, seen):
+async def test_jobs_of_a_namesake_are_not_shown_where_numbers_count(queue, users, seen):
     asked = {"op": "queue.jobs", "ids": ["1-3"]}
     told = await answers(queue, users).answer(asked, CALLER)
     assert [job["id"] for job in told["jobs"]] == seen
@@ -84,14 +84,14 @@ async def test_an_administrator_sees_all(queue):
     assert len(told["jobs"]) == 3
 
 
-async def test_who_has_none_of_them_is_told_so(queue):
+async def test_a_user_who_owns_none_of_the_named_jobs_is_told_so(queue):
     with pytest.raises(Refusal, match="none of these jobs is yours"):
         await answers(queue, "uid").answer(
             {"op": "queue.logs", "ids": ["1"]}, SimpleNamespace(uid=4712, person=4712)
         )
 
 
-async def test_who_has_no_jobs_at_all_is_told_so(queue, monkeypatch):
+async def test_a_user_without_any_jobs_is_told_so(queue, monkeypatch):
     async def none(_asked):
         return pb.JobsInfo()
 
@@ -100,13 +100,13 @@ async def test_who_has_no_jobs_at_all_is_told_so(queue, monkeypatch):
         await answers(queue, "uid").answer({"op": "queue.logs", "ids": ["@me"]}, CALLER)
 
 
-async def test_who_follows_goes_on_from_there_while_nothing_is_known_of_an_attempt(queue):
+async def test_following_continues_from_the_same_position_while_the_attempt_is_unknown(queue):
     question = {"op": "queue.logs", "ids": ["1"], "at": [7, 3], "seen_attempt": 1}
     told = await answers(queue, "uid").answer(question, CALLER)
     assert (told["at"], told["data"], told["more"]) == ([7, 3], [], True)
 
 
-async def test_the_dispatcher_is_told_the_number_of_who_acts(queue):
+async def test_the_dispatcher_is_told_the_number_of_the_acting_user(queue):
     await answers(queue, "uid").answer({"op": "queue.act", "verb": "kill", "ids": ["1"]}, CALLER)
     (asked,) = queue.asked
     assert (asked.user, asked.uid, asked.HasField("uid")) == (NAME, OWN, True)
@@ -123,7 +123,7 @@ async def test_the_dispatcher_is_told_the_number_of_who_acts(queue):
         ("uid", {}, ["h1-1", "h1-2", "h1-3"]),  # for an administrator
     ],
 )
-async def test_of_a_hosts_own_commands_the_same_are_told(users, request_of, seen):
+async def test_the_same_ones_are_listed_of_the_commands_of_a_host(users, request_of, seen):
     jobs = Jobs(10)
     for number, uid in ((1, 1000), (2, OTHER), (3, -1)):
         user = "bob" if uid < 0 else "ann"
@@ -171,7 +171,7 @@ async def test_a_host_sees_the_jobs_of_whom_it_speaks_for(
     assert ([job.id for job in reply.jobs], reply.withheld) == (seen, withheld)
 
 
-async def test_an_administrator_whose_word_does_not_count_there_sees_what_is_theirs():
+async def test_an_administrator_who_does_not_count_there_sees_only_their_own():
     asked = []
 
     async def ask(_host, _method, request, _reply, _timeout_s):
@@ -195,14 +195,15 @@ async def test_an_administrator_whose_word_does_not_count_there_sees_what_is_the
 
 
 async def test_a_job_of_impossible_times_spoils_nobodys_list():
-    """Another host has made it up: shown, it would be a traceback to whoever asks for the list."""
+    """Another host has made it up: shown, it would cause a traceback for everyone who lists
+    jobs."""
     times = {"submitted": 5.0}, {"submitted": math.inf}, {"cpu_s": math.nan}, {"started": -1.0}
     made = [lbm_pb2.JobRecord(id=f"h2-{n}", origin="h2", **one) for n, one in enumerate(times)]
     assert await answered_by_h2(made, "") == ["h2-0"]
 
 
 async def answered_by_h2(made, user, users="name"):
-    """The ids that h1 believes."""
+    """Returns the ids that h1 believes."""
 
     async def ask(*_):
         return lbm_pb2.JobsReply(jobs=made)
@@ -219,7 +220,7 @@ IDS = "h1-7", "7", "12_7", "1-99", "@me", "last", "h2-", "h2-x", "h2-1-2", "h2-\
 
 @pytest.mark.parametrize("name", [*IDS, "h2-" + "1" * 300])
 async def test_a_host_names_no_job_but_its_own(name):
-    """`lbctl kill --name` ends what has the id of a job with that name: `@me` is all of them."""
+    """`lbctl kill --name` ends jobs by the ids found for a name; `@me` as an id would mean all."""
     made = [lbm_pb2.JobRecord(id=one, origin="h2", name="mine") for one in (name, "h2-3")]
     assert await answered_by_h2(made, "") == ["h2-3"]
 
@@ -231,14 +232,16 @@ async def test_a_host_shows_nobody_the_jobs_of_others(users, seen):
     assert await answered_by_h2(made, "ann", users) == seen
 
 
-async def test_a_reply_that_says_how_many_jobs_there_are_lists_none():
-    """As `lbctl predict --calibration` is answered."""
+async def test_a_reply_with_the_number_of_jobs_lists_none():
+    """`lbctl predict --calibration` is answered this way."""
     questions = answering(Jobs(10), config("name"))
     assert await questions._with_cpu({"jobs": 7}, CALLER) == {"jobs": 7}
 
 
 @pytest.mark.parametrize(("verb", "asked"), [("show", 1), ("kill", 0), ("wait", 0)])
-async def test_only_who_is_shown_a_command_asks_other_hosts_what_it_has_used(verb, asked):
+async def test_only_for_a_user_who_is_shown_a_command_are_other_hosts_asked_what_it_has_used(
+    verb, asked
+):
     questions, added = answering(Jobs(10), config("name")), []
 
     async def answer(*_):

@@ -1,4 +1,4 @@
-"""The steps that bring files there and back: commands of ours, beside the user's."""
+"""The steps that bring files to a host and back: commands of ours, beside the user's."""
 
 import pytest
 
@@ -18,7 +18,7 @@ class Peer:
 
 
 class Run:
-    """Refuses, once it has seen what is asked."""
+    """Refuses, after it has seen the request."""
 
     asked: list
 
@@ -28,8 +28,8 @@ class Run:
 
 
 @pytest.mark.parametrize(("step", "suffix"), [("unpack", "in"), ("pack", "out")])
-async def test_what_a_step_complains_of_is_not_in_what_it_packs(step, suffix):
-    """Of a user whose output and errors are one terminal, both of the command's go one way."""
+async def test_the_errors_of_a_step_are_not_in_what_it_packs(step, suffix):
+    """If a user's output and errors are one terminal, both outputs of the command are merged."""
     Run.asked = []
     request = ClientRequest([b"true"], fetch=[b"out"], flags=tags.FLAG_JOINED, closed_fds=4)
     job = Job(JobId("h1-1"), (b"true",), "ann", HostId("h1"), HostId("h2"), 1.0)

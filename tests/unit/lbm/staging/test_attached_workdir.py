@@ -1,4 +1,4 @@
-"""How a host answers one whose user brings files along: in the words of lbm.proto."""
+"""How a host answers a request for a workdir: in terms of lbm.proto."""
 
 from types import SimpleNamespace
 
@@ -21,7 +21,7 @@ class Talk:
 
 
 class Host:
-    """Lets everybody in, and has room."""
+    """Admits everybody, and has room."""
 
     def __init__(self, root):
         self.config = SimpleNamespace(stage=StageConfig())
@@ -83,8 +83,8 @@ async def test_a_refusal_says_whether_another_time_or_host_would_do(
     assert (said.phase, said.full, said.try_another) == (phase, full, True)
 
 
-async def test_a_host_that_takes_no_files_is_not_waited_for(host):
-    """That it has no free slot either would be a reason to ask it again."""
+async def test_a_host_that_accepts_no_files_is_not_waited_for(host):
+    """The lack of a free slot, too, would be a reason to ask it again."""
     forbid(host)
     is_full(host)
     talk, asked = Talk(), lbm_pb2.WorkdirRequest(id="h1-7", origin="h1", user="ann")
@@ -95,13 +95,13 @@ async def test_a_host_that_takes_no_files_is_not_waited_for(host):
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        (b"\xff", "not a StageRequest"),
+        (b"\xff", "not a WorkdirRequest"),
         (lbm_pb2.WorkdirRequest(id="h3-7", origin="h3").SerializeToString(), "in the name of h3"),
         (lbm_pb2.WorkdirRequest(id="../x", origin="h1").SerializeToString(), "lacks an id of h1's"),
         (lbm_pb2.WorkdirRequest(id="h3-7", origin="h1").SerializeToString(), "lacks an id of h1's"),
     ],
 )
-async def test_what_no_host_would_ask_is_refused(host, body, reason):
+async def test_a_request_that_no_host_would_send_is_refused(host, body, reason):
     talk = Talk()
     await serve_workdir(host, talk, memoryview(body), "h1")
     assert reason in talk.said[0][1].reason

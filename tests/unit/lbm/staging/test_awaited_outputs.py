@@ -1,4 +1,4 @@
-"""When outputs of queued commands are here, for people who wait for them."""
+"""When outputs of queued commands have arrived here, for users who wait for them."""
 
 import asyncio
 
@@ -19,12 +19,12 @@ def outputs(*notes):
     return AwaitedOutputs({note.name: note for note in notes})
 
 
-def test_those_that_a_user_is_to_get_here_and_no_others():
+def test_only_outputs_that_a_user_is_to_get_here_are_awaited():
     awaited = outputs(array(10), array(20, OTHER), array(30, waited_for=True), array(40, fetch=""))
     assert awaited.coming(OWN, [11, 12, 21, 31, 41]) == [11, 12]
 
 
-async def test_they_are_awaited_until_they_are_here_or_kept_from_coming():
+async def test_they_are_awaited_until_they_are_here_or_can_no_longer_arrive():
     own = array(10)
     awaited = outputs(own)
     waiting = asyncio.create_task(awaited.wait(OWN, [11, 12]))
@@ -40,7 +40,7 @@ async def test_they_are_awaited_until_they_are_here_or_kept_from_coming():
 
 
 async def test_one_that_is_here_costs_no_look_at_all_that_are_not(monkeypatch):
-    """Four who waited for an array of 100,000 tasks took all of an LBM's time."""
+    """Four clients that waited for an array of 100,000 tasks took all of an LBM's time."""
     own, looks = Note("1" * 32, 1, 1000, OWN, 0o022, "/", [], ["out"]), []
     awaited, is_left = outputs(own), Note.is_left
     monkeypatch.setattr("lbd.lbm.staging.awaited_outputs.PAUSE_S", 0.0)
@@ -54,7 +54,7 @@ async def test_one_that_is_here_costs_no_look_at_all_that_are_not(monkeypatch):
     waiting.cancel()
 
 
-async def test_an_answer_does_not_wait_longer_than_it_is_asked_to():
+async def test_an_answer_does_not_wait_longer_than_requested():
     awaited = outputs(array(10))
     answer = await awaited.answer(OWN, [pb.JobInfo(id=12), pb.JobInfo(id=11)], 0.0)
     assert answer == {"outputs_coming": 2, "outputs_trouble": ""}

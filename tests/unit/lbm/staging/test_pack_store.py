@@ -1,4 +1,4 @@
-"""What queued commands take along, on disk: durable, found again, and removed in time."""
+"""Files that queued commands take along, on disk: durable, found again, and removed in time."""
 
 import os
 import time
@@ -28,7 +28,7 @@ def age(store, name, days):
         os.utime(path, (then_s, then_s))
 
 
-def test_a_pack_is_there_under_its_name_only_when_it_is_finished(tmp_path):
+def test_a_pack_has_its_name_only_when_it_is_complete(tmp_path):
     store = PackStore(str(tmp_path))
     name, descriptor = store.create()
     os.write(descriptor, b"half")
@@ -40,12 +40,12 @@ def test_a_pack_is_there_under_its_name_only_when_it_is_finished(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["", "..", "../x", "/etc/passwd", "0" * 31, "G" * 32])
-def test_what_is_no_name_is_not_opened(tmp_path, name):
+def test_an_invalid_name_is_not_opened(tmp_path, name):
     with pytest.raises(FileNotFoundError):
         PackStore(str(tmp_path)).path(name)
 
 
-def test_notes_are_found_again_and_damaged_ones_passed_over(tmp_path):
+def test_notes_are_found_again_and_damaged_ones_skipped(tmp_path):
     store = PackStore(str(tmp_path))
     assert list(store.notes()) == []
     name = pack(store)
@@ -63,7 +63,7 @@ def test_notes_are_found_again_and_damaged_ones_passed_over(tmp_path):
     assert written.over == [2, 1, 3]
 
 
-def test_what_is_removed_when(tmp_path):
+def test_what_is_removed_and_when(tmp_path):
     store = PackStore(str(tmp_path))
     ended, recent, waits, unknown, lately = (pack(store) for _ in range(5))
     for name in (ended, recent, waits):
@@ -82,8 +82,8 @@ def test_what_is_removed_when(tmp_path):
 
 
 def test_one_user_leaves_room_for_the_packs_of_others():
-    """They were bounded one by one, and there were any number: the daemons' disk was full, where
-    the queue's ledger may be as well."""
+    """Each pack was bounded, but not their number: the daemons' disk became full, where the queue's
+    ledger may be as well."""
     disk, taken, room = 1 << 40, 0, PackRoom()
     for number in range(10_000):
         size = min(room.left(1001, disk - taken), 1 << 30)
@@ -111,7 +111,7 @@ def test_what_is_being_packed_counts_as_all_that_it_may_become(tmp_path):
     assert room.left(1001, 300) == 150
 
 
-def test_an_lbm_that_starts_knows_whose_packs_are_there(tmp_path):
+def test_a_starting_lbm_knows_whose_packs_are_there(tmp_path):
     store = PackStore(str(tmp_path))
     name = pack(store)
     store.write(note(name))

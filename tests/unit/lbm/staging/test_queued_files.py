@@ -1,4 +1,4 @@
-"""What queued commands have made, brought to those who asked for it."""
+"""The results of queued commands are brought to those who asked for them."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ HOSTILE, OTHER = 1001, 1002
 
 
 class Brought(QueuedFiles):
-    """What is brought is noted; that of one user never ends, as when the user stops the step."""
+    """Records what is brought; for one user this never ends, as when the user stops the step."""
 
     def __init__(self, config):
         super().__init__(config, None, None)
@@ -57,7 +57,7 @@ async def test_one_user_does_not_keep_the_outputs_of_another(tmp_path):
 
 
 class Watched(QueuedFiles):
-    """What is watched is noted."""
+    """Records what is watched."""
 
     def __init__(self, config):
         super().__init__(config, None, None)
@@ -98,7 +98,7 @@ def array(first, count, uid):
 
 
 async def test_jobs_of_one_user_that_never_begin_do_not_hide_those_of_another(tmp_path):
-    """The first so many were watched, whoever's they were."""
+    """Only the first so many were watched, regardless of their users."""
     theirs, other = array(1, 50_000, HOSTILE), array(50_001, 20_000, OTHER)
     async with watched(tmp_path, theirs, other) as files:
         first = await files.watched.get()
@@ -109,7 +109,7 @@ async def test_jobs_of_one_user_that_never_begin_do_not_hide_those_of_another(tm
 
 
 async def test_the_end_of_a_long_array_holds_up_nobody(tmp_path):
-    """Each of its jobs cost as much as all of them, one after the other: after `lbctl kill` of a
+    """Each of its jobs cost as much as all of them, one after another: after `lbctl kill` of a
     hundred thousand the LBM did nothing else for a quarter of an hour."""
     long = array(1, 100_000, HOSTILE)
     turns = 0
@@ -133,7 +133,7 @@ async def test_the_end_of_a_long_array_holds_up_nobody(tmp_path):
 
 
 class Forgetful:
-    """A queue that does not know one job any more."""
+    """A queue that no longer knows one job."""
 
     def __init__(self, forgotten):
         self._forgotten = str(forgotten)
@@ -150,7 +150,7 @@ class Forgetful:
 
 
 async def test_what_the_queue_has_forgotten_takes_nobody_elses_outputs_along(tmp_path):
-    """One error for all that were watched: none of these was brought any more."""
+    """One job caused an error for all watched jobs: no outputs were brought any more."""
     config = Config(host=HostConfig(state_dir=str(tmp_path)))
     files = QueuedFiles(config, None, Forgetful(3))
     files.store.root.mkdir()
@@ -161,7 +161,7 @@ async def test_what_the_queue_has_forgotten_takes_nobody_elses_outputs_along(tmp
 
 
 async def test_a_job_that_ended_before_any_host_had_it_has_made_nothing(tmp_path):
-    """It was tried again every ten seconds for a week."""
+    """The transfer was retried every ten seconds for a week."""
     files = QueuedFiles(Config(host=HostConfig(state_dir=str(tmp_path))), None, None)
     ended = pb.JobInfo(id=1, attempt=1, state="cancelled", finished=time.time())
     assert await files.bring(note(1, OTHER), ended) == ""
@@ -192,8 +192,9 @@ async def test_outputs_that_cannot_be_had_are_asked_for_less_and_less_often(tmp_
     assert files.awaited.troubles == {1: "h2 is down"}
 
 
-def test_nobody_can_guess_what_is_made_beside_what_is_fetched():
-    """In a directory like /tmp another user could have made it first, and each try would fail."""
+def test_the_temporary_names_beside_fetched_files_cannot_be_guessed():
+    """In a directory like /tmp another user could create the file first, and each try would
+    fail."""
     notes = [replace(note(7, OTHER), name=digit * 32) for digit in "0af"]
     marks = {mark_of(one, job) for one in notes for job in (7, 8)}
     assert len(marks) == 6

@@ -1,4 +1,4 @@
-"""What a step of packing or unpacking has to say, wherever it ran."""
+"""The messages of a step that packs or unpacks, wherever it ran."""
 
 import os
 
@@ -15,12 +15,12 @@ from lbd.lbm.staging.step import complaint_in
         (b"\n", "ended with 3"),
     ],
 )
-def test_a_step_says_why_it_failed_or_its_status(said, shown):
+def test_a_step_reports_why_it_failed_or_its_status(said, shown):
     assert complaint_of(said) == shown
 
 
 @pytest.mark.parametrize("said", [b"\x1b[2Ja: gone", b"a\nb: gone", b"\xff\x00: gone"])
-def test_what_another_host_says_of_it_is_one_printable_line(said):
+def test_the_message_from_another_host_is_one_printable_line(said):
     """It is shown to the user, and names of files may be anything."""
     assert complaint_of(said).isprintable()
 

@@ -1,4 +1,4 @@
-"""The private directories of commands that bring files: one of each name, bounded in number."""
+"""The private directories of commands that bring files: one of each name, limited in number."""
 
 import asyncio
 import os
@@ -17,7 +17,7 @@ OWNER = LocalUser("ann", 1000, 1000, (1000,))
 
 
 class AsUser:
-    """Makes directories as soon as it may."""
+    """Creates directories as soon as it is allowed to."""
 
     is_needed = True
 
@@ -70,7 +70,7 @@ async def test_of_two_requests_with_one_name_one_has_a_directory(workdirs, as_us
 
 
 @pytest.mark.root
-async def test_what_could_not_be_made_may_be_asked_for_again(workdirs, as_user):
+async def test_a_directory_that_could_not_be_made_may_be_requested_again(workdirs, as_user):
     as_user.may.set()
     as_user.trouble = Unavailable("no room")
     with pytest.raises(OSError, match="no room"):
@@ -81,10 +81,10 @@ async def test_what_could_not_be_made_may_be_asked_for_again(workdirs, as_user):
 
 @pytest.mark.root
 async def test_its_user_may_put_nothing_else_in_its_place(workdirs, as_user, tmp_path):
-    """Another's directory, which would be packed and cleared away with the rights of its owner."""
+    """For example another user's directory, to be packed and removed with its owner's rights."""
     as_user.may.set()
     (tmp_path / "h2").mkdir()
-    (tmp_path / "h2").chmod(0o1733)  # as LBMs of before have left it
+    (tmp_path / "h2").chmod(0o1733)  # as earlier LBMs left it
     await workdirs.make(request(), OWNER)
     path = Path(os.fsdecode(workdirs.get("h1-1").path))
     above = [one for one in path.parents if one.is_relative_to(tmp_path)]
@@ -107,7 +107,7 @@ async def test_another_that_is_there_once_it_was_made_is_refused(workdirs, as_us
 
 @pytest.mark.root
 async def test_whose_it_is_does_not_change_whatever_its_user_mounts_there(workdirs, as_user):
-    """A file system of the user's own (FUSE) names any owner, as whom files were packed then."""
+    """A user's own file system (FUSE) reports any owner, and files were packed as that user."""
     as_user.may.set()
     await workdirs.make(request(), OWNER)
     path = workdirs.get("h1-1").path
@@ -130,14 +130,14 @@ def test_what_is_mounted_there_is_not_asked(tmp_path):
     assert not is_plain_directory(b"/proc", 0)
 
 
-def test_one_that_an_lbm_of_before_has_made_is_its_owners(tmp_path):
+def test_a_directory_that_an_earlier_lbm_made_belongs_to_its_owner(tmp_path):
     path = tmp_path / "h1-1.0123abcd" / "files"
     path.mkdir(parents=True)
     assert owner_of(os.fsencode(path)) == os.geteuid()
 
 
 @pytest.mark.root
-async def test_one_whose_origin_hangs_up_as_it_is_made_is_removed(workdirs, as_user):
+async def test_a_directory_whose_origin_hangs_up_during_its_creation_is_removed(workdirs, as_user):
     making = asyncio.create_task(workdirs.make(request(), OWNER))
     await asyncio.sleep(0)
     making.cancel()
@@ -153,7 +153,7 @@ def known(workdirs, count, **fields):
         workdirs.adopt(asked.id, SimpleNamespace(origin=asked.origin, user=asked.user, path=b"/"))
 
 
-def test_no_more_than_there_are_places(workdirs):
+def test_there_are_no_more_directories_than_places(workdirs):
     known(workdirs, 3, origin="h1")
     known(workdirs, 3, origin="h3", user="bob")
     known(workdirs, 2, origin="h4", user="eve")
@@ -177,7 +177,7 @@ def test_nor_has_a_host_by_users_of_many_names(workdirs):
 
 
 @pytest.mark.root
-async def test_those_that_are_being_made_count(workdirs):
+async def test_directories_being_created_count(workdirs):
     making = asyncio.create_task(workdirs.make(request(), OWNER))
     await asyncio.sleep(0)
     assert "too many" in workdirs.why_full(request(2, origin="h3", user="bob"), 1)
@@ -186,7 +186,7 @@ async def test_those_that_are_being_made_count(workdirs):
 
 @pytest.mark.root
 async def test_those_that_do_not_go_count(workdirs, as_user):
-    """Their user may keep what removes them from ending."""
+    """Their user may keep the step that removes them from ending."""
     as_user.may.set()
     await workdirs.make(request(), OWNER)
     as_user.may_clear.clear()

@@ -1,4 +1,4 @@
-"""What is counted of jobs that have ended, whatever the accounting keeps of them."""
+"""What is counted of ended jobs, whatever the accounting keeps of them."""
 
 from dataclasses import replace
 
@@ -59,13 +59,13 @@ def test_a_queued_job_is_timed_where_it_ran_and_counted_by_the_dispatcher():
 
 
 @pytest.mark.parametrize("cpu_s", [None, 0.0, -1.0, float("nan"), float("inf")])
-def test_a_cpu_time_that_makes_no_sense_is_left_out(cpu_s):
+def test_an_impossible_cpu_time_is_left_out(cpu_s):
     answer = counted(replace(JOB, cpu_s=cpu_s))
     assert observed(answer, "job_slowdown", "attached") == (0, 0.0)
     assert answer["job_cpu_seconds"] == [["attached", 0.0], ["queued", 0.0]]
 
 
-def test_a_clock_that_was_set_back_makes_no_negative_times():
+def test_a_clock_that_was_set_back_gives_no_negative_times():
     answer = counted(replace(JOB, started=90.0, finished=95.0))
     assert observed(answer, "job_waiting_seconds", "attached") == (1, 0.0)
     assert observed(answer, "job_response_seconds", "attached") == (1, 0.0)
@@ -75,12 +75,12 @@ def test_a_clock_that_was_set_back_makes_no_negative_times():
     ("job", "count"),
     [
         (JOB, 1),
-        (replace(JOB, foreign=True, origin=H2), 0),  # its origin's to count
+        (replace(JOB, foreign=True, origin=H2), 0),  # for its origin to count
         (QUEUED, 1),
-        (replace(QUEUED, reason="lost"), 0),  # it begins again
+        (replace(QUEUED, reason="lost"), 0),  # it restarts
     ],
 )
-def test_where_no_accounting_is_kept_ends_are_counted_all_the_same(tmp_path, job, count):
+def test_without_accounting_ends_are_counted_all_the_same(tmp_path, job, count):
     host = HostConfig(name="h1", state_dir=str(tmp_path))
     log = UsageLog(Config(host=host, stats=StatsConfig(max_rows=0)))
     log.note(job)

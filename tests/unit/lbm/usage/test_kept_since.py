@@ -24,7 +24,7 @@ def open_store(tmp_path):
         yield open_it
 
 
-def test_a_new_file_says_when_it_was_made_whatever_comes_into_it(open_store):
+def test_a_new_file_records_when_it_was_created_whatever_is_added(open_store):
     store = open_store()
     made = store.kept_since()
     assert NOW <= made <= time.time()
@@ -33,7 +33,7 @@ def test_a_new_file_says_when_it_was_made_whatever_comes_into_it(open_store):
     assert open_store().kept_since() == made
 
 
-def test_jobs_that_make_room_for_others_move_it(open_store):
+def test_dropping_jobs_to_make_room_moves_the_start(open_store):
     store = open_store(max_rows=100)
     made = store.kept_since()
     store.add([usage(finished=made + number) for number in range(1, 111)])
@@ -41,14 +41,14 @@ def test_jobs_that_make_room_for_others_move_it(open_store):
     assert store.latest(PastJobs(1000))[0][-1][1].finished == made + 11.0
 
 
-def test_jobs_that_are_too_old_are_older_than_a_record_that_has_just_begun(open_store):
+def test_expired_jobs_are_older_than_a_record_that_has_just_begun(open_store):
     store = open_store(keep_days=1)
     store.add([usage(finished=NOW - 200_000.0)])
     assert store.kept_since() >= NOW
     assert store.latest(PastJobs(10)) == ([], False)
 
 
-def test_a_file_of_an_earlier_release_began_with_its_oldest_job(open_store, tmp_path):
+def test_a_file_of_an_earlier_release_begins_with_its_oldest_job(open_store, tmp_path):
     store = open_store()
     store.add([usage(finished=NOW - 100.0), usage()])
     store.close()
@@ -57,7 +57,7 @@ def test_a_file_of_an_earlier_release_began_with_its_oldest_job(open_store, tmp_
     assert open_store().kept_since() == NOW - 100.0
 
 
-def test_algorithms_are_noted_when_they_change(open_store, monkeypatch):
+def test_algorithms_are_recorded_when_they_change(open_store, monkeypatch):
     monkeypatch.setattr(algorithms, "KEPT", 3)
     store = open_store()
     for unix_s, name in enumerate(("NOLB", "NOLB", "GLOBAL", "LOWEST", "LOWEST", "NOLB")):

@@ -1,4 +1,4 @@
-"""Accounting beside the event loop: nothing that happens to the file happens to a job."""
+"""Accounting outside the event loop: no trouble with the file affects a job."""
 
 import os
 import select
@@ -41,7 +41,7 @@ async def count(log):
     return await log.ask(lambda store: store.summary(0.0, "")[0].jobs)
 
 
-async def test_whoever_asks_hears_of_all_that_has_ended(config):
+async def test_a_question_sees_everything_that_has_ended(config):
     log = UsageLog(config)
     run_jobs(log, "abc")
     assert await count(log) == 3
@@ -50,31 +50,31 @@ async def test_whoever_asks_hears_of_all_that_has_ended(config):
     assert await count(UsageLog(config)) == 4
 
 
-async def test_the_next_lbm_finds_what_the_last_wrote_in_its_last_moment(config):
+async def test_the_next_lbm_finds_what_the_last_one_wrote_at_its_end(config):
     log = UsageLog(config)
     run_jobs(log, "ab")
     log.finish()
     assert await count(UsageLog(config)) == 2
 
 
-async def test_written_by_a_thread_that_is_not_ours(config):
+async def test_it_is_written_by_another_thread(config):
     log = UsageLog(config)
     run_jobs(log, "a")
     assert await log.ask(lambda _: threading.current_thread().name) == "accounting"
     await log.close()
 
 
-async def test_commands_of_other_hosts_are_on_record_there(config):
+async def test_commands_of_other_hosts_are_recorded_there(config):
     log = UsageLog(config)
     run_jobs(log, "a", foreign=True)
     run_jobs(log, "b", foreign=True, queued_at=HostId("h2"))
-    for reason in ("cut", "lost", "evicted", "requeued"):  # it begins again
+    for reason in ("cut", "lost", "evicted", "requeued"):  # it restarts
         run_jobs(log, "c", foreign=True, queued_at=HostId("h2"), reason=reason)
     assert await count(log) == 1
     await log.close()
 
 
-async def test_what_goes_on_without_us_has_not_ended(config):
+async def test_a_command_that_continues_without_us_has_not_ended(config):
     log = UsageLog(config)
     log.is_stopping = True
     run_jobs(log, "a")
@@ -85,7 +85,7 @@ async def test_what_goes_on_without_us_has_not_ended(config):
     await log.close()
 
 
-async def test_a_disk_that_takes_nothing_costs_the_record_alone(config, caplog):
+async def test_an_unwritable_disk_costs_only_the_record(config, caplog):
     log = UsageLog(replace(config, host=replace(config.host, state_dir="/proc/no")))
     for name in "abc":
         run_jobs(log, name)
@@ -98,7 +98,7 @@ async def test_a_disk_that_takes_nothing_costs_the_record_alone(config, caplog):
     await log.close()
 
 
-async def test_it_is_kept_again_when_the_disk_is_back(config, tmp_path):
+async def test_recording_resumes_when_the_disk_is_back(config, tmp_path):
     path = tmp_path / "state"
     log = UsageLog(replace(config, host=replace(config.host, state_dir=str(path))))
     run_jobs(log, "a")
@@ -111,7 +111,7 @@ async def test_it_is_kept_again_when_the_disk_is_back(config, tmp_path):
     await log.close()
 
 
-async def test_what_waits_to_be_written_is_bounded(config, monkeypatch):
+async def test_the_queue_of_unwritten_records_is_bounded(config, monkeypatch):
     monkeypatch.setattr(usage_log, "PENDING_MAX", 5)
     log = UsageLog(config)
     run_jobs(log, "abcdefgh")
@@ -120,18 +120,18 @@ async def test_what_waits_to_be_written_is_bounded(config, monkeypatch):
     await log.close()
 
 
-async def test_a_disk_that_hangs_holds_nobody_up(config, monkeypatch):
+async def test_a_disk_that_hangs_delays_nobody(config, monkeypatch):
     monkeypatch.setattr(usage_log, "CLOSE_S", 0.05)
     monkeypatch.setattr(usage_log, "ANSWER_S", 0.05)
     log, hang = UsageLog(config), threading.Event()
     with pytest.raises(Unavailable, match="does not answer"):
         await log.ask(lambda _: hang.wait(20.0))
-    run_jobs(log, "a")  # appended, no more
+    run_jobs(log, "a")  # appended, nothing more
     await log.close()
     hang.set()
 
 
-async def test_none_is_kept_where_the_owner_wants_none(config, tmp_path):
+async def test_no_accounting_is_kept_if_the_owner_wants_none(config, tmp_path):
     log = UsageLog(replace(config, stats=StatsConfig(max_rows=0)))
     run_jobs(log, "abc")
     with pytest.raises(Unavailable, match=r"stats\.max_rows"):
@@ -142,7 +142,7 @@ async def test_none_is_kept_where_the_owner_wants_none(config, tmp_path):
 
 @pytest.fixture
 def ended():
-    """A process that has ended, and nobody has heard of it."""
+    """Returns a process that has ended without being waited for."""
     process = subprocess.Popen([sys.executable, "-c", BUSY])
     handle = os.pidfd_open(process.pid)
     select.select([handle], [], [])
@@ -158,7 +158,7 @@ async def test_cpu_time_of_a_process_that_nobody_has_waited_for(ended):
 
 @pytest.mark.parametrize(("script", "status"), [("exit 7", 7), ("kill -9 $$", 137), ("true", 0)])
 @pytest.mark.parametrize("is_reaped", [False, True])
-async def test_how_one_ended_that_was_nobodys_child_here(script, status, is_reaped):
+async def test_the_end_of_a_process_that_was_no_child_here(script, status, is_reaped):
     process = subprocess.Popen(["sh", "-c", script])  # noqa: ASYNC220  # it ends at once
     handle = os.pidfd_open(process.pid)
     try:
@@ -173,12 +173,12 @@ async def test_how_one_ended_that_was_nobodys_child_here(script, status, is_reap
         os.close(handle)
 
 
-async def test_of_one_out_of_sight_nothing_is_known():
+async def test_of_an_invisible_process_nothing_is_known():
     assert LocalCpu(0, 0.0).ended() is None
 
 
 async def test_what_cannot_be_asked_or_written_ends_no_accounting(config):
-    """A number of another host's that SQLite cannot hold once ended the thread, for good."""
+    """A number from another host that SQLite cannot hold once ended the thread, for good."""
     log = UsageLog(config)
     run_jobs(log, "ab")
     with pytest.raises(Unavailable, match="cannot answer this"):

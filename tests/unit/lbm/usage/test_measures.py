@@ -32,14 +32,14 @@ def test_mean_and_deviation(values, mean, sd):
     assert moments(*values).sd == pytest.approx(sd)
 
 
-def test_of_one_there_is_no_deviation_and_of_none_no_mean():
+def test_one_value_has_no_deviation_and_no_values_have_no_mean():
     assert moments(3.0).mean == 3.0
     assert math.isnan(moments(3.0).sd)
     assert math.isnan(moments().mean)
 
 
-def test_hosts_add_up_to_what_all_their_jobs_are():
-    """No mean of means: h1 had 2, 4, 4; h2 had the others."""
+def test_the_figures_of_hosts_combine_to_those_of_all_their_jobs():
+    """Not a mean of means: h1 had 2, 4, 4; h2 had the others."""
     both = moments(2, 4, 4)
     both.add(moments(4, 5, 5, 7, 9))
     assert (both.mean, both.sd) == (5.0, pytest.approx(math.sqrt(32 / 7)))
@@ -50,11 +50,11 @@ def test_hosts_add_up_to_what_all_their_jobs_are():
     [(30.0, 10.0, 2.0), (10.0, 10.0, 0.0), (5.0, 10.0, 0.0), (0.02, 0.01, 1.0)],
     ids=["waited-twice-its-size", "never-waited", "two-threads", "as-short-as-can-be"],
 )
-def test_slowdown_is_what_was_waited_by_size(response_s, cpu_s, expected):
+def test_slowdown_is_waiting_time_by_size(response_s, cpu_s, expected):
     assert slowdown(response_s, cpu_s) == pytest.approx(expected)
 
 
-def test_what_hardly_computes_has_no_slowdown():
+def test_a_job_with_hardly_any_cpu_time_has_no_slowdown():
     assert math.isnan(slowdown(3600.0, 0.009))
 
 
@@ -64,19 +64,19 @@ def test_shares_are_of_all_jobs():
     assert math.isnan(Measure().transferred)
 
 
-def test_merged_by_key_the_most_jobs_first():
+def test_merged_by_key_with_the_most_jobs_first():
     found = merged([{"cc": Measure(jobs=2), "ld": Measure(jobs=3)}, {"cc": Measure(jobs=2)}])
     assert [(key, measure.jobs) for key, measure in found.items()] == [("cc", 4), ("ld", 3)]
 
 
-def test_a_row_as_it_comes():
+def test_a_row_as_it_arrives():
     key, measure = measure_of_row(["cc", 3, 1, 2, 0, 4.5, 3, 6.0, 14.0, 3, 0.3, 0.05, 0, 0.0, 0.0])
     assert (key, measure.jobs, measure.failed, measure.moved, measure.cpu_s) == ("cc", 3, 1, 2, 4.5)
     assert (measure.response.mean, measure.response.sd) == (2.0, pytest.approx(1.0))
 
 
 @pytest.mark.parametrize("row", [None, [], ["cc"], [1] * 15, {"key": "cc"}, ["cc", *"x" * 14]])
-def test_what_is_no_row_is_the_peers_fault(row):
+def test_an_invalid_row_is_an_error_of_the_peer(row):
     with pytest.raises(PeerError):
         measure_of_row(row)
 
@@ -95,21 +95,21 @@ def spread(*values):
         ([0.001] * 96 + [3600.0] * 4, 0.95, 0.001), ([0.001] * 94 + [3600.0] * 6, 0.95, 3600.0),
     ],
 )  # fmt: skip
-def test_percentiles_are_within_five_per_cent(values, share, expected):
+def test_percentiles_are_accurate_within_five_percent(values, share, expected):
     assert spread(*values).percentile(share) == pytest.approx(expected, rel=0.052)
 
 
-def test_what_took_no_time_has_percentiles_of_none():
+def test_if_half_of_the_jobs_took_no_time_the_median_is_zero():
     assert spread(0.0, 0.0, 5.0).percentile(0.5) == 0.0
 
 
-def test_percentiles_add_up_over_hosts():
+def test_percentiles_combine_over_hosts():
     both = spread(*range(1, 51))
     both.add(spread(*range(51, 101)))
     assert both.percentile(0.95) == pytest.approx(95, rel=0.052)
 
 
-def test_without_the_steps_of_all_there_are_no_percentiles():
+def test_without_the_steps_of_all_hosts_there_are_no_percentiles():
     """A host of an earlier release sends none."""
     both = spread(1.0, 2.0)
     both.add(moments(3.0))
@@ -129,6 +129,6 @@ def test_a_row_with_steps():
 @pytest.mark.parametrize(
     "steps", [7, [[1]], [["1", 2]], [[1, 0]], [[401, 1]], [[n, 1] for n in range(-200, 201)]]
 )
-def test_steps_that_are_none_are_the_peers_fault(steps):
+def test_invalid_steps_are_an_error_of_the_peer(steps):
     with pytest.raises(PeerError):
         measure_of_row([*ROW, steps, [], []])

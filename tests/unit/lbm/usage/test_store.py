@@ -1,4 +1,4 @@
-"""The accounting on disk: what it says, what bounds it, what it does when the file is no good."""
+"""The accounting on disk: its figures, its bounds, and what it does with a damaged file."""
 
 import logging
 import math
@@ -57,7 +57,8 @@ class TestFigures:
         assert total.cpu_s == 1.5
         assert (total.response.mean, total.response.sd) == (3.0, pytest.approx(math.sqrt(7.0)))
         assert (total.waiting.mean, total.waiting.sd) == (0.5, 0.0)
-        assert (total.slowdown.count, total.slowdown.mean) == (2, 1.0)  # both waited their size
+        # both waited as long as their size
+        assert (total.slowdown.count, total.slowdown.mean) == (2, 1.0)
         assert total.response.percentile(0.5) == pytest.approx(2.0, rel=0.052)
         assert total.response.percentile(0.95) == pytest.approx(6.0, rel=0.052)
         assert total.waiting.percentile(0.95) == pytest.approx(0.5, rel=0.052)
@@ -72,13 +73,13 @@ class TestFigures:
         }
 
     @pytest.mark.parametrize(("response_s", "cpu_s"), [(3.0, 1.0), (0.5, 1.0), (9.0, 0.009)])
-    def test_slowdown_as_the_formula_has_it(self, open_store, response_s, cpu_s):
+    def test_slowdown_follows_the_formula(self, open_store, response_s, cpu_s):
         store = open_store()
         store.add([usage(response_s, cpu_s)])
         expected = slowdown(response_s, cpu_s)
         assert store.summary(0.0, "")[0].slowdown.mean == pytest.approx(expected, nan_ok=True)
 
-    def test_since_then_and_of_one_user(self, open_store):
+    def test_figures_since_a_time_and_of_one_user(self, open_store):
         store = open_store()
         store.add([usage(finished=NOW - 100), usage(), usage(user="bob")])
         assert store.summary(NOW - 50, "")[0].jobs == 2
@@ -86,7 +87,7 @@ class TestFigures:
         assert store.summary(0.0, "ann")[1]["user"].keys() == {"ann"}
         assert store.summary(0.0, "", until=NOW - 50)[0].jobs == 1
 
-    def test_what_never_began_is_counted_and_has_no_times(self, open_store):
+    def test_a_job_that_never_started_is_counted_and_has_no_times(self, open_store):
         store = open_store()
         store.add([usage(None, None, waiting_s=None, host="", failed=True), usage()])
         total, groups = store.summary(0.0, "")
@@ -100,7 +101,7 @@ class TestFigures:
         total, groups = store.summary(0.0, "")
         assert (total.jobs, len(groups["command"])) == (GROUPS_MAX + 5, GROUPS_MAX)
 
-    def test_pages_go_on_where_the_last_ended(self, open_store):
+    def test_a_page_continues_where_the_last_ended(self, open_store):
         store = open_store()
         store.add([usage(cpu_s=float(number)) for number in range(5)])
         first = store.page(0.0, 0, 3)
@@ -109,13 +110,13 @@ class TestFigures:
 
 
 class TestBounds:
-    def test_rows(self, open_store):
+    def test_the_number_of_rows_is_bounded(self, open_store):
         store = open_store(max_rows=10)
         for _ in range(5):
             store.add([usage() for _ in range(7)])
         assert count(store) == 10
 
-    def test_bytes_by_the_oldest_making_room(self, open_store, tmp_path):
+    def test_the_bytes_are_bounded_by_dropping_the_oldest(self, open_store, tmp_path):
         limit = 1 << 19
         store = open_store(max_bytes=limit)
         for number in range(60):
@@ -126,7 +127,7 @@ class TestBounds:
         (number, _), *_ = store.page(0.0, 0, 1)
         assert store.page(0.0, number, 10_000)[-1][1].cpu_s == 59.0  # the last are there
 
-    def test_bytes_that_have_become_fewer(self, open_store, tmp_path):
+    def test_the_limit_of_bytes_can_be_reduced(self, open_store, tmp_path):
         store = open_store()
         store.add([usage(command="c" * 250) for _ in range(6000)])
         store.close()
@@ -135,7 +136,7 @@ class TestBounds:
         smaller.close()
         assert (tmp_path / "usage.sqlite").stat().st_size <= 1 << 19
 
-    def test_age(self, open_store):
+    def test_the_age_is_bounded(self, open_store):
         store = open_store(keep_days=1.0)
         store.add([usage(finished=NOW - 2 * 86400), usage()])
         assert count(store) == 1
@@ -154,16 +155,16 @@ def test_who_has_most_makes_room(open_store, bound):
 
 
 class TestTrouble:
-    def test_for_its_owner_alone(self, open_store, tmp_path):
+    def test_only_its_owner_can_read_it(self, open_store, tmp_path):
         open_store().add([usage()])
         assert (tmp_path / "usage.sqlite").stat().st_mode & 0o777 == 0o600
 
-    def test_it_is_there_after_a_restart(self, open_store):
+    def test_it_survives_a_restart(self, open_store):
         open_store().add([usage()])
         assert count(open_store()) == 1
 
     @pytest.mark.parametrize("damage", ["garbage", "other-format", "cut-off"])
-    def test_what_is_no_good_is_set_aside_with_a_line(self, open_store, tmp_path, caplog, damage):
+    def test_a_damaged_file_is_set_aside_with_a_line(self, open_store, tmp_path, caplog, damage):
         path = tmp_path / "usage.sqlite"
         if damage == "garbage":
             path.write_bytes(b"no database at all" * 100)
@@ -184,7 +185,7 @@ class TestTrouble:
         assert [record.message.count("set aside") for record in caplog.records] == [1]
 
     @pytest.mark.parametrize("change", ["removed", "replaced"])
-    def test_gone_while_it_is_open_it_begins_anew_with_a_line(
+    def test_a_file_removed_while_open_is_started_again_with_a_line(
         self, open_store, tmp_path, caplog, change
     ):
         path, other = tmp_path / "usage.sqlite", tmp_path / "other"
@@ -208,7 +209,7 @@ class TestTrouble:
         ]
 
     @pytest.mark.parametrize("how", ["garbage", "one-of-ours", "emptied"])
-    def test_overwritten_while_it_is_open_it_is_set_aside_as_it_is(
+    def test_a_file_overwritten_while_open_is_set_aside_as_it_is(
         self, open_store, tmp_path, caplog, how
     ):
         path = tmp_path / "usage.sqlite"
@@ -227,20 +228,20 @@ class TestTrouble:
         assert (tmp_path / "usage.damaged").read_bytes() == found
         assert ["overwritten by another process" in one.message for one in caplog.records] == [True]
 
-    def test_a_question_notices_too(self, open_store, tmp_path):
+    def test_a_question_notices_it_too(self, open_store, tmp_path):
         store = open_store()
         store.add([usage()])
         (tmp_path / "usage.sqlite").unlink()
         assert count(store) == 0
 
-    def test_two_lbms_may_have_it_open_while_one_makes_way(self, open_store, caplog):
+    def test_two_lbms_may_have_it_open_during_a_handover(self, open_store, caplog):
         first, second = open_store(), open_store()
         with caplog.at_level(logging.WARNING, "lbd.lbm"):
             for store in (first, second, first, second):
                 store.add([usage()])
         assert (count(first), count(second), caplog.records) == (4, 4, [])
 
-    def test_nobody_but_others_changes_it(self, open_store, caplog):
+    def test_only_others_count_as_changing_it(self, open_store, caplog):
         """However much is written, dropped and checkpointed, it is the same file to us."""
         store = open_store(max_bytes=1 << 19)
         with caplog.at_level(logging.WARNING, "lbd.lbm"):
@@ -249,7 +250,7 @@ class TestTrouble:
                 count(store)
         assert caplog.records == []
 
-    def test_a_disk_that_takes_nothing_says_so(self, tmp_path):
+    def test_an_unwritable_disk_is_reported(self, tmp_path):
         store = UsageStore(tmp_path / "nowhere/usage.sqlite", StatsConfig())
         with pytest.raises(OSError, match="No such file"):
             store.add([usage()])
@@ -263,7 +264,7 @@ def job(**more):
 
 
 class TestUsage:
-    def test_slots_are_those_that_it_held(self, open_store):
+    def test_the_slots_are_those_that_it_held(self, open_store):
         store = open_store()
         store.add([replace(usage_of(job(slots=2)), finished=NOW), usage()])
         found = {row.slots for _, row in store.latest(PastJobs(10))[0]}
@@ -290,27 +291,27 @@ class TestUsage:
         assert count(store) == 1, "its job has not ended"
         assert {row.state for _, row in store.latest(PastJobs(10))[0]} == {"checkpoint", None}
 
-    def test_one_that_never_began(self):
+    def test_a_job_that_never_started(self):
         found = usage_of(job(started=None, state=JobState.CANCELLED))
         assert (found.waiting_s, found.response_s, found.host) == (None, None, "")
         assert (found.moved, found.failed) == (False, True)
 
-    def test_a_clock_set_back_makes_no_negative_times(self):
+    def test_a_clock_set_back_gives_no_negative_times(self):
         found = usage_of(job(started=90.0, finished=95.0))
         assert (found.waiting_s, found.response_s) == (0.0, 0.0)
 
     @pytest.mark.parametrize("cpu_s", [float("inf"), float("nan"), -1.0, 1e308])
-    def test_what_another_host_makes_up_is_not_recorded(self, cpu_s):
+    def test_invented_records_of_another_host_are_not_recorded(self, cpu_s):
         assert usage_of(job(cpu_s=cpu_s)).cpu_s is None
 
-    def test_of_the_queue_the_place_it_came_from_counts(self):
+    def test_for_a_queued_job_its_origin_counts(self):
         found = usage_of(job(queued_at=HostId("h2"), queued_as="3_5", foreign=True))
         assert (found.origin, found.moved, found.pinned) == ("h2", False, True)
         assert found.id == "3_5"
 
 
 class TestPast:
-    def test_the_latest_first_a_page_at_a_time(self, open_store):
+    def test_the_latest_jobs_come_first_a_page_at_a_time(self, open_store):
         store = open_store()
         store.add([usage(finished=NOW + at // 2, id=f"h1-{at}") for at in range(7)])
         found, before = [], (0.0, 0)
@@ -322,7 +323,7 @@ class TestPast:
             before = rows[-1][1].finished, rows[-1][0]
         assert found == [f"h1-{at}" for at in (6, 5, 4, 3, 2, 1, 0)]
 
-    def test_as_asked_for(self, open_store):
+    def test_filters_are_applied(self, open_store):
         store = open_store()
         store.add([
             usage(id="1", name="a-1", state="failed", host="h2"),
@@ -343,7 +344,7 @@ class TestPast:
         assert ids(name="*" * 120 + "x") == set()
 
     @pytest.mark.parametrize("which", [PastJobs(9), PastJobs(9, user="ann")])
-    def test_no_whole_file_is_read(self, open_store, tmp_path, which):
+    def test_the_file_is_never_read_completely(self, open_store, tmp_path, which):
         open_store().add([usage()])
         conditions, values = which.in_sql()
         database = sqlite3.connect(tmp_path / "usage.sqlite")
@@ -354,13 +355,13 @@ class TestPast:
         database.close()
         assert not [step for *_, step in plan if "SCAN" in step or "TEMP B-TREE" in step]
 
-    def test_one_by_its_id_is_the_last_of_that_id(self, open_store):
+    def test_an_id_finds_its_last_job(self, open_store):
         store = open_store()
         store.add([usage(id="h1-7", state="failed"), usage(id="h1-7", state="done"), usage()])
         assert store.by_id("h1-7")[1].state == "done"
         assert store.by_id("h1-8") is None
 
-    def test_a_file_of_an_older_release_goes_on(self, open_store, tmp_path):
+    def test_a_file_of_an_older_release_is_continued(self, open_store, tmp_path):
         columns = COLUMNS[: COLUMNS.index("id")]
         database = sqlite3.connect(tmp_path / "usage.sqlite")
         database.executescript(

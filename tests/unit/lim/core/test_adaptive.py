@@ -1,4 +1,4 @@
-"""The centre turns the parameters with the load, and not with every gust of it."""
+"""The centre tunes the parameters to the load, but not to every gust of it."""
 
 import math
 from dataclasses import replace
@@ -21,7 +21,7 @@ def vectors(*busy):
 
 
 def settled(tuner, busy, params=ON, tuned=None, now_s=0.0, seconds=600):
-    """What holds once the load has been so for a while."""
+    """Returns the parameters after the load has been like this for a while."""
     tuned = tuned or {}
     for second in range(seconds):
         found = tuner.tune(vectors(*busy), params, tuned, now_s + second)
@@ -39,26 +39,27 @@ def test_table_3_3(load, period_s, probes):
     assert tuned.get("lim.probe_limit", 9) == probes
 
 
-def test_the_more_load_the_later_a_command_moves():
+def test_the_higher_the_load_the_later_a_command_moves():
     found = [values_at(level, ON).get("lim.local_threshold", 0.7) for level in range(len(LEVELS))]
     assert found == sorted(found)
     assert len(set(found)) == len(found)
 
 
-def test_what_people_set_is_what_is_turned():
+def test_the_configured_values_are_what_is_tuned():
     busy = settled(Tuner(), [1.0, 1.0], replace(ON, exchange_period_s=3.0))
-    assert busy["lim.exchange_period_s"] == 6.0  # and no more than half of what is believed
+    # and no more than half of the time that a load is believed
+    assert busy["lim.exchange_period_s"] == 6.0
     busy = settled(Tuner(), [1.0, 1.0], replace(ON, exchange_period_s=9.0))
     assert busy["lim.exchange_period_s"] == ON.stale_after_s / 2
 
 
-def test_a_change_is_told_by_what_it_was_and_is():
+def test_a_change_is_reported_with_old_and_new_values():
     after = replace(ON, probe_limit=5, min_gain=0.1 * 0.75)
     assert changes(ON, after) == "lim.min_gain from 0.1 to 0.075, lim.probe_limit from 9 to 5"
     assert changes(ON, ON) == "no parameter changes"
 
 
-def test_off_means_as_it_was_set():
+def test_off_means_as_configured():
     tuner, off = Tuner(), LimConfig()
     assert tuner.tune(vectors(1.0), off, {}, 1.0) is None
     found = tuner.tune(vectors(1.0), off, {"lim.probe_limit": 3.0}, 2.0)
@@ -71,7 +72,7 @@ def test_one_host_is_not_the_system():
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=200))
-def test_a_load_that_sways_changes_little(loads):
+def test_a_fluctuating_load_changes_little(loads):
     tuner, tuned, changes = Tuner(), {}, []
     for second, load in enumerate(loads):
         found = tuner.tune(vectors(load), ON, tuned, float(second))
@@ -82,7 +83,7 @@ def test_a_load_that_sways_changes_little(loads):
 
 
 @pytest.mark.parametrize("edge", EDGES)
-def test_a_level_holds_against_small_changes(edge):
+def test_a_level_resists_small_changes(edge):
     tuner = Tuner()
     held = settled(tuner, [edge + 0.03])
     assert settled(tuner, [edge - 0.015], tuned=held, now_s=600.0) == held

@@ -59,7 +59,7 @@ def test_forgetting_a_host_forgets_its_jobs():
     assert (book.jobs(), book.host_of(J2)) == (1, H2)
 
 
-def test_nothing_is_kept_of_what_is_over():
+def test_nothing_is_kept_of_expired_charges():
     book = ChargeBook()
     for end in (
         lambda: book.drop(J1),
@@ -72,7 +72,7 @@ def test_nothing_is_kept_of_what_is_over():
     assert book.picked_at_s(J1) == -math.inf
 
 
-def test_the_same_job_again_is_one_charge_of_its_last_pick():
+def test_a_repeated_job_is_one_charge_for_its_last_pick():
     charges = HostCharges()
     for now_s in (1.0, 2.0):
         charges.add(J1, now_s)

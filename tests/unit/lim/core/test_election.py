@@ -17,7 +17,7 @@ def test_configured_order_then_name():
     assert ranking(members) == ["c", "b", "a", "zoe"]
 
 
-def test_the_best_ranked_is_taken_until_it_proves_silent():
+def test_the_best_ranked_is_assumed_until_it_proves_silent():
     election = Election(HostId("h3"))
     assert centre(election, 0.0) == "h1"
     assert centre(election, 6.0) == "h1"
@@ -36,7 +36,7 @@ def test_a_vector_clears_suspicion():
     assert centre(election, 13.1) == "h2"
 
 
-def test_an_old_centre_gets_its_time_when_it_is_next_in_line():
+def test_a_former_centre_gets_its_time_when_it_is_next_in_line():
     election = Election(HostId("h3"))
     election.heard(HostId("h2"), 0.0)  # it led once, long ago
     election.heard(HostId("h1"), 100.0)
@@ -45,7 +45,7 @@ def test_an_old_centre_gets_its_time_when_it_is_next_in_line():
     assert centre(election, 112.0) == "h2"
 
 
-def test_who_has_gone_is_passed_over_at_once_unless_heard():
+def test_a_host_that_has_left_is_skipped_at_once_unless_heard():
     election = Election(HostId("h3"))
     assert centre(election, 0.0, gone={"h1", "h2"}) == "h3"
     election.heard(HostId("h1"), 1.0)
@@ -53,12 +53,12 @@ def test_who_has_gone_is_passed_over_at_once_unless_heard():
 
 
 @pytest.mark.parametrize("name", ORDER)
-def test_the_first_is_its_own_centre_at_once(name):
+def test_the_first_host_is_its_own_centre_at_once(name):
     expected = "h1"
     assert centre(Election(HostId(name)), 0.0) == expected
 
 
-def test_every_centre_within_hearing_is_known():
+def test_every_centre_that_can_be_heard_is_known():
     election = Election(HostId("h3"))
     election.heard(HostId("h1"), 0.0)
     election.heard(HostId("h2"), 5.0)

@@ -22,12 +22,12 @@ def loaded(index, number=1, **changed):
         (loaded(1.0), loaded(1.11), True, True),
         (loaded(1.0), loaded(0.89), True, True),
         (loaded(1.0), loaded(3.0), False, False),  # LOWEST and NOLB
-        # the ceiling: crossing it is told, moving above it is not, coming back is
+        # the ceiling: crossing it is reported, moving above it is not, coming back is
         (loaded(3.9), loaded(4.5), True, True),
         (loaded(4.5), loaded(9.0), True, False),
         (loaded(9.0), loaded(4.5, slots=(2, 1)), True, False),
         (loaded(4.5), loaded(3.9), True, True),
-        # eligibility is told under every algorithm and above the ceiling too
+        # eligibility is reported under every algorithm, and above the ceiling too
         (loaded(5.0), loaded(5.0, slots=(2, 2)), True, True),
         (loaded(0.0), loaded(0.0, accepting=False), False, True),
         (loaded(0.0), sample("h1", 2, vector(0.0), drained=True), False, True),
@@ -37,16 +37,16 @@ def loaded(index, number=1, **changed):
         (loaded(0.0), sample("h1", 2, replace(vector(0.0), facts=Facts())), False, False),
         (loaded(0.0), loaded(0.0, slots=(2, 1)), False, False),
         (loaded(0.0), loaded(0.0, slots=(2, 1)), True, True),
-        # a restart is news
+        # a restart is reported
         (loaded(0.0), sample("h1", 1, vector(0.0), incarnation=2), False, True),
     ],
 )
-def test_worth_telling(told, now, exchanges, expected):
+def test_which_changes_are_reported(told, now, exchanges, expected):
     assert worth_reporting(now, told, PARAMS, exchanges) is expected
 
 
 def reports(reporter, now, now_s):
-    """Whether it would, and then it has."""
+    """Returns whether it would report, and reports."""
     due = reporter.has_changed(now, PARAMS, True) or reporter.was_silent(now_s, PARAMS)
     if due:
         reporter.has_reported(now, now_s)
@@ -64,13 +64,13 @@ def test_reports_on_change_and_as_keep_alive():
     assert reports(reporter, loaded(0.2), 107.1)
 
 
-def test_small_changes_that_add_up_are_told():
+def test_small_changes_that_add_up_are_reported():
     reporter = Reporter()
     told = [reports(reporter, loaded(n * 0.04), 100.0 + n * 0.1) for n in range(7)]
     assert told == [True, False, False, True, False, False, True]
 
 
-def test_the_centre_sends_all_then_changes_then_signs_of_life():
+def test_the_centre_sends_everything_then_changes_then_keepalives():
     centre = Broadcaster()
     h1, h2 = loaded(0.0), sample("h2", 1, vector(1.0))
     assert centre.due([h1, h2], 0.0, PARAMS, True) == ([h1, h2], True)
@@ -84,7 +84,7 @@ def test_the_centre_sends_all_then_changes_then_signs_of_life():
     assert centre.due([h1, changed], 5.1, PARAMS, True) == ([h1, changed], True)
 
 
-def test_a_forgotten_host_is_news_again():
+def test_a_forgotten_host_is_reported_again():
     centre = Broadcaster()
     h2 = sample("h2", 1)
     centre.due([h2], 0.0, PARAMS, True)

@@ -1,4 +1,4 @@
-"""Many commands at one instant, before any load has changed: they must not all go to one host."""
+"""Many commands at the same time, before any load has changed: they must not all go to one host."""
 
 from collections import Counter
 from random import Random
@@ -19,7 +19,7 @@ OWN = ("P2C", "PREDICT")
 
 
 def placer(me, loads, algorithm, seed=1, slots=1000, centre=None):
-    """The placer of host `me`, which knows these loads (of hosts of one core)."""
+    """Returns the placer of host `me`, which knows these loads (of hosts with one core)."""
     table = Table(member(me), LimConfig(algorithm=algorithm), 4.0, now_s=0.0)
     for name, load in loads.items():
         if name != me:
@@ -31,7 +31,7 @@ def placer(me, loads, algorithm, seed=1, slots=1000, centre=None):
 
 
 def decide(made, job, now_s=0.0):
-    """As the daemon does, every probed host answering what the table knows."""
+    """Decides as the daemon does; every probed host answers what the table knows."""
     wish, replies = request(job), ()
     while isinstance(step := made.next_step(wish, replies, now_s), Probe):
         replies += tuple(Reply(host, answered=True) for host in step.hosts)
@@ -49,7 +49,7 @@ def test_commands_of_one_host_fill_the_idle_hosts_evenly(algorithm):
 
 
 @pytest.mark.parametrize("algorithm", ["RANDOM", "THRHLD", "LOWEST", "P2C", "PREDICT"])
-def test_where_hosts_are_drawn_by_lot_nobody_gets_them_all(algorithm):
+def test_if_hosts_are_drawn_at_random_none_gets_them_all(algorithm):
     made = placer("h1", {"h1": 50.0, **dict.fromkeys(IDLE, 0.0)}, algorithm)
     picks = Counter(decide(made, f"h1-{n}").host for n in range(CALLERS))
     del picks["h1"]  # THRHLD keeps those for which it found no light host
@@ -57,7 +57,7 @@ def test_where_hosts_are_drawn_by_lot_nobody_gets_them_all(algorithm):
     assert len(picks) > len(IDLE) // 2
 
 
-def test_one_idle_host_gets_no_more_than_makes_it_as_busy_as_the_others():
+def test_a_single_idle_host_gets_only_as_many_as_make_it_as_busy_as_the_others():
     made = placer("h1", {"h1": 9.0, "h2": 0.0, "h3": 4.0, "h4": 4.0}, "GLOBAL")
     picks = Counter(decide(made, f"h1-{n}").host for n in range(12))
     assert set(picks) >= {"h2", "h3", "h4"}
@@ -72,8 +72,8 @@ def test_a_host_gets_no_more_than_its_slots():
 
 
 @pytest.mark.parametrize("algorithm", ["GLOBAL", "DISTED", "LOWEST", "THRHLD", "RANDOM", *OWN])
-def test_hosts_that_decide_from_the_same_news_do_not_all_pick_one(algorithm):
-    """64 busy hosts, each of which knows nothing of the others' picks."""
+def test_hosts_that_decide_on_the_same_reports_do_not_all_pick_one(algorithm):
+    """There are 64 busy hosts, and none knows of the others' picks."""
     busy = [f"h{n}" for n in range(100, 100 + CALLERS)]
     loads = {**dict.fromkeys(busy, 5.0), **dict.fromkeys(IDLE, 0.0)}
     picks = Counter(
@@ -85,8 +85,8 @@ def test_hosts_that_decide_from_the_same_news_do_not_all_pick_one(algorithm):
 
 @pytest.mark.parametrize("age_s", [0.0, 1.0, 10.0])
 @pytest.mark.parametrize("algorithm", OWN)
-def test_under_our_own_rules_not_even_the_only_idle_host_draws_them_all(algorithm, age_s):
-    """Its load is the lowest that all of them know, and it is as old for all of them."""
+def test_with_our_own_rules_not_even_the_only_idle_host_attracts_them_all(algorithm, age_s):
+    """Its load is the lowest that all of them know, and equally old for all of them."""
     busy = [f"h{n}" for n in range(100, 100 + CALLERS)]
     loads = {**dict.fromkeys(busy, 9.0), "h2": 0.0, **dict.fromkeys(IDLE[1:], 2.0)}
     picks = Counter(
@@ -97,7 +97,7 @@ def test_under_our_own_rules_not_even_the_only_idle_host_draws_them_all(algorith
     assert len(picks) >= 8
 
 
-def test_under_central_the_centre_spreads_what_64_hosts_ask():
+def test_under_central_the_centre_spreads_the_requests_of_64_hosts():
     busy = [f"h{n}" for n in range(100, 100 + CALLERS)]
     loads = {**dict.fromkeys(busy, 5.0), "h1": 5.0, **dict.fromkeys(IDLE, 0.0)}
     centre = placer("h1", loads, "CENTRAL")
@@ -118,14 +118,14 @@ def test_loads_that_are_too_old_are_not_trusted():
     assert found.host == "h3"
 
 
-def test_a_host_that_gave_trouble_is_tried_again():
+def test_a_host_that_failed_is_tried_again():
     made = placer("h1", {"h1": 5.0, "h2": 0.0, "h3": 1.0}, "GLOBAL")
     made.table.avoid(HostId("h2"), "refused", 0.0)
     assert made.next_step(request(), (), 0.1).host == "h3"
     assert made.next_step(request(), (), made.table.params.avoid_s + 0.1).host == "h2"
 
 
-def test_every_host_is_asked_at_times():
+def test_every_host_is_asked_from_time_to_time():
     made = placer("h1", {"h1": 50.0, **dict.fromkeys(IDLE, 0.5)}, "LOWEST")
     asked = set()
     for n in range(400):

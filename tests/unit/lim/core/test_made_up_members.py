@@ -1,4 +1,4 @@
-"""A host that tells of others that do not exist: real ones get into the table all the same."""
+"""A host that reports hosts that do not exist: real ones get into the table all the same."""
 
 from dataclasses import replace
 from random import Random
@@ -19,7 +19,7 @@ ROOM = 8
 
 @pytest.fixture
 def ours():
-    """The members of h1, which h2 of the configuration and h3 have greeted."""
+    """Returns the members of h1, greeted by the configured h2 and by h3."""
     me = member("h1")
     table = Table(me, LimConfig(max_hosts=ROOM), 4.0, now_s=0.0)
     table.add(member("h2"), listed=True, now_s=0.0)
@@ -36,7 +36,7 @@ def made_up(count):
     return [replace(member(f"ghost{n}"), rank=1 << 20) for n in range(count)]
 
 
-def test_the_table_has_an_end(ours):
+def test_the_table_is_bounded(ours):
     ours.members_from(made_up(1000), 2.0)
     assert len(names(ours)) == ROOM
     ours.members_from(made_up(2000), 3.0)
@@ -44,7 +44,7 @@ def test_the_table_has_an_end(ours):
 
 
 def test_hosts_heard_of_are_greeted_a_few_at_a_time():
-    """Each greeting is a connection, to an address that the teller chose."""
+    """Each greeting is a connection, to an address that the reporting host chose."""
     me = member("h1")
     table = Table(me, LimConfig(max_hosts=2000), 4.0, now_s=0.0)
     ours = Membership(me, table, WaysIn(""), 0.0)
@@ -77,7 +77,7 @@ def test_who_speaks_for_itself_takes_the_place_of_one_that_never_has(ours):
     assert names(ours) == real
 
 
-def test_a_lie_of_where_a_host_is_ends_when_it_speaks(ours):
+def test_a_false_address_of_a_host_is_corrected_when_that_host_speaks(ours):
     ours.members_from([replace(member("h4"), address="192.0.2.66")], 2.0)
     truth = member("h4")
     assert ours.hello_from(m.Hello(truth, False), 2.5)[0] is None
@@ -87,7 +87,7 @@ def test_a_lie_of_where_a_host_is_ends_when_it_speaks(ours):
 
 
 def test_who_has_spoken_is_told_of_before_who_was_heard_of(ours):
-    """Of a list that is too long for a message the end is left out."""
+    """A list that is too long for a message loses its end."""
     table = ours._table
     table.remove(HostId("h2"))
     ours.members_from([member("ghost")], 2.0)

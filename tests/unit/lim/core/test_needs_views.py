@@ -1,4 +1,4 @@
-"""Placement of commands that need more of a host than room, under each algorithm."""
+"""Placement of commands that need more than room on a host, under each algorithm."""
 
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ NOW_S = 10.0
 
 
 def lim(algorithm="GLOBAL", **gpus):
-    """h1 to h3, each with so many GPUs, and so many of them used; h1 is idle."""
+    """Returns a LIM of h1 to h3, each with some GPUs, some of them in use; h1 is idle."""
     state = lim_state("h1", ["h2", "h3"], LimConfig(algorithm=algorithm), now_s=NOW_S)
     for number, name in enumerate(("h1", "h2", "h3")):
         report(state, name, *gpus.get(name, (0, 0)), index=float(number))
@@ -39,14 +39,14 @@ def decide(state, **more):
 
 
 @pytest.mark.parametrize("algorithm", ["GLOBAL", "DISTED", "RANDOM", "NOLB"])
-def test_it_goes_where_what_it_needs_is_however_busy_that_is(algorithm):
+def test_it_goes_where_its_needs_are_met_however_busy_that_host_is(algorithm):
     found = decide(lim(algorithm, h3=(2, 1)))
     assert (found.verdict, found.host) == (Verdict.THERE, "h3")
     here = decide(lim(algorithm, h1=(1, 0), h3=(2, 0)))
     assert (here.verdict, here.host) == (Verdict.HERE, "h1")
 
 
-def test_it_waits_for_what_others_have():
+def test_it_waits_for_resources_in_use():
     found = decide(lim(h2=(1, 1), h3=(2, 2)))
     assert (found.verdict, found.reason) == (Verdict.WAIT, "needs-taken")
     assert {one.name: one.why for one in found.candidates} == {
@@ -56,27 +56,27 @@ def test_it_waits_for_what_others_have():
 
 
 @pytest.mark.parametrize("algorithm", ["GLOBAL", "CENTRAL", "RANDOM", "NOLB"])
-def test_it_waits_for_the_best_host_that_has_what_it_needs(algorithm):
-    """Not for our own, which has none of it and the lowest load."""
+def test_it_waits_for_the_best_host_that_meets_its_needs(algorithm):
+    """Not for our own host, which has the lowest load but none of the resource."""
     found = decide(lim(algorithm, h2=(1, 1), h3=(2, 2)))
     assert (found.verdict, found.host) == (Verdict.WAIT, "h2")
     assert [one.name for one in found.candidates] == ["h2", "h3", "h1"]
     assert decide(lim(algorithm, h1=(1, 1), h3=(2, 2))).host == "h1"
 
 
-def test_what_nobody_has_is_refused():
+def test_a_need_that_no_host_meets_is_refused():
     found = decide(lim())
     assert isinstance(found, Nowhere)
     assert [one.why for one in found.candidates] == ["no gpu"] * 3
 
 
-def test_one_that_may_not_leave_waits_here_or_is_refused():
+def test_a_command_that_may_not_leave_waits_here_or_is_refused():
     assert decide(lim(h1=(1, 1), h2=(1, 0)), must_stay=True).verdict is Verdict.WAIT
     assert isinstance(decide(lim(h2=(1, 0)), must_stay=True), Nowhere)
     assert isinstance(decide(lim(h2=(1, 0)), wanted=HostId("h1")), Nowhere)
 
 
-def test_what_is_kept_of_hosts_follows_their_reports():
+def test_the_view_of_hosts_follows_their_reports():
     state = lim(h2=(1, 1))
     assert decide(state).verdict is Verdict.WAIT
     report(state, "h2", 2, 1)
@@ -89,7 +89,8 @@ GIB = 1 << 30
 
 
 def of_memory(algorithm="GLOBAL", load=0.0, **available):
-    """h1 to h3, of 8 GiB each and so much of it available; h1 has that load, h2 the least."""
+    """Returns a LIM of h1 to h3 with 8 GiB each, this much available; h1 has this load, h2 the
+    least."""
     state = lim_state("h1", ["h2", "h3"], LimConfig(algorithm=algorithm), now_s=NOW_S)
     for name, index in (("h1", load), ("h2", 0.0), ("h3", 1.0)):
         free = available.get(name, 8) * GIB
@@ -107,20 +108,20 @@ def place(state, **more):
 
 
 @pytest.mark.parametrize("algorithm", ["GLOBAL", "DISTED", "RANDOM"])
-def test_a_host_without_memory_for_what_it_took_lately_is_passed_over(algorithm):
+def test_a_host_without_memory_for_the_recent_peak_is_skipped(algorithm):
     found = place(of_memory(algorithm, load=9.0, h2=3))
     assert (found.verdict, found.host) == (Verdict.THERE, "h3")
     whys = {one.name: one.why for one in found.candidates}
     assert whys["h2"] == "3.0G memory available, but the command has used up to 4.0G"
 
 
-def test_it_leaves_an_idle_host_that_has_too_little_for_it_if_another_has_enough():
+def test_it_leaves_an_idle_host_with_too_little_memory_if_another_has_enough():
     found = place(of_memory(h1=3, h2=3))
     assert (found.verdict, found.host, found.reason) == (Verdict.THERE, "h3", "short-of-memory")
     assert place(of_memory()).verdict is Verdict.HERE
 
 
-def test_what_was_learnt_refuses_a_command_nothing():
+def test_a_learnt_peak_never_causes_a_refusal():
     scarce = of_memory(h1=1, h2=1, h3=1)
     assert place(scarce).verdict is Verdict.HERE
     assert place(scarce, must_stay=True).verdict is Verdict.HERE

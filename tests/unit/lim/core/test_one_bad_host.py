@@ -1,8 +1,9 @@
-"""One host with a certificate that says what it likes to a LIM: nobody but itself is worse off.
+"""A compromised host with a valid certificate sends a LIM what it likes: no other host suffers.
 
 Its certificate vouches for the sender's name (`rpc.lim_network`); `rpc.convert` lets through what
-is well formed. What a LIM makes of the rest is here. That it lies about its own load and drains
-hosts is conceded, and that it changes settings where nothing is signed (`test_signed`).
+is well formed. What a LIM does with the rest is tested here. It is accepted that such a host lies
+about its own load and drains hosts, and that it changes settings where nothing is signed
+(`test_signed`).
 """
 
 import math
@@ -33,7 +34,7 @@ LIGHT = vector(0.0, slots=(8, 0))
 
 
 def of_others(name):
-    """Every kind of message that carries the load of a host, with that of `name`."""
+    """Returns every kind of message that carries the load of a host, with that of `name`."""
     theirs = sample(name, 9, LIGHT, incarnation=7)
     return [
         m.Report(theirs, (JobId("h2-1"),)),
@@ -53,7 +54,7 @@ KINDS = (
 
 
 def lim(me="h4", params=None, joined=()):
-    """A LIM that has heard of everybody; loaded, so that it would take reservations."""
+    """Returns a LIM that has heard of all hosts, and is loaded enough to take reservations."""
     state = lim_state(me, ALL, params or LimConfig(algorithm="RESERVE"))
     state.handle(e.Sampled(vector(3.0).queues, 3.0, 1.0), NOW_S)
     for name in ALL:
@@ -62,13 +63,13 @@ def lim(me="h4", params=None, joined=()):
     for name in joined:
         hear(state, name, m.Hello(member(name, 0, 1), wants_members=False))
     if me != "h1":
-        hear(state, H1, m.Vector((), (0, "")))  # it is the centre
+        hear(state, H1, m.Vector((), (0, "")))  # h1 is the centre
     state.handle(e.Tick(), NOW_S)
     return state
 
 
 def hear(state, sender, body, incarnation=1, cluster="test", now_s=NOW_S):
-    """The reply to it."""
+    """Returns the reply to the message."""
     message = m.Message(cluster, HostId(sender), incarnation, body)
     actions = state.handle(e.Received(message), now_s)
     (reply,) = (action.body for action in actions if isinstance(action, e.Reply))
@@ -76,7 +77,7 @@ def hear(state, sender, body, incarnation=1, cluster="test", now_s=NOW_S):
 
 
 def known(state):
-    """All that a LIM goes by."""
+    """Returns everything that a LIM's decisions rest on."""
     return (
         {n: (x.member, x.sample, x.left) for n, x in state.table.entries.items()},
         state.settings, state.drained, state.centre, list(state.reservations.held),
@@ -99,7 +100,7 @@ def test_what_is_not_of_a_host_of_ours_changes_nothing(sender, cluster, body):
 
 
 @pytest.mark.parametrize("body", of_others("h2"), ids=lambda body: type(body).__name__)
-def test_of_anothers_load_only_the_centre_is_believed(body):
+def test_only_the_centre_is_believed_about_the_load_of_others(body):
     state = lim()
     before = known(state)
     reply = hear(state, BAD, body)
@@ -123,17 +124,17 @@ def test_no_absurd_number_gets_in(name, value):
 
 
 @pytest.mark.parametrize("name", ["incarnation", "number"])
-def test_no_number_gets_in_that_nothing_could_follow(name):
+def test_no_number_is_accepted_that_nothing_could_follow(name):
     values = {"host": "h3", "cores": 1, "speed": 1, name: TOP + 1}
     with pytest.raises(PeerError, match="cannot be"):
         convert.sample(pb.Sample(**values))
 
 
-# -- making others deaf, mute or blind -----------------------------------------------------------
+# -- making other hosts deaf, mute or blind -----------------------------------------------------
 
 
 def test_a_lying_centre_does_not_make_us_deaf_to_a_host():
-    """That it was restarted, others say of it; which messages are old, it says itself alone."""
+    """Others may report its restart; which messages are old, only the host itself may say."""
     state = lim()
     assert state.centre == H1
     hear(state, H1, m.Vector((sample("h2", TOP, incarnation=TOP),), (0, "")))
@@ -143,7 +144,7 @@ def test_a_lying_centre_does_not_make_us_deaf_to_a_host():
 
 
 @pytest.mark.parametrize("incarnation", [1, TOP])
-def test_a_load_that_a_lying_centre_has_frozen_thaws(incarnation):
+def test_a_load_frozen_by_a_lying_centre_thaws(incarnation):
     state = lim()
     hear(state, H1, m.Vector((sample("h2", TOP, vector(0.0), incarnation=incarnation),), (0, "")))
     late_s = NOW_S + state.in_force.lim.stale_after_s
@@ -161,7 +162,7 @@ def test_an_older_sample_does_not_replace_a_newer_one():
     assert state.table.entries[H2].sample == newer
 
 
-def test_a_host_that_was_started_anew_is_not_shown_as_it_was_before():
+def test_a_restarted_host_is_not_shown_in_its_former_state():
     state = lim()
     hear(state, H2, m.Hello(member("h2", 1, incarnation=5), wants_members=False), 5)
     much_later_s = NOW_S + 1000.0
@@ -185,7 +186,7 @@ def test_nobody_makes_us_mute_by_an_incarnation_that_none_can_follow():
     convert.decode(convert.encode(state.envelope(m.Probe())))
 
 
-def test_who_says_that_it_does_not_know_us_gets_few_hellos():
+def test_a_host_that_claims_not_to_know_us_gets_few_hellos():
     state = lim()
     hellos = [says_unknown(state, state.membership.me.incarnation) for _ in range(50)]
     assert sum(map(len, hellos)) == INTRODUCED_MAX
@@ -195,7 +196,7 @@ def test_who_says_that_it_does_not_know_us_gets_few_hellos():
     assert says_unknown(state, 0, now_s=later_s)
 
 
-def test_who_forgot_us_hears_of_our_load_at_once():
+def test_a_host_that_forgot_us_is_told_our_load_at_once():
     state = lim()
     state.handle(e.Tick(), NOW_S + 1.0)
     says_unknown(state, 0, m.Report(sample("h4", 1)), NOW_S + 1.0)
@@ -219,7 +220,7 @@ def test_no_single_host_stops_a_lim_that_starts():
 # -- becoming the centre -------------------------------------------------------------------------
 
 
-def test_no_host_goes_before_those_of_the_configuration():
+def test_no_host_goes_before_the_configured_ones():
     state = lim(joined=("a0",))
     hear(state, BAD, m.Hello(member("h3", 0), wants_members=False))
     known_of = m.Members((member("h3", 0), member("a0", 0), member("a1", 0)), m.Settings())
@@ -230,7 +231,7 @@ def test_no_host_goes_before_those_of_the_configuration():
     assert state.table.entries["a0"].member.rank == UNLISTED_RANK
 
 
-def test_who_has_no_list_goes_by_the_ranks_of_others():
+def test_a_host_without_a_list_uses_the_ranks_of_others():
     state = lim_state("h9", join="10.0.0.1:7901")
     ranked = m.Members((member("h2", 1), member("h1", 0)), m.Settings())
     sent = m.Hello(state.membership.me, True)
@@ -259,8 +260,8 @@ def test_settings_of_the_highest_number_blind_nobody():
         state.handle(e.Tick(), NOW_S + second)
 
 
-def test_a_centre_lives_on_with_settings_of_the_highest_number():
-    """It tunes nothing any more."""
+def test_a_centre_survives_settings_of_the_highest_number():
+    """It just tunes nothing any more."""
     state = lim("h1", LimConfig(adaptive=True))
     hear(state, BAD, m.Settings(TOP, "h3", "NOLB"))
     for second in range(100):
@@ -269,14 +270,14 @@ def test_a_centre_lives_on_with_settings_of_the_highest_number():
     assert state.settings.counter == TOP
 
 
-def test_settings_of_the_highest_number_that_drain_us_are_in_force_all_the_same():
+def test_settings_of_the_highest_number_that_drain_us_still_apply():
     state = lim()
     message = m.Message("test", BAD, 1, m.Settings(TOP, "h3", "NOLB", drains={ME: True}))
     actions = state.handle(e.Received(message), NOW_S)
     assert [action for action in actions if isinstance(action, e.Configure)]
 
 
-def test_of_two_settings_of_one_version_the_first_holds():
+def test_of_two_settings_of_one_version_the_first_counts():
     state = lim()
     hear(state, H2, m.Settings(3, "h2", "CENTRAL"))
     hear(state, BAD, m.Settings(3, "h2", "NOLB"))
@@ -301,7 +302,7 @@ def test_absurd_loads_leave_the_tuned_parameters_within_their_bounds():
             assert low <= value <= high
 
 
-# -- growing, and others' jobs -------------------------------------------------------------------
+# -- growing, and other hosts' jobs --------------------------------------------------------------
 
 
 def test_a_full_table_takes_no_more_hosts_and_few_tombstones():
@@ -317,7 +318,7 @@ def test_a_full_table_takes_no_more_hosts_and_few_tombstones():
     assert len(state.membership._tombstones) <= 6
 
 
-def test_who_is_heard_of_through_the_centre_alone_is_alive_and_keeps_its_name():
+def test_a_host_known_only_through_the_centre_is_alive_and_keeps_its_name():
     state = lim()
     later_s = NOW_S + state.in_force.lim.stale_after_s + 1.0
     hear(state, H1, m.Vector((sample("h2", 2),), (0, "")), now_s=later_s)
@@ -325,7 +326,7 @@ def test_who_is_heard_of_through_the_centre_alone_is_alive_and_keeps_its_name():
     assert hear(state, H2, m.Hello(other, False), 5, now_s=later_s).name_taken
 
 
-def test_a_host_ends_no_others_jobs_at_the_centre():
+def test_a_host_cannot_end_the_jobs_of_others_at_the_centre():
     state = lim("h1", LimConfig(algorithm="CENTRAL"))
     own = sample("h2", 2, vector(5.0))
     ask = m.AskCentre(JobId("h2-1"), frozenset(), True, False, False, own, 0.0)
@@ -338,7 +339,7 @@ def test_a_host_ends_no_others_jobs_at_the_centre():
     assert state.table.charged_host(JobId("h2-1")) == H2
 
 
-def test_a_question_that_is_only_shown_charges_nobody():
+def test_a_dry_question_charges_nobody():
     state = lim("h1", LimConfig(algorithm="CENTRAL"))
     ask = m.AskCentre(JobId("x"), frozenset(), True, False, True, sample("h2", 2), 0.0)
     assert hear(state, H2, ask).verdict is Verdict.THERE
@@ -366,7 +367,7 @@ def test_charges_are_bounded_in_number():
         (Verdict.THERE, "h2", {}, True),
     ],
 )
-def test_a_centre_is_not_obeyed_where_the_user_said_otherwise(verdict, host, asked, taken):
+def test_a_centre_is_not_obeyed_against_the_wishes_of_the_user(verdict, host, asked, taken):
     state = lim(params=LimConfig(algorithm="CENTRAL"))
     reply = m.CentreReply(verdict, HostId(host), "centre-lowest")
     found = state.placer.answered(request(**asked), H1, reply, NOW_S)
@@ -379,7 +380,7 @@ def test_a_centre_is_not_obeyed_where_the_user_said_otherwise(verdict, host, ask
 
 
 def test_a_cluster_heals_when_a_lying_centre_is_gone():
-    """h1 is the centre, and says of every host that it has a load of ever, and new settings."""
+    """h1 is the centre, and claims that every host has an extreme load, and new settings."""
     cluster = settled(5, 3)
     frozen = tuple(sample(name, TOP, LIGHT, incarnation=TOP) for name in ("h2", "h3", "h4", "h5"))
     for name in ("h2", "h3", "h4", "h5"):

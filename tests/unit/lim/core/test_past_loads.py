@@ -30,7 +30,7 @@ def test_the_loads_are_means_with_gaps():
         loads.points("h1", "year", NOW_S)
 
 
-def test_an_hour_ago_falls_out_and_a_month_ago_is_forgotten():
+def test_loads_of_an_hour_ago_are_averaged_and_those_of_a_month_ago_forgotten():
     loads = PastLoads()
     for step in range(3 * POINTS):
         loads.add({"h1": float(step)}, NOW_S + step * STEP_S)
@@ -41,7 +41,7 @@ def test_an_hour_ago_falls_out_and_a_month_ago_is_forgotten():
     assert loads.points("h1", "month", NOW_S) == ()
 
 
-def test_what_lay_ahead_of_a_clock_that_was_set_back_is_not_shown_later():
+def test_loads_from_a_clock_that_ran_ahead_are_not_shown_later():
     loads = PastLoads()
     for step in range(POINTS):
         loads.add({"h1": 9.0}, NOW_S + step * STEP_S)
@@ -53,13 +53,13 @@ def test_what_lay_ahead_of_a_clock_that_was_set_back_is_not_shown_later():
     assert known(loads.points("h1", "hour", NOW_S - 1e8)) == [3.0]
 
 
-def test_there_are_no_more_hosts_than_there_may_be():
+def test_the_number_of_hosts_is_bounded():
     loads = PastLoads()
     loads.add({f"h{number}": 0.5 for number in range(HOSTS_MAX + 5)}, NOW_S)
     assert len(loads.lines()) == 1 + HOSTS_MAX
 
 
-def test_what_is_kept_is_read_again():
+def test_the_stored_loads_are_read_again():
     loads = PastLoads()
     loads.add({"h1": 0.25, "h2": 3.0}, NOW_S)
     loads.add({"h1": 0.5}, NOW_S + STEP_S)
@@ -68,11 +68,11 @@ def test_what_is_kept_is_read_again():
         assert known(again.points("h1", span, NOW_S + STEP_S)) == known(
             loads.points("h1", span, NOW_S + STEP_S)
         )
-    again.add({"h1": 1.0}, NOW_S + STEP_S)  # goes on in the unfinished step
+    again.add({"h1": 1.0}, NOW_S + STEP_S)  # continues in the unfinished step
     assert again.points("h1", "hour", NOW_S + STEP_S)[-1] == 0.75
 
 
-def test_of_a_clock_that_was_ahead_nothing_is_read():
+def test_nothing_is_read_from_a_clock_that_was_ahead():
     loads = PastLoads()
     loads.add({"h1": 0.25}, NOW_S)
     assert known(read(loads.lines(), NOW_S - 7200).points("h1", "month", NOW_S)) == []
@@ -90,6 +90,6 @@ def test_of_a_clock_that_was_ahead_nothing_is_read():
         ["{"],
     ],
 )
-def test_what_is_not_ours_is_refused(lines):
+def test_a_foreign_file_is_refused(lines):
     with pytest.raises(ValueError, match=r".+"):
         read(lines, NOW_S)

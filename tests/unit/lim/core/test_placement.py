@@ -39,7 +39,7 @@ def test_a_pick_is_charged_and_counted_with_its_reason():
 
 
 @pytest.mark.parametrize(("algorithm", "fades"), [("GLOBAL", True), ("LOWEST", False)])
-def test_a_charge_of_a_host_that_reports_no_change_has_faded_when_the_next_is_placed(
+def test_a_charge_on_a_host_that_reports_no_change_has_faded_by_the_next_placement(
     algorithm, fades
 ):
     made = placer(algorithm)
@@ -48,7 +48,7 @@ def test_a_charge_of_a_host_that_reports_no_change_has_faded_when_the_next_is_pl
     assert (made.table.charges(H2) < 1.0) == fades
 
 
-def test_a_dry_one_is_neither_and_shows_every_host():
+def test_a_dry_decision_is_neither_charged_nor_counted_and_shows_every_host():
     made = placer()
     found = decide(made, dry=True)
     assert len(found.candidates) == 3
@@ -56,7 +56,7 @@ def test_a_dry_one_is_neither_and_shows_every_host():
     assert not made.decisions
 
 
-def test_a_command_that_waits_holds_no_charge():
+def test_a_waiting_command_holds_no_charge():
     made = placer()
     decide(made)
     for name, number in (("h2", 2), ("h3", 2)):
@@ -67,7 +67,7 @@ def test_a_command_that_waits_holds_no_charge():
 
 
 @pytest.mark.parametrize("dry", [True, False])
-def test_a_host_that_left_meanwhile_is_not_the_answer(dry):
+def test_a_host_that_has_left_meanwhile_is_not_the_answer(dry):
     made = placer()
     made.table.remove(H2)
     picked = Placement(Verdict.THERE, H2, "lowest")
@@ -75,7 +75,7 @@ def test_a_host_that_left_meanwhile_is_not_the_answer(dry):
     assert (found.verdict, found.host, found.reason) == (Verdict.HERE, H1, "host-left")
 
 
-def test_a_probed_host_that_left_meanwhile_is_passed_over():
+def test_a_probed_host_that_has_left_meanwhile_is_skipped():
     made = placer("LOWEST")
     reply = made.probed(H2, m.ProbeReply(sample("h2", 2)), 0.0)
     made.table.remove(H2)
@@ -84,11 +84,11 @@ def test_a_probed_host_that_left_meanwhile_is_passed_over():
 
 
 @pytest.mark.parametrize("body", [None, m.Ack(unknown_sender=True), m.ProbeReply(sample("h3", 9))])
-def test_a_probe_without_a_sensible_answer(body):
+def test_a_probe_without_a_valid_answer(body):
     assert not placer("LOWEST").probed(H2, body, 0.0).answered
 
 
-def test_the_centres_word_is_followed():
+def test_the_choice_of_the_centre_is_followed():
     made = placer("CENTRAL")
     assert made.next_step(request(), (), 0.0) == Ask(H3)
     reply = made.answered(request(), H3, m.CentreReply(Verdict.THERE, H2, "centre-lowest"), 0.0)
@@ -101,14 +101,14 @@ def test_the_centres_word_is_followed():
     assert isinstance(made.next_step(request(), (nowhere,), 0.0), Nowhere)
 
 
-def test_where_nothing_can_run_is_counted():
+def test_a_command_that_can_run_nowhere_is_counted():
     made = placer()
     nowhere = request(must_leave=True, excluded=("h2", "h3"))
     assert isinstance(decide(made, nowhere), Nowhere)
     assert made.decisions == {"nowhere": 1}
 
 
-def test_a_centre_that_names_a_stranger_counts_as_silent():
+def test_a_centre_that_names_an_unknown_host_counts_as_silent():
     made = placer("CENTRAL")
     body = m.CentreReply(Verdict.THERE, HostId("h9"), "centre-lowest")
     assert not made.answered(request(), H3, body, 0.0).answered
@@ -121,19 +121,19 @@ def test_a_silent_centre_is_left_alone_for_a_while():
     assert made.next_step(request(), (), 10.0 + ASK_AGAIN_S) == Ask(H3)
 
 
-def test_the_centre_counts_what_the_asking_host_knows_of_itself():
+def test_the_centre_takes_into_account_what_the_asking_host_knows_of_itself():
     made = placer("CENTRAL", local=0.1)
     ask = m.AskCentre(
         request().job, frozenset(), False, False, False, sample("h2", 2, vector(0.2)), charges=6.0
     )
     reply = made.decide_for(H2, ask, 0.0)
-    # 0.2 of index and six picks on two cores are far above ours
+    # 0.2 of index and six picks on two cores are far above our load
     assert (reply.verdict, reply.host) == (Verdict.THERE, H1)
     assert made.table.charges(H1) == 1.0
     assert made.table.charges(H2) == 0.0
 
 
-def test_a_reservation_that_is_tried_is_used_up_unless_it_is_only_shown():
+def test_a_tried_reservation_is_used_up_unless_the_decision_is_dry():
     made = placer("RESERVE")
     made.reservations.held[:] = [H2, H3]
     for dry, left in ((True, [H2, H3]), (False, [H2])):

@@ -1,4 +1,4 @@
-"""The centre's publication and the copies of it that hosts have, over a wire that may lose."""
+"""The centre's publication and the hosts' copies of it, over a wire that may lose messages."""
 
 from dataclasses import replace
 from random import Random
@@ -21,7 +21,7 @@ SETTINGS = m.Settings()
 
 
 class Wire:
-    """h1, the centre, and h2, over the real encoding. `now_s` is everybody's."""
+    """h1, the centre, and h2, over the real encoding. All share the clock `now_s`."""
 
     def __init__(self, hosts=4):
         self.now_s = 1000.0
@@ -39,7 +39,7 @@ class Wire:
             self.hears(name, 0.0)
 
     def hears(self, name, load, **more):
-        """The centre hears this load of a host."""
+        """The centre receives this load of a host."""
         self.numbers[name] += 1
         told = sample(name, self.numbers[name], vector(load, **more))
         assert self.centre.record(told, self.now_s)
@@ -50,7 +50,7 @@ class Wire:
                 self.hears(name, self.centre.entries[name].sample.vector.index)
 
     def period(self, changes=True):
-        """What this period brings for h2, as it arrives there."""
+        """Returns what this period publishes for h2, as it arrives there."""
         self.now_s += 1.0
         publication = self.publication
         refreshes = publication.is_due(self.now_s, PARAMS)
@@ -59,7 +59,7 @@ class Wire:
         return [arrived(delta) for _, delta in sent]
 
     def hand_over(self, delta, believed=True, sender=H1):
-        """Returns what h2 says that it has."""
+        """Delivers the delta; returns what h2 claims to have."""
         message = m.Message("test", sender, 1, delta)
         return self.replica.take(message, delta, believed, self.now_s)
 
@@ -68,7 +68,7 @@ class Wire:
         self.publication.acknowledged(reply, version)
 
     def exchange(self, changes=True):
-        """A period without losses: what was sent."""
+        """Runs a period without losses; returns what was sent."""
         sent = self.period(changes)
         for delta in sent:
             self.acknowledge(self.hand_over(delta))
@@ -93,7 +93,7 @@ def lines(delta):
     return len(delta.whole) + len(delta.loads)
 
 
-def test_a_newcomer_is_sent_everything_and_then_only_what_has_changed():
+def test_a_new_host_is_sent_everything_and_then_only_changes():
     wire = Wire()
     (first,) = wire.exchange()
     assert first.since == 0
@@ -106,7 +106,7 @@ def test_a_newcomer_is_sent_everything_and_then_only_what_has_changed():
     assert wire.load(H3) == 1.5
 
 
-def test_what_is_not_acknowledged_is_sent_again(wire):
+def test_unacknowledged_changes_are_sent_again(wire):
     wire.hears(H3, 1.5)
     (lost,) = wire.period()
     wire.hears(H4, 2.5)
@@ -126,8 +126,8 @@ def test_a_delta_that_arrives_twice_or_late_changes_nothing(wire):
     assert wire.load(H3) == 0.0
 
 
-def test_a_drain_that_the_centre_knows_before_its_report_reaches_the_others(wire):
-    """It asked the host itself, and goes on with its periods before the host's report comes."""
+def test_a_drain_that_the_centre_knows_before_the_report_reaches_the_others(wire):
+    """It asked the host itself, and publishes further periods before the host's report arrives."""
     drained = sample("h3", 2, vector(0.0))
     for now in (True, False):
         wire.centre.drained_there(H3, now)
@@ -171,7 +171,7 @@ def test_a_silent_host_costs_one_line_until_it_is_down_and_one_then():
     ]
 
 
-def test_a_confirmed_host_has_the_view_that_would_be_made_of_it(wire):
+def test_a_confirmed_host_has_the_view_that_would_be_computed_for_it(wire):
     wire.table.charge(H3, "h2-1", wire.now_s)
     for changes in (True,) * 8 + (False,) * 12:
         wire.hear_all()
@@ -187,7 +187,7 @@ def test_a_confirmed_host_has_the_view_that_would_be_made_of_it(wire):
     assert wire.now_s - wire.table.entries[H3].sampled_at_s < PARAMS.keepalive_s + 2
 
 
-def test_the_digest_is_what_other_releases_reckon():
+def test_the_digest_is_the_one_other_releases_compute():
     lines = (
         (1, sample("h1", 7), False),
         (1, sample("h1", 7), True),
@@ -196,14 +196,14 @@ def test_the_digest_is_what_other_releases_reckon():
     assert [mark_of(*line) for line in lines] == [3810832507, 1706533437, 4180382790]
 
 
-def test_whoever_claims_a_version_of_the_future_has_none(wire):
+def test_a_host_that_claims_a_future_version_counts_as_having_none(wire):
     wire.acknowledge(m.COUNTER_MAX)
     sent = [wire.period() for _ in range(12)]
     whole = [delta for period in sent for delta in period if delta.since == 0]
     assert 1 <= len(whole) <= 3  # once a keep-alive
 
 
-def test_a_host_whose_digest_never_matches_is_sent_everything_once_a_keepalive(wire):
+def test_a_host_whose_digest_never_matches_is_sent_everything_once_per_keepalive(wire):
     whole = 0
     for _ in range(20):
         for delta in wire.period():
@@ -212,7 +212,7 @@ def test_a_host_whose_digest_never_matches_is_sent_everything_once_a_keepalive(w
     assert 1 <= whole <= 20 / PARAMS.keepalive_s + 1
 
 
-def test_what_was_never_introduced_is_not_believed(wire):
+def test_loads_of_hosts_that_were_never_introduced_are_ignored(wire):
     (load,) = (m.HostLoad(9, 1, 0.0, 0.0, vector().queues, 0.0, 0, 0, 0, 0),)
     lie = m.Delta(1, 9, 0, SETTINGS.version, loads=(load,))
     assert wire.hand_over(lie) == 0
@@ -222,7 +222,7 @@ def test_what_was_never_introduced_is_not_believed(wire):
     assert wire.load(H3) == 1.5
 
 
-def test_after_an_acknowledgement_of_what_was_never_sent_the_host_has_all_again(wire):
+def test_a_host_that_acknowledges_what_was_never_sent_gets_everything_again(wire):
     wire.hears(H3, 1.5)
     wire.period()
     wire.acknowledge(wire.publication.version)  # it has not heard of h3
@@ -240,7 +240,7 @@ def test_a_restarted_host_is_sent_everything(wire):
     assert delta.since == 0
 
 
-def test_of_two_that_act_as_centre_only_one_is_believed_until_it_is_the_centre():
+def test_of_two_acting_centres_only_one_is_believed_until_the_other_is_the_centre():
     wire = Wire()
     wire.hears(H1, 1.0)
     wire.hears(H3, 1.5)
@@ -252,14 +252,14 @@ def test_of_two_that_act_as_centre_only_one_is_believed_until_it_is_the_centre()
     assert wire.load(H3) == 1.5
 
 
-def test_copies_of_few_that_act_as_centre_are_kept(wire):
+def test_copies_of_only_a_few_acting_centres_are_kept(wire):
     (delta,) = Wire().period()
     for number in range(10, 20):
         wire.hand_over(delta, sender=host(number))
     assert len(wire.replica._copies) == 3
 
 
-def test_a_stranger_is_recorded_once_it_is_known():
+def test_an_unknown_host_is_recorded_once_it_is_known():
     wire = Wire()
     wire.table.remove(H4)
     wire.exchange()
@@ -271,7 +271,7 @@ def test_a_stranger_is_recorded_once_it_is_known():
     assert wire.load(H4) == 0.0
 
 
-def test_a_load_made_up_under_a_higher_number_is_corrected(wire):
+def test_an_invented_load_under_a_higher_number_is_corrected(wire):
     lie = sample("h3", m.COUNTER_MAX, vector(9.0))
     wire.table.record(lie, wire.now_s)
     for _ in range(round(PARAMS.keepalive_s) + 3):
@@ -281,7 +281,7 @@ def test_a_load_made_up_under_a_higher_number_is_corrected(wire):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_whatever_is_lost_twice_or_late_the_copy_becomes_the_same(seed):
+def test_after_losses_duplicates_and_delays_the_copy_becomes_the_same(seed):
     rng, wire = Random(seed), Wire(8)
     delayed = []
     for step in range(150):
@@ -313,7 +313,7 @@ def test_whatever_is_lost_twice_or_late_the_copy_becomes_the_same(seed):
             assert wire.load(found.host) == line.sample.vector.index, found.host
 
 
-def test_what_hosts_have_is_forgotten_with_them(wire):
+def test_the_state_of_hosts_is_forgotten_with_them(wire):
     wire.publication.forget(HostId("h2"))
     assert not wire.publication._has
 
@@ -321,7 +321,7 @@ def test_what_hosts_have_is_forgotten_with_them(wire):
 @pytest.mark.parametrize(
     ("keepalive_s", "stale_after_s", "expected_s"), [(5.0, 100.0, 8.0), (5.0, 8.0, 6.0)]
 )
-def test_a_host_is_suspected_as_it_misses_a_report_and_before_it_is_late(
+def test_a_host_is_suspected_when_it_misses_a_report_and_before_it_is_late(
     keepalive_s, stale_after_s, expected_s
 ):
     params = LimConfig(keepalive_s=keepalive_s, exchange_period_s=1.0, stale_after_s=stale_after_s)
@@ -338,7 +338,7 @@ def test_a_host_is_suspected_as_it_misses_a_report_and_before_it_is_late(
         ({"accepting": False}, True), ({"site": {"users": 2.0}}, True),
     ],
 )  # fmt: skip
-def test_what_a_sign_of_life_brings_again(changed, is_worth):
+def test_what_a_keepalive_brings_back(changed, is_worth):
     old = replace(vector(1.0), utilisation=0.5, memory_total=1000, memory_available=500)
     new = sample("h2", 2, replace(old, **changed))
     params = replace(PARAMS, change_threshold=0.11)

@@ -39,11 +39,11 @@ class Ours:
         return {name for name, _ in said}
 
 
-def test_nobody_asks_in_an_idle_cluster():
+def test_nobody_reserves_in_an_idle_cluster():
     assert not Ours().said()
 
 
-def test_a_light_host_asks_those_it_believes_loaded():
+def test_a_light_host_reserves_with_those_it_believes_loaded():
     ours = Ours(h3=3.0)
     assert ours.asked() == {H3}
     ours.reservations.answered(H3, m.ReserveReply(True, sample("h3", 1)))
@@ -52,7 +52,7 @@ def test_a_light_host_asks_those_it_believes_loaded():
     assert ours.asked() == {H3}
 
 
-def test_after_a_departure_it_asks_others_too_up_to_r():
+def test_after_a_departure_it_also_asks_others_up_to_r():
     ours = Ours(h3=3.0)
     ours.reservations.departed()
     asked = ours.asked()
@@ -61,14 +61,14 @@ def test_after_a_departure_it_asks_others_too_up_to_r():
     assert ours.asked() == {H3}
 
 
-def test_a_fall_of_the_load_counts_as_a_departure():
+def test_a_drop_in_load_counts_as_a_departure():
     ours = Ours(local=2.0)
     assert not ours.said()
     ours.load(h1=0.3)
     assert len(ours.asked()) == 2
 
 
-def test_a_loaded_host_waits_once_it_has_taken_back_all():
+def test_a_loaded_host_waits_once_it_has_cancelled_everything():
     ours = Ours(local=2.0)
     assert not ours.reservations.wait()  # it was not asked before
     assert not ours.said()
@@ -81,7 +81,7 @@ def test_a_loaded_host_waits_once_it_has_taken_back_all():
     assert not ours.reservations.wait()
 
 
-def test_a_rise_of_the_load_takes_all_back():
+def test_a_rise_in_load_cancels_everything():
     ours = Ours(h3=3.0)
     ours.reservations.answered(H3, m.ReserveReply(True, sample("h3", 1)))
     ours.load(h1=2.0)
@@ -95,7 +95,7 @@ def test_a_refusal_is_no_reservation():
     assert not ours.reservations.made
 
 
-def test_reservations_are_taken_by_a_loaded_host_only_newest_last():
+def test_reservations_are_accepted_only_by_a_loaded_host_newest_last():
     ours = Ours(local=2.0)
     assert ours.reservations.asked(H2)
     assert ours.reservations.asked(H3)
@@ -107,13 +107,13 @@ def test_reservations_are_taken_by_a_loaded_host_only_newest_last():
     assert not ours.reservations.asked(H3)
 
 
-def test_under_another_algorithm_none_is_taken():
+def test_under_another_algorithm_none_is_accepted():
     ours = Ours(local=2.0)
     ours.table.set_params(LimConfig(algorithm="GLOBAL"), 4.0, {})
     assert not ours.reservations.asked(H2)
 
 
-def test_a_reservation_with_a_host_that_is_down_counts_no_more():
+def test_a_reservation_with_a_host_that_is_down_no_longer_counts():
     ours = Ours(h2=3.0, h3=3.0)
     for name in ours.asked():
         ours.reservations.answered(name, m.ReserveReply(True, sample(name, 1)))
@@ -125,14 +125,14 @@ def test_a_reservation_with_a_host_that_is_down_counts_no_more():
 
 
 @pytest.mark.parametrize("changed", [{"drained": True}, {"load": vector(0.0, accepting=False)}])
-def test_who_takes_no_jobs_takes_back_all(changed):
+def test_a_host_that_accepts_no_jobs_cancels_everything(changed):
     ours = Ours(h3=3.0)
     ours.reservations.answered(H3, m.ReserveReply(True, sample("h3", 1)))
     ours.table.record(sample("h1", 9, **changed), 0.0)
     assert ours.said() == [(H3, m.Unreserve())]
 
 
-def test_of_a_host_that_is_forgotten_no_reservation_is_left_either_way():
+def test_no_reservation_is_left_in_either_direction_with_a_forgotten_host():
     ours = Ours(local=2.0)
     assert ours.reservations.asked(H2)
     ours.reservations.answered(H2, m.ReserveReply(True, sample("h2", 1)))

@@ -47,7 +47,7 @@ OF_QUEUE = "{} is not a LIM parameter; use `lbctl config set {} VALUE --cluster`
         ("lim.algorithm", "use `lbctl algorithm NAME`"),
     ],
 )
-def test_what_cannot_be_changed_says_what_can(name, message):
+def test_for_an_unchangeable_setting_the_changeable_ones_are_named(name, message):
     with pytest.raises(ConfigError, match=message.format(name, name)):
         settings.full_name(name)
 
@@ -72,7 +72,7 @@ def test_values(name, value, expected):
     assert settings.parsed(name, value) == expected
 
 
-def test_the_load_index_is_a_word_for_all_hosts():
+def test_the_load_index_is_a_name_for_all_hosts():
     assert settings.parsed("index", "queue-4") == "queue-4"
     found = settings.changed(Settings(), "h2", None, {"load.index": "queue-4", "lim.min_gain": 1.0})
     assert (found.words, found.params) == ({"load.index": "queue-4"}, {"lim.min_gain": 1.0})
@@ -96,12 +96,12 @@ def test_the_load_index_is_a_word_for_all_hosts():
         ("min_gain", [1]),
     ],
 )
-def test_values_that_cannot_be(name, value):
+def test_invalid_values(name, value):
     with pytest.raises(ConfigError, match=name):
         settings.parsed(name, value)
 
 
-def test_changes_are_laid_over_the_configuration():
+def test_changes_override_the_configuration():
     first = settings.changed(Settings(), "h2", "CENTRAL", {"lim.min_gain": 0.4})
     second = settings.changed(first, "h1", None, {"lim.probe_limit": 5.0, "load.smoothing_s": 9.0})
     assert first.version < second.version == (2, "h1")
@@ -116,7 +116,7 @@ def test_changes_are_laid_over_the_configuration():
 @pytest.mark.parametrize(
     "strange", [Settings(1, "h9", "FUTURE"), Settings(1, "h9", "GLOBAL", {"lim.new_one": 1.0})]
 )
-def test_settings_of_a_newer_version_are_refused_whole(strange):
+def test_settings_of_a_newer_version_are_refused_as_a_whole(strange):
     with pytest.raises(ConfigError):
         settings.in_force(BASE, strange)
 
@@ -133,7 +133,7 @@ def test_notes_of_drains_are_merged_and_bounded():
     assert ("h2" in kept, "x199" in kept) == (False, True)
 
 
-def test_what_is_saved_is_what_was_given_with_it():
+def test_only_what_was_given_with_save_is_saved():
     first = settings.changed(m.Settings(), "h1", "LOWEST", {}, save=True)
     assert (first.algorithm, first.saved) == ("LOWEST", {"lim.algorithm": "LOWEST"})
     params = {"lim.min_gain": 0.1 + 0.2, "load.index": "utilisation"}
@@ -150,7 +150,7 @@ def test_what_is_saved_is_what_was_given_with_it():
     )  # fmt: skip
 
 
-def test_what_is_set_and_not_saved_is_on_trial():
+def test_an_unsaved_setting_is_on_trial():
     saved = {"lim.algorithm": "LOWEST", "lim.min_gain": "0.5"}
     kept = settings.resumed(BASE, Settings(3, saved=saved))[0]
     assert settings.on_trial(kept) == {}
@@ -158,7 +158,7 @@ def test_what_is_set_and_not_saved_is_on_trial():
     assert settings.on_trial(tried) == {"lim.algorithm": "THRHLD", "load.index": "instant"}
 
 
-def test_what_is_reset_is_neither_set_nor_saved():
+def test_a_reset_setting_is_neither_set_nor_saved():
     params = {"lim.min_gain": 0.5, "load.index": "utilisation", "lim.probe_limit": 4.0}
     saved = settings.changed(m.Settings(), "h1", "LOWEST", params, save=True)
     names = frozenset(["lim.min_gain", "load.index", "lim.algorithm"])
@@ -168,7 +168,7 @@ def test_what_is_reset_is_neither_set_nor_saved():
     assert settings.in_force(BASE, found).lim.algorithm == BASE.lim.algorithm
 
 
-def test_saved_settings_that_make_no_sense_are_left_out_and_stay_saved():
+def test_invalid_saved_settings_are_ignored_but_stay_saved():
     saved = {"lim.min_gain": "0.5", "lim.algorithm": "FASTEST", "lim.probe_limit": "-1",
              "lim.later_one": "7", "load.index": "\u2020"}  # fmt: skip
     found, faults = settings.resumed(BASE, m.Settings(3, saved=saved))
@@ -189,7 +189,7 @@ def test_past_drains_are_bounded():
     assert (found.past_drains[0].until, found.past_drains[-1].until) == (1.0, m.PAST_DRAINS_MAX)
 
 
-def test_so_many_hosts_that_are_down_are_drained_and_no_more():
+def test_only_a_limited_number_of_down_hosts_can_be_drained():
     full = Settings(drains={HostId(f"h{n}"): True for n in range(m.DRAINS_MAX)})
     with pytest.raises(ConfigError, match="are already drained"):
         settings.changed(full, "h1", None, {}, {HostId("one-more"): True})

@@ -1,4 +1,4 @@
-"""Which of two policies holds. Seals are taken at their word: `lim.policy_guard` checks them."""
+"""Which of two policies applies. Seals are assumed valid here: `lim.policy_guard` checks them."""
 
 import itertools
 from dataclasses import replace
@@ -31,7 +31,7 @@ def signed(settings, counter, author="h1"):
 
 
 def policy(gain, counter, author="h1", before=None, *, save=False):
-    """The next settings, made and signed there."""
+    """Returns the next settings, made and signed by that host."""
     change = e.ChangeSettings(None, {"lim.min_gain": gain}, save=save)
     made = replace(change, seal=m.Seal(counter, author)).applied_to(before or m.Settings(), author)
     return signed(made, counter, author)
@@ -41,7 +41,7 @@ def gain(settings):
     return in_force(BASE, settings).lim.min_gain
 
 
-def test_what_is_signed_is_the_same_on_every_host_and_names_the_cluster():
+def test_the_signed_text_is_the_same_on_every_host_and_names_the_cluster():
     seal = m.Seal(3, "h1", b"\1" * 32)
     one = m.Settings(saved={"b": "1", "a": "é"})
     other = m.Settings(9, "h2", saved={"a": "é", "b": "1"}, drains={"h3": True})
@@ -55,7 +55,7 @@ def test_what_is_signed_is_the_same_on_every_host_and_names_the_cluster():
     assert trial_digest(m.Settings(algorithm="LOWEST")) != trial_digest(m.Settings())
 
 
-def test_an_older_policy_that_is_sent_again_changes_nothing():
+def test_replaying_an_older_policy_changes_nothing():
     old = policy(0.5, 1)
     new = policy(0.7, 2, before=old)
     replayed = replace(old, counter=99, author="h9")
@@ -64,7 +64,7 @@ def test_an_older_policy_that_is_sent_again_changes_nothing():
     assert found.version == (99, "h9"), "of drains it may be the newer one"
 
 
-def test_once_a_policy_was_signed_none_counts_that_was_not():
+def test_once_a_policy_was_signed_no_unsigned_one_counts():
     ours = policy(0.5, 1)
     unsigned = m.Settings(99, "h9", "LOWEST", {"lim.min_gain": 9.0}, drain_notes=NOTE)
     found = merged(BASE, ours, unsigned)
@@ -72,20 +72,22 @@ def test_once_a_policy_was_signed_none_counts_that_was_not():
 
 
 @pytest.mark.parametrize(("is_strict", "taken"), [(False, 9.0), (True, BASE.lim.min_gain)])
-def test_before_that_it_counts_unless_only_some_hosts_may(is_strict, taken):
+def test_before_that_an_unsigned_one_counts_unless_only_some_hosts_may_change_settings(
+    is_strict, taken
+):
     """As of a release that signs none, in a cluster that is upgraded host by host."""
     unsigned = m.Settings(7, "h9", params={"lim.min_gain": 9.0})
     assert gain(merged(BASE, m.Settings(), unsigned, is_strict=is_strict)) == taken
 
 
-def test_a_policy_is_taken_from_whoever_knows_less_of_drains():
+def test_a_policy_is_accepted_even_from_a_host_that_knows_less_of_drains():
     ours = m.Settings(50, "h9", drain_notes=NOTE)
     found = merged(BASE, ours, policy(0.5, 1))
     assert (gain(found), found.version, found.drain_notes) == (0.5, (50, "h9"), NOTE)
 
 
 def test_what_was_not_saved_counts_only_as_it_was_signed():
-    """After a restart of all LIMs there is only what was saved; who adds to that forges it."""
+    """After a restart of all LIMs only saved settings exist; adding to them is a forgery."""
     whole = policy(0.5, 4, before=policy(0.25, 3, save=True))
     assert policy_version(whole) == (4, "h1")
     lasting = whole.lasting
@@ -98,21 +100,21 @@ def test_what_was_not_saved_counts_only_as_it_was_signed():
 
 
 def test_a_policy_follows_settings_that_are_numbered_as_high_as_can_be():
-    """As one bad host may number them: nobody could have changed a setting any more."""
+    """One bad host may number them this way: nobody could have changed a setting any more."""
     last = replace(policy(0.5, 1), counter=m.COUNTER_MAX, author="h9")
     assert gain(merged(BASE, last, policy(0.7, 2, before=last))) == 0.7
     with pytest.raises(ConfigError, match="at its maximum"):
         changed(last, "h1", None, {}, notes=NOTE)
 
 
-def test_counters_go_by_the_clock_and_on():
+def test_counters_follow_the_clock_and_never_go_back():
     assert next_counter(m.Settings(), 1.7e9) == 1_700_000_000
     assert next_counter(policy(0.5, 1_700_000_005), 1.7e9) == 1_700_000_006
     with pytest.raises(ConfigError, match="at its maximum"):
         next_counter(policy(0.5, m.COUNTER_MAX), 1.7e9)
 
 
-def test_who_lacks_what():
+def test_which_of_two_hosts_lacks_what():
     ours = policy(0.5, 5)  # version (1, "h1")
     assert lacking(ours, (1, "h1"), (5, "h1")) == (False, False)
     assert lacking(ours, (1, "h1"), (4, "h1")) == (True, False)
@@ -125,7 +127,7 @@ def test_who_lacks_what():
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_all_hosts_end_with_the_same_whatever_came_when(seed):
+def test_all_hosts_end_with_the_same_in_any_order(seed):
     """Changes of policies and drains on hosts that do not hear of each other, in any order."""
     rng = Random(seed)
     hosts = [m.Settings() for _ in range(4)]
@@ -155,7 +157,7 @@ def test_a_centre_that_lies_tunes_only_what_a_centre_tunes():
     assert found == replace(on, lim=replace(on.lim, min_gain=0.9))
 
 
-def test_a_vector_says_which_policy_there_is():
+def test_a_vector_names_the_current_policy():
     state = lim_state("h1", others=("h2",))
     state.settings = policy(0.5, 7)
     delta = state._load_sender.publication.delta(0, state.settings, 0.0)
@@ -170,12 +172,12 @@ def test_a_vector_says_which_policy_there_is():
         ({"reset": frozenset({"lim.min_gain"})}, True), ({"shared": {"users.map": "uid"}}, True),
     ],
 )  # fmt: skip
-def test_a_drain_is_no_change_of_policy(change, is_of_policy):
+def test_a_drain_is_not_a_change_of_policy(change, is_of_policy):
     made = e.ChangeSettings(**{"algorithm": None, "params": {}} | change)
     assert made.is_of_policy is is_of_policy
 
 
-def test_where_nobody_can_check_them_seals_are_taken_off_all_settings_in_a_message():
+def test_if_nobody_can_check_them_seals_are_removed_from_all_settings_in_a_message():
     sealed, bare = policy(0.5, 5), replace(policy(0.5, 5), seal=m.NO_SEAL)
     assert (m.unsealed(sealed), m.unsealed(bare)) == (bare, bare)
     for body, expected in (

@@ -1,4 +1,4 @@
-"""What a LIM does about each event, beyond what the simulated clusters show."""
+"""What a LIM does on each event, beyond what the simulated clusters show."""
 
 from dataclasses import replace
 
@@ -33,7 +33,7 @@ def why(state, name=H2):
     return state.table.view(None, NOW_S).hosts[name].why
 
 
-def test_a_host_that_gave_trouble_is_avoided_and_said_to():
+def test_a_host_that_failed_is_avoided_and_reported():
     state = lim()
     said = state.handle(e.Trouble(H2, "broken"), NOW_S)
     assert said == [e.Log("host h2 is avoided for now: broken", warning=True, peer=H2)]
@@ -48,7 +48,7 @@ def test_a_host_that_gave_trouble_is_avoided_and_said_to():
         (H1, m.Probe(), False),
     ],
 )
-def test_a_report_that_the_centre_did_not_get_is_sent_again(to, sent, again):
+def test_a_report_that_the_centre_did_not_receive_is_sent_again(to, sent, again):
     state = lim()
     state.handle(e.Tick(), LATER_S)
     assert not state.owes_keepalive(LATER_S)
@@ -56,7 +56,7 @@ def test_a_report_that_the_centre_did_not_get_is_sent_again(to, sent, again):
     assert state.owes_keepalive(LATER_S) == again
 
 
-def test_releases_that_do_not_understand_each_other_are_said_once():
+def test_incompatible_releases_are_reported_once():
     state = lim()
     first = e.Undelivered(H2, m.Probe(), "an old release", skewed=True)
     assert state.handle(first, NOW_S) == [e.Log("an old release", warning=True)]
@@ -64,7 +64,7 @@ def test_releases_that_do_not_understand_each_other_are_said_once():
     assert state.table.state(H2, NOW_S) == (HostState.DOWN, "an old release")
 
 
-def test_who_was_drained_once_is_drained():
+def test_a_drained_host_stays_drained():
     state = lim()
     assert state.handle(e.SetDrained(True), NOW_S) == [e.SaveDrained(True), e.Log("drained")]
     assert state.next_due_s == NOW_S
@@ -72,8 +72,8 @@ def test_who_was_drained_once_is_drained():
     assert state.own_sample(NOW_S).drained
 
 
-def test_who_did_not_know_the_centre_is_sent_everything_once_it_does():
-    """A LIM that was started again hears of the others at once, not after a keep-alive."""
+def test_a_host_that_did_not_know_the_centre_is_sent_everything_once_it_does():
+    """A restarted LIM learns of the others at once, not after a keep-alive."""
     state = lim(me="h1", params=LimConfig(), joined=ALL[1:])
 
     def said_to(name, now_s):
@@ -95,13 +95,13 @@ def test_a_ping_is_answered():
     assert hear(lim(), "h2", m.Ping()) == m.Ack()
 
 
-def test_settings_that_make_no_sense_here_are_one_line():
+def test_settings_that_are_invalid_here_are_one_line():
     _, said = actions(lim(), "h2", m.Settings(5, "h2", "FROM-THE-FUTURE"))
     assert said.warning
     assert said.text.startswith("rejected settings from another host: ")
 
 
-def test_who_is_drained_by_others_is_and_takes_itself_off_the_list():
+def test_a_host_drained_by_others_is_drained_and_can_undrain_itself():
     state = lim()
     done = actions(state, "h2", m.Settings(5, "h2", drains={ME: True, H2: True}))
     assert e.SaveDrained(True) in done
@@ -115,7 +115,7 @@ def test_who_is_drained_by_others_is_and_takes_itself_off_the_list():
     ("before", "after", "departed"),
     [((2, 0), (1, 0), True), ((0, 2), (0, 1), True), ((1, 1), (1, 2), False)],
 )
-def test_a_job_that_ends_is_a_departure(before, after, departed):
+def test_the_end_of_a_job_is_a_departure(before, after, departed):
     state = lim()
     for local, foreign in (before, after):
         state.handle(e.LbmStatus(True, 8, jobs_local=local, jobs_foreign=foreign), NOW_S)
@@ -124,7 +124,7 @@ def test_a_job_that_ends_is_a_departure(before, after, departed):
     assert state.reservations._departed == departed
 
 
-def test_when_the_centre_leaves_the_next_one_begins_at_once_with_everything():
+def test_when_the_centre_leaves_the_next_one_starts_at_once_with_everything():
     state = lim("h2")
     state.handle(e.Tick(), NOW_S + 0.1)
     said = actions(state, "h1", m.Leave(), NOW_S + 0.2)
@@ -138,14 +138,14 @@ def test_when_the_centre_leaves_the_next_one_begins_at_once_with_everything():
     assert {one.host for one in sent.body.samples} == {HostId(n) for n in ALL} - {H1}
 
 
-def test_of_a_host_that_is_down_the_centre_sends_nothing():
+def test_the_centre_sends_nothing_about_a_host_that_is_down():
     state = lim("h1")
     late_s = NOW_S + state.in_force.lim.down_after_s
     state.handle(e.Sampled(vector(1.0).queues, 1.0, 1.0), late_s)
     assert [one.host for one in state._load_sender.samples_alive(late_s)] == [H1]
 
 
-def test_a_reservation_that_is_granted_counts():
+def test_a_granted_reservation_counts():
     state = lim()
     for taken in (False, True):
         body = m.ReserveReply(taken, sample("h2", 2))
@@ -155,8 +155,9 @@ def test_a_reservation_that_is_granted_counts():
 
 
 @pytest.mark.parametrize("reads", [0, 1])
-def test_a_centre_asks_who_reports_for_the_hello_that_it_has_missed(reads):
-    """It was said before the centre started, and only it says which vectors the host reads."""
+def test_a_centre_asks_a_reporting_host_for_the_hello_that_it_missed(reads):
+    """The Hello came before the centre started, and only it says which vectors the host can
+    read."""
     state = lim_state("h1", others=("h2",), now_s=NOW_S)
     report = m.Report(sample("h2", 1))
     asked = e.Reply(m.Ack(unknown_sender=True, known_incarnation=1))
@@ -166,12 +167,12 @@ def test_a_centre_asks_who_reports_for_the_hello_that_it_has_missed(reads):
     assert actions(state, "h2", report) == [e.Reply(m.Ack())]
 
 
-def test_a_host_that_is_no_centre_asks_nobody_who_reports_for_a_hello():
+def test_a_host_that_is_not_the_centre_asks_no_reporting_host_for_a_hello():
     state = lim_state("h2", others=("h1", "h3"), now_s=NOW_S)
     assert actions(state, "h3", m.Report(sample("h3", 1))) == [e.Reply(m.Ack())]
 
 
-def test_who_says_hello_hears_of_our_load():
+def test_a_host_that_says_hello_is_told_our_load():
     state = lim()
     state.handle(e.Tick(), LATER_S)
     assert not state.owes_keepalive(LATER_S)
@@ -180,14 +181,14 @@ def test_who_says_hello_hears_of_our_load():
     assert state.next_due_s == LATER_S
 
 
-def test_a_host_that_joined_and_was_lost_is_forgotten():
+def test_a_joined_host_that_was_lost_is_forgotten():
     state = lim(joined=("h9",))
     late_s = NOW_S + state.in_force.lim.forget_after_s + 1.0
     assert e.Log("host h9 is removed", peer="h9") in state.handle(e.Tick(), late_s)
     assert HostId("h9") not in state.table.entries
 
 
-def test_a_host_that_says_anything_is_not_lost():
+def test_a_host_that_sends_anything_is_not_lost():
     state = lim(joined=("h9",))
     late_s = NOW_S + state.in_force.lim.forget_after_s + 1.0
     assert isinstance(hear(state, "h9", m.Probe(), now_s=late_s - 1.0), m.ProbeReply)
@@ -195,7 +196,7 @@ def test_a_host_that_says_anything_is_not_lost():
     assert HostId("h9") in state.table.entries
 
 
-def test_whoever_has_older_settings_is_sent_ours():
+def test_a_host_with_older_settings_is_sent_ours():
     state = lim()
     hear(state, "h2", m.Settings(5, "h2", "NOLB"))
     for version, sent in (((4, "h2"), [state.settings]), ((5, "h1"), [state.settings])):
@@ -221,7 +222,7 @@ def test_only_what_outlives_all_lims_is_saved():
         assert len(writes) == (settings.counter in (6, 8))
 
 
-def test_the_centre_hears_which_of_its_jobs_have_ended():
+def test_the_centre_is_told_which_of_its_jobs_have_ended():
     state = lim(params=LimConfig(algorithm="CENTRAL"))
     reply = m.CentreReply(Verdict.THERE, H2, "centre-lowest")
     state.placer.answered(request("j7"), H1, reply, NOW_S)
@@ -231,7 +232,7 @@ def test_the_centre_hears_which_of_its_jobs_have_ended():
     assert [body.ended for body in sent if isinstance(body, m.Report)] == [(JobId("j7"),)]
 
 
-def test_what_is_due_is_done_at_its_moment():
+def test_due_actions_are_done_on_time():
     state = lim()
     for _ in range(20):
         due_s = state.next_due_s
@@ -240,19 +241,19 @@ def test_what_is_due_is_done_at_its_moment():
 
 
 @pytest.mark.parametrize("body", [m.Probe(), m.Members((), m.Settings()), m.Ack(known_version=3)])
-def test_any_answer_to_what_is_published_is_borne(body):
+def test_any_answer_to_a_publication_is_tolerated(body):
     state = lim("h1")
     delta = m.Delta(0, 1, 0, (0, ""))
     state.handle(e.Replied(H2, delta, m.Message("test", H2, 1, body)), NOW_S)
 
 
-def test_a_newcomer_asks_the_first_three_for_the_members():
+def test_a_new_host_asks_the_first_three_for_the_members():
     state = lim_state("h9", [f"h{number}" for number in range(1, 9)])
     asked = [one.body.wants_members for one in state.start()]
     assert asked == [True] * 3 + [False] * 5
 
 
-def test_what_runs_elsewhere_is_charged_there():
+def test_a_command_that_runs_elsewhere_is_charged_there():
     state = lim()
     state.handle(e.JobStarted(JobId("j"), H2), NOW_S)
     assert state.table.charged_host(JobId("j")) == H2
@@ -264,7 +265,7 @@ def greeted(state, now_s):
     return {one.to for one in state.membership.greet_again(now_s, state._rng)}
 
 
-def test_hello_again_to_who_did_not_answer_started_again_or_is_silent():
+def test_hello_is_repeated_to_a_host_that_did_not_answer_restarted_or_is_silent():
     state = lim()
     assert greeted(state, NOW_S) == {H1, H2, HostId("h3")}
     for name in (H1, H2):
@@ -277,8 +278,8 @@ def test_hello_again_to_who_did_not_answer_started_again_or_is_silent():
     assert greeted(state, late_s) == {H1, H2, HostId("h3")}
 
 
-def test_who_was_greeted_has_crossed_out_our_reservation_and_so_do_we():
-    """It never asked again, and no command ever came by it."""
+def test_a_greeted_host_has_dropped_our_reservation_and_so_do_we():
+    """Otherwise it never asked again, and no command ever came by that reservation."""
     state = lim(params=LimConfig(algorithm="RESERVE"))
     state.reservations.made |= {H1, H2}
     reply = m.Message("test", H2, 1, m.Ack())
@@ -286,7 +287,7 @@ def test_who_was_greeted_has_crossed_out_our_reservation_and_so_do_we():
     assert state.reservations.made == {H1}
 
 
-def test_the_best_rank_that_is_heard_of_counts_where_no_list_says_otherwise():
+def test_the_best_rank_that_is_heard_counts_where_no_list_says_otherwise():
     state = lim_state("h9", join="10.0.0.1:7901")
     ranked = [m.Hello(member(f"h{n}", 10 + n), wants_members=False) for n in (1, 2)]
     for hello in ranked:
@@ -298,7 +299,7 @@ def test_the_best_rank_that_is_heard_of_counts_where_no_list_says_otherwise():
     assert state.table.ranking()[:2] == [H1, H2]
 
 
-def test_who_left_is_not_taken_in_again_at_the_word_of_others():
+def test_a_host_that_left_is_not_readmitted_on_the_word_of_others():
     state = lim(joined=("h9",))
     actions(state, "h9", m.Leave(for_good=True))
     for incarnation, is_new in ((1, False), (2, True)):
@@ -306,13 +307,13 @@ def test_who_left_is_not_taken_in_again_at_the_word_of_others():
         assert [one.to for one in said] == ["h9"] * is_new
 
 
-def test_a_full_table_is_said():
+def test_a_full_table_is_reported():
     state = lim(params=LimConfig(max_hosts=5))
     first, full = state.membership.members_from([member("h8"), member("h9")], NOW_S)
     assert (first.to, full) == ("h8", e.Log("the table is full: lim.max_hosts", warning=True))
 
 
-def test_a_name_that_is_said_to_be_taken_stops_no_lim_that_has_long_run():
+def test_a_report_that_its_name_is_taken_stops_no_lim_that_has_long_run():
     state = lim_state("h1", ("h1", "h2"))
     ack = m.Ack(error="taken", name_taken=True)
     late_s = state.in_force.lim.down_after_s
@@ -323,14 +324,14 @@ def test_a_name_that_is_said_to_be_taken_stops_no_lim_that_has_long_run():
     assert isinstance(stop, e.Stop)
 
 
-def test_to_the_centre_a_host_that_left_and_came_again_is_news():
+def test_for_the_centre_a_host_that_left_and_returned_is_new():
     state = lim("h1")
     state.handle(e.Tick(), LATER_S)
     actions(state, "h2", m.Leave(), LATER_S)
     assert H2 not in state._load_sender.broadcaster._reported
 
 
-def test_who_asks_for_members_is_asked_once_a_keepalive():
+def test_a_host_that_asks_for_members_is_asked_once_per_keepalive():
     state, keepalive_s = lim(), LimConfig().keepalive_s
     asked = [
         len(state.membership.ask_members(H2, NOW_S + late_s))
@@ -342,14 +343,14 @@ def test_who_asks_for_members_is_asked_once_a_keepalive():
 @pytest.mark.parametrize(
     ("theirs", "after_hello", "higher"), [(0, True, False), (1, True, True), (1, False, False)]
 )
-def test_an_incarnation_is_raised_above_one_that_is_known(theirs, after_hello, higher):
+def test_an_incarnation_is_raised_above_a_known_one(theirs, after_hello, higher):
     state = lim()
     found, said = state.membership.unknown_at(H2, theirs, after_hello)
     assert (found, state.membership.me.incarnation) == (higher, 2 if higher else 1)
     assert [one.to for one in said] == [H2]
 
 
-def test_it_knocks_again_once_the_host_that_let_it_in_is_gone():
+def test_it_joins_again_once_the_host_that_admitted_it_is_gone():
     state = lim_state("h9", join="10.0.0.1:7901")
     assert len(state.membership.join_again()) == 1
     hear(state, "h1", m.Hello(member("h1"), wants_members=False))
@@ -359,7 +360,7 @@ def test_it_knocks_again_once_the_host_that_let_it_in_is_gone():
     assert len(state.membership.join_again()) == 1
 
 
-def test_of_anothers_load_no_answer_is_believed():
+def test_no_answer_about_the_load_of_another_host_is_believed():
     state = lim()
     before = known(state)
     lie = m.Message("test", BAD, 1, m.ReserveReply(True, sample("h2", 9, LIGHT)))
@@ -368,7 +369,7 @@ def test_of_anothers_load_no_answer_is_believed():
     assert not state.reservations.made
 
 
-def test_who_says_anything_keeps_its_name_though_nothing_is_heard_of_its_load():
+def test_a_host_that_sends_anything_keeps_its_name_even_if_its_load_is_unknown():
     state = lim()
     later_s = NOW_S + state.in_force.lim.stale_after_s + 1.0
     hear(state, H2, m.Probe(), now_s=later_s)

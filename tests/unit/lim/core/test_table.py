@@ -28,7 +28,7 @@ def why(table, now_s, name=H2):
     return table.view(None, now_s).hosts[name].why
 
 
-def test_a_host_is_up_then_late_then_down_by_the_age_of_its_sample(table):
+def test_by_the_age_of_its_sample_a_host_is_up_then_late_then_down(table):
     assert table.state(H2, 100.0) == (HostState.DOWN, "not heard from yet")
     table.record(sample("h2", 1, age_s=2.0), 100.0)
     for now_s, state, reason in [
@@ -44,7 +44,7 @@ def test_a_host_is_up_then_late_then_down_by_the_age_of_its_sample(table):
     assert table.state(H2, 130.0)[0] is HostState.UP
 
 
-def test_a_late_host_that_is_confirmed_is_late_no_more(table):
+def test_a_late_host_that_is_confirmed_is_no_longer_late(table):
     for charged in (False, True):
         told = sample("h2", 1 + charged)
         table.record(told, 100.0)
@@ -60,7 +60,7 @@ def test_a_late_host_that_is_confirmed_is_late_no_more(table):
     assert table.charges(H2) < before
 
 
-def test_a_late_word_of_the_centre_does_not_hide_what_the_host_had_said(table):
+def test_a_late_message_of_the_centre_does_not_hide_what_the_host_had_reported(table):
     starting, accepting = vector(accepting=False), vector()
     table.record(sample("h2", 9, accepting), 100.0)
     table.confirm([sample("h2", 5, starting)], 0.1, 101.0)  # sent before, heard later
@@ -70,7 +70,7 @@ def test_a_late_word_of_the_centre_does_not_hide_what_the_host_had_said(table):
     assert why(table, 103.0) == ""
 
 
-def test_a_host_that_is_removed_leaves_no_charge_behind(table):
+def test_a_removed_host_leaves_no_charge_behind(table):
     table.record(sample("h2", 1), 100.0)
     table.charge(H2, JobId("j"), 100.0)
     table.remove(H2)
@@ -85,11 +85,11 @@ def test_a_host_that_is_removed_leaves_no_charge_behind(table):
     [(0.75, 2.0, 1.0, True), (0.76, 2.0, 1.0, False), (0.75, 2.0, 2.0, False),
      (0.375, 2.0, 2.0, True), (0.5, 1.0, 1.0, True)],
 )  # fmt: skip
-def test_a_core_is_free_where_half_of_one_is(index, cores, speed, free):
+def test_a_core_counts_as_free_if_half_of_one_is(index, cores, speed, free):
     assert has_free_core(vector(index, cores, speed)) is free
 
 
-def test_those_alive_are_those_that_views_show_alive(table):
+def test_the_hosts_alive_are_those_that_views_show_alive(table):
     assert table.others_alive(100.0) == []
     table.record(sample("h2", 1, age_s=2.0), 100.0)
     table.add(member("h3", 2), listed=True, now_s=100.0)
@@ -103,30 +103,30 @@ def test_those_alive_are_those_that_views_show_alive(table):
     assert table.others_alive(130.0) == []
 
 
-def test_who_was_never_heard_of_is_gone_only_after_a_while(table):
+def test_a_host_that_was_never_heard_is_gone_only_after_a_while(table):
     silence_s = PARAMS.centre_silence_s
     assert not table.is_gone(H2, 100.0 + silence_s)
     assert table.is_gone(H2, 100.1 + silence_s)
 
 
-def test_only_newer_samples_count_whatever_way_they_come(table):
+def test_only_newer_samples_count_by_whatever_route(table):
     assert table.record(sample("h2", 5, vector(1.0)), 100.0)
     assert not table.record(sample("h2", 5, vector(2.0)), 101.0)
     assert not table.record(sample("h2", 4, vector(2.0)), 101.0)
-    assert not table.record(sample("h9", 4), 101.0)  # a stranger
+    assert not table.record(sample("h9", 4), 101.0)  # an unknown host
     assert table.record(sample("h2", 1, vector(3.0), incarnation=2), 102.0)
     assert not table.record(sample("h2", 9, vector(4.0), incarnation=1), 103.0)
     assert table.entries[H2].sample.vector.index == 3.0
 
 
-def test_when_a_core_was_last_told_to_be_free(table):
+def test_when_a_core_was_last_reported_free(table):
     def free_at_s(number, tasks, now_s):
         table.record(sample("h2", number, vector(tasks / 2, cores=2.0), age_s=0.5), now_s)
         return table.view(None, now_s).hosts[H2].free_at_s
 
-    assert free_at_s(1, 6.0, 100.0) == 99.5  # we know nothing of what was before
+    assert free_at_s(1, 6.0, 100.0) == 99.5  # nothing is known of the time before
     assert free_at_s(2, 1.0, 101.0) == 100.5
-    assert free_at_s(3, 1.9, 102.0) == 100.5  # two, a little less by the sampling
+    assert free_at_s(3, 1.9, 102.0) == 100.5  # two, minus a little because of the sampling
     assert free_at_s(4, 1.4, 103.0) == 102.5
 
 
@@ -141,7 +141,7 @@ def test_load_counts_charges_cores_and_speed(table):
     assert table.view(None, 100.0).hosts[H2].load_now == pytest.approx(0.5 + 1 / 8)
 
 
-def test_slots_are_used_up_by_picks_not_seen_yet(table):
+def test_slots_are_used_up_by_picks_not_yet_in_a_sample(table):
     table.record(sample("h2", 1, vector(slots=(2, 1))), 100.0)
     assert why(table, 100.0) == ""
     table.charge(H2, JobId("a"), 100.5)
@@ -150,7 +150,7 @@ def test_slots_are_used_up_by_picks_not_seen_yet(table):
     assert why(table, 101.0) == ""
 
 
-def test_a_slot_is_free_again_when_our_job_there_ends_not_when_the_next_sample_says_so(table):
+def test_a_slot_is_free_when_our_job_there_ends_not_with_the_next_sample(table):
     table.charge(H2, JobId("a"), 100.0)
     table.record(sample("h2", 1, vector(slots=(1, 1))), 100.5)
     assert why(table, 100.5) == NO_SLOT
@@ -170,7 +170,7 @@ def test_a_pick_that_no_sample_showed_frees_no_slot_of_others(table):
     assert why(table, 100.7) == NO_SLOT
 
 
-def test_a_host_that_gave_trouble_is_avoided_for_a_while(table):
+def test_a_host_that_failed_is_avoided_for_a_while(table):
     table.record(sample("h2", 1), 100.0)
     table.avoid(H2, "connection refused", 101.0)
     assert why(table, 105.9) == "avoided: connection refused"
@@ -197,7 +197,7 @@ def test_why_a_host_may_not_be_picked(table, changed, reason):
     assert why(table, 100.0) == reason
 
 
-def test_slots_bind_no_command_of_the_host_itself(table):
+def test_slots_do_not_restrict_commands_of_the_host_itself(table):
     table.record(sample("h1", 2, vector(slots=(0, 0), accepting=False)), 100.0)
     table.record(sample("h2", 1, vector(slots=(0, 0), accepting=False)), 100.0)
     assert why(table, 100.0, H1) == ""
@@ -205,10 +205,10 @@ def test_slots_bind_no_command_of_the_host_itself(table):
     assert seen.me.name == H2
     assert seen.me.why == ""
     assert seen.me.load_now == pytest.approx(1.5 / 2)
-    assert seen.hosts[H1].why == "its LBM does not answer"  # for others we are like any host
+    assert seen.hosts[H1].why == "its LBM does not answer"  # for others this host is like any other
 
 
-def test_a_host_that_left_is_down_until_it_is_heard_anew(table):
+def test_a_host_that_left_is_down_until_it_is_heard_again(table):
     table.record(sample("h2", 1), 100.0)
     table.leave(H2)
     assert table.state(H2, 101.0) == (HostState.DOWN, "was stopped")
@@ -235,14 +235,14 @@ def test_a_host_without_a_free_slot_is_not_picked(table):
     assert why(table, 101.0) == NO_SLOT
 
 
-def test_our_own_silence_is_no_news_of_ourselves(table):
-    """What was picked for here fades by our own samples alone."""
+def test_our_own_silence_says_nothing_about_ourselves(table):
+    """Picks for this host fade only with our own samples."""
     table.charge(H1, JobId("a"), 100.0)
     table.expire_charges(100.0 + 3 * PARAMS.exchange_period_s, silence_counts=True)
     assert table.charges(H1) == 1.0
 
 
-def test_the_order_of_election_follows_who_comes_goes_and_is_ranked(table):
+def test_the_election_order_follows_joins_departures_and_ranks(table):
     table.add(member("h3", 3), listed=True, now_s=100.0)
     assert table.ranking() == [H1, H2, "h3"]
     table.update(member("h2", 5))
@@ -251,7 +251,7 @@ def test_the_order_of_election_follows_who_comes_goes_and_is_ranked(table):
     assert table.ranking() == [H1, "h3"]
 
 
-def test_without_a_list_the_best_rank_that_is_heard_of_counts():
+def test_without_a_list_the_best_rank_that_is_heard_counts():
     table = Table(member("h1", 9), PARAMS, 4.0, now_s=0.0)
     table.add(member("h2", 8), listed=False, now_s=0.0)
     assert table.ranking() == [H2, H1]
@@ -261,7 +261,7 @@ def test_without_a_list_the_best_rank_that_is_heard_of_counts():
     assert table.ranking() == [H1, H2]
 
 
-def test_releases_that_differ_are_news_once_and_never_of_ourselves(table):
+def test_different_releases_are_reported_once_and_never_for_this_host(table):
     table.record(sample("h2", 1), 100.0)
     assert why(table, 100.0) == ""
     assert table.skewed(H2, "old")
@@ -271,20 +271,20 @@ def test_releases_that_differ_are_news_once_and_never_of_ourselves(table):
     assert table.skewed(H2, "")
 
 
-def test_other_parameters_hold_for_what_was_seen_before(table):
+def test_changed_parameters_apply_to_earlier_samples(table):
     table.record(sample("h2", 1), 100.0)
     assert why(table, 105.0) == ""
     table.set_params(LimConfig(stale_after_s=3.0, down_after_s=30.0), 4.0, {})
     assert why(table, 105.0) == "late"
 
 
-def test_we_are_never_gone(table):
+def test_this_host_is_never_gone(table):
     assert table.is_gone(H2, 1000.0)
     assert not table.is_gone(H1, 1000.0)
 
 
 @pytest.mark.parametrize("silence_counts", [False, True])
-def test_where_changes_are_reported_silence_is_a_sample(table, silence_counts):
+def test_where_changes_are_reported_silence_counts_as_a_sample(table, silence_counts):
     table.record(sample("h2", 1), 100.0)
     table.charge(H2, JobId("j"), 100.0)
     table.expire_charges(100.0 + 20.0, silence_counts=silence_counts)

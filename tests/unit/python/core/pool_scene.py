@@ -1,4 +1,4 @@
-"""A pool of workers and what happens to it, for its tests."""
+"""A pool of workers and the events around it, for its tests."""
 
 from random import Random
 
@@ -11,7 +11,7 @@ MIB = 1 << 20
 
 
 class Scene:
-    """A pool, its clock, and what it has asked for and nobody has looked at yet."""
+    """A pool, its clock, and its requests that have not been looked at yet."""
 
     def __init__(self, hosts=HOSTS, seed=1, **limits):
         self.pool = Pool(PoolLimits(**limits), Random(seed))
@@ -37,7 +37,7 @@ class Scene:
         return task
 
     def start_all(self):
-        """Every worker that was asked for is ready; where each is."""
+        """Makes every requested worker ready; returns where each is."""
         started = {start.worker: start.host for start in self.take(Start)}
         for number in started:
             self.do(self.pool.ready(number, self.now_s))

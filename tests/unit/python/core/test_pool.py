@@ -5,7 +5,7 @@ from lbd.python.core.pool import LOSSES_MAX, TRIES
 from tests.unit.python.core.pool_scene import HOSTS, Scene
 
 
-def test_workers_start_as_tasks_come_and_no_more_than_slots():
+def test_workers_start_as_tasks_arrive_and_no_more_than_slots():
     scene = Scene(slots=3)
     for _ in range(5):
         scene.submit()
@@ -37,7 +37,7 @@ def test_short_tasks_are_sent_in_advance():
     assert [send.task for send in scene.take(Send)] == tasks[1:6]
 
 
-def test_what_waits_behind_a_long_task_comes_back_for_an_idle_worker():
+def test_tasks_behind_a_long_one_come_back_for_an_idle_worker():
     scene = Scene(slots=2)
     tasks = [scene.submit() for _ in range(2)]
     one, other = scene.start_all()
@@ -56,7 +56,7 @@ def test_what_waits_behind_a_long_task_comes_back_for_an_idle_worker():
     assert [send.worker for send in scene.take(Send)] == [other] * (len(sent[one]) - 1)
 
 
-def test_the_user_hears_once_of_a_lost_host_and_that_its_tasks_run_again():
+def test_the_user_is_told_once_of_a_lost_host_and_that_its_tasks_run_again():
     scene = Scene(slots=4)
     for _ in range(4):
         scene.submit()
@@ -67,7 +67,7 @@ def test_the_user_hears_once_of_a_lost_host_and_that_its_tasks_run_again():
     assert scene.take(Tell) == [Tell(expected)]
 
 
-def test_nobody_is_told_that_tasks_run_again_which_do_not():
+def test_the_user_is_not_told_that_tasks_run_again_if_they_do_not():
     scene = Scene(slots=1, restart=False)
     scene.submit()
     (number,) = scene.start_all()
@@ -86,7 +86,7 @@ def test_tasks_of_a_lost_worker_go_first_to_another():
     assert scene.pool.waiting[0] == third
 
 
-def test_a_task_that_is_lost_again_and_again_fails_with_the_last_reason():
+def test_a_task_that_is_lost_repeatedly_fails_with_the_last_reason():
     scene = Scene(slots=1)
     task = scene.submit()
     for _ in range(LOSSES_MAX):
@@ -109,7 +109,7 @@ def test_without_restart_a_lost_task_fails_at_once_and_nothing_is_sent_in_advanc
     assert list(scene.pool.waiting) == tasks[2:]
 
 
-def test_where_no_worker_starts_the_others_are_tried_and_then_all_tasks_fail():
+def test_if_a_worker_fails_to_start_other_hosts_are_tried_and_then_all_tasks_fail():
     scene = Scene(slots=1)
     scene.submit()
     scene.submit()
@@ -142,7 +142,7 @@ def test_a_refused_worker_ends_and_its_host_is_not_asked_again():
     assert {start.host for start in scene.take(Start)} <= {"h2"}
 
 
-def test_idle_workers_end_and_come_again():
+def test_idle_workers_end_and_return():
     scene = Scene(slots=1, idle_s=10.0)
     task = scene.submit()
     (number,) = scene.start_all()
@@ -166,7 +166,7 @@ def test_closing_lets_tasks_end_first():
     assert scene.take(End) == [End(number)]
 
 
-def test_a_killed_task_ends_its_worker_and_the_rest_of_it_goes_on():
+def test_a_killed_task_ends_its_worker_and_the_other_tasks_continue():
     scene = Scene(slots=1)
     tasks = [scene.submit() for _ in range(4)]
     (number,) = scene.start_all()
@@ -178,7 +178,7 @@ def test_a_killed_task_ends_its_worker_and_the_rest_of_it_goes_on():
     assert list(scene.pool.waiting) == tasks[2:]
 
 
-def test_a_task_that_waits_after_it_was_lost_can_be_killed():
+def test_a_lost_task_that_waits_can_be_killed():
     scene = Scene(slots=1)
     task = scene.submit()
     (number,) = scene.start_all()

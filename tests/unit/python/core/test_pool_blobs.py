@@ -1,4 +1,5 @@
-"""Where the large arguments of tasks are; the promises of `core/pool.py`, also by chance."""
+"""Where the large arguments of tasks are: the promises of `core/pool.py`, in random histories
+too."""
 
 from random import Random
 
@@ -21,7 +22,7 @@ def test_a_blob_goes_to_a_host_once_and_others_there_wait_for_it():
     assert scene.take(Send) == [Send(other, second)]
 
 
-def test_a_blob_goes_again_when_the_worker_that_brought_it_was_lost():
+def test_a_blob_is_sent_again_if_the_worker_that_brought_it_was_lost():
     scene = Scene([WorkerHost("h1", slots=2)], slots=2)
     first, second = scene.submit(x=MIB), scene.submit(x=MIB)
     one, other = scene.start_all()
@@ -33,14 +34,14 @@ def test_a_blob_goes_again_when_the_worker_that_brought_it_was_lost():
     assert list(scene.pool.waiting) == [second]
 
 
-def test_what_a_worker_alone_on_its_host_was_sent_it_shares_with_the_next_one():
+def test_a_worker_alone_on_its_host_shares_its_blobs_with_the_next_one():
     scene = Scene([WorkerHost("h1", slots=2)], slots=2)
     first = scene.submit(x=MIB)
     (one,) = scene.start_all()
     assert scene.take(SendBlob) == [SendBlob(one, b"x", first, is_own=True)]
     second = scene.submit(x=MIB)
     (other,) = scene.start_all()
-    assert scene.take(ShareBlob) == []  # it has not come yet
+    assert scene.take(ShareBlob) == []  # it has not arrived yet
     scene.do(scene.pool.stored(one, b"x", 0.0))
     assert scene.take(ShareBlob) == [ShareBlob(one, b"x")]
     assert scene.take(Send) == [Send(one, first)]
@@ -49,7 +50,7 @@ def test_what_a_worker_alone_on_its_host_was_sent_it_shares_with_the_next_one():
     assert scene.take(Send) == [Send(other, second)]
 
 
-def test_what_a_worker_had_for_itself_goes_with_it():
+def test_the_private_blobs_of_a_worker_go_with_it():
     scene = Scene([WorkerHost("h1", slots=2)], slots=1)
     first = scene.submit(x=MIB)
     (one,) = scene.start_all()
@@ -62,7 +63,7 @@ def test_what_a_worker_had_for_itself_goes_with_it():
 
 
 class Blobs:
-    """What the workers of all hosts can open, as their frames come in order."""
+    """What the workers of all hosts can open, as their frames arrive in order."""
 
     def __init__(self, scene):
         self.scene = scene
@@ -97,7 +98,7 @@ class Blobs:
                 assert (action.worker, blob) in self.own or file in self.files
 
     def answer(self, rng):
-        # Of one worker they come in order.
+        # Those of one worker arrive in order.
         number = rng.choice(self.answers)[0]
         at = next(i for i, answer in enumerate(self.answers) if answer[0] == number)
         _, blob, is_file = self.answers.pop(at)
@@ -117,7 +118,7 @@ def test_the_least_recently_used_blob_makes_room():
     assert scene.take(DropBlob) == [DropBlob(number, b"b")]
 
 
-def test_a_host_that_keeps_nothing_fails_the_task_in_the_end():
+def test_on_a_host_that_keeps_nothing_the_task_fails_eventually():
     scene = Scene(slots=1)
     scene.submit(x=MIB)
     (number,) = scene.start_all()

@@ -20,11 +20,11 @@ from lbd.python.core.worker_hosts import WorkerHost, next_host
         ([], {}, set(), None),
     ],
 )
-def test_most_room(hosts, own, aside, expected):
+def test_the_host_with_the_most_room_is_chosen(hosts, own, aside, expected):
     assert next_host(hosts, own, aside, Random(1)) == expected
 
 
-def test_ties_are_broken_by_chance():
+def test_ties_are_broken_at_random():
     rng = Random(1)
     hosts = [WorkerHost("a"), WorkerHost("b")]
     assert {next_host(hosts, {}, set(), rng) for _ in range(20)} == {"a", "b"}

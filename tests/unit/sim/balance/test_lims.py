@@ -1,4 +1,4 @@
-"""The LIMs of the simulator carry their messages as the daemons do."""
+"""The LIMs of the simulator exchange messages as the daemons do."""
 
 from dataclasses import replace
 
@@ -16,20 +16,20 @@ HOSTS, DURATION_S, RECEIVE_S = 40, 60.0, 0.2
 
 
 @pytest.mark.parametrize("algorithm", ["GLOBAL", "DISTED"])
-def test_who_cannot_keep_up_falls_no_further_behind_than_what_may_be_in_flight(algorithm):
+def test_a_host_that_cannot_keep_up_lags_no_more_than_what_may_be_in_flight(algorithm):
     costs = replace(BERKELEY, receive_s=RECEIVE_S)
     setup = Setup(WORKLOADS["berkeley"], HOSTS, duration_s=DURATION_S, costs=costs)
     engine = Engine(setup)
     engine.placement = placement_of(engine, algorithm, "1 0")
     engine.run(jobs_of(setup, "1 0"))
     unloaded_s = max(cpu.overhead(0.0, DURATION_S) for cpu in engine.cpus)
-    assert unloaded_s > DURATION_S + 5.0  # or it would show nothing
+    assert unloaded_s > DURATION_S + 5.0  # otherwise it would show nothing
     moves_s = 5.0
     assert unloaded_s < DURATION_S + HOSTS * IN_FLIGHT_MAX * RECEIVE_S + moves_s
 
 
 class AtEveryTick(Lims):
-    """Leaves out nothing."""
+    """Skips no tick."""
 
     def _speaks_anyway(self, host: Node, now_s: float) -> bool:
         return True
@@ -37,7 +37,7 @@ class AtEveryTick(Lims):
 
 @pytest.mark.parametrize("keepalive_s", [3600.0, 7.0])
 @pytest.mark.parametrize("algorithm", ["GLOBAL", "DISTED", "CENTRAL", "RESERVE", *WEIGH_AGE])
-def test_what_is_left_out_would_have_changed_nothing(algorithm, keepalive_s):
+def test_skipped_ticks_would_have_changed_nothing(algorithm, keepalive_s):
     lim = replace(LIM, exchange_period_s=0.4, keepalive_s=keepalive_s)
     setup = Setup(WORKLOADS["berkeley"], hosts=10, duration_s=120.0, lim=lim)
     found = []
@@ -47,15 +47,15 @@ def test_what_is_left_out_would_have_changed_nothing(algorithm, keepalive_s):
         jobs = jobs_of(setup, "1 0")
         engine.run(jobs)
         states = [host.state for host in placement.hosts]
-        ticks = sum(state._next_exchange_s for state in states)  # each moves it on
+        ticks = sum(state._next_exchange_s for state in states)  # each exchange moves it on
         found.append((jobs, engine.messages, [s._rng.getstate() for s in states], ticks))
     assert found[0][:3] == found[1][:3]
-    assert found[0][3] < found[1][3]  # or it would show nothing
+    assert found[0][3] < found[1][3]  # otherwise it would show nothing
 
 
 @pytest.mark.parametrize("algorithm", ["GLOBAL", "DISTED"])
-def test_hosts_speak_as_often_as_adaptive_parameters_say(algorithm):
-    """At little load that is twice as often as was set."""
+def test_hosts_report_as_often_as_adaptive_parameters_say(algorithm):
+    """At a low load that is twice as often as configured."""
     rates = []
     for adaptive in (False, True):
         lim = replace(LIM, exchange_period_s=4.0, adaptive=adaptive)
@@ -66,6 +66,6 @@ def test_hosts_speak_as_often_as_adaptive_parameters_say(algorithm):
         rates.append(engine.messages)
         periods = {host.state.in_force.lim.exchange_period_s for host in placement.hosts}
         assert periods == {2.0 if adaptive else 4.0}
-        # what the index of the moment shows at once is not charged for longer
+        # what the current index shows at once is not charged for longer
         assert {host.state.table.smoothing_s for host in placement.hosts} == {AT_ONCE_S}
     assert rates[1] > 1.25 * rates[0]

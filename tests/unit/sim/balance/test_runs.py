@@ -15,7 +15,7 @@ SMALL = Setup(BERKELEY, hosts=6, duration_s=300.0)
 
 
 @pytest.mark.parametrize("algorithm", EVERY)
-def test_a_run_follows_from_its_seed(algorithm):
+def test_a_run_depends_only_on_its_seed(algorithm):
     first, again = (run_once(SMALL, algorithm, 3) for _ in range(2))
     assert first == again
     assert first.jobs == sum(first.seen.values())
@@ -46,8 +46,8 @@ def test_immobile_jobs_stay(algorithm):
     assert run_once(with_settings(SMALL, ["immobile=1"]), algorithm, 0).moved == 0
 
 
-def test_a_window_tells_its_mean_at_its_end():
-    """One job of ten seconds from the beginning."""
+def test_a_window_reports_its_mean_at_its_end():
+    """One job of ten seconds from the start."""
     engine = Engine(with_settings(replace(SMALL, hosts=1), ["window_s=1"]))
     engine.placement = lims = Lims(engine, "LOWEST", "seed")
     told = []
@@ -65,7 +65,7 @@ def test_a_window_tells_its_mean_at_its_end():
     assert part == pytest.approx(1.0 - (part_s - 10.0), abs=0.011)
 
 
-def test_messages_and_moves_cost_what_was_said():
+def test_messages_and_moves_cost_what_was_configured():
     words = ["send_s=0", "receive_s=0", "transfer_s=0"]
     assert run_once(with_settings(SMALL, words), "LOWEST", 0).overhead_share == 0
     run = run_once(SMALL, "RANDOM", 0)
@@ -75,8 +75,8 @@ def test_messages_and_moves_cost_what_was_said():
 
 
 @pytest.mark.parametrize(("there", "wrong"), [(1, 0), (8, 0), (15, 0), (16, 1)])
-def test_a_busier_host_is_one_with_more_jobs_a_core(there, wrong):
-    """Two jobs on one core are as many as sixteen on eight."""
+def test_a_busier_host_has_more_jobs_per_core(there, wrong):
+    """Two jobs on one core equal sixteen on eight."""
     engine = Engine(with_settings(replace(SMALL, hosts=2), ["cores=1,4", "speeds=1,2"]))
     for host, jobs in ((0, 2), (1, there)):
         for number in range(jobs):
@@ -93,12 +93,12 @@ def test_the_sum_of_runs():
     ratios = [run.mean_response_s / base.mean_response_s for run, base in pairs]
     assert found.ratio_to_nolb == pytest.approx(sum(ratios) / 3)
     assert summed_up(nolb, nolb).ratio_to_nolb == 1.0
-    alone = summed_up(lowest[:1], nolb[:1])  # its interval is of its parts
+    alone = summed_up(lowest[:1], nolb[:1])  # its interval is over its parts
     assert alone.ci95_s > 0
 
 
 @pytest.mark.parametrize("count", [10, 19, 25])
-def test_the_parts_of_a_run_hold_all_its_jobs(count):
+def test_the_parts_of_a_run_contain_all_its_jobs(count):
     engine = Engine(SMALL)
     jobs = [
         Job(n, 0, 0.0, 1.0, 0, response_s=1.0 if n < count - 1 else 1000.0) for n in range(count)
@@ -114,7 +114,7 @@ def test_intervals():
     assert half_width([1.0, 2.0, 3.0]) == pytest.approx(4.303 / 3**0.5)
 
 
-def test_the_program_prints_the_contract(capsys):
+def test_the_program_prints_what_the_contract_says(capsys):
     words = ["sim", "balance", "--hosts", "3", "--duration", "60s", "--replications", "2",
              "--workers", "1", "--seed", "5", "--algorithm", "lowest", "--json"]  # fmt: skip
     assert main(words) == 0
@@ -141,7 +141,7 @@ def answer(capsys, *words):
 
 @pytest.mark.parametrize(("utilisation", "length_s"), [("0.1", 1001.0), ("0.5", 201.0)])
 def test_a_stretched_trace_is_simulated_to_its_end(capsys, tmp_path, utilisation, length_s):
-    """100 s of two hosts at load 1; its last job is its longest by far."""
+    """Two hosts at load 1 for 100 s; the last job is by far the longest."""
     trace = tmp_path / "jobs.csv"
     trace.write_text("".join(f"{at} {100 if at == 100 else 1}\n" for at in range(101)))
     words = ["--workload", str(trace), "--hosts", "2", "--replications", "1"]
@@ -150,14 +150,14 @@ def test_a_stretched_trace_is_simulated_to_its_end(capsys, tmp_path, utilisation
     assert found["results"][0]["mean_response_s"] > 1.9
 
 
-def test_a_table_as_office_programs_write_it(capsys, tmp_path):
+def test_a_table_in_the_format_of_office_programs(capsys, tmp_path):
     trace = tmp_path / "jobs.csv"
     trace.write_bytes(b"\xef\xbb\xbfarrival_s,cpu_s\r\n1,3\r\n9,3\r\n")
     found = answer(capsys, "--workload", str(trace), "--hosts", "1", "--replications", "1")
     assert found["results"][0]["mean_response_s"] == pytest.approx(3.0)
 
 
-def test_jobs_that_all_came_at_once_have_no_utilisation(capsys, tmp_path):
+def test_jobs_that_all_arrived_at_once_have_no_utilisation(capsys, tmp_path):
     trace = tmp_path / "jobs.csv"
     trace.write_text("5 1\n5 2\n5 3\n")
     words = ["--workload", str(trace), "--hosts", "2", "--replications", "1"]
@@ -185,7 +185,7 @@ def test_the_program_prints_a_table_with_nolb_first(capsys):
         (["--hosts", "1", "--utilisation", "1e-4", "--duration", "1s", "--workers", "1"], "no job"),
     ],
 )
-def test_what_the_program_refuses(capsys, words, part):
+def test_invalid_options_are_refused(capsys, words, part):
     assert main(["sim", "balance", *words]) == 2
     out, err = capsys.readouterr()
     assert out == ""

@@ -31,7 +31,7 @@ def test_settings_go_where_they_belong():
         ("disks=1.5", "whole number"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(word, part):
+def test_an_error_is_reported_in_one_line(word, part):
     with pytest.raises(ConfigError) as caught:
         with_settings(Setup(BERKELEY), [word])
     assert part in str(caught.value)
@@ -55,7 +55,7 @@ def test_nolb_is_always_first():
     ("name", "below_half"),
     [("berkeley", (0.60, 0.66)), ("bell", (0.75, 0.83)), ("lbl", (0.72, 0.83))],
 )
-def test_jobs_are_as_printed(name, below_half):
+def test_jobs_have_the_published_distribution(name, below_half):
     """Quantiles of section 5.2: 60 to 83 % below half a second, 3 to 7 % above four."""
     jobs = drawn_jobs(Stream(WORKLOADS[name], [1.0] * 20, 0.6, 20000.0, 0.0), "1")
     cpu = [job.cpu_s for job in jobs]
@@ -64,13 +64,13 @@ def test_jobs_are_as_printed(name, below_half):
 
 
 @pytest.mark.parametrize("load", [0.3, 0.8])
-def test_the_work_that_comes_is_as_asked_for(load):
+def test_the_arriving_work_is_as_requested(load):
     stream = Stream(BERKELEY, [1.0, 2.0] * 10, load, 20000.0, 0.0)
     work_s = sum(job.cpu_s for job in drawn_jobs(stream, "1"))
     assert work_s / (30 * 20000.0) == pytest.approx(load, rel=0.1)
 
 
-def test_a_hosts_jobs_depend_on_the_seed_and_its_number_only():
+def test_the_jobs_of_a_host_depend_only_on_the_seed_and_its_number():
     few = drawn_jobs(Stream(BERKELEY, [1.0] * 2, 0.6, 600.0, 0.0, imbalance=0.0), "1")
     many = drawn_jobs(Stream(BERKELEY, [1.0] * 9, 0.6, 600.0, 0.0, imbalance=0.0), "1")
     first = [(job.arrived_s, job.cpu_s) for job in few if job.origin == 1]
@@ -80,7 +80,7 @@ def test_a_hosts_jobs_depend_on_the_seed_and_its_number_only():
     assert first != [(job.arrived_s, job.cpu_s) for job in other if job.origin == 1]
 
 
-def test_the_mean_of_cut_demands():
+def test_the_mean_of_truncated_demands():
     assert mean_demand_s(BERKELEY, 1e9) == pytest.approx(1.492)
     assert mean_demand_s(BERKELEY, 10.0) == pytest.approx(1.0265, abs=1e-4)
 
@@ -98,7 +98,7 @@ SWF = "; a comment\n1 100 5 20 1 -1 -1 1 60 -1 1 1 1 -1 1 -1 -1 -1\n"
         ("time cpu ios host\n5 1 2 a\n6 1 2 b\n", [(0.0, 1.0, 2, "a"), (1.0, 1.0, 2, "b")]),
         (SWF, [(0.0, 20.0, 0, "")]),
         ("1 2\n2 0\n3 -1\n", [(0.0, 2.0, 0, "")]),
-        (f"cpu_s,time{',x' * 16}\n4,8{',9' * 16}\n", [(0.0, 4.0, 0, "")]),  # no SWF: a heading
+        (f"cpu_s,time{',x' * 16}\n4,8{',9' * 16}\n", [(0.0, 4.0, 0, "")]),  # not SWF: a heading
     ],
 )
 def test_traces_are_read(text, jobs):
@@ -123,7 +123,7 @@ def test_broken_traces_name_the_line(text, part):
     assert part in str(caught.value)
 
 
-def test_a_trace_is_dealt_out_and_stretched():
+def test_a_trace_is_distributed_and_stretched():
     trace = read_jobs(["0 1 0 a", "10 1 0 b", "20 2 0 a", "30 1 0 c"], "f")
     jobs = dealt_out(trace, 2, 1000.0, 0.0, "1", stretch=2.0)
     assert [(job.origin, job.arrived_s) for job in jobs] == [

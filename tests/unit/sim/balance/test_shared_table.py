@@ -1,4 +1,4 @@
-"""What a simulated host knows: as much as with a table of its own, in less space."""
+"""What a simulated host knows: as much as with its own table, in less memory."""
 
 import tracemalloc
 
@@ -19,7 +19,7 @@ SMOOTHING_S = 4.0
 
 
 class Both:
-    """A table of its own beside one that shares the board; they must show the same."""
+    """A private table beside one that shares the board; both must show the same."""
 
     def __init__(self) -> None:
         params = LimConfig()
@@ -57,7 +57,7 @@ class Both:
         assert self.shared.others_alive(now_s) == self.plain.others_alive(now_s)
 
 
-def test_it_shows_what_a_table_of_its_own_would():
+def test_it_shows_what_a_private_table_would():
     both = Both()
     both.told("h1", 1, 2.0, 0.0)
     for name in NAMES[1:]:
@@ -67,7 +67,7 @@ def test_it_shows_what_a_table_of_its_own_would():
     both.charge("h3", "b", 1.5)
     both.check(1.5)
     both.told("h4", 3, 7.0, 2.0)  # in answer to a question
-    both.broadcast("h4", 2, 0.1, 2.5)  # and an older broadcast comes after it
+    both.broadcast("h4", 2, 0.1, 2.5)  # and an older broadcast arrives after it
     both.check(2.5)
     both.broadcast("h2", 2, 0.9, 3.0)  # the charge begins to fade
     both.check(3.0)
@@ -78,7 +78,7 @@ def test_it_shows_what_a_table_of_its_own_would():
     both.check(4.0)
 
 
-def test_a_free_core_that_it_alone_was_told_of_is_not_forgotten():
+def test_a_free_core_that_only_this_host_was_told_of_is_not_forgotten():
     both = Both()
     for name in NAMES[1:]:
         both.broadcast(name, 1, 2.0, 1.0)
@@ -93,7 +93,7 @@ def test_a_free_core_that_it_alone_was_told_of_is_not_forgotten():
     assert set(both.shared._own) == {"h1"}
 
 
-def test_what_a_host_was_told_and_whom_it_charged_grows_old_there_too():
+def test_reports_and_charges_of_a_host_age_there_too():
     both = Both()
     for name in NAMES[1:]:
         both.broadcast(name, 1, 0.5, 1.0)
@@ -135,4 +135,4 @@ def test_memory_grows_with_the_hosts_and_not_their_square(algorithm):
         finally:
             tracemalloc.stop()
 
-    assert bytes_of(240) < 5 * bytes_of(60)  # 4 times the hosts; as its square it would be 16
+    assert bytes_of(240) < 5 * bytes_of(60)  # 4 times the hosts; with their square it would be 16

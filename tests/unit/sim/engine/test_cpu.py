@@ -4,7 +4,7 @@ from lbd.sim.engine.cpu import NEVER, SharedCpu
 
 
 def run(cpu, limit=100):
-    """(moment, task) of every end from now on."""
+    """Returns (moment, task) of every end from now on."""
     ends = []
     for _ in range(limit):
         if cpu.due_s == NEVER:
@@ -14,7 +14,7 @@ def run(cpu, limit=100):
     raise AssertionError(f"still at it: {ends}")
 
 
-def test_tasks_share_it_equally():
+def test_tasks_share_the_cpu_equally():
     cpu = SharedCpu(1, 1.0)
     assert cpu.add("long", 2.0, 0.0) == 2.0
     # alone it would be done at 1, but there are two of them
@@ -22,7 +22,7 @@ def test_tasks_share_it_equally():
     assert run(cpu) == [(2.0, "short"), (3.0, "long")]
 
 
-def test_a_longer_task_that_comes_needs_no_new_event():
+def test_a_longer_task_that_arrives_needs_no_new_event():
     cpu = SharedCpu(1, 1.0)
     cpu.add("a", 1.0, 0.0)
     assert cpu.add("b", 5.0, 0.5) is None
@@ -30,7 +30,7 @@ def test_a_longer_task_that_comes_needs_no_new_event():
     assert run(cpu) == [(1.5, "a"), (6.0, "b")]
 
 
-def test_a_shorter_task_that_comes_is_done_sooner():
+def test_a_shorter_task_that_arrives_is_done_sooner():
     cpu = SharedCpu(1, 1.0)
     cpu.add("a", 10.0, 0.0)
     assert cpu.add("b", 1.0, 2.0) == pytest.approx(4.0)

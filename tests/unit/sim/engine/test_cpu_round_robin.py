@@ -4,7 +4,7 @@ from lbd.sim.engine.cpu_round_robin import RoundRobinCpu
 from tests.unit.sim.engine.test_cpu import run
 
 
-def test_each_in_turn_has_a_quantum():
+def test_each_task_in_turn_gets_a_quantum():
     cpu = RoundRobinCpu(1, 1.0, 1.0)
     assert cpu.add("a", 2.5, 0.0) == 1.0
     assert cpu.add("b", 1.5, 0.0) is None
@@ -12,14 +12,14 @@ def test_each_in_turn_has_a_quantum():
     assert run(cpu) == [(3.5, "b"), (4.0, "a")]
 
 
-def test_who_comes_waits_for_those_before():
+def test_a_new_task_waits_for_those_before_it():
     cpu = RoundRobinCpu(1, 1.0, 10.0)
     cpu.add("a", 3.0, 0.0)
     cpu.add("b", 0.5, 1.0)
     assert run(cpu) == [(3.0, "a"), (3.5, "b")]
 
 
-def test_cores_speed_and_parts_of_a_core():
+def test_cores_speed_and_fractions_of_a_core():
     cpu = RoundRobinCpu(2, 2.0, 1.0)
     for name in "abc":
         cpu.add(name, 2.0, 0.0)

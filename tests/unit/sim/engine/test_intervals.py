@@ -18,7 +18,7 @@ def test_half_width_by_hand():
     assert (half_width([]), half_width([1.0])) == (None, None)
 
 
-def test_it_covers_the_mean_95_times_in_100():
+def test_the_interval_covers_the_mean_95_times_in_100():
     rng = Random(1)
     covered = 0
     for _ in range(2000):

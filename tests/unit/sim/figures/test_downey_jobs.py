@@ -1,4 +1,4 @@
-"""Downey's figures 3, 4 and 6 from our own jobs: what is claimed of them can fail."""
+"""Downey's figures 3, 4 and 6 from our own jobs: the claims about them can fail."""
 
 from lbd.sim.figures.catalogue import FIGURES
 from lbd.sim.figures.downey_jobs import (
@@ -27,7 +27,7 @@ def held(drawing):
     return [claim.holds for claim in drawing.claims]
 
 
-def test_they_are_in_the_papers_order():
+def test_they_are_in_the_order_of_the_paper():
     own = [name for name in FIGURES if name.startswith("downey-")]
     assert own[:5] == [f"downey-{n}" for n in range(2, 7)]
 
@@ -38,14 +38,14 @@ def test_allocated_time_is_close_to_uniform_in_its_logarithm():
     assert held(alike) == [False] * 3
 
 
-def test_sizes_follow_the_papers_line():
+def test_sizes_follow_the_line_of_the_paper():
     drawing = cluster_sizes(SMALL, plain_map)
     assert held(drawing) == [True] * 3
     assert [line.y for line in drawing.lines if line.name in ("1995", "1996")] == [(0.4,), (0.21,)]
     assert held(sizes_of([served(100.0, 1.5, 8)] * 9)) == [False] * 3
 
 
-def test_who_waits_fills_the_schedule():
+def test_waiting_jobs_fill_the_schedule():
     drawing = schedules(SMALL, plain_map)
     assert held(drawing) == [True, True]
     avg, pred = drawing.lines

@@ -1,4 +1,4 @@
-"""He et al.'s figure 3 from series that are given."""
+"""He et al.'s figure 3 from given series."""
 
 from dataclasses import replace
 from random import Random
@@ -14,7 +14,7 @@ IDLE = (3.0,) * 288
 
 
 def series(p01, p11, rng, steps=288):
-    """A host's load under such a chain."""
+    """Returns a host's load under such a Markov chain."""
     on, found = True, []
     for _ in range(steps):
         found.append(3.0 if on else 40.0)
@@ -31,12 +31,12 @@ def held(drawing):
     return [claim.holds for claim in drawing.claims]
 
 
-def test_chances_are_counted():
+def test_transition_probabilities_are_counted():
     found = chain_of((1.0, 1.0, 1.0, 90.0, 90.0, 1.0, 15.0, 90.0), 15.0)
     assert (found.p01, found.p11) == (1 / 2, 3 / 5)
 
 
-def test_three_sets_of_hosts_that_are_alike():
+def test_three_sets_of_similar_hosts():
     low, middle, high = [(0.1, 0.6)] * 12, [(0.3, 0.7)] * 12, [(0.6, 0.9)] * 12
     drawing = hosts(scale(*low, *middle, *high, idle=12), plain_map)
     assert drawing.scattered
@@ -46,7 +46,7 @@ def test_three_sets_of_hosts_that_are_alike():
     assert means == pytest.approx([0.1, 0.3, 0.6], abs=0.08)
 
 
-def test_of_hosts_that_are_all_alike_nothing_of_it_holds():
+def test_if_all_hosts_are_alike_none_of_it_holds():
     assert held(hosts(scale(*[(0.3, 0.7)] * 18), plain_map)) == [False] * 3
 
 

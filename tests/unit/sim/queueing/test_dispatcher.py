@@ -13,7 +13,7 @@ CUTOFFS = (2.0, 20.0)
 
 
 def run(mode, jobs, hosts, cutoffs=CUTOFFS, seed=1):
-    """`jobs`: (arrival, size)."""
+    """`jobs` are (arrival, size) pairs."""
     arrivals = [Arrival(float(at_s), float(size_s), float(size_s)) for at_s, size_s in jobs]
     places = single_hosts(hosts, mode in TIERED)
     return arrivals, simulate(arrivals, make(mode, cutoffs), places, Random(seed))
@@ -34,8 +34,8 @@ def test_one_host_by_hand():
 
 
 def test_tags_by_hand():
-    """a (5 s) is killed at 2, restarts on h2 at once; b (1 s) waits 1 for a; c (25 s) is killed
-    twice, and waits for a on h2 from 5 to 7."""
+    """a (5 s) is killed at 2 and restarts on h2 at once; b (1 s) waits 1 s for a; c (25 s) is
+    killed twice, and waits for a on h2 from 5 to 7."""
     arrivals, found = run("tags", [(0, 5), (1, 1), (3, 25)], 3)
     assert found.waited_s == [2.0, 1.0, 2.0 + 2.0 + 20.0]
     assert found.killed_s == [2.0, 0.0, 22.0]
@@ -96,7 +96,7 @@ def test_fcfs_keeps_no_host_idle_beside_a_waiting_job():
         before_s = at_s
 
 
-def test_progress_is_told():
+def test_progress_is_reported():
     seen = []
     arrivals = [Arrival(float(i), 0.5, None) for i in range(10_000)]
     simulate(arrivals, make("fcfs", ()), single_hosts(1, False), Random(1), seen.append)

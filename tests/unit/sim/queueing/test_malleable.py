@@ -33,7 +33,7 @@ def line(name, *arrivals, slots=8, **more):
 BIG, WIDE = job(800.0, 6.0), job(800.0, 8.0)  # 6 slots for 133 s; then 100 s on 8, 400 on 2
 
 
-def test_avg_takes_what_is_free_in_the_order_of_arrival():
+def test_avg_takes_free_slots_in_the_order_of_arrival():
     first, second, third = line("AVG", (0.0, BIG), (10.0, WIDE), (20.0, job(60.0, 3.0)))
     assert (first.slots, first.began_s) == (6, 0.0)
     assert (second.slots, second.began_s, second.rebelled) == (2, 10.0, False)
@@ -42,7 +42,7 @@ def test_avg_takes_what_is_free_in_the_order_of_arrival():
     assert second.turnaround_s == 400.0
 
 
-def test_opt_waits_where_it_pays_and_those_behind_it_too():
+def test_opt_waits_if_it_pays_and_so_do_the_jobs_behind_it():
     _, second, third = line("OPT", (0.0, BIG), (10.0, WIDE), (20.0, job(60.0, 2.0)))
     assert (second.slots, second.began_s, second.rebelled) == (8, pytest.approx(800 / 6), True)
     assert third.began_s == pytest.approx(800 / 6 + 100)  # two were free all along: strict order
@@ -51,8 +51,8 @@ def test_opt_waits_where_it_pays_and_those_behind_it_too():
     assert (docile.slots, docile.rebelled) == (2, False)
 
 
-def test_pred_takes_what_came_back_and_is_asked_again():
-    """The first is old by when the second comes, and is expected to go on."""
+def test_pred_takes_the_returned_slots_and_is_asked_again():
+    """The first job is old when the second arrives, and is expected to continue."""
     first, second = line("PRED", (0.0, job(6000.0, 6.0)), (600.0, job(80_000.0, 8.0)))
     assert first.slots == 6
     assert (second.slots, second.rebelled) == (8, True)
@@ -76,7 +76,7 @@ def test_the_oracle_is_exact():
     assert (answer.slots, answer.ask_at_s) == (2, 50.0)  # 50 + 500 < 500 + 333 < 1000
 
 
-def test_alone_it_alters_nothing_of_the_others():
+def test_a_single_malleable_job_changes_nothing_for_the_others():
     machine = Machine(8)
     machine.begin(6, 0.0, 800 / 6)
     one = line("AVG", (0.0, BIG), (10.0, WIDE))[1]
@@ -87,7 +87,7 @@ def test_alone_it_alters_nothing_of_the_others():
     assert (machine.free, list(machine.running)) == before
 
 
-def test_predictions_are_judged_by_what_came_of_them():
+def test_predictions_are_judged_by_their_outcomes():
     decider = Decider("PRED")
     rng = Random(1)
     for _ in range(3):
@@ -116,7 +116,7 @@ def test_slots_are_never_given_twice():
         assert used == 0
 
 
-def test_the_papers_workload():
+def test_the_workload_of_the_paper():
     """254 jobs a day at a load of 0.75: 30,421 in 120 days (section 5.2)."""
     workload = MalleableWorkload()
     assert workload.rate_per_s * DAY_S * 120 == pytest.approx(30_421, rel=0.01)
@@ -128,7 +128,7 @@ def test_the_papers_workload():
     assert all(1 <= one.speedup.parallelism <= 128 and one.speedup.sigma <= 2 for one in jobs)
 
 
-def test_the_jobs_of_a_trace_would_run_as_long_as_they_did_on_as_many_slots():
+def test_the_jobs_of_a_trace_would_take_as_long_as_they_did_on_as_many_slots():
     jobs = tuple(TraceJob(100.0 + 60.0 * n, 30.0 * (n + 1), None, 2**n) for n in range(5))
     recorded = RecordedWorkload(jobs, 16)
     day = recorded.day(Random(1))
@@ -143,7 +143,7 @@ def test_the_jobs_of_a_trace_would_run_as_long_as_they_did_on_as_many_slots():
     assert min(works_s) < known.longest_s
 
 
-def test_a_traces_gaps_are_stretched_to_a_load():
+def test_the_gaps_of_a_trace_are_stretched_to_a_load():
     jobs = tuple(TraceJob(60.0 * n, 100.0, None, 4) for n in range(10))
     day = RecordedWorkload(jobs, 16, load=0.5).day(Random(3))
     assert load_of(day, 16) == pytest.approx(0.5)
@@ -152,8 +152,8 @@ def test_a_traces_gaps_are_stretched_to_a_load():
         RecordedWorkload(jobs[:1], 16, load=0.5).day(Random(3))
 
 
-def test_a_predictor_knows_the_lifetimes_that_it_is_given():
-    """As old as all that have ended: as long again; among jobs that live for days it is young."""
+def test_a_predictor_knows_the_lifetimes_it_is_given():
+    """Older than all that have ended: as long again; among jobs that live for days it is young."""
     short, long = Machine(8, lifetimes=UniformLog(1.0, 600.0)), Machine(8)
     waits = []
     for machine in (short, long):

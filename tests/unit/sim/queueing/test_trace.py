@@ -54,7 +54,7 @@ def test_a_broken_line_says_where_and_why(text, why):
     assert caught.value.number == 3
 
 
-def test_broken_lines_may_be_passed_by():
+def test_broken_lines_may_be_skipped():
     met = []
     lines = [text for text, _ in BROKEN]
     trace = read([line(1), *lines, line(2)], on_broken=met.append)

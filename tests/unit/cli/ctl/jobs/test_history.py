@@ -1,4 +1,4 @@
-"""`lbctl history`: what it prints of drains. Jobs are those of the live tests."""
+"""`lbctl history`: how it prints drains. The live tests cover jobs."""
 
 import json
 import time
@@ -33,9 +33,9 @@ def shown(capsys, *words):
     return capsys.readouterr()
 
 
-def test_drains_are_told_with_who_when_and_why(drains, capsys):
+def test_drains_are_listed_with_who_when_and_why(drains, capsys):
     said = shown(capsys, "--drains", "--utc").out.splitlines()
-    assert [line.partition(" ")[0] for line in said] == ["h2:", "h3:"]  # the oldest first
+    assert [line.partition(" ")[0] for line in said] == ["h2:", "h3:"]  # oldest first
     assert said[0].startswith("h2: drained by root ")
     assert said[1].startswith("h3: drained by ann ")
     assert ", until " in said[1]
@@ -44,7 +44,7 @@ def test_drains_are_told_with_who_when_and_why(drains, capsys):
     assert listed == [{"schema": 1, **one} for one in (STILL, PAST)]
 
 
-def test_drains_stand_below_the_jobs_of_everybody_but_not_below_chosen_ones(drains, capsys):
+def test_drains_are_listed_below_the_jobs_of_all_users_but_not_below_filtered_ones(drains, capsys):
     assert "h3: drained by ann" in shown(capsys).out
     assert "h3: drained by ann" in shown(capsys, "--host", "h3").out
     assert shown(capsys, "--user", "ann").out == ""
@@ -63,7 +63,7 @@ def test_attempts_that_stopped_at_a_checkpoint_can_be_asked_for(daemon, capsys):
 
 
 def test_hosts_are_asked_for_the_period_itself(daemon, capsys):
-    """So that --limit counts jobs of the period, not the latest of all."""
+    """So that --limit counts jobs within the period, not the most recent of all."""
     daemon("lim", status=STATUS, drains={"drains": []})
     server = daemon("lbm", past=NO_JOBS)
     shown(capsys, "--since", "2026-11-01", "--until", "2026-11-02T06:00", "--utc")
@@ -73,8 +73,10 @@ def test_hosts_are_asked_for_the_period_itself(daemon, capsys):
 
 def test_which_drains(drains, capsys):
     assert shown(capsys, "--drains", "--host", "h2").out.startswith("h2: ")
-    assert shown(capsys, "--drains", "--since", "30m").out.startswith("h2: ")  # it has not ended
-    assert shown(capsys, "--drains", "--until", "140m").out.startswith("h2: ")  # h3's began later
+    # this drain has not ended
+    assert shown(capsys, "--drains", "--since", "30m").out.startswith("h2: ")
+    # h3's drain began later
+    assert shown(capsys, "--drains", "--until", "140m").out.startswith("h2: ")
     assert len(shown(capsys, "--drains", "--limit", "1").out.splitlines()) == 1
     assert shown(capsys, "--drains", "--host", "h9") == ("", "lbctl: no drains\n")
     assert lbctl.main(["history", "--drains", "--user", "ann"]) == 2
@@ -83,7 +85,7 @@ def test_which_drains(drains, capsys):
 
 
 def test_a_host_that_gives_a_row_at_a_time_holds_up_nobody(daemon, capsys):
-    """It could have gone on for a hundred thousand rows, each after seconds."""
+    """It could send a hundred thousand rows, each after seconds."""
     daemon("lim", status=STATUS, drains={"drains": []})
     server = daemon("lbm", past={"jobs": [JOB], "more": True})
     said = shown(capsys, "--sort", "finished", "--limit", "2000")

@@ -1,4 +1,4 @@
-"""`lbctl logs` against canned answers: of jobs, of arrays, and why there is no output."""
+"""`lbctl logs` against canned answers: jobs, arrays, and why there is no output."""
 
 import base64
 
@@ -23,7 +23,7 @@ def test_logs_say_what_they_wait_for(daemon, capsys, monkeypatch):
     assert capsys.readouterr().err.splitlines() == said
 
 
-def test_logs_of_a_job_that_has_not_begun_say_why(daemon, capsys):
+def test_logs_of_a_job_that_has_not_started_say_why(daemon, capsys):
     pending = {**JOB, "id": 5, "state": "pending", "reason": "2 jobs are ahead of it"}
     daemon("lbm", **{"queue.logs": NOT_BEGUN, "queue.jobs": {"jobs": [pending]}})
     assert lbctl.main(["logs", "5"]) == 0
@@ -31,7 +31,7 @@ def test_logs_of_a_job_that_has_not_begun_say_why(daemon, capsys):
     assert capsys.readouterr() == ("", said)
 
 
-def test_logs_of_a_job_with_a_file_of_its_own_say_where_that_is(daemon, capsys):
+def test_logs_of_a_job_that_writes_to_its_own_file_name_that_file(daemon, capsys):
     job = JOB | {"id": "5", "state": "done", "output": "/home/ann/out.5"}
     daemon("lbm", **{"queue.logs": {"attempt": 1, "at": [0, 0]}, "queue.jobs": {"jobs": [job]}})
     assert lbctl.main(["logs", "5"]) == 0
@@ -48,7 +48,7 @@ def test_logs_of_a_task_name_its_own_files(daemon, capsys):
     assert capsys.readouterr() == ("", said)
 
 
-def test_of_an_array_the_outputs_of_its_failed_tasks_are_shown(daemon, capfdbinary):
+def test_the_outputs_of_the_failed_tasks_of_an_array_are_shown(daemon, capfdbinary):
     task = {**JOB, "array_id": 5, "host": "h2"}
     tasks = [
         {**task, "id": "5_1", "state": "done", "exit_status": 0},
@@ -70,7 +70,7 @@ def test_of_an_array_the_outputs_of_its_failed_tasks_are_shown(daemon, capfdbina
     assert lbctl.main(["logs", "--failed", "-f", "5"]) == 2
 
 
-def test_a_host_that_is_down_hides_no_output_of_the_others(daemon, capfdbinary):
+def test_a_host_that_is_down_does_not_hide_the_output_of_the_others(daemon, capfdbinary):
     hosts = {"5_1": "h2", "5_2": "h4", "5_3": "h2", "5_4": "h4"}
     task = {**JOB, "array_id": 5, "state": "failed", "exit_status": 1}
     tasks = [{**task, "id": name, "host": host} for name, host in hosts.items()]
@@ -139,7 +139,7 @@ def test_the_outputs_of_an_array_are_shown_one_after_the_other(daemon, capfdbina
         ({"state": "lost", "reason": "h2 was lost"}, "lbctl: job 5 was lost: h2 was lost\n"),
     ],
 )  # fmt: skip
-def test_who_follows_a_job_learns_how_it_ended_unless_well(daemon, capsys, end, said):
+def test_following_a_job_says_how_it_ended_unless_it_succeeded(daemon, capsys, end, said):
     job = {**JOB, "id": "5", "reason": "", **end}
     over = {"ok": True, "attempt": 1, "at": [0, 0], "data": [], "more": False,
             "state": job["state"]}  # fmt: skip
@@ -150,7 +150,7 @@ def test_who_follows_a_job_learns_how_it_ended_unless_well(daemon, capsys, end, 
     assert said == "" or said not in capsys.readouterr().err
 
 
-def test_following_a_job_says_once_why_it_has_not_begun(daemon, capsys):
+def test_following_a_job_says_once_why_it_has_not_started(daemon, capsys):
     pending = {**JOB, "id": 5, "state": "pending", "reason": ""}
     pieces = iter([NOT_BEGUN, NOT_BEGUN, NOT_BEGUN | {"attempt": 1, "more": False}])
     daemon(

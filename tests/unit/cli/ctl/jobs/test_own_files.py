@@ -18,7 +18,7 @@ OURSELVES = pwd.getpwuid(os.geteuid()).pw_name
 
 
 def with_files(daemon, directory, *jobs, printed=b""):
-    """A daemon that has kept `printed` of each of these jobs, which have files of their own."""
+    """Starts a daemon that has stored `printed` for each of these jobs with output files."""
     found = {name: JOB | {"id": name, "state": "failed", "exit_status": 1, "started": time.time(),
                           "directory": str(directory), "host": "h2", "user": OURSELVES, **fields}
              for name, fields in jobs}  # fmt: skip
@@ -64,7 +64,7 @@ def test_a_file_for_errors_alone_is_shown_on_stderr(daemon, capfdbinary, tmp_pat
 
 
 @pytest.mark.parametrize("kind", ["pipe", "directory", "older", "nowhere", "of its own"])
-def test_what_is_not_its_file_is_not_shown(daemon, capfdbinary, tmp_path, kind):
+def test_what_is_not_the_output_file_of_the_job_is_not_shown(daemon, capfdbinary, tmp_path, kind):
     path = tmp_path / "out"
     if kind == "pipe":
         os.mkfifo(path)
@@ -78,7 +78,9 @@ def test_what_is_not_its_file_is_not_shown(daemon, capfdbinary, tmp_path, kind):
     assert capfdbinary.readouterr() == (b"", b"lbctl: the output of job 5 goes to out\n")
 
 
-def test_of_a_file_that_could_not_be_opened_only_why_is_shown(daemon, capfdbinary, tmp_path):
+def test_for_a_file_that_could_not_be_opened_only_the_reason_is_shown(
+    daemon, capfdbinary, tmp_path
+):
     complaint = b"lbd: 1: cannot create out: Permission denied\n"
     with_files(daemon, tmp_path, ("5", {"output": "out"}), printed=complaint)
     (tmp_path / "out").write_bytes(b"of another job\n")
@@ -86,7 +88,7 @@ def test_of_a_file_that_could_not_be_opened_only_why_is_shown(daemon, capfdbinar
     assert capfdbinary.readouterr() == (complaint, b"")
 
 
-def test_of_a_file_that_could_not_be_opened_its_job_says_why(daemon, capfdbinary, tmp_path):
+def test_the_job_says_why_its_file_could_not_be_opened(daemon, capfdbinary, tmp_path):
     (tmp_path / "out").write_bytes(b"of another job\n")
     why = "cannot open the output file out: Permission denied"
     with_files(daemon, tmp_path, ("5", {"output": "out", "reason": why}))
@@ -96,7 +98,7 @@ def test_of_a_file_that_could_not_be_opened_its_job_says_why(daemon, capfdbinary
 
 
 def test_a_file_that_never_answers_is_given_up(monkeypatch, capfd):
-    """As one of its user's own file system."""
+    """For example a file in a user's own FUSE file system."""
 
     def hangs(path, writer, started_unix_s):
         os.write(writer, b"some")
@@ -113,7 +115,7 @@ def test_a_file_that_never_answers_is_given_up(monkeypatch, capfd):
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="root has more rights than a user")
 def test_root_reads_nothing_that_the_jobs_user_could_not(capfd):
-    """It may be a link, and what root is shown may be sent on."""
+    """The file may be a link, and what root is shown may be sent on."""
     with tempfile.TemporaryDirectory() as directory:
         os.chmod(directory, 0o755)
         secret, link, own = (os.path.join(directory, name) for name in ("secret", "link", "own"))
@@ -129,8 +131,8 @@ def test_root_reads_nothing_that_the_jobs_user_could_not(capfd):
         assert capfd.readouterr().out == secret
 
 
-def test_a_descriptor_of_a_high_number_is_read(daemon, capfdbinary, tmp_path):
-    """select() takes none above 1023."""
+def test_a_file_with_a_high_descriptor_number_is_read(daemon, capfdbinary, tmp_path):
+    """select() accepts no descriptor above 1023."""
     (tmp_path / "out").write_bytes(b"read\n")
     with_files(daemon, tmp_path, ("5", {"output": "out"}))
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

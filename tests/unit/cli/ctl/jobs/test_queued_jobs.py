@@ -1,4 +1,4 @@
-"""`lbctl`'s commands on the queue, against canned answers: what they refuse, and when they end."""
+"""`lbctl`'s queue commands against canned answers: what they refuse, and when they end."""
 
 import contextlib
 import json
@@ -18,7 +18,7 @@ AWAY = {"ok": False, "error": "the dispatcher on h1 cannot be reached", "code": 
 
 @pytest.mark.parametrize("verb", ["job", "logs", "wait", "kill", "hold", "release", "requeue"])
 @pytest.mark.parametrize("ids", ["0", "abc", "5-2", "9" * 30, "@you", ""])
-def test_an_id_that_makes_no_sense_is_a_mistake_of_the_command_line(daemon, capsys, verb, ids):
+def test_a_malformed_id_is_a_usage_error(daemon, capsys, verb, ids):
     daemon("lbm")
     assert lbctl.main([verb, ids]) == 2
     out, err = capsys.readouterr()
@@ -27,14 +27,14 @@ def test_an_id_that_makes_no_sense_is_a_mistake_of_the_command_line(daemon, caps
 
 
 @pytest.mark.parametrize("given", ["0", "-1", "x", "1.5"])
-def test_an_attempt_that_makes_no_sense(daemon, capsys, given):
+def test_a_malformed_attempt_is_a_usage_error(daemon, capsys, given):
     daemon("lbm")
     assert lbctl.main(["logs", f"--attempt={given}", "3"]) == 2
     assert f"{given!r} is not an attempt number; the first is 1" in capsys.readouterr().err
 
 
 def test_job_waits_as_long_as_the_lbm_waits_for_the_dispatcher():
-    """The LBM was said not to answer, while it waited for a dispatcher that did not."""
+    """While the LBM waited for a silent dispatcher, the LBM itself was reported as silent."""
     times_s = []
 
     def lbm(question, timeout_s=5.0):
@@ -46,13 +46,13 @@ def test_job_waits_as_long_as_the_lbm_waits_for_the_dispatcher():
     assert times_s == [ANSWER_S]
 
 
-def test_wait_ends_at_its_time_also_if_the_dispatcher_is_away(daemon, capsys):
+def test_wait_ends_at_its_timeout_even_if_the_dispatcher_is_away(daemon, capsys):
     lbm = daemon("lbm", **{"queue.wait": lambda request: AWAY})
     began_s = time.monotonic()
     assert lbctl.main(["wait", "--timeout", "0.7s", "3"]) == 2
     assert 0.7 <= time.monotonic() - began_s < 5
     assert capsys.readouterr().err == "lbctl: the dispatcher on h1 cannot be reached\n"
-    assert len(lbm.asked) > 1  # it was given time to come back
+    assert len(lbm.asked) > 1  # the dispatcher was given time to come back
 
 
 @pytest.mark.parametrize(("count", "said"), [(1, "1 job has"), (3, "3 jobs have")])
@@ -62,7 +62,7 @@ def test_wait_says_how_many_are_left(daemon, capsys, count, said):
     assert capsys.readouterr().err == f"lbctl: {said} not ended yet\n"
 
 
-def test_wait_ends_when_outputs_have_come(daemon, capsys):
+def test_wait_ends_when_the_outputs_have_arrived(daemon, capsys):
     coming = [2, 1, 0]
     over = {"ok": True, "open": 0, "all_done": True}
     answers = ({**over, "outputs_coming": count} for count in coming)
@@ -80,7 +80,7 @@ def test_wait_ends_when_outputs_have_come(daemon, capsys):
         ({"outputs_trouble": "7: h2", "all_done": False}, 1, "outputs not fetched yet: 7: h2"),
     ],
 )
-def test_wait_says_that_outputs_have_not_come(daemon, capsys, monkeypatch, answer, status, said):
+def test_wait_says_that_outputs_have_not_arrived(daemon, capsys, monkeypatch, answer, status, said):
     monkeypatch.setattr(queued_jobs, "OUTPUTS_S", 0.0)
     daemon("lbm", **{"queue.wait": {"open": 0, "all_done": True, **answer}})
     assert lbctl.main(["wait", "3"]) == status
@@ -96,7 +96,7 @@ def test_wait_says_that_outputs_have_not_come(daemon, capsys, monkeypatch, answe
         ({"cancelled": 1}, "0 of 1 failed, 1 was cancelled: see `lbctl job 3`\n"),
     ],
 )
-def test_wait_says_at_the_end_on_a_terminal_how_it_went(daemon, capsys, monkeypatch, states, said):
+def test_wait_prints_a_summary_at_the_end_on_a_terminal(daemon, capsys, monkeypatch, states, said):
     monkeypatch.setattr(queued_jobs, "has_terminal", lambda: True)
     all_done = set(states) == {"done"}
     daemon("lbm", **{"queue.wait": {"open": 0, "all_done": all_done, "states": states}})
@@ -121,7 +121,7 @@ def test_wait_says_at_the_end_on_a_terminal_how_it_went(daemon, capsys, monkeypa
         ),
     ],
 )
-def test_no_jobs_is_not_said_where_not_all_have_answered(daemon, capsys, missing, said):
+def test_no_jobs_is_not_claimed_where_some_hosts_have_not_answered(daemon, capsys, missing, said):
     daemon("lbm", jobs={"jobs": [], "missing": missing})
     assert lbctl.main(["jobs"]) == 0
     assert capsys.readouterr().err.splitlines() == [f"lbctl: {line}" for line in said]
@@ -142,7 +142,7 @@ def test_a_name_of_many_lines_is_cut_where_it_is_long_as_shown(daemon, capsys):
 
 
 @pytest.mark.parametrize("command", [["jobs"], ["jobs", "3"], ["job", "3"], ["wait", "3"]])
-def test_a_number_that_there_is_not_is_null_in_every_answer(daemon, capsys, command):
+def test_a_missing_number_is_null_in_every_answer(daemon, capsys, command):
     found = {"jobs": [{**JOB, "cpu_s": math.nan}]}
     daemon("lbm", jobs=found, **{"queue.jobs": found, "queue.wait": {**found, "open": 0}})
     lbctl.main([*command, "--json"])
@@ -151,7 +151,7 @@ def test_a_number_that_there_is_not_is_null_in_every_answer(daemon, capsys, comm
     assert (job["schema"], job["id"], job["cpu_s"]) == (1, "h1-7", None)
 
 
-def test_a_labs_daemons_are_not_asked_to_make_way(tmp_path, monkeypatch, capsys):
+def test_daemons_of_a_lab_are_not_restarted(tmp_path, monkeypatch, capsys):
     config = tmp_path / "h1" / "lbd.toml"
     config.parent.mkdir()
     config.write_text(f'# made by `lbd lab`\n[host]\nname = "h1"\nruntime_dir = "{tmp_path}"\n')
@@ -202,7 +202,7 @@ GIVEN = {"directory": "/home/ann", "output": None, "error": None, "timeout_s": N
     ],
     ids=["plain", "all", "needs", "staged"],
 )  # fmt: skip
-def test_a_job_is_shown_with_what_its_user_has_said_of_it(daemon, capsys, more, lines):
+def test_a_job_is_shown_with_what_its_user_specified(daemon, capsys, more, lines):
     job = {"id": "12", "command": ["cc"], "user": "ann", "state": "done", "submitted": 1.0,
            "started": 2.0, "finished": 3.0, **GIVEN, **more}  # fmt: skip
     daemon("lbm", **{"queue.jobs": {"jobs": [job]}})
@@ -218,7 +218,7 @@ def test_a_job_is_shown_with_what_its_user_has_said_of_it(daemon, capsys, more, 
 
 @pytest.mark.parametrize("output", [None, "run.%a"])
 def test_an_array_names_the_logs_of_what_failed(daemon, capsys, output):
-    """The attempts that come with it are those of its first task."""
+    """The attempts in the answer are those of its first task."""
     array = {"id": "12", "array": "1-5", "command": ["cc"],
              "tasks": {"done": 4, "failed": 1, "lost": 0},
              "failed": [{"array_index": 3, "state": "failed", "exit_status": 1}], "state": "failed",
@@ -236,8 +236,8 @@ NOT_BEGUN = {"data": [], "at": [0, 0], "attempt": 0, "more": True, "state": "pen
 
 
 @pytest.mark.parametrize("words", [("wait",), ("logs", "-f"), ("logs",)])
-def test_last_is_looked_up_once(daemon, capsys, words):
-    """What is submitted meanwhile is another job."""
+def test_last_is_resolved_once(daemon, capsys, words):
+    """A job that is submitted in the meantime is another job."""
     ids = iter(["5", "6", "7"])
 
     def jobs(_):
@@ -257,7 +257,7 @@ def test_last_is_looked_up_once(daemon, capsys, words):
     assert [one["ids"] for one in lbm.asked] == [["last"], *[["5"]] * (len(lbm.asked) - 1)]
 
 
-def test_a_time_limit_may_be_taken_away_and_that_is_said(capsys):
+def test_removing_a_time_limit_is_reported(capsys):
     with contextlib.suppress(SystemExit):
         lbctl.main(["update", "3", "--timeout", "none"])
     assert "1d; 0 for none" in capsys.readouterr().err

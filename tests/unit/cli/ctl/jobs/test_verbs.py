@@ -1,4 +1,4 @@
-"""`lbctl kill` and its like, of plain commands and of the queue's jobs, against canned answers."""
+"""`lbctl kill` and similar commands, on plain commands and queued jobs, against canned answers."""
 
 import io
 import json
@@ -18,7 +18,7 @@ OTHER = {**JOB, "id": "h1-9", "name": "day"}
 
 
 class Typed(io.StringIO):
-    """A terminal at which somebody types."""
+    """A terminal on which somebody types."""
 
     def isatty(self):
         return True
@@ -48,13 +48,13 @@ def killed(lbm):
     return [request["id"] for request in lbm.asked if request["op"] == "command.kill"]
 
 
-def test_what_is_not_said_is_not_killed(lbm, capsys):
+def test_kill_without_a_selection_kills_nothing(lbm, capsys):
     assert lbctl.main(["kill"]) == 2
     assert capsys.readouterr().err.startswith("lbctl: which jobs?")
     assert killed(lbm) == []
 
 
-def test_those_alone_that_are_so_and_have_not_ended(lbm, capsys):
+def test_kill_by_filter_selects_only_matching_jobs_that_have_not_ended(lbm, capsys):
     assert lbctl.main(["kill", "--name", "n*", "--yes"]) == 0
     assert killed(lbm) == [job["id"] for job in RUNNING]
     assert capsys.readouterr().out == f"killed {', '.join(killed(lbm))}\n"
@@ -67,7 +67,7 @@ def test_those_alone_that_are_so_and_have_not_ended(lbm, capsys):
 
 
 @pytest.mark.parametrize(("typed", "status"), [("y\n", 0), ("n\n", 1), ("\n", 1), ("", 1)])
-def test_many_are_not_killed_without_a_word(lbm, monkeypatch, typed, status):
+def test_killing_many_jobs_asks_for_confirmation(lbm, monkeypatch, typed, status):
     monkeypatch.setattr("sys.stdin", Typed(typed))
     monkeypatch.setattr("sys.stderr", screen := Screen())
     assert lbctl.main(["kill", "--name", "night"]) == status
@@ -75,13 +75,13 @@ def test_many_are_not_killed_without_a_word(lbm, monkeypatch, typed, status):
     assert bool(killed(lbm)) is (status == 0)
 
 
-def test_a_few_are(lbm, monkeypatch):
+def test_killing_a_few_jobs_does_not_ask(lbm, monkeypatch):
     monkeypatch.setattr("sys.stdin", Typed(""))
-    assert lbctl.main(["kill", "--name", "day", "--user", "ann"]) == 1  # it is not ours
+    assert lbctl.main(["kill", "--name", "day", "--user", "ann"]) == 1  # this job is not ours
     assert killed(lbm) == ["h1-9"]
 
 
-def test_both_kinds_in_one_list(lbm, capsys):
+def test_plain_commands_and_queued_jobs_can_be_killed_together(lbm, capsys):
     assert lbctl.main(["kill", "h1-1", "h1-9", "3-5", "--json"]) == 1
     out, err = capsys.readouterr()
     assert [(one["id"], one["ok"]) for one in json.loads(out)] == [
@@ -127,7 +127,7 @@ def test_a_plain_command_has_no_place_in_the_queue(lbm, capsys, verb):
         ("12_7", False), ("12_1-10", False),
     ],
 )  # fmt: skip
-def test_what_an_id_is_of(name, plain):
+def test_what_kind_of_job_an_id_names(name, plain):
     assert plain_commands.is_plain(name) is plain
 
 
@@ -164,14 +164,14 @@ def test_wait_gives_an_lbm_time_to_come_back(daemon, monkeypatch):
     assert len(lbm.asked) == 3
 
 
-def test_but_no_longer_than_it_was_told_to(daemon, capsys):
+def test_but_wait_waits_no_longer_than_its_timeout(daemon, capsys):
     away = {"ok": False, "error": "h1 is down", "code": "unavailable"}
     daemon("lbm", **{"command.wait": lambda request: away})
     assert lbctl.main(["wait", "--timeout", "0.1", "h1-7"]) == 2
     assert capsys.readouterr().err == "lbctl: h1 is down\n"
 
 
-def test_the_word_for_where_it_ran_is_explained():
+def test_the_reason_for_the_placement_is_explained():
     lines = details({"reason": "lowest"}, Clock(0.0, True))
     assert lines[-1] == "reason     lowest: the best of the hosts that accept commands"
     assert details({"reason": "other"}, Clock(0.0, True))[-1] == "reason     other"
@@ -181,7 +181,7 @@ def line(host, text, job="12_7"):
     return {"time": 1e9, "host": host, "daemon": "lbm", "level": "debug", "job": job, "text": text}
 
 
-def test_what_daemons_said_is_shown_with_whom_it_lacks(daemon, capsys):
+def test_daemon_log_lines_are_shown_with_the_hosts_that_are_missing(daemon, capsys):
     reply = {
         "ok": True, "job": "12_7", "more": True,
         "lines": [line("h1", "accepted", "12"), line("h2", "runs\x1b[2J")],
@@ -205,7 +205,7 @@ def test_what_daemons_said_is_shown_with_whom_it_lacks(daemon, capsys):
     assert (found["schema"], found["id"], len(found["lines"])) == (1, "12_7", 2)
 
 
-def test_of_a_plain_command_its_own_host_is_asked(daemon, capsys):
+def test_for_a_plain_command_its_own_host_is_asked(daemon, capsys):
     reply = {"ok": True, "job": "h1-26", "more": False, "lines": [], "missing": {}, "withheld": {}}
     lbm = daemon("lbm", **{"command.lines": reply})
     assert lbctl.main(["logs", "--daemons", "h1-26"]) == 0
@@ -214,12 +214,12 @@ def test_of_a_plain_command_its_own_host_is_asked(daemon, capsys):
 
 
 @pytest.mark.parametrize("more", [("-f",), ("--attempt", "2"), ("--failed",)])
-def test_what_daemons_said_is_not_followed(capsys, more):
+def test_daemon_log_lines_cannot_be_followed(capsys, more):
     assert lbctl.main(["logs", "--daemons", *more, "12"]) == 2
     assert "it takes neither -f, --attempt" in capsys.readouterr().err
 
 
-def test_what_is_not_ended_yet_is_not_said_to_be_killed(daemon, capsys):
+def test_a_job_that_has_not_ended_yet_is_not_reported_as_killed(daemon, capsys):
     later = "h4 not heard of for 17s; counts as ended in 15s if that lasts"
     answer = {"done": [3, 4, 5], "errors": [], "still_open": {"4": later, "5": later}}
     daemon("lbm", **{"queue.act": answer})

@@ -1,4 +1,4 @@
-"""lbctl top by its keys and sizes, without a terminal."""
+"""`lbctl top` by its keys and sizes, without a terminal."""
 
 import re
 
@@ -36,7 +36,7 @@ def top(hosts=(), jobs=(), lines=24, columns=80):
 
 
 class Top:
-    """A model as a person has it: drawn after every key."""
+    """A model as a person sees it: drawn after every key."""
 
     def __init__(self, hosts, jobs, size):
         self.model, self.size = Model(), size
@@ -64,7 +64,7 @@ class Top:
         return "\n".join(self.lines)
 
     def names(self):
-        """Those on the screen, in order."""
+        """Returns the names on the screen, in order."""
         rows = [re.match(r"[> ] (\S+)", line) for line in self.lines]
         known = {name_of(row) for row in [*self.model.facts.hosts, *self.model.facts.jobs]}
         return [row[1] for row in rows if row and row[1] in known]
@@ -77,7 +77,7 @@ class Top:
 MANY = [host(number, load=number % 7) for number in range(1, 301)]
 
 
-def test_what_does_not_fit_is_counted():
+def test_rows_that_do_not_fit_are_counted():
     shown = top(MANY)
     assert f"… {300 - len(shown.names())} more" in shown.text
     shown.press("page down")
@@ -89,7 +89,7 @@ def test_what_does_not_fit_is_counted():
     assert (shown.chosen(), shown.names()[0]) == ("h1", "h1")
 
 
-def test_moving_stops_at_either_end():
+def test_the_cursor_stops_at_either_end():
     shown = top([host(1), host(2)])
     shown.press("up", "up")
     assert shown.chosen() == "h1"
@@ -97,7 +97,7 @@ def test_moving_stops_at_either_end():
     assert shown.chosen() == "h2"
 
 
-def test_the_chosen_one_stays_chosen_where_it_goes_and_is_seen():
+def test_the_selected_row_stays_selected_and_visible_where_it_moves():
     shown = top(MANY)
     shown.press("down", "down")
     assert shown.chosen() == "h3"
@@ -105,7 +105,7 @@ def test_the_chosen_one_stays_chosen_where_it_goes_and_is_seen():
     assert shown.chosen() == "h3"
 
 
-def test_when_the_chosen_one_goes_its_neighbour_is():
+def test_when_the_selected_row_disappears_its_neighbour_is_selected():
     shown = top([host(1), host(2), host(3)])
     shown.press("down")
     shown.show([host(1), host(3)])
@@ -145,13 +145,13 @@ def test_a_new_order_is_shown_from_its_top(key):
 
 
 @pytest.mark.parametrize("key", ["P", "r", ">"])
-def test_a_row_that_somebody_went_to_stays_chosen_in_a_new_order(key):
+def test_a_row_that_was_navigated_to_stays_selected_in_a_new_order(key):
     shown = top(MANY)
     shown.press("down", "down", key)
     assert shown.chosen() == "h3"
 
 
-def test_an_order_that_a_view_has_not_is_said():
+def test_an_order_that_a_view_does_not_have_is_reported():
     shown = top(LOADS)
     shown.press("T")
     assert shown.lines[-1] == "hosts have no column RAN"
@@ -169,7 +169,7 @@ def test_jobs_by_cpu_and_by_how_long_they_ran():
     assert shown.names() == ["3", "1", "2"]
 
 
-def test_a_filter_is_typed_kept_and_taken_back():
+def test_a_filter_is_typed_kept_and_cancelled():
     shown = top(MANY)
     shown.press("/", *"H29", "enter")
     assert shown.names() == ["h29", *(f"h{number}" for number in range(290, 300))]
@@ -188,7 +188,7 @@ def test_in_a_filter_keys_are_letters():
     assert (shown.model.filter, shown.model.mode) == ("qk?", Mode.FILTER)
 
 
-def test_the_queue_is_what_waits_and_why():
+def test_the_queue_view_shows_what_waits_and_why():
     jobs = [job(1), job(2, "pending", reason="held by ann", host="")]
     shown = top([host(1)], jobs)
     shown.press("3")
@@ -201,7 +201,7 @@ def test_the_queue_is_what_waits_and_why():
     assert "> 12_[8-9]" in shown.text
 
 
-def test_views_go_round_with_tab():
+def test_tab_cycles_through_the_views():
     shown = top()
     seen = []
     for _ in range(4):
@@ -222,10 +222,10 @@ def test_only_a_yes_to_the_question_kills():
     assert shown.press("k", "y") == Kill("8")
 
 
-def test_the_question_is_of_the_job_it_was_asked_for():
+def test_the_question_is_about_the_job_it_was_asked_for():
     shown = top([host(1)], [job(7), job(8)])
     shown.press("2", "down", "k")
-    shown.show([host(1)], [job(7), job(9)])  # it has ended, another is in its place
+    shown.show([host(1)], [job(7), job(9)])  # that job has ended, another is in its place
     assert shown.press("y") == Kill("8")
 
 
@@ -279,7 +279,7 @@ def test_the_column_that_a_view_is_sorted_by_is_kept():
     assert "CPU" in heading.split()
 
 
-def test_a_daemon_that_does_not_answer_is_said():
+def test_a_daemon_that_does_not_answer_is_reported():
     shown = top([host(1)])
     shown.model.take(Facts({}, (), ("lim is not running",), has_come=True))
     shown.draw()
@@ -293,7 +293,7 @@ def test_a_daemon_that_does_not_answer_is_said():
         ("\x1b[A\x1b[B\x1bOA", ["up", "down", "up"]),
         ("\x1b[6~x\r", ["page down", "x", "enter"]),
         ("\x1b", ["escape"]),
-        ("\x1b[1;5Cq", ["q"]),  # ctrl-right is none of ours
+        ("\x1b[1;5Cq", ["q"]),  # ctrl-right is not one of ours
         ("\x1b[99~y", ["y"]),
         ("\x7f\t", ["backspace", "tab"]),
         ("", []),

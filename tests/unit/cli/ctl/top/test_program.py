@@ -1,4 +1,4 @@
-"""lbctl top in a real terminal (a pty): live, and the terminal given back on every way out."""
+"""`lbctl top` in a real terminal (a pty): it is live, and every way out restores the terminal."""
 
 import os
 import pty
@@ -18,7 +18,7 @@ from tests.unit.cli.canned import HOST, JOB, STATUS
 
 
 class Top:
-    """`lbctl top` in a terminal of its own, 24 lines by 60, and what is to be seen there."""
+    """`lbctl top` in a terminal of its own, 24 lines by 60, and what it shows there."""
 
     def __init__(self, **environment):
         self.master, slave = pty.openpty()
@@ -41,7 +41,7 @@ class Top:
             self.stream.feed(data)
 
     def wait_until(self, is_so, timeout_s=90):
-        """`is_so` is asked with what is on the screen, as one text."""
+        """Waits until `is_so`, which gets the text on the screen, is true."""
         end_s = time.monotonic() + timeout_s
         while not is_so("\n".join(self.screen.display)):
             left_s = end_s - time.monotonic()
@@ -88,7 +88,7 @@ def top():
     [("q", 0), ("\x03", 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)],
     ids=["q", "interrupt", "TERM", "HUP"],
 )
-def test_top_gives_the_terminal_back(daemon, top, way_out, code):
+def test_top_restores_the_terminal(daemon, top, way_out, code):
     daemon("lim", status=STATUS)
     daemon("lbm", jobs={"jobs": [JOB]})
     screen = top()
@@ -96,7 +96,7 @@ def test_top_gives_the_terminal_back(daemon, top, way_out, code):
     assert b"\x1b[32m" in screen.output
     if isinstance(way_out, str):
         os.write(screen.master, way_out.encode())
-        # A terminal that nobody controls sends no signal for ^C.
+        # A terminal that no process controls sends no signal for ^C.
         if way_out == "\x03":
             screen.process.send_signal(signal.SIGINT)
     else:
@@ -105,8 +105,8 @@ def test_top_gives_the_terminal_back(daemon, top, way_out, code):
 
 
 @pytest.mark.parametrize("attempt", range(4))
-def test_impatience_does_not_keep_the_terminal(daemon, top, attempt):
-    """More signals than one, while the first is being answered."""
+def test_repeated_signals_do_not_leave_the_terminal_changed(daemon, top, attempt):
+    """More signals arrive while the first is being handled."""
     daemon("lim", status=STATUS)
     daemon("lbm", jobs={"jobs": [JOB]})
     screen = top()
@@ -134,7 +134,7 @@ def test_top_follows_a_resize_and_needs_no_colours(daemon, top):
 
 
 def test_keys_views_and_a_kill(daemon, top):
-    """As a person does it: find the job among many, and end it."""
+    """As a person does it: find the job among many, and kill it."""
     jobs = [{**JOB, "id": str(number)} for number in range(1, 41)]
     daemon("lim", status={**STATUS, "hosts": [{**HOST, "name": f"h{n}"} for n in range(1, 81)]})
     lbm = daemon("lbm", jobs={"jobs": jobs}, **{"queue.act": {"done": ["27"], "errors": []}})
@@ -159,7 +159,7 @@ def test_keys_views_and_a_kill(daemon, top):
     assert screen.finish() == (0, True)
 
 
-def test_a_kill_of_a_plain_command_and_its_refusal(daemon, top):
+def test_a_plain_command_can_be_killed_and_a_refusal_is_shown(daemon, top):
     daemon("lim", status=STATUS)
     refusal = {"ok": False, "error": "only ann and administrators may", "code": "denied"}
     daemon("lbm", jobs={"jobs": [JOB]}, **{"command.kill": lambda request: refusal})
@@ -175,8 +175,8 @@ def test_a_kill_of_a_plain_command_and_its_refusal(daemon, top):
     assert screen.finish() == (0, True)
 
 
-def test_keys_are_answered_while_a_daemon_is_not(daemon, top):
-    """The LBM takes the question and says nothing."""
+def test_keys_are_answered_while_a_daemon_does_not_answer(daemon, top):
+    """The LBM accepts the question and says nothing."""
     silence = threading.Event()
     daemon("lim", status=STATUS)
     daemon("lbm", jobs=lambda request: (silence.wait(30), {"ok": True, "jobs": []})[1])
@@ -189,8 +189,8 @@ def test_keys_are_answered_while_a_daemon_is_not(daemon, top):
     silence.set()
 
 
-def test_an_error_gives_the_terminal_back_and_is_said(daemon, top):
-    """An answer of another version, in the midst of it."""
+def test_an_error_restores_the_terminal_and_is_reported(daemon, top):
+    """The daemon's answer is of another version, while `top` runs."""
     lim = daemon("lim", status=STATUS)
     daemon("lbm", jobs={"jobs": []})
     screen = top()

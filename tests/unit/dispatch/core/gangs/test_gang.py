@@ -21,7 +21,7 @@ from tests.unit.dispatch.gangs import H1, H2, H3, LATE, LOST, MISSING, OK, Table
 # Together
 
 
-def test_all_are_held_with_the_hosts_of_all_and_released_once_all_are_ready():
+def test_all_tasks_are_held_with_all_hosts_and_released_once_all_are_ready():
     table = Table()
     begins = table.gang(4)
     assert [begin.gang_hosts for begin in begins] == [tuple(begin.host for begin in begins)] * 4
@@ -41,7 +41,7 @@ def test_its_hosts_are_named_in_the_order_of_its_tasks():
     assert {one.gang_hosts for one in begins} == {(H3, H2, H1)}
 
 
-def test_a_host_that_begins_unasked_begins_nobody_elses():
+def test_a_host_that_starts_its_task_unasked_starts_no_other():
     table = Table()
     begins = table.gang(3)
     table.ready(begins[0])
@@ -49,7 +49,7 @@ def test_a_host_that_begins_unasked_begins_nobody_elses():
     assert {one.job for one in table.ready(begins[2])} == {begins[0].job, begins[2].job}
 
 
-def test_no_part_of_a_gang_begins():
+def test_no_part_of_a_gang_starts_alone():
     table = Table()
     (alone,) = table.submit()
     assert table.gang(6) == []
@@ -64,7 +64,7 @@ def test_its_tasks_run_on_as_many_slots_each_as_they_ask_for():
     assert [begin.slots for begin in begins] == [2, 2, 2]
 
 
-def test_a_gang_that_named_its_host_is_there_as_a_whole():
+def test_a_gang_that_names_its_host_is_placed_there_as_a_whole():
     begins = Table().gang(2, only=H2)
     assert [begin.host for begin in begins] == [H2, H2]
     table = Table()
@@ -81,7 +81,7 @@ def test_a_host_of_an_older_release_gets_none_of_a_gang():
     assert {live.lease.host for live in table.life.leased.values()} == {H2}
 
 
-def test_one_that_is_too_large_waits_for_hosts_and_says_so():
+def test_a_gang_that_is_too_large_waits_for_hosts_and_says_so():
     table = Table(hosts=(H1, H2))
     assert table.gang(6) == []
     said = "needs 6 slots together; the hosts it may use have 4"
@@ -93,7 +93,7 @@ def test_one_that_is_too_large_waits_for_hosts_and_says_so():
     assert len(of_kind(Begin, table.host(H3))) == 6
 
 
-# Given back
+# Giving slots back
 
 
 def test_one_refusal_gives_all_slots_back_and_the_gang_waits_again():
@@ -113,7 +113,7 @@ def test_one_refusal_gives_all_slots_back_and_the_gang_waits_again():
     assert all(live.stop_reason == "" for live in table.life.leased.values())
 
 
-def test_who_is_not_ready_in_time_makes_the_others_wait_no_longer():
+def test_a_task_that_is_not_ready_in_time_releases_the_slots_of_the_others():
     table = Table(gang_hold_s=20.0, lease_s=1000.0, aside_s=5.0)
     begins = table.gang(3)
     for begin in begins[:2]:
@@ -134,7 +134,7 @@ def test_who_is_not_ready_in_time_makes_the_others_wait_no_longer():
     assert len(of_kind(Begin, table.life.tick(*table.when))) == 3
 
 
-def test_one_that_a_host_does_not_know_is_tried_elsewhere_with_all_the_others():
+def test_if_a_host_lacks_the_command_of_one_task_all_are_tried_elsewhere():
     table = Table()
     begins = table.gang(2)
     table.refused(begins[0], "exec", MISSING)
@@ -143,7 +143,7 @@ def test_one_that_a_host_does_not_know_is_tried_elsewhere_with_all_the_others():
     assert again[0].host != begins[0].host
 
 
-def test_one_that_can_begin_nowhere_ends_all():
+def test_a_task_that_can_start_nowhere_ends_the_gang():
     table = Table(hosts=(H1,), slots=2)
     begins = table.gang(2)
     actions = table.refused(begins[0], "exec", MISSING)
@@ -155,24 +155,25 @@ def test_one_that_can_begin_nowhere_ends_all():
     assert not table.life.jobs
 
 
-# Whole or not at all
+# All or nothing
 
 
-def test_one_that_is_lost_makes_all_begin_again():
+def test_a_lost_task_restarts_all():
     table = Table()
     begins = table.running(3)
     actions = table.ended(begins[0], LOST)
     assert [one.stop_reason for one in of_kind(Signal, actions)] == [REGROUP] * 2
     killed = Ending(Cause.SIGNALLED, None, 15)
     assert not of_kind(Begin, table.ended(begins[1], killed))
-    again = of_kind(Begin, table.ended(begins[2], OK))  # also one that was done meanwhile
+    # including one that has finished in the meantime
+    again = of_kind(Begin, table.ended(begins[2], OK))
     assert [one.attempt for one in again] == [2, 2, 2]
     assert [live.crashes for live in table.life.jobs.values()] == [1, 0, 0]
 
 
 @pytest.mark.parametrize("cause", [Cause.CUT, Cause.CHECKPOINT, Cause.EVICTED])
-def test_one_that_would_begin_again_alone_makes_all_begin_again(cause):
-    """Its host was not asked for any of these."""
+def test_a_task_that_would_restart_alone_restarts_all(cause):
+    """Its host was not asked to do any of these."""
     table = Table()
     begins = table.running(2)
     actions = table.ended(begins[0], Ending(cause))
@@ -182,7 +183,7 @@ def test_one_that_would_begin_again_alone_makes_all_begin_again(cause):
     assert table.life.may_move(again[0].job) is False
 
 
-def test_one_that_is_lost_ends_all_if_they_may_not_restart():
+def test_a_lost_task_ends_all_if_they_may_not_restart():
     table = Table()
     begins = table.running(3, may_restart=False)
     actions = table.ended(begins[0], LOST)
@@ -195,7 +196,7 @@ def test_one_that_is_lost_ends_all_if_they_may_not_restart():
     assert not table.life.jobs
 
 
-def test_one_that_was_only_held_may_begin_again_even_if_it_may_not_restart():
+def test_a_task_that_was_only_held_may_start_again_even_if_it_may_not_restart():
     table = Table(lease_s=10.0)
     begins = table.gang(2, may_restart=False)
     table.ready(begins[0])
@@ -206,7 +207,7 @@ def test_one_that_was_only_held_may_begin_again_even_if_it_may_not_restart():
     assert len(of_kind(Begin, table.refused(begins[0], "late"))) == 2
 
 
-def test_one_that_is_lost_after_another_has_ended_cannot_begin_again():
+def test_a_task_that_is_lost_after_another_has_ended_cannot_restart():
     table = Table()
     begins = table.running(3)
     table.ended(begins[0], OK)
@@ -215,7 +216,7 @@ def test_one_that_is_lost_after_another_has_ended_cannot_begin_again():
     assert [one.stop_reason for one in of_kind(Signal, actions)] == [DISBAND]
 
 
-def test_one_that_fails_ends_nothing_else():
+def test_a_failed_task_ends_nothing_else():
     table = Table()
     begins = table.running(2)
     actions = table.ended(begins[0], Ending(Cause.EXITED, 3))
@@ -223,10 +224,10 @@ def test_one_that_fails_ends_nothing_else():
     assert begins[1].job in table.life.leased
 
 
-# What users do to one of them
+# What users do to one of the tasks
 
 
-def test_to_kill_one_is_to_kill_all():
+def test_killing_one_kills_all():
     table = Table()
     begins = table.gang(3)
     stops = of_kind(Signal, table.life.kill(begins[1].job, 0, *table.when))
@@ -236,14 +237,14 @@ def test_to_kill_one_is_to_kill_all():
     assert [one.state for one in ended] == [JobState.CANCELLED] * 6
 
 
-def test_another_signal_is_for_one_of_them():
+def test_another_signal_reaches_one_task_only():
     table = Table()
     begins = table.running(2)
     (order,) = table.life.kill(begins[1].job, 10, *table.when)
     assert (order.job, order.number) == (begins[1].job, 10)
 
 
-def test_to_hold_or_release_one_is_to_do_so_with_all():
+def test_holding_or_releasing_one_holds_or_releases_all():
     table = Table(hosts=())
     table.gang(2)
     held = of_kind(Changed, table.life.hold(JobId("2"), "held by ann", *table.when))
@@ -255,7 +256,7 @@ def test_to_hold_or_release_one_is_to_do_so_with_all():
         table.life.hold(JobId("1"), "held by ann", *table.when)
 
 
-def test_to_requeue_one_is_to_begin_all_again():
+def test_requeueing_one_restarts_all():
     table = Table()
     begins = table.running(2)
     stops = of_kind(Signal, table.life.requeue(begins[0].job))
@@ -277,7 +278,7 @@ def test_what_is_left_of_a_gang_is_not_requeued():
 
 
 def taken_over(table, *states, may_restart=True):
-    """Attempts of the last dispatcher's, by whether they are known to have begun."""
+    """Returns attempts of the previous dispatcher, by whether they are known to have started."""
     for number, begun in enumerate(states, 1):
         job = QueuedJob(
             JobId(str(number)), 1, may_restart, array=1, gang=3, submission=1, array_index=number
@@ -288,7 +289,7 @@ def taken_over(table, *states, may_restart=True):
     table.made = len(states)
 
 
-def test_who_takes_over_releases_all_if_none_had_begun():
+def test_a_new_dispatcher_releases_all_if_none_had_started():
     table = Table()
     taken_over(table, False, False, False)
     assert table.life.ready(H1, JobId("1"), 1) == []
@@ -296,7 +297,7 @@ def test_who_takes_over_releases_all_if_none_had_begun():
     assert len(table.life.ready(H3, JobId("3"), 1)) == 3
 
 
-def test_who_takes_over_releases_the_rest_if_one_had_begun():
+def test_a_new_dispatcher_releases_the_rest_if_one_had_started():
     table = Table()
     taken_over(table, False, False, False)
     table.life.ready(H2, JobId("2"), 1)
@@ -305,13 +306,13 @@ def test_who_takes_over_releases_the_rest_if_one_had_begun():
     assert table.life.ready(H3, JobId("3"), 1) == [Release(JobId("3"), 1, H3)]
 
 
-def test_who_takes_over_releases_the_rest_if_one_had_ended():
+def test_a_new_dispatcher_releases_the_rest_if_one_had_ended():
     table = Table()
     taken_over(table, False, False)
     assert table.life.ready(H2, JobId("2"), 1) == [Release(JobId("2"), 1, H2)]
 
 
-def test_who_takes_over_does_not_run_twice_what_may_have_run():
+def test_a_new_dispatcher_does_not_rerun_a_gang_that_may_have_run():
     table = Table(lease_s=10.0)
     taken_over(table, False, False, False, may_restart=False)
     table.now_s = table.life.terms.waited_s
@@ -320,8 +321,8 @@ def test_who_takes_over_does_not_run_twice_what_may_have_run():
     assert not of_kind(Begin, lost)
 
 
-def test_who_takes_over_gives_nothing_back_before_all_hosts_have_said_who_runs():
-    """Also if a gang is held for less than a lease."""
+def test_a_new_dispatcher_gives_nothing_back_before_all_hosts_have_reported():
+    """Even if a gang is held for less than a lease."""
     table = Table(lease_s=30.0, gang_hold_s=5.0)
     taken_over(table, False, False, False, may_restart=False)
     table.now_s = 10.0
@@ -331,8 +332,8 @@ def test_who_takes_over_gives_nothing_back_before_all_hosts_have_said_who_runs()
 
 
 @pytest.mark.parametrize("phase", ["slot", "stage"])
-def test_who_takes_over_begins_again_what_was_never_together(phase):
-    """One that had no slot, or no room for its files, was not ready: so none was released."""
+def test_a_new_dispatcher_restarts_a_gang_that_was_never_complete(phase):
+    """A task without a slot, or without room for its files, was not ready, so none was released."""
     table = Table()
     taken_over(table, False, False, False, may_restart=False)
     actions = table.life.refused(H1, JobId("1"), 1, phase, LATE, *table.when)
@@ -343,15 +344,15 @@ def test_who_takes_over_begins_again_what_was_never_together(phase):
     assert len(table.life.leased) == 3
 
 
-def test_of_a_gang_that_has_ended_nothing_is_kept():
+def test_nothing_is_kept_of_a_gang_that_has_ended():
     table = Table()
     (first,) = table.submit(slots=2)
-    assert table.gang(6) == []  # it has its turn, and waits
+    assert table.gang(6) == []  # the gang has its turn, and waits
     begins = of_kind(Begin, table.ended(first))
     assert len(begins) == 6
     for begin in begins:
         table.ready(begin)
-    assert of_kind(Release, table.begun(begins[0])) == []  # it is released already
+    assert of_kind(Release, table.begun(begins[0])) == []  # the gang is released already
     for begin in begins:
         table.ended(begin)
     assert table.life.gangs._gangs == {}

@@ -1,4 +1,4 @@
-"""Random histories of a lifecycle with gangs and single jobs, beside a plain account of them."""
+"""Random histories of a lifecycle with gangs and single jobs, compared with a simple model."""
 
 import math
 from dataclasses import replace
@@ -26,10 +26,10 @@ class History(Account):
         super().__init__()
         self.take_over()
 
-    # What happens
+    # Events
 
     def take_over(self):
-        """A new dispatcher, which has the ledger and hears from the hosts."""
+        """A new dispatcher takes over: it has the ledger and hears from the hosts."""
         self.life = Lifecycle(make("fcfs", ()), self.terms)
         self.places = {name: Place() for name in HOSTS}
         for gang in self.gangs.values():
@@ -75,7 +75,7 @@ class History(Account):
         self.told(self.life.submitted(jobs, *self.when))
 
     def beat(self, name=None):
-        """A host in contact, or in contact again: it says all that it holds."""
+        """A host in contact, or in contact again, sends a heartbeat with all that it holds."""
         name = name or self.rng.choice(HOSTS)
         place = self.places[name]
         place.open, place.is_here, place.is_known = SLOTS, True, True
@@ -125,7 +125,7 @@ class History(Account):
             gang.released = True
 
     def begin(self, row=None):
-        """Maybe while its host is not in contact."""
+        """A task starts, perhaps while its host is not in contact."""
         row = row or self.pick(lambda row: row.released or not row.job.gang, away=True)
         if row is not None and not row.begun:
             assert row.job.may_restart or not row.ran
@@ -150,7 +150,7 @@ class History(Account):
             assert released == []
 
     def still(self):
-        """Its host's owner is back, or has left."""
+        """A task is suspended or resumed: its host's owner is back, or has left."""
         row = self.pick(lambda row: row.begun)
         if row is None:
             return
@@ -277,7 +277,7 @@ class History(Account):
                 self.life.release(row.job.id, *self.when)
 
     def finish(self):
-        """All is well again, and all must come to an end."""
+        """All faults are over, and every job must come to an end."""
         for _ in range(300):
             for name in HOSTS:
                 self.beat(name)
@@ -293,7 +293,7 @@ class History(Account):
         if row.held:
             self.release(row)
         elif not row.host:
-            if row.job.barred:  # those of a gang may be, from too many hosts
+            if row.job.barred:  # tasks of a gang may be barred from too many hosts
                 self.kill(row)
         elif row.begun:
             self.reported(row, Ending(Cause.EXITED, 0))
@@ -312,7 +312,7 @@ WEIGHTS = {
 
 
 @pytest.mark.parametrize("seed", range(300))
-def test_what_becomes_of_each_attempt_is_as_promised(seed):
+def test_every_attempt_ends_as_promised(seed):
     history = History(seed)
     for _ in range(400):
         (name,) = history.rng.choices(list(WEIGHTS), list(WEIGHTS.values()))

@@ -1,5 +1,5 @@
-"""A host that lies about its part of a gang: the other hosts' parts are not left hanging by it, nor
-run again where they must not."""
+"""A host that lies about its part of a gang: it neither leaves the other hosts' parts hanging nor
+makes them run again when they must not."""
 
 from collections import defaultdict
 from dataclasses import dataclass, replace
@@ -37,7 +37,7 @@ def test_one_that_has_ended_unasked_leaves_the_others_held_for_nothing():
     assert stops == {(first.job, REGROUP), (last.job, REGROUP)}
 
 
-def test_one_that_has_ended_when_all_others_are_ready_releases_them():
+def test_a_task_that_ends_when_all_others_are_ready_releases_them():
     table = Table(hosts=(H1, LIAR), slots=1)
     begins = table.gang(2)
     lies, other = of_the_liar(begins), next(one for one in begins if one.host == H1)
@@ -59,7 +59,7 @@ def test_what_ran_and_may_not_restart_does_not_begin_again_by_a_host_that_says_n
     begins = table.running(2, may_restart=False)
     lies, ran = of_the_liar(begins), next(one for one in begins if one.host == H1)
     gang = table.life.gangs.of(table.life.jobs[JobId(ran.job)].job)
-    gang.released = False  # to a new dispatcher, which has not heard from H1 yet
+    gang.released = False  # as for a new dispatcher, which has not heard from H1 yet
     gang.may_run = True
     actions = table.refused(lies, "slot")
     assert [one.stop_reason for one in of_kind(Signal, actions)] == [REGROUP]
@@ -68,12 +68,12 @@ def test_what_ran_and_may_not_restart_does_not_begin_again_by_a_host_that_says_n
     assert not table.life.jobs
 
 
-# Whatever it says
+# Arbitrary lies
 
 
 @dataclass
 class Place:
-    """An attempt, as its host knows it."""
+    """An attempt, as its host sees it."""
 
     begin: Begin
     is_alive: bool = True
@@ -88,7 +88,7 @@ class Place:
 
 
 class History:
-    """Jobs and gangs at random on two hosts that keep to the rules and one that does not."""
+    """Random jobs and gangs on two honest hosts and one liar."""
 
     def __init__(self, seed):
         self.table = Table(hosts=(), lease_s=LEASE_S, aside_s=4.0, aside_max_s=10.0)
@@ -125,7 +125,7 @@ class History:
         self.took(submit(may_restart=may_restart))
 
     def of_hosts(self, hosts):
-        """Attempts that are alive there."""
+        """Returns the attempts that are alive on honest hosts."""
         places = [place for mine in self.places.values() for place in mine.values()]
         return [place for place in places if place.is_alive and place.begin.host in hosts]
 
@@ -207,7 +207,7 @@ class History:
             pass
 
     def finish(self):
-        """The liar is gone, and all else must come to its end."""
+        """The liar is gone, and every other job must come to its end."""
         self.took(self.life.host_gone(LIAR, *self.table.when))
         for _ in range(300):
             self.wait()

@@ -1,4 +1,4 @@
-"""Gangs that begin again elsewhere as a whole, as the owner of one of their hosts is back."""
+"""Gangs that restart elsewhere as a whole because the owner of one of their hosts is back."""
 
 import pytest
 
@@ -8,13 +8,13 @@ from lbd.model import GANG_MOVES, GANG_SHOWN, REGROUP
 from tests.unit.dispatch.gangs import H2, OK, Table, of_kind
 
 
-def test_a_host_whose_owner_is_back_has_all_begin_again():
+def test_a_host_whose_owner_is_back_restarts_the_whole_gang():
     table = Table()
     begins = table.running(3)
     table.still(begins[1], GANG_MOVES)
     stops = of_kind(Signal, table.life.tick(*table.when))
     assert [(one.job, one.stop_reason) for one in stops] == [(one.job, REGROUP) for one in begins]
-    assert not table.life.tick(*table.when)  # once is enough
+    assert not table.life.tick(*table.when)  # it happens only once
     killed = Ending(Cause.SIGNALLED, None, 15)
     (first,) = of_kind(Changed, table.ended(begins[0], killed))
     assert (first.fate, first.ending.reason) == (Fate.CANCELLED, "its whole gang starts again")
@@ -23,7 +23,7 @@ def test_a_host_whose_owner_is_back_has_all_begin_again():
     assert "h" in asker.ending.reason
     again = of_kind(Begin, table.ended(begins[2], killed))
     assert [one.attempt for one in again] == [2, 2, 2]
-    assert [live.crashes for live in table.life.jobs.values()] == [0, 0, 0]  # it is nobody's fault
+    assert [live.crashes for live in table.life.jobs.values()] == [0, 0, 0]  # no host is at fault
     assert not table.life.tick(*table.when)
 
 
@@ -48,7 +48,7 @@ def one_has_ended(table):
 
 
 @pytest.mark.parametrize("of", [may_not_restart, named_their_host, was_shown, one_has_ended])
-def test_those_that_must_not_begin_again_stand_still_and_say_so(of):
+def test_gangs_that_may_not_restart_stay_suspended_and_say_so(of):
     table = Table()
     begins = of(table)
     table.still(begins[0], GANG_MOVES)
@@ -56,7 +56,7 @@ def test_those_that_must_not_begin_again_stand_still_and_say_so(of):
     assert table.life.jobs[begins[0].job].reason.endswith(f"; {STAYS}")
 
 
-def test_a_host_that_asks_no_longer_is_not_waited_for():
+def test_a_host_that_no_longer_asks_is_not_waited_for():
     table = Table()
     begins = table.running(2)
     table.still(begins[0], GANG_MOVES)
@@ -84,8 +84,8 @@ def test_a_new_dispatcher_first_hears_from_all_hosts_what_was_shown():
     [(1, GANG_MOVES, False), (1, "", False), (1, GANG_SHOWN, False),
      (0, GANG_MOVES, False), (2, GANG_MOVES, True)],
 )  # fmt: skip
-def test_what_its_host_says_is_said_of_one_that_stands_still(size, wanted, stays):
-    """`size`: 0: of no gang; 2: of one that may not restart."""
+def test_the_reason_its_host_gives_is_shown_for_a_suspended_job(size, wanted, stays):
+    """`size` 0 means no gang, 2 a gang that may not restart."""
     table = Table()
     begins = table.running(2, may_restart=size != 2) if size else table.submit()
     if not size:

@@ -1,4 +1,4 @@
-"""Gangs whose tasks need more of their hosts than slots."""
+"""Gangs whose tasks need more from their hosts than slots."""
 
 from lbd.dispatch.core.discipline import QueuedJob
 from lbd.dispatch.core.gangs.gang_room import assigned
@@ -18,7 +18,7 @@ def facts(gpus=2, used=0, features=("linux",), memory=0):
 
 
 def table_of(**hosts):
-    """These hosts of four slots, with what each has."""
+    """Returns a table with these hosts of four slots, and what each of them has."""
     table = Table(hosts=(), gang_drain_s=100.0)
     for name, found in hosts.items():
         table.host(name, 4, facts=found)
@@ -34,7 +34,7 @@ def given(table):
     return {name: server.given["gpu"] for name, server in servers.items() if server.given}
 
 
-def test_it_begins_only_where_its_needs_are_met_and_no_more_tasks_than_those_allow():
+def test_it_starts_only_where_its_needs_are_met_with_no_more_tasks_than_they_allow():
     table = table_of(h1=facts(gpus=0), h2=facts(), h3=facts(gpus=1))
     assert places(table.gang(3, needs=GPU)) == [H2, H2, H3]
 
@@ -50,7 +50,7 @@ def test_memory_is_counted_for_all_tasks_of_a_host_together():
     assert places(table.gang(3, needs=Needs(memory_bytes=2 * GIB))) == [H1, H1, H2]
 
 
-def test_what_its_tasks_have_is_free_when_they_have_ended():
+def test_the_resources_of_its_tasks_are_free_when_they_have_ended():
     table = table_of(h1=facts(), h2=facts())
     begins = table.running(2, needs=BOTH)
     assert places(begins) == [H1, H2]
@@ -59,7 +59,7 @@ def test_what_its_tasks_have_is_free_when_they_have_ended():
     assert places(table.ended(begins[1])) == [H1, H1, H2, H2]
 
 
-def test_one_that_is_refused_gives_back_what_all_of_them_had():
+def test_a_refused_gang_gives_back_all_its_resources():
     table = table_of(h1=facts(), h2=facts())
     first, second = table.gang(2, needs=BOTH)
     table.refused(second)
@@ -73,7 +73,7 @@ def test_one_that_is_refused_gives_back_what_all_of_them_had():
     assert given(table) == {H1: 2, H2: 2}
 
 
-def test_one_that_no_hosts_can_ever_hold_says_how_many_they_can():
+def test_a_gang_that_no_hosts_can_ever_hold_says_how_many_tasks_they_can():
     table = table_of(h1=facts(), h2=facts(gpus=1))
     assert table.gang(4, needs=GPU) == []
     said = "needs room for 4 tasks together, each with a gpu; the hosts it may use have room for"
@@ -81,25 +81,25 @@ def test_one_that_no_hosts_can_ever_hold_says_how_many_they_can():
     assert places(table.host(H3, 4, facts=facts(gpus=1))) == [H1, H1, H2, H3]
 
 
-def test_what_nobody_has_is_said_as_of_a_job():
+def test_a_need_that_no_host_meets_is_reported_as_for_a_job():
     table = table_of(h1=facts(gpus=0))
     assert table.gang(2, needs=GPU) == []
     assert table.why(1) == "h1: no gpu; it starts once a host has what it needs"
 
 
-def test_resources_are_kept_for_it_as_slots_are():
+def test_resources_are_reserved_for_it_as_slots_are():
     table = table_of(h1=facts(), h2=facts())
     (holder,) = table.submit(needs=GPU)
     assert holder.host in (H1, H2)
     assert table.gang(4, needs=GPU) == []
     said = "needs room for 4 tasks together, each with a gpu, and has room for 3; other jobs wait"
     assert table.why(2).startswith(said)
-    assert len(table.submit()) == 1  # a slot is free beside those kept
+    assert len(table.submit()) == 1  # a slot is free besides the reserved ones
     assert table.submit(needs=GPU) == []  # but no gpu
     assert places(table.ended(holder)) == [H1, H1, H2, H2]
 
 
-def test_a_short_job_has_what_is_kept_if_it_gives_that_back_in_time():
+def test_a_short_job_may_use_a_reserved_resource_if_it_returns_it_in_time():
     table = table_of(h1=facts(), h2=facts())
     table.submit(needs=GPU, limit_s=50.0)
     assert table.gang(4, needs=GPU) == []
@@ -109,7 +109,7 @@ def test_a_short_job_has_what_is_kept_if_it_gives_that_back_in_time():
     assert "there is room by 50 at the latest" in table.why(2)
 
 
-def test_another_gang_beside_it_has_what_is_left_of_a_resource():
+def test_another_gang_beside_it_gets_what_is_left_of_a_resource():
     table = table_of(h1=facts(gpus=3), h2=facts())
     (holder,) = table.submit(needs=BOTH, only=H2)
     assert table.gang(2, needs=BOTH) == []
@@ -118,14 +118,14 @@ def test_another_gang_beside_it_has_what_is_left_of_a_resource():
     assert places(table.ended(holder)) == [H1, H2]
 
 
-def test_who_does_not_need_what_is_kept_by_the_time_it_begins_may_stay_longer():
+def test_a_job_that_does_not_need_the_reserved_resource_may_stay_longer():
     table = table_of(h1=facts(gpus=4))
     table.submit(needs=Needs((("gpu", 3),)), limit_s=50.0)
     assert table.gang(1, needs=BOTH) == []
-    assert len(table.submit(needs=GPU)) == 1  # at 50 four are free: two kept, two left
+    assert len(table.submit(needs=GPU)) == 1  # at 50 s four are free: two reserved, two left
 
 
-def test_who_has_the_least_choice_chooses_first():
+def test_the_task_with_the_fewest_options_chooses_first():
     queue = Queue()
     for name in ("h1", "h2", "h3"):
         queue.host(name, 1)

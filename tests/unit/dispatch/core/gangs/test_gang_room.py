@@ -1,4 +1,4 @@
-"""How a gang gets room: slots that are kept for it, and who may have them meanwhile."""
+"""How a gang gets room: slots that are reserved for it, and which jobs may use them meanwhile."""
 
 from random import Random
 
@@ -20,7 +20,7 @@ from tests.unit.dispatch.core.outlook.test_forecast import another
 from tests.unit.dispatch.gangs import H1, H2, H3, LOST, OK, Table, of_kind
 
 
-def test_a_gang_that_is_next_keeps_the_slots_that_become_free():
+def test_the_next_gang_reserves_the_slots_that_become_free():
     table = Table(hosts=(H1, H2), gang_drain_s=100.0)
     first, second = table.submit() + table.submit()
     assert table.gang(4) == []
@@ -37,18 +37,18 @@ def test_a_gang_that_is_next_keeps_the_slots_that_become_free():
     assert [one.job for one in begins] == ["3", "4", "5", "6"]
 
 
-def test_hosts_that_it_does_not_need_go_on():
+def test_hosts_that_it_does_not_need_continue():
     table = Table(hosts=(H1, H2), gang_drain_s=100.0)
     table.submit(slots=2, limit_s=1000.0)
     (other,) = table.submit()
     assert table.gang(2) == []
-    table.host(H3)  # two slots free there, and one more on the second host
+    table.host(H3)  # two slots are free there, and one more on the second host
     assert {live.lease.host for live in table.life.leased.values()} == {H1, H2, H3}
     assert len(table.submit()) == 1
     assert other.job in table.life.leased
 
 
-def test_who_ends_in_time_fills_what_is_kept():
+def test_jobs_that_end_in_time_fill_the_reserved_slots():
     table = Table(hosts=(H1, H2), gang_drain_s=100.0)
     table.submit(limit_s=50.0)
     assert table.gang(4) == []
@@ -60,7 +60,7 @@ def test_who_ends_in_time_fills_what_is_kept():
     assert f"holds 2; other jobs wait for it {said}" in table.why(2)
 
 
-def test_who_took_little_time_before_fills_what_is_kept():
+def test_jobs_that_were_short_before_fill_the_reserved_slots():
     table = Table(hosts=(H1, H2), gang_drain_s=100.0)
     for _ in range(3):
         (begin,) = table.submit(name="quick", user="ann")
@@ -85,7 +85,7 @@ def test_a_drain_ends_and_the_next_one_lasts_twice_as_long():
     (passes,) = table.life.tick(*table.when)
     assert table.why(2).endswith("; 0 are free; lets other jobs pass until 20")
     table.submit(slots=2)
-    assert table.why(5) == "next, as soon as 2 slots are free at once on h1"  # none are kept
+    assert table.why(5) == "next, as soon as 2 slots are free at once on h1"  # none are reserved
     table.life.kill(JobId("5"), 0, *table.when)
     table.now_s = 20.0
     assert table.life.tick(*table.when) == []
@@ -106,10 +106,11 @@ def test_a_drain_is_over_once_others_have_passed_for_as_long(keeps, now_s, is_ov
 
 
 def passing(table, until_s, begun=()):
-    """The share of that time in which others may pass, who are there. `begun`: they have passed."""
+    """Returns the share of that time in which waiting jobs of others may pass. `begun` are those
+    that have passed before."""
     steps, passed, begun = 0, 0, list(begun)
     while table.now_s < until_s:
-        for begin in begun:  # and whoever follows
+        for begin in begun:  # and the jobs that follow
             begun += of_kind(Begin, table.ended(begin))
         table.now_s += 1.0
         begun = of_kind(Begin, table.life.tick(*table.when)) + of_kind(Begin, table.submit())
@@ -120,7 +121,7 @@ def passing(table, until_s, begun=()):
 
 
 def test_a_gang_that_never_begins_keeps_slots_for_half_of_the_time():
-    """Its user's own job, which never ends, is in its way."""
+    """A job of the same user that never ends is in its way."""
     table = Table(hosts=(H1,), gang_drain_s=10.0, lease_s=1e9)
     table.submit(user="ann")
     table.gang(2, user="ann")
@@ -128,7 +129,8 @@ def test_a_gang_that_never_begins_keeps_slots_for_half_of_the_time():
 
 
 def test_a_drain_goes_on_with_its_users_next_gang():
-    """Else one gang after the other, each given up before its drain ends, keep slots for ever."""
+    """Otherwise a series of gangs, each abandoned before its drain ends, would reserve slots for
+    ever."""
     table = Table(hosts=(H1,), gang_drain_s=10.0, lease_s=1e9)
     table.submit(user="ann")
     table.gang(2, user="ann")
@@ -144,7 +146,7 @@ def test_a_drain_goes_on_with_its_users_next_gang():
     assert passed > 0.3
 
 
-def test_another_users_gang_has_a_drain_of_its_own():
+def test_a_gang_of_another_user_has_its_own_drain():
     table = Table(hosts=(H1,), gang_drain_s=10.0, lease_s=1e9)
     table.submit(user="ann")
     table.gang(2, user="ann")
@@ -155,7 +157,7 @@ def test_another_users_gang_has_a_drain_of_its_own():
 
 
 def test_a_few_gangs_of_each_user_are_looked_at_and_the_rest_follow():
-    """A thousand that waited took 20 ms of every heartbeat, and one user may queue many more."""
+    """A thousand waiting gangs took 20 ms of every heartbeat, and one user may queue many more."""
     table = Table(hosts=(H1,), gang_drain_s=0.0, lease_s=1e9)
     (own,) = table.submit(user="ann")
     for _ in range(50):
@@ -165,7 +167,7 @@ def test_a_few_gangs_of_each_user_are_looked_at_and_the_rest_follow():
     assert table.why(last) == "needs 2 slots together; other gangs of ann go first"
     table.gang(2, user="bob")
     assert len(table.life.queues.gangs.parked) == PARKED_OF_USER + 1
-    table.life.kill(JobId(str(last)), 0, *table.when)  # one that is not looked at yet
+    table.life.kill(JobId(str(last)), 0, *table.when)  # one that is not examined yet
     begun, began = of_kind(Begin, table.ended(own)), []
     while begun:
         began.append(begun[0].job)
@@ -186,7 +188,7 @@ def test_the_users_of_one_host_have_not_all_places_for_gangs():
     assert len(table.life.queues.gangs.parked) == PARKED_OF_HOST + 1
 
 
-def test_gangs_that_are_not_looked_at_step_aside_with_the_others():
+def test_gangs_that_are_not_examined_step_aside_with_the_others():
     table = Table(hosts=(H1,), gang_drain_s=0.0, lease_s=1e9)
     table.submit()
     for _ in range(9):
@@ -198,7 +200,7 @@ def test_gangs_that_are_not_looked_at_step_aside_with_the_others():
     assert len(table.life.queues.gangs.leaders()) == 9
 
 
-def test_a_drain_that_is_hardly_one_holds_up_nobody_for_ever():
+def test_a_drain_that_reserves_almost_nothing_does_not_delay_others_for_ever():
     table = Table(hosts=(H1,), gang_drain_s=1e-300, lease_s=1e9)
     table.submit()
     table.gang(2)
@@ -238,7 +240,7 @@ def test_a_higher_priority_passes_where_priorities_count(priorities):
     assert len(table.submit(priority=1)) == priorities
 
 
-def test_a_gang_that_its_user_may_not_have_now_keeps_nothing():
+def test_a_gang_that_its_user_may_not_run_now_reserves_nothing():
     table = Table(hosts=(H1, H2), rules=Rules(user_slots=2))
     (held,) = table.submit(user="ann")
     assert table.gang(2, user="ann") == []
@@ -247,7 +249,7 @@ def test_a_gang_that_its_user_may_not_have_now_keeps_nothing():
     assert len(of_kind(Begin, table.ended(held))) == 2
 
 
-def test_a_gang_keeps_its_place_when_its_hosts_go_and_come():
+def test_a_gang_keeps_its_place_when_its_hosts_leave_and_return():
     table = Table(hosts=(H1,), gang_drain_s=100.0)
     table.submit()
     table.gang(2)
@@ -267,7 +269,7 @@ def test_without_a_drain_it_waits_for_slots_that_happen_to_be_free():
     assert len(of_kind(Begin, table.ended(passes))) == 2
 
 
-# Whatever comes and goes
+# Random histories
 
 
 class History:
@@ -277,7 +279,7 @@ class History:
         self.rng = Random(seed)
         drain_s = self.rng.choice((0.0, 5.0, 50.0))
         self.table = Table(hosts=(H1, H2), gang_drain_s=drain_s, lease_s=1e9, host_failures=1000)
-        self.running = {}  # job: its Begin
+        self.running = {}  # Begin actions by job
         self.sizes = {}  # of gangs, by job
 
     def took(self, actions):
@@ -342,7 +344,7 @@ class History:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_whatever_happens_gangs_begin_whole_and_everybody_begins_at_last(seed):
+def test_whatever_happens_gangs_start_whole_and_every_job_starts_eventually(seed):
     history = History(seed)
     for _ in range(150):
         history.step()
@@ -353,7 +355,7 @@ def test_whatever_happens_gangs_begin_whole_and_everybody_begins_at_last(seed):
     assert all(waiting.jobs == 0 for waiting in queues.lines.values())
 
 
-def test_drains_that_came_to_nothing_are_remembered_of_so_many_users(monkeypatch):
+def test_unsuccessful_drains_are_remembered_for_a_limited_number_of_users(monkeypatch):
     monkeypatch.setattr("lbd.dispatch.core.gangs.gang_room.USERS_KNOWN", 2)
     room = GangRoom(Shares(Rules()))
     for number, user in enumerate("abc", 1):
@@ -367,7 +369,7 @@ def test_drains_that_came_to_nothing_are_remembered_of_so_many_users(monkeypatch
 @pytest.mark.parametrize(
     ("size", "slots", "ends_s", "kept", "left"),
     [
-        # h1: one slot until 50; h2: one until 50, one until 80; h3: nobody knows until when
+        # h1: one slot until 50 s; h2: one until 50 s, one until 80 s; h3: the end is unknown.
         (2, 1, 50.0, {"h1": 2}, {"h1": 0}),
         (3, 1, 50.0, {"h1": 2, "h2": 1}, {"h1": 0, "h2": 0}),
         (4, 1, 80.0, {"h1": 2, "h2": 2}, {"h1": 0, "h2": 0}),
@@ -377,8 +379,8 @@ def test_drains_that_came_to_nothing_are_remembered_of_so_many_users(monkeypatch
         (3, 2, 100.0, {"h1": 2, "h2": 2, "h3": 2}, {"h1": 0, "h2": 0, "h3": -2}),
     ],
 )
-def test_which_slots_are_kept_and_until_when(size, slots, ends_s, kept, left):
-    """Those that are free or come back first; what nobody knows of, at the end of the drain."""
+def test_which_slots_are_reserved_and_until_when(size, slots, ends_s, kept, left):
+    """Free slots and those that come back first; slots with an unknown end, when the drain ends."""
     table = Table(hosts=(H1, H2, H3), gang_drain_s=100.0)
     for host, limits_s in ((H1, (50.0,)), (H2, (50.0, 80.0)), (H3, (0.0, 0.0))):
         for limit_s in limits_s:

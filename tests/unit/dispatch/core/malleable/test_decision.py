@@ -1,4 +1,4 @@
-"""The head of a line: fewer slots now or more later, where, and what is promised to others."""
+"""The head of a line: fewer slots now or more later, on which host, and promises to others."""
 
 from math import exp, inf
 
@@ -39,7 +39,7 @@ def decided(rooms, strategy="pred", job=LINEAR, head=None, now_s=0.0, **rule):
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_it_begins_where_it_has_all_that_it_can_use(strategy):
+def test_it_starts_where_it_gets_all_slots_that_it_can_use(strategy):
     rooms = [room("h1", 4, (SOON_S, 16), (SOON_S, 16)), room("h2", 16), room("h3", 0)]
     answer = decided(rooms, strategy)
     assert (answer.host, answer.slots) == ("h2", 16)
@@ -60,8 +60,8 @@ def test_it_begins_where_it_has_all_that_it_can_use(strategy):
     st.sampled_from([None, Correction(0.6, 1.7)]),
 )
 def test_the_answer_is_the_best_of_all_hosts(most, sigma, hosts, correction):
-    """Against every number of slots on every host, to the thousandth that the search allows itself,
-    though most of them are never predicted."""
+    """Compares with every number of slots on every host, within the thousandth that the search
+    allows itself, though it never predicts most of them."""
     job = Malleable(1, most, Speedup(float(most), sigma), 16_000.0)
     rooms = [room(f"h{n}", free, *held) for n, (free, held) in enumerate(hosts)]
     answer = decided(rooms, "bias" if correction else "pred", job, correction=correction)
@@ -78,8 +78,8 @@ def test_the_answer_is_the_best_of_all_hosts(most, sigma, hosts, correction):
         assert answer.slots <= next(one.free for one in rooms if one.host == answer.host)
 
 
-def test_few_predictions_are_worked_out(monkeypatch):
-    """Of 50 busy hosts whose slots come too late, none is: whether they do takes one look."""
+def test_few_predictions_are_computed(monkeypatch):
+    """For 50 busy hosts whose slots come too late none is computed: one look shows that they do."""
     asked = []
     monkeypatch.setattr(Releases, "combined_s", lambda *args: asked.append(args) or inf)
     rooms = [room("h1", 3), *(room(f"h{n}", 0, (LATE_S, 1)) for n in range(2, 52))]
@@ -88,7 +88,7 @@ def test_few_predictions_are_worked_out(monkeypatch):
     assert asked == []
 
 
-def test_free_and_avg_take_the_host_with_most():
+def test_free_and_avg_take_the_host_with_the_most_free_slots():
     rooms = [room("h1", 2, (SOON_S, 30)), room("h2", 5, (LATE_S, 30))]
     for strategy in ("free", "avg"):
         answer = decided(rooms, strategy)
@@ -101,12 +101,12 @@ def test_it_waits_where_slots_come_back_first():
     assert isinstance(answer, Hold)
     assert (answer.host, answer.slots) == ("h2", 16)
     assert 100.0 < answer.ask_at_s < 100.0 + 3600
-    assert answer.head == Head(100.0, 1)  # it could have begun on h1
-    assert isinstance(decided(rooms[:1]), BeginOn)  # rather than for hours
+    assert answer.head == Head(100.0, 1)  # it could have started on h1
+    assert isinstance(decided(rooms[:1]), BeginOn)  # rather than wait for hours
 
 
-def test_one_host_must_have_them_all():
-    """16 slots are free, 4 on each of four hosts: that is 4."""
+def test_one_host_must_have_all_its_slots():
+    """16 slots are free, 4 on each of four hosts: that counts as 4."""
     rooms = [room(f"h{n}", 4) for n in range(4)]
     assert decided(rooms).slots == 4
     eight = Malleable(8, 16, Speedup(16.0, 0.0), 1.0)
@@ -115,20 +115,20 @@ def test_one_host_must_have_them_all():
     assert (answer.host, answer.ask_at_s, answer.head) == (None, inf, Head())
 
 
-def test_who_cannot_begin_does_not_hold_out():
+def test_a_job_that_cannot_start_does_not_hold_out():
     answer = decided([room("h1", 0, (SOON_S, 16), (SOON_S, 16))])
     assert isinstance(answer, Hold)
     assert answer.head.since_s is None
 
 
-def test_asked_again_it_remembers_since_when_it_waits():
+def test_asked_again_it_remembers_when_it_began_to_wait():
     rooms = [room("h1", 1, (SOON_S, 16), (SOON_S, 16))]
     first = decided(rooms, now_s=10.0)
     again = decided([room("h1", 2, (SOON_S, 16), (SOON_S, 15))], head=first.head, now_s=50.0)
     assert again.head == first.head == Head(10.0, 1)
 
 
-def test_heur_counts_from_then():
+def test_heur_counts_from_the_beginning_of_the_wait():
     head, rooms = Head(0.0, 4), [room("h1", 8, (LATE_S, 16))]
     waits = decided(rooms, "heur", head=head, now_s=450.0)
     assert waits.ask_at_s == pytest.approx(600.0)  # a fifth of R(4) - R(16)
@@ -137,7 +137,7 @@ def test_heur_counts_from_then():
     )
 
 
-def test_locked_in_it_names_its_slots_and_gets_no_more():
+def test_when_locked_in_it_names_its_slots_and_gets_no_more():
     first = decided([room("h1", 1, (SOON_S, 3), (SOON_S, 3))], lock_in=True)
     assert first.head.locked == first.slots < 16
     later = decided([room("h1", 16)], head=first.head, lock_in=True)
@@ -153,14 +153,14 @@ def test_it_holds_out_no_longer_than_it_may():
     assert last == BeginOn("h1", 1, "has waited as long as allowed")
 
 
-def test_a_host_that_leaves_takes_its_offer_along():
+def test_a_host_that_leaves_withdraws_its_offer():
     stays = room("h1", 1, (LATE_S, 16), (LATE_S, 16))
     first = decided([stays, room("h2", 0, (SOON_S, 16), (SOON_S, 16))])
     assert isinstance(first, Hold)
     assert isinstance(decided([stays], head=first.head, now_s=5.0), BeginOn)
 
 
-def test_risk_aversion_counts_over_hosts():
+def test_risk_aversion_applies_across_hosts():
     rooms = [room("h1", 1, (LATE_S, 16), (LATE_S, 16)), room("h2", 0, (SOON_S, 16), (SOON_S, 16))]
     assert isinstance(decided(rooms, rules=Rules(risk=0.99)), BeginOn)
 
@@ -174,14 +174,14 @@ JOBS = st.builds(
 
 
 @given(JOBS, HOSTS, st.sampled_from(STRATEGIES), st.sampled_from([None, 1, 5]), st.booleans())
-def test_the_promises(job, hosts, strategy, locked, held):
+def test_promises_to_the_jobs_behind_are_kept(job, hosts, strategy, locked, held):
     rooms = [room(f"h{n}", free, *jobs) for n, (free, jobs) in enumerate(hosts)]
     head = Head(0.0, job.least, locked) if held else Head()
     answer = decided(rooms, strategy, job, head, now_s=100.0)
     by_host = {one.host: one for one in rooms}
     most = job.locked(head.locked).useful if head.locked else job.useful
     if any(one.free >= (job.most if strategy == "free" else most) for one in rooms):
-        assert isinstance(answer, BeginOn)  # nobody waits longer than for a rigid head
+        assert isinstance(answer, BeginOn)  # no job waits longer than for a rigid head
     if isinstance(answer, BeginOn):
         assert job.least <= answer.slots <= min(by_host[answer.host].free, job.most)
     else:
@@ -189,14 +189,14 @@ def test_the_promises(job, hosts, strategy, locked, held):
         assert answer.host is None or by_host[answer.host].total >= job.least
 
 
-def test_no_strategy_but_those_that_wait_leaves_slots_idle():
+def test_only_strategies_that_wait_leave_slots_idle():
     rooms = [room("h1", 1, (SOON_S, 16), (SOON_S, 16))]
     begun = {name: isinstance(decided(rooms, name), BeginOn) for name in STRATEGIES}
     assert begun == {"free": True, "avg": True, "pred": False, "bias": False, "heur": False}
 
 
 def fitted(seen):
-    """All fits that are wanted, as the daemon makes them elsewhere."""
+    """Makes all requested fits, as the daemon does elsewhere."""
     while (wanted := seen.to_fit()) is not None:
         seen.fitted(wanted[0], fit(wanted[1]))
 
@@ -205,7 +205,7 @@ def test_speedups_are_learnt_by_user_and_command():
     seen, truth = Speedups(), Speedup(8.0, 0.5)
     for n in (1, 2, 4, 8, 16):
         seen.ended("ann", "solve", n, truth.run_s(600.0, n))
-    assert seen.of("ann", "solve", 32, 50.0).linear  # nothing is waiting for the fit
+    assert seen.of("ann", "solve", 32, 50.0).linear  # nothing waits for the fit
     fitted(seen)
     known = seen.of("ann", "solve", 32, 50.0)
     assert known.fitted is not None
@@ -216,15 +216,15 @@ def test_speedups_are_learnt_by_user_and_command():
         assert (other.linear, other.speedup, other.work_s) == (True, Speedup(32.0, 0.0), 50.0)
 
 
-def test_runs_of_different_work_by_one_name_say_nothing():
+def test_runs_of_different_work_under_one_name_are_ignored():
     seen = Speedups()
-    for n in range(60):  # as of `sh -c` with one line and another
+    for n in range(60):  # as for `sh -c` with different lines
         seen.ended("ann", "sh", 1 + n % 4, 1.0 if n % 3 else 40.0)
     fitted(seen)
     assert seen.of("ann", "sh", 8, 50.0).linear
 
 
-def test_what_its_user_gives_counts_before_what_was_learnt():
+def test_a_speedup_given_by_the_user_counts_before_a_learnt_one():
     seen, truth = Speedups(), Speedup(8.0, 0.5)
     for n in (1, 2, 4, 8, 16):
         seen.ended("ann", "solve", n, truth.run_s(600.0, n))
@@ -249,7 +249,7 @@ def test_a_command_is_fitted_again_once_a_tenth_of_its_runs_are_new():
     assert seen.to_fit() is not None
 
 
-def test_runs_on_one_number_of_slots_give_the_work_only():
+def test_runs_on_a_single_number_of_slots_give_only_the_work():
     seen = Speedups()
     for _ in range(10):
         seen.ended("ann", "solve", 4, 25.0)
@@ -261,14 +261,14 @@ def test_runs_on_one_number_of_slots_give_the_work_only():
     assert seen.of("ann", "solve", 16, 7.0).speedup.parallelism < 5
 
 
-def test_memory_is_bounded_and_takes_no_nonsense():
+def test_memory_is_bounded_and_invalid_values_are_ignored():
     seen = Speedups()
     for n in range(COMMANDS_KNOWN + 5):
         seen.ended("ann", str(n), 1, 5.0)
     assert seen.of("ann", "0", 4, 50.0).work_s == 50.0
     assert seen.of("ann", str(COMMANDS_KNOWN), 4, 50.0).work_s == 5.0
     assert seen.of("ann", "5", 4, 50.0).work_s == 5.0
-    seen.ended("ann", "5", 1, 5.0)  # the oldest that is known, which ran just now
+    seen.ended("ann", "5", 1, 5.0)  # the oldest known one, which ran just now
     seen.ended("ann", "new", 1, 5.0)
     assert [seen.of("ann", name, 4, 50.0).work_s for name in "56"] == [5.0, 50.0]
     for n in range(RUNS_KNOWN):
@@ -279,7 +279,7 @@ def test_memory_is_bounded_and_takes_no_nonsense():
     assert seen.of("ann", "7", 4, 50.0).work_s == pytest.approx((RUNS_KNOWN + 1) / 2)
 
 
-def test_what_was_learnt_of_a_command_is_forgotten_with_its_runs(monkeypatch):
+def test_what_was_learnt_about_a_command_is_forgotten_with_its_runs(monkeypatch):
     monkeypatch.setattr("lbd.dispatch.core.malleable.decision.COMMANDS_KNOWN", 2)
     seen, truth = Speedups(), Speedup(8.0, 0.5)
     for name in ("first", "second", "third", "fourth"):
@@ -296,7 +296,7 @@ def test_what_was_learnt_of_a_command_is_forgotten_with_its_runs(monkeypatch):
 
 
 def test_a_command_whose_runs_have_become_alike_is_not_fitted_again():
-    """A dispatcher ended by that: the fit has nothing to go by."""
+    """That once ended a dispatcher: the fit has nothing to work with."""
     seen = Speedups()
     for slots in (1, 2, 1, 2):
         seen.ended("ann", "fit", slots, 10.0)
@@ -306,8 +306,8 @@ def test_a_command_whose_runs_have_become_alike_is_not_fitted_again():
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_where_it_can_be_foreseen_nowhere_the_host_that_is_first_to_end_it_is_waited_for(order):
-    """It has too few slots on each, whoever gives some back."""
+def test_if_no_host_is_predictable_it_waits_for_the_first_one_to_free_enough(order):
+    """It has too few slots on each host, whichever gives some back."""
     wide = Malleable(8, 8, Speedup(8.0, 0.0), 800.0)
     rooms = [room("h1", 1, (SOON_S, 2)), room("h2", 3, (SOON_S, 2)), room("h3", 0, (LATE_S, 2))]
     choice, found = by_prediction(wide, rooms[::order], Rule("pred"))

@@ -1,4 +1,4 @@
-"""Malleable jobs in the dispatcher's lines: who holds out, for how long, and at whose cost."""
+"""Malleable jobs in the dispatcher's lines: which ones hold out, how long, and at whose cost."""
 
 import math
 from dataclasses import replace
@@ -22,7 +22,7 @@ WIDE = {"slots_most": 4, "speedup": (4.0, 0.0), "work_s": 400.0}
 
 
 class Table:
-    """`arrive("a")` says who started where on how many slots, as "a@h1:4"."""
+    """`arrive("a")` returns the jobs that started, with host and slots, as "a@h1:4"."""
 
     def __init__(self, strategy, mode="fcfs", rules=None, lives_s=(), **rule):
         self.queues = Queues(make(mode, (1.0,)), rules, malleable=Rule(strategy, **rule))
@@ -54,7 +54,7 @@ class Table:
 
 
 def busy(strategy, slots=3, command="", **more):
-    """One host of four slots, some of them held by a job that has just begun."""
+    """Returns a host of four slots, some of them held by a job that has just started."""
     table = Table(strategy, **more)
     table.host("h1")
     table.arrive("first", slots=slots, command=command)
@@ -66,7 +66,7 @@ LONG_LIVES_S = [10_000.0 * 1.3**n for n in range(12)]
 
 
 @pytest.mark.parametrize("strategy", ["free", "avg"])
-def test_what_is_free_is_taken_at_once(strategy):
+def test_free_slots_are_taken_at_once(strategy):
     assert busy(strategy).arrive("a", **WIDE) == ["a@h1:1"]
 
 
@@ -79,8 +79,8 @@ def test_avg_takes_no_more_than_the_average_parallelism():
 
 
 @pytest.mark.parametrize("strategy", ["pred", "bias"])
-def test_a_prediction_decides(strategy):
-    """100 s on four slots or 400 s on one: to wait is worth it where jobs are short."""
+def test_the_prediction_decides(strategy):
+    """100 s on four slots or 400 s on one: waiting is worth it where jobs are short."""
     table = busy(strategy, lives_s=SHORT_LIVES_S)
     assert table.arrive("a", **WIDE) == []
     assert table.hold("a").slots > 1
@@ -91,7 +91,7 @@ def test_a_prediction_decides(strategy):
 
 @pytest.mark.parametrize("strategy", ["free", "avg", "pred", "bias", "heur"])
 @pytest.mark.parametrize("hosts", [("h1", "h2"), ("h1", "h2", "h3")])
-def test_it_begins_where_most_slots_are_free(strategy, hosts):
+def test_it_starts_where_most_slots_are_free(strategy, hosts):
     table = Table(strategy, lives_s=SHORT_LIVES_S)
     for name in hosts:
         table.host(name)
@@ -128,7 +128,7 @@ def test_suspended_time_is_not_learnt_as_run_time(ends_suspended):
     assert queues.heads.speedups._runs["", "fit"][0] == (3, 20.0)
 
 
-def test_one_that_was_suspended_on_one_host_has_not_been_on_the_next():
+def test_a_job_that_was_suspended_on_one_host_is_not_suspended_on_the_next():
     table = busy("heur")
     table.queues.is_suspended(JobId("first"), True, 10.0)
     table.queues.lost(JobId("first"), 50.0, table.rng)
@@ -136,13 +136,13 @@ def test_one_that_was_suspended_on_one_host_has_not_been_on_the_next():
     assert (entry.host, entry.ran_s(60.0)) == ("h1", 10.0)
 
 
-def test_nobody_waits_for_more_than_a_host_has():
+def test_no_job_waits_for_more_slots_than_a_host_has():
     table = Table("heur")
     table.host("h1", 2)
     assert table.arrive("a", **WIDE) == ["a@h1:2"]
 
 
-def test_nobody_passes_a_head_that_holds_out():
+def test_no_job_passes_a_head_that_holds_out():
     table = busy("heur")
     assert table.arrive("a", **WIDE) == []
     assert table.arrive("b") == []
@@ -150,15 +150,15 @@ def test_nobody_passes_a_head_that_holds_out():
     assert table.ended("a") == ["b@h1:1"]
 
 
-def test_who_holds_out_and_is_cancelled_lets_the_next_begin():
+def test_cancelling_a_head_that_holds_out_lets_the_next_start():
     table = busy("heur")
     assert [table.arrive("a", **WIDE), table.arrive("b")] == [[], []]
     assert table.ended("a") == ["b@h1:1"]
     assert (table.hold("a"), table.hold("b")) == (None, None)
 
 
-def test_slots_are_kept_for_it_by_a_host_of_two_lines():
-    """Of tags: the host helps the second tier, whose job does not take what the first waits for."""
+def test_a_host_of_two_lines_reserves_slots_for_it():
+    """With tags, the host helps the second tier, whose job must not take the slots of the first."""
     table = Table("heur", "tags")
     table.host("h1", tiers=(1, 2))
     table.arrive("first", slots=3)
@@ -167,7 +167,7 @@ def test_slots_are_kept_for_it_by_a_host_of_two_lines():
     assert table.ended("first") == ["a@h1:4"]
 
 
-def test_it_is_asked_again_as_slots_come_back_but_not_all_the_time():
+def test_it_is_asked_again_as_slots_come_back_but_not_continually():
     table = Table("pred", lives_s=SHORT_LIVES_S)
     table.host("h1", 4)
     for name in ("x", "y", "z"):
@@ -176,15 +176,15 @@ def test_it_is_asked_again_as_slots_come_back_but_not_all_the_time():
     first = table.queues.heads.asked[1]
     table.now_s = AGAIN_S_MAX / 2
     assert table.ended("x") == []
-    assert table.queues.heads.asked[1] is first  # it stands for a moment
+    assert table.queues.heads.asked[1] is first  # the answer stands for a moment
     assert first.again_s == min(AGAIN_S_MAX, AGAIN_SHARE * first.hold.ask_at_s)
     assert table.at(AGAIN_S_MAX) == []
     assert table.queues.heads.asked[1] is not first
     assert table.ended("y") == []
-    assert table.ended("z") == ["a@h1:4"]  # all that it can use: at once
+    assert table.ended("z") == ["a@h1:4"]  # all that it can use, at once
 
 
-def test_what_a_host_has_where_it_may_not_go_changes_nothing():
+def test_slots_on_a_host_that_it_may_not_use_change_nothing():
     table = busy("heur")
     assert table.arrive("a", barred=frozenset({HostId("h2")}), **WIDE) == []
     asked = table.queues.heads.asked[1]
@@ -202,7 +202,7 @@ def test_it_holds_out_no_longer_than_the_setting_says():
     assert table.at(5.1) == ["a@h1:1"]
 
 
-def test_while_slots_are_kept_for_a_gang_nobody_holds_out():
+def test_while_slots_are_reserved_for_a_gang_no_head_holds_out():
     table = busy("heur", slots=1, rules=Rules(priorities=True))
     assert table.arrive("a", **WIDE) == []
     assert table.hold("a") is not None
@@ -213,7 +213,7 @@ def test_while_slots_are_kept_for_a_gang_nobody_holds_out():
     assert table.queues.heads.due(1e9) == []
 
 
-def test_locked_in_it_gets_no_more_than_it_named():
+def test_when_locked_in_it_gets_no_more_than_it_named():
     table = Table("pred", lives_s=SHORT_LIVES_S, lock_in=True)
     table.host("h1", 8)
     for name in ("x", "y"):
@@ -227,26 +227,26 @@ def test_locked_in_it_gets_no_more_than_it_named():
     assert began == [f"a@h1:{named}"]
 
 
-def test_a_user_at_the_limit_does_not_wait_for_slots_that_cannot_be_theirs():
+def test_a_user_at_the_limit_does_not_wait_for_slots_beyond_it():
     table = Table("heur", rules=Rules(user_slots=2))
     table.host("h1")
     table.arrive("first", slots=2, user="bob")
     assert table.arrive("a", user="ann", **WIDE) == ["a@h1:2"]
 
 
-def test_for_little_nobody_waits():
+def test_no_job_waits_for_a_small_gain():
     table = busy("heur")
     assert table.arrive("a", slots_most=4, speedup=(4.0, 0.0), work_s=0.5) == ["a@h1:1"]
 
 
-def test_a_host_with_fewer_slots_than_run_there_offers_none_of_them():
+def test_a_host_with_fewer_slots_than_running_jobs_offers_none_of_them():
     table = Table("pred", lives_s=SHORT_LIVES_S)
     table.host("h1")
     for name in ("x", "y", "z"):
         table.arrive(name)
     assert table.arrive("a", **WIDE) == []
     table.now_s = 1.0
-    table.host("h1", open_slots=3)  # a command of its owner's has the fourth
+    table.host("h1", open_slots=3)  # a command of its owner has the fourth
     assert table.ended("x") == []
     assert table.ended("y") == []
     assert table.hold("a").slots <= 3
@@ -273,7 +273,7 @@ def test_the_speedup_is_learnt_from_jobs_of_that_name():
     assert table.queues.heads.known(job._replace(user="bob")).linear
 
 
-def test_the_bias_is_learnt_from_what_came_true_also_of_predictions_that_were_not_followed():
+def test_the_bias_is_learnt_also_from_predictions_that_were_not_followed():
     table = busy("bias", lives_s=SHORT_LIVES_S)
     table.arrive("a", **WIDE)
     (expected,) = table.queues.heads._expected
@@ -286,7 +286,7 @@ def test_the_bias_is_learnt_from_what_came_true_also_of_predictions_that_were_no
     assert bias._predicted == pytest.approx(math.log(expected.raw_s))
 
 
-# In a job's life
+# In the life of a job
 
 
 def life(strategy):
@@ -299,7 +299,7 @@ def begun(actions):
     return [(action.job, action.slots) for action in actions if isinstance(action, Begin)]
 
 
-def test_time_alone_lets_a_job_begin_that_holds_out():
+def test_time_alone_lets_a_job_that_holds_out_start():
     jobs = life("heur")
     jobs.submitted([QueuedJob(JobId("1"), slots=3)], 0.0, Random(1))
     assert begun(jobs.submitted([QueuedJob(JobId("2"), **WIDE)], 0.0, Random(1))) == []
@@ -309,7 +309,7 @@ def test_time_alone_lets_a_job_begin_that_holds_out():
 
 
 @pytest.mark.parametrize(("status", "learnt"), [(0, [100.0]), (1, [])])
-def test_a_run_that_succeeds_says_how_much_work_it_was(status, learnt):
+def test_a_successful_run_says_how_much_work_it_was(status, learnt):
     jobs = life("pred")
     job = QueuedJob(JobId("1"), slots=4, user="ann", command="solve")
     jobs.submitted([job], 0.0, Random(1))
@@ -332,7 +332,7 @@ def test_a_new_dispatcher_learns_from_what_has_ended():
     assert list(heads.slot_times.recent_s) == [100.0, 3600.0]
 
 
-def test_a_prediction_has_come_true_once_the_slots_that_were_missing_are_back():
+def test_a_prediction_has_come_true_once_the_missing_slots_are_back():
     heads = Table("bias").queues.heads
     heads._expected.append(Expected(3, {JobId("a"): 2, JobId("b"): 1, JobId("c"): 1}, 7.0, 10.0))
     for name, left in (("x", 3), ("a", 1), ("a", 1)):
@@ -353,11 +353,11 @@ def test_a_prediction_has_come_true_once_the_slots_that_were_missing_are_back():
         (9, [0, 0, 0]),
     ],
 )
-def test_slots_are_taken_away_from_the_first_on(missing, left):
+def test_slots_are_taken_from_the_first_release_onwards(missing, left):
     assert without([2, 3, 1], missing) == left
 
 
-def test_a_head_that_leaves_its_line_is_no_head_any_more():
+def test_a_head_that_leaves_its_line_is_no_longer_a_head():
     table = busy("pred", lives_s=SHORT_LIVES_S)
     for name in ("a", "b"):
         assert table.arrive(name, **WIDE) == []
@@ -369,7 +369,7 @@ def test_a_head_that_leaves_its_line_is_no_head_any_more():
     assert table.queues.heads.due(1e9) == []
 
 
-def test_one_that_passes_a_head_that_holds_out_is_not_taken_for_it():
+def test_a_job_that_passes_a_head_that_holds_out_is_not_mistaken_for_it():
     table = Table("heur", rules=Rules(priorities=True))
     table.host("h1")
     table.arrive("first", slots=3)

@@ -1,4 +1,4 @@
-"""The table of `lbctl predict`: what a job that came now could expect on each number of slots."""
+"""The table of `lbctl predict`: what a job that came now could expect for each number of slots."""
 
 import math
 from dataclasses import replace
@@ -44,7 +44,7 @@ def situation(*rooms, ahead=0, base_s=None, slot_s=0.0, correction=NONE):
     )
 
 
-def test_each_number_of_slots_has_its_line():
+def test_each_number_of_slots_has_its_row():
     now = situation(room(2, (5.0, 6)))
     found = answer(now, 1, 8, LINEAR)
     assert [one.slots for one in found.prospects] == list(range(1, 9))
@@ -57,7 +57,7 @@ def test_each_number_of_slots_has_its_line():
 
 
 def test_from_few_jobs_there_is_no_interval():
-    """Behind three of two minutes eight short ones promised 9 seconds, in nine cases of ten."""
+    """Eight short jobs behind three of two minutes promised 9 seconds, in nine cases of ten."""
     for now in (situation(room(2, (5.0, 6))), situation(room(2, (5.0, 6)), ahead=1, base_s=5.0)):
         few = replace(now, has_intervals=False)
         (known,), (guess,) = (answer(one, 4, 4, LINEAR).prospects for one in (now, few))
@@ -69,15 +69,15 @@ def test_from_few_jobs_there_is_no_interval():
     ("raw_s", "ahead_jobs", "shown_s"),
     [(0.012, 3, 0.083), (40.0, 3, 29.0), (1.0, 3, 1.0), (1.0, 0, 7.0), (40.0, 0, 7.0)],
 )
-def test_what_is_shown_lies_in_its_interval_and_of_the_next_it_is_the_median(
+def test_the_shown_wait_is_within_its_interval_and_the_median_for_the_next_job(
     raw_s, ahead_jobs, shown_s
 ):
     assert likely_s(raw_s, (0.083, 7.0, 29.0), ahead_jobs) == shown_s
 
 
-def test_the_last_slots_of_a_host_are_not_said_to_come_at_the_latest_end_there_is():
-    """Predictor B would: of four jobs, all of them older than all that have ended, 19 times their
-    age, which only rises while one waits."""
+def test_the_last_slots_of_a_host_are_not_predicted_for_the_latest_possible_end():
+    """Predictor B would do so: of four jobs, all older than any that ended, 19 times their age,
+    which only rises while one waits."""
     now = situation(room(0, *[(2000.0, 1)] * 4))
     (found,) = answer(now, 4, 4, None).prospects
     low_s, high_s = found.interval_90_s
@@ -85,7 +85,7 @@ def test_the_last_slots_of_a_host_are_not_said_to_come_at_the_latest_end_there_i
     assert found.begins_in_s == pytest.approx(2000 * 5.3, rel=0.05)
 
 
-def test_what_no_host_has_is_no_choice():
+def test_slots_that_no_host_has_are_not_offered():
     assert [one.slots for one in answer(situation(room(3), room(2)), 2, 8, LINEAR).prospects] == [
         2,
         3,
@@ -96,21 +96,21 @@ def test_what_no_host_has_is_no_choice():
 def test_the_picks_are_what_the_strategies_would_take():
     soon = answer(situation(room(2, (950.0, 6))), 1, 8, LINEAR).picks
     assert (soon["AVG"], soon["PRED"]) == (2, 8)
-    assert soon["HEUR"] == 8  # 0.2 · (400 - 100) are enough for it
+    assert soon["HEUR"] == 8  # 0.2 · (400 - 100) is enough for it
     late = answer(situation(room(6, (1e6, 2))), 1, 8, LINEAR).picks
     assert late == {"FREE": 6, "AVG": 6, "PRED": 6, "BIAS": 6, "HEUR": 6}
 
 
 @pytest.mark.parametrize(("wait_s", "takes"), [(59.9, 8), (60.1, 2)])
-def test_heur_takes_what_comes_within_a_fifth_of_what_it_saves(wait_s, takes):
-    """400 s on the two slots that are free, 100 s on eight."""
+def test_heur_takes_slots_that_come_within_a_fifth_of_what_they_save(wait_s, takes):
+    """400 s on the two free slots, 100 s on eight."""
     waits = {n: 0.0 if n <= 2 else wait_s for n in range(1, 9)}
     rows = [Prospect(n, at_s, at_s, None, 800.0 / n) for n, at_s in waits.items()]
     assert picks(rows, 1, 8, LINEAR)["HEUR"] == takes
 
 
-def test_bias_goes_by_what_such_predictions_came_to():
-    """Each comes true a hundred times later, so what is free is better."""
+def test_bias_corrects_by_how_such_predictions_turned_out():
+    """Each prediction comes true a hundred times later, so free slots are better."""
     slow = Correction(1.0, math.log(100.0), 0.5, 30)
     found = answer(situation(room(2, (900.0, 6)), correction=slow), 1, 8, LINEAR)
     assert (found.picks["PRED"], found.picks["BIAS"]) == (7, 2)
@@ -119,21 +119,21 @@ def test_bias_goes_by_what_such_predictions_came_to():
     assert found.prospects[7].interval_90_s == slow.interval_90_s(raw_s)
 
 
-def test_where_others_wait_more_slots_take_longer():
+def test_if_others_wait_more_slots_take_longer():
     now = situation(room(0, (5.0, 8)), ahead=3, base_s=40.0, slot_s=5.0)
     assert [one.begins_in_s for one in answer(now, 1, 3, LINEAR).prospects] == [40.0, 45.0, 50.0]
     low_s, high_s = answer(now, 1, 1, None).prospects[0].interval_90_s
     assert low_s < high_s
 
 
-def test_of_a_job_of_fixed_slots_there_is_one_line():
+def test_a_job_with_fixed_slots_has_one_row():
     found = answer(situation(room(2, (5.0, 6))), 4, 4, None)
     (one,) = found.prospects
     assert (one.slots, one.runs_s, one.ends_in_s) == (4, None, None)
     assert set(found.picks.values()) == {4}
 
 
-def test_where_nothing_is_known_nothing_is_said():
+def test_if_nothing_is_known_nothing_is_shown():
     unknown = Situation((room(1, (5.0, 3)),), 0, None, 0.0, None, 0, NONE)
     found = answer(unknown, 1, 4, LINEAR)
     assert [one.begins_in_s for one in found.prospects] == [0.0, None, None, None]
@@ -150,7 +150,7 @@ def test_a_long_range_is_shown_in_part():
 # What the queue knows
 
 
-def test_the_situation_is_that_of_the_line_it_would_join():
+def test_the_situation_is_that_of_the_line_the_job_would_join():
     table = Table("pred", lives_s=SHORT_LIVES_S)
     forecast = Forecast(table.queues)
     table.host("h1", 4)
@@ -159,7 +159,7 @@ def test_the_situation_is_that_of_the_line_it_would_join():
     now, how = forecast.situation(QueuedJob(JobId(""), 1, slots_most=4), NONE, 10.0)
     made = f"from {len(SHORT_LIVES_S)} ended jobs, "
     assert how.startswith(f"slots are free; more than 2: {made}")
-    # all that it can use, or that a host has, is free: nothing is predicted
+    # All slots that it can use, or that a host has, are free: nothing is predicted.
     for most in (1, 2):
         _, how = forecast.situation(QueuedJob(JobId(""), 1, slots_most=most), NONE, 10.0)
         assert how == "slots are free"
@@ -207,20 +207,20 @@ def test_many_submissions_look_at_the_hosts_once_in_a_while():
 @pytest.mark.parametrize(
     ("most", "rows", "last"), [(1, 1, 1), (64, 64, 64), (65, 64, 65), (1000, 64, 1000)]
 )
-def test_of_many_numbers_of_slots_some_are_shown(most, rows, last):
+def test_of_many_slot_counts_only_some_are_shown(most, rows, last):
     found = list(shown(1, most))
     assert (len(found), found[0], found[-1]) == (rows, 1, last)
 
 
-def test_of_a_fixed_number_of_slots_every_strategy_takes_it():
-    unknown = Situation((room(1, (5.0, 3)),), 0, None, 0.0, None, 0, NONE)  # when it would begin
+def test_every_strategy_takes_a_fixed_number_of_slots():
+    unknown = Situation((room(1, (5.0, 3)),), 0, None, 0.0, None, 0, NONE)  # when it would start
     for now in (situation(room(2)), unknown):
         found = answer(now, 2, 2, LINEAR)
         assert found.picks == dict.fromkeys((one.upper() for one in STRATEGIES), 2)
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_it_begins_on_the_host_that_has_the_slots_first(order):
+def test_it_starts_on_the_host_that_has_the_slots_first(order):
     soon, late = room(1, (1.0, 3)), room(1, (500.0, 3), name="h2")
     wait_s, host = begins(situation(*(soon, late)[::order]), 1, 3)
     assert (wait_s, host) == (soon.releases.combined_s(2), soon)
@@ -239,7 +239,7 @@ def test_a_host_without_what_a_job_needs_has_no_slot_for_it():
     assert [(one.free, one.total) for one in now.rooms] == [(3, 4)]
 
 
-def test_more_slots_than_are_held_come_back_in_as_many_turns():
+def test_more_slots_than_are_held_come_back_over_several_turns():
     held = Releases.of([(5.0, 3), (50.0, 1)], LIVES)
     for needed, of, turns in ((0, 1, 1.0), (2, 2, 1.0), (4, 4, 1.0), (6, 4, 1.5), (8, 4, 2.0)):
         low_s, high_s = interval_90_s(of, held)
@@ -249,7 +249,7 @@ def test_more_slots_than_are_held_come_back_in_as_many_turns():
     assert within(1, Releases.of([], LIVES)) is None
 
 
-def test_where_there_is_no_host_there_is_no_slot():
+def test_without_a_host_there_is_no_slot():
     assert (situation().free, situation().most) == (0, 0)
     now = situation(room(2, (5.0, 6)), room(3))
     assert (now.free, now.most) == (3, 8)

@@ -7,8 +7,8 @@ from lbd.theory.queue_time import OLDER_FEWEST
 
 
 def test_the_first_long_jobs_after_many_short_ones_are_known_at_once():
-    """A stranger's sixteen of 40 s after two hundred of half a second were predicted to take
-    minutes more, the longer they had run: the lifetimes were those of the short ones still."""
+    """Sixteen jobs of 40 s by a new user, after two hundred of half a second, were predicted to
+    take minutes more the longer they had run: the lifetimes were still those of the short jobs."""
     times = SlotTimes()
     for n in range(200):
         times.ended(0.5 + n / 1000)
@@ -25,9 +25,9 @@ def test_the_first_long_jobs_after_many_short_ones_are_known_at_once():
     assert times.lifetimes()[0] is lives, "until some more have ended"
 
 
-def test_what_a_cutoff_leaves_of_them_is_fitted_as_seldom():
-    """A dispatcher fitted a thousand lifetimes again for each submission: more than half of what it
-    did for one."""
+def test_lifetimes_beyond_a_cutoff_are_refitted_as_rarely():
+    """A dispatcher refitted a thousand lifetimes for each submission, which was more than half of
+    its work for one."""
     times = SlotTimes()
     for n in range(200):
         times.ended(1.0 + n / 10)

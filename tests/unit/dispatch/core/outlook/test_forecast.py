@@ -1,4 +1,4 @@
-"""When a pending job will begin: its place in the line, and Downey's prediction."""
+"""When a pending job will start: its place in the line, and Downey's prediction."""
 
 from random import Random
 from statistics import fmean, median
@@ -15,19 +15,19 @@ from tests.unit.dispatch.core.test_queues import Table
 
 
 def known(table, lives_s=(10.0,) * 5):
-    """Jobs that have ended, before time 0 of the test."""
+    """Jobs that ended before time 0 of the test."""
     for life_s in lives_s:
         table.queues.resource_times.slots.ended(life_s)
     return Forecast(table.queues)
 
 
 def another(forecast, slots, now_s, needs=NO_NEEDS, **more):
-    """Of one that comes now."""
+    """Returns the forecast for one more job that comes now."""
     return forecast.of_new(QueuedJob(JobId(""), slots, needs=needs, **more), now_s)
 
 
 def arrival(forecast, slots, now_s, needs=NO_NEEDS):
-    """As every submission asks."""
+    """Asks as every submission does."""
     return forecast.of_arrival(QueuedJob(JobId(""), slots, needs=needs), now_s)
 
 
@@ -35,7 +35,7 @@ def predicted(table, forecast, job):
     return forecast.of(table.queues.registry[JobId(job)], table.now_s)
 
 
-def test_the_head_waits_for_the_next_end_and_others_for_those_before_them_as_well():
+def test_the_head_waits_for_the_next_end_and_the_others_also_for_those_ahead():
     table = Table()
     forecast = known(table)
     table.host("h1", 2)
@@ -67,13 +67,13 @@ def test_there_is_an_interval_once_enough_have_ended():
     assert forecast.interval_of(table.queues.registry[JobId("a")], 0.0) is None
 
 
-def test_what_cannot_be_told_is_said():
+def test_if_no_forecast_is_possible_that_is_said():
     table = Table(user_slots=1)
     forecast = Forecast(table.queues)
     table.host("h1", 2)
     table.arrive("a", user="ann")
     table.arrive("wide", user="bob", slots=2)
-    assert predicted(table, forecast, "wide") == (None, "")  # a limit, of which the reason speaks
+    assert predicted(table, forecast, "wide") == (None, "")  # a limit, which the reason mentions
     table.arrive("b", user="bob")
     table.arrive("c", user="cid")
     table.arrive("d", user="dan")
@@ -92,7 +92,7 @@ def test_a_job_that_came_now():
     assert another(forecast, 4, 0.0).wait_s == pytest.approx(20, rel=0.05)
 
 
-def test_slots_on_several_hosts_are_none_for_a_job_that_needs_them_on_one():
+def test_slots_on_several_hosts_do_not_help_a_job_that_needs_them_on_one():
     table = Table()
     forecast = known(table, (10.0,) * 20)
     for host in ("h1", "h2", "h3"):
@@ -110,7 +110,7 @@ def test_slots_on_several_hosts_are_none_for_a_job_that_needs_them_on_one():
     assert predicted(table, forecast, "wide").wait_s == pytest.approx(2.0, rel=0.05)
 
 
-def test_asking_counts_no_turn_of_round_robin():
+def test_asking_does_not_advance_round_robin():
     table = Table("round-robin")
     forecast = known(table)
     for name in ("h1", "h2"):
@@ -130,8 +130,8 @@ def test_a_cutoff_bounds_what_the_jobs_of_a_tier_take():
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_predictions_are_borne_out(seed):
-    """A busy queue in virtual time: half of all waits are above what was predicted, about."""
+def test_predictions_come_true(seed):
+    """A busy queue in virtual time: about half of all waits are longer than predicted."""
     rng, table = Random(seed), Table(seed=seed)
     forecast = Forecast(table.queues)
     table.host("h1", 4)
@@ -162,7 +162,7 @@ def test_predictions_are_borne_out(seed):
     assert 0.7 < median(ratios) < 1.4
 
 
-def test_an_arrival_is_expected_as_a_job_that_came():
+def test_a_new_arrival_is_expected_to_wait_as_a_job_that_came():
     table = Table()
     table.host("h1", 4)
     table.arrive("a")
@@ -175,14 +175,14 @@ def test_an_arrival_is_expected_as_a_job_that_came():
         forecast = known(table)
         found = arrival(forecast, slots, 0.0)
         assert found.wait_s == pytest.approx(another(forecast, slots, 0.0).wait_s)
-        assert found[1:] == (None, None)  # of so few nobody knows how long one in twenty takes
+        assert found[1:] == (None, None)  # too few to know how long one job in twenty takes
     table.arrive("e", slots=3)
     forecast = known(table)
     found_s = arrival(forecast, 1, 1.0)[0]
     assert found_s == pytest.approx(another(forecast, 1, 1.0).wait_s)
 
 
-def test_with_what_is_foretold_of_one_that_comes_goes_its_interval():
+def test_the_forecast_for_a_new_job_includes_its_interval():
     table = Table()
     table.host("h1", 2)
     for name in "abcd":
@@ -191,13 +191,13 @@ def test_with_what_is_foretold_of_one_that_comes_goes_its_interval():
     first = arrival(forecast, 1, 0.0)
     assert 0.0 < first.low_s < 0.7 * first.wait_s < first.wait_s < 1.3 * first.wait_s < first.high_s
     table.arrive("e")
-    later = arrival(forecast, 1, 0.1)  # by the same look, and who has come since
+    later = arrival(forecast, 1, 0.1)  # from the same look, plus the jobs that have come since
     by_s = later.wait_s - first.wait_s
     assert by_s > 10.0
     assert later[1:] == pytest.approx((first.low_s + by_s, first.high_s + by_s))
 
 
-def test_what_stands_before_one_that_comes_now():
+def test_what_is_ahead_of_a_new_job():
     table = Table()
     table.host("h1", 4)
     for name in "abc":
@@ -217,7 +217,7 @@ def test_what_stands_before_one_that_comes_now():
     assert (nowhere.rooms, how) == ((), "no host that accepts jobs now has 2 slots")
 
 
-def test_what_was_reckoned_is_reckoned_again_once_it_is_forgotten():
+def test_a_forecast_is_recomputed_once_it_is_forgotten():
     table = Table()
     forecast = known(table)
     table.host("h1")
@@ -233,7 +233,7 @@ def test_what_was_reckoned_is_reckoned_again_once_it_is_forgotten():
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_place_is_that_in_the_order_of_beginning_whoever_left_or_came_back(seed):
+def test_a_place_is_that_in_the_order_of_starting_whatever_left_or_came_back(seed):
     rng = Random(seed)
     queues = Queues(Fcfs())
     queues.host_is(HostSlots(HostId("h1"), 4), 0.0, rng)
@@ -269,7 +269,7 @@ def test_where_arrays_take_turns_a_place_is_that_in_their_turns():
 
 
 @pytest.mark.parametrize("where", [{"only": HostId("h1")}, {"barred": frozenset({HostId("h2")})}])
-def test_a_job_that_may_not_go_everywhere_waits_for_where_it_may(where):
+def test_a_job_that_may_not_use_all_hosts_waits_for_those_it_may_use(where):
     table = Table()
     forecast = known(table)
     table.host("h1")
@@ -286,7 +286,7 @@ def test_a_job_that_may_not_go_everywhere_waits_for_where_it_may(where):
     )
 
 
-def test_a_job_that_comes_alone_has_one_task_of_each_array_before_it():
+def test_a_single_new_job_has_one_task_of_each_array_ahead():
     table = Table()
     forecast = known(table)
     table.host("h1")
@@ -330,7 +330,7 @@ def test_a_wide_job_holds_its_slots_for_as_long_as_it_runs():
     assert found.wait_s == pytest.approx(10.0, rel=0.05)
 
 
-def test_nothing_is_said_of_who_stands_behind_one_that_is_not_known():
+def test_no_forecast_is_made_behind_a_job_whose_end_is_unknown():
     table = Table()
     forecast = Forecast(table.queues)
     table.host("h1")
@@ -346,7 +346,7 @@ def test_nothing_is_said_of_who_stands_behind_one_that_is_not_known():
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_all_questions_about_one_that_comes_now_have_one_answer(seed):
+def test_all_questions_about_a_new_job_get_the_same_answer(seed):
     rng, table = Random(seed), Table()
     forecast = known(table, [10.0 * 1.2**n for n in range(20)])
     for name in ("h1", "h2"):
@@ -371,5 +371,5 @@ def test_all_questions_about_one_that_comes_now_have_one_answer(seed):
         assert first_s == 0.0
         return
     forecast.forget()
-    if now.ahead_jobs:  # else it begins as soon as it has its slots
+    if now.ahead_jobs:  # otherwise it starts as soon as it has its slots
         assert forecast.of(registered, now_s).wait_s == pytest.approx(asked)

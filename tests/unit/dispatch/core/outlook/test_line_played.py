@@ -1,4 +1,4 @@
-"""The line as it is played through, against the queue itself, which is driven to the same ends."""
+"""The simulated line compared with the queue itself, which is driven to the same ends."""
 
 import math
 from random import Random
@@ -29,7 +29,7 @@ LIVES = UniformLog(1.0, 100.0)
 
 
 class Drawn:
-    """A busy queue of jobs of which each has a command line of its own, that took as long."""
+    """A busy queue in which each job has its own command line, which took as long before."""
 
     def __init__(self, rng, **rules):
         self.rng, self.table, self.life_s = rng, Table(**rules), {}
@@ -52,7 +52,7 @@ class Drawn:
             self.began_s[start.partition("@")[0]] = self.table.now_s
 
     def run(self):
-        """To the end of all; returns who began after now, and when."""
+        """Runs until all have ended; returns the jobs that started after now, and when."""
         running, now_s = dict(self.began_s), self.table.now_s
         while running:
             name = min(running, key=lambda one: running[one] + self.life_s[one])
@@ -72,7 +72,7 @@ def check(drawn):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_each_begins_when_the_queue_itself_begins_it(seed):
+def test_each_job_starts_when_the_queue_itself_starts_it(seed):
     rng = Random(seed)
     drawn = Drawn(rng)
     drawn.host("h1", rng.randint(2, 5))
@@ -99,7 +99,7 @@ def test_arrays_take_turns_and_limits_are_kept(seed):
     check(drawn)
 
 
-def test_an_array_that_keeps_its_place_goes_on_before_who_came_later():
+def test_an_array_that_keeps_its_place_goes_before_later_jobs():
     table = Targets(slots=4)
     table.array(1, 64, FOUR_S)
     for _ in range(5):
@@ -111,8 +111,8 @@ def test_an_array_that_keeps_its_place_goes_on_before_who_came_later():
     assert found.how.endswith("; 60 ahead of it on 4 slots")
 
 
-def test_where_several_are_alike_and_unknown_they_are_one_sample():
-    """The first of eight jobs that differ ends soon; if all are alike, all go on together."""
+def test_several_alike_and_unknown_jobs_are_one_sample():
+    """The first of eight different jobs ends soon; if all are alike, all continue together."""
     waits = (Queued(1, Lives((), LIVES), "x"),)
     found = []
     for sample in (lambda n: n, lambda n: "one"):
@@ -135,7 +135,7 @@ def test_where_several_are_alike_and_unknown_they_are_one_sample():
         (Lives((), LIVES, 30.0), 0.5, 40.0, 0.0),  # beyond its limit: at any moment
     ],
 )
-def test_what_a_job_still_has_to_run(lives, share, age_s, left_s):
+def test_the_remaining_run_time_of_a_job(lives, share, age_s, left_s):
     assert lives.left_s(share, age_s) == pytest.approx(left_s)
 
 
@@ -151,27 +151,27 @@ def test_what_a_job_still_has_to_run(lives, share, age_s, left_s):
         (Lives((), LIVES, 8.0), 0.9, 0.0, (9.0,), 8.0),
     ],
 )
-def test_what_was_drawn_of_its_like_counts_as_a_run(lives, share, age_s, drawn_s, left_s):
+def test_a_drawn_value_of_a_similar_job_counts_as_a_run(lives, share, age_s, drawn_s, left_s):
     assert lives.left_s(share, age_s, drawn_s) == pytest.approx(left_s)
 
 
 @pytest.mark.parametrize(("jobs", "draws"), [(1, 21), (100, 21), (1000, 11), (10_000, 5)])
-def test_a_long_line_is_played_with_fewer_draws(jobs, draws):
+def test_a_long_line_is_simulated_with_fewer_draws(jobs, draws):
     assert draws_for(jobs, 21, 10_000) == draws
 
 
-def test_an_interval_has_nine_in_ten():
+def test_an_interval_contains_nine_in_ten():
     assert spread(list(range(101))) == (4, 50, 96)
     assert spread(list(range(21))) == (0, 10, 20)
     assert spread(list(range(5))) == (0, 2, 4)
 
 
-def test_no_interval_is_of_no_width():
+def test_no_interval_has_zero_width():
     assert spread([10.0] * 21) == pytest.approx((9.21, 10.0, 10.86), abs=0.01)
     assert spread([0.0] * 21) == (0.0, 0.0, 0.0)
 
 
-def test_of_a_long_line_the_first_are_played_and_the_rest_goes_by_at_the_mean_rate():
+def test_of_a_long_line_the_first_jobs_are_simulated_and_the_rest_advance_at_the_mean_rate():
     table = Table()
     for _ in range(5):
         table.queues.resource_times.slots.ended(10.0)
@@ -187,7 +187,7 @@ def test_of_a_long_line_the_first_are_played_and_the_rest_goes_by_at_the_mean_ra
 
 
 def counted(monkeypatch, name):
-    """How often a method of a play is called."""
+    """Counts the calls of a method of a play."""
     calls, method = [], getattr(Play, name)
 
     def called(*given):
@@ -199,7 +199,7 @@ def counted(monkeypatch, name):
 
 
 def of_array(count, at_once, slots=1):
-    """Of which so many may run at once."""
+    """Returns an array of which this many tasks may run at once."""
     lives = Lives((10.0, 20.0, 30.0), None)
     waits = tuple(Queued(1, lives, n, (("array", 1),)) for n in range(count))
     return Line((HostId("h1"),), (slots,), (), waits, {"array": at_once})
@@ -212,8 +212,8 @@ def test_those_that_wait_for_a_limit_are_not_all_looked_at_at_each_end(monkeypat
     assert len(looks) <= 3 * 500
 
 
-def test_who_is_passed_for_one_limit_lets_others_on_to_theirs():
-    """Of a's slots there is room for the small one, not for the wide one before it."""
+def test_a_job_that_is_passed_over_for_one_limit_does_not_block_others():
+    """Of a's slots there is room for the small job, but not for the wide one before it."""
     lives, user = Lives((10.0,), None), ("user", "a")
     waits = (
         Queued(2, lives, 1, ((user, 2),)),
@@ -234,7 +234,7 @@ def test_a_host_that_says_it_has_very_many_slots_costs_no_more():
 
 @pytest.mark.parametrize(("gangs", "size", "jobs"), [(4, 15, 1 + 2 * 15), (1, 70, 1 + 20)])
 def test_of_gangs_no_more_jobs_are_played_than_of_others(monkeypatch, gangs, size, jobs):
-    """Each counts for all of its tasks, and the last that is played for no more than a line."""
+    """Each counts for all of its tasks, and the last simulated one for no more than a line."""
     monkeypatch.setattr(plays, "PLAYED_MAX", 20)
     table = Table()
     for _ in range(5):
@@ -251,7 +251,7 @@ def test_of_gangs_no_more_jobs_are_played_than_of_others(monkeypatch, gangs, siz
 
 
 class Counting(frozenset):
-    """How often it is asked who is in it."""
+    """Counts how often it is asked for its members."""
 
     asked = 0
 
@@ -261,7 +261,7 @@ class Counting(frozenset):
 
 
 def test_who_waits_for_one_host_looks_at_the_others_once():
-    """Not at each end of what runs there."""
+    """Not at each end of a job there."""
     hosts = tuple(HostId(f"h{n}") for n in range(50))
     lives, barred = Lives((10.0,), None), Counting(hosts[1:])
     runs = tuple(Running(n % 50, 1, 0.0, Lives((1.0 + n,), None), n) for n in range(500))
@@ -308,8 +308,8 @@ def test_one_users_submissions_leave_time_for_those_of_others():
     assert NEW in played.places
 
 
-def test_the_lines_themselves_are_played_whoever_submits():
-    """They are everybody's, and what there is where a user has had all of their time."""
+def test_the_lines_themselves_are_simulated_whoever_submits():
+    """They belong to all users, and are what remains for a user who has used up the time."""
     table = busy()
     forecast = Forecast(table.queues)
     for user in "abcdef":
@@ -322,7 +322,7 @@ def test_the_lines_themselves_are_played_whoever_submits():
 
 @pytest.mark.parametrize("more", ["barred", "needs"])
 def test_of_jobs_that_may_not_go_to_most_hosts_fewer_are_played(more):
-    """To look at each host for each of them takes the time of many steps."""
+    """Checking each host for each of them takes the time of many steps."""
     table = busy(0)
     hosts = [HostId(f"h{n}") for n in range(1, 301)]
     for name in hosts:

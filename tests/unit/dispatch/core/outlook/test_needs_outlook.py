@@ -1,4 +1,4 @@
-"""When a job begins that needs more of its host than slots, and who stands behind it."""
+"""When a job starts that needs more of its host than slots, and the effect on jobs behind it."""
 
 import pytest
 
@@ -33,7 +33,7 @@ def had(table, needs, lives_s=TENS):
 
 
 def two_gpus_in_use(slots=8, **more):
-    """Each for 10 s: the first since 4 s, the second since now; other slots are free."""
+    """Two jobs hold GPUs for 10 s each, since 4 s ago and since now. Other slots are free."""
     table = Table(**more)
     forecast = known(table, TENS)
     had(table, GPU)
@@ -62,10 +62,10 @@ def test_it_waits_for_the_resource_although_slots_are_free():
     assert predicted(table, forecast, "c").wait_s == about(6.0)
     table.ended("a")
     forecast.forget()
-    assert another(forecast, 1, 4.0, BOTH).wait_s > 9.0  # both of them: b has just begun
+    assert another(forecast, 1, 4.0, BOTH).wait_s > 9.0  # both of them: b has just started
 
 
-def test_those_ahead_take_of_the_resource_at_its_own_rate():
+def test_jobs_ahead_take_the_resource_at_its_own_rate():
     table, forecast = two_gpus_in_use()
     for name in "cdef":
         table.arrive(name, needs=GPU)
@@ -74,7 +74,7 @@ def test_those_ahead_take_of_the_resource_at_its_own_rate():
     assert arrival(forecast, 1, 4.0, GPU) == (about(6.0 + 4 * 10 / 2), None, None)
 
 
-def test_who_stands_behind_a_head_that_waits_for_a_resource_waits_as_well():
+def test_a_job_behind_a_head_that_waits_for_a_resource_waits_as_well():
     table, forecast = two_gpus_in_use()
     table.arrive("c", needs=GPU)
     table.arrive("plain")
@@ -84,7 +84,7 @@ def test_who_stands_behind_a_head_that_waits_for_a_resource_waits_as_well():
     assert arrival(forecast, 1, 4.0)[0] == about(6.0)
 
 
-def test_what_others_have_comes_back_nobody_knows_when():
+def test_the_return_of_resources_held_by_others_is_unknown():
     table = Table()
     forecast = known(table)
     table.host("h1", 4, facts=facts(used=2))  # by commands that the queue does not know
@@ -98,8 +98,8 @@ def test_what_others_have_comes_back_nobody_knows_when():
     assert arrival(forecast, 1, 0.0) is None
 
 
-def test_how_long_a_resource_is_held_is_known_of_the_jobs_that_had_it():
-    """Of a thousand short ones that had none it does not follow."""
+def test_how_long_a_resource_is_held_is_learnt_from_the_jobs_that_had_it():
+    """A thousand short jobs without it say nothing about that."""
     table = Table()
     forecast = known(table, (0.1,) * 200)
     table.host("h1", 8, facts=facts(gpus=1))
@@ -119,7 +119,7 @@ def test_how_long_a_resource_is_held_is_known_of_the_jobs_that_had_it():
     assert predicted(table, forecast, "b").wait_s == about(7.0)
     assert (
         forecast.interval_of(table.queues.registry[JobId("b")], 3.0) is None
-    )  # 5 give no interval
+    )  # 5 jobs give no interval
     had(table, GPU)
     assert forecast.interval_of(table.queues.registry[JobId("b")], 3.0) is not None
     table.ended("a")
@@ -157,7 +157,7 @@ def test_memory_and_sizes_come_back_like_slots(needs, there):
     assert another(forecast, 1, 4.0, needs).wait_s == about(6.0)
 
 
-def test_of_several_hosts_the_first_that_has_all_of_it_counts():
+def test_of_several_hosts_the_first_that_has_everything_counts():
     table, forecast = two_gpus_in_use()
     table.now_s = 7.0
     table.host("h2", 1, facts=facts(gpus=1))
@@ -174,7 +174,7 @@ def test_of_several_hosts_the_first_that_has_all_of_it_counts():
     assert another(forecast, 1, 3.0, GPU).wait_s == about(7.0)
 
 
-def test_the_table_of_predict_has_it_with_an_interval():
+def test_the_table_of_predict_shows_the_resource_with_an_interval():
     table, forecast = two_gpus_in_use()
     job = QueuedJob(JobId(""), 1, needs=GPU)
     now, how = forecast.situation(job, Correction(), 4.0)
@@ -212,7 +212,7 @@ def test_many_kinds_of_needs_cost_no_more_than_a_few():
     assert arrival(forecast, 1, 10.0, kinds[-1]) is not None  # a moment later there is room
 
 
-def test_what_is_short_on_a_host_and_who_has_it_for_how_long():
+def test_which_resource_is_short_on_a_host_and_how_long_it_is_held():
     table = Table()
     table.host("h1", 4, facts=Facts(("linux",), (("gpu", 4, 1),), memory_total=1000))
     table.arrive("a", slots=2, needs=Needs((("gpu", 2),), memory_bytes=600))
@@ -229,15 +229,15 @@ def test_what_is_short_on_a_host_and_who_has_it_for_how_long():
     assert short(1, 0) == []
     assert short(3, 1) == [(2, held_slots), (1, held_gpus)]
     assert short(1, 2, 400) == [(2, held_gpus)]
-    assert short(1, 1, 401) == [(1, held_gpus), (1, [(0.5, 38)])]  # of 64 parts: 16 bytes each
+    assert short(1, 1, 401) == [(1, held_gpus), (1, [(0.5, 38)])]  # of 64 parts, 16 bytes each
 
 
 @pytest.mark.parametrize(
     ("slots", "gpus", "lack"),
     [(1, 1, 0.0), (4, 1, 0.25), (6, 1, 0.5), (1, 4, 0.5), (4, 4, 0.5), (8, 4, 0.625), (1, 2, 0.0)],
 )
-def test_a_host_lacks_the_share_of_the_part_that_is_shortest(slots, gpus, lack):
-    """One of its four slots is taken, and one of its four GPUs, beside one that others have."""
+def test_a_host_lacks_the_share_of_its_scarcest_resource(slots, gpus, lack):
+    """One of its four slots is taken, and one of its four GPUs besides one that others have."""
     table = Table()
     table.host("h1", 4, facts=Facts(("linux",), (("gpu", 4, 1),)))
     table.arrive("a", needs=Needs((("gpu", 1),)))
@@ -247,7 +247,7 @@ def test_a_host_lacks_the_share_of_the_part_that_is_shortest(slots, gpus, lack):
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_what_is_short_is_there_when_the_last_part_is(order):
+def test_a_scarce_resource_is_complete_when_its_last_part_is_back(order):
     lives = {"gpu": (UniformLog(1.0, 10.0), 5.0), "disk": (UniformLog(1.0, 1000.0), 200.0)}
     parts = [Shortage("gpu", 1, [(0.5, 1)]), Shortage("disk", 1, [(0.5, 1)])][::order]
     waited_s, part = longest(parts, lives.get)

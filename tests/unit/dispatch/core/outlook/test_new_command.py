@@ -1,4 +1,4 @@
-"""What the first runs of a command say of those that run still, and of those that wait."""
+"""What the first runs of a command say about its running and waiting jobs."""
 
 from random import Random
 
@@ -13,21 +13,21 @@ from tests.unit.dispatch.core.test_queues import Table
 LIVES = UniformLog(1.0, 100.0)
 
 
-def test_those_that_run_still_are_longer_than_the_first_that_ended():
-    """Three of a new command have ended after some 10 s; five that began with them run on."""
+def test_running_jobs_are_longer_than_the_first_that_ended():
+    """Three jobs of a new command ended after about 10 s; five that started with them still run."""
     lives = Lives((9.0, 10.0, 11.0), LIVES, alike="fit")
     runs = tuple(Running(0, 1, 40.0, lives, n) for n in range(5))
     waits = tuple(Queued(1, lives, 10 + n) for n in range(3))
     plays = Line((HostId("h1"),), (-4,), runs, waits, {}).begins_s(101)
-    # One slot, on which one after the other runs: the second takes until the third begins.
+    # They run one after another on one slot: the second takes until the third starts.
     took_s = sorted(third_s - second_s for _, second_s, third_s in plays)
     assert took_s[50] > 40.0
     alone = Line((HostId("h1"),), (1,), (), waits, {}).begins_s(101)
     assert sorted(third_s - second_s for _, second_s, third_s in alone)[50] < 12.0
 
 
-def test_what_few_runs_leave_unknown_is_not_averaged_out_by_many_that_wait():
-    """Fifty that wait for each other are as uncertain, together, as one of them."""
+def test_uncertainty_from_few_runs_is_not_averaged_out_over_many_waiting_jobs():
+    """Fifty jobs that wait for each other are together as uncertain as one of them."""
     few, many = ((5.0, 10.0, 20.0) * count for count in (1, 30))
     widths = []
     for like_s in (few, many):
@@ -39,7 +39,7 @@ def test_what_few_runs_leave_unknown_is_not_averaged_out_by_many_that_wait():
 
 
 class NewCommand:
-    """Sixteen jobs of a command that never ran, on four slots of a lab where others did."""
+    """Sixteen jobs of a command that never ran, on four slots of a lab where other commands did."""
 
     def __init__(self, rng):
         self.rng, self.table = rng, Table()
@@ -63,7 +63,7 @@ class NewCommand:
         self.begin(self.table.ended(name))
 
     def is_within(self, ended):
-        """After so many have ended: does the last one begin within its interval?"""
+        """After this many have ended, does the last job start within its interval?"""
         for _ in range(ended):
             self.one_ends()
         asked_s, last = self.table.now_s, self.table.queues.registry[JobId("16")]
@@ -74,7 +74,7 @@ class NewCommand:
 
 
 @pytest.mark.parametrize("ended", [1, 2, 4])
-def test_what_the_first_runs_of_a_command_foretell_comes_true_nine_times_in_ten(ended):
-    """The short ones are the first to end."""
+def test_forecasts_from_the_first_runs_of_a_command_come_true_nine_times_in_ten(ended):
+    """The short jobs are the first to end."""
     within = sum(NewCommand(Random(seed)).is_within(ended) for seed in range(40))
     assert within >= 32

@@ -1,4 +1,4 @@
-"""What can be foretold of those who wait, reckoned for each alone, on queues drawn at random."""
+"""The forecasts for waiting jobs on random queues, compared with separate computations."""
 
 from collections import Counter
 from random import Random
@@ -50,7 +50,7 @@ class Drawn:
         return fit_in_two(self.lives_s), fmean(self.lives_s)
 
     def is_known(self, job, ahead):
-        """Can anything be said of its wait?"""
+        """Returns whether its wait can be forecast."""
         if not sum(server.usable for server in self.servers):
             return False
         own = needs_outlook(job, self.servers, self.known, self.now_s) if job.needs else None
@@ -74,7 +74,7 @@ class Drawn:
         return own is None or own.behind_s(own_parts, self.known) is not None
 
     def least_s(self, job, ahead):
-        """It begins neither before it has what it needs nor before those ahead of it."""
+        """It starts neither before it has what it needs nor before those ahead of it."""
         own_s = 0.0
         if job.needs:
             own_s = needs_outlook(job, self.servers, self.known, self.now_s).wait_s
@@ -84,7 +84,7 @@ class Drawn:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_of_each_job_a_wait_is_foretold_if_it_can_be_and_in_the_lines_order(seed):
+def test_each_predictable_job_gets_a_wait_in_the_order_of_the_line(seed):
     drawn = Drawn(Random(seed))
     table, forecast, now_s = drawn.table, drawn.forecast, drawn.now_s
     for n, waiter in enumerate(drawn.waiting):
@@ -115,7 +115,7 @@ def test_of_each_job_a_wait_is_foretold_if_it_can_be_and_in_the_lines_order(seed
 
 
 def check_situation(drawn, job, now):
-    """What is asked elsewhere of one that comes now."""
+    """Checks what is asked elsewhere about a job that comes now."""
     suiting = [server for server in drawn.servers if server.suits(job)]
     best = max(suiting, key=lambda one: (one.has_for(job), one.free))
     assert now.free == (max(0, best.free) if best.has_for(job) else 0)

@@ -41,7 +41,7 @@ class Table:
         return self.note(self.queues.arrived(job, self.now_s, self.rng))
 
     def array(self, number, tasks, target, known=EARLIER, **more):
-        """Its tasks are 1001, 1002, … of array 1."""
+        """Adds array 1 with tasks 1001, 1002, …"""
         if not isinstance(target, Target):
             target = Target(target)
         self.queues.targets.expect(number, known)
@@ -60,11 +60,11 @@ class Table:
         return self.queues.targets.standing(self.queues.registry[JobId(str(id_))].job, self.now_s)
 
 
-def test_it_begins_with_as_many_as_it_takes_and_leaves_the_rest():
+def test_it_starts_with_as_many_tasks_as_it_takes_and_leaves_the_rest():
     table = Table()
     table.array(1, 64, FOUR_S)
     assert len(table.running) == 4
-    assert table.arrive("1") == ["1"]  # another's job begins at once
+    assert table.arrive("1") == ["1"]  # another user's job starts at once
     found = table.standing(1001)
     assert (found.at_once, found.running, found.left) == (4, 4, 64)
     assert found.why == "as many as it needs to end at its target time"
@@ -73,11 +73,11 @@ def test_it_begins_with_as_many_as_it_takes_and_leaves_the_rest():
     assert waits == said
 
 
-def test_when_a_task_ends_it_takes_one_more_one_less_or_as_many():
+def test_when_a_task_ends_it_starts_one_more_one_fewer_or_as_many():
     table = Table()
     table.array(1, 64, FOUR_S)
     table.now_s = MEAN_S / 4
-    assert len(table.ended(1001)) == 1  # as it should be
+    assert len(table.ended(1001)) == 1  # on schedule
     table.now_s += 3 * MEAN_S
     assert len(table.ended(1002)) == 2  # late: one more
     assert len(table.running) == 5
@@ -85,11 +85,11 @@ def test_when_a_task_ends_it_takes_one_more_one_less_or_as_many():
     early.array(1, 64, FOUR_S)
     early.now_s = 0.1
     began = [len(early.ended(early.of(1)[0])) for _ in range(8)]
-    assert set(began) == {0, 1}  # early: one less, and again
+    assert set(began) == {0, 1}  # early: one fewer, and again
     assert len(early.running) == 4 - began.count(0)
 
 
-def test_it_keeps_its_place_before_who_came_later_but_takes_no_more_than_it_needs():
+def test_it_keeps_its_place_before_later_jobs_but_takes_no_more_than_it_needs():
     table = Table(slots=4)
     table.array(1, 64, FOUR_S)
     table.arrive("9")
@@ -99,11 +99,11 @@ def test_it_keeps_its_place_before_who_came_later_but_takes_no_more_than_it_need
     assert table.ended(1002) == ["1006"]
     table.now_s += 0.1
     began = [table.ended(table.of(1)[0]) for _ in range(6)]
-    assert ["9"] in began  # early: one less, which goes to who waits
+    assert ["9"] in began  # early: one fewer, and the slot goes to the waiting job
     assert len(table.of(1)) == 3
 
 
-def test_what_cannot_be_in_time_takes_turns_as_any_array_does():
+def test_an_array_that_cannot_be_in_time_takes_turns_as_any_array_does():
     table = Table(slots=2)
     table.array(1, 64, 1.0)
     assert table.standing(1001).why.startswith("the limit; it will end ")
@@ -112,11 +112,11 @@ def test_what_cannot_be_in_time_takes_turns_as_any_array_does():
     assert waits == said
     table.arrive("9")
     table.now_s = 1.0
-    assert table.ended(1001) == ["1003"]  # its turn came before 9's
+    assert table.ended(1001) == ["1003"]  # its turn came before that of 9
     assert table.ended(1002) == ["9"]
 
 
-def test_where_nothing_is_known_it_takes_turns_until_a_task_has_ended():
+def test_if_nothing_is_known_it_takes_turns_until_a_task_has_ended():
     table = Table(slots=2)
     table.array(1, 64, 1e6, known=Earlier())
     assert len(table.running) == 2
@@ -134,7 +134,7 @@ def test_where_nothing_is_known_it_takes_turns_until_a_task_has_ended():
     assert table.standing(1010).at_once == 1
 
 
-def test_where_nothing_is_on_record_its_users_word_counts_for_one_task():
+def test_without_a_record_the_estimate_of_its_user_counts_as_one_task():
     table = Table(slots=30)
     table.array(1, 64, FOUR_S, known=Earlier(), work_s=MEAN_S)
     assert len(table.of(1)) == 4
@@ -156,7 +156,7 @@ def test_the_mean_is_learnt_from_its_own_tasks():
     assert mean.mean_s < 7.0
 
 
-def test_what_a_task_was_suspended_is_not_learnt():
+def test_the_suspended_time_of_a_task_is_not_learnt():
     table = Table(slots=1)
     table.array(1, 3, 1e5)
     (first,) = table.of(1)
@@ -171,10 +171,10 @@ def test_what_a_task_was_suspended_is_not_learnt():
     (second,) = table.of(1)
     table.queues.is_suspended(JobId(second), True, table.now_s + 2.0)
     table.queues.lost(JobId(second), table.now_s + 900.0, table.rng)
-    assert array.batch.mean.worked_s == pytest.approx(3.0)  # that of a lost one counts
+    assert array.batch.mean.worked_s == pytest.approx(3.0)  # the time of a lost one counts
 
 
-def test_of_a_target_that_cannot_be_met_one_line_is_said():
+def test_a_target_that_cannot_be_met_is_reported_in_one_line():
     table = Table()
     table.array(1, 64, FOUR_S)
     assert table.queues.targets.remark(1, 0.0) == ""
@@ -187,10 +187,10 @@ def test_of_a_target_that_cannot_be_met_one_line_is_said():
     table = Table()
     table.queues.host_gone(HostId("h1"), 0.0, table.rng)
     table.array(3, 64, 30.0)
-    assert table.queues.targets.remark(3, 0.0) == ""  # nobody knows what there will be
+    assert table.queues.targets.remark(3, 0.0) == ""  # the future number of slots is unknown
 
 
-def test_how_late_it_will_be_is_said():
+def test_the_expected_lateness_is_reported():
     table = Table()
     table.array(1, 64, 30.0)
     found = table.standing(1001)
@@ -198,7 +198,7 @@ def test_how_late_it_will_be_is_said():
     assert f"it will end {show_duration(late_s)} late on average" in found.why
 
 
-def test_a_deadline_is_aimed_at_with_a_margin_for_the_drain():
+def test_a_deadline_is_targeted_with_a_margin_for_the_drain():
     table = Table(slots=30)
     table.array(1, 64, FOUR_S)
     table.array(2, 64, Target(FOUR_S, is_deadline=True))
@@ -208,11 +208,11 @@ def test_a_deadline_is_aimed_at_with_a_margin_for_the_drain():
     assert "by its deadline" in table.standing(2001).why
 
 
-def test_several_share_by_how_late_each_would_be():
+def test_several_arrays_share_by_how_late_each_would_be():
     table = Table(slots=8)
     table.array(1, 64, mean_left_s(64, 6, MEAN_S))
     table.array(2, 64, mean_left_s(64, 6, MEAN_S))
-    assert len(table.of(1)) == 6  # it was alone when it began, and nothing is taken from it
+    assert len(table.of(1)) == 6  # it was alone when it started, and nothing is taken from it
     assert len(table.of(2)) == 2
     table.now_s = 1.0
     table.ended(1001)
@@ -224,7 +224,7 @@ def test_several_share_by_how_late_each_would_be():
     assert "other arrays with targets need the rest" in table.standing(1003).why
 
 
-def test_one_of_which_nothing_is_known_takes_no_more_than_its_part_from_others():
+def test_an_array_of_unknown_tasks_takes_only_its_own_share():
     table = Table(slots=8)
     table.array(1, 64, 1e6, known=Earlier())
     table.array(2, 64, FOUR_S)
@@ -268,7 +268,7 @@ def test_a_lost_task_waits_again_and_a_cancelled_one_does_not():
     assert (found.left, found.mean.ended) == (62, 0)
 
 
-def test_when_the_last_task_has_ended_nothing_is_left_of_it():
+def test_nothing_is_kept_of_an_array_whose_last_task_has_ended():
     table = Table()
     table.array(1, 2, 100.0)
     table.ended(1001)
@@ -278,7 +278,7 @@ def test_when_the_last_task_has_ended_nothing_is_left_of_it():
     assert not table.running
 
 
-def test_after_a_restart_it_goes_on_with_as_many_as_it_had():
+def test_after_a_restart_it_continues_with_as_many_as_it_had():
     table = Table(slots=8)
     for n in range(1, 4):
         job = QueuedJob(JobId(f"100{n}"), array=1, target=Target(FOUR_S))
@@ -298,7 +298,7 @@ def test_after_a_restart_it_goes_on_with_as_many_as_it_had():
 
 
 @pytest.mark.parametrize("mode", ["random", "tags", "shortest-queue"])
-def test_under_another_discipline_a_target_of_before_limits_nobody(mode):
+def test_under_another_discipline_an_earlier_target_limits_nobody(mode):
     table = Table(mode=mode)
     table.array(1, 8, 1e6)
     assert len(table.running) == 8
@@ -317,7 +317,7 @@ def test_with_one_that_waits_long_it_is_planned_for_the_time_that_is_left():
     assert not table.queues.targets.arrays[1].in_time
 
 
-def test_among_many_arrays_parts_are_divided_now_and_then_only():
+def test_with_many_arrays_shares_are_divided_only_from_time_to_time():
     calls = []
     targets = Targets(lambda job: calls.append(job) or 100)
     for number in range(1, 41):
@@ -342,7 +342,7 @@ def ended(submission, name, seconds, command=b"fit", **more):
     return row(**(values | more))
 
 
-def test_earlier_tasks_are_those_of_the_name_else_of_the_kind_of_command():
+def test_earlier_tasks_are_those_of_the_name_or_else_of_the_kind_of_command():
     rows = [
         ended(1, "fit", 4.0),
         ended(2, "fit", 5.0),
@@ -363,7 +363,7 @@ def test_earlier_arrays_count_for_twenty_tasks_at_most():
     assert (mean.tasks, mean.mean_s) == (25.0, pytest.approx((5 + 20 * 5) / 25))
 
 
-def test_of_tasks_that_differ_much_the_drain_and_the_ages_count():
+def test_for_very_different_tasks_the_drain_and_the_ages_count():
     times = TaskTimes()
     times.add([1.0] * 9)
     assert times.drain is harmonic
@@ -381,7 +381,7 @@ def test_of_tasks_that_differ_much_the_drain_and_the_ages_count():
     assert equal.beyond_means([50.0], 7.0) == 0
 
 
-def test_however_many_arrays_there_are_one_that_comes_begins_at_once():
+def test_however_many_arrays_there_are_a_new_one_starts_at_once():
     table = Table(slots=1000)
     for number in range(1, 40):
         table.array(number, 3, 1e6, known=Earlier())

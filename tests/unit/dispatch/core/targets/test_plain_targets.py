@@ -1,4 +1,4 @@
-"""How many tasks of each array may run, and why, against the same reckoned from all that was."""
+"""How many tasks of each array may run, and why, compared with a simple model."""
 
 import math
 from random import Random
@@ -38,7 +38,7 @@ class PlainArray:
             self.prior_tasks, self.prior_s = UNKNOWN_TASKS, 1.0
         self.times = TaskTimes()
         self.times.add(others + earlier.own_s)
-        self.seen_s = 0.0  # of the last that became of a task
+        self.seen_s = 0.0  # when the state of a task last changed
         self.slots, self.most, self.target_s = 1, most, self.until_s
         self.steered = self.in_time = False
         self.planned = 0, 0, -math.inf
@@ -100,7 +100,7 @@ class PlainArray:
         self.look(now_s)
 
     def needed(self, most, now_s):
-        """The fewest with which it ends in time, else all that are of use."""
+        """Returns the fewest tasks with which it ends in time, or else as many as are of use."""
         all_of_use = max(1, min(most, self.left))
         enough = (n for n in range(1, all_of_use) if self.left_s(n) <= self.target_s - now_s)
         return next(enough, all_of_use)
@@ -141,7 +141,7 @@ class PlainArray:
         return mean_s, (high_s - low_s) / (2 * SURE)
 
     def end(self, now_s):
-        """Its mean and standard deviation."""
+        """Returns its mean and standard deviation."""
         if not (self.left and self.known):
             return None
         if not self.waiting and self.times.seen_s:
@@ -237,7 +237,7 @@ class Plain:
                 array.together_s = now_s + work_s / slots
 
     def share(self, known, rest, now_s):
-        """One slot at a time, to the latest."""
+        """Gives one slot at a time to the array that would be latest."""
         width = {id(array): array.job.slots for array in known}
         room = {id(array): rest // array.job.slots for array in known}
         needs = {
@@ -272,7 +272,7 @@ class Both:
         self.rng, self.now_s, self.made = rng, 0.0, 0
         self.plain = Plain(rng.randint(1, 12))
         self.targets = Targets(lambda job: self.plain.room(job))
-        self.jobs = {}  # that wait or run, of each array
+        self.jobs = {}  # the waiting and running jobs of each array
 
     def array(self):
         rng = self.rng
@@ -317,7 +317,7 @@ class Both:
         self.settle(number, array)
 
     def aim_with(self, array, id_, begun_s):
-        """What is aimed at counts it still, but for its age."""
+        """The code's own aim still counts the task, but not its age."""
         array.running[id_] = begun_s
         array.aim(self.now_s)
         ages = [self.now_s - one_s for other, one_s in array.running.items() if other != id_]

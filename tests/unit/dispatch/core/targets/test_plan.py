@@ -1,4 +1,4 @@
-"""What arrays with a target get: alone, several together, and where it cannot be done."""
+"""What arrays with a target get: alone, several together, and where the target is impossible."""
 
 from dataclasses import replace
 from random import Random
@@ -13,14 +13,14 @@ from lbd.dispatch.core.targets.task_times import Earlier
 from lbd.model import JobId
 from lbd.theory.target_time import Batch, End, TaskMean, mean_left_s
 
-KNOWN = 1e12  # tasks: a mean that is sure
+KNOWN = 1e12  # tasks: a mean that is certain
 
 
 def array(left, target_s, mean_s=10.0, most=1000):
     return Batch(left, target_s, 1, most, TaskMean(mean_s, KNOWN))
 
 
-def test_what_cannot_be_done_is_said_with_the_earliest_end():
+def test_an_impossible_target_is_reported_with_the_earliest_end():
     line = ArrayOutlook(8, 60.0, End(583.0, 100.0)).warning("the target")
     assert line == (
         "the target (in 1m00s) cannot be met with 8 tasks at once: expected to end in 9m43s"
@@ -31,7 +31,7 @@ def test_what_cannot_be_done_is_said_with_the_earliest_end():
     assert "(likely 0s to" in past
 
 
-def test_where_nothing_is_known_all_slots_together_could_just_do_it():
+def test_if_nothing_is_known_all_slots_together_could_just_do_it():
     mean = unknown_mean(100, 1000.0, 20)
     assert mean_left_s(100, 20, mean.mean_s) == pytest.approx(1000.0)
     for asked in (lambda: unknown_mean(0, 10.0, 1), lambda: unknown_mean(3, 0.0, 1)):
@@ -39,7 +39,7 @@ def test_where_nothing_is_known_all_slots_together_could_just_do_it():
             asked()
 
 
-def test_tasks_of_several_slots_take_as_many_of_what_is_shared():
+def test_tasks_of_several_slots_take_as_many_of_the_shared_slots():
     arrays = {"a": array(64, 100.0), "b": array(64, 100.0)}
     given = share(arrays, 13, 0.0, {"a": 1, "b": 3})
     assert given["a"] + 3 * given["b"] <= 13
@@ -48,7 +48,7 @@ def test_tasks_of_several_slots_take_as_many_of_what_is_shared():
     assert share({"a": array(3, 1e6)}, 13, 0.0, {"a": 3}) == {"a": 4}
 
 
-def test_with_enough_for_all_nobody_is_limited():
+def test_if_there_is_enough_for_all_nobody_is_limited():
     arrays = {"a": array(64, 170.9), "b": array(10, 100.0)}
     assert share(arrays, 40, 0.0) == {"a": 40, "b": 40}
     arrays["c"] = array(0, 5.0)
@@ -57,7 +57,7 @@ def test_with_enough_for_all_nobody_is_limited():
 
 
 def best_by_trying(arrays, slots, now_s):
-    """The least worst lateness there is, over every division."""
+    """Returns the smallest worst lateness over every division."""
     a, b = arrays.values()
     return min(
         max(late_s(a, first, now_s), late_s(b, slots - first, now_s)) for first in range(1, slots)
@@ -65,7 +65,7 @@ def best_by_trying(arrays, slots, now_s):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_the_latest_is_as_little_late_as_can_be(seed):
+def test_the_latest_array_is_as_little_late_as_possible(seed):
     rng = Random(seed)
     arrays = {
         name: array(rng.randint(5, 300), rng.uniform(20, 500), rng.uniform(1, 30)) for name in "ab"
@@ -89,13 +89,13 @@ def test_with_fewer_slots_than_arrays_the_latest_go_first():
         share(arrays, -1, 0.0)
 
 
-def test_what_is_late_whatever_it_gets_takes_no_more_slots_than_it_has_tasks():
+def test_an_array_that_is_late_in_any_case_takes_no_more_slots_than_tasks():
     arrays = {"last": array(1, -500.0), "long": array(100, 50.0)}
     assert share(arrays, 8, 0.0) == {"last": 1, "long": 7}
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_no_more_slots_are_given_than_there_are_whatever_the_widths(seed):
+def test_no_more_slots_are_given_than_exist_whatever_the_widths(seed):
     rng = Random(seed)
     slots, widths = rng.randint(1, 20), {name: rng.randint(1, 5) for name in "abc"}
     arrays = {name: array(rng.randint(1, 40), rng.uniform(20, 500)) for name in "abc"}
@@ -105,10 +105,10 @@ def test_no_more_slots_are_given_than_there_are_whatever_the_widths(seed):
         used = sum(given[name] * widths[name] for name in "abc")
         assert used <= slots
         short = [widths[name] for name in "abc" if given[name] < needs[name]]
-        assert min(short, default=99) > slots - used  # nor is one left that somebody could use
+        assert min(short, default=99) > slots - used  # nor is a slot left that some array could use
 
 
-FIRST = 1000, 4, 0.0  # planned for so many tasks and slots, at that time; the target is at 100 s
+FIRST = 1000, 4, 0.0  # planned for this many tasks and slots, at this time; the target is at 100 s
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_when_an_array_is_planned_again(left, most, running, now_s, is_steered, 
     assert planned.may_plan(now_s) is may
 
 
-def test_so_many_arrays_with_targets_are_let_in_of_a_user_and_of_a_host(monkeypatch):
+def test_the_arrays_with_targets_of_a_user_and_of_a_host_are_limited(monkeypatch):
     monkeypatch.setattr("lbd.dispatch.core.targets.arrays.ARRAYS_OF_USER", 2)
     monkeypatch.setattr("lbd.dispatch.core.targets.arrays.ARRAYS_OF_HOST", 3)
     targets = Targets(lambda _: 4)

@@ -1,4 +1,4 @@
-"""One array with a target: what it is aimed at, and when it is said to end."""
+"""One array with a target: what it aims for, and which end it reports."""
 
 import math
 
@@ -13,8 +13,8 @@ from tests.unit.dispatch.core.targets.test_arrays import MEAN_S, Table
 
 
 @pytest.mark.parametrize(("slots", "left"), [(4, 4), (4, 64), (1, 3), (9, 2)])
-def test_a_deadline_is_aimed_at_from_before_it(slots, left):
-    """By the end of the drain that 95 % do not exceed, and a little for what is steered."""
+def test_a_deadline_is_targeted_ahead_of_time(slots, left):
+    """By the end of the drain that 95 % do not exceed, and a little for the control error."""
     at_once = min(slots, left)
     batch = Batch(left, 100.0, slots, slots, TaskMean(MEAN_S, 1e9))
     drain_s = quantile_s(0.95, at_once, at_once, MEAN_S) - MEAN_S * harmonic(at_once)
@@ -23,8 +23,8 @@ def test_a_deadline_is_aimed_at_from_before_it(slots, left):
     assert before_deadline_s(slots, batch) == pytest.approx(expected_s)
 
 
-def test_the_last_task_ends_as_long_after_its_begin_as_such_tasks_take():
-    """Its end slid along with the clock. One older than all that ended goes on as long again."""
+def test_the_last_task_ends_as_long_after_its_start_as_such_tasks_take():
+    """Its end slid along with the clock. A task older than all that ended takes as long again."""
     table = Table(slots=1)
     table.array(1, 1, 1e6, known=Earlier(others_s=(10.0,) * 20))
     for now_s, left_s in ((0.0, 10.0), (4.0, 6.0), (9.5, 0.5), (12.0, 12.0), (20.0, 20.0)):
@@ -32,8 +32,9 @@ def test_the_last_task_ends_as_long_after_its_begin_as_such_tasks_take():
         assert table.standing(1001).end.mean_s == pytest.approx(left_s)
 
 
-def test_of_several_late_arrays_each_has_later_what_others_leave():
-    """50 and 10 tasks of 10 s on four slots: all of it is done in 150 s, and some 10 s of drain."""
+def test_each_of_several_late_arrays_later_gets_what_the_others_leave():
+    """50 and 10 tasks of 10 s on four slots: everything is done in 150 s plus about 10 s of
+    drain."""
     table = Table(slots=4)
     known = Earlier(others_s=(10.0,) * 20)
     for number, tasks in ((1, 50), (2, 10)):
