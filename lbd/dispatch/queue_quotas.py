@@ -62,7 +62,7 @@ class QueueRoom:
             more = conditions + self._coming_conditions.get(user, 0)
             if why := self._dependents.why_not(user, sent.origin, more, self._most_conditions):
                 return why
-        if why := self._jobs.lists.why_not(user, sent.origin, names_in(sent)):
+        if why := self._jobs.lists.why_not(user, sent.origin, count_names(sent)):
             return why
         if isinstance(sent, Submission):
             whose, disk = (user, sent.origin, sent.size_bytes), self._ledger.disk()
@@ -91,7 +91,7 @@ class QueueRoom:
         add_count(self._coming_of_user, user, more)
         add_count(self._coming_of_host, sent.origin, more)
         add_count(self._coming_conditions, user, sign * conditions_of(sent))
-        self._jobs.lists.comes(user, sign * names_in(sent))
+        self._jobs.lists.comes(user, sign * count_names(sent))
 
     def _user(self, sent: Submission | JobRow) -> str:
         return share_of(sent.user, sent.uid, by_uid=self._by_uid)
@@ -101,7 +101,7 @@ def conditions_of(sent: Submission) -> int:
     return sent.count * len(sent.after.split())
 
 
-def names_in(sent: Submission | JobRow) -> int:
-    """In the lists of these jobs, as far as they count."""
+def count_names(sent: Submission | JobRow) -> int:
+    """Returns how many names in the lists of these jobs count."""
     hosts = sent.excluded if isinstance(sent, Submission) else sent.barred
     return counted(len(hosts), read_needs_text(sent.needs))

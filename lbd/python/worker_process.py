@@ -181,9 +181,9 @@ class WorkerProcess:
         return data or None
 
     def said(self, data: bytes) -> bytes:
-        """What of it is to be shown: lines of `lbrun` are held back until others follow, for the
-        last ones say how the worker ended, and that is for the executor to tell. A host could send
-        such lines without end, so of them the last few are held."""
+        """Returns what to show. Lines of `lbrun` are held back until others follow: the last ones
+        say how the worker ended, and the executor reports that. A host could send such lines
+        without end, so only the last few are held."""
         lines = (self._held + data).splitlines(keepends=True)
         held, room = len(lines), ERRORS_KEPT_BYTES
         while held and lines[held - 1].startswith(b"lbrun: "):

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 
 WIDTH_DIGITS = 4
-DIGITS_MAX = 18  # of a number; Python itself reads none of more than 4300
+DIGITS_MAX = 18  # of a number; Python itself refuses more than 4300
 PARTITION = "lbd"  # the only one
 LET_BE = "LBD_SLURM_IGNORE"  # names of options that a site wants ignored
 INSTALLED: set[str] = set()  # option names to ignore that were given at installation

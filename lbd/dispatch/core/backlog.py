@@ -17,8 +17,8 @@ from lbd.dispatch.core.discipline import HostConnection, QueuedJob
 from lbd.model import NO_NEEDS, HostId, JobId
 
 EMPTY_MIN = 1000  # rows: with fewer, moving up is not worth it
-KINDS_KNOWN, NAMES_KNOWN = 4096, 100_000  # and names of hosts that they leave out
-DIGITS_MAX = 18  # of an id that surely goes into a column
+KINDS_KNOWN, NAMES_KNOWN = 4096, 100_000  # kinds, and host names in their exclusion lists
+DIGITS_MAX = 18  # of an id that always fits a column
 NO_INDEX = -1
 OWN = (
     "id",
@@ -31,15 +31,15 @@ kind_values: Callable[[QueuedJob], tuple[object, ...]] = attrgetter(*KIND_FIELDS
 
 
 def shape_of(kind: QueuedJob) -> tuple[object, ...]:
-    """All that decides which hosts could ever take a job, on whichever of their lines it waits."""
+    """Returns all that decides which hosts could ever take a job, whatever line it waits in."""
     needs = None if kind.needs is NO_NEEDS else kind.needs
     return kind.slots, kind.gang, kind.only, kind.barred, needs
 
 
 def by_shape(fits: Callable[[QueuedJob], bool]) -> Callable[[QueuedJob], bool]:
-    """The same, asked once for each shape: a million jobs may wait, each of another name."""
+    """Returns `fits`, called once per shape: a million jobs may wait, each with its own name."""
     known: dict[tuple[object, ...], bool] = {}
-    last: list[object] = [None, False]  # of an array all are of one kind
+    last: list[object] = [None, False]  # all tasks of an array are of one kind
 
     def answer(kind: QueuedJob) -> bool:
         if kind is last[0]:
@@ -133,7 +133,7 @@ class Backlog:
         self.of_user: dict[str, int] = {}
         self.of_origin: dict[str, int] = {}
         self._kinds: dict[tuple[object, ...], QueuedJob] = {}
-        self._names = 0  # in these, of hosts that are left out
+        self._names = 0  # host names in the exclusion lists of `_kinds`
 
     def __len__(self) -> int:
         return self._jobs
@@ -152,11 +152,11 @@ class Backlog:
         return Row(self, at) if at >= 0 else None
 
     def place(self, job_number: int) -> int:
-        """Of a job among the rows; -1 if it is in none."""
+        """Returns the row of a job; -1 if it has none."""
         ids = self.ids
         if not ids:
             return -1
-        at = job_number - ids[0]  # if none between has moved up
+        at = job_number - ids[0]  # its place if no row in between is missing
         if not (0 <= at < len(ids) and ids[at] == job_number):
             at = bisect_left(ids, job_number)
             if at == len(ids) or ids[at] != job_number:
@@ -228,7 +228,8 @@ class Backlog:
         return list(zip(compress(self.numbers, here), slots, strict=True))
 
     def aside(self, may: Callable[[QueuedJob], bool] = bool) -> Iterator[Row]:
-        """Those in no line whose kind `may` join one, the first first; each may as it is met."""
+        """Yields the jobs in no line whose kind `may` join one, in order; each may join one when it
+        is yielded."""
         if self.aside_count:
             for at, kind in enumerate(self.kinds):
                 if kind is not None and self.lines[at] is None and may(kind):
@@ -271,7 +272,7 @@ class Rows:
                 yield row
 
     def keep(self, fits: Callable[[QueuedJob], bool], leave: Callable[[Row], None]) -> None:
-        """Keeps only the jobs whose kind fits, which goes by its shape."""
+        """Keeps only the jobs whose kind fits; `fits` may look only at what `shape_of` returns."""
         self._sort()
         backlog, kinds = self._backlog, self._backlog.kinds
         fits, kept = by_shape(fits), array("q")

@@ -146,7 +146,7 @@ class Lifecycle:
     def submitted_early(
         self, jobs: Iterable[tuple[QueuedJob, Waits]], now_s: float, rng: Random
     ) -> list[Action]:
-        """The same of jobs that join the queue once what they wait for has happened."""
+        """Takes in jobs that join the queue once what they wait for has happened."""
         for one, waits in jobs:
             job = self.jobs.lists.came(one)
             self.gangs.came(job)

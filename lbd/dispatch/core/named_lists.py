@@ -1,9 +1,8 @@
-"""The names in what jobs ask for, as far as the queue has them in memory: of hosts that their users
-leave out (`-x`), and of features and resources. Pure.
+"""Counts the names that queued jobs ask for: excluded hosts (`-x`), features, resources. Pure.
 
-A list of a thousand hosts takes a hundred kilobytes here, many times what it takes in the ledger,
-and each submission may have another. So how many names there are of one user, and of the users of
-one host, has a limit; and of hosts each submission has one list, however many of its tasks wait.
+A list of a thousand hosts takes a hundred kilobytes in memory, many times its size in the ledger,
+and each submission may have a list of its own. So the names of one user, and of all users of one
+host, are limited; and the tasks of a submission share one list of hosts.
 """
 
 from collections import Counter
@@ -13,21 +12,21 @@ from lbd.dispatch.core.discipline import QueuedJob
 from lbd.model import HostId, Needs
 
 Barred = frozenset[HostId]
-FEW = 8  # names, which take no more than the rest of a job, or not much
+FEW = 8  # so few names take little more memory than the rest of a job
 NAMES_OF_USER = 1_000_000  # 100 MB
-HOST_USERS = 2  # whose names the users of one host may have together
+HOST_USERS = 2  # the users of one host may have as many names as so many users
 VARIANTS_MAX = 64
 
 
 @dataclass(slots=True)
 class Lists:
-    """Of one submission, until its last job has left."""
+    """The lists of one submission, until its last job has left."""
 
     user: str
     origin: str
     names: int
     jobs: int = 0
-    # The hosts, and the same with those that have refused some of its jobs.
+    # Its excluded hosts, also with hosts added that have refused some of its jobs.
     variants: dict[Barred, Barred] = field(default_factory=dict)
 
 
@@ -36,10 +35,10 @@ class NamedLists:
         self._of: dict[int, Lists] = {}  # by submission
         self._of_user: Counter[str] = Counter()  # names
         self._of_origin: Counter[str] = Counter()
-        self._coming: Counter[str] = Counter()  # of each user, on the way to the ledger
+        self._coming: Counter[str] = Counter()  # names of each user, on their way to the ledger
 
     def why_not(self, user: str, origin: str, more: int) -> str:
-        """Why no submission with so many is let in, "" if it is."""
+        """Returns why a submission with so many more names is refused, or ""."""
         for name, count, limit in (
             (user, self._of_user[user], NAMES_OF_USER),
             (origin, self._of_origin[origin], HOST_USERS * NAMES_OF_USER),
@@ -52,14 +51,15 @@ class NamedLists:
         return ""
 
     def comes(self, user: str, more: int) -> None:
-        """So many, of what is not in the queue yet."""
+        """Counts names of a submission that is not in the queue yet."""
         if more:
             self._coming[user] += more
             if not self._coming[user]:
                 del self._coming[user]
 
     def came(self, job: QueuedJob) -> QueuedJob:
-        """It has not ended, and counts until it is `gone`. It shares its list of hosts."""
+        """Counts a job until it is `gone`. Returns it with the list of hosts that its submission
+        shares."""
         if not (job.barred or job.needs):
             return job
         found = self._of.get(job.submission)
@@ -81,7 +81,7 @@ class NamedLists:
             self._count(found, -1)
 
     def shared(self, submission: int, barred: Barred) -> Barred:
-        """The same hosts, in one set for all jobs of a submission that are to leave them out."""
+        """Returns the set of these hosts that the jobs of a submission share."""
         if (found := self._of.get(submission)) is None:
             return barred
         if len(found.variants) >= VARIANTS_MAX:
@@ -96,6 +96,6 @@ class NamedLists:
 
 
 def counted(hosts: int, needs: Needs) -> int:
-    """How many names of these count."""
+    """Returns how many of these names count."""
     names = hosts + len(needs.resources) + len(needs.features) + len(needs.not_features)
     return names if names > FEW else 0

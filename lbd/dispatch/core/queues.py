@@ -197,14 +197,15 @@ class Queues:
             self.targets.was_suspended(entry.job, entry.goes_on(now_s), now_s)
 
     def bar(self, job: JobId, barred: frozenset[HostId]) -> None:
-        """Bars the job from these hosts, as it cannot begin at one more of them; `lost` follows."""
+        """Sets the hosts from which the job is barred, since it cannot start on one more of them;
+        `lost` follows."""
         if (entry := self.registry.entries.get(job)) is not None:
             entry.job = entry.job._replace(barred=barred)
 
     def unbar(
         self, job: JobId, barred: frozenset[HostId], now_s: float, rng: Random
     ) -> list[Start]:
-        """Lets the job go to all hosts but these."""
+        """Lets the job go to all hosts except these."""
         if (entry := self.registry.entries.get(job)) is None:
             return []
         freed = entry.job._replace(barred=barred)
@@ -450,7 +451,7 @@ class Queues:
         place: Callable[[Registered], int] = attrgetter("number")
         stranded: list[Registered] = sorted(self.aside.values(), key=place)
         self.aside.clear()
-        unfit = set[int]()  # kinds of jobs that no host can take: a million may wait of one
+        unfit = set[int]()  # kinds that no host can take; a million jobs may wait of one kind
         suits = by_shape(lambda job: any(server.suits(job) for server in self.hosts.values()))
         aside = self.registry.backlog.aside(lambda kind: id(kind) not in unfit and suits(kind))
         for registered in merge(stranded, aside, key=place):

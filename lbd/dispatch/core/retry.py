@@ -25,18 +25,18 @@ ENOENT = 2
 NOT_YET = "not-yet"  # its host takes its user's commands, but at other times
 AWAY = "files"  # the phase at which a host refuses an attempt because its files are unavailable
 ASKED_AGAIN_S = 3600.0  # the owner may have changed the rule by then
-HELD = "held for a while: "  # begins the reason
-STALE_MIN = 1000  # moments of what was dropped or set again that are kept at least
+HELD = "held for a while: "  # start of the reason
+STALE_MIN = 1000  # outdated entries that the heap may hold in any case
 Key = TypeVar("Key", JobId, tuple[JobId, HostId])
 
 
 class Moments(Generic[Key]):
-    """When something of each key is due. What is due is found without a look at the others: there
-    may be as many as jobs."""
+    """The moment at which each key is due. A heap finds those due without a look at the others;
+    there may be as many keys as jobs."""
 
     def __init__(self) -> None:
         self._at_s: dict[Key, float] = {}
-        self._heap: list[tuple[float, Key]] = []  # of keys that were dropped or set again, too
+        self._heap: list[tuple[float, Key]] = []  # also holds keys that were dropped or set again
 
     def set(self, key: Key, at_s: float) -> None:
         self._at_s[key] = at_s
@@ -50,8 +50,8 @@ class Moments(Generic[Key]):
         self._at_s.pop(key, None)
 
     def due(self, now_s: float, most: int) -> list[Key]:
-        """The first of those whose moment has come, which are forgotten then: `most`, as there are
-        moments that very many have in common."""
+        """Removes and returns the keys that are due, `most` at a time: very many may be due at the
+        same moment."""
         found: list[Key] = []
         for _ in range(most):
             if not self._heap or self._heap[0][0] > now_s:
@@ -64,7 +64,7 @@ class Moments(Generic[Key]):
 
 
 class Pauses:
-    """Jobs that are held for a while. Who has ended is to be dropped."""
+    """Jobs that are held for a while. A job that has ended must be dropped."""
 
     def __init__(self) -> None:
         self._counts: dict[JobId, int] = {}
@@ -87,13 +87,13 @@ class Pauses:
         self._until.drop(job)
 
     def over(self, jobs: Mapping[JobId, Live], now_s: float, most: int) -> list[JobId]:
-        """Those of `jobs` to be tried again: the first `most`."""
+        """Returns the jobs to retry now, `most` at a time."""
         found = self._until.due(now_s, most)
         return [job for job in found if job in jobs and jobs[job].held.startswith(HELD)]
 
 
 class Bars:
-    """Hosts from which jobs are barred for a time. Who has ended is to be dropped."""
+    """Hosts from which jobs are barred for a time. A job that has ended must be dropped."""
 
     def __init__(self) -> None:
         self._hosts: dict[JobId, set[HostId]] = {}
@@ -111,7 +111,7 @@ class Bars:
             self._until.drop((job, host))
 
     def over(self, now_s: float, most: int) -> list[tuple[JobId, frozenset[HostId]]]:
-        """Which jobs may go to which hosts again: the first `most` of these bars."""
+        """Returns which jobs may go to which hosts again, at most `most` bars at a time."""
         found: dict[JobId, set[HostId]] = {}
         for job, host in self._until.due(now_s, most):
             found.setdefault(job, set()).add(host)

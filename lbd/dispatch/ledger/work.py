@@ -611,9 +611,9 @@ def report(job: str, fault: str) -> None:
     job_log.error(job, "left out: its row in the ledger is malformed: %s", fault)
 
 
-@lru_cache(maxsize=64)  # those of an array follow each other
+@lru_cache(maxsize=64)  # the tasks of an array come one after another
 def names_in(text: str) -> tuple[str, ...]:
-    """Of hosts that a job leaves out, in one tuple for all that leave out the same."""
+    """Returns the excluded hosts; equal lists are one tuple."""
     return tuple(text.split())
 
 

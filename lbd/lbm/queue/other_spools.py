@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 Logs = Callable[[pb.LogsRequest], AsyncIterator[pb.LogsPiece]]
 PieceKind = TypeVar("PieceKind", pb.LogsPiece, pb.FilesPiece)
 LOGS, FILES = "/lbd.v1.Lbm/Logs", "/lbd.v1.Lbm/Files"
-# A host may send a piece without a byte in it, again and again: all that it sends counts as if each
-# piece took that long, and has so much of our time. At 256 KiB a piece that is 600 MB/s.
+# A host may send empty pieces without end. So each piece counts as if it took PIECE_S, and those of
+# one host may take SHARE of this LBM's time: 600 MB/s at 256 KiB a piece.
 SHARE, PIECE_S = 0.25, 1e-4
-STALLED_S = 5.0  # one who reads no output; to ask for the rest of it later costs one call
+STALLED_S = 5.0  # of a reader; asking for the rest later costs one call
 
 
 class NotKept(Unavailable):
@@ -38,7 +38,7 @@ class OtherSpools:
         self._own_name = own_name
         self._peers, self._cluster = peers, cluster
         self._shares = TimeShares(SHARE)
-        self.own_logs: Logs | None = None  # of this host's spool, which nobody need be asked for
+        self.own_logs: Logs | None = None  # this host's own spool, for which no host need be asked
 
     async def logs(self, host: str, request: pb.LogsRequest) -> AsyncIterator[pb.LogsPiece]:
         """Yields output from that host's spool. While the reader stalls, the call is cancelled and
