@@ -7,6 +7,7 @@ from lbd.slurm.options import PARTITION, Grammar, SlurmError, is_number, listed,
 from lbd.slurm.queue import SHOWN_S, Job, act, jobs, with_details
 from lbd.slurm.squeue import ran_s
 from lbd.slurm.times import begin_text, elapsed, limit_s, moment
+from lbd.text.job_phrases import only_together
 from lbd.text.name_patterns import fill_in
 
 GRAMMAR = Grammar(
@@ -138,6 +139,8 @@ def update(rest: list[str]) -> None:
             raise SlurmError(f"update {key} is not supported by lbd")
     if not ids or not change:
         raise SlurmError("No job ID or nothing to change specified")
+    if problem := only_together(ids):
+        raise SlurmError(problem)
     check(act("update", ids, update=change))
 
 

@@ -6,6 +6,15 @@ CANNOT_OPEN = "cannot open the output file"  # begins the reason of a job that t
 LAUNCHER = ("/bin/sh", "-c", 'eval "$SBATCH_LAUNCH"')
 
 
+def only_together(ids: list[str]) -> str:
+    """Returns why jobs with these ids cannot be updated; "" if none of them is a task."""
+    task = next((one for one in ids if "_" in one), "")
+    if not task:
+        return ""
+    array = task.partition("_")[0]
+    return f"{task}: the tasks of an array can only be changed together; name the array, {array}"
+
+
 def jobs_do(ids: str, does: str = "", do: str = "") -> str:
     """Returns `job 3 waits` or `jobs 1-20 wait`. `does`: the verb for one job, `do`: for
     several."""

@@ -286,6 +286,13 @@ def test_scontrol_names_whole_paths_and_when_a_running_job_ends_at_the_latest():
     assert dict(scontrol.described(Job(running), Job(running)))["EndTime"] == "Unknown"
 
 
+def test_scontrol_refuses_to_update_one_task_since_all_would_change():
+    line = "12_4: the tasks of an array can only be changed together; name the array, 12"
+    with pytest.raises(SlurmError) as problem:
+        scontrol.update(["JobId=12_4", "TimeLimit=0:30:00"])
+    assert str(problem.value) == line
+
+
 def test_times_and_sizes():
     assert elapsed(93784) == "1-02:03:04"
     assert [short_elapsed(n) for n in (5, 65, 3665, 93784)] == [

@@ -1,6 +1,6 @@
 import pytest
 
-from lbd.text.job_phrases import jobs_do
+from lbd.text.job_phrases import jobs_do, only_together
 
 
 @pytest.mark.parametrize(
@@ -13,3 +13,11 @@ def test_the_verb_agrees_in_number(ids, said):
 
 def test_without_a_verb():
     assert [jobs_do("3"), jobs_do("3-4")] == ["job 3", "jobs 3-4"]
+
+
+@pytest.mark.parametrize(
+    ("ids", "array"),
+    [(["12"], ""), (["3-5", "last", "@me"], ""), (["3", "12_7"], "12"), (["12_[3-5]"], "12")],
+)
+def test_tasks_are_updated_together(ids, array):
+    assert only_together(ids).partition("; ")[2] == (array and f"name the array, {array}")

@@ -13,6 +13,7 @@ from lbd.console.reply import Json, table
 from lbd.errors import ConfigError
 from lbd.model import ENDED_NAMES
 from lbd.text.array_phrases import Pace, failed_in, progress_line, were_cancelled
+from lbd.text.job_phrases import only_together
 
 POLL_S = 0.3  # longer if an answer takes its time
 ASKED_SHARE = 5
@@ -71,7 +72,8 @@ def add_update_options(parser: Parser) -> None:
     parser.add_argument("--begin", metavar="TIME", type=begin_time,
                         help="earliest start: 17:30, 2026-12-01T06:00 or +2h; now: at "
                              "once")  # fmt: skip
-    add_ids(parser)
+    parser.add_argument("ids", metavar="ID", nargs="+",
+                        help="3, 2-5, last, @me; of an array all tasks or none: 12")  # fmt: skip
 
 
 def limit(given: str) -> float:
@@ -105,7 +107,6 @@ def change_of(options: argparse.Namespace) -> Json:
     change = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     if not change:
         raise ConfigError("nothing to change: give --priority, --name, --timeout or --begin")
-    if named := [one for one in options.ids if "_" in one]:
-        raise ConfigError(f"{named[0]}: the tasks of an array can only be changed together; name "
-                          f"the array, {named[0].partition('_')[0]}")  # fmt: skip
+    if problem := only_together(options.ids):
+        raise ConfigError(problem)
     return change
