@@ -82,14 +82,17 @@ def test_functions_run_on_all_hosts_and_raise_as_if_here(lab):
 
 def test_what_a_function_prints_is_not_held_back(lab, monkeypatch):
     monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
-    _, errors = run(lab, """
+    _, errors = run(
+        lab,
+        """
         import lbd
 
         with lbd.Executor(slots=1) as executor:
             executor.submit(print, "a line").result()
             executor.submit(print, "half a line", end="").result()
         print("{}")
-    """)
+    """,
+    )
     assert errors == "a line\nhalf a line"
 
 
