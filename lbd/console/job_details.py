@@ -12,7 +12,7 @@ from lbd.console.jobs import STATES, shown_command, shown_state
 from lbd.console.reply import Json, number, table, tables, text, texts
 from lbd.model import ENDED_NAMES
 from lbd.policy.needs import is_size
-from lbd.text.array_phrases import INTERRUPTING, FailedTask, end_line, failed_in
+from lbd.text.array_phrases import INTERRUPTING, FailedTask, end_line, ended_of, failed_in
 from lbd.text.job_phrases import CANNOT_OPEN
 from lbd.text.one_line import one_line
 from lbd.text.units import duration_text
@@ -163,10 +163,9 @@ def outlook_lines(one: Json, clock: Clock) -> list[str]:
     if not text(one, "array") or math.isnan(ran_s):
         return [f"begins   {begins}"] if (begins := begin_phrase(one)) else []
     counts = {state: int(number(tasks, state)) for state in STATES if tasks.get(state)}
-    ended = sum(counts.get(state, 0) for state in ENDED_NAMES)
     if not sum(counts.get(state, 0) for state in INTERRUPTING) or one.get("target"):
         return []
-    return [f"ends     {end_line(ended, sum(counts.values()), ran_s)}"]
+    return [f"ends     {end_line(*ended_of(counts), ran_s)}"]
 
 
 def time_lines(one: Json, clock: Clock) -> list[str]:

@@ -64,8 +64,9 @@ class Worker:
     def _leave(self) -> None:
         if self._cache is not None:
             self._cache.leave()
-        with contextlib.suppress(OSError, ValueError):
-            sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError, AttributeError):  # the user's by now
+                stream.flush()
         if self._runs:
             os.killpg(0, signal.SIGKILL)
         os._exit(0)
@@ -237,6 +238,7 @@ def main() -> None:
     os.dup2(null, 0)
     os.dup2(2, 1)
     os.close(null)
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # it is no terminal
     worker = Worker(tasks, results)
     threading.Thread(target=worker.read, daemon=True).start()
     worker.run()

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from lbd.model import ENDED_NAMES
+
 SHOWN = 8  # failed tasks that are named
 CAUSES = {"timeout": "time limit", "memory": "memory limit"}
 INTERRUPTING = ("running", "suspended")
@@ -82,6 +84,13 @@ def progress_line(states: Mapping[str, int], left_s: float | None) -> str:
     if left_s is not None:
         parts.append(about(left_s))
     return ", ".join(parts)
+
+
+def ended_of(states: Mapping[str, int]) -> tuple[int, int]:
+    """Returns how many tasks have ended, and of how many. Cancelled tasks do not count: they say
+    nothing about how long the others take."""
+    total = sum(states.values()) - states.get("cancelled", 0)
+    return sum(states.get(name, 0) for name in ENDED_NAMES - {"cancelled"}), total
 
 
 def about(seconds: float) -> str:

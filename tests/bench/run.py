@@ -110,7 +110,7 @@ def main() -> int:
     own_session()
     if options.realtime:
         above_others()
-    wanted = set(options.only or NAMES)
+    wanted = set(options.only or NAMES) - set(options.skip or ())
     runs = options.runs or (QUICK_RUNS if options.quick else RUNS)
     rows: list[Row] = []
     failures: dict[str, str] = {}
@@ -142,6 +142,10 @@ def read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="the figures, beside their rivals")
     parser.add_argument("--quick", action="store_true", help="few runs, small streams")
     parser.add_argument("--only", action="append", choices=NAMES, help="this figure; repeatable")
+    parser.add_argument(
+        "--skip", action="append", choices=NAMES,
+        help="all but this figure; repeatable (owners alone takes 70 minutes)",
+    )  # fmt: skip
     parser.add_argument("--runs", type=int, help=f"samples of each thing (default: {RUNS})")
     parser.add_argument(
         "--realtime", action="store_true",

@@ -80,6 +80,22 @@ def test_functions_run_on_all_hosts_and_raise_as_if_here(lab):
     assert errors.count("printed") == 1
 
 
+def test_what_a_function_prints_is_not_held_back(lab, monkeypatch):
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
+    _, errors = run(
+        lab,
+        """
+        import lbd
+
+        with lbd.Executor(slots=1) as executor:
+            executor.submit(print, "a line").result()
+            executor.submit(print, "half a line", end="").result()
+        print("{}")
+    """,
+    )
+    assert errors == "a line\nhalf a line"
+
+
 def test_a_large_argument_is_sent_to_a_host_once_and_may_be_changed(lab):
     found, _ = run(lab, """
         import json, os, time

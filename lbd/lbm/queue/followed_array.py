@@ -9,12 +9,12 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from lbd.model import ENDED_NAMES
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.text.array_phrases import (
     SHOWN,
     FailedTask,
     Pace,
+    ended_of,
     failed_line,
     interrupted_line,
     progress_line,
@@ -82,9 +82,8 @@ class FollowedArray:
     def progress(self, now_s: float) -> str:
         count = count_of(self.indexes)
         states = Counter({name: self._states.count(code) for name, code in self._names.items()})
-        ended = sum(states[name] for name in ENDED_NAMES)
         states["pending"] += count - states.total()  # nothing was heard about these
-        return progress_line(states, self._pace.left_s(ended, count, now_s))
+        return progress_line(states, self._pace.left_s(*ended_of(states), now_s))
 
     def end(self, ended: AwaitedJobs, interrupted: int) -> str:
         """`interrupted`: the signal; 0: not interrupted."""

@@ -6,6 +6,8 @@ from lbd.text.array_phrases import (
     FailedTask,
     Pace,
     about,
+    end_line,
+    ended_of,
     failed_line,
     interrupted_line,
     progress_line,
@@ -61,6 +63,12 @@ def test_progress():
 )  # fmt: skip
 def test_a_time_in_one_unit(seconds, text):
     assert about(seconds) == f"about {text}"
+
+
+def test_cancelled_tasks_say_nothing_of_the_others():
+    states = {"pending": 5, "running": 1, "done": 1, "cancelled": 33}
+    assert ended_of(states) == (1, 7)
+    assert end_line(*ended_of(states), 3.0).startswith("in about 18 s")
 
 
 def test_the_rest_is_assumed_to_take_as_long_as_what_has_ended_since_the_first_look():

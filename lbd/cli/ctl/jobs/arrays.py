@@ -11,8 +11,7 @@ from lbd.client.progress import Progress
 from lbd.client.wait_rules import begin_unix_s
 from lbd.console.reply import Json, table
 from lbd.errors import ConfigError
-from lbd.model import ENDED_NAMES
-from lbd.text.array_phrases import Pace, failed_in, progress_line, were_cancelled
+from lbd.text.array_phrases import Pace, ended_of, failed_in, progress_line, were_cancelled
 from lbd.text.job_phrases import only_together
 
 POLL_S = 0.3  # longer if an answer takes its time
@@ -34,9 +33,7 @@ def wait_showing(ask: Ask, ids: list[str], give_up_s: float, progress: Progress)
                 return reply
             counts = {state: int(count) for state, count in table(reply, "states").items()
                       if isinstance(count, int)}  # fmt: skip
-            ended = sum(counts.get(name, 0) for name in ENDED_NAMES)
-            left = pace.left_s(ended, sum(counts.values()), now_s)
-            progress.show(progress_line(counts, left))
+            progress.show(progress_line(counts, pace.left_s(*ended_of(counts), now_s)))
             pause_s = max(POLL_S, ASKED_SHARE * (now_s - asked_s))
             time.sleep(min(pause_s, max(0.0, give_up_s - now_s)))
     finally:
