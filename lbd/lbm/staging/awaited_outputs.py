@@ -17,16 +17,23 @@ class AwaitedOutputs:
     def __init__(self, notes: Mapping[str, Note]) -> None:
         self._notes = notes  # those with unfinished jobs
         self.troubles: dict[int, str] = {}  # why outputs of an ended job have not come yet
+        self._delayed: set[int] = set()  # those of them that come once another host is back
         self._moved = asyncio.Event()
 
     def settle(self, job: int) -> None:
         """Notes that nothing more comes from the job."""
         self.troubles.pop(job, None)
+        self._delayed.discard(job)
         self._tell()
 
-    def keep(self, job: int, trouble: str) -> None:
-        """Notes that the outputs have not come, for now, and why."""
+    def keep(self, job: int, trouble: str, *, delayed: bool) -> None:
+        """Notes that the outputs have not come, for now, and why. `delayed`: they come by
+        themselves, and the user need not do anything."""
         self.troubles[job] = trouble
+        if delayed:
+            self._delayed.add(job)
+        else:
+            self._delayed.discard(job)
         self._tell()
 
     def _tell(self) -> None:
@@ -35,7 +42,7 @@ class AwaitedOutputs:
 
     def coming(self, uid: int, jobs: Sequence[int]) -> list[int]:
         """Returns, in order, those of these ended jobs whose outputs are on their way to that user
-        here: no trouble is known yet that delays them."""
+        here: no trouble is known that keeps them away until the user does something."""
         return sorted(job for _, own in self._by_note(uid, jobs) for job in own)
 
     def _by_note(self, uid: int, jobs: Sequence[int]) -> list[tuple[Note, list[int]]]:
@@ -47,7 +54,7 @@ class AwaitedOutputs:
         return found
 
     def _comes(self, note: Note, job: int) -> bool:
-        return note.is_left(job) and job not in self.troubles
+        return note.is_left(job) and (job not in self.troubles or job in self._delayed)
 
     async def wait(self, uid: int, jobs: Sequence[int]) -> None:
         """Waits until the outputs of these ended jobs are here, or it is known why they are not."""
@@ -60,8 +67,8 @@ class AwaitedOutputs:
                     left.pop()
 
     async def answer(self, uid: int, ended: Sequence[pb.JobInfo], patience_s: float) -> Json:
-        """Returns, after a while, how many jobs have outputs that are still on their way, and what
-        delays those of one other job."""
+        """Returns, after a while, how many jobs have outputs that are still on their way, and why
+        those of one job have not come."""
         jobs = sorted(job.id for job in ended)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(patience_s):

@@ -238,18 +238,18 @@ class QueuedFiles:
     async def _bring_of(self, uid: int, ended: deque[pb.JobInfo]) -> None:
         while ended:
             job = ended.popleft()
-            note, trouble = self._in_hand[job.id], ""
+            note, trouble, delayed = self._in_hand[job.id], "", False
             try:
                 trouble = await self.bring(note, job)
             except Unavailable as problem:
-                trouble = str(problem)
+                trouble, delayed = str(problem), True
             age_s = time.time() - job.finished
             if trouble and age_s <= self._config.dispatch.output_keep_days * DAY_S:
                 if job.id not in self.awaited.troubles:
                     index = job.array_index if job.array_id else None
                     shown = shown_id(str(job.id), job.array_id, index)
                     job_log.warning(shown, "its outputs: %s; will try again", trouble)
-                self.awaited.keep(job.id, trouble)
+                self.awaited.keep(job.id, trouble, delayed=delayed)
                 loop = asyncio.get_running_loop()
                 pause_s = min(RETRY_MAX_S, max(RETRY_S, age_s / RETRY_SHARE))
                 loop.call_later(pause_s, self._ended.put_nowait, job)

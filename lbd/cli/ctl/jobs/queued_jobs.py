@@ -319,6 +319,7 @@ def wait(daemons: Daemons, options: argparse.Namespace) -> int:
     give_up_s = time.monotonic() + options.timeout
     progress = Progress(has_terminal())
     counts: Json = {}
+    delay = ""  # why outputs have not come, as far as it was said
     try:
         ids = settled(daemons, options.ids, options.timeout)
         if progress.is_on:
@@ -333,6 +334,8 @@ def wait(daemons: Daemons, options: argparse.Namespace) -> int:
             if reply.get("open") == 0:
                 if not (coming := reply.get("outputs_coming")):
                     break
+                if not delay and (delay := text(reply, "outputs_trouble")):
+                    complain("lbctl", f"outputs not fetched yet: {delay}; waiting for them")
                 give_up_s = min(give_up_s, time.monotonic() + OUTPUTS_S)
                 if left_s <= 0:
                     raise Unavailable(f"ended, but outputs of {coming} are still being fetched")
@@ -343,8 +346,11 @@ def wait(daemons: Daemons, options: argparse.Namespace) -> int:
         return NO_ANSWER
     if options.json:
         print_json(tables(reply, "jobs"))
-    if trouble := text(reply, "outputs_trouble"):
+    trouble = text(reply, "outputs_trouble")
+    if trouble:
         complain("lbctl", f"outputs not fetched yet: {trouble}")
     if line := outcome(counts, ids):
         complain("lbctl", line)
+    if trouble:
+        return NO_ANSWER
     return 0 if reply.get("all_done") else NOT_ALL

@@ -31,12 +31,29 @@ async def test_they_are_awaited_until_they_are_here_or_can_no_longer_arrive():
     await asyncio.sleep(0)
     own.end(11)
     awaited.settle(11)
-    awaited.keep(12, "h2 is away")
+    awaited.keep(12, "out.2 is not empty", delayed=False)
     async with asyncio.timeout(20):
         await waiting
     ended = [pb.JobInfo(id=10 + n, array_id=10, array_index=n) for n in (1, 2)]
-    answer = {"outputs_coming": 0, "outputs_trouble": "10_2: h2 is away"}
+    answer = {"outputs_coming": 0, "outputs_trouble": "10_2: out.2 is not empty"}
     assert await awaited.answer(OWN, ended, 60.0) == answer
+
+
+async def test_outputs_on_a_host_that_is_away_are_awaited_too():
+    """`lbctl wait` ended with 0 while the outputs had not come."""
+    own = array(10)
+    awaited = outputs(own)
+    awaited.keep(12, "h2 is away", delayed=True)
+    ended = [pb.JobInfo(id=12, array_id=10, array_index=2)]
+    answer = {"outputs_coming": 1, "outputs_trouble": "10_2: h2 is away"}
+    assert await awaited.answer(OWN, ended, 0.0) == answer
+    awaited.keep(12, "out.2 is not empty", delayed=False)  # h2 is back
+    answer = {"outputs_coming": 0, "outputs_trouble": "10_2: out.2 is not empty"}
+    assert await awaited.answer(OWN, ended, 60.0) == answer
+    awaited.keep(12, "h2 is away", delayed=True)
+    own.end(12)
+    awaited.settle(12)
+    assert await awaited.answer(OWN, ended, 60.0) == {"outputs_coming": 0, "outputs_trouble": ""}
 
 
 async def test_one_that_is_here_costs_no_look_at_all_that_are_not(monkeypatch):

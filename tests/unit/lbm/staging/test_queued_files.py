@@ -190,6 +190,9 @@ async def test_outputs_that_cannot_be_had_are_asked_for_less_and_less_often(tmp_
         await files._bring_of(OTHER, ended)
     assert [round(pause_s, 1) for pause_s in pauses] == [0.0, 10.0, 600.0]
     assert files.awaited.troubles == {1: "h2 is down"}
+    own = note(1, OTHER)
+    files._open[own.name] = own
+    assert files.awaited.coming(OTHER, [1]) == [1]
 
 
 def test_the_temporary_names_beside_fetched_files_cannot_be_guessed():

@@ -72,12 +72,22 @@ def test_wait_ends_when_the_outputs_have_arrived(daemon, capsys):
     assert capsys.readouterr() == ("", "")
 
 
+def test_wait_says_once_why_outputs_are_late_and_waits_for_them(daemon, capsys):
+    over = {"ok": True, "open": 0, "all_done": True}
+    late = {**over, "outputs_coming": 1, "outputs_trouble": "3: h2 is silent"}
+    answers = iter([late, late, over])
+    daemon("lbm", **{"queue.wait": lambda request: next(answers)})
+    assert lbctl.main(["wait", "3"]) == 0
+    said = "lbctl: outputs not fetched yet: 3: h2 is silent; waiting for them\n"
+    assert capsys.readouterr() == ("", said)
+
+
 @pytest.mark.parametrize(
     ("answer", "status", "said"),
     [
         ({"outputs_coming": 2}, 2, "ended, but outputs of 2 are still being fetched"),
-        ({"outputs_trouble": "12_3: h2"}, 0, "outputs not fetched yet: 12_3: h2"),
-        ({"outputs_trouble": "7: h2", "all_done": False}, 1, "outputs not fetched yet: 7: h2"),
+        ({"outputs_trouble": "12_3: h2"}, 2, "outputs not fetched yet: 12_3: h2"),
+        ({"outputs_trouble": "7: h2", "all_done": False}, 2, "outputs not fetched yet: 7: h2"),
     ],
 )
 def test_wait_says_that_outputs_have_not_arrived(daemon, capsys, monkeypatch, answer, status, said):
