@@ -167,7 +167,12 @@ def logs_of_failed(daemons: Daemons, options: argparse.Namespace) -> int:
     failed = [one for one in tasks_of(daemons, options.ids) if text(one, "state") in FAILED]
     if not failed:
         complain("lbctl", "none of these jobs has failed")
-    return show_each(daemons, failed)
+    # One that is lost may have begun unseen.
+    ran = [one for one in failed if has_begun(one) or text(one, "state") == "lost"]
+    status = show_each(daemons, ran)
+    for line in why_not_begun([one for one in failed if one not in ran]):
+        complain("lbctl", line)
+    return status
 
 
 def tasks_of(daemons: Daemons, ids: list[str]) -> list[Json]:
@@ -181,6 +186,7 @@ def show_each(daemons: Daemons, found: list[Json]) -> int:
     Asks a host that does not answer only once, and shows the others' outputs. Returns the exit
     status."""
     copied, left = set[str](), dict[str, list[str]]()  # host -> tasks left out
+    is_complete = True
     for one in found:
         host, task = text(one, "host"), text(one, "id")
         if host in left:
@@ -193,15 +199,20 @@ def show_each(daemons: Daemons, found: list[Json]) -> int:
         try:
             show_output(daemons, [task], None, copied, follows=False)
         except Refusal as problem:
-            if problem.code != "unavailable" or not host:
+            if problem.code not in (AWAY, "unavailable") or not host:
+                raise
+            if "dispatcher" in str(problem):  # as for every other task
                 raise
             complain("lbctl", str(problem))
-            left[host] = [task]
+            if problem.code == AWAY:
+                left[host] = [task]
+            else:
+                is_complete = False
     for host, tasks in left.items():
         more = f" and {len(tasks) - NAMED_MAX} more" if len(tasks) > NAMED_MAX else ""
         named = ", ".join(tasks[:NAMED_MAX]) + more
         complain("lbctl", f"left out until {host} is back: the output of {named}")
-    return 1 if left else 0
+    return 0 if is_complete and not left else 1
 
 
 def show_output(

@@ -6,6 +6,7 @@ import pytest
 
 from lbd.cli import lbctl
 from lbd.cli.ctl.jobs import queued_jobs
+from lbd.local import json_socket
 from lbd.local.json_socket import SEVERAL
 from tests.unit.cli.canned import JOB
 
@@ -74,7 +75,7 @@ def test_a_host_that_is_down_does_not_hide_the_output_of_the_others(daemon, capf
     hosts = {"5_1": "h2", "5_2": "h4", "5_3": "h2", "5_4": "h4"}
     task = {**JOB, "array_id": 5, "state": "failed", "exit_status": 1}
     tasks = [{**task, "id": name, "host": host} for name, host in hosts.items()]
-    away = {"ok": False, "error": "cannot get output from h4", "code": "unavailable"}
+    away = {"ok": False, "error": "cannot get output from h4", "code": json_socket.AWAY}
 
     def output(question):
         (name,) = question["ids"]
@@ -93,6 +94,29 @@ def test_a_host_that_is_down_does_not_hide_the_output_of_the_others(daemon, capf
         "lbctl: left out until h4 is back: the output of 5_2, 5_4",
     ]
     assert [question["ids"] for question in lbm.asked if question.get("at")].count(["5_4"]) == 0
+
+
+def test_an_output_that_is_no_longer_stored_does_not_hide_the_others_of_its_host(daemon, capsys):
+    task = {**JOB, "array_id": 5, "host": "h4", "state": "failed", "exit_status": 1}
+    tasks = [{**task, "id": f"5_{index}"} for index in (1, 2)]
+    trouble = "h4: its output is not stored here, or no longer"
+    dropped = {"ok": False, "error": trouble, "code": "unavailable"}
+    daemon("lbm", **{"queue.logs": dropped, "queue.jobs": {"ok": True, "jobs": tasks}})
+    assert lbctl.main(["logs", "--failed", "5"]) == 1
+    out, err = capsys.readouterr()
+    assert len(out.splitlines()) == len(tasks)
+    assert err.splitlines() == [f"lbctl: {trouble}"] * len(tasks)
+
+
+def test_failed_tasks_that_never_ran_do_not_look_as_if_their_host_were_away(daemon, capsys):
+    reason = "h1: ./nosuch: No such file or directory"
+    never = {**JOB, "array_id": 5, "state": "failed", "exit_status": 127, "started": None}
+    tasks = [{**never, "id": f"5_{index}", "host": "h1", "reason": reason} for index in (1, 2, 3)]
+    refusal = {"ok": False, "error": f"job 5_1 never ran: {reason}", "code": "unavailable"}
+    daemon("lbm", **{"queue.logs": refusal, "queue.jobs": {"ok": True, "jobs": tasks}})
+    assert lbctl.main(["logs", "--failed", "5"]) == 0
+    said = f"lbctl: 3 of these tasks never ran: {reason}\n"
+    assert capsys.readouterr() == ("", said)
 
 
 def test_the_outputs_of_an_array_are_shown_one_after_the_other(daemon, capfdbinary, monkeypatch):
