@@ -25,6 +25,7 @@ from lbd.lbm.inbound.context import InboundContext
 from lbd.lbm.inbound.performer import FAULT, Performer, job_log, not_started
 from lbd.lbm.inbound.request import dry_start, make_order, over_memory, phase_of
 from lbd.lbm.queue.dispatcher_client import DispatcherClient
+from lbd.lbm.queue.dispatcher_words import refused_report
 from lbd.lbm.queue.own_files import EXIT_CANNOT_OPEN, own_files, why_not_opened, writing_to
 from lbd.lbm.queue.spool import Spool
 from lbd.lbm.staging.attempt_files import AttemptFiles, result_of
@@ -133,10 +134,7 @@ class Attempt(Performer):
             case e.DropFiles() if self.files is not None:
                 self.files.close()
             case e.ReportRefused():
-                report = dispatch_pb2.AttemptReport(event="refused", reason=action.reason)
-                report.phase, report.errno = action.phase, action.number
-                report.wait_s = action.wait_s
-                self._say(report)
+                self._say(refused_report(action, is_staged=self.files is not None))
             case e.ReportReady():
                 self.answer(self._dry_start(), e.NotStarted(FAULT, "spawn"))
             case e.ReportBegun():

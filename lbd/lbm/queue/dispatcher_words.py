@@ -8,6 +8,8 @@ attempts that no other dispatcher would accept from this host.
 from collections.abc import Collection
 from typing import Protocol
 
+from lbd.lbm.core.execution_events import ReportRefused
+from lbd.lbm.core.journey_events import Refused
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.parsing import parsed
 from lbd.text.one_line import one_line
@@ -51,3 +53,14 @@ def is_too_much(held: Collection[Ordered], start: pb.Start) -> bool:
 def refusal(start: pb.Start, phase: str, reason: str) -> pb.AttemptReport:
     job, number = start.job[:WORD_CHARS_MAX], start.attempt
     return pb.AttemptReport(job=job, attempt=number, event="refused", phase=phase, reason=reason)
+
+
+def refused_report(refused: ReportRefused, *, is_staged: bool) -> pb.AttemptReport:
+    """Gives the reason and, unless files were taken along, its remedy, as `lbrun` does without the
+    queue."""
+    reason, phase, number = refused.reason, refused.phase, refused.number
+    if not is_staged:
+        reason = Refused(reason, phase, number).advice
+    return pb.AttemptReport(
+        event="refused", reason=reason, phase=phase, errno=number, wait_s=refused.wait_s
+    )

@@ -2,6 +2,7 @@
 "never two attempts alive" that were once untested."""
 
 import asyncio
+import errno
 import subprocess
 from types import SimpleNamespace
 
@@ -194,6 +195,14 @@ async def test_an_attempt_without_a_named_user_does_not_run(host, news, said, ph
     await until(lambda: news)
     assert [(one.event, one.phase) for one in news] == [("refused" if phase else "begun", phase)]
     assert bool(host.link.spawns) is not bool(phase)
+
+
+@pytest.mark.parametrize(("number", "hint"), [(errno.ENOENT, True), (errno.EACCES, False)])
+async def test_a_missing_directory_is_reported_with_the_remedy(attempt, news, number, hint):
+    """`lbrun` without the queue gave it, and `lbctl job` did not."""
+    attempt.perform(e.ReportRefused("/x is not there", "chdir", number))
+    (refused,) = news
+    assert refused.reason.endswith("; --send and --fetch take files along") is hint
 
 
 class Staged(Attempt):
