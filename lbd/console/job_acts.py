@@ -8,9 +8,9 @@ from lbd.dispatch.core.job_selection import read_selectors
 from lbd.errors import LbdError
 
 
-def check_ids(ids: list[str]) -> None:
-    """Raises ConfigError."""
-    read_selectors(ids, "", 1)
+def check_ids(ids: list[str], verb: str = "jobs") -> None:
+    """`verb`: the one of `lbctl` that takes names instead. Raises ConfigError."""
+    read_selectors(ids, "", 1, verb)
 
 
 def act(
@@ -20,7 +20,7 @@ def act(
     nothing was tried."""
     queued, named = plain_commands.split(ids)
     if queued:
-        check_ids(queued)
+        check_ids(queued, "kill" if verb == "kill" else "jobs")
     done: list[Json] = []
     for name in named:
         if verb == "kill":

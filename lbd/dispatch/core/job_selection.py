@@ -11,13 +11,14 @@ from lbd.text.ranges import merged
 from lbd.text.task_indexes import TaskIndexes
 
 LARGEST = (1 << 63) - 1
-HOW = "use 3, 2-5, 12_7, 12_[3-5], last or @me; by name: lbctl jobs --name PATTERN"
+HOW = "use 3, 2-5, 12_7, 12_[3-5], last or @me; by name: lbctl {verb} --name PATTERN"
 SHOWN = 8  # runs of indexes
 SELECTORS_MAX = 100_000  # in one question, as many as jobs in one answer
 
 
-def read_selectors(texts: Iterable[str], user: str, last: int | None) -> Wanted:
-    """`last`: the job that this user submitted last, if any. Raises ConfigError."""
+def read_selectors(texts: Iterable[str], user: str, last: int | None, verb: str = "jobs") -> Wanted:
+    """`last`: the job that this user submitted last, if any. `verb`: the one of `lbctl` that takes
+    names, for the message. Raises ConfigError."""
     wanted = Wanted(ended_too=True)
     ranges: list[tuple[int, int]] = []
     tasks: list[tuple[int, Runs]] = []
@@ -29,9 +30,9 @@ def read_selectors(texts: Iterable[str], user: str, last: int | None) -> Wanted:
                 raise ConfigError(f"last: {user} has not submitted any job")
             ranges.append((last, last))
         elif "_" in text:
-            tasks.append(read_tasks(text))
+            tasks.append(read_tasks(text, verb))
         else:
-            ranges.append(read_range(text))
+            ranges.append(read_range(text, verb))
     return replace(wanted, ranges=tuple(ranges), tasks=tuple(tasks))
 
 
@@ -46,13 +47,13 @@ def is_selector(text: str) -> bool:
     )
 
 
-def read_tasks(text: str) -> tuple[int, Runs]:
+def read_tasks(text: str, verb: str = "jobs") -> tuple[int, Runs]:
     """Raises ConfigError."""
     array, _, listed = text.partition("_")
     if listed.startswith("[") and listed.endswith("]"):
         listed = listed[1:-1]
     if not is_number(array) or "%" in listed:
-        raise ConfigError(f"{text!r} is not a queued job's id; {HOW}")
+        raise ConfigError(f"{text!r} is not a queued job's id; {HOW.format(verb=verb)}")
     try:
         return int(array), read_array(listed)[0]
     except ValueError as problem:
@@ -113,10 +114,10 @@ def check_count(texts: Sequence[str]) -> None:
         raise ConfigError(f"more than {SELECTORS_MAX} jobs named at once; use ranges")
 
 
-def read_range(text: str) -> tuple[int, int]:
+def read_range(text: str, verb: str = "jobs") -> tuple[int, int]:
     first, dash, last = text.partition("-")
     if not (is_number(first) and (is_number(last) or not dash)):
-        raise ConfigError(f"{text!r} is not a queued job's id; {HOW}")
+        raise ConfigError(f"{text!r} is not a queued job's id; {HOW.format(verb=verb)}")
     low, high = int(first), int(last or first)
     if low > high:
         raise ConfigError(f"{text!r}: the range is backwards")

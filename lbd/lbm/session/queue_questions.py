@@ -141,7 +141,9 @@ class QueueAnswers:
         sees_all = self._admins.include(caller)
         jobs = [job for job in reply.jobs if sees_all or self.is_of(asker, job)]
         if reply.jobs and not jobs:
-            one = f"job {name_of(reply.jobs[0])} is not"
+            first = reply.jobs[0]
+            name = str(first.array_id) if first.HasField("array") else name_of(first)
+            one = f"job {name} is not"
             theirs = one if len(reply.jobs) == 1 else "none of these jobs is"
             raise Refusal(f"permission denied: {theirs} yours", "denied")
         return jobs

@@ -7,6 +7,7 @@ gets a single answer.
 import argparse
 import contextlib
 import os
+import signal
 import sys
 import time
 from datetime import datetime
@@ -155,10 +156,18 @@ def kill(daemons: Daemons, options: argparse.Namespace) -> int:
     if filters != Filters() and not (options.yes or agreed(chosen)):
         complain("lbctl", "nothing was done")
         return EXIT_FAILED
-    code = report(act(daemons, chosen, "kill", signal=options.signal), options, "killed")
+    done = act(daemons, chosen, "kill", signal=options.signal)
+    code = report(done, options, what_was_done(options.signal))
     if ALL_QUEUED in chosen and not options.json:
         mention_plain(daemons)
     return code
+
+
+def what_was_done(number: int) -> str:
+    """`number`: the signal asked for; 0: none, so the job is ended."""
+    if number in (0, signal.SIGTERM, signal.SIGKILL):
+        return "killed"
+    return f"sent {signal.Signals(number).name} to"
 
 
 def mention_plain(daemons: Daemons) -> None:

@@ -91,6 +91,18 @@ async def test_a_user_who_owns_none_of_the_named_jobs_is_told_so(queue):
         )
 
 
+async def test_an_array_of_another_user_is_named_by_its_own_id(queue, monkeypatch):
+    """It was called 1_0, as if it had a task 0."""
+
+    async def array(_asked):
+        theirs = pb.JobInfo(id=1, array_id=1, user=NAME, uid=OTHER, array=pb.ArrayInfo())
+        return pb.JobsInfo(jobs=[theirs])
+
+    monkeypatch.setattr(queue, "jobs", array)
+    with pytest.raises(Refusal, match="permission denied: job 1 is not yours"):
+        await answers(queue, "uid").answer({"op": "queue.jobs", "ids": ["1"]}, CALLER)
+
+
 async def test_a_user_without_any_jobs_is_told_so(queue, monkeypatch):
     async def none(_asked):
         return pb.JobsInfo()

@@ -219,6 +219,22 @@ def test_daemon_log_lines_cannot_be_followed(capsys, more):
     assert "it takes neither -f, --attempt" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("named", "said"),
+    [("STOP", "sent SIGSTOP to"), ("usr1", "sent SIGUSR1 to"), ("TERM", "killed"), ("9", "killed")],
+)
+def test_only_a_signal_that_ends_jobs_is_reported_as_killing(lbm, capsys, named, said):
+    assert lbctl.main(["kill", "-s", named, "h1-26"]) == 0
+    assert capsys.readouterr().out.startswith(f"{said} h1-")
+
+
+def test_kill_of_a_name_is_answered_with_how_to_kill_by_name(capsys):
+    assert lbctl.main(["kill", "mine"]) == 2
+    assert capsys.readouterr().err.endswith("; by name: lbctl kill --name PATTERN\n")
+    assert lbctl.main(["hold", "mine"]) == 2
+    assert capsys.readouterr().err.endswith("; by name: lbctl jobs --name PATTERN\n")
+
+
 def test_a_job_that_has_not_ended_yet_is_not_reported_as_killed(daemon, capsys):
     later = "h4 not heard of for 17s; counts as ended in 15s if that lasts"
     answer = {"done": [3, 4, 5], "errors": [], "still_open": {"4": later, "5": later}}
