@@ -58,3 +58,12 @@ def test_an_array_is_reported_once(lab):
     result = lab.run("h2", "lbctl", "logs", job)
     said = f"lbctl: 3 of these tasks never ran: cancelled before it ran, by {OURSELVES}@h2\n"
     assert result.stderr == said
+
+
+def test_failed_tasks_that_never_ran_do_not_look_as_if_their_hosts_were_away(lab):
+    job = queued(lab, "--array", "1-3", "-H", "h1", "no-such-program")
+    lab.run("h2", "lbctl", "wait", job)
+    result = lab.run("h2", "lbctl", "logs", "--failed", job)
+    why = "h1: no-such-program: No such file or directory"
+    said = f"lbctl: 3 of these tasks never ran: {why}\n"
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", said)

@@ -19,7 +19,8 @@ from tests.live.conftest import need_namespaces
 def lab(tmp_path_factory):
     need_namespaces()
     private = tmp_path_factory.mktemp("private")
-    lab = Lab.up(3, "namespaces", "--private", private, settings=(*FAST, "lbm.unshared_s=3600"))
+    settings = (*FAST, "lbm.unshared_s=3600")
+    lab = Lab.up(3, "namespaces", "--private", private, "--mode", "fcfs", settings=settings)
     lab.private = private
     yield lab
     lab.down()
@@ -52,6 +53,31 @@ def test_a_named_host_with_another_directory_refuses(lab):
     assert (result.returncode, result.stdout) == (125, "")
     assert_one_line(result.stderr, "lbrun", "h2", str(lab.private), "is not shared with h1")
     assert not [host for host in lab.hosts if "ran" in inside(lab, host, "ls").stdout]
+
+
+def test_the_queue_gives_the_same_reason_and_remedy(lab):
+    result = inside(lab, "h1", "lbrun -q -H h2 touch ran")
+    assert (result.returncode, result.stdout) == (125, "")
+    remedy = "--send and --fetch take files along"
+    assert_one_line(result.stderr, "lbrun", "h2", "is not shared with h1", remedy)
+    job = inside(lab, "h1", "lbrun -d -H h2 touch ran", check=True).stdout.strip()
+    assert lab.run("h1", "lbctl", "wait", job).returncode == 1
+    assert lab.lbctl_json("h1", "job", job)["reason"].endswith(f"with h1; {remedy}")
+
+
+def test_wait_does_not_end_before_the_outputs_have_come(lab):
+    """It ended with 0 at once, and without them."""
+    script = "lbrun -d -H h2 --fetch out sh -c 'sleep 3; echo made >out'"
+    job = inside(lab, "h3", script, check=True).stdout.strip()
+    lab.cut("h2", "h3")
+    try:
+        lab.wait_until(lambda: lab.lbctl_json("h3", "job", job)["state"] == "done", "it ends", 60)
+        late = inside(lab, "h3", f"lbctl wait --timeout 1s {job}")
+    finally:
+        lab.heal()
+    assert late.returncode == 2, late.stderr
+    result = inside(lab, "h3", f"lbctl wait {job} && cat out", timeout=120)
+    assert (result.returncode, result.stdout) == (0, "made\n"), result.stderr
 
 
 def test_a_missing_directory_is_named(lab):
