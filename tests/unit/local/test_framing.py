@@ -102,8 +102,8 @@ def constants(module, section):
     [
         (job_stream, ["origin -> target", "target -> origin", "both ways", "several messages"]),
         (tags, ["client -> LBM"]),  # the answers follow without a blank line
-        (tags, ["keys of RUN"]),
-        (tags, ["keys of HERE"]),
+        (tags, ["Keys of RUN"]),
+        (tags, ["Keys of HERE"]),
     ],
 )
 def test_no_two_constants_share_a_tag(module, sections):
