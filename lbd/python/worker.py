@@ -65,7 +65,7 @@ class Worker:
         if self._cache is not None:
             self._cache.leave()
         for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(OSError, ValueError, AttributeError):  # the user's by now
+            with contextlib.suppress(Exception):  # it may be the user's own object by now
                 stream.flush()
         if self._runs:
             os.killpg(0, signal.SIGKILL)

@@ -101,7 +101,7 @@ def numbers_of(array: int, indexes: TaskIndexes, runs: Runs) -> list[tuple[int, 
 
 
 def widened(low: int, high: int, placed: Mapping[int, SubmissionRange]) -> tuple[int, int]:
-    """Returns the range with all tasks of an array whose id ends it."""
+    """Returns the range; if it ends within an array whose id is in it, with all of its tasks."""
     last = placed.get(high)
     if last is not None and last.indexes and last.first >= low:
         return low, last.last

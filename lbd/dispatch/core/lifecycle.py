@@ -406,7 +406,7 @@ class Lifecycle:
     def ended(
         self, name: HostId, job: JobId, attempt: int, ending: Ending, now_s: float, rng: Random
     ) -> list[Action]:
-        """A host reports how an attempt ended. Does nothing for an attempt that is over for us."""
+        """A host reports how an attempt ended. One that is over for us is only forgotten there."""
         live = self.holder(name, job, attempt)
         actions = self._over(live, ending, now_s, rng) if live is not None else []
         return [*actions, Settle(job, attempt, name)]

@@ -179,7 +179,7 @@ class Outbound:
 
     journey: Journey
     job: Job
-    pauses: Pauses = field(default_factory=Pauses)
+    pauses: Pauses | None = None  # as the request asks for, and nothing said yet
     withheld: str = ""  # variables withheld from its environment, for -v
     run: FarRun | None = None
     workdir: FarRun | None = None

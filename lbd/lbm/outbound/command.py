@@ -51,12 +51,16 @@ class Bookkeeping:
 
     def __init__(self, home: OutboundContext, request: ClientRequest, job: Job) -> None:
         self.job = job
-        self.pauses = Pauses(request.has(tags.FLAG_PAUSES))
         self._home = home
         self._request = request
+        self.pauses = self.pauses_wanted()
         self.said: e.LimSaid | None = None  # the last answer
         self._eligible: Eligible | None = None
         self._run: Run | None = None  # a run here from which something can be learnt
+
+    def pauses_wanted(self) -> Pauses:
+        """Returns what the request asks for; nothing is said yet."""
+        return Pauses(self._request.has(tags.FLAG_PAUSES))
 
     @cached_property
     def _key(self) -> str:
@@ -355,7 +359,9 @@ class Command:
 
     def left(self) -> Outbound:
         """The state for another LBM; no further step of the event loop follows. Raises NotNow."""
-        left, remote = Outbound(self.journey, self.job, self._books.pauses), self.remote
+        left, remote = Outbound(self.journey, self.job), self.remote
+        if self._books.pauses != self._books.pauses_wanted():
+            left.pauses = self._books.pauses
         if remote is not None and self.journey.phase is not JourneyPhase.CONNECTING:
             remote.leave(left)
         return left
@@ -368,7 +374,8 @@ class Command:
         self.journey, self.job = left.journey, left.job
         self.journey.taken_up(bounds)
         self._books = Bookkeeping(home, self._request, self.job)
-        self._books.pauses = left.pauses
+        if left.pauses is not None:
+            self._books.pauses = left.pauses
         if self.journey.stay.has_turn:
             home.cap.hold(self.job.id, self._request.depth)
         home.own_needs.hold(self.job.id, self.journey.stay.grant)

@@ -39,7 +39,7 @@ class Staging:
         request: ClientRequest,
         caller: tuple[int, PeerProcess],
     ) -> None:
-        """`new_run`: starts a run on that host; `caller`: uid and process."""
+        """`new_run`: makes a run on that host; `caller`: uid and process."""
         self._bounds = b"%d %d" % (limits.max_bytes, limits.max_files)
         self._host = host
         self._new_run = new_run

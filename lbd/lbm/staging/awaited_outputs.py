@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 
 from lbd.lbm.staging.pack_store import Note
 from lbd.local.json_socket import Json
@@ -73,13 +73,20 @@ class AwaitedOutputs:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(patience_s):
                 await self.wait(uid, jobs)
-        return {
-            "outputs_coming": len(self.coming(uid, jobs)),
-            "outputs_trouble": next(self._kept(ended), ""),
-        }
+        coming = len(self.coming(uid, jobs))
+        trouble = next(self._kept(uid, ended, self._delayed if coming else self.troubles), "")
+        return {"outputs_coming": coming, "outputs_trouble": trouble}
 
-    def _kept(self, ended: Sequence[pb.JobInfo]) -> Iterator[str]:
+    def _kept(self, uid: int, ended: Sequence[pb.JobInfo], among: Container[int]) -> Iterator[str]:
+        """Yields the troubles of that user's outputs: others' are not waited for."""
+        own = [
+            range(note.first, note.first + note.count)
+            for note in self._notes.values()
+            if note.uid == uid
+        ]
         for job in ended:
+            if job.id not in among or not any(job.id in jobs for jobs in own):
+                continue
             if (trouble := self.troubles.get(job.id)) is not None:
                 index = job.array_index if job.array_id else None
                 yield f"{shown_id(str(job.id), job.array_id, index)}: {trouble}"

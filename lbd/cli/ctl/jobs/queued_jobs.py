@@ -201,7 +201,7 @@ def show_each(daemons: Daemons, found: list[Json]) -> int:
         except Refusal as problem:
             if problem.code not in (AWAY, "unavailable") or not host:
                 raise
-            if "dispatcher" in str(problem):  # as for every other task
+            if problem.code != AWAY and "dispatcher" in str(problem):  # as for every other task
                 raise
             complain("lbctl", str(problem))
             if problem.code == AWAY:
@@ -307,8 +307,10 @@ def patiently(
         try:
             return daemons.lbm(question, min(ANSWER_S, patience_s + LEAST_ANSWER_S))
         except LbdError as problem:
-            away = isinstance(problem, Unavailable) or "dispatcher" in str(problem)
-            away = away or (follows and isinstance(problem, Refusal) and problem.code == AWAY)
+            if isinstance(problem, Refusal) and problem.code == AWAY:
+                away = follows
+            else:
+                away = isinstance(problem, Unavailable) or "dispatcher" in str(problem)
             left_s = give_up_s - time.monotonic()
             if not away or left_s <= 0:
                 raise

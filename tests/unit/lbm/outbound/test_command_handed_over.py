@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import itertools
 import os
+from dataclasses import replace
 from types import SimpleNamespace
 
 from lbd.config.schema import Config, HostConfig, LimConfig
@@ -14,6 +15,7 @@ from lbd.lbm.link import wire
 from lbd.lbm.link.user_threads import StdFds, UserThreads
 from lbd.lbm.outbound.command import Command
 from lbd.lbm.session.request import ClientRequest
+from lbd.local.client_tags import FLAG_PAUSES
 from lbd.local.rate_limit import TimeShares
 from lbd.model import HostId, JobState, Verdict
 from lbd.net.gen import lbm_pb2
@@ -78,6 +80,15 @@ def test_its_resumption_is_reported_after_a_restart_too():
     taker, _ = a_command(2)
     over(command, taker)
     assert taker._books.pauses.line(H2, "") == "h2: goes on"
+
+
+def test_an_older_release_is_left_no_pauses_unless_there_were_some():
+    command, _ = on_its_way()
+    assert command.left().pauses is None
+    taker, _ = a_command(2)
+    taker._request = replace(REQUEST, flags=FLAG_PAUSES)
+    over(command, taker)
+    assert taker._books.pauses.are_wanted, "as its request asks"
 
 
 def test_the_latest_report_of_the_host_counts():
