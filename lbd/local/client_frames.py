@@ -34,8 +34,8 @@ Frame = tuple[bytes, bytes]
 
 def latest(received: list[Frame]) -> list[Frame]:
     """Drops frames that later ones supersede: of several signals with one number only the last
-    stays, as with pending signals of a process. So nobody can flood another host with them. Typed
-    input is joined into one frame, however small its pieces.
+    stays, as with pending signals of a process. So a client cannot flood another host with them.
+    Typed input is joined into one frame, however small its pieces.
     """
     if len(received) == 1:
         return received

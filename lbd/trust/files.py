@@ -135,8 +135,8 @@ def host_files(config: Config) -> HostFiles:
 
 
 def authority_dir(config: Config) -> Path:
-    """Returns a directory beside the daemons' own, not in it: whoever controls that one could
-    replace it."""
+    """Returns a directory beside the daemons' own, not in it: a process that
+    controls the daemons' directory could replace it."""
     state_dir = config.host.state_dir.rstrip("/")
     return Path(config.tls.authority_dir or f"{state_dir}-authority")
 

@@ -8,7 +8,7 @@ shortly after they were due, and those of a keeper that is gone. It reads nothin
 make slow: it only sends signals.
 
 The warden is also the keeper's watchdog: it kills a keeper whose loop has not reported for
-`silent_s`. Whoever started that keeper starts another, which clears up (cgroups.py) before it takes
+`silent_s`. Its parent then starts another keeper, which clears up (cgroups.py) before it takes
 orders.
 
     keeper                  warden

@@ -131,7 +131,7 @@ class Jobs:
         self._waiting.setdefault(job, []).append(call)
 
     def no_longer(self, call: Callable[[], None]) -> None:
-        """Removes a callback: whoever gave `call` does not wait any more."""
+        """Removes a callback that is no longer waited for."""
         for calls in self._waiting.values():
             if call in calls:
                 calls.remove(call)

@@ -147,7 +147,7 @@ class Slots:
 
     One user may have all slots while nobody else wants any. Then a user with more than USER_SHARE
     makes room: not by losing a job, but by others exceeding the slots, by as many as the share
-    leaves. So nobody starves, and the host runs at most that many more.
+    leaves. So no user starves, and the host runs at most that many more.
     """
 
     total: int

@@ -101,8 +101,8 @@ def leased(descriptor: int, kind: int) -> Iterator[bool]:
 
     The kernel grants a write lease (F_WRLCK) only on a file that is open nowhere else, and a read
     lease only on a file that nobody else may write; nobody can get around that. While the lease
-    lasts, this stays so: whoever opens the file waits for us, and the kernel notifies us by a
-    signal, which must be one that ends nobody.
+    lasts, this stays so: any process that opens the file waits for us, and the kernel notifies us
+    by a signal, which must be one that ends nobody.
     """
     try:
         fcntl.fcntl(descriptor, F_SETSIG, signal.SIGURG)

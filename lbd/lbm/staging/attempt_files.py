@@ -1,6 +1,6 @@
 """The workdir of one queued attempt that brings files along: its inputs before, outputs after.
 
-The inputs come whole from the host where the job was submitted, anew for each attempt. The outputs
+The inputs come whole from the host where the job was submitted, again for each attempt. The outputs
 are packed into the spool, where that host finds them. A child of the keeper works in the directory,
 as its user (file_worker.py).
 """

@@ -2,7 +2,7 @@
 
 1. No two attempts of one job are ever alive, none starts twice or without a lease; nor are two runs
    of one command alive.
-2. Whoever asked for a slot frees it exactly once, and not while its processes are alive.
+2. A command frees its slot exactly once, and not while its processes are alive.
 3. An acknowledged job is on the ledger, and known to the dispatcher until it has ended. An ended
    job never changes, and none of its processes is alive. A no-restart job starts once.
 4. An attached command ends exactly once for its caller.
