@@ -1,7 +1,8 @@
 """The needs of a job of `sbatch` or `srun`: slots, memory, resources and features."""
 
-from lbd.slurm.options import SlurmError, is_number, listed
+from lbd.slurm.options import SlurmError, listed
 from lbd.slurm.times import memory_text
+from lbd.text.index_list import is_number
 from lbd.text.needs import is_name
 
 

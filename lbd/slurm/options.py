@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 
 WIDTH_DIGITS = 4
-DIGITS_MAX = 18  # of a number; Python itself refuses more than 4300
 PARTITION = "lbd"  # the only one
 LET_BE = "LBD_SLURM_IGNORE"  # names of options that a site wants ignored
 INSTALLED: set[str] = set()  # option names to ignore that were given at installation
@@ -173,10 +172,6 @@ def let_be_too(names: Iterable[str]) -> str:
     """Returns the setting of the variable that would also ignore these; installed ones are always
     ignored."""
     return f"{LET_BE}={','.join([*(one for one in let_be() if one not in INSTALLED), *names])}"
-
-
-def is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) <= DIGITS_MAX
 
 
 def width_of(text: str, shown: str) -> int:

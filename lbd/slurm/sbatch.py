@@ -18,7 +18,6 @@ from lbd.slurm.options import (
     Given,
     Grammar,
     SlurmError,
-    is_number,
     let_be,
     let_be_too,
     listed,
@@ -27,6 +26,7 @@ from lbd.slurm.options import (
 )
 from lbd.slurm.queue import jobs, submit, wait
 from lbd.slurm.times import begin_text, limit_s
+from lbd.text.index_list import is_number
 from lbd.text.job_phrases import LAUNCHER
 
 GRAMMAR = Grammar(

@@ -3,9 +3,10 @@
 import getpass
 import signal
 
-from lbd.slurm.options import Given, Grammar, SlurmError, is_number, listed, read, words_of
+from lbd.slurm.options import Given, Grammar, SlurmError, listed, read, words_of
 from lbd.slurm.queue import SELECTOR, act, jobs
 from lbd.slurm.squeue import check_clusters, states_of
+from lbd.text.index_list import is_number
 
 GRAMMAR = Grammar(
     words_of("name jobname user state signal clusters partition nodelist"),

@@ -3,10 +3,11 @@
 import os
 import shlex
 
-from lbd.slurm.options import PARTITION, Grammar, SlurmError, is_number, listed, read, words_of
+from lbd.slurm.options import PARTITION, Grammar, SlurmError, listed, read, words_of
 from lbd.slurm.queue import SHOWN_S, Job, act, jobs, with_details
 from lbd.slurm.squeue import ran_s
 from lbd.slurm.times import begin_text, elapsed, limit_s, moment
+from lbd.text.index_list import is_number
 from lbd.text.job_phrases import only_together
 from lbd.text.name_patterns import fill_in
 

@@ -2,7 +2,8 @@
 
 import time
 
-from lbd.slurm.options import SlurmError, is_number
+from lbd.slurm.options import SlurmError
+from lbd.text.index_list import is_number
 
 UNITS_S = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
 UNITS_MB = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1 << 20}
