@@ -327,14 +327,21 @@ def not_ended(count: int) -> Unavailable:
     return Unavailable(f"{some} not ended yet")
 
 
-def wait(daemons: Daemons, options: argparse.Namespace) -> int:
-    check_ids(options.ids)
-    give_up_s = time.monotonic() + options.timeout
+def wait(
+    daemons: Daemons, given: list[str], give_up_s: float, *, listed: bool
+) -> tuple[int, list[Json]]:
+    """Waits until the jobs have ended and their outputs have come, and says how they ended.
+
+    Returns the exit status and, if `listed`, the jobs: none if they have not all ended by
+    `give_up_s`, a monotonic time. Raises ConfigError for ids that are none.
+    """
+    check_ids(given)
     progress = Progress(has_terminal())
     counts: Json = {}
     delay = ""  # why outputs have not come, as far as it was said
+    found: list[Json] = []
     try:
-        ids = settled(daemons, options.ids, options.timeout)
+        ids = settled(daemons, given, max(0.0, give_up_s - time.monotonic()))
         if progress.is_on:
             ask = partial(patiently, daemons, progress=progress)
             counts = table(wait_showing(ask, ids, give_up_s, progress), "states")
@@ -342,9 +349,10 @@ def wait(daemons: Daemons, options: argparse.Namespace) -> int:
             left_s = give_up_s - time.monotonic()
             patience_s = max(0.0, min(PATIENCE_S, left_s))
             question: Json = {"op": "queue.wait", "ids": ids, "patience_s": patience_s}
-            question |= {"brief": not options.json, "outputs": True}
+            question |= {"brief": not listed, "outputs": True}
             reply = patiently(daemons, question, max(0.0, left_s))
             if reply.get("open") == 0:
+                found = tables(reply, "jobs")
                 if not (coming := reply.get("outputs_coming")):
                     break
                 if not delay and (delay := text(reply, "outputs_trouble")):
@@ -356,14 +364,12 @@ def wait(daemons: Daemons, options: argparse.Namespace) -> int:
                 raise not_ended(int(number(reply, "open")))
     except LbdError as problem:
         report_error("lbctl", problem)
-        return NO_ANSWER
-    if options.json:
-        print_json(tables(reply, "jobs"))
+        return NO_ANSWER, found
     trouble = text(reply, "outputs_trouble")
     if trouble:
         complain("lbctl", f"outputs not fetched yet: {trouble}")
     if line := outcome(counts, ids):
         complain("lbctl", line)
     if trouble:
-        return NO_ANSWER
-    return 0 if reply.get("all_done") else NOT_ALL
+        return NO_ANSWER, found
+    return 0 if reply.get("all_done") else NOT_ALL, found

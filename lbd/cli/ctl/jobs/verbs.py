@@ -124,17 +124,11 @@ def wait(daemons: Daemons, options: argparse.Namespace) -> int:
         return queued_jobs.NO_ANSWER
     status = int(any(text(one, "state") != "done" for one in ended))
     if queued:
-        options.timeout, options.ids = max(0.0, give_up_s - time.monotonic()), queued
-        if not named:
-            return queued_jobs.wait(daemons, options)
-        as_json, options.json = options.json, False
-        of_queue = queued_jobs.wait(daemons, options)
-        options.json = as_json
-        if of_queue == queued_jobs.NO_ANSWER:
+        of_queue, found = queued_jobs.wait(daemons, queued, give_up_s, listed=options.json)
+        if not found and of_queue == queued_jobs.NO_ANSWER:
             return of_queue
         status = max(status, of_queue)
-        if as_json:
-            ended += tables(daemons.lbm({"op": "queue.jobs", "ids": queued}, ANSWER_S), "jobs")
+        ended += found
     for one in ended:
         if text(one, "state") == "unknown":
             complain("lbctl", f"{text(one, 'id')} has ended; its outcome is unknown")

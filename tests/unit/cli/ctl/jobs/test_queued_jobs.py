@@ -97,6 +97,22 @@ def test_wait_says_that_outputs_have_not_arrived(daemon, capsys, monkeypatch, an
     assert capsys.readouterr().err == f"lbctl: {said}\n"
 
 
+@pytest.mark.parametrize("plain", [[], ["h1-7"]])
+@pytest.mark.parametrize("coming", [0, 1])
+def test_wait_lists_the_jobs_even_if_their_outputs_have_not_arrived(
+    daemon, capsys, monkeypatch, plain, coming
+):
+    monkeypatch.setattr(queued_jobs, "OUTPUTS_S", 0.0)
+    queued = {**JOB, "id": "3", "state": "done"}
+    reply = {"open": 0, "all_done": True, "outputs_trouble": "3: h2", "outputs_coming": coming}
+    ended = {"job": {**JOB, "id": "h1-7", "state": "done"}, "open": False}
+    answers = {"queue.wait": {**reply, "jobs": [queued]}, "command.wait": ended}
+    daemon("lbm", **answers)
+    assert lbctl.main(["wait", "--json", *plain, "3"]) == 2
+    out, _ = capsys.readouterr()
+    assert [job["id"] for job in json.loads(out)] == [*plain, "3"]
+
+
 @pytest.mark.parametrize(
     ("states", "said"),
     [
