@@ -211,7 +211,7 @@ def host_row(host: Json, own: str, loads: Sequence[str]) -> Row:
     colour = load_colour(load)
     total = number(memory, "total")
     row: tuple[Cell | str, ...] = (
-        Cell(f"{name} (here)" if name == own else name, BOLD if name == own else ""),
+        Cell(f"{name} (here)", BOLD, short=name) if name == own else Cell(name),
         Cell(state, STATE_COLOURS.get(state, "")),
         Cell(bar(load, BAR_COLUMNS), colour),
         Cell(decimal(load), colour),
