@@ -222,6 +222,13 @@ def test_a_host_that_is_late_is_worth_asking():
     assert step("LOWEST", seen).hosts == ("h2",)
 
 
+@pytest.mark.parametrize("algorithm", ["LOWEST", "THRHLD"])
+def test_a_dead_host_is_not_asked(algorithm):
+    seen = view({"h1": 3.0, "h2": 0.0, "h3": 0.0}, dead=["h2"])
+    asked = {step(algorithm, seen, seed=seed).hosts for seed in range(20)}
+    assert asked == {("h3",)}
+
+
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_host_that_answered_may_be_forgotten_by_now(algorithm):
     seen = view(BUSY, params=LimConfig(probe_limit=1))

@@ -12,6 +12,7 @@ from lbd.policy.needs import (
     joined,
     needed,
     part_of,
+    taken_by_others,
     too_little_memory,
     unmet,
     with_features,
@@ -101,7 +102,13 @@ def test_for_how_many_jobs_a_host_has_enough(needs, facts, at_once, now):
 def test_resources_given_out_meanwhile_are_counted_as_well():
     facts = used(gpu=1, memory_given=3)
     assert joined(facts, {"gpu": 1}, 4) == used(gpu=2, memory_given=7)
+    assert joined(facts, {}, 4) == used(gpu=1, memory_given=7)
     assert joined(facts, {}, 0) == facts
+
+
+@pytest.mark.parametrize(("amount", "taken"), [(1, set()), (2, {"gpu"}), (3, set())])
+def test_others_have_taken_what_the_host_would_have_enough_of(amount, taken):
+    assert taken_by_others(Needs((("gpu", amount),)), used(gpu=1)) == taken
 
 
 def test_a_rule_may_require_further_features():
