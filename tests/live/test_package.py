@@ -462,9 +462,12 @@ def test_an_upgrade_from_the_last_release_ends_no_command(machine_of_last_releas
     upgrade(machine_of_last_release, joined(machine_of_last_release))
 
 
+@pytest.mark.usefixtures("from_other")  # there is an authority
 def test_a_purge_leaves_only_what_nobody_can_make_again(machine):
     """The cluster's authority, and acknowledged jobs."""
     machine.run("systemctl", "stop", "other")
+    others = "find /opt -mindepth 1 -maxdepth 1 ! -name lbd -exec rm -r {} +"
+    machine.run("sh", "-c", others, check=True)
     machine.run(
         "sh", "-c", "touch /var/lib/lbd/ledger.sqlite /var/lib/lbd/ledger.sqlite-wal", check=True
     )
@@ -473,6 +476,7 @@ def test_a_purge_leaves_only_what_nobody_can_make_again(machine):
     purged = machine.run("dpkg", "--no-triggers", "--purge", "lbd", check=True, timeout=90)
     places = "/opt/lbd /etc/lbd /run/lbd /var/tmp/lbd-stage /usr/bin/lb?*"
     assert machine.run("sh", "-c", f"find {places}").stdout == ""
+    assert machine.run("ls", "/opt", check=True).stdout == "", "the system's own directory stays"
     left = machine.run("ls", "/var/lib/lbd", check=True).stdout.split()
     assert left == ["ledger.sqlite", "ledger.sqlite-wal"]
     assert machine.run("sh", "-c", "cat /var/lib/lbd-authority/*", check=True).stdout == before

@@ -7,18 +7,24 @@ from dataclasses import dataclass, field
 from lbd.dispatch.core.records import Begin, Changed, Fate, Record
 from lbd.metrics.core.histogram import Histogram
 from lbd.metrics.core.table import COMMITS_S
-from lbd.model import ENDED_STATES
+from lbd.model import ENDED_STATES, JobState
 
 QUEUED = "queued"
 ALIVE = (Fate.LEASED, Fate.RUNNING, Fate.SUSPENDED)
+OUTCOMES = tuple(state.value for state in JobState if state in ENDED_STATES)
+FATES = tuple(fate.value for fate in Fate if fate not in ALIVE)
 
 
 @dataclass(slots=True)
 class LedgerCounts:
-    """Every change of a job is recorded once, so each end is counted once here."""
+    """Every change of a job is recorded once, so each end is counted once here.
 
-    outcomes: Counter[str] = field(default_factory=Counter)
-    fates: Counter[str] = field(default_factory=Counter)
+    What has not happened yet is reported as 0: Prometheus sees no increase in a series that begins
+    at 1, and would not warn of the first lost job.
+    """
+
+    outcomes: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(OUTCOMES, 0)))
+    fates: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(FATES, 0)))
     begun: int = 0
     commits: Histogram = field(default_factory=lambda: Histogram(COMMITS_S))
     failures: int = 0

@@ -26,7 +26,7 @@ from lbd.lbm.usage.measures import SIZE_S_MIN
 from lbd.lbm.usage.record import usage_of
 from lbd.lbm.usage.store import UsageStore
 from lbd.metrics.core.histogram import Histogram
-from lbd.metrics.core.table import SLOWDOWNS, TIMES_S
+from lbd.metrics.core.table import OUTCOMES, SLOWDOWNS, TIMES_S
 from lbd.model import JobState
 from lbd.process.job_log import JobLog
 
@@ -69,7 +69,8 @@ class EndedJobs:
     counts how queued jobs ended; how long they waited and took is known only here.
     """
 
-    outcomes: Counter[str] = field(default_factory=Counter)  # of attached jobs
+    # Of attached jobs; 0 for what has not happened yet, as in LedgerCounts.
+    outcomes: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(OUTCOMES, 0)))
     here: int = 0
     elsewhere: int = 0
     wrong: int = 0

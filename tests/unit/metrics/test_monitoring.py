@@ -66,7 +66,7 @@ def test_a_query_asks_for_existing_metrics(query):
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
 def test_an_alert_says_what_to_do(rule):
-    path, _, anchor = rule["annotations"]["runbook_url"].partition("#")
+    path, _, anchor = rule["annotations"]["runbook"].partition("#")
     assert (ROOT / path).read_text() == PAGE
     assert anchor == rule["alert"].lower()
     assert f"\n### {rule['alert']}\n" in PAGE

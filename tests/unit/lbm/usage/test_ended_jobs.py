@@ -37,7 +37,8 @@ def test_outcomes_and_picks_of_attached_jobs():
         replace(JOB, state=JobState.LOST, started=None),
     )  # fmt: skip
     assert answer["jobs_ended"] == [
-        ["done", "attached", 3], ["failed", "attached", 1], ["lost", "attached", 1]
+        ["done", "attached", 3], ["failed", "attached", 1], ["cancelled", "attached", 0],
+        ["lost", "attached", 1], ["unknown", "attached", 0],
     ]  # fmt: skip
     assert answer["picks"] == [["here", 2], ["elsewhere", 2]]
     assert answer["wrong_picks"] == 1
@@ -53,7 +54,8 @@ def test_times_are_those_that_stats_shows():
 
 def test_a_queued_job_is_timed_where_it_ran_and_counted_by_the_dispatcher():
     answer = counted(QUEUED)
-    assert (answer["jobs_ended"], answer["picks"]) == ([], [["here", 0], ["elsewhere", 0]])
+    assert {count for _, _, count in answer["jobs_ended"]} == {0}
+    assert answer["picks"] == [["here", 0], ["elsewhere", 0]]
     assert observed(answer, "job_waiting_seconds", "queued") == (1, 2.0)
     assert observed(answer, "job_waiting_seconds", "attached") == (0, 0.0)
 
