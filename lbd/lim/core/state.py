@@ -50,6 +50,7 @@ class Identity:
     settings: m.Settings = field(default_factory=m.Settings)  # the part that outlives all LIMs
     remembered: Sequence[m.Member] = ()  # hosts that had joined before the restart
     is_strict: bool = False  # only some hosts may make a policy, and it must be signed
+    is_proved: bool = False  # a certificate proves our name
 
 
 class LimState:
@@ -372,7 +373,8 @@ class LimState:
         """Handles the reply to a message that we sent."""
         body, name = event.reply.body, event.reply.sender
         if isinstance(body, m.Ack) and body.error:
-            return self.membership.refused(name, body, now_s)
+            is_proved = self.identity.is_proved
+            return self.membership.refused(name, body, now_s, is_proved=is_proved)
         if isinstance(body, m.Ack) and body.unknown_sender:
             return self._unknown_there(event, body, now_s)
         known = self.membership.knows(event.reply, now_s)

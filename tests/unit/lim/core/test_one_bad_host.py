@@ -7,6 +7,7 @@ about its own load and drains hosts, and that it changes settings where nothing 
 """
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -215,6 +216,15 @@ def test_no_single_host_stops_a_lim_that_starts():
     assert [a for a in reports_taken(state, H2) if isinstance(a, e.Stop)]
     two = lim_state("h1", ("h1", "h2"))
     assert [a for a in reports_taken(two, H2) if isinstance(a, e.Stop)]
+
+
+def test_no_hosts_together_stop_a_lim_whose_name_is_proved():
+    """Two bad hosts, or the only other one, could once keep a LIM from starting for ever."""
+    for state in (lim_state("h4", ALL), lim_state("h1", ("h1", "h2"))):
+        state.identity = replace(state.identity, is_proved=True)
+        for name in (BAD, H2, H1):
+            said = reports_taken(state, name)
+            assert [type(action) for action in said] == [e.Log]
 
 
 # -- becoming the centre -------------------------------------------------------------------------
