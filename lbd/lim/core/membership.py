@@ -271,9 +271,7 @@ class Membership:
         while len(self._tombstones) > self._table.params.max_hosts:
             del self._tombstones[next(iter(self._tombstones))]
 
-    def refused(
-        self, name: HostId, ack: m.Ack, now_s: float, *, is_proved: bool = False
-    ) -> list[Action]:
+    def refused(self, name: HostId, ack: m.Ack, now_s: float, *, is_proved: bool) -> list[Action]:
         """`name` refused our Hello.
 
         `is_proved`: a certificate says that our name is ours. Then nobody's word stops us: two bad
