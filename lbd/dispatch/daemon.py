@@ -36,7 +36,7 @@ from lbd.dispatch.core.records import (
 )
 from lbd.dispatch.core.restore import live_job, queued_job, waits_of
 from lbd.dispatch.earlier_tasks import EarlierTasks
-from lbd.dispatch.host_connection import HostConnection
+from lbd.dispatch.host_connection import HOST_LINES, HostConnection
 from lbd.dispatch.intake import ending_of, heartbeat_fault, how_long_ago_s, slots_of
 from lbd.dispatch.job_lines import job_log, say, shown_id
 from lbd.dispatch.job_view import why_closed
@@ -296,12 +296,12 @@ class Dispatcher:
         if (old := self.lines.get(name)) is not None:
             old.broken.set()
         self.lines[name] = line
-        log.info("host %s connected", name, extra={"action": "connected", "host": name})
+        HOST_LINES.say(name, "connected")
 
     def line_closed(self, name: HostId, line: HostConnection) -> None:
         if self.lines.get(name) is line:
             del self.lines[name]
-            log.info("host %s disconnected", name, extra={"action": "disconnected", "host": name})
+            HOST_LINES.say(name, "disconnected")
             self.carry(self.life.host_gone(name, clock_s(), self.rng))
 
     def heard(self, name: HostId, line: HostConnection, up: pb.WorkUp) -> None:

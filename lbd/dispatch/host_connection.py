@@ -7,6 +7,7 @@ sends is read at a pace that lets all other hosts be heard.
 
 import asyncio
 import contextlib
+import logging
 import math
 import time
 from collections import deque
@@ -15,7 +16,10 @@ from collections.abc import Awaitable, Callable
 import grpc.aio
 
 from lbd.local.rate_limit import AT_ONCE_S, TURN_BYTES, TURNS_MIN, Rates, TimeShares
+from lbd.model import HostId
 from lbd.net.gen import dispatch_pb2 as pb
+
+log = logging.getLogger("lbd.dispatch")
 
 STARTS_BYTES = 1 << 20  # of one message; a larger attempt gets its own
 ORDER_BYTES = 64  # about the size of a stop or a settlement
@@ -29,6 +33,7 @@ OPENING_BYTES = 1 << 14  # what opening a connection counts as
 # many times what a host with the shortest jobs sends.
 REPORT_BYTES = 128  # least cost of each report in a message: it may be shorter, but is recorded
 REPORTS_AT_ONCE = 256  # other hosts are heard in between
+LINES_PER_S, LINES_AT_ONCE = 1.0, 100.0  # logged about one host
 
 
 class Paces:
@@ -184,3 +189,18 @@ class HostConnection:
             self.broken.set()
         finally:
             self._sending = None
+
+
+class HostLines:
+    """Logs that hosts connect and disconnect, with a limit for each. A host that does so hundreds
+    of times a second would fill the log, and lines about others would be lost."""
+
+    def __init__(self) -> None:
+        self._rates = Rates(LINES_PER_S, LINES_AT_ONCE)
+
+    def say(self, host: HostId, what: str) -> None:
+        if self._rates.turn_s(host, time.monotonic(), 0.0) is not None:
+            log.info("host %s %s", host, what, extra={"action": what, "host": host})
+
+
+HOST_LINES = HostLines()

@@ -91,7 +91,7 @@ class QueueRoom:
         add_count(self._coming_of_user, user, more)
         add_count(self._coming_of_host, sent.origin, more)
         add_count(self._coming_conditions, user, sign * conditions_of(sent))
-        self._jobs.lists.comes(user, sign * count_names(sent))
+        self._jobs.lists.comes(user, sent.origin, sign * count_names(sent))
 
     def _user(self, sent: Submission | JobRow) -> str:
         return share_of(sent.user, sent.uid, by_uid=self._by_uid)

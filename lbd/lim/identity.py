@@ -33,6 +33,7 @@ def identity_of(
         settings=kept.resumed(base, signs=signs),
         remembered=() if alone else KnownHosts(state_dir, config.cluster.name).resumed(),
         is_strict=signs and bool(config.admin.settings_hosts),
+        is_proved=signs,
     )
 
 

@@ -35,27 +35,28 @@ class NamedLists:
         self._of: dict[int, Lists] = {}  # by submission
         self._of_user: Counter[str] = Counter()  # names
         self._of_origin: Counter[str] = Counter()
-        self._coming: Counter[str] = Counter()  # names of each user, on their way to the ledger
+        # names on their way to the ledger
+        self._coming_of_user: Counter[str] = Counter()
+        self._coming_of_origin: Counter[str] = Counter()
 
     def why_not(self, user: str, origin: str, more: int) -> str:
         """Returns why a submission with so many more names is refused, or ""."""
-        for name, count, limit in (
-            (user, self._of_user[user], NAMES_OF_USER),
-            (origin, self._of_origin[origin], HOST_USERS * NAMES_OF_USER),
+        limit_of_origin = HOST_USERS * NAMES_OF_USER
+        for name, counts, coming, limit in (
+            (user, self._of_user, self._coming_of_user, NAMES_OF_USER),
+            (origin, self._of_origin, self._coming_of_origin, limit_of_origin),
         ):
-            if more and count + self._coming[user] + more > limit:
+            if more and (count := counts[name]) + coming[name] + more > limit:
                 return (
                     f"jobs of {name} in the queue name {count} hosts, features and resources (-x, "
                     f"--feature, --need; an array counts once), and the limit is {limit}"
                 )
         return ""
 
-    def comes(self, user: str, more: int) -> None:
+    def comes(self, user: str, origin: str, more: int) -> None:
         """Counts names of a submission that is not in the queue yet."""
-        if more:
-            self._coming[user] += more
-            if not self._coming[user]:
-                del self._coming[user]
+        add(self._coming_of_user, user, more)
+        add(self._coming_of_origin, origin, more)
 
     def came(self, job: QueuedJob) -> QueuedJob:
         """Counts a job until it is `gone`. Returns it with the list of hosts that its submission
@@ -89,10 +90,14 @@ class NamedLists:
         return found.variants.setdefault(barred, barred)
 
     def _count(self, one: Lists, sign: int) -> None:
-        for counts, whose in ((self._of_user, one.user), (self._of_origin, one.origin)):
-            counts[whose] += sign * one.names
-            if not counts[whose]:
-                del counts[whose]
+        add(self._of_user, one.user, sign * one.names)
+        add(self._of_origin, one.origin, sign * one.names)
+
+
+def add(counts: Counter[str], whose: str, more: int) -> None:
+    counts[whose] += more
+    if not counts[whose]:
+        del counts[whose]
 
 
 def counted(hosts: int, needs: Needs) -> int:

@@ -27,6 +27,7 @@ from lbd.net.gen import lbm_pb2
 FOR_EVER_S = float("inf")
 CONVERSATION_BYTES = 4096
 EARLY_BYTES = 1 << 16  # a command that has not begun receives nothing but signals
+RESTING_MAX = 16  # streams of one host; it has two to each other host at most
 ANSWERS_MAX = 1 << 16  # messages that an origin has not read; no real set of commands has more
 NOTHING_TO_RESUME = "its LBM was restarted and no longer has these commands"
 RESTARTS = "its LBM is being restarted"  # sent with UNAVAILABLE: the origin asks again
@@ -71,6 +72,7 @@ class AcceptedLinks:
         self.host = host
         self.open: dict[Key, AcceptedLink] = {}
         self.shares = TimeShares()  # by sending host
+        self._resting: dict[str | Key, list[AcceptedLink]] = {}  # likewise, the oldest first
         self._half_open = 0
 
     @property
@@ -82,6 +84,20 @@ class AcceptedLinks:
     def are_settled(self) -> bool:
         """Whether each stream either rests or continues, and its origin knows which."""
         return not self._half_open
+
+    def rests(self, link: "AcceptedLink") -> None:
+        """Notes a stream that waits to be resumed. Of too many of one host the oldest is closed."""
+        own = self._resting.setdefault(link.sender, [])
+        own.append(link)
+        if len(own) > RESTING_MAX:
+            own[0].close()
+
+    def rests_no_more(self, link: "AcceptedLink") -> None:
+        own = self._resting.get(link.sender, [])
+        if link in own:
+            own.remove(link)
+        if not own:
+            self._resting.pop(link.sender, None)
 
     @contextmanager
     def opening(self) -> "Iterator[None]":
@@ -165,7 +181,7 @@ class AcceptedLink:
         self.stream = stream
         self.key = key
         # hosts whose names are not proved are told apart by their streams
-        self.sender = key[0] or key
+        self.sender: str | Key = key[0] or key
         self.jobs: dict[int, Serving] = {}
         self.claims = Claims(host.jobs)
         self._orphaned: asyncio.TimerHandle | None = None
@@ -282,13 +298,19 @@ class AcceptedLink:
         """Waits for the other LBM, or our next one, to continue this stream on a new one."""
         limit_s = self._host.config.lbm.orphan_after_s
         self._orphaned = asyncio.get_running_loop().call_later(limit_s, self.close)
+        self._links.rests(self)
 
     def go_on(self, write: "Write") -> None:
-        if self._orphaned is not None:
-            self._orphaned.cancel()
+        self._rests_no_more()
         self.stream.go_on(write)
 
+    def _rests_no_more(self) -> None:
+        if self._orphaned is not None:
+            self._orphaned.cancel()
+            self._links.rests_no_more(self)
+
     def close(self) -> None:
+        self._rests_no_more()
         if self._links.open.get(self.key) is self:
             del self._links.open[self.key]
         self.stream.outbox.close()

@@ -2,9 +2,9 @@
 
 import asyncio
 import contextlib
-from bisect import bisect_left
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Sequence
 
+from lbd.lbm.staging.open_notes import OpenNotes
 from lbd.lbm.staging.pack_store import Note
 from lbd.local.json_socket import Json
 from lbd.net.gen import dispatch_pb2 as pb
@@ -14,8 +14,8 @@ PAUSE_S = 0.2  # the outputs of an array come in large numbers
 
 
 class AwaitedOutputs:
-    def __init__(self, notes: Mapping[str, Note]) -> None:
-        self._notes = notes  # those with unfinished jobs
+    def __init__(self, notes: OpenNotes) -> None:
+        self._notes = notes
         self.troubles: dict[int, str] = {}  # why outputs of an ended job have not come yet
         self._delayed: set[int] = set()  # those of them that come once another host is back
         self._moved = asyncio.Event()
@@ -46,12 +46,11 @@ class AwaitedOutputs:
         return sorted(job for _, own in self._by_note(uid, jobs) for job in own)
 
     def _by_note(self, uid: int, jobs: Sequence[int]) -> list[tuple[Note, list[int]]]:
-        found: list[tuple[Note, list[int]]] = []
-        for note in self._notes.values():
-            if note.uid == uid and note.fetch and not note.waited_for:
-                begin, end = (bisect_left(jobs, note.first + n) for n in (0, note.count))
-                found.append((note, [job for job in jobs[begin:end] if self._comes(note, job)]))
-        return found
+        return [
+            (note, [job for job in own if self._comes(note, job)])
+            for note, own in self._notes.with_jobs(jobs)
+            if note.uid == uid and note.fetch and not note.waited_for
+        ]
 
     def _comes(self, note: Note, job: int) -> bool:
         return note.is_left(job) and (job not in self.troubles or job in self._delayed)
@@ -79,13 +78,9 @@ class AwaitedOutputs:
 
     def _kept(self, uid: int, ended: Sequence[pb.JobInfo], among: Container[int]) -> Iterator[str]:
         """Yields the troubles of that user's outputs: others' are not waited for."""
-        own = [
-            range(note.first, note.first + note.count)
-            for note in self._notes.values()
-            if note.uid == uid
-        ]
         for job in ended:
-            if job.id not in among or not any(job.id in jobs for jobs in own):
+            note = self._notes.of_job(job.id) if job.id in among else None
+            if note is None or note.uid != uid:
                 continue
             if (trouble := self.troubles.get(job.id)) is not None:
                 index = job.array_index if job.array_id else None

@@ -26,6 +26,7 @@ from lbd.lbm.queue.notifications import Notifications
 from lbd.lbm.queue.other_spools import NotKept
 from lbd.lbm.session.request import ClientRequest
 from lbd.lbm.staging.awaited_outputs import AwaitedOutputs
+from lbd.lbm.staging.open_notes import OpenNotes
 from lbd.lbm.staging.pack_store import Note, PackStore
 from lbd.lbm.staging.pack_transfer import receive_pack
 from lbd.lbm.staging.step import step_words
@@ -53,7 +54,7 @@ class QueuedFiles:
         self._queue = queue
         self.notifications = Notifications(config, as_user, queue)
         self.store = PackStore(config.host.state_dir)
-        self._open: dict[str, Note] = {}  # by name: notes with unfinished jobs
+        self._open = OpenNotes()
         self._in_hand: dict[int, Note] = {}  # jobs that have ended
         self._ended: asyncio.Queue[pb.JobInfo] = asyncio.Queue()
         self._ended_of: dict[int, deque[pb.JobInfo]] = {}  # by user
@@ -92,7 +93,7 @@ class QueuedFiles:
 
     async def queued(self, note: Note) -> None:
         """Keeps the note of a pack whose jobs are now known and on disk."""
-        if any(one.first == note.first for one in self._open.values()):
+        if (one := self._open.of_job(note.first)) is not None and one.first == note.first:
             self.store.drop(note.name)  # the same --idempotency-key again
             return
         self._open[note.name] = note
@@ -106,8 +107,8 @@ class QueuedFiles:
 
     def waited_for(self, job: int) -> Note | None:
         """The note of a job with an lbrun that must have its outputs before it ends."""
-        notes = (note for note in self._open.values() if note.waited_for and note.is_left(job))
-        return next(notes, None)
+        note = self._open.of_job(job)
+        return note if note is not None and note.waited_for and note.is_left(job) else None
 
     def left_alone(self, name: str) -> None:
         """Drops the outputs of a pack whose lbrun went away: nobody wants them."""

@@ -271,10 +271,14 @@ class Membership:
         while len(self._tombstones) > self._table.params.max_hosts:
             del self._tombstones[next(iter(self._tombstones))]
 
-    def refused(self, name: HostId, ack: m.Ack, now_s: float) -> list[Action]:
-        """`name` refused our Hello. While we are new, a taken name is final if two hosts say so, or
-        the only other one; so no single host can keep us from starting."""
-        if ack.name_taken:
+    def refused(self, name: HostId, ack: m.Ack, now_s: float, *, is_proved: bool) -> list[Action]:
+        """`name` refused our Hello.
+
+        `is_proved`: a certificate says that our name is ours. Then nobody's word stops us: two bad
+        hosts, or the only other one, could keep us from starting for ever. Otherwise a taken name
+        is final while we are new, if two hosts say so or the only other one.
+        """
+        if ack.name_taken and not is_proved:
             self._name_taken.add(name)
             fresh = now_s - self.started_at_s < self._table.params.down_after_s
             if fresh and len(self._name_taken) >= min(2, max(1, len(self._table.entries) - 1)):

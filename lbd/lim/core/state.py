@@ -50,6 +50,7 @@ class Identity:
     settings: m.Settings = field(default_factory=m.Settings)  # the part that outlives all LIMs
     remembered: Sequence[m.Member] = ()  # hosts that had joined before the restart
     is_strict: bool = False  # only some hosts may make a policy, and it must be signed
+    is_proved: bool = False  # a certificate proves our name
 
 
 class LimState:
@@ -71,8 +72,7 @@ class LimState:
         self.placer = Placer(self.table, self.reservations, rng)
         self.lbm = e.LbmStatus(accepting=False, closed=Closed.STARTING)
         self.drained, self.next_due_s = identity.drained, now_s
-        self._rng = rng
-        self._tuner = Tuner()
+        self._rng, self._tuner = rng, Tuner()
         self._load_sender = LoadSender(self.table, Election(identity.me.name), self.reservations)
         self._replica = Replica(self.table)
         self._sampled = e.Sampled(Queues(), 0.0, 0.0)
@@ -372,7 +372,7 @@ class LimState:
         """Handles the reply to a message that we sent."""
         body, name = event.reply.body, event.reply.sender
         if isinstance(body, m.Ack) and body.error:
-            return self.membership.refused(name, body, now_s)
+            return self.membership.refused(name, body, now_s, is_proved=self.identity.is_proved)
         if isinstance(body, m.Ack) and body.unknown_sender:
             return self._unknown_there(event, body, now_s)
         known = self.membership.knows(event.reply, now_s)

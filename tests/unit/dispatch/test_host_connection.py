@@ -5,7 +5,13 @@ import asyncio
 import pytest
 
 from lbd.dispatch import host_connection as lines
-from lbd.dispatch.host_connection import STARTS_BYTES, HostConnection, Paces
+from lbd.dispatch.host_connection import (
+    LINES_AT_ONCE,
+    STARTS_BYTES,
+    HostConnection,
+    HostLines,
+    Paces,
+)
 from lbd.lbm.link.wire import MESSAGE_LIMIT_BYTES
 from lbd.net.gen import dispatch_pb2 as pb
 
@@ -161,3 +167,15 @@ async def test_the_settlement_of_an_end_is_sent_soon_all_the_same(monkeypatch):
     line.settled("1", 1)
     (message,) = await far.all(1)
     assert [one.job for one in message.settled] == ["1"]
+
+
+def test_a_host_that_connects_and_disconnects_without_end_does_not_fill_the_log(caplog):
+    """Two hosts once wrote 160 lines a second each, among which those about others were lost."""
+    caplog.set_level("INFO")
+    said = HostLines()
+    for _ in range(1000):
+        said.say("h9", "connected")
+        said.say("h9", "disconnected")
+    said.say("h8", "connected")
+    assert len([line for line in caplog.messages if "h9" in line]) in range(int(LINES_AT_ONCE), 200)
+    assert "host h8 connected" in caplog.messages

@@ -205,4 +205,6 @@ async def test_lists_that_come_at_once_have_no_more_room(world, monkeypatch):
     lists = ([f"{letter}{number}" for number in range(100)] for letter in "xyz")
     said = await asyncio.gather(*(submitted(world, 1, excluded=names) for names in lists))
     assert [one == "" for one in said].count(True) == 1
-    assert not world.dispatcher.life.jobs.lists._coming
+    counts = world.dispatcher.life.jobs.lists
+    assert not counts._coming_of_user
+    assert not counts._coming_of_origin

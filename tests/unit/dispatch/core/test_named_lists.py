@@ -82,3 +82,18 @@ def test_a_user_and_a_host_have_so_many_names(monkeypatch):
     table.life.submitted(tasks(2, submission=2, user="bob"), *table.when)
     assert lists.why_not("ann", "h2", 100) == ""
     assert lists.why_not("ann", "h2", 101).startswith("jobs of h2 in the queue name 200 hosts")
+
+
+def test_names_on_their_way_count_for_their_user_and_their_host(monkeypatch):
+    """Those of many users of one host were once counted for each of these alone."""
+    monkeypatch.setattr(named_lists, "NAMES_OF_USER", 150)
+    lists = named_lists.NamedLists()
+    for user in ("ann", "bob"):
+        lists.comes(user, "h2", 100)
+    assert lists.why_not("ann", "h3", 50) == ""
+    assert lists.why_not("ann", "h3", 51).startswith("jobs of ann in the queue name 0 hosts")
+    assert lists.why_not("eve", "h2", 100) == lists.why_not("eve", "h3", 150) == ""
+    assert lists.why_not("eve", "h2", 101).startswith("jobs of h2 in the queue name 0 hosts")
+    for user in ("ann", "bob"):
+        lists.comes(user, "h2", -100)
+    assert lists.why_not("eve", "h2", 150) == ""

@@ -6,7 +6,13 @@ import time
 import pytest
 
 from lbd.lbm.link import wire as tags
-from lbd.lbm.link.accepted_links import ANSWERS_MAX, AcceptedLinks, serve_stream
+from lbd.lbm.link.accepted_links import (
+    ANSWERS_MAX,
+    RESTING_MAX,
+    AcceptedLink,
+    AcceptedLinks,
+    serve_stream,
+)
 from lbd.lbm.link.conversation import Stream
 from lbd.lbm.link.opened_links import Resumes
 from lbd.local.budget import Budget
@@ -137,3 +143,28 @@ async def test_an_unknown_message_is_reported_once():
     exits(host)
     await until(lambda: not wire.link.jobs)
     assert [tag for tag, _ in wire.said].count(tags.UNKNOWN) == 1
+
+
+async def test_of_streams_that_a_host_leaves_to_be_resumed_few_are_kept():
+    """Each was once kept until `lbm.orphan_after_s`, hundreds a second."""
+    links = links_of(host_of())
+
+    async def left(sender, token):
+        link = AcceptedLink(links, Stream(never), (sender, token))
+        link.hear(tags.pack(0, tags.PAUSE))
+        await link.broken(link.stream._write)
+        return link
+
+    others = await left("h3", "0")
+    for number in range(RESTING_MAX):
+        await left("h2", f"{number}")
+    links.open["h2", "0"].go_on(never)
+    for number in range(3 * RESTING_MAX):
+        await left("h2", f"later {number}")
+    resting = [key for key, link in links.open.items() if link.stream.rests]
+    assert len(resting) == RESTING_MAX + 1
+    assert others.key in resting
+    assert ("h2", "0") in links.open
+    for link in list(links.open.values()):
+        link.close()
+    assert not links._resting

@@ -3,6 +3,7 @@
 import asyncio
 
 from lbd.lbm.staging.awaited_outputs import AwaitedOutputs
+from lbd.lbm.staging.open_notes import OpenNotes
 from lbd.lbm.staging.pack_store import Note
 from lbd.net.gen import dispatch_pb2 as pb
 
@@ -16,7 +17,7 @@ def array(first, uid=OWN, *, fetch="out.%a", waited_for=False):
 
 
 def outputs(*notes):
-    return AwaitedOutputs({note.name: note for note in notes})
+    return AwaitedOutputs(OpenNotes(notes))
 
 
 def test_only_outputs_that_a_user_is_to_get_here_are_awaited():

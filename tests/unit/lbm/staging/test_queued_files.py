@@ -9,6 +9,7 @@ from dataclasses import replace
 from lbd.config.schema import Config, HostConfig
 from lbd.errors import Unavailable
 from lbd.lbm.staging import queued_files
+from lbd.lbm.staging.open_notes import OpenNotes
 from lbd.lbm.staging.pack_store import Note
 from lbd.lbm.staging.queued_files import WATCHED_MAX, QueuedFiles, mark_of
 from lbd.net.gen import dispatch_pb2 as pb
@@ -155,7 +156,7 @@ async def test_what_the_queue_has_forgotten_takes_nobody_elses_outputs_along(tmp
     files = QueuedFiles(config, None, Forgetful(3))
     files.store.root.mkdir()
     notes = {job: note(job, OTHER if job % 2 else HOSTILE) for job in range(1, 12, 2)}
-    files._open = {one.name: one for one in notes.values()}
+    files._open = OpenNotes(notes.values())
     await files._watch(notes)
     assert {one.first for one in files._open.values()} == notes.keys() - {3}
 

@@ -203,20 +203,6 @@ def test_a_host_that_forgot_us_is_told_our_load_at_once():
     assert state.owes_keepalive(NOW_S + 1.0)
 
 
-def reports_taken(state, answer):
-    sent, reply = m.Hello(state.membership.me, True), m.Ack(error="taken", name_taken=True)
-    return state.handle(e.Replied(answer, sent, m.Message("test", answer, 1, reply)), 1.0)
-
-
-def test_no_single_host_stops_a_lim_that_starts():
-    state = lim_state("h4", ALL)
-    for _ in range(3):
-        assert not [a for a in reports_taken(state, BAD) if isinstance(a, e.Stop)]
-    assert [a for a in reports_taken(state, H2) if isinstance(a, e.Stop)]
-    two = lim_state("h1", ("h1", "h2"))
-    assert [a for a in reports_taken(two, H2) if isinstance(a, e.Stop)]
-
-
 # -- becoming the centre -------------------------------------------------------------------------
 
 

@@ -317,10 +317,10 @@ def test_a_report_that_its_name_is_taken_stops_no_lim_that_has_long_run():
     state = lim_state("h1", ("h1", "h2"))
     ack = m.Ack(error="taken", name_taken=True)
     late_s = state.in_force.lim.down_after_s
-    assert state.membership.refused(H2, ack, late_s) == [
+    assert state.membership.refused(H2, ack, late_s, is_proved=False) == [
         e.Log("refused by h2: taken", warning=True, peer=H2)
     ]
-    (stop,) = state.membership.refused(H2, ack, late_s - 0.1)
+    (stop,) = state.membership.refused(H2, ack, late_s - 0.1, is_proved=False)
     assert isinstance(stop, e.Stop)
 
 
