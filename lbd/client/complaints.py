@@ -6,10 +6,7 @@ import sys
 FAILED = 125
 SAID_CHARS_MAX = 8000
 ERROR = 2  # the descriptor of standard error
-MISSING = 2  # ENOENT
-SHELL_SIGNS = frozenset(" ;|&<>")  # the same, with the messages, in lbrun.c
 REMOVED = "the working directory has been removed; go to another one"
-NO_SHELL_LINE = "not found; lbrun runs a program; for a shell line, use lbrun sh -c 'LINE'"
 
 
 class Trouble(Exception):
@@ -36,10 +33,3 @@ def say(text: str, name: str = "lbrun") -> None:
             posix.write(ERROR, encode(f"{name}: {one_line(text, SAID_CHARS_MAX)}\n"))
         except OSError:
             pass
-
-
-def why_not_run(command: list[str], failure: OSError) -> str:
-    """Returns why a command could not be executed here."""
-    if failure.errno == MISSING and len(command) == 1 and set(command[0]) & SHELL_SIGNS:
-        return NO_SHELL_LINE
-    return failure.strerror or ""

@@ -8,7 +8,7 @@ in local/client_tags.py.
 import posix
 import sys
 
-from lbd.client.complaints import FAILED, Trouble, encode, say, why_not_run
+from lbd.client.complaints import FAILED, Trouble, encode, say
 from lbd.client.lbm_socket import connect, find_runtime_dirs
 from lbd.client.options import Options, depth, read_options
 from lbd.client.session import INT, LBM_SILENT_S, REPLY_LIMIT_BYTES, Session, read_fields
@@ -162,6 +162,8 @@ def run_here(options: Options, around: Surroundings, job: str, reason: str) -> i
         empty_input()
     let_pipes_break()
     failure = become(command, environment)
+    from lbd.text.missing_program import why_not_run
+
     say(f"{options.command[0]}: {why_not_run(options.command, failure)}")
     return exit_status_of(failure)
 

@@ -23,6 +23,7 @@ from lbd.errors import LbdError, Unavailable
 from lbd.launch.directory_look import find_program
 from lbd.launch.exec import exit_status_of
 from lbd.policy.view import NO_SLOT
+from lbd.text.missing_program import why_not_run
 from lbd.text.placement_phrases import TIMED, LoadsSeen, why_not_here, why_placed
 
 
@@ -107,7 +108,7 @@ def show(
     """Prints the decision as the LIM gave it, and what `lbsh` would do with the command."""
     if as_json:
         answer = {key: value for key, value in reply.items() if key not in ("ok", "id")}
-        missing = trouble.strerror if trouble is not None else None
+        missing = why_not_run(command, trouble) if trouble is not None else None
         print_json(
             {"command": list(command), **answer, "trouble": missing, "eligibility": eligible}
         )
@@ -124,7 +125,8 @@ def show(
         f"{f' ({why})' if why else ''}, algorithm {text(reply, 'algorithm')}"
     )
     if trouble is not None:
-        put(f"{command[0]}: {trouble.strerror}; the exit status would be {exit_status_of(trouble)}")
+        why = why_not_run(command, trouble)
+        put(f"{command[0]}: {why}; the exit status would be {exit_status_of(trouble)}")
     chosen = text(reply, "host")
     candidates = enumerate(tables(reply, "candidates"), 1)
     rows = [candidate_row(rank, item, chosen) for rank, item in candidates]

@@ -135,7 +135,7 @@ def test_a_gang_goes_where_the_rules_for_programs_allow_it(lab, tmp_path, rules)
     [
         (BEGAN, 125, r"sh is not allowed here: \S+ is a link to \S+, and only /usr/bin/nothing may "
                      r"run \(admission\.programs\)"),
-        (("no-such-program",), 127, "no-such-program: No such file or directory"),
+        (("no-such-program",), 127, "no-such-program: not found"),
     ],
     ids=["forbidden", "not found"],
 )  # fmt: skip

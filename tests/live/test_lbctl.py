@@ -176,13 +176,13 @@ def test_explain_runs_nothing(lab, tmp_path):
 def test_explain_reports_a_program_that_is_missing(lab, tmp_path, client):
     (tmp_path / "plain").touch()
     for program, trouble in (
-        ("no-such-program", "No such file or directory; the exit status would be 127"),
+        ("no-such-program", "not found; the exit status would be 127"),
         ("./plain", "Permission denied; the exit status would be 126"),
     ):
         told = lab.run("h1", *client, "--local", program, cwd=tmp_path, check=True).stdout
         assert f"\n{program}: {trouble}\n" in told
     told = lab.run("h1", *client, "--local", "--json", "no-such-program", check=True).stdout
-    assert json.loads(told)["trouble"] == "No such file or directory"
+    assert json.loads(told)["trouble"] == "not found"
     told = lab.run("h1", *client, "--local", "--json", "true", check=True).stdout
     assert json.loads(told)["trouble"] is None
 

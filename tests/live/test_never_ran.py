@@ -32,7 +32,7 @@ CASES = {
     "cancelled": (cancelled, "was cancelled before it ran"),
     "refused": (
         lambda lab: queued(lab, "-H", "h1", "no-such-program"),
-        "never ran: h1: no-such-program: No such file or directory",
+        "never ran: h1: no-such-program: not found",
     ),
     "dependency": (
         of_one_that_failed,
@@ -64,6 +64,6 @@ def test_failed_tasks_that_never_ran_do_not_look_as_if_their_hosts_were_away(lab
     job = queued(lab, "--array", "1-3", "-H", "h1", "no-such-program")
     lab.run("h2", "lbctl", "wait", job)
     result = lab.run("h2", "lbctl", "logs", "--failed", job)
-    why = "h1: no-such-program: No such file or directory"
+    why = "h1: no-such-program: not found"
     said = f"lbctl: 3 of these tasks never ran: {why}\n"
     assert (result.returncode, result.stdout, result.stderr) == (0, "", said)

@@ -66,16 +66,26 @@ static void give_signals_back(void) {
     if (ended_by) end_like(128 + ended_by, ended_by);
 }
 
-/* The same words as in complaints.py. */
-#define SHELL_SIGNS " ;|&<>"
-#define NO_SHELL_LINE "not found; lbrun runs a program; for a shell line, use lbrun sh -c 'LINE'"
+/* The same words as in lbd/text/missing_program.py. */
+#define SHELL_LINE "not found; lbrun runs a program; for a shell line, use lbrun sh -c 'LINE'"
+#define IN_THE_SHELL "not found; it is built into the shell; use lbrun sh -c 'LINE'"
+#define AS_OPTION "not found; to set a variable, use lbrun -e NAME=VALUE COMMAND"
+#define BUILT_IN \
+    " . : alias bg cd eval exec export fg jobs set shift source trap ulimit umask unset "
+#define LETTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_"
+
+static const char *why_not_found(const char *name, bool is_alone) {
+    if (is_alone && strpbrk(name, " ;|&<>")) return SHELL_LINE;
+    if (strspn(name, LETTERS) && name[strspn(name, LETTERS "0123456789")] == '=') return AS_OPTION;
+    if (*name && !strchr(name, ' ') && strstr(BUILT_IN, text(" %s ", name))) return IN_THE_SHELL;
+    return *name && !strchr(name, '/') ? "not found" : strerror(ENOENT);
+}
 
 static _Noreturn void become(char *program, char **words) {
     give_signals_back();
     execvp(program, words);
-    bool missing = errno == ENOENT, sought = !strchr(program, '/') && *program;
-    char *why = missing && sought ? "not found" : strerror(errno);
-    if (missing && !words[1] && strpbrk(program, SHELL_SIGNS)) why = NO_SHELL_LINE;
+    bool missing = errno == ENOENT;
+    const char *why = missing ? why_not_found(program, !words[1]) : strerror(errno);
     say_as(real_program ? "lbsh" : "lbrun", text("%s: %s", program, why));
     _exit(missing ? NOT_FOUND : CANNOT_EXECUTE);
 }

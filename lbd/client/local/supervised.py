@@ -14,7 +14,7 @@ import signal
 import time
 from typing import TYPE_CHECKING, NoReturn
 
-from lbd.client.complaints import FAILED, say, why_not_run
+from lbd.client.complaints import FAILED, say
 from lbd.client.signals import die_of
 from lbd.client.status_file import write_status
 from lbd.launch import rlimits
@@ -131,6 +131,8 @@ class Supervisor:
                 name = self._options.command[0]
                 os._exit(own_terminal.run_in_terminal(name, self._command, self._environment))
         problem = become(self._command, self._environment)
+        from lbd.text.missing_program import why_not_run
+
         why = why_not_run(self._options.command, problem)
         say(f"{self._options.command[0]}: {why}")
         os._exit(exit_status_of(problem))

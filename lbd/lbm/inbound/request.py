@@ -41,6 +41,7 @@ from lbd.lbm.staging.step import step_words
 from lbd.model import NO_NEEDS, HostId, JobId, Needs
 from lbd.net.gen import lbm_pb2
 from lbd.net.parsing import parsed
+from lbd.text.missing_program import why_not_run
 from lbd.text.needs_words import are_needs, read_needs_text
 from lbd.text.one_line import one_line
 from lbd.text.units import show_size
@@ -329,7 +330,8 @@ def _explained(request: lbm_pb2.RunRequest, trouble: SpawnFailed, allowed: Seque
             "than lbd.toml has; systemctl restart lbd-keeper there"
         )
     if trouble.phase == "exec":
-        return f"{request.argv[0].decode(errors='replace')}: {what}"
+        words = [word.decode(errors="replace") for word in request.argv[:2]]
+        return f"{words[0]}: {why_not_run(words, OSError(trouble.number, what))}"
     if trouble.phase == KEEPER:
         return "its keeper was stopped"
     return f"{trouble.phase}: {what}"
