@@ -57,6 +57,9 @@ def run(words: list[str]) -> int:
             f"--ntasks {tasks} is not supported by lbd outside a job of sbatch: srun starts one "
             f"process here; use sbatch -n {tasks} --wait --wrap 'srun COMMAND'"
         )
+    if "label" in given.plain:
+        raise SlurmError("--label is not supported by lbd outside a job of sbatch: srun starts one "
+                         "process here")  # fmt: skip
     words = lbrun_words(given)
     redirect(given.values, name_of(given))
     from lbd.client.lbrun import main
@@ -90,8 +93,17 @@ def step(given: Given) -> int:
         is_nothing = all(one == "none" or one.endswith(":0") for one in listed(value))
         if value != "ALL" and not (option == "gres" and is_nothing):
             raise SlurmError(f"--{option} is not supported by lbd within a job: it has the job's")
-    if given.values.get("nodelist", here := os.environ.get("LBD_HOST", "")) != here:
-        raise SlurmError(f"--nodelist: within a job of lbd a step runs on the job's host, {here}")
+    here = os.environ.get("LBD_HOST", "")
+    for option, is_elsewhere in (
+        ("nodelist", given.values.get("nodelist", here) != here),
+        ("exclude", here in listed(given.values.get("exclude", ""))),
+    ):
+        if is_elsewhere:
+            raise SlurmError(
+                f"--{option}: within a job of lbd a step runs on the job's host, {here}"
+            )
+    time_limit_s = limit_s(given.values.get("time", "0"))
+    memory = memory_of(given.values, cpus * tasks)
     os.environ["SLURM_STEP_ID"] = os.environ["SLURM_STEPID"] = str(next_number())
     for variable in COUNTS:
         os.environ[variable] = str(tasks)
@@ -105,19 +117,22 @@ def step(given: Given) -> int:
     if "exclusive" in given.values:
         take_slots(cpus * tasks, slots_of_job())
     label = "label" in given.plain
-    if tasks == 1 and not label:
+    if tasks == 1 and not label and not time_limit_s:
         redirect(given.values, name_of(given))
-        return become_task(given, 0)
+        return become_task(given, 0, memory)
     from lbd.slurm.tasks import Tasks
 
     redirect(given.values, name_of(given), own=False)
 
     def become(rank: int) -> int:
         redirect(given.values, name_of(given), rank, own=True)
-        return become_task(given, rank)
+        return become_task(given, rank, memory)
 
     end_at_failure = given.values.get("kill-on-bad-exit", "0") != "0"
-    return Tasks(tasks, become, label=label, end_at_failure=end_at_failure).run()
+    all_tasks = Tasks(
+        tasks, become, label=label, end_at_failure=end_at_failure, limit_s=time_limit_s
+    )
+    return all_tasks.run()
 
 
 def check_size(values: dict[str, str]) -> tuple[int, int]:
@@ -138,10 +153,17 @@ def slots_of_job() -> int:
     return int(os.environ.get("LBD_SLOTS", "1"))
 
 
-def become_task(given: Given, rank: int) -> int:
-    """Returns an exit status only on failure."""
+def become_task(given: Given, rank: int, memory: str) -> int:
+    """Returns an exit status only on failure. `memory`: in KiB, as 100K, for each process; "": no
+    limit but the job's."""
     from lbd.launch.exec import become, exit_status_of, let_pipes_break
 
+    if memory:
+        import resource
+
+        from lbd.launch.rlimits import lower
+
+        lower(resource.RLIMIT_DATA, int(memory.removesuffix("K")) << 10)
     os.environ["SLURM_PROCID"] = os.environ["SLURM_LOCALID"] = str(rank)
     let_pipes_break()
     environment = {os.fsencode(name): os.fsencode(text) for name, text in os.environ.items()}

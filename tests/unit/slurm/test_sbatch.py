@@ -195,6 +195,8 @@ def test_a_signal_that_only_slurm_can_send_is_refused(signal):
 def test_srun_starts_several_processes_only_within_a_job():
     with pytest.raises(SlurmError, match=r"^--ntasks 2 is .*use sbatch -n 2 --wait --wrap 'srun "):
         srun.run(["-n2", "true"])
+    with pytest.raises(SlurmError, match=r"^--label is not supported by lbd outside a job of sb"):
+        srun.run(["-l", "true"])
 
 
 def test_squeue_forgets_jobs_that_ended_some_minutes_ago(monkeypatch, capsys):
