@@ -18,6 +18,7 @@ ANSWER_BYTES = 64 << 20
 RECEIVED = 1 << 16
 QUEUED_ID = re.compile(r"[0-9]+(_[0-9]+)?")
 SELECTOR = re.compile(r"[0-9]+(_([0-9]+|\[[0-9,:%-]+\]))?")
+BETWEEN_IDS, AT_ONCE_LIMIT = re.compile(r",(?![^\[\]]*\])"), re.compile(r"%[0-9]*\]")
 Json = dict[str, object]
 
 HELD, DEPENDS, LATER, NEXT = "held", "after ", "not before ", "next, "
@@ -42,9 +43,11 @@ class Job:
         state, reason = str(row.get("state")), str(row.get("reason") or "")
         index, command = row.get("array_index"), row.get("command")
         self.exit_status = whole(row.get("exit_status"))
-        self.id = str(row["id"])  # 12, or 12_7
+        self.row = row
+        self.id = str(row["id"])  # 12, or 12_7, or 12_[5-10]
         # its array's id, or its own if it is not a task
         self.array = str(row.get("array_id") or row["id"])
+        self.number = self.array if "[" in self.id else self.id
         self.index = "" if index is None else str(index)
         self.user = str(row.get("user"))
         self.host = str(row.get("host") or "")
@@ -65,6 +68,10 @@ class Job:
         words = tuple(printable(str(word)) for word in command) if isinstance(command, list) else ()
         self.program = (words[len(LAUNCHER) :] if words[: len(LAUNCHER)] == LAUNCHER else words)[:1]
         self.name = str(row.get("name") or os.path.basename("".join(self.program)) or "wrap")
+
+    def with_tasks(self, indexes: str) -> "Job":
+        """Returns the row of several tasks of its array, of which it is the first."""
+        return Job(self.row | {"id": f"{self.array}_[{indexes}]", "array_index": indexes})
 
     @property
     def exit_code(self) -> str:
@@ -155,6 +162,19 @@ def with_details(job: Job) -> Job:
     rows = reply.get("jobs")
     found = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
     return Job(found[0]) if found else job
+
+
+def ids_in(text: str) -> list[str]:
+    """Returns the ids of a list, such as `12,13_[5,7-9%2]`, as squeue prints them."""
+    return [one for one in BETWEEN_IDS.split(AT_ONCE_LIMIT.sub("]", text)) if one]
+
+
+def tasks_at_once(arrays: Sequence[str]) -> dict[str, int]:
+    """Returns how many tasks may run at once, for arrays that say so. Raises SlurmError."""
+    reply = ask({"op": "queue.jobs", "ids": list(arrays)})
+    rows = reply.get("jobs")
+    found = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    return {str(row.get("id")): limit for row in found if (limit := whole(row.get("at_once")))}
 
 
 def jobs(ids: Sequence[str] = ()) -> list[Job]:

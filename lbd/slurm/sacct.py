@@ -14,7 +14,7 @@ from lbd.slurm.options import (
     width_of,
     words_of,
 )
-from lbd.slurm.queue import Job, jobs
+from lbd.slurm.queue import Job, ids_in, jobs
 from lbd.slurm.squeue import check_clusters, ran_s, states_of
 from lbd.slurm.times import elapsed, moment, unix_s
 
@@ -108,7 +108,7 @@ def put(given: Given, cells: list[str], fields: list[tuple[str, int]]) -> None:
 def chosen(given: Given) -> Iterator[Job]:
     """Yields the chosen jobs. As with Slurm, without ids these are the caller's of today."""
     values = given.values
-    ids = [one.partition(".")[0] for one in listed(values.get("jobs", ""))]
+    ids = [one.partition(".")[0] for one in ids_in(values.get("jobs", ""))]
     names, states = set(listed(values.get("name", ""))), states_of(values.get("state", ""), ())
     own = set() if ids or "allusers" in given.plain else {getpass.getuser()}
     users = set(listed(values["user"])) if "user" in values else own

@@ -4,7 +4,7 @@ import getpass
 import signal
 
 from lbd.slurm.options import Given, Grammar, SlurmError, listed, read, words_of
-from lbd.slurm.queue import SELECTOR, act, jobs
+from lbd.slurm.queue import SELECTOR, act, ids_in, jobs
 from lbd.slurm.squeue import check_clusters, states_of
 from lbd.text.index_list import is_number
 
@@ -28,7 +28,7 @@ def run(words: list[str]) -> int:
         return 0
     check_clusters(given)
     number = signal_of(given.values.get("signal", ""))
-    ids = list(dict.fromkeys(one for word in given.rest for one in listed(word)))
+    ids = list(dict.fromkeys(one for word in given.rest for one in ids_in(word)))
     for one in ids:
         if not SELECTOR.fullmatch(one):
             raise SlurmError(f"Invalid job id {one}")

@@ -4,7 +4,7 @@ import os
 import shlex
 
 from lbd.slurm.options import PARTITION, Grammar, SlurmError, listed, read, words_of
-from lbd.slurm.queue import SHOWN_S, Job, act, jobs, with_details
+from lbd.slurm.queue import SHOWN_S, Job, act, ids_in, jobs, with_details
 from lbd.slurm.squeue import ran_s
 from lbd.slurm.times import begin_text, elapsed, limit_s, moment
 from lbd.text.index_list import is_number
@@ -40,7 +40,7 @@ def run(words: list[str]) -> int:
     elif verb == "update":
         update(rest)
     else:
-        ids = [one for word in rest for one in listed(word.partition("=")[2] or word)]
+        ids = [one for word in rest for one in ids_in(word.partition("=")[2] or word)]
         if not ids:
             raise SlurmError(f"too few arguments for keyword:{verb}")
         check(act("hold" if verb == "uhold" else verb, ids))
@@ -64,7 +64,7 @@ def show(rest: list[str], *, one_line: bool) -> None:
     if not what.startswith("job"):
         raise SlurmError(f"show {what} is not supported by lbd; it has job, config, hostnames")
     ids = [what.partition("=")[2]] if "=" in what else ids
-    found = jobs([one for word in ids for one in listed(word)])
+    found = jobs([one for word in ids for one in ids_in(word)])
     given: dict[str, Job] = {}  # by array
     for job in found:
         if job.array not in given and len(given) < DETAILED:
@@ -127,7 +127,7 @@ def update(rest: list[str]) -> None:
         if not equals:
             raise SlurmError(f"Invalid input: {word}")
         if name in ("jobid", "job"):
-            ids = list(listed(value))
+            ids = ids_in(value)
         elif name in ("jobname", "name"):
             change["name"] = value
         elif name == "timelimit":

@@ -1,6 +1,8 @@
-"""`squeue`: jobs, a line each; for an array a line per task."""
+"""`squeue`: jobs, a line each. What waits of an array is one line, `12_[5-10%4]`; with -r each task
+has its own."""
 
 import getpass
+import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -15,8 +17,9 @@ from lbd.slurm.options import (
     width_of,
     words_of,
 )
-from lbd.slurm.queue import OPEN, SHORT, Job, jobs
+from lbd.slurm.queue import OPEN, SHORT, Job, ids_in, jobs, tasks_at_once
 from lbd.slurm.times import moment, short_elapsed
+from lbd.text.index_list import runs_in, runs_text
 
 GRAMMAR = Grammar(
     words_of("format Format jobs name states user nodelist partition sort clusters"),
@@ -37,6 +40,7 @@ NEVER = {
     "RQ": "REQUEUED", "RS": "RESIZING", "RV": "REVOKED", "SE": "SPECIAL_EXIT", "SI": "SIGNALING",
     "SO": "STAGE_OUT", "ST": "STOPPED",
 }  # fmt: skip
+OF_ITS_TURN = ("Resources", "Priority", "JobArrayTaskLimit")  # tasks may differ in these alone
 NORMAL = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R"
 LONG = "%.18i %.9P %.8j %.8u %.8T %.10M %.6D %R"
 SIGN = re.compile(r"%(\.?)([0-9]*)([A-Za-z])")
@@ -58,7 +62,7 @@ def where(job: Job) -> str:
 
 Field = tuple[str, Callable[[Job], str]]
 FIELDS: dict[str, Field] = {
-    "jobid": ("JOBID", lambda job: job.id),
+    "jobid": ("JOBID", lambda job: job.number),
     "jobarrayid": ("JOBID", lambda job: job.id),
     "arrayjobid": ("ARRAY_JOB_ID", lambda job: job.array),
     "arraytaskid": ("ARRAY_TASK_ID", lambda job: job.index or "N/A"),
@@ -81,9 +85,9 @@ FIELDS: dict[str, Field] = {
     "command": ("COMMAND", lambda job: "".join(job.program)),
 }
 LETTERS = {
-    "i": "jobid", "A": "jobid", "F": "arrayjobid", "K": "arraytaskid", "j": "name", "u": "username",
-    "t": "statecompact", "T": "state", "M": "timeused", "D": "numnodes", "C": "numcpus",
-    "P": "partition", "r": "reason", "R": "reasonlist", "N": "nodelist", "B": "nodelist",
+    "i": "jobarrayid", "A": "jobid", "F": "arrayjobid", "K": "arraytaskid", "j": "name",
+    "u": "username", "t": "statecompact", "T": "state", "M": "timeused", "D": "numnodes",
+    "C": "numcpus", "P": "partition", "r": "reason", "R": "reasonlist", "N": "nodelist", "B": "nodelist",
     "V": "submittime", "S": "starttime", "e": "endtime", "Q": "prioritylong", "o": "command",
 }  # fmt: skip
 
@@ -99,6 +103,8 @@ def run(words: list[str]) -> int:
     check_clusters(given)
     row = row_of(given)
     found = list(chosen(given))
+    if "array" not in given.plain and not os.environ.get("SQUEUE_ARRAY"):
+        found = waiting_as_one(found)
     if "noheader" not in given.plain:
         print(row(None))
     for job in found:
@@ -116,7 +122,7 @@ def check_clusters(given: Given) -> None:
 
 def chosen(given: Given) -> Iterator[Job]:
     values = given.values
-    ids = list(listed(values.get("jobs", "")))
+    ids = ids_in(values.get("jobs", ""))
     user = getpass.getuser() if "me" in given.plain else ""
     users = set(listed(values.get("user", ""))) | ({user} if user else set())
     names, hosts = set(listed(values.get("name", ""))), set(listed(values.get("nodelist", "")))
@@ -131,6 +137,28 @@ def chosen(given: Given) -> Iterator[Job]:
         wanted = (not users or job.user in users) and (not names or job.name in names)
         if wanted and (not hosts or job.host in hosts) and (not states or job.state in states):
             yield job
+
+
+def waiting_as_one(found: list[Job]) -> list[Job]:
+    """Returns the jobs, with one for all tasks of an array that wait for the same."""
+    lines: list[list[Job]] = []
+    waiting: dict[tuple[str, str], list[Job]] = {}
+    for job in found:
+        if not job.index or job.state != "PENDING":
+            lines.append([job])
+            continue
+        key = job.array, job.reason if job.reason not in OF_ITS_TURN else ""
+        if key not in waiting:
+            lines.append(waiting.setdefault(key, []))
+        waiting[key].append(job)
+    arrays = {jobs[0].array for jobs in lines if len(jobs) > 1}
+    at_once = tasks_at_once(sorted(arrays)) if arrays else {}
+    for tasks in lines:
+        if len(tasks) > 1:
+            limit = at_once.get(tasks[0].array)
+            indexes = runs_text(runs_in(sorted(int(task.index) for task in tasks)))
+            tasks[0] = tasks[0].with_tasks(f"{indexes}%{limit}" if limit else indexes)
+    return [tasks[0] for tasks in lines]
 
 
 def known(ids: list[str]) -> list[Job]:
