@@ -132,8 +132,7 @@ def submit(words: Sequence[str], stdin: bytes) -> str:
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     output, errors = (read_all(file) for file in files[1:])
     if status:
-        problem = errors.removeprefix("lbrun: ").replace("--after: ", "--dependency: ")
-        raise SlurmError(problem or f"lbrun ended with {status}")
+        raise SlurmError(errors.removeprefix("lbrun: ") or f"lbrun ended with {status}")
     for line in errors.splitlines():
         os.write(2, f"sbatch: {line.removeprefix('lbrun: ')}\n".encode(errors="replace"))
     return output

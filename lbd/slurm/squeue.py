@@ -87,8 +87,9 @@ FIELDS: dict[str, Field] = {
 LETTERS = {
     "i": "jobarrayid", "A": "jobid", "F": "arrayjobid", "K": "arraytaskid", "j": "name",
     "u": "username", "t": "statecompact", "T": "state", "M": "timeused", "D": "numnodes",
-    "C": "numcpus", "P": "partition", "r": "reason", "R": "reasonlist", "N": "nodelist", "B": "nodelist",
-    "V": "submittime", "S": "starttime", "e": "endtime", "Q": "prioritylong", "o": "command",
+    "C": "numcpus", "P": "partition", "r": "reason", "R": "reasonlist", "N": "nodelist",
+    "B": "nodelist", "V": "submittime", "S": "starttime", "e": "endtime", "Q": "prioritylong",
+    "o": "command",
 }  # fmt: skip
 
 
