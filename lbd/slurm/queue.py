@@ -5,6 +5,7 @@ import json
 import os
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 
 from lbd.client.complaints import Trouble
 from lbd.client.lbm_socket import connect, find_runtime_dirs
@@ -21,6 +22,8 @@ SELECTOR = re.compile(r"[0-9]+(_([0-9]+|\[[0-9,:%-]+\]))?")
 BETWEEN_IDS, AT_ONCE_LIMIT = re.compile(r",(?![^\[\]]*\])"), re.compile(r"%[0-9]*\]")
 Json = dict[str, object]
 
+DETAILS = ("directory", "output", "error", "timeout_s", "memory_bytes", "begin", "needs")
+DETAILED_MAX = 200  # jobs or arrays, each of which takes a request
 HELD, DEPENDS, LATER, NEXT = "held", "after ", "not before ", "next, "
 UNFIT, TOO_WIDE, CLOSED = "no host ", "it needs ", "it may run o"
 LACKING = "it starts once ", "it begins once "  # the second: up to release 0.1
@@ -64,6 +67,10 @@ class Job:
         self.directory, self.output, self.error = (
             printable(str(row.get(name) or "")) for name in ("directory", "output", "error")
         )
+        needs = row.get("needs")
+        self.needs: Json = needs if isinstance(needs, dict) else {}
+        self.has_details = "timeout_s" in row
+        self.memory_bytes = whole(row.get("memory_bytes"))
         # It may be another user's, and is shown, so nothing in it may control the terminal.
         words = tuple(printable(str(word)) for word in command) if isinstance(command, list) else ()
         self.program = (words[len(LAUNCHER) :] if words[: len(LAUNCHER)] == LAUNCHER else words)[:1]
@@ -161,6 +168,26 @@ def with_details(job: Job) -> Job:
     rows = reply.get("jobs")
     found = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
     return Job(found[0]) if found else job
+
+
+def all_with_details(found: Sequence[Job]) -> list[Job]:
+    """Returns the jobs, the first with the options that their users gave. Raises SlurmError."""
+    arrays = list(dict.fromkeys(job.array for job in found))
+    if len(arrays) > DETAILED_MAX:
+        text = f"limits and directories are shown for the first {DETAILED_MAX} jobs only\n"
+        os.write(2, text.encode())
+    details: dict[str, Json] = {}
+    for job in found:
+        if job.array in details or len(details) == DETAILED_MAX:
+            continue
+        with suppress(SlurmError):  # it has just been forgotten
+            details[job.array] = with_details(job).row
+    return [
+        Job(job.row | {name: details[job.array].get(name) for name in DETAILS})
+        if job.array in details
+        else job
+        for job in found
+    ]
 
 
 def ids_in(text: str) -> list[str]:

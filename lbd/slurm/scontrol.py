@@ -3,9 +3,9 @@
 import os
 import shlex
 
+from lbd.slurm.columns import ran_s
 from lbd.slurm.options import PARTITION, Grammar, SlurmError, listed, read, words_of
 from lbd.slurm.queue import SHOWN_S, Job, act, ids_in, jobs, with_details
-from lbd.slurm.squeue import ran_s
 from lbd.slurm.times import begin_text, elapsed, limit_s, moment
 from lbd.text.index_list import is_number
 from lbd.text.job_phrases import only_together

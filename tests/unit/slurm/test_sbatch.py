@@ -394,12 +394,12 @@ def test_states_and_reasons():
 
 def test_formats_of_squeue():
     def shown(*given, job: Job | None = JOB):
-        return squeue.row_of(read(list(given), squeue.GRAMMAR, mixed=True))(job)
+        return squeue.columns_of(read(list(given), squeue.GRAMMAR, mixed=True)).line(job)
 
     assert shown("-o", "%i|%T|%.4t|%j %u %C %M %R") == "12_7|FAILED|   F|fit ann 4 1:00:00 h2"
     assert shown("-o", "%F %K", job=None) == "ARRAY_JOB_ID ARRAY_TASK_ID"
     assert shown("-O", "JobID:6,State:.8,UserName") == f"12_7    FAILED{'ann':20}"
-    for words_ in (("-o", "%q"), ("-O", "gres")):
+    for words_ in (("-o", "%z"), ("-O", "gres")):
         with pytest.raises(SlurmError, match="not supported by lbd"):
             shown(*words_)
     for words_ in (("-o", "%.99999999999999999999i"), ("-o", f"%{'9' * 5000}i"),
