@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from lbd.slurm.columns import ran_s
+from lbd.slurm.hostlist import hosts_in
 from lbd.slurm.options import (
     PARTITION,
     Given,
@@ -148,7 +149,7 @@ def chosen(given: Given) -> Iterator[Job]:
     until_s = unix_s(values.get("endtime", "now"))
     if not of_partition(values):
         return
-    hosts = set(listed(values.get("nodelist", "")))
+    hosts = set(hosts_in(values.get("nodelist", "")))
     for job in jobs(ids):
         if hosts and job.host not in hosts:
             continue

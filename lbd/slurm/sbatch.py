@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator
 
+from lbd.slurm.hostlist import hosts_in
 from lbd.slurm.needs import memory_of, need_words, number_of, tasks_of
 from lbd.slurm.options import (
     PARTITION,
@@ -319,12 +320,12 @@ def places(values: dict[str, str], name: str) -> list[str]:
 def hosts_of(values: dict[str, str]) -> list[str]:
     """Raises SlurmError."""
     words: list[str] = []
-    hosts = list(listed(values.get("nodelist", "")))
+    hosts = hosts_in(values.get("nodelist", ""))
     if len(hosts) > 1:
         raise SlurmError(f"--nodelist {values['nodelist']} is not supported by lbd: name one host")
     for host in hosts:
         words += ["-H", host]
-    for host in listed(values.get("exclude", "")):
+    for host in hosts_in(values.get("exclude", "")):
         words += ["-x", host]
     return words
 

@@ -3,6 +3,7 @@
 import getpass
 import signal
 
+from lbd.slurm.hostlist import hosts_in
 from lbd.slurm.options import Given, Grammar, SlurmError, listed, read, words_of
 from lbd.slurm.queue import SELECTOR, act, ids_in, jobs
 from lbd.slurm.squeue import check_filters, of_partition, states_of
@@ -55,7 +56,10 @@ def filtered(given: Given, ids: list[str]) -> list[str]:
     names = set(listed(values.get("name", values.get("jobname", ""))))
     users = set(listed(values.get("user", "")))
     users |= {getpass.getuser()} if "me" in given.plain else set()
-    hosts, states = set(listed(values.get("nodelist", ""))), states_of(values.get("state", ""), ())
+    hosts, states = (
+        set(hosts_in(values.get("nodelist", ""))),
+        states_of(values.get("state", ""), ()),
+    )
     if not of_partition(values):
         raise SlurmError(f"--partition {values['partition']}: lbd has only the partition lbd")
     return [

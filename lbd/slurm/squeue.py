@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable, Iterator
 
 from lbd.slurm.columns import LONG, NORMAL, Columns, by_details, by_letters, by_names, in_order
+from lbd.slurm.hostlist import hosts_in
 from lbd.slurm.options import PARTITION, Given, Grammar, SlurmError, listed, read, words_of
 from lbd.slurm.queue import OPEN, SHORT, Job, all_with_details, ids_in, jobs, tasks_at_once
 from lbd.text.index_list import runs_in, runs_text
@@ -90,7 +91,7 @@ def chosen(given: Given) -> Iterator[Job]:
     ids = ids_in(values.get("jobs", ""))
     user = getpass.getuser() if "me" in given.plain else ""
     users = set(listed(values.get("user", ""))) | ({user} if user else set())
-    names, hosts = set(listed(values.get("name", ""))), set(listed(values.get("nodelist", "")))
+    names, hosts = set(listed(values.get("name", ""))), set(hosts_in(values.get("nodelist", "")))
     states = states_of(values.get("states", ""), OPEN)
     if not of_partition(values):
         return

@@ -3,6 +3,7 @@ once."""
 
 import os
 
+from lbd.slurm.hostlist import hosts_in
 from lbd.slurm.needs import memory_of, need_words, number_of, tasks_of
 from lbd.slurm.options import Given, Grammar, SlurmError, let_be, listed, read, words_of
 from lbd.slurm.sbatch import GRAMMAR as SBATCH
@@ -95,8 +96,8 @@ def step(given: Given) -> int:
             raise SlurmError(f"--{option} is not supported by lbd within a job: it has the job's")
     here = os.environ.get("LBD_HOST", "")
     for option, is_elsewhere in (
-        ("nodelist", given.values.get("nodelist", here) != here),
-        ("exclude", here in listed(given.values.get("exclude", ""))),
+        ("nodelist", here not in hosts_in(given.values.get("nodelist", here))),
+        ("exclude", here in hosts_in(given.values.get("exclude", ""))),
     ):
         if is_elsewhere:
             raise SlurmError(
