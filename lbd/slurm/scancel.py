@@ -31,6 +31,8 @@ def run(words: list[str]) -> int:
         return 0
     check_filters(given)
     number = signal_of(given.values.get("signal", ""))
+    if number and "full" in given.plain:
+        raise SlurmError("--full is not supported by lbd with --signal: the script alone gets it")
     ids = list(dict.fromkeys(one for word in given.rest for one in ids_in(word)))
     for one in ids:
         if not SELECTOR.fullmatch(one):

@@ -5,9 +5,9 @@ import os
 
 from lbd.slurm.hostlist import hosts_in
 from lbd.slurm.needs import memory_of, need_words, number_of, tasks_of
-from lbd.slurm.options import Given, Grammar, SlurmError, let_be, listed, read, words_of
+from lbd.slurm.options import PARTITION, Given, Grammar, SlurmError, let_be, listed, read, words_of
 from lbd.slurm.sbatch import GRAMMAR as SBATCH
-from lbd.slurm.sbatch import check_shape, exported, hosts_of
+from lbd.slurm.sbatch import check_shape, exported, hosts_of, variables
 from lbd.slurm.step import next_number, redirect, take_slots
 from lbd.slurm.times import limit_s
 
@@ -19,7 +19,7 @@ GRAMMAR = Grammar(
         " ntasks-per-node tasks-per-node partition time comment gres gpus gpus-per-node constraint"
         " input output error open-mode mpi exclusive kill-on-bad-exit"
     ),
-    words_of("unbuffered overlap exact verbose quiet help no-requeue label"),
+    words_of("unbuffered overlap exact verbose quiet help no-requeue label pty"),
     {
         letter: name for letter, name in SBATCH.short.items()
         if name not in ("array", "begin", "dependency", "error", "input", "output", "wait",
@@ -30,13 +30,18 @@ GRAMMAR = Grammar(
         "signal jobid multi-prog dependency array begin immediate"
         " het-group bcast cpus-per-gpu"
     ),
-    words_of("pty hold no-kill overcommit contiguous"),
+    words_of("hold no-kill overcommit contiguous"),
     optional=words_of("exclusive kill-on-bad-exit immediate nice"),
-    instead={**SBATCH.instead, "pty": "`lbrun -t COMMAND` gives it a terminal"},
+    instead=SBATCH.instead,
     kept=words_of("exclusive"),  # it means something else for a step than for a job
 )  # fmt: skip
 COUNTS = ("SLURM_NTASKS", "SLURM_NPROCS", "SLURM_STEP_NUM_TASKS", "SLURM_TASKS_PER_NODE",
           "SLURM_STEP_TASKS_PER_NODE")  # fmt: skip
+OF_ONE_TASK = (
+    ("SLURM_PROCID", "0"), ("SLURM_LOCALID", "0"), ("SLURM_NODEID", "0"), ("SLURM_NNODES", "1"),
+    ("SLURM_JOB_NUM_NODES", "1"), ("SLURM_JOB_PARTITION", PARTITION),
+    *((name, "1") for name in COUNTS if name != "SLURM_NTASKS"),
+)  # fmt: skip
 USAGE = "usage: srun [OPTIONS] COMMAND [ARG...]"
 
 
@@ -65,7 +70,8 @@ def run(words: list[str]) -> int:
     redirect(given.values, name_of(given))
     from lbd.client.lbrun import main
 
-    main(["-q", *words, "--", *given.rest])
+    # The queue gives no terminals, so a command that needs one starts at once where there is room.
+    main(["-t" if "pty" in given.plain else "-q", *words, "--", *given.rest])
     return 1
 
 
@@ -89,6 +95,8 @@ def name_of(given: Given) -> str:
 def step(given: Given) -> int:
     """Runs a step, which has its job's resources. Raises SlurmError."""
     cpus, tasks = check_size(given.values)
+    if "pty" in given.plain:
+        raise SlurmError("--pty is not supported by lbd within a job")
     for option in ("gres", "gpus", "gpus-per-node", "constraint", "export"):
         value = given.values.get(option, "ALL")
         is_nothing = all(one == "none" or one.endswith(":0") for one in listed(value))
@@ -179,6 +187,8 @@ def lbrun_words(given: Given) -> list[str]:
     cpus = number_of(values, "cpus-per-task", 1)
     name = name_of(given)
     words = ["--name", name, "-n", str(cpus), *exported(values.get("export", "ALL"))]
+    for variable, text in (*variables(given, name, cpus, 1), *OF_ONE_TASK):
+        words += ["-e", f"{variable}={text}"]
     words += hosts_of(values)
     if "time" in values and (limit := limit_s(values["time"])):
         words += ["--timeout", str(limit)]

@@ -261,6 +261,24 @@ def test_a_signal_that_only_slurm_can_send_is_refused(signal):
         signal_words({"signal": signal})
 
 
+def test_srun_says_what_its_process_is():
+    given = read(["-c", "2", "-J", "fit", "--mem=4M", "x"], srun.GRAMMAR)
+    found = " ".join(srun.lbrun_words(given))
+    for one in ("SLURM_NTASKS=1", "SLURM_PROCID=0", "SLURM_CPUS_PER_TASK=2", "SLURM_NPROCS=1",
+                "SLURM_JOB_NAME=fit", "SLURM_MEM_PER_NODE=4", "SLURM_JOB_NUM_NODES=1"):  # fmt: skip
+        assert f"-e {one}" in found
+
+
+def test_a_terminal_is_not_waited_for_in_the_queue(monkeypatch):
+    ran = []
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    monkeypatch.setattr("lbd.client.lbrun.main", ran.append)
+    for words, how in ((["--pty", "-t", "5", "bash"], "-t"), (["true"], "-q")):
+        srun.run(words)
+        assert ran[-1][0] == how
+    assert "--timeout 300" in " ".join(ran[0])
+
+
 def test_srun_starts_several_processes_only_within_a_job():
     with pytest.raises(SlurmError, match=r"^--ntasks 2 is .*use sbatch -n 2 --wait --wrap 'srun "):
         srun.run(["-n2", "true"])

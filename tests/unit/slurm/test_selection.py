@@ -59,6 +59,14 @@ def test_scancel_says_of_each_job_why_it_was_not_ended(monkeypatch):
     assert caught.value.lines == ("Kill job error: no job 7", "Kill job error: no job 8")
 
 
+def test_scancel_sends_a_signal_to_the_script_only(found):
+    assert scancel.run(["-b", "-s", "USR1", "7"]) == 0
+    assert scancel.run(["-f", "8"]) == 0
+    with pytest.raises(SlurmError, match="--full is not supported by lbd with --signal"):
+        scancel.run(["-f", "-s", "USR1", "9"])
+    assert found == ["7", "8"]
+
+
 def test_sacct_selects_by_host_and_partition(capsys):
     for words, expected in (
         (["-N", "h1"], "2\n"),
