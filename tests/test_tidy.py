@@ -85,7 +85,9 @@ MAY_IMPORT = {
     "lbd.python": WORDS | PROCESS | {"lbd.client", "lbd.policy"},
     "lbd.joblib": {"lbd.python"},
     "lbd.client": DECIDING | PROCESS | {"lbd.load.process_table", "lbd.console"},
-    "lbd.slurm": WORDS | {"lbd.client", "lbd.launch", "lbd.local", "lbd.process.whole_file"},
+    "lbd.slurm": WORDS
+    | {"lbd.client", "lbd.launch", "lbd.local", "lbd.process.whole_file"}
+    | {"lbd.load.process_table"},
     "lbd.console": DECIDING | PROCESS | {"lbd.dispatch.core.job_selection"},
     "lbd.doctor": DECIDING
     | NETWORK

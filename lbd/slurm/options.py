@@ -71,7 +71,14 @@ class Given:
         if not self.refused:
             return
         shown, one = ", ".join(self.refused.values()), len(self.refused) == 1
-        hints = [grammar.instead[name] for name in self.refused if name in grammar.instead]
+        covered: dict[str, list[str]] = {}  # by hint: the options that it is about
+        for name in self.refused:
+            if name in grammar.instead:
+                covered.setdefault(grammar.instead[name], []).append(f"--{name}")
+        hints = [
+            f"for {' and '.join(names)}, {hint}" if hint.startswith("use ") and not one else hint
+            for hint, names in covered.items()
+        ]
         if "nice" in self.refused and "priority" in grammar.values:
             hints.append("for --nice N, use --priority=-N")
         if others := [name for name in self.refused if name not in grammar.instead]:

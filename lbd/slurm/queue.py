@@ -5,6 +5,7 @@ import json
 import os
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 
 from lbd.client.complaints import Trouble
 from lbd.client.lbm_socket import connect, find_runtime_dirs
@@ -18,8 +19,11 @@ ANSWER_BYTES = 64 << 20
 RECEIVED = 1 << 16
 QUEUED_ID = re.compile(r"[0-9]+(_[0-9]+)?")
 SELECTOR = re.compile(r"[0-9]+(_([0-9]+|\[[0-9,:%-]+\]))?")
+BETWEEN_IDS, AT_ONCE_LIMIT = re.compile(r",(?![^\[\]]*\])"), re.compile(r"%[0-9]*\]")
 Json = dict[str, object]
 
+DETAILS = ("directory", "output", "error", "timeout_s", "memory_bytes", "begin", "needs")
+DETAILED_MAX = 200  # jobs or arrays, each of which takes a request
 HELD, DEPENDS, LATER, NEXT = "held", "after ", "not before ", "next, "
 UNFIT, TOO_WIDE, CLOSED = "no host ", "it needs ", "it may run o"
 LACKING = "it starts once ", "it begins once "  # the second: up to release 0.1
@@ -42,9 +46,11 @@ class Job:
         state, reason = str(row.get("state")), str(row.get("reason") or "")
         index, command = row.get("array_index"), row.get("command")
         self.exit_status = whole(row.get("exit_status"))
-        self.id = str(row["id"])  # 12, or 12_7
+        self.row = row
+        self.id = str(row["id"])  # 12, or 12_7, or 12_[5-10]
         # its array's id, or its own if it is not a task
         self.array = str(row.get("array_id") or row["id"])
+        self.number = self.array if "[" in self.id else self.id
         self.index = "" if index is None else str(index)
         self.user = str(row.get("user"))
         self.host = str(row.get("host") or "")
@@ -61,10 +67,18 @@ class Job:
         self.directory, self.output, self.error = (
             printable(str(row.get(name) or "")) for name in ("directory", "output", "error")
         )
+        needs = row.get("needs")
+        self.needs: Json = needs if isinstance(needs, dict) else {}
+        self.has_details = "timeout_s" in row
+        self.memory_bytes = whole(row.get("memory_bytes"))
         # It may be another user's, and is shown, so nothing in it may control the terminal.
         words = tuple(printable(str(word)) for word in command) if isinstance(command, list) else ()
         self.program = (words[len(LAUNCHER) :] if words[: len(LAUNCHER)] == LAUNCHER else words)[:1]
         self.name = str(row.get("name") or os.path.basename("".join(self.program)) or "wrap")
+
+    def with_tasks(self, indexes: str) -> "Job":
+        """Returns the row of several tasks of its array, of which it is the first."""
+        return Job(self.row | {"id": f"{self.array}_[{indexes}]", "array_index": indexes})
 
     @property
     def exit_code(self) -> str:
@@ -125,8 +139,7 @@ def submit(words: Sequence[str], stdin: bytes) -> str:
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     output, errors = (read_all(file) for file in files[1:])
     if status:
-        problem = errors.removeprefix("lbrun: ").replace("--after: ", "--dependency: ")
-        raise SlurmError(problem or f"lbrun ended with {status}")
+        raise SlurmError(errors.removeprefix("lbrun: ") or f"lbrun ended with {status}")
     for line in errors.splitlines():
         os.write(2, f"sbatch: {line.removeprefix('lbrun: ')}\n".encode(errors="replace"))
     return output
@@ -155,6 +168,39 @@ def with_details(job: Job) -> Job:
     rows = reply.get("jobs")
     found = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
     return Job(found[0]) if found else job
+
+
+def all_with_details(found: Sequence[Job]) -> list[Job]:
+    """Returns the jobs, the first with the options that their users gave. Raises SlurmError."""
+    arrays = list(dict.fromkeys(job.array for job in found))
+    if len(arrays) > DETAILED_MAX:
+        text = f"limits and directories are shown for the first {DETAILED_MAX} jobs only\n"
+        os.write(2, text.encode())
+    details: dict[str, Json] = {}
+    for job in found:
+        if job.array in details or len(details) == DETAILED_MAX:
+            continue
+        with suppress(SlurmError):  # it has just been forgotten
+            details[job.array] = with_details(job).row
+    return [
+        Job(job.row | {name: details[job.array].get(name) for name in DETAILS})
+        if job.array in details
+        else job
+        for job in found
+    ]
+
+
+def ids_in(text: str) -> list[str]:
+    """Returns the ids of a list, such as `12,13_[5,7-9%2]`, as squeue prints them."""
+    return [one for one in BETWEEN_IDS.split(AT_ONCE_LIMIT.sub("]", text)) if one]
+
+
+def tasks_at_once(arrays: Sequence[str]) -> dict[str, int]:
+    """Returns how many tasks may run at once, for arrays that say so. Raises SlurmError."""
+    reply = ask({"op": "queue.jobs", "ids": list(arrays)})
+    rows = reply.get("jobs")
+    found = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    return {str(row.get("id")): limit for row in found if (limit := whole(row.get("at_once")))}
 
 
 def jobs(ids: Sequence[str] = ()) -> list[Job]:

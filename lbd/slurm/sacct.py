@@ -1,9 +1,12 @@
 """`sacct`: jobs on the queue's record, including ended ones; a line each, no steps."""
 
 import getpass
+import os
 import time
 from collections.abc import Callable, Iterator
 
+from lbd.slurm.columns import ran_s
+from lbd.slurm.hostlist import hosts_in
 from lbd.slurm.options import (
     PARTITION,
     Given,
@@ -14,22 +17,26 @@ from lbd.slurm.options import (
     width_of,
     words_of,
 )
-from lbd.slurm.queue import Job, jobs
-from lbd.slurm.squeue import check_clusters, ran_s, states_of
+from lbd.slurm.queue import Job, all_with_details, ids_in, jobs
+from lbd.slurm.squeue import check_filters, of_partition, states_of
 from lbd.slurm.times import elapsed, moment, unix_s
 
 GRAMMAR = Grammar(
-    words_of("jobs format starttime endtime name user state clusters delimiter partition"),
-    words_of("allocations parsable parsable2 noheader allusers long helpformat help duplicates"),
+    words_of("jobs format starttime endtime name user state clusters delimiter partition nodelist"
+             " units"),
+    words_of("allocations parsable parsable2 noheader allusers helpformat help duplicates brief"),
     {"j": "jobs", "o": "format", "S": "starttime", "E": "endtime", "u": "user", "s": "state",
      "M": "clusters", "X": "allocations", "p": "parsable", "P": "parsable2", "n": "noheader",
      "a": "allusers", "r": "partition", "e": "helpformat", "h": "help", "D": "duplicates",
-     "A": "accounts", "q": "qos", "N": "nodelist", "L": "allclusters"},
-    words_of("accounts qos nodelist units gid uid"),
-    words_of("json yaml truncate batch-script env-vars allclusters completion"),
-    instead={"json": "`lbctl history --json` prints JSON"},
+     "A": "accounts", "q": "qos", "N": "nodelist", "L": "allclusters",
+     "b": "brief", "l": "long"},
+    words_of("accounts qos gid uid"),
+    words_of("long json yaml truncate batch-script env-vars allclusters completion"),
+    instead={"json": "`lbctl history --json` prints JSON",
+             "long": "use -o FIELDS; `sacct -e` names them"},
 )  # fmt: skip
 USUAL = "JobID,JobName,Partition,AllocCPUS,State,ExitCode"
+BRIEF = "JobID,State,ExitCode"
 WIDTHS = {"jobid": 12, "jobidraw": 12, "exitcode": 8, "state": 10, "elapsed": 10}
 FIELDS: dict[str, tuple[str, Callable[[Job], str]]] = {
     "jobid": ("JobID", lambda job: job.id),
@@ -54,11 +61,24 @@ FIELDS: dict[str, tuple[str, Callable[[Job], str]]] = {
     "elapsedraw": ("ElapsedRaw", lambda job: str(int(ran_s(job)))),
     "cputimeraw": ("CPUTimeRAW", lambda job: str(int(ran_s(job) * job.slots))),
     "totalcpu": ("TotalCPU", lambda job: elapsed(job.cpu_s)),
-    "maxrss": ("MaxRSS", lambda _: ""),  # unknown, but often requested along with other fields
-    "reqmem": ("ReqMem", lambda _: ""),
+    "cputime": ("CPUTime", lambda job: elapsed(ran_s(job) * job.slots)),
+    "alloctres": ("AllocTRES", lambda job: f"cpu={job.slots},node=1" if job.host else ""),
+    "eligible": ("Eligible", lambda job: moment(job.submitted, "Unknown")),
+    "planned": ("Planned", lambda job: elapsed(waited_s(job))),
+    "reserved": ("Reserved", lambda job: elapsed(waited_s(job))),
     "reason": ("Reason", lambda job: job.reason),
     "priority": ("Priority", lambda job: str(job.priority)),
 }
+# Unknown, or what we do not have, but often asked for along with others: always empty.
+EMPTY = (
+    "Account", "AveCPU", "AveRSS", "AveVMSize", "Group", "MaxRSS", "MaxVMSize", "QOS", "WCKey",
+)  # fmt: skip
+DETAILED: dict[str, tuple[str, Callable[[Job], str]]] = {
+    "timelimit": ("Timelimit", lambda job: limit_of(job)),
+    "reqmem": ("ReqMem", lambda job: f"{job.memory_bytes >> 20}M" if job.memory_bytes else ""),
+    "workdir": ("WorkDir", lambda job: job.directory),
+}
+FIELDS |= DETAILED | {name.lower(): (name, lambda _: "") for name in EMPTY}
 USAGE = "usage: sacct [-X] [-P | -p] [-n] [-o FIELDS] [-j IDS] [-S TIME] [-E TIME] [-u USER | -a]"
 
 
@@ -71,9 +91,12 @@ def run(words: list[str]) -> int:
         return 0
     if given.rest:
         raise SlurmError(f"Unrecognized parameter: {given.rest[0]}")
-    check_clusters(given)
-    fields = fields_of(given.values.get("format", USUAL))
+    check_filters(given)
+    usual = BRIEF if "brief" in given.plain else os.environ.get("SACCT_FORMAT") or USUAL
+    fields = fields_of(given.values.get("format", usual))
     found = list(chosen(given))
+    if found and any(name in DETAILED for name, _ in fields):
+        found = all_with_details(found)
     if "noheader" not in given.plain:
         put(given, [FIELDS[name][0] for name, _ in fields], fields)
         if not given.plain & {"parsable", "parsable2"}:
@@ -81,6 +104,16 @@ def run(words: list[str]) -> int:
     for job in found:
         put(given, [FIELDS[name][1](job) for name, _ in fields], fields)
     return 0
+
+
+def limit_of(job: Job) -> str:
+    if not job.has_details:
+        return ""
+    return elapsed(job.limit_s) if job.limit_s else "UNLIMITED"
+
+
+def waited_s(job: Job) -> float:
+    return (job.started or job.finished or time.time()) - job.submitted
 
 
 def fields_of(text: str) -> list[tuple[str, int]]:
@@ -108,13 +141,18 @@ def put(given: Given, cells: list[str], fields: list[tuple[str, int]]) -> None:
 def chosen(given: Given) -> Iterator[Job]:
     """Yields the chosen jobs. As with Slurm, without ids these are the caller's of today."""
     values = given.values
-    ids = [one.partition(".")[0] for one in listed(values.get("jobs", ""))]
+    ids = [one.partition(".")[0] for one in ids_in(values.get("jobs", ""))]
     names, states = set(listed(values.get("name", ""))), states_of(values.get("state", ""), ())
     own = set() if ids or "allusers" in given.plain else {getpass.getuser()}
     users = set(listed(values["user"])) if "user" in values else own
     from_s = unix_s(values.get("starttime", "now-2000weeks" if ids else "today"))
     until_s = unix_s(values.get("endtime", "now"))
+    if not of_partition(values):
+        return
+    hosts = set(hosts_in(values.get("nodelist", "")))
     for job in jobs(ids):
+        if hosts and job.host not in hosts:
+            continue
         lasts = (job.finished or time.time()) >= from_s and job.submitted <= until_s
         wanted = (not names or job.name in names) and (not states or job.state in states)
         if lasts and wanted and (not users or job.user in users):

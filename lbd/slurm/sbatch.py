@@ -1,17 +1,13 @@
-"""`sbatch`: submits a script to the queue.
+"""`sbatch`: submits a script to the queue."""
 
-The script is sent as the job's input, so it may change or vanish once it is submitted. On the job's
-host it is a file without a name, which nobody else can replace: a few lines of `sh` keep it as a
-descriptor, set SLURM_…, and run it with an empty standard input. These lines are in a variable, so
-that `lbctl jobs` shows the script's name instead. An empty file of the job's user counts its steps.
-"""
-
+import errno
 import os
 import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator
 
+from lbd.slurm.hostlist import hosts_in
 from lbd.slurm.needs import memory_of, need_words, number_of, tasks_of
 from lbd.slurm.options import (
     PARTITION,
@@ -25,9 +21,11 @@ from lbd.slurm.options import (
     words_of,
 )
 from lbd.slurm.queue import jobs, submit, wait
+from lbd.slurm.script import LAUNCH, LAUNCHED, in_script, lost_path, script_of, shebang
 from lbd.slurm.times import begin_text, limit_s
 from lbd.text.index_list import is_number
 from lbd.text.job_phrases import LAUNCHER
+from lbd.text.one_line import one_line
 
 GRAMMAR = Grammar(
     words_of(
@@ -71,43 +69,16 @@ ONLY = {
     "open-mode": ("truncate", "t", "append", "a"),
     "kill-on-invalid-dep": ("yes",),  # the only behaviour
 }
-LINE_CHARS_MAX, SIGNAL_MAX, SIGNAL_BEFORE_S = 1 << 16, 64, 60
+OPTION = re.compile(r"--[a-z]+(-[a-z]+)*")
+# What a user of sbatch has typed, by the option of lbrun that is named in a message.
+OF_LBRUN = dict.fromkeys(
+    ("--after", "--after-ok", "--after-failed", "--after-any", "--after-task"), "--dependency"
+) | {"--timeout": "--time", "--need": "--gres", "--feature": "--constraint"}
+SIGNAL_MAX, SIGNAL_BEFORE_S = 64, 60
 HOW = {
     "afterok": "--after-ok", "afternotok": "--after-failed", "afterany": "--after-any",
     "aftercorr": "--after-task",
 }  # fmt: skip
-# Variables of the lines below, whose $@ are the script's arguments. `signal`, if set, is sent to
-# the script `after` that many seconds.
-LAUNCHED = ("interpreter", "option", "input", "signal", "after")
-LAUNCH = r"""
-unset SBATCH_LAUNCH
-export SLURM_JOB_ID="$LBD_JOB_ID" SLURM_JOBID="$LBD_JOB_ID" SLURM_CLUSTER_NAME=lbd
-export SLURM_JOB_NODELIST="$LBD_HOST" SLURM_NODELIST="$LBD_HOST" SLURMD_NODENAME="$LBD_HOST"
-export SLURM_SUBMIT_HOST="$LBD_ORIGIN" SLURM_CPUS_ON_NODE="$LBD_SLOTS" SLURM_NNODES=1
-export SLURM_JOB_CPUS_PER_NODE="$LBD_SLOTS" SLURM_JOB_NUM_NODES=1
-export SLURM_NPROCS="$SLURM_NTASKS" SLURM_TASKS_PER_NODE="$SLURM_NTASKS" SLURM_PROCID=0
-export SLURM_LOCALID=0 SLURM_NODEID=0
-export SLURM_JOB_PARTITION=lbd SLURM_RESTART_COUNT=$((LBD_ATTEMPT - 1))
-if [ -n "${LBD_ARRAY_ID:-}" ]; then
-    export SLURM_ARRAY_JOB_ID="$LBD_ARRAY_ID" SLURM_ARRAY_TASK_ID="$LBD_ARRAY_INDEX"
-fi
-if [ -n "${CUDA_VISIBLE_DEVICES:-}" ]; then
-    export SLURM_JOB_GPUS="$CUDA_VISIBLE_DEVICES"
-    SLURM_GPUS_ON_NODE=$(IFS=,; set -- $SLURM_JOB_GPUS; echo $#)
-    export SLURM_GPUS_ON_NODE
-fi
-exec 4<&0
-[ -f /dev/fd/4 ] || { echo "sbatch: this job has lost its script; submit it again" >&2; exit 1; }
-if steps=$(mktemp 2>/dev/null) && [ -f "$steps" ] && [ -w "$steps" ]; then
-    exec 3<>"$steps"
-    rm -f "$steps"
-else
-    exec 3<&4
-fi
-export SLURM_LBD_SCRIPT="/proc/$$/fd/3"
-early=${signal:+timeout --foreground --preserve-status -s $signal $after}
-exec $early "$interpreter" ${option:+"$option"} /dev/fd/4 "$@" <"$input"
-"""
 USAGE = "usage: sbatch [OPTIONS] [SCRIPT [ARG...]], or sbatch [OPTIONS] --wrap 'COMMAND'"
 
 
@@ -118,14 +89,21 @@ def run(words: list[str]) -> int:
         print(USAGE)
         return 0
     name, script = script_of(typed)
+    source = name if typed.rest else "standard input"
     faults: list[str] = []
-    given = typed.over(in_script(script.decode(errors="surrogateescape"), name, faults))
-    check_all(given, name, faults)
-    interpreter, option = shebang(script, name)
+    text = script.decode(errors="surrogateescape")
+    given = typed.over(in_script(text, source, faults, GRAMMAR))
+    interpreter, option = shebang(script, f"{name}: " if typed.rest else "")
+    check_all(given, name, source, faults)
     values = [interpreter, option, standard_input(given), *signal_words(given.values)]
     assigned = " ".join(map("=".join, zip(LAUNCHED, map(shlex.quote, values), strict=True)))
     words = [*lbrun_words(given, name), "-e", f"SBATCH_LAUNCH={assigned}\n{LAUNCH}", "--"]
-    job = submit([*words, *LAUNCHER, name, *typed.rest[1:]], script)
+    job = submitted([*words, *LAUNCHER, name, *typed.rest[1:]], script, given, source)
+    commands = os.path.dirname(os.path.abspath(sys.argv[0]))
+    warning = lost_path(text, commands, os.path.expanduser("~"))
+    if warning and "quiet" not in given.plain:
+        warning = one_line(f"sbatch: warning: {source}: {warning}")
+        os.write(2, f"{warning}\n".encode(errors="replace"))
     if "quiet" not in given.plain or "parsable" in given.plain:
         print(job if "parsable" in given.plain else f"Submitted batch job {job}", flush=True)
     if "wait" not in given.plain:
@@ -134,61 +112,22 @@ def run(words: list[str]) -> int:
     return max((one.exit_status or int(one.state != "COMPLETED") for one in jobs([job])), default=1)
 
 
-def script_of(typed: Given) -> tuple[str, bytes]:
-    """Returns the script's name and text. Raises SlurmError."""
-    if "wrap" in typed.values:
-        if typed.rest:
-            raise SlurmError("Script arguments not permitted with --wrap option")
-        return "wrap", b"#!/bin/sh\n" + os.fsencode(typed.values["wrap"]) + b"\n"
-    if not typed.rest:
-        return "sbatch", sys.stdin.buffer.read()
+def submitted(words: list[str], script: bytes, given: Given, source: str) -> str:
+    """Returns the job's id. Raises SlurmError, in the words of sbatch and with the line of the
+    script."""
     try:
-        with open(typed.rest[0], "rb") as file:
-            return os.path.basename(typed.rest[0]), file.read()
-    except OSError as problem:
-        raise SlurmError(f"Unable to open file {typed.rest[0]}: {problem.strerror}") from None
+        return submit(words, script)
+    except SlurmError as problem:
+        fault = OPTION.sub(lambda found: OF_LBRUN.get(found[0], found[0]), str(problem))
+    chdir = given.values.get("chdir", "")
+    if fault.startswith(("--output", "--error")) and chdir and not os.path.isdir(chdir):
+        fault = f"--chdir {chdir}: {os.strerror(errno.ENOENT)}"
+    raise SlurmError(with_line(fault, given, source))
 
 
-def shebang(script: bytes, name: str) -> tuple[str, str]:
-    """Returns the interpreter, and its option or "". Raises SlurmError."""
-    first = script.partition(b"\n")[0]
-    words = os.fsdecode(first[2:]).split(None, 1)
-    if not first.startswith(b"#!") or not words:
-        raise SlurmError(
-            f"{name}: This does not look like a batch script. The first line must start with #! "
-            "followed by the path to an interpreter."
-        )
-    return words[0], words[1].strip() if words[1:] else ""
-
-
-def in_script(text: str, name: str, faults: list[str]) -> Given:
-    """Returns the options in the script's #SBATCH lines. Faults of unreadable lines are added to
-    `faults`."""
-    found = Given()
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.strip() and not line.startswith("#"):
-            break
-        if not line.startswith("#SBATCH"):
-            continue
-        try:
-            if len(line) > LINE_CHARS_MAX:  # shlex takes quadratic time
-                raise SlurmError(f"it has more than {LINE_CHARS_MAX:,} characters")
-            words = shlex.split(line.removeprefix("#SBATCH"), comments=True)
-            given = read_all(words, GRAMMAR, mixed=True)
-            if given.rest:
-                raise SlurmError(f"{given.rest[0]!r} is no option")
-        except (SlurmError, ValueError) as problem:
-            faults.append(f"{name}: line {number}: {problem}")
-            continue
-        for option, text in given.refused.items():
-            given.refused[option] = f"{text} (line {number})"
-        given.lines = dict.fromkeys(given.values, number)
-        found = given.over(found)
-    return found
-
-
-def check_all(given: Given, name: str, faults: list[str]) -> None:
-    """Raises SlurmError with a line for each of `faults` and of those found here."""
+def check_all(given: Given, name: str, source: str, faults: list[str]) -> None:
+    """`name`: of the script; `source`: of its lines in messages. Raises SlurmError with a line for
+    each of `faults` and of those found here."""
     values = given.values
     checks: tuple[Callable[[], object], ...] = (
         lambda: check_refused(given),
@@ -201,6 +140,14 @@ def check_all(given: Given, name: str, faults: list[str]) -> None:
         ),
         lambda: limit_s(values.get("time", "0")),
         lambda: memory_of(values, 1),
+        lambda: number_of(values, "cpus-per-task", 1),
+        lambda: tasks_of(values),
+        lambda: task_variables(values.get("array", "")),
+        lambda: begin_text(values.get("begin", "")),
+        *(
+            lambda option=option: pattern(option, values.get(option, ""), name)
+            for option in ("output", "error")
+        ),
         lambda: hosts_of(values),
         lambda: dependencies(values.get("dependency", "")),
         lambda: signal_words(values),
@@ -209,21 +156,31 @@ def check_all(given: Given, name: str, faults: list[str]) -> None:
         try:
             check()
         except SlurmError as problem:
-            named = re.search("--([a-z-]+)", str(problem))
-            line = given.lines.get(named[1]) if named else None
-            faults.append(f"{name}: line {line}: {problem}" if line else str(problem))
+            faults.append(with_line(str(problem), given, source))
     if faults:
         raise SlurmError(*dict.fromkeys(faults))
+
+
+def with_line(fault: str, given: Given, source: str) -> str:
+    """Adds the line of the script that has the first option that the fault names."""
+    named = OPTION.search(fault)
+    line = given.lines.get(named[0].removeprefix("--")) if named else None
+    return f"{source}: line {line}: {fault}" if line and "(line " not in fault else fault
 
 
 def check_refused(given: Given) -> None:
     """Raises SlurmError; names the partition only along with other faults."""
     for name, ours in ONLY.items():
         if given.values.get(name, ours[0]) not in ours:
-            given.refused[name] = f"--{name} {given.values[name]}"
+            refuse(given, name)
     if given.refused and not is_ours(given.values):
-        given.refused["partition"] = f"--partition {given.values['partition']}"
+        refuse(given, "partition")
     given.check(GRAMMAR)
+
+
+def refuse(given: Given, option: str) -> None:
+    line = f" (line {given.lines[option]})" if option in given.lines else ""
+    given.refused[option] = f"--{option} {given.values[option]}{line}"
 
 
 def is_ours(values: dict[str, str]) -> bool:
@@ -280,7 +237,7 @@ def check_partition(values: dict[str, str]) -> None:
     """Raises SlurmError."""
     if not is_ours(values):
         raise SlurmError(
-            f"invalid partition specified: {values['partition']}; {PARTITION} is all; "
+            f"--partition {values['partition']}: lbd has only the partition {PARTITION}; "
             f"take it out, or set {let_be_too(['partition'])}"
         )
 
@@ -318,17 +275,25 @@ def variables(given: Given, name: str, cpus: int, tasks: int) -> Iterator[tuple[
     yield "SLURM_NTASKS", str(tasks)
     if memory := memory_of(values, cpus * tasks):
         yield "SLURM_MEM_PER_NODE", str(max(1, int(memory[:-1]) // 1024))
-    if "array" in values:
-        from lbd.text.index_list import count_of, read_array
+    yield from task_variables(values.get("array", ""))
 
-        try:
-            runs, _ = read_array(values["array"])
-        except ValueError as problem:
-            raise SlurmError(f"--array {problem}") from None
-        yield "SLURM_ARRAY_TASK_COUNT", str(count_of(runs))
-        yield "SLURM_ARRAY_TASK_MIN", str(min(first for first, _, _ in runs))
-        yield "SLURM_ARRAY_TASK_MAX", str(max(last for _, last, _ in runs))
-        yield "SLURM_ARRAY_TASK_STEP", str(runs[0][2])
+
+def task_variables(array: str) -> list[tuple[str, str]]:
+    """Raises SlurmError."""
+    if not array:
+        return []
+    from lbd.text.index_list import count_of, read_array
+
+    try:
+        runs, _ = read_array(array)
+    except ValueError as problem:
+        raise SlurmError(f"--array {problem}") from None
+    return [
+        ("SLURM_ARRAY_TASK_COUNT", str(count_of(runs))),
+        ("SLURM_ARRAY_TASK_MIN", str(min(first for first, _, _ in runs))),
+        ("SLURM_ARRAY_TASK_MAX", str(max(last for _, last, _ in runs))),
+        ("SLURM_ARRAY_TASK_STEP", str(runs[0][2])),
+    ]
 
 
 def exported(text: str) -> list[str]:
@@ -355,12 +320,12 @@ def places(values: dict[str, str], name: str) -> list[str]:
 def hosts_of(values: dict[str, str]) -> list[str]:
     """Raises SlurmError."""
     words: list[str] = []
-    hosts = list(listed(values.get("nodelist", "")))
+    hosts = hosts_in(values.get("nodelist", ""))
     if len(hosts) > 1:
         raise SlurmError(f"--nodelist {values['nodelist']} is not supported by lbd: name one host")
     for host in hosts:
         words += ["-H", host]
-    for host in listed(values.get("exclude", "")):
+    for host in hosts_in(values.get("exclude", "")):
         words += ["-x", host]
     return words
 
@@ -383,7 +348,9 @@ def pattern(option: str, text: str, name: str) -> str:
         elif letter in PATTERN:
             pieces.append(PATTERN[letter])
         else:
-            raise SlurmError(f"--{option} {text}: %{letter} is not supported by lbd")
+            width = re.match("[0-9]*", letter + rest)
+            sign = f"%{width[0]}{(letter + rest)[width.end() :][:1]}" if width else "%"
+            raise SlurmError(f"--{option} {text}: {sign} is not supported by lbd")
     return "".join(pieces)
 
 
@@ -394,6 +361,8 @@ def dependencies(text: str) -> list[str]:
         raise SlurmError(f"--dependency {text}: of several, lbd waits for all (,), not for any (?)")
     for one in listed(text):
         how, *ids = one.split(":")
+        if how in HOW and not all(ids):
+            raise SlurmError(f"--dependency {one}: a job's id is missing after a colon")
         if how not in HOW or not ids or any("+" in job for job in ids):
             raise SlurmError(f"--dependency {one} is not supported by lbd; it has {', '.join(HOW)}")
         words += [HOW[how], ",".join(ids)]

@@ -3,9 +3,10 @@
 import getpass
 import signal
 
+from lbd.slurm.hostlist import hosts_in
 from lbd.slurm.options import Given, Grammar, SlurmError, listed, read, words_of
-from lbd.slurm.queue import SELECTOR, act, jobs
-from lbd.slurm.squeue import check_clusters, states_of
+from lbd.slurm.queue import SELECTOR, act, ids_in, jobs
+from lbd.slurm.squeue import check_filters, of_partition, states_of
 from lbd.text.index_list import is_number
 
 GRAMMAR = Grammar(
@@ -16,6 +17,8 @@ GRAMMAR = Grammar(
      "A": "account", "q": "qos", "i": "interactive", "H": "hurry", "R": "reservation"},
     words_of("account qos reservation wckey sibling"),
     words_of("interactive hurry ctld cron"),
+    # Without them, a list of options would end more than was meant.
+    kept=words_of("partition account qos reservation wckey"),
 )  # fmt: skip
 USAGE = "usage: scancel [-s SIGNAL] [-n NAME] [-u USER | --me] [-t STATE] [ID...]"
 
@@ -26,9 +29,11 @@ def run(words: list[str]) -> int:
     if "help" in given.plain:
         print(USAGE)
         return 0
-    check_clusters(given)
+    check_filters(given)
     number = signal_of(given.values.get("signal", ""))
-    ids = list(dict.fromkeys(one for word in given.rest for one in listed(word)))
+    if number and "full" in given.plain:
+        raise SlurmError("--full is not supported by lbd with --signal: the script alone gets it")
+    ids = list(dict.fromkeys(one for word in given.rest for one in ids_in(word)))
     for one in ids:
         if not SELECTOR.fullmatch(one):
             raise SlurmError(f"Invalid job id {one}")
@@ -39,7 +44,7 @@ def run(words: list[str]) -> int:
     problems = [problem for one in ids for problem in act("kill", [one], signal=number)]
     left = [one for one in problems if "ended" not in one]
     if left:
-        raise SlurmError(f"Kill job error: {left[0]}")
+        raise SlurmError(*(f"Kill job error: {one}" for one in left))
     return 0
 
 
@@ -53,7 +58,12 @@ def filtered(given: Given, ids: list[str]) -> list[str]:
     names = set(listed(values.get("name", values.get("jobname", ""))))
     users = set(listed(values.get("user", "")))
     users |= {getpass.getuser()} if "me" in given.plain else set()
-    hosts, states = set(listed(values.get("nodelist", ""))), states_of(values.get("state", ""), ())
+    hosts, states = (
+        set(hosts_in(values.get("nodelist", ""))),
+        states_of(values.get("state", ""), ()),
+    )
+    if not of_partition(values):
+        raise SlurmError(f"--partition {values['partition']}: lbd has only the partition lbd")
     return [
         job.id for job in jobs(ids)
         if job.is_open and (not names or job.name in names) and (not users or job.user in users)

@@ -3,10 +3,11 @@ once."""
 
 import os
 
+from lbd.slurm.hostlist import hosts_in
 from lbd.slurm.needs import memory_of, need_words, number_of, tasks_of
-from lbd.slurm.options import Given, Grammar, SlurmError, let_be, listed, read, words_of
+from lbd.slurm.options import PARTITION, Given, Grammar, SlurmError, let_be, listed, read, words_of
 from lbd.slurm.sbatch import GRAMMAR as SBATCH
-from lbd.slurm.sbatch import check_shape, exported, hosts_of
+from lbd.slurm.sbatch import check_shape, exported, hosts_of, variables
 from lbd.slurm.step import next_number, redirect, take_slots
 from lbd.slurm.times import limit_s
 
@@ -18,7 +19,7 @@ GRAMMAR = Grammar(
         " ntasks-per-node tasks-per-node partition time comment gres gpus gpus-per-node constraint"
         " input output error open-mode mpi exclusive kill-on-bad-exit"
     ),
-    words_of("unbuffered overlap exact verbose quiet help no-requeue label"),
+    words_of("unbuffered overlap exact verbose quiet help no-requeue label pty"),
     {
         letter: name for letter, name in SBATCH.short.items()
         if name not in ("array", "begin", "dependency", "error", "input", "output", "wait",
@@ -29,13 +30,18 @@ GRAMMAR = Grammar(
         "signal jobid multi-prog dependency array begin immediate"
         " het-group bcast cpus-per-gpu"
     ),
-    words_of("pty hold no-kill overcommit contiguous"),
+    words_of("hold no-kill overcommit contiguous"),
     optional=words_of("exclusive kill-on-bad-exit immediate nice"),
-    instead={**SBATCH.instead, "pty": "`lbrun -t COMMAND` gives it a terminal"},
+    instead=SBATCH.instead,
     kept=words_of("exclusive"),  # it means something else for a step than for a job
 )  # fmt: skip
 COUNTS = ("SLURM_NTASKS", "SLURM_NPROCS", "SLURM_STEP_NUM_TASKS", "SLURM_TASKS_PER_NODE",
           "SLURM_STEP_TASKS_PER_NODE")  # fmt: skip
+OF_ONE_TASK = (
+    ("SLURM_PROCID", "0"), ("SLURM_LOCALID", "0"), ("SLURM_NODEID", "0"), ("SLURM_NNODES", "1"),
+    ("SLURM_JOB_NUM_NODES", "1"), ("SLURM_JOB_PARTITION", PARTITION),
+    *((name, "1") for name in COUNTS if name != "SLURM_NTASKS"),
+)  # fmt: skip
 USAGE = "usage: srun [OPTIONS] COMMAND [ARG...]"
 
 
@@ -57,11 +63,15 @@ def run(words: list[str]) -> int:
             f"--ntasks {tasks} is not supported by lbd outside a job of sbatch: srun starts one "
             f"process here; use sbatch -n {tasks} --wait --wrap 'srun COMMAND'"
         )
+    if "label" in given.plain:
+        raise SlurmError("--label is not supported by lbd outside a job of sbatch: srun starts one "
+                         "process here")  # fmt: skip
     words = lbrun_words(given)
     redirect(given.values, name_of(given))
     from lbd.client.lbrun import main
 
-    main(["-q", *words, "--", *given.rest])
+    # The queue gives no terminals, so a command that needs one starts at once where there is room.
+    main(["-t" if "pty" in given.plain else "-q", *words, "--", *given.rest])
     return 1
 
 
@@ -85,13 +95,24 @@ def name_of(given: Given) -> str:
 def step(given: Given) -> int:
     """Runs a step, which has its job's resources. Raises SlurmError."""
     cpus, tasks = check_size(given.values)
+    if "pty" in given.plain:
+        raise SlurmError("--pty is not supported by lbd within a job")
     for option in ("gres", "gpus", "gpus-per-node", "constraint", "export"):
         value = given.values.get(option, "ALL")
         is_nothing = all(one == "none" or one.endswith(":0") for one in listed(value))
         if value != "ALL" and not (option == "gres" and is_nothing):
             raise SlurmError(f"--{option} is not supported by lbd within a job: it has the job's")
-    if given.values.get("nodelist", here := os.environ.get("LBD_HOST", "")) != here:
-        raise SlurmError(f"--nodelist: within a job of lbd a step runs on the job's host, {here}")
+    here = os.environ.get("LBD_HOST", "")
+    for option, is_elsewhere in (
+        ("nodelist", here not in hosts_in(given.values.get("nodelist", here))),
+        ("exclude", here in hosts_in(given.values.get("exclude", ""))),
+    ):
+        if is_elsewhere:
+            raise SlurmError(
+                f"--{option}: within a job of lbd a step runs on the job's host, {here}"
+            )
+    time_limit_s = limit_s(given.values.get("time", "0"))
+    memory = memory_of(given.values, cpus * tasks)
     os.environ["SLURM_STEP_ID"] = os.environ["SLURM_STEPID"] = str(next_number())
     for variable in COUNTS:
         os.environ[variable] = str(tasks)
@@ -105,19 +126,22 @@ def step(given: Given) -> int:
     if "exclusive" in given.values:
         take_slots(cpus * tasks, slots_of_job())
     label = "label" in given.plain
-    if tasks == 1 and not label:
+    if tasks == 1 and not label and not time_limit_s:
         redirect(given.values, name_of(given))
-        return become_task(given, 0)
+        return become_task(given, 0, memory)
     from lbd.slurm.tasks import Tasks
 
     redirect(given.values, name_of(given), own=False)
 
     def become(rank: int) -> int:
         redirect(given.values, name_of(given), rank, own=True)
-        return become_task(given, rank)
+        return become_task(given, rank, memory)
 
     end_at_failure = given.values.get("kill-on-bad-exit", "0") != "0"
-    return Tasks(tasks, become, label=label, end_at_failure=end_at_failure).run()
+    all_tasks = Tasks(
+        tasks, become, label=label, end_at_failure=end_at_failure, limit_s=time_limit_s
+    )
+    return all_tasks.run()
 
 
 def check_size(values: dict[str, str]) -> tuple[int, int]:
@@ -138,10 +162,17 @@ def slots_of_job() -> int:
     return int(os.environ.get("LBD_SLOTS", "1"))
 
 
-def become_task(given: Given, rank: int) -> int:
-    """Returns an exit status only on failure."""
+def become_task(given: Given, rank: int, memory: str) -> int:
+    """Returns an exit status only on failure. `memory`: in KiB, as 100K, for each process; "": no
+    limit but the job's."""
     from lbd.launch.exec import become, exit_status_of, let_pipes_break
 
+    if memory:
+        import resource
+
+        from lbd.launch.rlimits import lower
+
+        lower(resource.RLIMIT_DATA, int(memory.removesuffix("K")) << 10)
     os.environ["SLURM_PROCID"] = os.environ["SLURM_LOCALID"] = str(rank)
     let_pipes_break()
     environment = {os.fsencode(name): os.fsencode(text) for name, text in os.environ.items()}
@@ -156,6 +187,8 @@ def lbrun_words(given: Given) -> list[str]:
     cpus = number_of(values, "cpus-per-task", 1)
     name = name_of(given)
     words = ["--name", name, "-n", str(cpus), *exported(values.get("export", "ALL"))]
+    for variable, text in (*variables(given, name, cpus, 1), *OF_ONE_TASK):
+        words += ["-e", f"{variable}={text}"]
     words += hosts_of(values)
     if "time" in values and (limit := limit_s(values["time"])):
         words += ["--timeout", str(limit)]

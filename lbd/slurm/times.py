@@ -1,6 +1,7 @@
 """Times and sizes in Slurm's formats."""
 
 import time
+from contextlib import suppress
 
 from lbd.slurm.options import SlurmError
 from lbd.text.index_list import is_number
@@ -54,6 +55,10 @@ def unix_s(text: str) -> float:
         return now + (seconds if text[3] == "+" else -seconds)
     if text in ("today", "midnight"):
         return time.mktime((*time.localtime(now)[:3], 0, 0, 0, 0, 0, -1))
+    for form in ("%H:%M:%S", "%H:%M"):
+        with suppress(ValueError):
+            clock = time.strptime(text, form)
+            return time.mktime((*time.localtime(now)[:3], *clock[3:6], 0, 0, -1))
     for form in ("%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d", "%m/%d/%y", "%m/%d"):
         try:
             found = time.strptime(text, form)

@@ -101,6 +101,17 @@ def test_a_script_with_its_options_runs_as_an_array(slurm, tmp_path):
     assert done == (f"{job}_1|COMPLETED|0:0|1\n{job}_2|FAILED|1:0|1\n{job}_3|COMPLETED|0:0|1\n")
 
 
+def test_what_waits_of_an_array_is_a_line_that_can_be_cancelled(slurm, tmp_path):
+    words = ["--parsable", "-a", "1-9%2", "--begin=now+1hour", "--wrap", "true"]
+    job = slurm("sbatch", *words, cwd=tmp_path).strip()
+    assert slurm("squeue", "-h", "-j", job, "-o", "%i %F %K %A") == (
+        f"{job}_[1-9%2] {job} 1-9%2 {job}\n"
+    )
+    slurm("scancel", f"{job}_[1,4-9%2]")
+    assert slurm("squeue", "-hr", "-j", job, "-o", "%i") == f"{job}_2\n{job}_3\n"
+    slurm("scancel", job)
+
+
 def test_dependencies_times_questions_and_cancelling(slurm, tmp_path):
     first = slurm("sbatch", "--parsable", "--begin=now+1hour", "--wrap", "true", cwd=tmp_path)
     first = first.strip()

@@ -7,7 +7,7 @@ import tempfile
 
 import pytest
 
-from lbd.slurm.sbatch import LAUNCH
+from lbd.slurm.script import LAUNCH
 from lbd.text.job_phrases import LAUNCHER
 from tests.live.test_users import ANN, as_user
 

@@ -38,8 +38,8 @@ def test_they_are_installed_with_the_options_to_be_ignored(tmp_path, monkeypatch
         in capsys.readouterr().out
     )
     assert (
-        "--mail-type END (line 3), --nice, --kill-on-invalid-dep no, --partition big are"
-        in refusal("account")
+        "--mail-type END (line 3), --nice, --kill-on-invalid-dep no (line 4), --partition big "
+        "(line 2) are" in refusal("account")
     )
     ignored = "partition,--mail-type,kill-on-invalid-dep"
     assert slurm_main(["install", "--ignore", ignored, str(tmp_path / "bin")]) == 0

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from lbd.slurm.options import SlurmError
-from lbd.slurm.sbatch import LAUNCH
+from lbd.slurm.script import LAUNCH
 from lbd.slurm.step import SCRIPT, next_number, take_slots
 
 

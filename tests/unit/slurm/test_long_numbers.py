@@ -4,7 +4,8 @@ import pytest
 
 from lbd.slurm import scancel, scontrol
 from lbd.slurm.options import SlurmError
-from lbd.slurm.sbatch import in_script, lbrun_words, signal_words
+from lbd.slurm.sbatch import GRAMMAR, lbrun_words, signal_words
+from lbd.slurm.script import in_script
 
 LONG = "9" * 5000
 
@@ -16,7 +17,7 @@ LONG = "9" * 5000
 )  # fmt: skip
 def test_one_in_a_script_is_refused_in_a_line(line):
     with pytest.raises(SlurmError):
-        lbrun_words(in_script(f"#!/bin/sh\n#SBATCH {line}\n", "s.sh", []), "s.sh")
+        lbrun_words(in_script(f"#!/bin/sh\n#SBATCH {line}\n", "s.sh", [], GRAMMAR), "s.sh")
 
 
 @pytest.mark.parametrize("signal", [f"B:{LONG}", f"B:USR1@{LONG}"])

@@ -2,10 +2,11 @@
 
 import pytest
 
-from lbd.slurm import sacct, sbatch, scancel, scontrol, squeue, srun
+from lbd.slurm import sacct, scancel, scontrol, squeue, srun
 from lbd.slurm.options import LET_BE, SlurmError, read
 from lbd.slurm.queue import SHOWN_S, Job, reason_of, state_of
-from lbd.slurm.sbatch import GRAMMAR, in_script, lbrun_words, shebang, signal_words
+from lbd.slurm.sbatch import GRAMMAR, lbrun_words, signal_words
+from lbd.slurm.script import in_script, shebang
 from lbd.slurm.times import begin_text, elapsed, limit_s, memory_text, moment, short_elapsed
 from lbd.text.job_phrases import LAUNCHER
 
@@ -19,7 +20,7 @@ JOB = Job(ROW)
 
 def words(*given, script="#!/bin/sh\n"):
     typed, faults = read(list(given), GRAMMAR), []
-    found = typed.over(in_script(script, "s.sh", faults))
+    found = typed.over(in_script(script, "s.sh", faults, GRAMMAR))
     if faults:
         raise SlurmError("\n".join(faults))
     return " ".join(lbrun_words(found, "s.sh"))
@@ -93,7 +94,7 @@ def test_how_an_option_is_translated(given, expected):
         (["--parsable=1"], "doesn't allow an argument"),
         (["-n", "4", "--ntasks-per-node=2"], "--ntasks and --ntasks-per-node differ"),
         (["-N", "2-3"], "--nodes 2-3 is not supported"),
-        (["-p", "long"], "invalid partition specified: long"),
+        (["-p", "long"], "--partition long: lbd has only the partition lbd; take it out, or set"),
         (["-t", "soon"], "Invalid --time specification 'soon'"),
         (["--mem", "4X"], "Invalid --mem specification '4X'"),
         (["-c", "0"], "Invalid numeric value '0'"),
@@ -101,6 +102,8 @@ def test_how_an_option_is_translated(given, expected):
         (["-d", "after:3"], "--dependency after:3 is not supported"),
         (["-d", "afterok:3?afterok:4"], "not for any (?)"),
         (["-o", "x.%s"], "%s is not supported"),
+        (["-o", "x.%5j"], "--output x.%5j: %5j is not supported"),
+        (["-d", "afterok:3,afterany:"], "--dependency afterany:: a job's id is missing after a"),
         (["-w", "h[1-2],h4"], "name one host"),
         (["-a", "5-1"], "--array"),
     ],
@@ -111,56 +114,6 @@ def test_an_unsupported_option_is_refused_by_name(given, complaint):
         words(*given)
     assert complaint in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_all_refused_options_are_named_in_one_message_with_the_variable_to_set(
-    monkeypatch, tmp_path
-):
-    script = tmp_path / "job.sh"
-    lines = "#SBATCH -p big\n#SBATCH -A phys --mail-type=END\n#SBATCH --mail-user=ann\n"
-    script.write_text(f"#!/bin/sh\n{lines}true\n")
-
-    def refusal(*given):
-        with pytest.raises(SlurmError) as caught:
-            sbatch.run([*given, str(script)])
-        return str(caught.value)
-
-    assert refusal("-H") == (
-        "--account phys (line 3), --mail-type END (line 3), --mail-user ann (line 4), --hold, "
-        "--partition big are not supported by lbd; `lbctl hold ID` holds a job that is submitted; "
-        "take --account, --mail-type, --mail-user, --partition out, or set "
-        "LBD_SLURM_IGNORE=account,mail-type,mail-user,partition"
-    )
-    monkeypatch.setenv(LET_BE, "account,mail-type")
-    assert refusal().endswith("or set LBD_SLURM_IGNORE=account,mail-type,mail-user,partition")
-    monkeypatch.setenv(LET_BE, "account,mail-type,mail-user")
-    assert refusal() == (
-        "invalid partition specified: big; lbd is all; take it out, or set "
-        "LBD_SLURM_IGNORE=account,mail-type,mail-user,partition"
-    )
-
-
-def test_a_line_that_is_too_long_to_be_read_is_refused():
-    script = "#!/bin/sh\n#SBATCH -J " + "x" * 70_000 + "\n#SBATCH -n1\n"
-    with pytest.raises(SlurmError, match=r"^s.sh: line 2: it has more than 65,536 characters$"):
-        words(script=script)
-
-
-def test_a_script_with_several_faults_has_a_line_for_each(tmp_path):
-    script = tmp_path / "job.sh"
-    script.write_text(
-        "#!/bin/sh\n#SBATCH --nodes=2\n#SBATCH --exclusive\n#SBATCH --gres=gpu:a100:1\n"
-        "#SBATCH --no-such-option\n#SBATCH -t soon\n"
-    )
-    with pytest.raises(SlurmError) as caught:
-        sbatch.run([str(script)])
-    assert [line[:33] for line in caught.value.lines] == [
-        "job.sh: line 5: unrecognized opti",
-        "--exclusive (line 3) is not suppo",
-        "job.sh: line 2: --nodes 2 is not ",
-        "job.sh: line 4: --gres gpu:a100:1",
-        "job.sh: line 6: Invalid --time sp",
-    ]
 
 
 def test_no_variable_is_suggested_where_the_rest_would_not_be_what_was_wanted():
@@ -192,9 +145,29 @@ def test_a_signal_that_only_slurm_can_send_is_refused(signal):
         signal_words({"signal": signal})
 
 
+def test_srun_says_what_its_process_is():
+    given = read(["-c", "2", "-J", "fit", "--mem=4M", "x"], srun.GRAMMAR)
+    found = " ".join(srun.lbrun_words(given))
+    for one in ("SLURM_NTASKS=1", "SLURM_PROCID=0", "SLURM_CPUS_PER_TASK=2", "SLURM_NPROCS=1",
+                "SLURM_JOB_NAME=fit", "SLURM_MEM_PER_NODE=4", "SLURM_JOB_NUM_NODES=1"):  # fmt: skip
+        assert f"-e {one}" in found
+
+
+def test_a_terminal_is_not_waited_for_in_the_queue(monkeypatch):
+    ran = []
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    monkeypatch.setattr("lbd.client.lbrun.main", ran.append)
+    for words, how in ((["--pty", "-t", "5", "bash"], "-t"), (["true"], "-q")):
+        srun.run(words)
+        assert ran[-1][0] == how
+    assert "--timeout 300" in " ".join(ran[0])
+
+
 def test_srun_starts_several_processes_only_within_a_job():
     with pytest.raises(SlurmError, match=r"^--ntasks 2 is .*use sbatch -n 2 --wait --wrap 'srun "):
         srun.run(["-n2", "true"])
+    with pytest.raises(SlurmError, match=r"^--label is not supported by lbd outside a job of sb"):
+        srun.run(["-l", "true"])
 
 
 def test_squeue_forgets_jobs_that_ended_some_minutes_ago(monkeypatch, capsys):
@@ -323,12 +296,12 @@ def test_states_and_reasons():
 
 def test_formats_of_squeue():
     def shown(*given, job: Job | None = JOB):
-        return squeue.row_of(read(list(given), squeue.GRAMMAR, mixed=True))(job)
+        return squeue.columns_of(read(list(given), squeue.GRAMMAR, mixed=True)).line(job)
 
     assert shown("-o", "%i|%T|%.4t|%j %u %C %M %R") == "12_7|FAILED|   F|fit ann 4 1:00:00 h2"
     assert shown("-o", "%F %K", job=None) == "ARRAY_JOB_ID ARRAY_TASK_ID"
     assert shown("-O", "JobID:6,State:.8,UserName") == f"12_7    FAILED{'ann':20}"
-    for words_ in (("-o", "%q"), ("-O", "gres")):
+    for words_ in (("-o", "%z"), ("-O", "gres")):
         with pytest.raises(SlurmError, match="not supported by lbd"):
             shown(*words_)
     for words_ in (("-o", "%.99999999999999999999i"), ("-o", f"%{'9' * 5000}i"),

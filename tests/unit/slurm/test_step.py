@@ -152,6 +152,36 @@ def test_on_request_a_failure_ends_the_other_tasks(job):
     )
 
 
+def test_a_step_ends_at_its_time_limit_with_all_it_has_started(job, tmp_path):
+    left = tmp_path / "left"
+    orphan = f"trap '' TERM; echo $$ >{left}.new; mv {left}.new {left}; exec sleep 1000"
+    script = f'(sh -c "$0" &); until [ -e {left} ]; do sleep 0.01; done; exec sleep 1000'
+    ran = done("-n1", "-t", "0:02", "sh", "-c", script, orphan)
+    assert (ran.returncode, ran.stderr) == (
+        124,
+        "srun: error: the step ended at its time limit of 2 s\n"
+        "srun: error: h2: task 0: Terminated\n",
+    )
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(left.read_text()), 0)
+    ran = done("-n1", "-t", "1:00:00", "sh", "-c", "(exit 7 &); exit 3")  # it need not wait
+    assert (ran.returncode, ran.stderr) == (3, "srun: error: h2: task 0: Exited with exit code 3\n")
+
+
+@pytest.mark.parametrize("given", ["--mem=50M", "--mem-per-cpu=50M", "--mem=50M -t 5"])
+def test_a_process_of_a_step_has_the_memory_of_the_step(job, given):
+    shown = ["-n1", *given.split(), "sh", "-c", "ulimit -d; ulimit -H -d"]
+    assert done(*shown).stdout == "51200\n51200\n"
+    unlimited = subprocess.run(shown[-3:], capture_output=True, text=True, check=True).stdout
+    assert done("-n1", "--mem=0", *shown[-3:]).stdout == unlimited
+
+
+def test_a_step_cannot_be_kept_off_its_jobs_host(job):
+    said = "srun: error: --exclude: within a job of lbd a step runs on the job's host, h2\n"
+    assert done("-n1", "-x", "h1,h2", "true").stderr == said
+    assert status_of("-n1", "-x", "h1", "true") == 0
+
+
 def test_steps_are_numbered(job, tmp_path):
     said = [done("-n1", "-o", f"{tmp_path}/%J.%s", "printenv", "SLURM_STEP_ID") for _ in range(3)]
     assert [ran.returncode for ran in said] == [0, 0, 0]
