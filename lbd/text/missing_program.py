@@ -6,27 +6,10 @@ from collections.abc import Sequence
 
 SHELL_SIGNS = frozenset(" ;|&<>")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
-BUILT_IN = frozenset(
-    [
-        ".",
-        ":",
-        "alias",
-        "bg",
-        "cd",
-        "eval",
-        "exec",
-        "export",
-        "fg",
-        "jobs",
-        "set",
-        "shift",
-        "source",
-        "trap",
-        "ulimit",
-        "umask",
-        "unset",
-    ]
-)
+BUILT_IN = frozenset((
+    ".", ":", "alias", "bg", "cd", "eval", "exec", "export", "fg", "jobs", "set", "shift", "source",
+    "trap", "ulimit", "umask", "unset",
+))  # fmt: skip
 SHELL_LINE = "not found; lbrun runs a program; for a shell line, use lbrun sh -c 'LINE'"
 IN_THE_SHELL = "not found; it is built into the shell; use lbrun sh -c 'LINE'"
 AS_OPTION = "not found; to set a variable, use lbrun -e NAME=VALUE COMMAND"
