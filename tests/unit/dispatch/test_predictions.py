@@ -89,7 +89,7 @@ async def test_forecasts_that_never_come_true_are_reported_as_such(ledger):
         predictions.doubt == "half of the last 50 forecasts here were off by a factor of 7 or more"
     )
     reply = await predictions.answer(pb.PredictAsked(slots=4, user="ann"))
-    assert reply.how.endswith(f"; take it as a rough guess: {predictions.doubt}")
+    assert reply.how.endswith(f"; {predictions.doubt}")
     assert (await predictions.calibration()).calibration.doubt == ""  # of what is in the ledger
     predictions.learn_from(came_true_as([(20.0 + n, 40.0 + n) for n in range(60)]))
     assert not predictions.doubt
