@@ -60,6 +60,7 @@ LEARN_FROM = 1000  # the last ended jobs
 JUDGED = 10_000
 WAIT_S_MAX = 1e12
 QUANTILES = (0.5, 0.9)
+NEVER_ENDED = "no run of this command by you in the queue has come to its own end yet"
 BYTES_MAX = 32 << 20  # of the commands read with them
 USER_REST, HOST_REST = 3.0, 1.0  # pause after a question, in multiples of its time
 QUICK_S = 0.1  # shorter questions cause no pause
@@ -222,10 +223,7 @@ class Predictions:
         """Returns how long similar jobs ran, and a description in words."""
         run_times = self.queues.run_times
         if not (times_s := run_times.of(job)):
-            return (
-                None,
-                "how long it runs is a guess: you have not run this command in the queue yet",
-            )
+            return None, f"how long it runs is a guess: {NEVER_ENDED}"
         like = "this command line" if run_times.has_line(job) else "this command"
         runs = "the only earlier run" if len(times_s) == 1 else f"{len(times_s)} earlier runs"
         return median(times_s), f"it is taken to run as long as {runs} of {like} (the median)"
@@ -303,7 +301,7 @@ def warning_of(asked: pb.PredictAsked, known: KnownSpeedup | None, largest: int)
     if known is None:
         return ""
     found = []
-    if known.linear:
+    if known.linear and asked.slots_most > 1:
         found.append(
             f"its speedup is not known: assumed to be linear up to {asked.slots_most} slots "
             "(give it with --speedup A,SIGMA)"
@@ -339,6 +337,7 @@ def calibration_info(found: Judgement, lately: Trust, doubt: str) -> pb.Calibrat
         covered_90=lately.held / lately.intervals if lately.intervals else None,
         lately=lately.count,
         off_by=lately.off_by,
+        short=lately.short,
         intervals=lately.intervals,
         doubt=doubt,
     )
