@@ -5,9 +5,10 @@ from statistics import median
 import pytest
 
 from lbd.dispatch.core.discipline import QueuedJob
+from lbd.dispatch.core.outlook.allowance import LINES
 from lbd.dispatch.core.outlook.forecast import Forecast
 from lbd.dispatch.core.outlook.lives import Lives
-from lbd.dispatch.core.outlook.plays import LITTLE_KNOWN, OUTLIVED
+from lbd.dispatch.core.outlook.plays import LITTLE_KNOWN, OUTLIVED, STEPS
 from lbd.model import JobId
 from lbd.theory.queue_time import UniformLog, fit_in_two
 from tests.unit.dispatch.core.test_queues import Table
@@ -122,3 +123,16 @@ def test_what_is_ahead_is_counted_in_a_prediction_made_at_submission():
     later = forecast.of_arrival(new, 33.2)
     assert later.wait_s == pytest.approx(forecast.of_new(new, 33.2).wait_s)
     assert first.wait_s < 8.0 < 14.0 < later.low_s
+
+
+def test_the_jobs_ahead_are_counted_as_in_the_reason_although_the_line_was_played_before():
+    table, forecast = another_user_queues_24_after_1000_short_tasks(0.5)
+    last = table.queues.registry[JobId("23")]
+    assert forecast.of(last, 0.5).how.startswith("14 jobs ahead, 9 slots; ")
+    forecast.plays.allowance.took(10 * STEPS, LINES, 0.5)  # no further play is allowed now
+    for name in ("0", "1"):
+        table.ended(name)
+    forecast.places.forget()
+    place = forecast.places.of(last, 0.6)
+    assert place.jobs == 12
+    assert forecast.of(last, 0.6).how.startswith("12 jobs ahead, 9 slots; ")
