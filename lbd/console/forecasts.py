@@ -15,9 +15,15 @@ from lbd.theory.calibration import FEWEST, PROVEN
 COMPARABLE = FEWEST  # ended jobs that a prediction needs to be more than a guess
 
 
-def guess_mark(reply: Json, wait_s: float, key: str = "comparable") -> str:
-    """Returns "~" if few jobs have outcomes that could be compared with their predictions."""
-    return "~" if wait_s >= 1 and number(reply, key) < COMPARABLE else ""
+def guess_mark(reply: Json, wait_s: float, interval: object, key: str = "comparable") -> str:
+    """Returns "~" if few jobs have outcomes that could be compared with their predictions, unless
+    the job is sure to begin within a second."""
+    match interval:
+        case [_, int() | float() as high_s]:
+            latest_s = max(wait_s, high_s)
+        case _:
+            latest_s = wait_s
+    return "~" if wait_s > 0 and latest_s >= 1 and number(reply, key) < COMPARABLE else ""
 
 
 def is_proven(reply: Json, key: str = "comparable") -> bool:
@@ -47,11 +53,12 @@ def begin_phrase(one: Json) -> str:
     if math.isnan(wait_s):
         return how
     key = "predicted_from" if "predicted_from" in one else "comparable"
-    found = f"in {guess_mark(one, wait_s, key) or 'about '}{forecast(wait_s)}"
-    if 0 < wait_s < 1:
-        found = "in less than 1s"
     choices = tables(one, "choices") if "choices" in one else []
     interval = choices[0].get("begins_in_s_90") if choices else one.get("predicted_wait_s_90")
+    mark = guess_mark(one, wait_s, interval, key)
+    found = f"in {mark or 'about '}{forecast(wait_s)}"
+    if 0 < wait_s < 1 and not mark:
+        found = "in less than 1s"
     if wait_s > 0 and interval is not None:
         shown = interval_text(interval)
         proven = is_proven(one, key)

@@ -35,6 +35,7 @@ from lbd.dispatch.core.records import (
     Signal,
 )
 from lbd.dispatch.core.restore import live_job, queued_job, waits_of
+from lbd.dispatch.core.run_times import kind_of
 from lbd.dispatch.earlier_tasks import EarlierTasks
 from lbd.dispatch.host_connection import HOST_LINES, HostConnection
 from lbd.dispatch.intake import ending_of, heartbeat_fault, how_long_ago_s, slots_of
@@ -394,6 +395,6 @@ def learn_from(row: JobRow, queues: Queues, *, by_uid: bool) -> None:
     queues.heads.learn_from(row, by_uid=by_uid)
     if row.run_s is not None:
         job = queued_job(row, by_uid=by_uid)
-        queues.resource_times.ended(job.needs, row.run_s)
+        queues.resource_times.ended(job.needs, row.run_s, kind_of(job))
         if row.state in WHOLE:
             queues.run_times.ended(job, row.run_s)

@@ -14,7 +14,7 @@ from lbd.dispatch.core.records import Live
 from lbd.dispatch.core.targets.plan import SURE
 from lbd.dispatch.core.targets.target_array import Standing
 from lbd.dispatch.core.why_waiting import STARTING, silent_arrays, waiting_reason
-from lbd.dispatch.predictions import GUESS, Predictions, is_wait, speedup_info
+from lbd.dispatch.predictions import Predictions, is_wait, speedup_info
 from lbd.model import ENDED_NAMES, Closed, JobId, JobState
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.submitter import request_in
@@ -135,19 +135,19 @@ class JobViews:
         self._forget_forecast()
         reason = unrecorded or waiting_reason(self._life, live, place, time_of_day)
         reply = job_info(row, reason, is_final, prediction)
-        self._correct(reply)
+        self._correct(reply, is_rough=prediction.is_rough)
         if isinstance(registered.line, int):  # a tier
             reply.tier = registered.line
         return reply
 
-    def _correct(self, reply: pb.JobInfo) -> None:
+    def _correct(self, reply: pb.JobInfo, *, is_rough: bool) -> None:
         """Corrects the prediction by how such predictions came true lately, if enough did."""
         correction, raw_s = self._predictions.correction, reply.predicted_wait_s
         if reply.needs:  # the correction is for waits for slots
             return
-        if raw_s > 0 and self._predictions.doubt:
-            reply.predicted_by += f"; {GUESS}: {self._predictions.doubt}"
-        if correction.tells_of(raw_s):
+        if raw_s > 0:
+            reply.predicted_by = self._predictions.doubted(reply.predicted_by)
+        if not is_rough and correction.tells_of(raw_s):
             reply.comparable = self._predictions.comparable
             if reply.HasField("predicted_wait_s"):
                 reply.predicted_wait_s = correction.corrected_s(raw_s)

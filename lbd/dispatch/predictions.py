@@ -27,7 +27,7 @@ from lbd.dispatch.core.ledger_rows import (
 )
 from lbd.dispatch.core.malleable.decision import KnownSpeedup
 from lbd.dispatch.core.malleable.prospects import Answer, answer
-from lbd.dispatch.core.outlook.forecast import Forecast
+from lbd.dispatch.core.outlook.forecast import GUESS, Forecast
 from lbd.dispatch.core.outlook.plays import NEW
 from lbd.dispatch.core.queues import Queues
 from lbd.dispatch.core.restore import queued_job
@@ -60,7 +60,7 @@ LEARN_FROM = 1000  # the last ended jobs
 JUDGED = 10_000
 WAIT_S_MAX = 1e12
 QUANTILES = (0.5, 0.9)
-GUESS = "take it as a rough guess"
+NEVER_ENDED = "no run of this command by you in the queue has come to its own end yet"
 BYTES_MAX = 32 << 20  # of the commands read with them
 USER_REST, HOST_REST = 3.0, 1.0  # pause after a question, in multiples of its time
 QUICK_S = 0.1  # shorter questions cause no pause
@@ -142,9 +142,10 @@ class Predictions:
         if expected is None:
             return None
         raw_s, correction = expected.wait_s, self.correction
-        if raw_s > 0 and not job.needs and correction.tells_of(raw_s):
+        is_corrected = not (job.needs or expected.is_rough) and correction.tells_of(raw_s)
+        if raw_s > 0 and is_corrected:
             return Foretold(raw_s, correction.corrected_s(raw_s), *correction.interval_90_s(raw_s))
-        return Foretold(raw_s, *expected)
+        return Foretold(raw_s, raw_s, expected.low_s, expected.high_s)
 
     # Outcomes
 
@@ -210,11 +211,11 @@ class Predictions:
             now, how = replace(now, runs_s=runs_s), f"{how}; {said}"
             known = None if runs_s is not None else known
         found = await asyncio.to_thread(answer, now, least, most, known)
-        if self.doubt and now.base_s and not job.needs:
-            how += f"; {GUESS}: {self.doubt}"
+        if now.base_s and not job.needs:
+            how = self.doubted(how)
         reply = predict_info(found, now.free, how, known)
-        is_corrected = all(self.correction.tells_of(one.raw_s or 0.0) for one in found.prospects)
-        reply.comparable = self.comparable if is_corrected and not job.needs else 0
+        is_corrected = all(now.correction.tells_of(one.raw_s or 0.0) for one in found.prospects)
+        reply.comparable = self.comparable if is_corrected else 0
         reply.warning = warning_of(asked, known, now.most)
         return reply
 
@@ -222,13 +223,15 @@ class Predictions:
         """Returns how long similar jobs ran, and a description in words."""
         run_times = self.queues.run_times
         if not (times_s := run_times.of(job)):
-            return (
-                None,
-                "how long it runs is a guess: you have not run this command in the queue yet",
-            )
+            return None, f"how long it runs is a guess: {NEVER_ENDED}"
         like = "this command line" if run_times.has_line(job) else "this command"
         runs = "the only earlier run" if len(times_s) == 1 else f"{len(times_s)} earlier runs"
         return median(times_s), f"it is taken to run as long as {runs} of {like} (the median)"
+
+    def doubted(self, how: str) -> str:
+        """Adds to how a prediction was made that such predictions have not come true lately."""
+        guess = "" if GUESS in how else f"{GUESS}: "
+        return f"{how}; {guess}{self.doubt}" if self.doubt else how
 
     def known_of(self, row: JobRow) -> KnownSpeedup | None:
         """Returns what is known of a malleable job's speedup; None for any other job."""
@@ -298,7 +301,7 @@ def warning_of(asked: pb.PredictAsked, known: KnownSpeedup | None, largest: int)
     if known is None:
         return ""
     found = []
-    if known.linear:
+    if known.linear and asked.slots_most > 1:
         found.append(
             f"its speedup is not known: assumed to be linear up to {asked.slots_most} slots "
             "(give it with --speedup A,SIGMA)"
@@ -334,6 +337,7 @@ def calibration_info(found: Judgement, lately: Trust, doubt: str) -> pb.Calibrat
         covered_90=lately.held / lately.intervals if lately.intervals else None,
         lately=lately.count,
         off_by=lately.off_by,
+        short=lately.short,
         intervals=lately.intervals,
         doubt=doubt,
     )

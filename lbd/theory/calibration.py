@@ -236,10 +236,11 @@ def off(predicted_s: float, actual_s: float) -> float:
 class Trust:
     """How well the last forecasts came true."""
 
-    count: int
-    off_by: float = 1.0  # half were off by this factor or more; short waits count as `SHORT_S`
+    count: int  # without the short waits
+    off_by: float = 1.0  # half were off by this factor or more
     intervals: int = 0  # number of intervals shown
     held: int = 0  # of these, the intervals that held the actual wait
+    short: int = 0  # waits that were to be shorter than `SHORT_S`, and were
 
     def misleads(self, *, was_said: bool = False) -> bool:
         """Whether relying on the forecasts would mislead. `was_said`: the previous answer."""
@@ -253,17 +254,20 @@ def trust(forecasts: Sequence[CameTrue]) -> Trust:
     lately = forecasts[-LATELY:]
     if not lately:
         return Trust(0)
+    # Jobs that found a free slot, as was foreseen, would hide how far the others were off.
     factors = [
         exp(abs(log(max(one.actual_s, SHORT_S) / max(shown_s, SHORT_S))))
         for one in lately
         for shown_s in [one.predicted_s if one.shown_s is None else one.shown_s]
+        if max(one.actual_s, shown_s) >= SHORT_S
     ]
     held = [
         low_s - GRACE_S <= one.actual_s <= high_s + GRACE_S
         for one in lately if one.within_s is not None
         for low_s, high_s in [one.within_s]
     ]  # fmt: skip
-    return Trust(len(lately), median(factors), len(held), sum(held))
+    off_by, count = median(factors) if factors else 1.0, len(factors)
+    return Trust(count, off_by, len(held), sum(held), len(lately) - count)
 
 
 def log_of(wait_s: float) -> float:

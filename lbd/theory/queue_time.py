@@ -15,7 +15,7 @@ The paper's t is a lifetime in equation 5 and the time from now in 9 and 10; her
 now, and for a job of age a the lifetime is a + t. Where most jobs are short, some long, and none in
 between, one line fits neither: a second line is fitted to the long ones and used for jobs older
 than the short ones (`fit_in_two`). The paper does not cover a job older than all that have ended:
-here it has an even chance of lasting as long again, as is observed of long processes.
+here it has an even chance of lasting as long again, as is observed of long processes (`outlives`).
 
 All times are in seconds.
 """
@@ -58,6 +58,7 @@ class UniformLog:
     longest_s: float
     older: "UniformLog | None" = None  # for the long jobs; applies to jobs from `older_from_s` on
     older_from_s: float = math.inf
+    older_share: float = 0.0  # of all jobs
 
     def __post_init__(self) -> None:
         low, high = self.shortest_s, self.longest_s
@@ -93,6 +94,17 @@ class UniformLog:
         if self.older is not None and age_s >= self.older_from_s:
             return self.older.at_age(age_s)
         return self if age_s < self.longest_s else None
+
+    def share_at(self, age_s: float) -> float:
+        """Returns the share of all jobs that live longer, by the line that applies at this age."""
+        if self.older is not None and age_s >= self.older_from_s:
+            return self.older_share * self.older.share_at(age_s)
+        return self.longer_than(age_s)
+
+    @property
+    def last_s(self) -> float:
+        """The longest lifetime, that of the long jobs included."""
+        return self.older.last_s if self.older is not None else self.longest_s
 
     def goes_on(self, left_s: float, age_s: float) -> float:
         """Returns the chance that a job of this age runs for at least `left_s` more: equation 5."""
@@ -157,7 +169,14 @@ def fit_in_two(lives_s: Sequence[float]) -> UniformLog:
     at = max(middle, key=lambda n: rising[n] / rising[n - 1], default=0)
     if not at or rising[at] <= rising[at - 1] * factor:
         return found
-    return replace(found, older=fit_in_two(rising[at:]), older_from_s=rising[at - 1])
+    older, share = fit_in_two(rising[at:]), 1 - at / count
+    return replace(found, older=older, older_from_s=rising[at - 1], older_share=share)
+
+
+def outlives(life_s: float, last_s: float) -> float:
+    """Returns the share that live longer, of jobs that outlive all that ended (the longest of these
+    took `last_s`) and from then on have an even chance of lasting as long again."""
+    return min(1.0, last_s / life_s) if life_s > 0 else 1.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,6 +131,7 @@ ASKED = {  # each field is in one of the answers
     "lbctl status": ["lbctl status --json", "lbctl status h1 --json"],
     "lbctl param": ["lbctl param --json", "lbctl param min_gain 0.2 --json"],
     "lbctl explain": ["lbctl explain --json true"],
+    "lbctl predict": ["lbctl predict -n 1-2 --work 2 --json"],
     "lbrun --status-file": ["lbrun --status-file f -H h2 true && cat f"],
 }  # fmt: skip
 

@@ -206,7 +206,7 @@ def test_why_a_job_waits_and_about_how_long(lab):
         until_state(lab, blocks[3], "running")
         told = job(lab, second)
         assert told["predicted_wait_s"] > 0
-        assert "1 ahead of it on 4 slots" in told["predicted_by"]
+        assert "1 job ahead, 4 slots" in told["predicted_by"]
         shown = lab.run("h1", "lbctl", "job", second).stdout
         assert "waits    1 job is ahead of it\nbegins   in " in shown
         table = lab.run("h1", "lbctl", "jobs").stdout
@@ -218,7 +218,7 @@ def test_why_a_job_waits_and_about_how_long(lab):
             "now has 9 slots\n"
         )
         with Terminal(lab.command("h2", "lbrun", "-q", "true"), lab.environment("h2")) as person:
-            person.wait_for("waits: 2 jobs are ahead of it; starts in about")
+            person.wait_for("waits: 2 jobs are ahead of it; starts in ~")
             lab.run("h1", "lbctl", "kill", first, check=True)
             person.wait_for("waits: 1 job is ahead of it")
     finally:

@@ -21,10 +21,11 @@ from lbd.console.jobs import ANSWER_S
 from lbd.console.output import Page, own_page, print_json, put, wrapped
 from lbd.console.reply import Json, table, tables, text
 from lbd.console.reply import number as number_in
-from lbd.errors import ConfigError
+from lbd.errors import ConfigError, LbdError
 from lbd.model import Needs
 from lbd.text.needs import read_features, read_needs
 from lbd.text.needs_words import needs_text
+from lbd.text.spelling import nearest
 from lbd.text.units import size_bytes
 from lbd.theory.calibration import COVERS, OFF_BY_MUCH, PROVEN, SHORT_S
 
@@ -137,6 +138,8 @@ def predict(daemons: Daemons, options: argparse.Namespace) -> int:
         "work_s": options.work, "command": options.command,
         "needs": needs_of(options), "host": options.host, "excluded": excluded,
     }  # fmt: skip
+    if options.host is not None:
+        check_host(daemons, options.host)
     reply = daemons.lbm(question, ANSWER_S)
     if options.json:
         slots = least if least == most else [least, most]
@@ -149,6 +152,15 @@ def predict(daemons: Daemons, options: argparse.Namespace) -> int:
     return 0
 
 
+def check_host(daemons: Daemons, name: str) -> None:
+    """Raises LbdError for a host that is not in this cluster."""
+    names = [text(host, "name") for host in tables(daemons.lim({"op": "status"}), "hosts")]
+    if name not in names:
+        near = nearest(name, names)
+        fix = f'did you mean "{near}"?' if near else "lbctl status lists them"
+        raise LbdError(f'no host "{name}" in this cluster; {fix}')
+
+
 def predict_lines(reply: Json, least: int, most: int, page: Page) -> list[str]:
     rows = tables(reply, "choices")
     if least == most and len(rows) < 2 and not has_end(rows):
@@ -158,17 +170,21 @@ def predict_lines(reply: Json, least: int, most: int, page: Page) -> list[str]:
             said = f"unknown when {what}, submitted now, would start: {begin_phrase(reply)}"
         return wrapped(said, page.columns, "  ")
     count = f"{least}" if least == most else f"{least}-{most}"
+    slots = "slot" if most == 1 else "slots"
     how = text(reply, "how")
-    sentences = [f"a job of {count} slots, submitted now; one host has {text(reply, 'free')} free"]
-    if how.startswith("from "):
-        sentences += [f"predicted {how}", trust_of(reply)]
+    free = text(reply, "free")
+    sentences = [f"a job of {count} {slots}, submitted now; one host has {free} free"]
+    if number_in(reply, "predicted_wait_s") > 0:
+        sentences += [f"predicted: {how}", trust_of(reply)]
     else:  # slots are free, perhaps too few for some rows, or there is no estimate
         sentences.append(how or "there is no data to predict from")
-        sentences += [trust_of(reply)] * (": from " in how)
+        sentences += [trust_of(reply)] * (": by " in how)
     within = NINE_IN_TEN if is_proven(reply) else LIKELY
     header = (">SLOTS", ">BEGINS IN", within, ">RUNS", ">ENDS IN", "CHOICE OF")
+    columns = len(header) - (least == most)  # nothing to choose
     shown = [line for said in sentences for line in wrapped(said, page.columns, "  ")]
-    lines = page.table(header, [row_of(one, reply) for one in rows], (within, ">RUNS"))
+    cells = [row_of(one, reply)[:columns] for one in rows]
+    lines = page.table(header[:columns], cells, (within, ">RUNS"))
     return [*shown, "", *lines]
 
 
@@ -179,11 +195,11 @@ def has_end(rows: list[Json]) -> bool:
 def row_of(one: Json, reply: Json) -> tuple[str, ...]:
     picks = table(reply, "picks")
     chosen = [name for name in picks if picks[name] == one.get("slots")]
-    begins_s = number_in(one, "begins_in_s")
+    begins_s, interval = number_in(one, "begins_in_s"), one.get("begins_in_s_90")
     return (
         text(one, "slots"),
-        guess_mark(reply, begins_s) + forecast(begins_s),
-        interval_text(one.get("begins_in_s_90")),
+        guess_mark(reply, begins_s, interval) + forecast(begins_s),
+        interval_text(interval),
         forecast(number_in(one, "runs_s")),
         forecast(number_in(one, "ends_in_s")),
         " ".join(chosen),
@@ -232,20 +248,24 @@ def calibration(daemons: Daemons, options: argparse.Namespace) -> int:
 def truth_lines(reply: Json) -> list[str]:
     """Returns lines on how the latest forecasts came true, and whether to rely on them."""
     count, lines = number_in(reply, "lately"), list[str]()
+    short = number_in(reply, "short")
+    if short > 0:
+        lines.append(f"{short:.0f} of the last waits were below {SHORT_S:.0f} s, as predicted")
     if not count > 0:  # 0, or NaN from an older dispatcher
         return lines
     off_by, held = number_in(reply, "off_by"), number_in(reply, "covered_90")
-    short = f"waits below {SHORT_S:.0f} s count as {SHORT_S:.0f} s"
-    lines.append(
-        f"half of the last {count:.0f} were off by a factor of {off_by:.1f} at most ({short})"
-    )
+    counted = f"waits below {SHORT_S:.0f} s count as {SHORT_S:.0f} s"
+    others = f"other {count:.0f}" if short > 0 else f"last {count:.0f}"
+    lines.append(f"half of the {others} were off by a factor of {off_by:.1f} at most ({counted})")
     if intervals := int(number_in(reply, "intervals")):
         within = f"{share(held)} of the waits were within it"
-        lines.append(f"of these {intervals} had a 90 % interval: {within}")
+        lines.append(f"of all these, {intervals} had a 90 % interval: {within}")
     if doubt := text(reply, "doubt"):
         lines.append(f"do not rely on them: {doubt}")
-    elif off_by >= OFF_BY_MUCH:
+    elif off_by >= OFF_BY_MUCH and intervals >= PROVEN and held >= COVERS:
         lines.append("go by the intervals: these can be relied on, the times in them are rough")
+    elif off_by >= OFF_BY_MUCH:
+        lines.append("do not rely on them, nor on their intervals")
     elif intervals >= PROVEN and held < COVERS:
         lines.append("the times can be relied on, but the intervals have been too narrow")
     else:

@@ -50,7 +50,7 @@ from lbd.dispatch.core.malleable.decision import Rule
 from lbd.dispatch.core.malleable.heads import FREE, NOT_NOW, ROOMS, MalleableHeads
 from lbd.dispatch.core.malleable.slot_times import ResourceTimes, SlotTimes
 from lbd.dispatch.core.registry import Entry, Registered, Registry
-from lbd.dispatch.core.run_times import RunTimes
+from lbd.dispatch.core.run_times import RunTimes, kind_of
 from lbd.dispatch.core.servers import LineServers, Server, is_plain, room
 from lbd.dispatch.core.shares import Rules, Shares
 from lbd.dispatch.core.targets.arrays import Targets
@@ -383,7 +383,8 @@ class Queues:
             self.registry.remove(registered)
             ran_s = registered.ran_s(now_s)
             self.slot_times.ended(ran_s * registered.slots)
-            self.resource_times.ended(registered.job.needs, ran_s)
+            kind = kind_of(registered.job)
+            self.resource_times.ended(registered.job.needs, ran_s, kind)
             if whole:
                 self.run_times.ended(registered.job, ran_s)
             server = self._rise(registered)

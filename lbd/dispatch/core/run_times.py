@@ -80,6 +80,12 @@ class RunTimes:
         return bool(job.command_line and self._times.of(keys_of(job)[0]))
 
 
+def kind_of(job: QueuedJob) -> Key | None:
+    """Returns what jobs of the same user and command have in common; None if the command is
+    unknown."""
+    return (job.user, job.command or job.command_line) if job.command or job.command_line else None
+
+
 def line_of(command: bytes) -> int:
     """Returns a hash of all of a command's words, since thousands are kept and each may have
     megabytes. A user who constructs a collision deceives only himself."""

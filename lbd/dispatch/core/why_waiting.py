@@ -12,7 +12,7 @@ from lbd.model import CANCEL, HostId, JobId
 from lbd.policy.needs import needed, part_of, taken_by_others
 from lbd.text.closed_words import closed_words, counted_reasons
 from lbd.text.job_phrases import NOT_HEARD_OF
-from lbd.text.units import duration_text
+from lbd.text.units import duration_text, show_size
 
 SILENT_SHARE = 0.5  # of a lease: two heartbeats of its host
 REASONS_SHOWN = 4
@@ -273,10 +273,20 @@ def _nobody_has(
     able = [server for name, server in hosts.items() if job.may_go_to(name)]
     if any(server.could_have(job) for server in able):
         return ""
-    if not (lacks := _lacks(job, able, away)):
+    lacks = _memory_of_all(job, able) if not away else ""
+    if not (lacks := lacks or _lacks(job, able, away)):
         return ""
     other = job.only or ("a host" if len(able) == len(hosts) else "another host")
     return f"{lacks}; it starts once {other} has what it needs"
+
+
+def _memory_of_all(job: QueuedJob, servers_by_host: Sequence[Server]) -> str:
+    """Says that no host has as much memory; "" if one has, or may have."""
+    totals = [one.host.facts.memory_total for one in servers_by_host if one.host is not None]
+    wanted = job.needs.memory_bytes
+    if len(totals) < 2 or not all(0 < total < wanted for total in totals):
+        return ""
+    return f"no host has {show_size(wanted)} of memory; the largest has {show_size(max(totals))}"
 
 
 def _short(job: QueuedJob, servers_by_host: list[Server]) -> list[Server]:

@@ -19,6 +19,7 @@ from lbd.model import ENDED_NAMES
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.text.job_phrases import jobs_do
 from lbd.text.units import duration_text
+from lbd.theory.calibration import FEWEST
 
 LAST_WORDS_S = 1.0
 REMARK_AFTER_S = 3.0
@@ -129,7 +130,7 @@ class FollowedJobs:
         if one and job.state not in ENDED_NAMES and job.reason and job.reason != self.shown_reason:
             self.shown_reason, text = job.reason, job.reason
             if self.pending and job.HasField("predicted_wait_s"):
-                text += f"; starts in about {duration_text(job.predicted_wait_s)}"
+                text += f"; {begin_text(job)}"
             await self.send(tags.WAITS, text.encode())
         if job.state == "running" and job.is_final and one and self._live is None:
             self._live = asyncio.create_task(
@@ -229,3 +230,13 @@ class FollowedJobs:
             verb="kill", selectors=[self.numbers], user=self.user, uid=self.uid, signal=number,
             cancels_waiting=cancels_waiting, by_number=True,
         )  # fmt: skip
+
+
+def begin_text(job: pb.JobInfo) -> str:
+    """Returns when a waiting job starts: `starts in ~12s (likely 4s to 2m)` if that is a guess."""
+    about = "about " if job.comparable >= FEWEST else "~"
+    found = f"starts in {about}{duration_text(job.predicted_wait_s)}"
+    if not (job.HasField("predicted_low_s") and job.HasField("predicted_high_s")):
+        return found
+    low, high = duration_text(job.predicted_low_s), duration_text(job.predicted_high_s)
+    return f"{found} (likely {low} to {high})" if job.predicted_high_s > 0 else found

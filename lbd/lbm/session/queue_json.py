@@ -123,6 +123,7 @@ def calibration_json(found: pb.CalibrationInfo) -> Json:
         "cc_corrected": present(found, "cc_corrected"),
         "covered_90": present(found, "covered_90"),
         "lately": found.lately,
+        "short": found.short,
         "off_by": found.off_by if found.lately else None,
         "intervals": found.intervals,
         "doubt": found.doubt or None,

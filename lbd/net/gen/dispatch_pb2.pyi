@@ -550,7 +550,7 @@ class ChoiceInfo(_message.Message):
     def __init__(self, slots: _Optional[int] = ..., begins_in_s: _Optional[float] = ..., begins_in_low_s: _Optional[float] = ..., begins_in_high_s: _Optional[float] = ..., runs_s: _Optional[float] = ...) -> None: ...
 
 class CalibrationInfo(_message.Message):
-    __slots__ = ("jobs", "slope", "intercept", "cc_raw", "cc_corrected", "covered_90", "lately", "off_by", "intervals", "doubt")
+    __slots__ = ("jobs", "slope", "intercept", "cc_raw", "cc_corrected", "covered_90", "lately", "off_by", "intervals", "doubt", "short")
     JOBS_FIELD_NUMBER: _ClassVar[int]
     SLOPE_FIELD_NUMBER: _ClassVar[int]
     INTERCEPT_FIELD_NUMBER: _ClassVar[int]
@@ -561,6 +561,7 @@ class CalibrationInfo(_message.Message):
     OFF_BY_FIELD_NUMBER: _ClassVar[int]
     INTERVALS_FIELD_NUMBER: _ClassVar[int]
     DOUBT_FIELD_NUMBER: _ClassVar[int]
+    SHORT_FIELD_NUMBER: _ClassVar[int]
     jobs: int
     slope: float
     intercept: float
@@ -571,7 +572,8 @@ class CalibrationInfo(_message.Message):
     off_by: float
     intervals: int
     doubt: str
-    def __init__(self, jobs: _Optional[int] = ..., slope: _Optional[float] = ..., intercept: _Optional[float] = ..., cc_raw: _Optional[float] = ..., cc_corrected: _Optional[float] = ..., covered_90: _Optional[float] = ..., lately: _Optional[int] = ..., off_by: _Optional[float] = ..., intervals: _Optional[int] = ..., doubt: _Optional[str] = ...) -> None: ...
+    short: int
+    def __init__(self, jobs: _Optional[int] = ..., slope: _Optional[float] = ..., intercept: _Optional[float] = ..., cc_raw: _Optional[float] = ..., cc_corrected: _Optional[float] = ..., covered_90: _Optional[float] = ..., lately: _Optional[int] = ..., off_by: _Optional[float] = ..., intervals: _Optional[int] = ..., doubt: _Optional[str] = ..., short: _Optional[int] = ...) -> None: ...
 
 class PredictInfo(_message.Message):
     __slots__ = ("wait_s", "how", "free", "choices", "picks", "warning", "comparable", "calibration", "speedup", "error")

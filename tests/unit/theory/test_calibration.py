@@ -139,6 +139,9 @@ def test_forecasts_far_beyond_their_intervals_mislead(lately, misleads):
 
 def test_for_short_waits_the_ratio_does_not_matter():
     assert trust([CameTrue(0.0, 9.0), CameTrue(8.0, 0.1)] * 10).off_by == 1.0
+    assert trust([CameTrue(0.0, 0.1)] * 30) == Trust(0, short=30)
+    mixed = trust([CameTrue(0.0, 0.1)] * 30 + [CameTrue(1.0, 30.0)] * 20)  # not hidden by these
+    assert (mixed.count, mixed.short, mixed.off_by) == (20, 30, pytest.approx(3.0))
     assert trust([CameTrue(1.0, 30.0)] * 20).off_by == pytest.approx(3.0)
     assert trust([CameTrue(600.0, 1.0)] * 20).off_by == pytest.approx(60.0)
     assert trust([]) == Trust(0)

@@ -4,9 +4,13 @@ This is the sequential lifetime, not wall-clock time: Downey's predictions hardl
 the distribution is fitted to the latter. Other resources are held for as long as their jobs run,
 and by other jobs than most: a thousand short ones say nothing about the one that has the GPU. So
 each resource has its own lifetimes, in seconds.
+
+The kinds of jobs (user and command) that ended are counted, too. A thousand tasks of one array say
+much about the next task, but no more about another command than a single run would.
 """
 
-from collections import deque
+from collections import Counter, deque
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 from lbd.model import Needs
@@ -25,15 +29,30 @@ Fit = tuple[UniformLog, float]  # a distribution and its mean
 class SlotTimes:
     recent_s: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
     count: int = 0
+    # of each recent one, and how many there are of each; a job without a kind is alone
+    _kinds: deque[Hashable] = field(default_factory=deque)
+    _of_kind: Counter[Hashable] = field(default_factory=Counter)
     _fits: dict[float | None, Fit] = field(default_factory=dict)  # by cutoff
     _fitted: int = 0  # how many had ended when they were fitted
     _unforeseen: int = 0  # how many since lived longer than they allow
 
-    def ended(self, life_s: float) -> None:
+    def ended(self, life_s: float, kind: Hashable = None) -> None:
         self.recent_s.append(life_s)
         self.count += 1
+        self._kinds.append(self.count if kind is None else kind)
+        self._of_kind[self._kinds[-1]] += 1
+        if len(self._kinds) > KEPT:
+            self._of_kind[oldest := self._kinds.popleft()] -= 1
+            if not self._of_kind[oldest]:
+                del self._of_kind[oldest]
         fit = self._fits.get(None)
         self._unforeseen += fit is not None and fit[0].at_age(life_s) is None
+
+    def unlike_all(self, kind: Hashable) -> float:
+        """Returns the chance that a job of a new kind lives longer than all recent ones: of n + 1
+        kinds, the last is the longest once in n + 1 times. 0 for a known kind, and for none."""
+        is_new = kind is not None and kind not in self._of_kind
+        return 1 / (len(self._of_kind) + 1) if is_new else 0.0
 
     def lifetimes(self, cutoff_s: float | None = None) -> Fit | None:
         """Returns the recent distribution and mean, none longer than the cutoff; None if too few
@@ -58,8 +77,8 @@ class ResourceTimes:
     slots: SlotTimes = field(default_factory=SlotTimes)  # held by every job
     by_name: dict[str, SlotTimes] = field(default_factory=dict)
 
-    def ended(self, needs: Needs, ran_s: float) -> None:
-        self.slots.ended(ran_s)
+    def ended(self, needs: Needs, ran_s: float, kind: Hashable = None) -> None:
+        self.slots.ended(ran_s, kind)
         names = [name for name, _ in needs.resources] + [MEMORY] * bool(needs.memory_bytes)
         for name in names:
             if name in self.by_name or len(self.by_name) < RESOURCES_MAX:

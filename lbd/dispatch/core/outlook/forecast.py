@@ -29,6 +29,7 @@ from lbd.dispatch.core.outlook.needs_outlook import (
 )
 from lbd.dispatch.core.outlook.places import FRESH_S, Place, Places
 from lbd.dispatch.core.outlook.plays import NEW, Played, Plays
+from lbd.dispatch.core.outlook.plays import is_quick as is_quick_play
 from lbd.dispatch.core.outlook.queue_outlook import QueueOutlook, SlotTimes
 from lbd.dispatch.core.queues import Queues
 from lbd.dispatch.core.registry import Registered
@@ -39,12 +40,14 @@ from lbd.theory.queue_time import UniformLog
 ARRIVALS_S = 0.5  # how long one look at the hosts serves new submissions
 ARRIVALS_MAX = 256  # distinct kinds of jobs
 FREE = "slots are free"
+GUESS = "take it as a rough guess"
 TOO_FEW_ENDED = f"no estimate until {FEWEST} jobs with the same needs have ended"
 
 
 class Prediction(NamedTuple):
     wait_s: float | None  # None: unknown
     how: str  # how it was made, or why it was not
+    is_rough: bool = False  # what it is learnt from is unlike the jobs that run, or wait ahead
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +58,13 @@ class Arrival:
     wait_s: float
     within_s: tuple[float, float] | None
     slots: int
+    is_rough: bool
+    is_quick: bool  # it takes no time worth mentioning to predict another one
 
     def later(self, by_s: float) -> "Foreseen":
         low_s, high_s = self.within_s or (None, None)
-        later_s = (None if one is None else one + by_s for one in (low_s, high_s))
-        return Foreseen(self.wait_s + by_s, *later_s)
+        low_s, high_s = (None if one is None else one + by_s for one in (low_s, high_s))
+        return Foreseen(self.wait_s + by_s, low_s, high_s, self.is_rough)
 
 
 class Foreseen(NamedTuple):
@@ -68,6 +73,7 @@ class Foreseen(NamedTuple):
     wait_s: float
     low_s: float | None  # nine in ten such jobs start within these; None: unknown
     high_s: float | None
+    is_rough: bool
 
 
 @dataclass(slots=True)
@@ -157,7 +163,7 @@ class Forecast:
         if now_s - self._arrivals_s > ARRIVALS_S:
             self._arrivals, self._arrivals_s = {}, now_s
         key = job.slots, job.needs, job.only, job.barred, self.queues.shares.flow(job)
-        if key in self._arrivals:
+        if key in self._arrivals and serves(self._arrivals[key], self, job.user, now_s):
             found = self._arrivals[key]
         elif (line := self._line_for(job, now_s)) is None:
             return None
@@ -172,14 +178,17 @@ class Forecast:
         return found.later(self._outlook(found.line, now_s).behind_s(more) or 0.0)
 
     def _arrives(self, line: HostConnection, job: QueuedJob, now_s: float) -> Arrival | None:
-        if (wait_s := self._of_new(line, job, now_s).wait_s) is None:
+        predicted = self._of_new(line, job, now_s)
+        if (wait_s := predicted.wait_s) is None:
             return None
-        within_s = None
-        if wait_s and not job.needs and self._has_intervals(None):
+        within_s, played = None, None
+        if wait_s and not job.needs:
             outlook, new = self._outlook(line, now_s), job._replace(id=NEW)
             played = self.plays.of(line, outlook.general, outlook.head_s, now_s, new)
-            within_s = played.interval_of(NEW, now_s) if played is not None else None
-        return Arrival(line, wait_s, within_s, self.places.end_of(line).slots)
+        if played is not None and self._has_intervals(None):
+            within_s = played.interval_of(NEW, now_s)
+        slots, is_quick = self.places.end_of(line).slots, is_quick_play(played)
+        return Arrival(line, wait_s, within_s, slots, predicted.is_rough, is_quick)
 
     def situation(
         self, job: QueuedJob, correction: Correction, now_s: float
@@ -203,7 +212,8 @@ class Forecast:
         needs = self._needs_outlook(line, job, now_s) if job.needs else None
         now = Situation(
             rooms, place.jobs, prediction.wait_s, outlook.behind_s(1) or 0.0, None, 0,
-            Correction() if job.needs else correction,  # learnt for waits for slots only
+            # Learnt for waits for slots only, and from forecasts that were no rough guesses.
+            Correction() if job.needs or prediction.is_rough else correction,
             bool(job.needs) and (needs is None or not needs.is_there), self._has_intervals(needs),
         )  # fmt: skip
         if not place.jobs and needs and (back := releases_of(needs, self._known_of(line))):
@@ -235,7 +245,7 @@ class Forecast:
         def known(part: Hashable) -> tuple[UniformLog, float] | None:
             if isinstance(part, str):
                 return self.queues.resource_times.lifetimes(part)
-            found = self._slot_times(self.queues.discipline.cutoff_s(line))
+            found = slot_times_of(self.queues, line)
             return found[1:] if found is not None else None
 
         return known
@@ -253,7 +263,9 @@ class Forecast:
         needs = self._needs_outlook(line, job, now_s) if job.needs else None
         if job.needs and needs is None:
             return Prediction(None, "")
-        is_there = needs.is_there if needs is not None else self._has_room(line, outlook, job)
+        is_there = (
+            needs.is_there if needs is not None else has_room(self.queues, line, outlook, job)
+        )
         if is_there and not place.jobs:
             return Prediction(0.0, FREE)
         if needs is not None and needs.wait_s is None and outlook.slot_times is not None:
@@ -268,10 +280,13 @@ class Forecast:
             return Prediction(None, f"no estimate until {FEWEST} jobs have ended")
         if math.isinf(until_s):
             return Prediction(None, "no estimate until more slots are available to the queue")
-        ahead = f"; {played.ahead_of(job_id, place.jobs)} ahead of it on {outlook.total} slots"
-        how = (made_of(played, outlook.slot_times)) + ahead
+        jobs = f"{many(place.jobs, 'job')} ahead, " if place.jobs else ""
+        ahead = f"{jobs}{many(outlook.total, 'slot')}; "
+        how = ahead + made_of(played, outlook.slot_times)
+        if why := played.why_rough(job_id):
+            how += f"; {GUESS}: {why}"
         if needs is None or needs.wait_s is None:
-            return Prediction(until_s, how)
+            return Prediction(until_s, how, bool(why))
         own = {part: taken.get(part, 0) for part in parts_of(job.needs, job.slots)}
         behind_s = needs.behind_s(own, self._known_of(line))
         if behind_s is None:
@@ -279,15 +294,9 @@ class Forecast:
         own_s = needs.wait_s + behind_s
         if own_s >= until_s or not place.jobs:
             of_needs = made_from_those_with(needs, self.queues.resource_times)
-            how = (of_needs or made_of(played, outlook.slot_times)) + ahead
+            how = ahead + (of_needs or made_of(played, outlook.slot_times))
             return Prediction(own_s, f"{how}; it is waiting for what it needs")
-        return Prediction(until_s, how)
-
-    def _has_room(self, line: HostConnection, outlook: QueueOutlook, job: QueuedJob) -> bool:
-        if job.only is None and not job.barred:
-            return outlook.most_free >= job.slots
-        servers = self.queues.servers.get(line, ())
-        return any(one.free >= job.slots and one.suits(job) for one in servers)
+        return Prediction(until_s, how, bool(why))
 
     def _begin_s(
         self, outlook: QueueOutlook, played: Played, job: JobId, place: Place, now_s: float
@@ -307,17 +316,33 @@ class Forecast:
             needs = head.kind if head is not None and head.kind.needs else None
             self._outlooks[line] = QueueOutlook.of(
                 self.queues.servers.get(line, ()),
-                self._slot_times(self.queues.discipline.cutoff_s(line)),
+                slot_times_of(self.queues, line),
                 self._needs_outlook(line, needs, now_s) if needs is not None else None,
             )
         return self._outlooks[line]
 
-    def _slot_times(self, cutoff_s: float | None) -> SlotTimes | None:
-        """Returns how many jobs have ended, with their distribution and mean, none longer than its
-        cutoff."""
-        ended = self.queues.resource_times.slots
-        known = ended.lifetimes(cutoff_s)
-        return (len(ended.recent_s), *known) if known is not None else None
+
+def serves(known: Arrival | None, forecast: Forecast, user: str, now_s: float) -> bool:
+    """Whether what was predicted a moment ago still serves. The jobs that came since may be of
+    another kind (more slots, another command), so their mean is used only where playing the line
+    again would take too long."""
+    if known is None or known.slots == forecast.places.end_of(known.line).slots:
+        return True
+    return not (known.is_quick and forecast.plays.allowance.has(user, now_s))
+
+
+def has_room(queues: Queues, line: HostConnection, outlook: QueueOutlook, job: QueuedJob) -> bool:
+    if job.only is None and not job.barred:
+        return outlook.most_free >= job.slots
+    return any(one.free >= job.slots and one.suits(job) for one in queues.servers.get(line, ()))
+
+
+def slot_times_of(queues: Queues, line: HostConnection) -> SlotTimes | None:
+    """Returns how many jobs have ended, with their distribution and mean, none longer than the
+    line's cutoff."""
+    ended = queues.resource_times.slots
+    known = ended.lifetimes(queues.discipline.cutoff_s(line))
+    return (len(ended.recent_s), *known) if known is not None else None
 
 
 def spread_of(line: Line, beyond: float = 1.0) -> Spread:
@@ -332,14 +357,21 @@ def made_of(played: Played, slot_times: SlotTimes | None) -> str:
     if not played.alike:
         return rest
     if played.alike == played.known_of or not rest:
-        return "from earlier runs of the same commands"
-    of = f"{played.alike} of {played.known_of} jobs"
-    return f"{rest}, and earlier runs of the commands of {of}"
+        return "by earlier runs of the same commands"
+    others = played.known_of - played.alike
+    return (
+        f"by earlier runs of the same commands for {played.alike} of the {played.known_of} jobs, "
+        f"{rest} for the other{'s' * (others > 1)}"
+    )
 
 
 def made_from(slot_times: SlotTimes) -> str:
     count, _, mean_s = slot_times
-    return f"from {count} ended jobs, {mean_s:.3g} s on average"
+    return f"by the run times of {count} ended jobs ({mean_s:.3g} s on average)"
+
+
+def many(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' * (count != 1)}"
 
 
 def made_from_those_with(needs: NeedsOutlook, ended: ResourceTimes) -> str:
@@ -347,11 +379,11 @@ def made_from_those_with(needs: NeedsOutlook, ended: ResourceTimes) -> str:
     part = needs.shortage.part if needs.shortage is not None else None
     if not isinstance(part, str) or not (found := ended.lifetimes(part)):
         return ""
-    return f"from {ended.count(part)} ended jobs that had {part}, {found[1]:.3g} s on average"
+    return f"by {ended.count(part)} ended jobs that had {part} ({found[1]:.3g} s on average)"
 
 
 def nobody_has(job: QueuedJob) -> str:
-    lacks = "what it needs" if job.needs else f"{job.slots} slot{'s' * (job.slots > 1)}"
+    lacks = "what it needs" if job.needs else many(job.slots, "slot")
     if job.only is not None:
         return f"{job.only} accepts no jobs now, or does not have {lacks}"
     where = "other than those excluded " if job.barred else ""

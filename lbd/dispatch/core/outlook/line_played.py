@@ -5,10 +5,8 @@ the line's order: so no job is predicted to start before those ahead of it. Only
 (of an array, a user, a name) is passed, until a job that counts towards that limit ends.
 
 Single run times are unknown, so the line is played several times, each time with other run times:
-the median of the starts is the forecast, and nine in ten of them are its interval. A run time is
-drawn from those of similar jobs and, with the weight of one more such run, from those of all ended
-jobs (the next of n similar runs is longer than all of them once in n + 1 times). For a running job
-it is drawn from those longer than its age.
+the median of the starts is the forecast, and nine in ten of them are its interval. `lives.py` says
+what they are drawn from.
 
 Times drawn earlier in the same play for similar jobs count as additional ended runs (Pólya's urn:
 Blackwell and MacQueen 1973). This has two effects. The uncertainty of a handful of runs is in the
@@ -19,7 +17,7 @@ time drawn for the first.
 """
 
 import math
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, insort
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
@@ -28,9 +26,9 @@ from math import exp
 from random import Random
 from typing import NamedTuple
 
+from lbd.dispatch.core.outlook.lives import Lives
 from lbd.model import HostId
 from lbd.theory.calibration import LEAST_SPREAD, NORMAL_90
-from lbd.theory.queue_time import UniformLog
 
 LOOKS = 100  # looks at hosts in a play that take as long as a step
 STRATIFIED = 100  # samples that each get an even share of short and long run times
@@ -40,41 +38,6 @@ DRAWS_MIN = 5
 EXACT_DRAWS, EXACT_STEPS = 101, 200_000  # in a thread
 Spread = tuple[float, float, float]  # 5 %, median, 95 %
 Cap = Hashable
-
-
-class Lives(NamedTuple):
-    """The distribution of a job's run time."""
-
-    like_s: tuple[float, ...]  # similar jobs that ended, shortest first
-    general: UniformLog | None  # all that ended; None: too few
-    most_s: float = math.inf  # time limit
-    alike: Hashable = None  # key shared by similar jobs; None: there are none
-
-    @property
-    def is_known(self) -> bool:
-        return bool(self.like_s) or self.general is not None
-
-    def left_s(self, share: float, age_s: float = 0.0, drawn_s: Sequence[float] = ()) -> float:
-        """Returns the remaining run time at this age, for a random share between 0 and 1.
-        `drawn_s`: the run times drawn earlier in this play for similar jobs, all longer than its
-        age."""
-        like_s, general = self.like_s, self.general
-        first = bisect_right(like_s, age_s)
-        longer, drawn = len(like_s) - first, len(drawn_s)
-        if general is None or (drawn and not like_s):
-            other = 0.0
-        else:
-            other = general.longer_than(age_s) if like_s else 1.0
-        at = share * (longer + drawn + other)
-        if at < longer:
-            left_s = like_s[first + int(at)] - age_s
-        elif at < longer + drawn:
-            left_s = drawn_s[int(at) - longer] - age_s
-        elif general is not None and other > 0:
-            left_s = general.left_s((at - longer - drawn) / other, age_s)
-        else:  # older than all: an even chance of lasting as long again
-            left_s = age_s * share / (1 - share)
-        return max(0.0, min(left_s, self.most_s - age_s))
 
 
 class Running(NamedTuple):

@@ -9,12 +9,15 @@ used up, the last play of the line is used, or that rate.
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import accumulate, chain
+from typing import NamedTuple
 
 from lbd.dispatch.core.discipline import HostConnection, QueuedJob
 from lbd.dispatch.core.outlook.allowance import LINES, Allowance
-from lbd.dispatch.core.outlook.line_played import Line, Lives, Queued, Running, draws_for
+from lbd.dispatch.core.outlook.line_played import Line, Queued, Running, draws_for
+from lbd.dispatch.core.outlook.lives import Lives
 from lbd.dispatch.core.queues import Queues
+from lbd.dispatch.core.run_times import kind_of
 from lbd.dispatch.core.servers import Server
 from lbd.model import HostId, JobId
 from lbd.theory.queue_time import UniformLog
@@ -26,8 +29,40 @@ DRAWS, STEPS = 21, 10_000
 FRESH_S, STEPS_PER_S = 1.0, 1000  # a play serves for FRESH_S, or 200 times as long as it took
 QUICK = 1000  # a shorter play may be repeated at any time
 LINES_MAX = 64
+ROUGH = 0.25  # of the jobs before it, as many outlive all that ended: a guess
+MOST, SURELY = 0.5, 0.99
+OUTLIVED = "the running jobs are already longer than those it was learnt from"
+LITTLE_KNOWN = "little is known of the commands that run, or wait ahead of it"
 NEW = JobId("")
 Caps = tuple[tuple[Hashable, int], ...]
+
+
+class Novelty(NamedTuple):
+    """How far the jobs of a line are unlike those that its forecasts are learnt from."""
+
+    sums: tuple[float, ...]  # how many outlive these, among the running and the first n waiting
+    runs: int
+    outlived: int  # of the running jobs, those that are already longer
+
+    def why_rough(self, waiting: int) -> str:
+        """`waiting`: how many wait before the job that is asked about."""
+        if self.sums[waiting] < ROUGH * max(1, self.runs + waiting):
+            return ""
+        return OUTLIVED if self.outlived > MOST * self.runs else LITTLE_KNOWN
+
+
+def novelty_of(line: Line) -> Novelty:
+    chances = [one.lives.outliving(one.age_s) for one in line.runs]
+    # The waiting jobs of a new command are taken to be like its running ones.
+    new = {
+        one.lives.alike: chance for one, chance in zip(line.runs, chances, strict=True)
+        if not one.lives.like_s
+    }  # fmt: skip
+    fresh = {id(one.lives): one.lives.outliving(0.0) for one in line.waits}
+    chances += [new.get(one.lives.alike, fresh[id(one.lives)]) for one in line.waits if one.takes]
+    runs = len(line.runs)
+    sums = tuple(accumulate(chances[runs:], initial=sum(chances[:runs])))
+    return Novelty(sums, runs, sum(chance >= SURELY for chance in chances[:runs]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +77,7 @@ class Played:
     begins_s: tuple[float, ...]  # medians, from `at_s`
     within_s: tuple[tuple[float, float], ...]  # intervals that hold for nine in ten
     steps: float  # that it took
+    novelty: Novelty = field(default_factory=lambda: Novelty((0.0,), 0, 0))
 
     def begin_s(self, job: JobId, now_s: float) -> float | None:
         """Returns the start, from now; None if the job was not played."""
@@ -54,12 +90,9 @@ class Played:
         low_s, high_s = self.within_s[place]
         return self._from_now(low_s, now_s), self._from_now(high_s, now_s)
 
-    def ahead_of(self, job: JobId, known: int) -> int:
-        """Returns how many jobs start before it; `known`: the answer if it was not played."""
-        if (place := self.places.get(job)) is None:
-            return known
-        latest_s = self.begins_s[place]
-        return sum(begin_s <= latest_s for begin_s in self.begins_s[:place])
+    def why_rough(self, job: JobId) -> str:
+        """Returns why its forecast is only a rough guess; "" if it is not."""
+        return self.novelty.why_rough(self.places.get(job, len(self.novelty.sums) - 1))
 
     def last_s(self, now_s: float) -> float:
         return self._from_now(self.begins_s[-1], now_s) if self.begins_s else 0.0
@@ -149,8 +182,9 @@ class Plays:
         known_of = line.jobs - (NEW in places)
         stops = not made.knows_all()
         return Played(
-            line, places, slots, known_of, made.alike, stops, now_s, begins_s, within_s, steps
-        )
+            line, places, slots, known_of, made.alike, stops, now_s, begins_s, within_s, steps,
+            novelty_of(line),
+        )  # fmt: skip
 
 
 def unplayed(head_s: float, now_s: float) -> Played:
@@ -243,7 +277,9 @@ class LineMaker:
             key, times_s = self.queues.run_times.nearest(job)
             has_like = bool(job.command_line or job.command)
             alike = (key or like) if has_like else None
-            self._lives[like] = Lives(tuple(sorted(times_s)), self.general, most_s, alike)
+            unlike = self.queues.resource_times.slots.unlike_all(kind_of(job))
+            rising_s = tuple(sorted(times_s))
+            self._lives[like] = Lives(rising_s, self.general, most_s, alike, unlike)
         lives = self._lives[like]
         self._unknown += not lives.is_known
         is_one = lives.alike is not None and not lives.like_s

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, field
 
 from lbd.dispatch.core.discipline import QueuedJob
-from lbd.dispatch.core.outlook.line_played import Lives
+from lbd.dispatch.core.outlook.lives import Lives
 from lbd.dispatch.core.targets.plan import SURE, unknown_mean
 from lbd.dispatch.core.targets.task_times import TaskTimes
 from lbd.model import JobId

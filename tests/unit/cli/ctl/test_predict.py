@@ -5,11 +5,12 @@ from argparse import Namespace
 import pytest
 
 from lbd.cli import lbctl
-from lbd.cli.ctl.predict import add_options, calibration, needs_of, predict_lines
+from lbd.cli.ctl.predict import add_options, calibration, check_host, needs_of, predict_lines
 from lbd.cli.program import Parser
 from lbd.console.forecasts import begin_phrase, forecast
 from lbd.console.job_details import speedup_phrase
 from lbd.console.output import Page, Paint
+from lbd.errors import LbdError
 
 
 @pytest.mark.parametrize(
@@ -52,7 +53,7 @@ class Dispatcher:
 
     def lbm(self, _question, _timeout_s):
         line = {"slope": 1.0, "intercept": 0.0, "cc_corrected": None}
-        lately = {"lately": 0, "off_by": None, "intervals": 0, "doubt": None}
+        lately = {"lately": 0, "short": 0, "off_by": None, "intervals": 0, "doubt": None}
         return {"covered_90": None, **line, **lately, **self.known}
 
 
@@ -84,6 +85,7 @@ def test_no_slope_is_shown_before_any_comparison(capsys):
             "go by the intervals: these can be relied on, the times in them are rough",
         ),
         (5.0, 0.5, "why", "do not rely on them: why"),
+        (5.0, 0.17, None, "do not rely on them, nor on their intervals"),
     ],
 )
 def test_the_reliability_of_forecasts_comes_from_how_the_last_ones_turned_out(
@@ -96,7 +98,7 @@ def test_the_reliability_of_forecasts_comes_from_how_the_last_ones_turned_out(
     short = "(waits below 10 s count as 10 s)"
     assert capsys.readouterr().out.splitlines()[1:-2] == [
         f"half of the last 50 were off by a factor of {off_by:.1f} at most {short}",
-        f"of these 12 had a 90 % interval: {held:.0%} of the waits were within it",
+        f"of all these, 12 had a 90 % interval: {held:.0%} of the waits were within it",
         said,
     ]
 
@@ -110,25 +112,53 @@ def test_a_forecast_has_two_digits_and_is_marked_as_a_guess_or_about():
     found = {count: begin_phrase(guess | {"comparable": count}) for count in (20, 29, 30)}
     assert found[20] == found[29] == "in about 12s, likely <1s to 29s (x)"
     assert found[30] == "in about 12s, <1s to 29s in nine cases out of ten (x)"
-    assert begin_phrase(guess | {"predicted_wait_s": 0.5}).startswith("in less than 1s, ")
+    short = guess | {"predicted_wait_s": 0.5}
+    assert begin_phrase(short).startswith("in ~<1s, likely <1s to 29s")
+    assert begin_phrase(short | {"comparable": 20}).startswith("in less than 1s, ")
+    sure = short | {"predicted_wait_s_90": [0.2, 0.9]}
+    assert begin_phrase(sure).startswith("in less than 1s, ")
+
+
+def test_a_job_of_one_number_of_slots_has_nothing_to_choose():
+    row = {"slots": 1, "begins_in_s": 9.0, "runs_s": 9.0, "ends_in_s": 18.0}
+    reply = {"how": FROM, "predicted_wait_s": 9.0, "free": 0, "comparable": 30, "choices": [row]}
+    first, *rest = predict_lines(reply | {"picks": {"AVG": 1}}, 1, 1, PAGE)
+    assert first == "a job of 1 slot, submitted now; one host has 0 free"
+    assert not [line for line in rest if "CHOICE" in line or "AVG" in line]
+
+
+def test_waits_for_a_free_slot_are_counted_apart(capsys):
+    judged = Dispatcher(60, None)
+    judged.known |= {"lately": 11, "short": 39, "off_by": 20.0, "intervals": 11}
+    judged.known["covered_90"] = 0.17
+    assert calibration(judged, Namespace(json=False)) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1] == "39 of the last waits were below 10 s, as predicted"
+    assert lines[2].startswith("half of the other 11 were off by a factor of 20.0 at most")
+    assert lines[4] == "do not rely on them, nor on their intervals"
+
+
+def test_a_host_that_is_not_in_the_cluster_is_named():
+    class Lim:
+        def lim(self, *_):
+            return {"hosts": [{"name": "h1"}, {"name": "h2"}]}
+
+    check_host(Lim(), "h1")
+    with pytest.raises(LbdError, match='no host "h4" in this cluster; lbctl status'):
+        check_host(Lim(), "h4")
 
 
 PAGE = Page(Paint(on=False))
-FROM = "from how long 212 earlier jobs held their slots"
+FROM = "3 jobs ahead, 4 slots; by the run times of 212 ended jobs"
+MORE = "slots are free; more than 4: by the run times of 212 ended jobs"
 
 
 @pytest.mark.parametrize(
     ("how", "lines"),
     [
-        (FROM, [f"predicted {FROM}", "corrected by the outcome of 30 earlier predictions"]),
+        (FROM, [f"predicted: {FROM}", "corrected by the outcome of 30 earlier predictions"]),
         ("slots are free", ["slots are free"]),
-        (
-            f"slots are free; more than 4: {FROM}",
-            [
-                f"slots are free; more than 4: {FROM}",
-                "corrected by the outcome of 30 earlier predictions",
-            ],
-        ),
+        (MORE, [MORE, "corrected by the outcome of 30 earlier predictions"]),
         ("no estimate until 5 jobs have ended", ["no estimate until 5 jobs have ended"]),
         ("", ["there is no data to predict from"]),
     ],
@@ -136,6 +166,7 @@ FROM = "from how long 212 earlier jobs held their slots"
 def test_the_prediction_method_is_a_sentence(how, lines):
     row = {"slots": 1, "begins_in_s": None, "runs_s": 9.0, "ends_in_s": None}
     reply = {"how": how, "free": 4, "comparable": 30, "choices": [row, row | {"slots": 2}]}
+    reply["predicted_wait_s"] = 9.0 if how == FROM else 0.0
     first, *rest = predict_lines(reply, 1, 2, PAGE)
     assert first == "a job of 1-2 slots, submitted now; one host has 4 free"
     assert rest[: rest.index("")] == lines

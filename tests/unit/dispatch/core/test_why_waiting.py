@@ -225,6 +225,18 @@ def test_only_what_is_missing_now_is_waited_for():
     assert reason(life, "1") == "next, as soon as it can have a gpu; h1: its gpu is in use"
 
 
+def test_that_no_host_has_so_much_memory_is_said_once():
+    life = table()
+    for name, total in (("h1", 4), ("h2", 8)):
+        there = Facts(("linux",), (), total << 30, 0)
+        life.host_is(HostSlots(HostId(name), 1, facts=there), 0.0, DICE)
+    submit(life, "1", needs=Needs(memory_bytes=9 << 30))
+    said = (
+        "no host has 9.0G of memory; the largest has 8.0G; it starts once a host has what it needs"
+    )
+    assert reason(life, "1") == said
+
+
 def test_only_hosts_that_it_may_use_are_named():
     life = table("h1", "h2")
     for name in ("1", "2"):

@@ -8,7 +8,7 @@ import pytest
 
 from lbd.errors import Unavailable
 from lbd.lbm.queue import shown_output
-from lbd.lbm.queue.follow import FollowedJobs
+from lbd.lbm.queue.follow import FollowedJobs, begin_text
 from lbd.lbm.queue.shown_output import Patience
 from lbd.lbm.session.queue_questions import shown_of
 from lbd.net.gen import dispatch_pb2 as pb
@@ -66,6 +66,15 @@ async def test_nobody_misses_the_output_of_an_attempt_that_never_started(state, 
     await FollowedJobs(Queue(), None, "ann", 1000, "7", "7", send, "")._heard(job)
     assert told == ["job 7: its output is not stored here, or no longer"] * shown
     assert shown_of(job, ended=True) == [2] * shown
+
+
+def test_a_start_that_is_a_guess_is_marked_and_has_its_interval():
+    job = pb.JobInfo(predicted_wait_s=12.0)
+    assert begin_text(job) == "starts in ~12s"
+    job.predicted_low_s, job.predicted_high_s = 4.0, 120.0
+    assert begin_text(job) == "starts in ~12s (likely 4s to 2m)"
+    job.comparable = 20
+    assert begin_text(job) == "starts in about 12s (likely 4s to 2m)"
 
 
 class Restarting:

@@ -19,7 +19,9 @@ from lbd.dispatch.core.malleable.prospects import (
     shown,
     within,
 )
+from lbd.dispatch.core.outlook.allowance import LINES
 from lbd.dispatch.core.outlook.forecast import Forecast
+from lbd.dispatch.core.outlook.plays import STEPS
 from lbd.model import NO_NEEDS, Facts, HostId, JobId, Needs
 from lbd.theory.calibration import Correction
 from lbd.theory.free_slots import interval_90_s, quantile_s
@@ -157,7 +159,7 @@ def test_the_situation_is_that_of_the_line_the_job_would_join():
     table.host("h2", 2)
     table.arrive("first", slots=3)
     now, how = forecast.situation(QueuedJob(JobId(""), 1, slots_most=4), NONE, 10.0)
-    made = f"from {len(SHORT_LIVES_S)} ended jobs, "
+    made = f"by the run times of {len(SHORT_LIVES_S)} ended jobs "
     assert how.startswith(f"slots are free; more than 2: {made}")
     # All slots that it can use, or that a host has, are free: nothing is predicted.
     for most in (1, 2):
@@ -186,7 +188,7 @@ def test_before_jobs_have_ended_only_free_slots_can_be_predicted():
     forecast = Forecast(table.queues)
     assert arrival(forecast, 1, 0.0) is None
     table.host("h1", 1)
-    assert arrival(forecast, 1, 1.0) == (0.0, None, None)
+    assert arrival(forecast, 1, 1.0) == (0.0, None, None, False)
     table.arrive("a")
     assert arrival(forecast, 1, 2.0) is None
 
@@ -198,6 +200,7 @@ def test_many_submissions_look_at_the_hosts_once_in_a_while():
     table.arrive("a")
     arrival(forecast, 1, 1.0)
     (looked_at,) = forecast._arrivals.values()
+    forecast.plays.allowance.took(10 * STEPS, LINES, 1.0)  # otherwise each is predicted anew
     for n in range(5):
         table.arrive(f"b{n}")
         arrival(forecast, 1, 1.0 + n / 100)

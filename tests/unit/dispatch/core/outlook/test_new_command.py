@@ -5,7 +5,8 @@ from random import Random
 import pytest
 
 from lbd.dispatch.core.outlook.forecast import Forecast
-from lbd.dispatch.core.outlook.line_played import Line, Lives, Queued, Running
+from lbd.dispatch.core.outlook.line_played import Line, Queued, Running
+from lbd.dispatch.core.outlook.lives import Lives
 from lbd.model import HostId, JobId
 from lbd.theory.queue_time import UniformLog
 from tests.unit.dispatch.core.test_queues import Table

@@ -1,0 +1,82 @@
+"""How long a job runs, and goes on running, as far as ended jobs tell. Pure.
+
+A run time is drawn from those of similar jobs and, with the weight of one more such run, from those
+of all ended jobs (the next of n similar runs is longer than all of them once in n + 1 times). For a
+running job it is drawn from those longer than its age.
+
+All ended jobs say little about another command if they are of few kinds: after a thousand tasks of
+0.3 s, a command never seen may take a minute. Of n kinds, the next is the longest once in n + 1
+times. So with that chance (`unlike`) a job of a new kind outlives all that ended; from then on it
+has, at any age, an even chance of lasting as long again. The older a job is, the more likely it is
+one of these; once it is older than all that ended, what is left is about its age.
+"""
+
+import math
+from bisect import bisect_right
+from collections.abc import Hashable, Sequence
+from typing import NamedTuple
+
+from lbd.theory.queue_time import UniformLog, outlives
+
+
+class Lives(NamedTuple):
+    """The distribution of a job's run time."""
+
+    like_s: tuple[float, ...]  # similar jobs that ended, shortest first
+    general: UniformLog | None  # all that ended; None: too few
+    most_s: float = math.inf  # time limit
+    alike: Hashable = None  # key shared by similar jobs; None: there are none
+    unlike: float = 0.0  # the chance that it outlives all that ended, if it is like none of them
+
+    @property
+    def is_known(self) -> bool:
+        return bool(self.like_s) or self.general is not None
+
+    def left_s(self, share: float, age_s: float = 0.0, drawn_s: Sequence[float] = ()) -> float:
+        """Returns the remaining run time at this age, for a random share between 0 and 1.
+        `drawn_s`: the run times drawn earlier in this play for similar jobs, all longer than its
+        age."""
+        like_s = self.like_s
+        first = bisect_right(like_s, age_s)
+        longer, drawn = len(like_s) - first, len(drawn_s)
+        other, _ = self._others(age_s) if like_s or not drawn else (0.0, 0.0)
+        at = share * (longer + drawn + other)
+        if at < longer:
+            left_s = like_s[first + int(at)] - age_s
+        elif at < longer + drawn:
+            left_s = drawn_s[int(at) - longer] - age_s
+        elif other > 0:
+            left_s = self._left_as_others_s((at - longer - drawn) / other, age_s)
+        else:
+            left_s = lasting_s(share, age_s, age_s)
+        return max(0.0, min(left_s, self.most_s - age_s))
+
+    def outliving(self, age_s: float) -> float:
+        """Returns the chance that a job of this age outlives all that it is predicted from."""
+        longer = len(self.like_s) - bisect_right(self.like_s, age_s)
+        other, unlike = self._others(age_s)
+        return unlike * other / (longer + other) if longer + other > 0 else 1.0
+
+    def _others(self, age_s: float) -> tuple[float, float]:
+        """Returns the weight of all ended jobs for a job of this age, in similar runs, and the part
+        of it of jobs that outlive them all."""
+        if self.general is None:
+            return 0.0, 0.0
+        ended = (1 - self.unlike) * self.general.share_at(age_s)
+        unlike = self.unlike * outlives(age_s, self.general.last_s)
+        if ended + unlike <= 0:
+            return (0.0, 0.0) if self.like_s else (1.0, 1.0)
+        return (ended + unlike if self.like_s else 1.0), unlike / (ended + unlike)
+
+    def _left_as_others_s(self, share: float, age_s: float) -> float:
+        assert self.general is not None
+        _, unlike = self._others(age_s)
+        if unlike <= 0 or share < 1 - unlike:
+            return self.general.left_s(share / (1 - unlike), age_s)
+        return lasting_s((share - (1 - unlike)) / unlike, age_s, self.general.last_s)
+
+
+def lasting_s(share: float, age_s: float, last_s: float) -> float:
+    """Returns the remaining run time of one that outlives all that ended, the longest of which took
+    `last_s`."""
+    return max(age_s, last_s) / (1 - share) - age_s if share < 1 else math.inf

@@ -1,0 +1,138 @@
+"""How long jobs run that are unlike those that ended."""
+
+from statistics import median
+
+import pytest
+
+from lbd.dispatch.core.discipline import QueuedJob
+from lbd.dispatch.core.outlook.allowance import LINES
+from lbd.dispatch.core.outlook.forecast import Forecast
+from lbd.dispatch.core.outlook.lives import Lives
+from lbd.dispatch.core.outlook.plays import LITTLE_KNOWN, OUTLIVED, STEPS
+from lbd.model import JobId
+from lbd.theory.queue_time import UniformLog, fit_in_two
+from tests.unit.dispatch.core.test_queues import Table
+
+SHORT = UniformLog(0.2, 0.5)
+SHARES = [(n + 0.5) / 100 for n in range(100)]
+NEW = Lives((), SHORT, unlike=0.5)
+
+
+def test_a_job_older_than_all_that_ended_is_as_likely_as_not_to_last_as_long_again():
+    for age_s in (0.5, 4.0, 3600.0):
+        assert NEW.left_s(0.5, age_s) == pytest.approx(age_s)
+        assert Lives((0.3, 0.4), SHORT).left_s(0.5, age_s) == pytest.approx(age_s)
+
+
+def test_what_is_left_of_a_new_command_rises_with_its_age_before_all_that_ended_are_outlived():
+    left_s = [NEW.left_s(0.5, age_s) for age_s in (0.3, 0.4, 0.45, 0.499, 0.5)]
+    assert left_s == sorted(left_s)
+    known = Lives((), SHORT)  # of the same command, or one of a great many
+    assert known.left_s(0.5, 0.499) < 0.001 < 0.4 < left_s[-2]
+
+
+def test_a_new_command_may_take_much_longer_than_all_that_ended():
+    """Once in two times, if all were of one kind; and of these, half twice as long."""
+    lives_s = [NEW.left_s(share) for share in SHARES]
+    assert lives_s == sorted(lives_s)
+    assert sum(life_s > 0.5 for life_s in lives_s) == 50
+    assert sum(life_s > 1.0 for life_s in lives_s) == 25
+    assert max(Lives((), SHORT).left_s(share) for share in SHARES) <= 0.5
+
+
+def test_earlier_runs_of_the_command_count_more_than_what_others_took():
+    lives = Lives((0.2,) * 9, SHORT, unlike=0.5)
+    assert median(lives.left_s(share) for share in SHARES) == 0.2
+    assert lives.outliving(0.0) == pytest.approx(0.05)
+    assert lives.outliving(0.6) == 1.0
+
+
+def test_long_jobs_beyond_a_gap_have_their_share():
+    lives = fit_in_two([1.0 + n / 100 for n in range(75)] + [100.0 + n for n in range(25)])
+    assert lives.share_at(50.0) == pytest.approx(0.25)
+    assert lives.share_at(500.0) == 0.0
+    assert Lives((), lives, unlike=0.5).outliving(50.0) == pytest.approx(0.8)
+
+
+def another_user_queues_24_after_1000_short_tasks(age_s, ended=1000):
+    table = Table()
+    for n in range(ended):
+        table.queues.resource_times.slots.ended(0.25 + n / 5000, ("ann", "sleep"))
+    for n in range(3):
+        table.host(f"h{n}", 3)
+    for n in range(24):
+        table.arrive(f"{n}", user="bob", command="sim.sh", command_line=7)
+    table.now_s = age_s
+    return table, Forecast(table.queues)
+
+
+@pytest.mark.parametrize("age_s", [0.1, 0.3, 1.5, 12.0])
+def test_a_forecast_grows_with_the_age_of_running_jobs_and_is_called_a_guess(age_s):
+    table, forecast = another_user_queues_24_after_1000_short_tasks(age_s)
+    job = QueuedJob(JobId(""), 1, user="eve")
+    for found in (forecast.of(table.queues.registry[JobId("23")], age_s),
+                  forecast.of_new(job, age_s)):  # fmt: skip
+        assert found.wait_s >= age_s
+        assert found.is_rough
+        why = OUTLIVED if age_s > 0.5 else LITTLE_KNOWN
+        assert found.how.endswith(f"; take it as a rough guess: {why}")
+    arriving = forecast.of_arrival(job, age_s)
+    assert arriving.is_rough
+    assert arriving.low_s < arriving.wait_s
+    assert arriving.high_s > 1.0  # unlike any job that ended
+
+
+def test_a_forecast_from_many_other_commands_is_no_rough_guess():
+    table, _ = another_user_queues_24_after_1000_short_tasks(0.1, ended=0)
+    for n in range(200):
+        table.queues.resource_times.slots.ended(10.0 + n / 20, ("ann", f"command {n // 10}"))
+    found = Forecast(table.queues).of(table.queues.registry[JobId("23")], 0.1)
+    assert not found.is_rough
+    assert found.wait_s > 10.0
+
+
+def test_the_kinds_of_jobs_that_ended_are_counted_among_the_recent_ones():
+    slots = Table().queues.resource_times.slots
+    assert slots.unlike_all("new") == 1.0
+    slots.ended(1.0, "old")
+    for _ in range(999):
+        slots.ended(1.0, "array")
+    assert slots.unlike_all("new") == pytest.approx(1 / 3)
+    assert slots.unlike_all("old") == slots.unlike_all(None) == 0.0
+    slots.ended(1.0, "array")  # the thousand recent ones are all of one kind
+    assert slots.unlike_all("old") == 0.5
+
+
+def test_what_is_ahead_is_counted_in_a_prediction_made_at_submission():
+    """A wide job came in between, and with it the mean of all jobs says little."""
+    table = Table()
+    for n in range(40):
+        table.queues.resource_times.slots.ended(0.3 + n / 1000)
+    for n in range(3):
+        table.host(f"h{n}", 3)
+    job = QueuedJob(JobId("0"), user="bob", command="sim.sh", command_line=7)
+    for _ in range(40):
+        table.queues.run_times.ended(job, 40.0)
+    for n in range(9):
+        table.now_s = n * 4.0
+        table.arrive(f"{n}", user="bob", command="sim.sh", command_line=7)
+    forecast, new = Forecast(table.queues), QueuedJob(JobId(""), 1, user="bob")
+    first = forecast.of_arrival(new, 33.0)
+    table.now_s = 33.1
+    table.arrive("wide", user="bob", slots=3)
+    later = forecast.of_arrival(new, 33.2)
+    assert later.wait_s == pytest.approx(forecast.of_new(new, 33.2).wait_s)
+    assert first.wait_s < 8.0 < 14.0 < later.low_s
+
+
+def test_the_jobs_ahead_are_counted_as_in_the_reason_although_the_line_was_played_before():
+    table, forecast = another_user_queues_24_after_1000_short_tasks(0.5)
+    last = table.queues.registry[JobId("23")]
+    assert forecast.of(last, 0.5).how.startswith("14 jobs ahead, 9 slots; ")
+    forecast.plays.allowance.took(10 * STEPS, LINES, 0.5)  # no further play is allowed now
+    for name in ("0", "1"):
+        table.ended(name)
+    forecast.places.forget()
+    place = forecast.places.of(last, 0.6)
+    assert place.jobs == 12
+    assert forecast.of(last, 0.6).how.startswith("12 jobs ahead, 9 slots; ")
