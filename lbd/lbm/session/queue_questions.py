@@ -164,7 +164,13 @@ class QueueAnswers:
         done = list(reply.done_ids) or [str(number) for number in reply.done]
         numbers = [int(one) if one.isdecimal() else one for one in done]
         still_open = dict(reply.still_open)
-        return {"done": numbers, "errors": list(reply.errors), "still_open": still_open}
+        failed = [{"ids": list(one.ids), "error": one.error} for one in reply.failures]
+        return {
+            "done": numbers,
+            "errors": list(reply.errors),
+            "failed": failed,  # empty from an older dispatcher
+            "still_open": still_open,
+        }
 
     async def _status(self) -> Json:
         """For `lbctl status`. Figures from heartbeats are as old as the last heartbeat."""

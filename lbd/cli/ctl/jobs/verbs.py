@@ -23,7 +23,7 @@ from lbd.cli.quantities import signal_named
 from lbd.console import plain_commands
 from lbd.console.daemons import Daemons
 from lbd.console.figures import Clock
-from lbd.console.job_acts import act, check_ids
+from lbd.console.job_acts import Acted, act, check_ids
 from lbd.console.job_details import attempt_row
 from lbd.console.jobs import ANSWER_S, Filters, fetch
 from lbd.console.output import own_page, print_json, put, wrapped
@@ -222,21 +222,20 @@ def update(daemons: Daemons, options: argparse.Namespace) -> int:
     return report(done, options, "changed")
 
 
-def report(done: list[Json], options: argparse.Namespace, did: str) -> int:
-    errors = [text(one, "error") for one in done if not one.get("ok")]
+def report(done: Acted, options: argparse.Namespace, did: str) -> int:
     if options.json:
-        print_json(done)
+        print_json(done.results)
     else:
         acted: dict[str, list[str]] = {}
-        for one in done:
+        for one in done.results:
             if one.get("ok"):
                 acted.setdefault(text(one, "still_open"), []).append(text(one, "id"))
         for later, ids in sorted(acted.items()):
             names = in_ranges(ids)
             put(f"not ended yet: {names}; {later}" if later else f"{did} {names}")
-    for error in errors:
-        complain("lbctl", error)
-    return EXIT_FAILED if errors else 0
+        for error in done.errors:
+            complain("lbctl", error)
+    return EXIT_FAILED if done.errors else 0
 
 
 def in_ranges(ids: list[str]) -> str:

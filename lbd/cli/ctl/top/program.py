@@ -24,7 +24,7 @@ from lbd.console.hosts import ask_status
 from lbd.console.job_acts import act
 from lbd.console.jobs import fetch
 from lbd.console.output import cut, paint_for, print_json
-from lbd.console.reply import Json, tables, text, texts
+from lbd.console.reply import Json, tables, texts
 from lbd.errors import ConfigError, LbdError, PeerError
 
 LEAST_INTERVAL_S = 0.1
@@ -140,8 +140,7 @@ def kill(daemons: Daemons, job: str) -> str:
         done = act(daemons, [job], "kill")
     except LbdError as problem:
         return str(problem)
-    errors = [text(one, "error") for one in done if not one.get("ok")]
-    return "; ".join(errors) or f"{job} was asked to end"
+    return "; ".join(done.errors) or f"{job} was asked to end"
 
 
 VERBS = {"top": Verb(reading(top), add_options)}

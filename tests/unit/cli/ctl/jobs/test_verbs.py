@@ -87,7 +87,55 @@ def test_plain_commands_and_queued_jobs_can_be_killed_together(lbm, capsys):
     assert [(one["id"], one["ok"]) for one in json.loads(out)] == [
         ("h1-1", True), ("h1-9", False), ("3", True), ("4", True), ("5", True), ("9", True),
     ]  # fmt: skip
-    assert err == "lbctl: h1-9: permission denied\n"
+    assert err == ""  # the list says it
+
+
+FAILED = {
+    "done": ["3"],
+    "errors": ["no job 99 in the queue's ledger", "job 4_1 has ended; and 1 more"],
+    "failed": [
+        {"ids": ["99"], "error": "no job 99 in the queue's ledger"},
+        {"ids": ["4_1", "4_2"], "error": "job 4_1 has ended"},
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    "words", [["kill"], ["hold"], ["release"], ["requeue"], ["update", "--name", "night"]]
+)
+def test_each_job_that_an_order_failed_for_has_its_object(daemon, capsys, words):
+    """`id` was null, and a plain line stood beside the list."""
+    daemon("lbm", **{"queue.act": FAILED})
+    asked = [*words, "3", "99", "4"]
+    assert lbctl.main([*asked, "--json"]) == 1
+    out, err = capsys.readouterr()
+    assert [(one["id"], one["ok"], one["error"]) for one in json.loads(out)] == [
+        ("3", True, None),
+        ("99", False, "no job 99 in the queue's ledger"),
+        ("4_1", False, "job 4_1 has ended"),
+        ("4_2", False, "job 4_2 has ended"),
+    ]
+    assert err == ""
+    assert lbctl.main(asked) == 1
+    out, err = capsys.readouterr()
+    assert out.endswith(" 3\n")
+    assert err.splitlines() == [f"lbctl: {line}" for line in FAILED["errors"]]
+
+
+def test_an_older_dispatcher_does_not_say_which_jobs_failed(daemon, capsys):
+    daemon("lbm", **{"queue.act": {"done": [], "errors": ["job 4 has ended"], "failed": []}})
+    assert lbctl.main(["kill", "4", "--json"]) == 1
+    (one,) = json.loads(capsys.readouterr().out)
+    assert (one["id"], one["error"]) == (None, "job 4 has ended")
+
+
+def test_without_a_dispatcher_each_job_has_its_object_too(lbm, capsys):
+    lbm.answers["queue.act"] = lambda request: {"ok": False, "error": "no answer", "code": "failed"}
+    assert lbctl.main(["kill", "h1-1", "3", "5", "--json"]) == 1
+    rows = json.loads(capsys.readouterr().out)
+    assert [(one["id"], one["error"]) for one in rows] == [
+        ("h1-1", None), ("3", "no answer"), ("5", "no answer"),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
