@@ -2,6 +2,7 @@
 
 NOT_HEARD_OF = "not heard of for"  # begins the reason of a running job whose host is silent
 CANNOT_OPEN = "cannot open the output file"  # begins the reason of a job that therefore never ran
+NO_HOST = "no host "  # in the refusal of an id such as h9-1
 # The command line of a job from sbatch, followed by the script's name and its arguments.
 LAUNCHER = ("/bin/sh", "-c", 'eval "$SBATCH_LAUNCH"')
 

@@ -28,6 +28,7 @@ from lbd.local.json_socket import Json, Refusal, bounded_s
 from lbd.model import JobId
 from lbd.net.gen import lbm_pb2 as pb
 from lbd.process.job_log import JobLog
+from lbd.text.job_phrases import NO_HOST
 from lbd.text.one_line import one_line
 from lbd.text.spelling import nearest
 
@@ -99,7 +100,7 @@ class CommandAnswers:
             peer = await cluster.peer(origin)
         except Refusal:
             near = nearest(origin, [own, *(one.name for one in await cluster.others())])
-            why = f"no job {asked.id}: no host {origin!r} in this cluster"
+            why = f"no job {asked.id}: {NO_HOST}{origin!r} in this cluster"
             meant = f'; did you mean "{near}"?' if near else ""
             raise Refusal(why + meant, "missing") from None
         if peer.is_down:

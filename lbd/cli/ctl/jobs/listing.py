@@ -1,6 +1,7 @@
 """`lbctl jobs`: what runs now and what ended recently, on every host."""
 
 import argparse
+import contextlib
 import math
 import shlex
 import time
@@ -17,11 +18,15 @@ from lbd.console.jobs import (
     ANSWER_S,
     Filters,
     fetch,
+    none_of_yours,
+    not_shown,
+    others_jobs,
     short_state,
     shown_command,
     shown_id,
     shown_state,
     shown_wait,
+    unknown_host,
 )
 from lbd.console.output import (
     DIM,
@@ -36,8 +41,10 @@ from lbd.console.output import (
     print_json,
     put,
 )
+from lbd.console.plain_commands import by_name
 from lbd.console.reply import Json, number, table, tables, text, texts
 from lbd.dispatch.core.job_selection import is_selector
+from lbd.errors import LbdError
 from lbd.local.json_socket import Refusal
 from lbd.text.one_line import one_line
 from lbd.text.spelling import nearest
@@ -67,6 +74,7 @@ def add_options(parser: Parser) -> None:
 def jobs(daemons: Daemons, options: argparse.Namespace) -> int:
     queued = [name for name in options.ids if is_selector(name)]
     others = [name for name in options.ids if not is_selector(name)]
+    reply: Json = {}
     found: list[Json] = []
     missing: list[str] = []
     # an array as a whole is not on one host
@@ -97,9 +105,24 @@ def jobs(daemons: Daemons, options: argparse.Namespace) -> int:
         print_json([{key: job.get(key) for key in options.fields or job} for job in found])
     elif found:
         show(found, left_out, options)
+    elif why := unknown_host(daemons, options.host):
+        complain("lbctl", why)
     elif not missing:
-        complain("lbctl", "no jobs" if ended_too or queued else NONE_NOW)
+        complain("lbctl", "no jobs" if ended_too or queued else none_now(daemons, options, reply))
     return 0
+
+
+def none_now(daemons: Daemons, options: argparse.Namespace, reply: Json) -> str:
+    """Says that no job is shown, and what others have, which only administrators see."""
+    only_of = text(reply, "only_of")
+    if why := not_shown(only_of, options.user):
+        return why
+    if not only_of or Filters.of(options) not in (Filters(), Filters(user=only_of)):
+        return NONE_NOW
+    others = ""
+    with contextlib.suppress(LbdError):  # no queue
+        others = others_jobs(daemons.lbm({"op": "queue.status"}))
+    return f"{none_of_yours(others)}; --all shows ended ones"
 
 
 def show(found: list[Json], left_out: int, options: argparse.Namespace) -> None:
@@ -114,7 +137,7 @@ def show(found: list[Json], left_out: int, options: argparse.Namespace) -> None:
         lines = job_lines(found, Clock(time.time(), options.utc), page)
     put(*(lines[1:] if options.no_header else lines))
     if left_out:
-        put(page.paint(f"… {left_out} more", DIM))
+        complain("lbctl", f"{left_out} more; --limit N shows more")
 
 
 def field_text(job: Json, key: str) -> str:
@@ -137,8 +160,8 @@ def chosen(found: list[Json], ids: list[str]) -> list[Json]:
     for name in ids:
         if name not in by_id:
             near = nearest(name, by_id)
-            why = f"no job named {name!r}" + (f'; did you mean "{near}"?' if near else "")
-            raise Refusal(why, "missing")
+            how = f'did you mean "{near}"?' if near else by_name("jobs --all", name)
+            raise Refusal(f"no job has the id {name!r}; {how}", "missing")
     return [by_id[name] for name in ids]
 
 

@@ -283,6 +283,18 @@ def test_kill_of_a_name_is_answered_with_how_to_kill_by_name(capsys):
     assert capsys.readouterr().err.endswith("; by name: lbctl jobs --name PATTERN\n")
 
 
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [(["kill"], "kill --name night-4"), (["job"], "jobs --all --name night-4")],
+)
+def test_a_name_that_looks_like_an_id_is_answered_with_how_to_find_it(daemon, capsys, words, hint):
+    line = "no job night-4: no host 'night' in this cluster"
+    refusal = {"ok": False, "error": line, "code": "missing"}
+    daemon("lbm", **{f"command.{verb}": lambda request: refusal for verb in ("kill", "show")})
+    assert lbctl.main([*words, "night-4"]) == 1
+    assert capsys.readouterr().err == f"lbctl: {line}; by name: lbctl {hint}\n"
+
+
 def test_a_job_that_has_not_ended_yet_is_not_reported_as_killed(daemon, capsys):
     later = "h4 not heard of for 17s; counts as ended in 15s if that lasts"
     answer = {"done": [3, 4, 5], "errors": [], "still_open": {"4": later, "5": later}}
