@@ -24,7 +24,7 @@ from lbd.console.hosts import ask_status
 from lbd.console.job_acts import act
 from lbd.console.jobs import fetch
 from lbd.console.output import cut, paint_for, print_json
-from lbd.console.reply import Json, tables, texts
+from lbd.console.reply import Json, tables, text, texts
 from lbd.errors import ConfigError, LbdError, PeerError
 
 LEAST_INTERVAL_S = 0.1
@@ -118,6 +118,7 @@ def look(daemons: Daemons) -> Facts:
     problems: list[str] = []
     status: Json = {}
     jobs: list[Json] = []
+    only_of = ""
     try:
         status = ask_status(daemons)
         tables(status, "hosts")
@@ -125,14 +126,14 @@ def look(daemons: Daemons) -> Facts:
         problems.append(str(problem))
     try:
         reply = fetch(daemons, ended_too=False)
-        jobs = tables(reply, "jobs")
+        jobs, only_of = tables(reply, "jobs"), text(reply, "only_of")
         problems += withheld_lines(reply)
         if missing := texts(reply, "missing"):
             problems.append(f"jobs of {', '.join(missing)} are missing: no answer")
     except LbdError as problem:
         problems.append(str(problem))
     queue_hosts, _ = daemons.queue()
-    return Facts(status, tuple(jobs), tuple(problems), queue_hosts, has_come=True)
+    return Facts(status, tuple(jobs), tuple(problems), queue_hosts, True, only_of)
 
 
 def kill(daemons: Daemons, job: str) -> str:
