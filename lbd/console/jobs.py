@@ -120,13 +120,8 @@ def not_shown(only_of: str, user: str | None) -> str:
 def others_jobs(queue: Json) -> str:
     """Returns how many jobs the queue has, to somebody who has none: `9 running, 3 waiting`; "" if
     there are none. `queue` has the dispatcher's numbers."""
-    counts = (("running", "running"), ("queued", "waiting"))
-    return ", ".join(f"{count} {word}" for key, word in counts if (count := whole(queue, key)))
-
-
-def whole(row: Json, key: str) -> int:
-    found = row.get(key)
-    return found if isinstance(found, int) else 0
+    counts = ((number(queue, "running"), "running"), (number(queue, "queued"), "waiting"))
+    return ", ".join(f"{count:.0f} {does}" for count, does in counts if count > 0)
 
 
 def none_of_yours(others: str) -> str:

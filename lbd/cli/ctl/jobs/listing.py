@@ -6,6 +6,7 @@ import math
 import shlex
 import time
 from dataclasses import replace
+from datetime import UTC, datetime
 
 from lbd.cli.complaints import complain
 from lbd.cli.ctl.jobs.filters import HEADING_OF, add_view, chosen_and_sorted, limited
@@ -58,6 +59,7 @@ HEADER = ("ID", "NAME", "USER", "STATE", "FROM", "ON", "STARTED", ">AGE", ">RAN"
 GO_FIRST = (  # dropped first on a narrow terminal
     "FROM", ">CPU", ">AGE", "STARTED", "NAME", ">RAN", ">EXIT", "USER",
 )  # fmt: skip
+TIMES = ("submitted", "started", "finished")
 NONE_NOW = "no jobs; --all shows those that have ended, too"
 COMMAND_WIDTH, NAME_WIDTH = 60, 40
 PIPE_WIDTH = 2000  # of a command, if the output is not a terminal
@@ -129,7 +131,8 @@ def show(found: list[Json], left_out: int, options: argparse.Namespace) -> None:
     """`options` are those of `add_view`."""
     page, fields = own_page(), options.fields
     if fields:
-        rows: list[Row] = [[field_text(job, key) for key in fields] for job in found]
+        rows: list[Row] = [[field_text(job, key, utc=options.utc) for key in fields]
+                           for job in found]  # fmt: skip
         lines = lay_out([key.upper() for key in fields], rows, page.paint)
     else:
         key = (options.sort or "").removeprefix("-")
@@ -140,7 +143,10 @@ def show(found: list[Json], left_out: int, options: argparse.Namespace) -> None:
         complain("lbctl", f"{left_out} more; --limit N shows more")
 
 
-def field_text(job: Json, key: str) -> str:
+def field_text(job: Json, key: str, *, utc: bool) -> str:
+    """Times are in the form that --since takes; in JSON they are UNIX seconds."""
+    if key in TIMES and not math.isnan(at := number(job, key)):
+        return f"{datetime.fromtimestamp(at, UTC if utc else None):%Y-%m-%dT%H:%M:%S}"
     return shlex.join(shown_command(job)) if key == "command" else text(job, key)
 
 

@@ -89,6 +89,14 @@ def test_fields_are_shown_alone_and_the_rest_is_counted(daemon, capsys):
     assert err == "lbctl: 3 more; --limit N shows more\n"  # not among the ids for a script
 
 
+def test_times_among_the_fields_can_be_read(daemon, capsys):
+    daemon("lbm", status={}, jobs={"jobs": [{**JOB, "started": 1795652029.887438}]})
+    assert lbctl.main(["jobs", "--format", "started,finished", "--no-header", "--utc"]) == 0
+    assert capsys.readouterr().out.strip() == "2026-11-26T00:13:49"
+    assert lbctl.main(["jobs", "--format", "started", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == [{"schema": 1, "started": 1795652029.887438}]
+
+
 def test_fields_are_the_keys_of_json(daemon, capsys):
     daemon("lbm", status={}, jobs={"jobs": JOBS[:1], "missing": []})
     assert lbctl.main(["jobs", "--format", "state", "--no-header", "--limit", "1"]) == 0

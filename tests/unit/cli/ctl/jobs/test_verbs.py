@@ -71,8 +71,63 @@ def test_killing_many_jobs_asks_for_confirmation(lbm, monkeypatch, typed, status
     monkeypatch.setattr("sys.stdin", Typed(typed))
     monkeypatch.setattr("sys.stderr", screen := Screen())
     assert lbctl.main(["kill", "--name", "night"]) == status
-    assert "end 7 jobs (h1-1, h1-2, h1-3, h1-4, h1-5, h1-6 …)?" in screen.getvalue()
+    question = "lbctl: end 7 jobs (h1-1, h1-2, h1-3, h1-4, h1-5, h1-6 …)? [y/n] "
+    assert screen.getvalue().startswith(question)
+    assert ("\n" in screen.getvalue()) is (status == 1)  # "nothing was done"
     assert bool(killed(lbm)) is (status == 0)
+
+
+def test_the_question_names_the_jobs_by_their_names(daemon, monkeypatch):
+    jobs = [{**JOB, "id": str(at), "name": f"night-{min(at, 5)}"} for at in range(1, 8)]
+    daemon("lbm", jobs={"jobs": jobs}, **{"queue.act": {"done": []}})
+    monkeypatch.setattr("sys.stdin", Typed("n\n"))
+    monkeypatch.setattr("sys.stderr", screen := Screen())
+    assert lbctl.main(["kill", "--name", "night-*"]) == 1
+    names = "night-1, night-2, night-3, night-4, 5, 6 …"  # three are called night-5
+    assert screen.getvalue().startswith(f"lbctl: end 7 jobs ({names})? [y/n] ")
+
+
+WAITING = [
+    {**JOB, "id": "3", "name": "night-1", "state": "pending"},
+    {**JOB, "id": "4", "name": "night-2", "state": "running"},
+    {**JOB, "id": "5", "name": "night-3", "array": "1-3", "tasks": {"running": 1, "pending": 2}},
+    {**JOB, "id": "9", "name": "day", "state": "pending"},
+    {**JOB, "id": "h1-1", "name": "night-4", "state": "pending"},
+]
+
+
+@pytest.mark.parametrize(("verb", "did"), [("hold", "held"), ("release", "released")])
+def test_hold_and_release_take_the_filters_of_kill(daemon, capsys, verb, did):
+    """Of what the filters find, they take what can wait: neither running nor plain commands."""
+    lbm = daemon("lbm", status={}, jobs={"jobs": WAITING}, **{"queue.act": {"done": ["3", "5_2"]}})
+    assert lbctl.main([verb, "--name", "night-*"]) == 0
+    assert capsys.readouterr() == (f"{did} 3, 5_2\n", "")
+    (asked,) = [one for one in lbm.asked if one["op"] == "queue.act"]
+    assert (asked["verb"], asked["ids"]) == (verb, ["3", "5"])
+    assert lbctl.main([verb, "--name", "evening"]) == 0
+    assert capsys.readouterr().err == "lbctl: no job matches these filters\n"
+    assert lbctl.main([verb]) == 2
+    assert capsys.readouterr().err.startswith("lbctl: which jobs?")
+
+
+def test_a_signal_like_that_of_kill_is_answered_with_how_to_send_it(lbm, capsys):
+    assert lbctl.main(["kill", "-9", "last"]) == 2
+    assert capsys.readouterr().err == "lbctl: '-9' is not an id; for a signal, write -s 9\n"
+    assert not [one for one in lbm.asked if one["op"] == "queue.act"]
+
+
+def test_what_is_queued_again_is_counted(daemon, capsys):
+    lbm = daemon("lbm", **{"queue.act": {"done": [f"1_{index}" for index in (17, 114, 500, 501)]}})
+    assert lbctl.main(["requeue", "1"]) == 0
+    assert capsys.readouterr().out == "queued again: 4 tasks, 1_[17,114,500-501]\n"
+    lbm.answers["queue.act"] = {"done": [7]}
+    assert lbctl.main(["requeue", "7"]) == 0
+    assert capsys.readouterr().out == "queued again: 7\n"
+
+
+def test_an_option_of_tail_is_answered_with_how_to_do_it(capsys):
+    assert lbctl.main(["logs", "--tail", "12"]) == 2
+    assert "; use lbctl logs ID | tail; see lbctl logs --help" in capsys.readouterr().err
 
 
 def test_killing_a_few_jobs_does_not_ask(lbm, monkeypatch):
