@@ -129,7 +129,7 @@ class CommandAnswers:
             return await self._from_the_accounting(asked, host)
         self._check(asked, Asker(job.user, job.uid), host, job.host)
         if asked.verb == "kill":
-            self._kill(job, asked)
+            self._kill(job, asked, host)
         if asked.verb == "wait" and asked.patience_s > 0:
             await self._end_of(job, min(PATIENCE_MAX_S, asked.patience_s))
         is_open = job.id in self._home.jobs.running
@@ -180,14 +180,15 @@ class CommandAnswers:
 
     # Signals
 
-    def _kill(self, job: Job, asked: pb.CommandRequest) -> None:
-        """Raises Refusal."""
+    def _kill(self, job: Job, asked: pb.CommandRequest, host: str) -> None:
+        """`host`: where it was ordered. Raises Refusal."""
         if job.id not in self._home.jobs.running:
             raise Refusal(f"{asked.id} has ended", "missing")
         if asked.signal and asked.signal not in signal.valid_signals():
             raise Refusal(f"{asked.signal} is not a signal")
         if asked.signal in (0, signal.SIGTERM, signal.SIGKILL):
-            job.killed_by = one_line(asked.user, USER_CHARS)
+            user = one_line(asked.user, USER_CHARS)
+            job.killed_by = f"{user}@{host}" if host else user  # as the queue says it
         if asked.signal:
             self._send(job, asked.signal, whole_tree=asked.signal == signal.SIGKILL)
             return
