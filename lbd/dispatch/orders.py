@@ -1,6 +1,6 @@
 """What `lbctl` and `lbrun` order for jobs: kill, hold, release, requeue, update."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 from lbd.dispatch.core.job_selection import Problem, alike, in_few_lines
@@ -87,9 +87,7 @@ class Orders:
                 unsettled_bytes = 0
         if not reply.done:
             problems += skipped
-        reply.errors.extend(in_few_lines(problems, named))
-        for group in alike(problems):
-            reply.failures.add(ids=[job for job, _ in group], error=group[0][1])
+        add_failures(reply, problems, named)
         await self.dispatcher.settled()
         return reply.SerializeToString()
 
@@ -171,6 +169,13 @@ class Order:
         """Raises LbdError."""
         if order.host not in self._dispatcher.lines:
             raise LbdError(f"job {order.job} was not signalled: {order.host} is out of contact")
+
+
+def add_failures(reply: pb.ActReply, problems: Sequence[Problem], named: Container[str]) -> None:
+    """`named`: the jobs that were named by themselves."""
+    reply.errors.extend(in_few_lines(problems, named))
+    for group in alike(problems):
+        reply.failures.add(ids=[job for job, _ in group], error=group[0][1])
 
 
 def refusal(ids: Sequence[str], error: str) -> pb.ActReply:
