@@ -159,7 +159,8 @@ def selected(daemons: Daemons, options: argparse.Namespace, does: str) -> list[s
     if filters == Filters():
         if not ids:
             raise ConfigError("which jobs? Give an ID, --name, --user, --state or --host")
-        if number := next((one for one in ids if SIGNAL.fullmatch(one)), ""):
+        number = next((one for one in ids if SIGNAL.fullmatch(one)), "")
+        if number and does == "end":
             raise ConfigError(f"{number!r} is not an id; for a signal, write -s {number[1:]}")
         return ids
     jobs = matching(daemons, ids, filters)

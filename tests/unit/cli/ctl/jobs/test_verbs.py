@@ -114,6 +114,8 @@ def test_a_signal_like_that_of_kill_is_answered_with_how_to_send_it(lbm, capsys)
     assert lbctl.main(["kill", "-9", "last"]) == 2
     assert capsys.readouterr().err == "lbctl: '-9' is not an id; for a signal, write -s 9\n"
     assert not [one for one in lbm.asked if one["op"] == "queue.act"]
+    assert lbctl.main(["hold", "-9"]) == 2
+    assert "for a signal" not in capsys.readouterr().err
 
 
 def test_what_is_queued_again_is_counted(daemon, capsys):
