@@ -30,7 +30,7 @@ VERBS = {
         "kill": "end jobs or send them a signal",
         "hold": "hold pending jobs in the queue",
         "release": "release held jobs",
-        "requeue": "end jobs and queue them again; --failed: only an array's failed tasks",
+        "requeue": "run jobs again, also those that are done; --failed: only failed tasks",
         "update": "change the priority, name, time limit or start time of waiting jobs",
     },
     "lbd.cli.ctl.predict": {

@@ -17,6 +17,8 @@ from lbd.text.spelling import hint, nearest
 class Parser(argparse.ArgumentParser):
     """Changes argparse: one-line errors, no abbreviated options, and examples in --help."""
 
+    elsewhere: Mapping[str, str] = {}  # options of other programs, and what to do here instead
+
     def __init__(self, prog: str, description: str, examples: Sequence[str] = ()) -> None:
         lines = "".join(f"  {line}\n" for line in examples)
         super().__init__(
@@ -43,6 +45,8 @@ class Parser(argparse.ArgumentParser):
         word = words.partition(" ")[0].partition("=")[0]
         if unknown or not found or not word.startswith("-"):
             return ""
+        if word in self.elsewhere:
+            return f"; {self.elsewhere[word]}"
         near = nearest(word, self._option_string_actions)
         return f'; did you mean "{near}"?' if near else ""
 

@@ -1,9 +1,12 @@
 """Acts on jobs by their ids: those of the queue and those of plain `lbrun`."""
 
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
 from lbd.console import plain_commands
 from lbd.console.daemons import Daemons
 from lbd.console.jobs import ANSWER_S
-from lbd.console.reply import Json, table, text, texts
+from lbd.console.reply import Json, table, tables, text, texts
 from lbd.dispatch.core.job_selection import read_selectors
 from lbd.errors import LbdError
 
@@ -13,20 +16,32 @@ def check_ids(ids: list[str], verb: str = "jobs") -> None:
     read_selectors(ids, "", 1, verb)
 
 
+@dataclass(frozen=True, slots=True)
+class Acted:
+    """What came of an order: each job's result, and the errors in few lines."""
+
+    results: list[Json] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+
+    def add(self, one: Json) -> None:
+        self.results.append(one)
+        if not one.get("ok"):
+            self.errors.append(text(one, "error"))
+
+
 def act(
     daemons: Daemons, ids: list[str], verb: str, order: Json | None = None, signal: int = 0
-) -> list[Json]:
-    """Returns each job's result. `order` holds further fields of the request. Raises LbdError if
-    nothing was tried."""
+) -> Acted:
+    """`order` holds further fields of the request. Raises LbdError if nothing was tried."""
     queued, named = plain_commands.split(ids)
     if queued:
         check_ids(queued, "kill" if verb == "kill" else "jobs")
-    done: list[Json] = []
+    done = Acted()
     for name in named:
         if verb == "kill":
-            done.append(plain_commands.kill(daemons, name, signal))
+            done.add(plain_commands.kill(daemons, name, signal))
         else:
-            done.append(plain_commands.only_queued(name, verb))
+            done.add(plain_commands.only_queued(name, verb))
     if queued:
         question: Json = {"op": "queue.act", "verb": verb, "ids": queued, "signal": signal}
         question |= order or {}
@@ -35,11 +50,23 @@ def act(
         except LbdError as problem:
             if not named:
                 raise
-            return [*done, plain_commands.acted(None, str(problem))]
-        found, later = reply.get("done"), table(reply, "still_open")
-        done += [
-            plain_commands.acted(str(one), still_open=text(later, str(one)))
-            for one in (found if isinstance(found, list) else [])
-        ]
-        done += [plain_commands.acted(None, error) for error in texts(reply, "errors")]
+            done.errors.append(str(problem))
+            done.results.extend(plain_commands.acted(one, str(problem)) for one in queued)
+            return done
+        done.results.extend(results_in(reply))
+        done.errors.extend(texts(reply, "errors"))
     return done
+
+
+def results_in(reply: Json) -> Iterator[Json]:
+    found, later = reply.get("done"), table(reply, "still_open")
+    for one in found if isinstance(found, list) else []:
+        yield plain_commands.acted(str(one), still_open=text(later, str(one)))
+    failed = tables(reply, "failed")
+    for group in failed:
+        ids, error = texts(group, "ids"), text(group, "error")
+        for name in ids:
+            yield plain_commands.acted(name, error.replace(f"job {ids[0]} ", f"job {name} "))
+    if not failed:  # the dispatcher is of an older release
+        for error in texts(reply, "errors"):
+            yield plain_commands.acted(None, error)

@@ -71,8 +71,16 @@ def end_phrase(job: Json) -> str:
         return f"job {text(job, 'id')} was {reason}"
     how = {"cancelled": "was cancelled", "lost": "was lost"}.get(state, state)
     if state == "failed" and status and not reason.startswith(CANNOT_OPEN):
-        how += f" (exit {status})"
+        how += f" ({status_phrase(job)})"
     return f"job {text(job, 'id')} {how}" + (f": {reason}" if reason not in ("", state) else "")
+
+
+def status_phrase(job: Json) -> str:
+    """Returns `signal 11`, or `exit 3`; "" if neither is known."""
+    if ended_by := whole(job, "signal"):
+        return f"signal {ended_by}"
+    status = text(job, "exit_status")
+    return f"exit {status}" if status else ""
 
 
 def speedup_phrase(known: Json) -> str:

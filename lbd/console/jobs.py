@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from lbd.console.daemons import Daemons
-from lbd.console.reply import Json, number, table, text, texts
+from lbd.console.reply import Json, number, table, tables, text, texts
+from lbd.errors import LbdError
 from lbd.model import ENDED_NAMES, JobState
 from lbd.text.job_phrases import LAUNCHER, NOT_HEARD_OF
 from lbd.text.one_line import one_line
+from lbd.text.spelling import nearest
 
 STANDING = frozenset(("pending", "suspended"))  # states in which a job shows what it waits for
 ANSWER_S = 25.0  # enough for very many jobs, and longer than the LBM's longest wait
@@ -17,7 +19,8 @@ INDEX_WIDTH = 24
 
 def fetch(daemons: Daemons, ended_too: bool, *, tasks: bool = False) -> Json:
     """Returns {"jobs": those of every host, "missing": the hosts that did not answer, "withheld":
-    by host, the setting that hides some of its jobs}."""
+    by host, the setting that hides some of its jobs, "only_of": the user whose jobs these are, if
+    they are not everybody's}."""
     daemons.lbm({"op": "status"})  # an LBM that hangs fails here, after a shorter wait
     question: Json = {"op": "jobs", "all": ended_too, "cluster": True, "tasks": tasks}
     return daemons.lbm(question, ANSWER_S)
@@ -105,3 +108,36 @@ def states_of(job: Json) -> set[str]:
     if not job.get("array"):
         return {text(job, "state")}
     return {state for state, count in table(job, "tasks").items() if count}
+
+
+def not_shown(only_of: str, user: str | None) -> str:
+    """Says that jobs of `user` are hidden from one who sees those of `only_of`; "" if not."""
+    if not only_of or user in (None, only_of):
+        return ""
+    return f"you see only your own jobs; those of {user} are for administrators"
+
+
+def others_jobs(queue: Json) -> str:
+    """Returns how many jobs the queue has, to somebody who has none: `9 running, 3 waiting`; "" if
+    there are none. `queue` has the dispatcher's numbers."""
+    counts = ((number(queue, "running"), "running"), (number(queue, "queued"), "waiting"))
+    return ", ".join(f"{count:.0f} {does}" for count, does in counts if count > 0)
+
+
+def none_of_yours(others: str) -> str:
+    """`others`: as `others_jobs` says it."""
+    return "none of your jobs runs or waits" + (f" (others: {others})" if others else "")
+
+
+def unknown_host(daemons: Daemons, host: str | None) -> str:
+    """Says that there is no such host, if that is known for certain; else ""."""
+    if host is None:
+        return ""
+    try:
+        names = [text(one, "name") for one in tables(daemons.lim({"op": "status"}), "hosts")]
+    except LbdError:
+        return ""
+    if not names or host in names:
+        return ""
+    near = nearest(host, names)
+    return f"no host {host!r} in this cluster" + (f'; did you mean "{near}"?' if near else "")

@@ -13,6 +13,8 @@ from lbd.console.figures import Clock
 from lbd.console.reply import Json, number, table, text, texts
 from lbd.dispatch.core.job_selection import is_selector
 from lbd.errors import LbdError
+from lbd.local.json_socket import Refusal
+from lbd.text.job_phrases import NO_HOST
 from lbd.text.placement_phrases import PHRASES
 
 PLAIN = re.compile(r"(?=.*[^0-9-])[A-Za-z0-9][A-Za-z0-9._-]*-[0-9]+")  # not a range such as 2-5
@@ -47,7 +49,18 @@ WORDS = {  # for any algorithm: the job's record does not name it
 
 def ask(daemons: Daemons, verb: str, name: str, **more: object) -> Json:
     """Raises LbdError."""
-    return daemons.lbm({"op": f"command.{verb}", "id": name, **more}, ANSWER_S)
+    try:
+        return daemons.lbm({"op": f"command.{verb}", "id": name, **more}, ANSWER_S)
+    except Refusal as problem:
+        if problem.code != "missing" or NO_HOST not in str(problem) or "; " in str(problem):
+            raise
+        how = by_name("kill" if verb == "kill" else "jobs --all", name)
+        raise Refusal(f"{problem}; {how}", problem.code) from None
+
+
+def by_name(command: str, name: str) -> str:
+    """Says how `lbctl` finds a job whose name was given for its id."""
+    return f"by name: lbctl {command} --name {shlex.quote(name)}"
 
 
 def shown(daemons: Daemons, name: str) -> Json:

@@ -60,6 +60,7 @@ class OfHost:
     jobs: list[Json]  # the latest ones
     more: bool = True  # whether the host has more jobs
     withheld: str = ""  # the setting that limits these to jobs submitted on our host
+    only_of: str = ""  # the user whose jobs these are, whoever was asked about; "": anybody
 
 
 def of_host(daemons: Daemons, host: str, question: dict[str, object], limit: int) -> OfHost:
@@ -74,6 +75,7 @@ def of_host(daemons: Daemons, host: str, question: dict[str, object], limit: int
         page = min(PAGE, limit - len(found.jobs))
         reply = ask_host(daemons, "past", host, **question, limit=page, before=before)
         rows, found.withheld = tables(reply, "jobs"), str(reply.get("withheld") or "")
+        found.only_of = text(reply, "only_of")
         if not rows:
             found.more = bool(reply.get("more"))
             return found

@@ -1,11 +1,18 @@
 """Finds the jobs in the ledger that a question or an order refers to."""
 
 import asyncio
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ParamSpec, TypeVar
 
-from lbd.dispatch.core.job_selection import check_count, read_selectors, tasks_of, widened
+from lbd.dispatch.core.job_selection import (
+    Problem,
+    check_count,
+    read_selectors,
+    tasks_of,
+    widened,
+)
 from lbd.dispatch.core.ledger_rows import JobRow, Ledger, Tally, Wanted
 from lbd.dispatch.core.ownership import Asker, Owners
 from lbd.errors import LbdError
@@ -16,6 +23,11 @@ COMMANDS_BYTES = 64 << 20  # of jobs to start over
 REQUEUE_FAILED = "requeue-failed"
 REQUEUES = ("requeue", REQUEUE_FAILED)
 FAILED = (JobState.FAILED.value, JobState.LOST.value)
+NOTHING_TO = {
+    "requeue": "there are no such jobs",
+    REQUEUE_FAILED: "none of these jobs has failed",
+}
+EMPTY_MAX = 20  # ranges without jobs to act on, of which it is said which have none at all
 FEW = 500  # selectors that can be parsed within a few milliseconds
 TOO_LONG = "these jobs do not fit into one answer; name fewer at a time"
 
@@ -32,6 +44,22 @@ class Meant:
     tasks: tuple[tuple[int, int], ...]  # named as tasks
     named: tuple[int, ...]  # individually
     has_many: bool  # may include any number of jobs: ranges, an array or a user's jobs
+    problems: tuple[Problem, ...] = ()  # with selectors of tasks that do not exist
+
+    def ranges_without(self, found: Collection[int]) -> list[tuple[int, int]]:
+        """Returns those of its ranges in which there is none of these jobs."""
+        numbers = sorted(found)
+        return [(low, high) for low, high in self.wanted.ranges
+                if bisect_left(numbers, low) == bisect_right(numbers, high)]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ToActOn:
+    """What an order applies to."""
+
+    rows: list[JobRow]
+    named: frozenset[int] = frozenset()  # individually
+    problems: tuple[Problem, ...] = ()  # with selectors that it cannot apply to
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,24 +149,37 @@ class JobFinder:
     async def _meant(
         self, selectors: Sequence[str], asker: Asker, *, by_number: bool = False
     ) -> Meant:
-        """Raises LbdError."""
+        """Raises LbdError if one does not exist, as far as that can be told without the jobs."""
+        meant = await self._meant_as_far(selectors, asker, by_number=by_number)
+        for _, why in meant.problems:
+            raise LbdError(why)
+        return meant
+
+    async def _meant_as_far(
+        self, selectors: Sequence[str], asker: Asker, *, by_number: bool = False
+    ) -> Meant:
+        """Leaves out what does not exist. Raises LbdError."""
         check_count(selectors)
         last, own = None, Wanted(user=asker.user, uid=asker.uid, ended_too=True, limit=1)
+        problems: list[Problem] = []
         if "last" in selectors:
             rows = await self.ledger.find(own)
             last = rows[0].first if rows else None
+            if last is None:
+                problems.append(("last", f"last: {asker.user} has not submitted any job"))
+                selectors = [one for one in selectors if one != "last"]
         read = await self._read(selectors, read_selectors, selectors, asker.user, last)
         wanted = replace(read, uid=asker.uid, limit=ANSWER_MAX + 1, tasks=())
         if by_number:
-            return Meant(wanted, wanted.ranges, (), singles(wanted.ranges), has_many=True)
+            return Meant(wanted, wanted.ranges, (), singles(wanted.ranges), True, tuple(problems))
         ends = [high for _, high in read.ranges] + [array for array, _ in read.tasks]
         placed = await self.ledger.arrays(ends) if ends else {}
         jobs = tuple(widened(low, high, placed) for low, high in read.ranges)
-        tasks = await self._read(read.tasks, tasks_of, read.tasks, placed)
+        tasks, absent = await self._read(read.tasks, tasks_of, read.tasks, placed)
         ranges = *jobs, *tasks
         has_many = "@me" in selectors or any(low < high for low, high in ranges)
         wanted = replace(wanted, ranges=ranges)
-        return Meant(wanted, jobs, tasks, singles(ranges), has_many=has_many)
+        return Meant(wanted, jobs, tasks, singles(ranges), has_many, (*problems, *absent))
 
     async def _found(self, wanted: Wanted) -> list[JobRow]:
         """Raises LbdError if there are too many for one answer."""
@@ -157,39 +198,53 @@ class JobFinder:
         *,
         commands: bool,
         by_number: bool = False,
-    ) -> tuple[list[JobRow], frozenset[int]]:
-        """Returns the jobs that an order applies to, and which of them were named individually.
+    ) -> ToActOn:
+        """Returns the jobs that an order applies to, and what is wrong with the other selectors.
 
         From a range, an array or @me it takes only those that have not ended, however many have;
         `requeue` also takes the ended ones. `commands`: also read the commands of jobs that start
-        over. Raises LbdError.
+        over. Raises LbdError if it can apply to nothing.
         """
-        meant = await self._meant(selectors, asker, by_number=by_number)
-        named = frozenset(meant.named)
+        meant = await self._meant_as_far(selectors, asker, by_number=by_number)
+        problems = list(meant.problems)
+        if not (meant.wanted.ranges or meant.wanted.user):  # this would find everybody's jobs
+            return ToActOn([], problems=tuple(problems))
+        rows = await self._all_to_act_on(verb, meant, commands=commands)
+        empty = meant.ranges_without([row.id for row in rows])[:EMPTY_MAX]
+        absent = [one for one in empty if await self._is_absent(one, verb)]
+        problems += [(name, f"no job {name} in the queue's ledger") for name in map(shown, absent)]
+        if verb == REQUEUE_FAILED:
+            rows = [row for row in rows if row.state in FAILED]
+        if not rows and (meant.wanted.user or len(absent) < len(meant.wanted.ranges)):
+            why = NOTHING_TO.get(verb, "all these jobs have ended")
+            said = {name for name, _ in problems}
+            problems += [(one, f"nothing to {verb.partition('-')[0]}: {why}")
+                         for one in selectors if one not in said]  # fmt: skip
+        if verb in REQUEUES:
+            rows = await self.forgiven(rows)
+        return ToActOn(rows, frozenset(meant.named), tuple(problems))
+
+    async def _all_to_act_on(self, verb: str, meant: Meant, *, commands: bool) -> list[JobRow]:
+        """Raises LbdError."""
         if verb in REQUEUES:
             bytes_max = COMMANDS_BYTES if commands else 0
-            again = await self._named(selectors, meant, bytes_max, commands=commands)
-            if verb == REQUEUE_FAILED:
-                again = [row for row in again if row.state in FAILED]
-                if not again:
-                    raise LbdError("nothing to requeue: none of these jobs has failed")
-            return await self.forgiven(again), named
+            return await self._found(replace(meant.wanted, bytes_max=bytes_max, commands=commands))
         wanted = replace(meant.wanted, commands=False)
         if not meant.has_many:
-            found = await self._found(wanted)
-            check_found(selectors, meant, {row.id for row in found})
-            return found, named
+            return await self._found(wanted)
         rows = {row.id: row for row in await self._found(replace(wanted, ended_too=False))}
         if meant.named:
             one_by_one = tuple((number, number) for number in meant.named)
             others = await self._found(replace(wanted, ranges=one_by_one, ended_too=True))
             rows |= {row.id: row for row in others}
-            check_named(selectors, meant, rows.keys())
-        if not rows:
-            if "@me" not in selectors and not await self.ledger.find(replace(wanted, limit=1)):
-                raise LbdError(f"no job {' '.join(selectors)} in the queue's ledger")
-            raise LbdError(f"nothing to {verb}: all these jobs have ended")
-        return [rows[number] for number in sorted(rows)], named
+        return [rows[number] for number in sorted(rows)]
+
+    async def _is_absent(self, numbers: tuple[int, int], verb: str) -> bool:
+        """Whether the ledger has none of these jobs, of which an order applies to none."""
+        if numbers[0] == numbers[1] or verb in REQUEUES:
+            return True
+        wanted = Wanted(ranges=(numbers,), ended_too=True, limit=1, commands=False)
+        return not await self.ledger.find(wanted)
 
     async def forgiven(self, rows: list[JobRow]) -> list[JobRow]:
         """Lets ended jobs retry hosts that could not start them, but not hosts that their users
@@ -206,17 +261,17 @@ def singles(ranges: Sequence[tuple[int, int]]) -> tuple[int, ...]:
     return tuple(low for low, high in ranges if low == high)
 
 
-def check_named(selectors: Sequence[str], meant: Meant, found: Collection[int]) -> None:
-    """Raises LbdError."""
+def shown(numbers: tuple[int, int]) -> str:
+    low, high = numbers
+    return str(low) if low == high else f"{low}-{high}"
+
+
+def check_found(selectors: Sequence[str], meant: Meant, found: Collection[int]) -> None:
+    """Raises LbdError if one is missing."""
     for number in meant.named:
         if number not in found:
             is_task = any(low <= number <= high for low, high in meant.tasks)
             named = " ".join(selectors) if is_task else str(number)
             raise LbdError(f"no job {named} in the queue's ledger")
-
-
-def check_found(selectors: Sequence[str], meant: Meant, found: Collection[int]) -> None:
-    """Raises LbdError if one is missing."""
-    check_named(selectors, meant, found)
     if not found and "@me" not in selectors:
         raise LbdError(f"no job {' '.join(selectors)} in the queue's ledger")

@@ -1,9 +1,9 @@
 """What `lbctl` and `lbrun` order for jobs: kill, hold, release, requeue, update."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
-from lbd.dispatch.core.job_selection import in_few_lines
+from lbd.dispatch.core.job_selection import Problem, alike, in_few_lines
 from lbd.dispatch.core.ledger_rows import JobRow, LedgerTrouble
 from lbd.dispatch.core.lifecycle import ENDING
 from lbd.dispatch.core.ownership import Owners, fault_of_admins
@@ -34,7 +34,7 @@ class Orders:
         """Carries out an order that `host` passes on for one of its users."""
         asker = self.owners.asker(asked.user, asked.uid if asked.HasField("uid") else None)
         try:
-            rows, named = await self.finder.to_act_on(
+            found = await self.finder.to_act_on(
                 asked.verb,
                 asked.selectors,
                 asker,
@@ -47,19 +47,22 @@ class Orders:
         except LedgerTrouble:
             raise
         except LbdError as problem:
-            return pb.ActReply(errors=[str(problem)]).SerializeToString()
+            return refusal(asked.selectors, str(problem)).SerializeToString()
+        rows = found.rows
         own = {row.id for row in rows if self.owners.owns(asker, row)}
         fault = fault_of_admins(host, self.dispatcher.config) if asked.is_admin else ""
         may = {row.id for row in rows if row.id in own or (asked.is_admin and not fault)
                or (asked.is_admin and row.origin == host)}  # fmt: skip
-        if rows and not may:
+        if rows and not may and not found.problems:
             theirs = f"job {rows[0].shown} is" if len(rows) == 1 else "these jobs are"
             error = f"permission denied: {theirs} not yours{fault}"
-            return pb.ActReply(errors=[error]).SerializeToString()
+            return refusal([row.shown for row in rows], error).SerializeToString()
         if asked.verb in REQUEUES:
             await order.revival.read_names([row for row in rows if row.id in may])
         reply, unsettled_bytes = pb.ActReply(), 0
-        problems, skipped = list[tuple[str, str]](), list[tuple[str, str]]()
+        named = {row.shown for row in rows if row.id in found.named}
+        named |= {selector for selector, _ in found.problems}
+        problems, skipped = list(found.problems), list[Problem]()
         for number, row in enumerate(order.in_turn(rows), 1):
             try:
                 if row.id not in may:
@@ -73,15 +76,18 @@ class Orders:
             except LedgerTrouble:
                 raise
             except LbdError as problem:
-                mine = len(rows) == 1 or row.id in own or bool(asked.is_admin and fault)
-                is_skipped = isinstance(problem, Inapplicable) and row.id not in named
+                is_named = row.shown in named
+                mine = is_named or row.id in own or bool(asked.is_admin and fault)
+                is_skipped = isinstance(problem, Inapplicable) and not is_named
                 if mine and not order.is_said(row):
                     said = skipped if is_skipped else problems
                     said.append((row.shown, by_shown_id(str(problem), row)))
             if not number % ACTS_AT_ONCE or unsettled_bytes >= BYTES_AT_ONCE:
                 await self.dispatcher.settled()  # lets other requests in between, on the disk too
                 unsettled_bytes = 0
-        reply.errors.extend(in_few_lines(problems if reply.done else problems + skipped))
+        if not reply.done:
+            problems += skipped
+        add_failures(reply, problems, named)
         await self.dispatcher.settled()
         return reply.SerializeToString()
 
@@ -163,6 +169,18 @@ class Order:
         """Raises LbdError."""
         if order.host not in self._dispatcher.lines:
             raise LbdError(f"job {order.job} was not signalled: {order.host} is out of contact")
+
+
+def add_failures(reply: pb.ActReply, problems: Sequence[Problem], named: Container[str]) -> None:
+    """`named`: the jobs that were named by themselves."""
+    reply.errors.extend(in_few_lines(problems, named))
+    for group in alike(problems):
+        reply.failures.add(ids=[job for job, _ in group], error=group[0][1])
+
+
+def refusal(ids: Sequence[str], error: str) -> pb.ActReply:
+    """The reply if nothing was done, for one reason."""
+    return pb.ActReply(errors=[error], failures=[pb.ActFailure(ids=ids, error=error)])
 
 
 def by_shown_id(text: str, row: JobRow) -> str:

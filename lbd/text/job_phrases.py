@@ -1,9 +1,26 @@
 """Phrases with job ids as the subject of a sentence. `lbrun` imports this file, too."""
 
+from lbd.text.one_line import one_line
+
+WORD_CHARS_MAX = 80
 NOT_HEARD_OF = "not heard of for"  # begins the reason of a running job whose host is silent
 CANNOT_OPEN = "cannot open the output file"  # begins the reason of a job that therefore never ran
+NO_HOST = "no host "  # in the refusal of an id such as h9-1
 # The command line of a job from sbatch, followed by the script's name and its arguments.
 LAUNCHER = ("/bin/sh", "-c", 'eval "$SBATCH_LAUNCH"')
+
+
+def shell_line_remark(command: list[bytes]) -> str:
+    """Returns what to say of a command that looks like a line for a shell, given as one word: no
+    host will find such a program. "" if it does not look like one."""
+    word = command[0].decode(errors="replace") if len(command) == 1 else ""
+    program, has_more, _ = word.partition(" ")
+    if not (set(word) & set(";|&<>") or (has_more and "/" not in program)):
+        return ""
+    return (
+        f"{one_line(word, WORD_CHARS_MAX)}: taken as the name of one program; lbrun runs a "
+        "program; for a shell line, use lbrun sh -c 'LINE'"
+    )
 
 
 def only_together(ids: list[str]) -> str:

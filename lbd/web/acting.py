@@ -9,7 +9,6 @@ from starlette.requests import ClientDisconnect, Request
 from lbd.console.daemons import Daemons
 from lbd.console.job_acts import act
 from lbd.console.plain_commands import is_plain
-from lbd.console.reply import text
 from lbd.local.json_socket import Refusal
 from lbd.web.pages.hosts import host_path
 from lbd.web.pages.job import QUEUED_ID
@@ -59,9 +58,8 @@ def job_act(daemons: Daemons, name: str, verb: str) -> str:
     """Acts on the job. Returns the page to show next. Raises LbdError."""
     if verb not in JOB_VERBS or not (is_plain(name) or QUEUED_ID.fullmatch(name)):
         raise Refusal("no such action", "missing")
-    for done in act(daemons, [name], verb):
-        if not done.get("ok"):
-            raise Refusal(text(done, "error"), "denied")
+    for why in act(daemons, [name], verb).errors:
+        raise Refusal(why, "denied")
     return job_path(name)
 
 

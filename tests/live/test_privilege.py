@@ -99,7 +99,7 @@ def test_a_command_that_runs_here_is_ended_as_its_user(two):
         (reply := two.ask("h1", "lbm", "command.wait", id=job, patience_s=1.0))["open"] is False
         and reply["job"]
     ), "it has ended", see=two.logs)  # fmt: skip
-    assert (ended["state"], ended["reason"]) == ("cancelled", "killed by root")
+    assert (ended["state"], ended["reason"]) == ("cancelled", "cancelled by root@h1")
     assert ended["exit_status"] in (143, None)
 
 

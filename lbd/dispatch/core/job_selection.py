@@ -1,7 +1,7 @@
 """Which jobs a user means by `3`, `2-5`, `12_7`, `12_[3-5]`, `last`, `@me`, and how errors of many
 jobs are summarised. Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from lbd.dispatch.core.ledger_rows import SubmissionRange, Wanted
@@ -10,9 +10,11 @@ from lbd.text.index_list import Runs, count_of, read_array, shown_runs
 from lbd.text.ranges import merged
 from lbd.text.task_indexes import TaskIndexes
 
+Problem = tuple[str, str]  # a job's id, and why nothing was done with it
 LARGEST = (1 << 63) - 1
 HOW = "use 3, 2-5, 12_7, 12_[3-5], last or @me; by name: lbctl {verb} --name PATTERN"
 SHOWN = 8  # runs of indexes
+LINES_MAX = 20  # for jobs named by themselves that have the same error
 SELECTORS_MAX = 100_000  # in one question, as many as jobs in one answer
 
 
@@ -62,27 +64,39 @@ def read_tasks(text: str, verb: str = "jobs") -> tuple[int, Runs]:
 
 def tasks_of(
     tasks: Sequence[tuple[int, Runs]], placed: Mapping[int, SubmissionRange]
-) -> tuple[tuple[int, int], ...]:
-    """Returns the numbers of these tasks, in ranges. Raises LbdError if an array has none of its
-    tasks."""
+) -> tuple[tuple[tuple[int, int], ...], list[Problem]]:
+    """Returns the numbers of these tasks, in ranges, and what is wrong with those that do not
+    exist. Raises LbdError if there are too many."""
     known: dict[int, TaskIndexes] = {}
     found: list[tuple[int, int]] = []
+    problems: list[Problem] = []
     steps = sum(count_of((one,)) for _, runs in tasks for one in runs if one[2] > 1)
     if steps > SELECTORS_MAX:
         raise LbdError(f"more than {SELECTORS_MAX} jobs named at once; use ranges")
     for array, runs in tasks:
-        if array not in known:
-            place, wanted = placed.get(array), shown_runs(runs, SHOWN)
-            if place is None or place.first != array:
-                raise LbdError(f"no job {array}_{wanted} in the queue's ledger")
-            if not place.indexes:
-                raise LbdError(f"job {array} is not an array, so it has no task {wanted}")
-            try:
-                known[array] = TaskIndexes(place.indexes)
-            except ValueError as problem:  # others may write to the ledger
-                raise LbdError(f"array {array}: {problem}") from None
-        found += numbers_of(array, known[array], runs)
-    return tuple(merged(found))
+        try:
+            if array not in known:
+                known[array] = indexes_of(array, runs, placed)
+            found += numbers_of(array, known[array], runs)
+        except LbdError as problem:
+            several = count_of(runs) > 1
+            wanted = shown_runs(runs, SHOWN)
+            problems.append((f"{array}_[{wanted}]" if several else f"{array}_{wanted}",
+                             str(problem)))  # fmt: skip
+    return tuple(merged(found)), problems
+
+
+def indexes_of(array: int, runs: Runs, placed: Mapping[int, SubmissionRange]) -> TaskIndexes:
+    """Raises LbdError if it is not an array."""
+    place, wanted = placed.get(array), shown_runs(runs, SHOWN)
+    if place is None or place.first != array:
+        raise LbdError(f"no job {array}_{wanted} in the queue's ledger")
+    if not place.indexes:
+        raise LbdError(f"job {array} is not an array, so it has no task {wanted}")
+    try:
+        return TaskIndexes(place.indexes)
+    except ValueError as problem:  # others may write to the ledger
+        raise LbdError(f"array {array}: {problem}") from None
 
 
 def numbers_of(array: int, indexes: TaskIndexes, runs: Runs) -> list[tuple[int, int]]:
@@ -124,14 +138,28 @@ def read_range(text: str, verb: str = "jobs") -> tuple[int, int]:
     return low, high
 
 
-def in_few_lines(problems: Sequence[tuple[str, str]]) -> list[str]:
-    """Summarises the jobs' errors, one line for all jobs with the same error."""
-    alike: dict[str, list[str]] = {}
+def alike(problems: Iterable[Problem]) -> list[list[Problem]]:
+    """Groups the jobs with the same error."""
+    found: dict[str, list[Problem]] = {}
     for job, text in problems:
-        alike.setdefault(text.replace(f"job {job} ", "job "), []).append(text)
-    return [
-        texts[0] + (f"; and {len(texts) - 1} more" if texts[1:] else "") for texts in alike.values()
-    ]
+        found.setdefault(text.replace(f"job {job} ", "job "), []).append((job, text))
+    return list(found.values())
+
+
+def in_few_lines(
+    problems: Iterable[Problem], named: Container[str] = (), lines_max: int = LINES_MAX
+) -> list[str]:
+    """Summarises the jobs' errors: a line for each that was named by itself, as far as there are
+    not too many, and one for all others with the same error."""
+    lines: list[str] = []
+    for group in alike(problems):
+        apart = [text for job, text in group if job in named]
+        others = [text for job, text in group if job not in named]
+        others = apart[lines_max - 1 :] + others if len(apart) > lines_max else others
+        lines += apart[: lines_max - 1] if len(apart) > lines_max else apart
+        if others:
+            lines.append(others[0] + (f"; and {len(others) - 1} more" if others[1:] else ""))
+    return lines
 
 
 def is_number(text: str) -> bool:

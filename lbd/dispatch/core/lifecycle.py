@@ -222,10 +222,7 @@ class Lifecycle:
 
     def hold(self, job: JobId, why: str, now_s: float, rng: Random) -> list[Action]:
         together = self.gangs.together(self._live(job))
-        if leases := [live.lease for live in together if live.lease is not None]:
-            host = leases[0].host
-            runs = "is already running" if leases[0].begun else f"is about to start on {host}"
-            raise Inapplicable(f"job {job} {runs}; only pending jobs can be held")
+        check_pending(together, job, "held")
         actions: list[Action] = []
         for live in together:
             if not live.held or live.held.startswith(HELD):
@@ -236,9 +233,11 @@ class Lifecycle:
         return actions
 
     def release(self, job: JobId, now_s: float, rng: Random) -> list[Action]:
-        held = [live for live in self.gangs.together(self._live(job)) if live.held]
+        """One that is not held stays as it is, just as one that is held twice."""
+        together = self.gangs.together(self._live(job))
+        held = [live for live in together if live.held]
         if not held:
-            raise Inapplicable(f"job {job} is not held")
+            check_pending(together, job, "released")
         return [action for live in held for action in self._released(live, now_s, rng)]
 
     def _released(self, live: Live, now_s: float, rng: Random) -> list[Action]:
@@ -773,3 +772,12 @@ class Lifecycle:
         if not self.hosts.failed(name, now_s):
             return []
         return self._begin(self.queues.host_gone(name, now_s, rng), now_s)
+
+
+def check_pending(together: Iterable[Live], job: JobId, done: str) -> None:
+    """`together`: the job, or its gang. `done`: what only a pending job can be. Raises
+    Inapplicable."""
+    if leases := [live.lease for live in together if live.lease is not None]:
+        host = leases[0].host
+        runs = "is already running" if leases[0].begun else f"is about to start on {host}"
+        raise Inapplicable(f"job {job} {runs}; only pending jobs can be {done}")

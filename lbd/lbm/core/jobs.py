@@ -42,7 +42,7 @@ class Job:
     queued_as: str = ""
     pid: int = 0  # on the host where it runs; 0 = not known
     directory: bytes = b""
-    killed_by: str = ""  # the user who had it ended
+    killed_by: str = ""  # who had it ended: ann@h1
     slots: int = 1  # slots that it holds or will hold
 
     @property
@@ -152,7 +152,7 @@ class Jobs:
         job.state, job.finished, job.exit_status, job.cpu_s = state, unix_s, exit_status, cpu_s
         job.reason = reason or job.reason
         if job.killed_by and state is not JobState.DONE:
-            job.state, job.reason = JobState.CANCELLED, f"killed by {job.killed_by}"
+            job.state, job.reason = JobState.CANCELLED, f"cancelled by {job.killed_by}"
         self.ended.append(job)
         self._report_ended(job)
         for call in self._waiting.pop(job_id, ()):

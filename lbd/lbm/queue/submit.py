@@ -41,7 +41,7 @@ from lbd.model import HostId, JobId, Needs
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.gen import lbm_pb2
 from lbd.text.index_list import COUNT_MAX, Runs, count_of, is_number, read_runs, runs_text
-from lbd.text.job_phrases import jobs_do
+from lbd.text.job_phrases import jobs_do, shell_line_remark
 from lbd.text.needs_words import needs_text
 
 PRIORITY_MAX = 999
@@ -183,7 +183,8 @@ async def _serve(
     text, last = str(reply.first), reply.first + reply.count - 1
     if name := submission.spec.files:
         await files.queued(note_of(name, caller, request, reply))
-    queued = partial(say_queued, send, text, reply, options.key)
+    lines = remarks(text, reply, options.key, request.argv)
+    queued = partial(say_queued, send, text, lines)
     whose, indexes = (submission.user, caller.uid), options.tasks[0]
     del taking, found, submission
     request.argv, request.environment, options.input = [], [], b""
@@ -207,17 +208,17 @@ async def _serve(
 
 
 async def say_queued(
-    send: Callable[[bytes, bytes], Awaitable[None]], text: str, reply: pb.SubmitReply, key: str
+    send: Callable[[bytes, bytes], Awaitable[None]], text: str, lines: list[str]
 ) -> None:
     """Tells the client. Raises OSError."""
-    for line in remarks(text, reply, key):
+    for line in lines:
         await send(tags.WARN, line.encode())
     await send(tags.QUEUED, text.encode())
 
 
-def remarks(jobs: str, reply: pb.SubmitReply, key: str) -> list[str]:
+def remarks(jobs: str, reply: pb.SubmitReply, key: str, command: list[bytes]) -> list[str]:
     """What the client says about its jobs once they are queued."""
-    lines = []
+    lines = [*filter(None, (shell_line_remark(command),))]
     if reply.is_other:
         whose = f"--idempotency-key {key}: {jobs_do(jobs, 'has', 'have')} it"
         lines.append(f"{whose}, a different command: nothing new was queued")

@@ -28,6 +28,7 @@ from lbd.local.json_socket import Json, Refusal, bounded_s
 from lbd.model import JobId
 from lbd.net.gen import lbm_pb2 as pb
 from lbd.process.job_log import JobLog
+from lbd.text.job_phrases import NO_HOST
 from lbd.text.one_line import one_line
 from lbd.text.spelling import nearest
 
@@ -99,7 +100,7 @@ class CommandAnswers:
             peer = await cluster.peer(origin)
         except Refusal:
             near = nearest(origin, [own, *(one.name for one in await cluster.others())])
-            why = f"no job {asked.id}: no host {origin!r} in this cluster"
+            why = f"no job {asked.id}: {NO_HOST}{origin!r} in this cluster"
             meant = f'; did you mean "{near}"?' if near else ""
             raise Refusal(why + meant, "missing") from None
         if peer.is_down:
@@ -128,7 +129,7 @@ class CommandAnswers:
             return await self._from_the_accounting(asked, host)
         self._check(asked, Asker(job.user, job.uid), host, job.host)
         if asked.verb == "kill":
-            self._kill(job, asked)
+            self._kill(job, asked, host)
         if asked.verb == "wait" and asked.patience_s > 0:
             await self._end_of(job, min(PATIENCE_MAX_S, asked.patience_s))
         is_open = job.id in self._home.jobs.running
@@ -179,14 +180,15 @@ class CommandAnswers:
 
     # Signals
 
-    def _kill(self, job: Job, asked: pb.CommandRequest) -> None:
-        """Raises Refusal."""
+    def _kill(self, job: Job, asked: pb.CommandRequest, host: str) -> None:
+        """`host`: where it was ordered. Raises Refusal."""
         if job.id not in self._home.jobs.running:
             raise Refusal(f"{asked.id} has ended", "missing")
         if asked.signal and asked.signal not in signal.valid_signals():
             raise Refusal(f"{asked.signal} is not a signal")
         if asked.signal in (0, signal.SIGTERM, signal.SIGKILL):
-            job.killed_by = one_line(asked.user, USER_CHARS)
+            user = one_line(asked.user, USER_CHARS)
+            job.killed_by = f"{user}@{host}" if host else user  # as the queue says it
         if asked.signal:
             self._send(job, asked.signal, whole_tree=asked.signal == signal.SIGKILL)
             return

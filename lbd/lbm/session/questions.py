@@ -161,7 +161,8 @@ class Questions:
             except Unavailable:
                 missing.append("the dispatcher")
         add_cpu(found, used)
-        return {"jobs": found, "missing": missing, "withheld": withheld}
+        only_of = None if is_admin else asker.user
+        return {"jobs": found, "missing": missing, "withheld": withheld, "only_of": only_of}
 
     def _signal(self, question: Json, caller: Caller) -> None:
         """Signals a command of this host's users that runs elsewhere. Raises Refusal."""

@@ -140,3 +140,14 @@ def present(
     name: str,
 ) -> float | None:
     return float(getattr(message, name)) if message.HasField(name) else None
+
+
+def acted_json(reply: pb.ActReply) -> Json:
+    """What came of an order. `failed` is empty from an older dispatcher, whatever the `errors`."""
+    done = list(reply.done_ids) or [str(number) for number in reply.done]
+    return {
+        "done": [int(one) if one.isdecimal() else one for one in done],
+        "errors": list(reply.errors),
+        "failed": [{"ids": list(one.ids), "error": one.error} for one in reply.failures],
+        "still_open": dict(reply.still_open),
+    }

@@ -22,6 +22,7 @@ from lbd.lbm.queue.dispatcher_client import (
 from lbd.lbm.queue.logs import cut_short
 from lbd.lbm.session.job_records import attempt_json, given_json, job_json, needs_json
 from lbd.lbm.session.queue_json import (
+    acted_json,
     array_json,
     calibration_json,
     counts_json,
@@ -161,10 +162,7 @@ class QueueAnswers:
                 update=update_of(question),
             )
         )
-        done = list(reply.done_ids) or [str(number) for number in reply.done]
-        numbers = [int(one) if one.isdecimal() else one for one in done]
-        still_open = dict(reply.still_open)
-        return {"done": numbers, "errors": list(reply.errors), "still_open": still_open}
+        return acted_json(reply)
 
     async def _status(self) -> Json:
         """For `lbctl status`. Figures from heartbeats are as old as the last heartbeat."""

@@ -64,7 +64,8 @@ class UsageAnswers:
         sees_all = self._admins.include(caller)
         user, uid = ("", None) if sees_all else (user_name(caller.uid), max(0, caller.uid))
         if question["op"] == "past":
-            return await self._past_of(host, past_request(question, user, uid))
+            past = await self._past_of(host, past_request(question, user, uid))
+            return past | {"only_of": user or None}
         user = user or short(question, "user")
         since, until = moment(question["since"]), moment(question.get("until", 0.0))
         asked = pb.StatsRequest(since=since, until=until, user=user, uid=uid)

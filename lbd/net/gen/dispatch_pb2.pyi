@@ -650,8 +650,16 @@ class Update(_message.Message):
     begin: float
     def __init__(self, priority: _Optional[int] = ..., name: _Optional[str] = ..., timeout_s: _Optional[float] = ..., begin: _Optional[float] = ...) -> None: ...
 
+class ActFailure(_message.Message):
+    __slots__ = ("ids", "error")
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    ids: _containers.RepeatedScalarFieldContainer[str]
+    error: str
+    def __init__(self, ids: _Optional[_Iterable[str]] = ..., error: _Optional[str] = ...) -> None: ...
+
 class ActReply(_message.Message):
-    __slots__ = ("errors", "done", "done_ids", "still_open")
+    __slots__ = ("errors", "done", "done_ids", "still_open", "failures")
     class StillOpenEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -663,11 +671,13 @@ class ActReply(_message.Message):
     DONE_FIELD_NUMBER: _ClassVar[int]
     DONE_IDS_FIELD_NUMBER: _ClassVar[int]
     STILL_OPEN_FIELD_NUMBER: _ClassVar[int]
+    FAILURES_FIELD_NUMBER: _ClassVar[int]
     errors: _containers.RepeatedScalarFieldContainer[str]
     done: _containers.RepeatedScalarFieldContainer[int]
     done_ids: _containers.RepeatedScalarFieldContainer[str]
     still_open: _containers.ScalarMap[str, str]
-    def __init__(self, errors: _Optional[_Iterable[str]] = ..., done: _Optional[_Iterable[int]] = ..., done_ids: _Optional[_Iterable[str]] = ..., still_open: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    failures: _containers.RepeatedCompositeFieldContainer[ActFailure]
+    def __init__(self, errors: _Optional[_Iterable[str]] = ..., done: _Optional[_Iterable[int]] = ..., done_ids: _Optional[_Iterable[str]] = ..., still_open: _Optional[_Mapping[str, str]] = ..., failures: _Optional[_Iterable[_Union[ActFailure, _Mapping]]] = ...) -> None: ...
 
 class StatusAsked(_message.Message):
     __slots__ = ()

@@ -180,7 +180,44 @@ def test_jobs(daemon, capsys):
     asked = [request for request in lbm.asked if request["op"] == "jobs"]
     assert [request["all"] for request in asked] == [False, True, False]
     assert lbctl.main(["jobs", "h1-8"]) == 1
-    assert capsys.readouterr().err == "lbctl: no job named 'h1-8'; did you mean \"h1-7\"?\n"
+    assert capsys.readouterr().err == "lbctl: no job has the id 'h1-8'; did you mean \"h1-7\"?\n"
+    assert lbctl.main(["jobs", "mine"]) == 1  # it may be a name
+    hint = "by name: lbctl jobs --all --name mine"
+    assert capsys.readouterr().err == f"lbctl: no job has the id 'mine'; {hint}\n"
+
+
+NOBODYS = {"jobs": [], "missing": []}
+USERS = {**NOBODYS, "only_of": "ann"}
+HIDDEN = "you see only your own jobs; those of bob are for administrators"
+
+
+@pytest.mark.parametrize(
+    ("words", "jobs", "queue", "said", "asked"),
+    [
+        ([], USERS, {"running": 9, "queued": 3},
+         "none of your jobs runs or waits (others: 9 running, 3 waiting); --all shows ended ones",
+         True),
+        (["--user", "ann"], USERS, {"running": 0, "queued": 3},
+         "none of your jobs runs or waits (others: 3 waiting); --all shows ended ones", True),
+        ([], USERS, {"running": 0, "queued": 0},
+         "none of your jobs runs or waits; --all shows ended ones", True),
+        (["--name", "x"], USERS, {"running": 9, "queued": 3},
+         "no jobs; --all shows those that have ended, too", False),
+        (["--user", "bob"], USERS, {"running": 9, "queued": 3}, HIDDEN, False),
+        ([], NOBODYS, {"running": 9, "queued": 3},
+         "no jobs; --all shows those that have ended, too", False),
+        ([], {"jobs": [JOB], "only_of": "ann"}, {"running": 9}, "", False),
+        (["--host", "h9"], NOBODYS, {}, "no host 'h9' in this cluster", False),
+        (["--host", "h2"], NOBODYS, {}, "no jobs; --all shows those that have ended, too", False),
+    ],
+)  # fmt: skip
+def test_an_empty_list_says_what_others_have(daemon, capsys, words, jobs, queue, said, asked):
+    """A user saw "no jobs" while the cluster was full; the queue is asked only then."""
+    daemon("lim", status=STATUS)
+    lbm = daemon("lbm", status={}, jobs=jobs, **{"queue.status": queue})
+    assert lbctl.main(["jobs", *words]) == 0
+    assert capsys.readouterr().err == (f"lbctl: {said}\n" if said else "")
+    assert any(one["op"] == "queue.status" for one in lbm.asked) is asked
 
 
 def test_drain_waits_for_a_sample_taken_after_it(daemon, capsys):

@@ -111,13 +111,67 @@ async def test_orders_apply_to_tasks_or_to_all_that_have_not_ended(world):
     done = await world.act(verb="hold", selectors=["1"], **WHO)
     assert (list(done.errors), list(done.done_ids)) == ([], ["1_1", "1_3"])
     done = await world.act(verb="release", selectors=["1_3", "6"], **WHO)
-    assert (list(done.errors), list(done.done_ids)) == (["job 6 is not held"], ["1_3"])
+    assert (list(done.errors), list(done.done_ids)) == ([], ["1_3", "6"])
     done = await world.act(verb="kill", selectors=["1-2"], **WHO)
     assert list(done.done_ids) == ["1_1", "1_3"]  # all of 1; there is no job 2
     done = await world.act(verb="kill", selectors=["1"], **WHO)
     assert list(done.errors) == ["nothing to kill: all these jobs have ended"]
     done = await world.act(verb="kill", selectors=["1_3"], **WHO)
     assert list(done.errors) == ["job 1_3 has ended"]
+
+
+VERBS = ("kill", "hold", "release", "requeue", "update")
+
+
+@pytest.mark.parametrize("verb", VERBS)
+async def test_an_order_applies_to_jobs_that_exist_and_names_those_that_do_not(world, verb):
+    """One wrong id among many, and nothing was killed."""
+    await world.submit(asking())
+    await world.submit(asking())
+    await world.submit(asking({"user": "bob"}, **ARRAY, user="bob"))
+    if verb == "requeue":
+        await world.act(verb="kill", selectors=["1-2"], **WHO)
+    selectors = ["1", "99", "3_3", "98", "3_77", "8-9", "last"]
+    update = Update(name="night") if verb == "update" else None
+    done = await world.act(verb=verb, selectors=selectors, update=update, user="ann", uid=1001)
+    assert list(done.done_ids) == ["1", "2"]  # 2 is the last
+    expected = {
+        "3_3": "permission denied: job 3_3 is not yours",
+        "99": "no job 99 in the queue's ledger",
+        "98": "no job 98 in the queue's ledger",
+        "3_77": "array 3 has no task 77; its indexes are 1-5",
+        "8-9": "no job 8-9 in the queue's ledger",
+    }
+    assert sorted(done.errors) == sorted(expected.values())
+    given = {job: one.error.replace(f"job {one.ids[0]} ", f"job {job} ")
+             for one in done.failures for job in one.ids}  # fmt: skip
+    assert given == expected
+
+
+@pytest.mark.parametrize("verb", VERBS)
+async def test_if_none_of_them_exists_it_applies_to_none(world, verb):
+    await world.submit(asking())
+    asked = {"update": Update(name="night")} if verb == "update" else {}
+    for selectors, lines in (
+        (["99", "98"], ["no job 99 in the queue's ledger", "no job 98 in the queue's ledger"]),
+        (["7_1"], ["no job 7_1 in the queue's ledger"]),
+        (["last"], ["last: cid has not submitted any job"]),
+    ):
+        done = await world.act(verb=verb, selectors=selectors, user="cid", uid=1003, **asked)
+        assert (list(done.errors), list(done.done_ids)) == (lines, [])
+        assert [name for one in done.failures for name in one.ids] == selectors
+
+
+async def test_jobs_that_are_held_or_released_twice_are_no_fault(world):
+    await world.submit(asking(**ARRAY))
+    await world.submit(asking())
+    for verb in ("release", "hold", "hold", "release", "release"):
+        done = await world.act(verb=verb, selectors=["1", "6"], **WHO)
+        assert (list(done.errors), len(done.done_ids)) == ([], 6)
+    host(world, 1)
+    await begun(world, "1")
+    done = await world.act(verb="release", selectors=["1_1"], **WHO)
+    assert list(done.errors) == ["job 1_1 is already running; only pending jobs can be released"]
 
 
 async def test_orders_for_many_jobs_skip_those_they_do_not_fit(world):

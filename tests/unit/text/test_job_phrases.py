@@ -1,6 +1,6 @@
 import pytest
 
-from lbd.text.job_phrases import jobs_do, only_together
+from lbd.text.job_phrases import jobs_do, only_together, shell_line_remark
 
 
 @pytest.mark.parametrize(
@@ -21,3 +21,22 @@ def test_without_a_verb():
 )
 def test_tasks_are_updated_together(ids, array):
     assert only_together(ids).partition("; ")[2] == (array and f"name the array, {array}")
+
+
+@pytest.mark.parametrize(
+    ("command", "is_line"),
+    [
+        ([b"echo hi | wc"], True),
+        ([b"/bin/echo hi>f"], True),
+        ([b"sleep 5"], True),
+        ([b"make"], False),
+        ([b"./my program"], False),
+        ([b"sh", b"-c", b"echo hi | wc"], False),
+        ([b"/opt/a b/c"], False),
+        ([], False),
+    ],
+)
+def test_a_line_for_a_shell_is_not_a_program(command, is_line):
+    said = shell_line_remark(command)
+    assert bool(said) is is_line
+    assert "use lbrun sh -c 'LINE'" in said or not is_line

@@ -57,7 +57,10 @@ def add_ids(parser: Parser) -> None:
 
 
 def add_requeue_options(parser: Parser) -> None:
-    parser.add_argument("--failed", action="store_true", help="only tasks that failed or were lost")
+    parser.add_argument("--failed", action="store_true",
+                        help="only tasks that failed or were lost; without it, also those that "
+                             "are done, run or never started: each runs again from the start, and "
+                             "overwrites the files of its -o")  # fmt: skip
     add_ids(parser)
 
 

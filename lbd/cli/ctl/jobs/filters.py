@@ -77,8 +77,8 @@ def add_view(parser: Parser, states: Sequence[str] = STATES) -> None:
     parser.add_argument("--sort", metavar="KEY", type=order_named,
                         help="sort by a key of the JSON; --sort=-KEY: descending")  # fmt: skip
     parser.add_argument("--format", metavar="FIELDS", type=keys_named, dest="fields",
-                        help="print only these keys of the JSON, such as "
-                             "id,state,command")  # fmt: skip
+                        help="print only these keys of the JSON, such as id,state,command; "
+                             "times as 2026-12-01T06:00:00")  # fmt: skip
     parser.add_argument("--no-header", action="store_true",
                         help="leave out the header line, for scripts")  # fmt: skip
 

@@ -11,7 +11,7 @@ from lbd.cli.ctl.verb import Verb, complain_of, reading
 from lbd.cli.program import Parser
 from lbd.console.daemons import Daemons
 from lbd.console.figures import Clock
-from lbd.console.jobs import HISTORY_STATES, Filters
+from lbd.console.jobs import HISTORY_STATES, Filters, not_shown, unknown_host
 from lbd.console.output import own_page, print_json, put, wrapped
 from lbd.console.reply import Json, number, tables, text
 from lbd.console.usage_hosts import gather, of_host
@@ -56,16 +56,20 @@ def history(daemons: Daemons, options: argparse.Namespace) -> int:
     elif found:
         show(found, 0, options)
         if more:
-            complain("lbctl", f"only the latest {limit}; --limit N shows more")
+            which = "first" if options.sort else "latest"
+            complain("lbctl", f"only the {which} {limit}; --limit N shows more")
     else:
-        complain("lbctl", "no jobs")
+        only_of = next((one.only_of for one in gathered.answers.values()), "")
+        hidden = not_shown(only_of, options.user)
+        complain("lbctl", hidden or unknown_host(daemons, options.host) or "no jobs")
     if (
         not options.json
         and not options.fields
         and filters in (Filters(), Filters(host=filters.host))
     ):
         drained = drains(daemons, options, now_s)
-        put(*([""] if found and drained else []), *drain_lines(drained, options, now_s))
+        if drained:
+            put(*([""] if found else []), *drain_lines(drained, options, now_s))
     return status
 
 

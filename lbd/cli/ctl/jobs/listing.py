@@ -1,10 +1,12 @@
 """`lbctl jobs`: what runs now and what ended recently, on every host."""
 
 import argparse
+import contextlib
 import math
 import shlex
 import time
 from dataclasses import replace
+from datetime import UTC, datetime
 
 from lbd.cli.complaints import complain
 from lbd.cli.ctl.jobs.filters import HEADING_OF, add_view, chosen_and_sorted, limited
@@ -17,11 +19,15 @@ from lbd.console.jobs import (
     ANSWER_S,
     Filters,
     fetch,
+    none_of_yours,
+    not_shown,
+    others_jobs,
     short_state,
     shown_command,
     shown_id,
     shown_state,
     shown_wait,
+    unknown_host,
 )
 from lbd.console.output import (
     DIM,
@@ -36,8 +42,10 @@ from lbd.console.output import (
     print_json,
     put,
 )
+from lbd.console.plain_commands import by_name
 from lbd.console.reply import Json, number, table, tables, text, texts
 from lbd.dispatch.core.job_selection import is_selector
+from lbd.errors import LbdError
 from lbd.local.json_socket import Refusal
 from lbd.text.one_line import one_line
 from lbd.text.spelling import nearest
@@ -51,6 +59,7 @@ HEADER = ("ID", "NAME", "USER", "STATE", "FROM", "ON", "STARTED", ">AGE", ">RAN"
 GO_FIRST = (  # dropped first on a narrow terminal
     "FROM", ">CPU", ">AGE", "STARTED", "NAME", ">RAN", ">EXIT", "USER",
 )  # fmt: skip
+TIMES = ("submitted", "started", "finished")
 NONE_NOW = "no jobs; --all shows those that have ended, too"
 COMMAND_WIDTH, NAME_WIDTH = 60, 40
 PIPE_WIDTH = 2000  # of a command, if the output is not a terminal
@@ -67,6 +76,7 @@ def add_options(parser: Parser) -> None:
 def jobs(daemons: Daemons, options: argparse.Namespace) -> int:
     queued = [name for name in options.ids if is_selector(name)]
     others = [name for name in options.ids if not is_selector(name)]
+    reply: Json = {}
     found: list[Json] = []
     missing: list[str] = []
     # an array as a whole is not on one host
@@ -97,16 +107,32 @@ def jobs(daemons: Daemons, options: argparse.Namespace) -> int:
         print_json([{key: job.get(key) for key in options.fields or job} for job in found])
     elif found:
         show(found, left_out, options)
+    elif why := unknown_host(daemons, options.host):
+        complain("lbctl", why)
     elif not missing:
-        complain("lbctl", "no jobs" if ended_too or queued else NONE_NOW)
+        complain("lbctl", "no jobs" if ended_too or queued else none_now(daemons, options, reply))
     return 0
+
+
+def none_now(daemons: Daemons, options: argparse.Namespace, reply: Json) -> str:
+    """Says that no job is shown, and what others have, which only administrators see."""
+    only_of = text(reply, "only_of")
+    if why := not_shown(only_of, options.user):
+        return why
+    if not only_of or Filters.of(options) not in (Filters(), Filters(user=only_of)):
+        return NONE_NOW
+    others = ""
+    with contextlib.suppress(LbdError):  # no queue
+        others = others_jobs(daemons.lbm({"op": "queue.status"}))
+    return f"{none_of_yours(others)}; --all shows ended ones"
 
 
 def show(found: list[Json], left_out: int, options: argparse.Namespace) -> None:
     """`options` are those of `add_view`."""
     page, fields = own_page(), options.fields
     if fields:
-        rows: list[Row] = [[field_text(job, key) for key in fields] for job in found]
+        rows: list[Row] = [[field_text(job, key, utc=options.utc) for key in fields]
+                           for job in found]  # fmt: skip
         lines = lay_out([key.upper() for key in fields], rows, page.paint)
     else:
         key = (options.sort or "").removeprefix("-")
@@ -114,10 +140,13 @@ def show(found: list[Json], left_out: int, options: argparse.Namespace) -> None:
         lines = job_lines(found, Clock(time.time(), options.utc), page)
     put(*(lines[1:] if options.no_header else lines))
     if left_out:
-        put(page.paint(f"… {left_out} more", DIM))
+        complain("lbctl", f"{left_out} more; --limit N shows more")
 
 
-def field_text(job: Json, key: str) -> str:
+def field_text(job: Json, key: str, *, utc: bool) -> str:
+    """Times are in the form that --since takes; in JSON they are UNIX seconds."""
+    if key in TIMES and not math.isnan(at := number(job, key)):
+        return f"{datetime.fromtimestamp(at, UTC if utc else None):%Y-%m-%dT%H:%M:%S}"
     return shlex.join(shown_command(job)) if key == "command" else text(job, key)
 
 
@@ -137,8 +166,8 @@ def chosen(found: list[Json], ids: list[str]) -> list[Json]:
     for name in ids:
         if name not in by_id:
             near = nearest(name, by_id)
-            why = f"no job named {name!r}" + (f'; did you mean "{near}"?' if near else "")
-            raise Refusal(why, "missing")
+            how = f'did you mean "{near}"?' if near else by_name("jobs --all", name)
+            raise Refusal(f"no job has the id {name!r}; {how}", "missing")
     return [by_id[name] for name in ids]
 
 

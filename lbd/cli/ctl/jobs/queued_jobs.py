@@ -24,6 +24,7 @@ from lbd.console.job_details import (
     attempt_row,
     detail_lines,
     end_phrase,
+    status_phrase,
 )
 from lbd.console.jobs import ANSWER_S
 from lbd.console.output import own_page, print_json, put, wrapped
@@ -62,6 +63,7 @@ def add_id(parser: Parser) -> None:
 
 
 def add_logs_options(parser: Parser) -> None:
+    parser.elsewhere = dict.fromkeys(("--tail", "--lines", "-n"), "use lbctl logs ID | tail")
     parser.add_argument(
         "-f", "--follow", action="store_true", help="follow the output until the job ends"
     )
@@ -193,7 +195,7 @@ def show_each(daemons: Daemons, found: list[Json]) -> int:
             left[host].append(task)
             continue
         where = f" on {host}" if host else ""
-        how = f", exit {status}" if (status := text(one, "exit_status")) else ""
+        how = f", {phrase}" if (phrase := status_phrase(one)) else ""
         put(f"==> {task}: {text(one, 'state')}{where}{how} <==")
         sys.stdout.flush()
         try:

@@ -7,6 +7,7 @@ gets a single answer.
 import argparse
 import contextlib
 import os
+import re
 import signal
 import sys
 import time
@@ -14,7 +15,7 @@ from datetime import datetime
 
 from lbd.cli.complaints import EXIT_FAILED, complain, report_error
 from lbd.cli.ctl.jobs import queued_jobs
-from lbd.cli.ctl.jobs.arrays import add_ids, add_requeue_options, add_update_options, change_of
+from lbd.cli.ctl.jobs.arrays import add_requeue_options, add_update_options, change_of
 from lbd.cli.ctl.jobs.filters import add_filters
 from lbd.cli.ctl.jobs.listing import job_lines, withheld_lines
 from lbd.cli.ctl.verb import Run, Verb, asking, reading
@@ -23,17 +24,20 @@ from lbd.cli.quantities import signal_named
 from lbd.console import plain_commands
 from lbd.console.daemons import Daemons
 from lbd.console.figures import Clock
-from lbd.console.job_acts import act, check_ids
+from lbd.console.job_acts import Acted, act, check_ids
 from lbd.console.job_details import attempt_row
-from lbd.console.jobs import ANSWER_S, Filters, fetch
+from lbd.console.jobs import ANSWER_S, Filters, fetch, states_of, unknown_host
 from lbd.console.output import own_page, print_json, put, wrapped
 from lbd.console.reply import Json, number, table, tables, text, texts
 from lbd.errors import ConfigError, LbdError
 from lbd.lbm.owner.accounts import user_name
 from lbd.model import ENDED_NAMES
 from lbd.text.index_list import runs_in, runs_text
+from lbd.text.one_line import one_line
 
 ALL_QUEUED = "@me"  # all queued jobs of the caller
+SIGNAL = re.compile(r"-[0-9]+")  # as kill(1) takes it
+QUESTION_CHARS_MAX = 1000
 ASKED_FROM = 6  # ending this many jobs or more needs a confirmation
 
 
@@ -138,23 +142,41 @@ def wait(daemons: Daemons, options: argparse.Namespace) -> int:
 
 
 def kill(daemons: Daemons, options: argparse.Namespace) -> int:
-    chosen = list(options.ids)
-    filters = Filters.of(options)
-    if filters == Filters():
-        if not chosen:
-            raise ConfigError("which jobs? Give an ID, --name, --user, --state or --host")
-    else:
-        chosen = matching(daemons, chosen, filters)
-        if not chosen and not options.json:
-            complain("lbctl", "no job matches these filters")
-    if filters != Filters() and not (options.yes or agreed(chosen)):
-        complain("lbctl", "nothing was done")
+    chosen = selected(daemons, options, "end")
+    if chosen is None:
         return EXIT_FAILED
     done = act(daemons, chosen, "kill", signal=options.signal)
     code = report(done, options, what_was_done(options.signal))
     if ALL_QUEUED in chosen and not options.json:
         mention_plain(daemons)
     return code
+
+
+def selected(daemons: Daemons, options: argparse.Namespace, does: str) -> list[str] | None:
+    """Returns the ids to act on, as given or found by the filters; None if the user says no.
+    `does`: what is done with them, for the question. Raises LbdError."""
+    ids, filters = list(options.ids), Filters.of(options)
+    if filters == Filters():
+        if not ids:
+            raise ConfigError("which jobs? Give an ID, --name, --user, --state or --host")
+        number = next((one for one in ids if SIGNAL.fullmatch(one)), "")
+        if number and does == "end":
+            raise ConfigError(f"{number!r} is not an id; for a signal, write -s {number[1:]}")
+        return ids
+    jobs = matching(daemons, ids, filters)
+    if does != "end":
+        jobs = [one for one in jobs if may_wait(one)]
+    if not (jobs or options.json):
+        complain("lbctl", unknown_host(daemons, filters.host) or "no job matches these filters")
+    if not (options.yes or agreed(jobs, does)):
+        complain("lbctl", "nothing was done")
+        return None
+    return [text(one, "id") for one in jobs]
+
+
+def may_wait(job: Json) -> bool:
+    """Whether a job is in the queue, or one of its tasks; only those are held and released."""
+    return not plain_commands.is_plain(text(job, "id")) and "pending" in states_of(job)
 
 
 def what_was_done(number: int) -> str:
@@ -168,8 +190,8 @@ def mention_plain(daemons: Daemons) -> None:
     """Names the caller's plain commands, which go on because @me does not include them."""
     user = user_name(os.getuid())
     with contextlib.suppress(LbdError):
-        plain = [name for name in matching(daemons, [], Filters(user=user))
-                 if plain_commands.is_plain(name)]  # fmt: skip
+        found = (text(one, "id") for one in matching(daemons, [], Filters(user=user)))
+        plain = [*filter(plain_commands.is_plain, found)]
         if plain:
             some = "1 plain command of yours runs", "it"
             if len(plain) > 1:
@@ -179,7 +201,7 @@ def mention_plain(daemons: Daemons) -> None:
             complain("lbctl", f"{some[0]} on: {names}; {how}")
 
 
-def matching(daemons: Daemons, ids: list[str], filters: Filters) -> list[str]:
+def matching(daemons: Daemons, ids: list[str], filters: Filters) -> list[Json]:
     """Returns the jobs that have not ended and pass the filters; with `ids`, only those of them.
     Raises LbdError."""
     reply = fetch(daemons, ended_too=False)
@@ -190,7 +212,7 @@ def matching(daemons: Daemons, ids: list[str], filters: Filters) -> list[str]:
         )
     for line in withheld_lines(reply):
         complain("lbctl", line)
-    found = [text(one, "id") for one in tables(reply, "jobs")
+    found = [one for one in tables(reply, "jobs")
              if text(one, "state") not in ENDED_NAMES and filters.keeps(one)]  # fmt: skip
     if not ids:
         return found
@@ -200,21 +222,29 @@ def matching(daemons: Daemons, ids: list[str], filters: Filters) -> list[str]:
         check_ids(queued)
         asked: Json = {"op": "queue.jobs", "ids": queued}
         wanted |= {text(one, "id") for one in tables(daemons.lbm(asked, ANSWER_S), "jobs")}
-    return [name for name in found if name in wanted]
+    return [one for one in found if text(one, "id") in wanted]
 
 
-def agreed(chosen: list[str]) -> bool:
+def agreed(jobs: list[Json], does: str) -> bool:
     """Asks the user at the terminal to confirm if there are many jobs."""
-    if len(chosen) < ASKED_FROM or not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if len(jobs) < ASKED_FROM or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return True
-    shown = ", ".join(chosen[:ASKED_FROM]) + (" …" if len(chosen) > ASKED_FROM else "")
-    complain("lbctl", f"end {len(chosen)} jobs ({shown})? y or n")
+    names = [text(one, "name") for one in jobs]
+    labels = [name if name and names.count(name) == 1 else text(one, "id")
+              for one, name in zip(jobs[:ASKED_FROM], names, strict=False)]  # fmt: skip
+    shown = ", ".join(labels) + (" …" if len(jobs) > ASKED_FROM else "")
+    said = one_line(f"lbctl: {does} {len(jobs)} jobs ({shown})?", QUESTION_CHARS_MAX)
+    print(f"{said} [y/n] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def requeue(daemons: Daemons, options: argparse.Namespace) -> int:
     order: Json = {"verb": "requeue-failed"} if options.failed else {}
-    return report(act(daemons, options.ids, "requeue", order), options, "queued again:")
+    done = act(daemons, options.ids, "requeue", order)
+    ids = [text(one, "id") for one in done.results if one.get("ok")]
+    what = "tasks" if all("_" in one for one in ids) else "jobs"
+    count = f" {len(ids)} {what}," if len(ids) > 1 else ""
+    return report(done, options, f"queued again:{count}")
 
 
 def update(daemons: Daemons, options: argparse.Namespace) -> int:
@@ -222,21 +252,20 @@ def update(daemons: Daemons, options: argparse.Namespace) -> int:
     return report(done, options, "changed")
 
 
-def report(done: list[Json], options: argparse.Namespace, did: str) -> int:
-    errors = [text(one, "error") for one in done if not one.get("ok")]
+def report(done: Acted, options: argparse.Namespace, did: str) -> int:
     if options.json:
-        print_json(done)
+        print_json(done.results)
     else:
         acted: dict[str, list[str]] = {}
-        for one in done:
+        for one in done.results:
             if one.get("ok"):
                 acted.setdefault(text(one, "still_open"), []).append(text(one, "id"))
         for later, ids in sorted(acted.items()):
             names = in_ranges(ids)
             put(f"not ended yet: {names}; {later}" if later else f"{did} {names}")
-    for error in errors:
-        complain("lbctl", error)
-    return EXIT_FAILED if errors else 0
+        for error in done.errors:
+            complain("lbctl", error)
+    return EXIT_FAILED if done.errors else 0
 
 
 def in_ranges(ids: list[str]) -> str:
@@ -266,7 +295,8 @@ def in_ranges(ids: list[str]) -> str:
 
 def acting(verb: str, did: str) -> Run:
     def run(daemons: Daemons, options: argparse.Namespace) -> int:
-        return report(act(daemons, options.ids, verb), options, did)
+        chosen = selected(daemons, options, verb)
+        return EXIT_FAILED if chosen is None else report(act(daemons, chosen, verb), options, did)
 
     return asking(run)
 
@@ -279,10 +309,20 @@ def add_job_options(parser: Parser) -> None:
 def add_kill_options(parser: Parser) -> None:
     parser.add_argument("-s", "--signal", metavar="SIG", type=signal_named, default=0,
                         help="send only this signal (default: TERM, then KILL)")  # fmt: skip
-    add_filters(parser)
-    parser.add_argument("--yes", action="store_true", help="do not ask, however many there are")
+    add_selection(parser)
     parser.add_argument("ids", metavar="ID", nargs="*",
                         help="3, 2-5, 12_7, 12_[3-5], last, @me, h1-26")  # fmt: skip
+
+
+def add_selection(parser: Parser) -> None:
+    add_filters(parser)
+    parser.add_argument("--yes", action="store_true", help="do not ask, however many there are")
+
+
+def add_hold_options(parser: Parser) -> None:
+    add_selection(parser)
+    parser.add_argument("ids", metavar="ID", nargs="*",
+                        help="3, 2-5, 12_7, 12_[3-5], last, @me")  # fmt: skip
 
 
 KILL_EXAMPLES = (
@@ -300,10 +340,15 @@ VERBS = {
     )),
     "wait": Verb(reading(wait), queued_jobs.add_wait_options),
     "kill": Verb(asking(kill), add_kill_options, KILL_EXAMPLES),
-    "hold": Verb(acting("hold", "held"), add_ids),
-    "release": Verb(acting("release", "released"), add_ids),
+    "hold": Verb(acting("hold", "held"), add_hold_options, (
+        "lbctl hold '12_[200-300]'        these tasks, if they have not started",
+        "lbctl hold --name 'night-*'      all waiting jobs of that name",
+    )),
+    "release": Verb(acting("release", "released"), add_hold_options, (
+        "lbctl release --name 'night-*'   all held jobs of that name",
+    )),
     "requeue": Verb(asking(requeue), add_requeue_options, (
-        "lbctl requeue 12                 all tasks of job 12 that have started",
+        "lbctl requeue 12                 all of job 12 again from the start, also what is done",
         "lbctl requeue --failed 12        the tasks of array 12 that failed",
     )),
     "update": Verb(asking(update), add_update_options, (

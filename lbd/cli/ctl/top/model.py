@@ -135,7 +135,7 @@ JOB_ORDERS = (
     Order("COMMAND", lambda job: " ".join(shown_command(job)) or None),
 )
 ORDERS = {View.HOSTS: HOST_ORDERS, View.JOBS: JOB_ORDERS, View.QUEUE: JOB_ORDERS}
-LETTERS = {"N": ("HOST", "ID"), "P": ("LOAD", "CPU"), "M": ("MEMORY",), "T": ("RAN",)}
+LETTERS = {"N": ("HOST", "NAME"), "P": ("LOAD", "CPU"), "M": ("MEMORY",), "T": ("RAN",)}
 VIEWS = {"1": View.HOSTS, "2": View.JOBS, "3": View.QUEUE}
 
 
@@ -148,6 +148,7 @@ class Facts:
     problems: tuple[str, ...] = ()
     queue_hosts: tuple[str, ...] = ()  # where a dispatcher should run
     has_come: bool = False
+    only_of: str = ""  # the user whose jobs these are; "": everybody's
 
     @property
     def hosts(self) -> list[Json]:

@@ -7,7 +7,7 @@ from lbd.cli.ctl.jobs.listing import job_lines
 from lbd.cli.ctl.status import cluster_lines, host_lines, note_lines
 from lbd.cli.ctl.top.model import Mode, Model, View, name_of
 from lbd.console.figures import Clock
-from lbd.console.jobs import shown_command
+from lbd.console.jobs import none_of_yours, others_jobs, shown_command
 from lbd.console.output import (
     BOLD,
     DIM,
@@ -21,7 +21,8 @@ from lbd.console.output import (
     folded,
     wrapped,
 )
-from lbd.console.reply import Json, text
+from lbd.console.reply import Json, number, table, text
+from lbd.model import ENDED_NAMES
 
 LEAST_LINES = 3  # minimum lines for a list, before what is around it is dropped
 KEYS = "? help  q quit  k kill  / filter  < > sort  r reverse  ↑↓ move  Tab view"
@@ -65,8 +66,8 @@ def draw(model: Model, size: Size, paint: Paint, clock: Clock, interval_s: float
 def head_lines(
     model: Model, size: Size, paint: Paint, clock: Clock, interval_s: float
 ) -> list[str]:
-    views = "  ".join(
-        paint(f"{at} {view.value}", BOLD if view is model.view else DIM)
+    views = " ".join(
+        paint(f"[{at}]{view.value}", BOLD if view is model.view else DIM)
         for at, view in enumerate(View, 1)
     )
     now = clock.time_of_day(clock.now_s)
@@ -88,11 +89,19 @@ def foot_lines(model: Model, paint: Paint) -> list[str]:
     if model.mode is Mode.KILL:
         job = model.job(model.question)
         what, user = text(job, "name") or " ".join(shown_command(job)), text(job, "user")
-        asked = f"end job {model.question} of {user}? y/n   ({what})"
+        tasks = open_tasks(job)
+        which = f"the {tasks} tasks of job" if tasks > 1 else "job"
+        asked = f"end {which} {model.question} of {user}? y/n   ({what})"
         return [paint(asked, YELLOW)]
     if model.message:
         return [paint(model.message, YELLOW)]
     return [paint(KEYS, DIM)]
+
+
+def open_tasks(job: Json) -> int:
+    """Returns how many tasks of an array have not ended; 0 for other jobs."""
+    counts = table(job, "tasks")
+    return sum(int(number(counts, state)) for state in counts if state not in ENDED_NAMES)
 
 
 def help_lines(paint: Paint) -> list[str]:
@@ -174,5 +183,11 @@ def marked(lines: Sequence[str], chosen: int, paint: Paint, columns: int) -> lis
 
 
 def nothing(model: Model, view: View) -> str:
+    if not model.filter and model.facts.only_of and view is not View.HOSTS:
+        queue = table(table(model.facts.status, "cluster"), "dispatcher")
+        if view is View.JOBS:
+            return none_of_yours(others_jobs(queue))
+        waiting = f" (others: {number(queue, 'queued'):.0f})" if queue.get("queued") else ""
+        return f"none of your jobs waits{waiting}"
     what = {View.HOSTS: "hosts", View.JOBS: "jobs", View.QUEUE: "jobs wait"}[view]
     return f"no {what} with {model.filter!r}" if model.filter else f"no {what}"

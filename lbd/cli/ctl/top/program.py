@@ -118,6 +118,7 @@ def look(daemons: Daemons) -> Facts:
     problems: list[str] = []
     status: Json = {}
     jobs: list[Json] = []
+    only_of = ""
     try:
         status = ask_status(daemons)
         tables(status, "hosts")
@@ -125,14 +126,14 @@ def look(daemons: Daemons) -> Facts:
         problems.append(str(problem))
     try:
         reply = fetch(daemons, ended_too=False)
-        jobs = tables(reply, "jobs")
+        jobs, only_of = tables(reply, "jobs"), text(reply, "only_of")
         problems += withheld_lines(reply)
         if missing := texts(reply, "missing"):
             problems.append(f"jobs of {', '.join(missing)} are missing: no answer")
     except LbdError as problem:
         problems.append(str(problem))
     queue_hosts, _ = daemons.queue()
-    return Facts(status, tuple(jobs), tuple(problems), queue_hosts, has_come=True)
+    return Facts(status, tuple(jobs), tuple(problems), queue_hosts, True, only_of)
 
 
 def kill(daemons: Daemons, job: str) -> str:
@@ -140,8 +141,7 @@ def kill(daemons: Daemons, job: str) -> str:
         done = act(daemons, [job], "kill")
     except LbdError as problem:
         return str(problem)
-    errors = [text(one, "error") for one in done if not one.get("ok")]
-    return "; ".join(errors) or f"{job} was asked to end"
+    return "; ".join(done.errors) or f"{job} was asked to end"
 
 
 VERBS = {"top": Verb(reading(top), add_options)}

@@ -66,7 +66,10 @@ PLACED = {
 
 
 def meant(*texts):
-    return tasks_of(read_selectors(texts, "ann", None).tasks, PLACED)
+    found, problems = tasks_of(read_selectors(texts, "ann", None).tasks, PLACED)
+    for _, why in problems:
+        raise LbdError(why)
+    return found
 
 
 def test_tasks_are_named_by_array_and_index():
@@ -98,6 +101,13 @@ def test_a_missing_task_is_one_line(text, line):
     with pytest.raises(LbdError) as problem:
         meant(text)
     assert str(problem.value) == line
+
+
+def test_tasks_that_exist_are_found_beside_some_that_do_not():
+    tasks = read_selectors(["13_1", "12_7", "12_301", "9_[1-3]"], "ann", None).tasks
+    found, problems = tasks_of(tasks, PLACED)
+    assert found == ((18, 18),)
+    assert [name for name, _ in problems] == ["13_1", "12_301", "9_[1-3]"]
 
 
 @pytest.mark.parametrize(
@@ -133,6 +143,16 @@ def test_the_same_problem_of_many_jobs_is_one_line():
         "job 8 is already running; only pending jobs can be held",
     ]
     assert in_few_lines([]) == []
+
+
+def test_but_each_that_was_named_by_itself_has_a_line():
+    problems = [(f"{n}", f"job {n} has ended") for n in range(3, 9)]
+    assert in_few_lines(problems, {"4", "7"}) == [
+        "job 4 has ended", "job 7 has ended", "job 3 has ended; and 3 more",
+    ]  # fmt: skip
+    assert in_few_lines(problems, "345678", lines_max=3) == [
+        "job 3 has ended", "job 4 has ended", "job 5 has ended; and 3 more",
+    ]  # fmt: skip
 
 
 def test_at_most_as_many_are_named_as_fit_into_an_answer():

@@ -402,7 +402,7 @@ class TestEndsOfJobs:
         jobs.add(job("h1-1", killed_by="ann"))
         jobs.end(JobId("h1-1"), state, 2.0, 143)
         assert jobs.ended[0].state is shown
-        assert (jobs.ended[0].reason == "killed by ann") is (shown is JobState.CANCELLED)
+        assert (jobs.ended[0].reason == "cancelled by ann") is (shown is JobState.CANCELLED)
 
 
 def test_a_job_that_waits_again_counts_as_not_started():

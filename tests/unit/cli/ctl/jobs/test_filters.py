@@ -84,9 +84,17 @@ def test_a_state_asks_for_ended_jobs_too(daemon, capsys):
 def test_fields_are_shown_alone_and_the_rest_is_counted(daemon, capsys):
     daemon("lbm", status={}, jobs={"jobs": JOBS, "missing": []})
     assert lbctl.main(["jobs", "--format", "id,command", "--limit", "1"]) == 0
-    assert capsys.readouterr().out.splitlines() == [
-        "ID    COMMAND", "h1-9  cc -c 'a b.c'", "… 3 more",
-    ]  # fmt: skip
+    out, err = capsys.readouterr()
+    assert out.splitlines() == ["ID    COMMAND", "h1-9  cc -c 'a b.c'"]
+    assert err == "lbctl: 3 more; --limit N shows more\n"  # not among the ids for a script
+
+
+def test_times_among_the_fields_can_be_read(daemon, capsys):
+    daemon("lbm", status={}, jobs={"jobs": [{**JOB, "started": 1795652029.887438}]})
+    assert lbctl.main(["jobs", "--format", "started,finished", "--no-header", "--utc"]) == 0
+    assert capsys.readouterr().out.strip() == "2026-11-26T00:13:49"
+    assert lbctl.main(["jobs", "--format", "started", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == [{"schema": 1, "started": 1795652029.887438}]
 
 
 def test_fields_are_the_keys_of_json(daemon, capsys):

@@ -89,5 +89,26 @@ def test_a_host_that_gives_a_row_at_a_time_holds_up_nobody(daemon, capsys):
     daemon("lim", status=STATUS, drains={"drains": []})
     server = daemon("lbm", past={"jobs": [JOB], "more": True})
     said = shown(capsys, "--sort", "finished", "--limit", "2000")
-    assert said.err == "lbctl: only the latest 2000; --limit N shows more\n"
+    assert said.err == "lbctl: only the first 2000; --limit N shows more\n"  # in that order
     assert 1 < len([one for one in server.asked if one["op"] == "past"]) < 20
+
+
+def test_nothing_follows_the_jobs_if_there_are_no_drains(daemon, capsys):
+    daemon("lim", status=STATUS, drains={"drains": []})
+    daemon("lbm", past={"jobs": [JOB], "more": False})
+    assert shown(capsys).out.splitlines()[-1].endswith(" true")
+    assert shown(capsys, "--host", "h1").out.splitlines()[-1].endswith(" true")
+
+
+def test_an_empty_history_says_why(daemon, capsys):
+    daemon("lim", status=STATUS, drains={"drains": []})
+    lbm = daemon("lbm", past={**NO_JOBS, "only_of": "ann"})
+    hidden = "you see only your own jobs; those of bob are for administrators"
+    assert shown(capsys, "--user", "bob") == ("", f"lbctl: {hidden}\n")
+    assert shown(capsys, "--user", "ann") == ("", "lbctl: no jobs\n")
+    assert shown(capsys, "--host", "h") == (
+        "", "lbctl: no host 'h' in this cluster; did you mean \"h1\"?\n",
+    )  # fmt: skip
+    assert shown(capsys, "--host", "h1") == ("", "lbctl: no jobs\n")
+    lbm.answers["past"] = NO_JOBS
+    assert shown(capsys, "--user", "bob") == ("", "lbctl: no jobs\n")

@@ -55,17 +55,19 @@ def test_the_outputs_of_the_failed_tasks_of_an_array_are_shown(daemon, capfdbina
         {**task, "id": "5_1", "state": "done", "exit_status": 0},
         {**task, "id": "5_2", "state": "failed", "exit_status": 3},
         {**task, "id": "5_3", "state": "lost", "exit_status": None, "host": None},
+        {**task, "id": "5_4", "state": "failed", "exit_status": 139, "signal": 11, "host": "h1"},
     ]
     printed = base64.b64encode(b"no such file\n").decode()
 
     def output(question):
-        again = question["at"] == [1, 0] or question["ids"] == ["5_3"]
+        again = question["at"] == [1, 0] or question["ids"] in (["5_3"], ["5_4"])
         return {"ok": True, "attempt": 1, "at": [1, 0], "data": [] if again else [printed]}
 
     lbm = daemon("lbm", **{"queue.logs": output, "queue.jobs": {"ok": True, "jobs": tasks}})
     assert lbctl.main(["logs", "--failed", "5"]) == 0
     assert capfdbinary.readouterr().out == (
         b"==> 5_2: failed on h2, exit 3 <==\nno such file\n==> 5_3: lost <==\n"
+        b"==> 5_4: failed on h1, signal 11 <==\n"
     )
     assert lbm.asked[0]["tasks"] is True
     assert lbctl.main(["logs", "--failed", "-f", "5"]) == 2
@@ -158,6 +160,8 @@ def test_the_outputs_of_an_array_are_shown_one_after_the_other(daemon, capfdbina
         ({"state": "failed", "exit_status": 3}, "lbctl: job 5 failed (exit 3)\n"),
         ({"state": "failed", "exit_status": 143, "reason": "time limit"},
          "lbctl: job 5 failed (exit 143): time limit\n"),
+        ({"state": "failed", "exit_status": 139, "signal": 11, "reason": ""},
+         "lbctl: job 5 failed (signal 11)\n"),  # as `lbctl job` says
         ({"state": "failed", "exit_status": 125, "reason": "cannot open the output file o: No"},
          "lbctl: job 5 failed: cannot open the output file o: No\n"),
         ({"state": "lost", "reason": "h2 was lost"}, "lbctl: job 5 was lost: h2 was lost\n"),

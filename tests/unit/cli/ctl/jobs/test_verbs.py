@@ -71,8 +71,65 @@ def test_killing_many_jobs_asks_for_confirmation(lbm, monkeypatch, typed, status
     monkeypatch.setattr("sys.stdin", Typed(typed))
     monkeypatch.setattr("sys.stderr", screen := Screen())
     assert lbctl.main(["kill", "--name", "night"]) == status
-    assert "end 7 jobs (h1-1, h1-2, h1-3, h1-4, h1-5, h1-6 …)?" in screen.getvalue()
+    question = "lbctl: end 7 jobs (h1-1, h1-2, h1-3, h1-4, h1-5, h1-6 …)? [y/n] "
+    assert screen.getvalue().startswith(question)
+    assert ("\n" in screen.getvalue()) is (status == 1)  # "nothing was done"
     assert bool(killed(lbm)) is (status == 0)
+
+
+def test_the_question_names_the_jobs_by_their_names(daemon, monkeypatch):
+    jobs = [{**JOB, "id": str(at), "name": f"night-{min(at, 5)}"} for at in range(1, 8)]
+    daemon("lbm", jobs={"jobs": jobs}, **{"queue.act": {"done": []}})
+    monkeypatch.setattr("sys.stdin", Typed("n\n"))
+    monkeypatch.setattr("sys.stderr", screen := Screen())
+    assert lbctl.main(["kill", "--name", "night-*"]) == 1
+    names = "night-1, night-2, night-3, night-4, 5, 6 …"  # three are called night-5
+    assert screen.getvalue().startswith(f"lbctl: end 7 jobs ({names})? [y/n] ")
+
+
+WAITING = [
+    {**JOB, "id": "3", "name": "night-1", "state": "pending"},
+    {**JOB, "id": "4", "name": "night-2", "state": "running"},
+    {**JOB, "id": "5", "name": "night-3", "array": "1-3", "tasks": {"running": 1, "pending": 2}},
+    {**JOB, "id": "9", "name": "day", "state": "pending"},
+    {**JOB, "id": "h1-1", "name": "night-4", "state": "pending"},
+]
+
+
+@pytest.mark.parametrize(("verb", "did"), [("hold", "held"), ("release", "released")])
+def test_hold_and_release_take_the_filters_of_kill(daemon, capsys, verb, did):
+    """Of what the filters find, they take what can wait: neither running nor plain commands."""
+    lbm = daemon("lbm", status={}, jobs={"jobs": WAITING}, **{"queue.act": {"done": ["3", "5_2"]}})
+    assert lbctl.main([verb, "--name", "night-*"]) == 0
+    assert capsys.readouterr() == (f"{did} 3, 5_2\n", "")
+    (asked,) = [one for one in lbm.asked if one["op"] == "queue.act"]
+    assert (asked["verb"], asked["ids"]) == (verb, ["3", "5"])
+    assert lbctl.main([verb, "--name", "evening"]) == 0
+    assert capsys.readouterr().err == "lbctl: no job matches these filters\n"
+    assert lbctl.main([verb]) == 2
+    assert capsys.readouterr().err.startswith("lbctl: which jobs?")
+
+
+def test_a_signal_like_that_of_kill_is_answered_with_how_to_send_it(lbm, capsys):
+    assert lbctl.main(["kill", "-9", "last"]) == 2
+    assert capsys.readouterr().err == "lbctl: '-9' is not an id; for a signal, write -s 9\n"
+    assert not [one for one in lbm.asked if one["op"] == "queue.act"]
+    assert lbctl.main(["hold", "-9"]) == 2
+    assert "for a signal" not in capsys.readouterr().err
+
+
+def test_what_is_queued_again_is_counted(daemon, capsys):
+    lbm = daemon("lbm", **{"queue.act": {"done": [f"1_{index}" for index in (17, 114, 500, 501)]}})
+    assert lbctl.main(["requeue", "1"]) == 0
+    assert capsys.readouterr().out == "queued again: 4 tasks, 1_[17,114,500-501]\n"
+    lbm.answers["queue.act"] = {"done": [7]}
+    assert lbctl.main(["requeue", "7"]) == 0
+    assert capsys.readouterr().out == "queued again: 7\n"
+
+
+def test_an_option_of_tail_is_answered_with_how_to_do_it(capsys):
+    assert lbctl.main(["logs", "--tail", "12"]) == 2
+    assert "; use lbctl logs ID | tail; see lbctl logs --help" in capsys.readouterr().err
 
 
 def test_killing_a_few_jobs_does_not_ask(lbm, monkeypatch):
@@ -87,7 +144,55 @@ def test_plain_commands_and_queued_jobs_can_be_killed_together(lbm, capsys):
     assert [(one["id"], one["ok"]) for one in json.loads(out)] == [
         ("h1-1", True), ("h1-9", False), ("3", True), ("4", True), ("5", True), ("9", True),
     ]  # fmt: skip
-    assert err == "lbctl: h1-9: permission denied\n"
+    assert err == ""  # the list says it
+
+
+FAILED = {
+    "done": ["3"],
+    "errors": ["no job 99 in the queue's ledger", "job 4_1 has ended; and 1 more"],
+    "failed": [
+        {"ids": ["99"], "error": "no job 99 in the queue's ledger"},
+        {"ids": ["4_1", "4_2"], "error": "job 4_1 has ended"},
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    "words", [["kill"], ["hold"], ["release"], ["requeue"], ["update", "--name", "night"]]
+)
+def test_each_job_that_an_order_failed_for_has_its_object(daemon, capsys, words):
+    """`id` was null, and a plain line stood beside the list."""
+    daemon("lbm", **{"queue.act": FAILED})
+    asked = [*words, "3", "99", "4"]
+    assert lbctl.main([*asked, "--json"]) == 1
+    out, err = capsys.readouterr()
+    assert [(one["id"], one["ok"], one["error"]) for one in json.loads(out)] == [
+        ("3", True, None),
+        ("99", False, "no job 99 in the queue's ledger"),
+        ("4_1", False, "job 4_1 has ended"),
+        ("4_2", False, "job 4_2 has ended"),
+    ]
+    assert err == ""
+    assert lbctl.main(asked) == 1
+    out, err = capsys.readouterr()
+    assert out.endswith(" 3\n")
+    assert err.splitlines() == [f"lbctl: {line}" for line in FAILED["errors"]]
+
+
+def test_an_older_dispatcher_does_not_say_which_jobs_failed(daemon, capsys):
+    daemon("lbm", **{"queue.act": {"done": [], "errors": ["job 4 has ended"], "failed": []}})
+    assert lbctl.main(["kill", "4", "--json"]) == 1
+    (one,) = json.loads(capsys.readouterr().out)
+    assert (one["id"], one["error"]) == (None, "job 4 has ended")
+
+
+def test_without_a_dispatcher_each_job_has_its_object_too(lbm, capsys):
+    lbm.answers["queue.act"] = lambda request: {"ok": False, "error": "no answer", "code": "failed"}
+    assert lbctl.main(["kill", "h1-1", "3", "5", "--json"]) == 1
+    rows = json.loads(capsys.readouterr().out)
+    assert [(one["id"], one["error"]) for one in rows] == [
+        ("h1-1", None), ("3", "no answer"), ("5", "no answer"),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -233,6 +338,18 @@ def test_kill_of_a_name_is_answered_with_how_to_kill_by_name(capsys):
     assert capsys.readouterr().err.endswith("; by name: lbctl kill --name PATTERN\n")
     assert lbctl.main(["hold", "mine"]) == 2
     assert capsys.readouterr().err.endswith("; by name: lbctl jobs --name PATTERN\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [(["kill"], "kill --name night-4"), (["job"], "jobs --all --name night-4")],
+)
+def test_a_name_that_looks_like_an_id_is_answered_with_how_to_find_it(daemon, capsys, words, hint):
+    line = "no job night-4: no host 'night' in this cluster"
+    refusal = {"ok": False, "error": line, "code": "missing"}
+    daemon("lbm", **{f"command.{verb}": lambda request: refusal for verb in ("kill", "show")})
+    assert lbctl.main([*words, "night-4"]) == 1
+    assert capsys.readouterr().err == f"lbctl: {line}; by name: lbctl {hint}\n"
 
 
 def test_a_job_that_has_not_ended_yet_is_not_reported_as_killed(daemon, capsys):

@@ -1,6 +1,7 @@
 """`lbctl top` by its keys and sizes, without a terminal."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -137,6 +138,14 @@ def test_sorting(keys, names, said):
     assert f"sorted: {said}" in shown.text
 
 
+def test_jobs_are_sorted_by_name_as_the_help_says():
+    shown = top([host(1)], [job(3, name="b10"), job(4), job(5, name="b9"), job(6, name="a")])
+    shown.press("2", "N")
+    assert shown.names() == ["6", "5", "3", "4"]
+    assert "sorted: NAME ▲" in shown.text
+    assert "[1]hosts [2]jobs [3]queue" in shown.lines[0]  # not counts
+
+
 @pytest.mark.parametrize("key", ["P", "r", ">"])
 def test_a_new_order_is_shown_from_its_top(key):
     shown = top(MANY)
@@ -220,6 +229,27 @@ def test_only_a_yes_to_the_question_kills():
         assert shown.press("k", no) is None
         assert shown.lines[-1] == "job 8 was not ended"
     assert shown.press("k", "y") == Kill("8")
+
+
+def test_the_question_about_an_array_says_how_many_tasks_would_end():
+    tasks = {"running": 40, "pending": 10, "done": 7}
+    shown = top([host(1)], [job(12, array="1-57", name="fit", tasks=tasks)])
+    shown.press("2", "k")
+    assert shown.lines[-1] == "end the 50 tasks of job 12 of ann? y/n   (fit)"
+
+
+def test_one_who_has_no_jobs_sees_how_many_others_have():
+    queue = {"queued": 3, "running": 9}
+    status = {**STATUS, "cluster": {**STATUS["cluster"], "dispatcher": queue}}
+    shown = top([host(1)], [])
+    shown.model.take(replace(shown.model.facts, status=status, only_of="bob"))
+    shown.press("2")
+    assert "none of your jobs runs or waits (others: 9 running, 3 waiting)" in shown.text
+    shown.press("3")
+    assert "none of your jobs waits (others: 3)" in shown.text
+    shown.model.take(replace(shown.model.facts, only_of=""))  # an administrator sees all
+    shown.press("2")
+    assert "none of" not in shown.text
 
 
 def test_the_question_is_about_the_job_it_was_asked_for():
