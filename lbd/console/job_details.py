@@ -8,7 +8,7 @@ from lbd.console import figures
 from lbd.console.figures import Clock
 from lbd.console.figures import duration as shown_duration
 from lbd.console.forecasts import begin_phrase, target_lines, truth_phrase
-from lbd.console.jobs import STATES, shown_command, shown_state
+from lbd.console.jobs import counts_of, held_in, shown_command, shown_state
 from lbd.console.reply import Json, number, table, tables, text, texts
 from lbd.model import ENDED_NAMES
 from lbd.policy.needs import is_size
@@ -34,6 +34,11 @@ def array_lines(one: Json) -> list[str]:
     indexes = one_line(text(one, "array"), INDEXES_WIDTH)
     limit = f", {text(one, 'at_once')} at once" if text(one, "at_once") else ""
     lines = [f"array    {indexes}{limit}", f"tasks    {shown_state(one)}"]
+    if held := held_in(one):
+        which = one_line(text(one, "held_indexes"), INDEXES_WIDTH)
+        lines.append(
+            f"held     {held}{f': {which}' if which else ''}; lbctl release {text(one, 'id')}"
+        )
     failed = [failed_task(task) for task in tables(one, "failed")]
     if failed:
         states = {state: int(number(table(one, "tasks"), state)) for state in ("failed", "lost")}
@@ -159,13 +164,13 @@ def detail_lines(one: Json, clock: Clock) -> list[str]:
 def outlook_lines(one: Json, clock: Clock) -> list[str]:
     """Returns when the job begins, or when a running array ends. `target_lines` covers arrays with
     a target."""
-    tasks, ran_s = table(one, "tasks"), clock.now_s - number(one, "started")
+    ran_s = clock.now_s - number(one, "started")
     if not text(one, "array") or math.isnan(ran_s):
         return [f"begins   {begins}"] if (begins := begin_phrase(one)) else []
-    counts = {state: int(number(tasks, state)) for state in STATES if tasks.get(state)}
+    counts = counts_of(one)
     if not sum(counts.get(state, 0) for state in INTERRUPTING) or one.get("target"):
         return []
-    return [f"ends     {end_line(*ended_of(counts), ran_s)}"]
+    return [f"ends     {end_line(*ended_of(counts), ran_s, held_in(one))}"]
 
 
 def time_lines(one: Json, clock: Clock) -> list[str]:

@@ -98,10 +98,11 @@ class JobViews:
 
     def _of_array(self, row: JobRow, tally: Tally, explained: bool) -> pb.JobInfo:
         """Returns the view of an array. `row`: one of its tasks. The reason shown is that of its
-        first waiting task."""
+        first waiting task that is not held, if there is one."""
         live = None
-        if explained and (waiting := tally.waiting or None):
-            live = self._life.jobs.get(JobId(str(waiting[0][0])))
+        if explained and tally.waiting:
+            first = tally.waiting[0][0] if tally.next_waiting is None else tally.next_waiting
+            live = self._life.jobs.get(JobId(str(first)))
         elif explained and tally.open:
             live = self._life.jobs.get(JobId(str(row.id)))
         unrecorded = self._unrecorded(row)
@@ -299,9 +300,11 @@ def add_tally(reply: pb.JobInfo, row: JobRow, tally: Tally) -> None:
     array.indexes, array.at_once = row.indexes, row.at_once
     for name, count in tally.states.items():
         array.tasks[name] = count
-    if row.indexes and tally.waiting:
+    array.held = tally.held_count
+    if row.indexes:
         with contextlib.suppress(ValueError, IndexError):  # others may write to the ledger
-            array.waiting = waiting_shown(row, tally)
+            array.waiting = indexes_shown(row, tally.waiting)
+            array.held_indexes = indexes_shown(row, tally.held)
     for task in tally.bad:
         array.bad.add(
             index=task.index, state=task.state, exit_status=task.exit_status,
@@ -309,11 +312,13 @@ def add_tally(reply: pb.JobInfo, row: JobRow, tally: Tally) -> None:
         )  # fmt: skip
 
 
-def waiting_shown(row: JobRow, tally: Tally) -> str:
-    """Returns the indexes of the first waiting tasks. Raises ValueError, IndexError if the array
+def indexes_shown(row: JobRow, ids: Sequence[tuple[int, int]]) -> str:
+    """Returns the indexes of the first of these tasks. Raises ValueError, IndexError if the array
     lacks these indexes."""
+    if not ids:
+        return ""
     indexes = TaskIndexes(row.indexes)
-    runs = [(low - row.first, high - row.first) for low, high in tally.waiting]
+    runs = [(low - row.first, high - row.first) for low, high in ids]
     shown = [indexes.between(low, high, WAITING_SHOWN) for low, high in runs[:WAITING_SHOWN]]
     return ",".join([*shown, "…"] if runs[WAITING_SHOWN:] else shown)
 

@@ -1,6 +1,8 @@
 """Phrases with job ids as the subject of a sentence. `lbrun` imports this file, too."""
 
 NOT_HEARD_OF = "not heard of for"  # begins the reason of a running job whose host is silent
+HELD = "held"  # begins the reason of a pending job that waits to be released
+HELD_FOR_A_WHILE = "held for a while: "  # of one that is tried again later, without a release
 CANNOT_OPEN = "cannot open the output file"  # begins the reason of a job that therefore never ran
 # The command line of a job from sbatch, followed by the script's name and its arguments.
 LAUNCHER = ("/bin/sh", "-c", 'eval "$SBATCH_LAUNCH"')
@@ -13,6 +15,11 @@ def only_together(ids: list[str]) -> str:
         return ""
     array = task.partition("_")[0]
     return f"{task}: the tasks of an array can only be changed together; name the array, {array}"
+
+
+def is_held(reason: str) -> bool:
+    """Returns whether a pending job with this reason starts only once it is released."""
+    return reason.startswith(HELD) and not reason.startswith(HELD_FOR_A_WHILE)
 
 
 def jobs_do(ids: str, does: str = "", do: str = "") -> str:

@@ -285,14 +285,18 @@ class AttemptRow:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """The tasks of an array in total; `waiting`: id ranges of the first waiting tasks."""
+    """The tasks of an array in total. `waiting`: id ranges of the first waiting tasks; `held`: of
+    the first held ones among them."""
 
     states: Mapping[str, int]
     started: float | None  # the earliest
     finished: float | None  # the latest
     cpu_s: float | None
     slots: int  # held
+    held_count: int = 0
     waiting: Sequence[tuple[int, int]] = ()
+    held: Sequence[tuple[int, int]] = ()
+    next_waiting: int | None = None  # id of the first that is not held
     bad: Sequence["BadTask"] = ()  # the first that failed or were lost
     suspended_for: str = ""  # the reason of the first suspended task
 

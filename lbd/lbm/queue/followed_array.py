@@ -20,6 +20,7 @@ from lbd.text.array_phrases import (
     progress_line,
 )
 from lbd.text.index_list import Runs, count_of
+from lbd.text.job_phrases import HELD, is_held
 
 KILL = 9
 FAILED = ("failed", "lost")
@@ -77,7 +78,8 @@ class FollowedArray:
     def heard(self, jobs: Iterable[pb.JobInfo]) -> None:
         for job in jobs:
             if 0 <= (at := job.id - int(self.id)) < len(self._states):
-                self._states[at] = self._names.setdefault(job.state, len(self._names) + 1)
+                state = HELD if job.state == "pending" and is_held(job.reason) else job.state
+                self._states[at] = self._names.setdefault(state, len(self._names) + 1)
 
     def progress(self, now_s: float) -> str:
         count = count_of(self.indexes)

@@ -25,11 +25,13 @@ from lbd.lbm.session.queue_json import (
     array_json,
     calibration_json,
     counts_json,
+    held_in,
     interval,
     name_of,
     prediction_json,
     speedup_json,
     speedup_of,
+    target_json,
     update_of,
     which_task,
 )
@@ -216,6 +218,7 @@ class QueueAnswers:
             return await self._counts(question, caller)
         jobs = await self._find_in_turn(question, caller, explained=False)
         waiting = [str(job.id) for job in jobs if job.state not in ENDED_NAMES]
+        held = sum(map(held_in, jobs))
         ended = [job for job in jobs if job.state in ENDED_NAMES]
         brief, count = bool(question.get("brief")), len(jobs)
         del jobs
@@ -238,6 +241,7 @@ class QueueAnswers:
             outputs = await self._home.files.awaited.answer(caller.uid, ended, left_s)
         return outputs | {
             "open": count - len(ended),
+            "held": held,  # when the question came
             "all_done": all(job.state == "done" for job in ended),
             "jobs": [] if brief else [queued_json(job) async for job in in_turns(ended)],
         }
@@ -379,21 +383,3 @@ def queued_json(job: pb.JobInfo) -> Json:
     if job.attempts:
         reply["attempts"] = [attempt_json(one) for one in job.attempts]
     return reply
-
-
-def target_json(job: pb.JobInfo) -> Json:
-    """Times are UNIX seconds; null: the end cannot be predicted."""
-    target, end, ends = job.target, None, None
-    if target.HasField("expected_end"):
-        end, ends = target.expected_end, [target.expected_low, target.expected_high]
-    return {
-        "by": target.by,
-        "kind": "deadline" if target.is_deadline else "target",
-        "expected_end": end,
-        "expected_end_90": ends,
-        "slots": target.at_once * max(1, job.slots),
-        "tasks_at_once": target.at_once,
-        "tasks_running": target.running,
-        "tasks_left": target.left,
-        "why": target.why or None,
-    }

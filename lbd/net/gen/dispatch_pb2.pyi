@@ -319,7 +319,7 @@ class AttemptInfo(_message.Message):
     def __init__(self, number: _Optional[int] = ..., host: _Optional[str] = ..., tier: _Optional[int] = ..., state: _Optional[str] = ..., cutoff_s: _Optional[float] = ..., started: _Optional[float] = ..., finished: _Optional[float] = ..., cpu_s: _Optional[float] = ..., exit_status: _Optional[int] = ..., reason: _Optional[str] = ..., slots: _Optional[int] = ...) -> None: ...
 
 class ArrayInfo(_message.Message):
-    __slots__ = ("indexes", "tasks", "waiting", "at_once", "bad")
+    __slots__ = ("indexes", "tasks", "waiting", "at_once", "bad", "held", "held_indexes")
     class TasksEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -332,12 +332,16 @@ class ArrayInfo(_message.Message):
     WAITING_FIELD_NUMBER: _ClassVar[int]
     AT_ONCE_FIELD_NUMBER: _ClassVar[int]
     BAD_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
+    HELD_INDEXES_FIELD_NUMBER: _ClassVar[int]
     indexes: str
     tasks: _containers.ScalarMap[str, int]
     waiting: str
     at_once: int
     bad: _containers.RepeatedCompositeFieldContainer[BadTaskInfo]
-    def __init__(self, indexes: _Optional[str] = ..., tasks: _Optional[_Mapping[str, int]] = ..., waiting: _Optional[str] = ..., at_once: _Optional[int] = ..., bad: _Optional[_Iterable[_Union[BadTaskInfo, _Mapping]]] = ...) -> None: ...
+    held: int
+    held_indexes: str
+    def __init__(self, indexes: _Optional[str] = ..., tasks: _Optional[_Mapping[str, int]] = ..., waiting: _Optional[str] = ..., at_once: _Optional[int] = ..., bad: _Optional[_Iterable[_Union[BadTaskInfo, _Mapping]]] = ..., held: _Optional[int] = ..., held_indexes: _Optional[str] = ...) -> None: ...
 
 class BadTaskInfo(_message.Message):
     __slots__ = ("index", "state", "exit_status", "signal", "cause")

@@ -89,6 +89,16 @@ def test_the_signal_that_ended_it_is_named(end, said):
     assert [line for line in lines if line.startswith(("signal", "exit"))] == [said] * bool(said)
 
 
+def test_an_array_shows_which_of_its_tasks_are_held_and_its_end_without_them():
+    array = {**JOB, "id": "12", "array": "1-10", "state": "running", "started": 1000.0,
+             "tasks": {"pending": 5, "running": 1, "done": 4}, "held": 5,
+             "held_indexes": "6-10"}  # fmt: skip
+    shown = detail_lines(array, Clock(1100.0))
+    assert "held     5: 6-10; lbctl release 12" in shown
+    end = "in about 25 s, at the rate so far: 4 of 5 tasks have ended, without the 5 held"
+    assert f"ends     {end}" in shown
+
+
 def test_if_several_tasks_failed_one_command_shows_all_their_output():
     failed = [{"array_index": index, "state": "failed", "exit_status": 1} for index in (3, 5)]
     array = {**JOB, "id": "12", "array": "1-5", "state": "failed", "failed": failed,

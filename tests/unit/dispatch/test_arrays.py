@@ -93,6 +93,20 @@ async def test_an_array_says_why_its_tasks_are_suspended(world):
     assert (array.state, array.reason) == ("running", "h1's owner has been back")
 
 
+async def test_an_array_tells_its_held_tasks_from_those_that_wait_for_a_slot(world):
+    await world.submit(asking(**ARRAY))
+    await world.act(verb="hold", selectors=["1_[1-2]", "1_4"], **WHO)
+    (array,) = (await world.jobs(selectors=["1"], by_array=True, **WHO)).jobs
+    assert (array.array.tasks["pending"], array.array.held) == (5, 3)
+    assert (array.array.held_indexes, array.reason.startswith("held")) == ("1-2,4", False)
+    await world.act(verb="hold", selectors=["1"], **WHO)
+    (array,) = (await world.jobs(selectors=["1"], by_array=True, **WHO)).jobs
+    assert (array.array.held, array.reason) == (5, "held by ann")
+    await world.act(verb="release", selectors=["1"], **WHO)
+    (array,) = (await world.jobs(selectors=["1"], by_array=True, **WHO)).jobs
+    assert (array.array.held, array.array.held_indexes) == (0, "")
+
+
 async def test_a_running_array_does_not_forecast_the_start_of_a_task(world):
     await world.submit(asking(is_array=True, first_index=1, count=2))
     host(world, 2)

@@ -54,6 +54,9 @@ def test_progress():
     line = "412/1000 done, 3 failed, 20 running"
     assert progress_line(states, None) == line
     assert progress_line(states, 250.0) == f"{line}, about 4 min"
+    states |= {"pending": 544, "held": 21}
+    assert progress_line(states, 250.0) == f"{line}, 21 held, about 4 min"
+    assert ended_of(states) == (415, 979)  # the held ones say nothing about the time left
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from lbd.cli import lbctl
-from lbd.cli.ctl.jobs import queued_jobs
+from lbd.cli.ctl.jobs import arrays, queued_jobs
 from lbd.console.jobs import ANSWER_S
 from tests.unit.cli.canned import JOB
 
@@ -60,6 +60,41 @@ def test_wait_says_how_many_are_left(daemon, capsys, count, said):
     daemon("lbm", **{"queue.wait": {"open": count, "jobs": []}})
     assert lbctl.main(["wait", "--timeout", "0", "1-3"]) == 2
     assert capsys.readouterr().err == f"lbctl: {said} not ended yet\n"
+
+
+@pytest.mark.parametrize(
+    ("count", "held", "said"),
+    [(57, 21, "57 jobs have not ended yet; 21 of them are held"),
+     (3, 1, "3 jobs have not ended yet; 1 of them is held"),
+     (2, 2, "2 jobs have not ended yet: all are held"),
+     (1, 1, "1 job has not ended yet: it is held")],
+)  # fmt: skip
+def test_wait_says_how_many_are_held(daemon, capsys, count, held, said):
+    daemon("lbm", **{"queue.wait": {"open": count, "held": held, "jobs": []}})
+    assert lbctl.main(["wait", "--timeout", "0", "1-3"]) == 2
+    assert capsys.readouterr().err == f"lbctl: {said}\n"
+
+
+def test_wait_says_once_that_only_held_jobs_are_left(daemon, capsys):
+    left = iter([(3, 1), (1, 1), (1, 1), (0, 0)])
+
+    def answer(_):
+        left_now, held = next(left)
+        return {"ok": True, "open": left_now, "held": held, "all_done": True, "jobs": []}
+
+    daemon("lbm", **{"queue.wait": answer})
+    assert lbctl.main(["wait", "12"]) == 0
+    said = "lbctl: the job that has not ended is held; to let go: lbctl release 12\n"
+    assert capsys.readouterr().err == said
+
+
+def test_wait_shows_on_a_terminal_how_many_are_held(monkeypatch):
+    states, shown = {"pending": 30, "running": 3}, []
+    answers = iter([{"open": 33, "held": 21, "states": states}, {"open": 0, "states": {}}])
+    monkeypatch.setattr(arrays, "POLL_S", 0.0)
+    progress = SimpleNamespace(show=shown.append, clear=lambda: None)
+    arrays.wait_showing(lambda *_: next(answers), ["1"], math.inf, progress)
+    assert shown == ["0/33 done, 3 running, 21 held"]
 
 
 def test_wait_ends_when_the_outputs_have_arrived(daemon, capsys):
