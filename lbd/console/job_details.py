@@ -9,6 +9,7 @@ from lbd.console.figures import Clock
 from lbd.console.figures import duration as shown_duration
 from lbd.console.forecasts import begin_phrase, target_lines, truth_phrase
 from lbd.console.jobs import counts_of, held_in, shown_command, shown_state
+from lbd.console.output_paths import fetch_paths, path_of
 from lbd.console.reply import Json, number, table, tables, text, texts
 from lbd.model import ENDED_NAMES
 from lbd.policy.needs import is_size
@@ -19,6 +20,7 @@ from lbd.text.units import duration_text
 from lbd.theory.speedup_fit import MOST_PARALLELISM, MOST_SIGMA
 
 INDEXES_WIDTH = 200
+FETCH_SHOWN = 3
 FAULTS = (
     signal.SIGSEGV,
     signal.SIGBUS,
@@ -188,16 +190,16 @@ def given_lines(one: Json) -> list[str]:
         return []  # from an older dispatcher, or for one job of many
     least, most = number(one, "slots_least"), number(one, "slots_most")
     slots = f"{least:.0f}" if not most > least else f"{least:.0f} to {most:.0f}"
-    lines = [f"in       {text(one, 'directory') or 'a directory of its own (--send, --fetch)'}"]
+    lines = where_lines(one)
     ran = text(one, "state") not in ENDED_NAMES or number(one, "started") >= 0
     if output := text(one, "output"):
-        lines.append(f"output   {output}")
+        lines.append(f"output   {path_of(output, one)}")
     elif text(one, "array"):
         lines.append(f"output   kept: lbctl logs {text(one, 'id')}_N")
     elif ran:
         lines.append(f"output   kept: lbctl logs {text(one, 'id')}")
     if error := text(one, "error"):
-        lines.append(f"error    {error}")
+        lines.append(f"error    {path_of(error, one)}")
     lines.append(f"slots    {slots}; priority {text(one, 'priority') or 0}")
     if needs := needs_phrase(table(one, "needs")):
         lines.append(f"needs    {needs}")
@@ -215,6 +217,33 @@ def given_lines(one: Json) -> list[str]:
     if key := text(one, "idempotency_key"):
         lines.append(f"key      {key}")
     return lines
+
+
+def where_lines(one: Json) -> list[str]:
+    """Returns in which directory the job runs, and where its outputs are brought to."""
+    if directory := text(one, "directory"):
+        return [f"in       {directory}"]
+    own = "in       a directory of its own (--send, --fetch)"
+    if not (submitted_in := text(one, "submitted_in")):  # from an older dispatcher
+        return [own]
+    origin, paths = text(one, "origin"), fetch_paths(one)
+    lines = [own, f"from     {submitted_in} on {origin}"]
+    if len(paths) > FETCH_SHOWN + 1:
+        paths[FETCH_SHOWN:] = [f"{len(paths) - FETCH_SHOWN} more in {submitted_in}"]
+    return lines + [f"fetch    {path} ({fetch_phrase(one)})" for path in paths]
+
+
+def fetch_phrase(one: Json) -> str:
+    state, origin = text(one, "state"), text(one, "origin")
+    if text(one, "array"):
+        return f"on {origin}, after each task"
+    if state not in ENDED_NAMES:
+        return f"on {origin}, once the job has ended"
+    if one.get("fetched") is False:
+        return f"on its way to {origin}"
+    if state == "done":
+        return f"came back to {origin}" if one.get("fetched") else f"on {origin}"
+    return f"on {origin}, if the job has made it"
 
 
 def needs_phrase(needs: Json) -> str:

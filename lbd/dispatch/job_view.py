@@ -227,7 +227,11 @@ def given_info(stored: Stored, row: JobRow) -> pb.GivenInfo:
         begin=row.not_before, notify=spec.notify,
     )  # fmt: skip
     if (request := request_in(spec)) is not None:
-        given.directory = b"" if spec.staged_request else request.directory
+        if spec.staged_request:
+            given.submitted_in = request.directory
+            given.fetch.extend(request.workdir.fetch)
+        else:
+            given.directory = request.directory
         given.timeout_s, given.memory_bytes = request.timeout_s, request.memory_bytes
     return given
 

@@ -79,7 +79,13 @@ class QueueAnswers:
                 if job.id in troubles:
                     trouble = f"outputs not fetched yet: {troubles[job.id]}"
                     job.reason = "; ".join(filter(None, (job.reason, trouble)))
-            return {"jobs": [queued_json(job) async for job in in_turns(reply)]}
+            shown = [queued_json(job) async for job in in_turns(reply)]
+            own = self._home.config.host.name
+            if files is not None and [job.origin for job in reply if job.given.fetch] == [own]:
+                shown[0]["fetched"] = not files.expects(
+                    reply[0].id, array=reply[0].HasField("array")
+                )
+            return {"jobs": shown}
         if operation == "queue.predict":
             return await self._predict(question, caller)
         if operation == "queue.act":

@@ -249,9 +249,9 @@ GIVEN = {"directory": "/home/ann", "output": None, "error": None, "timeout_s": N
     [
         ({}, ["in       /home/ann", "output   kept: lbctl logs 12", "slots    1; priority 0"]),
         (
-            {"output": "run.%a", "error": "err", "timeout_s": 90.0, "memory_bytes": 1 << 30,
+            {"output": "run.%j", "error": "err", "timeout_s": 90.0, "memory_bytes": 1 << 30,
              "idempotency_key": "night", "may_restart": False, "slots_most": 4, "priority": -3},
-            ["output   run.%a", "error    err", "slots    1 to 4; priority -3",
+            ["output   /home/ann/run.12", "error    /home/ann/err", "slots    1 to 4; priority -3",
              "limits   time 1m30s, memory 1.0G", "again    never: --no-restart", "key      night"],
         ),
         (
@@ -290,7 +290,8 @@ def test_an_array_names_the_logs_of_what_failed(daemon, capsys, output):
     shown = capsys.readouterr().out
     assert "failed   3 (exit 1); lbctl logs 12_3" in shown.splitlines()
     assert "HOST" not in shown
-    assert f"output   {output or 'kept: lbctl logs 12_N'}" in shown.splitlines()
+    where = f"/home/ann/{output}" if output else "kept: lbctl logs 12_N"
+    assert f"output   {where}" in shown.splitlines()
 
 
 NOT_BEGUN = {"data": [], "at": [0, 0], "attempt": 0, "more": True, "state": "pending"}
