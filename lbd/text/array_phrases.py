@@ -56,20 +56,29 @@ def tasks(count: int) -> str:
     return "task" if count == 1 else "tasks"
 
 
-def interrupted_line(states: Mapping[str, int], interrupted: int) -> str:
-    """`interrupted`: how many of the failed tasks were ended by the interrupting signal."""
-    total, failed = sum(states.values()), failed_in(states) - interrupted
+def interrupted_line(states: Mapping[str, int], interrupted: int, never_started: int) -> str:
+    """`interrupted`: how many of the failed tasks were ended by the interrupting signal;
+    `never_started`: how many of the cancelled ones."""
+    failed = failed_in(states) - interrupted
     parts = [
         f"{count} {what}"
         for count, what in (
             (states.get("done", 0), "done"),
             (failed, "failed"),
-            (interrupted, "ended by it"),
-            (states.get("cancelled", 0), "cancelled"),
+            (interrupted, "interrupted"),
+            (never_started, "never started"),
+            (states.get("cancelled", 0) - never_started, "cancelled"),
         )
         if count
     ]
-    return f"interrupted; of {total} {tasks(total)}: {', '.join(parts)}"
+    return f"interrupted: {', '.join(parts)}"
+
+
+def still_running(count: int, *, is_array: bool) -> str:
+    """Returns what is said to whoever has pressed ^C once."""
+    what = f"{count} {tasks(count)}" if is_array else "the job"
+    force = f"press ^C twice within a second to end {'it' if count == 1 else 'them'} by force"
+    return f"waiting for {what}; {force}"
 
 
 def progress_line(states: Mapping[str, int], left_s: float | None) -> str:
