@@ -101,8 +101,7 @@ class JobViews:
         first waiting task that is not held, if there is one."""
         live = None
         if explained and tally.waiting:
-            first = tally.waiting[0][0] if tally.next_waiting is None else tally.next_waiting
-            live = self._life.jobs.get(JobId(str(first)))
+            live = self._life.jobs.get(JobId(str(next_waiting(tally))))
         elif explained and tally.open:
             live = self._life.jobs.get(JobId(str(row.id)))
         unrecorded = self._unrecorded(row)
@@ -314,6 +313,18 @@ def add_tally(reply: pb.JobInfo, row: JobRow, tally: Tally) -> None:
             index=task.index, state=task.state, exit_status=task.exit_status,
             signal=task.signal, cause=task.cause,
         )  # fmt: skip
+
+
+def next_waiting(tally: Tally) -> int:
+    """Returns the id of the first waiting task that is not held; of the first if all are."""
+    for low, high in tally.waiting:
+        free = low
+        for first, last in tally.held:
+            if first <= free <= last:
+                free = last + 1
+        if free <= high:
+            return free
+    return tally.waiting[0][0]
 
 
 def indexes_shown(row: JobRow, ids: Sequence[tuple[int, int]]) -> str:

@@ -16,8 +16,7 @@ from lbd.text.needs_words import read_needs_text
 
 ROW_BYTES = 200  # of a job and its index entries, roughly
 NAMED_BY = 4096  # bytes of a command that determine its name
-# of tasks, most notable first
-NOTICED = ("running", "suspended", "pending", "lost", "failed", "cancelled")
+NOTICED = ("running", "suspended", "pending", "lost", "failed", "cancelled")  # most notable first
 
 
 class LedgerTrouble(LbdError):
@@ -285,8 +284,7 @@ class AttemptRow:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """The tasks of an array in total. `waiting`: id ranges of the first waiting tasks; `held`: of
-    the first held ones among them."""
+    """The tasks of an array in total; `waiting`: id ranges of the first waiting tasks."""
 
     states: Mapping[str, int]
     started: float | None  # the earliest
@@ -295,8 +293,7 @@ class Tally:
     slots: int  # held
     held_count: int = 0
     waiting: Sequence[tuple[int, int]] = ()
-    held: Sequence[tuple[int, int]] = ()
-    next_waiting: int | None = None  # id of the first that is not held
+    held: Sequence[tuple[int, int]] = ()  # likewise of the held ones among them
     bad: Sequence["BadTask"] = ()  # the first that failed or were lost
     suspended_for: str = ""  # the reason of the first suspended task
 

@@ -142,18 +142,11 @@ def looked_into(tally: Tally, first: int, count: int) -> Work[Tally]:
     is suspended."""
     ends = first, first + count - 1
     bad, suspended = list[Row](), list[Row]()
-    waiting, held, next_waiting = list[Ends](), list[Ends](), None
+    waiting, held = list[Ends](), list[Ends]()
     if tally.states.get("pending"):
         waiting = yield from runs_of("state = 'pending'", ends)
-        next_waiting = waiting[0][0] if waiting else None
     if tally.held_count:
         held = yield from runs_of(IS_HELD, ends)
-        rows = yield Ask(
-            "SELECT MIN(id) FROM jobs WHERE id BETWEEN ? AND ? AND state = 'pending'"  # noqa: S608  # a constant
-            f" AND NOT ({IS_HELD})",
-            ends,
-        )
-        next_waiting = next((whole(row[0]) for row in rows if row[0] is not None), None)
     if tally.states.get("suspended"):
         suspended += yield Ask(
             "SELECT reason FROM jobs WHERE id BETWEEN ? AND ? AND state = 'suspended'"
@@ -171,7 +164,6 @@ def looked_into(tally: Tally, first: int, count: int) -> Work[Tally]:
         tally,
         waiting=waiting,
         held=held,
-        next_waiting=next_waiting,
         bad=[task for row in bad if (task := bad_task(row)) is not None],
         suspended_for="".join(str(row[0]) for row in suspended),
     )

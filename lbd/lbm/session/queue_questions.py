@@ -7,7 +7,7 @@ import asyncio
 import base64
 import contextlib
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Mapping
 
 from lbd.errors import Unavailable
 from lbd.keeper.run_as import Asker, is_same
@@ -73,18 +73,13 @@ class QueueAnswers:
                 question, caller, attempts=bool(question.get("attempts")),
                 by_array=not question.get("tasks"),
             )  # fmt: skip
-            files = self._home.files
-            troubles = {} if files is None else files.awaited.troubles
-            for job in reply:
-                if job.id in troubles:
-                    trouble = f"outputs not fetched yet: {troubles[job.id]}"
-                    job.reason = "; ".join(filter(None, (job.reason, trouble)))
+            if (files := self._home.files) is not None:
+                add_troubles(reply, files.awaited.troubles)
             shown = [queued_json(job) async for job in in_turns(reply)]
             own = self._home.config.host.name
             if files is not None and [job.origin for job in reply if job.given.fetch] == [own]:
-                shown[0]["fetched"] = not files.expects(
-                    reply[0].id, array=reply[0].HasField("array")
-                )
+                is_array = reply[0].HasField("array")
+                shown[0]["fetched"] = not files.expects(reply[0].id, array=is_array)
             return {"jobs": shown}
         if operation == "queue.predict":
             return await self._predict(question, caller)
@@ -247,7 +242,7 @@ class QueueAnswers:
             outputs = await self._home.files.awaited.answer(caller.uid, ended, left_s)
         return outputs | {
             "open": count - len(ended),
-            "held": held,  # when the question came
+            "held": held,
             "all_done": all(job.state == "done" for job in ended),
             "jobs": [] if brief else [queued_json(job) async for job in in_turns(ended)],
         }
@@ -313,6 +308,14 @@ class QueueAnswers:
                 yield piece
         except Unavailable as problem:
             raise Refusal(str(problem), AWAY) from None
+
+
+def add_troubles(jobs: Iterable[pb.JobInfo], troubles: Mapping[int, str]) -> None:
+    """Adds to the reasons of these jobs why their outputs have not come."""
+    for job in jobs:
+        if job.id in troubles:
+            trouble = f"outputs not fetched yet: {troubles[job.id]}"
+            job.reason = "; ".join(filter(None, (job.reason, trouble)))
 
 
 def why_it_never_ran(job: pb.JobInfo) -> str:

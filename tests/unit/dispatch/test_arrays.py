@@ -4,11 +4,13 @@ import pytest
 
 from lbd.dispatch import orders
 from lbd.dispatch.core.discipline import HostSlots
+from lbd.dispatch.core.ledger_rows import Tally
 from lbd.dispatch.core.lifecycle import Lifecycle
 from lbd.dispatch.core.records import Cause, Ending
 from lbd.dispatch.core.shares import Rules
 from lbd.dispatch.daemon import Dispatcher
 from lbd.dispatch.job_finder import JobFinder
+from lbd.dispatch.job_view import next_waiting
 from lbd.model import HostId, JobId
 from lbd.net.gen import dispatch_pb2, lbm_pb2
 from lbd.net.gen.dispatch_pb2 import Update
@@ -91,6 +93,20 @@ async def test_an_array_says_why_its_tasks_are_suspended(world):
     await world.dispatcher.settled()
     (array,) = (await world.jobs(selectors=["1"], by_array=True, **WHO)).jobs
     assert (array.state, array.reason) == ("running", "h1's owner has been back")
+
+
+@pytest.mark.parametrize(
+    ("waiting", "held", "first"),
+    [
+        ([(3, 9)], [], 3),
+        ([(3, 9)], [(3, 5), (7, 7)], 6),
+        ([(3, 4), (8, 9)], [(3, 4), (8, 8)], 9),
+        ([(3, 9)], [(3, 9)], 3),
+        ([(3, 9)], [(4, 9)], 3),
+    ],
+)
+def test_the_reason_of_an_array_is_that_of_its_first_task_that_is_not_held(waiting, held, first):
+    assert next_waiting(Tally({}, None, None, None, 0, 0, waiting, held)) == first
 
 
 async def test_an_array_tells_its_held_tasks_from_those_that_wait_for_a_slot(world):

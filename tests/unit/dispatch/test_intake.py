@@ -135,19 +135,6 @@ async def test_two_requests_in_one_submission_are_not_queued(world):
     assert "not a RunRequest" in (await world.submit(asked)).error
 
 
-async def test_of_a_job_in_a_directory_of_its_own_it_is_known_where_it_was_submitted(world):
-    command = request(directory=b"/home/ann")
-    command.workdir.fetch.extend([b"o.txt", b"log.%a"])
-    await world.submit(asking(spec=pb.StoredSpec(staged_request=command.SerializeToString())))
-    await world.submit(asking(spec=pb.StoredSpec(run_request=command.SerializeToString())))
-    found = [
-        (await world.jobs(selectors=[job], with_attempts=True, ended_too=True, user="ann")).jobs[0]
-        for job in ("1", "2")
-    ]
-    given = [(one.given.directory, one.given.submitted_in, list(one.given.fetch)) for one in found]
-    assert given == [(b"", b"/home/ann", [b"o.txt", b"log.%a"]), (b"/home/ann", b"", [])]
-
-
 async def test_no_request_is_longer_than_a_host_takes(world):
     """Nor does a host run a longer one, whatever its dispatcher accepted."""
     long = asking({"argv": (b"x" * REQUEST_BYTES_MAX,)})

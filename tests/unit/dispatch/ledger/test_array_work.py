@@ -60,11 +60,11 @@ async def test_the_held_tasks_of_an_array_are_counted_apart(ledger):  # noqa: F8
     rows = await ledger.lines(Wanted())
     tally = (await ledger.tallies(rows))[1]
     assert (tally.states, tally.held_count) == ({"pending": 9}, 3)
-    assert (tally.waiting, tally.held, tally.next_waiting) == ([(1, 9)], [(1, 2), (4, 4)], 3)
+    assert (tally.waiting, tally.held) == ([(1, 9)], [(1, 2), (4, 4)])
     for job in range(1, 10):
         await ledger.record([replace(changed(str(job), JobState.PENDING), reason="held")], 3.0)
     tally = (await ledger.tallies(rows))[1]
-    assert (tally.held_count, tally.held, tally.next_waiting) == (9, [(1, 9)], None)
+    assert (tally.held_count, tally.held) == (9, [(1, 9)])
 
 
 async def test_whom_a_number_belongs_to(ledger):  # noqa: F811
