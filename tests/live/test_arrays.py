@@ -63,7 +63,7 @@ def test_an_array_is_one_job_with_tasks(lab, tmp_path):
     assert lab.lbctl_json("h1", "job", f"{name}_20")["attempts"][0]["state"] == "failed"
     told = lab.run("h1", "lbctl", "job", name, check=True).stdout
     assert f"failed   20 (exit 1); lbctl logs {name}_20\n" in told
-    assert "output   %j\n" in told
+    assert f"output   {tmp_path}/%j\n" in told
 
     done = lab.run("h2", "lbctl", "requeue", "--failed", name, "--json", check=True)
     assert [one["id"] for one in json.loads(done.stdout)] == [f"{name}_20"]
