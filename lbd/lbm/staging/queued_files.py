@@ -112,9 +112,8 @@ class QueuedFiles:
 
     def expects(self, job: int, *, array: bool) -> bool:
         """Whether outputs of that job may still come, or of the array that begins with it."""
-        return any(
-            note.first == job if array else note.is_left(job) for note in self._open.values()
-        )
+        note = self._open.of_job(job)
+        return note is not None and (array or note.is_left(job))
 
     def left_alone(self, name: str) -> None:
         """Drops the outputs of a pack whose lbrun went away: nobody wants them."""

@@ -168,7 +168,7 @@ async def test_outputs_are_expected_until_the_job_or_the_whole_array_needs_nothi
     array = Note(**{name: getattr(array, name) for name in
                     ("name", "uid", "umask", "directory", "send", "fetch")},
                  first=4, count=2)  # fmt: skip
-    files._open = {array.name: array}
+    files._open[array.name] = array
 
     def expected():
         jobs = (4, False), (5, False), (4, True), (6, False)
