@@ -16,6 +16,11 @@ FILES = (
         "/var/lib/lbd-authority",
         "the cluster's authority, on the host where `lbctl init` ran; only for root",
     ),
+    (
+        "/tmp/lbd-fallback-UID",  # noqa: S108  # only named
+        "locks that count the commands of that user's lbrun while no daemons answer; in"
+        " $XDG_RUNTIME_DIR if that is set; it may go when none of these commands runs",
+    ),
 )
 ENVIRONMENT = (
     ("LBD_CONFIG", "the configuration file to use"),

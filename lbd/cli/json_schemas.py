@@ -66,9 +66,11 @@ JOB: dict[str, object] = {
 JOB_MORE: dict[str, object] = {
     "priority": "integer", "predicted_wait_s": "number?", "predicted_by": "text?",
     "foretold_wait_s": "number?",
-    "signal": "integer?", "pid": "integer?", "directory": "text?", "array_index": "integer?",
+    "signal": "integer?", "pid": "integer?", "directory": "text?", "submitted_in": "text?",
+    "fetch": ["text"], "fetched": "flag?", "array_index": "integer?",
     "array_id": "text?",
-    "array": "text?", "tasks": nullable(table("integer")), "output": "text?", "error": "text?",
+    "array": "text?", "tasks": nullable(table("integer")), "held": "integer?",
+    "held_indexes": "text?", "output": "text?", "error": "text?",
     "timeout_s": "number?", "memory_bytes": "integer?", "idempotency_key": "text?",
     "may_restart": "flag", "begin": "number?", "notify": "text?",
     "needs": nullable(fields({

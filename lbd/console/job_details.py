@@ -8,7 +8,8 @@ from lbd.console import figures
 from lbd.console.figures import Clock
 from lbd.console.figures import duration as shown_duration
 from lbd.console.forecasts import begin_phrase, target_lines, truth_phrase
-from lbd.console.jobs import STATES, shown_command, shown_state
+from lbd.console.jobs import counts_of, held_in, shown_command, shown_state
+from lbd.console.output_paths import fetch_paths, path_of
 from lbd.console.reply import Json, number, table, tables, text, texts
 from lbd.model import ENDED_NAMES
 from lbd.policy.needs import is_size
@@ -19,6 +20,7 @@ from lbd.text.units import duration_text
 from lbd.theory.speedup_fit import MOST_PARALLELISM, MOST_SIGMA
 
 INDEXES_WIDTH = 200
+FETCH_SHOWN = 3
 FAULTS = (
     signal.SIGSEGV,
     signal.SIGBUS,
@@ -34,6 +36,11 @@ def array_lines(one: Json) -> list[str]:
     indexes = one_line(text(one, "array"), INDEXES_WIDTH)
     limit = f", {text(one, 'at_once')} at once" if text(one, "at_once") else ""
     lines = [f"array    {indexes}{limit}", f"tasks    {shown_state(one)}"]
+    if held := held_in(one):
+        which = one_line(text(one, "held_indexes"), INDEXES_WIDTH)
+        lines.append(
+            f"held     {held}{f': {which}' if which else ''}; lbctl release {text(one, 'id')}"
+        )
     failed = [failed_task(task) for task in tables(one, "failed")]
     if failed:
         states = {state: int(number(table(one, "tasks"), state)) for state in ("failed", "lost")}
@@ -167,13 +174,13 @@ def detail_lines(one: Json, clock: Clock) -> list[str]:
 def outlook_lines(one: Json, clock: Clock) -> list[str]:
     """Returns when the job begins, or when a running array ends. `target_lines` covers arrays with
     a target."""
-    tasks, ran_s = table(one, "tasks"), clock.now_s - number(one, "started")
+    ran_s = clock.now_s - number(one, "started")
     if not text(one, "array") or math.isnan(ran_s):
         return [f"begins   {begins}"] if (begins := begin_phrase(one)) else []
-    counts = {state: int(number(tasks, state)) for state in STATES if tasks.get(state)}
+    counts = counts_of(one)
     if not sum(counts.get(state, 0) for state in INTERRUPTING) or one.get("target"):
         return []
-    return [f"ends     {end_line(*ended_of(counts), ran_s)}"]
+    return [f"ends     {end_line(*ended_of(counts), ran_s, held_in(one))}"]
 
 
 def time_lines(one: Json, clock: Clock) -> list[str]:
@@ -191,16 +198,16 @@ def given_lines(one: Json) -> list[str]:
         return []  # from an older dispatcher, or for one job of many
     least, most = number(one, "slots_least"), number(one, "slots_most")
     slots = f"{least:.0f}" if not most > least else f"{least:.0f} to {most:.0f}"
-    lines = [f"in       {text(one, 'directory') or 'a directory of its own (--send, --fetch)'}"]
+    lines = where_lines(one)
     ran = text(one, "state") not in ENDED_NAMES or number(one, "started") >= 0
     if output := text(one, "output"):
-        lines.append(f"output   {output}")
+        lines.append(f"output   {path_of(output, one)}")
     elif text(one, "array"):
         lines.append(f"output   kept: lbctl logs {text(one, 'id')}_N")
     elif ran:
         lines.append(f"output   kept: lbctl logs {text(one, 'id')}")
     if error := text(one, "error"):
-        lines.append(f"error    {error}")
+        lines.append(f"error    {path_of(error, one)}")
     lines.append(f"slots    {slots}; priority {text(one, 'priority') or 0}")
     if needs := needs_phrase(table(one, "needs")):
         lines.append(f"needs    {needs}")
@@ -218,6 +225,33 @@ def given_lines(one: Json) -> list[str]:
     if key := text(one, "idempotency_key"):
         lines.append(f"key      {key}")
     return lines
+
+
+def where_lines(one: Json) -> list[str]:
+    """Returns in which directory the job runs, and where its outputs are brought to."""
+    if directory := text(one, "directory"):
+        return [f"in       {directory}"]
+    own = "in       a directory of its own (--send, --fetch)"
+    if not (submitted_in := text(one, "submitted_in")):  # from an older dispatcher
+        return [own]
+    origin, paths = text(one, "origin"), fetch_paths(one)
+    lines = [own, f"from     {submitted_in} on {origin}"]
+    if len(paths) > FETCH_SHOWN + 1:
+        paths[FETCH_SHOWN:] = [f"{len(paths) - FETCH_SHOWN} more in {submitted_in}"]
+    return lines + [f"fetch    {path} ({fetch_phrase(one)})" for path in paths]
+
+
+def fetch_phrase(one: Json) -> str:
+    state, origin = text(one, "state"), text(one, "origin")
+    if text(one, "array"):
+        return f"on {origin}, after each task"
+    if state not in ENDED_NAMES:
+        return f"on {origin}, once the job has ended"
+    if one.get("fetched") is False:
+        return f"on its way to {origin}"
+    if state == "done":
+        return f"came back to {origin}" if one.get("fetched") else f"on {origin}"
+    return f"on {origin}, if the job has made it"
 
 
 def needs_phrase(needs: Json) -> str:

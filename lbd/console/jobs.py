@@ -1,6 +1,7 @@
 """Asks for the cluster's jobs and filters them; names a job and describes its state."""
 
 import argparse
+import math
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -8,7 +9,7 @@ from lbd.console.daemons import Daemons
 from lbd.console.reply import Json, number, table, tables, text, texts
 from lbd.errors import LbdError
 from lbd.model import ENDED_NAMES, JobState
-from lbd.text.job_phrases import LAUNCHER, NOT_HEARD_OF
+from lbd.text.job_phrases import HELD, LAUNCHER, NOT_HEARD_OF
 from lbd.text.one_line import one_line
 from lbd.text.spelling import nearest
 
@@ -51,15 +52,28 @@ def shown_id(job: Json) -> str:
 
 def shown_state(job: Json) -> str:
     """Returns the state; for an array, how many tasks are in which: `3 running, 97 done`."""
-    tasks = table(job, "tasks")
     if not text(job, "array"):
         return text(job, "state")
-    counts = {state: int(number(tasks, state)) for state in STATES if tasks.get(state)}
-    return ", ".join(f"{count} {state}" for state, count in counts.items())
+    return ", ".join(f"{count} {state}" for state, count in counts_of(job).items())
 
 
-CANCELLED = JobState.CANCELLED.value
-SHORT = ("failed", "lost", CANCELLED, "running")
+def counts_of(job: Json) -> dict[str, int]:
+    """Returns how many tasks of an array are in each state, without states that no task is in.
+    Held tasks are not among the pending ones, but counted as held."""
+    tasks, held = table(job, "tasks"), held_in(job)
+    counts = {PENDING: int(number(tasks, PENDING)) - held if tasks.get(PENDING) else 0, HELD: held}
+    counts |= {state: int(number(tasks, state)) for state in STATES[1:] if tasks.get(state)}
+    return {state: count for state, count in counts.items() if count}
+
+
+def held_in(job: Json) -> int:
+    """Returns how many of an array's pending tasks are held; an older dispatcher does not say."""
+    held = number(job, "held")
+    return 0 if math.isnan(held) else int(held)
+
+
+CANCELLED, PENDING = JobState.CANCELLED.value, JobState.PENDING.value
+SHORT = ("failed", "lost", CANCELLED, HELD, "running")
 STATES = tuple(state.value for state in JobState)
 # in the history, an attempt that stopped at a checkpoint has a row of its own
 HISTORY_STATES = (*STATES, "checkpoint")
@@ -92,12 +106,11 @@ class Filters:
 
 
 def short_state(job: Json) -> str:
-    """Returns an array's state for a narrow terminal: `100/300, 3 failed, 20 running`; "" for other
+    """Returns an array's state for a narrow terminal: `100/300, 3 failed, 21 held`; "" for other
     jobs. The first number counts the tasks that have ended and were not cancelled."""
     if not text(job, "array"):
         return ""
-    tasks = table(job, "tasks")
-    counts = {name: int(number(tasks, name)) for name in STATES if tasks.get(name)}
+    counts = counts_of(job)
     ended = sum(counts.get(name, 0) for name in ENDED_NAMES if name != CANCELLED)
     parts = [f"{counts[name]} {name}" for name in SHORT if name in counts]
     return ", ".join([f"{ended}/{sum(counts.values())}", *parts])

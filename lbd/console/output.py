@@ -272,8 +272,12 @@ class Page:
         go_first: Sequence[str] = (),
         shorten: Sequence[str] = (),
     ) -> list[str]:
-        go_first = [one for one in go_first if one.removeprefix(">") != self.sorted_by]
+        go_first = self.may_go(go_first)
         return fitted_lines(header, rows, self.paint, self.columns, go_first, shorten)
+
+    def may_go(self, columns: Sequence[str]) -> list[str]:
+        """Returns those of these columns that may be dropped."""
+        return [one for one in columns if one.removeprefix(">") != self.sorted_by]
 
 
 def own_page() -> Page:

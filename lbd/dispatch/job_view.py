@@ -98,10 +98,10 @@ class JobViews:
 
     def _of_array(self, row: JobRow, tally: Tally, explained: bool) -> pb.JobInfo:
         """Returns the view of an array. `row`: one of its tasks. The reason shown is that of its
-        first waiting task."""
+        first waiting task that is not held, if there is one."""
         live = None
-        if explained and (waiting := tally.waiting or None):
-            live = self._life.jobs.get(JobId(str(waiting[0][0])))
+        if explained and tally.waiting:
+            live = self._life.jobs.get(JobId(str(next_waiting(tally))))
         elif explained and tally.open:
             live = self._life.jobs.get(JobId(str(row.id)))
         unrecorded = self._unrecorded(row)
@@ -226,7 +226,11 @@ def given_info(stored: Stored, row: JobRow) -> pb.GivenInfo:
         begin=row.not_before, notify=spec.notify,
     )  # fmt: skip
     if (request := request_in(spec)) is not None:
-        given.directory = b"" if spec.staged_request else request.directory
+        if spec.staged_request:
+            given.submitted_in = request.directory
+            given.fetch.extend(request.workdir.fetch)
+        else:
+            given.directory = request.directory
         given.timeout_s, given.memory_bytes = request.timeout_s, request.memory_bytes
     return given
 
@@ -299,9 +303,11 @@ def add_tally(reply: pb.JobInfo, row: JobRow, tally: Tally) -> None:
     array.indexes, array.at_once = row.indexes, row.at_once
     for name, count in tally.states.items():
         array.tasks[name] = count
-    if row.indexes and tally.waiting:
+    array.held = tally.held_count
+    if row.indexes:
         with contextlib.suppress(ValueError, IndexError):  # others may write to the ledger
-            array.waiting = waiting_shown(row, tally)
+            array.waiting = indexes_shown(row, tally.waiting)
+            array.held_indexes = indexes_shown(row, tally.held)
     for task in tally.bad:
         array.bad.add(
             index=task.index, state=task.state, exit_status=task.exit_status,
@@ -309,11 +315,25 @@ def add_tally(reply: pb.JobInfo, row: JobRow, tally: Tally) -> None:
         )  # fmt: skip
 
 
-def waiting_shown(row: JobRow, tally: Tally) -> str:
-    """Returns the indexes of the first waiting tasks. Raises ValueError, IndexError if the array
+def next_waiting(tally: Tally) -> int:
+    """Returns the id of the first waiting task that is not held; of the first if all are."""
+    for low, high in tally.waiting:
+        free = low
+        for first, last in tally.held:
+            if first <= free <= last:
+                free = last + 1
+        if free <= high:
+            return free
+    return tally.waiting[0][0]
+
+
+def indexes_shown(row: JobRow, ids: Sequence[tuple[int, int]]) -> str:
+    """Returns the indexes of the first of these tasks. Raises ValueError, IndexError if the array
     lacks these indexes."""
+    if not ids:
+        return ""
     indexes = TaskIndexes(row.indexes)
-    runs = [(low - row.first, high - row.first) for low, high in tally.waiting]
+    runs = [(low - row.first, high - row.first) for low, high in ids]
     shown = [indexes.between(low, high, WAITING_SHOWN) for low, high in runs[:WAITING_SHOWN]]
     return ",".join([*shown, "…"] if runs[WAITING_SHOWN:] else shown)
 

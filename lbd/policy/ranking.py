@@ -234,6 +234,15 @@ def ranked(request: PlacementRequest, view: View, limit: int = CANDIDATES) -> tu
     return tuple(candidate(host, view, request.excluded) for host in best)
 
 
+def first_of_its_tie(found: tuple[Candidate, ...], chosen: HostId) -> tuple[Candidate, ...]:
+    """Moves the chosen host before those that are as good: `lowest` breaks such ties at random."""
+    one = next((one for one in found if one.name == chosen and one.willing), None)
+    if one is None:
+        return found
+    better = [other for other in found if other.willing and other.load < one.load - TIE]
+    return (*better, one, *(other for other in found if other not in better and other is not one))
+
+
 def candidate(host: HostView, view: View, excluded: frozenset[HostId] = frozenset()) -> Candidate:
     why = EXCLUDED if host.name in excluded else host.why
     age_s = max(0.0, view.now_s - host.sampled_at_s)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from lbd.model import ENDED_NAMES
+from lbd.text.job_phrases import HELD
 
 SHOWN = 8  # failed tasks that are named
 CAUSES = {"timeout": "time limit", "memory": "memory limit"}
@@ -55,29 +56,40 @@ def tasks(count: int) -> str:
     return "task" if count == 1 else "tasks"
 
 
-def interrupted_line(states: Mapping[str, int], interrupted: int) -> str:
-    """`interrupted`: how many of the failed tasks were ended by the interrupting signal."""
-    total, failed = sum(states.values()), failed_in(states) - interrupted
+def interrupted_line(states: Mapping[str, int], interrupted: int, never_started: int) -> str:
+    """`interrupted`: how many of the failed tasks were ended by the interrupting signal;
+    `never_started`: how many of the cancelled ones."""
+    failed = failed_in(states) - interrupted
     parts = [
         f"{count} {what}"
         for count, what in (
             (states.get("done", 0), "done"),
             (failed, "failed"),
-            (interrupted, "ended by it"),
-            (states.get("cancelled", 0), "cancelled"),
+            (interrupted, "interrupted"),
+            (never_started, "never started"),
+            (states.get("cancelled", 0) - never_started, "cancelled"),
         )
         if count
     ]
-    return f"interrupted; of {total} {tasks(total)}: {', '.join(parts)}"
+    return f"interrupted: {', '.join(parts)}"
+
+
+def still_running(count: int, *, is_array: bool) -> str:
+    """Returns what is said to whoever has pressed ^C once."""
+    what = f"{count} {tasks(count)}" if is_array else "the job"
+    force = f"press ^C twice within a second to end {'it' if count == 1 else 'them'} by force"
+    return f"waiting for {what}; {force}"
 
 
 def progress_line(states: Mapping[str, int], left_s: float | None) -> str:
-    """`412/1000 done, 3 failed, 20 running, about 4 min`."""
+    """`412/1000 done, 3 failed, 20 running, 21 held, about 4 min`. `states` may count held tasks
+    apart from the other pending ones, as "held"."""
     parts = [f"{states.get('done', 0)}/{sum(states.values())} done"]
     for count, what in (
         (failed_in(states), "failed"),
         (states.get("cancelled", 0), "cancelled"),
         (sum(states.get(state, 0) for state in INTERRUPTING), "running"),
+        (states.get(HELD, 0), HELD),
     ):
         if count:
             parts.append(f"{count} {what}")
@@ -88,8 +100,8 @@ def progress_line(states: Mapping[str, int], left_s: float | None) -> str:
 
 def ended_of(states: Mapping[str, int]) -> tuple[int, int]:
     """Returns how many tasks have ended, and of how many. Cancelled tasks do not count: they say
-    nothing about how long the others take."""
-    total = sum(states.values()) - states.get("cancelled", 0)
+    nothing about how long the others take. Nor do held ones: nobody knows when they begin."""
+    total = sum(states.values()) - states.get("cancelled", 0) - states.get(HELD, 0)
     return sum(states.get(name, 0) for name in ENDED_NAMES - {"cancelled"}), total
 
 
@@ -101,13 +113,14 @@ def about(seconds: float) -> str:
     return f"about {max(1.0, seconds):.0f} s"
 
 
-def end_line(ended: int, total: int, ran_s: float) -> str:
+def end_line(ended: int, total: int, ran_s: float, held: int = 0) -> str:
     """Returns when a partly started array will end, from the rate of tasks ended so far. `ran_s`:
-    time since its first task began."""
+    time since its first task began. `held`: how many more tasks are held, not part of `total`."""
     if not ended:
         return "not known before one of its tasks has ended"
     left_s = (total - ended) * ran_s / ended
-    return f"in {about(left_s)}, at the rate so far: {ended} of {total} tasks have ended"
+    without = f", without the {held} held" if held else ""
+    return f"in {about(left_s)}, at the rate so far: {ended} of {total} tasks have ended{without}"
 
 
 class Pace:

@@ -4,6 +4,8 @@ from lbd.text.one_line import one_line
 
 WORD_CHARS_MAX = 80
 NOT_HEARD_OF = "not heard of for"  # begins the reason of a running job whose host is silent
+HELD = "held"  # begins the reason of a pending job that waits to be released
+HELD_FOR_A_WHILE = "held for a while: "  # of one that is tried again later, without a release
 CANNOT_OPEN = "cannot open the output file"  # begins the reason of a job that therefore never ran
 NO_HOST = "no host "  # in the refusal of an id such as h9-1
 # The command line of a job from sbatch, followed by the script's name and its arguments.
@@ -30,6 +32,11 @@ def only_together(ids: list[str]) -> str:
         return ""
     array = task.partition("_")[0]
     return f"{task}: the tasks of an array can only be changed together; name the array, {array}"
+
+
+def is_held(reason: str) -> bool:
+    """Returns whether a pending job with this reason starts only once it is released."""
+    return reason.startswith(HELD) and not reason.startswith(HELD_FOR_A_WHILE)
 
 
 def jobs_do(ids: str, does: str = "", do: str = "") -> str:

@@ -16,8 +16,7 @@ from lbd.text.needs_words import read_needs_text
 
 ROW_BYTES = 200  # of a job and its index entries, roughly
 NAMED_BY = 4096  # bytes of a command that determine its name
-# of tasks, most notable first
-NOTICED = ("running", "suspended", "pending", "lost", "failed", "cancelled")
+NOTICED = ("running", "suspended", "pending", "lost", "failed", "cancelled")  # most notable first
 
 
 class LedgerTrouble(LbdError):
@@ -292,7 +291,9 @@ class Tally:
     finished: float | None  # the latest
     cpu_s: float | None
     slots: int  # held
+    held_count: int = 0
     waiting: Sequence[tuple[int, int]] = ()
+    held: Sequence[tuple[int, int]] = ()  # likewise of the held ones among them
     bad: Sequence["BadTask"] = ()  # the first that failed or were lost
     suspended_for: str = ""  # the reason of the first suspended task
 

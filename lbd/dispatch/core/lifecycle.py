@@ -59,7 +59,6 @@ from lbd.dispatch.core.retry import (
     ASKED_AGAIN_S,
     AWAY,
     BEFORE_READY,
-    HELD,
     NO_KEEPER,
     NOT_THERE,
     NOT_YET,
@@ -71,6 +70,7 @@ from lbd.dispatch.core.retry import (
 from lbd.dispatch.core.shares import Rules
 from lbd.errors import Inapplicable, LbdError
 from lbd.model import CANCEL, DISBAND, REGROUP, REQUEUE, Closed, HostId, JobId, JobState
+from lbd.text.job_phrases import HELD_FOR_A_WHILE
 
 KILL, TERM = 9, 15
 UNASKED = "its host began it before its gang was whole"
@@ -225,7 +225,7 @@ class Lifecycle:
         check_pending(together, job, "held")
         actions: list[Action] = []
         for live in together:
-            if not live.held or live.held.startswith(HELD):
+            if not live.held or live.held.startswith(HELD_FOR_A_WHILE):
                 live.held = why
                 starts = self.queues.ended(live.job.id, now_s, rng, whole=False)
                 self.jobs.keep(live)

@@ -11,9 +11,9 @@ from lbd.dispatch.core.ledger_rows import (
     target_of,
 )
 from lbd.dispatch.core.records import Fate, Live
-from lbd.dispatch.core.retry import HELD
 from lbd.dispatch.core.run_times import line_of
 from lbd.model import HostId, JobId
+from lbd.text.job_phrases import is_held
 from lbd.text.needs_words import read_needs_text
 
 OPEN_FATES = {Fate.LEASED.value, Fate.RUNNING.value, Fate.SUSPENDED.value}
@@ -70,7 +70,7 @@ def live_job(
     """Restores a job. `last` is its last attempt, which may be alive."""
     job = queued_job(row, estimate_s, by_uid=by_uid)
     live = Live(job, row.attempt, row.crashes, requeued=row.requeued)
-    if row.reason.startswith("held") and not row.reason.startswith(HELD):
+    if is_held(row.reason):
         live.held = row.reason
     if last is None or last.fate not in OPEN_FATES:
         return live, None

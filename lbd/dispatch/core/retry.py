@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 from lbd.dispatch.core.hosts import Terms
 from lbd.dispatch.core.records import Live
 from lbd.model import HostId, JobId
+from lbd.text.job_phrases import HELD_FOR_A_WHILE
 
 # Nobody's fault: the host filled up, or the order came too late.
 PASSING = ("slot", "drained", "late")
@@ -25,7 +26,6 @@ ENOENT = 2
 NOT_YET = "not-yet"  # its host takes its user's commands, but at other times
 AWAY = "files"  # the phase at which a host refuses an attempt because its files are unavailable
 ASKED_AGAIN_S = 3600.0  # the owner may have changed the rule by then
-HELD = "held for a while: "  # start of the reason
 STALE_MIN = 1000  # outdated entries that the heap may hold in any case
 Key = TypeVar("Key", JobId, tuple[JobId, HostId])
 
@@ -80,7 +80,7 @@ class Pauses:
     def until(self, live: Live, until_s: float) -> str:
         """Holds the job until then. Returns why it is held."""
         self._until.set(live.job.id, until_s)
-        return HELD + live.reason
+        return HELD_FOR_A_WHILE + live.reason
 
     def drop(self, job: JobId) -> None:
         self._counts.pop(job, None)
@@ -89,7 +89,7 @@ class Pauses:
     def over(self, jobs: Mapping[JobId, Live], now_s: float, most: int) -> list[JobId]:
         """Returns the jobs to retry now, `most` at a time."""
         found = self._until.due(now_s, most)
-        return [job for job in found if job in jobs and jobs[job].held.startswith(HELD)]
+        return [job for job in found if job in jobs and jobs[job].held.startswith(HELD_FOR_A_WHILE)]
 
 
 class Bars:

@@ -28,11 +28,17 @@ from lbd.dispatch.ledger.work import (
     parts,
     whole,
 )
+from lbd.text.job_phrases import HELD, HELD_FOR_A_WHILE
 
 PAGE = 500  # jobs read together before those of an array are skipped
 LOOKED_INTO = 100  # arrays in one answer that get details
 TALLIED = 50_000  # tasks counted together
 SHOWN = 8  # runs of waiting tasks, and failed tasks
+IS_HELD = (  # as `job_phrases.is_held`
+    f"state = 'pending' AND SUBSTR(reason, 1, {len(HELD)}) = '{HELD}'"
+    f" AND SUBSTR(reason, 1, {len(HELD_FOR_A_WHILE)}) <> '{HELD_FOR_A_WHILE}'"
+)
+Ends = tuple[int, int]  # job numbers, both included
 
 
 def lines(wanted: Wanted) -> Work[list[JobRow]]:
@@ -88,7 +94,8 @@ def tallies(arrays: Sequence[JobRow]) -> Work[dict[int, Tally]]:
         rows = yield Ask(
             "SELECT submission, state, COUNT(*), MIN(started), MAX(finished), SUM(cpu_s),"  # noqa: S608  # question marks
             " CAST(SUM(CASE WHEN finished IS NULL AND state <> 'pending'"
-            f" AND slots_held BETWEEN 0 AND {SLOTS_MAX} THEN slots_held ELSE 0 END) AS BIGINT)"
+            f" AND slots_held BETWEEN 0 AND {SLOTS_MAX} THEN slots_held ELSE 0 END) AS BIGINT),"
+            f" SUM(CASE WHEN {IS_HELD} THEN 1 ELSE 0 END)"
             f" FROM jobs WHERE submission IN ({marks(some)}) GROUP BY submission, state",
             some,
         )
@@ -126,21 +133,20 @@ def tally_of(rows: Sequence[Row]) -> Tally:
         most([row[3] for row in rows]),
         total([row[4] for row in rows]),
         sum(whole(row[5]) for row in rows),
+        sum(whole(row[6]) for row in rows),
     )
 
 
 def looked_into(tally: Tally, first: int, count: int) -> Work[Tally]:
-    """Adds the first waiting tasks, the first failed ones, and why the first suspended one is
-    suspended."""
+    """Adds the first waiting tasks, the first held and failed ones, and why the first suspended one
+    is suspended."""
     ends = first, first + count - 1
-    waiting, bad, suspended = list[Row](), list[Row](), list[Row]()
+    bad, suspended = list[Row](), list[Row]()
+    waiting, held = list[Ends](), list[Ends]()
     if tally.states.get("pending"):
-        waiting += yield Ask(
-            "SELECT MIN(id), MAX(id) FROM (SELECT id, id - ROW_NUMBER() OVER (ORDER BY id) AS run"
-            " FROM jobs WHERE id BETWEEN ? AND ? AND state = 'pending') AS waiting"
-            " GROUP BY run ORDER BY 1 LIMIT ?",
-            (*ends, SHOWN + 1),
-        )
+        waiting = yield from runs_of("state = 'pending'", ends)
+    if tally.held_count:
+        held = yield from runs_of(IS_HELD, ends)
     if tally.states.get("suspended"):
         suspended += yield Ask(
             "SELECT reason FROM jobs WHERE id BETWEEN ? AND ? AND state = 'suspended'"
@@ -156,10 +162,22 @@ def looked_into(tally: Tally, first: int, count: int) -> Work[Tally]:
         )
     return replace(
         tally,
-        waiting=[(whole(low), whole(high)) for low, high in waiting],
+        waiting=waiting,
+        held=held,
         bad=[task for row in bad if (task := bad_task(row)) is not None],
         suspended_for="".join(str(row[0]) for row in suspended),
     )
+
+
+def runs_of(condition: str, ends: Ends) -> Work[list[Ends]]:
+    """Returns the first runs of consecutive tasks of an array for which the condition holds."""
+    rows = yield Ask(
+        "SELECT MIN(id), MAX(id) FROM (SELECT id, id - ROW_NUMBER() OVER (ORDER BY id) AS run"  # noqa: S608  # a constant
+        f" FROM jobs WHERE id BETWEEN ? AND ? AND {condition}) AS chosen"
+        " GROUP BY run ORDER BY 1 LIMIT ?",
+        (*ends, SHOWN + 1),
+    )
+    return [(whole(low), whole(high)) for low, high in rows]
 
 
 def bad_task(row: Row) -> BadTask | None:

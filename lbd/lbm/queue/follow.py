@@ -17,12 +17,15 @@ from lbd.local import client_tags as tags
 from lbd.local.client_frames import Frame
 from lbd.model import ENDED_NAMES
 from lbd.net.gen import dispatch_pb2 as pb
+from lbd.text.array_phrases import still_running
 from lbd.text.job_phrases import jobs_do
 from lbd.text.units import duration_text
 from lbd.theory.calibration import FEWEST
 
 LAST_WORDS_S = 1.0
 REMARK_AFTER_S = 3.0
+ADVICE_AFTER_S = 2.0  # most commands end within that time of an interrupt
+INTERRUPT = 2
 AWAY = "its dispatcher cannot be reached"
 
 
@@ -44,6 +47,7 @@ class FollowedJobs:
     interrupted: int = 0  # by this signal; 0 = not
     watching: Watching | None = None  # begun when they were submitted
     _output: ShownOutput = field(init=False)
+    _is_forced: bool = False  # they are to end at once
     _live: "asyncio.Task[None] | None" = None
     _ended: AwaitedJobs = field(init=False)
     _acts: "set[asyncio.Task[None]]" = field(default_factory=set)
@@ -211,10 +215,24 @@ class FollowedJobs:
         if ends:
             self.interrupted = number
         task = asyncio.create_task(
-            self.act(number, cancels_waiting=ends), name=f"act on {self.jobs}"
+            self._act_and_advise(number, cancels_waiting=ends), name=f"act on {self.jobs}"
         )
         self._acts.add(task)
         task.add_done_callback(self._acts.discard)
+
+    async def _act_and_advise(self, number: int, *, cancels_waiting: bool) -> None:
+        """After an interrupt, says what to do about jobs that go on: they may ignore it."""
+        if number == KILL:
+            self._is_forced = True
+        await self.act(number, cancels_waiting=cancels_waiting)
+        if number != INTERRUPT:
+            return
+        await asyncio.sleep(ADVICE_AFTER_S)
+        if (left := self._ended.left) and not self._is_forced:
+            with contextlib.suppress(OSError):
+                await self.send(
+                    tags.WARN, still_running(left, is_array=self.array is not None).encode()
+                )
 
     async def leave(self) -> None:
         """Ends the jobs of a client that is gone, once the dispatcher is connected."""

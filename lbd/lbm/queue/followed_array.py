@@ -20,6 +20,7 @@ from lbd.text.array_phrases import (
     progress_line,
 )
 from lbd.text.index_list import Runs, count_of
+from lbd.text.job_phrases import HELD, is_held
 
 KILL = 9
 FAILED = ("failed", "lost")
@@ -36,6 +37,7 @@ class AwaitedJobs:
         self._has_ended = bytearray(int(high or low) - self._low + 1)
         self.states = Counter[str]()
         self.signals = Counter[int]()  # of the jobs that failed
+        self.never_started = 0  # of those that were cancelled
         self.failed: list[tuple[int, FailedTask]] = []  # the first few that failed, by number
         self.first = pb.JobInfo()
         self._first_rank = 3, 0
@@ -52,10 +54,16 @@ class AwaitedJobs:
             self.signals[job.signal] += 1
             insort(self.failed, (job.id, failed_task(job)))
             del self.failed[SHOWN:]
+        self.never_started += job.state == "cancelled" and not job.started
         rank = {"done": 2, "cancelled": 1}.get(job.state, 0), job.id
         if rank < self._first_rank:
             self._first_rank = rank
             self.first.CopyFrom(job)  # a reference would keep its whole message alive
+
+    @property
+    def left(self) -> int:
+        """How many have not ended."""
+        return self._has_ended.count(0)
 
     @property
     def all_done(self) -> bool:
@@ -77,7 +85,8 @@ class FollowedArray:
     def heard(self, jobs: Iterable[pb.JobInfo]) -> None:
         for job in jobs:
             if 0 <= (at := job.id - int(self.id)) < len(self._states):
-                self._states[at] = self._names.setdefault(job.state, len(self._names) + 1)
+                state = HELD if job.state == "pending" and is_held(job.reason) else job.state
+                self._states[at] = self._names.setdefault(state, len(self._names) + 1)
 
     def progress(self, now_s: float) -> str:
         count = count_of(self.indexes)
@@ -89,7 +98,7 @@ class FollowedArray:
         """`interrupted`: the signal; 0: not interrupted."""
         if interrupted:
             ended_by_it = sum(ended.signals[number] for number in {interrupted, KILL})
-            return interrupted_line(ended.states, ended_by_it)
+            return interrupted_line(ended.states, ended_by_it, ended.never_started)
         tasks = [task for _, task in ended.failed]
         line = failed_line(ended.states, tasks)
         return f"{line}; lbctl logs {self.id}_{tasks[0].task}" if tasks else line

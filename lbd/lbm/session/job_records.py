@@ -165,10 +165,13 @@ def attempt_json(attempt: dispatch_pb2.AttemptInfo) -> Json:
 
 
 def given_json(given: dispatch_pb2.GivenInfo) -> Json:
-    """null: not given; without `output` it is kept for `lbctl logs`. A key that our `lbrun` made up
-    is not shown."""
+    """null: not given, or not known here; without `output` it is kept for `lbctl logs`. A key that
+    our `lbrun` made up is not shown."""
     return {
         "directory": os.fsdecode(given.directory) or None,
+        "submitted_in": os.fsdecode(given.submitted_in) or None,
+        "fetch": [os.fsdecode(name) for name in given.fetch],
+        "fetched": None,
         "output": os.fsdecode(given.output) or None,
         "error": os.fsdecode(given.error) or None,
         "timeout_s": given.timeout_s or None,

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from lbd.local.json_socket import Json
 from lbd.model import ENDED_NAMES, JobState
 from lbd.net.gen import dispatch_pb2 as pb
+from lbd.text.job_phrases import is_held
 
 
 def name_of(job: pb.JobInfo) -> str:
@@ -26,6 +27,8 @@ def array_json(array: pb.ArrayInfo) -> Json:
         "array": array.indexes,
         "tasks": {state.value: array.tasks[state.value] for state in JobState},
         "waiting": array.waiting or None,
+        "held": array.held,
+        "held_indexes": array.held_indexes or None,
         "at_once": array.at_once or None,
         "failed": [
             {
@@ -41,13 +44,23 @@ def array_json(array: pb.ArrayInfo) -> Json:
 
 
 def counts_json(jobs: Iterable[pb.JobInfo]) -> Json:
-    """How many of these jobs, and of the tasks of these arrays, are in each state."""
+    """How many of these jobs, and of the tasks of these arrays, are in each state, and how many of
+    the pending ones are held."""
     states: Counter[str] = Counter()
+    held = 0
     for job in jobs:
         states.update(dict(job.array.tasks) if job.HasField("array") else {job.state: 1})
+        held += held_in(job)
     left = sum(count for state, count in states.items() if state not in ENDED_NAMES)
     done = not left and states.total() == states["done"]
-    return {"open": left, "all_done": done, "states": dict(states), "jobs": []}
+    return {"open": left, "held": held, "all_done": done, "states": dict(states), "jobs": []}
+
+
+def held_in(job: pb.JobInfo) -> int:
+    """Returns how many tasks of the array are held; for another job, 1 if it is."""
+    if job.HasField("array"):
+        return int(job.array.held)
+    return int(job.state == JobState.PENDING.value and is_held(job.reason))
 
 
 def update_of(question: Json) -> pb.Update | None:
@@ -150,4 +163,22 @@ def acted_json(reply: pb.ActReply) -> Json:
         "errors": list(reply.errors),
         "failed": [{"ids": list(one.ids), "error": one.error} for one in reply.failures],
         "still_open": dict(reply.still_open),
+    }
+
+
+def target_json(job: pb.JobInfo) -> Json:
+    """Times are UNIX seconds; null: the end cannot be predicted."""
+    target, end, ends = job.target, None, None
+    if target.HasField("expected_end"):
+        end, ends = target.expected_end, [target.expected_low, target.expected_high]
+    return {
+        "by": target.by,
+        "kind": "deadline" if target.is_deadline else "target",
+        "expected_end": end,
+        "expected_end_90": ends,
+        "slots": target.at_once * max(1, job.slots),
+        "tasks_at_once": target.at_once,
+        "tasks_running": target.running,
+        "tasks_left": target.left,
+        "why": target.why or None,
     }

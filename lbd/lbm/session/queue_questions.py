@@ -7,7 +7,7 @@ import asyncio
 import base64
 import contextlib
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Mapping
 
 from lbd.errors import Unavailable
 from lbd.keeper.run_as import Asker, is_same
@@ -26,11 +26,13 @@ from lbd.lbm.session.queue_json import (
     array_json,
     calibration_json,
     counts_json,
+    held_in,
     interval,
     name_of,
     prediction_json,
     speedup_json,
     speedup_of,
+    target_json,
     update_of,
     which_task,
 )
@@ -72,13 +74,14 @@ class QueueAnswers:
                 question, caller, attempts=bool(question.get("attempts")),
                 by_array=not question.get("tasks"),
             )  # fmt: skip
-            files = self._home.files
-            troubles = {} if files is None else files.awaited.troubles
-            for job in reply:
-                if job.id in troubles:
-                    trouble = f"outputs not fetched yet: {troubles[job.id]}"
-                    job.reason = "; ".join(filter(None, (job.reason, trouble)))
-            return {"jobs": [queued_json(job) async for job in in_turns(reply)]}
+            if (files := self._home.files) is not None:
+                add_troubles(reply, files.awaited.troubles)
+            shown = [queued_json(job) async for job in in_turns(reply)]
+            own = self._home.config.host.name
+            if files is not None and [job.origin for job in reply if job.given.fetch] == [own]:
+                is_array = reply[0].HasField("array")
+                shown[0]["fetched"] = not files.expects(reply[0].id, array=is_array)
+            return {"jobs": shown}
         if operation == "queue.predict":
             return await self._predict(question, caller)
         if operation == "queue.act":
@@ -214,6 +217,7 @@ class QueueAnswers:
             return await self._counts(question, caller)
         jobs = await self._find_in_turn(question, caller, explained=False)
         waiting = [str(job.id) for job in jobs if job.state not in ENDED_NAMES]
+        held = sum(map(held_in, jobs))
         ended = [job for job in jobs if job.state in ENDED_NAMES]
         brief, count = bool(question.get("brief")), len(jobs)
         del jobs
@@ -236,6 +240,7 @@ class QueueAnswers:
             outputs = await self._home.files.awaited.answer(caller.uid, ended, left_s)
         return outputs | {
             "open": count - len(ended),
+            "held": held,
             "all_done": all(job.state == "done" for job in ended),
             "jobs": [] if brief else [queued_json(job) async for job in in_turns(ended)],
         }
@@ -301,6 +306,14 @@ class QueueAnswers:
                 yield piece
         except Unavailable as problem:
             raise Refusal(str(problem), AWAY) from None
+
+
+def add_troubles(jobs: Iterable[pb.JobInfo], troubles: Mapping[int, str]) -> None:
+    """Adds to the reasons of these jobs why their outputs have not come."""
+    for job in jobs:
+        if job.id in troubles:
+            trouble = f"outputs not fetched yet: {troubles[job.id]}"
+            job.reason = "; ".join(filter(None, (job.reason, trouble)))
 
 
 def why_it_never_ran(job: pb.JobInfo) -> str:
@@ -377,21 +390,3 @@ def queued_json(job: pb.JobInfo) -> Json:
     if job.attempts:
         reply["attempts"] = [attempt_json(one) for one in job.attempts]
     return reply
-
-
-def target_json(job: pb.JobInfo) -> Json:
-    """Times are UNIX seconds; null: the end cannot be predicted."""
-    target, end, ends = job.target, None, None
-    if target.HasField("expected_end"):
-        end, ends = target.expected_end, [target.expected_low, target.expected_high]
-    return {
-        "by": target.by,
-        "kind": "deadline" if target.is_deadline else "target",
-        "expected_end": end,
-        "expected_end_90": ends,
-        "slots": target.at_once * max(1, job.slots),
-        "tasks_at_once": target.at_once,
-        "tasks_running": target.running,
-        "tasks_left": target.left,
-        "why": target.why or None,
-    }

@@ -110,6 +110,11 @@ class QueuedFiles:
         note = self._open.of_job(job)
         return note if note is not None and note.waited_for and note.is_left(job) else None
 
+    def expects(self, job: int, *, array: bool) -> bool:
+        """Whether outputs of that job may still come, or of the array that begins with it."""
+        note = self._open.of_job(job)
+        return note is not None and (array or note.is_left(job))
+
     def left_alone(self, name: str) -> None:
         """Drops the outputs of a pack whose lbrun went away: nobody wants them."""
         if (note := self._open.get(name)) is not None:

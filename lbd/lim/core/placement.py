@@ -14,7 +14,7 @@ from lbd.lim.core import messages as m
 from lbd.lim.core.reservations import Reservations
 from lbd.lim.core.table import Table
 from lbd.model import Candidate, HostId, JobId, Placement, PlacementRequest, Verdict
-from lbd.policy.ranking import choose, here, ranked, settled_early
+from lbd.policy.ranking import choose, first_of_its_tie, here, ranked, settled_early
 from lbd.policy.registry import POLICIES
 from lbd.policy.view import Decision, Nowhere, Probe, Reply, Step
 
@@ -65,7 +65,10 @@ class Placer:
             decision = here(self.table.view(self.centre, now_s), "host-left")
         if dry:
             view = self.table.view(self.centre, now_s, request.needs)
-            return replace(decision, candidates=ranked(request, view, limit=len(view.hosts)))
+            found = ranked(request, view, limit=len(view.hosts))
+            if isinstance(decision, Placement):
+                found = first_of_its_tie(found, decision.host)
+            return replace(decision, candidates=found)
         if isinstance(decision, Nowhere):
             self._count("nowhere")
             return decision

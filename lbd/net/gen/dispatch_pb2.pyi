@@ -319,7 +319,7 @@ class AttemptInfo(_message.Message):
     def __init__(self, number: _Optional[int] = ..., host: _Optional[str] = ..., tier: _Optional[int] = ..., state: _Optional[str] = ..., cutoff_s: _Optional[float] = ..., started: _Optional[float] = ..., finished: _Optional[float] = ..., cpu_s: _Optional[float] = ..., exit_status: _Optional[int] = ..., reason: _Optional[str] = ..., slots: _Optional[int] = ...) -> None: ...
 
 class ArrayInfo(_message.Message):
-    __slots__ = ("indexes", "tasks", "waiting", "at_once", "bad")
+    __slots__ = ("indexes", "tasks", "waiting", "at_once", "bad", "held", "held_indexes")
     class TasksEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -332,12 +332,16 @@ class ArrayInfo(_message.Message):
     WAITING_FIELD_NUMBER: _ClassVar[int]
     AT_ONCE_FIELD_NUMBER: _ClassVar[int]
     BAD_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
+    HELD_INDEXES_FIELD_NUMBER: _ClassVar[int]
     indexes: str
     tasks: _containers.ScalarMap[str, int]
     waiting: str
     at_once: int
     bad: _containers.RepeatedCompositeFieldContainer[BadTaskInfo]
-    def __init__(self, indexes: _Optional[str] = ..., tasks: _Optional[_Mapping[str, int]] = ..., waiting: _Optional[str] = ..., at_once: _Optional[int] = ..., bad: _Optional[_Iterable[_Union[BadTaskInfo, _Mapping]]] = ...) -> None: ...
+    held: int
+    held_indexes: str
+    def __init__(self, indexes: _Optional[str] = ..., tasks: _Optional[_Mapping[str, int]] = ..., waiting: _Optional[str] = ..., at_once: _Optional[int] = ..., bad: _Optional[_Iterable[_Union[BadTaskInfo, _Mapping]]] = ..., held: _Optional[int] = ..., held_indexes: _Optional[str] = ...) -> None: ...
 
 class BadTaskInfo(_message.Message):
     __slots__ = ("index", "state", "exit_status", "signal", "cause")
@@ -460,7 +464,7 @@ class JobInfo(_message.Message):
     def __init__(self, id: _Optional[int] = ..., name: _Optional[str] = ..., command: _Optional[_Iterable[bytes]] = ..., user: _Optional[str] = ..., origin: _Optional[str] = ..., host: _Optional[str] = ..., state: _Optional[str] = ..., attempt: _Optional[int] = ..., tier: _Optional[int] = ..., exit_status: _Optional[int] = ..., submitted: _Optional[float] = ..., started: _Optional[float] = ..., finished: _Optional[float] = ..., cpu_s: _Optional[float] = ..., slots: _Optional[int] = ..., array_index: _Optional[int] = ..., reason: _Optional[str] = ..., signal: _Optional[int] = ..., cause: _Optional[str] = ..., is_final: _Optional[bool] = ..., attempts: _Optional[_Iterable[_Union[AttemptInfo, _Mapping]]] = ..., slots_most: _Optional[int] = ..., priority: _Optional[int] = ..., predicted_wait_s: _Optional[float] = ..., predicted_by: _Optional[str] = ..., uid: _Optional[int] = ..., target: _Optional[_Union[TargetInfo, _Mapping]] = ..., slots_least: _Optional[int] = ..., gang: _Optional[int] = ..., speedup: _Optional[_Union[SpeedupInfo, _Mapping]] = ..., predicted_low_s: _Optional[float] = ..., predicted_high_s: _Optional[float] = ..., comparable: _Optional[int] = ..., array_id: _Optional[int] = ..., array: _Optional[_Union[ArrayInfo, _Mapping]] = ..., given: _Optional[_Union[GivenInfo, _Mapping]] = ..., needs: _Optional[str] = ..., foretold_s: _Optional[float] = ..., foretold_low_s: _Optional[float] = ..., foretold_high_s: _Optional[float] = ...) -> None: ...
 
 class GivenInfo(_message.Message):
-    __slots__ = ("directory", "output", "error", "timeout_s", "memory_bytes", "key", "may_restart", "begin", "notify")
+    __slots__ = ("directory", "output", "error", "timeout_s", "memory_bytes", "key", "may_restart", "begin", "submitted_in", "fetch", "notify")
     DIRECTORY_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
@@ -469,6 +473,8 @@ class GivenInfo(_message.Message):
     KEY_FIELD_NUMBER: _ClassVar[int]
     MAY_RESTART_FIELD_NUMBER: _ClassVar[int]
     BEGIN_FIELD_NUMBER: _ClassVar[int]
+    SUBMITTED_IN_FIELD_NUMBER: _ClassVar[int]
+    FETCH_FIELD_NUMBER: _ClassVar[int]
     NOTIFY_FIELD_NUMBER: _ClassVar[int]
     directory: bytes
     output: bytes
@@ -478,8 +484,10 @@ class GivenInfo(_message.Message):
     key: str
     may_restart: bool
     begin: float
+    submitted_in: bytes
+    fetch: _containers.RepeatedScalarFieldContainer[bytes]
     notify: bytes
-    def __init__(self, directory: _Optional[bytes] = ..., output: _Optional[bytes] = ..., error: _Optional[bytes] = ..., timeout_s: _Optional[float] = ..., memory_bytes: _Optional[int] = ..., key: _Optional[str] = ..., may_restart: _Optional[bool] = ..., begin: _Optional[float] = ..., notify: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, directory: _Optional[bytes] = ..., output: _Optional[bytes] = ..., error: _Optional[bytes] = ..., timeout_s: _Optional[float] = ..., memory_bytes: _Optional[int] = ..., key: _Optional[str] = ..., may_restart: _Optional[bool] = ..., begin: _Optional[float] = ..., submitted_in: _Optional[bytes] = ..., fetch: _Optional[_Iterable[bytes]] = ..., notify: _Optional[bytes] = ...) -> None: ...
 
 class SpeedupInfo(_message.Message):
     __slots__ = ("parallelism", "sigma", "work_s", "source", "runs", "parallelism_low", "parallelism_high", "sigma_low", "sigma_high", "noise")

@@ -89,6 +89,55 @@ def test_the_signal_that_ended_it_is_named(end, said):
     assert [line for line in lines if line.startswith(("signal", "exit"))] == [said] * bool(said)
 
 
+def test_an_array_shows_which_of_its_tasks_are_held_and_its_end_without_them():
+    array = {**JOB, "id": "12", "array": "1-10", "state": "running", "started": 1000.0,
+             "tasks": {"pending": 5, "running": 1, "done": 4}, "held": 5,
+             "held_indexes": "6-10"}  # fmt: skip
+    shown = detail_lines(array, Clock(1100.0))
+    assert "held     5: 6-10; lbctl release 12" in shown
+    end = "in about 25 s, at the rate so far: 4 of 5 tasks have ended, without the 5 held"
+    assert f"ends     {end}" in shown
+
+
+@pytest.mark.parametrize(
+    ("state", "more", "said"),
+    [
+        ("running", {}, "/home/ann/o.7 (on h1, once the job has ended)"),
+        ("done", {"fetched": False}, "/home/ann/o.7 (on its way to h1)"),
+        ("done", {"fetched": True}, "/home/ann/o.7 (came back to h1)"),
+        ("done", {"fetched": None}, "/home/ann/o.7 (on h1)"),  # asked on another host
+        ("failed", {"fetched": True}, "/home/ann/o.7 (on h1, if the job has made it)"),
+        ("running", {"array": "1-9"}, "/home/ann/o.%a (on h1, after each task)"),
+    ],
+)
+def test_where_fetched_outputs_go_is_shown(state, more, said):
+    job = {**JOB, "id": "12_7", "state": state, "array_index": 7, "may_restart": True,
+           "origin": "h1", "submitted_in": "/home/ann", "fetch": ["./o.%a"], **more}  # fmt: skip
+    lines = detail_lines(job, Clock(2000.0))
+    at = lines.index("in       a directory of its own (--send, --fetch)")
+    assert lines[at + 1 : at + 3] == ["from     /home/ann on h1", f"fetch    {said}"]
+
+
+def test_of_many_fetched_outputs_the_first_are_shown():
+    names = [f"o{number}" for number in range(9)]
+    job = {**JOB, "state": "done", "may_restart": True, "submitted_in": "/d", "fetch": names}
+    lines = [line for line in detail_lines(job, Clock(2000.0)) if line.startswith("fetch")]
+    assert [line.split()[1] for line in lines] == ["/d/o0", "/d/o1", "/d/o2", "6"]
+
+
+def test_output_files_are_shown_by_their_real_paths():
+    job = {**JOB, "id": "12_7", "state": "running", "array_index": 7, "may_restart": True,
+           "host": "h2", "output": "new/%A-%a.out", "error": "/tmp/%j.%h"}  # fmt: skip
+    fetched = {"submitted_in": "/home/ann", "fetch": ["new"]}
+    for where in ({"directory": "/home/ann"}, fetched):
+        lines = detail_lines(job | where, Clock(2000.0))
+        assert "output   /home/ann/new/12-7.out" in lines
+        assert "error    /tmp/12_7.h2" in lines
+    assert "output   new/12-7.out" in detail_lines(job, Clock(2000.0))  # it does not come back
+    array = {**job, "id": "12", "array": "1-9", "directory": "/home/ann"}
+    assert "output   /home/ann/new/%A-%a.out" in detail_lines(array, Clock(2000.0))
+
+
 def test_if_several_tasks_failed_one_command_shows_all_their_output():
     failed = [{"array_index": index, "state": "failed", "exit_status": 1} for index in (3, 5)]
     array = {**JOB, "id": "12", "array": "1-5", "state": "failed", "failed": failed,

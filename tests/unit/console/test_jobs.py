@@ -24,6 +24,13 @@ def test_an_array_in_long_and_short_form(tasks, whole, short):
     assert (shown_state(job), short_state(job)) == (whole, short)
 
 
+def test_held_tasks_are_not_counted_as_pending():
+    job = {"array": "1-60", "tasks": {"pending": 57, "running": 3}, "held": 21}
+    assert shown_state(job) == "36 pending, 21 held, 3 running"
+    assert short_state(job) == "0/60, 21 held, 3 running"
+    assert shown_state({"array": "1-5", "tasks": {"pending": 5}, "held": 5}) == "5 held"
+
+
 def test_a_single_job_has_no_short_form():
     assert short_state({"state": "pending", "array": None}) == ""
 

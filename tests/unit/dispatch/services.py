@@ -47,8 +47,8 @@ async def never_answers():
     raise AssertionError
 
 
-def request(origin="h2", user="ann", uid=1001, argv=(b"id",)):
-    return lbm_pb2.RunRequest(origin=origin, user=user, uid=uid, argv=argv, directory=b"/")
+def request(origin="h2", user="ann", uid=1001, argv=(b"id",), directory=b"/"):
+    return lbm_pb2.RunRequest(origin=origin, user=user, uid=uid, argv=argv, directory=directory)
 
 
 def asking(inner=None, **fields):

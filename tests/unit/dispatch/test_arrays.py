@@ -4,11 +4,13 @@ import pytest
 
 from lbd.dispatch import orders
 from lbd.dispatch.core.discipline import HostSlots
+from lbd.dispatch.core.ledger_rows import Tally
 from lbd.dispatch.core.lifecycle import Lifecycle
 from lbd.dispatch.core.records import Cause, Ending
 from lbd.dispatch.core.shares import Rules
 from lbd.dispatch.daemon import Dispatcher
 from lbd.dispatch.job_finder import JobFinder
+from lbd.dispatch.job_view import next_waiting
 from lbd.model import HostId, JobId
 from lbd.net.gen import dispatch_pb2, lbm_pb2
 from lbd.net.gen.dispatch_pb2 import Update
@@ -91,6 +93,34 @@ async def test_an_array_says_why_its_tasks_are_suspended(world):
     await world.dispatcher.settled()
     (array,) = (await world.jobs(selectors=["1"], by_array=True, **WHO)).jobs
     assert (array.state, array.reason) == ("running", "h1's owner has been back")
+
+
+@pytest.mark.parametrize(
+    ("waiting", "held", "first"),
+    [
+        ([(3, 9)], [], 3),
+        ([(3, 9)], [(3, 5), (7, 7)], 6),
+        ([(3, 4), (8, 9)], [(3, 4), (8, 8)], 9),
+        ([(3, 9)], [(3, 9)], 3),
+        ([(3, 9)], [(4, 9)], 3),
+    ],
+)
+def test_the_reason_of_an_array_is_that_of_its_first_task_that_is_not_held(waiting, held, first):
+    assert next_waiting(Tally({}, None, None, None, 0, 0, waiting, held)) == first
+
+
+async def test_an_array_tells_its_held_tasks_from_those_that_wait_for_a_slot(world):
+    await world.submit(asking(**ARRAY))
+    await world.act(verb="hold", selectors=["1_[1-2]", "1_4"], **WHO)
+    (array,) = (await world.jobs(selectors=["1"], by_array=True, **WHO)).jobs
+    assert (array.array.tasks["pending"], array.array.held) == (5, 3)
+    assert (array.array.held_indexes, array.reason.startswith("held")) == ("1-2,4", False)
+    await world.act(verb="hold", selectors=["1"], **WHO)
+    (array,) = (await world.jobs(selectors=["1"], by_array=True, **WHO)).jobs
+    assert (array.array.held, array.reason) == (5, "held by ann")
+    await world.act(verb="release", selectors=["1"], **WHO)
+    (array,) = (await world.jobs(selectors=["1"], by_array=True, **WHO)).jobs
+    assert (array.array.held, array.array.held_indexes) == (0, "")
 
 
 async def test_a_running_array_does_not_forecast_the_start_of_a_task(world):

@@ -1,4 +1,4 @@
-"""Many jobs, sent in several messages; and times of day."""
+"""What the dispatcher says of jobs: in several messages where they are many."""
 
 import time
 from types import SimpleNamespace
@@ -8,6 +8,7 @@ from lbd.dispatch.job_view import JobViews, in_pieces, time_of_day
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.process.boot_clock import clock_s
 from tests.unit.dispatch.core.test_queues import Table
+from tests.unit.dispatch.services import asking, opened, request
 
 
 def test_no_piece_exceeds_the_limit_unless_it_has_a_single_job():
@@ -46,3 +47,19 @@ async def test_a_waiting_job_has_an_interval_before_predictions_can_be_corrected
     for other in (pb.JobInfo(id=3), pb.JobInfo(id=9, predicted_wait_s=60.0)):  # running, or gone
         await views.add_interval(other)
         assert not other.HasField("predicted_low_s")
+
+
+async def test_of_a_job_in_a_directory_of_its_own_it_is_known_where_it_was_submitted(tmp_path):
+    command = request(directory=b"/home/ann")
+    command.workdir.fetch.extend([b"o.txt", b"log.%a"])
+    packed = command.SerializeToString()
+    given = []
+    async with opened(tmp_path / "ledger.sqlite") as world:
+        for job, spec in (("1", pb.StoredSpec(staged_request=packed)),
+                          ("2", pb.StoredSpec(run_request=packed))):  # fmt: skip
+            await world.submit(asking(spec=spec))
+            asked = {"selectors": [job], "with_attempts": True, "ended_too": True, "user": "ann"}
+            given.append((await world.jobs(**asked)).jobs[0].given)
+    assert [(one.directory, one.submitted_in, list(one.fetch)) for one in given] == [
+        (b"", b"/home/ann", [b"o.txt", b"log.%a"]), (b"/home/ann", b"", [])
+    ]  # fmt: skip

@@ -44,8 +44,8 @@ def test_the_end(states, failed, line):
 
 def test_the_end_of_an_interrupted_array():
     states = {"done": 3, "failed": 5, "cancelled": 4}
-    assert interrupted_line(states, 4) == (
-        "interrupted; of 12 tasks: 3 done, 1 failed, 4 ended by it, 4 cancelled"
+    assert interrupted_line(states, 4, 3) == (
+        "interrupted: 3 done, 1 failed, 4 interrupted, 3 never started, 1 cancelled"
     )
 
 
@@ -54,6 +54,9 @@ def test_progress():
     line = "412/1000 done, 3 failed, 20 running"
     assert progress_line(states, None) == line
     assert progress_line(states, 250.0) == f"{line}, about 4 min"
+    states |= {"pending": 544, "held": 21}
+    assert progress_line(states, 250.0) == f"{line}, 21 held, about 4 min"
+    assert ended_of(states) == (415, 979)  # the held ones say nothing about the time left
 
 
 @pytest.mark.parametrize(

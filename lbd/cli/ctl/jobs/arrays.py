@@ -12,7 +12,7 @@ from lbd.client.wait_rules import begin_unix_s
 from lbd.console.reply import Json, table
 from lbd.errors import ConfigError
 from lbd.text.array_phrases import Pace, ended_of, failed_in, progress_line, were_cancelled
-from lbd.text.job_phrases import only_together
+from lbd.text.job_phrases import HELD, only_together
 
 POLL_S = 0.3  # longer if an answer takes its time
 ASKED_SHARE = 5
@@ -33,6 +33,8 @@ def wait_showing(ask: Ask, ids: list[str], give_up_s: float, progress: Progress)
                 return reply
             counts = {state: int(count) for state, count in table(reply, "states").items()
                       if isinstance(count, int)}  # fmt: skip
+            if isinstance(held := reply.get("held"), int) and held:
+                counts |= {"pending": counts.get("pending", 0) - held, HELD: held}
             progress.show(progress_line(counts, pace.left_s(*ended_of(counts), now_s)))
             pause_s = max(POLL_S, ASKED_SHARE * (now_s - asked_s))
             time.sleep(min(pause_s, max(0.0, give_up_s - now_s)))

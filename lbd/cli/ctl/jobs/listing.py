@@ -37,6 +37,7 @@ from lbd.console.output import (
     Cell,
     Page,
     Row,
+    fit,
     lay_out,
     own_page,
     print_json,
@@ -60,6 +61,7 @@ GO_FIRST = (  # dropped first on a narrow terminal
     "FROM", ">CPU", ">AGE", "STARTED", "NAME", ">RAN", ">EXIT", "USER",
 )  # fmt: skip
 TIMES = ("submitted", "started", "finished")
+FLEXIBLE = ("STATE", "COMMAND", "WAITS")
 NONE_NOW = "no jobs; --all shows those that have ended, too"
 COMMAND_WIDTH, NAME_WIDTH = 60, 40
 PIPE_WIDTH = 2000  # of a command, if the output is not a terminal
@@ -182,7 +184,32 @@ def job_lines(found: list[Json], clock: Clock, page: Page) -> list[str]:
         rows = [(*row, why) for row, why in zip(rows, waits, strict=True)]
     of_one_user = len({text(job, "user") for job in found}) == 1
     go_first = sorted(GO_FIRST, key=lambda title: title != "USER") if of_one_user else GO_FIRST
-    return page.table(header, rows, go_first, ("STATE", "COMMAND", "WAITS"))
+    shortened: tuple[str, ...] = FLEXIBLE
+    named = [bool(text(job, "name")) for job in found]
+    if page.columns is not None and any(named):
+        kept = ">EXIT" if of_one_user else "USER"  # goes only if there is no other way
+        go_first = [*(title for title in go_first if title not in ("NAME", kept)), "NAME", kept]
+        titles, _ = fit(header, rows, page.columns, page.may_go(go_first), FLEXIBLE)
+        if "NAME" not in titles and page.sorted_by != "COMMAND":
+            header, rows = name_or_command(header, rows, all(named))
+            shortened = (*FLEXIBLE, "NAME", "NAME/COMMAND")
+            go_first = [title for title in go_first if title != "NAME"]
+    return page.table(header, rows, go_first, shortened)
+
+
+def name_or_command(
+    header: tuple[str, ...], rows: list[Row], are_named: bool
+) -> tuple[tuple[str, ...], list[Row]]:
+    """Returns the table with one column for the name, or the command of a job without one: people
+    name their jobs to tell them apart."""
+    name, command = HEADER.index("NAME"), HEADER.index("COMMAND")
+    title = "NAME" if are_named else "NAME/COMMAND"
+
+    def merged(row: Row, middle: Cell | str) -> Row:
+        return [*row[:name], *row[name + 1 : command], middle, *row[command + 1 :]]
+
+    shown = [merged(row, row[name] or row[command]) for row in rows]
+    return (*header[:name], *header[name + 1 : command], title, *header[command + 1 :]), shown
 
 
 def job_row(job: Json, clock: Clock, command_width: int) -> Row:

@@ -1,38 +1,52 @@
-"""The files that a queued job writes to with `-o` and `--error`: their names, and their contents if
-they can be read on this host. The user chose the names, so a child process reads the files, as root
-with that user's rights."""
+"""The files that a queued job writes to with `-o` and `--error`: where they are, and their contents
+if they can be read on this host. The user chose the names, so a child process reads the files, as
+root with that user's rights."""
 
 import os
 import pwd
+import shlex
 import stat
 
 from lbd.cli.complaints import complain
+from lbd.console.output_paths import comes_back, is_in_place, path_of
 from lbd.console.reply import Json, number, text
 from lbd.local.write_all import write_all
+from lbd.model import ENDED_NAMES
 from lbd.process.reading_child import become, read_in_child
-from lbd.text.name_patterns import fill_in
 
 PIECE_BYTES = 256 << 10
 STALLED_S = 10.0
 CLOCKS_S = 60.0  # how much clocks of hosts and file servers may differ
 
 
-def own_file(pattern: str, job: Json) -> str:
-    """Returns the name of a job's own file; for an array, the pattern itself."""
-    if text(job, "array"):
-        return pattern
-    index, host = job.get("array_index"), text(job, "host") or "%h"
-    own = index if isinstance(index, int) else None
-    return os.fsdecode(fill_in(os.fsencode(pattern), text(job, "id"), own, host))
-
-
 def where_it_goes(job: Json) -> str:
-    """Returns "" if the output is stored for `lbctl logs`."""
+    """Returns where the job's own files are and how to follow them; "" if the output is stored for
+    `lbctl logs`."""
     output, errors = text(job, "output"), text(job, "error")
     if not output:
         return ""
-    beside = f", its standard error to {own_file(errors, job)}" if errors else ""
-    return f"the output of job {text(job, 'id')} goes to {own_file(output, job)}{beside}"
+    state, host, has_ended = (
+        text(job, "state"),
+        text(job, "host"),
+        text(job, "state") in ENDED_NAMES,
+    )
+    does = "wrote" if has_ended else "is going to write" if state == "pending" else "writes"
+    paths = [path_of(pattern, job) for pattern in (output, errors) if pattern]
+    line = f"job {text(job, 'id')} {does} to {paths[0]}"
+    if errors:
+        line += f", and its standard error to {paths[1]}"
+    if not is_in_place(output, job):
+        own = f"a directory of its own{f' on {host}' if host else ''}"
+        if not comes_back(output, job):
+            return f"{line}, in {own}"
+        when = "has yet to come back" if has_ended else "comes back once the job has ended,"
+        return f"{line} on {text(job, 'origin')}: it {when} from {own}"
+    if state == "pending":
+        return line
+    if not os.access(paths[0], os.R_OK):
+        runs = "ran" if has_ended else "runs"
+        return f"{line}, which cannot be read here; it {runs} on {host}"
+    return line if has_ended else f"{line}; follow it with: tail -f {shlex.quote(paths[0])}"
 
 
 def copy_files(job: Json, copied: set[str]) -> bool:
@@ -42,8 +56,8 @@ def copy_files(job: Json, copied: set[str]) -> bool:
     for descriptor, name in ((1, "output"), (2, "error")):
         if not (pattern := text(job, name)):
             continue
-        path = os.path.join(text(job, "directory"), own_file(pattern, job))
-        if os.path.isabs(path) and path not in copied:  # otherwise it was in a workdir
+        path = path_of(pattern, job)
+        if is_in_place(pattern, job) and path not in copied:
             copied.add(path)
             found |= copy_file(path, descriptor, number(job, "started"), text(job, "user"))
     return found

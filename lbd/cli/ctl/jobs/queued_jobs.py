@@ -25,6 +25,7 @@ from lbd.console.job_details import (
     detail_lines,
     end_phrase,
     status_phrase,
+    whole,
 )
 from lbd.console.jobs import ANSWER_S
 from lbd.console.output import own_page, print_json, put, wrapped
@@ -324,9 +325,19 @@ def patiently(
             time.sleep(min(RETRY_S, left_s))
 
 
-def not_ended(count: int) -> Unavailable:
+def not_ended(count: int, held: int = 0) -> Unavailable:
+    """`held`: of these, how many begin only once they are released."""
     some = "1 job has" if count == 1 else f"{count} jobs have"
-    return Unavailable(f"{some} not ended yet")
+    if held >= count:
+        apart = ": it is held" if count == 1 else ": all are held"
+    else:
+        apart = f"; {held} of them {'is' if held == 1 else 'are'} held" if held else ""
+    return Unavailable(f"{some} not ended yet{apart}")
+
+
+def waits_for_release(held: int, ids: list[str]) -> str:
+    some = "the job that has not ended is" if held == 1 else f"the {held} that have not ended are"
+    return f"{some} held; to let go: lbctl release {' '.join(ids)}"
 
 
 def wait(
@@ -340,7 +351,7 @@ def wait(
     check_ids(given)
     progress = Progress(has_terminal())
     counts: Json = {}
-    delay = ""  # why outputs have not come, as far as it was said
+    delay, said_held = "", False  # why outputs have not come, as far as it was said
     found: list[Json] = []
     try:
         ids = settled(daemons, given, max(0.0, give_up_s - time.monotonic()))
@@ -362,8 +373,13 @@ def wait(
                 give_up_s = min(give_up_s, time.monotonic() + OUTPUTS_S)
                 if left_s <= 0:
                     raise Unavailable(f"ended, but outputs of {coming} are still being fetched")
-            elif left_s <= 0:
-                raise not_ended(int(number(reply, "open")))
+                continue
+            left, held = (whole(reply, name) for name in ("open", "held"))
+            if left_s <= 0:
+                raise not_ended(left, held)
+            if held >= left and not said_held:
+                said_held = True
+                complain("lbctl", waits_for_release(left, ids))
     except LbdError as problem:
         report_error("lbctl", problem)
         return NO_ANSWER, found

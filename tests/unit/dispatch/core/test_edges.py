@@ -32,7 +32,6 @@ from lbd.dispatch.core.outlook.needs_outlook import NeedsOutlook, amount_of
 from lbd.dispatch.core.outlook.places import FEW, Places
 from lbd.dispatch.core.records import Begin, Cause, Changed, Ending, Fate, Lease, Live, changed
 from lbd.dispatch.core.registry import Entry
-from lbd.dispatch.core.retry import HELD
 from lbd.dispatch.core.servers import Server
 from lbd.dispatch.core.shares import Rules, Shares, read_name_limits
 from lbd.dispatch.core.targets.plan import unknown_mean
@@ -41,6 +40,7 @@ from lbd.dispatch.core.waiting_line import Waiting
 from lbd.dispatch.core.why_waiting import _some, stuck_reason
 from lbd.errors import ConfigError
 from lbd.model import HostId, JobId, JobState, Needs
+from lbd.text.job_phrases import HELD_FOR_A_WHILE
 from lbd.theory.speedup import Speedup
 from lbd.theory.target_time import mean_left_s
 from tests.unit.dispatch.core.test_cutoffs import SLOWDOWN, row, verdict
@@ -295,7 +295,7 @@ def test_the_reasons_for_a_temporary_hold_start_the_same_way():
     table = Table()
     (begin,) = table.submit("1")
     table.life.refused(begin.host, begin.job, 1, "files", OK, *table.when)
-    assert table.life.jobs[JobId("1")].held.startswith(HELD)
+    assert table.life.jobs[JobId("1")].held.startswith(HELD_FOR_A_WHILE)
 
 
 def test_a_job_that_was_cut_off_joins_the_end_of_the_next_tier():

@@ -17,11 +17,11 @@ from lbd.dispatch.core.malleable.slot_times import ResourceTimes, SlotTimes
 from lbd.dispatch.core.records import Begin, Cause, Changed, Ending, Fate, Live, Settle
 from lbd.dispatch.core.registry import Entry
 from lbd.dispatch.core.restore import live_job, queued_job, waits_of
-from lbd.dispatch.core.retry import HELD
 from lbd.dispatch.core.row_faults import KINDS, fault_of
 from lbd.dispatch.core.servers import at_random, room
 from lbd.dispatch.core.shares import Rules, Shares
 from lbd.model import CANCEL, Facts, HostId, JobId, JobState, Needs
+from lbd.text.job_phrases import HELD_FOR_A_WHILE
 from tests.unit.dispatch.core.test_cutoffs import row
 from tests.unit.dispatch.core.test_lifecycle import OK, Table
 from tests.unit.dispatch.core.test_queues import Table as Queue
@@ -236,7 +236,12 @@ def test_a_running_job_is_not_changed():
 
 @pytest.mark.parametrize(
     ("reason", "held"),
-    [("held by ann", "held by ann"), (f"{HELD}its files", ""), ("h1: no such file", ""), ("", "")],
+    [
+        ("held by ann", "held by ann"),
+        (f"{HELD_FOR_A_WHILE}its files", ""),
+        ("h1: no such file", ""),
+        ("", ""),
+    ],
 )
 def test_a_job_that_a_user_held_is_still_held(reason, held):
     live, leased = live_job(row(reason=reason, attempt=3, crashes=2, requeued=9.0), None)

@@ -1,5 +1,7 @@
 """Questions about arrays as a whole, to either kind of store."""
 
+from dataclasses import replace
+
 from lbd.dispatch.core.ledger_rows import Wanted
 from lbd.dispatch.core.records import Begin, Cause, Ending, Fate, Updated
 from lbd.dispatch.ledger import array_work
@@ -46,6 +48,23 @@ async def test_an_array_is_one_line_with_its_tally(ledger):  # noqa: F811
     assert (await ledger.lines(Wanted(((2, 1201),), limit=5)))[0].first == 2
     assert [row.id for row in await ledger.lines(Wanted(ended_only=True))] == [7]
     assert await ledger.lines(Wanted(user="nobody")) == []
+
+
+async def test_the_held_tasks_of_an_array_are_counted_apart(ledger):  # noqa: F811
+    """Those that are tried again by themselves are not among them."""
+    await ledger.submit(submission(first_index=1, count=9), 1.0)
+    reasons = {1: "held by ann", 2: "held: its attempts were lost 5 times", 4: "held by ann",
+               5: "held for a while: h1 cannot be reached", 6: "not started"}  # fmt: skip
+    for job, reason in reasons.items():
+        await ledger.record([replace(changed(str(job), JobState.PENDING), reason=reason)], 2.0)
+    rows = await ledger.lines(Wanted())
+    tally = (await ledger.tallies(rows))[1]
+    assert (tally.states, tally.held_count) == ({"pending": 9}, 3)
+    assert (tally.waiting, tally.held) == ([(1, 9)], [(1, 2), (4, 4)])
+    for job in range(1, 10):
+        await ledger.record([replace(changed(str(job), JobState.PENDING), reason="held")], 3.0)
+    tally = (await ledger.tallies(rows))[1]
+    assert (tally.held_count, tally.held) == (9, [(1, 9)])
 
 
 async def test_whom_a_number_belongs_to(ledger):  # noqa: F811

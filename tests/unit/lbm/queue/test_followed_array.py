@@ -5,8 +5,9 @@ import os
 
 import pytest
 
+from lbd.lbm.queue import follow
 from lbd.lbm.queue.follow import FollowedJobs
-from lbd.lbm.queue.followed_array import FollowedArray
+from lbd.lbm.queue.followed_array import KILL, FollowedArray
 from lbd.local import client_tags as tags
 from lbd.local.frames import fields
 from lbd.net.gen import dispatch_pb2 as pb
@@ -64,6 +65,32 @@ async def test_an_interrupt_also_applies_to_waiting_tasks(tag, body, order):
     assert found.interrupted == (INT if body == bytes((INT,)) else 0)
 
 
+@pytest.mark.parametrize(
+    ("array", "ended", "frames", "said"),
+    [
+        (True, (), [(tags.SIGNAL, b"\2")], ["4 tasks; press ^C twice within a second to end them"]),
+        (True, (7, 8, 9), [(tags.SIGNAL, b"\2")],
+         ["1 task; press ^C twice within a second to end it"]),
+        (True, (7, 8, 9, 10), [(tags.SIGNAL, b"\2")], []),
+        (True, (), [(tags.FORCE, b""), (tags.SIGNAL, b"\2")], []),
+        (True, (), [(tags.SIGNAL, bytes((USR1,)))], []),
+        (False, (), [(tags.SIGNAL, b"\2")], ["the job; press ^C twice within a second to end it"]),
+    ],
+)  # fmt: skip
+async def test_who_interrupts_what_goes_on_learns_how_to_end_it(
+    monkeypatch, array, ended, frames, said
+):
+    """Tasks that ignored ^C just went on, with no word about it."""
+    monkeypatch.setattr(follow, "ADVICE_AFTER_S", 0.0)
+    found, _, sent = attached(array)
+    for number in ended:
+        found._ended.add(task(number, "failed", 130, INT, "signalled"))
+    for tag, body in frames:
+        found._act_soon(KILL if tag == tags.FORCE else body[0])
+    await asyncio.gather(*found._acts)
+    assert sent == [(tags.WARN, f"waiting for {one} by force".encode()) for one in said]
+
+
 async def test_for_a_single_job_the_dispatcher_and_its_host_know_whether_it_has_started():
     found, queue, _ = attached(array=False)
     await hear(found, (tags.SIGNAL, bytes((INT,))))
@@ -106,9 +133,12 @@ async def test_the_end_of_an_array():
 async def test_the_end_of_an_interrupted_array():
     jobs = [ALL_DONE[0], task(8, "failed", 130, 2, "signalled"), task(9, "failed", 3),
             task(10, "cancelled")]  # fmt: skip
-    line = "interrupted; of 4 tasks: 1 done, 1 failed, 1 ended by it, 1 cancelled"
+    line = "interrupted: 1 done, 1 failed, 1 interrupted, 1 never started"
     assert await end_of(jobs, INT) == (130, 0, line)
     assert (await end_of(ALL_DONE, INT))[0] == 0  # it came too late
+    jobs[-1].started = 5.0  # and was then ended by lbctl kill
+    line = "interrupted: 1 done, 1 failed, 1 interrupted, 1 cancelled"
+    assert await end_of(jobs, INT) == (130, 0, line)
     waited = [task(7, "cancelled", cause="")]
     assert (await end_of(waited, INT, array=False))[0] == 130
     assert (await end_of(waited, array=False))[0] == 125

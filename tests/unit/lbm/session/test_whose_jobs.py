@@ -77,6 +77,27 @@ async def test_jobs_of_a_namesake_are_not_shown_where_numbers_count(queue, users
     assert queue.asked[0].uid == OWN
 
 
+@pytest.mark.parametrize(("origin", "fetched"), [("h1", False), ("h2", None)])
+async def test_the_submitting_host_says_whether_outputs_have_come(queue, origin, fetched):
+    job = pb.JobInfo(id=7, user=NAME, uid=OWN, origin=origin,
+                     given=pb.GivenInfo(submitted_in=b"/home", fetch=[b"o.txt"]))  # fmt: skip
+    expected = [True, False]
+
+    async def jobs(_asked):
+        return pb.JobsInfo(jobs=[job])
+
+    queue.jobs = jobs
+    asked = answers(queue, "uid")
+    asked._home.files = SimpleNamespace(
+        awaited=SimpleNamespace(troubles={}), expects=lambda job, array: expected[0]
+    )
+    for is_expected in (True, False):
+        expected[0] = is_expected
+        (told,) = (await asked.answer({"op": "queue.jobs", "ids": ["7"]}, CALLER))["jobs"]
+        assert told["fetched"] is (None if fetched is None else not is_expected)
+        assert (told["submitted_in"], told["fetch"]) == ("/home", ["o.txt"])
+
+
 async def test_an_administrator_sees_all(queue):
     told = await answers(queue, "uid", is_admin=True).answer(
         {"op": "queue.jobs", "ids": ["1-3"]}, CALLER

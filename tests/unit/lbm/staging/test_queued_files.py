@@ -161,6 +161,26 @@ async def test_what_the_queue_has_forgotten_takes_nobody_elses_outputs_along(tmp
     assert {one.first for one in files._open.values()} == notes.keys() - {3}
 
 
+async def test_outputs_are_expected_until_the_job_or_the_whole_array_needs_nothing_more(tmp_path):
+    files = QueuedFiles(Config(host=HostConfig(state_dir=str(tmp_path))), None, None)
+    files.store.root.mkdir()
+    array = note(4, OTHER)
+    array = Note(**{name: getattr(array, name) for name in
+                    ("name", "uid", "umask", "directory", "send", "fetch")},
+                 first=4, count=2)  # fmt: skip
+    files._open[array.name] = array
+
+    def expected():
+        jobs = (4, False), (5, False), (4, True), (6, False)
+        return [files.expects(job, array=whole) for job, whole in jobs]
+
+    assert expected() == [True, True, True, False]
+    await files.done(array, 4)
+    assert expected() == [False, True, True, False]
+    await files.done(array, 5)
+    assert expected() == [False, False, False, False]
+
+
 async def test_a_job_that_ended_before_any_host_had_it_has_made_nothing(tmp_path):
     """The transfer was retried every ten seconds for a week."""
     files = QueuedFiles(Config(host=HostConfig(state_dir=str(tmp_path))), None, None)

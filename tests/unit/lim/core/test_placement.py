@@ -8,7 +8,8 @@ from lbd.lim.core import messages as m
 from lbd.lim.core.placement import ASK_AGAIN_S, Placer
 from lbd.lim.core.reservations import Reservations
 from lbd.lim.core.table import Table
-from lbd.model import HostId, JobId, Placement, Verdict
+from lbd.model import Candidate, HostId, JobId, Placement, Verdict
+from lbd.policy.ranking import first_of_its_tie
 from lbd.policy.view import Ask, Nowhere, Probe
 from lbd.testing.builders import member, request, sample, vector
 
@@ -64,6 +65,29 @@ def test_a_waiting_command_holds_no_charge():
     found = decide(made, request(may_wait=True), now_s=1.0)
     assert found.verdict is Verdict.WAIT
     assert made.table.charged_jobs() == 0
+
+
+def test_of_hosts_with_the_same_load_the_chosen_one_is_shown_first():
+    """The arrow was at rank 2 of two hosts with the same load."""
+    found = tuple(
+        Candidate(name, load, 0.0, willing, "")
+        for name, load, willing in (
+            ("h1", 0.50, True), ("h2", 0.80, True), ("h3", 0.81, True), ("h4", 0.90, True),
+            ("h5", 0.10, False),
+        )
+    )  # fmt: skip
+    for chosen, order in (
+        ("h1", "h1 h2 h3 h4 h5"), ("h3", "h1 h3 h2 h4 h5"), ("h4", "h1 h2 h3 h4 h5"),
+        ("h5", "h1 h2 h3 h4 h5"), ("h6", "h1 h2 h3 h4 h5"),
+    ):  # fmt: skip
+        assert [one.name for one in first_of_its_tie(found, chosen)] == order.split()
+    made, chosen = placer(), set()
+    made.table.record(sample("h3", 2, vector(0.5)), 0.0)
+    for _ in range(20):
+        decision = decide(made, dry=True)
+        chosen.add(decision.host)
+        assert decision.candidates[0].name == decision.host
+    assert chosen == {H2, H3}
 
 
 @pytest.mark.parametrize("dry", [True, False])

@@ -134,7 +134,9 @@ def test_a_line_is_never_wider_than_the_terminal(columns):
         lines = job_lines(found, Clock(2000.0, utc=True), Page(Paint(on=False), columns))
         assert max(map(len, lines)) <= columns
         assert lines[0].split()[0] == "ID"
-        assert {"STATE", "COMMAND"} <= set(lines[0].split())
+        titles = set(lines[0].split())
+        assert "STATE" in titles
+        assert titles & {"COMMAND", "NAME", "NAME/COMMAND"}
 
 
 def test_in_a_pipe_commands_are_whole():
@@ -188,6 +190,32 @@ def test_why_a_job_waits_goes_before_its_times():
     lines = job_lines([running, waiting], Clock(1000.0), Page(Paint(on=False), 80))
     assert lines[2].endswith("after 3 has succeeded")
     assert "NAME" in lines[0]
+
+
+def test_on_a_narrow_terminal_names_are_kept_before_commands_and_reasons():
+    """Eight jobs, all `sh -c …`, could not be told apart, while the reason took 24 columns."""
+    own = {**JOB, "id": "1013", "command": ["sh", "-c", "echo " * 9], "state": "running"}
+    running = [{**own, "name": f"night-{number}"} for number in range(1, 9)]
+    waiting = {**own, "name": "night-9", "state": "pending", "started": None, "host": "",
+               "reason": "next in line for a free slot on h1, h2, h3"}  # fmt: skip
+
+    def shown(*jobs, columns=80, sorted_by=""):
+        return job_lines(list(jobs), Clock(2000.0), Page(Paint(on=False), columns, sorted_by))
+
+    lines = shown(*running, waiting)
+    assert {"NAME", "COMMAND", "WAITS"} <= set(lines[0].split())
+    assert all(f"night-{number} " in line for number, line in enumerate(lines[1:], 1))
+    others = {**own, "id": "atlas-1-2061", "name": "", "user": "eve", "host": "atlas-3"}
+    lines = shown(*running, waiting, others)
+    assert "NAME/COMMAND" in lines[0].split()
+    assert all(f"night-{number} " in f"{line} " for number, line in enumerate(lines[1:10], 1))
+    assert "sh -c 'ech" in lines[-1]
+    assert "USER" in lines[0]
+    for column in ("NAME", "COMMAND"):
+        lines = shown(*running, waiting, others, sorted_by=column)
+        assert column in lines[0].split()
+    lines = shown(*({**job, "user": f"user-{at}"} for at, job in enumerate(running)), columns=45)
+    assert lines[0].split()[-1] == "NAME"
 
 
 def test_an_array_of_which_some_tasks_run_says_what_the_others_wait_for():

@@ -33,19 +33,20 @@ def test_logs_of_a_job_that_has_not_started_say_why(daemon, capsys):
 
 
 def test_logs_of_a_job_that_writes_to_its_own_file_name_that_file(daemon, capsys):
-    job = JOB | {"id": "5", "state": "done", "output": "/home/ann/out.5"}
+    job = JOB | {"id": "5", "state": "done", "output": "/home/ann/out.5", "host": "h2"}
     daemon("lbm", **{"queue.logs": {"attempt": 1, "at": [0, 0]}, "queue.jobs": {"jobs": [job]}})
     assert lbctl.main(["logs", "5"]) == 0
-    said = "lbctl: the output of job 5 goes to /home/ann/out.5\n"
+    said = "lbctl: job 5 wrote to /home/ann/out.5, which cannot be read here; it ran on h2\n"
     assert capsys.readouterr() == ("", said)
 
 
 def test_logs_of_a_task_name_its_own_files(daemon, capsys):
-    job = JOB | {"state": "done"}
+    job = JOB | {"state": "running", "directory": "/nowhere"}
     job |= {"id": "5_7", "array_index": 7, "output": "out.%a", "error": "%h.%A", "host": "h2"}
     daemon("lbm", **{"queue.logs": {"attempt": 1, "at": [0, 0]}, "queue.jobs": {"jobs": [job]}})
     assert lbctl.main(["logs", "5_7"]) == 0
-    said = "lbctl: the output of job 5_7 goes to out.7, its standard error to h2.5\n"
+    said = ("lbctl: job 5_7 writes to /nowhere/out.7, and its standard error to /nowhere/h2.5, "
+            "which cannot be read here; it runs on h2\n")  # fmt: skip
     assert capsys.readouterr() == ("", said)
 
 

@@ -44,7 +44,8 @@ def test_the_files_of_failed_tasks_are_shown_where_they_can_be_read(daemon, capf
     out, err = capfdbinary.readouterr()
     heads = [f"==> 5_{index}: failed on h2, exit 1 <==\n".encode() for index in (1, 2, 3)]
     assert out == heads[0] + b"no such key\n" + heads[1] + heads[2] + b"\xffno\n"
-    assert err.decode() == "lbctl: the output of job 5_2 goes to run.2\n"
+    missing = f"{tmp_path}/run.2, which cannot be read here; it ran on h2"
+    assert err.decode() == f"lbctl: job 5_2 wrote to {missing}\n"
 
 
 def test_what_tasks_wrote_to_one_file_is_shown_once(daemon, capfdbinary, tmp_path):
@@ -75,7 +76,35 @@ def test_what_is_not_the_output_file_of_the_job_is_not_shown(daemon, capfdbinary
         os.utime(path, (1.0, 1.0))
     with_files(daemon, "" if kind == "of its own" else tmp_path, ("5", {"output": "out"}))
     assert lbctl.main(["logs", "5"]) == 0
-    assert capfdbinary.readouterr() == (b"", b"lbctl: the output of job 5 goes to out\n")
+    out, err = capfdbinary.readouterr()
+    own = "out, in a directory of its own on h2"
+    said = own if kind == "of its own" else f"{path}"
+    if kind == "nowhere":
+        said += ", which cannot be read here; it ran on h2"
+    assert (out, err.decode()) == (b"", f"lbctl: job 5 wrote to {said}\n")
+
+
+def test_the_path_of_a_running_job_can_be_followed(daemon, capfdbinary, tmp_path):
+    directory = tmp_path / "my runs"
+    directory.mkdir()
+    (directory / "out.5").touch()
+    with_files(daemon, directory, ("5", {"output": "out.%j", "state": "running"}))
+    assert lbctl.main(["logs", "-f", "5"]) == 0
+    path = f"{directory}/out.5"
+    said = f"lbctl: job 5 writes to {path}; follow it with: tail -f '{path}'\n"
+    assert capfdbinary.readouterr() == (b"", said.encode())
+
+
+@pytest.mark.parametrize("fetched", [True, None, False])
+def test_a_file_that_came_back_is_shown(daemon, capfdbinary, tmp_path, fetched):
+    """Before it has, a file of that name is another job's."""
+    (tmp_path / "run.5").write_bytes(b"result\n")
+    own = {"output": "run.%j", "fetch": ["x", "./run.%j"], "submitted_in": str(tmp_path)}
+    with_files(daemon, "", ("5", own | {"fetched": fetched, "origin": "h1"}))
+    assert lbctl.main(["logs", "5"]) == 0
+    how = "it has yet to come back from a directory of its own on h2"
+    said = f"lbctl: job 5 wrote to {tmp_path}/run.5 on h1: {how}\n" if fetched is False else ""
+    assert capfdbinary.readouterr() == (b"" if said else b"result\n", said.encode())
 
 
 def test_for_a_file_that_could_not_be_opened_only_the_reason_is_shown(

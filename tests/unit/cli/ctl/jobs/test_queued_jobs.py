@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from lbd.cli import lbctl
-from lbd.cli.ctl.jobs import queued_jobs
+from lbd.cli.ctl.jobs import arrays, queued_jobs
 from lbd.console.jobs import ANSWER_S
 from tests.unit.cli.canned import JOB
 
@@ -60,6 +60,41 @@ def test_wait_says_how_many_are_left(daemon, capsys, count, said):
     daemon("lbm", **{"queue.wait": {"open": count, "jobs": []}})
     assert lbctl.main(["wait", "--timeout", "0", "1-3"]) == 2
     assert capsys.readouterr().err == f"lbctl: {said} not ended yet\n"
+
+
+@pytest.mark.parametrize(
+    ("count", "held", "said"),
+    [(57, 21, "57 jobs have not ended yet; 21 of them are held"),
+     (3, 1, "3 jobs have not ended yet; 1 of them is held"),
+     (2, 2, "2 jobs have not ended yet: all are held"),
+     (1, 1, "1 job has not ended yet: it is held")],
+)  # fmt: skip
+def test_wait_says_how_many_are_held(daemon, capsys, count, held, said):
+    daemon("lbm", **{"queue.wait": {"open": count, "held": held, "jobs": []}})
+    assert lbctl.main(["wait", "--timeout", "0", "1-3"]) == 2
+    assert capsys.readouterr().err == f"lbctl: {said}\n"
+
+
+def test_wait_says_once_that_only_held_jobs_are_left(daemon, capsys):
+    left = iter([(3, 1), (1, 1), (1, 1), (0, 0)])
+
+    def answer(_):
+        left_now, held = next(left)
+        return {"ok": True, "open": left_now, "held": held, "all_done": True, "jobs": []}
+
+    daemon("lbm", **{"queue.wait": answer})
+    assert lbctl.main(["wait", "12"]) == 0
+    said = "lbctl: the job that has not ended is held; to let go: lbctl release 12\n"
+    assert capsys.readouterr().err == said
+
+
+def test_wait_shows_on_a_terminal_how_many_are_held(monkeypatch):
+    states, shown = {"pending": 30, "running": 3}, []
+    answers = iter([{"open": 33, "held": 21, "states": states}, {"open": 0, "states": {}}])
+    monkeypatch.setattr(arrays, "POLL_S", 0.0)
+    progress = SimpleNamespace(show=shown.append, clear=lambda: None)
+    arrays.wait_showing(lambda *_: next(answers), ["1"], math.inf, progress)
+    assert shown == ["0/33 done, 3 running, 21 held"]
 
 
 def test_wait_ends_when_the_outputs_have_arrived(daemon, capsys):
@@ -214,9 +249,9 @@ GIVEN = {"directory": "/home/ann", "output": None, "error": None, "timeout_s": N
     [
         ({}, ["in       /home/ann", "output   kept: lbctl logs 12", "slots    1; priority 0"]),
         (
-            {"output": "run.%a", "error": "err", "timeout_s": 90.0, "memory_bytes": 1 << 30,
+            {"output": "run.%j", "error": "err", "timeout_s": 90.0, "memory_bytes": 1 << 30,
              "idempotency_key": "night", "may_restart": False, "slots_most": 4, "priority": -3},
-            ["output   run.%a", "error    err", "slots    1 to 4; priority -3",
+            ["output   /home/ann/run.12", "error    /home/ann/err", "slots    1 to 4; priority -3",
              "limits   time 1m30s, memory 1.0G", "again    never: --no-restart", "key      night"],
         ),
         (
@@ -255,7 +290,8 @@ def test_an_array_names_the_logs_of_what_failed(daemon, capsys, output):
     shown = capsys.readouterr().out
     assert "failed   3 (exit 1); lbctl logs 12_3" in shown.splitlines()
     assert "HOST" not in shown
-    assert f"output   {output or 'kept: lbctl logs 12_N'}" in shown.splitlines()
+    where = f"/home/ann/{output}" if output else "kept: lbctl logs 12_N"
+    assert f"output   {where}" in shown.splitlines()
 
 
 NOT_BEGUN = {"data": [], "at": [0, 0], "attempt": 0, "more": True, "state": "pending"}
