@@ -196,8 +196,6 @@ def say(line: str) -> None:
 
 def run_up(options: argparse.Namespace) -> int:
     root = options.dir or own_place("lab")
-    if options.dir is None:
-        make_own(Path(default_runtime_dir()), "--dir")
     plan, remark = lab.make_plan(
         root, options.hosts, options.cpus, options.isolate, options.algorithm,
         (*queue_settings(options.mode, options.store, options.hosts), *options.settings),
@@ -216,8 +214,15 @@ def run_up(options: argparse.Namespace) -> int:
             print(file=sys.stderr)
         say(line)
 
+    made_above = not root.parent.exists()
+    if options.dir is None:
+        make_own(Path(default_runtime_dir()), "--dir")
     try:
-        lab.up(plan, say_below, progress)
+        lab.up(plan, say_below, progress, made_above=made_above)
+    except (KeyboardInterrupt, SystemExit):
+        say_below("interrupted; the lab is removed")
+        shows_dots = False
+        raise
     finally:
         if shows_dots:
             print(file=sys.stderr)
