@@ -106,6 +106,7 @@ class LimSaid:
     address: str = ""
     reason: str = ""
     phrase: str = ""  # the reason with its numbers, if it will be shown
+    seen: str = ""  # hosts and loads that were compared, to be kept with the command
 
 
 @quick_value

@@ -21,6 +21,8 @@ KNOWN = e.Looked(address="h2:1")  # where the named host is
 TO_H2 = e.LimSaid(Verdict.THERE, H2, "h2:1", "lowest")
 TO_H3 = e.LimSaid(Verdict.THERE, H3, "h3:1", "lowest")
 STAY = e.LimSaid(Verdict.HERE, H1, "h1:1", "below-threshold")
+MUST_STAY = e.LimSaid(Verdict.HERE, H1, "h1:1", "must-stay")
+NOBODY = e.LimSaid(Verdict.HERE, H1, "h1:1", "no-willing-host")
 HOLD = e.LimSaid(Verdict.WAIT, H1, "h1:1", "no-free-slot")
 SILENT = e.LimSilent("lim did not answer")
 FULL = e.Refused("h2: all slots are taken", "slots", full=True)
@@ -107,8 +109,16 @@ LIVES = {
         (STAY, e.RunHere("below-threshold; /w is not the same on h3")),
     ),
     "nested too deep, it must stay": (
-        {"must_stay": True}, (GO, LOOK), (LOOKED, ask(stay=True)),
-        (STAY, e.RunHere("below-threshold")),
+        {"must_stay": True, "stays_as": "nested"}, (GO, LOOK), (LOOKED, ask(stay=True)),
+        (MUST_STAY, e.RunHere("nested")),
+    ),
+    "its user names a host, however deep it is nested": (
+        {"must_stay": True, "stays_as": "nested", **HERE_FOR}, (GO, e.Look(False, H2)),
+        (LOOKED, ask(wanted=H2, insist=True)), (TO_H2, START_2),
+    ),
+    "hosts that were full on arrival are the reason why it stays": (
+        {}, *ASKED, (TO_H2, START_2), (e.Refused("no slot", full=True), *LEFT, LOOK),
+        (LOOKED, ask(H2)), (NOBODY, e.RunHere("no-free-slot")),
     ),
     "it only asks": ({"only_asks": True}, *ASKED, (TO_H2, e.Discharge(HostId(""), True), e.Away())),
     "no peers": (

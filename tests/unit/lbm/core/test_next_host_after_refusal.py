@@ -102,7 +102,7 @@ SLOTS = {
     "the named host has fewer": (*AT_H2, (e.SlotsKnown({H1: (4, 4), H2: (1, 1)}),
                                           *failed("-n 2: h2 has 1 slots"))),
     "what must stay asks for none": (
-        {"slots": (2, 4), "must_stay": True}, (GO, LOOK), (LOOKED, ask(stay=True)),
+        {"slots": (2, 4), "must_stay": True, "stays_as": "nested"}, (GO, LOOK), (LOOKED, ask(stay=True)),
     ),
     "no LIM": (*WIDE, (SILENT, e.TakeTurn()), TURN),
     "it is too wide for here, so others' refusals are its end": (
