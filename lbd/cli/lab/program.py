@@ -17,17 +17,19 @@ from lbd.cli.quantities import signal_named
 from lbd.config.dispatch import MODES
 from lbd.config.load import default_runtime_dir
 from lbd.console.output import Page, own_page, print_json, put
-from lbd.console.reply import Json, table, tables, text
+from lbd.console.reply import Json, number, table, tables, text
 from lbd.errors import ConfigError, LbdError
-from lbd.lab import hosts, lab, removal
+from lbd.lab import hosts, lab, processes, removal
 from lbd.lab.plan import DAEMONS, INSIDE, ISOLATIONS, host_names
 from lbd.lab.record import load, own_place, record_file
+from lbd.local.json_socket import ask
 from lbd.process.own_directory import make_own
 from lbd.text.spelling import hint
 
 Run = Callable[[argparse.Namespace], int]
 PARTS = ("lim", "lbm", "dispatcher", "keeper", "host")
 OTHERWISE = "the lab whose host this shell acts from, else one lab per user"
+ASK_S = 2.0
 STORES = ("sqlite:///", "postgresql://", "postgres://")
 DESCRIPTION = (
     "a cluster of real daemons on this one machine: hosts h1, h2 … that can be killed and cut off"
@@ -110,7 +112,9 @@ def make_parser() -> Parser:
         "experiment", run_experiment, lab_experiment_options.ABOUT, "one of its own"
     )
     lab_experiment_options.add_options(experiment)
-    command("down", run_down, "end all processes of the lab and remove it")
+    down = command("down", run_down, "end all processes of the lab and remove it")
+    down.add_argument("--yes", action="store_true",
+                      help="do not ask, on a terminal, whether to end commands that run or wait")  # fmt: skip
     return parser
 
 
@@ -308,6 +312,9 @@ def run_heal(options: argparse.Namespace) -> int:
 def run_down(options: argparse.Namespace) -> int:
     root = root_of(options)
     acts_from_it = acted_from() == root
+    if not (options.yes or agreed(root)):
+        print(f"the lab in {root} stays")
+        return 1
     print(f"the lab in {root} is removed" if removal.down(root) else f"there is no lab in {root}")
     if os.geteuid():  # root's directory belongs to the system
         with suppress(OSError):  # it is not empty or does not exist
@@ -318,6 +325,35 @@ def run_down(options: argparse.Namespace) -> int:
             "leave it"
         )
     return 0
+
+
+def agreed(root: Path) -> bool:
+    """Asks the user at the terminal to confirm if commands or jobs would be ended."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return True
+    running, waiting = at_work(root)
+    runs = f"{running} command{'s run' if running != 1 else ' runs'}"
+    waits = f"{waiting} job{'s wait' if waiting != 1 else ' waits'}"
+    said = [shown for shown, count in ((runs, running), (waits, waiting)) if count]
+    if not said:
+        return True
+    say(f"{' and '.join(said)} in this lab: end them and remove it? y or n")
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def at_work(root: Path) -> tuple[int, int]:
+    """Returns how many commands of lbrun run in the lab, and how many jobs wait in its queue, as
+    far as its hosts say so."""
+    jobs = {one.process.pid: one for one in processes.find(root) if one.part == "job"}
+    running = sum(one.parent not in jobs for one in jobs.values())
+    with suppress(LbdError):
+        record = load(root)
+        for host in record.plan.hosts if record is not None else ():
+            with suppress(LbdError):
+                reply = ask(record.plan.paths(host).socket("lim"), {"op": "status"}, ASK_S)
+                if queue := table(table(reply, "cluster"), "dispatcher"):
+                    return running, int(number(queue, "queued"))
+    return running, 0
 
 
 LAB_HEADER = ("HOST", "ADDRESS", "POWER", "LIM", "LBM", "KEEPER", "CUT FROM", "DISPATCHER")

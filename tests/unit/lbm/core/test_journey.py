@@ -399,6 +399,10 @@ def test_a_command_that_must_leave_and_finds_no_host_says_how_to_take_files_alon
 
 
 def test_files_taken_along_are_not_suggested_where_a_directory_may_not_be_entered():
+    gone = dataclasses.replace(NO_DIRECTORY, reason="h2: /w/d (deleted): No such file or directory")
+    assert gone.advice == (
+        "h2: /w/d: the working directory has been removed; go to another one, or use -C DIR"
+    )
     assert NO_DIRECTORY.advice.endswith("; --send and --fetch take files along")
     closed = e.Refused("h2: /root: Permission denied", "chdir", errno=13)
     assert closed.advice == closed.reason
