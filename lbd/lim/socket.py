@@ -153,7 +153,10 @@ class Operations:
         """Explains why some hosts, or with --explain all, are unsuitable; leaves out those the
         caller excluded."""
         unsuitable = [one for one in decision.candidates if one.why not in ("", EXCLUDED)]
-        whys = [f"{one.name}: {one.why}" for one in sorted(unsuitable, key=lambda one: in_order(one.name))]
+        whys = [
+            f"{one.name}: {one.why}"
+            for one in sorted(unsuitable, key=lambda one: in_order(one.name))
+        ]
         if not dry and len(whys) > WHYS_SHOWN:
             whys[WHYS_SHOWN:] = ["… (lbrun --explain lists all)"]
         listed = f" ({', '.join(whys)})" if whys else ""

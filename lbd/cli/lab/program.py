@@ -47,8 +47,8 @@ EXAMPLES = (
 
 def main(argv: list[str]) -> int:
     # So that a lab that is stopped while starting is cleaned up, as after an interrupt.
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda number, _: sys.exit(128 + number))
+    for stop in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(stop, lambda signum, _: sys.exit(128 + signum))
     own, command = before_command(argv) if argv[:1] == ["exec"] else (argv, [])
     options = make_parser().parse_args(own)
     if command:
@@ -114,7 +114,7 @@ def make_parser() -> Parser:
     lab_experiment_options.add_options(experiment)
     down = command("down", run_down, "end all processes of the lab and remove it")
     down.add_argument("--yes", action="store_true",
-                      help="do not ask, on a terminal, whether to end commands that run or wait")  # fmt: skip
+                      help="do not ask, on a terminal, whether to end what runs or waits")  # fmt: skip
     return parser
 
 

@@ -3,8 +3,8 @@
 Its client has become the command, and we are not its parent. For a process that has ended, the
 kernel tells both exactly, until its parent has waited for it; a shell usually does so first. So a
 process that runs for a while is sampled now and then, ever more rarely, with its children, as
-compilers work in one; its use after the last sample is extrapolated in proportion. Since Linux 6.15 its result is known afterwards too, by its
-pidfd.
+compilers work in one; its use after the last sample is extrapolated in proportion. Since Linux 6.15
+its result is known afterwards too, by its pidfd.
 """
 
 import asyncio

@@ -64,7 +64,7 @@ def test_lbctl_names_the_lab_and_does_not_wait_for_daemons_that_never_ran(place)
 def test_where_a_daemon_ran_both_remedies_are_given(place):
     (place / "lbm.pid").write_text("999999999\n")
     daemons = Daemons(Config(host=HostConfig(runtime_dir=str(place))))
-    with pytest.raises(Unavailable, match="start it with: .*; or use your lab: a lab of") as found:
+    with pytest.raises(Unavailable, match=r"start it with: .*; or use your lab: a lab of") as found:
         daemons.lbm({"op": "queue.jobs"})
     assert not isinstance(found.value, OnlyInLab)
 

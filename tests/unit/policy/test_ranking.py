@@ -34,8 +34,14 @@ def decide(wish, seen):
         ({"h1": 2.0, "h2": 0.0}, {"h2": "drained"}, {}, Verdict.HERE, "h1", "no-willing-host"),
         # full is said where some are only full
         ({"h1": 1.2, "h2": 0.0}, {"h2": NO_SLOT}, {}, Verdict.HERE, "h1", "no-free-slot"),
-        ({"h1": 1.2, "h2": 0.0, "h3": 0.0}, {"h2": "drained", "h3": NO_SLOT}, {}, Verdict.HERE,
-         "h1", "no-free-slot"),
+        (
+            {"h1": 1.2, "h2": 0.0, "h3": 0.0},
+            {"h2": "drained", "h3": NO_SLOT},
+            {},
+            Verdict.HERE,
+            "h1",
+            "no-free-slot",
+        ),
         # excluded, must stay, must leave
         ({"h1": 2.0, "h2": 0.0}, {}, {"excluded": ["h2"]}, Verdict.HERE, "h1", "no-willing-host"),
         ({"h1": 9.0, "h2": 0.0}, {}, {"must_stay": True}, Verdict.HERE, "h1", "must-stay"),
