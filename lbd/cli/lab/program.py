@@ -113,8 +113,9 @@ def make_parser() -> Parser:
     )
     lab_experiment_options.add_options(experiment)
     down = command("down", run_down, "end all processes of the lab and remove it")
-    down.add_argument("--yes", action="store_true",
-                      help="do not ask, on a terminal, whether to end what runs or waits")  # fmt: skip
+    down.add_argument(
+        "--yes", action="store_true", help="do not ask, on a terminal, whether to end what runs"
+    )
     return parser
 
 
@@ -348,9 +349,10 @@ def at_work(root: Path) -> tuple[int, int]:
     running = sum(one.parent not in jobs for one in jobs.values())
     with suppress(LbdError):
         record = load(root)
-        for host in record.plan.hosts if record is not None else ():
+        places = [] if record is None else map(record.plan.paths, record.plan.hosts)
+        for place in places:
             with suppress(LbdError):
-                reply = ask(record.plan.paths(host).socket("lim"), {"op": "status"}, ASK_S)
+                reply = ask(place.socket("lim"), {"op": "status"}, ASK_S)
                 if queue := table(table(reply, "cluster"), "dispatcher"):
                     return running, int(number(queue, "queued"))
     return running, 0
