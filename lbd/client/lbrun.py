@@ -181,24 +181,27 @@ def may_not_stay(options: Options) -> bool:
 def without_daemon(options: Options, around: Surroundings, what: str) -> int:
     """Runs the command here with one warning, or fails if the user's options forbid that. Used when
     no LBM answers."""
+    runtime_dirs = find_runtime_dirs(options.values.get("config"))
     if options.needs:
         from lbd.client.start_wait import remedy
 
-        raise Trouble(f"{what}, so the resources it needs cannot be checked{remedy(what)}")
+        advice = remedy(what, runtime_dirs)
+        raise Trouble(f"{what}, so the resources it needs cannot be checked{advice}")
     if "local" in options.plain:
         return run_here(options, around, "", "--local was given")
     if may_not_stay(options):
         from lbd.client.start_wait import remedy
 
-        raise Trouble(f"{what}{remedy(what)}")
+        raise Trouble(f"{what}{remedy(what, runtime_dirs)}")
     from lbd.client.local.fallback import FallbackSlots, take_turn
+    from lbd.client.start_wait import lab_remedy
 
     home = FallbackSlots.from_config(options.values.get("config"))
     what += home.fault
     if home.name in options.excluded:
         raise Trouble(f"{what}, and --exclude forbids running here, on {home.name}")
-    runtime_dir = find_runtime_dirs(options.values.get("config"))[0]
-    environment = around.environment
+    what += lab_remedy(what, runtime_dirs)
+    runtime_dir, environment = runtime_dirs[0], around.environment
     take_turn(int(depth(environment)), runtime_dir, home.slots, lambda how: say(f"{what}; {how}"))
     environment[b"LBD_HOST"] = environment[b"LBD_ORIGIN"] = encode(home.name)
     return run_here(options, around, "", "no LBM answers")

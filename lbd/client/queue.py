@@ -57,7 +57,7 @@ def run_queued(options: Options, around: Surroundings) -> int:
 
         sock, what = connect_once_started(runtime_dirs)
         if sock is None:
-            raise Trouble(f"{what}, so there is no queue{remedy(what)}")
+            raise Trouble(f"{what}, so there is no queue{remedy(what, runtime_dirs)}")
     body = make_request(options, around, None)
     flags = {"detach": tags.FLAG_DETACH, "no_restart": tags.FLAG_NO_RESTART,
              "gang": tags.FLAG_GANG, "append": tags.FLAG_APPEND}  # fmt: skip

@@ -24,9 +24,21 @@ def connect_once_started(directories: list[str]) -> "tuple[socket | None, str]":
     return connect(directories), f"no lbm is running here (looked in {' or '.join(directories)})"
 
 
-def remedy(what: str) -> str:
+def remedy(what: str, runtime_dirs: list[str]) -> str:
     """Returns the advice to append to `what`, the reason why no LBM answered."""
-    return "; start it with: lbd up" if what.startswith("no lbm") else ""
+    if not what.startswith("no lbm"):
+        return ""
+    return lab_remedy(what, runtime_dirs) or "; start it with: lbd up"
+
+
+def lab_remedy(what: str, runtime_dirs: list[str]) -> str:
+    """Returns the advice for a user whose lab runs, to append to `what`; "" for others."""
+    if not what.startswith("no lbm"):
+        return ""
+    from lbd.local.own_lab import own_lab_advice
+
+    lab = own_lab_advice(runtime_dirs[0])
+    return f"; {lab}" if lab else ""
 
 
 def is_believed(directory: str) -> bool:

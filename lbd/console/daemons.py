@@ -8,10 +8,15 @@ from lbd.config.schema import Config
 from lbd.console.reply import Json, table, text
 from lbd.errors import ConfigError, LbdError, Unavailable
 from lbd.local.json_socket import Connect, ask, connected
-from lbd.local.starting import Patience, starter
+from lbd.local.own_lab import own_lab_advice
+from lbd.local.starting import Patience, has_left_traces, starter
 from lbd.process.own_directory import why_not_believed
 
 START = "start it with: systemctl start lbd.target, or lbd up"
+
+
+class OnlyInLab(Unavailable):
+    """This host never had that daemon, but the caller's lab has: waiting does not help."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +76,7 @@ class Daemons:
                 if "not running" not in str(problem):
                     raise Unavailable(f"{problem}; see `lbctl doctor`") from None
                 if not (by := starter(str(directory), daemon)):
-                    raise Unavailable(f"{problem}; {START}") from None
+                    raise absence(str(directory), daemon, str(problem)) from None
                 if not self.patience.wait():
                     raise Unavailable(
                         f"{daemon} is starting or stopping ({by}) and does not answer yet: try "
@@ -80,3 +85,13 @@ class Daemons:
                     ) from None
         # Leave out the fields that only the socket protocol needs.
         return {key: value for key, value in reply.items() if key not in ("ok", "id")}
+
+
+def absence(runtime_dir: str, daemon: str, problem: str) -> Unavailable:
+    """Returns the error for a daemon that does not run and is not being started."""
+    lab = own_lab_advice(runtime_dir)
+    if not lab:
+        return Unavailable(f"{problem}; {START}")
+    if has_left_traces(runtime_dir, daemon):
+        return Unavailable(f"{problem}; {START}; or use your lab: {lab}")
+    return OnlyInLab(f"{problem}; {lab}")

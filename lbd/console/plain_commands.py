@@ -80,8 +80,9 @@ def details(job: Json, clock: Clock) -> list[str]:
         lines.append(f"in         {directory}")
     lines += [f"{name:9}  {clock.time_of_day(at)}" for name, at in times if not math.isnan(at)]
     if reason := text(job, "reason"):
-        words = WORDS.get(reason)
-        lines.append(f"reason     {reason}{f': {words}' if words else ''}")
+        word, mark, rest = reason.partition("; ")
+        words = WORDS.get(word)
+        lines.append(f"reason     {word}{f': {words}' if words else ''}{mark}{rest}")
     return lines
 
 

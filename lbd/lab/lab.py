@@ -103,9 +103,13 @@ def ports_of(settings: tuple[str, ...]) -> dict[str, int]:
     return ports
 
 
-def up(plan: Plan, say: hosts.Say, progress: Progress) -> Record:
-    """Starts the lab; returns once every host sees every other. Undoes everything on an error."""
+def up(plan: Plan, say: hosts.Say, progress: Progress, *, made_above: bool = False) -> Record:
+    """Starts the lab; returns once every host sees every other. Undoes everything on an error.
+
+    `made_above`: the directory above the lab's was made for it.
+    """
     root = plan.root
+    made_above = made_above or not root.parent.exists()
     made_root = not root.exists()
     try:
         root.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -117,7 +121,7 @@ def up(plan: Plan, say: hosts.Say, progress: Progress) -> Record:
         in_the_way = [name for name in (*plan.hosts, "key") if (root / name).exists()]
         if in_the_way:
             raise LbdError(f"--dir {root}: {in_the_way[0]} is in the way")
-        record = Record(plan, made_root, cgroups=cgroups.plan(cgroup_name(root)))
+        record = Record(plan, made_root, made_above, cgroups=cgroups.plan(cgroup_name(root)))
         try:
             record = build(record, say, progress)
         except BaseException:

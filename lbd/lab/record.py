@@ -47,6 +47,7 @@ class Process:
 class Record:
     plan: Plan
     made_root: bool  # the lab made the directory and may remove it
+    made_above: bool = False  # and the one above
     ready: bool = False  # `up` has succeeded
     # the lab's own, one for each hierarchy; the hosts' are below them
     cgroups: tuple[str, ...] = ()
@@ -84,6 +85,7 @@ def load(root: Path) -> Record | None:
         return Record(
             plan=read_plan(body["plan"], root),
             made_root=bool(body["made_root"]),
+            made_above=body.get("made_above") is True,
             ready=bool(body["ready"]),
             cgroups=tuple(body["cgroups"]),
             cuts=tuple((a, b) for a, b in body["cuts"]),

@@ -68,6 +68,8 @@ def remove_files(root: Path, record: Record | None) -> None:
     if is_first_moment or (record is not None and record.made_root):
         with contextlib.suppress(OSError):
             root.rmdir()
+            if record is not None and record.made_above:
+                root.parent.rmdir()  # unless something else is in it
 
 
 def is_only_locked(root: Path) -> bool:

@@ -33,6 +33,7 @@ from lbd.policy.ranking import EXCLUDED
 from lbd.policy.view import Nowhere
 from lbd.process.job_log import RECENT, JobLog
 from lbd.process.own_figures import OwnFigures
+from lbd.text.host_name import in_order
 from lbd.text.spelling import hint
 
 job_log = JobLog(logging.getLogger(__name__))
@@ -151,7 +152,11 @@ class Operations:
     def _nowhere(self, decision: Nowhere, dry: bool) -> NoReturn:
         """Explains why some hosts, or with --explain all, are unsuitable; leaves out those the
         caller excluded."""
-        whys = [f"{c.name}: {c.why}" for c in decision.candidates if c.why not in ("", EXCLUDED)]
+        unsuitable = [one for one in decision.candidates if one.why not in ("", EXCLUDED)]
+        whys = [
+            f"{one.name}: {one.why}"
+            for one in sorted(unsuitable, key=lambda one: in_order(one.name))
+        ]
         if not dry and len(whys) > WHYS_SHOWN:
             whys[WHYS_SHOWN:] = ["… (lbrun --explain lists all)"]
         listed = f" ({', '.join(whys)})" if whys else ""

@@ -14,6 +14,7 @@ from lbd.load.procfs import TICKS_PER_S, read_small
 
 KERNEL_THREAD = 0x00200000  # PF_KTHREAD, linux/sched.h
 STATUS_BYTES = 1 << 14
+TREE_MAX, CHILDREN_BYTES = 100, 1 << 12
 
 
 @dataclass(slots=True)
@@ -114,6 +115,33 @@ def pids() -> list[int]:
 
 def everybody() -> dict[int, TaskStat]:
     return {pid: task for pid in pids() if (task := task_of(pid)) is not None}
+
+
+def tree_cpu_s(pid: int) -> float | None:
+    """Returns the CPU time of a process and its live descendants with the children they have waited
+    for, None if the process is gone. Looks at the tree only, not at all processes; of a tree of
+    more than TREE_MAX processes, at as many."""
+    root = task_of(pid)
+    if root is None:
+        return None
+    found, left, looked = root.cpu_s, [pid], 1
+    while left and looked < TREE_MAX:
+        for child in children_of(left.pop())[: TREE_MAX - looked]:
+            looked += 1
+            if (task := task_of(child)) is not None:
+                found += task.cpu_s
+                left.append(child)
+    return found
+
+
+def children_of(pid: int) -> list[int]:
+    """Returns the children of all its threads; none if the kernel does not list them."""
+    found: list[int] = []
+    with suppress(OSError, ValueError):
+        for thread in os.listdir(f"/proc/{pid}/task")[:TREE_MAX]:
+            listed = read_small(f"/proc/{pid}/task/{thread}/children", CHILDREN_BYTES)
+            found += map(int, listed.split())
+    return found
 
 
 def with_descendants(ancestors: Iterable[int], tasks: Mapping[int, TaskStat]) -> set[int]:

@@ -50,6 +50,11 @@ def starter(runtime_dir: str, daemon: str) -> str:
     return "a new one takes over" if returns(f"{runtime_dir}/{daemon}.sock") else ""
 
 
+def has_left_traces(runtime_dir: str, daemon: str) -> bool:
+    """Returns whether a daemon has run there and did not end as `lbd up` ends one."""
+    return any(map(os.path.lexists, (f"{runtime_dir}/{daemon}.{end}" for end in ("pid", "sock"))))
+
+
 def start_of(path: str, most_bytes: int) -> bytes:
     """Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)

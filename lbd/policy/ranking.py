@@ -24,6 +24,7 @@ TIE = 0.02  # loads this close are equal: smaller differences are sampling noise
 NO_HOST_HAS = "none has what it needs"
 EXCLUDED = "excluded"
 CANDIDATES = 16  # shown in an answer, best first
+PASSED_OVER = 3  # hosts that are named as the reason why a command stayed
 
 by_load = attrgetter("load")
 
@@ -112,7 +113,20 @@ def choose(
         full = [host for host in others(request, me, hosts) if host.is_full]
         if full:
             return waiting(request, view, full, "no-free-slot")
-    return here(view, "no-willing-host" if best is None else "no-gain", request)
+    return staying(request, view, hosts, best)
+
+
+def staying(
+    request: PlacementRequest, view: View, hosts: Iterable[HostView], best: HostView | None = None
+) -> Placement:
+    """Nothing is gained elsewhere: `best` is no better, or the other hosts are full, or accept
+    nothing. The answer names the hosts that this was found of."""
+    if best is not None:
+        return here(view, "no-gain", request, (best,))
+    passed = [host for host in others(request, view.me, hosts) if host.alive]
+    if full := [host for host in passed if host.why == NO_SLOT]:
+        return here(view, "no-free-slot", request, full[:PASSED_OVER])
+    return here(view, "no-willing-host", request, passed[:PASSED_OVER])
 
 
 def choose_leaving(
@@ -136,13 +150,14 @@ def choose_leaving(
         return Nowhere(f"no suitable host: {NO_HOST_HAS}", ranked(request, view))
     if must_leave(request, view):
         return Nowhere(why_nobody_else(request, view), ranked(request, view))
-    return here(view, "no-willing-host", request)
+    return staying(request, view, hosts)
 
 
 def why_nobody_else(request: PlacementRequest, view: View) -> str:
     up = (host.name for host in view.hosts.values() if host.alive and host is not view.me)
     if request.excluded.issuperset(up):
-        return "all other hosts are excluded"
+        own = view.me.name in request.excluded
+        return "all hosts are excluded" if own else "all other hosts are excluded"
     return "no other host can take it now"
 
 
@@ -200,14 +215,21 @@ def lowest(
     return found[0] if len(found) == 1 else rng.choice(found)
 
 
-def here(view: View, reason: str, request: PlacementRequest | None = None) -> Placement:
+def here(
+    view: View,
+    reason: str,
+    request: PlacementRequest | None = None,
+    beside: Iterable[HostView] = (),
+) -> Placement:
+    """`beside`: other hosts to show in any case."""
     if request is None or not request.shown:
-        return Placement(Verdict.HERE, view.me.name, reason, (candidate(view.me, view),))
+        seen = tuple(candidate(host, view) for host in (view.me, *beside))
+        return Placement(Verdict.HERE, view.me.name, reason, seen)
     return Placement(Verdict.HERE, view.me.name, reason, ranked(request, view))
 
 
 def there(view: View, host: HostView, reason: str, request: PlacementRequest) -> Placement:
-    shown = ranked(request, view) if request.shown else ()
+    shown = ranked(request, view) if request.shown else (candidate(view.me, view),)
     if not shown or shown[0].name != host.name:  # a tie broken at random
         shown = (candidate(host, view), *(c for c in shown if c.name != host.name))
     return Placement(Verdict.THERE, host.name, reason, shown)

@@ -3,6 +3,7 @@
 import fcntl
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 from lbd.errors import ConfigError, LbdError
@@ -28,13 +29,17 @@ def take_pid_lock(path: Path, key: str = RUNTIME, program: str = "") -> int:
     name for messages, if not the file's.
     """
     make_own(path.parent, key)
-    descriptor = open_pid_file(path, key)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        other = os.read(descriptor, 32).decode(errors="replace").strip()
-        os.close(descriptor)
-        raise LbdError(why_locked(program or path.stem, path, key, other)) from None
+    while True:
+        descriptor = open_pid_file(path, key)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            other = os.read(descriptor, 32).decode(errors="replace").strip()
+            os.close(descriptor)
+            raise LbdError(why_locked(program or path.stem, path, key, other)) from None
+        if is_at(path, descriptor):
+            break
+        os.close(descriptor)  # removed since we opened it; see `remove_pid_file`
     os.ftruncate(descriptor, 0)
     os.write(descriptor, b"%d\n" % os.getpid())
     return descriptor
@@ -97,6 +102,30 @@ def remove_left(path: Path) -> None:
     """
     if path.is_file() and not is_locked(path):
         path.unlink()
+
+
+def remove_pid_file(path: Path) -> None:
+    """Removes the pid file of a daemon that has ended; one that a daemon holds stays.
+
+    It is removed under its lock: whoever waited for that sees that the file is gone and makes
+    another. So two daemons never hold two files of one name.
+    """
+    with suppress(OSError):
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if is_at(path, descriptor):
+                path.unlink()
+        finally:
+            os.close(descriptor)
+
+
+def is_at(path: Path, descriptor: int) -> bool:
+    """Returns whether the open file still has this name."""
+    try:
+        return os.path.samestat(os.lstat(path), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
 
 
 def is_locked(path: Path) -> bool:

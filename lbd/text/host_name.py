@@ -14,6 +14,7 @@ CHARS_MAX = 200  # lbd's own names in a certificate are a few characters longer
 ADDRESS_CHARS_MAX = 253
 SHAPE = re.compile(r"(?=[a-z0-9])[a-z0-9_-]+(?:\.[a-z0-9_-]+)*(?<=[a-z0-9])", re.ASCII | re.I)
 NUMBERS = re.compile(r"[0-9]+(?:_[0-9].*)?")
+PARTS = re.compile(r"(?=.)([^0-9]*)([0-9]*)", re.ASCII)
 NAME_RULE = (
     "is not a valid host name: letters and digits with - . _ between them, at most "
     f"{CHARS_MAX} characters, not just a number, and not ending in {LABEL_OF_OURS}"
@@ -24,6 +25,11 @@ def is_host_name(name: str) -> bool:
     if len(name) > CHARS_MAX or name.lower().endswith(LABEL_OF_OURS) or NUMBERS.fullmatch(name):
         return False
     return is_address_name(name)
+
+
+def in_order(name: str) -> tuple[tuple[str, int], ...]:
+    """A key to sort names by: h2 before h10."""
+    return tuple((letters, int(digits or 0)) for letters, digits in PARTS.findall(name))
 
 
 def is_address_name(name: str) -> bool:

@@ -1,14 +1,16 @@
 """Why a command runs where it does, as `lbrun -v` and `lbctl explain` say it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+from lbd.text.one_line import one_line
 
 PHRASES = {
     "lowest": "it has the lowest load of the hosts that accept commands now",
     "no-gain": "no other host is better by more than lim.min_gain",
     "short-of-memory": "this host has less memory available than the command used recently",
     "needs-taken": "the resources it needs are all in use",
-    "no-free-slot": "the hosts that accept commands have no free slots, and this one is above "
-    "lim.hold_above",
+    "no-free-slot": "the other hosts that accept commands are full: they have no free slots",
     "no-peer": "no other host is up",
     "no-willing-host": "no other host accepts commands now",
     "no-reservation": "no other host has made a reservation (RESERVE)",
@@ -20,14 +22,20 @@ PHRASES = {
     "below-threshold": "the load is within lim.local_threshold",
     "wanted": "requested with --host",
     "must-stay": "asked to stay here",
+    "nested": "an lbrun inside lbm.max_hops others does not move its command again",
+    "placed-already": "the lbrun that started this one has chosen this host for it",
+    "unseen-directory": "its working directory cannot be examined here, so it does not leave",
     "asked-to-stay": "--local was given",
 }
-# P2C and PREDICT compare completion times, not loads.
+TIMED_BY = ("P2C", "PREDICT")  # these compare completion times, not loads
 TIMED = {
     "lowest": "the command and those already there would finish soonest",
     "no-gain": "the command and those already running would finish no sooner on any other host",
 }
 CHOSEN = ("lowest", "random")  # reasons that follow from comparing several hosts
+COMPARED = ("lowest", "no-gain")
+PASSED_OVER = ("no-free-slot", "no-willing-host")
+PASSED_OVER_MAX, SEEN_CHARACTERS = 3, 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +47,35 @@ class LoadsSeen:
     min_gain: float | None = None
     chosen_with_it: float | None = None
     here_with_it: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HostSeen:
+    """A host that a decision was made of."""
+
+    name: str
+    load: float | None  # with the command; None: not known
+    why: str  # why it could not be chosen; "" if it could
+
+
+def hosts_seen(
+    reason: str, algorithm: str, others: Sequence[HostSeen], own: HostSeen | None
+) -> str:
+    """Returns the loads that were compared, or why other hosts were passed over, to be kept with
+    the command; "" where the reason says it all. `others`: the chosen or best one first. `own`:
+    this host, if the command might stay."""
+    if reason in COMPARED and algorithm not in TIMED_BY:
+        shown = ", ".join(
+            f"{one.name} {one.load:.2f}"
+            for one in (*others[:1], own)
+            if one is not None and one.load is not None and not one.why
+        )
+        shown = f"load with it: {shown}" if shown else ""
+    elif reason in PASSED_OVER:
+        shown = ", ".join(f"{one.name}: {one.why}" for one in others[:PASSED_OVER_MAX] if one.why)
+    else:
+        return ""
+    return one_line(shown)[:SEEN_CHARACTERS]
 
 
 def why_not_here(*, remote: bool, excluded: str = "") -> str:
@@ -60,7 +97,7 @@ def why_placed(
 
 
 def why_chosen(reason: str, algorithm: str, seen: LoadsSeen, other: str) -> str:
-    if algorithm in ("P2C", "PREDICT") and reason in TIMED:
+    if algorithm in TIMED_BY and reason in TIMED:
         return TIMED[reason]
     if reason == "below-threshold" and None not in (seen.here, seen.local_threshold):
         is_below = f"{seen.here:.2f}" != f"{seen.local_threshold:.2f}"

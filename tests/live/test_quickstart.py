@@ -68,5 +68,23 @@ def test_interrupted_it_cleans_up_too(quickstart, number):
     wait_until(lab_processes, "its lab is up", timeout_s=60)
     # To the whole group, as a terminal would.
     os.killpg(process.pid, number)
-    assert process.wait(timeout=60) != 0
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode != 0
     assert lab_processes() == []
+    assert "interrupted; the lab" in said.splitlines()[-1]
+
+
+def test_an_interrupted_chunk_shows_no_traceback(quickstart):
+    process = quickstart()
+    wait_until(chunks, "a chunk is being compressed", timeout_s=120)
+    os.killpg(process.pid, signal.SIGINT)
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGINT
+    assert "Traceback" not in said
+    assert said.endswith("interrupted; the lab and its files are removed\n")
+
+
+def chunks():
+    names = (f"/tmp/lbd-q{os.getpid()}/", "/pack.py")
+    found = (processes.command_line(pid).decode(errors="replace") for pid in processes.pids())
+    return [line for line in found if all(name in line for name in names) and "xargs" not in line]

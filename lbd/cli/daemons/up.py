@@ -36,7 +36,7 @@ from lbd.errors import ConfigError, LbdError
 from lbd.keeper.run_as import LocalUser
 from lbd.process import self_start
 from lbd.process.own_directory import RUNTIME, STATE, make_own
-from lbd.process.pid_lock import take_pid_lock
+from lbd.process.pid_lock import remove_pid_file, take_pid_lock
 from lbd.process.service_manager import (
     DISPATCHER_WANTED,
     FED_PER_TIMEOUT,
@@ -67,6 +67,7 @@ TO_STOP = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 IDLE_S = 3600.0
 PATIENCE_S = 10.0  # a key's file server may not answer; the daemons find out by themselves
 LINE_BYTES = 4096
+DAEMONS = ("lim", "lbm", "dispatcher", "metrics", "up")  # those with pid files
 ROOTS = ("keeper", "authority")  # these run as root, the others do not
 
 
@@ -91,6 +92,14 @@ def run(config: Config, overrides: Sequence[str] = ()) -> int:
             pass
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         os.close(lock)
+        remove_pid_files(config)
+
+
+def remove_pid_files(config: Config) -> None:
+    """Removes those of daemons that have ended, so that nothing looks as if they had crashed."""
+    for directory in {config.host.runtime_dir, config.host.state_dir}:
+        for daemon in DAEMONS:
+            remove_pid_file(Path(directory, f"{daemon}.pid"))
 
 
 def prepare(config: Config, account: LocalUser | None) -> None:

@@ -17,17 +17,19 @@ from lbd.cli.quantities import signal_named
 from lbd.config.dispatch import MODES
 from lbd.config.load import default_runtime_dir
 from lbd.console.output import Page, own_page, print_json, put
-from lbd.console.reply import Json, table, tables, text
+from lbd.console.reply import Json, number, table, tables, text
 from lbd.errors import ConfigError, LbdError
-from lbd.lab import hosts, lab, removal
+from lbd.lab import hosts, lab, processes, removal
 from lbd.lab.plan import DAEMONS, INSIDE, ISOLATIONS, host_names
 from lbd.lab.record import load, own_place, record_file
+from lbd.local.json_socket import ask
 from lbd.process.own_directory import make_own
 from lbd.text.spelling import hint
 
 Run = Callable[[argparse.Namespace], int]
 PARTS = ("lim", "lbm", "dispatcher", "keeper", "host")
 OTHERWISE = "the lab whose host this shell acts from, else one lab per user"
+ASK_S = 2.0
 STORES = ("sqlite:///", "postgresql://", "postgres://")
 DESCRIPTION = (
     "a cluster of real daemons on this one machine: hosts h1, h2 … that can be killed and cut off"
@@ -45,8 +47,8 @@ EXAMPLES = (
 
 def main(argv: list[str]) -> int:
     # So that a lab that is stopped while starting is cleaned up, as after an interrupt.
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda number, _: sys.exit(128 + number))
+    for stop in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(stop, lambda signum, _: sys.exit(128 + signum))
     own, command = before_command(argv) if argv[:1] == ["exec"] else (argv, [])
     options = make_parser().parse_args(own)
     if command:
@@ -110,7 +112,10 @@ def make_parser() -> Parser:
         "experiment", run_experiment, lab_experiment_options.ABOUT, "one of its own"
     )
     lab_experiment_options.add_options(experiment)
-    command("down", run_down, "end all processes of the lab and remove it")
+    down = command("down", run_down, "end all processes of the lab and remove it")
+    down.add_argument(
+        "--yes", action="store_true", help="do not ask, on a terminal, whether to end what runs"
+    )
     return parser
 
 
@@ -196,8 +201,6 @@ def say(line: str) -> None:
 
 def run_up(options: argparse.Namespace) -> int:
     root = options.dir or own_place("lab")
-    if options.dir is None:
-        make_own(Path(default_runtime_dir()), "--dir")
     plan, remark = lab.make_plan(
         root, options.hosts, options.cpus, options.isolate, options.algorithm,
         (*queue_settings(options.mode, options.store, options.hosts), *options.settings),
@@ -216,8 +219,15 @@ def run_up(options: argparse.Namespace) -> int:
             print(file=sys.stderr)
         say(line)
 
+    made_above = not root.parent.exists()
+    if options.dir is None:
+        make_own(Path(default_runtime_dir()), "--dir")
     try:
-        lab.up(plan, say_below, progress)
+        lab.up(plan, say_below, progress, made_above=made_above)
+    except (KeyboardInterrupt, SystemExit):
+        say_below("interrupted; the lab is removed")
+        shows_dots = False
+        raise
     finally:
         if shows_dots:
             print(file=sys.stderr)
@@ -303,6 +313,9 @@ def run_heal(options: argparse.Namespace) -> int:
 def run_down(options: argparse.Namespace) -> int:
     root = root_of(options)
     acts_from_it = acted_from() == root
+    if not (options.yes or agreed(root)):
+        print(f"the lab in {root} stays")
+        return 1
     print(f"the lab in {root} is removed" if removal.down(root) else f"there is no lab in {root}")
     if os.geteuid():  # root's directory belongs to the system
         with suppress(OSError):  # it is not empty or does not exist
@@ -313,6 +326,36 @@ def run_down(options: argparse.Namespace) -> int:
             "leave it"
         )
     return 0
+
+
+def agreed(root: Path) -> bool:
+    """Asks the user at the terminal to confirm if commands or jobs would be ended."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return True
+    running, waiting = at_work(root)
+    runs = f"{running} command{'s run' if running != 1 else ' runs'}"
+    waits = f"{waiting} job{'s wait' if waiting != 1 else ' waits'}"
+    said = [shown for shown, count in ((runs, running), (waits, waiting)) if count]
+    if not said:
+        return True
+    say(f"{' and '.join(said)} in this lab: end them and remove it? y or n")
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def at_work(root: Path) -> tuple[int, int]:
+    """Returns how many commands of lbrun run in the lab, and how many jobs wait in its queue, as
+    far as its hosts say so."""
+    jobs = {one.process.pid: one for one in processes.find(root) if one.part == "job"}
+    running = sum(one.parent not in jobs for one in jobs.values())
+    with suppress(LbdError):
+        record = load(root)
+        places = [] if record is None else map(record.plan.paths, record.plan.hosts)
+        for place in places:
+            with suppress(LbdError):
+                reply = ask(place.socket("lim"), {"op": "status"}, ASK_S)
+                if queue := table(table(reply, "cluster"), "dispatcher"):
+                    return running, int(number(queue, "queued"))
+    return running, 0
 
 
 LAB_HEADER = ("HOST", "ADDRESS", "POWER", "LIM", "LBM", "KEEPER", "CUT FROM", "DISPATCHER")

@@ -262,7 +262,9 @@ class Journey:
         return [e.AskLim(self.search.question, self.demands.mode != "auto")]
 
     def _lim_said(self, said: e.LimSaid, now_s: float) -> list[Action]:
-        reason = "; ".join(filter(None, (said.reason, self.search.left_out)))
+        stays = said.verdict is Verdict.HERE
+        word = self.search.why_here(said.reason) if stays else said.reason
+        reason = "; ".join(filter(None, (word, self.search.left_out)))
         match said.verdict:
             case Verdict.WAIT:
                 return self._wait(now_s)

@@ -7,6 +7,7 @@ kind. The other actions are done at once.
 One file because it is one vocabulary: most of it is one small record after the other.
 """
 
+import re
 from collections.abc import Mapping
 from errno import EACCES, ENOENT
 
@@ -18,6 +19,8 @@ LBRUN_FAILED = 125  # it never began, or its end is unknown
 CANNOT_EXECUTE, NOT_FOUND = 126, 127
 BY_SIGNAL = 128  # plus the number of the signal
 NOT_SHARED = ("chdir", "directory")  # phases: the directory is missing or a different one
+REMOVED = re.compile(r" \(deleted\)(?=:|$)")  # the kernel's mark for a working directory
+GO_ELSEWHERE = "the working directory has been removed; go to another one, or use -C DIR"
 TAKE_ALONG = "--send and --fetch take files along"
 LACKING = (*NOT_SHARED, "exec")  # phases of refusals by hosts that simply lack what is needed
 
@@ -106,6 +109,7 @@ class LimSaid:
     address: str = ""
     reason: str = ""
     phrase: str = ""  # the reason with its numbers, if it will be shown
+    seen: str = ""  # hosts and loads that were compared, to be kept with the command
 
 
 @quick_value
@@ -188,6 +192,8 @@ class Refused:
     def advice(self) -> str:
         """`reason`, with what to do about it."""
         is_missing = self.phase in NOT_SHARED and self.errno != EACCES
+        if is_missing and (removed := REMOVED.search(self.reason)):
+            return f"{self.reason[: removed.start()]}: {GO_ELSEWHERE}"
         return f"{self.reason}; {TAKE_ALONG}" if is_missing else self.reason
 
 

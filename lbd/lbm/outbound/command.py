@@ -100,6 +100,12 @@ class Bookkeeping:
         shown = self.said.phrase if self.said is not None and self.said.reason == word else ""
         return (shown or why_placed(word, not_here=self.not_here)) + mark + rest
 
+    def kept(self, reason: str) -> str:
+        """The reason as it is kept with the job, with the hosts that were compared."""
+        word, mark, rest = reason.partition("; ")
+        seen = self.said.seen if self.said is not None and self.said.reason == word else ""
+        return f"{word}; {seen}{mark}{rest}" if seen else reason
+
     def note(self, action: e.Action) -> None:
         """Notes an action; ignores actions that need no note."""
         home, job = self._home, self.job
@@ -112,7 +118,7 @@ class Bookkeeping:
             case e.Discharge(host, charged):
                 home.notes.ended(job.id, host, charged=charged)
             case e.BegunHere(host, reason, wrong=wrong):
-                job.start(host, reason, time.time())
+                job.start(host, self.kept(reason), time.time())
                 job.wrong = wrong
             case e.RunHere(reason, slots, pinned=pinned):
                 job.slots = slots or job.slots
@@ -137,7 +143,7 @@ class Bookkeeping:
     def _runs_here(self, reason: str, *, pinned: bool) -> None:
         job, eligible = self.job, self._home.eligible
         job.pinned = job.pinned or pinned
-        job.start(job.origin, reason, time.time())
+        job.start(job.origin, self.kept(reason), time.time())
         if self._eligible is not None and not self._eligible.leaves:
             self._run = eligible.run_here(job.uid, self._key, self._eligible)
 
@@ -174,11 +180,12 @@ class Command:
             request.needs = with_features(request.needs, rules)
         self._uid, self._peer = uid, client.peer
         is_placed = self._peer.pid in home.jobs.placed and self._peer.is_there
-        must_stay = is_placed or request.depth >= home.config.lbm.max_hops
+        is_deep = request.depth >= home.config.lbm.max_hops
+        stays_as = "placed-already" if is_placed else "nested" if is_deep else ""
         bounds = bounds_of(home.config, has_peers=home.streams is not None)
-        self.journey = Journey(request.demands(must_stay=must_stay), bounds)
+        self.journey = Journey(request.demands(stays_as=stays_as), bounds)
         self.job = new_job(home.jobs.new_id(), request, (user, uid), bounds.own, time.time())
-        self.job.pinned = must_stay or request.mode == "host"
+        self.job.pinned = bool(stays_as) or request.mode == "host"
         self._books = Bookkeeping(home, request, self.job)
         self._directory = Directory(home.looker, home.unshared, request, uid, self._peer)
         self.remote: RemoteCommand | None = None

@@ -12,7 +12,7 @@ from lbd.local.json_socket import Json, JsonClient, Refusal
 from lbd.local.starting import LOOK_S, returns
 from lbd.model import HostId, Needs, Verdict
 from lbd.text.needs_words import needs_text
-from lbd.text.placement_phrases import LoadsSeen, why_placed
+from lbd.text.placement_phrases import CHOSEN, HostSeen, LoadsSeen, hosts_seen, why_placed
 
 LINGER_S = 0.03
 ASK_TIMEOUT_S = 1.0
@@ -207,17 +207,30 @@ def lim_said(answer: Json, own: str = "", not_here: str = "") -> e.LimSaid:
         raise Unavailable("the LIM's answer is not valid") from None
     host, address = HostId(str(answer.get("host"))), str(answer.get("address") or "")
     reason = str(answer.get("reason"))
-    phrase = ""
+    phrase, algorithm = "", str(answer.get("algorithm"))
+    found = {str(row.get("name")): host_seen(row) for row in rows_of(answer)}
+    ours = found.pop(own, None)
+    others = [found[host]] if host in found else list(found.values())
+    seen = hosts_seen(reason, algorithm, others, ours)
     if "load_here" in answer:
-        seen = loads_seen(answer, host, own)
-        phrase = why_placed(reason, str(answer.get("algorithm")), seen, not_here)
-    return e.LimSaid(verdict, host, address, reason, phrase)
+        phrase = why_placed(reason, algorithm, loads_seen(answer, host, own), not_here)
+        if seen and reason not in CHOSEN:
+            phrase += f"; {seen}"
+    return e.LimSaid(verdict, host, address, reason, phrase, seen)
+
+
+def host_seen(row: Json) -> HostSeen:
+    return HostSeen(str(row.get("name")), number(row.get("load")), str(row.get("why") or ""))
+
+
+def rows_of(answer: Json) -> list[Json]:
+    given = answer.get("candidates")
+    return [row for row in given if isinstance(row, dict)] if isinstance(given, list) else []
 
 
 def loads_seen(answer: Json, chosen: str, own: str) -> LoadsSeen:
     """`chosen` and `own`: hosts."""
-    given = answer.get("candidates")
-    rows = [row for row in given if isinstance(row, dict)] if isinstance(given, list) else []
+    rows = rows_of(answer)
     loads = {row.get("name"): number(row.get("load")) for row in rows}
     now, threshold, gain = (
         number(answer.get(name)) for name in ("load_here", "local_threshold", "min_gain")

@@ -2,9 +2,9 @@
 
 Its client has become the command, and we are not its parent. For a process that has ended, the
 kernel tells both exactly, until its parent has waited for it; a shell usually does so first. So a
-process that runs for a while is sampled now and then, ever more rarely; its use after the last
-sample is extrapolated in proportion. Since Linux 6.15 its result is known afterwards too, by its
-pidfd.
+process that runs for a while is sampled now and then, ever more rarely, with its children, as
+compilers work in one; its use after the last sample is extrapolated in proportion. Since Linux 6.15
+its result is known afterwards too, by its pidfd.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ import os
 import struct
 
 from lbd.lbm.session.peer_process import wait_for_process
-from lbd.load.process_table import TaskStat, task_of
+from lbd.load.process_table import TaskStat, task_of, tree_cpu_s
 from lbd.load.procfs import read_small
 
 FIRST_LOOK_S = 0.2
@@ -47,9 +47,9 @@ class LocalCpu:
             self._timer = self._loop.call_later(FIRST_LOOK_S, self._look)
 
     def _look(self) -> None:
-        found = task_of(self._pid)
-        if found is not None:
-            self._cpu_s, self._looked_s = found.cpu_s, self._loop.time()
+        found_s = tree_cpu_s(self._pid)
+        if found_s is not None:
+            self._cpu_s, self._looked_s = found_s, self._loop.time()
         self._pause_s = min(2 * self._pause_s, LOOKS_APART_MAX_S)
         self._timer = self._loop.call_later(self._pause_s, self._look)
 

@@ -73,8 +73,8 @@ class ClientRequest:
     def has(self, flag: bytes) -> bool:
         return flag in self.flags
 
-    def demands(self, *, must_stay: bool) -> Demands:
-        """What its journey needs to know."""
+    def demands(self, *, stays_as: str) -> Demands:
+        """What its journey needs to know. `stays_as`: why it must not move again; "" if it may."""
         return Demands(
             name=name_of(self.argv),
             mode=self.mode,
@@ -85,7 +85,8 @@ class ClientRequest:
             memory_bytes=self.memory_bytes,
             may_fall_back=not self.has(tags.FLAG_NO_FALLBACK),
             may_restart=self.may_restart,
-            must_stay=must_stay,
+            must_stay=bool(stays_as),
+            stays_as=stays_as,
             only_asks=self.has(tags.FLAG_ASK),
             is_staged=self.is_staged,
             needs=self.needs,

@@ -129,7 +129,7 @@ def test_random_considers_no_load():
 
 def test_random_stays_or_waits_if_no_host_would_accept_it():
     seen = view({"h1": 3.0, "h2": 0.0}, whys={"h2": NO_SLOT})
-    assert step("RANDOM", seen).reason == "no-willing-host"
+    assert step("RANDOM", seen).reason == "no-free-slot"
     assert step("RANDOM", seen, may_wait=True).verdict is Verdict.WAIT
     assert isinstance(step("RANDOM", seen, must_leave=True), Nowhere)
 

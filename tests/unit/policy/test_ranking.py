@@ -31,6 +31,17 @@ def decide(wish, seen):
         ({"h1": 2.0, "h2": 1.91}, {}, {}, Verdict.HERE, "h1", "no-gain"),
         ({"h1": 2.0, "h2": 1.89}, {}, {}, Verdict.THERE, "h2", "lowest"),
         ({"h1": 2.0, "h2": 0.0}, {"h2": "late"}, {}, Verdict.HERE, "h1", "no-willing-host"),
+        ({"h1": 2.0, "h2": 0.0}, {"h2": "drained"}, {}, Verdict.HERE, "h1", "no-willing-host"),
+        # full is said where some are only full
+        ({"h1": 1.2, "h2": 0.0}, {"h2": NO_SLOT}, {}, Verdict.HERE, "h1", "no-free-slot"),
+        (
+            {"h1": 1.2, "h2": 0.0, "h3": 0.0},
+            {"h2": "drained", "h3": NO_SLOT},
+            {},
+            Verdict.HERE,
+            "h1",
+            "no-free-slot",
+        ),
         # excluded, must stay, must leave
         ({"h1": 2.0, "h2": 0.0}, {}, {"excluded": ["h2"]}, Verdict.HERE, "h1", "no-willing-host"),
         ({"h1": 9.0, "h2": 0.0}, {}, {"must_stay": True}, Verdict.HERE, "h1", "must-stay"),
@@ -70,6 +81,22 @@ def test_decisions(loads, whys, wish, verdict, host, reason):
 
 
 @pytest.mark.parametrize(
+    ("loads", "whys", "shown"),
+    [
+        ({"h1": 2.0, "h2": 1.95, "h3": 3.0}, {}, ["h1", "h2"]),
+        ({"h1": 2.0, "h2": 0.5, "h3": 3.0}, {}, ["h2", "h1"]),
+        ({"h1": 1.2, "h2": 0.5, "h3": 0.5}, {"h2": "drained", "h3": NO_SLOT}, ["h1", "h3"]),
+        ({"h1": 1.2, "h2": 0.5}, {"h2": "drained"}, ["h1", "h2"]),
+        ({"h1": 1.2} | {f"h{n}": 0.5 for n in range(2, 9)}, {f"h{n}": NO_SLOT for n in range(2, 9)},
+         ["h1", "h2", "h3", "h4"]),
+    ],
+)  # fmt: skip
+def test_an_answer_has_the_hosts_that_were_compared_but_not_all(loads, whys, shown):
+    found = decide(replace(request(), shown=False), view(loads, whys=whys, params=PARAMS))
+    assert [candidate.name for candidate in found.candidates] == shown
+
+
+@pytest.mark.parametrize(
     ("local", "may_wait", "verdict"),
     [(1.6, True, Verdict.WAIT), (1.5, True, Verdict.HERE), (1.6, False, Verdict.HERE)],
 )
@@ -98,7 +125,10 @@ def test_all_hosts_that_are_up_may_be_excluded():
     seen = view({"h1": 0.0, "h2": 0.3, "h3": math.inf}, whys={"h3": "down"}, dead=["h3"])
     for excluded in ({"h1", "h2", "h3"}, {"h1", "h2"}):
         found = decide(request(excluded=frozenset(excluded)), seen)
-        assert found.reason == "all other hosts are excluded"
+        assert found.reason == "all hosts are excluded"
+    assert decide(request(must_leave=True, excluded=frozenset({"h2"})), seen).reason == (
+        "all other hosts are excluded"
+    )
 
 
 def test_must_leave_with_no_other_host():

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from lbd.errors import ConfigError, LbdError
-from lbd.process.pid_lock import has_ended, take_pid_lock, take_pid_locks
+from lbd.process.pid_lock import has_ended, remove_pid_file, take_pid_lock, take_pid_locks
 
 
 def test_both_directories_are_locked_and_may_be_the_same(tmp_path):
@@ -147,3 +147,30 @@ def test_a_directory_that_others_may_write_is_not_used(tmp_path):
     with pytest.raises(ConfigError, match=r"host\.runtime_dir .*writable by others"):
         take_pid_lock(tmp_path / "up.pid")
     assert not (tmp_path / "up.pid").exists()
+
+
+def test_the_pid_file_of_a_daemon_that_has_ended_is_removed_a_held_one_is_not(tmp_path):
+    path = tmp_path / "lim.pid"
+    remove_pid_file(path)  # there is none
+    lock = take_pid_lock(path)
+    remove_pid_file(path)
+    assert path.exists()
+    os.close(lock)
+    remove_pid_file(path)
+    assert not path.exists()
+
+
+def test_a_lock_on_a_pid_file_that_was_removed_meanwhile_does_not_count(tmp_path, monkeypatch):
+    path, real = tmp_path / "lim.pid", fcntl.flock
+    path.write_text("17\n")
+
+    def late(descriptor, how):
+        monkeypatch.setattr(fcntl, "flock", real)
+        remove_pid_file(path)
+        real(descriptor, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    lock = take_pid_lock(path)
+    assert path.read_text() == f"{os.getpid()}\n"
+    assert os.path.samestat(os.fstat(lock), path.stat())
+    os.close(lock)

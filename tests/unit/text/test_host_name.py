@@ -5,7 +5,7 @@ import pytest
 from lbd.dispatch.core.job_selection import is_selector
 from lbd.errors import ConfigError, PeerError
 from lbd.net import convert
-from lbd.text.host_name import is_host_name
+from lbd.text.host_name import in_order, is_host_name
 from lbd.trust.authority import check_name
 
 PROPER = [
@@ -54,3 +54,10 @@ def test_an_address_may_be_in_a_domain_of_that_name():
     assert convert.address("h1.lbd") == "h1.lbd"
     with pytest.raises(PeerError):
         convert.address("h1.lbd.")
+
+
+def test_names_are_sorted_by_their_numbers():
+    names = ["h10", "h2", "h1", "a", "h", "h2b", "10.0.0.9", "10.0.0.10"]
+    assert sorted(names, key=in_order) == [
+        "10.0.0.9", "10.0.0.10", "a", "h", "h1", "h2", "h2b", "h10",
+    ]  # fmt: skip

@@ -6,7 +6,14 @@ from pathlib import Path
 import pytest
 
 import lbd.policy
-from lbd.text.placement_phrases import PHRASES, LoadsSeen, why_not_here, why_placed
+from lbd.text.placement_phrases import (
+    PHRASES,
+    HostSeen,
+    LoadsSeen,
+    hosts_seen,
+    why_not_here,
+    why_placed,
+)
 
 SEEN = LoadsSeen(0.0512, 0.7, 0.1, 1.0, 2.8)
 LOWEST = "its load will be 1.00, the lowest of the hosts that accept commands now"
@@ -30,6 +37,31 @@ LOWEST = "its load will be 1.00, the lowest of the hosts that accept commands no
 )  # fmt: skip
 def test_the_reason_contains_its_numbers(reason, algorithm, seen, said):
     assert why_placed(reason, algorithm, seen) == said
+
+
+H1, H2, H3 = HostSeen("h1", 1.32, ""), HostSeen("h2", 1.2, ""), HostSeen("h3", 2.0, "")
+FULL, DRAINED = HostSeen("h2", 0.5, "no free slot"), HostSeen("h3", None, "drained")
+
+
+@pytest.mark.parametrize(
+    ("reason", "algorithm", "others", "own", "said"),
+    [
+        ("no-gain", "GLOBAL", [H2, H3], H1, "load with it: h2 1.20, h1 1.32"),
+        ("lowest", "LOWEST", [H2], None, "load with it: h2 1.20"),
+        ("lowest", "PREDICT", [H2], H1, ""),
+        ("lowest", "GLOBAL", [], None, ""),
+        ("no-free-slot", "GLOBAL", [FULL, DRAINED], H1, "h2: no free slot, h3: drained"),
+        ("no-willing-host", "GLOBAL", [DRAINED], H1, "h3: drained"),
+        ("below-threshold", "GLOBAL", [], H1, ""),
+    ],
+)
+def test_what_was_compared_is_kept(reason, algorithm, others, own, said):
+    assert hosts_seen(reason, algorithm, others, own) == said
+
+
+def test_but_not_more_than_a_record_has_room_for():
+    many = [HostSeen("h" * 63, 0.5, "no free slot")] * 16
+    assert len(hosts_seen("no-free-slot", "GLOBAL", many, H1)) == 120
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from lbd.cli.ctl.jobs.own_files import copy_files, where_it_goes
 from lbd.cli.program import Parser
 from lbd.cli.quantities import duration
 from lbd.client.progress import Progress, has_terminal
-from lbd.console.daemons import Daemons
+from lbd.console.daemons import Daemons, OnlyInLab
 from lbd.console.figures import Clock
 from lbd.console.job_acts import check_ids
 from lbd.console.job_details import (
@@ -315,13 +315,13 @@ def patiently(
             else:
                 away = isinstance(problem, Unavailable) or "dispatcher" in str(problem)
             left_s = give_up_s - time.monotonic()
-            if not away or left_s <= 0:
+            if not away or isinstance(problem, OnlyInLab) or left_s <= 0:
                 raise
             if not notified and time.monotonic() - began_s >= SILENT_S:
                 notified = True
                 if progress is not None:
                     progress.clear()
-                complain("lbctl", f"{problem}; trying again for {left_s:.0f} s")
+                complain("lbctl", f"{problem}; trying again for {left_s:.0f} s (^C to stop)")
             time.sleep(min(RETRY_S, left_s))
 
 

@@ -123,7 +123,7 @@ def test_a_lab_is_never_started_in_place_of_the_one_this_shell_is_set_up_for(
     made, monkeypatch, capsys, has_one
 ):
     started = []
-    monkeypatch.setattr(lab, "up", lambda plan, *_: started.append(plan.root))
+    monkeypatch.setattr(lab, "up", lambda plan, *_, **__: started.append(plan.root))
     usual = record.own_place("lab")
     if has_one:
         monkeypatch.setenv("LBD_CONFIG", str(made("here") / "h1/lbd.toml"))

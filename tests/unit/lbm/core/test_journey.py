@@ -21,6 +21,7 @@ KNOWN = e.Looked(address="h2:1")  # where the named host is
 TO_H2 = e.LimSaid(Verdict.THERE, H2, "h2:1", "lowest")
 TO_H3 = e.LimSaid(Verdict.THERE, H3, "h3:1", "lowest")
 STAY = e.LimSaid(Verdict.HERE, H1, "h1:1", "below-threshold")
+MUST_STAY = e.LimSaid(Verdict.HERE, H1, "h1:1", "must-stay")
 HOLD = e.LimSaid(Verdict.WAIT, H1, "h1:1", "no-free-slot")
 SILENT = e.LimSilent("lim did not answer")
 FULL = e.Refused("h2: all slots are taken", "slots", full=True)
@@ -107,8 +108,8 @@ LIVES = {
         (STAY, e.RunHere("below-threshold; /w is not the same on h3")),
     ),
     "nested too deep, it must stay": (
-        {"must_stay": True}, (GO, LOOK), (LOOKED, ask(stay=True)),
-        (STAY, e.RunHere("below-threshold")),
+        {"must_stay": True, "stays_as": "nested"}, (GO, LOOK), (LOOKED, ask(stay=True)),
+        (MUST_STAY, e.RunHere("nested")),
     ),
     "it only asks": ({"only_asks": True}, *ASKED, (TO_H2, e.Discharge(HostId(""), True), e.Away())),
     "no peers": (
@@ -386,12 +387,6 @@ def test_a_command_that_must_leave_and_finds_no_host_says_how_to_take_files_alon
     for event in (GO, LOOKED, TO_H2, e.Sent(), NO_DIRECTORY, LOOKED):
         life(event)
     assert failed(NO_DIRECTORY.advice)[-1] in life(NONE_LEFT)
-
-
-def test_files_taken_along_are_not_suggested_where_a_directory_may_not_be_entered():
-    assert NO_DIRECTORY.advice.endswith("; --send and --fetch take files along")
-    closed = e.Refused("h2: /root: Permission denied", "chdir", errno=13)
-    assert closed.advice == closed.reason
 
 
 def test_the_docstrings_name_the_actions_that_are_answered():

@@ -1,5 +1,7 @@
 """Which hosts a command may try, how many of them, and how long it waits for one."""
 
+import dataclasses
+
 import pytest
 
 from lbd.lbm.core import journey_events as e
@@ -7,6 +9,7 @@ from lbd.lbm.core.journey_events import CommandEnd
 from lbd.lbm.core.next_host_after_refusal import MAX_TRIES
 from lbd.model import HostId, JobState, Verdict
 from tests.unit.lbm.core.test_journey import (
+    ASKED,
     BROKEN,
     FULL,
     GO,
@@ -18,6 +21,7 @@ from tests.unit.lbm.core.test_journey import (
     LOOK,
     LOOK_NOT,
     LOOKED,
+    NO_DIRECTORY,
     NO_PROGRAM,
     NONE_LEFT,
     SILENT,
@@ -33,6 +37,8 @@ from tests.unit.lbm.core.test_journey import (
     failed,
     warned,
 )  # fmt: skip
+
+NOBODY = e.LimSaid(Verdict.HERE, H1, "h1:1", "no-willing-host")
 
 
 def test_its_total_wait_is_bounded_however_often_hosts_are_full():
@@ -101,6 +107,14 @@ SLOTS = {
                                             ask(wanted=H2, insist=True))),
     "the named host has fewer": (*AT_H2, (e.SlotsKnown({H1: (4, 4), H2: (1, 1)}),
                                           *failed("-n 2: h2 has 1 slots"))),
+    "its user names a host, however deep it is nested": (
+        {"must_stay": True, "stays_as": "nested", **HERE_FOR}, (GO, e.Look(False, H2)),
+        (LOOKED, ask(wanted=H2, insist=True)), (TO_H2, START_2),
+    ),
+    "hosts that were full on arrival are the reason why it stays": (
+        {}, *ASKED, (TO_H2, START_2), (e.Refused("no slot", full=True), *LEFT, LOOK),
+        (LOOKED, ask(H2)), (NOBODY, e.RunHere("no-free-slot")),
+    ),
     "what must stay asks for none": (
         {"slots": (2, 4), "must_stay": True}, (GO, LOOK), (LOOKED, ask(stay=True)),
     ),
@@ -138,3 +152,13 @@ def test_at_first_only_hosts_excluded_by_the_user_or_lacking_something_are_left_
     search.refusals.append(e.Refused("full", full=True))
     search.again()
     assert (search.left_over, search.tries, search.refusals) == ({H1}, 0, [])
+
+
+def test_files_taken_along_are_not_suggested_where_a_directory_may_not_be_entered():
+    gone = dataclasses.replace(NO_DIRECTORY, reason="h2: /w/d (deleted): No such file or directory")
+    assert gone.advice == (
+        "h2: /w/d: the working directory has been removed; go to another one, or use -C DIR"
+    )
+    assert NO_DIRECTORY.advice.endswith("; --send and --fetch take files along")
+    closed = e.Refused("h2: /root: Permission denied", "chdir", errno=13)
+    assert closed.advice == closed.reason

@@ -5,10 +5,11 @@ from types import SimpleNamespace
 import pytest
 
 from lbd.config.schema import Config, HostConfig
+from lbd.lbm.core import journey_events as e
 from lbd.lbm.core.jobs import Jobs, LocalCap
 from lbd.lbm.outbound.command import Command
 from lbd.lbm.session.request import ClientRequest
-from lbd.model import JobState, Needs
+from lbd.model import HostId, JobState, Needs, Verdict
 
 
 @pytest.fixture
@@ -39,6 +40,22 @@ def test_one_that_needs_what_is_to_be_asked_for_is_listed_no_longer(home):
     assert not stays(home, request)
     assert not home.jobs.running
     assert [job.state for job in home.jobs.ended] == [JobState.CANCELLED]
+
+
+def test_a_nested_command_says_why_it_stays(home):
+    deep = ClientRequest([b"true"], depth=home.config.lbm.max_hops)
+    made = Command(home, SimpleNamespace(peer=SimpleNamespace(pid=0)), deep, "ann", 1000)
+    assert made.journey.demands.must_stay
+    assert made.journey.demands.stays_as == "nested"
+
+
+def test_what_was_compared_is_kept_with_the_job(home):
+    peer = SimpleNamespace(pid=0)
+    made = Command(home, SimpleNamespace(peer=peer), ClientRequest([b"true"]), "ann", 1000)
+    said = e.LimSaid(Verdict.HERE, HostId("h1"), "", "no-gain", "", "load with it: h2 1.00")
+    made._books.said = said
+    made._books.note(e.RunHere("no-gain; /w is not the same on h3", 0))
+    assert made.job.reason == "no-gain; load with it: h2 1.00; /w is not the same on h3"
 
 
 def test_any_other_command_runs(home):

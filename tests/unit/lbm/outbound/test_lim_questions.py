@@ -34,7 +34,13 @@ def test_a_place_without_an_address():
     sent = lim_said(said | away, "", "--remote was given").phrase
     assert sent.startswith("--remote was given; its load will be 1.00")
     assert "here it would" not in sent
+    assert lim_said(said | away, "h1").seen == "load with it: h2 1.00, h1 2.80"
     assert lim_said(said) == e.LimSaid(Verdict.HERE, H1, "", "below-threshold")
+    full = {"reason": "no-free-slot", "candidates": [loads[1], loads[0] | {"why": "no free slot"}]}
+    assert lim_said(said | full, "h1").seen == "h2: no free slot"
+    assert lim_said(said | full | {"load_here": 2.8}, "h1").phrase == (
+        "the other hosts that accept commands are full: they have no free slots; h2: no free slot"
+    )
 
 
 @pytest.mark.parametrize("said", [{}, {"verdict": "nowhere"}, {"verdict": None}, {"verdict": 1}])

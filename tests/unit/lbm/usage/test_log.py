@@ -2,6 +2,7 @@
 
 import os
 import select
+import shlex
 import subprocess
 import sys
 import threading
@@ -171,6 +172,29 @@ async def test_the_end_of_a_process_that_was_no_child_here(script, status, is_re
     finally:
         process.wait()
         os.close(handle)
+
+
+BURN = "import time\nwhile time.process_time() < 0.3: pass\nprint(flush=True)\ninput()"
+
+
+async def test_the_work_of_a_command_s_children_is_seen_before_they_end():
+    """As of a compiler, which works in a child of its driver and is waited for by make at once."""
+    line = f"{shlex.quote(sys.executable)} -c {shlex.quote(BURN)} <&3 & wait"
+    keep, give = os.pipe()
+    process = subprocess.Popen(  # noqa: ASYNC220  # read at once
+        ["sh", "-c", f"exec 3<&0; {line}"], stdin=keep, stdout=subprocess.PIPE
+    )
+    cpu = LocalCpu(process.pid, 1.0)
+    try:
+        process.stdout.readline()
+        cpu._look()
+        assert cpu._cpu_s >= 0.25
+    finally:
+        os.close(give)
+        os.close(keep)
+        process.stdout.close()
+        process.wait()
+    assert cpu.ended() >= 0.25
 
 
 async def test_of_an_invisible_process_nothing_is_known():

@@ -20,7 +20,8 @@ def test_logs_say_what_they_wait_for(daemon, capsys, monkeypatch):
     monkeypatch.setattr(queued_jobs, "RETRY_FOR_S", 1.5)
     daemon("lbm", **{"queue.logs": lambda request: AWAY})
     assert lbctl.main(["logs", "3"]) == 1
-    said = [f"lbctl: {AWAY['error']}; trying again for 1 s", f"lbctl: {AWAY['error']}"]
+    first = f"lbctl: {AWAY['error']}; trying again for 1 s (^C to stop)"
+    said = [first, f"lbctl: {AWAY['error']}"]
     assert capsys.readouterr().err.splitlines() == said
 
 

@@ -279,6 +279,11 @@ def test_but_wait_waits_no_longer_than_its_timeout(daemon, capsys):
 def test_the_reason_for_the_placement_is_explained():
     lines = details({"reason": "lowest"}, Clock(0.0, True))
     assert lines[-1] == "reason     lowest: the best of the hosts that accept commands"
+    lines = details({"reason": "no-gain; load with it: h3 1.20, h1 1.32"}, Clock(0.0, True))
+    assert lines[-1] == (
+        "reason     no-gain: no host that accepts commands was clearly better; "
+        "load with it: h3 1.20, h1 1.32"
+    )
     assert details({"reason": "other"}, Clock(0.0, True))[-1] == "reason     other"
 
 

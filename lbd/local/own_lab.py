@@ -1,0 +1,56 @@
+"""The lab that `lbd lab up` makes without --dir, found by programs that act from no lab's host.
+
+Whoever opens a second terminal has not typed the `eval` line there: daemons are missing at the
+usual place, though a lab of theirs runs.
+"""
+
+import os
+from _socket import AF_UNIX, SOCK_CLOEXEC, SOCK_NONBLOCK, SOCK_STREAM, socket
+from collections.abc import Iterator
+
+from lbd.config.load import default_runtime_dir
+
+LAB = "lab"  # its directory in the user's runtime directory
+HOSTS_MAX = 300
+
+
+def own_lab_advice(runtime_dir: str) -> str:
+    """Returns how to act from the caller's lab, if one runs; "" if not, or if `runtime_dir`, where
+    no daemon answered, is of a host of that lab."""
+    root = f"{default_runtime_dir()}/{LAB}"
+    if f"{os.path.realpath(runtime_dir)}/".startswith(f"{os.path.realpath(root)}/"):
+        return ""
+    host = next(filter(None, answering_hosts(root)), "")
+    return f'a lab of yours is running; type: eval "$(lbd lab env {host})"' if host else ""
+
+
+def answering_hosts(root: str) -> Iterator[str]:
+    """Yields the lab's hosts whose LBM listens, h1 first; none if another user may have made the
+    directory."""
+    try:
+        above = os.lstat(os.path.dirname(root))
+        if {above.st_uid, os.lstat(root).st_uid} != {os.geteuid()} or above.st_mode & 0o022:
+            return
+        numbers = [int(name[1:]) for name in os.listdir(root) if is_host(name)]
+    except OSError:
+        return
+    for number in sorted(numbers)[:HOSTS_MAX]:
+        if listens(f"{root}/h{number}/run/lbm.sock"):
+            yield f"h{number}"
+
+
+def is_host(name: str) -> bool:
+    return name[:1] == "h" and name[1:].isascii() and name[1:].isdecimal()
+
+
+def listens(path: str) -> bool:
+    sock = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK)
+    try:
+        sock.connect(path)
+    except BlockingIOError:  # too many clients wait to be accepted
+        return True
+    except OSError:
+        return False
+    finally:
+        sock.close()
+    return True

@@ -1,0 +1,74 @@
+"""A user's lab is found by programs that act from none of its hosts."""
+
+import os
+import socket
+
+import pytest
+
+from lbd.cli.ctl.jobs.queued_jobs import patiently
+from lbd.client.start_wait import lab_remedy
+from lbd.config.schema import Config, HostConfig
+from lbd.console.daemons import Daemons, OnlyInLab
+from lbd.errors import Unavailable
+from lbd.local.own_lab import own_lab_advice
+
+ADVICE = 'a lab of yours is running; type: eval "$(lbd lab env h2)"'
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """The user's runtime directory, with a lab of three hosts, of which h2 and h10 run."""
+    monkeypatch.setattr("lbd.local.own_lab.default_runtime_dir", lambda: str(tmp_path))
+    tmp_path.chmod(0o711)
+    for host in ("h1", "h2", "h10"):
+        (tmp_path / "lab" / host / "run").mkdir(parents=True)
+    listening = []
+    for host in ("h2", "h10"):
+        listening.append(socket.socket(socket.AF_UNIX))
+        path = tmp_path / "lab" / host / "run" / "lbm.sock"
+        here = os.getcwd()
+        os.chdir(path.parent)  # the path may be too long for a socket
+        try:
+            listening[-1].bind("lbm.sock")
+        finally:
+            os.chdir(here)
+        listening[-1].listen(1)
+    yield tmp_path
+    for sock in listening:
+        sock.close()
+
+
+def test_the_first_host_that_answers_is_named(place):
+    assert own_lab_advice(str(place)) == own_lab_advice("/run/lbd") == ADVICE
+
+
+def test_from_one_of_its_hosts_it_is_no_news(place):
+    assert own_lab_advice(f"{place}/lab/h1/run") == ""
+
+
+def test_a_lab_that_does_not_run_or_that_others_could_change_is_not_offered(place):
+    place.chmod(0o777)
+    assert own_lab_advice(str(place)) == ""
+    place.chmod(0o711)
+    for host in ("h2", "h10"):
+        (place / "lab" / host / "run" / "lbm.sock").unlink()
+    assert own_lab_advice(str(place)) == ""
+
+
+def test_lbctl_names_the_lab_and_does_not_wait_for_daemons_that_never_ran(place):
+    daemons = Daemons(Config(host=HostConfig(runtime_dir=str(place))))
+    with pytest.raises(OnlyInLab, match=r"lbm is not running .*; a lab of yours is running; type"):
+        patiently(daemons, {"op": "queue.jobs"})
+
+
+def test_where_a_daemon_ran_both_remedies_are_given(place):
+    (place / "lbm.pid").write_text("999999999\n")
+    daemons = Daemons(Config(host=HostConfig(runtime_dir=str(place))))
+    with pytest.raises(Unavailable, match=r"start it with: .*; or use your lab: a lab of") as found:
+        daemons.lbm({"op": "queue.jobs"})
+    assert not isinstance(found.value, OnlyInLab)
+
+
+def test_lbrun_names_the_lab_too(place):
+    assert lab_remedy("no lbm is running here", [str(place)]) == f"; {ADVICE}"
+    assert lab_remedy("this host's LBM does not answer", [str(place)]) == ""
