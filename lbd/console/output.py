@@ -21,6 +21,7 @@ from lbd.text.one_line import one_line, printable
 
 GREEN, YELLOW, RED, DIM, BOLD, REVERSE = "32", "33", "31", "2", "1", "7"
 USUAL_COLUMNS = 80
+QUESTION_CHARS_MAX = 1000
 LAST_COLUMNS = 13  # minimum width of a column that may be cut
 REASON, REASON_COLUMNS = "WAITS", 26  # people mostly look for why a job waits
 PAINTED = re.compile(r"(\x1b\[\d{1,2}m)")  # the codes that `Paint` writes
@@ -278,6 +279,16 @@ class Page:
     def may_go(self, columns: Sequence[str]) -> list[str]:
         """Returns those of these columns that may be dropped."""
         return [one for one in columns if one.removeprefix(">") != self.sorted_by]
+
+
+def can_ask() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def is_agreed(question: str) -> bool:
+    """Asks the user on the terminal."""
+    print(f"{one_line(question, QUESTION_CHARS_MAX)} [y/n] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def own_page() -> Page:

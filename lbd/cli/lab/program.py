@@ -16,7 +16,7 @@ from lbd.cli.program import Parser
 from lbd.cli.quantities import signal_named
 from lbd.config.dispatch import MODES
 from lbd.config.load import default_runtime_dir
-from lbd.console.output import Page, own_page, print_json, put
+from lbd.console.output import Page, can_ask, is_agreed, own_page, print_json, put
 from lbd.console.reply import Json, number, table, tables, text
 from lbd.errors import ConfigError, LbdError
 from lbd.lab import hosts, lab, processes, removal
@@ -330,7 +330,7 @@ def run_down(options: argparse.Namespace) -> int:
 
 def agreed(root: Path) -> bool:
     """Asks the user at the terminal to confirm if commands or jobs would be ended."""
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if not can_ask():
         return True
     running, waiting = at_work(root)
     runs = f"{running} command{'s run' if running != 1 else ' runs'}"
@@ -338,8 +338,7 @@ def agreed(root: Path) -> bool:
     said = [shown for shown, count in ((runs, running), (waits, waiting)) if count]
     if not said:
         return True
-    say(f"{' and '.join(said)} in this lab: end them and remove it? y or n")
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    return is_agreed(f"lbd lab: {' and '.join(said)} in this lab: end them and remove it?")
 
 
 def at_work(root: Path) -> tuple[int, int]:

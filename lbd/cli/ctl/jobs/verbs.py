@@ -9,7 +9,6 @@ import contextlib
 import os
 import re
 import signal
-import sys
 import time
 from datetime import datetime
 
@@ -27,17 +26,15 @@ from lbd.console.figures import Clock
 from lbd.console.job_acts import Acted, act, check_ids
 from lbd.console.job_details import attempt_row
 from lbd.console.jobs import ANSWER_S, Filters, fetch, states_of, unknown_host
-from lbd.console.output import own_page, print_json, put, wrapped
+from lbd.console.output import can_ask, is_agreed, own_page, print_json, put, wrapped
 from lbd.console.reply import Json, number, table, tables, text, texts
 from lbd.errors import ConfigError, LbdError
 from lbd.lbm.owner.accounts import user_name
 from lbd.model import ENDED_NAMES
 from lbd.text.index_list import runs_in, runs_text
-from lbd.text.one_line import one_line
 
 ALL_QUEUED = "@me"  # all queued jobs of the caller
 SIGNAL = re.compile(r"-[0-9]+")  # as kill(1) takes it
-QUESTION_CHARS_MAX = 1000
 ASKED_FROM = 6  # ending this many jobs or more needs a confirmation
 
 
@@ -227,15 +224,13 @@ def matching(daemons: Daemons, ids: list[str], filters: Filters) -> list[Json]:
 
 def agreed(jobs: list[Json], does: str) -> bool:
     """Asks the user at the terminal to confirm if there are many jobs."""
-    if len(jobs) < ASKED_FROM or not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if len(jobs) < ASKED_FROM or not can_ask():
         return True
     names = [text(one, "name") for one in jobs]
     labels = [name if name and names.count(name) == 1 else text(one, "id")
               for one, name in zip(jobs[:ASKED_FROM], names, strict=False)]  # fmt: skip
     shown = ", ".join(labels) + (" …" if len(jobs) > ASKED_FROM else "")
-    said = one_line(f"lbctl: {does} {len(jobs)} jobs ({shown})?", QUESTION_CHARS_MAX)
-    print(f"{said} [y/n] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    return is_agreed(f"lbctl: {does} {len(jobs)} jobs ({shown})?")
 
 
 def requeue(daemons: Daemons, options: argparse.Namespace) -> int:

@@ -50,7 +50,7 @@ def test_the_question_says_what_would_end(at_terminal, tmp_path):
     at_terminal((1, 2), "n\n")
     main.main(["lab", "down", "--dir", str(tmp_path)])
     assert sys.stderr.getvalue() == (
-        "lbd lab: 1 command runs and 2 jobs wait in this lab: end them and remove it? y or n\n"
+        "lbd lab: 1 command runs and 2 jobs wait in this lab: end them and remove it? [y/n] "
     )
 
 
