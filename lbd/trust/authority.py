@@ -338,6 +338,19 @@ def usable_token(ledger: Ledger, number: str, host: str, now_s: float) -> TokenR
     return token
 
 
+def is_superseded(authority: Authority, signed: bytes) -> bool:
+    """Returns whether a newer copy of this authority, on another machine, has signed that list of
+    revocations. Raises ConfigError."""
+    try:
+        said = parse(signed.partition(b"\n")[2].decode("utf-8", "replace"))
+        if said.number <= authority.ledger().number:
+            return False
+        verified(signed, authority.certificate)
+    except PeerError:
+        return False
+    return True
+
+
 def sign(authority: Credentials, revocations: Revocations) -> bytes:
     """Returns the list as it is sent and stored: a line with the signature, then the text."""
     text = revocations.text().encode()

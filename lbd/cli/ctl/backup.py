@@ -5,15 +5,25 @@ lbd.toml. The file holds the authority's key, so only its owner may read it.
 """
 
 import argparse
-import json
-import shutil
-import tarfile
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 import lbd
+from lbd.cli.ctl.backup_content import (
+    AUTHORITY,
+    CONFIG,
+    HOSTS,
+    LEDGER,
+    SETTINGS,
+    SMALL_BYTES_MAX,
+    USAGE,
+    Manifest,
+    listed,
+    manifest_in,
+    pack,
+    unpacked,
+)
 from lbd.cli.ctl.backup_files import place, scratch, take_file, take_ledger
 from lbd.cli.ctl.own_config import put as put_config
 from lbd.cli.ctl.trust import authority_in, need_readable, say, show_to_daemons
@@ -43,36 +53,10 @@ from lbd.trust.files import (
 )
 from lbd.trust.ledger import Ledger
 
-MANIFEST = "manifest.json"
-# the key last: it makes the authority exist
-AUTHORITY = ("authority/ledger.json", "authority/authority.pem")
-SETTINGS, HOSTS = "settings.json", "hosts.json"
-CONFIG, LEDGER, USAGE = "lbd.toml", "ledger.sqlite", "usage.sqlite"
-SMALL_BYTES_MAX = 64 << 20  # of every part that is not an SQLite file
-UNIX_S_MAX = 1e11
 DAEMONS = ("up", "lim", "lbm", "dispatcher")
 ENDING_S, POLL_S = 15.0, 0.1
-PARTS = {
-    AUTHORITY[1]: "the authority",
-    LEDGER: "the queue's ledger",
-    SETTINGS: "the cluster's settings",
-    HOSTS: "the known hosts",
-    USAGE: "its accounting",
-    CONFIG: "lbd.toml",
-}
 BACKUP_EXAMPLES = ("lbctl backup /root/lbd-$(date +%F).tar        on a running host",)
 RESTORE_EXAMPLES = ("lbctl restore /root/lbd-2026-11-21.tar        while no lbd daemon runs here",)
-
-
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    schema: int
-    version: str
-    cluster: str
-    host: str
-    unix_s: float
-    authority: str  # fingerprint of its certificate in hex; "" without an authority
-    units: tuple[str, ...] = ()  # units that were enabled
 
 
 def add_options(parser: Parser) -> None:
@@ -103,16 +87,6 @@ def backup(options: argparse.Namespace, path: str | None) -> int:
     if config.dispatch.in_postgres:
         say("the ledger is in PostgreSQL: copy it with pg_dump --schema=lbd")
     return 0
-
-
-def pack(directory: Path, manifest: Manifest, parts: Sequence[str], file: Path) -> None:
-    """Packs the parts in `directory` into the backup file. Raises ConfigError."""
-    (directory / MANIFEST).write_text(json.dumps(asdict(manifest)), encoding="utf-8")
-    packed = directory / "packed"
-    with tarfile.open(packed, "w") as tar:
-        for name in (MANIFEST, *parts):
-            tar.add(directory / name, name, recursive=False)
-    place(packed, file)
 
 
 def gathered(config: Config, directory: Path) -> list[str]:
@@ -254,57 +228,6 @@ def program_running(config: Config) -> str:
     return ""
 
 
-def unpacked(file: Path, directory: Path) -> list[str]:
-    """Unpacks the parts and returns their names. Raises LbdError for any other member."""
-    (directory / "authority").mkdir()
-    names: list[str] = []
-    try:
-        with tarfile.open(file, "r:") as tar:
-            for member in tar:
-                name = member.name
-                is_part = name in (MANIFEST, *AUTHORITY, *PARTS) and name not in names
-                if not (is_part and is_whole(member)):
-                    raise LbdError(f"{file} is not an lbctl backup: {one_line(name, 80)} in it")
-                if name not in (LEDGER, USAGE) and member.size > SMALL_BYTES_MAX:
-                    raise LbdError(f"{file}: {name} is larger than {SMALL_BYTES_MAX} bytes")
-                source = tar.extractfile(member)
-                assert source is not None  # it is a file
-                with source, (directory / name).open("wb") as target:
-                    shutil.copyfileobj(source, target)
-                names.append(name)
-    except OSError as problem:
-        raise LbdError(f"{file}: {problem.strerror or problem}") from problem
-    except (tarfile.TarError, ValueError, MemoryError) as problem:  # the last two: bad headers
-        why = one_line(str(problem)) or "a header gives an impossible size"
-        raise LbdError(f"{file} is not an lbctl backup: {why}") from problem
-    if MANIFEST not in names or len(set(AUTHORITY) & set(names)) == 1:
-        raise LbdError(f"{file} is not a complete lbctl backup")
-    return [name for name in names if name != MANIFEST]
-
-
-def is_whole(member: tarfile.TarInfo) -> bool:
-    """Returns whether the member is a regular file with all its bytes in the archive. A sparse one
-    could claim any size and would be written in full."""
-    is_plain = member.type in (tarfile.REGTYPE, tarfile.AREGTYPE) and not member.issparse()
-    return is_plain and member.size >= 0
-
-
-def manifest_in(file: Path, directory: Path) -> Manifest:
-    """Raises LbdError."""
-    try:
-        found = json.loads((directory / MANIFEST).read_bytes())
-        units = tuple(unit for unit in UNITS if unit in found.get("units", ()))
-        manifest = Manifest(**{**found, "unix_s": float(found["unix_s"]), "units": units})
-        texts = (manifest.version, manifest.cluster, manifest.host, manifest.authority)
-        if manifest.schema != 1 or not all(isinstance(one, str) for one in texts):
-            raise TypeError
-        if not (0 <= manifest.unix_s <= UNIX_S_MAX and "".join(texts).isprintable()):
-            raise ValueError
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
-        raise LbdError(f"{file}: from another release of lbd, or damaged") from None
-    return manifest
-
-
 def check_is_ours(file: Path, manifest: Manifest, config: Config) -> None:
     """Raises LbdError if the backup belongs to another cluster than this host."""
     ours = authority_known_here(config)
@@ -387,11 +310,9 @@ def put_in_place(
     if authority.ledger().home == host and not files.exist():
         target = target_of(config.host.address, config.lim.port)
         enrol(authority, files, host, target, time.time())
+        # The other hosts then refuse the lost machine, if it is started again.
+        write_private(files.revoked, authority.signed_list())
     show_to_daemons(config, authority)
-
-
-def listed(parts: list[str]) -> str:
-    return ", ".join(what for name, what in PARTS.items() if name in parts)
 
 
 VERBS = {

@@ -25,13 +25,18 @@ def check_address(own: OwnConfig) -> None:
     raise ConfigError(f"{own.file}: host.address {says}, and {how}")
 
 
-def joined_already(host: str, files: HostFiles) -> str:
+def joined_already(host: str, files: HostFiles, authority: Path) -> str:
+    """`authority`: the directory of the authority, if it is on this host."""
     home = files.read_home()[0]
     says = f"this host has already joined, as {host}, with the authority on {home}"
     if home != host:
         return f"{says}; to leave that cluster, remove {files.root}"
     how = "to change its address, run `lbctl config set host.address ADDRESS` and restart"
-    return f"{says}; {how}; to start over, remove {files.root} and the authority's directory"
+    over = f"to start over: `systemctl stop 'lbd*'; rm -r {files.root}"
+    if not os.path.lexists(authority):
+        return f"{says}; {how}; {over}`"
+    key = f"{authority} holds the cluster's key: only if another host has it"
+    return f"{says}; {how}; {over} {authority}` ({key})"
 
 
 def remarks(own: OwnConfig, path: str | None) -> None:

@@ -31,7 +31,7 @@ from lbd.text.one_line import one_line
 from lbd.text.units import duration_text
 from lbd.trust import certificates
 from lbd.trust import token as tokens
-from lbd.trust.authority import Authority, check_name
+from lbd.trust.authority import Authority, check_name, is_superseded
 from lbd.trust.enrol import enrol, install
 from lbd.trust.files import HostFiles, authority_dir, host_files, write_private
 from lbd.trust.names import identity_of
@@ -108,7 +108,7 @@ def init(options: argparse.Namespace, path: str | None) -> int:
     own = this_host(options, path, ELSEWHERE, named)
     config = own.config
     files, authority = host_files(config), authority_in(config)
-    refuse_if_joined(files)
+    refuse_if_joined(files, authority.root)
     check_name(config.host.name)
     need_writable(authority.root)
     remarks(own, path)
@@ -187,7 +187,7 @@ def join(options: argparse.Namespace, path: str | None) -> int:
     config, target = own.config, target_of(*address)
     files = host_files(config)
     if not is_for_member(token, files, config.host.name):
-        refuse_if_joined(files)
+        refuse_if_joined(files, authority_dir(config))
     check_name(config.host.name)
     need_writable(files.root)  # checked before the token is spent
     joined = joining.join(address, token, config.host.name, time.time())
@@ -254,7 +254,7 @@ def is_for_member(token: tokens.Token, files: HostFiles, host: str) -> bool:
     return identity.host == host and own == token.fingerprint
 
 
-def refuse_if_joined(files: HostFiles) -> None:
+def refuse_if_joined(files: HostFiles, authority: Path) -> None:
     """Ignores a certificate that has expired, was revoked or is damaged."""
     if not files.exist():
         return
@@ -268,7 +268,7 @@ def refuse_if_joined(files: HostFiles) -> None:
     if identity is None or until_s < time.time():
         return
     if identity.issue >= files.read_revocations().lowest_issue(identity.host):
-        raise ConfigError(joined_already(identity.host, files))
+        raise ConfigError(joined_already(identity.host, files, authority))
 
 
 # -- the authority -------------------------------------------------------------------------------
@@ -294,6 +294,9 @@ def need_authority(path: str | None) -> tuple[Config, Authority]:
         raise LbdError(f"the authority is on {home}: run this there")
     if not authority.exists():
         raise LbdError(f"there is no authority in {authority.root}; `lbctl init` creates one")
+    if is_superseded(authority, host_files(config).read_signed()):
+        raise LbdError(f"the authority in {authority.root} is an old copy: another machine goes on "
+                       f"with it, as {home or config.host.name}; run this there")  # fmt: skip
     return config, authority
 
 

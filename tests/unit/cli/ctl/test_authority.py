@@ -280,3 +280,20 @@ def test_a_fresh_configuration_takes_the_cluster_name_of_the_kept_authority(host
     first.config.write_text(text.replace("10.0.0.9", "127.0.0.1"))
     lbctl(first, "init")
     assert load(str(first.config)).cluster.name == "c"
+
+
+def test_an_old_copy_of_the_authority_is_of_no_use(hosts, lbctl, tmp_path):
+    """A machine that was lost, and restored elsewhere, made tokens for a cluster of its own."""
+    first, _ = hosts
+    lbctl(first, "token", "create", "h9")
+    restored = first.authority.ledger().begun_again(is_home_new=True)
+    tls = first.tls()
+    assert tls.authority is not None
+    tls.learn(sign(first.authority.credentials(), restored.revocations()))
+    assert (tls.authority, tls.is_out("h1", time.monotonic())) == (None, True)
+    for words in (("token", "create", "h9"), ("revoke", "h2"), ("authority", "give", "k.tar")):
+        line = refused(lbctl(first, *words, status=1))
+        assert f"the authority in {first.authority.root} is an old copy" in line
+    certificate = next(trust(load(str(first.config))))
+    assert "a machine restored from a backup of this one is h1 now" in certificate.says
+    assert str(first.authority.root) in certificate.fix
