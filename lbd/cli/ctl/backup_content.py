@@ -46,8 +46,14 @@ def pack(directory: Path, manifest: Manifest, parts: Sequence[str], file: Path) 
     packed = directory / "packed"
     with tarfile.open(packed, "w") as tar:
         for name in (MANIFEST, *parts):
-            tar.add(directory / name, name, recursive=False)
+            tar.add(directory / name, name, recursive=False, filter=private)
     place(packed, file)
+
+
+def private(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Makes what somebody unpacks by hand, also the authority's key, readable by its owner only."""
+    member.mode = 0o600
+    return member
 
 
 def unpacked(file: Path, directory: Path) -> list[str]:

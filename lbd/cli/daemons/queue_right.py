@@ -50,8 +50,8 @@ class QueueRight:
         return not self._standing.is_out
 
     async def given(self, file: Path | None, ended: asyncio.Event) -> bool:
-        """Waits until this host may lead; from then on `ended` is set as soon as it may not. Returns
-        False if `ended` is set, or should be. `file`: the ledger, None if it is a database.
+        """Waits until this host may lead; from then on `ended` is set as soon as it may not.
+        `file`: the ledger, None if it is a database. Returns False if `ended` is set, or should be.
 
         Nothing can start twice unless the ledger has jobs from before, so only then another host is
         waited for; and not for ever, as all others may be off for good. One that comes later still
