@@ -225,7 +225,8 @@ class Authority:
         with self._locked() as ledger:
             known = ledger.hosts.get(host)
             if known is None:
-                names = ", ".join(sorted(ledger.hosts))
+                held = [name for name, one in ledger.hosts.items() if not one.revoked]
+                names = ", ".join(sorted(held))
                 raise ConfigError(f"host {host!r} has no certificate; hosts with one: {names}")
             if host == ledger.home:
                 raise ConfigError(f"the authority is on {host}, so it cannot be revoked")

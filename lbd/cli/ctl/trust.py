@@ -288,7 +288,9 @@ def authority_in(config: Config) -> Authority:
 def need_authority(path: str | None) -> tuple[Config, Authority]:
     """Raises LbdError if the authority is not here or we may not use it."""
     config = load(path)
-    need_readable(authority_dir(config))
+    for place in (authority_dir(config), host_files(config).root):
+        if unreadable(place) is not None:
+            raise LbdError("only root can do that, on the host that has the authority")
     authority = authority_in(config)
     if (home := host_files(config).read_home()[0]) not in ("", config.host.name):
         raise LbdError(f"the authority is on {home}: run this there")
@@ -301,9 +303,16 @@ def need_authority(path: str | None) -> tuple[Config, Authority]:
 
 
 def need_readable(path: Path) -> None:
+    if (place := unreadable(path)) is not None:
+        raise LbdError(f"{place}: permission denied; only root or the daemons' user can")
+
+
+def unreadable(path: Path) -> Path | None:
+    """Returns the first directory on the way that we may not look into."""
     for place in (*reversed(path.parents), path):
         if place.exists() and not os.access(place, os.X_OK):
-            raise LbdError(f"{place}: permission denied; only root or the daemons' user can")
+            return place
+    return None
 
 
 def create(options: argparse.Namespace, path: str | None) -> int:

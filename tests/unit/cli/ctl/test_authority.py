@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from lbd.cli.ctl.cluster.authority import is_here
 from lbd.cli.lbctl import main
 from lbd.config.access import DaemonsConfig
 from lbd.config.load import load
@@ -297,3 +298,29 @@ def test_an_old_copy_of_the_authority_is_of_no_use(hosts, lbctl, tmp_path):
     certificate = next(trust(load(str(first.config))))
     assert "a machine restored from a backup of this one is h1 now" in certificate.says
     assert str(first.authority.root) in certificate.fix
+
+
+def test_a_host_may_leave_though_it_has_an_old_copy_of_the_authority(hosts):
+    first, _ = hosts
+    config = load(str(first.config))
+    assert is_here(config)
+    restored = first.authority.ledger().begun_again(is_home_new=True)
+    first.tls().learn(sign(first.authority.credentials(), restored.revocations()))
+    assert not is_here(config)
+
+
+def test_who_may_not_look_is_not_told_to_create_an_authority(hosts, lbctl, monkeypatch):
+    """An administrator who is not root, on a host without it, was sent to `lbctl init`."""
+    _, second = hosts
+    access = os.access
+    monkeypatch.setattr(os, "access", lambda at, how: at != second.files.root and access(at, how))
+    for words in (("token", "create", "h9"), ("revoke", "h1")):
+        line = refused(lbctl(second, *words, status=1))
+        assert line == "lbctl: only root can do that, on the host that has the authority"
+
+
+def test_a_host_that_is_not_known_cannot_be_revoked(hosts, lbctl):
+    first, _ = hosts
+    lbctl(first, "revoke", "h2")
+    line = refused(lbctl(first, "revoke", "nosuch", status=2))
+    assert line.endswith("hosts with one: h1")
