@@ -1,6 +1,7 @@
-"""Checks and remarks about the address, lbd.toml and LIM of a host of a cluster."""
+"""Checks and remarks about the address, lbd.toml, membership and LIM of a host of a cluster."""
 
 import os
+import time
 from pathlib import Path
 
 from lbd.cli.complaints import complain
@@ -11,6 +12,7 @@ from lbd.errors import ConfigError, LbdError
 from lbd.local.json_socket import ask
 from lbd.process.own_addresses import is_elsewhere
 from lbd.trust.files import HostFiles
+from lbd.trust.names import identity_of
 
 
 def check_address(own: OwnConfig) -> None:
@@ -23,6 +25,23 @@ def check_address(own: OwnConfig) -> None:
         raise ConfigError(f"--address: {says}")
     how = "`lbctl config set host.address ADDRESS` changes it"
     raise ConfigError(f"{own.file}: host.address {says}, and {how}")
+
+
+def refuse_if_joined(files: HostFiles, authority: Path) -> None:
+    """Ignores a certificate that has expired, was revoked or is damaged."""
+    if not files.exist():
+        return
+    from lbd.net.tls import names_in
+
+    try:
+        own = files.read_credentials()
+        identity, until_s = identity_of(names_in(own.certificate)), own.valid_s[1]
+    except (ConfigError, ValueError):
+        return
+    if identity is None or until_s < time.time():
+        return
+    if identity.issue >= files.read_revocations().lowest_issue(identity.host):
+        raise ConfigError(joined_already(identity.host, files, authority))
 
 
 def joined_already(host: str, files: HostFiles, authority: Path) -> str:

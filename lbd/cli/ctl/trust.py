@@ -11,7 +11,12 @@ from pathlib import Path
 from lbd.cli.complaints import complain
 from lbd.cli.ctl.cluster.queue_place import place_on_first_host
 from lbd.cli.ctl.config import sign_again
-from lbd.cli.ctl.own_address import check_address, joined_already, remarks, say_if_unheard
+from lbd.cli.ctl.own_address import (
+    check_address,
+    refuse_if_joined,
+    remarks,
+    say_if_unheard,
+)
 from lbd.cli.ctl.own_config import Keys, OwnConfig, complete, need_writable, own_config, set_in
 from lbd.cli.ctl.verb import Run, Verb
 from lbd.cli.daemons.privilege import make_account
@@ -252,23 +257,6 @@ def is_for_member(token: tokens.Token, files: HostFiles, host: str) -> bool:
     if identity is None or files.read_home()[0] == host:  # this is the authority's own host
         return False
     return identity.host == host and own == token.fingerprint
-
-
-def refuse_if_joined(files: HostFiles, authority: Path) -> None:
-    """Ignores a certificate that has expired, was revoked or is damaged."""
-    if not files.exist():
-        return
-    from lbd.net.tls import names_in
-
-    try:
-        own = files.read_credentials()
-        identity, until_s = identity_of(names_in(own.certificate)), own.valid_s[1]
-    except (ConfigError, ValueError):
-        return
-    if identity is None or until_s < time.time():
-        return
-    if identity.issue >= files.read_revocations().lowest_issue(identity.host):
-        raise ConfigError(joined_already(identity.host, files, authority))
 
 
 # -- the authority -------------------------------------------------------------------------------

@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from lbd.cli.ctl.own_address import remarks
+from lbd.cli.ctl.own_address import refuse_if_joined, remarks
 from lbd.cli.ctl.own_config import OwnConfig
-from lbd.cli.ctl.trust import is_for_member, refuse_if_joined
+from lbd.cli.ctl.trust import is_for_member
 from lbd.cli.lbctl import main
 from lbd.config.load import load
 from lbd.config.schema import Config, HostConfig
