@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import sqlite3
+from dataclasses import replace
 
 import pytest
 
@@ -106,4 +107,23 @@ async def test_a_machine_that_was_replaced_does_not_lead(tmp_path, authority, le
     (text,) = said
     assert text.startswith("this host, h1, is revoked")
     assert text in caplog.messages
+    assert last_words.read(str(tmp_path), "dispatcher") == text
+
+
+async def test_a_queue_that_waits_says_for_whom(tmp_path, authority, ledger, monkeypatch):
+    """Programs of this host only knew that the dispatcher did not answer."""
+    put_job(ledger)
+    monkeypatch.setattr("lbd.net.standing.AGAIN_S", 0.0)
+    said, answers = [], iter([False, False, True])
+    right, _ = right_of(tmp_path, authority, None, said)
+    right._config = replace(right._config, dispatch=DispatchConfig(host="h1", confirm_s=1e6))
+
+    async def hear(_hosts):
+        return next(answers)
+
+    right._standing._hear = hear
+    assert await right.given(ledger, asyncio.Event())
+    (text,) = said
+    assert text.startswith("waiting up to 11d13h until another host confirms")
+    assert text.endswith(": h2")
     assert last_words.read(str(tmp_path), "dispatcher") == text
