@@ -12,12 +12,12 @@ from lbd.config.schema import Config
 from lbd.console.daemons import START
 from lbd.console.reply import Json, number, table, text
 from lbd.dispatch.ledger.database_url import exposed
-from lbd.errors import ConfigError
+from lbd.errors import ConfigError, LbdError
 from lbd.model import STOPPED
 from lbd.process.accounts import ROOT
 from lbd.process.disk_space import Shortage, shortage_of
 from lbd.text.units import duration_text, show_size
-from lbd.trust.authority import Authority
+from lbd.trust.authority import Authority, is_superseded
 from lbd.trust.certificates import is_signed_by
 from lbd.trust.files import HostFiles, authority_dir, host_files
 from lbd.trust.names import said_of
@@ -33,6 +33,10 @@ JOIN_FIX = "run `lbctl token create {}` on the authority's host, then `lbctl joi
 REJOIN_FIX = (
     "run `lbctl token create {}` on the authority's host, then `lbctl join ADDRESS -` and "
     "`lbctl restart` on that host"
+)
+REPLACED_FIX = (
+    "save what only this machine has (`lbctl stats --csv`), then end it: `systemctl disable --now "
+    "lbd.target; rm -r {paths}`; it can join again under another name"
 )
 ENDED_FIX = (
     "it should have been renewed: is lbd-authority running on the authority's host? Once "
@@ -167,13 +171,26 @@ def certificate(config: Config, files: HostFiles) -> Iterator[Check]:
         fix = ENDED_FIX + JOIN_FIX.format(config.host.name)
         yield Check("certificate", FAULT, f"expired {duration_text(-left_s)} ago", fix)
     elif tls.is_revoked(tls.identity):
-        yield Check("certificate", FAULT, "revoked", JOIN_FIX.format(config.host.name))
+        yield revoked_here(config, files)
     elif left_s < (end_s - begin_s) / 4:
         home = files.read_home()[0]
         fix = f"it should have been renewed by now: is `lbd up` running here and on {home}?"
         yield Check("certificate", WARN, f"expires in {duration_text(left_s)}", fix)
     else:
         yield Check("certificate", OK, f"{config.host.name}'s, {duration_text(left_s)} left")
+
+
+def revoked_here(config: Config, files: HostFiles) -> Check:
+    here, own = Authority(authority_dir(config), config.tls.certificate_s), config.host.name
+    try:
+        replaced = files.read_home()[0] == own and is_superseded(here, files.read_signed())
+    except LbdError:  # no authority here, or not readable by us
+        replaced = False
+    if not replaced:
+        return Check("certificate", FAULT, "revoked", JOIN_FIX.format(own))
+    says = f"revoked: a machine restored from a backup of this one is {own} now; no queued job "
+    fix = REPLACED_FIX.format(paths=f"{config.host.state_dir} {here.root}")
+    return Check("certificate", FAULT, f"{says}starts here", fix)
 
 
 def names_given(config: Config) -> Iterator[Check]:

@@ -24,7 +24,7 @@ from lbd.model import Closed
 from lbd.process import last_words
 from lbd.process.accounts import ROOT
 from lbd.text.closed_words import WORDS
-from lbd.trust.authority import Authority
+from lbd.trust.authority import Authority, is_superseded
 from lbd.trust.files import authority_dir, host_files
 
 START_DISPATCHER = "run `systemctl start lbd-dispatcher` or `lbd up`"
@@ -133,11 +133,15 @@ def authority(daemons: Daemons) -> Iterator[Check]:
     """Checks the process that signs for the authority where the key is root's. Only root can see
     that."""
     config = daemons.config
-    home = host_files(config).read_home()[0]
-    key = Authority(authority_dir(config), config.tls.certificate_s).key_file
+    files = host_files(config)
+    home, here = files.read_home()[0], Authority(authority_dir(config), config.tls.certificate_s)
     try:
-        is_here = home in ("", config.host.name) and key.stat().st_uid == 0 == os.geteuid()
-    except OSError:
+        is_here = home in ("", config.host.name) and (
+            here.key_file.stat().st_uid == 0 == os.geteuid()
+        )
+        if is_here and is_superseded(here, files.read_signed()):
+            return  # the certificate's line says so
+    except (OSError, LbdError):
         return
     if is_here and config.daemons.user != ROOT and not answers(daemons.socket("authority"), "list"):
         says = "not running: no host can join, and no certificate is renewed"
@@ -182,6 +186,10 @@ def queue(daemons: Daemons) -> Iterator[Check]:
 def dispatcher_fix(why: str, leader: str) -> str:
     """`why`: its message when it could not start, "" if there was none. `leader`: one that
     could."""
+    if "is revoked" in why:
+        return "see the certificate's line above"
+    if "confirms that the queue" in why:
+        return "start the daemons of one of these hosts, or wait"
     if "password" in why:
         return f"correct the password, in the place that the line names; then {START_DISPATCHER}"
     if "dispatch.store" in why and leader:

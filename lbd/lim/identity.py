@@ -43,6 +43,16 @@ def join_target(config: Config) -> str:
     return config.cluster.join if config.cluster.join != own else ""
 
 
+def others_met(config: Config) -> dict[str, str]:
+    """Returns the LIMs of the other hosts that were met before a restart, or that lbd.toml names:
+    name -> "address:port". The one to join through may have no name yet, ""."""
+    met = KnownHosts(Path(config.host.state_dir), config.cluster.name).resumed()
+    members = [*met, *other_members(config)]
+    found = {str(one.name): one.lim_target for one in members if one.name != config.host.name}
+    at = join_target(config)
+    return {**found, **({"": at} if at and at not in found.values() else {})}
+
+
 def own_member(config: Config) -> m.Member:
     host = config.host
     ranks = {entry.name: rank for rank, entry in enumerate(config.cluster.hosts)}

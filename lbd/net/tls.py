@@ -88,8 +88,10 @@ class Tls:
 
     @property
     def authority(self) -> "Authority | None":
-        """None if it is on another host, even if a copy is left here. Raises ConfigError."""
-        if self._find is None or self.files.read_home()[0] not in ("", self.own_name):
+        """None if it is on another host, even if a copy is left here; also if this host is revoked:
+        another copy is in use then. Raises ConfigError."""
+        is_here = self.files.read_home()[0] in ("", self.own_name)
+        if self._find is None or not is_here or self.is_revoked(self.identity):
             return None
         return self._find()
 
@@ -205,6 +207,8 @@ class Tls:
     def is_out(self, host: str, heard_s: float) -> bool:
         """Returns whether the host was revoked and has not joined again, as far as is known here.
         `heard_s`: when it last proved its identity, on the monotonic clock."""
+        if host == self.own_name:
+            return self.is_revoked(self.identity)
         return host in self._learnt_s and heard_s <= self._learnt_s[host]
 
     def is_revoked(self, identity: Identity) -> bool:
@@ -264,14 +268,9 @@ class Tls:
         own = self.credentials
         wanted = issue_name(name, self.revocations.lowest_issue(name)) if name else ANY_HOST
         named: list[tuple[str, int | str]] = [*options, ("grpc.ssl_target_name_override", wanted)]
-        root = self._narrowed_to(name) if name else self._root
+        root = narrowed_to(name, self._root) if name else self._root
         credentials = grpc.ssl_channel_credentials(root, own.key, own.chain)
         return grpc.aio.secure_channel(target, credentials, options=named)
-
-    def _narrowed_to(self, name: str) -> bytes:
-        """Our authority's, restricted to this host's names: gRPC compares names loosely."""
-        authority = ssl.PEM_cert_to_DER_cert(first_certificate(self._root))
-        return ssl.DER_cert_to_PEM_cert(der.narrowed(authority, asked_names(name))).encode()
 
     # -- news of revocations ---------------------------------------------------------------------
 
@@ -283,6 +282,7 @@ class Tls:
         from lbd.trust.revocations import parse
 
         said = parse(signed.partition(b"\n")[2].decode("utf-8", "replace"))
+        self.look()  # another daemon of this host may have learnt a newer one
         if said.number <= self.revocations.number:
             return
         verified(signed, self._root)
@@ -291,6 +291,13 @@ class Tls:
             log.warning("the authority is now on %s", one_line(said.home))
         write_private(self.files.revoked, signed)  # last: the same list is not accepted twice
         self.look()
+
+
+def narrowed_to(name: str, root: bytes) -> bytes:
+    """Returns the authority's certificate, restricted to this host's names: gRPC compares names
+    loosely."""
+    authority = ssl.PEM_cert_to_DER_cert(first_certificate(root))
+    return ssl.DER_cert_to_PEM_cert(der.narrowed(authority, asked_names(name))).encode()
 
 
 def own_identity(

@@ -10,36 +10,33 @@ import logging
 import time
 from collections.abc import Callable
 from random import Random
-from typing import TypeVar
 
-import grpc
-from google.protobuf.message import DecodeError, Message
-
-from lbd.errors import LbdError, PeerError, Unavailable
+from lbd.errors import LbdError, Unavailable
 from lbd.net.gen import trust_pb2 as pb
-from lbd.net.parsing import parsed_answer
-from lbd.net.question import Unanswered, ask
 from lbd.net.tls import LOOK_S, Tls
 from lbd.net.transport import Peers
-from lbd.net.trust_service import SERVICE
+from lbd.net.trust_calls import TrustCalls
 from lbd.process.wake_ups import until_next_s
 
 log = logging.getLogger("lbd.tls")
 
 RENEW_AT_SHARE = 1 / 3  # renew when this fraction of its life is left
 RETRY_SHARE = 1 / 60  # of its life, between two attempts if one fails
-TIMEOUT_S = 5.0
 TOLD_AT_ONCE = 32
-REFUSALS = (grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.FAILED_PRECONDITION)
-Reply = TypeVar("Reply", bound=Message)
+ASKED_MAX = 4  # hosts asked for a list at a time, until one answers
 Hosts = Callable[[], dict[str, str]]  # the other hosts' LIMs: name -> "address:port"
 
 
 class Upkeep:
-    def __init__(self, tls: Tls, peers: Peers, hosts: Hosts, check_s: float) -> None:
+    def __init__(
+        self, tls: Tls, peers: Peers, hosts: Hosts, check_s: float, remembered: Hosts = dict
+    ) -> None:
+        """`remembered`: hosts met before, asked while none is known. So a machine learns that it
+        was replaced while it was away: by then no host lets it in again."""
         self._tls = tls
-        self._peers = peers
+        self._calls = TrustCalls(tls, peers)
         self._hosts = hosts
+        self._remembered = remembered
         self._check_s = check_s
         self._rng = Random()
         self._reported = 0  # the number of the list last sent to all others
@@ -99,7 +96,9 @@ class Upkeep:
             made = await asyncio.to_thread(authority.renew_shown, shown, request, proof, now_s)
         else:
             asked = pb.RenewRequest(request=request, proof=proof)
-            made = (await self._ask(*self._home(), "Renew", asked, pb.RenewReply)).certificates
+            made = (
+                await self._calls.ask(*self._home(), "Renew", asked, pb.RenewReply)
+            ).certificates
             check_issued(self._tls.files.read_authority(), made, own, key)
         self._tls.files.write_credentials(Credentials(key, made))
         self._tls.look()
@@ -124,7 +123,7 @@ class Upkeep:
         async def send(name: str, target: str) -> None:
             async with turns:
                 try:
-                    await self._exchange(name, target)
+                    await self._calls.exchange(name, target)
                 except LbdError as problem:
                     log.info("could not send the revocation list: %s", problem)
 
@@ -135,37 +134,18 @@ class Upkeep:
     async def _exchange_updates(self) -> None:
         """Exchanges with the authority's host, or else with any other: that one passes on what it
         knows, and may have become the authority's host."""
-        others, home = self._hosts(), self._tls.files.read_home()[0]
+        others, home = self._hosts() or self._remembered(), self._tls.files.read_home()[0]
         others.pop(home, None)
         try:
             if home != self._tls.own_name:
-                return await self._exchange(*self._home())
+                return await self._calls.exchange(*self._home())
         except Unavailable:
             pass
-        if others:
-            name = self._rng.choice(sorted(others))
-            await self._exchange(name, others[name])
-
-    async def _exchange(self, name: str, target: str) -> None:
-        """Exchanges lists, so that each learns what the other knows. Raises Unavailable or
-        PeerError."""
-        update = pb.RevocationUpdate(signed=self._tls.files.read_signed())
-        reply = await self._ask(name, target, "Revocations", update, pb.RevocationUpdate)
-        if reply.signed:
-            self._tls.learn(reply.signed)
-
-    async def _ask(
-        self, name: str, target: str, method: str, asked: Message, reply: type[Reply]
-    ) -> Reply:
-        """Raises Unavailable, or PeerError for a refusal."""
-        channel, data = self._peers.channel(name, target), asked.SerializeToString()
-        try:
-            answer = await ask(
-                channel, f"/{SERVICE}/{method}", data, self._peers.metadata, TIMEOUT_S
-            )
-            return parsed_answer(reply, answer)
-        except Unanswered as problem:
-            refused = problem.code in REFUSALS
-            raise (PeerError if refused else Unavailable)(f"{name}: {problem}") from None
-        except DecodeError:
-            raise Unavailable(f"{name}: its answer is not a {reply.__name__}") from None
+        trouble: LbdError | None = None
+        for name in self._rng.sample(sorted(others), min(ASKED_MAX, len(others))):
+            try:
+                return await self._calls.exchange(name, others[name])
+            except Unavailable as problem:
+                trouble = problem
+        if trouble is not None:
+            raise trouble

@@ -225,7 +225,8 @@ class Authority:
         with self._locked() as ledger:
             known = ledger.hosts.get(host)
             if known is None:
-                names = ", ".join(sorted(ledger.hosts))
+                held = [name for name, one in ledger.hosts.items() if not one.revoked]
+                names = ", ".join(sorted(held))
                 raise ConfigError(f"host {host!r} has no certificate; hosts with one: {names}")
             if host == ledger.home:
                 raise ConfigError(f"the authority is on {host}, so it cannot be revoked")
@@ -336,6 +337,19 @@ def usable_token(ledger: Ledger, number: str, host: str, now_s: float) -> TokenR
     if token.host and token.host != host:
         raise LbdError(f"token {number} is for {token.host}, not for {host}")
     return token
+
+
+def is_superseded(authority: Authority, signed: bytes) -> bool:
+    """Returns whether a newer copy of this authority, on another machine, has signed that list of
+    revocations. Raises ConfigError."""
+    try:
+        said = parse(signed.partition(b"\n")[2].decode("utf-8", "replace"))
+        if said.number <= authority.ledger().number:
+            return False
+        verified(signed, authority.certificate)
+    except PeerError:
+        return False
+    return True
 
 
 def sign(authority: Credentials, revocations: Revocations) -> bytes:

@@ -5,15 +5,25 @@ lbd.toml. The file holds the authority's key, so only its owner may read it.
 """
 
 import argparse
-import json
-import shutil
-import tarfile
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 import lbd
+from lbd.cli.ctl.backup_content import (
+    AUTHORITY,
+    CONFIG,
+    HOSTS,
+    LEDGER,
+    SETTINGS,
+    SMALL_BYTES_MAX,
+    USAGE,
+    Manifest,
+    listed,
+    manifest_in,
+    pack,
+    unpacked,
+)
 from lbd.cli.ctl.backup_files import place, scratch, take_file, take_ledger
 from lbd.cli.ctl.own_config import put as put_config
 from lbd.cli.ctl.trust import authority_in, need_readable, say, show_to_daemons
@@ -25,12 +35,20 @@ from lbd.config.schema import Config
 from lbd.console.output import print_json, put
 from lbd.console.starting import UNIT, UNITS, enabled_units
 from lbd.dispatch.ledger.database_url import store_url
-from lbd.dispatch.ledger.snapshot import Restored, begin_again, has_jobs
+from lbd.dispatch.ledger.snapshot import (
+    NUMBERS_SKIPPED,
+    Extent,
+    Restored,
+    begin_again,
+    extent,
+    has_jobs,
+)
 from lbd.errors import ConfigError, LbdError
 from lbd.model import target_of
 from lbd.process.own_addresses import is_elsewhere
 from lbd.process.pid_lock import pid_of_holder
 from lbd.text.one_line import one_line
+from lbd.text.units import duration_text
 from lbd.trust.authority import Authority
 from lbd.trust.certificates import fingerprint
 from lbd.trust.enrol import enrol
@@ -43,40 +61,22 @@ from lbd.trust.files import (
 )
 from lbd.trust.ledger import Ledger
 
-MANIFEST = "manifest.json"
-# the key last: it makes the authority exist
-AUTHORITY = ("authority/ledger.json", "authority/authority.pem")
-SETTINGS, HOSTS = "settings.json", "hosts.json"
-CONFIG, LEDGER, USAGE = "lbd.toml", "ledger.sqlite", "usage.sqlite"
-SMALL_BYTES_MAX = 64 << 20  # of every part that is not an SQLite file
-UNIX_S_MAX = 1e11
+PRESENT = "present.sqlite"  # a copy of this host's ledger
 DAEMONS = ("up", "lim", "lbm", "dispatcher")
 ENDING_S, POLL_S = 15.0, 0.1
-PARTS = {
-    AUTHORITY[1]: "the authority",
-    LEDGER: "the queue's ledger",
-    SETTINGS: "the cluster's settings",
-    HOSTS: "the known hosts",
-    USAGE: "its accounting",
-    CONFIG: "lbd.toml",
-}
 BACKUP_EXAMPLES = ("lbctl backup /root/lbd-$(date +%F).tar        on a running host",)
 RESTORE_EXAMPLES = ("lbctl restore /root/lbd-2026-11-21.tar        while no lbd daemon runs here",)
 
 
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    schema: int
-    version: str
-    cluster: str
-    host: str
-    unix_s: float
-    authority: str  # fingerprint of its certificate in hex; "" without an authority
-    units: tuple[str, ...] = ()  # units that were enabled
-
-
 def add_options(parser: Parser) -> None:
     parser.add_argument("file", metavar="FILE", help="readable by its owner only")
+
+
+def add_restore_options(parser: Parser) -> None:
+    add_options(parser)
+    parser.add_argument("--older", action="store_true",
+                        help="also if the queue's ledger here is newer; it is kept "
+                             "beside")  # fmt: skip
 
 
 # Backup
@@ -103,16 +103,6 @@ def backup(options: argparse.Namespace, path: str | None) -> int:
     if config.dispatch.in_postgres:
         say("the ledger is in PostgreSQL: copy it with pg_dump --schema=lbd")
     return 0
-
-
-def pack(directory: Path, manifest: Manifest, parts: Sequence[str], file: Path) -> None:
-    """Packs the parts in `directory` into the backup file. Raises ConfigError."""
-    (directory / MANIFEST).write_text(json.dumps(asdict(manifest)), encoding="utf-8")
-    packed = directory / "packed"
-    with tarfile.open(packed, "w") as tar:
-        for name in (MANIFEST, *parts):
-            tar.add(directory / name, name, recursive=False)
-    place(packed, file)
 
 
 def gathered(config: Config, directory: Path) -> list[str]:
@@ -178,8 +168,11 @@ def restore(options: argparse.Namespace, path: str | None) -> int:
                 raise LbdError(
                     f"{file} contains a ledger, but this host's is in {config.dispatch.store}"
                 )
-            why = f"restored from a backup of {when}"
-            restored = begin_again(directory / LEDGER, why, time.time())
+            present = present_ledger(config, directory)
+            if present is not None and not options.older:
+                refuse_if_older(file, extent(directory / LEDGER), present)
+            why, next_job = f"restored from a backup of {when}", present.next_job if present else 0
+            restored = begin_again(directory / LEDGER, why, time.time(), next_job)
         if AUTHORITY[1] in parts:
             kept = why_kept(checked_authority(directory / "authority", config), config)
         has = {CONFIG: config_file is None, HOSTS: Path(config.host.state_dir, HOSTS).exists()}
@@ -187,6 +180,7 @@ def restore(options: argparse.Namespace, path: str | None) -> int:
         has[USAGE] = bool(own_usage)
         left_out = (*(AUTHORITY if kept else ()), *(name for name in has if has[name]))
         parts = [name for name in parts if name not in left_out]
+        beside = keep_present(directory, config) if LEDGER in parts else None
         put_in_place(directory, parts, config, config_file)
     made = make_account(config) if (config_file or Path(config.path)) == SYSTEM_FILE else ""
     if options.json:
@@ -194,11 +188,50 @@ def restore(options: argparse.Namespace, path: str | None) -> int:
         return 0
     put(f"restored from {file} ({manifest.host}, {when}): {listed(parts) or 'nothing'}")
     for why in filter(None, (kept, own_usage)):
-        say(f"{why}; the one in {file} was not restored")
+        say(why.replace("FILE", str(file)))
+    if beside is not None:
+        say(f"the ledger that was here is now {beside}")
     if made:
         say(made)
     say_what_is_next(restored, parts, manifest, config)
     return 0
+
+
+def present_ledger(config: Config, directory: Path) -> Extent | None:
+    """Copies this host's ledger as PRESENT. Returns None if it has had no job, or is damaged."""
+    ledger = ledger_path(config)
+    try:
+        if ledger is None or not ledger.parent.exists():
+            return None
+        take_ledger(ledger, directory / PRESENT)
+        found = extent(directory / PRESENT) if (directory / PRESENT).exists() else None
+    except ConfigError:  # damaged, which is the reason to restore
+        (directory / PRESENT).unlink(missing_ok=True)
+        return None
+    return found if found is not None and found.next_job > 1 else None
+
+
+def refuse_if_older(file: Path, copied: Extent, present: Extent) -> None:
+    """Raises LbdError if this host's ledger goes further than the copy: jobs that ran since would
+    be held as if they had not."""
+    jobs, later_s = present.next_job - copied.next_job, present.latest_s - copied.latest_s
+    if jobs <= 0 and later_s <= 0:
+        return
+    since = f"{'about ' if jobs >= NUMBERS_SKIPPED else ''}{max(0, jobs)} job numbers"
+    raise LbdError(
+        f"the queue's ledger here is newer than that in {file}, by {duration_text(later_s)} and "
+        f"{since}: nothing is restored; --older replaces it, and keeps it beside the restored one"
+    )
+
+
+def keep_present(directory: Path, config: Config) -> Path | None:
+    """Keeps the present ledger beside the one to be restored. Raises ConfigError."""
+    ledger = ledger_path(config)
+    if ledger is None or not (directory / PRESENT).exists():
+        return None
+    beside = ledger.with_name(f"{ledger.name}.{time.strftime('%Y-%m-%dT%H%M%S')}")
+    place(directory / PRESENT, beside, gives=True)
+    return beside
 
 
 def say_what_is_next(
@@ -212,6 +245,9 @@ def say_what_is_next(
     if restored.held or restored.lost:
         say(f"{restored.held} jobs are held, {restored.lost} are lost; once the dispatcher runs: "
             "`lbctl jobs`, then `lbctl release ID` or `lbctl kill ID`")  # fmt: skip
+    if AUTHORITY[1] in parts and issue_of(config) > 0:
+        say(f"if another machine was {host.name} before, it must never start again: wipe "
+            "/var/lib/lbd* there before it gets power")  # fmt: skip
     if is_elsewhere(host.address):
         say(f"{host.address} is not this machine's address: `lbctl config set host.address` first")
     if host_files(config).exist():
@@ -229,6 +265,12 @@ def say_what_is_next(
         config.metrics.listen and UNITS[1] not in units
     ):  # `lbd up` reads the setting; in the package, metrics are a unit of their own
         put(f"metrics.listen is set; with the package: `{UNIT}`")
+
+
+def issue_of(config: Config) -> int:
+    """Returns the number of this host's certificate in the authority's records, 0 for the first."""
+    known = authority_in(config).ledger().hosts.get(config.host.name)
+    return known.issue if known is not None else 0
 
 
 def is_authoritys_host(config: Config) -> bool:
@@ -252,57 +294,6 @@ def program_running(config: Config) -> str:
             if (pid := pid_of_holder(Path(directory, f"{daemon}.pid"))) is not None:
                 return f"`lbd {daemon}` (pid {pid})"
     return ""
-
-
-def unpacked(file: Path, directory: Path) -> list[str]:
-    """Unpacks the parts and returns their names. Raises LbdError for any other member."""
-    (directory / "authority").mkdir()
-    names: list[str] = []
-    try:
-        with tarfile.open(file, "r:") as tar:
-            for member in tar:
-                name = member.name
-                is_part = name in (MANIFEST, *AUTHORITY, *PARTS) and name not in names
-                if not (is_part and is_whole(member)):
-                    raise LbdError(f"{file} is not an lbctl backup: {one_line(name, 80)} in it")
-                if name not in (LEDGER, USAGE) and member.size > SMALL_BYTES_MAX:
-                    raise LbdError(f"{file}: {name} is larger than {SMALL_BYTES_MAX} bytes")
-                source = tar.extractfile(member)
-                assert source is not None  # it is a file
-                with source, (directory / name).open("wb") as target:
-                    shutil.copyfileobj(source, target)
-                names.append(name)
-    except OSError as problem:
-        raise LbdError(f"{file}: {problem.strerror or problem}") from problem
-    except (tarfile.TarError, ValueError, MemoryError) as problem:  # the last two: bad headers
-        why = one_line(str(problem)) or "a header gives an impossible size"
-        raise LbdError(f"{file} is not an lbctl backup: {why}") from problem
-    if MANIFEST not in names or len(set(AUTHORITY) & set(names)) == 1:
-        raise LbdError(f"{file} is not a complete lbctl backup")
-    return [name for name in names if name != MANIFEST]
-
-
-def is_whole(member: tarfile.TarInfo) -> bool:
-    """Returns whether the member is a regular file with all its bytes in the archive. A sparse one
-    could claim any size and would be written in full."""
-    is_plain = member.type in (tarfile.REGTYPE, tarfile.AREGTYPE) and not member.issparse()
-    return is_plain and member.size >= 0
-
-
-def manifest_in(file: Path, directory: Path) -> Manifest:
-    """Raises LbdError."""
-    try:
-        found = json.loads((directory / MANIFEST).read_bytes())
-        units = tuple(unit for unit in UNITS if unit in found.get("units", ()))
-        manifest = Manifest(**{**found, "unix_s": float(found["unix_s"]), "units": units})
-        texts = (manifest.version, manifest.cluster, manifest.host, manifest.authority)
-        if manifest.schema != 1 or not all(isinstance(one, str) for one in texts):
-            raise TypeError
-        if not (0 <= manifest.unix_s <= UNIX_S_MAX and "".join(texts).isprintable()):
-            raise ValueError
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
-        raise LbdError(f"{file}: from another release of lbd, or damaged") from None
-    return manifest
 
 
 def check_is_ours(file: Path, manifest: Manifest, config: Config) -> None:
@@ -337,12 +328,16 @@ def why_kept(copied: Ledger, config: Config) -> str:
     here, home = authority_in(config), host_files(config).read_home()[0]
     if home not in ("", config.host.name):
         copied.check_member(config.host.name)  # otherwise only `authority take` would refuse
-        return f"the authority is on {home}; if {home} is lost, run `lbctl authority take` here"
+        return (
+            f"the authority is on {home}; if {home} is lost, run `lbctl authority take` here; the "
+            "one in FILE was not restored"
+        )
     try:
         is_newer = here.exists() and here.ledger().number >= copied.number
     except ConfigError:  # damaged, which is the reason to restore
         is_newer = False
-    return f"the authority on {config.host.name} is kept: it is not older" if is_newer else ""
+    own = f"the authority on {config.host.name} is kept: it is not older"
+    return own + "; the one in FILE was not restored" if is_newer else ""
 
 
 def why_not_usage(manifest: Manifest, config: Config, directory: Path) -> str:
@@ -350,14 +345,18 @@ def why_not_usage(manifest: Manifest, config: Config, directory: Path) -> str:
     the copy is damaged."""
     has_jobs(directory / USAGE)
     if manifest.host != config.host.name:
-        return f"the accounting in it is that of {manifest.host}"
+        return (
+            f"{manifest.host}'s accounting was NOT restored: this host keeps its own. Keep FILE: "
+            f"nothing else has {manifest.host}'s record"
+        )
     present = directory / "present"
     try:
         take_ledger(Path(config.host.state_dir, USAGE), present)
         is_used = present.exists() and has_jobs(present)
     except ConfigError:  # damaged
         is_used = False
-    return f"{config.host.name} has ended jobs on record" if is_used else ""
+    own = f"{config.host.name} has ended jobs on record"
+    return own + "; the accounting in FILE was not restored" if is_used else ""
 
 
 def put_in_place(
@@ -387,14 +386,12 @@ def put_in_place(
     if authority.ledger().home == host and not files.exist():
         target = target_of(config.host.address, config.lim.port)
         enrol(authority, files, host, target, time.time())
+        # The other hosts then refuse the lost machine, if it is started again.
+        write_private(files.revoked, authority.signed_list())
     show_to_daemons(config, authority)
-
-
-def listed(parts: list[str]) -> str:
-    return ", ".join(what for name, what in PARTS.items() if name in parts)
 
 
 VERBS = {
     "backup": Verb(backup, add_options, BACKUP_EXAMPLES),
-    "restore": Verb(restore, add_options, RESTORE_EXAMPLES),
+    "restore": Verb(restore, add_restore_options, RESTORE_EXAMPLES),
 }

@@ -1,6 +1,7 @@
-"""Checks and remarks about the address, lbd.toml and LIM of a host of a cluster."""
+"""Checks and remarks about the address, lbd.toml, membership and LIM of a host of a cluster."""
 
 import os
+import time
 from pathlib import Path
 
 from lbd.cli.complaints import complain
@@ -11,6 +12,7 @@ from lbd.errors import ConfigError, LbdError
 from lbd.local.json_socket import ask
 from lbd.process.own_addresses import is_elsewhere
 from lbd.trust.files import HostFiles
+from lbd.trust.names import identity_of
 
 
 def check_address(own: OwnConfig) -> None:
@@ -25,13 +27,35 @@ def check_address(own: OwnConfig) -> None:
     raise ConfigError(f"{own.file}: host.address {says}, and {how}")
 
 
-def joined_already(host: str, files: HostFiles) -> str:
+def refuse_if_joined(files: HostFiles, authority: Path) -> None:
+    """Ignores a certificate that has expired, was revoked or is damaged."""
+    if not files.exist():
+        return
+    from lbd.net.tls import names_in
+
+    try:
+        own = files.read_credentials()
+        identity, until_s = identity_of(names_in(own.certificate)), own.valid_s[1]
+    except (ConfigError, ValueError):
+        return
+    if identity is None or until_s < time.time():
+        return
+    if identity.issue >= files.read_revocations().lowest_issue(identity.host):
+        raise ConfigError(joined_already(identity.host, files, authority))
+
+
+def joined_already(host: str, files: HostFiles, authority: Path) -> str:
+    """`authority`: the directory of the authority, if it is on this host."""
     home = files.read_home()[0]
     says = f"this host has already joined, as {host}, with the authority on {home}"
     if home != host:
         return f"{says}; to leave that cluster, remove {files.root}"
     how = "to change its address, run `lbctl config set host.address ADDRESS` and restart"
-    return f"{says}; {how}; to start over, remove {files.root} and the authority's directory"
+    over = f"to start over: `systemctl stop 'lbd*'; rm -r {files.root}"
+    if not os.path.lexists(authority):
+        return f"{says}; {how}; {over}`"
+    key = f"{authority} holds the cluster's key: only if another host has it"
+    return f"{says}; {how}; {over} {authority}` ({key})"
 
 
 def remarks(own: OwnConfig, path: str | None) -> None:

@@ -50,6 +50,7 @@ REVOKED = (
     "revoked, and not seen with a new certificate; to get one, run `lbctl token create "
     "{host}`, then `lbctl join` and `lbctl restart` on {host}"
 )
+REVOKED_HERE = "revoked: no other host talks to it; `lbctl doctor` says what to do"
 HEADER = (
     "HOST", "STATE", "BUSY", ">LOAD", ">CPU", ">IO", ">STALLED", ">UTIL", ">MEMORY", ">CORES",
     ">SPEED", ">SLOTS", ">LOCAL", ">FOREIGN", ">TIER", ">AGE", "ADDRESS",
@@ -96,7 +97,8 @@ def one_host(daemons: Daemons, reply: Json, options: argparse.Namespace) -> int:
         return 0
     clock, page, hosts = Clock(time.time(), options.utc), own_page(), tables(reply, "hosts")
     put(*host_lines([host], text(reply, "self"), page))
-    more = [*note_lines(host, clock, page.columns), *offer_lines(hosts, page.columns, of=name)]
+    own = text(reply, "self")
+    more = [*note_lines(host, own, clock, page.columns), *offer_lines(hosts, page.columns, of=name)]
     for rule in rules or ():
         more += wrapped(f"{name}: {rule}", page.columns, "  ")
     put(*(["", *more] if more else []))
@@ -110,8 +112,9 @@ def status_lines(
     then notes."""
     hosts = tables(reply, "hosts")
     lines = [*cluster_lines(reply, page.columns, queue_hosts), ""]
-    lines += host_lines(hosts, text(reply, "self"), page)
-    if notes := [note for host in hosts for note in note_lines(host, clock, page.columns)]:
+    own = text(reply, "self")
+    lines += host_lines(hosts, own, page)
+    if notes := [note for host in hosts for note in note_lines(host, own, clock, page.columns)]:
         lines += ["", *notes]
     if offers := offer_lines(hosts, page.columns):
         lines += ["", *offers]
@@ -132,10 +135,11 @@ def host_lines(hosts: list[Json], own: str, page: Page) -> list[str]:
     return page.table(header, rows, go_first, ("HOST", "ADDRESS"))
 
 
-def note_lines(host: Json, clock: Clock, columns: int | None) -> list[str]:
+def note_lines(host: Json, own: str, clock: Clock, columns: int | None) -> list[str]:
     """Returns why the host takes no jobs; empty if it takes jobs."""
+    revoked = REVOKED_HERE if text(host, "name") == own else REVOKED
     note = (
-        REVOKED.format(host=text(host, "name"))
+        revoked.format(host=text(host, "name"))
         if host.get("revoked")
         else text(host, "why_down") or text(host, "why_closed")
     )

@@ -179,9 +179,12 @@ def say_missing(reply: Json) -> None:
         said = f"not confirmed by {few(silent)}: they will take it when they are heard again"
         complain("lbctl", said)
     if len(down) == 1:
-        complain("lbctl", f"{down[0]} is down and learns of it when it is back")
+        complain(
+            "lbctl", f"{down[0]} has not confirmed yet; it learns of it as soon as it is heard"
+        )
     elif down:
-        complain("lbctl", f"{few(down)} are down and learn of it when they are back")
+        said = "have not confirmed yet; they learn of it as soon as they are heard"
+        complain("lbctl", f"{few(down)} {said}")
 
 
 def few(names: Sequence[str]) -> str:

@@ -11,7 +11,12 @@ from pathlib import Path
 from lbd.cli.complaints import complain
 from lbd.cli.ctl.cluster.queue_place import place_on_first_host
 from lbd.cli.ctl.config import sign_again
-from lbd.cli.ctl.own_address import check_address, joined_already, remarks, say_if_unheard
+from lbd.cli.ctl.own_address import (
+    check_address,
+    refuse_if_joined,
+    remarks,
+    say_if_unheard,
+)
 from lbd.cli.ctl.own_config import Keys, OwnConfig, complete, need_writable, own_config, set_in
 from lbd.cli.ctl.verb import Run, Verb
 from lbd.cli.daemons.privilege import make_account
@@ -31,7 +36,7 @@ from lbd.text.one_line import one_line
 from lbd.text.units import duration_text
 from lbd.trust import certificates
 from lbd.trust import token as tokens
-from lbd.trust.authority import Authority, check_name
+from lbd.trust.authority import Authority, check_name, is_superseded
 from lbd.trust.enrol import enrol, install
 from lbd.trust.files import HostFiles, authority_dir, host_files, write_private
 from lbd.trust.names import identity_of
@@ -108,7 +113,7 @@ def init(options: argparse.Namespace, path: str | None) -> int:
     own = this_host(options, path, ELSEWHERE, named)
     config = own.config
     files, authority = host_files(config), authority_in(config)
-    refuse_if_joined(files)
+    refuse_if_joined(files, authority.root)
     check_name(config.host.name)
     need_writable(authority.root)
     remarks(own, path)
@@ -187,7 +192,7 @@ def join(options: argparse.Namespace, path: str | None) -> int:
     config, target = own.config, target_of(*address)
     files = host_files(config)
     if not is_for_member(token, files, config.host.name):
-        refuse_if_joined(files)
+        refuse_if_joined(files, authority_dir(config))
     check_name(config.host.name)
     need_writable(files.root)  # checked before the token is spent
     joined = joining.join(address, token, config.host.name, time.time())
@@ -254,23 +259,6 @@ def is_for_member(token: tokens.Token, files: HostFiles, host: str) -> bool:
     return identity.host == host and own == token.fingerprint
 
 
-def refuse_if_joined(files: HostFiles) -> None:
-    """Ignores a certificate that has expired, was revoked or is damaged."""
-    if not files.exist():
-        return
-    from lbd.net.tls import names_in
-
-    try:
-        own = files.read_credentials()
-        identity, until_s = identity_of(names_in(own.certificate)), own.valid_s[1]
-    except (ConfigError, ValueError):
-        return
-    if identity is None or until_s < time.time():
-        return
-    if identity.issue >= files.read_revocations().lowest_issue(identity.host):
-        raise ConfigError(joined_already(identity.host, files))
-
-
 # -- the authority -------------------------------------------------------------------------------
 
 
@@ -288,19 +276,31 @@ def authority_in(config: Config) -> Authority:
 def need_authority(path: str | None) -> tuple[Config, Authority]:
     """Raises LbdError if the authority is not here or we may not use it."""
     config = load(path)
-    need_readable(authority_dir(config))
+    for place in (authority_dir(config), host_files(config).root):
+        if unreadable(place) is not None:
+            raise LbdError("only root can do that, on the host that has the authority")
     authority = authority_in(config)
     if (home := host_files(config).read_home()[0]) not in ("", config.host.name):
         raise LbdError(f"the authority is on {home}: run this there")
     if not authority.exists():
         raise LbdError(f"there is no authority in {authority.root}; `lbctl init` creates one")
+    if is_superseded(authority, host_files(config).read_signed()):
+        raise LbdError(f"the authority in {authority.root} is an old copy: another machine goes on "
+                       f"with it, as {home or config.host.name}; run this there")  # fmt: skip
     return config, authority
 
 
 def need_readable(path: Path) -> None:
+    if (place := unreadable(path)) is not None:
+        raise LbdError(f"{place}: permission denied; only root or the daemons' user can")
+
+
+def unreadable(path: Path) -> Path | None:
+    """Returns the first directory on the way that we may not look into."""
     for place in (*reversed(path.parents), path):
         if place.exists() and not os.access(place, os.X_OK):
-            raise LbdError(f"{place}: permission denied; only root or the daemons' user can")
+            return place
+    return None
 
 
 def create(options: argparse.Namespace, path: str | None) -> int:

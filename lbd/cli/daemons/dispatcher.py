@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from lbd.cli.daemons.cluster_settings import ClusterSettings
+from lbd.cli.daemons.queue_right import QueueRight
 from lbd.cli.daemons.wiring import Ready, first_error, run_daemon
 from lbd.config.dispatch import STRATEGIES
 from lbd.config.schema import Config, shown
@@ -78,7 +79,8 @@ async def serve(config: Config, stop: asyncio.Event, ready: Ready) -> None:
     trust, lead = check(shared.config)
     locks = take_pid_locks("dispatcher", config.host.runtime_dir, config.host.state_dir)
     path = Path(config.host.runtime_dir) / "dispatcher.sock"
-    service = Service(shared.config, trust, lead, ready)
+    right = QueueRight(shared.config, trust, ready) if isinstance(trust, Tls) else None
+    service = Service(shared.config, trust, lead, ready, right)
     try:
         sock = await local.serve_json(path, service.answer, SOCKET_MODE)
         try:
@@ -95,6 +97,8 @@ async def serve(config: Config, stop: asyncio.Event, ready: Ready) -> None:
             path.unlink(missing_ok=True)
     finally:
         await service.lead.close()
+        if right is not None:
+            await right.close()
         for lock in locks:
             os.close(lock)
 
@@ -107,6 +111,7 @@ class Service:
     trust: Trust
     lead: Lead
     ready: Ready
+    right: QueueRight | None = None  # where hosts have certificates
     cuts: set[str] = field(default_factory=set)
     dispatcher: Dispatcher | None = None
     figures: OwnFigures = field(default_factory=OwnFigures)
@@ -123,8 +128,16 @@ class Service:
                 log.info("the queue is not on this host; standing by")
                 self.ready("the queue is not here")
                 await ended.wait()
-            while not ended.is_set():
+            elif self.right is not None:
+                await self.right.given(ledger_file(self.config), ended)
+            while not ended.is_set() and self._is_ours():
                 await self.term(ended)
+
+    def _is_ours(self) -> bool:
+        return self.right is None or self.right.leads()
+
+    def _leads(self) -> bool:
+        return self.lead.leads() and self._is_ours()
 
     async def _become(self, config: Config) -> None:
         """Adopts new settings, but rejects impossible rules. Raises ConfigError for an impossible
@@ -148,7 +161,7 @@ class Service:
             discipline = make_discipline(self.config)
             terms, rules = terms_of(self.config), rules_of(self.config)
             life = Lifecycle(discipline, terms, rules, malleable_of(self.config))
-            self.dispatcher = Dispatcher(self.config, ledger, life, leads=self.lead.leads)
+            self.dispatcher = Dispatcher(self.config, ledger, life, leads=self._leads)
             await self._serve(self.dispatcher, stop)
         except* LedgerTrouble as group:
             trouble = first_error(group)
@@ -266,6 +279,12 @@ def malleable_of(config: Config) -> Rule:
 
 def last_file_note(config: Config) -> Path:
     return Path(config.host.state_dir, "ledger.last")
+
+
+def ledger_file(config: Config) -> Path | None:
+    """Returns None if the ledger is a database."""
+    scheme, _, path = store_url(config.dispatch.store, config.host.state_dir).partition("://")
+    return Path(path) if scheme == "sqlite" else None
 
 
 def make_lead(config: Config) -> Lead:

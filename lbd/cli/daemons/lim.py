@@ -12,6 +12,7 @@ from lbd.cli.daemons.wiring import Ready, run_daemon
 from lbd.config.schema import Config
 from lbd.lim.core.messages import hosts_max
 from lbd.lim.daemon import Lim
+from lbd.lim.identity import others_met
 from lbd.lim.known_hosts import KnownHosts
 from lbd.lim.policy_guard import PolicyGuard
 from lbd.lim.remembering import Remembering
@@ -136,7 +137,7 @@ async def open_port(
     service = TrustService(trust).handler()
     await network.serve(*address, lim.answer, service, skewed=lim.skewed)
     check_s = config.tls.revocation_check_s
-    return Upkeep(trust, network.peers, others, check_s)
+    return Upkeep(trust, network.peers, others, check_s, lambda: others_met(config))
 
 
 def never_out(_host: str, _heard_s: float) -> bool:

@@ -41,26 +41,53 @@ def has_jobs(path: Path) -> bool:
         return found is not None and copy.execute("SELECT 1 FROM jobs").fetchone() is not None
 
 
-def begin_again(path: Path, why: str, unix_s: float) -> Restored:
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How far a ledger goes."""
+
+    next_job: int
+    latest_s: float  # UNIX time of the last change of a job; 0 without jobs
+
+
+def extent(path: Path) -> Extent:
+    """Raises ConfigError if it is not a ledger, or one of a newer release."""
+    with opened(path) as ledger:
+        check(ledger, path)
+        (next_job,) = ledger.execute(
+            "SELECT value FROM counters WHERE name = 'next_job'"
+        ).fetchone()
+        (latest_s,) = ledger.execute(
+            "SELECT max(max(submitted, coalesce(started, 0), coalesce(finished, 0))) FROM jobs"
+        ).fetchone()
+    return Extent(int(next_job), float(latest_s or 0.0))
+
+
+def check(ledger: sqlite3.Connection, path: Path) -> None:
+    """Raises ConfigError if it is not a ledger, or one of a newer release."""
+    (version,) = ledger.execute("PRAGMA user_version").fetchone()
+    (health,) = ledger.execute("PRAGMA quick_check(1)").fetchone()
+    if version > VERSION:
+        raise ConfigError(f"{path.name} in it is of a newer lbd; install that version")
+    if version < 1 or health != "ok":
+        raise ConfigError(f"{path.name} in it is a damaged ledger ({health})")
+    # A trigger or a view would run SQL written by someone else.
+    (programs,) = ledger.execute(
+        "SELECT count(*) FROM sqlite_schema WHERE type NOT IN ('table', 'index')"
+    ).fetchone()
+    if programs:
+        raise ConfigError(f"{path.name} in it is not an lbd ledger: it has triggers or views")
+
+
+def begin_again(path: Path, why: str, unix_s: float, next_job: int = 0) -> Restored:
     """Prepares a copy so that nothing starts by itself, as what has run since is unknown. Jobs that
     had not ended are held, and running attempts count as lost; jobs that must not run twice are
-    lost with them. A job that was already held by somebody keeps its reason.
+    lost with them. A job that was already held by somebody keeps its reason. Numbers below
+    `next_job` are not given again.
 
     Raises ConfigError if it is not a ledger, or one of a newer release.
     """
     with opened(path) as ledger:
-        (version,) = ledger.execute("PRAGMA user_version").fetchone()
-        (health,) = ledger.execute("PRAGMA quick_check(1)").fetchone()
-        if version > VERSION:
-            raise ConfigError(f"{path.name} in it is of a newer lbd; install that version")
-        if version < 1 or health != "ok":
-            raise ConfigError(f"{path.name} in it is a damaged ledger ({health})")
-        # A trigger or a view would run SQL written by someone else.
-        (programs,) = ledger.execute(
-            "SELECT count(*) FROM sqlite_schema WHERE type NOT IN ('table', 'index')"
-        ).fetchone()
-        if programs:
-            raise ConfigError(f"{path.name} in it is not an lbd ledger: it has triggers or views")
+        check(ledger, path)
         migrate(ledger, path)
         ledger.execute("BEGIN IMMEDIATE")
         lost = ledger.execute(
@@ -81,7 +108,8 @@ def begin_again(path: Path, why: str, unix_s: float) -> Restored:
             (JobState.PENDING.value, f"held: {why}"),
         ).rowcount
         ledger.execute(
-            "UPDATE counters SET value = value + ? WHERE name = 'next_job'", (NUMBERS_SKIPPED,)
+            "UPDATE counters SET value = max(value + ?, ?) WHERE name = 'next_job'",
+            (NUMBERS_SKIPPED, next_job),
         )
         ledger.execute("COMMIT")
     return Restored(held, lost)

@@ -33,7 +33,7 @@ async def test_without_the_authority_another_host_is_asked(tmp_path, monkeypatch
         if name == "h1":
             raise Unavailable("h1: away")
 
-    monkeypatch.setattr(upkeep, "_exchange", exchange)
+    monkeypatch.setattr(upkeep._calls, "exchange", exchange)
     await upkeep._exchange_updates()
     assert seen == asked
 
@@ -60,7 +60,7 @@ async def test_only_a_certificate_of_its_own_takes_the_place_of_the_old_one(
     async def answer(*_):
         return pb.RenewReply(certificates=made)
 
-    monkeypatch.setattr(upkeep, "_ask", answer)
+    monkeypatch.setattr(upkeep._calls, "ask", answer)
     with pytest.raises(PeerError, match="certificate"):
         await upkeep._renew(time.time())
     assert tls.files.credentials.read_bytes() == before
@@ -75,7 +75,28 @@ async def test_a_valid_certificate_replaces_the_old_one(tmp_path, monkeypatch):
         made = authority.renew("h3", 0, asked.request, time.time())
         return pb.RenewReply(certificates=made)
 
-    monkeypatch.setattr(upkeep, "_ask", answer)
+    monkeypatch.setattr(upkeep._calls, "ask", answer)
     before = tls.credentials
     await upkeep._renew(time.time())
     assert tls.credentials != before
+
+
+async def test_hosts_met_before_are_asked_while_none_is_known(tmp_path, monkeypatch):
+    """A machine that was replaced while it was away is let in by no host, and so knew none to
+    ask."""
+    tls = SimpleNamespace(files=HostFiles(tmp_path), own_name="h1")
+    known, met = {}, {"h1": "10.0.0.9:7901", "h2": "10.0.0.2:7901", "h3": "10.0.0.3:7901"}
+    tls.files.home.write_text("h1 10.0.0.1:7901")
+    upkeep, seen = Upkeep(tls, None, lambda: dict(known), 60.0, lambda: dict(met)), []
+
+    async def exchange(name, target):
+        seen.append(name)
+        if len(seen) == 1:
+            raise Unavailable(f"{name}: away")
+
+    monkeypatch.setattr(upkeep._calls, "exchange", exchange)
+    await upkeep._exchange_updates()
+    assert sorted(seen) == ["h2", "h3"], "the second is asked as the first is away"
+    known["h4"] = "10.0.0.4:7901"
+    await upkeep._exchange_updates()
+    assert seen[2:] == ["h4"]

@@ -11,15 +11,8 @@ import time
 from pathlib import Path
 
 import lbd
-from lbd.cli.ctl.backup import (
-    AUTHORITY,
-    Manifest,
-    authority_known_here,
-    check_is_ours,
-    manifest_in,
-    pack,
-    unpacked,
-)
+from lbd.cli.ctl.backup import authority_known_here, check_is_ours
+from lbd.cli.ctl.backup_content import AUTHORITY, Manifest, manifest_in, pack, unpacked
 from lbd.cli.ctl.backup_files import scratch
 from lbd.cli.ctl.own_address import say_if_unheard
 from lbd.cli.ctl.own_config import need_writable
@@ -37,7 +30,7 @@ from lbd.config.schema import Config
 from lbd.console.output import print_json, put
 from lbd.errors import LbdError
 from lbd.model import target_of
-from lbd.trust.authority import Authority, verified
+from lbd.trust.authority import Authority, is_superseded, verified
 from lbd.trust.certificates import fingerprint
 from lbd.trust.files import authority_dir, host_files, make_private_dir, read, write_private
 from lbd.trust.revocations import Revocations
@@ -146,9 +139,11 @@ def take(options: argparse.Namespace, path: str | None) -> int:
 
 
 def is_here(config: Config) -> bool:
-    """Ignores what is left of it on a host that was down when another host took it."""
-    home = host_files(config).read_home()[0]
-    return home in ("", config.host.name) and authority_in(config).exists()
+    """Ignores what is left of it on a host that was down when another machine went on with it."""
+    files, here = host_files(config), authority_in(config)
+    if files.read_home()[0] not in ("", config.host.name) or not here.exists():
+        return False
+    return not is_superseded(here, files.read_signed())
 
 
 VERBS = {"authority": Verb(authority, add_options, EXAMPLES, own_options=True)}

@@ -27,7 +27,7 @@ from lbd.console.reply import Json, number, texts
 from lbd.errors import LbdError, Unavailable
 from lbd.local.json_socket import HEARD, Refusal
 from lbd.process.pid_lock import pid_of_holder
-from lbd.trust.files import host_files
+from lbd.trust.files import authority_dir, host_files
 
 STOP_S = 60.0  # for `lbd up` to end what runs
 POLL_S = 0.1
@@ -113,7 +113,8 @@ def refuse_if_needed(daemons: Daemons) -> None:
     if is_here(config):
         raise Refusal("the cluster's authority is on this host: first move it with `lbctl "
                       "authority give FILE` here and `lbctl authority take FILE` on another "
-                      "host", "unavailable")  # fmt: skip
+                      "host; if another host has it already: `systemctl stop 'lbd*'; rm -r "
+                      f"{authority_dir(config)}`", "unavailable")  # fmt: skip
     own, (hosts, _) = config.host.name, daemons.queue()
     if own in hosts:
         how = "enable it on another host (`lbctl queue enable HOST`) or disable it"

@@ -113,7 +113,10 @@ def help_lines(paint: Paint) -> list[str]:
 def body_lines(model: Model, size: Size, paint: Paint, clock: Clock) -> list[str]:
     if model.view is not View.HOSTS:
         return list_lines(model, size, paint, clock)
-    notes = [line for host in model.facts.hosts for line in note_lines(host, clock, size.columns)]
+    own = text(model.facts.status, "self")
+    notes = [
+        line for host in model.facts.hosts for line in note_lines(host, own, clock, size.columns)
+    ]
     hosts = len(model.rows())
     # The room left below the hosts shows jobs; if there are many hosts, that is a third of the
     # screen.

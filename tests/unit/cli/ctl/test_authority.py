@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from lbd.cli.ctl.cluster.authority import is_here
 from lbd.cli.lbctl import main
 from lbd.config.access import DaemonsConfig
 from lbd.config.load import load
@@ -280,3 +281,46 @@ def test_a_fresh_configuration_takes_the_cluster_name_of_the_kept_authority(host
     first.config.write_text(text.replace("10.0.0.9", "127.0.0.1"))
     lbctl(first, "init")
     assert load(str(first.config)).cluster.name == "c"
+
+
+def test_an_old_copy_of_the_authority_is_of_no_use(hosts, lbctl, tmp_path):
+    """A machine that was lost, and restored elsewhere, made tokens for a cluster of its own."""
+    first, _ = hosts
+    lbctl(first, "token", "create", "h9")
+    restored = first.authority.ledger().begun_again(is_home_new=True)
+    tls = first.tls()
+    assert tls.authority is not None
+    tls.learn(sign(first.authority.credentials(), restored.revocations()))
+    assert (tls.authority, tls.is_out("h1", time.monotonic())) == (None, True)
+    for words in (("token", "create", "h9"), ("revoke", "h2"), ("authority", "give", "k.tar")):
+        line = refused(lbctl(first, *words, status=1))
+        assert f"the authority in {first.authority.root} is an old copy" in line
+    certificate = next(trust(load(str(first.config))))
+    assert "a machine restored from a backup of this one is h1 now" in certificate.says
+    assert str(first.authority.root) in certificate.fix
+
+
+def test_a_host_may_leave_though_it_has_an_old_copy_of_the_authority(hosts):
+    first, _ = hosts
+    config = load(str(first.config))
+    assert is_here(config)
+    restored = first.authority.ledger().begun_again(is_home_new=True)
+    first.tls().learn(sign(first.authority.credentials(), restored.revocations()))
+    assert not is_here(config)
+
+
+def test_who_may_not_look_is_not_told_to_create_an_authority(hosts, lbctl, monkeypatch):
+    """An administrator who is not root, on a host without it, was sent to `lbctl init`."""
+    _, second = hosts
+    access = os.access
+    monkeypatch.setattr(os, "access", lambda at, how: at != second.files.root and access(at, how))
+    for words in (("token", "create", "h9"), ("revoke", "h1")):
+        line = refused(lbctl(second, *words, status=1))
+        assert line == "lbctl: only root can do that, on the host that has the authority"
+
+
+def test_a_host_that_is_not_known_cannot_be_revoked(hosts, lbctl):
+    first, _ = hosts
+    lbctl(first, "revoke", "h2")
+    line = refused(lbctl(first, "revoke", "nosuch", status=2))
+    assert line.endswith("hosts with one: h1")

@@ -23,6 +23,7 @@ from lbd.cli.ctl import backup
 from lbd.cli.lbctl import main
 from lbd.config.load import load
 from lbd.config.stats import StatsConfig
+from lbd.dispatch.ledger.sqlite import migrate
 from lbd.lbm.usage.record import Usage
 from lbd.lbm.usage.store import UsageStore
 from lbd.net.tls import names_in
@@ -308,6 +309,68 @@ def test_a_host_with_recorded_jobs_keeps_them(lbctl, host, tmp_path):
     has_run(host, "make")
     assert "h1 has ended jobs on record" in lbctl("restore", tmp_path / "b.tar").err
     assert commands_on_record(host) == ["cc", "make"]
+
+
+def with_ledger(host, next_job, submitted_s):
+    """Puts a ledger with one pending job there."""
+    path = host.state / "ledger.sqlite"
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as ledger:
+        if ledger.execute("PRAGMA user_version").fetchone() == (0,):
+            migrate(ledger, path)
+        columns = ledger.execute("PRAGMA table_info(jobs)").fetchall()
+        row = {name: "" for _, name, _, needed, default, _ in columns if needed and not default}
+        row |= {"id": next_job - 1, "state": "pending", "submitted": submitted_s, "attempt": 0}
+        marks = ", ".join("?" * len(row))
+        ledger.execute(f"INSERT INTO jobs ({', '.join(row)}) VALUES ({marks})", (*row.values(),))
+        ledger.execute("UPDATE counters SET value = ?", (next_job,))
+    return path
+
+
+def jobs_in(path):
+    with contextlib.closing(sqlite3.connect(path)) as ledger:
+        (number,) = ledger.execute("SELECT value FROM counters").fetchone()
+        return number, sorted(ledger.execute("SELECT id, reason <> '' FROM jobs").fetchall())
+
+
+def test_a_newer_ledger_is_replaced_only_if_told_and_is_kept(lbctl, host, tmp_path):
+    """Jobs that had been killed since were held again, and a number was given a second time."""
+    path, file = with_ledger(host, 5, 1000.0), tmp_path / "b.tar"
+    lbctl("backup", file)
+    with_ledger(host, 10_041, 1000.0 + 7200.0)
+    before = host.files_there()
+    said = lbctl("restore", file, status=1)
+    assert "is newer than that in" in said.err
+    assert "by 2h and about 10036 job numbers: nothing is restored; --older" in said.err
+    assert host.files_there() == before
+
+    said = lbctl("restore", "--older", file)
+    (beside,) = host.state.glob("ledger.sqlite.*")
+    assert f"the ledger that was here is now {beside}" in said.err
+    assert jobs_in(beside) == (10_041, [(4, 0), (10_040, 0)])
+    assert jobs_in(path) == (10_041, [(4, 1)]), "no number is given twice"
+    assert beside.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_ledger_no_newer_than_the_copy_is_replaced(lbctl, host, tmp_path):
+    path, file = with_ledger(host, 5, 1000.0), tmp_path / "b.tar"
+    lbctl("backup", file)
+    assert "restored from" in lbctl("restore", file).out
+    assert jobs_in(path) == (10_005, [(4, 1)])
+    path.write_bytes(b"x" * 5000)
+    assert "restored from" in lbctl("restore", file).out, "damage is the reason to restore"
+
+
+def test_what_is_unpacked_by_hand_is_private(host, file):
+    with tarfile.open(file) as tar:
+        assert {member.mode for member in tar} == {0o600}
+
+
+def test_other_hosts_hear_that_a_lost_machine_is_revoked(lbctl, host, file):
+    """Also if the new one has its address: nothing else made the LIM send the list."""
+    host.lose()
+    said = lbctl("restore", file)
+    assert host.files.read_revocations().lowest_issue("h1") == 1
+    assert "if another machine was h1 before, it must never start again" in said.err
 
 
 def test_damaged_accounting_is_left_out(lbctl, host, tmp_path):

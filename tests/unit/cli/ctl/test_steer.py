@@ -28,13 +28,13 @@ def test_a_change_is_reported_with_its_hosts_and_how_long_it_lasts(daemon, capsy
 @pytest.mark.parametrize(
     ("missing", "down", "says"),
     [
-        (["h2"], ["h2"], ["h2 is down and learns of it when it is back"]),
+        (["h2"], ["h2"], ["h2 has not confirmed yet; it learns of it as soon as it is heard"]),
         (
             ["h2", "h3", "h4"],
             ["h2", "h4"],
             [
                 "not confirmed by h3: they will take it when they are heard again",
-                "h2, h4 are down and learn of it when they are back",
+                "h2, h4 have not confirmed yet; they learn of it as soon as they are heard",
             ],
         ),
     ],

@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from lbd.cli.ctl.own_address import remarks
+from lbd.cli.ctl.own_address import refuse_if_joined, remarks
 from lbd.cli.ctl.own_config import OwnConfig
-from lbd.cli.ctl.trust import is_for_member, refuse_if_joined
+from lbd.cli.ctl.trust import is_for_member
 from lbd.cli.lbctl import main
 from lbd.config.load import load
 from lbd.config.schema import Config, HostConfig
@@ -44,7 +44,7 @@ def test_a_host_may_ask_its_own_authority_again(authority, tmp_path):
     with pytest.raises(
         ConfigError, match=r"already joined, as h2, .*to leave that cluster, remove"
     ):
-        refuse_if_joined(files)
+        refuse_if_joined(files, tmp_path)
     assert is_for_member(authority.new_token("h2", 60.0, NOW_S), files, "h2")
 
 
@@ -72,8 +72,11 @@ def test_a_host_that_has_not_joined_or_is_damaged_is_no_member(authority, tmp_pa
 
 def test_the_host_of_the_authority_is_told_how_to_change_its_address(authority, tmp_path):
     files = member(authority, tmp_path / "h1", "h1")
-    with pytest.raises(ConfigError, match=r"config set host\.address .* to start over, remove"):
-        refuse_if_joined(files)
+    for place, how in ((authority.root, "holds the cluster's key"), (tmp_path / "none", "rm -r")):
+        with pytest.raises(ConfigError, match=r"config set host\.address .* to start over") as said:
+            refuse_if_joined(files, place)
+        assert how in str(said.value)
+        assert (str(place) in str(said.value)) is place.exists()
 
 
 @pytest.mark.parametrize("verb", ["init", "join"])

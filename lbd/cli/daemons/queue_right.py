@@ -1,0 +1,84 @@
+"""Whether this host's dispatcher may run the queue, as far as the other hosts know.
+
+With PostgreSQL the database decides. With a file, another machine may have got this host's name and
+a copy of its ledger (`lbctl restore`) while this one was away; both would then run the same jobs.
+"""
+
+import asyncio
+import logging
+from collections.abc import Collection
+from pathlib import Path
+
+from lbd.cli.daemons.wiring import Ready
+from lbd.config.schema import Config
+from lbd.dispatch.ledger.sqlite import has_jobs_to_start
+from lbd.lim.identity import others_met
+from lbd.net import transport
+from lbd.net.standing import Standing
+from lbd.net.tls import Tls
+from lbd.net.trust_calls import TrustCalls
+from lbd.process import last_words
+from lbd.text.one_line import one_line
+from lbd.text.units import duration_text
+
+log = logging.getLogger(__name__)
+
+SHOWN_MAX = 3
+SILENCE_S = 10.0
+MESSAGE_BYTES = 1 << 20
+REVOKED = (
+    "this host, {}, is revoked, and another machine may have its name and its queue: no job starts "
+    "here; `lbctl doctor` says what to do"
+)
+WAITS = "waiting up to {} until another host confirms that the queue is still here: {}"
+UNHEARD = (
+    "no other host has confirmed within {} that the queue is still here, so it starts unconfirmed: "
+    "if this machine was replaced by another, end it"
+)
+
+
+class QueueRight:
+    def __init__(self, config: Config, tls: Tls, ready: Ready) -> None:
+        self._config = config
+        self._ready = ready
+        self._peers = transport.Peers(tls, transport.options(MESSAGE_BYTES, SILENCE_S))
+        calls = TrustCalls(tls, self._peers)
+        self._standing = Standing(tls, calls, lambda: others_met(config))
+        self._has_asked = False
+
+    def leads(self) -> bool:
+        return not self._standing.is_out
+
+    async def given(self, file: Path | None, ended: asyncio.Event) -> bool:
+        """Waits until this host may lead; from then on `ended` is set as soon as it may not.
+        `file`: the ledger, None if it is a database. Returns False if `ended` is set, or should be.
+
+        Nothing can start twice unless the ledger has jobs from before, so only then another host is
+        waited for; and not for ever, as all others may be off for good. One that comes later still
+        ends it.
+        """
+        standing, wait_s = self._standing, self._config.dispatch.confirm_s
+        standing.ends(ended)
+        if not self._has_asked and file is not None and has_jobs_to_start(file):
+            self._has_asked = await standing.confirmed(wait_s, ended, self._say_waits)
+            if not self._has_asked and not ended.is_set():
+                self._has_asked = True
+                log.warning(UNHEARD.format(duration_text(wait_s)))
+        if standing.is_out:
+            self._say(REVOKED.format(one_line(self._config.host.name)))
+            await standing.readmitted(ended)
+            return False
+        return not ended.is_set()
+
+    def _say_waits(self, hosts: Collection[str]) -> None:
+        names = [one_line(name or self._config.cluster.join) for name in sorted(hosts)]
+        shown = ", ".join(names[:SHOWN_MAX]) + (", …" if len(names) > SHOWN_MAX else "")
+        self._say(WAITS.format(duration_text(self._config.dispatch.confirm_s), shown))
+
+    def _say(self, text: str) -> None:
+        log.warning("%s", text)
+        self._ready(text)  # nothing more comes soon
+        last_words.leave(self._config.host.runtime_dir, "dispatcher", text)
+
+    async def close(self) -> None:
+        await self._peers.close()
