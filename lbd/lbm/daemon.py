@@ -166,7 +166,8 @@ class Lbm:
                 for task in tasks:
                     task.cancel()
                 if self._restart.is_set():
-                    await self._report.report(self._config.lbm.orphan_after_s)
+                    returns = clients.has_successor
+                    await self._report.report(self._config.lbm.orphan_after_s if returns else 0.0)
                     release = partial(let_go, self._stop.leaving, locks)
                     await hand_over(self._links, self._home, clients, self._attempts, release)
         finally:

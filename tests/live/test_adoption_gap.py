@@ -289,3 +289,17 @@ def test_job_control_goes_on(lab):
         shell.wait_for(shell.at_prompt)
         assert shell.run("echo $?") == "130"
         assert shell.run(MODES) == "icanon"
+
+
+def test_after_a_stop_commands_run_here_at_once(lab):
+    """A stop looks like a restart to the LBM, but for a mark: nobody waits for a next one. If one
+    comes all the same, it takes over what runs."""
+    running = begun(lab, "read word; echo got $word", stdin=-1)
+    (lab.paths("h1").run / "lbm.stopping").touch()
+    leave(lab, "h1")
+    found = lab.run("h1", "lbrun", "echo", "here")
+    assert found.stdout == "here\n"
+    assert found.stderr.startswith("lbrun: no lbm is running here")
+    lab.start("h1", "lbm")
+    assert running.communicate(b"it\n", timeout=60) == (b"got it\n", b"")
+    lab.wait_until(lambda: lab.run("h1", "lbrun", "-H", "h2", "true").returncode == 0, "it serves")
