@@ -5,6 +5,7 @@ A scenario is a generator: it starts a command, something happens in the gap, th
 """
 
 import contextlib
+import json
 import signal
 import threading
 from functools import partial
@@ -291,15 +292,25 @@ def test_job_control_goes_on(lab):
         assert shell.run(MODES) == "icanon"
 
 
-def test_after_a_stop_commands_run_here_at_once(lab):
-    """A stop looks like a restart to the LBM, but for a mark: nobody waits for a next one. If one
-    comes all the same, it takes over what runs."""
+def test_a_stop_is_no_restart(lab):
+    """It comes as the same signal, but with a mark: nobody waits for a next LBM."""
     running = begun(lab, "read word; echo got $word", stdin=-1)
+    job = lab.run("h1", "lbrun", "-d", "-H", "h1", "sleep", "600").stdout.strip()
+    lab.wait_until(lambda: state_of(lab, job)[0] == "running", "it runs")
     (lab.paths("h1").run / "lbm.stopping").touch()
     leave(lab, "h1")
     found = lab.run("h1", "lbrun", "echo", "here")
     assert found.stdout == "here\n"
     assert found.stderr.startswith("lbrun: no lbm is running here")
+    assert running.communicate(timeout=60)[1].startswith(b"lbrun: lost contact with this host's LBM")
+    assert running.returncode == 125
+    assert state_of(lab, job) == ("pending", "its host's LBM was stopped")
     lab.start("h1", "lbm")
-    assert running.communicate(b"it\n", timeout=60) == (b"got it\n", b"")
-    lab.wait_until(lambda: lab.run("h1", "lbrun", "-H", "h2", "true").returncode == 0, "it serves")
+    lab.wait_until(lambda: state_of(lab, job)[0] == "running", "it runs again")
+    lab.run("h1", "lbctl", "kill", job)
+
+
+def state_of(lab, job):
+    """Its state and why its first attempt ended."""
+    found = json.loads(lab.run("h2", "lbctl", "job", job, "--json").stdout)
+    return found["state"], found["attempts"][0]["reason"]

@@ -20,6 +20,9 @@ ACCEPTED_AT_ONCE = 64
 DESCRIPTORS_EACH = 5  # per client: its socket, its process, three of the command
 DESCRIPTORS_OWN = 256  # for everything else in an LBM: its keeper, its LIM, other hosts
 USER_SHARE = 0.75  # of `max_clients` for one user
+# systemd sends one signal whether it stops or restarts us; its unit makes this file first if it
+# stops us.
+STOPPING = "lbm.stopping"
 STOPPED = b"this host's LBM is stopped"
 TOO_MANY = b"the lbm of this host has too many commands under way (lbm.max_clients)"
 
@@ -30,9 +33,7 @@ class ClientServer:
     def __init__(self, path: Path, home: OutboundContext, answer: JsonHandler) -> None:
         self._path = path
         self._restarting = path.with_name("lbm.restarting")  # for clients that find no LBM
-        # systemd sends one signal whether it stops or restarts us; its unit makes this file first
-        # if it stops us.
-        self._stopping = path.with_name("lbm.stopping")
+        self._stopping = path.with_name(STOPPING)
         self._home = home
         self.answer = answer
         self._tasks: dict[asyncio.Task[None], Connection] = {}
@@ -58,28 +59,21 @@ class ClientServer:
             with contextlib.suppress(OSError):
                 mark.unlink(missing_ok=True)
 
-    @property
-    def has_successor(self) -> bool:
-        """Returns whether another LBM is to follow this one at once, as far as is known."""
-        return not self._stopping.exists()
-
     def leave(self) -> tuple[int, list[Connection]]:
         """Stops accepting. Returns the listening socket (-1: none) and the connected clients."""
         if self._listener is None:
             return -1, []
-        if not self.has_successor:
-            self._turn_away()
-            return -1, list(self._tasks.values())
         take_descriptors(self._listener, wanted=True)  # an LBM of an earlier release requires it
         asyncio.get_running_loop().remove_reader(self._listener)
         with contextlib.suppress(OSError):
             self._restarting.touch()
         return self._listener.fileno(), list(self._tasks.values())
 
-    def _turn_away(self) -> None:
-        """Nobody would serve clients that come now: they find no socket, or are told so."""
+    def turn_away(self) -> None:
+        """We stop: clients that come now find no socket, or are told so."""
         listener, self._listener = self._listener, None
-        assert listener is not None
+        if listener is None:
+            return
         asyncio.get_running_loop().remove_reader(listener)
         with contextlib.suppress(OSError):
             self._path.unlink(missing_ok=True)
