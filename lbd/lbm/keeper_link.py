@@ -25,6 +25,7 @@ from lbd.keeper.limits.ceilings import Totals, pack_totals
 from lbd.keeper.spawn_order import Order, pack_order
 from lbd.keeper.stdin_watch import pack_wanted
 from lbd.lbm.keeper_start import start_keeper
+from lbd.lbm.queue.keeper_claim import life_of
 from lbd.local import frames
 from lbd.local.caller import caller_of
 from lbd.local.descriptors import receive
@@ -111,6 +112,7 @@ class About:
     containment: str = "none"
     limits: str = ""  # the means by which it limits jobs
     version: str = ""  # of lbd; empty from a keeper of an earlier release
+    life: str = ""  # names this very process; empty: not known
 
 
 class KeeperLink:
@@ -150,6 +152,11 @@ class KeeperLink:
     @property
     def alive(self) -> bool:
         return self._socket is not None
+
+    @property
+    def life(self) -> str:
+        """The name of the connected keeper, once all its jobs are known here."""
+        return self.about.life if self.alive and self._meanwhile is None else ""
 
     async def connect(self, path: Path, config: Config) -> None:
         """Connects to the keeper at `path`; starts one if there is none. Raises ConfigError,
@@ -225,8 +232,8 @@ class KeeperLink:
     def _heard(self, tag: bytes, given: dict[bytes, bytes]) -> None:
         if tag == keeper.HELLO:
             words = (given.get(key, b"").decode() for key in ABOUT)
-            self.about = About(*words)
             self.pid = int(given[keeper.PID])
+            self.about = About(*words, life_of(self.pid))
             self.uid = int(given[keeper.UID])
             self._awaited = int(given.get(holding.COUNT, b"0"))
         if tag in (keeper.HELLO, keeper.GIVEN):

@@ -1,6 +1,7 @@
 """Phrases with job ids as the subject of a sentence. `lbrun` imports this file, too."""
 
 NOT_HEARD_OF = "not heard of for"  # begins the reason of a running job whose host is silent
+MAY_STILL_RUN = "may still run on"  # likewise, if its host is heard but does not report the job
 CANNOT_OPEN = "cannot open the output file"  # begins the reason of a job that therefore never ran
 # The command line of a job from sbatch, followed by the script's name and its arguments.
 LAUNCHER = ("/bin/sh", "-c", 'eval "$SBATCH_LAUNCH"')
