@@ -196,8 +196,7 @@ class Lbm:
 
     def _make_way(self) -> None:
         """For an LBM that continues everything, unless systemd stops us: then none follows."""
-        is_stopped = (self._runtime / STOPPING).exists()
-        (self._stop if is_stopped else self._restart).set()
+        (self._stop if (self._runtime / STOPPING).exists() else self._restart).set()
 
     async def _until_asked(self) -> None:
         """Waits until asked to stop, or to make way for an LBM that continues everything (USR2)."""

@@ -10,7 +10,7 @@ import os
 import socket
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -233,7 +233,7 @@ class KeeperLink:
         if tag == keeper.HELLO:
             words = (given.get(key, b"").decode() for key in ABOUT)
             self.pid = int(given[keeper.PID])
-            self.about = About(*words, life_of(self.pid))
+            self.about = replace(About(*words), life=life_of(self.pid))
             self.uid = int(given[keeper.UID])
             self._awaited = int(given.get(holding.COUNT, b"0"))
         if tag in (keeper.HELLO, keeper.GIVEN):

@@ -302,7 +302,9 @@ def test_a_stop_is_no_restart(lab):
     found = lab.run("h1", "lbrun", "echo", "here")
     assert found.stdout == "here\n"
     assert found.stderr.startswith("lbrun: no lbm is running here")
-    assert running.communicate(timeout=60)[1].startswith(b"lbrun: lost contact with this host's LBM")
+    assert running.communicate(timeout=60)[1].startswith(
+        b"lbrun: lost contact with this host's LBM"
+    )
     assert running.returncode == 125
     assert state_of(lab, job) == ("pending", "its host's LBM was stopped")
     lab.start("h1", "lbm")
