@@ -153,11 +153,6 @@ class KeeperLink:
     def alive(self) -> bool:
         return self._socket is not None
 
-    @property
-    def life(self) -> str:
-        """The name of the connected keeper, once all its jobs are known here."""
-        return self.about.life if self.alive and self._meanwhile is None else ""
-
     async def connect(self, path: Path, config: Config) -> None:
         """Connects to the keeper at `path`; starts one if there is none. Raises ConfigError,
         Unavailable."""

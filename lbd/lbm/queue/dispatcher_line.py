@@ -199,7 +199,7 @@ class DispatcherLine:
             resources=resources_text(facts),
             memory_for_jobs=facts.memory_total,
             memory_given=facts.memory_given,
-            keeper=claim(self._host.link.life, self._host.link.jobs, self._names),
+            keeper=claim(self._host.link, self._names),
         )
 
     def _hear(self, down: pb.WorkDown) -> None:

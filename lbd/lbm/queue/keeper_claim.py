@@ -9,7 +9,8 @@ and a copy of its disk, while the old one is merely cut off.
 
 import os
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Mapping
+from typing import Protocol
 
 from lbd.load.process_table import task_of
 from lbd.load.procfs import read_small
@@ -31,8 +32,31 @@ def life_of(pid: int) -> str:
     return f"{boot}/{space}/{pid}/{task.started_ticks}"
 
 
-def claim(life: str, jobs: Iterable[JobId], held: Collection[JobId]) -> str:
+class About(Protocol):
+    @property
+    def life(self) -> str: ...
+
+
+class Link(Protocol):
+    """The connection to the keeper. `pid` is 0 until it has named all its jobs: those that are
+    known here, and those of an earlier LBM that are yet to be taken over."""
+
+    pid: int
+
+    @property
+    def about(self) -> About: ...
+
+    @property
+    def jobs(self) -> list[JobId]: ...
+
+    @property
+    def has(self) -> Mapping[JobId, bytes]: ...
+
+
+def claim(link: Link, held: Collection[JobId]) -> str:
     """Returns what to tell the dispatcher: the keeper's name, or "" while it has attempts of an
-    earlier LBM, which we do not hold. `jobs`: all that it has."""
-    others = (job for job in jobs if job not in held)
-    return "" if any(ATTEMPT.fullmatch(job) for job in others) else life
+    earlier LBM, which we do not hold."""
+    others = (job for job in (*link.jobs, *link.has) if job not in held)
+    if not link.pid or any(ATTEMPT.fullmatch(job) for job in others):
+        return ""
+    return link.about.life
