@@ -11,7 +11,7 @@ import sys
 from lbd.client.complaints import FAILED, Trouble, encode, say
 from lbd.client.lbm_socket import connect, find_runtime_dirs
 from lbd.client.options import Options, depth, read_options
-from lbd.client.session import INT, LBM_SILENT_S, REPLY_LIMIT_BYTES, Session, read_fields
+from lbd.client.session import ENDED, INT, LBM_SILENT_S, REPLY_LIMIT_BYTES, Session, read_fields
 from lbd.client.surroundings import (
     Surroundings,
     find_terminal,
@@ -105,6 +105,8 @@ def run(options: Options) -> int:
         session.ask(pack(tags.RUN, body))
     except TimeoutError:
         return session.without_answer()
+    except (BrokenPipeError, ConnectionResetError):
+        return session.without_answer(ENDED)
     except OSError as problem:
         raise Trouble(f"cannot send the request to the LBM: {problem.strerror}") from None
     return session.until_done()

@@ -40,6 +40,8 @@ REPLY_LIMIT_BYTES = 1 << 20
 # only when that call returns.
 POLL_S = 0.5
 NEVER_S = float("-inf")
+RESET = 104  # it ended and left something unread: if we sent nothing else, it was our request
+ENDED = "this host's LBM has ended; nothing was run"
 LOST = "lost contact with this host's LBM; the command, if it had started, has been ended"
 
 
@@ -62,10 +64,9 @@ class Session:
         self.split = Splitter(REPLY_LIMIT_BYTES)
         self.interrupted_s = self.silent_s = 0.0
         self.early: list[bytes] | None = []  # signals received while the request is being sent
-        self.sent: dict[int, None] = {}  # signals sent for the command, in order
+        self.sent: dict[int, None] = {}  # signals sent, in order, but for stops
         sock.settimeout(LBM_SILENT_S)
-        self.begun = False  # the command has begun elsewhere
-        self.stop_asked = self.continued = False
+        self.begun = self.stop_asked = self.continued = False  # `begun`: elsewhere
         # Done before the request is sent: from then on signals are for the command.
         import _signal  # type: ignore[import-not-found]  # `signal` without its enums
 
@@ -108,7 +109,9 @@ class Session:
                 if self.silent_s < LBM_SILENT_S or is_restarting(self.sock):
                     continue
                 return self.without_answer()
-            except OSError:
+            except OSError as problem:
+                if problem.errno == RESET and self.silent_s >= 0.0 and not self.sent:
+                    return self.without_answer(ENDED)
                 data = b""
             self.silent_s = NEVER_S  # it has answered, so it may be silent from now on
             if not data:
@@ -119,8 +122,7 @@ class Session:
                     return self.locally.stay(read_fields(body), self.sock)
                 if tag == tags.UNFIT:
                     return self.without_answer(body.decode(errors="replace"))
-                status = self.heard(tag, body)
-                if status is not None:
+                if (status := self.heard(tag, body)) is not None:
                     return status
 
     def without_answer(self, what: str = "this host's LBM does not answer (stopped?)") -> int:
@@ -209,14 +211,14 @@ class Session:
             if now_s - self.interrupted_s < FORCE_WITHIN_S:
                 self.send_frame(tags.FORCE)
             self.interrupted_s = now_s
-        if number in OF_COMMANDS:
+        if number != TSTP:
             self.sent[number] = None
-        elif number == TSTP:
+        else:
             self.stop_asked = True  # we stop once the command has stopped
             if not self.begun:
                 posix.kill(posix.getpid(), STOP)
                 return
-        elif number == CONT:
+        if number == CONT:
             self.continued = True
         terminal = self.terminal
         if terminal is not None and terminal.attached:

@@ -9,7 +9,7 @@ from lbd.console.daemons import Daemons
 from lbd.console.reply import Json, number, table, tables, text, texts
 from lbd.errors import LbdError
 from lbd.model import ENDED_NAMES, JobState
-from lbd.text.job_phrases import HELD, LAUNCHER, NOT_HEARD_OF
+from lbd.text.job_phrases import HELD, LAUNCHER, MAY_STILL_RUN, NOT_HEARD_OF
 from lbd.text.one_line import one_line
 from lbd.text.spelling import nearest
 
@@ -30,7 +30,8 @@ def fetch(daemons: Daemons, ended_too: bool, *, tasks: bool = False) -> Json:
 def shown_wait(job: Json) -> str:
     """Returns what the job waits for, or that its host is out of contact; "" if neither applies."""
     reason = text(job, "reason")
-    return reason if states_of(job) & STANDING or NOT_HEARD_OF in reason else ""
+    is_unknown = NOT_HEARD_OF in reason or MAY_STILL_RUN in reason
+    return reason if states_of(job) & STANDING or is_unknown else ""
 
 
 def shown_command(job: Json) -> list[str]:

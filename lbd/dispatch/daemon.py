@@ -308,7 +308,7 @@ class Dispatcher:
     def heard(self, name: HostId, line: HostConnection, up: pb.WorkUp) -> None:
         """Raises ValueError if the message is invalid."""
         self.carry([action for report in up.reports for action in self._report(name, report, up)])
-        if up.HasField("heartbeat"):
+        if up.HasField("heartbeat") and self.lines.get(name) is line:
             self._heartbeat(name, line, up.heartbeat)
 
     def _heartbeat(self, name: HostId, line: HostConnection, heartbeat: pb.Heartbeat) -> None:
@@ -325,7 +325,8 @@ class Dispatcher:
             self.carry(life.host_is(slots, now_s, self.rng))
         held = [(JobId(item.job), item.attempt) for item in heartbeat.held]
         renewed, actions = life.heartbeat(name, held, now_s)
-        self.carry(actions)
+        proof = name, held, heartbeat.keeper, now_s, self.rng
+        self.carry([*actions, *life.no_longer_held(*proof, is_first=is_first)])
         if is_first:
             stop_reasons = [
                 (JobId(item.job), item.attempt, item.stop_reason) for item in heartbeat.held

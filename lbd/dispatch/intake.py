@@ -27,6 +27,7 @@ from lbd.text.needs_words import are_needs, read_facts, read_needs_text
 from lbd.text.one_line import one_line
 
 GANG_MAX = 4096  # as in lbrun
+KEEPER_CHARS = 200
 HELD_MAX = 20_000  # attempts; no host holds more
 GANG_HOSTS_BYTES = (128 << 10) - len("LBD_GANG_HOSTS=\0")  # of one string, as in execve
 ARRAY_INDEX_MAX = 10**18 - 1  # as in lbrun
@@ -291,6 +292,7 @@ def heartbeat_fault(heartbeat: pb.Heartbeat) -> str:
         "slots": max(heartbeat.slots, heartbeat.open_slots, heartbeat.ahead) <= SLOTS_MAX,
         "load": is_within(heartbeat.load, LOAD_MAX),
         "held": len(heartbeat.held) <= HELD_MAX,
+        "keeper": len(heartbeat.keeper) <= KEEPER_CHARS,
         "features, resources": facts_of(heartbeat) is not None,
     }
     return ", ".join(name for name, holds in rules.items() if not holds)

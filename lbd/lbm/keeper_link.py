@@ -10,7 +10,7 @@ import os
 import socket
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -25,6 +25,7 @@ from lbd.keeper.limits.ceilings import Totals, pack_totals
 from lbd.keeper.spawn_order import Order, pack_order
 from lbd.keeper.stdin_watch import pack_wanted
 from lbd.lbm.keeper_start import start_keeper
+from lbd.lbm.queue.keeper_claim import life_of
 from lbd.local import frames
 from lbd.local.caller import caller_of
 from lbd.local.descriptors import receive
@@ -111,6 +112,7 @@ class About:
     containment: str = "none"
     limits: str = ""  # the means by which it limits jobs
     version: str = ""  # of lbd; empty from a keeper of an earlier release
+    life: str = ""  # names this very process; empty: not known
 
 
 class KeeperLink:
@@ -225,8 +227,8 @@ class KeeperLink:
     def _heard(self, tag: bytes, given: dict[bytes, bytes]) -> None:
         if tag == keeper.HELLO:
             words = (given.get(key, b"").decode() for key in ABOUT)
-            self.about = About(*words)
             self.pid = int(given[keeper.PID])
+            self.about = replace(About(*words), life=life_of(self.pid))
             self.uid = int(given[keeper.UID])
             self._awaited = int(given.get(holding.COUNT, b"0"))
         if tag in (keeper.HELLO, keeper.GIVEN):

@@ -5,6 +5,7 @@ A scenario is a generator: it starts a command, something happens in the gap, th
 """
 
 import contextlib
+import json
 import signal
 import threading
 from functools import partial
@@ -289,3 +290,29 @@ def test_job_control_goes_on(lab):
         shell.wait_for(shell.at_prompt)
         assert shell.run("echo $?") == "130"
         assert shell.run(MODES) == "icanon"
+
+
+def test_a_stop_is_no_restart(lab):
+    """It comes as the same signal, but with a mark: nobody waits for a next LBM."""
+    running = begun(lab, "read word; echo got $word", stdin=-1)
+    job = lab.run("h1", "lbrun", "-d", "-H", "h1", "sleep", "600").stdout.strip()
+    lab.wait_until(lambda: state_of(lab, job)[0] == "running", "it runs")
+    (lab.paths("h1").run / "lbm.stopping").touch()
+    leave(lab, "h1")
+    found = lab.run("h1", "lbrun", "echo", "here")
+    assert found.stdout == "here\n"
+    assert found.stderr.startswith("lbrun: no lbm is running here")
+    assert running.communicate(timeout=60)[1].startswith(
+        b"lbrun: lost contact with this host's LBM"
+    )
+    assert running.returncode == 125
+    assert state_of(lab, job) == ("pending", "its host's LBM was stopped")
+    lab.start("h1", "lbm")
+    lab.wait_until(lambda: state_of(lab, job)[0] == "running", "it runs again")
+    lab.run("h1", "lbctl", "kill", job)
+
+
+def state_of(lab, job):
+    """Its state and why its first attempt ended."""
+    found = json.loads(lab.run("h2", "lbctl", "job", job, "--json").stdout)
+    return found["state"], found["attempts"][0]["reason"]

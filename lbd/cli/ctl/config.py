@@ -9,6 +9,7 @@ from pathlib import Path
 
 from lbd.cli.complaints import complain
 from lbd.cli.ctl.own_config import need_writable, put, text_of, with_settings
+from lbd.cli.ctl.startable import warn
 from lbd.cli.ctl.steer import FORWARD_TIMEOUT_S, algorithm, param, say_missing, where
 from lbd.cli.ctl.verb import Verb
 from lbd.cli.damaged_config import load_despite_faults
@@ -114,8 +115,7 @@ def add_set(parser: Parser) -> None:
 
 
 def run_command(options: argparse.Namespace, path: str | None) -> int:
-    code: int = options.run(options, path)
-    return code
+    return int(options.run(options, path))
 
 
 # Check
@@ -131,6 +131,7 @@ def check(options: argparse.Namespace, path: str | None) -> int:
         say(*faults)
     elif config.path:
         say(f"{config.path} is valid")
+        warn(config)
     else:
         say(f"{absent_file(named)} does not exist: all settings have their defaults")
     return 1 if faults else 0
@@ -266,6 +267,7 @@ def change(options: argparse.Namespace, path: str | None) -> int:
     if section == "admission" and key in LISTS:
         for says, fix in idle_entries(key, getattr(config.admission, key)):
             complain("lbctl", f"warning: {says}; {fix}")
+    warn(config)
     daemons = Daemons(load(path))
     overruled = overruled_by(name, value, daemons)
     has_taken_effect = not overruled and is_reloaded(name) and reload(daemons)

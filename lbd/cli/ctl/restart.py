@@ -11,6 +11,7 @@ import signal
 import time
 from pathlib import Path
 
+from lbd.cli.ctl.startable import failure, obstacles, unit_of
 from lbd.cli.ctl.verb import Verb, asking
 from lbd.cli.program import Parser
 from lbd.config.cluster import overlaid
@@ -50,6 +51,8 @@ def restart(daemons: Daemons, options: argparse.Namespace) -> int:
         if name not in DAEMONS:
             raise ConfigError(f"no daemon {name!r}; daemons: {', '.join(DAEMONS)}")
     refuse_in_lab(Path(daemons.config.path))
+    for obstacle in obstacles(daemons.config):
+        raise Refusal(f"nothing is restarted, as it could not start again: {obstacle}", "denied")
     done: dict[str, object] = {}
     for name in names:
         pid = restarted(daemons, name)
@@ -116,6 +119,7 @@ def restarted(daemons: Daemons, name: str) -> int:
             raise Unavailable(
                 f"{file} names process {old}, which belongs to another user; remove the file"
             )
+        unit = unit_of(old)
         os.kill(old, signal.SIGUSR2)
     except PermissionError:
         raise Refusal(
@@ -131,6 +135,10 @@ def restarted(daemons: Daemons, name: str) -> int:
             return pid
         if name == "dispatcher" and has_ended(old) and not has_queue(daemons):
             return 0
+        if why := failure(name, unit) if has_ended(old) else "":
+            raise Unavailable(f"{why}; see: journalctl -u {unit}")
+    if unit:
+        raise Unavailable(f"{name} does not answer yet; see: journalctl -u {unit}")
     raise Unavailable(f"{name} has stopped, and nothing starts it again; `lbd up` or systemd would")
 
 

@@ -15,7 +15,7 @@
 enum { FAILED = 125, CANNOT_EXECUTE = 126, NOT_FOUND = 127, DEPTH_MAX = 32, NULL_DEVICE = 0x103 };
 enum { SILENT_MS = 3000, RESTART_S = 30, FORCE_TICKS = 100, FRAME_MAX = 1 << 20, CONFIG_MAX = 1 << 18 };
 
-enum { SILENCE = 0, GONE = -1 }; /* returned instead of a tag */
+enum { SILENCE = 0, GONE = -1, UNREAD = -2 }; /* returned instead of a tag */
 
 /* Signals for the command rather than for lbrun; queued jobs have no terminal, so fewer. */
 static const char FORWARDED[] = {SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGTERM, SIGTSTP,
@@ -24,6 +24,7 @@ static const char FORWARDED_TO_QUEUE[] = {SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGU
 
 static int closed_fds, lbm = -1, signals = -1, ended_by, first_ms = SILENT_MS, later_ms = -1;
 static bool spoken, placed, stop_asked;
+static int frames_sent; /* the first is the request */
 static sigset_t unheard; /* signals no remote command received, since none had begun */
 static clock_t interrupted = -FORCE_TICKS;
 static unsigned long long typed_signals; /* INT and QUIT received: bit N for signal N */
@@ -54,6 +55,7 @@ static bool send_frame(char tag, char *fields, size_t size) {
             message.msg_control = &control;
             message.msg_controllen = control.head.cmsg_len += sizeof number;
         }
+    frames_sent++;
     int flags = MSG_NOSIGNAL | (size < 2 ? MSG_DONTWAIT : 0); /* sending a signal must not block */
     return sendmsg(lbm, &message, flags) == (ssize_t)(size + HEADER_BYTES);
 }
@@ -93,8 +95,10 @@ static bool is_restarting(void) {
     return !stat(restarting, &marker) && time(NULL) - marker.st_mtime < RESTART_S;
 }
 
-/* Returns the tag of the next frame, with its fields in `body`; SILENCE if none comes in time. */
+/* Returns the tag of the next frame, with its fields in `body`; SILENCE if none comes in time;
+   UNREAD if the LBM has ended before it had read the one thing we sent: our request. */
 static int next_frame(void) {
+    bool is_first = !spoken;
     struct pollfd both[] = {{lbm, POLLIN, 0}, {signals, POLLIN, 0}};
     char head[HEADER_BYTES];
     while (!both[0].revents) {
@@ -103,7 +107,9 @@ static int next_frame(void) {
         if (both[1].revents) pass_signals_on();
     }
     spoken = true;
-    if (recv(lbm, head, sizeof head, MSG_WAITALL) != sizeof head) return GONE;
+    errno = 0; /* at the end of the stream, recv() leaves it as it is */
+    if (recv(lbm, head, sizeof head, MSG_WAITALL) != sizeof head)
+        return is_first && errno == ECONNRESET && frames_sent == 1 ? UNREAD : GONE;
     body_size = length_at(head);
     body = body_size > FRAME_MAX ? NULL : calloc(1, body_size + 1);
     if (!body || (body_size && recv(lbm, body, body_size, MSG_WAITALL) != (ssize_t)body_size))

@@ -200,6 +200,7 @@ static _Noreturn void run_here(char *host, char *job, char *reason) {
 static _Noreturn void wait_for_end(bool taken) {
     for (int tag = taken ? next_frame() : SILENCE;; tag = next_frame()) switch (tag) {
         case SILENCE: leave_it("this host's LBM does not answer (stopped?)");
+        case UNREAD: leave_it("this host's LBM has ended; nothing was run");
         case UNFIT: leave_it(body);
         case AWAY: become_python(NULL, NULL); /* it handles terminals, and asks again */
         case HERE:

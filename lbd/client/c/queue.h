@@ -54,6 +54,7 @@ static _Noreturn void wait_in_queue(bool taken) {
             if (!spoken) _exit(say("this host's LBM does not answer (stopped?), so the queue cannot be reached"));
             _exit(say("no answer from the queue, which may have accepted the job: "
                       "check lbctl jobs, or use --idempotency-key"));
+        case UNREAD:
         case GONE:
             if (!*jobs) _exit(say("lost contact with the LBM; the queue may have accepted the job"));
             _exit(say("lost contact with the LBM; %s %s: lbctl wait %s", named,

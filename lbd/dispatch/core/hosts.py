@@ -32,6 +32,14 @@ class Terms:
         return self.lease_s + self.margin_s
 
 
+@dataclass(frozen=True, slots=True)
+class Contact:
+    """A connection of a host, and the keeper that it had then."""
+
+    number: int = 0
+    keeper: str = ""  # as in a heartbeat
+
+
 @dataclass(slots=True)
 class KnownHost:
     """One host. `slots` is None while it takes no jobs: it is `closed`, or else out of contact."""
@@ -42,6 +50,9 @@ class KnownHost:
     failures: int = 0  # in a row
     aside_s: float = 0.0  # the last pause; 0: none yet
     aside_until_s: float | None = None
+    contact: Contact = Contact()
+    heard_s: float = -math.inf  # its last heartbeat
+    is_compared: bool = False  # what it holds with what it was sent before this contact
 
 
 @dataclass(slots=True)
@@ -55,6 +66,27 @@ class HostTable:
         known = self.known.setdefault(host.name, KnownHost())
         known.slots, known.closed = host, None
         return known.aside_until_s is None
+
+    def heard_s(self, name: HostId) -> float:
+        """Returns when its last heartbeat came."""
+        known = self.known.get(name)
+        return known.heard_s if known is not None else -math.inf
+
+    def contact(self, name: HostId) -> Contact:
+        known = self.known.get(name)
+        return known.contact if known is not None else Contact()
+
+    def proves(self, name: HostId, keeper: str, *, is_first: bool) -> Contact | None:
+        """Notes a heartbeat, the first of its connection or not. Returns the contact if what the
+        host holds is to be compared now with what it was sent before: once, as soon as its keeper
+        is known."""
+        known = self.known.setdefault(name, KnownHost())
+        known.contact = Contact(known.contact.number + is_first, keeper)
+        known.is_compared = known.is_compared and not is_first
+        if known.is_compared or not keeper:
+            return None
+        known.is_compared = True
+        return known.contact
 
     def tiers_are(self, tiers: Callable[[HostId], tuple[int, ...]]) -> None:
         for known in self.known.values():

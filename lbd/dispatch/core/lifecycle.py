@@ -12,7 +12,9 @@
    over only if its host says so or the lease has expired. Both sides track the lease: each
    heartbeat of a host renews what it holds, for `lease_s` from when the host *sent* it, but here
    from its arrival and for `margin_s` more. So the host, which kills what it cannot renew, is
-   always first.
+   always first. There is one proof besides: an attempt was sent to a host that named its keeper,
+   over a connection that has ended, and the host names the same keeper on a later one without
+   holding the attempt. That process alone could run it, and does not (`no_longer_held`).
 3. Attempts are numbered, and hosts' reports carry the number: late reports about an attempt that is
    over for us are dropped.
 4. Lost is not failed: a job that may restart goes back to its old place, and is held after
@@ -35,7 +37,7 @@ from random import Random
 from lbd.dispatch.core.dependencies.dependents import Dependents, Span, Waits
 from lbd.dispatch.core.discipline import Discipline, HostSlots, QueuedJob, Start
 from lbd.dispatch.core.gangs.gang import AGAIN, DISBANDED, Gang, Gangs
-from lbd.dispatch.core.hosts import HostTable, Terms
+from lbd.dispatch.core.hosts import HostTable, KnownHost, Terms
 from lbd.dispatch.core.malleable.decision import Rule
 from lbd.dispatch.core.malleable.heads import FREE
 from lbd.dispatch.core.queues import Queues
@@ -334,6 +336,7 @@ class Lifecycle:
         """Returns the attempts of `holds` that are renewed, and orders to end those that are not
         ours."""
         renewed, actions = [], list[Action]()
+        self.hosts.known.setdefault(name, KnownHost()).heard_s = now_s
         for job, attempt in holds:
             live = self.holder(name, job, attempt)
             if live is not None and live.lease is not None:
@@ -342,6 +345,30 @@ class Lifecycle:
             elif len(actions) < KILLED_AT_ONCE:  # the others at the next heartbeat
                 actions.append(Signal(job, attempt, name, KILL))
         return renewed, actions
+
+    def no_longer_held(
+        self, name: HostId, holds: Iterable[tuple[JobId, int]], keeper: str, now_s: float,
+        rng: Random, *, is_first: bool,
+    ) -> list[Action]:  # fmt: skip
+        """Ends the attempts that are proved not to be alive, for example as their LBM was killed
+        and the next one has seen their end. `is_first`: of the heartbeats of this connection.
+
+        What was sent over this very connection may not have arrived when the host said what it
+        holds. What was sent over an earlier one never will: its LBM reads one connection at a time.
+        """
+        contact = self.hosts.proves(name, keeper, is_first=is_first)
+        if contact is None:
+            return []
+        held, actions = set(holds), list[Action]()
+        for live in list(self.leased.values()):
+            lease = live.lease
+            if lease is None or lease.host != name or (live.job.id, lease.attempt) in held:
+                continue
+            sent = lease.sent
+            if sent is not None and sent.keeper == keeper and sent.number < contact.number:
+                why = f"{name} no longer has it: its LBM was killed or lost contact"
+                actions += self._over(live, Ending(Cause.LOST, reason=why), now_s, rng)
+        return actions
 
     def stops_to_repeat(
         self, name: HostId, stop_reasons: Iterable[tuple[JobId, int, str]]
@@ -362,6 +389,7 @@ class Lifecycle:
         if live is None or live.lease is None or live.lease.attempt != attempt or live.stop_reason:
             return False
         live.lease.until_s = now_s + self.terms.waited_s
+        live.lease.sent = self.hosts.contact(live.lease.host)
         return True
 
     def may_move(self, job: JobId) -> bool:

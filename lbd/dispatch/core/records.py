@@ -6,6 +6,7 @@ from enum import Enum
 
 from lbd.dispatch.core.backlog import Backlog, add_count
 from lbd.dispatch.core.discipline import QueuedJob, Start
+from lbd.dispatch.core.hosts import Contact
 from lbd.dispatch.core.named_lists import NamedLists
 from lbd.model import HostId, JobId, JobState
 
@@ -65,6 +66,7 @@ class Lease:
     begun: bool = False
     slots: int = 1
     cutoff_s: float | None = None  # with which it was started
+    sent: Contact | None = None  # over which it was sent; None: not yet, or by another dispatcher
 
 
 @dataclass(slots=True)

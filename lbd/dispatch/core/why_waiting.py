@@ -11,7 +11,7 @@ from lbd.dispatch.core.servers import Server
 from lbd.model import CANCEL, HostId, JobId
 from lbd.policy.needs import needed, part_of, taken_by_others
 from lbd.text.closed_words import closed_words, counted_reasons
-from lbd.text.job_phrases import NOT_HEARD_OF
+from lbd.text.job_phrases import MAY_STILL_RUN, NOT_HEARD_OF
 from lbd.text.units import duration_text, show_size
 
 SILENT_SHARE = 0.5  # of a lease: two heartbeats of its host
@@ -63,6 +63,12 @@ def _silent(
     then = "starts again" if live.job.may_restart else "is lost"
     if live.stop_reason == CANCEL:
         then = "counts as ended"
+    if now_s - life.hosts.heard_s(lease.host) < SILENT_SHARE * life.terms.lease_s:
+        # It is there again, or we are, and it does not say that it has this attempt.
+        return (
+            f"attempt {lease.attempt} {MAY_STILL_RUN} {lease.host}; "
+            f"{then} in {duration_text(max(1, round(left_s)))} if it does not report"
+        )
     return (
         f"{lease.host} {NOT_HEARD_OF} {duration_text(max(1, round(silent_s)))}; "
         f"{then} in {duration_text(max(1, round(left_s)))} if that lasts"

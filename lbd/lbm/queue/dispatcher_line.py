@@ -36,6 +36,7 @@ from lbd.lbm.keeper_link import end_holders
 from lbd.lbm.queue.attempt import Attempt
 from lbd.lbm.queue.dispatcher_client import DispatcherClient
 from lbd.lbm.queue.dispatcher_words import SAID_MAX, TOO_MUCH, is_too_much, read_down, refusal
+from lbd.lbm.queue.keeper_claim import claim
 from lbd.lbm.queue.lease_watch import LeaseWatch
 from lbd.lbm.queue.logs import output_of
 from lbd.lbm.queue.spool import Spool
@@ -198,6 +199,7 @@ class DispatcherLine:
             resources=resources_text(facts),
             memory_for_jobs=facts.memory_total,
             memory_given=facts.memory_given,
+            keeper=claim(self._host.link, self._names),
         )
 
     def _hear(self, down: pb.WorkDown) -> None:

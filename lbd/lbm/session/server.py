@@ -20,6 +20,10 @@ ACCEPTED_AT_ONCE = 64
 DESCRIPTORS_EACH = 5  # per client: its socket, its process, three of the command
 DESCRIPTORS_OWN = 256  # for everything else in an LBM: its keeper, its LIM, other hosts
 USER_SHARE = 0.75  # of `max_clients` for one user
+# systemd sends one signal whether it stops or restarts us; its unit makes this file first if it
+# stops us.
+STOPPING = "lbm.stopping"
+STOPPED = b"this host's LBM is stopped"
 TOO_MANY = b"the lbm of this host has too many commands under way (lbm.max_clients)"
 
 
@@ -29,6 +33,7 @@ class ClientServer:
     def __init__(self, path: Path, home: OutboundContext, answer: JsonHandler) -> None:
         self._path = path
         self._restarting = path.with_name("lbm.restarting")  # for clients that find no LBM
+        self._stopping = path.with_name(STOPPING)
         self._home = home
         self.answer = answer
         self._tasks: dict[asyncio.Task[None], Connection] = {}
@@ -50,8 +55,9 @@ class ClientServer:
         listener.setblocking(False)
         take_descriptors(listener, wanted=False)  # before any are requested
         asyncio.get_running_loop().add_reader(listener, self._accept, listener)
-        with contextlib.suppress(OSError):
-            self._restarting.unlink(missing_ok=True)
+        for mark in (self._restarting, self._stopping):
+            with contextlib.suppress(OSError):
+                mark.unlink(missing_ok=True)
 
     def leave(self) -> tuple[int, list[Connection]]:
         """Stops accepting. Returns the listening socket (-1: none) and the connected clients."""
@@ -62,6 +68,21 @@ class ClientServer:
         with contextlib.suppress(OSError):
             self._restarting.touch()
         return self._listener.fileno(), list(self._tasks.values())
+
+    def turn_away(self) -> None:
+        """We stop: clients that come now find no socket, or are told so."""
+        listener, self._listener = self._listener, None
+        if listener is None:
+            return
+        asyncio.get_running_loop().remove_reader(listener)
+        with contextlib.suppress(OSError):
+            self._path.unlink(missing_ok=True)
+        with listener, contextlib.suppress(OSError):
+            while True:
+                sock, _ = listener.accept()
+                with sock, contextlib.suppress(OSError):
+                    sock.setblocking(False)
+                    sock.send(frames.pack(tags.UNFIT, STOPPED))
 
     def _accept(self, listener: socket.socket) -> None:
         for _ in range(ACCEPTED_AT_ONCE):

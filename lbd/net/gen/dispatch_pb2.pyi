@@ -41,7 +41,7 @@ class Held(_message.Message):
     def __init__(self, job: _Optional[str] = ..., attempt: _Optional[int] = ..., stop_reason: _Optional[str] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
-    __slots__ = ("number", "slots", "open_slots", "load", "drained", "held", "ahead", "holds_gangs", "features", "resources", "memory_for_jobs", "memory_given", "closed", "opens", "drain")
+    __slots__ = ("number", "slots", "open_slots", "load", "drained", "held", "ahead", "holds_gangs", "features", "resources", "memory_for_jobs", "memory_given", "closed", "opens", "drain", "keeper")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     SLOTS_FIELD_NUMBER: _ClassVar[int]
     OPEN_SLOTS_FIELD_NUMBER: _ClassVar[int]
@@ -57,6 +57,7 @@ class Heartbeat(_message.Message):
     CLOSED_FIELD_NUMBER: _ClassVar[int]
     OPENS_FIELD_NUMBER: _ClassVar[int]
     DRAIN_FIELD_NUMBER: _ClassVar[int]
+    KEEPER_FIELD_NUMBER: _ClassVar[int]
     number: int
     slots: int
     open_slots: int
@@ -72,7 +73,8 @@ class Heartbeat(_message.Message):
     closed: int
     opens: float
     drain: str
-    def __init__(self, number: _Optional[int] = ..., slots: _Optional[int] = ..., open_slots: _Optional[int] = ..., load: _Optional[float] = ..., drained: _Optional[bool] = ..., held: _Optional[_Iterable[_Union[Held, _Mapping]]] = ..., ahead: _Optional[int] = ..., holds_gangs: _Optional[bool] = ..., features: _Optional[str] = ..., resources: _Optional[str] = ..., memory_for_jobs: _Optional[int] = ..., memory_given: _Optional[int] = ..., closed: _Optional[int] = ..., opens: _Optional[float] = ..., drain: _Optional[str] = ...) -> None: ...
+    keeper: str
+    def __init__(self, number: _Optional[int] = ..., slots: _Optional[int] = ..., open_slots: _Optional[int] = ..., load: _Optional[float] = ..., drained: _Optional[bool] = ..., held: _Optional[_Iterable[_Union[Held, _Mapping]]] = ..., ahead: _Optional[int] = ..., holds_gangs: _Optional[bool] = ..., features: _Optional[str] = ..., resources: _Optional[str] = ..., memory_for_jobs: _Optional[int] = ..., memory_given: _Optional[int] = ..., closed: _Optional[int] = ..., opens: _Optional[float] = ..., drain: _Optional[str] = ..., keeper: _Optional[str] = ...) -> None: ...
 
 class AttemptReport(_message.Message):
     __slots__ = ("job", "attempt", "event", "cause", "exit_status", "signal", "cpu_s", "reason", "phase", "errno", "stop_reason", "evicted", "at_s", "wait_s")

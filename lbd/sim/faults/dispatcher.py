@@ -133,8 +133,8 @@ class Dispatcher:
     def hear(self, host: HostId, message: m.Upward, now_s: float) -> None:
         life, rng = self.life, self.rng
         match message:
-            case m.Heartbeat(number, held, slots):
-                if not self.connected[host]:
+            case m.Heartbeat(number, held, slots, keeper):
+                if is_first := not self.connected[host]:
                     self._carry_out(life.stops_to_repeat(host, held))
                 self.connected[host] = number
                 if slots.closed:  # drained, or its owner is back
@@ -144,6 +144,8 @@ class Dispatcher:
                 keys = [(job, attempt) for job, attempt, _ in held]
                 renewed, orders = life.heartbeat(host, keys, now_s)
                 self._carry_out(orders)
+                gone = life.no_longer_held(host, keys, keeper, now_s, rng, is_first=is_first)
+                self._carry_out(gone)
                 self._send(host, m.LeasesRenewed(number, tuple(renewed)))
             case m.AttemptReady(key):
                 self._carry_out(life.ready(host, *key))

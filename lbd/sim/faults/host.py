@@ -105,6 +105,7 @@ class Host:
 
     def __init__(self, name: HostId, world: Scene, settings: Settings, pace: float = 1.0) -> None:
         self.name, self.world, self.settings, self.pace = name, world, settings, pace
+        self.keepers = 0  # so far: the number of the present one
         self.keeper = self._new_keeper()
         self.lbm = self._new_lbm()
         self.grants: dict[JobId, Grant] = {}  # of every started command, including ended ones
@@ -122,6 +123,7 @@ class Host:
 
     def _new_keeper(self) -> keepers.Keeper:
         of = self.settings
+        self.keepers += 1
         return keepers.Keeper(
             self.name, self.world, self.handle, stubborn=of.stubborn, grace_s=of.keeper_grace_s
         )
@@ -213,9 +215,17 @@ class Host:
 
     # The dispatcher
 
+    @property
+    def keeper_claim(self) -> str:
+        keeper = self.keeper
+        known = keeper.has_lbm and not (keeper.is_dead or keeper.is_paused or keeper.orders)
+        held = {m.attempt_id((job, attempt)) for job, attempt, _ in held_by(self.lbm)}
+        others = [j for j, tree in keeper.alive.items() if tree.is_queued and j not in held]
+        return f"{self.name}/{self.keepers}" if known and not others else ""
+
     def heartbeat(self) -> None:
         number = self.lbm.leases.heartbeat(self.now_s)
-        self.say(m.Heartbeat(number, held_by(self.lbm), offer_of(self)))
+        self.say(m.Heartbeat(number, held_by(self.lbm), offer_of(self), self.keeper_claim))
 
     def owner_is(self, back: str) -> None:
         self.lbm.owner_back = back

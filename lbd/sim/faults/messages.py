@@ -25,6 +25,7 @@ class Heartbeat:
     number: int
     held: tuple[tuple[JobId, int, str], ...]  # with the reason for which each was asked to end
     slots: HostSlots
+    keeper: str = ""  # which runs the attempts, if it has none beside those held
 
 
 @quick_value

@@ -2,7 +2,9 @@
 
 import contextlib
 import os
+import signal
 import socket
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -58,6 +60,38 @@ def test_the_marker_of_an_lbm_that_never_came_back_is_ignored(runtime_dirs, prog
     os.utime(restarting / "lbm.restarting", (0, 0))
     found = begun(program, restarting)
     assert found.communicate(timeout=60)[0] == "here\n"
+
+
+@pytest.mark.parametrize("program", [COMPILED, PYTHON], ids=["compiled", "python"])
+def test_what_no_lbm_has_read_runs_here_when_the_lbm_ends(runtime_dirs, program):
+    (restarting, listener), (stopped, other) = runtime_dirs
+    plain, named = begun(program, restarting), begun(program, stopped, "-H", "h2")
+    for one in (listener, other):
+        one.settimeout(60)
+        sock, _ = one.accept()
+        assert sock.recv(1)  # a part of the request is not the request
+        sock.close()
+    out, said = plain.communicate(timeout=60)
+    assert out == "here\n"
+    assert said.startswith("lbrun: this host's LBM has ended; nothing was run; ")
+    assert named.communicate(timeout=60)[1] == "lbrun: this host's LBM has ended; nothing was run\n"
+    assert named.returncode == 125
+
+
+@pytest.mark.parametrize("program", [COMPILED, PYTHON], ids=["compiled", "python"])
+def test_what_an_lbm_has_read_may_have_begun(runtime_dirs, program):
+    (directory, listener), _ = runtime_dirs
+    command = begun(program, directory)
+    listener.settimeout(60)
+    sock, _ = listener.accept()
+    (size,) = struct.unpack("<I", sock.recv(4, socket.MSG_WAITALL))
+    sock.recv(1 + size, socket.MSG_WAITALL)
+    command.send_signal(signal.SIGUSR1)
+    while not sock.recv(1, socket.MSG_PEEK):
+        pass
+    sock.close()  # the signal is left unread, and the request is not
+    assert command.communicate(timeout=60)[1].startswith("lbrun: lost contact with this host's LBM")
+    assert command.returncode == 125
 
 
 def answer(listener, message):

@@ -303,3 +303,14 @@ def test_settings_that_a_new_host_would_reject_are_signed_again(
     said = capsys.readouterr().err
     assert says in said if says else said == ""
     assert [bool(one.get("sign")) for one in lim.asked] == [False, True] if says else [False]
+
+
+def test_an_address_of_another_machine_is_remarked_on_before_a_restart(tmp_path, capsys):
+    file = tmp_path / "lbd.toml"
+    file.write_text("")
+    given = ["--config", str(file)]
+    assert main([*given, "config", "set", "host.address", "192.0.2.1"]) == 0
+    said = "warning: the daemons could not start with this: 192.0.2.1 is not an address of this"
+    assert said in capsys.readouterr().err
+    assert main([*given, "config", "check"]) == 0
+    assert said in capsys.readouterr().err

@@ -4,11 +4,12 @@ import os
 import signal
 import subprocess
 import threading
+from pathlib import Path
 
 import pytest
 
 from lbd.cli import lbctl
-from lbd.cli.ctl import restart
+from lbd.cli.ctl import restart, startable
 
 
 @pytest.mark.parametrize("held", [None, "", "no pid\n", "-1\n"])
@@ -108,3 +109,26 @@ def test_a_page_that_root_started_runs_as_the_account_of_the_daemons_by_now(
             assert lbctl.main(["restart", "web"]) == 1  # in this test it does not come back
         page.terminate()
     assert signalled == [(page.pid, signal.SIGUSR2)] * is_signalled
+
+
+def test_nothing_is_restarted_that_could_not_start_again(daemon, monkeypatch, capsys):
+    server = daemon("lim", status={})
+    Path(server.server_address).with_name("lim.pid").write_text("1")
+    asked = []
+    monkeypatch.setattr(os, "kill", lambda pid, number: asked.append(pid))
+    monkeypatch.setattr(restart, "obstacles", lambda config: iter(["10.9.9.9 is not here; move"]))
+    assert lbctl.main(["restart", "lim"]) == 1
+    assert asked == []
+    said = "lbctl: nothing is restarted, as it could not start again: 10.9.9.9 is not here; move\n"
+    assert capsys.readouterr().err == said
+
+
+def test_why_a_unit_failed_is_said_in_its_own_words(monkeypatch):
+    log = "Started.\nlbd lim: cannot listen on 10.9.9.9:7901: in use\nlim: Failed.\n"
+    state = {"systemctl": "failed", "journalctl": log}
+    monkeypatch.setattr(startable, "said_by", lambda program, *_: state[program])
+    said = "lim did not start again: cannot listen on 10.9.9.9:7901: in use"
+    assert startable.failure("lim", "lbd-lim.service") == said
+    assert startable.failure("lim", "") == ""
+    state["systemctl"] = "activating"  # it is tried again
+    assert startable.failure("lim", "lbd-lim.service") == ""

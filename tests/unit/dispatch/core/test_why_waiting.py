@@ -147,6 +147,8 @@ def test_a_job_on_a_silent_host_says_how_long_that_may_last():
     assert at("2", 20.0) == "h2 not heard of for 20s; is lost in 12s if that lasts"
     life.heartbeat(HostId("h1"), [(JobId("1"), 1)], 21.0)
     assert at("1", 22.0) == ""
+    life.heartbeat(HostId("h2"), [], 21.0)  # it is back, and does not have the attempt
+    assert at("2", 22.0) == "attempt 1 may still run on h2; is lost in 10s if it does not report"
 
 
 def test_a_job_to_be_ended_on_a_silent_host_is_not_said_to_have_ended():

@@ -62,7 +62,7 @@ async def attempts(line):
         config=Config(),
         slots=slots,
         executions=Executions(slots),
-        link=None,
+        link=SimpleNamespace(pid=0, jobs=[], has={}),
         rules=rules,
         why_drained="drained by ann",
     )

@@ -1,0 +1,63 @@
+"""Whether this host's daemons could start with its lbd.toml, and why one did not."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from lbd.cli.complaints import complain
+from lbd.config.schema import Config
+from lbd.doctor.this_host import address
+from lbd.keeper.gate import find_account
+from lbd.process.accounts import DEFAULT
+from lbd.text.one_line import one_line
+
+ANSWER_S = 5.0
+LINES = 20  # of the journal
+
+
+def obstacles(config: Config) -> Iterator[str]:
+    """Yields what would keep the daemons from starting, and the fix, by the doctor's own check."""
+    for found in address(config):
+        yield f"{found.says}; {found.fix}"
+    account = find_account(config.daemons.user or DEFAULT)
+    if config.path and account is not None and os.geteuid() == 0 and account.uid != 0:
+        who = {"user": account.uid, "group": account.gid, "extra_groups": list(account.groups)}
+        looked = subprocess.run(["test", "-r", config.path], check=False, **who)  # type: ignore[call-overload]
+        if looked.returncode == 1:
+            yield (
+                f"user {account.name}, as whom the daemons run, may not read {config.path}; "
+                f"chmod a+r {config.path}, and each directory above it a+x"
+            )
+
+
+def warn(config: Config) -> None:
+    for obstacle in obstacles(config):
+        complain("lbctl", f"warning: the daemons could not start with this: {obstacle}")
+
+
+def unit_of(pid: int) -> str:
+    """Returns the systemd unit that runs a process as its own; "" if none of ours does."""
+    try:
+        group = Path(f"/proc/{pid}/cgroup").read_text("utf-8").strip().rpartition("/")[2]
+    except OSError:
+        return ""
+    return group if group.startswith("lbd-") and group.endswith(".service") else ""
+
+
+def failure(name: str, unit: str) -> str:
+    """Returns why systemd has given up a daemon's unit; "" if it has not."""
+    if not unit or said_by("systemctl", "show", "-p", "ActiveState", "--value", unit) != "failed":
+        return ""
+    log = said_by("journalctl", "-u", unit, "-n", str(LINES), "-o", "cat", "--no-pager")
+    own = f"lbd {name}: "
+    lines = [line.removeprefix(own) for line in log.splitlines() if line.startswith(own)]
+    return ": ".join((f"{name} did not start again", *map(one_line, lines[-1:])))
+
+
+def said_by(*words: str) -> str:
+    try:
+        found = subprocess.run(words, capture_output=True, text=True, timeout=ANSWER_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return found.stdout.strip()
