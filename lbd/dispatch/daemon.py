@@ -325,7 +325,7 @@ class Dispatcher:
             self.carry(life.host_is(slots, now_s, self.rng))
         held = [(JobId(item.job), item.attempt) for item in heartbeat.held]
         renewed, actions = life.heartbeat(name, held, now_s)
-        proof = name, held, heartbeat.keeper, now_s, self.rng
+        proof = name, held, heartbeat.keeper, heartbeat.said_s, now_s, self.rng
         self.carry([*actions, *life.no_longer_held(*proof, is_first=is_first)])
         if is_first:
             stop_reasons = [

@@ -44,7 +44,7 @@ NO_PRIORITIES = (
     "lbctl config set dispatch.priorities true --cluster"
 )
 TIME_MAX = 1e11  # UNIX seconds
-CPU_S_MAX = LOAD_MAX = 1e12
+CPU_S_MAX = LOAD_MAX = SAID_MAX_S = 1e12
 WAIT_S_MAX = 8 * 86400.0
 AGO_S_MAX = 30 * 86400.0
 SIGNAL_MAX = 64
@@ -293,6 +293,7 @@ def heartbeat_fault(heartbeat: pb.Heartbeat) -> str:
         "load": is_within(heartbeat.load, LOAD_MAX),
         "held": len(heartbeat.held) <= HELD_MAX,
         "keeper": len(heartbeat.keeper) <= KEEPER_CHARS,
+        "said_s": is_within(heartbeat.said_s, SAID_MAX_S),
         "features, resources": facts_of(heartbeat) is not None,
     }
     return ", ".join(name for name, holds in rules.items() if not holds)

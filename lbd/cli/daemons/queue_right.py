@@ -5,6 +5,7 @@ a copy of its ledger (`lbctl restore`) while this one was away; both would then 
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Collection
 from pathlib import Path
@@ -13,16 +14,21 @@ from lbd.cli.daemons.wiring import Ready
 from lbd.config.schema import Config
 from lbd.dispatch.ledger.sqlite import has_jobs_to_start
 from lbd.lim.identity import others_met
+from lbd.load.procfs import read_small
 from lbd.net import transport
 from lbd.net.standing import Standing
 from lbd.net.tls import Tls
 from lbd.net.trust_calls import TrustCalls
 from lbd.process import last_words
+from lbd.process.whole_file import write_whole
 from lbd.text.one_line import one_line
 from lbd.text.units import duration_text
 
 log = logging.getLogger(__name__)
 
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+LED = "dispatcher.led"  # in the runtime directory: the boot in which a dispatcher led here
+MODE, BOOT_ID_BYTES = 0o600, 64
 SHOWN_MAX = 3
 SILENCE_S = 10.0
 MESSAGE_BYTES = 1 << 20
@@ -41,6 +47,7 @@ class QueueRight:
     def __init__(self, config: Config, tls: Tls, ready: Ready) -> None:
         self._config = config
         self._ready = ready
+        self._led = Path(config.host.runtime_dir, LED)
         self._peers = transport.Peers(tls, transport.options(MESSAGE_BYTES, SILENCE_S))
         calls = TrustCalls(tls, self._peers)
         self._standing = Standing(tls, calls, lambda: others_met(config))
@@ -55,11 +62,16 @@ class QueueRight:
 
         Nothing can start twice unless the ledger has jobs from before, so only then another host is
         waited for; and not for ever, as all others may be off for good. One that comes later still
-        ends it.
+        ends it. If this host has led since it was booted, its queue has not been away: to wait then
+        would end all that runs, whose leases are renewed only by a dispatcher that serves.
         """
         standing, wait_s = self._standing, self._config.dispatch.confirm_s
         standing.ends(ended)
-        if not self._has_asked and file is not None and has_jobs_to_start(file):
+        if (
+            file is not None
+            and not (self._has_asked or self._has_led())
+            and has_jobs_to_start(file)
+        ):
             self._has_asked = await standing.confirmed(wait_s, ended, self._say_waits)
             if not self._has_asked and not ended.is_set():
                 self._has_asked = True
@@ -68,7 +80,20 @@ class QueueRight:
             self._say(REVOKED.format(one_line(self._config.host.name)))
             await standing.readmitted(ended)
             return False
+        if not ended.is_set():
+            self._note_lead()
         return not ended.is_set()
+
+    def _has_led(self) -> bool:
+        """Whether a dispatcher has led here since this machine was booted."""
+        try:
+            return self._led.read_bytes()[:BOOT_ID_BYTES] == boot_id()
+        except OSError:
+            return False
+
+    def _note_lead(self) -> None:
+        with contextlib.suppress(OSError):
+            write_whole(self._led, boot_id(), MODE)
 
     def _say_waits(self, hosts: Collection[str]) -> None:
         names = [one_line(name or self._config.cluster.join) for name in sorted(hosts)]
@@ -82,3 +107,8 @@ class QueueRight:
 
     async def close(self) -> None:
         await self._peers.close()
+
+
+def boot_id() -> bytes:
+    """Raises OSError."""
+    return read_small(BOOT_ID).strip()[:BOOT_ID_BYTES]

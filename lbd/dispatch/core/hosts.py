@@ -34,10 +34,20 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Contact:
-    """A connection of a host, and the keeper that it had then."""
+    """A connection of a host, and what its latest heartbeat said."""
 
     number: int = 0
-    keeper: str = ""  # as in a heartbeat
+    keeper: str = ""
+    said_s: float = 0.0  # by the host's boot clock
+
+    def is_after(self, sent: "Contact | None") -> bool:
+        """Whether the same keeper says this on a connection opened after the other one had ended.
+
+        Connections can overtake each other on their way, so their order here proves nothing.
+        """
+        if sent is None or sent.keeper != self.keeper:
+            return False
+        return sent.number < self.number and sent.said_s < self.said_s
 
 
 @dataclass(slots=True)
@@ -76,12 +86,12 @@ class HostTable:
         known = self.known.get(name)
         return known.contact if known is not None else Contact()
 
-    def proves(self, name: HostId, keeper: str, *, is_first: bool) -> Contact | None:
+    def proves(self, name: HostId, keeper: str, said_s: float, *, is_first: bool) -> Contact | None:
         """Notes a heartbeat, the first of its connection or not. Returns the contact if what the
         host holds is to be compared now with what it was sent before: once, as soon as its keeper
         is known."""
         known = self.known.setdefault(name, KnownHost())
-        known.contact = Contact(known.contact.number + is_first, keeper)
+        known.contact = Contact(known.contact.number + is_first, keeper, said_s)
         known.is_compared = known.is_compared and not is_first
         if known.is_compared or not keeper:
             return None

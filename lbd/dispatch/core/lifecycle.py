@@ -347,16 +347,17 @@ class Lifecycle:
         return renewed, actions
 
     def no_longer_held(
-        self, name: HostId, holds: Iterable[tuple[JobId, int]], keeper: str, now_s: float,
-        rng: Random, *, is_first: bool,
+        self, name: HostId, holds: Iterable[tuple[JobId, int]], keeper: str, said_s: float,
+        now_s: float, rng: Random, *, is_first: bool,
     ) -> list[Action]:  # fmt: skip
         """Ends the attempts that are proved not to be alive, for example as their LBM was killed
         and the next one has seen their end. `is_first`: of the heartbeats of this connection.
+        `said_s`: when the host made it, by its boot clock.
 
         What was sent over this very connection may not have arrived when the host said what it
         holds. What was sent over an earlier one never will: its LBM reads one connection at a time.
         """
-        contact = self.hosts.proves(name, keeper, is_first=is_first)
+        contact = self.hosts.proves(name, keeper, said_s, is_first=is_first)
         if contact is None:
             return []
         held, actions = set(holds), list[Action]()
@@ -364,8 +365,7 @@ class Lifecycle:
             lease = live.lease
             if lease is None or lease.host != name or (live.job.id, lease.attempt) in held:
                 continue
-            sent = lease.sent
-            if sent is not None and sent.keeper == keeper and sent.number < contact.number:
+            if contact.is_after(lease.sent):
                 why = f"{name} no longer has it: its LBM was killed or lost contact"
                 actions += self._over(live, Ending(Cause.LOST, reason=why), now_s, rng)
         return actions

@@ -200,6 +200,7 @@ class DispatcherLine:
             memory_for_jobs=facts.memory_total,
             memory_given=facts.memory_given,
             keeper=claim(self._host.link, self._names),
+            said_s=clock_s(),
         )
 
     def _hear(self, down: pb.WorkDown) -> None:

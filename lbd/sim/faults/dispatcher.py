@@ -133,7 +133,7 @@ class Dispatcher:
     def hear(self, host: HostId, message: m.Upward, now_s: float) -> None:
         life, rng = self.life, self.rng
         match message:
-            case m.Heartbeat(number, held, slots, keeper):
+            case m.Heartbeat(number, held, slots, keeper, said_s):
                 if is_first := not self.connected[host]:
                     self._carry_out(life.stops_to_repeat(host, held))
                 self.connected[host] = number
@@ -144,8 +144,8 @@ class Dispatcher:
                 keys = [(job, attempt) for job, attempt, _ in held]
                 renewed, orders = life.heartbeat(host, keys, now_s)
                 self._carry_out(orders)
-                gone = life.no_longer_held(host, keys, keeper, now_s, rng, is_first=is_first)
-                self._carry_out(gone)
+                proof = host, keys, keeper, said_s, now_s, rng
+                self._carry_out(life.no_longer_held(*proof, is_first=is_first))
                 self._send(host, m.LeasesRenewed(number, tuple(renewed)))
             case m.AttemptReady(key):
                 self._carry_out(life.ready(host, *key))

@@ -225,7 +225,8 @@ class Host:
 
     def heartbeat(self) -> None:
         number = self.lbm.leases.heartbeat(self.now_s)
-        self.say(m.Heartbeat(number, held_by(self.lbm), offer_of(self), self.keeper_claim))
+        held, offer = held_by(self.lbm), offer_of(self)
+        self.say(m.Heartbeat(number, held, offer, self.keeper_claim, self.now_s))
 
     def owner_is(self, back: str) -> None:
         self.lbm.owner_back = back

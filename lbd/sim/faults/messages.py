@@ -26,6 +26,7 @@ class Heartbeat:
     held: tuple[tuple[JobId, int, str], ...]  # with the reason for which each was asked to end
     slots: HostSlots
     keeper: str = ""  # which runs the attempts, if it has none beside those held
+    said_s: float = 0.0  # by the host's clock
 
 
 @quick_value

@@ -127,3 +127,20 @@ async def test_a_queue_that_waits_says_for_whom(tmp_path, authority, ledger, mon
     assert text.startswith("waiting up to 11d13h until another host confirms")
     assert text.endswith(": h2")
     assert last_words.read(str(tmp_path), "dispatcher") == text
+
+
+@pytest.mark.parametrize(
+    ("earlier", "waits"), [(b"", True), (b"another boot", True), (None, False)]
+)
+async def test_a_queue_that_was_here_in_this_boot_serves_at_once(
+    tmp_path, authority, ledger, earlier, waits
+):
+    """While a restarted dispatcher waited for a host that was off, all leases ran out."""
+    right, _ = right_of(tmp_path, authority, None, [])
+    assert await right.given(ledger, asyncio.Event())
+    if earlier is not None:
+        (tmp_path / "dispatcher.led").write_bytes(earlier)
+    put_job(ledger)
+    again, asked = right_of(tmp_path, made_authority(tmp_path / "again"), None, [])
+    assert await again.given(ledger, asyncio.Event())
+    assert asked == ["h2"] * waits

@@ -17,8 +17,11 @@ class Table(PlainTable):
         self.life.begun(begin.host, begin.job, begin.attempt)
         return begin
 
-    def beats(self, host, holds, keeper, *, is_first=False):
-        return self.life.no_longer_held(host, holds, keeper, *self.when, is_first=is_first)
+    def beats(self, host, holds, keeper, *, is_first=False, said_s=None):
+        """`said_s`: by the host's clock; by default later than all before."""
+        self.said_s = getattr(self, "said_s", 0.0) + 1.0
+        proof = keeper, self.said_s if said_s is None else said_s
+        return self.life.no_longer_held(host, holds, *proof, *self.when, is_first=is_first)
 
 
 def test_what_a_keeper_no_longer_has_is_over_at_once():
@@ -70,4 +73,15 @@ def test_what_is_sent_over_a_connection_is_not_judged_by_its_own_heartbeats():
     begin = table.sent("1")
     assert table.beats(begin.host, [], "k1") == []
     changed, _ = table.beats(begin.host, [], "k1", is_first=True)  # the next connection
+    assert changed.fate is Fate.LOST
+
+
+def test_what_was_said_before_the_order_was_sent_proves_nothing():
+    """Connections overtake each other: an earlier LBM's first heartbeat may arrive after the one
+    over whose connection the attempt was sent."""
+    table = Table(lease_s=10.0)
+    begin = table.sent("1", keeper="k1")
+    assert table.beats(begin.host, [], "k1", is_first=True, said_s=0.5) == []
+    assert table.life.holder(begin.host, begin.job, 1)
+    changed, _ = table.beats(begin.host, [], "k1", is_first=True)
     assert changed.fate is Fate.LOST
