@@ -224,6 +224,12 @@ class Tls:
             raise PeerError(f"the certificate of {identity.host} has expired")
         return identity
 
+    def has_expired(self, host: str) -> bool:
+        """Returns whether this host called here by certificates, and the last of them has
+        expired."""
+        ends_s = [one[1] for one in self._seen.values() if one and one[0].host == host]
+        return bool(ends_s) and max(ends_s) < time.time()
+
     def _read(self, certificate: bytes) -> tuple[Identity, float] | None:
         try:
             identity = identity_of(names_in(certificate.decode("ascii")))

@@ -65,6 +65,7 @@ async def serve(config: Config, stop: Stop, ready: Ready) -> None:
         operations = Operations(lim, traffic, is_out, remembering.loads)
         if isinstance(trust, Tls):
             operations.has_new_certificate = partial(has_new_certificate, trust)
+            operations.has_expired = trust.has_expired
         if network is not None and isinstance(trust, Tls):
             guard = PolicyGuard(trust, config.admin, lim.state)
             network.vet, operations.sign, operations.doubt = guard.vet, guard.sign, guard.doubt

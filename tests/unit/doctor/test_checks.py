@@ -24,12 +24,13 @@ from lbd.doctor.checks import (
     directory,
     key_file,
     names,
-    peer,
     slots,
     trust,
 )
+from lbd.doctor.peer import peer
 from lbd.doctor.peers import fix_of
 from lbd.doctor.this_host import address, other_disks, owner_seen
+from lbd.net.details import UNPROVEN
 from lbd.trust.authority import Authority
 from lbd.trust.enrol import enrol
 from lbd.trust.files import host_files
@@ -126,6 +127,7 @@ def test_an_expired_certificate(config, ago_s, state, says):
     assert found.state == state
     assert says in found.says
     assert found.fix
+    assert ("lbd-authority" in found.fix) == (ago_s > 0)
 
 
 def test_a_certificate_of_another_authority_or_of_another_host_or_open_to_all(config):
@@ -197,6 +199,42 @@ def test_a_host_that_is_told_it_is_revoked_learns_how_to_join_again():
     (found,) = peer({"name": "h1", "reachable": False, "error": error}, {})
     assert (found.state, found.says) == (FAULT, f"cannot be reached: {error}")
     assert "lbctl join" in found.fix
+
+
+UNPROVEN_H2 = f"h2: {UNPROVEN}"
+
+
+def test_a_host_revoked_on_purpose_is_no_fault():
+    item = {"name": "h2", "reachable": False, "error": UNPROVEN_H2}
+    (found,) = peer(item, {"state": "revoked", "revoked": True})
+    assert (found.state, "was revoked" in found.says) == (WARN, True)
+    assert "`lbctl forget h2`" in found.fix
+    assert "`lbctl token create h2`" in found.fix
+
+
+def test_a_host_that_does_not_prove_its_name_may_be_revoked_or_another_machine():
+    (found,) = peer({"name": "h2", "reachable": False, "error": UNPROVEN_H2}, {"state": "down"})
+    assert found.state == FAULT
+    assert "`lbctl token create h2`" in found.fix
+    assert "another machine answers" in found.fix
+
+
+def test_a_host_that_answers_us_but_is_down_for_us_is_not_well():
+    item = {"name": "h2", "reachable": True, "rtt_s": 0.01, "version": __version__}
+    down = {"state": "down", "why_down": "no sample for 30 s", "age_s": 40.0}
+    (found,) = peer(item, down)
+    assert (found.state, "no sample for 30 s" in found.says) == (FAULT, True)
+    (found,) = peer(item, {**down, "age_s": None})
+    assert found.state == WARN
+    assert [found.state for found in peer(item, {"state": "up"})] == [OK]
+
+
+def test_an_expired_certificate_of_another_host_names_the_process_that_renews_it():
+    error = "the certificate of h2 has expired"
+    (found,) = peer({"name": "h2", "reachable": False, "error": error}, {"state": "down"})
+    assert (found.state, error in found.says) == (FAULT, True)
+    assert "lbd-authority" in found.fix
+    assert "`lbctl token create h2`" in found.fix
 
 
 @pytest.mark.parametrize(

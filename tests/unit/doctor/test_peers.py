@@ -3,7 +3,7 @@
 import pytest
 
 from lbd.config.schema import ClusterConfig, Config, HostConfig
-from lbd.doctor.peers import dispatcher_fix, fix_of, join_address
+from lbd.doctor.peers import fix_of, join_address
 from lbd.keeper.run_as import CLOSED, ROOT_REFUSED
 from lbd.model import Closed
 from lbd.text.closed_words import WORDS
@@ -57,22 +57,6 @@ def test_the_fix_of_a_drain_can_be_typed() -> None:
 def test_words_from_a_host_put_nothing_into_a_command() -> None:
     why = f"the account that x; rm -r / has {CLOSED['locked']} (users.allow)"
     assert "usermod -U 'x; rm -r /'" in fix_of(why, "h2")
-
-
-@pytest.mark.parametrize(
-    ("why", "fix"),
-    [
-        (
-            'dispatch.store postgresql://db/lbd: password authentication failed for user "lbd"; '
-            "the password is the one in /var/lib/lbd/.pgpass, if that has a line for this server",
-            "correct the password, in the place that the line names",
-        ),
-        ("dispatch.store /x/ledger.sqlite: of a newer lbd", "set dispatch.store as on h1"),
-        ("", "run `systemctl start lbd-dispatcher`"),
-    ],
-)
-def test_what_keeps_a_dispatcher_from_starting_has_its_own_fix(why: str, fix: str) -> None:
-    assert dispatcher_fix(why, "h1").startswith(fix)
 
 
 @pytest.mark.parametrize(

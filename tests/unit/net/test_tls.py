@@ -75,6 +75,19 @@ def test_a_caller_is_a_host_until_its_certificate_expires_or_is_revoked(tls, aut
         tls.host_of(shown, now_s)
 
 
+def test_a_certificate_that_has_expired_is_known_until_another_is_shown(authority, monkeypatch):
+    tls = joined(authority, "h1")
+    first = joined(authority, "h2").credentials.certificate.encode()
+    tls.host_of(first, time.time())
+    assert not tls.has_expired("h2")
+    later_s = time.time() + 2 * DAY_S
+    monkeypatch.setattr(time, "time", lambda: later_s)
+    assert tls.has_expired("h2")
+    assert not tls.has_expired("h3"), "it has never called here"
+    tls.host_of(joined(authority, "h2").credentials.certificate.encode(), later_s)
+    assert not tls.has_expired("h2")
+
+
 def test_a_holder_of_a_token_is_no_host_whatever_it_has_signed_with_it(authority):
     """Where new hosts join, TLS accepts anything that a token's key has signed."""
     tls, now_s = Tls("h1", enrolled(authority, "h1"), lambda: authority), time.time()
