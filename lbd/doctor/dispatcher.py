@@ -50,7 +50,10 @@ def queue(daemons: Daemons, lims_away: Collection[str] = ()) -> Iterator[Check]:
         return
     rows = {text(row, "name"): row for row in tables(status, "hosts")}
     port = daemons.config.dispatch.port
-    fixes = [silent_fix(one, rows.get(one, {}), one in lims_away, port) for one in hosts]
+    fixes = [
+        silent_fix(one, {} if one == own.name else rows.get(one, {}), one in lims_away, port)
+        for one in hosts
+    ]
     if len(hosts) == 1 and fixes[0].startswith(f"{host} is down"):
         fixes.append(LOST_HOST)
     yield Check("dispatcher", FAULT, says, "; ".join(fixes))
@@ -66,7 +69,8 @@ def standby(daemons: Daemons, hosts: Iterable[str], leader: str) -> Iterator[Che
 
 
 def silent_fix(host: str, row: Json, is_away: bool, port: int) -> str:
-    """`row`: its row of `lbctl status`, {} if it has none; `is_away`: its LIM does not answer."""
+    """`row`: its row of `lbctl status`, {} if it has none or is this host; `is_away`: its LIM does
+    not answer."""
     start = f"on {host}, {START_DISPATCHER}; see its log"
     if not (address := text(row, "address")):
         return start

@@ -76,7 +76,7 @@ class Tls:
         self.identity = own_identity(own_name, files, self._root, self.credentials)
         self.revocations = files.read_revocations()
         self._learnt_s = dict.fromkeys(self.revocations.lowest, time.monotonic())
-        self._seen: dict[bytes, tuple[Identity, float] | None] = {}
+        self.seen: dict[bytes, tuple[Identity, float] | None] = {}
         self._held: dict[str, set[asyncio.Task[object]]] = {}
         self._ended: set[asyncio.Task[object]] = set()
         self._listeners: list[Callable[[set[str]], None]] = []
@@ -212,23 +212,17 @@ class Tls:
 
     def identity_of(self, certificate: bytes, now_s: float) -> Identity:
         """Also returns a revoked one. Raises PeerError if it has expired or is not a host's."""
-        if certificate not in self._seen:
-            if len(self._seen) >= SEEN_MAX:
-                self._seen.clear()
-            self._seen[certificate] = self._read(certificate)
-        found = self._seen[certificate]
+        if certificate not in self.seen:
+            if len(self.seen) >= SEEN_MAX:
+                self.seen.clear()
+            self.seen[certificate] = self._read(certificate)
+        found = self.seen[certificate]
         if found is None:
             raise PeerError("only for hosts that have joined")
         identity, until_s = found
         if now_s > until_s:
             raise PeerError(f"the certificate of {identity.host} has expired")
         return identity
-
-    def has_expired(self, host: str) -> bool:
-        """Returns whether this host called here by certificates, and the last of them has
-        expired."""
-        ends_s = [one[1] for one in self._seen.values() if one and one[0].host == host]
-        return bool(ends_s) and max(ends_s) < time.time()
 
     def _read(self, certificate: bytes) -> tuple[Identity, float] | None:
         try:
@@ -353,3 +347,10 @@ def has_new_certificate(tls: Tls, host: str) -> bool:
     except LbdError:
         return False
     return known is not None and not known.revoked
+
+
+def has_expired(tls: Tls, host: str) -> bool:
+    """Returns whether the host has called here, and the last certificate that it showed has
+    expired."""
+    ends_s = [one[1] for one in tls.seen.values() if one and one[0].host == host]
+    return bool(ends_s) and max(ends_s) < time.time()

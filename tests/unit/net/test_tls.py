@@ -7,7 +7,13 @@ import pytest
 
 from lbd.errors import PeerError
 from lbd.lim.core.table import NEVER
-from lbd.net.tls import CERTIFICATE_BYTES, Tls, certificate_of, has_new_certificate
+from lbd.net.tls import (
+    CERTIFICATE_BYTES,
+    Tls,
+    certificate_of,
+    has_expired,
+    has_new_certificate,
+)
 from lbd.net.transport import NOBODY
 from lbd.trust import certificates
 from lbd.trust.authority import sign
@@ -79,13 +85,13 @@ def test_a_certificate_that_has_expired_is_known_until_another_is_shown(authorit
     tls = joined(authority, "h1")
     first = joined(authority, "h2").credentials.certificate.encode()
     tls.host_of(first, time.time())
-    assert not tls.has_expired("h2")
+    assert not has_expired(tls, "h2")
     later_s = time.time() + 2 * DAY_S
     monkeypatch.setattr(time, "time", lambda: later_s)
-    assert tls.has_expired("h2")
-    assert not tls.has_expired("h3"), "it has never called here"
+    assert has_expired(tls, "h2")
+    assert not has_expired(tls, "h3"), "it has never called here"
     tls.host_of(joined(authority, "h2").credentials.certificate.encode(), later_s)
-    assert not tls.has_expired("h2")
+    assert not has_expired(tls, "h2")
 
 
 def test_a_holder_of_a_token_is_no_host_whatever_it_has_signed_with_it(authority):
@@ -129,7 +135,7 @@ def test_a_certificate_longer_than_any_of_ours_is_not_read_and_not_kept(tls):
     with pytest.raises(PeerError, match=f"a certificate of {len(shown)} bytes"):
         certificate_of(call)
     assert tls.asker(call) == NOBODY
-    assert not tls._seen
+    assert not tls.seen
 
 
 def test_the_longest_certificate_of_the_authority_is_read(authority):
