@@ -243,7 +243,8 @@ def containment(reply: Json, host: str) -> Iterator[Check]:
         since = older(reply.get("keeper_version"), host)
         yield Check("keeper", OK, f"process {keeper:.0f}{since}")
     else:
-        yield Check("keeper", FAULT, "not running: no job can start here", "restart lbd lbm")
+        fix = "`systemctl start lbd-keeper`; where there is no such unit, restart lbd lbm"
+        yield Check("keeper", FAULT, "not running: no job can start here", fix)
     if how == "session":
         says = (
             "jobs are tracked only by session and subreaper: a process that leaves its session "

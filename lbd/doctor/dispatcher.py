@@ -4,7 +4,7 @@ way to its port."""
 from collections.abc import Collection, Iterable, Iterator
 
 from lbd.console.daemons import Daemons
-from lbd.console.reply import Json, tables, text
+from lbd.console.reply import Json, table, tables, text
 from lbd.doctor.checks import FAULT, OK, Check
 from lbd.doctor.peers import answers, closed
 from lbd.errors import LbdError, Unavailable
@@ -31,9 +31,11 @@ def queue(daemons: Daemons, lims_away: Collection[str] = ()) -> Iterator[Check]:
     try:  # the LIM has it from the LBM, which asks once a second and keeps the last answer
         found = daemons.lbm({"op": "queue.status"}, ANSWER_S)
     except Unavailable:
-        if not answers(daemons.socket("lbm")):
-            return  # the LBM passes the question on; its own faults are reported elsewhere
         found = {}
+        if not answers(daemons.socket("lbm")):  # its own faults are reported elsewhere
+            found = table(table(status, "cluster"), "dispatcher")
+            if not found:
+                return
     except LbdError:
         found = {}
     if leader := text(found, "leader"):

@@ -229,7 +229,10 @@ def sharing(daemons: Daemons) -> Iterator[Check]:
         return  # faults of the LBM or the LIM are reported elsewhere
     others = [row for row in tables(reply, "candidates") if text(row, "name") != own_name(daemons)]
     for row in others:
-        if why := text(row, "why"):
+        if (why := text(row, "why")) and (rule := OF_PROGRAMS.search(why)):
+            says = f"accepts only some programs from here ({rule[1]}); `true` is none of them"
+            yield Check(f"peer {text(row, 'name')} commands", OK, says)
+        elif why:
             name = text(row, "name")
             yield Check(
                 f"peer {name} commands", WARN, f"accepts none from here: {why}", fix_of(why, name)
@@ -243,6 +246,7 @@ def own_name(daemons: Daemons) -> str:
     return daemons.config.host.name
 
 
+OF_PROGRAMS = re.compile(r"\((admission\.(?:deny_)?programs)\)")
 RULE = re.compile(r"\((admission\.[a-z_]+)\)")  # ends a refusal
 ACCOUNT = re.compile(r"the account that (.+?) has ")
 UNLOCK = {

@@ -131,7 +131,7 @@ class Tls:
         }
         if not fresh:
             return
-        log.warning("revoked: %s", one_line(", ".join(sorted(fresh))))
+        say_revoked(self, fresh)
         if self.is_revoked(self.identity):
             log.warning("this host, %s, is revoked: join again with a new token", self.own_name)
         self._learnt_s |= dict.fromkeys(fresh, time.monotonic())
@@ -354,3 +354,14 @@ def has_expired(tls: Tls, host: str) -> bool:
     expired."""
     ends_s = [one[1] for one in tls.seen.values() if one and one[0].host == host]
     return bool(ends_s) and max(ends_s) < time.time()
+
+
+def say_revoked(tls: Tls, fresh: set[str]) -> None:
+    """Whoever joins again has its earlier certificates revoked: that is no alarm. Only the
+    authority's host can tell."""
+    again = {host for host in fresh if has_new_certificate(tls, host)}
+    if again:
+        names = one_line(", ".join(sorted(again)))
+        log.info("joined again, so earlier certificates are revoked: %s", names)
+    if out := fresh - again:
+        log.warning("revoked, unless they join again: %s", one_line(", ".join(sorted(out))))

@@ -175,13 +175,27 @@ def test_an_unlisted_host_and_an_address_that_does_not_resolve():
     assert "'no-such-host.invalid' does not resolve" in unresolved.says
 
 
-def test_an_address_of_another_machine_is_corrected_where_it_is_set():
+def test_an_address_of_another_machine_is_corrected_where_it_is_set(monkeypatch):
+    monkeypatch.setattr(this_host, "interfaces_down", list)
     host = HostConfig(name="h1", address="192.0.2.7")
     (found,) = address(Config(host=host))
     assert (found.state, found.fix[:39]) == (FAULT, "`lbctl config set host.address ADDRESS`")
     listed = ClusterConfig(hosts=(HostEntry("h1", "192.0.2.7"),))
     (found,) = address(Config(cluster=listed, host=host))
     assert "in cluster.hosts" in found.fix
+
+
+def test_a_link_that_is_down_is_named_before_the_address_is_called_wrong(tmp_path, monkeypatch):
+    for name, state in (("br0", "down"), ("eth0", "down"), ("eth1", "up"), ("lo", "unknown")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "operstate").write_text(f"{state}\n")
+    (tmp_path / "br0/bridge").mkdir()
+    assert this_host.interfaces_down(tmp_path) == ["eth0"]
+    monkeypatch.setattr(this_host, "interfaces_down", lambda: ["eth0"])
+    (found,) = address(Config(host=HostConfig(name="h1", address="192.0.2.7")))
+    assert found.says.endswith("is not an address of this machine; eth0 is down")
+    assert "`ip link set eth0 up`" in found.fix
+    assert "host.address" not in found.fix
 
 
 def test_descriptors_of_a_process_that_exists_and_of_one_that_does_not(tmp_path):
@@ -271,6 +285,11 @@ def test_a_keeper_that_an_upgrade_left_running_is_reported_as_old(version, says)
         assert (command in found.says) is (found.says != "process 7")
 
 
+def test_a_keeper_that_does_not_run_is_started_by_its_unit():
+    (found,) = containment({"keeper": 0}, "h1")
+    assert (found.state, "`systemctl start lbd-keeper`" in found.fix) == (FAULT, True)
+
+
 def test_fixes_are_commands_that_can_be_typed():
     assert fix_of("down", "h2") == "see `lbctl explain COMMAND`"
     (_, held) = containment({"keeper": 7, "containment": "session"}, "h1")
@@ -311,6 +330,8 @@ def test_keyboards_that_do_not_reveal_the_owner_cause_a_warning():
     )
     [none] = owner_seen({"inputs": [], "unseen_inputs": [], "dev_input": False}, config)
     assert (none.state, "no keyboard or mouse" in none.says) == (OK, True)
+    [unknown] = owner_seen({"inputs": [], "inputs_listed": False, "unseen_inputs": []}, config)
+    assert (unknown.state, "cannot see" in unknown.says) == (UNSEEN, True)
     hidden = {"inputs": ["event0"], "unseen_inputs": ["event0"], "dev_input": False}
     [private] = owner_seen(hidden, config)
     assert private.state == WARN

@@ -69,7 +69,11 @@ def test_a_silent_queue_is_a_fault_whatever_keeps_it_silent(
 
 def test_of_a_dead_lbm_the_queue_is_not_the_fault(monkeypatch):
     monkeypatch.setattr(dispatcher, "answers", lambda _: False)
-    assert list(queue(Answering(found=Unavailable("lbm is not running")))) == []
+    (found,) = queue(Answering(found=Unavailable("lbm is not running")))
+    assert (found.state, found.says) == (OK, "on h2, 7 queued"), "as the LIM has heard"
+    quiet = Answering(found=Unavailable("lbm is not running"))
+    object.__setattr__(quiet, "lim", lambda *_: {"hosts": [], "cluster": {"dispatcher": None}})
+    assert list(queue(quiet)) == []
 
 
 @pytest.mark.parametrize(

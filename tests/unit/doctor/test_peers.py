@@ -3,8 +3,11 @@
 import pytest
 
 from lbd.config.schema import ClusterConfig, Config, HostConfig
-from lbd.doctor.peers import fix_of, join_address
+from lbd.console.daemons import Daemons
+from lbd.doctor.checks import OK
+from lbd.doctor.peers import fix_of, join_address, sharing
 from lbd.keeper.run_as import CLOSED, ROOT_REFUSED
+from lbd.lbm.core.admission import not_allowed
 from lbd.model import Closed
 from lbd.text.closed_words import WORDS
 
@@ -28,6 +31,17 @@ def test_root_is_told_to_ask_as_another_user() -> None:
 )
 def test_a_decision_of_an_owner_is_not_ours_to_change(why: str, rule: str) -> None:
     assert fix_of(why, "h2") == f"the owner of h2 decides: {rule} in its lbd.toml"
+
+
+@pytest.mark.parametrize("rule", ["admission.programs", "admission.deny_programs"])
+def test_a_host_that_runs_only_some_programs_is_well(rule, monkeypatch):
+    why = not_allowed("true", rule, "only /usr/bin/python3 may run")
+    rows = [{"name": "h2", "why": why}, {"name": "h1", "why": ""}]
+    daemons = Daemons(Config(host=HostConfig(name="h1")))
+    monkeypatch.setattr(Daemons, "lbm", lambda *_: {"candidates": rows})
+    (found,) = sharing(daemons)
+    assert (found.state, found.fix) == (OK, "")
+    assert found.says == f"accepts only some programs from here ({rule}); `true` is none of them"
 
 
 def test_a_keeper_with_old_settings_is_to_be_restarted():

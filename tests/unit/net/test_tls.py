@@ -1,5 +1,6 @@
 """A host's certificate on disk, watched while its daemons run."""
 
+import logging
 import time
 from types import SimpleNamespace
 
@@ -69,6 +70,23 @@ def test_a_replaced_host_is_known_where_the_authority_is(authority):
     assert has_new_certificate(here, "h2")
     assert not has_new_certificate(elsewhere, "h2")
     assert not has_new_certificate(here, "h3")
+
+
+def test_a_host_that_joins_again_is_no_alarm_where_that_is_known(authority, caplog):
+    caplog.set_level(logging.INFO, "lbd.tls")
+    files = enrolled(authority, "h1")
+    enrolled(authority, "h2")
+    tls = Tls("h1", files, lambda: authority)
+    tls.learn(authority.revoke("h2"))
+    enrolled(authority, "h3")
+    authority.revoke("h3")
+    enrolled(authority, "h3")
+    tls.learn(authority.signed_list())
+    said = [(one.levelname, one.getMessage()) for one in caplog.records]
+    assert said == [
+        ("WARNING", "revoked, unless they join again: h2"),
+        ("INFO", "joined again, so earlier certificates are revoked: h3"),
+    ]
 
 
 def test_a_caller_is_a_host_until_its_certificate_expires_or_is_revoked(tls, authority):
