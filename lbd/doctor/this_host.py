@@ -149,15 +149,13 @@ def address(config: Config) -> Iterator[Check]:
     if not is_elsewhere(own.address):
         return
     says = f"{own.address} is not an address of this machine"
-    if down := interfaces_down():
-        says += f"; {' and '.join(down)} {'is' if len(down) == 1 else 'are'} down"
-        fix = f"if the address belongs to one of these, bring that up: `ip link set {down[0]} up`"
-        yield Check("address", FAULT, says, fix)
-        return
     if own.name in {entry.name for entry in config.cluster.hosts}:
         fix = f"correct the address of {own.name} in cluster.hosts, or host.name"
     else:
         fix = "`lbctl config set host.address ADDRESS`, one that `ip address` shows"
+    if down := interfaces_down():
+        says += f"; {' and '.join(down)} {'is' if len(down) == 1 else 'are'} down"
+        fix = f"if it belongs to such an interface, `ip link set {down[0]} up`; otherwise {fix}"
     yield Check("address", FAULT, says, fix)
 
 
