@@ -21,7 +21,7 @@ LIFTED = ("users", "groups")  # rules that do not apply within the hours of `eve
 OWNER_IS_BACK_WORDS = {
     "keep": "takes no new commands, and running ones go on",
     "nice": "runs commands at the lowest priority, and takes no new ones",
-    "suspend": "suspends commands until the owner leaves",
+    "suspend": "suspends commands",
     "evict": "ends commands, which start again on other hosts",
     "decide": "suspends commands, and moves them once that is better than to wait",
 }

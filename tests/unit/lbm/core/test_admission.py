@@ -151,8 +151,8 @@ def test_the_rules_in_words():
     assert in_words(
         AdmissionConfig(owner_idle_s=300.0, owner_load=0.5, owner_is_back="suspend")
     ) == [
-        "suspends commands until the owner leaves while a terminal, keyboard or mouse was used "
-        "within 5m or other programs keep more than 0.5 cores busy (admission.owner_idle_s, "
+        "suspends commands while a terminal, keyboard or mouse was used within 5m or "
+        "other programs keep more than 0.5 cores busy (admission.owner_idle_s, "
         "admission.owner_load, admission.owner_is_back)"
     ]
     assert in_words(AdmissionConfig(**NIGHTS)) == [
