@@ -1,6 +1,6 @@
 """`python deploy/describe DIR`: manual pages and completion of every program, below DIR.
 
-The pages have the date that $SOURCE_DATE_EPOCH says, or none: the same source, the same pages.
+The pages have the date that $SOURCE_DATE_EPOCH says, else that of the commit, else today's.
 
 DIR is like /usr/share or .venv/share: man looks in DIR/man for whoever has DIR/../bin in PATH, and
 bash, zsh and fish have a directory there each.
@@ -10,23 +10,26 @@ they read one tree of argparse parsers, where ours are made command by command a
 have none; and shtab stops at `lbrun -v make`, whose next words are those of make.
 """
 
+import contextlib
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
 
 from deploy.describe import bash, fish, manual, zsh
 from deploy.describe.program import programs
 from deploy.describe.settings import settings
+from deploy.reference.facts import EXITS
 
 
 def main(root: Path) -> None:
-    epoch = os.environ.get("SOURCE_DATE_EPOCH")
-    day = time.strftime("%Y-%m-%d", time.gmtime(float(epoch))) if epoch else ""
+    day = time.strftime("%Y-%m-%d", time.gmtime(date_of_source()))
     known = programs()
-    pages = {(p.name, manual.section_of(p.name)): manual.page(p, known, day) for p in known}
+    pages = {(p.name, manual.section_of(p.name)): manual.page(p, known, day, EXITS) for p in known}
     pages["lbd.toml", 5] = manual.settings_page([*settings()], known, day)
     for (name, section), text in pages.items():
         write(root / f"man/man{section}/{name}.{section}", text)
@@ -35,6 +38,15 @@ def main(root: Path) -> None:
         write(root / f"bash-completion/completions/{name}", bash.completion(program))
         write(root / f"zsh/vendor-completions/_{name}", zsh.completion(program))
         write(root / f"fish/vendor_completions.d/{name}.fish", fish.completion(program))
+
+
+def date_of_source() -> float:
+    if epoch := os.environ.get("SOURCE_DATE_EPOCH"):
+        return float(epoch)
+    asked = ["git", "-C", ROOT, "log", "-1", "--format=%ct"]
+    with contextlib.suppress(OSError, subprocess.CalledProcessError, ValueError):
+        return float(subprocess.run(asked, check=True, capture_output=True, text=True).stdout)
+    return time.time()
 
 
 def write(path: Path, text: str) -> None:

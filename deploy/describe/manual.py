@@ -32,8 +32,10 @@ def section_of(name: str) -> int:
     return SECTIONS.get(name, 1)
 
 
-def page(program: Program, others: Sequence[Program], day: str) -> str:
-    """The page of a program and of all its commands."""
+def page(
+    program: Program, others: Sequence[Program], day: str, exits: Sequence[tuple[str, str, str]]
+) -> str:
+    """The page of a program and of all its commands. `exits`: programs, exit status, meaning."""
     section = section_of(program.name)
     lines = [
         heading(program.name, section, day),
@@ -47,6 +49,7 @@ def page(program: Program, others: Sequence[Program], day: str) -> str:
         *options(program.options),
         *commands(program),
         *notes(program),
+        *exit_statuses(program, exits),
         *examples(program),
         ".SH FILES",
         *terms(FILES),
@@ -111,8 +114,16 @@ def shown_option(option: Option) -> str:
 
 
 def shown_operand(operand: Operand) -> str:
+    if is_literal(operand):
+        words = "|".join(f"\\fB{escaped(one)}\\fR" for one in operand.choices)
+        return words if operand.needed else f"[{words}]"
     text = f"\\fI{escaped(operand.value.upper().rstrip('…'))}\\fR{' ...' if operand.many else ''}"
     return text if operand.needed else f"[{text}]"
+
+
+def is_literal(operand: Operand) -> bool:
+    """Whether it names the very words to be typed."""
+    return bool(operand.choices) and operand.value == "|".join(operand.choices)
 
 
 def options(known: Sequence[Option]) -> Iterator[str]:
@@ -137,7 +148,10 @@ def commands(program: Program) -> Iterator[str]:
         yield ".PP"
         yield f"\\fB{escaped(command.name)}\\fR {usage_of(command)}"
         yield from options([option for option in command.options if own(option)])
-        yield from terms([(o.value.upper(), o.about) for o in command.operands if o.about])
+        named = [o for o in command.operands if o.about and not is_literal(o)]
+        yield from terms([(o.value.upper(), o.about) for o in named])
+        words = [o for o in command.operands if o.about and is_literal(o)]
+        yield from terms([(o.value, o.about) for o in words], "B")
         yield from examples(command, ".PP")
 
 
@@ -148,14 +162,27 @@ def notes(program: Program) -> Iterator[str]:
         yield guarded(sentence(text[:1].upper() + text[1:]))
 
 
+def exit_statuses(program: Program, exits: Sequence[tuple[str, str, str]]) -> Iterator[str]:
+    if any(note.lower().startswith("exit status") for note in program.notes):
+        return  # in its own words
+    title = [".SH EXIT STATUS"]
+    for names, status, meaning in exits:
+        words = [name.split() for name in names.split(", ")]
+        if [program.name] in words or words[0][0] == program.name:
+            of = "" if [program.name] in words else f"{names}: "
+            yield from (*title, ".TP", f"\\fB{escaped(status)}\\fR")
+            yield guarded(of + sentence(meaning) if of else sentence(meaning))
+            title = []
+
+
 def examples(program: Program, before: str = ".SH EXAMPLES") -> Iterator[str]:
     if program.examples:
         yield from (before, ".nf", *map(guarded, program.examples), ".fi")
 
 
-def terms(rows: Sequence[tuple[str, str]]) -> Iterator[str]:
+def terms(rows: Sequence[tuple[str, str]], font: str = "I") -> Iterator[str]:
     for name, text in rows:
-        yield from (".TP", f"\\fI{escaped(name)}\\fR", guarded(text))
+        yield from (".TP", f"\\f{font}{escaped(name)}\\fR", guarded(text))
 
 
 def see_also(pages: Sequence[tuple[str, int]], own: str) -> list[str]:

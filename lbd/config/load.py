@@ -14,6 +14,7 @@ from pathlib import Path
 from lbd.config.fields import as_float
 from lbd.config.forms import FORMS
 from lbd.config.metrics import listen_address
+from lbd.config.quotes import quoted_hint
 from lbd.config.resources import with_amount
 from lbd.config.schema import Config, HostEntry, fault_of, shown
 from lbd.errors import ConfigError
@@ -121,7 +122,9 @@ def parse(text: str, source: str) -> Table:
         reason, _, place = str(problem).partition(" (at ")
         line = "".join(c for c in place.partition(",")[0] if c.isdigit())
         line = line or str(max(1, len(text.splitlines())))
-        raise ConfigError(f"{source}:{line}: not TOML: {reason}") from problem
+        lines = text.splitlines()
+        quoted = quoted_hint(lines[int(line) - 1]) if int(line) <= len(lines) else ""
+        raise ConfigError(f"{source}:{line}: not TOML: {reason}{quoted}") from problem
     # such as deep nesting, or a number with too many digits
     except (RecursionError, ValueError) as problem:
         raise ConfigError(f"{source}: not a configuration: {one_line(str(problem), 80)}") from None

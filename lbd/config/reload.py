@@ -1,6 +1,7 @@
 """Which settings `lbctl reload` applies; all others need a restart."""
 
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import fields, replace
 
 from lbd.config.schema import Config
 
@@ -21,3 +22,12 @@ def reloaded(now: Config, found: Config) -> Config:
             part = replace(getattr(now, section), **{key: getattr(part, key)})
         now = replace(now, **{section: part})
     return now
+
+
+def changed_names(before: Config, now: Config) -> Iterator[str]:
+    """Yields the settings in which they differ, like "admission.slots"."""
+    for name in dict.fromkeys(one.partition(".")[0] for one in RELOADED):
+        was, found = getattr(before, name), getattr(now, name)
+        for one in fields(was):
+            if getattr(was, one.name) != getattr(found, one.name):
+                yield f"{name}.{one.name}"

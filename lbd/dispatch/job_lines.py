@@ -4,11 +4,13 @@ import logging
 from collections.abc import Iterable
 
 from lbd.dispatch.core.lifecycle import Lifecycle
-from lbd.dispatch.core.records import Action, Begin, Changed, Signal
+from lbd.dispatch.core.records import Action, Begin, Changed, Fate, Signal
 from lbd.model import JobId, JobState
 from lbd.process.job_log import JobLog
 
 job_log = JobLog(logging.getLogger("lbd.dispatch"))
+
+NEWS = (Fate.LOST, Fate.EVICTED)  # what administrators look for in the journal
 
 
 def shown_id(life: Lifecycle, job: JobId) -> str:
@@ -24,7 +26,8 @@ def say(life: Lifecycle, actions: Iterable[Action]) -> None:
                 shown = f"{action.array}_{action.array_index}" if action.array else job
                 job_log.debug(shown, "attempt %d sent to %s", attempt, host)
             case Changed():
-                job_log.debug(action.shown or action.job, "%s", change_phrase(action))
+                say_change = job_log.news if action.fate in NEWS else job_log.debug
+                say_change(action.shown or action.job, "%s", change_phrase(action))
             case Signal(job, attempt, host, number, stop_reason):
                 what = f"is sent signal {number}" if number else "is asked to end"
                 why = "" if number else f" ({stop_reason or 'requested'})"

@@ -4,17 +4,24 @@ Otherwise one command line could fill the queue with a user's jobs and keep all 
 these wait. So part of the room is left for other users, and part for users of other hosts.
 """
 
+import logging
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from lbd.dispatch.array_limits import conditions_most
 from lbd.dispatch.core.backlog import add_count
+from lbd.dispatch.core.ledger_room import NO_MORE
 from lbd.dispatch.core.ledger_rows import JobRow, Submission, share_of
 from lbd.dispatch.core.named_lists import counted
 from lbd.dispatch.daemon import Dispatcher
 from lbd.errors import LbdError
+from lbd.local.rate_limit import Rates
 from lbd.text.needs_words import read_needs_text
 
+log = logging.getLogger("lbd.dispatch")
+
+FULL_LINES = Rates(1 / 3600.0, 1.0)  # about a full disk: one an hour
 USER_SHARE, HOST_SHARE = 0.75, 0.9  # of the queue
 
 
@@ -24,8 +31,7 @@ class QueueRoom:
         self._targets = dispatcher.life.queues.targets
         self._dependents = dispatcher.life.dependents
         self._most_conditions = conditions_most(dispatcher.config.dispatch)
-        self._most = dispatcher.config.dispatch.max_jobs
-        self._ledger, self._most_bytes = dispatcher.ledger, dispatcher.config.dispatch.ledger_bytes
+        self._config, self._ledger = dispatcher.config, dispatcher.ledger
         self._coming = 0  # jobs on their way to the ledger
         self._coming_of_user: dict[str, int] = {}
         self._coming_of_host: dict[str, int] = {}
@@ -43,7 +49,7 @@ class QueueRoom:
 
     def _why_not(self, sent: Submission | JobRow, count: int, *, is_new: bool) -> str:
         """`is_new`: an array that is submitted now, or starts over."""
-        user, most = self._user(sent), self._most
+        user, most = self._user(sent), self._config.dispatch.max_jobs
         if len(self._jobs) + self._coming + count > most:
             return f"the queue is full (dispatch.max_jobs is {most})"
         of_user = self._jobs.of_user(user) + self._coming_of_user.get(user, 0)
@@ -65,11 +71,20 @@ class QueueRoom:
         if why := self._jobs.lists.why_not(user, sent.origin, count_names(sent)):
             return why
         if isinstance(sent, Submission):
+            own = self._config.dispatch
             whose, disk = (user, sent.origin, sent.size_bytes), self._ledger.disk()
-            if why := self._ledger.room.why_not(*whose, self._most_bytes, disk):
-                return why
+            if why := self._ledger.room.why_not(*whose, own.ledger_bytes, disk):
+                return self._said(why)
         has_target = sent.target is not None or sent.deadline is not None
         return self._targets.why_not(user, sent.origin) if has_target and is_new else ""
+
+    def _said(self, why: str) -> str:
+        """Where nobody's jobs fit, this host is named, and its log has it too."""
+        if not why.endswith(NO_MORE):
+            return why
+        if FULL_LINES.turn_s(why, time.monotonic(), 0.0) is not None:
+            log.warning("%s", why)
+        return f"{self._config.host.name}: {why}"
 
     @contextmanager
     def taken(self, sent: Submission) -> Iterator[None]:

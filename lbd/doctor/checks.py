@@ -9,7 +9,6 @@ from pathlib import Path
 
 from lbd import __version__
 from lbd.config.schema import Config
-from lbd.console.daemons import START
 from lbd.console.reply import Json, number, table, text
 from lbd.dispatch.ledger.database_url import exposed
 from lbd.errors import ConfigError, LbdError
@@ -26,7 +25,6 @@ from lbd.trust.root_directory import check_root_directory
 OK, WARN, FAULT = "ok", "warn", "fault"
 UNSEEN = "skipped"  # could not be checked
 UNSEEN_SAYS = "{} not looked at: permission denied; run this as root or the daemons' user"
-CLOCK_SKEW_MAX_S = 2.0
 DESCRIPTORS_MAX_SHARE = 0.8
 DESCRIPTORS_FEW = 1024
 JOIN_FIX = "run `lbctl token create {}` on the authority's host, then `lbctl join ADDRESS -` here"
@@ -173,8 +171,10 @@ def certificate(config: Config, files: HostFiles) -> Iterator[Check]:
     elif tls.is_revoked(tls.identity):
         yield revoked_here(config, files)
     elif left_s < (end_s - begin_s) / 4:
-        home = files.read_home()[0]
-        fix = f"it should have been renewed by now: is `lbd up` running here and on {home}?"
+        home = files.read_home()[0] or "the authority's host"
+        fix = (
+            f"it should have been renewed by now: is lbd-authority (or `lbd up`) running on {home}?"
+        )
         yield Check("certificate", WARN, f"expires in {duration_text(left_s)}", fix)
     else:
         yield Check("certificate", OK, f"{config.host.name}'s, {duration_text(left_s)} left")
@@ -254,49 +254,6 @@ def names(config: Config) -> Iterator[Check]:
             yield Check("names", FAULT, says, "put its IP address in cluster.hosts")
 
 
-def not_reached_fix(host: str, error: str) -> str:
-    if error.endswith(" is revoked"):
-        return REJOIN_FIX.format(error.removesuffix(" is revoked").rpartition(" ")[2])
-    # a certificate; the second: up to release 0.1
-    if error.endswith((" has expired", " has expired")):
-        whose = error.rpartition(" has ")[0].rpartition(" ")[2]
-        return ENDED_FIX + REJOIN_FIX.format(whose)
-    if "refused" in error:  # the machine answers, and no firewall is in the way
-        return f"no LIM is listening there: on {host}, run `systemctl start lbd.target` or `lbd up`"
-    return (
-        f"if {host} is up, check its address, that its TCP ports 7901 and 7902 are open, and "
-        "run `lbctl doctor` on it"
-    )
-
-
-def peer(item: Json, row: Json) -> Iterator[Check]:
-    """Checks one other host, as this host's LIM reaches it. `row`: its row of `lbctl status`."""
-    name = f"peer {text(item, 'name')}"
-    if item.get("skewed") is True:
-        says, _, fix = text(item, "error").rpartition(": ")
-        yield Check(name, FAULT, says, fix)
-        return
-    if item.get("reachable") is not True and text(row, "why_down").startswith(STOPPED):
-        fix = f"{START}; if it will not come back, `lbctl forget {text(item, 'name')}`"
-        yield Check(name, WARN, STOPPED, f"there, {fix}")
-        return
-    if item.get("reachable") is not True:
-        fix = not_reached_fix(text(item, "name"), text(item, "error"))
-        yield Check(name, FAULT, f"cannot be reached: {text(item, 'error') or 'no answer'}", fix)
-        return
-    yield Check(name, OK, f"reached in {number(item, 'rtt_s') * 1000:.1f} ms")
-    version, skew_s = text(item, "version"), number(item, "clock_skew_s")
-    if version and version != __version__:
-        fix = "install the same version on every host; adjacent versions work together meanwhile"
-        yield Check(name, WARN, f"runs lbd {version}, this host {__version__}", fix)
-    if abs(skew_s) > CLOCK_SKEW_MAX_S:
-        fix = (
-            "run chrony or ntpd on both: make on shared files, and certificates, depend on the "
-            "clock"
-        )
-        yield Check(name, FAULT, f"its clock is off from ours by {skew_s:+.1f} s", fix)
-
-
 def containment(reply: Json, host: str) -> Iterator[Check]:
     """Checks the keeper, and how a job's process tree is contained."""
     keeper, how = number(reply, "keeper"), text(reply, "containment")
@@ -304,7 +261,8 @@ def containment(reply: Json, host: str) -> Iterator[Check]:
         since = older(reply.get("keeper_version"), host)
         yield Check("keeper", OK, f"process {keeper:.0f}{since}")
     else:
-        yield Check("keeper", FAULT, "not running: no job can start here", "restart lbd lbm")
+        fix = "`systemctl start lbd-keeper`; where there is no such unit, restart lbd lbm"
+        yield Check("keeper", FAULT, "not running: no job can start here", fix)
     if how == "session":
         says = (
             "jobs are tracked only by session and subreaper: a process that leaves its session "

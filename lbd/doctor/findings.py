@@ -17,17 +17,17 @@ from lbd.doctor.checks import (
     descriptors_of,
     limits,
     local_checks,
-    peer,
     slots,
 )
+from lbd.doctor.dispatcher import queue
 from lbd.doctor.idle_rules import rules_checks
+from lbd.doctor.peer import peer
 from lbd.doctor.peers import (
     algorithms,
     authority,
     incoming,
     join_address,
     ports,
-    queue,
     settings,
     sharing,
 )
@@ -59,8 +59,9 @@ def checks(config: Config) -> Iterator[Check]:
 
 def check_lim(daemons: Daemons) -> Iterator[Check]:
     try:
-        status = daemons.lim({"op": "status"}, HANGS_S)
+        daemons.lim({"op": "status"}, HANGS_S)  # whether it hangs
         reply = daemons.lim({"op": "doctor"}, LIM_TIMEOUT_S)
+        status = daemons.lim({"op": "status"}, HANGS_S)  # after it, so as not to be older
     except LbdError as problem:
         yield absent("LIM", daemons, "lim", problem)
         return
@@ -78,7 +79,7 @@ def check_lim(daemons: Daemons) -> Iterator[Check]:
     lims_away = {text(item, "name") for item in peers if item.get("reachable") is not True}
     yield from ports(daemons, lims_away)
     yield from authority(daemons)
-    yield from queue(daemons)
+    yield from queue(daemons, lims_away)
     if not peers:
         cluster = daemons.config.cluster
         level, fix = (WARN if cluster.hosts or cluster.join else OK), ""

@@ -18,16 +18,14 @@ from lbd.console.decision import place_request, question
 from lbd.console.hosts import STALE
 from lbd.console.reply import Json, table, tables, text
 from lbd.doctor.checks import FAULT, OK, WARN, Check, counted, restart_keeper
-from lbd.errors import LbdError, Unavailable
+from lbd.errors import LbdError
 from lbd.local.json_socket import ask
 from lbd.model import Closed
-from lbd.process import last_words
 from lbd.process.accounts import ROOT
 from lbd.text.closed_words import WORDS
 from lbd.trust.authority import Authority, is_superseded
 from lbd.trust.files import authority_dir, host_files
 
-START_DISPATCHER = "run `systemctl start lbd-dispatcher` or `lbd up`"
 CONNECT_TIMEOUT_S = 2.0
 AT_ONCE = 32
 NOLB = "NOLB"
@@ -150,53 +148,6 @@ def authority(daemons: Daemons) -> Iterator[Check]:
         )
 
 
-def queue(daemons: Daemons) -> Iterator[Check]:
-    """Checks that the dispatcher is running, in a cluster that has one."""
-    hosts, _ = daemons.queue()
-    if not hosts:
-        return
-    try:
-        cluster = table(daemons.lim({"op": "status"}), "cluster")
-    except LbdError:
-        return
-    found = table(cluster, "dispatcher")
-    try:  # the LIM asks for it only once a second
-        found = found or daemons.lbm({"op": "queue.status"}, CONNECT_TIMEOUT_S)
-    except Unavailable:
-        return  # the LBM passes the question on; its own faults are reported elsewhere
-    except LbdError:
-        pass
-    if leader := text(found, "leader"):
-        yield Check("dispatcher", OK, f"on {leader}, {text(found, 'queued')} queued")
-        if daemons.config.host.name in hosts and not answers(daemons.socket("dispatcher")):
-            why = last_words.read(daemons.config.host.runtime_dir, "dispatcher")
-            does_not = f"is not running ({why})" if why else "is not running"
-            says = f"the one here {does_not}: if {leader} is lost, this host will not take over"
-            yield Check("standby", FAULT, says, dispatcher_fix(why, leader))
-    else:
-        host = " or ".join(hosts)
-        own = daemons.config.host
-        why = last_words.read(own.runtime_dir, "dispatcher") if own.name in hosts else ""
-        because = f"; the one here cannot start: {why}" if why else ""
-        says = f"the one on {host} cannot be reached: lbrun -q and -d are refused{because}"
-        fix = f"on {host}, {START_DISPATCHER}; see its log"
-        yield Check("dispatcher", FAULT, says, dispatcher_fix(why, "") if why else fix)
-
-
-def dispatcher_fix(why: str, leader: str) -> str:
-    """`why`: its message when it could not start, "" if there was none. `leader`: one that
-    could."""
-    if "is revoked" in why:
-        return "see the certificate's line above"
-    if "confirms that the queue" in why:
-        return "start the daemons of one of these hosts, or wait"
-    if "password" in why:
-        return f"correct the password, in the place that the line names; then {START_DISPATCHER}"
-    if "dispatch.store" in why and leader:
-        return f"set dispatch.store as on {leader}; then {START_DISPATCHER}"
-    return f"{START_DISPATCHER}; see its log"
-
-
 def answers(path: Path, op: str = "status") -> bool:
     try:
         ask(path, {"op": op}, CONNECT_TIMEOUT_S)
@@ -282,7 +233,10 @@ def sharing(daemons: Daemons) -> Iterator[Check]:
         return  # faults of the LBM or the LIM are reported elsewhere
     others = [row for row in tables(reply, "candidates") if text(row, "name") != own_name(daemons)]
     for row in others:
-        if why := text(row, "why"):
+        if (why := text(row, "why")) and (rule := OF_PROGRAMS.search(why)):
+            says = f"accepts only some programs from here ({rule[1]}); `true` is none of them"
+            yield Check(f"peer {text(row, 'name')} commands", OK, says)
+        elif why:
             name = text(row, "name")
             yield Check(
                 f"peer {name} commands", WARN, f"accepts none from here: {why}", fix_of(why, name)
@@ -296,6 +250,7 @@ def own_name(daemons: Daemons) -> str:
     return daemons.config.host.name
 
 
+OF_PROGRAMS = re.compile(r"\((admission\.(?:deny_)?programs)\)")
 RULE = re.compile(r"\((admission\.[a-z_]+)\)")  # ends a refusal
 ACCOUNT = re.compile(r"the account that (.+?) has ")
 UNLOCK = {

@@ -4,6 +4,7 @@ import os
 import stat
 import sysconfig
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import lbd
@@ -11,7 +12,17 @@ from lbd.client.shell.build import refresh
 from lbd.client.shell.shims import Place
 from lbd.config.schema import Config
 from lbd.console.reply import Json, texts
-from lbd.doctor.checks import FAULT, OK, WARN, Check, directory, low_space, restart_keeper, shortage
+from lbd.doctor.checks import (
+    FAULT,
+    OK,
+    UNSEEN,
+    WARN,
+    Check,
+    directory,
+    low_space,
+    restart_keeper,
+    shortage,
+)
 from lbd.errors import LbdError
 from lbd.keeper.gate import BY_KEEPER, users_of
 from lbd.load.process_table import task_of
@@ -33,6 +44,7 @@ FULL = {
     LEDGER: "and the queue takes no jobs once none are",
 }
 PACKAGED = "/usr/bin/lbd"  # a package's link to its own directory
+INTERFACES, INTERFACES_MAX = Path("/sys/class/net"), 4
 LISTENING = "00010000"  # a flag in /proc/net/unix
 STOPPED = {"T": "stopped", "t": "held by a debugger", "Z": "dead"}
 
@@ -102,8 +114,12 @@ def owner_seen(reply: Json, config: Config) -> Iterator[Check]:
     if not config.admission.owner_idle_s:
         return
     if not (unseen := texts(reply, "unseen_inputs")):
+        if reply.get("inputs") == [] and reply.get("inputs_listed") is False:
+            says = "terminals are watched; the LBM cannot see whether there is a keyboard or mouse"
+            yield Check("owner", UNSEEN, says)
+            return
         if reply.get("inputs") == []:
-            says = "terminals are watched; this host has no keyboard or mouse, as far as is seen"
+            says = "terminals are watched; the kernel lists no keyboard or mouse of this host"
         else:
             says = "terminals, keyboards and mice are watched"
         yield Check("owner", OK, says)
@@ -132,11 +148,26 @@ def address(config: Config) -> Iterator[Check]:
     own = config.host
     if not is_elsewhere(own.address):
         return
+    says = f"{own.address} is not an address of this machine"
     if own.name in {entry.name for entry in config.cluster.hosts}:
         fix = f"correct the address of {own.name} in cluster.hosts, or host.name"
     else:
         fix = "`lbctl config set host.address ADDRESS`, one that `ip address` shows"
-    yield Check("address", FAULT, f"{own.address} is not an address of this machine", fix)
+    if down := interfaces_down():
+        says += f"; {' and '.join(down)} {'is' if len(down) == 1 else 'are'} down"
+        fix = f"if it belongs to such an interface, `ip link set {down[0]} up`; otherwise {fix}"
+    yield Check("address", FAULT, says, fix)
+
+
+def interfaces_down(interfaces: Path = INTERFACES) -> list[str]:
+    """Returns the network interfaces that are down; bridges often are, with nothing attached."""
+    found = []
+    for one in sorted(interfaces.glob("*")):
+        with suppress(OSError):
+            is_down = (one / "operstate").read_text().strip() in ("down", "lowerlayerdown")
+            if is_down and not (one / "bridge").exists():
+                found.append(one.name)
+    return found[:INTERFACES_MAX]
 
 
 def second_daemons(config: Config) -> Iterator[Check]:

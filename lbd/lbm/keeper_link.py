@@ -6,6 +6,7 @@ One file because all of it goes over one socket, on which no two orders may mix.
 import asyncio
 import contextlib
 import errno
+import logging
 import os
 import socket
 import weakref
@@ -30,6 +31,8 @@ from lbd.local import frames
 from lbd.local.caller import caller_of
 from lbd.local.descriptors import receive
 from lbd.model import JobId
+
+log = logging.getLogger("lbd.lbm")
 
 Value = TypeVar("Value")
 HELLO_TIMEOUT_S = 10.0
@@ -216,8 +219,7 @@ class KeeperLink:
             self._hello.set_exception(Unavailable("the keeper has disconnected"))
             return
         self.lost_pid, self.pid = self.pid, 0
-        while self._jobs:
-            self._jobs.popitem()[1].lose(Unavailable("the keeper has disconnected"))
+        lose(self._jobs)
         self._on_lost()
 
     def _forget(self, job: JobId) -> None:
@@ -460,3 +462,10 @@ async def end_holders(link: KeeperLink, uid: int, paths: Sequence[str]) -> None:
     packed = os.fsencode("\0".join(paths[: keeper.PATHS_MAX]))
     said = (keeper.UID, b"%d" % uid), (keeper.PATHS, packed)
     await link.say(frames.pack(keeper.HOLDERS, frames.pack_fields(said)))
+
+
+def lose(jobs: dict[JobId, Spawned]) -> None:
+    if jobs:
+        log.warning("%d jobs are lost with their keeper", len(jobs))
+    while jobs:
+        jobs.popitem()[1].lose(Unavailable("the keeper has disconnected"))

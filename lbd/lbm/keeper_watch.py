@@ -81,7 +81,7 @@ class KeeperWatch:
         if self._stop.is_set() or self._is_being_replaced:
             self._gone.set()
             return
-        log.warning("the keeper has ended; its jobs are lost; starting a new one")
+        log.warning("the keeper has ended; starting a new one")
         self._restarting = asyncio.create_task(self._start_again(), name="restart the keeper")
 
     async def _start_again(self) -> None:

@@ -66,6 +66,7 @@ class Operations:
         self._past_loads = past_loads or PastLoads()
         self._is_out = is_out
         self.has_new_certificate: Callable[[str], bool] = lambda _host: False
+        self.has_expired: Callable[[str], bool] = lambda _host: False  # its certificate
         self._state = lim.state
         self._traffic = traffic
         self._admins = Admins(lim.config.admin)
@@ -512,6 +513,8 @@ class Operations:
             return found | {"error": str(problem), "skewed": True}
         except (Unavailable, PeerError) as problem:
             return found | {"error": str(problem)}
+        if self.has_expired(name):  # it answers on an old connection, but may call nobody
+            return found | {"error": f"the certificate of {name} has expired"}
         rtt_s = time.monotonic() - began_s
         if not isinstance(reply.body, m.Ack) or reply.body.error:
             error = (

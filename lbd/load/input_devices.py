@@ -39,6 +39,11 @@ def of_this_machine(listing: Path = LISTING, shown: Path = SHOWN) -> list[str]:
     return found[:DEVICES_MAX]
 
 
+def is_listed(listing: Path = LISTING, shown: Path = SHOWN) -> bool:
+    """Returns whether the kernel's list of input devices can be seen here."""
+    return os.access(listing, os.R_OK) or shown.is_dir()
+
+
 def unreadable(names: Iterable[str], devices: Path = DEVICES) -> list[str]:
     """Returns the devices that this process may not open, or that are missing from its /dev."""
     found = []

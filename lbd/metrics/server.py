@@ -11,11 +11,13 @@ import contextlib
 import logging
 import socket
 import ssl
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from lbd.errors import PeerError
+from lbd.local.rate_limit import Rates
 from lbd.metrics.core.request import (
     END,
     HEAD_BYTES_MAX,
@@ -33,6 +35,7 @@ log = logging.getLogger("lbd.metrics")
 
 ACCEPT_AGAIN_S = 0.1  # if no descriptor is left
 BACKLOG = 64
+REFUSED_LINES = Rates(1 / 3600.0, 1.0)  # in the log: one an hour about each caller
 
 Check = Callable[[ssl.SSLObject], None]  # raises PeerError
 Context = Callable[[], ssl.SSLContext]
@@ -165,7 +168,8 @@ class MetricsServer:
             try:
                 self._check(transport.get_extra_info("ssl_object"))
             except PeerError as problem:
-                log.warning("cannot serve metrics: %s", problem)
+                if REFUSED_LINES.turn_s(str(problem), time.monotonic(), 0.0) is not None:
+                    log.warning("refused a scrape: %s", problem)
                 self.refused["revoked"] += 1
                 transport.abort()
                 return None

@@ -8,6 +8,7 @@ CAUSES = (  # the first match counts
     ("FD Shutdown", "it is silent"),
 )
 INTERNAL = ("fd shutdown", "connect()", "deadline exceeded")
+UNPROVEN = "it does not prove to be that host: its certificate belongs to another, or it is revoked"
 CLOSED = ("goaway received", "rst_stream closed", "received rst_stream")
 
 
@@ -15,10 +16,7 @@ def in_plain_words(details: str | None) -> str:
     """Rewrites only texts of gRPC itself; all others come from an LBM, LIM or dispatcher."""
     text = details or ""
     if "Hostname Verification Check failed" in text:
-        return (
-            "it does not prove to be that host: its certificate belongs to another, or it is "
-            "revoked"
-        )
+        return UNPROVEN
     if text.startswith("failed to connect to all addresses"):
         cause = text.rpartition(": ")[2]
         return f"it cannot be reached ({'no answer' if is_internal(cause) else cause})"

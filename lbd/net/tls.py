@@ -76,7 +76,7 @@ class Tls:
         self.identity = own_identity(own_name, files, self._root, self.credentials)
         self.revocations = files.read_revocations()
         self._learnt_s = dict.fromkeys(self.revocations.lowest, time.monotonic())
-        self._seen: dict[bytes, tuple[Identity, float] | None] = {}
+        self.seen: dict[bytes, tuple[Identity, float] | None] = {}
         self._held: dict[str, set[asyncio.Task[object]]] = {}
         self._ended: set[asyncio.Task[object]] = set()
         self._listeners: list[Callable[[set[str]], None]] = []
@@ -133,7 +133,7 @@ class Tls:
         }
         if not fresh:
             return
-        log.warning("revoked: %s", one_line(", ".join(sorted(fresh))))
+        say_revoked(self, fresh)
         if self.is_revoked(self.identity):
             log.warning("this host, %s, is revoked: join again with a new token", self.own_name)
         self._learnt_s |= dict.fromkeys(fresh, time.monotonic())
@@ -216,11 +216,11 @@ class Tls:
 
     def identity_of(self, certificate: bytes, now_s: float) -> Identity:
         """Also returns a revoked one. Raises PeerError if it has expired or is not a host's."""
-        if certificate not in self._seen:
-            if len(self._seen) >= SEEN_MAX:
-                self._seen.clear()
-            self._seen[certificate] = self._read(certificate)
-        found = self._seen[certificate]
+        if certificate not in self.seen:
+            if len(self.seen) >= SEEN_MAX:
+                self.seen.clear()
+            self.seen[certificate] = self._read(certificate)
+        found = self.seen[certificate]
         if found is None:
             raise PeerError("only for hosts that have joined")
         identity, until_s = found
@@ -354,3 +354,21 @@ def has_new_certificate(tls: Tls, host: str) -> bool:
     except LbdError:
         return False
     return known is not None and not known.revoked
+
+
+def has_expired(tls: Tls, host: str) -> bool:
+    """Returns whether the host has called here, and the last certificate that it showed has
+    expired."""
+    ends_s = [one[1] for one in tls.seen.values() if one and one[0].host == host]
+    return bool(ends_s) and max(ends_s) < time.time()
+
+
+def say_revoked(tls: Tls, fresh: set[str]) -> None:
+    """Whoever joins again has its earlier certificates revoked: that is no alarm. Only the
+    authority's host can tell."""
+    again = {host for host in fresh if has_new_certificate(tls, host)}
+    if again:
+        names = one_line(", ".join(sorted(again)))
+        log.info("joined again, so earlier certificates are revoked: %s", names)
+    if out := fresh - again:
+        log.warning("revoked, unless they join again: %s", one_line(", ".join(sorted(out))))

@@ -16,6 +16,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import NamedTuple
 
+from lbd.local.rate_limit import Rates
 from lbd.text.one_line import one_line
 
 ID_CHARS_MAX = 128
@@ -25,6 +26,7 @@ KEPT_LINES, KEPT_CHARS, KEPT_S = 4000, 1 << 20, 7 * 86400.0
 # one per new line would cost more than all other work for a line.
 MORE_LINES, MORE_CHARS = 500, 1 << 16
 STEP_CHARS = 40  # approximate characters of a step besides its variable parts
+NEWS_PER_S, NEWS_AT_ONCE = 10.0, 1000.0  # further ones are only kept
 SHOWN_LINES, SHOWN_CHARS = 1000, 1 << 16  # of one job, in one answer
 LEVELS = {
     logging.DEBUG: "debug", logging.INFO: "info", logging.WARNING: "warning",
@@ -143,6 +145,7 @@ class JobLog:
 
     def __init__(self, logger: logging.Logger, recent: RecentLines = RECENT) -> None:
         self._logger, self._recent = logger, recent
+        self._news = Rates(NEWS_PER_S, NEWS_AT_ONCE)
 
     def step(self, job: str, event: object, before: Enum, after: Enum, of: str = "") -> None:
         """Records that `event` led from one phase to another; nothing if the phase is the same."""
@@ -161,6 +164,12 @@ class JobLog:
 
     def debug(self, job: str, text: str, *words: object) -> None:
         self._say(logging.DEBUG, job, text, words)
+
+    def news(self, job: str, text: str, *words: object) -> None:
+        """Logs what people look for afterwards: info, unless so much of it comes that other lines
+        would be lost; then debug."""
+        is_rare = self._news.turn_s("", time.monotonic(), 0.0) is not None
+        self._say(logging.INFO if is_rare else logging.DEBUG, job, text, words)
 
     def info(self, job: str, text: str, *words: object) -> None:
         self._say(logging.INFO, job, text, words)

@@ -1,6 +1,7 @@
 """Manual pages and completion, generated from the programs' own descriptions."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -79,8 +80,20 @@ def test_a_manual_page_is_valid(share, page):
 
 def test_the_pages_describe_what_the_programs_do(share):
     assert "never leave this host" in (share / "man/man1/lbrun.1").read_text()
-    assert "EXIT STATUS" in (share / "man/man1/lbrun.1").read_text()
+    for page in PAGES[:3]:
+        assert "EXIT STATUS" in (share / "man" / page).read_text()
+    lbctl_page = (share / "man/man1/lbctl.1").read_text()
+    assert "lbctl doctor: It found at least one fault." in lbctl_page
+    assert "] \\fBlogin\\fR\n" in lbctl_page, "a word to be typed as it is"
+    assert "LOGIN" not in lbctl_page
     assert r"lim.min_gain" in (share / "man/man5/lbd.toml.5").read_text()
+
+
+def test_a_page_has_a_date_without_being_given_one(tmp_path):
+    given = {name: value for name, value in os.environ.items() if name != "SOURCE_DATE_EPOCH"}
+    subprocess.run([sys.executable, ROOT / "deploy/describe", tmp_path], check=True, env=given)
+    head = (tmp_path / "man/man1/lbctl.1").read_text().partition("\n")[0]
+    assert re.match(r'\.TH LBCTL 1 "20\d\d-\d\d-\d\d" ', head)
 
 
 BASH = """

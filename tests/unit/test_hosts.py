@@ -80,3 +80,10 @@ def test_wrong_arguments_print_the_usage(hosts, words):
     done, said = hosts(*words)
     assert (done.returncode, said) == (2, {})
     assert done.stderr.startswith("deploy/hosts [--package FILE] ADDRESS HOST")
+
+
+@pytest.mark.parametrize("word", ["--help", "-h"])
+def test_the_help_is_no_error(hosts, word):
+    done, said = hosts(word)
+    assert (done.returncode, done.stderr, said) == (0, "", {})
+    assert done.stdout.startswith("deploy/hosts [--package FILE] ADDRESS HOST")

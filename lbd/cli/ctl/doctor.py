@@ -4,6 +4,7 @@ import argparse
 from dataclasses import asdict
 
 from lbd.cli.ctl.verb import Verb
+from lbd.cli.damaged_config import load_despite_faults
 from lbd.config.load import load
 from lbd.console.output import (
     DIM,
@@ -42,9 +43,17 @@ def doctor(options: argparse.Namespace, path: str | None) -> int:
     try:
         config = load(path)
     except ConfigError as problem:
-        fault = Check("configuration", FAULT, str(problem), "correct it")
-        return report([fault], "", options.json)
+        return report(config_faults(path, problem), "", options.json)
     return report([*checks(config)], config.host.name, options.json)
+
+
+def config_faults(path: str | None, problem: ConfigError) -> list[Check]:
+    """Returns every fault of lbd.toml, as `lbctl config check` does. `problem`: the first."""
+    try:
+        faults = load_despite_faults(path)[1] or [str(problem)]
+    except ConfigError:
+        faults = [str(problem)]
+    return [Check("configuration", FAULT, fault, "correct it") for fault in faults]
 
 
 def report(found: list[Check], host: str, as_json: bool) -> int:

@@ -21,7 +21,7 @@ from lbd.local import json_socket as local
 from lbd.local.starting import returning_mark
 from lbd.model import target_of
 from lbd.net.lim_network import LimNetwork, Traffic
-from lbd.net.tls import Tls, has_new_certificate
+from lbd.net.tls import Tls, has_expired, has_new_certificate
 from lbd.net.transport import Plain
 from lbd.net.trust_service import TrustService
 from lbd.net.trusted import trust_of
@@ -66,6 +66,7 @@ async def serve(config: Config, stop: Stop, ready: Ready) -> None:
         operations = Operations(lim, traffic, is_out, remembering.loads)
         if isinstance(trust, Tls):
             operations.has_new_certificate = partial(has_new_certificate, trust)
+            operations.has_expired = partial(has_expired, trust)
         if network is not None and isinstance(trust, Tls):
             guard = PolicyGuard(trust, config.admin, lim.state)
             network.vet, operations.sign, operations.doubt = guard.vet, guard.sign, guard.doubt

@@ -16,6 +16,7 @@ from lbd.text.units import show_size
 HOST_PARTS = 3  # multiples of the remaining room that each host may have; a user may have one
 RESERVE_SHARE = 20  # a twentieth of the disk
 RESERVE_BYTES_MAX = 256 << 20
+NO_MORE = "so the queue takes no new jobs; those in it go on"
 ENDED_SHARE = 2  # half of the room is for ended jobs
 
 
@@ -32,6 +33,7 @@ class OnRecord(NamedTuple):
 class Disk(NamedTuple):
     free_bytes: int
     size_bytes: int
+    directory: str = ""  # of the ledger
 
     @property
     def reserve_bytes(self) -> int:
@@ -72,10 +74,13 @@ class LedgerRoom:
         """Returns why these bytes are not accepted; "" if they are. `limit_bytes`: for everything
         on record. `disk`: None if unknown."""
         left = limit_bytes - self._of_host.total() - size_bytes
+        if left < 0:
+            full = f"the ledger is full (dispatch.ledger_bytes is {show_size(limit_bytes)})"
+            return f"{full}, {NO_MORE}"
         if disk is not None:
             left = min(left, disk.free_bytes - disk.reserve_bytes - size_bytes)
-        if left < 0:
-            return "the disk of the queue's ledger is full, except for what its jobs need"
+        if left < 0 and disk is not None:
+            return f"{disk.directory or 'the disk of the ledger'} is full, {NO_MORE}"
         for who, has_bytes, parts in (
             (user, self._of_user[user], 1), (origin, self._of_host[origin], HOST_PARTS)
         ):  # fmt: skip

@@ -71,7 +71,8 @@ class SqliteLedger(Store):
         except OSError:
             return None
         block_bytes = found.f_frsize
-        return Disk(found.f_bavail * block_bytes, found.f_blocks * block_bytes)
+        sizes = found.f_bavail * block_bytes, found.f_blocks * block_bytes
+        return Disk(*sizes, os.path.dirname(self._path))
 
     async def forget(self, before_unix_s: float, excess: Excess, limit: int) -> int:
         count = await super().forget(before_unix_s, excess, limit)

@@ -13,10 +13,18 @@ from lbd.config.access import AdmissionConfig
 from lbd.model import Closed
 from lbd.text.closed_words import AT_THIS_TIME
 from lbd.text.one_line import one_line
+from lbd.text.units import duration_text
 from lbd.text.windows import DAY_MINUTES, Moment, Window, first_inside, read_window
 
 ENTRIES_SHOWN, ENTRY_CHARS = 5, 60
 LIFTED = ("users", "groups")  # rules that do not apply within the hours of `everybody_when`
+OWNER_IS_BACK_WORDS = {
+    "keep": "takes no new commands, and running ones go on",
+    "nice": "runs commands at the lowest priority, and takes no new ones",
+    "suspend": "suspends commands",
+    "evict": "ends commands, which start again on other hosts",
+    "decide": "suspends commands, and moves them once that is better than to wait",
+}
 PLENTY_LEFT = 0.25  # of all memory
 AHEAD_MINUTES = 7 * DAY_MINUTES  # how far ahead the start of the hours of `when` is looked for
 
@@ -164,7 +172,22 @@ def in_words(config: AdmissionConfig) -> list[str]:
     if config.load_ceiling:
         above = f"above a load of {config.load_ceiling:g}"
         lines.append(f"takes no new commands {above} (admission.load_ceiling)")
-    return lines
+    return lines + owner_in_words(config)
+
+
+def owner_in_words(config: AdmissionConfig) -> list[str]:
+    signs, keys = [], []
+    if config.owner_idle_s:
+        last = duration_text(config.owner_idle_s)
+        signs.append(f"a terminal, keyboard or mouse was used within {last}")
+        keys.append("admission.owner_idle_s")
+    if config.owner_load:
+        signs.append(f"other programs keep more than {config.owner_load:g} cores busy")
+        keys.append("admission.owner_load")
+    if not signs:
+        return []
+    what = OWNER_IS_BACK_WORDS[config.owner_is_back]
+    return [f"{what} while {' or '.join(signs)} ({', '.join(keys)}, admission.owner_is_back)"]
 
 
 def some_of(entries: Sequence[str]) -> str:

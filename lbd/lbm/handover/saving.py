@@ -75,7 +75,10 @@ async def hand_over(
     try:
         await leave(links, home, clients, attempts, release)
     except (TimeoutError, OSError, TypeError) as problem:
-        log.warning("running commands cannot be handed over and are ended: %r", problem)
+        if home.commands or any(links.host.executions):
+            log.warning("running commands cannot be handed over and are ended: %r", problem)
+        else:
+            log.info("nothing is handed over, and no commands were running: %r", problem)
 
 
 async def leave(

@@ -16,7 +16,7 @@ from lbd.keeper.spawn_order import Order
 from lbd.keeper.stdin_watch import command_of
 from lbd.lbm.core import execution_events as e
 from lbd.lbm.core.execution import ALIVE, Execution, Phase
-from lbd.lbm.core.execution_events import Treatment, recorded
+from lbd.lbm.core.execution_events import Cause, Treatment, recorded
 from lbd.lbm.core.slots import Belongings, pack_belongings
 from lbd.lbm.handover.records import Running
 from lbd.lbm.inbound.context import InboundContext
@@ -337,9 +337,16 @@ def named(live: Performer) -> str:
 
 def stepped(live: Performer, event: e.Event) -> list[e.Action]:
     """Returns the actions for an event; logs a line if it has led to another phase."""
-    before = live.execution.phase
-    actions = live.execution.handle(event, live.clock())
-    job_log.step(named(live), event, before, live.execution.phase, live.which)
+    execution = live.execution
+    before, was_still, cause = execution.phase, execution.is_still, execution.cause
+    actions = execution.handle(event, live.clock())
+    job_log.step(named(live), event, before, execution.phase, live.which)
+    if execution.cause is not cause and execution.cause is Cause.EVICTED:
+        job_log.news(named(live), "%sended for the owner: %s", live.which, execution.reason)
+    elif execution.is_still and not was_still:
+        job_log.news(named(live), "%ssuspended: %s", live.which, execution.still_reason)
+    elif was_still and not execution.is_still:
+        job_log.news(named(live), "%sgoes on", live.which)
     return actions
 
 

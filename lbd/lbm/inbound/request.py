@@ -321,7 +321,9 @@ def _explained(request: lbm_pb2.RunRequest, trouble: SpawnFailed, allowed: Seque
     if is_rule(trouble.phase):
         name = request.argv[0].decode(errors="replace")
         because = [is_link_to(name, trouble.paths)]
-        if trouble.phase == "admission.programs" and allowed:
+        if trouble.phase == "admission.programs" and set(trouble.paths[:1]) & set(allowed):
+            because[0] += ", which the rule would have to name instead"
+        elif trouble.phase == "admission.programs" and allowed:
             because.append(f"only {some_of(allowed)} may run")
         return not_allowed(name, trouble.phase, ", and ".join(filter(None, because)))
     if (trouble.phase, trouble.number) == (REFUSED, errno.EPERM):

@@ -153,7 +153,7 @@ class Bookkeeping:
         command = home.commands.pop(job.id)
         before = job.id
         home.jobs.rename(job, home.jobs.new_id())
-        job_log.debug(before, "starts again as %s: %s", job.id, reason)
+        job_log.news(before, "starts again as %s: %s", job.id, reason)
         job_log.debug(job.id, "started as %s: %s", before, reason)
         job.waits_again(reason)
         home.jobs.add(job)
@@ -227,6 +227,8 @@ class Command:
         before = self.journey.phase
         actions = self.journey.handle(event, time.monotonic())
         job_log.step(self.job.id, event, before, self.journey.phase)
+        if isinstance(event, e.ContactLost) and self.journey.phase is not before:
+            job_log.news(self.job.id, "%s", event.reason)
         return actions
 
     def _feed(self, event: e.Event) -> None:

@@ -151,6 +151,8 @@ class Directory:
                 self._peer.check()
                 self._stamp = found
             except Unavailable as problem:
+                if "the keeper" in str(problem):  # it looks at directories as the user
+                    raise Unavailable(f"{problem}: see `lbctl doctor` here") from None
                 name = self._path.decode(errors="replace")
                 raise Unavailable(f"{name} cannot be accessed here: {problem}") from None
         return self._stamp

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from lbd.config.reload import reloaded
+from lbd.config.reload import changed_names, reloaded
 from lbd.config.schema import Config
 from lbd.errors import ConfigError
 from lbd.keeper.run_as import Asker, LocalUser, Refuse
@@ -55,9 +55,10 @@ class InForce:
         except ConfigError as problem:
             log.warning("the owner's rules are not changed: %s", problem)
             raise
-        self.config = reloaded(self.config, found)
+        before, self.config = self.config, reloaded(self.config, found)
         self.rules = Rules(found.admission)
-        log.info("reloaded the owner's rules")
+        changed = ", ".join(changed_names(before, self.config)) or "nothing has changed"
+        log.info("reloaded the owner's rules: %s", changed)
 
     @property
     def decides(self) -> bool:

@@ -27,6 +27,7 @@ from lbd.load import process_table, procfs
 from lbd.load.input_devices import InputDevices
 from lbd.load.procfs import read_small
 from lbd.local.caller import person_of
+from lbd.local.rate_limit import Rates
 from lbd.model import HostId, JobId
 from lbd.process.whole_file import write_whole
 
@@ -36,6 +37,7 @@ WATCH_S = 1.0
 SAVE_EVERY_S = 300.0  # the record
 FILE_BYTES_MAX = 1 << 18
 AT_INPUT = "a keyboard or mouse"
+OWNER_LINES = Rates(1.0, 100.0)  # logged: a load or a terminal may come and go each second
 TYPED_MEANWHILE_S = 1.0
 NOBODY, INIT = 0, 1
 IsForeign = Callable[[os.stat_result], bool]
@@ -234,6 +236,7 @@ class Owner:
         self._presence.tick(seen, now_s)
         self._note()
         if bool(self._presence.why) != bool(self._host.rules.owner):
+            say_owner(self._presence.why)
             self._changed()
         self._host.rules.owner = self._presence.why
         self._host.rules.owner_state = state_of(self.book.is_here)
@@ -266,6 +269,12 @@ class Owner:
         now_s, admission = time.time(), self._host.rules.config.admission
         hour = hour_of_week(now_s)
         return self.book.verdict(standing(live), admission, now_s, hour, time_of_day)
+
+
+def say_owner(why: str) -> None:
+    """`why`: what shows that the owner is here, or ""."""
+    if OWNER_LINES.turn_s("", time.monotonic(), 0.0) is not None:
+        log.info("%s", f"the owner is back: {why}" if why else "the owner is away")
 
 
 def standing(live: Live) -> Standing:

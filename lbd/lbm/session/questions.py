@@ -24,7 +24,7 @@ from lbd.lbm.session.job_records import is_plain_of, job_json, job_record
 from lbd.lbm.session.owner_questions import OwnerAnswers
 from lbd.lbm.session.queue_questions import NO_UID, QueueAnswers
 from lbd.lbm.session.usage_questions import UsageAnswers
-from lbd.load.input_devices import DEVICES, of_this_machine, unreadable
+from lbd.load.input_devices import DEVICES, is_listed, of_this_machine, unreadable
 from lbd.local.admins import Admins
 from lbd.local.caller import Caller
 from lbd.local.json_socket import Json, Refusal
@@ -125,7 +125,12 @@ class Questions:
         """The keyboards and mice that should show us the owner, and those that cannot."""
         names = of_this_machine() if self._host.rules.config.admission.owner_idle_s else []
         has_directory = DEVICES.is_dir()
-        return {"inputs": names, "unseen_inputs": unreadable(names), "dev_input": has_directory}
+        return {
+            "inputs": names,
+            "inputs_listed": is_listed(),
+            "unseen_inputs": unreadable(names),
+            "dev_input": has_directory,
+        }
 
     async def _with_cpu(self, reply: Json, caller: Caller) -> Json:
         """Adds to a reply what its running jobs have used so far."""

@@ -14,6 +14,7 @@ from lbd.lim.core.exchange import Broadcaster, Reporter
 from lbd.lim.core.publication import Publication
 from lbd.lim.core.reservations import Reservations
 from lbd.lim.core.signed import policy_version
+from lbd.lim.core.silence import Silence
 from lbd.lim.core.table import Table
 from lbd.model import HostId, JobId
 from lbd.policy.registry import POLICIES
@@ -54,6 +55,7 @@ class LoadSender:
         self.publication = Publication()
         self._table = table
         self.election = election
+        self.silence = Silence(table)
         self._reservations = reservations
 
     def restart(self) -> None:

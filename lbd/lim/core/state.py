@@ -74,8 +74,7 @@ class LimState:
         self.drained, self.next_due_s = identity.drained, now_s
         self._rng, self._tuner = rng, Tuner()
         self._load_sender = LoadSender(self.table, Election(identity.me.name), self.reservations)
-        self._replica = Replica(self.table)
-        self._sampled = e.Sampled(Queues(), 0.0, 0.0)
+        self._replica, self._sampled = Replica(self.table), e.Sampled(Queues(), 0.0, 0.0)
         self._sampled_at_s, self._number = now_s, 0
         self._vector: LoadVector | None = None  # from the last sample and LBM status
         self._next_exchange_s = self._next_housekeeping_s = now_s
@@ -186,6 +185,7 @@ class LimState:
             self.table.expire_charges(now_s, silence_counts=changes)
             actions += self.membership.forget_the_lost(now_s)
             actions += self._elect_again(now_s)
+            actions += self._load_sender.silence.look(now_s, says=self.placer.is_centre)
             if self.placer.is_centre and self.settings.counter < m.COUNTER_MAX:
                 actions += self._tune(now_s)
         if now_s >= self._next_knock_s:
@@ -194,9 +194,8 @@ class LimState:
             actions += self.membership.greet_again(now_s, self._rng)
         if now_s >= self._next_exchange_s:
             self._next_exchange_s = now_s + self.in_force.lim.exchange_period_s
-            centre = self.placer.centre
-            ended = () if centre == self.table.me else self.placer.take_ended()
-            actions += self._load_sender.exchange(centre, self.settings, ended, now_s)
+            ended = () if self.placer.is_centre else self.placer.take_ended()
+            actions += self._load_sender.exchange(self.centre, self.settings, ended, now_s)
         self.next_due_s = min(self._next_housekeeping_s, self._next_knock_s, self._next_exchange_s)
         return actions
 

@@ -138,6 +138,8 @@ def test_overrides_win_and_bare_words_are_strings(tmp_path):
 # text of the file, line, and what the message must contain
 BAD_FILES = [
     ("[lim\n", 1, ["not TOML"]),
+    ("[host]\naddress = 10.0.0.1\n", 2, ['text needs quotes: address = "10.0.0.1"']),
+    ("[host]\nname = h1 # mine\n", 2, ['text needs quotes: name = "h1"']),
     ('[lim]\nalgorithm = "GLOBAL\n', 2, ["not TOML"]),
     ("[lim]\nport = 1\nport = 2\n", 3, ["not TOML"]),
     ("[lin]\nport = 1\n", 1, ["[lin]: unknown section", 'did you mean "lim"?']),

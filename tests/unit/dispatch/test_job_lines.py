@@ -1,5 +1,6 @@
 """What the dispatcher logs of a job at each step, under the id that users know."""
 
+import logging
 import time
 from types import SimpleNamespace
 
@@ -33,6 +34,18 @@ def change(state, fate=None, ending=None, host=None, attempt=1, reason=""):
 )  # fmt: skip
 def test_a_change_says_what_happened_to_which_attempt_and_why(given, said):
     assert change_phrase(given) == said
+
+
+@pytest.mark.parametrize("fate", [Fate.LOST, Fate.EVICTED])
+def test_what_is_lost_or_moved_is_in_the_journal(fate, caplog):
+    caplog.set_level(logging.INFO, "lbd.dispatch")
+    life = SimpleNamespace(jobs={JOB: Live(TASK)})
+    say(life, [change(JobState.RUNNING, Fate.RUNNING, host=H3)])
+    assert not caplog.records
+    say(life, [change(JobState.PENDING, fate, Ending(Cause.LOST, reason="contact was lost"))])
+    (record,) = caplog.records
+    assert (record.levelname, record.job) == ("INFO", JOB)
+    assert record.getMessage() == f"attempt 1 {fate.value}; pending: contact was lost"
 
 
 def test_every_line_carries_the_id_that_users_know():

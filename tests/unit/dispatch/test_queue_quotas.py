@@ -66,6 +66,15 @@ async def test_what_comes_at_once_has_no_more_room(world):
     assert len(world.dispatcher.life.jobs) == 50
 
 
+async def test_a_full_disk_is_named_with_its_host_and_logged_once(world, tmp_path, caplog):
+    full = Disk(0, 100 << 20, str(tmp_path))
+    world.dispatcher.ledger.disk = lambda: full
+    said = {await submitted(world, 1, user=user) for user in ("ann", "bob")}
+    why = f"{tmp_path} is full, so the queue takes no new jobs; those in it go on"
+    assert said == {f"{CONFIG.host.name}: {why}"}
+    assert caplog.messages.count(why) == 1
+
+
 async def test_an_existing_submission_is_found_again(world):
     assert await submitted(world, 75, key="all") == ""
     assert await submitted(world, 75, key="all") == ""

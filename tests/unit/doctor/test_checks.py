@@ -24,12 +24,13 @@ from lbd.doctor.checks import (
     directory,
     key_file,
     names,
-    peer,
     slots,
     trust,
 )
+from lbd.doctor.peer import peer
 from lbd.doctor.peers import fix_of
 from lbd.doctor.this_host import address, other_disks, owner_seen
+from lbd.net.details import UNPROVEN
 from lbd.trust.authority import Authority
 from lbd.trust.enrol import enrol
 from lbd.trust.files import host_files
@@ -126,6 +127,7 @@ def test_an_expired_certificate(config, ago_s, state, says):
     assert found.state == state
     assert says in found.says
     assert found.fix
+    assert ("lbd-authority" in found.fix) == (ago_s > 0)
 
 
 def test_a_certificate_of_another_authority_or_of_another_host_or_open_to_all(config):
@@ -173,13 +175,26 @@ def test_an_unlisted_host_and_an_address_that_does_not_resolve():
     assert "'no-such-host.invalid' does not resolve" in unresolved.says
 
 
-def test_an_address_of_another_machine_is_corrected_where_it_is_set():
+def test_an_address_of_another_machine_is_corrected_where_it_is_set(monkeypatch):
+    monkeypatch.setattr(this_host, "interfaces_down", list)
     host = HostConfig(name="h1", address="192.0.2.7")
     (found,) = address(Config(host=host))
     assert (found.state, found.fix[:39]) == (FAULT, "`lbctl config set host.address ADDRESS`")
     listed = ClusterConfig(hosts=(HostEntry("h1", "192.0.2.7"),))
     (found,) = address(Config(cluster=listed, host=host))
     assert "in cluster.hosts" in found.fix
+
+
+def test_a_link_that_is_down_is_named_before_the_address_is_called_wrong(tmp_path, monkeypatch):
+    for name, state in (("br0", "down"), ("eth0", "down"), ("eth1", "up"), ("lo", "unknown")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "operstate").write_text(f"{state}\n")
+    (tmp_path / "br0/bridge").mkdir()
+    assert this_host.interfaces_down(tmp_path) == ["eth0"]
+    monkeypatch.setattr(this_host, "interfaces_down", lambda: ["eth0"])
+    (found,) = address(Config(host=HostConfig(name="h1", address="192.0.2.7")))
+    assert found.says.endswith("is not an address of this machine; eth0 is down")
+    assert found.fix.startswith("if it belongs to such an interface, `ip link set eth0 up`; other")
 
 
 def test_descriptors_of_a_process_that_exists_and_of_one_that_does_not(tmp_path):
@@ -197,6 +212,42 @@ def test_a_host_that_is_told_it_is_revoked_learns_how_to_join_again():
     (found,) = peer({"name": "h1", "reachable": False, "error": error}, {})
     assert (found.state, found.says) == (FAULT, f"cannot be reached: {error}")
     assert "lbctl join" in found.fix
+
+
+UNPROVEN_H2 = f"h2: {UNPROVEN}"
+
+
+def test_a_host_revoked_on_purpose_is_no_fault():
+    item = {"name": "h2", "reachable": False, "error": UNPROVEN_H2}
+    (found,) = peer(item, {"state": "revoked", "revoked": True})
+    assert (found.state, "was revoked" in found.says) == (WARN, True)
+    assert "`lbctl forget h2`" in found.fix
+    assert "`lbctl token create h2`" in found.fix
+
+
+def test_a_host_that_does_not_prove_its_name_may_be_revoked_or_another_machine():
+    (found,) = peer({"name": "h2", "reachable": False, "error": UNPROVEN_H2}, {"state": "down"})
+    assert found.state == FAULT
+    assert "`lbctl token create h2`" in found.fix
+    assert "another machine answers" in found.fix
+
+
+def test_a_host_that_answers_us_but_is_down_for_us_is_not_well():
+    item = {"name": "h2", "reachable": True, "rtt_s": 0.01, "version": __version__}
+    down = {"state": "down", "why_down": "no sample for 30 s", "age_s": 40.0}
+    (found,) = peer(item, down)
+    assert (found.state, "no sample for 30 s" in found.says) == (FAULT, True)
+    (found,) = peer(item, {**down, "age_s": None})
+    assert found.state == WARN
+    assert [found.state for found in peer(item, {"state": "up"})] == [OK]
+
+
+def test_an_expired_certificate_of_another_host_names_the_process_that_renews_it():
+    error = "the certificate of h2 has expired"
+    (found,) = peer({"name": "h2", "reachable": False, "error": error}, {"state": "down"})
+    assert (found.state, error in found.says) == (FAULT, True)
+    assert "lbd-authority" in found.fix
+    assert "`lbctl token create h2`" in found.fix
 
 
 @pytest.mark.parametrize(
@@ -231,6 +282,11 @@ def test_a_keeper_that_an_upgrade_left_running_is_reported_as_old(version, says)
     assert found.says.startswith(says)
     for command in ("systemctl restart lbd-keeper", "`lbctl drain h1`", "`lbctl undrain h1`"):
         assert (command in found.says) is (found.says != "process 7")
+
+
+def test_a_keeper_that_does_not_run_is_started_by_its_unit():
+    (found,) = containment({"keeper": 0}, "h1")
+    assert (found.state, "`systemctl start lbd-keeper`" in found.fix) == (FAULT, True)
 
 
 def test_fixes_are_commands_that_can_be_typed():
@@ -273,6 +329,8 @@ def test_keyboards_that_do_not_reveal_the_owner_cause_a_warning():
     )
     [none] = owner_seen({"inputs": [], "unseen_inputs": [], "dev_input": False}, config)
     assert (none.state, "no keyboard or mouse" in none.says) == (OK, True)
+    [unknown] = owner_seen({"inputs": [], "inputs_listed": False, "unseen_inputs": []}, config)
+    assert (unknown.state, "cannot see" in unknown.says) == (UNSEEN, True)
     hidden = {"inputs": ["event0"], "unseen_inputs": ["event0"], "dev_input": False}
     [private] = owner_seen(hidden, config)
     assert private.state == WARN

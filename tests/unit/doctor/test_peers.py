@@ -3,8 +3,11 @@
 import pytest
 
 from lbd.config.schema import ClusterConfig, Config, HostConfig
-from lbd.doctor.peers import dispatcher_fix, fix_of, join_address
+from lbd.console.daemons import Daemons
+from lbd.doctor.checks import OK
+from lbd.doctor.peers import fix_of, join_address, sharing
 from lbd.keeper.run_as import CLOSED, ROOT_REFUSED
+from lbd.lbm.core.admission import not_allowed
 from lbd.model import Closed
 from lbd.text.closed_words import WORDS
 
@@ -28,6 +31,17 @@ def test_root_is_told_to_ask_as_another_user() -> None:
 )
 def test_a_decision_of_an_owner_is_not_ours_to_change(why: str, rule: str) -> None:
     assert fix_of(why, "h2") == f"the owner of h2 decides: {rule} in its lbd.toml"
+
+
+@pytest.mark.parametrize("rule", ["admission.programs", "admission.deny_programs"])
+def test_a_host_that_runs_only_some_programs_is_well(rule, monkeypatch):
+    why = not_allowed("true", rule, "only /usr/bin/python3 may run")
+    rows = [{"name": "h2", "why": why}, {"name": "h1", "why": ""}]
+    daemons = Daemons(Config(host=HostConfig(name="h1")))
+    monkeypatch.setattr(Daemons, "lbm", lambda *_: {"candidates": rows})
+    (found,) = sharing(daemons)
+    assert (found.state, found.fix) == (OK, "")
+    assert found.says == f"accepts only some programs from here ({rule}); `true` is none of them"
 
 
 def test_a_keeper_with_old_settings_is_to_be_restarted():
@@ -57,22 +71,6 @@ def test_the_fix_of_a_drain_can_be_typed() -> None:
 def test_words_from_a_host_put_nothing_into_a_command() -> None:
     why = f"the account that x; rm -r / has {CLOSED['locked']} (users.allow)"
     assert "usermod -U 'x; rm -r /'" in fix_of(why, "h2")
-
-
-@pytest.mark.parametrize(
-    ("why", "fix"),
-    [
-        (
-            'dispatch.store postgresql://db/lbd: password authentication failed for user "lbd"; '
-            "the password is the one in /var/lib/lbd/.pgpass, if that has a line for this server",
-            "correct the password, in the place that the line names",
-        ),
-        ("dispatch.store /x/ledger.sqlite: of a newer lbd", "set dispatch.store as on h1"),
-        ("", "run `systemctl start lbd-dispatcher`"),
-    ],
-)
-def test_what_keeps_a_dispatcher_from_starting_has_its_own_fix(why: str, fix: str) -> None:
-    assert dispatcher_fix(why, "h1").startswith(fix)
 
 
 @pytest.mark.parametrize(

@@ -142,3 +142,12 @@ async def test_whose_children_do_not_end_has_a_few_of_them(tmp_path):
         for _ in range(3):
             await look(7)
         assert len(begun()) == ASKED_AT_ONCE + 2
+
+
+@pytest.mark.parametrize("jobs", [0, 2])
+def test_lost_jobs_are_logged_only_if_there_were_any(jobs, caplog):
+    link = KeeperLink(lambda: None)
+    link._hello = SimpleNamespace(done=lambda: True)
+    link._jobs = {f"h1-{number}": SimpleNamespace(lose=lambda _: None) for number in range(jobs)}
+    link._lost()
+    assert caplog.messages == (["2 jobs are lost with their keeper"] if jobs else [])

@@ -197,6 +197,9 @@ async def test_the_doctor_reaches_every_peer(two):
     assert abs(peer["clock_skew_s"]) < 1.0
     assert reply["scope"] == "host"
     assert reply["fds_open"] > 0
+    one.operations.has_expired = lambda name: name == "h2"
+    (peer,) = (await one.ask({"op": "doctor"}))["peers"]
+    assert (peer["reachable"], peer["error"]) == (False, "the certificate of h2 has expired")
     await one.ask({"op": "cut", "hosts": ["h2"]})
     (peer,) = (await one.ask({"op": "doctor"}))["peers"]
     assert (peer["reachable"], peer["error"]) == (False, "h2: cut off")

@@ -85,12 +85,15 @@ async def test_whoever_has_no_certificate_of_the_cluster_is_not(shown, authority
     assert server.statuses == {}
 
 
-async def test_a_revoked_host_is_not(shown, authority):
+async def test_a_revoked_host_is_not(shown, authority, caplog):
     tls, server, port = shown()
     h2 = enrolled(authority, "h2")
     tls.learn(authority.revoke("h2"))
     assert await asked(port, h2, h2) == b""
-    assert server.refused == {"revoked": 1}
+    assert await asked(port, h2, h2) == b""
+    assert server.refused == {"revoked": 2}
+    said = [one for one in caplog.messages if "scrape" in one]
+    assert said == ["refused a scrape: h2 is revoked"], "it asks every few seconds"
 
 
 async def test_if_configured_any_client_is_answered(shown, authority):

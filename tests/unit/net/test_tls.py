@@ -1,5 +1,6 @@
 """A host's certificate on disk, watched while its daemons run."""
 
+import logging
 import time
 from types import SimpleNamespace
 
@@ -7,7 +8,13 @@ import pytest
 
 from lbd.errors import PeerError
 from lbd.lim.core.table import NEVER
-from lbd.net.tls import CERTIFICATE_BYTES, Tls, certificate_of, has_new_certificate
+from lbd.net.tls import (
+    CERTIFICATE_BYTES,
+    Tls,
+    certificate_of,
+    has_expired,
+    has_new_certificate,
+)
 from lbd.net.transport import NOBODY
 from lbd.trust import certificates
 from lbd.trust.authority import sign
@@ -65,6 +72,23 @@ def test_a_replaced_host_is_known_where_the_authority_is(authority):
     assert not has_new_certificate(here, "h3")
 
 
+def test_a_host_that_joins_again_is_no_alarm_where_that_is_known(authority, caplog):
+    caplog.set_level(logging.INFO, "lbd.tls")
+    files = enrolled(authority, "h1")
+    enrolled(authority, "h2")
+    tls = Tls("h1", files, lambda: authority)
+    tls.learn(authority.revoke("h2"))
+    enrolled(authority, "h3")
+    authority.revoke("h3")
+    enrolled(authority, "h3")
+    tls.learn(authority.signed_list())
+    said = [(one.levelname, one.getMessage()) for one in caplog.records]
+    assert said == [
+        ("WARNING", "revoked, unless they join again: h2"),
+        ("INFO", "joined again, so earlier certificates are revoked: h3"),
+    ]
+
+
 def test_a_caller_is_a_host_until_its_certificate_expires_or_is_revoked(tls, authority):
     shown, now_s = joined(authority, "h2").credentials.certificate.encode(), time.time()
     assert tls.host_of(shown, now_s) == "h2"
@@ -73,6 +97,19 @@ def test_a_caller_is_a_host_until_its_certificate_expires_or_is_revoked(tls, aut
     tls.learn(authority.revoke("h2"))
     with pytest.raises(PeerError, match="h2 is revoked"):
         tls.host_of(shown, now_s)
+
+
+def test_a_certificate_that_has_expired_is_known_until_another_is_shown(authority, monkeypatch):
+    tls = joined(authority, "h1")
+    first = joined(authority, "h2").credentials.certificate.encode()
+    tls.host_of(first, time.time())
+    assert not has_expired(tls, "h2")
+    later_s = time.time() + 2 * DAY_S
+    monkeypatch.setattr(time, "time", lambda: later_s)
+    assert has_expired(tls, "h2")
+    assert not has_expired(tls, "h3"), "it has never called here"
+    tls.host_of(joined(authority, "h2").credentials.certificate.encode(), later_s)
+    assert not has_expired(tls, "h2")
 
 
 def test_a_holder_of_a_token_is_no_host_whatever_it_has_signed_with_it(authority):
@@ -116,7 +153,7 @@ def test_a_certificate_longer_than_any_of_ours_is_not_read_and_not_kept(tls):
     with pytest.raises(PeerError, match=f"a certificate of {len(shown)} bytes"):
         certificate_of(call)
     assert tls.asker(call) == NOBODY
-    assert not tls._seen
+    assert not tls.seen
 
 
 def test_the_longest_certificate_of_the_authority_is_read(authority):

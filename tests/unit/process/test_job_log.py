@@ -1,6 +1,7 @@
 """Log lines about jobs: each carries its job's id, and the most recent ones can be queried."""
 
 import logging
+import time
 from enum import Enum
 from itertools import pairwise
 
@@ -10,6 +11,7 @@ from lbd.lbm.core.execution_events import NotStarted
 from lbd.process.job_log import (
     MORE_CHARS,
     MORE_LINES,
+    NEWS_AT_ONCE,
     SHOWN_LINES,
     JobLog,
     Line,
@@ -120,6 +122,15 @@ def test_what_is_not_logged_now_is_kept_all_the_same(log, caplog):
         ("debug", "12_7", "attempt 2 sent to h3"), ("info", "12_7", "ended"),
     ]  # fmt: skip
     assert not is_cut
+
+
+def test_too_much_news_is_only_kept(log, caplog, monkeypatch):
+    monkeypatch.setattr(time, "monotonic", lambda: 0.0)
+    for number in range(int(NEWS_AT_ONCE) + 5):
+        log.news("7", "lost %d", number)
+    assert len(caplog.records) == NEWS_AT_ONCE
+    last = log._recent.of("7", caplog.records[-1].created)[0][-1]
+    assert (last.level, last.text) == ("debug", f"lost {number}")
 
 
 def test_names_of_jobs_and_hosts_stay_within_their_line(log, caplog):

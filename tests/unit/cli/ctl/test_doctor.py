@@ -85,9 +85,10 @@ def test_doctor_reports_each_fault(daemon, capsys, lim, lbm, code, says):
         ([peer(reachable=False)], {"why_down": "was stopped"}, ("peer h2", "warn", "lbctl forget")),
         ([peer(reachable=False)], {"why_down": "silent"}, ("peer h2", "fault", "if h2 is up")),
         ([peer()], {"age_s": 40.0}, ("incoming", "fault", "7901 and 7902 of this host")),
-        ([peer()], {"age_s": None}, None),  # h2 has never been heard: this host is new
+        ([peer()], {"age_s": None}, ("peer h2", "warn", "lbctl doctor")),  # this host is new
         ([peer()], {"age_s": 1.0, "state": "up"}, None),
-        ([peer(), peer(name="h3")], {"age_s": 40.0}, None),  # h3 is heard
+        # h3 is heard
+        ([peer(), peer(name="h3")], {"age_s": 40.0}, ("peer h2", "fault", "lbctl doctor")),
     ],
 )
 def test_doctor_uses_what_is_known_of_each_host(daemon, capsys, peers, h2, found):
@@ -102,9 +103,8 @@ def test_doctor_uses_what_is_known_of_each_host(daemon, capsys, peers, h2, found
         assert said == []
     else:
         name, state, fix = found
-        ((said_name, said_state, said_fix),) = [(c["name"], c["state"], c["fix"]) for c in said]
-        assert (said_name, said_state) == (name, state)
-        assert fix in said_fix
+        (of_name,) = [check for check in said if check["name"] == name]
+        assert (of_name["state"], fix in of_name["fix"]) == (state, True)
 
 
 SAVED = {"dispatch.host": '"h1"', "dispatch.mode": '"tags"'}
@@ -203,3 +203,12 @@ def test_doctor_names_a_configuration_fault(tmp_path, capsys):
     path.write_text("[lim]\nprt = 1\n")
     assert lbctl.main(["doctor", "--config", str(path)]) == 1
     assert f'{path}:2: lim.prt: unknown key; did you mean "port"?' in capsys.readouterr().out
+
+
+def test_every_fault_of_the_configuration_is_reported(tmp_path, capsys):
+    file = tmp_path / "lbd.toml"
+    file.write_text('[lim]\nalgorithm = "NONE"\nport = 0\n')
+    assert lbctl.main(["--config", str(file), "doctor", "--json"]) == 1
+    reply = json.loads(capsys.readouterr().out)
+    found = [check["says"].partition(": ")[2].partition(":")[0] for check in reply["checks"]]
+    assert (reply["faults"], found) == (2, ["lim.algorithm", "lim.port"])

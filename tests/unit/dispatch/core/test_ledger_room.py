@@ -42,7 +42,8 @@ def test_the_users_of_one_host_leave_a_quarter():
 
 def test_the_last_of_the_disk_is_for_the_jobs_that_are_there():
     room = LedgerRoom()
-    assert "is full" in room.why_not("ann", "h1", MIB, LIMIT, Disk(RESERVE_BYTES_MAX, 100 * GIB))
+    full = Disk(RESERVE_BYTES_MAX, 100 * GIB, "/var/lib/lbd")
+    assert room.why_not("ann", "h1", MIB, LIMIT, full).startswith("/var/lib/lbd is full, so the")
     assert not room.why_not("ann", "h1", MIB, LIMIT, Disk(RESERVE_BYTES_MAX + 3 * MIB, 100 * GIB))
 
 
@@ -51,7 +52,9 @@ def test_if_nothing_is_known_of_the_disk_only_the_limit_counts():
     assert not room.why_not("ann", "h1", 5 * MIB, 10 * MIB, None)
     assert "jobs take 0 " in room.why_not("ann", "h1", 6 * MIB, 10 * MIB, None)
     room.take("ann", "h1", 10 * MIB)
-    assert "is full" in room.why_not("bob", "h2", 1, 10 * MIB, None)
+    assert "is full (dispatch.ledger_bytes is 10.0M)" in room.why_not(
+        "bob", "h2", 1, 10 * MIB, None
+    )
 
 
 def test_the_size_that_the_ledger_reports_replaces_what_was_known():

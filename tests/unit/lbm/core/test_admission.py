@@ -147,6 +147,14 @@ def test_the_rules_in_words():
         "takes no new commands above a load of 1.5 (admission.load_ceiling)",
     ]
     assert in_words(AdmissionConfig()) == []
+    assert in_words(AdmissionConfig(owner_is_back="evict")) == [], "nobody is watched"
+    assert in_words(
+        AdmissionConfig(owner_idle_s=300.0, owner_load=0.5, owner_is_back="suspend")
+    ) == [
+        "suspends commands while a terminal, keyboard or mouse was used within 5m or "
+        "other programs keep more than 0.5 cores busy (admission.owner_idle_s, "
+        "admission.owner_load, admission.owner_is_back)"
+    ]
     assert in_words(AdmissionConfig(**NIGHTS)) == [
         "takes only commands of groups wheel (admission.groups)",
         "takes everybody's commands 18:00-08:00, sat,sun (admission.everybody_when)",

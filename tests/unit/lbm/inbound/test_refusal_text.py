@@ -48,6 +48,11 @@ def test_if_only_some_programs_may_run_they_are_named():
     here = "uname is not allowed here: uname is /usr/bin/uname"
     assert said("/usr/bin/gcc", "make") == f"{here}, and only /usr/bin/gcc, make may run {end}"
     assert said("make", paths=()) == f"uname is not allowed here: only make may run {end}"
+    link = "/usr/bin/uname", "/usr/bin/coreutils"
+    assert said("/usr/bin/uname", "make", paths=link) == (
+        "uname is not allowed here: /usr/bin/uname is a link to /usr/bin/coreutils, which the "
+        f"rule would have to name instead {end}"
+    )
     many = said(*[f"/opt/{number}" + "/long" * 100 for number in range(60)])
     assert " and 55 more may run" in many
     assert len(many) < 500

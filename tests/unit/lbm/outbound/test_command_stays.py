@@ -1,5 +1,6 @@
 """A command that its client runs here and only reports (`lbrun --local`)."""
 
+import logging
 from types import SimpleNamespace
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from lbd.config.schema import Config, HostConfig
 from lbd.lbm.core import journey_events as e
 from lbd.lbm.core.jobs import Jobs, LocalCap
+from lbd.lbm.core.journey import JourneyPhase
 from lbd.lbm.outbound.command import Command
 from lbd.lbm.session.request import ClientRequest
 from lbd.model import HostId, JobState, Needs, Verdict
@@ -27,11 +29,15 @@ def home():
     )
 
 
-def stays(home, request):
+def command(home, request):
     client = SimpleNamespace(
         peer=SimpleNamespace(pid=0), here=lambda *_, **__: None, done=lambda _: None
     )
-    return Command(home, client, request, "ann", 1000).stay()
+    return Command(home, client, request, "ann", 1000)
+
+
+def stays(home, request):
+    return command(home, request).stay()
 
 
 def test_one_that_needs_what_is_to_be_asked_for_is_listed_no_longer(home):
@@ -61,3 +67,12 @@ def test_what_was_compared_is_kept_with_the_job(home):
 def test_any_other_command_runs(home):
     assert stays(home, ClientRequest([b"true"]))
     assert list(home.jobs.running) == ["h1-1"]
+
+
+def test_one_that_lost_its_host_is_in_the_journal(home, caplog):
+    caplog.set_level(logging.INFO, "lbd.lbm")
+    lost = command(home, ClientRequest([b"true"]))
+    lost.journey.phase = JourneyPhase.RUNNING
+    lost._handle(e.ContactLost("lost contact with h2: it is silent"))
+    said = [(one.job, one.getMessage()) for one in caplog.records]
+    assert said == [("h1-1", "lost contact with h2: it is silent")]

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from lbd.errors import Unavailable
 from lbd.launch.directory_stamp import Stamp
 from lbd.lbm.outbound.directory import Directory
 from lbd.lbm.session.request import ClientRequest
@@ -37,3 +38,22 @@ async def test_the_directory_is_compared_unless_it_was_named_for_that_host(
     peer = SimpleNamespace(pid=1, check=lambda: None)
     made = Directory(Looker(), None, request, 0, peer)
     assert await made.stamp() == (HERE if compared else None)
+
+
+@pytest.mark.parametrize(
+    ("trouble", "said"),
+    [
+        ("the keeper is not connected", "the keeper is not connected: see `lbctl doctor` here"),
+        ("Permission denied", "/usr cannot be accessed here: Permission denied"),
+    ],
+)
+async def test_a_missing_keeper_is_not_a_fault_of_the_directory(trouble, said):
+    class Fails:
+        async def at(self, *_, is_current):
+            raise Unavailable(trouble)
+
+    request = ClientRequest(argv=[b"true"], directory=b"/usr")
+    made = Directory(Fails(), None, request, 0, SimpleNamespace(pid=1, check=lambda: None))
+    with pytest.raises(Unavailable) as problem:
+        await made.stamp()
+    assert str(problem.value) == said

@@ -1,5 +1,6 @@
 """What `lbctl reload` applies of lbd.toml."""
 
+import logging
 import time
 from dataclasses import replace
 
@@ -9,6 +10,7 @@ from lbd.config.schema import Config
 from lbd.errors import ConfigError
 from lbd.lbm.own_resources import pool_of
 from lbd.lbm.owner.rules import InForce
+from lbd.lbm.owner.watch import say_owner
 
 
 def test_resources_features_and_memory_are_applied():
@@ -24,6 +26,25 @@ def test_resources_features_and_memory_are_applied():
     assert (pool.totals, pool.memory_total) == ({"gpu": 3}, 3 << 30)
     assert "big" in pool.features
     assert rules.config.host.name == before.host.name  # this needs a restart
+
+
+def test_a_reload_says_what_has_changed(caplog):
+    caplog.set_level(logging.INFO, "lbd.lbm")
+    config = Config()
+    rules = InForce(config, lambda: replace(config, admission=replace(config.admission, slots=3)))
+    rules.reload()
+    rules.reload()
+    assert caplog.messages == [
+        "reloaded the owner's rules: admission.slots",
+        "reloaded the owner's rules: nothing has changed",
+    ]
+
+
+def test_the_coming_and_going_of_an_owner_is_in_the_journal(caplog):
+    caplog.set_level(logging.INFO, "lbd.lbm")
+    say_owner("pts/1 was used 4 s ago")
+    say_owner("")
+    assert caplog.messages == ["the owner is back: pts/1 was used 4 s ago", "the owner is away"]
 
 
 def test_nothing_of_an_invalid_file_is_applied():

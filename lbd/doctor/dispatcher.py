@@ -1,0 +1,104 @@
+"""Checks whether the queue is reached, and says why not: its host may be down, its daemon, or the
+way to its port."""
+
+from collections.abc import Collection, Iterable, Iterator
+
+from lbd.console.daemons import Daemons
+from lbd.console.reply import Json, table, tables, text
+from lbd.doctor.checks import FAULT, OK, Check
+from lbd.doctor.peers import answers, closed
+from lbd.errors import LbdError, Unavailable
+from lbd.model import target_of
+from lbd.process import last_words
+
+START_DISPATCHER = "run `systemctl start lbd-dispatcher` or `lbd up`"
+LOST_HOST = (
+    'if it will not come back, follow "The first host is lost" in docs/how-to/replace-a-host.md'
+)
+ANSWER_S = 4.0  # longer than the LBM tries to connect
+
+
+def queue(daemons: Daemons, lims_away: Collection[str] = ()) -> Iterator[Check]:
+    """Checks that the dispatcher answers, in a cluster that has one. `lims_away`: hosts whose LIM
+    was not reached just now: one that has died looks alive for a while."""
+    hosts, _ = daemons.queue()
+    if not hosts:
+        return
+    try:
+        status = daemons.lim({"op": "status"})
+    except LbdError:
+        return
+    try:  # the LIM has it from the LBM, which asks once a second and keeps the last answer
+        found = daemons.lbm({"op": "queue.status"}, ANSWER_S)
+    except Unavailable:
+        found = {}
+        if not answers(daemons.socket("lbm")):  # its own faults are reported elsewhere
+            found = table(table(status, "cluster"), "dispatcher")
+            if not found:
+                return
+    except LbdError:
+        found = {}
+    if leader := text(found, "leader"):
+        yield Check("dispatcher", OK, f"on {leader}, {text(found, 'queued')} queued")
+        yield from standby(daemons, hosts, leader)
+        return
+    own = daemons.config.host
+    why = last_words.read(own.runtime_dir, "dispatcher") if own.name in hosts else ""
+    because = f"; the one here cannot start: {why}" if why else ""
+    host = " or ".join(hosts)
+    says = f"the one on {host} cannot be reached: lbrun -q and -d are refused{because}"
+    if why:
+        yield Check("dispatcher", FAULT, says, dispatcher_fix(why, ""))
+        return
+    rows = {text(row, "name"): row for row in tables(status, "hosts")}
+    port = daemons.config.dispatch.port
+    fixes = [
+        silent_fix(one, {} if one == own.name else rows.get(one, {}), one in lims_away, port)
+        for one in hosts
+    ]
+    if len(hosts) == 1 and fixes[0].startswith(f"{host} is down"):
+        fixes.append(LOST_HOST)
+    yield Check("dispatcher", FAULT, says, "; ".join(fixes))
+
+
+def standby(daemons: Daemons, hosts: Iterable[str], leader: str) -> Iterator[Check]:
+    own = daemons.config.host
+    if own.name in hosts and not answers(daemons.socket("dispatcher")):
+        why = last_words.read(own.runtime_dir, "dispatcher")
+        does_not = f"is not running ({why})" if why else "is not running"
+        says = f"the one here {does_not}: if {leader} is lost, this host will not take over"
+        yield Check("standby", FAULT, says, dispatcher_fix(why, leader))
+
+
+def silent_fix(host: str, row: Json, is_away: bool, port: int) -> str:
+    """`row`: its row of `lbctl status`, {} if it has none or is this host; `is_away`: its LIM does
+    not answer."""
+    start = f"on {host}, {START_DISPATCHER}; see its log"
+    if not (address := text(row, "address")):
+        return start
+    target = target_of(address, port)
+    why = closed(target)
+    if why == "refused":  # the machine is up
+        return f"{start}. If it runs, the firewall there rejects TCP port {port}: open it"
+    if why and (is_away or text(row, "state") == "down"):
+        return f"{host} is down: start that machine, and its daemons"
+    if why:
+        return (
+            f"open TCP port {port} of {host} in the firewall ({target}: {why}). If it is open, "
+            f"{start}"
+        )
+    return f"{start}: {target} accepts connections, but answers nothing"
+
+
+def dispatcher_fix(why: str, leader: str) -> str:
+    """`why`: its message when it could not start, "" if there was none. `leader`: one that
+    could."""
+    if "is revoked" in why:
+        return "see the certificate's line above"
+    if "confirms that the queue" in why:
+        return "start the daemons of one of these hosts, or wait"
+    if "password" in why:
+        return f"correct the password, in the place that the line names; then {START_DISPATCHER}"
+    if "dispatch.store" in why and leader:
+        return f"set dispatch.store as on {leader}; then {START_DISPATCHER}"
+    return f"{START_DISPATCHER}; see its log"

@@ -1,0 +1,74 @@
+"""Checks one other host, as this host's LIM reaches it."""
+
+from collections.abc import Iterator
+
+from lbd import __version__
+from lbd.console.daemons import START
+from lbd.console.reply import Json, number, text
+from lbd.doctor.checks import ENDED_FIX, FAULT, OK, REJOIN_FIX, WARN, Check
+from lbd.model import STOPPED
+from lbd.net.details import UNPROVEN
+
+CLOCK_SKEW_MAX_S = 2.0
+REVOKED_FIX = "if it is to stay out, run `lbctl forget {0}`; to readmit it, " + REJOIN_FIX.replace(
+    "{}", "{0}"
+)
+
+
+def not_reached_fix(host: str, error: str) -> str:
+    if UNPROVEN in error:
+        return (
+            f"if {host} was revoked: {REVOKED_FIX.format(host)}. If it was not, another machine "
+            "answers at its address"
+        )
+    if error.endswith(" is revoked"):
+        return REJOIN_FIX.format(error.removesuffix(" is revoked").rpartition(" ")[2])
+    # a certificate; the second: up to release 0.1
+    if error.endswith((" has expired", " has expired")):
+        whose = error.rpartition(" has ")[0].rpartition(" ")[2]
+        return ENDED_FIX + REJOIN_FIX.format(whose)
+    if "refused" in error:  # the machine answers, and no firewall is in the way
+        return f"no LIM is listening there: on {host}, run `systemctl start lbd.target` or `lbd up`"
+    return (
+        f"if {host} is up, check its address, that its TCP ports 7901 and 7902 are open, and "
+        "run `lbctl doctor` on it"
+    )
+
+
+def peer(item: Json, row: Json) -> Iterator[Check]:
+    """Checks one other host, as this host's LIM reaches it. `row`: its row of `lbctl status`."""
+    name = f"peer {text(item, 'name')}"
+    if item.get("skewed") is True:
+        says, _, fix = text(item, "error").rpartition(": ")
+        yield Check(name, FAULT, says, fix)
+        return
+    if item.get("reachable") is not True and row.get("revoked") is True:
+        fix = REVOKED_FIX.format(text(item, "name"))
+        yield Check(name, WARN, "was revoked with `lbctl revoke`: no host talks to it", fix)
+        return
+    if item.get("reachable") is not True and text(row, "why_down").startswith(STOPPED):
+        fix = f"{START}; if it will not come back, `lbctl forget {text(item, 'name')}`"
+        yield Check(name, WARN, STOPPED, f"there, {fix}")
+        return
+    if item.get("reachable") is not True:
+        fix = not_reached_fix(text(item, "name"), text(item, "error"))
+        yield Check(name, FAULT, f"cannot be reached: {text(item, 'error') or 'no answer'}", fix)
+        return
+    reached = f"reached in {number(item, 'rtt_s') * 1000:.1f} ms"
+    if text(row, "state") == "down":
+        says = f"{reached}, but it is down for this host: {text(row, 'why_down')}"
+        fix = f"run `lbctl doctor` on {text(item, 'name')}, and see the log of its LIM and of ours"
+        is_new = row.get("age_s") is None  # since this host's LIM started
+        yield Check(name, WARN if is_new else FAULT, says, fix)
+    else:
+        yield Check(name, OK, reached)
+    version, skew_s = text(item, "version"), number(item, "clock_skew_s")
+    if version and version != __version__:
+        fix = "install the same version on every host; adjacent versions work together meanwhile"
+        yield Check(name, WARN, f"runs lbd {version}, this host {__version__}", fix)
+    if abs(skew_s) > CLOCK_SKEW_MAX_S:
+        fix = (
+            "run chrony or ntpd on both: make on shared files, and certificates, depend on the "
+            "clock"
+        )
+        yield Check(name, FAULT, f"its clock is off from ours by {skew_s:+.1f} s", fix)

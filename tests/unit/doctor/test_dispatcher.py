@@ -1,0 +1,92 @@
+"""What `lbctl doctor` says of a queue that is not reached."""
+
+import pytest
+
+from lbd.config.schema import Config, HostConfig
+from lbd.console.daemons import Daemons
+from lbd.doctor import dispatcher
+from lbd.doctor.checks import FAULT, OK
+from lbd.doctor.dispatcher import dispatcher_fix, queue
+from lbd.errors import LbdError, Unavailable
+
+
+class Answering(Daemons):
+    """Daemons of h1, in a cluster whose queue is on h2. `h2`: its row of `lbctl status`."""
+
+    def __init__(self, h2=None, found=None):
+        super().__init__(Config(host=HostConfig(name="h1")))
+        object.__setattr__(self, "row", {"name": "h2", "address": "10.0.0.2", **(h2 or {})})
+        object.__setattr__(self, "found", found)
+
+    def queue(self):
+        return ("h2",), "lbctl queue"
+
+    def lim(self, request, timeout_s=0.0):
+        # what the LIM heard last must not count as an answer
+        return {"hosts": [self.row], "cluster": {"dispatcher": {"leader": "h2", "queued": 7}}}
+
+    def lbm(self, request, timeout_s=0.0):
+        if isinstance(self.found, LbdError):
+            raise self.found
+        return self.found
+
+
+@pytest.fixture
+def port(monkeypatch):
+    """Sets why no connection to the dispatcher's port can be made."""
+    monkeypatch.setattr(dispatcher, "answers", lambda _: True)
+    return lambda why: monkeypatch.setattr(dispatcher, "closed", lambda _: why)
+
+
+def test_a_queue_that_answers():
+    (found,) = queue(Answering(found={"leader": "h2", "queued": 3}))
+    assert (found.state, found.says) == (OK, "on h2, 3 queued")
+
+
+@pytest.mark.parametrize("problem", [Unavailable("lbm did not answer"), LbdError("no"), {}])
+@pytest.mark.parametrize(
+    ("h2", "away", "why", "fix", "not_fix"),
+    [
+        ({"state": "up"}, (), "no answer", "open TCP port 7903 of h2", "is down"),
+        ({"state": "up"}, ("h2",), "no answer", "h2 is down: start that machine", "firewall"),
+        ({"state": "down"}, (), "No route to host", '"The first host is lost"', "firewall"),
+        ({"state": "down"}, (), "refused", "run `systemctl start lbd-dispatcher`", "is lost"),
+        ({"state": "up"}, (), "refused", "rejects TCP port 7903", "is lost"),
+        ({"state": "up"}, (), "", "answers nothing", "firewall"),
+        ({"address": ""}, (), "refused", "run `systemctl start lbd-dispatcher`", "firewall"),
+    ],
+)
+def test_a_silent_queue_is_a_fault_whatever_keeps_it_silent(
+    port, problem, h2, away, why, fix, not_fix
+):
+    port(why)
+    (found,) = queue(Answering(h2, problem), away)
+    assert (found.name, found.state) == ("dispatcher", FAULT)
+    assert "the one on h2 cannot be reached" in found.says
+    assert fix in found.fix
+    assert not_fix not in found.fix
+
+
+def test_of_a_dead_lbm_the_queue_is_not_the_fault(monkeypatch):
+    monkeypatch.setattr(dispatcher, "answers", lambda _: False)
+    (found,) = queue(Answering(found=Unavailable("lbm is not running")))
+    assert (found.state, found.says) == (OK, "on h2, 7 queued"), "as the LIM has heard"
+    quiet = Answering(found=Unavailable("lbm is not running"))
+    object.__setattr__(quiet, "lim", lambda *_: {"hosts": [], "cluster": {"dispatcher": None}})
+    assert list(queue(quiet)) == []
+
+
+@pytest.mark.parametrize(
+    ("why", "fix"),
+    [
+        (
+            'dispatch.store postgresql://db/lbd: password authentication failed for user "lbd"; '
+            "the password is the one in /var/lib/lbd/.pgpass, if that has a line for this server",
+            "correct the password, in the place that the line names",
+        ),
+        ("dispatch.store /x/ledger.sqlite: of a newer lbd", "set dispatch.store as on h1"),
+        ("", "run `systemctl start lbd-dispatcher`"),
+    ],
+)
+def test_what_keeps_a_dispatcher_from_starting_has_its_own_fix(why: str, fix: str) -> None:
+    assert dispatcher_fix(why, "h1").startswith(fix)
