@@ -1,6 +1,7 @@
 """`lbctl job, wait` for queued jobs; verbs.py adds those of plain commands."""
 
 import argparse
+import contextlib
 import math
 import time
 from functools import partial
@@ -170,6 +171,10 @@ def wait(
             if held >= left and not said_held:
                 said_held = True
                 complain("lbctl", waits_for_release(left, ids))
+        if not (counts or listed or reply.get("all_done")):
+            question = {"op": "queue.wait", "ids": ids, "patience_s": 0.0, "counts": True}
+            with contextlib.suppress(LbdError):
+                counts = table(daemons.lbm(question, ANSWER_S), "states")
     except LbdError as problem:
         report_error("lbctl", problem)
         return NO_ANSWER, found
