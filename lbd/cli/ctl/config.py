@@ -79,6 +79,7 @@ class Setting:
 
 
 def add_commands(parser: Parser) -> None:
+    parser.elsewhere = {"get": 'use "lbctl config show"'}
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     add_options = {"check": add_check, "show": add_show, "set": add_set}
     for word, about in ABOUT.items():
