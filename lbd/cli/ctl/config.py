@@ -396,6 +396,4 @@ def sign_again(daemons: Daemons, replaced: str) -> None:
     complain("lbctl", f"the settings for all hosts were signed {why}: {done}")
 
 
-VERBS = {
-    "config": Verb(run_command, add_commands, EXAMPLES, own_options=True),
-}
+VERBS = {"config": Verb(run_command, add_commands, EXAMPLES, own_options=True)}
