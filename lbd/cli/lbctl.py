@@ -101,6 +101,8 @@ ELSEWHERE = {  # names used by Slurm, PBS, shells and others
     "sinfo": "status", "hosts": "status", "nodes": "status", "sacct": "history",
     "scontrol": "job", "show": "job", "sstat": "job", "htop": "top", "log": "logs",
     "resume": "release", "suspend": "hold", "retry": "requeue", "sprio": "jobs",
+    "submit": "lbrun -d", "qsub": "lbrun -d", "sbatch": "lbrun -d", "run": "lbrun",
+    "srun": "lbrun -q",
 }  # fmt: skip
 COMMANDS = {name: does for verbs in VERBS.values() for name, does in verbs.items()}
 EXAMPLES = (

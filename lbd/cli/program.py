@@ -2,6 +2,7 @@
 (`plain_words`): argparse and its imports take 0.8 MiB."""
 
 import argparse
+import re
 from collections.abc import Mapping, Sequence
 from shutil import get_terminal_size
 from typing import NoReturn
@@ -13,11 +14,16 @@ from lbd.text.fitted_help import fitted
 from lbd.text.one_line import one_line
 from lbd.text.spelling import hint, nearest
 
+QUOTE = "'"
+SHORT = len("-x")
+# argparse's message about a word that is none of the allowed ones
+CHOICE = re.compile(r"^argument ([^ :]+): invalid choice: (.+) \(choose from (.+)\)$")
+
 
 class Parser(argparse.ArgumentParser):
     """Changes argparse: one-line errors, no abbreviated options, and examples in --help."""
 
-    elsewhere: Mapping[str, str] = {}  # options of other programs, and what to do here instead
+    elsewhere: Mapping[str, str] = {}  # words of other programs, and what to do here instead
 
     def __init__(self, prog: str, description: str, examples: Sequence[str] = ()) -> None:
         lines = "".join(f"  {line}\n" for line in examples)
@@ -33,11 +39,21 @@ class Parser(argparse.ArgumentParser):
         return fitted(super().format_help(), get_terminal_size().columns)
 
     def error(self, message: str) -> NoReturn:
+        message = CHOICE.sub(self._not_a_choice, message, count=1)
         said = one_line(message + self._nearest_option(message), COMPLAINT_CHARS_MAX)
         see = f"see {self.prog} --help"
         if Errors.as_json:
             self.exit(EXIT_USAGE, json_error("usage", said, see) + "\n")
         self.exit(EXIT_USAGE, f"{self.prog}: {said}; {see}\n")
+
+    def _not_a_choice(self, found: re.Match[str]) -> str:
+        name, given, choices = found.groups()
+        word = given.strip(QUOTE)
+        if name not in self._option_string_actions:
+            name = name.lower()
+            if word in self.elsewhere:
+                return f"no {name} {given}; {self.elsewhere[word]}"
+        return f"no {name} {given}; {hint(word, choices.replace(QUOTE, '').split(', '))}"
 
     def _nearest_option(self, message: str) -> str:
         """Returns a suggestion to add to argparse's message about an unknown option."""
@@ -48,6 +64,9 @@ class Parser(argparse.ArgumentParser):
         if word in self.elsewhere:
             return f"; {self.elsewhere[word]}"
         near = nearest(word, self._option_string_actions)
+        if len(word) == SHORT:  # the only long option with this letter
+            long = [name for name in self._option_string_actions if name.startswith(f"-{word}")]
+            near = long[0] if len(long) == 1 else near
         return f'; did you mean "{near}"?' if near else ""
 
     def add_config_options(self) -> None:
@@ -75,8 +94,8 @@ def command_line(
     takes_json: bool = False,
 ) -> tuple[str, list[str], str | None]:
     """Parses the command line of a program with `commands`. Returns the command, its own words, and
-    the file of --config. `elsewhere` maps other programs' names for them. `takes_json` allows
-    --json before the command."""
+    the file of --config. `elsewhere` maps other programs' names for them to these, or to other
+    commands of ours. `takes_json` allows --json before the command."""
     wide = max(map(len, commands))
     listing = "\n".join(f"  {name:<{wide}}  {does}" for name, does in commands.items())
     parser = Parser(program, f"{about}\n\ncommands:\n{listing}", examples)
@@ -98,7 +117,8 @@ def command_line(
         parser.exit()
     if command not in commands:
         meant = elsewhere.get(command.lower())
-        near = f'use "{program} {meant}"' if meant else hint(command, commands)
+        whole = f"{program} {meant}" if meant in commands else meant
+        near = f'use "{whole}"' if meant else hint(command, commands)
         parser.error(f"no command {command!r}; {near}")
     json = ["--json"] if takes_json and options.json else []
     return command, [*json, *options.rest], options.config

@@ -57,6 +57,7 @@ class Options:
         self.asked: dict[str, list[str]] = {}  # values of --need, --feature and --not-feature
         self.needs = ""  # the same in the form the LBM reads
         self.plain: set[str] = set()
+        self.typed: dict[str, str] = {}  # the last name by which each option was given
         self.command: list[str] = []
         self.timeout_s = 0.0
         self.memory_bytes = 0
@@ -86,13 +87,27 @@ def read_options(arguments: list[str]) -> Options:
                 rest.insert(0, "-" + text)
         take_option(options, name, value, rest)
     options.command = rest
-    check(options)
+    try:
+        check(options)
+    except Trouble as problem:
+        raise Trouble(as_typed(str(problem), options.typed)) from None
     return options
+
+
+def as_typed(message: str, typed: dict[str, str]) -> str:
+    """Returns the message with the short names of options that were given by those."""
+    import re  # imported late: only a mistake needs it
+
+    for key, name in typed.items():
+        if not name.startswith("--"):
+            message = re.sub(rf"{spelt(key)}(?![\w-])", name, message)
+    return message
 
 
 def take_option(options: Options, name: str, value: str | None, rest: list[str]) -> None:
     if name in PLAIN and value is None:
         options.plain.add(PLAIN[name])
+        options.typed[PLAIN[name]] = name
         options.plain.discard(OPPOSITE.get(PLAIN[name], ""))
     elif name in WITH_VALUE:
         if value is None:
@@ -100,6 +115,7 @@ def take_option(options: Options, name: str, value: str | None, rest: list[str])
                 raise Trouble(f"{name} needs a value")
             value = rest.pop(0)
         key = WITH_VALUE[name]
+        options.typed[key] = name
         if key == "exclude":
             options.excluded += read_names(name, value)
         elif key == "env":

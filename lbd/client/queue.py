@@ -73,7 +73,7 @@ def run_queued(options: Options, around: Surroundings) -> int:
              "begin": tags.BEGIN, "notify": tags.NOTIFY}  # fmt: skip
     for name in ("output", "error"):
         if name in options.values:
-            check_place(f"--{name}", encode(options.values[name]), around.directory)
+            check_place(options.typed[name], encode(options.values[name]), around.directory)
     if remark := all_tasks_write(options.values):
         say(remark)
     pairs += [(tag, encode(options.values[name])) for name, tag in names.items()

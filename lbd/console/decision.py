@@ -90,10 +90,14 @@ def trouble_here(reply: Json, asked: Json) -> OSError | None:
     """Returns why the command could not start here, if it would stay. The LBM asks the others."""
     if text(reply, "verdict") != "here" or asked.get("staged") is True:
         return None
-    program = os.fsencode(str(asked["program"]))
+    return trouble_of(*(os.fsencode(str(asked[key])) for key in ("program", "directory", "path")))
+
+
+def trouble_of(program: bytes, directory: bytes, path: bytes) -> OSError | None:
+    """Returns why a program could not be started on this host."""
     if b"/" in program:
-        program = os.path.join(os.fsencode(str(asked["directory"])), program)
-    number = find_program(program, os.fsencode(str(asked["path"])))
+        program = os.path.join(directory, program)
+    number = find_program(program, path)
     return OSError(number, os.strerror(number)) if number else None
 
 

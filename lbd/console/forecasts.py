@@ -67,15 +67,15 @@ def begin_phrase(one: Json) -> str:
 
 
 def truth_phrase(one: Json) -> str:
-    """Returns what was predicted at submission and how long the job waited; "" until it began."""
+    """Returns how long the job waited, and what was predicted at submission; "" until it began."""
     foretold_s = number(one, "foretold_wait_s")
     waited_s = number(one, "started") - number(one, "submitted")
     if math.isnan(foretold_s) or math.isnan(waited_s) or number(one, "attempt") > 1:
         return ""
     interval = one.get("foretold_wait_s_90") if foretold_s > 0 else None
-    likely = f" (likely {interval_text(interval)})" if interval is not None else ""
-    begins = f"to begin in {forecast(foretold_s)}" if foretold_s > 0 else "to begin at once"
-    return f"{begins}{likely}; it waited {forecast(max(0.0, waited_s))}"
+    likely = f", likely {interval_text(interval)}" if interval is not None else ""
+    foretold = forecast(foretold_s) if foretold_s > 0 else "no wait"
+    return f"{forecast(max(0.0, waited_s))} (predicted: {foretold}{likely})"
 
 
 def target_lines(one: Json, clock: Clock) -> list[str]:

@@ -164,7 +164,7 @@ def detail_lines(one: Json, clock: Clock) -> list[str]:
         lines += [said] if said else []
     lines += outlook_lines(one, clock)
     if truth := truth_phrase(one):
-        lines.append(f"predicted at submission: {truth}")
+        lines.append(f"waited   {truth}")
     lines += time_lines(one, clock)
     if known := table(one, "speedup"):
         lines.append(f"speedup  {speedup_phrase(known)}")

@@ -67,6 +67,7 @@ def run(words: list[str]) -> int:
         raise SlurmError("--label is not supported by lbd outside a job of sbatch: srun starts one "
                          "process here")  # fmt: skip
     words = lbrun_words(given)
+    check_host(given.values.get("nodelist", ""))
     redirect(given.values, name_of(given))
     from lbd.client.lbrun import main
 
@@ -86,6 +87,24 @@ def check_as_it_is(given: Given, *, is_step: bool) -> None:
     if whose is not None and (whose or not is_step) and "exclusive" not in let_be():
         given.refused["exclusive"] = f"--exclusive {whose}".strip()
     given.check(GRAMMAR)
+
+
+def check_host(nodelist: str) -> None:
+    """Refuses a host that does not exist, for which `lbrun -q` would wait. Raises SlurmError."""
+    if not nodelist:
+        return
+    from lbd.slurm.sinfo import hosts, text_of
+    from lbd.text.spelling import nearest
+
+    try:
+        known = [text_of(row.get("name")) for row in hosts()]
+    except SlurmError:  # lbrun says what is wrong
+        return
+    for host in hosts_in(nodelist):
+        if known and host not in known:
+            near = nearest(host, known)
+            meant = f'; did you mean "{near}"?' if near else "; `sinfo` lists them"
+            raise SlurmError(f"Invalid node name specified: no host {host} in this cluster{meant}")
 
 
 def name_of(given: Given) -> str:

@@ -57,20 +57,18 @@ def tasks(count: int) -> str:
 
 
 def interrupted_line(states: Mapping[str, int], interrupted: int, never_started: int) -> str:
-    """`interrupted`: how many of the failed tasks were ended by the interrupting signal;
-    `never_started`: how many of the cancelled ones."""
-    failed = failed_in(states) - interrupted
-    parts = [
-        f"{count} {what}"
-        for count, what in (
-            (states.get("done", 0), "done"),
-            (failed, "failed"),
-            (interrupted, "interrupted"),
-            (never_started, "never started"),
-            (states.get("cancelled", 0) - never_started, "cancelled"),
-        )
-        if count
-    ]
+    """Returns the counts that `lbctl job` shows, with their causes. `interrupted`: how many of the
+    failed tasks were ended by the interrupting signal; `never_started`: how many of the cancelled
+    ones."""
+    parts = []
+    for count, what, special, why in (
+        (states.get("done", 0), "done", 0, ""),
+        (failed_in(states), "failed", interrupted, "by the interrupt"),
+        (states.get("cancelled", 0), "cancelled", never_started, "never started"),
+    ):
+        number = "" if special == count else f"{special} "
+        if count:
+            parts.append(f"{count} {what}" + (f" ({number}{why})" if special else ""))
     return f"interrupted: {', '.join(parts)}"
 
 

@@ -20,7 +20,7 @@ PHRASES = {
     "no-balancing": "the algorithm NOLB never moves commands",
     "centre-silent": "the coordinator does not answer",
     "below-threshold": "the load is within lim.local_threshold",
-    "wanted": "requested with --host",
+    "wanted": "requested with -H",
     "must-stay": "asked to stay here",
     "nested": "an lbrun inside lbm.max_hops others does not move its command again",
     "placed-already": "the lbrun that started this one has chosen this host for it",

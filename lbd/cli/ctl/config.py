@@ -79,6 +79,7 @@ class Setting:
 
 
 def add_commands(parser: Parser) -> None:
+    parser.elsewhere = {"get": 'use "lbctl config show"'}
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     add_options = {"check": add_check, "show": add_show, "set": add_set}
     for word, about in ABOUT.items():
@@ -395,6 +396,4 @@ def sign_again(daemons: Daemons, replaced: str) -> None:
     complain("lbctl", f"the settings for all hosts were signed {why}: {done}")
 
 
-VERBS = {
-    "config": Verb(run_command, add_commands, EXAMPLES, own_options=True),
-}
+VERBS = {"config": Verb(run_command, add_commands, EXAMPLES, own_options=True)}

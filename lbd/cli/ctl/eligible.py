@@ -1,16 +1,19 @@
 """`lbctl eligible`: what is known of the caller's commands, or of one, and its consequences."""
 
 import argparse
+import os
 import time
 from collections.abc import Sequence
 
 from lbd.cli.ctl.verb import Verb, reading
 from lbd.cli.program import Parser
 from lbd.console.daemons import Daemons
-from lbd.console.decision import verdict_line, working_directory
+from lbd.console.decision import trouble_of, verdict_line, working_directory
 from lbd.console.figures import duration
 from lbd.console.output import DIM, GREEN, Cell, Row, print_json, print_table, put
 from lbd.console.reply import Json, number, tables, text, texts
+from lbd.launch.exec import exit_status_of
+from lbd.text.missing_program import why_not_run
 
 LISTS = (("always", "your list"), ("never", "your list"),
          ("features", "your list"), ("host_features", "this host's list"),
@@ -42,12 +45,19 @@ def eligible(daemons: Daemons, options: argparse.Namespace) -> int:
     if options.json:
         print_json({"command": command, **reply})
     else:
-        show_one(command, reply)
+        directory, path = working_directory(), os.environ.get("PATH", os.defpath)
+        trouble = trouble_of(*map(os.fsencode, (command[0], directory, path)))
+        show_one(command, reply, trouble if text(reply, "reason") == "new" else None)
     return 0
 
 
-def show_one(command: Sequence[str], reply: Json) -> None:
-    put(f"{' '.join(command)}: under lbsh it {verdict_line(reply)}")
+def show_one(command: Sequence[str], reply: Json, trouble: OSError | None) -> None:
+    """`trouble`: why a new command could not be measured here."""
+    verdict = f"under lbsh it {verdict_line(reply)}"
+    if trouble is not None:
+        status = exit_status_of(trouble)
+        verdict = f"{why_not_run(command, trouble)}; the exit status would be {status}"
+    put(f"{' '.join(command)}: {verdict}")
     put(f"known as      {text(reply, 'key')}")
     if needs := text(reply, "needs"):
         put(f"runs where    {needs} (eligibility.features)")

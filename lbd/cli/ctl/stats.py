@@ -45,6 +45,11 @@ GO_FIRST = (
     ">MOVED",
     ">SLOWDOWN", ">FAILED", ">MEDIAN", ">P95",
 )  # fmt: skip
+LEGENDS = (  # of the columns whose figures alarm those who do not know them
+    ("SLOWDOWN", "SLOWDOWN: waiting of all kinds ÷ CPU time, so high for what mostly sleeps"),
+    ("WRONG", "WRONG: sent to a host that was no less busy; loads lag behind bursts, so compare it "
+     "only with itself"),
+)  # fmt: skip
 MEDIAN, TAIL = 0.5, 0.95
 # Hosts that were set up together start their records within this time,
 TOGETHER_S = 60.0
@@ -290,9 +295,12 @@ def stats_lines(
         lines = notes_of(name, total, groups[kind], withheld(found.answers.values(), kind))
         notes[len(rows)] = [line for note in lines for line in wrapped(note, page.columns, "  ")]
     lines = [*wrapped(said, page.columns), ""]
-    for at, line in enumerate(page.table(("", *HEADER), rows, GO_FIRST, ("",))):
+    table = page.table(("", *HEADER), rows, GO_FIRST, ("",))
+    for at, line in enumerate(table):
         lines += [line, *(page.paint(note, DIM) for note in notes.get(at, []))]
-    return lines
+    legends = [legend for title, legend in LEGENDS if title in table[0]]
+    shown = [line for legend in legends for line in wrapped(legend, page.columns, "  ")]
+    return [*lines, "", *(page.paint(line, DIM) for line in shown)]
 
 
 def notes_of(name: str, total: Measure, groups: dict[str, Measure], cut_off: int) -> list[str]:

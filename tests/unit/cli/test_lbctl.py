@@ -1,5 +1,6 @@
 """`lbctl` against canned answers: what it prints, asks, refuses and returns."""
 
+import contextlib
 import json
 import re
 import subprocess
@@ -309,8 +310,28 @@ def test_a_word_of_another_scheduler_is_answered_with_our_word(capsys, word, mea
 
 
 def test_words_of_other_schedulers_lead_to_commands_but_are_not_commands():
-    assert {*lbctl.ELSEWHERE.values()} <= {*lbctl.COMMANDS}
+    ours = {"lbrun", "lbrun -d", "lbrun -q"}
+    assert {*lbctl.ELSEWHERE.values()} - ours <= {*lbctl.COMMANDS}
     assert not {*lbctl.ELSEWHERE} & {*lbctl.COMMANDS}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["submit"], "lbctl: no command 'submit'; use \"lbrun -d\"; "),
+        (["squeue"], "lbctl: no command 'squeue'; use \"lbctl jobs\"; "),
+        (["config", "get"], "lbctl config: no command 'get'; use \"lbctl config show\"; "),
+        (["config", "shwo"], "lbctl config: no command 'shwo'; did you mean \"show\"?; "),
+        (["config", "x"], "lbctl config: no command 'x'; allowed: check, show, set; "),
+        (["jobs", "-a"], 'lbctl jobs: unrecognized arguments: -a; did you mean "--all"?; '),
+        (["jobs", "-n"], "lbctl jobs: unrecognized arguments: -n; see "),  # --name, --no-header
+    ],
+    ids=" ".join,
+)
+def test_a_wrong_word_leads_to_the_right_one(capsys, words, said):
+    with contextlib.suppress(SystemExit):
+        lbctl.main(words)
+    assert capsys.readouterr().err.startswith(said)
 
 
 def test_a_parameter_that_follows_the_load_is_marked_so(daemon, capsys):

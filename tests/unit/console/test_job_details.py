@@ -41,9 +41,9 @@ def test_for_a_running_array_its_end_is_forecast_not_the_start_of_its_next_task(
 @pytest.mark.parametrize(
     ("known", "said"),
     [
-        ({}, "to begin in 1m06s (likely 39s to 1m48s); it waited 1m12s"),
-        ({"foretold_wait_s_90": None}, "to begin in 1m06s; it waited 1m12s"),
-        ({"foretold_wait_s": 0.0}, "to begin at once; it waited 1m12s"),
+        ({}, "1m12s (predicted: 1m06s, likely 39s to 1m48s)"),
+        ({"foretold_wait_s_90": None}, "1m12s (predicted: 1m06s)"),
+        ({"foretold_wait_s": 0.0}, "1m12s (predicted: no wait)"),
         ({"foretold_wait_s": None}, None),
         ({"started": None}, None),
         ({"attempt": 2}, None),
@@ -53,8 +53,8 @@ def test_the_prediction_at_submission_is_compared_with_what_happened(known, said
     job = {**JOB, "submitted": 1000.0, "started": 1072.0, "attempt": 1, "foretold_wait_s": 66.0,
            "foretold_wait_s_90": [39.0, 108.0]}  # fmt: skip
     lines = detail_lines({**job, **known}, Clock(2000.0, utc=True))
-    found = [line for line in lines if line.startswith("predicted")]
-    assert found == [f"predicted at submission: {said}"] * (said is not None)
+    found = [line for line in lines if line.startswith("waited")]
+    assert found == [f"waited   {said}"] * (said is not None)
 
 
 def test_a_reason_that_only_repeats_the_state_is_left_out():

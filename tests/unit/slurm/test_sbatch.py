@@ -1,8 +1,10 @@
 """Slurm's command lines: which option of lbrun each becomes, and which are refused by name."""
 
+import re
+
 import pytest
 
-from lbd.slurm import sacct, scancel, scontrol, squeue, srun
+from lbd.slurm import sacct, scancel, scontrol, sinfo, squeue, srun
 from lbd.slurm.options import LET_BE, SlurmError, read
 from lbd.slurm.queue import SHOWN_S, Job, reason_of, state_of
 from lbd.slurm.sbatch import GRAMMAR, lbrun_words, signal_words
@@ -161,6 +163,19 @@ def test_a_terminal_is_not_waited_for_in_the_queue(monkeypatch):
         srun.run(words)
         assert ran[-1][0] == how
     assert "--timeout 300" in " ".join(ran[0])
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"), [("H2", '; did you mean "h2"?'), ("zz", "; `sinfo` lists them")]
+)
+def test_srun_refuses_a_host_that_does_not_exist(monkeypatch, given, meant):
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    monkeypatch.setattr(sinfo, "hosts", lambda: [{"name": "h1"}, {"name": "h2"}])
+    said = f"Invalid node name specified: no host {given} in this cluster{meant}"
+    with pytest.raises(SlurmError, match=re.escape(said)):
+        srun.run(["-w", given, "true"])
+    srun.check_host("h2")
+    srun.check_host("")
 
 
 def test_srun_starts_several_processes_only_within_a_job():

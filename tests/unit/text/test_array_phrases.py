@@ -45,7 +45,7 @@ def test_the_end(states, failed, line):
 def test_the_end_of_an_interrupted_array():
     states = {"done": 3, "failed": 5, "cancelled": 4}
     assert interrupted_line(states, 4, 3) == (
-        "interrupted: 3 done, 1 failed, 4 interrupted, 3 never started, 1 cancelled"
+        "interrupted: 3 done, 5 failed (4 by the interrupt), 4 cancelled (3 never started)"
     )
 
 

@@ -43,7 +43,7 @@ def wait_showing(ask: Ask, ids: list[str], give_up_s: float, progress: Progress)
 
 
 def outcome(states: Json, ids: list[str]) -> str:
-    """Returns the line at the end of a wait that showed progress; "" if nothing is known."""
+    """Returns the line at the end of a wait; "" if nothing is known."""
     counts = {state: int(count) for state, count in states.items() if isinstance(count, int)}
     failed, cancelled = failed_in(counts), counts.get("cancelled", 0)
     if not failed and not cancelled:
@@ -51,6 +51,10 @@ def outcome(states: Json, ids: list[str]) -> str:
         return f"all {total} are done" if total > 1 else f"job {ids[0]} is done" if total else ""
     others = f", {were_cancelled(cancelled)}" if cancelled else ""
     how = f": see `lbctl job {ids[0]}`" if len(ids) == 1 else ""
+    if sum(counts.values()) == 1:
+        (state,) = (one for one, count in counts.items() if count)
+        name = f"job {ids[0]}" if ids[0][:1].isdigit() else "the job"
+        return f"{name} {'failed' if state == 'failed' else f'was {state}'}{how}"
     return f"{failed} of {sum(counts.values())} failed{others}{how}"
 
 

@@ -118,13 +118,16 @@ def chosen_and_sorted(
     """Returns all jobs that match, before `--limit`."""
     filters, period = Filters.of(options), Period.of(options, unix_now_s)
     found = [job for job in jobs if filters.keeps(job) and period.has(number(job, "submitted"))]
-    if options.sort:
-        key = options.sort.removeprefix("-")
-        known = [job for job in found if job.get(key) is not None]
-        unknown = [job for job in found if job.get(key) is None]  # last in either direction
-        known.sort(key=lambda job: sort_value(job[key]), reverse=options.sort.startswith("-"))
-        found = known + unknown
-    return found
+    return in_order(found, options.sort) if options.sort else found
+
+
+def in_order(jobs: Iterable[Json], order: str) -> list[Json]:
+    """Sorts by a key, descending if it begins with "-". Jobs without it come last."""
+    key, found = order.removeprefix("-"), list(jobs)
+    known = [job for job in found if job.get(key) is not None]
+    unknown = [job for job in found if job.get(key) is None]
+    known.sort(key=lambda job: sort_value(job[key]), reverse=order.startswith("-"))
+    return known + unknown
 
 
 def sort_value(value: object) -> tuple[float, tuple[tuple[float, str], ...]]:

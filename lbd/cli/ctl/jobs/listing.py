@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from lbd.cli.complaints import complain
-from lbd.cli.ctl.jobs.filters import HEADING_OF, add_view, chosen_and_sorted, limited
+from lbd.cli.ctl.jobs.filters import HEADING_OF, add_view, chosen_and_sorted, in_order, limited
 from lbd.cli.ctl.verb import Verb, reading
 from lbd.cli.program import Parser
 from lbd.console.daemons import Daemons
@@ -104,6 +104,8 @@ def jobs(daemons: Daemons, options: argparse.Namespace) -> int:
                 "jobs",
             ),
         ]
+    elif not others and ended_too:  # plain and queued ones, the newest last
+        found = in_order(found, "submitted")
     found, left_out = limited(chosen_and_sorted(found, options, time.time()), options)
     if options.json:
         print_json([{key: job.get(key) for key in options.fields or job} for job in found])

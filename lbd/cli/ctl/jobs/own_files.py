@@ -6,6 +6,8 @@ import os
 import pwd
 import shlex
 import stat
+import time
+from dataclasses import dataclass
 
 from lbd.cli.complaints import complain
 from lbd.console.output_paths import comes_back, is_in_place, path_of
@@ -17,6 +19,10 @@ from lbd.process.reading_child import become, read_in_child
 PIECE_BYTES = 256 << 10
 STALLED_S = 10.0
 CLOCKS_S = 60.0  # how much clocks of hosts and file servers may differ
+LOOK_S = 1.0  # between two looks at a file that is followed
+OPENS_S = 3.0  # for an attempt to open its files, and a file server to show them
+LAST_BYTES = 64
+UNREADABLE, OVERWRITTEN = 2, 3  # the child's status
 
 
 def where_it_goes(job: Json) -> str:
@@ -65,37 +71,125 @@ def copy_files(job: Json, copied: set[str]) -> bool:
 
 def copy_file(path: str, descriptor: int, started_unix_s: float, user: str) -> bool:
     """Returns whether there was anything to copy."""
-
-    def read(target: int) -> int:
-        try:
-            if os.geteuid() == 0:
-                account = pwd.getpwnam(user)
-                become(account.pw_uid, account.pw_gid, os.getgrouplist(user, account.pw_gid))
-        # the user does not exist here, so these are not the job's files
-        except (OSError, KeyError):
-            return 0
-        read_file(path, target, started_unix_s)
-        return 0
-
-    reading = read_in_child(read, lambda data: write_all(descriptor, data), STALLED_S)
-    if reading.is_stalled:
-        complain("lbctl", f"{path}: nothing was read of it within {STALLED_S:g} s; given up")
-    elif reading.said:
-        complain("lbctl", f"{path}: {reading.said}")
-    return reading.size_bytes > 0
+    file = OwnFile(path, descriptor, started_unix_s, user)
+    file.copy()
+    return file.copied_bytes > 0
 
 
-def read_file(path: str, target: int, started_unix_s: float) -> None:
-    """Copies a file, in the child. Skips anything but a regular file, and files older than the job:
-    these belong to another job. Raises OSError."""
+@dataclass(slots=True)
+class OwnFile:
+    """A file of a job, as far as it has been copied."""
+
+    path: str
+    descriptor: int
+    started_unix_s: float
+    user: str
+    copied_bytes: int = 0
+    last: bytes = b""  # the last bytes copied: others are there once an attempt has overwritten it
+
+    def copy(self) -> bool:
+        """Copies what has not been copied. Returns whether the file can be read here."""
+        added = b""
+
+        def read(target: int) -> int:
+            try:
+                if os.geteuid() == 0:
+                    account = pwd.getpwnam(self.user)
+                    groups = os.getgrouplist(self.user, account.pw_gid)
+                    become(account.pw_uid, account.pw_gid, groups)
+            # the user does not exist here, so these are not the job's files
+            except (OSError, KeyError):
+                return UNREADABLE
+            return read_file(self.path, target, self.started_unix_s, self.copied_bytes, self.last)
+
+        def put(data: bytes) -> None:
+            nonlocal added
+            write_all(self.descriptor, data)
+            added = (added + data[-LAST_BYTES:])[-LAST_BYTES:]
+
+        reading = read_in_child(read, put, STALLED_S)
+        if reading.is_stalled:
+            complain("lbctl", f"{self.path}: nothing was read of it within {STALLED_S:g} s; "
+                     "given up")  # fmt: skip
+        elif reading.said:
+            complain("lbctl", f"{self.path}: {reading.said}")
+        if reading.status == OVERWRITTEN:
+            self.copied_bytes, self.last = 0, b""
+        self.copied_bytes += reading.size_bytes
+        self.last = (self.last + added)[-LAST_BYTES:]
+        return not reading.is_stalled and reading.status in (0, OVERWRITTEN)
+
+
+def read_file(path: str, target: int, started_unix_s: float, copied_bytes: int, last: bytes) -> int:
+    """Copies the rest of a file, in the child: all of it if `last` are not the bytes before. Skips
+    anything but a regular file, and files older than the job: these belong to another job. Returns
+    the child's status. Raises OSError."""
     try:  # does not wait for what is not ready, such as a pipe
         source = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except (OSError, ValueError):
-        return
+        return UNREADABLE
     found = os.fstat(source)
     if not stat.S_ISREG(found.st_mode) or found.st_mtime < started_unix_s - CLOCKS_S:
-        return
-    left = found.st_size  # the file may be growing
+        return UNREADABLE
+    status = 0
+    if os.pread(source, len(last), copied_bytes - len(last)) != last:
+        status, copied_bytes = OVERWRITTEN, 0
+    os.lseek(source, copied_bytes, os.SEEK_SET)
+    left = found.st_size - copied_bytes  # the file may be growing
     while left > 0 and (data := os.read(source, min(left, PIECE_BYTES))):
         write_all(target, data)
         left -= len(data)
+    return status
+
+
+@dataclass(slots=True)
+class FollowedFiles:
+    """The files of an attempt, copied as they grow."""
+
+    job: Json
+    files: list[OwnFile]  # none: they cannot be read before the job has ended
+    opened_by_s: float  # monotonic time; until then, the attempt may not have opened them yet
+    next_s: float = 0.0
+
+    @property
+    def have_all(self) -> bool:
+        """Whether all output goes to these files."""
+        return bool(text(self.job, "output"))
+
+    def copy(self, *, is_last: bool) -> bool:
+        """Copies what has been added, at most every `LOOK_S`. Returns whether all files can be read
+        here, or still may be."""
+        now_s = time.monotonic()
+        if now_s < self.next_s and not is_last:
+            return True
+        self.next_s = now_s + LOOK_S
+        can_read = [file.copy() for file in self.files]
+        if self.files and all(can_read):
+            return True
+        return bool(self.files) and not is_last and time.monotonic() < self.opened_by_s
+
+    def where(self) -> str:
+        """Returns where the files are that cannot be read."""
+        if where := where_it_goes(self.job):
+            return where
+        (errors,) = self.files
+        name = text(self.job, "id")
+        return f"the standard error of job {name} is in {errors.path}, which cannot be read here"
+
+
+def followed_files(job: Json, before: FollowedFiles | None) -> FollowedFiles | None:
+    """Returns the files that a started job writes to, None if it has none that can be followed.
+    `before`: those of its last attempt, which may be the same."""
+    known = {file.path: file for file in before.files} if before is not None else {}
+    started_unix_s, files = number(job, "started"), []
+    for descriptor, name in ((1, "output"), (2, "error")):
+        if (pattern := text(job, name)) and is_in_place(pattern, job):
+            path = path_of(pattern, job)
+            file = known.get(path) or OwnFile(path, descriptor, started_unix_s, text(job, "user"))
+            file.started_unix_s = started_unix_s
+            files.append(file)
+    if not files and not text(job, "output"):
+        return None
+    age_s = time.time() - started_unix_s
+    left_s = 0.0 if age_s > OPENS_S else OPENS_S  # also if the start is not known yet
+    return FollowedFiles(job, files, time.monotonic() + left_s)

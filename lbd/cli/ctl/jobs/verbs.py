@@ -1,7 +1,7 @@
 """`lbctl job, logs, wait, kill, hold, release, requeue, update`: for any id that `jobs` prints.
 
-queued_jobs.py handles queued jobs, plain_commands.py handles plain `lbrun` commands; a list of both
-gets a single answer.
+queued_jobs.py and logs.py handle queued jobs, plain_commands.py handles plain `lbrun` commands; a
+list of both gets a single answer.
 """
 
 import argparse
@@ -13,6 +13,7 @@ import time
 from datetime import datetime
 
 from lbd.cli.complaints import EXIT_FAILED, complain, report_error
+from lbd.cli.ctl.jobs import logs as queued_logs
 from lbd.cli.ctl.jobs import queued_jobs
 from lbd.cli.ctl.jobs.arrays import add_requeue_options, add_update_options, change_of
 from lbd.cli.ctl.jobs.filters import add_filters
@@ -64,7 +65,7 @@ def logs(daemons: Daemons, options: argparse.Namespace) -> int:
     if options.daemons:
         return daemon_lines(daemons, options)
     if not plain_commands.is_plain(options.ids[0]):
-        return queued_jobs.logs(daemons, options)
+        return queued_logs.logs(daemons, options)
     found = plain_commands.shown(daemons, options.ids[0])
     where = plain_commands.where_its_output_went(found)
     if options.json:
@@ -327,7 +328,7 @@ KILL_EXAMPLES = (
 )
 VERBS = {
     "job": Verb(reading(job), add_job_options),
-    "logs": Verb(reading(logs), queued_jobs.add_logs_options, (
+    "logs": Verb(reading(logs), queued_logs.add_logs_options, (
         "lbctl logs -f 12                 follow job 12 until it ends",
         "lbctl logs 12_[3-5]              the outputs of these tasks of array 12, in order",
         "lbctl logs --failed 12           the outputs of array 12's failed tasks",

@@ -40,10 +40,21 @@ def test_one_command_for_people(daemon, capsys):
 
 def test_a_new_command_for_people(daemon, capsys):
     daemon("lbm", eligible=NEW)
-    assert lbctl.main(["eligible", "fit"]) == 0
+    assert lbctl.main(["eligible", "true"]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("fit: under lbsh it stays here: ")
+    assert out.startswith("true: under lbsh it stays here: ")
     assert "CPU time      not known" in out
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [("no-such-fit", "not found"), ("./no/fit", "No such file or directory")],
+)
+def test_a_program_that_does_not_exist_is_not_said_to_run(daemon, capsys, program, said):
+    daemon("lbm", eligible=NEW)
+    assert lbctl.main(["eligible", program]) == 0
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first == f"{program}: {said}; the exit status would be 127"
 
 
 def test_all_for_people(daemon, capsys):

@@ -91,7 +91,9 @@ def test_only_what_a_host_left_out_is_reported_as_left_out(two_hosts, capsys):
     )
     assert out[users:hosts].split("\n")[3:] == [""]
     note = "3 jobs ended before starting: cancelled while waiting, or refused"
-    assert out[hosts:].splitlines()[-1] == note
+    end = out[hosts:].splitlines()
+    assert end[-4:-2] == [note, ""]
+    assert [line.partition(":")[0] for line in end[-2:]] == ["SLOWDOWN", "WRONG"]
     assert "without" not in out[hosts:]
 
 

@@ -32,7 +32,7 @@ def own_signals():
         (["up", "--set", "host.name=x"], 2, "for each host"),
         (["up", "--mode", "fsfc"], 2, "fcfs"),
         (["up", "--store", "mysql://x"], 2, "sqlite:///a/file"),
-        (["upp"], 2, "invalid choice"),
+        (["upp"], 2, "no command 'upp'; did you mean \"up\"?"),
         ([], 2, "COMMAND"),
         (["status"], 1, "no lab"),
         (["env", "h1"], 1, "no lab"),

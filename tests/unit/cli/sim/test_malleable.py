@@ -61,7 +61,7 @@ def test_a_table_with_its_seed(capsys):
         (["--slots", "1000000"], "allowed 1 to 100000"),
         (["--load", "0"], "must be above 0"),
         (["--load", "1e-9"], "not one job arrived"),
-        (["--view", "mine"], "invalid choice"),
+        (["--view", "mine"], "no --view 'mine'; allowed: application, system"),
         (["--limit", "5"], "--limit goes with --trace only"),
         (["--trace", "x"], "--trace and --days exclude each other"),
     ],

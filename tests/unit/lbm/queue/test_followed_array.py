@@ -133,11 +133,11 @@ async def test_the_end_of_an_array():
 async def test_the_end_of_an_interrupted_array():
     jobs = [ALL_DONE[0], task(8, "failed", 130, 2, "signalled"), task(9, "failed", 3),
             task(10, "cancelled")]  # fmt: skip
-    line = "interrupted: 1 done, 1 failed, 1 interrupted, 1 never started"
+    line = "interrupted: 1 done, 2 failed (1 by the interrupt), 1 cancelled (never started)"
     assert await end_of(jobs, INT) == (130, 0, line)
     assert (await end_of(ALL_DONE, INT))[0] == 0  # it came too late
     jobs[-1].started = 5.0  # and was then ended by lbctl kill
-    line = "interrupted: 1 done, 1 failed, 1 interrupted, 1 cancelled"
+    line = "interrupted: 1 done, 2 failed (1 by the interrupt), 1 cancelled"
     assert await end_of(jobs, INT) == (130, 0, line)
     waited = [task(7, "cancelled", cause="")]
     assert (await end_of(waited, INT, array=False))[0] == 130

@@ -48,6 +48,7 @@ def listed(daemon, capsys):
         (("--sort", "cpu_s"), ["7", "h1-9", "8", "h1-10"]),
         (("--sort=-cpu_s", "--limit", "2"), ["8", "h1-9"]),
         (("--limit", "2"), ["h1-9", "h1-10"]),
+        (("--all",), ["h1-10", "7", "8", "h1-9"]),  # by submission
         (("--all", "--limit", "1"), ["h1-9"]),  # the one that was submitted last
     ],
 )

@@ -5,7 +5,7 @@ import base64
 import pytest
 
 from lbd.cli import lbctl
-from lbd.cli.ctl.jobs import queued_jobs
+from lbd.cli.ctl.jobs import logs, queued_jobs
 from lbd.local import json_socket
 from lbd.local.json_socket import SEVERAL
 from tests.unit.cli.canned import JOB
@@ -147,7 +147,7 @@ def test_the_outputs_of_an_array_are_shown_one_after_the_other(daemon, capfdbina
     said = capfdbinary.readouterr().err.splitlines()
     assert said[1] == b"lbctl: 2 of these tasks never ran: cancelled before it ran"
     assert lbctl.main(["logs", "-f", "5"]) == 2
-    monkeypatch.setattr(queued_jobs, "SHOWN_MAX", 1)
+    monkeypatch.setattr(logs, "SHOWN_MAX", 1)
     assert lbctl.main(["logs", "5"]) == 2
     assert b"2 tasks have begun" in capfdbinary.readouterr().err
 

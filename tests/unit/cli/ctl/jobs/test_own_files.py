@@ -11,7 +11,7 @@ from contextlib import ExitStack
 import pytest
 
 from lbd.cli import lbctl
-from lbd.cli.ctl.jobs import own_files
+from lbd.cli.ctl.jobs import logs, own_files
 from tests.unit.cli.canned import JOB
 
 OURSELVES = pwd.getpwuid(os.geteuid()).pw_name
@@ -84,15 +84,104 @@ def test_what_is_not_the_output_file_of_the_job_is_not_shown(daemon, capfdbinary
     assert (out, err.decode()) == (b"", f"lbctl: job 5 wrote to {said}\n")
 
 
-def test_the_path_of_a_running_job_can_be_followed(daemon, capfdbinary, tmp_path):
-    directory = tmp_path / "my runs"
-    directory.mkdir()
-    (directory / "out.5").touch()
-    with_files(daemon, directory, ("5", {"output": "out.%j", "state": "running"}))
+def follow(daemon, monkeypatch, job, *steps):
+    """Runs `lbctl logs -f`; before each answer on the running job, the next step is taken."""
+    monkeypatch.setattr(own_files, "LOOK_S", 0.0)
+    monkeypatch.setattr(logs, "FOLLOW_S", 0.0)
+    job = JOB | {"id": "5", "state": "running", "user": OURSELVES, "host": "h2"} | job
+    job |= {"started": time.time() - 60}
+    left = iter(steps)
+
+    def piece(_):
+        if (step := next(left, None)) is None:
+            job["state"] = "done"
+            return {"ok": True, "attempt": 2, "at": [0, 0], "data": [], "state": "done"}
+        attempt = step() or 1
+        return {"ok": True, "attempt": attempt, "at": [0, 0], "data": [], "more": True,
+                "state": "running"}  # fmt: skip
+
+    def asked(question):
+        files = () if question.get("attempts") else ("output", "error", "directory")
+        found = {name: value for name, value in job.items() if name not in files}
+        return {"ok": True, "jobs": [found]}
+
+    daemon("lbm", **{"queue.logs": piece, "queue.jobs": asked})
     assert lbctl.main(["logs", "-f", "5"]) == 0
-    path = f"{directory}/out.5"
-    said = f"lbctl: job 5 writes to {path}; follow it with: tail -f '{path}'\n"
-    assert capfdbinary.readouterr() == (b"", said.encode())
+    return list(left)
+
+
+def test_a_file_is_followed_until_its_job_ends(daemon, monkeypatch, capfdbinary, tmp_path):
+    """The second attempt overwrites it, with more than the first one had written."""
+    path = tmp_path / "out.5"
+
+    def add(data, attempt=1, mode="ab"):
+        with path.open(mode) as file:
+            file.write(data)
+        return attempt
+
+    follow(
+        daemon,
+        monkeypatch,
+        {"output": "out.%j", "error": "err", "directory": str(tmp_path)},
+        lambda: [add(b"one\n"), (tmp_path / "err").write_bytes(b"oops\n")][0],
+        lambda: add(b"two\n"),
+        lambda: add(b"another one\n", 2, "wb"),
+        lambda: add(b"\xff" * 300_000 + b"last\n", 2),
+    )
+    out, err = capfdbinary.readouterr()
+    assert out == b"one\ntwo\nanother one\n" + b"\xff" * 300_000 + b"last\n"
+    assert err == b"oops\nlbctl: attempt 1 failed; this is attempt 2\n"
+
+
+def test_an_appended_file_is_not_shown_twice(daemon, monkeypatch, capfdbinary, tmp_path):
+    path = tmp_path / "out"
+
+    def add(data, attempt):
+        with path.open("ab") as file:
+            file.write(data)
+        return attempt
+
+    job = {"output": "out", "directory": str(tmp_path)}
+    follow(daemon, monkeypatch, job, lambda: add(b"one\n", 1), lambda: add(b"two\n", 2))
+    assert capfdbinary.readouterr().out == b"one\ntwo\n"
+
+
+@pytest.mark.parametrize("place", ["nowhere", "of its own", "older"])
+def test_following_what_cannot_be_read_here_says_where_it_is_and_returns(
+    daemon, monkeypatch, capfdbinary, tmp_path, place
+):
+    path = tmp_path / "my out.5"
+    if place == "older":
+        path.write_bytes(b"of another job\n")
+        os.utime(path, (1.0, 1.0))
+    job = {"output": "my out.%j", "directory": "" if place == "of its own" else str(tmp_path)}
+    left = follow(daemon, monkeypatch, job, *[lambda: 1] * 5)
+    said = {
+        "nowhere": f"{path}, which cannot be read here; it runs on h2",
+        "of its own": "my out.5, in a directory of its own on h2",
+        "older": f"{path}; follow it with: tail -f '{path}'",
+    }[place]
+    assert capfdbinary.readouterr() == (b"", f"lbctl: job 5 writes to {said}\n".encode())
+    assert len(left) == 4
+
+
+def test_a_file_that_the_attempt_has_yet_to_open_is_waited_for(tmp_path, capfd):
+    job = JOB | {"output": "out", "directory": str(tmp_path), "user": OURSELVES}
+    files = own_files.followed_files(job | {"started": time.time() + 1000.0}, None)
+    assert files.copy(is_last=False)
+    assert not files.copy(is_last=True)
+    files = own_files.followed_files(job | {"started": time.time() - 1000.0}, None)
+    assert not files.copy(is_last=False)
+
+
+def test_errors_that_cannot_be_read_here_do_not_end_the_output(
+    daemon, monkeypatch, capfdbinary, tmp_path
+):
+    job = {"error": "err", "directory": str(tmp_path)}
+    assert follow(daemon, monkeypatch, job, *[lambda: 1] * 3) == []
+    where = f"{tmp_path}/err, which cannot be read here"
+    said = f"lbctl: the standard error of job 5 is in {where}\n"
+    assert capfdbinary.readouterr().err.decode().endswith(said)
 
 
 @pytest.mark.parametrize("fetched", [True, None, False])
@@ -129,7 +218,7 @@ def test_the_job_says_why_its_file_could_not_be_opened(daemon, capfdbinary, tmp_
 def test_a_file_that_never_answers_is_given_up(monkeypatch, capfd):
     """For example a file in a user's own FUSE file system."""
 
-    def hangs(path, writer, started_unix_s):
+    def hangs(path, writer, *_):
         os.write(writer, b"some")
         time.sleep(600)
 

@@ -154,10 +154,14 @@ def test_wait_lists_the_jobs_even_if_their_outputs_have_not_arrived(
         ({"done": 12}, "all 12 are done\n"),
         ({"done": 1}, "job 3 is done\n"),
         ({"done": 197, "failed": 2, "lost": 1}, "3 of 200 failed: see `lbctl job 3`\n"),
-        ({"cancelled": 1}, "0 of 1 failed, 1 was cancelled: see `lbctl job 3`\n"),
+        ({"cancelled": 1}, "job 3 was cancelled: see `lbctl job 3`\n"),
+        ({"failed": 1}, "job 3 failed: see `lbctl job 3`\n"),
+        ({"lost": 1, "done": 0}, "job 3 was lost: see `lbctl job 3`\n"),
+        ({"done": 2, "cancelled": 1}, "0 of 3 failed, 1 was cancelled: see `lbctl job 3`\n"),
     ],
 )
-def test_wait_prints_a_summary_at_the_end_on_a_terminal(daemon, capsys, monkeypatch, states, said):
+def test_wait_prints_a_summary_at_the_end(daemon, capsys, monkeypatch, states, said):
+    """Without a terminal only of what did not succeed."""
     monkeypatch.setattr(queued_jobs, "has_terminal", lambda: True)
     all_done = set(states) == {"done"}
     daemon("lbm", **{"queue.wait": {"open": 0, "all_done": all_done, "states": states}})
@@ -165,7 +169,7 @@ def test_wait_prints_a_summary_at_the_end_on_a_terminal(daemon, capsys, monkeypa
     assert capsys.readouterr().err.endswith(f"lbctl: {said}")
     monkeypatch.setattr(queued_jobs, "has_terminal", lambda: False)
     lbctl.main(["wait", "3"])
-    assert capsys.readouterr().err == ""
+    assert capsys.readouterr().err == ("" if all_done else f"lbctl: {said}")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,250 @@
+"""`lbctl logs`: the outputs of queued jobs, stored by the daemons or in the jobs' own files."""
+
+import argparse
+import base64
+import contextlib
+import math
+import sys
+import time
+from collections.abc import Iterator
+
+from lbd.cli.complaints import complain
+from lbd.cli.ctl.jobs.own_files import FollowedFiles, copy_files, followed_files, where_it_goes
+from lbd.cli.ctl.jobs.queued_jobs import add_id, patiently, settled
+from lbd.cli.program import Parser
+from lbd.console.daemons import Daemons
+from lbd.console.job_acts import check_ids
+from lbd.console.job_details import end_phrase, status_phrase
+from lbd.console.jobs import ANSWER_S
+from lbd.console.output import put
+from lbd.console.reply import Json, number, tables, text, texts
+from lbd.errors import ConfigError, LbdError
+from lbd.local.json_socket import AWAY, SEVERAL, Refusal
+from lbd.local.write_all import write_all
+from lbd.text.job_phrases import CANNOT_OPEN
+
+FAILED = ("failed", "lost")
+UNSUCCESSFUL = (*FAILED, "cancelled")
+SHOWN_MAX = 1000  # outputs of tasks shown at once
+NAMED_MAX = 20  # tasks named whose output is left out
+FOLLOW_S = 0.2
+PIECE_CHARACTERS = 64 << 10  # a shorter piece means that the output was read up to its end
+
+
+def add_logs_options(parser: Parser) -> None:
+    parser.elsewhere = dict.fromkeys(("--tail", "--lines", "-n"), "use lbctl logs ID | tail")
+    parser.add_argument(
+        "-f", "--follow", action="store_true", help="follow the output until the job ends"
+    )
+    parser.add_argument("--attempt", metavar="N", type=attempt_number,
+                        help="show that attempt instead of the last")  # fmt: skip
+    parser.add_argument("--failed", action="store_true",
+                        help="the outputs of an array's failed or lost tasks, one after another; "
+                             "their standard error goes to stderr, so use 2>&1 to keep the order "
+                             "in a file or pipe")  # fmt: skip
+    parser.add_argument("--daemons", action="store_true",
+                        help="instead of its output, what was done with it, step by step, as the "
+                             "daemons of all hosts logged it since they started")  # fmt: skip
+    add_id(parser)
+
+
+def attempt_number(given: str) -> int:
+    if not (given.isascii() and given.isdecimal() and 0 < int(given) < 1 << 31):
+        raise argparse.ArgumentTypeError(f"{given!r} is not an attempt number; the first is 1")
+    return int(given)
+
+
+def logs(daemons: Daemons, options: argparse.Namespace) -> int:
+    check_ids(options.ids)
+    if options.failed:
+        return logs_of_failed(daemons, options)
+    ids = settled(daemons, options.ids)
+    try:
+        return show_output(daemons, ids, options.attempt, set(), follows=options.follow)
+    except Refusal as problem:
+        if problem.code != SEVERAL:
+            raise
+        if options.follow or options.attempt is not None:
+            raise ConfigError(str(problem)) from None
+    found = tasks_of(daemons, ids)
+    begun = [one for one in found if has_begun(one)]
+    if len(begun) > SHOWN_MAX:
+        raise ConfigError(f"{len(begun)} tasks have begun, and the outputs of {SHOWN_MAX} are "
+                          "shown at once: name some of them, like 12_[1-100]")  # fmt: skip
+    status = show_each(daemons, begun)
+    for line in why_not_begun([one for one in found if not has_begun(one)]):
+        complain("lbctl", line)
+    return status
+
+
+def has_begun(one: Json) -> bool:
+    return not math.isnan(number(one, "started"))
+
+
+def why_not_begun(found: list[Json]) -> Iterator[str]:
+    """Yields a line on the tasks that wait, and one on those that ended without a start, with the
+    first reason among these."""
+    ended = [one for one in found if text(one, "state") != "pending"]
+    if left := len(found) - len(ended):
+        yield (
+            f"{left} of these tasks have not begun"
+            if left > 1
+            else "1 of these tasks has not begun"
+        )
+    if ended:
+        why = next((f": {reason}" for one in ended if (reason := text(one, "reason"))), "")
+        yield f"{len(ended)} of these tasks never ran{why}"
+
+
+def logs_of_failed(daemons: Daemons, options: argparse.Namespace) -> int:
+    if options.follow or options.attempt is not None:
+        raise ConfigError("--failed shows the last attempt of ended jobs: it takes neither -f nor "
+                          "--attempt")  # fmt: skip
+    failed = [one for one in tasks_of(daemons, options.ids) if text(one, "state") in FAILED]
+    if not failed:
+        complain("lbctl", "none of these jobs has failed")
+    # One that is lost may have begun unseen.
+    ran = [one for one in failed if has_begun(one) or text(one, "state") == "lost"]
+    status = show_each(daemons, ran)
+    for line in why_not_begun([one for one in failed if one not in ran]):
+        complain("lbctl", line)
+    return status
+
+
+def tasks_of(daemons: Daemons, ids: list[str]) -> list[Json]:
+    """Returns the tasks in the order of their indexes. Raises LbdError."""
+    question: Json = {"op": "queue.jobs", "ids": ids, "tasks": True}
+    return tables(daemons.lbm(question, ANSWER_S), "jobs")
+
+
+def show_each(daemons: Daemons, found: list[Json]) -> int:
+    """Shows outputs one after the other, each under its task's id, as `tail` shows several files.
+    Asks a host that does not answer only once, and shows the others' outputs. Returns the exit
+    status."""
+    copied, left = set[str](), dict[str, list[str]]()  # host -> tasks left out
+    is_complete = True
+    for one in found:
+        host, task = text(one, "host"), text(one, "id")
+        if host in left:
+            left[host].append(task)
+            continue
+        where = f" on {host}" if host else ""
+        how = f", {phrase}" if (phrase := status_phrase(one)) else ""
+        put(f"==> {task}: {text(one, 'state')}{where}{how} <==")
+        sys.stdout.flush()
+        try:
+            show_output(daemons, [task], None, copied, follows=False)
+        except Refusal as problem:
+            if problem.code not in (AWAY, "unavailable") or not host:
+                raise
+            if problem.code != AWAY and "dispatcher" in str(problem):  # as for every other task
+                raise
+            complain("lbctl", str(problem))
+            if problem.code == AWAY:
+                left[host] = [task]
+            else:
+                is_complete = False
+    for host, tasks in left.items():
+        more = f" and {len(tasks) - NAMED_MAX} more" if len(tasks) > NAMED_MAX else ""
+        named = ", ".join(tasks[:NAMED_MAX]) + more
+        complain("lbctl", f"left out until {host} is back: the output of {named}")
+    return 0 if is_complete and not left else 1
+
+
+def show_output(
+    daemons: Daemons, ids: list[str], attempt: int | None, copied: set[str], *, follows: bool
+) -> int:
+    question: Json = {"op": "queue.logs", "ids": ids, "attempt": attempt}
+    at: object = [0, 0]
+    seen, warned, asked, printed = 0, set[str](), False, False
+    files: FollowedFiles | None = None
+    files_attempt = -1  # whose `files` are
+    while True:
+        question |= {"at": at, "seen_attempt": seen}
+        reply = patiently(daemons, question, follows=follows)
+        again = int(number(reply, "attempt"))
+        if seen and again and again != seen and not reply.get("continued"):
+            complain("lbctl", f"attempt {seen} failed; this is attempt {again}")
+        seen, at = again or seen, reply.get("at")
+        data, state, is_last = texts(reply, "data"), text(reply, "state"), not reply.get("more")
+        if (warning := text(reply, "warning")) and warning not in warned:
+            warned.add(warning)
+            complain("lbctl", warning)
+        if dropped := reply.get("dropped_bytes"):
+            complain("lbctl", f"{dropped} bytes of output were dropped here")
+        printed = printed or bool(data)
+        for descriptor, piece in enumerate(data, 1):
+            write_all(descriptor, base64.b64decode(piece))
+        if data and not (follows and has_caught_up(reply, data)):
+            continue
+        follows_files = follows and attempt is None and state != "pending"
+        if follows_files and files_attempt != again:
+            files, files_attempt = files_of(daemons, ids, files, printed=printed), again
+        elif not (data or warned or asked or follows_files):
+            asked = True
+            show_rest(daemons, ids, None if follows or attempt else copied, printed=printed)
+        if files is not None and not files.copy(is_last=is_last):
+            complain("lbctl", files.where())
+            if not is_last and files.have_all:
+                return 0
+            files = None
+        if not follows or is_last:
+            if follows and state in UNSUCCESSFUL:
+                say_how_it_ended(daemons, ids)
+            return 0
+        time.sleep(FOLLOW_S)
+
+
+def files_of(
+    daemons: Daemons, ids: list[str], before: FollowedFiles | None, *, printed: bool
+) -> FollowedFiles | None:
+    """Returns the files that the job's current attempt writes to, None if it has none. `printed`:
+    some output was stored."""
+    question: Json = {"op": "queue.jobs", "ids": ids, "attempts": True}
+    found = tables(patiently(daemons, question), "jobs")
+    if not found or text(found[0], "reason").startswith(CANNOT_OPEN):
+        return None
+    if printed and text(found[0], "output"):  # the file could not be opened
+        return None
+    return followed_files(found[0], before)
+
+
+def has_caught_up(reply: Json, data: list[str]) -> bool:
+    """Returns whether to pause before asking a running job again: an immediate request would return
+    little more, and each costs a request to its host."""
+    return text(reply, "state") == "running" and sum(map(len, data)) < PIECE_CHARACTERS
+
+
+def show_rest(daemons: Daemons, ids: list[str], copied: set[str] | None, *, printed: bool) -> None:
+    """Says why there is no output, as far as known: the job has not started, or it writes to files,
+    which are shown unless `copied` is None. `printed`: some output was stored."""
+    question: Json = {"op": "queue.jobs", "ids": ids, "attempts": True}
+    try:
+        found = tables(daemons.lbm(question, ANSWER_S), "jobs")
+    except LbdError:
+        return
+    if not found or (printed and text(found[0], "output")):  # the file could not be opened
+        return
+    job, said = found[0], []
+    is_pending = text(job, "state") == "pending"
+    if is_pending:
+        reason = text(job, "reason")
+        said.append(f"job {text(job, 'id')} has not started" + (f": {reason}" if reason else ""))
+    elif copied is not None:
+        if (reason := text(job, "reason")).startswith(CANNOT_OPEN):
+            complain("lbctl", f"job {text(job, 'id')} never ran: {reason}")
+            return
+        if copy_files(job, copied):
+            return
+    if where := where_it_goes(job):
+        said.append(where)
+    if said:
+        complain("lbctl", "; ".join(said))
+
+
+def say_how_it_ended(daemons: Daemons, ids: list[str]) -> None:
+    """Says how a followed job failed, because its output alone does not show that."""
+    with contextlib.suppress(LbdError):
+        found = tables(daemons.lbm({"op": "queue.jobs", "ids": ids}, ANSWER_S), "jobs")
+        for one in found:
+            complain("lbctl", end_phrase(one))
