@@ -12,7 +12,6 @@ from lbd.config.schema import Config
 from lbd.console.reply import Json, number, table, text
 from lbd.dispatch.ledger.database_url import exposed
 from lbd.errors import ConfigError, LbdError
-from lbd.model import STOPPED
 from lbd.process.accounts import ROOT
 from lbd.process.disk_space import Shortage, shortage_of
 from lbd.text.units import duration_text, show_size

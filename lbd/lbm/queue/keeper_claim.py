@@ -32,7 +32,7 @@ def life_of(pid: int) -> str:
     return f"{boot}/{space}/{pid}/{task.started_ticks}"
 
 
-class About(Protocol):
+class HasLife(Protocol):
     @property
     def life(self) -> str: ...
 
@@ -44,7 +44,7 @@ class Link(Protocol):
     pid: int
 
     @property
-    def about(self) -> About: ...
+    def about(self) -> HasLife: ...
 
     @property
     def jobs(self) -> list[JobId]: ...
