@@ -328,9 +328,7 @@ class Dispatcher:
         proof = name, held, heartbeat.keeper, heartbeat.said_s, now_s, self.rng
         self.carry([*actions, *life.no_longer_held(*proof, is_first=is_first)])
         if is_first:
-            stop_reasons = [
-                (JobId(item.job), item.attempt, item.stop_reason) for item in heartbeat.held
-            ]
+            stop_reasons = [(JobId(one.job), one.attempt, one.stop_reason) for one in heartbeat.held]
             self.carry(life.stops_to_repeat(name, stop_reasons))
         line.reply(
             pb.HeartbeatReply(
