@@ -328,8 +328,8 @@ class Dispatcher:
         proof = name, held, heartbeat.keeper, heartbeat.said_s, now_s, self.rng
         self.carry([*actions, *life.no_longer_held(*proof, is_first=is_first)])
         if is_first:
-            stop_reasons = [(JobId(one.job), one.attempt, one.stop_reason) for one in heartbeat.held]
-            self.carry(life.stops_to_repeat(name, stop_reasons))
+            reasons = [(JobId(one.job), one.attempt, one.stop_reason) for one in heartbeat.held]
+            self.carry(life.stops_to_repeat(name, reasons))
         line.reply(
             pb.HeartbeatReply(
                 number=heartbeat.number,

@@ -78,6 +78,10 @@ class Held:
     order_bytes: int
 
 
+def as_message(key: Key, held: Held) -> pb.Held:
+    return pb.Held(job=key[0], attempt=key[1], stop_reason=held.attempt.execution.stop_reason)
+
+
 class DispatcherLine:
     def __init__(
         self,
@@ -189,10 +193,7 @@ class DispatcherLine:
             closed=closed or 0,
             opens=self._host.rules.opens(),
             drain=self._host.why_drained if closed is Closed.DRAINED else "",
-            held=[
-                pb.Held(job=job, attempt=number, stop_reason=held.attempt.execution.stop_reason)
-                for (job, number), held in self._held.items()
-            ],
+            held=[as_message(key, held) for key, held in self._held.items()],
             ahead=ahead.reported,
             holds_gangs=True,
             features=" ".join(facts.features),
