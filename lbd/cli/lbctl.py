@@ -22,7 +22,7 @@ VERBS = {
     "lbd.cli.ctl.jobs.listing": {
         "jobs": "list running and waiting jobs; --all adds recently ended ones"
     },
-    "lbd.cli.ctl.jobs.history": {"history": "list ended jobs of the whole cluster"},
+    "lbd.cli.ctl.jobs.history": {"history": "list ended jobs, as far as each host shows them here"},
     "lbd.cli.ctl.jobs.verbs": {
         "job": "show one job and all its attempts",
         "logs": "print a queued job's output, or what the daemons did with a job",

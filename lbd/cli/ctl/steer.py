@@ -20,6 +20,7 @@ from lbd.errors import ConfigError
 
 FORWARD_TIMEOUT_S = 10.0  # the answer comes after another host has confirmed the change
 POLL_S = 0.5
+SILENT_S = 2.0  # then it says what it waits for
 MISSING_SHOWN = 10  # hosts named in the message
 
 
@@ -98,7 +99,7 @@ def drain(daemons: Daemons, options: argparse.Namespace) -> int:
 
 def wait_until_empty(daemons: Daemons, host: str, timeout_s: float) -> int:
     """Returns how many jobs of other hosts are left when `host` is empty or the time is up."""
-    drained_s = time.monotonic()
+    drained_s, said = time.monotonic(), False
     while True:
         row = host_named(daemons.lim({"op": "status"}), host)
         if text(row, "state") in ("down", ""):
@@ -109,6 +110,11 @@ def wait_until_empty(daemons: Daemons, host: str, timeout_s: float) -> int:
         # A sample from before the drain proves nothing: a job may have started since.
         if (left == 0 and number(row, "age_s") < waited_s) or waited_s > timeout_s:
             return left
+        if left and waited_s > SILENT_S and not said:
+            said = True
+            jobs_left = "1 job of another host" if left == 1 else f"{left} jobs of other hosts"
+            complain("lbctl", f"{host} is drained; waiting for {jobs_left} there: "
+                              f"lbctl jobs --host {host}")  # fmt: skip
         time.sleep(POLL_S)
 
 

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from lbd.cli import lbctl
+from lbd.cli.ctl import steer
 from tests.unit.cli.canned import HOST, JOB, STATUS
 
 PLACED = {
@@ -233,6 +234,17 @@ def test_drain_waits_for_a_sample_taken_after_it(daemon, capsys):
     assert lbctl.main(["drain", "h1", "--wait"]) == 0
     assert next(seen, None) is None
     assert capsys.readouterr().out == "h1 is drained and empty\n"
+
+
+def test_drain_says_once_what_it_waits_for(daemon, capsys, monkeypatch):
+    monkeypatch.setattr(steer, "SILENT_S", 0.0)
+    busy = {**HOST, "age_s": 0.0, "jobs": {"local": 0, "foreign": 2}}
+    rows = iter([busy, busy, {**HOST, "age_s": 0.0, "jobs": {"local": 0, "foreign": 0}}])
+    answers = {"status": lambda request: {"ok": True, **STATUS, "hosts": [next(rows)]}, "drain": {}}
+    daemon("lim", **answers)
+    assert lbctl.main(["drain", "h1", "--wait"]) == 0
+    said = "h1 is drained; waiting for 2 jobs of other hosts there: lbctl jobs --host h1"
+    assert capsys.readouterr().err == f"lbctl: {said}\n"
 
 
 def test_drain_of_a_host_that_is_down_waits_for_nothing(daemon, capsys):

@@ -88,8 +88,9 @@ def wait_for_all(daemons: Daemons, host: str, timeout_s: float) -> None:
             raise Unavailable(f"{ended}; {host} stays drained")
         if left and not waits:
             waits = True
-            complain("lbctl", f"{host} is drained; waiting for other hosts' commands here, and for "
-                              "its own users' commands here and elsewhere")  # fmt: skip
+            commands = "1 command" if left == 1 else f"{left} commands"
+            complain("lbctl", f"{host} is drained; waiting for {commands} of other hosts here or of "
+                              "its own users (lbctl jobs); ^C leaves it drained")  # fmt: skip
         time.sleep(POLL_S)
 
 
