@@ -34,9 +34,9 @@ class DispatchConfig(Section):
     # how long a host may hold an attempt without contact: longer survives longer silence, but
     # delays starting a lost job again
     lease_s: float = within(30.0, 1.0, LEASE_S_MAX)
-    # with SQLite: how long the first dispatcher after a boot, if it has jobs from before, waits until
-    # another host confirms that this host was not replaced meanwhile (lbctl restore); 0 = it asks
-    # once
+    # with SQLite: how long the first dispatcher after a boot, if it has jobs from before, waits
+    # until another host confirms that this host was not replaced meanwhile (lbctl restore); 0 = it
+    # asks once
     confirm_s: float = within(60.0, 0.0, 31_536_000.0)
     # hosts whose load index is higher get no more queued jobs
     load_ceiling: float = within(4.0, 0.0, 10000.0)

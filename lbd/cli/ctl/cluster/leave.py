@@ -89,8 +89,8 @@ def wait_for_all(daemons: Daemons, host: str, timeout_s: float) -> None:
         if left and not waits:
             waits = True
             commands = "1 command" if left == 1 else f"{left} commands"
-            complain("lbctl", f"{host} is drained; waiting for {commands} of other hosts here or of "
-                              "its own users (lbctl jobs); ^C leaves it drained")  # fmt: skip
+            complain("lbctl", f"{host} is drained; waiting for {commands} of other hosts here or "
+                              "of its own users (lbctl jobs); ^C leaves it drained")  # fmt: skip
         time.sleep(POLL_S)
 
 
