@@ -9,7 +9,6 @@ import sys
 import pytest
 
 from lbd.cli import lbctl
-from lbd.cli.ctl import steer
 from tests.unit.cli.canned import HOST, JOB, STATUS
 
 PLACED = {
@@ -222,49 +221,6 @@ def test_an_empty_list_says_what_others_have(daemon, capsys, words, jobs, queue,
     assert any(one["op"] == "queue.status" for one in lbm.asked) is asked
 
 
-def test_drain_waits_for_a_sample_taken_after_it(daemon, capsys):
-    rows = [
-        {**HOST, "age_s": 0.0, "jobs": {"local": 0, "foreign": 2}},
-        {**HOST, "age_s": 9.0, "jobs": {"local": 0, "foreign": 0}},  # older than the drain
-        {**HOST, "age_s": 0.0, "jobs": {"local": 0, "foreign": 0}},
-    ]
-    seen = iter(rows)
-    answers = {"status": lambda request: {"ok": True, **STATUS, "hosts": [next(seen)]}, "drain": {}}
-    daemon("lim", **answers)
-    assert lbctl.main(["drain", "h1", "--wait"]) == 0
-    assert next(seen, None) is None
-    assert capsys.readouterr().out == "h1 is drained and empty\n"
-
-
-def test_drain_says_once_what_it_waits_for(daemon, capsys, monkeypatch):
-    monkeypatch.setattr(steer, "SILENT_S", 0.0)
-    busy = {**HOST, "age_s": 0.0, "jobs": {"local": 0, "foreign": 2}}
-    rows = iter([busy, busy, {**HOST, "age_s": 0.0, "jobs": {"local": 0, "foreign": 0}}])
-    answers = {"status": lambda request: {"ok": True, **STATUS, "hosts": [next(rows)]}, "drain": {}}
-    daemon("lim", **answers)
-    assert lbctl.main(["drain", "h1", "--wait"]) == 0
-    said = "h1 is drained; waiting for 2 jobs of other hosts there: lbctl jobs --host h1"
-    assert capsys.readouterr().err == f"lbctl: {said}\n"
-
-
-def test_drain_of_a_host_that_is_down_waits_for_nothing(daemon, capsys):
-    """It is no longer known what ran there last."""
-    down = {**HOST, "state": "down", "jobs": {"local": 0, "foreign": 4}}
-    lim = daemon("lim", status={**STATUS, "hosts": [down]}, drain={"when_back": True})
-    assert lbctl.main(["drain", "h1", "--wait", "--reason", "disk sdb"]) == 0
-    assert lim.asked[0]["reason"] == "disk sdb"
-    assert "it will be drained when it is back" in capsys.readouterr().out
-
-
-def test_a_repeated_drain_says_who_drained_it_before(daemon, capsys):
-    before = {"reason": "disk sdb", "by": "ann", "since": 1.0}
-    daemon("lim", status=STATUS, drain={"before": before})
-    assert lbctl.main(["drain", "h1"]) == 0
-    out, err = capsys.readouterr()
-    assert out == "h1 is drained: it gets no new jobs\n"
-    assert re.fullmatch(r"lbctl: h1 was already drained by ann since 1970-.*: disk sdb\n", err)
-
-
 def test_status_says_who_drained_a_host_and_when(daemon, capsys):
     noted = {**HOST, "state": "drained", "drained": {"reason": "disk", "by": "ann", "since": 1.0}}
     nothing = {**HOST, "name": "h2", "drained": {"reason": "", "by": "", "since": None}}
@@ -273,12 +229,6 @@ def test_status_says_who_drained_a_host_and_when(daemon, capsys):
     assert capsys.readouterr().out.splitlines()[-2:] == [
         "h1: drained by ann since 1970-01-01 00:00: disk", "h2: drained",
     ]  # fmt: skip
-
-
-def test_drain_gives_up_after_its_timeout(daemon, capsys):
-    daemon("lim", status=STATUS, drain={})
-    assert lbctl.main(["drain", "h1", "--wait", "--timeout", "0"]) == 1
-    assert capsys.readouterr().out == "h1 is drained; 1 job of other hosts still runs there\n"
 
 
 def test_algorithm_and_param(daemon, capsys):

@@ -1,8 +1,12 @@
-"""`lbctl algorithm` and `lbctl param`: what they print about a change, and how long it lasts."""
+"""`lbctl algorithm`, `param` and `drain`: what they print about a change, and how long it lasts."""
+
+import re
 
 import pytest
 
 from lbd.cli import lbctl
+from lbd.cli.ctl import steer
+from tests.unit.cli.canned import HOST, STATUS
 
 
 def test_a_change_is_reported_with_its_hosts_and_how_long_it_lasts(daemon, capsys):
@@ -111,3 +115,52 @@ def test_saved_parameters_have_a_column(daemon, capsys):
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines[0] == ["PARAMETER", "VALUE", "SAVED"]
     assert ["lim.min_gain", "0.5", "0.25"] in lines
+
+
+def test_drain_waits_for_a_sample_taken_after_it(daemon, capsys):
+    rows = [
+        {**HOST, "age_s": 0.0, "jobs": {"local": 0, "foreign": 2}},
+        {**HOST, "age_s": 9.0, "jobs": {"local": 0, "foreign": 0}},  # older than the drain
+        {**HOST, "age_s": 0.0, "jobs": {"local": 0, "foreign": 0}},
+    ]
+    seen = iter(rows)
+    answers = {"status": lambda request: {"ok": True, **STATUS, "hosts": [next(seen)]}, "drain": {}}
+    daemon("lim", **answers)
+    assert lbctl.main(["drain", "h1", "--wait"]) == 0
+    assert next(seen, None) is None
+    assert capsys.readouterr().out == "h1 is drained and empty\n"
+
+
+def test_drain_says_once_what_it_waits_for(daemon, capsys, monkeypatch):
+    monkeypatch.setattr(steer, "SILENT_S", 0.0)
+    busy = {**HOST, "age_s": 0.0, "jobs": {"local": 0, "foreign": 2}}
+    rows = iter([busy, busy, {**HOST, "age_s": 0.0, "jobs": {"local": 0, "foreign": 0}}])
+    answers = {"status": lambda request: {"ok": True, **STATUS, "hosts": [next(rows)]}, "drain": {}}
+    daemon("lim", **answers)
+    assert lbctl.main(["drain", "h1", "--wait"]) == 0
+    said = "h1 is drained; waiting for 2 jobs of other hosts there: lbctl jobs --host h1"
+    assert capsys.readouterr().err == f"lbctl: {said}\n"
+
+
+def test_drain_of_a_host_that_is_down_waits_for_nothing(daemon, capsys):
+    """It is no longer known what ran there last."""
+    down = {**HOST, "state": "down", "jobs": {"local": 0, "foreign": 4}}
+    lim = daemon("lim", status={**STATUS, "hosts": [down]}, drain={"when_back": True})
+    assert lbctl.main(["drain", "h1", "--wait", "--reason", "disk sdb"]) == 0
+    assert lim.asked[0]["reason"] == "disk sdb"
+    assert "it will be drained when it is back" in capsys.readouterr().out
+
+
+def test_a_repeated_drain_says_who_drained_it_before(daemon, capsys):
+    before = {"reason": "disk sdb", "by": "ann", "since": 1.0}
+    daemon("lim", status=STATUS, drain={"before": before})
+    assert lbctl.main(["drain", "h1"]) == 0
+    out, err = capsys.readouterr()
+    assert out == "h1 is drained: it gets no new jobs\n"
+    assert re.fullmatch(r"lbctl: h1 was already drained by ann since 1970-.*: disk sdb\n", err)
+
+
+def test_drain_gives_up_after_its_timeout(daemon, capsys):
+    daemon("lim", status=STATUS, drain={})
+    assert lbctl.main(["drain", "h1", "--wait", "--timeout", "0"]) == 1
+    assert capsys.readouterr().out == "h1 is drained; 1 job of other hosts still runs there\n"
