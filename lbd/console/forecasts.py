@@ -70,8 +70,10 @@ def truth_phrase(one: Json) -> str:
     """Returns how long the job waited, and what was predicted at submission; "" until it began."""
     foretold_s = number(one, "foretold_wait_s")
     waited_s = number(one, "started") - number(one, "submitted")
-    if math.isnan(foretold_s) or math.isnan(waited_s) or number(one, "attempt") > 1:
+    if math.isnan(waited_s) or number(one, "attempt") > 1:
         return ""
+    if math.isnan(foretold_s):
+        return f"{forecast(max(0.0, waited_s))} (nothing was predicted at submission)"
     interval = one.get("foretold_wait_s_90") if foretold_s > 0 else None
     likely = f", likely {interval_text(interval)}" if interval is not None else ""
     foretold = forecast(foretold_s) if foretold_s > 0 else "no wait"
