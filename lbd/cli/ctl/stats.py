@@ -1,15 +1,14 @@
 """`lbctl stats`: response time, waiting, slowdown and moves of the cluster's ended jobs."""
 
 import argparse
-import csv
 import math
-import sys
 import time
 from collections.abc import Iterable
 from datetime import datetime
 from itertools import pairwise
 
 from lbd.cli.complaints import complain
+from lbd.cli.ctl.exports.spreadsheet import csv_name, csv_text, print_csv
 from lbd.cli.ctl.verb import Verb, complain_of, reading
 from lbd.cli.past_time import past_time
 from lbd.console.daemons import Daemons
@@ -30,12 +29,10 @@ from lbd.console.usage_hosts import Gathered, ask_host, gather
 from lbd.errors import ConfigError, PeerError
 from lbd.lbm.usage.measures import GROUPS_MAX, Measure, measure_of_row, merged
 from lbd.local.json_socket import Refusal
-from lbd.text.one_line import one_line
 from lbd.text.units import duration_text
 
 DAY_S = 86400.0
 SHOWN = 12  # rows of each kind
-FORMULA = ("=", "+", "-", "@")  # first characters that a spreadsheet takes for a formula
 KINDS = {"by_command": "command", "by_user": "user", "by_host": "host"}
 HEADER = (">JOBS", ">FAILED", ">RESPONSE", ">MEDIAN", ">P95", ">RESP SD", ">WAITING", ">WAIT P95",
           ">WAIT SD", ">SLOWDOWN", ">SLOW P95", ">SLOW SD", ">MOVED", ">WRONG", ">RAN",
@@ -106,7 +103,7 @@ def stats(daemons: Daemons, options: argparse.Namespace) -> int:
     if options.json:
         print_json(as_json(found, total, groups, since, until))
     elif options.csv:
-        print_csv(total, groups, since, until)
+        print_sums(total, groups, since, until)
     elif total.jobs:
         said = said_of(options.since, now_s, until)
         changes = changes_lines(found, since, until, Clock(now_s))
@@ -160,32 +157,20 @@ def changes_lines(found: Gathered[Json], since: float, until: float, clock: Cloc
     ]
 
 
-def print_csv(
+def print_sums(
     total: Measure, groups: dict[str, dict[str, Measure]], since: float, until: float
 ) -> None:
-    """Prints a header and one row for all jobs, and for each command, user and host."""
+    """Prints one row for all jobs, and for each command, user and host."""
     period = [datetime.fromtimestamp(at).isoformat(" ", "seconds") for at in (since, until)]
     rows = [("all", "", total)]
     rows += [(name, key, one) for kind, name in KINDS.items() for key, one in groups[kind].items()]
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(["by", "name", *measure_json(total), "since", "until"])
-    for by, key, measure in rows:
-        figures = map(csv_text, measure_json(measure).values())
-        writer.writerow([by, csv_name(key), *figures, *period])
-
-
-def csv_name(name: str) -> str:
-    """Returns the name as one line, and never as a formula: users and hosts choose names."""
-    shown = one_line(name)
-    return f"'{shown}" if shown.startswith(FORMULA) else shown
-
-
-def csv_text(figure: object) -> str:
-    """Formats counts as integers, times and shares with four digits; "" for an absent value."""
-    if isinstance(figure, float):
-        digits = ".4g" if abs(figure) < 1e4 else ".0f"
-        return "" if math.isnan(figure) else format(figure, digits)
-    return "" if figure is None else str(figure)
+    print_csv(
+        ["by", "name", *measure_json(total), "since", "until"],
+        (
+            [by, csv_name(key), *map(csv_text, measure_json(measure).values()), *period]
+            for by, key, measure in rows
+        ),
+    )
 
 
 def summed(found: Gathered[Json]) -> tuple[Measure, dict[str, dict[str, Measure]]]:

@@ -5,8 +5,9 @@ import argparse
 import time
 
 from lbd.cli.complaints import complain
+from lbd.cli.ctl.exports.spreadsheet import csv_name, csv_text, print_csv
 from lbd.cli.ctl.jobs.filters import Period, add_view, chosen_and_sorted
-from lbd.cli.ctl.jobs.listing import show
+from lbd.cli.ctl.jobs.listing import field_text, show
 from lbd.cli.ctl.verb import Verb, complain_of, reading
 from lbd.cli.program import Parser
 from lbd.console.daemons import Daemons
@@ -18,6 +19,10 @@ from lbd.console.usage_hosts import gather, of_host
 from lbd.errors import ConfigError
 
 USUAL_LIMIT = 100
+CSV = (
+    "id", "name", "user", "state", "host", "origin", "submitted", "started", "finished", "slots",
+    "slot_hours", "cpu_s", "exit_status", "command",
+)  # fmt: skip
 SORTED = 10_000  # read at least so many of each host if --sort is given
 
 
@@ -25,6 +30,8 @@ def add_options(parser: Parser) -> None:
     add_view(parser, HISTORY_STATES)
     parser.add_argument("--drains", action="store_true",
                         help="list drains of hosts instead: who, when and why")  # fmt: skip
+    parser.add_argument("--csv", action="store_true",
+                        help="one line a job with its slot-hours, as CSV")  # fmt: skip
 
 
 def history(daemons: Daemons, options: argparse.Namespace) -> int:
@@ -54,7 +61,10 @@ def history(daemons: Daemons, options: argparse.Namespace) -> int:
     if options.json:
         print_json([{key: job.get(key) for key in options.fields or job} for job in found])
     elif found:
-        show(found, 0, options)
+        if options.csv:
+            print_csv(CSV, (csv_row(job, utc=options.utc) for job in found))
+        else:
+            show(found, 0, options)
         if more:
             which = "first" if options.sort else "latest"
             complain("lbctl", f"only the {which} {limit}; --limit N shows more")
@@ -62,10 +72,9 @@ def history(daemons: Daemons, options: argparse.Namespace) -> int:
         only_of = next((one.only_of for one in gathered.answers.values()), "")
         hidden = not_shown(only_of, options.user)
         complain("lbctl", hidden or unknown_host(daemons, options.host) or "no jobs")
-    if (
-        not options.json
-        and not options.fields
-        and filters in (Filters(), Filters(host=filters.host))
+    if not (options.json or options.csv or options.fields) and filters in (
+        Filters(),
+        Filters(host=filters.host),
     ):
         drained = drains(daemons, options, now_s)
         if drained:
@@ -73,8 +82,21 @@ def history(daemons: Daemons, options: argparse.Namespace) -> int:
     return status
 
 
+def csv_row(job: Json, *, utc: bool) -> list[str]:
+    held_s = number(job, "finished") - number(job, "started")
+    figures = {
+        "slot_hours": held_s * number(job, "slots") / 3600.0,
+        **{key: job.get(key) for key in ("slots", "cpu_s", "exit_status")},
+    }
+    return [
+        csv_text(figures[key]) if key in figures else csv_name(field_text(job, key, utc=utc))
+        for key in CSV
+    ]
+
+
 def past_drains(daemons: Daemons, options: argparse.Namespace) -> int:
-    if options.user or options.name or options.state or options.fields or options.sort:
+    others = options.user, options.name, options.state, options.fields, options.sort, options.csv
+    if any(others):
         raise ConfigError("--drains can be combined only with --host, --since, --limit and --utc")
     now_s = time.time()
     found = drains(daemons, options, now_s)
@@ -131,6 +153,7 @@ EXAMPLES = (
     "lbctl history --since yesterday --until today",
     "lbctl history --state failed --user ann    ann's failed jobs",
     "lbctl history --host h2 --limit 1000       what ran on h2",
+    "lbctl history --since today --csv --limit 100000 >today.csv   with slot-hours",
     "lbctl history --drains                     who drained which host, when and why",
 )
 VERBS = {"history": Verb(reading(history), add_options, EXAMPLES)}

@@ -7,7 +7,8 @@ import math
 import pytest
 
 from lbd.cli import lbctl
-from lbd.cli.ctl.stats import csv_name, csv_text, late_records
+from lbd.cli.ctl.exports.spreadsheet import csv_name, csv_text
+from lbd.cli.ctl.stats import late_records
 from lbd.console.figures import Clock
 from lbd.console.usage_hosts import Gathered
 from lbd.lbm.usage.measures import GROUPS_MAX

@@ -1,5 +1,6 @@
-"""`lbctl history`: how it prints drains. The live tests cover jobs."""
+"""`lbctl history`: how it prints drains, and jobs for a spreadsheet. Live tests cover the rest."""
 
+import csv
 import json
 import time
 
@@ -112,3 +113,17 @@ def test_an_empty_history_says_why(daemon, capsys):
     assert shown(capsys, "--host", "h1") == ("", "lbctl: no jobs\n")
     lbm.answers["past"] = NO_JOBS
     assert shown(capsys, "--user", "bob") == ("", "lbctl: no jobs\n")
+
+
+def test_a_list_for_a_spreadsheet_has_the_slot_hours(daemon, capsys):
+    ended = {**JOB, "name": "=1+1", "state": "done", "slots": 2, "submitted": 1793491200.0,
+             "started": 1793491260.0, "finished": 1793498460.0, "exit_status": 0}  # fmt: skip
+    never_began = {**ended, "id": "h1-8", "started": None}
+    daemon("lim", status=STATUS, drains={"drains": []})
+    daemon("lbm", past={"jobs": [ended, never_began], "more": False})
+    said = shown(capsys, "--csv", "--utc")
+    first, second = csv.DictReader(said.out.splitlines())
+    assert (first["slot_hours"], first["name"], first["exit_status"]) == ("4", "'=1+1", "0")
+    assert (first["started"], first["command"]) == ("2026-11-01T00:01:00", "true")
+    assert (second["started"], second["slot_hours"]) == ("", "")
+    assert lbctl.main(["history", "--drains", "--csv"]) == 2

@@ -1,0 +1,30 @@
+"""Rows as CSV, for a spreadsheet."""
+
+import csv
+import math
+import sys
+from collections.abc import Iterable, Sequence
+
+from lbd.text.one_line import one_line
+
+FORMULA = ("=", "+", "-", "@")  # first characters that a spreadsheet takes for a formula
+
+
+def print_csv(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+
+
+def csv_name(name: str) -> str:
+    """Returns the name as one line, and never as a formula: users and hosts choose names."""
+    shown = one_line(name)
+    return f"'{shown}" if shown.startswith(FORMULA) else shown
+
+
+def csv_text(figure: object) -> str:
+    """Formats counts as integers, times and shares with four digits; "" for an absent value."""
+    if isinstance(figure, float):
+        digits = ".4g" if abs(figure) < 1e4 else ".0f"
+        return "" if math.isnan(figure) else format(figure, digits)
+    return "" if figure is None else str(figure)
