@@ -8,7 +8,9 @@ CAUSES = (  # the first match counts
     ("FD Shutdown", "it is silent"),
 )
 INTERNAL = ("fd shutdown", "connect()", "deadline exceeded")
+NO_CAUSE = "OK"  # of a handshake that the other end broke off
 UNPROVEN = "it does not prove to be that host: its certificate belongs to another, or it is revoked"
+STOPPED = "Cancelling all calls"
 CLOSED = ("goaway received", "rst_stream closed", "received rst_stream")
 
 
@@ -19,9 +21,11 @@ def in_plain_words(details: str | None) -> str:
         return UNPROVEN
     if text.startswith("failed to connect to all addresses"):
         cause = text.rpartition(": ")[2]
-        return f"it cannot be reached ({'no answer' if is_internal(cause) else cause})"
+        return f"it cannot be reached ({'no answer' if is_internal(cause) or cause == NO_CAUSE else cause})"
     if text == "Socket closed" or text.startswith(("Stream removed", "recvmsg:", "sendmsg:")):
         return next((words for sign, words in CAUSES if sign in text), "the connection was closed")
+    if text.startswith(STOPPED):
+        return "it was stopped"
     if text.casefold().startswith(CLOSED) or text.casefold() == "cancelled":
         return "the connection was closed"
     return "it is silent" if is_internal(text) else text
