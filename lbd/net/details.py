@@ -21,7 +21,7 @@ def in_plain_words(details: str | None) -> str:
         return UNPROVEN
     if text.startswith("failed to connect to all addresses"):
         cause = text.rpartition(": ")[2]
-        return f"it cannot be reached ({'no answer' if is_internal(cause) or cause == NO_CAUSE else cause})"
+        return f"it cannot be reached ({'no answer' if is_internal(cause) else cause})"
     if text == "Socket closed" or text.startswith(("Stream removed", "recvmsg:", "sendmsg:")):
         return next((words for sign, words in CAUSES if sign in text), "the connection was closed")
     if text.startswith(STOPPED):
@@ -33,4 +33,4 @@ def in_plain_words(details: str | None) -> str:
 
 def is_internal(text: str) -> bool:
     """Returns whether the text only says what gRPC did: gave up a descriptor or an attempt."""
-    return text.casefold().startswith(INTERNAL)
+    return text == NO_CAUSE or text.casefold().startswith(INTERNAL)
