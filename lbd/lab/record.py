@@ -47,12 +47,12 @@ class Process:
 class Record:
     plan: Plan
     made_root: bool  # the lab made the directory and may remove it
-    made_above: bool = False  # and the one above
     ready: bool = False  # `up` has succeeded
     # the lab's own, one for each hierarchy; the hosts' are below them
     cgroups: tuple[str, ...] = ()
     cuts: tuple[tuple[str, str], ...] = ()
     processes: dict[str, Process] = field(default_factory=dict)  # "switch", "h1", "h1/lim" …
+    made_above: bool = False  # it made the directory above, too
 
     def peers_cut_from(self, host: str) -> list[str]:
         return sorted({b if a == host else a for a, b in self.cuts if host in (a, b)})

@@ -136,6 +136,7 @@ def said(stderr, own_words):
     plain = re.sub(rb"(bash: line \d+:) +\d+ ", rb"\1 ", plain)
     if own_words:
         plain = b"".join(line.rpartition(b": ")[2] for line in plain.splitlines(True))
+        plain = plain.replace(b"not found\n", b"No such file or directory\n")
     return plain
 
 

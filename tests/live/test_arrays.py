@@ -147,7 +147,7 @@ def test_an_interrupt_cancels_waiting_tasks_and_interrupts_running_ones(lab, tmp
     script = 'trap "exit 3" INT; : >$LBD_ARRAY_INDEX; while :; do sleep 0.05; done'
     status, out, err = interrupted(lab, script, tmp_path)
     assert (status, out) == (130, "")
-    assert err == "lbrun: interrupted: 4 failed, 8 never started\n"
+    assert err == "lbrun: interrupted: 4 failed, 8 cancelled (never started)\n"
     assert len(list(tmp_path.iterdir())) == 4  # no other has started
 
 

@@ -41,7 +41,7 @@ def running(lab, name, *where, command=("sleep", "60"), user=()):
 
 def begun(lab, name):
     found = lab.lbctl_json("h1", "jobs", "--all")
-    return next((job for job in found if job["name"] == name and job["started"]), None)
+    return next((job for job in reversed(found) if job["name"] == name and job["started"]), None)
 
 
 def ended(lab, host, job):

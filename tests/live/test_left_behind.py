@@ -113,7 +113,7 @@ def test_a_removed_directory_is_never_taken_for_another_one(lab, tmp_path):
     script = "mkdir gone && cd gone && rmdir ../gone && exec lbrun -H h2 pwd"
     ended = lab.run("h1", "sh", "-c", script, cwd=tmp_path)
     assert (ended.returncode, ended.stdout) == (125, "")
-    assert "gone (deleted): No such file or directory" in ended.stderr.splitlines()[-1]
+    assert "gone: the working directory has been removed" in ended.stderr.splitlines()[-1]
 
 
 def test_a_stopped_lbm_copes_with_a_request_larger_than_its_socket_holds(lab):

@@ -180,7 +180,7 @@ def test_measured_speedups_are_shown_and_used_for_predictions(lab, short_dir, re
     assert lab.run("h1", "lbctl", "kill", *blocks, last).returncode == 0
     lab.wait_until(lambda: lab.lbctl_json("h1", "predict", "--calibration")["jobs"] >= 4, "judged")
     assert set(lab.lbctl_json("h1", "predict", "--calibration")) == {
-        "schema", "jobs", "slope", "intercept", "cc_raw", "cc_corrected", "covered_90",
+        "schema", "jobs", "slope", "intercept", "cc_raw", "cc_corrected", "covered_90", "short",
         "lately", "off_by", "intervals", "doubt",
     }  # fmt: skip
 

@@ -20,7 +20,7 @@ def test_output_before_the_log_is_open_has_the_name_of_the_daemon_in_the_journal
 def test_the_lbm_is_told_whether_it_is_stopped_or_restarted(tmp_path, job):
     """Both come as one signal; only systemd knows which it is."""
     unit = next(unit for unit in UNITS if unit.stem == "lbd-lbm").read_text()
-    line = re.search(r"^ExecStop=-\+/bin/sh -c '(.*)'$", unit, re.MULTILINE)[1]
+    line = re.search(r"^ExecStop=-/bin/sh -c '(.*)'$", unit, re.MULTILINE)[1]
     systemctl = tmp_path / "systemctl"
     systemctl.write_text(f"#!/bin/sh\necho '2364 '$3 {job or 'nop'} running\n")
     systemctl.chmod(RUN_PROGRAM)
