@@ -67,7 +67,7 @@ def test_a_host_leaves_without_a_trace_and_joins_again(tls_lab, newcomer):
     out, said = leaving.communicate(timeout=LONG_S)
     cluster = newcomer.config.read_text().split('"')[1]
     assert (out, leaving.returncode) == (f"new has left cluster {cluster}\n", 0), said
-    assert "commands of other hosts here or of its own users (lbctl jobs)" in said
+    assert "of other hosts here or of its own users (lbctl jobs)" in said
     newcomer.stop()  # waits only for processes that have ended
     lab.wait_until(
         lambda: not any("new" in lab.states(host) for host in lab.hosts), "it is removed", LONG_S
