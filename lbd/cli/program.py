@@ -16,7 +16,7 @@ from lbd.text.spelling import hint, nearest
 
 QUOTE = "'"
 SHORT = len("-x")
-# argparse's message about a word that is none of the allowed ones
+# argparse's message about a word that is not allowed
 CHOICE = re.compile(r"^argument ([^ :]+): invalid choice: (.+) \(choose from (.+)\)$")
 
 

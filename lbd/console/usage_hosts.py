@@ -60,7 +60,7 @@ class OfHost:
     jobs: list[Json]  # the latest ones
     more: bool = True  # whether the host has more jobs
     withheld: str = ""  # the setting that limits these to jobs submitted on our host
-    only_of: str = ""  # the user whose jobs these are, whoever was asked about; "": anybody
+    only_of: str = ""  # the only user whose jobs are shown to the caller; "": all users
 
 
 def of_host(daemons: Daemons, host: str, question: dict[str, object], limit: int) -> OfHost:

@@ -1,6 +1,6 @@
 """The lab that `lbd lab up` makes without --dir, found by programs that act from no lab's host.
 
-Whoever opens a second terminal has not typed the `eval` line there: daemons are missing at the
+In a second terminal the user has not typed the `eval` line: daemons are missing at the
 usual place, though a lab of theirs runs.
 """
 

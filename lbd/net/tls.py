@@ -364,7 +364,7 @@ def has_expired(tls: Tls, host: str) -> bool:
 
 
 def say_revoked(tls: Tls, fresh: set[str]) -> None:
-    """Whoever joins again has its earlier certificates revoked: that is no alarm. Only the
+    """A host that joins again has its earlier certificates revoked: no alarm. Only the
     authority's host can tell."""
     again = {host for host in fresh if has_new_certificate(tls, host)}
     if again:

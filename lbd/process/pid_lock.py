@@ -107,7 +107,7 @@ def remove_left(path: Path) -> None:
 def remove_pid_file(path: Path) -> None:
     """Removes the pid file of a daemon that has ended; one that a daemon holds stays.
 
-    It is removed under its lock: whoever waited for that sees that the file is gone and makes
+    It is removed under its lock: a process that waited for it sees that the file is gone and makes
     another. So two daemons never hold two files of one name.
     """
     with suppress(OSError):

@@ -73,7 +73,7 @@ def interrupted_line(states: Mapping[str, int], interrupted: int, never_started:
 
 
 def still_running(count: int, *, is_array: bool) -> str:
-    """Returns what is said to whoever has pressed ^C once."""
+    """Returns the line after the first ^C."""
     what = f"{count} {tasks(count)}" if is_array else "the job"
     force = f"press ^C twice within a second to end {'it' if count == 1 else 'them'} by force"
     return f"waiting for {what}; {force}"
