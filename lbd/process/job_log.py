@@ -8,7 +8,6 @@ file would cost more than all other work for a short command.
 
 import logging
 import re
-import threading
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -21,11 +20,7 @@ from lbd.text.one_line import one_line
 
 ID_CHARS_MAX = 128
 LINE_CHARS_MAX = 500
-KEPT_LINES, KEPT_CHARS, KEPT_S = 4000, 1 << 20, 7 * 86400.0
-# Excess kept until the oldest are dropped together: their memory has left the caches, so dropping
-# one per new line would cost more than all other work for a line.
-MORE_LINES, MORE_CHARS = 500, 1 << 16
-STEP_CHARS = 40  # approximate characters of a step besides its variable parts
+KEPT_LINES, KEPT_S = 4000, 7 * 86400.0  # about 1 MB, at most 18 of foreign letters
 NEWS_PER_S, NEWS_AT_ONCE = 10.0, 1000.0  # further ones are only kept
 SHOWN_LINES, SHOWN_CHARS = 1000, 1 << 16  # of one job, in one answer
 LEVELS = {
@@ -39,10 +34,6 @@ class Line(NamedTuple):
     level: str
     job: str
     text: str
-
-    @property
-    def size(self) -> int:
-        return len(self.job) + len(self.text)
 
     def line(self) -> "Line":
         return self
@@ -62,10 +53,6 @@ class Step(NamedTuple):
     after: Enum
 
     @property
-    def size(self) -> int:
-        return STEP_CHARS + len(self.job) + len(self.of) + len(self.where) + len(self.why)
-
-    @property
     def text(self) -> str:
         details = ", ".join(one for one in (self.where, self.why) if one)
         what = f"{words_of(self.what)} ({details})" if details else words_of(self.what)
@@ -76,49 +63,28 @@ class Step(NamedTuple):
 
 
 class RecentLines:
-    """The last lines about jobs, as many as there is room for."""
+    """The last lines about jobs. Threads may share it: each method touches the deque in one step."""
 
-    def __init__(
-        self, lines: int = KEPT_LINES, chars: int = KEPT_CHARS, age_s: float = KEPT_S
-    ) -> None:
-        self._kept: deque[Line | Step] = deque()
-        self._chars, self._chars_max, self._age_s = 0, chars, age_s
-        self._lines_max = lines
-        self._lock = threading.Lock()
-
-    def add(self, line: Line | Step) -> None:
-        with self._lock:
-            self._kept.append(line)
-            self._chars += line.size
-            lines, chars = len(self._kept) - self._lines_max, self._chars - self._chars_max
-            if lines > MORE_LINES or chars > MORE_CHARS:
-                self._drop_oldest()
+    def __init__(self, lines: int = KEPT_LINES, age_s: float = KEPT_S) -> None:
+        """Keeps `lines` of them, and returns those of the last `age_s` only."""
+        self._kept: deque[Line | Step] = deque(maxlen=lines)
+        self._age_s = age_s
+        self.add = self._kept.append
 
     def of(self, job: str, unix_s: float) -> tuple[list[Line], bool]:
         """Returns the last lines about a job, oldest first, and whether there are older ones."""
-        with self._lock:
-            self._drop_oldest()
-            kept = list(self._kept)
         since = unix_s - self._age_s
+        kept = list(self._kept)
         found = [line.line() for line in kept if line.unix_s >= since and concerns(line.job, job)]
         shown, is_cut = newest(found)
         return [one._replace(text=one_line(one.text, LINE_CHARS_MAX)) for one in shown], is_cut
-
-    def _drop_oldest(self) -> None:
-        kept = self._kept
-        while kept and (
-            len(kept) > self._lines_max
-            or self._chars > self._chars_max
-            or kept[0].unix_s < kept[-1].unix_s - self._age_s
-        ):
-            self._chars -= kept.popleft().size
 
 
 def newest(lines: Sequence[Line]) -> tuple[list[Line], bool]:
     """Returns as many of the last lines as fit one answer, and whether there are others."""
     room, count = SHOWN_CHARS, 0
     for line in reversed(lines[-SHOWN_LINES:]):
-        room -= line.size
+        room -= len(line.job) + len(line.text)
         if room < 0:
             break
         count += 1
