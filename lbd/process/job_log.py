@@ -63,7 +63,7 @@ class Step(NamedTuple):
 
 
 class RecentLines:
-    """The last lines about jobs. Threads may share it: each method touches the deque in one step."""
+    """The last lines about jobs. Threads may share it: each method touches `_kept` in one step."""
 
     def __init__(self, lines: int = KEPT_LINES, age_s: float = KEPT_S) -> None:
         """Keeps `lines` of them, and returns those of the last `age_s` only."""

@@ -13,8 +13,12 @@ orders.
 
     keeper                  warden
     LEASE, pid, until, group ─▶   also later: the new deadline
-    ENDED, pid ───────────────▶   nothing of the job is left
-    ALIVE ────────────────────▶
+    ALIVE ────────────────────▶   the keeper's loop turns
+    ENDED ────────────────────▶
+
+Each message also carries the pids of ended jobs, of which nothing is left. They travel with the
+next message of another kind, since each message wakes the warden; without a watchdog, or if there
+are many, in one of their own.
 """
 
 import contextlib
@@ -34,7 +38,9 @@ from lbd.keeper.limits.time_limits import FAR_S, processes_of
 from lbd.process.boot_clock import clock_s
 
 LEASE, ENDED, ALIVE = b"L", b"E", b"A"
-HEAD = struct.Struct("=cid")  # a tag, a pid, a deadline on the boot clock
+HEAD = struct.Struct("=cidH")  # a tag, a pid, a deadline on the boot clock, how many have ended
+PID = struct.Struct("=i")
+ENDED_AT_ONCE = 64  # further ones get a message of their own
 MESSAGE_BYTES = 8192
 GRACE_S = 0.3  # for the keeper to act itself; the dispatcher waits for at least a second
 AGAIN_S = 0.1  # killed processes may have started others
@@ -56,14 +62,18 @@ class Warden(Helper):
         super().__init__(parent)
         self.silent_s = silent_s
         self._leases: dict[int, tuple[float, str]] = {}
+        self._ended: list[int] = []  # of which the warden does not know yet
 
     def lease(self, pid: int, until_s: float, group: str) -> None:
         self._leases[pid] = until_s, group
         self._say(LEASE, pid, until_s, group)
 
     def ended(self, pid: int) -> None:
-        if self._leases.pop(pid, None) is not None:
-            self._say(ENDED, pid)
+        if self._leases.pop(pid, None) is None:
+            return
+        self._ended.append(pid)
+        if not self.silent_s or len(self._ended) >= ENDED_AT_ONCE:
+            self._say(ENDED)
 
     def alive(self) -> None:
         """Reports that the keeper's loop turns."""
@@ -73,8 +83,10 @@ class Warden(Helper):
         if self.socket is None and not self._begin():
             return  # retried with the next message
         assert self.socket is not None
+        ended, self._ended = self._ended, []
+        head = HEAD.pack(tag, pid, until_s, len(ended)) + b"".join(map(PID.pack, ended))
         try:
-            self.socket.send(HEAD.pack(tag, pid, until_s) + os.fsencode(group))
+            self.socket.send(head + os.fsencode(group))
         except OSError:  # the warden is gone or stopped
             self.end()
 
@@ -86,6 +98,7 @@ class Warden(Helper):
             self.fork().setblocking(False)
         except OSError:
             return False
+        self._ended = []
         for pid, (until_s, group) in list(self._leases.items()):
             if self.socket is not None:
                 self._say(LEASE, pid, until_s, group)
@@ -160,13 +173,15 @@ class Watch:
 
     def _hear(self, data: bytes) -> None:
         self._heard_s, self._silent_looks = time.monotonic(), 0
-        tag, pid, until_s = HEAD.unpack_from(data)
+        tag, pid, until_s, count = HEAD.unpack_from(data)
+        group = HEAD.size + count * PID.size
+        for (ended,) in PID.iter_unpack(data[HEAD.size : group]):
+            if ended in self._leases:
+                self._leases.pop(ended).close()
         if tag == LEASE and pid in self._leases:
             self._leases[pid].until_s = until_s
         elif tag == LEASE:
-            self._leases[pid] = Lease(pid, until_s, *_descriptors(pid, data[HEAD.size :]))
-        elif tag == ENDED and pid in self._leases:
-            self._leases.pop(pid).close()
+            self._leases[pid] = Lease(pid, until_s, *_descriptors(pid, data[group:]))
 
     def _end_overdue(self) -> None:
         now_s = clock_s()

@@ -1,0 +1,130 @@
+"""What the warden knows of the keeper's jobs, and when it is woken to learn it."""
+
+import os
+import socket
+import subprocess
+
+import pytest
+
+from lbd.keeper.limits.warden import ENDED_AT_ONCE, GRACE_S, MESSAGE_BYTES, Warden, Watch
+from lbd.process.boot_clock import clock_s
+
+SILENT_S = 30.0
+
+
+class Pair:
+    """A keeper's side and the warden's own, in one process; `learn` is the warden's turn."""
+
+    def __init__(self, silent_s):
+        ours, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._theirs.setblocking(False)
+        self.warden = Warden(None, silent_s)
+        self.warden.socket, self.warden.pid = ours, os.getpid()
+        self.watch = Watch(self._theirs, os.getpid(), silent_s)
+
+    def learn(self):
+        """Returns how many messages there were."""
+        for count in range(1000):
+            try:
+                self.watch._hear(self._theirs.recv(MESSAGE_BYTES))
+            except BlockingIOError:
+                return count
+        raise AssertionError
+
+    @property
+    def known(self):
+        return set(self.watch._leases)
+
+    def close(self):
+        self.warden.socket.close()
+        self._theirs.close()
+
+
+@pytest.fixture
+def make_pair():
+    made = []
+
+    def make(silent_s):
+        made.append(Pair(silent_s))
+        return made[-1]
+
+    yield make
+    for pair in made:
+        pair.close()
+
+
+@pytest.fixture
+def pair(make_pair):
+    return make_pair(SILENT_S)
+
+
+def leader():
+    """A process that leads a session, as each job does."""
+    return subprocess.Popen(["sleep", "600"], start_new_session=True)
+
+
+def far_s():
+    return clock_s() + 1000.0
+
+
+def test_an_end_travels_with_the_next_lease(pair):
+    pair.warden.lease(11, far_s(), "")
+    pair.warden.lease(12, far_s(), "")
+    assert pair.learn() == 2
+    pair.warden.ended(11)
+    assert pair.learn() == 0
+    pair.warden.lease(13, far_s(), "/a/group")
+    assert pair.learn() == 1
+    assert pair.known == {12, 13}
+
+
+def test_an_end_travels_with_the_next_sign_of_life(pair):
+    pair.warden.lease(11, far_s(), "")
+    pair.warden.ended(11)
+    pair.warden.alive()
+    assert pair.learn() == 2
+    assert not pair.known
+
+
+def test_a_keeper_without_watchdog_reports_each_end(make_pair):
+    pair = make_pair(0.0)
+    pair.warden.lease(11, far_s(), "")
+    pair.warden.ended(11)
+    assert pair.learn() == 2
+    assert not pair.known
+
+
+def test_many_ends_do_not_wait(pair):
+    for pid in range(11, 11 + ENDED_AT_ONCE):
+        pair.warden.lease(pid, far_s(), "")
+    for pid in range(11, 11 + ENDED_AT_ONCE):
+        pair.warden.ended(pid)
+    assert pair.learn() == ENDED_AT_ONCE + 1
+    assert not pair.known
+
+
+def test_a_pid_that_is_used_again_gets_a_new_lease(pair):
+    with leader() as first:
+        pair.warden.lease(first.pid, far_s(), "")
+        pair.learn()
+        before = pair.watch._leases[first.pid].process
+        pair.warden.ended(first.pid)
+        pair.warden.lease(first.pid, clock_s() - 2 * GRACE_S, "")
+        pair.learn()
+        assert pair.watch._leases[first.pid].until_s < clock_s()
+        assert before >= 0
+        pair.watch._end_overdue()
+        assert first.wait() == -9
+
+
+def test_what_has_ended_is_not_killed(pair):
+    with leader() as ended, leader() as late:
+        for process in (ended, late):
+            pair.warden.lease(process.pid, clock_s() - 2 * GRACE_S, "")
+        pair.warden.ended(ended.pid)
+        pair.warden.alive()
+        pair.learn()
+        pair.watch._end_overdue()
+        assert late.wait() == -9
+        assert ended.poll() is None
+        ended.kill()
