@@ -81,12 +81,28 @@ def session_of(leader):
     return {pid: task for pid, task in everybody.items() if task.session == leader.pid}
 
 
+def await_states(leader, are_right):
+    """Waits for all processes: a signal takes effect when its process next gets a processor."""
+    until_s = time.monotonic() + 60.0
+    while not are_right({task.state for task in session_of(leader).values()}):
+        assert time.monotonic() < until_s
+        time.sleep(0.01)
+
+
+def are_stopped(states):
+    return states == {b"T"}
+
+
+def go_on(states):
+    return b"T" not in states
+
+
 def test_a_job_of_many_processes_is_stopped_in_portions(crowd):
     treated = Treated()
     assert turns_of(treated, STAND_STILL, crowd) >= 2
-    assert {task.state for task in session_of(crowd).values()} == {b"T"}
+    await_states(crowd, are_stopped)
     assert turns_of(treated, AS_EVER, crowd) >= 2
-    assert b"T" not in {task.state for task in session_of(crowd).values()}
+    await_states(crowd, go_on)
 
 
 def test_a_change_is_completed_before_the_next_begins(crowd):
@@ -94,7 +110,7 @@ def test_a_change_is_completed_before_the_next_begins(crowd):
     treated.become(STAND_STILL, crowd.pid, "")
     assert treated.is_changing
     turns_of(treated, AS_EVER, crowd)
-    assert b"T" not in {task.state for task in session_of(crowd).values()}
+    await_states(crowd, go_on)
 
 
 def test_a_process_that_reuses_a_pid_is_not_stopped(jobs):
