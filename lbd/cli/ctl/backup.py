@@ -26,8 +26,8 @@ from lbd.cli.ctl.backup_content import (
 )
 from lbd.cli.ctl.backup_files import place, scratch, take_file, take_ledger
 from lbd.cli.ctl.own_config import put as put_config
-from lbd.cli.ctl.trust import authority_in, need_readable, say, show_to_daemons
-from lbd.cli.ctl.verb import Verb
+from lbd.cli.ctl.trust import authority_in, need_readable, show_to_daemons
+from lbd.cli.ctl.verb import Verb, say
 from lbd.cli.daemons.privilege import make_account
 from lbd.cli.program import Parser
 from lbd.config.load import SYSTEM_FILE, absent_file, load, load_new

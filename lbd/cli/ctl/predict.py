@@ -3,8 +3,7 @@
 import argparse
 import math
 
-from lbd.cli.complaints import complain
-from lbd.cli.ctl.verb import Verb, reading
+from lbd.cli.ctl.verb import Verb, reading, say
 from lbd.cli.program import Parser
 from lbd.cli.quantities import duration, not_negative, number
 from lbd.console.daemons import Daemons
@@ -148,7 +147,7 @@ def predict(daemons: Daemons, options: argparse.Namespace) -> int:
         return 0
     put(*predict_lines(reply, least, most, own_page()))
     if warning := text(reply, "warning"):
-        complain("lbctl", warning)
+        say(warning)
     return 0
 
 
@@ -228,7 +227,7 @@ def calibration(daemons: Daemons, options: argparse.Namespace) -> int:
     count = int(number_in(reply, "jobs"))
     put(f"{ended_jobs(count)} had a prediction when submitted (an array counts once)")
     if count < COMPARABLE:
-        complain("lbctl", f"too few to judge: {COMPARABLE} are needed")
+        say(f"too few to judge: {COMPARABLE} are needed")
     if count >= COMPARABLE and (lines := truth_lines(reply)):
         put(*lines)
     if math.isnan(number_in(reply, "cc_raw")):  # otherwise a slope of 1 would look like a result

@@ -7,9 +7,8 @@ from collections.abc import Iterable
 from datetime import datetime
 from itertools import pairwise
 
-from lbd.cli.complaints import complain
 from lbd.cli.ctl.exports.spreadsheet import csv_name, csv_text, print_csv
-from lbd.cli.ctl.verb import Verb, complain_of, reading
+from lbd.cli.ctl.verb import Verb, complain_of, reading, say
 from lbd.cli.past_time import past_time
 from lbd.console.daemons import Daemons
 from lbd.console.figures import Clock, decimal, duration, share
@@ -111,9 +110,9 @@ def stats(daemons: Daemons, options: argparse.Namespace) -> int:
         late = []
     else:
         of = f" of {options.user}" if options.user else " of yours" if whose(found) else ""
-        complain("lbctl", f"no job{of} ended {said_of(options.since, now_s, until)}")
+        say(f"no job{of} ended {said_of(options.since, now_s, until)}")
     for line in () if options.json else late:
-        complain("lbctl", line)
+        say(line)
     return status
 
 
@@ -199,7 +198,7 @@ def complain_of_lost(found: Gathered[Json]) -> None:
     for host, answer in found.answers.items():
         if lost := int(number(answer, "lost")):
             why = text(answer, "trouble") or "it is recording again now"
-            complain("lbctl", f"{host} could not record {lost} jobs: {why}")
+            say(f"{host} could not record {lost} jobs: {why}")
 
 
 def as_json(

@@ -4,8 +4,7 @@ import argparse
 import time
 from collections.abc import Sequence
 
-from lbd.cli.complaints import complain
-from lbd.cli.ctl.verb import Verb, reading
+from lbd.cli.ctl.verb import Verb, reading, say
 from lbd.cli.program import Parser, add_utc
 from lbd.config.schema import INDICES
 from lbd.console.daemons import Daemons
@@ -91,7 +90,7 @@ def one_host(daemons: Daemons, reply: Json, options: argparse.Namespace) -> int:
     try:
         rules = texts(ask_host(daemons, "owners", name), "admission")
     except LbdError as problem:
-        complain("lbctl", f"the rules of {name} are not known: {problem}")
+        say(f"the rules of {name} are not known: {problem}")
     if options.json:
         show_json({**reply, "hosts": [{**host, "admission": rules}]})
         return 0

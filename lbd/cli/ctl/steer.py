@@ -5,8 +5,7 @@ import math
 import time
 from collections.abc import Sequence
 
-from lbd.cli.complaints import complain
-from lbd.cli.ctl.verb import Verb, asking
+from lbd.cli.ctl.verb import Verb, asking, say
 from lbd.cli.program import Parser
 from lbd.cli.quantities import duration
 from lbd.config.load import toml_value
@@ -83,7 +82,7 @@ def drain(daemons: Daemons, options: argparse.Namespace) -> int:
     before = table(reply, "before")
     if text(before, "by"):
         said = drain_phrase(before, Clock(time.time()))
-        complain("lbctl", f"{host} was {said.replace('drained', 'already drained', 1)}")
+        say(f"{host} was {said.replace('drained', 'already drained', 1)}")
     if reply.get("when_back"):
         put(
             f"{host} does not answer: nothing is sent there, and it will be drained when it is back"
@@ -113,8 +112,7 @@ def wait_until_empty(daemons: Daemons, host: str, timeout_s: float) -> int:
         if left and waited_s > SILENT_S and not said:
             said = True
             jobs_left = "1 job of another host" if left == 1 else f"{left} jobs of other hosts"
-            complain("lbctl", f"{host} is drained; waiting for {jobs_left} there: "
-                              f"lbctl jobs --host {host}")  # fmt: skip
+            say(f"{host} is drained; waiting for {jobs_left} there: lbctl jobs --host {host}")
         time.sleep(POLL_S)
 
 
@@ -168,7 +166,7 @@ def say_where(options: argparse.Namespace, reply: Json, name: str, change: str, 
         lasts = f"it lasts until every host's LIM has stopped; then the saved {saved} applies"
     else:
         lasts = "it lasts until every host's LIM has stopped; --save keeps it"
-    complain("lbctl", f"{change} {where(reply)}; {lasts}")
+    say(f"{change} {where(reply)}; {lasts}")
     say_missing(reply)
 
 
@@ -183,14 +181,12 @@ def say_missing(reply: Json) -> None:
     down = texts(reply, "down")
     if silent := [name for name in texts(reply, "missing") if name not in down]:
         said = f"not confirmed by {few(silent)}: they will take it when they are heard again"
-        complain("lbctl", said)
+        say(said)
     if len(down) == 1:
-        complain(
-            "lbctl", f"{down[0]} has not confirmed yet; it learns of it as soon as it is heard"
-        )
+        say(f"{down[0]} has not confirmed yet; it learns of it as soon as it is heard")
     elif down:
         said = "have not confirmed yet; they learn of it as soon as they are heard"
-        complain("lbctl", f"{few(down)} {said}")
+        say(f"{few(down)} {said}")
 
 
 def few(names: Sequence[str]) -> str:
@@ -215,7 +211,7 @@ def param(daemons: Daemons, options: argparse.Namespace) -> int:
             notice = (
                 f"{name} is set to {shown(reply, 'as_set')}; lim.adaptive adjusts it with the load"
             )
-            complain("lbctl", notice)
+            say(notice)
         put(f"{name} = {value}")
         now = shown(reply, "as_set" if "as_set" in reply else "value")
         change = f"{name} {shown(reply, 'was')} → {now}"
