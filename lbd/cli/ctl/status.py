@@ -17,6 +17,9 @@ from lbd.console.hosts import (
     cores_text,
     drain_phrase,
     host_named,
+    memory_text,
+    slots_text,
+    state_of,
     tiers_text,
 )
 from lbd.console.output import (
@@ -206,13 +209,11 @@ def cluster_lines(
 
 def host_row(host: Json, own: str, loads: Sequence[str]) -> Row:
     """Returns the row of one host. Outdated values are grey."""
-    site, memory = table(host, "site"), table(host, "memory")
-    queues, slots, jobs = table(host, "queues"), table(host, "slots"), table(host, "jobs")
+    site, queues, jobs = table(host, "site"), table(host, "queues"), table(host, "jobs")
     name = text(host, "name")
-    state = "revoked" if host.get("revoked") else text(host, "state")
+    state = state_of(host)
     load = number(host, "index")
     colour = load_colour(load)
-    total = number(memory, "total")
     row: tuple[Cell | str, ...] = (
         Cell(f"{name} (here)", BOLD, short=name) if name == own else Cell(name),
         Cell(state, STATE_COLOURS.get(state, "")),
@@ -223,10 +224,10 @@ def host_row(host: Json, own: str, loads: Sequence[str]) -> Row:
         decimal(number(queues, "memory")),
         share(number(host, "utilisation")),
         *(decimal(number(site, load)) for load in loads),
-        of_total(size(total - number(memory, "available")), size(total)),
+        memory_text(host),
         cores_text(number(host, "cores")),
         decimal(number(host, "speed")),
-        of_total(count(number(slots, "used")), count(number(slots, "total"))),
+        slots_text(host),
         count(number(jobs, "local")),
         count(number(jobs, "foreign")),
         tiers_text(host.get("tier")),

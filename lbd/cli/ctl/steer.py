@@ -1,7 +1,6 @@
 """Commands that change the cluster: `lbctl drain, undrain, reload, algorithm, param`."""
 
 import argparse
-import math
 import time
 from collections.abc import Sequence
 
@@ -13,8 +12,8 @@ from lbd.console.daemons import Daemons
 from lbd.console.figures import Clock
 from lbd.console.hosts import drain_phrase, host_named
 from lbd.console.output import print_json, print_table, put
-from lbd.console.parameters import fetch_all, shown
-from lbd.console.reply import Json, number, table, text, texts
+from lbd.console.parameters import as_json, fetch_all, shown
+from lbd.console.reply import Json, number, table, text, texts, whole
 from lbd.errors import ConfigError
 
 FORWARD_TIMEOUT_S = 10.0  # the answer comes after another host has confirmed the change
@@ -103,8 +102,7 @@ def wait_until_empty(daemons: Daemons, host: str, timeout_s: float) -> int:
         row = host_named(daemons.lim({"op": "status"}), host)
         if text(row, "state") in ("down", ""):
             return 0  # its last numbers are old, and waiting brings no new ones
-        jobs = number(table(row, "jobs"), "foreign")
-        left = 0 if math.isnan(jobs) else int(jobs)
+        left = whole(table(row, "jobs"), "foreign")
         waited_s = time.monotonic() - drained_s
         # A sample from before the drain proves nothing: a job may have started since.
         if (left == 0 and number(row, "age_s") < waited_s) or waited_s > timeout_s:
@@ -223,9 +221,7 @@ def all_params(daemons: Daemons, options: argparse.Namespace) -> int:
     """Shows every parameter that can be changed at run time."""
     replies = fetch_all(daemons)
     if options.json:
-        saved = {text(one, "name"): one["saved"] for one in replies if "saved" in one}
-        print_json({"params": {text(one, "name"): one.get("value") for one in replies},
-                    "saved": saved})  # fmt: skip
+        print_json(as_json(replies))
     else:
         rows = [(text(one, "name"), shown(one, "value"), shown(one, "saved")) for one in replies]
         header = ("PARAMETER", ">VALUE", ">SAVED")

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from urllib.parse import quote
 
-from lbd.console.figures import NONE, Clock, count, decimal, duration, of_total, share, size
+from lbd.console.figures import NONE, Clock, count, decimal, duration, of_total, share
 from lbd.console.hosts import (
     BUSY_LOAD,
     OVERLOAD,
@@ -13,6 +13,9 @@ from lbd.console.hosts import (
     cores_text,
     drain_phrase,
     host_named,
+    memory_text,
+    slots_text,
+    state_of,
     tiers_text,
 )
 from lbd.console.past_loads import ask_past_loads
@@ -101,8 +104,8 @@ def hosts_part(status: Json, sparks: Mapping[str, Spark], clock: Clock) -> Table
     return Table("hosts", "Hosts", head, rows, "no hosts known")
 
 
-def state_of(host: Json) -> Item:
-    state = "revoked" if host.get("revoked") else text(host, "state")
+def state_item(host: Json) -> Item:
+    state = state_of(host)
     return Item(state, STATES.get(state, ""))
 
 
@@ -113,20 +116,9 @@ def load_item(host: Json) -> Item:
     return Item(decimal(load), kind if known else DIM, bar=load if known else None)
 
 
-def memory_text(host: Json) -> str:
-    memory = table(host, "memory")
-    total = number(memory, "total")
-    return of_total(size(total - number(memory, "available")), size(total))
-
-
-def slots_text(host: Json) -> str:
-    slots = table(host, "slots")
-    return of_total(count(number(slots, "used")), count(number(slots, "total")))
-
-
 def host_row(host: Json, spark: Spark | None, clock: Clock) -> tuple[Item, ...]:
     name, jobs = text(host, "name"), table(host, "jobs")
-    state = state_of(host)
+    state = state_item(host)
     both = [number(jobs, key) for key in ("local", "foreign")]
     row = (
         Item(name, href=host_path(name)),
@@ -165,7 +157,7 @@ def host_parts(
 ) -> list[Part]:
     queues, jobs = table(host, "queues"), table(host, "jobs")
     facts = [
-        ("state", state_of(host)),
+        ("state", state_item(host)),
         ("load", load_item(host)),
         ("tasks wanting a core", Item(decimal(number(queues, "cpu")))),
         ("waiting for disks", Item(decimal(number(queues, "io")))),

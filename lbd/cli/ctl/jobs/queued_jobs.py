@@ -16,15 +16,10 @@ from lbd.client.progress import Progress, has_terminal
 from lbd.console.daemons import Daemons, OnlyInLab
 from lbd.console.figures import Clock
 from lbd.console.job_acts import check_ids
-from lbd.console.job_details import (
-    DETAIL_INDENT,
-    attempt_row,
-    detail_lines,
-    whole,
-)
+from lbd.console.job_details import DETAIL_INDENT, attempt_row, detail_lines
 from lbd.console.jobs import ANSWER_S
 from lbd.console.output import own_page, print_json, put, wrapped
-from lbd.console.reply import Json, table, tables, text
+from lbd.console.reply import Json, table, tables, text, whole
 from lbd.errors import LbdError, Unavailable
 from lbd.local.json_socket import AWAY, Refusal
 
