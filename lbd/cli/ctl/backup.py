@@ -16,7 +16,6 @@ from lbd.cli.ctl.backup_content import (
     HOSTS,
     LEDGER,
     SETTINGS,
-    SMALL_BYTES_MAX,
     USAGE,
     Manifest,
     listed,
@@ -118,7 +117,7 @@ def gathered(config: Config, directory: Path) -> list[str]:
             (directory / name).write_bytes(read(source))
     state_dir = Path(config.host.state_dir)
     for name in (SETTINGS, HOSTS):
-        take_file(state_dir / name, directory / name, SMALL_BYTES_MAX)
+        take_file(state_dir / name, directory / name)
     ledger = ledger_path(config)
     if ledger is not None:
         take_ledger(ledger, directory / LEDGER)

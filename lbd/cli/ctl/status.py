@@ -162,7 +162,8 @@ def offer_lines(hosts: list[Json], columns: int | None, of: str = "") -> list[st
         offers = [
             f"{of_total(amount(name, number(one, 'used')), amount(name, number(one, 'total')))}"
             f" {name} used"
-            for name, one in sorted(tables_by_name(host, "resources").items())
+            for name, one in sorted(table(host, "resources").items())
+            if isinstance(one, dict)
         ]
         if own := sorted(names(host, "features") - common):
             offers.append(f"features {', '.join(own)}")
@@ -178,10 +179,6 @@ def amount(name: str, value: float) -> str:
 def names(host: Json, key: str) -> set[str]:
     found = host.get(key)
     return set(map(str, found)) if isinstance(found, list) else set()
-
-
-def tables_by_name(host: Json, key: str) -> dict[str, Json]:
-    return {name: one for name, one in table(host, key).items() if isinstance(one, dict)}
 
 
 def cluster_lines(

@@ -7,7 +7,7 @@ not of opt-slowdown. Points are missing where no cutoffs are feasible.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -128,9 +128,9 @@ class Contest:
         """Returns the orders of magnitude by which TAGS is below Least-Work-Remaining."""
         return tens(at(self.least_work, alpha) / at(self.tags, alpha))
 
-    def ahead(self, alphas: Sequence[float] = ALPHAS) -> Claim:
-        behind = [a for a in alphas if not at(self.tags, a) < at(self.least_work, a)]
-        text = f"TAGS outperforms the others for all alpha from {alphas[0]:g} to {alphas[-1]:g}"
+    def ahead(self) -> Claim:
+        behind = [a for a in ALPHAS if not at(self.tags, a) < at(self.least_work, a)]
+        text = f"TAGS outperforms the others for all alpha from {ALPHAS[0]:g} to {ALPHAS[-1]:g}"
         ours = f"not at {', '.join(f'{a:g}' for a in behind)}" if behind else "at every point"
         return Claim(text, not behind, ours)
 
