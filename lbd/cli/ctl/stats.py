@@ -28,7 +28,7 @@ from lbd.console.usage_hosts import Gathered, ask_host, gather
 from lbd.errors import ConfigError, PeerError
 from lbd.lbm.usage.measures import GROUPS_MAX, Measure, measure_of_row, merged
 from lbd.local.json_socket import Refusal
-from lbd.text.units import duration_text
+from lbd.text.units import counted, duration_text
 
 DAY_S = 86400.0
 SHOWN = 12  # rows of each kind
@@ -269,7 +269,7 @@ def stats_lines(
     user = whose(found)
     hosts = len(found.answers)
     said = (
-        f"jobs{f' of {user}' if user else ''} that ended {when} on {hosts} host{'s' * (hosts != 1)}"
+        f"jobs{f' of {user}' if user else ''} that ended {when} on {counted(hosts, 'host')}"
         f"; algorithm now {found.algorithm}"
     )
     rows, notes = [row_of("all", total)], {}
@@ -298,7 +298,7 @@ def notes_of(name: str, total: Measure, groups: dict[str, Measure], cut_off: int
             f"{GROUPS_MAX} most frequent ones"
         )
     if none := left_out(total, groups) - cut_off:
-        jobs = "1 job" if none == 1 else f"{none} jobs"
+        jobs = counted(none, "job")
         notes.append(
             f"{jobs} ended before starting: cancelled while waiting, or refused"
             if name == "host"

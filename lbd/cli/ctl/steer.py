@@ -15,6 +15,7 @@ from lbd.console.output import print_json, print_table, put
 from lbd.console.parameters import as_json, fetch_all, shown
 from lbd.console.reply import Json, number, table, text, texts, whole
 from lbd.errors import ConfigError
+from lbd.text.units import counted
 
 FORWARD_TIMEOUT_S = 10.0  # the answer comes after another host has confirmed the change
 POLL_S = 0.5
@@ -171,7 +172,7 @@ def say_where(options: argparse.Namespace, reply: Json, name: str, change: str, 
 def where(reply: Json) -> str:
     """Returns on how many hosts a change is in force."""
     hosts, changed = int(number(reply, "hosts")), int(number(reply, "changed"))
-    return f"on {changed} of {hosts} host{'s' * (hosts != 1)}"
+    return f"on {changed} of {counted(hosts, 'host')}"
 
 
 def say_missing(reply: Json) -> None:

@@ -2,8 +2,9 @@
 
 from dataclasses import asdict
 
-from lbd.doctor.checks import FAULT, OK, UNSEEN, WARN, Check, counted
+from lbd.doctor.checks import FAULT, OK, UNSEEN, WARN, Check
 from lbd.doctor.findings import check_lim, checks
+from lbd.text.units import counted
 from lbd.web import view
 from lbd.web.asked import Asked
 from lbd.web.view import Facts, Item, Page, Part, Table
