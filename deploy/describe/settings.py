@@ -6,7 +6,8 @@ import sys
 from collections.abc import Iterator
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 
-from lbd.config import schema as config
+from lbd.config.fields import NAMES, NUMBERS, bounds_of, shown
+from lbd.config.schema import Config
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,16 +20,16 @@ class Setting:
 
 def settings() -> Iterator[Setting]:
     said = comments()
-    for section in fields(config.Config):
+    for section in fields(Config):
         if not is_dataclass(section.type):
             continue
         for item in fields(section.type):
-            bounds = str(config.bounds_of(item.metadata)).replace(" | ", ", ")
+            bounds = str(bounds_of(item.metadata)).replace(" | ", ", ")
             kind = {
-                bool: "true, false", str: "text", config.NAMES: "list of names",
-                config.NUMBERS: "list of numbers",
+                bool: "true, false", str: "text", NAMES: "list of names",
+                NUMBERS: "list of numbers",
             }.get(item.type, "list of tables")  # fmt: skip
-            default = "[]" if item.default in ((), MISSING) else config.shown(item.default)
+            default = "[]" if item.default in ((), MISSING) else shown(item.default)
             meaning = said[section.type.__name__, item.name]
             key = item.metadata.get("key", item.name)
             default = item.metadata.get("default", default)
@@ -38,7 +39,7 @@ def settings() -> Iterator[Setting]:
 
 def comments() -> dict[tuple[str, str], str]:
     """(class, field) -> its comment: what follows it on its line, else the lines above it."""
-    sections = [item.type for item in fields(config.Config) if is_dataclass(item.type)]
+    sections = [item.type for item in fields(Config) if is_dataclass(item.type)]
     found = {}
     for module in {section.__module__ for section in sections}:
         found |= comments_in(inspect.getsource(sys.modules[module]))

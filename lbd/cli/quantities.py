@@ -3,9 +3,14 @@
 import argparse
 import math
 import signal
+from collections.abc import Callable
 from itertools import pairwise
+from typing import TypeVar
 
+from lbd.text.spelling import hint
 from lbd.text.units import duration_s
+
+Name = TypeVar("Name", bound=str)
 
 
 def positive(text: str) -> float:
@@ -40,6 +45,15 @@ def count(text: str) -> int:
     return int(text)
 
 
+def whole(low: int, high: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        if not text.isascii() or not text.isdigit() or not low <= int(text) <= high:
+            raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {low} to {high}")
+        return int(text)
+
+    return read
+
+
 def rising(text: str) -> tuple[float, ...]:
     """Parses ascending cutoffs, such as "60,3600"."""
     values = tuple(positive(part) for part in text.split(","))
@@ -54,6 +68,19 @@ def duration(text: str) -> float:
         return duration_s(text)
     except ValueError as problem:
         raise argparse.ArgumentTypeError(str(problem)) from None
+
+
+def one_or_all(what: str, names: tuple[Name, ...]) -> Callable[[str], tuple[Name, ...]]:
+    """Returns a parser of one of these names, in capitals or not, or of ALL."""
+
+    def read(text: str) -> tuple[Name, ...]:
+        if text.upper() == "ALL":
+            return names
+        if found := tuple(name for name in names if name in (text, text.upper())):
+            return found
+        raise argparse.ArgumentTypeError(f"{text!r} is no {what}; {hint(text, [*names, 'ALL'])}")
+
+    return read
 
 
 def signal_named(text: str) -> int:

@@ -1,9 +1,12 @@
 """Reads a trace from a .swf or .swf.gz file, with one clear message for whatever is wrong."""
 
-from collections.abc import Iterator
+import argparse
+from collections.abc import Iterable, Iterator
 
 from lbd.cli.complaints import complain
 from lbd.cli.input_file import UNREADABLE, opened, unreadable
+from lbd.cli.program import Parser
+from lbd.cli.quantities import count, positive
 from lbd.errors import ConfigError
 from lbd.sim.queueing.trace import LONGEST_LINE, BrokenLine, Trace, read
 
@@ -33,6 +36,30 @@ def read_trace(program: str, path: str, limit: int | None, skip_broken: bool) ->
     if not trace.jobs:
         raise ConfigError(f"{path}: no job with a positive run time ({trace.skipped} without)")
     return trace
+
+
+def add_trace_options(parser: Parser) -> None:
+    add = parser.add_argument
+    add("--trace", metavar="FILE", help="jobs from a file, .swf or .swf.gz, instead of drawn ones")
+    add("--limit", type=count, metavar="N", help="only the first N jobs of the trace")
+    add("--scale-load", type=positive, metavar="R", help="stretch the trace's gaps to this load")
+    add("--skip-broken", action="store_true", help=SKIP_BROKEN)
+
+
+def check_trace_options(
+    program: str, options: argparse.Namespace, of_traces: Iterable[str], of_drawn: Iterable[str]
+) -> None:
+    """Raises ConfigError for options that go with a trace, or with drawn jobs, only."""
+    if options.trace is None:
+        for name in of_traces:
+            if getattr(options, name):
+                raise ConfigError(f"{program}: --{name.replace('_', '-')} goes with --trace only")
+        return
+    for name in of_drawn:
+        if getattr(options, name) is not None:
+            raise ConfigError(f"{program}: --trace and --{name} exclude each other")
+    if options.scale_load is not None and options.scale_load > 100:
+        raise ConfigError(f"{program}: --scale-load {options.scale_load:g}: allowed up to 100")
 
 
 def lines_of(path: str) -> Iterator[bytes]:

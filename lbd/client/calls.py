@@ -147,13 +147,13 @@ class Client:
             *(os.fspath(word) for word in argv),
         ]
 
-    def ask_lbm(self, question: Json, timeout_s: float = ANSWER_S) -> Json:
+    def ask_lbm(self, question: Json) -> Json:
         """Raises LbdError."""
         try:
             directories = find_runtime_dirs(self.config)
         except Trouble as problem:
             raise ConfigError(str(problem)) from None
-        return ask(directories, "lbm", question, timeout_s)
+        return ask(directories, "lbm", question, ANSWER_S)
 
 
 class Job:

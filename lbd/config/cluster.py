@@ -12,8 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 
 from lbd.config.dispatch import DispatchConfig, TagsConfig
+from lbd.config.fields import fault_of
 from lbd.config.resources import check_names
-from lbd.config.schema import ClusterConfig, Config, fault_of
+from lbd.config.schema import ClusterConfig, Config
 from lbd.errors import ConfigError
 
 SECTIONS = {"dispatch": DispatchConfig, "tags": TagsConfig}

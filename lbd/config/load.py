@@ -8,15 +8,14 @@ import os
 import socket
 import tomllib
 from collections.abc import Sequence
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
+from dataclasses import MISSING, Field, fields, is_dataclass, replace
 from pathlib import Path
 
-from lbd.config.fields import as_float
+from lbd.config.fields import as_float, fault_of, shown
 from lbd.config.forms import FORMS
 from lbd.config.metrics import listen_address
-from lbd.config.quotes import quoted_hint
 from lbd.config.resources import with_amount
-from lbd.config.schema import Config, HostEntry, fault_of, shown
+from lbd.config.schema import Config, HostEntry
 from lbd.errors import ConfigError
 from lbd.text.host_name import NAME_RULE, is_host_name
 from lbd.text.one_line import one_line
@@ -38,8 +37,7 @@ def load(path: str | None = None, overrides: Sequence[str] = ()) -> Config:
 
     Raises ConfigError, one line.
     """
-    source = find_file(path)
-    given = read_given(source)
+    given = read_given(find_file(path))
     named = path or os.environ.get("LBD_CONFIG")
     if not named and given.sections == LISTS_ONLY and os.path.isfile(SYSTEM_FILE):
         own, given = given, read_given(SYSTEM_FILE)
@@ -68,8 +66,12 @@ def absent_file(path: str | None) -> Path | None:
     if named or find_file(None) is not None:
         found = find_file(path)
         return found if found and not parse(read_text(found), str(found)) else None
+    return SYSTEM_FILE if os.geteuid() == 0 else own_file()
+
+
+def own_file() -> Path:
     base = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
-    return SYSTEM_FILE if os.geteuid() == 0 else Path(base) / "lbd/lbd.toml"
+    return Path(base) / "lbd/lbd.toml"
 
 
 def read_given(source: Path | None) -> "Given":
@@ -92,8 +94,7 @@ def find_file(path: str | None) -> Path | None:
         if not path and not os.path.lexists(named):
             why += "; if it belonged to a lab that no longer exists, `unset LBD_CONFIG`"
         raise ConfigError(f"{origin} {named}: {why}")
-    base = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
-    for candidate in (Path(base) / "lbd/lbd.toml", SYSTEM_FILE):
+    for candidate in (own_file(), SYSTEM_FILE):
         # Also false where we may not look, as in another user's home.
         if os.path.isfile(candidate) and (candidate == SYSTEM_FILE or is_for_us(candidate)):
             return candidate
@@ -120,32 +121,39 @@ def parse(text: str, source: str) -> Table:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as problem:
         reason, _, place = str(problem).partition(" (at ")
-        line = "".join(c for c in place.partition(",")[0] if c.isdigit())
-        line = line or str(max(1, len(text.splitlines())))
         lines = text.splitlines()
-        quoted = quoted_hint(lines[int(line) - 1]) if int(line) <= len(lines) else ""
+        digits = "".join(c for c in place.partition(",")[0] if c.isdigit())
+        line = int(digits or max(1, len(lines)))
+        quoted = quoted_hint(lines[line - 1]) if line <= len(lines) else ""
         raise ConfigError(f"{source}:{line}: not TOML: {reason}{quoted}") from problem
     # such as deep nesting, or a number with too many digits
     except (RecursionError, ValueError) as problem:
         raise ConfigError(f"{source}: not a configuration: {one_line(str(problem), 80)}") from None
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Where a value was set, for the message."""
-
-    prefix: str  # "/etc/lbd/lbd.toml:12" or "--set lim.port=x"
-    value: object
+def quoted_hint(line: str) -> str:
+    """Returns what to add where a text was written without quotes, the commonest mistake."""
+    key, _, value = line.partition("=")
+    value = value.partition("#")[0].strip()
+    if not value or value[0] in "\"'[{":
+        return ""
+    meant = f'{key.strip()} = "{value}"'
+    try:
+        tomllib.loads(meant)
+    except tomllib.TOMLDecodeError:
+        return ""
+    return f"; text needs quotes: {one_line(meant, 80)}"
 
 
 class Given:
-    """The values set explicitly, by section and key, each checked when it is added."""
+    """The values set explicitly, by section and key, each checked when it is added, and the place
+    where it was set: "/etc/lbd/lbd.toml:12" or "--set lim.port=x"."""
 
     def __init__(self, source: str, text: str) -> None:
         self.source = source
         self._lines = text.splitlines()
         self._sections = {f.name: f.type for f in fields(Config) if is_dataclass(f.type)}
-        self._values: dict[tuple[str, str], Origin] = {}
+        self._values: dict[tuple[str, str], tuple[str, object]] = {}
 
     @property
     def sections(self) -> set[str]:
@@ -192,29 +200,28 @@ class Given:
             value = as_float(value)
         if isinstance(value, list):
             value = tuple(value)
-        self._values[section, key] = Origin(place, value)
+        self._values[section, key] = place, value
 
     def _add_resource(self, name: str, value: object, place: str) -> None:
         """Adds a resource of any name; the section is stored as one value with all of them."""
-        known = self._values.get(RESOURCES)
-        amounts = known.value if known is not None else ()
+        _, amounts = self._values.get(RESOURCES, ("", ()))
         try:
             found = with_amount(amounts, name, value)  # type: ignore[arg-type]  # made below
         except ValueError as problem:
             raise ConfigError(f"{place}: resources.{name}: {problem}") from None
-        self._values[RESOURCES] = Origin(place, found)
+        self._values[RESOURCES] = place, found
 
     def config(self) -> Config:
         config = Config(path=self.source)
-        for (section, key), origin in self._values.items():
-            changed = replace(getattr(config, section), **{key: origin.value})
+        for (section, key), (_, value) in self._values.items():
+            changed = replace(getattr(config, section), **{key: value})
             config = replace(config, **{section: changed})
         return config
 
     def place(self, section: str, key: str) -> str | None:
         """Returns where the value was set, or None if it was not."""
-        origin = self._values.get((section, key))
-        return origin.prefix if origin else None
+        found = self._values.get((section, key))
+        return found[0] if found else None
 
 
 def fields_of(kind: object) -> "dict[str, Field[object]]":

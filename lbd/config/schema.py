@@ -17,24 +17,9 @@ from lbd.config.access import (
     UsersConfig,
 )
 from lbd.config.dispatch import DispatchConfig, TagsConfig
-from lbd.config.fields import (
-    NAMES,
-    NUMBERS,
-    Bounds,
-    Section,
-    bounds_of,
-    fault_of,
-    listed,
-    one_of,
-    shown,
-    within,
-)
+from lbd.config.fields import Section, listed, one_of, within
 from lbd.config.metrics import MetricsConfig
 from lbd.config.resources import ResourcesConfig
-from lbd.config.stats import StatsConfig
-
-# Re-exported for users of a Config.
-__all__ = ("NAMES", "NUMBERS", "Bounds", "bounds_of", "fault_of", "shown")
 
 ALGORITHMS = (
     "GLOBAL", "DISTED", "CENTRAL", "RANDOM", "THRHLD", "LOWEST", "RESERVE", "NOLB",
@@ -271,6 +256,17 @@ class ShellConfig(Section):
     # the shell behind lbsh: "" = /bin/sh for -c and scripts, $SHELL on a terminal; $LBD_SHELL
     # overrides it
     program: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StatsConfig(Section):
+    """Records of ended jobs, for `lbctl stats` and `lbctl advise`."""
+
+    # ended jobs on record; 0 = none. Beyond that, the users with the most lose their oldest
+    max_rows: int = within(200_000, 0, 100_000_000)
+    # size of usage.sqlite in host.state_dir; room is made by dropping the same jobs
+    max_bytes: int = within(64 << 20, 1 << 19, 1 << 40)
+    keep_days: float = within(90.0, 0.0, 36500.0)  # how long ended jobs stay on record
 
 
 @dataclass(frozen=True, slots=True)

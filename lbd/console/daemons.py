@@ -5,7 +5,7 @@ from pathlib import Path
 
 from lbd.config.cluster import queue_hosts
 from lbd.config.schema import Config
-from lbd.console.reply import Json, table, text
+from lbd.console.reply import Json, answer_in, table, text
 from lbd.errors import ConfigError, LbdError, Unavailable
 from lbd.local.json_socket import Connect, ask, connected
 from lbd.local.own_lab import own_lab_advice
@@ -70,8 +70,7 @@ class Daemons:
             raise ConfigError(f"host.runtime_dir {directory}: {fault}, or set host.runtime_dir")
         while True:
             try:
-                reply = ask(self.socket(daemon), request, timeout_s, self.connect)
-                break
+                return answer_in(ask(self.socket(daemon), request, timeout_s, self.connect))
             except Unavailable as problem:
                 if "not running" not in str(problem):
                     raise Unavailable(f"{problem}; see `lbctl doctor`") from None
@@ -83,8 +82,6 @@ class Daemons:
                         "again shortly; if that persists, read its log: journalctl -u "
                         f"lbd-{daemon}, or the output of `lbd up`"
                     ) from None
-        # Leave out the fields that only the socket protocol needs.
-        return {key: value for key, value in reply.items() if key not in ("ok", "id")}
 
 
 def absence(runtime_dir: str, daemon: str, problem: str) -> Unavailable:

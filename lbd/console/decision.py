@@ -18,7 +18,7 @@ from lbd.console.output import (
     put,
     terminal_columns,
 )
-from lbd.console.reply import Json, number, tables, text
+from lbd.console.reply import Json, answer_in, number, tables, text
 from lbd.errors import LbdError, Unavailable
 from lbd.launch.directory_look import find_program
 from lbd.launch.exec import exit_status_of
@@ -33,10 +33,9 @@ def ask_eligible(ask: Callable[[Json], Json], command: Sequence[str]) -> Json | 
         "op": "eligible", "command": list(command), "directory": working_directory()
     }  # fmt: skip
     try:
-        reply = ask(question)
+        return answer_in(ask(question))
     except LbdError:
         return None
-    return {key: value for key, value in reply.items() if key not in ("ok", "id")}
 
 
 def working_directory() -> str:
@@ -111,11 +110,9 @@ def show(
 ) -> None:
     """Prints the decision as the LIM gave it, and what `lbsh` would do with the command."""
     if as_json:
-        answer = {key: value for key, value in reply.items() if key not in ("ok", "id")}
         missing = why_not_run(command, trouble) if trouble is not None else None
-        print_json(
-            {"command": list(command), **answer, "trouble": missing, "eligibility": eligible}
-        )
+        print_json({"command": list(command), **answer_in(reply), "trouble": missing,
+                    "eligibility": eligible})  # fmt: skip
         return
     reason = text(reply, "reason")
     verdicts = {"here": "runs here, on", "there": "goes to", "wait": "waits for room; best is"}

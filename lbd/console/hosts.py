@@ -3,7 +3,7 @@
 import math
 
 from lbd.console.daemons import Daemons
-from lbd.console.figures import NONE, Clock
+from lbd.console.figures import NONE, Clock, count, of_total, size
 from lbd.console.reply import Json, number, table, tables, text
 from lbd.errors import LbdError
 from lbd.text.closed_words import drained_words
@@ -40,6 +40,21 @@ def drain_phrase(drained: Json, clock: Clock) -> str:
 
 def cores_text(cores: float) -> str:
     return NONE if math.isnan(cores) else f"{cores:.3g}"
+
+
+def memory_text(host: Json) -> str:
+    memory = table(host, "memory")
+    total = number(memory, "total")
+    return of_total(size(total - number(memory, "available")), size(total))
+
+
+def slots_text(host: Json) -> str:
+    slots = table(host, "slots")
+    return of_total(count(number(slots, "used")), count(number(slots, "total")))
+
+
+def state_of(host: Json) -> str:
+    return "revoked" if host.get("revoked") else text(host, "state")
 
 
 def tiers_text(tiers: object) -> str:

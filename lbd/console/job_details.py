@@ -8,9 +8,9 @@ from lbd.console import figures
 from lbd.console.figures import Clock
 from lbd.console.figures import duration as shown_duration
 from lbd.console.forecasts import begin_phrase, target_lines, truth_phrase
-from lbd.console.jobs import counts_of, held_in, shown_command, shown_state
+from lbd.console.jobs import counts_of, shown_command, shown_state
 from lbd.console.output_paths import fetch_paths, path_of
-from lbd.console.reply import Json, number, table, tables, text, texts
+from lbd.console.reply import Json, number, table, tables, text, texts, whole
 from lbd.model import ENDED_NAMES
 from lbd.policy.needs import is_size
 from lbd.text.array_phrases import INTERRUPTING, FailedTask, end_line, ended_of, failed_in
@@ -36,7 +36,7 @@ def array_lines(one: Json) -> list[str]:
     indexes = one_line(text(one, "array"), INDEXES_WIDTH)
     limit = f", {text(one, 'at_once')} at once" if text(one, "at_once") else ""
     lines = [f"array    {indexes}{limit}", f"tasks    {shown_state(one)}"]
-    if held := held_in(one):
+    if held := whole(one, "held"):
         which = one_line(text(one, "held_indexes"), INDEXES_WIDTH)
         lines.append(
             f"held     {held}{f': {which}' if which else ''}; lbctl release {text(one, 'id')}"
@@ -63,12 +63,6 @@ def failed_task(task: Json) -> FailedTask:
         whole(task, "signal"),
         text(task, "cause"),
     )
-
-
-def whole(one: Json, name: str) -> int:
-    """Returns the number as an int; 0 if it is missing."""
-    value = number(one, name)
-    return 0 if math.isnan(value) else int(value)
 
 
 def end_phrase(job: Json) -> str:
@@ -180,7 +174,7 @@ def outlook_lines(one: Json, clock: Clock) -> list[str]:
     counts = counts_of(one)
     if not sum(counts.get(state, 0) for state in INTERRUPTING) or one.get("target"):
         return []
-    return [f"ends     {end_line(*ended_of(counts), ran_s, held_in(one))}"]
+    return [f"ends     {end_line(*ended_of(counts), ran_s, whole(one, 'held'))}"]
 
 
 def time_lines(one: Json, clock: Clock) -> list[str]:

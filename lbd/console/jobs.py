@@ -1,12 +1,11 @@
 """Asks for the cluster's jobs and filters them; names a job and describes its state."""
 
 import argparse
-import math
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from lbd.console.daemons import Daemons
-from lbd.console.reply import Json, number, table, tables, text, texts
+from lbd.console.reply import Json, number, table, tables, text, texts, whole
 from lbd.errors import LbdError
 from lbd.model import ENDED_NAMES, JobState
 from lbd.text.job_phrases import HELD, LAUNCHER, MAY_STILL_RUN, NOT_HEARD_OF
@@ -61,16 +60,10 @@ def shown_state(job: Json) -> str:
 def counts_of(job: Json) -> dict[str, int]:
     """Returns how many tasks of an array are in each state, without states that no task is in.
     Held tasks are not among the pending ones, but counted as held."""
-    tasks, held = table(job, "tasks"), held_in(job)
+    tasks, held = table(job, "tasks"), whole(job, "held")
     counts = {PENDING: int(number(tasks, PENDING)) - held if tasks.get(PENDING) else 0, HELD: held}
     counts |= {state: int(number(tasks, state)) for state in STATES[1:] if tasks.get(state)}
     return {state: count for state, count in counts.items() if count}
-
-
-def held_in(job: Json) -> int:
-    """Returns how many of an array's pending tasks are held; an older dispatcher does not say."""
-    held = number(job, "held")
-    return 0 if math.isnan(held) else int(held)
 
 
 CANCELLED, PENDING = JobState.CANCELLED.value, JobState.PENDING.value

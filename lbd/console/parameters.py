@@ -23,6 +23,11 @@ def fetch_all(daemons: Daemons) -> list[Json]:
     return found
 
 
+def as_json(replies: list[Json]) -> Json:
+    saved = {text(one, "name"): one["saved"] for one in replies if "saved" in one}
+    return {"params": {text(one, "name"): one.get("value") for one in replies}, "saved": saved}
+
+
 def shown(reply: Json, key: str) -> str:
     """Formats a parameter's value, without 0.30000000000000004, or 1.0 for true."""
     value = number(reply, key)

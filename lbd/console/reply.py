@@ -4,10 +4,17 @@ Texts are made printable when they are read, because many come from other users 
 passes the reply on unchanged.
 """
 
+import math
+
 from lbd.errors import PeerError
 from lbd.text.one_line import printable
 
 Json = dict[str, object]
+
+
+def answer_in(reply: Json) -> Json:
+    """Returns the reply without the fields that only the socket protocol needs."""
+    return {key: value for key, value in reply.items() if key not in ("ok", "id")}
 
 
 def table(reply: Json, key: str) -> Json:
@@ -30,6 +37,12 @@ def number(reply: Json, key: str) -> float:
     """Returns the number under `key`; NaN if it is null or missing."""
     value = reply.get(key)
     return float(value) if isinstance(value, int | float) else float("nan")
+
+
+def whole(reply: Json, key: str) -> int:
+    """Returns the number as an int; 0 if it is missing."""
+    value = number(reply, key)
+    return 0 if math.isnan(value) else int(value)
 
 
 def text(reply: Json, key: str) -> str:

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 IndexesOf = Callable[[str], TaskIndexes]
 
 LOOK_EVERY_S = 0.2
-SHOWN = 8  # runs of indexes
 LAST = "last"
 
 WAITS_BYTES_MAX = 256 << 10  # of the recorded dependencies of one submission
@@ -118,7 +117,7 @@ def numbers_of(
     indexes = indexes_of(place.indexes)
     begin, end = indexes.places(index, index)
     if begin == end:
-        own = shown_runs(indexes.runs, SHOWN)
+        own = shown_runs(indexes.runs)
         raise LbdError(f"--after: array {number} has no task {index}; its indexes are {own}")
     return number + begin, number + begin
 
@@ -140,7 +139,7 @@ def check_tasks(
         ):
             begin, end = indexes.places(low, high)
             if end - begin != high - low + 1:
-                own = shown_runs(indexes.runs, SHOWN)
+                own = shown_runs(indexes.runs)
                 which = str(low) if low == high else f"all of {low} to {high}"
                 raise LbdError(
                     f"--after-task: array {number} does not have {which}; its indexes are {own}"

@@ -57,10 +57,6 @@ class Check:
     fix: str = ""
 
 
-def counted(count: int, what: str) -> str:
-    return f"{count} {what}{'s' * (count != 1)}"
-
-
 def local_checks(config: Config) -> Iterator[Check]:
     """Checks what needs no daemon: directories, key, the names in the configuration."""
     yield directory("runtime directory", config.host.runtime_dir)

@@ -17,12 +17,13 @@ from lbd.console.daemons import START, Daemons
 from lbd.console.decision import place_request, question
 from lbd.console.hosts import STALE
 from lbd.console.reply import Json, table, tables, text
-from lbd.doctor.checks import FAULT, OK, WARN, Check, counted, restart_keeper
+from lbd.doctor.checks import FAULT, OK, WARN, Check, restart_keeper
 from lbd.errors import LbdError
 from lbd.local.json_socket import ask
 from lbd.model import Closed
 from lbd.process.accounts import ROOT
 from lbd.text.closed_words import WORDS
+from lbd.text.units import counted
 from lbd.trust.authority import Authority, is_superseded
 from lbd.trust.files import authority_dir, host_files
 

@@ -74,7 +74,7 @@ class Store:
             "design": asdict(design),
             "commands": [asdict(command) for command in commands],
         }
-        write(self._head, json.dumps(body, indent=1) + "\n")
+        write_whole(self._head, json.dumps(body, indent=1).encode() + b"\n")
 
     # Runs
 
@@ -89,7 +89,8 @@ class Store:
             raise LbdError(f"{path}: {problem}; remove it to repeat that run") from problem
 
     def keep(self, outcome: Outcome) -> None:
-        write(self.runs / f"{outcome.case.name}.json", json.dumps(as_json(outcome)) + "\n")
+        path = self.runs / f"{outcome.case.name}.json"
+        write_whole(path, json.dumps(as_json(outcome)).encode() + b"\n")
 
     # Lab
 
@@ -101,15 +102,10 @@ class Store:
             return None
 
     def has_lab(self, place: Path) -> None:
-        write(self._lab, f"{place}\n")
+        write_whole(self._lab, f"{place}\n".encode())
 
     def lab_gone(self) -> None:
         self._lab.unlink(missing_ok=True)
 
     def tidy(self) -> None:
         shutil.rmtree(self.work, ignore_errors=True)
-
-
-def write(path: Path, text: str) -> None:
-    """Writes atomically: an interruption leaves the old file."""
-    write_whole(path, text.encode())

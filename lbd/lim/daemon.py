@@ -65,7 +65,7 @@ class Lim:
         self.own_pids = {os.getpid()}
         state_dir = Path(config.host.state_dir)
         cores, now_s = kernel.usable_cores(config.host.cores), time.monotonic()
-        self.kept = SettingsFile(make_dir(state_dir, "host.state_dir"))
+        self.kept = SettingsFile(make_dir(state_dir))
         identity = identity_of(config, self.kept, cores, alone=network is None, signs=signs)
         self.state = state_of(config, identity, now_s)
         load, own = self.state.in_force.load, lambda: self.own_pids
@@ -379,12 +379,12 @@ def answer_to_ping(state: LimState) -> m.Ack:
     )  # fmt: skip
 
 
-def make_dir(path: Path, key: str) -> Path:
+def make_dir(path: Path) -> Path:
     """Raises ConfigError if the directory cannot be created or written."""
     try:
         path.mkdir(mode=0o755, parents=True, exist_ok=True)
     except OSError as problem:
-        raise ConfigError(f"{key} {path}: {problem.strerror}") from problem
+        raise ConfigError(f"host.state_dir {path}: {problem.strerror}") from problem
     if not os.access(path, os.W_OK | os.X_OK):
-        raise ConfigError(f"{key} {path}: cannot be written by this user")
+        raise ConfigError(f"host.state_dir {path}: cannot be written by this user")
     return path

@@ -8,7 +8,6 @@ import logging
 import os
 import time
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import NoReturn
 
 from lbd import __version__
@@ -486,7 +485,7 @@ class Operations:
             "algorithm": self._state.in_force.lim.algorithm,
             "fds_open": len(os.listdir("/proc/self/fd")),
             "fds_limit": kernel.descriptor_limit(),
-            **asdict(kernel.machine()),
+            **kernel.machine(),
         }
 
     async def _checked_peers(self, *, fresh: bool) -> list[Json]:

@@ -154,20 +154,16 @@ class MachineCpu:
         return min(1.0, max(0.0, share))
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
-    """What `lbctl doctor` shows besides the queues."""
-
-    memory_available_bytes: int
-    memory_total_bytes: int
-    load_average_1m: float
-
-
-def machine() -> Machine:
+def machine() -> dict[str, float]:
+    """Returns what `lbctl doctor` shows besides the queues."""
     import psutil  # 0.6 MiB, and rarely needed
 
     memory = psutil.virtual_memory()
-    return Machine(memory.available, memory.total, os.getloadavg()[0])
+    return {
+        "memory_available_bytes": memory.available,
+        "memory_total_bytes": memory.total,
+        "load_average_1m": os.getloadavg()[0],
+    }
 
 
 def descriptor_limit() -> int:

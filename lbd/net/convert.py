@@ -385,12 +385,12 @@ def count(value: int, what: str) -> int:
     return value
 
 
-def edition(value: int, what: str) -> int:
-    """Checks the number of a change, which is one above the last one or the time in seconds. So
+def edition(value: int) -> int:
+    """Checks the counter of a change, which is one above the last one or the time in seconds. So
     that no host can use up the numbers, none may be above the time in milliseconds, which rises
     faster than anybody makes changes. Raises PeerError."""
     if value > time.time() * 1000 + CLOCK_WRONG_MS:
-        raise PeerError(f"{what} is {value}, which cannot be")
+        raise PeerError(f"counter is {value}, which cannot be")
     return value
 
 
@@ -546,7 +546,7 @@ def settings(wire: pb.Settings) -> m.Settings:
     if len(wire.past_drains) > m.PAST_DRAINS_MAX or len(wire.saved) > m.SAVED_MAX:
         raise PeerError("too many past drains, or saved settings")
     return m.Settings(
-        counter=edition(wire.counter, "counter"),
+        counter=edition(wire.counter),
         author=text(wire.author, "author"),
         algorithm=text(wire.algorithm, "algorithm"),
         params=parameters(wire.params),
@@ -571,7 +571,7 @@ def seal(wire: pb.Seal) -> m.Seal:
     ):
         raise PeerError("a seal of settings that cannot be")
     return m.Seal(
-        edition(wire.counter, "counter"), name(wire.author), wire.trial, wire.certificate,
+        edition(wire.counter), name(wire.author), wire.trial, wire.certificate,
         wire.signature,
     )  # fmt: skip
 

@@ -19,7 +19,7 @@ FIELDS_MAX, MESSAGES_MAX = 600_000, 1 << 16
 # For answers that we have asked for: 12 MiB of jobs.
 ANSWER_FIELDS_MAX, ANSWER_MESSAGES_MAX = 1 << 22, 1 << 18
 VARINT, FIXED_64, BYTES, FIXED_32 = 0, 1, 2, 5
-VARINT_BITS, TAG_BITS, NUMBER_SHIFT = 64, 32, 3
+TAG_BITS, NUMBER_SHIFT = 32, 3
 CONTINUES = bytes(range(128, 256))  # the bytes of a number except its last
 SIZES = {
     FieldDescriptor.TYPE_DOUBLE: 8, FieldDescriptor.TYPE_FIXED64: 8,
@@ -95,13 +95,13 @@ def check(data: bytes, kind: Kind, fields_max: int, messages_max: int) -> None:
             tag = data[at]
             at += 1
             if tag >= 128:
-                tag, at = number_at(data, at - 1, TAG_BITS)
+                tag, at = number_at(data, at - 1)
             wire = tag & 7
             if wire == BYTES:
                 size = data[at]
                 at += 1
                 if size >= 128:
-                    size, at = number_at(data, at - 1, TAG_BITS)
+                    size, at = number_at(data, at - 1)
                 inside = kind.get(tag >> NUMBER_SHIFT)
                 if isinstance(inside, dict):
                     messages += 1
@@ -134,7 +134,7 @@ def check(data: bytes, kind: Kind, fields_max: int, messages_max: int) -> None:
         raise DecodeError("it is cut short") from None
 
 
-def number_at(data: bytes, at: int, bits: int) -> tuple[int, int]:
+def number_at(data: bytes, at: int) -> tuple[int, int]:
     """Returns a number and where it ends. Raises DecodeError, IndexError."""
     found = shift = 0
     while True:
@@ -144,7 +144,7 @@ def number_at(data: bytes, at: int, bits: int) -> tuple[int, int]:
         if byte < 128:
             return found, at
         shift += 7
-        if shift > bits:
+        if shift > TAG_BITS:
             raise DecodeError("it has a number that is too long")
 
 

@@ -1,7 +1,7 @@
 """The needs of a job of `sbatch` or `srun`: slots, memory, resources and features."""
 
 from lbd.slurm.options import SlurmError, listed
-from lbd.slurm.times import memory_text
+from lbd.slurm.times import limit_s, memory_text
 from lbd.text.index_list import is_number
 from lbd.text.needs import is_name
 
@@ -44,6 +44,16 @@ def need_words(values: dict[str, str]) -> list[str]:
     for feature in features_of(values.get("constraint", "")):
         words += ["--feature", feature]
     return words
+
+
+def limit_words(values: dict[str, str], cpus: int) -> list[str]:
+    """Returns the job's limits and needs as options of lbrun. Raises SlurmError."""
+    words: list[str] = []
+    if "time" in values and (limit := limit_s(values["time"])):
+        words += ["--timeout", str(limit)]
+    if memory := memory_of(values, cpus):
+        words += ["--mem", memory]
+    return words + need_words(values)
 
 
 def add_amount(amounts: dict[str, str], given: str, name: str, count: str) -> None:

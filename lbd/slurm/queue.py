@@ -4,7 +4,7 @@ LBM."""
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from lbd.client.complaints import Trouble
@@ -58,12 +58,12 @@ class Job:
         self.reason, self.raw_reason = reason_of(state, reason), reason
         self.slots = whole(row.get("slots")) or 1
         self.priority = whole(row.get("priority"))
-        self.submitted = seconds(row.get("submitted")) or 0.0
-        self.started = seconds(row.get("started"))
-        self.finished = seconds(row.get("finished"))
-        self.cpu_s = seconds(row.get("cpu_s")) or 0.0
-        self.begin = seconds(row.get("begin"))
-        self.limit_s = seconds(row.get("timeout_s"))
+        self.submitted = number(row.get("submitted")) or 0.0
+        self.started = number(row.get("started"))
+        self.finished = number(row.get("finished"))
+        self.cpu_s = number(row.get("cpu_s")) or 0.0
+        self.begin = number(row.get("begin"))
+        self.limit_s = number(row.get("timeout_s"))
         self.directory, self.output, self.error = (
             printable(str(row.get(name) or "")) for name in ("directory", "output", "error")
         )
@@ -123,6 +123,11 @@ def ask(question: Json, daemon: str = "lbm") -> Json:
     raise SlurmError(f"the {daemon} closed the connection")
 
 
+def rows_in(reply: Json, key: str = "jobs") -> list[Json]:
+    rows = reply.get(key)
+    return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+
+
 def submit(words: Sequence[str], stdin: bytes) -> str:
     """Returns the id that `lbrun -d` prints. Raises SlurmError.
 
@@ -164,9 +169,7 @@ def read_all(file: int) -> str:
 
 def with_details(job: Job) -> Job:
     """Returns the job, or its array, with the options its user gave. Raises SlurmError."""
-    reply = ask({"op": "queue.jobs", "ids": [job.array], "attempts": True})
-    rows = reply.get("jobs")
-    found = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    found = rows_in(ask({"op": "queue.jobs", "ids": [job.array], "attempts": True}))
     return Job(found[0]) if found else job
 
 
@@ -197,9 +200,7 @@ def ids_in(text: str) -> list[str]:
 
 def tasks_at_once(arrays: Sequence[str]) -> dict[str, int]:
     """Returns how many tasks may run at once, for arrays that say so. Raises SlurmError."""
-    reply = ask({"op": "queue.jobs", "ids": list(arrays)})
-    rows = reply.get("jobs")
-    found = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    found = rows_in(ask({"op": "queue.jobs", "ids": list(arrays)}))
     return {str(row.get("id")): limit for row in found if (limit := whole(row.get("at_once")))}
 
 
@@ -208,13 +209,20 @@ def jobs(ids: Sequence[str] = ()) -> list[Job]:
     for one in ids:
         if not SELECTOR.fullmatch(one):
             raise SlurmError(f"Invalid job id specified: {one}")
+    question: Json = {"op": "jobs", "all": True, "cluster": True}
     if ids:
-        reply = ask({"op": "queue.jobs", "ids": list(ids), "tasks": True})
-    else:
-        reply = ask({"op": "jobs", "all": True, "cluster": True, "tasks": True})
-    rows = reply.get("jobs")
-    found = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+        question = {"op": "queue.jobs", "ids": list(ids)}
+    found = rows_in(ask(question | {"tasks": True}))
     return [Job(row) for row in found if QUEUED_ID.fullmatch(str(row.get("id")))]
+
+
+def kept(found: Iterable[Job], **wanted: set[str]) -> list[Job]:
+    """Returns the jobs whose attributes are among the wanted ones; an empty set wants all."""
+    return [
+        job
+        for job in found
+        if all(not values or getattr(job, name) in values for name, values in wanted.items())
+    ]
 
 
 def state_of(state: str, status: int, reason: str) -> str:
@@ -242,7 +250,7 @@ def whole(value: object) -> int:
     return value if isinstance(value, int) else 0
 
 
-def seconds(value: object) -> float | None:
+def number(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 

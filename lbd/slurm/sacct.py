@@ -3,7 +3,7 @@
 import getpass
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from lbd.slurm.columns import ran_s
 from lbd.slurm.hostlist import hosts_in
@@ -17,7 +17,7 @@ from lbd.slurm.options import (
     width_of,
     words_of,
 )
-from lbd.slurm.queue import Job, all_with_details, ids_in, jobs
+from lbd.slurm.queue import Job, all_with_details, ids_in, jobs, kept
 from lbd.slurm.squeue import check_filters, of_partition, states_of
 from lbd.slurm.times import elapsed, moment, unix_s
 
@@ -94,7 +94,7 @@ def run(words: list[str]) -> int:
     check_filters(given)
     usual = BRIEF if "brief" in given.plain else os.environ.get("SACCT_FORMAT") or USUAL
     fields = fields_of(given.values.get("format", usual))
-    found = list(chosen(given))
+    found = chosen(given)
     if found and any(name in DETAILED for name, _ in fields):
         found = all_with_details(found)
     if "noheader" not in given.plain:
@@ -138,8 +138,8 @@ def put(given: Given, cells: list[str], fields: list[tuple[str, int]]) -> None:
     )
 
 
-def chosen(given: Given) -> Iterator[Job]:
-    """Yields the chosen jobs. As with Slurm, without ids these are the caller's of today."""
+def chosen(given: Given) -> list[Job]:
+    """Returns the chosen jobs. As with Slurm, without ids these are the caller's of today."""
     values = given.values
     ids = [one.partition(".")[0] for one in ids_in(values.get("jobs", ""))]
     names, states = set(listed(values.get("name", ""))), states_of(values.get("state", ""), ())
@@ -148,12 +148,10 @@ def chosen(given: Given) -> Iterator[Job]:
     from_s = unix_s(values.get("starttime", "now-2000weeks" if ids else "today"))
     until_s = unix_s(values.get("endtime", "now"))
     if not of_partition(values):
-        return
+        return []
     hosts = set(hosts_in(values.get("nodelist", "")))
-    for job in jobs(ids):
-        if hosts and job.host not in hosts:
-            continue
-        lasts = (job.finished or time.time()) >= from_s and job.submitted <= until_s
-        wanted = (not names or job.name in names) and (not states or job.state in states)
-        if lasts and wanted and (not users or job.user in users):
-            yield job
+    return [
+        job
+        for job in kept(jobs(ids), host=hosts, name=names, state=states, user=users)
+        if (job.finished or time.time()) >= from_s and job.submitted <= until_s
+    ]

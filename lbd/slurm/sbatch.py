@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 
 from lbd.slurm.hostlist import hosts_in
-from lbd.slurm.needs import memory_of, need_words, number_of, tasks_of
+from lbd.slurm.needs import limit_words, memory_of, need_words, number_of, tasks_of
 from lbd.slurm.options import (
     PARTITION,
     Given,
@@ -203,11 +203,7 @@ def lbrun_words(given: Given, script: str) -> list[str]:
         words += ["-e", f"{option}={text}"]
     words += exported(values.get("export", "ALL"))
     words += places(values, name)
-    if "time" in values and (limit := limit_s(values["time"])):
-        words += ["--timeout", str(limit)]
-    if memory := memory_of(values, cpus * tasks):
-        words += ["--mem", memory]
-    words += need_words(values)
+    words += limit_words(values, cpus * tasks)
     if begin := begin_text(values.get("begin", "")):
         words += ["--begin", begin]
     for option, name_there in (("array", "--array"), ("chdir", "-C"), ("priority", "--priority")):

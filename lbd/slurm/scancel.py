@@ -5,7 +5,7 @@ import signal
 
 from lbd.slurm.hostlist import hosts_in
 from lbd.slurm.options import Given, Grammar, SlurmError, listed, read, words_of
-from lbd.slurm.queue import SELECTOR, act, ids_in, jobs
+from lbd.slurm.queue import SELECTOR, act, ids_in, jobs, kept
 from lbd.slurm.squeue import check_filters, of_partition, states_of
 from lbd.text.index_list import is_number
 
@@ -64,11 +64,8 @@ def filtered(given: Given, ids: list[str]) -> list[str]:
     )
     if not of_partition(values):
         raise SlurmError(f"--partition {values['partition']}: lbd has only the partition lbd")
-    return [
-        job.id for job in jobs(ids)
-        if job.is_open and (not names or job.name in names) and (not users or job.user in users)
-        and (not hosts or job.host in hosts) and (not states or job.state in states)
-    ]  # fmt: skip
+    found = kept(jobs(ids), name=names, user=users, host=hosts, state=states)
+    return [job.id for job in found if job.is_open]
 
 
 def signal_of(text: str) -> int:

@@ -17,7 +17,7 @@ from lbd.slurm.options import (
     width_of,
     words_of,
 )
-from lbd.slurm.queue import Json, ask
+from lbd.slurm.queue import Json, ask, number, rows_in
 from lbd.slurm.times import moment
 from lbd.text.one_line import printable
 
@@ -95,12 +95,12 @@ OF_HOST: dict[str, tuple[str, Callable[[Host], str]]] = {
     "c": ("CPUS", lambda host: str(host.slots)),
     "m": ("MEMORY", lambda host: megabytes(host.figure("memory", "total"))),
     "e": ("FREE_MEM", lambda host: megabytes(host.figure("memory", "available"))),
-    "O": ("CPU_LOAD", lambda host: f"{decimal(host.figure('index')):.2f}"),
+    "O": ("CPU_LOAD", lambda host: f"{number(host.figure('index')) or 0:.2f}"),
     "f": ("AVAIL_FEATURES", lambda host: ",".join(features(host)) or "(null)"),
     "G": ("GRES", lambda host: ",".join(resources(host)) or "(null)"),
     "E": ("REASON", lambda host: text_of(host.figure("drained", "reason")) or "none"),
     "u": ("USER", lambda host: text_of(host.figure("drained", "by")) or "Unknown"),
-    "H": ("TIMESTAMP", lambda host: moment(since(host), "Unknown")),
+    "H": ("TIMESTAMP", lambda host: moment(number(host.figure("drained", "since")), "Unknown")),
 }
 
 
@@ -227,21 +227,12 @@ def numbers(slots: object) -> tuple[int, int]:
     return int(slots.get("used") or 0), int(slots.get("total") or 0)
 
 
-def decimal(value: object) -> float:
-    return float(value) if isinstance(value, int | float) else 0.0
-
-
 def megabytes(value: object) -> str:
-    return str(int(decimal(value)) >> 20)
+    return str(int(number(value) or 0) >> 20)
 
 
 def text_of(value: object) -> str:
     return printable(value) if isinstance(value, str) else ""
-
-
-def since(host: Host) -> float | None:
-    value = host.figure("drained", "since")
-    return float(value) if isinstance(value, int | float) else None
 
 
 def features(host: Host) -> list[str]:
@@ -257,5 +248,4 @@ def resources(host: Host) -> list[str]:
 
 def hosts() -> list[Json]:
     """Returns the hosts known to this host's LIM. Raises SlurmError."""
-    rows = ask({"op": "status"}, "lim").get("hosts")
-    return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    return rows_in(ask({"op": "status"}, "lim"), "hosts")

@@ -4,12 +4,12 @@ has its own."""
 import getpass
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from lbd.slurm.columns import LONG, NORMAL, Columns, by_details, by_letters, by_names, in_order
 from lbd.slurm.hostlist import hosts_in
 from lbd.slurm.options import PARTITION, Given, Grammar, SlurmError, listed, read, words_of
-from lbd.slurm.queue import OPEN, SHORT, Job, all_with_details, ids_in, jobs, tasks_at_once
+from lbd.slurm.queue import OPEN, SHORT, Job, all_with_details, ids_in, jobs, kept, tasks_at_once
 from lbd.text.index_list import runs_in, runs_text
 
 GRAMMAR = Grammar(
@@ -49,7 +49,7 @@ def run(words: list[str]) -> int:
         raise SlurmError(f"Unrecognized parameter: {given.rest[0]}")
     check_filters(given)
     columns = columns_of(given)
-    found = list(chosen(given))
+    found = chosen(given)
     order = given.values.get("sort", os.environ.get("SQUEUE_SORT", ""))
     if (columns.need_details or by_details(order)) and found:
         found = all_with_details(found)
@@ -86,7 +86,7 @@ def check_filters(given: Given) -> None:
                          "entry for --cluster.")  # fmt: skip
 
 
-def chosen(given: Given) -> Iterator[Job]:
+def chosen(given: Given) -> list[Job]:
     values = given.values
     ids = ids_in(values.get("jobs", ""))
     user = getpass.getuser() if "me" in given.plain else ""
@@ -94,15 +94,12 @@ def chosen(given: Given) -> Iterator[Job]:
     names, hosts = set(listed(values.get("name", ""))), set(hosts_in(values.get("nodelist", "")))
     states = states_of(values.get("states", ""), OPEN)
     if not of_partition(values):
-        return
+        return []
     now_s = time.time()
     found = [job for job in known(ids) if job.is_shown(now_s)]
     if len(ids) == 1 and not found:
         raise SlurmError("slurm_load_jobs error: Invalid job id specified")
-    for job in found:
-        wanted = (not users or job.user in users) and (not names or job.name in names)
-        if wanted and (not hosts or job.host in hosts) and (not states or job.state in states):
-            yield job
+    return kept(found, user=users, name=names, host=hosts, state=states)
 
 
 def of_partition(values: dict[str, str]) -> bool:

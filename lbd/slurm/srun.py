@@ -4,7 +4,7 @@ once."""
 import os
 
 from lbd.slurm.hostlist import hosts_in
-from lbd.slurm.needs import memory_of, need_words, number_of, tasks_of
+from lbd.slurm.needs import limit_words, memory_of, number_of, tasks_of
 from lbd.slurm.options import PARTITION, Given, Grammar, SlurmError, let_be, listed, read, words_of
 from lbd.slurm.sbatch import GRAMMAR as SBATCH
 from lbd.slurm.sbatch import check_shape, exported, hosts_of, variables
@@ -209,11 +209,7 @@ def lbrun_words(given: Given) -> list[str]:
     for variable, text in (*variables(given, name, cpus, 1), *OF_ONE_TASK):
         words += ["-e", f"{variable}={text}"]
     words += hosts_of(values)
-    if "time" in values and (limit := limit_s(values["time"])):
-        words += ["--timeout", str(limit)]
-    if memory := memory_of(values, cpus):
-        words += ["--mem", memory]
-    words += need_words(values)
+    words += limit_words(values, cpus)
     if "chdir" in values:
         words += ["-C", values["chdir"]]
     if "no-requeue" in given.plain:

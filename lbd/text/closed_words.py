@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from lbd.model import Closed
+from lbd.text.units import counted
 
 OUT_OF_CONTACT = "out of contact"
 DRAINS_SHOWN = 3  # hosts with different reasons for the drain whose reasons are shown
@@ -49,9 +50,11 @@ def counted_reasons(reasons: Iterable[tuple[Closed | None, str]]) -> str:
     if len([one for one in given if one[0] is Closed.DRAINED]) > DRAINS_SHOWN:
         given = Counter((one, "" if one is Closed.DRAINED else more) for one, more in reasons)
     known = sorted((closed, more) for closed, more in given if closed is not None)
-    parts = [_with_more(OF_HOSTS[one[0]].format(_hosts(given[one])), *one) for one in known]
+    parts = [
+        _with_more(OF_HOSTS[one[0]].format(counted(given[one], "host")), *one) for one in known
+    ]
     if silent := sum(count for (closed, _), count in given.items() if closed is None):
-        parts.append(f"{_hosts(silent)} {OUT_OF_CONTACT}")
+        parts.append(f"{counted(silent, 'host')} {OUT_OF_CONTACT}")
     return ", ".join(parts)
 
 
@@ -69,7 +72,3 @@ def _with_more(words: str, closed: Closed, more: str) -> str:
     if closed is Closed.DRAINED:
         return words.removesuffix(WORDS[closed]) + more
     return words.replace(AT_THIS_TIME, f"until {more}")
-
-
-def _hosts(count: int) -> str:
-    return "1 host" if count == 1 else f"{count} hosts"

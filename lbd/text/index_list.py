@@ -9,6 +9,7 @@ place, or the index at a place, needs no expanded list.
 Run = tuple[int, int, int]
 Runs = tuple[Run, ...]
 
+SHOWN = 8  # runs, in a message
 DIGITS_MAX = 18  # fits 64 bits
 COUNT_MAX = 10_000_000  # the upper bound of dispatch.max_array
 PARTS_MAX = 10_000
@@ -153,9 +154,9 @@ def count_of(runs: Runs) -> int:
     return sum([(last - first) // step + 1 for first, last, step in runs])
 
 
-def shown_runs(runs: Runs, most: int) -> str:
-    """Returns the first `most` runs as text for people."""
-    return runs_text(runs[:most]) + (",…" if len(runs) > most else "")
+def shown_runs(runs: Runs) -> str:
+    """Returns the first runs as text for people."""
+    return runs_text(runs[:SHOWN]) + (",…" if len(runs) > SHOWN else "")
 
 
 def is_number(text: str) -> bool:

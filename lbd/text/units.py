@@ -92,6 +92,10 @@ def show_size(size: float) -> str:
     return str(int(size))
 
 
+def counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' * (count != 1)}"
+
+
 def duration_text(seconds: float) -> str:
     """Returns the two largest non-zero units, rounded: 1h, 59m30s, 29d23h, 2.5s, 40ms."""
     if 0 < seconds < 0.1:

@@ -16,6 +16,7 @@ Differences = Callable[[Sequence[float]], Vector | None]
 STEP = 1e-5  # of the central differences
 LONGEST = 2.0  # length of one move, in any unknown
 GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
+ROUNDS = 100  # of `equalise`
 GOOD_ENOUGH = 1e-4  # share of the fall promised by the slope (Armijo)
 
 
@@ -100,13 +101,13 @@ def bent(shape: list[Vector], step: Vector, turn: Vector) -> list[Vector]:
     ]
 
 
-def equalise(differences: Differences, start: Sequence[float], rounds: int = 100) -> Vector:
+def equalise(differences: Differences, start: Sequence[float]) -> Vector:
     """Returns where all differences vanish, or as near to it as `start` leads. There are as many
     differences as unknowns."""
     here, found = list(start), differences(start)
     assert found is not None
     damping = 1e-3
-    for _ in range(rounds):
+    for _ in range(ROUNDS):
         jacobian = columns(differences, here, found)
         error = sum(map(mul, found, found))
         if error < 1e-24:

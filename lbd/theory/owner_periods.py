@@ -66,10 +66,6 @@ class Exponential:
         """Returns S, the share of stays longer than `stay_s`."""
         return math.exp(-max(0.0, stay_s) / self.mean_s)
 
-    def leaving_rate(self, stay_s: float) -> float:
-        """Returns h, per second, for an owner who has been here for `stay_s`."""
-        return 1 / self.mean_s
-
     def left_s(self, chance: float, stayed_s: float) -> float:
         """Returns the time from now within which the owner leaves with this chance. Raises
         ValueError for a chance outside 0 … 1."""
@@ -106,11 +102,6 @@ class Lomax:
     def longer_than(self, stay_s: float) -> float:
         """Returns S, the share of stays longer than `stay_s`."""
         return math.exp(-self.alpha * math.log1p(max(0.0, stay_s) / self.scale_s))
-
-    def leaving_rate(self, stay_s: float) -> float:
-        """Returns h, per second, for an owner who has been here for `stay_s`; it falls with that
-        time."""
-        return self.alpha / (self.scale_s + stay_s)
 
     def left_s(self, chance: float, stayed_s: float) -> float:
         """Returns the time from now within which the owner leaves with this chance. Raises

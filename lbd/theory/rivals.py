@@ -96,21 +96,21 @@ def sita_e(traffic: Traffic) -> Means:
 # Server expansion (section 6.1)
 
 
-def expansion(traffic: Traffic, policy: str, limit: float = REASONABLE_SLOWDOWN) -> int | None:
-    """Returns how many hosts must be added, arrivals unchanged, until mean slowdown is at most
-    `limit`.
+def expansion(traffic: Traffic, policy: str) -> int | None:
+    """Returns how many hosts must be added, arrivals unchanged, until mean slowdown is
+    reasonable.
 
     None if the number exceeds the policy's bound. `policy` is one of `EXPANSIONS`.
     """
     slowdown, most = EXPANSIONS[policy]
     low, high, step = traffic.hosts - 1, traffic.hosts, 1
-    while slowdown(with_hosts(traffic, high)) > limit:
+    while slowdown(with_hosts(traffic, high)) > REASONABLE_SLOWDOWN:
         low, high, step = high, high + step, 2 * step
         if high > most:
             return None
     while high - low > 1:
         middle = (low + high) // 2
-        enough = slowdown(with_hosts(traffic, middle)) <= limit
+        enough = slowdown(with_hosts(traffic, middle)) <= REASONABLE_SLOWDOWN
         low, high = (low, middle) if enough else (middle, high)
     return high - traffic.hosts
 

@@ -37,10 +37,6 @@ class Speedup:
             raise ValueError(f"{slots:g} slots: the speedup is that over one slot, from 1 on")
         return speedup_at(slots, self.parallelism, self.sigma)
 
-    def efficiency(self, slots: float) -> float:
-        """Returns S(n)/n, section 6: the share of the slots that does the job's work."""
-        return self.at(slots) / slots
-
     def run_s(self, work_s: float, slots: float) -> float:
         """R(n) = L/S(n), section 2.2: seconds on n slots for a job of `work_s` seconds on one
         slot."""

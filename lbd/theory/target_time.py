@@ -132,26 +132,6 @@ class SeenDrain:
         return self._known[tasks]
 
 
-def mean_epoch_s(ended: int, tasks: int, slots: int, mean_s: float) -> float:
-    """Returns the mean seconds from the start until the `ended`-th of `tasks` ends, under SAA.
-
-    E[T(l|N,P)] of section III: x̄·l/P before the drain. Raises ValueError as `mean_left_s`, and if
-    more have ended than there are.
-    """
-    whole_s = mean_left_s(tasks, slots, mean_s)
-    return whole_s - mean_left_s(tasks - ended, slots, mean_s)
-
-
-def variance_epoch_s2(ended: int, tasks: int, slots: int, mean_s: float) -> float:
-    """Returns the variance of that time, in seconds squared: x̄²·n/P² before the drain (section
-    VI).
-
-    Raises ValueError as `mean_epoch_s`.
-    """
-    whole_s2 = variance_left_s2(tasks, slots, mean_s)
-    return whole_s2 - variance_left_s2(tasks - ended, slots, mean_s)
-
-
 def equal_tasks_s(left: int, slots: int, mean_s: float) -> float:
     """Returns the seconds for tasks that all take `mean_s` and begin together: x̄·⌈N/P⌉ (section
     III).

@@ -164,17 +164,6 @@ def threshold(i: int, tasks: int, chain: OnOff, beta: float) -> float:
     return (waits.processing - goes.processing) / (waits.migrations - goes.migrations)
 
 
-def threshold_of_one(chain: OnOff, beta: float) -> float:
-    """Returns γ_1 of a single task: 1/(1 - β(p11 - p01)), theorem III.4 for n = 1.
-
-    Raises ValueError unless 0 < β ≤ 1; at 1 it is infinite for a host that never changes.
-    """
-    if not 0 < beta <= 1:
-        raise ValueError(f"beta = {beta:g}: must be above 0 and at most 1")
-    rest = 1 - beta * chain.memory
-    return 1 / rest if rest > 0 else math.inf
-
-
 def myopic_thresholds(tasks: int) -> tuple[float, ...]:
     """Returns γ_i^MY = 1/(n - i + 1) (end of section III): the rule that looks only at this step.
 

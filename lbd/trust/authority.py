@@ -17,7 +17,7 @@ from pathlib import Path
 from lbd.errors import ConfigError, LbdError, PeerError
 from lbd.trust import certificates
 from lbd.trust.evidence import check_newcomer, check_renewal
-from lbd.trust.files import Credentials, make_private_dir, opened, read, write_private
+from lbd.trust.files import Credentials, is_there, make_private_dir, opened, read, write_private
 from lbd.trust.ledger import Known, Ledger, TokenRecord, read_ledger
 from lbd.trust.names import why_not
 from lbd.trust.revocations import Revocations, parse
@@ -53,13 +53,7 @@ class Authority:
 
     def exists(self) -> bool:
         """Raises ConfigError if we may not look."""
-        try:
-            self.key_file.lstat()
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-        except OSError as problem:
-            raise ConfigError(f"{self.root}: {problem.strerror}") from problem
-        return True
+        return is_there(self.key_file, self.root)
 
     def create(self, cluster: str, home: str, now_s: float) -> None:
         if self.exists():

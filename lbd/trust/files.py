@@ -48,6 +48,17 @@ def first_certificate(pem: bytes) -> str:
     return begin[begin.index(BEGIN_OF_CERTIFICATE) :] + end
 
 
+def is_there(path: Path, shown: Path) -> bool:
+    """Raises ConfigError, which names `shown`, if that cannot be determined."""
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as problem:
+        raise ConfigError(f"{shown}: {problem.strerror}") from problem
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class HostFiles:
     """One host's files, in `tls.dir`."""
@@ -75,13 +86,7 @@ class HostFiles:
 
     def exist(self) -> bool:
         """Raises ConfigError if that cannot be determined."""
-        try:
-            self.credentials.lstat()
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-        except OSError as problem:
-            raise ConfigError(f"{self.credentials}: {problem.strerror}") from problem
-        return True
+        return is_there(self.credentials, self.credentials)
 
     def read_credentials(self) -> Credentials:
         text = read(self.credentials)

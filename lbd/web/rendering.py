@@ -116,18 +116,6 @@ def part_html(part: Part, cells: Cells | None = None) -> Markup:
     return Markup(environment().get_template(part.template).render(part=part, rows=rows))  # noqa: S704
 
 
-def page_html(
-    page: Page,
-    parts: Mapping[str, Markup],
-    viewer: Viewer,
-    live: str,
-    notice: str,
-    mark: str = "",
-) -> str:
-    head = head_html(page.title, page.at, viewer, live)
-    return head + rest_html(page, parts, notice, mark)
-
-
 def head_html(title: str, at: str, viewer: Viewer, live: str) -> str:
     """Returns the part that is known before the daemons answer. `live` is the address of the page's
     changes, "" if it has none."""
@@ -136,10 +124,10 @@ def head_html(title: str, at: str, viewer: Viewer, live: str) -> str:
     )  # fmt: skip
 
 
-def rest_html(page: Page, parts: Mapping[str, Markup], notice: str, mark: str) -> str:
+def rest_html(page: Page, parts: Mapping[str, Markup], mark: str = "") -> str:
     """`mark` identifies the version of the parts from which changes are counted."""
     return environment().get_template("rest.html").render(
-        page=page, parts=parts, notice=notice, version=__version__, mark=mark
+        page=page, parts=parts, version=__version__, mark=mark
     )  # fmt: skip
 
 

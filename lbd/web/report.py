@@ -8,7 +8,7 @@ from lbd.console.figures import count, decimal, duration, share
 from lbd.console.past_loads import PastLoads
 from lbd.console.reply import Json, number, text
 from lbd.web.charts import LEVELS
-from lbd.web.view import WARN, Chart, Facts, Heat, Item, Line, Page, Part, Table, plain, right
+from lbd.web.view import WARN, Chart, Facts, Heat, Item, Line, Page, Part, Table, right
 
 DAY_HOURS = 24
 DAY_S, HOUR_S = 86400.0, 3600.0
@@ -64,15 +64,15 @@ def report_page(given: Material) -> Page:
     ]
     if given.advice is not None:
         if given.advice.rows:
-            rows = [[plain(row[0]), plain(row[1]), *map(right, row[2:])]
+            rows = [[Item(row[0]), Item(row[1]), *map(right, row[2:])]
                     for row in given.advice.rows]  # fmt: skip
             parts.append(Table("tried", "The same jobs, simulated",
                                given.advice.head, rows))  # fmt: skip
         parts.append(Line("advice", "Advice", given.advice.text))
     if given.missing or given.notes:
-        lines = [[plain(host), plain(f"did not answer: {why}", WARN)]
+        lines = [[Item(host), Item(f"did not answer: {why}", WARN)]
                  for host, why in given.missing.items()]  # fmt: skip
-        lines += [[plain("all"), plain(note)] for note in given.notes]
+        lines += [[Item("all"), Item(note)] for note in given.notes]
         parts.append(Table("missing", "Not shown", ("Host", "Why"), lines))
     return Page(f"Report on {given.cluster}", parts)
 
@@ -80,15 +80,15 @@ def report_page(given: Material) -> Page:
 def summary(given: Material) -> Facts:
     total = given.total
     return Facts("summary", f"Jobs{f' of {given.user}' if given.user else ''}", [
-        ("ended", plain(count(number(total, "jobs")))),
-        ("failed", failed_item(total, plain)),
-        ("mean response", plain(duration(number(total, "mean_response_s")))),
-        ("mean waiting", plain(duration(number(total, "mean_waiting_s")))),
-        ("mean slowdown", plain(decimal(number(total, "mean_slowdown")))),
-        ("CPU time", plain(duration(number(total, "cpu_s")))),
-        ("moved", plain(share(number(total, "transferred")))),
-        ("wrongly moved", plain(share(number(total, "wrong_transfers")))),
-        ("hosts", plain(count(len(given.hosts)))),
+        ("ended", Item(count(number(total, "jobs")))),
+        ("failed", failed_item(total, Item)),
+        ("mean response", Item(duration(number(total, "mean_response_s")))),
+        ("mean waiting", Item(duration(number(total, "mean_waiting_s")))),
+        ("mean slowdown", Item(decimal(number(total, "mean_slowdown")))),
+        ("CPU time", Item(duration(number(total, "cpu_s")))),
+        ("moved", Item(share(number(total, "transferred")))),
+        ("wrongly moved", Item(share(number(total, "wrong_transfers")))),
+        ("hosts", Item(count(len(given.hosts)))),
     ])  # fmt: skip
 
 
@@ -181,7 +181,7 @@ def waiting_row(name: str, waits: Sequence[float]) -> Sequence[Item]:
     """`waits` is sorted in ascending order."""
     middle, tail = (waits[min(len(waits) - 1, int(of * len(waits)))] for of in (0.5, 0.95))
     shown = (mean_of(waits), middle, tail, waits[-1])
-    return [plain(name), right(count(len(waits))), *(right(duration(one)) for one in shown)]
+    return [Item(name), right(count(len(waits))), *(right(duration(one)) for one in shown)]
 
 
 def group_table(given: Material, key: str, name: str, title: str) -> Table:
@@ -195,7 +195,7 @@ def group_table(given: Material, key: str, name: str, title: str) -> Table:
 def group_row(name: str, figures: Json) -> Sequence[Item]:
     times = ("mean_response_s", "p95_response_s", "mean_waiting_s", "p95_waiting_s")
     return [
-        plain(name),
+        Item(name),
         right(count(number(figures, "jobs"))),
         failed_item(figures, right),
         *(right(duration(number(figures, key))) for key in times),

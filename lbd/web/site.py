@@ -36,7 +36,7 @@ from lbd.web.pages.jobs import make_jobs
 from lbd.web.pages.owners import make_owners
 from lbd.web.pages.settings import make_settings
 from lbd.web.pages.why import make_why
-from lbd.web.rendering import head_html, page_html, part_html, rest_html
+from lbd.web.rendering import head_html, part_html, rest_html
 from lbd.web.sessions import SESSION_S, Sessions, TooMany, is_csrf
 from lbd.web.stream import Streams
 from lbd.web.view import NOBODY, Message, Page, Viewer
@@ -198,24 +198,24 @@ class Site:
         try:
             yield self._rest(question, await making)
         except LbdError as problem:
-            said = Message("message", f"That did not work: {one_line(str(problem))}")
-            yield rest_html(Page(kind.title, [said]), {said.id: part_html(said)}, "", "")
+            yield message_html(kind.title, f"That did not work: {problem}")
 
     def _rest(self, question: Question, made: Made) -> str:
         if question.kind.is_live:
             self._desk.give(question, made.drawn)
-        return rest_html(made.page, made.drawn.parts, "", made.drawn.mark)
+        return rest_html(made.page, made.drawn.parts, made.drawn.mark)
 
     def as_json(self, kind: Kind) -> Handler:
         async def answer(request: Request) -> Response:
             question = self.question(kind, request)
+            status = 200
             try:
                 data = (await self._desk.page(question)).page.data
                 text = await self._desk.in_turn(question.viewer, lambda: json.dumps(marked(data)))
             except LbdError as problem:
+                status = status_of(problem)
                 text = json_error(kind_of(problem), one_line(str(problem)), None)
-                return Response(text, status_of(problem), media_type="application/json")
-            return Response(text, media_type="application/json")
+            return Response(text, status, media_type="application/json")
 
         return answer
 
@@ -281,9 +281,12 @@ def error_page(problem: LbdError, viewer: Viewer) -> Response:
 
 
 def message_page(title: str, text: str, viewer: Viewer, status: int) -> Response:
+    return HTMLResponse(head_html(title, "", viewer, "") + message_html(title, text), status)
+
+
+def message_html(title: str, text: str) -> str:
     said = Message("message", one_line(text))
-    html = page_html(Page(title, [said]), {said.id: part_html(said)}, viewer, "", "")
-    return HTMLResponse(html, status)
+    return rest_html(Page(title, [said]), {said.id: part_html(said)})
 
 
 async def not_found(request: Request, problem: Exception) -> Response:

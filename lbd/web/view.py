@@ -148,9 +148,5 @@ class Page:
     at: str = ""  # entry in the navigation
 
 
-def plain(text: str, kind: str = "") -> Item:
-    return Item(text, kind)
-
-
 def right(text: str, kind: str = "") -> Item:
     return Item(text, f"{kind} {NUMBER}".strip())

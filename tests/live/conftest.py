@@ -83,9 +83,8 @@ def client(request):
         yield request.param
 
 
-@pytest.fixture
-def make_lab():
-    """make_lab(hosts, isolate, *options, settings=…): a lab for one test."""
+def making_labs():
+    """make(hosts, isolate, *options, settings=…): a lab, for one test or for those of a module."""
     made = []
 
     def make(hosts=2, isolate="none", *options, **more):
@@ -99,18 +98,8 @@ def make_lab():
         lab.down()
 
 
-@pytest.fixture(scope="module")
-def make_module_lab():
-    """`make_lab` for the tests of one module."""
-    made = []
-
-    def make(hosts=2, isolate="none", *options, **more):
-        made.append(Lab.up(hosts, isolate, *options, **more))
-        return made[-1]
-
-    yield make
-    for lab in made:
-        lab.down()
+make_lab = pytest.fixture(making_labs, name="make_lab")
+make_module_lab = pytest.fixture(making_labs, scope="module", name="make_module_lab")
 
 
 @pytest.fixture

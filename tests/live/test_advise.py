@@ -6,7 +6,7 @@ import time
 import pytest
 from contract import assert_one_line
 
-from lbd.config.stats import StatsConfig
+from lbd.config.schema import StatsConfig
 from lbd.lbm.usage.record import Usage
 from lbd.lbm.usage.store import UsageStore
 

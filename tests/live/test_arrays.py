@@ -8,19 +8,13 @@ from functools import partial
 import pytest
 
 from tests.live.cluster import FAST, Lab
+from tests.live.queued_jobs import submit
 from tests.live.terminal import Terminal
 
 SETTINGS = (*FAST, "dispatch.lease_s=20", "lbm.slots=2", "dispatch.priorities=true")
 
 
 LAB = partial(Lab.up, 2, "none", "--mode", "fcfs", settings=SETTINGS)
-
-
-def submit(lab, *words, **options):
-    """The id that `lbrun -d` prints."""
-    result = lab.run("h2", "lbrun", "-d", *words, check=True, **options)
-    assert result.stderr == ""
-    return result.stdout.strip()
 
 
 def wait(lab, *names):

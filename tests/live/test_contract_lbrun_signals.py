@@ -324,24 +324,15 @@ def test_a_stopped_job_can_still_be_killed(lab):
         assert_gone([pid])
 
 
-def test_the_far_daemon_dies(make_lab):
+@pytest.mark.parametrize(("host", "said"), [("h2", ("lbrun", "h2")), ("h1", ())])
+def test_a_daemon_dies(make_lab, host, said):
     """One line, status 125, and nothing of the job goes on."""
     lab = make_lab(2)
     with job_of(lab, AWAY, "sh", "-c", "echo $$; sleep 600", stderr=subprocess.PIPE) as job:
         pid = int(job.stdout.readline())
-        lab.kill("h2", "lbm")
+        lab.kill(host, "lbm")
         assert job.wait(30) == 125
-        assert_one_line(job.stderr.read(), "lbrun", "h2")
-        assert_gone([pid])
-
-
-def test_the_near_daemon_dies(make_lab):
-    lab = make_lab(2)
-    with job_of(lab, AWAY, "sh", "-c", "echo $$; sleep 600", stderr=subprocess.PIPE) as job:
-        pid = int(job.stdout.readline())
-        lab.kill("h1", "lbm")
-        assert job.wait(30) == 125
-        assert_one_line(job.stderr.read())
+        assert_one_line(job.stderr.read(), *said)
         assert_gone([pid])
 
 

@@ -6,6 +6,7 @@ One file because all of it is asked of one lab, whose start takes longer than mo
 import re
 import signal
 import time
+from functools import partial
 from types import SimpleNamespace
 
 import psutil
@@ -22,12 +23,8 @@ HAS = (
 )  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def lab():
-    words = [word for one in HAS for word in ("--host-set", one)]
-    lab = Lab.up(2, "none", "--mode", "fcfs", *words, settings=(*FAST, "lbm.slots=8"))
-    yield lab
-    lab.down()
+WORDS = [word for one in HAS for word in ("--host-set", one)]
+LAB = partial(Lab.up, 2, "none", "--mode", "fcfs", *WORDS, settings=(*FAST, "lbm.slots=8"))
 
 
 def queued(lab, *words, host="h1"):

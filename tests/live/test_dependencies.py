@@ -3,17 +3,12 @@
 from functools import partial
 
 from tests.live.cluster import FAST, Lab
+from tests.live.queued_jobs import submit
 
 SETTINGS = (*FAST, "dispatch.lease_s=20", "lbm.slots=2")
 
 
 LAB = partial(Lab.up, 2, "none", "--mode", "fcfs", settings=SETTINGS)
-
-
-def submit(lab, *words):
-    result = lab.run("h2", "lbrun", "-d", *words, check=True)
-    assert result.stderr == ""
-    return result.stdout.strip()
 
 
 def states(lab, *names):

@@ -8,6 +8,7 @@ import pytest
 
 from tests.live.cluster import FAST, Lab
 from tests.live.conftest import reloading
+from tests.live.queued_jobs import job
 
 SETTINGS = (
     *FAST,
@@ -36,10 +37,6 @@ def submit(lab, *words, **options):
     return [f"{name}_{n}" for n in range(first, last + 1)]
 
 
-def told(lab, name):
-    return lab.lbctl_json("h1", "job", name)
-
-
 def wait(lab, *names):
     words = ("lbctl", "wait", "--timeout", "30s", *names)
     return lab.run("h1", *words, timeout=50).returncode
@@ -47,7 +44,7 @@ def wait(lab, *names):
 
 def until_running(lab, *names):
     for name in names:
-        lab.wait_until(lambda name=name: told(lab, name)["state"] == "running", f"{name} runs")
+        lab.wait_until(lambda name=name: job(lab, name)["state"] == "running", f"{name} runs")
 
 
 @pytest.mark.parametrize("front", ["lbrun", "lbrun-python"])
@@ -92,13 +89,13 @@ def test_a_gang_waits_as_a_whole_says_why_and_is_killed_as_a_whole(lab):
     until_running(lab, blocker)
     gang = submit(lab, "--array", "1-6", "--gang", "true")
     said = "needs 6 slots together and holds 4; other jobs wait for it on h1, h2, h3 from "
-    lab.wait_until(lambda: told(lab, gang[3])["reason"].startswith(said), "it drains")
+    lab.wait_until(lambda: job(lab, gang[3])["reason"].startswith(said), "it drains")
     (waits,) = submit(lab, "true")
     (passes,) = submit(lab, "--timeout", "5s", "true")
     assert wait(lab, passes) == 0
-    assert told(lab, waits)["state"] == "pending"
+    assert job(lab, waits)["state"] == "pending"
     assert lab.run("h1", "lbctl", "kill", gang[2]).returncode == 0
-    assert {told(lab, name)["state"] for name in gang} == {"cancelled"}
+    assert {job(lab, name)["state"] for name in gang} == {"cancelled"}
     assert wait(lab, waits) == 0
     lab.run("h1", "lbctl", "kill", blocker, check=True)
     assert wait(lab, blocker) == 1

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from functools import partial
 
 import pytest
 
@@ -14,15 +15,11 @@ SHOW = 'echo "$LBD_HOST $LBD_RESOURCE_GPU $CUDA_VISIBLE_DEVICES"'
 HOLD = f'{SHOW} >"got.$1.new"; mv "got.$1.new" "got.$1"; until [ -e "end.$1" ]; do sleep 0.05; done'
 
 
-@pytest.fixture(scope="module")
-def lab():
-    lab = Lab.up(
-        2, "none", "--mode", "fcfs",
-        "--host-set", "h2:resources.gpu=2", "--host-set", 'h2:host.features=["big"]',
-        settings=SETTINGS,
-    )  # fmt: skip
-    yield lab
-    lab.down()
+LAB = partial(
+    Lab.up, 2, "none", "--mode", "fcfs",
+    "--host-set", "h2:resources.gpu=2", "--host-set", 'h2:host.features=["big"]',
+    settings=SETTINGS,
+)  # fmt: skip
 
 
 def run(lab, *words, **options):

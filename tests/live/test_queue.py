@@ -12,23 +12,13 @@ from functools import partial
 import pytest
 
 from tests.live.cluster import FAST, Lab
+from tests.live.queued_jobs import job, submit
 from tests.live.terminal import Terminal
 
 SETTINGS = (*FAST, "dispatch.lease_s=20", "lbm.slots=2")
 
 
 LAB = partial(Lab.up, 2, "none", "--mode", "fcfs", settings=SETTINGS)
-
-
-def submit(lab, *words, host="h2", **options):
-    """The id that `lbrun -d` prints."""
-    result = lab.run(host, "lbrun", "-d", *words, check=True, **options)
-    assert result.stderr == ""
-    return result.stdout.strip()
-
-
-def job(lab, name, host="h1"):
-    return lab.lbctl_json(host, "job", name)
 
 
 def wait(lab, *names):

@@ -16,6 +16,7 @@ import pytest
 
 from lbd.lab import hosts, processes
 from tests.live.cluster import FAST, Lab
+from tests.live.queued_jobs import job
 
 SETTINGS = (
     *FAST, "dispatch.lease_s=2", "dispatch.aside_s=0.5", "dispatch.aside_max_s=1",
@@ -40,10 +41,6 @@ def submit(lab, where, seconds, *words):
     script.write_text(COUNTED)
     command = ("sh", "counted.sh", seconds)
     return lab.run("h2", "lbrun", "-d", *words, *command, cwd=where, check=True).stdout.strip()
-
-
-def job(lab, name, host="h1"):
-    return lab.lbctl_json(host, "job", name)
 
 
 def running_on(lab, name):

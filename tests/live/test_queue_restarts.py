@@ -8,8 +8,9 @@ import pytest
 
 from tests.live import restarting
 from tests.live.cluster import Lab
+from tests.live.queued_jobs import job, submit
 from tests.live.restarting import leave, restart
-from tests.live.test_queue import job, submit, until_state, wait
+from tests.live.test_queue import until_state, wait
 from tests.live.test_queue_faults import COUNTED, check_counts
 
 # Keepers and leases are both patient: a busy machine may take long to start an LBM.

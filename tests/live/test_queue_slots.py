@@ -8,6 +8,7 @@ from functools import partial
 import pytest
 
 from tests.live.cluster import FAST, Lab
+from tests.live.queued_jobs import job
 
 SETTINGS = (
     *FAST, "dispatch.lease_s=20", "lbm.slots=4", "dispatch.malleable=heur",
@@ -20,10 +21,6 @@ LAB = partial(Lab.up, 2, "none", "--mode", "fcfs", settings=SETTINGS)
 
 def submit(lab, *words):
     return lab.run("h2", "lbrun", "-d", *words, check=True).stdout.strip()
-
-
-def job(lab, name):
-    return lab.lbctl_json("h1", "job", name)
 
 
 def until_running(lab, *names):

@@ -1,6 +1,6 @@
 """TAGS on real hosts: killed at the cutoff, started from scratch in the next tier."""
 
-import pytest
+from functools import partial
 
 from tests.live.cluster import FAST, Lab, wait_until
 
@@ -12,12 +12,8 @@ BURN = (
 TREE = 'echo "tier $LBD_TIER"; python3 -c "$1" "$2" & wait $!; cat'
 
 
-@pytest.fixture(scope="module")
-def lab():
-    settings = (*FAST, "dispatch.lease_s=20", "tags.cutoffs_s=[0.4]", "lbm.slots=2")
-    lab = Lab.up(2, "none", "--mode", "tags", settings=settings)
-    yield lab
-    lab.down()
+SETTINGS = (*FAST, "dispatch.lease_s=20", "tags.cutoffs_s=[0.4]", "lbm.slots=2")
+LAB = partial(Lab.up, 2, "none", "--mode", "tags", settings=SETTINGS)
 
 
 def last(lab):

@@ -9,6 +9,7 @@ import pytest
 from contract import assert_one_line
 
 from tests.live.cluster import FAST, Lab, wait_until
+from tests.live.queued_jobs import job
 from tests.live.restarting import restart
 from tests.live.test_stage import assert_no_workdir, listing
 
@@ -30,10 +31,6 @@ def submit(lab, cwd, *words, host="h2"):
     result = lbrun(lab, cwd, "-d", *words, host=host)
     assert (result.returncode, result.stderr) == (0, "")
     return result.stdout.strip()
-
-
-def job(lab, name):
-    return lab.lbctl_json("h1", "job", name)
 
 
 def waited(lab, *names, host="h1"):

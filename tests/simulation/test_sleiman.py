@@ -25,9 +25,7 @@ from lbd.sim.queueing.target import (
 )
 from lbd.theory.target_time import (
     SeenDrain,
-    mean_epoch_s,
     mean_left_s,
-    variance_epoch_s2,
     variance_left_s2,
 )
 
@@ -56,8 +54,9 @@ def test_the_static_rule_follows_its_formulas():
     found = results(replace(PAPERS, policy="SAA"))
     assert found.mean_s == pytest.approx(205 / 12, rel=0.01)
     assert found.variance == pytest.approx(variance_left_s2(64, 4, 1.0), rel=0.15)
-    assert found.drain_mean_s == pytest.approx(mean_epoch_s(60, 64, 4, 1.0), rel=0.01)
-    assert found.drain_variance == pytest.approx(variance_epoch_s2(60, 64, 4, 1.0), rel=0.15)
+    mean_s, variance_s2 = (of(64, 4, 1.0) - of(4, 4, 1.0) for of in (mean_left_s, variance_left_s2))
+    assert found.drain_mean_s == pytest.approx(mean_s, rel=0.01)
+    assert found.drain_variance == pytest.approx(variance_s2, rel=0.15)
     assert (found.peak_slots, found.changes) == (4.0, 3.0)
     assert found.mean_slots == pytest.approx(64 / 17.08, rel=0.02)
 

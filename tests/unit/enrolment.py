@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 from lbd.net.tls import Tls
-from lbd.trust.authority import Authority
+from lbd.trust.authority import Authority, sign
 from lbd.trust.enrol import enrol
 from lbd.trust.files import HostFiles
 
@@ -26,3 +26,9 @@ def enrolled(authority: Authority, host: str) -> HostFiles:
 
 def joined(authority: Authority, host: str) -> Tls:
     return Tls(host, enrolled(authority, host))
+
+
+def restored(authority: Authority) -> bytes:
+    """The list of a copy of the authority that was restored on another machine."""
+    ledger = authority.ledger().begun_again(is_home_new=True)
+    return sign(authority.credentials(), ledger.revocations())

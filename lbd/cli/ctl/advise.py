@@ -7,7 +7,6 @@ import time
 from dataclasses import fields
 from functools import partial
 
-from lbd.cli.complaints import complain
 from lbd.cli.ctl.advise_rules import (
     malleable_json,
     malleable_lines,
@@ -17,7 +16,7 @@ from lbd.cli.ctl.advise_rules import (
     queue_results,
 )
 from lbd.cli.ctl.stats import DAY_S, span
-from lbd.cli.ctl.verb import Verb, complain_of, reading
+from lbd.cli.ctl.verb import Verb, complain_of, reading, say
 from lbd.cli.sim.pool import NICENESS, WORKERS, Pool
 from lbd.config.schema import LimConfig
 from lbd.console.daemons import Daemons
@@ -72,7 +71,7 @@ def advise(daemons: Daemons, options: argparse.Namespace) -> int:
     day = read_day(daemons, jobs)
     if day.strangers:
         left_out = f"{day.strangers} jobs are left out"
-        complain("lbctl", f"{left_out}: their hosts have left the cluster")
+        say(f"{left_out}: their hosts have left the cluster")
     results = replayed(day) if not reason_not(day, options.since) else []
     owners = owner_results(daemons, since)
     queue = queue_results(daemons, since)
@@ -114,7 +113,7 @@ def history(daemons: Daemons, host: str, since: float) -> list[PastJob]:
         if page[-1][0] <= after:
             raise PeerError(f"{host} sent a page of jobs that goes backwards")
         after = page[-1][0]
-    complain("lbctl", f"{host}: only its oldest {len(jobs)} jobs are used; try a shorter --since")
+    say(f"{host}: only its oldest {len(jobs)} jobs are used; try a shorter --since")
     return jobs
 
 
@@ -210,7 +209,7 @@ def finding_json(one: Finding) -> Json:
 
 def show(day: Day, results: list[Finding], span_s: float) -> None:
     if not results:
-        complain("lbctl", reason_not(day, span_s))
+        say(reason_not(day, span_s))
         return
     now = results[0]
     put(

@@ -3,8 +3,8 @@
 import math
 import sys
 
-from lbd.cli.complaints import complain
 from lbd.cli.ctl.jobs.listing import DISPATCHER
+from lbd.cli.ctl.verb import say
 from lbd.config.cluster import overlaid
 from lbd.config.dispatch import STRATEGIES, Strategy
 from lbd.console.daemons import Daemons
@@ -50,7 +50,7 @@ def queue_results(daemons: Daemons, since: float) -> list[malleable_advice.Malle
             raise Unavailable(f"{DISPATCHER} did not answer")
         found = [job for job in tables(reply, "jobs") if "slots_least" in job]
     except LbdError as problem:
-        complain("lbctl", f"jobs of the queue are not included: {problem}")
+        say(f"jobs of the queue are not included: {problem}")
         return []
     rows = tables(daemons.lim({"op": "status"}), "hosts")
     slots = [(text(row, "name"), number(table(row, "slots"), "total")) for row in rows]
@@ -64,7 +64,7 @@ def queue_results(daemons: Daemons, since: float) -> list[malleable_advice.Malle
 
 def say_if_few(count: int, needed: int, what: str) -> None:
     if 0 < count < needed:
-        complain("lbctl", f"{what}: only {count}, too few for advice ({needed} needed)")
+        say(f"{what}: only {count}, too few for advice ({needed} needed)")
 
 
 def past_queued(job: Json, since: float) -> malleable_advice.PastQueued | None:

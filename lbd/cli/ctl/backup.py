@@ -16,7 +16,6 @@ from lbd.cli.ctl.backup_content import (
     HOSTS,
     LEDGER,
     SETTINGS,
-    SMALL_BYTES_MAX,
     USAGE,
     Manifest,
     listed,
@@ -26,8 +25,8 @@ from lbd.cli.ctl.backup_content import (
 )
 from lbd.cli.ctl.backup_files import place, scratch, take_file, take_ledger
 from lbd.cli.ctl.own_config import put as put_config
-from lbd.cli.ctl.trust import authority_in, need_readable, say, show_to_daemons
-from lbd.cli.ctl.verb import Verb
+from lbd.cli.ctl.trust import authority_in, need_readable, show_to_daemons
+from lbd.cli.ctl.verb import Verb, say
 from lbd.cli.daemons.privilege import make_account
 from lbd.cli.program import Parser
 from lbd.config.load import SYSTEM_FILE, absent_file, load, load_new
@@ -118,7 +117,7 @@ def gathered(config: Config, directory: Path) -> list[str]:
             (directory / name).write_bytes(read(source))
     state_dir = Path(config.host.state_dir)
     for name in (SETTINGS, HOSTS):
-        take_file(state_dir / name, directory / name, SMALL_BYTES_MAX)
+        take_file(state_dir / name, directory / name)
     ledger = ledger_path(config)
     if ledger is not None:
         take_ledger(ledger, directory / LEDGER)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from lbd.cli.ctl.backup_files import place
+from lbd.cli.ctl.backup_files import SMALL_BYTES_MAX, place
 from lbd.console.starting import UNITS
 from lbd.errors import LbdError
 from lbd.text.one_line import one_line
@@ -17,7 +17,6 @@ MANIFEST = "manifest.json"
 AUTHORITY = ("authority/ledger.json", "authority/authority.pem")
 SETTINGS, HOSTS = "settings.json", "hosts.json"
 CONFIG, LEDGER, USAGE = "lbd.toml", "ledger.sqlite", "usage.sqlite"
-SMALL_BYTES_MAX = 64 << 20  # of every part that is not an SQLite file
 UNIX_S_MAX = 1e11
 PARTS = {
     AUTHORITY[1]: "the authority",

@@ -18,6 +18,7 @@ from lbd.process.reading_child import become, read_in_child
 from lbd.process.whole_file import write_whole
 from lbd.trust.files import opened, own_like
 
+SMALL_BYTES_MAX = 64 << 20  # of every part that is not an SQLite file
 STALLED_S = 30.0
 ABSENT = 3  # the child's exit status if there is no such file
 LEDGERS_COPY = "/var/tmp"  # noqa: S108  # in a new directory of its owner
@@ -58,15 +59,15 @@ def filled(data: io.BufferedReader, directory: int | None, descriptor: int) -> N
         shutil.copyfileobj(data, target)
 
 
-def take_file(source: Path, to: Path, most_bytes: int) -> None:
+def take_file(source: Path, to: Path) -> None:
     """Copies one of the daemons' files. Raises ConfigError."""
 
     def write(target: int) -> None:
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         with open(os.open(source, flags), "rb") as file:
             found = os.fstat(file.fileno())
-            if not stat.S_ISREG(found.st_mode) or found.st_size > most_bytes:
-                raise ConfigError(f"{source}: not a file of at most {most_bytes} bytes")
+            if not stat.S_ISREG(found.st_mode) or found.st_size > SMALL_BYTES_MAX:
+                raise ConfigError(f"{source}: not a file of at most {SMALL_BYTES_MAX} bytes")
             with open(target, "wb", closefd=False) as copy:
                 shutil.copyfileobj(file, copy)
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 
-from lbd.cli.complaints import complain
-from lbd.cli.ctl.own_config import need_writable, put, text_of, with_settings
+from lbd.cli.ctl.own_config import need_writable, text_of, with_settings
+from lbd.cli.ctl.own_config import put as put_config
 from lbd.cli.ctl.startable import warn
 from lbd.cli.ctl.steer import FORWARD_TIMEOUT_S, algorithm, param, say_missing, where
-from lbd.cli.ctl.verb import Verb
+from lbd.cli.ctl.verb import Verb, say
 from lbd.cli.damaged_config import load_despite_faults
 from lbd.cli.program import Parser
 from lbd.config.cluster import QUEUE, is_shared, overlaid, read, shared_text
@@ -30,8 +30,7 @@ from lbd.config.reload import is_reloaded
 from lbd.config.resources import fault_of_name
 from lbd.config.schema import Config
 from lbd.console.daemons import Daemons
-from lbd.console.output import DIM, Cell, own_page, print_json
-from lbd.console.output import put as say
+from lbd.console.output import DIM, Cell, own_page, print_json, put
 from lbd.console.reply import Json, table, text, texts
 from lbd.console.starting import start_of_metrics
 from lbd.doctor.idle_rules import LISTS, idle_entries
@@ -129,12 +128,12 @@ def check(options: argparse.Namespace, path: str | None) -> int:
     if options.json:
         print_json({"file": config.path or None, "valid": not faults, "faults": faults})
     elif faults:
-        say(*faults)
+        put(*faults)
     elif config.path:
-        say(f"{config.path} is valid")
+        put(f"{config.path} is valid")
         warn(config)
     else:
-        say(f"{absent_file(named)} does not exist: all settings have their defaults")
+        put(f"{absent_file(named)} does not exist: all settings have their defaults")
     return 1 if faults else 0
 
 
@@ -156,7 +155,7 @@ def faults_of_resources(config: Config) -> list[str]:
 def show(options: argparse.Namespace, path: str | None) -> int:
     config, faults = load_despite_faults(path)
     if faults:
-        complain("lbctl", f"{faults[0]}; settings with faults are left out (lbctl config check)")
+        say(f"{faults[0]}; settings with faults are left out (lbctl config check)")
     found = [one for one in in_force(config) if is_meant(one.name, options.name)]
     if options.name and not found:
         known = [one.name for one in settings(config, config)]
@@ -173,7 +172,7 @@ def show(options: argparse.Namespace, path: str | None) -> int:
         (one.name, shown(one.value), Cell(one.origin, "" if one.is_changed else DIM))
         for one in found
     ]
-    say(*own_page().table(HEADER, rows, (), ("VALUE", "FROM")))
+    put(*own_page().table(HEADER, rows, (), ("VALUE", "FROM")))
     return 0
 
 
@@ -264,10 +263,10 @@ def change(options: argparse.Namespace, path: str | None) -> int:
     except ConfigError as problem:  # without the line number, as the file has no such line
         fault = re.sub(rf"^{re.escape(str(file))}(:\d+)?: ", "", str(problem))
         raise ConfigError(f"{file} is not changed: {fault}") from None
-    put(file, text)
+    put_config(file, text)
     if section == "admission" and key in LISTS:
         for says, fix in idle_entries(key, getattr(config.admission, key)):
-            complain("lbctl", f"warning: {says}; {fix}")
+            say(f"warning: {says}; {fix}")
     warn(config)
     daemons = Daemons(load(path))
     overruled = overruled_by(name, value, daemons)
@@ -278,7 +277,7 @@ def change(options: argparse.Namespace, path: str | None) -> int:
     what = f"{name} = {shown(value)}" if value is not None else f"{name}: back to the default"
     runs = any(os.path.exists(daemons.socket(daemon)) for daemon in ("lim", "lbm"))
     later = f"takes effect {after(name, daemons)}" if runs else "takes effect when lbd starts here"
-    say(f"{what} ({file}): {overruled or ('in force' if has_taken_effect else later)}")
+    put(f"{what} ({file}): {overruled or ('in force' if has_taken_effect else later)}")
     return 0
 
 
@@ -332,7 +331,7 @@ def reload(daemons: Daemons) -> bool:
     try:
         daemons.lbm({"op": "reload"})
     except LbdError as problem:
-        complain("lbctl", f"written to the file, but `lbctl reload` failed: {problem}")
+        say(f"written to the file, but `lbctl reload` failed: {problem}")
         return False
     return True
 
@@ -369,7 +368,7 @@ def change_shared(daemons: Daemons, options: argparse.Namespace) -> int:
         says = "the dispatcher picks it up" if is_queue else "in force"
         says += " within 2 s"
     what = f"{name} = {shown(value)}" if value is not None else name
-    say(f"{what}: {where(reply)}; {says}")
+    put(f"{what}: {where(reply)}; {says}")
     say_missing(reply)
     return 0
 
@@ -393,7 +392,7 @@ def sign_again(daemons: Daemons, replaced: str) -> None:
         done = f"now signed by {own}; see `lbctl config show --changed`"
     except LbdError as problem:
         done = f"hosts that join will not accept them: {problem}"
-    complain("lbctl", f"the settings for all hosts were signed {why}: {done}")
+    say(f"the settings for all hosts were signed {why}: {done}")
 
 
 VERBS = {"config": Verb(run_command, add_commands, EXAMPLES, own_options=True)}

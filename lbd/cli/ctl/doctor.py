@@ -27,11 +27,11 @@ from lbd.doctor.checks import (
     UNSEEN,
     WARN,
     Check,
-    counted,
 )
 from lbd.doctor.findings import checks
 from lbd.errors import ConfigError
 from lbd.text.one_line import printable
+from lbd.text.units import counted
 
 COLOURS = {OK: GREEN, UNSEEN: DIM, WARN: YELLOW, FAULT: RED}
 SHOWN = {OK: "ok", UNSEEN: "-", WARN: "warn", FAULT: "FAULT"}

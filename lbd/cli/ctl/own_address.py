@@ -4,8 +4,8 @@ import os
 import time
 from pathlib import Path
 
-from lbd.cli.complaints import complain
 from lbd.cli.ctl.own_config import OwnConfig
+from lbd.cli.ctl.verb import say
 from lbd.config.load import SYSTEM_FILE
 from lbd.config.schema import Config
 from lbd.errors import ConfigError, LbdError
@@ -62,16 +62,15 @@ def remarks(own: OwnConfig, path: str | None) -> None:
     """Warns about settings that may not be intended."""
     if own.config.host.address.startswith("127."):
         address = own.config.host.address
-        complain("lbctl", f"no other machine can reach this one at {address} (host.address)")
+        say(f"no other machine can reach this one at {address} (host.address)")
     private = os.geteuid() != 0 and own.file != SYSTEM_FILE
     if private and path is None and "LBD_CONFIG" not in os.environ:
-        complain("lbctl", "not running as root: the cluster serves only your own processes (see "
-                          f"{own.file}; remove that file to undo)")  # fmt: skip
+        say(f"not running as root: the cluster serves only your own processes (see {own.file}; "
+            "remove that file to undo)")  # fmt: skip
 
 
 def say_if_unheard(config: Config) -> None:
     try:
         ask(Path(config.host.runtime_dir) / "lim.sock", {"op": "status"}, 2.0)
     except LbdError:
-        complain("lbctl", "this host's LIM does not answer: other hosts learn of it only once `lbd "
-                          "up` runs here")  # fmt: skip
+        say("this host's LIM does not answer: other hosts learn of it only once `lbd up` runs here")

@@ -3,8 +3,7 @@
 import argparse
 import time
 
-from lbd.cli.complaints import complain
-from lbd.cli.ctl.verb import Verb, reading
+from lbd.cli.ctl.verb import Verb, complain_of, reading
 from lbd.cli.program import Parser, add_utc
 from lbd.console.daemons import Daemons
 from lbd.console.figures import Clock
@@ -31,11 +30,7 @@ def add_options(parser: Parser) -> None:
 
 def owners(daemons: Daemons, options: argparse.Namespace) -> int:
     found = gather(daemons, lambda host: ask_host(daemons, "owners", host))
-    if found.missing:
-        unreached = ", ".join(f"{host} ({why})" for host, why in found.missing.items())
-        complain(
-            "lbctl", f"owners of these hosts are missing, since they did not answer: {unreached}"
-        )
+    complain_of(found.missing, "owners")
     rows = list(found.answers.values())
     if options.json:
         shown = [{key: row[key] for key in row if key not in OTHERS} for row in rows]

@@ -3,8 +3,7 @@
 import argparse
 import math
 
-from lbd.cli.complaints import complain
-from lbd.cli.ctl.verb import Verb, reading
+from lbd.cli.ctl.verb import Verb, reading, say
 from lbd.cli.program import Parser
 from lbd.cli.quantities import duration, not_negative, number
 from lbd.console.daemons import Daemons
@@ -26,7 +25,7 @@ from lbd.model import Needs
 from lbd.text.needs import read_features, read_needs
 from lbd.text.needs_words import needs_text
 from lbd.text.spelling import nearest
-from lbd.text.units import size_bytes
+from lbd.text.units import counted, size_bytes
 from lbd.theory.calibration import COVERS, OFF_BY_MUCH, PROVEN, SHORT_S
 
 SLOTS_MAX = 65536
@@ -148,7 +147,7 @@ def predict(daemons: Daemons, options: argparse.Namespace) -> int:
         return 0
     put(*predict_lines(reply, least, most, own_page()))
     if warning := text(reply, "warning"):
-        complain("lbctl", warning)
+        say(warning)
     return 0
 
 
@@ -216,19 +215,15 @@ def trust_of(reply: Json) -> str:
     )
 
 
-def ended_jobs(count: int) -> str:
-    return "1 ended job" if count == 1 else f"{count} ended jobs"
-
-
 def calibration(daemons: Daemons, options: argparse.Namespace) -> int:
     reply = daemons.lbm({"op": "queue.predict", "calibration": True}, ANSWER_S)
     if options.json:
         print_json(reply)
         return 0
     count = int(number_in(reply, "jobs"))
-    put(f"{ended_jobs(count)} had a prediction when submitted (an array counts once)")
+    put(f"{counted(count, 'ended job')} had a prediction when submitted (an array counts once)")
     if count < COMPARABLE:
-        complain("lbctl", f"too few to judge: {COMPARABLE} are needed")
+        say(f"too few to judge: {COMPARABLE} are needed")
     if count >= COMPARABLE and (lines := truth_lines(reply)):
         put(*lines)
     if math.isnan(number_in(reply, "cc_raw")):  # otherwise a slope of 1 would look like a result
@@ -254,9 +249,9 @@ def truth_lines(reply: Json) -> list[str]:
     if not count > 0:  # 0, or NaN from an older dispatcher
         return lines
     off_by, held = number_in(reply, "off_by"), number_in(reply, "covered_90")
-    counted = f"waits below {SHORT_S:.0f} s count as {SHORT_S:.0f} s"
+    how = f"waits below {SHORT_S:.0f} s count as {SHORT_S:.0f} s"
     others = f"other {count:.0f}" if short > 0 else f"last {count:.0f}"
-    lines.append(f"half of the {others} were off by a factor of {off_by:.1f} at most ({counted})")
+    lines.append(f"half of the {others} were off by a factor of {off_by:.1f} at most ({how})")
     if intervals := int(number_in(reply, "intervals")):
         within = f"{share(held)} of the waits were within it"
         lines.append(f"of all these, {intervals} had a 90 % interval: {within}")

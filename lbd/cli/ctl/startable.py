@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from lbd.cli.complaints import complain
+from lbd.cli.ctl.verb import say
 from lbd.config.schema import Config
 from lbd.doctor.this_host import address
 from lbd.keeper.gate import find_account
@@ -33,7 +33,7 @@ def obstacles(config: Config) -> Iterator[str]:
 
 def warn(config: Config) -> None:
     for obstacle in obstacles(config):
-        complain("lbctl", f"warning: the daemons could not start with this: {obstacle}")
+        say(f"warning: the daemons could not start with this: {obstacle}")
 
 
 def unit_of(pid: int) -> str:

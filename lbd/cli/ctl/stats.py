@@ -7,9 +7,8 @@ from collections.abc import Iterable
 from datetime import datetime
 from itertools import pairwise
 
-from lbd.cli.complaints import complain
 from lbd.cli.ctl.exports.spreadsheet import csv_name, csv_text, print_csv
-from lbd.cli.ctl.verb import Verb, complain_of, reading
+from lbd.cli.ctl.verb import Verb, complain_of, reading, say
 from lbd.cli.past_time import past_time
 from lbd.console.daemons import Daemons
 from lbd.console.figures import Clock, decimal, duration, share
@@ -29,7 +28,7 @@ from lbd.console.usage_hosts import Gathered, ask_host, gather
 from lbd.errors import ConfigError, PeerError
 from lbd.lbm.usage.measures import GROUPS_MAX, Measure, measure_of_row, merged
 from lbd.local.json_socket import Refusal
-from lbd.text.units import duration_text
+from lbd.text.units import counted, duration_text
 
 DAY_S = 86400.0
 SHOWN = 12  # rows of each kind
@@ -111,9 +110,9 @@ def stats(daemons: Daemons, options: argparse.Namespace) -> int:
         late = []
     else:
         of = f" of {options.user}" if options.user else " of yours" if whose(found) else ""
-        complain("lbctl", f"no job{of} ended {said_of(options.since, now_s, until)}")
+        say(f"no job{of} ended {said_of(options.since, now_s, until)}")
     for line in () if options.json else late:
-        complain("lbctl", line)
+        say(line)
     return status
 
 
@@ -199,7 +198,7 @@ def complain_of_lost(found: Gathered[Json]) -> None:
     for host, answer in found.answers.items():
         if lost := int(number(answer, "lost")):
             why = text(answer, "trouble") or "it is recording again now"
-            complain("lbctl", f"{host} could not record {lost} jobs: {why}")
+            say(f"{host} could not record {lost} jobs: {why}")
 
 
 def as_json(
@@ -270,7 +269,7 @@ def stats_lines(
     user = whose(found)
     hosts = len(found.answers)
     said = (
-        f"jobs{f' of {user}' if user else ''} that ended {when} on {hosts} host{'s' * (hosts != 1)}"
+        f"jobs{f' of {user}' if user else ''} that ended {when} on {counted(hosts, 'host')}"
         f"; algorithm now {found.algorithm}"
     )
     rows, notes = [row_of("all", total)], {}
@@ -299,7 +298,7 @@ def notes_of(name: str, total: Measure, groups: dict[str, Measure], cut_off: int
             f"{GROUPS_MAX} most frequent ones"
         )
     if none := left_out(total, groups) - cut_off:
-        jobs = "1 job" if none == 1 else f"{none} jobs"
+        jobs = counted(none, "job")
         notes.append(
             f"{jobs} ended before starting: cancelled while waiting, or refused"
             if name == "host"

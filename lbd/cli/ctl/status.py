@@ -4,8 +4,7 @@ import argparse
 import time
 from collections.abc import Sequence
 
-from lbd.cli.complaints import complain
-from lbd.cli.ctl.verb import Verb, reading
+from lbd.cli.ctl.verb import Verb, reading, say
 from lbd.cli.program import Parser, add_utc
 from lbd.config.schema import INDICES
 from lbd.console.daemons import Daemons
@@ -18,6 +17,9 @@ from lbd.console.hosts import (
     cores_text,
     drain_phrase,
     host_named,
+    memory_text,
+    slots_text,
+    state_of,
     tiers_text,
 )
 from lbd.console.output import (
@@ -91,7 +93,7 @@ def one_host(daemons: Daemons, reply: Json, options: argparse.Namespace) -> int:
     try:
         rules = texts(ask_host(daemons, "owners", name), "admission")
     except LbdError as problem:
-        complain("lbctl", f"the rules of {name} are not known: {problem}")
+        say(f"the rules of {name} are not known: {problem}")
     if options.json:
         show_json({**reply, "hosts": [{**host, "admission": rules}]})
         return 0
@@ -160,7 +162,8 @@ def offer_lines(hosts: list[Json], columns: int | None, of: str = "") -> list[st
         offers = [
             f"{of_total(amount(name, number(one, 'used')), amount(name, number(one, 'total')))}"
             f" {name} used"
-            for name, one in sorted(tables_by_name(host, "resources").items())
+            for name, one in sorted(table(host, "resources").items())
+            if isinstance(one, dict)
         ]
         if own := sorted(names(host, "features") - common):
             offers.append(f"features {', '.join(own)}")
@@ -176,10 +179,6 @@ def amount(name: str, value: float) -> str:
 def names(host: Json, key: str) -> set[str]:
     found = host.get(key)
     return set(map(str, found)) if isinstance(found, list) else set()
-
-
-def tables_by_name(host: Json, key: str) -> dict[str, Json]:
-    return {name: one for name, one in table(host, key).items() if isinstance(one, dict)}
 
 
 def cluster_lines(
@@ -207,13 +206,11 @@ def cluster_lines(
 
 def host_row(host: Json, own: str, loads: Sequence[str]) -> Row:
     """Returns the row of one host. Outdated values are grey."""
-    site, memory = table(host, "site"), table(host, "memory")
-    queues, slots, jobs = table(host, "queues"), table(host, "slots"), table(host, "jobs")
+    site, queues, jobs = table(host, "site"), table(host, "queues"), table(host, "jobs")
     name = text(host, "name")
-    state = "revoked" if host.get("revoked") else text(host, "state")
+    state = state_of(host)
     load = number(host, "index")
     colour = load_colour(load)
-    total = number(memory, "total")
     row: tuple[Cell | str, ...] = (
         Cell(f"{name} (here)", BOLD, short=name) if name == own else Cell(name),
         Cell(state, STATE_COLOURS.get(state, "")),
@@ -224,10 +221,10 @@ def host_row(host: Json, own: str, loads: Sequence[str]) -> Row:
         decimal(number(queues, "memory")),
         share(number(host, "utilisation")),
         *(decimal(number(site, load)) for load in loads),
-        of_total(size(total - number(memory, "available")), size(total)),
+        memory_text(host),
         cores_text(number(host, "cores")),
         decimal(number(host, "speed")),
-        of_total(count(number(slots, "used")), count(number(slots, "total"))),
+        slots_text(host),
         count(number(jobs, "local")),
         count(number(jobs, "foreign")),
         tiers_text(host.get("tier")),

@@ -1,12 +1,10 @@
 """Commands that change the cluster: `lbctl drain, undrain, reload, algorithm, param`."""
 
 import argparse
-import math
 import time
 from collections.abc import Sequence
 
-from lbd.cli.complaints import complain
-from lbd.cli.ctl.verb import Verb, asking
+from lbd.cli.ctl.verb import Verb, asking, say
 from lbd.cli.program import Parser
 from lbd.cli.quantities import duration
 from lbd.config.load import toml_value
@@ -14,9 +12,10 @@ from lbd.console.daemons import Daemons
 from lbd.console.figures import Clock
 from lbd.console.hosts import drain_phrase, host_named
 from lbd.console.output import print_json, print_table, put
-from lbd.console.parameters import fetch_all, shown
-from lbd.console.reply import Json, number, table, text, texts
+from lbd.console.parameters import as_json, fetch_all, shown
+from lbd.console.reply import Json, number, table, text, texts, whole
 from lbd.errors import ConfigError
+from lbd.text.units import counted
 
 FORWARD_TIMEOUT_S = 10.0  # the answer comes after another host has confirmed the change
 POLL_S = 0.5
@@ -83,7 +82,7 @@ def drain(daemons: Daemons, options: argparse.Namespace) -> int:
     before = table(reply, "before")
     if text(before, "by"):
         said = drain_phrase(before, Clock(time.time()))
-        complain("lbctl", f"{host} was {said.replace('drained', 'already drained', 1)}")
+        say(f"{host} was {said.replace('drained', 'already drained', 1)}")
     if reply.get("when_back"):
         put(
             f"{host} does not answer: nothing is sent there, and it will be drained when it is back"
@@ -104,8 +103,7 @@ def wait_until_empty(daemons: Daemons, host: str, timeout_s: float) -> int:
         row = host_named(daemons.lim({"op": "status"}), host)
         if text(row, "state") in ("down", ""):
             return 0  # its last numbers are old, and waiting brings no new ones
-        jobs = number(table(row, "jobs"), "foreign")
-        left = 0 if math.isnan(jobs) else int(jobs)
+        left = whole(table(row, "jobs"), "foreign")
         waited_s = time.monotonic() - drained_s
         # A sample from before the drain proves nothing: a job may have started since.
         if (left == 0 and number(row, "age_s") < waited_s) or waited_s > timeout_s:
@@ -113,8 +111,7 @@ def wait_until_empty(daemons: Daemons, host: str, timeout_s: float) -> int:
         if left and waited_s > SILENT_S and not said:
             said = True
             jobs_left = "1 job of another host" if left == 1 else f"{left} jobs of other hosts"
-            complain("lbctl", f"{host} is drained; waiting for {jobs_left} there: "
-                              f"lbctl jobs --host {host}")  # fmt: skip
+            say(f"{host} is drained; waiting for {jobs_left} there: lbctl jobs --host {host}")
         time.sleep(POLL_S)
 
 
@@ -168,14 +165,14 @@ def say_where(options: argparse.Namespace, reply: Json, name: str, change: str, 
         lasts = f"it lasts until every host's LIM has stopped; then the saved {saved} applies"
     else:
         lasts = "it lasts until every host's LIM has stopped; --save keeps it"
-    complain("lbctl", f"{change} {where(reply)}; {lasts}")
+    say(f"{change} {where(reply)}; {lasts}")
     say_missing(reply)
 
 
 def where(reply: Json) -> str:
     """Returns on how many hosts a change is in force."""
     hosts, changed = int(number(reply, "hosts")), int(number(reply, "changed"))
-    return f"on {changed} of {hosts} host{'s' * (hosts != 1)}"
+    return f"on {changed} of {counted(hosts, 'host')}"
 
 
 def say_missing(reply: Json) -> None:
@@ -183,14 +180,12 @@ def say_missing(reply: Json) -> None:
     down = texts(reply, "down")
     if silent := [name for name in texts(reply, "missing") if name not in down]:
         said = f"not confirmed by {few(silent)}: they will take it when they are heard again"
-        complain("lbctl", said)
+        say(said)
     if len(down) == 1:
-        complain(
-            "lbctl", f"{down[0]} has not confirmed yet; it learns of it as soon as it is heard"
-        )
+        say(f"{down[0]} has not confirmed yet; it learns of it as soon as it is heard")
     elif down:
         said = "have not confirmed yet; they learn of it as soon as they are heard"
-        complain("lbctl", f"{few(down)} {said}")
+        say(f"{few(down)} {said}")
 
 
 def few(names: Sequence[str]) -> str:
@@ -215,7 +210,7 @@ def param(daemons: Daemons, options: argparse.Namespace) -> int:
             notice = (
                 f"{name} is set to {shown(reply, 'as_set')}; lim.adaptive adjusts it with the load"
             )
-            complain("lbctl", notice)
+            say(notice)
         put(f"{name} = {value}")
         now = shown(reply, "as_set" if "as_set" in reply else "value")
         change = f"{name} {shown(reply, 'was')} → {now}"
@@ -227,9 +222,7 @@ def all_params(daemons: Daemons, options: argparse.Namespace) -> int:
     """Shows every parameter that can be changed at run time."""
     replies = fetch_all(daemons)
     if options.json:
-        saved = {text(one, "name"): one["saved"] for one in replies if "saved" in one}
-        print_json({"params": {text(one, "name"): one.get("value") for one in replies},
-                    "saved": saved})  # fmt: skip
+        print_json(as_json(replies))
     else:
         rows = [(text(one, "name"), shown(one, "value"), shown(one, "saved")) for one in replies]
         header = ("PARAMETER", ">VALUE", ">SAVED")

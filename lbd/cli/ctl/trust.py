@@ -8,7 +8,6 @@ import sys
 import time
 from pathlib import Path
 
-from lbd.cli.complaints import complain
 from lbd.cli.ctl.cluster.queue_place import place_on_first_host
 from lbd.cli.ctl.config import sign_again
 from lbd.cli.ctl.own_address import (
@@ -18,7 +17,7 @@ from lbd.cli.ctl.own_address import (
     say_if_unheard,
 )
 from lbd.cli.ctl.own_config import Keys, OwnConfig, complete, need_writable, own_config, set_in
-from lbd.cli.ctl.verb import Run, Verb
+from lbd.cli.ctl.verb import Run, Verb, say
 from lbd.cli.daemons.privilege import make_account
 from lbd.cli.program import Parser
 from lbd.cli.quantities import duration
@@ -368,10 +367,6 @@ def revoke(options: argparse.Namespace, path: str | None) -> int:
     print(f"{options.host} is revoked; hosts that are up learn of it at once, others within {wait}")
     say_if_unheard(config)
     return 0
-
-
-def say(text: str) -> None:
-    complain("lbctl", text)
 
 
 def token(options: argparse.Namespace, path: str | None) -> int:

@@ -13,6 +13,11 @@ from lbd.console.daemons import Daemons
 Run = Callable[[argparse.Namespace, str | None], int]  # with the file of --config
 
 
+def say(text: object) -> None:
+    """Tells on stderr what is not part of the answer."""
+    complain("lbctl", text)
+
+
 def asking(run: Callable[[Daemons, argparse.Namespace], int]) -> Run:
     """Wraps commands that ask this host's daemons."""
     return lambda options, path: run(Daemons(load(path)), options)
@@ -25,7 +30,7 @@ def reading(run: Callable[[Daemons, argparse.Namespace], int]) -> Run:
         config, faults = load_despite_faults(path)
         if faults:
             more = f" and {len(faults) - 1} more (lbctl config check)" if faults[1:] else ""
-            complain("lbctl", f"{faults[0]}{more}; continuing without it")
+            say(f"{faults[0]}{more}; continuing without it")
         return run(Daemons(config), options)
 
     return look
@@ -49,10 +54,11 @@ class Verb:
         return parser
 
 
-def complain_of(missing: dict[str, str]) -> int:
-    """Returns the exit status when some hosts did not answer, and names them."""
+def complain_of(missing: dict[str, str], what: str = "jobs") -> int:
+    """Returns the exit status when some hosts did not answer, and names them. `what`: what is
+    missing."""
     if not missing:
         return 0
     unreached = ", ".join(f"{host} ({why})" for host, why in missing.items())
-    complain("lbctl", f"jobs of these hosts are missing, since they did not answer: {unreached}")
+    say(f"{what} of these hosts are missing, since they did not answer: {unreached}")
     return EXIT_FAILED

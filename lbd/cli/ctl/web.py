@@ -7,8 +7,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from lbd.cli.complaints import complain
-from lbd.cli.ctl.verb import Verb
+from lbd.cli.ctl.verb import Verb, say
 from lbd.cli.program import Parser
 from lbd.cli.web import USUAL_LISTEN
 from lbd.config.load import default_runtime_dir, load
@@ -42,9 +41,7 @@ def web(options: argparse.Namespace, path: str | None) -> int:
         print_json({"url": reply.get("url"), "valid_s": reply.get("valid_s")})
         return 0
     put(text(reply, "url"))
-    complain(
-        "lbctl", f"it signs you in once, and expires in {show_duration(number(reply, 'valid_s'))}"
-    )
+    say(f"it signs you in once, and expires in {show_duration(number(reply, 'valid_s'))}")
     return 0
 
 

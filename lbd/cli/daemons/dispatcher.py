@@ -15,7 +15,8 @@ from lbd.cli.daemons.cluster_settings import ClusterSettings
 from lbd.cli.daemons.queue_right import QueueRight
 from lbd.cli.daemons.wiring import Ready, first_error, run_daemon
 from lbd.config.dispatch import STRATEGIES
-from lbd.config.schema import Config, shown
+from lbd.config.fields import shown
+from lbd.config.schema import Config
 from lbd.dispatch.core.configured import make_discipline, rules_of
 from lbd.dispatch.core.disciplines import registry
 from lbd.dispatch.core.estimates import Estimates

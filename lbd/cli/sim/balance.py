@@ -3,14 +3,15 @@
 import argparse
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from functools import partial
 from typing import TextIO
 
 from lbd.cli.input_file import text_file
 from lbd.cli.program import Parser
-from lbd.cli.sim.pool import WORKERS, Pool
+from lbd.cli.quantities import whole
+from lbd.cli.sim.pool import Pool, add_workers
 from lbd.console.figures import figure
 from lbd.console.output import print_json, print_table
 from lbd.errors import ConfigError
@@ -80,19 +81,9 @@ def parsed(argv: list[str]) -> argparse.Namespace:
     add("--replications", type=whole(1, 10_000), default=5, metavar="R", help="(default 5)")
     add("--set", action="append", default=[], metavar="PARAM=VALUE", dest="settings",
         help="a parameter of [lim], a cost, cores, speeds, index, quantum_s, disks …")  # fmt: skip
-    add("--workers", type=whole(1, 1024), default=WORKERS, metavar="N",
-        help="processes (default: all cores but one)")  # fmt: skip
+    add_workers(parser)
     add("--json", action="store_true", help="the numbers, for programs")
     return parser.parse_args(argv)
-
-
-def whole(low: int, high: int) -> Callable[[str], int]:
-    def read(text: str) -> int:
-        if not text.isascii() or not text.isdigit() or not low <= int(text) <= high:
-            raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {low} to {high}")
-        return int(text)
-
-    return read
 
 
 def share(text: str) -> float:

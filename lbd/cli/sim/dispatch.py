@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from lbd.cli.complaints import EXIT_FAILED, complain
 from lbd.cli.program import Parser
-from lbd.cli.quantities import count, not_negative, positive, rising
+from lbd.cli.quantities import count, not_negative, one_or_all, positive, rising
 from lbd.cli.sim.progress import Progress
-from lbd.cli.swf_file import SKIP_BROKEN, read_trace
+from lbd.cli.swf_file import add_trace_options, check_trace_options, read_trace
 from lbd.config.dispatch import MODES, OBJECTIVES, Mode
 from lbd.console.output import print_json, print_table
 from lbd.errors import ConfigError
@@ -25,7 +25,6 @@ from lbd.sim.queueing.setup import (
     recorded,
     run_mode,
 )
-from lbd.text.spelling import hint
 from lbd.theory.bounded_pareto import with_mean
 
 PROGRAM = "lbd sim dispatch"
@@ -85,11 +84,8 @@ def make_parser() -> Parser:
 
 
 def add_jobs_options(parser: Parser) -> None:
+    add_trace_options(parser)
     add = parser.add_argument
-    add("--trace", metavar="FILE", help="jobs from a file, .swf or .swf.gz, instead of drawn ones")
-    add("--limit", type=count, metavar="N", help="only the first N jobs of the trace")
-    add("--scale-load", type=positive, metavar="R", help="stretch the trace's gaps to this load")
-    add("--skip-broken", action="store_true", help=SKIP_BROKEN)
     add(
         "--estimates",
         choices=("exact", "user"),
@@ -113,7 +109,7 @@ def add_run_options(parser: Parser) -> None:
     add = parser.add_argument
     add(
         "--mode",
-        type=modes,
+        type=one_or_all("mode", MODES),
         default=MODES,
         metavar="M",
         help=f"{', '.join(MODES)}, or ALL (default) for one table",
@@ -147,24 +143,11 @@ def add_run_options(parser: Parser) -> None:
     parser.add_json()
 
 
-def modes(text: str) -> tuple[Mode, ...]:
-    if text.upper() == "ALL":
-        return MODES
-    found = tuple(mode for mode in MODES if mode == text)
-    if not found:
-        raise argparse.ArgumentTypeError(f"{text!r} is no mode; {hint(text, [*MODES, 'ALL'])}")
-    return found
-
-
 def check(options: argparse.Namespace) -> None:
     """Checks combinations of options, which argparse cannot."""
-    drawn = [f"--{name}" for name in SYNTHETIC if getattr(options, name) is not None]
-    if options.trace is not None and drawn:
-        raise ConfigError(f"dispatch: --trace and {drawn[0]} exclude each other")
+    of_traces = ("limit", "scale_load", "estimates", "fitted")
+    check_trace_options("dispatch", options, of_traces, SYNTHETIC)
     if options.trace is None:
-        for name in ("limit", "scale_load", "estimates", "fitted"):
-            if getattr(options, name):
-                raise ConfigError(f"dispatch: --{name.replace('_', '-')} goes with --trace only")
         for name, value in SYNTHETIC.items():
             if getattr(options, name) is None:
                 setattr(options, name, value)
@@ -174,8 +157,6 @@ def check(options: argparse.Namespace) -> None:
         raise ConfigError(f"dispatch: --jobs {options.jobs}: allowed 1 to {MOST_JOBS}")
     if options.hosts > MOST_HOSTS:
         raise ConfigError(f"dispatch: --hosts {options.hosts}: allowed 1 to {MOST_HOSTS}")
-    if options.scale_load is not None and options.scale_load > 100:
-        raise ConfigError(f"dispatch: --scale-load {options.scale_load:g}: allowed up to 100")
     if options.cutoffs is not None and len(options.cutoffs) != options.hosts - 1:
         raise ConfigError(
             f"dispatch: {options.hosts} hosts are {options.hosts} tiers, with"

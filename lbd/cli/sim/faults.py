@@ -5,8 +5,8 @@ from dataclasses import asdict, dataclass
 from functools import partial
 
 from lbd.cli.program import Parser
-from lbd.cli.sim.balance import whole
-from lbd.cli.sim.pool import WORKERS, Pool
+from lbd.cli.quantities import whole
+from lbd.cli.sim.pool import Pool, add_workers
 from lbd.config.schema import ALGORITHMS
 from lbd.console.figures import figure
 from lbd.console.output import print_json, print_table
@@ -170,7 +170,6 @@ def parsed(argv: list[str]) -> argparse.Namespace:
     add("--seed", type=whole(0, 1 << 62), default=1, metavar="S", help="the first (default 1)")
     add("--seeds", type=whole(1, 1_000_000), default=10, metavar="N",
         help="how many, one after the other (default 10)")  # fmt: skip
-    add("--workers", type=whole(1, 1024), default=WORKERS, metavar="N",
-        help="processes (default: all cores but one)")  # fmt: skip
+    add_workers(parser)
     add("--json", action="store_true", help="the numbers, for programs")
     return parser.parse_args(argv)

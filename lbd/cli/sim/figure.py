@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 from lbd.cli.extras import has_matplotlib
 from lbd.cli.program import Parser
-from lbd.cli.sim.balance import length_s, whole
+from lbd.cli.quantities import whole
+from lbd.cli.sim.balance import length_s
 from lbd.cli.sim.migrate import read_series
-from lbd.cli.sim.pool import WORKERS, Pool
+from lbd.cli.sim.pool import Pool, add_workers
 from lbd.console.figures import figure as rounded
 from lbd.console.output import print_json, print_table
 from lbd.errors import ConfigError, LbdError
@@ -71,8 +72,7 @@ def parsed(argv: list[str]) -> argparse.Namespace:
     add("--seed", type=whole(0, 1 << 62), default=1, metavar="S", help="(default 1)")
     add("--series", metavar="FILE.tar[.xz]",
         help="of he-3: CPU %% a line, a file a host and day")  # fmt: skip
-    add("--workers", type=whole(1, 1024), default=WORKERS, metavar="N",
-        help="processes (default: all cores but one)")  # fmt: skip
+    add_workers(parser)
     return parser.parse_args(argv)
 
 

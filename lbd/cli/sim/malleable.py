@@ -7,12 +7,12 @@ from dataclasses import asdict
 from random import Random
 
 from lbd.cli.program import Parser
-from lbd.cli.quantities import count, positive
+from lbd.cli.quantities import count, one_or_all, positive
 from lbd.cli.sim.progress import Progress
-from lbd.cli.swf_file import SKIP_BROKEN, read_trace
+from lbd.cli.swf_file import add_trace_options, check_trace_options, read_trace
 from lbd.console.output import print_json, print_table, put
 from lbd.errors import ConfigError
-from lbd.sim.queueing.malleable import NAMES, Name
+from lbd.sim.queueing.malleable import NAMES
 from lbd.sim.queueing.malleable_report import (
     VIEWS,
     MalleableResult,
@@ -30,7 +30,6 @@ from lbd.sim.queueing.malleable_workload import (
     Workload,
     load_of,
 )
-from lbd.text.spelling import hint
 
 MOST_JOBS = 2_000_000  # all in memory, some 500 bytes each under each strategy
 MOST_SLOTS = 100_000
@@ -79,15 +78,12 @@ def make_parser() -> Parser:
     parser = Parser("lbd sim malleable", DESCRIPTION, EXAMPLES)
     parser.add_version()
     add = parser.add_argument
-    add("--strategy", type=strategies, default=NAMES, metavar="S",
+    add("--strategy", type=one_or_all("strategy", NAMES), default=NAMES, metavar="S",
         help=f"{', '.join(NAMES)}, or ALL (default)")  # fmt: skip
     add("--view", choices=VIEWS, default="application", help="(default application)")
     add("--days", type=count, metavar="N", help=f"of 12 hours (default {DAYS})")
     add("--load", type=positive, metavar="R", help=f"by day (default {LOAD})")
-    add("--trace", metavar="FILE", help="jobs from a file, .swf or .swf.gz, instead of drawn ones")
-    add("--limit", type=count, metavar="N", help="only the first N jobs of the trace")
-    add("--scale-load", type=positive, metavar="R", help="stretch the trace's gaps to this load")
-    add("--skip-broken", action="store_true", help=SKIP_BROKEN)
+    add_trace_options(parser)
     add("--slots", type=count, default=128, metavar="N", help="of the machine (default 128)")
     add("--seed", type=int, default=1, metavar="S", help="the same seed, the same result")
     add("--replications", type=count, default=1, metavar="R", help="independent runs")
@@ -99,17 +95,8 @@ def check(options: argparse.Namespace) -> None:
     """Checks combinations of options, which argparse cannot."""
     if options.slots > MOST_SLOTS:
         raise ConfigError(f"malleable: --slots {options.slots}: allowed 1 to {MOST_SLOTS}")
-    apart, only = ("days", "load"), ("limit", "scale_load", "skip_broken")
-    if options.trace is None:
-        for name in only:
-            if getattr(options, name):
-                raise ConfigError(f"malleable: --{name.replace('_', '-')} goes with --trace only")
-        return
-    for name in apart:
-        if getattr(options, name) is not None:
-            raise ConfigError(f"malleable: --trace and --{name} exclude each other")
-    if options.scale_load is not None and options.scale_load > 100:
-        raise ConfigError(f"malleable: --scale-load {options.scale_load:g}: allowed up to 100")
+    of_traces = ("limit", "scale_load", "skip_broken")
+    check_trace_options("malleable", options, of_traces, ("days", "load"))
 
 
 def drawn(options: argparse.Namespace) -> Workload:
@@ -136,16 +123,6 @@ def recorded(options: argparse.Namespace) -> Workload:
 def check_number(jobs: float) -> None:
     if jobs > MOST_JOBS:
         raise ConfigError(f"malleable: some {jobs:.0f} jobs: allowed up to {MOST_JOBS}")
-
-
-def strategies(text: str) -> tuple[Name, ...]:
-    if text.upper() == "ALL":
-        return NAMES
-    found = tuple(name for name in NAMES if name == text.upper())
-    if not found:
-        known = hint(text.upper(), [*NAMES, "ALL"])
-        raise argparse.ArgumentTypeError(f"{text!r} is no strategy; {known}")
-    return found
 
 
 def show_json(

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from random import Random
 
 from lbd.cli.program import Parser
-from lbd.cli.quantities import count, not_negative, number
-from lbd.cli.sim.balance import share, whole
+from lbd.cli.quantities import count, not_negative, number, whole
+from lbd.cli.sim.balance import share
 from lbd.console.output import print_json, print_table
 from lbd.errors import ConfigError
 from lbd.policy.wait_or_migrate import Rule

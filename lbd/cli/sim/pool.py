@@ -9,6 +9,8 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import active_children, parent_process
 from typing import TypeVar
 
+from lbd.cli.program import Parser
+from lbd.cli.quantities import whole
 from lbd.cli.sim.progress import Progress
 from lbd.errors import LbdError
 
@@ -48,6 +50,11 @@ class Pool:
                     child.terminate()
                 raise
             return [future.result() for future in futures]
+
+
+def add_workers(parser: Parser) -> None:
+    parser.add_argument("--workers", type=whole(1, 1024), default=WORKERS, metavar="N",
+                        help="processes (default: all cores but one)")  # fmt: skip
 
 
 def make_way() -> None:

@@ -6,9 +6,8 @@ from random import Random
 
 from lbd.cli.input_file import text_file
 from lbd.cli.program import Parser
-from lbd.cli.quantities import not_negative, number, positive
-from lbd.cli.sim.balance import whole
-from lbd.cli.sim.pool import WORKERS, Pool
+from lbd.cli.quantities import not_negative, number, one_or_all, positive, whole
+from lbd.cli.sim.pool import Pool, add_workers
 from lbd.console.output import print_json, print_table
 from lbd.errors import ConfigError
 from lbd.sim.queueing.target import (
@@ -29,7 +28,6 @@ from lbd.sim.queueing.target import (
     summed_up,
     uniform,
 )
-from lbd.text.spelling import hint
 
 DESCRIPTION = """how long N tasks take, P at a time, with a number of slots that stays (SAA) or that
 follows the target (DAA): Sleiman, Lipsky, Sheahan. Times are in means of a task. The target is the
@@ -86,7 +84,13 @@ def parsed(argv: list[str]) -> argparse.Namespace:
     add("--tasks", type=whole(1, MOST_TASKS), default=64, metavar="N", help="(default 64)")
     add("--slots", type=whole(1, MOST_TASKS), default=4, metavar="P",
         help="of SAA; DAA begins with as many (default 4)")  # fmt: skip
-    add("--policy", type=policies, default=POLICIES, metavar="P", help="SAA, DAA or ALL (default)")
+    add(
+        "--policy",
+        type=one_or_all("policy", POLICIES),
+        default=POLICIES,
+        metavar="P",
+        help="SAA, DAA or ALL (default)",
+    )
     add("--target", type=positive, metavar="X", help="means of a task from the start")
     add("--size", default="exponential", metavar="S",
         help="of the tasks: exponential (default), uniform, deterministic, pareto:ALPHA, or a file"
@@ -102,20 +106,9 @@ def parsed(argv: list[str]) -> argparse.Namespace:
     add("--replications", type=whole(1, 10_000_000), default=2000, metavar="R",
         help="(default 2000)")  # fmt: skip
     add("--seed", type=whole(0, 1 << 62), default=1, metavar="S", help="(default 1)")
-    add("--workers", type=whole(1, 1024), default=WORKERS, metavar="N",
-        help="processes (default: all cores but one)")  # fmt: skip
+    add_workers(parser)
     add("--json", action="store_true", help="the numbers, for programs")
     return parser.parse_args(argv)
-
-
-def policies(text: str) -> tuple[Policy, ...]:
-    if text.upper() == "ALL":
-        return POLICIES
-    found = tuple(policy for policy in POLICIES if policy == text.upper())
-    if not found:
-        known = [*POLICIES, "ALL"]
-        raise argparse.ArgumentTypeError(f"{text!r} is no policy; {hint(text, known)}")
-    return found
 
 
 def speeds(text: str) -> tuple[float, ...]:

@@ -13,7 +13,6 @@ from lbd.text.task_indexes import TaskIndexes
 Problem = tuple[str, str]  # a job's id, and why nothing was done with it
 LARGEST = (1 << 63) - 1
 HOW = "use 3, 2-5, 12_7, 12_[3-5], last or @me; by name: lbctl {verb} --name PATTERN"
-SHOWN = 8  # runs of indexes
 LINES_MAX = 20  # for jobs named by themselves that have the same error
 SELECTORS_MAX = 100_000  # in one question, as many as jobs in one answer
 
@@ -80,7 +79,7 @@ def tasks_of(
             found += numbers_of(array, known[array], runs)
         except LbdError as problem:
             several = count_of(runs) > 1
-            wanted = shown_runs(runs, SHOWN)
+            wanted = shown_runs(runs)
             problems.append((f"{array}_[{wanted}]" if several else f"{array}_{wanted}",
                              str(problem)))  # fmt: skip
     return tuple(merged(found)), problems
@@ -88,7 +87,7 @@ def tasks_of(
 
 def indexes_of(array: int, runs: Runs, placed: Mapping[int, SubmissionRange]) -> TaskIndexes:
     """Raises LbdError if it is not an array."""
-    place, wanted = placed.get(array), shown_runs(runs, SHOWN)
+    place, wanted = placed.get(array), shown_runs(runs)
     if place is None or place.first != array:
         raise LbdError(f"no job {array}_{wanted} in the queue's ledger")
     if not place.indexes:
@@ -109,7 +108,7 @@ def numbers_of(array: int, indexes: TaskIndexes, runs: Runs) -> list[tuple[int, 
             if begin < end:
                 found.append((array + begin, array + end - 1))
     if not found:
-        wanted, own = shown_runs(runs, SHOWN), shown_runs(indexes.runs, SHOWN)
+        wanted, own = shown_runs(runs), shown_runs(indexes.runs)
         raise LbdError(f"array {array} has no task {wanted}; its indexes are {own}")
     return found
 

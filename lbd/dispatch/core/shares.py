@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from lbd.dispatch.core.discipline import QueuedJob
 from lbd.dispatch.core.targets.arrays import Targets
+from lbd.text.units import counted
 
 NAMES_KNOWN = 10_000  # names with cached limits
 USERS_KNOWN = 1000  # beyond that, users are forgotten who have had nothing for long
@@ -182,14 +183,12 @@ class Shares:
             if count * job.slots > limit:
                 return f"it needs {count * job.slots} slots; the limit per user is {limit}"
             held = self.users[job.user].slots
-            slots = "1 slot" if held == 1 else f"{held} slots"
-            return f"{job.user}'s jobs hold {slots}; the limit per user is {limit}"
+            return f"{job.user}'s jobs hold {counted(held, 'slot')}; the limit per user is {limit}"
         limit = self.name_limit(job.name)
         if limit and self.names.get(job.name, 0) + count > limit:
             return f"{limit} jobs named {job.name} are running, the limit"
         if job.at_once and self.arrays.get(job.array, 0) + count > job.at_once:
-            tasks = "1 task" if job.at_once == 1 else f"{job.at_once} tasks"
-            return f"{tasks} of its array may run at once (%{job.at_once})"
+            return f"{counted(job.at_once, 'task')} of its array may run at once (%{job.at_once})"
         return self.targets.obstacle(job, self.now_s) if job.target is not None else ""
 
 

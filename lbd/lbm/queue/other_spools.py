@@ -61,7 +61,7 @@ class OtherSpools:
                     async for message in call:
                         piece = await self._read(pb.LogsPiece, message, host)
                         asked.output_at, asked.error_at = piece.output_at, piece.error_at
-                        with cancelled_after(STALLED_S, call):
+                        with cancelled_if_stalled(call):
                             yield piece
                         if goes_on := call.cancelled():
                             break
@@ -96,9 +96,9 @@ class OtherSpools:
 
 
 @contextlib.contextmanager
-def cancelled_after(seconds: float, call: "grpc.aio.Call") -> Iterator[None]:
-    """Cancels the call unless the body has finished by then."""
-    timer = asyncio.get_running_loop().call_later(seconds, call.cancel)
+def cancelled_if_stalled(call: "grpc.aio.Call") -> Iterator[None]:
+    """Cancels the call unless the body finishes within `STALLED_S`."""
+    timer = asyncio.get_running_loop().call_later(STALLED_S, call.cancel)
     try:
         yield
     finally:

@@ -16,7 +16,7 @@ from fnmatch import fnmatchcase
 from operator import attrgetter
 from pathlib import Path
 
-from lbd.config.stats import StatsConfig
+from lbd.config.schema import StatsConfig
 from lbd.lbm.usage import algorithms, kept_since
 from lbd.lbm.usage.file import UsageFile
 from lbd.lbm.usage.measures import GROUPS_MAX, LEAST, SIZE_S_MIN, STEPS, Measure, Moments

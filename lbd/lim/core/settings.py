@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import TypeVar
 
 from lbd.config.cluster import is_shared
-from lbd.config.schema import ALGORITHMS, Config, LimConfig, LoadConfig, LogConfig, fault_of
+from lbd.config.fields import fault_of
+from lbd.config.schema import ALGORITHMS, Config, LimConfig, LoadConfig, LogConfig
 from lbd.errors import ConfigError
 from lbd.lim.core.adaptive import TUNED
 from lbd.lim.core.messages import (

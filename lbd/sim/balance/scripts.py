@@ -29,10 +29,10 @@ class Scripted:
     draw: int = 0  # selects the algorithm's random numbers; scripts depend on the replication
 
 
-def as_in_thesis(setup: Setup, load: str, users: int = USERS) -> Work:
-    """`load` is one of `scripts.LOADS`; `users` is the number on each host that has any."""
+def as_in_thesis(setup: Setup, load: str) -> Work:
+    """`load` is one of `scripts.LOADS`."""
     return Work(
-        load, setup.hosts, 1.0, users, setup.workload.cpu_mean_s, setup.duration_s,
+        load, setup.hosts, 1.0, USERS, setup.workload.cpu_mean_s, setup.duration_s,
         (LEAVING,), (STAYING,),
     )  # fmt: skip
 

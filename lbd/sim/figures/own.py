@@ -14,14 +14,16 @@ of seven from the same runs favours the seven: their luck counts, ours does not.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from operator import attrgetter
 
 from lbd.config.schema import ALGORITHMS, LimConfig
 from lbd.policy.registry import POLICIES, WEIGH_AGE
 from lbd.policy.view import Reporting
-from lbd.sim.balance.runs import Outcome, half_width, mean_and_sd, run_once
+from lbd.sim.balance.runs import Outcome, Run, half_width, mean_and_sd
 from lbd.sim.balance.setup import LIM, Setup
 from lbd.sim.balance.workload import TODAY, WORKLOADS, Costs, Workload
+from lbd.sim.figures.balance import run
 from lbd.sim.figures.figure import Claim, Curve, Drawing, Figure, Map, Scale
 
 SEVEN = tuple(name for name in ALGORITHMS if name not in ("NOLB", *WEIGH_AGE))
@@ -35,7 +37,6 @@ LEARNT_ERROR = 0.7  # sigma: a factor of two either way
 NO_WORSE = 1.02
 TUNED_ON = (1, 101)
 
-Run = tuple[Setup, str, int]
 Cell = tuple[float, float]  # load, age
 
 
@@ -67,10 +68,6 @@ class Ratio:
 
     def __str__(self) -> str:
         return f"{self.value:.3f} ± {self.half:.3f}"
-
-
-def run(what: Run) -> Outcome:
-    return run_once(*what)
 
 
 def daemons_lim(age_s: float) -> LimConfig:
@@ -177,14 +174,6 @@ def verdicts(rule: str, measure: str, ratios: dict[Cell, Ratio]) -> list[Claim]:
     ]  # fmt: skip
 
 
-def equal(scale: Scale, map_: Map) -> Drawing:
-    return against_the_best(EQUAL, scale, map_)
-
-
-def unequal(scale: Scale, map_: Map) -> Drawing:
-    return against_the_best(UNEQUAL, scale, map_)
-
-
 # -- old loads -----------------------------------------------------------------------------------
 
 STALE_LOAD = 0.8
@@ -259,11 +248,11 @@ def stale_claims(y: dict[str, tuple[float, ...]], two: float, lot: float) -> tup
 
 
 FIGURES = {
-    "own-equal": Figure("Our own rules against the best of the seven, equal hosts", "ours", equal),
-    "own-unequal": Figure(
-        "Our own rules against the best of the seven, hosts of 1 to 8 cores", "ours", unequal
-    ),
+    "own-equal": Figure("Our own rules against the best of the seven, equal hosts", "ours",
+                        partial(against_the_best, EQUAL)),
+    "own-unequal": Figure("Our own rules against the best of the seven, hosts of 1 to 8 cores",
+                          "ours", partial(against_the_best, UNEQUAL)),
     "stale-loads": Figure(
         "Placement as the loads get older", "Mitzenmacher 2000, figures of M/M/1 hosts", stale_loads
     ),
-}
+}  # fmt: skip

@@ -11,6 +11,7 @@ noise, against which smoothing over a few seconds helps.
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 from lbd.sim.balance.runs import BalanceResult, summed_up
 from lbd.sim.balance.scripts import Scripted, as_in_thesis, classes_of, run_scripted
@@ -201,18 +202,6 @@ def one_level(load: str, scale: Scale, map_: Map) -> Drawing:
     return drawing([row], [result], nolb, claims)
 
 
-def heavy(scale: Scale, map_: Map) -> Drawing:
-    return one_level("heavy", scale, map_)
-
-
-def moderate(scale: Scale, map_: Map) -> Drawing:
-    return one_level("moderate", scale, map_)
-
-
-def light(scale: Scale, map_: Map) -> Drawing:
-    return one_level("light", scale, map_)
-
-
 def job_classes(scale: Scale, map_: Map) -> Drawing:
     """[4.7.2] Big means that NOLB took a minute or more; for ours, more CPU time than the mean."""
     words = (*QUEUE, "smoothing_s=4", "exchange_period_s=5", "local_threshold=0.8")
@@ -250,8 +239,11 @@ FIGURES = {
     "zhou-4.5": Figure("Load indices, canonical workload", "Zhou 1987, table 4.5", indices),
     "zhou-4.6": Figure("Load indices, moderate workload", "Zhou 1987, table 4.6", moderate_indices),
     "zhou-4.7": Figure("Algorithms, canonical workload", "Zhou 1987, table 4.7", algorithms),
-    "zhou-4.8": Figure("Five heavily loaded hosts", "Zhou 1987, table 4.8", heavy),
-    "zhou-4.9": Figure("Six moderately loaded hosts", "Zhou 1987, table 4.9", moderate),
-    "zhou-4.10": Figure("Six lightly loaded hosts", "Zhou 1987, table 4.10", light),
+    "zhou-4.8": Figure("Five heavily loaded hosts", "Zhou 1987, table 4.8",
+                       partial(one_level, "heavy")),
+    "zhou-4.9": Figure("Six moderately loaded hosts", "Zhou 1987, table 4.9",
+                       partial(one_level, "moderate")),
+    "zhou-4.10": Figure("Six lightly loaded hosts", "Zhou 1987, table 4.10",
+                        partial(one_level, "light")),
     "zhou-4.11": Figure("Commands by kind and size", "Zhou 1987, table 4.11", job_classes),
-}
+}  # fmt: skip

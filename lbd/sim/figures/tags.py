@@ -7,9 +7,10 @@ not of opt-slowdown. Points are missing where no cutoffs are feasible.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import attrgetter
 
 from lbd.config.dispatch import Objective
 from lbd.sim.figures.figure import Claim, Curve, Drawing, Figure, Map, Scale
@@ -27,14 +28,6 @@ DROPPED = math.log10(2.0)  # orders of magnitude by which the paper's Least-Work
 Value = Callable[[TagsFigures], float]
 
 
-@dataclass(frozen=True, slots=True)
-class Solved:
-    """TAGS at one α; None where no cutoffs are feasible."""
-
-    alpha: float
-    figures: TagsFigures | None
-
-
 def sizes(alpha: float, largest_s: float = LARGEST_S) -> BoundedPareto:
     return with_mean(MEAN_S, largest_s, alpha)
 
@@ -45,17 +38,14 @@ def traffic(alpha: float, load: float, hosts: int, largest_s: float = LARGEST_S)
 
 def solved(
     load: float, hosts: int, objective: Objective, largest_s: float = LARGEST_S
-) -> list[Solved]:
-    found = []
-    for alpha in ALPHAS:
-        best = solve(traffic(alpha, load, hosts, largest_s), objective)
-        found.append(Solved(alpha, None if isinstance(best, Infeasible) else best))
-    return found
+) -> dict[float, TagsFigures]:
+    """Returns TAGS at each α for which there are feasible cutoffs."""
+    found = {a: solve(traffic(a, load, hosts, largest_s), objective) for a in ALPHAS}
+    return {a: best for a, best in found.items() if not isinstance(best, Infeasible)}
 
 
-def line_of(name: str, points: Iterable[Solved], value: Value) -> Curve:
-    kept = [(one.alpha, value(one.figures)) for one in points if one.figures is not None]
-    return Curve(name, tuple(a for a, _ in kept), tuple(v for _, v in kept))
+def line_of(name: str, points: Mapping[float, TagsFigures], value: Value) -> Curve:
+    return Curve(name, tuple(points), tuple(map(value, points.values())))
 
 
 def curve(name: str, value: Callable[[float], float]) -> Curve:
@@ -72,14 +62,6 @@ def tens(ratio: float) -> float:
     return math.log10(ratio) if ratio > 0 else -math.inf
 
 
-def slowdown_of(found: TagsFigures) -> float:
-    return found.slowdown
-
-
-def waiting_of(found: TagsFigures) -> float:
-    return found.waiting_s
-
-
 # Figures 4 and 14: the variability
 
 
@@ -91,12 +73,11 @@ def second_moment(largest_s: float) -> Callable[[Scale, Map], Drawing]:
             Claim("the second moment explodes as alpha declines", falls,
                   f"{line.y[0]:.3g} s² at 0.2, {line.y[-1]:.3g} at 1.9"),
         ]  # fmt: skip
+        k = sizes(1.0, largest_s).k
         if largest_s == LARGEST_S:
-            k = sizes(1.0).k
             claims.append(Claim("at alpha 1 the smallest job is 167 s", round(k) in (167, 168),
                                 f"{k:.2f} s"))  # fmt: skip
         else:
-            k = sizes(1.0, largest_s).k
             claims.append(Claim("at alpha 1 the smallest job is 287 s", round(k) == 287,
                                 f"{k:.2f} s"))  # fmt: skip
             low, high = sizes(2.0, largest_s).scv, sizes(0.2, largest_s).scv
@@ -128,9 +109,9 @@ class Contest:
         """Returns the orders of magnitude by which TAGS is below Least-Work-Remaining."""
         return tens(at(self.least_work, alpha) / at(self.tags, alpha))
 
-    def ahead(self, alphas: Sequence[float] = ALPHAS) -> Claim:
-        behind = [a for a in alphas if not at(self.tags, a) < at(self.least_work, a)]
-        text = f"TAGS outperforms the others for all alpha from {alphas[0]:g} to {alphas[-1]:g}"
+    def ahead(self) -> Claim:
+        behind = [a for a in ALPHAS if not at(self.tags, a) < at(self.least_work, a)]
+        text = f"TAGS outperforms the others for all alpha from {ALPHAS[0]:g} to {ALPHAS[-1]:g}"
         ours = f"not at {', '.join(f'{a:g}' for a in behind)}" if behind else "at every point"
         return Claim(text, not behind, ours)
 
@@ -149,18 +130,12 @@ def contest(
     def traffic_at(alpha: float) -> Traffic:
         return traffic(alpha, load, hosts, largest_s)
 
-    points = solved(load, hosts, objective, largest_s)
+    measure = attrgetter("waiting_s" if of_waiting else "slowdown")
     name = f"TAGS, opt-{'waitingtime' if objective == 'waiting' else objective}"
-    if of_waiting:
-        return Contest(
-            line_of(name, points, waiting_of),
-            curve("Least-Work-Remaining", lambda a: least_work(traffic_at(a)).waiting_s),
-            curve("Random", lambda a: at_random(traffic_at(a)).waiting_s),
-        )
     return Contest(
-        line_of(name, points, slowdown_of),
-        curve("Least-Work-Remaining", lambda a: least_work(traffic_at(a)).slowdown),
-        curve("Random", lambda a: at_random(traffic_at(a)).slowdown),
+        line_of(name, solved(load, hosts, objective, largest_s), measure),
+        curve("Least-Work-Remaining", lambda a: measure(least_work(traffic_at(a)))),
+        curve("Random", lambda a: measure(at_random(traffic_at(a)))),
     )
 
 

@@ -2,11 +2,12 @@
 
 from dataclasses import asdict
 
-from lbd.doctor.checks import FAULT, OK, UNSEEN, WARN, Check, counted
+from lbd.doctor.checks import FAULT, OK, UNSEEN, WARN, Check
 from lbd.doctor.findings import check_lim, checks
+from lbd.text.units import counted
 from lbd.web import view
 from lbd.web.asked import Asked
-from lbd.web.view import Facts, Page, Part, Table, plain
+from lbd.web.view import Facts, Item, Page, Part, Table
 
 KINDS = {OK: view.GOOD, UNSEEN: view.DIM, WARN: view.WARN, FAULT: view.BAD}
 SAYS = {OK: "ok", UNSEEN: "skipped", WARN: "warning", FAULT: "fault"}
@@ -28,14 +29,14 @@ def doctor_page(found: list[Check], host: str) -> Page:
     warnings = sum(check.state == WARN for check in found)
     ordered = sorted(found, key=lambda check: ORDER.index(check.state))
     rows = [
-        (plain(check.name), plain(SAYS[check.state], KINDS[check.state]), plain(check.says),
-         plain(check.fix))
+        (Item(check.name), Item(SAYS[check.state], KINDS[check.state]), Item(check.says),
+         Item(check.fix))
         for check in ordered
     ]  # fmt: skip
     summary = f"{counted(faults, 'fault')}, {counted(warnings, 'warning')}"
     kind = view.BAD if faults else view.WARN if warnings else view.GOOD
     parts: list[Part] = [
-        Facts("summary", f"As seen from {host}", [("found", plain(summary, kind))]),
+        Facts("summary", f"As seen from {host}", [("found", Item(summary, kind))]),
         Table("checks", "Checks", ("Check", "State", "Found", "Fix"), rows),
     ]
     data: dict[str, object] = {"host": host, "faults": faults, "warnings": warnings,

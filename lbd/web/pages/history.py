@@ -5,7 +5,7 @@ from lbd.console.reply import Json, number
 from lbd.console.usage_hosts import gather, of_host
 from lbd.web.asked import Asked
 from lbd.web.pages.jobs import SHOWN_MAX, filter_form, filters_of, jobs_table
-from lbd.web.view import WARN, Page, Part, Table, plain
+from lbd.web.view import WARN, Item, Page, Part, Table
 
 
 def make_history(asked: Asked) -> Page:
@@ -37,9 +37,9 @@ def latest(found: list[Json]) -> list[Json]:
 
 def notes_of(missing: dict[str, str], withheld: dict[str, str]) -> Table | None:
     """Lists the hosts whose jobs are not all shown, and why."""
-    rows = [(plain(host), plain(f"did not answer: {why}", WARN)) for host, why in missing.items()]
+    rows = [(Item(host), Item(f"did not answer: {why}", WARN)) for host, why in missing.items()]
     rows += [
-        (plain(host), plain(f"only jobs submitted here ({setting} there)"))
+        (Item(host), Item(f"only jobs submitted here ({setting} there)"))
         for host, setting in withheld.items()
     ]
     return Table("notes", "Not shown", ("Host", "Why"), rows) if rows else None

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from urllib.parse import quote
 
-from lbd.console.figures import NONE, Clock, count, decimal, duration, of_total, share, size
+from lbd.console.figures import NONE, Clock, count, decimal, duration, of_total, share
 from lbd.console.hosts import (
     BUSY_LOAD,
     OVERLOAD,
@@ -13,6 +13,9 @@ from lbd.console.hosts import (
     cores_text,
     drain_phrase,
     host_named,
+    memory_text,
+    slots_text,
+    state_of,
     tiers_text,
 )
 from lbd.console.past_loads import ask_past_loads
@@ -34,7 +37,6 @@ from lbd.web.view import (
     Part,
     Table,
     Viewer,
-    plain,
     right,
 )
 
@@ -71,20 +73,20 @@ def cluster_part(status: Json) -> Facts:
     hosts = tables(status, "hosts")
     up = sum(text(host, "state") == "up" for host in hosts)
     items = [
-        ("cluster", plain(text(cluster, "name"))),
-        ("hosts up", plain(of_total(str(up), str(len(hosts))), GOOD if up == len(hosts) else WARN)),
+        ("cluster", Item(text(cluster, "name"))),
+        ("hosts up", Item(of_total(str(up), str(len(hosts))), GOOD if up == len(hosts) else WARN)),
         ("algorithm", Item(text(cluster, "algorithm"), href="/settings")),
-        ("coordinator", plain(text(cluster, "centre") or "none")),
+        ("coordinator", Item(text(cluster, "centre") or "none")),
     ]
     if dispatcher:
         leader = text(dispatcher, "leader")
         items += [
-            ("queue", plain(f"{text(dispatcher, 'mode')} on {leader or 'nobody'}")),
-            ("queued", plain(count(number(dispatcher, "queued")))),
-            ("running", plain(count(number(dispatcher, "running")))),
+            ("queue", Item(f"{text(dispatcher, 'mode')} on {leader or 'nobody'}")),
+            ("queued", Item(count(number(dispatcher, "queued")))),
+            ("running", Item(count(number(dispatcher, "running")))),
         ]
     else:
-        items.append(("queue", plain("none, or no answer", DIM)))
+        items.append(("queue", Item("none, or no answer", DIM)))
     return Facts("cluster", "Cluster", items)
 
 
@@ -102,9 +104,9 @@ def hosts_part(status: Json, sparks: Mapping[str, Spark], clock: Clock) -> Table
     return Table("hosts", "Hosts", head, rows, "no hosts known")
 
 
-def state_of(host: Json) -> Item:
-    state = "revoked" if host.get("revoked") else text(host, "state")
-    return plain(state, STATES.get(state, ""))
+def state_item(host: Json) -> Item:
+    state = state_of(host)
+    return Item(state, STATES.get(state, ""))
 
 
 def load_item(host: Json) -> Item:
@@ -114,20 +116,9 @@ def load_item(host: Json) -> Item:
     return Item(decimal(load), kind if known else DIM, bar=load if known else None)
 
 
-def memory_text(host: Json) -> str:
-    memory = table(host, "memory")
-    total = number(memory, "total")
-    return of_total(size(total - number(memory, "available")), size(total))
-
-
-def slots_text(host: Json) -> str:
-    slots = table(host, "slots")
-    return of_total(count(number(slots, "used")), count(number(slots, "total")))
-
-
 def host_row(host: Json, spark: Spark | None, clock: Clock) -> tuple[Item, ...]:
     name, jobs = text(host, "name"), table(host, "jobs")
-    state = state_of(host)
+    state = state_item(host)
     both = [number(jobs, key) for key in ("local", "foreign")]
     row = (
         Item(name, href=host_path(name)),
@@ -138,13 +129,13 @@ def host_row(host: Json, spark: Spark | None, clock: Clock) -> tuple[Item, ...]:
         right(memory_text(host)),
         right(slots_text(host)),
         right(count(sum(both))),
-        plain(tiers_text(host.get("tier"))),
+        Item(tiers_text(host.get("tier"))),
         right(duration(number(host, "age_s"))),
-        plain("; ".join(notes_of(host, clock))),
+        Item("; ".join(notes_of(host, clock))),
     )
     if state.text not in STALE:
         return row
-    return (*row[:2], plain(row[2].text, DIM), *(plain(item.text, DIM) for item in row[3:-1]),
+    return (*row[:2], Item(row[2].text, DIM), *(Item(item.text, DIM) for item in row[3:-1]),
             row[-1])  # fmt: skip
 
 
@@ -166,30 +157,30 @@ def host_parts(
 ) -> list[Part]:
     queues, jobs = table(host, "queues"), table(host, "jobs")
     facts = [
-        ("state", state_of(host)),
+        ("state", state_item(host)),
         ("load", load_item(host)),
-        ("tasks wanting a core", plain(decimal(number(queues, "cpu")))),
-        ("waiting for disks", plain(decimal(number(queues, "io")))),
-        ("waiting for memory", plain(decimal(number(queues, "memory")))),
-        ("CPU", plain(share(number(host, "utilisation")))),
-        ("memory", plain(memory_text(host))),
-        ("cores", plain(cores_text(number(host, "cores")))),
-        ("speed", plain(decimal(number(host, "speed")))),
-        ("slots", plain(slots_text(host))),
-        ("jobs of its own users", plain(count(number(jobs, "local")))),
-        ("jobs of other hosts", plain(count(number(jobs, "foreign")))),
-        ("owner", plain(text(host, "owner") or NONE)),
-        ("features", plain(", ".join(texts(host, "features")) or NONE)),
-        ("address", plain(text(host, "address"), DIM)),
-        ("age of these numbers", plain(duration(number(host, "age_s")))),
+        ("tasks wanting a core", Item(decimal(number(queues, "cpu")))),
+        ("waiting for disks", Item(decimal(number(queues, "io")))),
+        ("waiting for memory", Item(decimal(number(queues, "memory")))),
+        ("CPU", Item(share(number(host, "utilisation")))),
+        ("memory", Item(memory_text(host))),
+        ("cores", Item(cores_text(number(host, "cores")))),
+        ("speed", Item(decimal(number(host, "speed")))),
+        ("slots", Item(slots_text(host))),
+        ("jobs of its own users", Item(count(number(jobs, "local")))),
+        ("jobs of other hosts", Item(count(number(jobs, "foreign")))),
+        ("owner", Item(text(host, "owner") or NONE)),
+        ("features", Item(", ".join(texts(host, "features")) or NONE)),
+        ("address", Item(text(host, "address"), DIM)),
+        ("age of these numbers", Item(duration(number(host, "age_s")))),
     ]
     resources = table(host, "resources")
     for name in sorted(resources):
         one = table(resources, name)
         used, total = count(number(one, "used")), count(number(one, "total"))
-        facts.append((f"{name} used", plain(of_total(used, total))))
+        facts.append((f"{name} used", Item(of_total(used, total))))
     if notes := notes_of(host, clock):
-        facts.append(("why it accepts no jobs", plain("; ".join(notes), WARN)))
+        facts.append(("why it accepts no jobs", Item("; ".join(notes), WARN)))
     parts: list[Part] = [
         Facts("host", "Now", facts),
         Chart("hour", "Load, last hour", hour, "an hour ago", "now"),

@@ -12,18 +12,7 @@ from lbd.model import ENDED_NAMES
 from lbd.web.asked import Asked
 from lbd.web.outputs import Tail
 from lbd.web.pages.jobs import STATE_KINDS, job_path, jobs_table
-from lbd.web.view import (
-    Button,
-    Buttons,
-    Facts,
-    Item,
-    Line,
-    Page,
-    Part,
-    Table,
-    Viewer,
-    plain,
-)
+from lbd.web.view import Button, Buttons, Facts, Item, Line, Page, Part, Table, Viewer
 
 QUEUED_ID = re.compile(r"[0-9]{1,18}(_[0-9]{1,9})?", re.ASCII)
 ATTEMPTS = ("No", "Host", "Tier", "State", "Started", "Ran", "CPU", "Exit", "Reason")
@@ -61,13 +50,13 @@ def make_job(asked: Asked) -> Page:
 def job_facts(one: Json, lines: list[str], indent: int) -> list[Part]:
     """`lines` come from `lbctl job`: a word and its text."""
     state = text(one, "state")
-    items: list[tuple[str, Item]] = [("state", plain(state, STATE_KINDS.get(state, "")))]
+    items: list[tuple[str, Item]] = [("state", Item(state, STATE_KINDS.get(state, "")))]
     for key, label in (("user", "user"), ("name", "name"), ("origin", "from"), ("host", "on")):
         if shown := text(one, key):
-            items.append((label, plain(shown)))
-    items += [(line[:indent].strip(), plain(line[indent:].strip())) for line in lines]
+            items.append((label, Item(shown)))
+    items += [(line[:indent].strip(), Item(line[indent:].strip())) for line in lines]
     if exit_status := text(one, "exit_status"):
-        items.append(("exit status", plain(exit_status)))
+        items.append(("exit status", Item(exit_status)))
     return [Facts("job", "Job", items)]
 
 
@@ -86,7 +75,7 @@ def acts(one: Json, viewer: Viewer, *, queued: bool) -> list[Part]:
 
 def attempts_part(one: Json, clock: Clock) -> list[Part]:
     rows = [
-        [plain(cell, STATE_KINDS.get(cell, "") if at == 3 else "") for at, cell in enumerate(row)]
+        [Item(cell, STATE_KINDS.get(cell, "") if at == 3 else "") for at, cell in enumerate(row)]
         for row in (attempt_row(attempt, clock) for attempt in tables(one, "attempts"))
     ]
     return [Table("attempts", "Attempts", ATTEMPTS, rows)] if rows else []

@@ -19,7 +19,7 @@ from lbd.console.jobs import (
 from lbd.console.reply import Json, number, tables, text, texts
 from lbd.text.one_line import one_line
 from lbd.web.asked import Asked
-from lbd.web.view import BAD, DIM, GOOD, WARN, Field, Form, Item, Page, Part, Table, plain, right
+from lbd.web.view import BAD, DIM, GOOD, WARN, Field, Form, Item, Page, Part, Table, right
 
 STATE_KINDS = {
     "running": GOOD, "pending": WARN, "suspended": WARN, "failed": BAD, "lost": BAD, "done": DIM,
@@ -38,7 +38,7 @@ def make_jobs(asked: Asked) -> Page:
     found = [job for job in tables(reply, "jobs") if filters.keeps(job)]
     parts = [filter_form(asked, "/jobs"), *job_parts(found, Clock(asked.unix_now_s))]
     if missing := texts(reply, "missing"):
-        rows = [[plain(name, WARN)] for name in missing]
+        rows = [[Item(name, WARN)] for name in missing]
         parts.append(Table("missing", "Missing: jobs of", ("Did not answer",), rows))
     return Page("Jobs", parts, found, "/jobs")
 
@@ -97,15 +97,15 @@ def id_item(job: Json, shown: str) -> Item:
 
 
 def command_item(job: Json) -> Item:
-    return plain(one_line(shlex.join(shown_command(job)), COMMAND_CHARS))
+    return Item(one_line(shlex.join(shown_command(job)), COMMAND_CHARS))
 
 
 def waiting_row(job: Json, clock: Clock) -> tuple[Item, ...]:
     return (
         id_item(job, shown_id(job)),
-        plain(text(job, "reason") or shown_state(job), WARN),
-        plain(text(job, "name")),
-        plain(text(job, "user")),
+        Item(text(job, "reason") or shown_state(job), WARN),
+        Item(text(job, "name")),
+        Item(text(job, "user")),
         right(duration(clock.now_s - number(job, "submitted"))),
         command_item(job),
     )
@@ -116,10 +116,10 @@ def job_row(job: Json, clock: Clock) -> tuple[Item, ...]:
     end = clock.now_s if math.isnan(finished) else finished
     return (
         id_item(job, text(job, "id")),
-        plain(shown_state(job), STATE_KINDS.get(text(job, "state"), "")),
-        plain(text(job, "host")),
-        plain(text(job, "name")),
-        plain(text(job, "user")),
+        Item(shown_state(job), STATE_KINDS.get(text(job, "state"), "")),
+        Item(text(job, "host")),
+        Item(text(job, "name")),
+        Item(text(job, "user")),
         right(clock.time_of_day(started)),
         right(duration(end - started)),
         right(duration(number(job, "cpu_s"))),

@@ -6,7 +6,7 @@ from lbd.console.owners import DAY_HOURS, DAYS, owner_row, tenths
 from lbd.console.reply import Json, tables, text
 from lbd.console.usage_hosts import ask_host, gather
 from lbd.web.asked import Asked
-from lbd.web.view import DIM, WARN, Item, Page, Part, Table, plain
+from lbd.web.view import DIM, WARN, Item, Page, Part, Table
 
 HEAD = ("Host", "Owner", "Since", "Stays", "Free within", "p01", "p11", "Seen", "Rule")
 KINDS = {"here": WARN, "not watched": DIM}
@@ -20,10 +20,8 @@ def make_owners(asked: Asked) -> Page:
 
 def owners_page(rows: list[Json], missing: dict[str, str], clock: Clock) -> Page:
     shown = [owner_items(row, clock) for row in rows]
-    rest = (plain(""),) * (len(HEAD) - 2)
-    shown += [
-        (plain(host), plain(f"no answer: {why}", WARN), *rest) for host, why in missing.items()
-    ]
+    rest = (Item(""),) * (len(HEAD) - 2)
+    shown += [(Item(host), Item(f"no answer: {why}", WARN), *rest) for host, why in missing.items()]
     parts: list[Part] = [Table("owners", "Owners", HEAD, shown)]
     learnt = [row for row in rows if any(hour != "." for hour in hours_of(row))]
     if learnt:
@@ -34,7 +32,7 @@ def owners_page(rows: list[Json], missing: dict[str, str], clock: Clock) -> Page
 
 def owner_items(row: Json, clock: Clock) -> tuple[Item, ...]:
     cells = [cell(one).text for one in owner_row(row, clock)]
-    return tuple(plain(one, KINDS.get(one, "") if at == 1 else "") for at, one in enumerate(cells))
+    return tuple(Item(one, KINDS.get(one, "") if at == 1 else "") for at, one in enumerate(cells))
 
 
 def hours_of(row: Json) -> list[str]:
@@ -44,8 +42,8 @@ def hours_of(row: Json) -> list[str]:
 def hours_part(rows: list[Json]) -> Table:
     head = ("Host", "Day", *(f"{hour}h" for hour in range(DAY_HOURS)))
     lines = [
-        (plain(text(row, "host")), plain(name),
-         *(plain(one) for one in hours_of(row)[day * DAY_HOURS : (day + 1) * DAY_HOURS]))
+        (Item(text(row, "host")), Item(name),
+         *(Item(one) for one in hours_of(row)[day * DAY_HOURS : (day + 1) * DAY_HOURS]))
         for row in rows
         for day, name in enumerate(DAYS)
     ]  # fmt: skip

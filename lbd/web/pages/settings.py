@@ -1,9 +1,9 @@
 """The algorithm in force and every parameter that can be changed at run time."""
 
-from lbd.console.parameters import fetch_all, shown
+from lbd.console.parameters import as_json, fetch_all, shown
 from lbd.console.reply import Json, text
 from lbd.web.asked import Asked
-from lbd.web.view import Facts, Page, Part, Table, plain, right
+from lbd.web.view import Facts, Item, Page, Part, Table, right
 
 
 def make_settings(asked: Asked) -> Page:
@@ -12,18 +12,14 @@ def make_settings(asked: Asked) -> Page:
 
 
 def settings_page(algorithm: Json, params: list[Json]) -> Page:
-    facts = [("in force", plain(text(algorithm, "algorithm")))]
+    facts = [("in force", Item(text(algorithm, "algorithm")))]
     if saved := text(algorithm, "saved"):
-        facts.append(("saved", plain(saved)))
+        facts.append(("saved", Item(saved)))
     rows = [
-        (plain(text(one, "name")), right(shown(one, "value")), right(shown(one, "saved")))
+        (Item(text(one, "name")), right(shown(one, "value")), right(shown(one, "saved")))
         for one in params
     ]
-    data: Json = {
-        "algorithm": text(algorithm, "algorithm"),
-        "params": {text(one, "name"): one.get("value") for one in params},
-        "saved": {text(one, "name"): one["saved"] for one in params if "saved" in one},
-    }
+    data: Json = {"algorithm": text(algorithm, "algorithm"), **as_json(params)}
     note = "Changed by lbctl algorithm and lbctl param, on all hosts at once."
     parts: list[Part] = [
         Facts("algorithm", "Algorithm", facts),

@@ -4,7 +4,7 @@ from lbd.console.decision import candidate_row, place_request, why_of
 from lbd.console.output import cell
 from lbd.console.reply import Json, tables, text
 from lbd.web.asked import Asked
-from lbd.web.view import DIM, GOOD, Facts, Field, Form, Item, Page, Part, Table, plain, right
+from lbd.web.view import DIM, GOOD, Facts, Field, Form, Item, Page, Part, Table, right
 
 HEAD = ("Host", "Rank", "Load with it", "Age", "Willing")
 VERDICTS = {"here": "runs here", "there": "goes there", "wait": "waits for room; best is"}
@@ -25,9 +25,9 @@ def make_why(asked: Asked) -> Page:
 def why_parts(reply: Json, request: Json) -> list[Part]:
     verdict, chosen = text(reply, "verdict"), text(reply, "host")
     facts = [
-        ("a command from this host", plain(f"{VERDICTS.get(verdict, verdict)}: {chosen}", GOOD)),
-        ("because", plain(why_of(reply, request))),
-        ("reason, in a word", plain(text(reply, "reason"))),
+        ("a command from this host", Item(f"{VERDICTS.get(verdict, verdict)}: {chosen}", GOOD)),
+        ("because", Item(why_of(reply, request))),
+        ("reason, in a word", Item(text(reply, "reason"))),
         ("algorithm", Item(text(reply, "algorithm"), href="/settings")),
     ]
     rows = [candidate_items(rank, one, chosen) for rank, one in
@@ -41,5 +41,5 @@ def why_parts(reply: Json, request: Json) -> list[Part]:
 def candidate_items(rank: int, one: Json, chosen: str) -> tuple[Item, ...]:
     place, name, load, age, willing = (cell(x).text for x in candidate_row(rank, one, chosen))
     is_willing = one.get("willing") is True
-    return (plain(name), plain(place), right(load), right(age),
-            plain(willing, GOOD if is_willing else DIM))  # fmt: skip
+    return (Item(name), Item(place), right(load), right(age),
+            Item(willing, GOOD if is_willing else DIM))  # fmt: skip

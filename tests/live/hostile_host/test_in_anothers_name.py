@@ -1,10 +1,11 @@
 """A compromised host, with its own valid certificate, submits jobs in the name of others."""
 
 import time
+from functools import partial
 
 import grpc
 import pytest
-from cluster import FAST
+from cluster import FAST, Lab
 from trust import RUN, Stranger, authority_on, files_of
 
 from lbd.lbm.link import wire as job_stream
@@ -15,9 +16,7 @@ QUEUE_PORT = 7903
 SECONDS = 10
 
 
-@pytest.fixture(scope="module")
-def lab(make_module_lab):
-    return make_module_lab(2, "none", "--tls", "--mode", "fcfs", settings=FAST)
+LAB = partial(Lab.up, 2, "none", "--tls", "--mode", "fcfs", settings=FAST)
 
 
 @pytest.fixture(scope="module")

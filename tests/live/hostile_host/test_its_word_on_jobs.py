@@ -1,15 +1,13 @@
 """A compromised host with a valid certificate poses as an LBM and lies about jobs."""
 
-import pytest
-from cluster import FAST
+from functools import partial
+
+from cluster import FAST, Lab
 from trust import authority_on, files_of, in_place_of_lbm
 
 from lbd.net.gen import lbm_pb2 as pb
 
-
-@pytest.fixture(scope="module")
-def lab(make_module_lab):
-    return make_module_lab(2, "none", "--tls", "--mode", "fcfs", settings=FAST)
+LAB = partial(Lab.up, 2, "none", "--tls", "--mode", "fcfs", settings=FAST)
 
 
 def test_nobody_ends_a_job_that_another_host_has_given_a_name(lab):

@@ -5,6 +5,7 @@ import ast
 import threading
 import time
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import grpc
@@ -19,7 +20,7 @@ from lbd.net import joining
 from lbd.net.gen import dispatch_pb2, lbm_pb2
 from lbd.net.transport import HOST_HEADER
 from tests.live import trust
-from tests.live.cluster import FAST
+from tests.live.cluster import FAST, Lab
 from tests.live.trust import Stranger, authority_on, files_of, in_place_of_lbm, made_for
 
 PASSES_FOR_H3 = "0.h3.lbd."
@@ -27,10 +28,8 @@ QUEUE_PORT = 7903
 LONG_S = 60
 
 
-@pytest.fixture(scope="module")
-def lab(make_module_lab):
-    settings = (*FAST, "tls.revocation_check_s=0.5")
-    return make_module_lab(3, "none", "--tls", "--mode", "fcfs", settings=settings)
+SETTINGS = (*FAST, "tls.revocation_check_s=0.5")
+LAB = partial(Lab.up, 3, "none", "--tls", "--mode", "fcfs", settings=SETTINGS)
 
 
 @pytest.mark.parametrize("name", [PASSES_FOR_H3, "*.h3.lbd.", "h3.", "H3", "h\n3"])

@@ -1,11 +1,11 @@
 """A host that floods its connection to the dispatcher: the others' jobs go on."""
 
 import threading
+from functools import partial
 from pathlib import Path
 
 import grpc
-import pytest
-from cluster import FAST
+from cluster import FAST, Lab
 from trust import Stranger, authority_on, files_of
 
 from lbd.net.gen import dispatch_pb2 as pb
@@ -17,9 +17,7 @@ MEMORY_KIB = 1 << 20
 LIES = 10_000  # in each message
 
 
-@pytest.fixture(scope="module")
-def lab(make_module_lab):
-    return make_module_lab(2, "none", "--tls", "--mode", "fcfs", settings=FAST)
+LAB = partial(Lab.up, 2, "none", "--tls", "--mode", "fcfs", settings=FAST)
 
 
 def memory_kib(lab):

@@ -1,8 +1,10 @@
 """A host that may not send commands here may not read the jobs of other hosts either."""
 
+from functools import partial
+
 import grpc
 import pytest
-from cluster import FAST
+from cluster import FAST, Lab
 from trust import Stranger, authority_on, files_of
 
 from lbd.net.gen import dispatch_pb2 as pb
@@ -11,10 +13,8 @@ LBM_PORT = 7902
 ASKED = {"Logs": pb.LogsRequest, "Files": pb.FilesRequest}
 
 
-@pytest.fixture(scope="module")
-def lab(make_module_lab):
-    settings = (*FAST, 'admission.origins=["h1"]')
-    return make_module_lab(2, "none", "--tls", "--mode", "fcfs", settings=settings)
+SETTINGS = (*FAST, 'admission.origins=["h1"]')
+LAB = partial(Lab.up, 2, "none", "--tls", "--mode", "fcfs", settings=SETTINGS)
 
 
 def ask(lab, reader, method, **asked):

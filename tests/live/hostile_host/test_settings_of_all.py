@@ -2,11 +2,12 @@
 
 import time
 from dataclasses import replace
+from functools import partial
 from itertools import count
 
 import grpc
 import pytest
-from cluster import FAST
+from cluster import FAST, Lab
 from trust import DELIVER, Stranger, authority_on, files_of, message
 
 from lbd.config.load import load
@@ -17,9 +18,7 @@ from lbd.trust import seals
 SAYS = 'admin.settings_hosts=["h1"]'
 
 
-@pytest.fixture(scope="module")
-def lab(make_module_lab):
-    return make_module_lab(4, "none", "--tls", settings=(*FAST, SAYS))
+LAB = partial(Lab.up, 4, "none", "--tls", settings=(*FAST, SAYS))
 
 
 @pytest.fixture(scope="module")

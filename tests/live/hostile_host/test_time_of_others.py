@@ -2,10 +2,11 @@
 
 import threading
 import time
+from functools import partial
 
 import grpc
 import pytest
-from cluster import FAST
+from cluster import FAST, Lab
 from rogue import run_request
 from trust import DELIVER, Stranger, authority_on, files_of
 
@@ -19,9 +20,7 @@ STREAMS, BATCH = 4, 4000
 GO_ON = b"\x12"  # SIGCONT, which has no effect here
 
 
-@pytest.fixture(scope="module")
-def lab(make_module_lab):
-    return make_module_lab(3, "none", "--tls", settings=FAST)
+LAB = partial(Lab.up, 3, "none", "--tls", settings=FAST)
 
 
 @pytest.fixture(scope="module")

@@ -182,19 +182,11 @@ def test_who_holds_the_lock_of_his_input_holds_up_himself_alone(two, hung, way):
         hung.stop()
 
 
-def test_who_holds_the_lock_of_where_his_output_goes_holds_up_himself_alone(two, hung):
+@pytest.mark.parametrize("name", ["output", "terminal"])
+def test_who_holds_the_lock_of_where_his_output_goes_holds_up_himself_alone(two, hung, name):
     page = PAGE.format(path=hung.path)
-    script = attack(two, "output.py", AS_OUTPUT.format(page=page))
-    with under_way(two, MALLORY, f"cd /; exec {script}"):
-        wait_until(lambda: is_held(hung), "a page is asked for", see=two.logs)
-        wait_until_stuck(two, "h1")
-        still_serves(two)
-        hung.stop()
-
-
-def test_who_holds_the_lock_of_the_terminal_his_output_goes_to_holds_up_himself_alone(two, hung):
-    page = PAGE.format(path=hung.path)
-    script = attack(two, "terminal.py", AS_TERMINAL.format(page=page))
+    text = {"output": AS_OUTPUT, "terminal": AS_TERMINAL}[name]
+    script = attack(two, f"{name}.py", text.format(page=page))
     with under_way(two, MALLORY, f"cd /; exec {script}"):
         wait_until(lambda: is_held(hung), "a page is asked for", see=two.logs)
         wait_until_stuck(two, "h1")
@@ -237,18 +229,14 @@ def test_what_hangs_by_a_command_ends_with_it(two, hung):
         hung.stop()
 
 
-def test_a_command_that_holds_the_size_of_its_terminal_holds_up_its_user_alone(two, hung):
-    script = commands_attack(two, hung, GIVES_FILE_AND_TERMINAL, ASKS_FOR_SIZE)
-    with under_way(two, MALLORY, f"cd /; exec {script}", opened()):  # -t needs Python
-        wait_until(lambda: is_held(hung), "a page is asked for", see=two.logs)
-        wait_until_stuck(two, "h2")
-        for _ in range(3):
-            still_serves(two)
-        hung.stop()
+OF_TERMINAL = {
+    "size": (GIVES_FILE_AND_TERMINAL, ASKS_FOR_SIZE), "modes": (GIVES_FILE_AND_TYPES, HOLDS_MODES)
+}  # fmt: skip
 
 
-def test_a_command_that_holds_the_modes_of_its_terminal_holds_up_its_user_alone(two, hung):
-    script = commands_attack(two, hung, GIVES_FILE_AND_TYPES, HOLDS_MODES)
+@pytest.mark.parametrize("what", OF_TERMINAL)
+def test_a_command_that_holds_its_terminal_holds_up_its_user_alone(two, hung, what):
+    script = commands_attack(two, hung, *OF_TERMINAL[what])
     with under_way(two, MALLORY, f"cd /; exec {script}", opened()):  # -t needs Python
         wait_until(lambda: is_held(hung), "a page is asked for", see=two.logs)
         wait_until_stuck(two, "h2")

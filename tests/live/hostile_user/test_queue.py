@@ -1,7 +1,9 @@
 """A local user writes to lbm.sock by hand and threatens everybody else's queue."""
 
+from functools import partial
+
 import pytest
-from cluster import FAST
+from cluster import FAST, Lab
 from rogue import client_request, connect, frames_of
 
 from lbd.local import client_tags, frames
@@ -14,9 +16,7 @@ ARRAYS = (
 PRIORITIES = (b"-1000", b"9" * 30, b"nan", b"-9" * 10)
 
 
-@pytest.fixture(scope="module")
-def lab(make_module_lab):
-    return make_module_lab(1, "none", "--mode", "fcfs", settings=FAST)
+LAB = partial(Lab.up, 1, "none", "--mode", "fcfs", settings=FAST)
 
 
 @pytest.mark.parametrize(

@@ -28,3 +28,15 @@ def daemon(tmp_path, monkeypatch):
     for server in started:
         server.shutdown()
         server.server_close()
+
+
+@pytest.fixture
+def complaint(capsys):
+    """complaint() returns the one line on stderr of a command that has printed nothing else."""
+
+    def read():
+        out, err = capsys.readouterr()
+        assert (out, err.count("\n")) == ("", 1)
+        return err
+
+    return read

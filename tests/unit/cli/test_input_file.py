@@ -27,7 +27,7 @@ AT_ONCE = ("absent", "binary", "headless.gz", "binary.gz")  # fails before a fir
     ("words", "name"),
     [*((BALANCE, name) for name in UNREADABLE), *((REPLAY, name) for name in AT_ONCE)],
 )
-def test_one_line_says_what_is_wrong(words, name, tmp_path, capsys):
+def test_one_line_says_what_is_wrong(words, name, tmp_path, complaint):
     content, says = UNREADABLE[name]
     path = tmp_path / name
     if content is not None:
@@ -35,8 +35,7 @@ def test_one_line_says_what_is_wrong(words, name, tmp_path, capsys):
     elif words[0] == "balance":
         says = "nor a file of that name"
     assert lbd.main(["sim", *words, str(path)]) == 2
-    out, err = capsys.readouterr()
-    assert (out, err.count("\n")) == ("", 1)
+    err = complaint()
     assert err.count(str(path)) == 1
     assert says in err
 

@@ -31,12 +31,9 @@ USAGE = [
 
 
 @pytest.mark.parametrize(("argv", "line"), USAGE)
-def test_usage_faults(capsys, argv, line):
+def test_usage_faults(complaint, argv, line):
     assert main.main(argv) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith(line)
-    assert err.count("\n") == 1
+    assert complaint().startswith(line)
 
 
 @pytest.mark.parametrize("argv", [["--help"], ["lim", "--help"], ["up", "-h"], ["lab", "--help"]])

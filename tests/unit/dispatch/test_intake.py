@@ -1,6 +1,5 @@
 """What hosts send the dispatcher: only in the name of their own users, and within bounds."""
 
-import asyncio
 import time
 
 import pytest
@@ -23,6 +22,7 @@ from lbd.errors import LbdError
 from lbd.lbm.inbound.submitted import Submitted
 from lbd.net.gen import dispatch_pb2 as pb
 from tests.unit.dispatch.services import asking, opened, request
+from tests.unit.until import until
 
 BY_UID = Config(users=UsersConfig(map="uid"))
 
@@ -149,7 +149,7 @@ async def test_a_host_is_told_who_submitted_what_it_runs(world):
     line = world.host("h3")
     reply = await world.submit(asking())
     assert reply.error == ""
-    await wait_for(lambda: line.starts)
+    await until(lambda: line.starts)
     (start,) = line.starts
     assert (start.origin, start.user, start.uid) == ("h2", "ann", 1001)
     assert Submitted().common(start).fault == ""
@@ -352,7 +352,7 @@ async def test_where_numbers_count_shares_do_too(tmp_path):
         await world.submit(asking())
         await world.submit(asking({"uid": 1002}, uid=1002))
         await world.submit(asking({"user": "anna"}, user="anna"))
-        await wait_for(lambda: len(line.starts) == 2)
+        await until(lambda: len(line.starts) == 2)
         assert {start.uid for start in line.starts} == {1001, 1002}
 
 
@@ -377,12 +377,6 @@ async def test_where_names_count_numbers_do_not(world):
     await world.submit(asking())
     reply = await world.act(verb="hold", selectors=["1"], user="ann", uid=7)
     assert list(reply.done) == [1]
-
-
-async def wait_for(holds):
-    async with asyncio.timeout(10):
-        while not holds():  # noqa: ASYNC110  # nobody says so
-            await asyncio.sleep(0.01)
 
 
 def test_an_eviction_counts_as_lost_for_a_dispatcher_that_does_not_know_it():

@@ -8,7 +8,7 @@ import pytest
 
 from lbd.dispatch.core.discipline import Foretold, QueuedJob
 from lbd.dispatch.core.ledger_rows import Submission, Wanted
-from lbd.dispatch.core.records import Begin, Cause, Changed, Ending, Fate
+from lbd.dispatch.core.records import Begin, Cause, Ending, Fate
 from lbd.dispatch.core.run_times import line_of
 from lbd.dispatch.ledger.sqlite import SqliteLedger
 from lbd.dispatch.predictions import Predictions, Turns, came_true
@@ -19,6 +19,7 @@ from lbd.process.boot_clock import clock_s
 from lbd.theory.calibration import CameTrue
 from tests.unit.dispatch.core.malleable.test_heads import SHORT_LIVES_S, Table
 from tests.unit.dispatch.gangs import Table as GangTable
+from tests.unit.dispatch.ledger.test_ledger import changed
 
 H1 = HostId("h1")
 
@@ -37,20 +38,10 @@ async def ran(ledger, predicted_s, waited_s):
 
 
 async def runs(ledger, job, began_s):
-    values = {
-        "tier": 1,
-        "attempt": 1,
-        "host": H1,
-        "crashes": 0,
-        "reason": "",
-        "barred": frozenset(),
-    }
-    began = Changed(job, JobState.RUNNING, fate=Fate.RUNNING, ending=None, **values)
-    over = Ending(Cause.EXITED, 0)
-    ended = Changed(job, JobState.DONE, fate=Fate.DONE, ending=over, **values)
     await ledger.record([Begin(job, 1, H1, 1, None)], 1000.0)
-    await ledger.record([began], began_s)
-    await ledger.record([ended], 2000.0)
+    await ledger.record([changed(job, JobState.RUNNING, Fate.RUNNING)], began_s)
+    over = Ending(Cause.EXITED, 0)
+    await ledger.record([changed(job, JobState.DONE, Fate.DONE, over)], 2000.0)
 
 
 def came_true_as(outcomes):

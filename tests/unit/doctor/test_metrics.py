@@ -11,6 +11,7 @@ from lbd.doctor.findings import check_metrics
 from lbd.local.json_socket import serve_json
 from lbd.metrics.daemon import Metrics
 from lbd.metrics.server import MetricsServer
+from tests.unit.until import until
 
 
 @pytest.fixture
@@ -39,12 +40,6 @@ def test_a_listener_that_does_not_run(config):
     (check,) = found(shown_on(config, 9470))
     assert (check.state, "127.0.0.1:9470" in check.says) == (FAULT, True)
     assert check.fix == "start it: lbd up, or systemctl enable --now lbd-metrics"
-
-
-async def until(what):
-    async with asyncio.timeout(10):
-        while not what():  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
 
 
 async def test_a_port_that_is_taken_is_reported_and_retried(config, tmp_path, monkeypatch):

@@ -13,6 +13,7 @@ from lbd.lbm.as_user import STEPS_AT_ONCE, AsUser
 from lbd.lbm.keeper_link import Forked, ProcessExit, Spawned
 from lbd.local import frames
 from lbd.process.boot_clock import clock_s
+from tests.unit.until import until
 
 ANN, BOB = 1000, 1001
 
@@ -52,12 +53,6 @@ def link():
 @pytest.fixture
 def as_user(link):
     return AsUser(link, look_up)
-
-
-async def until(holds):
-    async with asyncio.timeout(60):
-        while not holds():  # noqa: ASYNC110  # nobody says so
-            await asyncio.sleep(0)
 
 
 async def test_a_step_is_ended_by_the_keeper_after_a_while(link, as_user):

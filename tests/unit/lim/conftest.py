@@ -1,6 +1,7 @@
 import pytest
 
-from tests.unit.lim.daemons import config, running, until, up
+from tests.unit.lim.daemons import config, running, up
+from tests.unit.until import until
 
 
 @pytest.fixture

@@ -67,12 +67,6 @@ async def running(*settings: Config, alone: bool = False):
     await asyncio.gather(*(daemon.task for daemon in daemons), return_exceptions=True)
 
 
-async def until(condition, limit_s=5.0):
-    async with asyncio.timeout(limit_s):
-        while not condition():  # noqa: ASYNC110  # it looks at plain values of the daemon
-            await asyncio.sleep(0.01)
-
-
 def up(daemon: Daemon, *names: str) -> bool:
     hosts = daemon.lim.state.table.view(None, asyncio.get_running_loop().time()).hosts
     return all(name in hosts and hosts[name].alive for name in names)

@@ -13,7 +13,8 @@ from lbd.lim.daemon import Lim
 from lbd.lim.log_lines import LINES_AT_ONCE
 from lbd.local.connection_limits import Crowd
 from lbd.local.json_socket import Connection, Refusal
-from tests.unit.lim.daemons import LBM, LIM, NOBODY, PLACE, ROOT, Daemon, config, running, until, up
+from tests.unit.lim.daemons import LBM, LIM, NOBODY, PLACE, ROOT, Daemon, config, running, up
+from tests.unit.until import until
 
 
 async def test_a_single_host_runs_everything_itself(tmp_path):

@@ -11,7 +11,8 @@ from lbd.lim.daemon import Lim
 from lbd.lim.socket import Operations
 from lbd.local.json_socket import Refusal
 from lbd.net.lim_network import Traffic
-from tests.unit.lim.daemons import LBM, NOBODY, Daemon, until
+from tests.unit.lim.daemons import LBM, NOBODY, Daemon
+from tests.unit.until import until
 
 
 async def test_drain_of_another_host_is_confirmed_and_kept(two, tmp_path, caplog):

@@ -8,7 +8,8 @@ from lbd.lim.core import messages as m
 from lbd.lim.core.events import Received
 from lbd.local.json_socket import HEARD, Refusal
 from lbd.model import HostId
-from tests.unit.lim.daemons import NOBODY, config, running, until, up
+from tests.unit.lim.daemons import NOBODY, config, running, up
+from tests.unit.until import until
 
 LOST = HostId("h3")
 

@@ -12,7 +12,8 @@ from lbd.lim.core.membership import GREETED_FIRST, GREETED_LATER
 from lbd.lim.known_hosts import NAME, KnownHosts
 from lbd.model import HostId
 from lbd.sim.faults.lim_hosts import lim_state, member
-from tests.unit.lim.daemons import config, running, until, up
+from tests.unit.lim.daemons import config, running, up
+from tests.unit.until import until
 
 ADDRESSES = {"a": "127.0.0.1", "b": "127.0.0.2", "c": "127.0.0.3"}
 

@@ -10,7 +10,8 @@ from lbd.config.schema import ClusterConfig
 from lbd.lim.core import membership
 from lbd.lim.daemon import more_is_known
 from lbd.local.json_socket import Refusal
-from tests.unit.lim.daemons import LBM, LIM, PLACE, Daemon, config, running, until, up
+from tests.unit.lim.daemons import LBM, LIM, PLACE, Daemon, config, running, up
+from tests.unit.until import until
 
 AWAY = {**PLACE, "must_leave": True}
 RARELY = replace(LIM, exchange_period_s=60.0, keepalive_s=60.0)  # nothing is sent without a reason

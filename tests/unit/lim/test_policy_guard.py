@@ -61,11 +61,6 @@ def member_of(name):
 
 
 @pytest.fixture
-def authority(tmp_path):
-    return made_authority(tmp_path / "authority")
-
-
-@pytest.fixture
 def trusts(authority):
     return {name: joined(authority, name) for name in NAMES}
 

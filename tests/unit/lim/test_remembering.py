@@ -7,7 +7,8 @@ from lbd.lim.remembering import NAME, Remembering, resumed
 from lbd.lim.socket import Operations
 from lbd.local.json_socket import Refusal
 from lbd.net.lim_network import Traffic
-from tests.unit.lim.daemons import NOBODY, config, running, until
+from tests.unit.lim.daemons import NOBODY, config, running
+from tests.unit.until import until
 
 QUESTION = {"op": "loads", "span": "month", "hosts": ["h1", "nowhere"]}
 

@@ -5,7 +5,8 @@ import pytest
 from lbd.lim.daemon import Lim
 from lbd.lim.settings_file import SettingsFile
 from lbd.local.json_socket import Refusal
-from tests.unit.lim.daemons import LBM, NOBODY, until
+from tests.unit.lim.daemons import LBM, NOBODY
+from tests.unit.until import until
 
 
 def share(**values):

@@ -10,6 +10,7 @@ import pytest
 
 from lbd.config.schema import LoadConfig
 from lbd.lim.site_command import SiteCommand
+from tests.unit.until import until
 
 
 @asynccontextmanager
@@ -22,12 +23,6 @@ async def running(script, timeout_s=5.0):
     yield command
     task.cancel()
     await asyncio.wait([task])
-
-
-async def until(condition):
-    async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110  # it looks at plain values
-            await asyncio.sleep(0.01)
 
 
 async def test_it_is_run_repeatedly(tmp_path):

@@ -108,7 +108,7 @@ def test_cores_and_speed_are_configured_or_measured(tmp_path):
 def test_the_memory_queue_uses_what_this_kernel_has():
     queue = kernel.MemoryQueue(own_group=False)
     assert queue.read(1.0) >= 0.0
-    assert kernel.machine().memory_total_bytes > 0
+    assert kernel.machine()["memory_total_bytes"] > 0
 
 
 def test_a_pressure_file_without_contents_is_not_kept_open(monkeypatch, tmp_path):

@@ -11,6 +11,7 @@ from lbd.local import client_frames, frames
 from lbd.local import client_tags as tags
 from lbd.local.budget import Budget
 from lbd.local.client_frames import ClientFrames, Share, latest
+from tests.unit.until import until
 
 USUAL, LONG = 1 << 12, 1 << 20
 ANN = 1001
@@ -49,12 +50,6 @@ async def begun(clients, uid=ANN):
     for _ in range(5):
         await asyncio.sleep(0)
     return intake, reading
-
-
-async def until(condition):
-    async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0)
 
 
 async def test_frames_arrive_whole_with_their_attachments(clients):

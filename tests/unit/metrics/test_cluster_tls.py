@@ -29,11 +29,6 @@ async def nobody():
 
 
 @pytest.fixture
-def authority(tmp_path):
-    return made_authority(tmp_path / "authority")
-
-
-@pytest.fixture
 async def shown(authority):
     """Yields h1's certificate, and the listener that presents it."""
     started = []

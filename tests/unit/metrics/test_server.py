@@ -12,16 +12,11 @@ from lbd.config.schema import Config, HostConfig
 from lbd.metrics.collector import Collector
 from lbd.metrics.core.request import HEAD_BYTES_MAX
 from lbd.metrics.server import BACKLOG, Limits, MetricsServer
+from tests.unit.until import until
 
 HERE = "127.0.0.1"
 GET = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
 LARGE = b"# " + b"x" * (8 << 20)
-
-
-async def until(what, patience_s=10.0):
-    async with asyncio.timeout(patience_s):
-        while not what():  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
 
 
 class Served:

@@ -22,11 +22,6 @@ LIM = local.Caller(1, 1234, 1234)
 
 
 @pytest.fixture
-def authority(tmp_path):
-    return made_authority(tmp_path / "authority")
-
-
-@pytest.fixture
 def signer(authority):
     return Signer(authority, LIM.uid)
 

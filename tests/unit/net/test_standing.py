@@ -6,8 +6,7 @@ import pytest
 
 from lbd.errors import PeerError, Unavailable
 from lbd.net.standing import Standing
-from lbd.trust.authority import Authority, sign
-from tests.unit.enrolment import enrolled, joined, made_authority
+from tests.unit.enrolment import enrolled, joined, made_authority, restored
 
 
 class Hosts:
@@ -31,20 +30,9 @@ class Hosts:
 
 
 @pytest.fixture
-def authority(tmp_path):
-    return made_authority(tmp_path / "authority")
-
-
-@pytest.fixture
 def tls(authority):
     enrolled(authority, "h2")
     return joined(authority, "h1")
-
-
-def restored(authority: Authority) -> bytes:
-    """The list of a copy of the authority that is restored on a new machine with h1's name."""
-    ledger = authority.ledger().begun_again(is_home_new=True)
-    return sign(authority.credentials(), ledger.revocations())
 
 
 async def confirmed(standing, wait_s=0.0):

@@ -26,11 +26,6 @@ from tests.unit.enrolment import DAY_S, enrolled, joined, made_authority
 
 
 @pytest.fixture
-def authority(tmp_path):
-    return made_authority(tmp_path / "authority")
-
-
-@pytest.fixture
 def tls(authority):
     return joined(authority, "h1")
 

@@ -11,7 +11,7 @@ from lbd.net.gen import trust_pb2 as pb
 from lbd.net.trust_service import CALLS_AT_ONCE, TrustService
 from lbd.trust import certificates
 from lbd.trust.authority import Authority
-from tests.unit.enrolment import enrolled, joined, made_authority
+from tests.unit.enrolment import enrolled, joined
 
 METHODS = ("Join", "Renew", "Revocations")
 
@@ -29,11 +29,6 @@ class Call:
 
     async def abort(self, code, text):
         raise Refused(code, text)
-
-
-@pytest.fixture
-def authority(tmp_path):
-    return made_authority(tmp_path / "authority")
 
 
 @pytest.fixture

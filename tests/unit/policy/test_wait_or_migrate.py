@@ -18,7 +18,7 @@ from lbd.policy.wait_or_migrate import (
     patience,
     solved,
 )
-from lbd.theory.wait_or_migrate import OnOff, moves, threshold_of_one, thresholds, work_thresholds
+from lbd.theory.wait_or_migrate import OnOff, moves, thresholds, work_thresholds
 
 STEP_S = 60.0
 
@@ -189,7 +189,7 @@ def test_nowhere_to_go_and_no_other_host():
 @pytest.mark.parametrize("chain", [OnOff(0.1, 0.9), OnOff(0.02, 0.97), OnOff(0.6, 0.5)])
 def test_patience_is_the_threshold_of_the_paper_for_memoryless_stays(chain):
     """Waiting is right while -ln(1 - p01), the rate of leaving, is above one over the patience."""
-    rate, even = -math.log1p(-chain.p01), threshold_of_one(chain, BETA)
+    rate, even = -math.log1p(-chain.p01), 1 / (1 - BETA * chain.memory)
     assert patience(0.999 * even, chain, "threshold") * rate < 1
     assert patience(1.001 * even, chain, "threshold") * rate > 1
     assert patience(1e9, chain, "threshold") == math.inf

@@ -5,17 +5,10 @@ import io
 import pytest
 
 from lbd.slurm import sbatch
-from lbd.slurm.options import LET_BE, SlurmError, read
-from lbd.slurm.sbatch import GRAMMAR, lbrun_words
+from lbd.slurm.options import LET_BE, SlurmError
+from lbd.slurm.sbatch import GRAMMAR
 from lbd.slurm.script import in_script
-
-
-def words(*given, script="#!/bin/sh\n"):
-    typed, faults = read(list(given), GRAMMAR), []
-    found = typed.over(in_script(script, "s.sh", faults, GRAMMAR))
-    if faults:
-        raise SlurmError("\n".join(faults))
-    return " ".join(lbrun_words(found, "s.sh"))
+from tests.unit.slurm.test_sbatch import words
 
 
 def test_all_refused_options_are_named_in_one_message_with_the_variable_to_set(

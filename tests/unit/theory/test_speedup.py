@@ -56,7 +56,7 @@ def test_the_speedup_is_between_its_bounds():
 def test_more_slots_are_never_slower_nor_more_efficient(job, one, other):
     few, many = sorted((one, other))
     assert job.at(few) <= job.at(many) * (1 + 1e-12) <= job.parallelism * (1 + 2e-12)
-    assert job.efficiency(many) <= job.efficiency(few) * (1 + 1e-12)
+    assert job.at(many) / many <= job.at(few) / few * (1 + 1e-12)
     assert job.at(1.0) == pytest.approx(1.0, rel=1e-12)
     smallest = job.parallelism * few / (job.parallelism + few - 1)
     assert job.at(few) >= smallest * (1 - 1e-12)

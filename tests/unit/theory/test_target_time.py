@@ -17,14 +17,17 @@ from lbd.theory.target_time import (
     first_slots,
     harmonic,
     harmonic_2,
-    mean_epoch_s,
     mean_left_s,
     next_slots,
     slots_for_mean,
-    variance_epoch_s2,
     variance_left_s2,
     variance_steered_s2,
 )
+
+
+def epoch(moment, ended, tasks, *more):
+    """The moment of the time until the `ended`-th task ends (section III)."""
+    return moment(tasks, *more) - moment(tasks - ended, *more)
 
 
 def drawn_ends_s(rng, tasks, slots, mean_s=1.0):
@@ -50,7 +53,7 @@ def test_the_numbers_that_the_paper_prints():
     assert mean_left_s(64, 4, 1.0) == pytest.approx(17.0833, abs=5e-5)
     assert mean_left_s(128, 4, 1.0) == pytest.approx(33.0833, abs=5e-5)
     assert variance_left_s2(64, 4, 1.0) == pytest.approx(5.1795, rel=0.005)  # simulated there
-    assert variance_epoch_s2(60, 64, 4, 1.0) == pytest.approx(3.7433, rel=0.005)
+    assert epoch(variance_left_s2, 60, 64, 4, 1.0) == pytest.approx(3.7433, rel=0.005)
     assert variance_left_s2(4, 4, 1.0) / variance_left_s2(64, 4, 1.0) == pytest.approx(
         0.3, abs=0.03
     )
@@ -62,19 +65,19 @@ def test_moments_of_every_epoch(tasks, slots):
     runs = [list(drawn_ends_s(rng, tasks, slots, mean_s)) for _ in range(8000)]
     for ended in range(1, tasks + 1):
         seen = [run[ended - 1] for run in runs]
-        expected_s = mean_epoch_s(ended, tasks, slots, mean_s)
-        expected_s2 = variance_epoch_s2(ended, tasks, slots, mean_s)
+        expected_s = epoch(mean_left_s, ended, tasks, slots, mean_s)
+        expected_s2 = epoch(variance_left_s2, ended, tasks, slots, mean_s)
         assert fmean(seen) == pytest.approx(expected_s, abs=5 * math.sqrt(expected_s2 / 8000))
         assert pvariance(seen) == pytest.approx(expected_s2, rel=0.15)
 
 
 def test_before_and_in_the_drain_as_in_section_three():
     for ended in range(60):
-        assert mean_epoch_s(ended, 64, 4, 3.0) == pytest.approx(3.0 * ended / 4)
-        assert variance_epoch_s2(ended, 64, 4, 3.0) == pytest.approx(9.0 * ended / 16)
+        assert epoch(mean_left_s, ended, 64, 4, 3.0) == pytest.approx(3.0 * ended / 4)
+        assert epoch(variance_left_s2, ended, 64, 4, 3.0) == pytest.approx(9.0 * ended / 16)
     for ended in range(60, 65):
         expected = 3.0 * (60 / 4 + harmonic(4) - harmonic(64 - ended))
-        assert mean_epoch_s(ended, 64, 4, 3.0) == pytest.approx(expected)
+        assert epoch(mean_left_s, ended, 64, 4, 3.0) == pytest.approx(expected)
     assert mean_left_s(0, 4, 1.0) == variance_left_s2(0, 4, 1.0) == 0.0
 
 
@@ -121,7 +124,6 @@ def test_equal_tasks():
         (lambda: mean_left_s(3, 0, 1.0), "slots"),
         (lambda: mean_left_s(3, 1, 0.0), "mean task time"),
         (lambda: mean_left_s(3, 1, math.nan), "mean task time"),
-        (lambda: mean_epoch_s(5, 4, 1, 1.0), "tasks left"),
         (lambda: SeenDrain([]), "above 0"),
         (lambda: SeenDrain([1.0, 0.0]), "above 0"),
         (lambda: harmonic(-1), "0 or more"),

@@ -13,7 +13,6 @@ from lbd.theory.wait_or_migrate import (
     moves,
     myopic_thresholds,
     on_hosts,
-    threshold_of_one,
     thresholds,
     wait_below,
     work_thresholds,
@@ -131,8 +130,9 @@ def test_for_independent_steps_the_myopic_rule_is_right():
 @pytest.mark.parametrize(("p01", "p11"), [(0.1, 0.9), (0.8, 0.3), (0.0, 1.0), (0.01, 0.5)])
 def test_a_single_task(p01, p11, beta):
     chain = OnOff(p01, p11)
-    assert thresholds(1, chain, beta) == pytest.approx((threshold_of_one(chain, beta),), rel=1e-9)
-    assert threshold_of_one(OnOff(0.0, 1.0), 1.0) == math.inf
+    """Theorem III.4 for n = 1."""
+    of_one = 1 / (1 - beta * chain.memory)
+    assert thresholds(1, chain, beta) == pytest.approx((of_one,), rel=1e-9)
 
 
 def best_by_iteration(n, chain, cost, beta):
@@ -242,7 +242,6 @@ def test_the_rule_earns_what_its_metrics_say():
         (lambda: thresholds(0, FIGURE_2, 0.9), "hosts"),
         (lambda: thresholds(101, FIGURE_2, 0.9), "hosts"),
         (lambda: thresholds(2, FIGURE_2, 1.0), "beta"),
-        (lambda: threshold_of_one(FIGURE_2, 0.0), "beta"),
         (lambda: metrics(4, 3, FIGURE_2, 0.9), "T_4"),
         (lambda: metrics(0, 101, FIGURE_2, 0.9), "hosts"),
         (lambda: metrics(0, 3, FIGURE_2, 1.0), "beta"),

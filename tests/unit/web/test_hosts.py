@@ -4,7 +4,7 @@ from lbd.console.figures import Clock
 from lbd.web.charts import spark_of
 from lbd.web.drawn import event
 from lbd.web.pages.hosts import cluster_part, host_parts, hosts_part
-from lbd.web.rendering import page_html, part_html
+from lbd.web.rendering import head_html, part_html, rest_html
 from lbd.web.view import NOBODY, Item, Line, Page, Table, Viewer
 
 NASTY = '<script>alert("1")</script>\x1b[31m'
@@ -64,7 +64,8 @@ def test_whatever_hosts_say_is_text():
     parts += host_parts(bad, (1.0,), (), Clock(0.0), Viewer(1, NASTY, "token"))
     viewer = Viewer(1, NASTY, "token", "key")
     made = {part.id: part_html(part) for part in parts}
-    html = page_html(Page(NASTY, parts), made, viewer, f"/x{NASTY}", NASTY)
+    html = head_html(NASTY, "", viewer, f"/x{NASTY}")
+    html += rest_html(Page(NASTY, parts), made, NASTY)
     assert html.count("<script") == 1  # ours
     assert "\x1b" not in html
     assert '"1"' not in html

@@ -9,13 +9,12 @@ import subprocess
 import time
 from pathlib import Path
 
-from lbd.cli.complaints import complain
 from lbd.cli.ctl.cluster.authority import is_here
 from lbd.cli.ctl.own_config import put as put_config
 from lbd.cli.ctl.own_config import text_of, with_settings
 from lbd.cli.ctl.restart import refuse_in_lab
 from lbd.cli.ctl.steer import FORWARD_TIMEOUT_S, add_host
-from lbd.cli.ctl.verb import Verb, asking
+from lbd.cli.ctl.verb import Verb, asking, say
 from lbd.cli.program import Parser
 from lbd.cli.quantities import duration
 from lbd.config.load import SYSTEM_FILE
@@ -66,8 +65,8 @@ def leave(daemons: Daemons, options: argparse.Namespace) -> int:
         print_json({"host": config.host.name, "removed": removed})
     else:
         put(f"{config.host.name} has left cluster {config.cluster.name}")
-        complain("lbctl", "to make copies of its key useless, run `lbctl revoke "
-                          f"{config.host.name}` on the authority's host")  # fmt: skip
+        say(f"to make copies of its key useless, run `lbctl revoke {config.host.name}` on the "
+            "authority's host")  # fmt: skip
     return 0
 
 
@@ -89,8 +88,8 @@ def wait_for_all(daemons: Daemons, host: str, timeout_s: float) -> None:
         if left and not waits:
             waits = True
             commands = "1 command" if left == 1 else f"{left} commands"
-            complain("lbctl", f"{host} is drained; waiting for {commands} of other hosts here or "
-                              "of its own users (lbctl jobs); ^C leaves it drained")  # fmt: skip
+            say(f"{host} is drained; waiting for {commands} of other hosts here or of its own "
+                "users (lbctl jobs); ^C leaves it drained")  # fmt: skip
         time.sleep(POLL_S)
 
 
@@ -189,13 +188,13 @@ def forget(daemons: Daemons, options: argparse.Namespace) -> int:
         return 0
     put(f"{options.host} is removed from the cluster")
     if missing := texts(reply, "missing"):
-        complain("lbctl", f"{', '.join(missing)} did not confirm, or had just heard from it: run "
-                          f"`lbctl forget {options.host}` there, too")  # fmt: skip
+        say(f"{', '.join(missing)} did not confirm, or had just heard from it: run `lbctl forget "
+            f"{options.host}` there, too")  # fmt: skip
     if reply.get("listed"):
-        complain("lbctl", f"{options.host} is listed in [[cluster.hosts]] of lbd.toml: remove it "
-                          "there, on every host")  # fmt: skip
-    complain("lbctl", f"to make copies of its key useless, run `lbctl revoke {options.host}` on "
-                      "the authority's host, unless you have done so")  # fmt: skip
+        say(f"{options.host} is listed in [[cluster.hosts]] of lbd.toml: remove it there, on every "
+            "host")  # fmt: skip
+    say(f"to make copies of its key useless, run `lbctl revoke {options.host}` on the authority's "
+        "host, unless you have done so")  # fmt: skip
     return 0
 
 
@@ -203,8 +202,8 @@ def wait_until_silent(daemons: Daemons, host: str) -> None:
     """Waits until all hosts agree that the host is silent, or until it is heard again."""
     limit_s = number(daemons.lim({"op": "param", "name": "lim.stale_after_s"}), "value")
     age_s = age_of(daemons, host)
-    complain("lbctl", f"{host} was up {age_s:.0f} s ago; it will be removed once it has been "
-                      f"silent for {limit_s:g} s")  # fmt: skip
+    say(f"{host} was up {age_s:.0f} s ago; it will be removed once it has been silent for "
+        f"{limit_s:g} s")  # fmt: skip
     while age_s < limit_s + AGREED_S:
         time.sleep(LISTEN_S)
         before_s, age_s = age_s, age_of(daemons, host)

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from lbd.cli.complaints import complain, taking_back
+from lbd.cli.complaints import taking_back
 from lbd.cli.ctl.steer import FORWARD_TIMEOUT_S, say_missing
-from lbd.cli.ctl.verb import Verb, reading
+from lbd.cli.ctl.verb import Verb, reading, say
 from lbd.cli.program import Parser
 from lbd.cli.quantities import duration
 from lbd.config.cluster import CLOSED, placed, shared_text
@@ -86,7 +86,7 @@ def show(daemons: Daemons, options: argparse.Namespace) -> int:
     try:
         now = status(daemons) if hosts else {}
     except LbdError as problem:
-        complain("lbctl", str(problem))
+        say(problem)
         now = {}
     if options.json:
         keys = ("mode", "leader", "queued", "running", "closed")
@@ -184,9 +184,7 @@ def enable(daemons: Daemons, options: argparse.Namespace) -> int:
         put(f"the queue is on {', '.join(names)}: {said}")
     if not found:
         why = last_words.read(own.runtime_dir, DISPATCHER) if own.name in names else ""
-        complain(
-            "lbctl", f"the queue is assigned to {', '.join(names)}, but {no_leader(names, why)}"
-        )
+        say(f"the queue is assigned to {', '.join(names)}, but {no_leader(names, why)}")
     return 0 if found else 1
 
 
@@ -279,7 +277,7 @@ def until_empty(daemons: Daemons, wait_s: float) -> Json:
     now = until(daemons, lambda row: bool(row.get("closed")))
     give_up_s = time.monotonic() + wait_s
     if now and wait_s:
-        complain("lbctl", f"no new jobs accepted; {jobs_phrase(now)}")
+        say(f"no new jobs accepted; {jobs_phrase(now)}")
     while now and left(now) and time.monotonic() < give_up_s:
         time.sleep(POLL_S)
         now = patiently(daemons, now)

@@ -18,7 +18,7 @@ from lbd.errors import ConfigError, LbdError
 from lbd.process.whole_file import write_whole
 from lbd.sim.advice import best
 from lbd.text.install_line import lacks
-from lbd.text.units import duration_text
+from lbd.text.units import counted, duration_text
 from lbd.web.report import Advice, Material, report_page
 
 NEEDED = ("jinja2",)
@@ -80,7 +80,7 @@ def report(daemons: Daemons, options: argparse.Namespace) -> int:
                     "missing": sorted(found.missing), "jobs": total.jobs})  # fmt: skip
     else:
         put(f"{options.out}: {total.jobs} jobs of {duration_text(options.since)} "
-            f"on {len(hosts)} host{'s' * (len(hosts) != 1)}")  # fmt: skip
+            f"on {counted(len(hosts), 'host')}")  # fmt: skip
     return 0
 
 

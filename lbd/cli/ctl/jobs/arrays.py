@@ -4,7 +4,7 @@ import argparse
 import time
 from collections.abc import Callable
 
-from lbd.cli.complaints import complain
+from lbd.cli.ctl.verb import say
 from lbd.cli.program import Parser
 from lbd.cli.quantities import duration
 from lbd.client.progress import Progress
@@ -96,7 +96,7 @@ def begin_time(given: str) -> float:
     except ValueError as problem:
         raise argparse.ArgumentTypeError(str(problem)) from None
     if 0 < at <= time.time():
-        complain("lbctl", f"--begin: {given} has passed, so it may start now")
+        say(f"--begin: {given} has passed, so it may start now")
     return at
 
 

@@ -4,11 +4,10 @@ drained which host, when and why."""
 import argparse
 import time
 
-from lbd.cli.complaints import complain
 from lbd.cli.ctl.exports.spreadsheet import csv_name, csv_text, print_csv
 from lbd.cli.ctl.jobs.filters import Period, add_view, chosen_and_sorted
 from lbd.cli.ctl.jobs.listing import field_text, show
-from lbd.cli.ctl.verb import Verb, complain_of, reading
+from lbd.cli.ctl.verb import Verb, complain_of, reading, say
 from lbd.cli.program import Parser
 from lbd.console.daemons import Daemons
 from lbd.console.figures import Clock
@@ -67,11 +66,11 @@ def history(daemons: Daemons, options: argparse.Namespace) -> int:
             show(found, 0, options)
         if more:
             which = "first" if options.sort else "latest"
-            complain("lbctl", f"only the {which} {limit}; --limit N shows more")
+            say(f"only the {which} {limit}; --limit N shows more")
     else:
         only_of = next((one.only_of for one in gathered.answers.values()), "")
         hidden = not_shown(only_of, options.user)
-        complain("lbctl", hidden or unknown_host(daemons, options.host) or "no jobs")
+        say(hidden or unknown_host(daemons, options.host) or "no jobs")
     if not (options.json or options.csv or options.fields) and filters in (
         Filters(),
         Filters(host=filters.host),
@@ -105,7 +104,7 @@ def past_drains(daemons: Daemons, options: argparse.Namespace) -> int:
     elif found:
         put(*drain_lines(found, options, now_s))
     else:
-        complain("lbctl", "no drains")
+        say("no drains")
     return 0
 
 
@@ -145,7 +144,7 @@ def complain_of_withheld(settings: dict[str, str]) -> None:
     """`settings` is by host; "" means that the host withholds nothing."""
     for setting in sorted({*settings.values()} - {""}):
         hosts = ", ".join(host for host, one in settings.items() if one == setting)
-        complain("lbctl", f"{hosts}: only jobs submitted from here are shown ({setting} there)")
+        say(f"{hosts}: only jobs submitted from here are shown ({setting} there)")
 
 
 EXAMPLES = (

@@ -8,9 +8,8 @@ import time
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from lbd.cli.complaints import complain
 from lbd.cli.ctl.jobs.filters import HEADING_OF, add_view, chosen_and_sorted, in_order, limited
-from lbd.cli.ctl.verb import Verb, reading
+from lbd.cli.ctl.verb import Verb, reading, say
 from lbd.cli.program import Parser
 from lbd.console.daemons import Daemons
 from lbd.console.figures import Clock, duration
@@ -89,11 +88,11 @@ def jobs(daemons: Daemons, options: argparse.Namespace) -> int:
         found = tables(reply, "jobs")
         missing = texts(reply, "missing")
         if hosts := [name for name in missing if name != DISPATCHER]:
-            complain("lbctl", f"these hosts did not answer: {', '.join(hosts)}")
+            say(f"these hosts did not answer: {', '.join(hosts)}")
         if DISPATCHER in missing:
-            complain("lbctl", f"{DISPATCHER} did not answer: no jobs of the queue are shown")
+            say(f"{DISPATCHER} did not answer: no jobs of the queue are shown")
         for line in withheld_lines(reply):
-            complain("lbctl", line)
+            say(line)
     if others:
         found = chosen(found, others)
     if queued:
@@ -112,9 +111,9 @@ def jobs(daemons: Daemons, options: argparse.Namespace) -> int:
     elif found:
         show(found, left_out, options)
     elif why := unknown_host(daemons, options.host):
-        complain("lbctl", why)
+        say(why)
     elif not missing:
-        complain("lbctl", "no jobs" if ended_too or queued else none_now(daemons, options, reply))
+        say("no jobs" if ended_too or queued else none_now(daemons, options, reply))
     return 0
 
 
@@ -144,7 +143,7 @@ def show(found: list[Json], left_out: int, options: argparse.Namespace) -> None:
         lines = job_lines(found, Clock(time.time(), options.utc), page)
     put(*(lines[1:] if options.no_header else lines))
     if left_out:
-        complain("lbctl", f"{left_out} more; --limit N shows more")
+        say(f"{left_out} more; --limit N shows more")
 
 
 def field_text(job: Json, key: str, *, utc: bool) -> str:

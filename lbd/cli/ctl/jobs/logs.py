@@ -8,9 +8,9 @@ import sys
 import time
 from collections.abc import Iterator
 
-from lbd.cli.complaints import complain
 from lbd.cli.ctl.jobs.own_files import FollowedFiles, copy_files, followed_files, where_it_goes
 from lbd.cli.ctl.jobs.queued_jobs import add_id, patiently, settled
+from lbd.cli.ctl.verb import say
 from lbd.cli.program import Parser
 from lbd.console.daemons import Daemons
 from lbd.console.job_acts import check_ids
@@ -73,7 +73,7 @@ def logs(daemons: Daemons, options: argparse.Namespace) -> int:
                           "shown at once: name some of them, like 12_[1-100]")  # fmt: skip
     status = show_each(daemons, begun)
     for line in why_not_begun([one for one in found if not has_begun(one)]):
-        complain("lbctl", line)
+        say(line)
     return status
 
 
@@ -102,12 +102,12 @@ def logs_of_failed(daemons: Daemons, options: argparse.Namespace) -> int:
                           "--attempt")  # fmt: skip
     failed = [one for one in tasks_of(daemons, options.ids) if text(one, "state") in FAILED]
     if not failed:
-        complain("lbctl", "none of these jobs has failed")
+        say("none of these jobs has failed")
     # One that is lost may have begun unseen.
     ran = [one for one in failed if has_begun(one) or text(one, "state") == "lost"]
     status = show_each(daemons, ran)
     for line in why_not_begun([one for one in failed if one not in ran]):
-        complain("lbctl", line)
+        say(line)
     return status
 
 
@@ -139,7 +139,7 @@ def show_each(daemons: Daemons, found: list[Json]) -> int:
                 raise
             if problem.code != AWAY and "dispatcher" in str(problem):  # as for every other task
                 raise
-            complain("lbctl", str(problem))
+            say(problem)
             if problem.code == AWAY:
                 left[host] = [task]
             else:
@@ -147,7 +147,7 @@ def show_each(daemons: Daemons, found: list[Json]) -> int:
     for host, tasks in left.items():
         more = f" and {len(tasks) - NAMED_MAX} more" if len(tasks) > NAMED_MAX else ""
         named = ", ".join(tasks[:NAMED_MAX]) + more
-        complain("lbctl", f"left out until {host} is back: the output of {named}")
+        say(f"left out until {host} is back: the output of {named}")
     return 0 if is_complete and not left else 1
 
 
@@ -164,14 +164,14 @@ def show_output(
         reply = patiently(daemons, question, follows=follows)
         again = int(number(reply, "attempt"))
         if seen and again and again != seen and not reply.get("continued"):
-            complain("lbctl", f"attempt {seen} failed; this is attempt {again}")
+            say(f"attempt {seen} failed; this is attempt {again}")
         seen, at = again or seen, reply.get("at")
         data, state, is_last = texts(reply, "data"), text(reply, "state"), not reply.get("more")
         if (warning := text(reply, "warning")) and warning not in warned:
             warned.add(warning)
-            complain("lbctl", warning)
+            say(warning)
         if dropped := reply.get("dropped_bytes"):
-            complain("lbctl", f"{dropped} bytes of output were dropped here")
+            say(f"{dropped} bytes of output were dropped here")
         printed = printed or bool(data)
         for descriptor, piece in enumerate(data, 1):
             write_all(descriptor, base64.b64decode(piece))
@@ -184,7 +184,7 @@ def show_output(
             asked = True
             show_rest(daemons, ids, None if follows or attempt else copied, printed=printed)
         if files is not None and not files.copy(is_last=is_last):
-            complain("lbctl", files.where())
+            say(files.where())
             if not is_last and files.have_all:
                 return 0
             files = None
@@ -232,14 +232,14 @@ def show_rest(daemons: Daemons, ids: list[str], copied: set[str] | None, *, prin
         said.append(f"job {text(job, 'id')} has not started" + (f": {reason}" if reason else ""))
     elif copied is not None:
         if (reason := text(job, "reason")).startswith(CANNOT_OPEN):
-            complain("lbctl", f"job {text(job, 'id')} never ran: {reason}")
+            say(f"job {text(job, 'id')} never ran: {reason}")
             return
         if copy_files(job, copied):
             return
     if where := where_it_goes(job):
         said.append(where)
     if said:
-        complain("lbctl", "; ".join(said))
+        say("; ".join(said))
 
 
 def say_how_it_ended(daemons: Daemons, ids: list[str]) -> None:
@@ -247,4 +247,4 @@ def say_how_it_ended(daemons: Daemons, ids: list[str]) -> None:
     with contextlib.suppress(LbdError):
         found = tables(daemons.lbm({"op": "queue.jobs", "ids": ids}, ANSWER_S), "jobs")
         for one in found:
-            complain("lbctl", end_phrase(one))
+            say(end_phrase(one))

@@ -9,7 +9,7 @@ import stat
 import time
 from dataclasses import dataclass
 
-from lbd.cli.complaints import complain
+from lbd.cli.ctl.verb import say
 from lbd.console.output_paths import comes_back, is_in_place, path_of
 from lbd.console.reply import Json, number, text
 from lbd.local.write_all import write_all
@@ -109,10 +109,9 @@ class OwnFile:
 
         reading = read_in_child(read, put, STALLED_S)
         if reading.is_stalled:
-            complain("lbctl", f"{self.path}: nothing was read of it within {STALLED_S:g} s; "
-                     "given up")  # fmt: skip
+            say(f"{self.path}: nothing was read of it within {STALLED_S:g} s; given up")
         elif reading.said:
-            complain("lbctl", f"{self.path}: {reading.said}")
+            say(f"{self.path}: {reading.said}")
         if reading.status == OVERWRITTEN:
             self.copied_bytes, self.last = 0, b""
         self.copied_bytes += reading.size_bytes

@@ -6,24 +6,20 @@ import math
 import time
 from functools import partial
 
-from lbd.cli.complaints import complain, report_error
+from lbd.cli.complaints import report_error
 from lbd.cli.ctl.jobs.arrays import outcome, wait_showing
 from lbd.cli.ctl.jobs.listing import job_lines
+from lbd.cli.ctl.verb import say
 from lbd.cli.program import Parser
 from lbd.cli.quantities import duration
 from lbd.client.progress import Progress, has_terminal
 from lbd.console.daemons import Daemons, OnlyInLab
 from lbd.console.figures import Clock
 from lbd.console.job_acts import check_ids
-from lbd.console.job_details import (
-    DETAIL_INDENT,
-    attempt_row,
-    detail_lines,
-    whole,
-)
+from lbd.console.job_details import DETAIL_INDENT, attempt_row, detail_lines
 from lbd.console.jobs import ANSWER_S
 from lbd.console.output import own_page, print_json, put, wrapped
-from lbd.console.reply import Json, table, tables, text
+from lbd.console.reply import Json, table, tables, text, whole
 from lbd.errors import LbdError, Unavailable
 from lbd.local.json_socket import AWAY, Refusal
 
@@ -112,7 +108,7 @@ def patiently(
                 notified = True
                 if progress is not None:
                     progress.clear()
-                complain("lbctl", f"{problem}; trying again for {left_s:.0f} s (^C to stop)")
+                say(f"{problem}; trying again for {left_s:.0f} s (^C to stop)")
             time.sleep(min(RETRY_S, left_s))
 
 
@@ -160,7 +156,7 @@ def wait(
                 if not (coming := reply.get("outputs_coming")):
                     break
                 if not delay and (delay := text(reply, "outputs_trouble")):
-                    complain("lbctl", f"outputs not fetched yet: {delay}; waiting for them")
+                    say(f"outputs not fetched yet: {delay}; waiting for them")
                 give_up_s = min(give_up_s, time.monotonic() + OUTPUTS_S)
                 if left_s <= 0:
                     raise Unavailable(f"ended, but outputs of {coming} are still being fetched")
@@ -170,7 +166,7 @@ def wait(
                 raise not_ended(left, held)
             if held >= left and not said_held:
                 said_held = True
-                complain("lbctl", waits_for_release(left, ids))
+                say(waits_for_release(left, ids))
         if not (counts or listed or reply.get("all_done")):
             question = {"op": "queue.wait", "ids": ids, "patience_s": 0.0, "counts": True}
             with contextlib.suppress(LbdError):
@@ -180,9 +176,9 @@ def wait(
         return NO_ANSWER, found
     trouble = text(reply, "outputs_trouble")
     if trouble:
-        complain("lbctl", f"outputs not fetched yet: {trouble}")
+        say(f"outputs not fetched yet: {trouble}")
     if line := outcome(counts, ids):
-        complain("lbctl", line)
+        say(line)
     if trouble:
         return NO_ANSWER, found
     return 0 if reply.get("all_done") else NOT_ALL, found

@@ -12,13 +12,13 @@ import signal
 import time
 from datetime import datetime
 
-from lbd.cli.complaints import EXIT_FAILED, complain, report_error
+from lbd.cli.complaints import EXIT_FAILED, report_error
 from lbd.cli.ctl.jobs import logs as queued_logs
 from lbd.cli.ctl.jobs import queued_jobs
 from lbd.cli.ctl.jobs.arrays import add_requeue_options, add_update_options, change_of
 from lbd.cli.ctl.jobs.filters import add_filters
 from lbd.cli.ctl.jobs.listing import job_lines, withheld_lines
-from lbd.cli.ctl.verb import Run, Verb, asking, reading
+from lbd.cli.ctl.verb import Run, Verb, asking, reading, say
 from lbd.cli.program import Parser, add_utc
 from lbd.cli.quantities import signal_named
 from lbd.console import plain_commands
@@ -72,7 +72,7 @@ def logs(daemons: Daemons, options: argparse.Namespace) -> int:
         print_json({"id": found.get("id"), "kept": False, "origin": found.get("origin"),
                     "message": where})  # fmt: skip
     else:
-        complain("lbctl", where)
+        say(where)
     return 0
 
 
@@ -91,14 +91,14 @@ def daemon_lines(daemons: Daemons, options: argparse.Namespace) -> int:
         for line in tables(reply, "lines"):
             put(line_text(line, job))
         if reply.get("more"):
-            complain("lbctl", "earlier lines have been dropped")
+            say("earlier lines have been dropped")
         if not tables(reply, "lines"):
-            complain("lbctl", f"no daemon has any lines about job {job}")
+            say(f"no daemon has any lines about job {job}")
     if missing:
         named = ", ".join(f"{host} ({text(missing, host)})" for host in missing)
-        complain("lbctl", f"lines of these daemons are missing: {named}")
+        say(f"lines of these daemons are missing: {named}")
     for host in withheld:
-        complain("lbctl", f"{host} does not show its lines here ({text(withheld, host)} there)")
+        say(f"{host} does not show its lines here ({text(withheld, host)} there)")
     return 0
 
 
@@ -133,7 +133,7 @@ def wait(daemons: Daemons, options: argparse.Namespace) -> int:
         ended += found
     for one in ended:
         if text(one, "state") == "unknown":
-            complain("lbctl", f"{text(one, 'id')} has ended; its outcome is unknown")
+            say(f"{text(one, 'id')} has ended; its outcome is unknown")
     if options.json:
         print_json(ended)
     return status
@@ -165,9 +165,9 @@ def selected(daemons: Daemons, options: argparse.Namespace, does: str) -> list[s
     if does != "end":
         jobs = [one for one in jobs if may_wait(one)]
     if not (jobs or options.json):
-        complain("lbctl", unknown_host(daemons, filters.host) or "no job matches these filters")
+        say(unknown_host(daemons, filters.host) or "no job matches these filters")
     if not (options.yes or agreed(jobs, does)):
-        complain("lbctl", "nothing was done")
+        say("nothing was done")
         return None
     return [text(one, "id") for one in jobs]
 
@@ -196,7 +196,7 @@ def mention_plain(daemons: Daemons) -> None:
                 some = f"{len(plain)} plain commands of yours run", "them"
             names = in_ranges(plain[:ASKED_FROM]) + (" …" if plain[ASKED_FROM:] else "")
             how = f"`lbctl kill --user {user}` ends {some[1]} as well"
-            complain("lbctl", f"{some[0]} on: {names}; {how}")
+            say(f"{some[0]} on: {names}; {how}")
 
 
 def matching(daemons: Daemons, ids: list[str], filters: Filters) -> list[Json]:
@@ -204,12 +204,11 @@ def matching(daemons: Daemons, ids: list[str], filters: Filters) -> list[Json]:
     Raises LbdError."""
     reply = fetch(daemons, ended_too=False)
     if missing := texts(reply, "missing"):
-        complain(
-            "lbctl",
+        say(
             f"jobs of these hosts are missing, since they did not answer: {', '.join(missing)}",
         )
     for line in withheld_lines(reply):
-        complain("lbctl", line)
+        say(line)
     found = [one for one in tables(reply, "jobs")
              if text(one, "state") not in ENDED_NAMES and filters.keeps(one)]  # fmt: skip
     if not ids:
@@ -260,7 +259,7 @@ def report(done: Acted, options: argparse.Namespace, did: str) -> int:
             names = in_ranges(ids)
             put(f"not ended yet: {names}; {later}" if later else f"{did} {names}")
         for error in done.errors:
-            complain("lbctl", error)
+            say(error)
     return EXIT_FAILED if done.errors else 0
 
 

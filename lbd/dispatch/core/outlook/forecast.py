@@ -34,6 +34,7 @@ from lbd.dispatch.core.outlook.queue_outlook import QueueOutlook, SlotTimes
 from lbd.dispatch.core.queues import Queues
 from lbd.dispatch.core.registry import Registered
 from lbd.model import JobId
+from lbd.text.units import counted
 from lbd.theory.calibration import Correction
 from lbd.theory.queue_time import UniformLog
 
@@ -280,8 +281,8 @@ class Forecast:
             return Prediction(None, f"no estimate until {FEWEST} jobs have ended")
         if math.isinf(until_s):
             return Prediction(None, "no estimate until more slots are available to the queue")
-        jobs = f"{many(place.jobs, 'job')} ahead, " if place.jobs else ""
-        ahead = f"{jobs}{many(outlook.total, 'slot')}; "
+        jobs = f"{counted(place.jobs, 'job')} ahead, " if place.jobs else ""
+        ahead = f"{jobs}{counted(outlook.total, 'slot')}; "
         how = ahead + made_of(played, outlook.slot_times)
         if why := played.why_rough(job_id):
             how += f"; {GUESS}: {why}"
@@ -370,10 +371,6 @@ def made_from(slot_times: SlotTimes) -> str:
     return f"by the run times of {count} ended jobs ({mean_s:.3g} s on average)"
 
 
-def many(count: int, noun: str) -> str:
-    return f"{count} {noun}{'s' * (count != 1)}"
-
-
 def made_from_those_with(needs: NeedsOutlook, ended: ResourceTimes) -> str:
     """Returns "" unless the job waits for a resource."""
     part = needs.shortage.part if needs.shortage is not None else None
@@ -383,7 +380,7 @@ def made_from_those_with(needs: NeedsOutlook, ended: ResourceTimes) -> str:
 
 
 def nobody_has(job: QueuedJob) -> str:
-    lacks = "what it needs" if job.needs else many(job.slots, "slot")
+    lacks = "what it needs" if job.needs else counted(job.slots, "slot")
     if job.only is not None:
         return f"{job.only} accepts no jobs now, or does not have {lacks}"
     where = "other than those excluded " if job.barred else ""

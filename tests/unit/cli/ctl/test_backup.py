@@ -22,7 +22,7 @@ import pytest
 from lbd.cli.ctl import backup
 from lbd.cli.lbctl import main
 from lbd.config.load import load
-from lbd.config.stats import StatsConfig
+from lbd.config.schema import StatsConfig
 from lbd.dispatch.ledger.sqlite import migrate
 from lbd.lbm.usage.record import Usage
 from lbd.lbm.usage.store import UsageStore

@@ -14,7 +14,7 @@ from lbd.errors import LbdError
 
 
 @pytest.mark.parametrize(
-    ("words", "complaint"),
+    ("words", "said"),
     [
         (("-n", "4-2"), "4-2: the range is backwards"),
         (("-n", "3-3"), "3-3: the range is a single number; write 3"),
@@ -31,12 +31,9 @@ from lbd.errors import LbdError
         (("-x", "h2,"), "--exclude h2,: a name is missing, or is --host"),
     ],
 )
-def test_a_malformed_question_is_refused(words, complaint, capsys):
+def test_a_malformed_question_is_refused(words, said, complaint):
     assert lbctl.main(["predict", *words]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert complaint in err
-    assert err.count("\n") == 1
+    assert said in complaint()
 
 
 def test_the_needs_of_the_job_are_sent_in_the_terms_of_the_lbm():

@@ -13,13 +13,7 @@ from lbd.config.schema import Config, HostConfig
 from lbd.dispatch.ledger.sqlite import SqliteLedger, has_jobs_to_start
 from lbd.errors import Unavailable
 from lbd.process import last_words
-from lbd.trust.authority import sign
-from tests.unit.enrolment import enrolled, joined, made_authority
-
-
-@pytest.fixture
-def authority(tmp_path):
-    return made_authority(tmp_path / "authority")
+from tests.unit.enrolment import enrolled, joined, made_authority, restored
 
 
 @pytest.fixture
@@ -36,12 +30,6 @@ def put_job(path, reason="", finished=None):
         row |= {"state": "pending", "reason": reason, "finished": finished}
         marks = ", ".join("?" * len(row))
         file.execute(f"INSERT INTO jobs ({', '.join(row)}) VALUES ({marks})", (*row.values(),))
-
-
-def restored(authority):
-    """The list of a copy that was restored on another machine."""
-    ledger = authority.ledger().begun_again(is_home_new=True)
-    return sign(authority.credentials(), ledger.revocations())
 
 
 def right_of(tmp_path, authority, answer, said):

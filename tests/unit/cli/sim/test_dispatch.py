@@ -184,10 +184,9 @@ def test_cutoffs_are_solved_for_the_sizes_of_a_trace_or_for_the_fitted_distribut
         (["--objective", "x"], 2, "fairness"),
     ],
 )
-def test_bad_input_is_one_clear_line(capsys, words, code, said):
+def test_bad_input_is_one_clear_line(complaint, words, code, said):
     assert sim(*words) == code
-    out, err = capsys.readouterr()
-    assert (out, err.count("\n")) == ("", 1)
+    err = complaint()
     assert err.startswith("lbd sim")
     assert said in err
 

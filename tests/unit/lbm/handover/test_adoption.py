@@ -24,7 +24,8 @@ from lbd.lbm.link.accepted_links import AcceptedLinks
 from lbd.local.budget import Budget
 from lbd.net.gen.handover_pb2 import Handover
 from tests.unit.lbm.handover.passing import handed_over
-from tests.unit.lbm.inbound.test_attached_job import Link, host_of, running, until
+from tests.unit.lbm.inbound.test_attached_job import Link, host_of, running
+from tests.unit.until import until
 
 
 def message(**fields):

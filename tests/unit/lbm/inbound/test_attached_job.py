@@ -26,6 +26,7 @@ from lbd.local.budget import Budget
 from lbd.local.rate_limit import Rates
 from lbd.net.gen import lbm_pb2
 from tests.unit.lbm.handover.passing import handed_over
+from tests.unit.until import until
 
 TERM = 15
 
@@ -105,12 +106,6 @@ def begin(host, number, **fields):
     job = AttachedJob(host, Talk(), Claims(host.jobs))
     serving = asyncio.create_task(job.serve(request))
     return job, serving
-
-
-async def until(holds):
-    async with asyncio.timeout(20):
-        while not holds():  # noqa: ASYNC110  # nobody says so
-            await asyncio.sleep(0.01)
 
 
 async def running(host, number=1):

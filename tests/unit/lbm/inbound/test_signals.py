@@ -8,7 +8,8 @@ from lbd.keeper import protocol as keeper
 from lbd.lbm.inbound.executions import Signals
 from lbd.lbm.keeper_link import Forked
 from lbd.lbm.link import wire as tags
-from tests.unit.lbm.inbound.test_attached_job import Wire, exits, host, restored, until
+from tests.unit.lbm.inbound.test_attached_job import Wire, exits, host, restored
+from tests.unit.until import until
 
 __all__ = ["host"]
 

@@ -18,7 +18,8 @@ from lbd.lbm.link.opened_links import Resumes
 from lbd.local.budget import Budget
 from lbd.local.rate_limit import Rates
 from lbd.net.gen import lbm_pb2
-from tests.unit.lbm.inbound.test_attached_job import Wire, exits, host_of, until
+from tests.unit.lbm.inbound.test_attached_job import Wire, exits, host_of
+from tests.unit.until import until
 
 FOR_EVER_S, LONG_S = 1e9, 1e6
 

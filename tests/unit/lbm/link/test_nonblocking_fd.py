@@ -17,6 +17,7 @@ from lbd.lbm.link import user_threads
 from lbd.lbm.link.descriptor_kinds import DescriptorKind, kind_of, why_not
 from lbd.lbm.link.nonblocking_fd import Descriptor
 from lbd.lbm.link.user_threads import THREADS_MAX, Threads, UserThreads
+from tests.unit.until import until
 
 LINE = b"a secret line\n"
 
@@ -28,12 +29,6 @@ def blocked():
     yield SimpleNamespace(reader=reader, writer=writer, hang=lambda: os.read(reader, 1))
     os.close(writer)
     os.close(reader)
-
-
-async def until(condition):
-    async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.001)
 
 
 async def test_hung_calls_of_one_user_take_no_threads_of_others(blocked):

@@ -36,6 +36,7 @@ from lbd.model import JobId
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.gen import lbm_pb2
 from lbd.process.boot_clock import clock_s
+from tests.unit.until import until
 
 KILLED = 9
 KEY = JobId("7"), 1
@@ -125,12 +126,6 @@ def attempt_of(host, news, kind=Attempt, **fields):
 async def begin(attempt):
     attempt.begin()
     await until(lambda: attempt.execution.process is not None)
-
-
-async def until(holds):
-    async with asyncio.timeout(20):
-        while not holds():  # noqa: ASYNC110  # nobody says so
-            await asyncio.sleep(0.01)
 
 
 @pytest.fixture

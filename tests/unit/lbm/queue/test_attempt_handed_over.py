@@ -15,7 +15,8 @@ from lbd.lbm.keeper_link import ProcessExit, Spawned
 from lbd.lbm.queue.dispatcher_line import DispatcherLine
 from lbd.process.boot_clock import clock_s
 from tests.unit.lbm.handover.passing import handed_over
-from tests.unit.lbm.queue.test_attempt_guards import KEY, Link, Spool, admit, start, until
+from tests.unit.lbm.queue.test_attempt_guards import KEY, Link, Spool, admit, start
+from tests.unit.until import until
 
 
 class Keeper(Link):

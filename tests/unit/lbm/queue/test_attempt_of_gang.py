@@ -8,7 +8,8 @@ from lbd.lbm.keeper_link import ProcessExit, SpawnFailed
 from lbd.lbm.queue.attempt import Attempt
 from lbd.model import GANG_MOVES, GANG_SHOWN
 from lbd.process.boot_clock import clock_s
-from tests.unit.lbm.queue.test_attempt_guards import KEY, Spool, host, news, start_of, until
+from tests.unit.lbm.queue.test_attempt_guards import KEY, Spool, host, news, start_of
+from tests.unit.until import until
 
 __all__ = ["host", "news"]
 

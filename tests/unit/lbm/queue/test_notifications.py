@@ -14,6 +14,7 @@ from lbd.lbm.queue import notifications
 from lbd.lbm.queue.notifications import Notifications
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.gen import lbm_pb2
+from tests.unit.until import until
 
 ONE, OTHER = 1001, 1002
 WATCHED_MAX, ANSWER_MAX = 50, 500  # jobs: here, and in an answer of the dispatcher
@@ -107,11 +108,6 @@ async def running(tmp_path, queue, as_user, *owners):
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
-
-
-async def until(holds):
-    while not holds():  # noqa: ASYNC110
-        await asyncio.sleep(0.001)
 
 
 async def test_a_large_array_that_never_begins_keeps_nobody_from_hearing(tmp_path):

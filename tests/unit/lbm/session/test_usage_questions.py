@@ -7,8 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from lbd.config.access import AdminConfig, AdmissionConfig, UsersConfig
-from lbd.config.schema import Config, HostConfig
-from lbd.config.stats import StatsConfig
+from lbd.config.schema import Config, HostConfig, StatsConfig
 from lbd.errors import PeerError
 from lbd.lbm.session.usage_questions import (
     PATTERN_CHARS,

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from lbd.config.schema import Config, HostConfig
-from lbd.config.stats import StatsConfig
+from lbd.config.schema import Config, HostConfig, StatsConfig
 from lbd.lbm.core.jobs import Job
 from lbd.lbm.usage.log import EndedJobs, UsageLog
 from lbd.model import HostId, JobId, JobState

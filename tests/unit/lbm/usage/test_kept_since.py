@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from lbd.config.stats import StatsConfig
+from lbd.config.schema import StatsConfig
 from lbd.lbm.usage import algorithms
 from lbd.lbm.usage.store import PastJobs, UsageStore
 from tests.unit.lbm.usage.test_store import NOW, usage

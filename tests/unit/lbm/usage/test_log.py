@@ -11,8 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from lbd.config.schema import Config, HostConfig
-from lbd.config.stats import StatsConfig
+from lbd.config.schema import Config, HostConfig, StatsConfig
 from lbd.errors import Unavailable
 from lbd.lbm.core.jobs import Job, Jobs
 from lbd.lbm.session.local_cpu import LocalCpu, knows_results

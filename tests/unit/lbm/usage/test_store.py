@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from lbd.config.stats import StatsConfig
+from lbd.config.schema import StatsConfig
 from lbd.lbm.core.jobs import Job
 from lbd.lbm.usage.log import slowdown
 from lbd.lbm.usage.record import Usage, usage_of

@@ -10,7 +10,8 @@ import math
 
 import pytest
 
-from lbd.config.schema import LimConfig, bounds_of
+from lbd.config.fields import bounds_of
+from lbd.config.schema import LimConfig
 from lbd.errors import ConfigError, PeerError
 from lbd.lim.core import events as e
 from lbd.lim.core import messages as m

@@ -216,11 +216,9 @@ def test_plain_commands_that_at_me_leaves_running_are_named(daemon, capsys, monk
 
 
 @pytest.mark.parametrize("verb", ["hold", "release", "requeue"])
-def test_a_plain_command_has_no_place_in_the_queue(lbm, capsys, verb):
+def test_a_plain_command_has_no_place_in_the_queue(lbm, complaint, verb):
     assert lbctl.main([verb, "h1-1"]) == 1
-    out, err = capsys.readouterr()
-    assert (out, err.count("\n")) == ("", 1)
-    assert err.startswith("lbctl: h1-1 is a plain lbrun; only queued jobs can be ")
+    assert complaint().startswith("lbctl: h1-1 is a plain lbrun; only queued jobs can be ")
     assert not [request for request in lbm.asked if request["op"] == "queue.act"]
 
 

@@ -172,12 +172,7 @@ def test_no_interval_has_zero_width():
 
 
 def test_of_a_long_line_the_first_jobs_are_simulated_and_the_rest_advance_at_the_mean_rate():
-    table = Table()
-    for _ in range(5):
-        table.queues.resource_times.slots.ended(10.0)
-    table.host("h1", 2)
-    for n in range(1, PLAYED_MAX + 103):
-        table.arrive(f"{n}")
+    table = busy(PLAYED_MAX + 102, slots=2)
     forecast = Forecast(table.queues)
     last = table.queues.registry[JobId(f"{PLAYED_MAX + 102}")]
     assert forecast.of(last, 0.0).wait_s == pytest.approx((PLAYED_MAX + 100) * 10 / 2, rel=0.01)
@@ -273,11 +268,11 @@ def test_who_waits_for_one_host_looks_at_the_others_once():
     assert Counting.asked <= len(hosts) + len(runs)
 
 
-def busy(jobs=908):
+def busy(jobs=908, slots=8):
     table = Table()
     for _ in range(5):
         table.queues.resource_times.slots.ended(10.0)
-    table.host("h1", 8)
+    table.host("h1", slots)
     for n in range(1, jobs + 1):
         table.arrive(f"{n}")
     return table
