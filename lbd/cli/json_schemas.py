@@ -118,7 +118,7 @@ CHANGED: dict[str, object] = {"hosts": "integer", "changed": "integer", "missing
 RESET: dict[str, object] = {"dropped": "text", "trial_ended": "flag"}
 STATUS = alone({
     "cluster": fields({"name": "text", "algorithm": "text", "centre": "text?",
-                       "dispatcher": nullable(DISPATCHER)}),
+                       "dispatcher": nullable(DISPATCHER)}, {"dispatcher_unknown": "text"}),
     "hosts": [HOST],
 })  # fmt: skip
 CANDIDATE = fields({"name": "text", "load": "number?", "age_s": "number?", "willing": "flag",

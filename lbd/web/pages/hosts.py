@@ -84,7 +84,9 @@ def cluster_part(status: Json) -> Facts:
             ("running", plain(count(number(dispatcher, "running")))),
         ]
     else:
-        items.append(("queue", plain("none, or no answer", DIM)))
+        items.append(
+            ("queue", plain(text(cluster, "dispatcher_unknown") or "none, or no answer", DIM))
+        )
     return Facts("cluster", "Cluster", items)
 
 

@@ -72,6 +72,19 @@ def test_a_dispatcher_that_does_not_answer_is_reported_as_silent(daemon, tmp_pat
     assert "   dispatcher on h1 or h2: no answer\n" in capsys.readouterr().out
 
 
+def test_where_the_lbm_is_missing_the_dispatcher_is_not_blamed(daemon, tmp_path, capsys):
+    with (tmp_path / "lbd.toml").open("a") as config:
+        config.write('[dispatch]\nhost = "h9"\n')
+    daemon("lim", status=STATUS)
+    assert lbctl.main(["status"]) == 0
+    said = "   dispatcher on h9: not known, as this host's LBM is not running\n"
+    assert said in capsys.readouterr().out
+    assert lbctl.main(["status", "--json"]) == 0
+    cluster = json.loads(capsys.readouterr().out)["cluster"]
+    assert cluster["dispatcher"] is None
+    assert "LBM is not running" in cluster["dispatcher_unknown"]
+
+
 def test_a_revoked_host_is_reported_as_revoked(daemon, capsys):
     hosts = [HOST, {**HOST, "name": "h2", "state": "late", "revoked": True}]
     daemon("lim", status={**STATUS, "hosts": hosts})
