@@ -87,7 +87,12 @@ EXITS = (
     ("lbctl wait", "0", "all jobs succeeded"),
     ("lbctl wait", "1", "at least one did not"),
     ("lbctl wait", "2", "time-out, no such job, permission denied, no answer, no outputs yet"),
-    ("lbctl stats, history", "1", "some hosts did not answer: what the others said is printed"),
+    (
+        "lbctl stats, history, jobs",
+        "1",
+        "some hosts did not answer: what the others said is printed",
+    ),
+    ("lbctl queue", "1", "the dispatcher did not answer"),
     ("lbctl doctor", "1", "it found at least one fault"),
     ("lbctl tags solve", "1", "no cutoffs are feasible"),
     (

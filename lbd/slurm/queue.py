@@ -11,7 +11,7 @@ from lbd.client.complaints import Trouble
 from lbd.client.lbm_socket import connect, find_runtime_dirs
 from lbd.local.frames import JSON, Splitter, pack
 from lbd.slurm.options import SlurmError
-from lbd.text.job_phrases import LAUNCHER
+from lbd.text.job_phrases import DISPATCHER, LAUNCHER
 from lbd.text.one_line import printable
 
 ANSWER_S = 30.0
@@ -212,6 +212,9 @@ def jobs(ids: Sequence[str] = ()) -> list[Job]:
         reply = ask({"op": "queue.jobs", "ids": list(ids), "tasks": True})
     else:
         reply = ask({"op": "jobs", "all": True, "cluster": True, "tasks": True})
+        missing = reply.get("missing")
+        if isinstance(missing, list) and DISPATCHER in missing:
+            raise SlurmError(f"{DISPATCHER} did not answer")
     rows = reply.get("jobs")
     found = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
     return [Job(row) for row in found if QUEUED_ID.fullmatch(str(row.get("id")))]

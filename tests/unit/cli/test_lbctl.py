@@ -188,11 +188,14 @@ def test_jobs(daemon, capsys):
     assert lbctl.main(["jobs", "--all", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == [{"schema": 1, **JOB}]
     lbm.answers["jobs"] = {"jobs": [], "missing": ["h3"]}
-    assert lbctl.main(["jobs", "--json"]) == 0
+    assert lbctl.main(["jobs", "--json"]) == 1
     assert capsys.readouterr() == ("[]\n", "lbctl: these hosts did not answer: h3\n")
+    lbm.answers["jobs"] = {"jobs": [JOB], "missing": ["h3"]}
+    assert lbctl.main(["jobs", "h1-7"]) == 0  # nothing that was asked for is missing
+    capsys.readouterr()
     lbm.answers["jobs"] = {"jobs": [JOB]}
     asked = [request for request in lbm.asked if request["op"] == "jobs"]
-    assert [request["all"] for request in asked] == [False, True, False]
+    assert [request["all"] for request in asked] == [False, True, False, True]
     assert lbctl.main(["jobs", "h1-8"]) == 1
     assert capsys.readouterr().err == "lbctl: no job has the id 'h1-8'; did you mean \"h1-7\"?\n"
     assert lbctl.main(["jobs", "mine"]) == 1  # it may be a name
