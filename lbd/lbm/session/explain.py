@@ -17,7 +17,7 @@ from lbd.lbm.outbound.context import OutboundContext
 from lbd.lbm.outbound.directory import Directory
 from lbd.lbm.outbound.request import stamp_message
 from lbd.lbm.owner.accounts import user_name
-from lbd.lbm.session.cluster import ASK_LIM_S, ClusterHost
+from lbd.lbm.session.cluster import ASK_LIM_S, ClusterHost, Unreached
 from lbd.lbm.session.peer_process import AnyProcess
 from lbd.lbm.session.request import ClientRequest
 from lbd.local.caller import Caller
@@ -90,10 +90,13 @@ class Checks:
         if self._is_kept(question):
             return await self._kept(to_lim, argv_of(question))
         reply = await self._placed(to_lim)
-        unable = await self._unable(question, caller)
+        unable, silent = await self._looks(question, caller)
         wanted = question.get("wanted")
         if isinstance(wanted, str) and wanted in unable:
             raise Refusal(f"{wanted}: {unable[wanted]}", "unavailable")
+        if isinstance(wanted, str) and wanted in silent:
+            why = silent[wanted]
+            reply["unknown"] = f"{wanted} did not say whether the command can begin there: {why}"
         if not unable:
             return reply
         excluded = question.get("excluded")
@@ -145,14 +148,24 @@ class Checks:
             given = f"{given} ~{peak_bytes}".strip()
         return {"cpu_s": cpu_s, "needs": given}
 
-    async def _unable(self, question: Json, caller: Caller) -> dict[str, str]:
-        """The hosts that said they could not begin the command, and why."""
-        hosts = [peer for peer in await self._home.cluster.others() if peer.is_up]
+    async def _looks(self, question: Json, caller: Caller) -> tuple[dict[str, str], dict[str, str]]:
+        """Why hosts cannot begin the command, and why others did not say. A host that the user
+        names is asked whatever our LIM believes, since the command would go there."""
+        wanted = question.get("wanted")
+        others = await self._home.cluster.others()
+        hosts = [peer for peer in others if peer.is_up or peer.name == wanted]
         if not hosts:
-            return {}
+            return {}, {}
         request = await self._request(question, caller)
         found = await asyncio.gather(*(self._ask(host, request) for host in hosts))
-        return {host.name: why for host, why in zip(hosts, found, strict=True) if why}
+        unable: dict[str, str] = {}
+        silent: dict[str, str] = {}
+        for host, why in zip(hosts, found, strict=True):
+            if isinstance(why, Unavailable) and not isinstance(why, Unreached):
+                silent[host.name] = str(why)
+            elif why:
+                unable[host.name] = str(why)
+        return unable, silent
 
     async def _request(self, question: Json, caller: Caller) -> lbm_pb2.RunRequest:
         program = str(question["program"])
@@ -177,12 +190,12 @@ class Checks:
             directory_stamp=None if staged else stamp_message(await directory.stamp()),
         )
 
-    async def _ask(self, host: ClusterHost, request: lbm_pb2.RunRequest) -> str:
-        """Why it could not begin there; "" also for a host that does not answer."""
+    async def _ask(self, host: ClusterHost, request: lbm_pb2.RunRequest) -> str | Unavailable:
+        """Why it could not begin there, "" if it could; or why the host did not answer."""
         ask = self._home.cluster.ask
         try:
             async with self._asking.turn(request.uid):
                 reply = await ask(host, "Check", request, lbm_pb2.CheckReply, 2 * ANSWER_S)
-        except Unavailable:
-            return ""
+        except Unavailable as problem:
+            return problem
         return "" if reply.able else one_line(reply.reason) or "refused"
