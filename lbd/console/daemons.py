@@ -9,10 +9,10 @@ from lbd.console.reply import Json, table, text
 from lbd.errors import ConfigError, LbdError, Unavailable
 from lbd.local.json_socket import Connect, ask, connected
 from lbd.local.own_lab import own_lab_advice
-from lbd.local.starting import Patience, has_left_traces, starter
+from lbd.local.starting import Patience, has_left_traces, how_to_start, starter
 from lbd.process.own_directory import why_not_believed
 
-START = "start it with: systemctl start lbd.target, or lbd up"
+START = "start it with: systemctl start lbd.target, or lbd up"  # on another host
 
 
 class Absent(Unavailable):
@@ -93,9 +93,9 @@ class Daemons:
 
 def absence(runtime_dir: str, daemon: str, problem: str) -> Absent:
     """Returns the error for a daemon that does not run and is not being started."""
-    lab = own_lab_advice(runtime_dir)
+    lab, start = own_lab_advice(runtime_dir), how_to_start([runtime_dir])
     if not lab:
-        return Absent(f"{problem}; {START}")
+        return Absent(f"{problem}; {start}")
     if has_left_traces(runtime_dir, daemon):
-        return Absent(f"{problem}; {START}; or use your lab: {lab}")
+        return Absent(f"{problem}; {start}; or use your lab: {lab}")
     return OnlyInLab(f"{problem}; {lab}")
