@@ -323,6 +323,7 @@ class Dispatcher:
         else:
             slots = slots_of(name, heartbeat, self.config.dispatch.load_ceiling, self.tiers(name))
             self.carry(life.host_is(slots, now_s, self.rng))
+        life.owner_rules(name, heartbeat.rules, now_s)
         held = [(JobId(item.job), item.attempt) for item in heartbeat.held]
         renewed, actions = life.heartbeat(name, held, now_s)
         proof = name, held, heartbeat.keeper, heartbeat.said_s, now_s, self.rng
