@@ -13,18 +13,17 @@ from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from lbd.load.process_table import task_of
-from lbd.load.procfs import read_small
 from lbd.model import JobId
+from lbd.process.boot_clock import boot_id
 
-BOOT_ID = "/proc/sys/kernel/random/boot_id"
 ATTEMPT = re.compile(r"\d+(_\d+)?\.\d+")  # the keeper's name for one
 
 
 def life_of(pid: int) -> str:
     """Returns a name that no other process has ever had; "" if that cannot be found out."""
     try:
-        boot, space = read_small(BOOT_ID).decode().strip(), os.readlink("/proc/self/ns/pid")
-    except (OSError, ValueError):
+        boot, space = boot_id(), os.readlink("/proc/self/ns/pid")
+    except OSError:
         return ""
     task = task_of(pid) if pid else None
     if task is None or task.has_ended or not boot:
