@@ -12,7 +12,7 @@ from pathlib import Path
 
 from lbd.cli.daemons.wiring import Ready
 from lbd.config.schema import Config
-from lbd.dispatch.ledger.sqlite import has_jobs_to_start
+from lbd.dispatch.ledger.sqlite import has_open_jobs
 from lbd.lim.identity import others_met
 from lbd.net import transport
 from lbd.net.standing import Standing
@@ -60,17 +60,14 @@ class QueueRight:
         `file`: the ledger, None if it is a database. Returns False if `ended` is set, or should be.
 
         Nothing can start twice unless the ledger has jobs from before, so only then another host is
-        waited for; and not for ever, as all others may be off for good. One that comes later still
-        ends it. If this host has led since it was booted, its queue has not been away: to wait then
-        would end all that runs, whose leases are renewed only by a dispatcher that serves.
+        waited for, also if all are held, since they can be released at any time; and not for ever,
+        as all others may be off for good. One that comes later still ends it. If this host
+        has led since it was booted, its queue has not been away: to wait then would end all that
+        runs, whose leases are renewed only by a dispatcher that serves.
         """
         standing, wait_s = self._standing, self._config.dispatch.confirm_s
         standing.ends(ended)
-        if (
-            file is not None
-            and not (self._has_asked or self._has_led())
-            and has_jobs_to_start(file)
-        ):
+        if file is not None and not (self._has_asked or self._has_led()) and has_open_jobs(file):
             self._has_asked = await standing.confirmed(wait_s, ended, self._say_waits)
             if not self._has_asked and not ended.is_set():
                 self._has_asked = True
