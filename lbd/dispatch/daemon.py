@@ -317,7 +317,7 @@ class Dispatcher:
             return  # another may lead now: renewing would be a promise in its name
         if fault := heartbeat_fault(heartbeat):
             raise ValueError(f"a heartbeat of {name}: {fault}")
-        is_first, line.heartbeat = not line.heartbeat, heartbeat.number
+        is_first, line.heartbeat = line.heartbeat is None, heartbeat.number
         if heartbeat.drained or not heartbeat.slots:
             self.carry(life.host_gone(name, now_s, self.rng, *why_closed(heartbeat)))
         else:
