@@ -140,6 +140,8 @@ class Lbm:
         locks = take_pid_locks("lbm", self._config.host.runtime_dir, self._config.host.state_dir)
         clients = ClientServer(self._runtime / "lbm.sock", self._home, self._questions.answer)
         try:
+            with contextlib.suppress(OSError):  # it was meant for the last one
+                (self._runtime / STOPPING).unlink()
             self._bind_network()
             await self._keeper.connect()
             listener = await self._take_over(clients)
@@ -160,14 +162,14 @@ class Lbm:
                 ]
                 if self._attempts is not None:
                     tasks.append(group.create_task(self._attempts.run(), name="attempts"))
-                await self._until_asked()
-                if not self._restart.is_set():
+                makes_way = await self._makes_way()
+                if not makes_way:
                     clients.turn_away()
                     if self._attempts is not None:
                         await self._attempts.end_all()
                 for task in tasks:
                     task.cancel()
-                if self._restart.is_set():
+                if makes_way:
                     await self._report.report(self._config.lbm.orphan_after_s)
                     release = partial(let_go, self._stop.leaving, locks)
                     await hand_over(self._links, self._home, clients, self._attempts, release)
@@ -198,11 +200,13 @@ class Lbm:
         """For an LBM that continues everything, unless systemd stops us: then none follows."""
         (self._stop if (self._runtime / STOPPING).exists() else self._restart).set()
 
-    async def _until_asked(self) -> None:
-        """Waits until asked to stop, or to make way for an LBM that continues everything (USR2)."""
+    async def _makes_way(self) -> bool:
+        """Waits until asked to stop, or to make way for an LBM that continues everything (USR2).
+        Returns which: whoever asks for the other one afterwards comes too late."""
         waits = [asyncio.create_task(event.wait()) for event in (self._stop, self._restart)]
         for wait in (await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED))[1]:
             wait.cancel()
+        return not self._stop.is_set()
 
     async def _take_over(self, clients: ClientServer) -> int | None:
         """Takes over what an earlier LBM left with the keeper. Returns its socket for clients."""
