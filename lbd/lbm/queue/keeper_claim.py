@@ -5,6 +5,9 @@ the dispatcher sent an attempt while we named a keeper, and we name the same one
 holding the attempt, then nothing of it is alive. That is true only of this very process of this
 boot. A host that was started again proves nothing: another machine may have its name, its address
 and a copy of its disk, while the old one is merely cut off.
+
+A copy of a running machine (a snapshot of a virtual machine, CRIU) cannot be told from the
+original: both have this boot and this process. See docs/explanation/promises.md.
 """
 
 import os
