@@ -346,6 +346,7 @@ class Dispatcher:
         running, own = len(self.life.leased), self.config.dispatch
         reply = pb.StatusInfo(mode=own.mode, closed=own.closed, in_file=not own.in_postgres)
         reply.queued, reply.running = len(self.life.jobs) - running, running
+        reply.full = self.ledger.room.full(own.ledger_bytes, self.ledger.disk())
         if isinstance(self.life.discipline, Tiered):
             for host in self.order():
                 reply.tiers.add(host=host, tiers=self.tiers(HostId(host)))

@@ -706,20 +706,22 @@ class HostTiers(_message.Message):
     def __init__(self, host: _Optional[str] = ..., tiers: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class StatusInfo(_message.Message):
-    __slots__ = ("mode", "queued", "running", "tiers", "closed", "in_file")
+    __slots__ = ("mode", "queued", "running", "tiers", "closed", "in_file", "full")
     MODE_FIELD_NUMBER: _ClassVar[int]
     QUEUED_FIELD_NUMBER: _ClassVar[int]
     RUNNING_FIELD_NUMBER: _ClassVar[int]
     TIERS_FIELD_NUMBER: _ClassVar[int]
     CLOSED_FIELD_NUMBER: _ClassVar[int]
     IN_FILE_FIELD_NUMBER: _ClassVar[int]
+    FULL_FIELD_NUMBER: _ClassVar[int]
     mode: str
     queued: int
     running: int
     tiers: _containers.RepeatedCompositeFieldContainer[HostTiers]
     closed: bool
     in_file: bool
-    def __init__(self, mode: _Optional[str] = ..., queued: _Optional[int] = ..., running: _Optional[int] = ..., tiers: _Optional[_Iterable[_Union[HostTiers, _Mapping]]] = ..., closed: _Optional[bool] = ..., in_file: _Optional[bool] = ...) -> None: ...
+    full: str
+    def __init__(self, mode: _Optional[str] = ..., queued: _Optional[int] = ..., running: _Optional[int] = ..., tiers: _Optional[_Iterable[_Union[HostTiers, _Mapping]]] = ..., closed: _Optional[bool] = ..., in_file: _Optional[bool] = ..., full: _Optional[str] = ...) -> None: ...
 
 class TagsAsked(_message.Message):
     __slots__ = ()

@@ -102,6 +102,8 @@ def show(daemons: Daemons, options: argparse.Namespace) -> int:
         closed = "; it takes no new jobs" if now.get("closed") else ""
         leads = f", {text(now, 'leader')} leads" if len(hosts) > 1 else ""
         put(f"{text(now, 'mode')}{leads}, {jobs_phrase(now)}{closed}")
+        if full := text(now, "full"):
+            put(full)
     return exit_status
 
 
