@@ -119,8 +119,7 @@ class Dispatcher:
                 task.cancel()
 
     async def _restore(self) -> None:
-        """Restores the previous dispatcher's jobs. Its attempts may be alive: they keep their
-        leases."""
+        """Restores the previous dispatcher's jobs. Attempts may be alive: they keep the leases."""
         self.life.hosts.more_until_s = clock_s() + FIRST_BEATS_S
         if self.estimates is not None:
             self.estimates.learn(await self.ledger.find(PAST))
@@ -324,7 +323,7 @@ class Dispatcher:
             slots = slots_of(name, heartbeat, self.config.dispatch.load_ceiling, self.tiers(name))
             self.carry(life.host_is(slots, now_s, self.rng))
         life.owner_rules(name, heartbeat.rules, now_s)
-        held = [(JobId(item.job), item.attempt) for item in heartbeat.held]
+        held = [(JobId(one.job), one.attempt) for one in heartbeat.held]
         renewed, actions = life.heartbeat(name, held, now_s)
         proof = name, held, heartbeat.keeper, heartbeat.said_s, now_s, self.rng
         self.carry([*actions, *life.no_longer_held(*proof, is_first=is_first)])

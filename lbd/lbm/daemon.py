@@ -140,8 +140,7 @@ class Lbm:
         locks = take_pid_locks("lbm", self._config.host.runtime_dir, self._config.host.state_dir)
         clients = ClientServer(self._runtime / "lbm.sock", self._home, self._questions.answer)
         try:
-            with contextlib.suppress(OSError):  # it was meant for the last one
-                (self._runtime / STOPPING).unlink()
+            clients.forget_stop()
             self._bind_network()
             await self._keeper.connect()
             listener = await self._take_over(clients)
@@ -162,8 +161,7 @@ class Lbm:
                 ]
                 if self._attempts is not None:
                     tasks.append(group.create_task(self._attempts.run(), name="attempts"))
-                makes_way = await self._makes_way()
-                if not makes_way:
+                if not (makes_way := await comes_first(self._restart, self._stop)):
                     clients.turn_away()
                     if self._attempts is not None:
                         await self._attempts.end_all()
@@ -199,14 +197,6 @@ class Lbm:
     def _make_way(self) -> None:
         """For an LBM that continues everything, unless systemd stops us: then none follows."""
         (self._stop if (self._runtime / STOPPING).exists() else self._restart).set()
-
-    async def _makes_way(self) -> bool:
-        """Waits until asked to stop, or to make way for an LBM that continues everything (USR2).
-        Returns which: whoever asks for the other one afterwards comes too late."""
-        waits = [asyncio.create_task(event.wait()) for event in (self._stop, self._restart)]
-        for wait in (await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED))[1]:
-            wait.cancel()
-        return not self._stop.is_set()
 
     async def _take_over(self, clients: ClientServer) -> int | None:
         """Takes over what an earlier LBM left with the keeper. Returns its socket for clients."""
@@ -302,3 +292,12 @@ class Lbm:
         self._owner.job_ended(job)
         self._host.jobs.forget_placed(job)
         self._home.notes.ended(job, self._config.host.name, charged=False)
+
+
+async def comes_first(event: asyncio.Event, other: asyncio.Event) -> bool:
+    """Waits until one of them is set. Returns whether the other one is not: it would come too
+    late."""
+    waits = [asyncio.create_task(one.wait()) for one in (event, other)]
+    for wait in (await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED))[1]:
+        wait.cancel()
+    return not other.is_set()

@@ -41,6 +41,11 @@ class ClientServer:
         self._limit = clients_within(home.config.lbm.max_clients, descriptors)
         self._listener: socket.socket | None = None
 
+    def forget_stop(self) -> None:
+        """Removes the mark of a stop that was meant for the LBM before us."""
+        with contextlib.suppress(OSError):
+            self._path.with_name(STOPPING).unlink(missing_ok=True)
+
     def start(self, left: int | None, *, for_all: bool) -> None:
         """`left`: the socket from an earlier LBM, on which clients may wait already.
 
