@@ -164,7 +164,7 @@ SCHEMAS: dict[str, Json] = {
         "slots": {"anyOf": [some("integer"), some(["integer"])]}, "free": "integer?",
         "predicted_wait_s": "number?", "how": "text?", "choices": [CHOICE],
         "picks": table("integer"),
-    }),
+    }, {"nobody_takes": "text"}),
     "doctor": alone({"host": "text", "faults": "integer", "warnings": "integer",
                      "checks": [CHECK]}),
     "owners": some([alone({

@@ -7,11 +7,12 @@ import asyncio
 import itertools
 import os
 
-from lbd.errors import Unavailable
+from lbd.errors import LbdError, Unavailable
 from lbd.keeper.run_as import Refuse
 from lbd.lbm.core.journey import keeps_here
-from lbd.lbm.core.next_host_after_refusal import as_excluded
-from lbd.lbm.inbound.context import InboundContext
+from lbd.lbm.core.journey_events import Refused
+from lbd.lbm.core.next_host_after_refusal import as_excluded, refused_by
+from lbd.lbm.inbound.context import DRAINED, NOT_YET, InboundContext
 from lbd.lbm.inbound.request import dry_start, make_order, phase_of, read_run_request
 from lbd.lbm.outbound.context import OutboundContext
 from lbd.lbm.outbound.directory import Directory
@@ -23,6 +24,7 @@ from lbd.lbm.session.request import ClientRequest
 from lbd.local.caller import Caller
 from lbd.local.json_socket import Json, Refusal
 from lbd.local.turns import Turns
+from lbd.model import HostId
 from lbd.net.gen import lbm_pb2
 from lbd.policy.invocation import key_of, name_of
 from lbd.policy.needs import counted_peak
@@ -30,6 +32,9 @@ from lbd.text.one_line import one_line
 
 ANSWER_S = 2.0
 FOR_GOOD = "admission"  # the phase of permanent refusals by rules
+CLOSED = (FOR_GOOD, NOT_YET, DRAINED)
+# Any program will do to ask whether a user is let in; rules on programs do not count then.
+PROGRAM, PATH, PROGRAM_RULE = b"true", b"PATH=/usr/bin:/bin", "programs)"
 # Questions at once. A user who looks into a directory that hangs occupies a turn for that long, so
 # each user has a turn of their own too.
 CHECKS = 4  # for other hosts
@@ -114,6 +119,38 @@ class Checks:
                 row["why"] = unable[row["name"]]
         return reply
 
+    async def nobody_admits(self, question: Json, caller: Caller) -> str:
+        """Why no host that may run a queued job of the caller's takes any of them now, with until
+        when if that is known; "" if one does, or may."""
+        own, only = self._home.config.host.name, question.get("host")
+        excluded = question.get("excluded")
+        left_out = excluded if isinstance(excluded, list) else []
+        try:
+            others = [peer for peer in await self._home.cluster.others() if peer.is_up]
+        except LbdError:
+            return ""
+        request = lbm_pb2.RunRequest(
+            job_id="check", origin=own, user=user_name(caller.uid), uid=caller.uid, argv=[PROGRAM],
+            environment=[PATH], directory=b"/",
+        )  # fmt: skip
+
+        async def why(host: ClusterHost | None) -> Refused | None:
+            name = own if host is None else host.name
+            try:
+                reply = await (self._check(request) if host is None else self._asks(host, request))
+            except LbdError:
+                return None
+            said = Refused(f"{name}: {one_line(reply.reason)}", reply.phase)
+            is_about_program = PROGRAM_RULE in reply.reason
+            return said if reply.phase in CLOSED and not is_about_program else None
+
+        asked = {HostId(own): None, **{HostId(peer.name): peer for peer in others}}
+        names = [one for one in asked if only in (None, one) and one not in left_out]
+        found = await asyncio.gather(*(why(asked[name]) for name in names))
+        refusals = [(name, one) for name, one in zip(names, found, strict=True) if one is not None]
+        is_by_rule = any(one.phase != DRAINED for _, one in refusals)
+        return refused_by(refusals) if len(refusals) == len(names) and is_by_rule else ""
+
     async def _placed(self, to_lim: Json) -> Json:
         """Raises Refusal."""
         excluded = to_lim.get("excluded")
@@ -192,10 +229,14 @@ class Checks:
 
     async def _ask(self, host: ClusterHost, request: lbm_pb2.RunRequest) -> str | Unavailable:
         """Why it could not begin there, "" if it could; or why the host did not answer."""
-        ask = self._home.cluster.ask
         try:
-            async with self._asking.turn(request.uid):
-                reply = await ask(host, "Check", request, lbm_pb2.CheckReply, 2 * ANSWER_S)
+            reply = await self._asks(host, request)
         except Unavailable as problem:
             return problem
         return "" if reply.able else one_line(reply.reason) or "refused"
+
+    async def _asks(self, host: ClusterHost, request: lbm_pb2.RunRequest) -> lbm_pb2.CheckReply:
+        """Raises Unavailable."""
+        async with self._asking.turn(request.uid):
+            ask = self._home.cluster.ask
+            return await ask(host, "Check", request, lbm_pb2.CheckReply, 2 * ANSWER_S)

@@ -77,6 +77,10 @@ class Questions:
             return await self._jobs(question, asker, is_admin=self._admins.include(caller))
         if operation in ("queue.lines", "command.lines"):
             return await self.lines.answer(question, caller)
+        if operation == "queue.predict" and not question.get("calibration"):
+            reply = await self._queue.answer(question, caller)
+            why = await self.checks.nobody_admits(question, caller)
+            return reply | ({"nobody_takes": why} if why else {})
         if str(operation).startswith("queue."):
             return await self._with_cpu(await self._queue.answer(question, caller), caller)
         if str(operation).startswith("command."):

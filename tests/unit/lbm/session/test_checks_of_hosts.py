@@ -1,11 +1,12 @@
 """Another host's questions whether a command could start here: their number is limited, too."""
 
 import asyncio
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
-from lbd.config.schema import Config
+from lbd.config.schema import Config, HostConfig
 from lbd.errors import Unavailable
 from lbd.keeper.run_as import Admit, LocalUser
 from lbd.lbm.session.cluster import ClusterHost, Unreached
@@ -149,3 +150,49 @@ async def test_what_the_named_host_did_not_say_is_said():
     assert reply["unknown"].endswith(": no answer within 4 s")
     assert "unknown" not in await explained(home)
     assert "unknown" not in await explained(home, "h2")
+
+
+LATER = "commands of user1001 are not allowed here (admission.users); everybody may from 18:00"
+
+
+def closed(reason=LATER, phase="not-yet"):
+    return lbm_pb2.CheckReply(reason=reason, phase=phase)
+
+
+async def nobody(own=None, only=None, excluded=(), **answers):
+    """`own`: why this host, h1, refuses; None: it does not."""
+    home = Home(**answers)
+    home.config = replace(home.config, host=HostConfig(name="h1"))
+    checks = Checks(None, home)
+
+    async def check(_request):
+        return own if own is not None else lbm_pb2.CheckReply(able=True)
+
+    checks._check = check
+    question = {"host": only, "excluded": list(excluded)}
+    return await checks.nobody_admits(question, Caller(1, ANN, 1))
+
+
+async def test_a_prediction_says_that_no_hosts_rules_let_the_user_in():
+    shut = closed()
+    assert await nobody(shut, h2=shut, h3=shut) == f"h1, h2, h3: {LATER}"
+    drained = closed("h3 is drained", "drained")
+    assert await nobody(shut, h2=shut, h3=drained) == f"h1, h2: {LATER}; h3: h3 is drained"
+    assert await nobody(drained, h2=drained, h3=drained) == "", "the dispatcher knows that"
+
+
+@pytest.mark.parametrize(
+    "h3",
+    [
+        lbm_pb2.CheckReply(able=True),
+        Unavailable("no answer within 4 s"),
+        closed("true: No such file or directory", "exec"),
+        closed("true is not allowed here (admission.deny_programs); ask", "admission"),
+    ],
+)
+async def test_one_host_that_lets_the_user_in_or_may_is_enough(h3):
+    shut = closed()
+    assert await nobody(shut, h2=shut, h3=h3) == ""
+    assert await nobody(shut, h2=shut, h3=h3, excluded=["h3"]) == f"h1, h2: {LATER}"
+    assert await nobody(h2=shut, h3=h3, only="h2") == f"h2: {LATER}"
+    assert await nobody(shut, h2=shut, h3=h3, excluded=["h1", "h2", "h3"]) == ""
