@@ -5,6 +5,7 @@ are for what stops the work at hand.
 """
 
 EXIT_RESTART = 3  # exit status of a daemon that wants to be restarted at once
+EXIT_NO_ADDRESS = 4  # of a daemon whose address is not there, or taken: to be tried again
 
 
 class LbdError(Exception):
@@ -13,6 +14,10 @@ class LbdError(Exception):
 
 class ConfigError(LbdError):
     """The configuration or the command line is wrong: the user fixes it."""
+
+
+class NoAddress(LbdError):
+    """The address or port to listen on is not there yet, or taken: try again later."""
 
 
 class Inapplicable(LbdError):

@@ -12,6 +12,7 @@ from lbd.cli.complaints import EXIT_BROKEN_PIPE, EXIT_FAILED, EXIT_INTERRUPTED, 
 from lbd.config.dispatch import MODES, DispatchConfig
 from lbd.config.schema import ALGORITHMS, LbmConfig, LimConfig
 from lbd.dispatch.core.records import Fate
+from lbd.errors import EXIT_NO_ADDRESS
 from lbd.lbm.core.execution_events import CHECKPOINTED, LBRUN_FAILED, TIMED_OUT
 from lbd.model import ENDED_STATES, HostState, JobState
 
@@ -86,7 +87,12 @@ EXITS = (
     ("lbctl wait", "0", "all jobs succeeded"),
     ("lbctl wait", "1", "at least one did not"),
     ("lbctl wait", "2", "time-out, no such job, permission denied, no answer, no outputs yet"),
-    ("lbctl stats, history", "1", "some hosts did not answer: what the others said is printed"),
+    (
+        "lbctl stats, history, jobs",
+        "1",
+        "some hosts did not answer: what the others said is printed",
+    ),
+    ("lbctl queue", "1", "the dispatcher did not answer"),
     ("lbctl doctor", "1", "it found at least one fault"),
     ("lbctl tags solve", "1", "no cutoffs are feasible"),
     (
@@ -95,6 +101,11 @@ EXITS = (
         "failed; the reason is on stderr: no such job, permission denied, no answer",
     ),
     ("lbctl, lbd", str(EXIT_USAGE), "the command line or the configuration is wrong"),
+    (
+        "lbd lim, lbm, dispatcher",
+        str(EXIT_NO_ADDRESS),
+        "the address is not one of this host (yet), or its port is taken",
+    ),
     ("lbctl, lbd", str(EXIT_INTERRUPTED), "interrupted"),
     ("lbctl, lbd", str(EXIT_BROKEN_PIPE), "the program reading its output has exited"),
 )

@@ -103,13 +103,17 @@ MANY_HOSTS: Json = {**STATUS, "hosts": [
 ]}  # fmt: skip
 
 
-def usage(key: str, jobs: int, mean_s: float, sd_s: float, cpu_s: float) -> list[object]:
-    def sums(mean: float, sd: float) -> list[float]:
+def usage(
+    key: str, jobs: int, mean_s: float, sd_s: float, cpu_s: float, short: int = 0
+) -> list[object]:
+    """`short`: how many of them were too short for their CPU time to be known."""
+
+    def sums(mean: float, sd: float, jobs: int = jobs) -> list[float]:
         return [jobs, jobs * mean, jobs * (mean * mean + sd * sd)]
 
     return [key, jobs, jobs // 40, jobs // 2, jobs // 90, cpu_s, *sums(mean_s, sd_s),
-            *sums(mean_s / 30, sd_s / 25), *sums(1.4, 2.2),
-            steps(jobs, mean_s), steps(jobs, mean_s / 30), steps(jobs, 1.4)]  # fmt: skip
+            *sums(mean_s / 30, sd_s / 25), *sums(1.4, 2.2, jobs - short),
+            steps(jobs, mean_s), steps(jobs, mean_s / 30), steps(jobs - short, 1.4)]  # fmt: skip
 
 
 def steps(jobs: int, mean: float) -> list[list[int]]:
@@ -120,7 +124,7 @@ def steps(jobs: int, mean: float) -> list[list[int]]:
 USAGE: Gathered[Json] = Gathered(
     {
         "atlas-1": {
-            "user": None, "lost": 0, "trouble": "", "all": usage("", 1688, 9.2, 40.1, 14800.0),
+            "user": None, "lost": 0, "trouble": "", "all": usage("", 1688, 9.2, 40.1, 14800.0, 212),
             "by_command": [
                 usage("cc", 1520, 0.83, 0.41, 1190.0), usage("python3 fit.py", 104, 118.0, 44.0,
                 11900.0), usage("ld", 64, 4.6, 2.1, 288.0)],

@@ -118,7 +118,7 @@ CHANGED: dict[str, object] = {"hosts": "integer", "changed": "integer", "missing
 RESET: dict[str, object] = {"dropped": "text", "trial_ended": "flag"}
 STATUS = alone({
     "cluster": fields({"name": "text", "algorithm": "text", "centre": "text?",
-                       "dispatcher": nullable(DISPATCHER)}),
+                       "dispatcher": nullable(DISPATCHER)}, {"dispatcher_unknown": "text"}),
     "hosts": [HOST],
 })  # fmt: skip
 CANDIDATE = fields({"name": "text", "load": "number?", "age_s": "number?", "willing": "flag",
@@ -158,12 +158,13 @@ SCHEMAS: dict[str, Json] = {
     "explain": alone({
         "verdict": one_of("here", "there", "wait"), "host": "text?", "reason": "text",
         "algorithm": "text", "candidates": [CANDIDATE],
-    }, {"load_here": "number?", "local_threshold": "number", "min_gain": "number"}),
+    }, {"load_here": "number?", "local_threshold": "number", "min_gain": "number",
+        "unknown": "text"}),
     "predict": alone({
         "slots": {"anyOf": [some("integer"), some(["integer"])]}, "free": "integer?",
         "predicted_wait_s": "number?", "how": "text?", "choices": [CHOICE],
         "picks": table("integer"),
-    }),
+    }, {"nobody_takes": "text"}),
     "doctor": alone({"host": "text", "faults": "integer", "warnings": "integer",
                      "checks": [CHECK]}),
     "owners": some([alone({

@@ -4,7 +4,7 @@ import posix
 from typing import TYPE_CHECKING
 
 from lbd.client.lbm_socket import connect, may_be_at
-from lbd.local.starting import Patience, starter
+from lbd.local.starting import Patience, how_to_start, starter
 
 if TYPE_CHECKING:
     from _socket import socket
@@ -28,7 +28,7 @@ def remedy(what: str, runtime_dirs: list[str]) -> str:
     """Returns the advice to append to `what`, the reason why no LBM answered."""
     if not what.startswith("no lbm"):
         return ""
-    return lab_remedy(what, runtime_dirs) or "; start it with: lbd up"
+    return lab_remedy(what, runtime_dirs) or f"; {how_to_start(runtime_dirs)}"
 
 
 def lab_remedy(what: str, runtime_dirs: list[str]) -> str:

@@ -9,13 +9,17 @@ from lbd.console.reply import Json, answer_in, table, text
 from lbd.errors import ConfigError, LbdError, Unavailable
 from lbd.local.json_socket import Connect, ask, connected
 from lbd.local.own_lab import own_lab_advice
-from lbd.local.starting import Patience, has_left_traces, starter
+from lbd.local.starting import Patience, has_left_traces, how_to_start, starter
 from lbd.process.own_directory import why_not_believed
 
-START = "start it with: systemctl start lbd.target, or lbd up"
+START = "start it with: systemctl start lbd.target, or lbd up"  # on another host
 
 
-class OnlyInLab(Unavailable):
+class Absent(Unavailable):
+    """This host's daemon does not run, or not yet: whatever it would have told is not known."""
+
+
+class OnlyInLab(Absent):
     """This host never had that daemon, but the caller's lab has: waiting does not help."""
 
 
@@ -77,18 +81,18 @@ class Daemons:
                 if not (by := starter(str(directory), daemon)):
                     raise absence(str(directory), daemon, str(problem)) from None
                 if not self.patience.wait():
-                    raise Unavailable(
+                    raise Absent(
                         f"{daemon} is starting or stopping ({by}) and does not answer yet: try "
                         "again shortly; if that persists, read its log: journalctl -u "
                         f"lbd-{daemon}, or the output of `lbd up`"
                     ) from None
 
 
-def absence(runtime_dir: str, daemon: str, problem: str) -> Unavailable:
+def absence(runtime_dir: str, daemon: str, problem: str) -> Absent:
     """Returns the error for a daemon that does not run and is not being started."""
-    lab = own_lab_advice(runtime_dir)
+    lab, start = own_lab_advice(runtime_dir), how_to_start([runtime_dir])
     if not lab:
-        return Unavailable(f"{problem}; {START}")
+        return Absent(f"{problem}; {start}")
     if has_left_traces(runtime_dir, daemon):
-        return Unavailable(f"{problem}; {START}; or use your lab: {lab}")
+        return Absent(f"{problem}; {start}; or use your lab: {lab}")
     return OnlyInLab(f"{problem}; {lab}")

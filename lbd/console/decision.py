@@ -128,6 +128,8 @@ def show(
     if trouble is not None:
         why = why_not_run(command, trouble)
         put(f"{command[0]}: {why}; the exit status would be {exit_status_of(trouble)}")
+    if unknown := text(reply, "unknown"):
+        put(unknown)
     chosen = text(reply, "host")
     candidates = enumerate(tables(reply, "candidates"), 1)
     rows = [candidate_row(rank, item, chosen) for rank, item in candidates]

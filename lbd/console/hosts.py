@@ -2,7 +2,7 @@
 
 import math
 
-from lbd.console.daemons import Daemons
+from lbd.console.daemons import Absent, Daemons
 from lbd.console.figures import NONE, Clock, count, of_total, size
 from lbd.console.reply import Json, number, table, tables, text
 from lbd.errors import LbdError
@@ -11,17 +11,22 @@ from lbd.text.closed_words import drained_words
 STALE = ("late", "down", "revoked")  # states in which a host's numbers are old
 BUSY_LOAD, OVERLOAD = 0.7, 1.5  # tasks per core from which a load is shown yellow, and red
 QUEUE_S = 1.0
+NOT_ASKED = "not known, as this host's LBM is not running"
 QUEUE_KEYS = ("mode", "leader", "queued", "running")
 
 
 def ask_status(daemons: Daemons) -> Json:
     """Returns the LIM's status with the dispatcher's current numbers, and the hosts' tiers if its
-    mode has any. If the dispatcher does not answer at once, the LIM's last report of it stays."""
+    mode has any. If the dispatcher does not answer at once, the LIM's last report of it stays;
+    `dispatcher_unknown` says why if it could not even be asked."""
     reply = daemons.lim({"op": "status"})
     if not daemons.queue()[0]:
         return reply
     try:
         tags = daemons.lbm({"op": "queue.status"}, QUEUE_S)
+    except Absent:
+        table(reply, "cluster")["dispatcher_unknown"] = NOT_ASKED
+        return reply
     except LbdError:
         return reply
     tiers = table(tags, "tiers")

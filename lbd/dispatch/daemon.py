@@ -119,8 +119,7 @@ class Dispatcher:
                 task.cancel()
 
     async def _restore(self) -> None:
-        """Restores the previous dispatcher's jobs. Its attempts may be alive: they keep their
-        leases."""
+        """Restores the previous dispatcher's jobs. Attempts may be alive: they keep the leases."""
         self.life.hosts.more_until_s = clock_s() + FIRST_BEATS_S
         if self.estimates is not None:
             self.estimates.learn(await self.ledger.find(PAST))
@@ -317,13 +316,14 @@ class Dispatcher:
             return  # another may lead now: renewing would be a promise in its name
         if fault := heartbeat_fault(heartbeat):
             raise ValueError(f"a heartbeat of {name}: {fault}")
-        is_first, line.heartbeat = not line.heartbeat, heartbeat.number
+        is_first, line.heartbeat = line.heartbeat is None, heartbeat.number
         if heartbeat.drained or not heartbeat.slots:
             self.carry(life.host_gone(name, now_s, self.rng, *why_closed(heartbeat)))
         else:
             slots = slots_of(name, heartbeat, self.config.dispatch.load_ceiling, self.tiers(name))
             self.carry(life.host_is(slots, now_s, self.rng))
-        held = [(JobId(item.job), item.attempt) for item in heartbeat.held]
+        life.owner_rules(name, heartbeat.rules, now_s)
+        held = [(JobId(one.job), one.attempt) for one in heartbeat.held]
         renewed, actions = life.heartbeat(name, held, now_s)
         proof = name, held, heartbeat.keeper, heartbeat.said_s, now_s, self.rng
         self.carry([*actions, *life.no_longer_held(*proof, is_first=is_first)])
@@ -345,6 +345,7 @@ class Dispatcher:
         running, own = len(self.life.leased), self.config.dispatch
         reply = pb.StatusInfo(mode=own.mode, closed=own.closed, in_file=not own.in_postgres)
         reply.queued, reply.running = len(self.life.jobs) - running, running
+        reply.full = self.ledger.room.full(own.ledger_bytes, self.ledger.disk())
         if isinstance(self.life.discipline, Tiered):
             for host in self.order():
                 reply.tiers.add(host=host, tiers=self.tiers(HostId(host)))

@@ -103,7 +103,7 @@ class HostConnection:
         self._sending: asyncio.Task[None] | None = None
         self._to_send: asyncio.TimerHandle | None = None
         self.broken = asyncio.Event()
-        self.heartbeat = 0  # number of the last one received
+        self.heartbeat: int | None = None  # number of the last one received
         self.renewed = 0  # attempts renewed by the answer to it
 
     def reply(self, reply: pb.HeartbeatReply) -> None:
@@ -112,7 +112,7 @@ class HostConnection:
         self._send()
 
     def start(self, start: pb.Start) -> None:
-        start.anchor = self.heartbeat
+        start.anchor = self.heartbeat or 0
         size = start.ByteSize()
         message = self._last()
         if message.starts and self._starts_bytes + size > STARTS_BYTES:

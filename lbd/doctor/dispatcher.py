@@ -15,6 +15,7 @@ START_DISPATCHER = "run `systemctl start lbd-dispatcher` or `lbd up`"
 LOST_HOST = (
     'if it will not come back, follow "The first host is lost" in docs/how-to/replace-a-host.md'
 )
+LIMIT = "dispatch.ledger_bytes"
 ANSWER_S = 4.0  # longer than the LBM tries to connect
 
 
@@ -40,6 +41,8 @@ def queue(daemons: Daemons, lims_away: Collection[str] = ()) -> Iterator[Check]:
         found = {}
     if leader := text(found, "leader"):
         yield Check("dispatcher", OK, f"on {leader}, {text(found, 'queued')} queued")
+        if full := text(found, "full"):
+            yield Check("ledger", FAULT, f"on {leader}, {full}", room_fix(leader, full))
         yield from standby(daemons, hosts, leader)
         return
     own = daemons.config.host
@@ -59,6 +62,13 @@ def queue(daemons: Daemons, lims_away: Collection[str] = ()) -> Iterator[Check]:
     if len(hosts) == 1 and fixes[0].startswith(f"{host} is down"):
         fixes.append(LOST_HOST)
     yield Check("dispatcher", FAULT, says, "; ".join(fixes))
+
+
+def room_fix(leader: str, full: str) -> str:
+    """`full`: why the ledger has no room."""
+    if LIMIT in full:
+        return f"raise {LIMIT} there, or keep ended jobs for less long (dispatch.jobs_keep_days)"
+    return f"free some space on {leader}; `lbctl doctor` there says where"
 
 
 def standby(daemons: Daemons, hosts: Iterable[str], leader: str) -> Iterator[Check]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from lbd import __version__
 from lbd.config.schema import Config
-from lbd.console.daemons import START, Daemons
+from lbd.console.daemons import Daemons
 from lbd.console.reply import Json, number, tables, text
 from lbd.console.starting import start_of_metrics
 from lbd.doctor.checks import (
@@ -35,6 +35,7 @@ from lbd.doctor.queue_settings import queue_settings
 from lbd.doctor.this_host import host_checks, keeper_state, keeper_users, lbsh_checks, owner_seen
 from lbd.errors import LbdError, Unavailable
 from lbd.local.json_socket import ask
+from lbd.local.starting import how_to_start
 
 HANGS_S = 4.0  # a daemon that takes longer for the simplest question counts as hung
 LIM_TIMEOUT_S = 8.0  # the LIM asks every peer before it answers
@@ -165,9 +166,10 @@ def absent(name: str, daemons: Daemons, daemon: str, problem: LbdError) -> Check
     path = daemons.socket(daemon)
     if not isinstance(problem, Unavailable):
         return Check(name, FAULT, str(problem), f"see the log of `lbd {daemon}`")
+    start = how_to_start([daemons.config.host.runtime_dir])
     if not path.exists():
-        return Check(name, FAULT, f"not running: no {path}", START)
+        return Check(name, FAULT, f"not running: no {path}", start)
     if "did not answer" in str(problem):
         says = str(problem).partition(";")[0]
         return Check(name, FAULT, says, "it hangs or is stopped: kill it, and it will be restarted")
-    return Check(name, FAULT, f"not running: {path} is stale", START)
+    return Check(name, FAULT, f"not running: {path} is stale", start)

@@ -140,6 +140,7 @@ class Lbm:
         locks = take_pid_locks("lbm", self._config.host.runtime_dir, self._config.host.state_dir)
         clients = ClientServer(self._runtime / "lbm.sock", self._home, self._questions.answer)
         try:
+            clients.forget_stop()
             self._bind_network()
             await self._keeper.connect()
             listener = await self._take_over(clients)
@@ -160,14 +161,13 @@ class Lbm:
                 ]
                 if self._attempts is not None:
                     tasks.append(group.create_task(self._attempts.run(), name="attempts"))
-                await self._until_asked()
-                if not self._restart.is_set():
+                if not (makes_way := await comes_first(self._restart, self._stop)):
                     clients.turn_away()
                     if self._attempts is not None:
                         await self._attempts.end_all()
                 for task in tasks:
                     task.cancel()
-                if self._restart.is_set():
+                if makes_way:
                     await self._report.report(self._config.lbm.orphan_after_s)
                     release = partial(let_go, self._stop.leaving, locks)
                     await hand_over(self._links, self._home, clients, self._attempts, release)
@@ -197,12 +197,6 @@ class Lbm:
     def _make_way(self) -> None:
         """For an LBM that continues everything, unless systemd stops us: then none follows."""
         (self._stop if (self._runtime / STOPPING).exists() else self._restart).set()
-
-    async def _until_asked(self) -> None:
-        """Waits until asked to stop, or to make way for an LBM that continues everything (USR2)."""
-        waits = [asyncio.create_task(event.wait()) for event in (self._stop, self._restart)]
-        for wait in (await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED))[1]:
-            wait.cancel()
 
     async def _take_over(self, clients: ClientServer) -> int | None:
         """Takes over what an earlier LBM left with the keeper. Returns its socket for clients."""
@@ -298,3 +292,12 @@ class Lbm:
         self._owner.job_ended(job)
         self._host.jobs.forget_placed(job)
         self._home.notes.ended(job, self._config.host.name, charged=False)
+
+
+async def comes_first(event: asyncio.Event, other: asyncio.Event) -> bool:
+    """Waits until one of them is set. Returns whether the other one is not: it would come too
+    late."""
+    waits = [asyncio.create_task(one.wait()) for one in (event, other)]
+    for wait in (await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED))[1]:
+        wait.cancel()
+    return not other.is_set()

@@ -32,12 +32,12 @@ from lbd.load.memory import own_memory
 from lbd.load.process_table import task_of
 from lbd.load.procfs import read_small
 from lbd.model import JobId, Needs
+from lbd.process.boot_clock import boot_id
 from lbd.process.job_log import JobLog
 from lbd.text.units import size_bytes
 
 job_log = JobLog(logging.getLogger("lbd.lbm"))
 
-BOOT_ID = "/proc/sys/kernel/random/boot_id"
 NOTE_BYTES_MAX = 1 << 16
 NOTES_MAX = 100_000
 
@@ -153,7 +153,7 @@ class Notes:
         if task is None or not holder.is_there:  # a process that has ended is about to give it back
             return ""
         had = pack_belongings(Belongings(grant=grant)).decode()
-        record = [_boot(), holder.pid, task.started_ticks, had]
+        record = [boot_id(), holder.pid, task.started_ticks, had]
         try:
             self._directory.mkdir(mode=0o700, exist_ok=True)
             (self._directory / job).write_text(json.dumps(record))
@@ -193,7 +193,7 @@ class Notes:
         data = read_small(str(self._directory / job), NOTE_BYTES_MAX)
         boot, pid, started_ticks, had = json.loads(data)
         grant = read_belongings(str(had).encode()).grant
-        if boot != _boot():
+        if boot != boot_id():
             return None
         try:
             pidfd = os.pidfd_open(int(pid))
@@ -204,7 +204,3 @@ class Notes:
             os.close(pidfd)
             return None
         return pidfd, grant
-
-
-def _boot() -> str:
-    return read_small(BOOT_ID).decode(errors="replace").strip()

@@ -1,9 +1,13 @@
-"""Daemons that do not listen yet: whether one is being started, and how long to wait for it."""
+"""Daemons that do not listen yet: whether one is being started, how long to wait for it, and how
+to start it."""
 
 import os
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 
+SYSTEMD = "/run/systemd/system"  # exists where systemd runs
+UNITS = tuple(f"{top}/systemd/system/lbd.target" for top in ("/usr/lib", "/lib", "/etc"))
 WAIT_S, LOOK_S = 5.0, 0.05
 RETURNS_S = 5.0  # since a daemon made way for another
 PID_BYTES, COMMAND_BYTES = 32, 4096
@@ -48,6 +52,21 @@ def starter(runtime_dir: str, daemon: str) -> str:
             if b"lbd" in start_of(f"/proc/{pid}/cmdline", COMMAND_BYTES):
                 return f"{shown}, pid {pid}"
     return "a new one takes over" if returns(f"{runtime_dir}/{daemon}.sock") else ""
+
+
+def how_to_start(runtime_dirs: Sequence[str]) -> str:
+    """Returns how the caller gets the daemons to run that were looked for in these directories."""
+    from lbd.config.load import SYSTEM_DIRS  # only then, since clients import this file
+
+    system_dir = SYSTEM_DIRS[0]
+    has_units = os.path.isdir(SYSTEMD) and any(map(os.path.exists, UNITS))
+    if has_units and system_dir in runtime_dirs:
+        command, is_roots = "systemctl start lbd.target", True
+    else:
+        command, is_roots = "lbd up", [*runtime_dirs] == [system_dir]
+    if is_roots and os.geteuid() != 0:
+        return f"ask an administrator to start it with: {command}"
+    return f"start it with: {command}"
 
 
 def has_left_traces(runtime_dir: str, daemon: str) -> bool:

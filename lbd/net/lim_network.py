@@ -139,7 +139,7 @@ class LimNetwork:
         *more: grpc.GenericRpcHandler,
         skewed: Skewed = ignore,
     ) -> None:
-        """Serves on a port. `skewed`: see `neighbours`. Raises ConfigError if the port is not
+        """Serves on a port. `skewed`: see `neighbours`. Raises NoAddress if the port is not
         available."""
 
         async def deliver(data: bytes, context: "Context") -> bytes:

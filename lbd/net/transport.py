@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 import grpc
 import grpc.aio
 
-from lbd.errors import ConfigError, Unavailable
+from lbd.errors import ConfigError, NoAddress, Unavailable
 from lbd.model import target_of
 from lbd.net import call_watch
 from lbd.net import release as wire
@@ -319,7 +319,7 @@ def bind(
     server_options: Options,
     skewed: Skewed = ignore,
 ) -> grpc.aio.Server:
-    """Returns a server bound to its port, not started. Raises ConfigError if the port is not
+    """Returns a server bound to its port, not started. Raises NoAddress if the port is not
     available."""
     own_name = dict(trust.metadata).get(HOST_HEADER, "")
     check = NeighbourCheck(own_name, HOST_HEADER, skewed, trust.caller)
@@ -335,7 +335,7 @@ def bind(
             bound = trust.add_port(server, where)
     # another process bound it at the same moment
     if bound == 0 or count_listeners(packed, bound) > 1:
-        raise ConfigError(f"cannot listen on {where}: in use, or not an address of this host")
+        raise NoAddress(f"cannot listen on {where}: in use, or not an address of this host")
     ConnectionShares(server, (address, bound), CONNECTIONS_MAX)
     CallWatch(server, (address, bound), calls.taken, calls.read_bytes)
     return server

@@ -8,6 +8,8 @@
 - Exit 2 means that the configuration is wrong. A restart would only repeat the message, so
   everything stops. This does not apply to a daemon that ran with it before: the file was changed
   since, or a port was taken meanwhile, and the other daemon is useful as it is.
+- Exit 4 means that the address is not there, or the port taken. If the daemon never ran with it,
+  everything stops, with exit 1: who started us sees it, and may try again.
 - Exit 3 means that the daemon was asked to make way for another, for example after an upgrade; the
   next one is started at once.
 - Daemons are stopped from last to first, one after the other, because the LBM has jobs to end and
@@ -26,9 +28,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from lbd.config.schema import UpConfig
-from lbd.errors import EXIT_RESTART
+from lbd.errors import EXIT_NO_ADDRESS, EXIT_RESTART
 
-EXIT_CONFIG = 2
+EXIT_FAILED, EXIT_CONFIG = 1, 2
 ABORT_GRACE_S = 1.0  # for a hung daemon to report where it hangs
 END_GRACE_S = 3.0  # for the kernel to end a process that leaves or was killed
 KILLED, TERMINATED = -9, -15
@@ -226,10 +228,15 @@ class Supervisor:
             # us at once.
             is_well = status == TERMINATED or (expected and status == 0)
             return [Say(f"{name} stopped" if is_well else ended(name, status))]
-        daemon.has_lived |= now_s - daemon.started_s >= LIVED_S
+        if status != EXIT_NO_ADDRESS or daemon.is_ready:  # without one it only waits a while
+            daemon.has_lived |= now_s - daemon.started_s >= LIVED_S
         if status == EXIT_CONFIG and not daemon.has_lived:
             self.code = EXIT_CONFIG
             text = f"{name} rejects its configuration (see its message above); stopping"
+            return [Say(text), *self.stop()]
+        if status == EXIT_NO_ADDRESS and not daemon.has_lived:
+            self.code = EXIT_FAILED
+            text = f"{name} has no address to listen on (see its message above); stopping"
             return [Say(text), *self.stop()]
         if status == EXIT_RESTART and daemon.is_ready:
             daemon.phase, daemon.due_s = Phase.WAITING, now_s

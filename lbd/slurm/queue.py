@@ -11,7 +11,7 @@ from lbd.client.complaints import Trouble
 from lbd.client.lbm_socket import connect, find_runtime_dirs
 from lbd.local.frames import JSON, Splitter, pack
 from lbd.slurm.options import SlurmError
-from lbd.text.job_phrases import LAUNCHER
+from lbd.text.job_phrases import DISPATCHER, LAUNCHER
 from lbd.text.one_line import printable
 
 ANSWER_S = 30.0
@@ -212,7 +212,11 @@ def jobs(ids: Sequence[str] = ()) -> list[Job]:
     question: Json = {"op": "jobs", "all": True, "cluster": True}
     if ids:
         question = {"op": "queue.jobs", "ids": list(ids)}
-    found = rows_in(ask(question | {"tasks": True}))
+    reply = ask(question | {"tasks": True})
+    missing = reply.get("missing")
+    if not ids and isinstance(missing, list) and DISPATCHER in missing:
+        raise SlurmError(f"{DISPATCHER} did not answer")
+    found = rows_in(reply)
     return [Job(row) for row in found if QUEUED_ID.fullmatch(str(row.get("id")))]
 
 

@@ -180,8 +180,11 @@ def test_one_group_by_day_and_everybody_by_night(make_lab):
         assert state_of(lab, job) == "pending"
         assert "everybody's commands" in lab.run("h1", "lbctl", "status", "h2").stdout
         assert "closed" not in lab.run("h1", "lbctl", "status").stdout
+        assert "everybody may from" in lab.run("h1", "lbctl", "predict", "-H", "h2").stdout
+        assert "no host takes" not in lab.run("h1", "lbctl", "predict").stdout
         reload("admission", users=("somebody",), everybody_when=("0:00-24:00",))
         assert on_h2(lab, "true").returncode == 0
+        lab.wait_until(lambda: state_of(lab, job) == "done", "h2 says that it has other rules")
 
 
 def reason_of(lab, job):

@@ -3,7 +3,6 @@
 import math
 import sys
 
-from lbd.cli.ctl.jobs.listing import DISPATCHER
 from lbd.cli.ctl.verb import say
 from lbd.config.cluster import overlaid
 from lbd.config.dispatch import STRATEGIES, Strategy
@@ -14,6 +13,7 @@ from lbd.console.reply import Json, number, table, tables, text, texts
 from lbd.console.usage_hosts import ask_host, gather
 from lbd.errors import LbdError, PeerError, Unavailable
 from lbd.sim import malleable_advice, owner_advice
+from lbd.text.job_phrases import DISPATCHER
 from lbd.text.units import duration_text
 
 QUEUE_ANSWER_S = 30.0

@@ -43,6 +43,7 @@ from lbd.dispatch.ledger.snapshot import (
     has_jobs,
 )
 from lbd.errors import ConfigError, LbdError
+from lbd.local.starting import how_to_start
 from lbd.model import target_of
 from lbd.process.own_addresses import is_elsewhere
 from lbd.process.pid_lock import pid_of_holder
@@ -259,7 +260,7 @@ def say_what_is_next(
     if units := " ".join(manifest.units):
         put(f"start what was enabled on {manifest.host}: `systemctl enable --now {units}`")
     else:
-        put("start the daemons: `lbd up` or `systemctl start lbd.target`")
+        put(how_to_start([host.runtime_dir]))
     if (
         config.metrics.listen and UNITS[1] not in units
     ):  # `lbd up` reads the setting; in the package, metrics are a unit of their own

@@ -145,6 +145,8 @@ def predict(daemons: Daemons, options: argparse.Namespace) -> int:
         picks = {name: one for name, one in table(reply, "picks").items() if name != "FREE"}
         print_json(reply | {"slots": slots, "picks": picks})  # only the picks that decide something
         return 0
+    if why := text(reply, "nobody_takes"):
+        put(*wrapped(f"no host takes jobs of yours now: {why}", own_page().columns, "  "))
     put(*predict_lines(reply, least, most, own_page()))
     if warning := text(reply, "warning"):
         say(warning)

@@ -192,7 +192,8 @@ def cluster_lines(
         f"{text(dispatcher, 'mode')} on {text(dispatcher, 'leader') or 'nobody'}, "
         f"{text(dispatcher, 'queued')} queued, {text(dispatcher, 'running')} running"
     )
-    silent = f"on {' or '.join(queue_hosts)}: no answer" if queue_hosts else "none"
+    unknown = text(cluster, "dispatcher_unknown") or "no answer"
+    silent = f"on {' or '.join(queue_hosts)}: {unknown}" if queue_hosts else "none"
     parts = [
         f"cluster {text(cluster, 'name')}",
         f"algorithm {text(cluster, 'algorithm')}",

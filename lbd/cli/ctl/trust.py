@@ -23,10 +23,11 @@ from lbd.cli.program import Parser
 from lbd.cli.quantities import duration
 from lbd.config.load import SYSTEM_FILE, absent_file, load, load_new
 from lbd.config.schema import Config
-from lbd.console.daemons import START, Daemons
+from lbd.console.daemons import Daemons
 from lbd.console.output import print_json, print_table
 from lbd.errors import ConfigError, LbdError
 from lbd.keeper.gate import find_account
+from lbd.local.starting import how_to_start
 from lbd.model import target_of
 from lbd.net import joining
 from lbd.process.accounts import DEFAULT, ROOT
@@ -232,7 +233,11 @@ def settle_config(own: OwnConfig, more: Keys, path: str | None) -> None:
     if own.file == SYSTEM_FILE and (done := make_account(load(str(own.file)))):
         print(done)  # where the system's file is used, the account may be created
     running = (Path(own.config.host.runtime_dir) / "lim.sock").exists()
-    print(with_config("restart what runs here: lbctl restart" if running else START, path))
+    if not running and path in (None, str(SYSTEM_FILE)):
+        print(how_to_start([own.config.host.runtime_dir]))
+    else:
+        do = "restart what runs here: lbctl restart" if running else "start it with: lbd up"
+        print(with_config(do, path))
 
 
 def with_config(command: str, path: str | None) -> str:

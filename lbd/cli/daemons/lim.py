@@ -117,7 +117,7 @@ async def say_level(lim: Lim, file: LevelFile) -> None:
 async def open_port(
     config: Config, lim: Lim, network: LimNetwork, trust: Tls | Plain
 ) -> Upkeep | None:
-    """Raises ConfigError if the port is not available."""
+    """Raises NoAddress if the port is not available."""
     address = (config.host.address, config.lim.port)
     if not isinstance(trust, Tls):
         await network.serve(*address, lim.answer, skewed=lim.skewed)

@@ -12,21 +12,20 @@ from pathlib import Path
 
 from lbd.cli.daemons.wiring import Ready
 from lbd.config.schema import Config
-from lbd.dispatch.ledger.sqlite import has_jobs_to_start
+from lbd.dispatch.ledger.sqlite import has_open_jobs
 from lbd.lim.identity import others_met
-from lbd.load.procfs import read_small
 from lbd.net import transport
 from lbd.net.standing import Standing
 from lbd.net.tls import Tls
 from lbd.net.trust_calls import TrustCalls
 from lbd.process import last_words
+from lbd.process.boot_clock import boot_id
 from lbd.process.whole_file import write_whole
 from lbd.text.one_line import one_line
 from lbd.text.units import duration_text
 
 log = logging.getLogger(__name__)
 
-BOOT_ID = "/proc/sys/kernel/random/boot_id"
 LED = "dispatcher.led"  # in the runtime directory: the boot in which a dispatcher led here
 MODE, BOOT_ID_BYTES = 0o600, 64
 SHOWN_MAX = 3
@@ -61,17 +60,14 @@ class QueueRight:
         `file`: the ledger, None if it is a database. Returns False if `ended` is set, or should be.
 
         Nothing can start twice unless the ledger has jobs from before, so only then another host is
-        waited for; and not for ever, as all others may be off for good. One that comes later still
-        ends it. If this host has led since it was booted, its queue has not been away: to wait then
-        would end all that runs, whose leases are renewed only by a dispatcher that serves.
+        waited for, also if all are held, since they can be released at any time; and not for ever,
+        as all others may be off for good. One that comes later still ends it. If this host
+        has led since it was booted, its queue has not been away: to wait then would end all that
+        runs, whose leases are renewed only by a dispatcher that serves.
         """
         standing, wait_s = self._standing, self._config.dispatch.confirm_s
         standing.ends(ended)
-        if (
-            file is not None
-            and not (self._has_asked or self._has_led())
-            and has_jobs_to_start(file)
-        ):
+        if file is not None and not (self._has_asked or self._has_led()) and has_open_jobs(file):
             self._has_asked = await standing.confirmed(wait_s, ended, self._say_waits)
             if not self._has_asked and not ended.is_set():
                 self._has_asked = True
@@ -87,13 +83,13 @@ class QueueRight:
     def _has_led(self) -> bool:
         """Whether a dispatcher has led here since this machine was booted."""
         try:
-            return self._led.read_bytes()[:BOOT_ID_BYTES] == boot_id()
+            return self._led.read_bytes()[:BOOT_ID_BYTES] == boot_id().encode()
         except OSError:
             return False
 
     def _note_lead(self) -> None:
         with contextlib.suppress(OSError):
-            write_whole(self._led, boot_id(), MODE)
+            write_whole(self._led, boot_id().encode(), MODE)
 
     def _say_waits(self, hosts: Collection[str]) -> None:
         names = [one_line(name or self._config.cluster.join) for name in sorted(hosts)]
@@ -107,8 +103,3 @@ class QueueRight:
 
     async def close(self) -> None:
         await self._peers.close()
-
-
-def boot_id() -> bytes:
-    """Raises OSError."""
-    return read_small(BOOT_ID).strip()[:BOOT_ID_BYTES]

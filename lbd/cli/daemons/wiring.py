@@ -5,18 +5,21 @@ import faulthandler
 import gc
 import os
 import signal
+import time
 from collections.abc import Awaitable, Callable
 
 import uvloop
 
+from lbd.cli.complaints import complain
 from lbd.cli.daemons.journal import set_up_log
 from lbd.config.schema import Config
-from lbd.errors import EXIT_RESTART, LbdError
+from lbd.errors import EXIT_NO_ADDRESS, EXIT_RESTART, LbdError, NoAddress
 from lbd.launch.rlimits import raise_descriptor_limit
 from lbd.process import last_words, log_level
 from lbd.process.service_manager import LEAVING, ServiceManager, has_terminal
 from lbd.process.stop import Stop
 
+NO_ADDRESS_PAUSE_S = 5.0  # so that trying again for hours costs little
 GARBAGE_THRESHOLDS = (20_000, 20, 50)
 
 Ready = Callable[[str], None]
@@ -29,6 +32,9 @@ def run_daemon(program: str, config: Config, main: DaemonMain) -> int:
 
     USR2 sets `stop` too, for a daemon that has nothing to hand over; another one must then start at
     once. `main` calls `ready(status)` when programs that depend on it may connect.
+
+    A link may come up after us, and a port may be taken for a while. systemd then tries again, as
+    it does not after exit status 2, so we end with another one.
     """
     # Before 0.23, uvloop's libuv uses io_uring for files and epoll_ctl unasked. The latter outlives
     # the closing of descriptors, and we gain nothing from either. Later versions leave files alone,
@@ -74,7 +80,11 @@ def run_daemon(program: str, config: Config, main: DaemonMain) -> int:
         error = first_error(problem) if isinstance(problem, BaseExceptionGroup) else problem
         if error is not None and daemon == "dispatcher":  # other programs on this host wait for it
             last_words.leave(config.host.runtime_dir, daemon, str(error))
-        raise error or problem from None
+        if not isinstance(error, NoAddress):
+            raise error or problem from None
+        complain(program, error)
+        time.sleep(NO_ADDRESS_PAUSE_S)
+        return EXIT_NO_ADDRESS
     return EXIT_RESTART if stop.makes_way else 0
 
 

@@ -62,6 +62,7 @@ class KnownHost:
     aside_until_s: float | None = None
     contact: Contact = Contact()
     heard_s: float = -math.inf  # its last heartbeat
+    rules: int = 0  # the number of its owner's rules; 0: not known
     is_compared: bool = False  # what it holds with what it was sent before this contact
 
 
@@ -97,6 +98,12 @@ class HostTable:
             return None
         known.is_compared = True
         return known.contact
+
+    def has_other_rules(self, name: HostId, number: int) -> bool:
+        """Notes the number of a host's rules. Returns whether it had others before."""
+        known = self.known.setdefault(name, KnownHost())
+        before, known.rules = known.rules, number
+        return before not in (0, number)
 
     def tiers_are(self, tiers: Callable[[HostId], tuple[int, ...]]) -> None:
         for known in self.known.values():

@@ -16,6 +16,7 @@ from lbd.text.units import show_size
 HOST_PARTS = 3  # multiples of the remaining room that each host may have; a user may have one
 RESERVE_SHARE = 20  # a twentieth of the disk
 RESERVE_BYTES_MAX = 256 << 20
+SMALL_BYTES = 4096  # about what the smallest submission takes, with its environment
 NO_MORE = "so the queue takes no new jobs; those in it go on"
 ENDED_SHARE = 2  # half of the room is for ended jobs
 
@@ -73,14 +74,9 @@ class LedgerRoom:
     ) -> str:
         """Returns why these bytes are not accepted; "" if they are. `limit_bytes`: for everything
         on record. `disk`: None if unknown."""
-        left = limit_bytes - self._of_host.total() - size_bytes
-        if left < 0:
-            full = f"the ledger is full (dispatch.ledger_bytes is {show_size(limit_bytes)})"
-            return f"{full}, {NO_MORE}"
-        if disk is not None:
-            left = min(left, disk.free_bytes - disk.reserve_bytes - size_bytes)
-        if left < 0 and disk is not None:
-            return f"{disk.directory or 'the disk of the ledger'} is full, {NO_MORE}"
+        if full := self.full(limit_bytes, disk, size_bytes):
+            return full
+        left = self._left(limit_bytes, disk) - size_bytes
         for who, has_bytes, parts in (
             (user, self._of_user[user], 1), (origin, self._of_host[origin], HOST_PARTS)
         ):  # fmt: skip
@@ -90,6 +86,19 @@ class LedgerRoom:
                     f"leaves only {show_size(left)} for others"
                 )
         return ""
+
+    def full(self, limit_bytes: int, disk: Disk | None, size_bytes: int = SMALL_BYTES) -> str:
+        """Returns why so many bytes are accepted from nobody; "" if they are from some."""
+        if limit_bytes - self._of_host.total() < size_bytes:
+            full = f"the ledger is full (dispatch.ledger_bytes is {show_size(limit_bytes)})"
+            return f"{full}, {NO_MORE}"
+        if disk is not None and self._left(limit_bytes, disk) < size_bytes:
+            return f"{disk.directory or 'the disk of the ledger'} is full, {NO_MORE}"
+        return ""
+
+    def _left(self, limit_bytes: int, disk: Disk | None) -> int:
+        left = limit_bytes - self._of_host.total()
+        return left if disk is None else min(left, disk.free_bytes - disk.reserve_bytes)
 
     def ended_bytes(self, limit_bytes: int, disk: Disk | None) -> int:
         """Returns how many bytes of ended jobs are kept, for all users together."""

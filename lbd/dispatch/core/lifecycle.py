@@ -243,7 +243,9 @@ class Lifecycle:
         return [action for live in held for action in self._released(live, now_s, rng)]
 
     def _released(self, live: Live, now_s: float, rng: Random) -> list[Action]:
-        live.held, live.crashes, live.reason = "", 0, ""
+        live.held, live.crashes = "", 0
+        if live.reason.partition(": ")[0] not in live.barred_now:  # that host's answer still holds
+            live.reason = ""
         if live.job.id in self.dependents.waits:
             return [changed(live, JobState.PENDING)]
         return self._arrives(live, now_s, rng)
@@ -345,6 +347,12 @@ class Lifecycle:
             elif len(actions) < KILLED_AT_ONCE:  # the others at the next heartbeat
                 actions.append(Signal(job, attempt, name, KILL))
         return renewed, actions
+
+    def owner_rules(self, name: HostId, number: int, now_s: float) -> None:
+        """Has a host asked again about jobs that it does not take yet, if it has other rules now.
+        Not at once: a host may change them as often as it likes."""
+        if self.hosts.has_other_rules(name, number):
+            self.bars.no_later(name, now_s + self.terms.aside_s)
 
     def no_longer_held(
         self, name: HostId, holds: Iterable[tuple[JobId, int]], keeper: str, said_s: float,

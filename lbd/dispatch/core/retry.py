@@ -25,7 +25,7 @@ NOT_FOUND, NOT_EXECUTABLE, FAILED = 127, 126, 125
 ENOENT = 2
 NOT_YET = "not-yet"  # its host takes its user's commands, but at other times
 AWAY = "files"  # the phase at which a host refuses an attempt because its files are unavailable
-ASKED_AGAIN_S = 3600.0  # the owner may have changed the rule by then
+ASKED_AGAIN_S = 3600.0  # a host of an older release does not say that its rules have changed
 STALE_MIN = 1000  # outdated entries that the heap may hold in any case
 Key = TypeVar("Key", JobId, tuple[JobId, HostId])
 
@@ -45,6 +45,10 @@ class Moments(Generic[Key]):
             heapify(self._heap)
         else:
             heappush(self._heap, (at_s, key))
+
+    def no_later(self, key: Key, at_s: float) -> None:
+        if self._at_s.get(key, at_s) > at_s:
+            self.set(key, at_s)
 
     def drop(self, key: Key) -> None:
         self._at_s.pop(key, None)
@@ -109,6 +113,12 @@ class Bars:
     def drop(self, job: JobId) -> None:
         for host in self._hosts.pop(job, ()):
             self._until.drop((job, host))
+
+    def no_later(self, host: HostId, at_s: float) -> None:
+        """Lets all jobs go to that host from then on."""
+        for job, hosts in self._hosts.items():
+            if host in hosts:
+                self._until.no_later((job, host), at_s)
 
     def over(self, now_s: float, most: int) -> list[tuple[JobId, frozenset[HostId]]]:
         """Returns which jobs may go to which hosts again, at most `most` bars at a time."""

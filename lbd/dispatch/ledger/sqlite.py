@@ -253,12 +253,12 @@ def open_jobs(path: Path) -> int:
     return sum(int(count) for state, count in counts if state not in ENDED_NAMES)
 
 
-def has_jobs_to_start(path: Path) -> bool:
-    """Returns whether a ledger that is not in use has jobs that have not ended and are not held;
-    also True if it cannot be read, False if there is none."""
+def has_open_jobs(path: Path) -> bool:
+    """Returns whether a ledger that is not in use has jobs that have not ended; also True if it
+    cannot be read, False if there is none."""
     if not path.exists():
         return False
-    question = "SELECT 1 FROM jobs WHERE finished IS NULL AND reason NOT LIKE 'held%' LIMIT 1"
+    question = "SELECT 1 FROM jobs WHERE finished IS NULL LIMIT 1"
     place = f"{path.absolute().as_uri()}?mode=ro"
     try:
         with contextlib.closing(sqlite3.connect(place, uri=True)) as file:

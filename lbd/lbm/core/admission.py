@@ -8,6 +8,7 @@ the first rule that forbids the command.
 import fnmatch
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from zlib import crc32
 
 from lbd.config.access import AdmissionConfig
 from lbd.model import Closed
@@ -82,6 +83,7 @@ class Rules:
         self.config = config
         self.hours, self.everybody = WeekHours(config.when), WeekHours(config.everybody_when)
         users, groups = config.users + config.deny_users, config.groups + config.deny_groups
+        self.number = crc32(repr(config).encode()) or 1  # other rules, another number
         self._are_of_guests = bool(users or groups or config.origins or config.deny_origins)
 
     def refusal(self, guest: Guest, conditions: Conditions) -> str:

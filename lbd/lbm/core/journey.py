@@ -46,7 +46,15 @@ from lbd.lbm.core.journey_events import (
     Event,
     why_ended,
 )
-from lbd.lbm.core.next_host_after_refusal import NOWHERE, Bounds, Demands, Eviction, Place, Search
+from lbd.lbm.core.next_host_after_refusal import (
+    NOWHERE,
+    Bounds,
+    Demands,
+    Eviction,
+    Place,
+    Search,
+    refused_by,
+)
 from lbd.lbm.core.slots import NOTHING, Grant
 from lbd.model import HostId, JobState, Verdict
 
@@ -284,7 +292,7 @@ class Journey:
             return self._there_by_name(silent.address, now_s)
         if self.demands.mode != "auto" or self.demands.needs:
             return self._cannot(silent.reason, now_s)
-        self.search.refusals.append(e.Refused(silent.reason, fault=True))
+        self.search.refusals.append((NOWHERE, e.Refused(silent.reason, fault=True)))
         return self._here(NO_LIM, now_s)
 
     def _wait(self, now_s: float) -> list[Action]:
@@ -323,8 +331,7 @@ class Journey:
         """Runs it here, unless that contradicts the user's choice."""
         search = self.search
         if search.eviction.host:
-            why = search.refusals[-1].reason if search.refusals else reason
-            return self._cannot(why, now_s)
+            return self._cannot(refused_by(search.refusals) or reason, now_s)
         if why := search.why_not_here:
             return self._fail(why, "refused")
         self.place = Place(self.bounds.own, reason=reason)
@@ -358,8 +365,7 @@ class Journey:
             self.stay.grant = taken.grant
             return self._becomes_it()
         if not taken.later:
-            failures = self.search.refusals
-            why = failures[-1].reason if failures else f"{self.bounds.own}: {taken.why}"
+            why = refused_by(self.search.refusals) or f"{self.bounds.own}: {taken.why}"
             return self._fail(why, "refused")
         return [*self._leave(), *self._wait(now_s)]
 

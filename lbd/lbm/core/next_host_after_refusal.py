@@ -11,10 +11,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from lbd.lbm.core.environment import names_shown
-from lbd.lbm.core.journey_events import Looked, Question, Refused, Slots
+from lbd.lbm.core.journey_events import TAKE_ALONG, Looked, Question, Refused, Slots
 from lbd.model import NO_NEEDS, HostId, Needs
 
 MAX_TRIES = 8
+REASONS_SHOWN = 3
 NOWHERE = HostId("")
 Directory = tuple[int, int, bytes]  # user, device, path
 
@@ -94,7 +95,7 @@ class Search:
     lacking: set[HostId] = field(default_factory=set)  # hosts that lack what it needs
     left_out: str = ""  # `lacking` in words, for people
     full: set[HostId] = field(default_factory=set)  # hosts that were full a moment ago
-    refusals: list[Refused] = field(default_factory=list)
+    refusals: list[tuple[HostId, Refused]] = field(default_factory=list)
     tries: int = 0
     give_up_s: float = 0.0  # when to stop waiting for room
     is_patient: bool = True  # `give_up_s` has not come yet
@@ -180,12 +181,12 @@ class Search:
         if self.eviction.host:
             return reason
         if self.refusals and self.demands.mode != "auto":
-            return self.refusals[-1].advice
+            return refused_by(self.refusals)
         given = as_excluded(reason, self.demands.excluded)
         return "; ".join(filter(None, (given, self.left_out)))
 
     def refused(self, host: HostId, answer: Refused) -> None:
-        self.refusals.append(answer)
+        self.refusals.append((host, answer))
         self.excluded.add(host)
 
     def may_try_again(self, host: HostId) -> bool:
@@ -208,7 +209,7 @@ class Search:
     def fault(self) -> str:
         """The fault of a host that should have taken it. That an owner does not want it is no
         fault."""
-        faults = (r for r in self._failures if r.fault or r.phase != "admission")
+        faults = (r for _, r in self._failures if r.fault or r.phase != "admission")
         return next((fault.reason for fault in faults), "")
 
     @property
@@ -217,16 +218,16 @@ class Search:
         here."""
         failures = self._failures
         if failures and (self._is_strict or not self.demands.may_fall_back):
-            return failures[-1].advice
+            return refused_by(failures)
         if self.fault and self.bounds.own in self.demands.excluded:
             return f"{self.fault}, and --exclude forbids running here"
         return ""
 
     @property
-    def _failures(self) -> list[Refused]:
+    def _failures(self) -> list[tuple[HostId, Refused]]:
         """The refusals, without those of hosts that were no candidates, unless it had to be one of
         those."""
-        return [r for r in self.refusals if self._is_strict or not r.lacks_something]
+        return [r for r in self.refusals if self._is_strict or not r[1].lacks_something]
 
     @property
     def _is_strict(self) -> bool:
@@ -236,6 +237,24 @@ class Search:
 def as_excluded(reason: str, excluded: Collection[str]) -> str:
     """`reason`, why no host can take a command, with the user's own exclusions added."""
     return f"{reason} (-x: {names_shown(list(excluded))})" if excluded else reason
+
+
+def refused_by(refusals: Collection[tuple[HostId, Refused]]) -> str:
+    """Returns who refused a command and why, hosts with the same reason together; "" if nobody."""
+    hosts: dict[str, list[str]] = {}
+    takes_along = ""
+    for host, answer in refusals:
+        said = answer.advice.removesuffix(f"; {TAKE_ALONG}")
+        takes_along = takes_along or (TAKE_ALONG if said != answer.advice else "")
+        why = said.removeprefix(f"{host}: ")
+        hosts.setdefault(why, []).extend([host] if why != said else [])
+    reasons = [
+        f"{names_shown(list(dict.fromkeys(named)))}: {why}" if named else why
+        for why, named in hosts.items()
+    ]
+    more = len(reasons) - REASONS_SHOWN
+    left_out = f"{more} more {'reason' if more == 1 else 'reasons'}" if more > 0 else ""
+    return "; ".join(filter(None, (*reasons[:REASONS_SHOWN], left_out, takes_along)))
 
 
 def too_few(least: int, able: Mapping[HostId, int], named: HostId | None) -> str:

@@ -202,6 +202,7 @@ class DispatcherLine:
             memory_given=facts.memory_given,
             keeper=claim(self._host.link, self._names),
             said_s=clock_s(),
+            rules=self._host.rules.rules.number,
         )
 
     def _hear(self, down: pb.WorkDown) -> None:

@@ -5,6 +5,9 @@ the dispatcher sent an attempt while we named a keeper, and we name the same one
 holding the attempt, then nothing of it is alive. That is true only of this very process of this
 boot. A host that was started again proves nothing: another machine may have its name, its address
 and a copy of its disk, while the old one is merely cut off.
+
+A copy of a running machine (a snapshot of a virtual machine, CRIU) cannot be told from the
+original: both have this boot and this process. See docs/explanation/promises.md.
 """
 
 import os
@@ -13,18 +16,17 @@ from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from lbd.load.process_table import task_of
-from lbd.load.procfs import read_small
 from lbd.model import JobId
+from lbd.process.boot_clock import boot_id
 
-BOOT_ID = "/proc/sys/kernel/random/boot_id"
 ATTEMPT = re.compile(r"\d+(_\d+)?\.\d+")  # the keeper's name for one
 
 
 def life_of(pid: int) -> str:
     """Returns a name that no other process has ever had; "" if that cannot be found out."""
     try:
-        boot, space = read_small(BOOT_ID).decode().strip(), os.readlink("/proc/self/ns/pid")
-    except (OSError, ValueError):
+        boot, space = boot_id(), os.readlink("/proc/self/ns/pid")
+    except OSError:
         return ""
     task = task_of(pid) if pid else None
     if task is None or task.has_ended or not boot:

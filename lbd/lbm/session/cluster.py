@@ -22,6 +22,10 @@ ASK_LIM_S = 2.0
 Reply = TypeVar("Reply", bound=Message)
 
 
+class Unreached(Unavailable):
+    """Nobody listens there: a command would not get there either."""
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterHost:
     name: str
@@ -81,7 +85,9 @@ class Cluster:
             answer = await question.ask(channel, method, data, self.peers.metadata, timeout_s)
             return parsed_answer(reply, answer)
         except question.Unanswered as problem:
-            raise Unavailable(why_unanswered(problem, timeout_s)) from None
+            is_there = problem.code is not grpc.StatusCode.UNAVAILABLE
+            kind = Unavailable if is_there else Unreached
+            raise kind(why_unanswered(problem, timeout_s)) from None
         except DecodeError:
             raise Unavailable(f"its answer is not a {reply.__name__}") from None
 

@@ -7,22 +7,24 @@ import asyncio
 import itertools
 import os
 
-from lbd.errors import Unavailable
+from lbd.errors import LbdError, Unavailable
 from lbd.keeper.run_as import Refuse
 from lbd.lbm.core.journey import keeps_here
-from lbd.lbm.core.next_host_after_refusal import as_excluded
-from lbd.lbm.inbound.context import InboundContext
+from lbd.lbm.core.journey_events import Refused
+from lbd.lbm.core.next_host_after_refusal import as_excluded, refused_by
+from lbd.lbm.inbound.context import DRAINED, NOT_YET, InboundContext
 from lbd.lbm.inbound.request import dry_start, make_order, phase_of, read_run_request
 from lbd.lbm.outbound.context import OutboundContext
 from lbd.lbm.outbound.directory import Directory
 from lbd.lbm.outbound.request import stamp_message
 from lbd.lbm.owner.accounts import user_name
-from lbd.lbm.session.cluster import ASK_LIM_S, ClusterHost
+from lbd.lbm.session.cluster import ASK_LIM_S, ClusterHost, Unreached
 from lbd.lbm.session.peer_process import AnyProcess
 from lbd.lbm.session.request import ClientRequest
 from lbd.local.caller import Caller
 from lbd.local.json_socket import Json, Refusal
 from lbd.local.turns import Turns
+from lbd.model import HostId
 from lbd.net.gen import lbm_pb2
 from lbd.policy.invocation import key_of, name_of
 from lbd.policy.needs import counted_peak
@@ -30,6 +32,9 @@ from lbd.text.one_line import one_line
 
 ANSWER_S = 2.0
 FOR_GOOD = "admission"  # the phase of permanent refusals by rules
+CLOSED = (FOR_GOOD, NOT_YET, DRAINED)
+# Any program will do to ask whether a user is let in; rules on programs do not count then.
+PROGRAM, PATH, PROGRAM_RULE = b"true", b"PATH=/usr/bin:/bin", "programs)"
 # Questions at once. A user who looks into a directory that hangs occupies a turn for that long, so
 # each user has a turn of their own too.
 CHECKS = 4  # for other hosts
@@ -90,10 +95,13 @@ class Checks:
         if self._is_kept(question):
             return await self._kept(to_lim, argv_of(question))
         reply = await self._placed(to_lim)
-        unable = await self._unable(question, caller)
+        unable, silent = await self._looks(question, caller)
         wanted = question.get("wanted")
         if isinstance(wanted, str) and wanted in unable:
             raise Refusal(f"{wanted}: {unable[wanted]}", "unavailable")
+        if isinstance(wanted, str) and wanted in silent:
+            why = silent[wanted]
+            reply["unknown"] = f"{wanted} did not say whether the command can begin there: {why}"
         if not unable:
             return reply
         excluded = question.get("excluded")
@@ -110,6 +118,38 @@ class Checks:
             if isinstance(row, dict) and row.get("name") in unable:
                 row["why"] = unable[row["name"]]
         return reply
+
+    async def nobody_admits(self, question: Json, caller: Caller) -> str:
+        """Why no host that may run a queued job of the caller's takes any of them now, with until
+        when if that is known; "" if one does, or may."""
+        own, only = self._home.config.host.name, question.get("host")
+        excluded = question.get("excluded")
+        left_out = excluded if isinstance(excluded, list) else []
+        try:
+            others = [peer for peer in await self._home.cluster.others() if peer.is_up]
+        except LbdError:
+            return ""
+        request = lbm_pb2.RunRequest(
+            job_id="check", origin=own, user=user_name(caller.uid), uid=caller.uid, argv=[PROGRAM],
+            environment=[PATH], directory=b"/",
+        )  # fmt: skip
+
+        async def why(host: ClusterHost | None) -> Refused | None:
+            name = own if host is None else host.name
+            try:
+                reply = await (self._check(request) if host is None else self._asks(host, request))
+            except LbdError:
+                return None
+            said = Refused(f"{name}: {one_line(reply.reason)}", reply.phase)
+            is_about_program = PROGRAM_RULE in reply.reason
+            return said if reply.phase in CLOSED and not is_about_program else None
+
+        asked = {HostId(own): None, **{HostId(peer.name): peer for peer in others}}
+        names = [one for one in asked if only in (None, one) and one not in left_out]
+        found = await asyncio.gather(*(why(asked[name]) for name in names))
+        refusals = [(name, one) for name, one in zip(names, found, strict=True) if one is not None]
+        is_by_rule = any(one.phase != DRAINED for _, one in refusals)
+        return refused_by(refusals) if len(refusals) == len(names) and is_by_rule else ""
 
     async def _placed(self, to_lim: Json) -> Json:
         """Raises Refusal."""
@@ -145,14 +185,24 @@ class Checks:
             given = f"{given} ~{peak_bytes}".strip()
         return {"cpu_s": cpu_s, "needs": given}
 
-    async def _unable(self, question: Json, caller: Caller) -> dict[str, str]:
-        """The hosts that said they could not begin the command, and why."""
-        hosts = [peer for peer in await self._home.cluster.others() if peer.is_up]
+    async def _looks(self, question: Json, caller: Caller) -> tuple[dict[str, str], dict[str, str]]:
+        """Why hosts cannot begin the command, and why others did not say. A host that the user
+        names is asked whatever our LIM believes, since the command would go there."""
+        wanted = question.get("wanted")
+        others = await self._home.cluster.others()
+        hosts = [peer for peer in others if peer.is_up or peer.name == wanted]
         if not hosts:
-            return {}
+            return {}, {}
         request = await self._request(question, caller)
         found = await asyncio.gather(*(self._ask(host, request) for host in hosts))
-        return {host.name: why for host, why in zip(hosts, found, strict=True) if why}
+        unable: dict[str, str] = {}
+        silent: dict[str, str] = {}
+        for host, why in zip(hosts, found, strict=True):
+            if isinstance(why, Unavailable) and not isinstance(why, Unreached):
+                silent[host.name] = str(why)
+            elif why:
+                unable[host.name] = str(why)
+        return unable, silent
 
     async def _request(self, question: Json, caller: Caller) -> lbm_pb2.RunRequest:
         program = str(question["program"])
@@ -177,12 +227,16 @@ class Checks:
             directory_stamp=None if staged else stamp_message(await directory.stamp()),
         )
 
-    async def _ask(self, host: ClusterHost, request: lbm_pb2.RunRequest) -> str:
-        """Why it could not begin there; "" also for a host that does not answer."""
-        ask = self._home.cluster.ask
+    async def _ask(self, host: ClusterHost, request: lbm_pb2.RunRequest) -> str | Unavailable:
+        """Why it could not begin there, "" if it could; or why the host did not answer."""
         try:
-            async with self._asking.turn(request.uid):
-                reply = await ask(host, "Check", request, lbm_pb2.CheckReply, 2 * ANSWER_S)
-        except Unavailable:
-            return ""
+            reply = await self._asks(host, request)
+        except Unavailable as problem:
+            return problem
         return "" if reply.able else one_line(reply.reason) or "refused"
+
+    async def _asks(self, host: ClusterHost, request: lbm_pb2.RunRequest) -> lbm_pb2.CheckReply:
+        """Raises Unavailable."""
+        async with self._asking.turn(request.uid):
+            ask = self._home.cluster.ask
+            return await ask(host, "Check", request, lbm_pb2.CheckReply, 2 * ANSWER_S)

@@ -34,6 +34,7 @@ from lbd.net.gen import lbm_pb2
 from lbd.process.boot_clock import clock_s
 from lbd.process.own_figures import OwnFigures
 from lbd.process.written_disks import DiskLooks, disk_metrics, written
+from lbd.text.job_phrases import DISPATCHER
 from lbd.text.one_line import one_line
 
 PEER_JOBS_TIMEOUT_S = 2.0
@@ -76,6 +77,10 @@ class Questions:
             return await self._jobs(question, asker, is_admin=self._admins.include(caller))
         if operation in ("queue.lines", "command.lines"):
             return await self.lines.answer(question, caller)
+        if operation == "queue.predict" and not question.get("calibration"):
+            reply = await self._queue.answer(question, caller)
+            why = await self.checks.nobody_admits(question, caller)
+            return reply | ({"nobody_takes": why} if why else {})
         if str(operation).startswith("queue."):
             return await self._with_cpu(await self._queue.answer(question, caller), caller)
         if str(operation).startswith("command."):
@@ -164,7 +169,7 @@ class Questions:
                     everything, whose, tasks=bool(question.get("tasks"))
                 )
             except Unavailable:
-                missing.append("the dispatcher")
+                missing.append(DISPATCHER)
         add_cpu(found, used)
         only_of = None if is_admin else asker.user
         return {"jobs": found, "missing": missing, "withheld": withheld, "only_of": only_of}

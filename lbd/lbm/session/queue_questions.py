@@ -49,6 +49,7 @@ from lbd.text.one_line import one_line
 PATIENCE_MAX_S = 20.0  # for one answer
 ASKED_MAX_S = 1e9  # the longest time that a question may name
 PLACE_MAX = 1 << 62
+FULL_CHARS = 300
 NO_UID = -2  # nobody's; differs from a job's unknown uid (-1)
 
 
@@ -178,6 +179,7 @@ class QueueAnswers:
             "running": reply.running,
             "closed": reply.closed,
             "in_file": reply.in_file,
+            "full": one_line(reply.full, FULL_CHARS),
             "tiers": {row.host: list(row.tiers) for row in reply.tiers},
         }
 

@@ -33,7 +33,6 @@ class ClientServer:
     def __init__(self, path: Path, home: OutboundContext, answer: JsonHandler) -> None:
         self._path = path
         self._restarting = path.with_name("lbm.restarting")  # for clients that find no LBM
-        self._stopping = path.with_name(STOPPING)
         self._home = home
         self.answer = answer
         self._tasks: dict[asyncio.Task[None], Connection] = {}
@@ -41,6 +40,11 @@ class ClientServer:
         descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._limit = clients_within(home.config.lbm.max_clients, descriptors)
         self._listener: socket.socket | None = None
+
+    def forget_stop(self) -> None:
+        """Removes the mark of a stop that was meant for the LBM before us."""
+        with contextlib.suppress(OSError):
+            self._path.with_name(STOPPING).unlink(missing_ok=True)
 
     def start(self, left: int | None, *, for_all: bool) -> None:
         """`left`: the socket from an earlier LBM, on which clients may wait already.
@@ -55,9 +59,8 @@ class ClientServer:
         listener.setblocking(False)
         take_descriptors(listener, wanted=False)  # before any are requested
         asyncio.get_running_loop().add_reader(listener, self._accept, listener)
-        for mark in (self._restarting, self._stopping):
-            with contextlib.suppress(OSError):
-                mark.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            self._restarting.unlink(missing_ok=True)
 
     def leave(self) -> tuple[int, list[Connection]]:
         """Stops accepting. Returns the listening socket (-1: none) and the connected clients."""

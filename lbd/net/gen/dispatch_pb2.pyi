@@ -41,7 +41,7 @@ class Held(_message.Message):
     def __init__(self, job: _Optional[str] = ..., attempt: _Optional[int] = ..., stop_reason: _Optional[str] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
-    __slots__ = ("number", "slots", "open_slots", "load", "drained", "held", "ahead", "holds_gangs", "features", "resources", "memory_for_jobs", "memory_given", "closed", "opens", "drain", "keeper", "said_s")
+    __slots__ = ("number", "slots", "open_slots", "load", "drained", "held", "ahead", "holds_gangs", "features", "resources", "memory_for_jobs", "memory_given", "closed", "opens", "drain", "keeper", "said_s", "rules")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     SLOTS_FIELD_NUMBER: _ClassVar[int]
     OPEN_SLOTS_FIELD_NUMBER: _ClassVar[int]
@@ -59,6 +59,7 @@ class Heartbeat(_message.Message):
     DRAIN_FIELD_NUMBER: _ClassVar[int]
     KEEPER_FIELD_NUMBER: _ClassVar[int]
     SAID_S_FIELD_NUMBER: _ClassVar[int]
+    RULES_FIELD_NUMBER: _ClassVar[int]
     number: int
     slots: int
     open_slots: int
@@ -76,7 +77,8 @@ class Heartbeat(_message.Message):
     drain: str
     keeper: str
     said_s: float
-    def __init__(self, number: _Optional[int] = ..., slots: _Optional[int] = ..., open_slots: _Optional[int] = ..., load: _Optional[float] = ..., drained: _Optional[bool] = ..., held: _Optional[_Iterable[_Union[Held, _Mapping]]] = ..., ahead: _Optional[int] = ..., holds_gangs: _Optional[bool] = ..., features: _Optional[str] = ..., resources: _Optional[str] = ..., memory_for_jobs: _Optional[int] = ..., memory_given: _Optional[int] = ..., closed: _Optional[int] = ..., opens: _Optional[float] = ..., drain: _Optional[str] = ..., keeper: _Optional[str] = ..., said_s: _Optional[float] = ...) -> None: ...
+    rules: int
+    def __init__(self, number: _Optional[int] = ..., slots: _Optional[int] = ..., open_slots: _Optional[int] = ..., load: _Optional[float] = ..., drained: _Optional[bool] = ..., held: _Optional[_Iterable[_Union[Held, _Mapping]]] = ..., ahead: _Optional[int] = ..., holds_gangs: _Optional[bool] = ..., features: _Optional[str] = ..., resources: _Optional[str] = ..., memory_for_jobs: _Optional[int] = ..., memory_given: _Optional[int] = ..., closed: _Optional[int] = ..., opens: _Optional[float] = ..., drain: _Optional[str] = ..., keeper: _Optional[str] = ..., said_s: _Optional[float] = ..., rules: _Optional[int] = ...) -> None: ...
 
 class AttemptReport(_message.Message):
     __slots__ = ("job", "attempt", "event", "cause", "exit_status", "signal", "cpu_s", "reason", "phase", "errno", "stop_reason", "evicted", "at_s", "wait_s")
@@ -704,20 +706,22 @@ class HostTiers(_message.Message):
     def __init__(self, host: _Optional[str] = ..., tiers: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class StatusInfo(_message.Message):
-    __slots__ = ("mode", "queued", "running", "tiers", "closed", "in_file")
+    __slots__ = ("mode", "queued", "running", "tiers", "closed", "in_file", "full")
     MODE_FIELD_NUMBER: _ClassVar[int]
     QUEUED_FIELD_NUMBER: _ClassVar[int]
     RUNNING_FIELD_NUMBER: _ClassVar[int]
     TIERS_FIELD_NUMBER: _ClassVar[int]
     CLOSED_FIELD_NUMBER: _ClassVar[int]
     IN_FILE_FIELD_NUMBER: _ClassVar[int]
+    FULL_FIELD_NUMBER: _ClassVar[int]
     mode: str
     queued: int
     running: int
     tiers: _containers.RepeatedCompositeFieldContainer[HostTiers]
     closed: bool
     in_file: bool
-    def __init__(self, mode: _Optional[str] = ..., queued: _Optional[int] = ..., running: _Optional[int] = ..., tiers: _Optional[_Iterable[_Union[HostTiers, _Mapping]]] = ..., closed: _Optional[bool] = ..., in_file: _Optional[bool] = ...) -> None: ...
+    full: str
+    def __init__(self, mode: _Optional[str] = ..., queued: _Optional[int] = ..., running: _Optional[int] = ..., tiers: _Optional[_Iterable[_Union[HostTiers, _Mapping]]] = ..., closed: _Optional[bool] = ..., in_file: _Optional[bool] = ..., full: _Optional[str] = ...) -> None: ...
 
 class TagsAsked(_message.Message):
     __slots__ = ()

@@ -86,7 +86,8 @@ def cluster_part(status: Json) -> Facts:
             ("running", Item(count(number(dispatcher, "running")))),
         ]
     else:
-        items.append(("queue", Item("none, or no answer", DIM)))
+        unknown = text(cluster, "dispatcher_unknown") or "none, or no answer"
+        items.append(("queue", Item(unknown, DIM)))
     return Facts("cluster", "Cluster", items)
 
 

@@ -72,6 +72,19 @@ def test_a_dispatcher_that_does_not_answer_is_reported_as_silent(daemon, tmp_pat
     assert "   dispatcher on h1 or h2: no answer\n" in capsys.readouterr().out
 
 
+def test_where_the_lbm_is_missing_the_dispatcher_is_not_blamed(daemon, tmp_path, capsys):
+    with (tmp_path / "lbd.toml").open("a") as config:
+        config.write('[dispatch]\nhost = "h9"\n')
+    daemon("lim", status=STATUS)
+    assert lbctl.main(["status"]) == 0
+    said = "   dispatcher on h9: not known, as this host's LBM is not running\n"
+    assert said in capsys.readouterr().out
+    assert lbctl.main(["status", "--json"]) == 0
+    cluster = json.loads(capsys.readouterr().out)["cluster"]
+    assert cluster["dispatcher"] is None
+    assert "LBM is not running" in cluster["dispatcher_unknown"]
+
+
 def test_a_revoked_host_is_reported_as_revoked(daemon, capsys):
     hosts = [HOST, {**HOST, "name": "h2", "state": "late", "revoked": True}]
     daemon("lim", status={**STATUS, "hosts": hosts})
@@ -93,11 +106,7 @@ def test_without_a_daemon_one_line(daemon, capsys):
     assert lbctl.main(["status"]) == 1
     out, err = capsys.readouterr()
     assert out == ""
-    assert re.fullmatch(
-        r"lbctl: lim is not running \(.*\); start it with: systemctl start lbd.target, or lbd "
-        r"up.*\n",
-        err,
-    )
+    assert re.fullmatch(r"lbctl: lim is not running \(.*\); start it with: lbd up.*\n", err)
 
 
 @pytest.mark.parametrize(
@@ -175,11 +184,14 @@ def test_jobs(daemon, capsys):
     assert lbctl.main(["jobs", "--all", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == [{"schema": 1, **JOB}]
     lbm.answers["jobs"] = {"jobs": [], "missing": ["h3"]}
-    assert lbctl.main(["jobs", "--json"]) == 0
+    assert lbctl.main(["jobs", "--json"]) == 1
     assert capsys.readouterr() == ("[]\n", "lbctl: these hosts did not answer: h3\n")
+    lbm.answers["jobs"] = {"jobs": [JOB], "missing": ["h3"]}
+    assert lbctl.main(["jobs", "h1-7"]) == 0  # nothing that was asked for is missing
+    capsys.readouterr()
     lbm.answers["jobs"] = {"jobs": [JOB]}
     asked = [request for request in lbm.asked if request["op"] == "jobs"]
-    assert [request["all"] for request in asked] == [False, True, False]
+    assert [request["all"] for request in asked] == [False, True, False, True]
     assert lbctl.main(["jobs", "h1-8"]) == 1
     assert capsys.readouterr().err == "lbctl: no job has the id 'h1-8'; did you mean \"h1-7\"?\n"
     assert lbctl.main(["jobs", "mine"]) == 1  # it may be a name

@@ -4,16 +4,19 @@ import asyncio
 import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
 from lbd.cli import complaints, main, program
 from lbd.cli.daemons import wiring
 from lbd.config.schema import Config, HostConfig
-from lbd.errors import ConfigError, Unavailable
+from lbd.errors import EXIT_NO_ADDRESS, ConfigError, NoAddress, Unavailable
 from lbd.local.json_socket import Refusal
 from lbd.process import last_words
 
+ROOT = Path(__file__).parents[3]
 USAGE = [
     ([], "lbd: which command? lim, lbm, keeper, authority, dispatcher, metrics, up, lab, sim, "
          "slurm, web; see"),
@@ -104,6 +107,27 @@ def test_a_daemon_exits_cleanly_on_term_and_reports_its_errors(tmp_path):
     with pytest.raises(Unavailable, match="port in use"):
         wiring.run_daemon("lbd lim", config, alone)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_address_that_is_not_there_is_no_mistake_in_the_configuration(
+    tmp_path, monkeypatch, capfd
+):
+    """systemd does not retry exit status 2, and tries others again."""
+    unit = (ROOT / "deploy/systemd/lbd-lbm.service").read_text()
+    assert "Restart=always" in unit
+    assert f"RestartPreventExitStatus={complaints.EXIT_USAGE}\n" in unit
+    pauses = []
+    monkeypatch.setattr(time, "sleep", pauses.append)
+
+    async def elsewhere(stop, ready):
+        async with asyncio.TaskGroup() as group:
+            group.create_task(asyncio.sleep(60))
+            raise NoAddress("cannot listen on 10.9.9.9:7902")
+
+    config = Config(host=HostConfig(runtime_dir=str(tmp_path)))
+    assert wiring.run_daemon("lbd lbm", config, elsewhere) == EXIT_NO_ADDRESS
+    assert capfd.readouterr().err == "lbd lbm: cannot listen on 10.9.9.9:7902\n"
+    assert pauses == [wiring.NO_ADDRESS_PAUSE_S]
 
 
 @pytest.mark.parametrize("module", ["argparse", "asyncio", "grpc", "psutil", "uvloop", "google"])

@@ -25,3 +25,10 @@ def test_a_host_that_was_merely_considered_is_not_called_better(capsys):
     reply = {"verdict": "there", "host": "h2", "reason": "lowest", "algorithm": "GLOBAL"}
     show(reply, {"must_leave": True}, ["cc"], as_json=False)
     assert "goes to h2: lowest (--remote was given; " in capsys.readouterr().out
+
+
+def test_it_says_what_the_named_host_did_not(capsys):
+    reply = {"verdict": "there", "host": "h2", "reason": "wanted", "algorithm": "GLOBAL"}
+    unknown = "h2 did not say whether the command can begin there: no answer within 4 s"
+    show({**reply, "unknown": unknown}, {}, ["cc"], as_json=False)
+    assert capsys.readouterr().out.splitlines()[1:] == [unknown]

@@ -299,3 +299,18 @@ async def test_a_host_that_reports_very_much_at_once_is_heard_in_portions(
     assert [(count, number) for count, number, _ in heard] == [(256, 0), (256, 0), (256, 7)]
     assert len({turns for _, _, turns in heard}) == 3, "others had their turns in between"
     assert "a lie" not in caplog.text
+
+
+@pytest.mark.parametrize("number", [0, 7])
+async def test_only_the_first_heartbeat_of_a_connection_is_its_first(tmp_path, number):
+    """With the number 0 each was: that alone would prove that what was sent since is not there."""
+
+    async def write(_message):
+        pass
+
+    async with opened(tmp_path / "ledger.sqlite") as world:
+        line = HostConnection(write, 1 << 20)
+        beat = pb.Heartbeat(number=number, slots=1, open_slots=1, keeper="k", said_s=1.0)
+        for _ in range(3):
+            world.dispatcher._heartbeat("h2", line, beat)
+        assert world.dispatcher.life.hosts.contact("h2").number == 1

@@ -6,6 +6,7 @@ import pytest
 
 from lbd.config.dispatch import DispatchConfig
 from lbd.config.schema import Config
+from lbd.dispatch.core.ledger_room import Disk
 from lbd.dispatch.core.records import Cause, Ending
 from lbd.model import JobId
 from lbd.net.gen import dispatch_pb2 as pb
@@ -32,6 +33,13 @@ async def test_the_numbers_are_current(tmp_path):
         told = await world.status()
         assert (told.mode, told.queued, told.running) == ("fcfs", 4, 1)
         assert list(told.tiers) == []
+
+
+async def test_the_status_says_that_the_ledger_is_full(tmp_path, monkeypatch):
+    async with opened(tmp_path / "ledger.sqlite") as world:
+        assert (await world.status()).full == ""
+        monkeypatch.setattr(world.ledger, "disk", lambda: Disk(0, 1 << 30, "/var/lib/lbd"))
+        assert (await world.status()).full.startswith("/var/lib/lbd is full, so the queue takes no")
 
 
 async def test_each_host_has_its_tiers(tags):

@@ -43,6 +43,21 @@ def test_a_queue_that_answers():
     assert (found.state, found.says) == (OK, "on h2, 3 queued")
 
 
+@pytest.mark.parametrize(
+    ("full", "fix"),
+    [
+        ("/var/lib/lbd is full, so the queue takes no new jobs", "free some space on h2"),
+        ("the ledger is full (dispatch.ledger_bytes is 4.0G)", "raise dispatch.ledger_bytes"),
+    ],
+)
+def test_on_every_host_it_is_seen_that_the_queue_has_no_room(full, fix):
+    """Only the doctor of the dispatcher's own host said so."""
+    answering, room = queue(Answering(found={"leader": "h2", "queued": 3, "full": full}))
+    assert answering.state == OK
+    assert (room.state, room.says) == (FAULT, f"on h2, {full}")
+    assert room.fix.startswith(fix)
+
+
 @pytest.mark.parametrize("problem", [Unavailable("lbm did not answer"), LbdError("no"), {}])
 @pytest.mark.parametrize(
     ("h2", "away", "why", "fix", "not_fix"),

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from lbd.errors import ConfigError, PeerError, Unavailable
+from lbd.errors import NoAddress, PeerError, Unavailable
 from lbd.lim.core import messages as m
 from lbd.local.rate_limit import TimeShares
 from lbd.model import HostId
@@ -135,7 +135,7 @@ async def test_garbage_and_oversize_are_refused_and_the_server_survives():
 async def test_a_port_in_use_is_reported_in_one_line():
     async with grpc_pair() as ((one, two), port):
         await two.serve("127.0.0.1", port, echo)
-        with pytest.raises(ConfigError, match=f"cannot listen on 127.0.0.1:{port}"):
+        with pytest.raises(NoAddress, match=f"cannot listen on 127.0.0.1:{port}"):
             await one.serve("127.0.0.1", port, echo)
 
 

@@ -99,6 +99,21 @@ def test_an_invalid_configuration_is_not_retried(running):
     assert deeds(running.tick(1.2)) == [Finish(2)]
 
 
+def test_without_an_address_from_the_start_everything_stops_and_may_be_tried_again(running):
+    assert "no address to listen on" in words(running.exited("lim", 4, 6.0))[0]
+    running.tick(6.0)
+    running.exited("lbm", 0, 6.2)
+    assert deeds(running.tick(6.2)) == [Finish(1)]
+
+
+def test_an_address_that_is_lost_later_is_tried_again(running):
+    running.exited("lbm", -9, 60.0)
+    running.tick(60.5)
+    assert words(running.exited("lbm", 4, 65.6)) == [
+        "lbm ended with exit status 4; restarting it in 1 s"
+    ]
+
+
 def test_a_configuration_that_became_invalid_later_leaves_the_other_daemon_alone(running):
     running.exited("lbm", -9, 60.0)
     running.tick(60.5)

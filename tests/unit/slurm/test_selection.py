@@ -2,7 +2,7 @@
 
 import pytest
 
-from lbd.slurm import sacct, scancel, squeue
+from lbd.slurm import queue, sacct, scancel, squeue
 from lbd.slurm.options import LET_BE, SlurmError
 from lbd.slurm.queue import Job
 
@@ -120,3 +120,13 @@ def test_limits_are_asked_for_once_for_each_job(monkeypatch, capsys):
     monkeypatch.setattr("lbd.slurm.queue.DETAILED_MAX", 1)
     assert squeue.run(["-h", "-o", "%i %l"]) == 0
     assert capsys.readouterr().out == "1 10:00\n2 N/A\n3 N/A\n"
+
+
+def test_a_silent_dispatcher_is_no_empty_queue(monkeypatch):
+    """A script that polls squeue would take its jobs to have ended."""
+    reply = {"jobs": [], "missing": ["h3", "the dispatcher"]}
+    monkeypatch.setattr(queue, "ask", lambda question: reply)
+    with pytest.raises(SlurmError, match=r"^the dispatcher did not answer$"):
+        queue.jobs()
+    reply["missing"] = ["h3"]  # it has no part in the queue's jobs
+    assert queue.jobs() == []

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from lbd.cli.complaints import taking_back
+from lbd.cli.complaints import EXIT_FAILED, taking_back
 from lbd.cli.ctl.steer import FORWARD_TIMEOUT_S, say_missing
 from lbd.cli.ctl.verb import Verb, reading, say
 from lbd.cli.program import Parser
@@ -83,16 +83,17 @@ def show(daemons: Daemons, options: argparse.Namespace) -> int:
     if not hosts:
         with contextlib.suppress(Refusal):  # an older LIM has no such settings
             daemons.lim({"op": "settings"})
+    exit_status, now = 0, Json()
     try:
         now = status(daemons) if hosts else {}
     except LbdError as problem:
         say(problem)
-        now = {}
+        exit_status = EXIT_FAILED
     if options.json:
         keys = ("mode", "leader", "queued", "running", "closed")
         found = {key: now.get(key) for key in keys}
         print_json({"hosts": list(hosts), "from": origin if hosts else None, **found})
-        return 0
+        return exit_status
     if not hosts:
         put(f"{NONE}; `lbctl queue enable HOST` creates one")
         return 0
@@ -101,7 +102,9 @@ def show(daemons: Daemons, options: argparse.Namespace) -> int:
         closed = "; it takes no new jobs" if now.get("closed") else ""
         leads = f", {text(now, 'leader')} leads" if len(hosts) > 1 else ""
         put(f"{text(now, 'mode')}{leads}, {jobs_phrase(now)}{closed}")
-    return 0
+        if full := text(now, "full"):
+            put(full)
+    return exit_status
 
 
 def jobs_phrase(now: Json) -> str:

@@ -8,6 +8,7 @@ import time
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from lbd.cli.complaints import EXIT_FAILED
 from lbd.cli.ctl.jobs.filters import HEADING_OF, add_view, chosen_and_sorted, in_order, limited
 from lbd.cli.ctl.verb import Verb, reading, say
 from lbd.cli.program import Parser
@@ -47,6 +48,7 @@ from lbd.console.reply import Json, number, table, tables, text, texts
 from lbd.dispatch.core.job_selection import is_selector
 from lbd.errors import LbdError
 from lbd.local.json_socket import Refusal
+from lbd.text.job_phrases import DISPATCHER
 from lbd.text.one_line import one_line
 from lbd.text.spelling import nearest
 
@@ -64,7 +66,6 @@ FLEXIBLE = ("STATE", "COMMAND", "WAITS")
 NONE_NOW = "no jobs; --all shows those that have ended, too"
 COMMAND_WIDTH, NAME_WIDTH = 60, 40
 PIPE_WIDTH = 2000  # of a command, if the output is not a terminal
-DISPATCHER = "the dispatcher"  # its entry among the hosts that did not answer
 
 
 def add_options(parser: Parser) -> None:
@@ -114,7 +115,8 @@ def jobs(daemons: Daemons, options: argparse.Namespace) -> int:
         say(why)
     elif not missing:
         say("no jobs" if ended_too or queued else none_now(daemons, options, reply))
-    return 0
+    is_whole = bool(options.ids) or not missing  # named jobs were all found
+    return 0 if is_whole else EXIT_FAILED
 
 
 def none_now(daemons: Daemons, options: argparse.Namespace, reply: Json) -> str:

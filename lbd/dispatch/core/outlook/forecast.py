@@ -42,6 +42,7 @@ ARRIVALS_S = 0.5  # how long one look at the hosts serves new submissions
 ARRIVALS_MAX = 256  # distinct kinds of jobs
 FREE = "slots are free"
 GUESS = "take it as a rough guess"
+NO_INTERVAL = "no interval: when the jobs ahead give back what it needs is not known well enough"
 TOO_FEW_ENDED = f"no estimate until {FEWEST} jobs with the same needs have ended"
 
 
@@ -283,9 +284,11 @@ class Forecast:
             return Prediction(None, "no estimate until more slots are available to the queue")
         jobs = f"{counted(place.jobs, 'job')} ahead, " if place.jobs else ""
         ahead = f"{jobs}{counted(outlook.total, 'slot')}; "
+        no_interval = f"; {NO_INTERVAL}" if job.needs and place.jobs else ""
         how = ahead + made_of(played, outlook.slot_times)
         if why := played.why_rough(job_id):
             how += f"; {GUESS}: {why}"
+        how += no_interval
         if needs is None or needs.wait_s is None:
             return Prediction(until_s, how, bool(why))
         own = {part: taken.get(part, 0) for part in parts_of(job.needs, job.slots)}
@@ -296,7 +299,7 @@ class Forecast:
         if own_s >= until_s or not place.jobs:
             of_needs = made_from_those_with(needs, self.queues.resource_times)
             how = ahead + (of_needs or made_of(played, outlook.slot_times))
-            return Prediction(own_s, f"{how}; it is waiting for what it needs")
+            return Prediction(own_s, f"{how}; it is waiting for what it needs{no_interval}")
         return Prediction(until_s, how, bool(why))
 
     def _begin_s(

@@ -176,3 +176,16 @@ def test_an_interval_that_reaches_the_end_of_the_search_has_no_upper_end():
     }  # fmt: skip
     said = "A 3.94, sigma 0.78, work 4.5s (learnt from 13 runs; 90 %: A 3.1 to 15, "
     assert speedup_phrase(known) == f"{said}sigma 0.18 or more; run times off by 7%)"
+
+
+def test_it_is_said_first_that_no_host_takes_the_users_jobs(daemon, capsys):
+    why = (
+        "h1, h2: commands of bob are not allowed here (admission.groups); everybody may from 18:00"
+    )
+    told = {"predicted_wait_s": 0.0, "predicted_by": "slots are free", "how": "slots are free"}
+    lbm = daemon("lbm", **{"queue.predict": {**told, "nobody_takes": why}})
+    assert lbctl.main(["predict"]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == f"no host takes jobs of yours now: {why}"
+    lbm.answers["queue.predict"] = told
+    assert lbctl.main(["predict"]) == 0
+    assert "no host takes" not in capsys.readouterr().out

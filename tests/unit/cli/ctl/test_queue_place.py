@@ -88,6 +88,11 @@ def test_a_silent_dispatcher_is_named_rather_than_the_lbm_that_waits_for_it(
         raise Unavailable(f"lbm did not answer within {timeout_s:g} s; see `lbctl doctor`")
 
     monkeypatch.setattr(Daemons, "lbm", silent)
+    for words in (["queue"], ["queue", "--json"]):
+        assert main(words) == 1  # what it prints lacks the jobs
+        out, err = capsys.readouterr()
+        assert "h1" in out
+        assert err == "lbctl: no dispatcher on h1 answered within 2 s\n"
     assert main(["queue", "enable", "h2"]) == 1
     said = capsys.readouterr().err
     assert said.startswith(

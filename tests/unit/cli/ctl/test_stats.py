@@ -215,3 +215,23 @@ def test_a_change_of_the_algorithm_is_noted_below_the_table(daemon, capsys):
     assert lbctl.main(["stats", *DAY, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["algorithm_changes"]
     assert found == [{"at": 1767232800.0, "was": "NOLB", "algorithm": "LOWEST"}]
+
+
+@pytest.mark.parametrize(
+    ("jobs", "measured", "says"),
+    [
+        (250, 250, ""),
+        (250, 40, "without 210 of these 250 jobs, with less CPU time than 10ms or none known"),
+        (1, 0, "without this job, with less CPU time than 10ms or none known"),
+    ],
+)
+def test_the_screen_says_how_many_jobs_have_no_cpu_time(daemon, capsys, jobs, measured, says):
+    """Without it, a table of short commands looks as if all had the slowdown of a few."""
+    total = row("", jobs)
+    total[12:15] = [measured, 2.0 * measured, 4.0 * measured]
+    daemon("lim", status={**STATUS, "hosts": STATUS["hosts"][:1]})
+    answer = {**ANSWER, "all": total, "by_command": [row("cc", jobs)]}
+    daemon("lbm", stats=lambda _: {"ok": True, **answer})
+    assert lbctl.main(["stats"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if "CPU: " in line] == [f"SLOWDOWN, CPU: {says}"] * bool(says)

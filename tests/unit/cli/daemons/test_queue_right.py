@@ -10,7 +10,7 @@ import pytest
 from lbd.cli.daemons.queue_right import QueueRight
 from lbd.config.dispatch import DispatchConfig
 from lbd.config.schema import Config, HostConfig
-from lbd.dispatch.ledger.sqlite import SqliteLedger, has_jobs_to_start
+from lbd.dispatch.ledger.sqlite import SqliteLedger, has_open_jobs
 from lbd.errors import Unavailable
 from lbd.process import last_words
 from tests.unit.enrolment import enrolled, joined, made_authority, restored
@@ -53,25 +53,25 @@ def right_of(tmp_path, authority, answer, said):
 
 
 @pytest.mark.parametrize(
-    ("job", "starts"),
-    [(None, False), ({"reason": "held: restored"}, False), ({"finished": 1.0}, False), ({}, True)],
+    ("job", "waits"),
+    [(None, False), ({"reason": "held: restored"}, True), ({"finished": 1.0}, False), ({}, True)],
 )
 async def test_only_jobs_that_could_start_twice_need_another_hosts_word(
-    tmp_path, authority, ledger, job, starts
+    tmp_path, authority, ledger, job, waits
 ):
-    """A new queue, or a restored one, starts at once even if no other host is up."""
+    """A new queue starts at once even if no other host is up. Held jobs may be released."""
     if job is not None:
         put_job(ledger, **job)
-    assert has_jobs_to_start(ledger) is starts
+    assert has_open_jobs(ledger) is waits
     right, asked = right_of(tmp_path, authority, None, [])
     assert await right.given(ledger, asyncio.Event())
-    assert asked == ["h2"] * starts
+    assert asked == ["h2"] * waits
 
 
 def test_a_ledger_that_cannot_be_read_may_have_jobs(tmp_path):
-    assert not has_jobs_to_start(tmp_path / "none")
+    assert not has_open_jobs(tmp_path / "none")
     (tmp_path / "damaged").write_bytes(b"x" * 4096)
-    assert has_jobs_to_start(tmp_path / "damaged")
+    assert has_open_jobs(tmp_path / "damaged")
 
 
 async def test_a_queue_that_nobody_confirms_starts_and_says_so(tmp_path, authority, ledger, caplog):

@@ -76,3 +76,12 @@ def test_the_size_of_a_submission_on_record():
         assert replace(empty, **more).size_bytes == 4
     assert replace(empty, count=3).size_bytes == 3 * ROW_BYTES
     assert replace(empty, count=3, excluded=("h1", "h2")).size_bytes == 3 * (ROW_BYTES + 5)
+
+
+def test_it_is_full_for_everybody_once_no_small_submission_is_accepted():
+    room = LedgerRoom()
+    assert room.full(10 * MIB, Disk(RESERVE_BYTES_MAX + 4096, 100 * GIB)) == ""
+    assert "is full, so" in room.full(10 * MIB, Disk(RESERVE_BYTES_MAX + 4095, 100 * GIB))
+    room.take("ann", "h1", 10 * MIB)
+    assert "ledger_bytes is 10.0M" in room.full(10 * MIB, None)
+    assert room.full(11 * MIB, None) == ""

@@ -79,6 +79,52 @@ def test_the_host_is_asked_again_within_the_hour_as_its_owner_may_change_the_rul
     assert len(begins(table.life.tick(*table.when))) == 1
 
 
+def test_a_host_whose_rules_have_changed_is_asked_again_soon():
+    table = Table()
+    life = table.life
+    life.owner_rules(H1, 7, 0.0)
+    life.owner_rules(H2, 7, 0.0)
+    (begin,) = table.submit("1")
+    (again,) = begins(not_yet(table, begin))
+    not_yet(table, again)
+    life.owner_rules(again.host, 7, 100.0)  # the same rules
+    table.now_s = 200.0
+    assert begins(life.tick(*table.when)) == []
+    life.owner_rules(again.host, 8, 200.0)
+    assert begins(life.tick(*table.when)) == []
+    table.now_s = 200.0 + life.terms.aside_s
+    (later,) = begins(life.tick(*table.when))
+    assert later.host == again.host
+
+
+def test_a_change_of_rules_delays_nothing_and_the_first_number_is_no_change():
+    table = Table()
+    (begin,) = table.submit("1")
+    (again,) = begins(not_yet(table, begin))
+    not_yet(table, again)
+    for at_s, number in ((100.0, 7), (595.0, 8)):
+        table.life.owner_rules(begin.host, number, at_s)
+    table.now_s = 599.0
+    assert begins(table.life.tick(*table.when)) == []
+    table.now_s = 600.0
+    assert [one.host for one in begins(table.life.tick(*table.when))] == [begin.host]
+
+
+def test_a_released_job_still_says_why_it_waits_for_its_time():
+    table, job = Table(), JobId("1")
+    (begin,) = table.submit("1")
+    (again,) = begins(not_yet(table, begin))
+    not_yet(table, again)
+    reason = table.life.jobs[job].reason
+    assert "everybody may from 18:00" in reason
+    table.life.hold(job, "held by ann", *table.when)
+    table.life.release(job, *table.when)
+    assert table.life.jobs[job].reason == reason
+    table.now_s = 600.0
+    table.life.tick(*table.when)
+    assert table.life.jobs[job].reason == ""
+
+
 def test_bars_that_end_together_are_lifted_by_portions():
     bars = Bars()
     for number in range(7):

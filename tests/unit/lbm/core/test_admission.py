@@ -1,5 +1,7 @@
 """The owner's rules, one at a time and together."""
 
+from dataclasses import replace
+
 import pytest
 
 from lbd.config.access import AdmissionConfig
@@ -159,3 +161,10 @@ def test_the_rules_in_words():
         "takes only commands of groups wheel (admission.groups)",
         "takes everybody's commands 18:00-08:00, sat,sun (admission.everybody_when)",
     ]
+
+
+def test_other_rules_have_another_number():
+    rules = AdmissionConfig(groups=("staff",))
+    numbers = {Rules(one).number for one in (rules, AdmissionConfig(), replace(rules, slots=3))}
+    assert len(numbers - {0}) == 3
+    assert Rules(AdmissionConfig(groups=("staff",))).number == Rules(rules).number

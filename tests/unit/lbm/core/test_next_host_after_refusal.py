@@ -144,12 +144,39 @@ def test_a_command_that_no_host_takes_names_the_hosts_that_its_user_excluded():
     assert Life().journey.search.why_nobody("no host is left") == "no host is left"
 
 
+def test_each_host_that_refused_a_command_is_named_with_its_reason():
+    search = Life(mode="remote").journey.search
+
+    def said_after(host, *answer):
+        search.refused(host, e.Refused(*answer))
+        return search.why_nobody("no host is left")
+
+    assert (
+        said_after(H2, "h2: takes no commands until 19:00") == "h2: takes no commands until 19:00"
+    )
+    both = "h2: takes no commands until 19:00; h3 (h3:7902) cannot be reached"
+    assert said_after(H3, "h3 (h3:7902) cannot be reached") == both
+    assert said_after(HostId("h4"), "h4: takes no commands until 19:00") == both.replace(
+        "h2:", "h2, h4:", 1
+    )
+    assert search.why_not_here.startswith("h2, h4: takes")
+
+
+def test_their_advice_is_given_once_and_their_number_is_bounded():
+    search = Life(mode="remote").journey.search
+    for number in range(2, 6):
+        search.refused(f"h{number}", e.Refused(f"h{number}: /x{number}: no", "chdir", 2))
+    assert search.why_nobody("") == (
+        "h2: /x2: no; h3: /x3: no; h4: /x4: no; 1 more reason; --send and --fetch take files along"
+    )
+
+
 def test_at_first_only_hosts_excluded_by_the_user_or_lacking_something_are_left_out():
     search = Life(excluded=frozenset({H1})).journey.search
     search.excluded.add(H2)
     search.full.add(H3)
     search.tries = 2
-    search.refusals.append(e.Refused("full", full=True))
+    search.refusals.append((H2, e.Refused("full", full=True)))
     search.again()
     assert (search.left_over, search.tries, search.refusals) == ({H1}, 0, [])
 

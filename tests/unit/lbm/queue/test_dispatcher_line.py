@@ -57,7 +57,7 @@ async def line():
 @pytest.fixture
 async def attempts(line):
     slots = Slots(2, max_waiting=10)
-    rules = SimpleNamespace(opens=lambda: 0.0)
+    rules = SimpleNamespace(opens=lambda: 0.0, rules=SimpleNamespace(number=7))
     host = SimpleNamespace(
         config=Config(),
         slots=slots,
@@ -77,6 +77,7 @@ async def attempts(line):
 async def test_an_attempt_that_arrives_during_the_stop_is_refused(line, attempts):
     first = await asyncio.wait_for(line.up.get(), 5)
     assert not first.heartbeat.drained
+    assert first.heartbeat.rules == 7
     await attempts.end_all()
     attempts.load_is(0.0, None)  # the host itself is not drained
     start = pb.Start(job="12", attempt=1, anchor=first.heartbeat.number, lease_s=LEASE_S)

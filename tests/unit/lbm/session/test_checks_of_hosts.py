@@ -1,15 +1,19 @@
 """Another host's questions whether a command could start here: their number is limited, too."""
 
 import asyncio
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
-from lbd.config.schema import Config
+from lbd.config.schema import Config, HostConfig
 from lbd.errors import Unavailable
 from lbd.keeper.run_as import Admit, LocalUser
+from lbd.lbm.session.cluster import ClusterHost, Unreached
 from lbd.lbm.session.explain import CHECKS, Checks
 from lbd.local.budget import Budget
+from lbd.local.caller import Caller
+from lbd.local.json_socket import Refusal
 from lbd.net.gen import lbm_pb2
 
 LONG = 1 << 20
@@ -86,3 +90,109 @@ async def test_a_question_runs_none_of_our_programs_either():
     await Checks(here, None).for_peer(question("h2", BOB, 1, workdir=step), "h2")
     assert here.link.order.check
     assert not here.link.order.worker
+
+
+class Home:
+    """This host asks; h2 and h3 are `answers`, and the LIM would choose the one it is asked for."""
+
+    def __init__(self, *, is_up=True, **answers):
+        self.config = Config()
+        self.answers = {"h2": lbm_pb2.CheckReply(able=True)} | answers
+        self.looker = self.unshared = None
+        self.eligible = self.lim = self.cluster = self
+        self.peers = [ClusterHost(n, "", is_up, not is_up) for n in sorted(self.answers)]
+
+    def kept_by_owner(self, argv):
+        return False
+
+    def expected(self, uid, key):
+        return None, 0
+
+    async def others(self):
+        return self.peers
+
+    async def ask(self, host, method, request, kind, timeout_s):
+        answer = self.answers[host.name]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def call(self, question, timeout_s):
+        left = [name for name in ("h3", "h2") if name not in (question.get("excluded") or ())]
+        wanted = question.get("wanted")
+        rows = [{"name": name, "willing": name in left, "why": "-x"} for name in ("h3", "h2")]
+        return {"verdict": "there", "host": wanted or left[0], "candidates": rows}
+
+
+async def explained(home, wanted=None):
+    question = {"program": "cc", "command": ["cc"], "directory": "/", "path": "", "staged": True}
+    return await Checks(None, home).explain(question | {"wanted": wanted}, Caller(1, ANN, 1))
+
+
+@pytest.mark.parametrize("is_up", [True, False])
+async def test_a_command_does_not_go_to_a_host_whose_lbm_cannot_be_reached(is_up):
+    home = Home(is_up=is_up, h3=Unreached("its LBM cannot be reached"))
+    with pytest.raises(Refusal, match=r"^h3: its LBM cannot be reached$"):
+        await explained(home, "h3")
+
+
+async def test_without_a_named_host_the_next_best_is_shown():
+    home = Home(h3=Unreached("its LBM cannot be reached"))
+    reply = await explained(home)
+    assert reply["host"] == "h2"
+    assert reply["candidates"][0]["why"] == "its LBM cannot be reached"
+
+
+async def test_what_the_named_host_did_not_say_is_said():
+    home = Home(h3=Unavailable("no answer within 4 s"))
+    reply = await explained(home, "h3")
+    assert reply["unknown"].startswith("h3 did not say")
+    assert reply["unknown"].endswith(": no answer within 4 s")
+    assert "unknown" not in await explained(home)
+    assert "unknown" not in await explained(home, "h2")
+
+
+LATER = "commands of user1001 are not allowed here (admission.users); everybody may from 18:00"
+
+
+def closed(reason=LATER, phase="not-yet"):
+    return lbm_pb2.CheckReply(reason=reason, phase=phase)
+
+
+async def nobody(own=None, only=None, excluded=(), **answers):
+    """`own`: why this host, h1, refuses; None: it does not."""
+    home = Home(**answers)
+    home.config = replace(home.config, host=HostConfig(name="h1"))
+    checks = Checks(None, home)
+
+    async def check(_request):
+        return own if own is not None else lbm_pb2.CheckReply(able=True)
+
+    checks._check = check
+    question = {"host": only, "excluded": list(excluded)}
+    return await checks.nobody_admits(question, Caller(1, ANN, 1))
+
+
+async def test_a_prediction_says_that_no_hosts_rules_let_the_user_in():
+    shut = closed()
+    assert await nobody(shut, h2=shut, h3=shut) == f"h1, h2, h3: {LATER}"
+    drained = closed("h3 is drained", "drained")
+    assert await nobody(shut, h2=shut, h3=drained) == f"h1, h2: {LATER}; h3: h3 is drained"
+    assert await nobody(drained, h2=drained, h3=drained) == "", "the dispatcher knows that"
+
+
+@pytest.mark.parametrize(
+    "h3",
+    [
+        lbm_pb2.CheckReply(able=True),
+        Unavailable("no answer within 4 s"),
+        closed("true: No such file or directory", "exec"),
+        closed("true is not allowed here (admission.deny_programs); ask", "admission"),
+    ],
+)
+async def test_one_host_that_lets_the_user_in_or_may_is_enough(h3):
+    shut = closed()
+    assert await nobody(shut, h2=shut, h3=h3) == ""
+    assert await nobody(shut, h2=shut, h3=h3, excluded=["h3"]) == f"h1, h2: {LATER}"
+    assert await nobody(h2=shut, h3=h3, only="h2") == f"h2: {LATER}"
+    assert await nobody(shut, h2=shut, h3=h3, excluded=["h1", "h2", "h3"]) == ""

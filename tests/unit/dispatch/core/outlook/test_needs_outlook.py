@@ -4,6 +4,7 @@ import pytest
 
 from lbd.dispatch.core.discipline import QueuedJob
 from lbd.dispatch.core.malleable.prospects import answer
+from lbd.dispatch.core.outlook.forecast import NO_INTERVAL
 from lbd.dispatch.core.outlook.needs_outlook import (
     KINDS_MAX,
     OTHERS_HAVE_IT,
@@ -71,6 +72,24 @@ def test_jobs_ahead_take_the_resource_at_its_own_rate():
     forecast.forget()
     assert predicted(table, forecast, "f").wait_s == about(6.0 + 3 * 10 / 2)  # not 3 * 10 / 8
     assert arrival(forecast, 1, 4.0, GPU) == (about(6.0 + 4 * 10 / 2), None, None, False)
+
+
+@pytest.mark.parametrize(("slots", "needs"), [(8, GPU), (2, Needs(memory_bytes=GIB))])
+def test_behind_other_jobs_it_is_said_why_there_is_no_interval(slots, needs):
+    """A job with --mem or --need had none, and nothing on the screen said why."""
+    table, forecast = two_gpus_in_use(slots)
+    had(table, needs)
+    table.arrive("c", needs=needs)
+    table.arrive("d", needs=needs)
+    forecast.forget()
+    assert NO_INTERVAL not in predicted(table, forecast, "c").how
+    for found in (predicted(table, forecast, "d"), another(forecast, 1, 4.0, needs)):
+        assert found.wait_s > 0
+        assert found.how.endswith(NO_INTERVAL)
+    assert forecast.interval_of(table.queues.registry[JobId("d")], 4.0) is None
+    plain = another(forecast, slots, 4.0)
+    assert plain.wait_s > 0
+    assert NO_INTERVAL not in plain.how
 
 
 def test_a_job_behind_a_head_that_waits_for_a_resource_waits_as_well():
