@@ -382,7 +382,7 @@ class SlotLine:
         if not self.turns and self.slots.take_many(spec.id, spec.user, width, needs):
             return SlotGranted()
         if (unmet := self.slots.pool.unmet(needs)) is not None:
-            return SlotRefused(unmet.why)
+            return SlotRefused(unmet.why, full=unmet.later)
         if width > 1 or needs or spec.slot_patience_s is None:
             return none_free(width)
         self.turns[spec.id] = spec.user
