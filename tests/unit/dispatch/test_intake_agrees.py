@@ -1,4 +1,4 @@
-"""What a submission says of its needs and waits: the same as its command, and something that can be."""
+"""A submission says the same of its needs as its command does, and waits for what can be."""
 
 import pytest
 
