@@ -33,6 +33,7 @@ OPENING_BYTES = 1 << 14  # what opening a connection counts as
 # many times what a host with the shortest jobs sends.
 REPORT_BYTES = 128  # least cost of each report in a message: it may be shorter, but is recorded
 REPORTS_AT_ONCE = 256  # other hosts are heard in between
+STOPPING_S = 1.0
 LINES_PER_S, LINES_AT_ONCE = 1.0, 100.0  # logged about one host
 
 
@@ -166,6 +167,13 @@ class HostConnection:
         self._starts_bytes = 0
         return self._messages[-1]
 
+    async def stop_sending(self) -> None:
+        """Sends nothing more. Waits a moment for what is being sent: until then the call cannot be
+        aborted, which would be a traceback in the log."""
+        self.broken.set()
+        if self._sending is not None:
+            await asyncio.wait((self._sending,), timeout=STOPPING_S)
+
     async def close(self) -> None:
         """Closes the connection once everything is sent."""
         self._send()
@@ -182,7 +190,7 @@ class HostConnection:
 
     async def _send_all(self) -> None:
         try:
-            while self._messages:
+            while self._messages and not self.broken.is_set():
                 self._waiting_bytes -= self._sizes.popleft()
                 await self._write(self._messages.popleft().SerializeToString())
         except (grpc.aio.AioRpcError, grpc.aio.BaseError, asyncio.InvalidStateError):

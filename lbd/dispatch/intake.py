@@ -68,6 +68,9 @@ def submission_of(
         raise LbdError("the queue accepts no new jobs: it is being disabled (lbctl queue)")
     stored = asked.spec  # each access copies it
     submitter, request = submitter_of(asked, stored)
+    if request.needs != asked.needs:  # hosts would refuse what the queue offers them, without end
+        raise LbdError("this cannot be queued: its command needs something else than its job")
+    check_waits(asked)
     indexes = indexes_of(asked)
     sent = Submission(
         user=submitter.user,
@@ -134,15 +137,18 @@ def indexes_of(asked: pb.SubmitRequest) -> Runs:
 
 
 def is_early(asked: pb.SubmitRequest) -> bool:
-    """Whether it waits for other jobs, or for a time, before it joins the queue. Raises
-    LbdError."""
+    """Whether it waits for other jobs, or for a time, before it joins the queue."""
+    return bool(asked.after) or asked.HasField("not_before")
+
+
+def check_waits(asked: pb.SubmitRequest) -> None:
+    """Raises LbdError."""
     if asked.HasField("not_before") and not 0 <= asked.not_before <= TIME_MAX:  # nor NaN
         raise LbdError("this cannot be queued: --begin is not valid")
     if len(asked.after) > AFTER_MAX:
         raise LbdError(
             f"--after: cannot wait for {len(asked.after)} jobs; the limit is {AFTER_MAX}"
         )
-    return bool(asked.after) or asked.HasField("not_before")
 
 
 def after_of(text: str) -> tuple[str, int, int | None]:

@@ -111,6 +111,7 @@ class QueueService:
             breaking.cancel()
             self._dispatcher.line_closed(name, line)
         if fault:
+            await line.stop_sending()
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, fault)
 
     async def _hear(self, name: HostId, line: HostConnection, message: bytes) -> None:

@@ -170,6 +170,7 @@ class KeeperLink:
                 async with asyncio.timeout(HELLO_TIMEOUT_S):
                     await self._hello
             except TimeoutError:
+                self.close()  # else the loop takes the next connection with this number for it
                 break
             except Unavailable:  # the keeper was about to end: the next try finds it gone
                 continue

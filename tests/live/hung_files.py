@@ -55,6 +55,10 @@ class HungFiles:
     def __exit__(self, *_):
         self.stop()
 
+    def left_to_parent(self):
+        """In a forked child: so that what waits for an answer does not keep this alive."""
+        os.close(self._device)
+
     def stop(self):
         if self._over.is_set():
             return

@@ -25,6 +25,7 @@ from lbd.process.boot_clock import clock_s
 CLEAR_TRIES = 100
 CLEAR_PAUSE_S = 0.02
 CLEAR_LOOK_S = 10.0  # to look at all leftovers; the keeper takes no orders before it is done
+CLEAR_GRACE_S = 2.0  # for those that were killed to be gone; they do nothing any more
 V1_CONTROLLERS = ("pids", "freezer", "name=systemd", "cpuacct")  # any of these can hold processes
 UNFIT = 100
 CHILDREN_BYTES = 1 << 16  # children beyond this are seen once the next job has ended
@@ -82,23 +83,31 @@ class Containment:
         return (kind, self.kind), (limits, self.ceilings.described())
 
     def clear_leftovers(self) -> None:
-        """Ends what a keeper of the same runtime directory left behind when it was killed."""
+        """Ends what a keeper of the same runtime directory left behind when it was killed.
+
+        A killed process may stay for as long as its user likes: one that waits for a file system of
+        its user's (FUSE). Nobody waits for it longer than `CLEAR_GRACE_S`.
+        """
         unread, until_s = set[int](), time.monotonic() + CLEAR_LOOK_S
+        killed, killed_s = set[tuple[int, int]](), time.monotonic()  # pids, with their starts
         for _ in range(CLEAR_TRIES):
             began = {pid: task.started_ticks for pid, task in _others().items()}
             look = MarkLook(began.keys() - unread, self._is_ours, uid_of, until_s)
             while (marked := look.answers()) is None:
                 time.sleep(CLEAR_PAUSE_S)
             unread |= {pid for pid, is_marked in marked.items() if is_marked is None}
-            left = [pid for pid, is_marked in marked.items() if is_marked]
-            at_once(kill_begun({pid: began[pid] for pid in left}))
+            left = {pid: began[pid] for pid, is_marked in marked.items() if is_marked}
+            at_once(kill_begun(left))
             members = dict[int, int]()
             for parent in self._directories():
                 for group in [path for path in parent.iterdir() if path.is_dir()]:
                     members |= at_once(begun_in(partial(cgroup.members, group)))
                     _remove(str(group))
             at_once(kill_begun(members))
-            if not left and not members:
+            found = (left | members).items()
+            if found - killed:
+                killed, killed_s = killed | found, time.monotonic()
+            if not found or time.monotonic() - killed_s > CLEAR_GRACE_S:
                 return
             time.sleep(CLEAR_PAUSE_S)
 
@@ -114,11 +123,12 @@ class Containment:
         """
         if self.base is None:
             return ""
-        self._groups += 1
-        group = f"{self.base}/job-{self._groups}"
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(group, GROUP_MODE)
-        return group
+        while True:  # there may be groups of leftovers that cannot be killed
+            self._groups += 1
+            group = f"{self.base}/job-{self._groups}"
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(group, GROUP_MODE)
+                return group
 
     def enter(self, group: str) -> None:
         """Joins the cgroup; called in a child. Raises OSError."""

@@ -193,7 +193,7 @@ class Execution:
             case e.SlotAwaited(), Phase.SLOT:
                 return self._slot_awaited(now_s)
             case e.SlotRefused(), Phase.SLOT if Timer.SLOT_GIVE_UP not in self.timers:
-                phase = "slot" if event.full else "admission"
+                phase = "slot" if event.full else self._lacking
                 return self._refuse(event.reason, phase, full=event.full)
             case e.FilesReady(), Phase.FILES:
                 return self._ready(now_s)
@@ -443,6 +443,12 @@ class Execution:
         self.is_reported = True
         refused = e.ReportRefused(reason, phase, number, try_another, full, wait_s)
         return [refused, *self._clear()]
+
+    @property
+    def _lacking(self) -> str:
+        """The phase of a refusal for what the host does not have. The dispatcher, which thought it
+        had, asks again after a while."""
+        return "not-yet" if self.spec.kind is Kind.QUEUED else "admission"
 
     def _clear(self) -> list[Action]:
         self.phase = Phase.OVER

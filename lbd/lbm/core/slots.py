@@ -20,7 +20,7 @@ It is one file because a job gets slots and resources together or neither.
 import json
 from collections import Counter, OrderedDict
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from lbd.lbm.core.execution_events import Kind, SlotAwaited, SlotGranted, SlotRefused, Spec
 from lbd.model import NO_FACTS, NO_NEEDS, Facts, JobId, Needs
@@ -204,6 +204,16 @@ class Slots:
             self.widths[job] = width
         self.pool.hold(job, grant)
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a job that waits could use a slot, so that every other goes behind it."""
+        return bool(self.waiting) and self._goes_behind(NO_NEEDS)
+
+    @property
+    def names_awaited(self) -> set[str]:
+        """The resources of which a waiting job wants some: who wants any goes behind it."""
+        return {name for needs in self.needs.values() for name in names_of(needs)}
+
     def _goes_behind(self, needs: Needs) -> bool:
         """Whether a waiting job wants what this one wants."""
         if not self.needs:
@@ -382,7 +392,7 @@ class SlotLine:
         if not self.turns and self.slots.take_many(spec.id, spec.user, width, needs):
             return SlotGranted()
         if (unmet := self.slots.pool.unmet(needs)) is not None:
-            return SlotRefused(unmet.why)
+            return SlotRefused(unmet.why, full=unmet.later)
         if width > 1 or needs or spec.slot_patience_s is None:
             return none_free(width)
         self.turns[spec.id] = spec.user
@@ -433,15 +443,25 @@ class OthersUse:
     reported_facts: Facts = NO_FACTS
 
     def used(self) -> int:
-        """Slots that commands from elsewhere hold or wait for."""
+        """Slots that commands from elsewhere hold or wait for: all that attempts do not hold if an
+        attempt would go behind one that waits. It would be refused, and sent again at once."""
         slots = self.slots
         own = 0
         if self.names:
             own = sum(slots.widths.get(job, 1) for job in slots.holders if job in self.names)
-        return slots.used - own + len(slots.waiting)
+        others = slots.used + len(slots.waiting)
+        return (max(others, slots.total) if slots.is_awaited else others) - own
 
     def facts(self) -> Facts:
-        return self.slots.pool.facts(besides=self.names)
+        """Nothing is left of the resources that a command waits for."""
+        facts = self.slots.pool.facts(besides=self.names)
+        if not (awaited := self.slots.names_awaited):
+            return facts
+        left = tuple(
+            (name, total, total if name in awaited else used)
+            for name, total, used in facts.resources
+        )
+        return replace(facts, resources=left)
 
     def note(self) -> tuple[int, Facts]:
         """Notes the current use as reported, and returns it."""

@@ -47,13 +47,16 @@ async def never_answers():
     raise AssertionError
 
 
-def request(origin="h2", user="ann", uid=1001, argv=(b"id",), directory=b"/"):
-    return lbm_pb2.RunRequest(origin=origin, user=user, uid=uid, argv=argv, directory=directory)
+def request(origin="h2", user="ann", uid=1001, argv=(b"id",), directory=b"/", needs=""):
+    return lbm_pb2.RunRequest(
+        origin=origin, user=user, uid=uid, argv=argv, directory=directory, needs=needs
+    )
 
 
 def asking(inner=None, **fields):
     """Returns a submission of ann on h2 with these `fields`; `inner` changes its stored request."""
-    spec = pb.StoredSpec(run_request=request(**(inner or {})).SerializeToString(), submitted=1.0)
+    inner = {"needs": fields.get("needs", "")} | (inner or {})
+    spec = pb.StoredSpec(run_request=request(**inner).SerializeToString(), submitted=1.0)
     values = {
         "user": "ann", "origin": "h2", "uid": 1001, "command": [b"id"], "slots": 1, "count": 1,
         "may_restart": True, "spec": spec,

@@ -179,3 +179,27 @@ def test_a_host_that_connects_and_disconnects_without_end_does_not_fill_the_log(
     said.say("h8", "connected")
     assert len([line for line in caplog.messages if "h9" in line]) in range(int(LINES_AT_ONCE), 200)
     assert "host h8 connected" in caplog.messages
+
+
+async def test_before_a_call_is_aborted_nothing_is_being_sent(monkeypatch):
+    """gRPC refuses to abort a call on which a message is being sent. A host that sent nonsense just
+    then had the dispatcher log a traceback each time."""
+    far = Far()
+    line = HostConnection(far.write, BEHIND)
+    line.start(start(1))
+    await asyncio.sleep(0)  # it is being sent
+    line.start(start(2))
+    line.stop("1", 1, 0, "")
+    stopping = asyncio.create_task(line.stop_sending())
+    await asyncio.sleep(0.01)
+    assert not stopping.done()
+    await far.all(1)
+    await stopping
+    line.start(start(3))
+    await asyncio.sleep(0.01)
+    assert far.messages.empty()
+    monkeypatch.setattr(lines, "STOPPING_S", 0.05)
+    far.open.clear()
+    line = HostConnection(far.write, BEHIND)
+    line.start(start(1))
+    await line.stop_sending()  # its host does not read

@@ -7,14 +7,17 @@ import socket
 from types import SimpleNamespace
 
 import pytest
+import uvloop
 
 from lbd.config.schema import Config
+from lbd.errors import ConfigError
 from lbd.keeper import protocol as keeper
 from lbd.keeper.fd_store import frame_of
 from lbd.keeper.limits import time_limits
 from lbd.keeper.pending_orders import Beginnings
 from lbd.keeper.spawn_order import JOB, Order
 from lbd.keeper.user_lookups import Waiting
+from lbd.lbm import keeper_link
 from lbd.lbm.keeper_link import ASKED_AT_ONCE, KeeperLink, SpawnFailed
 from lbd.local import frames
 
@@ -64,6 +67,39 @@ async def test_half_a_frame_of_one_keeper_is_not_mixed_with_the_next(tmp_path):
         with second, contextlib.closing(link):
             await asyncio.wait_for(connecting, 5)
             assert (link.pid, link.about.version) == (9, "0.2.0")
+
+
+def test_a_keeper_that_was_slow_once_is_heard_whenever_there_is_another(tmp_path, monkeypatch):
+    """Of a connection without a hello the loop kept the number. The keeper that had that number
+    next was not heard, nor was any after it: each time the host took no command for ten seconds."""
+    path, lost = tmp_path / "keeper.sock", asyncio.Event()
+    link = KeeperLink(lost.set)
+
+    async def one_after_the_other(listener):
+        loop = asyncio.get_running_loop()
+        monkeypatch.setattr(keeper_link, "HELLO_TIMEOUT_S", 0.1)
+        with pytest.raises(ConfigError, match="does not answer"):
+            await link.connect(path, Config())
+        assert not link.alive
+        slow, _ = await loop.sock_accept(listener)
+        monkeypatch.setattr(keeper_link, "HELLO_TIMEOUT_S", 5.0)
+        for pid in (7, 8, 9):
+            lost.clear()
+            connecting = asyncio.create_task(link.connect(path, Config()))
+            connection, _ = await loop.sock_accept(listener)
+            connection.send(hello(pid))
+            await connecting
+            assert link.pid == pid
+            connection.close()
+            await asyncio.wait_for(lost.wait(), 5)
+        slow.close()
+
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        listener.setblocking(False)
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(one_after_the_other(listener))
 
 
 async def test_it_knows_what_the_keeper_still_has_of_an_earlier_lbm(tmp_path):

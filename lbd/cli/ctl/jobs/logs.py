@@ -226,6 +226,7 @@ def show_rest(daemons: Daemons, ids: list[str], copied: set[str] | None, *, prin
     if not found or (printed and text(found[0], "output")):  # the file could not be opened
         return
     job, said = found[0], []
+    can_read: bool | None = None
     is_pending = text(job, "state") == "pending"
     if is_pending:
         reason = text(job, "reason")
@@ -234,9 +235,11 @@ def show_rest(daemons: Daemons, ids: list[str], copied: set[str] | None, *, prin
         if (reason := text(job, "reason")).startswith(CANNOT_OPEN):
             say(f"job {text(job, 'id')} never ran: {reason}")
             return
-        if copy_files(job, copied):
+        files = copy_files(job, copied)
+        if any(file.copied_bytes for file in files):
             return
-    if where := where_it_goes(job):
+        can_read = next((file.can_read for file in files if file.descriptor == 1), None)
+    if where := where_it_goes(job, can_read):
         said.append(where)
     if said:
         say("; ".join(said))

@@ -7,6 +7,7 @@ import pwd
 import shlex
 import stat
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from lbd.cli.ctl.verb import say
@@ -14,7 +15,7 @@ from lbd.console.output_paths import comes_back, is_in_place, path_of
 from lbd.console.reply import Json, number, text
 from lbd.local.write_all import write_all
 from lbd.model import ENDED_NAMES
-from lbd.process.reading_child import become, read_in_child
+from lbd.process.reading_child import Reading, become, read_in_child
 
 PIECE_BYTES = 256 << 10
 STALLED_S = 10.0
@@ -22,12 +23,13 @@ CLOCKS_S = 60.0  # how much clocks of hosts and file servers may differ
 LOOK_S = 1.0  # between two looks at a file that is followed
 OPENS_S = 3.0  # for an attempt to open its files, and a file server to show them
 LAST_BYTES = 64
-UNREADABLE, OVERWRITTEN = 2, 3  # the child's status
+UNREADABLE, OVERWRITTEN, NOT_ITS_OWN = 2, 3, 4  # the child's status
 
 
-def where_it_goes(job: Json) -> str:
+def where_it_goes(job: Json, can_read: bool | None = None) -> str:
     """Returns where the job's own files are and how to follow them; "" if the output is stored for
-    `lbctl logs`."""
+    `lbctl logs`. `can_read`: whether the first can be read here, None if that is to be looked
+    at."""
     output, errors = text(job, "output"), text(job, "error")
     if not output:
         return ""
@@ -49,31 +51,56 @@ def where_it_goes(job: Json) -> str:
         return f"{line} on {text(job, 'origin')}: it {when} from {own}"
     if state == "pending":
         return line
-    if not os.access(paths[0], os.R_OK):
+    if can_read is None:
+        can_read = is_readable(paths[0], text(job, "user"))
+    if not can_read:
         runs = "ran" if has_ended else "runs"
         return f"{line}, which cannot be read here; it {runs} on {host}"
     return line if has_ended else f"{line}; follow it with: tail -f {shlex.quote(paths[0])}"
 
 
-def copy_files(job: Json, copied: set[str]) -> bool:
+def copy_files(job: Json, copied: set[str]) -> "list[OwnFile]":
     """Copies what the job wrote to its own files to our stdout and stderr. Skips files of `copied`,
-    which other tasks of its array write to as well. Returns whether there was anything."""
-    found = False
+    which other tasks of its array write to as well. Returns the others."""
+    found: list[OwnFile] = []
     for descriptor, name in ((1, "output"), (2, "error")):
         if not (pattern := text(job, name)):
             continue
         path = path_of(pattern, job)
         if is_in_place(pattern, job) and path not in copied:
             copied.add(path)
-            found |= copy_file(path, descriptor, number(job, "started"), text(job, "user"))
+            file = OwnFile(path, descriptor, number(job, "started"), text(job, "user"))
+            file.copy()
+            found.append(file)
     return found
 
 
-def copy_file(path: str, descriptor: int, started_unix_s: float, user: str) -> bool:
-    """Returns whether there was anything to copy."""
-    file = OwnFile(path, descriptor, started_unix_s, user)
-    file.copy()
-    return file.copied_bytes > 0
+def is_readable(path: str, user: str) -> bool:
+    """Returns whether the job's user can read the file here; False if it does not answer."""
+
+    def look(_: int) -> int:
+        return 0 if os.access(path, os.R_OK) else UNREADABLE
+
+    reading = read_as(user, look, len)
+    return not reading.is_stalled and reading.status == 0
+
+
+def read_as(user: str, read: Callable[[int], int], put: Callable[[bytes], object]) -> Reading:
+    """Runs `read` in a child: as root with the rights of the job's user, since the file may be
+    anything."""
+
+    def read_with_rights(target: int) -> int:
+        try:
+            if os.geteuid() == 0:
+                account = pwd.getpwnam(user)
+                groups = os.getgrouplist(user, account.pw_gid)
+                become(account.pw_uid, account.pw_gid, groups)
+        # the user does not exist here, so these are not the job's files
+        except (OSError, KeyError):
+            return UNREADABLE
+        return read(target)
+
+    return read_in_child(read_with_rights, put, STALLED_S)
 
 
 @dataclass(slots=True)
@@ -86,20 +113,13 @@ class OwnFile:
     user: str
     copied_bytes: int = 0
     last: bytes = b""  # the last bytes copied: others are there once an attempt has overwritten it
+    can_read: bool = False  # whatever is there, when last tried
 
     def copy(self) -> bool:
         """Copies what has not been copied. Returns whether the file can be read here."""
         added = b""
 
         def read(target: int) -> int:
-            try:
-                if os.geteuid() == 0:
-                    account = pwd.getpwnam(self.user)
-                    groups = os.getgrouplist(self.user, account.pw_gid)
-                    become(account.pw_uid, account.pw_gid, groups)
-            # the user does not exist here, so these are not the job's files
-            except (OSError, KeyError):
-                return UNREADABLE
             return read_file(self.path, target, self.started_unix_s, self.copied_bytes, self.last)
 
         def put(data: bytes) -> None:
@@ -107,7 +127,7 @@ class OwnFile:
             write_all(self.descriptor, data)
             added = (added + data[-LAST_BYTES:])[-LAST_BYTES:]
 
-        reading = read_in_child(read, put, STALLED_S)
+        reading = read_as(self.user, read, put)
         if reading.is_stalled:
             say(f"{self.path}: nothing was read of it within {STALLED_S:g} s; given up")
         elif reading.said:
@@ -116,7 +136,9 @@ class OwnFile:
             self.copied_bytes, self.last = 0, b""
         self.copied_bytes += reading.size_bytes
         self.last = (self.last + added)[-LAST_BYTES:]
-        return not reading.is_stalled and reading.status in (0, OVERWRITTEN)
+        is_copied = not reading.is_stalled and reading.status in (0, OVERWRITTEN)
+        self.can_read = is_copied or reading.status == NOT_ITS_OWN
+        return is_copied
 
 
 def read_file(path: str, target: int, started_unix_s: float, copied_bytes: int, last: bytes) -> int:
@@ -129,7 +151,7 @@ def read_file(path: str, target: int, started_unix_s: float, copied_bytes: int, 
         return UNREADABLE
     found = os.fstat(source)
     if not stat.S_ISREG(found.st_mode) or found.st_mtime < started_unix_s - CLOCKS_S:
-        return UNREADABLE
+        return NOT_ITS_OWN
     status = 0
     if os.pread(source, len(last), copied_bytes - len(last)) != last:
         status, copied_bytes = OVERWRITTEN, 0
@@ -169,7 +191,7 @@ class FollowedFiles:
 
     def where(self) -> str:
         """Returns where the files are that cannot be read."""
-        if where := where_it_goes(self.job):
+        if where := where_it_goes(self.job, any(file.can_read for file in self.files[:1])):
             return where
         (errors,) = self.files
         name = text(self.job, "id")

@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,33 @@ def test_who_holds_the_lock_of_their_memory_keeps_no_keeper_from_starting(tmp_pa
         for process in (hung, left):
             process.kill()
             process.wait()
+
+
+def test_who_cannot_be_killed_is_not_waited_for_and_has_its_group_alone(tmp_path, monkeypatch):
+    """A process that waits for a file of its user's own (FUSE) stays after SIGKILL. A new keeper
+    looked at all processes a hundred times before it took orders, which is most of a minute on a
+    busy host, and then put its first command into that process's group."""
+    held = Containment(str(tmp_path), True)
+    left = job_of(held)
+    group = held.new_group()
+    if group:
+        Path(group, "cgroup.procs").write_text(str(left.pid))
+    monkeypatch.setattr(cgroups, "CLEAR_GRACE_S", 0.2)
+    monkeypatch.setattr(process_table, "send_signal", lambda *_: None)
+    try:
+        new, began_s = Containment(str(tmp_path), True), time.monotonic()
+        new.clear_leftovers()
+        assert time.monotonic() - began_s < 2.0
+        assert left.poll() is None
+        if group:
+            own = new.new_group()
+            new.forget(own)
+            assert own != group
+    finally:
+        left.kill()
+        left.wait()
+        held.forget(group)
+        held.close()
 
 
 def test_nobody_but_the_daemons_lists_the_groups_of_jobs(tmp_path):

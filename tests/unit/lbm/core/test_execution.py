@@ -95,6 +95,10 @@ SCENARIOS = {
         (0, Admitted(), [AskSlot()]),
         (0, SlotRefused("few", full=False), [ReportRefused("few", "admission"), FreeSlot()]),
     ]),
+    "its dispatcher believes in what is not there": (QUEUED, [
+        (0, Admitted(), [AskSlot()]),
+        (0, SlotRefused("no tape", full=False), [ReportRefused("no tape", "not-yet"), FreeSlot()]),
+    ]),
     "an attempt waits a moment for its turn": (QUEUED, [
         (0, Admitted(), [AskSlot()]),
         (0, SlotAwaited(), [ReportQueued()]),

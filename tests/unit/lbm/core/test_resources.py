@@ -121,6 +121,7 @@ def test_a_need_beyond_the_total_is_refused_so_that_other_hosts_are_asked():
     line = SlotLine(slots())
     assert line.ask(spec("a", gpu=3)) == SlotRefused("has 2 gpus, not 3", full=False)
     assert line.ask(spec("b", patience_s=9.0, tape=1)) == SlotRefused("no tape", full=False)
+    assert line.ask(spec("7.1", Kind.QUEUED, tape=1)) == SlotRefused("no tape", full=False)
 
 
 def test_a_job_that_may_wait_waits_for_resources_in_use():

@@ -4,6 +4,7 @@ import base64
 import os
 import pwd
 import resource
+import signal
 import tempfile
 import time
 from contextlib import ExitStack
@@ -12,12 +13,13 @@ import pytest
 
 from lbd.cli import lbctl
 from lbd.cli.ctl.jobs import logs, own_files
+from tests.live.hung_files import HungFiles
 from tests.unit.cli.canned import JOB
 
 OURSELVES = pwd.getpwuid(os.geteuid()).pw_name
 
 
-def with_files(daemon, directory, *jobs, printed=b""):
+def with_files(daemon, directory, *jobs, printed=b"", running=False):
     """Starts a daemon that has stored `printed` for each of these jobs with output files."""
     found = {name: JOB | {"id": name, "state": "failed", "exit_status": 1, "started": time.time(),
                           "directory": str(directory), "host": "h2", "user": OURSELVES, **fields}
@@ -29,7 +31,9 @@ def with_files(daemon, directory, *jobs, printed=b""):
         return {"ok": True, "jobs": [found[name] for name in names]}
 
     def logs(question):
-        return {"ok": True, "attempt": 1, "at": [1, 0], "data": [] if question["at"][0] else data}
+        said = {"more": True, "state": "running"} if running else {}
+        left = [] if question["at"][0] else data
+        return {"ok": True, "attempt": 1, "at": [1, 0], "data": left, **said}
 
     daemon("lbm", **{"queue.logs": logs, "queue.jobs": asked})
 
@@ -224,10 +228,44 @@ def test_a_file_that_never_answers_is_given_up(monkeypatch, capfd):
 
     monkeypatch.setattr(own_files, "read_file", hangs)
     monkeypatch.setattr(own_files, "STALLED_S", 2.0)
-    own_files.copy_file("/fuse/out", 1, 0.0, OURSELVES)
+    own_files.OwnFile("/fuse/out", 1, 0.0, OURSELVES).copy()
     assert capfd.readouterr() == (
         "some", "lbctl: /fuse/out: nothing was read of it within 2 s; given up\n"
     )  # fmt: skip
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts it for all users")
+@pytest.mark.parametrize("follows", [True, False])
+def test_nobody_waits_to_hear_where_a_file_is_that_never_answers(
+    daemon, monkeypatch, capfd, tmp_path, follows
+):
+    """It was looked for by name once more, by root itself, to say how to read it."""
+    monkeypatch.setattr(own_files, "STALLED_S", 1.0)
+    monkeypatch.setattr(own_files, "OPENS_S", 0.0)
+    (place := tmp_path / "hung").mkdir()
+    with HungFiles(place, 65534) as hung:
+        job = {"output": hung.path, "state": "running" if follows else "failed"}
+        with_files(daemon, tmp_path, ("5", job), running=follows)
+        child = os.fork()
+        if not child:
+            hung.left_to_parent()
+            os._exit(lbctl.main(["logs", *["-f"][:follows], "5"]))
+        assert ended_within(child, 10.0)
+    said = f"{hung.path}: nothing was read of it within 1 s; given up"
+    does, runs = ("writes", "runs") if follows else ("wrote", "ran")
+    where = f"job 5 {does} to {hung.path}, which cannot be read here; it {runs} on h2"
+    assert capfd.readouterr().err == f"lbctl: {said}\nlbctl: {where}\n"
+
+
+def ended_within(child, seconds):
+    deadline_s = time.monotonic() + seconds
+    while time.monotonic() < deadline_s:
+        if os.waitpid(child, os.WNOHANG)[0]:
+            return True
+        time.sleep(0.05)
+    os.kill(child, signal.SIGKILL)
+    return False
 
 
 @pytest.mark.root
@@ -242,10 +280,10 @@ def test_root_reads_nothing_that_the_jobs_user_could_not(capfd):
                 file.write(path)
         os.symlink(secret, link)
         for path in (secret, link, own):
-            own_files.copy_file(path, 1, 0.0, "daemon")
-        own_files.copy_file(own, 1, 0.0, "nobody here")
+            own_files.OwnFile(path, 1, 0.0, "daemon").copy()
+        own_files.OwnFile(own, 1, 0.0, "nobody here").copy()
         assert capfd.readouterr() == (own, "")
-        own_files.copy_file(secret, 1, 0.0, "root")
+        own_files.OwnFile(secret, 1, 0.0, "root").copy()
         assert capfd.readouterr().out == secret
 
 
