@@ -9,6 +9,7 @@ not pass so soon. What is known about other hosts may be old: the host itself ha
 from collections import OrderedDict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from errno import ENOENT
 
 from lbd.lbm.core.environment import names_shown
 from lbd.lbm.core.journey_events import Looked, Question, Refused, Slots
@@ -93,6 +94,7 @@ class Search:
     excluded: set[HostId] = field(default_factory=set)  # by the user, or by a refusal
     lacking: set[HostId] = field(default_factory=set)  # hosts that lack what it needs
     left_out: str = ""  # `lacking` in words, for people
+    lacks_program: bool = False  # what one of `lacking` lacks is its program
     full: set[HostId] = field(default_factory=set)  # hosts that were full a moment ago
     refusals: list[Refused] = field(default_factory=list)
     tries: int = 0
@@ -149,6 +151,7 @@ class Search:
 
     def looked(self, looked: Looked) -> None:
         self.lacking, self.left_out = set(looked.lacking), looked.left_out
+        self.lacks_program = looked.lacks_program
 
     def is_known_at(self, address: str) -> bool:
         """Whether the named host is known at this address, so that there is no need to ask the
@@ -175,14 +178,16 @@ class Search:
         left = set(hosts) - self.left_over - {self.bounds.own}
         return self.demands.host is None and self.must_leave and not left
 
-    def why_nobody(self, reason: str) -> str:
-        """`reason`: why no host can take it, from the LIM."""
+    def why_nobody(self, reason: str) -> Refused:
+        """Returns the refusal that a command ends with if no host can take it. `reason`: why, from
+        the LIM."""
         if self.eviction.host:
-            return reason
+            return Refused(reason)
         if self.refusals and self.demands.mode != "auto":
-            return self.refusals[-1].advice
+            return self.refusals[-1]
         given = as_excluded(reason, self.demands.excluded)
-        return "; ".join(filter(None, (given, self.left_out)))
+        why = "; ".join(filter(None, (given, self.left_out)))
+        return Refused(why, "exec", ENOENT) if self.lacks_program else Refused(why)
 
     def refused(self, host: HostId, answer: Refused) -> None:
         self.refusals.append(answer)
@@ -212,15 +217,15 @@ class Search:
         return next((fault.reason for fault in faults), "")
 
     @property
-    def why_not_here(self) -> str:
-        """Why the user's choice forbids running here after others have refused it; "" if it may run
-        here."""
+    def why_not_here(self) -> Refused | None:
+        """The refusal that it ends with, because its user's choice forbids running here after
+        others have refused it; None if it may run here."""
         failures = self._failures
         if failures and (self._is_strict or not self.demands.may_fall_back):
-            return failures[-1].advice
+            return failures[-1]
         if self.fault and self.bounds.own in self.demands.excluded:
-            return f"{self.fault}, and --exclude forbids running here"
-        return ""
+            return Refused(f"{self.fault}, and --exclude forbids running here")
+        return None
 
     @property
     def _failures(self) -> list[Refused]:

@@ -123,8 +123,8 @@ SLOTS = {
         *WIDE, (e.SlotsKnown({H1: (4, 1), H2: (4, 4)}), ask(H1, leave=True)), (TO_H2, START_2),
         (NO_PROGRAM, *LEFT, e.Lacks(H2, "exec"), LOOK), (LOOKED, e.AskSlots(insist=False)),
         (e.SlotsKnown({H1: (4, 1), H2: (4, 4), H3: (4, 4)}), ask(H1, H2, leave=True)),
-        (STAY, e.Finish(CommandEnd(125, "refused", reason=NO_PROGRAM.reason)), UNCHARGED,
-         e.RecordEnd(JobState.FAILED, 125, reason=NO_PROGRAM.reason)),
+        (STAY, e.Finish(CommandEnd(127, "refused", reason=NO_PROGRAM.reason)), UNCHARGED,
+         e.RecordEnd(JobState.FAILED, 127, reason=NO_PROGRAM.reason)),
     ),
 }  # fmt: skip
 
@@ -137,11 +137,11 @@ def test_several_slots(life):
 
 def test_a_command_that_no_host_takes_names_the_hosts_that_its_user_excluded():
     search = Life(excluded=frozenset({H2, H1})).journey.search
-    assert search.why_nobody("no host is left") == "no host is left (-x: h1, h2)"
+    assert search.why_nobody("no host is left").reason == "no host is left (-x: h1, h2)"
     search.left_out = "h3: no such directory"
     said = "no host is left (-x: h1, h2); h3: no such directory"
-    assert search.why_nobody("no host is left") == said
-    assert Life().journey.search.why_nobody("no host is left") == "no host is left"
+    assert search.why_nobody("no host is left").reason == said
+    assert Life().journey.search.why_nobody("no host is left").reason == "no host is left"
 
 
 def test_at_first_only_hosts_excluded_by_the_user_or_lacking_something_are_left_out():
