@@ -220,4 +220,5 @@ def write_all(descriptor: int, data: bytes) -> None:
 
         die_of(PIPE)
     except OSError as problem:
-        raise Trouble(f"descriptor {descriptor}: {problem.strerror}") from None
+        name = "standard output" if descriptor == 1 else "standard error"
+        raise Trouble(f"{name}: {problem.strerror}") from None

@@ -32,10 +32,12 @@ class Staging:
         """Raises Trouble if a path leads outside, a file to send is missing, or one would be
         overwritten."""
         self._directory = directory
-        self.send = clean("--send", options.send)
-        self.fetch = clean("--fetch", options.fetch)
+        self.send = clean("--send", options.send, directory)
+        self.fetch = clean("--fetch", options.fetch, directory)
         if b"." in self.fetch:
             raise Trouble("--fetch .: name the files or directories to bring back")
+        if self.send and not os.path.isdir(directory):
+            raise Trouble(f"--send: {shown(directory)}, where it would be, does not exist here")
         for path in self.send:
             if not os.path.lexists(os.path.join(directory, path)):
                 raise Trouble(f"--send {shown(path)}: No such file or directory")
@@ -105,14 +107,15 @@ class Staging:
             Packer(output, allowance, follow=True).pack(self.send)
 
 
-def clean(option: str, given: list[str]) -> list[bytes]:
-    """Returns normalised paths, without duplicates and paths inside others. Raises Trouble for a
-    path that leads outside."""
-    paths = []
+def clean(option: str, given: list[str], directory: bytes) -> list[bytes]:
+    """Returns normalised paths relative to `directory`, without duplicates and paths inside others.
+    Raises Trouble for a path that leads outside."""
+    paths, above = [], os.path.normpath(directory).rstrip(b"/") + b"/"
     for text in given:
         path = os.path.normpath(encode(text)) if text else b""
+        path = path.removeprefix(above)
         if not path or path.startswith((b"/", b"../")) or path == b"..":
-            raise Trouble(f"{option} {text}: must be a relative path inside the working directory")
+            raise Trouble(f"{option} {text}: must be a path inside the working directory")
         paths.append(path)
     kept: list[bytes] = []
     for path in sorted(set(paths), key=lambda path: (path != b".", len(path))):

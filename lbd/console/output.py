@@ -11,7 +11,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TextIO
 from unicodedata import combining, east_asian_width
 
@@ -46,7 +46,8 @@ def paint_for(stream: TextIO) -> Paint:
 class Cell:
     text: str
     colour: str = ""
-    short: str = ""  # shown instead of a text that would be cut
+    short: str = ""  # shown instead of a text that would be cut; there is room for it
+    brief: str = ""  # cut instead of a text that would be cut, without a `short`
 
 
 Row = Sequence[Cell | str]
@@ -66,7 +67,7 @@ def cell(item: Cell | str) -> Cell:
     found = item if isinstance(item, Cell) else Cell(item)
     if found.text.isprintable():
         return found
-    return Cell(printable(found.text), found.colour, found.short)
+    return replace(found, text=printable(found.text))
 
 
 def lay_out(
@@ -191,7 +192,8 @@ class Layout:
             rest -= given - floor
             for row in self.body:
                 found = row[at]
-                text = found.short if found.short and width(found.text) > given else found.text
+                is_cut = width(found.text) > given
+                text = (is_cut and (found.short or found.brief)) or found.text
                 row[at] = Cell(shortened(text, given), found.colour)
 
 

@@ -9,6 +9,7 @@ from typing import ParamSpec, TypeVar
 from lbd.dispatch.core.job_selection import (
     Problem,
     check_count,
+    no_last,
     read_selectors,
     tasks_of,
     widened,
@@ -166,7 +167,7 @@ class JobFinder:
             rows = await self.ledger.find(own)
             last = rows[0].first if rows else None
             if last is None:
-                problems.append(("last", f"last: {asker.user} has not submitted any job"))
+                problems.append(("last", no_last(asker.user)))
                 selectors = [one for one in selectors if one != "last"]
         read = await self._read(selectors, read_selectors, selectors, asker.user, last)
         wanted = replace(read, uid=asker.uid, limit=ANSWER_MAX + 1, tasks=())

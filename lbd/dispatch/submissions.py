@@ -8,7 +8,7 @@ from itertools import islice
 
 from lbd.dispatch.core.dependencies.conditions import conditions_of
 from lbd.dispatch.core.dependencies.dependents import Waits
-from lbd.dispatch.core.ledger_rows import Accepted, Stored, Submission
+from lbd.dispatch.core.ledger_rows import Accepted, Stored, Submission, Wanted
 from lbd.dispatch.core.ownership import Owners
 from lbd.dispatch.core.why_waiting import stuck_reason
 from lbd.dispatch.daemon import Dispatcher
@@ -24,7 +24,7 @@ from lbd.dispatch.job_lines import job_log
 from lbd.dispatch.predictions import Predictions
 from lbd.dispatch.queue_quotas import QueueRoom
 from lbd.errors import LbdError
-from lbd.model import JobId
+from lbd.model import JobId, JobState
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.process.boot_clock import clock_s
 
@@ -71,8 +71,10 @@ class Submissions:
         if full and known is None and (full := self._room.why_not(submission)):
             raise LbdError(full)
         accepted = known or await self._queued(submission)
+        cancelled = ""
         if after:
             await self._counts.look()
+            cancelled = await self._why_cancelled(accepted)
         targets = self._life.queues.targets
         remark = targets.remark(accepted.first, clock_s()) if accepted.is_new else ""
         warning = stuck_reason(self._life, JobId(str(accepted.first)))
@@ -82,7 +84,18 @@ class Submissions:
             warning=warning,
             is_other=accepted.is_other,
             remark=remark,
+            cancelled=cancelled,
         )
+
+    async def _why_cancelled(self, accepted: Accepted) -> str:
+        """Returns why the first of the new jobs has been cancelled already, because what it was to
+        wait for can no longer happen; "" if it has not been."""
+        if JobId(str(accepted.first)) in self._life.jobs or not accepted.is_new:
+            return ""
+        rows = await self._ledger.find(
+            Wanted(((accepted.first, accepted.first),), ended_too=True, limit=1, commands=False)
+        )
+        return rows[0].reason if rows and rows[0].state == JobState.CANCELLED.value else ""
 
     async def _queued(self, sent: Submission) -> Accepted:
         """Writes the jobs to disk and queues them, if there is room. Raises LbdError."""

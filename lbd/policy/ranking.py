@@ -137,7 +137,8 @@ def choose_leaving(
     rng: Random,
 ) -> Decision:
     if best is not None:
-        return there(view, best, "lowest", request)
+        reason = "only-one-fits" if is_only_one(best, view) else "lowest"
+        return there(view, best, reason, request)
     full = [host for host in (*hosts, view.me) if host.is_full]
     if request.may_wait and full:
         reason = "no-free-slot" if some_lack_slots(hosts) else "needs-taken"
@@ -151,6 +152,14 @@ def choose_leaving(
     if must_leave(request, view):
         return Nowhere(why_nobody_else(request, view), ranked(request, view))
     return staying(request, view, hosts)
+
+
+def is_only_one(host: HostView, view: View) -> bool:
+    """Whether no other host has what the command needs."""
+    if view.me.fits:
+        return False
+    others_too = (one for one in view.hosts.values() if one.name != host.name)
+    return not any(one.fits or one.is_taken for one in others_too)
 
 
 def why_nobody_else(request: PlacementRequest, view: View) -> str:

@@ -32,7 +32,7 @@ from lbd.python.failures import NoWorkers, TaskKilled, TaskLost
 from lbd.python.import_path import client_path
 from lbd.python.pickles import Packed
 from lbd.python.task_future import TaskFuture, resolve
-from lbd.python.worker_process import WorkerProcess, WorkerSettings
+from lbd.python.worker_process import WorkerProcess, WorkerSettings, end_of
 from lbd.text.one_line import one_line
 
 PYTHON = ".".join(map(str, sys.version_info[:2]))
@@ -380,11 +380,11 @@ class Crew:
         with self._lock:  # no other thread may write to what is closed here
             status = process.finish()
             del self._processes[number]
-            host = self._pool.workers[number].host or "this host"
-            how = process.last_words()
+            worker = self._pool.workers[number]
+            how = process.last_words(had_tasks=worker.ready)
             if process.fault:
                 how = f"what no worker says has come from there: {process.fault}"
-            reason = f"{host}: {how or f'exit status {status}'}"
+            reason = f"{worker.host or 'this host'}: {how or end_of(status)}"
             self._do(self._pool.ended(number, reason, time.monotonic()))
         return answers
 

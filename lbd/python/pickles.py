@@ -123,8 +123,17 @@ def pack_call(
     except LbdError:
         raise
     except Exception as problem:  # as above
-        shown = values[0] if len(values) == 1 else tuple(values)
-        raise cannot("an argument of", shown, problem) from None
+        raise cannot("the argument", first_unpicklable(values), problem) from None
+
+
+def first_unpicklable(values: Sequence[object]) -> object:
+    """Returns the last one if each can be pickled, but not all together."""
+    for value in values:
+        try:
+            dumps(value)
+        except Exception:  # pickling may run arbitrary code
+            return value
+    return values[-1]
 
 
 class Blobs:

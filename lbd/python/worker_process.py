@@ -203,8 +203,15 @@ class WorkerProcess:
         os.close(self.end_seen)
         return status
 
-    def last_words(self) -> str:
-        """Returns the last line printed, for a message; preferably one of `lbrun`."""
+    def last_words(self, *, had_tasks: bool) -> str:
+        """Returns the last line of `lbrun`, for a message; "" for none. Without one, the last line
+        of a worker that has not greeted: later ones are what its tasks print."""
         lines = [line for line in self._errors.decode(errors="replace").splitlines() if line]
         own = [line.removeprefix("lbrun: ") for line in lines if line.startswith("lbrun: ")]
-        return one_line((own or lines or [""])[-1])
+        return one_line((own or ([] if had_tasks else lines) or [""])[-1])
+
+
+def end_of(status: int) -> str:
+    """`status`: of a process, as `subprocess` has it, or of `lbrun`, 128 + N for signal N."""
+    number = -status if status < 0 else status - 128
+    return f"ended by signal {number}" if number > 0 else f"exit status {status}"

@@ -28,6 +28,7 @@ HELD, DEPENDS, LATER, NEXT = "held", "after ", "not before ", "next, "
 UNFIT, TOO_WIDE, CLOSED = "no host ", "it needs ", "it may run o"
 LACKING = "it starts once ", "it begins once "  # the second: up to release 0.1
 AT_ONCE = " of its array may run at once "
+STARTING = "starting on "  # it waits for nothing any more
 STATES = {
     "pending": ("PENDING", "PD"), "running": ("RUNNING", "R"), "suspended": ("SUSPENDED", "S"),
     "done": ("COMPLETED", "CD"), "failed": ("FAILED", "F"), "cancelled": ("CANCELLED", "CA"),
@@ -238,7 +239,7 @@ def state_of(state: str, status: int, reason: str) -> str:
 
 
 def reason_of(state: str, reason: str) -> str:
-    if state != "pending":
+    if state != "pending" or not reason or reason.startswith(STARTING):
         return "None"
     if AT_ONCE in reason:
         return "JobArrayTaskLimit"

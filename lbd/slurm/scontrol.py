@@ -144,7 +144,6 @@ def described(job: Job, given: Job) -> list[tuple[str, str]]:
         ("BatchHost", job.host or "(null)"),
         ("NumNodes", "1"),
         ("NumCPUs", str(job.slots)),
-        ("NumTasks", "1"),
         ("Comment", job.raw_reason or "(null)"),
         ("Command", shlex.join(job.program)),
         ("WorkDir", given.directory or "(null)"),

@@ -7,6 +7,7 @@ from lbd.text.one_line import one_line
 
 PHRASES = {
     "lowest": "it has the lowest load of the hosts that accept commands now",
+    "only-one-fits": "no other host has what it needs",
     "no-gain": "no other host is better by more than lim.min_gain",
     "short-of-memory": "this host has less memory available than the command used recently",
     "needs-taken": "the resources it needs are all in use",

@@ -56,7 +56,7 @@ def test_a_time_limit_that_is_not_reached(lab, where, limit):
     assert (result.returncode, result.stderr) == (3, "")
 
 
-@everywhere
+@pytest.mark.parametrize("where", [*WHERE.values(), ("--remote",)])
 def test_not_found_and_not_executable(lab, where, tmp_path):
     plain, broken = tmp_path / "plain", tmp_path / "broken"
     plain.write_text("not executable")

@@ -44,6 +44,11 @@ def test_jobs_start_after_others_across_a_restart_of_the_dispatcher(lab, tmp_pat
         "cancelled", f"it was waiting for {first} to succeed, but a task of {first} did not"
     )  # fmt: skip
     assert (found[failed][0], found[chained][0]) == ("done", "done")
+    late = lab.run("h2", "lbrun", "-d", "--after", bad, "true", check=True)
+    assert late.stderr == (
+        f"lbrun: job {late.stdout.strip()} is cancelled: it was waiting for {bad} to succeed, but "
+        "it did not\n"
+    )
     lab.run("h2", "lbctl", "update", never, "--begin", "now", check=True)
     assert lab.run("h1", "lbctl", "wait", "--timeout", "30s", never).returncode == 0
 

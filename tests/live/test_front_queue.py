@@ -127,6 +127,13 @@ def test_it_ends_when_nobody_reads_its_output(front, fake):
     assert status == 128 + signal.SIGPIPE
 
 
+def test_output_that_cannot_be_written_is_named(front, fake):
+    output = QUEUED + pack(tags.OUTPUT, b"hi")
+    script = '"$0" -q echo hi >/dev/full'
+    found = of_both(fake, ["bash", "-c", script, front], lambda peer, _: peer.sendall(output))
+    assert found == (125, b"", b"lbrun: standard output: No space left on device\n")
+
+
 @pytest.mark.parametrize("options", [("-q",), ("-d",)])
 def test_a_silent_lbm_is_soon_given_up(front, fake, options):
     def say(connection, _):

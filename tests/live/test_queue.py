@@ -11,6 +11,7 @@ from functools import partial
 
 import pytest
 
+from lbd.dispatch.core.job_selection import no_last
 from tests.live.cluster import FAST, Lab
 from tests.live.queued_jobs import job, submit
 from tests.live.terminal import Terminal
@@ -243,7 +244,7 @@ def test_jobs_of_another_user_are_not_ones_own(lab):
         (("logs", name), f"permission denied: job {name} is not yours"),
         (("job", name), f"permission denied: job {name} is not yours"),
         (("wait", name), f"permission denied: job {name} is not yours"),
-        (("kill", "last"), "last: nobody has not submitted any job"),
+        (("kill", "last"), no_last("nobody")),
     ):
         result = lab.run("h1", *nobody, "lbctl", *words)
         assert (result.returncode != 0, result.stdout) == (True, ""), words

@@ -44,6 +44,7 @@ FOR_ALL = "set for all hosts"  # followed by how it is set
 OF_THE_QUEUE = ("dispatch.", "tags.")
 ALGORITHM = "lim.algorithm"
 LISTENER = "metrics.listen"
+OWN_TOO = ("eligibility.always", "eligibility.never", "eligibility.features")
 HEADER = ("SETTING", "VALUE", "FROM")
 ABOUT = {
     "check": "check a file and report each fault",
@@ -305,6 +306,8 @@ def after(name: str, daemons: Daemons) -> str:
     if name.startswith(OF_THE_QUEUE):
         at_once = "; with --cluster at once, for all hosts" if is_shared(name) else ""
         return f"after `lbctl restart` on the dispatcher's host{at_once}"
+    if name in OWN_TOO:  # lbsh tells the LBM about the lists of its user
+        return "at your next lbsh for your commands, for those of others after `lbctl restart`"
     keeper = " and `systemctl restart lbd-keeper`, which ends what runs here"
     return f"after `lbctl restart`{keeper if name in BY_KEEPER else ''}"
 

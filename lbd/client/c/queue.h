@@ -37,7 +37,8 @@ static void show(int to, const char *data, size_t size) {
         if (!both[0].revents) continue;
         ssize_t written = write(to, data, size < PIPE_BUF ? size : PIPE_BUF);
         if (written < 0 && errno == EPIPE) end_like(128 + SIGPIPE, SIGPIPE);
-        if (written < 0) _exit(say("descriptor %d: %s", to, strerror(errno)));
+        if (written < 0)
+            _exit(say("standard %s: %s", to == 1 ? "output" : "error", strerror(errno)));
         data += written, size -= (size_t)written;
     }
 }

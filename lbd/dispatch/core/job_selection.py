@@ -28,13 +28,21 @@ def read_selectors(texts: Iterable[str], user: str, last: int | None, verb: str 
             wanted = replace(wanted, user=user)
         elif text == "last":
             if last is None:
-                raise ConfigError(f"last: {user} has not submitted any job")
+                raise ConfigError(no_last(user))
             ranges.append((last, last))
         elif "_" in text:
             tasks.append(read_tasks(text, verb))
         else:
             ranges.append(read_range(text, verb))
     return replace(wanted, ranges=tuple(ranges), tasks=tuple(tasks))
+
+
+def no_last(user: str) -> str:
+    """Says that `last` means no job: it is the last one in the queue."""
+    return (
+        f"last: {user} has not queued any job (lbrun -q, -d); for plain commands give an id like "
+        "h1-26, as lbctl jobs --all prints it"
+    )
 
 
 def is_selector(text: str) -> bool:

@@ -40,6 +40,7 @@ from enum import Enum
 from lbd.lbm.core import journey_events as e
 from lbd.lbm.core.journey_events import (
     BY_SIGNAL,
+    CANNOT_EXECUTE,
     LBRUN_FAILED,
     Action,
     CommandEnd,
@@ -51,8 +52,10 @@ from lbd.lbm.core.next_host_after_refusal import (
     Bounds,
     Demands,
     Eviction,
+    Failure,
     Place,
     Search,
+    failure_of,
     refused_by,
 )
 from lbd.lbm.core.slots import NOTHING, Grant
@@ -285,7 +288,8 @@ class Journey:
         self.is_charged = False
         if self.search.full:  # they will have room again
             return self._wait(now_s)
-        return self._cannot(self.search.why_nobody(reason), now_s)
+        failure = self.search.why_nobody(reason)
+        return self._cannot(failure.why, now_s, failure.status)
 
     def _lim_silent(self, silent: e.LimSilent, now_s: float) -> list[Action]:
         if self.search.is_known_at(silent.address):
@@ -311,13 +315,13 @@ class Journey:
         self.search.full.clear()
         return self._look(now_s)
 
-    def _cannot(self, why: str, now_s: float) -> list[Action]:
+    def _cannot(self, why: str, now_s: float, status: int = LBRUN_FAILED) -> list[Action]:
         """Ends a command that cannot continue like this. An evicted command waits for better times
         instead, and its caller is told so once; the host that it came from may take it again too.
         """
         eviction = self.search.eviction
         if not eviction.host or self.phase not in NOT_BEGUN:
-            return self._fail(why)
+            return self._fail(why, status=status)
         if given_up := eviction.given_up(why, self.bounds.evicted_wait_s, now_s):
             return self._fail(given_up)
         self.phase, actions = JourneyPhase.EVICTED, self._leave()
@@ -332,8 +336,8 @@ class Journey:
         search = self.search
         if search.eviction.host:
             return self._cannot(refused_by(search.refusals) or reason, now_s)
-        if why := search.why_not_here:
-            return self._fail(why, "refused")
+        if failure := search.why_not_here:
+            return self._fail(failure.why, "refused", failure.status)
         self.place = Place(self.bounds.own, reason=reason)
         if search.fault:
             self.phase = JourneyPhase.TURN
@@ -365,8 +369,10 @@ class Journey:
             self.stay.grant = taken.grant
             return self._becomes_it()
         if not taken.later:
-            why = refused_by(self.search.refusals) or f"{self.bounds.own}: {taken.why}"
-            return self._fail(why, "refused")
+            refusals = self.search.refusals
+            why = f"{self.bounds.own}: {taken.why}"
+            failure = failure_of(refusals) if refusals else Failure(why)
+            return self._fail(failure.why, "refused", failure.status)
         return [*self._leave(), *self._wait(now_s)]
 
     def _used(self, used: e.Used) -> list[Action]:
@@ -416,7 +422,7 @@ class Journey:
             search.full.add(host)
             return [*actions, *self._retry(now_s)]
         search.refused(host, answer)
-        if answer.lacks_something:
+        if answer.lacks_something and answer.status != CANNOT_EXECUTE:  # else it is not missing
             actions.append(e.Lacks(host, answer.phase))
         if answer.fault:
             actions.append(e.Trouble(host, answer.reason))

@@ -95,6 +95,7 @@ class Looked:
     lacking: frozenset[HostId] = frozenset()
     left_out: str = ""  # the same in words, for people
     address: str = ""
+    lacks_program: bool = False  # what one of these hosts lacks is its program
 
 
 @quick_value
@@ -185,7 +186,7 @@ class Refused:
 
     @property
     def status(self) -> int:
-        """The exit status for a command that could only run on that host."""
+        """The exit status for a command that fails because of this refusal."""
         return status_of_refusal(self.phase, self.errno)
 
     @property

@@ -7,17 +7,33 @@ not pass so soon. What is known about other hosts may be old: the host itself ha
 """
 
 from collections import OrderedDict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from lbd.lbm.core.environment import names_shown
-from lbd.lbm.core.journey_events import TAKE_ALONG, Looked, Question, Refused, Slots
+from lbd.lbm.core.journey_events import (
+    LBRUN_FAILED,
+    NOT_FOUND,
+    TAKE_ALONG,
+    Looked,
+    Question,
+    Refused,
+    Slots,
+)
 from lbd.model import NO_NEEDS, HostId, Needs
 
 MAX_TRIES = 8
 REASONS_SHOWN = 3
 NOWHERE = HostId("")
 Directory = tuple[int, int, bytes]  # user, device, path
+
+
+class Failure(NamedTuple):
+    """How `lbrun` ends for a command that ran nowhere."""
+
+    why: str
+    status: int = LBRUN_FAILED
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +110,7 @@ class Search:
     excluded: set[HostId] = field(default_factory=set)  # by the user, or by a refusal
     lacking: set[HostId] = field(default_factory=set)  # hosts that lack what it needs
     left_out: str = ""  # `lacking` in words, for people
+    lacks_program: bool = False  # what one of `lacking` lacks is its program
     full: set[HostId] = field(default_factory=set)  # hosts that were full a moment ago
     refusals: list[tuple[HostId, Refused]] = field(default_factory=list)
     tries: int = 0
@@ -150,6 +167,7 @@ class Search:
 
     def looked(self, looked: Looked) -> None:
         self.lacking, self.left_out = set(looked.lacking), looked.left_out
+        self.lacks_program = looked.lacks_program
 
     def is_known_at(self, address: str) -> bool:
         """Whether the named host is known at this address, so that there is no need to ask the
@@ -176,14 +194,15 @@ class Search:
         left = set(hosts) - self.left_over - {self.bounds.own}
         return self.demands.host is None and self.must_leave and not left
 
-    def why_nobody(self, reason: str) -> str:
-        """`reason`: why no host can take it, from the LIM."""
+    def why_nobody(self, reason: str) -> Failure:
+        """Returns how a command ends that no host can take. `reason`: why, from the LIM."""
         if self.eviction.host:
-            return reason
+            return Failure(reason)
         if self.refusals and self.demands.mode != "auto":
-            return refused_by(self.refusals)
+            return failure_of(self.refusals)
         given = as_excluded(reason, self.demands.excluded)
-        return "; ".join(filter(None, (given, self.left_out)))
+        why = "; ".join(filter(None, (given, self.left_out)))
+        return Failure(why, NOT_FOUND if self.lacks_program else LBRUN_FAILED)
 
     def refused(self, host: HostId, answer: Refused) -> None:
         self.refusals.append((host, answer))
@@ -213,15 +232,15 @@ class Search:
         return next((fault.reason for fault in faults), "")
 
     @property
-    def why_not_here(self) -> str:
-        """Why the user's choice forbids running here after others have refused it; "" if it may run
-        here."""
+    def why_not_here(self) -> Failure | None:
+        """How it ends, because its user's choice forbids running here after others have refused it;
+        None if it may run here."""
         failures = self._failures
         if failures and (self._is_strict or not self.demands.may_fall_back):
-            return refused_by(failures)
+            return failure_of(failures)
         if self.fault and self.bounds.own in self.demands.excluded:
-            return f"{self.fault}, and --exclude forbids running here"
-        return ""
+            return Failure(f"{self.fault}, and --exclude forbids running here")
+        return None
 
     @property
     def _failures(self) -> list[tuple[HostId, Refused]]:
@@ -237,6 +256,11 @@ class Search:
 def as_excluded(reason: str, excluded: Collection[str]) -> str:
     """`reason`, why no host can take a command, with the user's own exclusions added."""
     return f"{reason} (-x: {names_shown(list(excluded))})" if excluded else reason
+
+
+def failure_of(refusals: Sequence[tuple[HostId, Refused]]) -> Failure:
+    """`refusals`: at least one; the last decides the exit status."""
+    return Failure(refused_by(refusals), refusals[-1][1].status)
 
 
 def refused_by(refusals: Collection[tuple[HostId, Refused]]) -> str:

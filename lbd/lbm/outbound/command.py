@@ -260,7 +260,8 @@ class Command:
             case e.Look(lacking, host):
                 strangers = await self._directory.strangers() if lacking else frozenset()
                 address = self._home.lim_questions.known_address(host)
-                return e.Looked(strangers, self._directory.left_out, address)
+                directory = self._directory
+                return e.Looked(strangers, directory.left_out, address, directory.lacks_program)
             case e.AskSlots(insist):
                 request = self._request
                 return await self._home.lim_questions.slots(request.host, request.slots[0], insist)

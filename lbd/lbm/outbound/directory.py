@@ -136,6 +136,7 @@ class Directory:
         self._name = request.argv[0]
         self._request = request
         self.left_out = ""  # which hosts are no candidates and why, for people
+        self.lacks_program = False  # one of them lacks the program
 
     @cached_property
     def _program(self) -> bytes:
@@ -172,6 +173,7 @@ class Directory:
             name = self._name.decode(errors="replace")
             hosts = self._unshared.hosts(self._uid, PROGRAM, self._program, now_s)
             found[f"{name} is not found on"] = hosts
+            self.lacks_program = bool(hosts)
         parts = [f"{what} {', '.join(sorted(hosts))}" for what, hosts in found.items() if hosts]
         self.left_out = "; ".join(filter(None, (*parts, advice)))
         return frozenset().union(*found.values())

@@ -229,9 +229,12 @@ def rows_of(answer: Json) -> list[Json]:
 
 
 def loads_seen(answer: Json, chosen: str, own: str) -> LoadsSeen:
-    """`chosen` and `own`: hosts."""
-    rows = rows_of(answer)
-    loads = {row.get("name"): number(row.get("load")) for row in rows}
+    """`chosen` and `own`: hosts. The load of `own` counts only if it could have been chosen."""
+    loads = {
+        row.get("name"): number(row.get("load"))
+        for row in rows_of(answer)
+        if row.get("name") == chosen or not row.get("why")
+    }
     now, threshold, gain = (
         number(answer.get(name)) for name in ("load_here", "local_threshold", "min_gain")
     )

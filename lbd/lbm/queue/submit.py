@@ -183,6 +183,8 @@ async def _serve(
     text, last = str(reply.first), reply.first + reply.count - 1
     if name := submission.spec.files:
         await files.queued(note_of(name, caller, request, reply))
+    if not is_detached:  # such a job says at its end why it was cancelled
+        reply.cancelled = ""
     lines = remarks(text, reply, options.key, request.argv)
     queued = partial(say_queued, send, text, lines)
     whose, indexes = (submission.user, caller.uid), options.tasks[0]
@@ -224,6 +226,8 @@ def remarks(jobs: str, reply: pb.SubmitReply, key: str, command: list[bytes]) ->
         lines.append(f"{whose}, a different command: nothing new was queued")
     if reply.warning:
         lines.append(f"{jobs_do(jobs, 'waits', 'wait')}: {reply.warning}")
+    if reply.cancelled:
+        lines.append(f"{jobs_do(jobs)} is cancelled: {reply.cancelled}")
     if reply.remark:
         lines.append(f"{jobs_do(jobs)}: {reply.remark}")
     return lines

@@ -9,6 +9,8 @@ from lbd.model import ENDED_NAMES, JobState
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.text.job_phrases import is_held
 
+BAD_NAMED = 8  # jobs and tasks named that have not succeeded
+
 
 def name_of(job: pb.JobInfo) -> str:
     """The job's id as people know it."""
@@ -44,16 +46,30 @@ def array_json(array: pb.ArrayInfo) -> Json:
 
 
 def counts_json(jobs: Iterable[pb.JobInfo]) -> Json:
-    """How many of these jobs, and of the tasks of these arrays, are in each state, and how many of
-    the pending ones are held."""
+    """How many of these jobs, and of the tasks of these arrays, are in each state, how many of the
+    pending ones are held, and the first that have ended otherwise than done."""
     states: Counter[str] = Counter()
     held = 0
+    bad: list[str] = []
     for job in jobs:
         states.update(dict(job.array.tasks) if job.HasField("array") else {job.state: 1})
         held += held_in(job)
+        if len(bad) < BAD_NAMED:
+            bad += bad_names(job)
     left = sum(count for state, count in states.items() if state not in ENDED_NAMES)
     done = not left and states.total() == states["done"]
-    return {"open": left, "held": held, "all_done": done, "states": dict(states), "jobs": []}
+    counts = {"open": left, "held": held, "all_done": done, "states": dict(states)}
+    return {**counts, "bad": bad[:BAD_NAMED], "jobs": []}
+
+
+def bad_names(job: pb.JobInfo) -> list[str]:
+    """Names the job if it has ended otherwise than done; of an array the first tasks that failed or
+    were lost, or the array if tasks were only cancelled."""
+    if not job.HasField("array"):
+        return [name_of(job)] if job.state in ENDED_NAMES and job.state != "done" else []
+    if job.array.bad:
+        return [f"{job.array_id}_{task.index}" for task in job.array.bad]
+    return [str(job.array_id)] if job.array.tasks.get("cancelled") else []
 
 
 def held_in(job: pb.JobInfo) -> int:

@@ -261,20 +261,22 @@ class SubmitRequest(_message.Message):
     def __init__(self, user: _Optional[str] = ..., origin: _Optional[str] = ..., name: _Optional[str] = ..., command: _Optional[_Iterable[bytes]] = ..., spec: _Optional[_Union[StoredSpec, _Mapping]] = ..., slots: _Optional[int] = ..., may_restart: _Optional[bool] = ..., only: _Optional[str] = ..., excluded: _Optional[_Iterable[str]] = ..., key: _Optional[str] = ..., is_array: _Optional[bool] = ..., first_index: _Optional[int] = ..., count: _Optional[int] = ..., slots_most: _Optional[int] = ..., priority: _Optional[int] = ..., uid: _Optional[int] = ..., target_s: _Optional[float] = ..., deadline: _Optional[float] = ..., gang: _Optional[bool] = ..., parallelism: _Optional[float] = ..., sigma: _Optional[float] = ..., work_s: _Optional[float] = ..., indexes: _Optional[str] = ..., at_once: _Optional[int] = ..., after: _Optional[_Iterable[str]] = ..., not_before: _Optional[float] = ..., is_admin: _Optional[bool] = ..., needs: _Optional[str] = ...) -> None: ...
 
 class SubmitReply(_message.Message):
-    __slots__ = ("error", "first", "count", "warning", "is_other", "remark")
+    __slots__ = ("error", "first", "count", "warning", "is_other", "remark", "cancelled")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     FIRST_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
     WARNING_FIELD_NUMBER: _ClassVar[int]
     IS_OTHER_FIELD_NUMBER: _ClassVar[int]
     REMARK_FIELD_NUMBER: _ClassVar[int]
+    CANCELLED_FIELD_NUMBER: _ClassVar[int]
     error: str
     first: int
     count: int
     warning: str
     is_other: bool
     remark: str
-    def __init__(self, error: _Optional[str] = ..., first: _Optional[int] = ..., count: _Optional[int] = ..., warning: _Optional[str] = ..., is_other: _Optional[bool] = ..., remark: _Optional[str] = ...) -> None: ...
+    cancelled: str
+    def __init__(self, error: _Optional[str] = ..., first: _Optional[int] = ..., count: _Optional[int] = ..., warning: _Optional[str] = ..., is_other: _Optional[bool] = ..., remark: _Optional[str] = ..., cancelled: _Optional[str] = ...) -> None: ...
 
 class JobsAsked(_message.Message):
     __slots__ = ("selectors", "user", "ended_too", "with_attempts", "once_ended", "unexplained", "uid", "by_array", "by_number")

@@ -17,18 +17,33 @@ LISTS = [
     (["a", ".", "b"], [b"."]),
     (["..a", "...", "a/..b"], [b"..a", b"...", b"a/..b"]),
     (["-x", "a b", "\udcff"], [b"-x", b"\xff", b"a b"]),
+    (["/home/ann/in.csv", "/home/./ann//d/e"], [b"in.csv", b"d/e"]),
 ]
 
 
 @pytest.mark.parametrize(("given", "paths"), LISTS)
 def test_paths_are_normalised(given, paths):
-    assert sorted(clean("--send", given)) == sorted(paths)
+    assert sorted(clean("--send", given, b"/home/ann")) == sorted(paths)
 
 
-@pytest.mark.parametrize("given", ["", "/", "/etc", "//etc", "..", "../a", "a/../..", "a/../../b"])
+@pytest.mark.parametrize(
+    "given",
+    [
+        "",
+        "/",
+        "/etc",
+        "//etc",
+        "/home/anna/x",
+        "/home/ann/../bob",
+        "..",
+        "../a",
+        "a/../..",
+        "a/../../b",
+    ],
+)
 def test_a_path_that_leads_out_is_refused(given):
     with pytest.raises(Trouble, match="--fetch"):
-        clean("--fetch", ["fine", given])
+        clean("--fetch", ["fine", given], b"/home/ann")
 
 
 LINKS = [
@@ -51,6 +66,12 @@ def test_nothing_is_fetched_into_a_directory_that_does_not_exist(tmp_path):
     with pytest.raises(
         Trouble, match=r"^--fetch: .*/away, where it would be put, does not exist here"
     ):
+        Staging(options, bytes(tmp_path / "away"))
+
+
+def test_a_missing_directory_is_not_called_a_missing_file(tmp_path):
+    options = SimpleNamespace(send=["in"], fetch=["out"])
+    with pytest.raises(Trouble, match=r"^--send: .*/away, where it would be, does not exist here"):
         Staging(options, bytes(tmp_path / "away"))
 
 

@@ -4,6 +4,7 @@ import pytest
 
 from lbd.dispatch import orders
 from lbd.dispatch.core.discipline import HostSlots
+from lbd.dispatch.core.job_selection import no_last
 from lbd.dispatch.core.ledger_rows import Tally
 from lbd.dispatch.core.lifecycle import Lifecycle
 from lbd.dispatch.core.records import Cause, Ending
@@ -185,7 +186,7 @@ async def test_if_none_of_them_exists_it_applies_to_none(world, verb):
     for selectors, lines in (
         (["99", "98"], ["no job 99 in the queue's ledger", "no job 98 in the queue's ledger"]),
         (["7_1"], ["no job 7_1 in the queue's ledger"]),
-        (["last"], ["last: cid has not submitted any job"]),
+        (["last"], [no_last("cid")]),
     ):
         done = await world.act(verb=verb, selectors=selectors, user="cid", uid=1003, **asked)
         assert (list(done.errors), list(done.done_ids)) == (lines, [])

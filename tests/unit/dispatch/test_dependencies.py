@@ -61,6 +61,17 @@ async def why(world, job):
     return found.state, found.reason
 
 
+async def test_a_submission_says_that_what_it_waits_for_has_failed_already(world):
+    await world.submit(asking())
+    await ended(world, "1", status=3)
+    why_not = "it was waiting for 1 to succeed, but it did not"
+    assert (await world.submit(after("ok:1"))).cancelled == why_not
+    array = await world.submit(after("ok:1", **ARRAY))
+    assert (array.first, array.cancelled) == (3, why_not)
+    assert (await world.submit(after("failed:1"))).cancelled == ""
+    assert (await world.submit(after("ok:6"))).cancelled == ""
+
+
 async def test_a_job_starts_after_the_others_have_succeeded(world):
     await world.submit(asking())
     await world.submit(asking())

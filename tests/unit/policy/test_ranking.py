@@ -228,3 +228,24 @@ def test_a_command_that_names_this_host_waits_there_for_resources_in_use(may_wai
     else:
         assert (found.verdict, found.host, found.reason) == (verdict, "h1", "needs-taken")
         assert [one.name for one in found.candidates] == ["h1"]
+
+
+GONE, TAKEN = Unmet("no gpu", later=False), Unmet("its gpu is in use", later=True)
+
+
+@pytest.mark.parametrize(
+    ("lacks", "reason"),
+    [
+        ({"h1": GONE, "h2": GONE}, "only-one-fits"),
+        ({"h1": GONE, "h2": TAKEN}, "lowest"),
+        ({"h1": TAKEN, "h2": GONE}, "lowest"),
+        ({"h1": GONE}, "lowest"),
+    ],
+)
+def test_where_one_host_alone_has_what_is_needed_that_is_the_reason(lacks, reason):
+    seen = view({"h1": 0.0, "h2": 0.0, "h3": 1.0}, params=PARAMS)
+    hosts = {name: one.needing(lacks.get(name)) for name, one in seen.hosts.items()}
+    chosen = choose(request(), replace(seen, me=hosts[seen.me.name], hosts=hosts), Random(1))
+    assert chosen.reason == reason
+    if reason == "only-one-fits":
+        assert chosen.host == "h3"

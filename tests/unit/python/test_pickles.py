@@ -90,8 +90,10 @@ def test_an_unpicklable_object_is_reported_in_one_line():
     lock = threading.Lock()
     with pytest.raises(NotPicklable, match=r"^the function <function .*cannot be pickled.*_thread"):
         pack_function(lambda: lock)
-    with pytest.raises(NotPicklable, match=r"^an argument of <unlocked .* cannot be pickled"):
+    with pytest.raises(NotPicklable, match=r"^the argument <unlocked .* cannot be pickled"):
         pack_call(b"", (lock,), {})
+    with pytest.raises(NotPicklable, match=r"^the argument \[<unlocked .* cannot be pickled"):
+        pack_call(b"", (1, "two"), {"three": [lock], "four": lock})
 
 
 class Awkward(Exception):

@@ -304,7 +304,7 @@ def test_states_and_reasons():
             "it needs 8 slots on one host; the largest host has 2": "Resources",
             "h1: no gpu; it starts once a host has what it needs": "Resources",
             "it may run only on h1 (-H), which accepts no jobs now: drained": "ReqNodeNotAvail",
-            "3 jobs are ahead of it": "Priority"}  # fmt: skip
+            "starting on h2": "None", "": "None", "3 jobs are ahead of it": "Priority"}  # fmt: skip
     assert {text: reason_of("pending", text) for text in said} == said
     assert JOB.exit_code == "0:9"
 

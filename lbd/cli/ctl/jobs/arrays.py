@@ -2,7 +2,7 @@
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from lbd.cli.ctl.verb import say
 from lbd.cli.program import Parser
@@ -42,8 +42,9 @@ def wait_showing(ask: Ask, ids: list[str], give_up_s: float, progress: Progress)
         progress.clear()
 
 
-def outcome(states: Json, ids: list[str]) -> str:
-    """Returns the line at the end of a wait; "" if nothing is known."""
+def outcome(states: Json, ids: list[str], bad: Sequence[str] = ()) -> str:
+    """Returns the line at the end of a wait; "" if nothing is known. `bad`: the first jobs and
+    tasks that have not succeeded; an older LBM names none."""
     counts = {state: int(count) for state, count in states.items() if isinstance(count, int)}
     failed, cancelled = failed_in(counts), counts.get("cancelled", 0)
     if not failed and not cancelled:
@@ -51,6 +52,9 @@ def outcome(states: Json, ids: list[str]) -> str:
         return f"all {total} are done" if total > 1 else f"job {ids[0]} is done" if total else ""
     others = f", {were_cancelled(cancelled)}" if cancelled else ""
     how = f": see `lbctl job {ids[0]}`" if len(ids) == 1 else ""
+    if len(ids) > 1 and bad:
+        more = " and others" if len(bad) < sum(counts.values()) - counts.get("done", 0) else ""
+        how = f": see `lbctl jobs {' '.join(bad)}`{more}"
     if sum(counts.values()) == 1:
         (state,) = (one for one, count in counts.items() if count)
         name = f"job {ids[0]}" if ids[0][:1].isdigit() else "the job"

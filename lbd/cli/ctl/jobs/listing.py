@@ -233,8 +233,22 @@ def job_row(job: Json, clock: Clock, command_width: int) -> Row:
         duration(end - started),
         duration(number(job, "cpu_s")),
         text(job, "exit_status"),
-        one_line(shlex.join(shown_command(job)), command_width),
+        command_cell(shown_command(job), command_width),
     )
+
+
+def command_cell(words: list[str], columns: int) -> Cell:
+    """Where a command would be cut, its paths lose their directories first."""
+    whole, brief = shlex.join(words), " ".join(map(brief_word, words))
+    text = whole if len(whole) <= columns else brief
+    return Cell(one_line(text, columns), brief=one_line(brief, columns))
+
+
+def brief_word(word: str) -> str:
+    """Returns a word of a command as a shell reads it, an absolute path as `…/name`."""
+    folder, _, name = word.rpartition("/")
+    is_long = word.startswith("/") and name and folder
+    return f"…/{shlex.quote(name)}" if is_long else shlex.quote(word)
 
 
 EXAMPLES = (

@@ -19,7 +19,7 @@ from lbd.console.job_acts import check_ids
 from lbd.console.job_details import DETAIL_INDENT, attempt_row, detail_lines
 from lbd.console.jobs import ANSWER_S
 from lbd.console.output import own_page, print_json, put, wrapped
-from lbd.console.reply import Json, table, tables, text, whole
+from lbd.console.reply import Json, table, tables, text, texts, whole
 from lbd.errors import LbdError, Unavailable
 from lbd.local.json_socket import AWAY, Refusal
 
@@ -137,14 +137,14 @@ def wait(
     """
     check_ids(given)
     progress = Progress(has_terminal())
-    counts: Json = {}
+    ends: Json = {}  # how many ended how, and which not well, as far as it was asked
     delay, said_held = "", False  # why outputs have not come, as far as it was said
     found: list[Json] = []
     try:
         ids = settled(daemons, given, max(0.0, give_up_s - time.monotonic()))
         if progress.is_on:
             ask = partial(patiently, daemons, progress=progress)
-            counts = table(wait_showing(ask, ids, give_up_s, progress), "states")
+            ends = wait_showing(ask, ids, give_up_s, progress)
         while True:
             left_s = give_up_s - time.monotonic()
             patience_s = max(0.0, min(PATIENCE_S, left_s))
@@ -167,17 +167,17 @@ def wait(
             if held >= left and not said_held:
                 said_held = True
                 say(waits_for_release(left, ids))
-        if not (counts or listed or reply.get("all_done")):
+        if not (ends or listed or reply.get("all_done")):
             question = {"op": "queue.wait", "ids": ids, "patience_s": 0.0, "counts": True}
             with contextlib.suppress(LbdError):
-                counts = table(daemons.lbm(question, ANSWER_S), "states")
+                ends = daemons.lbm(question, ANSWER_S)
     except LbdError as problem:
         report_error("lbctl", problem)
         return NO_ANSWER, found
     trouble = text(reply, "outputs_trouble")
     if trouble:
         say(f"outputs not fetched yet: {trouble}")
-    if line := outcome(counts, ids):
+    if line := outcome(table(ends, "states"), ids, texts(ends, "bad")):
         say(line)
     if trouble:
         return NO_ANSWER, found

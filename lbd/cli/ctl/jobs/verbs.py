@@ -26,17 +26,18 @@ from lbd.console.daemons import Daemons
 from lbd.console.figures import Clock
 from lbd.console.job_acts import Acted, act, check_ids
 from lbd.console.job_details import attempt_row
-from lbd.console.jobs import ANSWER_S, Filters, fetch, states_of, unknown_host
+from lbd.console.jobs import ANSWER_S, PENDING, Filters, counts_of, fetch, states_of, unknown_host
 from lbd.console.output import can_ask, is_agreed, own_page, print_json, put, wrapped
 from lbd.console.reply import Json, number, table, tables, text, texts
 from lbd.errors import ConfigError, LbdError
 from lbd.lbm.owner.accounts import user_name
 from lbd.model import ENDED_NAMES
 from lbd.text.index_list import runs_in, runs_text
+from lbd.text.job_phrases import HELD
 
 ALL_QUEUED = "@me"  # all queued jobs of the caller
 SIGNAL = re.compile(r"-[0-9]+")  # as kill(1) takes it
-ASKED_FROM = 6  # ending this many jobs or more needs a confirmation
+ASKED_FROM = 6  # ending this many jobs and tasks or more needs a confirmation
 
 
 def job(daemons: Daemons, options: argparse.Namespace) -> int:
@@ -223,14 +224,24 @@ def matching(daemons: Daemons, ids: list[str], filters: Filters) -> list[Json]:
 
 
 def agreed(jobs: list[Json], does: str) -> bool:
-    """Asks the user at the terminal to confirm if there are many jobs."""
-    if len(jobs) < ASKED_FROM or not can_ask():
+    """Asks the user at the terminal to confirm if there are many jobs, or many tasks in them."""
+    tasks = sum(tasks_concerned(one, does) for one in jobs)
+    if tasks < ASKED_FROM or not can_ask():
         return True
     names = [text(one, "name") for one in jobs]
     labels = [name if name and names.count(name) == 1 else text(one, "id")
               for one, name in zip(jobs[:ASKED_FROM], names, strict=False)]  # fmt: skip
     shown = ", ".join(labels) + (" …" if len(jobs) > ASKED_FROM else "")
-    return is_agreed(f"lbctl: {does} {len(jobs)} jobs ({shown})?")
+    some = "1 job" if len(jobs) == 1 else f"{len(jobs)} jobs"
+    in_all = f", {tasks} tasks in all" if tasks > len(jobs) else ""
+    return is_agreed(f"lbctl: {does} {some}{in_all} ({shown})?")
+
+
+def tasks_concerned(job: Json, does: str) -> int:
+    """Returns how many tasks of an array this is done with; 1 for another job."""
+    counts = counts_of(job) if job.get("array") else {}
+    states = {"end": counts.keys() - ENDED_NAMES, "hold": {PENDING}, "release": {HELD}}[does]
+    return max(1, sum(counts.get(state, 0) for state in states))
 
 
 def requeue(daemons: Daemons, options: argparse.Namespace) -> int:

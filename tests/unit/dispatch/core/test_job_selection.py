@@ -52,7 +52,7 @@ def test_a_malformed_selector_is_one_line(text, line):
 
 
 def test_the_last_job_of_a_user_without_jobs():
-    with pytest.raises(ConfigError, match="ann has not submitted any job"):
+    with pytest.raises(ConfigError, match="ann has not queued any job"):
         read_selectors(["last"], "ann", None)
 
 

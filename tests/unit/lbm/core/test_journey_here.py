@@ -43,7 +43,9 @@ def test_a_command_that_must_leave_does_not_run_here_however_many_hosts_lack_its
         *_, last = life(NO_PROGRAM)
         tried += (host,)
     assert last == (
-        e.RunHere("nobody-took-it") if mode == "auto" else failed(NO_PROGRAM.advice, "refused")[1]
+        e.RunHere("nobody-took-it")
+        if mode == "auto"
+        else failed(NO_PROGRAM.advice, "refused", 127)[1]
     )
 
 

@@ -123,8 +123,8 @@ SLOTS = {
         *WIDE, (e.SlotsKnown({H1: (4, 1), H2: (4, 4)}), ask(H1, leave=True)), (TO_H2, START_2),
         (NO_PROGRAM, *LEFT, e.Lacks(H2, "exec"), LOOK), (LOOKED, e.AskSlots(insist=False)),
         (e.SlotsKnown({H1: (4, 1), H2: (4, 4), H3: (4, 4)}), ask(H1, H2, leave=True)),
-        (STAY, e.Finish(CommandEnd(125, "refused", reason=NO_PROGRAM.reason)), UNCHARGED,
-         e.RecordEnd(JobState.FAILED, 125, reason=NO_PROGRAM.reason)),
+        (STAY, e.Finish(CommandEnd(127, "refused", reason=NO_PROGRAM.reason)), UNCHARGED,
+         e.RecordEnd(JobState.FAILED, 127, reason=NO_PROGRAM.reason)),
     ),
 }  # fmt: skip
 
@@ -137,11 +137,11 @@ def test_several_slots(life):
 
 def test_a_command_that_no_host_takes_names_the_hosts_that_its_user_excluded():
     search = Life(excluded=frozenset({H2, H1})).journey.search
-    assert search.why_nobody("no host is left") == "no host is left (-x: h1, h2)"
+    assert search.why_nobody("no host is left").why == "no host is left (-x: h1, h2)"
     search.left_out = "h3: no such directory"
     said = "no host is left (-x: h1, h2); h3: no such directory"
-    assert search.why_nobody("no host is left") == said
-    assert Life().journey.search.why_nobody("no host is left") == "no host is left"
+    assert search.why_nobody("no host is left").why == said
+    assert Life().journey.search.why_nobody("no host is left").why == "no host is left"
 
 
 def test_each_host_that_refused_a_command_is_named_with_its_reason():
@@ -149,7 +149,7 @@ def test_each_host_that_refused_a_command_is_named_with_its_reason():
 
     def said_after(host, *answer):
         search.refused(host, e.Refused(*answer))
-        return search.why_nobody("no host is left")
+        return search.why_nobody("no host is left").why
 
     assert (
         said_after(H2, "h2: takes no commands until 19:00") == "h2: takes no commands until 19:00"
@@ -159,14 +159,14 @@ def test_each_host_that_refused_a_command_is_named_with_its_reason():
     assert said_after(HostId("h4"), "h4: takes no commands until 19:00") == both.replace(
         "h2:", "h2, h4:", 1
     )
-    assert search.why_not_here.startswith("h2, h4: takes")
+    assert search.why_not_here.why.startswith("h2, h4: takes")
 
 
 def test_their_advice_is_given_once_and_their_number_is_bounded():
     search = Life(mode="remote").journey.search
     for number in range(2, 6):
         search.refused(f"h{number}", e.Refused(f"h{number}: /x{number}: no", "chdir", 2))
-    assert search.why_nobody("") == (
+    assert search.why_nobody("").why == (
         "h2: /x2: no; h3: /x3: no; h4: /x4: no; 1 more reason; --send and --fetch take files along"
     )
 

@@ -31,6 +31,9 @@ def test_a_place_without_an_address():
     away = {"host": "h2", "reason": "lowest", "load_here": None, "candidates": loads}
     assert "be 1.00, the" in lim_said(said | away, "h1").phrase
     assert lim_said(said | away, "h1").phrase.endswith("here it would be 2.80")
+    barred = [loads[0], loads[1] | {"why": "no gpu"}]
+    chosen = lim_said(said | away | {"candidates": barred}, "h1").phrase
+    assert chosen == "its load will be 1.00, the lowest of the hosts that accept commands now"
     sent = lim_said(said | away, "", "--remote was given").phrase
     assert sent.startswith("--remote was given; its load will be 1.00")
     assert "here it would" not in sent

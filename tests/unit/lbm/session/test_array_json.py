@@ -25,3 +25,16 @@ def test_the_held_jobs_among_those_waited_for_are_counted():
     alone = [pb.JobInfo(state="pending", reason=reason) for reason in reasons]
     found = counts_json([array, *alone, pb.JobInfo(state="cancelled", reason="held by ann")])
     assert (found["open"], found["held"]) == (8, 4)
+
+
+def test_the_first_jobs_and_tasks_that_did_not_succeed_are_named():
+    bad = [pb.BadTaskInfo(index=index, state="failed") for index in (7, 9)]
+    jobs = [
+        pb.JobInfo(array_id=3, array=pb.ArrayInfo(tasks={"done": 5, "failed": 2}, bad=bad)),
+        pb.JobInfo(array_id=4, array=pb.ArrayInfo(tasks={"done": 5, "cancelled": 2})),
+        pb.JobInfo(array_id=5, array=pb.ArrayInfo(tasks={"done": 5})),
+        *(pb.JobInfo(id=6 + at, state=state) for at, state in enumerate(("running", "done"))),
+        *(pb.JobInfo(id=8 + at, state="lost") for at in range(20)),
+    ]
+    names = ["3_7", "3_9", "4", "8", "9", "10", "11", "12"]
+    assert counts_json(jobs)["bad"] == names

@@ -147,6 +147,22 @@ def test_wait_lists_the_jobs_even_if_their_outputs_have_not_arrived(
 
 
 @pytest.mark.parametrize(
+    ("states", "bad", "said"),
+    [
+        ({"done": 9, "failed": 1, "cancelled": 1}, ["3_7", "9"],
+         "1 of 11 failed, 1 was cancelled: see `lbctl jobs 3_7 9`"),
+        ({"failed": 20}, ["3_7", "3_8"], "20 of 20 failed: see `lbctl jobs 3_7 3_8` and others"),
+        ({"failed": 2}, [], "2 of 2 failed"),
+    ],
+)  # fmt: skip
+def test_wait_for_several_names_those_that_did_not_succeed(daemon, capsys, states, bad, said):
+    answer = {"open": 0, "all_done": False, "states": states, "bad": bad}
+    daemon("lbm", **{"queue.wait": answer})
+    assert lbctl.main(["wait", "3", "9"]) == 1
+    assert capsys.readouterr().err == f"lbctl: {said}\n"
+
+
+@pytest.mark.parametrize(
     ("states", "said"),
     [
         ({"done": 12}, "all 12 are done\n"),

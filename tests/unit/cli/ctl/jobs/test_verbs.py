@@ -87,6 +87,33 @@ def test_the_question_names_the_jobs_by_their_names(daemon, monkeypatch):
     assert screen.getvalue().startswith(f"lbctl: end 7 jobs ({names})? [y/n] ")
 
 
+def array(number, **tasks):
+    return {**JOB, "id": str(number), "name": "", "array": "1-60", "tasks": tasks}
+
+
+@pytest.mark.parametrize(
+    ("verb", "jobs", "question"),
+    [
+        ("kill", [array(3, running=8, pending=52, done=9), array(4, pending=78)],
+         "end 2 jobs, 138 tasks in all (3, 4)?"),
+        ("kill", [array(3, running=2, pending=4, done=9)], "end 1 job, 6 tasks in all (3)?"),
+        ("kill", [array(3, running=5, pending=0, done=90)], ""),
+        ("hold", [array(3, running=8, pending=6)], "hold 1 job, 6 tasks in all (3)?"),
+        ("hold", [array(3, running=8, pending=5)], ""),
+    ],
+)  # fmt: skip
+def test_tasks_of_arrays_count_as_jobs_where_many_are_confirmed(
+    daemon, monkeypatch, verb, jobs, question
+):
+    daemon("lbm", jobs={"jobs": jobs}, **{"queue.act": {"done": []}})
+    monkeypatch.setattr("sys.stdin", Typed("n\n"))
+    monkeypatch.setattr("sys.stderr", screen := Screen())
+    assert lbctl.main([verb, "--user", "ann"]) == (1 if question else 0)
+    asked = f"lbctl: {question} [y/n] " if question else ""
+    assert screen.getvalue().partition("nothing")[0].startswith(asked)
+    assert ("[y/n]" in screen.getvalue()) is bool(question)
+
+
 WAITING = [
     {**JOB, "id": "3", "name": "night-1", "state": "pending"},
     {**JOB, "id": "4", "name": "night-2", "state": "running"},
