@@ -9,7 +9,7 @@ from lbd.dispatch.core.ledger_room import Disk, Excess, LedgerRoom, OnRecord, We
 from lbd.dispatch.core.records import Record
 from lbd.dispatch.core.run_times import line_of, name_hash
 from lbd.errors import LbdError
-from lbd.model import ENDED_NAMES, HostId, JobId, JobState
+from lbd.model import ENDED_NAMES, HostId, JobId, JobState, quick_value
 from lbd.policy.invocation import key_of
 from lbd.text.index_list import Runs, run, runs_text
 from lbd.text.needs_words import read_needs_text
@@ -35,7 +35,7 @@ class Deposed(LedgerTrouble):
         super().__init__(text, passes=True)
 
 
-@dataclass(frozen=True, slots=True)
+@quick_value
 class Submission:
     """The request of one `lbrun`: one job, or those of an array. `spec` is opaque here."""
 
