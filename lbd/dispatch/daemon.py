@@ -63,7 +63,7 @@ PAST = Wanted(ended_only=True, limit=LEARN_FROM, bytes_max=LEARN_BYTES)
 RECENT = Wanted(ended_only=True, limit=KEPT, bytes_max=LEARN_BYTES)
 LEARN_AT_ONCE = 200  # more say nothing new
 WHOLE = ("done", "failed")  # states of jobs that ended on their own
-READ_AT_ONCE = 2000  # jobs; a whole long queue would take much memory for a moment
+READ_AT_ONCE = 500  # jobs: more take memory that is never given back, and no less time
 
 
 @dataclass(slots=True)

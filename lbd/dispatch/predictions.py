@@ -31,7 +31,7 @@ from lbd.dispatch.core.outlook.forecast import GUESS, Forecast
 from lbd.dispatch.core.outlook.plays import NEW
 from lbd.dispatch.core.queues import Queues
 from lbd.dispatch.core.restore import queued_job
-from lbd.dispatch.core.run_times import line_of
+from lbd.dispatch.core.run_times import line_of, name_hash
 from lbd.dispatch.intake import (
     COMMAND_BYTES_MAX,
     SLOTS_MAX,
@@ -365,7 +365,7 @@ def predicted_job(asked: pb.PredictAsked, *, by_uid: bool) -> QueuedJob:
         user=share_of(asked.user, uid, by_uid=by_uid),
         speedup=speedup,
         work_s=work_s,
-        command=asked.command,
+        command=name_hash(asked.command),
         needs=read_needs_text(asked.needs),
         only=HostId(asked.only) if asked.only else None,
         barred=frozenset(map(HostId, asked.excluded)),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from lbd.dispatch.core.ledger_rows import JobRow, Wanted, command_of
 from lbd.dispatch.core.records import Action, Live
 from lbd.dispatch.core.restore import queued_job
+from lbd.dispatch.core.run_times import name_hash
 from lbd.dispatch.daemon import Dispatcher
 from lbd.dispatch.queue_quotas import QueueRoom
 from lbd.errors import LbdError
@@ -20,7 +21,7 @@ NAMES_BYTES = 64 << 20  # of commands read together for them
 @dataclass(frozen=True, slots=True)
 class Revival:
     dispatcher: Dispatcher
-    _names: dict[int, str] = field(default_factory=dict)  # of submissions' commands
+    _names: dict[int, int] = field(default_factory=dict)  # hashes, by submission
 
     async def read_names(self, rows: Sequence[JobRow]) -> None:
         """Reads the command names that runs are learnt under, for ended jobs read without their
@@ -32,7 +33,7 @@ class Revival:
             ranges = tuple((job, job) for job in ids[at : at + NAMES_AT_ONCE])
             wanted = Wanted(ranges, ended_too=True, limit=len(ranges), bytes_max=NAMES_BYTES)
             for row in await self.dispatcher.ledger.find(wanted):
-                self._names[row.submission] = command_of(row.command)
+                self._names[row.submission] = name_hash(command_of(row.command))
 
     async def gang(self, row: JobRow) -> list[JobRow]:
         """Returns its whole gang if the job has ended. Raises LbdError unless all of them have."""
@@ -64,7 +65,7 @@ class Revival:
             estimate_s = dispatcher.estimate_s(row.user, row.command)
             queued = queued_job(row, estimate_s, from_start=True, by_uid=dispatcher.by_uid)
             if not row.command:
-                queued = queued._replace(command=self._names.get(row.submission, ""))
+                queued = queued._replace(command=self._names.get(row.submission, 0))
             live = Live(queued, row.attempt, requeued=time.time())
             actions += dispatcher.life.revived(live, clock_s(), dispatcher.rng)
         return actions

@@ -38,6 +38,7 @@ if TYPE_CHECKING:  # generic in the stubs only
     Context = grpc.aio.ServicerContext[object, object]
     Handler = grpc.RpcMethodHandler[object, object] | None
     Body = Callable[[object, Context], Awaitable[bytes]]
+    Headers = tuple[tuple[str, str | bytes], ...]
 
 # Per caller, over all its connections. Each waiting `lbrun -q` has a call, so the limit is above
 # the default number of an LBM's clients (lbm.max_clients).
@@ -98,13 +99,15 @@ def hold(context: "Context", budget: Budget, asker: str, amount: int, what: str)
 
 
 class Counted:
-    """A call's context that counts the bytes read. It also caches the authentication context, which
-    is needed several times and for which gRPC reads the whole certificate each time."""
+    """A call's context that counts the bytes read. It also caches what is needed several times and
+    gRPC makes each time: the authentication context, with the whole certificate, and the
+    headers."""
 
     def __init__(self, context: "Context", peer: str, read_bytes: Counter[str]) -> None:
         """`read_bytes`: by peer."""
         self._context = context
         self._proof: Mapping[str, Iterable[bytes]] | None = None
+        self._headers: Headers | None = None
         self._peer, self._read_bytes = peer, read_bytes
 
     def __getattr__(self, name: str) -> object:
@@ -114,6 +117,11 @@ class Counted:
         if self._proof is None:
             self._proof = self._context.auth_context()
         return self._proof
+
+    def invocation_metadata(self) -> "Headers":
+        if self._headers is None:
+            self._headers = tuple(self._context.invocation_metadata() or ())
+        return self._headers
 
     async def read(self) -> object:
         message = await self._context.read()

@@ -20,8 +20,9 @@ from statistics import fmean
 from lbd.config.dispatch import STRATEGIES, Strategy
 from lbd.dispatch.core.discipline import HostSlots, QueuedJob, Start
 from lbd.dispatch.core.disciplines.registry import make
-from lbd.dispatch.core.malleable.decision import Rule
+from lbd.dispatch.core.malleable.decision import Command, Rule
 from lbd.dispatch.core.queues import Queues
+from lbd.dispatch.core.run_times import name_hash
 from lbd.model import HostId, JobId
 from lbd.sim.engine.intervals import half_width
 from lbd.theory.speedup_fit import SpeedupFit, fit
@@ -103,7 +104,7 @@ def best(found: Sequence[MalleableAdvice]) -> MalleableAdvice | None:
     return max(better, key=lambda one: one.saved_s, default=None)
 
 
-Fits = dict[tuple[str, str], SpeedupFit]  # by user and command: the same under each strategy
+Fits = dict[Command, SpeedupFit]  # the same under each strategy
 
 
 class MalleableReplay:
@@ -129,7 +130,7 @@ class MalleableReplay:
         for job in self.jobs:
             heads.slot_times.ended(job.run_s * job.held)
             if job.most > 1:
-                heads.speedups.ended(job.user, job.command, job.held, job.run_s)
+                heads.speedups.ended(job.user, name_hash(job.command), job.held, job.run_s)
         while (wanted := heads.speedups.to_fit()) is not None:
             command, runs = wanted
             if command not in fits:
@@ -160,7 +161,7 @@ class MalleableReplay:
     def _queued(self, number: int) -> QueuedJob:
         job = self.jobs[number]
         most = job.most if job.is_malleable else 0
-        command = job.command if job.most > 1 else ""
+        command = name_hash(job.command) if job.most > 1 else 0
         return QueuedJob(
             JobId(str(number)), job.least, slots_most=most, user=job.user, command=command
         )

@@ -22,7 +22,7 @@ from lbd.dispatch.core.disciplines.fcfs import Fcfs
 from lbd.dispatch.core.outlook.forecast import Forecast
 from lbd.dispatch.core.outlook.line_played import Spread
 from lbd.dispatch.core.queues import Queues
-from lbd.dispatch.core.run_times import RunTimes
+from lbd.dispatch.core.run_times import RunTimes, name_hash
 from lbd.model import HostId, JobId
 from lbd.sim.queueing.backfill import BatchJob, batch_jobs
 from tests.bench.measure import summarise
@@ -118,7 +118,7 @@ def truths(jobs: Sequence[BatchJob], slots: int, least_s: float, *, learns: bool
             now_s, ended = heapq.heappop(ends)
             begin(queues.ended(JobId(str(ended)), now_s, rng), now_s)
         queued = QueuedJob(
-            JobId(str(number)), job.slots, user=job.user, command=job.command,
+            JobId(str(number)), job.slots, user=job.user, command=name_hash(job.command),
         )  # fmt: skip
         wait_s = None
         waits = bool(queues.lines and queues.head(1)) or slots_free(queues) < job.slots

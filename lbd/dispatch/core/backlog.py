@@ -24,6 +24,7 @@ OWN = (
     "id",
     "submission",
     "array_index",
+    "command",
     "command_line",
 )  # fields of the single job; the others make up its kind
 KIND_FIELDS = tuple(name for name in QueuedJob._fields if name not in OWN)
@@ -95,10 +96,10 @@ class Row:
 
     @property
     def job(self) -> QueuedJob:
-        submission, index, line = (column[self.at] for column in self._backlog.own)
+        submission, index, *command = (column[self.at] for column in self._backlog.own)
         *shared, origin, at_once = kind_values(self.kind)  # the last of the fields
         own = submission, None if index == NO_INDEX else index
-        values = self.id, *shared, *own, origin, at_once, line  # in field order
+        values = self.id, *shared, *own, origin, at_once, *command  # in field order
         return QueuedJob._make(values)
 
     @property
@@ -125,7 +126,7 @@ class Backlog:
         self.ids = array("q")
         self.numbers = array("q")  # places in line
         self.work_s = array("d")
-        self.own = array("q"), array("q"), array("q")  # submission, array index, command line
+        self.own = tuple(array("q") for _ in OWN[1:])
         self.kinds: list[QueuedJob | None] = []  # None: the row is empty
         self.lines: list[HostConnection | None] = []  # None: it has stepped aside
         self.aside_count = 0
@@ -173,7 +174,8 @@ class Backlog:
         self.numbers.append(number)
         self.work_s.append(work_s)
         index = NO_INDEX if job.array_index is None else job.array_index
-        for column, value in zip(self.own, (job.submission, index, job.command_line), strict=True):
+        own = job.submission, index, job.command, job.command_line
+        for column, value in zip(self.own, own, strict=True):
             column.append(value)
         self.kinds.append(kind := self._kind_of(job))
         self._count(kind, 1)
@@ -190,7 +192,9 @@ class Backlog:
                 self._kinds.clear()
                 self._names = 0
             self._names += len(job.barred)
-            kind = job._replace(id=JobId(""), submission=0, array_index=None, command_line=0)
+            kind = job._replace(
+                id=JobId(""), submission=0, array_index=None, command=0, command_line=0
+            )
             self._kinds[values] = kind
         return kind
 

@@ -63,12 +63,12 @@ class QueuedJob(NamedTuple):
     limit_s: float = 0.0  # it is ended after this time; 0: no limit
     speedup: tuple[float, float] | None = None  # A and σ of a malleable job, if its user gave them
     work_s: float | None = None  # on one slot, likewise
-    command: str = ""  # the name its runs are learnt under
     needs: Needs = NO_NEEDS  # of its host, besides slots
     submission: int = 0  # it came with; not used by disciplines
     array_index: int | None = None
     origin: str = ""  # the host where it was submitted; not used by disciplines
     at_once: int = 0  # tasks of its array that may run at once; 0: no limit
+    command: int = 0  # a hash of the name its runs are learnt under; 0: unknown
     command_line: int = 0  # a hash of all words of its command; 0: unknown
 
     @property

@@ -7,9 +7,9 @@ from typing import Protocol
 from lbd.dispatch.core.discipline import NOT_FORETOLD, Foretold, QueuedJob, Target
 from lbd.dispatch.core.ledger_room import Disk, Excess, LedgerRoom, OnRecord, Weight
 from lbd.dispatch.core.records import Record
-from lbd.dispatch.core.run_times import line_of
+from lbd.dispatch.core.run_times import line_of, name_hash
 from lbd.errors import LbdError
-from lbd.model import ENDED_NAMES, HostId, JobId, JobState
+from lbd.model import ENDED_NAMES, HostId, JobId, JobState, quick_value
 from lbd.policy.invocation import key_of
 from lbd.text.index_list import Runs, run, runs_text
 from lbd.text.needs_words import read_needs_text
@@ -35,7 +35,7 @@ class Deposed(LedgerTrouble):
         super().__init__(text, passes=True)
 
 
-@dataclass(frozen=True, slots=True)
+@quick_value
 class Submission:
     """The request of one `lbrun`: one job, or those of an array. `spec` is opaque here."""
 
@@ -98,7 +98,7 @@ class Submission:
         """Yields the jobs as the queue sees them; `by_uid`: users are identified by number."""
         only = HostId(self.only) if self.only else None
         barred = frozenset(map(HostId, self.excluded))
-        command, needs = command_of(self.command), read_needs_text(self.needs)
+        command, needs = name_hash(command_of(self.command)), read_needs_text(self.needs)
         line = line_of(self.command)
         for number, index in enumerate(self.array_indexes(), accepted.first):
             yield QueuedJob(

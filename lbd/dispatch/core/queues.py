@@ -530,9 +530,10 @@ class Queues:
         reserved = self.backfill.reservation(head, servers, now_s)
         for job_id in [one.id for one in self.lines[line].first(LOOKED_AT) if one.id != front.id]:
             registered = self.registry[job_id]
-            job = registered.kind
-            if job.gang or self.shares.obstacle(job):
+            kind = registered.kind
+            if kind.gang or self.shares.obstacle(kind):
                 continue
+            job = registered.job  # whose command decides how long it runs
             able = [
                 one for one in servers
                 if one.suits(job) and one.free >= job.slots and one.has_for(job)
@@ -603,9 +604,10 @@ class Queues:
         if not any(one.free > 0 for one in self.servers.get(line, ())):
             return
         for registered in self.lines[line].first(LOOKED_AT) if line in self.lines else ():
-            job, plan = registered.kind, self._plan(line)
-            if plan is None or job.gang or self.shares.obstacle(job):
+            kind, plan = registered.kind, self._plan(line)
+            if plan is None or kind.gang or self.shares.obstacle(kind):
                 continue
+            job = registered.job
             if not self.gangs.is_short(plan, job, now_s):
                 continue
             servers = [s for s in self.servers[line] if s.suits(job) and s.free >= job.slots]
@@ -624,6 +626,8 @@ class Queues:
     ) -> tuple[Server | None, int]:
         """Returns where the head of a line starts now, and the most slots it gets there."""
         job, plan = front.kind, self._plan(line)
+        if plan is not None or self.heads.decides(job):
+            job = front.job  # its command decides, too
         if not self.heads.decides(job) or plan is not None:  # it does not hold out for more
             self.heads.asked.pop(line, None)
             server = self._server_for(job, line, plan, rng)

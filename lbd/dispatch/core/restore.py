@@ -11,7 +11,7 @@ from lbd.dispatch.core.ledger_rows import (
     target_of,
 )
 from lbd.dispatch.core.records import Fate, Live
-from lbd.dispatch.core.run_times import line_of
+from lbd.dispatch.core.run_times import line_of, name_hash
 from lbd.model import HostId, JobId
 from lbd.text.job_phrases import is_held
 from lbd.text.needs_words import read_needs_text
@@ -42,7 +42,7 @@ def queued_job(
         limit_s=row.limit_s,
         speedup=row.speedup,
         work_s=row.work_s,
-        command=command_of(row.command),
+        command=name_hash(command_of(row.command)),
         submission=row.submission,
         array_index=row.array_index,
         target=target_of(row.target, row.deadline),

@@ -92,6 +92,12 @@ def line_of(command: bytes) -> int:
     return hash(command)
 
 
+def name_hash(name: str) -> int:
+    """Returns a hash of the name under which a command's runs are learnt, 0 for "": a million jobs
+    may wait, each with a name of its own."""
+    return hash(name) if name else 0
+
+
 def keys_of(job: QueuedJob) -> list[Key]:
     found: list[Key] = [(job.user, job.command_line, job.slots)] if job.command_line else []
     if job.name or job.command:

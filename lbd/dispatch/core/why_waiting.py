@@ -173,10 +173,12 @@ def _too_large(queues: Queues, job: QueuedJob) -> str:
 def stuck_reason(life: Lifecycle, job: JobId) -> str:
     """Returns why a new job could wait forever with the current hosts; "" if it need not. If there
     is no host at all, that says nothing about the job."""
-    live, registered = life.jobs.get(job), life.queues.registry.find(job)
-    if live is None or registered is None or not life.queues.hosts:
+    registered = life.queues.registry.find(job)
+    if registered is None or not life.queues.hosts:
         return ""
     if registered.line is not None or registered.host is not None:
+        return ""
+    if (live := life.jobs.get(job)) is None:
         return ""
     if live.job.gang:
         is_too_large = registered.id in life.queues.aside

@@ -174,8 +174,8 @@ class PostgresLedger(Store):
             refused = await self._carry_out_apart(connection, group)
         else:
             for make, requests in pieces(group):
-                result = await carry_out(connection, make())
-                for request in requests:
+                results = await carry_out(connection, make())
+                for request, result in zip(requests, results, strict=True):
                     request.result = result
         await self._end(connection, number)
         return refused

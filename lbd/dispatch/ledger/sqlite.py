@@ -149,8 +149,7 @@ class SqliteLedger(Store):
     def _write_group(self, db: sqlite3.Connection, group: list[Request]) -> None:
         db.execute("BEGIN IMMEDIATE")
         for make, requests in pieces(group):
-            result = carry_out(db, make())
-            for request in requests:
+            for request, result in zip(requests, carry_out(db, make()), strict=True):
                 request.result = result
         db.execute("COMMIT")
 

@@ -15,7 +15,9 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from functools import partial
+from itertools import groupby
 
 from lbd.dispatch.core.ledger_room import Disk, Excess, LedgerRoom, OnRecord, Weight
 from lbd.dispatch.core.ledger_rows import (
@@ -33,7 +35,7 @@ from lbd.dispatch.core.ledger_rows import (
 from lbd.dispatch.core.records import Changed, Ending, Fate, Record
 from lbd.dispatch.ledger import array_work, retention, work
 from lbd.dispatch.ledger.counts import LedgerCounts
-from lbd.dispatch.ledger.work import Dated, MakeWork, Result
+from lbd.dispatch.ledger.work import Arrived, Dated, MakeWork, Result, Work
 from lbd.model import JobId
 
 GROUP_MAX = 1000  # requests in one transaction
@@ -48,6 +50,7 @@ class Request:
     # None: it consists of `changes`, which may be merged with those of others
     make: MakeWork[object] | None
     changes: Sequence[Dated] = ()
+    arrived: Arrived | None = None  # what `make` adds, if adjacent ones may be added together
     result: object = field(default=None)
     may_linger: bool = False  # so that others can join its group
     until_s: float = 0.0  # by the event loop's clock: then it is refused, unless started
@@ -105,7 +108,10 @@ class Store(ABC):
         return await self._read(lambda: work.ended_otherwise(first, last))
 
     async def submit(self, submission: Submission, unix_s: float) -> Accepted:
-        accepted = await self._ask(lambda: work.insert(submission, unix_s))
+        make = partial(work.insert, submission, unix_s)
+        request = Request(new_future(), make, arrived=(submission, unix_s))
+        self._put(request)
+        accepted = await request.done
         assert isinstance(accepted, Accepted)
         return accepted
 
@@ -151,22 +157,38 @@ def new_future() -> "asyncio.Future[object]":
     return asyncio.get_running_loop().create_future()
 
 
-def pieces(group: Sequence[Request]) -> Iterator[tuple[MakeWork[object], list[Request]]]:
-    """Yields the group's work in order; adjacent changes as one piece."""
-    at = 0
-    while at < len(group):
-        first = group[at]
-        if first.make is not None:
-            yield first.make, [first]
-            at += 1
-            continue
-        end = at
-        changes: list[Dated] = []
-        while end < len(group) and group[end].make is None:
-            changes += group[end].changes
-            end += 1
-        yield partial(work.apply_all, changes), list(group[at:end])
-        at = end
+def pieces(
+    group: Sequence[Request],
+) -> Iterator[tuple[MakeWork[Sequence[object]], Sequence[Request]]]:
+    """Yields the group's work in order, with a result for each of its requests; adjacent
+    submissions as one piece, and adjacent changes."""
+    for kind, of_kind in groupby(group, key=kind_of):
+        some = list(of_kind)
+        if kind is Kind.SUBMISSION:
+            arrived = [one.arrived for one in some if one.arrived is not None]
+            yield partial(work.insert_all, arrived), some
+        elif kind is Kind.CHANGES:
+            changes = [change for one in some for change in one.changes]
+            yield partial(with_results, partial(work.apply_all, changes), len(some)), some
+        else:
+            for one in some:
+                assert one.make is not None
+                yield partial(with_results, one.make, 1), [one]
+
+
+class Kind(Enum):
+    SUBMISSION, CHANGES, OTHER = range(3)
+
+
+def kind_of(request: Request) -> Kind:
+    if request.arrived is not None:
+        return Kind.SUBMISSION
+    return Kind.CHANGES if request.make is None else Kind.OTHER
+
+
+def with_results(make: MakeWork[object], count: int) -> Work[Sequence[object]]:
+    result = yield from make()
+    return [result] * count
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,12 +105,53 @@ def advance(work: Work[Result], rows: Sequence[Row] | None) -> Ask | Many | Over
 # Changes
 
 
+Arrived = tuple[Submission, float]  # with its time in UNIX seconds
+
+
 def insert(sent: Submission, unix_s: float) -> Work[Accepted]:
-    if known := (yield from accepted(sent)):
-        return known
-    rows = yield Ask("SELECT value FROM counters WHERE name = 'next_job'")
-    first = next_job(rows)
-    yield Ask("UPDATE counters SET value = ? WHERE name = 'next_job'", (first + sent.count,))
+    (made,) = yield from insert_all([(sent, unix_s)])
+    return made
+
+
+def insert_all(group: Sequence[Arrived]) -> Work[list[Accepted]]:
+    """Adds submissions, all their jobs by one statement. The thread that writes must wait for the
+    interpreter after each statement, so few of them matter more than short ones."""
+    found: list[Accepted] = []
+    added: list[tuple[Arrived, Accepted]] = []
+    following: int | None = None  # the first free number of a job
+    for arrived in group:
+        sent, _ = arrived
+        if known := (yield from accepted(sent)):
+            found.append(known)
+            continue
+        if following is None:
+            following = next_job((yield Ask("SELECT value FROM counters WHERE name = 'next_job'")))
+        submission = yield from insert_submission(sent, following)
+        made = Accepted(submission, following, sent.count, is_new=True)
+        following += sent.count
+        found.append(made)
+        added.append((arrived, made))
+    if following is not None:
+        yield Ask("UPDATE counters SET value = ? WHERE name = 'next_job'", (following,))
+        yield Many(
+            "INSERT INTO jobs (id, submission, array_index, state, tier, attempt, crashes, barred,"
+            " reason, host, submitted, signal, cause, predicted_s, foretold_s, foretold_low_s,"
+            " foretold_high_s)"
+            " VALUES (?, ?, ?, 'pending', 1, 0, 0, ?, '', '', ?, 0, '', ?, ?, ?, ?)",
+            (values for one in added for values in job_values(*one)),
+        )
+    return found
+
+
+def job_values(arrived: Arrived, made: Accepted) -> Iterator[Values]:
+    (sent, unix_s), submission, barred = arrived, made.submission, arrived[0].barred_text
+    for n, index in enumerate(sent.array_indexes()):
+        foretold = NOT_FORETOLD if n else sent.foretold
+        yield (made.first + n, submission, index, barred, unix_s, *foretold)
+
+
+def insert_submission(sent: Submission, first: int) -> Work[int]:
+    """Returns its number; `first`: that of its first job."""
     rows = yield Ask(
         'INSERT INTO submissions ("user", origin, name, command, spec, slots, may_restart,'
         " only_host, idempotency_key, first_job, jobs, slots_most, priority, uid, target, deadline,"
@@ -124,17 +165,7 @@ def insert(sent: Submission, unix_s: float) -> Work[Accepted]:
          sent.limit_s, *(sent.speedup or (None, None)), sent.work_s, runs_text(sent.runs),
          sent.at_once, sent.after, sent.not_before, sent.needs, sent.size_bytes),
     )  # fmt: skip
-    submission, barred = whole(rows[0][0]), sent.barred_text
-    yield Many(
-        "INSERT INTO jobs (id, submission, array_index, state, tier, attempt, crashes, barred,"
-        " reason, host, submitted, signal, cause, predicted_s, foretold_s, foretold_low_s,"
-        " foretold_high_s)"
-        " VALUES (?, ?, ?, 'pending', 1, 0, 0, ?, '', '', ?, 0, '', ?, ?, ?, ?)",
-        ((first + n, submission, index, barred, unix_s,
-          *(NOT_FORETOLD if n else sent.foretold))
-         for n, index in enumerate(sent.array_indexes())),
-    )  # fmt: skip
-    return Accepted(submission, first, sent.count, is_new=True)
+    return whole(rows[0][0])
 
 
 Dated = tuple[Record, float]  # with its time in UNIX seconds

@@ -19,15 +19,11 @@ class Silence:
     def look(self, now_s: float, *, says: bool) -> list[Log]:
         """Hosts that were stopped, or whose release is another, are logged when that is learnt."""
         table = self._table
-        down = {
-            name
-            for name, entry in table.entries.items()
-            if not (entry.left or entry.skew) and table.is_gone(name, now_s)
-        }
-        fresh, back = down - self._down, self._down - down
-        self._down = down
-        if not says:
+        down = table.silent(now_s)
+        before, self._down = self._down, down
+        if not says or down == before:
             return []
+        fresh, back = down - before, before - down
         lines = [
             Log(f"host {name} is down: {table.state(name, now_s)[1]}", warning=True, peer=name)
             for name in sorted(fresh)

@@ -185,8 +185,9 @@ class LimState:
             self.table.expire_charges(now_s, silence_counts=changes)
             actions += self.membership.forget_the_lost(now_s)
             actions += self._elect_again(now_s)
-            actions += self._load_sender.silence.look(now_s, says=self.placer.is_centre)
-            if self.placer.is_centre and self.settings.counter < m.COUNTER_MAX:
+            is_centre = self.placer.is_centre
+            actions += self._load_sender.silence.look(now_s, says=is_centre)
+            if is_centre and self.settings.counter < m.COUNTER_MAX:
                 actions += self._tune(now_s)
         if now_s >= self._next_knock_s:
             self._next_knock_s = now_s + self.in_force.lim.keepalive_s

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 NEVER = -math.inf
 UP, DOWN = HostState.UP, HostState.DOWN
 UNLISTED_RANK = 1 << 20  # behind every configured host in the election
+ROUNDING_S = 1e-3
 SILENT_PERIODS = 2  # one for the report to be due, one for it to arrive
 
 
@@ -356,6 +357,14 @@ class Table:
         if entry.skew or entry.left or entry.sample is None:
             return True
         return now_s >= entry.sampled_at_s + self.params.down_after_s and name != self.me
+
+    def silent(self, now_s: float) -> set[HostId]:
+        """Returns the hosts that are gone for no other reason than that nothing was heard of them.
+        The age is compared first, since it leaves nearly none: a host without a sample is older
+        than any limit."""
+        oldest_s = now_s - self.params.down_after_s + ROUNDING_S
+        old = [(name, e) for name, e in self.entries.items() if e.sampled_at_s <= oldest_s]
+        return {name for name, e in old if not (e.left or e.skew) and self.is_gone(name, now_s)}
 
     def others_alive(self, now_s: float) -> list[HostId]:
         """Returns the other hosts that are not down, as in `_state_of`, without building their

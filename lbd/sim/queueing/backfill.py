@@ -11,6 +11,7 @@ from statistics import fmean
 from lbd.dispatch.core.discipline import HostSlots, QueuedJob, Start
 from lbd.dispatch.core.disciplines.fcfs import Fcfs
 from lbd.dispatch.core.queues import Queues
+from lbd.dispatch.core.run_times import name_hash
 from lbd.dispatch.core.shares import Rules
 from lbd.model import HostId, JobId
 from lbd.sim.queueing.trace import FIELDS
@@ -71,8 +72,9 @@ def waits_s(jobs: Sequence[BatchJob], slots: int, rule: str, risk: float = 0.1) 
     for number, job in enumerate(jobs, 1):
         end_until(job.submitted_s)
         queued = QueuedJob(
-            JobId(str(number)), job.slots, user=job.user, command=job.command, limit_s=job.limit_s
-        )
+            JobId(str(number)), job.slots, user=job.user, command=name_hash(job.command),
+            limit_s=job.limit_s,
+        )  # fmt: skip
         begin(queues.arrived(queued, job.submitted_s, rng), job.submitted_s)
     end_until(math.inf)
     return [began_s[number] - job.submitted_s for number, job in enumerate(jobs, 1)]

@@ -9,7 +9,7 @@ import pytest
 from lbd.dispatch.core.discipline import Foretold, QueuedJob
 from lbd.dispatch.core.ledger_rows import Submission, Wanted
 from lbd.dispatch.core.records import Begin, Cause, Ending, Fate
-from lbd.dispatch.core.run_times import line_of
+from lbd.dispatch.core.run_times import line_of, name_hash
 from lbd.dispatch.ledger.sqlite import SqliteLedger
 from lbd.dispatch.predictions import Predictions, Turns, came_true
 from lbd.errors import LbdError
@@ -186,7 +186,7 @@ async def test_the_expected_duration_of_a_command_is_what_it_took_before(
     predictions = Predictions(world.queues, ledger, by_uid=False)
     for took_s in (5.0, 30.0, 90.0):
         ran_before = QueuedJob(
-            JobId("1"), user="ann", command="solve", command_line=line_of(b"solve\0-n")
+            JobId("1"), user="ann", command=name_hash("solve"), command_line=line_of(b"solve\0-n")
         )
         world.queues.run_times.ended(ran_before, took_s)
     name = words.partition(b"\0")[0].decode()
@@ -211,7 +211,7 @@ async def test_hosts_that_may_not_run_it_do_not_count(ledger):
 
 async def test_for_a_fixed_number_of_slots_a_command_has_a_duration(ledger):
     world = table()
-    world.queues.heads.speedups.ended("ann", "solve", 2, 30.0)
+    world.queues.heads.speedups.ended("ann", name_hash("solve"), 2, 30.0)
     predictions = Predictions(world.queues, ledger, by_uid=False)
     reply = await predictions.answer(pb.PredictAsked(slots=4, user="ann", command="solve"))
     assert [(one.slots, one.runs_s) for one in reply.choices] == [(4, 15.0)]

@@ -374,9 +374,14 @@ def test_the_certificate_of_a_caller_is_read_once_per_call():
             read.append(1)
             return {"x509_pem_cert": [b"certificate"]}
 
+        def invocation_metadata(self):
+            read.append(2)
+            return [("lbd-host", "h2")]
+
         def peer(self):
             return "ipv4:10.0.0.2:40123"
 
     context = Answers(Counted(Context(), "h2", Counter()), Budget(1, 1), "h2")
     assert [certificate_of(context) for _ in range(3)] == [b"certificate"] * 3
-    assert (read, context.peer()) == ([1], "ipv4:10.0.0.2:40123")
+    assert [context.invocation_metadata() for _ in range(2)] == [(("lbd-host", "h2"),)] * 2
+    assert (read, context.peer()) == ([1, 2], "ipv4:10.0.0.2:40123")

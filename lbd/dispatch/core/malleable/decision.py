@@ -235,7 +235,7 @@ class KnownSpeedup:
     given: bool = False  # by its user
 
 
-Command = tuple[str, str]  # the user and the command name
+Command = tuple[str, int]  # the user, and a hash of the command name
 Runs = tuple[tuple[int, float], ...]  # slots, and seconds on them
 
 
@@ -254,7 +254,7 @@ class Speedups:
     _stale: dict[Command, None] = field(default_factory=dict)  # in order
     _new: dict[Command, int] = field(default_factory=dict)  # runs since the last fit
 
-    def ended(self, user: str, name: str, slots: int, run_s: float) -> None:
+    def ended(self, user: str, name: int, slots: int, run_s: float) -> None:
         """Learns from a run that succeeded."""
         if slots < 1 or not 0 < run_s < math.inf:
             return
@@ -292,7 +292,7 @@ class Speedups:
     def of(
         self,
         user: str,
-        name: str,
+        name: int,
         most: int,
         mean_work_s: float,
         speedup: tuple[float, float] | None = None,

@@ -34,6 +34,7 @@ from lbd.dispatch.core.malleable.decision import (
 )
 from lbd.dispatch.core.malleable.slot_times import SlotTimes
 from lbd.dispatch.core.registry import Entry
+from lbd.dispatch.core.run_times import name_hash
 from lbd.dispatch.core.servers import Server
 from lbd.model import JobId
 from lbd.theory.allocation import Malleable
@@ -225,7 +226,7 @@ class MalleableHeads:
         self.slot_times.ended(run_s * slots)
         if row.state == "done":
             user = share_of(row.user, row.uid, by_uid=by_uid)
-            self.speedups.ended(user, command_of(row.command), slots, run_s)
+            self.speedups.ended(user, name_hash(command_of(row.command)), slots, run_s)
 
     # The bias of predictions
 

@@ -167,10 +167,9 @@ class Forecast:
         key = job.slots, job.needs, job.only, job.barred, self.queues.shares.flow(job)
         if key in self._arrivals and serves(self._arrivals[key], self, job.user, now_s):
             found = self._arrivals[key]
-        elif (line := self._line_for(job, now_s)) is None:
-            return None
         else:
-            found = self._arrives(line, job, now_s)
+            line = self._line_for(job, now_s)
+            found = self._arrives(line, job, now_s) if line is not None else None
             waits = found is None or found.wait_s > 0  # the next may have to wait, too
             if waits and len(self._arrivals) < ARRIVALS_MAX:
                 self._arrivals[key] = found

@@ -198,9 +198,21 @@ def test_no_job_passes_the_head_beyond_a_limit_of_its_own():
     assert table.ended(3) == [4]  # one at once, however many slots are free
 
 
+def test_earlier_runs_of_the_same_command_line_let_a_job_pass():
+    table = Table("learnt", 0.1)
+    for number in range(20):
+        took_s, line = (5.0, 7) if number % 2 else (500.0, 8)
+        ran = QueuedJob(JobId("0"), user="ann", command=3, command_line=line)
+        table.queues.run_times.ended(ran, took_s)
+    table.submit(1, 3, 100.0)
+    table.submit(2, 4, 50.0)
+    assert table.submit(3, 1, command=3, command_line=8) == []
+    assert table.submit(4, 1, command=3, command_line=7) == [4]
+
+
 def test_the_nearest_kind_with_enough_known_runs_counts():
     learnt = Backfill("learnt", risk=0.25)  # of three runs the longest
-    line = QueuedJob(JobId("1"), command="fit", command_line=7)
+    line = QueuedJob(JobId("1"), command=3, command_line=7)
     like = line._replace(command_line=8)
     for run_s in (1.0, 2.0):
         learnt.run_times.ended(line, run_s)

@@ -15,6 +15,7 @@ from lbd.dispatch.core.hosts import Terms
 from lbd.dispatch.core.lifecycle import Lifecycle
 from lbd.dispatch.core.queues import Queues
 from lbd.dispatch.core.records import Jobs, Live
+from lbd.dispatch.core.run_times import name_hash
 from lbd.dispatch.core.servers import Server
 from lbd.errors import LbdError
 from lbd.model import HostId, JobId
@@ -67,11 +68,14 @@ def array_of(count):
 
 
 def singles_of(count, only=None):
-    """Returns single jobs of two users in turn."""
+    """Returns single jobs of two users in turn, each of a command of its own."""
     return (
-        QueuedJob(JobId(str(n)), user=("ann", "bob")[n % 2], submission=n, only=only)
+        QueuedJob(
+            JobId(str(n)), user=("ann", "bob")[n % 2], submission=n, only=only,
+            command=name_hash(f"fit-{n}"), command_line=n,
+        )
         for n in range(1, count + 1)
-    )
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("hosts", [(), (CLOSED,)], ids=["aside", "in line"])
@@ -115,6 +119,13 @@ def test_a_task_starts_with_its_index():
     assert queue.jobs[JobId("3")].job == QueuedJob(
         JobId("3"), user="ann", array=7, submission=7, array_index=3
     )
+
+
+def test_a_job_of_the_backlog_is_given_back_whole():
+    queue = life(CLOSED)
+    jobs = [one._replace(priority=int(one.id)) for one in singles_of(3)]
+    queue.submitted(jobs, *WHEN)
+    assert [queue.jobs[job.id].job for job in jobs] == jobs
 
 
 def test_rows_move_up_and_all_are_found():

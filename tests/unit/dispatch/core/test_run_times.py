@@ -7,7 +7,7 @@ from tests.unit.dispatch.core.test_queues import Table
 
 
 def job(line=0, **more):
-    return QueuedJob(JobId("1"), user="ann", command="fit", command_line=line, **more)
+    return QueuedJob(JobId("1"), user="ann", command=3, command_line=line, **more)
 
 
 def test_the_same_command_line_counts_before_its_kind():
@@ -68,11 +68,11 @@ def test_of_users_with_equally_many_the_least_recent_are_forgotten_first():
 def test_a_job_that_ran_before_a_new_dispatcher_keeps_its_age():
     table = Table()
     table.host("h1")
-    table.queues.found_running(QueuedJob(JobId("old"), command="x"), HostId("h1"), 5.0)
+    table.queues.found_running(QueuedJob(JobId("old"), command=3), HostId("h1"), 5.0)
     table.queues.ran_before(JobId("old"), 100.0)
     table.now_s = 15.0
     assert table.queues.registry.entries[JobId("old")].ran_s(15.0) == 110.0
     table.ended("old")
-    assert list(table.queues.run_times.of(QueuedJob(JobId("2"), command="x"))) == [110.0]
+    assert list(table.queues.run_times.of(QueuedJob(JobId("2"), command=3))) == [110.0]
     assert list(table.queues.slot_times.recent_s) == [110.0]
     table.queues.ran_before(JobId("old"), 1.0)  # it has ended

@@ -204,14 +204,14 @@ def fitted(seen):
 def test_speedups_are_learnt_by_user_and_command():
     seen, truth = Speedups(), Speedup(8.0, 0.5)
     for n in (1, 2, 4, 8, 16):
-        seen.ended("ann", "solve", n, truth.run_s(600.0, n))
-    assert seen.of("ann", "solve", 32, 50.0).linear  # nothing waits for the fit
+        seen.ended("ann", 4, n, truth.run_s(600.0, n))
+    assert seen.of("ann", 4, 32, 50.0).linear  # nothing waits for the fit
     fitted(seen)
-    known = seen.of("ann", "solve", 32, 50.0)
+    known = seen.of("ann", 4, 32, 50.0)
     assert known.fitted is not None
     assert known.speedup.parallelism == pytest.approx(8.0, rel=1e-2)
     assert known.work_s == pytest.approx(600.0, rel=1e-2)
-    for user, name in (("bob", "solve"), ("ann", "other")):
+    for user, name in (("bob", 4), ("ann", 5)):
         other = seen.of(user, name, 32, 50.0)
         assert (other.linear, other.speedup, other.work_s) == (True, Speedup(32.0, 0.0), 50.0)
 
@@ -227,38 +227,38 @@ def test_runs_of_different_work_under_one_name_are_ignored():
 def test_a_speedup_given_by_the_user_counts_before_a_learnt_one():
     seen, truth = Speedups(), Speedup(8.0, 0.5)
     for n in (1, 2, 4, 8, 16):
-        seen.ended("ann", "solve", n, truth.run_s(600.0, n))
+        seen.ended("ann", 4, n, truth.run_s(600.0, n))
     fitted(seen)
-    known = seen.of("ann", "solve", 32, 50.0, (4.0, 0.0), 70.0)
+    known = seen.of("ann", 4, 32, 50.0, (4.0, 0.0), 70.0)
     assert (known.speedup, known.work_s, known.given) == (Speedup(4.0, 0.0), 70.0, True)
-    assert seen.of("ann", "solve", 32, 50.0, None, 70.0).work_s == 70.0
-    by_runs = seen.of("ann", "solve", 32, 50.0, (8.0, 0.5))
+    assert seen.of("ann", 4, 32, 50.0, None, 70.0).work_s == 70.0
+    by_runs = seen.of("ann", 4, 32, 50.0, (8.0, 0.5))
     assert by_runs.work_s == pytest.approx(600.0)
 
 
 def test_a_command_is_fitted_again_once_a_tenth_of_its_runs_are_new():
     seen = Speedups()
     for n in range(40):
-        seen.ended("ann", "solve", 1 + n % 2, 10.0)
+        seen.ended("ann", 4, 1 + n % 2, 10.0)
     fitted(seen)
     for _ in range(3):
-        seen.ended("ann", "solve", 1, 10.0)
+        seen.ended("ann", 4, 1, 10.0)
         assert seen.to_fit() is None
     for _ in range(2):
-        seen.ended("ann", "solve", 1, 10.0)
+        seen.ended("ann", 4, 1, 10.0)
     assert seen.to_fit() is not None
 
 
 def test_runs_on_a_single_number_of_slots_give_only_the_work():
     seen = Speedups()
     for _ in range(10):
-        seen.ended("ann", "solve", 4, 25.0)
+        seen.ended("ann", 4, 4, 25.0)
     assert seen.to_fit() is None
-    known = seen.of("ann", "solve", 16, 7.0)
+    known = seen.of("ann", 4, 16, 7.0)
     assert (known.linear, known.work_s) == (True, 100.0)
-    seen.ended("ann", "solve", 8, 25.0)  # no faster
+    seen.ended("ann", 4, 8, 25.0)  # no faster
     fitted(seen)
-    assert seen.of("ann", "solve", 16, 7.0).speedup.parallelism < 5
+    assert seen.of("ann", 4, 16, 7.0).speedup.parallelism < 5
 
 
 def test_memory_is_bounded_and_invalid_values_are_ignored():

@@ -15,6 +15,7 @@ from lbd.dispatch.core.malleable.decision import Rule
 from lbd.dispatch.core.malleable.heads import AGAIN_S_MAX, AGAIN_SHARE, Expected, without
 from lbd.dispatch.core.queues import Queues
 from lbd.dispatch.core.records import Begin, Cause, Ending
+from lbd.dispatch.core.run_times import name_hash
 from lbd.dispatch.core.shares import Rules
 from lbd.model import HostId, JobId
 
@@ -53,7 +54,7 @@ class Table:
         return self.queues.heads.holding(line, JobId(name))
 
 
-def busy(strategy, slots=3, command="", **more):
+def busy(strategy, slots=3, command=0, **more):
     """Returns a host of four slots, some of them held by a job that has just started."""
     table = Table(strategy, **more)
     table.host("h1")
@@ -113,7 +114,7 @@ def test_heur_waits_for_a_fifth_of_what_it_would_save():
 
 @pytest.mark.parametrize("ends_suspended", [False, True])
 def test_suspended_time_is_not_learnt_as_run_time(ends_suspended):
-    table = busy("heur", command="fit")
+    table = busy("heur", command=3)
     queues, entry = table.queues, table.queues.registry.entries["first"]
     for at_s, suspended in ((10.0, True), (12.0, True), (100.0, False), (105.0, False)):
         queues.is_suspended(JobId("first"), suspended, at_s)
@@ -125,7 +126,7 @@ def test_suspended_time_is_not_learnt_as_run_time(ends_suspended):
     table.now_s = end_s
     table.ended("first")
     assert list(queues.slot_times.recent_s) == [20.0 * 3]
-    assert queues.heads.speedups._runs["", "fit"][0] == (3, 20.0)
+    assert queues.heads.speedups._runs["", 3][0] == (3, 20.0)
 
 
 def test_a_job_that_was_suspended_on_one_host_is_not_suspended_on_the_next():
@@ -259,8 +260,8 @@ def test_the_speedup_is_learnt_from_jobs_of_that_name():
     seen = table.queues.heads.speedups
     for slots in (1, 2, 4, 8):
         for _ in range(3):
-            seen.ended("ann", "solve", slots, 100.0 / min(slots, 2))
-    job = QueuedJob(JobId("a"), slots_most=8, user="ann", command="solve")
+            seen.ended("ann", 4, slots, 100.0 / min(slots, 2))
+    job = QueuedJob(JobId("a"), slots_most=8, user="ann", command=4)
     assert table.queues.heads.known(job).linear
     from lbd.theory.speedup_fit import fit
 
@@ -311,11 +312,11 @@ def test_time_alone_lets_a_job_that_holds_out_start():
 @pytest.mark.parametrize(("status", "learnt"), [(0, [100.0]), (1, [])])
 def test_a_successful_run_says_how_much_work_it_was(status, learnt):
     jobs = life("pred")
-    job = QueuedJob(JobId("1"), slots=4, user="ann", command="solve")
+    job = QueuedJob(JobId("1"), slots=4, user="ann", command=4)
     jobs.submitted([job], 0.0, Random(1))
     ending = Ending(Cause.EXITED, status)
     jobs.ended(HostId("h1"), JobId("1"), 1, ending, 25.0, Random(1))
-    known = jobs.queues.heads.speedups.of("ann", "solve", 4, 0.0)
+    known = jobs.queues.heads.speedups.of("ann", 4, 4, 0.0)
     assert [known.work_s] * bool(known.work_s) == learnt
 
 
@@ -328,7 +329,7 @@ def test_a_new_dispatcher_learns_from_what_has_ended():
     heads = Table("pred").queues.heads
     heads.learn_from(row, by_uid=False)
     heads.learn_from(replace(row, state="failed", finished=1000.0), by_uid=False)
-    assert heads.speedups.of("ann", "solve", 4, 0.0).work_s == 100.0
+    assert heads.speedups.of("ann", name_hash("solve"), 4, 0.0).work_s == 100.0
     assert list(heads.slot_times.recent_s) == [100.0, 3600.0]
 
 

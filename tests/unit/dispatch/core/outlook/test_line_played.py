@@ -41,7 +41,7 @@ class Drawn:
     def arrive(self, **more):
         name = f"{len(self.life_s) + 1}"
         self.life_s[name] = self.rng.uniform(1, 50)
-        given = {"command": "x", "command_line": int(name), **more}
+        given = {"command": 1, "command_line": int(name), **more}
         job = QueuedJob(JobId(name), **given)
         self.table.queues.run_times.ended(job, self.life_s[name])
         self.table.now_s += 0.01 * self.rng.random()

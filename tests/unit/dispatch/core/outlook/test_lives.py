@@ -61,7 +61,7 @@ def another_user_queues_24_after_1000_short_tasks(age_s, ended=1000):
     for n in range(3):
         table.host(f"h{n}", 3)
     for n in range(24):
-        table.arrive(f"{n}", user="bob", command="sim.sh", command_line=7)
+        table.arrive(f"{n}", user="bob", command=5, command_line=7)
     table.now_s = age_s
     return table, Forecast(table.queues)
 
@@ -110,12 +110,12 @@ def test_what_is_ahead_is_counted_in_a_prediction_made_at_submission():
         table.queues.resource_times.slots.ended(0.3 + n / 1000)
     for n in range(3):
         table.host(f"h{n}", 3)
-    job = QueuedJob(JobId("0"), user="bob", command="sim.sh", command_line=7)
+    job = QueuedJob(JobId("0"), user="bob", command=5, command_line=7)
     for _ in range(40):
         table.queues.run_times.ended(job, 40.0)
     for n in range(9):
         table.now_s = n * 4.0
-        table.arrive(f"{n}", user="bob", command="sim.sh", command_line=7)
+        table.arrive(f"{n}", user="bob", command=5, command_line=7)
     forecast, new = Forecast(table.queues), QueuedJob(JobId(""), 1, user="bob")
     first = forecast.of_arrival(new, 33.0)
     table.now_s = 33.1

@@ -51,7 +51,7 @@ class NewCommand:
         self.table.host("h1", 4)
         self.ends_s, self.began_s = {}, {}
         for name in self.run_s:
-            self.begin(self.table.arrive(name, user="ann", command="fit", command_line=7))
+            self.begin(self.table.arrive(name, user="ann", command=3, command_line=7))
 
     def begin(self, starts):
         for start in starts:
