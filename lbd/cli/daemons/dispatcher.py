@@ -278,10 +278,6 @@ def malleable_of(config: Config) -> Rule:
     return Rule(strategy, restraint, own.malleable_lock_in, own.malleable_hold_s or math.inf)
 
 
-def last_file_note(config: Config) -> Path:
-    return Path(config.host.state_dir, "ledger.last")
-
-
 def ledger_file(config: Config) -> Path | None:
     """Returns None if the ledger is a database."""
     scheme, _, path = store_url(config.dispatch.store, config.host.state_dir).partition("://")
@@ -291,7 +287,8 @@ def ledger_file(config: Config) -> Path | None:
 def make_lead(config: Config) -> Lead:
     """Raises ConfigError for an unknown store."""
     own = config.dispatch
-    store, note = store_url(own.store, config.host.state_dir), last_file_note(config)
+    state_dir = config.host.state_dir
+    store, note = store_url(own.store, state_dir), Path(state_dir, "ledger.last")
     scheme, found, path = store.partition("://")
     if found and scheme == "sqlite" and path.startswith("/"):
         if own.standby:
