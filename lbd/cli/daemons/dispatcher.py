@@ -26,7 +26,7 @@ from lbd.dispatch.core.malleable.decision import Rule
 from lbd.dispatch.cutoff_solver import Tuner
 from lbd.dispatch.daemon import Dispatcher, terms_of
 from lbd.dispatch.dependencies import DependencyCounts
-from lbd.dispatch.ledger.database_url import store_url
+from lbd.dispatch.ledger.database_url import ledger_file, store_url
 from lbd.dispatch.ledger.leadership import Lead, OneFile, last_file
 from lbd.dispatch.ledger.sqlite import open_jobs
 from lbd.dispatch.metrics import dispatcher_metrics
@@ -276,12 +276,6 @@ def malleable_of(config: Config) -> Rule:
     strategy = next(name for name in STRATEGIES if name == own.malleable)
     restraint = AllocationRules(risk=own.malleable_risk)
     return Rule(strategy, restraint, own.malleable_lock_in, own.malleable_hold_s or math.inf)
-
-
-def ledger_file(config: Config) -> Path | None:
-    """Returns None if the ledger is a database."""
-    scheme, _, path = store_url(config.dispatch.store, config.host.state_dir).partition("://")
-    return Path(path) if scheme == "sqlite" else None
 
 
 def make_lead(config: Config) -> Lead:
