@@ -299,7 +299,10 @@ def limits(reply: Json, config: Config) -> Iterator[Check]:
     asked_limits = config.limits
     ways = dict(way.partition("=")[::2] for way in limits_in_force.split())
     needs_cgroup = {"memory": asked_limits.memory_bytes != 0, "cpu": asked_limits.cpus != 0}
-    lacking = [name for name, asked in needs_cgroup.items() if asked and not is_cgroup(ways[name])]
+    lacking = [
+        name for name, asked in needs_cgroup.items()
+        if asked and not ways[name].startswith("cgroup")
+    ]  # fmt: skip
     says = ", ".join(f"{name} by {way}" for name, way in ways.items())
     if lacking:
         fix = "run the keeper with those controllers delegated (Delegate=yes in its unit)"
@@ -316,10 +319,6 @@ def slots(reply: Json, config: Config) -> Iterator[Check]:
     if total < allowed:
         says = f"{total:.0f} are in force, as lbm.slots has it; admission.slots is {allowed}"
         yield Check("slots", WARN, says, "raise lbm.slots (`lbctl restart`), or lower the other")
-
-
-def is_cgroup(way: str) -> bool:
-    return way.startswith("cgroup")
 
 
 def descriptors_of(pid_file: Path) -> Json:

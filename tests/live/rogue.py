@@ -56,13 +56,6 @@ class Peer:
         call = self._lim.unary_unary("/lbd.v1.Lim/Deliver")
         return convert.decode(call(data, timeout=SECONDS, metadata=self.headers))
 
-    def ask_lbm(self, method, request, answer):
-        call = self._lbm.unary_unary(
-            f"/lbd.v1.Lbm/{method}", response_deserializer=answer.FromString
-        )
-        data = request if isinstance(request, bytes) else request.SerializeToString()
-        return call(data, timeout=SECONDS, metadata=self.headers)
-
     def converse(self, messages, timeout=SECONDS):
         """Yields (conversation, tag, body) of each message that the LBM sends on a stream of
         `messages`."""

@@ -33,7 +33,7 @@ from lbd.config.load import SYSTEM_FILE, absent_file, load, load_new
 from lbd.config.schema import Config
 from lbd.console.output import print_json, put
 from lbd.console.starting import UNIT, UNITS, enabled_units
-from lbd.dispatch.ledger.database_url import store_url
+from lbd.dispatch.ledger.database_url import ledger_file
 from lbd.dispatch.ledger.snapshot import (
     NUMBERS_SKIPPED,
     Extent,
@@ -119,7 +119,7 @@ def gathered(config: Config, directory: Path) -> list[str]:
     state_dir = Path(config.host.state_dir)
     for name in (SETTINGS, HOSTS):
         take_file(state_dir / name, directory / name)
-    ledger = ledger_path(config)
+    ledger = ledger_file(config)
     if ledger is not None:
         take_ledger(ledger, directory / LEDGER)
     try:
@@ -129,13 +129,6 @@ def gathered(config: Config, directory: Path) -> list[str]:
         (directory / USAGE).unlink(missing_ok=True)
     order = (*AUTHORITY, SETTINGS, HOSTS, CONFIG, LEDGER, USAGE)
     return [name for name in order if (directory / name).exists()]
-
-
-def ledger_path(config: Config) -> Path | None:
-    """Returns None if the ledger is not a file."""
-    store = store_url(config.dispatch.store, config.host.state_dir)
-    scheme, _, path = store.partition("://")
-    return Path(path) if scheme == "sqlite" else None
 
 
 def authority_known_here(config: Config) -> str:
@@ -164,7 +157,7 @@ def restore(options: argparse.Namespace, path: str | None) -> int:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(manifest.unix_s))
         restored, kept = Restored(0, 0), ""
         if LEDGER in parts:
-            if ledger_path(config) is None:
+            if ledger_file(config) is None:
                 raise LbdError(
                     f"{file} contains a ledger, but this host's is in {config.dispatch.store}"
                 )
@@ -199,7 +192,7 @@ def restore(options: argparse.Namespace, path: str | None) -> int:
 
 def present_ledger(config: Config, directory: Path) -> Extent | None:
     """Copies this host's ledger as PRESENT. Returns None if it has had no job, or is damaged."""
-    ledger = ledger_path(config)
+    ledger = ledger_file(config)
     try:
         if ledger is None or not ledger.parent.exists():
             return None
@@ -226,7 +219,7 @@ def refuse_if_older(file: Path, copied: Extent, present: Extent) -> None:
 
 def keep_present(directory: Path, config: Config) -> Path | None:
     """Keeps the present ledger beside the one to be restored. Raises ConfigError."""
-    ledger = ledger_path(config)
+    ledger = ledger_file(config)
     if ledger is None or not (directory / PRESENT).exists():
         return None
     beside = ledger.with_name(f"{ledger.name}.{time.strftime('%Y-%m-%dT%H%M%S')}")
@@ -371,7 +364,7 @@ def put_in_place(
         put_config(config_file, (directory / CONFIG).read_text(encoding="utf-8"))
     for name in {SETTINGS, HOSTS} & set(parts):
         write_private(state_dir / name, read(directory / name))
-    for name, to in ((LEDGER, ledger_path(config)), (USAGE, state_dir / USAGE)):
+    for name, to in ((LEDGER, ledger_file(config)), (USAGE, state_dir / USAGE)):
         if name in parts and to is not None:
             for beside in ("-wal", "-shm"):  # those of the previous ledger
                 to.with_name(to.name + beside).unlink(missing_ok=True)

@@ -26,7 +26,7 @@ from lbd.dispatch.core.malleable.decision import Rule
 from lbd.dispatch.cutoff_solver import Tuner
 from lbd.dispatch.daemon import Dispatcher, terms_of
 from lbd.dispatch.dependencies import DependencyCounts
-from lbd.dispatch.ledger.database_url import store_url
+from lbd.dispatch.ledger.database_url import ledger_file, store_url
 from lbd.dispatch.ledger.leadership import Lead, OneFile, last_file
 from lbd.dispatch.ledger.sqlite import open_jobs
 from lbd.dispatch.metrics import dispatcher_metrics
@@ -278,20 +278,11 @@ def malleable_of(config: Config) -> Rule:
     return Rule(strategy, restraint, own.malleable_lock_in, own.malleable_hold_s or math.inf)
 
 
-def last_file_note(config: Config) -> Path:
-    return Path(config.host.state_dir, "ledger.last")
-
-
-def ledger_file(config: Config) -> Path | None:
-    """Returns None if the ledger is a database."""
-    scheme, _, path = store_url(config.dispatch.store, config.host.state_dir).partition("://")
-    return Path(path) if scheme == "sqlite" else None
-
-
 def make_lead(config: Config) -> Lead:
     """Raises ConfigError for an unknown store."""
     own = config.dispatch
-    store, note = store_url(own.store, config.host.state_dir), last_file_note(config)
+    state_dir = config.host.state_dir
+    store, note = store_url(own.store, state_dir), Path(state_dir, "ledger.last")
     scheme, found, path = store.partition("://")
     if found and scheme == "sqlite" and path.startswith("/"):
         if own.standby:

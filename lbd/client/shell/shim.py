@@ -158,13 +158,10 @@ def find_behind_shims(name: bytes, environment: dict[bytes, bytes]) -> bytes:
         except OSError:
             continue
         itself = ourselves and (found.st_dev, found.st_ino) == (ourselves.st_dev, ourselves.st_ino)
-        if not itself and found.st_mode & KIND_MASK == REGULAR and is_executable(path):
+        is_other_file = not itself and found.st_mode & KIND_MASK == REGULAR
+        if is_other_file and posix.access(path, posix.X_OK, effective_ids=True):
             return path
     return b""
-
-
-def is_executable(path: bytes) -> bool:
-    return posix.access(path, posix.X_OK, effective_ids=True)
 
 
 def report(sock: "socket", job: str, cpu_s: float, status: int, peak_bytes: int) -> None:

@@ -8,7 +8,10 @@ For other machines we demand TLS and check the server's certificate, unless the 
 import ipaddress
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
+
+from lbd.config.schema import Config
 
 VERIFIED = "verify-full"
 SAFE = ("verify-ca", VERIFIED)
@@ -17,6 +20,12 @@ SAFE = ("verify-ca", VERIFIED)
 def store_url(store: str, state_dir: str) -> str:
     """Returns where the ledger is: `dispatch.store`, or a file in the state directory."""
     return store or f"sqlite://{state_dir}/ledger.sqlite"
+
+
+def ledger_file(config: Config) -> Path | None:
+    """Returns None if the ledger is a database."""
+    scheme, _, path = store_url(config.dispatch.store, config.host.state_dir).partition("://")
+    return Path(path) if scheme == "sqlite" else None
 
 
 def hosts_of(url: str, environment: Mapping[str, str]) -> list[str]:

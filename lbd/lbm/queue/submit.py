@@ -37,7 +37,7 @@ from lbd.local.caller import Caller, range_owner
 from lbd.local.client_frames import Frame
 from lbd.local.field_reader import Reader, by_key
 from lbd.local.field_table import Field
-from lbd.model import HostId, JobId, Needs
+from lbd.model import HostId, JobId
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.gen import lbm_pb2
 from lbd.text.index_list import COUNT_MAX, Runs, count_of, is_number, read_runs, runs_text
@@ -374,15 +374,11 @@ def make_queued(run: lbm_pb2.RunRequest, request: ClientRequest, *, has_input: b
     run.closed_fds = run.null_outputs = 0
     run.forced = False
     run.slots = run.slots_most = 0  # left to the dispatcher
-    run.needs = needs_text(queued_needs(request))
+    # in the queue a memory limit is also requested as a resource
+    run.needs = needs_text(replace(request.needs, memory_bytes=request.memory_bytes))
     if request.is_staged:
         run.workdir.send.extend(request.send)
         run.workdir.fetch.extend(request.fetch)
-
-
-def queued_needs(request: ClientRequest) -> Needs:
-    """In the queue a memory limit is also requested as a resource."""
-    return replace(request.needs, memory_bytes=request.memory_bytes)
 
 
 def add_array(asked: pb.SubmitRequest, runs: Runs, at_once: int, *, is_new: bool) -> None:
