@@ -24,7 +24,7 @@ from lbd.cli.ctl.backup_content import (
     unpacked,
 )
 from lbd.cli.ctl.backup_files import place, scratch, take_file, take_ledger
-from lbd.cli.ctl.own_config import put as put_config
+from lbd.cli.ctl.own_config import put_config
 from lbd.cli.ctl.trust import authority_in, need_readable, show_to_daemons
 from lbd.cli.ctl.verb import Verb, say
 from lbd.cli.daemons.privilege import make_account

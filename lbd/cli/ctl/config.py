@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 
-from lbd.cli.ctl.own_config import need_writable, text_of, with_settings
-from lbd.cli.ctl.own_config import put as put_config
+from lbd.cli.ctl.own_config import need_writable, put_config, text_of, with_settings
 from lbd.cli.ctl.startable import warn
 from lbd.cli.ctl.steer import FORWARD_TIMEOUT_S, algorithm, param, say_missing, where
 from lbd.cli.ctl.verb import Verb, say

@@ -78,7 +78,7 @@ def complete(own: OwnConfig, more: Keys) -> bool:
     lacking = {**{k: v for k, v in more.items() if k not in stays}, **own.lacking}
     if not lacking:
         return False
-    put(own.file, with_settings(text_of(own.file), lacking, str(own.file)))
+    put_config(own.file, with_settings(text_of(own.file), lacking, str(own.file)))
     return True
 
 
@@ -105,7 +105,7 @@ def with_settings(text: str, settings: Mapping[tuple[str, str], object], source:
     return tomlkit.dumps(document)
 
 
-def put(file: Path, text: str) -> None:
+def put_config(file: Path, text: str) -> None:
     try:
         file.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         mode = file.stat().st_mode & 0o777 if file.exists() else 0o644

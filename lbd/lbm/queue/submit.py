@@ -185,8 +185,7 @@ async def _serve(
         await files.queued(note_of(name, caller, request, reply))
     if not is_detached:  # such a job says at its end why it was cancelled
         reply.cancelled = ""
-    lines = remarks(text, reply, options.key, request.argv)
-    queued = partial(say_queued, send, text, lines)
+    queued = partial(say_queued, send, text, remarks(text, reply, options.key, request.argv))
     whose, indexes = (submission.user, caller.uid), options.tasks[0]
     del taking, found, submission
     request.argv, request.environment, options.input = [], [], b""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lbd.cli.ctl.own_config import put
+from lbd.cli.ctl.own_config import put_config
 from lbd.client.status_file import write_failure
 from lbd.lbm.queue.notifications import Notice, NoticeStore
 from lbd.lbm.staging.pack_store import Note, PackStore
@@ -22,7 +22,7 @@ from lbd.trust.ledger import Ledger
 WRITERS = {
     "itself": lambda path: write_whole(path, b"ours\n"),
     "--status-file": lambda path: write_failure(str(path), "ours"),
-    "lbd.toml": lambda path: put(path, "# ours\n"),
+    "lbd.toml": lambda path: put_config(path, "# ours\n"),
     "a key": lambda path: write_private(path, b"ours\n"),
 }
 # The temporary names that earlier releases would have used beside NAME.
@@ -107,7 +107,7 @@ def packed(directory):
 
 
 DURABLE = {
-    "lbd.toml": lambda directory: put(directory / "file", "# ours\n"),
+    "lbd.toml": lambda directory: put_config(directory / "file", "# ours\n"),
     "a key": lambda directory: write_private(directory / "file", b"ours\n"),
     "who is revoked": lambda directory: Authority(directory, 1.0)._save(Ledger("lbd", "h1")),
     "what is set for all hosts": lambda to: SettingsFile(to).keep_settings(Settings(1, "h1")),

@@ -10,8 +10,7 @@ import time
 from pathlib import Path
 
 from lbd.cli.ctl.cluster.authority import is_here
-from lbd.cli.ctl.own_config import put as put_config
-from lbd.cli.ctl.own_config import text_of, with_settings
+from lbd.cli.ctl.own_config import put_config, text_of, with_settings
 from lbd.cli.ctl.restart import refuse_in_lab
 from lbd.cli.ctl.steer import FORWARD_TIMEOUT_S, add_host
 from lbd.cli.ctl.verb import Verb, asking, say

@@ -1,4 +1,7 @@
-"""What every ledger must do, in SQLite and in PostgreSQL."""
+"""What every ledger must do, in SQLite and in PostgreSQL.
+
+One file because the fixture that runs each test on both stores is one.
+"""
 
 import asyncio
 import contextlib

@@ -1,4 +1,7 @@
-"""A command on its way out: which actions follow from which events, as tables."""
+"""A command on its way out: which actions follow from which events, as tables.
+
+It is one file because the table is one.
+"""
 
 import dataclasses
 from typing import get_args
