@@ -5,6 +5,13 @@ import pytest
 from tests.unit.cli.canned import Canned
 
 
+@pytest.fixture(autouse=True)
+def no_daemons_account(monkeypatch):
+    """A host with an account `lbd` would check whether that may read the tests' files."""
+    for module in ("startable", "restart"):
+        monkeypatch.setattr(f"lbd.cli.ctl.{module}.find_account", lambda _: None)
+
+
 @pytest.fixture
 def daemon(tmp_path, monkeypatch):
     """daemon("lim", op=answer…) starts a canned daemon and points the configuration at it."""
