@@ -308,7 +308,8 @@ def after(name: str, daemons: Daemons) -> str:
         at_once = "; with --cluster at once, for all hosts" if is_shared(name) else ""
         return f"after `lbctl restart` on the dispatcher's host{at_once}"
     if name in OWN_TOO:  # lbsh tells the LBM about the lists of its user
-        return "at your next lbsh for your commands, for those of others after `lbctl restart`"
+        own = "for your own commands at once (in lbsh: from its next start on)"
+        return f"{own}, for those of others after `lbctl restart`"
     keeper = " and `systemctl restart lbd-keeper`, which ends what runs here"
     return f"after `lbctl restart`{keeper if name in BY_KEEPER else ''}"
 
