@@ -159,7 +159,8 @@ LIVES = {
         {"mode": "remote"},
         (GO, LOOK), (LOOKED, ask(leave=True, insist=True)), (TO_H2, START_2),
         (NO_PROGRAM, *LEFT, e.Lacks(H2, "exec"), LOOK),
-        (LOOKED, ask(H2, leave=True, insist=True)), (NONE_LEFT, *failed(NO_PROGRAM.reason, status=127)),
+        (LOOKED, ask(H2, leave=True, insist=True)),
+        (NONE_LEFT, *failed(NO_PROGRAM.reason, status=127)),
     ),
     "it must leave, and nobody can execute it": (
         {"mode": "remote"},
