@@ -162,19 +162,6 @@ LIVES = {
         (LOOKED, ask(H2, leave=True, insist=True)),
         (NONE_LEFT, *failed(NO_PROGRAM.reason, status=127)),
     ),
-    "it must leave, and nobody can execute it": (
-        {"mode": "remote"},
-        (GO, LOOK), (LOOKED, ask(leave=True, insist=True)), (TO_H2, START_2),
-        (e.Refused("h2: ./cc: Permission denied", "exec", errno=13), *LEFT, LOOK),
-        (LOOKED, ask(H2, leave=True, insist=True)),
-        (NONE_LEFT, *failed("h2: ./cc: Permission denied", status=126)),
-    ),
-    "it must leave, and all have just said that they lack it": (
-        {"mode": "remote"}, (GO, LOOK),
-        (e.Looked(frozenset({H2}), "cc is not found on h2", lacks_program=True),
-         ask(H2, leave=True, insist=True)),
-        (NONE_LEFT, *failed("no-willing-host; cc is not found on h2", status=127)),
-    ),
     "those that were left out are named": (
         {}, (GO, LOOK), (e.Looked(frozenset({H2}), "cc is not found on h2"), ask(H2)),
         (NONE_LEFT, *failed("no-willing-host; cc is not found on h2")),
