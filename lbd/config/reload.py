@@ -31,3 +31,8 @@ def changed_names(before: Config, now: Config) -> Iterator[str]:
         for one in fields(was):
             if getattr(was, one.name) != getattr(found, one.name):
                 yield f"{name}.{one.name}"
+
+
+def is_own_too(name: str) -> bool:
+    """Returns whether each user may have such a list, which lbsh and lbctl tell the LBM."""
+    return name in ("eligibility.always", "eligibility.never", "eligibility.features")

@@ -13,12 +13,13 @@ from lbd.dispatch.core.outlook.forecast import Prediction
 from lbd.dispatch.core.records import Live
 from lbd.dispatch.core.targets.plan import SURE
 from lbd.dispatch.core.targets.target_array import Standing
-from lbd.dispatch.core.why_waiting import STARTING, silent_arrays, waiting_reason
+from lbd.dispatch.core.why_waiting import silent_arrays, waiting_reason
 from lbd.dispatch.predictions import Predictions, is_wait, speedup_info
 from lbd.model import ENDED_NAMES, Closed, JobId, JobState
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.submitter import request_in
 from lbd.process.boot_clock import clock_s
+from lbd.text.job_phrases import STARTING
 from lbd.text.one_line import one_line
 from lbd.text.task_indexes import TaskIndexes
 from lbd.text.units import duration_text

@@ -21,6 +21,8 @@ MARK_HOST = "LBD_LAB_HOST"
 MARK_PART = "LBD_LAB_PART"
 END_TIMEOUT_S = 15.0
 POLL_S = 0.02
+GRACE_S = 2.0  # for commands to clean up, as compilers do with their temporary files
+GRACE_POLL_S = 0.05
 
 # The variables that our processes need; the caller's other variables are not passed on.
 KEPT_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "USER", "LOGNAME", "TZ")
@@ -154,6 +156,20 @@ def send(process: Process, number: int) -> bool:
             f"process {process.pid} belongs to another user; run this as that user"
         ) from None
     return True
+
+
+def ask_to_end(look: Callable[[], Iterable[Process]]) -> None:
+    """Sends TERM to whatever `look` finds, once each, until it finds nothing, at most for a while.
+    Raises LbdError."""
+    deadline_s = time.monotonic() + GRACE_S
+    asked: set[Process] = set()
+    while found := set(look()):
+        for process in found - asked:
+            send(process, signal.SIGTERM)
+        asked |= found
+        if time.monotonic() > deadline_s:
+            return
+        time.sleep(GRACE_POLL_S)
 
 
 def end_all(look: Callable[[], Iterable[Process]]) -> None:

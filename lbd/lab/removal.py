@@ -7,6 +7,7 @@ comes from the record. So a lab that was killed at any point while starting leav
 import contextlib
 import os
 import shutil
+import signal
 import time
 from pathlib import Path
 
@@ -42,6 +43,7 @@ def take_down(root: Path, record: Record | None) -> bool:
         return list(dict.fromkeys((*found, *cgroups.members(groups))))
 
     was_there = bool(left()) or any(map(os.path.isdir, groups)) or record_file(root).exists()
+    end_commands(root)
     processes.end_all(left)
     deadline_s = time.monotonic() + CGROUP_TIMEOUT_S
     while stuck := cgroups.remove(groups):
@@ -50,6 +52,18 @@ def take_down(root: Path, record: Record | None) -> bool:
         time.sleep(POLL_S)
     remove_files(root, record)
     return was_there
+
+
+def end_commands(root: Path) -> None:
+    """Lets the commands clean up. Stopped daemons start no others meanwhile."""
+    for entry in processes.find(root):
+        if entry.part in ("lbm", "dispatcher"):
+            processes.send(entry.process, signal.SIGSTOP)
+
+    def commands() -> list[Process]:
+        return [entry.process for entry in processes.find(root) if entry.part == "job"]
+
+    processes.ask_to_end(commands)
 
 
 def remove_files(root: Path, record: Record | None) -> None:

@@ -11,7 +11,7 @@ from lbd.client.complaints import Trouble
 from lbd.client.lbm_socket import connect, find_runtime_dirs
 from lbd.local.frames import JSON, Splitter, pack
 from lbd.slurm.options import SlurmError
-from lbd.text.job_phrases import DISPATCHER, LAUNCHER
+from lbd.text.job_phrases import DISPATCHER, LAUNCHER, STARTING
 from lbd.text.one_line import printable
 
 ANSWER_S = 30.0
@@ -28,7 +28,6 @@ HELD, DEPENDS, LATER, NEXT = "held", "after ", "not before ", "next, "
 UNFIT, TOO_WIDE, CLOSED = "no host ", "it needs ", "it may run o"
 LACKING = "it starts once ", "it begins once "  # the second: up to release 0.1
 AT_ONCE = " of its array may run at once "
-STARTING = "starting on "  # it waits for nothing any more
 STATES = {
     "pending": ("PENDING", "PD"), "running": ("RUNNING", "R"), "suspended": ("SUSPENDED", "S"),
     "done": ("COMPLETED", "CD"), "failed": ("FAILED", "F"), "cancelled": ("CANCELLED", "CA"),

@@ -7,6 +7,7 @@ NOT_HEARD_OF = "not heard of for"  # begins the reason of a running job whose ho
 MAY_STILL_RUN = "may still run on"  # likewise, if its host is heard but does not report the job
 HELD = "held"  # begins the reason of a pending job that waits to be released
 HELD_FOR_A_WHILE = "held for a while: "  # of one that is tried again later, without a release
+STARTING = "starting on "  # begins the reason of a job that waits for nothing more
 CANNOT_OPEN = "cannot open the output file"  # begins the reason of a job that therefore never ran
 NO_HOST = "no host "  # in the refusal of an id such as h9-1
 DISPATCHER = "the dispatcher"  # its entry among the hosts whose jobs are missing from a list

@@ -129,6 +129,23 @@ def test_down_ends_stopped_daemons_and_everything_else(make_lab, isolate):
     assert "no lab" in lab.lab("down").stdout  # and again, as often as one likes
 
 
+def test_down_lets_commands_clean_up(make_lab, tmp_path):
+    """As compilers do with their temporary files."""
+    lab = make_lab(2, "none")
+    scratch, started = tmp_path / "scratch", tmp_path / "started"
+    script = (
+        f"trap 'rm {scratch}; exit 1' TERM; touch {scratch} {started}; while :; do sleep 0.1; done"
+    )
+    compiler = lab.popen("h1", "lbrun", "-H", "h2", "sh", "-c", script)
+    stubborn = lab.popen("h1", "lbrun", "-H", "h2", "sh", "-c", "trap '' TERM; sleep 1002")
+    lab.wait_until(started.exists, "it runs")
+    lab.lab("down")
+    for command in (compiler, stubborn):
+        command.wait(timeout=120)
+    assert not scratch.exists()
+    lab.assert_nothing_left()
+
+
 @both
 @pytest.mark.parametrize("after_s", [0.12, 0.4])
 def test_down_cleans_up_after_a_lab_killed_half_way(request, short_dir, isolate, after_s):

@@ -214,7 +214,7 @@ def test_the_commands_of_cromwell(lab, slurm, tmp_path):
         ("--executor", "slurm", "--slurm-no-account", "--default-resources", "slurm_partition=lbd",
          "--slurm-init-seconds-before-status-checks", "1"),
         ("--executor", "cluster-generic", "--cluster-generic-cancel-cmd", "scancel",
-         "--cluster-generic-submit-cmd",
+         "--default-resources", "mem_mb=1000", "--cluster-generic-submit-cmd",
          "sbatch --parsable -c {threads} --mem {resources.mem_mb}M -o /dev/null"),
     ],
     ids=["slurm", "cluster-generic"],

@@ -72,7 +72,7 @@ def test_in_a_pipe_nothing_is_left_out_or_cut():
     header = next(line for line in lines if line.startswith("HOST"))
     titles = [title.lstrip(">") for title in header.split()]
     assert titles == ["HOST", "STATE", "LOAD", "CPU", "IO", "STALLED", "UTIL", "MEMORY", "CORES",
-                      "SPEED", "SLOTS", "LOCAL", "FOREIGN", "TIER", "AGE", "ADDRESS"]  # fmt: skip
+                      "SPEED", "SLOTS", "FROM", "FOREIGN", "TIER", "AGE", "ADDRESS"]  # fmt: skip
     assert "…" not in "\n".join(lines)
 
 

@@ -25,7 +25,7 @@ from lbd.config.load import (
     settle,
     toml_value,
 )
-from lbd.config.reload import is_reloaded
+from lbd.config.reload import is_own_too, is_reloaded
 from lbd.config.resources import fault_of_name
 from lbd.config.schema import Config
 from lbd.console.daemons import Daemons
@@ -43,7 +43,6 @@ FOR_ALL = "set for all hosts"  # followed by how it is set
 OF_THE_QUEUE = ("dispatch.", "tags.")
 ALGORITHM = "lim.algorithm"
 LISTENER = "metrics.listen"
-OWN_TOO = ("eligibility.always", "eligibility.never", "eligibility.features")
 HEADER = ("SETTING", "VALUE", "FROM")
 ABOUT = {
     "check": "check a file and report each fault",
@@ -305,10 +304,9 @@ def after(name: str, daemons: Daemons) -> str:
     if name.startswith(OF_THE_QUEUE):
         at_once = "; with --cluster at once, for all hosts" if is_shared(name) else ""
         return f"after `lbctl restart` on the dispatcher's host{at_once}"
-    if name in OWN_TOO:  # lbsh tells the LBM about the lists of its user
-        return "at your next lbsh for your commands, for those of others after `lbctl restart`"
+    own = "for your own commands at once (in lbsh: from its next start on), for those of others "
     keeper = " and `systemctl restart lbd-keeper`, which ends what runs here"
-    return f"after `lbctl restart`{keeper if name in BY_KEEPER else ''}"
+    return f"{own * is_own_too(name)}after `lbctl restart`{keeper if name in BY_KEEPER else ''}"
 
 
 def checked(text: str, file: Path) -> Config:

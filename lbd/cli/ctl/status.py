@@ -55,10 +55,10 @@ REVOKED = (
 REVOKED_HERE = "revoked: no other host talks to it; `lbctl doctor` says what to do"
 HEADER = (
     "HOST", "STATE", "BUSY", ">LOAD", ">CPU", ">IO", ">STALLED", ">UTIL", ">MEMORY", ">CORES",
-    ">SPEED", ">SLOTS", ">LOCAL", ">FOREIGN", ">TIER", ">AGE", "ADDRESS",
+    ">SPEED", ">SLOTS", ">FROM", ">FOREIGN", ">TIER", ">AGE", "ADDRESS",
 )  # fmt: skip
 GO_FIRST = (
-    "ADDRESS", ">SPEED", ">STALLED", ">IO", ">CPU", ">CORES", ">LOCAL", ">AGE", "BUSY",
+    "ADDRESS", ">SPEED", ">STALLED", ">IO", ">CPU", ">CORES", ">FROM", ">AGE", "BUSY",
     ">UTIL", ">MEMORY", ">FOREIGN", ">TIER",
 )  # fmt: skip
 SITE_AT = 8  # column where the site's own loads go

@@ -11,15 +11,12 @@ from lbd.dispatch.core.servers import Server
 from lbd.model import CANCEL, HostId, JobId
 from lbd.policy.needs import needed, part_of, taken_by_others
 from lbd.text.closed_words import closed_words, counted_reasons
-from lbd.text.job_phrases import MAY_STILL_RUN, NOT_HEARD_OF
+from lbd.text.job_phrases import MAY_STILL_RUN, NOT_HEARD_OF, STARTING
 from lbd.text.units import duration_text, show_size
 
 SILENT_SHARE = 0.5  # of a lease: two heartbeats of its host
 REASONS_SHOWN = 4
 TimeOf = Callable[[float], str]  # converts a time of the dispatcher's clock to the time of day
-
-
-STARTING = "starting on "
 
 
 def waiting_reason(

@@ -18,7 +18,7 @@ from lbd.local.client_frames import Frame
 from lbd.model import ENDED_NAMES
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.text.array_phrases import still_running
-from lbd.text.job_phrases import jobs_do
+from lbd.text.job_phrases import STARTING, jobs_do
 from lbd.text.units import duration_text
 from lbd.theory.calibration import FEWEST
 
@@ -131,7 +131,8 @@ class FollowedJobs:
             return
         self.pending = job.state == "pending"
         one = self.array is None
-        if one and job.state not in ENDED_NAMES and job.reason and job.reason != self.shown_reason:
+        says = job.reason not in ("", self.shown_reason) and not job.reason.startswith(STARTING)
+        if one and job.state not in ENDED_NAMES and says:
             self.shown_reason, text = job.reason, job.reason
             if self.pending and job.HasField("predicted_wait_s"):
                 text += f"; {begin_text(job)}"

@@ -183,9 +183,7 @@ async def _serve(
     text, last = str(reply.first), reply.first + reply.count - 1
     if name := submission.spec.files:
         await files.queued(note_of(name, caller, request, reply))
-    if not is_detached:  # such a job says at its end why it was cancelled
-        reply.cancelled = ""
-    queued = partial(say_queued, send, text, remarks(text, reply, options.key, request.argv))
+    queued = partial(say_queued, send, text, remarks(text, reply, options.key, request))
     whose, indexes = (submission.user, caller.uid), options.tasks[0]
     del taking, found, submission
     request.argv, request.environment, options.input = [], [], b""
@@ -217,15 +215,15 @@ async def say_queued(
     await send(tags.QUEUED, text.encode())
 
 
-def remarks(jobs: str, reply: pb.SubmitReply, key: str, command: list[bytes]) -> list[str]:
+def remarks(jobs: str, reply: pb.SubmitReply, key: str, request: ClientRequest) -> list[str]:
     """What the client says about its jobs once they are queued."""
-    lines = [*filter(None, (shell_line_remark(command),))]
+    lines = [*filter(None, (shell_line_remark(request.argv),))]
     if reply.is_other:
         whose = f"--idempotency-key {key}: {jobs_do(jobs, 'has', 'have')} it"
         lines.append(f"{whose}, a different command: nothing new was queued")
     if reply.warning:
         lines.append(f"{jobs_do(jobs, 'waits', 'wait')}: {reply.warning}")
-    if reply.cancelled:
+    if reply.cancelled and request.has(tags.FLAG_DETACH):  # others say it at their end
         lines.append(f"{jobs_do(jobs)} is cancelled: {reply.cancelled}")
     if reply.remark:
         lines.append(f"{jobs_do(jobs)}: {reply.remark}")

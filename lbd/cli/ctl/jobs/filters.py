@@ -1,6 +1,7 @@
 """The options of `lbctl jobs`: which jobs, in what order, with which fields."""
 
 import argparse
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -14,13 +15,14 @@ from lbd.text.spelling import nearest
 
 KEYS = (
     "id", "name", "command", "user", "origin", "host", "state", "attempt", "tier", "exit_status",
-    "submitted", "started", "finished", "cpu_s", "slots", "array", "array_id",
+    "submitted", "started", "finished", "ran_s", "cpu_s", "slots", "array", "array_id",
     "array_index", "reason",
 )  # fmt: skip
 
 
 HEADING_OF = {  # heading of a column, if it is not the key itself
-    "origin": "FROM", "host": "ON", "submitted": "AGE", "cpu_s": "CPU", "exit_status": "EXIT",
+    "origin": "FROM", "host": "ON", "submitted": "AGE", "ran_s": "RAN", "cpu_s": "CPU",
+    "exit_status": "EXIT",
 }  # fmt: skip
 KEY_OF = {heading: key for key, heading in HEADING_OF.items()}
 
@@ -115,10 +117,22 @@ class Period:
 def chosen_and_sorted(
     jobs: Iterable[Json], options: argparse.Namespace, unix_now_s: float
 ) -> list[Json]:
-    """Returns all jobs that match, before `--limit`."""
+    """Returns all jobs that match, before `--limit`, each with how long it has run."""
     filters, period = Filters.of(options), Period.of(options, unix_now_s)
-    found = [job for job in jobs if filters.keeps(job) and period.has(number(job, "submitted"))]
+    found = [
+        {**job, "ran_s": ran_s(job, unix_now_s)}
+        for job in jobs
+        if filters.keeps(job) and period.has(number(job, "submitted"))
+    ]
     return in_order(found, options.sort) if options.sort else found
+
+
+def ran_s(job: Json, unix_now_s: float) -> float | None:
+    """Returns the time from its start to its end, or until now; None if it has not started."""
+    started, finished = number(job, "started"), number(job, "finished")
+    if math.isnan(started):
+        return None
+    return round((unix_now_s if math.isnan(finished) else finished) - started, 3)
 
 
 def in_order(jobs: Iterable[Json], order: str) -> list[Json]:

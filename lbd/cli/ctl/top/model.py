@@ -119,7 +119,7 @@ HOST_ORDERS = (
     Order("UTIL", of_number("utilisation"), falls=True),
     Order("MEMORY", memory_used, falls=True),
     Order("SLOTS", of_number("slots", "used"), falls=True),
-    Order("LOCAL", of_number("jobs", "local"), falls=True),
+    Order("FROM", of_number("jobs", "local"), falls=True),
     Order("FOREIGN", of_number("jobs", "foreign"), falls=True),
     Order("AGE", of_number("age_s"), falls=True),
 )

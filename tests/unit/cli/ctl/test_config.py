@@ -158,7 +158,7 @@ def test_rules_for_owners_apply_at_once(lbctl, file, daemon):
     assert [one["op"] for one in lbm.asked] == ["reload"]
     assert "takes effect after `lbctl restart`" in lbctl("set", "lim.port", "7905").out
     said = lbctl("set", "eligibility.always", '["gcc -c"]').out
-    assert "takes effect at your next lbsh for your commands, for those of others after" in said
+    assert "takes effect for your own commands at once (in lbsh: from its next start on)" in said
     said = lbctl("set", "users.allow", '["builder"]').out
     assert "after `lbctl restart` and `systemctl restart lbd-keeper`, which ends" in said
 

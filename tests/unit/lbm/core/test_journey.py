@@ -1,7 +1,4 @@
-"""A command on its way out: which actions follow from which events, as tables.
-
-It is one file because the table is one.
-"""
+"""A command on its way out: which actions follow from which events, as tables."""
 
 import dataclasses
 from typing import get_args
@@ -87,6 +84,7 @@ FAILED_ONCE = (*ASKED, (TO_H2, START_2), (BROKEN, *LEFT, e.Trouble(H2, BROKEN.re
 NO_LIM = (*ASKED, (SILENT, e.TakeTurn()))
 TURN = (e.TurnTaken(granted=True), warned(SILENT.reason, once=True), e.RunHere("no-lim"))
 NONE_LEFT = e.LimRefused("no-willing-host")
+EXCLUDED_HERE = ((LOOKED, ask(H1, H2)), (STAY,))
 
 LIVES = {
     # Destination
@@ -163,19 +161,6 @@ LIVES = {
         (NO_PROGRAM, *LEFT, e.Lacks(H2, "exec"), LOOK),
         (LOOKED, ask(H2, leave=True, insist=True)),
         (NONE_LEFT, *failed(NO_PROGRAM.reason, status=127)),
-    ),
-    "it must leave, and nobody can execute it": (
-        {"mode": "remote"},
-        (GO, LOOK), (LOOKED, ask(leave=True, insist=True)), (TO_H2, START_2),
-        (e.Refused("h2: ./cc: Permission denied", "exec", errno=13), *LEFT, LOOK),
-        (LOOKED, ask(H2, leave=True, insist=True)),
-        (NONE_LEFT, *failed("h2: ./cc: Permission denied", status=126)),
-    ),
-    "it must leave, and all have just said that they lack it": (
-        {"mode": "remote"}, (GO, LOOK),
-        (e.Looked(frozenset({H2}), "cc is not found on h2", lacks_program=True),
-         ask(H2, leave=True, insist=True)),
-        (NONE_LEFT, *failed("no-willing-host; cc is not found on h2", status=127)),
     ),
     "those that were left out are named": (
         {}, (GO, LOOK), (e.Looked(frozenset({H2}), "cc is not found on h2"), ask(H2)),

@@ -49,6 +49,20 @@ def test_a_command_that_must_leave_does_not_run_here_however_many_hosts_lack_its
     )
 
 
+def test_the_exit_status_tells_a_command_that_nobody_can_execute_from_one_that_is_not_there():
+    not_ours = e.Refused("h2: ./cc: Permission denied", "exec", errno=13)
+    Life(mode="remote").goes(
+        (GO, LOOK), (LOOKED, ask(leave=True, insist=True)), (TO_H2, START_2),
+        (not_ours, *LEFT, LOOK), (LOOKED, ask(H2, leave=True, insist=True)),
+        (NONE_LEFT, *failed(not_ours.reason, status=126)),
+    )  # fmt: skip
+    lacking = e.Looked(frozenset({H2}), "cc is not found on h2", lacks_program=True)
+    Life(mode="remote").goes(
+        (GO, LOOK), (lacking, ask(H2, leave=True, insist=True)),
+        (NONE_LEFT, *failed("no-willing-host; cc is not found on h2", status=127)),
+    )  # fmt: skip
+
+
 NEEDS = {"needs": Needs((("gpu", 1),))}
 GRANT = Grant((Granted("gpu", 1, (0,)),))
 NEEDED = (*ASKED, (STAY, e.TakeNeeds()))

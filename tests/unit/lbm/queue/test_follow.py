@@ -68,6 +68,18 @@ async def test_nobody_misses_the_output_of_an_attempt_that_never_started(state, 
     assert shown_of(job, ended=True) == [2] * shown
 
 
+async def test_a_job_that_is_being_started_is_not_said_to_wait():
+    told = []
+
+    async def send(tag, data):
+        told.append(data.decode())
+
+    followed = FollowedJobs(Queue(), None, "ann", 1000, "7", "7", send, "")
+    for reason in ("2 jobs are ahead of it", "starting on h2", ""):
+        await followed._heard(pb.JobInfo(id=7, state="pending", reason=reason))
+    assert told == ["2 jobs are ahead of it"]
+
+
 def test_a_start_that_is_a_guess_is_marked_and_has_its_interval():
     job = pb.JobInfo(predicted_wait_s=12.0)
     assert begin_text(job) == "starts in ~12s"

@@ -18,7 +18,15 @@ JOBS = [
     {**JOB, "id": "h1-9", "user": "ann", "host": "h2", "cpu_s": 5.0, "submitted": 900.0},
     {**JOB, "id": "h1-10", "user": "bob", "host": "h3", "cpu_s": None, "name": "fit-a"},
     {**JOB, "id": "7", "user": "ann", "host": "h3", "cpu_s": 0.5, "name": "fit-b"},
-    {**JOB, "id": "8", "user": "ann", "host": "h1", "state": "failed", "cpu_s": 60.0},
+    {
+        **JOB,
+        "id": "8",
+        "user": "ann",
+        "host": "h1",
+        "state": "failed",
+        "cpu_s": 60.0,
+        "finished": 92.5,
+    },
 ]
 
 
@@ -47,6 +55,7 @@ def listed(daemon, capsys):
         (("--sort=-cpu",), ["8", "h1-9", "7", "h1-10"]),  # as its column is headed
         (("--sort", "cpu_s"), ["7", "h1-9", "8", "h1-10"]),
         (("--sort=-cpu_s", "--limit", "2"), ["8", "h1-9"]),
+        (("--sort=-RAN", "--user", "ann"), ["h1-9", "7", "8"]),
         (("--limit", "2"), ["h1-9", "h1-10"]),
         (("--all",), ["h1-10", "7", "8", "h1-9"]),  # by submission
         (("--all", "--limit", "1"), ["h1-9"]),  # the one that was submitted last
@@ -54,6 +63,16 @@ def listed(daemon, capsys):
 )
 def test_who_is_shown_and_in_what_order(listed, words, ids):
     assert listed(*words) == ids
+
+
+def test_how_long_a_job_ran_is_a_field(daemon, capsys):
+    ended = {**JOB, "started": 2.0, "finished": 92.5}
+    waiting = {**JOB, "id": "8", "started": None}
+    daemon("lbm", status={}, jobs={"jobs": [ended, waiting], "missing": []})
+    assert lbctl.main(["jobs", "--format", "id,RAN"]) == 0
+    assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
+        ["ID", "RAN_S"], ["h1-7", "90.5"], ["8"],
+    ]  # fmt: skip
 
 
 def test_a_column_is_known_by_its_heading_too():
