@@ -20,9 +20,6 @@ ACCEPTED_AT_ONCE = 64
 DESCRIPTORS_EACH = 5  # per client: its socket, its process, three of the command
 DESCRIPTORS_OWN = 256  # for everything else in an LBM: its keeper, its LIM, other hosts
 USER_SHARE = 0.75  # of `max_clients` for one user
-# systemd sends one signal whether it stops or restarts us; its unit makes this file first if it
-# stops us.
-STOPPING = "lbm.stopping"
 STOPPED = b"this host's LBM is stopped"
 TOO_MANY = b"the lbm of this host has too many commands under way (lbm.max_clients)"
 
@@ -33,7 +30,6 @@ class ClientServer:
     def __init__(self, path: Path, home: OutboundContext, answer: JsonHandler) -> None:
         self._path = path
         self._restarting = path.with_name("lbm.restarting")  # for clients that find no LBM
-        self._stopping = path.with_name(STOPPING)
         self._home = home
         self.answer = answer
         self._tasks: dict[asyncio.Task[None], Connection] = {}
@@ -55,9 +51,8 @@ class ClientServer:
         listener.setblocking(False)
         take_descriptors(listener, wanted=False)  # before any are requested
         asyncio.get_running_loop().add_reader(listener, self._accept, listener)
-        for mark in (self._restarting, self._stopping):
-            with contextlib.suppress(OSError):
-                mark.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            self._restarting.unlink(missing_ok=True)
 
     def leave(self) -> tuple[int, list[Connection]]:
         """Stops accepting. Returns the listening socket (-1: none) and the connected clients."""
