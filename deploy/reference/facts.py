@@ -207,8 +207,7 @@ def files_page() -> str:
         "`log.level`, a `.pid` file for each daemon, `up.notify`, by which they tell `lbd up` that "
         "they are ready, `dispatcher.wanted`, by which `lbctl queue enable` has the dispatcher "
         "started, and `lbm.restarting` while one LBM makes way for the next: clients wait up to 30 "
-        "seconds for that one. The package's unit makes `lbm.stopping` where systemd stops the LBM "
-        "rather than restarting it: then it ends what runs, and nobody waits.",
+        "seconds for that one.",
     ))  # fmt: skip
 
 

@@ -48,7 +48,7 @@ from lbd.lbm.queue.dispatcher_line import DispatcherLine
 from lbd.lbm.queue.logs import check_reader, looks_of_hosts, serve_logs
 from lbd.lbm.session.host_questions import HostQuestions
 from lbd.lbm.session.questions import Questions
-from lbd.lbm.session.server import STOPPING, ClientServer
+from lbd.lbm.session.server import ClientServer
 from lbd.lbm.staging.pack_transfer import serve_files
 from lbd.lbm.staging.queued_files import QueuedFiles
 from lbd.lbm.staging.workdirs import Workdirs
@@ -136,11 +136,11 @@ class Lbm:
 
     async def run(self) -> None:
         """Runs until stopped. Raises LbdError if it cannot start or one of its parts dies."""
-        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, self._make_way)
+        # for an LBM that continues everything; `_stop` is for the end of everything
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, self._restart.set)
         locks = take_pid_locks("lbm", self._config.host.runtime_dir, self._config.host.state_dir)
         clients = ClientServer(self._runtime / "lbm.sock", self._home, self._questions.answer)
         try:
-            clients.forget_stop()
             self._bind_network()
             await self._keeper.connect()
             listener = await self._take_over(clients)
@@ -193,10 +193,6 @@ class Lbm:
     def _hung_up(self) -> None:
         with contextlib.suppress(ConfigError):  # the error is in the log
             self.reload()
-
-    def _make_way(self) -> None:
-        """For an LBM that continues everything, unless systemd stops us: then none follows."""
-        (self._stop if (self._runtime / STOPPING).exists() else self._restart).set()
 
     async def _take_over(self, clients: ClientServer) -> int | None:
         """Takes over what an earlier LBM left with the keeper. Returns its socket for clients."""

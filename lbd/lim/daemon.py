@@ -56,8 +56,11 @@ class Network(Protocol):
 
 
 class Lim:
-    def __init__(self, config: Config, network: Network | None, *, signs: bool = False) -> None:
-        """`signs`: hosts have certificates, so a policy must be signed."""
+    def __init__(
+        self, config: Config, network: Network | None, *, signs: bool = False, cluster: str = ""
+    ) -> None:
+        """`signs`: hosts have certificates, so a policy must be signed. `cluster`: the digest of
+        its authority."""
         self.config = config
         self.network = network
         self.failure: str = ""
@@ -65,7 +68,7 @@ class Lim:
         self.own_pids = {os.getpid()}
         state_dir = Path(config.host.state_dir)
         cores, now_s = kernel.usable_cores(config.host.cores), time.monotonic()
-        self.kept = SettingsFile(make_dir(state_dir))
+        self.kept = SettingsFile(make_dir(state_dir), cluster)
         identity = identity_of(config, self.kept, cores, alone=network is None, signs=signs)
         self.state = state_of(config, identity, now_s)
         load, own = self.state.in_force.load, lambda: self.own_pids

@@ -15,6 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lbd.errors import ConfigError
 from lbd.lim.core.messages import (
     BY_CHARS_MAX,
     COUNTER_MAX,
@@ -45,8 +46,10 @@ log = logging.getLogger(__name__)
 class SettingsFile(SavedSettings):
     """Saves settings. Each failure is logged, and the LIM goes on."""
 
-    def __init__(self, state_dir: Path) -> None:
+    def __init__(self, state_dir: Path, cluster: str = "") -> None:
+        """`cluster`: the digest of its authority; "" while this host is alone."""
         super().__init__(state_dir)
+        self._cluster = cluster
         self._drained = state_dir / "drained"
         self.follow: Callable[[Settings], None] = lambda _: None  # called with what was saved
 
@@ -66,6 +69,22 @@ class SettingsFile(SavedSettings):
         """Returns the saved settings; none if the file is damaged."""
         return self._read(settings_of) or Settings()
 
+    def drop_others(self) -> bool:
+        """Removes settings that were made while this host was alone, or in another cluster: their
+        number may be above the cluster's, whose settings they would replace on every host. Returns
+        whether there were any. The first releases did not save where settings were made.
+
+        Raises ConfigError if they cannot be removed.
+        """
+        made_in = self._read(lambda found: found.get("cluster"))
+        if made_in is None or made_in == self._cluster:
+            return False
+        try:
+            self.path.unlink(missing_ok=True)
+        except OSError as problem:
+            raise ConfigError(f"{self.path}: {problem.strerror}") from problem
+        return True
+
     def keep_drained(self, drained: bool) -> None:
         try:
             if drained:
@@ -79,17 +98,19 @@ class SettingsFile(SavedSettings):
         try:
             if self.is_later:
                 raise OSError(errno.EPERM, f"{self.path} is of a later release")
-            write_whole(self.path, settings_bytes(settings), 0o600, is_durable=True)
+            data = settings_bytes(settings, self._cluster)
+            write_whole(self.path, data, 0o600, is_durable=True)
             self._before.unlink(missing_ok=True)
         except OSError as problem:
             log.warning("cannot save the cluster's settings across restarts: %s", problem)
         self.follow(settings)
 
 
-def settings_bytes(settings: Settings) -> bytes:
+def settings_bytes(settings: Settings, cluster: str) -> bytes:
     """Encodes the settings for `settings_of`."""
     kept = {
         "schema": SCHEMA,
+        "cluster": cluster,
         "counter": settings.counter,
         "drains": settings.drains,
         "notes": {host: asdict(note) for host, note in settings.drain_notes.items()},

@@ -321,6 +321,11 @@ class Operations:
             return {}  # the question was only whether the caller may
         for name in queue_hosts(texts) or ():
             r.known_host(name, self._state.table.entries)
+            if self._lim.network is None:  # no dispatcher could start here
+                raise Refusal(
+                    "the queue needs certificates: run `lbctl init` or `lbctl join`, then "
+                    "`lbctl restart`", "unavailable",
+                )  # fmt: skip
         names = frozenset(str(name) for name, value in values.items() if value is None)
         if strange := sorted(filter(lambda name: not is_shared(name), names)):
             raise Refusal(f"{strange[0]} cannot be set for the whole cluster")

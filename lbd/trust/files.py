@@ -6,6 +6,7 @@ key with another's certificate.
 
 import contextlib
 import functools
+import hashlib
 import os
 import ssl
 import stat
@@ -109,6 +110,10 @@ class HostFiles:
 
     def read_authority(self) -> bytes:
         return read(self.authority)
+
+    def cluster(self) -> str:
+        """Returns the digest of the authority, which only its own cluster has."""
+        return hashlib.sha256(self.read_authority()).hexdigest()
 
     def read_signed(self) -> bytes:
         """Returns the revocations as received; b"" while there are none."""

@@ -16,10 +16,10 @@ SETTINGS = (*(setting for setting in FAST if "orphan" not in setting), *PATIENT)
 PIECE = 1 << 16
 
 
-def leave(lab, host, daemon="lbm"):
+def leave(lab, host, daemon="lbm", number=signal.SIGUSR2):
     """Tells a daemon to make way for its successor, and waits until it has."""
     pid = int((lab.paths(host).run / f"{daemon}.pid").read_text())
-    os.kill(pid, signal.SIGUSR2)
+    os.kill(pid, number)
     lab.wait_until(lambda: not alive(pid), "it has left")
 
 

@@ -293,12 +293,11 @@ def test_job_control_goes_on(lab):
 
 
 def test_a_stop_is_no_restart(lab):
-    """It comes as the same signal, but with a mark: nobody waits for a next LBM."""
+    """Nobody waits for a next LBM."""
     running = begun(lab, "read word; echo got $word", stdin=-1)
     job = lab.run("h1", "lbrun", "-d", "-H", "h1", "sleep", "600").stdout.strip()
     lab.wait_until(lambda: state_of(lab, job)[0] == "running", "it runs")
-    (lab.paths("h1").run / "lbm.stopping").touch()
-    leave(lab, "h1")
+    leave(lab, "h1", number=signal.SIGTERM)
     found = lab.run("h1", "lbrun", "echo", "here")
     assert found.stdout == "here\n"
     assert found.stderr.startswith("lbrun: no lbm is running here")

@@ -377,6 +377,41 @@ def test_an_enabled_queue_is_started_by_its_path_unit(machine, from_other, queue
     machine.run("lbctl", "kill", waiting, check=True)
 
 
+def test_the_lbm_knows_a_stop_from_a_restart_without_a_message_bus(machine):
+    """As when the host is shut down: then the bus has gone before the LBM is stopped."""
+    machine.run("systemctl", "stop", "dbus.socket", "dbus.service")
+    found = []
+    for verb in ("restart", "stop"):
+        run = machine.show("lbd-lbm", "InvocationID")
+        machine.run("systemctl", verb, "lbd-lbm", check=True)
+        machine.run("journalctl", "--sync", check=True)
+        said = machine.run("journalctl", f"_SYSTEMD_INVOCATION_ID={run}", check=True).stdout
+        found.append(("ready" in said, "handed over" in said))
+    machine.run("systemctl", "start", "lbd-lbm", check=True)
+    assert found == [(True, True), (True, False)]
+
+
+def test_a_host_that_goes_down_with_its_dispatcher_hands_back_its_jobs_first(
+    machine, from_other, queue
+):
+    ann = ("runuser", "-u", "ann", "--", "env", "-C", "/home/ann")
+    wait_until(lambda: machine.run(*ann, "lbrun", "-q", "true").returncode == 0, "a job runs", 60)
+    submit = ("lbrun", "-d", "-H", queue, "sleep", "600")
+    job = machine.run(*ann, *submit, check=True).stdout.strip()
+
+    def attempts():
+        said = machine.run(*ann, "lbctl", "job", job, "--json").stdout
+        return [(one["state"], one["reason"]) for one in json.loads(said or "{}")["attempts"]]
+
+    wait_until(lambda: [state for state, _ in attempts()] == ["running"], "it runs", 30, attempts)
+    units = ("lbd.target", "lbd-lbm", "lbd-dispatcher")  # to wait for these, too
+    machine.run("systemctl", "stop", *units, check=True, timeout=90)
+    machine.run("systemctl", "start", "lbd.target", check=True, timeout=90)
+    begun = lambda: [reason for _, reason in attempts()][:1] == ["its host's LBM was stopped"]  # noqa: E731
+    wait_until(begun, "its first attempt ended with the LBM", 15, attempts)
+    machine.run("lbctl", "kill", job, check=True)
+
+
 def test_the_page_is_started_by_its_socket_unit(machine):
     assert machine.show("lbd-web", "ActiveState") == "inactive"
     machine.run("systemctl", "enable", "--now", "lbd-web.socket", check=True)

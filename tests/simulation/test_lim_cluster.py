@@ -202,6 +202,25 @@ def test_a_second_host_with_the_same_name_is_refused_with_one_line(seed):
     assert not first.failure
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_machine_that_replaces_another_is_known_by_its_address_within_seconds(seed):
+    cluster = settled(1, seed)
+    target = cluster["h1"].state.membership.me.lim_target
+    for name in ("h2", "h3"):
+        cluster.start(HostId(name), join=target)
+    cluster.run_until(cluster.settled, 15, "the three have met")
+    cluster.crash("h3")
+    cluster.run(cluster["h2"].state.in_force.lim.down_after_s)
+    cluster.start(HostId("h3"), address="10.9.9.9", join=target)
+    cluster.cut_between({HostId("h2")}, {HostId("h3")})  # it first hears of it from the centre
+    cluster.run(2.0)
+    cluster.heal()
+    cluster.run(2 * cluster["h2"].state.in_force.lim.keepalive_s)
+    for name in ("h1", "h2"):
+        known = cluster[name].state.table.entries[HostId("h3")].member
+        assert known.lim_target == "10.9.9.9:7901"
+
+
 def test_a_host_whose_clock_went_back_is_accepted_again():
     cluster = settled(3, 8)
     cluster.crash("h2")

@@ -135,7 +135,7 @@ def init(options: argparse.Namespace, path: str | None) -> int:
         write_private(files.revoked, authority.signed_list())
     print(f"certificate of {config.host.name} in {files.root}")
     if options.queue:
-        place_on_first_host(config, files.read_credentials(), now_s)
+        place_on_first_host(config, files, now_s)
         print(f"the queue is on {config.host.name}")
     settle_config(own, more, path)
     show_to_daemons(load(str(own.file)), authority)

@@ -16,6 +16,7 @@ from lbd.lim.identity import others_met
 from lbd.lim.known_hosts import KnownHosts
 from lbd.lim.policy_guard import PolicyGuard
 from lbd.lim.remembering import Remembering
+from lbd.lim.settings_file import SettingsFile
 from lbd.lim.socket import Operations
 from lbd.local import json_socket as local
 from lbd.local.starting import returning_mark
@@ -56,7 +57,8 @@ async def serve(config: Config, stop: Stop, ready: Ready) -> None:
     most = hosts_max(lim_config.max_hosts)
     network = LimNetwork(trust, *limits, most) if trust is not None else None
     try:
-        lim = Lim(config, network, signs=isinstance(trust, Tls))
+        cluster = own_settings_only(config, trust) if isinstance(trust, Tls) else ""
+        lim = Lim(config, network, signs=isinstance(trust, Tls), cluster=cluster)
         traffic = network.traffic if network else Traffic()
         state_dir = Path(config.host.state_dir)
         remembering = Remembering(lim.state, state_dir)
@@ -105,6 +107,20 @@ async def serve(config: Config, stop: Stop, ready: Ready) -> None:
             await network.close()
         for lock in locks:
             os.close(lock)
+
+
+def own_settings_only(config: Config, trust: Tls) -> str:
+    """Returns the digest of the cluster's authority. A host that has joined it brings no settings
+    of its own; the authority's host brings what it had before it created the cluster."""
+    cluster = trust.files.cluster()
+    if trust.files.read_home()[0] not in ("", config.host.name):
+        kept = SettingsFile(Path(config.host.state_dir), cluster)
+        if kept.drop_others():
+            log.warning(
+                "%s was not made in this cluster and is removed; the cluster's settings apply",
+                kept.path,
+            )
+    return cluster
 
 
 async def say_level(lim: Lim, file: LevelFile) -> None:

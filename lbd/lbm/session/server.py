@@ -20,9 +20,6 @@ ACCEPTED_AT_ONCE = 64
 DESCRIPTORS_EACH = 5  # per client: its socket, its process, three of the command
 DESCRIPTORS_OWN = 256  # for everything else in an LBM: its keeper, its LIM, other hosts
 USER_SHARE = 0.75  # of `max_clients` for one user
-# systemd sends one signal whether it stops or restarts us; its unit makes this file first if it
-# stops us.
-STOPPING = "lbm.stopping"
 STOPPED = b"this host's LBM is stopped"
 TOO_MANY = b"the lbm of this host has too many commands under way (lbm.max_clients)"
 
@@ -40,11 +37,6 @@ class ClientServer:
         descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._limit = clients_within(home.config.lbm.max_clients, descriptors)
         self._listener: socket.socket | None = None
-
-    def forget_stop(self) -> None:
-        """Removes the mark of a stop that was meant for the LBM before us."""
-        with contextlib.suppress(OSError):
-            self._path.with_name(STOPPING).unlink(missing_ok=True)
 
     def start(self, left: int | None, *, for_all: bool) -> None:
         """`left`: the socket from an earlier LBM, on which clients may wait already.

@@ -180,11 +180,19 @@ class Membership:
         return len(self._table.entries) >= self._table.params.max_hosts
 
     def _is_other(self, known: m.Member, member: m.Member, now_s: float) -> bool:
-        """Whether `member` is another machine using the name of a live host."""
+        """Whether `member` is another machine using the name of a live host.
+
+        What `member` itself has sent since its start, to us or through the centre, shows no life at
+        the known address: it may have replaced the machine there.
+        """
         if known.lim_target == member.lim_target:
             return False
         entry = self._table.entries[member.name]
-        last_heard_s = max(entry.heard_at_s, entry.sampled_at_s)
+        is_its_own = entry.sample is not None and entry.sample.incarnation == member.incarnation
+        last_heard_s = max(
+            NEVER if known.incarnation == member.incarnation else entry.heard_at_s,
+            NEVER if is_its_own else entry.sampled_at_s,
+        )
         return not entry.left and now_s - last_heard_s < self._table.params.stale_after_s
 
     def _take_in(self, member: m.Member, now_s: float) -> list[Action]:

@@ -6,10 +6,8 @@ import signal
 import pytest
 
 from lbd.config.schema import Config, HostConfig
-from lbd.errors import Unavailable
 from lbd.lbm import daemon
 from lbd.lbm.daemon import Lbm
-from lbd.lbm.session.server import STOPPING
 from lbd.process.stop import Stop
 
 
@@ -67,19 +65,3 @@ async def test_a_restart_leaves_what_runs(lbm):
         await lbm.run()
     assert not attempts.has_ended
     assert len(lbm.handed_over) == 1
-
-
-async def test_the_mark_of_an_earlier_stop_is_no_stop_of_this_one(lbm, tmp_path, monkeypatch):
-    """One that was killed while it stopped leaves it, and the next may be restarted at once."""
-    (tmp_path / STOPPING).touch()
-
-    async def restarted(_clients):
-        signal.raise_signal(signal.SIGUSR2)
-        await asyncio.sleep(0.05)
-        assert lbm._restart.is_set()
-        assert not lbm._stop.is_set()
-        raise Unavailable("enough is seen")
-
-    monkeypatch.setattr(lbm, "_take_over", restarted)
-    with pytest.raises(Unavailable, match="enough"):
-        await lbm.run()

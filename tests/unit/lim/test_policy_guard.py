@@ -229,7 +229,7 @@ def test_an_old_certificate_of_a_host_that_has_a_new_one(authority, trusts, clus
 def test_a_restart_keeps_the_policy_with_its_seal(trusts, strict):
     made = strict["h1"].change(e.ChangeSettings("LOWEST", {"lim.min_gain": 0.4}, save=True))
     made = strict["h1"].change(e.ChangeSettings("THRHLD", {}))  # not saved
-    kept = settings_of(table(settings_bytes(made.lasting)))
+    kept = settings_of(table(settings_bytes(made.lasting, "c1")))
     assert (kept.seal, kept.saved) == (made.seal, made.saved)
     again = Host(trusts["h2"], AdminConfig(settings_hosts=("h1",)), kept)
     strict["h3"].hear("h2", again.state.settings)
@@ -244,7 +244,7 @@ SHORT = {"counter": 1, "author": "h1", "trial": "zz" * 32, "certificate": "", "s
 
 @pytest.mark.parametrize("seal", [7, {"counter": 1}, SHORT, {**SHORT, "trial": "00"}])
 def test_settings_with_a_damaged_seal_are_ignored(seal):
-    kept = json.loads(settings_bytes(m.Settings(3)))
+    kept = json.loads(settings_bytes(m.Settings(3), "c1"))
     with pytest.raises(ValueError, match=r"not the seal|non-hexadecimal"):
         settings_of({**kept, "seal": seal})
 

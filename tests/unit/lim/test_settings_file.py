@@ -112,3 +112,21 @@ def test_a_file_of_the_previous_release_is_read_and_written_as_ours(tmp_path):
     assert file.settings() == Settings(3, drains={"h3": True})
     file.keep_settings(KEPT)
     assert json.loads(file.path.read_text())["schema"] == 1
+
+
+@pytest.mark.parametrize(("made_in", "is_kept"), [("", False), ("c1", True), ("c2", False)])
+def test_a_host_that_joins_brings_no_settings_of_its_own(tmp_path, made_in, is_kept):
+    """Their number can be the higher one: then they replaced those of all hosts."""
+    SettingsFile(tmp_path, made_in).keep_settings(KEPT)
+    file = SettingsFile(tmp_path, "c1")
+    assert file.drop_others() is not is_kept
+    assert file.settings() == (KEPT.lasting if is_kept else Settings())
+    assert not file.drop_others()
+
+
+def test_settings_that_do_not_say_where_they_were_made_are_kept(tmp_path):
+    """As an earlier release saved them."""
+    file = SettingsFile(tmp_path, "c1")
+    file.path.write_text('{"counter": 3, "drains": {"h3": true}}')
+    assert not file.drop_others()
+    assert file.settings().counter == 3

@@ -5,7 +5,7 @@ import pytest
 from lbd.lim.daemon import Lim
 from lbd.lim.settings_file import SettingsFile
 from lbd.local.json_socket import Refusal
-from tests.unit.lim.daemons import LBM, NOBODY
+from tests.unit.lim.daemons import LBM, NOBODY, config, running
 from tests.unit.until import until
 
 
@@ -70,3 +70,11 @@ async def test_nothing_in_a_damaged_file_is_followed(two, tmp_path):
     file = SettingsFile(tmp_path / "h1/state")
     file.path.write_text('{"counter": 5, "drains": {}, "saved": {"dispatch.host": 7}}')
     assert file.settings().saved == {}
+
+
+async def test_a_host_alone_gets_no_queue_and_keeps_no_assignment(tmp_path):
+    """No dispatcher could start, and the assignment went with the host into its next cluster."""
+    async with running(config(tmp_path, "h1", ("h1",)), alone=True) as (one,):
+        with pytest.raises(Refusal, match="needs certificates: run `lbctl init` or `lbctl join`"):
+            await one.ask(share(host="h1", standby=[]))
+        assert one.lim.state.settings.counter == 0

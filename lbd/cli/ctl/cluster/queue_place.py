@@ -29,7 +29,7 @@ from lbd.lim.settings_file import SettingsFile, settings_bytes
 from lbd.local.json_socket import Refusal
 from lbd.model import HostId
 from lbd.process import last_words
-from lbd.trust.files import Credentials, write_private
+from lbd.trust.files import HostFiles, write_private
 
 ABOUT = {
     "enable": "run the dispatcher on this host; with PostgreSQL, on several: one leads, the others "
@@ -142,7 +142,7 @@ def check_right(daemons: Daemons) -> None:
 # Enable
 
 
-def place_on_first_host(config: Config, credentials: Credentials, now_s: float) -> None:
+def place_on_first_host(config: Config, files: HostFiles, now_s: float) -> None:
     """Writes the setting for this host's LIM to start with and pass on, signed as if by `lbctl`."""
     from lbd.trust.seals import sign
 
@@ -150,8 +150,11 @@ def place_on_first_host(config: Config, credentials: Credentials, now_s: float) 
     before = file.settings()
     shared = {name: shared_text(name, value) for name, value in placed([me]).items()}
     change = ChangeSettings(None, {}, shared=shared)
-    signed = sealed(change, before, me, config.cluster.name, now_s, partial(sign, credentials))
-    write_private(file.path, settings_bytes(signed.applied_to(before, me).lasting))
+    signed = sealed(
+        change, before, me, config.cluster.name, now_s, partial(sign, files.read_credentials())
+    )
+    made = settings_bytes(signed.applied_to(before, me).lasting, files.cluster())
+    write_private(file.path, made)
 
 
 def enable(daemons: Daemons, options: argparse.Namespace) -> int:

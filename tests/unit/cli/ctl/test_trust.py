@@ -111,6 +111,8 @@ def test_the_queue_that_init_places_is_signed_for_all_hosts(tmp_path, monkeypatc
     seal = settings.seal
     assert signer_of(authority, seal.certificate, seal.signature, text).host == "h1"
     assert settings.saved["dispatch.host"] == '"h1"'
+    files = host_files(load(str(file)))
+    assert not SettingsFile(tmp_path / "state", files.cluster()).drop_others()  # made in this one
 
 
 def test_init_with_an_existing_authority_names_the_hosts_that_need_not_join(tmp_path, capsys):

@@ -375,3 +375,20 @@ def test_a_host_that_sends_anything_keeps_its_name_even_if_its_load_is_unknown()
     hear(state, H2, m.Probe(), now_s=later_s)
     other = member("h2", 1, 5, address="10.9.9.9")
     assert hear(state, H2, m.Hello(other, False), 5, now_s=later_s).name_taken
+
+
+@pytest.mark.parametrize("through", ["the centre", "a message"])
+def test_a_machine_that_replaced_another_is_known_by_its_own_address(through):
+    """What was heard of the new machine counted as life of the old one, so its Hello was refused
+    for ever, and it was called at the old address."""
+    state = lim()
+    later_s = NOW_S + state.in_force.lim.stale_after_s + 1.0
+    other = member("h2", 1, 5, address="10.9.9.9")
+    if through == "the centre":
+        state.table.record(sample("h2", 1, incarnation=5), later_s)
+    else:
+        hear(state, H2, m.Probe(), 5, now_s=later_s)
+    assert not hear(state, H2, m.Hello(other, False), 5, now_s=later_s).name_taken
+    assert state.table.entries[H2].member.lim_target == "10.9.9.9:7901"
+    third = member("h2", 1, 6, address="10.8.8.8")
+    assert hear(state, H2, m.Hello(third, False), 6, now_s=later_s).name_taken
