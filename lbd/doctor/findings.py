@@ -1,6 +1,9 @@
 """All checks of `lbctl doctor`, in their order."""
 
+import re
 from collections.abc import Iterator
+
+import psutil
 
 from lbd import __version__
 from lbd.config.schema import Config
@@ -35,11 +38,14 @@ from lbd.doctor.queue_settings import queue_settings
 from lbd.doctor.this_host import host_checks, keeper_state, keeper_users, lbsh_checks, owner_seen
 from lbd.errors import LbdError, Unavailable
 from lbd.local.json_socket import ask
+from lbd.process import last_words
+from lbd.process.own_addresses import is_elsewhere
 
 HANGS_S = 4.0  # a daemon that takes longer for the simplest question counts as hung
 LIM_TIMEOUT_S = 8.0  # the LIM asks every peer before it answers
 SAMPLING_COST_MAX = 0.01  # fraction of a core
 SAMPLE_HZ_MIN = 1.0
+PORT_IN_USE = re.compile(r"cannot listen on .*:(\d+)")
 
 
 def checks(config: Config) -> Iterator[Check]:
@@ -165,9 +171,32 @@ def absent(name: str, daemons: Daemons, daemon: str, problem: LbdError) -> Check
     path = daemons.socket(daemon)
     if not isinstance(problem, Unavailable):
         return Check(name, FAULT, str(problem), f"see the log of `lbd {daemon}`")
-    if not path.exists():
-        return Check(name, FAULT, f"not running: no {path}", START)
-    if "did not answer" in str(problem):
+    if path.exists() and "did not answer" in str(problem):
         says = str(problem).partition(";")[0]
         return Check(name, FAULT, says, "it hangs or is stopped: kill it, and it will be restarted")
-    return Check(name, FAULT, f"not running: {path} is stale", START)
+    if why := last_words.read(daemons.config.host.runtime_dir, daemon):
+        fix = fix_before_start(daemon, why, daemons.config.host.address)
+        return Check(name, FAULT, f"not running: {why}", fix)
+    says = f"{path} is stale" if path.exists() else f"no {path}"
+    return Check(name, FAULT, f"not running: {says}", START)
+
+
+def fix_before_start(daemon: str, why: str, address: str) -> str:
+    """`why`: the last words of a daemon that could not start; `address`: this host's."""
+    if (in_use := PORT_IN_USE.search(why)) and not is_elsewhere(address):
+        holder = holder_of(int(in_use[1])) or "what is listening there (ss -ltnp)"
+        return f"stop {holder}, or set {daemon}.port to another port; then {START}"
+    return f"correct that first; then {START}"
+
+
+def holder_of(port: int) -> str:
+    """Returns the process that listens on a TCP port; "" if none does or we may not see it."""
+    try:
+        found = psutil.net_connections("tcp")
+        pid = next(
+            (one.pid for one in found if one.status == psutil.CONN_LISTEN and one.laddr[1] == port),
+            None,
+        )
+        return f"{psutil.Process(pid).name()} (process {pid})" if pid else ""
+    except (psutil.Error, OSError):
+        return ""
