@@ -25,18 +25,27 @@ from lbd.trust.names import said_of
 from lbd.trust.root_directory import check_root_directory
 
 OK, WARN, FAULT = "ok", "warn", "fault"
+SEE_CERTIFICATE = "see the certificate's line above"
 UNSEEN = "skipped"  # could not be checked
 UNSEEN_SAYS = "{} not looked at: permission denied; run this as root or the daemons' user"
 DESCRIPTORS_MAX_SHARE = 0.8
 DESCRIPTORS_FEW = 1024
-JOIN_FIX = "run `lbctl token create {}` on the authority's host, then `lbctl join ADDRESS -` here"
+JOIN_FIX = (
+    "run `lbctl token create {}` on the authority's host, then here the `lbctl join` line that it "
+    "prints, and `lbctl restart`"
+)
 REJOIN_FIX = (
-    "run `lbctl token create {}` on the authority's host, then `lbctl join ADDRESS -` and "
-    "`lbctl restart` on that host"
+    "run `lbctl token create {}` on the authority's host, then on that host the `lbctl join` line "
+    "that it prints, and `lbctl restart`"
+)
+REVOKED_SAYS = "revoked: no host of the cluster talks to this one"
+REVOKED_FIX = (
+    "is another machine {host} now (`lbctl status` on another host)? A new token for {host} would "
+    "revoke that one, so {ended}. Otherwise {joined}"
 )
 REPLACED_FIX = (
-    "save what only this machine has (`lbctl stats --csv`), then end it: `systemctl disable --now "
-    "lbd.target; rm -r {paths}`; it can join again under another name"
+    "save what only this machine has (`lbctl stats --csv`), then end this one: `systemctl disable "
+    "--now lbd.target; rm -r {paths}`; it can join again under another name"
 )
 ENDED_FIX = (
     "it should have been renewed: is lbd-authority running on the authority's host? Once "
@@ -210,7 +219,9 @@ def revoked_here(config: Config, files: HostFiles) -> Check:
     except LbdError:  # no authority here, or not readable by us
         replaced = False
     if not replaced:
-        return Check("certificate", FAULT, "revoked", JOIN_FIX.format(own))
+        ended = REPLACED_FIX.format(paths=config.host.state_dir)
+        fix = REVOKED_FIX.format(host=own, ended=ended, joined=JOIN_FIX.format(own))
+        return Check("certificate", FAULT, REVOKED_SAYS, fix)
     says = f"revoked: a machine restored from a backup of this one is {own} now; no queued job "
     fix = REPLACED_FIX.format(paths=f"{config.host.state_dir} {here.root}")
     return Check("certificate", FAULT, f"{says}starts here", fix)

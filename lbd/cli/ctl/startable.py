@@ -4,11 +4,13 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+from lbd.cli.ctl.own_address import certified
 from lbd.cli.ctl.verb import say
 from lbd.config.schema import Config
 from lbd.doctor.checks import daemons_account, may
 from lbd.doctor.this_host import address
 from lbd.text.one_line import one_line
+from lbd.trust.files import host_files
 
 ANSWER_S = 5.0
 LINES = 20  # of the journal
@@ -18,6 +20,13 @@ def obstacles(config: Config) -> Iterator[str]:
     """Yields what would keep the daemons from starting, and the fix, by the doctor's own check."""
     for found in address(config):
         yield f"{found.says}; {found.fix}"
+    own, identity = config.host.name, certified(host_files(config))
+    if identity is not None and identity.host != own:
+        yield (
+            f"host.name is {own}, but this host has joined as {identity.host}; "
+            f"`lbctl config set host.name {identity.host}`, and `lbctl leave` before it gets "
+            "another name"
+        )
     account = daemons_account(config)
     if config.path and account is not None and not may(account, "-r", config.path):
         yield (

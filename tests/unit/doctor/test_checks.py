@@ -17,6 +17,7 @@ from lbd.doctor import this_host
 from lbd.doctor.checks import (
     FAULT,
     OK,
+    REVOKED_SAYS,
     UNSEEN,
     WARN,
     containment,
@@ -121,6 +122,17 @@ def join(config, ago_s):
     authority = Authority(root / "authority", 60.0)
     authority.create("c", "h1", time.time() - ago_s)
     enrol(authority, host_files(config), "h1", "127.0.0.1:7901", time.time() - ago_s)
+
+
+def test_a_revoked_host_does_not_take_its_name_back_from_the_machine_that_replaced_it(config):
+    files, authority = host_files(config), Authority(Path(config.host.state_dir) / "other", 60.0)
+    authority.create("c", "h9", time.time())
+    enrol(authority, files, "h1", "10.0.0.9:7901", time.time())
+    files.revoked.write_bytes(authority.revoke("h1"))
+    (found,) = [one for one in trust(config) if one.name == "certificate"]
+    assert (found.state, found.says) == (FAULT, REVOKED_SAYS)
+    assert found.fix.startswith("is another machine h1 now (`lbctl status` on another host)?")
+    assert "would revoke that one, so save what only this machine has" in found.fix
 
 
 def test_a_valid_certificate(config):
