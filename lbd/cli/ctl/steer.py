@@ -144,9 +144,13 @@ def algorithm(daemons: Daemons, options: argparse.Namespace) -> int:
         print_json(reply)
     else:
         put(text(reply, "algorithm"))
-        change = f"algorithm {text(reply, 'was')} → {text(reply, 'algorithm')}"
+        change = changed("algorithm", text(reply, "was"), text(reply, "algorithm"))
         say_where(options, reply, "lim.algorithm", change, text(reply, "saved"))
     return 0
+
+
+def changed(name: str, was: str, now: str) -> str:
+    return f"{name} {was} → {now}" if was != now else f"{name} was already {now}"
 
 
 def say_where(options: argparse.Namespace, reply: Json, name: str, change: str, saved: str) -> None:
@@ -213,7 +217,7 @@ def param(daemons: Daemons, options: argparse.Namespace) -> int:
             say(notice)
         put(f"{name} = {value}")
         now = shown(reply, "as_set" if "as_set" in reply else "value")
-        change = f"{name} {shown(reply, 'was')} → {now}"
+        change = changed(name, shown(reply, "was"), now)
         say_where(options, reply, name, change, shown(reply, "saved"))
     return 0
 

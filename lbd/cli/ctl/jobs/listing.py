@@ -67,7 +67,13 @@ PIPE_WIDTH = 2000  # of a command, if the output is not a terminal
 DISPATCHER = "the dispatcher"  # its entry among the hosts that did not answer
 
 
+ELSEWHERE = {
+    "--csv": "`lbctl history --csv` lists ended jobs, plain and queued; `--json` these",
+}
+
+
 def add_options(parser: Parser) -> None:
+    parser.elsewhere = ELSEWHERE
     parser.add_argument("--all", action="store_true", help="include ended jobs; implied by --state")
     add_view(parser)
     parser.add_argument("--tasks", action="store_true", help="one line per task of an array")

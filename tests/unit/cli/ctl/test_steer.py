@@ -29,6 +29,14 @@ def test_a_change_is_reported_with_its_hosts_and_how_long_it_lasts(daemon, capsy
         assert capsys.readouterr() == (out, said)
 
 
+def test_a_value_that_was_in_force_already_is_no_change(daemon, capsys):
+    where = {"hosts": 3, "changed": 3, "missing": []}
+    daemon("lim", algorithm={"algorithm": "GLOBAL", "was": "GLOBAL", **where})
+    assert lbctl.main(["algorithm", "GLOBAL"]) == 0
+    said = capsys.readouterr().err
+    assert said.startswith("lbctl: algorithm was already GLOBAL on 3 of 3 hosts; it lasts until")
+
+
 @pytest.mark.parametrize(
     ("missing", "down", "says"),
     [
