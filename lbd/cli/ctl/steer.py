@@ -82,7 +82,8 @@ def drain(daemons: Daemons, options: argparse.Namespace) -> int:
     before = table(reply, "before")
     if text(before, "by"):
         said = drain_phrase(before, Clock(time.time()))
-        say(f"{host} was {said.replace('drained', 'already drained', 1)}")
+        new = f"; the reason is now: {options.reason}" if options.reason else ""
+        say(f"{host} was {said.replace('drained', 'already drained', 1)}{new}")
     if reply.get("when_back"):
         put(
             f"{host} does not answer: nothing is sent there, and it will be drained when it is back"
@@ -118,11 +119,13 @@ def wait_until_empty(daemons: Daemons, host: str, timeout_s: float) -> int:
 def undrain(daemons: Daemons, options: argparse.Namespace) -> int:
     host: str = options.host
     request: Json = {"op": "drain", "host": host, "drained": False}
-    away = daemons.lim(request, FORWARD_TIMEOUT_S).get("when_back")
+    reply = daemons.lim(request, FORWARD_TIMEOUT_S)
     if options.json:
         print_json({"host": host, "drained": False})
+    elif reply.get("was_drained") is False:
+        put(f"{host} was not drained")
     else:
-        put(f"{host} takes jobs again" + (" when it is back" if away else ""))
+        put(f"{host} takes jobs again" + (" when it is back" if reply.get("when_back") else ""))
     return 0
 
 

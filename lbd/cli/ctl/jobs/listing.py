@@ -163,8 +163,8 @@ def withheld_lines(reply: Json) -> list[str]:
     """Returns a line for each setting that hides jobs, with its hosts."""
     settings = {host: str(why) for host, why in table(reply, "withheld").items()}
     return [
-        f"not all jobs of {', '.join(host for host in settings if settings[host] == one)} are shown"
-        f" ({one} there)"
+        f"{', '.join(host for host in settings if settings[host] == one)}: this host is not shown "
+        f"everybody's jobs there ({one} there)"
         for one in sorted({*settings.values()})
     ]
 

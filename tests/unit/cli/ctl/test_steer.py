@@ -166,6 +166,23 @@ def test_a_repeated_drain_says_who_drained_it_before(daemon, capsys):
     out, err = capsys.readouterr()
     assert out == "h1 is drained: it gets no new jobs\n"
     assert re.fullmatch(r"lbctl: h1 was already drained by ann since 1970-.*: disk sdb\n", err)
+    assert lbctl.main(["drain", "h1", "--reason", "move"]) == 0
+    assert capsys.readouterr().err.endswith(": disk sdb; the reason is now: move\n")
+
+
+@pytest.mark.parametrize(
+    ("reply", "said"),
+    [
+        ({"was_drained": True}, "h1 takes jobs again\n"),
+        ({"was_drained": True, "when_back": True}, "h1 takes jobs again when it is back\n"),
+        ({"was_drained": False}, "h1 was not drained\n"),
+        ({}, "h1 takes jobs again\n"),  # of an older LIM
+    ],
+)
+def test_undrain_says_if_there_was_no_drain(daemon, capsys, reply, said):
+    daemon("lim", drain=reply)
+    assert lbctl.main(["undrain", "h1"]) == 0
+    assert capsys.readouterr().out == said
 
 
 def test_drain_gives_up_after_its_timeout(daemon, capsys):
