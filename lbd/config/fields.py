@@ -66,8 +66,8 @@ def fault_of(item: "Field[object]", value: object) -> str:
     kind = item.type
     bounds = bounds_of(item.metadata)
     if kind == NAMES:
-        like = shown(item.metadata.get("like", ("cc", "gcc -c")))
-        return "" if are_names(value) else f"{shown(value)} is not a list like {like}"
+        like = item.metadata.get("like", [value] if isinstance(value, str) else ("cc", "gcc -c"))
+        return "" if are_names(value) else f"{shown(value)} is not a list like {shown(like)}"
     if kind == NUMBERS:
         return "" if are_numbers(value) else f"{shown(value)} is not a list like [2.0, 60.0]"
     if kind is float and type(value) is int:

@@ -2,6 +2,7 @@
 
 import os
 import socket
+import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,7 +13,9 @@ from lbd.config.schema import Config
 from lbd.console.reply import Json, number, table, text
 from lbd.dispatch.ledger.database_url import exposed
 from lbd.errors import ConfigError, LbdError
-from lbd.process.accounts import ROOT
+from lbd.keeper.gate import find_account
+from lbd.keeper.run_as import LocalUser
+from lbd.process.accounts import DEFAULT, ROOT
 from lbd.process.disk_space import Shortage, shortage_of
 from lbd.text.units import duration_text, show_size
 from lbd.trust.authority import Authority, is_superseded
@@ -22,18 +25,27 @@ from lbd.trust.names import said_of
 from lbd.trust.root_directory import check_root_directory
 
 OK, WARN, FAULT = "ok", "warn", "fault"
+SEE_CERTIFICATE = "see the certificate's line above"
 UNSEEN = "skipped"  # could not be checked
 UNSEEN_SAYS = "{} not looked at: permission denied; run this as root or the daemons' user"
 DESCRIPTORS_MAX_SHARE = 0.8
 DESCRIPTORS_FEW = 1024
-JOIN_FIX = "run `lbctl token create {}` on the authority's host, then `lbctl join ADDRESS -` here"
+JOIN_FIX = (
+    "run `lbctl token create {}` on the authority's host, then here the `lbctl join` line that it "
+    "prints, and `lbctl restart`"
+)
 REJOIN_FIX = (
-    "run `lbctl token create {}` on the authority's host, then `lbctl join ADDRESS -` and "
-    "`lbctl restart` on that host"
+    "run `lbctl token create {}` on the authority's host, then on that host the `lbctl join` line "
+    "that it prints, and `lbctl restart`"
+)
+REVOKED_SAYS = "revoked: no host of the cluster talks to this one"
+REVOKED_FIX = (
+    "is another machine {host} now (`lbctl status` on another host)? A new token for {host} would "
+    "revoke that one, so {ended}. Otherwise {joined}"
 )
 REPLACED_FIX = (
-    "save what only this machine has (`lbctl stats --csv`), then end it: `systemctl disable --now "
-    "lbd.target; rm -r {paths}`; it can join again under another name"
+    "save what only this machine has (`lbctl stats --csv`), then end this one: `systemctl disable "
+    "--now lbd.target; rm -r {paths}`; it can join again under another name"
 )
 ENDED_FIX = (
     "it should have been renewed: is lbd-authority running on the authority's host? Once "
@@ -60,7 +72,8 @@ class Check:
 def local_checks(config: Config) -> Iterator[Check]:
     """Checks what needs no daemon: directories, key, the names in the configuration."""
     yield directory("runtime directory", config.host.runtime_dir)
-    yield directory("state directory", config.host.state_dir, is_kept=True)
+    user = daemons_account(config)
+    yield directory("state directory", config.host.state_dir, is_kept=True, user=user)
     yield from trust(config)
     yield from names(config)
     if risk := exposed(config.dispatch.store, os.environ):
@@ -70,14 +83,21 @@ def local_checks(config: Config) -> Iterator[Check]:
         yield Check("dispatch.store", WARN, risk, fix)
 
 
-def directory(name: str, path: str, *, is_kept: bool = False) -> Check:
-    """`is_kept`: it also holds files that jobs leave behind, so it grows."""
+def directory(
+    name: str, path: str, *, is_kept: bool = False, user: LocalUser | None = None
+) -> Check:
+    """`is_kept`: it also holds files that jobs leave behind, so it grows. `user`: the daemons', if
+    root asks."""
     if not os.path.isdir(path):
         says = f"{path} is a file" if os.path.exists(path) else f"{path} does not exist"
         return Check(name, FAULT, says, "lbd up creates it, or set host.*_dir to one it can create")
     owner = os.stat(path).st_uid
     if os.geteuid() in (0, owner) and not os.access(path, os.W_OK):
         return Check(name, FAULT, f"{path} is not writable", f"chown or chmod {path}")
+    if user is not None and not may(user, "-w", path):
+        says = f"{path} is owned by user {owner}, and {user.name}, as whom the daemons run, "
+        fix = f"chown {user.name}: {path}; then systemctl start lbd.target (`lbd up` does both)"
+        return Check(name, WARN, f"{says}cannot write to it", fix)
     if full := shortage(path):
         return Check(name, FAULT, full, f"free some space: df {path}; df -i {path}")
     if is_kept and (short := shortage_of(Path(path))):
@@ -85,7 +105,21 @@ def directory(name: str, path: str, *, is_kept: bool = False) -> Check:
         return Check(name, WARN, low_space(path, short) + early, SPACE_FIX.format(path))
     if os.geteuid() not in (0, owner):
         return Check(name, OK, f"{path}, owned by user {owner}")
-    return Check(name, OK, f"{path}, writable")
+    return Check(name, OK, f"{path}, writable{f' by {user.name}' if user else ''}")
+
+
+def daemons_account(config: Config) -> LocalUser | None:
+    """Returns the account that LIM, LBM and dispatcher run as. None: root or unknown, or we are not
+    root and cannot look on its behalf."""
+    account = find_account(config.daemons.user or DEFAULT) if os.geteuid() == 0 else None
+    return account if account is not None and account.uid != 0 else None
+
+
+def may(user: LocalUser, test: str, path: str) -> bool:
+    """Returns whether that user may do so. `test`: of test(1), `-r` or `-w`. Only root may ask."""
+    who = {"user": user.uid, "group": user.gid, "extra_groups": list(user.groups)}
+    looked = subprocess.run(["test", test, path], check=False, **who)  # type: ignore[call-overload]
+    return bool(looked.returncode != 1)
 
 
 def shortage(path: str) -> str:
@@ -115,7 +149,10 @@ def trust(config: Config) -> Iterator[Check]:
     except ConfigError:
         yield Check("certificate", UNSEEN, UNSEEN_SAYS.format(files.root))
         return
-    if joined:
+    if joined and (open_to_all := files.openness()):
+        fix = f"chmod 600 {files.credentials}; then `lbctl restart`"
+        yield Check("certificate", FAULT, open_to_all.partition(";")[0], fix)
+    elif joined:
         yield from certificate(config, files)
         yield from names_given(config)
     elif config.security.key_file:
@@ -182,7 +219,9 @@ def revoked_here(config: Config, files: HostFiles) -> Check:
     except LbdError:  # no authority here, or not readable by us
         replaced = False
     if not replaced:
-        return Check("certificate", FAULT, "revoked", JOIN_FIX.format(own))
+        ended = REPLACED_FIX.format(paths=config.host.state_dir)
+        fix = REVOKED_FIX.format(host=own, ended=ended, joined=JOIN_FIX.format(own))
+        return Check("certificate", FAULT, REVOKED_SAYS, fix)
     says = f"revoked: a machine restored from a backup of this one is {own} now; no queued job "
     fix = REPLACED_FIX.format(paths=f"{config.host.state_dir} {here.root}")
     return Check("certificate", FAULT, f"{says}starts here", fix)

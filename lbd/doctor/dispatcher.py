@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from lbd.console.daemons import Daemons
 from lbd.console.reply import Json, table, tables, text
-from lbd.doctor.checks import FAULT, OK, Check
+from lbd.doctor.checks import FAULT, OK, SEE_CERTIFICATE, Check
 from lbd.doctor.peers import answers, closed
 from lbd.errors import LbdError, Unavailable
 from lbd.model import target_of
@@ -19,9 +19,12 @@ LIMIT = "dispatch.ledger_bytes"
 ANSWER_S = 4.0  # longer than the LBM tries to connect
 
 
-def queue(daemons: Daemons, lims_away: Collection[str] = ()) -> Iterator[Check]:
+def queue(
+    daemons: Daemons, lims_away: Collection[str] = (), first_fix: str = ""
+) -> Iterator[Check]:
     """Checks that the dispatcher answers, in a cluster that has one. `lims_away`: hosts whose LIM
-    was not reached just now: one that has died looks alive for a while."""
+    was not reached just now: one that has died looks alive for a while. `first_fix`: for a fault of
+    this host that would also make the dispatcher look lost."""
     hosts, _ = daemons.queue()
     if not hosts:
         return
@@ -52,6 +55,9 @@ def queue(daemons: Daemons, lims_away: Collection[str] = ()) -> Iterator[Check]:
     says = f"the one on {host} cannot be reached: lbrun -q and -d are refused{because}"
     if why:
         yield Check("dispatcher", FAULT, says, dispatcher_fix(why, ""))
+        return
+    if first_fix and own.name not in hosts:
+        yield Check("dispatcher", FAULT, says, first_fix)
         return
     rows = {text(row, "name"): row for row in tables(status, "hosts")}
     port = daemons.config.dispatch.port
@@ -104,7 +110,7 @@ def dispatcher_fix(why: str, leader: str) -> str:
     """`why`: its message when it could not start, "" if there was none. `leader`: one that
     could."""
     if "is revoked" in why:
-        return "see the certificate's line above"
+        return SEE_CERTIFICATE
     if "confirms that the queue" in why:
         return "start the daemons of one of these hosts, or wait"
     if "password" in why:

@@ -1,6 +1,9 @@
 """All checks of `lbctl doctor`, in their order."""
 
+import re
 from collections.abc import Iterator
+
+import psutil
 
 from lbd import __version__
 from lbd.config.schema import Config
@@ -10,6 +13,7 @@ from lbd.console.starting import start_of_metrics
 from lbd.doctor.checks import (
     FAULT,
     OK,
+    SEE_CERTIFICATE,
     WARN,
     Check,
     containment,
@@ -23,10 +27,12 @@ from lbd.doctor.dispatcher import queue
 from lbd.doctor.idle_rules import rules_checks
 from lbd.doctor.peer import peer
 from lbd.doctor.peers import (
+    SEE_NETWORK,
     algorithms,
     authority,
     incoming,
     join_address,
+    network,
     ports,
     settings,
     sharing,
@@ -36,29 +42,36 @@ from lbd.doctor.this_host import host_checks, keeper_state, keeper_users, lbsh_c
 from lbd.errors import LbdError, Unavailable
 from lbd.local.json_socket import ask
 from lbd.local.starting import how_to_start
+from lbd.process import last_words
+from lbd.process.own_addresses import is_elsewhere
+from lbd.trust.files import host_files
 
 HANGS_S = 4.0  # a daemon that takes longer for the simplest question counts as hung
 LIM_TIMEOUT_S = 8.0  # the LIM asks every peer before it answers
 SAMPLING_COST_MAX = 0.01  # fraction of a core
 SAMPLE_HZ_MIN = 1.0
+PORT_IN_USE = re.compile(r"cannot listen on .*:(\d+)")
 
 
 def checks(config: Config) -> Iterator[Check]:
     origin = config.path or "built-in defaults: one host, loopback"
     yield Check("configuration", OK, origin)
-    yield from local_checks(config)
+    local = [*local_checks(config)]
+    yield from local
+    is_out = any((one.name, one.state) == ("certificate", FAULT) for one in local)
     yield from host_checks(config)
     yield from rules_checks(config.admission)
     daemons = Daemons(config)
-    yield from check_lim(daemons)
-    yield from settings(daemons)
+    yield from check_lim(daemons, is_out=is_out)
+    yield from settings(daemons, is_out=is_out)
     yield from queue_settings(daemons)
     yield from check_lbm(daemons)
     yield from check_metrics(daemons)
     yield from lbsh_checks(config)
 
 
-def check_lim(daemons: Daemons) -> Iterator[Check]:
+def check_lim(daemons: Daemons, *, is_out: bool = False) -> Iterator[Check]:
+    """`is_out`: this host's certificate is not valid."""
     try:
         daemons.lim({"op": "status"}, HANGS_S)  # whether it hangs
         reply = daemons.lim({"op": "doctor"}, LIM_TIMEOUT_S)
@@ -80,16 +93,36 @@ def check_lim(daemons: Daemons) -> Iterator[Check]:
     lims_away = {text(item, "name") for item in peers if item.get("reachable") is not True}
     yield from ports(daemons, lims_away)
     yield from authority(daemons)
-    yield from queue(daemons, lims_away)
+    first_fix = SEE_CERTIFICATE if is_out else ""
+    if not is_out and (cut_off := [*network(peers, rows)]):
+        yield from cut_off
+        first_fix = SEE_NETWORK
+    yield from queue(daemons, lims_away, first_fix)
     if not peers:
-        cluster = daemons.config.cluster
-        level, fix = (WARN if cluster.hosts or cluster.join else OK), ""
-        if cluster.join:
-            fix = (
-                f"if {cluster.join} no longer exists: `lbctl config set cluster.join` with "
-                "another host's address and port, then `lbctl restart`"
-            )
-        yield Check("peers", level, "none: every command runs here", fix)
+        yield no_peers(daemons)
+
+
+def no_peers(daemons: Daemons) -> Check:
+    cluster, says = daemons.config.cluster, "none: every command runs here"
+    if has_joined_since(daemons):
+        says = "none: this host has joined a cluster, but its daemons do not use its certificate"
+        return Check("peers", FAULT, says, "`lbctl restart`: they were started before")
+    if not cluster.join:
+        return Check("peers", WARN if cluster.hosts else OK, says)
+    fix = (
+        f"if {cluster.join} no longer exists: `lbctl config set cluster.join` with another host's "
+        "address and port, then `lbctl restart`"
+    )
+    return Check("peers", WARN, says, fix)
+
+
+def has_joined_since(daemons: Daemons) -> bool:
+    """Returns whether this host has had its certificate only since its LIM was started."""
+    try:
+        found = daemons.lim({"op": "settings"}, HANGS_S)
+        return found.get("signs") is False and host_files(daemons.config).exist()
+    except LbdError:
+        return False
 
 
 def sampler(reply: Json) -> Iterator[Check]:
@@ -167,9 +200,33 @@ def absent(name: str, daemons: Daemons, daemon: str, problem: LbdError) -> Check
     if not isinstance(problem, Unavailable):
         return Check(name, FAULT, str(problem), f"see the log of `lbd {daemon}`")
     start = how_to_start([daemons.config.host.runtime_dir])
-    if not path.exists():
-        return Check(name, FAULT, f"not running: no {path}", start)
-    if "did not answer" in str(problem):
+    if path.exists() and "did not answer" in str(problem):
         says = str(problem).partition(";")[0]
         return Check(name, FAULT, says, "it hangs or is stopped: kill it, and it will be restarted")
-    return Check(name, FAULT, f"not running: {path} is stale", start)
+    if why := last_words.read(daemons.config.host.runtime_dir, daemon):
+        fix = fix_before_start(daemon, why, daemons.config.host.address, start)
+        return Check(name, FAULT, f"not running: {why}", fix)
+    says = f"{path} is stale" if path.exists() else f"no {path}"
+    return Check(name, FAULT, f"not running: {says}", start)
+
+
+def fix_before_start(daemon: str, why: str, address: str, start: str) -> str:
+    """`why`: the last words of a daemon that could not start; `address`: this host's; `start`: how
+    its daemons are started."""
+    if (in_use := PORT_IN_USE.search(why)) and not is_elsewhere(address):
+        holder = holder_of(int(in_use[1])) or "what is listening there (ss -ltnp)"
+        return f"stop {holder}, or set {daemon}.port to another port; then {start}"
+    return f"correct that first; then {start}"
+
+
+def holder_of(port: int) -> str:
+    """Returns the process that listens on a TCP port; "" if none does or we may not see it."""
+    try:
+        found = psutil.net_connections("tcp")
+        pid = next(
+            (o.pid for o in found if o.status == psutil.CONN_LISTEN and o.laddr[1:] == (port,)),
+            None,
+        )
+        return f"{psutil.Process(pid).name()} (process {pid})" if pid else ""
+    except (psutil.Error, OSError):
+        return ""

@@ -15,14 +15,15 @@ REVOKED_FIX = "if it is to stay out, run `lbctl forget {0}`; to readmit it, " + 
 )
 
 
-def not_reached_fix(host: str, error: str) -> str:
+def not_reached_fix(host: str, error: str, address: str) -> str:
     if UNPROVEN in error:
         return (
             f"if {host} was revoked: {REVOKED_FIX.format(host)}. If it was not, another machine "
             "answers at its address"
         )
     if error.endswith(" is revoked"):
-        return REJOIN_FIX.format(error.removesuffix(" is revoked").rpartition(" ")[2])
+        whose = error.removesuffix(" is revoked").rpartition(" ")[2]
+        return f"if no other machine is {whose} now, {REJOIN_FIX.format(whose)}"
     # a certificate; the second: up to release 0.1
     if error.endswith((" has expired", " has expired")):
         whose = error.rpartition(" has ")[0].rpartition(" ")[2]
@@ -30,8 +31,8 @@ def not_reached_fix(host: str, error: str) -> str:
     if "refused" in error:  # the machine answers, and no firewall is in the way
         return f"no LIM is listening there: on {host}, run `systemctl start lbd.target` or `lbd up`"
     return (
-        f"if {host} is up, check its address, that its TCP ports 7901 and 7902 are open, and "
-        "run `lbctl doctor` on it"
+        f"if {host} is up, check its address{f', here {address}' if address else ''}, that its TCP "
+        "ports 7901 and 7902 are open, and run `lbctl doctor` on it"
     )
 
 
@@ -51,7 +52,7 @@ def peer(item: Json, row: Json) -> Iterator[Check]:
         yield Check(name, WARN, STOPPED, f"there, {fix}")
         return
     if item.get("reachable") is not True:
-        fix = not_reached_fix(text(item, "name"), text(item, "error"))
+        fix = not_reached_fix(text(item, "name"), text(item, "error"), text(row, "address"))
         yield Check(name, FAULT, f"cannot be reached: {text(item, 'error') or 'no answer'}", fix)
         return
     reached = f"reached in {number(item, 'rtt_s') * 1000:.1f} ms"

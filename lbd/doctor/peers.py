@@ -17,10 +17,11 @@ from lbd.console.daemons import START, Daemons
 from lbd.console.decision import place_request, question
 from lbd.console.hosts import STALE
 from lbd.console.reply import Json, table, tables, text
-from lbd.doctor.checks import FAULT, OK, WARN, Check, restart_keeper
+from lbd.doctor.checks import FAULT, OK, SEE_CERTIFICATE, WARN, Check, restart_keeper
 from lbd.errors import LbdError
 from lbd.local.json_socket import ask
-from lbd.model import Closed
+from lbd.model import STOPPED, Closed
+from lbd.net.details import UNPROVEN
 from lbd.process.accounts import ROOT
 from lbd.text.closed_words import WORDS
 from lbd.text.units import counted
@@ -30,6 +31,12 @@ from lbd.trust.files import authority_dir, host_files
 CONNECT_TIMEOUT_S = 2.0
 AT_ONCE = 32
 NOLB = "NOLB"
+ANSWERS = ("refused", "revoked", "certificate", UNPROVEN)  # in an error: its machine is reached
+SEE_NETWORK = (
+    "see the network's line above first. Only if this host's link is well: start that machine, "
+    'or follow "The first host is lost" in docs/how-to/replace-a-host.md'
+)
+UNSET_JOIN = "`lbctl config set cluster.join --unset`"
 SIGN_ELSEWHERE = (
     "on another host, set one of them again (`lbctl config set … --cluster`), which signs all of "
     "them; `lbctl doctor` there names one"
@@ -63,6 +70,30 @@ def algorithms(own: str, peers: Sequence[Json]) -> Iterator[Check]:
         yield Check(check, FAULT, says, fix)
 
 
+def network(peers: Sequence[Json], rows: Mapping[str, Json]) -> Iterator[Check]:
+    """Checks whether this host is cut off: then all others look dead. One that said goodbye or was
+    revoked proves nothing."""
+    asked = [item for item in peers if not is_away_on_purpose(rows.get(text(item, "name"), {}))]
+    if asked and not any(item.get("reachable") is True or answered(item) for item in asked):
+        names = ", ".join(text(item, "name") for item in asked)
+        says = f"no other host answers ({names}), so this host itself may be cut off"
+        fix = (
+            "check its own link first: `ip link`, `ip address`, `ping` of another host. Before "
+            "that, do not move the queue or the authority: the others may be well"
+        )
+        yield Check("network", FAULT, says, fix)
+
+
+def is_away_on_purpose(row: Json) -> bool:
+    return row.get("revoked") is True or text(row, "why_down").startswith(STOPPED)
+
+
+def answered(item: Json) -> bool:
+    """Returns whether its machine answered, even if it refused to talk to this host."""
+    error = text(item, "error")
+    return item.get("skewed") is True or any(one in error for one in ANSWERS)
+
+
 def incoming(peers: Sequence[Json], rows: Mapping[str, Json], config: Config) -> Iterator[Check]:
     """Checks whether others can reach this host: if none can, each answers its questions, but sends
     nothing."""
@@ -88,6 +119,8 @@ def join_address(rows: Iterable[Json], config: Config) -> Iterator[Check]:
     ):
         says = f"no host of this cluster is at {join}, where this host asks for others"
         fix = "`lbctl config set cluster.join` with another host's address and port"
+        if host_files(config).read_home()[0] == config.host.name:
+            fix = "the authority is on this host, so it needs none: " + UNSET_JOIN
         yield Check("cluster.join", WARN, says, fix)
 
 
@@ -157,9 +190,10 @@ def answers(path: Path, op: str = "status") -> bool:
     return True
 
 
-def settings(daemons: Daemons) -> Iterator[Check]:
+def settings(daemons: Daemons, *, is_out: bool = False) -> Iterator[Check]:
     """Checks whether the settings for all hosts are signed, where hosts have certificates, and
-    whether this host's lbd.toml conflicts with them."""
+    whether this host's lbd.toml conflicts with them. `is_out`: this host's certificate is not
+    valid, so that it may sign nothing."""
     try:
         found = daemons.lim({"op": "settings"})
     except LbdError:
@@ -173,9 +207,9 @@ def settings(daemons: Daemons) -> Iterator[Check]:
     signer, doubt = text(found, "signed_by"), text(found, "doubt")
     if doubt and not signer:
         says = f"this host rejects the settings for all hosts, so it may not change them: {doubt}"
-        yield Check("settings", WARN, says, SIGN_ELSEWHERE)
+        yield Check("settings", WARN, says, SEE_CERTIFICATE if is_out else SIGN_ELSEWHERE)
         return
-    if not saved or found.get("signs") is not True:
+    if not saved or found.get("signs") is not True or is_out:
         return
     if doubt:
         says = f"{counted(len(saved), 'setting')} for all hosts, but hosts that join reject them"

@@ -363,9 +363,12 @@ class Operations:
         drained = r.flag(request, "drained", default=True)
         reason = r.drain_reason(request)
         self._admins.check(caller)
-        reply: Json = {"host": host, "drained": drained}
         before = self._state.settings.drain_notes.get(host)
-        if drained and self._state.table.is_drained(self._state.table.entries[host]):
+        was_drained = self._state.table.is_drained(self._state.table.entries[host])
+        reply: Json = {"host": host, "drained": drained}
+        if not drained:
+            reply["was_drained"] = was_drained or before is not None
+        if drained and was_drained:
             reply["before"] = r.drain_note(self._state, host)
         by = f"{caller_name(caller)}@{self._state.me}"[: m.BY_CHARS_MAX]
         note = m.DrainNote(reason, by, time.time())

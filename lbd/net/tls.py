@@ -149,6 +149,18 @@ class Tls:
         """The seconds until our own certificate expires."""
         return self.credentials.valid_s[1] - time.time()
 
+    @property
+    def own_fault(self) -> str:
+        """Why no other host accepts this one's calls; "" if nothing of the kind is known."""
+        if self.is_revoked(self.identity):
+            return f"this host, {self.own_name}, is revoked; `lbctl doctor` says what to do"
+        if self.left_s > 0:
+            return ""
+        return (
+            f"the certificate of this host, {self.own_name}, has expired, so no other host accepts "
+            "its calls; `lbctl doctor` says what to do"
+        )
+
     # -- as a server -----------------------------------------------------------------------------
 
     def interceptor(self, cuts: set[str]) -> grpc.aio.ServerInterceptor:

@@ -8,12 +8,13 @@ from lbd.text.units import counted
 
 OUT_OF_CONTACT = "out of contact"
 DRAINS_SHOWN = 3  # hosts with different reasons for the drain whose reasons are shown
+JOINING = "lbctl init or lbctl join, then lbctl restart"
 AT_THIS_TIME = "at this time"
 WORDS = {
     Closed.UNSAID: "it does not accept commands now",
     Closed.NO_LBM: "its LBM does not answer",
     Closed.STARTING: "its LBM has not started yet",
-    Closed.ALONE: "it has no certificate, so other hosts cannot reach it (lbctl init, lbctl join)",
+    Closed.ALONE: f"it runs without a certificate, so other hosts cannot reach it ({JOINING})",
     Closed.HOURS: f"it accepts no commands {AT_THIS_TIME} (admission.when)",
     Closed.LOAD: "its load is too high (admission.load_ceiling)",
     Closed.MEMORY: "it is short of memory (admission.memory_pressure)",

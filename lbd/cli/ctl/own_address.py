@@ -12,7 +12,7 @@ from lbd.errors import ConfigError, LbdError
 from lbd.local.json_socket import ask
 from lbd.process.own_addresses import is_elsewhere
 from lbd.trust.files import HostFiles
-from lbd.trust.names import identity_of
+from lbd.trust.names import Identity, identity_of
 
 
 def check_address(own: OwnConfig) -> None:
@@ -28,20 +28,40 @@ def check_address(own: OwnConfig) -> None:
 
 
 def refuse_if_joined(files: HostFiles, authority: Path) -> None:
-    """Ignores a certificate that has expired, was revoked or is damaged."""
-    if not files.exist():
-        return
+    if host := name_it_has(files):
+        raise ConfigError(joined_already(host, files, authority))
+
+
+def refuse_another_name(files: HostFiles, name: str) -> None:
+    if (host := name_it_has(files)) not in ("", name):
+        raise ConfigError(
+            f"this host has joined as {host}; to give it another name: `lbctl leave`, "
+            f"`lbctl config set host.name {name}`, and join again"
+        )
+
+
+def name_it_has(files: HostFiles) -> str:
+    """Returns the name under which this host has joined. A certificate that has expired, was
+    revoked or is damaged does not count."""
+    try:
+        identity = certified(files)
+        if identity is None or files.read_credentials().valid_s[1] < time.time():
+            return ""
+    except (ConfigError, ValueError):
+        return ""
+    is_valid = identity.issue >= files.read_revocations().lowest_issue(identity.host)
+    return identity.host if is_valid else ""
+
+
+def certified(files: HostFiles) -> Identity | None:
+    """Returns whom this host's certificate names, even one that is no longer valid; None if there
+    is none, or none that we can read."""
     from lbd.net.tls import names_in
 
     try:
-        own = files.read_credentials()
-        identity, until_s = identity_of(names_in(own.certificate)), own.valid_s[1]
+        return identity_of(names_in(files.read_credentials().certificate))
     except (ConfigError, ValueError):
-        return
-    if identity is None or until_s < time.time():
-        return
-    if identity.issue >= files.read_revocations().lowest_issue(identity.host):
-        raise ConfigError(joined_already(identity.host, files, authority))
+        return None
 
 
 def joined_already(host: str, files: HostFiles, authority: Path) -> str:

@@ -1,16 +1,16 @@
 """Whether this host's daemons could start with its lbd.toml, and why one did not."""
 
-import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+from lbd.cli.ctl.own_address import certified
 from lbd.cli.ctl.verb import say
 from lbd.config.schema import Config
+from lbd.doctor.checks import daemons_account, may
 from lbd.doctor.this_host import address
-from lbd.keeper.gate import find_account
-from lbd.process.accounts import DEFAULT
 from lbd.text.one_line import one_line
+from lbd.trust.files import host_files
 
 ANSWER_S = 5.0
 LINES = 20  # of the journal
@@ -20,15 +20,19 @@ def obstacles(config: Config) -> Iterator[str]:
     """Yields what would keep the daemons from starting, and the fix, by the doctor's own check."""
     for found in address(config):
         yield f"{found.says}; {found.fix}"
-    account = find_account(config.daemons.user or DEFAULT)
-    if config.path and account is not None and os.geteuid() == 0 and account.uid != 0:
-        who = {"user": account.uid, "group": account.gid, "extra_groups": list(account.groups)}
-        looked = subprocess.run(["test", "-r", config.path], check=False, **who)  # type: ignore[call-overload]
-        if looked.returncode == 1:
-            yield (
-                f"user {account.name}, as whom the daemons run, may not read {config.path}; "
-                f"chmod a+r {config.path}, and each directory above it a+x"
-            )
+    own, identity = config.host.name, certified(host_files(config))
+    if identity is not None and identity.host != own:
+        yield (
+            f"host.name is {own}, but this host has joined as {identity.host}; "
+            f"`lbctl config set host.name {identity.host}`, and `lbctl leave` before it gets "
+            "another name"
+        )
+    account = daemons_account(config)
+    if config.path and account is not None and not may(account, "-r", config.path):
+        yield (
+            f"user {account.name}, as whom the daemons run, may not read {config.path}; "
+            f"chmod a+r {config.path}, and each directory above it a+x"
+        )
 
 
 def warn(config: Config) -> None:

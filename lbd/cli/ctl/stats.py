@@ -120,8 +120,8 @@ def said_of(span_s: float, now_s: float, until: float) -> str:
     """Returns when the jobs ended, in words."""
     if until == now_s:
         return f"within {duration_text(span_s)}"
-    clock = Clock(now_s)
-    return f"from {clock.time_of_day(now_s - span_s)} until {clock.time_of_day(until)}"
+    since, before = (datetime.fromtimestamp(at) for at in (now_s - span_s, until))
+    return f"from {since:%Y-%m-%d %H:%M} until {before:%Y-%m-%d %H:%M}"
 
 
 def late_records(found: Gathered[Json], since: float, until: float, clock: Clock) -> list[str]:

@@ -82,7 +82,8 @@ def drain(daemons: Daemons, options: argparse.Namespace) -> int:
     before = table(reply, "before")
     if text(before, "by"):
         said = drain_phrase(before, Clock(time.time()))
-        say(f"{host} was {said.replace('drained', 'already drained', 1)}")
+        new = f"; the reason is now: {options.reason}" if options.reason else ""
+        say(f"{host} was {said.replace('drained', 'already drained', 1)}{new}")
     if reply.get("when_back"):
         put(
             f"{host} does not answer: nothing is sent there, and it will be drained when it is back"
@@ -118,11 +119,13 @@ def wait_until_empty(daemons: Daemons, host: str, timeout_s: float) -> int:
 def undrain(daemons: Daemons, options: argparse.Namespace) -> int:
     host: str = options.host
     request: Json = {"op": "drain", "host": host, "drained": False}
-    away = daemons.lim(request, FORWARD_TIMEOUT_S).get("when_back")
+    reply = daemons.lim(request, FORWARD_TIMEOUT_S)
     if options.json:
         print_json({"host": host, "drained": False})
+    elif reply.get("was_drained") is False:
+        put(f"{host} was not drained")
     else:
-        put(f"{host} takes jobs again" + (" when it is back" if away else ""))
+        put(f"{host} takes jobs again" + (" when it is back" if reply.get("when_back") else ""))
     return 0
 
 
@@ -144,9 +147,13 @@ def algorithm(daemons: Daemons, options: argparse.Namespace) -> int:
         print_json(reply)
     else:
         put(text(reply, "algorithm"))
-        change = f"algorithm {text(reply, 'was')} → {text(reply, 'algorithm')}"
+        change = changed("algorithm", text(reply, "was"), text(reply, "algorithm"))
         say_where(options, reply, "lim.algorithm", change, text(reply, "saved"))
     return 0
+
+
+def changed(name: str, was: str, now: str) -> str:
+    return f"{name} {was} → {now}" if was != now else f"{name} was already {now}"
 
 
 def say_where(options: argparse.Namespace, reply: Json, name: str, change: str, saved: str) -> None:
@@ -213,7 +220,7 @@ def param(daemons: Daemons, options: argparse.Namespace) -> int:
             say(notice)
         put(f"{name} = {value}")
         now = shown(reply, "as_set" if "as_set" in reply else "value")
-        change = f"{name} {shown(reply, 'was')} → {now}"
+        change = changed(name, shown(reply, "was"), now)
         say_where(options, reply, name, change, shown(reply, "saved"))
     return 0
 

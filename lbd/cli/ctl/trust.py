@@ -11,7 +11,9 @@ from pathlib import Path
 from lbd.cli.ctl.cluster.queue_place import place_on_first_host
 from lbd.cli.ctl.config import sign_again
 from lbd.cli.ctl.own_address import (
+    certified,
     check_address,
+    refuse_another_name,
     refuse_if_joined,
     remarks,
     say_if_unheard,
@@ -39,7 +41,6 @@ from lbd.trust import token as tokens
 from lbd.trust.authority import Authority, check_name, is_superseded
 from lbd.trust.enrol import enrol, install
 from lbd.trust.files import HostFiles, authority_dir, host_files, write_private
-from lbd.trust.names import identity_of
 from lbd.trust.root_directory import check_root_directory, move_authority
 
 TOKEN_LIFE_S = 3600.0
@@ -214,6 +215,8 @@ def this_host(
         if value := getattr(options, key):
             wanted["host", key] = value
     file = absent_file(path)
+    if options.name and file is None:
+        refuse_another_name(host_files(load(path)), options.name)
     otherwise: Keys = {} if file is None else {("host", "name"): load_new(()).host.name}
     if not options.address and (file is not None or ("host", "address") not in set_in_file(path)):
         otherwise["host", "address"] = joining.own_address(other)
@@ -251,10 +254,8 @@ def is_for_member(token: tokens.Token, files: HostFiles, host: str) -> bool:
     Then the authority decides, because it knows more: a host that was revoked while it was off does
     not know that. Nothing changes here unless the authority issues a certificate.
     """
-    from lbd.net.tls import names_in
-
+    identity = certified(files)
     try:
-        identity = identity_of(names_in(files.read_credentials().certificate))
         own = certificates.fingerprint(files.read_authority())
     except (ConfigError, ValueError):
         return False

@@ -78,7 +78,7 @@ def run_daemon(program: str, config: Config, main: DaemonMain) -> int:
             runner.run(body())
     except (BaseExceptionGroup, LbdError) as problem:
         error = first_error(problem) if isinstance(problem, BaseExceptionGroup) else problem
-        if error is not None and daemon == "dispatcher":  # other programs on this host wait for it
+        if error is not None:
             last_words.leave(config.host.runtime_dir, daemon, str(error))
         if not isinstance(error, NoAddress):
             raise error or problem from None

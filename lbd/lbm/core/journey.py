@@ -60,6 +60,7 @@ from lbd.lbm.core.next_host_after_refusal import (
 )
 from lbd.lbm.core.slots import NOTHING, Grant
 from lbd.model import HostId, JobState, Verdict
+from lbd.text.closed_words import JOINING
 
 POLL_S = 0.5  # there may be room of which no event tells
 LOOK_S = 1.0  # how often the hosts are asked again while an evicted command waits
@@ -399,7 +400,7 @@ class Journey:
         if self.demands.only_asks:
             return [*self._close(), e.Away()]
         if not self.bounds.has_peers:
-            why = "this host has no certificate (lbctl init, lbctl join), so no peers"
+            why = f"this host runs without a certificate, so it has no peers ({JOINING})"
             return self._cannot(why, now_s)
         self.place, self.phase, self.is_held = place, JourneyPhase.CONNECTING, True
         return [e.Start(place.host, place.address)]

@@ -274,7 +274,10 @@ class PeerLinks:
     async def _open(self, place: tuple[str, str]) -> PeerLink:
         """Raises Unavailable."""
         channel = self._peers.channel(*place)
-        await until_ready(channel, "{} ({})".format(*place), self._limits_s[0])
+        try:
+            await until_ready(channel, "{} ({})".format(*place), self._limits_s[0])
+        except Unavailable as problem:
+            raise Unavailable(self._peers.trust.own_fault or str(problem)) from None
         if self._resumes.leaving:
             await asyncio.get_running_loop().create_future()
         stream = self._usable(place)  # another command may have opened it meanwhile

@@ -154,6 +154,8 @@ class Directory:
             except Unavailable as problem:
                 if "the keeper" in str(problem):  # it looks at directories as the user
                     raise Unavailable(f"{problem}: see `lbctl doctor` here") from None
+                if "(users." in str(problem):  # no directory could be: this user may run nothing
+                    raise
                 name = self._path.decode(errors="replace")
                 raise Unavailable(f"{name} cannot be accessed here: {problem}") from None
         return self._stamp

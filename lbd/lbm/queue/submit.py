@@ -40,6 +40,7 @@ from lbd.local.field_table import Field
 from lbd.model import HostId, JobId
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.gen import lbm_pb2
+from lbd.text.closed_words import JOINING
 from lbd.text.index_list import COUNT_MAX, Runs, count_of, is_number, read_runs, runs_text
 from lbd.text.job_phrases import jobs_do, shell_line_remark
 from lbd.text.needs_words import needs_text
@@ -162,7 +163,9 @@ async def _serve(
 
     try:
         if home.queue is None or home.files is None:
-            raise Unavailable("this host has no certificate (lbctl init, lbctl join), so no queue")
+            raise Unavailable(
+                f"this host runs without a certificate, so it has no queue ({JOINING})"
+            )
         queue, files = home.queue, home.files
         taking = asyncio.ensure_future(take(home, queue, files, client, request, options, way))
         found = await early.meanwhile(taking, partial(report_waiting, sock, queue, way))

@@ -362,3 +362,8 @@ def test_if_an_argument_is_missing_only_the_command_is_reported(daemon, capsys):
     daemon("lim")
     assert lbctl.main(["explain"]) == 2
     assert "required: COMMAND;" in capsys.readouterr().err
+
+
+def test_a_table_of_jobs_is_found_where_it_is(capsys):
+    assert lbctl.main(["jobs", "--csv"]) == 2
+    assert "; `lbctl history --csv` lists ended jobs" in capsys.readouterr().err

@@ -165,7 +165,7 @@ BAD_FILES = [
     ('[host]\nname = "a\\nb"\nspeed = "a\\nb"\n', 3, ['"a\\nb" is not a number']),
     ('[host]\nruntime_dir = "run"\n', 2, ['host.runtime_dir: "run" must start with /']),
     ('[stage]\nroot = "stage"\n', 2, ['stage.root: "stage" must start with /']),
-    ('[environment]\ndeny = "X"\n', 2, ['environment.deny: "X" is not a list like']),
+    ('[environment]\ndeny = "X"\n', 2, ['environment.deny: "X" is not a list like ["X"]']),
     ('[tags]\ntiers = "h1"\n', 2, ['tags.tiers: "h1" is not a list like ["h1:1", "h2:2,3"]']),
     ("[environment]\nallow = [1]\n", 2, ["environment.allow: [1] is not a list like"]),
     ('[security]\nkey_file = "key"\n', 2, ['security.key_file: "key" must start with /']),

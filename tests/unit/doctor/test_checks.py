@@ -17,6 +17,7 @@ from lbd.doctor import this_host
 from lbd.doctor.checks import (
     FAULT,
     OK,
+    REVOKED_SAYS,
     UNSEEN,
     WARN,
     containment,
@@ -30,6 +31,7 @@ from lbd.doctor.checks import (
 from lbd.doctor.peer import peer
 from lbd.doctor.peers import fix_of
 from lbd.doctor.this_host import address, other_disks, owner_seen
+from lbd.keeper.gate import find_account
 from lbd.net.details import UNPROVEN
 from lbd.trust.authority import Authority
 from lbd.trust.enrol import enrol
@@ -51,6 +53,20 @@ def test_a_missing_directory_or_a_file_in_its_place_is_a_fault(tmp_path):
 def test_an_unwritable_directory_is_a_fault():
     found = directory("x", "/proc/self")  # not even root may write there
     assert (found.state, found.fix) == (FAULT, "chown or chmod /proc/self")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="not root: cannot look on behalf of another user")
+def test_a_directory_that_root_may_write_but_the_daemons_may_not_is_reported(tmp_path):
+    nobody = find_account("nobody")
+    found = directory("x", str(tmp_path), user=nobody)
+    assert (found.state, found.fix[: len(f"chown nobody: {tmp_path}")]) == (
+        WARN,
+        f"chown nobody: {tmp_path}",
+    )
+    assert found.says.startswith(f"{tmp_path} is owned by user 0, and nobody, as whom the daemons ")
+    for above in (tmp_path, *tmp_path.parents[:-2]):
+        above.chmod(0o777)
+    assert directory("x", str(tmp_path), user=nobody).says == f"{tmp_path}, writable by nobody"
 
 
 def test_little_space_is_a_warning_with_numbers(tmp_path, monkeypatch):
@@ -108,6 +124,17 @@ def join(config, ago_s):
     enrol(authority, host_files(config), "h1", "127.0.0.1:7901", time.time() - ago_s)
 
 
+def test_a_revoked_host_does_not_take_its_name_back_from_the_machine_that_replaced_it(config):
+    files, authority = host_files(config), Authority(Path(config.host.state_dir) / "other", 60.0)
+    authority.create("c", "h9", time.time())
+    enrol(authority, files, "h1", "10.0.0.9:7901", time.time())
+    files.revoked.write_bytes(authority.revoke("h1"))
+    (found,) = [one for one in trust(config) if one.name == "certificate"]
+    assert (found.state, found.says) == (FAULT, REVOKED_SAYS)
+    assert found.fix.startswith("is another machine h1 now (`lbctl status` on another host)?")
+    assert "would revoke that one, so save what only this machine has" in found.fix
+
+
 def test_a_valid_certificate(config):
     (found,) = trust(config)
     assert (found.state, found.says.startswith("h1's, ")) == (OK, True)
@@ -141,7 +168,8 @@ def test_a_certificate_of_another_authority_or_of_another_host_or_open_to_all(co
     assert "is the certificate of h1, but this host is h2" in found.says
     files.credentials.chmod(0o644)
     (found,) = trust(config)
-    assert "is accessible to others; chmod 600" in found.says
+    assert found.says.endswith("is accessible to others")
+    assert found.fix == f"chmod 600 {files.credentials}; then `lbctl restart`"
 
 
 @pytest.mark.parametrize(

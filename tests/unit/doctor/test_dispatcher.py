@@ -5,8 +5,9 @@ import pytest
 from lbd.config.schema import Config, HostConfig
 from lbd.console.daemons import Daemons
 from lbd.doctor import dispatcher
-from lbd.doctor.checks import FAULT, OK
+from lbd.doctor.checks import FAULT, OK, SEE_CERTIFICATE
 from lbd.doctor.dispatcher import dispatcher_fix, queue
+from lbd.doctor.peers import SEE_NETWORK
 from lbd.errors import LbdError, Unavailable
 
 
@@ -80,6 +81,13 @@ def test_a_silent_queue_is_a_fault_whatever_keeps_it_silent(
     assert "the one on h2 cannot be reached" in found.says
     assert fix in found.fix
     assert not_fix not in found.fix
+
+
+@pytest.mark.parametrize("first", [SEE_CERTIFICATE, SEE_NETWORK])
+def test_a_fault_of_this_host_is_not_looked_for_on_the_dispatchers_host(port, first):
+    port("No route to host")
+    (found,) = queue(Answering({"state": "down"}, {}), ("h2",), first)
+    assert (found.state, found.fix) == (FAULT, first)
 
 
 def test_of_a_dead_lbm_the_queue_is_not_the_fault(monkeypatch):

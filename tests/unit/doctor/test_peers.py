@@ -1,15 +1,21 @@
 """What `lbctl doctor` says of other hosts."""
 
+import time
+
 import pytest
 
 from lbd.config.schema import ClusterConfig, Config, HostConfig
 from lbd.console.daemons import Daemons
-from lbd.doctor.checks import OK
-from lbd.doctor.peers import fix_of, join_address, sharing
+from lbd.doctor.checks import FAULT, OK, WARN
+from lbd.doctor.findings import no_peers
+from lbd.doctor.peers import fix_of, join_address, network, sharing
 from lbd.keeper.run_as import CLOSED, ROOT_REFUSED
 from lbd.lbm.core.admission import not_allowed
 from lbd.model import Closed
 from lbd.text.closed_words import WORDS
+from lbd.trust.authority import Authority
+from lbd.trust.enrol import enrol
+from lbd.trust.files import host_files
 
 
 def test_root_is_told_to_ask_as_another_user() -> None:
@@ -94,3 +100,49 @@ def test_a_join_address_that_no_host_has_any_more_is_reported(join, address, war
     rows = {"name": "h2", "address": "10.0.0.2"}, {"name": "h1", "address": address}
     assert [check.name for check in join_address(rows, config)] == ["cluster.join"] * warns
     assert list(join_address([], config)) == []
+
+
+def test_on_the_host_of_the_authority_a_join_address_is_unset(tmp_path) -> None:
+    host = HostConfig(name="h2", address="10.0.0.2", state_dir=str(tmp_path))
+    config = Config(host=host, cluster=ClusterConfig(join="10.0.0.1:7901"))
+    files = host_files(config)
+    files.root.mkdir()
+    rows = {"name": "h2", "address": "10.0.0.2"}, {"name": "h3", "address": "10.0.0.3"}
+    for home, unset in (("h1", False), ("h2", True)):
+        files.home.write_text(f"{home} 10.0.0.9:7901\n")
+        (check,) = join_address(rows, config)
+        assert ("cluster.join --unset`" in check.fix) == unset
+
+
+def silent(name: str, error: str = "no answer within 2 s") -> dict[str, object]:
+    return {"name": name, "reachable": False, "error": error}
+
+
+@pytest.mark.parametrize(
+    ("peers", "rows", "says"),
+    [
+        ([silent("h2"), silent("h3")], {}, "no other host answers (h2, h3), so this host itself"),
+        ([silent("h2"), silent("h3")], {"h3": {"why_down": "was stopped"}}, "answers (h2), so"),
+        ([silent("h2"), {"name": "h3", "reachable": True}], {}, ""),
+        ([silent("h2", "Connection refused (111)")], {}, ""),
+        ([silent("h2", "h2: h1 is revoked")], {}, ""),
+        ([silent("h2")], {"h2": {"revoked": True}}, ""),
+        ([], {}, ""),
+    ],
+)
+def test_a_host_that_hears_nobody_suspects_its_own_link(peers, rows, says) -> None:
+    found = [*network(peers, rows)]
+    assert [says in check.says for check in found] == [True] * bool(says)
+    assert all(check.fix.startswith("check its own link first: `ip link`") for check in found)
+
+
+@pytest.mark.parametrize(("signs", "state"), [(False, FAULT), (True, WARN), (None, WARN)])
+def test_a_host_that_has_joined_but_was_not_restarted(tmp_path, monkeypatch, signs, state) -> None:
+    host = HostConfig(name="h2", state_dir=str(tmp_path))
+    daemons = Daemons(Config(host=host, cluster=ClusterConfig(join="10.0.0.1:7901")))
+    authority = Authority(tmp_path / "authority", 60.0)
+    authority.create("c", "h1", time.time())
+    enrol(authority, host_files(daemons.config), "h2", "10.0.0.1:7901", time.time())
+    monkeypatch.setattr(Daemons, "lim", lambda *_: {"signs": signs})
+    found = no_peers(daemons)
+    assert (found.state, found.fix.startswith("`lbctl restart`")) == (state, state == FAULT)

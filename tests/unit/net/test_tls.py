@@ -94,6 +94,16 @@ def test_a_caller_is_a_host_until_its_certificate_expires_or_is_revoked(tls, aut
         tls.host_of(shown, now_s)
 
 
+def test_what_keeps_this_host_out_is_its_own_fault(authority, monkeypatch):
+    tls, revoked = joined(authority, "h2"), joined(authority, "h3")
+    assert tls.own_fault == ""
+    revoked.learn(authority.revoke("h3"))
+    assert revoked.own_fault.startswith("this host, h3, is revoked; `lbctl doctor`")
+    later_s = time.time() + 2 * DAY_S
+    monkeypatch.setattr(time, "time", lambda: later_s)
+    assert tls.own_fault.startswith("the certificate of this host, h2, has expired, so no other")
+
+
 def test_a_certificate_that_has_expired_is_known_until_another_is_shown(authority, monkeypatch):
     tls = joined(authority, "h1")
     first = joined(authority, "h2").credentials.certificate.encode()

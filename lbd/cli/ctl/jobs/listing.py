@@ -68,7 +68,13 @@ COMMAND_WIDTH, NAME_WIDTH = 60, 40
 PIPE_WIDTH = 2000  # of a command, if the output is not a terminal
 
 
+ELSEWHERE = {
+    "--csv": "`lbctl history --csv` lists ended jobs, plain and queued; `--json` these",
+}
+
+
 def add_options(parser: Parser) -> None:
+    parser.elsewhere = ELSEWHERE
     parser.add_argument("--all", action="store_true", help="include ended jobs; implied by --state")
     add_view(parser)
     parser.add_argument("--tasks", action="store_true", help="one line per task of an array")
@@ -159,8 +165,8 @@ def withheld_lines(reply: Json) -> list[str]:
     """Returns a line for each setting that hides jobs, with its hosts."""
     settings = {host: str(why) for host, why in table(reply, "withheld").items()}
     return [
-        f"not all jobs of {', '.join(host for host in settings if settings[host] == one)} are shown"
-        f" ({one} there)"
+        f"{', '.join(host for host in settings if settings[host] == one)}: this host is not shown "
+        f"everybody's jobs there ({one} there)"
         for one in sorted({*settings.values()})
     ]
 

@@ -3,6 +3,8 @@
 import csv
 import json
 import math
+import time
+from datetime import datetime
 
 import pytest
 
@@ -68,6 +70,11 @@ def test_for_figures_until_a_time_the_hosts_are_asked_for_that_time(daemon, caps
     assert lbctl.main(["stats", "--since", "2026-01-01", "--until", "2026-01-02"]) == 0
     assert lbm.asked[0]["until"] - lbm.asked[0]["since"] == pytest.approx(86400.0, abs=1.0)
     assert "that ended from 2026-01-01 00:00 until 2026-01-02 00:00" in capsys.readouterr().out
+    yesterday = datetime.fromtimestamp(time.time() - 86400.0)
+    until = f"{yesterday:%Y-%m-%dT%H:%M}"
+    assert lbctl.main(["stats", "--since", "2026-01-01", "--until", until]) == 0
+    ended = f"that ended from 2026-01-01 00:00 until {yesterday:%Y-%m-%d %H:%M}"
+    assert ended in capsys.readouterr().out, "one form of date on one line"
     assert lbctl.main(["stats", "--since", "2026-01-02", "--until", "2026-01-01"]) == 2
     assert "--since is later than --until" in capsys.readouterr().err
 

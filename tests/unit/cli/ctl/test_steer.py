@@ -29,6 +29,14 @@ def test_a_change_is_reported_with_its_hosts_and_how_long_it_lasts(daemon, capsy
         assert capsys.readouterr() == (out, said)
 
 
+def test_a_value_that_was_in_force_already_is_no_change(daemon, capsys):
+    where = {"hosts": 3, "changed": 3, "missing": []}
+    daemon("lim", algorithm={"algorithm": "GLOBAL", "was": "GLOBAL", **where})
+    assert lbctl.main(["algorithm", "GLOBAL"]) == 0
+    said = capsys.readouterr().err
+    assert said.startswith("lbctl: algorithm was already GLOBAL on 3 of 3 hosts; it lasts until")
+
+
 @pytest.mark.parametrize(
     ("missing", "down", "says"),
     [
@@ -158,6 +166,23 @@ def test_a_repeated_drain_says_who_drained_it_before(daemon, capsys):
     out, err = capsys.readouterr()
     assert out == "h1 is drained: it gets no new jobs\n"
     assert re.fullmatch(r"lbctl: h1 was already drained by ann since 1970-.*: disk sdb\n", err)
+    assert lbctl.main(["drain", "h1", "--reason", "move"]) == 0
+    assert capsys.readouterr().err.endswith(": disk sdb; the reason is now: move\n")
+
+
+@pytest.mark.parametrize(
+    ("reply", "said"),
+    [
+        ({"was_drained": True}, "h1 takes jobs again\n"),
+        ({"was_drained": True, "when_back": True}, "h1 takes jobs again when it is back\n"),
+        ({"was_drained": False}, "h1 was not drained\n"),
+        ({}, "h1 takes jobs again\n"),  # of an older LIM
+    ],
+)
+def test_undrain_says_if_there_was_no_drain(daemon, capsys, reply, said):
+    daemon("lim", drain=reply)
+    assert lbctl.main(["undrain", "h1"]) == 0
+    assert capsys.readouterr().out == said
 
 
 def test_drain_gives_up_after_its_timeout(daemon, capsys):

@@ -142,3 +142,17 @@ def test_a_user_who_is_not_root_is_told_that_the_cluster_is_private(monkeypatch,
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     remarks(own, None)
     assert capsys.readouterr().err == ""
+
+
+def test_a_host_that_has_joined_is_not_renamed(authority, tmp_path, capsys):
+    file = tmp_path / "lbd.toml"
+    file.write_text(f'[host]\nname = "h2"\nstate_dir = "{tmp_path}"\n')
+    member(authority, host_files(load(str(file))).root, "h2")
+    token = authority.new_token("h3", 60.0, NOW_S).text()
+    words = ["join", "--config", str(file), "--name", "h3", "192.0.2.1", token]
+    assert main(words) != 0
+    said = capsys.readouterr().err
+    assert "this host has joined as h2; to give it another name: `lbctl leave`, " in said
+    assert main(["--config", str(file), "config", "set", "host.name", "h3"]) == 0
+    said = capsys.readouterr().err
+    assert "could not start with this: host.name is h3, but this host has joined as h2; " in said

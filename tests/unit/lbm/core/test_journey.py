@@ -33,6 +33,10 @@ BROKEN = e.Refused("h2: connection refused", fault=True)
 WELL = e.Ended(0, cpu_s=2.0)
 EVICTED = e.Ended(137, "evicted", untouched=True)
 
+NO_PEERS = (
+    "this host runs without a certificate, so it has no peers (lbctl init or lbctl join, then "
+    "lbctl restart)"
+)
 START_2, START_3 = e.Start(H2, "h2:1"), e.Start(H3, "h3:1")
 LOOK, LOOK_NOT = e.Look(lacking=True, host=None), e.Look(lacking=False, host=H2)
 FOLLOW, LET_GO = e.Follow(keep=True), e.LetGo(H2)
@@ -114,9 +118,7 @@ LIVES = {
     "it only asks": ({"only_asks": True}, *ASKED, (TO_H2, e.Discharge(HostId(""), True), e.Away())),
     "no peers": (
         {"bounds": dataclasses.replace(OURS, has_peers=False)}, *ASKED,
-        (TO_H2, *(failed("this host has no certificate (lbctl init, lbctl join), so no peers")[:1]),
-         e.Discharge(HostId(""), True),
-         failed("this host has no certificate (lbctl init, lbctl join), so no peers")[1]),
+        (TO_H2, *failed(NO_PEERS)[:1], e.Discharge(HostId(""), True), failed(NO_PEERS)[1]),
     ),
     # Refusals
     "who lacks it was no candidate": (

@@ -18,7 +18,7 @@ class PausingHost:
     """The far end of each call: from `pauses` on it only reports that its LBM restarts."""
 
     def __init__(self):
-        self.trust = SimpleNamespace(generation=0)
+        self.trust = SimpleNamespace(generation=0, own_fault="")
         self.metadata, self.cuts = (), set()
         self.pauses = asyncio.Event()
 
@@ -73,3 +73,15 @@ async def test_a_host_that_always_says_so_keeps_no_command_waiting(host, links):
     async with asyncio.timeout(TEST_S):
         with pytest.raises(Unavailable, match="cannot be reached"):
             await links.converse("h2", "address")
+
+
+@pytest.mark.parametrize("fault", ["", "the certificate of this host, h1, has expired"])
+async def test_that_a_host_cannot_be_reached_may_be_this_hosts_own_fault(host, links, fault):
+    async def ready():
+        await asyncio.Event().wait()
+
+    host.trust.own_fault, host.channel_ready = fault, ready
+    host.get_state = lambda *, try_to_connect: grpc.ChannelConnectivity.CONNECTING
+    with pytest.raises(Unavailable) as refused:
+        await links.converse("h2", "address")
+    assert str(refused.value) == (fault or "h2 (address) cannot be reached")

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from lbd.errors import Unavailable
+from lbd.keeper.run_as import ROOT_REFUSED
 from lbd.launch.directory_stamp import Stamp
 from lbd.lbm.outbound.directory import Directory
 from lbd.lbm.session.request import ClientRequest
@@ -44,6 +45,7 @@ async def test_the_directory_is_compared_unless_it_was_named_for_that_host(
     ("trouble", "said"),
     [
         ("the keeper is not connected", "the keeper is not connected: see `lbctl doctor` here"),
+        (ROOT_REFUSED, ROOT_REFUSED),
         ("Permission denied", "/usr cannot be accessed here: Permission denied"),
     ],
 )

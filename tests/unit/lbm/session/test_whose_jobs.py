@@ -224,7 +224,9 @@ async def test_an_administrator_who_does_not_count_there_sees_only_their_own():
     assert [job["id"] for job in found["jobs"]] == ["h2-2", "h2-1"]
     assert asked == ["", "ann"]
     assert found["withheld"] == {"h2": "admin.hosts?[2J"}
-    assert withheld_lines(found) == ["not all jobs of h2 are shown (admin.hosts?[2J there)"]
+    assert withheld_lines(found) == [
+        "h2: this host is not shown everybody's jobs there (admin.hosts?[2J there)"
+    ]
 
 
 async def test_a_job_of_impossible_times_spoils_nobodys_list():

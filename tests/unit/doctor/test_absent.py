@@ -1,0 +1,44 @@
+"""What `lbctl doctor` says of a daemon of this host that does not run."""
+
+import os
+import socket
+
+import pytest
+
+from lbd.config.schema import Config, HostConfig
+from lbd.console.daemons import START, Daemons
+from lbd.doctor.findings import absent
+from lbd.errors import Unavailable
+from lbd.process import last_words
+
+
+@pytest.fixture
+def daemons(tmp_path):
+    host = HostConfig(name="h1", address="127.0.0.1", runtime_dir=str(tmp_path))
+    return Daemons(Config(host=host))
+
+
+def found(daemons):
+    return absent("LBM", daemons, "lbm", Unavailable("lbm is not running"))
+
+
+def test_without_last_words_it_is_to_be_started(daemons):
+    check = found(daemons)
+    assert (check.says, check.fix) == (f"not running: no {daemons.socket('lbm')}", START)
+
+
+def test_what_kept_it_from_starting_is_to_be_corrected_first(daemons):
+    why = "host.state_dir /var/lib/lbd: cannot be written by this user"
+    last_words.leave(daemons.config.host.runtime_dir, "lbm", why)
+    check = found(daemons)
+    assert (check.says, check.fix) == (f"not running: {why}", f"correct that first; then {START}")
+
+
+def test_the_process_that_holds_its_port_is_named_with_the_setting(daemons):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        why = f"cannot listen on 127.0.0.1:{port}: in use, or not an address of this host"
+        last_words.leave(daemons.config.host.runtime_dir, "lbm", why)
+        fix = found(daemons).fix
+        assert f"(process {os.getpid()}), or set lbm.port to another port; then " in fix
+    assert found(daemons).fix.startswith("stop what is listening there (ss -ltnp), or set lbm.port")
