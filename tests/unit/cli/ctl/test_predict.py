@@ -1,11 +1,19 @@
 """`lbctl predict`: malformed questions, which are never sent, and what it prints."""
 
+import math
 from argparse import Namespace
 
 import pytest
 
 from lbd.cli import lbctl
-from lbd.cli.ctl.predict import add_options, calibration, check_host, needs_of, predict_lines
+from lbd.cli.ctl.predict import (
+    add_options,
+    calibration,
+    check_host,
+    needs_of,
+    predict_lines,
+    verdict,
+)
 from lbd.cli.program import Parser
 from lbd.console.forecasts import begin_phrase, forecast
 from lbd.console.job_details import speedup_phrase
@@ -86,6 +94,13 @@ def test_no_slope_is_shown_before_any_comparison(capsys):
         ),
         (5.0, 0.5, "why", "do not rely on them: why"),
         (5.0, 0.17, None, "do not rely on them, nor on their intervals"),
+        (2.7, 0.0, None, "do not rely on them, nor on their intervals"),
+        (
+            2.7,
+            0.9,
+            None,
+            "go by the intervals: these can be relied on, the times in them are rough",
+        ),
     ],
 )
 def test_the_reliability_of_forecasts_comes_from_how_the_last_ones_turned_out(
@@ -101,6 +116,12 @@ def test_the_reliability_of_forecasts_comes_from_how_the_last_ones_turned_out(
         f"of all these, 12 had a 90 % interval: {held:.0%} of the waits were within it",
         said,
     ]
+
+
+def test_times_off_by_more_than_two_are_rough_guesses_where_no_interval_was_shown():
+    assert verdict(1.9, math.nan, 0, "") == "they can be relied on"
+    assert verdict(2.7, math.nan, 0, "") == "take them as rough guesses"
+    assert verdict(3.0, math.nan, 0, "") == "do not rely on them, nor on their intervals"
 
 
 def test_a_forecast_has_two_digits_and_is_marked_as_a_guess_or_about():
