@@ -222,7 +222,7 @@ class Predictions:
     def _run_time(self, job: QueuedJob) -> tuple[float | None, str]:
         """Returns how long similar jobs ran, and a description in words."""
         run_times = self.queues.run_times
-        if not (times_s := run_times.of(job)):
+        if not (times_s := run_times.nearest(job)[1]):
             return None, f"how long it runs is a guess: {NEVER_ENDED}"
         like = "this command line" if run_times.has_line(job) else "this command"
         runs = "the only earlier run" if len(times_s) == 1 else f"{len(times_s)} earlier runs"

@@ -52,12 +52,12 @@ class Novelty(NamedTuple):
 
 
 def novelty_of(line: Line) -> Novelty:
-    chances = [one.lives.outliving(one.age_s) for one in line.runs]
-    # The waiting jobs of a new command are taken to be like its running ones.
-    new = {
-        one.lives.alike: chance for one, chance in zip(line.runs, chances, strict=True)
-        if not one.lives.like_s
-    }  # fmt: skip
+    # All jobs of a new command are taken to be like the oldest that runs.
+    new = dict[Hashable, float]()
+    for one in line.runs:
+        if one.lives.alike is not None and not one.lives.like_s:
+            new.setdefault(one.lives.alike, one.lives.outliving(one.age_s))
+    chances = [new.get(one.lives.alike, one.lives.outliving(one.age_s)) for one in line.runs]
     fresh = {id(one.lives): one.lives.outliving(0.0) for one in line.waits}
     chances += [new.get(one.lives.alike, fresh[id(one.lives)]) for one in line.waits if one.takes]
     runs = len(line.runs)
@@ -274,16 +274,16 @@ class LineMaker:
         like = job.user, job.command_line, job.name, job.command, job.slots, job.limit_s
         if like not in self._lives:
             most_s = min(one for one in (job.limit_s, self.cutoff_s, math.inf) if one)
-            key, times_s = self.queues.run_times.nearest(job)
-            has_like = bool(job.command_line or job.command)
-            alike = (key or like) if has_like else None
+            # Jobs of a new command are alike whatever their labels: with a draw for each, the
+            # shortest of many would make the forecast.
+            alike, times_s = self.queues.run_times.nearest(job)
             unlike = self.queues.resource_times.slots.unlike_all(kind_of(job))
             rising_s = tuple(sorted(times_s))
             self._lives[like] = Lives(rising_s, self.general, most_s, alike, unlike)
         lives = self._lives[like]
         self._unknown += not lives.is_known
         is_one = lives.alike is not None and not lives.like_s
-        return lives, like if is_one else job.id
+        return lives, lives.alike if is_one else job.id
 
     def _caps(self, job: QueuedJob) -> Caps:
         """Returns the limits it counts towards, and by how much; notes what is left of each."""
