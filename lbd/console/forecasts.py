@@ -8,7 +8,7 @@ import math
 
 from lbd.console.figures import NONE, Clock
 from lbd.console.figures import duration as shown_duration
-from lbd.console.reply import Json, number, tables, text
+from lbd.console.reply import Json, number, table, tables, text
 from lbd.text.units import duration_text
 from lbd.theory.calibration import FEWEST, PROVEN
 
@@ -86,9 +86,7 @@ def target_lines(one: Json, clock: Clock) -> list[str]:
     if not isinstance(target, dict):
         return []
     by, end = number(target, "by"), number(target, "expected_end")
-    lines = [
-        f"{text(target, 'kind'):8} {time_phrase(by, clock)}{outcome(number(one, 'finished') - by)}"
-    ]
+    lines = [f"{text(target, 'kind'):8} {time_phrase(by, clock)}{outcome(one, by)}"]
     ends = target.get("expected_end_90")
     if not math.isnan(end) and isinstance(ends, list):
         low, high = (time_phrase(float(at), clock, only_time=True) for at in ends)
@@ -101,12 +99,20 @@ def target_lines(one: Json, clock: Clock) -> list[str]:
     return lines
 
 
-def outcome(late_s: float) -> str:
-    """Returns whether a target was met, and by how much. `late_s` is NaN before the end."""
+def outcome(one: Json, by: float) -> str:
+    """Returns whether a target was met, and by how much; "" before the end. It is not met by tasks
+    that were cancelled or lost."""
+    late_s = number(one, "finished") - by
     if math.isnan(late_s):
         return ""
-    word = "missed" if late_s > 0 else "met"
-    return f"; {word} by {duration_text(abs(late_s))}"
+    if late_s > 0:
+        return f"; missed by {duration_text(late_s)}"
+    for state in ("cancelled", "lost"):
+        if (count := number(table(one, "tasks"), state)) > 0:
+            return f"; not met: {count:.0f} task{'s were' if count > 1 else ' was'} {state}"
+        if text(one, "state") == state:
+            return f"; not met: it was {state}"
+    return f"; met by {duration_text(-late_s)}"
 
 
 def target_phrase(one: Json, clock: Clock) -> str:
