@@ -48,6 +48,7 @@ class Prediction(NamedTuple):
     wait_s: float | None  # None: unknown
     how: str  # how it was made, or why it was not
     is_rough: bool = False  # what it is learnt from is unlike the jobs that run, or wait ahead
+    within_s: tuple[float, float] | None = None  # nine in ten such jobs start; None: unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,12 +182,11 @@ class Forecast:
         predicted = self._of_new(line, job, now_s)
         if (wait_s := predicted.wait_s) is None:
             return None
-        within_s, played = None, None
+        played = None
         if wait_s and not job.needs:
             outlook, new = self._outlook(line, now_s), job._replace(id=NEW)
             played = self.plays.of(line, outlook.general, outlook.head_s, now_s, new)
-        if played is not None and self._has_intervals(None):
-            within_s = played.interval_of(NEW, now_s)
+        within_s = predicted.within_s if played is not None else None
         slots, is_quick = self.places.end_of(line).slots, is_quick_play(played)
         return Arrival(line, wait_s, within_s, slots, predicted.is_rough, is_quick)
 
@@ -286,7 +286,8 @@ class Forecast:
         if why := played.why_rough(job_id):
             how += f"; {GUESS}: {why}"
         if needs is None or needs.wait_s is None:
-            return Prediction(until_s, how, bool(why))
+            within_s = played.interval_of(job_id, now_s) if self._has_intervals(needs) else None
+            return Prediction(until_s, how, bool(why), within_s)
         own = {part: taken.get(part, 0) for part in parts_of(job.needs, job.slots)}
         behind_s = needs.behind_s(own, self._known_of(line))
         if behind_s is None:
