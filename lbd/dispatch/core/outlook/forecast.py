@@ -282,7 +282,7 @@ class Forecast:
             return Prediction(None, "no estimate until more slots are available to the queue")
         jobs = f"{many(place.jobs, 'job')} ahead, " if place.jobs else ""
         ahead = f"{jobs}{many(outlook.total, 'slot')}; "
-        how = ahead + made_of(played, outlook.slot_times)
+        how = ahead + made_of(played, outlook.slot_times, job_id)
         if why := played.why_rough(job_id):
             how += f"; {GUESS}: {why}"
         if needs is None or needs.wait_s is None:
@@ -295,7 +295,7 @@ class Forecast:
         own_s = needs.wait_s + behind_s
         if own_s >= until_s or not place.jobs:
             of_needs = made_from_those_with(needs, self.queues.resource_times)
-            how = ahead + (of_needs or made_of(played, outlook.slot_times))
+            how = ahead + (of_needs or made_of(played, outlook.slot_times, job_id))
             return Prediction(own_s, f"{how}; it is waiting for what it needs")
         return Prediction(until_s, how, bool(why))
 
@@ -353,17 +353,18 @@ def spread_of(line: Line, beyond: float = 1.0) -> Spread:
     return low_s * beyond, median_s * beyond, high_s * beyond
 
 
-def made_of(played: Played, slot_times: SlotTimes | None) -> str:
-    rest = made_from(slot_times) if slot_times is not None else ""
-    if not played.alike:
-        return rest
-    if played.alike == played.known_of or not rest:
-        return "by earlier runs of the same commands"
-    others = played.known_of - played.alike
-    return (
-        f"by earlier runs of the same commands for {played.alike} of the {played.known_of} jobs, "
-        f"{rest} for the other{'s' * (others > 1)}"
-    )
+def made_of(played: Played, slot_times: SlotTimes | None, job: JobId) -> str:
+    """Says what the run times of the jobs before this one are taken from."""
+    alike, others = played.known_before(job)
+    by_alike = "by earlier runs of the same commands"
+    by_all = made_from(slot_times) if slot_times is not None else ""
+    if not others or not by_all:
+        return by_alike if alike else by_all
+    if not alike:
+        return by_all
+    if others < alike:
+        return f"{by_alike}, for {many(others, 'job')} {by_all}"
+    return f"{by_all}, for {many(alike, 'job')} {by_alike}"
 
 
 def made_from(slot_times: SlotTimes) -> str:

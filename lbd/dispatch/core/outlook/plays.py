@@ -9,7 +9,7 @@ used up, the last play of the line is used, or that rate.
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, chain
+from itertools import accumulate
 from typing import NamedTuple
 
 from lbd.dispatch.core.discipline import HostConnection, QueuedJob
@@ -65,13 +65,19 @@ def novelty_of(line: Line) -> Novelty:
     return Novelty(sums, runs, sum(chance >= SURELY for chance in chances[:runs]))
 
 
+def alike_in(line: Line) -> tuple[int, ...]:
+    runs = sum(bool(one.lives.like_s) for one in line.runs)
+    waits = (bool(one.lives.like_s) for one in line.waits if one.takes)
+    return tuple(accumulate(waits, initial=runs))
+
+
 @dataclass(frozen=True, slots=True)
 class Played:
     line: Line
     places: dict[JobId, int]  # of waiting jobs
     slots: int  # that they need
-    known_of: int  # number of jobs running or waiting there
-    alike: int  # of these, jobs with earlier similar runs
+    # Of the running jobs and the first n waiting ones, how many have earlier similar runs.
+    alike: tuple[int, ...]
     stops: bool  # nothing is known of the last job, nor of those behind it
     at_s: float
     begins_s: tuple[float, ...]  # medians, from `at_s`
@@ -92,7 +98,17 @@ class Played:
 
     def why_rough(self, job: JobId) -> str:
         """Returns why its forecast is only a rough guess; "" if it is not."""
-        return self.novelty.why_rough(self.places.get(job, len(self.novelty.sums) - 1))
+        return self.novelty.why_rough(self._ahead_of(job))
+
+    def known_before(self, job: JobId) -> tuple[int, int]:
+        """Returns how many of the jobs before it have earlier similar runs, and how many have
+        none."""
+        ahead = self._ahead_of(job)
+        alike = self.alike[ahead]
+        return alike, len(self.line.runs) + ahead - alike
+
+    def _ahead_of(self, job: JobId) -> int:
+        return self.places.get(job, len(self.novelty.sums) - 1)
 
     def last_s(self, now_s: float) -> float:
         return self._from_now(self.begins_s[-1], now_s) if self.begins_s else 0.0
@@ -179,10 +195,9 @@ class Plays:
         spreads = line.spreads(draws)
         begins_s = tuple(median for _, median, _ in spreads)
         within_s = tuple((low_s, high_s) for low_s, _, high_s in spreads)
-        known_of = line.jobs - (NEW in places)
         stops = not made.knows_all()
         return Played(
-            line, places, slots, known_of, made.alike, stops, now_s, begins_s, within_s, steps,
+            line, places, slots, alike_in(line), stops, now_s, begins_s, within_s, steps,
             novelty_of(line),
         )  # fmt: skip
 
@@ -190,7 +205,7 @@ class Plays:
 def unplayed(head_s: float, now_s: float) -> Played:
     """Returns an empty play: the whole line is worked off at the mean rate."""
     return Played(
-        Line((), (), (), (), {}), {}, 0, 0, 0, False, now_s, (head_s,), ((head_s, head_s),), 0.0
+        Line((), (), (), (), {}), {}, 0, (0,), False, now_s, (head_s,), ((head_s, head_s),), 0.0
     )
 
 
@@ -231,11 +246,6 @@ class LineMaker:
     def is_full(self) -> bool:
         """Whether it has reached the limit of jobs or steps."""
         return len(self.waits) >= PLAYED_MAX or self.steps >= PLAYED_STEPS
-
-    @property
-    def alike(self) -> int:
-        jobs: chain[Running | Queued] = chain(self.runs, self.waits)
-        return sum(bool(one.lives.like_s) for one in jobs)
 
     def line(self) -> Line:
         hosts = tuple(one.host.name for one in self.servers if one.host is not None)

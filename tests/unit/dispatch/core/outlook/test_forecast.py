@@ -37,6 +37,9 @@ def predicted(table, forecast, job):
     return forecast.of(table.queues.registry[JobId(job)], table.now_s)
 
 
+SAME = "by earlier runs of the same commands"
+
+
 def test_the_head_waits_for_the_next_end_and_the_others_also_for_those_ahead():
     table = Table()
     forecast = known(table)
@@ -319,13 +322,29 @@ def test_a_command_that_ran_before_takes_as_long_again():
     table.now_s = 100.0
     found = predicted(table, forecast, "b")
     assert found.wait_s == pytest.approx(400.0)
-    assert found.how == (
-        "1 slot; by earlier runs of the same commands for 1 of the 2 jobs, by the run times of 5 "
-        "ended jobs (10 s on average) for the other"
-    )
+    assert found.how == "1 slot; by earlier runs of the same commands"
     forecast.forget()
     table.now_s = 600.0  # longer than any before: as long again, in half of all cases
     assert predicted(table, forecast, "b").wait_s == pytest.approx(600.0)
+
+
+def test_what_a_forecast_is_made_from_counts_the_jobs_before_this_one():
+    """Of 27 jobs it was said where 19 were ahead, and of the last one, for all before it."""
+    table = Table()
+    forecast = known(table)
+    table.host("h1", 2)
+    seen, other = {"command": "fit", "command_line": 1}, {"command": "sort", "command_line": 2}
+    table.queues.run_times.ended(QueuedJob(JobId("0"), **seen), 500.0)
+    for name in "abcd":
+        table.arrive(name, **seen)
+    for name in "efghi":
+        table.arrive(name, **other)
+    of_all, of_same = "by the run times of 5 ended jobs (10 s on average)", SAME
+    assert predicted(table, forecast, "e").how == f"2 jobs ahead, 2 slots; {of_same}"
+    said = f"3 jobs ahead, 2 slots; {of_same}, for 1 job {of_all}"
+    assert predicted(table, forecast, "f").how.startswith(said)
+    assert f"; {of_all}, for 4 jobs {of_same}" in predicted(table, forecast, "i").how
+    assert f"; {of_all}, for 4 jobs {of_same}" in another(forecast, 1, 0.0).how
 
 
 def test_a_wide_job_holds_its_slots_for_as_long_as_it_runs():
