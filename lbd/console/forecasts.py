@@ -39,10 +39,19 @@ def forecast(wait_s: float) -> str:
     return shown_duration(float(f"{wait_s / unit_s:.2g}") * unit_s)
 
 
+def about(wait_s: float, mark: str = "~") -> str:
+    """Formats a wait that is a guess: "~12s". One below a second is "~1s"."""
+    return f"{mark}{forecast(wait_s)}" if not (mark and 0 < wait_s < 1) else f"{mark}1s"
+
+
 def interval_text(given: object) -> str:
+    """Formats an interval: "26s to 6m10s", or "up to 2.5s" from less than a second on."""
     match given:
         case [int() | float() as low_s, int() | float() as high_s]:
-            return f"{forecast(low_s)} to {forecast(high_s)}"
+            low, high = forecast(low_s), forecast(high_s)
+            if low == high:
+                return high
+            return f"{low} to {high}" if low_s >= 1 else f"up to {high.removeprefix('<')}"
     return NONE
 
 
@@ -56,7 +65,7 @@ def begin_phrase(one: Json) -> str:
     choices = tables(one, "choices") if "choices" in one else []
     interval = choices[0].get("begins_in_s_90") if choices else one.get("predicted_wait_s_90")
     mark = guess_mark(one, wait_s, interval, key)
-    found = f"in {mark or 'about '}{forecast(wait_s)}"
+    found = f"in {about(wait_s, mark) if mark else f'about {forecast(wait_s)}'}"
     if 0 < wait_s < 1 and not mark:
         found = "in less than 1s"
     if wait_s > 0 and interval is not None:
@@ -122,7 +131,7 @@ def target_phrase(one: Json, clock: Clock) -> str:
     if not isinstance(target, dict) or number(one, "finished") > 0:
         return ""
     left_s = number(target, "expected_end") - clock.now_s
-    ends = "end not known" if math.isnan(left_s) else f"ends in ~{forecast(max(0.0, left_s))}"
+    ends = "end not known" if math.isnan(left_s) else f"ends in {about(max(0.0, left_s))}"
     return f"{text(target, 'kind')} {clock.time_of_day(number(target, 'by'))}; {ends}"
 
 

@@ -11,6 +11,7 @@ from lbd.console.daemons import Daemons
 from lbd.console.figures import decimal, share
 from lbd.console.forecasts import (
     COMPARABLE,
+    about,
     begin_phrase,
     forecast,
     guess_mark,
@@ -198,7 +199,7 @@ def row_of(one: Json, reply: Json) -> tuple[str, ...]:
     begins_s, interval = number_in(one, "begins_in_s"), one.get("begins_in_s_90")
     return (
         text(one, "slots"),
-        guess_mark(reply, begins_s, interval) + forecast(begins_s),
+        about(begins_s, guess_mark(reply, begins_s, interval)),
         interval_text(interval),
         forecast(number_in(one, "runs_s")),
         forecast(number_in(one, "ends_in_s")),
