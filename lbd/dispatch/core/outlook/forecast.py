@@ -219,9 +219,10 @@ class Forecast:
         if not place.jobs and needs and (back := releases_of(needs, self._known_of(line))):
             now = replace(now, ahead_slots=back[0], all_held=back[1])
         if not job.needs and prediction.wait_s is not None:
-            played = self.plays.of(line, outlook.general, outlook.head_s, now_s, job)
-            if played is not None and NEW in played.places:
-                now = replace(now, line=played.line)
+            # Not the line of a past play: of that there may be a newer one for fewer slots.
+            new = job._replace(id=NEW)
+            there = self.plays.line_with(line, outlook.general, outlook.head_s, now_s, new)
+            now = replace(now, line=there)
         how = prediction.how
         if how == FREE and min(job.slots_most, now.most) > now.free and outlook.slot_times:
             how += f"; more than {now.free}: {made_from(outlook.slot_times)}"

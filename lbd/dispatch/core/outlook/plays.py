@@ -162,6 +162,15 @@ class Plays:
         known[key] = events, made
         return made
 
+    def line_with(
+        self, name: HostConnection, general: UniformLog | None, head_s: float, now_s: float,
+        new: QueuedJob,
+    ) -> Line | None:  # fmt: skip
+        """Returns the line as it is now with this job in its turn, to be played in a thread; None
+        if it is too long, or if the run time of a job before it is unknown."""
+        made = LineMaker(self.queues, name, general, now_s)
+        return made.line() if NEW in self._fill(made, name, head_s, new)[0] else None
+
     def _play(
         self, name: HostConnection, general: UniformLog | None, head_s: float, now_s: float,
         new: QueuedJob | None,
@@ -171,22 +180,7 @@ class Plays:
         if not made.knows_all():
             self.allowance.took(len(made.runs), user, now_s)
             return None
-        waiting = self.queues.lines.get(name)
-        jobs = waiting.in_turn(new) if waiting is not None else iter(())
-        places: dict[JobId, int] = {}
-        slots, is_last = 0, waiting is None
-        for waiter in jobs:
-            if (is_last := waiter.id == NEW) or made.is_full:
-                break
-            kind = self.queues.registry[waiter.id].job
-            made.waits_for(kind, head_s if not places else 0.0)
-            places[waiter.id] = len(made.waits) - 1
-            slots += waiter.slots
-            if not made.knows_all():  # nothing is known of the jobs behind it either
-                break
-        if new is not None and is_last and made.knows_all():
-            made.asks(new, (new.slots,), 0.0 if places else head_s)
-            places[NEW] = len(made.waits) - 1
+        places, slots = self._fill(made, name, head_s, new)
         line = made.line()
         steps = len(made.runs) + made.steps
         draws = draws_for(steps, DRAWS, STEPS)
@@ -200,6 +194,29 @@ class Plays:
             line, places, slots, alike_in(line), stops, now_s, begins_s, within_s, steps,
             novelty_of(line),
         )  # fmt: skip
+
+    def _fill(
+        self, made: "LineMaker", name: HostConnection, head_s: float, new: QueuedJob | None
+    ) -> tuple[dict[JobId, int], int]:
+        """Adds the waiting jobs up to the new one; returns their places, and the slots that those
+        in line need."""
+        waiting = self.queues.lines.get(name)
+        jobs = waiting.in_turn(new) if waiting is not None else iter(())
+        places: dict[JobId, int] = {}
+        slots, is_last = 0, waiting is None
+        for waiter in jobs if made.knows_all() else ():
+            if (is_last := waiter.id == NEW) or made.is_full:
+                break
+            kind = self.queues.registry[waiter.id].job
+            made.waits_for(kind, head_s if not places else 0.0)
+            places[waiter.id] = len(made.waits) - 1
+            slots += waiter.slots
+            if not made.knows_all():  # nothing is known of the jobs behind it either
+                break
+        if new is not None and is_last and made.knows_all():
+            made.asks(new, (new.slots,), 0.0 if places else head_s)
+            places[NEW] = len(made.waits) - 1
+        return places, slots
 
 
 def unplayed(head_s: float, now_s: float) -> Played:
