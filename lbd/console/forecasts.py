@@ -8,7 +8,7 @@ import math
 
 from lbd.console.figures import NONE, Clock
 from lbd.console.figures import duration as shown_duration
-from lbd.console.reply import Json, number, tables, text
+from lbd.console.reply import Json, number, table, tables, text
 from lbd.text.units import duration_text
 from lbd.theory.calibration import FEWEST, PROVEN
 
@@ -39,10 +39,19 @@ def forecast(wait_s: float) -> str:
     return shown_duration(float(f"{wait_s / unit_s:.2g}") * unit_s)
 
 
+def about(wait_s: float, mark: str = "~") -> str:
+    """Formats a wait that is a guess: "~12s". One below a second is "~1s"."""
+    return f"{mark}{forecast(wait_s)}" if not (mark and 0 < wait_s < 1) else f"{mark}1s"
+
+
 def interval_text(given: object) -> str:
+    """Formats an interval: "26s to 6m10s", or "up to 2.5s" from less than a second on."""
     match given:
         case [int() | float() as low_s, int() | float() as high_s]:
-            return f"{forecast(low_s)} to {forecast(high_s)}"
+            low, high = forecast(low_s), forecast(high_s)
+            if low == high:
+                return high
+            return f"{low} to {high}" if low_s >= 1 else f"up to {high.removeprefix('<')}"
     return NONE
 
 
@@ -56,7 +65,7 @@ def begin_phrase(one: Json) -> str:
     choices = tables(one, "choices") if "choices" in one else []
     interval = choices[0].get("begins_in_s_90") if choices else one.get("predicted_wait_s_90")
     mark = guess_mark(one, wait_s, interval, key)
-    found = f"in {mark or 'about '}{forecast(wait_s)}"
+    found = f"in {about(wait_s, mark) if mark else f'about {forecast(wait_s)}'}"
     if 0 < wait_s < 1 and not mark:
         found = "in less than 1s"
     if wait_s > 0 and interval is not None:
@@ -86,9 +95,7 @@ def target_lines(one: Json, clock: Clock) -> list[str]:
     if not isinstance(target, dict):
         return []
     by, end = number(target, "by"), number(target, "expected_end")
-    lines = [
-        f"{text(target, 'kind'):8} {time_phrase(by, clock)}{outcome(number(one, 'finished') - by)}"
-    ]
+    lines = [f"{text(target, 'kind'):8} {time_phrase(by, clock)}{outcome(one, by)}"]
     ends = target.get("expected_end_90")
     if not math.isnan(end) and isinstance(ends, list):
         low, high = (time_phrase(float(at), clock, only_time=True) for at in ends)
@@ -101,12 +108,20 @@ def target_lines(one: Json, clock: Clock) -> list[str]:
     return lines
 
 
-def outcome(late_s: float) -> str:
-    """Returns whether a target was met, and by how much. `late_s` is NaN before the end."""
+def outcome(one: Json, by: float) -> str:
+    """Returns whether a target was met, and by how much; "" before the end. It is not met by tasks
+    that were cancelled or lost."""
+    late_s = number(one, "finished") - by
     if math.isnan(late_s):
         return ""
-    word = "missed" if late_s > 0 else "met"
-    return f"; {word} by {duration_text(abs(late_s))}"
+    if late_s > 0:
+        return f"; missed by {duration_text(late_s)}"
+    for state in ("cancelled", "lost"):
+        if (count := number(table(one, "tasks"), state)) > 0:
+            return f"; not met: {count:.0f} task{'s were' if count > 1 else ' was'} {state}"
+        if text(one, "state") == state:
+            return f"; not met: it was {state}"
+    return f"; met by {duration_text(-late_s)}"
 
 
 def target_phrase(one: Json, clock: Clock) -> str:
@@ -116,7 +131,7 @@ def target_phrase(one: Json, clock: Clock) -> str:
     if not isinstance(target, dict) or number(one, "finished") > 0:
         return ""
     left_s = number(target, "expected_end") - clock.now_s
-    ends = "end not known" if math.isnan(left_s) else f"ends in ~{forecast(max(0.0, left_s))}"
+    ends = "end not known" if math.isnan(left_s) else f"ends in {about(max(0.0, left_s))}"
     return f"{text(target, 'kind')} {clock.time_of_day(number(target, 'by'))}; {ends}"
 
 

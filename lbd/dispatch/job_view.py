@@ -7,12 +7,12 @@ import math
 import time
 from collections.abc import Sequence
 
+from lbd.dispatch.core.discipline import QueuedJob
 from lbd.dispatch.core.ledger_rows import JobRow, Ledger, Stored, Tally, target_of
 from lbd.dispatch.core.lifecycle import Lifecycle
 from lbd.dispatch.core.outlook.forecast import Prediction
 from lbd.dispatch.core.records import Live
 from lbd.dispatch.core.targets.plan import SURE
-from lbd.dispatch.core.targets.target_array import Standing
 from lbd.dispatch.core.why_waiting import silent_arrays, waiting_reason
 from lbd.dispatch.predictions import Predictions, is_wait, speedup_info
 from lbd.model import ENDED_NAMES, Closed, JobId, JobState
@@ -22,7 +22,6 @@ from lbd.process.boot_clock import clock_s
 from lbd.text.job_phrases import STARTING
 from lbd.text.one_line import one_line
 from lbd.text.task_indexes import TaskIndexes
-from lbd.text.units import duration_text
 
 FORECAST_KEPT_S = 30.0
 DRAIN_CHARS = 200
@@ -136,19 +135,17 @@ class JobViews:
         self._forget_forecast()
         reason = unrecorded or waiting_reason(self._life, live, place, time_of_day)
         reply = job_info(row, reason, is_final, prediction)
-        self._correct(reply, is_rough=prediction.is_rough)
+        self._correct(reply, registered.kind, is_rough=prediction.is_rough)
         if isinstance(registered.line, int):  # a tier
             reply.tier = registered.line
         return reply
 
-    def _correct(self, reply: pb.JobInfo, *, is_rough: bool) -> None:
+    def _correct(self, reply: pb.JobInfo, job: QueuedJob, *, is_rough: bool) -> None:
         """Corrects the prediction by how such predictions came true lately, if enough did."""
         correction, raw_s = self._predictions.correction, reply.predicted_wait_s
-        if reply.needs:  # the correction is for waits for slots
-            return
-        if raw_s > 0:
+        if raw_s > 0 and not job.needs:
             reply.predicted_by = self._predictions.doubted(reply.predicted_by)
-        if not is_rough and correction.tells_of(raw_s):
+        if self._predictions.corrects(job, raw_s, is_rough=is_rough):
             reply.comparable = self._predictions.comparable
             if reply.HasField("predicted_wait_s"):
                 reply.predicted_wait_s = correction.corrected_s(raw_s)
@@ -156,32 +153,20 @@ class JobViews:
                 reply.predicted_low_s, reply.predicted_high_s = low_s, high_s
 
     def _with_target(self, reply: pb.JobInfo, live: Live) -> pb.JobInfo:
-        standing = self._life.queues.targets.standing(live.job, clock_s())
+        targets, now_s = self._life.queues.targets, clock_s()
+        begins = self._predictions.begins(live.job.id, now_s) if live.job.target else None
+        standing = targets.standing(live.job, now_s, begins)
         if standing is not None:
             target, now = reply.target, time.time()
             target.at_once, target.running = standing.at_once, standing.running
             target.left, target.why = standing.left, standing.why
-            wait_s = 0.0 if standing.running else self._begins_s(reply, live, standing)
-            if wait_s is None:
-                target.why += "; it is not known when it begins"
-            elif (end := standing.end) is not None:
-                begin = now + wait_s
-                target.expected_end = begin + end.mean_s
-                target.expected_low = begin + max(0.0, end.mean_s - SURE * end.sd_s)
-                target.expected_high = begin + end.mean_s + SURE * end.sd_s
-            if wait_s is not None and wait_s >= 1.0:
-                target.why += f"; it begins in about {duration_text(wait_s)}"
+            if (end := standing.end) is not None:
+                target.expected_end = now + end.mean_s
+                target.expected_low = now + max(0.0, end.mean_s - SURE * end.sd_s)
+                target.expected_high = now + end.mean_s + SURE * end.sd_s
         elif reply.HasField("target"):
             reply.target.why = "it has no slots reserved: that needs dispatch.mode fcfs"
         return reply
-
-    def _begins_s(self, reply: pb.JobInfo, live: Live, standing: Standing) -> float | None:
-        """Returns the time until the first of its tasks starts; None if unknown."""
-        if reply.HasField("predicted_wait_s"):
-            return reply.predicted_wait_s
-        if standing.at_once:
-            return None
-        return self._life.queues.targets.first_end_s(live.job, clock_s())
 
     def _unrecorded(self, row: JobRow) -> str:
         """Returns why the view of the job may be behind; "" if it is not."""

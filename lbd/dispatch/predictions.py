@@ -46,6 +46,7 @@ from lbd.process.boot_clock import clock_s
 from lbd.text.needs_words import are_needs, read_needs_text
 from lbd.theory.calibration import (
     FEWEST,
+    NORMAL_90,
     Bias,
     CameTrue,
     Correction,
@@ -54,6 +55,7 @@ from lbd.theory.calibration import (
     judged,
     trust,
 )  # fmt: skip
+from lbd.theory.target_time import End
 
 LEARN_EVERY_S = 30.0
 LEARN_FROM = 1000  # the last ended jobs
@@ -142,10 +144,29 @@ class Predictions:
         if expected is None:
             return None
         raw_s, correction = expected.wait_s, self.correction
-        is_corrected = not (job.needs or expected.is_rough) and correction.tells_of(raw_s)
-        if raw_s > 0 and is_corrected:
+        if raw_s > 0 and self.corrects(job, raw_s, is_rough=expected.is_rough):
             return Foretold(raw_s, correction.corrected_s(raw_s), *correction.interval_90_s(raw_s))
         return Foretold(raw_s, raw_s, expected.low_s, expected.high_s)
+
+    def corrects(self, job: QueuedJob, raw_s: float, *, is_rough: bool) -> bool:
+        """Whether a forecast is shown corrected by how such forecasts came true lately. That is
+        learnt from waits for slots."""
+        return not (job.needs or is_rough) and self.correction.tells_of(raw_s)
+
+    def begins(self, job: JobId, now_s: float) -> End | None:
+        """Returns when a waiting job begins, from now, as it is shown; None if unknown, or if it
+        does not wait in a queue."""
+        if (registered := self.queues.registry.find(job)) is None or registered.host is not None:
+            return None
+        found = self.forecast.of(registered, now_s)
+        if found.wait_s is None:
+            return None
+        wait_s, within_s = found.wait_s, found.within_s
+        if self.corrects(registered.kind, wait_s, is_rough=found.is_rough):
+            within_s = self.correction.interval_90_s(wait_s)
+            wait_s = self.correction.corrected_s(wait_s)
+        low_s, high_s = within_s or (wait_s, wait_s)
+        return End(wait_s, (high_s - low_s) / (2 * NORMAL_90))
 
     # Outcomes
 
@@ -222,7 +243,7 @@ class Predictions:
     def _run_time(self, job: QueuedJob) -> tuple[float | None, str]:
         """Returns how long similar jobs ran, and a description in words."""
         run_times = self.queues.run_times
-        if not (times_s := run_times.of(job)):
+        if not (times_s := run_times.nearest(job)[1]):
             return None, f"how long it runs is a guess: {NEVER_ENDED}"
         like = "this command line" if run_times.has_line(job) else "this command"
         runs = "the only earlier run" if len(times_s) == 1 else f"{len(times_s)} earlier runs"

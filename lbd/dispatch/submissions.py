@@ -75,8 +75,7 @@ class Submissions:
         if after:
             await self._counts.look()
             cancelled = await self._why_cancelled(accepted)
-        targets = self._life.queues.targets
-        remark = targets.remark(accepted.first, clock_s()) if accepted.is_new else ""
+        remark = self._remark(accepted) if accepted.is_new else ""
         warning = stuck_reason(self._life, JobId(str(accepted.first)))
         return pb.SubmitReply(
             first=accepted.first,
@@ -96,6 +95,14 @@ class Submissions:
             Wanted(((accepted.first, accepted.first),), ended_too=True, limit=1, commands=False)
         )
         return rows[0].reason if rows and rows[0].state == JobState.CANCELLED.value else ""
+
+    def _remark(self, accepted: Accepted) -> str:
+        """Returns one line on an array that will end too late; "" for any other."""
+        targets, now_s = self._life.queues.targets, clock_s()
+        if accepted.first not in targets.arrays:
+            return ""
+        begins = self._predictions.begins(JobId(str(accepted.first)), now_s)
+        return targets.remark(accepted.first, now_s, begins)
 
     async def _queued(self, sent: Submission) -> Accepted:
         """Writes the jobs to disk and queues them, if there is room. Raises LbdError."""

@@ -10,6 +10,7 @@ from lbd.console.daemons import Daemons
 from lbd.console.figures import decimal, share
 from lbd.console.forecasts import (
     COMPARABLE,
+    about,
     begin_phrase,
     forecast,
     guess_mark,
@@ -26,7 +27,7 @@ from lbd.text.needs import read_features, read_needs
 from lbd.text.needs_words import needs_text
 from lbd.text.spelling import nearest
 from lbd.text.units import counted, size_bytes
-from lbd.theory.calibration import COVERS, OFF_BY_MUCH, PROVEN, SHORT_S
+from lbd.theory.calibration import COVERS, OFF_BY_LESS, OFF_BY_MUCH, PROVEN, SHORT_S
 
 SLOTS_MAX = 65536
 SPEEDUP_MAX = 1e6
@@ -199,7 +200,7 @@ def row_of(one: Json, reply: Json) -> tuple[str, ...]:
     begins_s, interval = number_in(one, "begins_in_s"), one.get("begins_in_s_90")
     return (
         text(one, "slots"),
-        guess_mark(reply, begins_s, interval) + forecast(begins_s),
+        about(begins_s, guess_mark(reply, begins_s, interval)),
         interval_text(interval),
         forecast(number_in(one, "runs_s")),
         forecast(number_in(one, "ends_in_s")),
@@ -254,20 +255,28 @@ def truth_lines(reply: Json) -> list[str]:
     how = f"waits below {SHORT_S:.0f} s count as {SHORT_S:.0f} s"
     others = f"other {count:.0f}" if short > 0 else f"last {count:.0f}"
     lines.append(f"half of the {others} were off by a factor of {off_by:.1f} at most ({how})")
-    if intervals := int(number_in(reply, "intervals")):
+    if (intervals := number_in(reply, "intervals")) > 0:
         within = f"{share(held)} of the waits were within it"
-        lines.append(f"of all these, {intervals} had a 90 % interval: {within}")
-    if doubt := text(reply, "doubt"):
-        lines.append(f"do not rely on them: {doubt}")
-    elif off_by >= OFF_BY_MUCH and intervals >= PROVEN and held >= COVERS:
-        lines.append("go by the intervals: these can be relied on, the times in them are rough")
-    elif off_by >= OFF_BY_MUCH:
-        lines.append("do not rely on them, nor on their intervals")
-    elif intervals >= PROVEN and held < COVERS:
-        lines.append("the times can be relied on, but the intervals have been too narrow")
-    else:
-        lines.append("they can be relied on")
+        lines.append(f"of all these, {intervals:.0f} had a 90 % interval: {within}")
+    lines.append(verdict(off_by, held, intervals, text(reply, "doubt")))
     return lines
+
+
+def verdict(off_by: float, held: float, intervals: float, doubt: str) -> str:
+    """Returns whether to rely on forecasts: half were off by `off_by` or more, and of `intervals`
+    this share held."""
+    is_proven = intervals >= PROVEN
+    holds = is_proven and held >= COVERS
+    if doubt:
+        return f"do not rely on them: {doubt}"
+    if off_by < OFF_BY_LESS:
+        too_narrow = "the times can be relied on, but the intervals have been too narrow"
+        return too_narrow if is_proven and not holds else "they can be relied on"
+    if holds:
+        return "go by the intervals: these can be relied on, the times in them are rough"
+    if is_proven or off_by >= OFF_BY_MUCH:
+        return "do not rely on them, nor on their intervals"
+    return "take them as rough guesses"
 
 
 VERBS = {

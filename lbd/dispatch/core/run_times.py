@@ -1,8 +1,10 @@
 """How long similar ended jobs ran: for backfill, gangs and forecasts. Pure.
 
 Earlier runs of exactly the same command line by that user count first, else jobs with the same
-label and kind of command (`command_of`); on the same number of slots in either case. The last runs
-of each key are kept; if there are too many keys, those unused for longest are forgotten.
+label and kind of command (`command_of`); on the same number of slots in either case. For a
+forecast, runs of that kind under any label are better than none; who is passed in the line does not
+depend on so vague a likeness. The last runs of each key are kept; if there are too many keys, those
+unused for longest are forgotten.
 """
 
 from array import array
@@ -59,21 +61,30 @@ class Times:
 class RunTimes:
     def __init__(self, most: int = KINDS_KNOWN) -> None:
         self._times = Times(most)
+        self._of_kinds = Times(most)
 
     def ended(self, job: QueuedJob, run_s: float) -> None:
         """A job ran to its own end."""
         for key in keys_of(job):
             self._times.add(key, run_s)
+        if (kind := kind_of(job)) is not None:
+            self._of_kinds.add((*kind, job.slots), run_s)
 
     def of(self, job: QueuedJob, fewest: int = 1) -> Sequence[float]:
         """Returns the times of the most similar group with at least `fewest` runs; none if there is
         none."""
-        return self.nearest(job, fewest)[1]
+        known = (self._times.of(key) for key in keys_of(job))
+        return next((times_s for times_s in known if len(times_s) >= fewest), ())
 
-    def nearest(self, job: QueuedJob, fewest: int = 1) -> tuple[Key, Sequence[float]]:
-        """Returns the same with the group's key; the key is () if there is none."""
-        known = ((key, self._times.of(key)) for key in keys_of(job))
-        return next((one for one in known if len(one[1]) >= fewest), ((), ()))
+    def nearest(self, job: QueuedJob) -> tuple[Key | None, Sequence[float]]:
+        """Returns the key of the jobs that this one is taken to be like, and their times: those of
+        `of`, else of its kind under any label. The key is None if its command is unknown."""
+        for key in keys_of(job):
+            if times_s := self._times.of(key):
+                return key, times_s
+        kind = kind_of(job)
+        key_of_kind = (*kind, job.slots) if kind is not None else None
+        return key_of_kind, self._of_kinds.of(key_of_kind) if key_of_kind is not None else ()
 
     def has_line(self, job: QueuedJob) -> bool:
         """Whether exactly the same command line has run before."""

@@ -32,6 +32,21 @@ def test_once_it_has_ended_the_difference_is_shown(finished, shown):
     assert line == "deadline 00:17:40 (in 1m)" + shown
 
 
+@pytest.mark.parametrize(
+    ("job", "shown"),
+    [
+        ({"state": "cancelled", "tasks": {"done": 15, "cancelled": 25}}, "25 tasks were cancelled"),
+        ({"state": "failed", "tasks": {"done": 39, "lost": 1}}, "1 task was lost"),
+        ({"state": "cancelled"}, "it was cancelled"),
+    ],
+)
+def test_a_target_is_not_met_by_tasks_that_were_cancelled(job, shown):
+    (line,) = target_lines({"target": TARGET, "finished": 1030.0} | job, CLOCK)
+    assert line == f"deadline 00:17:40 (in 1m); not met: {shown}"
+    (late,) = target_lines({"target": TARGET, "finished": 1180.0} | job, CLOCK)
+    assert late.endswith("; missed by 2m")
+
+
 def test_an_interval_of_zero_width_is_not_shown():
     ends = {"expected_end": 1030.0, "expected_end_90": [1030.0, 1030.0]}
     lines = target_lines({"target": TARGET | ends}, CLOCK)

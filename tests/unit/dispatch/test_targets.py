@@ -11,6 +11,7 @@ from lbd.dispatch.core.ledger_rows import Submission
 from lbd.dispatch.core.records import Begin, Cause, Changed, Ending, Fate
 from lbd.model import HostId, JobId, JobState
 from lbd.net.gen import dispatch_pb2 as pb
+from lbd.text.units import duration_s
 from tests.unit.dispatch.services import asking, opened
 
 TASK_S = 60.0
@@ -81,6 +82,27 @@ async def test_an_impossible_target_is_accepted_with_one_line(world):
     said = r"the deadline \(in (1m00s|59s)\) cannot be met with 2 tasks at once: "
     assert re.match(said, reply.remark)
     assert len(await world.ledger.live()) == 30
+
+
+async def test_the_line_at_submission_and_the_view_name_the_same_end_with_the_wait(world):
+    """They differed by the wait until the first task begins."""
+    slots = world.dispatcher.life.queues.resource_times.slots
+    for n in range(40):
+        slots.ended(30.0 + n / 10)
+    world.host("h1", slots=2)
+    for _ in range(2):
+        await world.submit(asking())
+    reply = await world.submit(array(deadline=time.time() + TASK_S))
+    at_s = time.time()
+    said = re.search(r"expected to begin in (\d+)s and to end in (\w+) ", reply.remark)
+    begins, ends = said.groups()
+    found = await target_of(world, reply.first)
+    end_s = found.expected_end - at_s
+    assert end_s == pytest.approx(duration_s(ends), abs=2.0)
+    assert 20.0 < int(begins) < 40.0
+    late = re.search(r"it will end (\w+) late on average; .*it begins in about (\w+)$", found.why)
+    assert duration_s(late[1]) == pytest.approx(end_s - TASK_S, abs=2.0)
+    assert duration_s(late[2]) == pytest.approx(int(begins), abs=2.0)
 
 
 async def test_the_next_dispatcher_continues_with_it(world, tmp_path):

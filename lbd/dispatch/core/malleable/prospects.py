@@ -88,15 +88,26 @@ def answer(now: Situation, least: int, most: int, known: KnownSpeedup | None) ->
     """`known`: None for a job with a fixed number of slots and unknown work."""
     sizes = shown(least, min(most, now.most))
     if now.line is not None:
-        played = zip(sizes, played_rows(now.line, sizes), strict=True)
-        rows = [played_prospect(now, slots, begin, known) for slots, begin in played]
+        played = played_rows(now.line, sizes)
+        now = comparably_corrected(now, [median_s for _, median_s, _ in played])
+        begins_s = zip(sizes, played, strict=True)
+        rows = [played_prospect(now, slots, begin, known) for slots, begin in begins_s]
     else:
+        now = comparably_corrected(now, [begins(now, least, slots)[0] for slots in sizes])
         rows = [prospect(now, least, slots, known) for slots in sizes]
     if not rows:
         return Answer((), {})
     if known is None or least == most:
         return Answer(tuple(rows), dict.fromkeys(PICKED, least))
     return Answer(tuple(rows), picks(rows, least, most, known))
+
+
+def comparably_corrected(now: Situation, waits_s: Sequence[float | None]) -> Situation:
+    """Returns it without its correction unless that is known for all these waits: if only the
+    shorter ones were lengthened, more slots would seem to start sooner than fewer."""
+    if all(wait_s is None or now.correction.tells_of(wait_s) for wait_s in waits_s):
+        return now
+    return replace(now, correction=Correction())
 
 
 def shown(least: int, most: int) -> Sequence[int]:

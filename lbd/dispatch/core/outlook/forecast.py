@@ -50,6 +50,7 @@ class Prediction(NamedTuple):
     wait_s: float | None  # None: unknown
     how: str  # how it was made, or why it was not
     is_rough: bool = False  # what it is learnt from is unlike the jobs that run, or wait ahead
+    within_s: tuple[float, float] | None = None  # nine in ten such jobs start; None: unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,12 +183,11 @@ class Forecast:
         predicted = self._of_new(line, job, now_s)
         if (wait_s := predicted.wait_s) is None:
             return None
-        within_s, played = None, None
+        played = None
         if wait_s and not job.needs:
             outlook, new = self._outlook(line, now_s), job._replace(id=NEW)
             played = self.plays.of(line, outlook.general, outlook.head_s, now_s, new)
-        if played is not None and self._has_intervals(None):
-            within_s = played.interval_of(NEW, now_s)
+        within_s = predicted.within_s if played is not None else None
         slots, is_quick = self.places.end_of(line).slots, is_quick_play(played)
         return Arrival(line, wait_s, within_s, slots, predicted.is_rough, is_quick)
 
@@ -220,9 +220,10 @@ class Forecast:
         if not place.jobs and needs and (back := releases_of(needs, self._known_of(line))):
             now = replace(now, ahead_slots=back[0], all_held=back[1])
         if not job.needs and prediction.wait_s is not None:
-            played = self.plays.of(line, outlook.general, outlook.head_s, now_s, job)
-            if played is not None and NEW in played.places:
-                now = replace(now, line=played.line)
+            # Not the line of a past play: of that there may be a newer one for fewer slots.
+            new = job._replace(id=NEW)
+            there = self.plays.line_with(line, outlook.general, outlook.head_s, now_s, new)
+            now = replace(now, line=there)
         how = prediction.how
         if how == FREE and min(job.slots_most, now.most) > now.free and outlook.slot_times:
             how += f"; more than {now.free}: {made_from(outlook.slot_times)}"
@@ -284,12 +285,13 @@ class Forecast:
         jobs = f"{counted(place.jobs, 'job')} ahead, " if place.jobs else ""
         ahead = f"{jobs}{counted(outlook.total, 'slot')}; "
         no_interval = f"; {NO_INTERVAL}" if job.needs and place.jobs else ""
-        how = ahead + made_of(played, outlook.slot_times)
+        how = ahead + made_of(played, outlook.slot_times, job_id)
         if why := played.why_rough(job_id):
             how += f"; {GUESS}: {why}"
         how += no_interval
         if needs is None or needs.wait_s is None:
-            return Prediction(until_s, how, bool(why))
+            within_s = played.interval_of(job_id, now_s) if self._has_intervals(needs) else None
+            return Prediction(until_s, how, bool(why), within_s)
         own = {part: taken.get(part, 0) for part in parts_of(job.needs, job.slots)}
         behind_s = needs.behind_s(own, self._known_of(line))
         if behind_s is None:
@@ -297,7 +299,7 @@ class Forecast:
         own_s = needs.wait_s + behind_s
         if own_s >= until_s or not place.jobs:
             of_needs = made_from_those_with(needs, self.queues.resource_times)
-            how = ahead + (of_needs or made_of(played, outlook.slot_times))
+            how = ahead + (of_needs or made_of(played, outlook.slot_times, job_id))
             return Prediction(own_s, f"{how}; it is waiting for what it needs{no_interval}")
         return Prediction(until_s, how, bool(why))
 
@@ -355,17 +357,18 @@ def spread_of(line: Line, beyond: float = 1.0) -> Spread:
     return low_s * beyond, median_s * beyond, high_s * beyond
 
 
-def made_of(played: Played, slot_times: SlotTimes | None) -> str:
-    rest = made_from(slot_times) if slot_times is not None else ""
-    if not played.alike:
-        return rest
-    if played.alike == played.known_of or not rest:
-        return "by earlier runs of the same commands"
-    others = played.known_of - played.alike
-    return (
-        f"by earlier runs of the same commands for {played.alike} of the {played.known_of} jobs, "
-        f"{rest} for the other{'s' * (others > 1)}"
-    )
+def made_of(played: Played, slot_times: SlotTimes | None, job: JobId) -> str:
+    """Says what the run times of the jobs before this one are taken from."""
+    alike, others = played.known_before(job)
+    by_alike = "by earlier runs of the same commands"
+    by_all = made_from(slot_times) if slot_times is not None else ""
+    if not others or not by_all:
+        return by_alike if alike else by_all
+    if not alike:
+        return by_all
+    if others < alike:
+        return f"{by_alike}, for {counted(others, 'job')} {by_all}"
+    return f"{by_all}, for {counted(alike, 'job')} {by_alike}"
 
 
 def made_from(slot_times: SlotTimes) -> str:

@@ -9,7 +9,7 @@ used up, the last play of the line is used, or that rate.
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, chain
+from itertools import accumulate
 from typing import NamedTuple
 
 from lbd.dispatch.core.discipline import HostConnection, QueuedJob
@@ -52,12 +52,12 @@ class Novelty(NamedTuple):
 
 
 def novelty_of(line: Line) -> Novelty:
-    chances = [one.lives.outliving(one.age_s) for one in line.runs]
-    # The waiting jobs of a new command are taken to be like its running ones.
-    new = {
-        one.lives.alike: chance for one, chance in zip(line.runs, chances, strict=True)
-        if not one.lives.like_s
-    }  # fmt: skip
+    # All jobs of a new command are taken to be like the oldest that runs.
+    new = dict[Hashable, float]()
+    for one in line.runs:
+        if one.lives.alike is not None and not one.lives.like_s:
+            new.setdefault(one.lives.alike, one.lives.outliving(one.age_s))
+    chances = [new.get(one.lives.alike, one.lives.outliving(one.age_s)) for one in line.runs]
     fresh = {id(one.lives): one.lives.outliving(0.0) for one in line.waits}
     chances += [new.get(one.lives.alike, fresh[id(one.lives)]) for one in line.waits if one.takes]
     runs = len(line.runs)
@@ -65,13 +65,19 @@ def novelty_of(line: Line) -> Novelty:
     return Novelty(sums, runs, sum(chance >= SURELY for chance in chances[:runs]))
 
 
+def alike_in(line: Line) -> tuple[int, ...]:
+    runs = sum(bool(one.lives.like_s) for one in line.runs)
+    waits = (bool(one.lives.like_s) for one in line.waits if one.takes)
+    return tuple(accumulate(waits, initial=runs))
+
+
 @dataclass(frozen=True, slots=True)
 class Played:
     line: Line
     places: dict[JobId, int]  # of waiting jobs
     slots: int  # that they need
-    known_of: int  # number of jobs running or waiting there
-    alike: int  # of these, jobs with earlier similar runs
+    # Of the running jobs and the first n waiting ones, how many have earlier similar runs.
+    alike: tuple[int, ...]
     stops: bool  # nothing is known of the last job, nor of those behind it
     at_s: float
     begins_s: tuple[float, ...]  # medians, from `at_s`
@@ -92,7 +98,17 @@ class Played:
 
     def why_rough(self, job: JobId) -> str:
         """Returns why its forecast is only a rough guess; "" if it is not."""
-        return self.novelty.why_rough(self.places.get(job, len(self.novelty.sums) - 1))
+        return self.novelty.why_rough(self._ahead_of(job))
+
+    def known_before(self, job: JobId) -> tuple[int, int]:
+        """Returns how many of the jobs before it have earlier similar runs, and how many have
+        none."""
+        ahead = self._ahead_of(job)
+        alike = self.alike[ahead]
+        return alike, len(self.line.runs) + ahead - alike
+
+    def _ahead_of(self, job: JobId) -> int:
+        return self.places.get(job, len(self.novelty.sums) - 1)
 
     def last_s(self, now_s: float) -> float:
         return self._from_now(self.begins_s[-1], now_s) if self.begins_s else 0.0
@@ -146,6 +162,15 @@ class Plays:
         known[key] = events, made
         return made
 
+    def line_with(
+        self, name: HostConnection, general: UniformLog | None, head_s: float, now_s: float,
+        new: QueuedJob,
+    ) -> Line | None:  # fmt: skip
+        """Returns the line as it is now with this job in its turn, to be played in a thread; None
+        if it is too long, or if the run time of a job before it is unknown."""
+        made = LineMaker(self.queues, name, general, now_s)
+        return made.line() if NEW in self._fill(made, name, head_s, new)[0] else None
+
     def _play(
         self, name: HostConnection, general: UniformLog | None, head_s: float, now_s: float,
         new: QueuedJob | None,
@@ -155,11 +180,31 @@ class Plays:
         if not made.knows_all():
             self.allowance.took(len(made.runs), user, now_s)
             return None
+        places, slots = self._fill(made, name, head_s, new)
+        line = made.line()
+        steps = len(made.runs) + made.steps
+        draws = draws_for(steps, DRAWS, STEPS)
+        steps *= draws
+        self.allowance.took(steps, user, now_s)
+        spreads = line.spreads(draws)
+        begins_s = tuple(median for _, median, _ in spreads)
+        within_s = tuple((low_s, high_s) for low_s, _, high_s in spreads)
+        stops = not made.knows_all()
+        return Played(
+            line, places, slots, alike_in(line), stops, now_s, begins_s, within_s, steps,
+            novelty_of(line),
+        )  # fmt: skip
+
+    def _fill(
+        self, made: "LineMaker", name: HostConnection, head_s: float, new: QueuedJob | None
+    ) -> tuple[dict[JobId, int], int]:
+        """Adds the waiting jobs up to the new one; returns their places, and the slots that those
+        in line need."""
         waiting = self.queues.lines.get(name)
         jobs = waiting.in_turn(new) if waiting is not None else iter(())
         places: dict[JobId, int] = {}
         slots, is_last = 0, waiting is None
-        for waiter in jobs:
+        for waiter in jobs if made.knows_all() else ():
             if (is_last := waiter.id == NEW) or made.is_full:
                 break
             kind = self.queues.registry[waiter.id].job
@@ -171,26 +216,13 @@ class Plays:
         if new is not None and is_last and made.knows_all():
             made.asks(new, (new.slots,), 0.0 if places else head_s)
             places[NEW] = len(made.waits) - 1
-        line = made.line()
-        steps = len(made.runs) + made.steps
-        draws = draws_for(steps, DRAWS, STEPS)
-        steps *= draws
-        self.allowance.took(steps, user, now_s)
-        spreads = line.spreads(draws)
-        begins_s = tuple(median for _, median, _ in spreads)
-        within_s = tuple((low_s, high_s) for low_s, _, high_s in spreads)
-        known_of = line.jobs - (NEW in places)
-        stops = not made.knows_all()
-        return Played(
-            line, places, slots, known_of, made.alike, stops, now_s, begins_s, within_s, steps,
-            novelty_of(line),
-        )  # fmt: skip
+        return places, slots
 
 
 def unplayed(head_s: float, now_s: float) -> Played:
     """Returns an empty play: the whole line is worked off at the mean rate."""
     return Played(
-        Line((), (), (), (), {}), {}, 0, 0, 0, False, now_s, (head_s,), ((head_s, head_s),), 0.0
+        Line((), (), (), (), {}), {}, 0, (0,), False, now_s, (head_s,), ((head_s, head_s),), 0.0
     )
 
 
@@ -232,11 +264,6 @@ class LineMaker:
         """Whether it has reached the limit of jobs or steps."""
         return len(self.waits) >= PLAYED_MAX or self.steps >= PLAYED_STEPS
 
-    @property
-    def alike(self) -> int:
-        jobs: chain[Running | Queued] = chain(self.runs, self.waits)
-        return sum(bool(one.lives.like_s) for one in jobs)
-
     def line(self) -> Line:
         hosts = tuple(one.host.name for one in self.servers if one.host is not None)
         free = tuple(one.free for one in self.servers)
@@ -274,16 +301,16 @@ class LineMaker:
         like = job.user, job.command_line, job.name, job.command, job.slots, job.limit_s
         if like not in self._lives:
             most_s = min(one for one in (job.limit_s, self.cutoff_s, math.inf) if one)
-            key, times_s = self.queues.run_times.nearest(job)
-            has_like = bool(job.command_line or job.command)
-            alike = (key or like) if has_like else None
+            # Jobs of a new command are alike whatever their labels: with a draw for each, the
+            # shortest of many would make the forecast.
+            alike, times_s = self.queues.run_times.nearest(job)
             unlike = self.queues.resource_times.slots.unlike_all(kind_of(job))
             rising_s = tuple(sorted(times_s))
             self._lives[like] = Lives(rising_s, self.general, most_s, alike, unlike)
         lives = self._lives[like]
         self._unknown += not lives.is_known
         is_one = lives.alike is not None and not lives.like_s
-        return lives, like if is_one else job.id
+        return lives, lives.alike if is_one else job.id
 
     def _caps(self, job: QueuedJob) -> Caps:
         """Returns the limits it counts towards, and by how much; notes what is left of each."""

@@ -16,15 +16,12 @@ import math
 from collections.abc import Callable
 
 from lbd.dispatch.core.discipline import QueuedJob, Target
-from lbd.dispatch.core.targets.plan import UNKNOWN_TASKS, ArrayOutlook, share
-from lbd.dispatch.core.targets.target_array import KNOWN_TASKS, Standing, TargetArray
-from lbd.dispatch.core.targets.task_times import SHORTEST_S, Earlier
+from lbd.dispatch.core.targets.plan import NOW, UNKNOWN_TASKS, ArrayOutlook, share
+from lbd.dispatch.core.targets.target_array import Standing, TargetArray
+from lbd.dispatch.core.targets.task_times import Earlier
 from lbd.model import JobId
-from lbd.text.units import show_duration
-from lbd.theory.target_time import (
-    Batch,
-    TaskMean,
-)
+from lbd.text.units import duration_text, show_duration
+from lbd.theory.target_time import Batch, End, TaskMean
 
 FRESH_S = 0.5  # what a single array may have is recomputed after this, as slots come and go
 SHARED_S = 0.02  # for several arrays, after this for each of them
@@ -88,11 +85,10 @@ class Targets:
     def _new(self, job: QueuedJob) -> TargetArray:
         assert job.target is not None
         until_s, known = job.target.unix_s - self.unix_s, self._expected.pop(job.array, Earlier())
-        mean = known.mean() or TaskMean(1.0, UNKNOWN_TASKS)
-        if job.work_s is not None and mean.tasks < KNOWN_TASKS:
-            mean = TaskMean(max(SHORTEST_S, job.work_s / job.slots), KNOWN_TASKS)
+        declared_s = job.work_s / job.slots if job.work_s is not None else None
+        mean = known.mean(declared_s) or TaskMean(1.0, UNKNOWN_TASKS)
         array = TargetArray(job, until_s, Batch(0, until_s, 0, 1, mean))
-        array.times.add(known.others_s + known.own_s)
+        array.times.add((known.others_s if declared_s is None else ()) + known.own_s)
         return array
 
     def began(self, job: QueuedJob, now_s: float) -> None:
@@ -185,13 +181,15 @@ class Targets:
             why = "the limit, and it will still be late"
         return f"{array.batch.running} {run} running, {why}"
 
-    def standing(self, job: QueuedJob, now_s: float) -> Standing | None:
+    def standing(self, job: QueuedJob, now_s: float, begins: End | None = NOW) -> Standing | None:
+        """`begins`: when its first task starts, from now, if none runs yet; None: unknown."""
         if (array := self._of(job)) is None:
             return None
         self._refresh(array, now_s)
-        batch = array.batch
-        end = array.end(now_s)
-        return Standing(end, array.at_once, batch.running, batch.left, reason(array, now_s))
+        begins = self._begins(array, now_s, begins)
+        there, end = foreseen(array, now_s, begins)
+        why = reason(there, now_s, end, begins)
+        return Standing(end, there.at_once, array.batch.running, array.batch.left, why)
 
     def first_end_s(self, job: QueuedJob, now_s: float) -> float | None:
         """Returns the time until one of the other arrays ends and leaves its slots."""
@@ -199,19 +197,31 @@ class Targets:
         ends = [end.mean_s for array in others if (end := array.end(now_s)) is not None]
         return min(ends, default=None)
 
-    def remark(self, number: int, now_s: float) -> str:
-        """Returns one line on a new array that cannot be in time; "" for any other."""
+    def remark(self, number: int, now_s: float, begins: End | None = NOW) -> str:
+        """Returns one line on a new array that cannot be in time; "" for any other. `begins`: as
+        for `standing`."""
         array = self.arrays.get(number)
         if array is None or not self._room_of(array.job):
             return ""
         self._divided_s = -math.inf
         self._refresh(array, now_s)
-        end = array.end(now_s)
-        if end is None or array.in_time:
+        begins = self._begins(array, now_s, begins)
+        there, end = foreseen(array, now_s, begins)
+        if there.in_time or not there.is_known:
             return ""
         assert array.job.target is not None
         what = "the deadline" if array.job.target.is_deadline else "the target"
-        return ArrayOutlook(array.at_once, round(array.until_s - now_s, 1), end).warning(what)
+        within_s, gets_more = round(array.until_s - now_s, 1), array.together_s < math.inf
+        found = ArrayOutlook(there.at_once, within_s, end or there.end(now_s), begins, gets_more)
+        return found.warning(what)
+
+    def _begins(self, array: TargetArray, now_s: float, begins: End | None) -> End | None:
+        if array.batch.running:
+            return NOW
+        if begins is None and not array.at_once:
+            first_s = self.first_end_s(array.job, now_s)
+            return End(first_s, 0.0) if first_s is not None else None
+        return begins
 
     # Internals
 
@@ -271,22 +281,44 @@ def aim_phrase(target: Target) -> str:
     return "by its deadline" if target.is_deadline else "at its target time"
 
 
-def reason(array: TargetArray, now_s: float) -> str:
-    """Says why that many tasks may run."""
+def foreseen(
+    array: TargetArray, now_s: float, begins: End | None
+) -> tuple[TargetArray, End | None]:
+    """Returns the array as it will be when it begins, and when it ends, from now."""
+    if begins is None:
+        return array, None
+    begin_s = now_s + begins.mean_s
+    there = array.at_begin(begin_s) if begins.mean_s > 0 else array
+    if (end := there.end(begin_s)) is None:
+        return there, None
+    return there, End(begins.mean_s + end.mean_s, math.hypot(begins.sd_s, end.sd_s))
+
+
+def reason(array: TargetArray, now_s: float, end: End | None, begins: End | None) -> str:
+    """Says why that many tasks may run, and when the first does."""
+    if begins is None:
+        return f"{why_so_many(array, now_s, end)}; it is not known when it begins"
+    begin = f"; it begins in about {duration_text(begins.mean_s)}" if begins.mean_s >= 1.0 else ""
+    return why_so_many(array, now_s, end) + begin
+
+
+def why_so_many(array: TargetArray, now_s: float, end: End | None) -> str:
     batch, target = array.batch, array.job.target
     assert target is not None
-    end = array.end(now_s)
-    if end is None:
+    if not array.is_known or not batch.left:
         return (
             "it is not yet known how long its tasks take: until some have ended, it takes "
             f"turns with others, at most {array.at_once} at once"
         )
     if not batch.waiting:
         return "its last tasks are running, and more slots would not help"
-    late_s = now_s + end.mean_s - array.until_s
+    late_s = now_s + end.mean_s - array.until_s if end is not None else None
     if not array.in_time:
-        said = f"the limit; it will end {show_duration(late_s)} late on average"
-    elif array.at_once == 1 and late_s < -end.sd_s:
+        said = "the limit; it will end late"
+        if late_s is not None:
+            late = "late" if late_s > 0 else "early"
+            said = f"the limit; it will end {show_duration(abs(late_s))} {late} on average"
+    elif array.at_once == 1 and end is not None and late_s is not None and late_s < -end.sd_s:
         said = f"one at a time is enough: it will end {show_duration(-late_s)} early on average"
     else:
         said = f"as many as it needs to end {aim_phrase(target)}"

@@ -19,6 +19,7 @@ from lbd.theory.target_time import Batch, End, TaskMean, first_slots, mean_left_
 
 SURE = 1.645  # standard deviations either way: a 90 % interval of a normal variable
 UNKNOWN_TASKS = 0.1  # weight of a guessed mean, in ended tasks
+NOW = End(0.0, 0.0)
 
 Key = TypeVar("Key")
 
@@ -29,18 +30,31 @@ class ArrayOutlook:
 
     at_once: int  # tasks
     within_s: float  # its target, from now
-    end: End  # expected, from now
+    end: End | None  # expected, from now; from its begin if that is unknown
+    begins: End | None = NOW  # from now; None: unknown
+    gets_more: bool = False  # when other arrays with targets have ended
 
     def warning(self, what: str) -> str:
         """Returns one line for a target that cannot be met."""
-        low_s = max(0.0, self.end.mean_s - SURE * self.end.sd_s)
-        high_s = self.end.mean_s + SURE * self.end.sd_s
         tasks = "1 task" if self.at_once == 1 else f"{self.at_once} tasks"
-        return (
-            f"{what} (in {show_duration(max(0.0, self.within_s))}) cannot be met with"
-            f" {tasks} at once: expected to end in {show_duration(self.end.mean_s)}"
-            f" (likely {show_duration(low_s)} to {show_duration(high_s)})"
-        )
+        more = ", more when other arrays end" * self.gets_more
+        is_late = self.end is None or self.begins is None or self.end.mean_s > self.within_s
+        said = f"{what} (in {show_duration(max(0.0, self.within_s))})"
+        met = "cannot be met" if is_late else "may not be met"
+        return f"{said} {met} with {tasks} at once{more}: {self._expected()}"
+
+    def _expected(self) -> str:
+        if self.end is None:
+            return "it is not known when it ends"
+        low = show_duration(max(0.0, self.end.mean_s - SURE * self.end.sd_s))
+        high = show_duration(self.end.mean_s + SURE * self.end.sd_s)
+        end = show_duration(self.end.mean_s) + f" (likely {low} to {high})" * (low != high)
+        if self.begins is None:
+            return f"it is not known when it begins, and expected to end {end} later"
+        if self.begins.mean_s < 1.0:
+            return f"expected to end in {end}"
+        begins = show_duration(self.begins.mean_s)
+        return f"expected to begin in {begins} and to end in {end}"
 
 
 def unknown_mean(tasks: int, within_s: float, most: int) -> TaskMean:

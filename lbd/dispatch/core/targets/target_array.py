@@ -1,7 +1,7 @@
 """One array with a target: how many of its tasks may run, and when it will end. Pure."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from lbd.dispatch.core.discipline import QueuedJob
 from lbd.dispatch.core.outlook.lives import Lives
@@ -29,7 +29,8 @@ PLAN_SHARE = 0.01  # of the tasks or of the time left: the change that causes a 
 class Standing:
     """The progress of an array towards its target, for people."""
 
-    end: End | None  # from now; None: nothing is known of its tasks
+    # from now, its wait included; None: nothing is known of its tasks, or of when it begins
+    end: End | None
     at_once: int  # tasks that may run now
     running: int
     left: int
@@ -86,6 +87,14 @@ class TargetArray:
                 batch.left, within_s, batch.mean.mean_s, batch.most, batch.drain
             )
         self.look(now_s)
+
+    def at_begin(self, begin_s: float) -> "TargetArray":
+        """Returns what it will be when its first task begins: planned for the time left then."""
+        if not self.is_known:
+            return self
+        found = replace(self, batch=replace(self.batch))
+        found.plan(begin_s)
+        return found
 
     def look(self, now_s: float) -> None:
         batch = self.batch

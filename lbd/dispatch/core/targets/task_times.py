@@ -34,13 +34,17 @@ class Earlier:
     own_s: tuple[float, ...] = ()
     others_s: tuple[float, ...] = ()
 
-    def mean(self) -> TaskMean | None:
-        """Returns None if nothing is known."""
+    def mean(self, declared_s: float | None = None) -> TaskMean | None:
+        """Returns None if nothing is known. `declared_s`: what its user says a task takes; that
+        counts as one task, instead of what other arrays took."""
         others = min(len(self.others_s), EARLIER_COUNT)
+        other_s = fmean(self.others_s) if others else 0.0
+        if declared_s is not None:
+            others, other_s = 1, declared_s
         tasks = len(self.own_s) + others
         if not tasks:
             return None
-        total_s = sum(self.own_s) + (others * fmean(self.others_s) if others else 0.0)
+        total_s = sum(self.own_s) + others * other_s
         return TaskMean(max(total_s / tasks, SHORTEST_S), float(tasks))
 
 

@@ -1,13 +1,21 @@
 """`lbctl predict`: malformed questions, which are never sent, and what it prints."""
 
+import math
 from argparse import Namespace
 
 import pytest
 
 from lbd.cli import lbctl
-from lbd.cli.ctl.predict import add_options, calibration, check_host, needs_of, predict_lines
+from lbd.cli.ctl.predict import (
+    add_options,
+    calibration,
+    check_host,
+    needs_of,
+    predict_lines,
+    verdict,
+)
 from lbd.cli.program import Parser
-from lbd.console.forecasts import begin_phrase, forecast
+from lbd.console.forecasts import begin_phrase, forecast, interval_text, truth_phrase
 from lbd.console.job_details import speedup_phrase
 from lbd.console.output import Page, Paint
 from lbd.errors import LbdError
@@ -83,6 +91,13 @@ def test_no_slope_is_shown_before_any_comparison(capsys):
         ),
         (5.0, 0.5, "why", "do not rely on them: why"),
         (5.0, 0.17, None, "do not rely on them, nor on their intervals"),
+        (2.7, 0.0, None, "do not rely on them, nor on their intervals"),
+        (
+            2.7,
+            0.9,
+            None,
+            "go by the intervals: these can be relied on, the times in them are rough",
+        ),
     ],
 )
 def test_the_reliability_of_forecasts_comes_from_how_the_last_ones_turned_out(
@@ -100,20 +115,38 @@ def test_the_reliability_of_forecasts_comes_from_how_the_last_ones_turned_out(
     ]
 
 
+def test_times_off_by_more_than_two_are_rough_guesses_where_no_interval_was_shown():
+    assert verdict(1.9, math.nan, 0, "") == "they can be relied on"
+    assert verdict(2.7, math.nan, 0, "") == "take them as rough guesses"
+    assert verdict(3.0, math.nan, 0, "") == "do not rely on them, nor on their intervals"
+
+
 def test_a_forecast_has_two_digits_and_is_marked_as_a_guess_or_about():
     shown = {0.0: "0s", 0.012: "<1s", 29.3: "29s", 185.0: "3m06s", 5012.0: "1h24m"}
     assert {wait_s: forecast(wait_s) for wait_s in shown} == shown
     guess = {"predicted_wait_s": 12.3, "predicted_by": "x", "predicted_wait_s_90": [0.2, 29.0]}
     guess["comparable"] = 3
-    assert begin_phrase(guess) == "in ~12s, likely <1s to 29s (x)"
+    assert begin_phrase(guess) == "in ~12s, likely up to 29s (x)"
     found = {count: begin_phrase(guess | {"comparable": count}) for count in (20, 29, 30)}
-    assert found[20] == found[29] == "in about 12s, likely <1s to 29s (x)"
-    assert found[30] == "in about 12s, <1s to 29s in nine cases out of ten (x)"
+    assert found[20] == found[29] == "in about 12s, likely up to 29s (x)"
+    assert found[30] == "in about 12s, up to 29s in nine cases out of ten (x)"
     short = guess | {"predicted_wait_s": 0.5}
-    assert begin_phrase(short).startswith("in ~<1s, likely <1s to 29s")
+    assert begin_phrase(short).startswith("in ~1s, likely up to 29s")
     assert begin_phrase(short | {"comparable": 20}).startswith("in less than 1s, ")
     sure = short | {"predicted_wait_s_90": [0.2, 0.9]}
     assert begin_phrase(sure).startswith("in less than 1s, ")
+
+
+def test_intervals_that_begin_below_a_second_have_no_lower_end():
+    shown = {
+        (26.0, 372.0): "26s to 6m12s", (0.2, 2.5): "up to 2.5s", (0.0, 29.0): "up to 29s",
+        (0.2, 0.9): "<1s", (0.0, 0.0): "0s", (0.0, 0.4): "up to 1s", (4.0, 4.01): "4.0s",
+    }  # fmt: skip
+    assert {given: interval_text(list(given)) for given in shown} == shown
+    assert interval_text(None) == "–"
+    waits = {"submitted": 0.0, "started": 15.0, "foretold_wait_s": 0.4}
+    told = waits | {"foretold_wait_s_90": [0.1, 0.9]}
+    assert truth_phrase(told) == "15s (predicted: <1s, likely <1s)"
 
 
 def test_a_job_of_one_number_of_slots_has_nothing_to_choose():

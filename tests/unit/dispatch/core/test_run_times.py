@@ -27,6 +27,16 @@ def test_a_command_line_is_the_same_under_any_label():
     assert list(times.of(job(2, name="tuesday"))) == []
 
 
+def test_for_a_forecast_runs_under_another_label_are_better_than_none():
+    times = RunTimes()
+    times.ended(job(1, name="monday"), 1.0)
+    assert list(times.nearest(job(2, name="tuesday"))[1]) == [1.0]
+    times.ended(job(2, name="tuesday"), 9.0)
+    assert list(times.nearest(job(3, name="tuesday"))[1]) == [9.0]
+    assert not times.nearest(job(2, name="tuesday", slots=2))[1]
+    assert times.nearest(QueuedJob(JobId("1"), user="ann")) == (None, ())
+
+
 @pytest.mark.parametrize("other", [{"user": "bob"}, {"slots": 2}])
 def test_other_users_and_other_numbers_of_slots_say_nothing(other):
     times = RunTimes()

@@ -256,3 +256,14 @@ def test_without_a_host_there_is_no_slot():
     assert (situation().free, situation().most) == (0, 0)
     now = situation(room(2, (5.0, 6)), room(3))
     assert (now.free, now.most) == (3, 8)
+
+
+def test_rows_are_corrected_together_or_not_at_all():
+    """A correction that lengthens waits up to 45 s would put eight slots before four."""
+    slower = Correction(1.0, math.log(3.0), 0.1, 30, 0.0, math.log(45.5))
+    now = situation(room(0, (5.0, 8)), ahead=3, base_s=30.0, slot_s=5.0, correction=slower)
+    few = [one.begins_in_s for one in answer(now, 1, 4, LINEAR).prospects]
+    assert few == pytest.approx([90.0, 105.0, 120.0, 135.0])
+    found = [one.begins_in_s for one in answer(now, 1, 8, LINEAR).prospects]
+    assert found == sorted(found)
+    assert found[0] < 40.0

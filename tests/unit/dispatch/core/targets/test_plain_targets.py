@@ -28,12 +28,12 @@ class PlainArray:
         self.waiting, self.running, self.over_s, self.ended = 0, {}, [], 0
         others = earlier.others_s
         count = min(len(others), EARLIER_COUNT)
+        other_s = sum(others) / len(others) if others else 0.0
+        if job.work_s is not None:
+            others, count, other_s = (), 1, job.work_s / job.slots
         self.prior_tasks = float(len(earlier.own_s) + count)
         if self.prior_tasks:
-            total_s = sum(earlier.own_s) + (count * sum(others) / len(others) if others else 0)
-            self.prior_s = total_s / self.prior_tasks
-        elif job.work_s is not None:
-            self.prior_tasks, self.prior_s = 1.0, job.work_s / job.slots
+            self.prior_s = (sum(earlier.own_s) + count * other_s) / self.prior_tasks
         else:
             self.prior_tasks, self.prior_s = UNKNOWN_TASKS, 1.0
         self.times = TaskTimes()
@@ -169,7 +169,8 @@ class PlainArray:
             return "its last tasks are running, and more slots would not help"
         late_s = now_s + end[0] - self.until_s
         if not self.in_time:
-            said = f"the limit; it will end {show_duration(late_s)} late on average"
+            late = "late" if late_s > 0 else "early"
+            said = f"the limit; it will end {show_duration(abs(late_s))} {late} on average"
         elif self.at_once == 1 and -late_s > end[1]:
             early = show_duration(-late_s)
             said = f"one at a time is enough: it will end {early} early on average"

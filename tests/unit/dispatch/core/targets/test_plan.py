@@ -29,6 +29,8 @@ def test_an_impossible_target_is_reported_with_the_earliest_end():
     past = ArrayOutlook(3, -5.0, End(60.0, 100.0)).warning("the deadline")
     assert past.startswith("the deadline (in 0s) cannot be met")
     assert "(likely 0s to" in past
+    sure = ArrayOutlook(8, 4.9, End(24.4, 0.0)).warning("the deadline")
+    assert sure.endswith("expected to end in 24s")
 
 
 def test_if_nothing_is_known_all_slots_together_could_just_do_it():
