@@ -19,6 +19,7 @@ from random import Random
 
 from lbd.model import Candidate, HostId, Placement, PlacementRequest, Verdict
 from lbd.policy.view import NO_SLOT, Decision, HostView, Nowhere, View
+from lbd.text.placement_phrases import ALL_OTHERS_EXCLUDED
 
 TIE = 0.02  # loads this close are equal: smaller differences are sampling noise
 NO_HOST_HAS = "none has what it needs"
@@ -166,7 +167,7 @@ def why_nobody_else(request: PlacementRequest, view: View) -> str:
     up = (host.name for host in view.hosts.values() if host.alive and host is not view.me)
     if request.excluded.issuperset(up):
         own = view.me.name in request.excluded
-        return "all hosts are excluded" if own else "all other hosts are excluded"
+        return "all hosts are excluded" if own else ALL_OTHERS_EXCLUDED
     return "no other host can take it now"
 
 

@@ -28,6 +28,7 @@ PHRASES = {
     "unseen-directory": "its working directory cannot be examined here, so it does not leave",
     "asked-to-stay": "--local was given",
 }
+ALL_OTHERS_EXCLUDED = "all other hosts are excluded"  # by the user, or because they lack something
 TIMED_BY = ("P2C", "PREDICT")  # these compare completion times, not loads
 TIMED = {
     "lowest": "the command and those already there would finish soonest",

@@ -22,6 +22,7 @@ from lbd.lbm.core.journey_events import (
     Slots,
 )
 from lbd.model import NO_NEEDS, HostId, Needs
+from lbd.text.placement_phrases import ALL_OTHERS_EXCLUDED
 
 MAX_TRIES = 8
 REASONS_SHOWN = 3
@@ -200,6 +201,8 @@ class Search:
             return Failure(reason)
         if self.refusals and self.demands.mode != "auto":
             return failure_of(self.refusals)
+        if reason == ALL_OTHERS_EXCLUDED and self.left_out and not self.demands.excluded:
+            reason = ""  # only because of what they lack
         given = as_excluded(reason, self.demands.excluded)
         why = "; ".join(filter(None, (given, self.left_out)))
         return Failure(why, NOT_FOUND if self.lacks_program else LBRUN_FAILED)

@@ -8,6 +8,7 @@ from lbd.lbm.core import journey_events as e
 from lbd.lbm.core.journey_events import CommandEnd
 from lbd.lbm.core.next_host_after_refusal import MAX_TRIES
 from lbd.model import HostId, JobState, Verdict
+from lbd.text.placement_phrases import ALL_OTHERS_EXCLUDED
 from tests.unit.lbm.core.test_journey import (
     ASKED,
     BROKEN,
@@ -169,6 +170,14 @@ def test_their_advice_is_given_once_and_their_number_is_bounded():
     assert search.why_nobody("").why == (
         "h2: /x2: no; h3: /x3: no; h4: /x4: no; 1 more reason; --send and --fetch take files along"
     )
+
+
+def test_a_user_who_excluded_no_host_reads_only_what_the_hosts_lack():
+    search = Life(mode="remote").journey.search
+    assert search.why_nobody(ALL_OTHERS_EXCLUDED).why == ALL_OTHERS_EXCLUDED
+    search.left_out = "cc is not found on h2, h3"
+    assert search.why_nobody(ALL_OTHERS_EXCLUDED).why == search.left_out
+    assert search.why_nobody("no host is left").why == f"no host is left; {search.left_out}"
 
 
 def test_at_first_only_hosts_excluded_by_the_user_or_lacking_something_are_left_out():
