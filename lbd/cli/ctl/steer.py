@@ -75,6 +75,7 @@ def drain(daemons: Daemons, options: argparse.Namespace) -> int:
     host: str = options.host
     request: Json = {"op": "drain", "host": host, "drained": True, "reason": options.reason}
     reply = daemons.lim(request, FORWARD_TIMEOUT_S)
+    say_unsaved(reply)
     left = wait_until_empty(daemons, host, options.timeout) if options.wait else 0
     if options.json:
         print_json({"host": host, "drained": True, **({"jobs_left": left} if options.wait else {})})
@@ -118,7 +119,9 @@ def wait_until_empty(daemons: Daemons, host: str, timeout_s: float) -> int:
 def undrain(daemons: Daemons, options: argparse.Namespace) -> int:
     host: str = options.host
     request: Json = {"op": "drain", "host": host, "drained": False}
-    away = daemons.lim(request, FORWARD_TIMEOUT_S).get("when_back")
+    reply = daemons.lim(request, FORWARD_TIMEOUT_S)
+    say_unsaved(reply)
+    away = reply.get("when_back")
     if options.json:
         print_json({"host": host, "drained": False})
     else:
@@ -176,7 +179,8 @@ def where(reply: Json) -> str:
 
 
 def say_missing(reply: Json) -> None:
-    """Names the hosts that have not confirmed a change."""
+    """Names the hosts that have not confirmed a change, or not saved it."""
+    say_unsaved(reply)
     down = texts(reply, "down")
     if silent := [name for name in texts(reply, "missing") if name not in down]:
         said = f"not confirmed by {few(silent)}: they will take it when they are heard again"
@@ -186,6 +190,11 @@ def say_missing(reply: Json) -> None:
     elif down:
         said = "have not confirmed yet; they learn of it as soon as they are heard"
         say(f"{few(down)} {said}")
+
+
+def say_unsaved(reply: Json) -> None:
+    if why := text(reply, "unsaved"):
+        say(f"not saved on this host: {why}; a restart of the LIM here may undo it")
 
 
 def few(names: Sequence[str]) -> str:
