@@ -56,11 +56,8 @@ class Network(Protocol):
 
 
 class Lim:
-    def __init__(
-        self, config: Config, network: Network | None, *, signs: bool = False, cluster: str = ""
-    ) -> None:
-        """`signs`: hosts have certificates, so a policy must be signed. `cluster`: the digest of
-        its authority."""
+    def __init__(self, config: Config, network: Network | None, cluster: str = "") -> None:
+        """`cluster`: the digest of its authority; then a policy must be signed."""
         self.config = config
         self.network = network
         self.failure: str = ""
@@ -69,7 +66,7 @@ class Lim:
         state_dir = Path(config.host.state_dir)
         cores, now_s = kernel.usable_cores(config.host.cores), time.monotonic()
         self.kept = SettingsFile(make_dir(state_dir), cluster)
-        identity = identity_of(config, self.kept, cores, alone=network is None, signs=signs)
+        identity = identity_of(config, self.kept, cores, alone=network is None, signs=bool(cluster))
         self.state = state_of(config, identity, now_s)
         load, own = self.state.in_force.load, lambda: self.own_pids
         self.sampler = kernel.make_sampler(load, cores, own, now_s)

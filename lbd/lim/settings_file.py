@@ -51,7 +51,13 @@ class SettingsFile(SavedSettings):
         super().__init__(state_dir)
         self._cluster = cluster
         self._drained = state_dir / "drained"
+        self._faults: dict[Path, str] = {}  # why what was saved last is not on disk
         self.follow: Callable[[Settings], None] = lambda _: None  # called with what was saved
+
+    @property
+    def unsaved(self) -> str:
+        """Says what could not be saved and why; "" if everything was."""
+        return "; ".join(self._faults.values())
 
     def drained(self) -> bool:
         return self._drained.exists()
@@ -91,7 +97,9 @@ class SettingsFile(SavedSettings):
                 self._drained.touch()
             else:
                 self._drained.unlink(missing_ok=True)
+            self._faults.pop(self._drained, None)
         except OSError as problem:
+            self._faults[self._drained] = f"{self._drained}: {problem.strerror}"
             log.warning("cannot save the drain across restarts: %s", problem)
 
     def keep_settings(self, settings: Settings) -> None:
@@ -101,7 +109,9 @@ class SettingsFile(SavedSettings):
             data = settings_bytes(settings, self._cluster)
             write_whole(self.path, data, 0o600, is_durable=True)
             self._before.unlink(missing_ok=True)
+            self._faults.pop(self.path, None)
         except OSError as problem:
+            self._faults[self.path] = f"{self.path}: {problem.strerror}"
             log.warning("cannot save the cluster's settings across restarts: %s", problem)
         self.follow(settings)
 

@@ -349,7 +349,11 @@ class Operations:
             if asked:
                 await asyncio.sleep(CONFIRM_AGAIN_S)
         return {"hosts": 1 + len(others), "changed": 1 + len(others) - len(missing),
-                "missing": sorted(missing), "down": sorted(down)}  # fmt: skip
+                "missing": sorted(missing), "down": sorted(down), **self._unsaved()}  # fmt: skip
+
+    def _unsaved(self) -> Json:
+        """Says what this host could not save, to the one who changed it."""
+        return {"unsaved": why} if (why := self._lim.kept.unsaved) else {}
 
     async def _settings_of(self, host: HostId) -> tuple[HostId, m.Ack]:
         try:
@@ -389,7 +393,7 @@ class Operations:
         if notes or away:
             change = e.ChangeSettings(None, {}, away, notes, ended)
             self._lim.handle(change, time.monotonic())
-        return reply
+        return reply | self._unsaved()
 
     async def _drains(self, _request: Json, _caller: Caller) -> Json:
         """Returns the current drains of all hosts and the latest past ones."""

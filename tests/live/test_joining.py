@@ -73,30 +73,6 @@ def test_a_token_for_any_host_says_so(tls_lab):
     assert done.stdout.startswith("lbd1-")
 
 
-def test_a_host_that_was_used_alone_takes_the_settings_of_the_cluster(tls_lab, newcomer):
-    """Its own had a higher number: they replaced the drains of all hosts."""
-    newcomer.start()
-    alone = lambda: newcomer.run("lbctl", "status").returncode == 0  # noqa: E731
-    tls_lab.wait_until(alone, "it runs alone", see=newcomer.log)
-    for _ in range(8):
-        for verb in ("drain", "undrain"):
-            newcomer.run("lbctl", verb, newcomer.name, check=True)
-    tls_lab.run("h2", "lbctl", "drain", "h3", "--reason", "KEEP ME", check=True)
-    assert newcomer.join(new_token(tls_lab, newcomer.name)).returncode == 0
-    newcomer.run("lbctl", "drain", newcomer.name, check=True)  # its LIM is not restarted yet
-    newcomer.run("lbctl", "undrain", newcomer.name, check=True)
-    newcomer.stop()
-    newcomer.start()
-    tls_lab.wait_until(
-        lambda: all(tls_lab.states(host).get("new") == "up" for host in tls_lab.hosts),
-        "every host sees the newcomer", see=newcomer.log,
-    )  # fmt: skip
-    tls_lab.wait_until(lambda: "KEEP ME" in newcomer.run("lbctl", "status").stdout, "it is told")
-    assert "KEEP ME" in tls_lab.run("h1", "lbctl", "status").stdout
-    assert "KEEP ME" in tls_lab.run("h2", "lbctl", "history", "--drains").stdout
-    tls_lab.run("h2", "lbctl", "undrain", "h3", check=True)
-
-
 def test_a_host_joins_runs_commands_and_is_put_out(tls_lab, newcomer):
     done = newcomer.join(new_token(tls_lab))
     assert done.returncode == 0, done.stderr

@@ -20,16 +20,21 @@ def tls_lab(make_module_lab):
 
 
 @pytest.fixture
-def newcomer(tls_lab, short_dir):
-    """A third host, whose daemons `lbd up` runs."""
+def bare(tls_lab, short_dir):
+    """A third host, whose daemons `lbd up` would run."""
     made = Newcomer(tls_lab, short_dir)
-    made.join(new_token(tls_lab, "new")).check_returncode()
-    made.start()
-    wait_until_all_see_it(tls_lab, made)
     yield made
     made.stop()
     if not authority_on(tls_lab).ledger().hosts["new"].revoked:
         tls_lab.run("h1", "lbctl", "revoke", "new")
+
+
+@pytest.fixture
+def newcomer(tls_lab, bare):
+    bare.join(new_token(tls_lab, "new")).check_returncode()
+    bare.start()
+    wait_until_all_see_it(tls_lab, bare)
+    return bare
 
 
 def wait_until_all_see_it(lab, newcomer):
@@ -119,3 +124,24 @@ def test_a_token_for_the_host_that_signed_the_cluster_settings_has_them_signed_a
     assert signer().startswith("h1")
     again = tls_lab.run("h1", "lbctl", "token", "create", "h2", check=True)
     assert "signed" not in again.stderr
+
+
+def test_a_host_that_was_used_alone_takes_the_settings_of_the_cluster(tls_lab, bare):
+    """Its own had a higher number: they replaced the drains of all hosts."""
+    lab, me = tls_lab, bare.name
+    bare.start()
+    lab.wait_until(lambda: bare.run("lbctl", "status").returncode == 0, "it runs", LONG_S, bare.log)
+    for _ in range(8):
+        bare.run("lbctl", "drain", me, check=True)
+        bare.run("lbctl", "undrain", me, check=True)
+    lab.run("h1", "lbctl", "drain", "h2", "--reason", "KEEP ME", check=True)
+    assert bare.join(new_token(lab, me)).returncode == 0
+    bare.run("lbctl", "drain", me, check=True)  # its LIM is not restarted yet
+    bare.run("lbctl", "undrain", me, check=True)
+    bare.stop()
+    bare.start()
+    lab.wait_until(lambda: "KEEP ME" in bare.run("lbctl", "status").stdout, "it is told", LONG_S,
+                   bare.log)  # fmt: skip
+    assert all("KEEP ME" in lab.run(host, "lbctl", "status").stdout for host in lab.hosts)
+    assert "KEEP ME" in lab.run("h2", "lbctl", "history", "--drains").stdout
+    lab.run("h1", "lbctl", "undrain", "h2", check=True)

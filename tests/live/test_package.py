@@ -236,6 +236,7 @@ set -e
 useradd --create-home ann
 ip address add 10.9.0.1/32 dev lo
 ip address add 10.9.0.2/32 dev lo
+systemctl disable lbd.target
 lbctl init --address 10.9.0.1
 lbctl restart
 token=$(lbctl token create)
@@ -282,6 +283,12 @@ def test_a_command_of_another_host_runs_in_the_unit_of_the_keeper(machine, from_
     assert "/dev/pts/" in terminal
     sent = machine.run(*from_other, "--send", "mine", "--fetch", "out", "cp", "mine", "out")
     assert (sent.returncode, sent.stderr) == (0, "")
+
+
+def test_a_host_that_left_starts_with_the_machine_once_it_is_in_a_cluster_again(
+    machine, from_other
+):
+    assert machine.run("systemctl", "is-enabled", "lbd.target").stdout == "enabled\n"
 
 
 def test_a_user_finds_the_daemons_and_no_fault(machine, from_other):

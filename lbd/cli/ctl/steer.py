@@ -75,6 +75,7 @@ def drain(daemons: Daemons, options: argparse.Namespace) -> int:
     host: str = options.host
     request: Json = {"op": "drain", "host": host, "drained": True, "reason": options.reason}
     reply = daemons.lim(request, FORWARD_TIMEOUT_S)
+    say_unsaved(reply)
     left = wait_until_empty(daemons, host, options.timeout) if options.wait else 0
     if options.json:
         print_json({"host": host, "drained": True, **({"jobs_left": left} if options.wait else {})})
@@ -120,6 +121,7 @@ def undrain(daemons: Daemons, options: argparse.Namespace) -> int:
     host: str = options.host
     request: Json = {"op": "drain", "host": host, "drained": False}
     reply = daemons.lim(request, FORWARD_TIMEOUT_S)
+    say_unsaved(reply)
     if options.json:
         print_json({"host": host, "drained": False})
     elif reply.get("was_drained") is False:
@@ -183,7 +185,8 @@ def where(reply: Json) -> str:
 
 
 def say_missing(reply: Json) -> None:
-    """Names the hosts that have not confirmed a change."""
+    """Names the hosts that have not confirmed a change, or not saved it."""
+    say_unsaved(reply)
     down = texts(reply, "down")
     if silent := [name for name in texts(reply, "missing") if name not in down]:
         said = f"not confirmed by {few(silent)}: they will take it when they are heard again"
@@ -193,6 +196,11 @@ def say_missing(reply: Json) -> None:
     elif down:
         said = "have not confirmed yet; they learn of it as soon as they are heard"
         say(f"{few(down)} {said}")
+
+
+def say_unsaved(reply: Json) -> None:
+    if why := text(reply, "unsaved"):
+        say(f"not saved on this host: {why}; a restart of the LIM here may undo it")
 
 
 def few(names: Sequence[str]) -> str:

@@ -3,11 +3,11 @@
 import argparse
 import os
 import shlex
-import subprocess
 import sys
 import time
 from pathlib import Path
 
+from lbd.cli.ctl.cluster import units
 from lbd.cli.ctl.cluster.queue_place import place_on_first_host
 from lbd.cli.ctl.config import sign_again
 from lbd.cli.ctl.own_address import (
@@ -161,15 +161,7 @@ def show_to_daemons(config: Config, authority: Authority) -> None:
     if (account := find_account(config.daemons.user or DEFAULT)) is None:
         return  # `lbd up` says what to do
     authority.show_to(account.gid)
-    run_service("start", config)
-
-
-def run_service(verb: str, config: Config) -> None:
-    """Starts or stops the process that holds the authority's key. Does nothing without the package;
-    its errors are in its journal."""
-    if Path("/run/systemd/system").is_dir() and config.path == str(SYSTEM_FILE):
-        words, null = ("systemctl", verb, "lbd-authority.service"), subprocess.DEVNULL
-        subprocess.run(words, check=False, stdout=null, stderr=null)
+    units.run_authority("start", Path(config.path))
 
 
 def host_name(text: str) -> str:
@@ -235,6 +227,8 @@ def settle_config(own: OwnConfig, more: Keys, path: str | None) -> None:
         print(f"configuration {'written to' if own.is_fresh else 'completed in'} {own.file}")
     if own.file == SYSTEM_FILE and (done := make_account(load(str(own.file)))):
         print(done)  # where the system's file is used, the account may be created
+    if done := units.enable(own.file):
+        print(done)
     running = (Path(own.config.host.runtime_dir) / "lim.sock").exists()
     if not running and path in (None, str(SYSTEM_FILE)):
         print(how_to_start([own.config.host.runtime_dir]))

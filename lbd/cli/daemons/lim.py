@@ -58,7 +58,7 @@ async def serve(config: Config, stop: Stop, ready: Ready) -> None:
     network = LimNetwork(trust, *limits, most) if trust is not None else None
     try:
         cluster = own_settings_only(config, trust) if isinstance(trust, Tls) else ""
-        lim = Lim(config, network, signs=isinstance(trust, Tls), cluster=cluster)
+        lim = Lim(config, network, cluster)
         traffic = network.traffic if network else Traffic()
         state_dir = Path(config.host.state_dir)
         remembering = Remembering(lim.state, state_dir)

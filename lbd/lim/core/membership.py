@@ -22,7 +22,7 @@ from random import Random
 from lbd.lim.core import messages as m
 from lbd.lim.core.broadcast import timeout_s
 from lbd.lim.core.events import Action, Log, Send, Stop
-from lbd.lim.core.table import NEVER, Table
+from lbd.lim.core.table import NEVER, Entry, Table
 from lbd.lim.core.ways_in import WaysIn
 from lbd.model import HostId, HostState
 
@@ -144,6 +144,7 @@ class Membership:
             return False
         if message.incarnation > entry.member.incarnation:
             # It may run another release now; its Hello will say.
+            entry.before_s = max(entry.before_s, entry.heard_at_s)
             renewed = replace(entry.member, incarnation=message.incarnation, vector_format=None)
             self._table.update(renewed)
         if entry.left:
@@ -162,7 +163,8 @@ class Membership:
         """Returns a refusal, or None if the host is taken in."""
         member = hello.self
         entry = self._table.entries.get(member.name)
-        if member.name == self.me.name or (entry and self._is_other(entry.member, member, now_s)):
+        stale_s = now_s - self._table.params.stale_after_s
+        if member.name == self.me.name or (entry and is_other(entry, member, stale_s)):
             holder = entry.member if entry else self.me
             text = f"the name {member.name} is taken by {holder.lim_target}, which is alive"
             return m.Ack(error=text, name_taken=True), []
@@ -178,22 +180,6 @@ class Membership:
 
     def _is_full(self) -> bool:
         return len(self._table.entries) >= self._table.params.max_hosts
-
-    def _is_other(self, known: m.Member, member: m.Member, now_s: float) -> bool:
-        """Whether `member` is another machine using the name of a live host.
-
-        What `member` itself has sent since its start, to us or through the centre, shows no life at
-        the known address: it may have replaced the machine there.
-        """
-        if known.lim_target == member.lim_target:
-            return False
-        entry = self._table.entries[member.name]
-        is_its_own = entry.sample is not None and entry.sample.incarnation == member.incarnation
-        last_heard_s = max(
-            NEVER if known.incarnation == member.incarnation else entry.heard_at_s,
-            NEVER if is_its_own else entry.sampled_at_s,
-        )
-        return not entry.left and now_s - last_heard_s < self._table.params.stale_after_s
 
     def _take_in(self, member: m.Member, now_s: float) -> list[Action]:
         entry = self._table.entries.get(member.name)
@@ -323,3 +309,21 @@ def make_room(table: Table) -> bool:
         return False
     table.remove(min(silent, key=lambda n: (entries[n].left, entries[n].last_heard_s, n)))
     return True
+
+
+def is_other(entry: Entry, member: m.Member, stale_s: float) -> bool:
+    """Whether `member` is another machine using the name of a host that was alive since `stale_s`.
+
+    What `member` itself has sent since its start, to us or through the centre, shows no life at the
+    known address: it may have replaced the machine there.
+    """
+    known, sample = entry.member, entry.sample
+    if entry.left or known.lim_target == member.lim_target:
+        return False
+    is_its_own = sample is not None and sample.incarnation == member.incarnation
+    last_heard_s = max(
+        entry.before_s,
+        NEVER if known.incarnation == member.incarnation else entry.heard_at_s,
+        NEVER if is_its_own else entry.sampled_at_s,
+    )
+    return last_heard_s > stale_s

@@ -61,6 +61,7 @@ class Entry:
     drained: bool = False  # by that sample, or confirmed by the host since
     freed_slots: int = 0  # by the ends of our own jobs there that no sample shows yet
     heard_at_s: float = NEVER  # any message from the host itself
+    before_s: float = NEVER  # when an earlier start of the host, or its load, was last heard
     left: bool = False
     free_at_s: float = NEVER  # time of the newest sample that showed a free core, or of the first
     avoid_until_s: float = NEVER
@@ -202,6 +203,8 @@ class Table:
             return False
         if sample.incarnation > entry.member.incarnation:  # the host was restarted
             entry.left = False
+        if old is not None and sample.incarnation > old.incarnation:
+            entry.before_s = max(entry.before_s, entry.sampled_at_s)
         self._put(entry, sample, now_s)
         return True
 

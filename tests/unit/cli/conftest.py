@@ -8,8 +8,8 @@ from tests.unit.cli.canned import Canned
 @pytest.fixture(autouse=True)
 def no_daemons_account(monkeypatch):
     """A host with an account `lbd` would check whether that may read the tests' files."""
-    for module in ("startable", "restart"):
-        monkeypatch.setattr(f"lbd.cli.ctl.{module}.find_account", lambda _: None)
+    for module in ("lbd.doctor.checks", "lbd.cli.ctl.restart"):
+        monkeypatch.setattr(f"{module}.find_account", lambda _: None)
 
 
 @pytest.fixture

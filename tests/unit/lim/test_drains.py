@@ -244,3 +244,14 @@ async def test_a_user_can_neither_save_nor_reset(two):
             with pytest.raises(Refusal) as caught:
                 await one.ask({**more, what: True}, NOBODY)
             assert caught.value.code == "denied"
+
+
+async def test_who_changes_something_hears_that_it_was_not_saved(two):
+    """Only the log said so, and the change was thought to outlive a restart."""
+    one, _ = two
+    one.lim.kept.path.mkdir()
+    drain = {"op": "drain", "host": "h1", "reason": "fan"}
+    for request in (drain, {"op": "algorithm", "name": "LOWEST", "save": True}):
+        assert str(one.lim.kept.path) in (await one.ask(request))["unsaved"]
+    one.lim.kept.path.rmdir()
+    assert "unsaved" not in await one.ask(drain | {"drained": False})

@@ -80,8 +80,16 @@ def test_the_valid_forms_of_these_files_are_read(tmp_path):
 
 
 def test_a_failure_to_save_is_reported_and_the_lim_continues(tmp_path, caplog):
-    SettingsFile(tmp_path / "gone").keep_settings(KEPT)
+    file = SettingsFile(tmp_path / "gone")
+    file.keep_settings(KEPT)
+    file.keep_drained(True)
     assert "cannot save the cluster's settings across restarts" in caplog.text
+    gone = "No such file or directory"
+    assert file.unsaved == f"{file.path}: {gone}; {tmp_path}/gone/drained: {gone}"
+    file.path.parent.mkdir()
+    file.keep_settings(KEPT)
+    file.keep_drained(True)
+    assert file.unsaved == ""
 
 
 def test_a_file_of_an_earlier_release_is_read_until_there_is_a_new_one(tmp_path):

@@ -14,13 +14,13 @@ import lbd
 from lbd.cli.ctl.backup import authority_known_here, check_is_ours
 from lbd.cli.ctl.backup_content import AUTHORITY, Manifest, manifest_in, pack, unpacked
 from lbd.cli.ctl.backup_files import scratch
+from lbd.cli.ctl.cluster import units
 from lbd.cli.ctl.own_address import say_if_unheard
 from lbd.cli.ctl.own_config import need_writable
 from lbd.cli.ctl.trust import (
     authority_in,
     need_authority,
     need_readable,
-    run_service,
     show_to_daemons,
 )
 from lbd.cli.ctl.verb import Run, Verb
@@ -87,7 +87,7 @@ def give(options: argparse.Namespace, path: str | None) -> int:
         known = fingerprint(here.certificate).hex()
         manifest = Manifest(1, lbd.__version__, here.ledger().cluster, host, time.time(), known)
         pack(directory, manifest, AUTHORITY, file)
-    run_service("stop", config)
+    units.run_authority("stop", Path(config.path))
     if options.json:
         print_json({"host": None, "file": str(file)})
         return 0

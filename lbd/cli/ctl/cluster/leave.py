@@ -5,10 +5,10 @@ import argparse
 import math
 import os
 import signal
-import subprocess
 import time
 from pathlib import Path
 
+from lbd.cli.ctl.cluster import units
 from lbd.cli.ctl.cluster.authority import is_here
 from lbd.cli.ctl.own_config import put_config, text_of, with_settings
 from lbd.cli.ctl.restart import refuse_in_lab
@@ -16,7 +16,6 @@ from lbd.cli.ctl.steer import FORWARD_TIMEOUT_S, add_host
 from lbd.cli.ctl.verb import Verb, asking, say
 from lbd.cli.program import Parser
 from lbd.cli.quantities import duration
-from lbd.config.load import SYSTEM_FILE
 from lbd.config.schema import Config
 from lbd.console.daemons import Daemons
 from lbd.console.hosts import host_named
@@ -136,8 +135,8 @@ def stop_daemons(config: Config) -> None:
     file = Path(config.host.runtime_dir, "up.pid")
     if (up := pid_of_holder(file)) and is_whose_file(up, file):
         os.kill(up, signal.SIGTERM)
-    elif Path("/run/systemd/system").is_dir() and config.path == str(SYSTEM_FILE):
-        subprocess.run(("systemctl", "disable", "--now", "lbd.target"), check=False)
+    elif units.are_used(Path(config.path)):
+        units.stop_for_good()
     else:
         raise Unavailable("this host is drained; stop its daemons, then run `lbctl leave` again")
     give_up_s = time.monotonic() + STOP_S

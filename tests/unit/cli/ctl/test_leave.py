@@ -4,11 +4,13 @@ import os
 
 import pytest
 
-from lbd.cli.ctl.cluster import leave
+from lbd.cli.ctl.cluster import leave, units
 from lbd.cli.lbctl import main
 from lbd.config.load import load
 from lbd.local.json_socket import HEARD
 from lbd.process.pid_lock import take_pid_lock
+
+RUN_PROGRAM = 0o755
 
 
 @pytest.fixture
@@ -39,6 +41,27 @@ def test_leave_removes_what_makes_it_a_host_of_the_cluster(member, capsys):
     assert text.startswith("# ours\n")
     assert load().cluster.join == ""
     assert main(["leave"]) == 0  # once more
+
+
+@pytest.mark.parametrize(
+    ("state", "is_enabled"),
+    [("disabled", True), ("enabled", False), ("masked", False), ("", False)],
+)
+def test_a_host_that_joins_again_starts_its_daemons_with_the_machine(
+    tmp_path, monkeypatch, state, is_enabled
+):
+    """`lbctl leave` had disabled them, and they were missing after the next boot."""
+    file, calls = tmp_path / "lbd.toml", tmp_path / "calls"
+    systemctl = tmp_path / "systemctl"
+    systemctl.write_text(f"#!/bin/sh\necho $* >>{calls}\necho {state}\n")
+    systemctl.chmod(RUN_PROGRAM)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr(units, "SYSTEMD", tmp_path)
+    assert units.enable(file) == ""  # not the file of the package's units
+    monkeypatch.setattr(units, "SYSTEM_FILE", file)
+    assert ("start with this machine" in units.enable(file)) is is_enabled
+    enabled = ["--quiet enable lbd.target"] * is_enabled
+    assert calls.read_text().splitlines() == ["is-enabled lbd.target", *enabled]
 
 
 def test_leave_is_refused_on_the_host_of_the_authority(member, capsys):
@@ -137,8 +160,9 @@ def test_daemons_started_by_lbd_up_are_stopped_the_same_way_even_with_systemd(me
     run, killed = member / "run", []
     run.mkdir()
     lock = take_pid_lock(run / "up.pid")
-    monkeypatch.setattr(leave, "SYSTEM_FILE", member / "lbd.toml")
-    monkeypatch.setattr(leave.subprocess, "run", lambda *words, **_: killed.append(words))
+    monkeypatch.setattr(units, "SYSTEMD", member)
+    monkeypatch.setattr(units, "SYSTEM_FILE", member / "lbd.toml")
+    monkeypatch.setattr(units.subprocess, "run", lambda *words, **_: killed.append(words))
     monkeypatch.setattr(leave.os, "kill", lambda pid, number: (killed.append(pid), os.close(lock)))
     leave.stop_daemons(load())
     assert killed == [os.getpid()]

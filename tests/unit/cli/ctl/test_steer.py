@@ -185,6 +185,18 @@ def test_undrain_says_if_there_was_no_drain(daemon, capsys, reply, said):
     assert capsys.readouterr().out == said
 
 
+@pytest.mark.parametrize(
+    "words", [["drain", "h2"], ["undrain", "h2"], ["algorithm", "LOWEST", "--save"]]
+)
+def test_a_change_that_was_not_saved_says_so(daemon, capsys, words):
+    why = "/var/lib/lbd/settings.json: No space left on device"
+    where = {"hosts": 2, "changed": 2, "missing": [], "unsaved": why}
+    daemon("lim", drain={"unsaved": why}, algorithm={"algorithm": "LOWEST", "was": "NOLB", **where})
+    assert lbctl.main(words) == 0
+    said = f"lbctl: not saved on this host: {why}; a restart of the LIM here may undo it\n"
+    assert said in capsys.readouterr().err
+
+
 def test_drain_gives_up_after_its_timeout(daemon, capsys):
     daemon("lim", status=STATUS, drain={})
     assert lbctl.main(["drain", "h1", "--wait", "--timeout", "0"]) == 1
