@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from lbd.cli import lbctl
+from lbd.cli.ctl.jobs.listing import ASK_AGAIN
 from tests.unit.cli.canned import HOST, JOB, STATUS
 
 PLACED = {
@@ -176,7 +177,10 @@ def test_jobs(daemon, capsys):
     assert json.loads(capsys.readouterr().out) == [{"schema": 1, **JOB}]
     lbm.answers["jobs"] = {"jobs": [], "missing": ["h3"]}
     assert lbctl.main(["jobs", "--json"]) == 0
-    assert capsys.readouterr() == ("[]\n", "lbctl: these hosts did not answer: h3\n")
+    assert capsys.readouterr() == (
+        "[]\n",
+        f"lbctl: these hosts did not answer: h3; {ASK_AGAIN}\n",
+    )
     lbm.answers["jobs"] = {"jobs": [JOB]}
     asked = [request for request in lbm.asked if request["op"] == "jobs"]
     assert [request["all"] for request in asked] == [False, True, False]
