@@ -49,10 +49,9 @@ class SlotTimes:
         self._unforeseen += fit is not None and fit[0].at_age(life_s) is None
 
     def unlike_all(self, kind: Hashable) -> float:
-        """Returns the chance that a job of a new kind lives longer than all recent ones: of n + 1
-        kinds, the last is the longest once in n + 1 times. 0 for a known kind, and for none."""
-        is_new = kind is not None and kind not in self._of_kind
-        return 1 / (len(self._of_kind) + 1) if is_new else 0.0
+        """Returns the chance that a job of another kind lives longer than all recent ones: of n + 1
+        kinds, the last is the longest once in n + 1 times. 0 for a job without a kind."""
+        return 1 / (len(self._of_kind) + 1) if kind is not None else 0.0
 
     def lifetimes(self, cutoff_s: float | None = None) -> Fit | None:
         """Returns the recent distribution and mean, none longer than the cutoff; None if too few

@@ -6,9 +6,12 @@ running job it is drawn from those longer than its age.
 
 All ended jobs say little about another command if they are of few kinds: after a thousand tasks of
 0.3 s, a command never seen may take a minute. Of n kinds, the next is the longest once in n + 1
-times. So with that chance (`unlike`) a job of a new kind outlives all that ended; from then on it
-has, at any age, an even chance of lasting as long again. The older a job is, the more likely it is
-one of these; once it is older than all that ended, what is left is about its age.
+times. So with that chance (`unlike`) a job drawn from all of them outlives all that ended; from
+then on it has, at any age, an even chance of lasting as long again. The older a job is, the more
+likely it is one of these; once it is older than all that ended, what is left is about its age. That
+holds for a command with a few runs of its own, too: short tasks of others do not tell how much
+longer than these the next may take, and by the few runs alone, the oldest running job would be sure
+to end by the time that the longest of them took.
 """
 
 import math
@@ -26,7 +29,8 @@ class Lives(NamedTuple):
     general: UniformLog | None  # all that ended; None: too few
     most_s: float = math.inf  # time limit
     alike: Hashable = None  # key shared by similar jobs; None: there are none
-    unlike: float = 0.0  # the chance that it outlives all that ended, if it is like none of them
+    # The chance that it outlives all that ended, if it is like none of the similar ones.
+    unlike: float = 0.0
 
     @property
     def is_known(self) -> bool:
@@ -63,17 +67,22 @@ class Lives(NamedTuple):
         if self.general is None:
             return 0.0, 0.0
         ended = (1 - self.unlike) * self.general.share_at(age_s)
-        unlike = self.unlike * outlives(age_s, self.general.last_s)
+        unlike = self.unlike * outlives(age_s, self._last_s)
         if ended + unlike <= 0:
             return (0.0, 0.0) if self.like_s else (1.0, 1.0)
         return (ended + unlike if self.like_s else 1.0), unlike / (ended + unlike)
+
+    @property
+    def _last_s(self) -> float:
+        assert self.general is not None
+        return max(self.general.last_s, self.like_s[-1]) if self.like_s else self.general.last_s
 
     def _left_as_others_s(self, share: float, age_s: float) -> float:
         assert self.general is not None
         _, unlike = self._others(age_s)
         if unlike <= 0 or share < 1 - unlike:
             return self.general.left_s(share / (1 - unlike), age_s)
-        return lasting_s((share - (1 - unlike)) / unlike, age_s, self.general.last_s)
+        return lasting_s((share - (1 - unlike)) / unlike, age_s, self._last_s)
 
 
 def lasting_s(share: float, age_s: float, last_s: float) -> float:

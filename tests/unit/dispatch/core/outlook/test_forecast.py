@@ -7,7 +7,6 @@ import pytest
 
 from lbd.dispatch.core.discipline import ONLY_LINE, HostSlots, QueuedJob
 from lbd.dispatch.core.disciplines.fcfs import Fcfs
-from lbd.dispatch.core.malleable.prospects import answer
 from lbd.dispatch.core.outlook.allowance import LINES
 from lbd.dispatch.core.outlook.forecast import FRESH_S, Forecast
 from lbd.dispatch.core.outlook.plays import STEPS
@@ -36,10 +35,6 @@ def arrival(forecast, slots, now_s, needs=NO_NEEDS):
 
 def predicted(table, forecast, job):
     return forecast.of(table.queues.registry[JobId(job)], table.now_s)
-
-
-NO_CORRECTION = Correction()
-SAME = "by earlier runs of the same commands"
 
 
 def test_the_head_waits_for_the_next_end_and_the_others_also_for_those_ahead():
@@ -330,25 +325,6 @@ def test_a_command_that_ran_before_takes_as_long_again():
     assert predicted(table, forecast, "b").wait_s == pytest.approx(600.0)
 
 
-def test_what_a_forecast_is_made_from_counts_the_jobs_before_this_one():
-    """Of 27 jobs it was said where 19 were ahead, and of the last one, for all before it."""
-    table = Table()
-    forecast = known(table)
-    table.host("h1", 2)
-    seen, other = {"command": "fit", "command_line": 1}, {"command": "sort", "command_line": 2}
-    table.queues.run_times.ended(QueuedJob(JobId("0"), **seen), 500.0)
-    for name in "abcd":
-        table.arrive(name, **seen)
-    for name in "efghi":
-        table.arrive(name, **other)
-    of_all, of_same = "by the run times of 5 ended jobs (10 s on average)", SAME
-    assert predicted(table, forecast, "e").how == f"2 jobs ahead, 2 slots; {of_same}"
-    said = f"3 jobs ahead, 2 slots; {of_same}, for 1 job {of_all}"
-    assert predicted(table, forecast, "f").how.startswith(said)
-    assert f"; {of_all}, for 4 jobs {of_same}" in predicted(table, forecast, "i").how
-    assert f"; {of_all}, for 4 jobs {of_same}" in another(forecast, 1, 0.0).how
-
-
 def test_a_wide_job_holds_its_slots_for_as_long_as_it_runs():
     table = Table()
     table.host("h1", 4)
@@ -402,49 +378,3 @@ def test_all_questions_about_a_new_job_get_the_same_answer(seed):
     forecast.forget()
     if now.ahead_jobs:  # otherwise it starts as soon as it has its slots
         assert forecast.of(registered, now_s).wait_s == pytest.approx(asked)
-
-
-def prospects_of(forecast, now_s, *slots, correction=NO_CORRECTION):
-    """Returns when a job of each of these numbers of slots would start, asked one by one."""
-    found = []
-    for count in slots:
-        now, _ = forecast.situation(QueuedJob(JobId(""), count), correction, now_s)
-        (row,) = answer(now, count, count, None).prospects
-        found.append((*row.interval_90_s, row.begins_in_s))
-    return found
-
-
-def test_after_much_has_changed_fewer_slots_are_no_later_than_more():
-    """The line of a past play was used again, for one slot only."""
-    table = Table()
-    forecast = known(table, [50.0 + n / 10 for n in range(20)])
-    table.host("h1", 8)
-    for n in range(80):
-        table.arrive(f"{n + 1}")
-    one_s = another(forecast, 1, 0.0).wait_s
-    table.now_s = 1.2
-    for n in range(20, 80):
-        table.ended(f"{n + 1}")
-    (low_1_s, high_1_s, first_s), (low_2_s, high_2_s, second_s) = prospects_of(forecast, 1.2, 1, 2)
-    assert first_s < one_s / 2
-    assert low_1_s <= low_2_s
-    assert first_s <= second_s
-    assert high_1_s <= high_2_s
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_more_slots_are_neither_sooner_nor_surer_at_any_moment(seed):
-    rng, table = Random(seed), Table()
-    forecast = known(table, [rng.lognormvariate(2.0, 1.5) for _ in range(40)])
-    for n in range(3):
-        table.host(f"h{n}", rng.randint(4, 6))
-    for n in range(rng.randint(10, 40)):
-        table.now_s += rng.expovariate(1.0)
-        more = {"command": rng.choice("abc"), "name": rng.choice("xy"), "user": "ann"}
-        table.arrive(f"{n + 1}", slots=rng.randint(1, 3), **more)
-        if rng.random() < 0.3:
-            running = [one for one in table.queues.registry.entries.values() if one.host]
-            table.ended(rng.choice(running).job.id)
-    found = prospects_of(forecast, table.now_s, 1, 2, 3, 4)
-    for figures in zip(*found, strict=True):
-        assert list(figures) == sorted(figures)

@@ -32,10 +32,9 @@ class PlainArray:
         if job.work_s is not None:
             others, count, other_s = (), 1, job.work_s / job.slots
         self.prior_tasks = float(len(earlier.own_s) + count)
-        if self.prior_tasks:
-            self.prior_s = (sum(earlier.own_s) + count * other_s) / self.prior_tasks
-        else:
-            self.prior_tasks, self.prior_s = UNKNOWN_TASKS, 1.0
+        total_s = sum(earlier.own_s) + count * other_s
+        self.prior_s = total_s / self.prior_tasks if self.prior_tasks else 1.0
+        self.prior_tasks = self.prior_tasks or UNKNOWN_TASKS
         self.times = TaskTimes()
         self.times.add(others + earlier.own_s)
         self.seen_s = 0.0  # when the state of a task last changed
