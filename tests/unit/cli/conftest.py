@@ -1,3 +1,4 @@
+import logging
 import threading
 
 import pytest
@@ -10,6 +11,15 @@ def no_daemons_account(monkeypatch):
     """A host with an account `lbd` would check whether that may read the tests' files."""
     for module in ("lbd.doctor.checks", "lbd.cli.ctl.restart"):
         monkeypatch.setattr(f"{module}.find_account", lambda _: None)
+
+
+@pytest.fixture(autouse=True)
+def same_log():
+    """A daemon that runs in a test's process logs to that test's stderr for ever."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:], root.level = handlers, level
 
 
 @pytest.fixture
