@@ -161,10 +161,9 @@ class OwnerBook:
         stay_s = self.history.stayed_s(now_s)
         self.history.left(now_s)
         for one in self._interrupted.values():
-            if not one.verdict.is_decided:
-                continue
-            moved_after_s = None if one.moved_s is None else stay_s - (now_s - one.moved_s)
-            self.interruptions.append(Interruption(now_s, stay_s, one.cost_s, moved_after_s))
+            if one.verdict.is_decided:
+                moved_after_s = None if one.moved_s is None else stay_s - (now_s - one.moved_s)
+                self.interruptions.append(Interruption(now_s, stay_s, one.cost_s, moved_after_s))
         self._interrupted.clear()
 
     def cluster_is(
@@ -198,6 +197,8 @@ class OwnerBook:
             known = Interrupted(one.cost_s)
             if len(self._interrupted) < STANDING_MAX:
                 self._interrupted[one.job] = known
+        if known.moved_s is not None and not one.gang:  # it is on its way
+            return known.verdict
         has_room = self.fits(one) if one.gang else self.fits_beside(one)
         by = config.decide_by, config.decide_after_s, has_room, one.is_movable, self.back_at(one)
         if by != known.by or now_s >= min(known.verdict.until_s, known.decided_s + self.step_s):
@@ -205,6 +206,8 @@ class OwnerBook:
             known.verdict = self._verdict(one, config, now_s, hour, clock)
         if known.verdict.goes and known.moved_s is None:
             known.moved_s = now_s
+            if not one.gang:
+                self.elsewhere.is_taken()
         return known.verdict
 
     def stands(self, one: Standing, now_s: float, *, moved: bool) -> None:

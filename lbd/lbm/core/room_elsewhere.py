@@ -1,7 +1,8 @@
 """Where else a suspended command could run. Pure.
 
 Room on other hosts only counts once it has lasted: a slot or a resource that has just become free
-goes to a job that waits in the queue, and a moved command would only take that job's place.
+goes to a job that waits in the queue, and a moved command would only take that job's place. So they
+leave one by one: two that go for one free slot would lose what one of them has done.
 """
 
 from collections import deque
@@ -43,6 +44,12 @@ class RoomElsewhere:
             host: min(there.get(host, 0) for _, there, _ in lasting) for host in room if lasting
         }
         self.facts = [there for _, _, there in lasting]
+
+    def is_taken(self) -> None:
+        """Notes that a command leaves for one of those hosts: for others, room counts again once it
+        has lasted beside that one."""
+        self._lately.clear()
+        self.others_free, self.room, self.facts = False, {}, ()
 
     def takes(self, host: HostId, slots: int, needs: Needs) -> int:
         """How many such commands the host has had room for. A host whose resources are not known

@@ -105,3 +105,23 @@ def test_a_slot_that_has_just_become_free_does_not_count_yet():
             made.cluster_is(away, True, Random(1), step=False, room={HostId("h1"): 2})
         assert not made.elsewhere.others_free
         assert not any(made.elsewhere.room.values())
+
+
+def test_two_commands_do_not_leave_for_one_slot():
+    """The second had lost what it had done, and waited in line."""
+    made, now_s = lived([10_000.0] * 10)
+    away, room = {HostId("h1"): True, HostId("h3"): False}, {HostId("h1"): 1}
+    known(made, away, True, Random(1), step=False, room=room)
+    now_s += 9000.0
+    jobs = [Standing(JobId(name), 1.0, True) for name in ("j1", "j2")]
+
+    def gone():
+        return [made.verdict(one, rules(), now_s, 0, clock).goes for one in jobs]
+
+    assert gone() == [True, False]
+    for _ in range(LASTING_LOOKS - 1):
+        made.cluster_is(away, True, Random(1), step=False, room=room)
+        now_s += 1.0
+        assert gone() == [True, False]
+    made.cluster_is(away, True, Random(1), step=False, room=room)  # beside the first, too
+    assert gone() == [True, True]
