@@ -149,18 +149,6 @@ class Tls:
         """The seconds until our own certificate expires."""
         return self.credentials.valid_s[1] - time.time()
 
-    @property
-    def own_fault(self) -> str:
-        """Why no other host accepts this one's calls; "" if nothing of the kind is known."""
-        if self.is_revoked(self.identity):
-            return f"this host, {self.own_name}, is revoked; `lbctl doctor` says what to do"
-        if self.left_s > 0:
-            return ""
-        return (
-            f"the certificate of this host, {self.own_name}, has expired, so no other host accepts "
-            "its calls; `lbctl doctor` says what to do"
-        )
-
     # -- as a server -----------------------------------------------------------------------------
 
     def interceptor(self, cuts: set[str]) -> grpc.aio.ServerInterceptor:
@@ -373,6 +361,20 @@ def has_expired(tls: Tls, host: str) -> bool:
     expired."""
     ends_s = [one[1] for one in tls.seen.values() if one and one[0].host == host]
     return bool(ends_s) and max(ends_s) < time.time()
+
+
+def own_fault(trust: object) -> str:
+    """Returns why no other host accepts this one's calls; "" if nothing of the kind is known."""
+    if not isinstance(trust, Tls):
+        return ""
+    if trust.is_revoked(trust.identity):
+        return f"this host, {trust.own_name}, is revoked; `lbctl doctor` says what to do"
+    if trust.left_s > 0:
+        return ""
+    return (
+        f"the certificate of this host, {trust.own_name}, has expired, so no other host accepts "
+        "its calls; `lbctl doctor` says what to do"
+    )
 
 
 def say_revoked(tls: Tls, fresh: set[str]) -> None:

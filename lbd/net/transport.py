@@ -72,11 +72,6 @@ class Trust(Protocol):
     proves_names: bool  # otherwise every admitted caller is believed to be who it says
     generation: int  # incremented when channels made earlier must take no new calls
 
-    @property
-    def own_fault(self) -> str:
-        """Why no other host accepts this one's calls; "" if nothing of the kind is known."""
-        ...
-
     def interceptor(self, cuts: set[str]) -> grpc.aio.ServerInterceptor: ...
 
     def add_port(self, server: grpc.aio.Server, where: str) -> int: ...
@@ -233,7 +228,6 @@ class Plain:
 
     proves_names = False
     generation = 0
-    own_fault = ""
 
     def __init__(self, own_name: str, key: str) -> None:
         self.metadata: Metadata = ((KEY_HEADER, key), (HOST_HEADER, own_name))

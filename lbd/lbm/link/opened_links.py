@@ -15,6 +15,7 @@ from lbd.local.rate_limit import TimeShares
 from lbd.net import release as wire
 from lbd.net.details import in_plain_words
 from lbd.net.question import ChannelMayClose
+from lbd.net.tls import own_fault
 from lbd.net.transport import Peers
 from lbd.text.one_line import one_line
 
@@ -277,7 +278,7 @@ class PeerLinks:
         try:
             await until_ready(channel, "{} ({})".format(*place), self._limits_s[0])
         except Unavailable as problem:
-            raise Unavailable(self._peers.trust.own_fault or str(problem)) from None
+            raise Unavailable(own_fault(self._peers.trust) or str(problem)) from None
         if self._resumes.leaving:
             await asyncio.get_running_loop().create_future()
         stream = self._usable(place)  # another command may have opened it meanwhile

@@ -49,6 +49,7 @@ PRIORITY_MAX = 999
 TIME_MAX = 1e11  # seconds, also UNIX times
 SPEEDUP_MAX = 1e6
 WORK_S_MAX = 1e9
+NO_CERTIFICATE = f"this host runs without a certificate, so it has no queue ({JOINING})"
 ClientLine = tuple[socket.socket, Callable[[], Awaitable[list[Frame]]]]
 
 
@@ -163,9 +164,7 @@ async def _serve(
 
     try:
         if home.queue is None or home.files is None:
-            raise Unavailable(
-                f"this host runs without a certificate, so it has no queue ({JOINING})"
-            )
+            raise Unavailable(NO_CERTIFICATE)
         queue, files = home.queue, home.files
         taking = asyncio.ensure_future(take(home, queue, files, client, request, options, way))
         found = await early.meanwhile(taking, partial(report_waiting, sock, queue, way))

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from lbd.cli import lbctl
+from lbd.cli.ctl.jobs.listing import ASK_AGAIN
 from tests.unit.cli.canned import HOST, JOB, STATUS
 
 PLACED = {
@@ -186,7 +187,10 @@ def test_jobs(daemon, capsys):
     assert found == {"schema": 1, **JOB, "ran_s": found["ran_s"]}
     lbm.answers["jobs"] = {"jobs": [], "missing": ["h3"]}
     assert lbctl.main(["jobs", "--json"]) == 1
-    assert capsys.readouterr() == ("[]\n", "lbctl: these hosts did not answer: h3\n")
+    assert capsys.readouterr() == (
+        "[]\n",
+        f"lbctl: these hosts did not answer: h3; {ASK_AGAIN}\n",
+    )
     lbm.answers["jobs"] = {"jobs": [JOB], "missing": ["h3"]}
     assert lbctl.main(["jobs", "h1-7"]) == 0  # nothing that was asked for is missing
     capsys.readouterr()

@@ -14,6 +14,7 @@ from lbd.net.tls import (
     certificate_of,
     has_expired,
     has_new_certificate,
+    own_fault,
 )
 from lbd.net.transport import NOBODY
 from lbd.trust import certificates
@@ -96,12 +97,12 @@ def test_a_caller_is_a_host_until_its_certificate_expires_or_is_revoked(tls, aut
 
 def test_what_keeps_this_host_out_is_its_own_fault(authority, monkeypatch):
     tls, revoked = joined(authority, "h2"), joined(authority, "h3")
-    assert tls.own_fault == ""
+    assert own_fault(tls) == ""
     revoked.learn(authority.revoke("h3"))
-    assert revoked.own_fault.startswith("this host, h3, is revoked; `lbctl doctor`")
+    assert own_fault(revoked).startswith("this host, h3, is revoked; `lbctl doctor`")
     later_s = time.time() + 2 * DAY_S
     monkeypatch.setattr(time, "time", lambda: later_s)
-    assert tls.own_fault.startswith("the certificate of this host, h2, has expired, so no other")
+    assert own_fault(tls).startswith("the certificate of this host, h2, has expired, so no other")
 
 
 def test_a_certificate_that_has_expired_is_known_until_another_is_shown(authority, monkeypatch):

@@ -66,6 +66,7 @@ FLEXIBLE = ("STATE", "COMMAND", "WAITS")
 NONE_NOW = "no jobs; --all shows those that have ended, too"
 COMMAND_WIDTH, NAME_WIDTH = 60, 40
 PIPE_WIDTH = 2000  # of a command, if the output is not a terminal
+ASK_AGAIN = "ask again in some seconds; `lbctl status` shows whether they are up"
 
 
 ELSEWHERE = {
@@ -95,7 +96,7 @@ def jobs(daemons: Daemons, options: argparse.Namespace) -> int:
         found = tables(reply, "jobs")
         missing = texts(reply, "missing")
         if hosts := [name for name in missing if name != DISPATCHER]:
-            say(f"these hosts did not answer: {', '.join(hosts)}")
+            say(f"these hosts did not answer: {', '.join(hosts)}; {ASK_AGAIN}")
         if DISPATCHER in missing:
             say(f"{DISPATCHER} did not answer: no jobs of the queue are shown")
         for line in withheld_lines(reply):

@@ -7,6 +7,7 @@ import grpc
 import pytest
 
 from lbd.errors import LostContact, Unavailable
+from lbd.lbm.link import opened_links
 from lbd.lbm.link import wire as tags
 from lbd.lbm.link.opened_links import PeerLinks
 
@@ -18,7 +19,7 @@ class PausingHost:
     """The far end of each call: from `pauses` on it only reports that its LBM restarts."""
 
     def __init__(self):
-        self.trust = SimpleNamespace(generation=0, own_fault="")
+        self.trust = SimpleNamespace(generation=0)
         self.metadata, self.cuts = (), set()
         self.pauses = asyncio.Event()
 
@@ -76,11 +77,14 @@ async def test_a_host_that_always_says_so_keeps_no_command_waiting(host, links):
 
 
 @pytest.mark.parametrize("fault", ["", "the certificate of this host, h1, has expired"])
-async def test_that_a_host_cannot_be_reached_may_be_this_hosts_own_fault(host, links, fault):
+async def test_that_a_host_cannot_be_reached_may_be_this_hosts_own_fault(
+    host, links, monkeypatch, fault
+):
     async def ready():
         await asyncio.Event().wait()
 
-    host.trust.own_fault, host.channel_ready = fault, ready
+    host.channel_ready = ready
+    monkeypatch.setattr(opened_links, "own_fault", lambda _: fault)
     host.get_state = lambda *, try_to_connect: grpc.ChannelConnectivity.CONNECTING
     with pytest.raises(Unavailable) as refused:
         await links.converse("h2", "address")

@@ -10,6 +10,7 @@ import pytest
 
 from lbd.cli import lbctl
 from lbd.cli.ctl.jobs import arrays, queued_jobs
+from lbd.cli.ctl.jobs.listing import ASK_AGAIN
 from lbd.console.jobs import ANSWER_S
 from tests.unit.cli.canned import JOB
 
@@ -190,11 +191,11 @@ def test_wait_prints_a_summary_at_the_end(daemon, capsys, monkeypatch, states, s
     ("missing", "said"),
     [
         (["the dispatcher"], ["the dispatcher did not answer: no jobs of the queue are shown"]),
-        (["h2", "h3"], ["these hosts did not answer: h2, h3"]),
+        (["h2", "h3"], [f"these hosts did not answer: h2, h3; {ASK_AGAIN}"]),
         (
             ["h2", "the dispatcher"],
             [
-                "these hosts did not answer: h2",
+                f"these hosts did not answer: h2; {ASK_AGAIN}",
                 "the dispatcher did not answer: no jobs of the queue are shown",
             ],
         ),
