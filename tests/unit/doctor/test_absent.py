@@ -6,9 +6,10 @@ import socket
 import pytest
 
 from lbd.config.schema import Config, HostConfig
-from lbd.console.daemons import START, Daemons
+from lbd.console.daemons import Daemons
 from lbd.doctor.findings import absent
 from lbd.errors import Unavailable
+from lbd.local.starting import how_to_start
 from lbd.process import last_words
 
 
@@ -22,16 +23,21 @@ def found(daemons):
     return absent("LBM", daemons, "lbm", Unavailable("lbm is not running"))
 
 
+def start(daemons):
+    return how_to_start([daemons.config.host.runtime_dir])
+
+
 def test_without_last_words_it_is_to_be_started(daemons):
     check = found(daemons)
-    assert (check.says, check.fix) == (f"not running: no {daemons.socket('lbm')}", START)
+    assert (check.says, check.fix) == (f"not running: no {daemons.socket('lbm')}", start(daemons))
 
 
 def test_what_kept_it_from_starting_is_to_be_corrected_first(daemons):
     why = "host.state_dir /var/lib/lbd: cannot be written by this user"
     last_words.leave(daemons.config.host.runtime_dir, "lbm", why)
     check = found(daemons)
-    assert (check.says, check.fix) == (f"not running: {why}", f"correct that first; then {START}")
+    fix = f"correct that first; then {start(daemons)}"
+    assert (check.says, check.fix) == (f"not running: {why}", fix)
 
 
 def test_the_process_that_holds_its_port_is_named_with_the_setting(daemons):
