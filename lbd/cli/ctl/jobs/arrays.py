@@ -47,19 +47,21 @@ def outcome(states: Json, ids: list[str], bad: Sequence[str] = ()) -> str:
     tasks that have not succeeded; an older LBM names none."""
     counts = {state: int(count) for state, count in states.items() if isinstance(count, int)}
     failed, cancelled = failed_in(counts), counts.get("cancelled", 0)
+    total = sum(counts.values())
     if not failed and not cancelled:
-        total = sum(counts.values())
         return f"all {total} are done" if total > 1 else f"job {ids[0]} is done" if total else ""
     others = f", {were_cancelled(cancelled)}" if cancelled else ""
     how = f": see `lbctl job {ids[0]}`" if len(ids) == 1 else ""
     if len(ids) > 1 and bad:
-        more = " and others" if len(bad) < sum(counts.values()) - counts.get("done", 0) else ""
+        more = " and others" if len(bad) < total - counts.get("done", 0) else ""
         how = f": see `lbctl jobs {' '.join(bad)}`{more}"
-    if sum(counts.values()) == 1:
+    if total == 1:
         (state,) = (one for one, count in counts.items() if count)
         name = f"job {ids[0]}" if ids[0][:1].isdigit() else "the job"
         return f"{name} {'failed' if state == 'failed' else f'was {state}'}{how}"
-    return f"{failed} of {sum(counts.values())} failed{others}{how}"
+    if not failed:
+        return f"{were_cancelled(cancelled, f'of {total} ')}{how}"
+    return f"{failed} of {total} failed{others}{how}"
 
 
 def add_ids(parser: Parser) -> None:

@@ -172,7 +172,7 @@ def test_wait_for_several_names_those_that_did_not_succeed(daemon, capsys, state
         ({"cancelled": 1}, "job 3 was cancelled: see `lbctl job 3`\n"),
         ({"failed": 1}, "job 3 failed: see `lbctl job 3`\n"),
         ({"lost": 1, "done": 0}, "job 3 was lost: see `lbctl job 3`\n"),
-        ({"done": 2, "cancelled": 1}, "0 of 3 failed, 1 was cancelled: see `lbctl job 3`\n"),
+        ({"done": 2, "cancelled": 1}, "1 of 3 was cancelled: see `lbctl job 3`\n"),
     ],
 )
 def test_wait_prints_a_summary_at_the_end(daemon, capsys, monkeypatch, states, said):
