@@ -207,7 +207,8 @@ def files_page() -> str:
         "`log.level`, a `.pid` file for each daemon, `up.notify`, by which they tell `lbd up` that "
         "they are ready, `dispatcher.wanted`, by which `lbctl queue enable` has the dispatcher "
         "started, and `lbm.restarting` while one LBM makes way for the next: clients wait up to 30 "
-        "seconds for that one.",
+        "seconds for that one. `NAME.ended` says in a line why a daemon could not go on, until it "
+        "is ready again; `lbctl doctor` reads it.",
     ))  # fmt: skip
 
 

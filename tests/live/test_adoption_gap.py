@@ -210,7 +210,11 @@ def test_a_client_that_comes_in_the_gap_waits(lab):
 
 def test_a_command_that_runs_here_is_still_known(lab):
     here = lab.popen("h1", "lbrun", "--local", "sleep", "1000")
-    mine = lambda: [j for j in lab.lbctl_json("h1", "jobs") if "1000" in j["command"]]  # noqa: E731
+
+    def mine():
+        rows = [one for one in lab.lbctl_json("h1", "jobs") if "1000" in one["command"]]
+        return [one | {"ran_s": None} for one in rows]
+
     try:
         before = lab.wait_until(mine, "it is listed")
         restart(lab, "h1")

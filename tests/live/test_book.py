@@ -134,6 +134,7 @@ ASKED = {  # each field is in one of the answers
     "lbctl predict": ["lbctl predict -n 1-2 --work 2 --json"],
     "lbrun --status-file": ["lbrun --status-file f -H h2 true && cat f"],
 }  # fmt: skip
+IN_TROUBLE = {"cluster.dispatcher_unknown", "unknown", "nobody_takes"}  # said only then
 
 
 @pytest.mark.parametrize("section", FIELDS, ids=lambda section: section.partition("\n")[0])
@@ -147,7 +148,7 @@ def test_json_has_the_fields_of_the_reference(section, readme_lab, short_dir):
         answer = readme_lab.run("h1", "sh", "-c", asked, cwd=short_dir, check=True)
         said = json.loads(answer.stdout)
         answers += said if isinstance(said, list) else [said]
-    for path in named:
+    for path in set(named) - IN_TROUBLE:
         assert any(has(answer, path) for answer in answers), f"{title}: {path}"
 
 

@@ -3,6 +3,7 @@
 import os
 import shutil
 import sysconfig
+import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -64,9 +65,10 @@ def test_a_directory_that_root_may_write_but_the_daemons_may_not_is_reported(tmp
         f"chown nobody: {tmp_path}",
     )
     assert found.says.startswith(f"{tmp_path} is owned by user 0, and nobody, as whom the daemons ")
-    for above in (tmp_path, *tmp_path.parents[:-2]):
-        above.chmod(0o777)
-    assert directory("x", str(tmp_path), user=nobody).says == f"{tmp_path}, writable by nobody"
+    with tempfile.TemporaryDirectory() as open_to_all:  # unlike those above `tmp_path`
+        os.chmod(open_to_all, 0o777)
+        said = directory("x", open_to_all, user=nobody).says
+    assert said == f"{open_to_all}, writable by nobody"
 
 
 def test_little_space_is_a_warning_with_numbers(tmp_path, monkeypatch):

@@ -97,7 +97,7 @@ class LabelledJobs:
         for n, name in enumerate(self.run_s):
             self.until(1.0 + n * gap_s)
             line = n + 1 if own_line else 7
-            like = {"user": "ann", "command": "fit", "command_line": line, "name": f"s{n}"}
+            like = {"user": "ann", "command": 3, "command_line": line, "name": f"s{n}"}
             job = QueuedJob(JobId(""), **like)
             foreseen[name] = forecast.of_arrival(job, self.table.now_s)
             self.came_s[name] = self.table.now_s
@@ -141,6 +141,6 @@ def test_jobs_behind_those_of_a_new_command_are_judged_by_the_oldest_of_them():
     table.host("h1", 2)
     for n in range(8):
         table.now_s = 5.0 * min(n, 1)  # one has run for 5 s, another has just begun
-        table.arrive(f"{n}", user="ann", command="fit", command_line=7, name=f"s{n}")
+        table.arrive(f"{n}", user="ann", command=3, command_line=7, name=f"s{n}")
     found = Forecast(table.queues).of(table.queues.registry[JobId("7")], 5.0)
     assert found.is_rough
