@@ -156,9 +156,11 @@ def read(path: Path) -> bytes:
     FIFO."""
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode):
                 raise ConfigError(f"{path}: not a file")
-            return file.read(READ_BYTES_MAX)
+            # A read of the most it may be would reserve as much memory, each second.
+            return file.read(min(found.st_size, READ_BYTES_MAX))
     except OSError as problem:
         raise ConfigError(f"{path}: {problem.strerror}") from problem
 
