@@ -12,7 +12,6 @@ from lbd.dispatch.core.ledger_rows import JobRow, Ledger, Stored, Tally, target_
 from lbd.dispatch.core.lifecycle import Lifecycle
 from lbd.dispatch.core.outlook.forecast import Prediction
 from lbd.dispatch.core.records import Live
-from lbd.dispatch.core.targets.plan import SURE
 from lbd.dispatch.core.why_waiting import silent_arrays, waiting_reason
 from lbd.dispatch.predictions import Predictions, is_wait, speedup_info
 from lbd.model import ENDED_NAMES, Closed, JobId, JobState
@@ -162,8 +161,7 @@ class JobViews:
             target.left, target.why = standing.left, standing.why
             if (end := standing.end) is not None:
                 target.expected_end = now + end.mean_s
-                target.expected_low = now + max(0.0, end.mean_s - SURE * end.sd_s)
-                target.expected_high = now + end.mean_s + SURE * end.sd_s
+                target.expected_low, target.expected_high = now + end.low_s, now + end.high_s
         elif reply.HasField("target"):
             reply.target.why = "it has no slots reserved: that needs dispatch.mode fcfs"
         return reply

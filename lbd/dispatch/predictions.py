@@ -32,6 +32,7 @@ from lbd.dispatch.core.outlook.plays import NEW
 from lbd.dispatch.core.queues import Queues
 from lbd.dispatch.core.restore import queued_job
 from lbd.dispatch.core.run_times import line_of, name_hash
+from lbd.dispatch.core.targets.plan import Begins, Within, slot_times_s
 from lbd.dispatch.intake import (
     COMMAND_BYTES_MAX,
     SLOTS_MAX,
@@ -46,7 +47,6 @@ from lbd.process.boot_clock import clock_s
 from lbd.text.needs_words import are_needs, read_needs_text
 from lbd.theory.calibration import (
     FEWEST,
-    NORMAL_90,
     Bias,
     CameTrue,
     Correction,
@@ -55,7 +55,6 @@ from lbd.theory.calibration import (
     judged,
     trust,
 )  # fmt: skip
-from lbd.theory.target_time import End
 
 LEARN_EVERY_S = 30.0
 LEARN_FROM = 1000  # the last ended jobs
@@ -153,12 +152,16 @@ class Predictions:
         learnt from waits for slots."""
         return not (job.needs or is_rough) and self.correction.tells_of(raw_s)
 
-    def begins(self, job: JobId, now_s: float) -> End | None:
-        """Returns when a waiting job begins, from now, as it is shown; None if unknown, or if it
-        does not wait in a queue."""
-        if (registered := self.queues.registry.find(job)) is None or registered.host is not None:
+    def begins(self, job: JobId, now_s: float) -> Begins | None:
+        """Returns when the array of a waiting task with a target goes on, from now, as it is shown;
+        None if unknown, or if the task does not wait in a queue."""
+        if (registered := self.queues.registry.find(job)) is None or registered.line is None:
             return None
-        found = self.forecast.of(registered, now_s)
+        if (array := self.queues.targets.arrays.get(registered.kind.array)) is None:
+            return None
+        played = self.forecast.played(registered.line, now_s)
+        next_s = self.forecast.plays.next_of_array(played, registered.kind.array, now_s)
+        found = self.forecast.of(self.queues.registry[next(iter(next_s), job)], now_s)
         if found.wait_s is None:
             return None
         wait_s, within_s = found.wait_s, found.within_s
@@ -166,7 +169,10 @@ class Predictions:
             within_s = self.correction.interval_90_s(wait_s)
             wait_s = self.correction.corrected_s(wait_s)
         low_s, high_s = within_s or (wait_s, wait_s)
-        return End(wait_s, (high_s - low_s) / (2 * NORMAL_90))
+        first = Within(wait_s, min(low_s, wait_s), max(high_s, wait_s))
+        later_s = [wait_s + one_s - min(next_s.values()) for one_s in next_s.values()]
+        mean_s = array.batch.mean.mean_s
+        return Begins(first, slot_times_s(later_s or [wait_s], mean_s, array.most))
 
     # Outcomes
 

@@ -54,13 +54,17 @@ def starter(runtime_dir: str, daemon: str) -> str:
     return "a new one takes over" if returns(f"{runtime_dir}/{daemon}.sock") else ""
 
 
+def has_units() -> bool:
+    """Returns whether systemd runs here and has the units of lbd."""
+    return os.path.isdir(SYSTEMD) and any(map(os.path.exists, UNITS))
+
+
 def how_to_start(runtime_dirs: Sequence[str]) -> str:
     """Returns how the caller gets the daemons to run that were looked for in these directories."""
     from lbd.config.load import SYSTEM_DIRS  # only then, since clients import this file
 
     system_dir = SYSTEM_DIRS[0]
-    has_units = os.path.isdir(SYSTEMD) and any(map(os.path.exists, UNITS))
-    if has_units and system_dir in runtime_dirs:
+    if has_units() and system_dir in runtime_dirs:
         command, is_roots = "systemctl start lbd.target", True
     else:
         command, is_roots = "lbd up", [*runtime_dirs] == [system_dir]

@@ -20,7 +20,7 @@ from lbd.text.one_line import one_line
 
 ID_CHARS_MAX = 128
 LINE_CHARS_MAX = 500
-KEPT_LINES, KEPT_S = 4000, 7 * 86400.0  # about 1 MB, at most 18 of foreign letters
+KEPT_LINES, KEPT_S = 4000, 7 * 86400.0  # about 1 MB; 18 MB at most, outside ASCII
 NEWS_PER_S, NEWS_AT_ONCE = 10.0, 1000.0  # further ones are only kept
 SHOWN_LINES, SHOWN_CHARS = 1000, 1 << 16  # of one job, in one answer
 LEVELS = {

@@ -27,6 +27,7 @@ EULER = 0.5772156649015329
 Drain = Callable[[int], float]  # means until the last of P running tasks ends
 
 STEERED = 8  # tasks before the drain
+BISECTIONS = 50
 SUMMED = 100  # terms of H(n); beyond, the expansion in 1/n is accurate to 16 digits
 
 
@@ -140,6 +141,24 @@ def equal_tasks_s(left: int, slots: int, mean_s: float) -> float:
     """
     check(left, slots, mean_s)
     return mean_s * -(-left // slots)
+
+
+def last_of_equal_s(waiting: int, free_s: Sequence[float], mean_s: float) -> float:
+    """Returns when the last of the waiting tasks ends if all take `mean_s`, each on the next slot
+    that comes free. `free_s`: when each of the slots first does. Our own: equation (2) counts parts
+    of a round of tasks, and slots that are all there.
+
+    Raises ValueError as `mean_left_s`.
+    """
+    check(waiting, len(free_s), mean_s)
+    if not waiting:
+        return 0.0
+    low_s, high_s = 0.0, max(free_s) + mean_s * -(-waiting // len(free_s))
+    for _ in range(BISECTIONS):
+        at_s = (low_s + high_s) / 2
+        ended = sum(int((at_s - one_s) / mean_s) for one_s in free_s if one_s < at_s)
+        low_s, high_s = (low_s, at_s) if ended >= waiting else (at_s, high_s)
+    return high_s
 
 
 def slots_for_mean(

@@ -11,11 +11,12 @@ import signal
 import time
 from pathlib import Path
 
-from lbd.cli.ctl.startable import failure, obstacles, unit_of
+from lbd.cli.ctl.startable import failure, obstacles, said_by, unit_of
 from lbd.cli.ctl.verb import Verb, asking
 from lbd.cli.program import Parser
 from lbd.config.cluster import overlaid
-from lbd.console.daemons import Daemons
+from lbd.config.load import SYSTEM_DIRS
+from lbd.console.daemons import Absent, Daemons
 from lbd.console.output import print_json, put
 from lbd.console.starting import is_of_unit, pid_in
 from lbd.errors import ConfigError, LbdError, Unavailable
@@ -24,6 +25,7 @@ from lbd.lab.plan import MADE_BY
 from lbd.load.process_table import task_of
 from lbd.local.caller import caller_of
 from lbd.local.json_socket import Json, Refusal, ask, connected
+from lbd.local.starting import has_units
 from lbd.process.accounts import DEFAULT
 
 ALWAYS = ("lim", "lbm")
@@ -102,7 +104,12 @@ def refuse_in_lab(config: Path) -> None:
 
 def restarted(daemons: Daemons, name: str) -> int:
     """Returns the new daemon's pid; 0 for a dispatcher that no longer runs on this host."""
-    ask_status(daemons, name)  # fails if it does not run
+    try:
+        ask_status(daemons, name)
+    except Absent:
+        if name not in ALWAYS or not by_systemd(daemons):
+            raise  # it says how to start it
+        return started(daemons, name)
     old, uid = process_of(daemons, name)
     file = pid_file(daemons, name)
     if not old and file.exists() and not os.access(file, os.R_OK):
@@ -140,6 +147,26 @@ def restarted(daemons: Daemons, name: str) -> int:
     if unit:
         raise Unavailable(f"{name} does not answer yet; see: journalctl -u {unit}")
     raise Unavailable(f"{name} has stopped, and nothing starts it again; `lbd up` or systemd would")
+
+
+def by_systemd(daemons: Daemons) -> bool:
+    """Returns whether the caller can have systemd start the daemons of this installation."""
+    is_systems = daemons.config.host.runtime_dir == SYSTEM_DIRS[0]
+    return is_systems and os.geteuid() == 0 and has_units()
+
+
+def started(daemons: Daemons, name: str) -> int:
+    """Starts a daemon that should run and does not; returns its pid."""
+    unit = f"lbd-{name}.service"
+    said_by("systemctl", "start", unit)
+    deadline_s = time.monotonic() + RETURN_S
+    while time.monotonic() < deadline_s:
+        if answers(daemons, name) and (pid := process_of(daemons, name)[0]):
+            return pid
+        if why := failure(name, unit):
+            raise Unavailable(f"{why}; see: journalctl -u {unit}")
+        time.sleep(POLL_S)
+    raise Unavailable(f"{name} does not answer yet; see: journalctl -u {unit}")
 
 
 def has_ended(pid: int) -> bool:

@@ -170,11 +170,19 @@ class Shares:
         use = self.users.get(user)
         return self.rules.user_slots - (use.slots if use is not None else 0)
 
-    def most_at_once(self, job: QueuedJob, count: int) -> int:
-        """How many of `count` jobs like this the limits allow."""
-        if self.rules.user_slots:
-            count = min(count, self.rules.user_slots // job.slots)
-        return min(count, self.name_limit(job.name) or count, job.at_once or count)
+    def most_at_once(self, job: QueuedJob, count: int) -> tuple[int, str]:
+        """How many of `count` jobs like this the limits allow, and the limit that does not allow
+        more, as `%4 allows`; "" if all may run."""
+        limits = [
+            (job.at_once, f"its own %{job.at_once} allows"),
+            (self.name_limit(job.name), "dispatch.name_jobs allows of its name"),
+        ]
+        least, said = min(
+            ((most, said) for most, said in limits if 0 < most < count), default=(count, "")
+        )
+        if self.rules.user_slots and (most := self.rules.user_slots // job.slots) < least:
+            least, said = most, "dispatch.user_slots allows a user"
+        return least, said
 
     def obstacle(self, job: QueuedJob, count: int = 1) -> str:
         """Returns why `count` jobs of this flow may not start for now; "" if they may."""

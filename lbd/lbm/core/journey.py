@@ -52,7 +52,6 @@ from lbd.lbm.core.next_host_after_refusal import (
     Bounds,
     Demands,
     Eviction,
-    Failure,
     Place,
     Search,
     failure_of,
@@ -370,9 +369,7 @@ class Journey:
             self.stay.grant = taken.grant
             return self._becomes_it()
         if not taken.later:
-            refusals = self.search.refusals
-            why = f"{self.bounds.own}: {taken.why}"
-            failure = failure_of(refusals) if refusals else Failure(why)
+            failure = failure_of(self.search.refusals, f"{self.bounds.own}: {taken.why}")
             return self._fail(failure.why, "refused", failure.status)
         return [*self._leave(), *self._wait(now_s)]
 

@@ -261,8 +261,10 @@ def as_excluded(reason: str, excluded: Collection[str]) -> str:
     return f"{reason} (-x: {names_shown(list(excluded))})" if excluded else reason
 
 
-def failure_of(refusals: Sequence[tuple[HostId, Refused]]) -> Failure:
-    """`refusals`: at least one; the last decides the exit status."""
+def failure_of(refusals: Sequence[tuple[HostId, Refused]], otherwise: str = "") -> Failure:
+    """`refusals`: the last decides the exit status; `otherwise`: why it fails if there is none."""
+    if not refusals:
+        return Failure(otherwise)
     return Failure(refused_by(refusals), refusals[-1][1].status)
 
 

@@ -17,6 +17,7 @@ from lbd.theory.target_time import (
     first_slots,
     harmonic,
     harmonic_2,
+    last_of_equal_s,
     mean_left_s,
     next_slots,
     slots_for_mean,
@@ -350,3 +351,22 @@ def test_a_batch_agrees_with_a_simple_model(seed):
         batch.waiting = 0
         with pytest.raises(ValueError, match="no task waits"):
             nothing()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_equal_tasks_on_slots_that_come_free_one_by_one(seed):
+    """Compared with giving each task the first free slot."""
+    rng = Random(seed)
+    free_s = [rng.choice([0.0, 1.0, 7.5, rng.uniform(0, 30)]) for _ in range(rng.randint(1, 9))]
+    waiting, mean_s = rng.randint(0, 40), rng.choice([2.0, 7.5, 0.1])
+    slots_s, last_s = sorted(free_s), 0.0
+    for _ in range(waiting):
+        last_s = slots_s[0] + mean_s
+        slots_s = sorted([last_s, *slots_s[1:]])
+    assert last_of_equal_s(waiting, free_s, mean_s) == pytest.approx(last_s, abs=1e-6)
+
+
+def test_equal_tasks_that_all_begin_now_run_in_whole_rounds():
+    assert last_of_equal_s(20, [0.0] * 4, 6.0) == pytest.approx(equal_tasks_s(20, 4, 6.0))
+    with pytest.raises(ValueError, match="1 or more"):
+        last_of_equal_s(1, [], 6.0)

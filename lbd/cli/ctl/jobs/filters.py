@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from lbd.cli.past_time import past_time
 from lbd.cli.program import Parser, add_utc
 from lbd.cli.quantities import count
-from lbd.console.jobs import STATES, Filters
+from lbd.console.figures import Clock
+from lbd.console.forecasts import target_phrase
+from lbd.console.jobs import STATES, Filters, shown_wait
 from lbd.console.reply import Json, number
 from lbd.errors import ConfigError
 from lbd.text.spelling import nearest
@@ -16,7 +18,7 @@ from lbd.text.spelling import nearest
 KEYS = (
     "id", "name", "command", "user", "origin", "host", "state", "attempt", "tier", "exit_status",
     "submitted", "started", "finished", "ran_s", "cpu_s", "slots", "array", "array_id",
-    "array_index", "reason",
+    "array_index", "reason", "waits",
 )  # fmt: skip
 
 
@@ -119,12 +121,20 @@ def chosen_and_sorted(
 ) -> list[Json]:
     """Returns all jobs that match, before `--limit`, each with how long it has run."""
     filters, period = Filters.of(options), Period.of(options, unix_now_s)
+    clock = Clock(unix_now_s, options.utc)
+    is_asked = "waits" in (*(options.fields or ()), (options.sort or "").removeprefix("-"))
     found = [
         {**job, "ran_s": ran_s(job, unix_now_s)}
+        | ({"waits": waits(job, clock)} if is_asked else {})
         for job in jobs
         if filters.keeps(job) and period.has(number(job, "submitted"))
     ]
     return in_order(found, options.sort) if options.sort else found
+
+
+def waits(job: Json, clock: Clock) -> str:
+    """Returns what a list says of a job that waits, or of an array with a target."""
+    return "; ".join(filter(None, (target_phrase(job, clock), shown_wait(job))))
 
 
 def ran_s(job: Json, unix_now_s: float) -> float | None:

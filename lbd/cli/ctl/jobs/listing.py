@@ -9,12 +9,18 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from lbd.cli.complaints import EXIT_FAILED
-from lbd.cli.ctl.jobs.filters import HEADING_OF, add_view, chosen_and_sorted, in_order, limited
+from lbd.cli.ctl.jobs.filters import (
+    HEADING_OF,
+    add_view,
+    chosen_and_sorted,
+    in_order,
+    limited,
+    waits,
+)
 from lbd.cli.ctl.verb import Verb, reading, say
 from lbd.cli.program import Parser
 from lbd.console.daemons import Daemons
 from lbd.console.figures import Clock, duration
-from lbd.console.forecasts import target_phrase
 from lbd.console.jobs import (
     ANSWER_S,
     Filters,
@@ -26,7 +32,6 @@ from lbd.console.jobs import (
     shown_command,
     shown_id,
     shown_state,
-    shown_wait,
     unknown_host,
 )
 from lbd.console.output import (
@@ -185,13 +190,13 @@ def chosen(found: list[Json], ids: list[str]) -> list[Json]:
 
 def job_lines(found: list[Json], clock: Clock, page: Page) -> list[str]:
     """Returns a heading and a line for each job."""
-    waits = ["; ".join(filter(None, (target_phrase(job, clock), shown_wait(job)))) for job in found]
+    reasons = [waits(job, clock) for job in found]
     command_width = PIPE_WIDTH if page.columns is None else COMMAND_WIDTH
     rows: list[Row] = [job_row(job, clock, command_width) for job in found]
     header: tuple[str, ...] = HEADER
-    if any(waits):
+    if any(reasons):
         header = (*HEADER, "WAITS")
-        rows = [(*row, why) for row, why in zip(rows, waits, strict=True)]
+        rows = [(*row, why) for row, why in zip(rows, reasons, strict=True)]
     of_one_user = len({text(job, "user") for job in found}) == 1
     go_first = sorted(GO_FIRST, key=lambda title: title != "USER") if of_one_user else GO_FIRST
     shortened: tuple[str, ...] = FLEXIBLE

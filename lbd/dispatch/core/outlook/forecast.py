@@ -128,8 +128,7 @@ class Forecast:
         if needs is not None and not needs.is_there:
             back = releases_of(needs, self._known_of(line))
             return partial(within, *back) if back else None
-        outlook = self._outlook(line, now_s)
-        played = self.plays.of(line, outlook.general, outlook.head_s, now_s)
+        outlook, played = self._outlook(line, now_s), self.played(line, now_s)
         if played is None or played.stops or not played.places:
             return None
         begin_s, last_s = self._begin_s(outlook, played, registered.id, place, now_s), None
@@ -138,6 +137,10 @@ class Forecast:
         line_there = replace(played.line, waits=played.line.waits[: at + 1])
         beyond = begin_s / last_s if begin_s and last_s else 1.0
         return partial(spread_of, line_there, beyond)
+
+    def played(self, line: HostConnection, now_s: float) -> Played | None:
+        outlook = self._outlook(line, now_s)
+        return self.plays.of(line, outlook.general, outlook.head_s, now_s)
 
     def of_new(self, job: QueuedJob, now_s: float) -> Prediction:
         """Predicts the wait of one that arrives now."""

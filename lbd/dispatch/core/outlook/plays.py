@@ -171,6 +171,15 @@ class Plays:
         made = LineMaker(self.queues, name, general, now_s)
         return made.line() if NEW in self._fill(made, name, head_s, new)[0] else None
 
+    def next_of_array(self, played: Played | None, array: int, now_s: float) -> dict[JobId, float]:
+        """Returns when the waiting tasks of an array begin, from now, as far as they are played."""
+        if played is None:
+            return {}
+        find = self.queues.registry.find
+        tasks = ((id_, find(id_)) for id_ in played.places)
+        ours = (id_ for id_, task in tasks if task is not None and task.kind.array == array)
+        return {id_: played.begin_s(id_, now_s) or 0.0 for id_ in ours}
+
     def _play(
         self, name: HostConnection, general: UniformLog | None, head_s: float, now_s: float,
         new: QueuedJob | None,

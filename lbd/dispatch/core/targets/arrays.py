@@ -14,9 +14,17 @@ Times are from one clock that never runs backwards; `unix_s` is the UNIX time at
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 from lbd.dispatch.core.discipline import QueuedJob, Target
-from lbd.dispatch.core.targets.plan import NOW, UNKNOWN_TASKS, ArrayOutlook, share
+from lbd.dispatch.core.targets.plan import (
+    NOW,
+    UNKNOWN_TASKS,
+    ArrayOutlook,
+    Begins,
+    Within,
+    share,
+)
 from lbd.dispatch.core.targets.target_array import Standing, TargetArray
 from lbd.dispatch.core.targets.task_times import Earlier
 from lbd.model import JobId
@@ -26,6 +34,8 @@ from lbd.theory.target_time import Batch, End, TaskMean
 FRESH_S = 0.5  # what a single array may have is recomputed after this, as slots come and go
 SHARED_S = 0.02  # for several arrays, after this for each of them
 FEW_ARRAYS = 16  # up to this many, it is done at once when one arrives
+NOTABLE_S = 1.0  # a shorter time is not called late or early
+LEFT_BY_OTHERS = "as many as other arrays with targets leave it"
 EXPECTED_MAX = 10_000  # arriving arrays with known earlier tasks
 # The next job is searched among all arrays at their limits, so these are kept few.
 ARRAYS_OF_USER, ARRAYS_OF_HOST = 100, 400
@@ -44,7 +54,8 @@ class Targets:
         self.unix_s = 0.0
         self.arrays: dict[int, TargetArray] = {}
         self._room = room
-        self.limit: Callable[[QueuedJob, int], int] = lambda _, count: count  # the limit by shares
+        # how many of so many the limits allow, and which limit that is; "" if none
+        self.limit: Callable[[QueuedJob, int], tuple[int, str]] = lambda _, count: (count, "")
         self._expected: dict[int, Earlier] = {}
         self._divided_s = -math.inf
 
@@ -77,7 +88,7 @@ class Targets:
         array = self.arrays.get(job.array)
         if array is None:
             array = self.arrays[job.array] = self._new(job)
-            array.most = self._room_of(job)
+            array.most, array.limited_by = self._limited(job)
             if len(self.arrays) <= FEW_ARRAYS:
                 self._divided_s = -math.inf
         array.batch.waiting += 1
@@ -171,18 +182,16 @@ class Targets:
         if not array.at_once:
             return "other arrays with targets need all slots more urgently"
         run = "task of its array is" if array.batch.running == 1 else "tasks of its array are"
-        target = array.job.target
-        assert target is not None
         if not array.is_known:
             why = "the limit until it is known how long they take"
-        elif array.in_time:
-            why = f"as many as it needs to end {aim_phrase(target)}"
         else:
-            why = "the limit, and it will still be late"
+            why = why_no_more(array, now_s, foreseen(array, now_s, NOW)[1])
         return f"{array.batch.running} {run} running, {why}"
 
-    def standing(self, job: QueuedJob, now_s: float, begins: End | None = NOW) -> Standing | None:
-        """`begins`: when its first task starts, from now, if none runs yet; None: unknown."""
+    def standing(
+        self, job: QueuedJob, now_s: float, begins: Begins | None = NOW
+    ) -> Standing | None:
+        """`begins`: when its next task starts, from now; None: unknown."""
         if (array := self._of(job)) is None:
             return None
         self._refresh(array, now_s)
@@ -197,11 +206,11 @@ class Targets:
         ends = [end.mean_s for array in others if (end := array.end(now_s)) is not None]
         return min(ends, default=None)
 
-    def remark(self, number: int, now_s: float, begins: End | None = NOW) -> str:
+    def remark(self, number: int, now_s: float, begins: Begins | None = NOW) -> str:
         """Returns one line on a new array that cannot be in time; "" for any other. `begins`: as
         for `standing`."""
         array = self.arrays.get(number)
-        if array is None or not self._room_of(array.job):
+        if array is None or not self._limited(array.job)[0]:
             return ""
         self._divided_s = -math.inf
         self._refresh(array, now_s)
@@ -212,15 +221,17 @@ class Targets:
         assert array.job.target is not None
         what = "the deadline" if array.job.target.is_deadline else "the target"
         within_s, gets_more = round(array.until_s - now_s, 1), array.together_s < math.inf
-        found = ArrayOutlook(there.at_once, within_s, end or there.end(now_s), begins, gets_more)
+        if end is None and (alone := there.end(now_s)) is not None:
+            end = Within.of(alone)
+        found = ArrayOutlook(there.at_once, within_s, end, begins, gets_more)
         return found.warning(what)
 
-    def _begins(self, array: TargetArray, now_s: float, begins: End | None) -> End | None:
+    def _begins(self, array: TargetArray, now_s: float, begins: Begins | None) -> Begins | None:
         if array.batch.running:
-            return NOW
+            return replace(NOW, slots_s=begins.slots_s if begins is not None else ())
         if begins is None and not array.at_once:
             first_s = self.first_end_s(array.job, now_s)
-            return End(first_s, 0.0) if first_s is not None else None
+            return Begins.at(first_s) if first_s is not None else None
         return begins
 
     # Internals
@@ -228,8 +239,10 @@ class Targets:
     def _of(self, job: QueuedJob) -> TargetArray | None:
         return self.arrays.get(job.array) if job.target is not None else None
 
-    def _room_of(self, job: QueuedJob) -> int:
-        return self.limit(job, self._room(job))
+    def _limited(self, job: QueuedJob) -> tuple[int, str]:
+        """Returns how many of its tasks may run, and what does not let more run."""
+        count, limit = self.limit(job, self._room(job))
+        return count, f"as many as {limit or 'there are slots for'}"
 
     def _changed(self, array: TargetArray, now_s: float) -> None:
         array.look(now_s)
@@ -251,7 +264,9 @@ class Targets:
         """Divides the slots, as several arrays may need more than there are. Arrays without known
         times get equal parts; the others share the rest by how late each would be."""
         self._divided_s = now_s
-        room = {number: self._room_of(array.job) for number, array in self.arrays.items()}
+        room = dict[int, int]()
+        for number, array in self.arrays.items():
+            room[number], array.limited_by = self._limited(array.job)
         width = {number: array.job.slots for number, array in self.arrays.items()}
         for number, array in self.arrays.items():
             array.most, array.together_s = room[number], math.inf
@@ -268,7 +283,8 @@ class Targets:
             array.aim(now_s)
         parts = share({n: one.batch for n, one in known.items()}, max(0, rest), now_s, width)
         for number, array in known.items():
-            array.most = min(room[number], parts.get(number, 0))
+            if (part := parts.get(number, 0)) < room[number]:
+                array.most, array.limited_by = part, LEFT_BY_OTHERS
         if len(known) == len(self.arrays) and slots:
             work_s = sum(
                 one.batch.left * one.batch.mean.mean_s * width[n] for n, one in known.items()
@@ -282,29 +298,31 @@ def aim_phrase(target: Target) -> str:
 
 
 def foreseen(
-    array: TargetArray, now_s: float, begins: End | None
-) -> tuple[TargetArray, End | None]:
+    array: TargetArray, now_s: float, begins: Begins | None
+) -> tuple[TargetArray, Within | None]:
     """Returns the array as it will be when it begins, and when it ends, from now."""
     if begins is None:
         return array, None
-    begin_s = now_s + begins.mean_s
-    there = array.at_begin(begin_s) if begins.mean_s > 0 else array
-    if (end := there.end(begin_s)) is None:
+    there, wait_s = array, begins.first.mean_s
+    if wait_s > 0:
+        starts_s = array.starts_s(max(1, array.at_once), begins.slots_s)
+        there = array.at_begin(now_s + sum(starts_s) / len(starts_s))
+    if (end := there.end(now_s, begins.slots_s)) is None:
         return there, None
-    return there, End(begins.mean_s + end.mean_s, math.hypot(begins.sd_s, end.sd_s))
+    return there, begins.first.then(Within.of(End(max(0.0, end.mean_s - wait_s), end.sd_s)))
 
 
-def reason(array: TargetArray, now_s: float, end: End | None, begins: End | None) -> str:
+def reason(array: TargetArray, now_s: float, end: Within | None, begins: Begins | None) -> str:
     """Says why that many tasks may run, and when the first does."""
     if begins is None:
         return f"{why_so_many(array, now_s, end)}; it is not known when it begins"
-    begin = f"; it begins in about {duration_text(begins.mean_s)}" if begins.mean_s >= 1.0 else ""
+    wait_s = begins.first.mean_s
+    begin = f"; it begins in about {duration_text(wait_s)}" if wait_s >= 1.0 else ""
     return why_so_many(array, now_s, end) + begin
 
 
-def why_so_many(array: TargetArray, now_s: float, end: End | None) -> str:
-    batch, target = array.batch, array.job.target
-    assert target is not None
+def why_so_many(array: TargetArray, now_s: float, end: Within | None) -> str:
+    batch = array.batch
     if not array.is_known or not batch.left:
         return (
             "it is not yet known how long its tasks take: until some have ended, it takes "
@@ -312,18 +330,30 @@ def why_so_many(array: TargetArray, now_s: float, end: End | None) -> str:
         )
     if not batch.waiting:
         return "its last tasks are running, and more slots would not help"
-    late_s = now_s + end.mean_s - array.until_s if end is not None else None
-    if not array.in_time:
-        said = "the limit; it will end late"
-        if late_s is not None:
-            late = "late" if late_s > 0 else "early"
-            said = f"the limit; it will end {show_duration(abs(late_s))} {late} on average"
-    elif array.at_once == 1 and end is not None and late_s is not None and late_s < -end.sd_s:
-        said = f"one at a time is enough: it will end {show_duration(-late_s)} early on average"
-    else:
-        said = f"as many as it needs to end {aim_phrase(target)}"
+    said = why_no_more(array, now_s, end)
     if array.most < batch.slots:
         said += "; other arrays with targets need the rest"
     elif batch.running < array.at_once:
         said += "; other jobs have the slots now"
     return said
+
+
+def why_no_more(array: TargetArray, now_s: float, end: Within | None) -> str:
+    """Says why no more of the known tasks of an array run at once, and whether that will do. All
+    that is said of an array says it so."""
+    target, late_s = array.job.target, now_s - array.until_s + (end.mean_s if end else math.inf)
+    assert target is not None
+    is_late = late_s >= NOTABLE_S and end is not None
+    if array.in_time and not is_late:
+        if array.at_once == 1 and end is not None and now_s + end.high_s < array.until_s:
+            return f"one at a time is enough: it will end {show_duration(-late_s)} early on average"
+        return f"as many as it needs to end {aim_phrase(target)}"
+    why = array.limited_by
+    if array.in_time and array.at_once < array.most:
+        why = "one more whenever a task ends"
+    if end is None:
+        return f"{why}; it will end late"
+    if abs(late_s) < NOTABLE_S:
+        return f"{why}; it will end just in time on average"
+    how = "late" if is_late else "early"
+    return f"{why}; it will end {show_duration(abs(late_s))} {how} on average"

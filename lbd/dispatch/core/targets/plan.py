@@ -9,9 +9,10 @@ would be latest without it. So in the end all are equally late, as far as whole 
 array that is in time gives nothing away before another is late.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from heapq import heappop, heapreplace
+from heapq import heappop, heappush, heapreplace
 from typing import TypeVar
 
 from lbd.text.units import show_duration
@@ -19,9 +20,51 @@ from lbd.theory.target_time import Batch, End, TaskMean, first_slots, mean_left_
 
 SURE = 1.645  # standard deviations either way: a 90 % interval of a normal variable
 UNKNOWN_TASKS = 0.1  # weight of a guessed mean, in ended tasks
-NOW = End(0.0, 0.0)
 
 Key = TypeVar("Key")
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """A time from now: expected, and the two between which it lies in nine of ten cases."""
+
+    mean_s: float
+    low_s: float
+    high_s: float
+
+    @classmethod
+    def of(cls, end: End) -> "Within":
+        """Takes the time to be log-normal, so that its lower end is not now where little is
+        known."""
+        if end.mean_s <= 0:
+            return cls(end.mean_s, end.mean_s, end.mean_s)
+        squared = math.log1p((end.sd_s / end.mean_s) ** 2)
+        median_s, factor = end.mean_s * math.exp(-squared / 2), math.exp(SURE * math.sqrt(squared))
+        return cls(end.mean_s, median_s / factor, max(end.mean_s, median_s * factor))
+
+    def then(self, next_: "Within") -> "Within":
+        """Returns the end of the two, one after the other. Its lower end is never before the sum of
+        theirs."""
+        mean_s = self.mean_s + next_.mean_s
+        low_s = math.hypot(self.mean_s - self.low_s, next_.mean_s - next_.low_s)
+        high_s = math.hypot(self.high_s - self.mean_s, next_.high_s - next_.mean_s)
+        return Within(mean_s, mean_s - low_s, mean_s + high_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Begins:
+    """When the next task of an array begins, and when each slot that the array does not have yet
+    comes free for it, from now, as far as that is predicted."""
+
+    first: Within
+    slots_s: tuple[float, ...] = ()
+
+    @classmethod
+    def at(cls, wait_s: float) -> "Begins":
+        return cls(Within(wait_s, wait_s, wait_s), (wait_s,))
+
+
+NOW = Begins.at(0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +73,8 @@ class ArrayOutlook:
 
     at_once: int  # tasks
     within_s: float  # its target, from now
-    end: End | None  # expected, from now; from its begin if that is unknown
-    begins: End | None = NOW  # from now; None: unknown
+    end: Within | None  # expected, from now; from its begin if that is unknown
+    begins: Begins | None = NOW  # from now; None: unknown
     gets_more: bool = False  # when other arrays with targets have ended
 
     def warning(self, what: str) -> str:
@@ -46,15 +89,29 @@ class ArrayOutlook:
     def _expected(self) -> str:
         if self.end is None:
             return "it is not known when it ends"
-        low = show_duration(max(0.0, self.end.mean_s - SURE * self.end.sd_s))
-        high = show_duration(self.end.mean_s + SURE * self.end.sd_s)
+        low, high = show_duration(self.end.low_s), show_duration(self.end.high_s)
         end = show_duration(self.end.mean_s) + f" (likely {low} to {high})" * (low != high)
         if self.begins is None:
             return f"it is not known when it begins, and expected to end {end} later"
-        if self.begins.mean_s < 1.0:
+        if self.begins.first.mean_s < 1.0:
             return f"expected to end in {end}"
-        begins = show_duration(self.begins.mean_s)
+        begins = show_duration(self.begins.first.mean_s)
         return f"expected to begin in {begins} and to end in {end}"
+
+
+def slot_times_s(begins_s: Sequence[float], mean_s: float, slots: int) -> tuple[float, ...]:
+    """Returns when each slot comes free for an array of which the next tasks begin at these times.
+    A task that begins where one of its array has just ended takes that one's slot."""
+    found, ends_s = list[float](), list[float]()
+    for begin_s in sorted(begins_s):
+        if len(found) == slots:
+            break
+        if ends_s and ends_s[0] <= begin_s:
+            heapreplace(ends_s, begin_s + mean_s)
+        else:
+            found.append(begin_s)
+            heappush(ends_s, begin_s + mean_s)
+    return tuple(found)
 
 
 def unknown_mean(tasks: int, within_s: float, most: int) -> TaskMean:

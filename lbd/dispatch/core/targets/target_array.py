@@ -1,11 +1,12 @@
 """One array with a target: how many of its tasks may run, and when it will end. Pure."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from lbd.dispatch.core.discipline import QueuedJob
 from lbd.dispatch.core.outlook.lives import Lives
-from lbd.dispatch.core.targets.plan import SURE, unknown_mean
+from lbd.dispatch.core.targets.plan import SURE, Within, unknown_mean
 from lbd.dispatch.core.targets.task_times import TaskTimes
 from lbd.model import JobId
 from lbd.theory.batch_end import quantile_s
@@ -15,6 +16,7 @@ from lbd.theory.target_time import (
     End,
     first_slots,
     harmonic,
+    last_of_equal_s,
     mean_left_s,
     variance_left_s2,
     variance_steered_s2,
@@ -30,7 +32,7 @@ class Standing:
     """The progress of an array towards its target, for people."""
 
     # from now, its wait included; None: nothing is known of its tasks, or of when it begins
-    end: End | None
+    end: Within | None
     at_once: int  # tasks that may run now
     running: int
     left: int
@@ -45,6 +47,7 @@ class TargetArray:
     times: TaskTimes = field(default_factory=TaskTimes)
     begun_s: dict[JobId, float] = field(default_factory=dict)  # of running tasks
     most: int = 0  # tasks that may run at all, given what others with targets need
+    limited_by: str = ""  # in words, what does not let more run
     is_steered: bool = False  # a task has ended: one step at a time from now on
     in_time: bool = False  # with everything it may have, as of the last look
     together_s: float = math.inf  # when all arrays with targets have ended, if they get the slots
@@ -114,30 +117,53 @@ class TargetArray:
             return changed
         return changed or now_s - at_s > PLAN_SHARE * max(0.0, self.until_s - at_s)
 
-    def end(self, now_s: float) -> End | None:
-        """Returns when it ends, from now, with what others leave it."""
+    def starts_s(self, slots: int, next_s: Sequence[float]) -> list[float]:
+        """Returns when each of so many slots that it does not have yet comes free. The last that is
+        known counts for all that follow."""
+        more = max(0, slots - self.batch.running)
+        known = list(next_s[:more]) or [0.0]
+        return (known + known[-1:] * more)[:more]
+
+    def end(self, now_s: float, next_s: Sequence[float] = ()) -> End | None:
+        """Returns when it ends, from now, with what others leave it. `next_s`: when each slot that
+        it does not have yet comes free, as far as known; else they are free now."""
         batch = self.batch
         if not (batch.left and self.is_known):
             return None
         if not batch.waiting and self.times.seen_s:
             return self._last_end(now_s)
         slots, mean_s = max(1, self.at_once), batch.mean.mean_s
-        end_s = mean_left_s(batch.left + batch.extra, slots, mean_s, batch.drain)
+        end_s = self._left_s(slots, now_s, next_s)
         variance = variance_left_s2(batch.left, slots, mean_s)
-        varies_s = end_s
+        varies_s = end_s - min(self.starts_s(slots, next_s), default=0.0)
         if batch.waiting and self.in_time:
             # One task fewer at once would be too late: it alternates between the two, and ends
-            # there.
+            # there, if it can with everything that it may have.
             steered_s2 = variance_steered_s2(batch.left, slots, mean_s)
             variance = min(variance, steered_s2)
             if slots > 1:
-                end_s = max(0.0, batch.target_s - now_s)
+                all_s = self._left_s(max(slots, self.most), now_s, next_s)
+                end_s = max(batch.target_s - now_s, all_s)
             varies_s = mean_s * (harmonic(min(slots, batch.left)) + STEERED / slots)
         if not self.in_time and self.together_s < math.inf:  # it gets what others leave later
             drain_s = mean_s * harmonic(min(slots, batch.left))
-            end_s = min(end_s, max(0.0, self.together_s - now_s) + drain_s)
+            wait_s = next_s[0] if next_s and not batch.running else 0.0
+            end_s = min(end_s, wait_s + max(0.0, self.together_s - now_s) + drain_s)
         variance += varies_s**2 / batch.mean.tasks
         return End(end_s, math.sqrt(variance * self.times.spread))
+
+    def _left_s(self, slots: int, now_s: float, next_s: Sequence[float]) -> float:
+        """Returns the mean time until its last task ends, on as many slots throughout. Tasks that
+        take about the same time end no sooner than their rounds do."""
+        batch, starts_s = self.batch, self.starts_s(slots, next_s)
+        mean_s = batch.mean.mean_s
+        left_s = mean_left_s(batch.left + batch.extra, slots, mean_s, batch.drain)
+        left_s += sum(starts_s) / max(slots, len(starts_s))
+        if not self.times.are_alike:
+            return left_s
+        run_s = [max(0.0, begun_s + mean_s - now_s) for begun_s in self.begun_s.values()]
+        free_s = sorted(run_s + starts_s)[:slots]
+        return max(left_s, last_of_equal_s(batch.waiting, free_s, mean_s))
 
     def _last_end(self, now_s: float) -> End:
         """Its last tasks are running: the end is that of the last one, by how long tasks of their

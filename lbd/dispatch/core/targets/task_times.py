@@ -82,6 +82,11 @@ class TaskTimes:
             self._next = self._count + max(1, min(self._count, KEPT) // 20)
             self._look()
 
+    @property
+    def are_alike(self) -> bool:
+        """Whether the tasks differ so little that they run in rounds."""
+        return self.spread < LIKE_EXPONENTIAL[0]
+
     def _look(self) -> None:
         mean_s = fmean(self.seen_s)
         self.spread = spread = fmean((time_s / mean_s - 1) ** 2 for time_s in self.seen_s)

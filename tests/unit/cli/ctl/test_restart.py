@@ -132,3 +132,26 @@ def test_why_a_unit_failed_is_said_in_its_own_words(monkeypatch):
     assert startable.failure("lim", "") == ""
     state["systemctl"] = "activating"  # it is tried again
     assert startable.failure("lim", "lbd-lim.service") == ""
+
+
+@pytest.mark.parametrize("is_roots", [True, False])
+def test_a_daemon_that_should_run_and_does_not_is_started(daemon, monkeypatch, capsys, is_roots):
+    """It was an error, and the daemons after it were not restarted."""
+    place = os.path.dirname(daemon("lbm", status={}).server_address)
+    run = []
+
+    def said_by(*words):
+        run.append(words)
+        daemon("lim", status={})
+        Path(place, "lim.pid").write_text(str(os.getpid()))
+        return ""
+
+    monkeypatch.setattr(restart, "said_by", said_by)
+    monkeypatch.setattr(restart, "by_systemd", lambda daemons: is_roots)
+    assert lbctl.main(["restart", "lim"]) == (0 if is_roots else 1)
+    if is_roots:
+        assert run == [("systemctl", "start", "lbd-lim.service")]
+        assert capsys.readouterr().out == f"lim was restarted, pid {os.getpid()}\n"
+    else:
+        assert run == []
+        assert "start it with: " in capsys.readouterr().err

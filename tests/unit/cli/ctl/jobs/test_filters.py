@@ -1,5 +1,6 @@
 """Which jobs `lbctl jobs` shows, in what order, and how much of each."""
 
+import argparse
 import json
 import os
 import pty
@@ -8,6 +9,7 @@ import pytest
 
 from lbd.cli import lbctl
 from lbd.cli.ctl.jobs import filters, listing
+from lbd.cli.ctl.jobs.filters import chosen_and_sorted, keys_named
 from lbd.cli.ctl.jobs.listing import GO_FIRST, HEADER, job_lines
 from lbd.cli.past_time import past_time
 from lbd.console.figures import Clock
@@ -246,3 +248,15 @@ def test_an_array_of_which_some_tasks_run_says_what_the_others_wait_for():
     assert lines[-1].endswith("1 task of its array may run")
     ended = {**array, "state": "done", "tasks": {"done": 9}}
     assert "WAITS" not in job_lines([ended], Clock(1000.0), Page(Paint(on=False), 160))[0]
+
+
+def test_what_a_list_says_of_a_waiting_job_is_a_field():
+    """The column WAITS had no field for --format."""
+    options = argparse.Namespace(
+        user=None, name=None, state=None, host=None, since=None, until=None, utc=True,
+        sort=None, fields=keys_named("id,WAITS"), all=False,
+    )  # fmt: skip
+    job = {"id": "1", "state": "pending", "submitted": 1.0, "reason": "3 jobs are ahead of it"}
+    assert chosen_and_sorted([job], options, 10.0)[0]["waits"] == "3 jobs are ahead of it"
+    options.fields = None
+    assert "waits" not in chosen_and_sorted([job], options, 10.0)[0]

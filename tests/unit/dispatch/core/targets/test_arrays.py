@@ -106,10 +106,10 @@ def test_it_keeps_its_place_before_later_jobs_but_takes_no_more_than_it_needs():
 def test_an_array_that_cannot_be_in_time_takes_turns_as_any_array_does():
     table = Table(slots=2)
     table.array(1, 64, 1.0)
-    assert table.standing(1001).why.startswith("the limit; it will end ")
+    why = table.standing(1001).why
+    assert why.startswith("as many as there are slots for; it will end ")
     waits = table.queues.shares.obstacle(table.queues.registry[JobId("1064")].job)
-    said = "2 tasks of its array are running, the limit, and it will still be late"
-    assert waits == said
+    assert waits == f"2 tasks of its array are running, {why}"
     table.arrive("9")
     table.now_s = 1.0
     assert table.ended(1001) == ["1003"]  # its turn came before that of 9
@@ -246,14 +246,6 @@ def test_tasks_of_several_slots_count_as_tasks():
     wide = Table(slots=8)
     wide.array(1, 64, 1.0, slots=3)
     assert wide.standing(1001).at_once == 2
-
-
-@pytest.mark.parametrize("rules", [{"user_slots": 3}, {"name_jobs": (("fit", 3),)}], ids=str)
-def test_limits_count_as_what_it_may_have(rules):
-    table = Table(**rules)
-    table.array(1, 64, 1.0, name="fit", user="ann")
-    assert len(table.running) == 3
-    assert table.standing(1001).at_once == 3
 
 
 def test_a_lost_task_waits_again_and_a_cancelled_one_does_not():

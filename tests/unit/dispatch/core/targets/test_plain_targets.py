@@ -1,4 +1,7 @@
-"""How many tasks of each array may run, and why, compared with a simple model."""
+"""How many tasks of each array may run, and why, compared with a simple model.
+
+It is one file because the model and what compares it are of no use without each other.
+"""
 
 import math
 from random import Random
@@ -9,7 +12,7 @@ from lbd.dispatch.core.discipline import QueuedJob, Target
 from lbd.dispatch.core.targets.arrays import FRESH_S, SHARED_S, Targets
 from lbd.dispatch.core.targets.plan import SURE, UNKNOWN_TASKS
 from lbd.dispatch.core.targets.target_array import DEADLINE_CHANCE, PLAN_SHARE
-from lbd.dispatch.core.targets.task_times import EARLIER_COUNT, Earlier, TaskTimes
+from lbd.dispatch.core.targets.task_times import EARLIER_COUNT, LIKE_EXPONENTIAL, Earlier, TaskTimes
 from lbd.model import JobId
 from lbd.text.units import show_duration
 from lbd.theory.batch_end import quantile_s
@@ -39,7 +42,7 @@ class PlainArray:
         self.times.add(others + earlier.own_s)
         self.seen_s = 0.0  # when the state of a task last changed
         self.slots, self.most, self.target_s = 1, most, self.until_s
-        self.steered = self.in_time = False
+        self.steered = self.in_time = self.is_cut = False
         self.planned = 0, 0, -math.inf
         self.extra = 0
 
@@ -139,6 +142,22 @@ class PlainArray:
         )
         return mean_s, (high_s - low_s) / (2 * SURE)
 
+    def all(self, now_s):
+        return self.in_rounds(now_s, max(1, self.at_once, self.most))
+
+    def in_rounds(self, now_s, slots):
+        """Nothing is known of when slots come free, so all are there now. Tasks that are alike take
+        the next free one each."""
+        left_s = self.left_s(slots, self.left + self.extra)
+        if self.times.spread >= LIKE_EXPONENTIAL[0] or not self.waiting:
+            return left_s
+        free_s = [max(0.0, one_s + self.mean_s - now_s) for one_s in self.running.values()]
+        free_s = sorted(free_s + [0.0] * (slots - len(self.running)))[:slots]
+        for _ in range(self.waiting):
+            free_s = sorted([free_s[0] + self.mean_s, *free_s[1:]])
+            last_s = max(free_s)
+        return max(left_s, last_s)
+
     def end(self, now_s):
         """Returns its mean and standard deviation."""
         if not (self.left and self.known):
@@ -146,16 +165,25 @@ class PlainArray:
         if not self.waiting and self.times.seen_s:
             return self.last_end(now_s)
         slots = max(1, self.at_once)
-        end_s = varies_s = self.left_s(slots, self.left + self.extra)
+        end_s = varies_s = self.in_rounds(now_s, slots)
         variance = variance_left_s2(self.left, slots, self.mean_s)
         if self.waiting and self.in_time:
             variance = min(variance, variance_steered_s2(self.left, slots, self.mean_s))
-            end_s = end_s if slots == 1 else max(0.0, self.target_s - now_s)
+            end_s = end_s if slots == 1 else max(self.target_s - now_s, self.all(now_s))
             varies_s = self.mean_s * (harmonic(min(slots, self.left)) + STEERED / slots)
         if not self.in_time:
             drain_s = self.mean_s * harmonic(min(slots, self.left))
             end_s = min(end_s, max(0.0, self.together_s - now_s) + drain_s)
         return end_s, math.sqrt((variance + varies_s**2 / self.tasks) * self.times.spread)
+
+    def within(self, now_s):
+        """Returns its mean, and a log-normal interval of nine in ten."""
+        mean_s, sd_s = self.end(now_s)
+        if mean_s <= 0:
+            return 0.0, 0.0, 0.0
+        squared = math.log(1 + (sd_s / mean_s) ** 2)
+        middle, off = math.log(mean_s) - squared / 2, SURE * math.sqrt(squared)
+        return mean_s, math.exp(middle - off), max(mean_s, math.exp(middle + off))
 
     def why(self, now_s):
         end = self.end(now_s)
@@ -166,26 +194,35 @@ class PlainArray:
             )
         if not self.waiting:
             return "its last tasks are running, and more slots would not help"
-        late_s = now_s + end[0] - self.until_s
-        if not self.in_time:
-            late = "late" if late_s > 0 else "early"
-            said = f"the limit; it will end {show_duration(abs(late_s))} {late} on average"
-        elif self.at_once == 1 and -late_s > end[1]:
-            early = show_duration(-late_s)
-            said = f"one at a time is enough: it will end {early} early on average"
-        else:
-            said = f"as many as it needs to end {self.when}"
+        said = self.no_more(now_s)
         if self.most < self.slots:
             return said + "; other arrays with targets need the rest"
         if len(self.running) < self.at_once:
             return said + "; other jobs have the slots now"
         return said
 
+    def no_more(self, now_s):
+        late_s = now_s + self.end(now_s)[0] - self.until_s
+        if self.in_time and late_s < 1.0:
+            if self.at_once == 1 and now_s + self.within(now_s)[2] < self.until_s:
+                early = show_duration(-late_s)
+                return f"one at a time is enough: it will end {early} early on average"
+            return f"as many as it needs to end {self.when}"
+        if self.in_time and self.at_once < self.most:
+            why = "one more whenever a task ends"
+        else:
+            other = "other arrays with targets leave it"
+            why = f"as many as {other if self.is_cut else 'there are slots for'}"
+        if abs(late_s) < 1.0:
+            return f"{why}; it will end just in time on average"
+        late = "late" if late_s > 0 else "early"
+        return f"{why}; it will end {show_duration(abs(late_s))} {late} on average"
+
     @property
     def when(self):
         return "by its deadline" if self.job.target.is_deadline else "at its target time"
 
-    def obstacle(self):
+    def obstacle(self, now_s):
         running = len(self.running)
         if running < self.at_once:
             return ""
@@ -194,9 +231,7 @@ class PlainArray:
         said = "1 task of its array is" if running == 1 else f"{running} tasks of its array are"
         if not self.known:
             return f"{said} running, the limit until it is known how long they take"
-        if self.in_time:
-            return f"{said} running, as many as it needs to end {self.when}"
-        return f"{said} running, the limit, and it will still be late"
+        return f"{said} running, {self.no_more(now_s)}"
 
 
 class Plain:
@@ -218,6 +253,7 @@ class Plain:
         arrays = self.arrays.values()
         for array in arrays:
             array.most, array.together_s = self.room(array.job), math.inf
+            array.is_cut = False
         if len(arrays) < 2:
             return
         slots = max(self.room(array.job) * array.job.slots for array in arrays)
@@ -260,6 +296,7 @@ class Plain:
                 else:
                     short.remove(latest)
         for array in known:
+            array.is_cut = given[id(array)] < array.most
             array.most = min(array.most, given[id(array)])
 
     @staticmethod
@@ -359,8 +396,8 @@ class Both:
             return
         number, array = rng.choice(list(self.plain.arrays.items()))
         self.plain.refresh(array, self.now_s)
-        assert self.targets.is_full(array.job, self.now_s) == bool(array.obstacle())
-        may_begin = array.waiting and not array.obstacle()
+        assert self.targets.is_full(array.job, self.now_s) == bool(array.obstacle(self.now_s))
+        may_begin = array.waiting and not array.obstacle(self.now_s)
         match rng.choice(["begin", "begin", "begin", "end", "end", "lose", "suspend", "rest"]):
             case "begin" if may_begin:
                 self.begin(number, array)
@@ -386,9 +423,10 @@ class Both:
             if end is None:
                 assert found.end is None
             else:
-                assert (found.end.mean_s, found.end.sd_s) == pytest.approx(end, rel=1e-6)
+                within = found.end.mean_s, found.end.low_s, found.end.high_s
+                assert within == pytest.approx(array.within(self.now_s), rel=1e-6)
             assert found.why == array.why(self.now_s)
-            assert self.targets.obstacle(array.job, self.now_s) == array.obstacle()
+            assert self.targets.obstacle(array.job, self.now_s) == array.obstacle(self.now_s)
             assert self.targets.keeps_place(number) == (array.known and array.in_time)
 
 

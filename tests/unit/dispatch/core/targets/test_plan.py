@@ -7,7 +7,17 @@ import pytest
 
 from lbd.dispatch.core.discipline import QueuedJob, Target
 from lbd.dispatch.core.targets.arrays import Targets
-from lbd.dispatch.core.targets.plan import ArrayOutlook, late_s, needed, share, unknown_mean
+from lbd.dispatch.core.targets.plan import (
+    SURE,
+    ArrayOutlook,
+    Begins,
+    Within,
+    late_s,
+    needed,
+    share,
+    slot_times_s,
+    unknown_mean,
+)
 from lbd.dispatch.core.targets.target_array import TargetArray
 from lbd.dispatch.core.targets.task_times import Earlier
 from lbd.model import JobId
@@ -21,16 +31,48 @@ def array(left, target_s, mean_s=10.0, most=1000):
 
 
 def test_an_impossible_target_is_reported_with_the_earliest_end():
-    line = ArrayOutlook(8, 60.0, End(583.0, 100.0)).warning("the target")
+    line = ArrayOutlook(8, 60.0, Within(583.0, 418.0, 747.0)).warning("the target")
     assert line == (
         "the target (in 1m00s) cannot be met with 8 tasks at once: expected to end in 9m43s"
         " (likely 6m58s to 12m27s)"
     )
-    past = ArrayOutlook(3, -5.0, End(60.0, 100.0)).warning("the deadline")
+    past = ArrayOutlook(3, -5.0, Within(60.0, 4.0, 224.0)).warning("the deadline")
     assert past.startswith("the deadline (in 0s) cannot be met")
-    assert "(likely 0s to" in past
-    sure = ArrayOutlook(8, 4.9, End(24.4, 0.0)).warning("the deadline")
+    assert "(likely 4.0s to 3m44s)" in past
+    sure = ArrayOutlook(8, 4.9, Within(24.4, 24.4, 24.4)).warning("the deadline")
     assert sure.endswith("expected to end in 24s")
+
+
+def test_a_time_of_which_little_is_known_is_not_likely_to_be_now():
+    for sd_s in (0.0, 5.0, 60.0, 600.0):
+        found = Within.of(End(60.0, sd_s))
+        assert found.mean_s == 60.0
+        assert 0.0 < found.low_s <= 60.0 <= found.high_s
+    near = Within.of(End(60.0, 1.0))
+    assert near.low_s == pytest.approx(60.0 - SURE, abs=0.05)
+    assert near.high_s == pytest.approx(60.0 + SURE, abs=0.05)
+    assert Within.of(End(0.0, 3.0)) == Within(0.0, 0.0, 0.0)
+
+
+def test_the_end_of_two_is_not_before_the_ends_of_both_at_their_earliest():
+    wait, run = Within(56.0, 50.0, 3600.0), Within(18.0, 12.0, 30.0)
+    found = wait.then(run)
+    assert found.mean_s == 74.0
+    assert 62.0 <= found.low_s < 74.0 < 3562.0 < found.high_s
+    assert Begins.at(5.0).first.then(run) == Within(23.0, 17.0, 35.0)
+
+
+@pytest.mark.parametrize(
+    ("begins_s", "slots", "found_s"),
+    [
+        ([33.0, 35.0, 39.0, 40.0, 41.0], 3, (33.0, 35.0, 40.0)),  # at 39 its own first has ended
+        ([33.0, 39.0, 45.0], 4, (33.0,)),  # all of them one after the other
+        ([0.0, 0.0, 0.0], 2, (0.0, 0.0)),
+        ([], 2, ()),
+    ],
+)
+def test_when_each_slot_comes_free_for_an_array(begins_s, slots, found_s):
+    assert slot_times_s(begins_s, 6.0, slots) == found_s
 
 
 def test_if_nothing_is_known_all_slots_together_could_just_do_it():

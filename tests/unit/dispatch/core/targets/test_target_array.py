@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from lbd.dispatch.core.discipline import Target
 from lbd.dispatch.core.targets.plan import SURE
 from lbd.dispatch.core.targets.target_array import before_deadline_s
 from lbd.dispatch.core.targets.task_times import Earlier
@@ -41,3 +42,39 @@ def test_each_of_several_late_arrays_later_gets_what_the_others_leave():
         table.array(number, tasks, 1.0, known=known)
     assert 125.0 < table.standing(1001).end.mean_s <= 150.0 + 10.0 * harmonic(4)
     assert table.queues.targets.first_end_s(table.queues.registry["1001"].job, 0.0) > 0.0
+
+
+@pytest.mark.parametrize(
+    ("rules", "at_once", "limit"),
+    [
+        ({"user_slots": 3}, 0, "dispatch.user_slots allows a user"),
+        ({"name_jobs": (("fit", 3),)}, 5, "dispatch.name_jobs allows of its name"),
+        ({"user_slots": 4}, 3, "its own %3 allows"),
+        ({"user_slots": 100}, 0, "there are slots for"),
+    ],
+    ids=str,
+)
+def test_limits_count_as_what_it_may_have_and_are_named(rules, at_once, limit):
+    slots = 3 if limit == "there are slots for" else 8
+    table = Table(slots=slots, **rules)
+    table.array(1, 64, 1.0, name="fit", user="ann", at_once=at_once)
+    assert len(table.running) == 3
+    assert table.standing(1001).at_once == 3
+    assert table.standing(1001).why.startswith(f"as many as {limit}; it will end ")
+
+
+def test_what_other_arrays_leave_is_no_limit_of_slots():
+    table = Table(slots=4)
+    for number in (1, 2):
+        table.array(number, 40, 1.0)
+    why = table.standing(2001).why
+    assert why.startswith("as many as other arrays with targets leave it; it will end "), why
+
+
+def test_a_few_milliseconds_are_neither_late_nor_early():
+    table = Table(slots=4)
+    table.array(1, 20, Target(30.001), known=Earlier(others_s=(6.0,) * 20))
+    found = table.standing(1001)
+    assert found.end.mean_s == pytest.approx(30.0, abs=0.01)
+    assert "late" not in found.why
+    assert "early" not in found.why
