@@ -338,15 +338,14 @@ def named(live: Performer) -> str:
 def stepped(live: Performer, event: e.Event) -> list[e.Action]:
     """Returns the actions for an event; logs a line if it has led to another phase."""
     execution = live.execution
-    before, was_still, cause = execution.phase, execution.is_still, execution.cause
+    before, treated, cause = execution.phase, execution.treatment, execution.cause
     actions = execution.handle(event, live.clock())
     job_log.step(named(live), event, before, execution.phase, live.which)
     if execution.cause is not cause and execution.cause is Cause.EVICTED:
         job_log.news(named(live), "%sended for the owner: %s", live.which, execution.reason)
-    elif execution.is_still and not was_still:
-        job_log.news(named(live), "%ssuspended: %s", live.which, execution.still_reason)
-    elif was_still and not execution.is_still:
-        job_log.news(named(live), "%sgoes on", live.which)
+    elif execution.treatment is not treated and execution.is_still != treated.is_still:
+        now = f"suspended: {execution.still_reason}" if execution.is_still else "goes on"
+        job_log.news(named(live), "%s%s", live.which, now)
     return actions
 
 
