@@ -313,7 +313,7 @@ class DispatcherClient:
             async with asyncio.timeout(max(self._config.lbm.connect_timeout_s, RECONNECT_S)):
                 await self._reach(hosts[0], ready)
         if not ready:
-            raise self._away(f"the dispatcher on {hosts[0]} cannot be reached")
+            raise self._away(f"the dispatcher on {hosts[0]} cannot be reached; see `lbctl doctor`")
         return channel
 
     async def _seek(self, hosts: Sequence[str]) -> grpc.aio.Channel:

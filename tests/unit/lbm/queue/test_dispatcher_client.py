@@ -379,7 +379,7 @@ async def test_a_dispatcher_of_an_earlier_release_is_asked_twice_but_not_retried
 
 async def test_a_dispatcher_that_has_been_away_for_long_is_not_waited_for(client, dispatcher):
     client._lost_s = -1e6
-    why = "the dispatcher on h1 cannot be reached"
+    why = "the dispatcher on h1 cannot be reached; see `lbctl doctor`"
     for work in (client.submit(pb.SubmitRequest()), client.jobs(pb.JobsAsked())):
         with pytest.raises(Unavailable, match=why):
             await work
