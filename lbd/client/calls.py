@@ -29,7 +29,6 @@ ANSWER_S = 30.0
 PATIENCE_S = 15.0
 RETRY_S = 0.5
 RETRY_FOR_S = 60.0  # while a daemon restarts
-ENDED = ("done", "failed", "cancelled", "lost")
 ITS_OWN = ("exited", "signalled")  # causes that are the command's own end
 TIMED_OUT = 124
 FAILED = "failed"  # cause if lbrun could not run the command

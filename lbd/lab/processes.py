@@ -44,15 +44,13 @@ class Stat:
     process: Process
     parent: int
     state: str
-    session: int
 
 
 def stat(pid: int) -> Stat | None:
     """Returns None if there is no such process."""
-    task = task_of(pid)
-    if task is None:
+    if (task := task_of(pid)) is None:
         return None
-    return Stat(Process(pid, task.started_ticks), task.parent, task.state.decode(), task.session)
+    return Stat(Process(pid, task.started_ticks), task.parent, task.state.decode())
 
 
 def state_of(process: Process | None) -> str:

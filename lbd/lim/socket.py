@@ -289,7 +289,7 @@ class Operations:
         """Returns the change that resets a name, and what to report about it. It ends a trial if
         there is a saved value besides; else, or with `whole`, it also drops the saved value."""
         now = self._state.settings
-        saved = None if whole else settings.before_trial(now, name)
+        saved = now.saved.get(name) if not whole and name in settings.on_trial(now) else None
         if saved is None:
             dropped: Json = {"dropped": now.saved[name]} if name in now.saved else {}
             return e.ChangeSettings(None, {}, reset=frozenset([name])), dropped

@@ -38,12 +38,6 @@ SETTINGS_HOSTS = 1 << 11  # the settings take as much as this many hosts
 MORE_BYTES_MAX = 1 << 10  # of unknown fields
 SCOPE = re.compile(r"[A-Za-z0-9_.-]{1,15}")  # scope of an IPv6 address: the name of an interface
 
-Wire = (
-    pb.Hello | pb.Members | pb.Report | pb.Vector | pb.Delta | pb.Probe | pb.ProbeReply
-    | pb.AskCentre | pb.CentreReply | pb.Settings | pb.Drain | pb.Leave | pb.Forget | pb.Ping
-    | pb.Ack | pb.Reserve | pb.ReserveReply | pb.Unreserve
-)  # fmt: skip
-
 Relayed = pb.Member | pb.Sample | pb.Settings  # messages passed on to third hosts
 Versioned = pb.Vector | pb.Delta | pb.Ack
 VERDICTS = {

@@ -30,10 +30,6 @@ PASSED_OVER = 3  # hosts that are named as the reason why a command stayed
 by_load = attrgetter("load")
 
 
-def by_room_and_load(host: HostView) -> tuple[bool, float]:
-    return not host.is_full, host.load
-
-
 def is_light_here(view: View) -> bool:
     return view.me.load_now <= view.params.local_threshold
 
@@ -142,7 +138,7 @@ def choose_leaving(
         return there(view, best, reason, request)
     full = [host for host in (*hosts, view.me) if host.is_full]
     if request.may_wait and full:
-        reason = "no-free-slot" if some_lack_slots(hosts) else "needs-taken"
+        reason = "no-free-slot" if any(host.why == NO_SLOT for host in hosts) else "needs-taken"
         return waiting(request, view, full, reason)
     if must_leave(request, view):
         best = lowest(map(forgiven, hosts), rng, request, view.me)
@@ -175,10 +171,6 @@ def forgiven(host: HostView) -> HostView:
     """Ignores a lack of memory for the learnt peak: what was learnt may be wrong, so it alone must
     not refuse a command."""
     return replace(host, why="") if host.is_short else host
-
-
-def some_lack_slots(hosts: Iterable[HostView]) -> bool:
-    return any(host.why == NO_SLOT for host in hosts)
 
 
 def named(view: View, names: Iterable[HostId]) -> list[HostView]:
@@ -262,7 +254,7 @@ def ranked(request: PlacementRequest, view: View, limit: int = CANDIDATES) -> tu
     best = nsmallest(limit, willing, key=by_load)
     if len(best) < limit and len(willing) < len(hosts):
         rest = [host for host in hosts if host.why or host.name in request.excluded]
-        best += nsmallest(limit - len(best), rest, key=by_room_and_load)
+        best += nsmallest(limit - len(best), rest, key=lambda host: (not host.is_full, host.load))
     return tuple(candidate(host, view, request.excluded) for host in best)
 
 

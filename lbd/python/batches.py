@@ -1,7 +1,6 @@
 """Runs several calls as one task."""
 
 from collections.abc import Sequence
-from functools import partial
 
 from lbd.python.pickles import Function
 
@@ -12,7 +11,3 @@ def call(batch: Function) -> object:
 
 def call_each(function: Function, calls: Sequence[tuple[object, ...]]) -> list[object]:
     return [function(*arguments) for arguments in calls]
-
-
-def batch_of(function: Function) -> Function:
-    return partial(call_each, function)

@@ -11,12 +11,13 @@ import time
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent import futures
+from functools import partial
 from typing import ParamSpec, TypeVar, cast
 
 from lbd.errors import LbdError
 from lbd.model import Needs
 from lbd.python import wire
-from lbd.python.batches import batch_of
+from lbd.python.batches import call_each
 from lbd.python.core.pool import PoolLimits
 from lbd.python.crew import Crew
 from lbd.python.pickles import Digests, Packed, pack_call, pack_function
@@ -123,7 +124,7 @@ class Executor(futures.Executor):
             function = pack_function(fn)
             packed = [pack_call(function, call, {}, digests) for call in calls]
             return cast("Iterator[T]", in_order(self._submit(packed), end_s))
-        function = pack_function(batch_of(fn))
+        function = pack_function(partial(call_each, fn))
         packed = []
         while batch := list(itertools.islice(calls, chunksize)):
             packed.append(pack_call(function, (batch,), {}, digests))

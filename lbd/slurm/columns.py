@@ -186,7 +186,5 @@ def features_of(job: Job) -> str:
 
 def cell(field: Field, job: Job | None, size: int, *, right: bool) -> str:
     title, value = field
-    text = title if job is None else value(job)
-    if not size:
-        return text
-    return text[:size].rjust(size) if right else text[:size].ljust(size)
+    text = (title if job is None else value(job))[: size or None]
+    return text.rjust(size) if right else text.ljust(size)

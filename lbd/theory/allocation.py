@@ -283,16 +283,3 @@ def by_heuristic(
     if left_s <= 0:
         return replace(now, reason="has held out for long enough")
     return Choice(target, left_s, job.run_s(target), "holds out for more")
-
-
-def prospects(
-    job: Malleable, free: int, releases: Releases, correction: Correction | None = None
-) -> list[Choice]:
-    """Returns every number of slots it could take, n ≤ A, with the predicted begin and end of
-    each."""
-    queue = predicted(free, releases, correction)
-    most = min(job.useful, free + releases.total)
-    return [
-        Choice(slots, queue(slots), job.run_s(slots), "predicted")
-        for slots in range(job.least, most + 1)
-    ]

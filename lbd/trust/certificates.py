@@ -81,11 +81,7 @@ def new_authority(cluster: str, now_s: float) -> Credentials:
 
 def anchor_of(token: Token, now_s: float) -> bytes:
     """Returns the certificate a server trusts while the token is valid."""
-    return self_signed(token_key(token), token_name(token.id), now_s)
-
-
-def token_name(number: str) -> str:
-    return f"lbd token {number}"
+    return self_signed(token_key(token), f"lbd token {token.id}", now_s)
 
 
 def token_key(token: Token) -> ec.EllipticCurvePrivateKey:

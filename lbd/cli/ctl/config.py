@@ -192,7 +192,7 @@ def in_force(config: Config) -> Iterator[Setting]:
     saved, trial, signer = daemons.saved(), daemons.on_trial(), daemons.settings_signer()
     signed = f", signed by {signer}" if signer else ""
     queue = {one.name: one.value for one in settings(overlaid(config, saved)[0], Config())}
-    for one in settings(config, load_defaults()):
+    for one in settings(config, settle(Config(), Given("", ""))):
         if one.name in saved and is_shared(one.name):
             how = " (lbctl queue)" if one.name in QUEUE else " (lbctl config set --cluster)"
             yield Setting(one.name, queue[one.name], FOR_ALL + how + signed, one.default)
@@ -218,10 +218,6 @@ def settings(config: Config, defaults: Config) -> Iterator[Setting]:
             origin = given.place(section.name, item.name) or BUILT_IN
             value, default = getattr(values, item.name), getattr(built_in, item.name)
             yield Setting(f"{section.name}.{item.name}", value, origin, default)
-
-
-def load_defaults() -> Config:
-    return settle(Config(), Given("", ""))
 
 
 def plain(value: object) -> object:

@@ -211,7 +211,7 @@ def host_row(host: Json, own: str, loads: Sequence[str]) -> Row:
     name = text(host, "name")
     state = state_of(host)
     load = number(host, "index")
-    colour = load_colour(load)
+    colour = RED if load > OVERLOAD else YELLOW if load > BUSY_LOAD else GREEN
     row: tuple[Cell | str, ...] = (
         Cell(f"{name} (here)", BOLD, short=name) if name == own else Cell(name),
         Cell(state, STATE_COLOURS.get(state, "")),
@@ -235,10 +235,6 @@ def host_row(host: Json, own: str, loads: Sequence[str]) -> Row:
     if state not in STALE:
         return row
     return [item if at == 1 else Cell(cell(item).text, DIM) for at, item in enumerate(row)]
-
-
-def load_colour(load: float) -> str:
-    return RED if load > OVERLOAD else YELLOW if load > BUSY_LOAD else GREEN
 
 
 VERBS = {"status": Verb(reading(status), add_options, EXAMPLES)}

@@ -64,7 +64,7 @@ async def serve(config: Config, stop: Stop, ready: Ready) -> None:
         remembering = Remembering(lim.state, state_dir)
         known_hosts = KnownHosts(state_dir, config.cluster.name)
         lim.kept.follow = DispatcherStart(config, stop).follow
-        is_out = trust.is_out if isinstance(trust, Tls) else never_out
+        is_out = trust.is_out if isinstance(trust, Tls) else lambda *_: False
         operations = Operations(lim, traffic, is_out, remembering.loads)
         if isinstance(trust, Tls):
             operations.has_new_certificate = partial(has_new_certificate, trust)
@@ -155,7 +155,3 @@ async def open_port(
     await network.serve(*address, lim.answer, service, skewed=lim.skewed)
     check_s = config.tls.revocation_check_s
     return Upkeep(trust, network.peers, others, check_s, lambda: others_met(config))
-
-
-def never_out(_host: str, _heard_s: float) -> bool:
-    return False

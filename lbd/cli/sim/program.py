@@ -10,19 +10,11 @@ from lbd.text.spelling import hint
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-FUNCTIONS = {
-    "backfill": ("lbd.cli.sim.backfill", "main"),
-    "balance": ("lbd.cli.sim.balance", "main"),
-    "dispatch": ("lbd.cli.sim.dispatch", "main"),
-    "faults": ("lbd.cli.sim.faults", "main"),
-    "figure": ("lbd.cli.sim.figure", "main"),
-    "list": ("lbd.cli.sim.figure", "main_list"),
-    "malleable": ("lbd.cli.sim.malleable", "main"),
-    "migrate": ("lbd.cli.sim.migrate", "main"),
-    "queue-time": ("lbd.cli.sim.theory", "main_queue_time"),
-    "replay": ("lbd.cli.sim.replay", "main"),
-    "speedup": ("lbd.cli.sim.theory", "main_speedup"),
-    "target": ("lbd.cli.sim.target", "main"),
+# The module and function of each command that is not `main` of the module of its name.
+OTHERWISE = {
+    "list": ("figure", "main_list"),
+    "queue-time": ("theory", "main_queue_time"),
+    "speedup": ("theory", "main_speedup"),
 }
 COMMANDS = {
     "backfill": "jobs of several slots that pass one that waits, beside EASY",
@@ -50,8 +42,9 @@ def main(argv: list[str]) -> int:
     parser.add_version()
     parser.add_argument("command", metavar="COMMAND", help="see above; each has its own --help")
     options = parser.parse_args(argv[:1])
-    if options.command not in FUNCTIONS:
+    if options.command not in COMMANDS:
         parser.error(f"no command {options.command!r}; {hint(options.command, COMMANDS)}")
-    module, name = FUNCTIONS[options.command]
-    run: Callable[[list[str]], int] = getattr(importlib.import_module(module), name)
+    module, name = OTHERWISE.get(options.command, (options.command, "main"))
+    run: Callable[[list[str]], int]
+    run = getattr(importlib.import_module(f"lbd.cli.sim.{module}"), name)
     return run(argv[1:])

@@ -42,6 +42,7 @@ MOST_SIZES = 1_000_000  # read from a file
 MOST_EVENTS = 1_000_000_000
 LONGEST_LINE = 1000
 CHUNKS = 4  # chunks of replications for each process
+SHOWN = ("tasks", "slots", "size", "learn", "replications", "seed")  # of the options, in JSON
 SHAPES: dict[str, Sizes] = {
     "exponential": exponential,
     "uniform": uniform,
@@ -169,12 +170,7 @@ def show(options: argparse.Namespace, target_s: float, results: list[TargetResul
     if options.json:
         print_json(
             {
-                "tasks": options.tasks,
-                "slots": options.slots,
-                "size": options.size,
-                "learn": options.learn,
-                "replications": options.replications,
-                "seed": options.seed,
+                **{name: getattr(options, name) for name in SHOWN},
                 "target_s": target_s,
                 "results": [asdict(result) for result in results],
             }

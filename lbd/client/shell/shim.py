@@ -135,16 +135,12 @@ def not_found(name: str) -> int:
     return NOT_FOUND
 
 
-def shim_directory(environment: dict[bytes, bytes]) -> bytes:
-    return environment.get(b"LBD_SHIMS", b"").rstrip(b"/")
-
-
 def find_behind_shims(name: bytes, environment: dict[bytes, bytes]) -> bytes:
     """Returns the program's path; b"" if there is none. Never returns a shim, wherever PATH has
     it."""
     if b"/" in name:
         return name
-    shims = shim_directory(environment)
+    shims = environment.get(b"LBD_SHIMS", b"").rstrip(b"/")
     try:
         ourselves = posix.stat(sys.argv[0])
     except OSError:

@@ -116,7 +116,7 @@ def parse(record: Handover, given: Given, count: int) -> Left:
         each(Attached, record.attached),
         each(QueuedAttempt, record.attempts),
         list(map(JobId, record.jobs)),
-        given.take_any(record.listener),
+        given.take(record.listener) if record.listener else None,
     )
     for value in record.clients:
         try:

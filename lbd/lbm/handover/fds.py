@@ -32,9 +32,6 @@ class Given:
         """Raises KeyError if it is taken already, or there is no such place."""
         return self._left.pop(place)
 
-    def take_any(self, place: int) -> int | None:
-        return self.take(place) if place else None
-
     def give_back(self, place: int, descriptor: int) -> None:
         """Puts back a descriptor that is not needed after all."""
         self._left[place] = descriptor

@@ -74,11 +74,8 @@ def full_name(name: str) -> str:
         if is_shared(name):
             raise ConfigError(f"{name} is not a LIM parameter; use {how} --cluster`")
         raise ConfigError(f"{name} is set per host: use {how}` there, without --cluster")
-    raise ConfigError(f'no parameter "{name}"; {hint(name.rpartition(".")[2], shorts())}')
-
-
-def shorts() -> list[str]:
-    return [name.partition(".")[2] for name in PARAMS]
+    shorts = [one.partition(".")[2] for one in PARAMS]
+    raise ConfigError(f'no parameter "{name}"; {hint(name.rpartition(".")[2], shorts)}')
 
 
 def check_algorithm(name: str) -> str:
@@ -199,11 +196,6 @@ def on_trial(settings: Settings) -> dict[str, str]:
     """Returns what is set but not saved: it lasts until all LIMs have stopped."""
     texts = saved_texts(settings.algorithm, {**settings.params, **settings.words})
     return {name: text for name, text in texts.items() if settings.saved.get(name) != text}
-
-
-def before_trial(settings: Settings, name: str) -> str | None:
-    """Returns the saved value that a trial overrides; None if there is none."""
-    return settings.saved.get(name) if name in on_trial(settings) else None
 
 
 def resumed(base: InForce, kept: Settings) -> tuple[Settings, list[str]]:

@@ -390,7 +390,7 @@ class Cluster:
     def lose_lbm(self, name: HostId) -> None:
         """Kills the LBM."""
         self.hosts[name].lose_lbm()
-        self.promises.lbm_lost(name)
+        self.promises.asked.pop(name, None)
         self.links.killed(name)
         for job in self.outbound[name].lose():
             self.promises.caller_gone(job)

@@ -45,9 +45,6 @@ class VirtualHost:
     seen: Invariants = field(default_factory=Invariants)
     stopped_until_s: float = -math.inf
 
-    def was_stopped_since(self, moment_s: float) -> bool:
-        return self.stopped_until_s >= moment_s
-
 
 class LimCluster(Network):
     is_strict = False  # whether only some hosts may set a policy

@@ -169,9 +169,6 @@ class Promises:
         is_alive = job in host.keeper.alive and not host.keeper.is_dead
         promise(not is_alive, f"{job} frees its slot of {host.name}, and its processes live")
 
-    def lbm_lost(self, host: HostId) -> None:
-        self.asked.pop(host, None)
-
     # Checks after every event
 
     def check_host(self, host: Host) -> None:

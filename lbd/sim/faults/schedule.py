@@ -165,7 +165,7 @@ class FaultRun:
         where = f"{self.where}: {request.job} at {self.cluster.now_s:.3f}"
         host = self.cluster[origin]
         assert not isinstance(decision, Nowhere), where
-        if not host.was_stopped_since(asked_s):
+        if host.stopped_until_s < asked_s:
             took_s = self.cluster.now_s - asked_s
             assert took_s <= self.params.probe_timeout_s + 0.01, f"{where} took {took_s:.3f} s"
         self._check(decision, origin, where)

@@ -94,11 +94,6 @@ def named(lines: Sequence[Curve]) -> dict[str, tuple[float, ...]]:
     return {line.name: line.y for line in lines}
 
 
-def is_valley(values: Sequence[float]) -> bool:
-    """Returns whether both ends lie above the lowest value."""
-    return min(values[0], values[-1]) > min(values)
-
-
 # -- the figures ---------------------------------------------------------------------------------
 
 
@@ -205,7 +200,7 @@ def exchange_period(scale: Scale, map_: Map) -> Drawing:
         "exchange period P, s", "mean response time, s", lines,
         (
             Claim("P has a strong influence: too short costs, too long misleads",
-                  is_valley(middle), f"T_CPU = 1 s: {shown(middle)}"),
+                  min(middle[0], middle[-1]) > min(middle), f"T_CPU = 1 s: {shown(middle)}"),
             Claim("the best P lies between 0.75 and 3 s",
                   0.75 <= periods[middle.index(min(middle))] <= 3,
                   f"{periods[middle.index(min(middle))]:g} s"),

@@ -17,7 +17,6 @@ from lbd.web.view import Button, Buttons, Facts, Item, Line, Page, Part, Table, 
 QUEUED_ID = re.compile(r"[0-9]{1,18}(_[0-9]{1,9})?", re.ASCII)
 ATTEMPTS = ("No", "Host", "Tier", "State", "Started", "Ran", "CPU", "Exit", "Reason")
 PLAIN_INDENT = 11
-TASKS_MAX = 200
 
 
 def make_job(asked: Asked) -> Page:

@@ -16,7 +16,6 @@ from lbd.theory.allocation import (
     choose,
     least_turnaround,
     predicted,
-    prospects,
     too_late,
 )
 from lbd.theory.calibration import Correction
@@ -131,15 +130,6 @@ def test_an_oracle_decides_by_what_it_knows():
     releases = Releases.of([(1.0, 2), (1.0, 2), (1.0, 3)], LIVES)
     choice = by_prediction(Malleable(1, 8, Speedup(8.0, 0.0), 4000.0), 1, oracle, releases)
     assert (choice.slots, choice.begins_in_s) == (4, pytest.approx(200.0))
-
-
-def test_prospects_are_a_row_for_each_number_of_slots():
-    rows = prospects(LINEAR, 4, SOON)
-    assert [row.slots for row in rows] == list(range(1, 17))
-    assert [row.now for row in rows] == [True] * 4 + [False] * 12
-    assert rows[0].ends_in_s == 16_000.0
-    best = choose("pred", LINEAR, 4, SOON)
-    assert min(rows, key=lambda row: row.ends_in_s).slots == best.slots
 
 
 def test_a_decision_makes_few_predictions():
