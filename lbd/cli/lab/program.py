@@ -16,7 +16,7 @@ from lbd.cli.program import Parser
 from lbd.cli.quantities import signal_named
 from lbd.config.dispatch import MODES
 from lbd.config.load import default_runtime_dir
-from lbd.console.output import can_ask, is_agreed, own_page, print_json, put
+from lbd.console.output import Page, can_ask, is_agreed, own_page, print_json, put
 from lbd.console.reply import Json, number, table, tables, text
 from lbd.errors import ConfigError, LbdError
 from lbd.lab import hosts, lab, processes, removal
@@ -366,9 +366,13 @@ def run_status(options: argparse.Namespace) -> int:
     if options.json:
         print_json(status)
         return 0
-    rows = [status_row(row) for row in tables(status, "hosts")]
-    put(*own_page().table(LAB_HEADER, rows, LAB_GO_FIRST, ("CUT FROM",)))
+    put(*lab_lines(status, own_page()))
     return 0
+
+
+def lab_lines(status: Json, page: Page) -> list[str]:
+    rows = [status_row(row) for row in tables(status, "hosts")]
+    return page.table(LAB_HEADER, rows, LAB_GO_FIRST, ("CUT FROM",))
 
 
 def status_row(row: Json) -> list[str]:

@@ -74,8 +74,11 @@ def full_name(name: str) -> str:
         if is_shared(name):
             raise ConfigError(f"{name} is not a LIM parameter; use {how} --cluster`")
         raise ConfigError(f"{name} is set per host: use {how}` there, without --cluster")
-    shorts = [one.partition(".")[2] for one in PARAMS]
-    raise ConfigError(f'no parameter "{name}"; {hint(name.rpartition(".")[2], shorts)}')
+    raise ConfigError(f'no parameter "{name}"; {hint(name.rpartition(".")[2], shorts())}')
+
+
+def shorts() -> list[str]:
+    return [name.partition(".")[2] for name in PARAMS]
 
 
 def check_algorithm(name: str) -> str:
