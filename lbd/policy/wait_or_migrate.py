@@ -2,7 +2,7 @@
 Pure.
 
 `OwnerHistory` learns one host: its chances from one step to the next by hour of the week, and how
-long its owner stays. For one command, `decide` weighs what moving would lose against how soon the
+long its owner stays. For one command, `rest_s` weighs what moving would lose against how soon the
 owner will leave; `decide_gang` does so for tasks that only run together. Rules:
 
 - **threshold** (default): He et al., theorem III.4 (`theory/wait_or_migrate.py`), with the chance
@@ -144,39 +144,12 @@ class Others:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    until_s: float  # by the clock; then ask again. Infinite: until the owner leaves
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
     reason: str
-
-
-def decide(
-    history: OwnerHistory,
-    move_s: float,
-    step_s: float,
-    now_s: float,
-    others_free: bool = True,
-    rule: Rule = "threshold",
-    hour: int | None = None,
-) -> Wait | Move:
-    """Decides for one command that has been suspended since the owner came.
-
-    `move_s` is what moving costs: the seconds since the command started or was checkpointed, plus
-    the transfer of its files. Raises ValueError for a cost below 0, a step not above 0, or an
-    infinite one.
-    """
-    if not (0 <= move_s < math.inf and 0 < step_s < math.inf):
-        raise ValueError(f"a move of {move_s:g} s, steps of {step_s:g} s: must be above 0, finite")
-    lost = f"moving would lose {show_duration(move_s)}"
-    if not others_free:
-        return Wait(math.inf, f"{lost}, and no other host would take it: waiting")
-    if history.since_s is None:
-        return Wait(now_s, "the owner is away")
-    seen = f"{outlook(history, now_s)}; {lost}"
-    return limited(rest_s(history, move_s, step_s, now_s, rule, hour), now_s, seen)
 
 
 def rest_s(
@@ -187,7 +160,12 @@ def rest_s(
     rule: Rule = "threshold",
     hour: int | None = None,
 ) -> float:
-    """Returns how much longer to wait for an owner who is here; infinite: until they leave."""
+    """Returns how much longer one suspended command waits for an owner who is here; infinite: until
+    they leave. At 0 or below, it moves.
+
+    `move_s` is what moving costs: the seconds since the command started or was checkpointed, plus
+    the transfer of its files.
+    """
     stays, stayed_s = history.stays(), history.stayed_s(now_s)
     if stays is None:
         return safe_limit_s(move_s) - stayed_s
@@ -253,14 +231,6 @@ def outlook(history: OwnerHistory, now_s: float) -> str:
     return f"in {SHOWN_CHANCE:.0%} of such stays the owner leaves within {show_duration(soon_s)}"
 
 
-def limited(left_s: float, now_s: float, reason: str) -> Wait | Move:
-    if left_s <= 0:
-        return Move(f"{reason}: moving")
-    if left_s == math.inf:
-        return Wait(math.inf, f"{reason}: waiting")
-    return Wait(now_s + left_s, f"{reason}: waiting {show_duration(left_s)} more, then moving")
-
-
 def patience(cost: float, chain: OnOff, rule: Rule) -> float:
     """Returns the rate limit, in steps: waiting is right while owners leave more often than once in
     so many steps.
@@ -302,7 +272,7 @@ def decide_gang(
         raise ValueError(f"{away} of {tasks} hosts away, a cost of {cost:g}: out of range")
     state = f"{away} of {tasks} hosts have their owners back"
     if others_free < away:
-        return Wait(math.inf, f"{state}, {others_free} others are free: waiting")
+        return Wait(f"{state}, {others_free} others are free: waiting")
     if rule == "optimal":
         on, spare = tasks - away, max(others_free, others or 0)
         best = is_best_moved(chain, tasks, on, Others(spare, others_free), cost)
@@ -310,10 +280,10 @@ def decide_gang(
             words = f"{state}; a move costs {cost:.3g} steps"
             if best:
                 return Move(f"{words}, and waiting would cost more: moving")
-            return Wait(math.inf, f"{words}, and waiting costs less: waiting")
+            return Wait(f"{words}, and waiting costs less: waiting")
     even = gang_threshold(chain, tasks, tasks - away, rule)
     words = f"{state}; a move costs {cost:.3g} steps, waiting is worth {even:.3g}"
-    return Move(f"{words}: moving") if cost < even else Wait(math.inf, f"{words}: waiting")
+    return Move(f"{words}: moving") if cost < even else Wait(f"{words}: waiting")
 
 
 def gang_threshold(chain: OnOff, tasks: int, on: int, rule: Rule) -> float:

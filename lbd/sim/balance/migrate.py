@@ -199,7 +199,7 @@ class Learning:
 class LearningStays:
     """A single task, with the owners' stays on any host so far (`theory/owner_periods.py`).
 
-    Does what `decide` of the policy does live, treating all hosts alike.
+    Does what `rest_s` of the policy does live, treating all hosts alike.
     """
 
     def __init__(self, rows: Sequence[Row], cost: float, rule: Rule) -> None:

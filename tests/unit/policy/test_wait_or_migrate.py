@@ -12,10 +12,11 @@ from lbd.policy.wait_or_migrate import (
     Others,
     OwnerHistory,
     Wait,
-    decide,
     decide_gang,
     is_best_moved,
+    outlook,
     patience,
+    rest_s,
     solved,
 )
 from lbd.theory.wait_or_migrate import OnOff, moves, thresholds, work_thresholds
@@ -115,39 +116,29 @@ def test_how_long_it_waits_for_a_cost(rule, cost, steps):
 
 def test_if_nothing_is_known_it_waits_as_long_as_a_move_costs():
     history, now_s = history_of([60.0] * 4)
-    found = decide(history, 600.0, STEP_S, now_s)
-    assert found == Wait(
-        now_s + 600.0,
-        "it is not known how long the owner will stay; moving would lose 10m00s: waiting 10m00s "
-        "more, then moving",
-    )
-    assert decide(history, 600.0, STEP_S, now_s + 200.0).until_s == now_s + 600.0
-    assert isinstance(decide(history, 600.0, STEP_S, now_s + 600.0), Move)
+    assert outlook(history, now_s) == "it is not known how long the owner will stay"
+    assert rest_s(history, 600.0, STEP_S, now_s) == 600.0
+    assert rest_s(history, 600.0, STEP_S, now_s + 200.0) == 400.0
+    assert rest_s(history, 600.0, STEP_S, now_s + 600.0) == 0.0
 
 
 @pytest.mark.parametrize("rule", ["threshold", "work"])
 def test_short_stays_are_waited_for_and_cheap_commands_move(rule):
     rng = Random(3)
     history, now_s = history_of([rng.expovariate(1 / 300) for _ in range(50)])
-    waits = decide(history, 2520.0, STEP_S, now_s, rule=rule)
-    assert isinstance(waits, Wait)
-    assert waits.until_s == math.inf
-    assert waits.reason.endswith("8m36s; moving would lose 42m00s: waiting")
-    cheap = decide(history, 60.0, STEP_S, now_s, rule=rule)
-    assert isinstance(cheap, Move)
-    assert cheap.reason.endswith("moving would lose 1m00s: moving")
+    assert rest_s(history, 2520.0, STEP_S, now_s, rule=rule) == math.inf
+    assert outlook(history, now_s).endswith("the owner leaves within 8m36s")
+    assert rest_s(history, 60.0, STEP_S, now_s, rule=rule) <= 0
 
 
 def test_an_owner_who_stays_longer_than_any_seen_is_no_longer_waited_for():
     rng = Random(6)
     stays_s = [rng.uniform(100, 400) for _ in range(100)]
     history, now_s = history_of(stays_s)
-    found = decide(history, 2520.0, STEP_S, now_s)
-    assert found.until_s == pytest.approx(now_s + max(stays_s))
-    late = decide(history, 2520.0, STEP_S, now_s + 401.0)
-    assert late == Move(
-        "owners who have stayed 6m41s have hardly ever left soon; moving would lose 42m00s: moving"
-    )
+    assert rest_s(history, 2520.0, STEP_S, now_s) == pytest.approx(max(stays_s))
+    assert rest_s(history, 2520.0, STEP_S, now_s + 401.0) <= 0
+    said = "owners who have stayed 6m41s have hardly ever left soon"
+    assert outlook(history, now_s + 401.0) == said
 
 
 def test_the_paper_moves_long_jobs_later_than_their_work_suggests():
@@ -156,34 +147,19 @@ def test_the_paper_moves_long_jobs_later_than_their_work_suggests():
     rng = Random(4)
     for hour in range(168):
         steps(history, OnOff(0.2, 0.8), 100, rng, hour)
-    assert isinstance(decide(history, 200.0, STEP_S, now_s, rule="threshold"), Wait)
-    assert isinstance(decide(history, 200.0, STEP_S, now_s, rule="work"), Move)
+    assert rest_s(history, 200.0, STEP_S, now_s, rule="threshold") > 0
+    assert rest_s(history, 200.0, STEP_S, now_s, rule="work") <= 0
 
 
 def test_if_long_stays_tend_to_last_longer_there_is_a_time_to_give_up():
     rng = Random(5)
     stays_s = [60.0 * ((1 - rng.random()) ** (-1 / 0.7) - 1) for _ in range(150)]
     history, now_s = history_of(stays_s)
-    first = decide(history, 1800.0, STEP_S, now_s)
-    assert isinstance(first, Wait)
-    assert now_s + 300 < first.until_s < now_s + 7200
-    assert first.reason.endswith("more, then moving")
-    middle_s = (now_s + first.until_s) / 2
-    assert decide(history, 1800.0, STEP_S, middle_s).until_s == pytest.approx(first.until_s)
-    assert isinstance(decide(history, 1800.0, STEP_S, first.until_s + 1), Move)
-
-
-def test_nowhere_to_go_and_no_other_host():
-    history, now_s = history_of([60.0] * 30)
-    stuck = decide(history, 0.0, STEP_S, now_s, others_free=False)
-    assert isinstance(stuck, Wait)
-    assert "no other host" in stuck.reason
-    assert isinstance(decide(history, 0.0, STEP_S, now_s), Move)
-    history.left(now_s)
-    assert decide(history, 0.0, STEP_S, now_s) == Wait(now_s, "the owner is away")
-    for cost, step in ((-1.0, 1.0), (1.0, 0.0), (math.nan, 1.0), (math.inf, 1.0)):
-        with pytest.raises(ValueError, match="above 0"):
-            decide(history, cost, step, now_s)
+    first_s = rest_s(history, 1800.0, STEP_S, now_s)
+    assert 300 < first_s < 7200
+    later_s = rest_s(history, 1800.0, STEP_S, now_s + first_s / 2)
+    assert later_s == pytest.approx(first_s / 2)
+    assert rest_s(history, 1800.0, STEP_S, now_s + first_s + 1) <= 0
 
 
 @pytest.mark.parametrize("chain", [OnOff(0.1, 0.9), OnOff(0.02, 0.97), OnOff(0.6, 0.5)])
@@ -257,12 +233,3 @@ def test_an_owner_who_came_and_left_at_once_hides_no_other():
     stays_s = [0.0] + [600.0] * 40
     assert history_of(stays_s)[0].stays() is not None
     assert history_of([0.0] * 41)[0].stays() is None
-
-
-@pytest.mark.parametrize(
-    ("move_s", "step_s"),
-    [(-1.0, 60.0), (math.inf, 60.0), (math.nan, 60.0), (1.0, 0.0), (1.0, math.inf), (1.0, -1.0)],
-)
-def test_an_invalid_cost(move_s, step_s):
-    with pytest.raises(ValueError, match="must be above 0, finite"):
-        decide(history_of([60.0])[0], move_s, step_s, 0.0)
