@@ -65,8 +65,7 @@ class Arrival:
     is_quick: bool  # it takes no time worth mentioning to predict another one
 
     def later(self, by_s: float) -> "Foreseen":
-        low_s, high_s = self.within_s or (None, None)
-        low_s, high_s = (None if one is None else one + by_s for one in (low_s, high_s))
+        low_s, high_s = later(self.within_s, self.wait_s, by_s) or (None, None)
         return Foreseen(self.wait_s + by_s, low_s, high_s, self.is_rough)
 
 
@@ -294,7 +293,8 @@ class Forecast:
         how += no_interval
         if needs is None or needs.wait_s is None:
             within_s = played.interval_of(job_id, now_s) if self._has_intervals(needs) else None
-            return Prediction(until_s, how, bool(why), within_s)
+            by_s = until_s - (played.begin_s(job_id, now_s) or 0.0)  # for those that came since
+            return Prediction(until_s, how, bool(why), later(within_s, until_s - by_s, by_s))
         own = {part: taken.get(part, 0) for part in parts_of(job.needs, job.slots)}
         behind_s = needs.behind_s(own, self._known_of(line))
         if behind_s is None:
@@ -309,9 +309,14 @@ class Forecast:
     def _begin_s(
         self, outlook: QueueOutlook, played: Played, job: JobId, place: Place, now_s: float
     ) -> float | None:
-        if (begin_s := played.begin_s(job, now_s)) is not None or played.stops:
+        """Where the line has been played already, those that came since are ahead of a new job, but
+        not of one that waited then."""
+        begin_s = played.begin_s(job, now_s)
+        if (begin_s is None and played.stops) or (begin_s is not None and job != NEW):
             return begin_s
         beyond_s = outlook.behind_s(max(0, place.slots - played.slots))
+        if begin_s is not None:
+            return begin_s + (beyond_s or 0.0)
         return played.last_s(now_s) + beyond_s if beyond_s is not None else None
 
     def _outlook(self, line: HostConnection, now_s: float) -> QueueOutlook:
@@ -328,6 +333,18 @@ class Forecast:
                 self._needs_outlook(line, needs, now_s) if needs is not None else None,
             )
         return self._outlooks[line]
+
+
+def later(
+    within_s: tuple[float, float] | None, wait_s: float, by_s: float
+) -> tuple[float, float] | None:
+    """Returns the interval of a wait that is longer by `by_s`, for jobs ahead that were not played.
+    It widens as the root of the wait, as that of independent jobs one after the other does."""
+    if within_s is None or by_s <= 0:
+        return within_s
+    wider = math.sqrt(1 + by_s / wait_s) if wait_s > 0 else 1.0
+    low_s, high_s = (wait_s + by_s + wider * (one_s - wait_s) for one_s in within_s)
+    return low_s, high_s
 
 
 def serves(known: Arrival | None, forecast: Forecast, user: str, now_s: float) -> bool:

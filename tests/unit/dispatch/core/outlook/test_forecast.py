@@ -1,5 +1,6 @@
 """When a pending job will start: its place in the line, and Downey's prediction."""
 
+import math
 from random import Random
 from statistics import fmean, median
 
@@ -8,7 +9,7 @@ import pytest
 from lbd.dispatch.core.discipline import ONLY_LINE, HostSlots, QueuedJob
 from lbd.dispatch.core.disciplines.fcfs import Fcfs
 from lbd.dispatch.core.outlook.allowance import LINES
-from lbd.dispatch.core.outlook.forecast import FRESH_S, Forecast
+from lbd.dispatch.core.outlook.forecast import ARRIVALS_S, FRESH_S, Forecast
 from lbd.dispatch.core.outlook.plays import STEPS
 from lbd.dispatch.core.queues import Queues
 from lbd.model import NO_NEEDS, HostId, JobId
@@ -202,9 +203,31 @@ def test_the_forecast_for_a_new_job_includes_its_interval():
     forecast.plays.allowance.took(10 * STEPS, LINES, 0.1)
     table.arrive("f")
     last = arrival(forecast, 1, 0.1)  # from the same look, plus the jobs that have come since
-    by_s = last.wait_s - later.wait_s
-    assert by_s > 10.0
-    assert last[1:3] == pytest.approx((later.low_s + by_s, later.high_s + by_s))
+    assert last.wait_s > later.wait_s + 10.0
+    wider = math.sqrt(last.wait_s / later.wait_s)
+    for before_s, now_s in zip(later[1:3], last[1:3], strict=True):
+        assert now_s - last.wait_s == pytest.approx(wider * (before_s - later.wait_s))
+
+
+def test_jobs_that_came_since_the_line_was_played_are_ahead_of_a_new_one():
+    """Of 100 jobs submitted within a second, those after a new look at the hosts were taken to
+    start where the first ones would."""
+    table = Table()
+    table.host("h1", 2)
+    forecast = known(table, [10.0 * 1.2**n for n in range(20)])
+    for n in range(60):
+        table.arrive(f"{n}")
+    before = arrival(forecast, 1, 0.0)
+    for n in range(60, 90):
+        table.arrive(f"{n}")
+    was = arrival(forecast, 1, 0.1)
+    forecast.plays.allowance.took(1000 * STEPS, "", 0.1)
+    forecast.plays.allowance.took(1000 * STEPS, LINES, 0.1)
+    table.now_s = ARRIVALS_S + 0.2  # the hosts are looked at again, the line is not played again
+    found = arrival(forecast, 1, table.now_s)
+    assert found.wait_s == pytest.approx(was.wait_s - table.now_s)
+    assert found.high_s - found.low_s > before.high_s - before.low_s
+    assert another(forecast, 1, table.now_s).wait_s == pytest.approx(found.wait_s)
 
 
 def test_what_is_ahead_of_a_new_job():
