@@ -309,7 +309,18 @@ def foreseen(
         there = array.at_begin(now_s + sum(starts_s) / len(starts_s))
     if (end := there.end(now_s, begins.slots_s)) is None:
         return there, None
-    return there, begins.first.then(Within.of(End(max(0.0, end.mean_s - wait_s), end.sd_s)))
+    found = after(begins.first, end)
+    target = array.job.target
+    if target is not None and target.is_deadline and there.in_time and there.batch.waiting:
+        # It takes more slots as soon as its tasks turn out to be longer.
+        last_s = after(begins.first, there.soonest(now_s, begins.slots_s)).high_s
+        found = replace(found, high_s=min(found.high_s, max(array.until_s - now_s, last_s)))
+    return there, found
+
+
+def after(first: Within, end: End) -> Within:
+    """Returns the end of what begins then. Both are from now."""
+    return first.then(Within.of(End(max(0.0, end.mean_s - first.mean_s), end.sd_s)))
 
 
 def reason(array: TargetArray, now_s: float, end: Within | None, begins: Begins | None) -> str:

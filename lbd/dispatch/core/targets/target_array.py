@@ -133,9 +133,7 @@ class TargetArray:
         if not batch.waiting and self.times.seen_s:
             return self._last_end(now_s)
         slots, mean_s = max(1, self.at_once), batch.mean.mean_s
-        end_s = self._left_s(slots, now_s, next_s)
-        variance = variance_left_s2(batch.left, slots, mean_s)
-        varies_s = end_s - min(self.starts_s(slots, next_s), default=0.0)
+        end_s, variance, varies_s = self._on(slots, now_s, next_s)
         if batch.waiting and self.in_time:
             # One task fewer at once would be too late: it alternates between the two, and ends
             # there, if it can with everything that it may have.
@@ -151,6 +149,19 @@ class TargetArray:
             end_s = min(end_s, wait_s + max(0.0, self.together_s - now_s) + drain_s)
         variance += varies_s**2 / batch.mean.tasks
         return End(end_s, math.sqrt(variance * self.times.spread))
+
+    def soonest(self, now_s: float, next_s: Sequence[float] = ()) -> End:
+        """Returns when it ends, from now, on all slots that it may have; else as `end`."""
+        end_s, variance, varies_s = self._on(max(1, self.at_once, self.most), now_s, next_s)
+        variance += varies_s**2 / self.batch.mean.tasks
+        return End(end_s, math.sqrt(variance * self.times.spread))
+
+    def _on(self, slots: int, now_s: float, next_s: Sequence[float]) -> tuple[float, float, float]:
+        """Returns when it ends on as many slots throughout, the variance of that, and the part of
+        it that varies with the mean."""
+        end_s = self._left_s(slots, now_s, next_s)
+        variance = variance_left_s2(self.batch.left, slots, self.batch.mean.mean_s)
+        return end_s, variance, end_s - min(self.starts_s(slots, next_s), default=0.0)
 
     def _left_s(self, slots: int, now_s: float, next_s: Sequence[float]) -> float:
         """Returns the mean time until its last task ends, on as many slots throughout. Tasks that

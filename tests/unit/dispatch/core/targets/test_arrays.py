@@ -381,3 +381,15 @@ def test_however_many_arrays_there_are_a_new_one_starts_at_once():
     for number in range(1, 40):
         table.array(number, 3, 1e6, known=Earlier())
         assert len(table.of(number)) > 0
+
+
+def test_what_takes_more_slots_if_need_be_is_not_expected_after_its_deadline():
+    """It was said to take as many as it needs, and to be late in more than one of 20 cases."""
+    table = Table(slots=8)
+    table.array(1, 20, Target(150.0, is_deadline=True), known=Earlier())
+    table.now_s = 6.0
+    for id_ in range(1001, 1005):
+        table.ended(id_)
+    found = table.standing(1020)
+    assert (found.at_once, found.why) == (6, "as many as it needs to end by its deadline")
+    assert table.now_s + found.end.high_s == pytest.approx(150.0)

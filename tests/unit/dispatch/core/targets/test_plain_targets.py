@@ -25,6 +25,14 @@ from lbd.theory.target_time import (
 )
 
 
+def log_normal(mean_s, sd_s):
+    if mean_s <= 0:
+        return 0.0, 0.0, 0.0
+    squared = math.log(1 + (sd_s / mean_s) ** 2)
+    middle, off = math.log(mean_s) - squared / 2, SURE * math.sqrt(squared)
+    return mean_s, math.exp(middle - off), max(mean_s, math.exp(middle + off))
+
+
 class PlainArray:
     def __init__(self, job, earlier, most):
         self.job, self.until_s = job, job.target.unix_s
@@ -177,13 +185,15 @@ class PlainArray:
         return end_s, math.sqrt((variance + varies_s**2 / self.tasks) * self.times.spread)
 
     def within(self, now_s):
-        """Returns its mean, and a log-normal interval of nine in ten."""
-        mean_s, sd_s = self.end(now_s)
-        if mean_s <= 0:
-            return 0.0, 0.0, 0.0
-        squared = math.log(1 + (sd_s / mean_s) ** 2)
-        middle, off = math.log(mean_s) - squared / 2, SURE * math.sqrt(squared)
-        return mean_s, math.exp(middle - off), max(mean_s, math.exp(middle + off))
+        """Returns its mean, and an interval of nine in ten."""
+        mean_s, low_s, high_s = log_normal(*self.end(now_s))
+        if self.job.target.is_deadline and self.in_time and self.waiting:
+            slots = max(1, self.at_once, self.most)
+            end_s = self.in_rounds(now_s, slots)
+            variance = variance_left_s2(self.left, slots, self.mean_s) + end_s**2 / self.tasks
+            soonest = log_normal(end_s, math.sqrt(variance * self.times.spread))
+            high_s = min(high_s, max(self.until_s - now_s, soonest[2]))
+        return mean_s, low_s, high_s
 
     def why(self, now_s):
         end = self.end(now_s)
