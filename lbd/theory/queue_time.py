@@ -381,3 +381,15 @@ def bracketed(
             share = f1 / (f2 - f1) * f3 / (f2 - f3)
             share += (x3 - x1) / (x2 - x1) * f1 / (f3 - f1) * f2 / (f3 - f2)
         share = min(max(share, least), 1 - least)
+
+
+def later(
+    within_s: tuple[float, float] | None, wait_s: float, by_s: float
+) -> tuple[float, float] | None:
+    """Returns the interval of a wait that is longer by `by_s` because of more jobs ahead. It widens
+    as the root of the wait, as that of independent jobs one after the other does."""
+    if within_s is None or by_s <= 0:
+        return within_s
+    wider = math.sqrt(1 + by_s / wait_s) if wait_s > 0 else 1.0
+    low_s, high_s = (wait_s + by_s + wider * (one_s - wait_s) for one_s in within_s)
+    return low_s, high_s

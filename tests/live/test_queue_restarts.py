@@ -181,7 +181,10 @@ def test_a_dispatcher_that_was_just_started_is_found_at_once(lab):
     lab.kill("h1", "dispatcher")
     refused = lab.run("h2", "lbrun", "-d", "true")
     assert refused.returncode == 125
-    why = "cannot be reached", "does not answer: the connection was closed"  # just now
+    why = (
+        "cannot be reached; see `lbctl doctor`",
+        "does not answer: the connection was closed",
+    )  # just now
     told = refused.stderr.splitlines()[-1]  # it may have said before that it waits
     assert told in [f"lbrun: the dispatcher on h1 {reason}" for reason in why]
     time.sleep(5)

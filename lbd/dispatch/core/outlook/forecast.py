@@ -36,7 +36,7 @@ from lbd.dispatch.core.registry import Registered
 from lbd.model import JobId
 from lbd.text.units import counted
 from lbd.theory.calibration import Correction
-from lbd.theory.queue_time import UniformLog
+from lbd.theory.queue_time import UniformLog, later
 
 ARRIVALS_S = 0.5  # how long one look at the hosts serves new submissions
 ARRIVALS_MAX = 256  # distinct kinds of jobs
@@ -105,8 +105,7 @@ class Forecast:
         kind = registered.kind
         if registered.line is None or kind.gang or self.queues.shares.obstacle(kind):
             return Prediction(None, "")
-        place = self.places.of(registered, now_s)
-        if place is None:
+        if (place := self.places.of(registered, now_s)) is None:
             return Prediction(None, "")
         ahead = self.places.taken_ahead(registered.id) if place.jobs else {}
         return self._predict(registered.line, place, kind, ahead, now_s, registered.id)
@@ -204,8 +203,7 @@ class Forecast:
             return nowhere, nobody_has(job)
         servers = [one for one in queues.servers.get(line, ()) if one.suits(job)]
         place, outlook = self.places.of_new(line, job), self._outlook(line, now_s)
-        taken = self.places.taken_in(line, now_s) if job.needs and place.jobs else {}
-        prediction = self._predict(line, place, job, taken, now_s)
+        prediction = self._of_new(line, job, now_s)
         known = queues.slot_times.lifetimes()
         lifetimes = known[0] if known is not None else NOTHING_KNOWN[0]
         best = sorted(servers, key=lambda one: (not one.has_for(job), -one.free))[:ROOMS]
@@ -292,9 +290,9 @@ class Forecast:
             how += f"; {GUESS}: {why}"
         how += no_interval
         if needs is None or needs.wait_s is None:
-            within_s = played.interval_of(job_id, now_s) if self._has_intervals(needs) else None
-            by_s = until_s - (played.begin_s(job_id, now_s) or 0.0)  # for those that came since
-            return Prediction(until_s, how, bool(why), later(within_s, until_s - by_s, by_s))
+            has = self._has_intervals(needs)
+            within_s = played.interval_of(job_id, until_s, now_s) if has else None
+            return Prediction(until_s, how, bool(why), within_s)
         own = {part: taken.get(part, 0) for part in parts_of(job.needs, job.slots)}
         behind_s = needs.behind_s(own, self._known_of(line))
         if behind_s is None:
@@ -309,15 +307,13 @@ class Forecast:
     def _begin_s(
         self, outlook: QueueOutlook, played: Played, job: JobId, place: Place, now_s: float
     ) -> float | None:
-        """Where the line has been played already, those that came since are ahead of a new job, but
-        not of one that waited then."""
+        """Those that came since the line was played are ahead of a new job only."""
         begin_s = played.begin_s(job, now_s)
-        if (begin_s is None and played.stops) or (begin_s is not None and job != NEW):
+        if played.stops if begin_s is None else job != NEW:
             return begin_s
+        base_s = played.last_s(now_s) if begin_s is None else begin_s
         beyond_s = outlook.behind_s(max(0, place.slots - played.slots))
-        if begin_s is not None:
-            return begin_s + (beyond_s or 0.0)
-        return played.last_s(now_s) + beyond_s if beyond_s is not None else None
+        return begin_s if beyond_s is None else base_s + beyond_s
 
     def _outlook(self, line: HostConnection, now_s: float) -> QueueOutlook:
         """Caches the outlook between two events."""
@@ -333,18 +329,6 @@ class Forecast:
                 self._needs_outlook(line, needs, now_s) if needs is not None else None,
             )
         return self._outlooks[line]
-
-
-def later(
-    within_s: tuple[float, float] | None, wait_s: float, by_s: float
-) -> tuple[float, float] | None:
-    """Returns the interval of a wait that is longer by `by_s`, for jobs ahead that were not played.
-    It widens as the root of the wait, as that of independent jobs one after the other does."""
-    if within_s is None or by_s <= 0:
-        return within_s
-    wider = math.sqrt(1 + by_s / wait_s) if wait_s > 0 else 1.0
-    low_s, high_s = (wait_s + by_s + wider * (one_s - wait_s) for one_s in within_s)
-    return low_s, high_s
 
 
 def serves(known: Arrival | None, forecast: Forecast, user: str, now_s: float) -> bool:

@@ -20,7 +20,7 @@ from lbd.dispatch.core.queues import Queues
 from lbd.dispatch.core.run_times import kind_of
 from lbd.dispatch.core.servers import Server
 from lbd.model import HostId, JobId
-from lbd.theory.queue_time import UniformLog
+from lbd.theory.queue_time import UniformLog, later
 
 PLAYED_MAX = 1000  # of waiting jobs
 PLAYED_STEPS = 3000  # of these in one draw; more if many hosts are excluded
@@ -90,11 +90,13 @@ class Played:
         place = self.places.get(job)
         return self._from_now(self.begins_s[place], now_s) if place is not None else None
 
-    def interval_of(self, job: JobId, now_s: float) -> tuple[float, float] | None:
+    def interval_of(self, job: JobId, until_s: float, now_s: float) -> tuple[float, float] | None:
+        """`until_s`: its wait, which is longer than played if others came before it since."""
         if (place := self.places.get(job)) is None:
             return None
-        low_s, high_s = self.within_s[place]
-        return self._from_now(low_s, now_s), self._from_now(high_s, now_s)
+        low_s, high_s = (self._from_now(one_s, now_s) for one_s in self.within_s[place])
+        played_s = self._from_now(self.begins_s[place], now_s)
+        return later((low_s, high_s), played_s, until_s - played_s)
 
     def why_rough(self, job: JobId) -> str:
         """Returns why its forecast is only a rough guess; "" if it is not."""
