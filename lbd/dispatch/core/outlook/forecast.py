@@ -283,7 +283,7 @@ class Forecast:
         if math.isinf(until_s):
             return Prediction(None, "no estimate until more slots are available to the queue")
         jobs = f"{counted(place.jobs, 'job')} ahead, " if place.jobs else ""
-        ahead = f"{jobs}{counted(outlook.total, 'slot')}; "
+        ahead = f"{jobs}{counted(outlook.slots_for(job, self.queues.servers[line]), 'slot')}; "
         no_interval = f"; {NO_INTERVAL}" if job.needs and place.jobs else ""
         how = ahead + made_of(played, outlook.slot_times, job_id)
         if why := played.why_rough(job_id):

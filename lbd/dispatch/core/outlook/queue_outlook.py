@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from lbd.dispatch.core.discipline import QueuedJob
 from lbd.dispatch.core.outlook.needs_outlook import NeedsOutlook
 from lbd.dispatch.core.servers import Server
 from lbd.theory.queue_time import UniformLog
@@ -24,6 +25,16 @@ class QueueOutlook:
         there = [server for server in servers if server.host is not None]
         total = sum(max(server.usable, 0) for server in there)
         return cls(total, max((server.free for server in there), default=0), slot_times, head)
+
+    def slots_for(self, job: QueuedJob, servers: Iterable[Server]) -> int:
+        """Returns how many slots, taken or not, there are where a job may run."""
+        if not (job.only or job.barred):
+            return self.total
+        return sum(
+            max(0, one.usable)
+            for one in servers
+            if one.host is not None and job.may_go_to(one.host.name)
+        )
 
     @property
     def general(self) -> UniformLog | None:

@@ -6,7 +6,7 @@ import pytest
 
 from lbd.dispatch.core.discipline import QueuedJob
 from lbd.dispatch.core.malleable.prospects import answer
-from lbd.model import JobId
+from lbd.model import HostId, JobId
 from lbd.theory.calibration import Correction
 from tests.unit.dispatch.core.outlook.test_forecast import another, known, predicted
 from tests.unit.dispatch.core.test_queues import Table
@@ -77,3 +77,18 @@ def test_more_slots_are_neither_sooner_nor_surer_at_any_moment(seed):
     found = prospects_of(forecast, table.now_s, 1, 2, 3, 4)
     for figures in zip(*found, strict=True):
         assert list(figures) == sorted(figures)
+
+
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [({"only": HostId("h2")}, "2 slots; "), ({"barred": frozenset({HostId("h2")})}, "3 slots; ")],
+)
+def test_the_slots_that_are_said_are_those_it_may_have(where, said):
+    table = Table()
+    forecast = known(table)
+    table.host("h1", 3)
+    table.host("h2", 2)
+    for n in range(5):
+        table.arrive(f"{n + 1}")
+    assert another(forecast, 1, 0.0).how.startswith("5 slots; ")
+    assert another(forecast, 1, 0.0, **where).how.startswith(said)
