@@ -12,6 +12,7 @@ import time
 import zlib
 from collections.abc import Callable, Collection, Generator
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 from lbd.keeper.limits.ceilings import GROUP_MODE, Ceilings, join, usable
@@ -31,6 +32,7 @@ UNFIT = 100
 CHILDREN_BYTES = 1 << 16  # children beyond this are seen once the next job has ended
 MEMBERS_BYTES = 1 << 16  # of the members to kill; the rest is killed in the next round
 ENVIRONMENT_BYTES = 8 << 20
+THREADS_READ = 8  # the first ones that may still run
 LINKS_OF_A_LEAF = 2  # links of a directory without subdirectories
 MARK = b"LBD_KEPT"  # in every job's environment: names its keeper and the job
 
@@ -299,10 +301,13 @@ def _is_alive(pid: int) -> bool:
 
 
 def _environment(pid: int) -> list[bytes]:
-    """Returns the environment, up to the longest that exec allows."""
+    """Returns the environment, up to the longest that exec allows. That of a process is not shown
+    once its first thread has ended, but that of its other threads is."""
     if not _is_alive(pid):
         return []
-    try:
-        return read_small(f"/proc/{pid}/environ", ENVIRONMENT_BYTES).split(b"\0")
-    except OSError:
-        return []
+    tasks = (thread for thread, _ in process_table.threads(pid))
+    for place in (f"/proc/{pid}", *islice(tasks, THREADS_READ)):
+        with contextlib.suppress(OSError):
+            if found := read_small(f"{place}/environ", ENVIRONMENT_BYTES):
+                return found.split(b"\0")
+    return []
