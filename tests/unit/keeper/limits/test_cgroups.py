@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -153,6 +154,7 @@ def test_a_process_that_reuses_the_pid_of_a_member_is_no_member():
             process.kill()
 
 
+ROUNDS = 50
 RUNS_ON = """
 import ctypes, os, threading, time
 if os.fork():
@@ -217,3 +219,35 @@ def test_a_process_that_runs_on_without_its_first_thread_ends_with_its_job(
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
             leader.wait()
+
+
+def test_a_session_that_reuses_the_number_of_the_leader_is_not_ended(tmp_path, monkeypatch):
+    """What is left of a job may take long to end, and its user can have pids used up meanwhile, so
+    that the next command of another user, or a daemon, has the number of the job's leader."""
+    held = Containment(str(tmp_path), False)
+    leader = subprocess.Popen(["true"], start_new_session=True)
+    leader.wait()
+    other = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    stray = job_of(held)
+
+    def tasks_of(pids):
+        yield
+        found = process_table.everybody()
+        if killed:
+            found[leader.pid] = replace(found.pop(other.pid), session=leader.pid)
+        return found
+
+    killed = set()
+    monkeypatch.setattr(cgroups, "tasks_of", tasks_of)
+    monkeypatch.setattr(cgroups, "kill_begun", lambda began, _: iter(killed.update(began) or ()))
+    try:
+        while not killed:
+            held.end_tree("1", leader.pid, "", os.getuid())
+        for _ in range(ROUNDS):  # the stray does not die of it
+            held.end_tree("1", leader.pid, "", os.getuid())
+            time.sleep(0.01)
+        assert killed == {stray.pid}
+    finally:
+        for process in (other, stray):
+            process.kill()
+            process.wait()
