@@ -169,7 +169,8 @@ class LbmConfig(Section):
     # beyond the slots (admission.slots, beyond_slots)
     named_limit_s: float = within(300.0, 0.0, 86400.0)
     # commands sent here by name that may run beyond the slots, but none where admission.slots is
-    # set; 0 = as many as there are slots, and at least 32
+    # set; 0 = as many as there are slots, and at least 32. With the slots, one user has three
+    # quarters of these places
     beyond_slots: int = within(0, 0, 65536)
     # commands run here at once when no LBM answers; 0 = twice the cores
     fallback_slots: int = within(0, 0, 65536)

@@ -30,6 +30,7 @@ THREADS_MAX = 512  # threads inspected
 # Killed processes may have started others, so they are killed again; processes that hang in the
 # kernel may be many, so the interval grows.
 AGAIN_S, AGAIN_S_MAX = 0.1, 2.0
+NO_USAGE = resource.struct_rusage((0.0,) * 2 + (0,) * 14)
 CHILDREN_BYTES, LAST_CHILDREN = 1 << 18, 16  # the end of the list also holds adopted children
 
 
@@ -95,7 +96,10 @@ class Running:
             self.stopping.sent(deliver(self.pid, number))
 
     def killed(self, now_s: float) -> None:
-        """Notes that the leader was killed; it may not be gone yet."""
+        """Notes that the leader was killed; it may not be gone yet. A process of its user's that
+        traces it may keep its end from us for as long as it likes."""
+        if is_withheld(self.pid):
+            self.ended = signal.SIGKILL, NO_USAGE
         self.kill_at_s = now_s + self.again_s
         self.again_s = min(2 * self.again_s, AGAIN_S_MAX)
 
@@ -118,6 +122,12 @@ def waited_for(leader: int, group: str) -> list[int]:
                 return members(leader, group)
             found += map(int, children[-LAST_CHILDREN:])
     return found
+
+
+def is_withheld(child: int) -> bool:
+    """Returns whether the child has ended, and a process that traces it has yet to be told."""
+    task = process_table.task_of(child)
+    return task is not None and task.has_ended and not has_ended(child)
 
 
 def has_ended(child: int) -> bool:

@@ -33,6 +33,13 @@ class TaskStat:
 
     @property
     def has_ended(self) -> bool:
+        """Whether nothing of it runs any more."""
+        return self.is_zombie and self.threads <= 1
+
+    @property
+    def is_zombie(self) -> bool:
+        """Whether its first thread has ended. Its other threads may run on, or be stuck in the
+        kernel although the process was killed."""
         return self.state in b"ZXx"
 
     @property

@@ -35,29 +35,34 @@ class HostCache:
             raise ValueError(f"no name of a cache: {name!r}")
         self._own: dict[bytes, bytes] = {}
         prefix = f"lbd-python-{os.getuid()}-"
-        sweep(place, prefix)
-        self._directory = place / f"{prefix}{name}"
-        try:
-            self._lock = lock(self._directory)
-        except OSError:  # another user took the name after the last worker left
-            self._directory = place / f"{prefix}{name[:NAME_CHARS]}-{secrets.token_hex(8)}"
-            self._lock = lock(self._directory)
+        for swept in {place, temporary()}:
+            with contextlib.suppress(OSError):
+                sweep(swept, prefix)
+        own = f"{prefix}{name[:NAME_CHARS]}-{secrets.token_hex(8)}"
+        self._directory, self._lock = lock_first(
+            place / f"{prefix}{name}",
+            place / own,  # another user took the name after the last worker left
+            temporary() / own,  # another user has taken all of the memory file system
+        )
 
     def path(self, digest: bytes) -> Path:
         return self._directory / digest.hex()
 
     def store(self, digest: bytes, size: int, source: int) -> None:
         """Moves a blob from a descriptor into the cache. Raises OSError, EOFError."""
-        with self._new(digest) as file:
-            left = size
-            while left:
-                count, fault = move(source, file.fileno(), min(left, PIECE_BYTES))
-                left -= count
-                if fault is not None:  # no memory left
-                    skip(source, left)  # so that the next frame can still be read
-                    raise fault
-                if not count:
-                    raise EOFError
+        left = size
+        try:
+            with self._new(digest) as file:
+                while left:
+                    count, fault = move(source, file.fileno(), min(left, PIECE_BYTES))
+                    left -= count
+                    if fault is not None:
+                        raise fault
+                    if not count:
+                        raise EOFError
+        except OSError:  # no memory left, or no more files
+            skip(source, left)  # so that the next frame can still be read
+            raise
 
     @contextlib.contextmanager
     def _new(self, digest: bytes) -> Iterator[BinaryIO]:
@@ -67,7 +72,7 @@ class HostCache:
             with new.open("wb") as file:
                 yield file
         except OSError:
-            new.unlink()
+            new.unlink(missing_ok=True)
             raise
         new.rename(self.path(digest))
 
@@ -122,7 +127,19 @@ def place(cache_bytes: int) -> Path:
         found = os.statvfs(MEMORY)
         if found.f_blocks * found.f_frsize >= cache_bytes and os.access(MEMORY, os.W_OK | os.X_OK):
             return Path(MEMORY)
+    return temporary()
+
+
+def temporary() -> Path:
     return Path(os.environ.get("TMPDIR") or "/tmp")  # noqa: S108  # as above
+
+
+def lock_first(*directories: Path) -> tuple[Path, int]:
+    """Locks the first of these directories that it can, as `lock` does. Raises OSError."""
+    for directory in directories[:-1]:
+        with contextlib.suppress(OSError):
+            return directory, lock(directory)
+    return directories[-1], lock(directories[-1])
 
 
 def lock(directory: Path) -> int:
@@ -147,7 +164,7 @@ def lock(directory: Path) -> int:
 
 def sweep(place: Path, prefix: str) -> None:
     """Removes what killed workers left behind. Looks only at the first `LOOKED_AT_MAX` entries,
-    because any user can create a million."""
+    because any user can create a million. Raises OSError."""
     with os.scandir(place) as found:
         names = [entry.name for entry in itertools.islice(found, LOOKED_AT_MAX)]
     for path in [place / name for name in names if name.startswith(prefix)]:

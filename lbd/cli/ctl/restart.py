@@ -171,7 +171,7 @@ def started(daemons: Daemons, name: str) -> int:
 
 def has_ended(pid: int) -> bool:
     task = task_of(pid)
-    return task is None or task.has_ended
+    return task is None or task.is_zombie
 
 
 def has_queue(daemons: Daemons) -> bool:

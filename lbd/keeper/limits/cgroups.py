@@ -12,6 +12,7 @@ import time
 import zlib
 from collections.abc import Callable, Collection, Generator
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 from lbd.keeper.limits.ceilings import GROUP_MODE, Ceilings, join, usable
@@ -31,6 +32,7 @@ UNFIT = 100
 CHILDREN_BYTES = 1 << 16  # children beyond this are seen once the next job has ended
 MEMBERS_BYTES = 1 << 16  # of the members to kill; the rest is killed in the next round
 ENVIRONMENT_BYTES = 8 << 20
+THREADS_READ = 8  # the first ones that may still run
 LINKS_OF_A_LEAF = 2  # links of a directory without subdirectories
 MARK = b"LBD_KEPT"  # in every job's environment: names its keeper and the job
 
@@ -75,6 +77,7 @@ class Containment:
         # By ending job: the search for its mark, and when the processes searched began.
         self._looks: dict[str, tuple[MarkLook, dict[int, int]]] = {}
         self._rounds: dict[str, Generator[None, None, bool]] = {}  # by ending job
+        self._leaders: dict[str, int] = {}  # by ending job: when its leader began; 0: reaped before
         self.others: Callable[[], Collection[int]] = tuple  # session leaders that are not strays
         self._strays: Generator[None, None, None] | None = None
 
@@ -141,6 +144,7 @@ class Containment:
         steps = self._rounds.get(job)
         if steps is None:
             if not (_members(group) if group else _has_children()):
+                self._leaders.pop(job, None)
                 return True
             steps = self._round(job, leader, group, uid)
         self._rounds[job] = steps
@@ -148,6 +152,8 @@ class Containment:
             next(steps)
         except StopIteration as end:
             del self._rounds[job]
+            if not end.value:
+                self._leaders.pop(job, None)
             return not end.value
         return False
 
@@ -171,6 +177,10 @@ class Containment:
         Anybody can write a mark, so it counts only for the keeper's descendants, and only for
         processes of the job's user. Such a process counts as marked if its mark cannot be read.
 
+        Once nobody is left in the job's session, which may be long before the last of the job is
+        gone, another's session may have the leader's number. It has a process of that number then,
+        which the job's leader is not.
+
         Returns True if there were or may be any.
         """
         everybody = yield from tasks_of(process_table.pids())
@@ -178,7 +188,9 @@ class Containment:
         everybody.pop(os.getpid(), None)
         others = self.others()
         alive = {pid: task for pid, task in everybody.items() if not task.has_ended}
-        found = {pid for pid, task in alive.items() if task.session == leader}
+        first = everybody[leader].started_ticks if leader in everybody else 0
+        is_own = self._leaders.setdefault(job, first) == first or not first
+        found = {pid for pid, task in alive.items() if task.session == leader and is_own}
         elsewhere = [pid for pid in ours & alive.keys() if alive[pid].session not in others]
         strays = {pid for pid in elsewhere if pid not in found and uid_of(pid) == uid}
         if job not in self._looks:
@@ -197,6 +209,7 @@ class Containment:
     def ended(self, job: str) -> None:
         """Forgets the job."""
         self._rounds.pop(job, None)
+        self._leaders.pop(job, None)
         if (look := self._looks.pop(job, None)) is not None:
             look[0].close()
 
@@ -299,10 +312,13 @@ def _is_alive(pid: int) -> bool:
 
 
 def _environment(pid: int) -> list[bytes]:
-    """Returns the environment, up to the longest that exec allows."""
+    """Returns the environment, up to the longest that exec allows. That of a process is not shown
+    once its first thread has ended, but that of its other threads is."""
     if not _is_alive(pid):
         return []
-    try:
-        return read_small(f"/proc/{pid}/environ", ENVIRONMENT_BYTES).split(b"\0")
-    except OSError:
-        return []
+    tasks = (thread for thread, _ in process_table.threads(pid))
+    for place in (f"/proc/{pid}", *islice(tasks, THREADS_READ)):
+        with contextlib.suppress(OSError):
+            if found := read_small(f"{place}/environ", ENVIRONMENT_BYTES):
+                return found.split(b"\0")
+    return []

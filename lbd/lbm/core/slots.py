@@ -18,6 +18,7 @@ It is one file because a job gets slots and resources together or neither.
 """
 
 import json
+import math
 from collections import Counter, OrderedDict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -147,7 +148,9 @@ class Slots:
 
     One user may have all slots while nobody else wants any. Then a user with more than USER_SHARE
     makes room: not by losing a job, but by others exceeding the slots, by as many as the share
-    leaves. So no user starves, and the host runs at most that many more.
+    leaves. Jobs that their users have sent here by name may exceed the slots, too; of all places,
+    those beyond the slots included, one user has a share as well. So no user starves, and the host
+    runs at most `beyond` more.
     """
 
     total: int
@@ -175,7 +178,7 @@ class Slots:
         least, most = slots
         is_free = self.used + least <= self.total and not self._goes_behind(needs)
         may_exceed = beyond or (least == 1 and self._makes_room(user))
-        if not (is_free or (may_exceed and self._is_bearable(least))):
+        if not (is_free or (may_exceed and self._is_bearable(user, least))):
             return False
         if not self.pool.take(job, needs):
             return False
@@ -246,12 +249,23 @@ class Slots:
         return self.total + self.max_waiting
 
     def has_room(self, user: str, width: int = 1) -> bool:
-        makes_room = width == 1 and self._makes_room(user) and self._is_bearable(width)
+        makes_room = width == 1 and self._makes_room(user) and self._is_bearable(user, width)
         return self.used + width <= self.total or makes_room
 
-    def _is_bearable(self, width: int) -> bool:
-        """Whether so many more may run, though no slots are free."""
-        return self.used + width <= self.total + self.beyond
+    def _is_bearable(self, user: str, width: int) -> bool:
+        """Whether so many more of this user may run, though no slots are free."""
+        is_room = self.used + width <= self.total + self.beyond
+        return is_room and not self.is_beyond_share(user, width)
+
+    @property
+    def user_places(self) -> int:
+        """How many slots, and places beyond them, one user may have by exceeding the slots:
+        all of two or three."""
+        return math.ceil((self.total + self.beyond) * USER_SHARE)
+
+    def is_beyond_share(self, user: str, width: int) -> bool:
+        """Whether a user with so many more would leave too few places to others."""
+        return bool(user) and self._held()[user] + width > self.user_places
 
     @property
     def is_full(self) -> bool:
@@ -300,7 +314,7 @@ class Slots:
 
     def exceed(self, job: JobId) -> bool:
         """Lets a waiting job run beyond the slots, if it may."""
-        may = self._is_bearable(self.wanted.get(job, 1))
+        may = self._is_bearable(self.users.get(job, ""), self.wanted.get(job, 1))
         if may := may and self.pool.unmet(self.needs.get(job, NO_NEEDS)) is None:
             self._run(job)
         return may
@@ -405,9 +419,13 @@ class SlotLine:
             return SlotGranted()
         if unmet is not None:
             return SlotRefused(unmet.why)
-        most = self.slots.total + self.slots.beyond
-        setting = "lbm.beyond_slots" if self.slots.beyond else "admission.slots"
-        commands = "1 command runs" if most == 1 else f"{most} commands run"
+        slots, whose = self.slots, ""
+        most, setting = slots.total + slots.beyond, "lbm.beyond_slots"
+        if not slots.beyond:
+            setting = "admission.slots"
+        elif slots.used + slots.wanted.get(job, 1) <= most:
+            most, whose = slots.user_places, " of one user"
+        commands = f"1 command{whose} runs" if most == 1 else f"{most} commands{whose} run"
         return SlotRefused(f"no free slot: at most {commands} there ({setting})")
 
     def free(self, job: JobId) -> list[JobId]:

@@ -29,7 +29,7 @@ def life_of(pid: int) -> str:
     except OSError:
         return ""
     task = task_of(pid) if pid else None
-    if task is None or task.has_ended or not boot:
+    if task is None or task.is_zombie or not boot:
         return ""
     return f"{boot}/{space}/{pid}/{task.started_ticks}"
 

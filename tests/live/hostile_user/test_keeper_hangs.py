@@ -116,15 +116,16 @@ TRACER = """
 import ctypes, signal, sys
 libc = ctypes.CDLL(None)
 SEIZE, TRACE_EXIT = 0x4206, 0x40
-seized = [libc.ptrace(SEIZE, int(pid), None, ctypes.c_void_p(TRACE_EXIT)) for pid in sys.argv[1:]]
+how = ctypes.c_void_p(TRACE_EXIT if sys.argv[1] == "stopped" else 0)
+seized = [libc.ptrace(SEIZE, int(pid), None, how) for pid in sys.argv[2:]]
 print(*seized, flush=True)
 signal.pause()
 """
 
 
 @contextlib.contextmanager
-def held_as_they_end(pids):
-    words = [sys.executable, "-c", TRACER, *map(str, pids)]
+def held_as_they_end(pids, how="stopped"):
+    words = [sys.executable, "-c", TRACER, how, *map(str, pids)]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as tracer:
         try:
             assert set(tracer.stdout.readline().split()) == {"0"}
@@ -148,6 +149,20 @@ def test_a_child_that_has_failed_and_does_not_end_holds_up_nobody(lone):
         lone.begin("3", ANN, "sleep 60")
         lone.socket.sendall(frames.pack(keeper.END_TREE, frames.field(JOB, b"3")))
     assert int(lone.hear(keeper.EXITED, "3")[keeper.NUMBER]) == signal.SIGKILL
+
+
+def test_an_end_that_a_tracer_keeps_to_itself_is_known(lone):
+    """Its user traces it from elsewhere. The job kept its slot after it was killed, and a keeper
+    that was to stop refused everybody's commands meanwhile and did not stop."""
+    pid = lone.begin("1", ANN, "sleep 61")
+    with held_as_they_end([pid], "as zombies"):
+        lone.socket.sendall(frames.pack(keeper.END_TREE, frames.pack_fields([(JOB, b"1")])))
+        assert int(lone.hear(keeper.EXITED, "1")[keeper.NUMBER]) == signal.SIGKILL
+        assert Path(f"/proc/{pid}/stat").read_bytes().rpartition(b") ")[2][:1] == b"Z"
+        lone.begin("2", ANN, "sleep 61")
+        os.kill(lone.pid, signal.SIGTERM)
+        lone.hear(keeper.EXITED, "2")
+        lone.process.wait(20)
 
 
 def test_a_job_that_stops_and_continues_for_ever_while_the_lbm_hangs(lone):

@@ -1,5 +1,6 @@
 """Blobs that the workers of a host share, in a directory of their own."""
 
+import errno
 import fcntl
 import os
 import resource
@@ -115,6 +116,46 @@ def test_if_there_is_no_room_the_rest_is_skipped(tmp_path, by):
     assert list(next(tmp_path.iterdir()).iterdir()) == []
     os.close(reader)
     os.close(writer)
+
+
+def test_if_no_file_can_be_made_all_of_it_is_skipped(tmp_path):
+    """Any user can take all inodes of a memory file system. What came was read as frames then: the
+    worker ended, and so did each that followed it."""
+    cache = HostCache(tmp_path, "x")
+    cache.path(BLOB).parent.rmdir()
+    reader, writer = os.pipe()
+    os.write(writer, b"content" + b"next")
+    with pytest.raises(FileNotFoundError):
+        cache.store(BLOB, 7, reader)
+    assert os.read(reader, 99) == b"next"
+    os.close(reader)
+    os.close(writer)
+    cache.close()
+
+
+def test_where_no_directory_can_be_made_the_place_for_temporary_files_will_do(
+    tmp_path, monkeypatch
+):
+    """With all inodes of the memory file system taken by another user, no worker started."""
+    full, temporary = tmp_path / "full", tmp_path / "tmp"
+    full.mkdir()
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    lock = host_cache.lock
+
+    def lock_with_room(directory):
+        if directory.parent == full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return lock(directory)
+
+    monkeypatch.setattr(host_cache, "lock", lock_with_room)
+    cache = HostCache(full, "x")
+    assert cache.path(BLOB).parent.parent == temporary
+    store(cache, b"data")
+    assert cache.read(BLOB) == b"data"
+    cache.leave()
+    cache.close()
+    assert not list(temporary.iterdir())
 
 
 def test_the_last_worker_removes_the_directory(tmp_path):
