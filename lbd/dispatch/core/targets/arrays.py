@@ -175,7 +175,8 @@ class Targets:
         return array.at_once - array.batch.running
 
     def obstacle(self, job: QueuedJob, now_s: float) -> str:
-        """Returns why no more tasks of its array may start now; "" if one may."""
+        """Returns why no more tasks of its array may start now; "" if one may. When the array will
+        end is said by `standing`, which alone knows when slots come free."""
         array = self._of(job)
         if array is None or not self.is_full(job, now_s):
             return ""
@@ -185,7 +186,7 @@ class Targets:
         if not array.is_known:
             why = "the limit until it is known how long they take"
         else:
-            why = why_no_more(array, now_s, foreseen(array, now_s, NOW)[1])
+            why, _ = why_no_more(array, now_s, foreseen(array, now_s, NOW)[1])
         return f"{array.batch.running} {run} running, {why}"
 
     def standing(
@@ -330,7 +331,7 @@ def why_so_many(array: TargetArray, now_s: float, end: Within | None) -> str:
         )
     if not batch.waiting:
         return "its last tasks are running, and more slots would not help"
-    said = why_no_more(array, now_s, end)
+    said = "".join(why_no_more(array, now_s, end))
     if array.most < batch.slots:
         said += "; other arrays with targets need the rest"
     elif batch.running < array.at_once:
@@ -338,22 +339,22 @@ def why_so_many(array: TargetArray, now_s: float, end: Within | None) -> str:
     return said
 
 
-def why_no_more(array: TargetArray, now_s: float, end: Within | None) -> str:
-    """Says why no more of the known tasks of an array run at once, and whether that will do. All
-    that is said of an array says it so."""
+def why_no_more(array: TargetArray, now_s: float, end: Within | None) -> tuple[str, str]:
+    """Says why no more of the known tasks of an array run at once, and whether that will do."""
     target, late_s = array.job.target, now_s - array.until_s + (end.mean_s if end else math.inf)
     assert target is not None
     is_late = late_s >= NOTABLE_S and end is not None
     if array.in_time and not is_late:
         if array.at_once == 1 and end is not None and now_s + end.high_s < array.until_s:
-            return f"one at a time is enough: it will end {show_duration(-late_s)} early on average"
-        return f"as many as it needs to end {aim_phrase(target)}"
+            early = show_duration(-late_s)
+            return "one at a time is enough", f": it will end {early} early on average"
+        return f"as many as it needs to end {aim_phrase(target)}", ""
     why = array.limited_by
     if array.in_time and array.at_once < array.most:
         why = "one more whenever a task ends"
     if end is None:
-        return f"{why}; it will end late"
+        return why, "; it will end late"
     if abs(late_s) < NOTABLE_S:
-        return f"{why}; it will end just in time on average"
+        return why, "; it will end just in time on average"
     how = "late" if is_late else "early"
-    return f"{why}; it will end {show_duration(abs(late_s))} {how} on average"
+    return why, f"; it will end {show_duration(abs(late_s))} {how} on average"
