@@ -35,6 +35,10 @@ FRESH_S = 0.5  # what a single array may have is recomputed after this, as slots
 SHARED_S = 0.02  # for several arrays, after this for each of them
 FEW_ARRAYS = 16  # up to this many, it is done at once when one arrives
 NOTABLE_S = 1.0  # a shorter time is not called late or early
+UNKNOWN = (
+    "how long its tasks take is not known until some have ended: --work tells, or the --name of "
+    "earlier ones"
+)
 LEFT_BY_OTHERS = "as many as other arrays with targets leave it"
 EXPECTED_MAX = 10_000  # arriving arrays with known earlier tasks
 # The next job is searched among all arrays at their limits, so these are kept few.
@@ -208,16 +212,18 @@ class Targets:
         return min(ends, default=None)
 
     def remark(self, number: int, now_s: float, begins: Begins | None = NOW) -> str:
-        """Returns one line on a new array that cannot be in time; "" for any other. `begins`: as
-        for `standing`."""
+        """Returns one line on a new array that cannot be in time, or whose tasks are unknown; ""
+        for any other. `begins`: as for `standing`."""
         array = self.arrays.get(number)
         if array is None or not self._limited(array.job)[0]:
             return ""
+        if not array.is_known:
+            return UNKNOWN
         self._divided_s = -math.inf
         self._refresh(array, now_s)
         begins = self._begins(array, now_s, begins)
         there, end = foreseen(array, now_s, begins)
-        if there.in_time or not there.is_known:
+        if there.in_time:
             return ""
         assert array.job.target is not None
         what = "the deadline" if array.job.target.is_deadline else "the target"
