@@ -46,6 +46,13 @@ def test_a_place_without_an_address():
     )
 
 
+def test_a_host_that_was_left_out_is_not_said_to_be_excluded():
+    """Its directory is not the same there, which is said with the command."""
+    rows = [{"name": "h2", "why": "excluded"}, {"name": "h3", "why": "excluded"}]
+    said = {"verdict": "here", "host": "h1", "reason": "no-willing-host", "candidates": rows}
+    assert lim_said(said, "h1", left_out={"h2"}).seen == "h3: excluded"
+
+
 @pytest.mark.parametrize("said", [{}, {"verdict": "nowhere"}, {"verdict": None}, {"verdict": 1}])
 def test_an_invalid_answer(said):
     with pytest.raises(Unavailable, match="is not valid"):
