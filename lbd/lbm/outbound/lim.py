@@ -12,7 +12,7 @@ from lbd.local.json_socket import Json, JsonClient, Refusal
 from lbd.local.starting import LOOK_S, returns
 from lbd.model import HostId, Needs, Verdict
 from lbd.text.needs_words import needs_text
-from lbd.text.placement_phrases import CHOSEN, HostSeen, LoadsSeen, hosts_seen, why_placed
+from lbd.text.placement_phrases import SAYS_LOADS, HostSeen, LoadsSeen, hosts_seen, why_placed
 
 LINGER_S = 0.03
 ASK_TIMEOUT_S = 1.0
@@ -217,10 +217,11 @@ def lim_said(
     found = {one.name: one for one in map(host_seen, rows_of(answer)) if one.name not in left_out}
     ours = found.pop(own, None)
     others = [found[host]] if host in found else list(found.values())
-    seen = hosts_seen(reason, algorithm, others, ours)
-    if "load_here" in answer:
-        phrase = why_placed(reason, algorithm, loads_seen(answer, host, own), not_here)
-        if seen and reason not in CHOSEN:
+    loads = loads_seen(answer, host, own) if "load_here" in answer else None
+    seen = hosts_seen(reason, algorithm, others, ours, loads)
+    if loads is not None:
+        phrase = why_placed(reason, algorithm, loads, not_here)
+        if seen and reason not in SAYS_LOADS:
             phrase += f"; {seen}"
     return e.LimSaid(verdict, host, address, reason, phrase, seen)
 
