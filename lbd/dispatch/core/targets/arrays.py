@@ -223,15 +223,7 @@ class Targets:
         self._refresh(array, now_s)
         begins = self._begins(array, now_s, begins)
         there, end = foreseen(array, now_s, begins)
-        if there.in_time:
-            return ""
-        assert array.job.target is not None
-        what = "the deadline" if array.job.target.is_deadline else "the target"
-        within_s, gets_more = round(array.until_s - now_s, 1), array.together_s < math.inf
-        if end is None and (alone := there.end(now_s)) is not None:
-            end = Within.of(alone)
-        found = ArrayOutlook(there.at_once, within_s, end, begins, gets_more)
-        return found.warning(what)
+        return "" if there.in_time else too_late(array, there, now_s, end, begins)
 
     def _begins(self, array: TargetArray, now_s: float, begins: Begins | None) -> Begins | None:
         if array.batch.running:
@@ -298,6 +290,22 @@ class Targets:
             )
             for array in known.values():
                 array.together_s = now_s + work_s / slots
+
+
+def too_late(
+    array: TargetArray,
+    there: TargetArray,
+    now_s: float,
+    end: Within | None,
+    begins: Begins | None,
+) -> str:
+    """Warns that the array cannot be in time. `there`: as it will be when it begins."""
+    assert array.job.target is not None
+    what = "the deadline" if array.job.target.is_deadline else "the target"
+    within_s, gets_more = round(array.until_s - now_s, 1), array.together_s < math.inf
+    if end is None and (alone := there.end(now_s)) is not None:
+        end = Within.of(alone)
+    return ArrayOutlook(there.at_once, within_s, end, begins, gets_more).warning(what)
 
 
 def aim_phrase(target: Target) -> str:
