@@ -81,12 +81,13 @@ def truth_phrase(one: Json) -> str:
     waited_s = number(one, "started") - number(one, "submitted")
     if math.isnan(waited_s) or number(one, "attempt") > 1:
         return ""
+    waited = forecast(max(0.0, waited_s)) if waited_s < 60 else shown_duration(waited_s)
     if math.isnan(foretold_s):
-        return f"{forecast(max(0.0, waited_s))} (nothing was predicted at submission)"
+        return f"{waited} (nothing was predicted at submission)"
     interval = one.get("foretold_wait_s_90") if foretold_s > 0 else None
     likely = f", likely {interval_text(interval)}" if interval is not None else ""
     foretold = forecast(foretold_s) if foretold_s > 0 else "no wait"
-    return f"{forecast(max(0.0, waited_s))} (predicted: {foretold}{likely})"
+    return f"{waited} (predicted: {foretold}{likely})"
 
 
 def target_lines(one: Json, clock: Clock) -> list[str]:

@@ -33,6 +33,7 @@ from lbd.policy.view import Nowhere
 from lbd.process.job_log import RECENT, JobLog
 from lbd.process.own_figures import OwnFigures
 from lbd.text.host_name import in_order
+from lbd.text.placement_phrases import BELOW_THRESHOLD
 from lbd.text.spelling import hint
 
 job_log = JobLog(logging.getLogger(__name__))
@@ -137,8 +138,11 @@ class Operations:
         if isinstance(decision, Nowhere):
             self._nowhere(decision, dry)
         reply = r.placement_reply(decision, self._state.table)
-        extra = {"cpu_s": asked.cpu_s or None, **r.load_here(self._state)} if asked.shown else {}
-        return {**reply, **extra}
+        if asked.shown:
+            reply["cpu_s"] = asked.cpu_s or None
+        if asked.shown or decision.reason == BELOW_THRESHOLD:  # the load is kept with the command
+            reply |= r.load_here(self._state)
+        return reply
 
     async def _asked(self, request: Json) -> PlacementRequest:
         """Waits for news if a named host may not be known yet."""

@@ -27,6 +27,11 @@ DETAILED_MAX = 200  # jobs or arrays, each of which takes a request
 HELD, DEPENDS, LATER, NEXT = "held", "after ", "not before ", "next, "
 UNFIT, TOO_WIDE, CLOSED = "no host ", "it needs ", "it may run o"
 LACKING = "it starts once ", "it begins once "  # the second: up to release 0.1
+# No host can ever run it. If hosts that take no jobs now might, the reason goes on to name them.
+NEVER = re.compile(
+    r"it needs \d+ slots on (one host; the largest host has \d+|\S+, which has \d+)"
+    r"|no host has \S+ of memory; the largest has \S+; it starts once .*"
+)
 AT_ONCE = " of its array may run at once "
 STATES = {
     "pending": ("PENDING", "PD"), "running": ("RUNNING", "R"), "suspended": ("SUSPENDED", "S"),
@@ -242,6 +247,8 @@ def reason_of(state: str, reason: str) -> str:
         return "None"
     if AT_ONCE in reason:
         return "JobArrayTaskLimit"
+    if NEVER.fullmatch(reason):
+        return "BadConstraints"
     if any(said in reason for said in LACKING):
         return "Resources"
     words = ((HELD, "JobHeldUser"), (DEPENDS, "Dependency"), (LATER, "BeginTime"),

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from lbd.text.one_line import one_line
 
+BELOW_THRESHOLD = "below-threshold"
 PHRASES = {
     "lowest": "it has the lowest load of the hosts that accept commands now",
     "only-one-fits": "no other host has what it needs",
@@ -20,7 +21,7 @@ PHRASES = {
     "never": "eligibility.never keeps it here",
     "no-balancing": "the algorithm NOLB never moves commands",
     "centre-silent": "the coordinator does not answer",
-    "below-threshold": "the load is within lim.local_threshold",
+    BELOW_THRESHOLD: "the load is within lim.local_threshold",
     "wanted": "requested with -H",
     "must-stay": "asked to stay here",
     "nested": "an lbrun inside lbm.max_hops others does not move its command again",
@@ -35,6 +36,7 @@ TIMED = {
     "no-gain": "the command and those already running would finish no sooner on any other host",
 }
 CHOSEN = ("lowest", "random")  # reasons that follow from comparing several hosts
+SAYS_LOADS = (*CHOSEN, BELOW_THRESHOLD)  # whose phrases have the loads already
 COMPARED = ("lowest", "no-gain")
 PASSED_OVER = ("no-free-slot", "no-willing-host")
 PASSED_OVER_MAX, SEEN_CHARACTERS = 3, 120
@@ -61,7 +63,11 @@ class HostSeen:
 
 
 def hosts_seen(
-    reason: str, algorithm: str, others: Sequence[HostSeen], own: HostSeen | None
+    reason: str,
+    algorithm: str,
+    others: Sequence[HostSeen],
+    own: HostSeen | None,
+    loads: LoadsSeen | None = None,
 ) -> str:
     """Returns the loads that were compared, or why other hosts were passed over, to be kept with
     the command; "" where the reason says it all. `others`: the chosen or best one first. `own`:
@@ -73,6 +79,8 @@ def hosts_seen(
             if one is not None and one.load is not None and not one.why
         )
         shown = f"load with it: {shown}" if shown else ""
+    elif reason == BELOW_THRESHOLD and loads and None not in (loads.here, loads.local_threshold):
+        shown = f"load {loads.here:.2f}, threshold {loads.local_threshold:.2f}"
     elif reason in PASSED_OVER:
         shown = ", ".join(f"{one.name}: {one.why}" for one in others[:PASSED_OVER_MAX] if one.why)
     else:
@@ -101,7 +109,7 @@ def why_placed(
 def why_chosen(reason: str, algorithm: str, seen: LoadsSeen, other: str) -> str:
     if algorithm in TIMED_BY and reason in TIMED:
         return TIMED[reason]
-    if reason == "below-threshold" and None not in (seen.here, seen.local_threshold):
+    if reason == BELOW_THRESHOLD and None not in (seen.here, seen.local_threshold):
         is_below = f"{seen.here:.2f}" != f"{seen.local_threshold:.2f}"
         return (
             f"load {seen.here:.2f} is {'below' if is_below else 'no more than'} "

@@ -7,7 +7,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 
-from lbd.cli.ctl.own_config import need_writable, put_config, text_of, with_settings
+from lbd.cli.ctl.own_config import (
+    checked,
+    is_labs,
+    need_writable,
+    put_config,
+    text_of,
+    way_without,
+    with_settings,
+)
 from lbd.cli.ctl.startable import warn
 from lbd.cli.ctl.steer import FORWARD_TIMEOUT_S, algorithm, param, say_missing, where
 from lbd.cli.ctl.verb import Verb, say
@@ -20,7 +28,6 @@ from lbd.config.load import (
     absent_file,
     find_file,
     load,
-    parse,
     read_given,
     settle,
     toml_value,
@@ -245,7 +252,7 @@ def change(options: argparse.Namespace, path: str | None) -> int:
         raise ConfigError(f"{name}: must be section.key")
     file = absent_file(path) or find_file(path)
     assert file is not None  # otherwise it is absent
-    need_writable(file.parent)
+    need_writable(file.parent, way_without(name, file))
     value = None if options.unset else toml_value(options.value)
     text = with_settings(text_of(file), {(section, key): value}, str(file))
     try:
@@ -300,17 +307,13 @@ def after(name: str, daemons: Daemons) -> str:
     if name.startswith(OF_THE_QUEUE):
         at_once = "; with --cluster at once, for all hosts" if is_shared(name) else ""
         return f"after `lbctl restart` on the dispatcher's host{at_once}"
-    own = "for your own commands at once (in lbsh: from its next start on), for those of others "
+    if is_own_too(name):
+        at_once = "at once (in lbsh: from its next start on)"
+        if is_labs(Path(daemons.config.path)):
+            return f"for everybody who acts from this host {at_once}"
+        return f"for your own commands {at_once}, for those of others after `lbctl restart`"
     keeper = " and `systemctl restart lbd-keeper`, which ends what runs here"
-    return f"{own * is_own_too(name)}after `lbctl restart`{keeper if name in BY_KEEPER else ''}"
-
-
-def checked(text: str, file: Path) -> Config:
-    """Parses the text as the file's new content. Raises ConfigError."""
-    given = Given(str(file), text)
-    for section, content in parse(text, str(file)).items():
-        given.add_section(section, content)
-    return settle(given.config(), given)
+    return f"after `lbctl restart`{keeper if name in BY_KEEPER else ''}"
 
 
 def need_possible(base: Config, saved: Mapping[str, str], name: str, what: str = "") -> None:

@@ -11,9 +11,21 @@ from pathlib import Path
 
 import tomlkit
 
-from lbd.config.load import absent_file, load, load_new, parse, read_text
+from lbd.config.load import (
+    SYSTEM_FILE,
+    Given,
+    absent_file,
+    load,
+    load_new,
+    own_file,
+    parse,
+    read_text,
+    settle,
+)
+from lbd.config.reload import is_own_too
 from lbd.config.schema import Config
 from lbd.errors import ConfigError
+from lbd.lab.plan import MADE_BY
 from lbd.process.whole_file import write_whole
 
 Keys = dict[tuple[str, str], str]  # (section, key) -> text
@@ -105,6 +117,14 @@ def with_settings(text: str, settings: Mapping[tuple[str, str], object], source:
     return tomlkit.dumps(document)
 
 
+def checked(text: str, file: Path) -> Config:
+    """Parses the text as the file's new content. Raises ConfigError."""
+    given = Given(str(file), text)
+    for section, content in parse(text, str(file)).items():
+        given.add_section(section, content)
+    return settle(given.config(), given)
+
+
 def put_config(file: Path, text: str) -> None:
     try:
         file.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -114,10 +134,23 @@ def put_config(file: Path, text: str) -> None:
         raise ConfigError(f"{file}: {problem.strerror}") from problem
 
 
-def need_writable(path: Path) -> None:
-    """Raises ConfigError."""
+def is_labs(file: Path) -> bool:
+    """Returns whether `lbd lab` has made the file. All users of that lab's host go by it."""
+    return text_of(file).startswith(MADE_BY)
+
+
+def way_without(name: str, file: Path) -> str:
+    """Returns what a user who may not write the file can do about the setting; "" for nothing."""
+    if not is_own_too(name):
+        return ""
+    if is_labs(file):
+        return "; ask who started the lab, or set LBD_CONFIG to a copy of lbd.toml with your list"
+    return f"; for your own commands write it into {own_file()}" if file == SYSTEM_FILE else ""
+
+
+def need_writable(path: Path, otherwise: str = "") -> None:
+    """Raises ConfigError, which ends with `otherwise`."""
     there = next(p for p in (path, *path.parents) if p.exists())
     if not os.access(there, os.W_OK | os.X_OK):
-        raise ConfigError(
-            f"{there}: permission denied; only root and the daemons' user can write there"
-        )
+        who = "only root and the daemons' user can write there"
+        raise ConfigError(f"{there}: permission denied; {who}{otherwise}")

@@ -11,6 +11,7 @@ import signal
 import time
 from pathlib import Path
 
+from lbd.cli.ctl.own_config import is_labs
 from lbd.cli.ctl.startable import failure, obstacles, said_by, unit_of
 from lbd.cli.ctl.verb import Verb, asking
 from lbd.cli.program import Parser
@@ -21,7 +22,6 @@ from lbd.console.output import print_json, put
 from lbd.console.starting import is_of_unit, pid_in
 from lbd.errors import ConfigError, LbdError, Unavailable
 from lbd.keeper.gate import find_account
-from lbd.lab.plan import MADE_BY
 from lbd.load.process_table import task_of
 from lbd.local.caller import caller_of
 from lbd.local.json_socket import Json, Refusal, ask, connected
@@ -92,7 +92,7 @@ def ask_status(daemons: Daemons, name: str) -> None:
 
 def refuse_in_lab(config: Path) -> None:
     """Raises Refusal before any daemon stops, because nothing restarts a lab's daemons."""
-    if not config.is_file() or not config.read_text("utf-8").startswith(MADE_BY):
+    if not config.is_file() or not is_labs(config):
         return
     host, where = config.parent.name, shlex.quote(str(config.parent.parent))
     raise Refusal(

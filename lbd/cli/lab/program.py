@@ -20,7 +20,7 @@ from lbd.console.output import Page, can_ask, is_agreed, own_page, print_json, p
 from lbd.console.reply import Json, number, table, tables, text
 from lbd.errors import ConfigError, LbdError
 from lbd.lab import hosts, lab, processes, removal
-from lbd.lab.plan import DAEMONS, INSIDE, ISOLATIONS, host_names
+from lbd.lab.plan import DAEMONS, INSIDE, ISOLATIONS, Plan, host_names
 from lbd.lab.record import load, own_place, record_file
 from lbd.local.json_socket import ask
 from lbd.process.own_directory import make_own
@@ -236,8 +236,16 @@ def run_up(options: argparse.Namespace) -> int:
     where = "" if found_without else f" --dir {root}"
     hosts_up = f"{len(plan.hosts)} host{'s' if len(plan.hosts) > 1 else ''} up"
     print(f"{hosts_up} in {root} (isolation: {plan.isolate}{each})")
-    print(f'act from one:  eval "$(lbd lab env h1{where})"    end:  lbd lab down{where}')
+    print(f"act from one:  {way_in(plan, where)}    end:  lbd lab down{where}")
     return 0
+
+
+def way_in(plan: Plan, where: str) -> str:
+    """Returns what to type to act from h1. A shell outside would see this machine's directory where
+    each host has a private one."""
+    if plan.private:
+        return f"lbd lab exec h1{where} -- runuser -u USER bash"
+    return f'eval "$(lbd lab env h1{where})"'
 
 
 def queue_settings(mode: str | None, store: str | None, hosts: int) -> list[str]:

@@ -268,7 +268,9 @@ class Command:
             case e.AskLim(question, insist):
                 asked = self._books.in_json(question)
                 not_here = self._books.not_here if asked["report"] else ""
-                said = await self._home.lim_questions.place(asked, question, insist, not_here)
+                said = await self._home.lim_questions.place(
+                    asked, question, insist, not_here, self._request.excluded
+                )
                 self._books.said = said if isinstance(said, e.LimSaid) else None
                 return said
             case e.WaitForRoom(limit_s):

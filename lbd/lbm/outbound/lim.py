@@ -3,7 +3,7 @@
 import asyncio
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from lbd.errors import Unavailable
 from lbd.lbm.core import journey_events as e
@@ -12,7 +12,7 @@ from lbd.local.json_socket import Json, JsonClient, Refusal
 from lbd.local.starting import LOOK_S, returns
 from lbd.model import HostId, Needs, Verdict
 from lbd.text.needs_words import needs_text
-from lbd.text.placement_phrases import CHOSEN, HostSeen, LoadsSeen, hosts_seen, why_placed
+from lbd.text.placement_phrases import SAYS_LOADS, HostSeen, LoadsSeen, hosts_seen, why_placed
 
 LINGER_S = 0.03
 ASK_TIMEOUT_S = 1.0
@@ -110,15 +110,18 @@ class LimQuestions:
         self._addresses: dict[HostId, tuple[str, float]] = {}
 
     async def place(
-        self, asked: Json, question: e.Question, insist: bool, not_here: str = ""
-    ) -> e.Event:
-        """`asked`: the full question. `not_here`: why its user does not let it stay."""
+        self, asked: Json, question: e.Question, insist: bool, not_here: str = "",
+        unwanted: Collection[HostId] = (),
+    ) -> e.Event:  # fmt: skip
+        """`asked`: the full question. `not_here`: why its user does not let it stay; `unwanted`:
+        the hosts that the user has excluded."""
         self._notes.flush()
         may_be_no = insist or question.must_leave or bool(asked["needs"])
         try:
             answer = await self.ask(asked, must=insist, may_be_no=may_be_no)
             may_stay = not (question.must_leave or self._own in question.excluded)
-            said = lim_said(answer, self._own if may_stay else "", not_here)
+            left_out = question.excluded.difference(unwanted)
+            said = lim_said(answer, self._own if may_stay else "", not_here, left_out)
         except Refusal as refusal:
             return e.LimRefused(str(refusal))
         except Unavailable as problem:
@@ -199,8 +202,11 @@ def in_json(question: e.Question, job: Job, cpu_s: float, needs: Needs, *, repor
     }
 
 
-def lim_said(answer: Json, own: str = "", not_here: str = "") -> e.LimSaid:
-    """`own`: this host, if the command may stay. Raises Unavailable."""
+def lim_said(
+    answer: Json, own: str = "", not_here: str = "", left_out: Collection[str] = ()
+) -> e.LimSaid:
+    """`own`: this host, if the command may stay. `left_out`: hosts that the LIM was not asked
+    about, which must not read as if the user had excluded them. Raises Unavailable."""
     try:
         verdict = Verdict(answer.get("verdict"))
     except ValueError:
@@ -208,13 +214,14 @@ def lim_said(answer: Json, own: str = "", not_here: str = "") -> e.LimSaid:
     host, address = HostId(str(answer.get("host"))), str(answer.get("address") or "")
     reason = str(answer.get("reason"))
     phrase, algorithm = "", str(answer.get("algorithm"))
-    found = {str(row.get("name")): host_seen(row) for row in rows_of(answer)}
+    found = {one.name: one for one in map(host_seen, rows_of(answer)) if one.name not in left_out}
     ours = found.pop(own, None)
     others = [found[host]] if host in found else list(found.values())
-    seen = hosts_seen(reason, algorithm, others, ours)
-    if "load_here" in answer:
-        phrase = why_placed(reason, algorithm, loads_seen(answer, host, own), not_here)
-        if seen and reason not in CHOSEN:
+    loads = loads_seen(answer, host, own) if "load_here" in answer else None
+    seen = hosts_seen(reason, algorithm, others, ours, loads)
+    if loads is not None:
+        phrase = why_placed(reason, algorithm, loads, not_here)
+        if seen and reason not in SAYS_LOADS:
             phrase += f"; {seen}"
     return e.LimSaid(verdict, host, address, reason, phrase, seen)
 

@@ -73,6 +73,16 @@ async def test_a_dry_question_charges_nobody(two):
     assert (await one.ask({"op": "counters"}))["charged_jobs"] == 0
 
 
+async def test_the_load_at_which_a_command_stays_is_kept_with_it(tmp_path):
+    lim = replace(LIM, local_threshold=1000.0)
+    both = (config(tmp_path, name, lim=lim) for name in ("h1", "h2"))
+    async with running(*both) as (one, other):
+        await until(lambda: up(one, "h2") and up(other, "h1"))
+        reply = await one.ask(PLACE)
+    assert (reply["reason"], reply["local_threshold"]) == ("below-threshold", 1000.0)
+    assert reply["load_here"] >= 0.0
+
+
 async def test_the_end_of_the_lbm_is_noticed(two):
     one, other = two
     await other.ask(LBM)

@@ -301,7 +301,11 @@ def test_states_and_reasons():
     said = {"after 12 has succeeded": "Dependency", "not before 17:30": "BeginTime",
             "held by ann": "JobHeldUser", "next, as soon as a slot": "Resources",
             "2 tasks of its array may run at once (%2)": "JobArrayTaskLimit",
-            "it needs 8 slots on one host; the largest host has 2": "Resources",
+            "it needs 8 slots on one host; the largest host has 2": "BadConstraints",
+            "it needs 8 slots on h3, which has 2": "BadConstraints",
+            "it needs 8 slots on one host; the largest host has 2; h3: drained": "Resources",
+            "no host has 8.0G of memory; the largest has 2.0G; it starts once a host has what it "
+            "needs": "BadConstraints",
             "h1: no gpu; it starts once a host has what it needs": "Resources",
             "it may run only on h1 (-H), which accepts no jobs now: drained": "ReqNodeNotAvail",
             "starting on h2": "None", "": "None", "3 jobs are ahead of it": "Priority"}  # fmt: skip

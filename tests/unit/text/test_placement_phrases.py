@@ -59,6 +59,11 @@ def test_what_was_compared_is_kept(reason, algorithm, others, own, said):
     assert hosts_seen(reason, algorithm, others, own) == said
 
 
+def test_of_a_low_load_it_is_kept_with_the_threshold():
+    loads = LoadsSeen(0.456, 0.7)
+    assert hosts_seen("below-threshold", "GLOBAL", [], H1, loads) == "load 0.46, threshold 0.70"
+
+
 def test_but_not_more_than_a_record_has_room_for():
     many = [HostSeen("h" * 63, 0.5, "no free slot")] * 16
     assert len(hosts_seen("no-free-slot", "GLOBAL", many, H1)) == 120

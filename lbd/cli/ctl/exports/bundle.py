@@ -19,7 +19,7 @@ from pathlib import Path
 
 import lbd
 from lbd.cli.ctl.config import in_force
-from lbd.cli.ctl.own_config import text_of
+from lbd.cli.ctl.own_config import is_labs, text_of
 from lbd.cli.ctl.verb import Verb, reading
 from lbd.cli.program import Parser
 from lbd.config.schema import Config
@@ -28,7 +28,6 @@ from lbd.console.output import finite, print_json, put
 from lbd.console.reply import Json, tables, text
 from lbd.doctor.findings import checks
 from lbd.errors import ConfigError, LbdError, Unavailable
-from lbd.lab.plan import MADE_BY
 from lbd.process.whole_file import write_whole
 from lbd.text.secrets import secret_values, without_secrets
 
@@ -142,7 +141,7 @@ def version_of(library: str) -> str | None:
 
 def logs(config: Config) -> Iterator[tuple[str, Callable[[], str]]]:
     """Yields the daemons' logs: the files of a lab, or else the journal."""
-    if config.path and text_of(Path(config.path)).startswith(MADE_BY):
+    if config.path and is_labs(Path(config.path)):
         for name in UNITS:
             path = Path(config.host.runtime_dir, f"{name}.log")
             if path.exists():

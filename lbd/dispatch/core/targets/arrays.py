@@ -35,6 +35,10 @@ FRESH_S = 0.5  # what a single array may have is recomputed after this, as slots
 SHARED_S = 0.02  # for several arrays, after this for each of them
 FEW_ARRAYS = 16  # up to this many, it is done at once when one arrives
 NOTABLE_S = 1.0  # a shorter time is not called late or early
+UNKNOWN = (
+    "how long its tasks take is not known until some have ended: --work tells, or the --name of "
+    "earlier ones"
+)
 LEFT_BY_OTHERS = "as many as other arrays with targets leave it"
 EXPECTED_MAX = 10_000  # arriving arrays with known earlier tasks
 # The next job is searched among all arrays at their limits, so these are kept few.
@@ -175,7 +179,8 @@ class Targets:
         return array.at_once - array.batch.running
 
     def obstacle(self, job: QueuedJob, now_s: float) -> str:
-        """Returns why no more tasks of its array may start now; "" if one may."""
+        """Returns why no more tasks of its array may start now; "" if one may. When the array will
+        end is said by `standing`, which alone knows when slots come free."""
         array = self._of(job)
         if array is None or not self.is_full(job, now_s):
             return ""
@@ -185,7 +190,7 @@ class Targets:
         if not array.is_known:
             why = "the limit until it is known how long they take"
         else:
-            why = why_no_more(array, now_s, foreseen(array, now_s, NOW)[1])
+            why, _ = why_no_more(array, now_s, foreseen(array, now_s, NOW)[1])
         return f"{array.batch.running} {run} running, {why}"
 
     def standing(
@@ -207,24 +212,18 @@ class Targets:
         return min(ends, default=None)
 
     def remark(self, number: int, now_s: float, begins: Begins | None = NOW) -> str:
-        """Returns one line on a new array that cannot be in time; "" for any other. `begins`: as
-        for `standing`."""
+        """Returns one line on a new array that cannot be in time, or whose tasks are unknown; ""
+        for any other. `begins`: as for `standing`."""
         array = self.arrays.get(number)
         if array is None or not self._limited(array.job)[0]:
             return ""
+        if not array.is_known:
+            return UNKNOWN
         self._divided_s = -math.inf
         self._refresh(array, now_s)
         begins = self._begins(array, now_s, begins)
         there, end = foreseen(array, now_s, begins)
-        if there.in_time or not there.is_known:
-            return ""
-        assert array.job.target is not None
-        what = "the deadline" if array.job.target.is_deadline else "the target"
-        within_s, gets_more = round(array.until_s - now_s, 1), array.together_s < math.inf
-        if end is None and (alone := there.end(now_s)) is not None:
-            end = Within.of(alone)
-        found = ArrayOutlook(there.at_once, within_s, end, begins, gets_more)
-        return found.warning(what)
+        return "" if there.in_time else too_late(array, there, now_s, end, begins)
 
     def _begins(self, array: TargetArray, now_s: float, begins: Begins | None) -> Begins | None:
         if array.batch.running:
@@ -293,6 +292,22 @@ class Targets:
                 array.together_s = now_s + work_s / slots
 
 
+def too_late(
+    array: TargetArray,
+    there: TargetArray,
+    now_s: float,
+    end: Within | None,
+    begins: Begins | None,
+) -> str:
+    """Warns that the array cannot be in time. `there`: as it will be when it begins."""
+    assert array.job.target is not None
+    what = "the deadline" if array.job.target.is_deadline else "the target"
+    within_s, gets_more = round(array.until_s - now_s, 1), array.together_s < math.inf
+    if end is None and (alone := there.end(now_s)) is not None:
+        end = Within.of(alone)
+    return ArrayOutlook(there.at_once, within_s, end, begins, gets_more).warning(what)
+
+
 def aim_phrase(target: Target) -> str:
     return "by its deadline" if target.is_deadline else "at its target time"
 
@@ -341,7 +356,7 @@ def why_so_many(array: TargetArray, now_s: float, end: Within | None) -> str:
         )
     if not batch.waiting:
         return "its last tasks are running, and more slots would not help"
-    said = why_no_more(array, now_s, end)
+    said = "".join(why_no_more(array, now_s, end))
     if array.most < batch.slots:
         said += "; other arrays with targets need the rest"
     elif batch.running < array.at_once:
@@ -349,22 +364,22 @@ def why_so_many(array: TargetArray, now_s: float, end: Within | None) -> str:
     return said
 
 
-def why_no_more(array: TargetArray, now_s: float, end: Within | None) -> str:
-    """Says why no more of the known tasks of an array run at once, and whether that will do. All
-    that is said of an array says it so."""
+def why_no_more(array: TargetArray, now_s: float, end: Within | None) -> tuple[str, str]:
+    """Says why no more of the known tasks of an array run at once, and whether that will do."""
     target, late_s = array.job.target, now_s - array.until_s + (end.mean_s if end else math.inf)
     assert target is not None
     is_late = late_s >= NOTABLE_S and end is not None
     if array.in_time and not is_late:
         if array.at_once == 1 and end is not None and now_s + end.high_s < array.until_s:
-            return f"one at a time is enough: it will end {show_duration(-late_s)} early on average"
-        return f"as many as it needs to end {aim_phrase(target)}"
+            early = show_duration(-late_s)
+            return "one at a time is enough", f": it will end {early} early on average"
+        return f"as many as it needs to end {aim_phrase(target)}", ""
     why = array.limited_by
     if array.in_time and array.at_once < array.most:
         why = "one more whenever a task ends"
     if end is None:
-        return f"{why}; it will end late"
+        return why, "; it will end late"
     if abs(late_s) < NOTABLE_S:
-        return f"{why}; it will end just in time on average"
+        return why, "; it will end just in time on average"
     how = "late" if is_late else "early"
-    return f"{why}; it will end {show_duration(abs(late_s))} {how} on average"
+    return why, f"; it will end {show_duration(abs(late_s))} {how} on average"

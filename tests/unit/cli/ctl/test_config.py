@@ -5,9 +5,12 @@ import json
 import pytest
 
 from lbd.cli.ctl.config import sign_again
+from lbd.cli.ctl.own_config import need_writable, way_without
 from lbd.cli.lbctl import main
-from lbd.config.load import load
+from lbd.config.load import SYSTEM_FILE, load
 from lbd.console.daemons import Daemons
+from lbd.errors import ConfigError
+from lbd.lab.plan import MADE_BY
 
 
 @pytest.fixture
@@ -161,6 +164,34 @@ def test_rules_for_owners_apply_at_once(lbctl, file, daemon):
     assert "takes effect for your own commands at once (in lbsh: from its next start on)" in said
     said = lbctl("set", "users.allow", '["builder"]').out
     assert "after `lbctl restart` and `systemctl restart lbd-keeper`, which ends" in said
+
+
+def test_in_a_lab_a_list_is_everybodys_on_that_host_at_once(lbctl, file, daemon):
+    daemon("lbm", reload={"ok": True})
+    file.write_text(f"{MADE_BY}\n{file.read_text()}")
+    said = lbctl("set", "eligibility.never", '["make"]').out
+    assert said.endswith(": takes effect for everybody who acts from this host at once (in lbsh: "
+                         "from its next start on)\n")  # fmt: skip
+
+
+def test_who_may_not_write_a_list_there_is_told_where_to_write_it(tmp_path, monkeypatch):
+    labs, other = tmp_path / "lab.toml", tmp_path / "other.toml"
+    labs.write_text(f"{MADE_BY}\n")
+    other.write_text("")
+    monkeypatch.setattr("os.access", lambda *_: False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", "/home/ann/.config")
+
+    def refusal(name, file):
+        with pytest.raises(ConfigError) as refused:
+            need_writable(file.parent, way_without(name, file))
+        return str(refused.value).partition(" can write there")[2]
+
+    own = "; for your own commands write it into /home/ann/.config/lbd/lbd.toml"
+    assert refusal("eligibility.never", SYSTEM_FILE) == own
+    asked = refusal("eligibility.never", labs)
+    assert asked.startswith("; ask who started the lab, or set LBD_CONFIG to a copy of lbd.toml")
+    assert not refusal("eligibility.never", other)
+    assert not refusal("admission.slots", SYSTEM_FILE)
 
 
 def test_an_owner_rule_that_matches_nothing_is_set_with_a_warning(lbctl, file):

@@ -1,13 +1,15 @@
 """Impossible requests to `lbd lab`, and requests for a lab that does not exist."""
 
 import signal
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from lbd.cli import main
-from lbd.cli.lab.program import before_command
+from lbd.cli.lab.program import before_command, way_in
 from lbd.lab import lab, record
-from lbd.lab.plan import INSIDE
+from lbd.lab.plan import INSIDE, Plan
 
 
 @pytest.fixture(autouse=True)
@@ -67,6 +69,13 @@ def test_bad_input_is_one_line(tmp_path, complaint, words, code, says):
 def test_what_follows_the_host_is_the_command(words, own, command):
     found = before_command(["exec", *words.split()])
     assert found == (["exec", *own.split()], command.split())
+
+
+def test_how_to_act_from_a_host_with_private_directories():
+    plan = Plan(Path("/l"), ("h1",), "namespaces", "10.0.0", 1.0, "", (), allow_root=True)
+    assert way_in(plan, "") == 'eval "$(lbd lab env h1)"'
+    private = replace(plan, private=("/tmp/mine",))
+    assert way_in(private, " --dir /l") == "lbd lab exec h1 --dir /l -- runuser -u USER bash"
 
 
 @pytest.fixture

@@ -27,6 +27,7 @@ def test_a_place_without_an_address():
     said = {"verdict": "here", "host": "h1", "address": None, "reason": "below-threshold"}
     shown = said | {"load_here": 0.05, "local_threshold": 0.7}
     assert lim_said(shown).phrase == "load 0.05 is below 0.70 (lim.local_threshold)"
+    assert lim_said(shown).seen == "load 0.05, threshold 0.70"
     loads = [{"name": "h2", "load": 1.0}, {"name": "h1", "load": 2.8}, {"name": "h3"}, 4]
     away = {"host": "h2", "reason": "lowest", "load_here": None, "candidates": loads}
     assert "be 1.00, the" in lim_said(said | away, "h1").phrase
@@ -44,6 +45,13 @@ def test_a_place_without_an_address():
     assert lim_said(said | full | {"load_here": 2.8}, "h1").phrase == (
         "the other hosts that accept commands are full: they have no free slots; h2: no free slot"
     )
+
+
+def test_a_host_that_was_left_out_is_not_said_to_be_excluded():
+    """Its directory is not the same there, which is said with the command."""
+    rows = [{"name": "h2", "why": "excluded"}, {"name": "h3", "why": "excluded"}]
+    said = {"verdict": "here", "host": "h1", "reason": "no-willing-host", "candidates": rows}
+    assert lim_said(said, "h1", left_out={"h2"}).seen == "h3: excluded"
 
 
 @pytest.mark.parametrize("said", [{}, {"verdict": "nowhere"}, {"verdict": None}, {"verdict": 1}])

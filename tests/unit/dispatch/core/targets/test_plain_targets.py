@@ -4,6 +4,7 @@ It is one file because the model and what compares it are of no use without each
 """
 
 import math
+import re
 from random import Random
 
 import pytest
@@ -241,7 +242,7 @@ class PlainArray:
         said = "1 task of its array is" if running == 1 else f"{running} tasks of its array are"
         if not self.known:
             return f"{said} running, the limit until it is known how long they take"
-        return f"{said} running, {self.no_more(now_s)}"
+        return f"{said} running, {re.split('[;:] it will end ', self.no_more(now_s))[0]}"
 
 
 class Plain:
