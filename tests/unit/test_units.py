@@ -23,4 +23,15 @@ def test_the_lbm_is_told_by_the_signal_whether_it_is_stopped_or_restarted():
 
 def test_the_lbm_stops_before_the_dispatcher_that_it_reports_to():
     unit = next(unit for unit in UNITS if unit.stem == "lbd-lbm").read_text()
-    assert "lbd-dispatcher.service" in re.search(r"^After=(.*)$", unit, re.MULTILINE)[1].split()
+    assert "lbd-dispatcher.service" in after(unit)
+
+
+@pytest.mark.parametrize("name", ["lbd-lim", "lbd-lbm", "lbd-dispatcher"])
+def test_jobs_come_to_a_host_that_has_its_network_file_systems(name):
+    """A queued job that may run only there would fail for want of its directory."""
+    unit = next(unit for unit in UNITS if unit.stem == name).read_text()
+    assert {"remote-fs.target", "autofs.service"} <= {*after(unit)}
+
+
+def after(unit: str) -> list[str]:
+    return " ".join(re.findall(r"^After=(.*)$", unit, re.MULTILINE)).split()

@@ -181,7 +181,8 @@ def owner_in_words(config: AdmissionConfig) -> list[str]:
     signs, keys = [], []
     if config.owner_idle_s:
         last = duration_text(config.owner_idle_s)
-        signs.append(f"a terminal, keyboard or mouse was used within {last}")
+        of = f" of {some_of(config.owners)} (admission.owners)" if config.owners else ""
+        signs.append(f"a terminal{of}, keyboard or mouse was used within {last}")
         keys.append("admission.owner_idle_s")
     if config.owner_load:
         signs.append(f"other programs keep more than {config.owner_load:g} cores busy")

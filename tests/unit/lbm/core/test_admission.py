@@ -157,6 +157,8 @@ def test_the_rules_in_words():
         "other programs keep more than 0.5 cores busy (admission.owner_idle_s, "
         "admission.owner_load, admission.owner_is_back)"
     ]
+    [line] = in_words(AdmissionConfig(owner_idle_s=300.0, owners=("ann", "eve")))
+    assert "while a terminal of ann, eve (admission.owners), keyboard or mouse was used" in line
     assert in_words(AdmissionConfig(**NIGHTS)) == [
         "takes only commands of groups wheel (admission.groups)",
         "takes everybody's commands 18:00-08:00, sat,sun (admission.everybody_when)",
