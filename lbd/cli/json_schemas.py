@@ -95,7 +95,9 @@ FIGURES: dict[str, object] = {
     "p95_slowdown": "number?",
 }  # fmt: skip
 QUEUES: dict[str, object] = {"cpu": "number?", "io": "number?", "memory": "number?"}
-DISPATCHER = fields({"mode": "text", "leader": "text?", "queued": "integer", "running": "integer"})
+DISPATCHER = fields(
+    {"mode": "text", "leader": "text?", "queued": "integer", "running": "integer"}, {"full": "text"}
+)
 HOST = fields({
     "name": "text", "address": "text", "state": one_of(*(state.value for state in HostState)),
     "index": "number?", "queues": fields(QUEUES), "utilisation": "number?", "cores": "number?",

@@ -17,8 +17,9 @@ QUEUE_KEYS = ("mode", "leader", "queued", "running")
 
 def ask_status(daemons: Daemons) -> Json:
     """Returns the LIM's status with the dispatcher's current numbers, and the hosts' tiers if its
-    mode has any. If the dispatcher does not answer at once, the LIM's last report of it stays;
-    `dispatcher_unknown` says why if it could not even be asked."""
+    mode has any; its `full` says why it takes no jobs, if it takes none. If the dispatcher does not
+    answer at once, the LIM's last report of it stays; `dispatcher_unknown` says why if it could not
+    even be asked."""
     reply = daemons.lim({"op": "status"})
     if not daemons.queue()[0]:
         return reply
@@ -30,7 +31,10 @@ def ask_status(daemons: Daemons) -> Json:
     except LbdError:
         return reply
     tiers = table(tags, "tiers")
-    table(reply, "cluster")["dispatcher"] = {key: tags.get(key) for key in QUEUE_KEYS}
+    queue = {key: tags.get(key) for key in QUEUE_KEYS}
+    if full := text(tags, "full"):
+        queue["full"] = full
+    table(reply, "cluster")["dispatcher"] = queue
     for host in tables(reply, "hosts"):
         host["tier"] = tiers.get(text(host, "name"))
     return reply

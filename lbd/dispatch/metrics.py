@@ -22,6 +22,6 @@ def dispatcher_metrics(dispatcher: Dispatcher | None) -> Json:
             ["queued", "running", begun],
         ],
         **disk_metrics(besides_state(dispatcher.config, of_ledger(dispatcher.config))),
-        "ledger_trouble": bool(ledger.trouble),
+        "ledger_trouble": bool(dispatcher.why_refuses()),
         **(ledger.counts.answer() if isinstance(ledger, Store) else {}),
     }

@@ -134,7 +134,8 @@ ASKED = {  # each field is in one of the answers
     "lbctl predict": ["lbctl predict -n 1-2 --work 2 --json"],
     "lbrun --status-file": ["lbrun --status-file f -H h2 true && cat f"],
 }  # fmt: skip
-IN_TROUBLE = {"cluster.dispatcher_unknown", "unknown", "nobody_takes"}  # said only then
+# said only then
+IN_TROUBLE = {"cluster.dispatcher_unknown", "cluster.dispatcher.full", "unknown", "nobody_takes"}
 
 
 @pytest.mark.parametrize("section", FIELDS, ids=lambda section: section.partition("\n")[0])

@@ -202,7 +202,10 @@ def cluster_lines(
     ]
     if index not in ("", INDICES[0]):
         parts.append(f"load index {index}")
-    return folded(parts, columns)
+    lines = folded(parts, columns)
+    if full := text(dispatcher, "full"):
+        lines += wrapped(f"dispatcher on {text(dispatcher, 'leader')}: {full}", columns, "  ")
+    return lines
 
 
 def host_row(host: Json, own: str, loads: Sequence[str]) -> Row:

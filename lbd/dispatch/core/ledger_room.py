@@ -18,6 +18,7 @@ RESERVE_SHARE = 20  # a twentieth of the disk
 RESERVE_BYTES_MAX = 256 << 20
 SMALL_BYTES = 4096  # about what the smallest submission takes, with its environment
 NO_MORE = "so the queue takes no new jobs; those in it go on"
+NOT_WRITTEN = "so the queue takes no new jobs and begins none"
 ENDED_SHARE = 2  # half of the room is for ended jobs
 
 

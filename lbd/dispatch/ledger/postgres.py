@@ -58,7 +58,6 @@ class PostgresLedger(Store):
         self._waiting: list[Request] = []
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
-        self.trouble = ""  # why the last group is not written; "" if it is
         loop = asyncio.get_running_loop()
         self.over: asyncio.Future[None] = loop.create_future()  # only ever finished by an exception
         self._tasks = [
@@ -237,11 +236,3 @@ class PostgresLedger(Store):
                 why = self.trouble or f"{self._writing.where}: no answer in time"
                 trouble = LedgerTrouble(f"{why}; nothing was queued; try again later")
                 settle([(request, trouble) for request in late])
-
-    def _say(self, trouble: str) -> None:
-        """Logs each problem once."""
-        if trouble and trouble != self.trouble:
-            log.warning("%s", trouble)
-        elif self.trouble and not trouble:
-            log.info("the ledger can be written again")
-        self.trouble = trouble

@@ -104,7 +104,11 @@ class SqliteLedger(Store):
         stopped = False
         while not stopped:
             if not waiting:
-                first = self._requests.get()
+                try:
+                    first = self._requests.get(timeout=RETRY_S if self.trouble else None)
+                except queue.Empty:
+                    self._commit(db, [])
+                    continue
                 stopped = first is None
                 waiting = [first] if first is not None else []
             lingers = bool(waiting) and all(request.may_linger for request in waiting)
@@ -138,16 +142,17 @@ class SqliteLedger(Store):
             self.counts.failures += 1
             trouble = LedgerTrouble(f"{self._path}: {problem}")
             self._report([(request, trouble) for request in group if not request.must])
-            again = [request for request in group if request.must]
-            self.trouble = str(trouble) if again else self.trouble
-            return again
-        self.trouble = ""
+            self._say(str(trouble))
+            return [request for request in group if request.must]
+        self._say("")
         self.counts.commits.note(time.monotonic() - began_s)
         self._report([(request, refused.get(request)) for request in group])
         return []
 
     def _write_group(self, db: sqlite3.Connection, group: list[Request]) -> None:
         db.execute("BEGIN IMMEDIATE")
+        if self.trouble:  # the group may write nothing, and would prove nothing
+            db.execute(f"PRAGMA user_version = {VERSION}")
         for make, requests in pieces(group):
             for request, result in zip(requests, carry_out(db, make()), strict=True):
                 request.result = result

@@ -12,6 +12,7 @@ a record is written without the texts that a host or a user added to it (`bare`)
 """
 
 import asyncio
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -38,6 +39,8 @@ from lbd.dispatch.ledger.counts import LedgerCounts
 from lbd.dispatch.ledger.work import Arrived, Dated, MakeWork, Result, Work
 from lbd.model import JobId
 
+log = logging.getLogger("lbd.dispatch")
+
 GROUP_MAX = 1000  # requests in one transaction
 NOT_RECORDED = "the ledger could not record why"
 
@@ -63,7 +66,7 @@ class Request:
 class Store(ABC):
     """Implements the protocol `Ledger`."""
 
-    trouble = ""
+    trouble = ""  # why the last group is not written; "" if it is
 
     def __init__(self) -> None:
         self.counts = LedgerCounts()
@@ -141,6 +144,14 @@ class Store(ABC):
         count = await self._ask(lambda: retention.forget(before_unix_s, excess, limit))
         assert isinstance(count, int)
         return count
+
+    def _say(self, trouble: str) -> None:
+        """Logs each problem once."""
+        if trouble and trouble != self.trouble:
+            log.warning("%s", trouble)
+        elif self.trouble and not trouble:
+            log.info("the ledger can be written again")
+        self.trouble = trouble
 
     async def _ask(self, make: MakeWork[object]) -> object:
         request = Request(new_future(), make)

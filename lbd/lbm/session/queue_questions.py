@@ -45,11 +45,13 @@ from lbd.net.gen import dispatch_pb2 as pb
 from lbd.policy.invocation import key_of
 from lbd.text.needs_words import needs_text, read_needs_text
 from lbd.text.one_line import one_line
+from lbd.text.units import duration_text
 
 PATIENCE_MAX_S = 20.0  # for one answer
 ASKED_MAX_S = 1e9  # the longest time that a question may name
 PLACE_MAX = 1 << 62
 FULL_CHARS = 300
+CANCELLED_EARLY = "cancelled before it ran"
 NO_UID = -2  # nobody's; differs from a job's unknown uid (-1)
 
 
@@ -268,7 +270,7 @@ class QueueAnswers:
             if wanted is not None or ended:
                 if wanted is not None:
                     raise Refusal(f"job {name_of(job)} has no attempt {wanted}")
-                raise Refusal(f"job {name_of(job)} {why_it_never_ran(job)}", "unavailable")
+                raise Refusal(why_no_output(job), "unavailable")
             # A client that has seen some of it continues from there once the attempt is known
             # again.
             return {"data": [], "at": at or [0, 0], "attempt": 0, "more": True, "state": job.state}
@@ -318,10 +320,19 @@ def add_troubles(jobs: Iterable[pb.JobInfo], troubles: Mapping[int, str]) -> Non
             job.reason = "; ".join(filter(None, (job.reason, trouble)))
 
 
-def why_it_never_ran(job: pb.JobInfo) -> str:
-    """Why a job that has ended never ran."""
-    why = one_line(job.reason) or job.state
-    return f"was {why}" if why.startswith("cancelled before it ran") else f"never ran: {why}"
+def why_no_output(job: pb.JobInfo) -> str:
+    """Why a job that has ended has no output: it never ran, or not again after a lost attempt."""
+    name, why = name_of(job), one_line(job.reason) or job.state
+    ran = [one for one in job.attempts if one.started]
+    if not ran:
+        was_cancelled = why.startswith(CANCELLED_EARLY)
+        return f"job {name} was {why}" if was_cancelled else f"job {name} never ran: {why}"
+    last, why = ran[-1], why.replace(CANCELLED_EARLY, f"{CANCELLED_EARLY} again", 1)
+    took = f" {duration_text(last.finished - last.started)}" if last.finished else ""
+    return (
+        f"job {name} did not begin again: {why}; attempt {last.number} ran{took} on {last.host} "
+        f"({last.state}): lbctl logs --attempt {last.number} {name}"
+    )
 
 
 def shown_of(job: pb.JobInfo, ended: bool) -> list[int]:

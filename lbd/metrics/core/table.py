@@ -155,7 +155,8 @@ TABLE = (
            (DISPATCHER,)),
     Metric("ledger_commit_seconds", HISTOGRAM, "duration of a transaction", (DISPATCHER,),
            bounds=COMMITS_S),
-    Metric("ledger_trouble", GAUGE, "1 while the ledger cannot be written", (DISPATCHER,)),
+    Metric("ledger_trouble", GAUGE, "1 while no jobs are accepted, because the ledger cannot be "
+           "written or has no room", (DISPATCHER,)),
     # Trust
     Metric("certificate_expiry_timestamp_seconds", GAUGE, "when this host's certificate expires "
                                                           "(UNIX time)", (LISTENER,)),

@@ -85,6 +85,8 @@ def cluster_part(status: Json) -> Facts:
             ("queued", Item(count(number(dispatcher, "queued")))),
             ("running", Item(count(number(dispatcher, "running")))),
         ]
+        if full := text(dispatcher, "full"):
+            items.append(("queue's ledger", Item(full, WARN)))
     else:
         unknown = text(cluster, "dispatcher_unknown") or "none, or no answer"
         items.append(("queue", Item(unknown, DIM)))

@@ -73,6 +73,19 @@ def test_a_dispatcher_that_does_not_answer_is_reported_as_silent(daemon, tmp_pat
     assert "   dispatcher on h1 or h2: no answer\n" in capsys.readouterr().out
 
 
+def test_a_dispatcher_that_takes_no_jobs_says_so_in_status(daemon, tmp_path, capsys):
+    with (tmp_path / "lbd.toml").open("a") as config:
+        config.write('[dispatch]\nhost = "h1"\n')
+    full = "/var/lib/lbd is full, so the queue takes no new jobs; those in it go on"
+    queue = {"mode": "fcfs", "leader": "h1", "queued": 0, "running": 0}
+    daemon("lim", status=STATUS)
+    daemon("lbm", **{"queue.status": {"ok": True, **queue, "full": full}})
+    assert lbctl.main(["status"]) == 0
+    assert f"\ndispatcher on h1: {full}\n" in capsys.readouterr().out
+    assert lbctl.main(["status", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["cluster"]["dispatcher"] == {**queue, "full": full}
+
+
 def test_where_the_lbm_is_missing_the_dispatcher_is_not_blamed(daemon, tmp_path, capsys):
     with (tmp_path / "lbd.toml").open("a") as config:
         config.write('[dispatch]\nhost = "h9"\n')

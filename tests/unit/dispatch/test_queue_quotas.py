@@ -10,6 +10,7 @@ from lbd.dispatch.core import named_lists
 from lbd.dispatch.core.ledger_room import Disk
 from lbd.dispatch.core.ledger_rows import LedgerTrouble
 from lbd.dispatch.core.targets.arrays import ARRAYS_OF_HOST, ARRAYS_OF_USER
+from lbd.dispatch.metrics import dispatcher_metrics
 from lbd.process.boot_clock import clock_s
 from tests.unit.dispatch.services import asking, opened
 
@@ -73,6 +74,20 @@ async def test_a_full_disk_is_named_with_its_host_and_logged_once(world, tmp_pat
     why = f"{tmp_path} is full, so the queue takes no new jobs; those in it go on"
     assert said == {f"{CONFIG.host.name}: {why}"}
     assert caplog.messages.count(why) == 1
+
+
+async def test_a_ledger_that_takes_no_jobs_is_in_trouble(world, tmp_path):
+    """The critical alert never fired on a full disk: the queue looks for space before it writes."""
+    dispatcher = world.dispatcher
+    assert not dispatcher_metrics(dispatcher)["ledger_trouble"]
+    dispatcher.ledger.disk = lambda: Disk(0, 100 << 20, str(tmp_path))
+    assert dispatcher_metrics(dispatcher)["ledger_trouble"]
+    assert "is full, so the queue takes no new jobs" in (await world.status()).full
+    dispatcher.ledger.disk = lambda: None
+    dispatcher.ledger.trouble = "ledger.sqlite: disk I/O error"
+    assert dispatcher_metrics(dispatcher)["ledger_trouble"]
+    why = "ledger.sqlite: disk I/O error, so the queue takes no new jobs and begins none"
+    assert (await world.status()).full == why
 
 
 async def test_an_existing_submission_is_found_again(world):

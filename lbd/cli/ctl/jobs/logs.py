@@ -93,7 +93,9 @@ def why_not_begun(found: list[Json]) -> Iterator[str]:
         )
     if ended:
         why = next((f": {reason}" for one in ended if (reason := text(one, "reason"))), "")
-        yield f"{len(ended)} of these tasks never ran{why}"
+        again = any(number(one, "attempt") > 1 for one in ended)
+        did_not = "did not run, or not again" if again else "never ran"
+        yield f"{len(ended)} of these tasks {did_not}{why}"
 
 
 def logs_of_failed(daemons: Daemons, options: argparse.Namespace) -> int:

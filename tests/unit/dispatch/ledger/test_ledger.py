@@ -25,6 +25,7 @@ from lbd.dispatch.ledger import retention, sqlite, work
 from lbd.dispatch.ledger.sqlite import SqliteLedger
 from lbd.model import HostId, JobId, JobState
 from tests.unit.dispatch.leaders import led
+from tests.unit.until import until
 
 H1 = HostId("h1")
 
@@ -380,3 +381,24 @@ async def test_a_full_disk_refuses_submissions_and_keeps_records(ledger, monkeyp
     full.clear()
     await recording
     assert await ledger.live() == []
+
+
+async def test_a_ledger_that_refused_a_job_is_in_trouble_until_it_can_be_written(
+    tmp_path, monkeypatch
+):
+    """Nothing waits to be written, so it is tried."""
+    ledger, full = SqliteLedger(tmp_path / "ledger.sqlite"), [True]
+
+    def write_group(self, db, group):
+        if full:
+            raise sqlite3.OperationalError("disk I/O error")
+        return writes(self, db, group)
+
+    writes = SqliteLedger._write_group
+    monkeypatch.setattr(SqliteLedger, "_write_group", write_group)
+    with pytest.raises(LedgerTrouble, match="disk I/O error"):
+        await ledger.submit(submission(), 2.0)
+    assert "disk I/O error" in ledger.trouble
+    full.clear()
+    await until(lambda: not ledger.trouble)
+    await ledger.close()

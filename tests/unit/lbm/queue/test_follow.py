@@ -10,7 +10,7 @@ from lbd.errors import Unavailable
 from lbd.lbm.queue import shown_output
 from lbd.lbm.queue.follow import FollowedJobs, begin_text
 from lbd.lbm.queue.shown_output import Patience
-from lbd.lbm.session.queue_questions import shown_of
+from lbd.lbm.session.queue_questions import shown_of, why_no_output
 from lbd.net.gen import dispatch_pb2 as pb
 
 
@@ -66,6 +66,23 @@ async def test_nobody_misses_the_output_of_an_attempt_that_never_started(state, 
     await FollowedJobs(Queue(), None, "ann", 1000, "7", "7", send, "")._heard(job)
     assert told == ["job 7: its output is not stored here, or no longer"] * shown
     assert shown_of(job, ended=True) == [2] * shown
+
+
+def test_a_job_that_did_not_begin_again_is_not_said_to_have_never_run():
+    why = "h3: /home/ann: No such file or directory"
+    job = pb.JobInfo(id=9, state="failed", attempt=2, host="h3", reason=why)
+    job.attempts.add(number=1, host="h3", state="lost", started=100.0, finished=101.5)
+    job.attempts.add(number=2, host="h3", state="refused")
+    assert shown_of(job, ended=True) == []
+    ran = "attempt 1 ran 1.5s on h3 (lost): lbctl logs --attempt 1 9"
+    assert why_no_output(job) == f"job 9 did not begin again: {why}; {ran}"
+    job.reason = "cancelled before it ran, by ann@h1"
+    assert (
+        why_no_output(job)
+        == f"job 9 did not begin again: {job.reason[:23]} again, by ann@h1; {ran}"
+    )
+    del job.attempts[0]
+    assert why_no_output(job) == "job 9 was cancelled before it ran, by ann@h1"
 
 
 async def test_a_job_that_is_being_started_is_not_said_to_wait():

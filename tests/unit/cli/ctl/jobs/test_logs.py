@@ -121,6 +121,10 @@ def test_failed_tasks_that_never_ran_do_not_look_as_if_their_host_were_away(daem
     assert lbctl.main(["logs", "--failed", "5"]) == 0
     said = f"lbctl: 3 of these tasks never ran: {reason}\n"
     assert capsys.readouterr() == ("", said)
+    tasks[1]["attempt"] = 2  # of which the first may have run
+    assert lbctl.main(["logs", "--failed", "5"]) == 0
+    said = f"lbctl: 3 of these tasks did not run, or not again: {reason}\n"
+    assert capsys.readouterr() == ("", said)
 
 
 def test_the_outputs_of_an_array_are_shown_one_after_the_other(daemon, capfdbinary, monkeypatch):
