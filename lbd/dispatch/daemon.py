@@ -19,7 +19,6 @@ from lbd.dispatch.core.disciplines.registry import Tiered
 from lbd.dispatch.core.disciplines.tiers import spread_tiers
 from lbd.dispatch.core.estimates import Estimates
 from lbd.dispatch.core.hosts import Terms
-from lbd.dispatch.core.ledger_room import NOT_WRITTEN
 from lbd.dispatch.core.ledger_rows import UNREADABLE, JobRow, Ledger, LedgerTrouble, Stored, Wanted
 from lbd.dispatch.core.lifecycle import Lifecycle
 from lbd.dispatch.core.malleable.slot_times import KEPT
@@ -346,17 +345,12 @@ class Dispatcher:
         running, own = len(self.life.leased), self.config.dispatch
         reply = pb.StatusInfo(mode=own.mode, closed=own.closed, in_file=not own.in_postgres)
         reply.queued, reply.running = len(self.life.jobs) - running, running
-        reply.full = self.why_refuses()
+        room, disk = self.ledger.room, self.ledger.disk()
+        reply.full = room.why_closed(own.ledger_bytes, disk, self.ledger.trouble)
         if isinstance(self.life.discipline, Tiered):
             for host in self.order():
                 reply.tiers.add(host=host, tiers=self.tiers(HostId(host)))
         return reply
-
-    def why_refuses(self) -> str:
-        """Returns why the ledger accepts jobs of nobody now; "" if it accepts some."""
-        own, trouble = self.config.dispatch, self.ledger.trouble
-        full = self.ledger.room.full(own.ledger_bytes, self.ledger.disk())
-        return full or (f"{trouble}, {NOT_WRITTEN}" if trouble else "")
 
     def tiers(self, name: HostId) -> tuple[int, ...]:
         discipline = self.life.discipline

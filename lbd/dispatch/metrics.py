@@ -13,6 +13,8 @@ def dispatcher_metrics(dispatcher: Dispatcher | None) -> Json:
     life, ledger = dispatcher.life, dispatcher.ledger
     begun = sum(live.lease is not None and live.lease.begun for live in life.leased.values())
     in_line = len(life.queues.registry)
+    most_bytes = dispatcher.config.dispatch.ledger_bytes
+    closed = ledger.room.why_closed(most_bytes, ledger.disk(), ledger.trouble)
     return {
         "dispatcher_leads": 1,
         "dispatcher_hosts": len(dispatcher.lines),
@@ -22,6 +24,6 @@ def dispatcher_metrics(dispatcher: Dispatcher | None) -> Json:
             ["queued", "running", begun],
         ],
         **disk_metrics(besides_state(dispatcher.config, of_ledger(dispatcher.config))),
-        "ledger_trouble": bool(dispatcher.why_refuses()),
+        "ledger_trouble": bool(closed),
         **(ledger.counts.answer() if isinstance(ledger, Store) else {}),
     }

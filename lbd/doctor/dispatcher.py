@@ -5,12 +5,12 @@ from collections.abc import Collection, Iterable, Iterator
 
 from lbd.console.daemons import Daemons
 from lbd.console.reply import Json, table, tables, text
-from lbd.dispatch.core.ledger_room import NOT_WRITTEN
 from lbd.doctor.checks import FAULT, OK, SEE_CERTIFICATE, Check
 from lbd.doctor.peers import answers, closed
 from lbd.errors import LbdError, Unavailable
 from lbd.model import target_of
 from lbd.process import last_words
+from lbd.text.job_phrases import NOT_WRITTEN
 
 START_DISPATCHER = "run `systemctl start lbd-dispatcher` or `lbd up`"
 LOST_HOST = (

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from lbd.text.job_phrases import NOT_WRITTEN
 from lbd.text.units import show_size
 
 HOST_PARTS = 3  # multiples of the remaining room that each host may have; a user may have one
@@ -18,7 +19,6 @@ RESERVE_SHARE = 20  # a twentieth of the disk
 RESERVE_BYTES_MAX = 256 << 20
 SMALL_BYTES = 4096  # about what the smallest submission takes, with its environment
 NO_MORE = "so the queue takes no new jobs; those in it go on"
-NOT_WRITTEN = "so the queue takes no new jobs and begins none"
 ENDED_SHARE = 2  # half of the room is for ended jobs
 
 
@@ -96,6 +96,12 @@ class LedgerRoom:
         if disk is not None and self._left(limit_bytes, disk) < size_bytes:
             return f"{disk.directory or 'the disk of the ledger'} is full, {NO_MORE}"
         return ""
+
+    def why_closed(self, limit_bytes: int, disk: Disk | None, trouble: str) -> str:
+        """Returns why jobs are accepted from nobody now. `trouble`: why the last change could not
+        be written; "" if it could."""
+        full = self.full(limit_bytes, disk)
+        return full or (f"{trouble}, {NOT_WRITTEN}" if trouble else "")
 
     def _left(self, limit_bytes: int, disk: Disk | None) -> int:
         left = limit_bytes - self._of_host.total()
