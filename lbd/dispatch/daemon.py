@@ -342,11 +342,10 @@ class Dispatcher:
         )
 
     def status(self) -> pb.StatusInfo:
-        running, own = len(self.life.leased), self.config.dispatch
+        running, own, ledger = len(self.life.leased), self.config.dispatch, self.ledger
         reply = pb.StatusInfo(mode=own.mode, closed=own.closed, in_file=not own.in_postgres)
         reply.queued, reply.running = len(self.life.jobs) - running, running
-        room, disk = self.ledger.room, self.ledger.disk()
-        reply.full = room.why_closed(own.ledger_bytes, disk, self.ledger.trouble)
+        reply.full = ledger.room.why_closed(own.ledger_bytes, ledger.disk(), ledger.trouble)
         if isinstance(self.life.discipline, Tiered):
             for host in self.order():
                 reply.tiers.add(host=host, tiers=self.tiers(HostId(host)))
