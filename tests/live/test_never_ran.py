@@ -2,6 +2,7 @@
 
 import os
 import pwd
+import re
 from functools import partial
 
 import pytest
@@ -67,3 +68,15 @@ def test_failed_tasks_that_never_ran_do_not_look_as_if_their_hosts_were_away(lab
     why = "h1: no-such-program: not found"
     said = f"lbctl: 3 of these tasks never ran: {why}\n"
     assert (result.returncode, result.stdout, result.stderr) == (0, "", said)
+
+
+def test_a_list_of_ended_jobs_counts_those_that_never_ran(lab):
+    words = "lbctl", "history", "--csv", "--since", "1h"
+    counts = [0]
+    for make, _ in CASES.values():
+        lab.run("h2", "lbctl", "wait", make(lab))
+        result = lab.run("h2", *words)
+        assert result.returncode == 0
+        [count] = re.findall(r"since no host began them: (\d+) queued job", result.stderr)
+        counts.append(int(count))
+    assert counts == sorted(set(counts)), "one more each time"

@@ -101,12 +101,13 @@ class Rules:
 
     def _refused_guest(self, guest: Guest, conditions: Conditions) -> str:
         rule, what = self._rule_against(guest, conditions.now), f"commands of {guest.user}"
+        only = f"only those of groups {some_of(self.config.groups)}" if rule == "groups" else ""
         if self.until_everybody(guest, conditions):
             then = f"from {conditions.everybody}" if conditions.everybody else "later"
-            return f"{what} are not allowed here (admission.{rule}); everybody may {then}"
+            return not_allowed(what, f"admission.{rule}", only, f"everybody may {then}")
         if not rule and (rule := origin_fault(self.config, guest.origin)):
             what = f"commands from {guest.origin}"
-        return not_allowed(what, f"admission.{rule}") if rule else ""
+        return not_allowed(what, f"admission.{rule}", only) if rule else ""
 
     def _rule_against(self, guest: Guest, now: Moment) -> str:
         config, groups = self.config, sorted(guest.groups)
@@ -144,10 +145,13 @@ class Rules:
         return None, ""
 
 
-def not_allowed(what: str, rule: str, because: str = "") -> str:
-    """`what`: whose commands, or a program; `rule`: the setting of this host that forbids it."""
+def not_allowed(
+    what: str, rule: str, because: str = "", then: str = "its administrator may change that"
+) -> str:
+    """`what`: whose commands, or a program; `rule`: the setting of this host that forbids it;
+    `then`: what may change that."""
     verb, why = "are" if what.startswith("commands ") else "is", because and f": {because}"
-    return f"{what} {verb} not allowed here{why} ({rule}); its administrator may change that"
+    return f"{what} {verb} not allowed here{why} ({rule}); {then}"
 
 
 def in_words(config: AdmissionConfig) -> list[str]:

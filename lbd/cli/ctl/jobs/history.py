@@ -2,6 +2,7 @@
 drained which host, when and why."""
 
 import argparse
+import contextlib
 import time
 
 from lbd.cli.ctl.exports.spreadsheet import csv_name, csv_text, print_csv
@@ -11,11 +12,14 @@ from lbd.cli.ctl.verb import Verb, complain_of, reading, say
 from lbd.cli.program import Parser
 from lbd.console.daemons import Daemons
 from lbd.console.figures import Clock
-from lbd.console.jobs import HISTORY_STATES, Filters, not_shown, unknown_host
+from lbd.console.jobs import HISTORY_STATES, Filters, fetch, not_shown, unknown_host
 from lbd.console.output import own_page, print_json, put, wrapped
 from lbd.console.reply import Json, number, tables, text
 from lbd.console.usage_hosts import gather, of_host
-from lbd.errors import ConfigError
+from lbd.dispatch.core.job_selection import is_selector
+from lbd.errors import ConfigError, LbdError
+from lbd.model import ENDED_NAMES
+from lbd.text.units import counted
 
 USUAL_LIMIT = 100
 CSV = (
@@ -71,6 +75,9 @@ def history(daemons: Daemons, options: argparse.Namespace) -> int:
         only_of = next((one.only_of for one in gathered.answers.values()), "")
         hidden = not_shown(only_of, options.user)
         say(hidden or unknown_host(daemons, options.host) or "no jobs")
+    if options.csv and (never := never_began(daemons, options, now_s)):
+        say(f"not in this list, since no host began them: {counted(never, 'queued job')}; "
+            "lbctl jobs --state cancelled,failed,lost")  # fmt: skip
     if not (options.json or options.csv or options.fields) and filters in (
         Filters(),
         Filters(host=filters.host),
@@ -79,6 +86,20 @@ def history(daemons: Daemons, options: argparse.Namespace) -> int:
         if drained:
             put(*([""] if found else []), *drain_lines(drained, options, now_s))
     return status
+
+
+def never_began(daemons: Daemons, options: argparse.Namespace, now_s: float) -> int:
+    """Returns how many queued jobs that fit the options are on no host's record, since none began
+    them; 0 if there is no queue, or it does not answer."""
+    ended: list[Json] = []
+    with contextlib.suppress(LbdError):
+        ended = tables(fetch(daemons, ended_too=True, tasks=True), "jobs")
+    return sum(
+        is_selector(text(job, "id"))
+        and text(job, "state") in ENDED_NAMES
+        and not job.get("started")
+        for job in chosen_and_sorted(ended, options, now_s)
+    )
 
 
 def csv_row(job: Json, *, utc: bool) -> list[str]:
@@ -155,4 +176,8 @@ EXAMPLES = (
     "lbctl history --since today --csv --limit 100000 >today.csv   with slot-hours",
     "lbctl history --drains                     who drained which host, when and why",
 )
-VERBS = {"history": Verb(reading(history), add_options, EXAMPLES)}
+ABOUT = (
+    "List ended jobs, as far as each host shows them here. A queued job that ended before any host "
+    "began it is in no host's record: `lbctl jobs --state cancelled,failed,lost`."
+)
+VERBS = {"history": Verb(reading(history), add_options, EXAMPLES, ABOUT)}

@@ -73,6 +73,10 @@ def test_the_line_says_until_when_and_who_may_change_the_rule():
     assert refusal(users=("bob",)) == (
         "commands of ann are not allowed here (admission.users); its administrator may change that"
     )
+    assert refusal(groups=("lab", "wheel")) == (
+        "commands of ann are not allowed here: only those of groups lab, wheel (admission.groups); "
+        "its administrator may change that"
+    )
 
 
 NIGHTS = {"groups": ("wheel",), "everybody_when": ("18:00-08:00", "sat,sun")}
@@ -83,7 +87,8 @@ def test_one_group_by_day_and_everybody_by_night():
     rules = Rules(AdmissionConfig(**NIGHTS))
     by_day = Conditions(MONDAY_NOON, 0.0, everybody="18:00")
     assert rules.refusal(ANN, by_day) == (
-        "commands of ann are not allowed here (admission.groups); everybody may from 18:00"
+        "commands of ann are not allowed here: only those of groups wheel (admission.groups); "
+        "everybody may from 18:00"
     )
     assert rules.until_everybody(ANN, by_day)
     assert rules.closed(by_day) == (None, ""), "it is not closed for others"

@@ -120,10 +120,31 @@ def test_a_list_for_a_spreadsheet_has_the_slot_hours(daemon, capsys):
              "started": 1793491260.0, "finished": 1793498460.0, "exit_status": 0}  # fmt: skip
     never_began = {**ended, "id": "h1-8", "started": None}
     daemon("lim", status=STATUS, drains={"drains": []})
-    daemon("lbm", past={"jobs": [ended, never_began], "more": False})
+    daemon("lbm", past={"jobs": [ended, never_began], "more": False}, jobs={"jobs": []})
     said = shown(capsys, "--csv", "--utc")
     first, second = csv.DictReader(said.out.splitlines())
     assert (first["slot_hours"], first["name"], first["exit_status"]) == ("4", "'=1+1", "0")
     assert (first["started"], first["command"]) == ("2026-11-01T00:01:00", "true")
     assert (second["started"], second["slot_hours"]) == ("", "")
     assert lbctl.main(["history", "--drains", "--csv"]) == 2
+
+
+def test_a_list_for_a_spreadsheet_says_which_jobs_are_in_no_record(daemon, capsys):
+    """A bill by this list would silently lack what the queue refused or its user cancelled."""
+    queued = {**JOB, "id": "12", "started": None, "state": "cancelled", "host": None}
+    of_queue = [
+        queued, {**queued, "id": "13_2", "state": "failed"},
+        {**queued, "state": "pending"},  # may yet begin
+        {**queued, "started": NOW_S},  # on record where it ran
+        {**queued, "id": "h1-8"},  # on record where it was typed
+        {**queued, "submitted": NOW_S - 9000},
+    ]  # fmt: skip
+    daemon("lim", status=STATUS, drains={"drains": []})
+    lbm = daemon("lbm", past={"jobs": [JOB], "more": False}, jobs={"jobs": of_queue})
+    said = shown(capsys, "--csv", "--since", "1h")
+    assert said.err == (
+        "lbctl: not in this list, since no host began them: 2 queued jobs; "
+        "lbctl jobs --state cancelled,failed,lost\n"
+    )
+    lbm.answers["jobs"] = lambda request: {"ok": False, "error": "no queue", "code": "none"}
+    assert shown(capsys, "--csv", "--since", "1h").err == ""
