@@ -6,12 +6,14 @@ from lbd.console.daemons import Absent, Daemons
 from lbd.console.figures import NONE, Clock, count, of_total, size
 from lbd.console.reply import Json, number, table, tables, text
 from lbd.errors import LbdError
+from lbd.model import HostState
 from lbd.text.closed_words import drained_words
 
 STALE = ("late", "down", "revoked")  # states in which a host's numbers are old
 BUSY_LOAD, OVERLOAD = 0.7, 1.5  # tasks per core from which a load is shown yellow, and red
 QUEUE_S = 1.0
 NOT_ASKED = "not known, as this host's LBM is not running"
+OF_NOW = ("index", "queues", "utilisation", "memory", "site", "slots", "jobs")
 QUEUE_KEYS = ("mode", "leader", "queued", "running")
 
 
@@ -64,6 +66,14 @@ def slots_text(host: Json) -> str:
 
 def state_of(host: Json) -> str:
     return "revoked" if host.get("revoked") else text(host, "state")
+
+
+def without_old_figures(host: Json) -> Json:
+    """Returns the host without the figures that nobody knows if it is down: those of before are not
+    true of a machine that may be off."""
+    if text(host, "state") != HostState.DOWN.value:
+        return host
+    return {key: value for key, value in host.items() if key not in OF_NOW}
 
 
 def tiers_text(tiers: object) -> str:

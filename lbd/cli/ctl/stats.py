@@ -120,8 +120,12 @@ def said_of(span_s: float, now_s: float, until: float) -> str:
     """Returns when the jobs ended, in words."""
     if until == now_s:
         return f"within {duration_text(span_s)}"
-    since, before = (datetime.fromtimestamp(at) for at in (now_s - span_s, until))
-    return f"from {since:%Y-%m-%d %H:%M} until {before:%Y-%m-%d %H:%M}"
+    ends = [datetime.fromtimestamp(at) for at in (now_s - span_s, until)]
+    for form in ("%Y-%m-%d %H:%M", "%Y-%m-%d %H:%M:%S"):
+        since, before = (f"{end:{form}}" for end in ends)
+        if since != before:
+            break
+    return f"from {since} until {before}"
 
 
 def late_records(found: Gathered[Json], since: float, until: float, clock: Clock) -> list[str]:

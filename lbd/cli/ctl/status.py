@@ -21,6 +21,7 @@ from lbd.console.hosts import (
     slots_text,
     state_of,
     tiers_text,
+    without_old_figures,
 )
 from lbd.console.output import (
     BOLD,
@@ -210,6 +211,7 @@ def cluster_lines(
 
 def host_row(host: Json, own: str, loads: Sequence[str]) -> Row:
     """Returns the row of one host. Outdated values are grey."""
+    host = without_old_figures(host)
     site, queues, jobs = table(host, "site"), table(host, "queues"), table(host, "jobs")
     name = text(host, "name")
     state = state_of(host)

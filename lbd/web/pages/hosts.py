@@ -17,6 +17,7 @@ from lbd.console.hosts import (
     slots_text,
     state_of,
     tiers_text,
+    without_old_figures,
 )
 from lbd.console.past_loads import ask_past_loads
 from lbd.console.reply import Json, number, table, tables, text, texts
@@ -120,6 +121,7 @@ def load_item(host: Json) -> Item:
 
 
 def host_row(host: Json, spark: Spark | None, clock: Clock) -> tuple[Item, ...]:
+    host = without_old_figures(host)
     name, jobs = text(host, "name"), table(host, "jobs")
     state = state_item(host)
     both = [number(jobs, key) for key in ("local", "foreign")]
@@ -158,6 +160,7 @@ def host_path(name: str) -> str:
 def host_parts(
     host: Json, hour: tuple[float, ...], day: tuple[float, ...], clock: Clock, viewer: Viewer
 ) -> list[Part]:
+    host = without_old_figures(host)
     queues, jobs = table(host, "queues"), table(host, "jobs")
     facts = [
         ("state", state_item(host)),

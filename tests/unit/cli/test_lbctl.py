@@ -99,6 +99,19 @@ def test_where_the_lbm_is_missing_the_dispatcher_is_not_blamed(daemon, tmp_path,
     assert "LBM is not running" in cluster["dispatcher_unknown"]
 
 
+def test_of_a_host_that_is_down_no_figures_of_before_are_shown(daemon, capsys):
+    """A host that was off was shown with its slots taken."""
+    busy = {**HOST, "slots": {"total": 2, "used": 2}, "jobs": {"local": 3, "foreign": 2}}
+    hosts = [HOST, *({**busy, "name": f"{state}1", "state": state} for state in ("late", "down"))]
+    daemon("lim", status={**STATUS, "hosts": hosts})
+    assert lbctl.main(["status"]) == 0
+    head, _, *rows = (line.split() for line in capsys.readouterr().out.splitlines()[2:6])
+    late, down = (dict(zip(head, row, strict=False)) for row in rows)  # TIER is empty
+    names = "LOAD", "CPU", "UTIL", "SLOTS", "FROM", "FOREIGN"
+    assert [down[name] for name in names] == ["–"] * 6
+    assert [late[name] for name in names[3:]] == ["2/2", "3", "2"]
+
+
 def test_a_revoked_host_is_reported_as_revoked(daemon, capsys):
     hosts = [HOST, {**HOST, "name": "h2", "state": "late", "revoked": True}]
     daemon("lim", status={**STATUS, "hosts": hosts})

@@ -75,6 +75,10 @@ def test_for_figures_until_a_time_the_hosts_are_asked_for_that_time(daemon, caps
     assert lbctl.main(["stats", "--since", "2026-01-01", "--until", until]) == 0
     ended = f"that ended from 2026-01-01 00:00 until {yesterday:%Y-%m-%d %H:%M}"
     assert ended in capsys.readouterr().out, "one form of date on one line"
+    span = ["--since", "2026-01-01T09:38:00", "--until", "2026-01-01T09:38:07"]
+    assert lbctl.main(["stats", *span]) == 0
+    ended = "that ended from 2026-01-01 09:38:00 until 2026-01-01 09:38:07"
+    assert ended in capsys.readouterr().out  # without seconds, all such tables had one heading
     assert lbctl.main(["stats", "--since", "2026-01-02", "--until", "2026-01-01"]) == 2
     assert "--since is later than --until" in capsys.readouterr().err
 
