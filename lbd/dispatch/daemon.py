@@ -19,7 +19,6 @@ from lbd.dispatch.core.disciplines.registry import Tiered
 from lbd.dispatch.core.disciplines.tiers import spread_tiers
 from lbd.dispatch.core.estimates import Estimates
 from lbd.dispatch.core.hosts import Terms
-from lbd.dispatch.core.ledger_room import NOT_WRITTEN
 from lbd.dispatch.core.ledger_rows import UNREADABLE, JobRow, Ledger, LedgerTrouble, Stored, Wanted
 from lbd.dispatch.core.lifecycle import Lifecycle
 from lbd.dispatch.core.malleable.slot_times import KEPT
@@ -41,7 +40,7 @@ from lbd.dispatch.earlier_tasks import EarlierTasks
 from lbd.dispatch.host_connection import HOST_LINES, HostConnection
 from lbd.dispatch.intake import ending_of, heartbeat_fault, how_long_ago_s, slots_of
 from lbd.dispatch.job_lines import job_log, say, shown_id
-from lbd.dispatch.job_view import why_closed
+from lbd.dispatch.job_view import why_closed, why_refuses
 from lbd.dispatch.ledger.retention import clean_up
 from lbd.dispatch.spec_cache import Specs
 from lbd.dispatch.stored_start import UnreadableSpec, start_in
@@ -346,17 +345,11 @@ class Dispatcher:
         running, own = len(self.life.leased), self.config.dispatch
         reply = pb.StatusInfo(mode=own.mode, closed=own.closed, in_file=not own.in_postgres)
         reply.queued, reply.running = len(self.life.jobs) - running, running
-        reply.full = self.why_refuses()
+        reply.full = why_refuses(self.ledger, own)
         if isinstance(self.life.discipline, Tiered):
             for host in self.order():
                 reply.tiers.add(host=host, tiers=self.tiers(HostId(host)))
         return reply
-
-    def why_refuses(self) -> str:
-        """Returns why the ledger accepts jobs of nobody now; "" if it accepts some."""
-        own, trouble = self.config.dispatch, self.ledger.trouble
-        full = self.ledger.room.full(own.ledger_bytes, self.ledger.disk())
-        return full or (f"{trouble}, {NOT_WRITTEN}" if trouble else "")
 
     def tiers(self, name: HostId) -> tuple[int, ...]:
         discipline = self.life.discipline

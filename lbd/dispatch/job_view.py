@@ -7,7 +7,9 @@ import math
 import time
 from collections.abc import Sequence
 
+from lbd.config.dispatch import DispatchConfig
 from lbd.dispatch.core.discipline import QueuedJob
+from lbd.dispatch.core.ledger_room import NOT_WRITTEN
 from lbd.dispatch.core.ledger_rows import JobRow, Ledger, Stored, Tally, target_of
 from lbd.dispatch.core.lifecycle import Lifecycle
 from lbd.dispatch.core.outlook.forecast import Prediction
@@ -185,6 +187,12 @@ def why_closed(heartbeat: pb.Heartbeat) -> tuple[Closed | None, str]:
     if why is Closed.DRAINED:
         return why, one_line(heartbeat.drain, DRAIN_CHARS)
     return why, opening(heartbeat.opens)
+
+
+def why_refuses(ledger: Ledger, own: DispatchConfig) -> str:
+    """Returns why the ledger accepts jobs of nobody now; "" if it accepts some."""
+    full, trouble = ledger.room.full(own.ledger_bytes, ledger.disk()), ledger.trouble
+    return full or (f"{trouble}, {NOT_WRITTEN}" if trouble else "")
 
 
 def opening(unix_s: float) -> str:

@@ -1,6 +1,7 @@
 """What a dispatcher answers to `metrics`: see lbd/metrics/core/table.py."""
 
 from lbd.dispatch.daemon import Dispatcher
+from lbd.dispatch.job_view import why_refuses
 from lbd.dispatch.ledger.store import Store
 from lbd.local.json_socket import Json
 from lbd.process.written_disks import besides_state, disk_metrics, of_ledger
@@ -22,6 +23,6 @@ def dispatcher_metrics(dispatcher: Dispatcher | None) -> Json:
             ["queued", "running", begun],
         ],
         **disk_metrics(besides_state(dispatcher.config, of_ledger(dispatcher.config))),
-        "ledger_trouble": bool(dispatcher.why_refuses()),
+        "ledger_trouble": bool(why_refuses(ledger, dispatcher.config.dispatch)),
         **(ledger.counts.answer() if isinstance(ledger, Store) else {}),
     }

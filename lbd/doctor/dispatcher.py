@@ -5,7 +5,6 @@ from collections.abc import Collection, Iterable, Iterator
 
 from lbd.console.daemons import Daemons
 from lbd.console.reply import Json, table, tables, text
-from lbd.dispatch.core.ledger_room import NOT_WRITTEN
 from lbd.doctor.checks import FAULT, OK, SEE_CERTIFICATE, Check
 from lbd.doctor.peers import answers, closed
 from lbd.errors import LbdError, Unavailable
@@ -72,12 +71,12 @@ def queue(
 
 
 def room_fix(leader: str, full: str) -> str:
-    """`full`: why the ledger has no room."""
+    """`full`: why the ledger has no room, or cannot be written."""
     if LIMIT in full:
         return f"raise {LIMIT} there, or keep ended jobs for less long (dispatch.jobs_keep_days)"
-    if full.endswith(NOT_WRITTEN):
-        return f"on {leader}, see that dispatch.store can be written; `lbctl doctor` there helps"
-    return f"free some space on {leader}; `lbctl doctor` there says where"
+    if "is full" in full:
+        return f"free some space on {leader}; `lbctl doctor` there says where"
+    return f"on {leader}, see that dispatch.store can be written; `lbctl doctor` there helps"
 
 
 def standby(daemons: Daemons, hosts: Iterable[str], leader: str) -> Iterator[Check]:
