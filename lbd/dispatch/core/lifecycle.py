@@ -100,6 +100,11 @@ def with_sender(live: Live, ending: Ending, stop_reason: str) -> Ending:
     return replace(ending, reason=f"ended by a signal sent{by(who)}") if is_it else ending
 
 
+def refused_by(reason: str) -> HostId:
+    """Returns the host that a refusal names, as `refused` writes it."""
+    return HostId(reason.partition(": ")[0])
+
+
 def stop_reason_of(live: Live, gang: Gang | None, ending: Ending) -> str:
     """Returns why its attempt was to end. For a gang the host's claim does not count: otherwise a
     job might wait for others that have ended, or start again beside jobs that may not."""
@@ -244,7 +249,7 @@ class Lifecycle:
 
     def _released(self, live: Live, now_s: float, rng: Random) -> list[Action]:
         live.held, live.crashes = "", 0
-        if live.reason.partition(": ")[0] not in live.barred_now:  # that host's answer still holds
+        if refused_by(live.reason) not in live.barred_now:  # that host's answer still holds
             live.reason = ""
         if live.job.id in self.dependents.waits:
             return [changed(live, JobState.PENDING)]
@@ -456,7 +461,7 @@ class Lifecycle:
         if live is None:
             return [Settle(job, attempt, name)]
         self._let_go(live)
-        live.reason = f"{name}: {ending.reason}"
+        earlier, live.reason = live.reason, f"{name}: {ending.reason}"
         gang = self.gangs.of(live.job)
         stop_reason, live.stop_reason = stop_reason_of(live, gang, ending), ""
         actions: list[Action] = []
@@ -483,6 +488,8 @@ class Lifecycle:
             actions += self._hold(live, why, Fate.REFUSED, None, now_s, rng)
         else:
             actions += self._cannot_begin(live, name, phase, ending, now_s, rng)
+            if refused_by(earlier) in live.barred_now:  # it waits for that host, not for this one
+                live.reason = earlier
         if gang is not None:
             actions += self._keep_whole(live, gang, now_s, rng)
         return [*actions, Settle(job, attempt, name)]
@@ -718,7 +725,7 @@ class Lifecycle:
         barred = self.jobs.lists.shared(live.job.submission, live.job.barred - hosts)
         live.job = live.job._replace(barred=barred)
         live.barred_now -= hosts
-        if live.reason.partition(": ")[0] in hosts:
+        if refused_by(live.reason) in hosts:
             live.reason = ""
         return self._begin(self.queues.unbar(live.job.id, barred, now_s, rng), now_s)
 

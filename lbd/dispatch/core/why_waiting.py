@@ -220,8 +220,7 @@ def _obstacle(life: Lifecycle, live: Live, place: Place | None) -> str:
         if slots > largest:
             why = f"it needs {slots} slots on one host; the largest host has {largest}"
         elif live.job.barred.issuperset(queues.hosts):
-            names = _some(sorted(queues.hosts))
-            why = f"all hosts that accept jobs now are excluded ({_by_whom(live)}): {names}"
+            why = _all_barred(live, queues.hosts)
         else:
             why = f"no host that accepts jobs now is suitable{_excluded(live, queues.hosts)}"
         return "; ".join(filter(None, (why, _by_reason(away))))
@@ -256,9 +255,21 @@ def _by_whom(live: Live) -> str:
     return "-x, or it could not begin there" if live.attempt else "-x"
 
 
+def _all_barred(live: Live, hosts: Iterable[HostId]) -> str:
+    never, later = sorted(set(hosts) - live.barred_now), sorted(live.barred_now.intersection(hosts))
+    if not later:
+        return f"all hosts that accept jobs now are excluded ({_by_whom(live)}): {_some(never)}"
+    excluded = f"are excluded ({_by_whom(live)}: {_some(never)}) or " if never else ""
+    return f"all hosts that accept jobs now {excluded}refuse it for now: {_some(later)}"
+
+
 def _excluded(live: Live, hosts: Mapping[HostId, Server]) -> str:
-    names = sorted(live.job.barred.intersection(hosts)) if live.job.only is None else []
-    return f"; {_some(names)}: excluded ({_by_whom(live)})" if names else ""
+    if live.job.only is not None:
+        return ""
+    later = live.barred_now.intersection(hosts)
+    never = live.job.barred.intersection(hosts) - later
+    said = f"; {_some(sorted(never))}: excluded ({_by_whom(live)})" if never else ""
+    return said + (f"; {_some(sorted(later))}: refused for now" if later else "")
 
 
 def _away(life: Lifecycle, job: QueuedJob) -> Iterable[tuple[str, str]]:

@@ -8,13 +8,31 @@ from lbd.local.json_socket import Json
 from lbd.model import ENDED_NAMES, JobState
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.text.job_phrases import is_held
+from lbd.text.one_line import one_line
+from lbd.text.units import duration_text
 
+CANCELLED_EARLY = "cancelled before it ran"
 BAD_NAMED = 8  # jobs and tasks named that have not succeeded
 
 
 def name_of(job: pb.JobInfo) -> str:
     """The job's id as people know it."""
     return f"{job.array_id}_{job.array_index}" if job.array_id else str(job.id)
+
+
+def why_no_output(job: pb.JobInfo) -> str:
+    """Why a job that has ended has no output: it never ran, or not again after a lost attempt."""
+    name, why = name_of(job), one_line(job.reason) or job.state
+    ran = [one for one in job.attempts if one.started]
+    if not ran:
+        was_cancelled = why.startswith(CANCELLED_EARLY)
+        return f"job {name} was {why}" if was_cancelled else f"job {name} never ran: {why}"
+    last, why = ran[-1], why.replace(CANCELLED_EARLY, f"{CANCELLED_EARLY} again", 1)
+    took = f" {duration_text(last.finished - last.started)}" if last.finished else ""
+    return (
+        f"job {name} did not begin again: {why}; attempt {last.number} ran{took} on {last.host} "
+        f"({last.state}): lbctl logs --attempt {last.number} {name}"
+    )
 
 
 def which_task(tasks: Sequence[pb.JobInfo]) -> str:

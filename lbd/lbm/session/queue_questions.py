@@ -35,6 +35,7 @@ from lbd.lbm.session.queue_json import (
     target_json,
     update_of,
     which_task,
+    why_no_output,
 )
 from lbd.local.admins import Admins
 from lbd.local.caller import Caller
@@ -45,13 +46,11 @@ from lbd.net.gen import dispatch_pb2 as pb
 from lbd.policy.invocation import key_of
 from lbd.text.needs_words import needs_text, read_needs_text
 from lbd.text.one_line import one_line
-from lbd.text.units import duration_text
 
 PATIENCE_MAX_S = 20.0  # for one answer
 ASKED_MAX_S = 1e9  # the longest time that a question may name
 PLACE_MAX = 1 << 62
 FULL_CHARS = 300
-CANCELLED_EARLY = "cancelled before it ran"
 NO_UID = -2  # nobody's; differs from a job's unknown uid (-1)
 
 
@@ -318,21 +317,6 @@ def add_troubles(jobs: Iterable[pb.JobInfo], troubles: Mapping[int, str]) -> Non
         if job.id in troubles:
             trouble = f"outputs not fetched yet: {troubles[job.id]}"
             job.reason = "; ".join(filter(None, (job.reason, trouble)))
-
-
-def why_no_output(job: pb.JobInfo) -> str:
-    """Why a job that has ended has no output: it never ran, or not again after a lost attempt."""
-    name, why = name_of(job), one_line(job.reason) or job.state
-    ran = [one for one in job.attempts if one.started]
-    if not ran:
-        was_cancelled = why.startswith(CANCELLED_EARLY)
-        return f"job {name} was {why}" if was_cancelled else f"job {name} never ran: {why}"
-    last, why = ran[-1], why.replace(CANCELLED_EARLY, f"{CANCELLED_EARLY} again", 1)
-    took = f" {duration_text(last.finished - last.started)}" if last.finished else ""
-    return (
-        f"job {name} did not begin again: {why}; attempt {last.number} ran{took} on {last.host} "
-        f"({last.state}): lbctl logs --attempt {last.number} {name}"
-    )
 
 
 def shown_of(job: pb.JobInfo, ended: bool) -> list[int]:

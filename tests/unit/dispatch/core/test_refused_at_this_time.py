@@ -2,9 +2,11 @@
 
 from dataclasses import replace
 
+from lbd.dispatch.core.hosts import HostSlots
 from lbd.dispatch.core.records import Begin, Cause, Changed, Ending
 from lbd.dispatch.core.retry import ASKED_AGAIN_S, Bars
-from lbd.model import JobId
+from lbd.dispatch.core.why_waiting import waiting_reason
+from lbd.model import HostId, JobId
 from tests.unit.dispatch.core.test_lifecycle import H1, H2, OK, Table
 
 LATER = Ending(Cause.LOST, reason="everybody may from 18:00", wait_s=600.0)
@@ -46,6 +48,30 @@ def test_a_job_refused_for_good_on_one_host_waits_for_the_other():
     table.now_s = 600.0
     (later,) = begins(table.life.tick(*table.when))
     assert later.host == begin.host
+
+
+def test_it_says_until_when_it_waits_whatever_another_host_refuses_later():
+    """Only what the last host said was shown, and all hosts were said to be excluded."""
+    table, job = Table(), JobId("1")
+    h3 = HostId("h3")
+    table.life.host_is(HostSlots(h3, 1), *table.when)
+    (begin,) = table.submit("1", barred=frozenset({h3}))
+    (again,) = begins(not_yet(table, begin))
+    never = Ending(Cause.LOST, reason="not allowed here")
+    refused = table.life.refused(
+        again.host, again.job, again.attempt, "admission", never, *table.when
+    )
+    assert [one.reason for one in refused if isinstance(one, Changed)] == [
+        f"{again.host}: not allowed here"
+    ]
+    names, later = f"{again.host}, h3", begin.host
+    assert waiting_reason(table.life, table.life.jobs[job]) == (
+        f"all hosts that accept jobs now are excluded (-x, or it could not begin there: {names}) "
+        f"or refuse it for now: {later}; {later}: everybody may from 18:00"
+    )
+    table.now_s = 600.0
+    table.life.tick(*table.when)
+    assert table.life.jobs[job].reason == ""
 
 
 def test_a_job_that_runs_elsewhere_may_return_to_a_host_whose_time_has_come():
