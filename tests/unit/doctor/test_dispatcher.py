@@ -48,7 +48,10 @@ def test_a_queue_that_answers():
     ("full", "fix"),
     [
         ("/var/lib/lbd is full, so the queue takes no new jobs", "free some space on h2"),
-        ("ledger.sqlite: disk I/O error, so the queue takes no new jobs", "on h2, see that disp"),
+        (
+            "ledger.sqlite: disk I/O error, so the queue takes no new jobs and begins none",
+            "on h2, see that disp",
+        ),
         ("the ledger is full (dispatch.ledger_bytes is 4.0G)", "raise dispatch.ledger_bytes"),
     ],
 )
