@@ -121,10 +121,10 @@ class Predictions:
     def __post_init__(self) -> None:
         self.forecast = Forecast(self.queues)
 
-    def of_submission(self, sent: Submission) -> Foretold | None:
+    def of_submission(self, sent: Submission, coming: int) -> Foretold | None:
         """Returns no prediction for jobs that do not start in turn: a gang, an array with a target
-        or a limit, jobs that wait for others or for a time, and all jobs submitted while slots are
-        kept for a gang. Their waits would distort the correction of the others."""
+        or a limit, jobs that wait for others or for a time, and all while slots are kept for a
+        gang. Their waits would distort the correction. `coming`: see `Forecast.of_arrival`."""
         is_steered = sent.target is not None or sent.deadline is not None or sent.at_once > 0
         is_steered = is_steered or bool(sent.after or sent.not_before)
         if sent.gang or is_steered or self.queues.plan is not None:
@@ -139,7 +139,7 @@ class Predictions:
             priority=sent.priority,
             needs=read_needs_text(sent.needs),
         )
-        expected = self.forecast.of_arrival(job, clock_s())
+        expected = self.forecast.of_arrival(job, clock_s(), coming)
         if expected is None:
             return None
         raw_s, correction = expected.wait_s, self.correction

@@ -14,12 +14,6 @@ def no_daemons_account(monkeypatch):
 
 
 @pytest.fixture(autouse=True)
-def no_own_lab(monkeypatch, tmp_path):
-    """Where a lab of the caller's runs, messages say how to act from it."""
-    monkeypatch.setattr("lbd.local.own_lab.default_runtime_dir", lambda: str(tmp_path))
-
-
-@pytest.fixture(autouse=True)
 def same_log():
     """A daemon that runs in a test's process logs to that test's stderr for ever."""
     root = logging.getLogger()

@@ -144,14 +144,14 @@ def test_no_prediction_is_made_for_jobs_that_start_out_of_turn():
     gangs = GangTable()
     predictions = Predictions(gangs.life.queues, None, by_uid=False)
     sent = Submission("ann", "h1", "", b"true", b"")
-    assert predictions.of_submission(sent) == Foretold(0.0, 0.0)
-    assert predictions.of_submission(replace(sent, needs="gpu=1")) is None  # no host has one
+    assert predictions.of_submission(sent, 0) == Foretold(0.0, 0.0)
+    assert predictions.of_submission(replace(sent, needs="gpu=1"), 0) is None  # no host has one
     array = replace(sent, first_index=1, count=3)
     others = replace(array, gang=3), replace(array, target=1e9), replace(array, deadline=1e9)
-    assert [predictions.of_submission(one) for one in others] == [None] * 3
+    assert [predictions.of_submission(one, 0) for one in others] == [None] * 3
     gangs.submit()
     gangs.gang(6)  # more than are free: slots are reserved for it
-    assert predictions.of_submission(sent) is None
+    assert predictions.of_submission(sent, 0) is None
 
 
 async def test_a_question_is_answered_with_a_table(ledger):

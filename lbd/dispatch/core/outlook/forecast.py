@@ -63,8 +63,11 @@ class Arrival:
     slots: int
     is_rough: bool
     is_quick: bool  # it takes no time worth mentioning to predict another one
+    spare: int  # slots that others may take before it has to wait
 
-    def later(self, by_s: float) -> "Foreseen":
+    def behind(self, slots: int, behind_s: Callable[[int], float | None]) -> "Foreseen":
+        """Returns the prediction for a job that comes behind so many more."""
+        by_s = behind_s(max(0, slots - self.spare)) or 0.0
         low_s, high_s = later(self.within_s, self.wait_s, by_s) or (None, None)
         return Foreseen(self.wait_s + by_s, low_s, high_s, self.is_rough)
 
@@ -121,7 +124,7 @@ class Forecast:
             return None
         kind = registered.kind
         needs = self._needs_outlook(line, kind, now_s) if kind.needs else None
-        if (kind.needs and place.jobs) or not self._has_intervals(needs):
+        if (kind.needs and place.jobs) or not has_intervals(self.queues, needs):
             return None
         if needs is not None and not needs.is_there:
             back = releases_of(needs, self._known_of(line))
@@ -161,9 +164,9 @@ class Forecast:
             return None
         return line
 
-    def of_arrival(self, job: QueuedJob, now_s: float) -> Foreseen | None:
-        """Predicts the wait of a job arriving now. Cheap, since every submission asks: for a moment
-        the hosts are assumed to be unchanged."""
+    def of_arrival(self, job: QueuedJob, now_s: float, coming: int = 0) -> Foreseen | None:
+        """Predicts the wait of a job arriving now, `coming` slots of jobs being on their way to the
+        line. Cheap, as every submission asks: for a moment the hosts count as unchanged."""
         if now_s - self._arrivals_s > ARRIVALS_S:
             self._arrivals, self._arrivals_s = {}, now_s
         key = job.slots, job.needs, job.only, job.barred, self.queues.shares.flow(job)
@@ -177,8 +180,8 @@ class Forecast:
                 self._arrivals[key] = found
         if found is None:
             return None
-        more = max(0, self.places.end_of(found.line).slots - found.slots)
-        return found.later(self._outlook(found.line, now_s).behind_s(more) or 0.0)
+        more = coming + max(0, self.places.end_of(found.line).slots - found.slots)
+        return found.behind(more, self._outlook(found.line, now_s).behind_s)
 
     def _arrives(self, line: HostConnection, job: QueuedJob, now_s: float) -> Arrival | None:
         predicted = self._of_new(line, job, now_s)
@@ -190,7 +193,10 @@ class Forecast:
             played = self.plays.of(line, outlook.general, outlook.head_s, now_s, new)
         within_s = predicted.within_s if played is not None else None
         slots, is_quick = self.places.end_of(line).slots, is_quick_play(played)
-        return Arrival(line, wait_s, within_s, slots, predicted.is_rough, is_quick)
+        spare = (
+            0 if wait_s else sum(max(0, one.free) for one in self.queues.servers[line]) - job.slots
+        )
+        return Arrival(line, wait_s, within_s, slots, predicted.is_rough, is_quick, spare)
 
     def situation(
         self, job: QueuedJob, correction: Correction, now_s: float
@@ -213,9 +219,10 @@ class Forecast:
         needs = self._needs_outlook(line, job, now_s) if job.needs else None
         now = Situation(
             rooms, place.jobs, prediction.wait_s, outlook.behind_s(1) or 0.0, None, 0,
-            # Learnt for waits for slots only, and from forecasts that were no rough guesses.
+            # Learnt for waits for slots, and from forecasts that were no rough guesses.
             Correction() if job.needs or prediction.is_rough else correction,
-            bool(job.needs) and (needs is None or not needs.is_there), self._has_intervals(needs),
+            bool(job.needs) and (needs is None or not needs.is_there),
+            has_intervals(queues, needs),
         )  # fmt: skip
         if not place.jobs and needs and (back := releases_of(needs, self._known_of(line))):
             now = replace(now, ahead_slots=back[0], all_held=back[1])
@@ -228,13 +235,6 @@ class Forecast:
         if how == FREE and min(job.slots_most, now.most) > now.free and outlook.slot_times:
             how += f"; more than {now.free}: {made_from(outlook.slot_times)}"
         return now, how
-
-    def _has_intervals(self, needs: NeedsOutlook | None) -> bool:
-        """Whether enough of the jobs that the prediction is based on have ended."""
-        part = needs.shortage.part if needs is not None and needs.shortage is not None else None
-        if isinstance(part, str):
-            return self.queues.resource_times.count(part) >= CALIBRATED
-        return len(self.queues.resource_times.slots.recent_s) >= CALIBRATED
 
     def _needs_outlook(
         self, line: HostConnection, job: QueuedJob, now_s: float
@@ -290,7 +290,7 @@ class Forecast:
             how += f"; {GUESS}: {why}"
         how += no_interval
         if needs is None or needs.wait_s is None:
-            has = self._has_intervals(needs)
+            has = has_intervals(self.queues, needs)
             within_s = played.interval_of(job_id, until_s, now_s) if has else None
             return Prediction(until_s, how, bool(why), within_s)
         own = {part: taken.get(part, 0) for part in parts_of(job.needs, job.slots)}
@@ -340,6 +340,13 @@ def serves(known: Arrival | None, forecast: Forecast, user: str, now_s: float) -
     return not (known.is_quick and forecast.plays.allowance.has(user, now_s))
 
 
+def has_intervals(queues: Queues, needs: NeedsOutlook | None) -> bool:
+    """Whether enough of the jobs that the prediction is based on have ended."""
+    if needs and needs.shortage and isinstance(part := needs.shortage.part, str):
+        return queues.resource_times.count(part) >= CALIBRATED
+    return len(queues.resource_times.slots.recent_s) >= CALIBRATED
+
+
 def has_room(queues: Queues, line: HostConnection, outlook: QueueOutlook, job: QueuedJob) -> bool:
     if job.only is None and not job.barred:
         return outlook.most_free >= job.slots
@@ -355,8 +362,7 @@ def slot_times_of(queues: Queues, line: HostConnection) -> SlotTimes | None:
 
 
 def spread_of(line: Line, beyond: float = 1.0) -> Spread:
-    """Returns the spread of the last job in line, scaled to a job that waits `beyond` times as
-    long."""
+    """Returns the spread of the last in line, scaled to one that waits `beyond` times as long."""
     low_s, median_s, high_s = line.spreads(draws_for(line.steps, EXACT_DRAWS, EXACT_STEPS))[-1]
     return low_s * beyond, median_s * beyond, high_s * beyond
 
@@ -366,10 +372,8 @@ def made_of(played: Played, slot_times: SlotTimes | None, job: JobId) -> str:
     alike, others = played.known_before(job)
     by_alike = "by earlier runs of the same commands"
     by_all = made_from(slot_times) if slot_times is not None else ""
-    if not others or not by_all:
+    if not (alike and others and by_all):
         return by_alike if alike else by_all
-    if not alike:
-        return by_all
     if others < alike:
         return f"{by_alike}, for {counted(others, 'job')} {by_all}"
     return f"{by_all}, for {counted(alike, 'job')} {by_alike}"

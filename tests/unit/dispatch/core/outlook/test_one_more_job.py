@@ -92,3 +92,18 @@ def test_the_slots_that_are_said_are_those_it_may_have(where, said):
         table.arrive(f"{n + 1}")
     assert another(forecast, 1, 0.0).how.startswith("5 slots; ")
     assert another(forecast, 1, 0.0, **where).how.startswith(said)
+
+
+def test_jobs_on_their_way_to_the_disk_are_ahead_of_the_next():
+    """Of 26 submitted within a second, each was said to start at once."""
+    table = Table()
+    forecast = known(table)
+    table.host("h1", 3)
+    table.arrive("a")
+    job = QueuedJob(JobId(""), 1)
+    waits_s = [forecast.of_arrival(job, 0.0, coming).wait_s for coming in range(5)]
+    assert waits_s == pytest.approx([0.0, 0.0, 10 / 3, 20 / 3, 10.0])  # two slots are free
+    for name in "bcd":
+        table.arrive(name)
+    first_s, later_s = (forecast.of_arrival(job, 0.0, coming).wait_s for coming in (0, 6))
+    assert later_s - first_s == pytest.approx(20.0)
