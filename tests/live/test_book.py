@@ -63,8 +63,9 @@ def test_a_tutorial_page(page, short_dir):
             parts += [f"echo '@@ {number}'", block.text]
     script = "\n".join(parts)
     environment = client_environment(
-        HOME=str(short_dir), LAB_DIR=str(short_dir / "lab"), NO_COLOR="1", ON_TERMINAL=ON_TERMINAL
-    )
+        HOME=str(short_dir), LAB_DIR=str(short_dir / "lab"), NO_COLOR="1", ON_TERMINAL=ON_TERMINAL,
+        COLUMNS="82",  # 80, and room for `844.6M/23.5G` where the page has `1.0G/7.8G`
+    )  # fmt: skip
     result = subprocess.run(
         ["bash", "-c", script], env=environment, cwd=short_dir, text=True, timeout=180,
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
