@@ -193,9 +193,7 @@ class Forecast:
             played = self.plays.of(line, outlook.general, outlook.head_s, now_s, new)
         within_s = predicted.within_s if played is not None else None
         slots, is_quick = self.places.end_of(line).slots, is_quick_play(played)
-        spare = (
-            0 if wait_s else sum(max(0, one.free) for one in self.queues.servers[line]) - job.slots
-        )
+        spare = 0 if wait_s else self._outlook(line, now_s).free - job.slots
         return Arrival(line, wait_s, within_s, slots, predicted.is_rough, is_quick, spare)
 
     def situation(
@@ -309,8 +307,10 @@ class Forecast:
     ) -> float | None:
         """Those that came since the line was played are ahead of a new job only."""
         begin_s = played.begin_s(job, now_s)
-        if played.stops if begin_s is None else job != NEW:
+        if begin_s is not None and job != NEW:
             return begin_s
+        if begin_s is None and played.stops:
+            return None
         base_s = played.last_s(now_s) if begin_s is None else begin_s
         beyond_s = outlook.behind_s(max(0, place.slots - played.slots))
         return begin_s if beyond_s is None else base_s + beyond_s

@@ -14,6 +14,7 @@ SlotTimes = tuple[int, UniformLog, float]  # how many have ended, their distribu
 @dataclass(frozen=True, slots=True)
 class QueueOutlook:
     total: int  # slots available to the queue
+    free: int  # of these
     most_free: int  # on one host
     slot_times: SlotTimes | None
     head: NeedsOutlook | None = None  # of the head, if it needs more than slots
@@ -24,7 +25,9 @@ class QueueOutlook:
     ) -> "QueueOutlook":
         there = [server for server in servers if server.host is not None]
         total = sum(max(server.usable, 0) for server in there)
-        return cls(total, max((server.free for server in there), default=0), slot_times, head)
+        free = [server.free for server in there]
+        most, at_all = max(free, default=0), sum(one for one in free if one > 0)
+        return cls(total, at_all, most, slot_times, head)
 
     def slots_for(self, job: QueuedJob, servers: Iterable[Server]) -> int:
         """Returns how many slots, taken or not, there are where a job may run."""
