@@ -46,10 +46,16 @@ def working_directory() -> str:
 
 
 def verdict_line(eligible: Json, stays: str = "stays here") -> str:
-    """Returns one line on whether the LBM considers the command eligible."""
-    may = "may leave" if eligible.get("eligible") is True else stays
+    """Returns one line on whether the LBM considers the command eligible. What a list keeps here,
+    `lbrun` keeps here, too."""
     word, why = text(eligible, "reason"), text(eligible, "why")
-    return f"{may}: {why} ({word})" if why else f"{may}: {word}"
+    if eligible.get("eligible") is True:
+        verdict = "under lbsh it may leave"
+    elif word == "never" and text(eligible, "list") in ("host", "user"):
+        verdict = f"it {stays}, under lbsh and lbrun"
+    else:
+        verdict = f"under lbsh it {stays}"
+    return f"{verdict}: {why} ({word})" if why else f"{verdict}: {word}"
 
 
 def place_request(
@@ -138,7 +144,8 @@ def show(
         columns = terminal_columns(sys.stdout)
         put("", *fitted_lines(header, rows, paint, columns, (">AGE",), ("WILLING",)))
     if eligible is not None:
-        put("", f"Under lbsh it {verdict_line(eligible, 'would stay here')}")
+        verdict = verdict_line(eligible, "would stay here")
+        put("", verdict[:1].upper() + verdict[1:])
 
 
 def why_of(reply: Json, request: Json) -> str:

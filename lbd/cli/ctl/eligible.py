@@ -53,7 +53,7 @@ def eligible(daemons: Daemons, options: argparse.Namespace) -> int:
 
 def show_one(command: Sequence[str], reply: Json, trouble: OSError | None) -> None:
     """`trouble`: why a new command could not be measured here."""
-    verdict = f"under lbsh it {verdict_line(reply)}"
+    verdict = verdict_line(reply)
     if trouble is not None:
         status = exit_status_of(trouble)
         verdict = f"{why_not_run(command, trouble)}; the exit status would be {status}"

@@ -47,6 +47,22 @@ def test_a_new_command_for_people(daemon, capsys):
 
 
 @pytest.mark.parametrize(
+    ("by", "why", "said"),
+    [
+        ("user", "your list keeps it here", "it stays here, under lbsh and lbrun"),
+        ("host", "this host's owner keeps it here", "it stays here, under lbsh and lbrun"),
+        ("built-in", "it starts other commands", "under lbsh it stays here"),
+    ],
+)
+def test_what_a_list_keeps_here_lbrun_keeps_too(daemon, capsys, by, why, said):
+    kept = {**KNOWN, "eligible": False, "reason": "never", "why": why, "list": by}
+    daemon("lbm", eligible=kept)
+    assert lbctl.main(["eligible", "gcc", "-o", "prog", "x.o"]) == 0
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first == f"gcc -o prog x.o: {said}: {why} (never)"
+
+
+@pytest.mark.parametrize(
     ("program", "said"),
     [("no-such-fit", "not found"), ("./no/fit", "No such file or directory")],
 )
