@@ -15,6 +15,7 @@ Objective = Literal["slowdown", "waiting", "fairness"]
 OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
 TERM_MIN_S = 0.5
 LEASE_S_MAX = 86400.0  # no host accepts a longer one
+HEARTBEATS_PER_LEASE = 4  # of a host; each renews its leases
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,17 +1,23 @@
 """Checks whether a dispatcher can apply the settings of the queue: each may be valid while the
 combination is not. A dispatcher that cannot keeps the earlier ones, and cannot be restarted."""
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from lbd.config.cluster import overlaid
+from lbd.config.dispatch import HEARTBEATS_PER_LEASE
 from lbd.config.schema import Config
 from lbd.console.daemons import Daemons
 from lbd.dispatch.core.configured import fault_of_queue
 from lbd.dispatch.core.disciplines.registry import TIERED
 from lbd.doctor.checks import FAULT, Check
+from lbd.text.units import duration_text
 
 CUTOFFS = "tags.cutoffs_s"
+LEASE_S = "dispatch.lease_s"
+OF_THE_QUEUE = ("dispatch.", "tags.")
+PICKED_UP_S = 2  # the time until what all hosts have is in force
 
 
 def queue_base(daemons: Daemons) -> Config:
@@ -19,6 +25,29 @@ def queue_base(daemons: Daemons) -> Config:
     on another host is unknown, so the defaults are assumed."""
     hosts, _ = daemons.queue()
     return Config() if hosts and daemons.config.host.name not in hosts else daemons.config
+
+
+def when_in_force(
+    daemons: Daemons, name: str, before: Mapping[str, str], is_taken_back: bool
+) -> str:
+    """Says when a setting for all hosts is in force. `before`: those that were saved until then."""
+    if is_taken_back:
+        says = "each host's lbd.toml applies again"
+    else:
+        is_queue = name.startswith(OF_THE_QUEUE)
+        says = "the dispatcher picks it up" if is_queue else "in force"
+        says += f" within {PICKED_UP_S} s"
+    return f"{says}; {when_leases_follow(queue_base(daemons), before)}" if name == LEASE_S else says
+
+
+def when_leases_follow(base: Config, before: Mapping[str, str]) -> str:
+    """Says when running jobs have a changed lease: with the next heartbeat of their host, for which
+    it takes a part of the lease that was in force before. `base`: as of `queue_base`."""
+    old_s = overlaid(base, before)[0].dispatch.lease_s
+    within_s = math.ceil(PICKED_UP_S + old_s / HEARTBEATS_PER_LEASE)
+    is_assumed = not base.path and LEASE_S not in before
+    assumed = f", if the old one was {duration_text(old_s)}" if is_assumed else ""
+    return f"running jobs have the new lease within {duration_text(within_s)}{assumed}"
 
 
 def fault_with(base: Config, saved: Mapping[str, str], changed: str = "") -> str:

@@ -40,14 +40,13 @@ from lbd.console.output import DIM, Cell, own_page, print_json, put
 from lbd.console.reply import Json, table, text, texts
 from lbd.console.starting import start_of_metrics
 from lbd.doctor.idle_rules import LISTS, idle_entries
-from lbd.doctor.queue_settings import fault_with, queue_base
+from lbd.doctor.queue_settings import OF_THE_QUEUE, fault_with, queue_base, when_in_force
 from lbd.errors import ConfigError, LbdError
 from lbd.keeper.gate import BY_KEEPER
 from lbd.text.spelling import hint
 
 BUILT_IN = "built-in"
 FOR_ALL = "set for all hosts"  # followed by how it is set
-OF_THE_QUEUE = ("dispatch.", "tags.")
 ALGORITHM = "lim.algorithm"
 LISTENER = "metrics.listen"
 HEADER = ("SETTING", "VALUE", "FROM")
@@ -352,22 +351,17 @@ def change_shared(daemons: Daemons, options: argparse.Namespace) -> int:
     if name in QUEUE:
         raise ConfigError(f"{name}: use `lbctl queue` to change it")
     value = None if options.unset else toml_value(options.value)
+    before = daemons.saved()
     if value is not None:
-        saved = {**daemons.saved(), name: shared_text(name, value)}
+        saved = {**before, name: shared_text(name, value)}
         if name.startswith(OF_THE_QUEUE):
             need_possible(queue_base(daemons), saved, name, "nothing is changed: ")
     reply = daemons.lim({"op": "share", "values": {name: value}}, FORWARD_TIMEOUT_S)
     if options.json:
         print_json({"name": name, "value": value, "in_force": not texts(reply, "missing"), **reply})
         return 0
-    if value is None:
-        says = "each host's lbd.toml applies again"
-    else:
-        is_queue = name.startswith(OF_THE_QUEUE)
-        says = "the dispatcher picks it up" if is_queue else "in force"
-        says += " within 2 s"
     what = f"{name} = {shown(value)}" if value is not None else name
-    put(f"{what}: {where(reply)}; {says}")
+    put(f"{what}: {where(reply)}; {when_in_force(daemons, name, before, value is None)}")
     say_missing(reply)
     return 0
 

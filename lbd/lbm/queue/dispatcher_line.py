@@ -21,7 +21,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
-from lbd.config.dispatch import LEASE_S_MAX
+from lbd.config.dispatch import HEARTBEATS_PER_LEASE, LEASE_S_MAX
 from lbd.errors import LbdError
 from lbd.lbm.core import execution_events as e
 from lbd.lbm.core.attempts_ahead import Ahead
@@ -57,7 +57,6 @@ log = logging.getLogger("lbd.lbm")
 job_log = JobLog(log)
 
 RECONNECT_S = 0.3
-HEARTBEATS_PER_LEASE = 4
 LINGER_S = 0.005
 SLOTS_SETTLE_S = 0.05  # most slots taken are free again by then, so there is nothing to report
 TOLD_S, TOLD_POLL_S = 1.0, 0.01

@@ -80,6 +80,26 @@ def test_names_of_resources_belong_to_the_cluster(lbctl, file, daemon):
     assert "back to the default" in lbctl("set", "resources.gqu", "--unset").out
 
 
+@pytest.mark.parametrize(
+    ("own", "saved", "within"),
+    [
+        ("lease_s = 60", {}, "17s"),  # this host's lbd.toml counts: it has the dispatcher
+        ("lease_s = 60", {"dispatch.lease_s": "900.0"}, "3m47s"),
+        ('host = "h2"', {}, "10s, if the old one was 30s"),
+        ('host = "h2"', {"dispatch.lease_s": "900.0"}, "3m47s"),
+    ],
+)
+def test_a_changed_lease_says_when_running_jobs_have_it(lbctl, file, daemon, own, saved, within):
+    file.write_text(f"{file.read_text()}[dispatch]\n{own}\n")
+    taken = {"ok": True, "hosts": 2, "changed": 2, "missing": []}
+    daemon("lim", settings={"ok": True, "saved": saved}, share=taken, status={"ok": True})
+    later = f"; running jobs have the new lease within {within}\n"
+    said = lbctl("set", "dispatch.lease_s", "120", "--cluster").out
+    assert said.endswith(f"on 2 of 2 hosts; the dispatcher picks it up within 2 s{later}")
+    said = lbctl("set", "dispatch.lease_s", "--unset", "--cluster").out
+    assert said.endswith(f"on 2 of 2 hosts; each host's lbd.toml applies again{later}")
+
+
 def test_the_list_of_hosts_is_shown_as_it_was_written(lbctl, file):
     hosts = '[{name = "h1", address = "10.0.0.1", lim_port = 7901, lbm_port = 7902}]'
     file.write_text(f"{file.read_text()}[cluster]\nhosts = {hosts}\n")
