@@ -2,9 +2,10 @@
 drained which host, when and why."""
 
 import argparse
-import contextlib
 import time
+from collections.abc import Collection
 
+from lbd.cli.complaints import EXIT_FAILED
 from lbd.cli.ctl.exports.spreadsheet import csv_name, csv_text, print_csv
 from lbd.cli.ctl.jobs.filters import Period, add_view, chosen_and_sorted
 from lbd.cli.ctl.jobs.listing import field_text, show
@@ -14,11 +15,12 @@ from lbd.console.daemons import Daemons
 from lbd.console.figures import Clock
 from lbd.console.jobs import HISTORY_STATES, Filters, fetch, not_shown, unknown_host
 from lbd.console.output import own_page, print_json, put, wrapped
-from lbd.console.reply import Json, number, tables, text
+from lbd.console.reply import Json, number, tables, text, texts
 from lbd.console.usage_hosts import gather, of_host
 from lbd.dispatch.core.job_selection import is_selector
 from lbd.errors import ConfigError, LbdError
-from lbd.model import ENDED_NAMES
+from lbd.model import ENDED_NAMES, JobState
+from lbd.text.job_phrases import DISPATCHER
 from lbd.text.units import counted
 
 USUAL_LIMIT = 100
@@ -31,6 +33,9 @@ SORTED = 10_000  # read at least so many of each host if --sort is given
 
 def add_options(parser: Parser) -> None:
     add_view(parser, HISTORY_STATES)
+    parser.add_argument("--all", action="store_true",
+                        help="also queued jobs that are in no host's record: those that ended "
+                             "before any host began them, or were lost with their host")  # fmt: skip
     parser.add_argument("--drains", action="store_true",
                         help="list drains of hosts instead: who, when and why")  # fmt: skip
     parser.add_argument("--csv", action="store_true",
@@ -57,6 +62,15 @@ def history(daemons: Daemons, options: argparse.Namespace) -> int:
     status = complain_of(gathered.missing)
     complain_of_withheld({host: one.withheld for host, one in gathered.answers.items()})
     found = [job for one in gathered.answers.values() for job in one.jobs]
+    unrecorded: list[Json] = []
+    if options.all or options.csv:
+        unrecorded, why = not_on_record(daemons, {text(job, "id") for job in found})
+        unrecorded = chosen_and_sorted(unrecorded, options, now_s)
+        if options.all and why:
+            say(f"no jobs of the queue are shown that are in no host's record: {why}")
+            status = EXIT_FAILED
+    if options.all:
+        found += unrecorded
     found.sort(key=lambda job: number(job, "finished"))
     found = chosen_and_sorted(found, options, now_s)
     more = len(found) > limit or any(one.more for one in gathered.answers.values())
@@ -75,9 +89,9 @@ def history(daemons: Daemons, options: argparse.Namespace) -> int:
         only_of = next((one.only_of for one in gathered.answers.values()), "")
         hidden = not_shown(only_of, options.user)
         say(hidden or unknown_host(daemons, options.host) or "no jobs")
-    if options.csv and (never := never_began(daemons, options, now_s)):
-        say(f"not in this list, since no host began them: {counted(never, 'queued job')}; "
-            "lbctl jobs --state cancelled,failed,lost")  # fmt: skip
+    if unrecorded and not options.all:
+        say(f"not in this list, since they are in no host's record: "
+            f"{counted(len(unrecorded), 'queued job')}; --all lists them, too")  # fmt: skip
     if not (options.json or options.csv or options.fields) and filters in (
         Filters(),
         Filters(host=filters.host),
@@ -88,18 +102,26 @@ def history(daemons: Daemons, options: argparse.Namespace) -> int:
     return status
 
 
-def never_began(daemons: Daemons, options: argparse.Namespace, now_s: float) -> int:
-    """Returns how many queued jobs that fit the options are on no host's record, since none began
-    them; 0 if there is no queue, or it does not answer."""
-    ended: list[Json] = []
-    with contextlib.suppress(LbdError):
-        ended = tables(fetch(daemons, ended_too=True, tasks=True), "jobs")
-    return sum(
-        is_selector(text(job, "id"))
+def not_on_record(daemons: Daemons, recorded: Collection[str]) -> tuple[list[Json], str]:
+    """Returns the ended jobs of the queue that no host has on record, since none began them or they
+    were lost with their host; and why these are not known, or "". `recorded`: ids on record."""
+    try:
+        reply = fetch(daemons, ended_too=True, tasks=True)
+    except LbdError as problem:
+        return [], str(problem)
+    found = [
+        job
+        for job in tables(reply, "jobs")
+        if is_selector(text(job, "id"))
         and text(job, "state") in ENDED_NAMES
-        and not job.get("started")
-        for job in chosen_and_sorted(ended, options, now_s)
-    )
+        and (not job.get("started") or (is_lost(job) and job["id"] not in recorded))
+    ]
+    is_missing = DISPATCHER in texts(reply, "missing")
+    return found, f"{DISPATCHER} did not answer" if is_missing else ""
+
+
+def is_lost(job: Json) -> bool:
+    return text(job, "state") == JobState.LOST.value
 
 
 def csv_row(job: Json, *, utc: bool) -> list[str]:
@@ -116,7 +138,7 @@ def csv_row(job: Json, *, utc: bool) -> list[str]:
 
 def past_drains(daemons: Daemons, options: argparse.Namespace) -> int:
     others = options.user, options.name, options.state, options.fields, options.sort, options.csv
-    if any(others):
+    if any((*others, options.all)):
         raise ConfigError("--drains can be combined only with --host, --since, --limit and --utc")
     now_s = time.time()
     found = drains(daemons, options, now_s)
@@ -174,10 +196,11 @@ EXAMPLES = (
     "lbctl history --state failed --user ann    ann's failed jobs",
     "lbctl history --host h2 --limit 1000       what ran on h2",
     "lbctl history --since today --csv --limit 100000 >today.csv   with slot-hours",
+    "lbctl history --all --since today          also those that never began",
     "lbctl history --drains                     who drained which host, when and why",
 )
 ABOUT = (
     "List ended jobs, as far as each host shows them here. A queued job that ended before any host "
-    "began it is in no host's record: `lbctl jobs --state cancelled,failed,lost`."
+    "began it is in no host's record: `--all` lists it, too."
 )
 VERBS = {"history": Verb(reading(history), add_options, EXAMPLES, ABOUT)}

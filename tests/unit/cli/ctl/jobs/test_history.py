@@ -129,22 +129,49 @@ def test_a_list_for_a_spreadsheet_has_the_slot_hours(daemon, capsys):
     assert lbctl.main(["history", "--drains", "--csv"]) == 2
 
 
-def test_a_list_for_a_spreadsheet_says_which_jobs_are_in_no_record(daemon, capsys):
-    """A bill by this list would silently lack what the queue refused or its user cancelled."""
+@pytest.fixture
+def of_queue(daemon):
+    """What the queue has, two of which are in no host's record. Returns the LBM."""
     queued = {**JOB, "id": "12", "started": None, "state": "cancelled", "host": None}
+    lost = {**JOB, "state": "lost"}
     of_queue = [
-        queued, {**queued, "id": "13_2", "state": "failed"},
+        queued, {**lost, "id": "13_2", "submitted": NOW_S - 70, "finished": NOW_S - 30},
         {**queued, "state": "pending"},  # may yet begin
         {**queued, "started": NOW_S},  # on record where it ran
+        {**lost, "id": "14"},  # likewise
         {**queued, "id": "h1-8"},  # on record where it was typed
         {**queued, "submitted": NOW_S - 9000},
     ]  # fmt: skip
     daemon("lim", status=STATUS, drains={"drains": []})
-    lbm = daemon("lbm", past={"jobs": [JOB], "more": False}, jobs={"jobs": of_queue})
+    recorded = [JOB, {**JOB, "id": "14", "state": "lost"}]
+    return daemon("lbm", past={"jobs": recorded, "more": False}, jobs={"jobs": of_queue})
+
+
+def test_a_list_for_a_spreadsheet_says_which_jobs_are_in_no_record(of_queue, capsys):
+    """A bill by this list would silently lack what the queue refused or its user cancelled."""
     said = shown(capsys, "--csv", "--since", "1h")
     assert said.err == (
-        "lbctl: not in this list, since no host began them: 2 queued jobs; "
-        "lbctl jobs --state cancelled,failed,lost\n"
+        "lbctl: not in this list, since they are in no host's record: 2 queued jobs; "
+        "--all lists them, too\n"
     )
-    lbm.answers["jobs"] = lambda request: {"ok": False, "error": "no queue", "code": "none"}
+    of_queue.answers["jobs"] = lambda request: {"ok": False, "error": "no queue", "code": "none"}
     assert shown(capsys, "--csv", "--since", "1h").err == ""
+
+
+def test_one_list_has_all_jobs_also_those_that_no_host_began(of_queue, capsys):
+    said = shown(capsys, "--all", "--csv", "--since", "1h")
+    assert said.err == ""
+    rows = list(csv.DictReader(said.out.splitlines()))
+    assert sorted(row["id"] for row in rows) == ["12", "13_2", "14", "h1-7"]
+    assert rows[-1]["id"] == "13_2"  # by when they ended
+    never_began = next(row for row in rows if row["id"] == "12")
+    assert (never_began["state"], never_began["started"], never_began["slot_hours"]) == (
+        "cancelled", "", "",
+    )  # fmt: skip
+    of_queue.answers["jobs"] = {"ok": True, "jobs": [], "missing": ["the dispatcher"]}
+    assert lbctl.main(["history", "--all"]) == 1
+    assert capsys.readouterr().err == (
+        "lbctl: no jobs of the queue are shown that are in no host's record: the dispatcher did "
+        "not answer\n"
+    )
+    assert lbctl.main(["history", "--all", "--drains"]) == 2
