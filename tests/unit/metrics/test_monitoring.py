@@ -73,6 +73,20 @@ def test_an_alert_says_what_to_do(rule):
     assert rule["labels"]["severity"] in ("critical", "warning", "info")
 
 
+def test_the_table_of_alerts_is_that_of_the_rules():
+    rows = [
+        f"| [{rule['alert']}](#{rule['alert'].lower()}) | {metrics_in(rule['expr'])} "
+        f"| {rule.get('for', 'at once')} | {rule['labels']['severity']} |"
+        for rule in RULES
+    ]
+    assert re.findall(r"^\| \[Lbd.*", PAGE, re.MULTILINE) == rows
+
+
+def metrics_in(query):
+    names = dict.fromkeys(re.findall(r"\b(?:lbd_\w+|up)\b", query))
+    return ", ".join(f"`{name}`" for name in names)
+
+
 def test_no_page_remains_of_a_removed_alert():
     assert re.findall(r"\n### (\w+)\n", PAGE) == [rule["alert"] for rule in RULES]
 
