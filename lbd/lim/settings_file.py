@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+NOT_SAID = object()
+
 
 class SettingsFile(SavedSettings):
     """Saves settings. Each failure is logged, and the LIM goes on."""
@@ -78,12 +80,15 @@ class SettingsFile(SavedSettings):
     def drop_others(self) -> bool:
         """Removes settings that were made while this host was alone, or in another cluster: their
         number may be above the cluster's, whose settings they would replace on every host. Returns
-        whether there were any. The first releases did not save where settings were made.
+        whether there were any. The first releases did not save where settings were made; theirs
+        count as made in this cluster, and are saved as such.
 
         Raises ConfigError if they cannot be removed.
         """
-        made_in = self._read(lambda found: found.get("cluster"))
-        if made_in is None or made_in == self._cluster:
+        made_in = self._read(lambda found: found.get("cluster", NOT_SAID))
+        if made_in is NOT_SAID and self._cluster and (settings := self._read(settings_of)):
+            self.keep_settings(settings)
+        if made_in in (None, NOT_SAID, self._cluster):
             return False
         try:
             self.path.unlink(missing_ok=True)

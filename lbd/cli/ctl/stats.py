@@ -43,8 +43,8 @@ GO_FIRST = (
 )  # fmt: skip
 LEGENDS = (  # of the columns whose figures alarm those who do not know them
     ("SLOWDOWN", "SLOWDOWN: waiting of all kinds ÷ CPU time, so high for what mostly sleeps"),
-    ("WRONG", "WRONG: sent to a host that was no less busy; high in bursts, as loads lag behind; if "
-     "it rises over days, see lbctl advise"),
+    ("WRONG", "WRONG: sent to a host that was no less busy; high in bursts, as loads lag behind; "
+     "if it rises over days, see lbctl advise"),
 )  # fmt: skip
 MEDIAN, TAIL = 0.5, 0.95
 # Hosts that were set up together start their records within this time,

@@ -34,8 +34,8 @@ SORTED = 10_000  # read at least so many of each host if --sort is given
 def add_options(parser: Parser) -> None:
     add_view(parser, HISTORY_STATES)
     parser.add_argument("--all", action="store_true",
-                        help="also queued jobs that are in no host's record: those that ended "
-                             "before any host began them, or were lost with their host")  # fmt: skip
+                        help="also queued jobs that are in no host's record: those that "
+                             "ended before any host began them or were lost with it")  # fmt: skip
     parser.add_argument("--drains", action="store_true",
                         help="list drains of hosts instead: who, when and why")  # fmt: skip
     parser.add_argument("--csv", action="store_true",
