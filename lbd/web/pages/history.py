@@ -1,11 +1,12 @@
 """Ended jobs, from the accounting of every host, as far as the viewer may see them."""
 
 from lbd.console.figures import Clock
+from lbd.console.jobs import not_shown
 from lbd.console.reply import Json, number
 from lbd.console.usage_hosts import gather, of_host
 from lbd.web.asked import Asked
-from lbd.web.pages.jobs import SHOWN_MAX, filter_form, filters_of, jobs_table
-from lbd.web.view import WARN, Item, Page, Part, Table
+from lbd.web.pages.jobs import SHOWN_MAX, filter_form, filters_of, jobs_table, notes_of
+from lbd.web.view import Page, Part
 
 
 def make_history(asked: Asked) -> Page:
@@ -21,25 +22,15 @@ def make_history(asked: Asked) -> Page:
     gathered = gather(asked.daemons, lambda host: of_host(asked.daemons, host, question, SHOWN_MAX))
     found = [job for one in gathered.answers.values() for job in one.jobs if filters.keeps(job)]
     withheld = {host: one.withheld for host, one in gathered.answers.items() if one.withheld}
+    only_of = next((one.only_of for one in gathered.answers.values()), "")
     found = latest(found)
     parts: list[Part] = [
         filter_form(asked, "/history"),
         jobs_table("ended", f"The latest {len(found)}", found, Clock(asked.unix_now_s)),
     ]
-    if notes := notes_of(gathered.missing, withheld):
-        parts.append(notes)
+    parts += notes_of(gathered.missing, withheld, not_shown(only_of, filters.user))
     return Page("History", parts, found, "/history")
 
 
 def latest(found: list[Json]) -> list[Json]:
     return sorted(found, key=lambda job: -number(job, "finished"))[:SHOWN_MAX]
-
-
-def notes_of(missing: dict[str, str], withheld: dict[str, str]) -> Table | None:
-    """Lists the hosts whose jobs are not all shown, and why."""
-    rows = [(Item(host), Item(f"did not answer: {why}", WARN)) for host, why in missing.items()]
-    rows += [
-        (Item(host), Item(f"only jobs submitted here ({setting} there)"))
-        for host, setting in withheld.items()
-    ]
-    return Table("notes", "Not shown", ("Host", "Why"), rows) if rows else None

@@ -11,12 +11,13 @@ from lbd.console.jobs import (
     STATES,
     Filters,
     fetch,
+    not_shown,
     shown_command,
     shown_id,
     shown_state,
     states_of,
 )
-from lbd.console.reply import Json, number, tables, text, texts
+from lbd.console.reply import Json, number, table, tables, text, texts
 from lbd.text.one_line import one_line
 from lbd.web.asked import Asked
 from lbd.web.view import BAD, DIM, GOOD, WARN, Field, Form, Item, Page, Part, Table, right
@@ -36,11 +37,27 @@ def make_jobs(asked: Asked) -> Page:
     filters = filters_of(asked)
     reply = fetch(asked.daemons, ended_too=asked.word("ended") == "yes" or filters.wants_ended)
     found = [job for job in tables(reply, "jobs") if filters.keeps(job)]
-    parts = [filter_form(asked, "/jobs"), *job_parts(found, Clock(asked.unix_now_s))]
-    if missing := texts(reply, "missing"):
-        rows = [[Item(name, WARN)] for name in missing]
-        parts.append(Table("missing", "Missing: jobs of", ("Did not answer",), rows))
+    parts: list[Part] = [filter_form(asked, "/jobs"), *job_parts(found, Clock(asked.unix_now_s))]
+    withheld = {host: str(setting) for host, setting in table(reply, "withheld").items()}
+    hidden = not_shown(text(reply, "only_of"), filters.user)
+    parts += notes_of(dict.fromkeys(texts(reply, "missing"), ""), withheld, hidden)
     return Page("Jobs", parts, found, "/jobs")
+
+
+def notes_of(missing: dict[str, str], withheld: dict[str, str], hidden: str) -> list[Part]:
+    """Lists the hosts whose jobs are not all shown, and why. `missing`: why by host, or "";
+    `withheld`: the setting by host; `hidden`: what the viewer may not see of any host, or ""."""
+    rows = [
+        (Item(host), Item(f"did not answer: {why}" if why else "did not answer", WARN))
+        for host, why in missing.items()
+    ]
+    rows += [
+        (Item(host), Item(f"only jobs submitted here ({setting} there)"))
+        for host, setting in withheld.items()
+    ]
+    if hidden:
+        rows.append((Item("all hosts"), Item(hidden)))
+    return [Table("notes", "Not shown", ("Host", "Why"), rows)] if rows else []
 
 
 def filters_of(asked: Asked) -> Filters:

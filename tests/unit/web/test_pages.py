@@ -8,9 +8,9 @@ from lbd.console.figures import Clock
 from lbd.doctor.checks import FAULT, OK, WARN, Check
 from lbd.web.asked import SignInFirst
 from lbd.web.pages.doctor import doctor_page, make_doctor
-from lbd.web.pages.history import latest, make_history, notes_of
+from lbd.web.pages.history import latest, make_history
 from lbd.web.pages.job import make_job
-from lbd.web.pages.jobs import make_jobs
+from lbd.web.pages.jobs import make_jobs, notes_of
 from lbd.web.pages.owners import owners_page
 from lbd.web.pages.settings import settings_page
 from lbd.web.pages.why import why_parts
@@ -90,8 +90,28 @@ def test_the_latest_come_first_and_are_bounded():
 
 
 def test_a_truncated_list_says_so():
-    assert notes_of({}, {}) is None
-    assert is_text(html_of([notes_of({"h2": NASTY}, {"h3": NASTY})]))
+    assert notes_of({}, {}, "") == []
+    assert is_text(html_of(notes_of({"h2": NASTY}, {"h3": NASTY}, "")))
+
+
+@pytest.mark.parametrize(("make", "op"), [(make_jobs, "jobs"), (make_history, "past")])
+@pytest.mark.parametrize("of", ["", "bob"])
+def test_what_the_viewer_may_not_see_is_said(make, op, of):
+    withheld = {"jobs": {"h2": "admin.hosts"}, "past": "admin.hosts"}[op]
+    reply = {"ok": True, "jobs": [], "only_of": "ann", "missing": ["h3"], "withheld": withheld}
+    daemons = SimpleNamespace(
+        lim=lambda *_: {"hosts": [{"name": "h2"}]}, lbm=lambda *_: {**reply, "more": False}
+    )
+    words = {"user": of}
+    asked = SimpleNamespace(daemons=daemons, need_viewer=lambda: None, unix_now_s=0.0,
+                            word=lambda name: words.get(name, ""))  # fmt: skip
+    notes = make(asked).parts[-1]
+    assert notes.title == "Not shown"
+    said = [(host.text, why.text) for host, why in notes.rows]
+    assert ("h2", "only jobs submitted here (admin.hosts there)") in said
+    assert (("h3", "did not answer") in said) == (op == "jobs")
+    own = ("all hosts", "you see only your own jobs; those of bob are for administrators")
+    assert (own in said) == (of == "bob")
 
 
 def nobody_asks(*words):
