@@ -7,6 +7,7 @@ An array's attempts differ in little more than their names. Reading the request 
 writing its whole environment for the keeper, took longer than a short job runs.
 """
 
+import re
 from collections import OrderedDict
 from dataclasses import dataclass
 
@@ -27,6 +28,7 @@ GANG_MAX = 4096
 GANG_HOSTS_BYTES = (128 << 10) - len("LBD_GANG_HOSTS=")  # limit of execve for one string
 CUTOFF_S_MAX = 1e12
 UNIX_S_MAX = 1e11
+NAMED = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*=")  # what every shell passes on
 KNOWN = 8  # submissions whose attempts alternate here
 # Variables that each attempt has of its own.
 OWN = {
@@ -42,6 +44,14 @@ class Common:
     fault: str  # why it cannot be run, or ""
     _circumstances: tuple[LocalUser | None, Config, bool] | None = None
     _packed: bytes = b""
+    _has_odd_names: bool | None = None
+
+    @property
+    def has_odd_names(self) -> bool:
+        """Returns whether it has variables that a shell may drop."""
+        if self._has_odd_names is None:
+            self._has_odd_names = not all(map(NAMED.match, self.request.environment))
+        return self._has_odd_names
 
     @property
     def phase(self) -> str:

@@ -24,6 +24,7 @@ from lbd.lbm.handover.records import QueuedAttempt
 from lbd.lbm.inbound.context import InboundContext
 from lbd.lbm.inbound.performer import FAULT, Performer, job_log, not_started
 from lbd.lbm.inbound.request import dry_start, make_order, over_memory, phase_of
+from lbd.lbm.inbound.submitted import Common
 from lbd.lbm.queue.dispatcher_client import DispatcherClient
 from lbd.lbm.queue.dispatcher_words import refused_report
 from lbd.lbm.queue.own_files import EXIT_CANNOT_OPEN, own_files, why_not_opened, writing_to
@@ -215,7 +216,7 @@ class Attempt(Performer):
         try:
             config, path = self.host.rules.config, self.files.path if self.files else None
             order = self._common.order(run_as, config, limited_cpu=link.weighs_cpu)
-            add_own(order, self.start, self.host.config.host.name, path)
+            add_own(order, self._common, self.start, self.host.config.host.name, path)
             order.environment |= own_resources(self)
             until_s = self.execution.timers.get(Timer.LEASE, 0.0)
             order.start_by_ms = int(until_s * 1e3)
@@ -362,7 +363,9 @@ def own_resources(attempt: Attempt) -> dict[bytes, bytes]:
     return variables(grant)
 
 
-def add_own(order: Order, start: dispatch_pb2.Start, host: str, directory: bytes | None) -> None:
+def add_own(
+    order: Order, common: Common, start: dispatch_pb2.Start, host: str, directory: bytes | None
+) -> None:
     """Adds what the attempt does not share with others of its submission. `directory`: its workdir,
     if it brings files along."""
     environment, spec = order.environment, start.spec
@@ -391,4 +394,6 @@ def add_own(order: Order, start: dispatch_pb2.Start, host: str, directory: bytes
     if output or error:
         order.subject = order.argv[0]
         goes_on = spec.append or (bool(spec.checkpoint) and start.attempt > 1)
-        order.argv = writing_to(output, error, order.argv, appends=goes_on)
+        order.argv = writing_to(
+            output, error, order.argv, appends=goes_on, odd_names=common.has_odd_names
+        )

@@ -1,6 +1,8 @@
 """The files that an attempt writes to instead of the spool: those of `-o` and `--error`.
 
-A shell opens them as the job's user, in its directory, and becomes the command.
+A shell opens them as the job's user, in its directory, and becomes the command. /bin/sh may drop
+variables whose names are none of its own, as dash does: so functions that bash has exported
+(BASH_FUNC_f%%) were lost. Where a job has such variables, it is bash, if this host has one.
 """
 
 import os
@@ -14,6 +16,10 @@ from lbd.text.one_line import one_line
 
 # A file that cannot be opened is our failure, 125, not a status of the command's.
 EXIT_CANNOT_OPEN = 125
+SH = [b"/bin/sh", b"-c"]
+BASH = b"/bin/bash"
+# As `privileged`, it reads neither $BASH_ENV nor functions, which it passes on all the same.
+PRIVILEGED, NO_LONGER = [BASH, b"-pc"], b"set +p; "  # for the command's $SHELLOPTS
 BOTH = b'o=$1; shift 2; command exec >"$o" 2>&1 || exit 125; exec "$@"'
 APART = b'o=$1 e=$2; shift 2; command exec >"$o" 2>"$e" || exit 125; exec "$@"'
 ERROR_ONLY = b'e=$2; shift 2; command exec 2>"$e" || exit 125; exec "$@"'
@@ -32,11 +38,17 @@ def own_files(start: dispatch_pb2.Start, host: str) -> tuple[bytes, bytes]:
     return fill_in(spec.output, job, index, host), fill_in(spec.error, job, index, host)
 
 
-def writing_to(output: bytes, error: bytes, argv: Sequence[bytes], *, appends: bool) -> list[bytes]:
+def writing_to(
+    output: bytes, error: bytes, argv: Sequence[bytes], *, appends: bool, odd_names: bool
+) -> list[bytes]:
+    """`odd_names`: whether the command has variables that /bin/sh may drop."""
     script = APART if output and error else BOTH if output else ERROR_ONLY
     if appends:
         script = script.replace(b">", b">>").replace(b">>&", b">&")
-    return [b"/bin/sh", b"-c", script, b"lbd", output, error, *argv]
+    shell = SH
+    if odd_names and os.access(BASH, os.X_OK):
+        shell, script = PRIVILEGED, NO_LONGER + script
+    return [*shell, script, b"lbd", output, error, *argv]
 
 
 def why_not_opened(said: bytes, output: bytes, error: bytes) -> str:
