@@ -8,7 +8,7 @@ from lbd.console.daemons import Daemons
 from lbd.console.reply import Json, number, table, tables, text, texts, whole
 from lbd.errors import LbdError
 from lbd.model import ENDED_NAMES, JobState
-from lbd.text.job_phrases import HELD, LAUNCHER, MAY_STILL_RUN, NOT_HEARD_OF
+from lbd.text.job_phrases import HELD, MAY_STILL_RUN, NOT_HEARD_OF, without_launcher
 from lbd.text.one_line import one_line
 from lbd.text.spelling import nearest
 
@@ -35,10 +35,7 @@ def shown_wait(job: Json) -> str:
 
 def shown_command(job: Json) -> list[str]:
     """Returns the command; for a job of sbatch, its script with arguments."""
-    words = texts(job, "command")
-    if words[: len(LAUNCHER)] == list(LAUNCHER):
-        return words[len(LAUNCHER) :]
-    return words
+    return list(without_launcher(texts(job, "command")))
 
 
 def shown_id(job: Json) -> str:

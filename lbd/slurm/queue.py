@@ -11,7 +11,7 @@ from lbd.client.complaints import Trouble
 from lbd.client.lbm_socket import connect, find_runtime_dirs
 from lbd.local.frames import JSON, Splitter, pack
 from lbd.slurm.options import SlurmError
-from lbd.text.job_phrases import DISPATCHER, LAUNCHER, STARTING
+from lbd.text.job_phrases import DISPATCHER, STARTING, without_launcher
 from lbd.text.one_line import printable
 
 ANSWER_S = 30.0
@@ -78,7 +78,7 @@ class Job:
         self.memory_bytes = whole(row.get("memory_bytes"))
         # It may be another user's, and is shown, so nothing in it may control the terminal.
         words = tuple(printable(str(word)) for word in command) if isinstance(command, list) else ()
-        self.program = (words[len(LAUNCHER) :] if words[: len(LAUNCHER)] == LAUNCHER else words)[:1]
+        self.program = without_launcher(words)[:1]
         self.name = str(row.get("name") or os.path.basename("".join(self.program)) or "wrap")
 
     def with_tasks(self, indexes: str) -> "Job":

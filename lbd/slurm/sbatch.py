@@ -21,10 +21,18 @@ from lbd.slurm.options import (
     words_of,
 )
 from lbd.slurm.queue import jobs, submit, wait
-from lbd.slurm.script import LAUNCH, LAUNCHED, in_script, lost_path, script_of, shebang
+from lbd.slurm.script import (
+    LAUNCH,
+    LAUNCHED,
+    in_script,
+    launcher,
+    lost_path,
+    path_kept,
+    script_of,
+    shebang,
+)
 from lbd.slurm.times import begin_text, limit_s
 from lbd.text.index_list import is_number
-from lbd.text.job_phrases import LAUNCHER
 from lbd.text.one_line import one_line
 
 GRAMMAR = Grammar(
@@ -95,11 +103,15 @@ def run(words: list[str]) -> int:
     given = typed.over(in_script(text, source, faults, GRAMMAR))
     interpreter, option = shebang(script, f"{name}: " if typed.rest else "")
     check_all(given, name, source, faults)
-    values = [interpreter, option, standard_input(given), *signal_words(given.values)]
+    commands = os.path.dirname(os.path.abspath(sys.argv[0]))
+    values = [
+        interpreter, option, standard_input(given), *signal_words(given.values),
+        *path_kept(text.partition("\n")[0], commands),
+    ]  # fmt: skip
     assigned = " ".join(map("=".join, zip(LAUNCHED, map(shlex.quote, values), strict=True)))
     words = [*lbrun_words(given, name), "-e", f"SBATCH_LAUNCH={assigned}\n{LAUNCH}", "--"]
-    job = submitted([*words, *LAUNCHER, name, *typed.rest[1:]], script, given, source)
-    commands = os.path.dirname(os.path.abspath(sys.argv[0]))
+    words += [*launcher(interpreter, option), name, *typed.rest[1:]]
+    job = submitted(words, script, given, source)
     warning = lost_path(text, commands, os.path.expanduser("~"))
     if warning and "quiet" not in given.plain:
         warning = one_line(f"sbatch: warning: {source}: {warning}")

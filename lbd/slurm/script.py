@@ -6,25 +6,31 @@ descriptor, set SLURM_…, and run it with an empty standard input. These lines 
 that `lbctl jobs` shows the script's name instead. An empty file of the job's user counts its steps.
 """
 
+import glob
 import os
 import re
 import shlex
 import sys
 
 from lbd.slurm.options import Given, Grammar, SlurmError, read_all
+from lbd.text.job_phrases import LAUNCH_LINE, LAUNCHER
 
 LINE_CHARS_MAX = 1 << 16
 LOGIN_SHELLS = ("bash", "sh", "dash", "ksh")  # these read the files below
 ALWAYS_FOUND = ("/bin", "/usr/bin", "/usr/local/bin")
 OF_ALL_LOGINS = "/etc/profile"
+AFTER_PROFILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "after_profile.bash")
 OWN_LOGIN_FILES = (".bash_profile", ".bash_login", ".profile")  # bash reads the first it finds
 ALSO_READ = (".bashrc",)  # by the others, as a rule
 SETS_PATH = re.compile(r"^[ \t]*(export[ \t]+)?PATH=(?!.*\$\{?PATH)", re.MULTILINE)
+SETS_BASH_ENV = re.compile(r"^[ \t]*([^#\n]*[\s;])?BASH_ENV=", re.MULTILINE)  # Lmod's does
 CALLS_SRUN = re.compile(r"^[ \t]*([^#\n]*[\s;|&(`])?srun\b", re.MULTILINE)
 # Variables of the lines below, whose $@ are the script's arguments. `signal`, if set, is sent to
-# the script `after` that many seconds.
-LAUNCHED = ("interpreter", "option", "input", "signal", "after")
+# the script `after` that many seconds. `commands`, if set, is the directory of our srun, which a
+# login bash would not find; it reads `profile` after the user's profile.
+LAUNCHED = ("interpreter", "option", "input", "signal", "after", "commands", "profile")
 LAUNCH = r"""
+[ -z "${BASH_VERSION:-}" ] || set +p
 unset SBATCH_LAUNCH
 export SLURM_JOB_ID="$LBD_JOB_ID" SLURM_JOBID="$LBD_JOB_ID" SLURM_CLUSTER_NAME=lbd
 export SLURM_JOB_NODELIST="$LBD_HOST" SLURM_NODELIST="$LBD_HOST" SLURMD_NODENAME="$LBD_HOST"
@@ -50,6 +56,9 @@ else
     exec 3<&4
 fi
 export SLURM_LBD_SCRIPT="/proc/$$/fd/3"
+if [ -n "$commands" ] && [ -r "$profile" ]; then
+    export SLURM_LBD_COMMANDS="$commands" SLURM_LBD_BASH_ENV="${BASH_ENV:-}" BASH_ENV="$profile"
+fi
 early=${signal:+timeout --foreground --preserve-status -s $signal $after}
 exec $early "$interpreter" ${option:+"$option"} /dev/fd/4 "$@" <"$input"
 """
@@ -83,6 +92,17 @@ def shebang(script: bytes, before: str) -> tuple[str, str]:
     return words[0], words[1].strip() if words[1:] else ""
 
 
+def launcher(interpreter: str, option: str) -> tuple[str, ...]:
+    """Returns the command that runs the lines above. For a script of bash it is that bash, since
+    another shell may drop the functions that the user has exported, as dash does. As `privileged`
+    it does not read $BASH_ENV, which is for the script, and passes functions on all the same."""
+    words = without_env([interpreter, *option.split()])
+    if not words or os.path.basename(words[0]) != "bash":
+        return LAUNCHER
+    env = [] if words[0] == interpreter else [interpreter]
+    return (*env, words[0], "-pc", LAUNCH_LINE)
+
+
 def in_script(text: str, source: str, faults: list[str], grammar: Grammar) -> Given:
     """Returns the options in the script's #SBATCH lines. Faults of unreadable lines are added to
     `faults`."""
@@ -109,16 +129,33 @@ def in_script(text: str, source: str, faults: list[str], grammar: Grammar) -> Gi
     return found
 
 
+def path_kept(first: str, directory: str) -> tuple[str, str]:
+    """Returns `directory` and the file by which a login bash finds it in PATH; empty for other
+    interpreters. `first`: the script's first line."""
+    words = without_env(first.removeprefix("#!").split())
+    is_bash = bool(words) and os.path.basename(words[0]) == "bash"
+    if not is_bash or not is_login_shell(first) or directory in ALWAYS_FOUND:
+        return "", ""
+    return directory, AFTER_PROFILE
+
+
 def lost_path(script: str, directory: str, home: str, of_all: str = OF_ALL_LOGINS) -> str:
     """Returns a warning if the script's `srun` would not be found in `directory`, because it is run
-    by a login shell, which sets PATH again; else ""."""
+    by a login shell, which sets PATH again; else "". A bash has it by $BASH_ENV, unless a profile
+    sets that, too."""
     first, _, rest = script.partition("\n")
     calls = CALLS_SRUN.search(rest)
     if not calls or not is_login_shell(first) or directory in ALWAYS_FOUND:
         return ""
     own = [os.path.join(home, name) for name in OWN_LOGIN_FILES]
     own = [path for path in own if os.access(path, os.R_OK)][:1]
-    texts = [read(path) for path in (of_all, *own, *(os.path.join(home, one) for one in ALSO_READ))]
+    more = sorted(glob.glob(f"{of_all}.d/*.sh"))
+    texts = [
+        read(path)
+        for path in (of_all, *more, *own, *(os.path.join(home, one) for one in ALSO_READ))
+    ]
+    if path_kept(first, directory)[0] and not any(map(SETS_BASH_ENV.search, texts)):
+        return ""
     below = directory.removeprefix(home)  # for ~/bin and $HOME/bin
     named = (directory,) if below == directory else (directory, f"~{below}", f"HOME{below}",
                                                      f"HOME}}{below}")  # fmt: skip
@@ -134,14 +171,19 @@ def lost_path(script: str, directory: str, home: str, of_all: str = OF_ALL_LOGIN
 
 
 def is_login_shell(first: str) -> bool:
-    words = first.removeprefix("#!").split()
-    if words and os.path.basename(words[0]) == "env":
-        words = [word for word in words[1:] if word not in ("-S", "--split-string")]
+    words = without_env(first.removeprefix("#!").split())
     return (
         bool(words)
         and os.path.basename(words[0]) in LOGIN_SHELLS
         and any(word == "--login" or re.fullmatch("-[a-z]*l[a-z]*", word) for word in words[1:])
     )
+
+
+def without_env(words: list[str]) -> list[str]:
+    """Returns the command that `env` starts; the words as they are if that is not the first."""
+    if not words or os.path.basename(words[0]) != "env":
+        return words
+    return [word for word in words[1:] if word not in ("-S", "--split-string")]
 
 
 def read(path: str) -> str:

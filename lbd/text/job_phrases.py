@@ -1,5 +1,7 @@
 """Phrases with job ids as the subject of a sentence. `lbrun` imports this file, too."""
 
+from collections.abc import Sequence
+
 from lbd.text.one_line import one_line
 
 WORD_CHARS_MAX = 80
@@ -12,8 +14,17 @@ CANNOT_OPEN = "cannot open the output file"  # begins the reason of a job that t
 NOT_WRITTEN = "so the queue takes no new jobs and begins none"
 NO_HOST = "no host "  # in the refusal of an id such as h9-1
 DISPATCHER = "the dispatcher"  # its entry among the hosts whose jobs are missing from a list
-# The command line of a job from sbatch, followed by the script's name and its arguments.
-LAUNCHER = ("/bin/sh", "-c", 'eval "$SBATCH_LAUNCH"')
+# A job from sbatch is a shell that runs this line, followed by the script's name and its arguments.
+LAUNCH_LINE = 'eval "$SBATCH_LAUNCH"'
+LAUNCHER = ("/bin/sh", "-c", LAUNCH_LINE)  # unless the script is one of bash
+LAUNCHER_WORDS_MAX = 4
+
+
+def without_launcher(words: Sequence[str]) -> Sequence[str]:
+    """Returns the script and its arguments of a job from sbatch; the command of any other job."""
+    if LAUNCH_LINE in words[:LAUNCHER_WORDS_MAX]:
+        return words[words.index(LAUNCH_LINE) + 1 :]
+    return words
 
 
 def shell_line_remark(command: list[bytes]) -> str:

@@ -101,6 +101,22 @@ def test_a_script_with_its_options_runs_as_an_array(slurm, tmp_path):
     assert done == (f"{job}_1|COMPLETED|0:0|1\n{job}_2|FAILED|1:0|1\n{job}_3|COMPLETED|0:0|1\n")
 
 
+def test_a_login_bash_finds_srun_and_what_the_user_has_exported(slurm, tmp_path):
+    (tmp_path / ".bash_profile").write_text("PATH=/usr/bin:/bin\n")
+    (tmp_path / "job.sh").write_text(
+        "#!/bin/bash -l\n#SBATCH -n 2 -o log\nmodule load fit\nsrun printenv SLURM_PROCID | sort\n"
+        "exec srun -n 1 printenv SLURM_NTASKS\n"
+    )
+    module = "BASH_FUNC_module%%=() { echo module $*; }"
+    said = slurm(
+        "/usr/bin/env", f"HOME={tmp_path}", module, "sbatch", "--wait", "job.sh", cwd=tmp_path
+    )
+    job = said.split()[-1]
+    assert said == f"Submitted batch job {job}\n"
+    assert (tmp_path / "log").read_text() == "module load fit\n0\n1\n1\n"
+    assert "Command=job.sh" in slurm("scontrol", "-o", "show", "job", job)
+
+
 def test_what_waits_of_an_array_is_a_line_that_can_be_cancelled(slurm, tmp_path):
     words = ["--parsable", "-a", "1-9%2", "--begin=now+1hour", "--wrap", "true"]
     job = slurm("sbatch", *words, cwd=tmp_path).strip()

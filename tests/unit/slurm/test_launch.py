@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from lbd.slurm.options import SlurmError
-from lbd.slurm.script import LAUNCH
+from lbd.slurm.script import LAUNCH, launcher, path_kept
 from lbd.slurm.step import SCRIPT, next_number, take_slots
 
 
@@ -19,6 +19,38 @@ def launched(script, tmp_path, **variables):
             ["sh", "-c", lines, "job.sh"], stdin=stdin, capture_output=True, check=False, text=True,
             env={"PATH": os.environ["PATH"], "LBD_SLOTS": "1", "LBD_ATTEMPT": "1"} | variables,
         )  # fmt: skip
+
+
+@pytest.mark.parametrize("option", ["", "-l"])
+def test_a_script_of_bash_has_what_the_user_exported_and_our_srun(tmp_path, option):
+    """dash dropped exported functions, and a login shell's profile sets PATH again."""
+    own, home, commands = tmp_path / "env", tmp_path / "home", tmp_path / "bin"
+    home.mkdir()
+    commands.mkdir()
+    (commands / "srun").write_text('#!/bin/sh\necho "srun $*"\n')
+    (commands / "srun").chmod(0o755)
+    (home / ".bash_profile").write_text("PATH=/usr/bin:/bin\nbash -c :\necho profile\n")
+    own.write_text("echo own\n")
+    (tmp_path / "input").write_text(
+        "module load x\necho $BASH_ENV ${!SLURM_LBD_*}\nsrun a\nbash -c :\nexec srun b\n"
+    )
+    values = f"interpreter=/bin/bash option={option} input=/dev/null signal= after="
+    kept = path_kept(f"#!/bin/bash {option}", str(commands))
+    lines = f"{values} commands={kept[0]} profile={kept[1]}\n{LAUNCH}"
+    environment = {
+        "PATH": f"{commands}:/usr/bin:/bin", "HOME": str(home), "BASH_ENV": str(own),
+        "BASH_FUNC_module%%": '() { echo "module $*"; }', "LBD_SLOTS": "1", "LBD_ATTEMPT": "1",
+        "SBATCH_LAUNCH": lines,
+    }  # fmt: skip
+    with open(tmp_path / "input", "rb") as stdin:
+        done = subprocess.run(
+            [*launcher("/bin/bash", option), "job.sh"], stdin=stdin, capture_output=True,
+            check=False, text=True, env=environment,
+        )  # fmt: skip
+    before = "own\nprofile\nown\n" if option else "own\n"
+    assert (done.stdout, done.stderr) == (
+        f"{before}module load x\n{own} SLURM_LBD_SCRIPT\nsrun a\nown\nsrun b\n", "",
+    )  # fmt: skip
 
 
 def test_nobody_puts_another_script_in_its_place(tmp_path):
