@@ -120,7 +120,7 @@ class HostTable:
         known = self.known.get(name)
         if known is None or known.slots is None or known.aside_until_s is not None:
             return None
-        known.slots = replace(known.slots, open_slots=max(0, running), ahead=0)
+        known.slots = replace(known.slots, open_slots=max(0, running), ahead=0, beside_hog=0)
         return known.slots
 
     def worked(self, name: HostId) -> None:
