@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from lbd.dispatch.core.discipline import HostSlots
 from lbd.model import Closed, HostId
 
+MOUNTED_S = 180.0  # after a boot all file systems are mounted, also those that nothing waits for
+
 
 @dataclass(frozen=True, slots=True)
 class Terms:
@@ -86,6 +88,13 @@ class HostTable:
     def contact(self, name: HostId) -> Contact:
         known = self.known.get(name)
         return known.contact if known is not None else Contact()
+
+    def mounting_s(self, name: HostId) -> float:
+        """Returns when to ask the host again for a directory that it lacks, as it was booted a
+        moment ago; 0: it lacks it for good, as far as is known. An older release does not say how
+        long the host has been up."""
+        up_s = self.contact(name).said_s
+        return up_s / 2 if up_s < MOUNTED_S else 0.0
 
     def proves(self, name: HostId, keeper: str, said_s: float, *, is_first: bool) -> Contact | None:
         """Notes a heartbeat, the first of its connection or not. Returns the contact if what the

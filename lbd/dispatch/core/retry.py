@@ -21,6 +21,8 @@ NO_KEEPER = "keeper"  # its keeper is being replaced: the host's fault, and no o
 # anywhere, which its host could not know before. Files are unpacked as the job's user, who can make
 # that fail anywhere; that must not take the host away from others.
 NOT_THERE = ("exec", "chdir", "directory", "admission", "user", "request", "stage")
+# That may pass on a host which was booted a moment ago: its file systems may be mounted late.
+NOT_MOUNTED = ("chdir", "directory")
 NOT_FOUND, NOT_EXECUTABLE, FAILED = 127, 126, 125
 ENOENT = 2
 NOT_YET = "not-yet"  # its host takes its user's commands, but at other times
