@@ -28,6 +28,7 @@ from lbd.text.one_line import one_line
 
 GANG_MAX = 4096  # as in lbrun
 KEEPER_CHARS = 200
+NAME_CHARS = 255
 HELD_MAX = 20_000  # attempts; no host holds more
 GANG_HOSTS_BYTES = (128 << 10) - len("LBD_GANG_HOSTS=\0")  # of one string, as in execve
 ARRAY_INDEX_MAX = 10**18 - 1  # as in lbrun
@@ -295,9 +296,11 @@ def fault_of(sent: Submission, spec: pb.StoredSpec, own: DispatchConfig) -> str:
 def heartbeat_fault(heartbeat: pb.Heartbeat) -> str:
     """Names the first invalid value of a host's heartbeat; "" if all are valid."""
     rules = {
-        "slots": max(heartbeat.slots, heartbeat.open_slots, heartbeat.ahead) <= SLOTS_MAX,
+        "slots": max(heartbeat.slots, heartbeat.open_slots, heartbeat.ahead, heartbeat.beside_hog)
+        <= SLOTS_MAX,
         "load": is_within(heartbeat.load, LOAD_MAX),
         "held": len(heartbeat.held) <= HELD_MAX,
+        "hog": len(heartbeat.hog) <= NAME_CHARS,
         "keeper": len(heartbeat.keeper) <= KEEPER_CHARS,
         "said_s": is_within(heartbeat.said_s, SAID_MAX_S),
         "features, resources": facts_of(heartbeat) is not None,
@@ -316,7 +319,7 @@ def slots_of(
     return HostSlots(
         name, heartbeat.slots, open_slots, heartbeat.load, tiers,
         heartbeat.ahead if open_slots else 0, closed, heartbeat.holds_gangs,
-        facts_of(heartbeat) or NO_FACTS,
+        facts_of(heartbeat) or NO_FACTS, heartbeat.hog, 0 if closed else heartbeat.beside_hog,
     )  # fmt: skip
 
 

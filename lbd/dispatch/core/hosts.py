@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from lbd.dispatch.core.discipline import HostSlots
 from lbd.model import Closed, HostId
 
+MOUNTED_S = 180.0  # after a boot all file systems are mounted, also those that nothing waits for
+
 
 @dataclass(frozen=True, slots=True)
 class Terms:
@@ -87,6 +89,13 @@ class HostTable:
         known = self.known.get(name)
         return known.contact if known is not None else Contact()
 
+    def mounting_s(self, name: HostId) -> float:
+        """Returns when to ask the host again for a directory that it lacks, as it was booted a
+        moment ago; 0: it lacks it for good, as far as is known. An older release does not say how
+        long the host has been up."""
+        up_s = self.contact(name).said_s
+        return up_s / 2 if up_s < MOUNTED_S else 0.0
+
     def proves(self, name: HostId, keeper: str, said_s: float, *, is_first: bool) -> Contact | None:
         """Notes a heartbeat, the first of its connection or not. Returns the contact if what the
         host holds is to be compared now with what it was sent before: once, as soon as its keeper
@@ -120,7 +129,7 @@ class HostTable:
         known = self.known.get(name)
         if known is None or known.slots is None or known.aside_until_s is not None:
             return None
-        known.slots = replace(known.slots, open_slots=max(0, running), ahead=0)
+        known.slots = replace(known.slots, open_slots=max(0, running), ahead=0, beside_hog=0)
         return known.slots
 
     def worked(self, name: HostId) -> None:

@@ -62,6 +62,7 @@ from lbd.dispatch.core.retry import (
     AWAY,
     BEFORE_READY,
     NO_KEEPER,
+    NOT_MOUNTED,
     NOT_THERE,
     NOT_YET,
     PASSING,
@@ -482,7 +483,9 @@ class Lifecycle:
             actions += self._close(name, now_s, rng)
             actions += self._again(live, Fate.REFUSED, None, now_s, rng)
         elif phase == NOT_YET and gang is None:
-            actions += self._begins_later(live, name, ending, now_s, rng)
+            actions += self._begins_later(live, name, ending.wait_s, now_s, rng)
+        elif phase in NOT_MOUNTED and gang is None and (wait_s := self.hosts.mounting_s(name)):
+            actions += self._begins_later(live, name, wait_s, now_s, rng)
         elif phase in (AWAY, NOT_YET):
             why = self.pauses.begin(live, self.terms, now_s)
             actions += self._hold(live, why, Fate.REFUSED, None, now_s, rng)
@@ -705,12 +708,12 @@ class Lifecycle:
         )
 
     def _begins_later(
-        self, live: Live, name: HostId, ending: Ending, now_s: float, rng: Random
+        self, live: Live, name: HostId, wait_s: float, now_s: float, rng: Random
     ) -> list[Action]:
         """The job can start on that host only later; until then perhaps on another."""
         job = live.job.id
-        wait_s = min(max(ending.wait_s, self.terms.aside_s), ASKED_AGAIN_S)
-        self.bars.add(job, name, now_s + wait_s)
+        until_s = now_s + min(max(wait_s, self.terms.aside_s), ASKED_AGAIN_S)
+        self.bars.add(job, name, until_s)
         live.barred_now |= {name}
         self._bar(live, name)
         return self._again(live, Fate.REFUSED, None, now_s, rng)

@@ -17,6 +17,8 @@ Events go in, `Start`s come out; the daemon and the simulator drive this same co
   head (`backfill/reservation.py`).
 - A gang starts when all its tasks can, at once; `gang_room.py` says how slots are kept for it.
 - A host that allows it may be given short jobs ahead of its free slots, if no other has a free one.
+- Where commands of one user hold all slots of a host, it has a few more for the queue's jobs of
+  other users, of one slot each (`_beside_hog`).
 - A drained or lost host (`host_gone`) gets nothing more, and jobs that waited for it alone join
   another line. What runs there stays in the registry until `ended`, `lost` or `cut_off` reports its
   fate: so a job is never started while an attempt of it may be alive.
@@ -52,7 +54,7 @@ from lbd.dispatch.core.malleable.slot_times import ResourceTimes, SlotTimes
 from lbd.dispatch.core.registry import Entry, Registered, Registry
 from lbd.dispatch.core.run_times import RunTimes, kind_of
 from lbd.dispatch.core.servers import LineServers, Server, is_plain, room
-from lbd.dispatch.core.shares import Rules, Shares
+from lbd.dispatch.core.shares import Flow, Rules, Shares
 from lbd.dispatch.core.targets.arrays import Targets
 from lbd.dispatch.core.waiting_line import Waiting
 from lbd.model import Facts, HostId, JobId
@@ -95,6 +97,7 @@ class Queues:
         self.hosts: dict[HostId, Server] = {}  # servers whose hosts take jobs
         self.lines: dict[HostConnection, Waiting] = {}
         self.servers: dict[HostConnection, list[Server]] = {}
+        self.hogged: dict[HostId, Server] = {}  # where one user's commands hold all slots
         self._open: dict[HostConnection, LineServers] = {}  # for lines with several servers
         self._numbers = 0
         self._wide_waiting = 0  # jobs in lines that need more than one slot
@@ -223,7 +226,7 @@ class Queues:
         if is_other:
             return self._hosts_changed(now_s, rng)
         self._rank(server)
-        return self._fill(server.lines, now_s, rng) if server.free + host.ahead > 0 else []
+        return self._fill(server.lines, now_s, rng) if server.is_open else []
 
     def hosts_are(self, hosts: Iterable[HostSlots], now_s: float, rng: Random) -> list[Start]:
         """Adds several hosts at once, so that service is recomputed only once."""
@@ -238,6 +241,7 @@ class Queues:
         server = self.hosts.pop(name, None)
         if server is None:
             return []
+        self.hogged.pop(name, None)
         server.is_of(None)
         if not server.running:
             del self.servers_by_host[name]
@@ -292,6 +296,10 @@ class Queues:
         if before is None or before.usable != host.usable:
             self.heads.slots_changed()
         self.hosts.setdefault(host.name, server)
+        if host.beside_hog:
+            self.hogged[host.name] = server
+        else:
+            self.hogged.pop(host.name, None)
         return server, before is None or serves(before) != serves(host)
 
     def _line(self, line: HostConnection) -> Waiting:
@@ -509,16 +517,53 @@ class Queues:
                     self._start_gangs(starts, now_s)
                 continue
             server, most = self._place_for(front, line, now_s, rng)
+            following = front
+            if server is None and self.hogged and line not in self.heads.asked:
+                following, server = self._beside_hog(front, waiting)
+                most = 1
             if server is None or server.host is None:
                 break
-            self._unput(front)
-            head = self.registry.entry(front)
-            waiting.take(head, self._number)
-            starts.append(self._start(head, server, line, now_s, most))
+            self._unput(following)
+            entry = self.registry.entry(following)
+            if following is front:
+                waiting.take(entry, self._number)
+            else:
+                entry.begun = True
+            starts.append(self._start(entry, server, line, now_s, most))
         if self._plan(line) is not None:
             self._fill_beside(line, starts, now_s)
         elif front is not None and self.backfill.rule != "off":
             self._fill_behind(front, line, starts, now_s)
+
+    def _beside_hog(self, head: Registered, waiting: Waiting) -> tuple[Registered, Server | None]:
+        """Returns a job that starts on a host although commands of one user hold all its slots, and
+        the host: the head of the line, or else the first job behind it that is of another user than
+        those, since the hog's own jobs at the head would keep all others from that host."""
+        line, plan = waiting.line, self._plan(waiting.line)
+        kept = plan.kept if plan is not None else ()
+        able = [
+            one for name, one in self.hogged.items()
+            if line in one.lines and name not in kept and not self._kept(one, line)
+        ]  # fmt: skip
+        hogs = {one.host.hog for one in able if one.host and one.used < one.host.beside_hog}
+        if not hogs:
+            return head, None
+        passed: set[Flow | str] = set()  # flows that a limit bars, and hogs
+        first = islice(waiting.in_turn(), LOOKED_AT) if head.kind.user in hogs else ()
+        for registered in (head, *(self.registry[one.id] for one in first)):
+            kind = registered.kind
+            flow = self.shares.flow(kind)
+            if kind.user in passed or flow in passed:
+                continue
+            if registered is not head and self.shares.bars(kind):
+                passed.add(flow)
+            elif takers := [one for one in able if one.takes_beside_hog(kind)]:
+                return registered, min(takers, key=attrgetter("load"))
+            elif kind.user in hogs:
+                passed.add(kind.user)
+            else:
+                break
+        return head, None
 
     def _fill_behind(
         self, front: Registered, line: HostConnection, starts: list[Start], now_s: float

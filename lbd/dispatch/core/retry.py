@@ -21,6 +21,8 @@ NO_KEEPER = "keeper"  # its keeper is being replaced: the host's fault, and no o
 # anywhere, which its host could not know before. Files are unpacked as the job's user, who can make
 # that fail anywhere; that must not take the host away from others.
 NOT_THERE = ("exec", "chdir", "directory", "admission", "user", "request", "stage")
+# That may pass on a host which was booted a moment ago: its file systems may be mounted late.
+NOT_MOUNTED = ("chdir", "directory")
 NOT_FOUND, NOT_EXECUTABLE, FAILED = 127, 126, 125
 ENOENT = 2
 NOT_YET = "not-yet"  # its host takes its user's commands, but at other times
@@ -101,6 +103,7 @@ class Bars:
 
     def __init__(self) -> None:
         self._hosts: dict[JobId, set[HostId]] = {}
+        self._jobs: dict[HostId, set[JobId]] = {}  # those that `no_later` has yet to bring forward
         self._until: Moments[tuple[JobId, HostId]] = Moments()
 
     def __contains__(self, job: JobId) -> bool:
@@ -108,23 +111,32 @@ class Bars:
 
     def add(self, job: JobId, host: HostId, until_s: float) -> None:
         self._hosts.setdefault(job, set()).add(host)
+        self._jobs.setdefault(host, set()).add(job)
         self._until.set((job, host), until_s)
 
     def drop(self, job: JobId) -> None:
         for host in self._hosts.pop(job, ()):
             self._until.drop((job, host))
+            self._forget(job, host)
 
     def no_later(self, host: HostId, at_s: float) -> None:
-        """Lets all jobs go to that host from then on."""
-        for job, hosts in self._hosts.items():
-            if host in hosts:
-                self._until.no_later((job, host), at_s)
+        """Lets all jobs go to that host from then on. `at_s` only grows from call to call, so each
+        bar is looked at once, however often a host calls for this."""
+        for job in self._jobs.pop(host, ()):
+            self._until.no_later((job, host), at_s)
+
+    def _forget(self, job: JobId, host: HostId) -> None:
+        jobs = self._jobs.get(host, set())
+        jobs.discard(job)
+        if not jobs:
+            self._jobs.pop(host, None)
 
     def over(self, now_s: float, most: int) -> list[tuple[JobId, frozenset[HostId]]]:
         """Returns which jobs may go to which hosts again, at most `most` bars at a time."""
         found: dict[JobId, set[HostId]] = {}
         for job, host in self._until.due(now_s, most):
             found.setdefault(job, set()).add(host)
+            self._forget(job, host)
             self._hosts[job].discard(host)
             if not self._hosts[job]:
                 del self._hosts[job]

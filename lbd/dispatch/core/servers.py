@@ -103,6 +103,20 @@ class Server:
             return False
         return self.free + ahead > 0 and max(job.slots, job.slots_most) == 1 and job.may_restart
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it has room for some job now."""
+        host = self.host
+        return host is not None and (self.free + host.ahead > 0 or self.used < host.beside_hog)
+
+    def takes_beside_hog(self, job: QueuedJob) -> bool:
+        """Whether it takes the job although one user's commands hold all its slots: the job is
+        another user's and small, and it has what the job needs."""
+        host = self.host
+        if host is None or self.used >= host.beside_hog or job.user in ("", host.hog):
+            return False
+        return job.slots == 1 and not job.gang and self.suits(job) and self.has_for(job)
+
     def suits(self, job: QueuedJob) -> bool:
         """Whether the job could ever run on this host."""
         if self.host is None or self.slots < job.slots or (job.gang and not self.host.holds_gangs):

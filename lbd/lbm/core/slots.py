@@ -274,11 +274,20 @@ class Slots:
     def hog(self) -> str:
         """The user who has more than a share of the slots while all are taken; "" = nobody, or the
         room made for others is used up."""
+        return self.room_beside_hog()[0]
+
+    def room_beside_hog(self, besides: Collection[JobId] = ()) -> tuple[str, int]:
+        """Returns the user who has more than a share of the slots while all are taken, and how many
+        slots others may have in addition; ("", 0) if there is nobody or no room. All this without
+        the jobs `besides`: some of that room may be theirs."""
         if not self.is_full:
-            return ""
-        (user, count), *_ = self._held().most_common(1) or [("", 0)]
-        room = self.used - count < self.total - self._share
-        return user if count > self._share and room else ""
+            return "", 0
+        held = self._held(besides)
+        (user, count), *_ = held.most_common(1) or [("", 0)]
+        used = held.total()
+        room = min(self.total - self._share + count, self.total + self.beyond) - used
+        is_hog = bool(user) and used >= self.total and count > self._share and room > 0
+        return (user, room) if is_hog else ("", 0)
 
     def _makes_room(self, user: str) -> bool:
         return bool(user) and self.hog() not in ("", user)
@@ -288,10 +297,11 @@ class Slots:
         """Less than all slots, however few there are; of one slot, none."""
         return int(self.total * USER_SHARE)
 
-    def _held(self) -> "Counter[str]":
+    def _held(self, besides: Collection[JobId] = ()) -> "Counter[str]":
         held: Counter[str] = Counter()
         for job in self.holders:
-            held[self.users.get(job, "")] += self.widths.get(job, 1)
+            if job not in besides:
+                held[self.users.get(job, "")] += self.widths.get(job, 1)
         return held
 
     def enqueue(self, job: JobId, user: str = "", width: int = 1, needs: Needs = NO_NEEDS) -> bool:
@@ -450,6 +460,16 @@ def none_free(width: int) -> SlotRefused:
     return SlotRefused("no free slot" if width < 2 else f"fewer than {width} free slots")
 
 
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What jobs other than the queue's attempts use of a host."""
+
+    slots: int = 0
+    facts: Facts = NO_FACTS
+    hog: str = ""  # the user whose commands hold all slots, so that others may have more
+    beside_hog: int = 0  # slots that attempts of other users may have then
+
+
 @dataclass(slots=True)
 class OthersUse:
     """What jobs other than the queue's attempts use of this host: now, and in the last report to
@@ -457,8 +477,7 @@ class OthersUse:
 
     slots: Slots
     names: Collection[JobId]  # of the attempts
-    reported: int = 0
-    reported_facts: Facts = NO_FACTS
+    reported: Use = Use()
 
     def used(self) -> int:
         """Slots that commands from elsewhere hold or wait for: all that attempts do not hold if an
@@ -481,18 +500,24 @@ class OthersUse:
         )
         return replace(facts, resources=left)
 
-    def note(self) -> tuple[int, Facts]:
+    def now(self) -> Use:
+        return Use(self.used(), self.facts(), *self.slots.room_beside_hog(self.names))
+
+    def note(self) -> Use:
         """Notes the current use as reported, and returns it."""
-        self.reported, self.reported_facts = self.used(), self.facts()
-        return self.reported, self.reported_facts
+        self.reported = self.now()
+        return self.reported
 
     @property
     def has_changed(self) -> bool:
-        return self.used() != self.reported or self.facts() != self.reported_facts
+        return self.now() != self.reported
 
     @property
     def may_be_less(self) -> bool:
-        return self.used() < self.reported or self.facts() != self.reported_facts
+        """Whether an attempt may find room that was not reported."""
+        now, before = self.now(), self.reported
+        is_other = now.hog != before.hog or now.beside_hog > before.beside_hog
+        return is_other or now.slots < before.slots or now.facts != before.facts
 
 
 @dataclass(frozen=True, slots=True)

@@ -180,13 +180,13 @@ class DispatcherLine:
 
     def _heartbeat(self) -> pb.Heartbeat:
         total, ahead = self._host.slots.total, self._ahead
-        used, facts = self._others.note()
+        used = self._others.note()
         ahead.reported = ahead.depth(total)
         closed = Closed.STOPPING if self._ending else self._closed
         return pb.Heartbeat(
             number=self._leases.heartbeat(clock_s()),
             slots=total,
-            open_slots=max(0, total - used),
+            open_slots=max(0, total - used.slots),
             load=self._load,
             drained=closed is not None,
             closed=closed or 0,
@@ -195,13 +195,15 @@ class DispatcherLine:
             held=[as_message(key, held) for key, held in self._held.items()],
             ahead=ahead.reported,
             holds_gangs=True,
-            features=" ".join(facts.features),
-            resources=resources_text(facts),
-            memory_for_jobs=facts.memory_total,
-            memory_given=facts.memory_given,
+            features=" ".join(used.facts.features),
+            resources=resources_text(used.facts),
+            memory_for_jobs=used.facts.memory_total,
+            memory_given=used.facts.memory_given,
             keeper=claim(self._host.link, self._names),
             said_s=clock_s(),
             rules=self._host.rules.rules.number,
+            hog=used.hog,
+            beside_hog=used.beside_hog,
         )
 
     def _hear(self, down: pb.WorkDown) -> None:
@@ -241,8 +243,7 @@ class DispatcherLine:
         if not self._leases.take(key, start.anchor, start.lease_s, clock_s()):
             return self._turn_away(start, "late", "the order arrived too late")
         until_s = self._leases.until_s[key]
-        report = partial(self._report, key)
-        attempt = Attempt(self._host, self._client, start, report, until_s)
+        attempt = Attempt(self._host, self._client, start, partial(self._report, key), until_s)
         self._hold(key, attempt)
         attempt.begin()
 

@@ -106,8 +106,11 @@ class Dispatcher:
                 key = job, attempt
                 if self.life.sending(*key, now_s) and host in self.connected:
                     anchor, movable = self.connected[host], self.life.may_move(job)
-                    needs = read_needs_text(self.ledger.jobs[int(job)].needs)
-                    start = m.StartAttempt(key, anchor, cutoff_s, slots, movable, gang_hosts, needs)
+                    row = self.ledger.jobs[int(job)]
+                    needs, user = read_needs_text(row.needs), row.user
+                    start = m.StartAttempt(
+                        key, anchor, cutoff_s, slots, movable, gang_hosts, needs, user
+                    )
                     return self._send(host, start)
                 late = Ending(Cause.LOST, reason="late")
                 refused = self.life.refused(host, *key, "late", late, now_s, self.rng)

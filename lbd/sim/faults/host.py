@@ -90,7 +90,7 @@ class Settings:
 
 def spec_of(start: m.StartAttempt, rng: Random) -> e.Spec:
     return e.Spec(
-        m.attempt_id(start.key), e.Kind.QUEUED, "ann", GRACE_S, (start.slots, start.slots),
+        m.attempt_id(start.key), e.Kind.QUEUED, start.user, GRACE_S, (start.slots, start.slots),
         slot_patience_s=PATIENCE_S, cutoff_s=start.cutoff_s or 0.0,
         takes_checkpoints=not start.gang_hosts, brings_files=rng.random() < BRINGS_FILES,
         is_of_gang=bool(start.gang_hosts), is_evictable=start.movable, needs=start.needs,
@@ -450,9 +450,11 @@ def offer_of(host: Host) -> HostSlots:
     executions = host.executions.items()
     attempts = {job for job, one in executions if one.spec.kind is e.Kind.QUEUED}
     facts = slots.pool.facts(besides=attempts)
+    hog, beside_hog = slots.room_beside_hog(attempts)
     return HostSlots(
-        host.name, slots.total, open_slots, tiers=TIERS, ahead=AHEAD, closed=closed, facts=facts
-    )
+        host.name, slots.total, open_slots, tiers=TIERS, ahead=AHEAD, closed=closed, facts=facts,
+        hog=hog, beside_hog=beside_hog,
+    )  # fmt: skip
 
 
 def room_of(host: Host) -> int:

@@ -81,6 +81,7 @@ class StartAttempt:
     movable: bool = False  # to another host, if this host's owner is back
     gang_hosts: tuple[HostId, ...] = ()  # hosts of all its tasks, if it is one of a gang
     needs: Needs = NO_NEEDS
+    user: str = ""
 
 
 @quick_value

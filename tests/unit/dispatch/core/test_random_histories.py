@@ -5,6 +5,7 @@ It is one file because one driver runs them all.
 
 import math
 from collections import Counter
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -88,6 +89,8 @@ class History:
     def host(self, number, slots, open_slots, tiers):
         name = HostId(f"h{number}")
         host = HostSlots(name, slots, min(open_slots, slots), self.rng.random(), tuple(tiers))
+        if not open_slots:
+            host = replace(host, hog="a", beside_hog=number % 3)
         self.hosts[name] = host
         self.after(self.queues.host_is(host, *self.when()))
 
@@ -231,7 +234,10 @@ class History:
         for start in starts:
             assert start.job.slots <= start.slots <= max(start.job.slots, start.job.slots_most)
             server = self.queues.servers_by_host[start.host]
-            assert server.used <= server.host.usable, "no slot is taken twice"
+            host, most = server.host, server.host.usable
+            if start.slots == 1 and start.job.user not in ("", host.hog):
+                most = max(most, host.beside_hog)
+            assert server.used <= most, "no slot is taken twice"
 
     def check_nobody_waits_for_nothing(self):
         """No job waits beside a free slot that fits it and is reserved for no earlier job; in each

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from lbd.dispatch.core.hosts import HostSlots
 from lbd.dispatch.core.records import Begin, Cause, Changed, Ending
-from lbd.dispatch.core.retry import ASKED_AGAIN_S, Bars
+from lbd.dispatch.core.retry import ASKED_AGAIN_S, Bars, Moments
 from lbd.dispatch.core.why_waiting import waiting_reason
 from lbd.model import HostId, JobId
 from tests.unit.dispatch.core.test_lifecycle import H1, H2, OK, Table
@@ -159,3 +159,31 @@ def test_bars_that_end_together_are_lifted_by_portions():
     counts = [len(bars.over(600.0, 3)) for _ in range(4)]
     assert counts == [3, 3, 1, 0]
     assert JobId("1") not in bars
+
+
+def test_new_rules_of_a_host_look_at_its_own_bars_and_at_each_once(monkeypatch):
+    """All bars were looked at: with 100,000 jobs each of a thousand hosts took 6 ms, as often as it
+    said that its rules had changed."""
+    bars, looks, no_later = Bars(), [], Moments.no_later
+    monkeypatch.setattr(Moments, "no_later", lambda *given: looks.append(1) or no_later(*given))
+    for number in range(100):
+        bars.add(JobId(str(number)), HostId(f"h{number % 10}"), 600.0)
+    bars.add(JobId("1"), H2, 600.0)
+    for now_s in (0.0, 1.0, 2.0):
+        bars.no_later(H1, now_s + 10.0)
+    assert len(looks) == 10
+    assert [job for job, _ in bars.over(10.0, 100)] == [JobId(str(n)) for n in range(1, 100, 10)]
+    bars.add(JobId("1"), H1, 600.0)  # refused once more
+    bars.no_later(H1, 20.0)
+    assert bars.over(20.0, 100) == [(JobId("1"), frozenset({H1}))]
+    bars.drop(JobId("1"))
+    assert len(bars.over(600.0, 1000)) == 90
+
+
+def test_dropped_bars_leave_nothing_behind():
+    bars = Bars()
+    bars.add(JobId("1"), H1, 600.0)
+    bars.add(JobId("2"), H1, 600.0)
+    bars.drop(JobId("1"))
+    bars.over(600.0, 10)
+    assert not any(vars(bars)[name] for name in ("_hosts", "_jobs"))

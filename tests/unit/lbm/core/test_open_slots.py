@@ -70,3 +70,50 @@ def test_more_than_its_slots_may_be_in_use():
     assert line.ask(command("c", patience_s=2.0)) == SlotAwaited()
     assert open_slots(line) == 0
     assert OthersUse(line.slots, set()).used() == 5
+
+
+def test_it_says_whose_commands_hold_all_slots_and_what_attempts_of_others_get():
+    line = line_of(8)
+    attempts = set()
+    others = OthersUse(line.slots, attempts)
+    for number in range(7):
+        assert line.ask(command(f"a{number}")) == SlotGranted()
+    assert (others.note().hog, others.has_changed) == ("", False)
+    assert line.ask(command("a7")) == SlotGranted()
+    assert (others.now().hog, others.now().beside_hog) == ("ann", 2)
+    assert others.has_changed
+    assert others.may_be_less
+    others.note()
+    for job in ("7.1", "8.1"):
+        assert line.ask(replace(attempt(job), user="bob")) == SlotGranted()
+        attempts.add(JobId(job))
+        assert not others.has_changed  # the dispatcher knows what it has sent
+    assert isinstance(line.ask(replace(attempt("9.1"), user="cid")), SlotAwaited)
+    assert isinstance(line.ask(replace(attempt("9.2", 2), user="cid")), SlotRefused)
+    line.free(JobId("9.1"))
+    line.free(JobId("7.1"))
+    attempts.discard(JobId("7.1"))
+    assert line.ask(replace(command("b"), user="bob")) == SlotGranted()
+    assert (others.now().hog, others.now().beside_hog) == ("ann", 1)
+    assert others.has_changed
+    assert not others.may_be_less
+    line.free(JobId("a0"))
+    assert (others.now().hog, others.now().beside_hog) == ("ann", 1)  # b has the eighth
+
+
+def test_the_queues_own_attempts_make_nobody_a_hog():
+    """The queue has its own rules for whose turn it is."""
+    line = line_of(4)
+    attempts = {JobId(f"{number}.1") for number in range(4)}
+    for job in attempts:
+        assert line.ask(attempt(job)) == SlotGranted()
+    assert line.slots.hog() == "ann"
+    assert OthersUse(line.slots, attempts).now().hog == ""
+
+
+def test_where_nothing_may_run_beyond_the_slots_attempts_get_no_more():
+    line = SlotLine(Slots(4, beyond=0, max_waiting=8))
+    for number in range(4):
+        assert line.ask(command(f"a{number}")) == SlotGranted()
+    assert OthersUse(line.slots, set()).now().beside_hog == 0
+    assert isinstance(line.ask(replace(attempt("7.1"), user="bob")), SlotAwaited)

@@ -1,0 +1,98 @@
+"""A host whose slots one user's commands hold is not closed to the queue's jobs of others."""
+
+from tests.unit.dispatch.core.test_queues import Table
+
+HOGGED = {"slots": 4, "open_slots": 0, "hog": "ann", "beside_hog": 1}
+
+
+def hogged(**rules):
+    table = Table(**rules)
+    assert table.host("h1", **HOGGED) == []
+    return table
+
+
+def test_a_job_of_another_user_starts_though_no_slot_is_open():
+    """Jobs of everybody else waited for as long as one user's commands held all slots."""
+    table = hogged()
+    assert table.arrive("a", user="bob") == ["a@h1"]
+    assert table.arrive("b", user="bob") == []  # there is room for one
+    assert table.arrive("c", user="cid") == []
+    assert table.ended("a") == ["b@h1"]
+    assert table.ended("b") == ["c@h1"]
+
+
+def test_waiting_jobs_start_once_the_host_says_so():
+    table = Table()
+    table.host("h1", 4, open_slots=0)
+    assert table.arrive("a", user="bob", only="h1") == []
+    assert table.arrive("b", user="bob") == []
+    assert table.host("h1", **HOGGED) == ["a@h1"]
+    assert table.host("h1", **HOGGED | {"beside_hog": 2}) == ["b@h1"]
+    assert table.host("h1", **HOGGED) == []
+    assert table.queues.hosts["h1"].used == 2
+    assert (table.ended("a"), table.ended("b")) == ([], [])
+
+
+def test_neither_the_hog_nor_an_unknown_user_gets_more():
+    table = hogged()
+    assert table.arrive("a", user="ann") == []
+    assert table.arrive("b", user="") == []
+    assert table.host("h1", 4, open_slots=1) == ["a@h1"]
+
+
+def test_the_hogs_jobs_at_the_head_do_not_keep_others_out():
+    table = hogged()
+    for number in range(50):
+        assert table.arrive(f"a{number}", user="ann", array=7) == []
+    assert table.arrive("b", user="bob") == ["b@h1"]
+    assert table.arrive("c", user="bob") == []
+    assert table.host("h1", 4, open_slots=2) == ["a0@h1"]  # b has the other one
+    assert table.ended("b") == ["c@h1"]  # the array and the others take turns
+    assert table.ended("a0") == ["a1@h1"]
+
+
+def test_no_other_users_head_is_passed():
+    table = hogged()
+    assert table.arrive("wide", user="cid", slots=2) == []
+    assert table.arrive("b", user="bob") == []
+    assert table.host("h2", 2) == ["wide@h2", "b@h1"]
+
+
+def test_a_head_that_started_so_lets_the_next_ones_start():
+    table = Table()
+    table.host("h1", 4, open_slots=0)
+    assert table.host("h2", 2) == []
+    assert table.arrive("a", user="bob", only="h1") == []
+    assert table.arrive("b", user="bob") == []
+    assert table.host("h1", **HOGGED) == ["a@h1", "b@h2"]
+
+
+def test_limits_hold_there_as_well():
+    table = hogged(user_slots=1)
+    table.host("h2", 1)
+    assert table.arrive("a", user="bob") == ["a@h2"]
+    assert table.arrive("b", user="bob") == []
+    assert table.arrive("c", user="cid") == ["c@h1"]
+
+
+def test_a_free_slot_is_better_than_a_place_beside_the_hog():
+    table = hogged()
+    table.host("h2", 1, load=9.0)
+    assert table.arrive("a", user="bob") == ["a@h2"]
+    assert table.arrive("b", user="bob") == ["b@h1"]
+
+
+def test_a_host_that_is_gone_or_has_no_hog_any_more_offers_nothing():
+    table = hogged()
+    assert table.gone("h1") == []
+    assert table.arrive("a", user="bob") == []
+    assert table.host("h1", 4, open_slots=0) == []
+    assert table.queues.hogged == {}
+
+
+def test_whatever_the_discipline_another_users_job_starts():
+    for mode in ("least-work", "shortest-queue", "round-robin", "random", "tags"):
+        table = Table(mode)
+        table.host("h1", **HOGGED)
+        assert table.arrive("a", user="ann", estimate_s=1.0) == []
+        assert table.arrive("b", user="bob", estimate_s=1.0) == ["b@h1"], mode
