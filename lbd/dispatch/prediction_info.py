@@ -64,4 +64,5 @@ def calibration_info(found: Judgement, lately: Trust, doubt: str) -> pb.Calibrat
         short=lately.short,
         intervals=lately.intervals,
         doubt=doubt,
+        width=lately.width,
     )

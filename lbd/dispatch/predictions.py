@@ -298,7 +298,7 @@ def is_wait(wait_s: float | None) -> bool:
 
 def doubt_of(lately: Trust) -> str:
     """Describes forecasts that have been misleading."""
-    off_by = f"off by a factor of {lately.off_by:.0f} or more"
+    off_by = f"off by a factor of {lately.off_by:.1f} or more"
     return f"half of the last {lately.count} forecasts here were {off_by}"
 
 

@@ -178,7 +178,7 @@ def test_measured_speedups_are_shown_and_used_for_predictions(lab, short_dir, re
     lab.wait_until(lambda: lab.lbctl_json("h1", "predict", "--calibration")["jobs"] >= 4, "judged")
     assert set(lab.lbctl_json("h1", "predict", "--calibration")) == {
         "schema", "jobs", "slope", "intercept", "cc_raw", "cc_corrected", "covered_90", "short",
-        "lately", "off_by", "intervals", "doubt",
+        "lately", "off_by", "intervals", "doubt", "width",
     }  # fmt: skip
 
 

@@ -27,7 +27,7 @@ from lbd.text.needs import read_features, read_needs
 from lbd.text.needs_words import needs_text
 from lbd.text.spelling import nearest
 from lbd.text.units import counted, size_bytes
-from lbd.theory.calibration import COVERS, OFF_BY_LESS, OFF_BY_MUCH, PROVEN, SHORT_S
+from lbd.theory.calibration import COVERS, OFF_BY_LESS, OFF_BY_MUCH, PROVEN, SHORT_S, WIDE
 
 SLOTS_MAX = 65536
 SPEEDUP_MAX = 1e6
@@ -227,11 +227,11 @@ def calibration(daemons: Daemons, options: argparse.Namespace) -> int:
     put(f"{counted(count, 'ended job')} had a prediction when submitted (an array counts once)")
     if count < COMPARABLE:
         say(f"too few to judge: {COMPARABLE} are needed")
-    if count >= COMPARABLE and (lines := truth_lines(reply)):
+        return 0
+    if lines := truth_lines(reply):
         put(*lines)
     if math.isnan(number_in(reply, "cc_raw")):  # otherwise a slope of 1 would look like a result
-        if count >= COMPARABLE:
-            put("no line is fitted: all waits, or all predictions, are much alike")
+        put("no line is fitted: all waits, or all predictions, are much alike")
         return 0
     put(
         "log10 of the waits on log10 of the predictions: "
@@ -258,20 +258,26 @@ def truth_lines(reply: Json) -> list[str]:
     if (intervals := number_in(reply, "intervals")) > 0:
         within = f"{share(held)} of the waits were within it"
         lines.append(f"of all these, {intervals:.0f} had a 90 % interval: {within}")
-    lines.append(verdict(off_by, held, intervals, text(reply, "doubt")))
+    lines.append(verdict(off_by, held, intervals, number_in(reply, "width"), text(reply, "doubt")))
     return lines
 
 
-def verdict(off_by: float, held: float, intervals: float, doubt: str) -> str:
+def verdict(off_by: float, held: float, intervals: float, width: float, doubt: str) -> str:
     """Returns whether to rely on forecasts: half were off by `off_by` or more, and of `intervals`
-    this share held."""
+    this share held. `width`: how many times later than it began half of these ended, or more."""
     is_proven = intervals >= PROVEN
     holds = is_proven and held >= COVERS
+    is_wide = holds and width >= WIDE
+    ends = f"half of them ended {width:.0f} times as late as they began, or later"
     if doubt:
         return f"do not rely on them: {doubt}"
     if off_by < OFF_BY_LESS:
         too_narrow = "the times can be relied on, but the intervals have been too narrow"
+        if is_wide:
+            return f"go by the times: these can be relied on; the intervals are too wide: {ends}"
         return too_narrow if is_proven and not holds else "they can be relied on"
+    if is_wide:
+        return f"take them as rough guesses: the intervals held, but are too wide: {ends}"
     if holds:
         return "go by the intervals: these can be relied on, the times in them are rough"
     if is_proven or off_by >= OFF_BY_MUCH:

@@ -173,6 +173,7 @@ def calibration_json(found: pb.CalibrationInfo) -> Json:
         "short": found.short,
         "off_by": found.off_by if found.lately else None,
         "intervals": found.intervals,
+        "width": found.width or None,
         "doubt": found.doubt or None,
     }
 

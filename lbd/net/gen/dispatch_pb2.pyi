@@ -566,7 +566,7 @@ class ChoiceInfo(_message.Message):
     def __init__(self, slots: _Optional[int] = ..., begins_in_s: _Optional[float] = ..., begins_in_low_s: _Optional[float] = ..., begins_in_high_s: _Optional[float] = ..., runs_s: _Optional[float] = ...) -> None: ...
 
 class CalibrationInfo(_message.Message):
-    __slots__ = ("jobs", "slope", "intercept", "cc_raw", "cc_corrected", "covered_90", "lately", "off_by", "intervals", "doubt", "short")
+    __slots__ = ("jobs", "slope", "intercept", "cc_raw", "cc_corrected", "covered_90", "lately", "off_by", "intervals", "doubt", "short", "width")
     JOBS_FIELD_NUMBER: _ClassVar[int]
     SLOPE_FIELD_NUMBER: _ClassVar[int]
     INTERCEPT_FIELD_NUMBER: _ClassVar[int]
@@ -578,6 +578,7 @@ class CalibrationInfo(_message.Message):
     INTERVALS_FIELD_NUMBER: _ClassVar[int]
     DOUBT_FIELD_NUMBER: _ClassVar[int]
     SHORT_FIELD_NUMBER: _ClassVar[int]
+    WIDTH_FIELD_NUMBER: _ClassVar[int]
     jobs: int
     slope: float
     intercept: float
@@ -589,7 +590,8 @@ class CalibrationInfo(_message.Message):
     intervals: int
     doubt: str
     short: int
-    def __init__(self, jobs: _Optional[int] = ..., slope: _Optional[float] = ..., intercept: _Optional[float] = ..., cc_raw: _Optional[float] = ..., cc_corrected: _Optional[float] = ..., covered_90: _Optional[float] = ..., lately: _Optional[int] = ..., off_by: _Optional[float] = ..., intervals: _Optional[int] = ..., doubt: _Optional[str] = ..., short: _Optional[int] = ...) -> None: ...
+    width: float
+    def __init__(self, jobs: _Optional[int] = ..., slope: _Optional[float] = ..., intercept: _Optional[float] = ..., cc_raw: _Optional[float] = ..., cc_corrected: _Optional[float] = ..., covered_90: _Optional[float] = ..., lately: _Optional[int] = ..., off_by: _Optional[float] = ..., intervals: _Optional[int] = ..., doubt: _Optional[str] = ..., short: _Optional[int] = ..., width: _Optional[float] = ...) -> None: ...
 
 class PredictInfo(_message.Message):
     __slots__ = ("wait_s", "how", "free", "choices", "picks", "warning", "comparable", "calibration", "speedup", "error")

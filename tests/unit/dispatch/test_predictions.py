@@ -76,9 +76,8 @@ async def test_forecasts_that_never_come_true_are_reported_as_such(ledger):
     predictions.learn_from(bad[:19])
     assert not predictions.doubt
     predictions.learn_from(bad)
-    assert (
-        predictions.doubt == "half of the last 50 forecasts here were off by a factor of 7 or more"
-    )
+    said = "half of the last 50 forecasts here were off by a factor of 7.0 or more"
+    assert predictions.doubt == said
     reply = await predictions.answer(pb.PredictAsked(slots=4, user="ann"))
     assert reply.how.endswith(f"; {predictions.doubt}")
     assert (await predictions.calibration()).calibration.doubt == ""  # of what is in the ledger
@@ -126,7 +125,7 @@ async def test_a_correction_is_used_while_it_improves_predictions(ledger):
     assert not predictions.doubt, "as they were made they come true"
     apart = [(200.0 + n, (20.0, 2000.0)[n % 2]) for n in range(60)]
     predictions.learn_from(came_true_as([*short, *apart]))
-    said = "half of the last 50 forecasts here were off by a factor of 10 or more"
+    said = "half of the last 50 forecasts here were off by a factor of 10.0 or more"
     assert predictions.doubt == said
     held = [CameTrue(*one, within_s=(10.0, 3000.0)) for one in apart]
     predictions.learn_from(held)

@@ -75,6 +75,8 @@ def test_no_slope_is_shown_before_any_comparison(capsys):
     )
     assert err == ""
     assert calibration(Dispatcher(12, 0.5), Namespace(json=False)) == 0
+    assert "slope" not in capsys.readouterr().out, "of twelve it says nothing"
+    assert calibration(Dispatcher(20, 0.5), Namespace(json=False)) == 0
     assert "slope 1.00" in capsys.readouterr().out
 
 
@@ -116,9 +118,21 @@ def test_the_reliability_of_forecasts_comes_from_how_the_last_ones_turned_out(
 
 
 def test_times_off_by_more_than_two_are_rough_guesses_where_no_interval_was_shown():
-    assert verdict(1.9, math.nan, 0, "") == "they can be relied on"
-    assert verdict(2.7, math.nan, 0, "") == "take them as rough guesses"
-    assert verdict(3.0, math.nan, 0, "") == "do not rely on them, nor on their intervals"
+    assert verdict(1.9, math.nan, 0, 1.0, "") == "they can be relied on"
+    assert verdict(2.7, math.nan, 0, 1.0, "") == "take them as rough guesses"
+    assert verdict(3.0, math.nan, 0, 1.0, "") == "do not rely on them, nor on their intervals"
+
+
+def test_intervals_of_forty_seconds_to_half_an_hour_are_not_praised():
+    ends = "half of them ended 44 times as late as they began, or later"
+    assert verdict(4.8, 1.0, 39, 43.5, "") == (
+        f"take them as rough guesses: the intervals held, but are too wide: {ends}"
+    )
+    assert verdict(1.4, 1.0, 39, 43.5, "") == (
+        f"go by the times: these can be relied on; the intervals are too wide: {ends}"
+    )
+    assert verdict(4.8, 0.9, 39, 9.9, "").startswith("go by the intervals")
+    assert verdict(1.4, 1.0, 39, math.nan, "") == "they can be relied on"  # an older dispatcher
 
 
 def test_a_forecast_has_two_digits_and_is_marked_as_a_guess_or_about():
