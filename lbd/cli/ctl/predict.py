@@ -12,7 +12,6 @@ from lbd.console.forecasts import (
     COMPARABLE,
     about,
     begin_phrase,
-    forecast,
     guess_mark,
     interval_text,
     is_proven,
@@ -174,13 +173,14 @@ def predict_lines(reply: Json, least: int, most: int, page: Page) -> list[str]:
     count = f"{least}" if least == most else f"{least}-{most}"
     slots = "slot" if most == 1 else "slots"
     how = text(reply, "how")
-    free = text(reply, "free")
-    sentences = [f"a job of {count} {slots}, submitted now; one host has {free} free"]
+    free = number_in(reply, "free")
+    there = f"one host has {free:.0f} free" if free > 0 else "no slot is free now"
+    sentences = [f"a job of {count} {slots}, submitted now; {there}"]
     if number_in(reply, "predicted_wait_s") > 0:
-        sentences += [f"predicted: {how}", trust_of(reply)]
+        sentences += [f"predicted: {how}", *trust_of(reply)]
     else:  # slots are free, perhaps too few for some rows, or there is no estimate
         sentences.append(how or "there is no data to predict from")
-        sentences += [trust_of(reply)] * (": by " in how)
+        sentences += trust_of(reply) if ": by " in how else []
     within = NINE_IN_TEN if is_proven(reply) else LIKELY
     header = (">SLOTS", ">BEGINS IN", within, ">RUNS", ">ENDS IN", "CHOICE OF")
     columns = len(header) - (least == most)  # nothing to choose
@@ -198,24 +198,24 @@ def row_of(one: Json, reply: Json) -> tuple[str, ...]:
     picks = table(reply, "picks")
     chosen = [name for name in picks if picks[name] == one.get("slots")]
     begins_s, interval = number_in(one, "begins_in_s"), one.get("begins_in_s_90")
+    begin_mark = guess_mark(reply, begins_s, interval)
+    run_mark = "~" if reply.get("runs_is_guess") else ""
     return (
         text(one, "slots"),
-        about(begins_s, guess_mark(reply, begins_s, interval)),
+        about(begins_s, begin_mark),
         interval_text(interval),
-        forecast(number_in(one, "runs_s")),
-        forecast(number_in(one, "ends_in_s")),
+        about(number_in(one, "runs_s"), run_mark),
+        about(number_in(one, "ends_in_s"), begin_mark or run_mark),
         " ".join(chosen),
     )
 
 
-def trust_of(reply: Json) -> str:
+def trust_of(reply: Json) -> list[str]:
+    """Says by what the forecast was corrected, or why it was not; nothing if that is said."""
     count = int(number_in(reply, "comparable"))
     if count >= COMPARABLE:
-        return f"corrected by the outcome of {count} earlier predictions"
-    return (
-        f"a guess, not corrected: that takes {COMPARABLE} ended jobs that had such a prediction,"
-        " and corrections that have helped lately"
-    )
+        return [f"corrected by the outcome of {count} earlier predictions"]
+    return [f"a guess: {why}"] if (why := text(reply, "guess")) else []
 
 
 def calibration(daemons: Daemons, options: argparse.Namespace) -> int:

@@ -124,6 +124,8 @@ def prediction_json(reply: pb.PredictInfo) -> Json:
         "predicted_by": reply.how,
         "how": reply.how,
         "comparable": reply.comparable,
+        "guess": reply.guess or None,
+        "runs_is_guess": reply.runs_is_guess,
         "warning": reply.warning or None,
         "choices": [choice_json(one) for one in reply.choices],
         "picks": dict(reply.picks),

@@ -594,7 +594,7 @@ class CalibrationInfo(_message.Message):
     def __init__(self, jobs: _Optional[int] = ..., slope: _Optional[float] = ..., intercept: _Optional[float] = ..., cc_raw: _Optional[float] = ..., cc_corrected: _Optional[float] = ..., covered_90: _Optional[float] = ..., lately: _Optional[int] = ..., off_by: _Optional[float] = ..., intervals: _Optional[int] = ..., doubt: _Optional[str] = ..., short: _Optional[int] = ..., width: _Optional[float] = ...) -> None: ...
 
 class PredictInfo(_message.Message):
-    __slots__ = ("wait_s", "how", "free", "choices", "picks", "warning", "comparable", "calibration", "speedup", "error")
+    __slots__ = ("wait_s", "how", "free", "choices", "picks", "warning", "comparable", "calibration", "speedup", "error", "guess", "runs_is_guess")
     class PicksEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -612,6 +612,8 @@ class PredictInfo(_message.Message):
     CALIBRATION_FIELD_NUMBER: _ClassVar[int]
     SPEEDUP_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
+    GUESS_FIELD_NUMBER: _ClassVar[int]
+    RUNS_IS_GUESS_FIELD_NUMBER: _ClassVar[int]
     wait_s: float
     how: str
     free: int
@@ -622,7 +624,9 @@ class PredictInfo(_message.Message):
     calibration: CalibrationInfo
     speedup: SpeedupInfo
     error: str
-    def __init__(self, wait_s: _Optional[float] = ..., how: _Optional[str] = ..., free: _Optional[int] = ..., choices: _Optional[_Iterable[_Union[ChoiceInfo, _Mapping]]] = ..., picks: _Optional[_Mapping[str, int]] = ..., warning: _Optional[str] = ..., comparable: _Optional[int] = ..., calibration: _Optional[_Union[CalibrationInfo, _Mapping]] = ..., speedup: _Optional[_Union[SpeedupInfo, _Mapping]] = ..., error: _Optional[str] = ...) -> None: ...
+    guess: str
+    runs_is_guess: bool
+    def __init__(self, wait_s: _Optional[float] = ..., how: _Optional[str] = ..., free: _Optional[int] = ..., choices: _Optional[_Iterable[_Union[ChoiceInfo, _Mapping]]] = ..., picks: _Optional[_Mapping[str, int]] = ..., warning: _Optional[str] = ..., comparable: _Optional[int] = ..., calibration: _Optional[_Union[CalibrationInfo, _Mapping]] = ..., speedup: _Optional[_Union[SpeedupInfo, _Mapping]] = ..., error: _Optional[str] = ..., guess: _Optional[str] = ..., runs_is_guess: _Optional[bool] = ...) -> None: ...
 
 class JobsInfo(_message.Message):
     __slots__ = ("error", "jobs", "submitted")

@@ -167,8 +167,35 @@ def test_a_job_of_one_number_of_slots_has_nothing_to_choose():
     row = {"slots": 1, "begins_in_s": 9.0, "runs_s": 9.0, "ends_in_s": 18.0}
     reply = {"how": FROM, "predicted_wait_s": 9.0, "free": 0, "comparable": 30, "choices": [row]}
     first, *rest = predict_lines(reply | {"picks": {"AVG": 1}}, 1, 1, PAGE)
-    assert first == "a job of 1 slot, submitted now; one host has 0 free"
+    assert first == "a job of 1 slot, submitted now; no slot is free now"
     assert not [line for line in rest if "CHOICE" in line or "AVG" in line]
+    assert rest[-1].split() == ["1", "9.0s", "–", "9.0s", "18s"]
+
+
+@pytest.mark.parametrize(
+    ("runs", "comparable", "shown"),
+    [
+        ({"runs_s": 9.0, "ends_in_s": 18.0}, 30, ["9.0s", "–", "~9.0s", "~18s"]),
+        ({"runs_s": 9.0, "ends_in_s": 18.0}, 3, ["~9.0s", "–", "~9.0s", "~18s"]),
+        ({"runs_s": None, "ends_in_s": None}, 30, ["9.0s", "–", "–", "–"]),
+    ],
+)
+def test_a_run_time_that_is_a_guess_is_marked_as_one(runs, comparable, shown):
+    row = {"slots": 1, "begins_in_s": 9.0, **runs}
+    reply = {"how": FROM, "predicted_wait_s": 9.0, "free": 0, "choices": [row, row]}
+    reply |= {"comparable": comparable, "runs_is_guess": True}
+    assert predict_lines(reply, 1, 1, PAGE)[-1].split() == ["1", *shown]
+    known = predict_lines(reply | {"runs_is_guess": False}, 1, 1, PAGE)[-1].split()
+    assert known[3] == shown[2].removeprefix("~")
+    assert known[4][0] == ("~" if comparable < 20 else shown[3].removeprefix("~")[0])
+
+
+def test_why_a_forecast_is_only_a_guess_is_said_in_numbers():
+    row = {"slots": 1, "begins_in_s": 9.0, "runs_s": 9.0, "ends_in_s": 18.0}
+    reply = {"how": FROM, "predicted_wait_s": 9.0, "free": 0, "comparable": 14, "choices": [row]}
+    why = "14 forecasts so far could be compared with what happened, and 20 are needed"
+    assert predict_lines(reply | {"guess": why}, 1, 1, PAGE)[2] == f"a guess: {why}"
+    assert predict_lines(reply | {"guess": None}, 1, 1, PAGE)[2] == ""  # its method says it
 
 
 def test_waits_for_a_free_slot_are_counted_apart(capsys):
