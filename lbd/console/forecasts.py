@@ -41,6 +41,8 @@ def forecast(wait_s: float) -> str:
 
 def about(wait_s: float, mark: str = "~") -> str:
     """Formats a wait that is a guess: "~12s". One below a second is "~1s"."""
+    if math.isnan(wait_s):
+        return NONE
     return f"{mark}{forecast(wait_s)}" if not (mark and 0 < wait_s < 1) else f"{mark}1s"
 
 

@@ -13,7 +13,8 @@ from lbd.dispatch.core.lifecycle import Lifecycle
 from lbd.dispatch.core.outlook.forecast import Prediction
 from lbd.dispatch.core.records import Live
 from lbd.dispatch.core.why_waiting import silent_arrays, waiting_reason
-from lbd.dispatch.predictions import Predictions, is_wait, speedup_info
+from lbd.dispatch.prediction_info import speedup_info
+from lbd.dispatch.predictions import Predictions, is_wait
 from lbd.model import ENDED_NAMES, Closed, JobId, JobState
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.submitter import request_in

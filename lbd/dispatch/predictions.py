@@ -26,8 +26,9 @@ from lbd.dispatch.core.ledger_rows import (
     share_of,
 )
 from lbd.dispatch.core.malleable.decision import KnownSpeedup
-from lbd.dispatch.core.malleable.prospects import Answer, answer
-from lbd.dispatch.core.outlook.forecast import GUESS, Forecast
+from lbd.dispatch.core.malleable.prospects import answer
+from lbd.dispatch.core.outlook.forecast import Forecast
+from lbd.dispatch.core.outlook.forecast_words import GUESS
 from lbd.dispatch.core.outlook.plays import NEW
 from lbd.dispatch.core.queues import Queues
 from lbd.dispatch.core.restore import queued_job
@@ -40,17 +41,18 @@ from lbd.dispatch.intake import (
     are_hosts,
     is_speedup,
 )
+from lbd.dispatch.prediction_info import calibration_info, predict_info, warning_of, why_guess
 from lbd.errors import LbdError
 from lbd.model import HostId, JobId
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.process.boot_clock import clock_s
 from lbd.text.needs_words import are_needs, read_needs_text
+from lbd.text.units import counted
 from lbd.theory.calibration import (
     FEWEST,
     Bias,
     CameTrue,
     Correction,
-    Judgement,
     Trust,
     judged,
     trust,
@@ -232,28 +234,38 @@ class Predictions:
         least, most = job.slots, max(job.slots, job.slots_most)
         knows = job.speedup is not None or job.work_s is not None or job.command
         known = self.queues.heads.known(job) if most > least or knows else None
+        is_guess = known is not None and known.is_guess
         now, how = self.forecast.situation(job, self.correction, clock_s())
         if asked.words and least == most and not asked.HasField("work_s"):
-            runs_s, said = self._run_time(job)
-            now, how = replace(now, runs_s=runs_s), f"{how}; {said}"
-            known = None if runs_s is not None else known
+            runs_s, is_guess, said = self._run_time(job)
+            now, how, known = replace(now, runs_s=runs_s), f"{how}; {said}", None
         found = await asyncio.to_thread(answer, now, least, most, known)
         if now.base_s and not job.needs:
             how = self.doubted(how)
-        reply = predict_info(found, now.free, how, known)
-        is_corrected = all(now.correction.tells_of(one.raw_s or 0.0) for one in found.prospects)
+        is_mean = is_guess and known is not None  # of all jobs, if enough have ended
+        knows_runs = not is_mean or self.queues.slot_times.lifetimes() is not None
+        reply = predict_info(found, now.free, how, known, knows_runs=knows_runs)
+        raw_s = [one.raw_s or 0.0 for one in found.prospects]
+        reply.guess = "" if GUESS in how else why_guess(self.correction, raw_s, job.needs)
+        is_corrected = all(map(now.correction.tells_of, raw_s))
         reply.comparable = self.comparable if is_corrected else 0
+        reply.runs_is_guess = is_guess
         reply.warning = warning_of(asked, known, now.most)
         return reply
 
-    def _run_time(self, job: QueuedJob) -> tuple[float | None, str]:
-        """Returns how long similar jobs ran, and a description in words."""
-        run_times = self.queues.run_times
+    def _run_time(self, job: QueuedJob) -> tuple[float | None, bool, str]:
+        """Returns how long similar jobs ran, whether this is a guess, and a description in
+        words."""
+        run_times, all_s = self.queues.run_times, self.queues.resource_times.slots.recent_s
         if not (times_s := run_times.nearest(job)[1]):
-            return None, f"how long it runs is a guess: {NEVER_ENDED}"
+            if not all_s:
+                return None, True, f"how long it runs is not known: {NEVER_ENDED}"
+            other = f"it is the median of {counted(len(all_s), 'ended job')} of other commands"
+            return median(all_s), True, f"how long it runs is a guess ({other}): {NEVER_ENDED}"
         like = "this command line" if run_times.has_line(job) else "this command"
         runs = "the only earlier run" if len(times_s) == 1 else f"{len(times_s)} earlier runs"
-        return median(times_s), f"it is taken to run as long as {runs} of {like} (the median)"
+        is_as_long = f"it is taken to run as long as {runs} of {like} (the median)"
+        return median(times_s), False, is_as_long
 
     def doubted(self, how: str) -> str:
         """Adds to how a prediction was made that such predictions have not come true lately."""
@@ -298,7 +310,7 @@ def is_wait(wait_s: float | None) -> bool:
 
 def doubt_of(lately: Trust) -> str:
     """Describes forecasts that have been misleading."""
-    off_by = f"off by a factor of {lately.off_by:.0f} or more"
+    off_by = f"off by a factor of {lately.off_by:.1f} or more"
     return f"half of the last {lately.count} forecasts here were {off_by}"
 
 
@@ -307,67 +319,6 @@ def errors_of(forecasts: Sequence[CameTrue]) -> list[tuple[float, float]]:
     exceed."""
     off_s = sorted(abs(one.actual_s - one.predicted_s) for one in forecasts)
     return [(share, off_s[int(share * (len(off_s) - 1))]) for share in QUANTILES if off_s]
-
-
-def predict_info(found: Answer, free: int, how: str, known: KnownSpeedup | None) -> pb.PredictInfo:
-    reply = pb.PredictInfo(how=how, free=free, picks=found.picks)
-    for one in found.prospects:
-        interval_s = one.interval_90_s or (None, None)
-        reply.choices.add(
-            slots=one.slots, begins_in_s=one.begins_in_s, runs_s=one.runs_s,
-            begins_in_low_s=interval_s[0], begins_in_high_s=interval_s[1],
-        )  # fmt: skip
-    if reply.choices and reply.choices[0].HasField("begins_in_s"):
-        reply.wait_s = reply.choices[0].begins_in_s
-    if known is not None:
-        reply.speedup.CopyFrom(speedup_info(known))
-    return reply
-
-
-def warning_of(asked: pb.PredictAsked, known: KnownSpeedup | None, largest: int) -> str:
-    if known is None:
-        return ""
-    found = []
-    if known.linear and asked.slots_most > 1:
-        found.append(
-            f"its speedup is not known: assumed to be linear up to {asked.slots_most} slots "
-            "(give it with --speedup A,SIGMA)"
-        )
-    if asked.slots_most > largest > 0:
-        found.append(
-            f"no host that accepts jobs now has more than {largest} slot{'s' * (largest > 1)}"
-        )
-    return "; ".join(found)
-
-
-def speedup_info(known: KnownSpeedup) -> pb.SpeedupInfo:
-    reply = pb.SpeedupInfo(
-        parallelism=known.speedup.parallelism,
-        sigma=known.speedup.sigma,
-        work_s=known.work_s,
-        source="given" if known.given else "linear" if known.linear else "learnt",
-    )
-    if (fit := known.fitted) is not None:
-        reply.runs, reply.noise = fit.runs, fit.noise
-        reply.parallelism_low, reply.parallelism_high = fit.parallelism_90
-        reply.sigma_low, reply.sigma_high = fit.sigma_90
-    return reply
-
-
-def calibration_info(found: Judgement, lately: Trust, doubt: str) -> pb.CalibrationInfo:
-    return pb.CalibrationInfo(
-        jobs=found.jobs,
-        slope=found.line.slope,
-        intercept=found.line.intercept_log10,
-        cc_raw=found.raw if found.is_spread else None,
-        cc_corrected=found.corrected if found.is_spread else None,
-        covered_90=lately.held / lately.intervals if lately.intervals else None,
-        lately=lately.count,
-        off_by=lately.off_by,
-        short=lately.short,
-        intervals=lately.intervals,
-        doubt=doubt,
-    )
 
 
 def predicted_job(asked: pb.PredictAsked, *, by_uid: bool) -> QueuedJob:

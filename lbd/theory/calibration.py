@@ -21,7 +21,7 @@ Where all waits are nearly alike, neither the correlation nor the line says anyt
 
 Whether to rely on forecasts is therefore decided by the forecasts themselves (`trust`): by what
 factor half of the last ones were off, and how many waits fell within the interval shown. A wide
-interval that holds misleads nobody.
+interval that holds misleads nobody, but nobody can plan by it either (`width`).
 """
 
 import math
@@ -42,6 +42,7 @@ LONGEST_LOG = 40.0  # upper limit of a corrected prediction
 LATELY = 50  # outcomes over which corrections are checked for being useful
 PROVEN = 10  # intervals compared with actual waits before they can be called reliable
 COVERS = 0.8  # the share of waits that must lie inside their 90 % intervals
+WIDE = 10.0  # the factor between the ends of an interval that is too wide to plan by
 SHORT_S = 10.0  # ratios between waits shorter than this do not matter
 GRACE_S = 1.0  # from a free slot until the job has begun on it
 OFF_BY_MUCH = 3.0  # the factor from which half of the forecasts are misleading
@@ -241,6 +242,7 @@ class Trust:
     intervals: int = 0  # number of intervals shown
     held: int = 0  # of these, the intervals that held the actual wait
     short: int = 0  # waits that were to be shorter than `SHORT_S`, and were
+    width: float = 1.0  # half of the intervals ended at this multiple of their beginning, or later
 
     def misleads(self, *, was_said: bool = False) -> bool:
         """Whether relying on the forecasts would mislead. `was_said`: the previous answer."""
@@ -266,8 +268,14 @@ def trust(forecasts: Sequence[CameTrue]) -> Trust:
         for one in lately if one.within_s is not None
         for low_s, high_s in [one.within_s]
     ]  # fmt: skip
+    widths = [
+        max(high_s, SHORT_S) / max(low_s, SHORT_S)
+        for one in lately if one.within_s is not None
+        for low_s, high_s in [one.within_s] if high_s >= SHORT_S
+    ]  # fmt: skip
     off_by, count = median(factors) if factors else 1.0, len(factors)
-    return Trust(count, off_by, len(held), sum(held), len(lately) - count)
+    width = median(widths) if widths else 1.0
+    return Trust(count, off_by, len(held), sum(held), len(lately) - count, width)
 
 
 def log_of(wait_s: float) -> float:

@@ -171,14 +171,14 @@ def test_measured_speedups_are_shown_and_used_for_predictions(lab, short_dir, re
     assert set(found["picks"]) == {"AVG", "PRED", "BIAS", "HEUR"}
     shown = lab.run("h1", "lbctl", "predict", "-n", "1-4", "--speedup", "3,0.5", "--work", "1h")
     assert "SLOTS  BEGINS IN" in shown.stdout
-    assert "a guess, not corrected" in " ".join(shown.stdout.split())
+    assert "a guess: " in " ".join(shown.stdout.split())
     linear = lab.run("h1", "lbctl", "predict", "-n", "1-4")
     assert "assumed to be linear up to 4 slots" in linear.stderr
     assert lab.run("h1", "lbctl", "kill", *blocks, last).returncode == 0
     lab.wait_until(lambda: lab.lbctl_json("h1", "predict", "--calibration")["jobs"] >= 4, "judged")
     assert set(lab.lbctl_json("h1", "predict", "--calibration")) == {
         "schema", "jobs", "slope", "intercept", "cc_raw", "cc_corrected", "covered_90", "short",
-        "lately", "off_by", "intervals", "doubt",
+        "lately", "off_by", "intervals", "doubt", "width",
     }  # fmt: skip
 
 

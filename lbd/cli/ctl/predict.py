@@ -12,7 +12,6 @@ from lbd.console.forecasts import (
     COMPARABLE,
     about,
     begin_phrase,
-    forecast,
     guess_mark,
     interval_text,
     is_proven,
@@ -27,7 +26,7 @@ from lbd.text.needs import read_features, read_needs
 from lbd.text.needs_words import needs_text
 from lbd.text.spelling import nearest
 from lbd.text.units import counted, size_bytes
-from lbd.theory.calibration import COVERS, OFF_BY_LESS, OFF_BY_MUCH, PROVEN, SHORT_S
+from lbd.theory.calibration import COVERS, OFF_BY_LESS, OFF_BY_MUCH, PROVEN, SHORT_S, WIDE
 
 SLOTS_MAX = 65536
 SPEEDUP_MAX = 1e6
@@ -174,13 +173,14 @@ def predict_lines(reply: Json, least: int, most: int, page: Page) -> list[str]:
     count = f"{least}" if least == most else f"{least}-{most}"
     slots = "slot" if most == 1 else "slots"
     how = text(reply, "how")
-    free = text(reply, "free")
-    sentences = [f"a job of {count} {slots}, submitted now; one host has {free} free"]
+    free = number_in(reply, "free")
+    there = f"one host has {free:.0f} free" if free > 0 else "no slot is free now"
+    sentences = [f"a job of {count} {slots}, submitted now; {there}"]
     if number_in(reply, "predicted_wait_s") > 0:
-        sentences += [f"predicted: {how}", trust_of(reply)]
+        sentences += [f"predicted: {how}", *trust_of(reply)]
     else:  # slots are free, perhaps too few for some rows, or there is no estimate
         sentences.append(how or "there is no data to predict from")
-        sentences += [trust_of(reply)] * (": by " in how)
+        sentences += trust_of(reply) if ": by " in how else []
     within = NINE_IN_TEN if is_proven(reply) else LIKELY
     header = (">SLOTS", ">BEGINS IN", within, ">RUNS", ">ENDS IN", "CHOICE OF")
     columns = len(header) - (least == most)  # nothing to choose
@@ -198,24 +198,24 @@ def row_of(one: Json, reply: Json) -> tuple[str, ...]:
     picks = table(reply, "picks")
     chosen = [name for name in picks if picks[name] == one.get("slots")]
     begins_s, interval = number_in(one, "begins_in_s"), one.get("begins_in_s_90")
+    begin_mark = guess_mark(reply, begins_s, interval)
+    run_mark = "~" if reply.get("runs_is_guess") else ""
     return (
         text(one, "slots"),
-        about(begins_s, guess_mark(reply, begins_s, interval)),
+        about(begins_s, begin_mark),
         interval_text(interval),
-        forecast(number_in(one, "runs_s")),
-        forecast(number_in(one, "ends_in_s")),
+        about(number_in(one, "runs_s"), run_mark),
+        about(number_in(one, "ends_in_s"), begin_mark or run_mark),
         " ".join(chosen),
     )
 
 
-def trust_of(reply: Json) -> str:
+def trust_of(reply: Json) -> list[str]:
+    """Says by what the forecast was corrected, or why it was not; nothing if that is said."""
     count = int(number_in(reply, "comparable"))
     if count >= COMPARABLE:
-        return f"corrected by the outcome of {count} earlier predictions"
-    return (
-        f"a guess, not corrected: that takes {COMPARABLE} ended jobs that had such a prediction,"
-        " and corrections that have helped lately"
-    )
+        return [f"corrected by the outcome of {count} earlier predictions"]
+    return [f"a guess: {why}"] if (why := text(reply, "guess")) else []
 
 
 def calibration(daemons: Daemons, options: argparse.Namespace) -> int:
@@ -227,11 +227,11 @@ def calibration(daemons: Daemons, options: argparse.Namespace) -> int:
     put(f"{counted(count, 'ended job')} had a prediction when submitted (an array counts once)")
     if count < COMPARABLE:
         say(f"too few to judge: {COMPARABLE} are needed")
-    if count >= COMPARABLE and (lines := truth_lines(reply)):
+        return 0
+    if lines := truth_lines(reply):
         put(*lines)
     if math.isnan(number_in(reply, "cc_raw")):  # otherwise a slope of 1 would look like a result
-        if count >= COMPARABLE:
-            put("no line is fitted: all waits, or all predictions, are much alike")
+        put("no line is fitted: all waits, or all predictions, are much alike")
         return 0
     put(
         "log10 of the waits on log10 of the predictions: "
@@ -258,20 +258,26 @@ def truth_lines(reply: Json) -> list[str]:
     if (intervals := number_in(reply, "intervals")) > 0:
         within = f"{share(held)} of the waits were within it"
         lines.append(f"of all these, {intervals:.0f} had a 90 % interval: {within}")
-    lines.append(verdict(off_by, held, intervals, text(reply, "doubt")))
+    lines.append(verdict(off_by, held, intervals, number_in(reply, "width"), text(reply, "doubt")))
     return lines
 
 
-def verdict(off_by: float, held: float, intervals: float, doubt: str) -> str:
+def verdict(off_by: float, held: float, intervals: float, width: float, doubt: str) -> str:
     """Returns whether to rely on forecasts: half were off by `off_by` or more, and of `intervals`
-    this share held."""
+    this share held. `width`: how many times later than it began half of these ended, or more."""
     is_proven = intervals >= PROVEN
     holds = is_proven and held >= COVERS
+    is_wide = holds and width >= WIDE
+    ends = f"half of them ended {width:.0f} times as late as they began, or later"
     if doubt:
         return f"do not rely on them: {doubt}"
     if off_by < OFF_BY_LESS:
         too_narrow = "the times can be relied on, but the intervals have been too narrow"
+        if is_wide:
+            return f"go by the times: these can be relied on; the intervals are too wide: {ends}"
         return too_narrow if is_proven and not holds else "they can be relied on"
+    if is_wide:
+        return f"take them as rough guesses: the intervals held, but are too wide: {ends}"
     if holds:
         return "go by the intervals: these can be relied on, the times in them are rough"
     if is_proven or off_by >= OFF_BY_MUCH:

@@ -124,6 +124,8 @@ def prediction_json(reply: pb.PredictInfo) -> Json:
         "predicted_by": reply.how,
         "how": reply.how,
         "comparable": reply.comparable,
+        "guess": reply.guess or None,
+        "runs_is_guess": reply.runs_is_guess,
         "warning": reply.warning or None,
         "choices": [choice_json(one) for one in reply.choices],
         "picks": dict(reply.picks),
@@ -173,6 +175,7 @@ def calibration_json(found: pb.CalibrationInfo) -> Json:
         "short": found.short,
         "off_by": found.off_by if found.lately else None,
         "intervals": found.intervals,
+        "width": found.width or None,
         "doubt": found.doubt or None,
     }
 

@@ -570,7 +570,7 @@ class ChoiceInfo(_message.Message):
     def __init__(self, slots: _Optional[int] = ..., begins_in_s: _Optional[float] = ..., begins_in_low_s: _Optional[float] = ..., begins_in_high_s: _Optional[float] = ..., runs_s: _Optional[float] = ...) -> None: ...
 
 class CalibrationInfo(_message.Message):
-    __slots__ = ("jobs", "slope", "intercept", "cc_raw", "cc_corrected", "covered_90", "lately", "off_by", "intervals", "doubt", "short")
+    __slots__ = ("jobs", "slope", "intercept", "cc_raw", "cc_corrected", "covered_90", "lately", "off_by", "intervals", "doubt", "short", "width")
     JOBS_FIELD_NUMBER: _ClassVar[int]
     SLOPE_FIELD_NUMBER: _ClassVar[int]
     INTERCEPT_FIELD_NUMBER: _ClassVar[int]
@@ -582,6 +582,7 @@ class CalibrationInfo(_message.Message):
     INTERVALS_FIELD_NUMBER: _ClassVar[int]
     DOUBT_FIELD_NUMBER: _ClassVar[int]
     SHORT_FIELD_NUMBER: _ClassVar[int]
+    WIDTH_FIELD_NUMBER: _ClassVar[int]
     jobs: int
     slope: float
     intercept: float
@@ -593,10 +594,11 @@ class CalibrationInfo(_message.Message):
     intervals: int
     doubt: str
     short: int
-    def __init__(self, jobs: _Optional[int] = ..., slope: _Optional[float] = ..., intercept: _Optional[float] = ..., cc_raw: _Optional[float] = ..., cc_corrected: _Optional[float] = ..., covered_90: _Optional[float] = ..., lately: _Optional[int] = ..., off_by: _Optional[float] = ..., intervals: _Optional[int] = ..., doubt: _Optional[str] = ..., short: _Optional[int] = ...) -> None: ...
+    width: float
+    def __init__(self, jobs: _Optional[int] = ..., slope: _Optional[float] = ..., intercept: _Optional[float] = ..., cc_raw: _Optional[float] = ..., cc_corrected: _Optional[float] = ..., covered_90: _Optional[float] = ..., lately: _Optional[int] = ..., off_by: _Optional[float] = ..., intervals: _Optional[int] = ..., doubt: _Optional[str] = ..., short: _Optional[int] = ..., width: _Optional[float] = ...) -> None: ...
 
 class PredictInfo(_message.Message):
-    __slots__ = ("wait_s", "how", "free", "choices", "picks", "warning", "comparable", "calibration", "speedup", "error")
+    __slots__ = ("wait_s", "how", "free", "choices", "picks", "warning", "comparable", "calibration", "speedup", "error", "guess", "runs_is_guess")
     class PicksEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -614,6 +616,8 @@ class PredictInfo(_message.Message):
     CALIBRATION_FIELD_NUMBER: _ClassVar[int]
     SPEEDUP_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
+    GUESS_FIELD_NUMBER: _ClassVar[int]
+    RUNS_IS_GUESS_FIELD_NUMBER: _ClassVar[int]
     wait_s: float
     how: str
     free: int
@@ -624,7 +628,9 @@ class PredictInfo(_message.Message):
     calibration: CalibrationInfo
     speedup: SpeedupInfo
     error: str
-    def __init__(self, wait_s: _Optional[float] = ..., how: _Optional[str] = ..., free: _Optional[int] = ..., choices: _Optional[_Iterable[_Union[ChoiceInfo, _Mapping]]] = ..., picks: _Optional[_Mapping[str, int]] = ..., warning: _Optional[str] = ..., comparable: _Optional[int] = ..., calibration: _Optional[_Union[CalibrationInfo, _Mapping]] = ..., speedup: _Optional[_Union[SpeedupInfo, _Mapping]] = ..., error: _Optional[str] = ...) -> None: ...
+    guess: str
+    runs_is_guess: bool
+    def __init__(self, wait_s: _Optional[float] = ..., how: _Optional[str] = ..., free: _Optional[int] = ..., choices: _Optional[_Iterable[_Union[ChoiceInfo, _Mapping]]] = ..., picks: _Optional[_Mapping[str, int]] = ..., warning: _Optional[str] = ..., comparable: _Optional[int] = ..., calibration: _Optional[_Union[CalibrationInfo, _Mapping]] = ..., speedup: _Optional[_Union[SpeedupInfo, _Mapping]] = ..., error: _Optional[str] = ..., guess: _Optional[str] = ..., runs_is_guess: _Optional[bool] = ...) -> None: ...
 
 class JobsInfo(_message.Message):
     __slots__ = ("error", "jobs", "submitted")

@@ -2,7 +2,6 @@
 
 import asyncio
 from dataclasses import replace
-from statistics import fmean
 
 import pytest
 
@@ -11,9 +10,10 @@ from lbd.dispatch.core.ledger_rows import Submission, Wanted
 from lbd.dispatch.core.records import Begin, Cause, Ending, Fate
 from lbd.dispatch.core.run_times import line_of, name_hash
 from lbd.dispatch.ledger.sqlite import SqliteLedger
+from lbd.dispatch.prediction_info import why_guess
 from lbd.dispatch.predictions import Predictions, Turns, came_true
 from lbd.errors import LbdError
-from lbd.model import HostId, JobId, JobState
+from lbd.model import NO_NEEDS, HostId, JobId, JobState
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.process.boot_clock import clock_s
 from lbd.theory.calibration import CameTrue
@@ -76,9 +76,8 @@ async def test_forecasts_that_never_come_true_are_reported_as_such(ledger):
     predictions.learn_from(bad[:19])
     assert not predictions.doubt
     predictions.learn_from(bad)
-    assert (
-        predictions.doubt == "half of the last 50 forecasts here were off by a factor of 7 or more"
-    )
+    said = "half of the last 50 forecasts here were off by a factor of 7.0 or more"
+    assert predictions.doubt == said
     reply = await predictions.answer(pb.PredictAsked(slots=4, user="ann"))
     assert reply.how.endswith(f"; {predictions.doubt}")
     assert (await predictions.calibration()).calibration.doubt == ""  # of what is in the ledger
@@ -126,7 +125,7 @@ async def test_a_correction_is_used_while_it_improves_predictions(ledger):
     assert not predictions.doubt, "as they were made they come true"
     apart = [(200.0 + n, (20.0, 2000.0)[n % 2]) for n in range(60)]
     predictions.learn_from(came_true_as([*short, *apart]))
-    said = "half of the last 50 forecasts here were off by a factor of 10 or more"
+    said = "half of the last 50 forecasts here were off by a factor of 10.0 or more"
     assert predictions.doubt == said
     held = [CameTrue(*one, within_s=(10.0, 3000.0)) for one in apart]
     predictions.learn_from(held)
@@ -174,8 +173,8 @@ async def test_a_question_is_answered_with_a_table(ledger):
         (b"solve\0-m", 30.0, "as long as 3 earlier runs of this command (the median)"),
         (
             b"other",
-            pytest.approx(fmean(SHORT_LIVES_S)),
-            "a guess: no run of this command by you in the queue has come to its own end yet",
+            20.0,
+            "by you in the queue has come to its own end yet",
         ),
     ],
 )
@@ -189,13 +188,50 @@ async def test_the_expected_duration_of_a_command_is_what_it_took_before(
             JobId("1"), user="ann", command=name_hash("solve"), command_line=line_of(b"solve\0-n")
         )
         world.queues.run_times.ended(ran_before, took_s)
+    ended = world.queues.resource_times.slots
+    while ended.count < 99:
+        ended.ended((20.0, 5.0, 3600.0)[ended.count % 3])
     name = words.partition(b"\0")[0].decode()
     asked = pb.PredictAsked(slots=1, user="ann", command=name, words=words)
     reply = await predictions.answer(asked)
     (choice,) = reply.choices
-    assert choice.runs_s == runs_s
+    assert (choice.runs_s, reply.runs_is_guess) == (runs_s, words == b"other")
     assert reply.how.endswith(said)
+    other = "how long it runs is a guess (it is the median of 99 ended jobs of other commands)"
+    assert (other in reply.how) == reply.runs_is_guess
     assert not reply.warning  # one slot has no speedup
+
+
+async def test_no_run_time_is_shown_where_no_job_has_ended(ledger):
+    world = Table("pred")
+    world.host("h1", 4)
+    predictions = Predictions(world.queues, ledger, by_uid=False)
+    asked = pb.PredictAsked(slots=1, user="ann", command="solve", words=b"solve")
+    reply = await predictions.answer(asked)
+    assert not reply.choices[0].HasField("runs_s")
+    assert "how long it runs is not known: no run of this command" in reply.how
+    asked.slots_most = 4
+    wide = await predictions.answer(asked)
+    assert wide.runs_is_guess
+    assert not any(one.HasField("runs_s") for one in wide.choices)
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "said"),
+    [
+        ([(20.0, 20.0)] * 14, "14 forecasts so far could be compared with what happened, and 20"),
+        ([(10.0 * 2**n, 20.0 * 2**n) for n in range(30)], ""),
+        ([(2e6 + n, 2e6) for n in range(30)], "no forecast that was compared with what happened"),
+        ([(1.0 + n % 3, 30.0) for n in range(60)] + [(200.0 + n, 200.0 + n) for n in range(60)],
+         "correcting forecasts by what happened has not made them better lately"),
+    ],
+)  # fmt: skip
+def test_why_a_forecast_is_not_corrected_is_said(outcomes, said):
+    predictions = Predictions(table().queues, None, by_uid=False)
+    predictions.learn_from(came_true_as(outcomes))
+    why = why_guess(predictions.correction, [90.0], NO_NEEDS)
+    assert why.startswith(said)
+    assert bool(why) == bool(said)
 
 
 async def test_hosts_that_may_not_run_it_do_not_count(ledger):

@@ -153,6 +153,8 @@ def test_the_last_forecasts_count_as_they_were_shown():
     assert (found.count, found.intervals, found.held) == (50, 50, 50)
     assert found.off_by == pytest.approx(2.0)
     assert trust([new._replace(within_s=(20.0, 78.0))] * 9).held == 0
+    assert trust([new._replace(within_s=(40.0, 1740.0))] * 9).width == 43.5
+    assert trust([new._replace(within_s=(0.0, 9.0))] * 9).width == 1.0  # below ten seconds
 
 
 def test_very_similar_waits_have_no_line():

@@ -233,6 +233,7 @@ class KnownSpeedup:
     fitted: SpeedupFit | None  # None: given, or assumed to be linear
     linear: bool  # for lack of data
     given: bool = False  # by its user
+    is_guess: bool = False  # its work is the mean of other commands
 
 
 Command = tuple[str, int]  # the user, and a hash of the command name
@@ -315,5 +316,6 @@ class Speedups:
         elif work_s is None and runs:
             work_s = sum(shape.at(slots) * run_s for slots, run_s in runs) / len(runs)
         learnt, given = found if speedup is None else None, speedup is not None
+        linear, is_guess = not given and learnt is None, work_s is None
         work_s = mean_work_s if work_s is None else work_s
-        return KnownSpeedup(shape, work_s, learnt, linear=not given and learnt is None, given=given)
+        return KnownSpeedup(shape, work_s, learnt, linear, given, is_guess)

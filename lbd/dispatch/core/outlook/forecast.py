@@ -18,7 +18,17 @@ from typing import NamedTuple
 from lbd.dispatch.core.discipline import HostConnection, QueuedJob
 from lbd.dispatch.core.malleable.heads import NOTHING_KNOWN, ROOMS, room_of
 from lbd.dispatch.core.malleable.prospects import CALIBRATED, Situation, within
-from lbd.dispatch.core.malleable.slot_times import FEWEST, ResourceTimes
+from lbd.dispatch.core.outlook.forecast_words import (
+    FREE,
+    GUESS,
+    NO_INTERVAL,
+    TOO_FEW_WITH_NEEDS,
+    made_from,
+    made_from_those_with,
+    made_of,
+    nobody_has,
+    too_few_ended,
+)
 from lbd.dispatch.core.outlook.line_played import EXACT_DRAWS, EXACT_STEPS, Line, Spread, draws_for
 from lbd.dispatch.core.outlook.needs_outlook import (
     Known,
@@ -40,10 +50,6 @@ from lbd.theory.queue_time import UniformLog, later
 
 ARRIVALS_S = 0.5  # how long one look at the hosts serves new submissions
 ARRIVALS_MAX = 256  # distinct kinds of jobs
-FREE = "slots are free"
-GUESS = "take it as a rough guess"
-NO_INTERVAL = "no interval: when the jobs ahead give back what it needs is not known well enough"
-TOO_FEW_ENDED = f"no estimate until {FEWEST} jobs with the same needs have ended"
 
 
 class Prediction(NamedTuple):
@@ -277,11 +283,11 @@ class Forecast:
         played = self.plays.of(line, outlook.general, head_s, now_s, new)
         until_s = self._begin_s(outlook, played, job_id, place, now_s) if played else None
         if until_s is None or played is None:
-            return Prediction(None, f"no estimate until {FEWEST} jobs have ended")
+            return Prediction(None, too_few_ended(len(self.queues.resource_times.slots.recent_s)))
         if math.isinf(until_s):
             return Prediction(None, "no estimate until more slots are available to the queue")
         jobs = f"{counted(place.jobs, 'job')} ahead, " if place.jobs else ""
-        ahead = f"{jobs}{counted(outlook.slots_for(job, self.queues.servers[line]), 'slot')}; "
+        ahead = f"{jobs}{outlook.slots_for(job, self.queues.servers[line])}; "
         no_interval = f"; {NO_INTERVAL}" if job.needs and place.jobs else ""
         how = ahead + made_of(played, outlook.slot_times, job_id)
         if why := played.why_rough(job_id):
@@ -294,7 +300,7 @@ class Forecast:
         own = {part: taken.get(part, 0) for part in parts_of(job.needs, job.slots)}
         behind_s = needs.behind_s(own, self._known_of(line))
         if behind_s is None:
-            return Prediction(None, TOO_FEW_ENDED)
+            return Prediction(None, TOO_FEW_WITH_NEEDS)
         own_s = needs.wait_s + behind_s
         if own_s >= until_s or not place.jobs:
             of_needs = made_from_those_with(needs, self.queues.resource_times)
@@ -365,36 +371,3 @@ def spread_of(line: Line, beyond: float = 1.0) -> Spread:
     """Returns the spread of the last in line, scaled to one that waits `beyond` times as long."""
     low_s, median_s, high_s = line.spreads(draws_for(line.steps, EXACT_DRAWS, EXACT_STEPS))[-1]
     return low_s * beyond, median_s * beyond, high_s * beyond
-
-
-def made_of(played: Played, slot_times: SlotTimes | None, job: JobId) -> str:
-    """Says what the run times of the jobs before this one are taken from."""
-    alike, others = played.known_before(job)
-    by_alike = "by earlier runs of the same commands"
-    by_all = made_from(slot_times) if slot_times is not None else ""
-    if not (alike and others and by_all):
-        return by_alike if alike else by_all
-    if others < alike:
-        return f"{by_alike}, for {counted(others, 'job')} {by_all}"
-    return f"{by_all}, for {counted(alike, 'job')} {by_alike}"
-
-
-def made_from(slot_times: SlotTimes) -> str:
-    count, _, mean_s = slot_times
-    return f"by the run times of {count} ended jobs ({mean_s:.3g} s on average)"
-
-
-def made_from_those_with(needs: NeedsOutlook, ended: ResourceTimes) -> str:
-    """Returns "" unless the job waits for a resource."""
-    part = needs.shortage.part if needs.shortage is not None else None
-    if not isinstance(part, str) or not (found := ended.lifetimes(part)):
-        return ""
-    return f"by {ended.count(part)} ended jobs that had {part} ({found[1]:.3g} s on average)"
-
-
-def nobody_has(job: QueuedJob) -> str:
-    lacks = "what it needs" if job.needs else counted(job.slots, "slot")
-    if job.only is not None:
-        return f"{job.only} accepts no jobs now, or does not have {lacks}"
-    where = "other than those excluded " if job.barred else ""
-    return f"no host {where}that accepts jobs now has {lacks}"

@@ -1,12 +1,15 @@
 """The slots of one line of the queue, and what its head waits for. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from lbd.dispatch.core.discipline import QueuedJob
 from lbd.dispatch.core.outlook.needs_outlook import NeedsOutlook
 from lbd.dispatch.core.servers import Server
+from lbd.text.units import counted
 from lbd.theory.queue_time import UniformLog
+
+CLOSED_SHOWN = 2  # hosts with their reasons
 
 SlotTimes = tuple[int, UniformLog, float]  # how many have ended, their distribution and its mean
 
@@ -16,6 +19,7 @@ class QueueOutlook:
     total: int  # slots available to the queue
     free: int  # of these
     most_free: int  # on one host
+    said: str  # the slots available to the queue, in words
     slot_times: SlotTimes | None
     head: NeedsOutlook | None = None  # of the head, if it needs more than slots
 
@@ -27,17 +31,13 @@ class QueueOutlook:
         total = sum(max(server.usable, 0) for server in there)
         free = [server.free for server in there]
         most, at_all = max(free, default=0), sum(one for one in free if one > 0)
-        return cls(total, at_all, most, slot_times, head)
+        return cls(total, at_all, most, slots_there(there), slot_times, head)
 
-    def slots_for(self, job: QueuedJob, servers: Iterable[Server]) -> int:
-        """Returns how many slots, taken or not, there are where a job may run."""
+    def slots_for(self, job: QueuedJob, servers: Iterable[Server]) -> str:
+        """Says how many slots, taken or not, there are where a job may run."""
         if not (job.only or job.barred):
-            return self.total
-        return sum(
-            max(0, one.usable)
-            for one in servers
-            if one.host is not None and job.may_go_to(one.host.name)
-        )
+            return self.said
+        return slots_there([one for one in servers if one.name and job.may_go_to(one.name)])
 
     @property
     def general(self) -> UniformLog | None:
@@ -62,3 +62,17 @@ class QueueOutlook:
         if self.slot_times is None or not self.total:
             return None
         return slots * self.slot_times[2] / self.total
+
+
+def slots_there(servers: Sequence[Server]) -> str:
+    """Returns `3 of 4 slots (h1: its load of 1.3 is above dispatch.load_ceiling, 1.2)`."""
+    usable, total = sum(max(0, one.usable) for one in servers), sum(one.slots for one in servers)
+    if usable >= total:
+        return counted(usable, "slot")
+    closed = {one.name: one.host.closed for one in servers if one.host and one.host.closed}
+    why = [f"{name}: {closed[name]}" for name in sorted(filter(None, closed))]
+    if more := len(why[CLOSED_SHOWN:]):
+        why[CLOSED_SHOWN:] = [f"{counted(more, 'more host')} too"]
+    if any(one.usable < one.slots for one in servers if one.name not in closed):
+        why.append("others: taken by commands outside the queue")
+    return f"{usable} of {counted(total, 'slot')} ({'; '.join(why)})"

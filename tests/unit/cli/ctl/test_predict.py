@@ -75,6 +75,8 @@ def test_no_slope_is_shown_before_any_comparison(capsys):
     )
     assert err == ""
     assert calibration(Dispatcher(12, 0.5), Namespace(json=False)) == 0
+    assert "slope" not in capsys.readouterr().out, "of twelve it says nothing"
+    assert calibration(Dispatcher(20, 0.5), Namespace(json=False)) == 0
     assert "slope 1.00" in capsys.readouterr().out
 
 
@@ -116,9 +118,21 @@ def test_the_reliability_of_forecasts_comes_from_how_the_last_ones_turned_out(
 
 
 def test_times_off_by_more_than_two_are_rough_guesses_where_no_interval_was_shown():
-    assert verdict(1.9, math.nan, 0, "") == "they can be relied on"
-    assert verdict(2.7, math.nan, 0, "") == "take them as rough guesses"
-    assert verdict(3.0, math.nan, 0, "") == "do not rely on them, nor on their intervals"
+    assert verdict(1.9, math.nan, 0, 1.0, "") == "they can be relied on"
+    assert verdict(2.7, math.nan, 0, 1.0, "") == "take them as rough guesses"
+    assert verdict(3.0, math.nan, 0, 1.0, "") == "do not rely on them, nor on their intervals"
+
+
+def test_intervals_of_forty_seconds_to_half_an_hour_are_not_praised():
+    ends = "half of them ended 44 times as late as they began, or later"
+    assert verdict(4.8, 1.0, 39, 43.5, "") == (
+        f"take them as rough guesses: the intervals held, but are too wide: {ends}"
+    )
+    assert verdict(1.4, 1.0, 39, 43.5, "") == (
+        f"go by the times: these can be relied on; the intervals are too wide: {ends}"
+    )
+    assert verdict(4.8, 0.9, 39, 9.9, "").startswith("go by the intervals")
+    assert verdict(1.4, 1.0, 39, math.nan, "") == "they can be relied on"  # an older dispatcher
 
 
 def test_a_forecast_has_two_digits_and_is_marked_as_a_guess_or_about():
@@ -153,8 +167,35 @@ def test_a_job_of_one_number_of_slots_has_nothing_to_choose():
     row = {"slots": 1, "begins_in_s": 9.0, "runs_s": 9.0, "ends_in_s": 18.0}
     reply = {"how": FROM, "predicted_wait_s": 9.0, "free": 0, "comparable": 30, "choices": [row]}
     first, *rest = predict_lines(reply | {"picks": {"AVG": 1}}, 1, 1, PAGE)
-    assert first == "a job of 1 slot, submitted now; one host has 0 free"
+    assert first == "a job of 1 slot, submitted now; no slot is free now"
     assert not [line for line in rest if "CHOICE" in line or "AVG" in line]
+    assert rest[-1].split() == ["1", "9.0s", "–", "9.0s", "18s"]
+
+
+@pytest.mark.parametrize(
+    ("runs", "comparable", "shown"),
+    [
+        ({"runs_s": 9.0, "ends_in_s": 18.0}, 30, ["9.0s", "–", "~9.0s", "~18s"]),
+        ({"runs_s": 9.0, "ends_in_s": 18.0}, 3, ["~9.0s", "–", "~9.0s", "~18s"]),
+        ({"runs_s": None, "ends_in_s": None}, 30, ["9.0s", "–", "–", "–"]),
+    ],
+)
+def test_a_run_time_that_is_a_guess_is_marked_as_one(runs, comparable, shown):
+    row = {"slots": 1, "begins_in_s": 9.0, **runs}
+    reply = {"how": FROM, "predicted_wait_s": 9.0, "free": 0, "choices": [row, row]}
+    reply |= {"comparable": comparable, "runs_is_guess": True}
+    assert predict_lines(reply, 1, 1, PAGE)[-1].split() == ["1", *shown]
+    known = predict_lines(reply | {"runs_is_guess": False}, 1, 1, PAGE)[-1].split()
+    assert known[3] == shown[2].removeprefix("~")
+    assert known[4][0] == ("~" if comparable < 20 else shown[3].removeprefix("~")[0])
+
+
+def test_why_a_forecast_is_only_a_guess_is_said_in_numbers():
+    row = {"slots": 1, "begins_in_s": 9.0, "runs_s": 9.0, "ends_in_s": 18.0}
+    reply = {"how": FROM, "predicted_wait_s": 9.0, "free": 0, "comparable": 14, "choices": [row]}
+    why = "14 forecasts so far could be compared with what happened, and 20 are needed"
+    assert predict_lines(reply | {"guess": why}, 1, 1, PAGE)[2] == f"a guess: {why}"
+    assert predict_lines(reply | {"guess": None}, 1, 1, PAGE)[2] == ""  # its method says it
 
 
 def test_waits_for_a_free_slot_are_counted_apart(capsys):

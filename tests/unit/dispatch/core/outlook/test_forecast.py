@@ -10,6 +10,7 @@ from lbd.dispatch.core.discipline import ONLY_LINE, HostSlots, QueuedJob
 from lbd.dispatch.core.disciplines.fcfs import Fcfs
 from lbd.dispatch.core.outlook.allowance import LINES
 from lbd.dispatch.core.outlook.forecast import ARRIVALS_S, FRESH_S, Forecast
+from lbd.dispatch.core.outlook.forecast_words import too_few_ended
 from lbd.dispatch.core.outlook.plays import STEPS
 from lbd.dispatch.core.queues import Queues
 from lbd.model import NO_NEEDS, HostId, JobId
@@ -83,7 +84,7 @@ def test_if_no_forecast_is_possible_that_is_said():
     table.arrive("b", user="bob")
     table.arrive("c", user="cid")
     table.arrive("d", user="dan")
-    assert predicted(table, forecast, "d").how == "no estimate until 5 jobs have ended"
+    assert predicted(table, forecast, "d").how == too_few_ended(0)
     assert another(forecast, 3, 0.0).how == "no host that accepts jobs now has 3 slots"
 
 
@@ -355,19 +356,6 @@ def test_a_wide_job_holds_its_slots_for_as_long_as_it_runs():
     table.arrive("a", slots=4)
     found = another(Forecast(table.queues), 1, table.now_s)
     assert found.wait_s == pytest.approx(10.0, rel=0.05)
-
-
-def test_no_forecast_is_made_behind_a_job_whose_end_is_unknown():
-    table = Table()
-    forecast = Forecast(table.queues)
-    table.host("h1")
-    seen = {"command": "fit", "command_line": 1}
-    table.queues.run_times.ended(QueuedJob(JobId("0"), **seen), 50.0)
-    for name, more in (("a", seen), ("b", {}), ("c", seen)):
-        table.arrive(name, **more)
-    assert predicted(table, forecast, "b").wait_s == pytest.approx(50.0)
-    assert predicted(table, forecast, "b").how == ("1 slot; by earlier runs of the same commands")
-    assert predicted(table, forecast, "c")[:2] == (None, "no estimate until 5 jobs have ended")
 
 
 @pytest.mark.parametrize("seed", range(8))

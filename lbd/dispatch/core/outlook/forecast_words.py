@@ -1,0 +1,55 @@
+"""How a forecast was made, or why there is none, in words. Pure."""
+
+from lbd.dispatch.core.discipline import QueuedJob
+from lbd.dispatch.core.malleable.slot_times import FEWEST, ResourceTimes
+from lbd.dispatch.core.outlook.needs_outlook import NeedsOutlook
+from lbd.dispatch.core.outlook.plays import Played
+from lbd.dispatch.core.outlook.queue_outlook import SlotTimes
+from lbd.model import JobId
+from lbd.text.units import counted
+
+FREE = "slots are free"
+GUESS = "take it as a rough guess"
+NO_INTERVAL = "no interval: when the jobs ahead give back what it needs is not known well enough"
+TOO_FEW_WITH_NEEDS = f"no estimate until {FEWEST} jobs with the same needs have ended"
+
+
+def too_few_ended(ended: int) -> str:
+    """`ended`: how many jobs have."""
+    return (
+        f"not known yet: {ended} of the {FEWEST} jobs needed have ended; fewer are enough where "
+        "all commands ahead have run before"
+    )
+
+
+def made_of(played: Played, slot_times: SlotTimes | None, job: JobId) -> str:
+    """Says what the run times of the jobs before this one are taken from."""
+    alike, others = played.known_before(job)
+    by_alike = "by earlier runs of the same commands"
+    by_all = made_from(slot_times) if slot_times is not None else ""
+    if not (alike and others and by_all):
+        return by_alike if alike else by_all
+    if others < alike:
+        return f"{by_alike}, for {counted(others, 'job')} {by_all}"
+    return f"{by_all}, for {counted(alike, 'job')} {by_alike}"
+
+
+def made_from(slot_times: SlotTimes) -> str:
+    count, _, mean_s = slot_times
+    return f"by the run times of {count} ended jobs ({mean_s:.3g} s on average)"
+
+
+def made_from_those_with(needs: NeedsOutlook, ended: ResourceTimes) -> str:
+    """Returns "" unless the job waits for a resource."""
+    part = needs.shortage.part if needs.shortage is not None else None
+    if not isinstance(part, str) or not (found := ended.lifetimes(part)):
+        return ""
+    return f"by {ended.count(part)} ended jobs that had {part} ({found[1]:.3g} s on average)"
+
+
+def nobody_has(job: QueuedJob) -> str:
+    lacks = "what it needs" if job.needs else counted(job.slots, "slot")
+    if job.only is not None:
+        return f"{job.only} accepts no jobs now, or does not have {lacks}"
+    where = "other than those excluded " if job.barred else ""
+    return f"no host {where}that accepts jobs now has {lacks}"
