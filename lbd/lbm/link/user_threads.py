@@ -24,6 +24,7 @@ from typing import TypeVar
 
 from lbd.lbm.handover.codec import Fd
 from lbd.lbm.link.descriptor_kinds import DescriptorKind, kind_of, why_not
+from lbd.lbm.link.thread_staff import Staff
 from lbd.local.caller import person_of
 from lbd.local.descriptors import is_at_end
 from lbd.local.unwanted_descriptors import close_descriptor, close_with_descriptors, is_started
@@ -31,7 +32,6 @@ from lbd.local.unwanted_descriptors import close_descriptor, close_with_descript
 THREADS_MAX = 8  # for one user
 IDLE_S = 10.0  # after so long an idle thread ends
 STUCK_S = 10.0  # calls that have lasted longer will hardly ever end
-AGAIN_S = 0.2  # after so long another thread is tried, if none could be started
 HUNG_S = 0.5  # a call that has lasted longer is not waited for
 CLOSING_MAX = 64  # descriptors of one user whose close hangs
 STUCK = "too many of your files and devices do not answer (a file server that is down?)"
@@ -80,8 +80,7 @@ class Threads:
         self._lock = threading.Lock()
         self._calls: queue.SimpleQueue[Call] = queue.SimpleQueue()
         self._unfinished = 0  # calls in a thread, or waiting for one
-        self._threads = 0
-        self._waits_for_threads = False
+        self._staff = Staff(self._lock, most, lambda: self._unfinished, self._work)
         self._awaited: set[Call] = set()
         self._under_way: set[Call] = set()
         self._resting_s = 0.0
@@ -97,34 +96,12 @@ class Threads:
         return await self.wait(self.start(call))  # type: ignore[return-value]
 
     def start(self, call: Callable[[], object]) -> Call:
-        """Where the host has no thread left, as any user can bring about, the call waits for
-        one."""
         made = Call(call, asyncio.get_running_loop())
         with self._lock:
             self._unfinished += 1
         self._calls.put(made)
-        self._begin_threads()
+        self._staff.fill()
         return made
-
-    def _begin_threads(self) -> None:
-        self._waits_for_threads = False
-        while self._is_short():
-            if not is_started(threading.Thread(target=self._work, name="lbm-user", daemon=True)):
-                with self._lock:
-                    self._threads -= 1
-                return self._begin_threads_later()
-
-    def _is_short(self) -> bool:
-        """If so, one more thread counts from now on."""
-        with self._lock:
-            is_short = self._unfinished > self._threads and self._threads < self._most
-            self._threads += is_short
-        return is_short
-
-    def _begin_threads_later(self) -> None:
-        if not self._waits_for_threads:
-            self._waits_for_threads = True
-            asyncio.get_running_loop().call_later(AGAIN_S, self._begin_threads)
 
     def start_first(self, call: Callable[[], object]) -> Call:
         """Starts the call that `after_first` waits for."""
@@ -163,8 +140,8 @@ class Threads:
                 call = self._calls.get(timeout=IDLE_S)
             except queue.Empty:
                 with self._lock:
-                    if self._unfinished < self._threads:
-                        self._threads -= 1
+                    if self._unfinished < self._staff.count:
+                        self._staff.count -= 1
                         return
                 continue
             with self._lock:

@@ -1,6 +1,5 @@
 """The life of queued jobs: single steps, and random histories in which everything goes wrong."""
 
-import errno
 import os
 from random import Random
 
@@ -179,38 +178,6 @@ def test_a_host_whose_keeper_is_away_is_not_barred_but_set_aside_if_that_lasts()
     table.now_s = 10.0
     (begin,) = table.life.tick(*table.when)
     assert (begin.host, begin.attempt) == (H1, 4)
-
-
-@pytest.mark.parametrize("number", [errno.EAGAIN, errno.ENOSPC, errno.EMFILE])
-def test_no_job_fails_because_somebody_has_used_up_what_its_only_host_has(number):
-    """Any user can take all processes of a host or fill its disk. Whatever waited for that host
-    then failed as soon as it was asked, with exit status 125, though it had never run."""
-    table = Table(host_failures=1, aside_s=10.0)
-    table.life.host_gone(H2, *table.when)
-    table.life.hosts.known.pop(H2)
-    short = Ending(Cause.LOST, number, reason=os.strerror(number))
-    (begin,) = table.submit("1")
-    back, _ = table.life.refused(H1, "1", begin.attempt, "spawn", short, *table.when)
-    assert (back.state, back.fate, back.crashes) == (JobState.PENDING, Fate.REFUSED, 0)
-    assert table.life.hosts.aside() == [H1]
-    table.now_s = 10.0
-    (begin,) = table.life.tick(*table.when)
-    assert (begin.host, begin.attempt) == (H1, 2)
-
-
-@pytest.mark.parametrize("number", [errno.EAGAIN, errno.ETIMEDOUT])
-def test_a_job_waits_while_the_user_database_of_its_only_host_is_slow(number):
-    table = Table(host_failures=1, aside_s=10.0)
-    table.life.host_gone(H2, *table.when)
-    table.life.hosts.known.pop(H2)
-    slow = Ending(Cause.LOST, number, reason=os.strerror(number))
-    (begin,) = table.submit("1")
-    back, _ = table.life.refused(H1, "1", begin.attempt, "user", slow, *table.when)
-    assert (back.state, back.fate, back.crashes) == (JobState.PENDING, Fate.REFUSED, 0)
-    assert not table.life.hosts.aside()
-    table.now_s = 10.0
-    (begin,) = table.life.tick(*table.when)
-    assert (begin.host, begin.attempt) == (H1, 2)
 
 
 def test_a_user_whom_a_host_does_not_admit_is_no_fault_of_the_host():
