@@ -22,6 +22,7 @@ from lbd.keeper.child import Helper, Parent, Spare, fork_spare, go_before_daemon
 SPARES = 2
 NURSERY_SPARES = 8  # these take hardly any memory
 QUIET_MS = 10  # idle for this long: time to fork ahead, which keeps a core busy
+SHORT_MS = 200  # after so long another fork is tried, if the last one failed
 FEW_SPARES = 2  # with fewer, fork at once, while the last command is starting
 NO_CGROUP, CGROUP_DIRECTORY, CGROUP_PROCS = b"n", b"d", b"p"
 ANSWER = struct.Struct("=i")
@@ -114,6 +115,7 @@ class Spares:
         self._nursery = Nursery(parent, program) if program else None
         self._wanted = NURSERY_SPARES if program else SPARES
         self._waiting: list[Spare] = []
+        self._is_short = False  # of processes, which any user of the host can use up
         self._dying: dict[int, str] = {}  # the cgroup of each, by pid
         # cgroups of reaped spares in which another process is still dying
         self._emptying: list[str] = []
@@ -128,13 +130,17 @@ class Spares:
         """Returns how long to be idle before forking one more; -1: there are enough."""
         if len(self._waiting) >= self._wanted:
             return -1
+        if self._is_short:
+            return SHORT_MS
         return QUIET_MS if len(self._waiting) >= FEW_SPARES else 0
 
     def fork_ahead(self) -> None:
         """Forks a spare in a quiet moment, so that no order waits for it."""
         if len(self._waiting) < self._wanted:
+            self._is_short = True
             with contextlib.suppress(OSError):
                 self._waiting.append(self._new())
+                self._is_short = False
 
     def _new(self) -> Spare:
         """Returns a spare for a plain order. Raises OSError."""

@@ -17,6 +17,7 @@ IDLE_S = 10.0  # after which a thread ends
 WAITING_MAX = 512  # per user
 PATIENCE_S = 0.05  # per descriptor being closed, while others wait
 NO_LINGER = struct.pack("ii", 0, 0)
+UNCLOSED: collections.deque[int] = collections.deque()  # by `close_apart`
 
 
 def close_descriptor(descriptor: int) -> None:
@@ -44,16 +45,28 @@ def close_with_descriptors(sock: socket.socket) -> None:
 
 
 def close_apart(descriptors: list[int]) -> None:
-    """Closes descriptors of unknown owners in threads, so that none that hangs delays another."""
+    """Closes descriptors of unknown owners in threads, so that none that hangs delays another.
+    Where no thread can be had at the moment, they stay open until the next time."""
     if descriptors:
-        left = collections.deque(descriptors)
-        threading.Thread(target=_close_apart, args=(left,), daemon=True).start()
+        UNCLOSED.extend(descriptors)
+        is_started(threading.Thread(target=_close_apart, args=(UNCLOSED,), daemon=True))
+
+
+def is_started(thread: threading.Thread) -> bool:
+    """Starts the thread. Returns False where this process, its user or the host has as many as it
+    may: any user of the host can bring that about."""
+    try:
+        thread.start()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _close_apart(left: collections.deque[int]) -> None:
     while left:
         closer = threading.Thread(target=_close_all, args=(left,), daemon=True)
-        closer.start()
+        if not is_started(closer):
+            return
         before = -1
         while left and before != (before := len(left)):
             closer.join(PATIENCE_S)
@@ -73,6 +86,7 @@ class Unwanted:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._of: dict[int, queue.SimpleQueue[Callable[[], None]]] = {}
+        self._unserved: set[int] = set()  # those for whom no thread could be started
 
     def is_full(self, uid: int) -> bool:
         """Returns whether so many closes of this user hang that nothing more is received."""
@@ -96,13 +110,16 @@ class Unwanted:
             return
         with self._lock:
             waiting = self._of.get(uid)
-            is_new = waiting is None
+            is_new = waiting is None or uid in self._unserved
+            self._unserved.discard(uid)
             waiting = self._of.setdefault(uid, queue.SimpleQueue())
             for close in closes:
                 waiting.put(close)
-        if is_new:
-            thread = threading.Thread(target=self._work, args=(uid, waiting), daemon=True)
-            thread.start()
+        if is_new and not is_started(
+            threading.Thread(target=self._work, args=(uid, waiting), daemon=True)
+        ):
+            with self._lock:
+                self._unserved.add(uid)  # until the next time
 
     def _work(self, uid: int, waiting: "queue.SimpleQueue[Callable[[], None]]") -> None:
         while True:

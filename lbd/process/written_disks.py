@@ -69,9 +69,13 @@ class DiskLooks:
     def known(self) -> Disks:
         """Returns the current result; the last one if the look takes long."""
         if self._thread is None or not self._thread.is_alive():
-            self._thread = threading.Thread(target=self._look, name="disks", daemon=True)
-            self._thread.start()
-            self._thread.join(PATIENCE_S)
+            looking = threading.Thread(target=self._look, name="disks", daemon=True)
+            try:
+                looking.start()
+            except RuntimeError:  # too many threads at the moment
+                return self._found
+            self._thread = looking
+            looking.join(PATIENCE_S)
         return self._found
 
     def _look(self) -> None:

@@ -17,6 +17,7 @@ from lbd.errors import EXIT_NO_ADDRESS, EXIT_RESTART, LbdError, NoAddress
 from lbd.launch.rlimits import raise_descriptor_limit
 from lbd.process import last_words, log_level
 from lbd.process.service_manager import LEAVING, ServiceManager, has_terminal
+from lbd.process.steady_threads import SteadyThreads
 from lbd.process.stop import Stop
 
 NO_ADDRESS_PAUSE_S = 5.0  # so that trying again for hours costs little
@@ -74,7 +75,7 @@ def run_daemon(program: str, config: Config, main: DaemonMain) -> int:
         await main(stop, ready)
 
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        with asyncio.Runner(loop_factory=new_loop) as runner:
             runner.run(body())
     except (BaseExceptionGroup, LbdError) as problem:
         error = first_error(problem) if isinstance(problem, BaseExceptionGroup) else problem
@@ -86,6 +87,12 @@ def run_daemon(program: str, config: Config, main: DaemonMain) -> int:
         time.sleep(NO_ADDRESS_PAUSE_S)
         return EXIT_NO_ADDRESS
     return EXIT_RESTART if stop.makes_way else 0
+
+
+def new_loop() -> asyncio.AbstractEventLoop:
+    loop = uvloop.new_event_loop()
+    loop.set_default_executor(SteadyThreads())
+    return loop
 
 
 def look_for_garbage_seldom() -> None:

@@ -69,6 +69,7 @@ from lbd.dispatch.core.retry import (
     Bars,
     Pauses,
     exit_status,
+    phase_to_go_by,
 )
 from lbd.dispatch.core.shares import Rules
 from lbd.errors import Inapplicable, LbdError
@@ -464,6 +465,7 @@ class Lifecycle:
         self._let_go(live)
         earlier, live.reason = live.reason, f"{name}: {ending.reason}"
         gang = self.gangs.of(live.job)
+        phase = phase_to_go_by(phase, ending.exit_status, in_gang=gang is not None)
         stop_reason, live.stop_reason = stop_reason_of(live, gang, ending), ""
         actions: list[Action] = []
         if gang is not None and phase in BEFORE_READY:

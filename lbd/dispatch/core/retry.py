@@ -3,6 +3,7 @@
 A job that cannot start now is held, and retried later, at growing intervals.
 """
 
+import errno
 from collections.abc import Mapping
 from heapq import heapify, heappop, heappush
 from typing import Generic, TypeVar
@@ -23,6 +24,10 @@ NO_KEEPER = "keeper"  # its keeper is being replaced: the host's fault, and no o
 NOT_THERE = ("exec", "chdir", "directory", "admission", "user", "request", "stage")
 # That may pass on a host which was booted a moment ago: its file systems may be mounted late.
 NOT_MOUNTED = ("chdir", "directory")
+# Any user of a host may use up what these errnos are about, for a while: its processes, memory,
+# descriptors and disk. SLOW: its user database does not answer, or there is no process to ask it.
+SHORT = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC)
+SLOW = (errno.EAGAIN, errno.ENOMEM, errno.ETIMEDOUT)
 NOT_FOUND, NOT_EXECUTABLE, FAILED = 127, 126, 125
 ENOENT = 2
 NOT_YET = "not-yet"  # its host takes its user's commands, but at other times
@@ -141,6 +146,15 @@ class Bars:
             if not self._hosts[job]:
                 del self._hosts[job]
         return [(job, frozenset(hosts)) for job, hosts in found.items()]
+
+
+def phase_to_go_by(phase: str, number: int | None, *, in_gang: bool) -> str:
+    """Returns the phase that a refusal counts as. No job fails for what a host lacks for a while.
+    `number`: the errno behind the refusal. A gang may have been released when the user database
+    became slow, so that is not the same as a member that was not ready yet."""
+    if phase == "spawn" and number in SHORT:
+        return NO_KEEPER
+    return NOT_YET if phase == "user" and number in SLOW and not in_gang else phase
 
 
 def exit_status(phase: str, number: int | None) -> int:

@@ -12,7 +12,6 @@ import queue
 import sqlite3
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from lbd.dispatch.core.ledger_room import Disk, Excess
@@ -22,6 +21,7 @@ from lbd.dispatch.ledger.store import GROUP_MAX, Request, Store, pieces, settle,
 from lbd.dispatch.ledger.work import Ask, MakeWork, Over, Result, Row, Work, advance
 from lbd.errors import ConfigError
 from lbd.model import ENDED_NAMES
+from lbd.process.steady_threads import SteadyThreads
 
 log = logging.getLogger("lbd.dispatch")
 
@@ -55,7 +55,7 @@ class SqliteLedger(Store):
             why = getattr(problem, "strerror", None) or problem
             raise ConfigError(f"dispatch.store {path}: {why}") from problem
         self._reader = connect(path)
-        self._reading = ThreadPoolExecutor(1, "ledger-reader")
+        self._reading = SteadyThreads(1, "ledger-reader")
         self._writer = threading.Thread(target=self._write, args=(connection,), name="ledger")
         self._writer.start()
 

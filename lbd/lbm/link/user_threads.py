@@ -24,9 +24,10 @@ from typing import TypeVar
 
 from lbd.lbm.handover.codec import Fd
 from lbd.lbm.link.descriptor_kinds import DescriptorKind, kind_of, why_not
+from lbd.lbm.link.thread_staff import Staff
 from lbd.local.caller import person_of
 from lbd.local.descriptors import is_at_end
-from lbd.local.unwanted_descriptors import close_descriptor, close_with_descriptors
+from lbd.local.unwanted_descriptors import close_descriptor, close_with_descriptors, is_started
 
 THREADS_MAX = 8  # for one user
 IDLE_S = 10.0  # after so long an idle thread ends
@@ -79,7 +80,7 @@ class Threads:
         self._lock = threading.Lock()
         self._calls: queue.SimpleQueue[Call] = queue.SimpleQueue()
         self._unfinished = 0  # calls in a thread, or waiting for one
-        self._threads = 0
+        self._staff = Staff(self._lock, most, lambda: self._unfinished, self._work)
         self._awaited: set[Call] = set()
         self._under_way: set[Call] = set()
         self._resting_s = 0.0
@@ -98,11 +99,8 @@ class Threads:
         made = Call(call, asyncio.get_running_loop())
         with self._lock:
             self._unfinished += 1
-            is_short = self._unfinished > self._threads and self._threads < self._most
-            self._threads += is_short
-        if is_short:
-            threading.Thread(target=self._work, name="lbm-user", daemon=True).start()
         self._calls.put(made)
+        self._staff.fill()
         return made
 
     def start_first(self, call: Callable[[], object]) -> Call:
@@ -142,8 +140,8 @@ class Threads:
                 call = self._calls.get(timeout=IDLE_S)
             except queue.Empty:
                 with self._lock:
-                    if self._unfinished < self._threads:
-                        self._threads -= 1
+                    if self._unfinished < self._staff.count:
+                        self._staff.count -= 1
                         return
                 continue
             with self._lock:
@@ -264,12 +262,22 @@ class Watch:
         own = os.dup(descriptor)
         with self._lock:
             self._wanted[own] = events, lambda: loop.call_soon_threadsafe(call)
-            if self._wake < 0:
-                self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-                threading.Thread(target=self._work, name="lbm-watch", daemon=True).start()
-            else:
+            if self._wake >= 0:
                 os.eventfd_write(self._wake, 1)
+            elif not self._begin():
+                del self._wanted[own]
+                os.close(own)
+                raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
         return lambda: self._forget(own)
+
+    def _begin(self) -> bool:
+        """Returns whether there is a thread now."""
+        self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        if is_started(threading.Thread(target=self._work, name="lbm-watch", daemon=True)):
+            return True
+        os.close(self._wake)
+        self._wake = -1
+        return False
 
     def _forget(self, own: int) -> None:
         with self._lock:

@@ -13,11 +13,11 @@ import asyncio
 import pwd
 import time
 from collections.abc import Callable, Hashable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Generic, TypeVar
 
 from lbd.local.caller import person_of
 from lbd.local.turns import Turns
+from lbd.process.steady_threads import SteadyThreads
 from lbd.process.timed_cache import TimedCache
 
 KNOWN_S = 60.0
@@ -43,7 +43,7 @@ class LookUps(Generic[Key, Value]):
         self._not_found: TimedCache[Key, None] = TimedCache(UNKNOWN_S + kept_s)
         self._kept_s = kept_s
         self._turns = Turns(AT_ONCE)
-        self._threads = ThreadPoolExecutor(THREADS_MAX, "user-database")
+        self._threads = SteadyThreads(THREADS_MAX, "user-database")
 
     async def look_up(self, key: Key, asker: Hashable) -> Value | None:
         if (known := self._fresh(key)) is not None:

@@ -25,6 +25,7 @@ from lbd.lbm.core.jobs import Job
 from lbd.lbm.usage.measures import SIZE_S_MIN
 from lbd.lbm.usage.record import usage_of
 from lbd.lbm.usage.store import UsageStore
+from lbd.local.unwanted_descriptors import is_started
 from lbd.metrics.core.histogram import Histogram
 from lbd.metrics.core.table import OUTCOMES, SLOWDOWNS, TIMES_S
 from lbd.model import JobState
@@ -205,11 +206,13 @@ class UsageLog:
         self.trouble = why
 
     def _do(self, work: Callable[[], None]) -> bool:
-        """Gives the thread a task. Returns False if the thread is too far behind."""
+        """Gives the thread a task. Returns False if it is too far behind, or does not start."""
         if self._thread is None:
             # A daemon thread, because a disk that hangs must not keep us from ending.
-            self._thread = threading.Thread(target=self._run, name="accounting", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name="accounting", daemon=True)
+            if not is_started(thread):
+                return False
+            self._thread = thread
         try:
             self._works.put_nowait(work)
         except queue.Full:

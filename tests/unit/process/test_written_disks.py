@@ -45,6 +45,17 @@ def test_a_file_server_that_is_gone_delays_nobody(tmp_path, monkeypatch):
     back.set()
 
 
+def test_where_no_thread_can_be_had_the_last_result_counts(tmp_path, monkeypatch):
+    def none_left(_):
+        raise RuntimeError("can't start new thread")
+
+    looks = DiskLooks({"state": tmp_path})
+    monkeypatch.setattr(threading.Thread, "start", none_left)
+    assert looks.known() == {}
+    monkeypatch.undo()
+    assert list(looks.known()) == ["state"]
+
+
 def test_the_disks_of_a_host(tmp_path):
     config = Config(
         host=HostConfig(name="h1", state_dir=str(tmp_path)), stage=StageConfig(root=SHM),

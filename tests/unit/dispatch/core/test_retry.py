@@ -1,4 +1,8 @@
-"""Jobs whose files are unavailable: held for a while, tried again, and what users do meanwhile."""
+"""Jobs that a host refuses for a while, such as those whose files are unavailable: they are tried
+again, and what users do meanwhile."""
+
+import errno
+import os
 
 import pytest
 
@@ -6,7 +10,7 @@ from lbd.dispatch.core.lifecycle import LOOKS_MAX
 from lbd.dispatch.core.records import Begin, Cause, Ending, Fate, Settle
 from lbd.dispatch.core.retry import Pauses
 from lbd.model import JobId, JobState
-from tests.unit.dispatch.core.test_lifecycle import Table
+from tests.unit.dispatch.core.test_lifecycle import H1, H2, Table
 
 
 def test_a_job_whose_files_are_away_is_held_and_retried_at_growing_intervals():
@@ -143,3 +147,35 @@ def test_those_whose_time_has_come_together_begin_again_a_number_at_a_time(phase
     for _ in range(3):
         table.life.tick(*table.when)
     assert first < LOOKS_MAX < sum(line.jobs for line in waiting.values()) + 2
+
+
+@pytest.mark.parametrize("number", [errno.EAGAIN, errno.ENOSPC, errno.EMFILE])
+def test_no_job_fails_because_somebody_has_used_up_what_its_only_host_has(number):
+    """Any user can take all processes of a host or fill its disk. Whatever waited for that host
+    then failed as soon as it was asked, with exit status 125, though it had never run."""
+    table = Table(host_failures=1, aside_s=10.0)
+    table.life.host_gone(H2, *table.when)
+    table.life.hosts.known.pop(H2)
+    short = Ending(Cause.LOST, number, reason=os.strerror(number))
+    (begin,) = table.submit("1")
+    back, _ = table.life.refused(H1, "1", begin.attempt, "spawn", short, *table.when)
+    assert (back.state, back.fate, back.crashes) == (JobState.PENDING, Fate.REFUSED, 0)
+    assert table.life.hosts.aside() == [H1]
+    table.now_s = 10.0
+    (begin,) = table.life.tick(*table.when)
+    assert (begin.host, begin.attempt) == (H1, 2)
+
+
+@pytest.mark.parametrize("number", [errno.EAGAIN, errno.ETIMEDOUT])
+def test_a_job_waits_while_the_user_database_of_its_only_host_is_slow(number):
+    table = Table(host_failures=1, aside_s=10.0)
+    table.life.host_gone(H2, *table.when)
+    table.life.hosts.known.pop(H2)
+    slow = Ending(Cause.LOST, number, reason=os.strerror(number))
+    (begin,) = table.submit("1")
+    back, _ = table.life.refused(H1, "1", begin.attempt, "user", slow, *table.when)
+    assert (back.state, back.fate, back.crashes) == (JobState.PENDING, Fate.REFUSED, 0)
+    assert not table.life.hosts.aside()
+    table.now_s = 10.0
+    (begin,) = table.life.tick(*table.when)
+    assert (begin.host, begin.attempt) == (H1, 2)

@@ -120,6 +120,22 @@ async def test_the_queue_of_unwritten_records_is_bounded(config, monkeypatch):
     await log.close()
 
 
+async def test_recording_begins_once_a_thread_can_be_had(config, monkeypatch):
+    """Any user can have all processes of a host for a while. Nothing was recorded ever after."""
+
+    def none_left(_):
+        raise RuntimeError("can't start new thread")
+
+    log = UsageLog(config)
+    with monkeypatch.context() as short:
+        short.setattr(threading.Thread, "start", none_left)
+        run_jobs(log, "a")
+        log._flush()
+    assert await count(log) == 1
+    assert log.lost == 0
+    await log.close()
+
+
 async def test_a_disk_that_hangs_delays_nobody(config, monkeypatch):
     monkeypatch.setattr(usage_log, "CLOSE_S", 0.05)
     monkeypatch.setattr(usage_log, "ANSWER_S", 0.05)
