@@ -17,13 +17,13 @@ from pathlib import Path
 from lbd.config.load import toml_value
 from lbd.config.schema import ALGORITHMS, Config
 from lbd.errors import ConfigError
+from lbd.local.own_lab import MADE_BY
 from lbd.text.spelling import hint
 
 HOSTS_MAX = 254  # one byte of an address, without 0 and 255
 SOCKET_PATH_MAX = 107  # length of sockaddr_un's path without its closing NUL
 DAEMONS = ("lim", "lbm", "dispatcher", "metrics")  # the last two only where they are wanted
 AS_ANOTHER = "`lbd lab exec HOST -- runuser -u USER -- COMMAND` acts from there as another user"
-MADE_BY = "# made by `lbd lab`"  # first line of files that the lab may remove
 INSIDE = "LBD_LAB_INSIDE"  # the lab's directory, in the environment of commands that entered a host
 ISOLATIONS = ("auto", "none", "namespaces")
 

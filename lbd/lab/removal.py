@@ -13,8 +13,9 @@ from pathlib import Path
 
 from lbd.errors import LbdError
 from lbd.lab import cgroups, processes
-from lbd.lab.plan import MADE_BY, cgroup_name
+from lbd.lab.plan import cgroup_name
 from lbd.lab.record import PATIENCE_S, Process, Record, load, locked, record_file
+from lbd.local.own_lab import MADE_BY
 from lbd.process.whole_file import UNFINISHED
 
 CGROUP_TIMEOUT_S = 5.0

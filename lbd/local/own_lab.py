@@ -7,9 +7,11 @@ usual place, though a lab of theirs runs.
 import os
 from _socket import AF_UNIX, SOCK_CLOEXEC, SOCK_NONBLOCK, SOCK_STREAM, socket
 from collections.abc import Iterator
+from shlex import quote
 
 from lbd.config.load import default_runtime_dir
 
+MADE_BY = "# made by `lbd lab`"  # first line of files that a lab may remove
 LAB = "lab"  # its directory in the user's runtime directory
 HOSTS_MAX = 300
 
@@ -22,6 +24,22 @@ def own_lab_advice(runtime_dir: str) -> str:
         return ""
     host = next(filter(None, answering_hosts(root)), "")
     return f'a lab of yours is running; type: eval "$(lbd lab env {host})"' if host else ""
+
+
+def start_in_lab(runtime_dir: str) -> str:
+    """Returns the command that starts the daemons of a lab's host, whose runtime directory this is;
+    "" for other hosts."""
+    place, last = os.path.split(runtime_dir)
+    root, host = os.path.split(place)
+    try:
+        with open(f"{place}/lbd.toml", encoding="utf-8", errors="replace") as file:
+            is_labs = file.read(len(MADE_BY)) == MADE_BY
+    except OSError:
+        return ""
+    if last != "run" or not is_host(host) or not is_labs:
+        return ""
+    where = "" if root == f"{default_runtime_dir()}/{LAB}" else f" --dir {quote(root)}"
+    return f"lbd lab start {host}{where}"
 
 
 def answering_hosts(root: str) -> Iterator[str]:

@@ -61,8 +61,12 @@ def has_units() -> bool:
 
 def how_to_start(runtime_dirs: Sequence[str]) -> str:
     """Returns how the caller gets the daemons to run that were looked for in these directories."""
-    from lbd.config.load import SYSTEM_DIRS  # only then, since clients import this file
+    # only then, since clients import this file
+    from lbd.config.load import SYSTEM_DIRS
+    from lbd.local.own_lab import start_in_lab
 
+    if command := start_in_lab(runtime_dirs[0]):
+        return f"start it with: {command}"
     system_dir = SYSTEM_DIRS[0]
     if has_units() and system_dir in runtime_dirs:
         command, is_roots = "systemctl start lbd.target", True

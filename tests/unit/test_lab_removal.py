@@ -1,8 +1,9 @@
 """What remains of a lab's files after its removal: nothing of its own, everything else."""
 
-from lbd.lab.plan import MADE_BY, Plan
+from lbd.lab.plan import Plan
 from lbd.lab.record import Record
 from lbd.lab.removal import remove_files
+from lbd.local.own_lab import MADE_BY
 
 
 def test_an_unfinished_key_is_removed_too(tmp_path):

@@ -25,7 +25,7 @@ from lbd.config.load import (
 from lbd.config.reload import is_own_too
 from lbd.config.schema import Config
 from lbd.errors import ConfigError
-from lbd.lab.plan import MADE_BY
+from lbd.local.own_lab import MADE_BY
 from lbd.process.whole_file import write_whole
 
 Keys = dict[tuple[str, str], str]  # (section, key) -> text

@@ -10,7 +10,7 @@ from lbd.dispatch.core.records import Lease, Live
 from lbd.dispatch.core.servers import Server
 from lbd.model import CANCEL, HostId, JobId
 from lbd.policy.needs import needed, part_of, taken_by_others
-from lbd.text.closed_words import closed_words, counted_reasons
+from lbd.text.closed_words import OUT_OF_CONTACT, closed_words, counted_reasons
 from lbd.text.job_phrases import MAY_STILL_RUN, NOT_HEARD_OF, STARTING
 from lbd.text.units import duration_text, show_size
 
@@ -208,6 +208,9 @@ def _obstacle(life: Lifecycle, live: Live, place: Place | None) -> str:
         only, slots = live.job.only, live.job.slots
         if only is not None and only not in queues.hosts:
             if (known := life.hosts.known.get(only)) is not None:
+                if known.closed is None:
+                    how = f"which is {OUT_OF_CONTACT}; it starts once {only} is back"
+                    return f"it may run only on {only} (-H), {how}"
                 why = closed_words(known.closed, known.more)
                 return f"it may run only on {only} (-H), which accepts no jobs now: {why}"
             return f"no host named {only} is known; it starts if one joins"

@@ -5,7 +5,8 @@ import os
 import pytest
 
 from lbd.config.load import SYSTEM_DIRS
-from lbd.local import starting
+from lbd.local import own_lab, starting
+from lbd.local.own_lab import MADE_BY
 from lbd.local.starting import how_to_start
 
 SYSTEM_DIR = SYSTEM_DIRS[0]
@@ -45,3 +46,15 @@ def test_units_without_systemd_as_in_a_container_start_nothing(tmp_path, monkeyp
     monkeypatch.setattr(starting, "UNITS", (str(tmp_path / "lbd.target"),))
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     assert how_to_start([SYSTEM_DIR]) == START + UP
+
+
+@pytest.mark.parametrize("user", [True, False])
+def test_a_lab_starts_its_hosts_itself(user, tmp_path, monkeypatch):
+    """The lab would not know of what `lbd up` starts."""
+    monkeypatch.setattr(own_lab, "default_runtime_dir", lambda: str(tmp_path))
+    root = tmp_path / ("lab" if user else "my lab")
+    (root / "h2/run").mkdir(parents=True)
+    assert how_to_start([str(root / "h2/run")]) == START + UP
+    (root / "h2/lbd.toml").write_text(f"{MADE_BY}\n\n[host]\n")
+    said = "lbd lab start h2" if user else f"lbd lab start h2 --dir '{root}'"
+    assert how_to_start([str(root / "h2/run")]) == START + said

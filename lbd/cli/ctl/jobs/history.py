@@ -67,7 +67,7 @@ def history(daemons: Daemons, options: argparse.Namespace) -> int:
         unrecorded, why = not_on_record(daemons, {text(job, "id") for job in found})
         unrecorded = chosen_and_sorted(unrecorded, options, now_s)
         if options.all and why:
-            say(f"no jobs of the queue are shown that are in no host's record: {why}")
+            say(f"{why}: jobs that are in no host's record are not shown; see `lbctl doctor`")
             status = EXIT_FAILED
     if options.all:
         found += unrecorded

@@ -103,7 +103,7 @@ def jobs(daemons: Daemons, options: argparse.Namespace) -> int:
         if hosts := [name for name in missing if name != DISPATCHER]:
             say(f"these hosts did not answer: {', '.join(hosts)}; {ASK_AGAIN}")
         if DISPATCHER in missing:
-            say(f"{DISPATCHER} did not answer: no jobs of the queue are shown")
+            say(f"{DISPATCHER} did not answer: no jobs of the queue are shown; see `lbctl doctor`")
         for line in withheld_lines(reply):
             say(line)
     if others:

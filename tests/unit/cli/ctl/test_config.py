@@ -10,7 +10,7 @@ from lbd.cli.lbctl import main
 from lbd.config.load import SYSTEM_FILE, load
 from lbd.console.daemons import Daemons
 from lbd.errors import ConfigError
-from lbd.lab.plan import MADE_BY
+from lbd.local.own_lab import MADE_BY
 
 
 @pytest.fixture

@@ -253,7 +253,7 @@ def test_a_job_is_stuck_until_a_host_fits_it():
     submit(life, "1", only=HostId("h2"))
     assert (
         stuck_reason(life, JobId("1"))
-        == "it may run only on h2 (-H), which accepts no jobs now: out of contact"
+        == "it may run only on h2 (-H), which is out of contact; it starts once h2 is back"
     )
     life.host_gone(HostId("h2"), 0.0, DICE, Closed.OWNER)
     assert (

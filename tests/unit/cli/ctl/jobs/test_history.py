@@ -171,7 +171,7 @@ def test_one_list_has_all_jobs_also_those_that_no_host_began(of_queue, capsys):
     of_queue.answers["jobs"] = {"ok": True, "jobs": [], "missing": ["the dispatcher"]}
     assert lbctl.main(["history", "--all"]) == 1
     assert capsys.readouterr().err == (
-        "lbctl: no jobs of the queue are shown that are in no host's record: the dispatcher did "
-        "not answer\n"
+        "lbctl: the dispatcher did not answer: jobs that are in no host's record are not shown; "
+        "see `lbctl doctor`\n"
     )
     assert lbctl.main(["history", "--all", "--drains"]) == 2

@@ -190,13 +190,16 @@ def test_wait_prints_a_summary_at_the_end(daemon, capsys, monkeypatch, states, s
 @pytest.mark.parametrize(
     ("missing", "said"),
     [
-        (["the dispatcher"], ["the dispatcher did not answer: no jobs of the queue are shown"]),
+        (
+            ["the dispatcher"],
+            ["the dispatcher did not answer: no jobs of the queue are shown; see `lbctl doctor`"],
+        ),
         (["h2", "h3"], [f"these hosts did not answer: h2, h3; {ASK_AGAIN}"]),
         (
             ["h2", "the dispatcher"],
             [
                 f"these hosts did not answer: h2; {ASK_AGAIN}",
-                "the dispatcher did not answer: no jobs of the queue are shown",
+                "the dispatcher did not answer: no jobs of the queue are shown; see `lbctl doctor`",
             ],
         ),
     ],
