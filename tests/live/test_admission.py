@@ -85,10 +85,19 @@ def test_a_job_for_a_named_host_is_refused_before_it_has_a_slot(make_lab):
         holder = lab.run("h1", "lbrun", "-d", "-H", "h2", "sleep", "600", check=True).stdout.strip()
         lab.wait_until(lambda: state_of(lab, holder) == "running", "it holds the slot")
         reload("admission", slots=1, users=("somebody",))
-        refused(lab.run("h1", "lbrun", "-q", "-H", "h2", "true"), "users")
+        for how in ("-q", "-d"):
+            refused(lab.run("h1", "lbrun", how, "-H", "h2", "true"), "users")
         reload("admission", slots=1, programs=("/usr/bin/no-such-program",))
-        refused(lab.run("h1", "lbrun", "-q", "-H", "h2", "true"), "programs")
+        for how in ("-q", "-d"):
+            refused(lab.run("h1", "lbrun", how, "-H", "h2", "true"), "programs")
         assert state_of(lab, holder) == "running"
+        known = lab.run("h1", "lbrun", "-d", "--idempotency-key", "k", "-H", "h2", "true")
+        assert known.returncode == 0
+        waits = lab.lbctl_json("h1", "job", known.stdout.strip())
+        assert waits["state"] == "pending"
+        assert lab.run("h1", "lbctl", "kill", holder).returncode == 0
+        assert lab.run("h1", "lbctl", "wait", waits["id"]).returncode == 1
+        assert "(admission.programs)" in lab.lbctl_json("h1", "job", waits["id"])["reason"]
 
 
 def state_of(lab, job):

@@ -222,6 +222,8 @@ def _obstacle(life: Lifecycle, live: Live, place: Place | None) -> str:
             return f"it needs {slots} slots on {only}, which has {queues.hosts[only].slots}"
         if slots > largest:
             why = f"it needs {slots} slots on one host; the largest host has {largest}"
+        elif only in live.barred_now:
+            why = f"it may run only on {only} (-H), which refuses it for now"
         elif live.job.barred.issuperset(queues.hosts):
             why = _all_barred(live, queues.hosts)
         else:

@@ -1,9 +1,11 @@
-"""Asks the host that `lbrun -q -H` names whether it refuses the job for good, before it is queued.
+"""Asks the host that a queued job's user names by -H whether it refuses the job for good, before it
+is queued (`lbrun -q`, `-d`).
 
 Otherwise the job would wait there for a slot, only to be refused once it has one. Only the owner's
-rules and the account count, because a missing program or directory may be there by then. A host
-that does not answer soon is asked later by the dispatcher. With `-d` nobody waits, and the jobs
-that a job waits for may also change the rules, so those cases are not asked about.
+rules and the account count, because a missing program or directory may be there by then. The jobs
+that a job waits for may also change the rules, so then its host is not asked, nor for a job that
+may be in the queue already (--idempotency-key). A host that does not answer soon is asked later by
+the dispatcher.
 """
 
 from lbd.errors import LbdError
@@ -14,12 +16,17 @@ from lbd.net.parsing import parsed
 from lbd.text.one_line import one_line
 
 ANSWER_S = 2.0
+ANSWER_DETACHED_S = 0.5  # a script may queue thousands
 PATH = b"PATH="
 
 
-async def why_refused(home: OutboundContext, asked: pb.SubmitRequest) -> str:
-    """Returns why it is refused; "" if it may run there, or that is unknown."""
-    if asked.only in ("", home.config.host.name) or asked.after or asked.HasField("not_before"):
+async def why_refused(
+    home: OutboundContext, asked: pb.SubmitRequest, answer_s: float = ANSWER_S
+) -> str:
+    """Returns why it is refused; "" if it may run there, or that is unknown after `answer_s`."""
+    if asked.only in ("", home.config.host.name) or asked.key:
+        return ""
+    if asked.after or asked.HasField("not_before"):
         return ""
     spec = asked.spec
     run = parsed(lbm_pb2.RunRequest, spec.run_request or spec.staged_request)
@@ -36,7 +43,7 @@ async def why_refused(home: OutboundContext, asked: pb.SubmitRequest) -> str:
         host = await home.cluster.peer(asked.only)
         if not host.is_up:
             return ""
-        found = await home.cluster.ask(host, "Check", question, lbm_pb2.CheckReply, ANSWER_S)
+        found = await home.cluster.ask(host, "Check", question, lbm_pb2.CheckReply, answer_s)
     except LbdError:
         return ""
     return one_line(found.reason) if found.for_good else ""

@@ -24,7 +24,7 @@ from lbd.lbm.queue.dispatcher_client import DispatcherClient, Watching
 from lbd.lbm.queue.early_frames import EarlyFrames, OnItsWay, report_waiting
 from lbd.lbm.queue.follow import FollowedJobs
 from lbd.lbm.queue.followed_array import FollowedArray
-from lbd.lbm.queue.named_host import why_refused
+from lbd.lbm.queue.named_host import ANSWER_DETACHED_S, ANSWER_S, why_refused
 from lbd.lbm.session.client import pack_end
 from lbd.lbm.session.peer_process import PeerProcess
 from lbd.lbm.session.request import WORDS_MAX, ClientRequest, request_of, within
@@ -250,7 +250,8 @@ async def take(
     if options.notify:
         notifications.check(uid, options.notify)
     submission = await make_submission(home, *client, request, options)
-    if not request.has(tags.FLAG_DETACH) and (why := await why_refused(home, submission)):
+    answer_s = ANSWER_DETACHED_S if request.has(tags.FLAG_DETACH) else ANSWER_S
+    if why := await why_refused(home, submission, answer_s):
         raise Unavailable(f"{submission.only}: {why}")
     if request.is_staged:
         submission.spec.files = await files.gather(request, uid)

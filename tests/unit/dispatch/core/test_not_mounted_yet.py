@@ -51,7 +51,10 @@ def test_a_job_bound_to_that_host_waits_a_little_and_starts(phase):
     table.submit("1", only=H1)
     assert not failed(table.refuse(phase))
     live = table.life.jobs[JobId("1")]
-    assert "h1: /home/ann: No such file or directory" in waiting_reason(table.life, live)
+    assert waiting_reason(table.life, live) == (
+        "it may run only on h1 (-H), which refuses it for now; "
+        "h1: /home/ann: No such file or directory"
+    )
     table.passes(14.0)
     assert table.begun == []
     table.passes(1.0)

@@ -70,10 +70,10 @@ async def test_a_temporary_or_unknown_problem_is_left_to_the_queue(home):
 
 @pytest.mark.parametrize(
     "asked",
-    [submission(""), submission(after=["ok:3"]), submission(not_before=5.0),
+    [submission(""), submission(after=["ok:3"]), submission(not_before=5.0), submission(key="k"),
      submission(Config().host.name)],
 )  # fmt: skip
-async def test_a_job_that_starts_elsewhere_or_later_is_not_asked_about(asked):
+async def test_a_job_that_starts_elsewhere_or_later_or_is_in_the_queue_is_not_asked_about(asked):
     home = Home()
     assert await why_refused(home, asked) == ""
     assert not home.asked
