@@ -12,6 +12,7 @@ from lbd.console.reply import Json, number, table, tables, text
 from lbd.text.units import duration_text
 from lbd.theory.calibration import FEWEST, PROVEN
 
+NOT_FORETOLD = "nothing was predicted at submission"
 COMPARABLE = FEWEST  # ended jobs that a prediction needs to be more than a guess
 
 
@@ -85,7 +86,8 @@ def truth_phrase(one: Json) -> str:
         return ""
     waited = forecast(max(0.0, waited_s)) if waited_s < 60 else shown_duration(waited_s)
     if math.isnan(foretold_s):
-        return f"{waited} (nothing was predicted at submission)"
+        why = "arrays with a target are not compared" if one.get("target") else NOT_FORETOLD
+        return f"{waited} ({why})"
     interval = one.get("foretold_wait_s_90") if foretold_s > 0 else None
     likely = f", likely {interval_text(interval)}" if interval is not None else ""
     foretold = forecast(foretold_s) if foretold_s > 0 else "no wait"

@@ -68,8 +68,8 @@ class JobViews:
             jobs[0].given.CopyFrom(given_info(stored, rows[0]))
 
     async def add_interval(self, job: pb.JobInfo) -> None:
-        """Adds the model's own interval, while too few predictions could be compared with actual
-        waits. That takes long where many slots are held, so the jobs of a list have none."""
+        """Adds the interval of a job that waits for needs besides slots. That takes long where many
+        slots are held, so in a list such jobs have none."""
         registered = self._life.queues.registry.find(JobId(str(job.id)))
         if registered is None or job.predicted_wait_s <= 0 or job.HasField("predicted_low_s"):
             return
@@ -229,6 +229,7 @@ def job_info(
 ) -> pb.JobInfo:
     """`reason`: why the job waits, if it does; `prediction`: for how long."""
     held = row.slots_held if row.state != "pending" else None
+    low_s, high_s = prediction.within_s or (None, None)
     reply = pb.JobInfo(
         id=row.id,
         name=row.name,
@@ -252,6 +253,8 @@ def job_info(
         cause=row.cause,
         is_final=is_final,
         predicted_wait_s=prediction.wait_s,
+        predicted_low_s=low_s if is_wait(high_s) else None,
+        predicted_high_s=high_s if is_wait(high_s) else None,
         predicted_by=prediction.how,
         uid=row.uid,
         gang=row.gang,

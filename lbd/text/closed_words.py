@@ -37,10 +37,10 @@ OF_HOSTS = {
 
 
 def closed_words(closed: Closed | None, more: str = "") -> str:
-    """Describes one host. `more`: for HOURS when they begin, for DRAINED the `drained_words`; "" if
-    not known."""
+    """Describes one host. `more`: for HOURS when they begin, for DRAINED the `drained_words`, for a
+    host that is not there any more that it was stopped; "" if not known."""
     if closed is None:
-        return OUT_OF_CONTACT
+        return more or OUT_OF_CONTACT
     return _with_more(WORDS[closed], closed, more)
 
 
@@ -54,8 +54,8 @@ def counted_reasons(reasons: Iterable[tuple[Closed | None, str]]) -> str:
     parts = [
         _with_more(OF_HOSTS[one[0]].format(counted(given[one], "host")), *one) for one in known
     ]
-    if silent := sum(count for (closed, _), count in given.items() if closed is None):
-        parts.append(f"{counted(silent, 'host')} {OUT_OF_CONTACT}")
+    away = {more: count for (closed, more), count in given.items() if closed is None}
+    parts += [f"{counted(away[more], 'host')} {more or OUT_OF_CONTACT}" for more in sorted(away)]
     return ", ".join(parts)
 
 

@@ -9,7 +9,6 @@ hold for nine in ten. Takes a minute.
 
 import gzip
 import heapq
-import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,8 +18,7 @@ from typing import NamedTuple
 
 from lbd.dispatch.core.discipline import HostSlots, QueuedJob
 from lbd.dispatch.core.disciplines.fcfs import Fcfs
-from lbd.dispatch.core.outlook.forecast import Forecast
-from lbd.dispatch.core.outlook.line_played import Spread
+from lbd.dispatch.core.outlook.forecast import Forecast, Prediction
 from lbd.dispatch.core.queues import Queues
 from lbd.dispatch.core.run_times import RunTimes, name_hash
 from lbd.model import HostId, JobId
@@ -35,6 +33,9 @@ ASKED_EVERY = 3  # of those that wait
 USERS, PROGRAMS, SLOTS, LOAD = 20, 4, 16, 0.9  # of the jobs drawn
 LEAST_S = 60.0  # nobody minds the factor of a shorter wait
 KNOWN_ASKED = Bound(1.0)
+ENDED_JOBS, BETWEEN_S, NEW_JOBS, NEW_SLOTS, LEAST_NEW_S = 36, 1e5, 40, 4, 5.0
+LABS, QUICK_LABS = 100, 30
+NEW_ASKED = Bound(1.2, of_ratio=False)
 WITHIN_ASKED = Bound(0.8, at_least=True, of_ratio=False)  # the bar for "nine in ten"
 
 
@@ -42,6 +43,7 @@ class Truth(NamedTuple):
     """A forecast wait beside the actual one."""
 
     factor: float  # by how many times it was longer or shorter
+    times_as_long: float
     is_within: bool | None  # the interval; None: too few jobs had ended for one
 
 
@@ -70,7 +72,43 @@ def measure(stage: Stage, _wanted: set[str]) -> list[Row]:
             summarise([share]), "without run times by command", summarise([without]), WITHIN_ASKED,
             others,
         ),
+        *new_commands(stage),
     ]  # fmt: skip
+
+
+def new_commands(stage: Stage) -> list[Row]:
+    """What is forecast behind a burst of a command that never ran, where few others have."""
+    mark, found = stage.others.mark(), list[Truth]()
+    for _ in range(QUICK_LABS if stage.quick else LABS):
+        rng = Random(stage.rng.random())
+        jobs = few_known_and_a_new_one(rng, rng.choice((2, 5)))
+        found += truths(jobs, NEW_SLOTS, LEAST_NEW_S, learns=True)[-NEW_JOBS // ASKED_EVERY :]
+    others = stage.others.share_since(mark)
+    return [
+        Row(
+            "forecast behind a new command, as a multiple of the truth, median", "times",
+            summarise([median(one.times_as_long for one in found)]), asked=NEW_ASKED, others=others,
+            note=f"{len(found)} waits",
+        ),
+        Row(
+            "waits behind a new command within their interval of nine in ten", "share",
+            summarise([within(found)]), asked=WITHIN_ASKED, others=others,
+        ),
+    ]  # fmt: skip
+
+
+def few_known_and_a_new_one(rng: Random, kinds: int) -> list[BatchJob]:
+    """Jobs of a few commands, and when all have ended a burst of another."""
+    jobs, now_s = list[BatchJob](), 0.0
+    for kind in range(kinds + 1):
+        mean_s = rng.lognormvariate(2.5, 1.0)
+        if is_new := kind == kinds:
+            now_s += BETWEEN_S
+        for _ in range(NEW_JOBS if is_new else ENDED_JOBS // kinds):
+            now_s += 0.03
+            run_s = mean_s * rng.lognormvariate(0.0, 0.3)
+            jobs.append(BatchJob(now_s, run_s, 1, 0.0, "bob" if is_new else "ann", f"{kind}"))
+    return jobs
 
 
 def within(found: Sequence[Truth]) -> float:
@@ -96,7 +134,7 @@ def drawn(rng: Random, count: int) -> list[BatchJob]:
 def truths(jobs: Sequence[BatchJob], slots: int, least_s: float, *, learns: bool) -> list[Truth]:
     """The outcome of each wait that was forecast."""
     queues, rng, found = Queues(Fcfs()), Random(1), list[Truth]()
-    asked = dict[int, tuple[float, Spread | None]]()
+    asked = dict[int, Prediction]()
     if not learns:
         queues.run_times = RunTimes(most=0)
     forecast, ends, waited = Forecast(queues), list[tuple[float, int]](), 0
@@ -108,10 +146,10 @@ def truths(jobs: Sequence[BatchJob], slots: int, least_s: float, *, learns: bool
             heapq.heappush(ends, (now_s + jobs[number - 1].run_s, number))
             wait_s = now_s - jobs[number - 1].submitted_s
             if number in asked:
-                foretold_s, likely = asked.pop(number)
-                off = math.log(max(wait_s, least_s) / max(foretold_s, least_s))
-                is_within = likely[0] <= wait_s <= likely[2] if likely is not None else None
-                found.append(Truth(math.exp(abs(off)), is_within))
+                foretold_s, _, _, likely = asked.pop(number)
+                factor = max(foretold_s or 0.0, least_s) / max(wait_s, least_s)
+                is_within = likely[0] <= wait_s <= likely[1] if likely is not None else None
+                found.append(Truth(max(factor, 1 / factor), factor, is_within))
 
     for number, job in enumerate(jobs, 1):
         while ends and ends[0][0] <= job.submitted_s:
@@ -120,16 +158,14 @@ def truths(jobs: Sequence[BatchJob], slots: int, least_s: float, *, learns: bool
         queued = QueuedJob(
             JobId(str(number)), job.slots, user=job.user, command=name_hash(job.command),
         )  # fmt: skip
-        wait_s = None
+        foretold = None
         waits = bool(queues.lines and queues.head(1)) or slots_free(queues) < job.slots
         waited += waits
         if waits and not waited % ASKED_EVERY:
-            wait_s = forecast.of_new(queued, job.submitted_s).wait_s
+            foretold = forecast.of_new(queued, job.submitted_s)
         starts = queues.arrived(queued, job.submitted_s, rng)
-        if wait_s is not None and not starts:
-            registered = queues.registry[queued.id]
-            interval = forecast.interval_of(registered, job.submitted_s)
-            asked[number] = wait_s, interval() if interval is not None else None
+        if foretold is not None and foretold.wait_s is not None and not starts:
+            asked[number] = foretold
         begin(starts, job.submitted_s)
     while ends:
         now_s, ended = heapq.heappop(ends)

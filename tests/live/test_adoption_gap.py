@@ -309,7 +309,7 @@ def test_a_stop_is_no_restart(lab):
         b"lbrun: lost contact with this host's LBM"
     )
     assert running.returncode == 125
-    assert state_of(lab, job) == ("pending", "its host's LBM was stopped")
+    assert state_of(lab, job) == ("pending", "h1 was stopped; the job begins again")
     lab.start("h1", "lbm")
     lab.wait_until(lambda: state_of(lab, job)[0] == "running", "it runs again")
     lab.run("h1", "lbctl", "kill", job)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from lbd.dispatch.core.discipline import HostSlots
-from lbd.model import Closed, HostId
+from lbd.model import STOPPED, Closed, HostId
 
 MOUNTED_S = 180.0  # after a boot all file systems are mounted, also those that nothing waits for
 
@@ -77,7 +77,7 @@ class HostTable:
     def heard(self, host: HostSlots) -> bool:
         """Returns whether the host may be given jobs now."""
         known = self.known.setdefault(host.name, KnownHost())
-        known.slots, known.closed = host, None
+        known.slots, known.closed, known.more = host, None, ""
         return known.aside_until_s is None
 
     def heard_s(self, name: HostId) -> float:
@@ -121,6 +121,8 @@ class HostTable:
 
     def gone(self, name: HostId, closed: Closed | None, more: str = "") -> None:
         known = self.known.setdefault(name, KnownHost())
+        if closed is None and (known.closed is Closed.STOPPING or known.more == STOPPED):
+            more = STOPPED  # it said so
         known.slots, known.closed, known.more = None, closed, more
 
     def full(self, name: HostId, running: int) -> HostSlots | None:

@@ -757,6 +757,8 @@ class Lifecycle:
         onward = fate in (Fate.CUT, Fate.CHECKPOINT)
         starts = (self.queues.cut_off if onward else self.queues.lost)(job, now_s, rng)
         live.job = self.queues.registry[job].job
+        if ending is not None and fate is Fate.LOST:
+            ending = replace(ending, reason=f"{ending.reason}; the job begins again")
         return [changed(live, JobState.PENDING, fate, ending), *self._begin(starts, now_s)]
 
     def _arrives(

@@ -208,11 +208,12 @@ def _obstacle(life: Lifecycle, live: Live, place: Place | None) -> str:
         only, slots = live.job.only, live.job.slots
         if only is not None and only not in queues.hosts:
             if (known := life.hosts.known.get(only)) is not None:
-                if known.closed is None:
-                    how = f"which is {OUT_OF_CONTACT}; it starts once {only} is back"
-                    return f"it may run only on {only} (-H), {how}"
-                why = closed_words(known.closed, known.more)
-                return f"it may run only on {only} (-H), which accepts no jobs now: {why}"
+                if known.closed is not None:
+                    why = closed_words(known.closed, known.more)
+                    return f"it may run only on {only} (-H), which accepts no jobs now: {why}"
+                is_away = known.more or f"is {OUT_OF_CONTACT}"
+                then = f"it begins {'again ' if live.attempt else ''}when {only} is back"
+                return f"it may run only on {only} (-H): {only} {is_away}; {then}"
             return f"no host named {only} is known; it starts if one joins"
         away = list(_away(life, live.job))
         if live.job.needs and (why := _nobody_has(live.job, queues.hosts, away)):

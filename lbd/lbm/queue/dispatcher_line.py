@@ -42,10 +42,11 @@ from lbd.lbm.queue.logs import output_of
 from lbd.lbm.queue.spool import Spool
 from lbd.lbm.queue.spool_room import SpoolCare
 from lbd.local.rate_limit import TimeShares
-from lbd.model import Closed, JobId
+from lbd.model import STOPPED, Closed, JobId
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.process.boot_clock import clock_s
 from lbd.process.job_log import JobLog
+from lbd.text.closed_words import WORDS
 from lbd.text.needs_words import resources_text
 
 if TYPE_CHECKING:
@@ -65,7 +66,6 @@ FINAL = ("ended", "refused")
 UNFINISHED = (
     Phase.ADMISSION, Phase.SLOT, Phase.FILES, Phase.HELD, Phase.CALLED_OFF, Phase.COLLECTING
 )  # fmt: skip
-STOPPED = "its host's LBM was stopped"
 
 
 @dataclass(slots=True)
@@ -238,8 +238,10 @@ class DispatcherLine:
             return
         if fault := fault_of_start(start):
             return self._turn_away(start, "request", f"its order cannot be carried out: {fault}")
-        if self._ending or is_too_much(self._held.values(), start):
-            return self._turn_away(start, "late", STOPPED if self._ending else TOO_MUCH)
+        if self._ending:
+            return self._turn_away(start, "late", WORDS[Closed.STOPPING])
+        if is_too_much(self._held.values(), start):
+            return self._turn_away(start, "late", TOO_MUCH)
         if not self._leases.take(key, start.anchor, start.lease_s, clock_s()):
             return self._turn_away(start, "late", "the order arrived too late")
         until_s = self._leases.until_s[key]
@@ -370,8 +372,9 @@ class DispatcherLine:
     async def end_all(self) -> None:
         """Ends the attempts because we stop, and reports it, so that they can start elsewhere."""
         self._ending = True
+        was_stopped = e.GivenUp(f"{self._host.config.host.name} {STOPPED}")
         for held in list(self._held.values()):
-            held.attempt.feed(e.GivenUp(STOPPED))
+            held.attempt.feed(was_stopped)
         self._heartbeat_wanted = True
         self._wake.set()
         with contextlib.suppress(TimeoutError):

@@ -1,13 +1,17 @@
 """What the dispatcher says of jobs: in several messages where they are many."""
 
+import math
 import time
 from types import SimpleNamespace
 
-from lbd.dispatch.core.outlook.forecast import Forecast
-from lbd.dispatch.job_view import JobViews, in_pieces, time_of_day
+from lbd.dispatch.core.ledger_rows import Submission, Wanted
+from lbd.dispatch.core.outlook.forecast import Prediction
+from lbd.dispatch.job_view import JobViews, in_pieces, job_info, time_of_day
+from lbd.dispatch.ledger.sqlite import SqliteLedger
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.process.boot_clock import clock_s
-from tests.unit.dispatch.core.test_queues import Table
+from tests.unit.dispatch.core.outlook.test_needs_outlook import two_gpus_in_use
+from tests.unit.dispatch.core.test_needs import GPU
 from tests.unit.dispatch.services import asking, opened, request
 
 
@@ -25,28 +29,35 @@ def test_a_round_time_stays_round_when_the_clocks_differ_by_a_little():
     assert shown.endswith("17:30")
 
 
-async def test_a_waiting_job_has_an_interval_before_predictions_can_be_corrected():
-    table = Table()
-    for life_s in range(5, 100, 5):
-        table.queues.resource_times.slots.ended(float(life_s))
-    table.host("h1", 1)
-    for name in "123":
-        table.arrive(name)
-    life, forecast = SimpleNamespace(queues=table.queues), Forecast(table.queues)
+async def test_a_job_that_waits_for_a_resource_has_an_interval():
+    table, forecast = two_gpus_in_use()
+    for name in "36":
+        table.arrive(name, needs=GPU)
+    life = SimpleNamespace(queues=table.queues)
     views = JobViews(life, None, SimpleNamespace(forecast=forecast))
     job = pb.JobInfo(id=3, predicted_wait_s=60.0)
-    await views.add_interval(job)
-    # 19 jobs are too few to know what one in twenty takes
-    assert not job.HasField("predicted_low_s")
-    table.queues.resource_times.slots.ended(100.0)
     await views.add_interval(job)
     assert 0 < job.predicted_low_s < job.predicted_high_s
     corrected = pb.JobInfo(id=3, predicted_wait_s=60.0, predicted_low_s=50.0, predicted_high_s=70.0)
     await views.add_interval(corrected)
     assert (corrected.predicted_low_s, corrected.predicted_high_s) == (50.0, 70.0)
-    for other in (pb.JobInfo(id=3), pb.JobInfo(id=9, predicted_wait_s=60.0)):  # running, or gone
+    behind, gone = (pb.JobInfo(id=n, predicted_wait_s=60.0) for n in (6, 9))
+    for other in (pb.JobInfo(id=3), behind, gone):
         await views.add_interval(other)
         assert not other.HasField("predicted_low_s")
+
+
+async def test_the_interval_of_a_forecast_is_shown_as_it_was_made(tmp_path):
+    ledger = SqliteLedger(tmp_path / "ledger.sqlite")
+    await ledger.submit(Submission("ann", "h1", "", b"true", b""), 1000.0)
+    (row,) = await ledger.find(Wanted())
+    await ledger.close()
+    found = job_info(row, "", False, Prediction(9.0, "how", within_s=(4.0, 30.0)))
+    assert (found.predicted_low_s, found.predicted_high_s) == (4.0, 30.0)
+    for none in (None, (4.0, math.inf)):
+        assert not job_info(row, "", False, Prediction(9.0, "", within_s=none)).HasField(
+            "predicted_low_s"
+        )
 
 
 async def test_of_a_job_in_a_directory_of_its_own_it_is_known_where_it_was_submitted(tmp_path):

@@ -153,6 +153,23 @@ def test_no_prediction_is_made_for_jobs_that_start_out_of_turn():
     assert predictions.of_submission(sent, 0) is None
 
 
+def test_what_is_kept_of_a_forecast_is_what_is_shown_of_it():
+    world = Table("pred")
+    world.now_s = clock_s()
+    world.host("h1", 2)
+    for n in range(30):
+        world.queues.resource_times.slots.ended(5.0 * 1.1**n)
+    for name in ("1", "2", "3", "4"):
+        world.arrive(name)
+    predictions = Predictions(world.queues, None, by_uid=False)
+    kept = predictions.of_submission(Submission("ann", "h1", "", b"true", b""), 0)
+    world.arrive("5")
+    shown = predictions.forecast.of(world.queues.registry[JobId("5")], clock_s())
+    told = kept.wait_s, kept.low_s, kept.high_s
+    assert told == pytest.approx((shown.wait_s, *shown.within_s), abs=0.2)
+    assert shown.within_s[1] > 2 * shown.within_s[0]
+
+
 async def test_a_question_is_answered_with_a_table(ledger):
     world = table()
     world.arrive("first", slots=3)

@@ -63,7 +63,7 @@ async def test_the_record_under_that_name_decides_how_many_run(world):
     assert found.expected_low < found.expected_end < found.expected_high
     assert found.by == pytest.approx(time.time() + 10 * TASK_S, abs=60)
     assert found.expected_end == pytest.approx(found.by, abs=60)
-    assert found.why == "as many as it needs to end at its target time"
+    assert found.why == "as many as it needs to end at its target time; fewer once fewer will do"
 
 
 async def test_under_another_name_nothing_is_known(world):

@@ -29,7 +29,7 @@ from lbd.dispatch.core.outlook.forecast_words import (
     nobody_has,
     too_few_ended,
 )
-from lbd.dispatch.core.outlook.line_played import EXACT_DRAWS, EXACT_STEPS, Line, Spread, draws_for
+from lbd.dispatch.core.outlook.line_played import Spread
 from lbd.dispatch.core.outlook.needs_outlook import (
     Known,
     NeedsOutlook,
@@ -122,28 +122,17 @@ class Forecast:
     def interval_of(
         self, registered: Registered, now_s: float
     ) -> Callable[[], Spread | None] | None:
-        """Returns a function, to be called in a thread, that computes a waiting job's wait and the
-        interval in which nine in ten such jobs start. None if too little is known for an
-        interval."""
-        place, line = self.places.of(registered, now_s), registered.line
-        if line is None or place is None:
+        """Returns a function, to be called in a thread, that computes the wait of a job whose needs
+        besides slots are taken, and the interval in which nine in ten such jobs start. None if too
+        little is known, or if the job does not wait for that: then the line tells, as played."""
+        place, line, kind = self.places.of(registered, now_s), registered.line, registered.kind
+        if line is None or place is None or place.jobs or not kind.needs:
             return None
-        kind = registered.kind
-        needs = self._needs_outlook(line, kind, now_s) if kind.needs else None
-        if (kind.needs and place.jobs) or not has_intervals(self.queues, needs):
+        needs = self._needs_outlook(line, kind, now_s)
+        if needs is None or needs.is_there or not has_intervals(self.queues, needs):
             return None
-        if needs is not None and not needs.is_there:
-            back = releases_of(needs, self._known_of(line))
-            return partial(within, *back) if back else None
-        outlook, played = self._outlook(line, now_s), self.played(line, now_s)
-        if played is None or played.stops or not played.places:
-            return None
-        begin_s, last_s = self._begin_s(outlook, played, registered.id, place, now_s), None
-        if (at := played.places.get(registered.id)) is None:
-            at, last_s = len(played.begins_s) - 1, played.last_s(now_s)
-        line_there = replace(played.line, waits=played.line.waits[: at + 1])
-        beyond = begin_s / last_s if begin_s and last_s else 1.0
-        return partial(spread_of, line_there, beyond)
+        back = releases_of(needs, self._known_of(line))
+        return partial(within, *back) if back else None
 
     def played(self, line: HostConnection, now_s: float) -> Played | None:
         outlook = self._outlook(line, now_s)
@@ -365,9 +354,3 @@ def slot_times_of(queues: Queues, line: HostConnection) -> SlotTimes | None:
     ended = queues.resource_times.slots
     known = ended.lifetimes(queues.discipline.cutoff_s(line))
     return (len(ended.recent_s), *known) if known is not None else None
-
-
-def spread_of(line: Line, beyond: float = 1.0) -> Spread:
-    """Returns the spread of the last in line, scaled to one that waits `beyond` times as long."""
-    low_s, median_s, high_s = line.spreads(draws_for(line.steps, EXACT_DRAWS, EXACT_STEPS))[-1]
-    return low_s * beyond, median_s * beyond, high_s * beyond

@@ -24,6 +24,7 @@ from heapq import heapify, heappop, heappush
 from itertools import chain
 from math import exp
 from random import Random
+from statistics import NormalDist
 from typing import NamedTuple
 
 from lbd.dispatch.core.outlook.lives import Lives
@@ -117,14 +118,16 @@ def draws_for(steps: float, draws: int, steps_max: int) -> int:
 def spread(rising: Sequence[float]) -> Spread:
     """Returns 5 %, median and 95 %: a new value falls below the k-th of n in k of n + 1 cases. The
     interval is at least `LEAST_FACTOR` either way, since no jobs are more alike, and no slot is
-    reused more promptly, than that."""
+    reused more promptly, than that. Of fewer than 19 values even the first and the last are nearer
+    to the median than 5 and 95 %: they are moved away as those of a normal distribution."""
     last = len(rising) - 1
     at, median_s = max(0, round(LOW * (last + 2)) - 1), rising[last // 2]
-    return (
-        min(rising[at], median_s / LEAST_FACTOR),
-        median_s,
-        max(rising[last - at], median_s * LEAST_FACTOR),
-    )
+    low_s, high_s = rising[at], rising[last - at]
+    if last + 2 < 1 / LOW and math.isfinite(high_s):
+        wider = NORMAL_90 / NormalDist().inv_cdf((last + 1) / (last + 2))
+        low_s = max(0.0, median_s - wider * (median_s - low_s))
+        high_s = median_s + wider * (high_s - median_s)
+    return min(low_s, median_s / LEAST_FACTOR), median_s, max(high_s, median_s * LEAST_FACTOR)
 
 
 class Drawn:

@@ -6,12 +6,13 @@ running job it is drawn from those longer than its age.
 
 All ended jobs say little about another command if they are of few kinds: after a thousand tasks of
 0.3 s, a command never seen may take a minute. Of n kinds, the next is the longest once in n + 1
-times. So with that chance (`unlike`) a job drawn from all of them outlives all that ended; from
-then on it has, at any age, an even chance of lasting as long again. The older a job is, the more
-likely it is one of these; once it is older than all that ended, what is left is about its age. That
-holds for a command with a few runs of its own, too: short tasks of others do not tell how much
-longer than these the next may take, and by the few runs alone, the oldest running job would be sure
-to end by the time that the longest of them took.
+times, and its jobs then outlive the longest of the others in half of the cases. So with that chance
+(`unlike`) a job drawn from all of them outlives all that ended; from then on it has, at any age, an
+even chance of lasting as long again. The older a job is, the more likely it is one of these; once
+it is older than all that ended, what is left is about its age. That holds for a command with a few
+runs of its own, too: short tasks of others do not tell how much longer than these the next may
+take, and by the few runs alone, the oldest running job would be sure to end by the time that the
+longest of them took.
 """
 
 import math

@@ -29,7 +29,7 @@ DRAWS, STEPS = 21, 10_000
 FRESH_S, STEPS_PER_S = 1.0, 1000  # a play serves for FRESH_S, or 200 times as long as it took
 QUICK = 1000  # a shorter play may be repeated at any time
 LINES_MAX = 64
-ROUGH = 0.25  # of the jobs before it, as many outlive all that ended: a guess
+ROUGH = 0.125  # of the jobs before it, as many outlive all that ended: a guess
 MOST, SURELY = 0.5, 0.99
 OUTLIVED = "the running jobs are already longer than those it was learnt from"
 LITTLE_KNOWN = "little is known of the commands that run, or wait ahead of it"
@@ -91,9 +91,11 @@ class Played:
         return self._from_now(self.begins_s[place], now_s) if place is not None else None
 
     def interval_of(self, job: JobId, until_s: float, now_s: float) -> tuple[float, float] | None:
-        """`until_s`: its wait, which is longer than played if others came before it since."""
-        if (place := self.places.get(job)) is None:
+        """`until_s`: its wait, which is longer than played if others came before it since, or if
+        not the whole line was played."""
+        if not self.places:
             return None
+        place = self.places.get(job, len(self.within_s) - 1)
         low_s, high_s = (self._from_now(one_s, now_s) for one_s in self.within_s[place])
         played_s = self._from_now(self.begins_s[place], now_s)
         return later((low_s, high_s), played_s, until_s - played_s)

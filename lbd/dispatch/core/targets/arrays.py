@@ -339,11 +339,12 @@ def after(first: Within, end: End) -> Within:
 
 
 def reason(array: TargetArray, now_s: float, end: Within | None, begins: Begins | None) -> str:
-    """Says why that many tasks may run, and when the first does."""
+    """Says why that many tasks may run, and when the next one does."""
+    what = "its next task" if array.is_steered else "it"
     if begins is None:
-        return f"{why_so_many(array, now_s, end)}; it is not known when it begins"
+        return f"{why_so_many(array, now_s, end)}; it is not known when {what} begins"
     wait_s = begins.first.mean_s
-    begin = f"; it begins in about {duration_text(wait_s)}" if wait_s >= 1.0 else ""
+    begin = f"; {what} begins in about {duration_text(wait_s)}" if wait_s >= 1.0 else ""
     return why_so_many(array, now_s, end) + begin
 
 
@@ -373,7 +374,8 @@ def why_no_more(array: TargetArray, now_s: float, end: Within | None) -> tuple[s
         if array.at_once == 1 and end is not None and now_s + end.high_s < array.until_s:
             early = show_duration(-late_s)
             return "one at a time is enough", f": it will end {early} early on average"
-        return f"as many as it needs to end {aim_phrase(target)}", ""
+        fewer = "; fewer once fewer will do" if array.at_once > 1 else ""
+        return f"as many as it needs to end {aim_phrase(target)}", fewer
     why = array.limited_by
     if array.in_time and array.at_once < array.most:
         why = "one more whenever a task ends"

@@ -31,9 +31,8 @@ def test_what_a_keeper_no_longer_has_is_over_at_once():
     assert table.beats(begin.host, [], "", is_first=True) == []  # it does not know yet
     changed, again = table.beats(begin.host, [], "k1")
     assert (changed.fate, again.attempt) == (Fate.LOST, 2)
-    assert (
-        changed.ending.reason
-        == f"{begin.host} no longer has it: its LBM was killed or lost contact"
+    assert changed.ending.reason == (
+        f"{begin.host} no longer has it: its LBM was killed or lost contact; the job begins again"
     )
 
 

@@ -247,13 +247,35 @@ def test_only_hosts_that_it_may_use_are_named():
     assert reason(life, "3") == "next, as soon as a slot is free on h2"
 
 
+def test_a_job_for_a_host_that_was_stopped_begins_again_when_it_is_back():
+    life = table("h1", "h2")
+    submit(life, "1", only=HostId("h2"))
+    life.begun(HostId("h2"), JobId("1"), 1)
+    life.host_gone(HostId("h2"), 0.0, DICE, Closed.STOPPING)
+    given_up = Ending(Cause.LOST, reason="h2 was stopped")
+    again = life.ended(HostId("h2"), JobId("1"), 1, given_up, 0.0, DICE)[0]
+    assert again.ending.reason == "h2 was stopped; the job begins again"
+    life.host_gone(HostId("h2"), 0.0, DICE)
+    said = "it may run only on h2 (-H): h2 was stopped; it begins again when h2 is back"
+    assert reason(life, "1") == said
+    submit(life, "2", only=HostId("h2"))
+    assert reason(life, "2") == said.replace("begins again", "begins")
+    life.host_gone(HostId("h1"), 0.0, DICE)
+    assert reason(life, "1").startswith(
+        "no host accepts jobs: 1 host out of contact, 1 host was stopped"
+    )
+    life.host_is(HostSlots(HostId("h2"), 0), 0.0, DICE)
+    life.host_gone(HostId("h2"), 0.0, DICE)
+    assert reason(life, "2") == "no host accepts jobs: 2 hosts out of contact"
+
+
 def test_a_job_is_stuck_until_a_host_fits_it():
     life = table("h1", "h2")
     life.host_gone(HostId("h2"), 0.0, DICE)
     submit(life, "1", only=HostId("h2"))
     assert (
         stuck_reason(life, JobId("1"))
-        == "it may run only on h2 (-H), which is out of contact; it starts once h2 is back"
+        == "it may run only on h2 (-H): h2 is out of contact; it begins when h2 is back"
     )
     life.host_gone(HostId("h2"), 0.0, DICE, Closed.OWNER)
     assert (

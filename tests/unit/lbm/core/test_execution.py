@@ -452,10 +452,10 @@ SCENARIOS = {
     ]),
     "the LBM ends": (QUEUED, [
         *LEASED,
-        (2, GivenUp("its host's LBM was stopped"), GENTLY),
+        (2, GivenUp("h1 was stopped"), GENTLY),
         (3, Exited(KILLED), [
             FreeSlot(),
-            *ended(Cause.LOST, KILLED, 2.0, JobState.CANCELLED, "its host's LBM was stopped")]),
+            *ended(Cause.LOST, KILLED, 2.0, JobState.CANCELLED, "h1 was stopped")]),
     ]),
     # The owner of the host
     "the owner is back for a while": (ATTACHED, [

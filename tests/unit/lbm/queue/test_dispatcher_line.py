@@ -88,7 +88,7 @@ async def test_an_attempt_that_arrives_during_the_stop_is_refused(line, attempts
         refused += heard[-1].reports
     (news,) = refused
     assert (news.job, news.event, news.phase) == ("12", "refused", "late")
-    assert news.reason == "its host's LBM was stopped"
+    assert news.reason == "its LBM is stopping"
     assert all(up.heartbeat.drained for up in heard if up.HasField("heartbeat"))
 
 

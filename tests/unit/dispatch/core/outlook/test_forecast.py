@@ -63,12 +63,11 @@ def test_there_is_an_interval_once_enough_have_ended():
         table.arrive("a")
         for name in "bcde":
             table.arrive(name, slots=2)
-        found = forecast.interval_of(table.queues.registry[JobId("d")], 0.0)
-        assert (found is None) is (count < 20)
-    low_s, median_s, high_s = found()
-    assert 2.0 < low_s < median_s < high_s < 3 * 2.0 * 1.2**20
-    assert median_s == pytest.approx(predicted(table, forecast, "d").wait_s, rel=0.3)
-    assert forecast.interval_of(table.queues.registry[JobId("a")], 0.0) is None
+        found = predicted(table, forecast, "d")
+        assert (found.within_s is None) is (count < 20)
+    low_s, high_s = found.within_s
+    assert 2.0 < low_s < found.wait_s < high_s < 3 * 2.0 * 1.2**20
+    assert predicted(table, forecast, "a").within_s is None
 
 
 def test_if_no_forecast_is_possible_that_is_said():

@@ -163,7 +163,13 @@ def test_a_long_line_is_simulated_with_fewer_draws(jobs, draws):
 def test_an_interval_contains_nine_in_ten():
     assert spread(list(range(101))) == (4, 50, 96)
     assert spread(list(range(21))) == (0, 10, 20)
-    assert spread(list(range(5))) == (0, 2, 4)
+    # The least and the most of five bound two in three of the next: nine in ten are further off.
+    assert spread([10.0, 20.0, 30.0, 40.0, 50.0]) == pytest.approx((0.0, 30.0, 64.0), abs=0.1)
+    rng, held = Random(1), 0
+    for _ in range(2000):
+        low, _, high = spread(sorted(rng.gauss(100.0, 9.0) for _ in range(9)))
+        held += low <= rng.gauss(100.0, 9.0) <= high
+    assert 0.86 < held / 2000 < 0.94
 
 
 def test_no_interval_has_zero_width():

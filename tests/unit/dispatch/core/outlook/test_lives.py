@@ -102,15 +102,15 @@ def test_a_forecast_from_many_other_commands_is_no_rough_guess():
 
 def test_the_kinds_of_jobs_that_ended_are_counted_among_the_recent_ones():
     slots = Table().queues.resource_times.slots
-    assert slots.unlike_all("new") == 1.0
+    assert slots.unlike_all("new") == 0.5
     slots.ended(1.0, "old")
     for _ in range(999):
         slots.ended(1.0, "array")
-    assert slots.unlike_all("new") == pytest.approx(1 / 3)
+    assert slots.unlike_all("new") == pytest.approx(1 / 6)
     assert slots.unlike_all("old") == slots.unlike_all("new")
     assert slots.unlike_all(None) == 0.0
     slots.ended(1.0, "array")  # the thousand recent ones are all of one kind
-    assert slots.unlike_all("old") == 0.5
+    assert slots.unlike_all("old") == 0.25
 
 
 def test_what_is_ahead_is_counted_in_a_prediction_made_at_submission():

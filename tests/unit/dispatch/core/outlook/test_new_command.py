@@ -69,7 +69,7 @@ class NewCommand:
         for _ in range(ended):
             self.one_ends()
         asked_s, last = self.table.now_s, self.table.queues.registry[JobId("16")]
-        low_s, _, high_s = Forecast(self.table.queues).interval_of(last, asked_s)()
+        low_s, high_s = Forecast(self.table.queues).of(last, asked_s).within_s
         while "16" not in self.began_s:
             self.one_ends()
         return low_s <= self.began_s["16"] - asked_s <= high_s

@@ -93,12 +93,10 @@ def test_each_predictable_job_gets_a_wait_in_the_order_of_the_line(seed):
         assert (found.wait_s is not None) == drawn.is_known(registered.kind, ahead)
         if found.wait_s is not None:
             assert found.wait_s >= drawn.least_s(registered.kind, ahead)
-        interval = forecast.interval_of(registered, now_s)
         if len(drawn.lives_s) < CALIBRATED and not registered.kind.needs:
-            assert interval is None
+            assert found.within_s is None
         elif found.wait_s and not registered.kind.needs:
-            low_s, median_s, high_s = interval()
-            assert low_s <= median_s <= high_s
+            assert found.within_s[0] <= found.wait_s <= found.within_s[1]
     for slots, needs in ((1, NO_NEEDS), (2, NO_NEEDS), (1, Needs((("gpu", 1),)))):
         job = QueuedJob(JobId("new"), slots, needs=needs)
         servers = [server for server in drawn.servers if server.suits(job)]

@@ -67,7 +67,7 @@ def test_it_starts_with_as_many_tasks_as_it_takes_and_leaves_the_rest():
     assert table.arrive("1") == ["1"]  # another user's job starts at once
     found = table.standing(1001)
     assert (found.at_once, found.running, found.left) == (4, 4, 64)
-    assert found.why == "as many as it needs to end at its target time"
+    assert found.why == "as many as it needs to end at its target time; fewer once fewer will do"
     waits = table.queues.shares.obstacle(table.queues.registry[JobId("1064")].job)
     said = "4 tasks of its array are running, as many as it needs to end at its target time"
     assert waits == said
@@ -392,5 +392,6 @@ def test_what_takes_more_slots_if_need_be_is_not_expected_after_its_deadline():
     for id_ in range(1001, 1005):
         table.ended(id_)
     found = table.standing(1020)
-    assert (found.at_once, found.why) == (6, "as many as it needs to end by its deadline")
+    so_many = "as many as it needs to end by its deadline; fewer once fewer will do"
+    assert (found.at_once, found.why) == (6, so_many)
     assert table.now_s + found.end.high_s == pytest.approx(150.0)

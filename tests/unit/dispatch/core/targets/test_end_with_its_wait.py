@@ -37,6 +37,10 @@ def test_the_wait_until_it_begins_counts_in_all_that_is_said_of_its_end():
     assert late_s > 30.0
     assert f"it will end {show_duration(late_s)} late on average" in later.why
     assert later.why.endswith("; it begins in about 12s")
+    targets.arrays[1].is_steered = True  # a task has ended, and none runs
+    next_one = targets.standing(job, 0.0, begins)
+    assert next_one.why.endswith("; its next task begins in about 12s")
+    targets.arrays[1].is_steered = False
     said = targets.remark(1, 0.0, begins)
     ends = show_duration(later.end.mean_s)
     assert f"8 tasks at once: expected to begin in 12s and to end in {ends} (likely " in said

@@ -218,7 +218,8 @@ class PlainArray:
             if self.at_once == 1 and now_s + self.within(now_s)[2] < self.until_s:
                 early = show_duration(-late_s)
                 return f"one at a time is enough: it will end {early} early on average"
-            return f"as many as it needs to end {self.when}"
+            fewer = "; fewer once fewer will do" if self.at_once > 1 else ""
+            return f"as many as it needs to end {self.when}{fewer}"
         if self.in_time and self.at_once < self.most:
             why = "one more whenever a task ends"
         else:
@@ -242,7 +243,7 @@ class PlainArray:
         said = "1 task of its array is" if running == 1 else f"{running} tasks of its array are"
         if not self.known:
             return f"{said} running, the limit until it is known how long they take"
-        return f"{said} running, {re.split('[;:] it will end ', self.no_more(now_s))[0]}"
+        return f"{said} running, {re.split('[;:] (?:it will end |fewer)', self.no_more(now_s))[0]}"
 
 
 class Plain:
