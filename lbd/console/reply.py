@@ -34,9 +34,12 @@ def tables(reply: Json, key: str) -> list[Json]:
 
 
 def number(reply: Json, key: str) -> float:
-    """Returns the number under `key`; NaN if it is null or missing."""
+    """Returns the number under `key`; NaN if it is null or missing, or not finite, as another host
+    may say."""
     value = reply.get(key)
-    return float(value) if isinstance(value, int | float) else float("nan")
+    if isinstance(value, int | float) and math.isfinite(value):
+        return float(value)
+    return math.nan
 
 
 def whole(reply: Json, key: str) -> int:

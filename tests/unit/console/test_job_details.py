@@ -1,5 +1,7 @@
 """What `lbctl job` shows of one job beside its line in the list."""
 
+import math
+
 import pytest
 
 from lbd.console.figures import Clock
@@ -149,3 +151,14 @@ def test_if_several_tasks_failed_one_command_shows_all_their_output():
              "tasks": {"done": 3, "failed": 2, "lost": 0}}  # fmt: skip
     said = "failed   3 (exit 1), 5 (exit 1); lbctl logs --failed 12"
     assert said in detail_lines(array, Clock(2000.0))
+
+
+@pytest.mark.parametrize("number", [math.inf, -math.inf, math.nan])
+def test_a_number_that_is_none_is_not_shown(number):
+    """The dispatcher's host says these numbers. An infinite limit was a traceback."""
+    times = dict.fromkeys(("timeout_s", "begin", "submitted", "started", "finished"), number)
+    counts = dict.fromkeys(("memory_bytes", "slots", "cpu_s"), number)
+    job = {**JOB, "directory": "/w", "may_restart": True, **times, **counts}
+    assert not [
+        line for line in detail_lines(job, Clock(2000.0)) if line.startswith(("limits", "begins"))
+    ]
