@@ -6,6 +6,7 @@ from fnmatch import fnmatchcase
 
 from lbd.console.daemons import Daemons
 from lbd.console.reply import Json, number, table, tables, text, texts, whole
+from lbd.dispatch.core.job_selection import is_selector
 from lbd.errors import LbdError
 from lbd.model import ENDED_NAMES, JobState
 from lbd.text.job_phrases import HELD, LAUNCHER, MAY_STILL_RUN, NOT_HEARD_OF
@@ -17,13 +18,22 @@ ANSWER_S = 25.0  # enough for very many jobs, and longer than the LBM's longest 
 INDEX_WIDTH = 24
 
 
-def fetch(daemons: Daemons, ended_too: bool, *, tasks: bool = False) -> Json:
+def fetch(daemons: Daemons, ended_too: bool, *, tasks: bool = False, of_hosts: bool = True) -> Json:
     """Returns {"jobs": those of every host, "missing": the hosts that did not answer, "withheld":
     by host, the setting that hides some of its jobs, "only_of": the user whose jobs these are, if
-    they are not everybody's}."""
+    they are not everybody's}. `of_hosts`: otherwise only the queue is asked."""
     daemons.lbm({"op": "status"})  # an LBM that hangs fails here, after a shorter wait
-    question: Json = {"op": "jobs", "all": ended_too, "cluster": True, "tasks": tasks}
+    question: Json = {
+        "op": "jobs", "all": ended_too, "cluster": True, "tasks": tasks, "hosts": of_hosts,
+    }  # fmt: skip
     return daemons.lbm(question, ANSWER_S)
+
+
+def never_began(job: Json) -> bool:
+    """Whether it is a queued job that ended before a host began it, so it is on no host's
+    record."""
+    has_ended = text(job, "state") in ENDED_NAMES and not job.get("started")
+    return has_ended and is_selector(text(job, "id"))
 
 
 def shown_wait(job: Json) -> str:

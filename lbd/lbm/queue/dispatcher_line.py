@@ -67,6 +67,7 @@ FINAL = ("ended", "refused")
 UNFINISHED = (
     Phase.ADMISSION, Phase.SLOT, Phase.FILES, Phase.HELD, Phase.CALLED_OFF, Phase.COLLECTING
 )  # fmt: skip
+ENDING = WORDS[Closed.STOPPING]
 
 
 @dataclass(slots=True)
@@ -237,10 +238,8 @@ class DispatcherLine:
             return
         if fault := fault_of_start(start):
             return self._turn_away(start, "request", f"its order cannot be carried out: {fault}")
-        if self._ending:
-            return self._turn_away(start, "late", WORDS[Closed.STOPPING])
-        if is_too_much(self._held.values(), start):
-            return self._turn_away(start, "late", TOO_MUCH)
+        if self._ending or is_too_much(self._held.values(), start):
+            return self._turn_away(start, "late", ENDING if self._ending else TOO_MUCH)
         if not self._leases.take(key, start.anchor, start.lease_s, clock_s()):
             return self._turn_away(start, "late", "the order arrived too late")
         until_s = self._leases.until_s[key]

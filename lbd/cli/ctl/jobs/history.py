@@ -12,13 +12,18 @@ from lbd.cli.ctl.verb import Verb, complain_of, reading, say
 from lbd.cli.program import Parser
 from lbd.console.daemons import Daemons
 from lbd.console.figures import Clock
-from lbd.console.jobs import HISTORY_STATES, Filters, fetch, not_shown, unknown_host
+from lbd.console.jobs import (
+    HISTORY_STATES,
+    Filters,
+    fetch,
+    never_began,
+    not_shown,
+    unknown_host,
+)
 from lbd.console.output import own_page, print_json, put, wrapped
 from lbd.console.reply import Json, number, tables, text
 from lbd.console.usage_hosts import gather, of_host
-from lbd.dispatch.core.job_selection import is_selector
 from lbd.errors import ConfigError, LbdError
-from lbd.model import ENDED_NAMES
 from lbd.text.units import counted
 
 USUAL_LIMIT = 100
@@ -75,9 +80,9 @@ def history(daemons: Daemons, options: argparse.Namespace) -> int:
         only_of = next((one.only_of for one in gathered.answers.values()), "")
         hidden = not_shown(only_of, options.user)
         say(hidden or unknown_host(daemons, options.host) or "no jobs")
-    if options.csv and (never := never_began(daemons, options, now_s)):
+    if options.csv and (never := count_never_began(daemons, options, now_s)):
         say(f"not in this list, since no host began them: {counted(never, 'queued job')}; "
-            "lbctl jobs --state cancelled,failed,lost")  # fmt: skip
+            "lbctl jobs --never-began")  # fmt: skip
     if not (options.json or options.csv or options.fields) and filters in (
         Filters(),
         Filters(host=filters.host),
@@ -88,18 +93,13 @@ def history(daemons: Daemons, options: argparse.Namespace) -> int:
     return status
 
 
-def never_began(daemons: Daemons, options: argparse.Namespace, now_s: float) -> int:
-    """Returns how many queued jobs that fit the options are on no host's record, since none began
-    them; 0 if there is no queue, or it does not answer."""
+def count_never_began(daemons: Daemons, options: argparse.Namespace, now_s: float) -> int:
+    """Returns how many queued jobs that fit the options never began; 0 if there is no queue, or it
+    does not answer."""
     ended: list[Json] = []
     with contextlib.suppress(LbdError):
-        ended = tables(fetch(daemons, ended_too=True, tasks=True), "jobs")
-    return sum(
-        is_selector(text(job, "id"))
-        and text(job, "state") in ENDED_NAMES
-        and not job.get("started")
-        for job in chosen_and_sorted(ended, options, now_s)
-    )
+        ended = tables(fetch(daemons, ended_too=True, tasks=True, of_hosts=False), "jobs")
+    return sum(map(never_began, chosen_and_sorted(ended, options, now_s)))
 
 
 def csv_row(job: Json, *, utc: bool) -> list[str]:
@@ -178,6 +178,6 @@ EXAMPLES = (
 )
 ABOUT = (
     "List ended jobs, as far as each host shows them here. A queued job that ended before any host "
-    "began it is in no host's record: `lbctl jobs --state cancelled,failed,lost`."
+    "began it is in no host's record: `lbctl jobs --never-began`."
 )
 VERBS = {"history": Verb(reading(history), add_options, EXAMPLES, ABOUT)}

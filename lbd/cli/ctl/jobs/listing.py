@@ -25,6 +25,7 @@ from lbd.console.jobs import (
     ANSWER_S,
     Filters,
     fetch,
+    never_began,
     none_of_yours,
     not_shown,
     others_jobs,
@@ -84,6 +85,8 @@ def add_options(parser: Parser) -> None:
     parser.add_argument("--all", action="store_true", help="include ended jobs; implied by --state")
     add_view(parser)
     parser.add_argument("--tasks", action="store_true", help="one line per task of an array")
+    parser.add_argument("--never-began", action="store_true",
+                        help="only queued jobs that ended before a host began them")  # fmt: skip
     parser.add_argument("ids", metavar="ID", nargs="*", help="only these jobs")
 
 
@@ -94,10 +97,12 @@ def jobs(daemons: Daemons, options: argparse.Namespace) -> int:
     found: list[Json] = []
     missing: list[str] = []
     # an array as a whole is not on one host
-    options.tasks = options.tasks or options.host is not None
+    options.tasks = options.tasks or options.never_began or options.host is not None
+    options.all = options.all or options.never_began
     ended_too = options.all or bool(others) or Filters.of(options).wants_ended
     if others or not queued:
-        reply = fetch(daemons, ended_too, tasks=options.tasks)
+        of_hosts = not options.never_began
+        reply = fetch(daemons, ended_too, tasks=options.tasks, of_hosts=of_hosts)
         found = tables(reply, "jobs")
         missing = texts(reply, "missing")
         if hosts := [name for name in missing if name != DISPATCHER]:
@@ -118,6 +123,8 @@ def jobs(daemons: Daemons, options: argparse.Namespace) -> int:
         ]
     elif not others and ended_too:  # plain and queued ones, the newest last
         found = in_order(found, "submitted")
+    if options.never_began:
+        found = list(filter(never_began, found))
     found, left_out = limited(chosen_and_sorted(found, options, time.time()), options)
     if options.json:
         print_json([{key: job.get(key) for key in options.fields or job} for job in found])

@@ -144,7 +144,11 @@ def test_a_list_for_a_spreadsheet_says_which_jobs_are_in_no_record(daemon, capsy
     said = shown(capsys, "--csv", "--since", "1h")
     assert said.err == (
         "lbctl: not in this list, since no host began them: 2 queued jobs; "
-        "lbctl jobs --state cancelled,failed,lost\n"
+        "lbctl jobs --never-began\n"
     )
+    (asked,) = [one for one in lbm.asked if one["op"] == "jobs"]
+    assert asked["hosts"] is False, "the queue alone knows"
+    assert lbctl.main(["jobs", "--never-began", "--since", "1h", "--format", "id"]) == 0
+    assert capsys.readouterr().out.split() == ["ID", "12", "13_2"]
     lbm.answers["jobs"] = lambda request: {"ok": False, "error": "no queue", "code": "none"}
     assert shown(capsys, "--csv", "--since", "1h").err == ""
