@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from lbd.config.dispatch import DispatchConfig
+from lbd.config.dispatch import LEASE_S_MAX, DispatchConfig
 from lbd.config.resources import fault_of_name
 from lbd.dispatch.array_limits import AFTER_MAX, fault_of_tasks
 from lbd.dispatch.core.dependencies.conditions import HOWS, TASK
@@ -18,7 +18,7 @@ from lbd.dispatch.core.ledger_rows import Submission
 from lbd.dispatch.core.records import Cause, Ending
 from lbd.dispatch.core.shares import Rules, Shares
 from lbd.errors import LbdError
-from lbd.model import NO_FACTS, Facts, HostId
+from lbd.model import NO_FACTS, Facts, HostId, JobId
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.gen import lbm_pb2
 from lbd.net.submitter import Submitter, contradiction, request_in
@@ -299,13 +299,20 @@ def heartbeat_fault(heartbeat: pb.Heartbeat) -> str:
         "slots": max(heartbeat.slots, heartbeat.open_slots, heartbeat.ahead, heartbeat.beside_hog)
         <= SLOTS_MAX,
         "load": is_within(heartbeat.load, LOAD_MAX),
-        "held": len(heartbeat.held) <= HELD_MAX,
+        "held": len(heartbeat.held) <= HELD_MAX
+        and all(is_within(one.left_s, LEASE_S_MAX) for one in heartbeat.held),
         "hog": len(heartbeat.hog) <= NAME_CHARS,
         "keeper": len(heartbeat.keeper) <= KEEPER_CHARS,
         "said_s": is_within(heartbeat.said_s, SAID_MAX_S),
         "features, resources": facts_of(heartbeat) is not None,
     }
     return ", ".join(name for name, holds in rules.items() if not holds)
+
+
+def held_in(heartbeat: pb.Heartbeat) -> dict[tuple[JobId, int], float]:
+    """Returns the attempts that the host holds, and for how many seconds it may run each without a
+    renewal; 0: it does not say."""
+    return {(JobId(one.job), one.attempt): one.left_s for one in heartbeat.held}
 
 
 def slots_of(

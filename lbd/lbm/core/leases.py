@@ -3,6 +3,10 @@
 The dispatcher's lease counts here from when the answered heartbeat was *sent*. At the dispatcher it
 counts from when the heartbeat arrived, so this end always lets go first. Seconds are those of a
 clock that nobody sets.
+
+A lease is never shortened: the keeper and its warden hold it too, and would have to confirm that
+they have let go. Heartbeats say what is left of it instead (`left_s`), and the dispatcher waits for
+that.
 """
 
 from collections import OrderedDict
@@ -48,6 +52,10 @@ class Leases:
                 if key in self.until_s:
                     self.margins.note(self.until_s[key] - now_s)
                     self.until_s[key] = max(self.until_s[key], until_s)
+
+    def left_s(self, key: Key, now_s: float) -> float:
+        """Returns for how long the attempt may run on; 0 if it has ended."""
+        return max(0.0, self.until_s.get(key, now_s) - now_s)
 
     def drop(self, key: Key) -> None:
         self.until_s.pop(key, None)

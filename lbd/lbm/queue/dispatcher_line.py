@@ -1,6 +1,6 @@
 """The queue's attempts on this host, and the stream to the dispatcher.
 
-The stream is opened again whenever it breaks. Heartbeats go out several times within a lease and
+The stream is opened again whenever it breaks. Heartbeats go out several times within a lease, and
 when the slots have changed; they name the attempts held here and so renew their leases. The report
 of an attempt's end is repeated on each new stream until the dispatcher says that it is settled (on
 disk).
@@ -21,7 +21,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
-from lbd.config.dispatch import HEARTBEATS_PER_LEASE, LEASE_S_MAX
+from lbd.config.dispatch import HEARTBEAT_S_MAX, HEARTBEATS_PER_LEASE, LEASE_S_MAX
 from lbd.errors import LbdError
 from lbd.lbm.core import execution_events as e
 from lbd.lbm.core.attempts_ahead import Ahead
@@ -77,8 +77,9 @@ class Held:
     order_bytes: int
 
 
-def as_message(key: Key, held: Held) -> pb.Held:
-    return pb.Held(job=key[0], attempt=key[1], stop_reason=held.attempt.execution.stop_reason)
+def as_message(key: Key, held: Held, left_s: float) -> pb.Held:
+    reason = held.attempt.execution.stop_reason
+    return pb.Held(job=key[0], attempt=key[1], stop_reason=reason, left_s=left_s)
 
 
 class DispatcherLine:
@@ -162,12 +163,11 @@ class DispatcherLine:
         return pending
 
     async def _send(self, call: "Call") -> None:
-        heartbeat_due_s = 0.0
+        sent_s = 0.0  # the last heartbeat
         while True:
             up = pb.WorkUp()
-            if self._heartbeat_wanted or clock_s() >= heartbeat_due_s:
-                self._heartbeat_wanted = False
-                heartbeat_due_s = clock_s() + self._lease_s / HEARTBEATS_PER_LEASE
+            if self._heartbeat_wanted or clock_s() >= sent_s + self._heartbeat_every_s:
+                self._heartbeat_wanted, sent_s = False, clock_s()
                 up.heartbeat.CopyFrom(self._heartbeat())
             up.reports.extend(self._pending.take())
             up.sent_s = clock_s() if up.reports else 0.0
@@ -175,16 +175,21 @@ class DispatcherLine:
             if up.ByteSize():
                 await call.write(up.SerializeToString())
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(max(0.0, heartbeat_due_s - clock_s())):
+                due_s = sent_s + self._heartbeat_every_s
+                async with asyncio.timeout(max(0.0, due_s - clock_s())):
                     await self._wake.wait()
 
+    @property
+    def _heartbeat_every_s(self) -> float:
+        return min(self._lease_s / HEARTBEATS_PER_LEASE, HEARTBEAT_S_MAX)
+
     def _heartbeat(self) -> pb.Heartbeat:
-        total, ahead = self._host.slots.total, self._ahead
+        total, ahead, now_s = self._host.slots.total, self._ahead, clock_s()
         used = self._others.note()
         ahead.reported = ahead.depth(total)
         closed = Closed.STOPPING if self._ending else self._closed
         return pb.Heartbeat(
-            number=self._leases.heartbeat(clock_s()),
+            number=self._leases.heartbeat(now_s),
             slots=total,
             open_slots=max(0, total - used.slots),
             load=self._load,
@@ -192,7 +197,10 @@ class DispatcherLine:
             closed=closed or 0,
             opens=self._host.rules.opens(),
             drain=self._host.why_drained if closed is Closed.DRAINED else "",
-            held=[as_message(key, held) for key, held in self._held.items()],
+            held=[
+                as_message(key, held, self._leases.left_s(key, now_s))
+                for key, held in self._held.items()
+            ],
             ahead=ahead.reported,
             holds_gangs=True,
             features=" ".join(used.facts.features),
@@ -200,7 +208,7 @@ class DispatcherLine:
             memory_for_jobs=used.facts.memory_total,
             memory_given=used.facts.memory_given,
             keeper=claim(self._host.link, self._names),
-            said_s=clock_s(),
+            said_s=now_s,
             rules=self._host.rules.rules.number,
             hog=used.hog,
             beside_hog=used.beside_hog,
@@ -212,7 +220,9 @@ class DispatcherLine:
             if not 0 < reply.lease_s <= LEASE_S_MAX:
                 raise ValueError(f"a lease of {reply.lease_s} s")
             self._client.leads(self._client.leader)
-            self._lease_s = reply.lease_s
+            if reply.lease_s != self._lease_s:
+                self._lease_s = reply.lease_s
+                self._wake.set()  # the next heartbeat may be due sooner
             renewed = [(JobId(item.job), item.attempt) for item in reply.renewed]
             self._leases.renew(reply.number, renewed, reply.lease_s, clock_s())
             for key in renewed:
@@ -243,6 +253,7 @@ class DispatcherLine:
         if is_too_much(self._held.values(), start):
             return self._turn_away(start, "late", TOO_MUCH)
         if not self._leases.take(key, start.anchor, start.lease_s, clock_s()):
+            self._heartbeat_wanted = True  # from which the next order's lease can count
             return self._turn_away(start, "late", "the order arrived too late")
         until_s = self._leases.until_s[key]
         attempt = Attempt(self._host, self._client, start, partial(self._report, key), until_s)

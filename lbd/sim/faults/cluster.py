@@ -55,7 +55,7 @@ def malleable_of(sent: Submission) -> Submission:
     )
 
 
-SETTINGS = Settings(SLOTS, lease_s=LEASE_S)
+SETTINGS = Settings(SLOTS)
 
 
 class Cluster:

@@ -42,6 +42,9 @@ GANGS_NEEDS = "gangs-needs"  # the same, and some start together
 CRASHES = "needs-crashes"  # as `needs`, and LBMs that return before everything has ended
 TARGETS = "targets"  # arrays with targets, and a dispatcher that is killed while they run
 PAPERS = "papers"  # these, gangs, malleable jobs and owners, all at once
+LEASES = "leases"  # dispatch.lease_s is raised and lowered while jobs run
+LEASE_CHANGED = "dispatch.lease_s changed"  # and its dispatcher starts again under the new one
+LEASES_S = (0.5 * LEASE_S, 4.0 * LEASE_S)
 AT_A_GRANT = "LBM killed where a GPU is used"  # and it returns a moment later
 AT_A_START = "dispatcher killed at a gang's start"
 AT_A_GANG = "owner back where a gang runs"
@@ -64,6 +67,17 @@ SCENARIOS: Mapping[str, tuple[str, ...]] = {
     "owners-queue": ("owner back", "dispatcher killed"),
     OWNERS_GANGS: (AT_A_GANG, AT_A_GANG, AT_A_GANG, "dispatcher killed", "LBM restarted"),
     TARGETS: ("dispatcher killed", "dispatcher paused", "LBM killed", "power cut", "disk full"),
+    LEASES: (
+        LEASE_CHANGED,
+        LEASE_CHANGED,
+        "cut",
+        "one way cut",
+        "dispatcher killed",
+        "dispatcher paused",
+        "LBM paused",
+        "LBM restarted",
+        "keeper paused",
+    ),
     DEPENDENCIES: (
         "dispatcher killed",
         "dispatcher paused",
@@ -173,6 +187,8 @@ class ClusterRun:
             case "dispatcher killed":
                 cluster.queue.kill()
                 cluster.at(away_s, self._start_dispatcher)
+            case "dispatch.lease_s changed":
+                self._change_lease(fault.amount)
             case "dispatcher killed at a gang's start":
                 self._kill_at_a_start(cluster.now_s + LENGTH_S[1], away_s)
             case "dispatcher paused":
@@ -282,6 +298,16 @@ class ClusterRun:
                 return
         if cluster.now_s < until_s:
             cluster.at(LOOK_S, partial(self._come_back_at_a_gang, until_s, length_s))
+
+    def _change_lease(self, amount: float) -> None:
+        """Raises the lease, or lowers it if it was raised."""
+        queue, (short_s, long_s) = self.cluster.queue, LEASES_S
+        was_raised = queue.dispatcher.terms.lease_s > LEASE_S
+        lease_s = short_s + amount * LEASE_S if was_raised else long_s - amount * LEASE_S
+        queue.dispatcher.terms = replace(queue.dispatcher.terms, lease_s=lease_s)
+        self.cluster.log(f"dispatch.lease_s is {lease_s:.1f}")
+        if queue.is_up:
+            queue.start()
 
     def _start_dispatcher(self) -> None:
         if not self.cluster.queue.is_up:
