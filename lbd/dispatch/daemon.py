@@ -37,8 +37,8 @@ from lbd.dispatch.core.records import (
 from lbd.dispatch.core.restore import live_job, queued_job, waits_of
 from lbd.dispatch.core.run_times import kind_of
 from lbd.dispatch.earlier_tasks import EarlierTasks
-from lbd.dispatch.host_connection import HOST_LINES, HostConnection
-from lbd.dispatch.intake import ending_of, heartbeat_fault, held_in, how_long_ago_s, slots_of
+from lbd.dispatch.host_connection import HOST_LINES, HostConnection, held_in
+from lbd.dispatch.intake import ending_of, heartbeat_fault, how_long_ago_s, slots_of
 from lbd.dispatch.job_lines import job_log, say, shown_id
 from lbd.dispatch.job_view import why_closed
 from lbd.dispatch.ledger.retention import clean_up

@@ -18,7 +18,7 @@ from lbd.dispatch.core.ledger_rows import Submission
 from lbd.dispatch.core.records import Cause, Ending
 from lbd.dispatch.core.shares import Rules, Shares
 from lbd.errors import LbdError
-from lbd.model import NO_FACTS, Facts, HostId, JobId
+from lbd.model import NO_FACTS, Facts, HostId
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.gen import lbm_pb2
 from lbd.net.submitter import Submitter, contradiction, request_in
@@ -307,12 +307,6 @@ def heartbeat_fault(heartbeat: pb.Heartbeat) -> str:
         "features, resources": facts_of(heartbeat) is not None,
     }
     return ", ".join(name for name, holds in rules.items() if not holds)
-
-
-def held_in(heartbeat: pb.Heartbeat) -> dict[tuple[JobId, int], float]:
-    """Returns the attempts that the host holds, and for how many seconds it may run each without a
-    renewal; 0: it does not say."""
-    return {(JobId(one.job), one.attempt): one.left_s for one in heartbeat.held}
 
 
 def slots_of(

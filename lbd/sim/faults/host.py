@@ -273,10 +273,11 @@ class Host:
         key, job, leases = start.key, m.attempt_id(start.key), self.lbm.leases
         if job in self.executions:
             return
-        if not leases.take(key, start.anchor, start.lease_s, self.now_s):
+        until_s = leases.take(key, start.anchor, start.lease_s, self.now_s)
+        if until_s is None:
             return self.say(m.AttemptRefused(key, "late", Ending(Cause.LOST, reason="late")))
         spec, self.lbm.gang_hosts[job] = spec_of(start, self.world.rng), start.gang_hosts
-        self.executions[job] = Execution.leased(spec, leases.until_s[key])
+        self.executions[job] = Execution.leased(spec, until_s)
         self.handle(job, admission_to(self, "drained"))
 
     # Commands of users on other hosts

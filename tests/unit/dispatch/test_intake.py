@@ -321,7 +321,6 @@ def test_an_impossible_heartbeat_is_not_believed(fields):
 
 @pytest.mark.parametrize("left_s", [float("nan"), float("inf"), -1.0, 86401.0])
 def test_no_lease_lasts_for_ever(left_s):
-    """Else a host could keep a job from ever starting again."""
     held = [pb.Held(job="1", attempt=1, left_s=86400.0), pb.Held(job="2", attempt=1)]
     assert heartbeat_fault(pb.Heartbeat(number=1, slots=4, held=held)) == ""
     held[1].left_s = left_s

@@ -113,8 +113,9 @@ async def test_heartbeats_follow_a_changed_lease_at_once(line, attempts, lease_s
     first = await asyncio.wait_for(line.up.get(), 5)
     reply = pb.HeartbeatReply(number=first.heartbeat.number, lease_s=lease_s)
     line.down.put_nowait(pb.WorkDown(reply=reply))
-    await until(lambda: attempts._lease_s == lease_s)
-    assert attempts._heartbeat_every_s == every_s
+    leases = attempts._leases
+    await until(lambda: leases.lease_s == lease_s)
+    assert leases.heartbeat_due_s - leases._last_sent_s == pytest.approx(every_s)
     if every_s < 1:
         again = await asyncio.wait_for(line.up.get(), 5)  # of 7.5 s otherwise
         assert again.HasField("heartbeat")
