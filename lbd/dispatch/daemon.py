@@ -37,7 +37,7 @@ from lbd.dispatch.core.records import (
 from lbd.dispatch.core.restore import live_job, queued_job, waits_of
 from lbd.dispatch.core.run_times import kind_of
 from lbd.dispatch.earlier_tasks import EarlierTasks
-from lbd.dispatch.host_connection import HOST_LINES, HostConnection
+from lbd.dispatch.host_connection import HOST_LINES, HostConnection, held_in
 from lbd.dispatch.intake import ending_of, heartbeat_fault, how_long_ago_s, slots_of
 from lbd.dispatch.job_lines import job_log, say, shown_id
 from lbd.dispatch.job_view import why_closed
@@ -225,9 +225,8 @@ class Dispatcher:
         if line is not None and not self.leads():  # else `anchor` could be newer than our lease
             line, trouble = None, "its dispatcher no longer leads"
         if line is None:
-            ending = Ending(Cause.LOST, reason=trouble)
-            which = begin.host, begin.job, begin.attempt
-            self.carry(self.life.refused(*which, phase, ending, clock_s(), self.rng))
+            end = begin.host, begin.job, begin.attempt, phase, Ending(Cause.LOST, reason=trouble)
+            self.carry(self.life.refused(*end, clock_s(), self.rng))
             return
         start.job, start.attempt, start.slots = begin.job, begin.attempt, begin.slots
         movable = self.life.may_move(begin.job)
@@ -295,6 +294,7 @@ class Dispatcher:
     def line_opened(self, name: HostId, line: HostConnection) -> None:
         if (old := self.lines.get(name)) is not None:
             old.broken.set()
+            self.line_closed(name, old)  # gets no order before its heartbeat here, the next anchor
         self.lines[name] = line
         HOST_LINES.say(name, "connected")
 
@@ -323,8 +323,8 @@ class Dispatcher:
             slots = slots_of(name, heartbeat, self.config.dispatch.load_ceiling, self.tiers(name))
             self.carry(life.host_is(slots, now_s, self.rng))
         life.owner_rules(name, heartbeat.rules, now_s)
-        held = [(JobId(one.job), one.attempt) for one in heartbeat.held]
-        renewed, actions = life.heartbeat(name, held, now_s)
+        held = held_in(heartbeat)
+        renewed, actions = life.heartbeat(name, held, now_s, held)
         proof = name, held, heartbeat.keeper, heartbeat.said_s, now_s, self.rng
         self.carry([*actions, *life.no_longer_held(*proof, is_first=is_first)])
         if is_first:

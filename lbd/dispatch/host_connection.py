@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 import grpc.aio
 
 from lbd.local.rate_limit import AT_ONCE_S, TURN_BYTES, TURNS_MIN, Rates, TimeShares
-from lbd.model import HostId
+from lbd.model import HostId, JobId
 from lbd.net.gen import dispatch_pb2 as pb
 
 log = logging.getLogger("lbd.dispatch")
@@ -89,6 +89,12 @@ def in_portions(up: pb.WorkUp) -> list[pb.WorkUp]:
     if up.HasField("heartbeat"):
         found[-1].heartbeat.CopyFrom(up.heartbeat)
     return found
+
+
+def held_in(heartbeat: pb.Heartbeat) -> dict[tuple[JobId, int], float]:
+    """Returns the attempts that the host holds, and for how many seconds it may run each without a
+    renewal; 0: it does not say."""
+    return {(JobId(one.job), one.attempt): one.left_s for one in heartbeat.held}
 
 
 class HostConnection:

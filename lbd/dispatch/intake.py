@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from lbd.config.dispatch import DispatchConfig
+from lbd.config.dispatch import LEASE_S_MAX, DispatchConfig
 from lbd.config.resources import fault_of_name
 from lbd.dispatch.array_limits import AFTER_MAX, fault_of_tasks
 from lbd.dispatch.core.dependencies.conditions import HOWS, TASK
@@ -299,7 +299,8 @@ def heartbeat_fault(heartbeat: pb.Heartbeat) -> str:
         "slots": max(heartbeat.slots, heartbeat.open_slots, heartbeat.ahead, heartbeat.beside_hog)
         <= SLOTS_MAX,
         "load": is_within(heartbeat.load, LOAD_MAX),
-        "held": len(heartbeat.held) <= HELD_MAX,
+        "held": len(heartbeat.held) <= HELD_MAX
+        and all(is_within(one.left_s, LEASE_S_MAX) for one in heartbeat.held),
         "hog": len(heartbeat.hog) <= NAME_CHARS,
         "keeper": len(heartbeat.keeper) <= KEEPER_CHARS,
         "said_s": is_within(heartbeat.said_s, SAID_MAX_S),

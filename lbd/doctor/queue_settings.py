@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from lbd.config.cluster import overlaid
-from lbd.config.dispatch import HEARTBEATS_PER_LEASE
+from lbd.config.dispatch import HEARTBEAT_S_MAX, HEARTBEATS_PER_LEASE
 from lbd.config.schema import Config
 from lbd.console.daemons import Daemons
 from lbd.dispatch.core.configured import fault_of_queue
@@ -28,25 +28,29 @@ def queue_base(daemons: Daemons) -> Config:
 
 
 def when_in_force(
-    daemons: Daemons, name: str, before: Mapping[str, str], is_taken_back: bool
+    daemons: Daemons, name: str, before: Mapping[str, str], after: Mapping[str, str]
 ) -> str:
     """Says when a setting for all hosts is in force. `before`: those that were saved until then."""
-    if is_taken_back:
+    if name not in after:
         says = "each host's lbd.toml applies again"
     else:
         is_queue = name.startswith(OF_THE_QUEUE)
         says = "the dispatcher picks it up" if is_queue else "in force"
         says += f" within {PICKED_UP_S} s"
-    return f"{says}; {when_leases_follow(queue_base(daemons), before)}" if name == LEASE_S else says
+    if name != LEASE_S:
+        return says
+    return f"{says}; {when_leases_follow(queue_base(daemons), before, after)}"
 
 
-def when_leases_follow(base: Config, before: Mapping[str, str]) -> str:
-    """Says when running jobs have a changed lease: with the next heartbeat of their host, for which
-    it takes a part of the lease that was in force before. `base`: as of `queue_base`."""
-    old_s = overlaid(base, before)[0].dispatch.lease_s
-    within_s = math.ceil(PICKED_UP_S + old_s / HEARTBEATS_PER_LEASE)
+def when_leases_follow(base: Config, before: Mapping[str, str], after: Mapping[str, str]) -> str:
+    """Says when running jobs have a changed lease: a longer one with the next heartbeat of their
+    host, a shorter one once the old one has run out. `base`: as of `queue_base`."""
+    old_s, new_s = (overlaid(base, saved)[0].dispatch.lease_s for saved in (before, after))
     is_assumed = not base.path and LEASE_S not in before
     assumed = f", if the old one was {duration_text(old_s)}" if is_assumed else ""
+    if new_s < old_s:
+        return f"jobs that run now keep the old lease for up to {duration_text(old_s)}{assumed}"
+    within_s = math.ceil(PICKED_UP_S + min(old_s / HEARTBEATS_PER_LEASE, HEARTBEAT_S_MAX))
     return f"running jobs have the new lease within {duration_text(within_s)}{assumed}"
 
 

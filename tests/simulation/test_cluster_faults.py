@@ -217,6 +217,18 @@ def test_an_expired_lease_that_is_ignored(monkeypatch):
     assert re.search(r"attempt \d of job \d+ begins on h\d without a lease", broken("network"))
 
 
+def test_a_dispatcher_that_waits_only_for_the_leases_that_it_grants_itself(monkeypatch):
+    """As it once was: seed 10 of `leases` broke."""
+    restored = Lifecycle.restored
+
+    def forgets(self, *job):
+        self.terms = replace(self.terms, inherited_s=0.0)
+        return restored(self, *job)
+
+    monkeypatch.setattr(Lifecycle, "restored", forgets)
+    assert re.search(r"two runs of job \d+ are alive", broken("leases"))
+
+
 def test_a_lost_task_of_an_array_with_a_target_that_is_not_counted_again(monkeypatch):
     monkeypatch.setattr(Targets, "lost", lambda self, job, now_s: None)
     assert re.search(r"of array \d+ run, not", broken("targets"))

@@ -352,16 +352,17 @@ def change_shared(daemons: Daemons, options: argparse.Namespace) -> int:
         raise ConfigError(f"{name}: use `lbctl queue` to change it")
     value = None if options.unset else toml_value(options.value)
     before = daemons.saved()
+    after = {other: text for other, text in before.items() if other != name}
     if value is not None:
-        saved = {**before, name: shared_text(name, value)}
+        after[name] = shared_text(name, value)
         if name.startswith(OF_THE_QUEUE):
-            need_possible(queue_base(daemons), saved, name, "nothing is changed: ")
+            need_possible(queue_base(daemons), after, name, "nothing is changed: ")
     reply = daemons.lim({"op": "share", "values": {name: value}}, FORWARD_TIMEOUT_S)
     if options.json:
         print_json({"name": name, "value": value, "in_force": not texts(reply, "missing"), **reply})
         return 0
     what = f"{name} = {shown(value)}" if value is not None else name
-    put(f"{what}: {where(reply)}; {when_in_force(daemons, name, before, value is None)}")
+    put(f"{what}: {where(reply)}; {when_in_force(daemons, name, before, after)}")
     say_missing(reply)
     return 0
 

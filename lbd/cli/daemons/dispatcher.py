@@ -7,7 +7,7 @@ import math
 import os
 import time
 from collections.abc import Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -28,6 +28,7 @@ from lbd.dispatch.daemon import Dispatcher, terms_of
 from lbd.dispatch.dependencies import DependencyCounts
 from lbd.dispatch.ledger.database_url import ledger_file, store_url
 from lbd.dispatch.ledger.leadership import Lead, OneFile, last_file
+from lbd.dispatch.ledger.longest_lease import LongestLease
 from lbd.dispatch.ledger.sqlite import open_jobs
 from lbd.dispatch.metrics import dispatcher_metrics
 from lbd.dispatch.predictions import Predictions
@@ -43,6 +44,7 @@ from lbd.net import transport
 from lbd.net.tls import Tls
 from lbd.net.transport import Trust
 from lbd.net.trusted import trust_of
+from lbd.process.boot_clock import clock_s
 from lbd.process.job_log import RECENT
 from lbd.process.own_figures import OwnFigures
 from lbd.process.pid_lock import take_pid_locks
@@ -161,9 +163,12 @@ class Service:
                 return
             discipline = make_discipline(self.config)
             terms, rules = terms_of(self.config), rules_of(self.config)
+            longest = LongestLease(ledger, terms.lease_s)
+            terms = replace(terms, inherited_s=await longest.inherit())
             life = Lifecycle(discipline, terms, rules, malleable_of(self.config))
             self.dispatcher = Dispatcher(self.config, ledger, life, leads=self._leads)
-            await self._serve(self.dispatcher, stop)
+            lowering = longest.lower(lambda: life.has_longer_leases(clock_s()))
+            await self._serve(self.dispatcher, stop, lowering)
         except* LedgerTrouble as group:
             trouble = first_error(group)
             if not (isinstance(trouble, LedgerTrouble) and trouble.passes):
@@ -173,7 +178,12 @@ class Service:
             self.dispatcher = None
             await self.lead.end()
 
-    async def _serve(self, dispatcher: Dispatcher, stop: asyncio.Event) -> None:
+    async def _serve(
+        self,
+        dispatcher: Dispatcher,
+        stop: asyncio.Event,
+        lowering: Coroutine[None, None, None],
+    ) -> None:
         own, options = self.config.dispatch, transport.options
         tuner = Tuner(dispatcher)
         queues, by_uid = dispatcher.life.queues, dispatcher.by_uid
@@ -194,6 +204,7 @@ class Service:
         finished = asyncio.Event()
         beside = self.lead.beside()
         beside["finish"] = finish(dispatcher, stop, finished)
+        beside["lower the longest lease on record"] = lowering
         beside["learn how predictions came true"] = predictions.learn()
         beside["count what jobs wait for"] = DependencyCounts(dispatcher).run()
         beside["fit speedups"] = fit_speedups(queues.heads.speedups)

@@ -22,16 +22,17 @@ class Terms:
     attempts_max: int = 1000  # for a job that stops at checkpoints
     gang_hold_s: float = 60.0
     gang_drain_s: float = 600.0
+    inherited_s: float = 0.0  # the longest lease that an earlier dispatcher may have granted
 
-    @property
-    def margin_s(self) -> float:
-        """The allowance for clocks of different pace, and for the time a kill takes."""
-        return 1.0 + 0.05 * self.lease_s
+    def waited_for_s(self, lease_s: float) -> float:
+        """How long after such a lease was renewed its attempt has certainly ended: it allows for
+        clocks of different pace, and for the time a kill takes."""
+        return lease_s + 1.0 + 0.05 * lease_s
 
     @property
     def waited_s(self) -> float:
-        """How long after the last renewal an attempt has certainly ended."""
-        return self.lease_s + self.margin_s
+        """The same for the leases that are granted now."""
+        return self.waited_for_s(self.lease_s)
 
 
 @dataclass(frozen=True, slots=True)

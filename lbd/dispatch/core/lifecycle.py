@@ -11,10 +11,13 @@
 2. **No two attempts of one job are ever alive.** A job has at most one lease, and its attempt is
    over only if its host says so or the lease has expired. Both sides track the lease: each
    heartbeat of a host renews what it holds, for `lease_s` from when the host *sent* it, but here
-   from its arrival and for `margin_s` more. So the host, which kills what it cannot renew, is
-   always first. There is one proof besides: an attempt was sent to a host that named its keeper,
-   over a connection that has ended, and the host names the same keeper on a later one without
-   holding the attempt. That process alone could run it, and does not (`no_longer_held`).
+   from its arrival and for a margin more (`Terms.waited_s`). So the host, which kills what it
+   cannot renew, is always first. A lease counts as it was granted, also once `lease_s` is shorter:
+   a dispatcher that starts waits for the longest one that earlier ones granted (`inherited_s`, from
+   the ledger), and then for what each host says is left.
+   There is one proof besides: an attempt was sent to a host that named its keeper, over a
+   connection that has ended, and the host names the same keeper on a later one without holding the
+   attempt. That process alone could run it, and does not (`no_longer_held`).
 3. Attempts are numbered, and hosts' reports carry the number: late reports about an attempt that is
    over for us are dropped.
 4. Lost is not failed: a job that may restart goes back to its old place, and is held after
@@ -31,7 +34,7 @@ Times are monotonic seconds. The daemon knows which hosts are connected, and how
 One file because it is one state machine, read beside its promises.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
 
@@ -85,6 +88,7 @@ ENDING = (0, KILL, TERM)  # signals of `lbctl kill` that end a job; 0: none give
 LOOKS_MAX = 500  # jobs that may join the queue in one turn: 20 ms
 STILL_S = 1.0  # without a tick: we were stopped, or suspended with our host
 NEVER_RAN = "cancelled before it ran"
+NOT_SAID: Mapping[tuple[JobId, int], float] = {}
 KILLED_AT_ONCE = 1000  # attempts of one host that are not ours: 30 ms
 
 
@@ -184,8 +188,9 @@ class Lifecycle:
             return []  # its dependencies are counted once all jobs are restored
         if leased is not None:
             number, host, tier, begun, slots, cutoff_s = leased
-            until_s = now_s + self.terms.waited_s
-            live.lease = Lease(number, host, tier, until_s, begun, slots, cutoff_s)
+            longest_s = max(self.terms.lease_s, self.terms.inherited_s)
+            until_s = now_s + self.terms.waited_for_s(longest_s)
+            live.lease = Lease(number, host, tier, until_s, begun, slots, cutoff_s, None, now_s)
             live.ran_tier = tier
             self.leased[live.job.id] = live
             self.queues.found_running(live.job, host, now_s, slots)
@@ -341,16 +346,26 @@ class Lifecycle:
         return self._begin(self.queues.host_gone(name, now_s, rng), now_s)
 
     def heartbeat(
-        self, name: HostId, holds: Iterable[tuple[JobId, int]], now_s: float
+        self,
+        name: HostId,
+        holds: Iterable[tuple[JobId, int]],
+        now_s: float,
+        left_s: Mapping[tuple[JobId, int], float] = NOT_SAID,
     ) -> tuple[list[tuple[JobId, int]], list[Action]]:
         """Returns the attempts of `holds` that are renewed, and orders to end those that are not
-        ours."""
+        ours. `left_s`: how long the host may run each without this renewal, as far as it says.
+
+        It says that on this connection, so it has read all that it will ever read of earlier ones:
+        besides what is left, it can only have a lease of ours.
+        """
         renewed, actions = [], list[Action]()
         self.hosts.known.setdefault(name, KnownHost()).heard_s = now_s
         for job, attempt in holds:
             live = self.holder(name, job, attempt)
             if live is not None and live.lease is not None:
-                live.lease.until_s = now_s + self.terms.waited_s
+                said_s = left_s.get((job, attempt), 0.0)
+                waited_s = self.terms.waited_for_s(max(self.terms.lease_s, said_s))
+                live.lease.renew(now_s, waited_s, is_exact=said_s > 0)
                 renewed.append((job, attempt))
             elif len(actions) < KILLED_AT_ONCE:  # the others at the next heartbeat
                 actions.append(Signal(job, attempt, name, KILL))
@@ -404,7 +419,7 @@ class Lifecycle:
         live = self.leased.get(job)
         if live is None or live.lease is None or live.lease.attempt != attempt or live.stop_reason:
             return False
-        live.lease.until_s = now_s + self.terms.waited_s
+        live.lease.renew(now_s, self.terms.waited_s)
         live.lease.sent = self.hosts.contact(live.lease.host)
         return True
 
@@ -508,7 +523,13 @@ class Lifecycle:
         for live in self.leased.values():
             if live.lease is not None:
                 live.lease.until_s += lasted_s
+                live.lease.renewed_s += lasted_s
         return True
+
+    def has_longer_leases(self, now_s: float) -> bool:
+        """Whether an attempt may have a longer lease than those that are granted now."""
+        until_s = now_s + self.terms.waited_s
+        return any(live.lease and live.lease.until_s > until_s for live in self.leased.values())
 
     def tick(self, now_s: float, rng: Random) -> list[Action]:
         """Handles expired leases and hosts whose back-off is over."""
@@ -562,7 +583,7 @@ class Lifecycle:
         for start in starts:
             live = self.leased[start.job.id] = self.jobs.out_of_backlog(start.job)
             hosts = gangs.get(start.job.array, ())
-            actions.append(next_attempt(live, start, now_s + self.terms.waited_s, hosts))
+            actions.append(next_attempt(live, start, now_s, self.terms.waited_s, hosts))
         return actions
 
     def _let_go(self, live: Live) -> None:

@@ -67,6 +67,13 @@ class Lease:
     slots: int = 1
     cutoff_s: float | None = None  # with which it was started
     sent: Contact | None = None  # over which it was sent; None: not yet, or by another dispatcher
+    renewed_s: float = 0.0  # when it was granted, or last renewed
+
+    def renew(self, now_s: float, waited_s: float, *, is_exact: bool = True) -> None:
+        """`is_exact`: otherwise a longer lease may have been granted before."""
+        until_s = now_s + waited_s
+        self.until_s = until_s if is_exact else max(until_s, self.until_s)
+        self.renewed_s = now_s
 
 
 @dataclass(slots=True)
@@ -252,13 +259,14 @@ Action = Record | Signal | Settle | Release
 
 
 def next_attempt(
-    live: Live, start: Start, until_s: float, gang_hosts: tuple[HostId, ...] = ()
+    live: Live, start: Start, now_s: float, waited_s: float, gang_hosts: tuple[HostId, ...] = ()
 ) -> Begin:
     """Creates the next attempt, already leased."""
     job, host, tier, cutoff_s, slots = start
     number = live.attempt + 1
     live.job, live.attempt, live.ran_tier = job, number, tier
-    live.lease = Lease(number, host, tier, until_s, False, slots, cutoff_s)
+    until_s = now_s + waited_s
+    live.lease = Lease(number, host, tier, until_s, False, slots, cutoff_s, None, now_s)
     own = job.submission, job.array_index, live.requeued
     return Begin(job.id, number, host, tier, cutoff_s, slots, *own, gang_hosts, job.array)
 

@@ -53,8 +53,7 @@ def _silent(
     life: Lifecycle, live: Live, lease: Lease, now_s: float, share: float = SILENT_SHARE
 ) -> str:
     """Says that it is unknown whether its attempt still runs; "" while its host is heard from."""
-    left_s = lease.until_s - now_s
-    silent_s = life.terms.waited_s - left_s
+    left_s, silent_s = lease.until_s - now_s, now_s - lease.renewed_s
     if silent_s < share * life.terms.lease_s:
         return ""
     then = "starts again" if live.job.may_restart else "is lost"

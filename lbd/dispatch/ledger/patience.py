@@ -1,10 +1,11 @@
 """When a standby may take the lead. Pure.
 
 The leader increments a heartbeat in the database several times within its lease. A standby that has
-seen the same heartbeat for longer than a lease, by its own clock, takes over. No clocks are
-compared, so setting one does no harm. The leader counts its lease from before it sent the heartbeat
-that the standby saw, so it has stopped by then (`Tenure`). If it is wrong about that, the database
-rejects its writes, which have another fencing number.
+seen the same heartbeat for longer than a lease, by its own clock, takes over. Their settings may
+differ while `dispatch.leader_lease_s` changes, so the leader's lease is on record, and a standby
+waits for the longer one. No clocks are compared, so setting one does no harm. The leader counts its
+lease from before it sent the heartbeat that the standby saw, so it has stopped by then (`Tenure`).
+If it is wrong about that, the database rejects its writes, which have another fencing number.
 """
 
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ class Seen:
     fencing: int
     leader: str  # "": it was given up
     heartbeat: int
+    term_s: float = 0.0  # the leader's; 0: not known
 
 
 @dataclass(slots=True)
@@ -39,7 +41,7 @@ class Patience:
             self.last, self.since_s = seen, now_s
         if seen.leader in ("", self.own_name):
             return True
-        return now_s - self.since_s > self.term_s * CLOCKS_APART
+        return now_s - self.since_s > max(self.term_s, seen.term_s) * CLOCKS_APART
 
 
 @dataclass(slots=True)

@@ -11,6 +11,7 @@ of an earlier version uses them.
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import TypeVar
@@ -58,6 +59,11 @@ DIALECT = (
     ("WITHOUT ROWID", ""),
 )
 MIGRATION_S = 600.0
+TERM = "SELECT value FROM counters WHERE name = 'leader_term_ms'"
+SET_TERM = """
+    INSERT INTO counters (name, value) VALUES ('leader_term_ms', $1)
+    ON CONFLICT (name) DO UPDATE SET value = excluded.value
+"""
 Found = TypeVar("Found")
 
 
@@ -166,7 +172,8 @@ class Leadership:
                 f"{row['version']}, ours is {VERSION}); install that version, or name another "
                 "database"
             )
-        return Seen(row["fencing"], row["leader"], row["beat"])
+        term_ms = await connection.fetchval(TERM) if row["version"] else None
+        return Seen(row["fencing"], row["leader"], row["beat"], (term_ms or 0) / 1e3)
 
     async def _make_ground(self, connection: asyncpg.Connection) -> None:
         """Raises ConfigError."""
@@ -187,7 +194,7 @@ class Leadership:
         if fencing is None:
             return False
         self.fencing = fencing
-        await migrate(connection, fencing)
+        await migrate(connection, fencing, self._term_s)
         return True
 
     async def _heartbeat(self) -> bool:
@@ -201,14 +208,15 @@ class Leadership:
         return True
 
 
-async def migrate(connection: asyncpg.Connection, fencing: int) -> None:
-    """Migrates the schema as the leader with this number."""
+async def migrate(connection: asyncpg.Connection, fencing: int, term_s: float) -> None:
+    """Migrates the schema as the leader with this number, and records its term."""
     async with connection.transaction():
         await connection.fetchval("SELECT fence($1)", fencing)
         version = await connection.fetchval("SELECT version FROM leadership")
         for step in STEPS[version:]:
             await connection.execute(in_dialect(step), timeout=MIGRATION_S)
         await connection.execute("UPDATE leadership SET version = $1", VERSION)
+        await connection.execute(SET_TERM, math.ceil(term_s * 1e3))
 
 
 def in_dialect(step: str) -> str:

@@ -110,6 +110,12 @@ class Store(ABC):
     async def ended_otherwise(self, first: int, last: int) -> tuple[int, bool]:
         return await self._read(lambda: work.ended_otherwise(first, last))
 
+    async def counter(self, name: str) -> int | None:
+        return await self._read(lambda: work.counter(name))
+
+    async def set_counter(self, name: str, value: int) -> None:
+        await self._ask(lambda: work.set_counter(name, value))
+
     async def submit(self, submission: Submission, unix_s: float) -> Accepted:
         make = partial(work.insert, submission, unix_s)
         request = Request(new_future(), make, arrived=(submission, unix_s))

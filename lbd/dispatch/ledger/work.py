@@ -630,6 +630,19 @@ def spec(submission: int) -> Work[Stored]:
     return Stored(*rows[0])  # type: ignore[arg-type]  # the schema says so
 
 
+def counter(name: str) -> Work[int | None]:
+    rows = yield Ask("SELECT value FROM counters WHERE name = ?", (name,))
+    return whole(rows[0][0]) if rows else None
+
+
+def set_counter(name: str, value: int) -> Work[None]:
+    yield Ask(
+        "INSERT INTO counters (name, value) VALUES (?, ?)"
+        " ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+        (name, value),
+    )
+
+
 def next_job(rows: Sequence[Row]) -> int:
     """Raises ValueError."""
     if not rows:

@@ -1,6 +1,6 @@
 """The queue's attempts on this host, and the stream to the dispatcher.
 
-The stream is opened again whenever it breaks. Heartbeats go out several times within a lease and
+The stream is opened again whenever it breaks. Heartbeats go out several times within a lease, and
 when the slots have changed; they name the attempts held here and so renew their leases. The report
 of an attempt's end is repeated on each new stream until the dispatcher says that it is settled (on
 disk).
@@ -21,7 +21,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
-from lbd.config.dispatch import HEARTBEATS_PER_LEASE, LEASE_S_MAX
+from lbd.config.dispatch import LEASE_S_MAX
 from lbd.errors import LbdError
 from lbd.lbm.core import execution_events as e
 from lbd.lbm.core.attempts_ahead import Ahead
@@ -62,6 +62,7 @@ LINGER_S = 0.005
 SLOTS_SETTLE_S = 0.05  # most slots taken are free again by then, so there is nothing to report
 TOLD_S, TOLD_POLL_S = 1.0, 0.01
 FINAL = ("ended", "refused")
+SIGNALS = range(signal.NSIG)
 # An LBM that is restarted leaves no attempts in these phases to the next.
 UNFINISHED = (
     Phase.ADMISSION, Phase.SLOT, Phase.FILES, Phase.HELD, Phase.CALLED_OFF, Phase.COLLECTING
@@ -78,8 +79,9 @@ class Held:
     order_bytes: int
 
 
-def as_message(key: Key, held: Held) -> pb.Held:
-    return pb.Held(job=key[0], attempt=key[1], stop_reason=held.attempt.execution.stop_reason)
+def as_message(key: Key, held: Held, leases: Leases, now_s: float) -> pb.Held:
+    reason, left_s = held.attempt.execution.stop_reason, leases.left_s(key, now_s)
+    return pb.Held(job=key[0], attempt=key[1], stop_reason=reason, left_s=left_s)
 
 
 def learn(ahead: Ahead, attempt: Attempt, report: pb.AttemptReport) -> None:
@@ -105,8 +107,7 @@ class DispatcherLine:
         client.spools.own_logs = partial(output_of, self)
         self._held: dict[Key, Held] = {}
         self._lease_watch = LeaseWatch(lambda: [held.attempt for held in self._held.values()])
-        client.leases = self._leases = Leases()
-        self._lease_s = host.config.dispatch.lease_s
+        client.leases = self._leases = Leases(lease_s=host.config.dispatch.lease_s)
         self._ahead = Ahead(host.config.dispatch.ahead_s)
         self._names: set[JobId] = set()  # of held attempts, as the slots know them
         self._pending = PendingReports[pb.AttemptReport]()
@@ -151,7 +152,7 @@ class DispatcherLine:
         self._heartbeat_wanted = True
         sending = asyncio.create_task(self._send(call), name="line to the dispatcher")
         try:
-            while isinstance(message := await self._client.read(call, self._lease_s), bytes):
+            while isinstance(message := await self._client.read(call, self._leases.lease_s), bytes):
                 await shares.turn(call)
                 with shares.spending(call):
                     self._hear(read_down(message))
@@ -172,12 +173,10 @@ class DispatcherLine:
         return pending
 
     async def _send(self, call: "Call") -> None:
-        heartbeat_due_s = 0.0
         while True:
             up = pb.WorkUp()
-            if self._heartbeat_wanted or clock_s() >= heartbeat_due_s:
+            if self._heartbeat_wanted or clock_s() >= self._leases.heartbeat_due_s:
                 self._heartbeat_wanted = False
-                heartbeat_due_s = clock_s() + self._lease_s / HEARTBEATS_PER_LEASE
                 up.heartbeat.CopyFrom(self._heartbeat())
             up.reports.extend(self._pending.take())
             up.sent_s = clock_s() if up.reports else 0.0
@@ -185,16 +184,16 @@ class DispatcherLine:
             if up.ByteSize():
                 await call.write(up.SerializeToString())
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(max(0.0, heartbeat_due_s - clock_s())):
+                async with asyncio.timeout(max(0.0, self._leases.heartbeat_due_s - clock_s())):
                     await self._wake.wait()
 
     def _heartbeat(self) -> pb.Heartbeat:
-        total, ahead = self._host.slots.total, self._ahead
+        total, ahead, leases, now_s = self._host.slots.total, self._ahead, self._leases, clock_s()
         used = self._others.note()
         ahead.reported = ahead.depth(total)
         closed = Closed.STOPPING if self._ending else self._closed
         return pb.Heartbeat(
-            number=self._leases.heartbeat(clock_s()),
+            number=leases.heartbeat(now_s),
             slots=total,
             open_slots=max(0, total - used.slots),
             load=self._load,
@@ -202,7 +201,7 @@ class DispatcherLine:
             closed=closed or 0,
             opens=self._host.rules.opens(),
             drain=self._host.why_drained if closed is Closed.DRAINED else "",
-            held=[as_message(key, held) for key, held in self._held.items()],
+            held=[as_message(key, held, leases, now_s) for key, held in self._held.items()],
             ahead=ahead.reported,
             holds_gangs=True,
             features=" ".join(used.facts.features),
@@ -210,7 +209,7 @@ class DispatcherLine:
             memory_for_jobs=used.facts.memory_total,
             memory_given=used.facts.memory_given,
             keeper=claim(self._host.link, self._names),
-            said_s=clock_s(),
+            said_s=now_s,
             rules=self._host.rules.rules.number,
             hog=used.hog,
             beside_hog=used.beside_hog,
@@ -218,23 +217,23 @@ class DispatcherLine:
 
     def _hear(self, down: pb.WorkDown) -> None:
         if down.HasField("reply"):
-            reply = down.reply
+            reply, leases = down.reply, self._leases
             if not 0 < reply.lease_s <= LEASE_S_MAX:
                 raise ValueError(f"a lease of {reply.lease_s} s")
             self._client.leads(self._client.leader)
-            self._lease_s = reply.lease_s
+            if leases.are_now(reply.lease_s):
+                self._wake.set()  # the next heartbeat may be due sooner
             renewed = [(JobId(item.job), item.attempt) for item in reply.renewed]
-            self._leases.renew(reply.number, renewed, reply.lease_s, clock_s())
+            leases.renew(reply.number, renewed, reply.lease_s, clock_s())
             for key in renewed:
-                if (held := self._held.get(key)) is not None and key in self._leases.until_s:
-                    held.attempt.feed(e.Renewed(self._leases.until_s[key]))
+                if (held := self._held.get(key)) is not None and key in leases.until_s:
+                    held.attempt.feed(e.Renewed(leases.until_s[key]))
             self.summary = {"mode": reply.mode, "leader": self._client.leader,
                             "queued": reply.queued, "running": reply.running}  # fmt: skip
         for item in down.settled:
             self._settled((JobId(item.job), item.attempt))
         for stop in down.stops:
-            held = self._held.get((JobId(stop.job), stop.attempt))
-            if held is not None and 0 <= stop.signal < signal.NSIG:
+            if (held := self._held.get((JobId(stop.job), stop.attempt))) and stop.signal in SIGNALS:
                 held.attempt.feed(e.EndWanted(stop.signal, stop.stop_reason))
         for start in down.starts:
             self._start(start)
@@ -250,9 +249,10 @@ class DispatcherLine:
             return self._turn_away(start, "request", f"its order cannot be carried out: {fault}")
         if self._ending or is_too_much(self._held.values(), start):
             return self._turn_away(start, "late", ENDING if self._ending else TOO_MUCH)
-        if not self._leases.take(key, start.anchor, start.lease_s, clock_s()):
+        until_s = self._leases.take(key, start.anchor, start.lease_s, clock_s())
+        if until_s is None:
+            self._heartbeat_wanted = True  # from which the next order's lease can count
             return self._turn_away(start, "late", "the order arrived too late")
-        until_s = self._leases.until_s[key]
         attempt = Attempt(self._host, self._client, start, partial(self._report, key), until_s)
         self._hold(key, attempt)
         attempt.begin()
@@ -298,8 +298,7 @@ class DispatcherLine:
         self._wake.set()
 
     def _settled(self, key: Key) -> None:
-        held = self._held.get(key)
-        if held is not None and held.attempt.execution.is_reported:
+        if (held := self._held.get(key)) and held.attempt.execution.is_reported:
             del self._held[key]
             self._names.discard(held.attempt.id)
             self._lease_watch.changed(is_any_held=bool(self._held))

@@ -31,14 +31,16 @@ class StoredSpec(_message.Message):
     def __init__(self, run_request: _Optional[bytes] = ..., input: _Optional[bytes] = ..., output: _Optional[bytes] = ..., error: _Optional[bytes] = ..., submitted: _Optional[float] = ..., checkpoint: _Optional[bytes] = ..., staged_request: _Optional[bytes] = ..., files: _Optional[str] = ..., notify: _Optional[bytes] = ..., append: _Optional[bool] = ...) -> None: ...
 
 class Held(_message.Message):
-    __slots__ = ("job", "attempt", "stop_reason")
+    __slots__ = ("job", "attempt", "stop_reason", "left_s")
     JOB_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     STOP_REASON_FIELD_NUMBER: _ClassVar[int]
+    LEFT_S_FIELD_NUMBER: _ClassVar[int]
     job: str
     attempt: int
     stop_reason: str
-    def __init__(self, job: _Optional[str] = ..., attempt: _Optional[int] = ..., stop_reason: _Optional[str] = ...) -> None: ...
+    left_s: float
+    def __init__(self, job: _Optional[str] = ..., attempt: _Optional[int] = ..., stop_reason: _Optional[str] = ..., left_s: _Optional[float] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
     __slots__ = ("number", "slots", "open_slots", "load", "drained", "held", "ahead", "holds_gangs", "features", "resources", "memory_for_jobs", "memory_given", "closed", "opens", "drain", "keeper", "said_s", "rules", "hog", "beside_hog")

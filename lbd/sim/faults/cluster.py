@@ -55,7 +55,7 @@ def malleable_of(sent: Submission) -> Submission:
     )
 
 
-SETTINGS = Settings(SLOTS, lease_s=LEASE_S)
+SETTINGS = Settings(SLOTS)
 
 
 class Cluster:
@@ -73,11 +73,13 @@ class Cluster:
         dependencies: bool = False,
         needs: bool = False,
         settings: Settings = SETTINGS,
+        work_s: float = WORK_S,
     ) -> None:
         """`users_s` is how long users run commands and submit jobs. `targets` adds arrays with a
         target time, `gangs` adds jobs that start together; both use fcfs. `dependencies` makes most
         jobs wait for other jobs or for a time, `needs` makes most need GPUs. `settings` are those
-        of each host."""
+        of each host; `work_s`: how long commands and jobs run on average."""
+        self.work_s = work_s
         self.rng = Random(f"cluster {seed}")
         self.lims = LimCluster(hosts, seed, LimConfig(algorithm=self.rng.choice(ALGORITHMS)))
         self.lims.check_each_event = False
@@ -167,8 +169,8 @@ class Cluster:
         else:
             self.promises.command_begins(host, command_of(run))
             if self.rng.random() < TOUCHES:
-                self.at(self.rng.expovariate(2.0 / WORK_S), lambda: self._touches(host, tree))
-        self.at(self.rng.expovariate(1.0 / WORK_S), lambda: self._work_ends(host, tree))
+                self.at(self.rng.expovariate(2.0 / self.work_s), lambda: self._touches(host, tree))
+        self.at(self.rng.expovariate(1.0 / self.work_s), lambda: self._work_ends(host, tree))
         self._report_to_lim(host)
 
     def ends(self, host: HostId, tree: Tree) -> None:
@@ -323,7 +325,7 @@ class Cluster:
             return self.say(job, e.EndedHere())  # its caller is gone, and the LBM learns of that
         self.log(f"{host}: {job} runs here")
         self.promises.runs_here(host, job)
-        self.at(self.rng.expovariate(1.0 / WORK_S), lambda: self._ended_here(job))
+        self.at(self.rng.expovariate(1.0 / self.work_s), lambda: self._ended_here(job))
 
     def _ended_here(self, job: JobId) -> None:
         if job in self.promises.alive_here:

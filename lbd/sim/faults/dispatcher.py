@@ -6,6 +6,7 @@ disk. A dispatcher that is killed loses everything but its ledger.
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from random import Random
 
 from lbd.config.dispatch import Mode
@@ -61,6 +62,9 @@ class Dispatcher:
 
     def start(self, now_s: float) -> None:
         """Starts from the ledger."""
+        inherited_s = self.ledger.longest_lease_s
+        self.ledger.longest_lease_s = max(inherited_s, self.terms.lease_s)
+        self.terms = replace(self.terms, inherited_s=inherited_s)
         self.held_out += self.life.queues.heads.held_out
         self.life = self._new_life()
         for row in self.ledger.ended():
@@ -73,6 +77,8 @@ class Dispatcher:
 
     def tick(self, now_s: float) -> None:
         self._carry_out(self.life.tick(now_s, self.rng))
+        if not self.life.has_longer_leases(now_s):
+            self.ledger.longest_lease_s = self.terms.lease_s
         self._count(now_s)
 
     def _count(self, now_s: float) -> None:
@@ -109,8 +115,9 @@ class Dispatcher:
                     row = self.ledger.jobs[int(job)]
                     needs, user = read_needs_text(row.needs), row.user
                     start = m.StartAttempt(
-                        key, anchor, cutoff_s, slots, movable, gang_hosts, needs, user
-                    )
+                        key, anchor, self.terms.lease_s, cutoff_s, slots, movable, gang_hosts,
+                        needs, user,
+                    )  # fmt: skip
                     return self._send(host, start)
                 late = Ending(Cause.LOST, reason="late")
                 refused = self.life.refused(host, *key, "late", late, now_s, self.rng)
@@ -136,7 +143,7 @@ class Dispatcher:
     def hear(self, host: HostId, message: m.Upward, now_s: float) -> None:
         life, rng = self.life, self.rng
         match message:
-            case m.Heartbeat(number, held, slots, keeper, said_s):
+            case m.Heartbeat(number, held, slots, keeper, said_s, left_s):
                 if is_first := not self.connected[host]:
                     self._carry_out(life.stops_to_repeat(host, held))
                 self.connected[host] = number
@@ -145,11 +152,11 @@ class Dispatcher:
                 else:
                     self._carry_out(life.host_is(slots, now_s, rng))
                 keys = [(job, attempt) for job, attempt, _ in held]
-                renewed, orders = life.heartbeat(host, keys, now_s)
+                renewed, orders = life.heartbeat(host, keys, now_s, left_s)
                 self._carry_out(orders)
                 proof = host, keys, keeper, said_s, now_s, rng
                 self._carry_out(life.no_longer_held(*proof, is_first=is_first))
-                self._send(host, m.LeasesRenewed(number, tuple(renewed)))
+                self._send(host, m.LeasesRenewed(number, self.terms.lease_s, tuple(renewed)))
             case m.AttemptReady(key):
                 self._carry_out(life.ready(host, *key))
             case m.AttemptBegun(key):

@@ -83,7 +83,6 @@ class LbmState:
 class Settings:
     slots: int = 2
     max_waiting: int = 4  # attached commands waiting for a slot
-    lease_s: float = 10.0
     stubborn: float = keepers.STUBBORN
     keeper_grace_s: float = GRACE_S
 
@@ -226,7 +225,9 @@ class Host:
     def heartbeat(self) -> None:
         number = self.lbm.leases.heartbeat(self.now_s)
         held, offer = held_by(self.lbm), offer_of(self)
-        self.say(m.Heartbeat(number, held, offer, self.keeper_claim, self.now_s))
+        keys = [(job, attempt) for job, attempt, _ in held]
+        left_s = {key: self.lbm.leases.left_s(key, self.now_s) for key in keys}
+        self.say(m.Heartbeat(number, held, offer, self.keeper_claim, self.now_s, left_s))
 
     def owner_is(self, back: str) -> None:
         self.lbm.owner_back = back
@@ -255,8 +256,8 @@ class Host:
         match message:
             case m.StartAttempt():
                 self._start_attempt(message)
-            case m.LeasesRenewed(number, keys):
-                lbm.leases.renew(number, keys, self.settings.lease_s, self.now_s)
+            case m.LeasesRenewed(number, lease_s, keys):
+                lbm.leases.renew(number, keys, lease_s, self.now_s)
                 for key in keys:
                     if key in lbm.leases.until_s:
                         self.handle(m.attempt_id(key), e.Renewed(lbm.leases.until_s[key]))
@@ -272,10 +273,11 @@ class Host:
         key, job, leases = start.key, m.attempt_id(start.key), self.lbm.leases
         if job in self.executions:
             return
-        if not leases.take(key, start.anchor, self.settings.lease_s, self.now_s):
+        until_s = leases.take(key, start.anchor, start.lease_s, self.now_s)
+        if until_s is None:
             return self.say(m.AttemptRefused(key, "late", Ending(Cause.LOST, reason="late")))
         spec, self.lbm.gang_hosts[job] = spec_of(start, self.world.rng), start.gang_hosts
-        self.executions[job] = Execution.leased(spec, leases.until_s[key])
+        self.executions[job] = Execution.leased(spec, until_s)
         self.handle(job, admission_to(self, "drained"))
 
     # Commands of users on other hosts

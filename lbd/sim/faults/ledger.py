@@ -19,6 +19,7 @@ ENDED = {state.value for state in ENDED_STATES}
 @dataclass(slots=True)
 class Ledger:
     is_full: bool = False
+    longest_lease_s: float = 0.0  # that may be in force
     jobs: dict[int, JobRow] = field(default_factory=dict)
     attempts: dict[Key, AttemptRow] = field(default_factory=dict)
 

@@ -1,5 +1,8 @@
 """The messages of simulated daemons: between dispatcher and hosts, and among hosts."""
 
+from collections.abc import Mapping
+from dataclasses import field
+
 from lbd.dispatch.core.discipline import HostSlots
 from lbd.dispatch.core.records import Ending
 from lbd.lbm.core.execution_events import Action, Spec
@@ -27,6 +30,8 @@ class Heartbeat:
     slots: HostSlots
     keeper: str = ""  # which runs the attempts, if it has none beside those held
     said_s: float = 0.0  # by the host's clock
+    # for how long each may run without this renewal
+    left_s: Mapping[Key, float] = field(default_factory=dict)
 
 
 @quick_value
@@ -76,6 +81,7 @@ Upward = (
 class StartAttempt:
     key: Key
     anchor: int  # the heartbeat from which its lease counts
+    lease_s: float
     cutoff_s: float | None
     slots: int
     movable: bool = False  # to another host, if this host's owner is back
@@ -92,6 +98,7 @@ class ReleaseAttempt:
 @quick_value
 class LeasesRenewed:
     number: int  # of the heartbeat
+    lease_s: float
     keys: tuple[Key, ...]
 
 

@@ -14,7 +14,7 @@ from lbd.config.dispatch import Strategy
 from lbd.dispatch.core.malleable.decision import Rule
 from lbd.dispatch.core.malleable.heads import FREE
 from lbd.model import HostId
-from lbd.sim.faults.cluster import LEASE_S, SETTINGS, Cluster
+from lbd.sim.faults.cluster import LEASE_S, SETTINGS, WORK_S, Cluster
 from lbd.sim.faults.network import LATENCY_S
 from lbd.sim.faults.promises import BrokenPromise
 from lbd.sim.faults.queue_lines import DISPATCHER
@@ -26,7 +26,7 @@ SLOW_TO_END = replace(SETTINGS, stubborn=0.7, keeper_grace_s=5.0)
 BEGIN_S, HEALED_S = 5.0, 40.0
 LENGTH_S = (0.2, 2.0 * LEASE_S)  # some outlive a lease
 AWAY_S = (0.1, 3.0)  # until a daemon's successor starts
-END_S = 240.0  # after which everything must have ended
+END_S = 240.0  # after which everything must have ended, if it takes the usual time
 CLOCK_S = 86_400.0  # how wrong people set clocks
 SHOWN_EVENTS = 15
 
@@ -42,6 +42,10 @@ GANGS_NEEDS = "gangs-needs"  # the same, and some start together
 CRASHES = "needs-crashes"  # as `needs`, and LBMs that return before everything has ended
 TARGETS = "targets"  # arrays with targets, and a dispatcher that is killed while they run
 PAPERS = "papers"  # these, gangs, malleable jobs and owners, all at once
+LEASES = "leases"  # dispatch.lease_s is raised and lowered while jobs run
+LEASE_CHANGED = "dispatch.lease_s changed"  # and its dispatcher starts again under the new one
+AT_A_LOWERING = "host cut off as dispatch.lease_s is lowered"
+SHORT_S, LONG_S, RAISED_S = 0.5 * LEASE_S, 4.0 * LEASE_S, 2.0
 AT_A_GRANT = "LBM killed where a GPU is used"  # and it returns a moment later
 AT_A_START = "dispatcher killed at a gang's start"
 AT_A_GANG = "owner back where a gang runs"
@@ -64,6 +68,16 @@ SCENARIOS: Mapping[str, tuple[str, ...]] = {
     "owners-queue": ("owner back", "dispatcher killed"),
     OWNERS_GANGS: (AT_A_GANG, AT_A_GANG, AT_A_GANG, "dispatcher killed", "LBM restarted"),
     TARGETS: ("dispatcher killed", "dispatcher paused", "LBM killed", "power cut", "disk full"),
+    LEASES: (
+        LEASE_CHANGED,
+        *(AT_A_LOWERING,) * 3,
+        "dispatcher killed",
+        "dispatcher paused",
+        "LBM paused",
+        "LBM restarted",
+        "keeper paused",
+        "cut",
+    ),
     DEPENDENCIES: (
         "dispatcher killed",
         "dispatcher paused",
@@ -93,6 +107,8 @@ SCENARIOS: Mapping[str, tuple[str, ...]] = {
     ),
     "everything": (*NETWORK, *HOSTS, *QUEUE, *LIMS, "clock step", "owner back"),
 }
+# A dispatcher that starts waits for leases anew, so many of them would hide a fault.
+FEWER = {LEASES: 5}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +127,7 @@ def drawn(scenario: str, seed: int, names: list[HostId]) -> list[Fault]:
             rng.uniform(BEGIN_S, HEALED_S - 2.0), rng.uniform(*LENGTH_S), rng.choice(kinds),
             rng.choice(names), rng.uniform(0.05, 0.5),
         )
-        for _ in range(FAULTS if kinds else 0)
+        for _ in range(FEWER.get(scenario, FAULTS) if kinds else 0)
     ]  # fmt: skip
     return sorted(found, key=lambda fault: fault.at_s)
 
@@ -133,6 +149,7 @@ class ClusterRun:
             dependencies=scenario == DEPENDENCIES,
             needs=scenario in (NEEDS, GANGS_NEEDS, CRASHES),
             settings=SLOW_TO_END if scenario == CRASHES else SETTINGS,
+            work_s=LEASE_S if scenario == LEASES else WORK_S,
         )  # fmt: skip
         # dispatchers killed while one of their gangs was held and not released
         self.killed_at_starts = 0
@@ -145,7 +162,7 @@ class ClusterRun:
         """Raises BrokenPromise with all that is needed to repeat the run."""
         try:
             self.cluster.run(HEALED_S + 0.001)
-            self.cluster.finish(END_S)
+            self.cluster.finish(END_S * self.cluster.work_s / WORK_S)
         except AssertionError as problem:
             last = "\n".join(list(self.cluster.events)[-SHOWN_EVENTS:])
             raise BrokenPromise(
@@ -173,6 +190,10 @@ class ClusterRun:
             case "dispatcher killed":
                 cluster.queue.kill()
                 cluster.at(away_s, self._start_dispatcher)
+            case "dispatch.lease_s changed":
+                self._change_lease(fault.amount)
+            case "host cut off as dispatch.lease_s is lowered":
+                self._cut_off_at_a_lowering(fault)
             case "dispatcher killed at a gang's start":
                 self._kill_at_a_start(cluster.now_s + LENGTH_S[1], away_s)
             case "dispatcher paused":
@@ -282,6 +303,32 @@ class ClusterRun:
                 return
         if cluster.now_s < until_s:
             cluster.at(LOOK_S, partial(self._come_back_at_a_gang, until_s, length_s))
+
+    def _change_lease(self, amount: float) -> None:
+        """Raises the lease, or lowers it if it was raised."""
+        was_raised = self.cluster.queue.dispatcher.terms.lease_s > LEASE_S
+        self._set_lease(SHORT_S + amount * LEASE_S if was_raised else LONG_S - amount * LEASE_S)
+
+    def _set_lease(self, lease_s: float) -> None:
+        """The dispatcher starts again under the new lease."""
+        queue = self.cluster.queue
+        queue.dispatcher.terms = replace(queue.dispatcher.terms, lease_s=lease_s)
+        self.cluster.log(f"dispatch.lease_s is {lease_s:.1f}")
+        if queue.is_up:
+            queue.start()
+
+    def _cut_off_at_a_lowering(self, fault: Fault) -> None:
+        """Raises the lease, and lowers it again just before or after a host is cut off."""
+        cluster, after_s = self.cluster, RAISED_S * (0.75 + fault.amount)
+        self._set_lease(LONG_S)
+        cluster.at(RAISED_S, partial(self._set_lease, SHORT_S + fault.amount * LEASE_S))
+        cluster.at(after_s, partial(self._cut_off_a_runner, fault))
+
+    def _cut_off_a_runner(self, fault: Fault) -> None:
+        """Cuts off a host with a running attempt, if there is one."""
+        leases = [live.lease for live in self.cluster.queue.dispatcher.life.leased.values()]
+        host = next((one.host for one in leases if one and one.begun), fault.host)
+        self._spoil_network(replace(fault, kind="cut", host=host, length_s=LONG_S))
 
     def _start_dispatcher(self) -> None:
         if not self.cluster.queue.is_up:

@@ -24,6 +24,27 @@ async def test_an_attempt_waits_while_its_host_is_behind(tmp_path):
         assert [start.job for start in line.starts] == ["1"]
 
 
+async def test_a_host_gets_no_order_on_a_new_connection_before_its_heartbeat(tmp_path):
+    """Its lease would count from a heartbeat that the host does not know: it refused it as late."""
+    far = Far()
+    async with opened(tmp_path / "ledger.sqlite") as world:
+        world.dispatcher.line_opened("h2", HostConnection(far.write, BEHIND))
+        world.host("h2")
+        world.dispatcher.line_opened("h2", HostConnection(far.write, BEHIND))
+        await world.submit(asking())
+        await world.dispatcher.settled()
+        (job,) = (await world.jobs(selectors=["1"], user="ann")).jobs
+        assert (job.state, job.attempt) == ("pending", 0)
+        world.host("h2")
+        await world.dispatcher.settled()
+        starts = []
+        while not starts:
+            (message,) = await far.all(1)
+            starts += message.starts
+        (start,) = starts
+        assert (start.job, start.attempt, start.anchor) == ("1", 1, 1)
+
+
 async def test_a_stopping_dispatcher_sends_what_was_started_and_starts_nothing(tmp_path):
     """An attempt that was started but never sent kept its job waiting until its lease expired."""
     far = Far()

@@ -319,6 +319,14 @@ def test_an_impossible_heartbeat_is_not_believed(fields):
     assert heartbeat_fault(pb.Heartbeat(**{"number": 1, "slots": 4} | fields)) in ("load", "slots")
 
 
+@pytest.mark.parametrize("left_s", [float("nan"), float("inf"), -1.0, 86401.0])
+def test_no_lease_lasts_for_ever(left_s):
+    held = [pb.Held(job="1", attempt=1, left_s=86400.0), pb.Held(job="2", attempt=1)]
+    assert heartbeat_fault(pb.Heartbeat(number=1, slots=4, held=held)) == ""
+    held[1].left_s = left_s
+    assert heartbeat_fault(pb.Heartbeat(number=1, slots=4, held=held)) == "held"
+
+
 @pytest.mark.parametrize("number", [-1, 65, 1 << 30])
 def test_a_signal_that_does_not_exist_is_refused(number):
     with pytest.raises(LbdError):

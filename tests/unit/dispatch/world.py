@@ -58,7 +58,7 @@ class World:
             self.db.executescript(step)
         skews = (1.0, 1.02, 0.98)
         names = [(f"h{n}", skews[n % 3]) for n in range(1, hosts + 1)]
-        settings_ = Settings(SLOTS, lease_s=TERMS.lease_s)
+        settings_ = Settings(SLOTS)
         self.hosts = {name: Host(HostId(name), self, settings_, skew) for name, skew in names}
         # the last heartbeat of each host that the dispatcher has heard on this connection
         self.last_heartbeat = Counter()
@@ -165,8 +165,9 @@ class World:
                     action.host, *key, "late", late, self.now_s, self.rng))  # fmt: skip
             else:
                 start = m.StartAttempt(
-                    key, self.last_heartbeat[host.name], action.cutoff_s, action.slots
-                )
+                    key, self.last_heartbeat[host.name], TERMS.lease_s, action.cutoff_s,
+                    action.slots,
+                )  # fmt: skip
                 self.down[host.name].append(start)
         elif host.connected and isinstance(action, Signal):
             self.down[host.name].append(m.EndAttempt(key, action.number, action.stop_reason))
@@ -176,13 +177,14 @@ class World:
     def hear(self, host, message):
         now, life = (self.now_s, self.rng), self.life
         match message:
-            case m.Heartbeat(number, held, slots):
+            case m.Heartbeat(number, held, slots, left_s=left_s):
                 self.last_heartbeat[host.name] = number
                 self.carry(life.host_is(slots, *now))
                 keys = [(job, attempt) for job, attempt, _ in held]
-                renewed, actions = life.heartbeat(host.name, keys, self.now_s)
+                renewed, actions = life.heartbeat(host.name, keys, self.now_s, left_s)
                 self.carry(actions)
-                self.down[host.name].append(m.LeasesRenewed(number, tuple(renewed)))
+                answer = m.LeasesRenewed(number, TERMS.lease_s, tuple(renewed))
+                self.down[host.name].append(answer)
             case m.AttemptBegun(key):
                 self.carry(life.begun(host.name, *key))
             case m.AttemptEnded(key, ending):

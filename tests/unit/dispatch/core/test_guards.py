@@ -1,6 +1,7 @@
 """Small guards of the dispatcher's promises, each of which was once untested."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -55,6 +56,50 @@ def test_an_attempt_of_the_previous_dispatcher_may_live_for_a_whole_lease_and_th
     assert table.life.tick(*table.when) == []
     table.now_s += 0.02
     assert any(isinstance(action, Begin) for action in table.life.tick(*table.when))
+
+
+RESTORED = Live(QueuedJob(JobId("1")), 1), (1, H1, 1, True, 1, None)
+HELD = JobId("1"), 1
+
+
+def until_s(table):
+    return table.life.leased[JobId("1")].lease.until_s
+
+
+def restored(**terms):
+    table = Table(lease_s=10.0, **terms)
+    live, leased = RESTORED
+    table.life.restored(replace(live), leased, *table.when)
+    return table
+
+
+def test_a_dispatcher_with_a_shorter_lease_waits_for_the_one_that_was_granted():
+    """lease_s was lowered: two attempts of a job ran for minutes."""
+    table = restored(inherited_s=900.0)
+    assert until_s(table) == 900.0 + 1.0 + 45.0
+    assert table.life.has_longer_leases(table.now_s)
+    assert until_s(restored(inherited_s=5.0)) == table.life.terms.waited_s
+
+
+def test_what_a_host_says_is_left_counts():
+    """It reads nothing more of earlier connections, so besides that it can only have ours."""
+    table = restored(inherited_s=900.0)
+    table.life.heartbeat(H1, [HELD], 2.0, {HELD: 400.0})
+    assert until_s(table) == 2.0 + 400.0 + 1.0 + 20.0
+    table.life.heartbeat(H1, [HELD], 4.0, {HELD: 3.0})
+    assert until_s(table) == 4.0 + table.life.terms.waited_s
+    assert not table.life.has_longer_leases(4.0)
+
+
+def test_a_host_that_does_not_say_it_is_believed_to_have_what_was_granted():
+    """It is of an older release, or the attempt has ended there."""
+    table = restored(inherited_s=900.0)
+    before_s = until_s(table)
+    for left_s in ({}, {HELD: 0.0}):
+        assert table.life.heartbeat(H1, [HELD], 2.0, left_s)[0] == [HELD]
+        assert until_s(table) == before_s
+    table.life.heartbeat(H1, [HELD], 940.0)
+    assert until_s(table) == 940.0 + table.life.terms.waited_s
 
 
 def test_what_a_host_reports_of_an_attempt_does_not_apply_to_the_next():

@@ -68,7 +68,7 @@ async def test_a_leader_of_the_past_does_not_change_the_tables(database, monkeyp
         steps = (*leadership.STEPS, "CREATE TABLE too_late (id INTEGER);")
         monkeypatch.setattr(leadership, "STEPS", steps)
         with pytest.raises(asyncpg.PostgresError, match="is over"):
-            await migrate(late, first.fencing)
+            await migrate(late, first.fencing, TERM_S)
         found = await late.fetchval("SELECT to_regclass('lbd.too_late')")
         assert found is None
         await late.close()

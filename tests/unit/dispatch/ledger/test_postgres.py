@@ -44,6 +44,30 @@ def test_a_standby_waits_for_a_heartbeat_longer_than_a_lease(leader, looks, expe
     ] == expected
 
 
+def test_a_standby_waits_for_the_longer_of_both_terms():
+    """The setting was lowered, and has not reached the leader, which is cut off from all but its
+    hosts."""
+    patience = Patience("h2", 1.0)
+    looks = [patience.over(Seen(7, "h1", 1, 10.0), at_s) for at_s in (0.0, 1.2, 10.4, 10.6)]
+    assert looks == [False, False, False, True]
+
+
+async def test_the_term_of_a_leader_is_on_record(database):
+    async with led(database, term_s=60.0) as (first, _):
+        assert (await first._look()).term_s == 60.0
+        standby = Leadership(database, "h2", 0.1)
+        await standby.first()
+        standing_by = asyncio.ensure_future(standby.lead(lambda _: None))
+        done, _ = await asyncio.wait({standing_by}, timeout=1.0)
+        assert not done
+        assert first.leads()
+        await first.end()  # as it gives up the lead, nobody waits
+        await standing_by
+        assert (await standby._look()).term_s == 0.1
+        await standby.end()
+        await standby.close()
+
+
 def test_a_leader_counts_its_lease_from_before_its_request():
     tenure = Tenure(10.0, 0.0)
     tenure.renewed(5.0)

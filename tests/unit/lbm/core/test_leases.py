@@ -53,3 +53,16 @@ def test_only_the_last_heartbeats_are_remembered():
     for second in range(BEATS_KEPT):
         leases.heartbeat(float(second))
     assert not leases.take(KEY, first, 1e9, 1.0)
+
+
+def test_a_shorter_lease_takes_nothing_from_one_that_was_granted():
+    """The keeper and its warden have the longer one, so the dispatcher is told what is left."""
+    leases = Leases()
+    leases.take(KEY, leases.heartbeat(0.0), 900.0, 0.0)
+    leases.renew(leases.heartbeat(100.0), [KEY], 30.0, 100.0)
+    assert leases.left_s(KEY, 100.0) == 800.0
+    leases.renew(leases.heartbeat(890.0), [KEY], 30.0, 890.0)
+    assert leases.left_s(KEY, 890.0) == 30.0
+    assert leases.left_s(KEY, 921.0) == 0.0
+    leases.drop(KEY)
+    assert leases.left_s(KEY, 890.0) == 0.0

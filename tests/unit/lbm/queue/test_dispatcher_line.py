@@ -6,12 +6,15 @@ from types import SimpleNamespace
 
 import pytest
 
+from lbd.config.dispatch import HEARTBEAT_S_MAX
 from lbd.config.schema import Config
 from lbd.lbm.core.slots import Slots
 from lbd.lbm.inbound.executions import Executions
 from lbd.lbm.queue.dispatcher_line import DispatcherLine
 from lbd.lbm.queue.spool import Spool
 from lbd.net.gen import dispatch_pb2 as pb
+from lbd.process.boot_clock import clock_s
+from tests.unit.until import until
 
 LEASE_S = 5.0
 
@@ -102,3 +105,39 @@ async def test_the_dispatcher_is_told_at_once_that_the_load_has_crossed_the_ceil
         if load != ceiling + 2:
             heard.append(await asyncio.wait_for(line.up.get(), 5))
     assert [up.heartbeat.load > ceiling for up in (first, *heard)] == [False, True, False]
+
+
+@pytest.mark.parametrize(("lease_s", "every_s"), [(1.0, 0.25), (900.0, HEARTBEAT_S_MAX)])
+async def test_heartbeats_follow_a_changed_lease_at_once(line, attempts, lease_s, every_s):
+    """The next one came after a quarter of the old lease, until which no order could arrive."""
+    first = await asyncio.wait_for(line.up.get(), 5)
+    reply = pb.HeartbeatReply(number=first.heartbeat.number, lease_s=lease_s)
+    line.down.put_nowait(pb.WorkDown(reply=reply))
+    leases = attempts._leases
+    await until(lambda: leases.lease_s == lease_s)
+    assert leases.heartbeat_due_s - leases._last_sent_s == pytest.approx(every_s)
+    if every_s < 1:
+        again = await asyncio.wait_for(line.up.get(), 5)  # of 7.5 s otherwise
+        assert again.HasField("heartbeat")
+
+
+async def test_a_late_order_is_refused_with_a_heartbeat_for_the_next(line, attempts):
+    """The host gets no other order before one, and none was due for minutes."""
+    first = await asyncio.wait_for(line.up.get(), 5)
+    start = pb.Start(job="12", attempt=1, anchor=first.heartbeat.number + 9, lease_s=LEASE_S)
+    line.down.put_nowait(pb.WorkDown(starts=[start]))
+    said = await asyncio.wait_for(line.up.get(), 5)
+    (news,) = said.reports
+    assert (news.phase, news.reason) == ("late", "the order arrived too late")
+    assert said.heartbeat.number == first.heartbeat.number + 1
+
+
+async def test_heartbeats_say_what_is_left_of_each_lease(line, attempts):
+    attempt = SimpleNamespace(execution=SimpleNamespace(stop_reason=""))
+    attempts._held["12", 1] = SimpleNamespace(attempt=attempt)
+    attempts._leases.until_s["12", 1] = clock_s() + 800.0
+    (held,) = attempts._heartbeat().held
+    assert 700.0 < held.left_s <= 800.0
+    attempts._leases.drop(("12", 1))  # it has ended
+    assert attempts._heartbeat().held[0].left_s == 0.0
+    attempts._held.clear()
