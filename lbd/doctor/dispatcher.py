@@ -118,6 +118,8 @@ def dispatcher_fix(why: str, leader: str) -> str:
         return "start the daemons of one of these hosts, or wait"
     if "password" in why:
         return f"correct the password, in the place that the line names; then {START_DISPATCHER}"
+    if "ReadWritePaths" in why:
+        return f"do what that line says; then {START_DISPATCHER}"
     if "dispatch.store" in why and leader:
         return f"set dispatch.store as on {leader}; then {START_DISPATCHER}"
     return f"{START_DISPATCHER}; see its log"
