@@ -130,12 +130,13 @@ def predict(daemons: Daemons, options: argparse.Namespace) -> int:
     least, most = options.slots
     if options.work is not None and options.work <= 0:
         raise ConfigError("--work: must be above 0")
+    command = [options.command, *options.arguments] if options.command is not None else []
     excluded = [name for given in options.exclude for name in given.split(",")]
     if options.host in excluded or "" in excluded:
         raise ConfigError(f"--exclude {','.join(options.exclude)}: a name is missing, or is --host")
     question: Json = {
         "op": "queue.predict", "slots": least, "slots_most": most, "speedup": options.speedup,
-        "work_s": options.work, "command": [one for one in (options.command, *options.arguments) if one is not None],
+        "work_s": options.work, "command": command,
         "needs": needs_of(options), "host": options.host, "excluded": excluded,
     }  # fmt: skip
     if options.host is not None:
