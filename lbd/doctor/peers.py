@@ -17,7 +17,15 @@ from lbd.console.daemons import START, Daemons
 from lbd.console.decision import place_request, question
 from lbd.console.hosts import STALE
 from lbd.console.reply import Json, table, tables, text
-from lbd.doctor.checks import FAULT, OK, SEE_CERTIFICATE, WARN, Check, restart_keeper
+from lbd.doctor.checks import (
+    FAULT,
+    FIRST_HOST_LOST,
+    OK,
+    SEE_CERTIFICATE,
+    WARN,
+    Check,
+    restart_keeper,
+)
 from lbd.errors import LbdError
 from lbd.local.json_socket import ask
 from lbd.model import STOPPED, Closed
@@ -34,7 +42,7 @@ NOLB = "NOLB"
 ANSWERS = ("refused", "revoked", "certificate", UNPROVEN)  # in an error: its machine is reached
 SEE_NETWORK = (
     "see the network's line above first. Only if this host's link is well: start that machine, "
-    'or follow "The first host is lost" in docs/how-to/replace-a-host.md'
+    f"or follow {FIRST_HOST_LOST}"
 )
 UNSET_JOIN = "`lbctl config set cluster.join --unset`"
 SIGN_ELSEWHERE = (
@@ -256,7 +264,7 @@ def closed(target: str) -> str:
 
 def sharing(daemons: Daemons) -> Iterator[Check]:
     """Checks whether a command of the caller, from the current directory, could start on the
-    others."""
+    others. Those that are not reached are reported elsewhere."""
     try:
         directory = os.getcwdb()
     except OSError:
@@ -266,7 +274,11 @@ def sharing(daemons: Daemons) -> Iterator[Check]:
         reply = daemons.lbm(asked, EXPLAIN_TIMEOUT_S)
     except LbdError:
         return  # faults of the LBM or the LIM are reported elsewhere
-    others = [row for row in tables(reply, "candidates") if text(row, "name") != own_name(daemons)]
+    others = [
+        row
+        for row in tables(reply, "candidates")
+        if text(row, "name") != own_name(daemons) and text(row, "why") not in STALE
+    ]
     for row in others:
         if (why := text(row, "why")) and (rule := OF_PROGRAMS.search(why)):
             says = f"accepts only some programs from here ({rule[1]}); `true` is none of them"

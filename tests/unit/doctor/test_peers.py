@@ -50,6 +50,15 @@ def test_a_host_that_runs_only_some_programs_is_well(rule, monkeypatch):
     assert found.says == f"accepts only some programs from here ({rule}); `true` is none of them"
 
 
+@pytest.mark.parametrize("why", ["late", "down", "revoked"])
+def test_a_host_that_is_not_reached_is_no_second_fault(why, monkeypatch):
+    """Beside the fault: `accepts none from here: late; fix: see lbctl explain COMMAND`."""
+    rows = [{"name": "h2", "why": why}, {"name": "h1", "why": ""}]
+    daemons = Daemons(Config(host=HostConfig(name="h1")))
+    monkeypatch.setattr(Daemons, "lbm", lambda *_: {"candidates": rows})
+    assert not [*sharing(daemons)]
+
+
 def test_a_keeper_with_old_settings_is_to_be_restarted():
     why = "its keeper does not become ann: it may run with other [users] settings than lbd.toml"
     assert "`systemctl restart lbd-keeper`" in fix_of(why, "h2")
