@@ -1,5 +1,6 @@
 """Checks of `lbctl doctor` on other hosts, besides whether their LIM answers."""
 
+import json
 import os
 import re
 import shlex
@@ -130,6 +131,22 @@ def join_address(rows: Iterable[Json], config: Config) -> Iterator[Check]:
         if host_files(config).read_home()[0] == config.host.name:
             fix = "the authority is on this host, so it needs none: " + UNSET_JOIN
         yield Check("cluster.join", WARN, says, fix)
+
+
+def administrators_hosts(rows: Iterable[Json], config: Config) -> Iterator[Check]:
+    """Checks whether the hosts whose administrators may do more here are still in the cluster."""
+    known = {text(row, "name") for row in rows}
+    for key in ("hosts", "settings_hosts"):
+        given: tuple[str, ...] = getattr(config.admin, key)
+        gone = [name for name in given if name not in known and not set(name) & set("*?[")]
+        if known and gone:
+            says = f"names {', '.join(gone)}, not in this cluster now"
+            left = json.dumps([name for name in given if name not in gone])
+            fix = (
+                f"if that is for good, `lbctl config set admin.{key} '{left}'`, with the host that "
+                "took its place; then `lbctl restart`"
+            )
+            yield Check(f"admin.{key}", WARN, says, fix)
 
 
 def host_of(target: str) -> str:
