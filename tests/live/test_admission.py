@@ -187,9 +187,9 @@ def test_one_group_by_day_and_everybody_by_night(make_lab):
         assert re.search(rf"; everybody may from (\w+ )?{later}$", result.stderr.strip())
         detached = lab.run("h1", "lbrun", "-d", "-H", "h2", "true", check=True)
         job = detached.stdout.strip()
-        assert detached.stderr.startswith(f"lbrun: job {job} waits: h2: commands of ")
+        assert detached.stderr.startswith(f"lbrun: job {job} waits: it may run only on h2 (-H)")
         attached = lab.popen("h1", "lbrun", "-q", "-H", "h2", "true", stderr=subprocess.PIPE)
-        assert b" waits: h2: commands of " in attached.stderr.readline()
+        assert b" waits: it may run only on h2 (-H)" in attached.stderr.readline()
         lab.wait_until(lambda: "everybody may from" in reason_of(lab, job), "it was refused")
         assert state_of(lab, job) == "pending"
         assert "everybody's commands" in lab.run("h1", "lbctl", "status", "h2").stdout

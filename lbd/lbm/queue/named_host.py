@@ -2,10 +2,10 @@
 other hours, before it is queued (`lbrun -q`, `-d`).
 
 Otherwise the job would wait there for a slot, only to be refused once it has one, and its user
-would not be told of these hours. Only the owner's rules and the account count, because a missing program or directory may be there by then. The jobs
-that a job waits for may also change the rules, so then its host is not asked, nor for a job that
-may be in the queue already (--idempotency-key). A host that does not answer soon is asked later by
-the dispatcher.
+would not be told of these hours. Only the owner's rules and the account count, because a missing
+program or directory may be there by then. The jobs that a job waits for may also change the rules,
+so then its host is not asked, nor for a job that may be in the queue already (--idempotency-key). A
+host that does not answer soon is asked later by the dispatcher.
 """
 
 from lbd.errors import LbdError
@@ -14,6 +14,7 @@ from lbd.lbm.outbound.context import OutboundContext
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.gen import lbm_pb2
 from lbd.net.parsing import parsed
+from lbd.text.job_phrases import refused_for_now
 from lbd.text.one_line import one_line
 
 ANSWER_S = 2.0
@@ -53,4 +54,7 @@ async def why_refused(
         return ACCEPTED
     if not (found.for_good or found.phase == NOT_YET):
         return ACCEPTED
-    return one_line(f"{asked.only}: {found.reason}"), found.for_good
+    why = one_line(found.reason)
+    if found.for_good:
+        return f"{asked.only}: {why}", True
+    return refused_for_now(asked.only, why), False

@@ -73,7 +73,8 @@ async def test_a_host_that_admits_the_user_at_other_hours_says_so_at_once():
     """The job waited until then, and its user was told nothing."""
     home = Home(lbm_pb2.CheckReply(reason=f"{REASON}; everybody may from 18:00", phase="not-yet"))
     said = await why_refused(home, submission())
-    assert said == (f"h2: {REASON}; everybody may from 18:00", False)
+    only = "it may run only on h2 (-H), which refuses it for now"
+    assert said == (f"{only}: {REASON}; everybody may from 18:00", False)
 
 
 @pytest.mark.parametrize(
