@@ -340,21 +340,23 @@ def _explained(request: lbm_pb2.RunRequest, trouble: SpawnFailed, allowed: Seque
     return f"{trouble.phase}: {what}"
 
 
-async def never_admitted(
+async def at_all_hours(
     link: KeeperLink, request: lbm_pb2.RunRequest, refused: Refuse, config: Config, job: str
-) -> str:
-    """Returns why a command that other hours admit is refused by the rules on programs, which hold
-    at all hours; "" if it is not, or that is unknown.
+) -> Refuse:
+    """Returns the refusal by the rules on programs, which hold at all hours, in place of one that
+    passes; the same one if there is none, or that is unknown.
 
     The directory does not count, as it may be there by then; so a program in it is not found.
     """
     rules = config.admission
     if refused.then is None or not refused.wait_s or not (rules.programs or rules.deny_programs):
-        return ""
+        return refused
     order = make_order(request, refused.then.run_as, config)
     order.job, order.directory, order.stamp = job, b"/", None
     found = await dry_start(link, request, order, PROGRAM_LOOK_S)
-    return found.reason if found is not None and found.phase.startswith("admission.") else ""
+    if found is None or not found.phase.startswith("admission."):
+        return refused
+    return replace(refused, reason=found.reason, wait_s=0.0)
 
 
 async def dry_start(

@@ -14,9 +14,9 @@ from lbd.lbm.core.journey_events import Refused
 from lbd.lbm.core.next_host_after_refusal import as_excluded, refused_by
 from lbd.lbm.inbound.context import DRAINED, NOT_YET, InboundContext
 from lbd.lbm.inbound.request import (
+    at_all_hours,
     dry_start,
     make_order,
-    never_admitted,
     phase_of,
     read_run_request,
 )
@@ -96,9 +96,7 @@ class Checks:
         if refused.then is not None:
             link, config = self._host.link, self._host.rules.config
             async with self._turns.turn(refused.then):
-                why = await never_admitted(link, request, refused, config, request.job_id)
-            if why:
-                return refused_reply(why, FOR_GOOD)
+                refused = await at_all_hours(link, request, refused, config, request.job_id)
         return refused_reply(refused.reason, self._host.phase_of(refused))
 
     async def explain(self, question: Json, caller: Caller) -> Json:

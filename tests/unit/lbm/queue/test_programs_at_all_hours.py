@@ -26,7 +26,8 @@ def closed(host):
 
     host.rules.config = Config(admission=AdmissionConfig(programs=("/usr/bin/gcc",)))
     host.link.forbids = RULED_OUT
-    host.admit, host.phase_of = not_now, lambda _: "not-yet"
+    host.admit = not_now
+    host.phase_of = lambda refused: "not-yet" if refused.wait_s else "admission"
     return host
 
 

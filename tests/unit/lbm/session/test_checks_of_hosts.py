@@ -217,7 +217,8 @@ async def test_a_program_that_no_hour_admits_is_refused_for_good(argv, forbids, 
 
     here = host()
     here.rules.config = Config(admission=AdmissionConfig(programs=("/usr/bin/gcc",)))
-    here.admit, here.link.ask, here.phase_of = not_now, ask, lambda _: "not-yet"
+    here.admit, here.link.ask = not_now, ask
+    here.phase_of = lambda refused: "not-yet" if refused.wait_s else "admission"
     request = lbm_pb2.RunRequest(job_id="0", origin="h2", user="bob", uid=BOB, argv=[argv],
                                  directory=b"/")  # fmt: skip
     reply = await Checks(here, None).for_peer(request.SerializeToString(), "h2")
