@@ -30,8 +30,8 @@ class DispatchConfig(Section):
     closed: bool = False  # accept no new jobs; queued ones continue. Set by `lbctl queue disable`
     port: int = within(7903, 1, 65535)  # TCP port on that host, for the LBMs of all hosts
     mode: str = one_of(MODES)  # the queueing discipline
-    # the ledger: sqlite:///a/file or postgresql://user@host/database; "" = ledger.sqlite in
-    # host.state_dir
+    # the ledger: sqlite:///srv/lbd/ledger.sqlite (three slashes, a whole path) or
+    # postgresql://user@host/database; "" = ledger.sqlite in host.state_dir
     store: str = ""
     # how long a host may hold an attempt without contact: longer survives longer silence, but
     # delays starting a lost job again. An attempt keeps a longer lease granted before until that

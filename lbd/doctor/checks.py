@@ -52,6 +52,9 @@ ENDED_FIX = (
     "it has expired, join again: "
 )
 SPACE_MIN_BYTES = 16 << 20
+PACKAGES_DOCS = "/usr/share/doc/lbd/docs"
+DOCS = PACKAGES_DOCS if os.path.isdir(PACKAGES_DOCS) else "docs"
+FIRST_HOST_LOST = f'"The first host is lost" in {DOCS}/how-to/replace-a-host.md'
 SPACE_FIX = (
     "free some space: `du -xh --max-depth=1 {}` shows what is large; or lower "
     "dispatch.output_keep_days"

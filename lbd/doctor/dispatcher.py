@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from lbd.console.daemons import Daemons
 from lbd.console.reply import Json, table, tables, text
-from lbd.doctor.checks import FAULT, OK, SEE_CERTIFICATE, Check
+from lbd.doctor.checks import FAULT, FIRST_HOST_LOST, OK, SEE_CERTIFICATE, Check
 from lbd.doctor.peers import answers, closed
 from lbd.errors import LbdError, Unavailable
 from lbd.model import target_of
@@ -13,9 +13,7 @@ from lbd.process import last_words
 from lbd.text.job_phrases import NOT_WRITTEN
 
 START_DISPATCHER = "run `systemctl start lbd-dispatcher` or `lbd up`"
-LOST_HOST = (
-    'if it will not come back, follow "The first host is lost" in docs/how-to/replace-a-host.md'
-)
+LOST_HOST = f"if it will not come back, follow {FIRST_HOST_LOST}"
 LIMIT = "dispatch.ledger_bytes"
 ANSWER_S = 4.0  # longer than the LBM tries to connect
 
@@ -118,6 +116,8 @@ def dispatcher_fix(why: str, leader: str) -> str:
         return "start the daemons of one of these hosts, or wait"
     if "password" in why:
         return f"correct the password, in the place that the line names; then {START_DISPATCHER}"
+    if "ReadWritePaths" in why:
+        return f"do what that line says; then {START_DISPATCHER}"
     if "dispatch.store" in why and leader:
         return f"set dispatch.store as on {leader}; then {START_DISPATCHER}"
     return f"{START_DISPATCHER}; see its log"

@@ -28,6 +28,7 @@ from lbd.doctor.idle_rules import rules_checks
 from lbd.doctor.peer import peer
 from lbd.doctor.peers import (
     SEE_NETWORK,
+    administrators_hosts,
     algorithms,
     authority,
     incoming,
@@ -89,6 +90,7 @@ def check_lim(daemons: Daemons, *, is_out: bool = False) -> Iterator[Check]:
         yield from peer(item, rows.get(text(item, "name"), {}))
     yield from incoming(peers, rows, daemons.config)
     yield from join_address(rows.values(), daemons.config)
+    yield from administrators_hosts(rows.values(), daemons.config)
     yield from algorithms(text(reply, "algorithm"), peers)
     lims_away = {text(item, "name") for item in peers if item.get("reachable") is not True}
     yield from ports(daemons, lims_away)

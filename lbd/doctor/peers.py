@@ -1,5 +1,6 @@
 """Checks of `lbctl doctor` on other hosts, besides whether their LIM answers."""
 
+import json
 import os
 import re
 import shlex
@@ -17,7 +18,15 @@ from lbd.console.daemons import START, Daemons
 from lbd.console.decision import place_request, question
 from lbd.console.hosts import STALE
 from lbd.console.reply import Json, table, tables, text
-from lbd.doctor.checks import FAULT, OK, SEE_CERTIFICATE, WARN, Check, restart_keeper
+from lbd.doctor.checks import (
+    FAULT,
+    FIRST_HOST_LOST,
+    OK,
+    SEE_CERTIFICATE,
+    WARN,
+    Check,
+    restart_keeper,
+)
 from lbd.errors import LbdError
 from lbd.local.json_socket import ask
 from lbd.model import STOPPED, Closed
@@ -34,7 +43,7 @@ NOLB = "NOLB"
 ANSWERS = ("refused", "revoked", "certificate", UNPROVEN)  # in an error: its machine is reached
 SEE_NETWORK = (
     "see the network's line above first. Only if this host's link is well: start that machine, "
-    'or follow "The first host is lost" in docs/how-to/replace-a-host.md'
+    f"or follow {FIRST_HOST_LOST}"
 )
 UNSET_JOIN = "`lbctl config set cluster.join --unset`"
 SIGN_ELSEWHERE = (
@@ -122,6 +131,22 @@ def join_address(rows: Iterable[Json], config: Config) -> Iterator[Check]:
         if host_files(config).read_home()[0] == config.host.name:
             fix = "the authority is on this host, so it needs none: " + UNSET_JOIN
         yield Check("cluster.join", WARN, says, fix)
+
+
+def administrators_hosts(rows: Iterable[Json], config: Config) -> Iterator[Check]:
+    """Checks whether the hosts whose administrators may do more here are still in the cluster."""
+    known = {text(row, "name") for row in rows}
+    for key in ("hosts", "settings_hosts"):
+        given: tuple[str, ...] = getattr(config.admin, key)
+        gone = [name for name in given if name not in known and not set(name) & set("*?[")]
+        if known and gone:
+            says = f"names {', '.join(gone)}, not in this cluster now"
+            left = json.dumps([name for name in given if name not in gone])
+            fix = (
+                f"if that is for good, `lbctl config set admin.{key} '{left}'`, with the host that "
+                "took its place; then `lbctl restart`"
+            )
+            yield Check(f"admin.{key}", WARN, says, fix)
 
 
 def host_of(target: str) -> str:
@@ -256,7 +281,7 @@ def closed(target: str) -> str:
 
 def sharing(daemons: Daemons) -> Iterator[Check]:
     """Checks whether a command of the caller, from the current directory, could start on the
-    others."""
+    others. Those that are not reached are reported elsewhere."""
     try:
         directory = os.getcwdb()
     except OSError:
@@ -266,7 +291,11 @@ def sharing(daemons: Daemons) -> Iterator[Check]:
         reply = daemons.lbm(asked, EXPLAIN_TIMEOUT_S)
     except LbdError:
         return  # faults of the LBM or the LIM are reported elsewhere
-    others = [row for row in tables(reply, "candidates") if text(row, "name") != own_name(daemons)]
+    others = [
+        row
+        for row in tables(reply, "candidates")
+        if text(row, "name") != own_name(daemons) and text(row, "why") not in STALE
+    ]
     for row in others:
         if (why := text(row, "why")) and (rule := OF_PROGRAMS.search(why)):
             says = f"accepts only some programs from here ({rule[1]}); `true` is none of them"

@@ -23,6 +23,7 @@ from lbd.doctor.checks import (
     restart_keeper,
     shortage,
 )
+from lbd.doctor.unit_paths import barred
 from lbd.errors import LbdError
 from lbd.keeper.gate import BY_KEEPER, users_of
 from lbd.load.process_table import task_of
@@ -53,6 +54,8 @@ def host_checks(config: Config) -> Iterator[Check]:
     yield from rights(config)
     yield from privilege(config)
     yield from address(config)
+    for says, fix in barred(config, ("host.state_dir", "stage.root")):
+        yield Check("units", FAULT, says, fix)
     yield from second_daemons(config)
     if os.path.exists(config.stage.root):  # created when the first command needs it
         yield directory("stage directory", config.stage.root)

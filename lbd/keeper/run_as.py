@@ -50,6 +50,7 @@ class Refuse:
     try_another: bool = True
     is_drained: bool = False
     wait_s: float = 0.0  # after which it may; 0: not known
+    then: Admit | None = None  # as whom it may then
 
 
 def wanted_account(users: UsersConfig, asker: Asker) -> str | int:

@@ -7,7 +7,7 @@ CAUSES = (  # the first match counts
     ("Broken pipe", "the connection was closed"),
     ("FD Shutdown", "it is silent"),
 )
-INTERNAL = ("fd shutdown", "connect()", "deadline exceeded")
+INTERNAL = ("fd shutdown", "connect()", "deadline exceeded", "tcp handshaker")
 NO_CAUSE = "OK"  # of a handshake that the other end broke off
 UNPROVEN = "it does not prove to be that host: its certificate belongs to another, or it is revoked"
 STOPPED = "Cancelling all calls"

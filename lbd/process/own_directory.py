@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from lbd.errors import ConfigError
+from lbd.process.units import why_not_written
 
 RUNTIME, STATE = "host.runtime_dir", "host.state_dir"
 
@@ -28,11 +29,14 @@ def make_own(path: Path, key: str, owners: Collection[int] | None = None) -> Non
             path.mkdir(mode=0o711, parents=True, exist_ok=True)
         fault = fault_of(path, owners)
     except OSError as problem:
-        raise ConfigError(
-            f"{key} {path}: {problem.strerror}; it must be a directory this user can write to"
-        ) from problem
+        raise not_writable(key, path, problem) from problem
     if fault:
         raise ConfigError(f"{key} {path}: {fault}, or set {key}")
+
+
+def not_writable(key: str, path: Path, problem: OSError) -> ConfigError:
+    why = why_not_written(problem, path)
+    return ConfigError(f"{key} {path}: {why}; it must be a directory this user can write to")
 
 
 def fault_of(path: Path, owners: Collection[int] | None = None) -> str:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from lbd.errors import ConfigError, LbdError
-from lbd.process.own_directory import RUNTIME, STATE, make_own
+from lbd.process.own_directory import RUNTIME, STATE, make_own, not_writable
 
 MODE = 0o600
 
@@ -80,10 +80,7 @@ def open_pid_file(path: Path, key: str) -> int:
             remove_left(path)
             descriptor = os.open(path, flags, MODE)
     except OSError as problem:
-        raise ConfigError(
-            f"{key} {path.parent}: {problem.strerror}; it must be a directory this user can "
-            "write to"
-        ) from problem
+        raise not_writable(key, path.parent, problem) from problem
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
         os.close(descriptor)

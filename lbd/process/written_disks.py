@@ -29,8 +29,16 @@ def written(config: Config) -> dict[str, Path]:
 
 def of_ledger(config: Config) -> dict[str, Path]:
     """Returns where a dispatcher writes whose ledger is a file named in the configuration."""
-    kind, _, file = config.dispatch.store.partition("://")
-    return {LEDGER: Path(file)} if kind == "sqlite" else {}
+    file = sqlite_file(config.dispatch.store)
+    return {LEDGER: file} if file is not None else {}
+
+
+def sqlite_file(url: str) -> Path | None:
+    """Returns the file of `sqlite:///a/file`, or of `sqlite:////a/file` as others write it; None
+    for another store."""
+    scheme, _, path = url.partition("://")
+    is_whole = scheme == "sqlite" and path.startswith("/")
+    return Path("/", path.lstrip("/")) if is_whole else None
 
 
 def besides_state(config: Config, places: Mapping[str, Path]) -> Disks:

@@ -60,3 +60,9 @@ def jobs_do(ids: str, does: str = "", do: str = "") -> str:
     several."""
     subject, verb = ("jobs", do) if "-" in ids else ("job", does)
     return f"{subject} {ids} {verb}".rstrip()
+
+
+def refused_for_now(host: str, why: str) -> str:
+    """Says that the only host of a job refuses it until other hours. `why`: "" if not known."""
+    said = f"it may run only on {host} (-H), which refuses it for now"
+    return f"{said}: {why}" if why else said

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 import sys
 import time
 
@@ -184,7 +185,11 @@ def test_one_group_by_day_and_everybody_by_night(make_lab):
         result = on_h2(lab, "true")
         refused(result, "users")
         assert re.search(rf"; everybody may from (\w+ )?{later}$", result.stderr.strip())
-        job = lab.run("h1", "lbrun", "-d", "-H", "h2", "true", check=True).stdout.strip()
+        detached = lab.run("h1", "lbrun", "-d", "-H", "h2", "true", check=True)
+        job = detached.stdout.strip()
+        assert detached.stderr.startswith(f"lbrun: job {job} waits: it may run only on h2 (-H)")
+        attached = lab.popen("h1", "lbrun", "-q", "-H", "h2", "true", stderr=subprocess.PIPE)
+        assert b" waits: it may run only on h2 (-H)" in attached.stderr.readline()
         lab.wait_until(lambda: "everybody may from" in reason_of(lab, job), "it was refused")
         assert state_of(lab, job) == "pending"
         assert "everybody's commands" in lab.run("h1", "lbctl", "status", "h2").stdout
@@ -194,6 +199,13 @@ def test_one_group_by_day_and_everybody_by_night(make_lab):
         reload("admission", users=("somebody",), everybody_when=("0:00-24:00",))
         assert on_h2(lab, "true").returncode == 0
         lab.wait_until(lambda: state_of(lab, job) == "done", "h2 says that it has other rules")
+        assert attached.wait(20) == 0
+        reload(
+            "admission", users=("somebody",), programs=("/usr/bin/no-such-program",),
+            everybody_when=(f"{now.tm_min} {now.tm_hour} * * *",),
+        )  # fmt: skip
+        refused(on_h2(lab, "true"), "programs")
+        refused(lab.run("h1", "lbrun", "-d", "-H", "h2", "true"), "programs")
 
 
 def reason_of(lab, job):

@@ -384,6 +384,35 @@ def test_an_enabled_queue_is_started_by_its_path_unit(machine, from_other, queue
     machine.run("lbctl", "kill", waiting, check=True)
 
 
+DROP_IN = "/etc/systemd/system/lbd-dispatcher.service.d/override.conf"  # as of `systemctl edit`
+
+
+def test_a_ledger_where_its_unit_may_not_write_is_named_before_the_queue_stops(machine, queue):
+    """The dispatcher ended with `Read-only file system`, and nothing said what to do."""
+    is_active = lambda: machine.show("lbd-dispatcher", "ActiveState") == "active"  # noqa: E731
+    wait_until(is_active, "the dispatcher runs", 60, machine.said)
+    pid, opening = machine.show("lbd-dispatcher", "MainPID"), "ReadWritePaths=/srv/ledger"
+    machine.run("install", "-d", "-o", "lbd", "-m", "750", "/srv/ledger", check=True)
+    store = "dispatch.store", "sqlite:////srv/ledger/ledger.sqlite"
+    assert opening in machine.run("lbctl", "config", "set", *store, check=True).stderr
+    refused = machine.run("lbctl", "restart")
+    assert refused.returncode == 1
+    assert opening in refused.stderr
+    assert machine.show("lbd-dispatcher", "MainPID") == pid
+    machine.run("systemctl", "restart", "lbd-dispatcher")
+    wait_until(lambda: opening in machine.run("lbctl", "doctor").stdout, "the doctor says why", 60,
+               lambda: machine.run("lbctl", "doctor").stdout)  # fmt: skip
+    lines = f"mkdir -p ${{0%/*}}; printf '[Service]\\n{opening}\\n' >$0; systemctl daemon-reload"
+    machine.run("sh", "-c", lines, DROP_IN, check=True)
+    machine.run("systemctl", "restart", "lbd-dispatcher", check=True, timeout=90)
+    wait_until(is_active, "it may write there", 60, machine.said)
+    machine.run("test", "-s", "/srv/ledger/ledger.sqlite", check=True)
+    machine.run("lbctl", "config", "set", "dispatch.store", "--unset", check=True)
+    machine.run("lbctl", "restart", "dispatcher", check=True, timeout=90)
+    machine.run("rm", DROP_IN, check=True)
+    machine.run("systemctl", "daemon-reload", check=True)
+
+
 def test_the_lbm_knows_a_stop_from_a_restart_without_a_message_bus(machine):
     """As when the host is shut down: then the bus has gone before the LBM is stopped."""
     machine.run("systemctl", "stop", "dbus.socket", "dbus.service")

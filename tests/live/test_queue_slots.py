@@ -1,6 +1,7 @@
 """`lbrun -q -n`: queued jobs of several slots, or of `MIN-MAX` slots, which may wait for more
 (`dispatch.malleable`); and arrays with a target time, which get as many slots as that takes."""
 
+import json
 import re
 import subprocess
 from functools import partial
@@ -162,7 +163,8 @@ def test_measured_speedups_are_shown_and_used_for_predictions(lab, short_dir, re
     assert known["parallelism_90"][0] > 1
     assert known["work_s"] > 1.5
     assert "speedup  A " in lab.run("h1", "lbctl", "job", last).stdout
-    found = lab.lbctl_json("h1", "predict", "-n", "1-4", str(work))
+    said = lab.run("h1", "lbctl", "predict", "--json", "-n", "1-4", str(work), check=True)
+    found = json.loads(said.stdout)
     assert [one["slots"] for one in found["choices"]] == [1, 2, 3, 4]
     assert found["choices"][0]["begins_in_s"] > 0
     assert found["choices"][0]["runs_s"] == pytest.approx(known["work_s"])

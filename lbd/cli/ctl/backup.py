@@ -88,6 +88,7 @@ def backup(options: argparse.Namespace, path: str | None) -> int:
     if authority_dir(config).exists():
         need_readable(authority_dir(config))
     file = Path(options.file)
+    replaced = file.stat().st_mtime if file.is_file() else 0.0
     with scratch(file.parent) as directory:
         parts = gathered(config, directory)
         if not set(parts) - {CONFIG, HOSTS}:
@@ -100,6 +101,9 @@ def backup(options: argparse.Namespace, path: str | None) -> int:
         print_json({"file": str(file), "parts": parts})
         return 0
     put(f"{file}: {listed(parts)}")
+    if replaced:
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(replaced))
+        put(f"it replaces the file of that name of {when}")
     if config.dispatch.in_postgres:
         say("the ledger is in PostgreSQL: copy it with pg_dump --schema=lbd")
     return 0

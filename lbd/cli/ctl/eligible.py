@@ -20,8 +20,11 @@ LISTS = (("always", "your list"), ("never", "your list"),
          ("host_always", "this host's list"), ("host_never", "this host's list"))  # fmt: skip
 
 
-def add_command(parser: Parser, nargs: str | None = "?") -> None:
-    parser.add_argument("command", metavar="COMMAND", nargs=nargs, help="only asked about, not run")
+def add_command(
+    parser: Parser, nargs: str | None = "?", use: str = "only asked about, not run"
+) -> None:
+    """All words after it are its own, options too."""
+    parser.add_argument("command", metavar="COMMAND", nargs=nargs, help=use)
     rest = parser.add_argument("arguments", metavar="ARG", nargs=argparse.REMAINDER)
     rest.required = False  # otherwise it is named as missing in place of COMMAND
 

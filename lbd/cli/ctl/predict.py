@@ -3,6 +3,7 @@
 import argparse
 import math
 
+from lbd.cli.ctl.eligible import add_command
 from lbd.cli.ctl.verb import Verb, reading, say
 from lbd.cli.program import Parser
 from lbd.cli.quantities import duration, not_negative, number
@@ -72,7 +73,7 @@ def add_options(parser: Parser) -> None:
     judged = "show how accurate past predictions were"
     parser.add_argument("--calibration", action="store_true", help=judged)
     own_runs = "use what was learnt from your earlier runs of this command line or command"
-    parser.add_argument("command", metavar="COMMAND", nargs="*", help=own_runs)
+    add_command(parser, use=own_runs)
 
 
 def slots_of(given: str) -> tuple[int, int]:
@@ -130,12 +131,13 @@ def predict(daemons: Daemons, options: argparse.Namespace) -> int:
     least, most = options.slots
     if options.work is not None and options.work <= 0:
         raise ConfigError("--work: must be above 0")
+    command = [options.command, *options.arguments] if options.command is not None else []
     excluded = [name for given in options.exclude for name in given.split(",")]
     if options.host in excluded or "" in excluded:
         raise ConfigError(f"--exclude {','.join(options.exclude)}: a name is missing, or is --host")
     question: Json = {
         "op": "queue.predict", "slots": least, "slots_most": most, "speedup": options.speedup,
-        "work_s": options.work, "command": options.command,
+        "work_s": options.work, "command": command,
         "needs": needs_of(options), "host": options.host, "excluded": excluded,
     }  # fmt: skip
     if options.host is not None:
@@ -146,8 +148,6 @@ def predict(daemons: Daemons, options: argparse.Namespace) -> int:
         picks = {name: one for name, one in table(reply, "picks").items() if name != "FREE"}
         print_json(reply | {"slots": slots, "picks": picks})  # only the picks that decide something
         return 0
-    if why := text(reply, "nobody_takes"):
-        put(*wrapped(f"no host takes jobs of yours now: {why}", own_page().columns, "  "))
     put(*predict_lines(reply, least, most, own_page()))
     if warning := text(reply, "warning"):
         say(warning)
@@ -165,6 +165,9 @@ def check_host(daemons: Daemons, name: str) -> None:
 
 def predict_lines(reply: Json, least: int, most: int, page: Page) -> list[str]:
     rows = tables(reply, "choices")
+    if why := text(reply, "nobody_takes"):  # no time is left of the queue's forecast
+        unknown = "unknown when a job, submitted now, would start"
+        return wrapped(f"{unknown}: no host takes jobs of yours now: {why}", page.columns, "  ")
     if least == most and len(rows) < 2 and not has_end(rows):
         what = "a job" if least == 1 else f"a job of {least} slots"
         said = f"{what}, submitted now, would start: {begin_phrase(reply)}"

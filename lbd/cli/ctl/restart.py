@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from lbd.cli.ctl.own_config import is_labs
-from lbd.cli.ctl.startable import failure, obstacles, said_by, unit_of
+from lbd.cli.ctl.startable import failure, obstacles
 from lbd.cli.ctl.verb import Verb, asking
 from lbd.cli.program import Parser
 from lbd.config.cluster import overlaid
@@ -27,6 +27,7 @@ from lbd.local.caller import caller_of
 from lbd.local.json_socket import Json, Refusal, ask, connected
 from lbd.local.starting import has_units
 from lbd.process.accounts import DEFAULT
+from lbd.process.units import said_by, unit_of
 
 ALWAYS = ("lim", "lbm")
 DAEMONS = ("authority", *ALWAYS, "dispatcher", "metrics", "web")
@@ -53,7 +54,7 @@ def restart(daemons: Daemons, options: argparse.Namespace) -> int:
         if name not in DAEMONS:
             raise ConfigError(f"no daemon {name!r}; daemons: {', '.join(DAEMONS)}")
     refuse_in_lab(Path(daemons.config.path))
-    for obstacle in obstacles(daemons.config):
+    for obstacle in obstacles(daemons.config, names):
         raise Refusal(f"nothing is restarted, as it could not start again: {obstacle}", "denied")
     done: dict[str, object] = {}
     for name in names:

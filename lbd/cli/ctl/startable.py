@@ -1,25 +1,28 @@
 """Whether this host's daemons could start with its lbd.toml, and why one did not."""
 
-import subprocess
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Collection, Iterator
 
 from lbd.cli.ctl.own_address import certified
 from lbd.cli.ctl.verb import say
 from lbd.config.schema import Config
 from lbd.doctor.checks import daemons_account, may
 from lbd.doctor.this_host import address
+from lbd.doctor.unit_paths import STORE, WRITERS, barred
+from lbd.process.units import said_by
 from lbd.text.one_line import one_line
 from lbd.trust.files import host_files
 
-ANSWER_S = 5.0
 LINES = 20  # of the journal
 
 
-def obstacles(config: Config) -> Iterator[str]:
-    """Yields what would keep the daemons from starting, and the fix, by the doctor's own check."""
+def obstacles(config: Config, daemons: Collection[str] = ("dispatcher",)) -> Iterator[str]:
+    """Yields what would keep these daemons from starting, and the fix, by the doctor's own
+    checks."""
     for found in address(config):
         yield f"{found.says}; {found.fix}"
+    written = [name for name in WRITERS if name != STORE or "dispatcher" in daemons]
+    for says, fix in barred(config, written):
+        yield f"{says}; {fix}"
     own, identity = config.host.name, certified(host_files(config))
     if identity is not None and identity.host != own:
         yield (
@@ -40,15 +43,6 @@ def warn(config: Config) -> None:
         say(f"warning: the daemons could not start with this: {obstacle}")
 
 
-def unit_of(pid: int) -> str:
-    """Returns the systemd unit that runs a process as its own; "" if none of ours does."""
-    try:
-        group = Path(f"/proc/{pid}/cgroup").read_text("utf-8").strip().rpartition("/")[2]
-    except OSError:
-        return ""
-    return group if group.startswith("lbd-") and group.endswith(".service") else ""
-
-
 def failure(name: str, unit: str) -> str:
     """Returns why systemd has given up a daemon's unit; "" if it has not."""
     if not unit or said_by("systemctl", "show", "-p", "ActiveState", "--value", unit) != "failed":
@@ -57,11 +51,3 @@ def failure(name: str, unit: str) -> str:
     own = f"lbd {name}: "
     lines = [line.removeprefix(own) for line in log.splitlines() if line.startswith(own)]
     return ": ".join((f"{name} did not start again", *map(one_line, lines[-1:])))
-
-
-def said_by(*words: str) -> str:
-    try:
-        found = subprocess.run(words, capture_output=True, text=True, timeout=ANSWER_S, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return found.stdout.strip()

@@ -48,6 +48,7 @@ from lbd.process.boot_clock import clock_s
 from lbd.process.job_log import RECENT
 from lbd.process.own_figures import OwnFigures
 from lbd.process.pid_lock import take_pid_locks
+from lbd.process.written_disks import sqlite_file
 from lbd.text.install_line import install_line
 from lbd.theory.allocation import Rules as AllocationRules
 
@@ -294,17 +295,17 @@ def make_lead(config: Config) -> Lead:
     own = config.dispatch
     state_dir = config.host.state_dir
     store, note = store_url(own.store, state_dir), Path(state_dir, "ledger.last")
-    scheme, found, path = store.partition("://")
-    if found and scheme == "sqlite" and path.startswith("/"):
+    scheme, found, _ = store.partition("://")
+    if (file := sqlite_file(store)) is not None:
         if own.standby:
             raise ConfigError(
                 'dispatch.standby: other hosts can lead only with dispatch.store = "postgresql://…"'
             )
-        return OneFile(Path(path), note)
+        return OneFile(file, note)
     if not found or scheme not in ("postgresql", "postgres"):
-        known = "sqlite:///path/of/the/file or postgresql://user@host/database"
+        known = "sqlite:///srv/lbd/ledger.sqlite (a whole path) or postgresql://user@host/database"
         raise ConfigError(f"dispatch.store {shown(own.store)}: must be {known}")
-    usual = Path(store_url("", config.host.state_dir).partition("://")[2])
+    usual = Path(state_dir, "ledger.sqlite")
     for file in {usual, last_file(note) or usual}:
         if left := open_jobs(file):
             raise ConfigError(

@@ -46,6 +46,7 @@ from lbd.dispatch.core.malleable.decision import Rule
 from lbd.dispatch.core.malleable.heads import FREE
 from lbd.dispatch.core.queues import Queues
 from lbd.dispatch.core.records import (
+    REFUSALS_KEPT,
     Action,
     Cause,
     Ending,
@@ -751,6 +752,8 @@ class Lifecycle:
         return self._again(live, Fate.REFUSED, None, now_s, rng)
 
     def _bar(self, live: Live, name: HostId) -> None:
+        why = live.reason.partition(": ")[2]
+        live.refusals = (*live.refusals, (name, why))[-REFUSALS_KEPT:]
         barred = self.queues.registry[live.job.id].job.barred | {name}
         self.queues.bar(live.job.id, self.jobs.lists.shared(live.job.submission, barred))
 
@@ -760,6 +763,7 @@ class Lifecycle:
         barred = self.jobs.lists.shared(live.job.submission, live.job.barred - hosts)
         live.job = live.job._replace(barred=barred)
         live.barred_now -= hosts
+        live.refusals = tuple([one for one in live.refusals if one[0] not in hosts])
         if refused_by(live.reason) in hosts:
             live.reason = ""
         return self._begin(self.queues.unbar(live.job.id, barred, now_s, rng), now_s)

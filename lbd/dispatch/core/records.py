@@ -76,6 +76,9 @@ class Lease:
         self.renewed_s = now_s
 
 
+REFUSALS_KEPT = 4
+
+
 @dataclass(slots=True)
 class Live:
     """A job that has not ended."""
@@ -92,6 +95,7 @@ class Live:
     requeued: float | None = None  # UNIX seconds: when it was requeued after its end
     # hosts that its job is barred from only temporarily
     barred_now: frozenset[HostId] = frozenset()
+    refusals: tuple[tuple[HostId, str], ...] = ()  # why the last few hosts barred it, if known
     ran_tier: int = 0  # tier of the last attempt; the job's own tier is where it would start
 
     @property

@@ -11,11 +11,12 @@ from lbd.dispatch.core.servers import Server
 from lbd.model import CANCEL, HostId, JobId
 from lbd.policy.needs import needed, part_of, taken_by_others
 from lbd.text.closed_words import OUT_OF_CONTACT, closed_words, counted_reasons
-from lbd.text.job_phrases import MAY_STILL_RUN, NOT_HEARD_OF, STARTING
+from lbd.text.job_phrases import MAY_STILL_RUN, NOT_HEARD_OF, STARTING, refused_for_now
 from lbd.text.units import duration_text, show_size
 
 SILENT_SHARE = 0.5  # of a lease: two heartbeats of its host
 REASONS_SHOWN = 4
+SET_ASIDE = "set aside after failures"
 TimeOf = Callable[[float], str]  # converts a time of the dispatcher's clock to the time of day
 
 
@@ -188,13 +189,13 @@ def _some(names: Sequence[str]) -> str:
 
 def _nobody(life: Lifecycle) -> str:
     """Returns why no host at all takes jobs."""
-    known, aside = life.hosts.known, life.hosts.aside()
+    known, aside = life.hosts.known, _aside(life)
     if not known:
         return "no host accepts jobs: none has connected to the dispatcher"
     others = [(one.closed, one.more) for name, one in known.items() if name not in aside]
     reasons = [counted_reasons(others)] if others else []
     if aside:
-        reasons.append(f"set aside after failures: {_some(aside)}")
+        reasons.append(f"{SET_ASIDE}: {_some(aside)}")
     return f"no host accepts jobs: {', '.join(reasons)}"
 
 
@@ -223,9 +224,10 @@ def _obstacle(life: Lifecycle, live: Live, place: Place | None) -> str:
         if slots > largest:
             why = f"it needs {slots} slots on one host; the largest host has {largest}"
         elif only in live.barred_now:
-            why = f"it may run only on {only} (-H), which refuses it for now"
-        elif live.job.barred.issuperset(queues.hosts):
-            why = _all_barred(live, queues.hosts)
+            why = refused_for_now(only, dict(live.refusals).get(only, ""))
+        elif live.job.barred.issuperset(queues.hosts) and not (live.refusals or live.barred_now):
+            names = _some(sorted(queues.hosts))
+            why = f"all hosts that accept jobs now are excluded ({_by_whom(live)}): {names}"
         else:
             why = f"no host that accepts jobs now is suitable{_excluded(live, queues.hosts)}"
         return "; ".join(filter(None, (why, _by_reason(away))))
@@ -256,34 +258,40 @@ def _obstacle(life: Lifecycle, live: Live, place: Place | None) -> str:
 
 
 def _by_whom(live: Live) -> str:
-    """Says who excluded hosts; before a job's first attempt only its user can have."""
-    return "-x, or it could not begin there" if live.attempt else "-x"
-
-
-def _all_barred(live: Live, hosts: Iterable[HostId]) -> str:
-    never, later = sorted(set(hosts) - live.barred_now), sorted(live.barred_now.intersection(hosts))
-    if not later:
-        return f"all hosts that accept jobs now are excluded ({_by_whom(live)}): {_some(never)}"
-    excluded = f"are excluded ({_by_whom(live)}: {_some(never)}) or " if never else ""
-    return f"all hosts that accept jobs now {excluded}refuse it for now: {_some(later)}"
+    """Says who excluded the hosts of which no refusal is known: its user, unless it has had other
+    attempts."""
+    return "-x, or it could not begin there" if live.attempt > len(live.refusals) else "-x"
 
 
 def _excluded(live: Live, hosts: Mapping[HostId, Server]) -> str:
-    if live.job.only is not None:
-        return ""
-    later = live.barred_now.intersection(hosts)
-    never = live.job.barred.intersection(hosts) - later
-    said = f"; {_some(sorted(never))}: excluded ({_by_whom(live)})" if never else ""
-    return said + (f"; {_some(sorted(later))}: refused for now" if later else "")
+    barred = _barred(live, hosts) if live.job.only is None else ""
+    return f"; {barred}" if barred else ""
+
+
+def _barred(live: Live, hosts: Iterable[HostId]) -> str:
+    """Returns the hosts that the job is barred from, and why."""
+    refusals = dict(live.refusals)
+
+    def why(host: HostId) -> str:
+        otherwise = "refused for now" if host in live.barred_now else f"excluded ({_by_whom(live)})"
+        return refusals.get(host) or otherwise
+
+    return _by_reason((host, why(host)) for host in live.job.barred.intersection(hosts))
 
 
 def _away(life: Lifecycle, job: QueuedJob) -> Iterable[tuple[str, str]]:
     """Yields hosts it may go to that take no jobs now, and why: one of them may be suitable."""
-    aside = life.hosts.aside()
+    aside = _aside(life)
     for name, known in life.hosts.known.items():
         if name not in life.queues.hosts and job.may_go_to(name):
             why = closed_words(known.closed, known.more)
-            yield name, "set aside after failures" if name in aside else why
+            yield name, SET_ASIDE if name in aside else why
+
+
+def _aside(life: Lifecycle) -> list[HostId]:
+    """Returns the hosts that get no jobs only because several failed there."""
+    known = life.hosts.known
+    return [name for name in life.hosts.aside() if known[name].slots is not None]
 
 
 def _nobody_has(

@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from lbd.config.schema import Config
+from lbd.process.written_disks import sqlite_file
 
 VERIFIED = "verify-full"
 SAFE = ("verify-ca", VERIFIED)
@@ -24,8 +25,7 @@ def store_url(store: str, state_dir: str) -> str:
 
 def ledger_file(config: Config) -> Path | None:
     """Returns None if the ledger is a database."""
-    scheme, _, path = store_url(config.dispatch.store, config.host.state_dir).partition("://")
-    return Path(path) if scheme == "sqlite" else None
+    return sqlite_file(store_url(config.dispatch.store, config.host.state_dir))
 
 
 def hosts_of(url: str, environment: Mapping[str, str]) -> list[str]:

@@ -22,6 +22,7 @@ from lbd.dispatch.ledger.work import Ask, MakeWork, Over, Result, Row, Work, adv
 from lbd.errors import ConfigError
 from lbd.model import ENDED_NAMES
 from lbd.process.steady_threads import SteadyThreads
+from lbd.process.units import why_not_written
 
 log = logging.getLogger("lbd.dispatch")
 
@@ -51,9 +52,11 @@ class SqliteLedger(Store):
             path.touch(0o600)
             connection = connect(path)
             migrate(connection, path)
-        except (OSError, sqlite3.Error) as problem:
-            why = getattr(problem, "strerror", None) or problem
+        except OSError as problem:
+            why = why_not_written(problem, path.parent)
             raise ConfigError(f"dispatch.store {path}: {why}") from problem
+        except sqlite3.Error as problem:
+            raise ConfigError(f"dispatch.store {path}: {problem}") from problem
         self._reader = connect(path)
         self._reading = SteadyThreads(1, "ledger-reader")
         self._writer = threading.Thread(target=self._write, args=(connection,), name="ledger")

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Awaitable, Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from lbd.config.schema import Config
 from lbd.keeper.run_as import Admit, Asker, LocalUser, Refuse, identify, wanted_account
@@ -72,5 +72,6 @@ class InboundContext:
             local = await self.look_up_user(users.unknown, origin)
         found = identify(users, asker, local, self.link.uid)
         if isinstance(found, Admit):
-            return await self.rules.refusal(asker, found.run_as, origin) or found
+            refused = await self.rules.refusal(asker, found.run_as, origin)
+            return found if refused is None else replace(refused, then=found)
         return found

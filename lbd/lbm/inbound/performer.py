@@ -21,7 +21,7 @@ from lbd.lbm.core.slots import Belongings, pack_belongings
 from lbd.lbm.handover.records import Running
 from lbd.lbm.inbound.context import InboundContext
 from lbd.lbm.inbound.executions import Signals
-from lbd.lbm.inbound.request import explain, phase_of
+from lbd.lbm.inbound.request import at_all_hours, explain, phase_of
 from lbd.lbm.keeper_link import Forked, ProcessExit, Spawned, SpawnFailed
 from lbd.lbm.link.nonblocking_fd import settle
 from lbd.lbm.without_keeper import kill_directly
@@ -200,11 +200,11 @@ class Performer:
 
     async def admit(self) -> e.Event:
         """Asks the owner's rules."""
-        request = self.request
-        found = await self.host.admit(request.user, request.uid, request.origin)
+        host, request = self.host, self.request
+        found = await host.admit(request.user, request.uid, request.origin)
         if isinstance(found, Refuse):
-            phase = self.host.phase_of(found)
-            return e.Denied(found.reason, phase, found.try_another, found.wait_s)
+            found = await at_all_hours(host.link, request, found, host.rules.config, self.id)
+            return e.Denied(found.reason, host.phase_of(found), found.try_another, found.wait_s)
         self.admitted = found
         return e.Admitted()
 

@@ -21,7 +21,7 @@ from lbd.keeper.gate import ACCOUNT, REFUSED
 from lbd.keeper.limits.ceilings import nice_of
 from lbd.keeper.limits.time_limits import KEEPER
 from lbd.keeper.program_rules import is_code
-from lbd.keeper.run_as import CLOSED, LocalUser
+from lbd.keeper.run_as import CLOSED, LocalUser, Refuse
 from lbd.keeper.spawn_order import BEHIND, IN_FRONT, Order
 from lbd.launch.directory_stamp import Stamp
 from lbd.lbm.core import execution_events as e
@@ -52,6 +52,7 @@ LIMITS_MAX = 64
 TEXT_CHARS_MAX = 255
 NICE_MAX = 19
 NO_DESCRIPTORS = 7  # all three are closed
+PROGRAM_LOOK_S = 2.0
 WORD = re.compile(r"[^\s\0]{0,63}")  # part of a stamp, which is passed on as words
 
 
@@ -337,6 +338,25 @@ def _explained(request: lbm_pb2.RunRequest, trouble: SpawnFailed, allowed: Seque
     if trouble.phase == KEEPER:
         return "its keeper was stopped"
     return f"{trouble.phase}: {what}"
+
+
+async def at_all_hours(
+    link: KeeperLink, request: lbm_pb2.RunRequest, refused: Refuse, config: Config, job: str
+) -> Refuse:
+    """Returns the refusal by the rules on programs, which hold at all hours, in place of one that
+    passes; the same one if there is none, or that is unknown.
+
+    The directory does not count, as it may be there by then; so a program in it is not found.
+    """
+    rules = config.admission
+    if refused.then is None or not refused.wait_s or not (rules.programs or rules.deny_programs):
+        return refused
+    order = make_order(request, refused.then.run_as, config)
+    order.job, order.directory, order.stamp = job, b"/", None
+    found = await dry_start(link, request, order, PROGRAM_LOOK_S)
+    if found is None or not found.phase.startswith("admission."):
+        return refused
+    return replace(refused, reason=found.reason, wait_s=0.0)
 
 
 async def dry_start(

@@ -251,8 +251,9 @@ async def take(
         notifications.check(uid, options.notify)
     submission = await make_submission(home, *client, request, options)
     answer_s = ANSWER_DETACHED_S if request.has(tags.FLAG_DETACH) else ANSWER_S
-    if why := await why_refused(home, submission, answer_s):
-        raise Unavailable(f"{submission.only}: {why}")
+    why, is_for_good = await why_refused(home, submission, answer_s)
+    if is_for_good:
+        raise Unavailable(why)
     if request.is_staged:
         submission.spec.files = await files.gather(request, uid)
     watching, reply, way.asked_s = None, None, time.monotonic()
@@ -266,6 +267,7 @@ async def take(
             files.store.drop(submission.spec.files)
     if reply.error:
         raise Unavailable(reply.error)
+    reply.warning = reply.warning or why
     if options.notify:
         await notifications.queued(uid, options.notify, submission, reply)
     return submission, reply, watching

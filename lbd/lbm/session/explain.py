@@ -13,7 +13,13 @@ from lbd.lbm.core.journey import keeps_here
 from lbd.lbm.core.journey_events import Refused
 from lbd.lbm.core.next_host_after_refusal import as_excluded, refused_by
 from lbd.lbm.inbound.context import DRAINED, NOT_YET, InboundContext
-from lbd.lbm.inbound.request import dry_start, make_order, phase_of, read_run_request
+from lbd.lbm.inbound.request import (
+    at_all_hours,
+    dry_start,
+    make_order,
+    phase_of,
+    read_run_request,
+)
 from lbd.lbm.outbound.context import OutboundContext
 from lbd.lbm.outbound.directory import Directory
 from lbd.lbm.outbound.request import stamp_message
@@ -33,8 +39,8 @@ from lbd.text.one_line import one_line
 ANSWER_S = 2.0
 FOR_GOOD = "admission"  # the phase of permanent refusals by rules
 CLOSED = (FOR_GOOD, NOT_YET, DRAINED)
-# Any program will do to ask whether a user is let in; rules on programs do not count then.
-PROGRAM, PATH, PROGRAM_RULE = b"true", b"PATH=/usr/bin:/bin", "programs)"
+# Asks whether a user is let in: it is no program, so no rule on programs is about it.
+NO_PROGRAM = b"/"
 # Questions at once. A user who looks into a directory that hangs occupies a turn for that long, so
 # each user has a turn of their own too.
 CHECKS = 4  # for other hosts
@@ -76,15 +82,22 @@ class Checks:
 
     async def _check(self, request: lbm_pb2.RunRequest) -> lbm_pb2.CheckReply:
         admitted = await self._host.admit(request.user, request.uid, request.origin)
-        if isinstance(admitted, Refuse):
-            return refused_reply(admitted.reason, self._host.phase_of(admitted))
         request.job_id = str(next(self._numbers))
+        if isinstance(admitted, Refuse):
+            return await self._refused(request, admitted)
         order = make_order(request, admitted.run_as, self._host.rules.config)
         async with self._turns.turn(order.user):
             found = await dry_start(self._host.link, request, order, ANSWER_S)
         if found is not None:
             return refused_reply(found.reason, phase_of(found.phase))
         return lbm_pb2.CheckReply(able=True)
+
+    async def _refused(self, request: lbm_pb2.RunRequest, refused: Refuse) -> lbm_pb2.CheckReply:
+        if refused.then is not None:
+            link, config = self._host.link, self._host.rules.config
+            async with self._turns.turn(refused.then):
+                refused = await at_all_hours(link, request, refused, config, request.job_id)
+        return refused_reply(refused.reason, self._host.phase_of(refused))
 
     async def explain(self, question: Json, caller: Caller) -> Json:
         """Returns the LIM's dry decision among the hosts that could begin the command."""
@@ -130,8 +143,8 @@ class Checks:
         except LbdError:
             return ""
         request = lbm_pb2.RunRequest(
-            job_id="check", origin=own, user=user_name(caller.uid), uid=caller.uid, argv=[PROGRAM],
-            environment=[PATH], directory=b"/",
+            job_id="check", origin=own, user=user_name(caller.uid), uid=caller.uid,
+            argv=[NO_PROGRAM], directory=b"/",
         )  # fmt: skip
 
         async def why(host: ClusterHost | None) -> Refused | None:
@@ -141,8 +154,7 @@ class Checks:
             except LbdError:
                 return None
             said = Refused(f"{name}: {one_line(reply.reason)}", reply.phase)
-            is_about_program = PROGRAM_RULE in reply.reason
-            return said if reply.phase in CLOSED and not is_about_program else None
+            return said if reply.phase in CLOSED else None
 
         asked = {HostId(own): None, **{HostId(peer.name): peer for peer in others}}
         names = [one for one in asked if only in (None, one) and one not in left_out]

@@ -112,6 +112,11 @@ def test_of_a_dead_lbm_the_queue_is_not_the_fault(monkeypatch):
             "correct the password, in the place that the line names",
         ),
         ("dispatch.store /x/ledger.sqlite: of a newer lbd", "set dispatch.store as on h1"),
+        (
+            "dispatch.store /x/l: Read-only file system for lbd-dispatcher.service: `systemctl "
+            "edit lbd-dispatcher`, [Service] ReadWritePaths=/x (an existing directory)",
+            "do what that line says; then",
+        ),
         ("", "run `systemctl start lbd-dispatcher`"),
     ],
 )

@@ -4,11 +4,12 @@ import time
 
 import pytest
 
+from lbd.config.access import AdminConfig
 from lbd.config.schema import ClusterConfig, Config, HostConfig
 from lbd.console.daemons import Daemons
 from lbd.doctor.checks import FAULT, OK, WARN
 from lbd.doctor.findings import no_peers
-from lbd.doctor.peers import fix_of, join_address, network, sharing
+from lbd.doctor.peers import administrators_hosts, fix_of, join_address, network, sharing
 from lbd.keeper.run_as import CLOSED, ROOT_REFUSED
 from lbd.lbm.core.admission import not_allowed
 from lbd.model import Closed
@@ -48,6 +49,15 @@ def test_a_host_that_runs_only_some_programs_is_well(rule, monkeypatch):
     (found,) = sharing(daemons)
     assert (found.state, found.fix) == (OK, "")
     assert found.says == f"accepts only some programs from here ({rule}); `true` is none of them"
+
+
+@pytest.mark.parametrize("why", ["late", "down", "revoked"])
+def test_a_host_that_is_not_reached_is_no_second_fault(why, monkeypatch):
+    """Beside the fault: `accepts none from here: late; fix: see lbctl explain COMMAND`."""
+    rows = [{"name": "h2", "why": why}, {"name": "h1", "why": ""}]
+    daemons = Daemons(Config(host=HostConfig(name="h1")))
+    monkeypatch.setattr(Daemons, "lbm", lambda *_: {"candidates": rows})
+    assert not [*sharing(daemons)]
 
 
 def test_a_keeper_with_old_settings_is_to_be_restarted():
@@ -112,6 +122,18 @@ def test_on_the_host_of_the_authority_a_join_address_is_unset(tmp_path) -> None:
         files.home.write_text(f"{home} 10.0.0.9:7901\n")
         (check,) = join_address(rows, config)
         assert ("cluster.join --unset`" in check.fix) == unset
+
+
+def test_a_lost_host_that_settings_still_name_is_reported() -> None:
+    """After a restore on h2 it saw only jobs submitted there, as the others still named h1."""
+    admin = AdminConfig(hosts=("h1", "h2", "login*"), settings_hosts=("h2",))
+    config = Config(host=HostConfig(name="h3"), admin=admin)
+    rows = [{"name": "h3"}, {"name": "h2"}]
+    (found,) = administrators_hosts(rows, config)
+    assert (found.name, found.says) == ("admin.hosts", "names h1, not in this cluster now")
+    assert """admin.hosts '["h2", "login*"]'`""" in found.fix
+    assert not [*administrators_hosts([*rows, {"name": "h1"}], config)]
+    assert not [*administrators_hosts([], config)]
 
 
 def silent(name: str, error: str = "no answer within 2 s") -> dict[str, object]:

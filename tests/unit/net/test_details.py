@@ -36,6 +36,9 @@ from lbd.net.details import in_plain_words
         ("Cancelling all calls", "it was stopped"),
         ("failed to connect to all addresses; last error: UNKNOWN: ipv4:10.1.2.3:7901: OK",
          "it cannot be reached (no answer)"),
+        ("failed to connect to all addresses; last error: UNKNOWN: ipv4:10.1.2.3:7901: tcp "
+         "handshaker shutdown", "it cannot be reached (no answer)"),
+        ("tcp handshaker shutdown", "it is silent"),
         ("cancelled by its user", "cancelled by its user"),
         ("h2 is revoked", "h2 is revoked"),
         ("the job printed: Socket closed", "the job printed: Socket closed"),

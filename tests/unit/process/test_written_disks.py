@@ -3,6 +3,8 @@
 import threading
 from pathlib import Path
 
+import pytest
+
 from lbd.config.dispatch import DispatchConfig
 from lbd.config.schema import Config, HostConfig, StageConfig
 from lbd.process import written_disks
@@ -12,6 +14,7 @@ from lbd.process.written_disks import (
     disk_metrics,
     disks_of,
     of_ledger,
+    sqlite_file,
     written,
 )
 
@@ -65,3 +68,17 @@ def test_the_disks_of_a_host(tmp_path):
     assert list(besides_state(config, of_ledger(config))) == ["ledger"]
     assert not of_ledger(Config(dispatch=DispatchConfig(store="postgresql://db/x")))
     assert not of_ledger(Config())
+
+
+@pytest.mark.parametrize(
+    ("store", "file"),
+    [
+        ("sqlite:///srv/lbd/ledger.sqlite", "/srv/lbd/ledger.sqlite"),
+        ("sqlite:////srv/lbd/ledger.sqlite", "/srv/lbd/ledger.sqlite"),
+        ("sqlite://ledger.sqlite", None),
+        ("postgresql:///srv", None),
+    ],
+)
+def test_a_whole_path_has_one_slash_before_it(store, file):
+    found = sqlite_file(store)
+    assert (None if found is None else str(found)) == file

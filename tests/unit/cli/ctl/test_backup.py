@@ -92,6 +92,8 @@ def test_a_backup_is_complete_and_readable_by_its_owner_only(lbctl, host, tmp_pa
     said = lbctl("backup", tmp_path / "b.tar").out
     assert said == f"{tmp_path}/b.tar: the authority, the cluster's settings, lbd.toml\n"
     assert (tmp_path / "b.tar").stat().st_mode & 0o777 == 0o600
+    again = lbctl("backup", tmp_path / "b.tar").out  # it was replaced without a word
+    assert again.startswith(f"{said}it replaces the file of that name of 20")
     assert json.loads(lbctl("backup", tmp_path / "b.tar", "--json").out)["parts"] == [
         "authority/ledger.json", "authority/authority.pem", "settings.json", "lbd.toml",
     ]  # fmt: skip

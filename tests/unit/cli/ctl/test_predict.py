@@ -259,14 +259,33 @@ def test_an_interval_that_reaches_the_end_of_the_search_has_no_upper_end():
     assert speedup_phrase(known) == f"{said}sigma 0.18 or more; run times off by 7%)"
 
 
-def test_it_is_said_first_that_no_host_takes_the_users_jobs(daemon, capsys):
+def test_no_time_is_given_while_no_host_takes_the_users_jobs(daemon, capsys):
+    """It said so, and in the next line that a job would start at once."""
     why = (
         "h1, h2: commands of bob are not allowed here (admission.groups); everybody may from 18:00"
     )
     told = {"predicted_wait_s": 0.0, "predicted_by": "slots are free", "how": "slots are free"}
     lbm = daemon("lbm", **{"queue.predict": {**told, "nobody_takes": why}})
     assert lbctl.main(["predict"]) == 0
-    assert capsys.readouterr().out.splitlines()[0] == f"no host takes jobs of yours now: {why}"
+    said = " ".join(capsys.readouterr().out.split())
+    begins = "unknown when a job, submitted now, would start: no host takes jobs of yours now"
+    assert said == f"{begins}: {why}"
     lbm.answers["queue.predict"] = told
     assert lbctl.main(["predict"]) == 0
     assert "no host takes" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        (["python3", "-c", "1"], ["python3", "-c", "1"]),
+        (["-n", "2", "make", "-n", "4", "--json"], ["make", "-n", "4", "--json"]),
+        (["--", "cc", "-c"], ["cc", "-c"]),
+        ([], []),
+    ],
+)
+def test_options_after_the_command_are_the_commands(daemon, words, command):
+    """They were `unrecognized arguments`."""
+    lbm = daemon("lbm", **{"queue.predict": {"predicted_wait_s": 0.0, "predicted_by": "free"}})
+    assert lbctl.main(["predict", *words]) == 0
+    assert lbm.asked[-1]["command"] == command

@@ -116,7 +116,9 @@ def test_nothing_is_restarted_that_could_not_start_again(daemon, monkeypatch, ca
     Path(server.server_address).with_name("lim.pid").write_text("1")
     asked = []
     monkeypatch.setattr(os, "kill", lambda pid, number: asked.append(pid))
-    monkeypatch.setattr(restart, "obstacles", lambda config: iter(["10.9.9.9 is not here; move"]))
+    monkeypatch.setattr(
+        restart, "obstacles", lambda config, names: iter(["10.9.9.9 is not here; move"])
+    )
     assert lbctl.main(["restart", "lim"]) == 1
     assert asked == []
     said = "lbctl: nothing is restarted, as it could not start again: 10.9.9.9 is not here; move\n"

@@ -26,9 +26,12 @@ def test_valid_stores(store):
 @pytest.mark.parametrize(
     ("dispatch", "says"),
     [
-        ({"store": "mysql://db/lbd"}, "must be sqlite:///path/of/the/file or postgresql://"),
-        ({"store": "sqlite://relative"}, "must be sqlite:///path/of/the/file"),
-        ({"store": "nothing"}, "must be sqlite:///path/of/the/file"),
+        (
+            {"store": "mysql://db/lbd"},
+            "must be sqlite:///srv/lbd/ledger.sqlite .a whole path. or postgresql://",
+        ),
+        ({"store": "sqlite://relative"}, "must be sqlite:///srv/lbd/ledger.sqlite"),
+        ({"store": "nothing"}, "must be sqlite:///srv/lbd/ledger.sqlite"),
         ({"standby": ("h2",)}, "only with dispatch.store = .postgresql"),
     ],
 )

@@ -52,8 +52,7 @@ def test_a_job_bound_to_that_host_waits_a_little_and_starts(phase):
     assert not failed(table.refuse(phase))
     live = table.life.jobs[JobId("1")]
     assert waiting_reason(table.life, live) == (
-        "it may run only on h1 (-H), which refuses it for now; "
-        "h1: /home/ann: No such file or directory"
+        "it may run only on h1 (-H), which refuses it for now: /home/ann: No such file or directory"
     )
     table.passes(14.0)
     assert table.begun == []

@@ -64,10 +64,9 @@ def test_it_says_until_when_it_waits_whatever_another_host_refuses_later():
     assert [one.reason for one in refused if isinstance(one, Changed)] == [
         f"{again.host}: not allowed here"
     ]
-    names, later = f"{again.host}, h3", begin.host
     assert waiting_reason(table.life, table.life.jobs[job]) == (
-        f"all hosts that accept jobs now are excluded (-x, or it could not begin there: {names}) "
-        f"or refuse it for now: {later}; {later}: everybody may from 18:00"
+        f"no host that accepts jobs now is suitable; {begin.host}: everybody may from 18:00; "
+        f"{again.host}: not allowed here; h3: excluded (-x)"
     )
     table.now_s = 600.0
     table.life.tick(*table.when)

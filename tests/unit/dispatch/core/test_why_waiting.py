@@ -374,6 +374,12 @@ def test_hosts_that_are_set_aside_are_named():
     submit(life, "3")
     said = "no host accepts jobs: 1 host drained, set aside after failures: h1"
     assert reason(life, "3") == said
+    life.host_gone(HostId("h1"), 0.0, DICE, Closed.STOPPING)
+    life.host_gone(HostId("h1"), 0.0, DICE)
+    assert reason(life, "3") == "no host accepts jobs: 1 host drained, 1 host was stopped"
+    life.host_is(HostSlots(HostId("h2"), 1), 0.0, DICE)
+    submit(life, "4", barred=frozenset({HostId("h2")}))
+    assert reason(life, "4").endswith("; h1: was stopped")
 
 
 def test_a_job_of_a_user_at_the_limit_says_so():

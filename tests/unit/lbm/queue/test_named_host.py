@@ -12,6 +12,7 @@ from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.gen import lbm_pb2
 
 DENIED = lbm_pb2.CheckReply(reason="commands of ann are not\nallowed here", for_good=True)
+REASON = "commands of ann are not allowed here"
 
 
 @dataclass
@@ -48,7 +49,7 @@ def submission(only="h2", **more):
 
 async def test_it_is_asked_about_the_user_and_the_program():
     home = Home()
-    assert await why_refused(home, submission()) == "commands of ann are not allowed here"
+    assert await why_refused(home, submission()) == (f"h2: {REASON}", True)
     (asked,) = home.asked
     assert (asked.user, asked.uid, asked.origin, list(asked.argv)) == ("ann", 1000, "h1", [b"cc"])
     assert list(asked.environment) == [b"PATH=/bin"]
@@ -65,7 +66,15 @@ async def test_it_is_asked_about_the_user_and_the_program():
     ],
 )  # fmt: skip
 async def test_a_temporary_or_unknown_problem_is_left_to_the_queue(home):
-    assert await why_refused(home, submission()) == ""
+    assert await why_refused(home, submission()) == ("", False)
+
+
+async def test_a_host_that_admits_the_user_at_other_hours_says_so_at_once():
+    """The job waited until then, and its user was told nothing."""
+    home = Home(lbm_pb2.CheckReply(reason=f"{REASON}; everybody may from 18:00", phase="not-yet"))
+    said = await why_refused(home, submission())
+    only = "it may run only on h2 (-H), which refuses it for now"
+    assert said == (f"{only}: {REASON}; everybody may from 18:00", False)
 
 
 @pytest.mark.parametrize(
@@ -75,5 +84,5 @@ async def test_a_temporary_or_unknown_problem_is_left_to_the_queue(home):
 )  # fmt: skip
 async def test_a_job_that_starts_elsewhere_or_later_or_is_in_the_queue_is_not_asked_about(asked):
     home = Home()
-    assert await why_refused(home, asked) == ""
+    assert await why_refused(home, asked) == ("", False)
     assert not home.asked

@@ -6,9 +6,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from lbd.config.access import AdmissionConfig
 from lbd.config.schema import Config, HostConfig
 from lbd.errors import Unavailable
-from lbd.keeper.run_as import Admit, LocalUser
+from lbd.keeper.run_as import Admit, LocalUser, Refuse
+from lbd.lbm.keeper_link import SpawnFailed
 from lbd.lbm.session.cluster import ClusterHost, Unreached
 from lbd.lbm.session.explain import CHECKS, Checks
 from lbd.local.budget import Budget
@@ -186,8 +188,7 @@ async def test_a_prediction_says_that_no_hosts_rules_let_the_user_in():
     [
         lbm_pb2.CheckReply(able=True),
         Unavailable("no answer within 4 s"),
-        closed("true: No such file or directory", "exec"),
-        closed("true is not allowed here (admission.deny_programs); ask", "admission"),
+        closed("/: Permission denied", "exec"),
     ],
 )
 async def test_one_host_that_lets_the_user_in_or_may_is_enough(h3):
@@ -196,3 +197,30 @@ async def test_one_host_that_lets_the_user_in_or_may_is_enough(h3):
     assert await nobody(shut, h2=shut, h3=h3, excluded=["h3"]) == f"h1, h2: {LATER}"
     assert await nobody(h2=shut, h3=h3, only="h2") == f"h2: {LATER}"
     assert await nobody(shut, h2=shut, h3=h3, excluded=["h1", "h2", "h3"]) == ""
+
+
+@pytest.mark.parametrize(
+    ("argv", "forbids", "said"),
+    [
+        (b"uname", SpawnFailed("admission.programs", 0), "admission"),
+        (b"/", SpawnFailed("exec", 13), "not-yet"),  # asked about the user alone
+    ],
+)
+async def test_a_program_that_no_hour_admits_is_refused_for_good(argv, forbids, said):
+    """`lbrun -H` and `-d` were told of the hours of everybody, and refused then."""
+
+    async def not_now(user, uid, origin):
+        return Refuse(LATER, wait_s=60.0, then=Admit(None))
+
+    async def ask(order, timeout_s):
+        raise forbids
+
+    here = host()
+    here.rules.config = Config(admission=AdmissionConfig(programs=("/usr/bin/gcc",)))
+    here.admit, here.link.ask = not_now, ask
+    here.phase_of = lambda refused: "not-yet" if refused.wait_s else "admission"
+    request = lbm_pb2.RunRequest(job_id="0", origin="h2", user="bob", uid=BOB, argv=[argv],
+                                 directory=b"/")  # fmt: skip
+    reply = await Checks(here, None).for_peer(request.SerializeToString(), "h2")
+    assert (reply.phase, reply.for_good) == (said, said == "admission")
+    assert (reply.reason == LATER) == (said == "not-yet")
