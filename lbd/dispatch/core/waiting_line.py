@@ -102,7 +102,10 @@ NARROW = 100  # flows skipped in a row because they need more slots than their u
 
 
 class Waiting:
-    """One line. A job that left other than by `take` is skipped when met: its `line` differs."""
+    """One line. A job that left other than by `take` is skipped when met: its `line` differs.
+
+    One class because whose turn it is depends on all of its tables.
+    """
 
     def __init__(self, line: HostConnection, shares: Shares, backlog: Backlog) -> None:
         self.line = line

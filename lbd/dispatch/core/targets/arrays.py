@@ -48,7 +48,7 @@ ARRAYS_OF_USER, ARRAYS_OF_HOST = 100, 400  # few: the next job is searched among
 class Targets:
     """Feed it what happens to tasks; ask it how many of an array may run.
 
-    `room` says how many such tasks all slots together hold, in use or not.
+    `room`: how many such tasks all slots hold, in use or not. One class because all share these.
     """
 
     def __init__(self, room: Callable[[QueuedJob], int], is_held: bool = True) -> None:
