@@ -87,6 +87,7 @@ HISTORY = some([alone({**JOB, "state": one_of(*HISTORY_STATES)}, JOB_MORE)])
 ACTED = some([alone({"id": "text?", "ok": "flag", "error": "text?"}, {"still_open": "text"})])
 FIGURES: dict[str, object] = {
     "jobs": "integer", "failed": "integer", "ran_s": "number", "cpu_s": "number",
+    "slot_hours": "number?",
     "mean_response_s": "number?", "sd_response_s": "number?",
     "mean_waiting_s": "number?", "sd_waiting_s": "number?",
     "mean_slowdown": "number?", "sd_slowdown": "number?", "transferred": "number?",

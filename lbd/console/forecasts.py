@@ -60,10 +60,15 @@ def interval_text(given: object) -> str:
 
 def begin_phrase(one: Json) -> str:
     """Returns when a job will begin and how that was estimated; "" if nothing is known."""
-    how = text(one, "predicted_by")
+    when, how = begin_time(one), text(one, "predicted_by")
+    return f"{when} ({how})" if when else how
+
+
+def begin_time(one: Json) -> str:
+    """Returns when a job will begin; "" if that is not known."""
     wait_s = number(one, "predicted_wait_s")
     if math.isnan(wait_s):
-        return how
+        return ""
     key = "predicted_from" if "predicted_from" in one else "comparable"
     choices = tables(one, "choices") if "choices" in one else []
     interval = choices[0].get("begins_in_s_90") if choices else one.get("predicted_wait_s_90")
@@ -75,7 +80,7 @@ def begin_phrase(one: Json) -> str:
         shown = interval_text(interval)
         proven = is_proven(one, key)
         found += f", {shown} in nine cases out of ten" if proven else f", likely {shown}"
-    return f"{found} ({how})"
+    return found
 
 
 def truth_phrase(one: Json) -> str:

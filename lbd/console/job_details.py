@@ -7,7 +7,7 @@ import signal
 from lbd.console import figures
 from lbd.console.figures import Clock
 from lbd.console.figures import duration as shown_duration
-from lbd.console.forecasts import begin_phrase, target_lines, truth_phrase
+from lbd.console.forecasts import begin_time, target_lines, truth_phrase
 from lbd.console.jobs import counts_of, shown_command, shown_state
 from lbd.console.output_paths import fetch_paths, path_of
 from lbd.console.reply import Json, number, table, tables, text, texts, whole
@@ -170,7 +170,9 @@ def outlook_lines(one: Json, clock: Clock) -> list[str]:
     a target."""
     ran_s = clock.now_s - number(one, "started")
     if not text(one, "array") or math.isnan(ran_s):
-        return [f"begins   {begins}"] if (begins := begin_phrase(one)) else []
+        when, how = begin_time(one), text(one, "predicted_by")
+        lines = [f"begins   {when}", f"forecast {how}"] if when else [f"begins   {how}"]
+        return lines[: bool(when) + bool(how)]
     counts = counts_of(one)
     if not sum(counts.get(state, 0) for state in INTERRUPTING) or one.get("target"):
         return []

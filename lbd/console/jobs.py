@@ -17,12 +17,14 @@ ANSWER_S = 25.0  # enough for very many jobs, and longer than the LBM's longest 
 INDEX_WIDTH = 24
 
 
-def fetch(daemons: Daemons, ended_too: bool, *, tasks: bool = False) -> Json:
+def fetch(daemons: Daemons, ended_too: bool, *, tasks: bool = False, of_hosts: bool = True) -> Json:
     """Returns {"jobs": those of every host, "missing": the hosts that did not answer, "withheld":
     by host, the setting that hides some of its jobs, "only_of": the user whose jobs these are, if
-    they are not everybody's}."""
+    they are not everybody's}. `of_hosts`: otherwise only the queue is asked."""
     daemons.lbm({"op": "status"})  # an LBM that hangs fails here, after a shorter wait
-    question: Json = {"op": "jobs", "all": ended_too, "cluster": True, "tasks": tasks}
+    question: Json = {
+        "op": "jobs", "all": ended_too, "cluster": True, "tasks": tasks, "hosts": of_hosts,
+    }  # fmt: skip
     return daemons.lbm(question, ANSWER_S)
 
 

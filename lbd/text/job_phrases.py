@@ -12,6 +12,7 @@ HELD_FOR_A_WHILE = "held for a while: "  # of one that is tried again later, wit
 STARTING = "starting on "  # begins the reason of a job that waits for nothing more
 CANNOT_OPEN = "cannot open the output file"  # begins the reason of a job that therefore never ran
 NOT_WRITTEN = "so the queue takes no new jobs and begins none"
+NOT_KNOWN_YET = "not known yet: "  # begins what a forecast lacks
 NO_HOST = "no host "  # in the refusal of an id such as h9-1
 DISPATCHER = "the dispatcher"  # its entry among the hosts whose jobs are missing from a list
 # A job from sbatch is a shell that runs this line, followed by the script's name and its arguments.

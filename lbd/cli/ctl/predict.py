@@ -22,6 +22,7 @@ from lbd.console.reply import Json, table, tables, text
 from lbd.console.reply import number as number_in
 from lbd.errors import ConfigError, LbdError
 from lbd.model import Needs
+from lbd.text.job_phrases import NOT_KNOWN_YET
 from lbd.text.needs import read_features, read_needs
 from lbd.text.needs_words import needs_text
 from lbd.text.spelling import nearest
@@ -168,7 +169,8 @@ def predict_lines(reply: Json, least: int, most: int, page: Page) -> list[str]:
         what = "a job" if least == 1 else f"a job of {least} slots"
         said = f"{what}, submitted now, would start: {begin_phrase(reply)}"
         if math.isnan(number_in(reply, "predicted_wait_s")):
-            said = f"unknown when {what}, submitted now, would start: {begin_phrase(reply)}"
+            why = begin_phrase(reply).removeprefix(NOT_KNOWN_YET)
+            said = f"unknown when {what}, submitted now, would start: {why}"
         return wrapped(said, page.columns, "  ")
     count = f"{least}" if least == most else f"{least}-{most}"
     slots = "slot" if most == 1 else "slots"

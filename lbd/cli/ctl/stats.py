@@ -259,6 +259,7 @@ def measure_json(measure: Measure) -> Json:
         shown[f"p95_{name}{unit}"] = moments.percentile(TAIL)
     shown["transferred"] = measure.transferred
     shown["wrong_transfers"] = measure.wrong_transfers
+    shown["slot_hours"] = measure.slot_s / 3600.0
     return shown
 
 

@@ -98,6 +98,8 @@ class Queues:
         self.lines: dict[HostConnection, Waiting] = {}
         self.servers: dict[HostConnection, list[Server]] = {}
         self.hogged: dict[HostId, Server] = {}  # where one user's commands hold all slots
+        # Lines with no job for these hosts, until that may have changed; whose jobs were passed.
+        self._none_beside_hog: dict[HostConnection, set[str]] = {}
         self._open: dict[HostConnection, LineServers] = {}  # for lines with several servers
         self._numbers = 0
         self._wide_waiting = 0  # jobs in lines that need more than one slot
@@ -187,6 +189,7 @@ class Queues:
         if not self.gangs.parked:
             return []
         self.shares.at(now_s)
+        self._none_beside_hog.clear()
         return self._fill(self.servers, now_s, rng) if self.gangs.passed(now_s) else []
 
     def is_suspended(self, job: JobId, suspended: bool, now_s: float) -> None:
@@ -241,7 +244,7 @@ class Queues:
         server = self.hosts.pop(name, None)
         if server is None:
             return []
-        self.hogged.pop(name, None)
+        self._is_hogged(name, None)
         server.is_of(None)
         if not server.running:
             del self.servers_by_host[name]
@@ -296,11 +299,15 @@ class Queues:
         if before is None or before.usable != host.usable:
             self.heads.slots_changed()
         self.hosts.setdefault(host.name, server)
-        if host.beside_hog:
-            self.hogged[host.name] = server
-        else:
-            self.hogged.pop(host.name, None)
+        self._is_hogged(host.name, server if host.beside_hog else None)
         return server, before is None or serves(before) != serves(host)
+
+    def _is_hogged(self, name: HostId, server: Server | None) -> None:
+        if server is not None:
+            self.hogged[name] = server
+        elif self.hogged.pop(name, None) is None:
+            return
+        self._none_beside_hog.clear()
 
     def _line(self, line: HostConnection) -> Waiting:
         if line not in self.lines:
@@ -320,6 +327,9 @@ class Queues:
             if isinstance(registered, Entry):
                 self.aside[registered.id] = registered
             return None
+        takers = self.hogged.values() if line in self._none_beside_hog else ()
+        if any(one.takes_beside_hog(kind) for one in takers):
+            del self._none_beside_hog[line]
         waiting = self._line(line)
         registered.line = line
         waiting.add(registered)
@@ -351,6 +361,8 @@ class Queues:
         assert registered.line is not None
         waiting = self.lines[registered.line]
         self.heads.gone(registered.id, registered.line)
+        if registered.kind.user not in self._none_beside_hog.get(registered.line, ()):
+            self._none_beside_hog.pop(registered.line, None)
         registered.line = None
         waiting.jobs -= 1
         waiting.slots -= registered.kind.slots
@@ -366,6 +378,8 @@ class Queues:
         entry.host, entry.slots = name, slots
         server.sits(entry)
         server.started += slots
+        if name in self.hogged:
+            self._none_beside_hog.clear()
         self.heads.slots_changed()
         self._rank(server)
         self.gangs.changed(name)
@@ -376,6 +390,8 @@ class Queues:
         name, entry.host, entry.suspended_s = entry.host, None, None
         server = self.servers_by_host[name]
         server.rises(entry)
+        if name in self.hogged or self.shares.passes_over:
+            self._none_beside_hog.clear()
         self.heads.released(entry.job.id, self.shares.now_s)
         self._rank(server)
         self.gangs.changed(name)
@@ -432,6 +448,7 @@ class Queues:
         """Recomputes which hosts serve which line; jobs that cannot be served where they wait
         move."""
         self.heads.slots_changed()
+        self._none_beside_hog.clear()
         present = [server.host for server in self.hosts.values() if server.host]
         self.servers = {}
         for server in self.hosts.values():
@@ -538,16 +555,18 @@ class Queues:
     def _beside_hog(self, head: Registered, waiting: Waiting) -> tuple[Registered, Server | None]:
         """Returns a job that starts on a host although commands of one user hold all its slots, and
         the host: the head of the line, or else the first job behind it that is of another user than
-        those, since the hog's own jobs at the head would keep all others from that host."""
+        those, since the hog's own jobs at the head would keep all others from that host. Looks at
+        few jobs, and in vain only once until something of that has changed: a million may wait."""
         line, plan = waiting.line, self._plan(waiting.line)
+        if line in self._none_beside_hog:
+            return head, None
         kept = plan.kept if plan is not None else ()
         able = [
             one for name, one in self.hogged.items()
-            if line in one.lines and name not in kept and not self._kept(one, line)
+            if one.host and one.used < one.host.beside_hog
+            and line in one.lines and name not in kept and not self._kept(one, line)
         ]  # fmt: skip
-        hogs = {one.host.hog for one in able if one.host and one.used < one.host.beside_hog}
-        if not hogs:
-            return head, None
+        hogs = {one.host.hog for one in able if one.host}
         passed: set[Flow | str] = set()  # flows that a limit bars, and hogs
         first = islice(waiting.in_turn(), LOOKED_AT) if head.kind.user in hogs else ()
         for registered in (head, *(self.registry[one.id] for one in first)):
@@ -563,6 +582,8 @@ class Queues:
                 passed.add(kind.user)
             else:
                 break
+        if plan is None and not self._may_keep:
+            self._none_beside_hog[line] = hogs
         return head, None
 
     def _fill_behind(

@@ -22,6 +22,7 @@ import math
 from collections import Counter, OrderedDict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 
 from lbd.lbm.core.execution_events import Kind, SlotAwaited, SlotGranted, SlotRefused, Spec
 from lbd.model import NO_FACTS, NO_NEEDS, Facts, JobId, Needs
@@ -163,6 +164,8 @@ class Slots:
     wanted: dict[JobId, int] = field(default_factory=dict)  # of waiting jobs, if more than one
     needs: dict[JobId, Needs] = field(default_factory=dict)  # of waiting jobs
     pool: ResourcePool = field(default_factory=ResourcePool)
+    # Slots of each user. Kept up to date: counting all holders at each end takes longer.
+    _held: Counter[str] = field(init=False, default_factory=Counter)
 
     def take(
         self,
@@ -201,10 +204,7 @@ class Slots:
         """Counts a job that runs already, whatever is free. `grant`: what an LBM before granted
         it.
         """
-        self.holders.add(job)
-        self.users[job] = user
-        if width > 1:
-            self.widths[job] = width
+        self._give(job, user, width)
         self.pool.hold(job, grant)
 
     @property
@@ -265,7 +265,7 @@ class Slots:
 
     def is_beyond_share(self, user: str, width: int) -> bool:
         """Whether a user with so many more would leave too few places to others."""
-        return bool(user) and self._held()[user] + width > self.user_places
+        return bool(user) and self._held[user] + width > self.user_places
 
     @property
     def is_full(self) -> bool:
@@ -282,8 +282,11 @@ class Slots:
         the jobs `besides`: some of that room may be theirs."""
         if not self.is_full:
             return "", 0
-        held = self._held(besides)
-        (user, count), *_ = held.most_common(1) or [("", 0)]
+        held = self._held.copy()
+        for job in besides:
+            if job in self.holders:
+                held[self.users.get(job, "")] -= self.widths.get(job, 1)
+        user, count = max(held.items(), key=itemgetter(1), default=("", 0))
         used = held.total()
         room = min(self.total - self._share + count, self.total + self.beyond) - used
         is_hog = bool(user) and used >= self.total and count > self._share and room > 0
@@ -297,12 +300,24 @@ class Slots:
         """Less than all slots, however few there are; of one slot, none."""
         return int(self.total * USER_SHARE)
 
-    def _held(self, besides: Collection[JobId] = ()) -> "Counter[str]":
-        held: Counter[str] = Counter()
-        for job in self.holders:
-            if job not in besides:
-                held[self.users.get(job, "")] += self.widths.get(job, 1)
-        return held
+    def _give(self, job: JobId, user: str, width: int) -> None:
+        """Gives a job so many slots, instead of those that it holds."""
+        self._let_go(job)
+        self.holders.add(job)
+        self.users[job] = user
+        self._held[user] += width
+        if width > 1:
+            self.widths[job] = width
+
+    def _let_go(self, job: JobId) -> None:
+        """Takes its slots from a job, if it holds any."""
+        if job not in self.holders:
+            return
+        self.holders.remove(job)
+        user = self.users.get(job, "")
+        self._held[user] -= self.widths.pop(job, 1)
+        if not self._held[user]:
+            del self._held[user]
 
     def enqueue(self, job: JobId, user: str = "", width: int = 1, needs: Needs = NO_NEEDS) -> bool:
         """Queues a job for a slot, or so many. Returns False if too many jobs wait, or too many of
@@ -311,7 +326,7 @@ class Slots:
         if len(self.waiting) + beyond >= self.max_waiting:
             return False
         theirs = sum(self.users.get(waiting) == user for waiting in self.waiting)
-        theirs += max(0, self._held()[user] - self.total)
+        theirs += max(0, self._held[user] - self.total)
         if user and theirs >= max(1, int(self.max_waiting * USER_SHARE)):
             return False
         self.waiting[job] = None
@@ -332,17 +347,14 @@ class Slots:
     def _run(self, job: JobId) -> None:
         self.waiting.pop(job, None)
         self.pool.take(job, self.needs.pop(job, NO_NEEDS))
-        self.holders.add(job)
-        if width := self.wanted.pop(job, 0):
-            self.widths[job] = width
+        self._give(job, self.users.get(job, ""), self.wanted.pop(job, 1))
 
     def release(self, job: JobId) -> list[JobId]:
         """Removes a job that has ended or given up waiting. Returns the jobs that got a slot by
         that."""
-        self.holders.discard(job)
+        self._let_go(job)
         self.waiting.pop(job, None)
         self.users.pop(job, None)
-        self.widths.pop(job, None)
         self.wanted.pop(job, None)
         self.needs.pop(job, None)
         self.pool.free(job)
@@ -361,11 +373,11 @@ class Slots:
         """
         promoted = []
         while self.waiting:
-            held, blocked = self._held(), self._blocked() if self.needs else ()
+            blocked = self._blocked() if self.needs else ()
             able = [job for job in self.waiting if job not in blocked]
             if not able:
                 break
-            following = min(able, key=lambda job: held[self.users.get(job, "")])
+            following = min(able, key=lambda job: self._held[self.users.get(job, "")])
             if self.used + self.wanted.get(following, 1) > self.total:
                 break
             self._run(following)

@@ -66,6 +66,7 @@ FINAL = ("ended", "refused")
 UNFINISHED = (
     Phase.ADMISSION, Phase.SLOT, Phase.FILES, Phase.HELD, Phase.CALLED_OFF, Phase.COLLECTING
 )  # fmt: skip
+ENDING = WORDS[Closed.STOPPING]
 
 
 @dataclass(slots=True)
@@ -79,6 +80,15 @@ class Held:
 
 def as_message(key: Key, held: Held) -> pb.Held:
     return pb.Held(job=key[0], attempt=key[1], stop_reason=held.attempt.execution.stop_reason)
+
+
+def learn(ahead: Ahead, attempt: Attempt, report: pb.AttemptReport) -> None:
+    """Learns how long attempts hold their slots."""
+    execution = attempt.execution
+    if report.phase == "slot" and execution.spec.slots == (1, 1):
+        ahead.waited()
+    elif execution.exit is not None and execution.process is not None:
+        ahead.ran(execution.exited_s - execution.process.began_s)
 
 
 class DispatcherLine:
@@ -238,10 +248,8 @@ class DispatcherLine:
             return
         if fault := fault_of_start(start):
             return self._turn_away(start, "request", f"its order cannot be carried out: {fault}")
-        if self._ending:
-            return self._turn_away(start, "late", WORDS[Closed.STOPPING])
-        if is_too_much(self._held.values(), start):
-            return self._turn_away(start, "late", TOO_MUCH)
+        if self._ending or is_too_much(self._held.values(), start):
+            return self._turn_away(start, "late", ENDING if self._ending else TOO_MUCH)
         if not self._leases.take(key, start.anchor, start.lease_s, clock_s()):
             return self._turn_away(start, "late", "the order arrived too late")
         until_s = self._leases.until_s[key]
@@ -265,7 +273,7 @@ class DispatcherLine:
         if held is not None and report.event in FINAL:
             held.end = report
             self._leases.drop(key)
-            self._learn(held.attempt, report)
+            learn(self._ahead, held.attempt, report)
         self._pending.add(report)
         if report.phase == "slot" or self._ahead.has_changed(self._host.slots.total):
             self._heartbeat_wanted = True
@@ -277,14 +285,6 @@ class DispatcherLine:
             self._wake_in(LINGER_S)
         else:
             self._wake.set()
-
-    def _learn(self, attempt: Attempt, report: pb.AttemptReport) -> None:
-        """Learns how long attempts hold their slots."""
-        execution = attempt.execution
-        if report.phase == "slot" and execution.spec.slots == (1, 1):
-            self._ahead.waited()
-        elif execution.exit is not None and execution.process is not None:
-            self._ahead.ran(execution.exited_s - execution.process.began_s)
 
     def _wake_in(self, seconds: float) -> None:
         loop = asyncio.get_running_loop()

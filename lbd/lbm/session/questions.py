@@ -146,13 +146,15 @@ class Questions:
         return reply
 
     async def _jobs(self, question: Json, asker: Asker, *, is_admin: bool) -> Json:
-        """The jobs of `asker`, or of everybody for an administrator."""
+        """The jobs of `asker`, or of everybody for an administrator. Without `hosts` only those of
+        the queue."""
         everything, whose = bool(question.get("all", False)), None if is_admin else asker
-        jobs = self._own_jobs(everything, whose)
+        asks_hosts = question.get("hosts", True)
+        jobs = self._own_jobs(everything, whose) if asks_hosts else []
         used = {self._home.config.host.name: await self._cpu.here.by_job()}
         missing: list[str] = []
         withheld: Json = {}
-        if question.get("cluster", True):
+        if asks_hosts and question.get("cluster", True):
             for host, reply in (await self._peers_jobs(everything, asker, is_admin)).items():
                 if reply is None:
                     missing.append(host)

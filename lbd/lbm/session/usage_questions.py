@@ -212,6 +212,7 @@ def figures(measure: Measure, key: str = "") -> pb.Figures:
         response=pb.Sums(**asdict(measure.response)),
         waiting=pb.Sums(**asdict(measure.waiting)),
         slowdown=pb.Sums(**asdict(measure.slowdown)),
+        slot_s=measure.slot_s,
     )
 
 
@@ -245,6 +246,7 @@ def figures_row(figure: pb.Figures) -> list[object]:
         for moments in (figure.response, figure.waiting, figure.slowdown)
     ]
     row: list[object] = [one_line(figure.key), *counts, finite(figure.cpu_s), *sums, *steps]
+    row.append(finite(figure.slot_s) if figure.HasField("slot_s") else None)
     measure_of_row(row)
     return row
 

@@ -72,6 +72,7 @@ class Measure:
     response: Moments = field(default_factory=Moments)
     waiting: Moments = field(default_factory=Moments)
     slowdown: Moments = field(default_factory=Moments)
+    slot_s: float = 0.0  # how long they ran, times their slots; NaN: not known of all
 
     def add(self, other: "Measure") -> None:
         self.jobs += other.jobs
@@ -82,6 +83,7 @@ class Measure:
         self.response.add(other.response)
         self.waiting.add(other.waiting)
         self.slowdown.add(other.slowdown)
+        self.slot_s += other.slot_s
 
     @property
     def ran_s(self) -> float:
@@ -116,17 +118,18 @@ def measure_of_row(row: object) -> tuple[str, Measure]:
     """Raises PeerError."""
     if (
         not isinstance(row, list)
-        or len(row) not in (15, 18)
+        or len(row) not in (15, 18, 19)
         or not isinstance(row[0], str)
         or not all(isinstance(value, int | float) for value in row[1:15])
     ):
         raise PeerError(NO_FIGURES)
     key, jobs, failed, moved, wrong, cpu_s, *rest = row
-    steps = map(steps_of_row, rest[9:] or [[], [], []])
+    steps = map(steps_of_row, rest[9:12] or [[], [], []])
+    slot_s = rest[12] if len(rest) > 12 and isinstance(rest[12], int | float) else math.nan
     response, waiting, slow = (
         Moments(rest[at], rest[at + 1], rest[at + 2], next(steps)) for at in (0, 3, 6)
     )
-    return key, Measure(jobs, failed, moved, wrong, cpu_s, response, waiting, slow)
+    return key, Measure(jobs, failed, moved, wrong, cpu_s, response, waiting, slow, slot_s)
 
 
 def steps_of_row(pairs: object) -> dict[int, int]:

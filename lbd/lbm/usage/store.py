@@ -61,7 +61,8 @@ SUMS = f"""
     count(*), total(failed), total(moved), total(wrong), total(cpu_s),
     count(response_s), total(response_s), total(response_s * response_s),
     count(waiting_s), total(waiting_s), total(waiting_s * waiting_s),
-    count(slow), total(slow), total(slow * slow)
+    count(slow), total(slow), total(slow * slow),
+    total(max(0.0, response_s - waiting_s) * coalesce(slots, 1))
     FROM ({ENDED})
 """  # a number of ours
 FOREVER = 1e300  # UNIX seconds
@@ -391,6 +392,5 @@ def measure_of(sums: Sequence[float]) -> Measure:
     response, waiting, slow = (
         Moments(int(rest[at]), float(rest[at + 1]), float(rest[at + 2])) for at in (0, 3, 6)
     )
-    return Measure(
-        int(jobs), int(failed), int(moved), int(wrong), float(cpu_s), response, waiting, slow
-    )
+    counts = int(jobs), int(failed), int(moved), int(wrong)
+    return Measure(*counts, float(cpu_s), response, waiting, slow, float(rest[9]))

@@ -375,7 +375,7 @@ class AlgorithmSince(_message.Message):
     def __init__(self, since: _Optional[float] = ..., name: _Optional[str] = ...) -> None: ...
 
 class Figures(_message.Message):
-    __slots__ = ("key", "jobs", "failed", "moved", "wrong", "cpu_s", "response", "waiting", "slowdown")
+    __slots__ = ("key", "jobs", "failed", "moved", "wrong", "cpu_s", "response", "waiting", "slowdown", "slot_s")
     KEY_FIELD_NUMBER: _ClassVar[int]
     JOBS_FIELD_NUMBER: _ClassVar[int]
     FAILED_FIELD_NUMBER: _ClassVar[int]
@@ -385,6 +385,7 @@ class Figures(_message.Message):
     RESPONSE_FIELD_NUMBER: _ClassVar[int]
     WAITING_FIELD_NUMBER: _ClassVar[int]
     SLOWDOWN_FIELD_NUMBER: _ClassVar[int]
+    SLOT_S_FIELD_NUMBER: _ClassVar[int]
     key: str
     jobs: int
     failed: int
@@ -394,7 +395,8 @@ class Figures(_message.Message):
     response: Sums
     waiting: Sums
     slowdown: Sums
-    def __init__(self, key: _Optional[str] = ..., jobs: _Optional[int] = ..., failed: _Optional[int] = ..., moved: _Optional[int] = ..., wrong: _Optional[int] = ..., cpu_s: _Optional[float] = ..., response: _Optional[_Union[Sums, _Mapping]] = ..., waiting: _Optional[_Union[Sums, _Mapping]] = ..., slowdown: _Optional[_Union[Sums, _Mapping]] = ...) -> None: ...
+    slot_s: float
+    def __init__(self, key: _Optional[str] = ..., jobs: _Optional[int] = ..., failed: _Optional[int] = ..., moved: _Optional[int] = ..., wrong: _Optional[int] = ..., cpu_s: _Optional[float] = ..., response: _Optional[_Union[Sums, _Mapping]] = ..., waiting: _Optional[_Union[Sums, _Mapping]] = ..., slowdown: _Optional[_Union[Sums, _Mapping]] = ..., slot_s: _Optional[float] = ...) -> None: ...
 
 class Sums(_message.Message):
     __slots__ = ("count", "total", "squares", "steps")

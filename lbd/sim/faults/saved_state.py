@@ -27,10 +27,8 @@ def _copied(value: object) -> object:
         for field in fields(value):
             object.__setattr__(made, field.name, _copied(getattr(value, field.name)))
         return made
-    if isinstance(value, OrderedDict):
-        return OrderedDict((_copied(k), _copied(v)) for k, v in value.items())
-    if isinstance(value, dict) and type(value) in (dict, Counter):
-        return {_copied(k): _copied(v) for k, v in value.items()}
+    if isinstance(value, dict) and type(value) in (dict, Counter, OrderedDict):
+        return type(value)({_copied(k): _copied(v) for k, v in value.items()})
     if isinstance(value, list | tuple | set | frozenset | deque):
         return type(value)(_copied(one) for one in value)
     raise TypeError(f"a restart cannot hand over {type(value).__name__}: {value!r}")

@@ -38,6 +38,10 @@ def test_for_a_running_array_its_end_is_forecast_not_the_start_of_its_next_task(
         assert not [line for line in lines if line.startswith("ends ")]
     waits = {**begun, "tasks": {"pending": 10}, "started": None, "predicted_wait_s": 30.0}
     assert [line for line in detail_lines(waits, Clock(1100.0)) if line.startswith("begins")]
+    waits |= {"predicted_wait_s": 12.3, "predicted_by": "2 jobs ahead, 1 slot; by earlier runs"}
+    lines = detail_lines(waits, Clock(1100.0))
+    at = lines.index("begins   in about 12s")
+    assert lines[at + 1] == "forecast 2 jobs ahead, 1 slot; by earlier runs"
 
 
 @pytest.mark.parametrize(

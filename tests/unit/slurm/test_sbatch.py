@@ -308,6 +308,8 @@ def test_states_and_reasons():
             "needs": "BadConstraints",
             "h1: no gpu; it starts once a host has what it needs": "Resources",
             "it may run only on h1 (-H), which accepts no jobs now: drained": "ReqNodeNotAvail",
+            "it may run only on h1 (-H): h1 was stopped; it begins when h1 is back":
+                "ReqNodeNotAvail",
             "starting on h2": "None", "": "None", "3 jobs are ahead of it": "Priority"}  # fmt: skip
     assert {text: reason_of("pending", text) for text in said} == said
     assert JOB.exit_code == "0:9"

@@ -106,7 +106,7 @@ def not_on_record(daemons: Daemons, recorded: Collection[str]) -> tuple[list[Jso
     """Returns the ended jobs of the queue that no host has on record, since none began them or they
     were lost with their host; and why these are not known, or "". `recorded`: ids on record."""
     try:
-        reply = fetch(daemons, ended_too=True, tasks=True)
+        reply = fetch(daemons, ended_too=True, tasks=True, of_hosts=False)
     except LbdError as problem:
         return [], str(problem)
     found = [

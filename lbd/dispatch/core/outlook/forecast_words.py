@@ -6,6 +6,7 @@ from lbd.dispatch.core.outlook.needs_outlook import NeedsOutlook
 from lbd.dispatch.core.outlook.plays import Played
 from lbd.dispatch.core.outlook.queue_outlook import SlotTimes
 from lbd.model import JobId
+from lbd.text.job_phrases import NOT_KNOWN_YET
 from lbd.text.units import counted
 
 FREE = "slots are free"
@@ -17,7 +18,7 @@ TOO_FEW_WITH_NEEDS = f"no estimate until {FEWEST} jobs with the same needs have 
 def too_few_ended(ended: int) -> str:
     """`ended`: how many jobs have."""
     return (
-        f"not known yet: {ended} of the {FEWEST} jobs needed have ended; fewer are enough where "
+        f"{NOT_KNOWN_YET}{ended} of the {FEWEST} jobs needed have ended; fewer are enough where "
         "all commands ahead have run before"
     )
 

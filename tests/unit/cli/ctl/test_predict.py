@@ -198,6 +198,13 @@ def test_why_a_forecast_is_only_a_guess_is_said_in_numbers():
     assert predict_lines(reply | {"guess": None}, 1, 1, PAGE)[2] == ""  # its method says it
 
 
+def test_what_is_not_known_yet_is_said_once():
+    why = "3 of the 5 jobs needed have ended"
+    reply = {"predicted_by": f"not known yet: {why}", "predicted_wait_s": None, "choices": []}
+    (line,) = predict_lines(reply, 1, 1, PAGE)
+    assert line == f"unknown when a job, submitted now, would start: {why}"
+
+
 def test_waits_for_a_free_slot_are_counted_apart(capsys):
     judged = Dispatcher(60, None)
     judged.known |= {"lately": 11, "short": 39, "off_by": 20.0, "intervals": 11}

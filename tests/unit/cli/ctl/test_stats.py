@@ -58,6 +58,7 @@ def test_a_table_for_a_spreadsheet_has_a_header_and_few_digits(two_hosts, capsys
     assert lbctl.main(["stats", "--csv"]) == 0
     header, total, *rows = csv.reader(capsys.readouterr().out.splitlines())
     assert header[:5] == ["by", "name", "jobs", "failed", "ran_s"]
+    assert header[-3:] == ["slot_hours", "since", "until"]
     assert total[:4] == ["all", "", "303", "0"]
     assert ["command", "cc", "113", "0"] in [row[:4] for row in rows]
     assert {len(row) for row in rows} == {len(header)}

@@ -1,5 +1,8 @@
 """A host whose slots one user's commands hold is not closed to the queue's jobs of others."""
 
+from lbd.dispatch.core.discipline import HostSlots
+from lbd.dispatch.core.waiting_line import Waiting
+from lbd.model import HostId, JobId
 from tests.unit.dispatch.core.test_queues import Table
 
 HOGGED = {"slots": 4, "open_slots": 0, "hog": "ann", "beside_hog": 1}
@@ -96,3 +99,29 @@ def test_whatever_the_discipline_another_users_job_starts():
         table.host("h1", **HOGGED)
         assert table.arrive("a", user="ann", estimate_s=1.0) == []
         assert table.arrive("b", user="bob", estimate_s=1.0) == ["b@h1"], mode
+
+
+def test_a_million_of_the_hogs_jobs_are_not_looked_at_with_each_that_arrives(monkeypatch):
+    """Each arrival took 0.8 ms, so an array of a million held up the dispatcher for minutes."""
+    table, looks, in_turn = hogged(), [], Waiting.in_turn
+    monkeypatch.setattr(Waiting, "in_turn", lambda *given: looks.append(1) or in_turn(*given))
+    for number in range(300):
+        table.arrive(f"a{number}", user="ann")
+    assert len(looks) == 1
+    assert table.arrive("wide", user="bob", slots=2) == []
+    assert len(looks) == 1
+    for number in range(201):
+        table.queues.ended(JobId(f"a{number}"), 0.0, table.rng)
+    assert len(looks) == 1
+    assert table.arrive("b", user="cid") == []  # behind the wide one
+    assert table.ended("wide") == ["b@h1"]
+
+
+def test_who_waits_for_a_limit_comes_in_once_that_allows_it():
+    table = hogged(user_slots=1)
+    table.host("h2", 1)
+    assert table.arrive("b1", user="bob") == ["b1@h2"]
+    assert table.arrive("a1", user="ann") == []
+    assert table.arrive("b2", user="bob") == []
+    table.queues.host_is(HostSlots(HostId("h2"), 1, open_slots=0), 0.0, table.rng)
+    assert table.ended("b1") == ["b2@h1"]

@@ -250,6 +250,8 @@ class History:
             if head is None:
                 continue
             for server in queues.servers[line]:
+                if server.takes_beside_hog(head.job):
+                    assert any(queues.head(one) for one in server.lines[: server.lines.index(line)])
                 if server.free >= head.job.slots and not self.holds_out(line, head, server):
                     earlier = server.lines[: server.lines.index(line)]
                     kept = [queues.head(other) for other in earlier]

@@ -1,5 +1,7 @@
 """Slots, the limit on fallbacks, the table of jobs. It is one file because `jobs.py` is."""
 
+from collections import Counter
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -256,6 +258,36 @@ class TestSlots:
             assert len(slots.holders) <= 2
             assert slots.holders | set(slots.waiting) == asked
             assert not (slots.waiting and len(slots.holders) < 2)
+
+    @given(
+        st.lists(
+            st.tuples(st.sampled_from(["take", "hold", "wait", "release"]), st.integers(0, 9)),
+            max_size=60,
+        )
+    )
+    def test_what_each_user_holds_is_counted_right(self, history):
+        slots, width = Slots(total=6, max_waiting=9), {n: 1 + n % 3 for n in range(10)}
+        users = {JobId(f"j{n}"): "ann" if n < 6 else "bob" for n in range(10)}
+        for action, n in history:
+            name = JobId(f"j{n}")
+            if action == "release":
+                slots.release(name)
+            elif action == "hold":
+                slots.hold(name, users[name], width[n])
+            elif name not in slots.holders and name not in slots.waiting:
+                if action == "take":
+                    slots.take(name, users[name], slots=(1, width[n]))
+                else:
+                    slots.enqueue(name, users[name], width[n])
+            held = Counter()
+            for job in slots.holders:
+                held[users[job]] += slots.widths.get(job, 1)
+            assert held.total() == slots.used
+            assert all(
+                slots.is_beyond_share(user, slots.user_places - held[user]) is False
+                and slots.is_beyond_share(user, slots.user_places - held[user] + 1)
+                for user in ("ann", "bob")
+            )
 
 
 class TestClaims:

@@ -288,3 +288,19 @@ async def test_only_for_a_user_who_is_shown_a_command_are_other_hosts_asked_what
     questions.commands, questions._cpu = SimpleNamespace(answer=answer), SimpleNamespace(add=add)
     await questions.answer({"op": f"command.{verb}"}, CALLER)
     assert len(added) == asked
+
+
+async def test_if_only_the_queue_is_wanted_no_host_is_asked(queue):
+    questions = answering(Jobs(10), config("uid"))
+    questions._queue = answers(queue, "uid")
+    questions._home.queue, questions._home.config = queue, config("uid")
+
+    async def peers(*_):
+        raise AssertionError("a host was asked")
+
+    questions._peers_jobs = peers
+    asked = {"op": "jobs", "all": True, "hosts": False, "tasks": True}
+    told = await questions._jobs(asked, Asker(NAME, OWN), is_admin=True)
+    assert [job["id"] for job in told["jobs"]] == ["1", "2", "3"]
+    assert not told["missing"]
+    assert queue.asked[0].ended_too

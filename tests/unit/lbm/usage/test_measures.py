@@ -73,6 +73,12 @@ def test_a_row_as_it_arrives():
     key, measure = measure_of_row(["cc", 3, 1, 2, 0, 4.5, 3, 6.0, 14.0, 3, 0.3, 0.05, 0, 0.0, 0.0])
     assert (key, measure.jobs, measure.failed, measure.moved, measure.cpu_s) == ("cc", 3, 1, 2, 4.5)
     assert (measure.response.mean, measure.response.sd) == (2.0, pytest.approx(1.0))
+    assert math.isnan(measure.slot_s), "from a host of an earlier release"
+    sums = [0.0] * 10
+    _, newer = measure_of_row(["cc", 0, 0, 0, 0, *sums, [], [], [], 7.5])
+    assert newer.slot_s == 7.5
+    newer.add(measure)
+    assert math.isnan(newer.slot_s)
 
 
 @pytest.mark.parametrize("row", [None, [], ["cc"], [1] * 15, {"key": "cc"}, ["cc", *"x" * 14]])

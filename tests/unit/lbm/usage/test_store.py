@@ -55,6 +55,7 @@ class TestFigures:
         total, groups = store.summary(0.0, "")
         assert (total.jobs, total.failed, total.moved, total.wrong) == (3, 1, 2, 1)
         assert total.cpu_s == 1.5
+        assert total.slot_s == 0.5 + 1.5 + 5.5
         assert (total.response.mean, total.response.sd) == (3.0, pytest.approx(math.sqrt(7.0)))
         assert (total.waiting.mean, total.waiting.sd) == (0.5, 0.0)
         # both waited as long as their size
@@ -78,6 +79,13 @@ class TestFigures:
         store.add([usage(response_s, cpu_s)])
         expected = slowdown(response_s, cpu_s)
         assert store.summary(0.0, "")[0].slowdown.mean == pytest.approx(expected, nan_ok=True)
+
+    def test_slot_seconds_count_each_slot(self, open_store):
+        store = open_store()
+        store.add([usage(2.5, slots=4), usage(1.5, user="bob"), usage(None, waiting_s=None)])
+        total, groups = store.summary(0.0, "")
+        assert total.slot_s == 4 * 2.0 + 1.0
+        assert {user: one.slot_s for user, one in groups["user"].items()} == {"ann": 8, "bob": 1}
 
     def test_figures_since_a_time_and_of_one_user(self, open_store):
         store = open_store()
