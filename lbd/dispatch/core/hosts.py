@@ -121,9 +121,14 @@ class HostTable:
 
     def gone(self, name: HostId, closed: Closed | None, more: str = "") -> None:
         known = self.known.setdefault(name, KnownHost())
-        if closed is None and (known.closed is Closed.STOPPING or known.more == STOPPED):
+        if closed is None and self.is_stopped(name):
             more = STOPPED  # it said so
         known.slots, known.closed, known.more = None, closed, more
+
+    def is_stopped(self, name: HostId) -> bool:
+        """Whether the host said that it is shut down, and has not come back."""
+        known = self.known.get(name)
+        return known is not None and (known.closed is Closed.STOPPING or known.more == STOPPED)
 
     def full(self, name: HostId, running: int) -> HostSlots | None:
         """Returns the host with no open slots beyond those in use; None if it gets no jobs now

@@ -18,7 +18,8 @@
 3. Attempts are numbered, and hosts' reports carry the number: late reports about an attempt that is
    over for us are dropped.
 4. Lost is not failed: a job that may restart goes back to its old place, and is held after
-   `crash_limit` losses; a job that may not restart ends as lost.
+   `crash_limit` losses, not counting those by a host that was shut down and said so; a job that
+   may not restart ends as lost.
 5. All jobs of a gang start together or none does; `gangs/gang.py` says how.
 6. A job that waits for other jobs or for a time (`dependencies/dependents.py`) is not in the
    queues, so it delays no others; it starts after they have ended as required, or is cancelled.
@@ -605,7 +606,7 @@ class Lifecycle:
                 return actions + self._given_back(live, gang, stop_reason, now_s, rng, ending)
             # Another host reported that none had begun.
             if not succeeded:
-                actions += self._lost(live, ending, now_s, rng, had_begun=True)
+                actions += self._lost(live, host, ending, now_s, rng, had_begun=True)
             else:
                 actions += self._final(live, JobState.DONE, "", now_s, rng, Fate.DONE, ending)
             return actions + self._keep_whole(live, gang, now_s, rng)
@@ -620,7 +621,7 @@ class Lifecycle:
         if ending.cause in (Cause.CUT, Cause.CHECKPOINT) and not lost:
             return actions + self._next_tier(live, ending, now_s, rng)
         if lost:
-            actions += self._lost(live, ending, now_s, rng, had_begun=had_begun)
+            actions += self._lost(live, host, ending, now_s, rng, had_begun=had_begun)
             return actions + (self._keep_whole(live, gang, now_s, rng) if gang else [])
         if evicted:
             return actions + self._again(live, Fate.EVICTED, ending, now_s, rng)
@@ -628,7 +629,14 @@ class Lifecycle:
         return actions + self._final(live, state, ending.reason, now_s, rng, fate, ending)
 
     def _lost(
-        self, live: Live, ending: Ending, now_s: float, rng: Random, *, had_begun: bool
+        self,
+        live: Live,
+        name: HostId,
+        ending: Ending,
+        now_s: float,
+        rng: Random,
+        *,
+        had_begun: bool,
     ) -> list[Action]:
         gang = self.gangs.of(live.job)
         if gang is not None and not gang.is_whole:
@@ -639,7 +647,8 @@ class Lifecycle:
         if not live.job.may_restart:
             why = f"{ending.reason}; it may have run in part and is not restartable"
             return self._final(live, JobState.LOST, why, now_s, rng, Fate.LOST, ending)
-        live.crashes += 1
+        if not self.hosts.is_stopped(name):  # else it was the host's end, whatever the job does
+            live.crashes += 1
         if live.crashes < self.terms.crash_limit:
             return self._again(live, Fate.LOST, ending, now_s, rng)
         why = f"held: its attempts were lost {live.crashes} times ({ending.reason})"
@@ -819,7 +828,7 @@ class Lifecycle:
         return self._begin(self.queues.host_is(host, now_s, rng), now_s) if host else []
 
     def _host_failed(self, name: HostId, now_s: float, rng: Random) -> list[Action]:
-        if not self.hosts.failed(name, now_s):
+        if self.hosts.is_stopped(name) or not self.hosts.failed(name, now_s):
             return []
         return self._begin(self.queues.host_gone(name, now_s, rng), now_s)
 

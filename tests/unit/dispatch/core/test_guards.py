@@ -8,10 +8,10 @@ from lbd.dispatch.core.backfill.reservation import Backfill
 from lbd.dispatch.core.discipline import HostSlots, QueuedJob
 from lbd.dispatch.core.hosts import HostTable, Terms
 from lbd.dispatch.core.lifecycle import KILLED_AT_ONCE
-from lbd.dispatch.core.records import Begin, Cause, Changed, Ending, Live, Settle, Signal
+from lbd.dispatch.core.records import Begin, Cause, Changed, Ending, Fate, Live, Settle, Signal
 from lbd.errors import LbdError
 from lbd.lbm.core.leases import Leases
-from lbd.model import CANCEL, REQUEUE, HostId, JobId, JobState
+from lbd.model import CANCEL, REQUEUE, Closed, HostId, JobId, JobState
 from tests.unit.dispatch.core.test_lifecycle import H1, H2, OK, Table
 from tests.unit.dispatch.core.test_queues import Table as Queue
 
@@ -93,6 +93,21 @@ def test_only_a_successful_attempt_clears_its_host():
     table.begin("9", may_restart=False)
     table.life.ended(H1, JobId("9"), 1, LOST, *table.when)
     assert table.life.hosts.aside() == [H1]
+
+
+def test_the_orderly_stop_of_a_host_counts_as_no_crash_and_no_failure():
+    """Otherwise five planned reboots would hold a long job."""
+    table = Table(crash_limit=1, host_failures=1)
+    begin = table.begin("1")
+    table.life.host_gone(begin.host, *table.when, Closed.STOPPING)
+    changed, again, _ = table.ended(begin, Ending(Cause.LOST, reason=f"{begin.host} was stopped"))
+    assert (changed.state, changed.fate, changed.crashes) == (JobState.PENDING, Fate.LOST, 0)
+    assert again.host != begin.host
+    assert table.life.hosts.aside() == []
+    held, *_ = table.ended(again, Ending(Cause.LOST, reason="its keeper was killed"))
+    assert (held.state, held.crashes) == (JobState.PENDING, 1)
+    assert held.reason.startswith("held: "), "a real crash counts"
+    assert table.life.hosts.aside() == [again.host]
 
 
 def test_a_request_that_nobody_can_run_is_no_hosts_fault():
