@@ -197,7 +197,7 @@ async def test_a_missing_directory_is_reported_with_the_remedy(attempt, news, nu
     """`lbrun` without the queue gave it, and `lbctl job` did not."""
     attempt.perform(e.ReportRefused("/x is not there", "chdir", number))
     (refused,) = news
-    assert refused.reason.endswith("; --send and --fetch take files along") is hint
+    assert refused.reason.endswith("; --send takes files along, --fetch brings them back") is hint
 
 
 class Staged(Attempt):
