@@ -47,15 +47,15 @@ def test_for_a_running_array_its_end_is_forecast_not_the_start_of_its_next_task(
 @pytest.mark.parametrize(
     ("known", "said"),
     [
-        ({}, "1m12s (predicted: 1m06s, likely 39s to 1m48s)"),
-        ({"foretold_wait_s_90": None}, "1m12s (predicted: 1m06s)"),
+        ({}, "1m12s (predicted: 1m10s, likely 39s to 1m50s)"),
+        ({"foretold_wait_s_90": None}, "1m12s (predicted: 1m10s)"),
         ({"foretold_wait_s": 0.0}, "1m12s (predicted: no wait)"),
         ({"foretold_wait_s": None}, "1m12s (nothing was predicted at submission)"),
         (
             {"foretold_wait_s": None, "target": {"kind": "deadline", "by": 5000.0}},
             "1m12s (arrays with a target are not compared)",
         ),
-        ({"started": 1063.0}, "1m03s (predicted: 1m06s, likely 39s to 1m48s)"),
+        ({"started": 1063.0}, "1m03s (predicted: 1m10s, likely 39s to 1m50s)"),
         ({"started": None}, None),
         ({"attempt": 2}, None),
     ],

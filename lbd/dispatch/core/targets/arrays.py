@@ -29,7 +29,7 @@ from lbd.dispatch.core.targets.plan import (
 from lbd.dispatch.core.targets.target_array import Standing, TargetArray
 from lbd.dispatch.core.targets.task_times import Earlier
 from lbd.model import JobId
-from lbd.text.units import duration_text, show_duration
+from lbd.text.units import rough_s, show_duration
 from lbd.theory.target_time import Batch, End, TaskMean
 
 FRESH_S = 0.5  # what a single array may have is recomputed after this, as slots come and go
@@ -357,7 +357,7 @@ def reason(array: TargetArray, now_s: float, end: Within | None, begins: Begins 
     if begins is None:
         return f"{why_so_many(array, now_s, end)}; it is not known when {what} begins"
     wait_s = begins.first.mean_s
-    begin = f"; {what} begins in about {duration_text(wait_s)}" if wait_s >= 1.0 else ""
+    begin = f"; {what} begins in about {show_duration(rough_s(wait_s))}" if wait_s >= 1.0 else ""
     return why_so_many(array, now_s, end) + begin
 
 
