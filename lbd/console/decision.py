@@ -139,7 +139,7 @@ def show(
     chosen = text(reply, "host")
     candidates = enumerate(tables(reply, "candidates"), 1)
     rows = [candidate_row(rank, item, chosen) for rank, item in candidates]
-    if rows:
+    if rows and reason != "never":  # nothing was compared
         header = (">RANK", "HOST", ">LOAD WITH IT", ">AGE", "WILLING")
         columns = terminal_columns(sys.stdout)
         put("", *fitted_lines(header, rows, paint, columns, (">AGE",), ("WILLING",)))

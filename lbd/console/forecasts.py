@@ -9,10 +9,11 @@ import math
 from lbd.console.figures import NONE, Clock
 from lbd.console.figures import duration as shown_duration
 from lbd.console.reply import Json, number, table, tables, text
-from lbd.text.units import duration_text
+from lbd.text.units import duration_text, rough_s
 from lbd.theory.calibration import FEWEST, PROVEN
 
 NOT_FORETOLD = "nothing was predicted at submission"
+TOO_WIDE = 20.0  # the factor between its ends from which an interval says where it begins only
 COMPARABLE = FEWEST  # ended jobs that a prediction needs to be more than a guess
 
 
@@ -33,11 +34,8 @@ def is_proven(reply: Json, key: str = "comparable") -> bool:
 
 
 def forecast(wait_s: float) -> str:
-    """Formats a wait with two digits in its largest unit and no fraction of a second."""
-    if 0 < wait_s < 1:
-        return "<1s"
-    unit_s = next((one for one in (86_400, 3600, 60) if wait_s >= one), 1)
-    return shown_duration(float(f"{wait_s / unit_s:.2g}") * unit_s)
+    """Formats a wait that is only expected: 2.5s, 26s, 1m20s."""
+    return "<1s" if 0 < wait_s < 1 else shown_duration(rough_s(wait_s))
 
 
 def about(wait_s: float, mark: str = "~") -> str:
@@ -48,12 +46,15 @@ def about(wait_s: float, mark: str = "~") -> str:
 
 
 def interval_text(given: object) -> str:
-    """Formats an interval: "26s to 6m10s", or "up to 2.5s" from less than a second on."""
+    """Formats an interval: "26s to 6m10s", or "up to 2.5s" from less than a second on; "9.4s or much
+    later" where its end says nothing."""
     match given:
         case [int() | float() as low_s, int() | float() as high_s]:
             low, high = forecast(low_s), forecast(high_s)
             if low == high:
                 return high
+            if low_s >= 1 and high_s >= TOO_WIDE * low_s:
+                return f"{low} or much later"
             return f"{low} to {high}" if low_s >= 1 else f"up to {high.removeprefix('<')}"
     return NONE
 
@@ -110,11 +111,14 @@ def target_lines(one: Json, clock: Clock) -> list[str]:
     if not math.isnan(end) and isinstance(ends, list):
         low, high = (time_phrase(float(at), clock, only_time=True) for at in ends)
         likely = f" (likely {low} to {high})" if low != high else ""
-        lines.append(f"expected {time_phrase(end, clock)}{likely}")
+        left_s = end - clock.now_s  # the same figure as in the list
+        away = f"in {forecast(left_s)}" if left_s > 0 else f"{duration_text(-left_s)} ago"
+        lines.append(f"expected {time_phrase(end, clock, only_time=True)} ({away}){likely}")
     if why := text(target, "why"):
         running, left = int(number(target, "tasks_running")), int(number(target, "tasks_left"))
         at_once = int(number(target, "tasks_at_once"))
-        lines.append(f"at once  {at_once} ({running} running, {left} not ended): {why}")
+        many = f"{at_once} ({running} running" if running else f"up to {at_once} (none runs now"
+        lines.append(f"at once  {many}, {left} not ended): {why}")
     return lines
 
 

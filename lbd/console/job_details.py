@@ -13,7 +13,7 @@ from lbd.console.output_paths import fetch_paths, path_of
 from lbd.console.reply import Json, number, table, tables, text, texts, whole
 from lbd.model import ENDED_NAMES
 from lbd.policy.needs import is_size
-from lbd.text.array_phrases import INTERRUPTING, FailedTask, end_line, ended_of, failed_in
+from lbd.text.array_phrases import INTERRUPTING, FailedTask, end_line, ended_of, failed_in, named
 from lbd.text.job_phrases import CANNOT_OPEN
 from lbd.text.one_line import one_line
 from lbd.text.units import duration_text
@@ -45,12 +45,9 @@ def array_lines(one: Json) -> list[str]:
     if failed:
         states = {state: int(number(table(one, "tasks"), state)) for state in ("failed", "lost")}
         count = failed_in(states)
-        more = count - len(failed)
-        rest = f" and {more} more" if more > 0 else ""
-        shown = ", ".join(task.shown for task in failed)
         array = text(one, "id")
         which = f"--failed {array}" if count > 1 else f"{array}_{failed[0].task}"
-        lines.append(f"failed   {shown}{rest}; lbctl logs {which}")
+        lines.append(f"failed   {named(failed, count)}; lbctl logs {which}")
     return lines
 
 

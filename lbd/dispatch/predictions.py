@@ -23,13 +23,16 @@ from lbd.dispatch.core.ledger_rows import (
     LedgerTrouble,
     Submission,
     Wanted,
+    command_of,
     share_of,
 )
 from lbd.dispatch.core.malleable.decision import KnownSpeedup
 from lbd.dispatch.core.malleable.prospects import answer
+from lbd.dispatch.core.outlook.arrivals import Arrivals
+from lbd.dispatch.core.outlook.comers import Came
 from lbd.dispatch.core.outlook.forecast import Forecast
 from lbd.dispatch.core.outlook.forecast_words import GUESS
-from lbd.dispatch.core.outlook.plays import NEW
+from lbd.dispatch.core.outlook.plays import NEW, lives_of
 from lbd.dispatch.core.queues import Queues
 from lbd.dispatch.core.restore import queued_job
 from lbd.dispatch.core.run_times import line_of, name_hash
@@ -111,6 +114,7 @@ class Predictions:
     ledger: Ledger
     by_uid: bool
     forecast: Forecast = field(init=False)
+    arrivals: Arrivals = field(init=False)
     correction: Correction = field(default_factory=Correction)  # of jobs' whole waits
     comparable: int = 0
     # that predictions hold, as they have not come true; the same wherever it is shown
@@ -122,16 +126,41 @@ class Predictions:
 
     def __post_init__(self) -> None:
         self.forecast = Forecast(self.queues)
+        self.arrivals = Arrivals(self.forecast)
 
-    def of_submission(self, sent: Submission, coming: int) -> Foretold | None:
+    def of_submission(self, sent: Submission) -> Foretold | None:
         """Returns no prediction for jobs that do not start in turn: a gang, an array with a target
         or a limit, jobs that wait for others or for a time, and all while slots are kept for a
-        gang. Their waits would distort the correction. `coming`: see `Forecast.of_arrival`."""
+        gang. Their waits would distort the correction."""
         is_steered = sent.target is not None or sent.deadline is not None or sent.at_once > 0
         is_steered = is_steered or bool(sent.after or sent.not_before)
         if sent.gang or is_steered or self.queues.plan is not None:
             return None
-        job = QueuedJob(
+        job = self._arriving(sent)
+        expected = self.arrivals.of(job, clock_s())
+        if expected is None:
+            return None
+        raw_s, correction = expected.wait_s, self.correction
+        if raw_s > 0 and self.corrects(job, raw_s, is_rough=expected.is_rough):
+            return Foretold(raw_s, correction.corrected_s(raw_s), *correction.interval_90_s(raw_s))
+        # Rough guesses are kept for people only: others must not be corrected by them.
+        return Foretold(
+            None if expected.is_rough else raw_s, raw_s, expected.low_s, expected.high_s
+        )
+
+    def comes(self, sent: Submission) -> Came:
+        """It is being written; `arrived` follows."""
+        job, known = self._arriving(sent), self.queues.resource_times.slots.lifetimes()
+        general, mean_s = known if known is not None else (None, None)
+        lives = lives_of(self.queues, job, general)
+        return self.forecast.plays.comers.comes(sent.count, sent.slots, lives, mean_s)
+
+    def arrived(self, came: Came) -> None:
+        """It is in the queue, or will not be."""
+        self.forecast.plays.comers.arrived(came)
+
+    def _arriving(self, sent: Submission) -> QueuedJob:
+        return QueuedJob(
             NEW,
             sent.slots,
             only=HostId(sent.only) if sent.only else None,
@@ -139,15 +168,11 @@ class Predictions:
             user=share_of(sent.user, sent.uid, by_uid=self.by_uid),
             name=sent.name,
             priority=sent.priority,
+            limit_s=sent.limit_s,
+            command=name_hash(command_of(sent.command)),
             needs=read_needs_text(sent.needs),
+            command_line=line_of(sent.command),
         )
-        expected = self.forecast.of_arrival(job, clock_s(), coming)
-        if expected is None:
-            return None
-        raw_s, correction = expected.wait_s, self.correction
-        if raw_s > 0 and self.corrects(job, raw_s, is_rough=expected.is_rough):
-            return Foretold(raw_s, correction.corrected_s(raw_s), *correction.interval_90_s(raw_s))
-        return Foretold(raw_s, raw_s, expected.low_s, expected.high_s)
 
     def corrects(self, job: QueuedJob, raw_s: float, *, is_rough: bool) -> bool:
         """Whether a forecast is shown corrected by how such forecasts came true lately. That is

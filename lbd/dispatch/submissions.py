@@ -41,7 +41,6 @@ class Submissions:
         self._predictions = predictions
         self._earlier_tasks = EarlierTasks(dispatcher.ledger, dispatcher.life.queues.targets)
         self._room = QueueRoom(dispatcher)
-        self._written_slots = 0  # of jobs that are on their way to the disk, before the queue
 
     async def take_in(
         self, turn: AbstractAsyncContextManager[None], asked: pb.SubmitRequest
@@ -64,7 +63,7 @@ class Submissions:
         submission = sent  # `replace` copies many fields, and most submissions have none of these
         if target is not None or deadline is not None or after != sent.after:
             submission = replace(submission, target=target, deadline=deadline, after=after)
-        foretold = self._predictions.of_submission(submission, self._written_slots)
+        foretold = self._predictions.of_submission(submission)
         if foretold is not None:
             submission = replace(submission, foretold=foretold)
         known, full = None, self._room.why_not(submission)
@@ -109,11 +108,11 @@ class Submissions:
     async def _queued(self, sent: Submission) -> Accepted:
         """Writes the jobs to disk and queues them, if there is room. Raises LbdError."""
         with self._room.taken(sent):
-            self._written_slots += sent.slots * sent.count
+            came = self._predictions.comes(sent)
             try:
                 accepted = await self._ledger.submit(sent, time.time())
             finally:
-                self._written_slots -= sent.slots * sent.count
+                self._predictions.arrived(came)
             if accepted.is_new:
                 count, first = accepted.count, str(accepted.first)
                 tasks = f", {count} tasks" if count > 1 else ""

@@ -7,6 +7,7 @@ from lbd.model import ENDED_NAMES
 from lbd.text.job_phrases import HELD
 
 SHOWN = 8  # failed tasks that are named
+ALL_SHOWN = SHOWN + 2  # or all, if they are no more: "and 1 more" is no shorter than the one
 CAUSES = {"timeout": "time limit", "memory": "memory limit"}
 INTERRUPTING = ("running", "suspended")
 
@@ -42,10 +43,16 @@ def failed_line(states: Mapping[str, int], failed: Sequence[FailedTask]) -> str:
     count, cancelled, total = failed_in(states), states.get("cancelled", 0), sum(states.values())
     if not count:
         return were_cancelled(cancelled, f"of {total} tasks ") if cancelled else ""
-    shown = ", ".join(task.shown for task in failed[:SHOWN])
-    more = f" and {count - SHOWN} more" if count > SHOWN else ""
     others = f"; {were_cancelled(cancelled)}" if cancelled else ""
-    return f"{count} of {total} {tasks(total)} failed: {shown}{more}{others}"
+    return f"{count} of {total} {tasks(total)} failed: {named(failed, count)}{others}"
+
+
+def named(failed: Sequence[FailedTask], count: int) -> str:
+    """Returns the first of `count` failed tasks, or all if these are few."""
+    is_all = count <= min(len(failed), ALL_SHOWN)
+    shown = ", ".join(task.shown for task in (failed if is_all else failed[:SHOWN]))
+    more = count - len(failed[:SHOWN])
+    return shown if is_all or more <= 0 else f"{shown} and {more} more"
 
 
 def were_cancelled(count: int, of: str = "") -> str:

@@ -14,7 +14,7 @@ PHRASES = {
     "needs-taken": "the resources it needs are all in use",
     "no-free-slot": "the other hosts that accept commands are full: they have no free slots",
     "no-peer": "no other host is up",
-    "no-willing-host": "no other host accepts commands now",
+    "no-willing-host": "no other host can run it now",
     "no-reservation": "no other host has made a reservation (RESERVE)",
     "none-below-threshold": "none of the probed hosts is below lim.local_threshold",
     "random": "picked at random (RANDOM)",

@@ -84,6 +84,15 @@ def show_duration(seconds: float) -> str:
     return f"{whole // 86400}d{whole % 86400 // 3600:02d}h"
 
 
+def rough_s(seconds: float) -> float:
+    """Rounds a time that is only expected to two digits of its largest unit: 26 s, 1m20s, 12 m,
+    3h10m."""
+    unit_s = next((one for one in (86_400, 3600, 60) if seconds >= one), 1)
+    if 60 <= unit_s <= 3600 and seconds < 10 * unit_s:
+        return round(seconds * 6 / unit_s) * unit_s / 6
+    return float(f"{seconds / unit_s:.2g}") * unit_s
+
+
 def show_size(size: float) -> str:
     """Formats a size for tables: 812, 4.0K, 1.5G."""
     for unit, scale in reversed(BYTES.items()):

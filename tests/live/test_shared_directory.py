@@ -58,7 +58,7 @@ def test_a_named_host_with_another_directory_refuses(lab):
 def test_the_queue_gives_the_same_reason_and_remedy(lab):
     result = inside(lab, "h1", "lbrun -q -H h2 touch ran")
     assert (result.returncode, result.stdout) == (125, "")
-    remedy = "--send and --fetch take files along"
+    remedy = "--send takes files along, --fetch brings them back"
     assert_one_line(result.stderr, "lbrun", "h2", "is not shared with h1", remedy)
     job = inside(lab, "h1", "lbrun -d -H h2 touch ran", check=True).stdout.strip()
     assert lab.run("h1", "lbctl", "wait", job).returncode == 1

@@ -174,7 +174,8 @@ def predict_lines(reply: Json, least: int, most: int, page: Page) -> list[str]:
         if math.isnan(number_in(reply, "predicted_wait_s")):
             why = begin_phrase(reply).removeprefix(NOT_KNOWN_YET)
             said = f"unknown when {what}, submitted now, would start: {why}"
-        return wrapped(said, page.columns, "  ")
+        trust = trust_of(reply) if number_in(reply, "predicted_wait_s") > 0 else []
+        return [line for one in (said, *trust) for line in wrapped(one, page.columns, "  ")]
     count = f"{least}" if least == most else f"{least}-{most}"
     slots = "slot" if most == 1 else "slots"
     how = text(reply, "how")

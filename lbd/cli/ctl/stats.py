@@ -346,7 +346,7 @@ def row_of(key: str, measure: Measure) -> Row:
         share(measure.transferred),
         share(measure.wrong_transfers),
         duration(measure.ran_s),
-        duration(measure.cpu_s),
+        duration(measure.cpu_s if measure.cpu_s > 0 else math.nan),  # 0: of none known
     )
 
 

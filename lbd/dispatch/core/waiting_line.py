@@ -3,8 +3,9 @@
 First come, first served, except for the rules of `shares.py`, and for arrays, which take turns: an
 array stands in the line like one job, and moves to the end when one of its jobs has started. So no
 job waits for a whole array that came before, and two arrays progress side by side. An array with a
-target it can meet keeps its place, and is passed over while it has enough running. A job that comes
-back (lost with its host) has the place it started from.
+target it can meet keeps its place, and is passed over while it has enough running; one that took
+turns gets the place of its submission back once it can. A job that comes back (lost with its host)
+has the place it started from.
 """
 
 import sys
@@ -101,7 +102,10 @@ NARROW = 100  # flows skipped in a row because they need more slots than their u
 
 
 class Waiting:
-    """One line. A job that left other than by `take` is skipped when met: its `line` differs."""
+    """One line. A job that left other than by `take` is skipped when met: its `line` differs.
+
+    One class because whose turn it is depends on all of its tables.
+    """
 
     def __init__(self, line: HostConnection, shares: Shares, backlog: Backlog) -> None:
         self.line = line
@@ -141,7 +145,7 @@ class Waiting:
         group.add(registered)
 
     def _bring_forward(self, heap: Heap, group: Group, place: int) -> None:
-        """Returns a job that had stepped aside to its old position."""
+        """Returns a job that had stepped aside, or an array that took turns, to its position."""
         heap.remove((group.place, group))
         group.place = place
         heap.append((place, group))
@@ -152,6 +156,8 @@ class Waiting:
         if not self.jobs:
             return None
         shares = self._shares
+        if shares.targets.returning:
+            self._return_arrays()
         passes_over = shares.passes_over
         if len(self._flows) < 2 and not passes_over:
             return self._front(next(iter(self._flows))) if self._flows else None
@@ -165,6 +171,16 @@ class Waiting:
                 if best is None or rank < best:
                     best, first = rank, registered
         return first
+
+    def _return_arrays(self) -> None:
+        returning = self._shares.targets.returning
+        for (flow, array), group in list(self._groups.items()):
+            if array not in returning or (front := group.front(self.line)) is None:
+                continue
+            if front.number < group.place:
+                self._bring_forward(self._flows[flow], group, front.number)
+                self._note(flow)
+        returning.clear()
 
     def _next_of(self, user: str) -> tuple[Registered, Turn] | None:
         """Returns whose turn it is among one user's jobs, or all jobs where users do not matter.
@@ -211,9 +227,12 @@ class Waiting:
             if (following := item.front(self.line)) is None:
                 del self._groups[flow, item.array]
             else:
-                item.place = turn if self._shares.targets.keeps_place(item.array) else number()
+                targets = self._shares.targets
                 if item.array == ALONE:
                     item.place = following.number
+                elif not targets.keeps_place(item.array):
+                    item.place = number()
+                    targets.took_turn(item.array)
                 heappush(heap, (item.place, item))
         self._note(flow)
 
@@ -303,6 +322,8 @@ class Waiting:
         """Yields the waiting jobs in the order in which they would start if no more arrived: users
         of equal standing take turns with fair shares, and arrays always do. Considers no more jobs
         than are consumed. `new`: a job that arrives now, included with the id ""."""
+        if self._shares.targets.returning:
+            self._return_arrays()
         flows: dict[Flow, Heap] = {self._shares.flow(new): []} if new is not None else {}
         ranked = (self._ranked(flow, heap, new) for flow, heap in (flows | self._flows).items())
         return (waiter for _, waiter in merge(*ranked))

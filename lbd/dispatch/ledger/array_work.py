@@ -28,12 +28,13 @@ from lbd.dispatch.ledger.work import (
     parts,
     whole,
 )
+from lbd.text.array_phrases import ALL_SHOWN
 from lbd.text.job_phrases import HELD, HELD_FOR_A_WHILE
 
 PAGE = 500  # jobs read together before those of an array are skipped
 LOOKED_INTO = 100  # arrays in one answer that get details
 TALLIED = 50_000  # tasks counted together
-SHOWN = 8  # runs of waiting tasks, and failed tasks
+SHOWN = 8  # runs of waiting tasks
 IS_HELD = (  # as `job_phrases.is_held`
     f"state = 'pending' AND SUBSTR(reason, 1, {len(HELD)}) = '{HELD}'"
     f" AND SUBSTR(reason, 1, {len(HELD_FOR_A_WHILE)}) <> '{HELD_FOR_A_WHILE}'"
@@ -158,7 +159,7 @@ def looked_into(tally: Tally, first: int, count: int) -> Work[Tally]:
             "SELECT array_index, state, exit_status, signal, cause FROM jobs"
             " WHERE id BETWEEN ? AND ? AND state IN ('failed', 'lost')"
             " ORDER BY id LIMIT ?",
-            (*ends, SHOWN + 1),
+            (*ends, ALL_SHOWN),
         )
     return replace(
         tally,

@@ -21,7 +21,7 @@ BY_SIGNAL = 128  # plus the number of the signal
 NOT_SHARED = ("chdir", "directory")  # phases: the directory is missing or a different one
 REMOVED = re.compile(r" \(deleted\)(?=:|$)")  # the kernel's mark for a working directory
 GO_ELSEWHERE = "the working directory has been removed; go to another one, or use -C DIR"
-TAKE_ALONG = "--send and --fetch take files along"
+TAKE_ALONG = "--send takes files along, --fetch brings them back"
 LACKING = (*NOT_SHARED, "exec")  # phases of refusals by hosts that simply lack what is needed
 
 Slots = Mapping[HostId, tuple[int, int]]  # for each host that is up: all slots, and the free ones

@@ -230,9 +230,6 @@ class AttachedJob(Performer):
 
     def perform(self, action: e.Action) -> None:
         match action:
-            case e.AskSlot():
-                super().perform(action)
-                self.host.changed()
             case e.Spawn():
                 self.answer(self._spawn(), e.NotStarted(FAULT, "spawn"))
             case e.Drain():

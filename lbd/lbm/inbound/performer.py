@@ -213,6 +213,7 @@ class Performer:
         match action:
             case e.AskSlot():
                 self.feed(executions.line.ask(self.execution.spec))
+                self.host.changed()
             case e.ExceedSlots():
                 self.feed(executions.line.exceed(self.id))
             case e.FreeSlot():

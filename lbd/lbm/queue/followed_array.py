@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.text.array_phrases import (
-    SHOWN,
+    ALL_SHOWN,
     FailedTask,
     Pace,
     ended_of,
@@ -53,7 +53,7 @@ class AwaitedJobs:
         if job.state in FAILED:
             self.signals[job.signal] += 1
             insort(self.failed, (job.id, failed_task(job)))
-            del self.failed[SHOWN:]
+            del self.failed[ALL_SHOWN:]
         self.never_started += job.state == "cancelled" and not job.started
         rank = {"done": 2, "cancelled": 1}.get(job.state, 0), job.id
         if rank < self._first_rank:

@@ -35,7 +35,7 @@ def test_nobody_ends_a_job_that_another_host_has_given_a_name(lab):
         assert [one["id"] for one in listed] == [job]
         said = lab.run("h1", "lbctl", "kill", "--name", "theirs", "--yes")
     assert asked
-    assert "no job matches" in said.stderr, said
+    assert "none of the jobs that you may end matches" in said.stderr, said
     assert lab.lbctl_json("h1", "job", job)["state"] == "running"
     lab.run("h1", "lbctl", "kill", "--name", "mine", "--yes", check=True)
     lab.wait_until(lambda: lab.lbctl_json("h1", "job", job)["state"] == "cancelled", "it ends")

@@ -32,3 +32,10 @@ def test_it_says_what_the_named_host_did_not(capsys):
     unknown = "h2 did not say whether the command can begin there: no answer within 4 s"
     show({**reply, "unknown": unknown}, {}, ["cc"], as_json=False)
     assert capsys.readouterr().out.splitlines()[1:] == [unknown]
+
+
+def test_of_a_command_that_never_leaves_no_hosts_are_ranked(capsys):
+    row = {"name": "h1", "load": 2.1, "age_s": 1.0, "willing": True, "why": ""}
+    reply = {"verdict": "here", "host": "h1", "reason": "never", "algorithm": "GLOBAL"}
+    show({**reply, "candidates": [row]}, {}, ["gcc"], as_json=False)
+    assert "WILLING" not in capsys.readouterr().out

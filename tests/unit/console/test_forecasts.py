@@ -54,3 +54,20 @@ def test_an_interval_of_zero_width_is_not_shown():
     ends["expected_end_90"] = [1020.0, 1040.0]
     lines = target_lines({"target": TARGET | ends}, CLOCK)
     assert lines[1] == "expected 00:17:10 (in 30s) (likely 00:17:00 to 00:17:20)"
+
+
+@pytest.mark.parametrize(
+    ("left_s", "shown"), [(81.0, "1m20s"), (84.0, "1m20s"), (98.0, "1m40s"), (4000.0, "1h10m")]
+)
+def test_the_end_of_an_array_is_one_figure_on_one_screen(left_s, shown):
+    """It was ~1m24s in the list, and 1m21s or 1m22s below."""
+    job = {"target": TARGET | {"expected_end": 1000.0 + left_s, "expected_end_90": [990.0, 5000.0]}}
+    assert target_phrase(job, CLOCK).endswith(f"; ends in ~{shown}")
+    assert f" (in {shown}) (likely " in target_lines(job, CLOCK)[1]
+
+
+def test_an_array_of_which_nothing_runs_is_not_said_to_run_at_once():
+    target = TARGET | {"tasks_at_once": 4, "tasks_running": 0, "tasks_left": 19, "why": "as many"}
+    assert target_lines({"target": target}, CLOCK)[-1] == (
+        "at once  up to 4 (none runs now, 19 not ended): as many"
+    )

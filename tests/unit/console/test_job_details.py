@@ -5,7 +5,7 @@ import math
 import pytest
 
 from lbd.console.figures import Clock
-from lbd.console.job_details import detail_lines
+from lbd.console.job_details import array_lines, detail_lines
 from lbd.text.job_phrases import LAUNCHER
 from tests.unit.cli.canned import JOB
 
@@ -47,15 +47,15 @@ def test_for_a_running_array_its_end_is_forecast_not_the_start_of_its_next_task(
 @pytest.mark.parametrize(
     ("known", "said"),
     [
-        ({}, "1m12s (predicted: 1m06s, likely 39s to 1m48s)"),
-        ({"foretold_wait_s_90": None}, "1m12s (predicted: 1m06s)"),
+        ({}, "1m12s (predicted: 1m10s, likely 39s to 1m50s)"),
+        ({"foretold_wait_s_90": None}, "1m12s (predicted: 1m10s)"),
         ({"foretold_wait_s": 0.0}, "1m12s (predicted: no wait)"),
         ({"foretold_wait_s": None}, "1m12s (nothing was predicted at submission)"),
         (
             {"foretold_wait_s": None, "target": {"kind": "deadline", "by": 5000.0}},
             "1m12s (arrays with a target are not compared)",
         ),
-        ({"started": 1063.0}, "1m03s (predicted: 1m06s, likely 39s to 1m48s)"),
+        ({"started": 1063.0}, "1m03s (predicted: 1m10s, likely 39s to 1m50s)"),
         ({"started": None}, None),
         ({"attempt": 2}, None),
     ],
@@ -147,6 +147,19 @@ def test_output_files_are_shown_by_their_real_paths():
     assert "output   new/12-7.out" in detail_lines(job, Clock(2000.0))  # it does not come back
     array = {**job, "id": "12", "array": "1-9", "directory": "/home/ann"}
     assert "output   /home/ann/new/%A-%a.out" in detail_lines(array, Clock(2000.0))
+
+
+@pytest.mark.parametrize(
+    ("count", "known", "ends"),
+    [(9, 9, "9 (exit 1)"), (10, 10, "10 (exit 1)"), (11, 10, "8 (exit 1) and 3 more"),
+     (10, 9, "8 (exit 1) and 2 more")],
+)  # fmt: skip
+def test_no_task_is_left_out_for_a_word_as_long_as_its_name(count, known, ends):
+    failed = [{"array_index": n + 1, "state": "failed", "exit_status": 1} for n in range(known)]
+    array = {**JOB, "id": "12", "array": "1-50", "state": "failed", "failed": failed,
+             "tasks": {"done": 50 - count, "failed": count, "lost": 0}}  # fmt: skip
+    (line,) = [one for one in array_lines(array) if one.startswith("failed")]
+    assert line.endswith(f"{ends}; lbctl logs --failed 12")
 
 
 def test_if_several_tasks_failed_one_command_shows_all_their_output():

@@ -143,14 +143,14 @@ def test_no_prediction_is_made_for_jobs_that_start_out_of_turn():
     gangs = GangTable()
     predictions = Predictions(gangs.life.queues, None, by_uid=False)
     sent = Submission("ann", "h1", "", b"true", b"")
-    assert predictions.of_submission(sent, 0) == Foretold(0.0, 0.0)
-    assert predictions.of_submission(replace(sent, needs="gpu=1"), 0) is None  # no host has one
+    assert predictions.of_submission(sent) == Foretold(0.0, 0.0)
+    assert predictions.of_submission(replace(sent, needs="gpu=1")) is None  # no host has one
     array = replace(sent, first_index=1, count=3)
     others = replace(array, gang=3), replace(array, target=1e9), replace(array, deadline=1e9)
-    assert [predictions.of_submission(one, 0) for one in others] == [None] * 3
+    assert [predictions.of_submission(one) for one in others] == [None] * 3
     gangs.submit()
     gangs.gang(6)  # more than are free: slots are reserved for it
-    assert predictions.of_submission(sent, 0) is None
+    assert predictions.of_submission(sent) is None
 
 
 def test_what_is_kept_of_a_forecast_is_what_is_shown_of_it():
@@ -162,7 +162,7 @@ def test_what_is_kept_of_a_forecast_is_what_is_shown_of_it():
     for name in ("1", "2", "3", "4"):
         world.arrive(name)
     predictions = Predictions(world.queues, None, by_uid=False)
-    kept = predictions.of_submission(Submission("ann", "h1", "", b"true", b""), 0)
+    kept = predictions.of_submission(Submission("ann", "h1", "", b"true", b""))
     world.arrive("5")
     shown = predictions.forecast.of(world.queues.registry[JobId("5")], clock_s())
     told = kept.wait_s, kept.low_s, kept.high_s

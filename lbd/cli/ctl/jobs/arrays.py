@@ -9,6 +9,7 @@ from lbd.cli.program import Parser
 from lbd.cli.quantities import duration
 from lbd.client.progress import Progress
 from lbd.client.wait_rules import begin_unix_s
+from lbd.console.plain_commands import is_plain
 from lbd.console.reply import Json, table
 from lbd.errors import ConfigError
 from lbd.text.array_phrases import Pace, ended_of, failed_in, progress_line, were_cancelled
@@ -55,9 +56,12 @@ def outcome(states: Json, ids: list[str], bad: Sequence[str] = ()) -> str:
     if len(ids) > 1 and bad:
         more = " and others" if len(bad) < total - counts.get("done", 0) else ""
         how = f": see `lbctl jobs {' '.join(bad)}`{more}"
+    elif len(ids) == 1 and ids[0].startswith("@"):  # `lbctl job` would show all of them
+        which = ",".join(one for one in ("failed", "lost", "cancelled") if counts.get(one))
+        how = f": see `lbctl jobs {ids[0]} --state {which}`"
     if total == 1:
         (state,) = (one for one, count in counts.items() if count)
-        name = f"job {ids[0]}" if ids[0][:1].isdigit() else "the job"
+        name = f"job {ids[0]}" if is_plain(ids[0]) or ids[0][:1].isdigit() else "the job"
         return f"{name} {'failed' if state == 'failed' else f'was {state}'}{how}"
     if not failed:
         return f"{were_cancelled(cancelled, f'of {total} ')}{how}"

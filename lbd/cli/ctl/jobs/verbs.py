@@ -10,12 +10,13 @@ import os
 import re
 import signal
 import time
+from collections import Counter
 from datetime import datetime
 
 from lbd.cli.complaints import EXIT_FAILED, report_error
 from lbd.cli.ctl.jobs import logs as queued_logs
 from lbd.cli.ctl.jobs import queued_jobs
-from lbd.cli.ctl.jobs.arrays import add_requeue_options, add_update_options, change_of
+from lbd.cli.ctl.jobs.arrays import add_requeue_options, add_update_options, change_of, outcome
 from lbd.cli.ctl.jobs.filters import add_filters
 from lbd.cli.ctl.jobs.listing import job_lines, withheld_lines
 from lbd.cli.ctl.verb import Run, Verb, asking, reading, say
@@ -37,6 +38,7 @@ from lbd.text.job_phrases import HELD
 
 ALL_QUEUED = "@me"  # all queued jobs of the caller
 SIGNAL = re.compile(r"-[0-9]+")  # as kill(1) takes it
+WRITTEN_OUT = 10  # so many tasks are named one by one rather than in steps
 ASKED_FROM = 6  # ending this many jobs and tasks or more needs a confirmation
 
 
@@ -126,6 +128,8 @@ def wait(daemons: Daemons, options: argparse.Namespace) -> int:
         report_error("lbctl", problem)
         return queued_jobs.NO_ANSWER
     status = int(any(text(one, "state") != "done" for one in ended))
+    if status and not options.json:
+        say_of_plain(ended)
     if queued:
         of_queue, found = queued_jobs.wait(daemons, queued, give_up_s, listed=options.json)
         if not found and of_queue == queued_jobs.NO_ANSWER:
@@ -138,6 +142,15 @@ def wait(daemons: Daemons, options: argparse.Namespace) -> int:
     if options.json:
         print_json(ended)
     return status
+
+
+def say_of_plain(ended: list[Json]) -> None:
+    """Says how plain commands ended, as is said of jobs of the queue."""
+    known = [one for one in ended if text(one, "state") != "unknown"]
+    states = Counter(text(one, "state") for one in known)
+    bad = [text(one, "id") for one in known if text(one, "state") != "done"]
+    if bad:
+        say(outcome(dict(states), [text(one, "id") for one in known], bad))
 
 
 def kill(daemons: Daemons, options: argparse.Namespace) -> int:
@@ -166,7 +179,7 @@ def selected(daemons: Daemons, options: argparse.Namespace, does: str) -> list[s
     if does != "end":
         jobs = [one for one in jobs if may_wait(one)]
     if not (jobs or options.json):
-        say(unknown_host(daemons, filters.host) or "no job matches these filters")
+        say(unknown_host(daemons, filters.host) or f"none of the jobs that you may {does} matches")
     if not (options.yes or agreed(jobs, does)):
         say("nothing was done")
         return None
@@ -295,6 +308,8 @@ def in_ranges(ids: list[str]) -> str:
             parts.append(name)
     for array, indexes in tasks.items():
         runs = runs_text(runs_in(sorted(indexes)))
+        if ":" in runs and len(indexes) <= WRITTEN_OUT:
+            runs = ",".join(map(str, sorted(indexes)))
         parts.append(f"{array}_[{runs}]" if len(indexes) > 1 else f"{array}_{runs}")
     return ", ".join(parts)
 

@@ -39,17 +39,13 @@ from lbd.dispatch.core.outlook.needs_outlook import (
 )
 from lbd.dispatch.core.outlook.places import FRESH_S, Place, Places
 from lbd.dispatch.core.outlook.plays import NEW, Played, Plays
-from lbd.dispatch.core.outlook.plays import is_quick as is_quick_play
 from lbd.dispatch.core.outlook.queue_outlook import QueueOutlook, SlotTimes
 from lbd.dispatch.core.queues import Queues
 from lbd.dispatch.core.registry import Registered
 from lbd.model import JobId
 from lbd.text.units import counted
 from lbd.theory.calibration import Correction
-from lbd.theory.queue_time import UniformLog, later
-
-ARRIVALS_S = 0.5  # how long one look at the hosts serves new submissions
-ARRIVALS_MAX = 256  # distinct kinds of jobs
+from lbd.theory.queue_time import UniformLog
 
 
 class Prediction(NamedTuple):
@@ -57,34 +53,6 @@ class Prediction(NamedTuple):
     how: str  # how it was made, or why it was not
     is_rough: bool = False  # what it is learnt from is unlike the jobs that run, or wait ahead
     within_s: tuple[float, float] | None = None  # nine in ten such jobs start; None: unknown
-
-
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """The prediction for a job that has just arrived, and the queue at that time."""
-
-    line: HostConnection
-    wait_s: float
-    within_s: tuple[float, float] | None
-    slots: int
-    is_rough: bool
-    is_quick: bool  # it takes no time worth mentioning to predict another one
-    spare: int  # slots that others may take before it has to wait
-
-    def behind(self, slots: int, behind_s: Callable[[int], float | None]) -> "Foreseen":
-        """Returns the prediction for a job that comes behind so many more."""
-        by_s = behind_s(max(0, slots - self.spare)) or 0.0
-        low_s, high_s = later(self.within_s, self.wait_s, by_s) or (None, None)
-        return Foreseen(self.wait_s + by_s, low_s, high_s, self.is_rough)
-
-
-class Foreseen(NamedTuple):
-    """When an arriving job starts, from now."""
-
-    wait_s: float
-    low_s: float | None  # nine in ten such jobs start within these; None: unknown
-    high_s: float | None
-    is_rough: bool
 
 
 @dataclass(slots=True)
@@ -96,8 +64,6 @@ class Forecast:
     _events: int = -1  # the state the outlooks are for
     _seen_s: float = 0.0  # the time they were made
     _needs: NeedsOutlooks = field(default_factory=NeedsOutlooks)
-    _arrivals: dict[Hashable, Arrival | None] = field(default_factory=dict)
-    _arrivals_s: float = float("-inf")
     _rng: Random = field(default_factory=lambda: Random(0))  # for disciplines that choose at random
 
     def __post_init__(self) -> None:
@@ -135,22 +101,22 @@ class Forecast:
         return partial(within, *back) if back else None
 
     def played(self, line: HostConnection, now_s: float) -> Played | None:
-        outlook = self._outlook(line, now_s)
+        outlook = self.outlook(line, now_s)
         return self.plays.of(line, outlook.general, outlook.head_s, now_s)
 
     def of_new(self, job: QueuedJob, now_s: float) -> Prediction:
         """Predicts the wait of one that arrives now."""
-        line = self._line_for(job, now_s)
+        line = self.line_for(job, now_s)
         if line is None:
             return Prediction(None, nobody_has(job))
-        return self._of_new(line, job, now_s)
+        return self.of_new_in(line, job, now_s)
 
-    def _of_new(self, line: HostConnection, job: QueuedJob, now_s: float) -> Prediction:
+    def of_new_in(self, line: HostConnection, job: QueuedJob, now_s: float) -> Prediction:
         place = self.places.of_new(line, job)
         taken = self.places.taken_in(line, now_s) if job.needs and place.jobs else {}
         return self._predict(line, place, job, taken, now_s)
 
-    def _line_for(self, job: QueuedJob, now_s: float) -> HostConnection | None:
+    def line_for(self, job: QueuedJob, now_s: float) -> HostConnection | None:
         """Returns the line it would join; None if no current host may take it."""
         queues = self.queues
         guess = copy.copy(queues.discipline)  # so that our own does not count it
@@ -159,50 +125,18 @@ class Forecast:
             return None
         return line
 
-    def of_arrival(self, job: QueuedJob, now_s: float, coming: int = 0) -> Foreseen | None:
-        """Predicts the wait of a job arriving now, `coming` slots of jobs being on their way to the
-        line. Cheap, as every submission asks: for a moment the hosts count as unchanged."""
-        if now_s - self._arrivals_s > ARRIVALS_S:
-            self._arrivals, self._arrivals_s = {}, now_s
-        key = job.slots, job.needs, job.only, job.barred, self.queues.shares.flow(job)
-        if key in self._arrivals and serves(self._arrivals[key], self, job.user, now_s):
-            found = self._arrivals[key]
-        else:
-            line = self._line_for(job, now_s)
-            found = self._arrives(line, job, now_s) if line is not None else None
-            waits = found is None or found.wait_s > 0  # the next may have to wait, too
-            if waits and len(self._arrivals) < ARRIVALS_MAX:
-                self._arrivals[key] = found
-        if found is None:
-            return None
-        more = coming + max(0, self.places.end_of(found.line).slots - found.slots)
-        return found.behind(more, self._outlook(found.line, now_s).behind_s)
-
-    def _arrives(self, line: HostConnection, job: QueuedJob, now_s: float) -> Arrival | None:
-        predicted = self._of_new(line, job, now_s)
-        if (wait_s := predicted.wait_s) is None:
-            return None
-        played = None
-        if wait_s and not job.needs:
-            outlook, new = self._outlook(line, now_s), job._replace(id=NEW)
-            played = self.plays.of(line, outlook.general, outlook.head_s, now_s, new)
-        within_s = predicted.within_s if played is not None else None
-        slots, is_quick = self.places.end_of(line).slots, is_quick_play(played)
-        spare = 0 if wait_s else self._outlook(line, now_s).free - job.slots
-        return Arrival(line, wait_s, within_s, slots, predicted.is_rough, is_quick, spare)
-
     def situation(
         self, job: QueuedJob, correction: Correction, now_s: float
     ) -> tuple[Situation, str]:
         """Returns what a job arriving now could expect, for evaluation elsewhere, and how that is
         known."""
-        queues, line = self.queues, self._line_for(job, now_s)
+        queues, line = self.queues, self.line_for(job, now_s)
         if line is None:
             nowhere = Situation((), 0, None, 0.0, None, 0, correction)
             return nowhere, nobody_has(job)
         servers = [one for one in queues.servers.get(line, ()) if one.suits(job)]
-        place, outlook = self.places.of_new(line, job), self._outlook(line, now_s)
-        prediction = self._of_new(line, job, now_s)
+        place, outlook = self.places.of_new(line, job), self.outlook(line, now_s)
+        prediction = self.of_new_in(line, job, now_s)
         known = queues.slot_times.lifetimes()
         lifetimes = known[0] if known is not None else NOTHING_KNOWN[0]
         best = sorted(servers, key=lambda one: (not one.has_for(job), -one.free))[:ROOMS]
@@ -250,7 +184,7 @@ class Forecast:
         taken: Mapping[Hashable, int], now_s: float, job_id: JobId = NEW,
     ) -> Prediction:  # fmt: skip
         """`taken`: what the jobs ahead take of its needs besides slots."""
-        outlook = self._outlook(line, now_s)
+        outlook = self.outlook(line, now_s)
         if not outlook.total:
             return Prediction(None, "no slot is available to the queue")
         if self.queues.plan is not None:
@@ -307,10 +241,11 @@ class Forecast:
         if begin_s is None and played.stops:
             return None
         base_s = played.last_s(now_s) if begin_s is None else begin_s
-        beyond_s = outlook.behind_s(max(0, place.slots - played.slots))
+        beyond = max(0, place.slots - played.slots)
+        beyond_s = outlook.behind_s(beyond, self.plays.since(played))
         return begin_s if beyond_s is None else base_s + beyond_s
 
-    def _outlook(self, line: HostConnection, now_s: float) -> QueueOutlook:
+    def outlook(self, line: HostConnection, now_s: float) -> QueueOutlook:
         """Caches the outlook between two events."""
         events = self.queues.shares.events
         if self._events != events or now_s - self._seen_s > FRESH_S:
@@ -324,15 +259,6 @@ class Forecast:
                 self._needs_outlook(line, needs, now_s) if needs is not None else None,
             )
         return self._outlooks[line]
-
-
-def serves(known: Arrival | None, forecast: Forecast, user: str, now_s: float) -> bool:
-    """Whether what was predicted a moment ago still serves. The jobs that came since may be of
-    another kind (more slots, another command), so their mean is used only where playing the line
-    again would take too long."""
-    if known is None or known.slots == forecast.places.end_of(known.line).slots:
-        return True
-    return not (known.is_quick and forecast.plays.allowance.has(user, now_s))
 
 
 def has_intervals(queues: Queues, needs: NeedsOutlook | None) -> bool:

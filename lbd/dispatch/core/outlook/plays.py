@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from lbd.dispatch.core.discipline import HostConnection, QueuedJob
 from lbd.dispatch.core.outlook.allowance import LINES, Allowance
+from lbd.dispatch.core.outlook.comers import NOBODY, Came, Comers
 from lbd.dispatch.core.outlook.line_played import Line, Queued, Running, draws_for
 from lbd.dispatch.core.outlook.lives import Lives
 from lbd.dispatch.core.queues import Queues
@@ -84,6 +85,7 @@ class Played:
     within_s: tuple[tuple[float, float], ...]  # intervals that hold for nine in ten
     steps: float  # that it took
     novelty: Novelty = field(default_factory=lambda: Novelty((0.0,), 0, 0))
+    before: Came | None = None  # all that had come to the queue; None: nothing was played
 
     def begin_s(self, job: JobId, now_s: float) -> float | None:
         """Returns the start, from now; None if the job was not played."""
@@ -111,6 +113,12 @@ class Played:
         alike = self.alike[ahead]
         return alike, len(self.line.runs) + ahead - alike
 
+    def ahead_of(self, job: JobId) -> tuple[int, float]:
+        """Returns how many jobs run or wait before it, and how many of these outlive all that
+        ended."""
+        ahead = self._ahead_of(job)
+        return self.novelty.runs + ahead, self.novelty.sums[ahead]
+
     def _ahead_of(self, job: JobId) -> int:
         return self.places.get(job, len(self.novelty.sums) - 1)
 
@@ -130,6 +138,7 @@ class Plays:
     _lines: Known = field(default_factory=dict)
     _arrivals: Known = field(default_factory=dict)
     allowance: Allowance = field(default_factory=Allowance)
+    comers: Comers = field(default_factory=Comers)
 
     def forget(self) -> None:
         self._lines.clear()
@@ -175,6 +184,10 @@ class Plays:
         made = LineMaker(self.queues, name, general, now_s)
         return made.line() if NEW in self._fill(made, name, head_s, new)[0] else None
 
+    def since(self, played: Played) -> Came:
+        """Returns what has come to the queue since the line was played."""
+        return self.comers.queued.plus(played.before, -1) if played.before is not None else NOBODY
+
     def next_of_array(self, played: Played | None, array: int, now_s: float) -> dict[JobId, float]:
         """Returns when the waiting tasks of an array begin, from now, as far as they are played."""
         if played is None:
@@ -205,7 +218,7 @@ class Plays:
         stops = not made.knows_all()
         return Played(
             line, places, slots, alike_in(line), stops, now_s, begins_s, within_s, steps,
-            novelty_of(line),
+            novelty_of(line), self.comers.queued,
         )  # fmt: skip
 
     def _fill(
@@ -237,6 +250,18 @@ def unplayed(head_s: float, now_s: float) -> Played:
     return Played(
         Line((), (), (), (), {}), {}, 0, (0,), False, now_s, (head_s,), ((head_s, head_s),), 0.0
     )
+
+
+def lives_of(
+    queues: Queues, job: QueuedJob, general: UniformLog | None, cutoff_s: float | None = None
+) -> Lives:
+    """Returns what is known of the run time of a job. `general`: of all that ended."""
+    most_s = min(one for one in (job.limit_s, cutoff_s, math.inf) if one)
+    # Jobs of a new command are alike whatever their labels: with a draw for each, the shortest of
+    # many would make the forecast.
+    alike, times_s = queues.run_times.nearest(job)
+    unlike = queues.resource_times.slots.unlike_all(kind_of(job))
+    return Lives(tuple(sorted(times_s)), general, most_s, alike, unlike)
 
 
 def is_quick(played: Played | None) -> bool:
@@ -313,13 +338,7 @@ class LineMaker:
     def _times(self, job: QueuedJob) -> tuple[Lives, Hashable]:
         like = job.user, job.command_line, job.name, job.command, job.slots, job.limit_s
         if like not in self._lives:
-            most_s = min(one for one in (job.limit_s, self.cutoff_s, math.inf) if one)
-            # Jobs of a new command are alike whatever their labels: with a draw for each, the
-            # shortest of many would make the forecast.
-            alike, times_s = self.queues.run_times.nearest(job)
-            unlike = self.queues.resource_times.slots.unlike_all(kind_of(job))
-            rising_s = tuple(sorted(times_s))
-            self._lives[like] = Lives(rising_s, self.general, most_s, alike, unlike)
+            self._lives[like] = lives_of(self.queues, job, self.general, self.cutoff_s)
         lives = self._lives[like]
         self._unknown += not lives.is_known
         is_one = lives.alike is not None and not lives.like_s

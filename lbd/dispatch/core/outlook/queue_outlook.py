@@ -1,9 +1,11 @@
 """The slots of one line of the queue, and what its head waits for. Pure."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from lbd.dispatch.core.discipline import QueuedJob
+from lbd.dispatch.core.outlook.comers import NOBODY, Came
 from lbd.dispatch.core.outlook.needs_outlook import NeedsOutlook
 from lbd.dispatch.core.servers import Server
 from lbd.text.units import counted
@@ -56,12 +58,30 @@ class QueueOutlook:
         """The time until the head has its needs besides slots."""
         return (self.head.wait_s if self.head is not None else None) or 0.0
 
-    def behind_s(self, slots: int) -> float | None:
+    def behind_s(self, slots: int, since: Came = NOBODY) -> float | None:
         """Returns the time until that many slots' jobs have been worked off; None if too few have
-        ended."""
-        if self.slot_times is None or not self.total:
+        ended. `since`: jobs that came lately; the slots are those of the last of them."""
+        if not self.total or (self.slot_times is None and slots > since.known):
             return None
-        return slots * self.slot_times[2] / self.total
+        known, found_s = min(slots, since.known), 0.0
+        if known:
+            found_s = starts_s(known, self.total, since.work_s / since.known, self.slot_times)
+        if self.slot_times is not None:
+            found_s += (slots - known) * self.slot_times[2] / self.total
+        return found_s
+
+
+def starts_s(count: int, slots: int, run_s: float, before: SlotTimes | None) -> float:
+    """Returns the time until so many jobs of `run_s` have started on slots that others release one
+    by one. `before`: how long those others run. Where they run longer, each interval of `run_s`
+    starts as many more than the one before as they release in it, until all slots are released."""
+    if before is None or before[2] <= run_s:
+        return count * run_s / slots
+    released = slots * run_s / before[2]  # in one interval
+    intervals = int((math.sqrt(1 + 8 * count / released) - 1) / 2)
+    intervals = min(intervals, int(before[2] / run_s))
+    left = count - released * intervals * (intervals + 1) / 2
+    return run_s * (intervals + left / min(slots, released * (intervals + 1)))
 
 
 def slots_there(servers: Sequence[Server]) -> str:

@@ -6,7 +6,8 @@
 - The number is DAA's (`plan.py`): at each end of a task one more, one less or as many as before. It
   is planned from the start only while none has ended yet, or none runs.
 - An array that cannot be in time with everything it may have, or about whose tasks nothing is known
-  yet, takes turns like any other array: an impossible target does not pass waiting jobs.
+  yet, takes turns like any other array: an impossible target does not pass waiting jobs. Once it is
+  in time, its place is that of its submission again.
 - A deadline is a target set earlier, by as much as the drain may well exceed its mean.
 
 Times are from one clock that never runs backwards; `unix_s` is the UNIX time at its zero.
@@ -28,7 +29,7 @@ from lbd.dispatch.core.targets.plan import (
 from lbd.dispatch.core.targets.target_array import Standing, TargetArray
 from lbd.dispatch.core.targets.task_times import Earlier
 from lbd.model import JobId
-from lbd.text.units import duration_text, show_duration
+from lbd.text.units import rough_s, show_duration
 from lbd.theory.target_time import Batch, End, TaskMean
 
 FRESH_S = 0.5  # what a single array may have is recomputed after this, as slots come and go
@@ -41,14 +42,13 @@ UNKNOWN = (
 )
 LEFT_BY_OTHERS = "as many as other arrays with targets leave it"
 EXPECTED_MAX = 10_000  # arriving arrays with known earlier tasks
-# The next job is searched among all arrays at their limits, so these are kept few.
-ARRAYS_OF_USER, ARRAYS_OF_HOST = 100, 400
+ARRAYS_OF_USER, ARRAYS_OF_HOST = 100, 400  # few: the next job is searched among all at limits
 
 
 class Targets:
     """Feed it what happens to tasks; ask it how many of an array may run.
 
-    `room` says how many such tasks all slots together hold, in use or not.
+    `room`: how many such tasks all slots hold, in use or not. One class because all share these.
     """
 
     def __init__(self, room: Callable[[QueuedJob], int], is_held: bool = True) -> None:
@@ -57,6 +57,7 @@ class Targets:
         self.is_held = is_held
         self.unix_s = 0.0
         self.arrays: dict[int, TargetArray] = {}
+        self.returning: set[int] = set()  # arrays that took turns, and get their places back
         self._room = room
         # how many of so many the limits allow, and which limit that is; "" if none
         self.limit: Callable[[QueuedJob, int], tuple[int, str]] = lambda _, count: (count, "")
@@ -161,8 +162,12 @@ class Targets:
 
     def keeps_place(self, number: int) -> bool:
         """Whether the array continues where it stands, instead of taking turns."""
-        array = self.arrays.get(number)
-        return array is not None and array.is_known and array.in_time
+        return number in self.arrays and self.arrays[number].keeps_place
+
+    def took_turn(self, number: int) -> None:
+        """An array, perhaps with a target, has moved behind others."""
+        if number in self.arrays:
+            self.arrays[number].took_turns = True
 
     def is_full(self, job: QueuedJob, now_s: float) -> bool:
         """Whether no more tasks of its array may start now."""
@@ -245,11 +250,18 @@ class Targets:
 
     def _changed(self, array: TargetArray, now_s: float) -> None:
         array.look(now_s)
+        self._note_place(array)
         self._drop_if_done(array)
+
+    def _note_place(self, array: TargetArray) -> None:
+        if array.keeps_place and array.took_turns:
+            self.returning.add(array.job.array)
+            array.took_turns = False
 
     def _drop_if_done(self, array: TargetArray) -> None:
         if not array.batch.left:
             del self.arrays[array.job.array]
+            self.returning.discard(array.job.array)
 
     def _refresh(self, array: TargetArray, now_s: float) -> None:
         count = len(self.arrays)
@@ -258,6 +270,7 @@ class Targets:
             self._divide(now_s)
         if array.may_plan(now_s):
             array.plan(now_s)
+            self._note_place(array)
 
     def _divide(self, now_s: float) -> None:
         """Divides the slots, as several arrays may need more than there are. Arrays without known
@@ -344,7 +357,7 @@ def reason(array: TargetArray, now_s: float, end: Within | None, begins: Begins 
     if begins is None:
         return f"{why_so_many(array, now_s, end)}; it is not known when {what} begins"
     wait_s = begins.first.mean_s
-    begin = f"; {what} begins in about {duration_text(wait_s)}" if wait_s >= 1.0 else ""
+    begin = f"; {what} begins in about {show_duration(rough_s(wait_s))}" if wait_s >= 1.0 else ""
     return why_so_many(array, now_s, end) + begin
 
 

@@ -50,6 +50,7 @@ class TargetArray:
     limited_by: str = ""  # in words, what does not let more run
     is_steered: bool = False  # a task has ended: one step at a time from now on
     in_time: bool = False  # with everything it may have, as of the last look
+    took_turns: bool = False  # others that came later may stand before it
     together_s: float = math.inf  # when all arrays with targets have ended, if they get the slots
     # number of tasks and slots planned for, and when
     planned: tuple[int, int, float] = (0, 0, -math.inf)
@@ -57,6 +58,11 @@ class TargetArray:
     @property
     def is_known(self) -> bool:
         return self.batch.mean.tasks >= KNOWN_TASKS
+
+    @property
+    def keeps_place(self) -> bool:
+        """Whether the array continues where it stands, instead of taking turns."""
+        return self.is_known and self.in_time
 
     @property
     def at_once(self) -> int:

@@ -54,6 +54,15 @@ def test_jobs_of_commands_that_hosts_did_not_report_are_counted(two_hosts, capsy
     assert found["left_out"] == {"by_command": 62, "by_user": 0, "by_host": 3}
 
 
+def test_where_no_cpu_time_is_known_none_is_shown(two_hosts, capsys, monkeypatch):
+    """It was 0s, as if that were known."""
+    monkeypatch.setenv("COLUMNS", "250")
+    assert lbctl.main(["stats"]) == 0
+    header, *rows = (line for line in capsys.readouterr().out.splitlines() if "  " in line)
+    assert header.split()[-1] == "CPU"
+    assert next(line for line in rows if line.startswith("cc")).split()[-1] == "–"
+
+
 def test_a_table_for_a_spreadsheet_has_a_header_and_few_digits(two_hosts, capsys):
     assert lbctl.main(["stats", "--csv"]) == 0
     header, total, *rows = csv.reader(capsys.readouterr().out.splitlines())

@@ -200,8 +200,7 @@ LIVES = {
     "a named host that lacks the directory": (
         HERE_FOR, (GO, LOOK_NOT), (LOOKED, ask(wanted=H2, insist=True)), (TO_H2, START_2),
         (NO_DIRECTORY, *LEFT, e.Lacks(H2, "chdir"),
-         *failed(f"{NO_DIRECTORY.reason}; --send and --fetch take files along", "refused",
-                 125, "h2")),
+         *failed(f"{NO_DIRECTORY.reason}; {e.TAKE_ALONG}", "refused", 125, "h2")),
     ),
     "a named host that is full": (
         HERE_FOR, (GO, LOOK_NOT), (LOOKED, ask(wanted=H2, insist=True)), (TO_H2, START_2),

@@ -168,7 +168,8 @@ def test_their_advice_is_given_once_and_their_number_is_bounded():
     for number in range(2, 6):
         search.refused(f"h{number}", e.Refused(f"h{number}: /x{number}: no", "chdir", 2))
     assert search.why_nobody("").why == (
-        "h2: /x2: no; h3: /x3: no; h4: /x4: no; 1 more reason; --send and --fetch take files along"
+        "h2: /x2: no; h3: /x3: no; h4: /x4: no; 1 more reason; "
+        "--send takes files along, --fetch brings them back"
     )
 
 
@@ -195,6 +196,6 @@ def test_files_taken_along_are_not_suggested_where_a_directory_may_not_be_entere
     assert gone.advice == (
         "h2: /w/d: the working directory has been removed; go to another one, or use -C DIR"
     )
-    assert NO_DIRECTORY.advice.endswith("; --send and --fetch take files along")
+    assert NO_DIRECTORY.advice.endswith("; --send takes files along, --fetch brings them back")
     closed = e.Refused("h2: /root: Permission denied", "chdir", errno=13)
     assert closed.advice == closed.reason

@@ -197,7 +197,7 @@ async def test_a_missing_directory_is_reported_with_the_remedy(attempt, news, nu
     """`lbrun` without the queue gave it, and `lbctl job` did not."""
     attempt.perform(e.ReportRefused("/x is not there", "chdir", number))
     (refused,) = news
-    assert refused.reason.endswith("; --send and --fetch take files along") is hint
+    assert refused.reason.endswith("; --send takes files along, --fetch brings them back") is hint
 
 
 class Staged(Attempt):
@@ -385,3 +385,11 @@ async def test_an_eviction_is_reported_so_that_an_older_dispatcher_restarts_it(h
     end = news[-1]
     assert (end.event, end.cause, end.evicted) == ("ended", "lost", True)
     assert end.reason == "h2's owner is back; moves"
+
+
+async def test_a_slot_that_an_attempt_takes_is_reported_at_once(host, attempt):
+    """`lbctl status` showed none in use on its own host for up to a second."""
+    used = []
+    host.changed = lambda: used.append(host.slots.used)
+    await begin(attempt)
+    assert used[0] == 1

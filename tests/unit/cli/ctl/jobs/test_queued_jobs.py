@@ -163,6 +163,15 @@ def test_wait_for_several_names_those_that_did_not_succeed(daemon, capsys, state
     assert capsys.readouterr().err == f"lbctl: {said}\n"
 
 
+def test_wait_for_all_own_jobs_names_those_that_did_not_succeed(daemon, capsys):
+    """`lbctl job @me` would show 205 jobs."""
+    answer = {"open": 0, "all_done": False, "states": {"done": 180, "cancelled": 25, "failed": 0}}
+    daemon("lbm", **{"queue.wait": answer})
+    assert lbctl.main(["wait", "@me"]) == 1
+    said = "25 of 205 were cancelled: see `lbctl jobs @me --state cancelled`"
+    assert capsys.readouterr().err == f"lbctl: {said}\n"
+
+
 @pytest.mark.parametrize(
     ("states", "said"),
     [

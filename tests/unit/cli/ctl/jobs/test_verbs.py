@@ -61,7 +61,7 @@ def test_kill_by_filter_selects_only_matching_jobs_that_have_not_ended(lbm, caps
     lbm.asked.clear()
     assert lbctl.main(["kill", "--name", "n*", "--state", "done", "--yes"]) == 0
     assert killed(lbm) == []
-    assert capsys.readouterr().err == "lbctl: no job matches these filters\n"
+    assert capsys.readouterr().err == "lbctl: none of the jobs that you may end matches\n"
     assert lbctl.main(["kill", "--name", "n*", "h1-2", "h1-9"]) == 0
     assert killed(lbm) == ["h1-2"]
 
@@ -132,7 +132,7 @@ def test_hold_and_release_take_the_filters_of_kill(daemon, capsys, verb, did):
     (asked,) = [one for one in lbm.asked if one["op"] == "queue.act"]
     assert (asked["verb"], asked["ids"]) == (verb, ["3", "5"])
     assert lbctl.main([verb, "--name", "evening"]) == 0
-    assert capsys.readouterr().err == "lbctl: no job matches these filters\n"
+    assert capsys.readouterr().err == f"lbctl: none of the jobs that you may {verb} matches\n"
     assert lbctl.main([verb]) == 2
     assert capsys.readouterr().err.startswith("lbctl: which jobs?")
 
@@ -263,6 +263,26 @@ def test_what_kind_of_job_an_id_names(name, plain):
 
 def test_ids_are_shown_as_ranges():
     assert verbs.in_ranges(["3", "4", "5", "h1-2", "6", "9", "10"]) == "3-5, h1-2, 6, 9-10"
+    some = [f"1_{n}" for n in (23, 46, 69, 77, *range(92, 185, 23))]
+    assert verbs.in_ranges(some) == "1_[23,46,69,77,92,115,138,161,184]"  # not 92-184:23
+    assert verbs.in_ranges([f"1_{n}" for n in range(5, 60, 5)]) == "1_[5-55:5]"
+
+
+@pytest.mark.parametrize(
+    ("states", "said"),
+    [(["failed"], "job h1-7 failed: see `lbctl job h1-7`"),
+     (["cancelled"], "job h1-7 was cancelled: see `lbctl job h1-7`"), (["done"], ""),
+     (["done", "failed"], "1 of 2 failed: see `lbctl jobs h1-8`")],
+)  # fmt: skip
+def test_wait_says_how_plain_commands_ended(daemon, capsys, states, said):
+    """It said that of the queue's jobs only."""
+    ids = [f"h1-{7 + n}" for n in range(len(states))]
+    jobs = iter(
+        [{**JOB, "id": id_, "state": state} for id_, state in zip(ids, states, strict=True)]
+    )
+    daemon("lbm", **{"command.wait": lambda _: {"ok": True, "job": next(jobs), "open": False}})
+    assert lbctl.main(["wait", *ids]) == bool(said)
+    assert capsys.readouterr().err == (f"lbctl: {said}\n" if said else "")
 
 
 @pytest.mark.parametrize(

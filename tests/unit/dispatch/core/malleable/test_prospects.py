@@ -20,6 +20,7 @@ from lbd.dispatch.core.malleable.prospects import (
     within,
 )
 from lbd.dispatch.core.outlook.allowance import LINES
+from lbd.dispatch.core.outlook.arrivals import Arrivals
 from lbd.dispatch.core.outlook.forecast import Forecast
 from lbd.dispatch.core.outlook.plays import STEPS
 from lbd.model import NO_NEEDS, Facts, HostId, JobId, Needs
@@ -198,13 +199,14 @@ def test_many_submissions_look_at_the_hosts_once_in_a_while():
     forecast = Forecast(table.queues)
     table.host("h1", 1)
     table.arrive("a")
-    arrival(forecast, 1, 1.0)
-    (looked_at,) = forecast._arrivals.values()
+    arrivals = Arrivals(forecast)
+    arrival(arrivals, 1, 1.0)
+    (looked_at,) = arrivals._known.values()
     forecast.plays.allowance.took(10 * STEPS, LINES, 1.0)  # otherwise each is predicted anew
     for n in range(5):
         table.arrive(f"b{n}")
-        arrival(forecast, 1, 1.0 + n / 100)
-    assert list(forecast._arrivals.values()) == [looked_at]
+        arrival(arrivals, 1, 1.0 + n / 100)
+    assert list(arrivals._known.values()) == [looked_at]
 
 
 @pytest.mark.parametrize(

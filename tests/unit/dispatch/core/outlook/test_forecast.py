@@ -9,7 +9,8 @@ import pytest
 from lbd.dispatch.core.discipline import ONLY_LINE, HostSlots, QueuedJob
 from lbd.dispatch.core.disciplines.fcfs import Fcfs
 from lbd.dispatch.core.outlook.allowance import LINES
-from lbd.dispatch.core.outlook.forecast import ARRIVALS_S, FRESH_S, Forecast
+from lbd.dispatch.core.outlook.arrivals import ARRIVALS_S, Arrivals
+from lbd.dispatch.core.outlook.forecast import FRESH_S, Forecast
 from lbd.dispatch.core.outlook.forecast_words import too_few_ended
 from lbd.dispatch.core.outlook.plays import STEPS
 from lbd.dispatch.core.queues import Queues
@@ -31,8 +32,9 @@ def another(forecast, slots, now_s, needs=NO_NEEDS, **more):
 
 
 def arrival(forecast, slots, now_s, needs=NO_NEEDS):
-    """Asks as every submission does."""
-    return forecast.of_arrival(QueuedJob(JobId(""), slots, needs=needs), now_s)
+    """Asks as every submission does; `forecast` may be the arrivals of one."""
+    arrivals = forecast if isinstance(forecast, Arrivals) else Arrivals(forecast)
+    return arrivals.of(QueuedJob(JobId(""), slots, needs=needs), now_s)
 
 
 def predicted(table, forecast, job):
@@ -194,15 +196,16 @@ def test_the_forecast_for_a_new_job_includes_its_interval():
     for name in "abcd":
         table.arrive(name)
     forecast = known(table, [10.0 * 1.2**n for n in range(20)])
-    first = arrival(forecast, 1, 0.0)
+    arrivals = Arrivals(forecast)
+    first = arrival(arrivals, 1, 0.0)
     assert 0.0 < first.low_s < 0.7 * first.wait_s < first.wait_s < 1.3 * first.wait_s < first.high_s
     table.arrive("e")
-    later = arrival(forecast, 1, 0.1)  # the line is played again
+    later = arrival(arrivals, 1, 0.1)  # the line is played again
     assert later.wait_s == pytest.approx(another(forecast, 1, 0.1).wait_s)
     assert later.wait_s > first.wait_s + 10.0
     forecast.plays.allowance.took(10 * STEPS, LINES, 0.1)
     table.arrive("f")
-    last = arrival(forecast, 1, 0.1)  # from the same look, plus the jobs that have come since
+    last = arrival(arrivals, 1, 0.1)  # from the same look, plus the jobs that have come since
     assert last.wait_s > later.wait_s + 10.0
     wider = math.sqrt(last.wait_s / later.wait_s)
     for before_s, now_s in zip(later[1:3], last[1:3], strict=True):
@@ -215,14 +218,15 @@ def test_jobs_that_came_since_the_line_was_played_are_ahead_of_a_new_one():
     forecast = known(table, [10.0 * 1.2**n for n in range(20)])
     for n in range(60):
         table.arrive(f"{n}")
-    before = arrival(forecast, 1, 0.0)
+    arrivals = Arrivals(forecast)
+    before = arrival(arrivals, 1, 0.0)
     for n in range(60, 90):
         table.arrive(f"{n}")
-    was = arrival(forecast, 1, 0.1)
+    was = arrival(arrivals, 1, 0.1)
     for user in ("", LINES):
         forecast.plays.allowance.took(1000 * STEPS, user, 0.1)
     table.now_s = ARRIVALS_S + 0.2  # the hosts are looked at again, the line is not played again
-    found = arrival(forecast, 1, table.now_s)
+    found = arrival(arrivals, 1, table.now_s)
     assert found.wait_s == pytest.approx(was.wait_s - table.now_s)
     assert found.high_s - found.low_s > before.high_s - before.low_s
 
@@ -254,9 +258,9 @@ def test_a_forecast_is_recomputed_once_it_is_forgotten():
     for name in "abcd":
         table.arrive(name)
     assert predicted(table, forecast, "d").how.startswith("2 jobs ahead, 1 slot; ")
-    outlook = forecast._outlook(ONLY_LINE, 0.0)
-    assert forecast._outlook(ONLY_LINE, FRESH_S) is outlook
-    assert forecast._outlook(ONLY_LINE, FRESH_S + 0.1) is not outlook
+    outlook = forecast.outlook(ONLY_LINE, 0.0)
+    assert forecast.outlook(ONLY_LINE, FRESH_S) is outlook
+    assert forecast.outlook(ONLY_LINE, FRESH_S + 0.1) is not outlook
     table.ended("b")
     forecast.forget()
     assert predicted(table, forecast, "d").how.startswith("1 job ahead, 1 slot; ")
@@ -373,7 +377,7 @@ def test_all_questions_about_a_new_job_get_the_same_answer(seed):
     now, _ = forecast.situation(job, Correction(), now_s)
     assert asked == pytest.approx(first_s)
     assert now.base_s == pytest.approx(asked)
-    outlook = forecast._outlook(ONLY_LINE, now_s)
+    outlook = forecast.outlook(ONLY_LINE, now_s)
     assert outlook.total == sum(server.slots for server in table.queues.hosts.values())
     mean_s = fmean(10.0 * 1.2**n for n in range(20))
     assert now.slot_s == pytest.approx(mean_s / outlook.total)

@@ -8,6 +8,7 @@ import pytest
 from lbd.dispatch.core.discipline import ONLY_LINE, QueuedJob
 from lbd.dispatch.core.outlook import plays
 from lbd.dispatch.core.outlook.allowance import AHEAD_S, LINES, OF_SUBMISSIONS, PER_S
+from lbd.dispatch.core.outlook.arrivals import Arrivals
 from lbd.dispatch.core.outlook.forecast import Forecast
 from lbd.dispatch.core.outlook.line_played import (
     Line,
@@ -285,9 +286,10 @@ def busy(jobs=908, slots=8):
 
 
 def submit_all_that_differ(forecast, now_s, user, count=200):
+    arrivals = Arrivals(forecast)
     for n in range(count):
         job = QueuedJob(JobId(""), 1 + n % 4, user=user, barred=frozenset({HostId(user + str(n))}))
-        assert forecast.of_arrival(job, now_s).wait_s == pytest.approx(900 * 10 / 8, rel=0.1)
+        assert arrivals.of(job, now_s).wait_s == pytest.approx(900 * 10 / 8, rel=0.1)
 
 
 def test_submissions_that_all_differ_have_a_part_of_the_time(monkeypatch):

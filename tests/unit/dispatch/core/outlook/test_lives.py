@@ -6,6 +6,7 @@ import pytest
 
 from lbd.dispatch.core.discipline import QueuedJob
 from lbd.dispatch.core.outlook.allowance import LINES
+from lbd.dispatch.core.outlook.arrivals import Arrivals
 from lbd.dispatch.core.outlook.forecast import Forecast
 from lbd.dispatch.core.outlook.lives import Lives
 from lbd.dispatch.core.outlook.plays import LITTLE_KNOWN, OUTLIVED, STEPS
@@ -85,7 +86,7 @@ def test_a_forecast_grows_with_the_age_of_running_jobs_and_is_called_a_guess(age
         assert found.is_rough
         why = OUTLIVED if age_s > 0.5 else LITTLE_KNOWN
         assert found.how.endswith(f"; take it as a rough guess: {why}")
-    arriving = forecast.of_arrival(job, age_s)
+    arriving = Arrivals(forecast).of(job, age_s)
     assert arriving.is_rough
     assert arriving.low_s < arriving.wait_s
     assert arriving.high_s > 1.0  # unlike any job that ended
@@ -127,10 +128,11 @@ def test_what_is_ahead_is_counted_in_a_prediction_made_at_submission():
         table.now_s = n * 4.0
         table.arrive(f"{n}", user="bob", command=5, command_line=7)
     forecast, new = Forecast(table.queues), QueuedJob(JobId(""), 1, user="bob")
-    first = forecast.of_arrival(new, 33.0)
+    arrivals = Arrivals(forecast)
+    first = arrivals.of(new, 33.0)
     table.now_s = 33.1
     table.arrive("wide", user="bob", slots=3)
-    later = forecast.of_arrival(new, 33.2)
+    later = arrivals.of(new, 33.2)
     assert later.wait_s == pytest.approx(forecast.of_new(new, 33.2).wait_s)
     assert first.wait_s < 8.0 < 14.0 < later.low_s
 

@@ -5,6 +5,7 @@ from random import Random
 import pytest
 
 from lbd.dispatch.core.discipline import QueuedJob
+from lbd.dispatch.core.outlook.arrivals import Arrivals
 from lbd.dispatch.core.outlook.forecast import Forecast
 from lbd.dispatch.core.outlook.line_played import Line, Queued, Running
 from lbd.dispatch.core.outlook.lives import Lives
@@ -93,13 +94,13 @@ class LabelledJobs:
         for host in range(4):
             self.table.host(f"h{host}", 2)
         self.run_s = {f"{n}": rng.uniform(4.0, 15.0) for n in range(40)}
-        forecast, foreseen, self.came_s = Forecast(self.table.queues), {}, {}
+        arrivals, foreseen, self.came_s = Arrivals(Forecast(self.table.queues)), {}, {}
         for n, name in enumerate(self.run_s):
             self.until(1.0 + n * gap_s)
             line = n + 1 if own_line else 7
             like = {"user": "ann", "command": 3, "command_line": line, "name": f"s{n}"}
             job = QueuedJob(JobId(""), **like)
-            foreseen[name] = forecast.of_arrival(job, self.table.now_s)
+            foreseen[name] = arrivals.of(job, self.table.now_s)
             self.came_s[name] = self.table.now_s
             self.begin(self.table.arrive(name, **like))
         self.until(1e6)

@@ -6,6 +6,8 @@ import pytest
 
 from lbd.dispatch.core.discipline import QueuedJob
 from lbd.dispatch.core.malleable.prospects import answer
+from lbd.dispatch.core.outlook.arrivals import Arrivals
+from lbd.dispatch.core.outlook.lives import Lives
 from lbd.model import HostId, JobId
 from lbd.theory.calibration import Correction
 from tests.unit.dispatch.core.outlook.test_forecast import another, known, predicted
@@ -100,10 +102,17 @@ def test_jobs_on_their_way_to_the_disk_are_ahead_of_the_next():
     forecast = known(table)
     table.host("h1", 3)
     table.arrive("a")
-    job = QueuedJob(JobId(""), 1)
-    waits_s = [forecast.of_arrival(job, 0.0, coming).wait_s for coming in range(5)]
+    job, arrivals, comers = QueuedJob(JobId(""), 1), Arrivals(forecast), forecast.plays.comers
+    lives, waits_s, written = Lives((10.0,), None), [], []
+    for _ in range(5):
+        waits_s.append(arrivals.of(job, 0.0).wait_s)
+        written.append(comers.comes(1, 1, lives, None))
     assert waits_s == pytest.approx([0.0, 0.0, 10 / 3, 20 / 3, 10.0])  # two slots are free
     for name in "bcd":
         table.arrive(name)
-    first_s, later_s = (forecast.of_arrival(job, 0.0, coming).wait_s for coming in (0, 6))
+    for one in written:
+        comers.arrived(one)
+    first_s = arrivals.of(job, 0.0).wait_s
+    comers.comes(6, 1, lives, None)
+    later_s = arrivals.of(job, 0.0).wait_s
     assert later_s - first_s == pytest.approx(20.0)
