@@ -34,6 +34,7 @@ Times are monotonic seconds. The daemon knows which hosts are connected, and how
 One file because it is one state machine, read beside its promises.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
@@ -364,9 +365,8 @@ class Lifecycle:
         for job, attempt in holds:
             live = self.holder(name, job, attempt)
             if live is not None and live.lease is not None:
-                said_s = left_s.get((job, attempt), 0.0)
-                waited_s = self.terms.waited_for_s(max(self.terms.lease_s, said_s))
-                live.lease.renew(now_s, waited_s, is_exact=said_s > 0)
+                said_s = left_s.get((job, attempt), 0.0) or math.inf
+                live.lease.renew(now_s, self.terms.waited_s, self.terms.waited_for_s(said_s))
                 renewed.append((job, attempt))
             elif len(actions) < KILLED_AT_ONCE:  # the others at the next heartbeat
                 actions.append(Signal(job, attempt, name, KILL))

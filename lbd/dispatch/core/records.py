@@ -1,5 +1,6 @@
 """What queued jobs and their attempts are: the types of lifecycle, ledger and dispatcher."""
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -69,10 +70,10 @@ class Lease:
     sent: Contact | None = None  # over which it was sent; None: not yet, or by another dispatcher
     renewed_s: float = 0.0  # when it was granted, or last renewed
 
-    def renew(self, now_s: float, waited_s: float, *, is_exact: bool = True) -> None:
-        """`is_exact`: otherwise a longer lease may have been granted before."""
-        until_s = now_s + waited_s
-        self.until_s = until_s if is_exact else max(until_s, self.until_s)
+    def renew(self, now_s: float, waited_s: float, left_s: float = math.inf) -> None:
+        """`left_s`: what is left of an earlier lease, as far as its host says. It can only shorten
+        what was granted, so that no host holds a job for longer by what it says."""
+        self.until_s = max(now_s + waited_s, min(self.until_s, now_s + left_s))
         self.renewed_s = now_s
 
 

@@ -91,6 +91,13 @@ def test_what_a_host_says_is_left_counts():
     assert not table.life.has_longer_leases(4.0)
 
 
+def test_no_host_holds_a_job_for_longer_by_what_it_says():
+    table = restored(inherited_s=0.0)
+    before_s = until_s(table)
+    table.life.heartbeat(H1, [HELD], 2.0, {HELD: 86400.0})
+    assert until_s(table) == max(before_s, 2.0 + table.life.terms.waited_s)
+
+
 def test_a_host_that_does_not_say_it_is_believed_to_have_what_was_granted():
     """It is of an older release, or the attempt has ended there."""
     table = restored(inherited_s=900.0)
