@@ -12,7 +12,7 @@ from lbd.dispatch.core.lifecycle import Lifecycle
 from lbd.dispatch.core.malleable.decision import Head, Hold
 from lbd.dispatch.core.malleable.heads import Asked
 from lbd.dispatch.core.outlook.forecast import Forecast
-from lbd.dispatch.core.records import Cause, Ending
+from lbd.dispatch.core.records import Cause, Ending, Live
 from lbd.dispatch.core.shares import Rules
 from lbd.dispatch.core.why_waiting import (
     _short,
@@ -149,6 +149,15 @@ def test_a_job_on_a_silent_host_says_how_long_that_may_last():
     assert at("1", 22.0) == ""
     life.heartbeat(HostId("h2"), [], 21.0)  # it is back, and does not have the attempt
     assert at("2", 22.0) == "attempt 1 may still run on h2; is lost in 10s if it does not report"
+
+
+def test_a_silent_host_with_a_longer_lease_from_before_is_waited_for():
+    """It read as heard from until the last half minute."""
+    life = Lifecycle(make("fcfs", ()), Terms(inherited_s=900.0))
+    job = QueuedJob(JobId("1"))
+    life.restored(Live(job, 1), (1, HostId("h1"), 1, True, 1, None), 0.0, DICE)
+    said = waiting_reason(life, life.jobs[JobId("1")], now_s=20.0)
+    assert said == "h1 not heard of for 20s; starts again in 15m26s if that lasts"
 
 
 def test_a_job_to_be_ended_on_a_silent_host_is_not_said_to_have_ended():
