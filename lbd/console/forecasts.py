@@ -46,8 +46,8 @@ def about(wait_s: float, mark: str = "~") -> str:
 
 
 def interval_text(given: object) -> str:
-    """Formats an interval: "26s to 6m10s"; "up to 2.5s" from less than a second on; where its end
-    says nothing, "9.4s or much later"."""
+    """Formats an interval: "26s to 6m10s", or "up to 2.5s" from less than a second on; "9.4s or
+    much later" where its end says nothing."""
     match given:
         case [int() | float() as low_s, int() | float() as high_s]:
             low, high = forecast(low_s), forecast(high_s)
