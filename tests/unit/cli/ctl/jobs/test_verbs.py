@@ -286,24 +286,6 @@ def test_an_error_under_json_is_an_object(daemon, capsys, words, kind, fix):
     assert (said["schema"], said["error"]["kind"], said["error"]["fix"]) == (1, kind, fix)
 
 
-def test_wait_gives_an_lbm_time_to_come_back(daemon, monkeypatch):
-    monkeypatch.setattr(plain_commands, "PAUSE_S", 0.01)
-    away = {"ok": False, "error": "h1, where h1-7 was started: its LBM cannot be reached",
-            "code": "unavailable"}  # fmt: skip
-    ended = {"ok": True, "job": {**JOB, "state": "done"}, "open": False}
-    answers = iter((away, away, ended))
-    lbm = daemon("lbm", **{"command.wait": lambda request: next(answers)})
-    assert lbctl.main(["wait", "h1-7"]) == 0
-    assert len(lbm.asked) == 3
-
-
-def test_but_wait_waits_no_longer_than_its_timeout(daemon, capsys):
-    away = {"ok": False, "error": "h1 is down", "code": "unavailable"}
-    daemon("lbm", **{"command.wait": lambda request: away})
-    assert lbctl.main(["wait", "--timeout", "0.1", "h1-7"]) == 2
-    assert capsys.readouterr().err == "lbctl: h1 is down\n"
-
-
 def test_the_reason_for_the_placement_is_explained():
     lines = details({"reason": "lowest"}, Clock(0.0, True))
     assert lines[-1] == "reason     lowest: the best of the hosts that accept commands"
