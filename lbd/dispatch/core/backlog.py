@@ -17,6 +17,7 @@ from lbd.dispatch.core.discipline import HostConnection, QueuedJob
 from lbd.model import NO_NEEDS, HostId, JobId
 
 EMPTY_MIN = 1000  # rows: with fewer, moving up is not worth it
+LEFT_MIN = 64  # jobs that have left a list before it is copied without them
 KINDS_KNOWN, NAMES_KNOWN = 4096, 100_000  # kinds, and host names in their exclusion lists
 DIGITS_MAX = 18  # of an id that always fits a column
 NO_INDEX = -1
@@ -264,16 +265,25 @@ class Rows:
                 return row
             self._begin += 1
             if self._begin > max(EMPTY_MIN, len(self._ids) // 2):
-                del self._ids[: self._begin]
-                self._begin = 0
+                self._ids, self._begin = self._ids[self._begin :], 0
         return None
 
     def __iter__(self) -> Iterator[Row]:
+        """Forgets those that have left it wherever there are many: jobs behind the front may start
+        first, one after the other, and each time somebody looks for the next."""
         self._sort()
-        for number in self._ids[self._begin :]:
-            row = self._backlog.find(number)
-            if row is not None:
+        ids, begin, end = self._ids, self._begin, len(self._ids)  # these ids stay where they are
+        at, here = begin, array("q")
+        while at < end:
+            number = ids[at]
+            if (row := self._backlog.find(number)) is not None:
+                if at - begin > 2 * len(here) + LEFT_MIN and self._ids is ids:
+                    self._ids, self._begin = here + ids[at:], 0
+                    begin, at, ids = 0, len(here), self._ids
+                    end = len(ids)
+                here.append(number)
                 yield row
+            at += 1
 
     def keep(self, fits: Callable[[QueuedJob], bool], leave: Callable[[Row], None]) -> None:
         """Keeps only the jobs whose kind fits; `fits` may look only at what `shape_of` returns."""

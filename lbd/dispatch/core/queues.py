@@ -32,7 +32,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from heapq import merge
-from itertools import islice, takewhile
+from itertools import chain, islice, takewhile
 from operator import attrgetter
 from random import Random
 
@@ -61,6 +61,7 @@ from lbd.model import Facts, HostId, JobId
 from lbd.policy.needs import offer
 
 LOOKED_AT = 100  # jobs of a line that are checked for passing while slots are kept for a gang
+BESIDE_AT_ONCE = 100  # jobs that start beside hogs in one turn: a host may claim any room there
 ARRAYS_KNOWN = 4  # arrays that take turns on a host
 
 
@@ -524,7 +525,7 @@ class Queues:
     def _fill_line(
         self, line: HostConnection, starts: list[Start], now_s: float, rng: Random
     ) -> None:
-        waiting = self.lines.get(line)
+        waiting, beside = self.lines.get(line), 0
         if waiting is None:
             return
         while (front := waiting.head()) is not None:
@@ -535,9 +536,10 @@ class Queues:
                 continue
             server, most = self._place_for(front, line, now_s, rng)
             following = front
-            if server is None and self.hogged and line not in self.heads.asked:
+            may_follow = beside < BESIDE_AT_ONCE and line not in self.heads.asked
+            if server is None and self.hogged and may_follow:
                 following, server = self._beside_hog(front, waiting)
-                most = 1
+                most, beside = 1, beside + 1
             if server is None or server.host is None:
                 break
             self._unput(following)
@@ -546,6 +548,7 @@ class Queues:
                 waiting.take(entry, self._number)
             else:
                 entry.begun = True
+                waiting.passed(entry.job)
             starts.append(self._start(entry, server, line, now_s, most))
         if self._plan(line) is not None:
             self._fill_beside(line, starts, now_s)
@@ -569,7 +572,7 @@ class Queues:
         hogs = {one.host.hog for one in able if one.host}
         passed: set[Flow | str] = set()  # flows that a limit bars, and hogs
         first = islice(waiting.in_turn(), LOOKED_AT) if head.kind.user in hogs else ()
-        for registered in (head, *(self.registry[one.id] for one in first)):
+        for registered in chain((head,), (self.registry[one.id] for one in first)):
             kind = registered.kind
             flow = self.shares.flow(kind)
             if kind.user in passed or flow in passed:
@@ -612,6 +615,7 @@ class Queues:
                 self._unput(registered)
                 entry = self.registry.entry(registered)
                 entry.begun = True
+                self.lines[line].passed(entry.job)
                 server = min(able, key=lambda one: one.load)
                 starts.append(self._start(entry, server, line, now_s, job.slots))
                 reserved = self.backfill.after(job, starts[-1].host, reserved, now_s)
@@ -682,6 +686,7 @@ class Queues:
                 self._unput(registered)
                 entry = self.registry.entry(registered)
                 entry.begun = True
+                self.lines[line].passed(entry.job)
                 server = min(servers, key=lambda one: one.load)
                 starts.append(
                     self._start(entry, server, line, now_s, self._most(job, server, plan))

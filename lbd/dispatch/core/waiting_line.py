@@ -97,7 +97,10 @@ class Group(Placed):
 Heap = list[tuple[int, Entry | Group]]
 Turn = tuple[int, int, Flow]  # priority, place, flow
 Item = TypeVar("Item")
+Swept = TypeVar("Swept", Entry, Entry | Group)
 SPARE_TURNS = 64  # stale turns allowed in a heap
+PASSED_MIN = 64  # jobs that started from behind others before what they left in a heap is removed
+SWEPT = 200  # places of a heap that are looked at for that
 NARROW = 100  # flows skipped in a row because they need more slots than their user has left
 
 
@@ -120,6 +123,7 @@ class Waiting:
         # has its own flow, so only the first flows are considered.
         self._turns: dict[str, list[Turn]] = {}
         self._noted: dict[Flow, Turn] = {}  # of these, the valid ones
+        self._passed: dict[Flow, int] = {}  # jobs that started from behind others, since a sweep
 
     def add(self, registered: Registered) -> None:
         flow = self._shares.flow(registered.kind)
@@ -235,6 +239,18 @@ class Waiting:
                     targets.took_turn(item.array)
                 heappush(heap, (item.place, item))
         self._note(flow)
+
+    def passed(self, job: QueuedJob) -> None:
+        """It has started from behind others, and has already left the line. Whoever looks for the
+        next one would pass over all that left so, if what they left were not removed at times."""
+        flow = self._shares.flow(job)
+        self._passed[flow] = self._passed.get(flow, 0) + 1
+        if self._passed[flow] < PASSED_MIN or flow not in self._flows:
+            return
+        del self._passed[flow]
+        if (group := self._groups.get((flow, job.array))) is not None:
+            sweep(group.heap, self.line)
+        sweep(self._flows[flow], self.line)
 
     def keep(self, fits: Callable[[QueuedJob], bool], leave: Callable[[Registered], None]) -> None:
         """Keeps the jobs that fit; calls `leave` for each of the others."""
@@ -369,7 +385,15 @@ class Waiting:
             heappop(heap)
         del self._flows[flow]
         self._noted.pop(flow, None)
+        self._passed.pop(flow, None)
         return None
+
+
+def sweep(heap: list[tuple[int, Swept]], line: HostConnection) -> None:
+    """Removes the jobs that have left the line from the first places of a heap."""
+    for pair in [heappop(heap) for _ in range(min(SWEPT, len(heap)))]:
+        if isinstance(pair[1], Group) or pair[1].line == line:
+            heappush(heap, pair)
 
 
 def in_order(heap: Sequence[Item]) -> Iterator[Item]:
