@@ -357,14 +357,15 @@ class Lifecycle:
         ours. `left_s`: how long the host may run each without this renewal, as far as it says.
 
         It says that on this connection, so it has read all that it will ever read of earlier ones:
-        besides what is left, it can only have a lease of ours.
+        besides what is left, it can only have a lease of ours. Of an attempt that this dispatcher
+        began, it cannot have more: jobs would wait for a day for a host that lied and was revoked.
         """
         renewed, actions = [], list[Action]()
         self.hosts.known.setdefault(name, KnownHost()).heard_s = now_s
         for job, attempt in holds:
             live = self.holder(name, job, attempt)
             if live is not None and live.lease is not None:
-                said_s = left_s.get((job, attempt), 0.0)
+                said_s = min(left_s.get((job, attempt), 0.0), live.lease.longest_s)
                 waited_s = self.terms.waited_for_s(max(self.terms.lease_s, said_s))
                 live.lease.renew(now_s, waited_s, is_exact=said_s > 0)
                 renewed.append((job, attempt))
@@ -584,7 +585,7 @@ class Lifecycle:
         for start in starts:
             live = self.leased[start.job.id] = self.jobs.out_of_backlog(start.job)
             hosts = gangs.get(start.job.array, ())
-            actions.append(next_attempt(live, start, now_s, self.terms.waited_s, hosts))
+            actions.append(next_attempt(live, start, now_s, self.terms, hosts))
         return actions
 
     def _let_go(self, live: Live) -> None:

@@ -1,12 +1,13 @@
 """What queued jobs and their attempts are: the types of lifecycle, ledger and dispatcher."""
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
 from lbd.dispatch.core.backlog import Backlog, add_count
 from lbd.dispatch.core.discipline import QueuedJob, Start
-from lbd.dispatch.core.hosts import Contact
+from lbd.dispatch.core.hosts import Contact, Terms
 from lbd.dispatch.core.named_lists import NamedLists
 from lbd.model import HostId, JobId, JobState
 
@@ -68,6 +69,7 @@ class Lease:
     cutoff_s: float | None = None  # with which it was started
     sent: Contact | None = None  # over which it was sent; None: not yet, or by another dispatcher
     renewed_s: float = 0.0  # when it was granted, or last renewed
+    longest_s: float = math.inf  # that was granted; not known of those by another dispatcher
 
     def renew(self, now_s: float, waited_s: float, *, is_exact: bool = True) -> None:
         """`is_exact`: otherwise a longer lease may have been granted before."""
@@ -263,14 +265,14 @@ Action = Record | Signal | Settle | Release
 
 
 def next_attempt(
-    live: Live, start: Start, now_s: float, waited_s: float, gang_hosts: tuple[HostId, ...] = ()
+    live: Live, start: Start, now_s: float, terms: Terms, gang_hosts: tuple[HostId, ...] = ()
 ) -> Begin:
     """Creates the next attempt, already leased."""
     job, host, tier, cutoff_s, slots = start
     number = live.attempt + 1
     live.job, live.attempt, live.ran_tier = job, number, tier
-    until_s = now_s + waited_s
-    live.lease = Lease(number, host, tier, until_s, False, slots, cutoff_s, None, now_s)
+    until_s, longest_s = now_s + terms.waited_s, terms.lease_s
+    live.lease = Lease(number, host, tier, until_s, False, slots, cutoff_s, None, now_s, longest_s)
     own = job.submission, job.array_index, live.requeued
     return Begin(job.id, number, host, tier, cutoff_s, slots, *own, gang_hosts, job.array)
 

@@ -102,6 +102,16 @@ def test_a_host_that_does_not_say_it_is_believed_to_have_what_was_granted():
     assert until_s(table) == 940.0 + table.life.terms.waited_s
 
 
+def test_no_host_has_more_left_than_this_dispatcher_has_granted():
+    """A host that lied and was then revoked kept its jobs from starting elsewhere for a day."""
+    table = Table(lease_s=10.0)
+    begin = table.begin("1")
+    held = begin.job, 1
+    table.life.heartbeat(begin.host, [held], 2.0, {held: 86400.0})
+    assert until_s(table) == 2.0 + table.life.terms.waited_s
+    assert not table.life.has_longer_leases(2.0)
+
+
 def test_what_a_host_reports_of_an_attempt_does_not_apply_to_the_next():
     table = Table(lease_s=10.0)
     table.life.host_gone(H2, *table.when)
