@@ -1,6 +1,6 @@
 """A host whose slots one user's commands hold is not closed to the queue's jobs of others."""
 
-from lbd.dispatch.core import waiting_line
+from lbd.dispatch.core import waiting_group, waiting_line
 from lbd.dispatch.core.backlog import Backlog
 from lbd.dispatch.core.discipline import HostSlots
 from lbd.dispatch.core.queues import BESIDE_AT_ONCE
