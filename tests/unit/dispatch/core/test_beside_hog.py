@@ -1,6 +1,6 @@
 """A host whose slots one user's commands hold is not closed to the queue's jobs of others."""
 
-from lbd.dispatch.core import waiting_group, waiting_line
+from lbd.dispatch.core import waiting_group
 from lbd.dispatch.core.backlog import Backlog
 from lbd.dispatch.core.discipline import HostSlots
 from lbd.dispatch.core.queues import BESIDE_AT_ONCE
@@ -157,14 +157,14 @@ def test_jobs_that_have_started_beside_a_hog_are_not_looked_at_again(monkeypatch
 
 
 def test_nor_are_those_that_waited_for_something_else_before(monkeypatch):
-    table, looks, push = hogged(), [], waiting_line.heappush
+    table, looks, push = hogged(), [], waiting_group.heappush
     assert table.arrive("9000", user="ann") == []
     for number in range(1000, 3000):  # not in the order of arrival
         table.arrive(f"{number}", user="bob", array=1000 * (number % 2))
     for started in range(1990):
         if started == 1890:
             monkeypatch.setattr(
-                waiting_line, "heappush", lambda *given: looks.append(1) or push(*given)
+                waiting_group, "heappush", lambda *given: looks.append(1) or push(*given)
             )
         (job,) = table.queues.hosts[HostId("h1")].running
         assert table.ended(job)
