@@ -9,14 +9,15 @@ has the place it started from.
 """
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush, heapreplace, merge
 from itertools import islice
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from lbd.dispatch.core.backlog import Backlog, Rows
 from lbd.dispatch.core.discipline import HostConnection, QueuedJob
+from lbd.dispatch.core.heaps import in_order, sweep
 from lbd.dispatch.core.registry import Entry, Placed, Registered
 from lbd.dispatch.core.shares import Flow, Shares
 from lbd.model import NO_NEEDS, JobId, Needs
@@ -96,11 +97,8 @@ class Group(Placed):
 
 Heap = list[tuple[int, Entry | Group]]
 Turn = tuple[int, int, Flow]  # priority, place, flow
-Item = TypeVar("Item")
-Swept = TypeVar("Swept", Entry, Entry | Group)
 SPARE_TURNS = 64  # stale turns allowed in a heap
 PASSED_MIN = 64  # jobs that started from behind others before what they left in a heap is removed
-SWEPT = 200  # places of a heap that are looked at for that
 NARROW = 100  # flows skipped in a row because they need more slots than their user has left
 
 
@@ -249,8 +247,11 @@ class Waiting:
             return
         del self._passed[flow]
         if (group := self._groups.get((flow, job.array))) is not None:
-            sweep(group.heap, self.line)
-        sweep(self._flows[flow], self.line)
+            sweep(group.heap, self._waits)
+        sweep(self._flows[flow], self._waits)
+
+    def _waits(self, item: Entry | Group) -> bool:
+        return isinstance(item, Group) or item.line == self.line
 
     def keep(self, fits: Callable[[QueuedJob], bool], leave: Callable[[Registered], None]) -> None:
         """Keeps the jobs that fit; calls `leave` for each of the others."""
@@ -387,21 +388,3 @@ class Waiting:
         self._noted.pop(flow, None)
         self._passed.pop(flow, None)
         return None
-
-
-def sweep(heap: list[tuple[int, Swept]], line: HostConnection) -> None:
-    """Removes the jobs that have left the line from the first places of a heap."""
-    for pair in [heappop(heap) for _ in range(min(SWEPT, len(heap)))]:
-        if isinstance(pair[1], Group) or pair[1].line == line:
-            heappush(heap, pair)
-
-
-def in_order(heap: Sequence[Item]) -> Iterator[Item]:
-    """Yields a heap's items in order, without looking at more items than are consumed."""
-    ahead = [(place, at) for at, place in enumerate(heap[:1])]
-    while ahead:
-        place, at = heappop(ahead)
-        yield place
-        for below in (2 * at + 1, 2 * at + 2):
-            if below < len(heap):
-                heappush(ahead, (heap[below], below))
