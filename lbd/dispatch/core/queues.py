@@ -32,7 +32,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from heapq import merge
-from itertools import chain, islice, takewhile
+from itertools import islice, takewhile
 from operator import attrgetter
 from random import Random
 
@@ -61,7 +61,6 @@ from lbd.model import Facts, HostId, JobId
 from lbd.policy.needs import offer
 
 LOOKED_AT = 100  # jobs of a line that are checked for passing while slots are kept for a gang
-BESIDE_AT_ONCE = 100  # jobs that start beside hogs in one turn: a host may claim any room there
 ARRAYS_KNOWN = 4  # arrays that take turns on a host
 
 
@@ -525,7 +524,7 @@ class Queues:
     def _fill_line(
         self, line: HostConnection, starts: list[Start], now_s: float, rng: Random
     ) -> None:
-        waiting, beside = self.lines.get(line), 0
+        waiting, behind = self.lines.get(line), list[JobId]()
         if waiting is None:
             return
         while (front := waiting.head()) is not None:
@@ -536,10 +535,9 @@ class Queues:
                 continue
             server, most = self._place_for(front, line, now_s, rng)
             following = front
-            may_follow = beside < BESIDE_AT_ONCE and line not in self.heads.asked
-            if server is None and self.hogged and may_follow:
-                following, server = self._beside_hog(front, waiting)
-                most, beside = 1, beside + 1
+            if server is None and self.hogged and line not in self.heads.asked:
+                following, server = self._beside_hog(front, waiting, behind)
+                most = 1
             if server is None or server.host is None:
                 break
             self._unput(following)
@@ -555,11 +553,14 @@ class Queues:
         elif front is not None and self.backfill.rule != "off":
             self._fill_behind(front, line, starts, now_s)
 
-    def _beside_hog(self, head: Registered, waiting: Waiting) -> tuple[Registered, Server | None]:
+    def _beside_hog(
+        self, head: Registered, waiting: Waiting, behind: list[JobId]
+    ) -> tuple[Registered, Server | None]:
         """Returns a job that starts on a host although commands of one user hold all its slots, and
         the host: the head of the line, or else the first job behind it that is of another user than
         those, since the hog's own jobs at the head would keep all others from that host. Looks at
-        few jobs, and in vain only once until something of that has changed: a million may wait."""
+        few jobs, and in vain only once until something of that has changed: a million may wait.
+        `behind`: those that are looked at in this turn, found once: a host may claim any room."""
         line, plan = waiting.line, self._plan(waiting.line)
         if line in self._none_beside_hog:
             return head, None
@@ -571,8 +572,12 @@ class Queues:
         ]  # fmt: skip
         hogs = {one.host.hog for one in able if one.host}
         passed: set[Flow | str] = set()  # flows that a limit bars, and hogs
-        first = islice(waiting.in_turn(), LOOKED_AT) if head.kind.user in hogs else ()
-        for registered in chain((head,), (self.registry[one.id] for one in first)):
+        is_fresh = not behind
+        if is_fresh and head.kind.user in hogs:
+            behind += [one.id for one in islice(waiting.in_turn(), LOOKED_AT)]
+        for registered in (head, *map(self.registry.find, behind)):
+            if registered is None or registered.line != line:
+                continue  # it has started
             kind = registered.kind
             flow = self.shares.flow(kind)
             if kind.user in passed or flow in passed:
@@ -585,7 +590,7 @@ class Queues:
                 passed.add(kind.user)
             else:
                 break
-        if plan is None and not self._may_keep:
+        if is_fresh and plan is None and not self._may_keep:
             self._none_beside_hog[line] = hogs
         return head, None
 

@@ -10,16 +10,91 @@ has the place it started from.
 
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush, heapreplace, merge
+from itertools import islice
+from typing import NamedTuple
 
 from lbd.dispatch.core.backlog import Backlog, Rows
 from lbd.dispatch.core.discipline import HostConnection, QueuedJob
-from lbd.dispatch.core.registry import Entry, Registered
+from lbd.dispatch.core.heaps import in_order, sweep
+from lbd.dispatch.core.registry import Entry, Placed, Registered
 from lbd.dispatch.core.shares import Flow, Shares
-from lbd.dispatch.core.waiting_group import ALONE, Group, Waiter, in_order, sweep, waiter_of
-from lbd.model import JobId
+from lbd.model import NO_NEEDS, JobId, Needs
 
+ALONE = 0  # the value for no array
 LAST = sys.maxsize  # place of a job that has yet to come
+
+
+class Waiter(NamedTuple):
+    id: JobId
+    slots: int  # that it needs
+    needs: Needs = NO_NEEDS
+
+
+def waiter_of(one: Registered) -> Waiter:
+    return Waiter(one.id, one.kind.slots, one.kind.needs)
+
+
+@dataclass(slots=True, eq=False)
+class Group(Placed):
+    """The jobs of one array that have not started before, in order; or, for jobs without an array,
+    all those of the backlog. In that case its place is that of its front."""
+
+    array: int
+    place: int
+    rows: Rows
+    heap: list[tuple[int, Entry]] = field(default_factory=list)
+
+    def add(self, registered: Registered) -> None:
+        if isinstance(registered, Entry):
+            heappush(self.heap, (registered.number, registered))
+        else:
+            self.rows.add(registered)
+
+    def front(self, line: HostConnection) -> Registered | None:
+        heap = self.heap
+        while heap and heap[0][1].line != line:
+            heappop(heap)
+        row = self.rows.front()
+        if heap and (row is None or heap[0][0] < row.number):
+            return heap[0][1]
+        return row
+
+    def first(self, line: HostConnection, count: int) -> Iterator[Registered]:
+        yield from islice((one for _, one in in_order(self.heap) if one.line == line), count)
+        yield from islice(self.rows, count)
+
+    def keep(
+        self,
+        line: HostConnection,
+        fits: Callable[[QueuedJob], bool],
+        leave: Callable[[Registered], None],
+    ) -> None:
+        here = [pair for pair in self.heap if pair[1].line == line]
+        self.heap = [pair for pair in here if fits(pair[1].job)]
+        for _, entry in here:
+            if not fits(entry.job):
+                leave(entry)
+        heapify(self.heap)
+        self.rows.keep(fits, leave)
+
+    def order(self, line: HostConnection) -> Iterator[tuple[int, Waiter]]:
+        """Yields the waiting jobs with their positions."""
+        entries = ((n, waiter_of(one)) for n, one in in_order(self.heap) if one.line == line)
+        return merge(entries, ((row.number, waiter_of(row)) for row in self.rows))
+
+    def laps(
+        self, turn: int, line: HostConnection, stays: bool
+    ) -> Iterator[tuple[int, int, int, Waiter]]:
+        """Yields the same with the turns in which they start. `stays`: all in the group's place."""
+        for lap, (number, waiter) in enumerate(self.order(line)):
+            if self.array == ALONE:
+                yield 0, number, number, waiter
+            else:
+                yield 0 if stays else lap, turn, number, waiter
+
+
 Heap = list[tuple[int, Entry | Group]]
 Turn = tuple[int, int, Flow]  # priority, place, flow
 SPARE_TURNS = 64  # stale turns allowed in a heap
@@ -172,8 +247,11 @@ class Waiting:
             return
         del self._passed[flow]
         if (group := self._groups.get((flow, job.array))) is not None:
-            sweep(group.heap, self.line)
-        sweep(self._flows[flow], self.line)
+            sweep(group.heap, self._waits)
+        sweep(self._flows[flow], self._waits)
+
+    def _waits(self, item: Entry | Group) -> bool:
+        return isinstance(item, Group) or item.line == self.line
 
     def keep(self, fits: Callable[[QueuedJob], bool], leave: Callable[[Registered], None]) -> None:
         """Keeps the jobs that fit; calls `leave` for each of the others."""

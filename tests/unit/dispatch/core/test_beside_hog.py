@@ -1,9 +1,9 @@
 """A host whose slots one user's commands hold is not closed to the queue's jobs of others."""
 
-from lbd.dispatch.core import waiting_group
+from lbd.dispatch.core import heaps
 from lbd.dispatch.core.backlog import Backlog
 from lbd.dispatch.core.discipline import HostSlots
-from lbd.dispatch.core.queues import BESIDE_AT_ONCE
+from lbd.dispatch.core.queues import LOOKED_AT
 from lbd.dispatch.core.waiting_line import Waiting
 from lbd.model import HostId, JobId
 from tests.unit.dispatch.core.test_queues import Table
@@ -130,15 +130,18 @@ def test_who_waits_for_a_limit_comes_in_once_that_allows_it():
     assert table.ended("b1") == ["b2@h1"]
 
 
-def test_a_host_with_endless_room_beside_a_hog_gets_it_bit_by_bit():
+def test_a_host_with_endless_room_beside_a_hog_gets_it_bit_by_bit(monkeypatch):
     """One heartbeat of a host that lied held up the dispatcher for 24 s, with 6,000 jobs waiting,
     so that commands on other hosts lost their leases."""
-    table = Table()
+    table, looks, in_turn = Table(), [], Waiting.in_turn
     table.host("h1", 1, open_slots=0)
-    for number in range(2 * BESIDE_AT_ONCE + 1):
+    table.arrive("a", user="ann")
+    for number in range(2 * LOOKED_AT):
         table.arrive(f"b{number}", user="bob")
+    monkeypatch.setattr(Waiting, "in_turn", lambda *given: looks.append(1) or in_turn(*given))
     lie = {"slots": 1, "open_slots": 0, "hog": "ann", "beside_hog": 60_000}
-    assert [len(table.host("h1", **lie)) for _ in range(4)] == [BESIDE_AT_ONCE] * 2 + [1, 0]
+    assert [len(table.host("h1", **lie)) for _ in range(4)] == [LOOKED_AT - 1] * 2 + [2, 0]
+    assert len(looks) == 4
 
 
 def test_jobs_that_have_started_beside_a_hog_are_not_looked_at_again(monkeypatch):
@@ -157,15 +160,13 @@ def test_jobs_that_have_started_beside_a_hog_are_not_looked_at_again(monkeypatch
 
 
 def test_nor_are_those_that_waited_for_something_else_before(monkeypatch):
-    table, looks, push = hogged(), [], waiting_group.heappush
+    table, looks, push = hogged(), [], heaps.heappush
     assert table.arrive("9000", user="ann") == []
     for number in range(1000, 3000):  # not in the order of arrival
         table.arrive(f"{number}", user="bob", array=1000 * (number % 2))
     for started in range(1990):
         if started == 1890:
-            monkeypatch.setattr(
-                waiting_group, "heappush", lambda *given: looks.append(1) or push(*given)
-            )
+            monkeypatch.setattr(heaps, "heappush", lambda *given: looks.append(1) or push(*given))
         (job,) = table.queues.hosts[HostId("h1")].running
         assert table.ended(job)
     assert len(looks) < 100 * 500
