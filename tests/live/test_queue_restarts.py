@@ -234,4 +234,4 @@ def test_a_job_of_a_killed_lbm_starts_again_once_the_next_has_seen_its_end(lab, 
     lab.run("h1", "lbctl", "kill", name, check=True)
     until_state(lab, name, "cancelled")
     found = lab.lbctl_json("h1", "job", name)["attempts"][0]["reason"]
-    assert found == "h2 no longer has it: its LBM was killed or lost contact"
+    assert found == "h2 no longer has it: its LBM was killed or lost contact; the job begins again"
