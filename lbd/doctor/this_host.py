@@ -8,8 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import lbd
-from lbd.client.shell.build import refresh
-from lbd.client.shell.shims import Place
+from lbd.client.shell.build import need_own
+from lbd.client.shell.shims import Place, read_stamp
 from lbd.config.schema import Config
 from lbd.console.reply import Json, texts
 from lbd.doctor.checks import (
@@ -24,7 +24,6 @@ from lbd.doctor.checks import (
     shortage,
 )
 from lbd.doctor.unit_paths import barred
-from lbd.errors import LbdError
 from lbd.keeper.gate import BY_KEEPER, users_of
 from lbd.load.process_table import task_of
 from lbd.process.accounts import ROOT, USERADD
@@ -248,16 +247,20 @@ def lbsh_checks(config: Config) -> Iterator[Check]:
         environment[b"LBD_CONFIG"] = os.fsencode(config.path)
     place = Place(environment, os.fsencode(front))
     try:
-        stamp = refresh(place)
-    except (OSError, LbdError) as problem:
+        for directory in (place.base, place.directory):
+            with suppress(FileNotFoundError):
+                need_own(directory)
+        stamp = read_stamp(place.directory)
+        names = len(os.listdir(place.directory + b"/" + stamp.set_number)) if stamp else 0
+    except OSError as problem:
         fix = f"make {os.fsdecode(place.base)} private to you, or fix what is reported"
-        yield Check("lbsh", FAULT, f"no shims: {problem}", fix)
+        yield Check("lbsh", FAULT, f"no shims: {problem.strerror or problem}", fix)
         return
+    where = f"in {os.fsdecode(place.directory)}"
     if stamp is None:
-        return
-    shims = os.path.join(place.directory, stamp.set_number)
-    names = len(os.listdir(shims))
-    yield Check("lbsh", OK, f"{names} shims in {os.fsdecode(shims)}; {os.fsdecode(stamp.shell)}")
+        yield Check("lbsh", OK, f"it makes its shims {where} when you first use it")
+    else:
+        yield Check("lbsh", OK, f"{names} shims {where}; {os.fsdecode(stamp.shell)}")
     slow = [name for name in (lbsh, front) if is_script(name)]
     if slow:
         fix = compile_again()

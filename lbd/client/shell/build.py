@@ -68,18 +68,23 @@ def refresh(place: Place, is_stale: bool = False) -> Stamp | None:
 
 
 def private(directory: bytes) -> None:
-    """Creates a directory for this user only. Raises OSError if it is not private, or was not: if
-    others could write in it, it may hold what they wrote."""
+    """Creates a directory for this user only. Raises OSError if it is not private, or was not."""
     os.makedirs(os.path.dirname(directory), mode=0o700, exist_ok=True)
     with contextlib.suppress(FileExistsError):
         os.mkdir(directory, 0o700)
+    if need_own(directory).st_mode & 0o077:
+        os.chmod(directory, 0o700)
+
+
+def need_own(directory: bytes) -> os.stat_result:
+    """Raises OSError if it is not this user's, or others could write in it: it may hold what they
+    wrote."""
     status = os.lstat(directory)
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
         raise PermissionError(1, f"{os.fsdecode(directory)} is owned by another user")
     if status.st_mode & 0o022:
         raise PermissionError(1, f"{os.fsdecode(directory)} is writable by others; remove it")
-    if status.st_mode & 0o077:
-        os.chmod(directory, 0o700)
+    return status
 
 
 @contextlib.contextmanager
