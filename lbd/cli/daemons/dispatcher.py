@@ -50,6 +50,7 @@ from lbd.process.own_figures import OwnFigures
 from lbd.process.pid_lock import take_pid_locks
 from lbd.process.written_disks import sqlite_file
 from lbd.text.install_line import install_line
+from lbd.text.units import counted
 from lbd.theory.allocation import Rules as AllocationRules
 
 log = logging.getLogger(__name__)
@@ -120,6 +121,7 @@ class Service:
     dispatcher: Dispatcher | None = None
     figures: OwnFigures = field(default_factory=OwnFigures)
     predictions: Predictions | None = None
+    trouble: str = ""  # why the ledger cannot be used; "" once it can
 
     async def serve(self, shared: ClusterSettings, stop: asyncio.Event) -> None:
         """Serves until `stop` is set, under the current settings for all hosts."""
@@ -168,13 +170,14 @@ class Service:
             terms = replace(terms, inherited_s=await longest.inherit())
             life = Lifecycle(discipline, terms, rules, malleable_of(self.config))
             self.dispatcher = Dispatcher(self.config, ledger, life, leads=self._leads)
+            self.trouble = ""
             lowering = longest.lower(lambda: life.has_longer_leases(clock_s()))
             await self._serve(self.dispatcher, stop, lowering)
         except* LedgerTrouble as group:
             trouble = first_error(group)
             if not (isinstance(trouble, LedgerTrouble) and trouble.passes):
                 raise
-            log.warning("%s; standing by", trouble)
+            self._is_in_trouble(str(trouble))
         finally:
             self.dispatcher = None
             await self.lead.end()
@@ -218,6 +221,12 @@ class Service:
             await dispatcher.run(finished, begin, beside)
         finally:
             await server.stop(STOP_GRACE_S)
+
+    def _is_in_trouble(self, trouble: str) -> None:
+        """Tries again soon, and says why once."""
+        if trouble != self.trouble:
+            log.warning("%s; standing by", trouble)
+        self.trouble = trouble
 
     def _stands_by(self, leader: str) -> None:
         log.info("standing by; %s leads", leader or "nobody")
@@ -290,6 +299,10 @@ def malleable_of(config: Config) -> Rule:
     return Rule(strategy, restraint, own.malleable_lock_in, own.malleable_hold_s or math.inf)
 
 
+def jobs_in(ledger: Path, left: int) -> str:
+    return f"{counted(left, 'job')} of the queue {'is' if left == 1 else 'are'} in {ledger}"
+
+
 def make_lead(config: Config) -> Lead:
     """Raises ConfigError for an unknown store."""
     own = config.dispatch
@@ -301,6 +314,12 @@ def make_lead(config: Config) -> Lead:
             raise ConfigError(
                 'dispatch.standby: other hosts can lead only with dispatch.store = "postgresql://…"'
             )
+        last = last_file(note) or file
+        if last != file and not file.exists() and (left := open_jobs(last)):
+            raise ConfigError(
+                f"dispatch.store: {jobs_in(last, left)}, and there is no {file}: copy it there, "
+                f"with {last.name}-wal if there is one, or move the old one away to abandon them"
+            )
         return OneFile(file, note)
     if not found or scheme not in ("postgresql", "postgres"):
         known = "sqlite:///srv/lbd/ledger.sqlite (a whole path) or postgresql://user@host/database"
@@ -309,8 +328,7 @@ def make_lead(config: Config) -> Lead:
     for file in {usual, last_file(note) or usual}:
         if left := open_jobs(file):
             raise ConfigError(
-                f"dispatch.store: {left} {'job' if left == 1 else 'jobs'} of the queue "
-                f"{'is' if left == 1 else 'are'} in {file}; PostgreSQL does not take them over: go "
+                f"dispatch.store: {jobs_in(file, left)}; PostgreSQL does not take them over: go "
                 f'back to dispatch.store = "sqlite://{file}" and let them end (`lbctl queue '
                 "disable --drain`), or abandon them and move the file away"
             )

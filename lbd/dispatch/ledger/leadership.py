@@ -1,16 +1,19 @@
 """Which dispatcher leads: with SQLite the one that has the file; for PostgreSQL see
 postgres_leadership.py."""
 
+import asyncio
 import os
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Protocol
 
+from lbd.dispatch.core.ledger_rows import LedgerTrouble
 from lbd.dispatch.ledger.sqlite import SqliteLedger
 from lbd.dispatch.ledger.store import Store
 from lbd.process.whole_file import write_whole
 
 NOTE_MODE = 0o600
+RETRY_S = 2.0
 
 
 class Lead(Protocol):
@@ -52,9 +55,21 @@ class OneFile:
         return
 
     async def lead(self, _report_leader: Callable[[str], None]) -> Store:
-        if last_file(self._note) != self._path:
+        last = last_file(self._note)
+        if last == self._path and not self._path.exists():
+            await asyncio.sleep(RETRY_S)
+            raise LedgerTrouble(
+                f"{self._path}, the ledger that was used last, is not there: mount its disk, or "
+                f"put it back; to begin with an empty queue, remove {self._note}",
+                passes=True,
+            )
+        try:
+            self._ledger = SqliteLedger(self._path)
+        except LedgerTrouble:
+            await asyncio.sleep(RETRY_S)
+            raise
+        if last != self._path:  # only now: else a crash meanwhile would leave no ledger to find
             write_whole(self._note, os.fsencode(self._path), NOTE_MODE, is_durable=True)
-        self._ledger = SqliteLedger(self._path)
         return self._ledger
 
     def beside(self) -> dict[str, Coroutine[None, None, None]]:

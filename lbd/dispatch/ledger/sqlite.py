@@ -41,7 +41,8 @@ VACUUM_PAGES = 2000  # returned to the disk at a time, after jobs were deleted
 
 class SqliteLedger(Store):
     def __init__(self, path: Path) -> None:
-        """Raises ConfigError if it is not a ledger, or one of a newer version."""
+        """Raises ConfigError if it is not a ledger, or one of a newer version; LedgerTrouble if its
+        disk is full."""
         super().__init__()
         self._path = path
         self._loop = asyncio.get_running_loop()
@@ -56,6 +57,8 @@ class SqliteLedger(Store):
             why = why_not_written(problem, path.parent)
             raise ConfigError(f"dispatch.store {path}: {why}") from problem
         except sqlite3.Error as problem:
+            if getattr(problem, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL:
+                raise LedgerTrouble(f"dispatch.store {path}: {problem}", passes=True) from problem
             raise ConfigError(f"dispatch.store {path}: {problem}") from problem
         self._reader = connect(path)
         self._reading = SteadyThreads(1, "ledger-reader")

@@ -9,6 +9,9 @@ import pytest
 from lbd.cli.daemons.dispatcher import make_lead
 from lbd.config.dispatch import DispatchConfig
 from lbd.config.schema import Config, HostConfig
+from lbd.dispatch.core.ledger_rows import LedgerTrouble
+from lbd.dispatch.ledger import leadership, sqlite
+from lbd.dispatch.ledger.leadership import OneFile
 from lbd.errors import ConfigError
 
 URL = "postgresql://lbd@db/lbd"
@@ -63,6 +66,53 @@ async def test_jobs_in_the_file_are_not_abandoned_for_a_database(tmp_path, name)
     assert open_jobs(file) == 1
     with pytest.raises(ConfigError, match=f"1 job of the queue is in {file}"):
         make_lead(config)
+    new = tmp_path / "new.sqlite"
+    moved = Config(host=host, dispatch=DispatchConfig(host="h1", store=f"sqlite://{new}"))
+    says = f"1 job of the queue is in {file}, and there is no {new}: copy it there"
+    with pytest.raises(ConfigError, match=says):
+        make_lead(moved)
+    new.write_bytes(file.read_bytes())
+    assert make_lead(moved) is not None
+
+
+async def test_a_ledger_that_is_away_is_waited_for(tmp_path, monkeypatch):
+    """Its disk may not be mounted yet: an empty one would end the jobs that run."""
+    monkeypatch.setattr(leadership, "RETRY_S", 0.01)
+    file, note = tmp_path / "disk/ledger.sqlite", tmp_path / "ledger.last"
+    one = OneFile(file, note)
+    await one.lead(print)
+    await one.end()
+    file.parent.rename(tmp_path / "away")
+    with pytest.raises(LedgerTrouble, match=f"{file}, .* is not there: mount its disk") as caught:
+        await one.lead(print)
+    assert caught.value.passes
+    assert not file.parent.exists(), "nothing was made in its place"
+    (tmp_path / "away").rename(file.parent)
+    await one.lead(print)
+    await one.end()
+    file.unlink()
+    note.unlink()  # as the message says
+    await one.lead(print)
+    await one.end()
+
+
+async def test_a_full_disk_passes(tmp_path, monkeypatch):
+    """A dispatcher that ended for it was not started again when there was room."""
+    monkeypatch.setattr(leadership, "RETRY_S", 0.01)
+
+    def full(*_given):
+        problem = sqlite3.OperationalError("database or disk is full")
+        problem.sqlite_errorcode = sqlite3.SQLITE_FULL
+        raise problem
+
+    one = OneFile(tmp_path / "ledger.sqlite", tmp_path / "ledger.last")
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite, "migrate", full)
+        with pytest.raises(LedgerTrouble, match="database or disk is full") as caught:
+            await one.lead(print)
+    assert caught.value.passes
+    await one.lead(print)
+    await one.end()
 
 
 def test_without_its_library_postgresql_says_what_to_install(monkeypatch):
