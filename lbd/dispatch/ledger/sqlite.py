@@ -147,8 +147,8 @@ class SqliteLedger(Store):
             roll_back(db)
             self.counts.failures += 1
             trouble = LedgerTrouble(f"{self._path}: {problem}")
+            self._say(str(trouble))  # before anybody hears that a request failed
             self._report([(request, trouble) for request in group if not request.must])
-            self._say(str(trouble))
             return [request for request in group if request.must]
         self._say("")
         self.counts.commits.note(time.monotonic() - began_s)
