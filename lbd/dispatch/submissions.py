@@ -63,8 +63,7 @@ class Submissions:
         submission = sent  # `replace` copies many fields, and most submissions have none of these
         if target is not None or deadline is not None or after != sent.after:
             submission = replace(submission, target=target, deadline=deadline, after=after)
-        foretold = self._predictions.of_submission(submission)
-        if foretold is not None:
+        if (foretold := self._predictions.of_submission(submission)) is not None:
             submission = replace(submission, foretold=foretold)
         known, full = None, self._room.why_not(submission)
         if full:  # it may have been accepted before

@@ -239,8 +239,8 @@ class Waiting:
         self._note(flow)
 
     def passed(self, job: QueuedJob) -> None:
-        """It has started from behind others, and has already left the line. Whoever looks for the
-        next one would pass over all that left so, if what they left were not removed at times."""
+        """Notes a job that started ahead of others and has left the line. What such jobs leave in
+        the heaps is removed at times, since each look for the next job passes over it."""
         flow = self._shares.flow(job)
         self._passed[flow] = self._passed.get(flow, 0) + 1
         if self._passed[flow] < PASSED_MIN or flow not in self._flows:

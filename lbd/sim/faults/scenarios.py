@@ -107,7 +107,7 @@ SCENARIOS: Mapping[str, tuple[str, ...]] = {
     ),
     "everything": (*NETWORK, *HOSTS, *QUEUE, *LIMS, "clock step", "owner back"),
 }
-# A dispatcher that starts waits for leases anew, so many of them would hide a fault.
+# Each dispatcher that starts waits for leases once more, so many starts would hide a fault.
 FEWER = {LEASES: 5}
 
 

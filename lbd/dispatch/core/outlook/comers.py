@@ -1,8 +1,8 @@
 """How long the jobs run that came lately, as far as that is known when they come. Pure.
 
-Not every submission can play its line anew. Those that came since the last play are worked off
-before the next job, each by what such jobs took before: a burst of short jobs behind long ones
-waits no longer for each other than they take.
+The line cannot be played again for every submission. The jobs that came since the last play are
+ahead of the next one, each for as long as such jobs took before, so short jobs of a burst do not
+count as long because those ahead of them are.
 """
 
 from dataclasses import dataclass

@@ -149,8 +149,17 @@ def test_those_whose_time_has_come_together_begin_again_a_number_at_a_time(phase
     assert first < LOOKS_MAX < sum(line.jobs for line in waiting.values()) + 2
 
 
-@pytest.mark.parametrize("number", [errno.EAGAIN, errno.ENOSPC, errno.EMFILE])
-def test_no_job_fails_because_somebody_has_used_up_what_its_only_host_has(number):
+@pytest.mark.parametrize(
+    ("phase", "number", "aside"),
+    [
+        ("spawn", errno.EAGAIN, [H1]),
+        ("spawn", errno.ENOSPC, [H1]),
+        ("spawn", errno.EMFILE, [H1]),
+        ("user", errno.EAGAIN, []),  # its user database is slow
+        ("user", errno.ETIMEDOUT, []),
+    ],
+)
+def test_no_job_fails_because_its_only_host_is_short_of_something(phase, number, aside):
     """Any user can take all processes of a host or fill its disk. Whatever waited for that host
     then failed as soon as it was asked, with exit status 125, though it had never run."""
     table = Table(host_failures=1, aside_s=10.0)
@@ -158,24 +167,9 @@ def test_no_job_fails_because_somebody_has_used_up_what_its_only_host_has(number
     table.life.hosts.known.pop(H2)
     short = Ending(Cause.LOST, number, reason=os.strerror(number))
     (begin,) = table.submit("1")
-    back, _ = table.life.refused(H1, "1", begin.attempt, "spawn", short, *table.when)
+    back, _ = table.life.refused(H1, "1", begin.attempt, phase, short, *table.when)
     assert (back.state, back.fate, back.crashes) == (JobState.PENDING, Fate.REFUSED, 0)
-    assert table.life.hosts.aside() == [H1]
-    table.now_s = 10.0
-    (begin,) = table.life.tick(*table.when)
-    assert (begin.host, begin.attempt) == (H1, 2)
-
-
-@pytest.mark.parametrize("number", [errno.EAGAIN, errno.ETIMEDOUT])
-def test_a_job_waits_while_the_user_database_of_its_only_host_is_slow(number):
-    table = Table(host_failures=1, aside_s=10.0)
-    table.life.host_gone(H2, *table.when)
-    table.life.hosts.known.pop(H2)
-    slow = Ending(Cause.LOST, number, reason=os.strerror(number))
-    (begin,) = table.submit("1")
-    back, _ = table.life.refused(H1, "1", begin.attempt, "user", slow, *table.when)
-    assert (back.state, back.fate, back.crashes) == (JobState.PENDING, Fate.REFUSED, 0)
-    assert not table.life.hosts.aside()
+    assert table.life.hosts.aside() == aside
     table.now_s = 10.0
     (begin,) = table.life.tick(*table.when)
     assert (begin.host, begin.attempt) == (H1, 2)
