@@ -122,6 +122,7 @@ class Machine:
             out, err = process.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
             process.kill()
+            process.communicate()  # closes its pipes
             raise
         if check and process.returncode != 0:
             raise AssertionError(f"{command}: {process.returncode} {out}{err}")

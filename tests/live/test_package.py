@@ -363,7 +363,7 @@ def queue(machine, from_other):
     yield host
     machine.run("lbctl", "queue", "disable", "--drain", "--timeout", "60s", timeout=90)
     machine.run("systemctl", "stop", "lbd-dispatcher", check=True)
-    machine.run("sh", "-c", "rm /var/lib/lbd/ledger.sqlite*", check=True)
+    machine.run("sh", "-c", "rm /var/lib/lbd/ledger.sqlite* /var/lib/lbd/ledger.last", check=True)
 
 
 def test_an_enabled_queue_is_started_by_its_path_unit(machine, from_other, queue):

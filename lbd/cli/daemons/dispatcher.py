@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from lbd.cli.daemons.cluster_settings import ClusterSettings
-from lbd.cli.daemons.queue_right import QueueRight
+from lbd.cli.daemons.queue_right import QueueRight, stand_by
 from lbd.cli.daemons.wiring import Ready, first_error, run_daemon
 from lbd.config.dispatch import STRATEGIES
 from lbd.config.fields import shown
@@ -133,6 +133,7 @@ class Service:
             if not shared.is_named():
                 log.info("the queue is not on this host; standing by")
                 self.ready("the queue is not here")
+                self.trouble = ""
                 await ended.wait()
             elif self.right is not None:
                 await self.right.given(ledger_file(self.config), ended)
@@ -225,7 +226,7 @@ class Service:
     def _is_in_trouble(self, trouble: str) -> None:
         """Tries again soon, and says why once."""
         if trouble != self.trouble:
-            log.warning("%s; standing by", trouble)
+            stand_by(self.config, self.ready, trouble)
         self.trouble = trouble
 
     def _stands_by(self, leader: str) -> None:

@@ -42,6 +42,14 @@ UNHEARD = (
 )
 
 
+def stand_by(config: Config, ready: Ready, why: str) -> None:
+    """Reports why the dispatcher runs, but serves nothing for now. What waits for its start, as
+    systemd does before it stops the LBM, goes on."""
+    log.warning("%s", why)
+    ready(why)
+    last_words.leave(config.host.runtime_dir, "dispatcher", why)
+
+
 class QueueRight:
     def __init__(self, config: Config, tls: Tls, ready: Ready) -> None:
         self._config = config
@@ -97,9 +105,7 @@ class QueueRight:
         self._say(WAITS.format(duration_text(self._config.dispatch.confirm_s), shown))
 
     def _say(self, text: str) -> None:
-        log.warning("%s", text)
-        self._ready(text)  # nothing more comes soon
-        last_words.leave(self._config.host.runtime_dir, "dispatcher", text)
+        stand_by(self._config, self._ready, text)
 
     async def close(self) -> None:
         await self._peers.close()

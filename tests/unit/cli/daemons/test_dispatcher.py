@@ -1,18 +1,21 @@
 """Which store a configuration selects, and the error for one that is impossible."""
 
+import asyncio
 import contextlib
 import sqlite3
 import sys
 
 import pytest
 
-from lbd.cli.daemons.dispatcher import make_lead
+from lbd.cli.daemons.dispatcher import Service, make_lead
 from lbd.config.dispatch import DispatchConfig
 from lbd.config.schema import Config, HostConfig
 from lbd.dispatch.core.ledger_rows import LedgerTrouble
 from lbd.dispatch.ledger import leadership, sqlite
 from lbd.dispatch.ledger.leadership import OneFile
 from lbd.errors import ConfigError
+from lbd.net.transport import Plain
+from lbd.process import last_words
 
 URL = "postgresql://lbd@db/lbd"
 
@@ -94,6 +97,21 @@ async def test_a_ledger_that_is_away_is_waited_for(tmp_path, monkeypatch):
     note.unlink()  # as the message says
     await one.lead(print)
     await one.end()
+
+
+async def test_one_that_waits_for_its_ledger_counts_as_started_and_says_why(tmp_path, monkeypatch):
+    """systemd waited for its start before it stopped the LBM, and `queue enable` named no cause."""
+    monkeypatch.setattr(leadership, "RETRY_S", 0.01)
+    file, note = tmp_path / "ledger.sqlite", tmp_path / "ledger.last"
+    note.write_bytes(bytes(file))
+    config = Config(host=HostConfig(runtime_dir=str(tmp_path)))
+    said = []
+    service = Service(config, Plain("h1", "a key"), OneFile(file, note), said.append)
+    for _ in range(3):
+        await service.term(asyncio.Event())
+    (why,) = said
+    assert f"{file}, the ledger that was used last, is not there" in why
+    assert last_words.read(str(tmp_path), "dispatcher") == why
 
 
 async def test_a_full_disk_passes(tmp_path, monkeypatch):
