@@ -15,7 +15,7 @@ from lbd.errors import LbdError
 from tests.live.cluster import FAST, Lab
 from tests.live.conftest import reloading
 from tests.live.test_owner import OWNER, Terminal
-from tests.live.test_queue_faults import COUNTED, check_counts
+from tests.live.test_queue_faults import COUNTED, check_counts, put_script
 from tests.postgres import Postgres
 
 SETTINGS = (
@@ -68,7 +68,7 @@ def leader(lab):
 
 
 def submit(lab, where, host, seconds, *words):
-    (where / "counted.sh").write_text(COUNTED)
+    put_script(where)
     return lab.run(host, "lbrun", "-d", *words, "sh", "counted.sh", seconds, cwd=where)
 
 

@@ -5,7 +5,7 @@ from functools import partial
 
 from tests.live.cluster import Lab
 from tests.live.queued_jobs import job
-from tests.live.test_queue_faults import SETTINGS, begin_elsewhere_than, check_counts, wait
+from tests.live.test_queue_faults import SETTINGS, begin_elsewhere_than, check_counts, submit, wait
 
 LAB = partial(Lab.up, 3, "none", "--mode", "fcfs", settings=SETTINGS)
 
@@ -32,7 +32,7 @@ def test_a_job_goes_on_and_others_start_once_its_lease_is_shorter(lab, tmp_path)
     sent no heartbeat for a quarter of it."""
     name, _ = begun_with_a_longer_lease(lab, tmp_path, 60, "10")
     assert set_lease(lab, "--unset").returncode == 0
-    others = [begin_elsewhere_than(lab, tmp_path, "0.1")[0] for _ in range(3)]
+    others = [submit(lab, tmp_path, "0.1") for _ in range(3)]
     wait(lab, name, *others)
     check_counts(tmp_path, [name, *others])
     assert [one["state"] for one in job(lab, name)["attempts"]] == ["done"]
