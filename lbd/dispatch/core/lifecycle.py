@@ -15,9 +15,9 @@
    cannot renew, is always first. A lease counts as it was granted, also once `lease_s` is shorter:
    a dispatcher that starts waits for the longest one that earlier ones granted (`inherited_s`, from
    the ledger), and then for what each host says is left.
-   There is one proof besides: an attempt was sent to a host that named its keeper, over a
-   connection that has ended, and the host names the same keeper on a later one without holding the
-   attempt. That process alone could run it, and does not (`no_longer_held`).
+   There is one proof besides: a host named its keeper when an attempt was sent to it, or later when
+   it held it, over a connection that has ended, and names the same keeper on a later one without
+   holding the attempt. That process alone could run it, and does not (`no_longer_held`).
 3. Attempts are numbered, and hosts' reports carry the number: late reports about an attempt that is
    over for us are dropped.
 4. Lost is not failed: a job that may restart goes back to its old place, and is held after
@@ -389,10 +389,12 @@ class Lifecycle:
         What was sent over this very connection may not have arrived when the host said what it
         holds. What was sent over an earlier one never will: its LBM reads one connection at a time.
         """
-        contact = self.hosts.proves(name, keeper, said_s, is_first=is_first)
+        contact, held = self.hosts.proves(name, keeper, said_s, is_first=is_first), set(holds)
+        if keeper:
+            self._are_of_keeper(name, held)
         if contact is None:
             return []
-        held, actions = set(holds), list[Action]()
+        actions = list[Action]()
         for live in list(self.leased.values()):
             lease = live.lease
             if lease is None or lease.host != name or (live.job.id, lease.attempt) in held:
@@ -401,6 +403,17 @@ class Lifecycle:
                 why = f"{name} no longer has it: its LBM was killed or lost contact"
                 actions += self._over(live, Ending(Cause.LOST, reason=why), now_s, rng)
         return actions
+
+    def _are_of_keeper(self, name: HostId, held: Iterable[tuple[JobId, int]]) -> None:
+        """Notes that the keeper that the host has just named runs these attempts, if they were sent
+        when it named none, or by another dispatcher: it ends all that its keeper ran before it
+        names the next one."""
+        for job, attempt in held:
+            live = self.holder(name, job, attempt)
+            if live is None or live.lease is None:
+                continue
+            if live.lease.sent is None or not live.lease.sent.keeper:
+                live.lease.sent = self.hosts.contact(name)
 
     def stops_to_repeat(
         self, name: HostId, stop_reasons: Iterable[tuple[JobId, int, str]]

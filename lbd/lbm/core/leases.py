@@ -19,6 +19,7 @@ from lbd.metrics.core.table import MARGINS_S
 from lbd.model import JobId
 
 BEATS_KEPT = 64
+SOON_S = 1.0  # after a heartbeat that could not name the keeper
 Key = tuple[JobId, int]  # job, attempt
 
 
@@ -30,10 +31,12 @@ class Leases:
     margins: Histogram = field(default_factory=lambda: Histogram(MARGINS_S))  # at renewals
     lease_s: float = 30.0  # granted now
     _last_sent_s: float = float("-inf")
+    _is_whole: bool = True  # whether the last heartbeat could say all
 
-    def heartbeat(self, now_s: float) -> int:
+    def heartbeat(self, now_s: float, *, is_whole: bool = True) -> int:
         """Returns the number of the heartbeat that is about to be sent."""
         self._number += 1
+        self._is_whole = is_whole
         self._sent_s[self._number] = self._last_sent_s = now_s
         while len(self._sent_s) > BEATS_KEPT:
             self._sent_s.popitem(last=False)
@@ -41,7 +44,8 @@ class Leases:
 
     @property
     def heartbeat_due_s(self) -> float:
-        return self._last_sent_s + min(self.lease_s / HEARTBEATS_PER_LEASE, HEARTBEAT_S_MAX)
+        most_s = HEARTBEAT_S_MAX if self._is_whole else SOON_S
+        return self._last_sent_s + min(self.lease_s / HEARTBEATS_PER_LEASE, most_s)
 
     def are_now(self, lease_s: float) -> bool:
         """Notes what is granted now. Returns whether that has changed."""

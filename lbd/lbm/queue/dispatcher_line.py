@@ -192,8 +192,9 @@ class DispatcherLine:
         used = self._others.note()
         ahead.reported = ahead.depth(total)
         closed = Closed.STOPPING if self._ending else self._closed
+        keeper = claim(self._host.link, self._names)
         return pb.Heartbeat(
-            number=leases.heartbeat(now_s),
+            number=leases.heartbeat(now_s, is_whole=bool(keeper)),
             slots=total,
             open_slots=max(0, total - used.slots),
             load=self._load,
@@ -208,7 +209,7 @@ class DispatcherLine:
             resources=resources_text(used.facts),
             memory_for_jobs=used.facts.memory_total,
             memory_given=used.facts.memory_given,
-            keeper=claim(self._host.link, self._names),
+            keeper=keeper,
             said_s=now_s,
             rules=self._host.rules.rules.number,
             hog=used.hog,

@@ -57,6 +57,27 @@ def test_without_a_proof_an_attempt_has_its_lease(sent_by, named_by, is_first, h
     assert table.life.holder(begin.host, begin.job, 1)
 
 
+@pytest.mark.parametrize("is_restored", [False, True])
+def test_what_a_named_keeper_was_seen_to_have_is_over_once_it_has_it_no_longer(is_restored):
+    """The order was sent before the host named its keeper, or by another dispatcher."""
+    table = Table(lease_s=10.0)
+    begin = table.sent("1", keeper="")
+    if is_restored:
+        table.life.leased[begin.job].lease.sent = None
+    assert table.beats(begin.host, [(begin.job, 1)], "k1") == []
+    assert table.beats(begin.host, [], "k1") == []  # over the same connection
+    changed, _ = table.beats(begin.host, [], "k1", is_first=True)
+    assert changed.fate is Fate.LOST
+
+
+def test_what_another_keeper_ran_proves_nothing():
+    table = Table(lease_s=10.0)
+    begin = table.sent("1", keeper="k0")
+    assert table.beats(begin.host, [(begin.job, 1)], "k1") == []
+    assert table.beats(begin.host, [], "k1", is_first=True) == []
+    assert table.life.holder(begin.host, begin.job, 1)
+
+
 def test_an_attempt_of_an_earlier_dispatcher_has_its_lease():
     table = Table(lease_s=10.0)
     begin = table.begin("1")

@@ -1,6 +1,6 @@
 """A host's side of the leases: it counts from when it sent the heartbeat that was answered."""
 
-from lbd.lbm.core.leases import BEATS_KEPT, Leases
+from lbd.lbm.core.leases import BEATS_KEPT, SOON_S, Leases
 from lbd.model import JobId
 
 KEY = JobId("1"), 1
@@ -53,6 +53,15 @@ def test_only_the_last_heartbeats_are_remembered():
     for second in range(BEATS_KEPT):
         leases.heartbeat(float(second))
     assert not leases.take(KEY, first, 1e9, 1.0)
+
+
+def test_a_heartbeat_that_does_not_name_the_keeper_is_soon_followed_by_another():
+    """Until it is named, a dispatcher cannot tell what became of attempts of a killed LBM."""
+    leases = Leases(lease_s=40.0)
+    leases.heartbeat(5.0, is_whole=False)
+    assert leases.heartbeat_due_s == 5.0 + SOON_S
+    leases.heartbeat(6.0)
+    assert leases.heartbeat_due_s == 16.0
 
 
 def test_a_shorter_lease_takes_nothing_from_one_that_was_granted():

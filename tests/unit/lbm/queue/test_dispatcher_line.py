@@ -65,7 +65,7 @@ async def attempts(line):
         config=Config(),
         slots=slots,
         executions=Executions(slots),
-        link=SimpleNamespace(pid=0, jobs=[], has={}),
+        link=SimpleNamespace(pid=1, jobs=[], has={}, about=SimpleNamespace(life="k")),
         rules=rules,
         why_drained="drained by ann",
     )
