@@ -22,9 +22,10 @@ def silenced(lab):
     lab.kill("h1", "dispatcher", "CONT")
 
 
-def begun(lab, front, option, path, *words):
+def begun(lab, front, option, path, seconds=0):
     """Starts a client that waits, and whose one line says so."""
-    process = lab.popen("h2", front, option, *words, "touch", path, stdin=-3, stderr=-1, text=True)
+    command = "sh", "-c", f"sleep {seconds}; touch {path}"
+    process = lab.popen("h2", front, option, *command, stdin=-3, stderr=-1, text=True)
     line = process.stderr.readline()
     assert re.fullmatch(
         r"lbrun: waiting for the dispatcher on h1, which has not answered yet\n", line
@@ -87,8 +88,8 @@ def test_the_job_of_a_client_killed_while_it_waits_is_queued_only_if_detached(
     lab, silenced, option, tmp_path
 ):
     path = tmp_path / "did"
-    process = begun(lab, "lbrun", option, path)
-    process.kill()
+    process = begun(lab, "lbrun", option, path, 3)
+    process.kill()  # perhaps it is seen only when the job has begun
     process.wait()
     silenced()
     if option == "-d":

@@ -168,12 +168,14 @@ async def _serve(
         queue, files = home.queue, home.files
         taking = asyncio.ensure_future(take(home, queue, files, client, request, options, way))
         found = await early.meanwhile(taking, partial(report_waiting, sock, queue, way))
+        is_unwanted = bool(early.interrupted) or (early.is_gone and not is_detached)
+        if is_given_up := is_unwanted and not way.may_be_confirmed:
+            taking.cancel()
+            await asyncio.wait([taking])  # before it is said, the dispatcher is told
         if early.interrupted:
             with contextlib.suppress(OSError):
                 await send(tags.DONE, pack_end(way.interrupted_by(early.interrupted, queue)))
-        is_unwanted = bool(early.interrupted) or (early.is_gone and not is_detached)
-        if is_unwanted and not way.may_be_confirmed:
-            taking.cancel()
+        if is_given_up:
             return
         submission, reply, watching = found or await taking
     except LbdError as problem:
