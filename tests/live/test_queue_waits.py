@@ -16,7 +16,8 @@ LAB = partial(Lab.up, 2, "none", "--mode", "fcfs", settings=(*FAST, "dispatch.le
 
 @pytest.fixture
 def silenced(lab):
-    """Stops the dispatcher; it continues by `silenced()`, or at the end."""
+    """Stops the dispatcher that h2 is connected to; it continues by `silenced()`, or at the end."""
+    lab.run("h2", "lbrun", "-q", "true", check=True)
     lab.kill("h1", "dispatcher", "STOP")
     yield partial(lab.kill, "h1", "dispatcher", "CONT")
     lab.kill("h1", "dispatcher", "CONT")
