@@ -40,9 +40,39 @@ def test_job_waits_as_long_as_the_lbm_waits_for_the_dispatcher():
         times_s.append(timeout_s)
         return {"jobs": [JOB]}
 
-    options = SimpleNamespace(ids=["12"], json=True)
-    assert queued_jobs.job(SimpleNamespace(lbm=lbm), options) == 0
+    assert queued_jobs.with_attempts(SimpleNamespace(lbm=lbm), ["12"])[1] == []
     assert times_s == [ANSWER_S]
+
+
+ABSENT = "no job 999, 998 in the queue's ledger"
+
+
+@pytest.mark.parametrize("words", [["jobs"], ["job"], ["job", "--json"]])
+def test_of_several_ids_those_that_exist_are_shown(daemon, capsys, words):
+    """One unknown id hid all others."""
+    lbm = daemon("lbm", **{"queue.jobs": {"jobs": [JOB], "absent": [ABSENT]}})
+    assert lbctl.main([*words, "12", "999", "998"]) == 1
+    out, err = capsys.readouterr()
+    assert lbm.asked[0]["some"] is True
+    assert ("[" if "--json" in words else JOB["id"]) in out
+    assert err == f"lbctl: {ABSENT}\n"
+
+
+def test_of_several_ids_those_that_exist_are_waited_for(daemon, capsys):
+    rows = iter([1, 0, 0, 0])
+    answer = lambda _: {"ok": True, "open": next(rows), "all_done": True, "absent": [ABSENT]}  # noqa: E731
+    lbm = daemon("lbm", **{"queue.wait": answer})
+    assert lbctl.main(["wait", "12", "999", "998"]) == 2
+    assert capsys.readouterr().err.count(ABSENT) == 1
+    assert all(one["some"] for one in lbm.asked)
+    assert len(lbm.asked) >= 2
+
+
+def test_output_is_shown_for_one_job(daemon, complaint):
+    """The complaint was `unrecognized arguments: 2`."""
+    daemon("lbm")
+    assert lbctl.main(["logs", "1", "2"]) == 2
+    assert "one job at a time: name one" in complaint()
 
 
 def test_wait_ends_at_its_timeout_even_if_the_dispatcher_is_away(daemon, capsys):
