@@ -308,7 +308,7 @@ GIVEN = {"directory": "/home/ann", "output": None, "error": None, "timeout_s": N
 @pytest.mark.parametrize(
     ("more", "lines"),
     [
-        ({}, ["in       /home/ann", "output   kept: lbctl logs 12", "slots    1; priority 0"]),
+        ({}, ["in       /home/ann", "output   was kept on h2: lbctl logs 12", "slots    1; priority 0"]),
         (
             {"output": "run.%j", "error": "err", "timeout_s": 90.0, "memory_bytes": 1 << 30,
              "idempotency_key": "night", "may_restart": False, "slots_most": 4, "priority": -3},
@@ -326,7 +326,7 @@ GIVEN = {"directory": "/home/ann", "output": None, "error": None, "timeout_s": N
 )  # fmt: skip
 def test_a_job_is_shown_with_what_its_user_specified(daemon, capsys, more, lines):
     job = {"id": "12", "command": ["cc"], "user": "ann", "state": "done", "submitted": 1.0,
-           "started": 2.0, "finished": 3.0, **GIVEN, **more}  # fmt: skip
+           "started": 2.0, "finished": 3.0, "host": "h2", **GIVEN, **more}  # fmt: skip
     daemon("lbm", **{"queue.jobs": {"jobs": [job]}})
     assert lbctl.main(["job", "12", "--utc"]) == 0
     shown = capsys.readouterr().out.splitlines()
@@ -345,13 +345,13 @@ def test_an_array_names_the_logs_of_what_failed(daemon, capsys, output):
              "tasks": {"done": 4, "failed": 1, "lost": 0},
              "failed": [{"array_index": 3, "state": "failed", "exit_status": 1}], "state": "failed",
              "attempts": [{"number": 1, "host": "h2", "state": "done"}], "submitted": 1.0,
-             "user": "ann", **GIVEN, "output": output}  # fmt: skip
+             "started": 2.0, "user": "ann", **GIVEN, "output": output}  # fmt: skip
     daemon("lbm", **{"queue.jobs": {"jobs": [array]}})
     assert lbctl.main(["job", "12"]) == 0
     shown = capsys.readouterr().out
     assert "failed   3 (exit 1); lbctl logs 12_3" in shown.splitlines()
     assert "HOST" not in shown
-    where = f"/home/ann/{output}" if output else "kept: lbctl logs 12_N"
+    where = f"/home/ann/{output}" if output else "of task N kept where it ran: lbctl logs 12_N"
     assert f"output   {where}" in shown.splitlines()
 
 
