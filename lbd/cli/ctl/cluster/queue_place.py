@@ -47,6 +47,7 @@ BEGIN_S = 30.0  # for a dispatcher to start, or to confirm that it is closed
 WORD_S_MAX = 120.0  # for another host's word (dispatch.confirm_s), which may be waited for longer
 POLL_S = 0.2
 DISPATCHER = "dispatcher"
+DOCTOR = "`lbctl doctor`"
 NONE = "this cluster has no queue"
 
 
@@ -89,7 +90,7 @@ def show(daemons: Daemons, options: argparse.Namespace) -> int:
     try:
         now = status(daemons) if hosts else {}
     except LbdError as problem:
-        say(problem)
+        say(problem if DOCTOR in str(problem) else f"{problem}; see {DOCTOR}")
         exit_status = EXIT_FAILED
     if options.json:
         keys = ("mode", "leader", "queued", "running", "closed")

@@ -145,7 +145,7 @@ def test_a_silent_dispatcher_is_named_rather_than_the_lbm_that_waits_for_it(
         assert main(words) == 1  # what it prints lacks the jobs
         out, err = capsys.readouterr()
         assert "h1" in out
-        assert err == "lbctl: no dispatcher on h1 answered within 2 s\n"
+        assert err == "lbctl: no dispatcher on h1 answered within 2 s; see `lbctl doctor`\n"
     assert main(["queue", "enable", "h2"]) == 1
     said = capsys.readouterr().err
     assert said.startswith(
