@@ -192,13 +192,11 @@ def given_lines(one: Json) -> list[str]:
     least, most = number(one, "slots_least"), number(one, "slots_most")
     slots = f"{least:.0f}" if not most > least else f"{least:.0f} to {most:.0f}"
     lines = where_lines(one)
-    ran = text(one, "state") not in ENDED_NAMES or number(one, "started") >= 0
     if output := text(one, "output"):
         lines.append(f"output   {path_of(output, one)}")
-    elif text(one, "array"):
-        lines.append(f"output   kept: lbctl logs {text(one, 'id')}_N")
-    elif ran:
-        lines.append(f"output   kept: lbctl logs {text(one, 'id')}")
+    elif number(one, "started") >= 0:  # nothing is kept of a job that has not begun
+        task = "_N" if text(one, "array") else ""
+        lines.append(f"output   {kept_where(one)}: lbctl logs {text(one, 'id')}{task}")
     if error := text(one, "error"):
         lines.append(f"error    {path_of(error, one)}")
     lines.append(f"slots    {slots}; priority {text(one, 'priority') or 0}")
@@ -218,6 +216,14 @@ def given_lines(one: Json) -> list[str]:
     if key := text(one, "idempotency_key"):
         lines.append(f"key      {key}")
     return lines
+
+
+def kept_where(one: Json) -> str:
+    """Returns where its output is, or was when it ended: that host may have been replaced."""
+    if text(one, "array"):
+        return "of task N kept where it ran"
+    tense = "was kept" if text(one, "state") in ENDED_NAMES else "kept"
+    return f"{tense} on {text(one, 'host')}"
 
 
 def where_lines(one: Json) -> list[str]:

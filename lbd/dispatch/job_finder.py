@@ -89,27 +89,27 @@ class JobFinder:
         *,
         commands: bool = True,
         by_number: bool = False,
+        absent: list[str] | None = None,
     ) -> list[JobRow]:
         """Returns the jobs that the selectors name, or all without any. Raises LbdError if one is
-        missing."""
+        missing; given `absent`, only if all are, and otherwise adds what to say of those."""
         if not selectors:
             wanted = Wanted(
                 ended_too=ended_too, limit=ANSWER_MAX, bytes_max=bytes_max, commands=commands
             )
             return await self.owners.known(await self.ledger.find(wanted))
-        meant = await self._meant(selectors, asker, by_number=by_number)
-        return await self._named(selectors, meant, bytes_max, commands=commands)
-
-    async def _named(
-        self, selectors: Sequence[str], meant: Meant, bytes_max: int, *, commands: bool
-    ) -> list[JobRow]:
-        """Raises LbdError."""
+        meant = await self._meant(selectors, asker, absent, by_number=by_number)
         rows = await self._found(replace(meant.wanted, bytes_max=bytes_max, commands=commands))
-        check_found(selectors, meant, {row.id for row in rows})
+        check_found(selectors, meant, {row.id for row in rows}, absent)
         return rows
 
     async def lines(
-        self, selectors: Sequence[str], asker: Asker, ended_too: bool, bytes_max: int
+        self,
+        selectors: Sequence[str],
+        asker: Asker,
+        ended_too: bool,
+        bytes_max: int,
+        absent: list[str] | None = None,
     ) -> list[tuple[JobRow, Tally | None]]:
         """Returns the same, with each array as one line with its tally, unless its tasks are
         named."""
@@ -117,7 +117,7 @@ class JobFinder:
             wanted = Wanted(ended_too=ended_too, limit=ANSWER_MAX, bytes_max=bytes_max)
             rows = await self.owners.known(await self.ledger.lines(wanted))
             return await self._tallied(rows)
-        meant = await self._meant(selectors, asker)
+        meant = await self._meant(selectors, asker, absent)
         wanted = replace(meant.wanted, bytes_max=bytes_max)
         tasks, whole = list[JobRow](), list[JobRow]()
         if meant.tasks:
@@ -127,7 +127,7 @@ class JobFinder:
                 await self.ledger.lines(replace(wanted, ranges=meant.jobs))
             )
         found = {row.id for row in tasks} | {row.id for row in whole} | {row.first for row in whole}
-        check_found(selectors, meant, found)
+        check_found(selectors, meant, found, absent)
         return sorted(
             [*await self._tallied(whole), *((row, None) for row in tasks)],
             key=lambda line: line[0].id,
@@ -148,12 +148,22 @@ class JobFinder:
         return [row.id for row in rows]
 
     async def _meant(
-        self, selectors: Sequence[str], asker: Asker, *, by_number: bool = False
+        self,
+        selectors: Sequence[str],
+        asker: Asker,
+        absent: list[str] | None = None,
+        *,
+        by_number: bool = False,
     ) -> Meant:
-        """Raises LbdError if one does not exist, as far as that can be told without the jobs."""
+        """Raises LbdError if one does not exist, as far as that can be told without the jobs;
+        `absent` as for `named`."""
         meant = await self._meant_as_far(selectors, asker, by_number=by_number)
-        for _, why in meant.problems:
-            raise LbdError(why)
+        whys = list(dict.fromkeys(why for _, why in meant.problems[:EMPTY_MAX]))
+        has_others = meant.wanted.ranges or meant.wanted.user  # without, it would mean all jobs
+        if whys and (absent is None or not has_others):
+            raise LbdError("; ".join(whys))
+        if absent is not None:
+            absent += whys
         return meant
 
     async def _meant_as_far(
@@ -267,12 +277,25 @@ def shown(numbers: tuple[int, int]) -> str:
     return str(low) if low == high else f"{low}-{high}"
 
 
-def check_found(selectors: Sequence[str], meant: Meant, found: Collection[int]) -> None:
-    """Raises LbdError if one is missing."""
-    for number in meant.named:
-        if number not in found:
-            is_task = any(low <= number <= high for low, high in meant.tasks)
-            named = " ".join(selectors) if is_task else str(number)
-            raise LbdError(f"no job {named} in the queue's ledger")
-    if not found and "@me" not in selectors:
-        raise LbdError(f"no job {' '.join(selectors)} in the queue's ledger")
+def check_found(
+    selectors: Sequence[str],
+    meant: Meant,
+    found: Collection[int],
+    absent: list[str] | None = None,
+) -> None:
+    """Raises LbdError if one is missing; given `absent`, only if all are, and otherwise says there
+    which are."""
+
+    def name(number: int) -> str:
+        is_task = any(low <= number <= high for low, high in meant.tasks)
+        return " ".join(selectors) if is_task else str(number)
+
+    missing = [number for number in meant.named if number not in found]
+    if not missing and (found or "@me" in selectors):
+        return
+    names = list(dict.fromkeys(map(name, missing[:EMPTY_MAX]))) or [" ".join(selectors)]
+    more = f" and {len(missing) - EMPTY_MAX} more" if len(missing) > EMPTY_MAX else ""
+    said = f"no job {', '.join(names)}{more} in the queue's ledger"
+    if absent is None or not found:
+        raise LbdError(said)
+    absent.append(said)

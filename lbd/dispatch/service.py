@@ -184,16 +184,18 @@ class QueueService:
     async def _jobs_asked(self, asked: pb.JobsAsked) -> bytes:
         try:
             asker, explained = self._asker(asked), not asked.unexplained
+            absent: list[str] | None = [] if asked.some else None
             if asked.by_array:
                 lines = await self._finder.lines(
-                    asked.selectors, asker, asked.ended_too, ANSWER_BYTES
+                    asked.selectors, asker, asked.ended_too, ANSWER_BYTES, absent
                 )
                 rows = [row for row, _ in lines]
                 jobs = await self._job_views.of_lines(lines, explained=explained)
             else:
                 rows = await self._finder.named(
-                    asked.selectors, asker, asked.ended_too, ANSWER_BYTES, by_number=asked.by_number
-                )
+                    asked.selectors, asker, asked.ended_too, ANSWER_BYTES,
+                    by_number=asked.by_number, absent=absent,
+                )  # fmt: skip
                 jobs = await self._job_views.of(rows, explained=explained)
             newest = in_pieces(jobs[::-1], ANSWER_BYTES)[0][::-1]
             if len(newest) < len(jobs) and asked.selectors:
@@ -201,7 +203,7 @@ class QueueService:
             if asked.with_attempts:
                 await add_attempts(newest, self._ledger)
                 await self._job_views.add_given(newest, rows)
-            return pb.JobsInfo(jobs=newest).SerializeToString()
+            return pb.JobsInfo(jobs=newest, absent=absent or ()).SerializeToString()
         except LedgerTrouble:
             raise
         except LbdError as problem:

@@ -10,6 +10,7 @@ from lbd.doctor.peers import answers, closed
 from lbd.errors import LbdError, Unavailable
 from lbd.model import target_of
 from lbd.process import last_words
+from lbd.text.dispatcher_phrases import is_revoked, waits_for_word, why_silent
 from lbd.text.job_phrases import NOT_WRITTEN
 
 START_DISPATCHER = "run `systemctl start lbd-dispatcher` or `lbd up`"
@@ -49,7 +50,7 @@ def queue(
         return
     own = daemons.config.host
     why = last_words.read(own.runtime_dir, "dispatcher") if own.name in hosts else ""
-    because = f"; the one here cannot start: {why}" if why else ""
+    because = f"; the one here {why_silent(why)}" if why else ""
     host = " or ".join(hosts)
     says = f"the one on {host} cannot be reached: lbrun -q and -d are refused{because}"
     if why:
@@ -110,9 +111,9 @@ def silent_fix(host: str, row: Json, is_away: bool, port: int) -> str:
 def dispatcher_fix(why: str, leader: str) -> str:
     """`why`: its message when it could not start, "" if there was none. `leader`: one that
     could."""
-    if "is revoked" in why:
+    if is_revoked(why):
         return SEE_CERTIFICATE
-    if "confirms that the queue" in why:
+    if waits_for_word(why):
         return "start the daemons of one of these hosts, or wait"
     if "password" in why:
         return f"correct the password, in the place that the line names; then {START_DISPATCHER}"

@@ -31,6 +31,7 @@ from lbd.errors import LbdError
 from lbd.local.json_socket import ask
 from lbd.model import STOPPED, Closed
 from lbd.net.details import UNPROVEN
+from lbd.policy.view import NO_SLOT
 from lbd.process.accounts import ROOT
 from lbd.text.closed_words import WORDS
 from lbd.text.units import counted
@@ -300,6 +301,8 @@ def sharing(daemons: Daemons) -> Iterator[Check]:
         if (why := text(row, "why")) and (rule := OF_PROGRAMS.search(why)):
             says = f"accepts only some programs from here ({rule[1]}); `true` is none of them"
             yield Check(f"peer {text(row, 'name')} commands", OK, says)
+        elif why == NO_SLOT:  # a busy cluster has no fault
+            yield Check(f"peer {text(row, 'name')} commands", OK, "all its slots are taken now")
         elif why:
             name = text(row, "name")
             yield Check(

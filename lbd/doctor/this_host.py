@@ -25,6 +25,7 @@ from lbd.doctor.checks import (
 )
 from lbd.doctor.unit_paths import barred
 from lbd.keeper.gate import BY_KEEPER, users_of
+from lbd.lbm.owner.accounts import user_name
 from lbd.load.process_table import task_of
 from lbd.process.accounts import ROOT, USERADD
 from lbd.process.disk_space import shortage_of
@@ -86,7 +87,9 @@ def rights(config: Config) -> Iterator[Check]:
             says = f"{path} is writable by everybody, who can thus control the daemons"
             yield Check(f"{name} rights", FAULT, says, f"chmod o-w {path}")
         elif found.st_uid not in (0, *daemon_owner(config)) and name == "configuration":
-            says = f"{path} is owned by user {found.st_uid}, but the daemons run as another"
+            says = (
+                f"{path} is owned by {user_name(found.st_uid)}, but the daemons run as another user"
+            )
             yield Check(f"{name} rights", FAULT, says, f"chown root {path}")
 
 

@@ -24,6 +24,7 @@ HOSTS_MAX = 254  # one byte of an address, without 0 and 255
 SOCKET_PATH_MAX = 107  # length of sockaddr_un's path without its closing NUL
 DAEMONS = ("lim", "lbm", "dispatcher", "metrics")  # the last two only where they are wanted
 AS_ANOTHER = "`lbd lab exec HOST -- runuser -u USER -- COMMAND` acts from there as another user"
+OWNER_ONLY = f"only the lab's owner may enter: {AS_ANOTHER}"
 INSIDE = "LBD_LAB_INSIDE"  # the lab's directory, in the environment of commands that entered a host
 ISOLATIONS = ("auto", "none", "namespaces")
 
@@ -269,7 +270,7 @@ class Entrance:
         lists = [shlex.quote(f"{group}/cgroup.procs") for group in self.cgroups]
         lines = [f"echo 0 > {processes}" for processes in lists]
         if lists:
-            line = shlex.quote(f"lbd lab: only the lab's owner may enter: {AS_ANOTHER}")
+            line = shlex.quote(f"lbd lab: {OWNER_ONLY}")
             first = lists[0]
             lines.insert(
                 0, f"[ -w {first} ] || [ ! -e {first} ] || {{ echo {line} >&2; exit 125; }}"

@@ -11,6 +11,10 @@ HELD = "held"  # begins the reason of a pending job that waits to be released
 HELD_FOR_A_WHILE = "held for a while: "  # of one that is tried again later, without a release
 STARTING = "starting on "  # begins the reason of a job that waits for nothing more
 CANNOT_OPEN = "cannot open the output file"  # begins the reason of a job that therefore never ran
+NO_HOST_ACCEPTS = "no host accepts jobs"  # these two begin the reason of a job that no host takes
+NO_HOST_SUITS = "no host that accepts jobs now is suitable"
+NOT_THERE = "out of contact", "none has connected"  # which may be over in a moment
+REFUSES = "which refuses it for now"
 NOT_WRITTEN = "so the queue takes no new jobs and begins none"
 NOT_KNOWN_YET = "not known yet: "  # begins what a forecast lacks
 NO_HOST = "no host "  # in the refusal of an id such as h9-1
@@ -55,6 +59,14 @@ def is_held(reason: str) -> bool:
     return reason.startswith(HELD) and not reason.startswith(HELD_FOR_A_WHILE)
 
 
+def is_taken_by_none(reason: str) -> bool:
+    """Returns whether a job with this reason is refused by all hosts that it may go to, until their
+    hours or rules have changed."""
+    if reason.startswith(NO_HOST_ACCEPTS):
+        return not any(one in reason for one in NOT_THERE)
+    return reason.startswith(NO_HOST_SUITS) or REFUSES in reason
+
+
 def jobs_do(ids: str, does: str = "", do: str = "") -> str:
     """Returns `job 3 waits` or `jobs 1-20 wait`. `does`: the verb for one job, `do`: for
     several."""
@@ -64,5 +76,5 @@ def jobs_do(ids: str, does: str = "", do: str = "") -> str:
 
 def refused_for_now(host: str, why: str) -> str:
     """Says that the only host of a job refuses it until other hours. `why`: "" if not known."""
-    said = f"it may run only on {host} (-H), which refuses it for now"
+    said = f"it may run only on {host} (-H), {REFUSES}"
     return f"{said}: {why}" if why else said

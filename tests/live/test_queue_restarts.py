@@ -182,7 +182,7 @@ def test_a_dispatcher_that_was_just_started_is_found_at_once(lab):
     refused = lab.run("h2", "lbrun", "-d", "true")
     assert refused.returncode == 125
     why = (
-        "cannot be reached; see `lbctl doctor`",
+        "cannot be reached; see `lbctl doctor`; nothing was queued",
         "does not answer: the connection was closed",
     )  # just now
     told = refused.stderr.splitlines()[-1]  # it may have said before that it waits

@@ -148,7 +148,8 @@ def reason_not(day: Day, span_s: float) -> str:
         return ""
     return (
         f"{day.jobs} jobs in {duration_text(span_s)}, {day.movable} of them movable and worth "
-        f"moving: too few to judge ({JOBS_MIN} are needed; try a longer --since)"
+        f"moving, with more than {duration_text(day.setup.lim.job_threshold_s)} of CPU time: too "
+        f"few to judge ({JOBS_MIN} are needed; try a longer --since)"
     )
 
 

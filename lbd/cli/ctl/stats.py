@@ -106,7 +106,8 @@ def stats(daemons: Daemons, options: argparse.Namespace) -> int:
     elif total.jobs:
         said = said_of(options.since, now_s, until)
         changes = changes_lines(found, since, until, Clock(now_s))
-        put(*stats_lines(found, total, groups, said, own_page()), *changes, *late)
+        then = "" if changes else algorithm_before(found, since)
+        put(*stats_lines(found, total, groups, said, own_page(), then), *changes, *late)
         late = []
     else:
         of = f" of {options.user}" if options.user else " of yours" if whose(found) else ""
@@ -153,6 +154,13 @@ def changes_of(found: Gathered[Json], since: float, until: float) -> list[Json]:
     ]  # fmt: skip
 
 
+def algorithm_before(found: Gathered[Json], at: float) -> str:
+    """Returns the algorithm at that time, as known to this host; "" if it is not known."""
+    known = tables(found.answers.get(found.own, {}), "algorithms")
+    before = [text(one, "algorithm") for one in known if number(one, "since") <= at]
+    return before[-1] if before else ""
+
+
 def changes_lines(found: Gathered[Json], since: float, until: float, clock: Clock) -> list[str]:
     return [
         f"{clock.time_of_day(number(one, 'at'))}: algorithm {one['was']} → {one['algorithm']}"
@@ -164,7 +172,7 @@ def print_sums(
     total: Measure, groups: dict[str, dict[str, Measure]], since: float, until: float
 ) -> None:
     """Prints one row for all jobs, and for each command, user and host."""
-    period = [datetime.fromtimestamp(at).isoformat(" ", "seconds") for at in (since, until)]
+    period = [datetime.fromtimestamp(at).isoformat(timespec="seconds") for at in (since, until)]
     rows = [("all", "", total)]
     rows += [(name, key, one) for kind, name in KINDS.items() for key, one in groups[kind].items()]
     print_csv(
@@ -269,13 +277,16 @@ def stats_lines(
     groups: dict[str, dict[str, Measure]],
     when: str,
     page: Page,
+    then: str = "",
 ) -> list[str]:
-    """Returns one table with sections, so that all columns are aligned."""
+    """Returns one table with sections, so that all columns are aligned. `then`: the algorithm in
+    all that time, if it is known."""
     user = whose(found)
     hosts = len(found.answers)
     said = (
         f"jobs{f' of {user}' if user else ''} that ended {when} on {counted(hosts, 'host')}"
-        f"; algorithm now {found.algorithm}"
+        f"; algorithm {f'then {then}, ' if then not in ('', found.algorithm) else ''}"
+        f"now {found.algorithm}"
     )
     rows, notes = [row_of("all", total)], {}
     for kind, name in KINDS.items():

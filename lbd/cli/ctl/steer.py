@@ -33,7 +33,9 @@ def add_drain_options(parser: Parser) -> None:
                         help="why; `lbctl status` shows it, with who drained the host and "
                              "when")  # fmt: skip
     parser.add_argument(
-        "--wait", action="store_true", help="wait until no job of another host is left there"
+        "--wait",
+        action="store_true",
+        help="wait until no job of the queue or of another host is left there",
     )
     parser.add_argument("--timeout", metavar="DUR", type=duration, default=float("inf"),
                         help="how long to wait; then exit 1")  # fmt: skip
@@ -71,12 +73,13 @@ def add_param(parser: Parser) -> None:
 
 
 def drain(daemons: Daemons, options: argparse.Namespace) -> int:
-    """Stops new jobs on the host; --wait waits until no job of another host is left there."""
+    """Stops new jobs on the host; --wait waits until none of the queue or of another host is left
+    there."""
     host: str = options.host
     request: Json = {"op": "drain", "host": host, "drained": True, "reason": options.reason}
     reply = daemons.lim(request, FORWARD_TIMEOUT_S)
     say_unsaved(reply)
-    left = wait_until_empty(daemons, host, options.timeout) if options.wait else 0
+    left, typed = wait_until_empty(daemons, host, options.timeout) if options.wait else (0, 0)
     if options.json:
         print_json({"host": host, "drained": True, **({"jobs_left": left} if options.wait else {})})
         return 1 if left else 0
@@ -90,30 +93,40 @@ def drain(daemons: Daemons, options: argparse.Namespace) -> int:
             f"{host} does not answer: nothing is sent there, and it will be drained when it is back"
         )
     elif left:
-        still = "1 job of other hosts still runs" if left == 1 else (
-            f"{left} jobs of other hosts still run")  # fmt: skip
-        put(f"{host} is drained; {still} there")
+        put(f"{host} is drained; {jobs_there(left)} still {'runs' if left == 1 else 'run'} there")
+    elif typed:
+        run = "1 command typed on it runs" if typed == 1 else f"{typed} commands typed on it run"
+        put(f"{host} is drained, and no {OF_OTHERS} is left there; "
+            f"{run} on, there or elsewhere: lbctl jobs")  # fmt: skip
     else:
         put(f"{host} is drained" + (" and empty" if options.wait else ": it gets no new jobs"))
     return 1 if left else 0
 
 
-def wait_until_empty(daemons: Daemons, host: str, timeout_s: float) -> int:
-    """Returns how many jobs of other hosts are left when `host` is empty or the time is up."""
+OF_OTHERS = "job of the queue or of another host"
+
+
+def jobs_there(left: int) -> str:
+    return f"1 {OF_OTHERS}" if left == 1 else f"{left} jobs of the queue or of other hosts"
+
+
+def wait_until_empty(daemons: Daemons, host: str, timeout_s: float) -> tuple[int, int]:
+    """Returns how many jobs of the queue or of other hosts are left there when none is or the time
+    is up, and how many commands typed there run, which are not waited for."""
     drained_s, said = time.monotonic(), False
     while True:
         row = host_named(daemons.lim({"op": "status"}), host)
         if text(row, "state") in ("down", ""):
-            return 0  # its last numbers are old, and waiting brings no new ones
-        left = whole(table(row, "jobs"), "foreign")
+            return 0, 0  # its last numbers are old, and waiting brings no new ones
+        left, typed = (whole(table(row, "jobs"), kind) for kind in ("foreign", "local"))
         waited_s = time.monotonic() - drained_s
         # A sample from before the drain proves nothing: a job may have started since.
         if (left == 0 and number(row, "age_s") < waited_s) or waited_s > timeout_s:
-            return left
+            return left, typed
         if left and waited_s > SILENT_S and not said:
             said = True
-            jobs_left = "1 job of another host" if left == 1 else f"{left} jobs of other hosts"
-            say(f"{host} is drained; waiting for {jobs_left} there: lbctl jobs --host {host}")
+            say(f"{host} is drained; waiting for {jobs_there(left)} there: "
+                f"lbctl jobs --host {host}")  # fmt: skip
         time.sleep(POLL_S)
 
 

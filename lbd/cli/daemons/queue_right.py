@@ -21,6 +21,7 @@ from lbd.net.trust_calls import TrustCalls
 from lbd.process import last_words
 from lbd.process.boot_clock import boot_id
 from lbd.process.whole_file import write_whole
+from lbd.text.dispatcher_phrases import REVOKED, UNHEARD, WAITS_FOR_WORD
 from lbd.text.one_line import one_line
 from lbd.text.units import duration_text
 
@@ -31,15 +32,6 @@ MODE, BOOT_ID_BYTES = 0o600, 64
 SHOWN_MAX = 3
 SILENCE_S = 10.0
 MESSAGE_BYTES = 1 << 20
-REVOKED = (
-    "this host, {}, is revoked, and another machine may have its name and its queue: no job starts "
-    "here; `lbctl doctor` says what to do"
-)
-WAITS = "waiting up to {} until another host confirms that the queue is still here: {}"
-UNHEARD = (
-    "no other host has confirmed within {} that the queue is still here, so it starts unconfirmed: "
-    "if this machine was replaced by another, end it"
-)
 
 
 def stand_by(config: Config, ready: Ready, why: str) -> None:
@@ -102,7 +94,7 @@ class QueueRight:
     def _say_waits(self, hosts: Collection[str]) -> None:
         names = [one_line(name or self._config.cluster.join) for name in sorted(hosts)]
         shown = ", ".join(names[:SHOWN_MAX]) + (", …" if len(names) > SHOWN_MAX else "")
-        self._say(WAITS.format(duration_text(self._config.dispatch.confirm_s), shown))
+        self._say(WAITS_FOR_WORD.format(duration_text(self._config.dispatch.confirm_s), shown))
 
     def _say(self, text: str) -> None:
         stand_by(self._config, self._ready, text)

@@ -11,7 +11,14 @@ from lbd.dispatch.core.servers import Server
 from lbd.model import CANCEL, HostId, JobId
 from lbd.policy.needs import needed, part_of, taken_by_others
 from lbd.text.closed_words import OUT_OF_CONTACT, closed_words, counted_reasons
-from lbd.text.job_phrases import MAY_STILL_RUN, NOT_HEARD_OF, STARTING, refused_for_now
+from lbd.text.job_phrases import (
+    MAY_STILL_RUN,
+    NO_HOST_ACCEPTS,
+    NO_HOST_SUITS,
+    NOT_HEARD_OF,
+    STARTING,
+    refused_for_now,
+)
 from lbd.text.units import duration_text, show_size
 
 SILENT_SHARE = 0.5  # of a lease: two heartbeats of its host
@@ -38,8 +45,14 @@ def waiting_reason(
         return _dependence(life, live.job.id, time_of)
     obstacle = _gang_obstacle(life, live, time_of) if live.job.gang else ""
     obstacle = obstacle or _obstacle(life, live, place)
-    is_said = all(part in obstacle for part in live.reason.split(": ", 1))  # as in `h3: drained`
-    return obstacle if is_said else "; ".join(filter(None, (obstacle, live.reason)))
+    reason = "" if _says(obstacle, live.reason) else live.reason
+    return "; ".join(filter(None, (obstacle, reason)))
+
+
+def _says(obstacle: str, reason: str) -> bool:
+    """Whether the obstacle has the reason in it: of a host `h3: drained` or `h3 was stopped`."""
+    said = all(part in obstacle for part in reason.split(": ", 1))
+    return said or reason in obstacle.replace(": ", " ")
 
 
 def out_of_contact(life: Lifecycle, job: JobId, now_s: float, *, has_line: bool) -> str:
@@ -191,12 +204,12 @@ def _nobody(life: Lifecycle) -> str:
     """Returns why no host at all takes jobs."""
     known, aside = life.hosts.known, _aside(life)
     if not known:
-        return "no host accepts jobs: none has connected to the dispatcher"
+        return f"{NO_HOST_ACCEPTS}: none has connected to the dispatcher"
     others = [(one.closed, one.more) for name, one in known.items() if name not in aside]
     reasons = [counted_reasons(others)] if others else []
     if aside:
         reasons.append(f"{SET_ASIDE}: {_some(aside)}")
-    return f"no host accepts jobs: {', '.join(reasons)}"
+    return f"{NO_HOST_ACCEPTS}: {', '.join(reasons)}"
 
 
 def _obstacle(life: Lifecycle, live: Live, place: Place | None) -> str:
@@ -229,7 +242,7 @@ def _obstacle(life: Lifecycle, live: Live, place: Place | None) -> str:
             names = _some(sorted(queues.hosts))
             why = f"all hosts that accept jobs now are excluded ({_by_whom(live)}): {names}"
         else:
-            why = f"no host that accepts jobs now is suitable{_excluded(live, queues.hosts)}"
+            why = f"{NO_HOST_SUITS}{_excluded(live, queues.hosts)}"
         return "; ".join(filter(None, (why, _by_reason(away))))
     if obstacle := queues.shares.obstacle(live.job):
         return obstacle

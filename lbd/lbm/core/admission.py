@@ -160,12 +160,14 @@ def in_words(config: AdmissionConfig) -> list[str]:
     for deny, verb in (("", "takes only commands of"), ("deny_", "takes no commands of")):
         users, groups = getattr(config, f"{deny}users"), getattr(config, f"{deny}groups")
         kinds = [(kind, names) for kind, names in (("users", users), ("groups", groups)) if names]
-        if kinds:
-            whose = " and ".join(f"{kind} {some_of(names)}" for kind, names in kinds)
-            lines.append(f"{verb} {whose} ({', '.join(f'admission.{deny}{k}' for k, _ in kinds)})")
-        if kinds and not deny and config.everybody_when:
-            when = some_of(config.everybody_when)
-            lines.append(f"takes everybody's commands {when} (admission.everybody_when)")
+        if not kinds:
+            continue
+        whose = " and ".join(f"{kind} {some_of(names)}" for kind, names in kinds)
+        keys = [f"admission.{deny}{kind}" for kind, _ in kinds]
+        if config.everybody_when and not deny:
+            whose += f", except {some_of(config.everybody_when)}, when it takes everybody's"
+            keys.append("admission.everybody_when")
+        lines.append(f"{verb} {whose} ({', '.join(keys)})")
     for rule, verb in (
         ("origins", "takes only commands from"),
         ("deny_origins", "takes no commands from"),

@@ -32,7 +32,7 @@ from lbd.model import HostId
 from lbd.policy.invocation import key_of
 from lbd.policy.needs import counted_peak, with_features
 from lbd.process.job_log import JobLog
-from lbd.text.placement_phrases import why_not_here, why_placed
+from lbd.text.placement_phrases import CHOSEN, why_not_here, why_placed
 
 if TYPE_CHECKING:
     from lbd.lbm.learnt_file import Run
@@ -101,10 +101,12 @@ class Bookkeeping:
         return (shown or why_placed(word, not_here=self.not_here)) + mark + rest
 
     def kept(self, reason: str) -> str:
-        """The reason as it is kept with the job, with the hosts that were compared."""
-        word, mark, rest = reason.partition("; ")
+        """The reason as it is kept with the job, with why it could not stay and the hosts that were
+        compared."""
+        word, _, rest = reason.partition("; ")
         seen = self.said.seen if self.said is not None and self.said.reason == word else ""
-        return f"{word}; {seen}{mark}{rest}" if seen else reason
+        not_here = self.not_here if word in CHOSEN else ""
+        return "; ".join(filter(None, (word, not_here, seen, rest)))
 
     def note(self, action: e.Action) -> None:
         """Notes an action; ignores actions that need no note."""

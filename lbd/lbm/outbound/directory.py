@@ -155,7 +155,7 @@ class Directory:
                 if "the keeper" in str(problem):  # it looks at directories as the user
                     raise Unavailable(f"{problem}: see `lbctl doctor` here") from None
                 if "(users." in str(problem):  # no directory could be: this user may run nothing
-                    raise
+                    raise Unavailable(f"this host does not let it leave: {problem}") from None
                 name = self._path.decode(errors="replace")
                 raise Unavailable(f"{name} cannot be accessed here: {problem}") from None
         return self._stamp

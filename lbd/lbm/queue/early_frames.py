@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from lbd.errors import LbdError
 from lbd.lbm.core.journey import ENDING_SIGNALS
 from lbd.lbm.core.journey_events import BY_SIGNAL, CommandEnd
 from lbd.lbm.queue.dispatcher_client import DispatcherClient
@@ -93,6 +94,11 @@ class OnItsWay:
     def may_be_confirmed(self) -> bool:
         """Whether it is early enough to wait for an answer, by which it can be cancelled."""
         return self.is_sent and not self.is_said
+
+    def why_failed(self, problem: LbdError, queue: DispatcherClient | None) -> str:
+        """Says with the problem whether the job may be in the queue, if that is known."""
+        was_asked = math.isfinite(self.asked_s) and queue is not None and bool(queue.hosts)
+        return f"{problem}; nothing was queued" if was_asked and not self.is_sent else str(problem)
 
     def interrupted_by(self, number: int, queue: DispatcherClient) -> CommandEnd:
         reason = "interrupted: nothing was queued"

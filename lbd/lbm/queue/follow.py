@@ -18,7 +18,7 @@ from lbd.local.client_frames import Frame
 from lbd.model import ENDED_NAMES
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.text.array_phrases import still_running
-from lbd.text.job_phrases import STARTING, jobs_do
+from lbd.text.job_phrases import STARTING, is_taken_by_none, jobs_do
 from lbd.text.units import duration_text
 from lbd.theory.calibration import FEWEST
 
@@ -47,6 +47,7 @@ class FollowedJobs:
     interrupted: int = 0  # by this signal; 0 = not
     watching: Watching | None = None  # begun when they were submitted
     _output: ShownOutput = field(init=False)
+    _warned_of: str = ""  # the last reason for which no host took it
     _is_forced: bool = False  # they are to end at once
     _live: "asyncio.Task[None] | None" = None
     _ended: AwaitedJobs = field(init=False)
@@ -136,7 +137,11 @@ class FollowedJobs:
             self.shown_reason, text = job.reason, job.reason
             if self.pending and job.HasField("predicted_wait_s"):
                 text += f"; {begin_text(job)}"
-            await self.send(tags.WAITS, text.encode())
+            if not is_taken_by_none(job.reason):
+                await self.send(tags.WAITS, text.encode())
+            elif job.reason != self._warned_of:  # also without a terminal
+                self._warned_of = job.reason
+                await self.send(tags.WARN, f"{jobs_do(self.jobs, 'waits')}: {job.reason}".encode())
         if job.state == "running" and job.is_final and one and self._live is None:
             self._live = asyncio.create_task(
                 self._output.show(job, follow=True), name=f"show {job.id}"

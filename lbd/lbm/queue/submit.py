@@ -180,7 +180,7 @@ async def _serve(
         submission, reply, watching = found or await taking
     except LbdError as problem:
         problem.__traceback__ = None  # breaks the cycle of `taking`, the exception and this frame
-        end = CommandEnd(LBRUN_FAILED, "failed", reason=str(problem))
+        end = CommandEnd(LBRUN_FAILED, "failed", reason=way.why_failed(problem, home.queue))
         if not early.interrupted:
             await send(tags.DONE, pack_end(end))
         return

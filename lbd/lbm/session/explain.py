@@ -35,6 +35,7 @@ from lbd.net.gen import lbm_pb2
 from lbd.policy.invocation import key_of, name_of
 from lbd.policy.needs import counted_peak
 from lbd.text.one_line import one_line
+from lbd.text.placement_phrases import ALL_OTHERS_EXCLUDED
 
 ANSWER_S = 2.0
 FOR_GOOD = "admission"  # the phase of permanent refusals by rules
@@ -124,8 +125,10 @@ class Checks:
                 {**to_lim, "excluded": sorted(left_out | unable.keys())}, ASK_LIM_S
             )
         except Refusal as refusal:
-            reasons = "; ".join(f"{name}: {why}" for name, why in sorted(unable.items()))
-            raise Refusal(f"{refusal}; {reasons}", refusal.code) from None
+            whys = [f"{name}: {why}" for name, why in sorted(unable.items())]
+            if str(refusal) != ALL_OTHERS_EXCLUDED or left_out:  # else nobody has excluded any
+                whys.insert(0, str(refusal))
+            raise Refusal("; ".join(whys), refusal.code) from None
         candidates = reply.get("candidates")
         for row in candidates if isinstance(candidates, list) else []:
             if isinstance(row, dict) and row.get("name") in unable:

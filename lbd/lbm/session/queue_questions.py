@@ -51,6 +51,7 @@ PATIENCE_MAX_S = 20.0  # for one answer
 ASKED_MAX_S = 1e9  # the longest time that a question may name
 PLACE_MAX = 1 << 62
 FULL_CHARS = 300
+ABSENT_MAX, ABSENT_CHARS = 20, 400
 NO_UID = -2  # nobody's; differs from a job's unknown uid (-1)
 
 
@@ -72,8 +73,9 @@ class QueueAnswers:
         """Raises LbdError, KeyError, TypeError, ValueError."""
         operation = question["op"]
         if operation == "queue.jobs":
+            absent: list[str] = []
             reply = await self.find(
-                question, caller, attempts=bool(question.get("attempts")),
+                question, caller, absent, attempts=bool(question.get("attempts")),
                 by_array=not question.get("tasks"),
             )  # fmt: skip
             if (files := self._home.files) is not None:
@@ -83,7 +85,7 @@ class QueueAnswers:
             if files is not None and [job.origin for job in reply if job.given.fetch] == [own]:
                 is_array = reply[0].HasField("array")
                 shown[0]["fetched"] = not files.expects(reply[0].id, array=is_array)
-            return {"jobs": shown}
+            return {"jobs": shown, "absent": absent}
         if operation == "queue.predict":
             return await self._predict(question, caller)
         if operation == "queue.act":
@@ -120,30 +122,36 @@ class QueueAnswers:
         return self._home.queue
 
     async def _find_in_turn(
-        self, question: Json, caller: Caller, *, attempts: bool = False, explained: bool = True
-    ) -> list[pb.JobInfo]:
+        self, question: Json, caller: Caller, absent: list[str] | None = None, *,
+        attempts: bool = False, explained: bool = True,
+    ) -> list[pb.JobInfo]:  # fmt: skip
         """Like `find`, within a question whose answer takes longer."""
         async with self._home.long_answers.turn(caller.person, "queue.jobs"):
-            return await self.find(question, caller, attempts=attempts, explained=explained)
+            return await self.find(question, caller, absent, attempts=attempts, explained=explained)
 
     async def find(
         self,
         question: Json,
         caller: Caller,
+        absent: list[str] | None = None,
         *,
         attempts: bool = False,
         explained: bool = True,
         by_array: bool = False,
     ) -> list[pb.JobInfo]:
-        """The selected jobs, as far as the caller may see them. Raises LbdError."""
+        """The selected jobs, as far as the caller may see them; `absent` is told which do not
+        exist, if the question allows that some do not. Raises LbdError."""
         asker = Asker(user_name(caller.uid), caller.uid)
         asked = pb.JobsAsked(
             selectors=selectors_of(question), user=asker.user, uid=asker.uid, ended_too=True,
             with_attempts=attempts, unexplained=not explained, by_array=by_array,
+            some=bool(question.get("some")),
         )  # fmt: skip
         reply = await self._queue().jobs(asked)
         if reply.error:
             raise Refusal(reply.error, "missing")
+        if absent is not None:
+            absent += [one_line(why, ABSENT_CHARS) for why in reply.absent[:ABSENT_MAX]]
         sees_all = self._admins.include(caller)
         jobs = [job for job in reply.jobs if sees_all or self.is_of(asker, job)]
         if reply.jobs and not jobs:
@@ -218,7 +226,8 @@ class QueueAnswers:
         `brief` is given."""
         if question.get("counts"):
             return await self._counts(question, caller)
-        jobs = await self._find_in_turn(question, caller, explained=False)
+        absent: list[str] = []
+        jobs = await self._find_in_turn(question, caller, absent, explained=False)
         waiting = [str(job.id) for job in jobs if job.state not in ENDED_NAMES]
         held = sum(map(held_in, jobs))
         ended = [job for job in jobs if job.state in ENDED_NAMES]
@@ -242,6 +251,7 @@ class QueueAnswers:
             left_s = 0.0 if waiting else min(patience_s, PATIENCE_MAX_S)
             outputs = await self._home.files.awaited.answer(caller.uid, ended, left_s)
         return outputs | {
+            "absent": absent,
             "open": count - len(ended),
             "held": held,
             "all_done": all(job.state == "done" for job in ended),

@@ -285,7 +285,7 @@ class SubmitReply(_message.Message):
     def __init__(self, error: _Optional[str] = ..., first: _Optional[int] = ..., count: _Optional[int] = ..., warning: _Optional[str] = ..., is_other: _Optional[bool] = ..., remark: _Optional[str] = ..., cancelled: _Optional[str] = ...) -> None: ...
 
 class JobsAsked(_message.Message):
-    __slots__ = ("selectors", "user", "ended_too", "with_attempts", "once_ended", "unexplained", "uid", "by_array", "by_number")
+    __slots__ = ("selectors", "user", "ended_too", "with_attempts", "once_ended", "unexplained", "uid", "by_array", "by_number", "some")
     SELECTORS_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
     ENDED_TOO_FIELD_NUMBER: _ClassVar[int]
@@ -295,6 +295,7 @@ class JobsAsked(_message.Message):
     UID_FIELD_NUMBER: _ClassVar[int]
     BY_ARRAY_FIELD_NUMBER: _ClassVar[int]
     BY_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    SOME_FIELD_NUMBER: _ClassVar[int]
     selectors: _containers.RepeatedScalarFieldContainer[str]
     user: str
     ended_too: bool
@@ -304,7 +305,8 @@ class JobsAsked(_message.Message):
     uid: int
     by_array: bool
     by_number: bool
-    def __init__(self, selectors: _Optional[_Iterable[str]] = ..., user: _Optional[str] = ..., ended_too: _Optional[bool] = ..., with_attempts: _Optional[bool] = ..., once_ended: _Optional[bool] = ..., unexplained: _Optional[bool] = ..., uid: _Optional[int] = ..., by_array: _Optional[bool] = ..., by_number: _Optional[bool] = ...) -> None: ...
+    some: bool
+    def __init__(self, selectors: _Optional[_Iterable[str]] = ..., user: _Optional[str] = ..., ended_too: _Optional[bool] = ..., with_attempts: _Optional[bool] = ..., once_ended: _Optional[bool] = ..., unexplained: _Optional[bool] = ..., uid: _Optional[int] = ..., by_array: _Optional[bool] = ..., by_number: _Optional[bool] = ..., some: _Optional[bool] = ...) -> None: ...
 
 class AttemptInfo(_message.Message):
     __slots__ = ("number", "host", "tier", "state", "cutoff_s", "started", "finished", "cpu_s", "exit_status", "reason", "slots")
@@ -635,14 +637,16 @@ class PredictInfo(_message.Message):
     def __init__(self, wait_s: _Optional[float] = ..., how: _Optional[str] = ..., free: _Optional[int] = ..., choices: _Optional[_Iterable[_Union[ChoiceInfo, _Mapping]]] = ..., picks: _Optional[_Mapping[str, int]] = ..., warning: _Optional[str] = ..., comparable: _Optional[int] = ..., calibration: _Optional[_Union[CalibrationInfo, _Mapping]] = ..., speedup: _Optional[_Union[SpeedupInfo, _Mapping]] = ..., error: _Optional[str] = ..., guess: _Optional[str] = ..., runs_is_guess: _Optional[bool] = ...) -> None: ...
 
 class JobsInfo(_message.Message):
-    __slots__ = ("error", "jobs", "submitted")
+    __slots__ = ("error", "jobs", "submitted", "absent")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     JOBS_FIELD_NUMBER: _ClassVar[int]
     SUBMITTED_FIELD_NUMBER: _ClassVar[int]
+    ABSENT_FIELD_NUMBER: _ClassVar[int]
     error: str
     jobs: _containers.RepeatedCompositeFieldContainer[JobInfo]
     submitted: SubmitReply
-    def __init__(self, error: _Optional[str] = ..., jobs: _Optional[_Iterable[_Union[JobInfo, _Mapping]]] = ..., submitted: _Optional[_Union[SubmitReply, _Mapping]] = ...) -> None: ...
+    absent: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, error: _Optional[str] = ..., jobs: _Optional[_Iterable[_Union[JobInfo, _Mapping]]] = ..., submitted: _Optional[_Union[SubmitReply, _Mapping]] = ..., absent: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ActRequest(_message.Message):
     __slots__ = ("verb", "selectors", "user", "is_admin", "signal", "uid", "cancels_waiting", "update", "by_number")

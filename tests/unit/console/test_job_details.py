@@ -18,8 +18,22 @@ def test_the_command_line_of_sbatch_is_hidden_and_a_job_that_never_ran_shows_no_
     assert not [line for line in lines if line.startswith("output")]
     kept = detail_lines({**job, "started": 5.0, "notify": "exit 3"}, Clock(2000.0, utc=True))
     assert [line for line in kept if line.startswith(("output", "notify"))] == [
-        f"output   kept: lbctl logs {JOB['id']}", "notify   exit 3",
+        f"output   was kept on {JOB['host']}: lbctl logs {JOB['id']}", "notify   exit 3",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("state", "started", "said"),
+    [
+        ("pending", None, []),
+        ("running", 5.0, [f"output   kept on {JOB['host']}: lbctl logs {JOB['id']}"]),
+    ],
+)
+def test_of_a_job_that_has_not_begun_no_output_is_kept(state, started, said):
+    """That it is kept was said of every job that has not ended."""
+    job = {**JOB, "state": state, "started": started, "may_restart": True}
+    lines = detail_lines(job, Clock(2000.0, utc=True))
+    assert [line for line in lines if line.startswith("output")] == said
 
 
 def test_for_a_running_array_its_end_is_forecast_not_the_start_of_its_next_task():

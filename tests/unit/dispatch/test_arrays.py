@@ -193,6 +193,26 @@ async def test_if_none_of_them_exists_it_applies_to_none(world, verb):
         assert [name for one in done.failures for name in one.ids] == selectors
 
 
+@pytest.mark.parametrize("by_array", [True, False])
+async def test_of_several_ids_those_that_exist_are_found(world, by_array):
+    await world.submit(asking())
+    await world.submit(asking(**ARRAY))
+    asked = {"user": "ann", "uid": 1001, "by_array": by_array}
+    selectors = ["1", "99", "2_77", "98"]
+    found = await world.jobs(selectors=selectors, some=True, **asked)
+    assert [job.id for job in found.jobs] == [1]
+    assert list(found.absent) == [
+        "array 2 has no task 77; its indexes are 1-5", "no job 99, 98 in the queue's ledger"
+    ]  # fmt: skip
+    alone = await world.jobs(selectors=["99", "98"], some=True, **asked)
+    assert (alone.error, list(alone.jobs)) == ("no job 99, 98 in the queue's ledger", [])
+    for wanted in (["2_77"], ["last"]):  # of somebody who has none
+        alone = await world.jobs(selectors=wanted, some=True, user="cid", uid=1003)
+        assert alone.error
+        assert not alone.jobs
+    assert (await world.jobs(selectors=selectors, **asked)).error
+
+
 async def test_jobs_that_are_held_or_released_twice_are_no_fault(world):
     await world.submit(asking(**ARRAY))
     await world.submit(asking())

@@ -64,7 +64,7 @@ def test_a_directory_that_root_may_write_but_the_daemons_may_not_is_reported(tmp
         WARN,
         f"chown nobody: {tmp_path}",
     )
-    assert found.says.startswith(f"{tmp_path} is owned by user 0, and nobody, as whom the daemons ")
+    assert found.says.startswith(f"{tmp_path} is owned by root, and nobody, as whom the daemons ")
     with tempfile.TemporaryDirectory() as open_to_all:  # unlike those above `tmp_path`
         os.chmod(open_to_all, 0o777)
         said = directory("x", open_to_all, user=nobody).says

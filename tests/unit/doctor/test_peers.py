@@ -51,6 +51,15 @@ def test_a_host_that_runs_only_some_programs_is_well(rule, monkeypatch):
     assert found.says == f"accepts only some programs from here ({rule}); `true` is none of them"
 
 
+def test_a_busy_cluster_has_nothing_to_fix(monkeypatch):
+    """That all slots were taken was a warning for each host."""
+    rows = [{"name": "h2", "why": "no free slot"}, {"name": "h1", "why": ""}]
+    daemons = Daemons(Config(host=HostConfig(name="h1")))
+    monkeypatch.setattr(Daemons, "lbm", lambda *_: {"candidates": rows})
+    (found,) = sharing(daemons)
+    assert (found.state, found.says, found.fix) == (OK, "all its slots are taken now", "")
+
+
 @pytest.mark.parametrize("why", ["late", "down", "revoked"])
 def test_a_host_that_is_not_reached_is_no_second_fault(why, monkeypatch):
     """Beside the fault: `accepts none from here: late; fix: see lbctl explain COMMAND`."""

@@ -29,6 +29,7 @@ from lbd.lim.settings_file import SettingsFile, settings_bytes
 from lbd.local.json_socket import Refusal
 from lbd.model import HostId
 from lbd.process import last_words
+from lbd.text.dispatcher_phrases import waits_for_word, why_silent
 from lbd.trust.files import HostFiles, write_private
 
 ABOUT = {
@@ -43,8 +44,10 @@ EXAMPLES = (
 )
 ANSWER_S = 2.0
 BEGIN_S = 30.0  # for a dispatcher to start, or to confirm that it is closed
+WORD_S_MAX = 120.0  # for another host's word (dispatch.confirm_s), which may be waited for longer
 POLL_S = 0.2
 DISPATCHER = "dispatcher"
+DOCTOR = "`lbctl doctor`"
 NONE = "this cluster has no queue"
 
 
@@ -87,7 +90,7 @@ def show(daemons: Daemons, options: argparse.Namespace) -> int:
     try:
         now = status(daemons) if hosts else {}
     except LbdError as problem:
-        say(problem)
+        say(problem if DOCTOR in str(problem) else f"{problem}; see {DOCTOR}")
         exit_status = EXIT_FAILED
     if options.json:
         keys = ("mode", "leader", "queued", "running", "closed")
@@ -173,33 +176,54 @@ def enable(daemons: Daemons, options: argparse.Namespace) -> int:
             close(daemons, f"the queue is on {now[0]}, and its jobs cannot move")
         elif len(names) > 1 and status(daemons).get("in_file"):
             close(daemons, f"they are in SQLite on {now[0]}, and cannot move to PostgreSQL")
-    own, began_s = daemons.config.host, time.time()
+    began_s = time.time()
     hosts = share(daemons, placed(names))
-    found = until(
-        daemons,
-        lambda row: text(row, "leader") in names and not row.get("closed"),
-        lambda: (
-            last_words.read(own.runtime_dir, DISPATCHER, began_s) if names == [own.name] else ""
-        ),
-    )
+    found, why = begun(daemons, names, began_s)
+    later = not found and len(names) == 1 and waits_for_word(why)
     if options.json:
         print_json({"hosts": names, "leader": found.get("leader")})
     elif found:
         soon = "; other hosts know it within 2 s" if hosts > 1 else ""
         said = f"{text(found, 'mode')}, {jobs_phrase(found)}{soon}"
-        put(f"the queue is on {', '.join(names)}: {said}")
-    if not found:
-        why = last_words.read(own.runtime_dir, DISPATCHER) if own.name in names else ""
-        say(f"the queue is assigned to {', '.join(names)}, but {no_leader(names, why)}")
-    return 0 if found else 1
+        put(f"the queue is on {listed(names)}: {said}")
+    elif later:
+        put(f"the queue is on {listed(names)}, which {why_silent(why)}")
+    if not (found or later):
+        back = "" if not now or set(now) == set(names) else (
+            f"; to go back: lbctl queue enable {','.join(now)}")  # fmt: skip
+        say(f"the queue is assigned to {listed(names)}, but {no_leader(names, why)}{back}")
+    return 0 if found or later else 1
+
+
+def begun(daemons: Daemons, names: Sequence[str], since_s: float) -> tuple[Json, str]:
+    """Returns the status of the queue once one of the hosts leads; or {}, and why this host's
+    dispatcher does not, if it should. One that waits for another host's word is waited for."""
+    own, said = daemons.config.host, ""
+
+    def leads(row: Json) -> bool:
+        return text(row, "leader") in names and not row.get("closed")
+
+    def last(after_s: float = 0.0) -> str:
+        return last_words.read(own.runtime_dir, DISPATCHER, after_s) if own.name in names else ""
+
+    def trouble() -> str:
+        why = last() if waits_for_word(last()) else last(since_s)
+        return why if names == [own.name] and why != said else ""
+
+    found = until(daemons, leads, trouble)
+    if not found and waits_for_word(said := trouble()):
+        say(f"the queue is assigned to {own.name}; its dispatcher {why_silent(said)}")
+        found = until(daemons, leads, trouble, min(daemons.config.dispatch.confirm_s, WORD_S_MAX))
+    return found, last()
 
 
 def no_leader(names: Sequence[str], why: str) -> str:
-    """`why` is the last error of this host's dispatcher, if it is one of them."""
+    """`why`: what keeps this host's dispatcher silent, if it is one of them; "" if nothing is
+    known."""
     if why and len(names) == 1:
-        return f"its dispatcher cannot start: {why}"
+        return f"its dispatcher {why_silent(why)}"
     where = names[0] if len(names) == 1 else "one of them"
-    here = f"; the dispatcher here cannot start: {why}" if why else ""
+    here = f"; the dispatcher here {why_silent(why)}" if why else ""
     return f"no dispatcher answered within {BEGIN_S:.0f} s; on {where}: {START}{here}"
 
 
@@ -207,11 +231,14 @@ START = "is `lbd up` or lbd-dispatcher.path running? See the dispatcher's log"
 
 
 def until(
-    daemons: Daemons, condition: Callable[[Json], bool], trouble: Callable[[], str] = lambda: ""
+    daemons: Daemons,
+    condition: Callable[[Json], bool],
+    trouble: Callable[[], str] = lambda: "",
+    more_s: float = 0.0,
 ) -> Json:
     """Returns the dispatcher's status once the condition holds; {} after a timeout, or as soon as
     `trouble` says that it cannot come about."""
-    give_up_s = time.monotonic() + BEGIN_S
+    give_up_s = time.monotonic() + BEGIN_S + more_s
     while time.monotonic() < give_up_s:
         try:
             if condition(found := status(daemons)):

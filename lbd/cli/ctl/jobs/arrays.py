@@ -28,6 +28,7 @@ def wait_showing(ask: Ask, ids: list[str], give_up_s: float, progress: Progress)
             asked_s = time.monotonic()
             left_s = max(0.0, give_up_s - asked_s)
             question: Json = {"op": "queue.wait", "ids": ids, "patience_s": 0.0, "counts": True}
+            question["some"] = True
             reply = ask(question, left_s)
             now_s = time.monotonic()
             if reply.get("open") == 0 or now_s >= give_up_s:

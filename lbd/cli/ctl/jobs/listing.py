@@ -93,6 +93,7 @@ def jobs(daemons: Daemons, options: argparse.Namespace) -> int:
     reply: Json = {}
     found: list[Json] = []
     missing: list[str] = []
+    absent: list[str] = []
     # an array as a whole is not on one host
     options.tasks = options.tasks or options.host is not None
     ended_too = options.all or bool(others) or Filters.of(options).wants_ended
@@ -109,13 +110,11 @@ def jobs(daemons: Daemons, options: argparse.Namespace) -> int:
     if others:
         found = chosen(found, others)
     if queued:
-        found = [
-            *found,
-            *tables(
-                daemons.lbm({"op": "queue.jobs", "ids": queued, "tasks": options.tasks}, ANSWER_S),
-                "jobs",
-            ),
-        ]
+        asked: Json = {"op": "queue.jobs", "ids": queued, "tasks": options.tasks, "some": True}
+        of_queue = daemons.lbm(asked, ANSWER_S)
+        found, absent = [*found, *tables(of_queue, "jobs")], texts(of_queue, "absent")
+        for why in absent:
+            say(why)
     elif not others and ended_too:  # plain and queued ones, the newest last
         found = in_order(found, "submitted")
     found, left_out = limited(chosen_and_sorted(found, options, time.time()), options)
@@ -127,7 +126,7 @@ def jobs(daemons: Daemons, options: argparse.Namespace) -> int:
         say(why)
     elif not missing:
         say("no jobs" if ended_too or queued else none_now(daemons, options, reply))
-    is_whole = bool(options.ids) or not missing  # named jobs were all found
+    is_whole = not absent if options.ids else not missing
     return 0 if is_whole else EXIT_FAILED
 
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 
 from lbd.cli.ctl.jobs.own_files import FollowedFiles, copy_files, followed_files, where_it_goes
-from lbd.cli.ctl.jobs.queued_jobs import add_id, patiently, settled
+from lbd.cli.ctl.jobs.queued_jobs import patiently, settled
 from lbd.cli.ctl.verb import say
 from lbd.cli.program import Parser
 from lbd.console.daemons import Daemons
@@ -45,7 +45,10 @@ def add_logs_options(parser: Parser) -> None:
     parser.add_argument("--daemons", action="store_true",
                         help="instead of its output, what was done with it, step by step, as the "
                              "daemons of all hosts logged it since they started")  # fmt: skip
-    add_id(parser)
+    parser.add_argument("ids", metavar="ID", nargs=1,
+                        help="3, 12_7, 12_[3-5], last or h1-26; one job, array or "
+                             "task")  # fmt: skip
+    parser.add_argument("others", nargs="*", help=argparse.SUPPRESS)
 
 
 def attempt_number(given: str) -> int:

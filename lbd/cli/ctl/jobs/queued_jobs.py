@@ -1,6 +1,5 @@
 """`lbctl job, wait` for queued jobs; verbs.py adds those of plain commands."""
 
-import argparse
 import contextlib
 import math
 import time
@@ -18,7 +17,7 @@ from lbd.console.figures import Clock
 from lbd.console.job_acts import check_ids
 from lbd.console.job_details import DETAIL_INDENT, attempt_row, detail_lines
 from lbd.console.jobs import ANSWER_S
-from lbd.console.output import own_page, print_json, put, wrapped
+from lbd.console.output import Page, put, wrapped
 from lbd.console.reply import Json, table, tables, text, texts, whole
 from lbd.errors import LbdError, Unavailable
 from lbd.local.json_socket import AWAY, Refusal
@@ -39,27 +38,21 @@ def add_ids(parser: Parser) -> None:
                         help="3, 2-5, 12_7, 12_[3-5], last, @me, h1-26")  # fmt: skip
 
 
-def add_id(parser: Parser) -> None:
-    parser.add_argument(
-        "ids", metavar="ID", nargs=1, help="3, 12_7, last or h1-26; one job, array or task"
-    )
-
-
 def add_wait_options(parser: Parser) -> None:
     parser.add_argument("--timeout", metavar="DUR", type=duration, default=math.inf,
                         help="give up after this time, with exit status 2")  # fmt: skip
     add_ids(parser)
 
 
-def job(daemons: Daemons, options: argparse.Namespace) -> int:
-    check_ids(options.ids)
-    question: Json = {"op": "queue.jobs", "ids": options.ids, "attempts": True}
-    found = tables(daemons.lbm(question, ANSWER_S), "jobs")
-    if options.json:
-        shown: list[Json] = [{"attempts": [], **one} for one in found]
-        print_json(shown[0] if len(shown) == 1 else shown)
-        return 0
-    page, clock = own_page(), Clock(time.time(), options.utc)
+def with_attempts(daemons: Daemons, ids: list[str]) -> tuple[list[Json], list[str]]:
+    """Returns the jobs that exist, and what there is to say of the other ids. Raises LbdError."""
+    question: Json = {"op": "queue.jobs", "ids": ids, "attempts": True, "some": True}
+    reply = daemons.lbm(question, ANSWER_S)
+    found: list[Json] = [{"attempts": [], **one} for one in tables(reply, "jobs")]
+    return found, texts(reply, "absent")
+
+
+def show(found: list[Json], clock: Clock, page: Page) -> None:
     for one in found:
         put(*job_lines([one], clock, page))
         for line in detail_lines(one, clock):
@@ -67,7 +60,6 @@ def job(daemons: Daemons, options: argparse.Namespace) -> int:
         rows = [attempt_row(attempt, clock) for attempt in tables(one, "attempts")]
         if rows and not text(one, "array"):  # for an array these are its first task's
             put("", *page.table(ATTEMPTS, rows, ATTEMPTS_GO_FIRST, ("REASON",)))
-    return 0
 
 
 def settled(daemons: Daemons, ids: list[str], patience_s: float = RETRY_FOR_S) -> list[str]:
@@ -138,6 +130,7 @@ def wait(
     check_ids(given)
     progress = Progress(has_terminal())
     ends: Json = {}  # how many ended how, and which not well, as far as it was asked
+    absent: list[str] = []  # what there is to say of ids without a job
     delay, said_held = "", False  # why outputs have not come, as far as it was said
     found: list[Json] = []
     try:
@@ -149,8 +142,10 @@ def wait(
             left_s = give_up_s - time.monotonic()
             patience_s = max(0.0, min(PATIENCE_S, left_s))
             question: Json = {"op": "queue.wait", "ids": ids, "patience_s": patience_s}
-            question |= {"brief": not listed, "outputs": True}
+            question |= {"brief": not listed, "outputs": True, "some": True}
             reply = patiently(daemons, question, max(0.0, left_s))
+            if not absent and (absent := texts(reply, "absent")):
+                say("; ".join(absent))
             if reply.get("open") == 0:
                 found = tables(reply, "jobs")
                 if not (coming := reply.get("outputs_coming")):
@@ -169,6 +164,7 @@ def wait(
                 say(waits_for_release(left, ids))
         if not (ends or listed or reply.get("all_done")):
             question = {"op": "queue.wait", "ids": ids, "patience_s": 0.0, "counts": True}
+            question["some"] = True
             with contextlib.suppress(LbdError):
                 ends = daemons.lbm(question, ANSWER_S)
     except LbdError as problem:
@@ -179,6 +175,6 @@ def wait(
         say(f"outputs not fetched yet: {trouble}")
     if line := outcome(table(ends, "states"), ids, texts(ends, "bad")):
         say(line)
-    if trouble:
+    if trouble or absent:
         return NO_ANSWER, found
     return 0 if reply.get("all_done") else NOT_ALL, found

@@ -44,13 +44,20 @@ ASKED_FROM = 6  # ending this many jobs and tasks or more needs a confirmation
 
 def job(daemons: Daemons, options: argparse.Namespace) -> int:
     queued, named = plain_commands.split(options.ids)
+    of_queue, absent = list[Json](), list[str]()
     if queued:
-        return queued_jobs.job(daemons, options)
+        check_ids(queued)
+        of_queue, absent = queued_jobs.with_attempts(daemons, queued)
     found = [plain_commands.shown(daemons, name) for name in named]
+    for why in absent:
+        say(why)
+    status = EXIT_FAILED if absent else 0
     if options.json:
-        print_json(found[0] if len(found) == 1 else found)
-        return 0
+        every = of_queue + found
+        print_json(every[0] if len(every) == 1 and len(options.ids) == 1 else every)
+        return status
     page, clock = own_page(), Clock(time.time(), options.utc)
+    queued_jobs.show(of_queue, clock, page)
     for one in found:
         put(*job_lines([one], clock, page))
         for line in plain_commands.details(one, clock):
@@ -61,10 +68,14 @@ def job(daemons: Daemons, options: argparse.Namespace) -> int:
                 "",
                 *page.table(queued_jobs.ATTEMPTS, rows, queued_jobs.ATTEMPTS_GO_FIRST, ("REASON",)),
             )
-    return 0
+    return status
 
 
 def logs(daemons: Daemons, options: argparse.Namespace) -> int:
+    if options.others:
+        raise ConfigError(
+            "output is shown for one job at a time: name one, or tasks of one array, as 12_[3,7]"
+        )
     if options.daemons:
         return daemon_lines(daemons, options)
     if not plain_commands.is_plain(options.ids[0]):
@@ -324,7 +335,7 @@ def acting(verb: str, did: str) -> Run:
 
 def add_job_options(parser: Parser) -> None:
     add_utc(parser)
-    queued_jobs.add_id(parser)
+    queued_jobs.add_ids(parser)
 
 
 def add_kill_options(parser: Parser) -> None:

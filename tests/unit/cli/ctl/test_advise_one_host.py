@@ -6,9 +6,10 @@ from argparse import Namespace
 
 import pytest
 
-from lbd.cli.ctl.advise import ONE_HOST, advise
-from lbd.config.schema import Config
+from lbd.cli.ctl.advise import ONE_HOST, advise, reason_not
+from lbd.config.schema import Config, LimConfig
 from lbd.errors import ConfigError
+from lbd.sim.advice import Day
 
 DAY = Namespace(since=86400.0, json=False)
 
@@ -46,3 +47,11 @@ def test_rules_for_owners_are_evaluated_all_the_same(capsys):
 def test_it_is_refused_if_there_is_nothing_to_advise_on():
     with pytest.raises(ConfigError, match="one host"):
         advise(OneHost(0), DAY)
+
+
+def test_what_is_worth_moving_is_said():
+    """"0 of them movable" was said of commands most of which had moved."""
+    setup = Namespace(hosts=2, lim=LimConfig(job_threshold_s=0.05))
+    day = Day(setup, 184, 0, 0, 86400.0, 0)
+    said = "0 of them movable and worth moving, with more than 50ms of CPU time: too few"
+    assert said in reason_not(day, 86400.0)

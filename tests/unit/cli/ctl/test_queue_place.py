@@ -34,8 +34,10 @@ def cluster(daemon):
 
     def start(saved, queue=None):
         away = {"ok": False, "error": "the dispatcher on h1 cannot be reached"}
-        daemon("lbm", **{"queue.status": queue or away})
-        return daemon("lim", settings={"ok": True, "saved": saved}, share=TAKEN)
+        lbm = daemon("lbm", **{"queue.status": queue or away})
+        lim = daemon("lim", settings={"ok": True, "saved": saved}, share=TAKEN)
+        lim.lbm = lbm
+        return lim
 
     return start
 
@@ -69,6 +71,57 @@ def test_the_reason_why_the_dispatcher_here_cannot_start_is_reported_at_once(
     assert said == f"lbctl: the queue is assigned to h1, but its dispatcher cannot start: {why}\n"
 
 
+WAITS = "waiting up to 1m until another host confirms that the queue is still here: h9"
+
+
+def test_a_dispatcher_that_waits_for_the_word_of_a_host_that_is_lost_is_waited_for(
+    cluster, capsys, tmp_path
+):
+    """On a cluster of two it was said that it cannot start, and what came next found no queue."""
+    lim, asked = cluster({}), []
+    lim.answers["share"] = lambda request: (
+        last_words.leave(str(tmp_path), "dispatcher", WAITS) or TAKEN
+    )
+
+    def status(request):
+        asked.append(request)
+        return now(queued=4) if len(asked) > 3 else {"ok": False, "error": "not reached"}
+
+    lim.lbm.answers["queue.status"] = status
+    assert main(["queue", "enable", "h1"]) == 0
+    out, err = capsys.readouterr()
+    said = f"its dispatcher is {WAITS}; then it starts in any case"
+    assert err == f"lbctl: the queue is assigned to h1; {said}\n"
+    assert out.startswith("the queue is on h1: fcfs, 4 queued")
+
+
+def test_if_it_waits_for_longer_that_is_no_failure(cluster, capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(queue_place, "WORD_S_MAX", 0.1)
+    lim = cluster({})
+    last_words.leave(str(tmp_path), "dispatcher", WAITS)  # already before
+    os.utime(tmp_path / "dispatcher.ended", (1.0, 1.0))
+    assert main(["queue", "enable", "h1"]) == 0
+    out = capsys.readouterr().out
+    assert out == f"the queue is on h1, which is {WAITS}; then it starts in any case\n"
+    assert shared(lim) == [placed("h1")]
+
+
+def test_if_it_does_not_start_there_it_is_said_how_to_go_back(cluster, capsys):
+    lim, asked = cluster(HERE), []
+
+    def status(request):  # the old one closes, the new one does not start
+        asked.append(request)
+        if len(asked) <= 3:
+            return now(closed=len(asked) > 1)
+        return {"ok": False, "error": "not reached"}
+
+    lim.lbm.answers["queue.status"] = status
+    assert main(["queue", "enable", "h2"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("lbctl: the queue is assigned to h2, but no dispatcher answered")
+    assert said.endswith("; to go back: lbctl queue enable h1\n")
+
+
 def test_where_it_is(cluster, capsys):
     cluster(HERE, now(2, 1))
     assert main(["queue"]) == 0
@@ -92,7 +145,7 @@ def test_a_silent_dispatcher_is_named_rather_than_the_lbm_that_waits_for_it(
         assert main(words) == 1  # what it prints lacks the jobs
         out, err = capsys.readouterr()
         assert "h1" in out
-        assert err == "lbctl: no dispatcher on h1 answered within 2 s\n"
+        assert err == "lbctl: no dispatcher on h1 answered within 2 s; see `lbctl doctor`\n"
     assert main(["queue", "enable", "h2"]) == 1
     said = capsys.readouterr().err
     assert said.startswith(

@@ -208,7 +208,7 @@ def test_a_row_of_a_table_for_a_spreadsheet_has_its_period(late, capsys):
     assert lbctl.main(["stats", *DAY, "--csv"]) == 0
     header, total, *_ = csv.reader(capsys.readouterr().out.splitlines())
     assert header[-2:] == ["since", "until"]
-    assert total[-2:] == ["2026-01-01 00:00:00", "2026-01-02 00:00:00"]
+    assert total[-2:] == ["2026-01-01T00:00:00", "2026-01-02T00:00:00"]
 
 
 @pytest.mark.parametrize("form", [(), ("--csv",), ("--json",)])
@@ -236,6 +236,17 @@ def test_a_change_of_the_algorithm_is_noted_below_the_table(daemon, capsys):
     assert lbctl.main(["stats", *DAY, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["algorithm_changes"]
     assert found == [{"at": 1767232800.0, "was": "NOLB", "algorithm": "LOWEST"}]
+
+
+def test_the_heading_names_the_algorithm_of_that_time_if_another_is_in_force_now(daemon, capsys):
+    """It named only that of now, although the table was of another."""
+    daemon("lim", status=STATUS)
+    known = (1.0, "NOLB"), (1767220000.0, "P2C"), (1795600000.0, "GLOBAL")
+    told = [{"since": at, "algorithm": name} for at, name in known]
+    daemon("lbm", stats=lambda _: {"ok": True, **ANSWER, "all": row("", 1), "by_command": [],
+                                   "algorithms": told})  # fmt: skip
+    assert lbctl.main(["stats", *DAY]) == 0
+    assert capsys.readouterr().out.splitlines()[0].endswith("; algorithm then P2C, now GLOBAL")
 
 
 @pytest.mark.parametrize(

@@ -146,8 +146,22 @@ def test_drain_says_once_what_it_waits_for(daemon, capsys, monkeypatch):
     answers = {"status": lambda request: {"ok": True, **STATUS, "hosts": [next(rows)]}, "drain": {}}
     daemon("lim", **answers)
     assert lbctl.main(["drain", "h1", "--wait"]) == 0
-    said = "h1 is drained; waiting for 2 jobs of other hosts there: lbctl jobs --host h1"
-    assert capsys.readouterr().err == f"lbctl: {said}\n"
+    said = "h1 is drained; waiting for 2 jobs of the queue or of other hosts there"
+    assert capsys.readouterr().err == f"lbctl: {said}: lbctl jobs --host h1\n"
+
+
+@pytest.mark.parametrize(
+    ("typed", "run"), [(1, "1 command typed on it runs"), (2, "2 commands typed on it run")]
+)
+def test_a_drained_host_on_which_commands_were_typed_is_not_called_empty(
+    daemon, capsys, typed, run
+):
+    """A reboot would end them."""
+    row = {**HOST, "age_s": 0.0, "jobs": {"local": typed, "foreign": 0}}
+    daemon("lim", status={**STATUS, "hosts": [row]}, drain={})
+    assert lbctl.main(["drain", "h1", "--wait"]) == 0
+    said = "h1 is drained, and no job of the queue or of another host is left there; "
+    assert capsys.readouterr().out == f"{said}{run} on, there or elsewhere: lbctl jobs\n"
 
 
 def test_drain_of_a_host_that_is_down_waits_for_nothing(daemon, capsys):
@@ -200,4 +214,7 @@ def test_a_change_that_was_not_saved_says_so(daemon, capsys, words):
 def test_drain_gives_up_after_its_timeout(daemon, capsys):
     daemon("lim", status=STATUS, drain={})
     assert lbctl.main(["drain", "h1", "--wait", "--timeout", "0"]) == 1
-    assert capsys.readouterr().out == "h1 is drained; 1 job of other hosts still runs there\n"
+    assert (
+        capsys.readouterr().out
+        == "h1 is drained; 1 job of the queue or of another host still runs there\n"
+    )

@@ -1,5 +1,6 @@
 """Impossible requests to `lbd lab`, and requests for a lab that does not exist."""
 
+import os
 import signal
 from dataclasses import replace
 from pathlib import Path
@@ -108,6 +109,21 @@ def test_in_a_shell_set_up_for_a_lab_its_commands_need_no_directory(made, monkey
     assert str(other) in shown(capsys, "env", "h2", "--dir", str(other))
     monkeypatch.setenv("LBD_CONFIG", str(here / "h3/lbd.toml"))
     assert str(other) in shown(capsys, "env", "h2"), "no host of that lab"
+
+
+def test_who_may_not_enter_a_lab_is_told_so_by_env(made, tmp_path, monkeypatch, capsys):
+    """It succeeded, and then each command failed."""
+    root = made("run/lab")
+    group = tmp_path / "group"
+    (group / "h1").mkdir(parents=True)
+    (group / "h1/cgroup.procs").touch()
+    found = record.load(root)
+    record.save(replace(found, cgroups=(str(group),)))
+    assert str(root) in shown(capsys, "env", "h1")
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    assert main.main(["lab", "env", "h1"]) == 1
+    assert "only the lab's owner may enter: `lbd lab exec HOST" in capsys.readouterr().err
+    assert str(root) in shown(capsys, "env", "h2"), "which has no such group"
 
 
 def test_a_lab_is_not_managed_from_inside_one_of_its_hosts(made, monkeypatch, capsys):

@@ -22,3 +22,14 @@ def test_each_host_that_refused_it_is_named_with_its_reason():
     lost = Ending(Cause.LOST, reason="h3 was stopped")
     life.ended(HostId("h3"), JobId("1"), 2, lost, 0.0, DICE)
     assert f"h2: {why}" in reason(life, "1")
+
+
+def test_that_its_host_was_stopped_is_said_once():
+    """It was `h2: was stopped; h2 was stopped`."""
+    life = table("h1", "h2")
+    submit(life, "1", barred=frozenset({HostId("h1")}))
+    life.begun(HostId("h2"), JobId("1"), 1)
+    life.host_gone(HostId("h2"), 0.0, DICE, None, "was stopped")
+    lost = Ending(Cause.LOST, reason="h2 was stopped")
+    life.ended(HostId("h2"), JobId("1"), 1, lost, 0.0, DICE)
+    assert reason(life, "1").count("was stopped") == 1

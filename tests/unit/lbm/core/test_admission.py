@@ -165,9 +165,11 @@ def test_the_rules_in_words():
     [line] = in_words(AdmissionConfig(owner_idle_s=300.0, owners=("ann", "eve")))
     assert "while a terminal of ann, eve (admission.owners), keyboard or mouse was used" in line
     assert in_words(AdmissionConfig(**NIGHTS)) == [
-        "takes only commands of groups wheel (admission.groups)",
-        "takes everybody's commands 18:00-08:00, sat,sun (admission.everybody_when)",
+        "takes only commands of groups wheel, except 18:00-08:00, sat,sun, when it takes "
+        "everybody's (admission.groups, admission.everybody_when)"
     ]
+    [line, _] = in_words(AdmissionConfig(**NIGHTS, deny_users=("eve",)))
+    assert "everybody's (admission.groups" in line
 
 
 def test_other_rules_have_another_number():

@@ -64,6 +64,26 @@ def test_what_was_compared_is_kept_with_the_job(home):
     assert made.job.reason == "no-gain; load with it: h2 1.00; /w is not the same on h3"
 
 
+@pytest.mark.parametrize(
+    ("given", "reason", "kept"),
+    [
+        ({"mode": "remote"}, "lowest", "lowest; --remote was given; load with it: h2 1.00"),
+        ({"excluded": ["h1"]}, "lowest", "lowest; -x h1 was given; load with it: h2 1.00"),
+        ({"excluded": ["h3"]}, "lowest", "lowest; load with it: h2 1.00"),
+        ({"mode": "remote"}, "wanted", "wanted"),
+    ],
+)
+def test_what_the_user_asked_for_is_kept_as_the_reason(home, given, reason, kept):
+    """Without --remote it would have stayed: the loads alone would be a wrong answer."""
+    peer = SimpleNamespace(pid=0)
+    request = ClientRequest([b"true"], **given)
+    made = Command(home, SimpleNamespace(peer=peer), request, "ann", 1000)
+    seen = "load with it: h2 1.00" if reason == "lowest" else ""
+    made._books.said = e.LimSaid(Verdict.THERE, HostId("h2"), "h2:1", reason, "", seen)
+    made._books.note(e.BegunHere(HostId("h2"), reason))
+    assert made.job.reason == kept
+
+
 def test_any_other_command_runs(home):
     assert stays(home, ClientRequest([b"true"]))
     assert list(home.jobs.running) == ["h1-1"]

@@ -45,7 +45,7 @@ async def test_the_directory_is_compared_unless_it_was_named_for_that_host(
     ("trouble", "said"),
     [
         ("the keeper is not connected", "the keeper is not connected: see `lbctl doctor` here"),
-        (ROOT_REFUSED, ROOT_REFUSED),
+        (ROOT_REFUSED, f"this host does not let it leave: {ROOT_REFUSED}"),
         ("Permission denied", "/usr cannot be accessed here: Permission denied"),
     ],
 )

@@ -1,12 +1,14 @@
 """Messages of a `-q` client before its job is queued are kept, and honoured."""
 
 import asyncio
+import math
 import signal
+from types import SimpleNamespace
 
 import pytest
 
 from lbd.errors import Unavailable
-from lbd.lbm.queue.early_frames import EarlyFrames
+from lbd.lbm.queue.early_frames import EarlyFrames, OnItsWay
 from lbd.local import client_tags as tags
 
 INTERRUPT, USER = ((tags.SIGNAL, bytes((n,))) for n in (signal.SIGINT, signal.SIGUSR1))
@@ -99,3 +101,19 @@ async def test_what_nobody_will_read_is_not_kept(client, early):
     work.set_result("queued")
     await waiting
     assert early.kept in ([], [USER])
+
+
+@pytest.mark.parametrize(
+    ("asked_s", "is_sent", "hosts", "more"),
+    [
+        (1.0, False, ("h1",), "; nothing was queued"),
+        (1.0, True, ("h1",), ""),  # it may be
+        (math.inf, False, ("h1",), ""),  # refused before the queue was asked
+        (1.0, False, (), ""),  # there is no queue
+    ],
+)
+def test_who_cannot_reach_the_dispatcher_learns_that_nothing_was_queued(
+    asked_s, is_sent, hosts, more
+):
+    way, away = OnItsWay(asked_s, is_sent), Unavailable("the dispatcher on h1 cannot be reached")
+    assert way.why_failed(away, SimpleNamespace(hosts=hosts)) == f"{away}{more}"

@@ -11,6 +11,7 @@ from lbd.lbm.queue.followed_array import KILL, FollowedArray
 from lbd.local import client_tags as tags
 from lbd.local.frames import fields
 from lbd.net.gen import dispatch_pb2 as pb
+from lbd.text.job_phrases import is_taken_by_none, refused_for_now
 
 INT, USR1 = 2, 10
 INDEXES = ((1, 9, 4), (12, 12, 1))  # 1, 5, 9, 12
@@ -95,6 +96,32 @@ async def test_for_a_single_job_the_dispatcher_and_its_host_know_whether_it_has_
     found, queue, _ = attached(array=False)
     await hear(found, (tags.SIGNAL, bytes((INT,))))
     assert queue.acts == [("kill", ["7"], True, INT, True)]
+
+
+async def test_a_job_that_no_host_takes_now_says_so_once_also_without_a_terminal():
+    """In cron nothing was said, so that the job seemed to run, until the evening."""
+    found, _, sent = attached(array=False)
+    refused = "no host that accepts jobs now is suitable; h1: excluded (-x); h2: no, until 18:00"
+    reasons = refused, "next, as soon as a slot is free on h3", refused
+    for reason in reasons:
+        await found._heard(pb.JobInfo(id=7, state="pending", reason=reason))
+    assert sent == [
+        (tags.WARN, f"job 7 waits: {refused}".encode()), (tags.WAITS, reasons[1].encode())
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("reason", "is_refused"),
+    [
+        ("no host accepts jobs: 2 hosts drained", True),
+        ("no host accepts jobs: none has connected to the dispatcher", False),
+        ("no host accepts jobs: 1 host drained, 1 host out of contact", False),
+        (refused_for_now("h2", "not bob"), True),
+        ("it may run only on h2 (-H): h2 was stopped; it begins when h2 is back", False),
+    ],
+)
+def test_what_may_be_over_in_a_moment_is_no_refusal(reason, is_refused):
+    assert is_taken_by_none(reason) == is_refused
 
 
 def task(number, state, status=None, signal=0, cause="exited"):

@@ -121,14 +121,18 @@ class Home:
 
     async def call(self, question, timeout_s):
         left = [name for name in ("h3", "h2") if name not in (question.get("excluded") or ())]
+        if not left:
+            raise Refusal("all other hosts are excluded", "unavailable")
         wanted = question.get("wanted")
         rows = [{"name": name, "willing": name in left, "why": "-x"} for name in ("h3", "h2")]
         return {"verdict": "there", "host": wanted or left[0], "candidates": rows}
 
 
-async def explained(home, wanted=None):
+async def explained(home, wanted=None, excluded=()):
     question = {"program": "cc", "command": ["cc"], "directory": "/", "path": "", "staged": True}
-    return await Checks(None, home).explain(question | {"wanted": wanted}, Caller(1, ANN, 1))
+    return await Checks(None, home).explain(
+        question | {"wanted": wanted, "excluded": [*excluded]}, Caller(1, ANN, 1)
+    )
 
 
 @pytest.mark.parametrize("is_up", [True, False])
@@ -143,6 +147,18 @@ async def test_without_a_named_host_the_next_best_is_shown():
     reply = await explained(home)
     assert reply["host"] == "h2"
     assert reply["candidates"][0]["why"] == "its LBM cannot be reached"
+
+
+@pytest.mark.parametrize(
+    ("excluded", "before"),
+    [([], ""), (["h3"], "all other hosts are excluded; ")],
+)
+async def test_hosts_that_cannot_begin_it_are_not_called_excluded(excluded, before):
+    """Its user had excluded none."""
+    able = {} if excluded else {"h3": lbm_pb2.CheckReply(reason="no cc", phase="exec")}
+    home = Home(h2=lbm_pb2.CheckReply(reason="no cc", phase="exec"), **able)
+    with pytest.raises(Refusal, match=rf"^{before}h2: .*no cc"):
+        await explained(home, excluded=excluded)
 
 
 async def test_what_the_named_host_did_not_say_is_said():

@@ -40,9 +40,39 @@ def test_job_waits_as_long_as_the_lbm_waits_for_the_dispatcher():
         times_s.append(timeout_s)
         return {"jobs": [JOB]}
 
-    options = SimpleNamespace(ids=["12"], json=True)
-    assert queued_jobs.job(SimpleNamespace(lbm=lbm), options) == 0
+    assert queued_jobs.with_attempts(SimpleNamespace(lbm=lbm), ["12"])[1] == []
     assert times_s == [ANSWER_S]
+
+
+ABSENT = "no job 999, 998 in the queue's ledger"
+
+
+@pytest.mark.parametrize("words", [["jobs"], ["job"], ["job", "--json"]])
+def test_of_several_ids_those_that_exist_are_shown(daemon, capsys, words):
+    """One unknown id hid all others."""
+    lbm = daemon("lbm", **{"queue.jobs": {"jobs": [JOB], "absent": [ABSENT]}})
+    assert lbctl.main([*words, "12", "999", "998"]) == 1
+    out, err = capsys.readouterr()
+    assert lbm.asked[0]["some"] is True
+    assert ("[" if "--json" in words else JOB["id"]) in out
+    assert err == f"lbctl: {ABSENT}\n"
+
+
+def test_of_several_ids_those_that_exist_are_waited_for(daemon, capsys):
+    rows = iter([1, 0, 0, 0])
+    answer = lambda _: {"ok": True, "open": next(rows), "all_done": True, "absent": [ABSENT]}  # noqa: E731
+    lbm = daemon("lbm", **{"queue.wait": answer})
+    assert lbctl.main(["wait", "12", "999", "998"]) == 2
+    assert capsys.readouterr().err.count(ABSENT) == 1
+    assert all(one["some"] for one in lbm.asked)
+    assert len(lbm.asked) >= 2
+
+
+def test_output_is_shown_for_one_job(daemon, complaint):
+    """The complaint was `unrecognized arguments: 2`."""
+    daemon("lbm")
+    assert lbctl.main(["logs", "1", "2"]) == 2
+    assert "one job at a time: name one" in complaint()
 
 
 def test_wait_ends_at_its_timeout_even_if_the_dispatcher_is_away(daemon, capsys):
@@ -278,7 +308,8 @@ GIVEN = {"directory": "/home/ann", "output": None, "error": None, "timeout_s": N
 @pytest.mark.parametrize(
     ("more", "lines"),
     [
-        ({}, ["in       /home/ann", "output   kept: lbctl logs 12", "slots    1; priority 0"]),
+        ({}, ["in       /home/ann", "output   was kept on h2: lbctl logs 12",
+              "slots    1; priority 0"]),
         (
             {"output": "run.%j", "error": "err", "timeout_s": 90.0, "memory_bytes": 1 << 30,
              "idempotency_key": "night", "may_restart": False, "slots_most": 4, "priority": -3},
@@ -296,7 +327,7 @@ GIVEN = {"directory": "/home/ann", "output": None, "error": None, "timeout_s": N
 )  # fmt: skip
 def test_a_job_is_shown_with_what_its_user_specified(daemon, capsys, more, lines):
     job = {"id": "12", "command": ["cc"], "user": "ann", "state": "done", "submitted": 1.0,
-           "started": 2.0, "finished": 3.0, **GIVEN, **more}  # fmt: skip
+           "started": 2.0, "finished": 3.0, "host": "h2", **GIVEN, **more}  # fmt: skip
     daemon("lbm", **{"queue.jobs": {"jobs": [job]}})
     assert lbctl.main(["job", "12", "--utc"]) == 0
     shown = capsys.readouterr().out.splitlines()
@@ -315,13 +346,13 @@ def test_an_array_names_the_logs_of_what_failed(daemon, capsys, output):
              "tasks": {"done": 4, "failed": 1, "lost": 0},
              "failed": [{"array_index": 3, "state": "failed", "exit_status": 1}], "state": "failed",
              "attempts": [{"number": 1, "host": "h2", "state": "done"}], "submitted": 1.0,
-             "user": "ann", **GIVEN, "output": output}  # fmt: skip
+             "started": 2.0, "user": "ann", **GIVEN, "output": output}  # fmt: skip
     daemon("lbm", **{"queue.jobs": {"jobs": [array]}})
     assert lbctl.main(["job", "12"]) == 0
     shown = capsys.readouterr().out
     assert "failed   3 (exit 1); lbctl logs 12_3" in shown.splitlines()
     assert "HOST" not in shown
-    where = f"/home/ann/{output}" if output else "kept: lbctl logs 12_N"
+    where = f"/home/ann/{output}" if output else "of task N kept where it ran: lbctl logs 12_N"
     assert f"output   {where}" in shown.splitlines()
 
 
