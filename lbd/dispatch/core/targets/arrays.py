@@ -140,13 +140,12 @@ class Targets:
             return self._drop_if_done(array)
         if whole:
             array.times.add((now_s - begun_s,))
-        array.aim(now_s)
-        if whole:
-            array.batch.ended(now_s)
+            array.ended(now_s)
         else:
+            array.aim(now_s)
             array.batch.lost(now_s)
             array.batch.withdrawn()
-        array.is_steered = True
+            array.is_steered = True
         self._changed(array, now_s)
 
     def lost(self, job: QueuedJob, now_s: float) -> None:
@@ -338,8 +337,7 @@ def foreseen(
     if (end := there.end(now_s, begins.slots_s)) is None:
         return there, None
     found = after(begins.first, end)
-    target = array.job.target
-    if target is not None and target.is_deadline and there.in_time and there.batch.waiting:
+    if array.has_deadline and there.in_time and there.batch.waiting:
         # It takes more slots as soon as its tasks turn out to be longer.
         last_s = after(begins.first, there.soonest(now_s, begins.slots_s)).high_s
         found = replace(found, high_s=min(found.high_s, max(array.until_s - now_s, last_s)))
@@ -363,17 +361,17 @@ def reason(array: TargetArray, now_s: float, end: Within | None, begins: Begins 
 
 def why_so_many(array: TargetArray, now_s: float, end: Within | None) -> str:
     batch = array.batch
-    if not array.is_known or not batch.left:
-        return (
-            "it is not yet known how long its tasks take: until some have ended, it takes "
-            f"turns with others, at most {array.at_once} at once"
-        )
-    if not batch.waiting:
+    said = (
+        "it is not yet known how long its tasks take: until some have ended, it takes "
+        f"turns with others, at most {array.at_once} at once"
+    )
+    if array.is_known and batch.running and not batch.waiting:
         return "its last tasks are running, and more slots would not help"
-    said = "".join(why_no_more(array, now_s, end))
+    if array.is_known and batch.left:
+        said = "".join(why_no_more(array, now_s, end))
     if array.most < batch.slots:
         said += "; other arrays with targets need the rest"
-    elif batch.running < array.at_once:
+    elif batch.waiting and batch.running < array.at_once:
         said += "; other jobs have the slots now"
     return said
 
@@ -382,16 +380,18 @@ def why_no_more(array: TargetArray, now_s: float, end: Within | None) -> tuple[s
     """Says why no more of the known tasks of an array run at once, and whether that will do."""
     target, late_s = array.job.target, now_s - array.until_s + (end.mean_s if end else math.inf)
     assert target is not None
-    is_late = late_s >= NOTABLE_S and end is not None
-    if array.in_time and not is_late:
-        if array.at_once == 1 and end is not None and now_s + end.high_s < array.until_s:
-            early = show_duration(-late_s)
-            return "one at a time is enough", f": it will end {early} early on average"
-        fewer = "; fewer once fewer will do" if array.at_once > 1 else ""
-        return f"as many as it needs to end {aim_phrase(target)}", fewer
+    is_late = NOTABLE_S <= late_s < math.inf
+    ends_by_s = now_s + (end.high_s if end is not None and array.has_deadline else -math.inf)
+    if array.in_time and not is_late and ends_by_s <= array.until_s + NOTABLE_S:
+        then = "; fewer once fewer will do" if array.at_once > 1 else "; more once more are needed"
+        if array.at_once <= 1 and late_s <= -NOTABLE_S:  # there is no less
+            then += f"; it will end {show_duration(-late_s)} early on average"
+        return f"as many as it needs to end {aim_phrase(target)}", then
     why = array.limited_by
     if array.in_time and array.at_once < array.most:
         why = "one more whenever a task ends"
+        if not (is_late or array.may_be_late(now_s)):
+            why = "as many as it needs on average; more may come free too late, should it need them"
     if end is None:
         return why, "; it will end late"
     if abs(late_s) < NOTABLE_S:

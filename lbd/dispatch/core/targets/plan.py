@@ -16,9 +16,11 @@ from heapq import heappop, heappush, heapreplace
 from typing import TypeVar
 
 from lbd.text.units import show_duration
+from lbd.theory.calibration import LEAST_SPREAD
 from lbd.theory.target_time import Batch, End, TaskMean, first_slots, mean_left_s
 
 SURE = 1.645  # standard deviations either way: a 90 % interval of a normal variable
+LEAST_S = 1.0  # of an interval either way: times are shown to the second
 UNKNOWN_TASKS = 0.1  # weight of a guessed mean, in ended tasks
 
 Key = TypeVar("Key")
@@ -34,11 +36,13 @@ class Within:
 
     @classmethod
     def of(cls, end: End) -> "Within":
-        """Takes the time to be log-normal, so that its lower end is not now where little is
-        known."""
+        """Takes the time to be log-normal, so that its lower end is not now where little is known,
+        and no surer than any is: no tasks are more alike, and no slot is taken again more promptly,
+        than `LEAST_SPREAD`."""
         if end.mean_s <= 0:
             return cls(end.mean_s, end.mean_s, end.mean_s)
-        squared = math.log1p((end.sd_s / end.mean_s) ** 2)
+        sd_s = max(end.sd_s, LEAST_SPREAD * end.mean_s, LEAST_S / SURE)
+        squared = math.log1p((sd_s / end.mean_s) ** 2)
         median_s, factor = end.mean_s * math.exp(-squared / 2), math.exp(SURE * math.sqrt(squared))
         return cls(end.mean_s, median_s / factor, max(end.mean_s, median_s * factor))
 

@@ -60,6 +60,10 @@ class TargetArray:
         return self.batch.mean.tasks >= KNOWN_TASKS
 
     @property
+    def has_deadline(self) -> bool:
+        return self.job.target is not None and self.job.target.is_deadline
+
+    @property
     def keeps_place(self) -> bool:
         """Whether the array continues where it stands, instead of taking turns."""
         return self.is_known and self.in_time
@@ -70,11 +74,9 @@ class TargetArray:
 
     def aim(self, now_s: float) -> None:
         """Sets the time at which the batch should end on average."""
-        target = self.job.target
-        assert target is not None
         batch = self.batch
         batch.target_s = self.until_s
-        if target.is_deadline and self.is_known:
+        if self.has_deadline and self.is_known:
             batch.target_s -= before_deadline_s(max(1, batch.slots), batch)
         batch.most, batch.drain = max(1, self.most), self.times.drain
         ages = [now_s - begun_s for begun_s in self.begun_s.values()]
@@ -95,7 +97,25 @@ class TargetArray:
             batch.slots = first_slots(
                 batch.left, within_s, batch.mean.mean_s, batch.most, batch.drain
             )
+        if self.may_be_late(now_s):
+            batch.slots = min(batch.left, batch.most)
         self.look(now_s)
+
+    def ended(self, now_s: float) -> None:
+        """A task has ended: as many as before, one more or one fewer run from now on."""
+        self.aim(now_s)
+        had = max(1, self.batch.slots)
+        self.batch.ended(now_s)
+        self.is_steered = True
+        if self.may_be_late(now_s):
+            self.batch.slots = min(had + 1, self.batch.left, self.batch.most)
+
+    def may_be_late(self, now_s: float) -> bool:
+        """Whether a deadline may be missed even with all that it may have, as too little is known
+        of how long its tasks take. Slots can be given back later; lost time cannot."""
+        if not (self.batch.waiting and self.is_known and self.has_deadline):
+            return False
+        return now_s + Within.of(self.soonest(now_s)).high_s > self.until_s
 
     def at_begin(self, begin_s: float) -> "TargetArray":
         """Returns what it will be when its first task begins: planned for the time left then."""
@@ -139,7 +159,8 @@ class TargetArray:
         if not batch.waiting and self.times.seen_s:
             return self._last_end(now_s)
         slots, mean_s = max(1, self.at_once), batch.mean.mean_s
-        end_s, variance, varies_s = self._on(slots, now_s, next_s)
+        on_s, variance, varies_s = self._on(slots, now_s, next_s)
+        end_s = on_s
         if batch.waiting and self.in_time:
             # One task fewer at once would be too late: it alternates between the two, and ends
             # there, if it can with everything that it may have.
@@ -154,7 +175,9 @@ class TargetArray:
             wait_s = next_s[0] if next_s and not batch.running else 0.0
             end_s = min(end_s, wait_s + max(0.0, self.together_s - now_s) + drain_s)
         variance += varies_s**2 / batch.mean.tasks
-        return End(end_s, math.sqrt(variance * self.times.spread))
+        # If its tasks go on as now, it ends when as many slots to the end would end it.
+        sd_s = max(math.sqrt(variance * self.times.spread), (end_s - on_s) / SURE)
+        return End(end_s, sd_s)
 
     def soonest(self, now_s: float, next_s: Sequence[float] = ()) -> End:
         """Returns when it ends, from now, on all slots that it may have; else as `end`."""
@@ -171,16 +194,18 @@ class TargetArray:
 
     def _left_s(self, slots: int, now_s: float, next_s: Sequence[float]) -> float:
         """Returns the mean time until its last task ends, on as many slots throughout. Tasks that
-        take about the same time end no sooner than their rounds do."""
+        take about the same time end in rounds: what is left of one that runs is its length without
+        its age, and at the end the longest of a round takes as much longer as its drain does."""
         batch, starts_s = self.batch, self.starts_s(slots, next_s)
         mean_s = batch.mean.mean_s
-        left_s = mean_left_s(batch.left + batch.extra, slots, mean_s, batch.drain)
-        left_s += sum(starts_s) / max(slots, len(starts_s))
-        if not self.times.are_alike:
-            return left_s
-        run_s = [max(0.0, begun_s + mean_s - now_s) for begun_s in self.begun_s.values()]
+        if not (self.times.are_alike and batch.waiting):
+            left_s = mean_left_s(batch.left + batch.extra, slots, mean_s, batch.drain)
+            return left_s + sum(starts_s) / max(slots, len(starts_s))
+        run_s = [self.times.left_s(now_s - begun_s) for begun_s in self.begun_s.values()]
         free_s = sorted(run_s + starts_s)[:slots]
-        return max(left_s, last_of_equal_s(batch.waiting, free_s, mean_s))
+        at_once = min(slots, batch.left)
+        longer = max(0.0, batch.drain(at_once) - at_once / (at_once + 1))
+        return last_of_equal_s(batch.waiting, free_s, mean_s) + longer * mean_s
 
     def _last_end(self, now_s: float) -> End:
         """Its last tasks are running: the end is that of the last one, by how long tasks of their

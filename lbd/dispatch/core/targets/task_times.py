@@ -11,7 +11,7 @@ to continue, by their ages (Downey's uniform-log lifetimes, `theory/queue_time.p
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from statistics import fmean
+from statistics import fmean, median
 
 from lbd.dispatch.core.cutoffs import ran_whole
 from lbd.dispatch.core.ledger_rows import JobRow, command_of
@@ -86,6 +86,13 @@ class TaskTimes:
     def are_alike(self) -> bool:
         """Whether the tasks differ so little that they run in rounds."""
         return self.spread < LIKE_EXPONENTIAL[0]
+
+    def left_s(self, age_s: float) -> float:
+        """Returns what is left of a task of this age, where all take about the same time: that of
+        the median of the longer ones. One that is longer than all of them is late, and as likely as
+        not to be as late again."""
+        longer_s = [time_s for time_s in self.seen_s if time_s > age_s]
+        return median(longer_s) - age_s if longer_s else max(0.0, age_s - max(self.seen_s))
 
     def _look(self) -> None:
         mean_s = fmean(self.seen_s)

@@ -6,6 +6,7 @@ It is one file because the model and what compares it are of no use without each
 import math
 import re
 from random import Random
+from statistics import median
 
 import pytest
 
@@ -29,6 +30,7 @@ from lbd.theory.target_time import (
 def log_normal(mean_s, sd_s):
     if mean_s <= 0:
         return 0.0, 0.0, 0.0
+    sd_s = max(sd_s, 0.05 * mean_s, 1.0 / SURE)
     squared = math.log(1 + (sd_s / mean_s) ** 2)
     middle, off = math.log(mean_s) - squared / 2, SURE * math.sqrt(squared)
     return mean_s, math.exp(middle - off), max(mean_s, math.exp(middle + off))
@@ -108,7 +110,14 @@ class PlainArray:
         for _ in range(2):
             self.aim(now_s)
             self.slots = self.needed(most, now_s)
+        if self.may_be_late(now_s, most):
+            self.slots = min(self.left, most)
         self.look(now_s)
+
+    def may_be_late(self, now_s, most):
+        if not (self.job.target.is_deadline and self.known and self.waiting):
+            return False
+        return now_s + self.soonest(now_s, max(1, most, self.at_once))[2] > self.until_s
 
     def needed(self, most, now_s):
         """Returns the fewest tasks with which it ends in time, or else as many as are of use."""
@@ -135,6 +144,8 @@ class PlainArray:
         steps = range(min(max(1, had - 1), highest), highest)
         in_time = (n for n in steps if self.left_s(n, tasks) <= self.target_s - now_s)
         self.slots = min(next(in_time, highest), self.left) if tasks else 0
+        if ended and self.may_be_late(now_s, self.most_then):
+            self.slots = min(had + 1, self.left, self.most_then)
         self.waiting -= not (ended or waits)
 
     def last_end(self, now_s):
@@ -157,15 +168,20 @@ class PlainArray:
     def in_rounds(self, now_s, slots):
         """Nothing is known of when slots come free, so all are there now. Tasks that are alike take
         the next free one each."""
-        left_s = self.left_s(slots, self.left + self.extra)
         if self.times.spread >= LIKE_EXPONENTIAL[0] or not self.waiting:
-            return left_s
-        free_s = [max(0.0, one_s + self.mean_s - now_s) for one_s in self.running.values()]
+            return self.left_s(slots, self.left + self.extra)
+        seen_s = sorted(self.times.seen_s)
+        free_s = []
+        for begun_s in self.running.values():
+            age_s = now_s - begun_s
+            longer = [one_s for one_s in seen_s if one_s > age_s]
+            free_s.append(median(longer) - age_s if longer else age_s - seen_s[-1])
         free_s = sorted(free_s + [0.0] * (slots - len(self.running)))[:slots]
         for _ in range(self.waiting):
             free_s = sorted([free_s[0] + self.mean_s, *free_s[1:]])
             last_s = max(free_s)
-        return max(left_s, last_s)
+        last = min(slots, self.left)
+        return last_s + max(0.0, self.times.drain(last) - last / (last + 1)) * self.mean_s
 
     def end(self, now_s):
         """Returns its mean and standard deviation."""
@@ -174,7 +190,7 @@ class PlainArray:
         if not self.waiting and self.times.seen_s:
             return self.last_end(now_s)
         slots = max(1, self.at_once)
-        end_s = varies_s = self.in_rounds(now_s, slots)
+        on_s = end_s = varies_s = self.in_rounds(now_s, slots)
         variance = variance_left_s2(self.left, slots, self.mean_s)
         if self.waiting and self.in_time:
             variance = min(variance, variance_steered_s2(self.left, slots, self.mean_s))
@@ -183,43 +199,49 @@ class PlainArray:
         if not self.in_time:
             drain_s = self.mean_s * harmonic(min(slots, self.left))
             end_s = min(end_s, max(0.0, self.together_s - now_s) + drain_s)
-        return end_s, math.sqrt((variance + varies_s**2 / self.tasks) * self.times.spread)
+        sd_s = math.sqrt((variance + varies_s**2 / self.tasks) * self.times.spread)
+        return end_s, max(sd_s, (end_s - on_s) / SURE)
+
+    def soonest(self, now_s, slots):
+        end_s = self.in_rounds(now_s, slots)
+        variance = variance_left_s2(self.left, slots, self.mean_s) + end_s**2 / self.tasks
+        return log_normal(end_s, math.sqrt(variance * self.times.spread))
 
     def within(self, now_s):
         """Returns its mean, and an interval of nine in ten."""
         mean_s, low_s, high_s = log_normal(*self.end(now_s))
         if self.job.target.is_deadline and self.in_time and self.waiting:
-            slots = max(1, self.at_once, self.most)
-            end_s = self.in_rounds(now_s, slots)
-            variance = variance_left_s2(self.left, slots, self.mean_s) + end_s**2 / self.tasks
-            soonest = log_normal(end_s, math.sqrt(variance * self.times.spread))
+            soonest = self.soonest(now_s, max(1, self.at_once, self.most))
             high_s = min(high_s, max(self.until_s - now_s, soonest[2]))
         return mean_s, low_s, high_s
 
     def why(self, now_s):
         end = self.end(now_s)
         if end is None:
-            return (
+            said = (
                 "it is not yet known how long its tasks take: until some have ended, it takes "
                 f"turns with others, at most {self.at_once} at once"
             )
-        if not self.waiting:
+        elif not self.waiting:
             return "its last tasks are running, and more slots would not help"
-        said = self.no_more(now_s)
+        else:
+            said = self.no_more(now_s)
         if self.most < self.slots:
             return said + "; other arrays with targets need the rest"
-        if len(self.running) < self.at_once:
+        if self.waiting and len(self.running) < self.at_once:
             return said + "; other jobs have the slots now"
         return said
 
     def no_more(self, now_s):
-        late_s = now_s + self.end(now_s)[0] - self.until_s
-        if self.in_time and late_s < 1.0:
-            if self.at_once == 1 and now_s + self.within(now_s)[2] < self.until_s:
-                early = show_duration(-late_s)
-                return f"one at a time is enough: it will end {early} early on average"
-            fewer = "; fewer once fewer will do" if self.at_once > 1 else ""
-            return f"as many as it needs to end {self.when}{fewer}"
+        late_s = now_s - self.until_s + self.end(now_s)[0]
+        ends_by_s = now_s + self.within(now_s)[2]
+        may_be_late = self.job.target.is_deadline and ends_by_s > self.until_s + 1.0
+        if self.in_time and late_s < 1.0 and not may_be_late:
+            said = f"as many as it needs to end {self.when}"
+            if self.at_once > 1:
+                return f"{said}; fewer once fewer will do"
+            early = f"; it will end {show_duration(-late_s)} early on average"
+            return f"{said}; more once more are needed{early if late_s <= -1.0 else ''}"
         if self.in_time and self.at_once < self.most:
             why = "one more whenever a task ends"
         else:
@@ -243,7 +265,8 @@ class PlainArray:
         said = "1 task of its array is" if running == 1 else f"{running} tasks of its array are"
         if not self.known:
             return f"{said} running, the limit until it is known how long they take"
-        return f"{said} running, {re.split('[;:] (?:it will end |fewer)', self.no_more(now_s))[0]}"
+        why = re.split("; (?:it will end |fewer|more)", self.no_more(now_s))[0]
+        return f"{said} running, {why}"
 
 
 class Plain:

@@ -48,10 +48,18 @@ def test_a_time_of_which_little_is_known_is_not_likely_to_be_now():
         found = Within.of(End(60.0, sd_s))
         assert found.mean_s == 60.0
         assert 0.0 < found.low_s <= 60.0 <= found.high_s
-    near = Within.of(End(60.0, 1.0))
-    assert near.low_s == pytest.approx(60.0 - SURE, abs=0.05)
-    assert near.high_s == pytest.approx(60.0 + SURE, abs=0.05)
+    near = Within.of(End(600.0, 40.0))
+    assert near.low_s == pytest.approx(600.0 - 40.0 * SURE, abs=4.0)
+    assert near.high_s == pytest.approx(600.0 + 40.0 * SURE, abs=4.0)
     assert Within.of(End(0.0, 3.0)) == Within(0.0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize(("left_s", "either_way_s"), [(600.0, 49.0), (60.0, 4.9), (6.0, 1.0)])
+def test_no_end_is_surer_than_jobs_are_alike_or_than_the_clock_shows(left_s, either_way_s):
+    """An interval of one second was false each time it was shown."""
+    found = Within.of(End(left_s, 0.0))
+    assert found.low_s == pytest.approx(left_s - either_way_s, abs=0.1 + left_s / 200)
+    assert found.high_s == pytest.approx(left_s + either_way_s, abs=0.1 + left_s / 200)
 
 
 def test_the_end_of_two_is_not_before_the_ends_of_both_at_their_earliest():
