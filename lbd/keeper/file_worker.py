@@ -11,7 +11,7 @@
     signal  PID STARTED NUMBER TREE           to a process of the user; TREE 1: and its descendants
 
 The first COUNT paths are sent, the rest are fetched. On failure it writes one line on stderr and
-exits with status 1.
+exits with the errno behind that, or status 1.
 """
 
 import os
@@ -25,7 +25,7 @@ from lbd.pack.pack import (
     BadPack,
     Packer,
     Unpacker,
-    complaint_of,
+    failure_of,
     naming,
     open_parent,
     shown,
@@ -42,9 +42,10 @@ def main(words: list[bytes]) -> int:
         return keep_workdir(*words)
     if words[0] == b"signal":
         return send_signal(*map(int, words[1:]))
-    if complaint := complaint_of(lambda: transfer(*words)):
+    complaint, number = failure_of(lambda: transfer(*words))
+    if complaint:
         os.write(2, complaint.encode(errors="replace") + b"\n")
-    return int(bool(complaint))
+    return number or int(bool(complaint))
 
 
 def transfer(step: bytes, max_bytes: bytes, max_files: bytes, count: bytes, *paths: bytes) -> None:

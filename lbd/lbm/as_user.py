@@ -16,13 +16,21 @@ from lbd.keeper.run_as import ROOT_REFUSED, ROOT_UID, LocalUser
 from lbd.keeper.spawn_order import Order
 from lbd.launch.directory_stamp import Stamp, read_stamp
 from lbd.lbm.keeper_link import KeeperLink, Spawned, SpawnFailed
-from lbd.lbm.staging.step import run_step, run_worker
+from lbd.lbm.staging.step import SIGNALLED, run_step, run_worker
 from lbd.process.boot_clock import clock_s
 
 ANSWER_S = 2.0
 STEP_S, STEPS_AT_ONCE = 60.0, 4  # of one user, for each kind of step
 ALONE = "alone."  # prefix of the names of commands that the next LBM lets run on
 Lookup = Callable[[str | int, Hashable], Awaitable[LocalUser | None]]
+
+
+class StepFailed(Unavailable):
+    """A step did not do its work. `number`: the errno behind that, 0 if there is none."""
+
+    def __init__(self, reason: str, number: int = 0) -> None:
+        super().__init__(reason)
+        self.number = number
 
 
 class AsUser:
@@ -61,12 +69,15 @@ class AsUser:
             try:
                 limit = limit_frame(order.job, clock_s() + limit_s, 0.0)
                 ended = await run_worker(self._link, order, [], limit)
+            except SpawnFailed as problem:
+                raise StepFailed(str(problem), problem.number) from None
             except LbdError as problem:
-                raise Unavailable(str(problem)) from None
+                raise StepFailed(str(problem), errno.EAGAIN) from None
         if ended.over:
-            raise Unavailable(f"it did not end within {limit_s:g} s")
+            raise StepFailed(f"it did not end within {limit_s:g} s")
         if ended.status:
-            raise Unavailable(os.strerror(ended.status) if ended.status < 128 else "it was killed")
+            number = ended.status if ended.status < SIGNALLED else 0
+            raise StepFailed(os.strerror(number) if number else "it was killed", number)
 
     async def begin(self, uid: int, order: Order, limit_s: float) -> Spawned:
         """Starts a command of the user's and returns once it has begun. The command reads and

@@ -35,6 +35,8 @@ OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 class BadPack(Exception):
     """A pack that cannot be written or read; the text is one line for the user."""
 
+    number = 0  # the errno behind it, if there is one
+
 
 @dataclass(slots=True)
 class Allowance:
@@ -65,18 +67,25 @@ def naming(path: bytes) -> Iterator[None]:
     try:
         yield
     except OSError as problem:
-        raise BadPack(f"{shown(path)}: {problem.strerror}") from None
+        bad = BadPack(f"{shown(path)}: {problem.strerror}")
+        bad.number = problem.errno or 0
+        raise bad from None
 
 
 def complaint_of(work: Callable[[], object]) -> str:
     """Returns why a step of packing or unpacking failed, in one line; "" if it did not."""
+    return failure_of(work)[0]
+
+
+def failure_of(work: Callable[[], object]) -> tuple[str, int]:
+    """Like `complaint_of`; with the errno behind it, 0 if there is none."""
     try:
         work()
     except BadPack as problem:
-        return str(problem)
+        return str(problem), problem.number
     except OSError as problem:
-        return problem.strerror or str(problem)
-    return ""
+        return problem.strerror or str(problem), problem.errno or 0
+    return "", 0
 
 
 class Packer:

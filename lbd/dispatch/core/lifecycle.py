@@ -68,6 +68,7 @@ from lbd.dispatch.core.retry import (
     AWAY,
     BEFORE_READY,
     NO_KEEPER,
+    NO_ROOM,
     NOT_MOUNTED,
     NOT_THERE,
     NOT_YET,
@@ -502,7 +503,7 @@ class Lifecycle:
             gang.may_run = False
         # An attempt that was to end may have been ended while it started, which is not the host's
         # fault.
-        if phase not in (*PASSING, *NOT_THERE, AWAY, NOT_YET) and not stop_reason:
+        if phase not in (*PASSING, *NOT_THERE, AWAY, NOT_YET, NO_ROOM) and not stop_reason:
             actions += self._host_failed(name, now_s, rng)
         if stop_reason == CANCEL:
             why, live.signal_of = f"{NEVER_RAN}{by(live.signal_of, ',')}", ""
@@ -516,9 +517,12 @@ class Lifecycle:
             actions += self._again(live, Fate.REFUSED, None, now_s, rng)
         elif phase == NOT_YET and gang is None:
             actions += self._begins_later(live, name, ending.wait_s, now_s, rng)
+        elif phase == NO_ROOM and gang is None:
+            wait_s = self.pauses.next_s(job, self.terms)
+            actions += self._begins_later(live, name, wait_s, now_s, rng)
         elif phase in NOT_MOUNTED and gang is None and (wait_s := self.hosts.mounting_s(name)):
             actions += self._begins_later(live, name, wait_s, now_s, rng)
-        elif phase in (AWAY, NOT_YET):
+        elif phase in (AWAY, NOT_YET, NO_ROOM):
             why = self.pauses.begin(live, self.terms, now_s)
             actions += self._hold(live, why, Fate.REFUSED, None, now_s, rng)
         else:

@@ -16,7 +16,7 @@ from lbd.text.job_phrases import HELD_FOR_A_WHILE
 # Nobody's fault: the host filled up, or the order came too late.
 PASSING = ("slot", "drained", "late")
 # For a gang: the member was not ready, so its gang was never released.
-BEFORE_READY = ("slot", "drained", "not-yet", "admission", "request", "files", "stage")
+BEFORE_READY = ("slot", "drained", "not-yet", "admission", "request", "files", "stage", "no-room")
 NO_KEEPER = "keeper"  # its keeper is being replaced: the host's fault, and no other job's
 # Not the host's fault: the job needs what this host lacks, or may not run there, or cannot run
 # anywhere, which its host could not know before. Files are unpacked as the job's user, who can make
@@ -28,6 +28,7 @@ NOT_MOUNTED = ("chdir", "directory")
 # descriptors and disk. SLOW: its user database does not answer, or there is no process to ask it.
 SHORT = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC)
 SLOW = (errno.EAGAIN, errno.ENOMEM, errno.ETIMEDOUT)
+NO_ROOM = "no-room"  # its host has none for its files; hosts report it as "stage", with the errno
 NOT_FOUND, NOT_EXECUTABLE, FAILED = 127, 126, 125
 ENOENT = 2
 NOT_YET = "not-yet"  # its host takes its user's commands, but at other times
@@ -83,10 +84,12 @@ class Pauses:
 
     def begin(self, live: Live, terms: Terms, now_s: float) -> str:
         """Holds the job, for longer each time. Returns why it is held."""
-        job = live.job.id
+        return self.until(live, now_s + self.next_s(live.job.id, terms))
+
+    def next_s(self, job: JobId, terms: Terms) -> float:
+        """Returns how long its next pause lasts: twice as long each time."""
         count = self._counts[job] = self._counts.get(job, 0) + 1
-        pause_s = terms.aside_s * 2.0 ** min(count - 1, 30)
-        return self.until(live, now_s + min(pause_s, terms.aside_max_s))
+        return min(terms.aside_s * 2.0 ** min(count - 1, 30), terms.aside_max_s)
 
     def until(self, live: Live, until_s: float) -> str:
         """Holds the job until then. Returns why it is held."""
@@ -154,6 +157,8 @@ def phase_to_go_by(phase: str, number: int | None, *, in_gang: bool) -> str:
     became slow, so that is not the same as a member that was not ready yet."""
     if phase == "spawn" and number in SHORT:
         return NO_KEEPER
+    if phase == "stage" and number in SHORT:
+        return NO_ROOM
     return NOT_YET if phase == "user" and number in SLOW and not in_gang else phase
 
 

@@ -200,7 +200,7 @@ class Execution:
             case e.Released(), Phase.HELD:
                 return self._spawn(now_s)
             case e.FilesFailed(), Phase.FILES:
-                return self._refuse(event.reason, event.phase)
+                return self._refuse(event.reason, event.phase, event.number)
             case ((e.FilesReady() | e.FilesFailed()), Phase.CALLED_OFF):
                 return self._clear()
             case e.Started(), Phase.SPAWNING:

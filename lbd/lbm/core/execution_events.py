@@ -193,6 +193,7 @@ class FilesReady:
 class FilesFailed:
     reason: str
     phase: str
+    number: int = 0  # the errno behind it
 
 
 @quick_value

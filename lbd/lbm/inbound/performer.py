@@ -370,12 +370,13 @@ def exit_of(ended: ProcessExit) -> e.Exit:
 
 
 def not_started(trouble: LbdError | OSError, phase: str) -> e.NotStarted:
-    """Nothing has run. `phase`: used unless the keeper is away."""
+    """Nothing has run. `phase`: used unless the keeper is away. The reason names no file: it is for
+    the job's user, and the file is one of the daemons'."""
     if isinstance(trouble, SpawnFailed):
         return e.NotStarted(str(trouble), trouble.phase, trouble.number)
     if isinstance(trouble, LbdError):
         return e.NotStarted(str(trouble), "keeper")
-    return e.NotStarted(str(trouble), phase, trouble.errno or 0)
+    return e.NotStarted(f"{phase}: {trouble.strerror}", phase, trouble.errno or 0)
 
 
 def start_among(tasks: set[asyncio.Task[None]], work: Step, name: str) -> None:

@@ -191,7 +191,7 @@ class Attempt(Performer):
         try:
             await result_of(opening)
         except FilesRefused as trouble:
-            return e.FilesFailed(str(trouble), trouble.phase)
+            return e.FilesFailed(str(trouble), trouble.phase, trouble.number)
         self.files_s = self.clock() - began_s
         return e.FilesReady()
 

@@ -18,7 +18,7 @@ from lbd.lbm.inbound.request import make_order
 from lbd.lbm.queue.dispatcher_client import DispatcherClient
 from lbd.lbm.queue.output_file import remove
 from lbd.lbm.staging.pack_transfer import receive_pack
-from lbd.lbm.staging.step import run_step
+from lbd.lbm.staging.step import failure_of_step, run_step
 from lbd.lbm.staging.workdirs import AWAY, FilesRefused, Workdir, check_allowed, owner_of
 from lbd.model import JobId
 from lbd.net.gen import dispatch_pb2, lbm_pb2
@@ -64,13 +64,14 @@ class AttemptFiles:
                 self._client.spools, request.origin, asked, str(spool.root), limits
             ) as file:
                 order = self._order("unpack", run_as)
-                complaint = await run_step(self._host.link, order, file.fileno(), None)
+                link, unpacked = self._host.link, file.fileno()
+                complaint, number = await failure_of_step(link, order, unpacked, None)
         except OSError as problem:
-            raise FilesRefused(f"its files: {problem.strerror}", "stage") from None
+            complaint, number = problem.strerror or str(problem), problem.errno or 0
         except Unavailable as problem:
             raise FilesRefused(f"its files: {problem}", AWAY) from None
         if complaint:
-            raise FilesRefused(f"its files: {complaint}", "stage")
+            raise FilesRefused(f"its files: {complaint}", "stage", number)
         return self.path
 
     @property

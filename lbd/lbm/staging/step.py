@@ -1,17 +1,19 @@
 """Runs the keeper's child that does a step of file_worker.py, with the given files."""
 
 import asyncio
+import errno
 import os
 from collections.abc import Iterable, Sequence
 
 from lbd.config.schema import StageConfig
 from lbd.errors import LbdError
 from lbd.keeper.spawn_order import Order
-from lbd.lbm.keeper_link import KeeperLink, ProcessExit, Spawned, end_soon
+from lbd.lbm.keeper_link import KeeperLink, ProcessExit, Spawned, SpawnFailed, end_soon
 from lbd.model import JobId
 from lbd.text.one_line import one_line
 
 COMPLAINT_BYTES = 4096
+SIGNALLED = 128  # an exit status from there on says by which signal it ended
 
 
 def step_words(
@@ -25,6 +27,13 @@ def step_words(
 async def run_step(link: KeeperLink, order: Order, source: int | None, output: int | None) -> str:
     """Runs a step. Returns why it failed, "" if it did not. The descriptors stay the caller's. The
     step ends if it is cancelled."""
+    return (await failure_of_step(link, order, source, output))[0]
+
+
+async def failure_of_step(
+    link: KeeperLink, order: Order, source: int | None, output: int | None
+) -> tuple[str, int]:
+    """Like `run_step`; with the errno behind it, 0 if there is none."""
     said = os.memfd_create("complaint", os.MFD_CLOEXEC)
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     order.closed_fds = 0
@@ -32,13 +41,20 @@ async def run_step(link: KeeperLink, order: Order, source: int | None, output: i
         ends = [null if source is None else source, null if output is None else output, said]
         ended = await run_worker(link, order, ends)
         if ended.status == 0:
-            return ""
-        return complaint_in(said, ended.status)
+            return "", 0
+        return complaint_in(said, ended.status), errno_of(ended)
+    except SpawnFailed as problem:
+        return str(problem), problem.number
     except LbdError as problem:
-        return str(problem)
+        return str(problem), errno.EAGAIN  # its keeper is being replaced
     finally:
         os.close(said)
         os.close(null)
+
+
+def errno_of(ended: ProcessExit) -> int:
+    """Returns the errno that a failed step ended with; 0: none. Not all have one: then it is 1."""
+    return ended.status if 1 < ended.status < SIGNALLED else 0
 
 
 def complaint_in(said: int, status: int) -> str:

@@ -26,7 +26,7 @@ from pathlib import Path
 from lbd.config.schema import StageConfig
 from lbd.errors import Unavailable
 from lbd.keeper.run_as import LocalUser
-from lbd.lbm.as_user import AsUser
+from lbd.lbm.as_user import AsUser, StepFailed
 from lbd.lbm.core.jobs import Jobs
 from lbd.lbm.core.slots import USER_SHARE
 from lbd.net.gen import lbm_pb2
@@ -43,11 +43,12 @@ AWAY = "files"  # the phase of a refusal because its files are not available
 
 
 class FilesRefused(Unavailable):
-    """Nothing has run. `phase`: as in Refused of lbm.proto, or AWAY."""
+    """Nothing has run. `phase`: as in Refused of lbm.proto, or AWAY. `number`: the errno behind it,
+    0 if there is none."""
 
-    def __init__(self, reason: str, phase: str = "admission") -> None:
+    def __init__(self, reason: str, phase: str = "admission", number: int = 0) -> None:
         super().__init__(reason)
-        self.phase = phase
+        self.phase, self.number = phase, number
 
 
 def owner_of(path: bytes) -> int:
@@ -142,7 +143,8 @@ class Workdirs:
         try:
             await self.make(request, owner)
         except OSError as problem:
-            raise FilesRefused(f"stage.root: {problem.strerror}", "stage") from None
+            number = problem.errno or 0
+            raise FilesRefused(f"stage.root: {problem.strerror}", "stage", number) from None
 
     async def make(self, request: lbm_pb2.WorkdirRequest, owner: LocalUser | None) -> None:
         """Makes a workdir. Raises OSError. `owner`: None for the daemon's own user."""
@@ -175,7 +177,8 @@ class Workdirs:
                 if owner is not None:
                     os.chown(path, owner.uid, owner.gid)
         except Unavailable as problem:
-            raise OSError(errno.EACCES, str(problem)) from None
+            number = problem.number if isinstance(problem, StepFailed) else 0
+            raise OSError(number or errno.EACCES, str(problem)) from None
         finally:
             os.chmod(entry, MODE)
         if not is_plain_directory(path, owner_of(path)):

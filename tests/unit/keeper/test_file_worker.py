@@ -1,4 +1,4 @@
-"""A signal to a process that is not a child of the keeper."""
+"""A signal to a process that is not a child of the keeper; what a step ends with that fails."""
 
 import contextlib
 import errno
@@ -8,8 +8,10 @@ import subprocess
 
 import pytest
 
+from lbd.keeper import file_worker
 from lbd.keeper.file_worker import send_signal
 from lbd.load.process_table import task_of
+from lbd.pack.pack import BadPack, naming
 from tests.live.cluster import wait_until
 
 TREE = "sleep 60 & echo $!; wait"
@@ -46,3 +48,22 @@ def test_a_process_that_reuses_the_pid_is_not_signalled(shell):
     process, started, _ = shell
     assert send_signal(process.pid, started + 1, signal.SIGTERM, 1) == errno.ESRCH
     assert process.poll() is None
+
+
+@pytest.mark.parametrize(
+    ("problem", "status"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), errno.ENOSPC),
+        (BadPack("malformed transfer"), 1),
+    ],
+)
+def test_a_step_that_fails_ends_with_the_errno(monkeypatch, capfd, problem, status):
+    """The dispatcher tells by it what may pass from what is the job's own fault."""
+
+    def fails(*_):
+        with naming(b"big"):
+            raise problem
+
+    monkeypatch.setattr(file_worker, "transfer", fails)
+    assert file_worker.main([b"unpack", b"1", b"1", b"0"]) == status
+    assert str(problem.args[-1]) in capfd.readouterr().err

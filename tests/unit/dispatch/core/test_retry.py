@@ -8,7 +8,7 @@ import pytest
 
 from lbd.dispatch.core.lifecycle import LOOKS_MAX
 from lbd.dispatch.core.records import Begin, Cause, Ending, Fate, Settle
-from lbd.dispatch.core.retry import Pauses
+from lbd.dispatch.core.retry import Pauses, phase_to_go_by
 from lbd.model import JobId, JobState
 from tests.unit.dispatch.core.test_lifecycle import H1, H2, Table
 
@@ -157,6 +157,8 @@ def test_those_whose_time_has_come_together_begin_again_a_number_at_a_time(phase
         ("spawn", errno.EMFILE, [H1]),
         ("user", errno.EAGAIN, []),  # its user database is slow
         ("user", errno.ETIMEDOUT, []),
+        ("stage", errno.ENOSPC, []),  # its files cannot be unpacked
+        ("stage", errno.EAGAIN, []),
     ],
 )
 def test_no_job_fails_because_its_only_host_is_short_of_something(phase, number, aside):
@@ -173,3 +175,33 @@ def test_no_job_fails_because_its_only_host_is_short_of_something(phase, number,
     table.now_s = 10.0
     (begin,) = table.life.tick(*table.when)
     assert (begin.host, begin.attempt) == (H1, 2)
+
+
+def test_a_job_whose_files_have_no_room_goes_elsewhere_and_is_asked_about_less_and_less_often():
+    """Each time its files are sent to that host again."""
+    table = Table(host_failures=1, aside_s=10.0)
+    full = Ending(Cause.LOST, errno.ENOSPC, reason="its files: big: No space left on device")
+    (begin,) = table.submit("1")
+    tries, first = [], begin.host
+    for _ in range(3):
+        actions = table.life.refused(begin.host, "1", begin.attempt, "stage", full, *table.when)
+        begins = [one for one in actions if isinstance(one, Begin)]
+        while not begins:
+            table.now_s += 1.0
+            begins = [one for one in table.life.tick(*table.when) if isinstance(one, Begin)]
+        (begin,) = begins
+        tries.append((begin.host, table.now_s))
+    other = H2 if first == H1 else H1
+    assert tries == [(other, 0.0), (first, 10.0), (other, 20.0)]
+
+
+def test_files_that_their_user_may_not_write_make_a_job_fail():
+    table = Table()
+    table.life.host_gone(H2, *table.when)
+    table.life.hosts.known.pop(H2)
+    (begin,) = table.submit("1")
+    for number in (errno.EDQUOT, errno.EACCES):
+        assert phase_to_go_by("stage", number, in_gang=False) == "stage"
+    over = Ending(Cause.LOST, errno.EDQUOT, reason="its files: big: Disk quota exceeded")
+    table.life.refused(begin.host, "1", begin.attempt, "stage", over, *table.when)
+    assert JobId("1") not in table.life.jobs

@@ -1,9 +1,11 @@
 """What the user reads if another host cannot start the command."""
 
 import errno
+import os
 
 from lbd.config.access import AdmissionConfig
 from lbd.config.schema import Config
+from lbd.lbm.inbound.performer import not_started
 from lbd.lbm.inbound.request import explain, withheld_here
 from lbd.lbm.keeper_link import SpawnFailed
 from lbd.net.gen import lbm_pb2
@@ -76,3 +78,9 @@ def test_what_the_rules_for_programs_withhold_is_named():
         == f"variables withheld there (admission.deny_programs): {names}"
     )
     assert withheld_here(request, Config()) == ""
+
+
+def test_why_a_command_was_not_started_names_no_file_of_the_daemons():
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/var/lib/lbd/spool/0/37.1.out")
+    said = not_started(full, "spawn")
+    assert (said.reason, said.number) == ("spawn: No space left on device", errno.ENOSPC)

@@ -1,10 +1,14 @@
 """The messages of a step that packs or unpacks, wherever it ran."""
 
+import errno
 import os
 
 import pytest
 
-from lbd.lbm.staging.step import complaint_in
+from lbd.errors import Unavailable
+from lbd.keeper.spawn_order import Order
+from lbd.lbm.keeper_link import Forked, ProcessExit, Spawned, SpawnFailed
+from lbd.lbm.staging.step import complaint_in, failure_of_step
 
 
 @pytest.mark.parametrize(
@@ -32,3 +36,36 @@ def complaint_of(said):
         return complaint_in(descriptor, 3)
     finally:
         os.close(descriptor)
+
+
+class Link:
+    """The link to a keeper that has an end, or trouble, for each step."""
+
+    def __init__(self, end):
+        self._end = end
+
+    async def spawn(self, _order, descriptors, stopped, _limit=b""):
+        if isinstance(self._end, Exception):
+            raise self._end
+        spawned = Spawned(stopped)
+        spawned.begun.set_result(Forked(1, ""))
+        os.write(descriptors[2], b"big: it failed\n")
+        spawned.exited.set_result(ProcessExit(self._end << 8, 0.0, 0.0, 0, False))
+        return spawned
+
+
+@pytest.mark.parametrize(
+    ("end", "failure"),
+    [
+        (0, ("", 0)),
+        (errno.ENOSPC, ("big: it failed", errno.ENOSPC)),
+        (1, ("big: it failed", 0)),  # it has no errno
+        (137, ("big: it failed", 0)),  # by a signal
+        (SpawnFailed("spawn", errno.EAGAIN),
+         ("spawn: Resource temporarily unavailable", errno.EAGAIN)),
+        (Unavailable("its keeper is being replaced"),
+         ("its keeper is being replaced", errno.EAGAIN)),
+    ],
+)  # fmt: skip
+async def test_a_failure_has_the_errno_behind_it(end, failure):
+    assert await failure_of_step(Link(end), Order(argv=[b"unpack"]), None, None) == failure

@@ -1,6 +1,7 @@
 """The private directories of commands that bring files: one of each name, limited in number."""
 
 import asyncio
+import errno
 import os
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,8 +10,9 @@ import pytest
 
 from lbd.errors import Unavailable
 from lbd.keeper.run_as import LocalUser
+from lbd.lbm.as_user import StepFailed
 from lbd.lbm.core.jobs import Jobs
-from lbd.lbm.staging.workdirs import Workdirs, is_plain_directory, owner_of
+from lbd.lbm.staging.workdirs import FilesRefused, Workdirs, is_plain_directory, owner_of
 from lbd.net.gen.lbm_pb2 import WorkdirRequest
 
 OWNER = LocalUser("ann", 1000, 1000, (1000,))
@@ -77,6 +79,15 @@ async def test_a_directory_that_could_not_be_made_may_be_requested_again(workdir
         await workdirs.make(request(), OWNER)
     as_user.trouble = None
     await workdirs.make(request(), OWNER)
+
+
+@pytest.mark.root
+async def test_a_directory_for_which_there_is_no_room_is_refused_with_the_errno(workdirs, as_user):
+    as_user.may.set()
+    as_user.trouble = StepFailed(os.strerror(errno.ENOSPC), errno.ENOSPC)
+    with pytest.raises(FilesRefused, match="No space left") as refused:
+        await workdirs.open(request(), OWNER, 8)
+    assert (refused.value.phase, refused.value.number) == ("stage", errno.ENOSPC)
 
 
 @pytest.mark.root
