@@ -8,7 +8,7 @@ from lbd.console import figures
 from lbd.console.figures import Clock
 from lbd.console.figures import duration as shown_duration
 from lbd.console.forecasts import begin_time, target_lines, truth_phrase
-from lbd.console.jobs import counts_of, shown_command, shown_state
+from lbd.console.jobs import PENDING, counts_of, shown_command, shown_state
 from lbd.console.output_paths import fetch_paths, path_of
 from lbd.console.reply import Json, number, table, tables, text, texts, whole
 from lbd.model import ENDED_NAMES
@@ -163,15 +163,15 @@ def detail_lines(one: Json, clock: Clock) -> list[str]:
 
 
 def outlook_lines(one: Json, clock: Clock) -> list[str]:
-    """Returns when the job begins, or when a running array ends. `target_lines` covers arrays with
-    a target."""
+    """Returns when the job begins, or when an array ends that has begun, also while none of its
+    tasks runs. `target_lines` covers arrays with a target."""
     ran_s = clock.now_s - number(one, "started")
     if not text(one, "array") or math.isnan(ran_s):
         when, how = begin_time(one), text(one, "predicted_by")
         lines = [f"begins   {when}", f"forecast {how}"] if when else [f"begins   {how}"]
         return lines[: bool(when) + bool(how)]
     counts = counts_of(one)
-    if not sum(counts.get(state, 0) for state in INTERRUPTING) or one.get("target"):
+    if not any(counts.get(state) for state in (*INTERRUPTING, PENDING)) or one.get("target"):
         return []
     return [f"ends     {end_line(*ended_of(counts), ran_s, whole(one, 'held'))}"]
 

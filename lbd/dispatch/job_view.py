@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Sequence
 
-from lbd.dispatch.core.discipline import QueuedJob
+from lbd.dispatch.core.discipline import Foretold, QueuedJob
 from lbd.dispatch.core.ledger_rows import JobRow, Ledger, Stored, Tally, target_of
 from lbd.dispatch.core.lifecycle import Lifecycle
 from lbd.dispatch.core.outlook.forecast import Prediction
@@ -261,15 +261,23 @@ def job_info(
         exit_status=row.exit_status,
         cpu_s=row.cpu_s,
         array_index=row.array_index,
-        foretold_s=row.foretold_s if is_wait(row.foretold_s) else None,
-        foretold_low_s=row.foretold_low_s if is_wait(row.foretold_low_s) else None,
-        foretold_high_s=row.foretold_high_s if is_wait(row.foretold_high_s) else None,
     )
+    add_foretold(reply, Foretold(None, row.foretold_s, row.foretold_low_s, row.foretold_high_s))
     if row.array_index is not None:
         reply.array_id = row.first
     if (target := target_of(row.target, row.deadline)) is not None:
         reply.target.by, reply.target.is_deadline = target
     return reply
+
+
+def add_foretold(reply: pb.JobInfo, foretold: Foretold) -> None:
+    """Sets what was predicted at submission, as it was shown."""
+    names = "foretold_s", "foretold_low_s", "foretold_high_s"
+    for name, wait_s in zip(names, foretold[1:], strict=True):
+        if is_wait(wait_s):
+            setattr(reply, name, wait_s)
+        else:
+            reply.ClearField(name)
 
 
 def add_tally(reply: pb.JobInfo, row: JobRow, tally: Tally) -> None:
@@ -278,9 +286,9 @@ def add_tally(reply: pb.JobInfo, row: JobRow, tally: Tally) -> None:
     reply.id = reply.array_id = row.first
     reply.state, reply.attempt, reply.host, reply.cause = state, 0, "", ""
     reply.signal, reply.is_final, reply.slots = 0, False, tally.slots or row.slots
-    foretold = "foretold_s", "foretold_low_s", "foretold_high_s"
-    for name in ("array_index", "exit_status", "cpu_s", *foretold):
+    for name in ("array_index", "exit_status", "cpu_s"):
         reply.ClearField(name)
+    add_foretold(reply, tally.foretold)
     reply.started = tally.started or 0.0
     reply.finished = 0.0 if tally.open else tally.finished or 0.0
     if tally.cpu_s is not None:

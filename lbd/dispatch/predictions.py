@@ -282,15 +282,17 @@ class Predictions:
         """Returns how long similar jobs ran, whether this is a guess, and a description in
         words."""
         run_times, all_s = self.queues.run_times, self.queues.resource_times.slots.recent_s
-        if not (times_s := run_times.nearest(job)[1]):
+        near = run_times.nearest(job)
+        if not near.runs:
             if not all_s:
                 return None, True, f"how long it runs is not known: {NEVER_ENDED}"
             other = f"it is the median of {counted(len(all_s), 'ended job')} of other commands"
             return median(all_s), True, f"how long it runs is a guess ({other}): {NEVER_ENDED}"
         like = "this command line" if run_times.has_line(job) else "this command"
-        runs = "the only earlier run" if len(times_s) == 1 else f"{len(times_s)} earlier runs"
+        like += " with other arguments" if near.line else ""
+        runs = "the only earlier run" if near.runs == 1 else f"{near.runs} earlier runs"
         is_as_long = f"it is taken to run as long as {runs} of {like} (the median)"
-        return median(times_s), False, is_as_long
+        return median(near.times_s), False, is_as_long
 
     def doubted(self, how: str) -> str:
         """Adds to how a prediction was made that such predictions have not come true lately."""

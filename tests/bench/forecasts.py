@@ -21,7 +21,7 @@ from lbd.dispatch.core.discipline import HostSlots, QueuedJob
 from lbd.dispatch.core.disciplines.fcfs import Fcfs
 from lbd.dispatch.core.outlook.forecast import Forecast, Prediction
 from lbd.dispatch.core.queues import Queues
-from lbd.dispatch.core.run_times import RunTimes, name_hash
+from lbd.dispatch.core.run_times import RunTimes, line_of, name_hash
 from lbd.model import HostId, JobId
 from lbd.sim.queueing.backfill import BatchJob, batch_jobs
 from tests.bench.measure import summarise
@@ -37,6 +37,9 @@ KNOWN_ASKED = Bound(1.0)
 ENDED_JOBS, BETWEEN_S, NEW_JOBS, NEW_SLOTS, LEAST_NEW_S = 36, 1e5, 40, 4, 5.0
 LABS, QUICK_LABS = 200, 30
 NEW_ASKED = Bound(1.35, of_ratio=False)  # 1.1 in the median; it was 1.5
+# known command lines of a program that runs with another argument: of one, only a guess can be made
+FEW_LINES, MANY_LINES = 1, 6
+GUESSES_ASKED = Bound(0.9, at_least=True, of_ratio=False)
 WITHIN_ASKED = Bound(0.8, at_least=True, of_ratio=False)  # the bar for "nine in ten"
 
 
@@ -46,6 +49,7 @@ class Truth(NamedTuple):
     factor: float  # by how many times it was longer or shorter
     times_as_long: float
     is_within: bool | None  # the interval; None: too few jobs had ended for one
+    is_rough: bool = False
 
 
 def measure(stage: Stage, _wanted: set[str]) -> list[Row]:
@@ -74,6 +78,7 @@ def measure(stage: Stage, _wanted: set[str]) -> list[Row]:
             others,
         ),
         *new_commands(stage),
+        *new_arguments(stage),
     ]  # fmt: skip
 
 
@@ -105,8 +110,34 @@ def new_commands(stage: Stage) -> list[Row]:
     ]  # fmt: skip
 
 
-def few_known_and_a_new_one(rng: Random, kinds: int) -> list[BatchJob]:
-    """Jobs of a few commands, and when all have ended a burst of another."""
+def new_arguments(stage: Stage) -> list[Row]:
+    """What is forecast behind a burst of a known program with an argument that never ran."""
+    mark, count = stage.others.mark(), QUICK_LABS if stage.quick else LABS
+    found = dict[int, list[list[Truth]]]()
+    for lines in (FEW_LINES, MANY_LINES):
+        for _ in range(count):
+            jobs = few_known_and_a_new_one(Random(stage.rng.random()), lines, is_program=True)
+            new = truths(jobs, NEW_SLOTS, LEAST_NEW_S, learns=True)[-NEW_JOBS // ASKED_EVERY :]
+            found.setdefault(lines, []).append(new)
+    few, many = found[FEW_LINES], found[MANY_LINES]
+    guesses = fmean(one.is_rough for new in few for one in new)
+    share, others = fmean(within(new) for new in many), stage.others.share_since(mark)
+    off = median(median(one.factor for one in new) for new in many)
+    return [
+        Row(
+            "forecasts behind another argument called rough guesses, of one known", "share",
+            summarise([guesses]), asked=GUESSES_ASKED, others=others,
+        ),
+        Row(
+            f"waits behind another argument within their interval, of {MANY_LINES} known", "share",
+            summarise([share]), asked=WITHIN_ASKED, others=others, note=f"off by {off:.2f}",
+        ),
+    ]  # fmt: skip
+
+
+def few_known_and_a_new_one(rng: Random, kinds: int, *, is_program: bool = False) -> list[BatchJob]:
+    """Jobs of a few commands, and when all have ended a burst of another. `is_program`: they differ
+    by their argument only."""
     jobs, now_s = list[BatchJob](), 0.0
     for kind in range(kinds + 1):
         mean_s = rng.lognormvariate(2.5, 1.0)
@@ -115,7 +146,9 @@ def few_known_and_a_new_one(rng: Random, kinds: int) -> list[BatchJob]:
         for _ in range(NEW_JOBS if is_new else ENDED_JOBS // kinds):
             now_s += 0.03
             run_s = mean_s * rng.lognormvariate(0.0, 0.3)
-            jobs.append(BatchJob(now_s, run_s, 1, 0.0, "bob" if is_new else "ann", f"{kind}"))
+            user = "bob" if is_new and not is_program else "ann"
+            command = f"fit {kind}" if is_program else f"{kind}"
+            jobs.append(BatchJob(now_s, run_s, 1, 0.0, user, command))
     return jobs
 
 
@@ -154,17 +187,19 @@ def truths(jobs: Sequence[BatchJob], slots: int, least_s: float, *, learns: bool
             heapq.heappush(ends, (now_s + jobs[number - 1].run_s, number))
             wait_s = now_s - jobs[number - 1].submitted_s
             if number in asked:
-                foretold_s, _, _, likely = asked.pop(number)
+                foretold_s, _, is_rough, likely = asked.pop(number)
                 factor = max(foretold_s or 0.0, least_s) / max(wait_s, least_s)
                 is_within = likely[0] <= wait_s <= likely[1] if likely is not None else None
-                found.append(Truth(max(factor, 1 / factor), factor, is_within))
+                found.append(Truth(max(factor, 1 / factor), factor, is_within, is_rough))
 
     for number, job in enumerate(jobs, 1):
         while ends and ends[0][0] <= job.submitted_s:
             now_s, ended = heapq.heappop(ends)
             begin(queues.ended(JobId(str(ended)), now_s, rng), now_s)
+        program, _, argument = job.command.partition(" ")
         queued = QueuedJob(
-            JobId(str(number)), job.slots, user=job.user, command=name_hash(job.command),
+            JobId(str(number)), job.slots, user=job.user, command=name_hash(program),
+            command_line=line_of(job.command.encode()) if argument else 0,
         )  # fmt: skip
         foretold = None
         waits = bool(queues.lines and queues.head(1)) or slots_free(queues) < job.slots

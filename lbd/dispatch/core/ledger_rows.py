@@ -296,6 +296,7 @@ class Tally:
     held: Sequence[tuple[int, int]] = ()  # likewise of the held ones among them
     bad: Sequence["BadTask"] = ()  # the first that failed or were lost
     suspended_for: str = ""  # the reason of the first suspended task
+    foretold: Foretold = NOT_FORETOLD  # as shown: the wait of its first task
 
     @property
     def open(self) -> int:
@@ -374,8 +375,7 @@ class Ledger(Protocol):
     async def spec(self, submission: int) -> Stored: ...
 
     async def ended_otherwise(self, first: int, last: int) -> tuple[int, bool]:
-        """Returns how many jobs in this range are on record, and whether one of them did not end
-        successfully."""
+        """Returns how many of these jobs are on record, and whether one ended unsuccessfully."""
         ...
 
     async def on_record(self, *, by_uid: bool) -> list[OnRecord]:

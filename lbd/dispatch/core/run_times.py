@@ -3,19 +3,41 @@
 Earlier runs of exactly the same command line by that user count first, else jobs with the same
 label and kind of command (`command_of`); on the same number of slots in either case. For a
 forecast, runs of that kind under any label are better than none; who is passed in the line does not
-depend on so vague a likeness. The last runs of each key are kept; if there are too many keys, those
-unused for longest are forgotten.
+depend on so vague a likeness. For a forecast each command line counts once: a hundred runs with one
+argument say no more about another argument than a single run would. The last runs of each key are
+kept; if there are too many keys, those unused for longest are forgotten.
 """
 
 from array import array
 from collections import OrderedDict
 from collections.abc import Sequence
+from statistics import median
+from typing import NamedTuple
 
 from lbd.dispatch.core.discipline import QueuedJob
 
 RUNS_KEPT = 100
 KINDS_KNOWN = 10_000
+SPREADS_KNOWN = 1000
 Key = tuple[str | int, ...]
+
+
+class Runs(NamedTuple):
+    times_s: "array[float]"  # oldest first
+    lines: "array[int]"  # hash of the command line of each; empty if it is the same for all
+
+
+class Nearest(NamedTuple):
+    """What the next run of a job is predicted from."""
+
+    key: Key | None  # shared by the jobs that it is taken to be like; None: its command is unknown
+    times_s: Sequence[float]  # of those that ended; of other command lines, one time of each
+    runs: int  # how many have ended
+    # the hash of its command line, if only others of the same command have run; 0 otherwise
+    line: int = 0
+
+
+NOTHING_RAN = Runs(array("d"), array("q"))
 
 
 class Times:
@@ -29,17 +51,23 @@ class Times:
     def __init__(self, most: int = KINDS_KNOWN) -> None:
         self._most, self._count = most, 0
         # Users with their keys: least recently used first.
-        self._of_users: OrderedDict[str | int, OrderedDict[Key, array[float]]] = OrderedDict()
+        self._of_users: OrderedDict[str | int, OrderedDict[Key, Runs]] = OrderedDict()
 
     def __len__(self) -> int:
         return self._count
 
-    def add(self, key: Key, time_s: float, kept: int = RUNS_KEPT) -> None:
+    def add(self, key: Key, time_s: float, kept: int = RUNS_KEPT, line: int | None = None) -> None:
+        """`line`: the hash of its command line, if the key does not say it."""
         own = self._of_users.setdefault(key[0], OrderedDict())
         self._count += key not in own
-        times_s = own.setdefault(key, array("d"))
-        times_s.append(time_s)
-        del times_s[:-kept]
+        runs = own.get(key)
+        if runs is None:
+            runs = own[key] = Runs(array("d"), array("q"))
+        runs.times_s.append(time_s)
+        del runs.times_s[:-kept]
+        if line is not None:
+            runs.lines.append(line)
+            del runs.lines[:-kept]
         own.move_to_end(key)
         self._of_users.move_to_end(key[0])
         while self._count > self._most:
@@ -54,21 +82,28 @@ class Times:
 
     def of(self, key: Key) -> Sequence[float]:
         """Returns the times, oldest first."""
+        return self.runs_of(key).times_s
+
+    def runs_of(self, key: Key) -> Runs:
         own = self._of_users.get(key[0])
-        return own.get(key, ()) if own is not None else ()
+        return own.get(key, NOTHING_RAN) if own is not None else NOTHING_RAN
 
 
 class RunTimes:
     def __init__(self, most: int = KINDS_KNOWN) -> None:
         self._times = Times(most)
         self._of_kinds = Times(most)
+        # by key, until another run ends: the time that each command line takes
+        self._of_lines: dict[Key, Sequence[float]] = {}
 
     def ended(self, job: QueuedJob, run_s: float) -> None:
         """A job ran to its own end."""
-        for key in keys_of(job):
-            self._times.add(key, run_s)
-        if (kind := kind_of(job)) is not None:
-            self._of_kinds.add((*kind, job.slots), run_s)
+        line = line_key(job)
+        if line is not None:
+            self._times.add(line, run_s)
+        for times, key in self._of_command(job):
+            times.add(key, run_s, line=job.command_line)
+            self._of_lines.pop(key, None)
 
     def of(self, job: QueuedJob, fewest: int = 1) -> Sequence[float]:
         """Returns the times of the most similar group with at least `fewest` runs; none if there is
@@ -76,19 +111,43 @@ class RunTimes:
         known = (self._times.of(key) for key in keys_of(job))
         return next((times_s for times_s in known if len(times_s) >= fewest), ())
 
-    def nearest(self, job: QueuedJob) -> tuple[Key | None, Sequence[float]]:
-        """Returns the key of the jobs that this one is taken to be like, and their times: those of
-        `of`, else of its kind under any label. The key is None if its command is unknown."""
-        for key in keys_of(job):
-            if times_s := self._times.of(key):
-                return key, times_s
+    def nearest(self, job: QueuedJob) -> Nearest:
+        """Returns the runs that its next one is taken to be like: those of `of`, else of its kind
+        under any label."""
+        line = line_key(job)
+        if line is not None and (times_s := self._times.of(line)):
+            return Nearest(line, times_s, len(times_s))
+        for times, key in self._of_command(job):
+            if (runs := times.runs_of(key)).times_s:
+                if line is None:
+                    return Nearest(key, runs.times_s, len(runs.times_s))
+                return Nearest(key, self._each_line(key, runs), len(runs.times_s), job.command_line)
         kind = kind_of(job)
-        key_of_kind = (*kind, job.slots) if kind is not None else None
-        return key_of_kind, self._of_kinds.of(key_of_kind) if key_of_kind is not None else ()
+        return Nearest((*kind, job.slots) if kind is not None else None, (), 0)
+
+    def _of_command(self, job: QueuedJob) -> list[tuple[Times, Key]]:
+        """Returns the keys of its command under its label and under any, and where they are."""
+        found: list[tuple[Times, Key]] = []
+        if (label := label_key(job)) is not None:
+            found.append((self._times, label))
+        if (kind := kind_of(job)) is not None:
+            found.append((self._of_kinds, (*kind, job.slots)))
+        return found
+
+    def _each_line(self, key: Key, runs: Runs) -> Sequence[float]:
+        if key not in self._of_lines:
+            if len(self._of_lines) >= SPREADS_KNOWN:
+                self._of_lines.clear()
+            found = dict[int, list[float]]()
+            for line, time_s in zip(runs.lines, runs.times_s, strict=True):
+                found.setdefault(line, []).append(time_s)
+            self._of_lines[key] = tuple(map(median, found.values()))
+        return self._of_lines[key]
 
     def has_line(self, job: QueuedJob) -> bool:
         """Whether exactly the same command line has run before."""
-        return bool(job.command_line and self._times.of(keys_of(job)[0]))
+        line = line_key(job)
+        return line is not None and bool(self._times.of(line))
 
 
 def kind_of(job: QueuedJob) -> Key | None:
@@ -109,8 +168,14 @@ def name_hash(name: str) -> int:
     return hash(name) if name else 0
 
 
+def line_key(job: QueuedJob) -> Key | None:
+    return (job.user, job.command_line, job.slots) if job.command_line else None
+
+
+def label_key(job: QueuedJob) -> Key | None:
+    has_one = job.name or job.command
+    return (job.user, job.name, job.command, job.slots) if has_one else None
+
+
 def keys_of(job: QueuedJob) -> list[Key]:
-    found: list[Key] = [(job.user, job.command_line, job.slots)] if job.command_line else []
-    if job.name or job.command:
-        found.append((job.user, job.name, job.command, job.slots))
-    return found
+    return [key for key in (line_key(job), label_key(job)) if key is not None]

@@ -7,6 +7,7 @@ primary key, and a list steps over the tasks it does not show.
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from lbd.dispatch.core.discipline import Foretold
 from lbd.dispatch.core.ledger_rows import BadTask, JobRow, SubmissionRange, Tally, Wanted
 from lbd.dispatch.core.row_faults import SIGNED, SLOTS_MAX, SUM_S, UNIX_S, Range, is_within
 from lbd.dispatch.ledger.work import (
@@ -96,7 +97,8 @@ def tallies(arrays: Sequence[JobRow]) -> Work[dict[int, Tally]]:
             "SELECT submission, state, COUNT(*), MIN(started), MAX(finished), SUM(cpu_s),"  # noqa: S608  # question marks
             " CAST(SUM(CASE WHEN finished IS NULL AND state <> 'pending'"
             f" AND slots_held BETWEEN 0 AND {SLOTS_MAX} THEN slots_held ELSE 0 END) AS BIGINT),"
-            f" SUM(CASE WHEN {IS_HELD} THEN 1 ELSE 0 END)"
+            f" SUM(CASE WHEN {IS_HELD} THEN 1 ELSE 0 END),"
+            " MAX(foretold_s), MAX(foretold_low_s), MAX(foretold_high_s)"
             f" FROM jobs WHERE submission IN ({marks(some)}) GROUP BY submission, state",
             some,
         )
@@ -127,7 +129,9 @@ def counted_together(tasks: dict[int, int]) -> Iterator[Sequence[int]]:
 
 
 def tally_of(rows: Sequence[Row]) -> Tally:
-    """`rows`: by state the count, the times and the use."""
+    """`rows`: by state the count, the times, the use, and the predicted wait of the first task, the
+    only one that has one."""
+    foretold = (most([row[column] for row in rows]) for column in (7, 8, 9))
     return Tally(
         {str(row[0]): whole(row[1]) for row in rows},
         least([row[2] for row in rows]),
@@ -135,6 +139,7 @@ def tally_of(rows: Sequence[Row]) -> Tally:
         total([row[4] for row in rows]),
         sum(whole(row[5]) for row in rows),
         sum(whole(row[6]) for row in rows),
+        foretold=Foretold(None, *foretold),
     )
 
 

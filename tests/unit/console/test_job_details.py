@@ -47,7 +47,14 @@ def test_for_a_running_array_its_end_is_forecast_not_the_start_of_its_next_task(
     lines = detail_lines({**begun, "tasks": {"running": 10}}, Clock(1100.0, utc=True))
     assert "ends     not known before one of its tasks has ended" in lines
     assert "reason   next" in lines
-    for more in ({"tasks": {"done": 9, "failed": 1}}, {"tasks": tasks, "target": {"by": 1200.0}}):
+    # In turns with other jobs, none of its tasks runs for half of the time.
+    between = {"tasks": {"pending": 6, "done": 3, "failed": 1}, "state": "pending"}
+    lines = detail_lines({**begun, **between}, Clock(1100.0, utc=True))
+    assert [line for line in lines if line[:5] in ("begin", "ends ")] == [said]
+    held = {"tasks": {"pending": 6, "done": 4}, "held": 6, "state": "pending"}
+    for more in (
+        held, {"tasks": {"done": 9, "failed": 1}}, {"tasks": tasks, "target": {"by": 1200.0}},
+    ):  # fmt: skip
         lines = detail_lines({**begun, **more}, Clock(1100.0, utc=True))
         assert not [line for line in lines if line.startswith("ends ")]
     waits = {**begun, "tasks": {"pending": 10}, "started": None, "predicted_wait_s": 30.0}

@@ -2,11 +2,13 @@
 
 import math
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 
+from lbd.dispatch.core.discipline import Foretold
 from lbd.dispatch.core.ledger_rows import Submission, Wanted
 from lbd.dispatch.core.outlook.forecast import Prediction
-from lbd.dispatch.job_view import JobViews, in_pieces, job_info, time_of_day
+from lbd.dispatch.job_view import JobViews, add_tally, in_pieces, job_info, time_of_day
 from lbd.dispatch.ledger.sqlite import SqliteLedger
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.process.boot_clock import clock_s
@@ -74,3 +76,19 @@ async def test_of_a_job_in_a_directory_of_its_own_it_is_known_where_it_was_submi
     assert [(one.directory, one.submitted_in, list(one.fetch)) for one in given] == [
         (b"", b"/home/ann", [b"o.txt", b"log.%a"]), (b"/home/ann", b"", [])
     ]  # fmt: skip
+
+
+async def test_an_array_shows_what_was_predicted_for_its_first_task(tmp_path):
+    ledger = SqliteLedger(tmp_path / "ledger.sqlite")
+    foretold = Foretold(60.0, 66.0, 39.0, 108.0)
+    sent = Submission("ann", "h1", "", b"true", b"", first_index=1, count=3, foretold=foretold)
+    await ledger.submit(sent, 1000.0)
+    (row,) = await ledger.find(Wanted(((3, 3),)))
+    tally = (await ledger.tallies([row]))[1]
+    await ledger.close()
+    found = job_info(row, "", False)
+    assert not found.HasField("foretold_s")
+    add_tally(found, row, tally)
+    assert (found.foretold_s, found.foretold_low_s, found.foretold_high_s) == (66.0, 39.0, 108.0)
+    add_tally(found, row, replace(tally, foretold=Foretold(None, math.nan)))
+    assert not found.HasField("foretold_s")

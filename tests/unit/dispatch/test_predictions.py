@@ -187,7 +187,11 @@ async def test_a_question_is_answered_with_a_table(ledger):
     ("words", "runs_s", "said"),
     [
         (b"solve\0-n", 30.0, "as long as 3 earlier runs of this command line (the median)"),
-        (b"solve\0-m", 30.0, "as long as 3 earlier runs of this command (the median)"),
+        (
+            b"solve\0-m",
+            30.0,
+            "as long as 3 earlier runs of this command with other arguments (the median)",
+        ),
         (
             b"other",
             20.0,

@@ -25,14 +25,18 @@ def too_few_ended(ended: int) -> str:
 
 def made_of(played: Played, slot_times: SlotTimes | None, job: JobId) -> str:
     """Says what the run times of the jobs before this one are taken from."""
-    alike, others = played.known_before(job)
-    by_alike = "by earlier runs of the same commands"
+    found = played.sources_before(job)
     by_all = made_from(slot_times) if slot_times is not None else ""
-    if not (alike and others and by_all):
-        return by_alike if alike else by_all
-    if others < alike:
-        return f"{by_alike}, for {counted(others, 'job')} {by_all}"
-    return f"{by_all}, for {counted(alike, 'job')} {by_alike}"
+    said = [
+        (found.all_ended, by_all),
+        (found.other_arguments, "by earlier runs of these programs with other arguments"),
+        (found.same, "by earlier runs of the same commands"),
+    ]
+    said = sorted((one for one in said if one[0] and one[1]), key=lambda one: -one[0])
+    if not said:
+        return by_all
+    also = [f", for {counted(count, 'job')} {how}" for count, how in said[1:]]
+    return said[0][1] + "".join(also)
 
 
 def made_from(slot_times: SlotTimes) -> str:

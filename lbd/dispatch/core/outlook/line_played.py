@@ -136,15 +136,20 @@ class Drawn:
     def __init__(self, shares: Mapping[Hashable, float]) -> None:
         self._shares = shares  # by sample
         self._lives_s: dict[Hashable, list[float]] = {}  # by similarity key, in the order drawn
+        self._lines_s: dict[Hashable, float] = {}  # by command line, where that has not run before
 
     def left_s(self, lives: Lives, sample: Hashable, age_s: float = 0.0) -> float:
         """Draws a remaining time. Among similar jobs the oldest must come first."""
         share = self._shares[sample]
         if lives.alike is None:
             return lives.left_s(share, age_s)
+        if (same_s := self._lines_s.get(lives.line, 0.0)) > age_s:
+            return max(0.0, min(same_s, lives.most_s) - age_s)
         drawn_s = self._lives_s.setdefault(lives.alike, [])
         left_s = lives.left_s(share, age_s, drawn_s)
         drawn_s.append(age_s + left_s)
+        if lives.line is not None:
+            self._lines_s[lives.line] = age_s + left_s
         return left_s
 
 

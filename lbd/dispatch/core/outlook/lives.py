@@ -13,6 +13,10 @@ it is older than all that ended, what is left is about its age. That holds for a
 runs of its own, too: short tasks of others do not tell how much longer than these the next may
 take, and by the few runs alone, the oldest running job would be sure to end by the time that the
 longest of them took.
+
+A command line that has not run, of a command that has, is drawn from the times of the known lines,
+one of each: of n lines, the next is the longest once in n + 1 times, and then outlives the longest
+of these in half of the cases. All jobs of that line take the same time.
 """
 
 import math
@@ -32,10 +36,22 @@ class Lives(NamedTuple):
     alike: Hashable = None  # key shared by similar jobs; None: there are none
     # The chance that it outlives all that ended, if it is like none of the similar ones.
     unlike: float = 0.0
+    # Key of its command line, if only others of the same command have run; `like_s` is of those.
+    line: Hashable = None
 
     @property
     def is_known(self) -> bool:
-        return bool(self.like_s) or self.general is not None
+        return (bool(self.like_s) and self.line is None) or self.general is not None
+
+    @property
+    def is_new(self) -> bool:
+        """Whether its command line has not run before: its jobs are like one another."""
+        return self.alike is not None and (not self.like_s or self.line is not None)
+
+    @property
+    def same(self) -> Hashable:
+        """The key shared by the jobs of one command line, or else by similar jobs."""
+        return self.line if self.line is not None else self.alike
 
     def left_s(self, share: float, age_s: float = 0.0, drawn_s: Sequence[float] = ()) -> float:
         """Returns the remaining run time at this age, for a random share between 0 and 1.
@@ -76,6 +92,8 @@ class Lives(NamedTuple):
     @property
     def _last_s(self) -> float:
         assert self.general is not None
+        if self.line is not None and self.like_s:
+            return self.like_s[-1]
         return max(self.general.last_s, self.like_s[-1]) if self.like_s else self.general.last_s
 
     def _left_as_others_s(self, share: float, age_s: float) -> float:

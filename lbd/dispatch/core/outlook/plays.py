@@ -9,10 +9,12 @@ used up, the last play of the line is used, or that rate.
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from itertools import accumulate
 from typing import NamedTuple
 
 from lbd.dispatch.core.discipline import HostConnection, QueuedJob
+from lbd.dispatch.core.malleable.slot_times import OUTLIVES
 from lbd.dispatch.core.outlook.allowance import LINES, Allowance
 from lbd.dispatch.core.outlook.comers import NOBODY, Came, Comers
 from lbd.dispatch.core.outlook.line_played import Line, Queued, Running, draws_for
@@ -53,23 +55,39 @@ class Novelty(NamedTuple):
 
 
 def novelty_of(line: Line) -> Novelty:
-    # All jobs of a new command are taken to be like the oldest that runs.
+    # All jobs of a new command line are taken to be like the oldest that runs.
     new = dict[Hashable, float]()
     for one in line.runs:
-        if one.lives.alike is not None and not one.lives.like_s:
-            new.setdefault(one.lives.alike, one.lives.outliving(one.age_s))
-    chances = [new.get(one.lives.alike, one.lives.outliving(one.age_s)) for one in line.runs]
+        if one.lives.is_new:
+            new.setdefault(one.lives.same, one.lives.outliving(one.age_s))
+    chances = [new.get(one.lives.same, one.lives.outliving(one.age_s)) for one in line.runs]
     fresh = {id(one.lives): one.lives.outliving(0.0) for one in line.waits}
-    chances += [new.get(one.lives.alike, fresh[id(one.lives)]) for one in line.waits if one.takes]
+    chances += [new.get(one.lives.same, fresh[id(one.lives)]) for one in line.waits if one.takes]
     runs = len(line.runs)
     sums = tuple(accumulate(chances[runs:], initial=sum(chances[:runs])))
     return Novelty(sums, runs, sum(chance >= SURELY for chance in chances[:runs]))
 
 
-def alike_in(line: Line) -> tuple[int, ...]:
-    runs = sum(bool(one.lives.like_s) for one in line.runs)
-    waits = (bool(one.lives.like_s) for one in line.waits if one.takes)
-    return tuple(accumulate(waits, initial=runs))
+class Sources(NamedTuple):
+    """Of how many jobs the run times are taken from what."""
+
+    same: int = 0  # earlier runs of the same commands
+    other_arguments: int = 0  # earlier runs of these commands with other arguments
+    all_ended: int = 0  # all jobs that ended
+
+
+def sources_of(line: Line) -> tuple[Sources, ...]:
+    def source(lives: Lives) -> Sources:
+        if not lives.like_s:
+            return Sources(0, 0, 1)
+        return Sources(1, 0, 0) if lives.line is None else Sources(0, 1, 0)
+
+    def plus(before: Sources, one: Sources) -> Sources:
+        return Sources(*map(sum, zip(before, one, strict=True)))
+
+    runs = reduce(plus, (source(one.lives) for one in line.runs), Sources())
+    waits = (source(one.lives) for one in line.waits if one.takes)
+    return tuple(accumulate(waits, plus, initial=runs))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +95,7 @@ class Played:
     line: Line
     places: dict[JobId, int]  # of waiting jobs
     slots: int  # that they need
-    # Of the running jobs and the first n waiting ones, how many have earlier similar runs.
-    alike: tuple[int, ...]
+    sources: tuple[Sources, ...]  # of the running jobs and the first n waiting ones
     stops: bool  # nothing is known of the last job, nor of those behind it
     at_s: float
     begins_s: tuple[float, ...]  # medians, from `at_s`
@@ -106,12 +123,9 @@ class Played:
         """Returns why its forecast is only a rough guess; "" if it is not."""
         return self.novelty.why_rough(self._ahead_of(job))
 
-    def known_before(self, job: JobId) -> tuple[int, int]:
-        """Returns how many of the jobs before it have earlier similar runs, and how many have
-        none."""
-        ahead = self._ahead_of(job)
-        alike = self.alike[ahead]
-        return alike, len(self.line.runs) + ahead - alike
+    def sources_before(self, job: JobId) -> Sources:
+        """Returns what the run times of the jobs before it are taken from."""
+        return self.sources[self._ahead_of(job)]
 
     def ahead_of(self, job: JobId) -> tuple[int, float]:
         """Returns how many jobs run or wait before it, and how many of these outlive all that
@@ -217,7 +231,7 @@ class Plays:
         within_s = tuple((low_s, high_s) for low_s, _, high_s in spreads)
         stops = not made.knows_all()
         return Played(
-            line, places, slots, alike_in(line), stops, now_s, begins_s, within_s, steps,
+            line, places, slots, sources_of(line), stops, now_s, begins_s, within_s, steps,
             novelty_of(line), self.comers.queued,
         )  # fmt: skip
 
@@ -248,7 +262,15 @@ class Plays:
 def unplayed(head_s: float, now_s: float) -> Played:
     """Returns an empty play: the whole line is worked off at the mean rate."""
     return Played(
-        Line((), (), (), (), {}), {}, 0, (0,), False, now_s, (head_s,), ((head_s, head_s),), 0.0
+        Line((), (), (), (), {}),
+        {},
+        0,
+        (Sources(),),
+        False,
+        now_s,
+        (head_s,),
+        ((head_s, head_s),),
+        0.0,
     )
 
 
@@ -259,9 +281,10 @@ def lives_of(
     most_s = min(one for one in (job.limit_s, cutoff_s, math.inf) if one)
     # Jobs of a new command are alike whatever their labels: with a draw for each, the shortest of
     # many would make the forecast.
-    alike, times_s = queues.run_times.nearest(job)
-    unlike = queues.resource_times.slots.unlike_all(kind_of(job))
-    return Lives(tuple(sorted(times_s)), general, most_s, alike, unlike)
+    near = queues.run_times.nearest(job)
+    unlike = OUTLIVES if near.line else queues.resource_times.slots.unlike_all(kind_of(job))
+    line = (job.user, near.line, job.slots) if near.line else None
+    return Lives(tuple(sorted(near.times_s)), general, most_s, near.key, unlike, line)
 
 
 def is_quick(played: Played | None) -> bool:
@@ -341,8 +364,7 @@ class LineMaker:
             self._lives[like] = lives_of(self.queues, job, self.general, self.cutoff_s)
         lives = self._lives[like]
         self._unknown += not lives.is_known
-        is_one = lives.alike is not None and not lives.like_s
-        return lives, lives.alike if is_one else job.id
+        return lives, lives.same if lives.is_new else job.id
 
     def _caps(self, job: QueuedJob) -> Caps:
         """Returns the limits it counts towards, and by how much; notes what is left of each."""

@@ -24,6 +24,7 @@ from lbd.theory.target_time import (
 
 DEADLINE_CHANCE = 0.95  # of meeting it, as far as the drain decides
 KNOWN_TASKS = 1.0  # ended tasks needed before an end is predicted
+ROUNDS_MAX = 64  # slots whose rounds are counted at each end of a task; 0.5 ms
 PLAN_SHARE = 0.01  # of the tasks or of the time left: the change that causes a new plan
 
 
@@ -113,9 +114,16 @@ class TargetArray:
     def may_be_late(self, now_s: float) -> bool:
         """Whether a deadline may be missed even with all that it may have, as too little is known
         of how long its tasks take. Slots can be given back later; lost time cannot."""
-        if not (self.batch.waiting and self.is_known and self.has_deadline):
+        batch, slots = self.batch, max(1, self.at_once, self.most)
+        if not (batch.waiting and self.is_known and self.has_deadline):
             return False
-        return now_s + Within.of(self.soonest(now_s)).high_s > self.until_s
+        if self.times.are_alike and slots > ROUNDS_MAX:  # by the latest that each slot comes free
+            mean_s = batch.mean.mean_s
+            end_s = max(self.times.seen_s) + mean_s * math.ceil(batch.waiting / slots)
+            end = End(end_s, end_s * math.sqrt(self.times.spread / batch.mean.tasks))
+        else:
+            end = self.soonest(now_s)
+        return now_s + Within.of(end).high_s > self.until_s
 
     def at_begin(self, begin_s: float) -> "TargetArray":
         """Returns what it will be when its first task begins: planned for the time left then."""
@@ -201,7 +209,7 @@ class TargetArray:
         if not (self.times.are_alike and batch.waiting):
             left_s = mean_left_s(batch.left + batch.extra, slots, mean_s, batch.drain)
             return left_s + sum(starts_s) / max(slots, len(starts_s))
-        run_s = [self.times.left_s(now_s - begun_s) for begun_s in self.begun_s.values()]
+        run_s = self.times.left_s([now_s - begun_s for begun_s in self.begun_s.values()])
         free_s = sorted(run_s + starts_s)[:slots]
         at_once = min(slots, batch.left)
         longer = max(0.0, batch.drain(at_once) - at_once / (at_once + 1))

@@ -8,10 +8,11 @@ drain is for tasks like the observed ones (`SeenDrain`), and how long the runnin
 to continue, by their ages (Downey's uniform-log lifetimes, `theory/queue_time.py`).
 """
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from statistics import fmean, median
+from statistics import fmean
 
 from lbd.dispatch.core.cutoffs import ran_whole
 from lbd.dispatch.core.ledger_rows import JobRow, command_of
@@ -87,12 +88,18 @@ class TaskTimes:
         """Whether the tasks differ so little that they run in rounds."""
         return self.spread < LIKE_EXPONENTIAL[0]
 
-    def left_s(self, age_s: float) -> float:
-        """Returns what is left of a task of this age, where all take about the same time: that of
+    def left_s(self, ages_s: Sequence[float]) -> list[float]:
+        """Returns what is left of tasks of these ages, where all take about the same time: that of
         the median of the longer ones. One that is longer than all of them is late, and as likely as
         not to be as late again."""
-        longer_s = [time_s for time_s in self.seen_s if time_s > age_s]
-        return median(longer_s) - age_s if longer_s else max(0.0, age_s - max(self.seen_s))
+        seen_s, count, found = sorted(self.seen_s), len(self.seen_s), list[float]()
+        for age_s in ages_s:
+            shorter = bisect_right(seen_s, age_s)
+            low, high = (shorter + count - 1) // 2, (shorter + count) // 2  # in the middle
+            is_late = shorter == count
+            typical_s = 2 * age_s - seen_s[-1] if is_late else (seen_s[low] + seen_s[high]) / 2
+            found.append(typical_s - age_s)
+        return found
 
     def _look(self) -> None:
         mean_s = fmean(self.seen_s)

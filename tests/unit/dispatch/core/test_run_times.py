@@ -1,7 +1,9 @@
+from array import array
+
 import pytest
 
 from lbd.dispatch.core.discipline import QueuedJob
-from lbd.dispatch.core.run_times import RUNS_KEPT, RunTimes
+from lbd.dispatch.core.run_times import RUNS_KEPT, Nearest, RunTimes
 from lbd.model import HostId, JobId
 from tests.unit.dispatch.core.test_queues import Table
 
@@ -30,11 +32,27 @@ def test_a_command_line_is_the_same_under_any_label():
 def test_for_a_forecast_runs_under_another_label_are_better_than_none():
     times = RunTimes()
     times.ended(job(1, name="monday"), 1.0)
-    assert list(times.nearest(job(2, name="tuesday"))[1]) == [1.0]
+    assert list(times.nearest(job(2, name="tuesday")).times_s) == [1.0]
     times.ended(job(2, name="tuesday"), 9.0)
-    assert list(times.nearest(job(3, name="tuesday"))[1]) == [9.0]
-    assert not times.nearest(job(2, name="tuesday", slots=2))[1]
-    assert times.nearest(QueuedJob(JobId("1"), user="ann")) == (None, ())
+    assert list(times.nearest(job(3, name="tuesday")).times_s) == [9.0]
+    assert not times.nearest(job(2, name="tuesday", slots=2)).times_s
+    assert times.nearest(QueuedJob(JobId("1"), user="ann")) == Nearest(None, (), 0)
+
+
+def test_of_other_command_lines_each_counts_once():
+    """A hundred runs with one argument say no more about another than one run would."""
+    times = RunTimes()
+    for run_s in (1.0, 2.0, 9.0):
+        times.ended(job(1), run_s)
+    times.ended(job(2), 30.0)
+    found = times.nearest(job(3))
+    assert (list(found.times_s), found.runs, found.line) == ([2.0, 30.0], 4, 3)
+    own = times.nearest(job(1))
+    assert (list(own.times_s), own.runs, own.line) == ([1.0, 2.0, 9.0], 3, 0)
+    times.ended(job(2), 40.0)
+    assert list(times.nearest(job(3)).times_s) == [2.0, 35.0]
+    times.ended(job(3), 5.0)
+    assert times.nearest(job(3)) == Nearest(times.nearest(job(3)).key, array("d", [5.0]), 1)
 
 
 @pytest.mark.parametrize("other", [{"user": "bob"}, {"slots": 2}])

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from lbd.dispatch.core.discipline import Foretold
 from lbd.dispatch.core.ledger_rows import Wanted
 from lbd.dispatch.core.records import Begin, Cause, Ending, Fate, Updated
 from lbd.dispatch.ledger import array_work
@@ -65,6 +66,17 @@ async def test_the_held_tasks_of_an_array_are_counted_apart(ledger):  # noqa: F8
         await ledger.record([replace(changed(str(job), JobState.PENDING), reason="held")], 3.0)
     tally = (await ledger.tallies(rows))[1]
     assert (tally.held_count, tally.held) == (9, [(1, 9)])
+
+
+async def test_of_an_array_the_prediction_of_its_first_task_is_kept(ledger):  # noqa: F811
+    """It was said that nothing was predicted, while its first task showed the prediction."""
+    foretold = Foretold(66.0, 70.0, 39.0, 108.0)
+    await ledger.submit(submission(first_index=1, count=9, foretold=foretold), 1.0)
+    await ledger.submit(submission(first_index=1, count=2), 2.0)
+    await ledger.record([Begin(JobId("1"), 1, H1, 1, None), changed("1", *FAILED, attempt=1)], 2.0)
+    tallies = await ledger.tallies(await ledger.lines(Wanted()))
+    assert tallies[1].foretold[1:] == (70.0, 39.0, 108.0)
+    assert tallies[10].foretold == Foretold(None)
 
 
 async def test_whom_a_number_belongs_to(ledger):  # noqa: F811

@@ -6,6 +6,7 @@ from random import Random
 import pytest
 
 from lbd.dispatch.core.discipline import Target
+from lbd.dispatch.core.targets import target_array
 from lbd.dispatch.core.targets.plan import Begins, Within
 from lbd.dispatch.core.targets.task_times import Earlier, TaskTimes
 from lbd.model import JobId
@@ -124,5 +125,20 @@ def test_if_more_slots_come_too_late_that_is_said():
 def test_a_task_that_is_late_is_as_likely_as_not_to_be_as_late_again():
     times = TaskTimes()
     times.add([6.0] * 9 + [6.5])
-    left_s = [times.left_s(age_s) for age_s in (0.0, 4.0, 6.2, 6.5, 8.5)]
+    left_s = times.left_s([0.0, 4.0, 6.2, 6.5, 8.5])
     assert left_s == pytest.approx([6.0, 2.0, 0.3, 0.0, 2.0])
+
+
+@pytest.mark.parametrize(("deadline_s", "at_once"), [(30.0, 100), (300.0, 7)])
+def test_what_each_end_of_a_task_costs_does_not_grow_with_the_slots(
+    monkeypatch, deadline_s, at_once
+):
+    """Of very many slots it is not counted when each comes free, but how long all take."""
+    counted = []
+    monkeypatch.setattr(target_array, "last_of_equal_s", lambda *_: counted.append(1) or 0.0)
+    table = Table(slots=100)
+    known = Earlier(others_s=(10.0, 11.0) * 10)
+    table.array(1, 150, Target(deadline_s, is_deadline=True), known=known)
+    table.now_s = 10.0
+    table.ended(1001)
+    assert (len(table.running), counted) == (at_once, [])

@@ -1,0 +1,99 @@
+"""A known program with an argument that never ran: what other arguments took says little of it."""
+
+import pytest
+
+from lbd.dispatch.core.discipline import QueuedJob
+from lbd.dispatch.core.ledger_rows import Submission, command_of
+from lbd.dispatch.core.outlook.forecast import Forecast
+from lbd.dispatch.core.outlook.line_played import Line, Queued, Running
+from lbd.dispatch.core.outlook.lives import Lives
+from lbd.dispatch.core.outlook.plays import NEW, novelty_of
+from lbd.dispatch.core.run_times import kind_of, line_of, name_hash
+from lbd.dispatch.predictions import Predictions
+from lbd.model import HostId, JobId
+from lbd.process.boot_clock import clock_s
+from lbd.theory.queue_time import UniformLog
+from tests.unit.dispatch.core.test_queues import Table
+
+SHORT = UniformLog(0.5, 2.0)
+OTHER = "by earlier runs of these programs with other arguments"
+
+
+def fit(id_, argument):
+    words = b"./fit.sh\0" + b"%d\0" % argument
+    return QueuedJob(
+        JobId(id_), user="ann", command=name_hash(command_of(words)), command_line=line_of(words)
+    )
+
+
+def busy(lines, runs=24):
+    """One slot, where runs of so many command lines have ended, and twenty of another wait."""
+    table = Table()
+    table.now_s = clock_s()
+    table.host("h1", 1)
+    for n in range(runs):
+        ran, took_s = fit("0", 1 + n % lines), 1.0 + n % lines / 10
+        table.queues.run_times.ended(ran, took_s)
+        table.queues.resource_times.slots.ended(took_s, kind_of(ran))
+    for n in range(1, 21):
+        job = fit(f"{n}", 99)
+        table.arrive(
+            job.id, **{key: getattr(job, key) for key in ("user", "command", "command_line")}
+        )
+    return table
+
+
+@pytest.mark.parametrize(("lines", "is_rough"), [(1, True), (2, True), (12, False)])
+def test_what_is_learnt_from_few_other_arguments_is_a_rough_guess_and_says_so(lines, is_rough):
+    """Of 20 jobs of 10 s it was said after 24 of a second: in 4.9 s, likely 4.5 s to 5.3 s."""
+    table = busy(lines)
+    found = Forecast(table.queues).of_new(fit("", 99), table.now_s)
+    assert OTHER in found.how
+    assert "of the same commands" not in found.how
+    assert (found.is_rough, "take it as a rough guess" in found.how) == (is_rough, is_rough)
+    low_s, high_s = found.within_s
+    assert high_s > 1.5 * low_s
+
+
+def test_what_is_kept_of_it_corrects_no_other_forecast():
+    predictions = Predictions(busy(1).queues, None, by_uid=False)
+    sent = Submission("ann", "h2", "", b"./fit.sh\0" + b"99\0", b"")
+    kept = predictions.of_submission(sent)
+    assert kept.raw_s is None
+    assert kept.wait_s > 0
+
+
+def test_once_that_argument_has_run_its_own_runs_count():
+    table = busy(12)
+    for _ in range(9):
+        table.queues.run_times.ended(fit("0", 99), 10.0)
+    found = Forecast(table.queues).of_new(fit("", 99), table.now_s)
+    assert "by earlier runs of the same commands" in found.how
+    assert found.wait_s == pytest.approx(200.0, rel=0.1)
+
+
+def test_jobs_of_one_new_command_line_take_the_same_time():
+    """Else twenty draws would average out what is not known of all of them."""
+    lives = Lives((1.0, 4.0), SHORT, alike="fit", unlike=0.5, line="fit 99")
+    waits = tuple(Queued(1, lives, "fit 99") for _ in range(4))
+    line = Line((HostId("h1"),), (0,), (Running(0, 1, 0.5, lives, "fit 99"),), waits, {})
+    for first_s, second_s, third_s, fourth_s in line.begins_s(21):
+        assert second_s - first_s == pytest.approx(first_s + 0.5)
+        assert fourth_s - third_s == pytest.approx(third_s - second_s)
+    assert Lives((), SHORT, alike="fit").same == "fit"
+
+
+def test_an_older_job_of_a_new_command_line_tells_of_those_that_wait():
+    lives = Lives((1.0, 4.0), SHORT, alike="fit", unlike=0.5, line="fit 99")
+    waits = tuple(Queued(1, lives, "fit 99") for _ in range(4))
+    line = Line((HostId("h1"),), (0,), (Running(0, 1, 60.0, lives, "fit 99"),), waits, {})
+    assert novelty_of(line).sums[-1] == pytest.approx(5.0)
+
+
+def test_nothing_is_known_of_another_argument_before_enough_jobs_have_ended():
+    assert not Lives((1.0,), None, alike="fit", line="fit 99").is_known
+    assert Lives((1.0,), None, alike="fit").is_known
+    table = busy(1, runs=3)
+    found = Forecast(table.queues).of_new(fit(NEW, 99), table.now_s)
+    assert found.wait_s is None
+    assert found.how.startswith("not known yet: 3 of the 5 jobs needed have ended")
