@@ -5,6 +5,7 @@ A forecast that rests on few outcomes gets a "~". An interval is called nine in 
 """
 
 import math
+import re
 
 from lbd.console.figures import NONE, Clock
 from lbd.console.figures import duration as shown_duration
@@ -12,6 +13,7 @@ from lbd.console.reply import Json, number, table, tables, text
 from lbd.text.units import duration_text, rough_s
 from lbd.theory.calibration import FEWEST, PROVEN
 
+FIRST_INDEX = re.compile(r"[0-9]+")  # of an array
 NOT_FORETOLD = "nothing was predicted at submission"
 TOO_WIDE = 20.0  # the factor between its ends from which an interval says where it begins only
 COMPARABLE = FEWEST  # ended jobs that a prediction needs to be more than a guess
@@ -93,6 +95,9 @@ def truth_phrase(one: Json) -> str:
     waited = forecast(max(0.0, waited_s)) if waited_s < 60 else shown_duration(waited_s)
     if math.isnan(foretold_s):
         why = "arrays with a target are not compared" if one.get("target") else NOT_FORETOLD
+        first = FIRST_INDEX.match(text(one, "array"))
+        if first and not one.get("target"):  # it is kept with the first task
+            why = f"what was predicted: lbctl job {text(one, 'id')}_{first[0]}"
         return f"{waited} ({why})"
     interval = one.get("foretold_wait_s_90") if foretold_s > 0 else None
     likely = f", likely {interval_text(interval)}" if interval is not None else ""

@@ -15,7 +15,6 @@ from lbd.dispatch.ledger.database_url import exposed
 from lbd.errors import ConfigError, LbdError
 from lbd.keeper.gate import find_account
 from lbd.keeper.run_as import LocalUser
-from lbd.lbm.owner.accounts import user_name
 from lbd.process.accounts import DEFAULT, ROOT
 from lbd.process.disk_space import Shortage, shortage_of
 from lbd.text.units import duration_text, show_size
@@ -99,7 +98,7 @@ def directory(
     if os.geteuid() in (0, owner) and not os.access(path, os.W_OK):
         return Check(name, FAULT, f"{path} is not writable", f"chown or chmod {path}")
     if user is not None and not may(user, "-w", path):
-        says = f"{path} is owned by {user_name(owner)}, and {user.name}, as whom the daemons run, "
+        says = f"{path} is owned by {owner_name(owner)}, and {user.name}, as whom the daemons run, "
         fix = f"chown {user.name}: {path}; then systemctl start lbd.target (`lbd up` does both)"
         return Check(name, WARN, f"{says}cannot write to it", fix)
     if full := shortage(path):
@@ -108,8 +107,13 @@ def directory(
         early = f"below {show_size(short.wanted_bytes)} outputs of ended jobs are removed early"
         return Check(name, WARN, low_space(path, short) + early, SPACE_FIX.format(path))
     if os.geteuid() not in (0, owner):
-        return Check(name, OK, f"{path}, owned by {user_name(owner)}")
+        return Check(name, OK, f"{path}, owned by {owner_name(owner)}")
     return Check(name, OK, f"{path}, writable{f' by {user.name}' if user else ''}")
+
+
+def owner_name(uid: int) -> str:
+    account = find_account(uid)
+    return account.name if account is not None else f"user {uid}"
 
 
 def daemons_account(config: Config) -> LocalUser | None:

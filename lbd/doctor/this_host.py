@@ -20,12 +20,12 @@ from lbd.doctor.checks import (
     Check,
     directory,
     low_space,
+    owner_name,
     restart_keeper,
     shortage,
 )
 from lbd.doctor.unit_paths import barred
 from lbd.keeper.gate import BY_KEEPER, users_of
-from lbd.lbm.owner.accounts import user_name
 from lbd.load.process_table import task_of
 from lbd.process.accounts import ROOT, USERADD
 from lbd.process.disk_space import shortage_of
@@ -87,9 +87,8 @@ def rights(config: Config) -> Iterator[Check]:
             says = f"{path} is writable by everybody, who can thus control the daemons"
             yield Check(f"{name} rights", FAULT, says, f"chmod o-w {path}")
         elif found.st_uid not in (0, *daemon_owner(config)) and name == "configuration":
-            says = (
-                f"{path} is owned by {user_name(found.st_uid)}, but the daemons run as another user"
-            )
+            owner = owner_name(found.st_uid)
+            says = f"{path} is owned by {owner}, but the daemons run as another user"
             yield Check(f"{name} rights", FAULT, says, f"chown root {path}")
 
 

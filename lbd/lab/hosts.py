@@ -17,6 +17,7 @@ from lbd.errors import LbdError, Unavailable
 from lbd.lab import cgroups, loopback, namespaces, processes
 from lbd.lab.plan import (
     DAEMONS,
+    OWNER_ONLY,
     Entrance,
     HostPaths,
     enter_script,
@@ -224,6 +225,14 @@ def client_path(record: Record, host: str) -> list[str]:
     """Returns the directories for a client's PATH."""
     own = [str(record.plan.paths(host).bin)] if record.plan.isolate == "namespaces" else []
     return [*own, *programs()]
+
+
+def check_may_enter(record: Record, host: str) -> None:
+    """Raises LbdError for a user who could not: each command would fail, and only then say why."""
+    lists = [Path(group, host, "cgroup.procs") for group in record.cgroups]
+    found = [one for one in lists if one.exists()]
+    if found and not any(os.access(one, os.W_OK) for one in found):
+        raise LbdError(OWNER_ONLY)
 
 
 def env_text(record: Record, host: str) -> str:

@@ -14,6 +14,7 @@ CANNOT_OPEN = "cannot open the output file"  # begins the reason of a job that t
 NO_HOST_ACCEPTS = "no host accepts jobs"  # these two begin the reason of a job that no host takes
 NO_HOST_SUITS = "no host that accepts jobs now is suitable"
 NOT_THERE = "out of contact", "none has connected"  # which may be over in a moment
+BY_USER, BY_USER_OR_HOST = "-x", "-x, or it could not begin there"  # who excluded a host
 REFUSES = "which refuses it for now"
 NOT_WRITTEN = "so the queue takes no new jobs and begins none"
 NOT_KNOWN_YET = "not known yet: "  # begins what a forecast lacks

@@ -20,7 +20,7 @@ from lbd.console.output import Page, can_ask, is_agreed, own_page, print_json, p
 from lbd.console.reply import Json, number, table, tables, text
 from lbd.errors import ConfigError, LbdError
 from lbd.lab import hosts, lab, processes, removal
-from lbd.lab.plan import DAEMONS, INSIDE, ISOLATIONS, OWNER_ONLY, Plan, host_names
+from lbd.lab.plan import DAEMONS, INSIDE, ISOLATIONS, Plan, host_names
 from lbd.lab.record import load, own_place, record_file
 from lbd.local.json_socket import ask
 from lbd.process.own_directory import make_own
@@ -272,10 +272,7 @@ def run_experiment(options: argparse.Namespace) -> int:
 def run_env(options: argparse.Namespace) -> int:
     record = lab.existing(root_of(options))
     lab.check_host(record, options.host)
-    lists = [Path(group, options.host, "cgroup.procs") for group in record.cgroups]
-    found = [one for one in lists if one.exists()]
-    if found and not any(os.access(one, os.W_OK) for one in found):
-        raise LbdError(OWNER_ONLY)  # else each command would fail, and only then say why
+    hosts.check_may_enter(record, options.host)
     sys.stdout.write(hosts.env_text(record, options.host))
     return 0
 

@@ -12,6 +12,8 @@ from lbd.model import CANCEL, HostId, JobId
 from lbd.policy.needs import needed, part_of, taken_by_others
 from lbd.text.closed_words import OUT_OF_CONTACT, closed_words, counted_reasons
 from lbd.text.job_phrases import (
+    BY_USER,
+    BY_USER_OR_HOST,
     MAY_STILL_RUN,
     NO_HOST_ACCEPTS,
     NO_HOST_SUITS,
@@ -273,7 +275,7 @@ def _obstacle(life: Lifecycle, live: Live, place: Place | None) -> str:
 def _by_whom(live: Live) -> str:
     """Says who excluded the hosts of which no refusal is known: its user, unless it has had other
     attempts."""
-    return "-x, or it could not begin there" if live.attempt > len(live.refusals) else "-x"
+    return BY_USER_OR_HOST if live.attempt > len(live.refusals) else BY_USER
 
 
 def _excluded(live: Live, hosts: Mapping[HostId, Server]) -> str:

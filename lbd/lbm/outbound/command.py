@@ -101,12 +101,10 @@ class Bookkeeping:
         return (shown or why_placed(word, not_here=self.not_here)) + mark + rest
 
     def kept(self, reason: str) -> str:
-        """The reason as it is kept with the job, with why it could not stay and the hosts that were
-        compared."""
+        """The reason as it is kept with the job, with what decided: an option, and loads."""
         word, _, rest = reason.partition("; ")
         seen = self.said.seen if self.said is not None and self.said.reason == word else ""
-        not_here = self.not_here if word in CHOSEN else ""
-        return "; ".join(filter(None, (word, not_here, seen, rest)))
+        return "; ".join(filter(None, (word, self.not_here * (word in CHOSEN), seen, rest)))
 
     def note(self, action: e.Action) -> None:
         """Notes an action; ignores actions that need no note."""

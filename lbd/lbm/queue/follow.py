@@ -18,7 +18,7 @@ from lbd.local.client_frames import Frame
 from lbd.model import ENDED_NAMES
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.text.array_phrases import still_running
-from lbd.text.job_phrases import STARTING, is_taken_by_none, jobs_do
+from lbd.text.job_phrases import BY_USER, BY_USER_OR_HOST, STARTING, is_taken_by_none, jobs_do
 from lbd.text.units import duration_text
 from lbd.theory.calibration import FEWEST
 
@@ -139,8 +139,8 @@ class FollowedJobs:
                 text += f"; {begin_text(job)}"
             if not is_taken_by_none(job.reason):
                 await self.send(tags.WAITS, text.encode())
-            elif job.reason != self._warned_of:  # also without a terminal
-                self._warned_of = job.reason
+            elif (said := job.reason.replace(BY_USER_OR_HOST, BY_USER)) != self._warned_of:
+                self._warned_of = said  # also without a terminal, and not after each attempt
                 await self.send(tags.WARN, f"{jobs_do(self.jobs, 'waits')}: {job.reason}".encode())
         if job.state == "running" and job.is_final and one and self._live is None:
             self._live = asyncio.create_task(

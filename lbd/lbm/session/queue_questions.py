@@ -130,15 +130,9 @@ class QueueAnswers:
             return await self.find(question, caller, absent, attempts=attempts, explained=explained)
 
     async def find(
-        self,
-        question: Json,
-        caller: Caller,
-        absent: list[str] | None = None,
-        *,
-        attempts: bool = False,
-        explained: bool = True,
-        by_array: bool = False,
-    ) -> list[pb.JobInfo]:
+        self, question: Json, caller: Caller, absent: list[str] | None = None, *,
+        attempts: bool = False, explained: bool = True, by_array: bool = False,
+    ) -> list[pb.JobInfo]:  # fmt: skip
         """The selected jobs, as far as the caller may see them; `absent` is told which do not
         exist, if the question allows that some do not. Raises LbdError."""
         asker = Asker(user_name(caller.uid), caller.uid)

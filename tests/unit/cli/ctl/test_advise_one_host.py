@@ -50,7 +50,7 @@ def test_it_is_refused_if_there_is_nothing_to_advise_on():
 
 
 def test_what_is_worth_moving_is_said():
-    """"0 of them movable" was said of commands most of which had moved."""
+    """ "0 of them movable" was said of commands most of which had moved."""
     setup = Namespace(hosts=2, lim=LimConfig(job_threshold_s=0.05))
     day = Day(setup, 184, 0, 0, 86400.0, 0)
     said = "0 of them movable and worth moving, with more than 50ms of CPU time: too few"

@@ -103,6 +103,7 @@ async def test_a_job_that_no_host_takes_now_says_so_once_also_without_a_terminal
     found, _, sent = attached(array=False)
     refused = "no host that accepts jobs now is suitable; h1: excluded (-x); h2: no, until 18:00"
     reasons = refused, "next, as soon as a slot is free on h3", refused
+    reasons += (refused.replace("-x", "-x, or it could not begin there"),)  # when asked again
     for reason in reasons:
         await found._heard(pb.JobInfo(id=7, state="pending", reason=reason))
     assert sent == [
