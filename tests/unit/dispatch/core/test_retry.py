@@ -188,6 +188,7 @@ def test_a_job_whose_files_have_no_room_goes_elsewhere_and_is_asked_about_less_a
         actions = table.life.refused(begin.host, "1", begin.attempt, "stage", full, *table.when)
         begins = [one for one in actions if isinstance(one, Begin)]
         while not begins:
+            assert table.now_s < 100.0
             table.now_s += 1.0
             begins = [one for one in table.life.tick(*table.when) if isinstance(one, Begin)]
         (begin,) = begins
