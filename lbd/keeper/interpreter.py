@@ -27,6 +27,7 @@ from lbd.local import frames
 PR_SET_PDEATHSIG = 1
 PR_SET_NO_NEW_PRIVS = 38
 STANDARD = range(3)
+COPIED_BYTES = 1 << 30  # at a time
 FIRST_FREE = 10  # above a command's three descriptors
 COMPARED = 6  # how many numbers of directory_stamp.comparison come first
 MAGIC = struct.Struct("=I")  # f_type, the first field of struct statfs
@@ -86,6 +87,8 @@ class Interpreter:
                 close(*steps.read_numbers(value))
             case steps.PLACE:
                 place(self._descriptors, *steps.read_numbers(value))
+            case steps.COPY_INPUT:
+                copy_input()
             case steps.LIMIT:
                 set_limit(*steps.read_numbers(value))
             case steps.TRY_LIMIT:
@@ -235,6 +238,17 @@ def place(came: list[int], which: int, number: int) -> None:
     if not 0 <= which < len(came) or number not in STANDARD:
         raise ValueError("no such descriptor")
     os.dup2(came[which], number)
+
+
+def copy_input() -> None:
+    """Makes standard input a copy of what it is, a file in memory, and empties that."""
+    copy = os.memfd_create("input")
+    while os.sendfile(copy, 0, None, COPIED_BYTES):
+        pass
+    os.lseek(copy, 0, os.SEEK_SET)
+    os.ftruncate(0, 0)
+    os.dup2(copy, 0)
+    os.close(copy)
 
 
 def set_limit(number: int, soft: int, hard: int) -> None:

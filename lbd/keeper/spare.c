@@ -23,11 +23,13 @@
 #include <grp.h>
 #include <linux/keyctl.h>
 #include <linux/sched.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/sendfile.h>
 #include <sys/statfs.h>
 #include <sys/syscall.h>
 
-enum { STEPS_LIMIT_BYTES = 32 << 20, DESCRIPTORS = 3, FIRST_FREE = 10, SIGNALS = 64 };
+enum { STEPS_LIMIT_BYTES = 32 << 20, DESCRIPTORS = 3, FIRST_FREE = 10, SIGNALS = 64, COPIED_BYTES = 1 << 30 };
 enum { NO_CGROUP = 'n', CGROUP_DIRECTORY = 'd', CGROUP_PROCS = 'p' };
 enum { ONLY_ITSELF, SEEN_ANYWHERE, SEEN_OVER_NETWORK, COMPARED = 6 }; /* directory_stamp.py */
 
@@ -163,6 +165,16 @@ static int place(const struct step *step) {
     return dup2(from, (int)below(DESCRIPTORS, number(step, 1, 2)));
 }
 
+/* Makes standard input a copy of what it is, a file in memory, and empties that. */
+static int copy_input(void) {
+    ssize_t more;
+    int copy = memfd_create("input", MFD_CLOEXEC);
+    if (copy < 0) return -1;
+    while ((more = sendfile(copy, 0, NULL, COPIED_BYTES)) > 0) continue;
+    if (more < 0 || lseek(copy, 0, SEEK_SET) < 0 || ftruncate(0, 0) || dup2(copy, 0) < 0) return -1;
+    return close(copy);
+}
+
 static int here_is_networked(const struct step *step) {
     struct statfs found;
     if (statfs(".", &found)) return 0;
@@ -198,6 +210,7 @@ static void carry_out(const struct step *step) {
     case TRY_WRITE: write_file(step); break; /* best effort, as are limits and nice */
     case CLOSE: close((int)below(DESCRIPTORS, number(step, 0, 1))); break;
     case PLACE: failed = place(step) < 0; break;
+    case COPY_INPUT: failed = copy_input(); break;
     case LIMIT: failed = set_limit(step); break;
     case TRY_LIMIT: set_limit(step); break;
     case NICE: setpriority(PRIO_PROCESS, 0, (int)number(step, 0, 1)); break;

@@ -51,6 +51,7 @@ class Order:
     allowed: tuple[str, ...] = ()  # programs; see program_rules.py
     denied: tuple[str, ...] = ()
     subject: bytes = b""  # the program that the rules apply to, if argv is a shell that becomes it
+    copies_input: bool = False  # standard input is a file in memory, to be charged to the job
     start_by_ms: int = 0  # latest start on the boot clock; 0 = no limit
     belongings: bytes = b""  # what it holds of the host, for the next LBM
     # by pack_common; then only OWN and environment are packed from the other fields
@@ -110,6 +111,7 @@ OWN = (
     Field(JOB, "job", str.encode, bytes.decode),
     Field(b"a", "argv", decode_all=list),
     Field(SUBJECT, "subject"),
+    flag(b"I", "copies_input"),
     count(b"b", "start_by_ms"),
     Field(BELONGINGS, "belongings"),
 )

@@ -11,6 +11,7 @@ enum {
     TRY_WRITE = 'W',
     CLOSE = 'c',
     PLACE = 'd',
+    COPY_INPUT = 'I',
     LIMIT = 'l',
     TRY_LIMIT = 'L',
     NICE = 'n',

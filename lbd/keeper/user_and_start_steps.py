@@ -29,6 +29,9 @@ WRITE = b"w"  # path, text
 TRY_WRITE = b"W"  # the same; failures are ignored
 CLOSE = b"c"  # number
 PLACE = b"d"  # index of a received descriptor, target number
+# 0 becomes a copy of that file in memory, which is emptied. So the copy counts as the job's memory,
+# and nothing of the LBM's is kept by whoever keeps the descriptor.
+COPY_INPUT = b"I"
 LIMIT = b"l"  # resource, soft, hard
 TRY_LIMIT = b"L"
 NICE = b"n"  # value, as far as allowed
@@ -59,7 +62,7 @@ REPLY_ERRNO = struct.Struct("=i")
 PHASES = {
     **dict.fromkeys((WRITE, LIMIT), "limits"),
     **dict.fromkeys((GROUPS, GROUP, USER), "user"),
-    **dict.fromkeys((CLOSE, PLACE), "descriptors"),
+    **dict.fromkeys((CLOSE, PLACE, COPY_INPUT), "descriptors"),
     **dict.fromkeys((RULES, CHECK, EXEC), "exec"),
     KEYRING: "keyring",
     DIRECTORY: "chdir",
@@ -111,7 +114,8 @@ def compile_order(
     first = frames.pack_fields(steps)
     becomes = order.user if order.user != here.identity else ()
     taken = tuple(take(order.limits))
-    facts = order.closed_fds & 7, taken, order.nice, becomes, order.no_new_privileges
+    copies = order.copies_input and not order.closed_fds & 1
+    facts = order.closed_fds & 7, copies, taken, order.nice, becomes, order.no_new_privileges
     where = order.ignored_signals, order.umask, order.directory, order.stamp, here.kernel
     last = frames.pack_fields(_last_steps(order, here))
     return frames.pack(STEPS, first + common_steps(*facts, *where) + last)
@@ -120,6 +124,7 @@ def compile_order(
 @functools.lru_cache(maxsize=64)
 def common_steps(
     closed_fds: int,
+    copies_input: bool,
     taken: tuple[Limit, ...],
     nice: int,
     becomes: tuple[int, ...],
@@ -133,6 +138,9 @@ def common_steps(
     """Returns the steps that many successive commands share. `becomes`: the user to become; () =
     none. Raises Refused."""
     steps = [*placing(closed_fds)]
+    if copies_input:
+        # before the limits, which are for the command, and as root, whom no user can stop here
+        steps.append((COPY_INPUT, b""))
     steps += [(TRY_LIMIT, numbers(number, *limit)) for number, limit in taken]
     if nice:
         # Done while still root, which could also raise priority; so values below 0 are clamped.

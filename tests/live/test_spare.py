@@ -2,6 +2,7 @@
 
 import ctypes
 import errno
+import hashlib
 import os
 import socket
 import stat
@@ -302,3 +303,31 @@ def test_it_is_built_without_a_warning(tmp_path):
     words = ("cc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror")
     subprocess.run([*words, "-o", tmp_path / "spare", ROOT / "lbd/keeper/spare.c"], check=True)
     assert stat.S_IXUSR & (tmp_path / "spare").stat().st_mode
+
+
+@pytest.mark.parametrize("kind", ["spare", "python"])
+def test_a_job_has_a_copy_of_its_input_and_the_lbms_own_is_emptied(compiled, tmp_path, kind):
+    """Whoever passed the descriptor on kept 4 MiB of the LBM's memory for each job: 2 GiB ended it,
+    and with it everybody's commands."""
+    ours = os.memfd_create("input")
+    data = bytes(range(256)) * (1 << 14)
+    os.write(ours, data)
+    os.lseek(ours, 0, os.SEEK_SET)
+    limits = ((1, 0, 0),)  # of the size of files: it is for the command
+    order = shell(b"sha256sum; stat -Lc %i:%s /dev/stdin", copies_input=True, limits=limits)
+    reader, writer = os.pipe()
+    program = str(compiled) if kind == "spare" else ""
+    words = [program, str(tmp_path), "order", *map(str, (ours, writer, writer))]
+    said = subprocess.run(
+        [sys.executable, "-c", KEEPER, *words], cwd=ROOT, pass_fds=(ours, writer),
+        input=pack_order(order), capture_output=True, timeout=120, check=True,
+    )  # fmt: skip
+    os.close(writer)
+    with open(reader, "rb") as file:
+        digest, seen = file.read().split(b"  -\n")
+    inode, size = seen.split(b":")
+    assert said.stdout == b"0\n"
+    assert digest.decode() == hashlib.sha256(data).hexdigest()
+    assert (int(inode) != os.fstat(ours).st_ino, int(size)) == (True, len(data))
+    assert os.fstat(ours).st_size == 0
+    os.close(ours)

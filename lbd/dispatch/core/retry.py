@@ -14,7 +14,8 @@ from lbd.model import HostId, JobId
 from lbd.text.job_phrases import HELD_FOR_A_WHILE
 
 # Nobody's fault: the host filled up, or the order came too late.
-PASSING = ("slot", "drained", "late")
+LATE = "late"  # also by its keeper, with ETIME: its lease was over before it could begin
+PASSING = ("slot", "drained", LATE)
 # For a gang: the member was not ready, so its gang was never released.
 BEFORE_READY = ("slot", "drained", "not-yet", "admission", "request", "files", "stage", "no-room")
 NO_KEEPER = "keeper"  # its keeper is being replaced: the host's fault, and no other job's
@@ -157,6 +158,8 @@ def phase_to_go_by(phase: str, number: int | None, *, in_gang: bool) -> str:
     became slow, so that is not the same as a member that was not ready yet."""
     if phase == "spawn" and number in SHORT:
         return NO_KEEPER
+    if phase == "spawn" and number == errno.ETIME:
+        return LATE
     if phase == "stage" and number in SHORT:
         return NO_ROOM
     return NOT_YET if phase == "user" and number in SLOW and not in_gang else phase

@@ -27,11 +27,11 @@ from lbd.lbm.inbound.request import dry_start, make_order, over_memory, phase_of
 from lbd.lbm.inbound.submitted import Common
 from lbd.lbm.queue.dispatcher_client import DispatcherClient
 from lbd.lbm.queue.dispatcher_words import refused_report
+from lbd.lbm.queue.input_file import input_of
 from lbd.lbm.queue.own_files import EXIT_CANNOT_OPEN, own_files, why_not_opened, writing_to
 from lbd.lbm.queue.spool import Spool
 from lbd.lbm.staging.attempt_files import AttemptFiles, result_of
 from lbd.lbm.staging.workdirs import FilesRefused
-from lbd.local.write_all import write_all
 from lbd.model import GANG_MOVES, GANG_SHOWN, NO_NEEDS, HostId, JobId, JobState
 from lbd.net.gen import dispatch_pb2, lbm_pb2
 from lbd.process.boot_clock import clock_s
@@ -57,8 +57,8 @@ class Attempt(Performer):
         self.shown = shown_id(start.job, start.array, start.array_index)
         self.which = f"attempt {start.attempt}: "
         self._client, self._report = client, report
-        self._common = host.submitted.common(start)
-        self.request = self._common.request
+        self.common = host.submitted.common(start)
+        self.request = self.common.request
         self.files = self._own_files() if self.request.HasField("workdir") else None
         self.said: set[str] = set()  # events reported so far
         self._at_files: asyncio.Task[object] | None = None
@@ -90,14 +90,14 @@ class Attempt(Performer):
             is_evictable=start.movable,
             is_of_gang=bool(start.gang_hosts),
             # An unreadable request is refused anyway.
-            needs=NO_NEEDS if self._common.fault else read_needs_text(request.needs),
+            needs=NO_NEEDS if self.common.fault else read_needs_text(request.needs),
         )
 
     def begin(self) -> None:
         self.host.executions.add(self)
-        if fault := self._common.fault:
+        if fault := self.common.fault:
             reason = f"its stored request cannot be run: {fault}"
-            self.feed(e.Denied(reason, self._common.phase))
+            self.feed(e.Denied(reason, self.common.phase))
         else:
             self.answer(self.admit(), e.Denied(FAULT, "admission"))
 
@@ -215,8 +215,8 @@ class Attempt(Performer):
         link, run_as = self.host.link, self.admitted.run_as
         try:
             config, path = self.host.rules.config, self.files.path if self.files else None
-            order = self._common.order(run_as, config, limited_cpu=link.weighs_cpu)
-            add_own(order, self._common, self.start, self.host.config.host.name, path)
+            order = self.common.order(run_as, config, limited_cpu=link.weighs_cpu)
+            add_own(order, self.common, self.start, self.host.config.host.name, path)
             order.environment |= own_resources(self)
             until_s = self.execution.timers.get(Timer.LEASE, 0.0)
             order.start_by_ms = int(until_s * 1e3)
@@ -291,6 +291,17 @@ class Attempt(Performer):
         self._report(report)
 
 
+def let_go(attempt: Attempt) -> None:
+    """Lets an attempt that has ended go of its order, megabytes perhaps: it is part of cycles,
+    which are collected only after a great many attempts."""
+    attempt.start.ClearField("spec")
+    short = dispatch_pb2.Start()
+    short.CopyFrom(attempt.start)  # a message keeps the memory of what was cleared
+    attempt.start, attempt.files = short, None
+    attempt.common = Common(lbm_pb2.RunRequest(), "")
+    attempt.request = attempt.common.request
+
+
 def open_stdio(descriptors: list[int], attempt: Attempt, spool: Spool) -> None:
     """Appends the command's descriptors, in order. Raises OSError."""
     request, start, run_as = attempt.request, attempt.start, attempt.admitted.run_as
@@ -333,21 +344,6 @@ async def collected(collecting: asyncio.Task[str], status: int) -> e.Event:
     return e.FilesCollected(complaint)
 
 
-def input_of(data: bytes) -> int:
-    """Returns a descriptor from which the command reads its input; each attempt reads it from the
-    beginning. Raises OSError."""
-    if not data:
-        return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-    descriptor = os.memfd_create("input", os.MFD_CLOEXEC)
-    try:
-        write_all(descriptor, data)
-        os.lseek(descriptor, 0, os.SEEK_SET)
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor
-
-
 def begun_report(
     execution: Execution, job: str = "", attempt: int = 0
 ) -> dispatch_pb2.AttemptReport:
@@ -371,6 +367,7 @@ def add_own(
     environment, spec = order.environment, start.spec
     job = shown_id(start.job, start.array, start.array_index)
     order.job = f"{start.job}.{start.attempt}"
+    order.copies_input = bool(spec.input)
     environment |= {
         b"LBD_JOB_ID": job.encode(),
         b"LBD_ATTEMPT": b"%d" % start.attempt,

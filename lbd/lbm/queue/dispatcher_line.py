@@ -33,7 +33,7 @@ from lbd.lbm.handover.records import QueuedAttempt
 from lbd.lbm.inbound.context import InboundContext
 from lbd.lbm.inbound.submitted import fault_of_start
 from lbd.lbm.keeper_link import end_holders
-from lbd.lbm.queue.attempt import Attempt
+from lbd.lbm.queue.attempt import Attempt, let_go
 from lbd.lbm.queue.dispatcher_client import DispatcherClient
 from lbd.lbm.queue.dispatcher_words import SAID_MAX, TOO_MUCH, is_too_much, read_down, refusal
 from lbd.lbm.queue.keeper_claim import claim
@@ -302,6 +302,7 @@ class DispatcherLine:
         if (held := self._held.get(key)) and held.attempt.execution.is_reported:
             del self._held[key]
             self._names.discard(held.attempt.id)
+            let_go(held.attempt)
             self._lease_watch.changed(is_any_held=bool(self._held))
 
     # From one LBM to the next

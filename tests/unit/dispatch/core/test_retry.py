@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from lbd.dispatch.core.discipline import HostSlots
 from lbd.dispatch.core.lifecycle import LOOKS_MAX
 from lbd.dispatch.core.records import Begin, Cause, Ending, Fate, Settle
 from lbd.dispatch.core.retry import Pauses, phase_to_go_by
@@ -187,6 +188,7 @@ def test_a_job_whose_files_have_no_room_goes_elsewhere_and_is_asked_about_less_a
         actions = table.life.refused(begin.host, "1", begin.attempt, "stage", full, *table.when)
         begins = [one for one in actions if isinstance(one, Begin)]
         while not begins:
+            assert table.now_s < 100.0
             table.now_s += 1.0
             begins = [one for one in table.life.tick(*table.when) if isinstance(one, Begin)]
         (begin,) = begins
@@ -205,3 +207,17 @@ def test_files_that_their_user_may_not_write_make_a_job_fail():
     over = Ending(Cause.LOST, errno.EDQUOT, reason="its files: big: Disk quota exceeded")
     table.life.refused(begin.host, "1", begin.attempt, "stage", over, *table.when)
     assert JobId("1") not in table.life.jobs
+
+
+def test_a_job_whose_host_was_frozen_until_its_lease_was_over_does_not_fail():
+    """Its keeper refuses to begin it, with ETIME: any user can load a host so much."""
+    table = Table(host_failures=1)
+    table.life.host_gone(H2, *table.when)
+    table.life.hosts.known.pop(H2)
+    late = Ending(Cause.LOST, errno.ETIME, reason="spawn: Timer expired")
+    (begin,) = table.submit("1")
+    back, _ = table.life.refused(H1, "1", begin.attempt, "spawn", late, *table.when)
+    assert (back.state, back.fate, back.crashes) == (JobState.PENDING, Fate.REFUSED, 0)
+    assert not table.life.hosts.aside()
+    (begin,) = table.life.host_is(HostSlots(H1, 1), *table.when)
+    assert begin.attempt == 2
