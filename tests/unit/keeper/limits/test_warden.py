@@ -3,10 +3,12 @@
 import os
 import socket
 import subprocess
+import time
 
 import pytest
 
 from lbd.keeper.limits.warden import ENDED_AT_ONCE, GRACE_S, MESSAGE_BYTES, Warden, Watch
+from lbd.load import process_table
 from lbd.process.boot_clock import clock_s
 
 SILENT_S = 30.0
@@ -128,3 +130,23 @@ def test_what_has_ended_is_not_killed(pair):
         assert late.wait() == -9
         assert ended.poll() is None
         ended.kill()
+
+
+def test_what_a_leader_has_left_in_its_session_is_killed(pair):
+    """A keeper that has no processor kills the leader first, and then comes to nothing else."""
+    words = ["sh", "-c", "sleep 60 >/dev/null & echo $!; read end"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(words, start_new_session=True, text=True, **pipes) as process:
+        left = int(process.stdout.readline())
+        pair.warden.lease(process.pid, clock_s() - 2 * GRACE_S, "")
+        pair.learn()
+        process.communicate("\n")
+        assert not has_ended(left)
+        pair.watch._end_overdue()
+        while not has_ended(left):
+            time.sleep(0.01)
+
+
+def has_ended(pid):
+    task = process_table.task_of(pid)
+    return task is None or task.has_ended
