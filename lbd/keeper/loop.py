@@ -148,6 +148,7 @@ class Keeper:
             self._containment.go_on()
             if not ready and not self.quitting:
                 self._ports.keep()
+                self._warden.stand_by()
                 self._beginnings.spares.fork_ahead()
         self._listener.close()  # from now on, connecting fails, so an LBM starts another keeper
         self._beginnings.spares.end()

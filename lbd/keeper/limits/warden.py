@@ -31,11 +31,20 @@ import time
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import NoReturn
 
 from lbd.keeper.child import Helper, Parent, leave_keeper
-from lbd.keeper.limits.portions import at_once, begun_by, begun_in, hold, kill_begun
+from lbd.keeper.limits.portions import (
+    at_once,
+    begun_by,
+    begun_in,
+    hold,
+    kill_begun,
+    stop_members,
+)
 from lbd.keeper.limits.time_limits import FAR_S
+from lbd.load import cgroup
 from lbd.load.process_table import uid_of
 from lbd.process.boot_clock import clock_s
 from lbd.process.urgency import Urgency
@@ -47,7 +56,6 @@ ENDED_AT_ONCE = 64  # further ones get a message of their own
 MESSAGE_BYTES = 8192
 GRACE_S = 0.3  # for the keeper to act itself; the dispatcher waits for at least a second
 AGAIN_S = 0.1  # killed processes may have started others
-PID_BYTES = 1 << 16
 FED_PER_TIMEOUT = 3
 SUSPECTED = (
     # looks, a second apart, before a silent keeper is killed: this process may have been stopped,
@@ -77,6 +85,12 @@ class Warden(Helper):
         self._ended.append(pid)
         if not self.silent_s or len(self._ended) >= ENDED_AT_ONCE:
             self._say(ENDED)
+
+    def stand_by(self) -> None:
+        """Starts the warden ahead of need: beside a job that leaves it no processor, that would
+        take longer than the job's lease."""
+        if self.socket is None:
+            self._begin()
 
     def alive(self) -> None:
         """Reports that the keeper's loop turns."""
@@ -137,8 +151,11 @@ class Lease:
             with contextlib.suppress(OSError):
                 _write(self.group, "cgroup.kill", b"1")
                 return
-            hold(f"/proc/self/fd/{self.group}")
-            at_once(kill_begun(at_once(begun_in(partial(_members, self.group)))))
+            group = f"/proc/self/fd/{self.group}"
+            hold(group)
+            members = partial(cgroup.members, Path(group))
+            at_once(stop_members(members))
+            at_once(kill_begun(at_once(begun_in(members))))
         else:
             at_once(kill_begun(at_once(self._tree({})), self.pid, self._tree))
 
@@ -237,13 +254,3 @@ def _write(directory: int, name: str, data: bytes) -> None:
         os.write(descriptor, data)
     finally:
         os.close(descriptor)
-
-
-def _members(directory: int) -> list[int]:
-    with contextlib.suppress(OSError, ValueError):
-        descriptor = os.open("cgroup.procs", os.O_RDONLY | os.O_CLOEXEC, dir_fd=directory)
-        try:
-            return [int(pid) for pid in os.read(descriptor, PID_BYTES).split() if int(pid) > 0]
-        finally:
-            os.close(descriptor)
-    return []

@@ -125,6 +125,18 @@ def test_looks_for_those_that_others_continue_and_start_come_to_an_end(crowd, se
     assert [number for _, number in sent].count(signal.SIGKILL) >= MANY
 
 
+def test_all_members_are_stopped_at_a_glance_and_nobody_else(crowd):
+    """Nobody who has the pid of one that is no longer a member."""
+    gone, readings = crowd.all[0].pid, [crowd.members()]
+
+    def members():
+        return readings.pop() if readings else set(crowd.members()) - {gone}
+
+    portions.at_once(portions.stop_members(members))
+    wait_for([process.pid for process in crowd.all[1:]], b"T")
+    assert state_of(gone) != b"T"
+
+
 @pytest.mark.parametrize(("name", "text"), [("cgroup.freeze", "1"), ("pids.max", "0")])
 def test_a_group_is_held_still_as_far_as_it_can_be(tmp_path, name, text):
     (tmp_path / name).write_text("")
