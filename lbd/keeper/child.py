@@ -48,6 +48,7 @@ class Parent:
     kernel: str
     limits: Own
     lbm_uid: int = -1  # the user who may make terminals for others; -1: the keeper's own user
+    nice: int = 0  # a child of a keeper that runs before others (urgency.py) would lose it
     no_keyring: int = 0  # in a child: the errno if it could not get a session keyring of its own
 
     def steps_of(self, order: Order, group: str) -> tuple[bytes, bool]:
@@ -80,6 +81,7 @@ class Parent:
             libc=ctypes.PyDLL(None, use_errno=True),
             kernel=kernel_id(),
             limits=own_limits(),
+            nice=os.getpriority(os.PRIO_PROCESS, 0),
             clones_into_groups=containment.kind == "cgroup2" and os.uname().machine in MACHINES,
         )
 
@@ -184,6 +186,8 @@ def leave_keeper(parent: Parent, own: int, *, dies_with_it: bool = True) -> None
     if dies_with_it:
         die_with_keeper(parent.libc)
     os.setsid()
+    if os.getpriority(os.PRIO_PROCESS, 0) < parent.nice:
+        os.setpriority(os.PRIO_PROCESS, 0, parent.nice)
     parent.no_keyring = join_session_keyring(parent.libc)
     os.closerange(3, own)
     os.closerange(own + 1, MAX_DESCRIPTORS)

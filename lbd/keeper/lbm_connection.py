@@ -6,6 +6,7 @@ since a user can cause any number of them.
 """
 
 import contextlib
+import select
 import socket
 
 from lbd.local import frames
@@ -84,3 +85,11 @@ class LbmLine:
             for descriptor in descriptors:
                 socket.close(descriptor)
             return None
+
+
+def is_readable(sock: socket.socket) -> bool:
+    """Returns whether a read would not block. Uses poll: select(2) is limited to descriptors below
+    1024."""
+    poll = select.poll()
+    poll.register(sock, select.POLLIN)
+    return bool(poll.poll(0))

@@ -27,7 +27,7 @@ from lbd.keeper.child import Parent
 from lbd.keeper.fd_store import Holding, frame_of
 from lbd.keeper.gate import Gate
 from lbd.keeper.kept_ports import KeptPorts
-from lbd.keeper.lbm_connection import LbmLine
+from lbd.keeper.lbm_connection import LbmLine, is_readable
 from lbd.keeper.limits.ceilings import read_totals
 from lbd.keeper.limits.cgroups import Containment
 from lbd.keeper.limits.portions import PAUSE_S
@@ -76,6 +76,7 @@ from lbd.local.descriptors import close_connection
 from lbd.local.unwanted_descriptors import close_apart
 from lbd.process.boot_clock import clock_s
 from lbd.process.service_manager import ServiceManager
+from lbd.process.urgency import Urgency
 
 if TYPE_CHECKING:
     from lbd.keeper.job import Running
@@ -110,7 +111,7 @@ class Keeper:
         self._alone_since_s = time.monotonic()
         self.quitting = False
         self._poll = select.poll()
-        self._holding, self._limits = Holding(), Limits()
+        self._holding, self._limits, self._urgency = Holding(), Limits(), Urgency()
         self._wake, wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -147,6 +148,7 @@ class Keeper:
             self._containment.go_on()
             if not ready and not self.quitting:
                 self._ports.keep()
+                self._warden.stand_by()
                 self._beginnings.spares.fork_ahead()
         self._listener.close()  # from now on, connecting fails, so an LBM starts another keeper
         self._beginnings.spares.end()
@@ -312,6 +314,7 @@ class Keeper:
         now_s = time.monotonic()
         for name in self._limits.over():
             self.jobs[name].kill_at_s = now_s
+        self._urgency.become(urgent=any(job.kill_at_s is not None for job in self.jobs.values()))
         for name, job in list(self.jobs.items()):
             job.treated.go_on()
             if not job.ended or not job.begun:
@@ -362,14 +365,6 @@ class Keeper:
 def peer_uid(sock: socket.socket) -> int:
     """Returns the uid of the process at the other end, as reported by the kernel."""
     return int(struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1])
-
-
-def is_readable(sock: socket.socket) -> bool:
-    """Returns whether a read would not block. Uses poll: select(2) is limited to descriptors below
-    1024."""
-    poll = select.poll()
-    poll.register(sock, select.POLLIN)
-    return bool(poll.poll(0))
 
 
 def main(argv: list[str]) -> None:

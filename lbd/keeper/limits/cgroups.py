@@ -17,7 +17,14 @@ from pathlib import Path
 
 from lbd.keeper.limits.ceilings import GROUP_MODE, Ceilings, join, usable
 from lbd.keeper.limits.marked_processes import MarkLook
-from lbd.keeper.limits.portions import at_once, begun_in, kill_begun, kill_group, tasks_of
+from lbd.keeper.limits.portions import (
+    at_once,
+    begun_by,
+    begun_in,
+    kill_begun,
+    kill_group,
+    tasks_of,
+)
 from lbd.load import cgroup, process_table
 from lbd.load.process_table import uid_of, with_descendants
 from lbd.load.procfs import TICKS_PER_S, read_small
@@ -203,7 +210,8 @@ class Containment:
             same = {pid for pid in strays if began.get(pid) == alive[pid].started_ticks}
             found |= {pid for pid in same if marked[pid] is not False}
         tree = with_descendants(found, everybody)
-        yield from kill_begun({pid: everybody[pid].started_ticks for pid in tree}, leader)
+        began = {pid: everybody[pid].started_ticks for pid in tree}
+        yield from kill_begun(began, leader, partial(begun_by, leader if is_own else 0))
         return bool(found) or marked is None
 
     def ended(self, job: str) -> None:

@@ -15,6 +15,7 @@ from typing import NoReturn
 
 from lbd.keeper.interpreter import die_with_keeper
 from lbd.load import process_table
+from lbd.process.urgency import Urgency
 
 PATIENCE_S = 0.5  # for one process, which takes microseconds once a processor is free
 YES, NO = b"1", b"0"
@@ -107,6 +108,7 @@ class MarkLook:
         system."""
         with suppress(BaseException):
             die_with_keeper(ctypes.PyDLL(None))
+            Urgency().become(urgent=True)
             for pid in self._left:
                 os.write(answer, YES if self._is_marked(pid) else NO)
         os._exit(0)

@@ -7,6 +7,9 @@ So work on many processes is a generator that yields after each portion; the kee
 its next turn. A job may start more processes meanwhile, so rounds are repeated until nothing is
 left; a cgroup that can be killed as a whole is killed that way once the many are dead.
 
+Whoever is killed makes room for another, so none is killed before all are stopped: a fork bomb at
+its limit of processes would go on for ever. A cgroup is held still first, as far as it can be.
+
 The youngest die first, so that most still have a stopped parent and become the keeper's children
 only when that parent dies. The keeper would otherwise search all its living children for each one
 it reaps.
@@ -21,11 +24,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from lbd.load import cgroup, process_table
-from lbd.load.process_table import TaskStat
+from lbd.load.process_table import TaskStat, with_descendants
 
 PORTION = 100
 PAUSE_S = 0.005  # between two portions
+LOOKS = 8  # for processes begun meanwhile, before all are killed: somebody may continue them
 One = TypeVar("One")
+Look = Callable[[Mapping[int, int]], Generator[None, None, Mapping[int, int]]]
 
 
 def by_portions(many: Sequence[One]) -> Iterator[Sequence[One]]:
@@ -50,27 +55,94 @@ def begun_in(members: Callable[[], Iterable[int]]) -> Generator[None, None, dict
     return {pid: task.started_ticks for pid, task in began.items() if pid in still}
 
 
-def kill_begun(began: Mapping[int, int], leader: int = 0) -> Generator[None, None, None]:
-    """Stops the processes first, so that no shell survives to report its child's death, then kills
-    them. `began`: start times in ticks, since a pid may be another process's by now."""
-    oldest_first = sorted(began.items(), key=lambda one: (one[0] != leader, one[1], one[0]))
-    for number, order in ((signal.SIGSTOP, oldest_first), (signal.SIGKILL, oldest_first[::-1])):
-        for portion in by_portions(order):
-            for pid, ticks in portion:
+def stop_members(members: Callable[[], Iterable[int]]) -> Generator[None, None, None]:
+    """Stops the members of a group, with as few calls for each as can be: as long as they run, they
+    leave little of a processor to who stops them.
+
+    A pid may have passed to another process. A handle has not, so whoever has a member's pid after
+    the handle was opened is that member, or is gone.
+    """
+    for number, portion in enumerate(by_portions(list(members()))):
+        if number:
+            yield
+        handles: dict[int, int] = {}
+        for pid in portion:
+            with contextlib.suppress(OSError):
+                handles[pid] = os.pidfd_open(pid)
+        still = set(members())
+        for pid, handle in handles.items():
+            if pid in still:
                 with contextlib.suppress(OSError):
-                    process_table.send_signal(pid, ticks, number)
-            if len(began) > PORTION:
-                yield
+                    signal.pidfd_send_signal(handle, signal.SIGSTOP)
+            os.close(handle)
+
+
+def begun_by(session: int, known: Mapping[int, int]) -> Generator[None, None, dict[int, int]]:
+    """Returns when each living process of a session, of those known, and of the descendants of both
+    began, in ticks. `session`: 0 = none."""
+    everybody = yield from tasks_of(process_table.pids())
+    alive = {pid: task for pid, task in everybody.items() if not task.has_ended}
+    first = {
+        pid for pid, task in alive.items()
+        if known.get(pid) == task.started_ticks or (session and task.session == session)
+    }  # fmt: skip
+    tree = with_descendants(first, alive)
+    return {pid: alive[pid].started_ticks for pid in tree if pid in alive}
+
+
+def kill_begun(
+    began: Mapping[int, int], leader: int = 0, look: Look | None = None
+) -> Generator[None, None, None]:
+    """Stops the processes first, so that no shell survives to report its child's death, then kills
+    them. `began`: start times in ticks, since a pid may be another process's by now. `look` finds
+    those that they have started meanwhile."""
+    known: dict[int, int] = {}
+    for _ in range(LOOKS):
+        known |= (new := {pid: ticks for pid, ticks in began.items() if known.get(pid) != ticks})
+        yield from _send(signal.SIGSTOP, sorted(new.items(), key=partial(_age, leader)))
+        if look is None or not new:
+            break
+        began = yield from look(known)
+    yield from _send(signal.SIGKILL, sorted(known.items(), key=partial(_age, leader))[::-1])
+
+
+def _age(leader: int, one: tuple[int, int]) -> tuple[bool, int, int]:
+    pid, ticks = one
+    return pid != leader, ticks, pid
+
+
+def _send(number: int, order: Sequence[tuple[int, int]]) -> Generator[None, None, None]:
+    for portion in by_portions(order):
+        for pid, ticks in portion:
+            with contextlib.suppress(OSError):
+                process_table.send_signal(pid, ticks, number)
+        if len(order) > PORTION:
+            yield
 
 
 def kill_group(group: str, leader: int, *, has_kill: bool) -> Generator[None, None, None]:
     """Kills what is in a cgroup; `has_kill`: the cgroup may have a cgroup.kill file."""
     members = partial(cgroup.members, Path(group))
+    hold(group)
     has_kill = has_kill and os.path.exists(f"{group}/cgroup.kill")
+    if not has_kill:
+        yield from stop_members(members)
     if not has_kill or len(members()) > PORTION:
         yield from kill_begun((yield from begun_in(members)), leader)
     if has_kill:
         Path(group, "cgroup.kill").write_text("1")
+
+
+def hold(group: str) -> None:
+    """Keeps a cgroup's processes from running, else from starting others, as far as its hierarchy
+    can."""
+    for name, text in (("cgroup.freeze", b"1"), ("pids.max", b"0")):
+        with contextlib.suppress(OSError):
+            descriptor = os.open(f"{group}/{name}", os.O_WRONLY | os.O_CLOEXEC)
+            try:
+                os.write(descriptor, text)
+            finally:
+                os.close(descriptor)
 
 
 def at_once(steps: Generator[None, None, One]) -> One:

@@ -28,14 +28,26 @@ import signal
 import socket
 import struct
 import time
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import NoReturn
 
 from lbd.keeper.child import Helper, Parent, leave_keeper
-from lbd.keeper.limits.portions import at_once, begun_in, kill_begun
-from lbd.keeper.limits.time_limits import FAR_S, processes_of
+from lbd.keeper.limits.portions import (
+    at_once,
+    begun_by,
+    begun_in,
+    hold,
+    kill_begun,
+    stop_members,
+)
+from lbd.keeper.limits.time_limits import FAR_S
+from lbd.load import cgroup
+from lbd.load.process_table import uid_of
 from lbd.process.boot_clock import clock_s
+from lbd.process.urgency import Urgency
 
 LEASE, ENDED, ALIVE = b"L", b"E", b"A"
 HEAD = struct.Struct("=cidH")  # a tag, a pid, a deadline on the boot clock, how many have ended
@@ -44,7 +56,6 @@ ENDED_AT_ONCE = 64  # further ones get a message of their own
 MESSAGE_BYTES = 8192
 GRACE_S = 0.3  # for the keeper to act itself; the dispatcher waits for at least a second
 AGAIN_S = 0.1  # killed processes may have started others
-PID_BYTES = 1 << 16
 FED_PER_TIMEOUT = 3
 SUSPECTED = (
     # looks, a second apart, before a silent keeper is killed: this process may have been stopped,
@@ -74,6 +85,12 @@ class Warden(Helper):
         self._ended.append(pid)
         if not self.silent_s or len(self._ended) >= ENDED_AT_ONCE:
             self._say(ENDED)
+
+    def stand_by(self) -> None:
+        """Starts the warden ahead of need: beside a job that leaves it no processor, that would
+        take longer than the job's lease."""
+        if self.socket is None:
+            self._begin()
 
     def alive(self) -> None:
         """Reports that the keeper's loop turns."""
@@ -108,6 +125,7 @@ class Warden(Helper):
         try:
             keeper = os.getppid()
             leave_keeper(self.parent, theirs.fileno(), dies_with_it=False)
+            Urgency().become(urgent=True)
             Watch(theirs, keeper, self.silent_s).run()
         finally:
             os._exit(0)
@@ -121,6 +139,7 @@ class Lease:
     until_s: float
     process: int  # a pidfd, or -1
     group: int  # the cgroup's directory, or -1
+    uid: int = -1  # of the process
 
     def close(self) -> None:
         for descriptor in (self.process, self.group):
@@ -132,10 +151,23 @@ class Lease:
             with contextlib.suppress(OSError):
                 _write(self.group, "cgroup.kill", b"1")
                 return
-            at_once(kill_begun(at_once(begun_in(partial(_members, self.group)))))
-        elif self._is_not_reaped():
-            for pid in processes_of(self.pid, ""):
-                _signal(pid)
+            group = f"/proc/self/fd/{self.group}"
+            hold(group)
+            members = partial(cgroup.members, Path(group))
+            at_once(stop_members(members))
+            at_once(kill_begun(at_once(begun_in(members))))
+        else:
+            at_once(kill_begun(at_once(self._tree({})), self.pid, self._tree))
+
+    def _tree(self, known: Mapping[int, int]) -> Generator[None, None, dict[int, int]]:
+        """Returns what `begun_by` does. A session keeps its number when its leader is gone. Once it
+        is empty, too, another's may have it: with a leader that is not ours, or of another user."""
+        found = yield from begun_by(self.pid, known)
+        if self._is_not_reaped():
+            return found
+        if self.pid in found:
+            return {}
+        return {pid: ticks for pid, ticks in found.items() if uid_of(pid) == self.uid}
 
     def _is_not_reaped(self) -> bool:
         """Returns whether the pid still belongs to the process."""
@@ -181,14 +213,15 @@ class Watch:
         if tag == LEASE and pid in self._leases:
             self._leases[pid].until_s = until_s
         elif tag == LEASE:
-            self._leases[pid] = Lease(pid, until_s, *_descriptors(pid, data[group:]))
+            self._leases[pid] = Lease(pid, until_s, *_descriptors(pid, data[group:]), uid_of(pid))
 
     def _end_overdue(self) -> None:
-        now_s = clock_s()
         for lease in self._leases.values():
+            now_s = clock_s()
             if now_s >= lease.until_s + GRACE_S:
                 lease.kill()
-                lease.until_s = now_s + AGAIN_S - GRACE_S
+                took_s = clock_s() - now_s  # during which others may get no processor
+                lease.until_s = now_s + took_s + max(AGAIN_S, took_s) - GRACE_S
 
     def _look_at_keeper(self) -> None:
         if not self._silent_s or time.monotonic() - self._heard_s < self._silent_s:
@@ -221,18 +254,3 @@ def _write(directory: int, name: str, data: bytes) -> None:
         os.write(descriptor, data)
     finally:
         os.close(descriptor)
-
-
-def _members(directory: int) -> list[int]:
-    with contextlib.suppress(OSError, ValueError):
-        descriptor = os.open("cgroup.procs", os.O_RDONLY | os.O_CLOEXEC, dir_fd=directory)
-        try:
-            return [int(pid) for pid in os.read(descriptor, PID_BYTES).split() if int(pid) > 0]
-        finally:
-            os.close(descriptor)
-    return []
-
-
-def _signal(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.kill(pid, signal.SIGKILL)

@@ -19,6 +19,7 @@ from lbd.model import HostId, JobId
 
 START_S, KILL_S, OBEY_S = 0.2, 0.05, 0.3  # maximum delays
 WARDEN_S = 0.3  # after which the warden acts for its keeper
+BOMB_S = 0.6  # maximum until the last process of a stubborn tree is stopped, if it is a fork bomb
 GRACE_S = 1.0  # from TERM to KILL
 STUBBORN = 0.1  # share of commands that ignore TERM
 KILLED, TERMINATED = e.Exit(137, 9), e.Exit(143, 15)
@@ -153,7 +154,8 @@ class Keeper:
         """Ends a tree after its lease. With `beyond_s` the warden does, that much later."""
         is_over = tree.until_s is not None and self.world.now_s >= tree.until_s + beyond_s - 1e-9
         if is_over and (beyond_s or not (self.is_paused or self.is_dead)):
-            self.exits(tree, replace(KILLED, limit=e.Limit.LEASE))
+            how = replace(KILLED, limit=e.Limit.LEASE)
+            self._later(BOMB_S, tree, how) if tree.is_stubborn else self.exits(tree, how)
 
     # Reports
 

@@ -4,7 +4,7 @@ import fcntl
 import resource
 import socket
 
-from lbd.keeper.loop import is_readable
+from lbd.keeper.lbm_connection import is_readable
 
 HIGH = 1500  # select(2) knows only the first 1024
 

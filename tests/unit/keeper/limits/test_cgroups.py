@@ -239,7 +239,7 @@ def test_a_session_that_reuses_the_number_of_the_leader_is_not_ended(tmp_path, m
 
     killed = set()
     monkeypatch.setattr(cgroups, "tasks_of", tasks_of)
-    monkeypatch.setattr(cgroups, "kill_begun", lambda began, _: iter(killed.update(began) or ()))
+    monkeypatch.setattr(cgroups, "kill_begun", lambda began, *_: iter(killed.update(began) or ()))
     try:
         while not killed:
             held.end_tree("1", leader.pid, "", os.getuid())

@@ -96,6 +96,55 @@ def test_all_are_stopped_before_one_is_killed_and_the_leader_is_killed_last(crow
     assert sent[-1] == (leader, signal.SIGKILL)
 
 
+def test_who_was_begun_while_others_were_stopped_is_stopped_before_one_is_killed(crowd, sent):
+    """Each that is killed makes room for another, so a fork bomb at its limit never ended."""
+    first = portions.at_once(portions.begun_in(crowd.members))
+    looks = []
+
+    def look(known):
+        looks.append(set(known))
+        if len(looks) <= 2:
+            crowd.all.append(crowd.another())
+        return (yield from portions.begun_in(crowd.members))
+
+    portions.at_once(portions.kill_begun(first, look=look))
+    pids = {process.pid for process in crowd.all}
+    assert [len(known) for known in looks] == [MANY, MANY + 1, MANY + 2]
+    assert {pid for pid, number in sent[: len(pids)] if number == signal.SIGSTOP} == pids
+    assert {pid for pid, number in sent[len(pids) :] if number == signal.SIGKILL} == pids
+    wait_for(pids, ENDED)
+
+
+def test_looks_for_those_that_others_continue_and_start_come_to_an_end(crowd, sent):
+    def look(_):
+        crowd.all.append(crowd.another())
+        return (yield from portions.begun_in(crowd.members))
+
+    first = portions.at_once(portions.begun_in(crowd.members))
+    portions.at_once(portions.kill_begun(first, look=look))
+    assert [number for _, number in sent].count(signal.SIGKILL) >= MANY
+
+
+def test_all_members_are_stopped_at_a_glance_and_nobody_else(crowd):
+    """Nobody who has the pid of one that is no longer a member."""
+    gone, readings = crowd.all[0].pid, [crowd.members()]
+
+    def members():
+        return readings.pop() if readings else set(crowd.members()) - {gone}
+
+    portions.at_once(portions.stop_members(members))
+    wait_for([process.pid for process in crowd.all[1:]], b"T")
+    assert state_of(gone) != b"T"
+
+
+@pytest.mark.parametrize(("name", "text"), [("cgroup.freeze", "1"), ("pids.max", "0")])
+def test_a_group_is_held_still_as_far_as_it_can_be(tmp_path, name, text):
+    (tmp_path / name).write_text("")
+    portions.hold(str(tmp_path))
+    assert (tmp_path / name).read_text() == text
+    assert [found.name for found in tmp_path.iterdir()] == [name]
+
+
 def test_who_was_begun_meanwhile_is_ended_in_the_next_round(tmp_path, crowd, monkeypatch):
     """With a keeper that kills each one: after each portion of a round another process starts."""
     held = Containment(str(tmp_path), False)

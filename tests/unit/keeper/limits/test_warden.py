@@ -3,10 +3,13 @@
 import os
 import socket
 import subprocess
+import time
 
 import pytest
 
+from lbd.keeper.limits import warden
 from lbd.keeper.limits.warden import ENDED_AT_ONCE, GRACE_S, MESSAGE_BYTES, Warden, Watch
+from lbd.load import process_table
 from lbd.process.boot_clock import clock_s
 
 SILENT_S = 30.0
@@ -128,3 +131,45 @@ def test_what_has_ended_is_not_killed(pair):
         assert late.wait() == -9
         assert ended.poll() is None
         ended.kill()
+
+
+def test_what_a_leader_has_left_in_its_session_is_killed(pair):
+    """A keeper that has no processor kills the leader first, and then comes to nothing else."""
+    words = ["sh", "-c", "sleep 60 >/dev/null & echo $!; read end"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(words, start_new_session=True, text=True, **pipes) as process:
+        left = int(process.stdout.readline())
+        pair.warden.lease(process.pid, clock_s() - 2 * GRACE_S, "")
+        pair.learn()
+        process.communicate("\n")
+        assert not has_ended(left)
+        pair.watch._end_overdue()
+        while not has_ended(left):
+            time.sleep(0.01)
+
+
+def has_ended(pid):
+    task = process_table.task_of(pid)
+    return task is None or task.has_ended
+
+
+def test_it_kills_all_of_a_group_of_more_than_a_page_of_pids(pair, tmp_path, monkeypatch):
+    """A read of cgroup.procs returns 4 KiB, some 700 pids; the others had a tenth of a second to
+    start more."""
+    killed = []
+    monkeypatch.setattr(warden, "begun_in", lambda members: iter_of(dict.fromkeys(members(), 0)))
+    monkeypatch.setattr(warden, "kill_begun", lambda began: killed.extend(began) or iter(()))
+    monkeypatch.setattr(warden, "stop_members", lambda _: iter(()))
+    many = list(range(1 << 22, (1 << 22) + 20_000))
+    (tmp_path / "cgroup.procs").write_text("\n".join(map(str, many)))
+    with leader() as process:
+        pair.warden.lease(process.pid, clock_s() - 2 * GRACE_S, str(tmp_path))
+        pair.learn()
+        pair.watch._end_overdue()
+        process.kill()
+    assert killed == many
+
+
+def iter_of(found):
+    return found
+    yield
