@@ -15,6 +15,7 @@ from lbd.theory.calibration import FEWEST, PROVEN
 
 FIRST_INDEX = re.compile(r"[0-9]+")  # of an array
 NOT_FORETOLD = "nothing was predicted at submission"
+NOT_OF_TARGETS = "no prediction is kept of an array with a target"
 TOO_WIDE = 20.0  # the factor between its ends from which an interval says where it begins only
 COMPARABLE = FEWEST  # ended jobs that a prediction needs to be more than a guess
 
@@ -94,7 +95,7 @@ def truth_phrase(one: Json) -> str:
         return ""
     waited = forecast(max(0.0, waited_s)) if waited_s < 60 else shown_duration(waited_s)
     if math.isnan(foretold_s):
-        why = "arrays with a target are not compared" if one.get("target") else NOT_FORETOLD
+        why = NOT_OF_TARGETS if one.get("target") else NOT_FORETOLD
         first = FIRST_INDEX.match(text(one, "array"))
         if first and not one.get("target"):  # it is kept with the first task
             why = f"what was predicted: lbctl job {text(one, 'id')}_{first[0]}"
@@ -111,18 +112,20 @@ def target_lines(one: Json, clock: Clock) -> list[str]:
     if not isinstance(target, dict):
         return []
     by, end = number(target, "by"), number(target, "expected_end")
-    lines = [f"{text(target, 'kind'):8} {time_phrase(by, clock)}{outcome(one, by)}"]
+    met = outcome(one, by)
+    lines = [f"{text(target, 'kind'):8} {time_phrase(by, clock, only_time=bool(met))}{met}"]
     ends = target.get("expected_end_90")
     if not math.isnan(end) and isinstance(ends, list):
         low, high = (time_phrase(float(at), clock, only_time=True) for at in ends)
         likely = f" (likely {low} to {high})" if low != high else ""
         left_s = end - clock.now_s  # the same figure as in the list
-        away = f"in {forecast(left_s)}" if left_s > 0 else f"{duration_text(-left_s)} ago"
+        away = f"in about {forecast(left_s)}" if left_s > 0 else f"{duration_text(-left_s)} ago"
         lines.append(f"expected {time_phrase(end, clock, only_time=True)} ({away}){likely}")
     if why := text(target, "why"):
         running, left = int(number(target, "tasks_running")), int(number(target, "tasks_left"))
         at_once = int(number(target, "tasks_at_once"))
-        many = f"{at_once} ({running} running" if running else f"up to {at_once} (none runs now"
+        has = "1 has a slot" if running == 1 else f"{running} have slots"
+        many = f"{at_once} ({has}" if running else f"up to {at_once} (none has a slot"
         lines.append(f"at once  {many}, {left} not ended): {why}")
     return lines
 

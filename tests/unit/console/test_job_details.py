@@ -78,7 +78,7 @@ def test_for_a_running_array_its_end_is_forecast_not_the_start_of_its_next_task(
         ),
         (
             {"foretold_wait_s": None, "target": {"kind": "deadline", "by": 5000.0}},
-            "1m12s (arrays with a target are not compared)",
+            "1m12s (no prediction is kept of an array with a target)",
         ),
         ({"started": 1063.0}, "1m03s (predicted: 1m10s, likely 39s to 1m50s)"),
         ({"started": None}, None),

@@ -37,8 +37,8 @@ SHARED_S = 0.02  # for several arrays, after this for each of them
 FEW_ARRAYS = 16  # up to this many, it is done at once when one arrives
 NOTABLE_S = 1.0  # a shorter time is not called late or early
 UNKNOWN = (
-    "how long its tasks take is not known until some have ended: --work tells, or the --name of "
-    "earlier ones"
+    "how long its tasks take is not known until some have ended; --work DUR says it, or the --name "
+    "of earlier ones"
 )
 LEFT_BY_OTHERS = "as many as other arrays with targets leave it"
 EXPECTED_MAX = 10_000  # arriving arrays with known earlier tasks
