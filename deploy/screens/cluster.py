@@ -150,7 +150,7 @@ OWNERS: list[Json] = [
 ]  # fmt: skip
 PREDICTION: Json = {
     "free": 4, "predicted_wait_s": 0.0, "comparable": 212,
-    "how": "slots are free; more than 4: by the run times of 212 ended jobs (125 s on average)",
+    "how": "slots are free; more than 4: by the run times of 212 ended jobs (2m05s on average)",
     "picks": {"AVG": 4, "PRED": 8, "BIAS": 8, "HEUR": 4},
     "choices": [
         {"slots": slots, "begins_in_s": begins_s, "begins_in_s_90": [begins_s / 3, begins_s * 4],

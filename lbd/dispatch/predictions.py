@@ -50,7 +50,7 @@ from lbd.model import HostId, JobId
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.process.boot_clock import clock_s
 from lbd.text.needs_words import are_needs, read_needs_text
-from lbd.text.units import counted
+from lbd.text.units import counted, show_duration
 from lbd.theory.calibration import (
     FEWEST,
     Bias,
@@ -290,9 +290,11 @@ class Predictions:
             return median(all_s), True, f"how long it runs is a guess ({other}): {NEVER_ENDED}"
         like = "this command line" if run_times.has_line(job) else "this command"
         like += " with other arguments" if near.line else ""
-        runs = "the only earlier run" if near.runs == 1 else f"{near.runs} earlier runs"
-        is_as_long = f"it is taken to run as long as {runs} of {like} (the median)"
-        return median(near.times_s), False, is_as_long
+        run_s = median(near.times_s)
+        runs = (
+            f"the median of {near.runs} earlier runs" if near.runs > 1 else "the only earlier run"
+        )
+        return run_s, False, f"it is taken to run {show_duration(run_s)}, as {runs} of {like}"
 
     def doubted(self, how: str) -> str:
         """Adds to how a prediction was made that such predictions have not come true lately."""

@@ -180,7 +180,7 @@ def predict_lines(reply: Json, least: int, most: int, page: Page) -> list[str]:
     slots = "slot" if most == 1 else "slots"
     how = text(reply, "how")
     free = number_in(reply, "free")
-    there = f"one host has {free:.0f} free" if free > 0 else "no slot is free now"
+    there = f"the host with most free has {free:.0f}" if free > 0 else "no slot is free now"
     sentences = [f"a job of {count} {slots}, submitted now; {there}"]
     if number_in(reply, "predicted_wait_s") > 0:
         sentences += [f"predicted: {how}", *trust_of(reply)]

@@ -186,11 +186,11 @@ async def test_a_question_is_answered_with_a_table(ledger):
 @pytest.mark.parametrize(
     ("words", "runs_s", "said"),
     [
-        (b"solve\0-n", 30.0, "as long as 3 earlier runs of this command line (the median)"),
+        (b"solve\0-n", 30.0, "30s, as the median of 3 earlier runs of this command line"),
         (
             b"solve\0-m",
             30.0,
-            "as long as 3 earlier runs of this command with other arguments (the median)",
+            "30s, as the median of 3 earlier runs of this command with other arguments",
         ),
         (
             b"other",

@@ -7,7 +7,7 @@ from lbd.dispatch.core.outlook.plays import Played
 from lbd.dispatch.core.outlook.queue_outlook import SlotTimes
 from lbd.model import JobId
 from lbd.text.job_phrases import NOT_KNOWN_YET
-from lbd.text.units import counted
+from lbd.text.units import counted, show_duration
 
 FREE = "slots are free"
 GUESS = "take it as a rough guess"
@@ -41,7 +41,7 @@ def made_of(played: Played, slot_times: SlotTimes | None, job: JobId) -> str:
 
 def made_from(slot_times: SlotTimes) -> str:
     count, _, mean_s = slot_times
-    return f"by the run times of {count} ended jobs ({mean_s:.3g} s on average)"
+    return f"by the run times of {count} ended jobs ({show_duration(mean_s)} on average)"
 
 
 def made_from_those_with(needs: NeedsOutlook, ended: ResourceTimes) -> str:
@@ -49,7 +49,9 @@ def made_from_those_with(needs: NeedsOutlook, ended: ResourceTimes) -> str:
     part = needs.shortage.part if needs.shortage is not None else None
     if not isinstance(part, str) or not (found := ended.lifetimes(part)):
         return ""
-    return f"by {ended.count(part)} ended jobs that had {part} ({found[1]:.3g} s on average)"
+    return (
+        f"by {ended.count(part)} ended jobs that had {part} ({show_duration(found[1])} on average)"
+    )
 
 
 def nobody_has(job: QueuedJob) -> str:

@@ -247,7 +247,7 @@ def test_the_prediction_method_is_a_sentence(how, lines):
     reply = {"how": how, "free": 4, "comparable": 30, "choices": [row, row | {"slots": 2}]}
     reply["predicted_wait_s"] = 9.0 if how == FROM else 0.0
     first, *rest = predict_lines(reply, 1, 2, PAGE)
-    assert first == "a job of 1-2 slots, submitted now; one host has 4 free"
+    assert first == "a job of 1-2 slots, submitted now; the host with most free has 4"
     assert rest[: rest.index("")] == lines
 
 

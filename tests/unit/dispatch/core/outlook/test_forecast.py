@@ -53,7 +53,7 @@ def test_the_head_waits_for_the_next_end_and_the_others_also_for_those_ahead():
     assert predicted(table, forecast, "c").wait_s == pytest.approx(2.0, rel=0.05)
     third = predicted(table, forecast, "f")
     assert third.wait_s == pytest.approx(16.0, rel=0.05)  # behind c, b's slot, then a's again
-    assert third.how == "3 jobs ahead, 2 slots; by the run times of 5 ended jobs (10 s on average)"
+    assert third.how == "3 jobs ahead, 2 slots; by the run times of 5 ended jobs (10s on average)"
 
 
 def test_there_is_an_interval_once_enough_have_ended():

@@ -54,7 +54,7 @@ def test_it_waits_for_the_resource_although_slots_are_free():
     found = another(forecast, 1, 4.0, GPU)
     assert found.wait_s == about(6.0)
     assert found.how == (
-        "8 slots; by 20 ended jobs that had gpu (10 s on average); it is waiting for what it needs"
+        "8 slots; by 20 ended jobs that had gpu (10s on average); it is waiting for what it needs"
     )
     assert another(forecast, 1, 4.0)[:2] == (0.0, "slots are free")
     assert arrival(forecast, 1, 4.0, GPU)[0] == about(6.0)

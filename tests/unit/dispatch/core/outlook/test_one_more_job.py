@@ -27,7 +27,7 @@ def test_what_a_forecast_is_made_from_counts_the_jobs_before_this_one():
         table.arrive(name, **seen)
     for name in "efghi":
         table.arrive(name, **other)
-    of_all, of_same = "by the run times of 5 ended jobs (10 s on average)", SAME
+    of_all, of_same = "by the run times of 5 ended jobs (10s on average)", SAME
     assert predicted(table, forecast, "e").how == f"2 jobs ahead, 2 slots; {of_same}"
     said = f"3 jobs ahead, 2 slots; {of_same}, for 1 job {of_all}"
     assert predicted(table, forecast, "f").how.startswith(said)
