@@ -219,11 +219,8 @@ def given_lines(one: Json) -> list[str]:
 
 
 def kept_where(one: Json) -> str:
-    """Returns where its output is, or was when it ended: that host may have been replaced."""
-    if text(one, "array"):
-        return "of task N kept where it ran"
-    tense = "was kept" if text(one, "state") in ENDED_NAMES else "kept"
-    return f"{tense} on {text(one, 'host')}"
+    """Returns where its output is, unless that host has been replaced since."""
+    return "of task N kept where it ran" if text(one, "array") else f"kept on {text(one, 'host')}"
 
 
 def where_lines(one: Json) -> list[str]:

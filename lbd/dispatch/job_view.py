@@ -104,7 +104,7 @@ class JobViews:
             live = self._life.jobs.get(JobId(str(next_waiting(tally))))
         elif explained and tally.open:
             live = self._life.jobs.get(JobId(str(row.id)))
-        unrecorded = self._unrecorded(row)
+        unrecorded = self._unrecorded(row, live)
         if live is None:
             reply = without_reason(row, unrecorded)
         else:
@@ -116,7 +116,7 @@ class JobViews:
 
     def _of(self, row: JobRow) -> pb.JobInfo:
         live = self._life.jobs.get(JobId(str(row.id)))
-        unrecorded = self._unrecorded(row)
+        unrecorded = self._unrecorded(row, live)
         if live is None:
             return without_reason(row, unrecorded)
         return self._with_target(self._of_live(row, live, unrecorded), live)
@@ -133,7 +133,12 @@ class JobViews:
             self.forecast.of(registered, now_s),
         )
         self._forget_forecast()
-        reason = unrecorded or waiting_reason(self._life, live, place, time_of_day)
+        trouble = self._ledger.trouble
+        reason = (
+            f"it begins once the ledger can be written: {trouble}"
+            if trouble
+            else waiting_reason(self._life, live, place, time_of_day)
+        )
         reply = job_info(row, reason, is_final, prediction)
         self._correct(reply, registered.kind, is_rough=prediction.is_rough)
         if isinstance(registered.line, int):  # a tier
@@ -167,9 +172,11 @@ class JobViews:
             reply.target.why = "it has no slots reserved: that needs dispatch.mode fcfs"
         return reply
 
-    def _unrecorded(self, row: JobRow) -> str:
-        """Returns why the view of the job may be behind; "" if it is not."""
-        trouble = self._ledger.trouble if row.state not in ENDED_NAMES else ""
+    def _unrecorded(self, row: JobRow, live: Live | None) -> str:
+        """Returns why the view of the job may be behind; "" if it is not. `live`: None if it has
+        ended."""
+        waits = live is not None and live.lease is None
+        trouble = self._ledger.trouble if row.state not in ENDED_NAMES and not waits else ""
         return f"its end cannot be recorded: {trouble}" if trouble else ""
 
     def _forget_forecast(self) -> None:

@@ -10,7 +10,7 @@ from lbd.doctor.peers import answers, closed
 from lbd.errors import LbdError, Unavailable
 from lbd.model import target_of
 from lbd.process import last_words
-from lbd.text.dispatcher_phrases import is_revoked, waits_for_word, why_silent
+from lbd.text.dispatcher_phrases import is_away, is_revoked, waits_for_word, why_silent
 from lbd.text.job_phrases import NOT_WRITTEN
 
 START_DISPATCHER = "run `systemctl start lbd-dispatcher` or `lbd up`"
@@ -115,6 +115,8 @@ def dispatcher_fix(why: str, leader: str) -> str:
         return SEE_CERTIFICATE
     if waits_for_word(why):
         return "start the daemons of one of these hosts, or wait"
+    if is_away(why):
+        return "do what that line says; the dispatcher waits for it, and goes on by itself"
     if "password" in why:
         return f"correct the password, in the place that the line names; then {START_DISPATCHER}"
     if "ReadWritePaths" in why:

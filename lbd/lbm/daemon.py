@@ -9,6 +9,7 @@ import logging
 import math
 import os
 import signal
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -42,7 +43,7 @@ from lbd.lbm.own_resources import Notes, OwnNeeds, pool_of, slots_of
 from lbd.lbm.owner.accounts import LookUps
 from lbd.lbm.owner.rules import InForce
 from lbd.lbm.owner.watch import Owner
-from lbd.lbm.paths import job_numbers
+from lbd.lbm.paths import JobNumbers
 from lbd.lbm.queue.dispatcher_client import DispatcherClient
 from lbd.lbm.queue.dispatcher_line import DispatcherLine
 from lbd.lbm.queue.logs import check_reader, looks_of_hosts, serve_logs
@@ -86,7 +87,8 @@ class Lbm:
         cores = config.host.cores or cgroup.usable_cores()
         self._slots_wanted = config.lbm.slots or max(1, math.ceil(cores))
         usage, own = UsageLog(config), HostId(config.host.name)
-        jobs = Jobs(config.lbm.history, usage.note, own, job_numbers(Path(config.host.state_dir)))
+        numbers = JobNumbers(Path(config.host.state_dir), time.time)
+        jobs = Jobs(config.lbm.history, usage.note, own, numbers)
         self._lim = JsonClient(self._runtime / "lim.sock")
         self._rules = InForce(config, reread)
         self._keeper = KeeperWatch(config, self._rules, stop)

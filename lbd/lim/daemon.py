@@ -35,6 +35,7 @@ from lbd.load.index import exchanged
 from lbd.load.scopes import JobsScope, Root
 from lbd.model import HostId, JobId, Placement, PlacementRequest, Queues
 from lbd.policy.view import Ask, Decision, Nowhere, Probe, Reply
+from lbd.process.own_directory import STATE, not_writable
 
 log = logging.getLogger(__name__)
 
@@ -380,11 +381,11 @@ def answer_to_ping(state: LimState) -> m.Ack:
 
 
 def make_dir(path: Path) -> Path:
-    """Raises ConfigError if the directory cannot be created or written."""
+    """Raises LbdError if the directory cannot be created or written."""
     try:
         path.mkdir(mode=0o755, parents=True, exist_ok=True)
     except OSError as problem:
-        raise ConfigError(f"host.state_dir {path}: {problem.strerror}") from problem
+        raise not_writable(STATE, path, problem) from problem
     if not os.access(path, os.W_OK | os.X_OK):
         raise ConfigError(f"host.state_dir {path}: cannot be written by this user")
     return path

@@ -13,22 +13,27 @@ from lbd.lim.known_hosts import KnownHosts
 from lbd.lim.settings_file import SettingsFile
 from lbd.load import sampler as kernel
 from lbd.model import HostId, target_of
+from lbd.process.own_directory import STATE, not_writable
 
 
 def identity_of(
     config: Config, kept: SettingsFile, cores: float, *, alone: bool, signs: bool
 ) -> Identity:
-    """`alone`: there is no network. `signs`: hosts have certificates, so a policy must be
-    signed."""
+    """`alone`: there is no network. `signs`: hosts have certificates, so a policy must be signed.
+    Raises LbdError if the speed of this host cannot be saved."""
     base = InForce(config.lim, config.load, config.log)
     state_dir = Path(config.host.state_dir)
+    try:
+        speed = kernel.core_speed(config.host.speed, state_dir)
+    except OSError as problem:
+        raise not_writable(STATE, state_dir, problem) from problem
     return Identity(
         cluster=config.cluster.name,
         me=own_member(config),
         others=() if alone else other_members(config),
         join_target="" if alone else join_target(config),
         cores=cores,
-        speed=kernel.core_speed(config.host.speed, state_dir),
+        speed=speed,
         drained=kept.drained(),
         settings=kept.resumed(base, signs=signs),
         remembered=() if alone else KnownHosts(state_dir, config.cluster.name).resumed(),

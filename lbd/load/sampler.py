@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lbd.config.schema import LoadConfig
-from lbd.errors import ConfigError
 from lbd.load import cgroup, index, procfs, scopes
 from lbd.load.memory import Memory, own_memory
 from lbd.load.speed import known_speed
@@ -175,14 +174,9 @@ def usable_cores(configured: float) -> float:
 
 
 def core_speed(configured: float, state_dir: Path) -> float:
-    """Returns the configured speed, else the one measured once. Raises ConfigError if it cannot be
+    """Returns the configured speed, else the one measured once. Raises OSError if it cannot be
     saved."""
-    if configured > 0:
-        return configured
-    try:
-        return known_speed(state_dir)
-    except OSError as problem:
-        raise ConfigError(f"host.state_dir {state_dir}: {problem.strerror}") from problem
+    return configured if configured > 0 else known_speed(state_dir)
 
 
 def make_sampler(

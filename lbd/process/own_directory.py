@@ -6,23 +6,25 @@ trusted: it must be ours or root's, and nobody else may write in it. Below /tmp 
 one first, under the name that ours would have.
 """
 
+import errno
 import os
 import stat
 from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
-from lbd.errors import ConfigError
+from lbd.errors import ConfigError, LbdError
 from lbd.process.units import why_not_written
 
 RUNTIME, STATE = "host.runtime_dir", "host.state_dir"
+FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def make_own(path: Path, key: str, owners: Collection[int] | None = None) -> None:
     """Creates the directory if it is missing. Other users may not list it, since a reader of a
     directory can keep others from creating files in it. `key`: the setting that names it.
 
-    Raises ConfigError if we must not use it; see `fault_of`.
+    Raises ConfigError if we must not use it, see `fault_of`; LbdError if its disk is full.
     """
     try:
         if not os.path.lexists(path):
@@ -34,8 +36,12 @@ def make_own(path: Path, key: str, owners: Collection[int] | None = None) -> Non
         raise ConfigError(f"{key} {path}: {fault}, or set {key}")
 
 
-def not_writable(key: str, path: Path, problem: OSError) -> ConfigError:
+def not_writable(key: str, path: Path, problem: OSError) -> LbdError:
+    """A full disk is no fault of the configuration, for which a daemon would not be started again
+    when there is room."""
     why = why_not_written(problem, path)
+    if problem.errno in FULL:
+        return LbdError(f"{key} {path}: {why}; free some space")
     return ConfigError(f"{key} {path}: {why}; it must be a directory this user can write to")
 
 

@@ -25,7 +25,7 @@ def take_pid_lock(path: Path, key: str = RUNTIME, program: str = "") -> int:
     """Returns a locked descriptor for the directory that `key` of the configuration names.
 
     The kernel releases it when the daemon ends, however it ends. Raises LbdError if another daemon
-    holds it, ConfigError if the directory cannot be written or must not be used. `program`: the
+    holds it or the disk is full, ConfigError if the directory must not be used. `program`: the
     name for messages, if not the file's.
     """
     make_own(path.parent, key)
@@ -40,9 +40,15 @@ def take_pid_lock(path: Path, key: str = RUNTIME, program: str = "") -> int:
         if is_at(path, descriptor):
             break
         os.close(descriptor)  # removed since we opened it; see `remove_pid_file`
-    os.ftruncate(descriptor, 0)
-    os.write(descriptor, b"%d\n" % os.getpid())
+    note_pid(descriptor)
     return descriptor
+
+
+def note_pid(descriptor: int) -> None:
+    """Best effort: the lock is what counts, and on a full disk a file can only keep its size."""
+    with suppress(OSError):
+        size = os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
+        os.ftruncate(descriptor, size)
 
 
 def why_locked(program: str, path: Path, key: str, other: str) -> str:
@@ -70,7 +76,7 @@ def open_pid_file(path: Path, key: str) -> int:
 
     The daemons' account may write in the directory of a root `lbd up`. Root's pid must not be
     written through a link it has put there: a symbolic one, or another name of a file of root's.
-    Raises ConfigError.
+    Raises ConfigError, LbdError if the disk is full.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:

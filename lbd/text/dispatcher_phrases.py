@@ -11,6 +11,10 @@ UNHEARD = (
 )
 
 
+AWAY = ", the ledger that was used last, is not there: mount its disk, or put it back"
+FULL_DISK = "the disk of the ledger is full"
+
+
 def is_revoked(why: str) -> bool:
     return "is revoked" in why
 
@@ -21,8 +25,13 @@ def waits_for_word(why: str) -> bool:
     return "until another host confirms that the queue" in why
 
 
+def is_away(why: str) -> bool:
+    """Whether it waits for its ledger, which is not there, or whose disk is full."""
+    return AWAY in why or FULL_DISK in why
+
+
 def why_silent(why: str) -> str:
     """Returns what keeps a dispatcher silent, after its name."""
-    return (
-        f"is {why}; then it starts in any case" if waits_for_word(why) else f"cannot start: {why}"
-    )
+    if waits_for_word(why):
+        return f"is {why}; then it starts in any case"
+    return f"waits: {why}" if is_away(why) else f"cannot start: {why}"

@@ -192,7 +192,7 @@ def test_one_group_by_day_and_everybody_by_night(make_lab):
         assert b" waits: it may run only on h2 (-H)" in attached.stderr.readline()
         lab.wait_until(lambda: "everybody may from" in reason_of(lab, job), "it was refused")
         assert state_of(lab, job) == "pending"
-        assert "everybody's commands" in lab.run("h1", "lbctl", "status", "h2").stdout
+        assert "when it takes everybody's" in lab.run("h1", "lbctl", "status", "h2").stdout
         assert "closed" not in lab.run("h1", "lbctl", "status").stdout
         assert "everybody may from" in lab.run("h1", "lbctl", "predict", "-H", "h2").stdout
         assert "no host takes" not in lab.run("h1", "lbctl", "predict").stdout

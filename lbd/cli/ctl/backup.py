@@ -41,14 +41,16 @@ from lbd.dispatch.ledger.snapshot import (
     begin_again,
     extent,
     has_jobs,
+    last_number,
 )
 from lbd.errors import ConfigError, LbdError
+from lbd.lbm.paths import IDS_RESERVED, reserve_up_to
 from lbd.local.starting import how_to_start
 from lbd.model import target_of
 from lbd.process.own_addresses import is_elsewhere
 from lbd.process.pid_lock import pid_of_holder
 from lbd.text.one_line import one_line
-from lbd.text.units import duration_text
+from lbd.text.units import counted, duration_text
 from lbd.trust.authority import Authority
 from lbd.trust.certificates import fingerprint
 from lbd.trust.enrol import enrol
@@ -240,8 +242,8 @@ def say_what_is_next(
             f"revoked again; {host.name} tells the others where to renew their "
             "certificates")  # fmt: skip
     if restored.held or restored.lost:
-        say(f"{restored.held} jobs are held, {restored.lost} are lost; once the dispatcher runs: "
-            "`lbctl jobs`, then `lbctl release ID` or `lbctl kill ID`")  # fmt: skip
+        say(f"{jobs_are(restored.held)} held, {jobs_are(restored.lost)} lost; once the dispatcher "
+            "runs: `lbctl jobs`, then `lbctl release ID` or `lbctl kill ID`")  # fmt: skip
     if AUTHORITY[1] in parts and issue_of(config) > 0:
         say(f"if another machine was {host.name} before, it must never start again: wipe "
             "/var/lib/lbd* there before it gets power")  # fmt: skip
@@ -337,6 +339,10 @@ def why_kept(copied: Ledger, config: Config) -> str:
     return own + "; the one in FILE was not restored" if is_newer else ""
 
 
+def jobs_are(count: int) -> str:
+    return f"{counted(count, 'job')} {'is' if count == 1 else 'are'}"
+
+
 def why_not_usage(manifest: Manifest, config: Config, directory: Path) -> str:
     """Returns why the present accounting is kept, "" if the copy replaces it. Raises ConfigError if
     the copy is damaged."""
@@ -373,6 +379,9 @@ def put_in_place(
             for beside in ("-wal", "-shm"):  # those of the previous ledger
                 to.with_name(to.name + beside).unlink(missing_ok=True)
             place(directory / name, to, gives=True)
+    if USAGE in parts:
+        last = last_number(state_dir / USAGE, config.host.name)
+        reserve_up_to(state_dir, last + IDS_RESERVED)
     if AUTHORITY[1] not in parts:
         return
     authority = authority_in(config)

@@ -19,6 +19,7 @@ RESERVE_SHARE = 20  # a twentieth of the disk
 RESERVE_BYTES_MAX = 256 << 20
 SMALL_BYTES = 4096  # about what the smallest submission takes, with its environment
 NO_MORE = "so the queue takes no new jobs; those in it go on"
+NONE_BEGINS = "so the queue takes no new jobs and begins none; what runs goes on"
 ENDED_SHARE = 2  # half of the room is for ended jobs
 
 
@@ -101,6 +102,8 @@ class LedgerRoom:
         """Returns why jobs are accepted from nobody now. `trouble`: why the last change could not
         be written; "" if it could."""
         full = self.full(limit_bytes, disk)
+        if full and trouble:
+            return full.replace(NO_MORE, NONE_BEGINS)
         return full or (f"{trouble}, {NOT_WRITTEN}" if trouble else "")
 
     def _left(self, limit_bytes: int, disk: Disk | None) -> int:

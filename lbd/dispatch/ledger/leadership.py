@@ -11,6 +11,7 @@ from lbd.dispatch.core.ledger_rows import LedgerTrouble
 from lbd.dispatch.ledger.sqlite import SqliteLedger
 from lbd.dispatch.ledger.store import Store
 from lbd.process.whole_file import write_whole
+from lbd.text.dispatcher_phrases import AWAY
 
 NOTE_MODE = 0o600
 RETRY_S = 2.0
@@ -59,8 +60,7 @@ class OneFile:
         if last == self._path and not self._path.exists():
             await asyncio.sleep(RETRY_S)
             raise LedgerTrouble(
-                f"{self._path}, the ledger that was used last, is not there: mount its disk, or "
-                f"put it back; to begin with an empty queue, remove {self._note}",
+                f"{self._path}{AWAY}; to begin with an empty queue, remove {self._note}",
                 passes=True,
             )
         try:

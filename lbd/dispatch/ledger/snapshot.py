@@ -33,6 +33,17 @@ def copy_ledger(path: Path, to: Path) -> None:
         target.execute("PRAGMA journal_mode = DELETE")  # a single file, with no others beside it
 
 
+def last_number(path: Path, host: str) -> int:
+    """Returns the highest number of a host's own jobs in the accounting; 0 if there is none, or if
+    it is of a release without ids. Raises ConfigError."""
+    with opened(path) as usage:
+        columns = [row[1] for row in usage.execute("PRAGMA table_info(jobs)")]
+        query = "SELECT max(CAST(substr(id, ?) AS INTEGER)) FROM jobs WHERE id GLOB ?"
+        own = len(host) + 2, f"{host}-[0-9]*"
+        (found,) = usage.execute(query, own).fetchone() if "id" in columns else (0,)
+    return max(0, int(found or 0))
+
+
 def has_jobs(path: Path) -> bool:
     """Whether it contains a job: in a ledger's table or, with the same name, the accounting's.
     Raises ConfigError."""

@@ -21,8 +21,10 @@ from lbd.dispatch.ledger.store import GROUP_MAX, Request, Store, pieces, settle,
 from lbd.dispatch.ledger.work import Ask, MakeWork, Over, Result, Row, Work, advance
 from lbd.errors import ConfigError
 from lbd.model import ENDED_NAMES
+from lbd.process.own_directory import FULL
 from lbd.process.steady_threads import SteadyThreads
 from lbd.process.units import why_not_written
+from lbd.text.dispatcher_phrases import FULL_DISK
 
 log = logging.getLogger("lbd.dispatch")
 
@@ -35,6 +37,7 @@ FAULTS = (
     sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError, sqlite3.ProgrammingError,
     ArithmeticError, ValueError, TypeError, LookupError,
 )  # fmt: skip
+LEAST_BYTES = 1 << 20  # free, for SQLite to open a ledger
 LOG_BYTES = 64 << 20  # of the write-ahead log
 VACUUM_PAGES = 2000  # returned to the disk at a time, after jobs were deleted
 
@@ -54,11 +57,14 @@ class SqliteLedger(Store):
             connection = connect(path)
             migrate(connection, path)
         except OSError as problem:
+            if problem.errno in FULL:
+                raise LedgerTrouble(no_space(path), passes=True) from problem
             why = why_not_written(problem, path.parent)
             raise ConfigError(f"dispatch.store {path}: {why}") from problem
         except sqlite3.Error as problem:
-            if getattr(problem, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL:
-                raise LedgerTrouble(f"dispatch.store {path}: {problem}", passes=True) from problem
+            if may_pass(problem):
+                why = no_space(path) if is_full(path) else f"dispatch.store {path}: {problem}"
+                raise LedgerTrouble(why, passes=True) from problem
             raise ConfigError(f"dispatch.store {path}: {problem}") from problem
         self._reader = connect(path)
         self._reading = SteadyThreads(1, "ledger-reader")
@@ -204,6 +210,25 @@ def connect(path: Path) -> sqlite3.Connection:
     db.execute("PRAGMA synchronous = FULL")
     db.execute(f"PRAGMA journal_size_limit = {LOG_BYTES}")  # applied after a large change
     return db
+
+
+def may_pass(problem: sqlite3.Error) -> bool:
+    """Whether the disk is at fault. On a full one its own files beside the ledger cannot grow, for
+    which SQLite has no other word than for a broken one."""
+    primary = getattr(problem, "sqlite_errorcode", 0) & 0xFF
+    return primary in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
+
+
+def is_full(path: Path) -> bool:
+    try:
+        found = os.statvfs(path.parent)
+    except OSError:
+        return False
+    return found.f_bavail * found.f_frsize < LEAST_BYTES
+
+
+def no_space(path: Path) -> str:
+    return f"{FULL_DISK}: free some space in {path.parent}"
 
 
 def readable(text: bytes) -> str:

@@ -18,7 +18,7 @@ def test_the_command_line_of_sbatch_is_hidden_and_a_job_that_never_ran_shows_no_
     assert not [line for line in lines if line.startswith("output")]
     kept = detail_lines({**job, "started": 5.0, "notify": "exit 3"}, Clock(2000.0, utc=True))
     assert [line for line in kept if line.startswith(("output", "notify"))] == [
-        f"output   was kept on {JOB['host']}: lbctl logs {JOB['id']}", "notify   exit 3",
+        f"output   kept on {JOB['host']}: lbctl logs {JOB['id']}", "notify   exit 3",
     ]  # fmt: skip
 
 

@@ -83,8 +83,10 @@ async def test_a_ledger_that_takes_no_jobs_is_in_trouble(world, tmp_path):
     dispatcher.ledger.disk = lambda: Disk(0, 100 << 20, str(tmp_path))
     assert dispatcher_metrics(dispatcher)["ledger_trouble"]
     assert "is full, so the queue takes no new jobs" in (await world.status()).full
-    dispatcher.ledger.disk = lambda: None
     dispatcher.ledger.trouble = "ledger.sqlite: disk I/O error"
+    said = "is full, so the queue takes no new jobs and begins none; what runs goes on"
+    assert (await world.status()).full.endswith(said)
+    dispatcher.ledger.disk = lambda: None
     assert dispatcher_metrics(dispatcher)["ledger_trouble"]
     why = "ledger.sqlite: disk I/O error, so the queue takes no new jobs and begins none"
     assert (await world.status()).full == why
@@ -232,3 +234,16 @@ async def test_lists_that_come_at_once_have_no_more_room(world, monkeypatch):
     counts = world.dispatcher.life.jobs.lists
     assert not counts._coming_of_user
     assert not counts._coming_of_origin
+
+
+async def test_a_waiting_job_is_said_to_begin_once_the_ledger_can_be_written(world):
+    """Each of them, also a held one, was said to have an end that could not be recorded."""
+    assert await submitted(world, 1) == ""
+    world.dispatcher.ledger.trouble = "ledger.sqlite: disk I/O error"
+    (job,) = (await world.jobs()).jobs
+    assert job.reason == "it begins once the ledger can be written: ledger.sqlite: disk I/O error"
+    await world.act(verb="hold", selectors=[str(job.id)], user="ann")
+    world.dispatcher.ledger.trouble = "ledger.sqlite: disk I/O error"
+    (job,) = (await world.jobs()).jobs
+    assert "held" in job.reason
+    assert "ledger" not in job.reason

@@ -29,6 +29,24 @@ def test_both_directories_are_locked_and_may_be_the_same(tmp_path):
     os.close(lock)
 
 
+def test_on_a_full_disk_the_lock_is_taken_all_the_same(tmp_path, monkeypatch):
+    """Each daemon of a host whose state directory was full died once a second."""
+
+    def full(*_given):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", full)
+        lock = take_pid_lock(tmp_path / "lim.pid")
+    with pytest.raises(LbdError, match="another lim"):
+        take_pid_lock(tmp_path / "lim.pid")
+    os.close(lock)
+    monkeypatch.setattr(os, "open", full)
+    with pytest.raises(LbdError, match="No space left on device; free some space") as caught:
+        take_pid_lock(tmp_path / "lim.pid")
+    assert not isinstance(caught.value, ConfigError), "after which it would not be started again"
+
+
 def test_the_file_of_an_earlier_account_is_replaced_unless_it_is_held(tmp_path, monkeypatch):
     """As after pip's `lbd` and the package's, which use different accounts."""
     path, real = tmp_path / "lim.pid", os.open

@@ -23,8 +23,8 @@ def csv_name(name: str) -> str:
 
 
 def csv_text(figure: object) -> str:
-    """Formats counts as integers, times and shares with four digits; "" for an absent value."""
+    """Formats figures so that lines add up to their sum: without exponents, and with nine decimals
+    where they have them; "" for an absent value."""
     if isinstance(figure, float):
-        digits = ".4g" if abs(figure) < 1e4 else ".0f"
-        return "" if math.isnan(figure) else format(figure, digits)
+        return "" if math.isnan(figure) else f"{figure:.9f}".rstrip("0").rstrip(".")
     return "" if figure is None else str(figure)

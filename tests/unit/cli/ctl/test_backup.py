@@ -24,6 +24,7 @@ from lbd.cli.lbctl import main
 from lbd.config.load import load
 from lbd.config.schema import StatsConfig
 from lbd.dispatch.ledger.sqlite import migrate
+from lbd.lbm.paths import IDS_RESERVED, JobNumbers
 from lbd.lbm.usage.record import Usage
 from lbd.lbm.usage.store import UsageStore
 from lbd.net.tls import names_in
@@ -285,7 +286,7 @@ def has_run(host, command):
     store.add([Usage(
         finished=time.time(), submitted=time.time() - 2.0, waiting_s=0.0, response_s=2.0, cpu_s=1.0,
         user="ann", command=command, origin="h1", host="h1", failed=False, moved=False,
-        wrong=False, pinned=False,
+        wrong=False, pinned=False, id="h1-34567",
     )])  # fmt: skip
     store.close()
 
@@ -301,8 +302,11 @@ def test_a_new_machine_gets_its_accounting_back(lbctl, host, tmp_path):
     host.lose()
     host.state.mkdir()
     UsageStore(host.state / "usage.sqlite", StatsConfig()).close()  # as freshly installed
+    JobNumbers(host.state, time.time)  # an LBM ran before the accounting came
     assert "its accounting" in lbctl("restore", tmp_path / "b.tar").out
     assert commands_on_record(host) == ["cc"]
+    numbers = JobNumbers(host.state, time.time)
+    assert next(numbers) == 34567 + IDS_RESERVED, "no id is given twice"
 
 
 def test_a_host_with_recorded_jobs_keeps_them(lbctl, host, tmp_path):

@@ -95,9 +95,12 @@ def test_for_figures_until_a_time_the_hosts_are_asked_for_that_time(daemon, caps
 
 @pytest.mark.parametrize(
     ("figure", "shown"),
-    [(3, "3"), (1 / 3, "0.3333"), (123456.789, "123457"), (math.nan, ""), (None, ""), (0.0, "0")],
-)
-def test_figures_have_only_significant_digits(figure, shown):
+    [
+        (3, "3"), (1 / 3, "0.333333333"), (123456.789, "123456.789"), (math.nan, ""), (None, ""),
+        (0.0, "0"), (1.2e9, "1200000000"), (3.1e-7, "0.00000031"),
+    ],
+)  # fmt: skip
+def test_figures_of_a_file_add_up(figure, shown):
     assert csv_text(figure) == shown
 
 

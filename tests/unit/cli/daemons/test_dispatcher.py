@@ -114,19 +114,23 @@ async def test_one_that_waits_for_its_ledger_counts_as_started_and_says_why(tmp_
     assert last_words.read(str(tmp_path), "dispatcher") == why
 
 
-async def test_a_full_disk_passes(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "number", [sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_WRITE]
+)
+async def test_a_full_disk_passes(tmp_path, monkeypatch, number):
     """A dispatcher that ended for it was not started again when there was room."""
     monkeypatch.setattr(leadership, "RETRY_S", 0.01)
+    monkeypatch.setattr(sqlite, "is_full", lambda _path: True)
 
     def full(*_given):
-        problem = sqlite3.OperationalError("database or disk is full")
-        problem.sqlite_errorcode = sqlite3.SQLITE_FULL
+        problem = sqlite3.OperationalError("of the disk")
+        problem.sqlite_errorcode = number
         raise problem
 
     one = OneFile(tmp_path / "ledger.sqlite", tmp_path / "ledger.last")
     with monkeypatch.context() as patch:
         patch.setattr(sqlite, "migrate", full)
-        with pytest.raises(LedgerTrouble, match="database or disk is full") as caught:
+        with pytest.raises(LedgerTrouble, match="disk of the ledger is full") as caught:
             await one.lead(print)
     assert caught.value.passes
     await one.lead(print)

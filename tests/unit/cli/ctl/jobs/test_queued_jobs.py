@@ -308,7 +308,7 @@ GIVEN = {"directory": "/home/ann", "output": None, "error": None, "timeout_s": N
 @pytest.mark.parametrize(
     ("more", "lines"),
     [
-        ({}, ["in       /home/ann", "output   was kept on h2: lbctl logs 12",
+        ({}, ["in       /home/ann", "output   kept on h2: lbctl logs 12",
               "slots    1; priority 0"]),
         (
             {"output": "run.%j", "error": "err", "timeout_s": 90.0, "memory_bytes": 1 << 30,
