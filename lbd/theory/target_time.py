@@ -229,6 +229,10 @@ class TaskMean:
     def mean_s(self) -> float:
         return (self.prior_tasks * self.prior_s + self.worked_s) / self.tasks
 
+    def least_s(self, running: int) -> float:
+        """Returns the mean if so many tasks that run ended now."""
+        return (self.prior_tasks * self.prior_s + self.worked_s) / (self.tasks + running)
+
     @property
     def tasks(self) -> float:
         """The number of tasks behind the mean; its relative standard deviation is 1/√tasks."""

@@ -53,7 +53,8 @@ class PlainArray:
         self.times.add(others + earlier.own_s)
         self.seen_s = 0.0  # when the state of a task last changed
         self.slots, self.most, self.target_s = 1, most, self.until_s
-        self.steered = self.in_time = self.is_cut = False
+        self.steered = self.in_time = self.is_cut = self.is_hopeless = False
+        self.given_s = None
         self.planned = 0, 0, -math.inf
         self.extra = 0
 
@@ -99,6 +100,11 @@ class PlainArray:
             most = max(1, self.most)
             spread_s = math.sqrt(variance_steered_s2(self.left, most, self.mean_s))
             self.in_time = now_s + self.left_s(most) <= self.target_s + spread_s
+            if self.given_s is None:
+                self.given_s = max(0.0, self.until_s - now_s)
+            all_end = self.tasks + len(self.running)
+            least_s = self.waiting / most * self.mean_s * self.tasks / all_end
+            self.is_hopeless = now_s + least_s > self.until_s + self.given_s
 
     def plan(self, now_s):
         most = max(1, self.most)
@@ -228,6 +234,8 @@ class PlainArray:
             said = self.no_more(now_s)
         if self.most < self.slots:
             return said + "; other arrays with targets need the rest"
+        if self.known and self.waiting and self.is_hopeless:
+            return said + "; that is too late to keep its place, so it takes turns with other jobs"
         if self.waiting and len(self.running) < self.at_once:
             return said + "; other jobs have the slots now"
         return said
@@ -462,7 +470,7 @@ class Both:
                 assert within == pytest.approx(array.within(self.now_s), rel=1e-6)
             assert found.why == array.why(self.now_s)
             assert self.targets.obstacle(array.job, self.now_s) == array.obstacle(self.now_s)
-            assert self.targets.keeps_place(number) == (array.known and array.in_time)
+            assert self.targets.keeps_place(number) == (array.known and not array.is_hopeless)
 
 
 @pytest.mark.parametrize("seed", range(12))
