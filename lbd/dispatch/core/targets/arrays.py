@@ -102,7 +102,8 @@ class Targets:
         declared_s = job.work_s / job.slots if job.work_s is not None else None
         mean = known.mean(declared_s) or TaskMean(1.0, UNKNOWN_TASKS)
         array = TargetArray(job, until_s, Batch(0, until_s, 0, 1, mean))
-        array.times.add((known.others_s if declared_s is None else ()) + known.own_s)
+        others_s = known.others_s if declared_s is None else (declared_s,)
+        array.times.add(others_s + known.own_s)
         return array
 
     def began(self, job: QueuedJob, now_s: float) -> None:
@@ -137,8 +138,7 @@ class Targets:
                 array.batch.withdrawn()
             return self._drop_if_done(array)
         if whole:
-            array.times.add((now_s - begun_s,))
-            array.ended(now_s)
+            array.ended(now_s - begun_s, now_s)
         else:
             array.aim(now_s)
             array.batch.lost(now_s)

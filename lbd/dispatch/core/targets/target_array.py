@@ -79,10 +79,11 @@ class TargetArray:
         """Sets the time at which the batch should end on average."""
         batch = self.batch
         batch.target_s = self.until_s
+        ages = [now_s - begun_s for begun_s in self.begun_s.values()]
+        batch.mean.only_ended = not self.times.is_told_by(ages)
         if self.has_deadline and self.is_known:
             batch.target_s -= before_deadline_s(max(1, batch.slots), batch)
         batch.most, batch.drain = max(1, self.most), self.times.drain
-        ages = [now_s - begun_s for begun_s in self.begun_s.values()]
         batch.extra = self.times.beyond_means(ages, batch.mean.mean_s)
 
     def plan(self, now_s: float) -> None:
@@ -104,10 +105,12 @@ class TargetArray:
             batch.slots = min(batch.left, batch.most)
         self.look(now_s)
 
-    def ended(self, now_s: float) -> None:
+    def ended(self, took_s: float, now_s: float) -> None:
         """A task has ended: as many as before, one more or one fewer run from now on."""
+        self.times.add((took_s,))
         self.aim(now_s)
         had = max(1, self.batch.slots)
+        self.batch.mean.ended_s += took_s
         self.batch.ended(now_s)
         self.is_steered = True
         if self.may_be_late(now_s):

@@ -71,6 +71,15 @@ def test_so_is_one_behind_a_long_line(seed):
     assert Line(before_s, deadline_s, later_at_s=8.0, seed=seed).end_s < deadline_s
 
 
+def test_what_is_left_does_not_jump_up_as_several_tasks_are_about_to_end():
+    """Of a known length of 6 s, four tasks of an age of 5 s made 12 s: it was to end 37 s later."""
+    line = Line([3.0, 8.0, 8.0, 8.0], 50.0, work_s=TASK_S)
+    ends_s = [at_s + end.mean_s for at_s, end in line.found]
+    assert min(ends_s) > line.end_s - 2.0
+    assert max(ends_s) < line.end_s + 10.0
+    assert all(abs(end_s - line.end_s) < 0.5 for end_s in ends_s[-8:])
+
+
 def test_a_deadline_that_is_missed_by_little_is_not_missed_by_much():
     """Twenty tasks of 6 s on four slots that come free after 3 to 8 s end after 35 s."""
     assert Line([3.0, 8.0, 8.0, 8.0], 25.0, work_s=TASK_S).end_s < 40.0
