@@ -212,6 +212,7 @@ class TaskMean:
     The mean of the ended tasks is too small while few have ended: the short ones end first. Under
     the model, the l-th end comes x̄·l/P after the start, so P·t/l is x̄ without that error; if P
     changes on the way, that is the time that slots have worked, over the number of ended tasks.
+    Where tasks are known to be alike, that is too large instead until those that run have ended.
     Earlier batches count as `prior_tasks` tasks of `prior_s` seconds each.
     """
 
@@ -219,6 +220,8 @@ class TaskMean:
     prior_tasks: float = 1.0
     worked_s: float = 0.0  # by all slots, for ended, running and lost tasks
     ended: int = 0
+    ended_s: float = 0.0  # the part of it for ended tasks
+    only_ended: bool = False  # running tasks tell nothing, as tasks are alike, and these not older
 
     def __post_init__(self) -> None:
         """Raises ValueError for a prior that is not a positive number of seconds and tasks."""
@@ -227,7 +230,12 @@ class TaskMean:
 
     @property
     def mean_s(self) -> float:
-        return (self.prior_tasks * self.prior_s + self.worked_s) / self.tasks
+        seen_s = self.ended_s if self.only_ended else self.worked_s
+        return (self.prior_tasks * self.prior_s + seen_s) / self.tasks
+
+    def least_s(self, running: int) -> float:
+        """Returns the mean if so many tasks that run ended now."""
+        return (self.prior_tasks * self.prior_s + self.worked_s) / (self.tasks + running)
 
     @property
     def tasks(self) -> float:

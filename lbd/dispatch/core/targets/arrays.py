@@ -5,9 +5,7 @@
   earlier job wants. But only as many run as its target needs, and later jobs get the rest.
 - The number is DAA's (`plan.py`): at each end of a task one more, one less or as many as before. It
   is planned from the start only while none has ended yet, or none runs.
-- An array that cannot be in time with everything it may have, or about whose tasks nothing is known
-  yet, takes turns like any other array: an impossible target does not pass waiting jobs. Once it is
-  in time, its place is that of its submission again.
+- One that is beyond help, or of whose tasks nothing is known yet, takes turns like any other array.
 - A deadline is a target set earlier, by as much as the drain may well exceed its mean.
 
 Times are from one clock that never runs backwards; `unix_s` is the UNIX time at its zero.
@@ -104,7 +102,8 @@ class Targets:
         declared_s = job.work_s / job.slots if job.work_s is not None else None
         mean = known.mean(declared_s) or TaskMean(1.0, UNKNOWN_TASKS)
         array = TargetArray(job, until_s, Batch(0, until_s, 0, 1, mean))
-        array.times.add((known.others_s if declared_s is None else ()) + known.own_s)
+        others_s = known.others_s if declared_s is None else (declared_s,)
+        array.times.add(others_s + known.own_s)
         return array
 
     def began(self, job: QueuedJob, now_s: float) -> None:
@@ -139,8 +138,7 @@ class Targets:
                 array.batch.withdrawn()
             return self._drop_if_done(array)
         if whole:
-            array.times.add((now_s - begun_s,))
-            array.ended(now_s)
+            array.ended(now_s - begun_s, now_s)
         else:
             array.aim(now_s)
             array.batch.lost(now_s)
@@ -371,6 +369,8 @@ def why_so_many(array: TargetArray, now_s: float, end: Within | None) -> str:
         said = "".join(why_no_more(array, now_s, end))
     if array.most < batch.slots:
         said += "; other arrays with targets need the rest"
+    elif batch.waiting and array.is_known and not array.keeps_place:
+        said += "; that is too late to keep its place, so it takes turns with other jobs"
     elif batch.waiting and batch.running < array.at_once:
         said += "; other jobs have the slots now"
     return said

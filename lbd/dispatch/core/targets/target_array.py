@@ -51,6 +51,8 @@ class TargetArray:
     limited_by: str = ""  # in words, what does not let more run
     is_steered: bool = False  # a task has ended: one step at a time from now on
     in_time: bool = False  # with everything it may have, as of the last look
+    given_s: float | None = None  # from its first look to its target
+    is_beyond_help: bool = False  # late by more than that at best, as of the last look
     took_turns: bool = False  # others that came later may stand before it
     together_s: float = math.inf  # when all arrays with targets have ended, if they get the slots
     # number of tasks and slots planned for, and when
@@ -67,7 +69,7 @@ class TargetArray:
     @property
     def keeps_place(self) -> bool:
         """Whether the array continues where it stands, instead of taking turns."""
-        return self.is_known and self.in_time
+        return self.is_known and not self.is_beyond_help
 
     @property
     def at_once(self) -> int:
@@ -77,10 +79,11 @@ class TargetArray:
         """Sets the time at which the batch should end on average."""
         batch = self.batch
         batch.target_s = self.until_s
+        ages = [now_s - begun_s for begun_s in self.begun_s.values()]
+        batch.mean.only_ended = not self.times.is_told_by(ages)
         if self.has_deadline and self.is_known:
             batch.target_s -= before_deadline_s(max(1, batch.slots), batch)
         batch.most, batch.drain = max(1, self.most), self.times.drain
-        ages = [now_s - begun_s for begun_s in self.begun_s.values()]
         batch.extra = self.times.beyond_means(ages, batch.mean.mean_s)
 
     def plan(self, now_s: float) -> None:
@@ -102,10 +105,12 @@ class TargetArray:
             batch.slots = min(batch.left, batch.most)
         self.look(now_s)
 
-    def ended(self, now_s: float) -> None:
+    def ended(self, took_s: float, now_s: float) -> None:
         """A task has ended: as many as before, one more or one fewer run from now on."""
+        self.times.add((took_s,))
         self.aim(now_s)
         had = max(1, self.batch.slots)
+        self.batch.mean.ended_s += took_s
         self.batch.ended(now_s)
         self.is_steered = True
         if self.may_be_late(now_s):
@@ -140,6 +145,12 @@ class TargetArray:
         end_s = mean_left_s(batch.left, batch.most, batch.mean.mean_s, batch.drain)
         spread_s2 = variance_steered_s2(batch.left, batch.most, batch.mean.mean_s)
         self.in_time = now_s + end_s <= batch.target_s + math.sqrt(spread_s2)
+        if self.given_s is None:
+            self.given_s = max(0.0, self.until_s - now_s)
+        # At best: those that run end now, and it has all that it may have from now on. Less would
+        # do harm: others that came later would go first, and make it late in earnest.
+        least_s = batch.waiting * batch.mean.least_s(batch.running) / max(1, self.most)
+        self.is_beyond_help = now_s + least_s > self.until_s + self.given_s
 
     def may_plan(self, now_s: float) -> bool:
         """Whether it is not limited to one step at a time, and something has changed."""

@@ -24,6 +24,10 @@ FEWEST = 10  # times needed to judge their distribution
 EARLIER_COUNT = 20  # tasks: earlier arrays may have had other data, so they count at most this much
 # squared coefficients of variation: within these a few tasks show no difference
 LIKE_EXPONENTIAL = 0.5, 2.0
+# the same within which 2, 3, … tasks seem alike; of samples of exponential tasks, 1 in 20 does
+ALIKE = (0.0, 0.0, 0.0025, 0.041, 0.1, 0.15, 0.2, 0.23, 0.26, 0.28)
+# A running task tells something beyond this share of the only time known, of the longest if alike.
+OF_ONE, OF_ALIKE = 0.95, 1.5
 AGES_MAX = 512  # running tasks whose ages are considered
 SHORTEST_S = 1e-3
 
@@ -71,9 +75,10 @@ class TaskTimes:
     seen_s: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
     drain: Drain = harmonic
     lives: UniformLog | None = None  # if a few tasks take very long
-    spread: float = 1.0  # the squared coefficient of variation; 1 for exponential tasks
+    spread: float = 1.0  # the squared coefficient of variation; 1 for exponential tasks, or too few
+    seem_alike: bool = False  # also from few: not enough to plan with
     _count: int = 0
-    _next: int = FEWEST
+    _next: int = 2
 
     def add(self, times_s: Iterable[float]) -> None:
         for time_s in times_s:
@@ -87,6 +92,15 @@ class TaskTimes:
     def are_alike(self) -> bool:
         """Whether the tasks differ so little that they run in rounds."""
         return self.spread < LIKE_EXPONENTIAL[0]
+
+    def is_told_by(self, ages_s: Sequence[float]) -> bool:
+        """Whether running tasks of these ages tell how long tasks take, besides ended ones. They
+        do not if the ended ones are alike, or only one, and none is older. (Tasks that began
+        together are as old as the first to end, and tell that it is perhaps the shortest.)"""
+        if not (self.seem_alike or self._count == 1):
+            return True
+        share = OF_ALIKE if self.seem_alike else OF_ONE
+        return max(ages_s, default=0.0) > share * max(self.seen_s)
 
     def left_s(self, ages_s: Sequence[float]) -> list[float]:
         """Returns what is left of tasks of these ages, where all take about the same time: that of
@@ -103,8 +117,12 @@ class TaskTimes:
 
     def _look(self) -> None:
         mean_s = fmean(self.seen_s)
-        self.spread = spread = fmean((time_s / mean_s - 1) ** 2 for time_s in self.seen_s)
+        spread = fmean((time_s / mean_s - 1) ** 2 for time_s in self.seen_s)
         low, high = LIKE_EXPONENTIAL
+        if (count := len(self.seen_s)) < FEWEST:
+            self.seem_alike = spread <= ALIKE[count]
+            return
+        self.spread, self.seem_alike = spread, spread < low
         self.drain = harmonic if low <= spread <= high else SeenDrain(self.seen_s)
         self.lives = fit(self.seen_s) if spread > high else None
 

@@ -63,8 +63,8 @@ def test_the_end_of_an_array_is_unknown_while_its_begin_is():
     found = targets.standing(job, 0.0, None)
     assert found.end is None
     assert found.why == (
-        "as many as there are slots for; it will end late; other jobs have the slots now; "
-        "it is not known when it begins"
+        "as many as there are slots for; it will end late; that is too late to keep its place, "
+        "so it takes turns with other jobs; it is not known when it begins"
     )
     assert "it is not known when it begins, and expected to end " in targets.remark(1, 0.0, None)
     table.ended("1")  # one of its tasks begins

@@ -14,7 +14,7 @@ from lbd.dispatch.core.discipline import QueuedJob, Target
 from lbd.dispatch.core.targets.arrays import FRESH_S, SHARED_S, Targets
 from lbd.dispatch.core.targets.plan import SURE, UNKNOWN_TASKS
 from lbd.dispatch.core.targets.target_array import DEADLINE_CHANCE, PLAN_SHARE
-from lbd.dispatch.core.targets.task_times import EARLIER_COUNT, LIKE_EXPONENTIAL, Earlier, TaskTimes
+from lbd.dispatch.core.targets.task_times import EARLIER_COUNT, Earlier, TaskTimes
 from lbd.model import JobId
 from lbd.text.units import show_duration
 from lbd.theory.batch_end import quantile_s
@@ -44,7 +44,8 @@ class PlainArray:
         count = min(len(others), EARLIER_COUNT)
         other_s = sum(others) / len(others) if others else 0.0
         if job.work_s is not None:
-            others, count, other_s = (), 1, job.work_s / job.slots
+            other_s = job.work_s / job.slots
+            others, count = (other_s,), 1
         self.prior_tasks = float(len(earlier.own_s) + count)
         total_s = sum(earlier.own_s) + count * other_s
         self.prior_s = total_s / self.prior_tasks if self.prior_tasks else 1.0
@@ -53,9 +54,10 @@ class PlainArray:
         self.times.add(others + earlier.own_s)
         self.seen_s = 0.0  # when the state of a task last changed
         self.slots, self.most, self.target_s = 1, most, self.until_s
-        self.steered = self.in_time = self.is_cut = False
+        self.steered = self.in_time = self.is_cut = self.is_hopeless = False
+        self.given_s = None
         self.planned = 0, 0, -math.inf
-        self.extra = 0
+        self.extra, self.only_ended, self.ended_s = 0, False, 0.0
 
     @property
     def left(self):
@@ -70,9 +72,14 @@ class PlainArray:
         return self.tasks >= 1
 
     @property
-    def mean_s(self):
+    def total_s(self):
         running_s = sum(self.seen_s - begun_s for begun_s in self.running.values())
-        return (self.prior_tasks * self.prior_s + sum(self.over_s) + running_s) / self.tasks
+        return self.prior_tasks * self.prior_s + sum(self.over_s) + running_s
+
+    @property
+    def mean_s(self):
+        ended_s = self.prior_tasks * self.prior_s + self.ended_s
+        return (ended_s if self.only_ended else self.total_s) / self.tasks
 
     @property
     def at_once(self):
@@ -83,15 +90,16 @@ class PlainArray:
             self.left if tasks is None else tasks, slots, self.mean_s, self.times.drain
         )
 
-    def aim(self, now_s):
+    def aim(self, now_s, ended=None):
         self.target_s = self.until_s
+        ages = [now_s - begun_s for id_, begun_s in self.running.items() if id_ != ended]
+        self.only_ended = not self.times.is_told_by(ages)
         if self.job.target.is_deadline and self.known:
             drained = min(max(1, self.slots), max(1, self.left))
             late_s = quantile_s(DEADLINE_CHANCE, drained, drained, self.mean_s)
             late_s -= self.mean_s * harmonic(drained)
             steered = min(max(0, self.left - drained), STEERED)
             self.target_s -= math.hypot(late_s, SURE * self.mean_s * math.sqrt(steered) / drained)
-        ages = [now_s - begun_s for begun_s in self.running.values()]
         self.extra = self.times.beyond_means(ages, self.mean_s)
 
     def look(self, now_s):
@@ -99,6 +107,10 @@ class PlainArray:
             most = max(1, self.most)
             spread_s = math.sqrt(variance_steered_s2(self.left, most, self.mean_s))
             self.in_time = now_s + self.left_s(most) <= self.target_s + spread_s
+            if self.given_s is None:
+                self.given_s = max(0.0, self.until_s - now_s)
+            least_s = self.waiting / most * self.total_s / (self.tasks + len(self.running))
+            self.is_hopeless = now_s + least_s > self.until_s + self.given_s
 
     def plan(self, now_s):
         most = max(1, self.most)
@@ -137,6 +149,7 @@ class PlainArray:
         self.seen_s, begun_s = now_s, self.running.pop(id_)
         self.over_s.append(now_s - begun_s)
         self.ended += ended
+        self.ended_s += (now_s - begun_s) * ended
         self.waiting += not ended
         tasks = self.left + self.extra
         had = max(1, self.slots)
@@ -168,7 +181,7 @@ class PlainArray:
     def in_rounds(self, now_s, slots):
         """Nothing is known of when slots come free, so all are there now. Tasks that are alike take
         the next free one each."""
-        if self.times.spread >= LIKE_EXPONENTIAL[0] or not self.waiting:
+        if not (self.times.are_alike and self.waiting):
             return self.left_s(slots, self.left + self.extra)
         seen_s = sorted(self.times.seen_s)
         free_s = []
@@ -228,6 +241,8 @@ class PlainArray:
             said = self.no_more(now_s)
         if self.most < self.slots:
             return said + "; other arrays with targets need the rest"
+        if self.known and self.waiting and self.is_hopeless:
+            return said + "; that is too late to keep its place, so it takes turns with other jobs"
         if self.waiting and len(self.running) < self.at_once:
             return said + "; other jobs have the slots now"
         return said
@@ -391,9 +406,7 @@ class Both:
     def aim_with(self, array, id_, begun_s):
         """The code's own aim still counts the task, but not its age."""
         array.running[id_] = begun_s
-        array.aim(self.now_s)
-        ages = [self.now_s - one_s for other, one_s in array.running.items() if other != id_]
-        array.extra = array.times.beyond_means(ages, array.mean_s)
+        array.aim(self.now_s, ended=id_)
 
     def lose(self, number, array):
         array.most_then = max(1, array.most)
@@ -462,7 +475,7 @@ class Both:
                 assert within == pytest.approx(array.within(self.now_s), rel=1e-6)
             assert found.why == array.why(self.now_s)
             assert self.targets.obstacle(array.job, self.now_s) == array.obstacle(self.now_s)
-            assert self.targets.keeps_place(number) == (array.known and array.in_time)
+            assert self.targets.keeps_place(number) == (array.known and not array.is_hopeless)
 
 
 @pytest.mark.parametrize("seed", range(12))

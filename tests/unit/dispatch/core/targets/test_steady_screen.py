@@ -8,7 +8,7 @@ import pytest
 from lbd.dispatch.core.discipline import Target
 from lbd.dispatch.core.targets import target_array
 from lbd.dispatch.core.targets.plan import Begins, Within
-from lbd.dispatch.core.targets.task_times import Earlier, TaskTimes
+from lbd.dispatch.core.targets.task_times import FEWEST, Earlier, TaskTimes
 from lbd.model import JobId
 from tests.unit.dispatch.core.targets.test_arrays import Table
 
@@ -65,7 +65,7 @@ def test_the_end_of_tasks_of_a_known_length_stands_still_and_comes_true(others, 
     assert max(abs(end_s - looks.end_s) for end_s in ends_s) < 1.5
     for at_s, found in known:
         assert at_s + found.end.low_s <= looks.end_s <= at_s + found.end.high_s
-        assert found.end.high_s - found.end.low_s > 1.0
+        assert found.end.high_s - found.end.low_s > min(1.0, found.end.mean_s)
 
 
 @pytest.mark.parametrize("deadline_s", [60.0, 90.0, 120.0, 180.0])
@@ -129,7 +129,33 @@ def test_a_task_that_is_late_is_as_likely_as_not_to_be_as_late_again():
     assert left_s == pytest.approx([6.0, 2.0, 0.3, 0.0, 2.0])
 
 
-@pytest.mark.parametrize(("deadline_s", "at_once"), [(30.0, 100), (300.0, 7)])
+def test_running_tasks_tell_something_if_they_are_older_than_those_that_ended_or_these_differ():
+    one, alike, unlike = TaskTimes(), TaskTimes(), TaskTimes()
+    assert one.is_told_by([1.0])  # nothing has ended
+    one.add([6.0])
+    alike.add([6.0, 6.3])
+    unlike.add([6.0, 7.0])
+    assert not one.is_told_by([])
+    assert [one.is_told_by([1.0, age_s]) for age_s in (5.0, 6.0)] == [False, True]
+    assert [alike.is_told_by([1.0, age_s]) for age_s in (6.4, 10.0)] == [False, True]
+    assert unlike.is_told_by([1.0])
+    alike.add([2.0] * 5)
+    assert alike.is_told_by([1.0])
+    alike.add([2.0] * 50)
+    assert not alike.is_told_by([1.0])
+
+
+@pytest.mark.parametrize("count", range(2, FEWEST))
+def test_so_few_exponential_tasks_seldom_seem_alike(count):
+    rng, seeming = Random(count), 0
+    for _ in range(2000):
+        times = TaskTimes()
+        times.add([rng.expovariate(1.0) for _ in range(count)])
+        seeming += times.seem_alike
+    assert 0.03 < seeming / 2000 < 0.07
+
+
+@pytest.mark.parametrize(("deadline_s", "at_once"), [(30.0, 100), (300.0, 6)])
 def test_what_each_end_of_a_task_costs_does_not_grow_with_the_slots(
     monkeypatch, deadline_s, at_once
 ):
