@@ -111,6 +111,7 @@ def run(words: list[str]) -> int:
         print(USAGE if "help" in given.plain else "slurm of lbd")
         return 0
     text = format_of(given)
+    letters = [letter for _, _, letter in SIGN.findall(text)]
     for _, width, letter in SIGN.findall(text):
         if letter not in OF_GROUP.keys() | OF_HOST.keys():
             known = " ".join(f"%{one}" for one in sorted(OF_GROUP.keys() | OF_HOST.keys()))
@@ -119,8 +120,8 @@ def run(words: list[str]) -> int:
     found = groups(
         chosen(given),
         by_host="Node" in given.plain or "%n" in text,
-        by_state="summarize" not in given.plain,
-        letters=[letter for _, _, letter in SIGN.findall(text) if letter in OF_HOST],
+        by_state=not {"t", "T"}.isdisjoint(letters),
+        letters=[letter for letter in letters if letter in OF_HOST],
     )
     if "noheader" not in given.plain:
         if "long" in given.plain:

@@ -84,9 +84,9 @@ def test_sinfo_in_its_other_formats(shown, monkeypatch):
     assert "drained" in shown(sinfo, "-Nl", "-n", "h6")[2]
     assert shown(sinfo, "-Rh")[0].split("1970")[0] == "bad disk             ann       "
     assert shown(sinfo, "-h", "-n", "h[1-2]", "-o", "%N %c %m %e %O %G %f %C") == [
-        "h1 4 8192 3072 0.50 gpu:2 avx 0/4/0/4",
-        "h2 4 8192 3072 0.50 gpu:2 avx 4/0/0/4",
+        "h1,h2 4 8192 3072 0.50 gpu:2 avx 4/4/0/8"
     ]
+    assert shown(sinfo, "-h", "-o", "%P %D") == ["lbd* 6"]  # hosts differ only in what is asked for
     monkeypatch.setenv("SINFO_FORMAT", "%T")
     assert shown(sinfo, "-n", "h6") == ["STATE", "drained"]
 
