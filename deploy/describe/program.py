@@ -153,7 +153,7 @@ def read_options(name: str, parser: argparse.ArgumentParser) -> Iterator[Option]
 
 def read_operands(name: str, parser: argparse.ArgumentParser) -> Iterator[Operand]:
     for action in parser._actions:
-        if action.option_strings:
+        if action.option_strings or action.help == argparse.SUPPRESS:
             continue
         value = metavar_of(action)
         yield Operand(

@@ -18,6 +18,7 @@ HOST_PARTS = 3  # multiples of the remaining room that each host may have; a use
 RESERVE_SHARE = 20  # a twentieth of the disk
 RESERVE_BYTES_MAX = 256 << 20
 SMALL_BYTES = 4096  # about what the smallest submission takes, with its environment
+CHANGE_BYTES = 1 << 20  # what changes of existing jobs need
 NO_MORE = "so the queue takes no new jobs; those in it go on"
 NONE_BEGINS = "so the queue takes no new jobs and begins none; what runs goes on"
 ENDED_SHARE = 2  # half of the room is for ended jobs
@@ -95,7 +96,8 @@ class LedgerRoom:
             full = f"the ledger is full (dispatch.ledger_bytes is {show_size(limit_bytes)})"
             return f"{full}, {NO_MORE}"
         if disk is not None and self._left(limit_bytes, disk) < size_bytes:
-            return f"{disk.directory or 'the disk of the ledger'} is full, {NO_MORE}"
+            goes_on = NO_MORE if disk.free_bytes >= CHANGE_BYTES else NONE_BEGINS
+            return f"{disk.directory or 'the disk of the ledger'} is full, {goes_on}"
         return ""
 
     def why_closed(self, limit_bytes: int, disk: Disk | None, trouble: str) -> str:

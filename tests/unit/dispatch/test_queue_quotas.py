@@ -68,7 +68,7 @@ async def test_what_comes_at_once_has_no_more_room(world):
 
 
 async def test_a_full_disk_is_named_with_its_host_and_logged_once(world, tmp_path, caplog):
-    full = Disk(0, 100 << 20, str(tmp_path))
+    full = Disk(2 << 20, 100 << 20, str(tmp_path))
     world.dispatcher.ledger.disk = lambda: full
     said = {await submitted(world, 1, user=user) for user in ("ann", "bob")}
     why = f"{tmp_path} is full, so the queue takes no new jobs; those in it go on"
@@ -82,9 +82,11 @@ async def test_a_ledger_that_takes_no_jobs_is_in_trouble(world, tmp_path):
     assert not dispatcher_metrics(dispatcher)["ledger_trouble"]
     dispatcher.ledger.disk = lambda: Disk(0, 100 << 20, str(tmp_path))
     assert dispatcher_metrics(dispatcher)["ledger_trouble"]
-    assert "is full, so the queue takes no new jobs" in (await world.status()).full
-    dispatcher.ledger.trouble = "ledger.sqlite: disk I/O error"
     said = "is full, so the queue takes no new jobs and begins none; what runs goes on"
+    assert (await world.status()).full.endswith(said)  # though nothing has failed yet
+    dispatcher.ledger.disk = lambda: Disk(2 << 20, 100 << 20, str(tmp_path))
+    assert (await world.status()).full.endswith("takes no new jobs; those in it go on")
+    dispatcher.ledger.trouble = "ledger.sqlite: disk I/O error"
     assert (await world.status()).full.endswith(said)
     dispatcher.ledger.disk = lambda: None
     assert dispatcher_metrics(dispatcher)["ledger_trouble"]
