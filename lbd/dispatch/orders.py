@@ -31,7 +31,12 @@ class Orders:
     finder: JobFinder
 
     async def carry_out(self, asked: pb.ActRequest, host: str) -> bytes:
-        """Carries out an order that `host` passes on for one of its users."""
+        """Carries out an order that `host` passes on for one of its users. While the ledger cannot
+        be written none is begun that somebody typed: it would be done some time later, or never.
+        That of an `lbrun -q` that ends (`by_number`) is better done late."""
+        if (trouble := self.dispatcher.ledger.trouble) and not asked.by_number:
+            why = f"nothing was done: the ledger cannot be written ({trouble})"
+            return refusal(asked.selectors, why).SerializeToString()
         asker = self.owners.asker(asked.user, asked.uid if asked.HasField("uid") else None)
         try:
             found = await self.finder.to_act_on(

@@ -29,6 +29,7 @@ from lbd.dispatch.dependencies import DependencyCounts
 from lbd.dispatch.ledger.database_url import ledger_file, store_url
 from lbd.dispatch.ledger.leadership import Lead, OneFile, last_file
 from lbd.dispatch.ledger.longest_lease import LongestLease
+from lbd.dispatch.ledger.snapshot import extent
 from lbd.dispatch.ledger.sqlite import open_jobs
 from lbd.dispatch.metrics import dispatcher_metrics
 from lbd.dispatch.predictions import Predictions
@@ -304,6 +305,13 @@ def jobs_in(ledger: Path, left: int) -> str:
     return f"{counted(left, 'job')} of the queue {'is' if left == 1 else 'are'} in {ledger}"
 
 
+def is_older(ledger: Path, other: Path) -> bool:
+    """Whether the other has jobs, or changes of jobs, that this one does not know. Raises
+    ConfigError."""
+    here, there = extent(ledger), extent(other)
+    return here.next_job < there.next_job or here.latest_s < there.latest_s
+
+
 def make_lead(config: Config) -> Lead:
     """Raises ConfigError for an unknown store."""
     own = config.dispatch
@@ -320,6 +328,11 @@ def make_lead(config: Config) -> Lead:
             raise ConfigError(
                 f"dispatch.store: {jobs_in(last, left)}, and there is no {file}: copy it there, "
                 f"with {last.name}-wal if there is one, or move the old one away to abandon them"
+            )
+        if last != file and file.exists() and last.exists() and is_older(file, last):
+            raise ConfigError(
+                f"dispatch.store: {file} is older than {last}, the ledger that was used last, and "
+                "would run jobs again: copy that one there, or move it away to go on with the older"
             )
         return OneFile(file, note)
     if not found or scheme not in ("postgresql", "postgres"):

@@ -244,7 +244,13 @@ async def test_a_waiting_job_is_said_to_begin_once_the_ledger_can_be_written(wor
     world.dispatcher.ledger.trouble = "ledger.sqlite: disk I/O error"
     (job,) = (await world.jobs()).jobs
     assert job.reason == "it begins once the ledger can be written: ledger.sqlite: disk I/O error"
-    await world.act(verb="hold", selectors=[str(job.id)], user="ann")
+    order = {"verb": "hold", "selectors": [str(job.id)], "user": "ann"}
+    (refused,) = (await world.act(**order)).errors
+    assert refused == (
+        "nothing was done: the ledger cannot be written (ledger.sqlite: disk I/O error)"
+    )
+    world.dispatcher.ledger.trouble = ""
+    await world.act(**order)
     world.dispatcher.ledger.trouble = "ledger.sqlite: disk I/O error"
     (job,) = (await world.jobs()).jobs
     assert "held" in job.reason

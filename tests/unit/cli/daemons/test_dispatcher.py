@@ -76,6 +76,12 @@ async def test_jobs_in_the_file_are_not_abandoned_for_a_database(tmp_path, name)
         make_lead(moved)
     new.write_bytes(file.read_bytes())
     assert make_lead(moved) is not None
+    with contextlib.closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute("UPDATE jobs SET state = 'done', submitted = 1.0, finished = 9e9")
+    with pytest.raises(ConfigError, match=f"{new} is older than {file}, the ledger that was used"):
+        make_lead(moved)  # the job would run again
+    file.unlink()
+    assert make_lead(moved) is not None
 
 
 async def test_a_ledger_that_is_away_is_waited_for(tmp_path, monkeypatch):
