@@ -37,6 +37,9 @@ class Orders:
         if (trouble := self.dispatcher.ledger.trouble) and not asked.by_number:
             why = f"nothing was done: the ledger cannot be written ({trouble})"
             return refusal(asked.selectors, why).SerializeToString()
+        return await self._carried_out(asked, host)
+
+    async def _carried_out(self, asked: pb.ActRequest, host: str) -> bytes:
         asker = self.owners.asker(asked.user, asked.uid if asked.HasField("uid") else None)
         try:
             found = await self.finder.to_act_on(

@@ -105,6 +105,11 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}{'s' * (count != 1)}"
 
 
+def are(count: int, noun: str) -> str:
+    """Returns `1 job is` or `3 jobs are`."""
+    return f"{counted(count, noun)} {'is' if count == 1 else 'are'}"
+
+
 def duration_text(seconds: float) -> str:
     """Returns the two largest non-zero units, rounded: 1h, 59m30s, 29d23h, 2.5s, 40ms."""
     if 0 < seconds < 0.1:

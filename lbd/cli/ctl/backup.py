@@ -50,7 +50,7 @@ from lbd.model import target_of
 from lbd.process.own_addresses import is_elsewhere
 from lbd.process.pid_lock import pid_of_holder
 from lbd.text.one_line import one_line
-from lbd.text.units import counted, duration_text
+from lbd.text.units import are, duration_text
 from lbd.trust.authority import Authority
 from lbd.trust.certificates import fingerprint
 from lbd.trust.enrol import enrol
@@ -242,8 +242,9 @@ def say_what_is_next(
             f"revoked again; {host.name} tells the others where to renew their "
             "certificates")  # fmt: skip
     if restored.held or restored.lost:
-        say(f"{jobs_are(restored.held)} held, {jobs_are(restored.lost)} lost; once the dispatcher "
-            "runs: `lbctl jobs`, then `lbctl release ID` or `lbctl kill ID`")  # fmt: skip
+        said = f"{are(restored.held, 'job')} held, {are(restored.lost, 'job')} lost"
+        say(f"{said}; once the dispatcher runs: `lbctl jobs`, then `lbctl release ID` or `lbctl "
+            "kill ID`")  # fmt: skip
     if AUTHORITY[1] in parts and issue_of(config) > 0:
         say(f"if another machine was {host.name} before, it must never start again: wipe "
             "/var/lib/lbd* there before it gets power")  # fmt: skip
@@ -339,10 +340,6 @@ def why_kept(copied: Ledger, config: Config) -> str:
     return own + "; the one in FILE was not restored" if is_newer else ""
 
 
-def jobs_are(count: int) -> str:
-    return f"{counted(count, 'job')} {'is' if count == 1 else 'are'}"
-
-
 def why_not_usage(manifest: Manifest, config: Config, directory: Path) -> str:
     """Returns why the present accounting is kept, "" if the copy replaces it. Raises ConfigError if
     the copy is damaged."""
@@ -380,8 +377,7 @@ def put_in_place(
                 to.with_name(to.name + beside).unlink(missing_ok=True)
             place(directory / name, to, gives=True)
     if USAGE in parts:
-        last = last_number(state_dir / USAGE, config.host.name)
-        reserve_up_to(state_dir, last + IDS_RESERVED)
+        reserve_up_to(state_dir, last_number(state_dir / USAGE, config.host.name) + IDS_RESERVED)
     if AUTHORITY[1] not in parts:
         return
     authority = authority_in(config)
