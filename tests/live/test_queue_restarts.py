@@ -176,6 +176,18 @@ def test_a_signal_that_cannot_be_sent_is_not_reported_as_sent(lab):
     until_state(lab, name, "cancelled")
 
 
+def test_a_job_of_a_killed_lbm_starts_again_once_the_next_has_seen_its_end(lab, tmp_path):
+    name = submit(lab, "-H", "h2", "sh", "-c", ": >began.$LBD_ATTEMPT; sleep 60", cwd=tmp_path)
+    lab.wait_until((tmp_path / "began.1").exists, "it has begun")
+    lab.kill("h2", "lbm")
+    lab.start("h2", "lbm")
+    lab.wait_until((tmp_path / "began.2").exists, "it has begun again", 60)
+    lab.run("h1", "lbctl", "kill", name, check=True)
+    until_state(lab, name, "cancelled")
+    found = lab.lbctl_json("h1", "job", name)["attempts"][0]["reason"]
+    assert found == "h2 no longer has it: its LBM was killed or lost contact; the job begins again"
+
+
 def test_a_dispatcher_that_was_just_started_is_found_at_once(lab):
     """However long gRPC's attempts have failed, after which it pauses before the next."""
     lab.kill("h1", "dispatcher")
@@ -223,15 +235,3 @@ def test_no_submission_fails_while_a_setting_of_the_queue_is_changed(lab, tmp_pa
     names = queued()
     all_done(lab, f"{names[0]}-{names[-1]}")
     assert list(map(int, names)) == [*range(int(names[0]), int(names[-1]) + 1)]  # each once
-
-
-def test_a_job_of_a_killed_lbm_starts_again_once_the_next_has_seen_its_end(lab, tmp_path):
-    name = submit(lab, "-H", "h2", "sh", "-c", ": >began.$LBD_ATTEMPT; sleep 60", cwd=tmp_path)
-    lab.wait_until((tmp_path / "began.1").exists, "it has begun")
-    lab.kill("h2", "lbm")
-    lab.start("h2", "lbm")
-    lab.wait_until((tmp_path / "began.2").exists, "it has begun again", 60)
-    lab.run("h1", "lbctl", "kill", name, check=True)
-    until_state(lab, name, "cancelled")
-    found = lab.lbctl_json("h1", "job", name)["attempts"][0]["reason"]
-    assert found == "h2 no longer has it: its LBM was killed or lost contact; the job begins again"
