@@ -29,8 +29,8 @@ WRITE = b"w"  # path, text
 TRY_WRITE = b"W"  # the same; failures are ignored
 CLOSE = b"c"  # number
 PLACE = b"d"  # index of a received descriptor, target number
-# 0 becomes a copy of that file in memory, which is emptied. So the copy counts as the job's memory,
-# and nothing of the LBM's is kept by whoever keeps the descriptor.
+# Replaces standard input, a file in the LBM's memory, by a copy that is charged to the job, and
+# empties the original: a process that keeps its descriptor then holds no memory of the LBM.
 COPY_INPUT = b"I"
 LIMIT = b"l"  # resource, soft, hard
 TRY_LIMIT = b"L"

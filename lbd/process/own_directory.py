@@ -37,8 +37,8 @@ def make_own(path: Path, key: str, owners: Collection[int] | None = None) -> Non
 
 
 def not_writable(key: str, path: Path, problem: OSError) -> LbdError:
-    """A full disk is no fault of the configuration, for which a daemon would not be started again
-    when there is room."""
+    """Returns a ConfigError, unless the disk is full: after a ConfigError a daemon is not started
+    again, but space may be freed."""
     why = why_not_written(problem, path)
     if problem.errno in FULL:
         return LbdError(f"{key} {path}: {why}; free some space")

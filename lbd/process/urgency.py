@@ -1,9 +1,9 @@
 """Runs this process before all others, while it ends processes that would leave it no processor.
 
-A thousand processes that compute leave each other a thousandth of the machine. Who is to end them,
-with the same share, would take minutes for what is done in a tenth of a second. Linux gives
-processes of its real-time classes the processor first, whatever the weights, quotas and sessions of
-the others. Where that is not allowed, a lower nice value is tried.
+Each of a thousand busy processes gets a thousandth of the machine. With the same share, the process
+that ends them would need minutes for a tenth of a second's work. Linux runs its real-time classes
+first, whatever the weights, quotas and sessions of the others. Where they are not allowed, a lower
+nice value is tried.
 """
 
 import os

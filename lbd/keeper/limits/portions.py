@@ -7,8 +7,8 @@ So work on many processes is a generator that yields after each portion; the kee
 its next turn. A job may start more processes meanwhile, so rounds are repeated until nothing is
 left; a cgroup that can be killed as a whole is killed that way once the many are dead.
 
-Whoever is killed makes room for another, so none is killed before all are stopped: a fork bomb at
-its limit of processes would go on for ever. A cgroup is held still first, as far as it can be.
+All processes are stopped before any is killed: each one killed lets a fork bomb that is at its
+limit of processes start another, without end. A cgroup is frozen first where the kernel can do so.
 
 The youngest die first, so that most still have a stopped parent and become the keeper's children
 only when that parent dies. The keeper would otherwise search all its living children for each one
@@ -59,8 +59,8 @@ def stop_members(members: Callable[[], Iterable[int]]) -> Generator[None, None, 
     """Stops the members of a group, with as few calls for each as can be: as long as they run, they
     leave little of a processor to who stops them.
 
-    A pid may have passed to another process. A handle has not, so whoever has a member's pid after
-    the handle was opened is that member, or is gone.
+    A pid may be reused; a pidfd always means the process it was opened for. So if the pid is still
+    a member's once the pidfd is open, the signal reaches that member, or nobody if it has ended.
     """
     for number, portion in enumerate(by_portions(list(members()))):
         if number:
