@@ -115,7 +115,10 @@ def clean(option: str, given: list[str], directory: bytes) -> list[bytes]:
         path = os.path.normpath(encode(text)) if text else b""
         path = path.removeprefix(above)
         if not path or path.startswith((b"/", b"../")) or path == b"..":
-            raise Trouble(f"{option} {text}: must be a path inside the working directory")
+            raise Trouble(
+                f"{option} {text}: must be a path inside the working directory; "
+                "-C DIR starts from a directory above"
+            )
         paths.append(path)
     kept: list[bytes] = []
     for path in sorted(set(paths), key=lambda path: (path != b".", len(path))):
