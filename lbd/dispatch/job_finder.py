@@ -9,10 +9,10 @@ from typing import ParamSpec, TypeVar
 from lbd.dispatch.core.job_selection import (
     Problem,
     check_count,
+    jobs_of,
     no_last,
     read_selectors,
     tasks_of,
-    widened,
 )
 from lbd.dispatch.core.ledger_rows import JobRow, Ledger, Tally, Wanted
 from lbd.dispatch.core.ownership import Asker, Owners
@@ -183,9 +183,11 @@ class JobFinder:
         wanted = replace(read, uid=asker.uid, limit=ANSWER_MAX + 1, tasks=())
         if by_number:
             return Meant(wanted, wanted.ranges, (), singles(wanted.ranges), True, tuple(problems))
-        ends = [high for _, high in read.ranges] + [array for array, _ in read.tasks]
+        ends = [number for ends in read.ranges for number in ends]
+        ends += [array for array, _ in read.tasks]
         placed = await self.ledger.arrays(ends) if ends else {}
-        jobs = tuple(widened(low, high, placed) for low, high in read.ranges)
+        jobs, no_ids = await self._read(read.ranges, jobs_of, read.ranges, placed)
+        problems += no_ids
         tasks, absent = await self._read(read.tasks, tasks_of, read.tasks, placed)
         ranges = *jobs, *tasks
         has_many = "@me" in selectors or any(low < high for low, high in ranges)

@@ -68,6 +68,19 @@ def test_of_several_ids_those_that_exist_are_waited_for(daemon, capsys):
     assert len(lbm.asked) >= 2
 
 
+def test_ids_that_do_not_exist_are_named_before_the_others_are_waited_for(daemon, capsys):
+    """`lbctl wait 12 999` said nothing of 999 for as long as job 12 ran."""
+    said = []
+
+    def answer(question):
+        said.append((question["patience_s"], capsys.readouterr().err))
+        return {"ok": True, "open": 1 - len(said) // 3, "all_done": True, "absent": [ABSENT]}
+
+    daemon("lbm", **{"queue.wait": answer})
+    assert lbctl.main(["wait", "12", "999", "998"]) == 2
+    assert said[:2] == [(0.0, ""), (15.0, f"lbctl: {ABSENT}\n")]
+
+
 def test_output_is_shown_for_one_job(daemon, complaint):
     """The complaint was `unrecognized arguments: 2`."""
     daemon("lbm")
