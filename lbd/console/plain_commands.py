@@ -80,10 +80,17 @@ def details(job: Json, clock: Clock) -> list[str]:
         lines.append(f"in         {directory}")
     lines += [f"{name:9}  {clock.time_of_day(at)}" for name, at in times if not math.isnan(at)]
     if reason := text(job, "reason"):
-        word, mark, rest = reason.partition("; ")
-        words = WORDS.get(word)
-        lines.append(f"reason     {word}{f': {words}' if words else ''}{mark}{rest}")
+        lines.append(f"reason     {in_words(reason)}")
+    if placed := text(job, "placed"):
+        lines.append(f"placed     {in_words(placed)}")
     return lines
+
+
+def in_words(reason: str) -> str:
+    """Explains the word that a placement begins with."""
+    word, mark, rest = reason.partition("; ")
+    words = WORDS.get(word)
+    return f"{word}{f': {words}' if words else ''}{mark}{rest}"
 
 
 def where_its_output_went(job: Json) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from lbd.text.one_line import one_line
 
 BELOW_THRESHOLD = "below-threshold"
+PLACED = "; placed: "  # between how a command ended and why it ran where it did
 PHRASES = {
     "lowest": "it has the lowest load of the hosts that accept commands now",
     "only-one-fits": "no other host has what it needs",
