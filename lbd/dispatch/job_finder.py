@@ -293,9 +293,11 @@ def check_found(
         return " ".join(selectors) if is_task else str(number)
 
     missing = [number for number in meant.named if number not in found]
-    if not missing and (found or "@me" in selectors):
+    empty = [one for one in meant.ranges_without(found) if one[0] < one[1]]
+    if not missing and (found or "@me" in selectors) and not (empty and absent is not None):
         return
-    names = list(dict.fromkeys(map(name, missing[:EMPTY_MAX]))) or [" ".join(selectors)]
+    names = list(dict.fromkeys([*map(name, missing[:EMPTY_MAX]), *map(shown, empty[:EMPTY_MAX])]))
+    names = names or [" ".join(selectors)]
     more = f" and {len(missing) - EMPTY_MAX} more" if len(missing) > EMPTY_MAX else ""
     said = f"no job {', '.join(names)}{more} in the queue's ledger"
     if absent is None or not found:

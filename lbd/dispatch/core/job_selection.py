@@ -8,7 +8,7 @@ from functools import cache
 
 from lbd.dispatch.core.ledger_rows import SubmissionRange, Wanted
 from lbd.errors import ConfigError, LbdError
-from lbd.text.index_list import Run, Runs, count_of, read_array, read_part, shown_runs
+from lbd.text.index_list import Run, Runs, count_of, read_array, read_part, run, shown_runs
 from lbd.text.ranges import merged
 from lbd.text.task_indexes import TaskIndexes
 
@@ -76,8 +76,8 @@ def tasks_of(
     tasks: Sequence[tuple[int, Runs]], placed: Mapping[int, SubmissionRange]
 ) -> tuple[tuple[tuple[int, int], ...], list[Problem]]:
     """Returns the numbers of these tasks, in ranges, and what is wrong with those that do not
-    exist. A range, as 3-500, means those of it that exist. Raises LbdError if there are too
-    many."""
+    exist. Within an array's first and last index a range means those that exist. Raises
+    LbdError if there are too many."""
     known: dict[int, TaskIndexes] = {}
     found: list[tuple[int, int]] = []
     problems: list[Problem] = []
@@ -119,11 +119,12 @@ def indexes_of(array: int, runs: Runs, placed: Mapping[int, SubmissionRange]) ->
 
 
 def numbers_of(array: int, indexes: TaskIndexes, runs: Runs) -> tuple[list[tuple[int, int]], Runs]:
-    """Returns the numbers of these tasks, in ranges, and the runs none of whose tasks exists."""
+    """Returns the numbers of these tasks, in ranges, and the runs none of whose tasks exists, or
+    the part of a run that lies before or after all of the array's."""
+    lowest, highest = indexes.runs[0][0], indexes.runs[-1][1]
     found: list[tuple[int, int]] = []
     missing: list[Run] = []
-    for run in runs:
-        first, last, step = run
+    for first, last, step in runs:
         spans = [(first, last)] if step == 1 else ((n, n) for n in range(first, last + 1, step))
         before = len(found)
         for low, high in spans:
@@ -131,7 +132,12 @@ def numbers_of(array: int, indexes: TaskIndexes, runs: Runs) -> tuple[list[tuple
             if begin < end:
                 found.append((array + begin, array + end - 1))
         if len(found) == before:
-            missing.append(run)
+            missing.append((first, last, step))
+            continue
+        if first < lowest:
+            missing.append(run(first, lowest - 1, step))
+        if last > highest:
+            missing.append(run(first + -((first - highest - 1) // step) * step, last, step))
     return found, tuple(missing)
 
 

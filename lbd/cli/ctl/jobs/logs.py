@@ -63,7 +63,7 @@ def logs(daemons: Daemons, options: argparse.Namespace) -> int:
     if options.failed:
         return logs_of_failed(daemons, options)
     ids, of_one = settled(daemons, options.ids), options.follow or options.attempt is not None
-    if "," in ids[0] and not of_one:
+    if {",", "-"}.intersection(ids[0]) and not of_one:
         return show_tasks(daemons, ids)
     try:
         return show_output(daemons, ids, options.attempt, set(), follows=options.follow)

@@ -190,6 +190,14 @@ def test_wait_lists_the_jobs_even_if_their_outputs_have_not_arrived(
     assert [job["id"] for job in json.loads(out)] == [*plain, "3"]
 
 
+def test_wait_for_a_range_names_the_one_that_did_not_succeed(daemon, capsys):
+    """It was: see `lbctl job 3-99`."""
+    answer = {"open": 0, "all_done": False, "states": {"done": 9, "cancelled": 1}, "bad": ["5"]}
+    daemon("lbm", **{"queue.wait": answer})
+    assert lbctl.main(["wait", "3-99"]) == 1
+    assert capsys.readouterr().err == "lbctl: 1 of 10 was cancelled: see `lbctl job 5`\n"
+
+
 @pytest.mark.parametrize(
     ("states", "bad", "said"),
     [
@@ -197,6 +205,7 @@ def test_wait_lists_the_jobs_even_if_their_outputs_have_not_arrived(
          "1 of 11 failed, 1 was cancelled: see `lbctl jobs 3_7 9`"),
         ({"failed": 20}, ["3_7", "3_8"], "20 of 20 failed: see `lbctl jobs 3_7 3_8` and others"),
         ({"failed": 2}, [], "2 of 2 failed"),
+        ({"done": 1, "lost": 1}, ["9"], "1 of 2 failed: see `lbctl job 9`"),
     ],
 )  # fmt: skip
 def test_wait_for_several_names_those_that_did_not_succeed(daemon, capsys, states, bad, said):
