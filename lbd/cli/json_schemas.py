@@ -66,8 +66,8 @@ JOB: dict[str, object] = {
 JOB_MORE: dict[str, object] = {
     "priority": "integer", "predicted_wait_s": "number?", "predicted_by": "text?",
     "foretold_wait_s": "number?", "ran_s": "number?",
-    "signal": "integer?", "pid": "integer?", "directory": "text?", "submitted_in": "text?",
-    "fetch": ["text"], "fetched": "flag?", "array_index": "integer?",
+    "signal": "integer?", "placed": "text", "pid": "integer?", "directory": "text?",
+    "submitted_in": "text?", "fetch": ["text"], "fetched": "flag?", "array_index": "integer?",
     "array_id": "text?",
     "array": "text?", "tasks": nullable(table("integer")), "held": "integer?",
     "held_indexes": "text?", "output": "text?", "error": "text?",

@@ -24,7 +24,13 @@ from lbd.launch.directory_look import find_program
 from lbd.launch.exec import exit_status_of
 from lbd.policy.view import NO_SLOT
 from lbd.text.missing_program import why_not_run
-from lbd.text.placement_phrases import TIMED, LoadsSeen, why_not_here, why_placed
+from lbd.text.placement_phrases import (
+    TIMED,
+    LoadsSeen,
+    as_low_as,
+    why_not_here,
+    why_placed,
+)
 
 
 def ask_eligible(ask: Callable[[Json], Json], command: Sequence[str]) -> Json | None:
@@ -158,7 +164,13 @@ def why_of(reply: Json, request: Json) -> str:
         for figure in (*figures, loads.get(text(reply, "host"), math.nan))
     )
     not_here = why_not_here(remote=request.get("must_leave") is True)
-    why = why_placed(reason, algorithm, LoadsSeen(now, threshold, gain, chosen), not_here)
+    as_low: tuple[str, ...] = ()
+    if not not_here:  # else this host, which is none of those, is one of the rows
+        rows = [row for row in tables(reply, "candidates") if row.get("willing") is True]
+        willing = {name: loads[name] for name in (text(row, "name") for row in rows)}
+        as_low = as_low_as(text(reply, "host"), willing)
+    seen = LoadsSeen(now, threshold, gain, chosen, as_low=as_low)
+    why = why_placed(reason, algorithm, seen, not_here)
     if algorithm != "PREDICT" or reason not in TIMED:
         return why
     cpu_s = number(reply, "cpu_s")

@@ -68,6 +68,23 @@ def shown(daemons: Daemons, name: str) -> Json:
     return table(ask(daemons, "show", name), "job")
 
 
+def those_there(
+    daemons: Daemons, names: Sequence[str], *, several: bool
+) -> tuple[list[Json], list[str]]:
+    """Returns the objects of those that exist, and what there is to say of the others. `several`:
+    these and jobs of the queue are more than one. Raises LbdError, for one alone also if it does
+    not exist."""
+    found, absent = list[Json](), list[str]()
+    for name in names:
+        try:
+            found.append(shown(daemons, name))
+        except Refusal as problem:
+            if problem.code != "missing" or not several:
+                raise
+            absent.append(str(problem))
+    return found, absent
+
+
 def details(job: Json, clock: Clock) -> list[str]:
     """Returns what the job's line leaves out or truncates."""
     finished = number(job, "finished")
@@ -80,10 +97,17 @@ def details(job: Json, clock: Clock) -> list[str]:
         lines.append(f"in         {directory}")
     lines += [f"{name:9}  {clock.time_of_day(at)}" for name, at in times if not math.isnan(at)]
     if reason := text(job, "reason"):
-        word, mark, rest = reason.partition("; ")
-        words = WORDS.get(word)
-        lines.append(f"reason     {word}{f': {words}' if words else ''}{mark}{rest}")
+        lines.append(f"reason     {in_words(reason)}")
+    if placed := text(job, "placed"):
+        lines.append(f"placed     {in_words(placed)}")
     return lines
+
+
+def in_words(reason: str) -> str:
+    """Explains the word that a placement begins with."""
+    word, mark, rest = reason.partition("; ")
+    words = WORDS.get(word)
+    return f"{word}{f': {words}' if words else ''}{mark}{rest}"
 
 
 def where_its_output_went(job: Json) -> str:
@@ -121,6 +145,21 @@ class Waiting:
 
     daemons: Daemons
     names: list[str]
+
+    def leave_out_absent(self, give_up_s: float) -> list[str]:
+        """Leaves out names that no command has. Returns what there is to say of these. Raises
+        LbdError."""
+        there, absent = list[str](), list[str]()
+        for name in self.names:
+            try:
+                self._patiently(name, 0.0, give_up_s)
+                there.append(name)
+            except Refusal as problem:
+                if problem.code != "missing":
+                    raise
+                absent.append(str(problem))
+        self.names = there
+        return absent
 
     def until(self, give_up_s: float) -> tuple[list[Json], int]:
         """Returns the commands that have ended, and how many have not. `give_up_s` is a monotonic

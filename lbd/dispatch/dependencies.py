@@ -111,7 +111,11 @@ def numbers_of(
 ) -> tuple[int, int]:
     """Returns the numbers of a job, of one task, or of all tasks of an array. Raises LbdError."""
     if index is None:
-        return (place.first, place.last) if number == place.first else (number, number)
+        if number == place.first:
+            return place.first, place.last
+        if place.indexes:  # a task's number, which is not its id
+            raise LbdError(f"--after: no job {number} of yours is on record")
+        return number, number
     if not place.indexes or number != place.first:
         raise LbdError(f"--after: job {number} is not an array, so it has no task {index}")
     indexes = indexes_of(place.indexes)

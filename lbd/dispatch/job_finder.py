@@ -9,10 +9,10 @@ from typing import ParamSpec, TypeVar
 from lbd.dispatch.core.job_selection import (
     Problem,
     check_count,
+    jobs_of,
     no_last,
     read_selectors,
     tasks_of,
-    widened,
 )
 from lbd.dispatch.core.ledger_rows import JobRow, Ledger, Tally, Wanted
 from lbd.dispatch.core.ownership import Asker, Owners
@@ -183,9 +183,11 @@ class JobFinder:
         wanted = replace(read, uid=asker.uid, limit=ANSWER_MAX + 1, tasks=())
         if by_number:
             return Meant(wanted, wanted.ranges, (), singles(wanted.ranges), True, tuple(problems))
-        ends = [high for _, high in read.ranges] + [array for array, _ in read.tasks]
+        ends = [number for ends in read.ranges for number in ends]
+        ends += [array for array, _ in read.tasks]
         placed = await self.ledger.arrays(ends) if ends else {}
-        jobs = tuple(widened(low, high, placed) for low, high in read.ranges)
+        jobs, no_ids = await self._read(read.ranges, jobs_of, read.ranges, placed)
+        problems += no_ids
         tasks, absent = await self._read(read.tasks, tasks_of, read.tasks, placed)
         ranges = *jobs, *tasks
         has_many = "@me" in selectors or any(low < high for low, high in ranges)
@@ -291,9 +293,11 @@ def check_found(
         return " ".join(selectors) if is_task else str(number)
 
     missing = [number for number in meant.named if number not in found]
-    if not missing and (found or "@me" in selectors):
+    empty = [one for one in meant.ranges_without(found) if one[0] < one[1]]
+    if not missing and (found or "@me" in selectors) and not (empty and absent is not None):
         return
-    names = list(dict.fromkeys(map(name, missing[:EMPTY_MAX]))) or [" ".join(selectors)]
+    names = list(dict.fromkeys([*map(name, missing[:EMPTY_MAX]), *map(shown, empty[:EMPTY_MAX])]))
+    names = names or [" ".join(selectors)]
     more = f" and {len(missing) - EMPTY_MAX} more" if len(missing) > EMPTY_MAX else ""
     said = f"no job {', '.join(names)}{more} in the queue's ledger"
     if absent is None or not found:

@@ -17,13 +17,13 @@ from lbd.errors import LbdError, Unavailable
 from lbd.lab import cgroups, loopback, namespaces, processes
 from lbd.lab.plan import (
     DAEMONS,
-    OWNER_ONLY,
     Entrance,
     HostPaths,
     enter_script,
     exports,
     host_sections,
     keeping,
+    owner_only,
     powered_off_script,
     program_script,
     toml,
@@ -73,11 +73,12 @@ def power_on(record: Record, host: str, say: Say) -> Record:
 
 
 def write_scripts(paths: HostPaths, host: str, entrance: Entrance, isolated: bool) -> None:
-    steps = entrance.steps(sys.executable, ENTER)
-    kept = keeping(sys.executable, ENTER)
     root = paths.root.parent
+    denied = owner_only(root, host)
+    steps = entrance.steps(sys.executable, ENTER, denied=denied)
+    kept = keeping(sys.executable, ENTER)
     write_script(paths.enter, enter_script(host, root, steps, kept))
-    spawn = entrance.steps(sys.executable, ENTER, ("--spawn",))
+    spawn = entrance.steps(sys.executable, ENTER, ("--spawn",), denied)
     write_script(paths.root / "spawn", f'#!/bin/sh\n{spawn} "$@"\n')
     if isolated:
         for program in PROGRAMS:
@@ -232,7 +233,7 @@ def check_may_enter(record: Record, host: str) -> None:
     lists = [Path(group, host, "cgroup.procs") for group in record.cgroups]
     found = [one for one in lists if one.exists()]
     if found and not any(os.access(one, os.W_OK) for one in found):
-        raise LbdError(OWNER_ONLY)
+        raise LbdError(owner_only(record.plan.root, host))
 
 
 def env_text(record: Record, host: str) -> str:

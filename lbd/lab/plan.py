@@ -23,8 +23,6 @@ from lbd.text.spelling import hint
 HOSTS_MAX = 254  # one byte of an address, without 0 and 255
 SOCKET_PATH_MAX = 107  # length of sockaddr_un's path without its closing NUL
 DAEMONS = ("lim", "lbm", "dispatcher", "metrics")  # the last two only where they are wanted
-AS_ANOTHER = "`lbd lab exec HOST -- runuser -u USER -- COMMAND` acts from there as another user"
-OWNER_ONLY = f"only the lab's owner may enter: {AS_ANOTHER}"
 INSIDE = "LBD_LAB_INSIDE"  # the lab's directory, in the environment of commands that entered a host
 ISOLATIONS = ("auto", "none", "namespaces")
 
@@ -254,6 +252,12 @@ def toml(sections: Mapping[str, Mapping[str, Scalar | Tables]]) -> str:
     return f"{MADE_BY}\n\n{tomlkit.dumps(given)}"
 
 
+def owner_only(root: Path, host: str) -> str:
+    """Returns why another user may not enter, and how root acts there as that user."""
+    enter = f"lbd lab exec {host} --dir {shlex.quote(str(root))} -- runuser -u USER -- COMMAND"
+    return f"only the lab's owner may enter; there as another user: `{enter}`, typed by root"
+
+
 @dataclass(frozen=True, slots=True)
 class Entrance:
     """How a process enters a host: its cgroups, and the process whose namespaces it joins."""
@@ -261,8 +265,9 @@ class Entrance:
     cgroups: tuple[str, ...] = ()
     pid: int | None = None  # PID 1 of the host; None without namespaces
 
-    def steps(self, python: str, program: Path, mode: Sequence[str] = ()) -> str:
-        """Returns the shell text that comes before the command.
+    def steps(self, python: str, program: Path, mode: Sequence[str] = (), denied: str = "") -> str:
+        """Returns the shell text that comes before the command. `denied`: said to users who may
+        not enter.
 
         It joins the cgroups first, while their paths are still those outside. nsenter itself
         neither forks (-F) nor passes signals on; `enter.py` does both.
@@ -270,7 +275,7 @@ class Entrance:
         lists = [shlex.quote(f"{group}/cgroup.procs") for group in self.cgroups]
         lines = [f"echo 0 > {processes}" for processes in lists]
         if lists:
-            line = shlex.quote(f"lbd lab: {OWNER_ONLY}")
+            line = shlex.quote(f"lbd lab: {denied}")
             first = lists[0]
             lines.insert(
                 0, f"[ -w {first} ] || [ ! -e {first} ] || {{ echo {line} >&2; exit 125; }}"

@@ -19,9 +19,8 @@ from random import Random
 
 from lbd.model import Candidate, HostId, Placement, PlacementRequest, Verdict
 from lbd.policy.view import NO_SLOT, Decision, HostView, Nowhere, View
-from lbd.text.placement_phrases import ALL_OTHERS_EXCLUDED
+from lbd.text.placement_phrases import ALL_OTHERS_EXCLUDED, TIE
 
-TIE = 0.02  # loads this close are equal: smaller differences are sampling noise
 NO_HOST_HAS = "none has what it needs"
 EXCLUDED = "excluded"
 CANDIDATES = 16  # shown in an answer, best first

@@ -1,11 +1,13 @@
 """Why a command runs where it does, as `lbrun -v` and `lbctl explain` say it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lbd.text.one_line import one_line
 
+TIE = 0.02  # loads this close are equal: smaller differences are sampling noise
 BELOW_THRESHOLD = "below-threshold"
+PLACED = "; placed: "  # between how a command ended and why it ran where it did
 PHRASES = {
     "lowest": "it has the lowest load of the hosts that accept commands now",
     "only-one-fits": "no other host has what it needs",
@@ -51,6 +53,18 @@ class LoadsSeen:
     min_gain: float | None = None
     chosen_with_it: float | None = None
     here_with_it: float | None = None
+    as_low: tuple[str, ...] = ()  # the other hosts among which one was picked at random
+
+
+def as_low_as(chosen: str, willing: Mapping[str, float | None]) -> tuple[str, ...]:
+    """Returns the other hosts whose load would be as low as that of the chosen one. `willing`: the
+    loads with the command of the hosts that it may leave for."""
+    load = willing.get(chosen)
+    if load is None:
+        return ()
+    known = ((name, other) for name, other in willing.items() if other is not None)
+    tied = (name for name, other in known if max(load, other) <= min(load, other) + TIE)
+    return tuple(name for name in tied if name != chosen)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +120,14 @@ def why_placed(
     return f"{not_here}; {phrase}" if not_here and reason in CHOSEN else phrase
 
 
+def ties_of(names: Sequence[str]) -> str:
+    """Says which hosts could have been chosen as well, shortly."""
+    if not names:
+        return ""
+    more = f" and {len(names) - 1} more" if names[1:] else ""
+    return f"; {names[0]}{more} {'are' if more else 'is'} as low"
+
+
 def why_chosen(reason: str, algorithm: str, seen: LoadsSeen, other: str) -> str:
     if algorithm in TIMED_BY and reason in TIMED:
         return TIMED[reason]
@@ -122,6 +144,6 @@ def why_chosen(reason: str, algorithm: str, seen: LoadsSeen, other: str) -> str:
         ours = f"; here it would be {seen.here_with_it:.2f}" if is_compared else ""
         return (
             f"its load will be {seen.chosen_with_it:.2f}, "
-            f"the lowest of the {other}hosts that accept commands now{ours}"
+            f"the lowest of the {other}hosts that accept commands now{ties_of(seen.as_low)}{ours}"
         )
     return PHRASES.get(reason, reason.replace("-", " "))

@@ -17,7 +17,15 @@ from lbd.config import load as config_file
 from lbd.errors import ConfigError
 from lbd.lab import plan as planning
 from lbd.lab.hosts import ENTER
-from lbd.lab.plan import INSIDE, Entrance, Plan, enter_script, keeping, program_script
+from lbd.lab.plan import (
+    INSIDE,
+    Entrance,
+    Plan,
+    enter_script,
+    keeping,
+    owner_only,
+    program_script,
+)
 from lbd.lab.record import Process, Record, load, save
 
 PLAN = Plan(
@@ -178,12 +186,15 @@ def test_a_user_who_may_not_enter_is_told_how_to():
     with tempfile.TemporaryDirectory() as group:
         Path(group).chmod(0o755)
         Path(group, "cgroup.procs").touch(0o644)
-        steps = Entrance((group,), 77).steps("/py", Path("/enter.py"))
+        denied = owner_only(Path("/tmp/a lab"), "h2")
+        steps = Entrance((group,), 77).steps("/py", Path("/enter.py"), denied=denied)
         command = ["/bin/sh", "-c", steps]
         result = subprocess.run(command, capture_output=True, text=True, check=False, user=65534)
     assert (result.returncode, result.stdout) == (125, "")
-    assert result.stderr.startswith("lbd lab: only the lab's owner may enter: `lbd lab exec")
-    assert result.stderr.count("\n") == 1
+    assert result.stderr == (
+        "lbd lab: only the lab's owner may enter; there as another user: `lbd lab exec h2 --dir "
+        "'/tmp/a lab' -- runuser -u USER -- COMMAND`, typed by root\n"
+    )
 
 
 def test_a_record_survives_a_round_trip(tmp_path):

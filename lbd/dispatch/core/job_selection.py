@@ -1,12 +1,14 @@
 """Which jobs a user means by `3`, `2-5`, `12_7`, `12_[3-5]`, `last`, `@me`, and how errors of many
 jobs are summarised. Pure."""
 
+import contextlib
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 
 from lbd.dispatch.core.ledger_rows import SubmissionRange, Wanted
 from lbd.errors import ConfigError, LbdError
-from lbd.text.index_list import Runs, count_of, read_array, shown_runs
+from lbd.text.index_list import Run, Runs, count_of, read_array, read_part, run, shown_runs
 from lbd.text.ranges import merged
 from lbd.text.task_indexes import TaskIndexes
 
@@ -64,7 +66,8 @@ def read_tasks(text: str, verb: str = "jobs") -> tuple[int, Runs]:
     if not is_number(array) or "%" in listed:
         raise ConfigError(f"{text!r} is not a queued job's id; {HOW.format(verb=verb)}")
     try:
-        return int(array), read_array(listed)[0]
+        read_array(listed)  # checks that no index occurs twice
+        return int(array), tuple(read_part(part, listed) for part in listed.split(","))
     except ValueError as problem:
         raise ConfigError(f"{text!r} is not a list of tasks: {problem}") from None
 
@@ -73,7 +76,8 @@ def tasks_of(
     tasks: Sequence[tuple[int, Runs]], placed: Mapping[int, SubmissionRange]
 ) -> tuple[tuple[tuple[int, int], ...], list[Problem]]:
     """Returns the numbers of these tasks, in ranges, and what is wrong with those that do not
-    exist. Raises LbdError if there are too many."""
+    exist. Within an array's first and last index a range means those that exist. Raises
+    LbdError if there are too many."""
     known: dict[int, TaskIndexes] = {}
     found: list[tuple[int, int]] = []
     problems: list[Problem] = []
@@ -84,13 +88,21 @@ def tasks_of(
         try:
             if array not in known:
                 known[array] = indexes_of(array, runs, placed)
-            found += numbers_of(array, known[array], runs)
+            numbers, missing = numbers_of(array, known[array], runs)
+            found += numbers
         except LbdError as problem:
-            several = count_of(runs) > 1
-            wanted = shown_runs(runs)
-            problems.append((f"{array}_[{wanted}]" if several else f"{array}_{wanted}",
-                             str(problem)))  # fmt: skip
+            problems.append((shown_tasks(array, runs), str(problem)))
+            continue
+        if missing:
+            own = shown_runs(known[array].runs)
+            why = f"array {array} has no task {shown_runs(missing)}; its indexes are {own}"
+            problems.append((shown_tasks(array, missing), why))
     return tuple(merged(found)), problems
+
+
+def shown_tasks(array: int, runs: Runs) -> str:
+    wanted = shown_runs(runs)
+    return f"{array}_[{wanted}]" if count_of(runs) > 1 else f"{array}_{wanted}"
 
 
 def indexes_of(array: int, runs: Runs, placed: Mapping[int, SubmissionRange]) -> TaskIndexes:
@@ -106,27 +118,61 @@ def indexes_of(array: int, runs: Runs, placed: Mapping[int, SubmissionRange]) ->
         raise LbdError(f"array {array}: {problem}") from None
 
 
-def numbers_of(array: int, indexes: TaskIndexes, runs: Runs) -> list[tuple[int, int]]:
-    """Raises LbdError if the array has none of them."""
+def numbers_of(array: int, indexes: TaskIndexes, runs: Runs) -> tuple[list[tuple[int, int]], Runs]:
+    """Returns the numbers of these tasks, in ranges, and the runs none of whose tasks exists, or
+    the part of a run that lies before or after all of the array's."""
+    lowest, highest = indexes.runs[0][0], indexes.runs[-1][1]
     found: list[tuple[int, int]] = []
+    missing: list[Run] = []
     for first, last, step in runs:
         spans = [(first, last)] if step == 1 else ((n, n) for n in range(first, last + 1, step))
+        before = len(found)
         for low, high in spans:
             begin, end = indexes.places(low, high)
             if begin < end:
                 found.append((array + begin, array + end - 1))
-    if not found:
-        wanted, own = shown_runs(runs), shown_runs(indexes.runs)
-        raise LbdError(f"array {array} has no task {wanted}; its indexes are {own}")
-    return found
+        if len(found) == before:
+            missing.append((first, last, step))
+            continue
+        if first < lowest:
+            missing.append(run(first, lowest - 1, step))
+        if last > highest:
+            missing.append(run(first + -((first - highest - 1) // step) * step, last, step))
+    return found, tuple(missing)
 
 
-def widened(low: int, high: int, placed: Mapping[int, SubmissionRange]) -> tuple[int, int]:
-    """Returns the range; if it ends within an array whose id is in it, with all of its tasks."""
-    last = placed.get(high)
+def jobs_of(
+    ranges: Sequence[tuple[int, int]], placed: Mapping[int, SubmissionRange]
+) -> tuple[tuple[tuple[int, int], ...], list[Problem]]:
+    """Returns the numbers of the jobs with these ids, in ranges, and what is wrong with ids that
+    are only the numbers of an array's tasks. `placed`: where the ranges begin and end."""
+    indexes_of = cache(TaskIndexes)
+    found: list[tuple[int, int]] = []
+    problems: list[Problem] = []
+    for low, high in ranges:
+        if (numbers := widened(low, high, placed)) is not None:
+            found.append(numbers)
+            continue
+        name, hint, place = str(low), "", placed[low]
+        if low < high:
+            name = f"{low}-{high}"
+        else:
+            with contextlib.suppress(ValueError, IndexError):  # others may write to the ledger
+                task = indexes_of(place.indexes).index(low - place.first)
+                hint = f"; task {task} of array {place.first} is {place.first}_{task}"
+        problems.append((name, f"no job {name} in the queue's ledger{hint}"))
+    return tuple(found), problems
+
+
+def widened(low: int, high: int, placed: Mapping[int, SubmissionRange]) -> tuple[int, int] | None:
+    """Returns the numbers of the jobs with these ids: the id of an array, its first number, means
+    all of its tasks, and their other numbers are no ids. None if none of these is an id."""
+    first, last = placed.get(low), placed.get(high)
+    if first is not None and first.indexes and first.first < low:
+        low = first.last + 1
     if last is not None and last.indexes and last.first >= low:
-        return low, last.last
-    return low, high
+        high = last.last
+    return (low, high) if low <= high else None
 
 
 def check_count(texts: Sequence[str]) -> None:

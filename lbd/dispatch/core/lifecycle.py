@@ -91,12 +91,28 @@ ENDING = (0, KILL, TERM)  # signals of `lbctl kill` that end a job; 0: none give
 LOOKS_MAX = 500  # jobs that may join the queue in one turn: 20 ms
 STILL_S = 1.0  # without a tick: we were stopped, or suspended with our host
 NEVER_RAN = "cancelled before it ran"
+OVER = {
+    Cause.LOST.value: "was lost",
+    Cause.CUT.value: "was cut off",
+    Cause.CHECKPOINT.value: "stopped at a checkpoint",
+    Cause.EVICTED.value: "was evicted",
+}
 NOT_SAID: Mapping[tuple[JobId, int], float] = {}
 KILLED_AT_ONCE = 1000  # attempts of one host that are not ours: 30 ms
 
 
 def by(user: str, before: str = "") -> str:
     return f"{before} by {user}" if user else ""
+
+
+def cancelled(live: Live, user: str) -> str:
+    """Returns the reason of a job that `user` cancels and no attempt of which may be alive."""
+    number, how = live.over
+    if not number:
+        return f"{NEVER_RAN}{by(user, ',')}"
+    while_it = "held" if live.held else "it waited"
+    was = f" {OVER[how]}" if how in OVER else ""
+    return f"cancelled while {while_it}, after attempt {number}{was}{by(user, ',')}"
 
 
 def with_sender(live: Live, ending: Ending, stop_reason: str) -> Ending:
@@ -229,7 +245,7 @@ class Lifecycle:
                 actions += asked_to_stop(one, CANCEL, number)
                 one.signal_of = of
             else:
-                why = f"{NEVER_RAN}{by(of, ',')}"
+                why = cancelled(one, of)
                 actions += self._final(one, JobState.CANCELLED, why, now_s, rng)
         return actions
 
@@ -506,7 +522,7 @@ class Lifecycle:
         if phase not in (*PASSING, *NOT_THERE, AWAY, NOT_YET, NO_ROOM) and not stop_reason:
             actions += self._host_failed(name, now_s, rng)
         if stop_reason == CANCEL:
-            why, live.signal_of = f"{NEVER_RAN}{by(live.signal_of, ',')}", ""
+            why, live.signal_of = cancelled(live, live.signal_of), ""
             actions += self._final(live, JobState.CANCELLED, why, now_s, rng, Fate.REFUSED)
         elif gang is not None and stop_reason:
             actions += self._given_back(live, gang, stop_reason, now_s, rng)
@@ -618,6 +634,7 @@ class Lifecycle:
             actions += self.gangs.begun(live)  # what has ended had begun, reported or not
             if not (gang.released or gang.may_run):
                 ending = replace(ending, cause=Cause.LOST, reason=UNASKED)
+        live.over = live.lease.attempt, ending.cause.value
         self._let_go(live)
         evicted = ending.cause is Cause.EVICTED
         lost = ending.cause is Cause.LOST or (evicted and not live.job.may_restart)

@@ -98,6 +98,8 @@ class Live:
     barred_now: frozenset[HostId] = frozenset()
     refusals: tuple[tuple[HostId, str], ...] = ()  # why the last few hosts barred it, if known
     ran_tier: int = 0  # tier of the last attempt; the job's own tier is where it would start
+    # the last attempt that was over, not counting refused ones, and a Cause or Fate; 0: none
+    over: tuple[int, str] = (0, "")
 
     @property
     def is_new(self) -> bool:

@@ -72,6 +72,9 @@ def live_job(
     live = Live(job, row.attempt, row.crashes, requeued=row.requeued)
     if is_held(row.reason):
         live.held = row.reason
+    if last is not None:
+        is_over = last.fate not in (*OPEN_FATES, Fate.REFUSED.value)
+        live.over = (last.number, last.fate) if is_over else (last.number - 1, "")
     if last is None or last.fate not in OPEN_FATES:
         return live, None
     live.stop_reason, begun = last.stop_reason, last.fate != Fate.LEASED.value

@@ -19,6 +19,7 @@ from lbd.text.job_phrases import (
     NO_HOST_SUITS,
     NOT_HEARD_OF,
     STARTING,
+    is_taken_by_none,
     refused_for_now,
 )
 from lbd.text.units import duration_text, show_size
@@ -183,11 +184,14 @@ def _too_large(queues: Queues, job: QueuedJob) -> str:
 
 
 def stuck_reason(life: Lifecycle, job: JobId) -> str:
-    """Returns why a new job could wait forever with the current hosts; "" if it need not. If there
-    is no host at all, that says nothing about the job."""
+    """Returns why a new job could wait forever with the current hosts; "" if it need not, or if
+    hosts are only out of contact."""
     registered = life.queues.registry.find(job)
-    if registered is None or not life.queues.hosts:
+    if registered is None:
         return ""
+    if not life.queues.hosts:
+        why = _nobody(life)
+        return why if is_taken_by_none(why) else ""
     if registered.line is not None or registered.host is not None:
         return ""
     if (live := life.jobs.get(job)) is None:

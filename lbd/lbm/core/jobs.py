@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from lbd.errors import PeerError
 from lbd.lbm.core.execution_events import Cause
 from lbd.model import HostId, JobId, JobState
+from lbd.text.placement_phrases import PLACED
 
 CLAIMS_KEPT = 10_000
 SHOWN_BYTES = 4096  # of a command line in `lbctl jobs`
@@ -49,6 +50,11 @@ class Job:
     def is_continued(self) -> bool:
         """Whether this is an attempt that stopped at a checkpoint: its job has not ended."""
         return bool(self.queued_at) and self.reason == Cause.CHECKPOINT.value
+
+    @property
+    def is_placed_by_us(self) -> bool:
+        """Whether its reason is why it runs where it does."""
+        return self.started is not None and not (self.foreign or self.queued_at)
 
     def start(self, host: HostId, reason: str, unix_s: float) -> None:
         self.host, self.reason, self.started = host, reason, unix_s
@@ -150,9 +156,11 @@ class Jobs:
         if job is None:
             return
         job.state, job.finished, job.exit_status, job.cpu_s = state, unix_s, exit_status, cpu_s
-        job.reason = reason or job.reason
         if job.killed_by and state is not JobState.DONE:
-            job.state, job.reason = JobState.CANCELLED, f"cancelled by {job.killed_by}"
+            job.state, reason = JobState.CANCELLED, f"cancelled by {job.killed_by}"
+        if reason and job.reason and job.is_placed_by_us:
+            reason = f"{reason}{PLACED}{job.reason}"
+        job.reason = reason or job.reason
         self.ended.append(job)
         self._report_ended(job)
         for call in self._waiting.pop(job_id, ()):

@@ -385,6 +385,11 @@ class Slots:
         return promoted
 
 
+def use_of(slots: Slots) -> str:
+    """Returns how many are taken, for people: `3 in use of 1`."""
+    return f"{slots.used} in use of {slots.total}"
+
+
 def names_of(needs: Needs) -> set[str]:
     return {name for name, _ in needs.resources}
 

@@ -20,7 +20,7 @@ from lbd.keeper.stdin_watch import IsRead, is_read
 from lbd.lbm.core import execution_events as e
 from lbd.lbm.core.execution import NOT_SPAWNED, Execution
 from lbd.lbm.core.jobs import Claims
-from lbd.lbm.core.slots import variables
+from lbd.lbm.core.slots import use_of, variables
 from lbd.lbm.handover.fds import NotNow
 from lbd.lbm.handover.records import Attached
 from lbd.lbm.inbound.context import DRAINED, NOT_YET, InboundContext
@@ -235,7 +235,7 @@ class AttachedJob(Performer):
             case e.Drain():
                 self._drain()
             case e.ReportQueued():
-                self._say(tags.QUEUED)
+                self._say(tags.QUEUED, use_of(self.host.slots).encode())
             case e.ReportRefused():
                 self._report_refused(action)
             case e.ReportBegun():
@@ -300,7 +300,10 @@ class AttachedJob(Performer):
         self.show_state()
         self.host.changed()
         name, load = self.host.config.host.name, self.host.rules.load
-        started = lbm_pb2.Started(host=name, pid=pid, note=self.note, index=load, slots=self.slots)
+        slots = self.host.slots
+        beyond = f"beyond its slots: {use_of(slots)}" if slots.used > slots.total else ""
+        note = "; ".join(filter(None, (self.note, beyond)))
+        started = lbm_pb2.Started(host=name, pid=pid, note=note, index=load, slots=self.slots)
         self._say(tags.STARTED, started.SerializeToString(), LINGER_S)
         if not self.is_alone:
             self._follow_ends()

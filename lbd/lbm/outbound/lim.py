@@ -12,7 +12,14 @@ from lbd.local.json_socket import Json, JsonClient, Refusal
 from lbd.local.starting import LOOK_S, returns
 from lbd.model import HostId, Needs, Verdict
 from lbd.text.needs_words import needs_text
-from lbd.text.placement_phrases import SAYS_LOADS, HostSeen, LoadsSeen, hosts_seen, why_placed
+from lbd.text.placement_phrases import (
+    SAYS_LOADS,
+    HostSeen,
+    LoadsSeen,
+    as_low_as,
+    hosts_seen,
+    why_placed,
+)
 
 LINGER_S = 0.03
 ASK_TIMEOUT_S = 1.0
@@ -121,6 +128,8 @@ class LimQuestions:
             answer = await self.ask(asked, must=insist, may_be_no=may_be_no)
             may_stay = not (question.must_leave or self._own in question.excluded)
             left_out = question.excluded.difference(unwanted)
+            if not may_stay:
+                left_out |= {self._own}
             said = lim_said(answer, self._own if may_stay else "", not_here, left_out)
         except Refusal as refusal:
             return e.LimRefused(str(refusal))
@@ -217,7 +226,7 @@ def lim_said(
     found = {one.name: one for one in map(host_seen, rows_of(answer)) if one.name not in left_out}
     ours = found.pop(own, None)
     others = [found[host]] if host in found else list(found.values())
-    loads = loads_seen(answer, host, own) if "load_here" in answer else None
+    loads = loads_seen(answer, host, own, left_out) if "load_here" in answer else None
     seen = hosts_seen(reason, algorithm, others, ours, loads)
     if loads is not None:
         phrase = why_placed(reason, algorithm, loads, not_here)
@@ -235,7 +244,7 @@ def rows_of(answer: Json) -> list[Json]:
     return [row for row in given if isinstance(row, dict)] if isinstance(given, list) else []
 
 
-def loads_seen(answer: Json, chosen: str, own: str) -> LoadsSeen:
+def loads_seen(answer: Json, chosen: str, own: str, left_out: Collection[str] = ()) -> LoadsSeen:
     """`chosen` and `own`: hosts. The load of `own` counts only if it could have been chosen."""
     loads = {
         row.get("name"): number(row.get("load"))
@@ -245,7 +254,13 @@ def loads_seen(answer: Json, chosen: str, own: str) -> LoadsSeen:
     now, threshold, gain = (
         number(answer.get(name)) for name in ("load_here", "local_threshold", "min_gain")
     )
-    return LoadsSeen(now, threshold, gain, loads.get(chosen), loads.get(own))
+    willing = {
+        str(row.get("name")): number(row.get("load"))
+        for row in rows_of(answer)
+        if not row.get("why") and row.get("name") not in (own, *left_out)
+    }
+    as_low = as_low_as(chosen, willing)
+    return LoadsSeen(now, threshold, gain, loads.get(chosen), loads.get(own), as_low)
 
 
 def number(given: object) -> float | None:

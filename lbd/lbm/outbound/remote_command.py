@@ -1,7 +1,8 @@
 """A local user's command on one other host, with the files that it brings along."""
 
+import asyncio
 import signal
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from lbd.errors import Unavailable
@@ -22,6 +23,7 @@ from lbd.model import HostId, JobState
 from lbd.net.gen import lbm_pb2
 
 STOPPED = "stopped by a signal"
+REMARK_AFTER_S = 3.0  # of waiting for a slot; soon after lbm.named_wait_s most have one beyond them
 
 
 class Talks(Protocol):
@@ -102,11 +104,22 @@ class RemoteCommand:
             if (refused := await self.staging.open()) is not None:
                 return self._event(refused)
             self.staging.enter(request)
-        return self._event(await self.run.start(request, sent=sent))
+        return await self._answered(self.run.start(request, sent=sent))
 
     async def answer(self) -> e.Event:
         """Awaits the answer to a start that an earlier LBM has sent. Raises LbdError."""
-        return self._event(await self.run.answer())
+        return await self._answered(self.run.answer())
+
+    async def _answered(self, answer: Awaitable[lbm_pb2.Started | e.Refused]) -> e.Event:
+        telling = asyncio.get_running_loop().call_later(REMARK_AFTER_S, self._tell_of_waiting)
+        try:
+            return self._event(await answer)
+        finally:
+            telling.cancel()
+
+    def _tell_of_waiting(self) -> None:
+        if self.run.waits and self._pauses.are_wanted:
+            self._client.warn(f"waiting for a slot on {self._place[0]}: {self.run.waits}")
 
     def _event(self, answer: lbm_pb2.Started | e.Refused) -> e.Event:
         if not isinstance(answer, e.Refused):

@@ -36,6 +36,7 @@ PUT_BACK_S = 2.0  # for a file server that may not answer
 DRAIN_S = 1.0  # for output that nobody reads, of a command that its caller has ended
 SHOWN_BYTES = 1 << 14
 SHOWN_WITHIN_S = 1.0  # for output printed before a stop, if its reader reads
+NO_SLOT = "no slot is free"  # as an earlier release means without saying it
 NO_NEWS = (tags.QUEUED, tags.STDIN_GONE, tags.EXITED, tags.STILL)
 Reply = TypeVar("Reply", lbm_pb2.Started, lbm_pb2.Refused, lbm_pb2.Ended)
 
@@ -79,6 +80,7 @@ class RemoteRun:
         self._listener: Follower | None = None
         self._early: list[Message] = []
         self._writing: dict[int, asyncio.Task[None]] = {}
+        self.waits = ""  # why it has not begun there, if it waits for a slot
         self._ended = False
         self._final: lbm_pb2.Ended | None = None
 
@@ -137,6 +139,7 @@ class RemoteRun:
             if tag == tags.FAILED:
                 raise self._lost(body)
             limit_s = None  # QUEUED: it waits for a slot, as long as that takes
+            self.waits = shown(body) or NO_SLOT
 
     def _lost(self, body: memoryview) -> LostContact:
         self._ended = True

@@ -14,6 +14,7 @@ from lbd.local.json_socket import Json
 from lbd.model import JobId, JobState
 from lbd.net.gen import dispatch_pb2, lbm_pb2
 from lbd.text.needs_words import read_needs_text
+from lbd.text.placement_phrases import PLACED
 
 TASK = re.compile(r"([0-9]{1,18})_([0-9]{1,18})")
 QUEUED = re.compile(r"[0-9]{1,19}(_[0-9]{1,18})?")
@@ -105,6 +106,7 @@ def is_past_of(host: str, job: lbm_pb2.JobRecord) -> bool:
 
 def job_json(job: lbm_pb2.JobRecord | dispatch_pb2.JobInfo) -> Json:
     """The object of the contract; absent values are null."""
+    reason, _, placed = job.reason.partition(PLACED)
     return {
         "id": str(job.id),
         "name": job.name or None,
@@ -122,7 +124,8 @@ def job_json(job: lbm_pb2.JobRecord | dispatch_pb2.JobInfo) -> Json:
         "cpu_s": job.cpu_s or None,
         "slots": job.slots or 1,
         "array_index": None,
-        "reason": job.reason or None,
+        "reason": reason or None,
+        **({"placed": placed} if placed else {}),
     } | task_json(str(job.id))
 
 

@@ -138,7 +138,8 @@ async def test_orders_apply_to_tasks_or_to_all_that_have_not_ended(world):
     await world.submit(asking(**ARRAY))
     await world.submit(asking())
     done = await world.act(verb="kill", selectors=["1_2", "1_[4-9]"], **WHO)
-    assert (list(done.errors), list(done.done_ids)) == ([], ["1_2", "1_4", "1_5"])
+    assert list(done.errors) == ["array 1 has no task 6-9; its indexes are 1-5"]
+    assert list(done.done_ids) == ["1_2", "1_4", "1_5"]
     done = await world.act(verb="hold", selectors=["1"], **WHO)
     assert (list(done.errors), list(done.done_ids)) == ([], ["1_1", "1_3"])
     done = await world.act(verb="release", selectors=["1_3", "6"], **WHO)
@@ -203,6 +204,10 @@ async def test_of_several_ids_those_that_exist_are_found(world, by_array):
     assert [job.id for job in found.jobs] == [1]
     assert list(found.absent) == [
         "array 2 has no task 77; its indexes are 1-5", "no job 99, 98 in the queue's ledger"
+    ]  # fmt: skip
+    ranges = await world.jobs(selectors=["1-3", "90-95", "2_[4-6]"], some=True, **asked)
+    assert list(ranges.absent) == [
+        "array 2 has no task 6; its indexes are 1-5", "no job 90-95 in the queue's ledger"
     ]  # fmt: skip
     alone = await world.jobs(selectors=["99", "98"], some=True, **asked)
     assert (alone.error, list(alone.jobs)) == ("no job 99, 98 in the queue's ledger", [])

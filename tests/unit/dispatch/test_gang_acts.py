@@ -41,8 +41,8 @@ async def test_an_order_for_a_range_is_carried_out_once_per_gang(world):
 
 async def test_a_gang_that_has_ended_is_requeued_as_a_whole(world):
     await world.submit(asking(**GANG))
-    await world.act(verb="kill", selectors=["2"], **WHO)
-    reply = await world.act(verb="requeue", selectors=["3"], **WHO)
+    await world.act(verb="kill", selectors=["1_1"], **WHO)
+    reply = await world.act(verb="requeue", selectors=["1_2"], **WHO)
     assert (list(reply.errors), list(reply.done)) == ([], [3])
     assert sorted(world.dispatcher.life.jobs) == ["1", "2", "3"]
     line = world.host("h3")

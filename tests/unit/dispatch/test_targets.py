@@ -48,7 +48,7 @@ def array(count=30, name="fit", **more):
 
 
 async def target_of(world, id_):
-    found = (await world.jobs(selectors=[str(id_)])).jobs
+    found = (await world.jobs(selectors=[str(id_)], by_number=True)).jobs
     return found[0].target if found[0].HasField("target") else None
 
 

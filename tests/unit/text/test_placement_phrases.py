@@ -29,6 +29,8 @@ LOWEST = "its load will be 1.00, the lowest of the hosts that accept commands no
         ("below-threshold", "", None, "the load is within lim.local_threshold"),
         ("lowest", "GLOBAL", SEEN, f"{LOWEST}; here it would be 2.80"),
         ("lowest", "GLOBAL", LoadsSeen(chosen_with_it=1.0), LOWEST),
+        ("lowest", "GLOBAL", LoadsSeen(chosen_with_it=1.0, as_low=("h3", "h4", "h5")),
+         f"{LOWEST}; h3 and 2 more are as low"),
         ("lowest", "P2C", SEEN, "the command and those already there would finish soonest"),
         ("no-gain", "GLOBAL", SEEN, "no other host is better by more than 0.10 (lim.min_gain)"),
         ("wanted", "GLOBAL", SEEN, "requested with -H"),

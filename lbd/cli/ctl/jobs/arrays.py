@@ -54,12 +54,12 @@ def outcome(states: Json, ids: list[str], bad: Sequence[str] = ()) -> str:
         return f"all {total} are done" if total > 1 else f"job {ids[0]} is done" if total else ""
     others = f", {were_cancelled(cancelled)}" if cancelled else ""
     how = f": see `lbctl job {ids[0]}`" if len(ids) == 1 else ""
-    if len(ids) > 1 and bad:
-        more = " and others" if len(bad) < total - counts.get("done", 0) else ""
-        how = f": see `lbctl jobs {' '.join(bad)}`{more}"
-    elif len(ids) == 1 and ids[0].startswith("@"):  # `lbctl job` would show all of them
+    if len(ids) == 1 and ids[0].startswith("@"):  # `lbctl job` would show all of them
         which = ",".join(one for one in ("failed", "lost", "cancelled") if counts.get(one))
         how = f": see `lbctl jobs {ids[0]} --state {which}`"
+    elif bad and not (len(ids) == 1 and (total == 1 or ids[0].isdecimal())):  # of an array, `job`
+        more = " and others" if len(bad) < total - counts.get("done", 0) else ""
+        how = f": see `lbctl job{'s' if bad[1:] else ''} {' '.join(bad)}`{more}"
     if total == 1:
         (state,) = (one for one, count in counts.items() if count)
         name = f"job {ids[0]}" if is_plain(ids[0]) or ids[0][:1].isdigit() else "the job"

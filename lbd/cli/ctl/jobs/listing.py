@@ -108,14 +108,14 @@ def jobs(daemons: Daemons, options: argparse.Namespace) -> int:
         for line in withheld_lines(reply):
             say(line)
     if others:
-        found = chosen(found, others)
+        found, absent = chosen(found, others, several=len(options.ids) > 1)
     if queued:
         asked: Json = {"op": "queue.jobs", "ids": queued, "tasks": options.tasks, "some": True}
         of_queue = daemons.lbm(asked, ANSWER_S)
-        found, absent = [*found, *tables(of_queue, "jobs")], texts(of_queue, "absent")
-        for why in absent:
-            say(why)
-    elif not others and ended_too:  # plain and queued ones, the newest last
+        found, absent = [*found, *tables(of_queue, "jobs")], absent + texts(of_queue, "absent")
+    for why in absent:
+        say(why)
+    if not (queued or others) and ended_too:  # plain and queued ones, the newest last
         found = in_order(found, "submitted")
     found, left_out = limited(chosen_and_sorted(found, options, time.time()), options)
     if options.json:
@@ -176,15 +176,20 @@ def withheld_lines(reply: Json) -> list[str]:
     ]
 
 
-def chosen(found: list[Json], ids: list[str]) -> list[Json]:
-    """Returns the named jobs in the order named. Raises Refusal for an unknown name."""
-    by_id = {text(job, "id"): job for job in found}
+def chosen(
+    found: list[Json], ids: list[str], *, several: bool = False
+) -> tuple[list[Json], list[str]]:
+    """Returns the named jobs in the order named, and what there is to say of names that are no
+    ids. Raises Refusal for one unless it is one of several."""
+    by_id, absent = {text(job, "id"): job for job in found}, list[str]()
     for name in ids:
         if name not in by_id:
             near = nearest(name, by_id)
             how = f'did you mean "{near}"?' if near else by_name("jobs --all", name)
-            raise Refusal(f"no job has the id {name!r}; {how}", "missing")
-    return [by_id[name] for name in ids]
+            absent.append(f"no job has the id {name!r}; {how}")
+            if not several:
+                raise Refusal(absent[0], "missing")
+    return [by_id[name] for name in ids if name in by_id], absent
 
 
 def job_lines(found: list[Json], clock: Clock, page: Page) -> list[str]:

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 
+from lbd.cli.complaints import EXIT_FAILED
 from lbd.cli.ctl.jobs.own_files import FollowedFiles, copy_files, followed_files, where_it_goes
 from lbd.cli.ctl.jobs.queued_jobs import patiently, settled
 from lbd.cli.ctl.verb import say
@@ -61,15 +62,26 @@ def logs(daemons: Daemons, options: argparse.Namespace) -> int:
     check_ids(options.ids)
     if options.failed:
         return logs_of_failed(daemons, options)
-    ids = settled(daemons, options.ids)
+    ids, of_one = settled(daemons, options.ids), options.follow or options.attempt is not None
+    if {",", "-"}.intersection(ids[0]) and not of_one:
+        return show_tasks(daemons, ids)
     try:
         return show_output(daemons, ids, options.attempt, set(), follows=options.follow)
     except Refusal as problem:
         if problem.code != SEVERAL:
             raise
-        if options.follow or options.attempt is not None:
+        if of_one:
             raise ConfigError(str(problem)) from None
-    found = tasks_of(daemons, ids)
+    return show_tasks(daemons, ids)
+
+
+def show_tasks(daemons: Daemons, ids: list[str]) -> int:
+    """Shows the outputs of those that exist, and says which do not. Returns the exit status.
+    Raises LbdError."""
+    absent: list[str] = []
+    found = tasks_of(daemons, ids, absent)
+    for why in absent:
+        say(why)
     begun = [one for one in found if has_begun(one)]
     if len(begun) > SHOWN_MAX:
         raise ConfigError(f"{len(begun)} tasks have begun, and the outputs of {SHOWN_MAX} are "
@@ -77,7 +89,7 @@ def logs(daemons: Daemons, options: argparse.Namespace) -> int:
     status = show_each(daemons, begun)
     for line in why_not_begun([one for one in found if not has_begun(one)]):
         say(line)
-    return status
+    return EXIT_FAILED if absent else status
 
 
 def has_begun(one: Json) -> bool:
@@ -116,10 +128,14 @@ def logs_of_failed(daemons: Daemons, options: argparse.Namespace) -> int:
     return status
 
 
-def tasks_of(daemons: Daemons, ids: list[str]) -> list[Json]:
-    """Returns the tasks in the order of their indexes. Raises LbdError."""
-    question: Json = {"op": "queue.jobs", "ids": ids, "tasks": True}
-    return tables(daemons.lbm(question, ANSWER_S), "jobs")
+def tasks_of(daemons: Daemons, ids: list[str], absent: list[str] | None = None) -> list[Json]:
+    """Returns the tasks in the order of their indexes. Raises LbdError if one does not exist; given
+    `absent`, only if none does, and otherwise adds what to say of those."""
+    question: Json = {"op": "queue.jobs", "ids": ids, "tasks": True, "some": absent is not None}
+    reply = daemons.lbm(question, ANSWER_S)
+    if absent is not None:
+        absent += texts(reply, "absent")
+    return tables(reply, "jobs")
 
 
 def show_each(daemons: Daemons, found: list[Json]) -> int:

@@ -119,6 +119,17 @@ def waits_for_release(held: int, ids: list[str]) -> str:
     return f"{some} held; to let go: lbctl release {' '.join(ids)}"
 
 
+def said_absent(daemons: Daemons, ids: list[str], patience_s: float) -> list[str]:
+    """Says which of several ids have no job, before the others are waited for. Raises LbdError."""
+    if len(ids) == 1 and ids[0].isdecimal():
+        return []
+    question: Json = {"op": "queue.wait", "ids": ids, "patience_s": 0.0, "brief": True}
+    absent = texts(patiently(daemons, question | {"some": True}, patience_s), "absent")
+    if absent:
+        say("; ".join(absent))
+    return absent
+
+
 def wait(
     daemons: Daemons, given: list[str], give_up_s: float, *, listed: bool
 ) -> tuple[int, list[Json]]:
@@ -135,6 +146,7 @@ def wait(
     found: list[Json] = []
     try:
         ids = settled(daemons, given, max(0.0, give_up_s - time.monotonic()))
+        absent = said_absent(daemons, ids, max(0.0, give_up_s - time.monotonic()))
         if progress.is_on:
             ask = partial(patiently, daemons, progress=progress)
             ends = wait_showing(ask, ids, give_up_s, progress)
@@ -144,8 +156,6 @@ def wait(
             question: Json = {"op": "queue.wait", "ids": ids, "patience_s": patience_s}
             question |= {"brief": not listed, "outputs": True, "some": True}
             reply = patiently(daemons, question, max(0.0, left_s))
-            if not absent and (absent := texts(reply, "absent")):
-                say("; ".join(absent))
             if reply.get("open") == 0:
                 found = tables(reply, "jobs")
                 if not (coming := reply.get("outputs_coming")):

@@ -48,7 +48,8 @@ def job(daemons: Daemons, options: argparse.Namespace) -> int:
     if queued:
         check_ids(queued)
         of_queue, absent = queued_jobs.with_attempts(daemons, queued)
-    found = [plain_commands.shown(daemons, name) for name in named]
+    found, no_plain = plain_commands.those_there(daemons, named, several=len(options.ids) > 1)
+    absent += no_plain
     for why in absent:
         say(why)
     status = EXIT_FAILED if absent else 0
@@ -130,9 +131,13 @@ def wait(daemons: Daemons, options: argparse.Namespace) -> int:
     if queued:
         check_ids(queued)
     give_up_s = time.monotonic() + options.timeout
-    ended: list[Json] = []
+    ended, absent = list[Json](), list[str]()
     try:
-        ended, left = plain_commands.Waiting(daemons, named).until(give_up_s)
+        waiting = plain_commands.Waiting(daemons, named)
+        if len(options.ids) > 1:
+            for why in (absent := waiting.leave_out_absent(give_up_s)):
+                say(why)
+        ended, left = waiting.until(give_up_s)
         if left:
             raise queued_jobs.not_ended(left)
     except LbdError as problem:
@@ -152,7 +157,7 @@ def wait(daemons: Daemons, options: argparse.Namespace) -> int:
             say(f"{text(one, 'id')} has ended; its outcome is unknown")
     if options.json:
         print_json(ended)
-    return status
+    return queued_jobs.NO_ANSWER if absent else status
 
 
 def say_of_plain(ended: list[Json]) -> None:

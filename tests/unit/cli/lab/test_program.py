@@ -122,7 +122,7 @@ def test_who_may_not_enter_a_lab_is_told_so_by_env(made, tmp_path, monkeypatch, 
     assert str(root) in shown(capsys, "env", "h1")
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     assert main.main(["lab", "env", "h1"]) == 1
-    assert "only the lab's owner may enter: `lbd lab exec HOST" in capsys.readouterr().err
+    assert f"`lbd lab exec h1 --dir {root} -- runuser -u USER" in capsys.readouterr().err
     assert str(root) in shown(capsys, "env", "h2"), "which has no such group"
 
 

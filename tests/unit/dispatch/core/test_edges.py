@@ -224,7 +224,7 @@ def test_a_job_of_no_duration_counts_as_a_millisecond():
 def test_a_range_is_widened_only_to_the_tasks_of_arrays():
     alone, array = SubmissionRange(7, 3, ""), SubmissionRange(7, 3, "1-3")
     assert widened(5, 7, {7: array}) == (5, 9)
-    assert widened(8, 8, {8: array}) == (8, 8)  # the array's own id is not among them
+    assert widened(8, 8, {8: array}) is None  # a task's number is not an id
     assert widened(5, 7, {7: alone}) == (5, 7)
     assert widened(5, 7, {}) == (5, 7)
 

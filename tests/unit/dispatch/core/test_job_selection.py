@@ -7,6 +7,7 @@ from lbd.dispatch.core.job_selection import (
     check_count,
     in_few_lines,
     is_selector,
+    jobs_of,
     read_range,
     read_selectors,
     tasks_of,
@@ -78,8 +79,7 @@ def test_tasks_are_named_by_array_and_index():
     assert meant("400_10") == ((401, 401),)
     assert meant("400_[0-30:10]") == ((400, 403),)
     assert meant("12_[1-7:2]") == ((12, 12), (14, 14), (16, 16), (18, 18))
-    assert meant("12_1-999999") == ((12, 311),)
-    assert meant("400_5-20", "12_300-999") == ((311, 311), (401, 402))  # those that exist
+    assert meant("400_0-29", "12_[2-300:2]")[-1] == (400, 402)  # those that exist
 
 
 @pytest.mark.parametrize(
@@ -110,6 +110,23 @@ def test_tasks_that_exist_are_found_beside_some_that_do_not():
     assert [name for name, _ in problems] == ["13_1", "12_301", "9_[1-3]"]
 
 
+def test_each_part_of_a_list_without_any_task_is_named():
+    """Nothing was said of 400 and 600 if the array has 7."""
+    tasks = read_selectors(["12_[7,400,600-601]", "12_[299,300,301]"], "ann", None).tasks
+    found, problems = tasks_of(tasks, PLACED)
+    assert found == ((18, 18), (310, 311))
+    ends = read_selectors(["400_5-40", "12_[0-305:3]", "12_200-999"], "ann", None).tasks
+    assert [name for name, _ in tasks_of(ends, PLACED)[1]] == [
+        "400_[31-40]",
+        "12_[0,303]",
+        "12_[301-999]",
+    ]
+    assert problems == [
+        ("12_[400,600-601]", "array 12 has no task 400,600-601; its indexes are 1-300"),
+        ("12_301", "array 12 has no task 301; its indexes are 1-300"),
+    ]
+
+
 @pytest.mark.parametrize(
     "text", ["12_", "12_[]", "_3", "12_5-3", "12_1,1", "12_1%2", "12_h1", "x_1"]
 )
@@ -121,8 +138,22 @@ def test_malformed_tasks_are_one_line(text):
 def test_the_id_of_an_array_within_a_range_means_all_of_it():
     assert widened(12, 12, PLACED) == (12, 311)
     assert widened(10, 15, PLACED) == (10, 311)
-    assert widened(15, 15, PLACED) == (15, 15)
     assert widened(9, 9, PLACED) == (9, 9)
+
+
+def test_the_number_of_a_task_is_not_an_id():
+    """`lbctl job 15` showed the array, and `lbctl kill 15` ended one task of it."""
+    assert widened(15, 15, PLACED) is None
+    assert widened(15, 320, PLACED) == (312, 320)  # of the array none
+    assert jobs_of([(15, 15), (13, 15), (9, 9)], PLACED | {13: PLACED[12]}) == (
+        ((9, 9),),
+        [
+            ("15", "no job 15 in the queue's ledger; task 4 of array 12 is 12_4"),
+            ("13-15", "no job 13-15 in the queue's ledger"),
+        ],
+    )
+    damaged = {501: SubmissionRange(500, 3, "1-x")}  # others may write to the ledger
+    assert jobs_of([(501, 501)], damaged)[1] == [("501", "no job 501 in the queue's ledger")]
     assert widened(7, 7, PLACED) == (7, 7)
 
 

@@ -2,8 +2,12 @@
 
 import pytest
 
+from lbd.dispatch.core.ledger_rows import AttemptRow
+from lbd.dispatch.core.lifecycle import cancelled
 from lbd.dispatch.core.records import Cause, Ending
+from lbd.dispatch.core.restore import live_job
 from lbd.model import JobId
+from tests.unit.dispatch.core.test_cutoffs import row as a_row
 from tests.unit.dispatch.core.test_lifecycle import Table
 
 
@@ -36,6 +40,35 @@ def test_jobs_that_have_not_started():
     table.life.kill(JobId("1"), 0, *table.when, of="ann@h2")
     refused, *_ = table.life.refused(leased.host, "1", 1, "begin", Ending(Cause.LOST), *table.when)
     assert refused.reason == said
+
+
+def test_a_job_that_waits_again_after_an_attempt():
+    """It was said to have been cancelled before it ran, beneath an attempt of 15 s."""
+    table = Table()
+    begin = table.begin("1")
+    while not table.life.jobs[JobId("1")].held:
+        _, *begun, _ = table.ended(begin, Ending(Cause.LOST))
+        begin = begun[0] if begun else begin
+    (over,) = table.life.kill(JobId("1"), 0, *table.when, of="ann@h2")
+    assert begin.attempt > 1
+    said = f"cancelled while held, after attempt {begin.attempt} was lost, by ann@h2"
+    assert over.reason == said
+
+
+@pytest.mark.parametrize(
+    ("number", "fate", "said"),
+    [
+        (1, "lost", "cancelled while it waited, after attempt 1 was lost, by ann@h2"),
+        (2, "cancelled", "cancelled while it waited, after attempt 2, by ann@h2"),  # requeued
+        (2, "refused", "cancelled while it waited, after attempt 1, by ann@h2"),
+        (1, "refused", "cancelled before it ran, by ann@h2"),
+        (1, "leased", "cancelled before it ran, by ann@h2"),
+    ],
+)
+def test_what_is_known_of_a_job_from_the_ledger(number, fate, said):
+    last = AttemptRow(1, number, "h1", 1, None, fate, 0.0, None, None, None, None, "")
+    live, _ = live_job(a_row(attempt=number, state="pending"), last)
+    assert cancelled(live, "ann@h2") == said
 
 
 def test_a_signal_to_an_earlier_attempt_does_not_count():

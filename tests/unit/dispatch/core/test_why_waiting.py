@@ -278,6 +278,15 @@ def test_a_job_for_a_host_that_was_stopped_begins_again_when_it_is_back():
     assert reason(life, "2") == "no host accepts jobs: 2 hosts out of contact"
 
 
+def test_that_no_host_takes_jobs_is_said_at_once():
+    """`lbrun -d` printed its id and nothing else while all hosts were drained."""
+    life = table("h1")
+    life.host_gone(HostId("h1"), 0.0, DICE, Closed.DRAINED, "drained by ann since 17:30")
+    submit(life, "1")
+    said = "no host accepts jobs: 1 host drained by ann since 17:30"
+    assert stuck_reason(life, JobId("1")) == said
+
+
 def test_a_job_is_stuck_until_a_host_fits_it():
     life = table("h1", "h2")
     life.host_gone(HostId("h2"), 0.0, DICE)

@@ -436,6 +436,23 @@ class TestEndsOfJobs:
         assert jobs.ended[0].state is shown
         assert (jobs.ended[0].reason == "cancelled by ann") is (shown is JobState.CANCELLED)
 
+    @pytest.mark.parametrize(
+        ("more", "end", "reason"),
+        [
+            ({"killed_by": "ann"}, "", "cancelled by ann; placed: lowest; h2 0.10"),
+            ({}, "lost contact with h2", "lost contact with h2; placed: lowest; h2 0.10"),
+            ({}, "", "lowest; h2 0.10"),
+            ({"foreign": True}, "lost contact with h1", "lost contact with h1"),
+        ],
+    )
+    def test_why_it_ran_where_it_ran_is_kept_beside_how_it_ended(self, more, end, reason):
+        """After a kill `lbctl job` did not know any more why the command had run on that host."""
+        jobs = Jobs(9)
+        jobs.add(job("h1-1", **more))
+        jobs.running[JobId("h1-1")].start(HostId("h2"), "lowest; h2 0.10", 1.5)
+        jobs.end(JobId("h1-1"), JobState.FAILED, 2.0, 143, reason=end)
+        assert jobs.ended[0].reason == reason
+
 
 def test_a_job_that_waits_again_counts_as_not_started():
     one = job("7", pid=0)

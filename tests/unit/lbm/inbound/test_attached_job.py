@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from lbd.config.schema import Config
+from lbd.config.schema import Config, LbmConfig
 from lbd.errors import LostContact
 from lbd.keeper import protocol as keeper
 from lbd.keeper import suspension
@@ -59,10 +59,11 @@ class Talk:
     number, ahead_bytes = 1, 0
 
     def __init__(self):
-        self.said = []
+        self.said, self.bodies = [], {}
 
     def put(self, tag, body=b"", linger_s=0.0):
         self.said.append(tag)
+        self.bodies[tag] = body
 
     def follow(self, hear, lost):
         self.hear, self.lost = hear, lost
@@ -241,6 +242,17 @@ async def test_a_waiting_command_starts_with_the_slot_of_another(host):
     await until(lambda: tags.QUEUED in second.talk.said)
     exits(host)
     await until(lambda: tags.STARTED in second.talk.said)
+
+
+async def test_its_origin_learns_that_it_waits_and_begins_beyond_the_slots(host):
+    """`lbrun -v -H h2` said nothing of it."""
+    host.config = Config(lbm=LbmConfig(named_wait_s=0.01))
+    await running(host)
+    job, _ = begin(host, 2, forced=True)
+    await until(lambda: tags.STARTED in job.talk.said)
+    assert job.talk.bodies[tags.QUEUED] == b"1 in use of 1"
+    started = lbm_pb2.Started.FromString(job.talk.bodies[tags.STARTED])
+    assert started.note == "beyond its slots: 2 in use of 1"
 
 
 async def test_while_the_lbm_leaves_no_waiting_command_starts(host):

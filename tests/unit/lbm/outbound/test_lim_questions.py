@@ -32,6 +32,14 @@ def test_a_place_without_an_address():
     away = {"host": "h2", "reason": "lowest", "load_here": None, "candidates": loads}
     assert "be 1.00, the" in lim_said(said | away, "h1").phrase
     assert lim_said(said | away, "h1").phrase.endswith("here it would be 2.80")
+    tied = [*loads, {"name": "h4", "load": 1.02}, {"name": "h5", "load": 1.0, "why": "drained"}]
+    phrase = lim_said(said | away | {"candidates": tied}, "h1").phrase
+    assert phrase == (
+        "its load will be 1.00, the lowest of the hosts that accept commands now; h4 is as low; "
+        "here it would be 2.80"
+    )
+    phrase = lim_said(said | away | {"candidates": tied}, "h1", left_out={"h4"}).phrase
+    assert "as low" not in phrase
     barred = [loads[0], loads[1] | {"why": "no gpu"}]
     chosen = lim_said(said | away | {"candidates": barred}, "h1").phrase
     assert chosen == "its load will be 1.00, the lowest of the hosts that accept commands now"

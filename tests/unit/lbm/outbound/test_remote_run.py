@@ -2,16 +2,21 @@
 
 import asyncio
 import os
+from types import SimpleNamespace
 
 import pytest
 
 from lbd.config.schema import LbmConfig
+from lbd.lbm.core.pauses import Pauses
 from lbd.lbm.link import wire
 from lbd.lbm.link.conversation import READ_AT_ONCE, Stream
 from lbd.lbm.link.user_threads import StdFds, UserThreads
+from lbd.lbm.outbound import remote_command
+from lbd.lbm.outbound.remote_command import RemoteCommand
 from lbd.lbm.outbound.remote_run import SHOWN_BYTES, RemoteRun
 from lbd.local.rate_limit import TimeShares
 from lbd.net.gen import lbm_pb2
+from tests.unit.until import until
 
 ENDED = lbm_pb2.Ended(exit_status=0, cause="evicted").SerializeToString()
 
@@ -117,6 +122,34 @@ async def test_what_a_host_says_counts_by_what_it_takes_and_others_have_their_tu
     assert len(listener.heard) == 2 * READ_AT_ONCE
     assert any(0 < heard < 2 * READ_AT_ONCE for heard in others), "between two portions"
     assert far.shares.turn_s("h2", listener.now_s, float("inf"), 0.0) > 0.0, "it has to wait"
+
+
+@pytest.mark.parametrize(
+    ("said", "line"),
+    [
+        (b"1 in use of 1", "waiting for a slot on h2: 1 in use of 1"),
+        (b"\xff" * (SHOWN_BYTES << 4), "waiting for a slot on h2: " + "\ufffd" * 999 + "…"),
+        (b"", "waiting for a slot on h2: no slot is free"),  # from an earlier release
+    ],
+)
+async def test_a_command_that_waits_for_a_slot_says_so(monkeypatch, said, line):
+    monkeypatch.setattr(remote_command, "REMARK_AFTER_S", 0.01)
+    far, lines = FarHost(), []
+    run = RemoteRun(LbmConfig(), far, "h2", "h2:1", UserThreads().of(os.getuid()))
+
+    async def waits(message):
+        far.says(wire.QUEUED, said)
+
+    far.take = waits
+    far.stream = Stream(waits)
+    command = object.__new__(RemoteCommand)
+    command.run, command._place, command._pauses = run, ("h2", "h2:1"), Pauses(are_wanted=True)
+    command._client = SimpleNamespace(warn=lines.append)
+    answer = asyncio.create_task(command._answered(run.start(lbm_pb2.RunRequest(job_id="1"))))
+    await until(lambda: lines)
+    answer.cancel()
+    assert len(lines[0]) < 1100
+    assert lines == [line]
 
 
 async def test_of_a_text_without_end_a_line_is_read():

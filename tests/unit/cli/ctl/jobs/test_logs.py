@@ -51,6 +51,23 @@ def test_logs_of_a_task_name_its_own_files(daemon, capsys):
     assert capsys.readouterr() == ("", said)
 
 
+@pytest.mark.parametrize("given", ["5_[19,25]", "5_[19-25]"])
+def test_of_a_list_of_tasks_the_outputs_of_those_that_exist_are_shown(daemon, capfd, given):
+    """Nothing was said of task 25."""
+    missing = "array 5 has no task 25; its indexes are 1-20"
+    task = JOB | {"id": "5_19", "array_id": 5, "state": "done", "host": "h2"}
+
+    def output(question):
+        data = [base64.b64encode(b"hello\n").decode()] if question["at"] == [0, 0] else []
+        return {"ok": True, "attempt": 1, "at": [1, 0], "data": data, "more": bool(data)}
+
+    found = {"ok": True, "jobs": [task], "absent": [missing]}
+    lbm = daemon("lbm", **{"queue.logs": output, "queue.jobs": found})
+    assert lbctl.main(["logs", given]) == 1
+    assert capfd.readouterr() == ("==> 5_19: done on h2 <==\nhello\n", f"lbctl: {missing}\n")
+    assert lbm.asked[0]["some"] is True
+
+
 def test_the_outputs_of_the_failed_tasks_of_an_array_are_shown(daemon, capfdbinary):
     task = {**JOB, "array_id": 5, "host": "h2"}
     tasks = [

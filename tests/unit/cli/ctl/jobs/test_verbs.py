@@ -295,6 +295,11 @@ def test_the_reason_for_the_placement_is_explained():
         "load with it: h3 1.20, h1 1.32"
     )
     assert details({"reason": "other"}, Clock(0.0, True))[-1] == "reason     other"
+    killed = {"reason": "cancelled by ann@h1", "placed": "lowest"}
+    assert details(killed, Clock(0.0, True))[-2:] == [
+        "reason     cancelled by ann@h1",
+        "placed     lowest: the best of the hosts that accept commands",
+    ]
 
 
 def line(host, text, job="12_7"):

@@ -11,17 +11,46 @@ from tests.unit.cli.canned import JOB
     ("states", "said"),
     [(["failed"], "job h1-7 failed: see `lbctl job h1-7`"),
      (["cancelled"], "job h1-7 was cancelled: see `lbctl job h1-7`"), (["done"], ""),
-     (["done", "failed"], "1 of 2 failed: see `lbctl jobs h1-8`")],
+     (["done", "failed"], "1 of 2 failed: see `lbctl job h1-8`")],
 )  # fmt: skip
 def test_wait_says_how_plain_commands_ended(daemon, capsys, states, said):
     """It said that of the queue's jobs only."""
     ids = [f"h1-{7 + n}" for n in range(len(states))]
-    jobs = iter(
-        [{**JOB, "id": id_, "state": state} for id_, state in zip(ids, states, strict=True)]
-    )
-    daemon("lbm", **{"command.wait": lambda _: {"ok": True, "job": next(jobs), "open": False}})
+    jobs = dict(zip(ids, states, strict=True))
+    daemon("lbm", **{"command.wait": lambda asked: ended(asked["id"], jobs[asked["id"]])})
     assert lbctl.main(["wait", *ids]) == bool(said)
     assert capsys.readouterr().err == (f"lbctl: {said}\n" if said else "")
+
+
+def ended(id_, state="done"):
+    return {"ok": True, "job": {**JOB, "id": id_, "state": state}, "open": False}
+
+
+def test_a_plain_command_that_does_not_exist_is_named_and_the_others_are_waited_for(daemon, capsys):
+    """It ended the wait at once."""
+    missing = {"ok": False, "error": "no job h1-777", "code": "missing"}
+    answer = lambda asked: missing if asked["id"] == "h1-777" else ended(asked["id"])  # noqa: E731
+    queued = {"open": 0, "all_done": True, "jobs": []}
+    lbm = daemon("lbm", **{"command.wait": answer, "queue.wait": queued})
+    assert lbctl.main(["wait", "3", "h1-777", "h1-7"]) == 2
+    assert capsys.readouterr().err == "lbctl: no job h1-777\n"
+    assert {"queue.wait", "command.wait"} == {one["op"] for one in lbm.asked}
+
+
+def test_a_plain_command_that_does_not_exist_hides_no_others(daemon, capsys):
+    missing = {"ok": False, "error": "no job h1-777", "code": "missing"}
+    shown = {"ok": True, "job": {**JOB, "id": "h1-7", "state": "done"}}
+    answer = lambda asked: missing if asked["id"] == "h1-777" else shown  # noqa: E731
+    listed = {"jobs": [{**JOB, "id": "h1-7"}], "missing": []}
+    daemon("lbm", **{"command.show": answer, "jobs": listed})
+    assert lbctl.main(["job", "h1-777", "h1-7"]) == 1
+    out, err = capsys.readouterr()
+    assert "h1-7 " in out
+    assert err == "lbctl: no job h1-777\n"
+    assert lbctl.main(["jobs", "h1-777", "h1-7"]) == 1
+    out, err = capsys.readouterr()
+    assert "h1-7 " in out
+    assert err.startswith("lbctl: no job has the id 'h1-777'")
 
 
 def test_wait_gives_an_lbm_time_to_come_back(daemon, monkeypatch):
