@@ -161,8 +161,8 @@ SCHEMAS: dict[str, Json] = {
     "explain": alone({
         "verdict": one_of("here", "there", "wait"), "host": "text?", "reason": "text",
         "algorithm": "text", "candidates": [CANDIDATE],
-    }, {"load_here": "number?", "local_threshold": "number", "min_gain": "number",
-        "unknown": "text"}),
+    }, {"asked_on": "text", "load_here": "number?", "local_threshold": "number",
+        "min_gain": "number", "unknown": "text"}),
     "predict": alone({
         "slots": {"anyOf": [some("integer"), some(["integer"])]}, "free": "integer?",
         "predicted_wait_s": "number?", "how": "text?", "choices": [CHOICE],

@@ -163,7 +163,11 @@ def why_of(reply: Json, request: Json) -> str:
         None if math.isnan(figure) else figure
         for figure in (*figures, loads.get(text(reply, "host"), math.nan))
     )
-    not_here = why_not_here(remote=request.get("must_leave") is True)
+    own, excluded = text(reply, "asked_on"), request.get("excluded")
+    is_excluded = isinstance(excluded, list) and own in excluded
+    not_here = why_not_here(
+        remote=request.get("must_leave") is True, excluded=own if is_excluded else ""
+    )
     as_low: tuple[str, ...] = ()
     if not not_here:  # else this host, which is none of those, is one of the rows
         rows = [row for row in tables(reply, "candidates") if row.get("willing") is True]

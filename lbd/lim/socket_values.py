@@ -121,9 +121,10 @@ def placement_reply(placement: Placement, table: Table) -> Json:
 
 
 def load_here(state: LimState) -> Json:
-    """Returns our load, up to which load commands stay, and the gain a move must bring."""
+    """Returns our name and load, up to which load commands stay, and the gain a move must bring."""
     sample = state.table.entries[state.me].sample
     return {
+        "asked_on": state.me,
         "load_here": round(sample.vector.index, 4) if sample is not None else None,
         "local_threshold": state.in_force.lim.local_threshold,
         "min_gain": state.in_force.lim.min_gain,

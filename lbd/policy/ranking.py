@@ -23,6 +23,7 @@ from lbd.text.placement_phrases import ALL_OTHERS_EXCLUDED, TIE
 
 NO_HOST_HAS = "none has what it needs"
 EXCLUDED = "excluded"
+MUST_LEAVE = "the command must leave"
 CANDIDATES = 16  # shown in an answer, best first
 PASSED_OVER = 3  # hosts that are named as the reason why a command stayed
 
@@ -43,7 +44,7 @@ def settled_early(
     if request.must_stay and not me.fits:
         return lacks_here(request, view)
     if request.must_stay:
-        return here(view, "must-stay")
+        return here(view, "asked-to-stay")
     if not leaves(request, view) and not me.is_short and stays(view):
         return here(view, "below-threshold")
     for host in view.hosts.values():
@@ -249,12 +250,19 @@ def ranked(request: PlacementRequest, view: View, limit: int = CANDIDATES) -> tu
     """Returns the hosts, best first: those that may be picked, by load; then those that could take
     it once other jobs have ended; then the rest."""
     hosts = view.hosts.values()
-    willing = [host for host in hosts if not host.why and host.name not in request.excluded]
+    willing = [host for host in hosts if not (host.why or ruled_out(host, view, request))]
     best = nsmallest(limit, willing, key=by_load)
     if len(best) < limit and len(willing) < len(hosts):
-        rest = [host for host in hosts if host.why or host.name in request.excluded]
+        rest = [host for host in hosts if host.why or ruled_out(host, view, request)]
         best += nsmallest(limit - len(best), rest, key=lambda host: (not host.is_full, host.load))
-    return tuple(candidate(host, view, request.excluded) for host in best)
+    return tuple(candidate(host, view, request) for host in best)
+
+
+def ruled_out(host: HostView, view: View, request: PlacementRequest) -> str:
+    """Returns why the request itself leaves the host out; "" if it does not."""
+    if host.name in request.excluded:
+        return EXCLUDED
+    return MUST_LEAVE if request.must_leave and host is view.me else ""
 
 
 def first_of_its_tie(found: tuple[Candidate, ...], chosen: HostId) -> tuple[Candidate, ...]:
@@ -266,7 +274,7 @@ def first_of_its_tie(found: tuple[Candidate, ...], chosen: HostId) -> tuple[Cand
     return (*better, one, *(other for other in found if other not in better and other is not one))
 
 
-def candidate(host: HostView, view: View, excluded: frozenset[HostId] = frozenset()) -> Candidate:
-    why = EXCLUDED if host.name in excluded else host.why
+def candidate(host: HostView, view: View, request: PlacementRequest | None = None) -> Candidate:
+    why = (ruled_out(host, view, request) if request is not None else "") or host.why
     age_s = max(0.0, view.now_s - host.sampled_at_s)
     return Candidate(host.name, host.load, age_s, not why, why)

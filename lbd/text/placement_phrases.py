@@ -25,7 +25,6 @@ PHRASES = {
     "centre-silent": "the coordinator does not answer",
     BELOW_THRESHOLD: "the load is within lim.local_threshold",
     "wanted": "requested with -H",
-    "must-stay": "asked to stay here",
     "nested": "an lbrun inside lbm.max_hops others does not move its command again",
     "placed-already": "the lbrun that started this one has chosen this host for it",
     "unseen-directory": "its working directory cannot be examined here, so it does not leave",

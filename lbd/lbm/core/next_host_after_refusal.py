@@ -55,7 +55,7 @@ class Demands:
     only_asks: bool = False  # the caller wants Away rather than a start
     is_staged: bool = False  # it brings its files along
     needs: Needs = NO_NEEDS
-    stays_as: str = "must-stay"  # the reason if it must
+    stays_as: str = "asked-to-stay"  # the reason if it must
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +219,7 @@ class Search:
 
     def why_here(self, reason: str) -> str:
         """Returns why it stays: the LIM's reason, or what it was not asked for."""
-        if reason == "must-stay" and self.must_stay:
+        if reason == "asked-to-stay" and self.must_stay:
             return self.demands.stays_as if self.demands.must_stay else "unseen-directory"
         if reason == "no-willing-host" and self.full:  # they were left out of the question
             return "no-free-slot"

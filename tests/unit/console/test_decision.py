@@ -27,6 +27,13 @@ def test_a_host_that_was_merely_considered_is_not_called_better(capsys):
     assert "goes to h2: lowest (--remote was given; " in capsys.readouterr().out
 
 
+def test_excluding_this_host_is_named_as_the_reason(capsys):
+    reply = {"verdict": "there", "host": "h2", "reason": "lowest", "algorithm": "GLOBAL"}
+    request = {"must_leave": False, "excluded": ["h1"]}
+    show({**reply, "asked_on": "h1"}, request, ["cc"], as_json=False)
+    assert "goes to h2: lowest (-x h1 was given; " in capsys.readouterr().out
+
+
 def test_it_says_what_the_named_host_did_not(capsys):
     reply = {"verdict": "there", "host": "h2", "reason": "wanted", "algorithm": "GLOBAL"}
     unknown = "h2 did not say whether the command can begin there: no answer within 4 s"

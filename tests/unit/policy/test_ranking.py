@@ -44,7 +44,7 @@ def decide(wish, seen):
         ),
         # excluded, must stay, must leave
         ({"h1": 2.0, "h2": 0.0}, {}, {"excluded": ["h2"]}, Verdict.HERE, "h1", "no-willing-host"),
-        ({"h1": 9.0, "h2": 0.0}, {}, {"must_stay": True}, Verdict.HERE, "h1", "must-stay"),
+        ({"h1": 9.0, "h2": 0.0}, {}, {"must_stay": True}, Verdict.HERE, "h1", "asked-to-stay"),
         ({"h1": 0.0, "h2": 5.0}, {}, {"must_leave": True}, Verdict.THERE, "h2", "lowest"),
         ({"h1": 0.0, "h2": 5.0}, {}, {"excluded": ["h1"]}, Verdict.THERE, "h2", "lowest"),
         # drained: away if any host accepts it, otherwise here after all
@@ -168,6 +168,8 @@ def test_candidates_come_best_first_with_reasons_for_exclusion():
         ("h3", False, "excluded"),
     ]
     assert [c.name for c in ranked(request(), seen, limit=2)] == ["h3", "h2"]
+    stays_no_more = ranked(request(must_leave=True), seen)[-1]
+    assert (stays_no_more.name, stays_no_more.why) == ("h1", "the command must leave")
 
 
 def test_a_candidate_shows_the_age_of_its_load_which_is_never_negative():

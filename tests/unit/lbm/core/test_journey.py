@@ -21,7 +21,7 @@ KNOWN = e.Looked(address="h2:1")  # where the named host is
 TO_H2 = e.LimSaid(Verdict.THERE, H2, "h2:1", "lowest")
 TO_H3 = e.LimSaid(Verdict.THERE, H3, "h3:1", "lowest")
 STAY = e.LimSaid(Verdict.HERE, H1, "h1:1", "below-threshold")
-MUST_STAY = e.LimSaid(Verdict.HERE, H1, "h1:1", "must-stay")
+MUST_STAY = e.LimSaid(Verdict.HERE, H1, "h1:1", "asked-to-stay")
 HOLD = e.LimSaid(Verdict.WAIT, H1, "h1:1", "no-free-slot")
 SILENT = e.LimSilent("lim did not answer")
 FULL = e.Refused("h2: all slots are taken", "slots", full=True)
