@@ -1,7 +1,8 @@
 """The LBM's side of the accounting: ended jobs are gathered, and a thread of its own writes them.
 
-A job's end costs an append. Jobs gathered within a moment are written together. If the disk does
-not keep up, or fails, jobs go unrecorded and are counted, which `lbctl stats` says.
+A job's end costs an append. Jobs gathered within a moment are written together. While the file
+cannot be written they are kept in memory, also by the next LBM if this one hands over. What is lost
+nevertheless is counted and recorded as soon as possible; `lbctl stats` and `history` say it.
 """
 
 import asyncio
@@ -22,6 +23,9 @@ from lbd.config.schema import Config
 from lbd.errors import Unavailable
 from lbd.lbm.core.execution_events import REQUEUED, Cause
 from lbd.lbm.core.jobs import Job
+from lbd.lbm.usage.backlog import Backlog, Unrecorded
+from lbd.lbm.usage.gap_file import GapFile
+from lbd.lbm.usage.gaps import Gap, gap_of, joined
 from lbd.lbm.usage.measures import SIZE_S_MIN
 from lbd.lbm.usage.record import usage_of
 from lbd.lbm.usage.store import UsageStore
@@ -35,11 +39,13 @@ log = logging.getLogger("lbd.lbm")
 job_log = JobLog(log)
 
 PAUSE_S = 1.0
-PENDING_MAX = 20_000  # jobs that wait to be written
+PENDING_MAX = 20_000  # jobs that wait for the thread
+TOGETHER = 1000  # jobs in one transaction
+RETRY_S = 5.0
 WORKS_MAX = 64  # tasks that wait for the thread
 ANSWER_S = 10.0
 CLOSE_S = 2.0
-FILE = "usage.sqlite"
+FILE, GAP_FILE = "usage.sqlite", "usage.gap"
 ATTACHED, QUEUED = "attached", "queued"
 # SQLite cannot store such a number or such a text.
 CANNOT_BE = (OverflowError, ValueError)
@@ -114,23 +120,46 @@ class EndedJobs:
 
 
 class UsageLog:
+    """The event loop gathers jobs and asks; all else is the thread's, until it has ended."""
+
     def __init__(self, config: Config) -> None:
         self._config = config.stats
-        self._store = UsageStore(Path(config.host.state_dir) / FILE, config.stats)
+        state = Path(config.host.state_dir)
+        self._store = UsageStore(state / FILE, config.stats)
+        self._gap_file = GapFile(state / GAP_FILE)
+        self._backlog = Backlog()
         self._gathered: list[Job] = []
+        self._too_many: Gap | None = None  # lost, as too many were gathered
         self._timer: asyncio.TimerHandle | None = None
         self._works: queue.Queue[Callable[[], None] | None] = queue.Queue(WORKS_MAX)
         self._thread: threading.Thread | None = None
         self._algorithm = ""  # the last one recorded
+        self._lost_on_record = 0
         self.ended_jobs = EndedJobs()
         self.is_stopping = False
-        self.lost = 0  # jobs not recorded since this LBM began
-        self.trouble = ""  # the last reason for a loss
+        self.trouble = ""  # why jobs cannot be recorded now
 
-    def begin(self) -> None:
-        """Makes the file if there is none: its record begins now, not with the first job."""
-        if self._config.max_rows:
-            self._do(self._writer([]))
+    @property
+    def lost(self) -> int:
+        """Jobs that are in no record, as far back as the file goes."""
+        return self._lost_on_record + (lost.commands if (lost := self._backlog.lost) else 0)
+
+    def begin(self, left: Unrecorded | None = None) -> None:
+        """Makes the file if there is none: its record begins now, not with the first job. `left`:
+        by the LBM before; None: it was killed, or has lost what it could not write."""
+        if not self._config.max_rows:
+            return
+
+        def write() -> None:
+            if left is None:
+                self._backlog.lose(self._gap_file.read())
+            else:
+                self._backlog.lose(left.lost)
+                for usage in left.usages:
+                    self._backlog.add(usage)
+            self._write()
+
+        self._do(write)
 
     def algorithm_is(self, name: object) -> None:
         """Records the algorithm that places commands now, according to the LIM."""
@@ -160,7 +189,8 @@ class UsageLog:
         if self.is_stopping and job.host == job.origin:  # it continues, and nobody will see its end
             job.state, job.finished, job.exit_status = JobState.UNKNOWN, None, None
         if len(self._gathered) >= PENDING_MAX:
-            self._lose(1, "the disk cannot keep up")
+            self._too_many = joined(self._too_many, gap_of([job.finished or job.submitted]))
+            self._complain("the disk cannot keep up")
             return
         self._gathered.append(job)
         if self._timer is None:
@@ -171,38 +201,61 @@ class UsageLog:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._gathered and self._do(self._writer(self._gathered)):
-            self._gathered = []
+        if self._gathered and self._do(self._writer()):
+            self._gathered, self._too_many = [], None
         elif self._gathered:
             self._timer = asyncio.get_running_loop().call_later(PAUSE_S, self._flush)
 
-    def _writer(self, jobs: list[Job]) -> Callable[[], None]:
+    def _writer(self) -> Callable[[], None]:
+        jobs, lost = self._gathered, self._too_many
+
         def write() -> None:
-            try:
-                self._add(jobs)
-                self.trouble = ""
-            except (sqlite3.Error, OSError) as problem:
-                self._store.close()  # the next attempt opens the file as it is then
-                self._lose(len(jobs), str(problem))
+            was_complete = self._backlog.lost is None
+            for job in jobs:
+                self._backlog.add(usage_of(job))
+            self._backlog.lose(lost)
+            if was_complete and self._backlog.lost is not None:
+                log.warning("too many jobs wait to be recorded; further ones are only counted")
+            self._write()
 
         return write
 
-    def _add(self, jobs: list[Job]) -> None:
-        """Raises sqlite3.Error, OSError."""
+    def _write(self) -> None:
+        """Writes all that is not on record yet, as far as possible."""
         try:
-            self._store.add([usage_of(job) for job in jobs])
-        except CANNOT_BE as problem:
-            if len(jobs) == 1:
-                job_log.warning(jobs[0].id, "cannot be recorded: %s", problem)
-                self.lost += 1
-                return
-            for job in jobs:  # so that only the faulty one is lost
-                self._add([job])
+            self._write_backlog()
+            self._lost_on_record = sum(gap.commands for gap in self._store.gaps())
+            self.trouble = ""
+        except (sqlite3.Error, OSError) as problem:
+            self._store.close()  # the next attempt opens the file as it is then
+            self._complain(str(problem))
+        self._gap_file.write(self._backlog.in_danger())
 
-    def _lose(self, count: int, why: str) -> None:
+    def _write_backlog(self) -> None:
+        """Raises sqlite3.Error, OSError."""
+        backlog, together = self._backlog, TOGETHER
+        while not backlog.is_empty:
+            batch = backlog.first(together)
+            try:
+                self._store.add(batch, backlog.lost)
+            except CANNOT_BE as problem:
+                if len(batch) > 1:
+                    together = 1  # so that only the faulty one is lost
+                    continue
+                job_log.warning(batch[0].id or "", "cannot be recorded: %s", problem)
+                backlog.lose_first()
+                together = TOGETHER
+            else:
+                backlog.written(len(batch))
+
+    def gaps(self, store: UsageStore) -> list[Gap]:
+        """What is not on record: lost, or still to be recorded. For a question."""
+        found = [*store.gaps(), self._backlog.lost, self._backlog.kept()]
+        return [gap for gap in found if gap is not None]
+
+    def _complain(self, why: str) -> None:
         if why != self.trouble:
             log.warning("cannot record jobs in the accounting: %s", why)
-        self.lost += count
         self.trouble = why
 
     def _do(self, work: Callable[[], None]) -> bool:
@@ -220,12 +273,18 @@ class UsageLog:
         return True
 
     def _run(self) -> None:
-        while (work := self._works.get()) is not None:
+        while (work := self._next()) is not None:
             try:
                 work()
             except Exception:  # the next tasks are unrelated
                 log.exception("error in the job accounting")
         self._store.close()
+
+    def _next(self) -> Callable[[], None] | None:
+        try:
+            return self._works.get(timeout=None if self._backlog.is_empty else RETRY_S)
+        except queue.Empty:
+            return self._write
 
     async def ask(self, question: Callable[[UsageStore], Found]) -> Found:
         """Returns the store's answer, with all jobs ended so far. Raises Unavailable."""
@@ -246,6 +305,8 @@ class UsageLog:
         def work() -> None:
             found: Found | None = None
             trouble: Exception | None = None
+            if not self._backlog.is_empty:
+                self._write()
             try:
                 found = question(self._store)
             except (sqlite3.Error, OSError) as problem:
@@ -269,15 +330,21 @@ class UsageLog:
         if (thread := self._last_words()) is not None:
             await asyncio.to_thread(thread.join, CLOSE_S)
 
-    def finish(self) -> None:
-        """The same without an event loop."""
+    def finish(self) -> Unrecorded | None:
+        """The same without an event loop. Returns what is not written, for the next LBM; None if
+        that is not known, because the disk hangs."""
         if (thread := self._last_words()) is not None:
             thread.join(CLOSE_S)
+            if thread.is_alive():
+                return None
+            self._thread = None  # the LBM goes on if it cannot hand over
+        return self._backlog.left()
 
     def _last_words(self) -> threading.Thread | None:
         if self._gathered:
-            self._do(self._writer(self._gathered))
-            self._gathered = []
-        with contextlib.suppress(queue.Full):
-            self._works.put_nowait(None)
+            self._do(self._writer())
+            self._gathered, self._too_many = [], None
+        if self._thread is not None:
+            with contextlib.suppress(queue.Full):
+                self._works.put_nowait(None)
         return self._thread

@@ -1,7 +1,7 @@
 """The ended jobs of this host in one SQLite file, bounded in rows, bytes and age.
 
-No job waits for anything here, and no failure here may reach a job. Jobs that cannot be written are
-counted and dropped. A file that is damaged, of another format, or overwritten while we have it
+No job waits for anything here, and no failure here may reach a job. What is lost is counted
+(gaps.py). A file that is damaged, of another format, or overwritten while we have it
 open, is set aside. If it was removed or replaced, we continue with the file that is there.
 """
 
@@ -17,8 +17,10 @@ from operator import attrgetter
 from pathlib import Path
 
 from lbd.config.schema import StatsConfig
-from lbd.lbm.usage import algorithms, kept_since
+from lbd.lbm.usage import algorithms, gaps, kept_since
+from lbd.lbm.usage.backlog import bytes_of
 from lbd.lbm.usage.file import UsageFile
+from lbd.lbm.usage.gaps import Gap
 from lbd.lbm.usage.measures import GROUPS_MAX, LEAST, SIZE_S_MIN, STEPS, Measure, Moments
 from lbd.lbm.usage.record import CHECKPOINT, Usage
 from lbd.policy.even_share import even_share
@@ -28,6 +30,7 @@ log = logging.getLogger("lbd.lbm")
 FORMAT = 1
 PAGE_BYTES = 4096
 WAL_PAGES = 256
+ROOM, PAGES_SPARE = 3, 64  # for rows at the most: bytes in the file for each of theirs, and pages
 BUSY_S = 0.5
 DAY_S = 86400.0
 AGE_CHECK_S = 600.0
@@ -130,6 +133,7 @@ class UsageStore:
                 add_columns(database, [name for name in LATER if name not in names])
             kept_since.begin(database)
             algorithms.begin(database)
+            gaps.begin(database)
             self._bound(database)
             file.mark(database)
         except BaseException:
@@ -173,23 +177,27 @@ class UsageStore:
             self._file.close()
             self._file = None
 
-    def add(self, usages: Sequence[Usage]) -> None:
-        """Adds all of them or none."""
+    def add(self, usages: Sequence[Usage], lost: Gap | None = None) -> None:
+        """Adds all of them or none, and that others were lost."""
         try:
-            self._add(usages)
+            self._add(usages, lost)
         except sqlite3.DatabaseError as problem:
             if is_damage(problem):
                 self._set_aside(str(problem))
-            elif problem.sqlite_errorcode == sqlite3.SQLITE_FULL:
-                drop_oldest(self._open())  # our own limit is reached, or the disk's: worth a try
+            elif problem.sqlite_errorcode == sqlite3.SQLITE_FULL and is_own_limit(
+                self._open(), usages
+            ):
+                drop_oldest(self._open())
             else:
                 raise
-            self._add(usages)
+            self._add(usages, lost)
 
-    def _add(self, usages: Sequence[Usage]) -> None:
+    def _add(self, usages: Sequence[Usage], lost: Gap | None) -> None:
         database = self._open()
         with transaction(database):
             database.executemany(INSERT, map(as_row, usages))
+            if lost is not None:
+                gaps.note(database, lost)
             self._since_trim += len(usages)
             if self._since_trim > self._config.max_rows // SLACK:
                 keep_shares(database, self._config.max_rows)
@@ -225,6 +233,10 @@ class UsageStore:
     def kept_since(self) -> float:
         """All jobs that ended from then on are on record."""
         return kept_since.kept_since(self._open())
+
+    def gaps(self) -> list[Gap]:
+        """What was lost, the oldest first."""
+        return gaps.gaps(self._open())
 
     def note_algorithm(self, name: str, unix_s: float) -> None:
         algorithms.note(self._open(), name, unix_s)
@@ -293,6 +305,7 @@ class PastJobs:
     since: float = 0.0  # submitted from then on
     until: float = 0.0  # submitted no later
     before: tuple[float, int] = (0.0, 0)  # end and number of a job
+    ids: tuple[str, ...] = ()
 
     def in_sql(self) -> tuple[str, list[object]]:
         """Returns a condition, and the values for its question marks."""
@@ -311,6 +324,9 @@ class PastJobs:
         if self.states:
             parts.append(f"{STATE} IN ({', '.join('?' * len(self.states))})")
             values += self.states
+        if self.ids:
+            parts.append(f"id IN ({', '.join('?' * len(self.ids))})")
+            values += self.ids
         if self.before[0]:
             parts.append("(finished < ? OR (finished = ? AND number < ?))")
             values += [self.before[0], *self.before]
@@ -356,6 +372,15 @@ def keep_shares(database: sqlite3.Connection, most: int) -> int:
         " (SELECT number FROM jobs WHERE user IS ? ORDER BY finished, number LIMIT ?)",
         over,
     ).rowcount
+
+
+def is_own_limit(database: sqlite3.Connection, usages: Sequence[Usage]) -> bool:
+    """Whether it is the limit of the configuration that leaves no room for them, not the disk: then
+    dropping others would help nobody. SQLite reports the same for both."""
+    (most,) = database.execute("PRAGMA max_page_count").fetchone()
+    (free,) = database.execute("PRAGMA freelist_count").fetchone()
+    needed = PAGES_SPARE + ROOM * sum(map(bytes_of, usages)) // PAGE_BYTES
+    return bool(most - pages_of(database) + free < needed)
 
 
 def pages_of(database: sqlite3.Connection) -> int:
