@@ -2,25 +2,25 @@
 drained which host, when and why."""
 
 import argparse
+import math
 import time
-from collections.abc import Collection
+from collections.abc import Sequence
 
 from lbd.cli.complaints import EXIT_FAILED
 from lbd.cli.ctl.exports.spreadsheet import csv_name, csv_text, print_csv
 from lbd.cli.ctl.jobs.filters import Period, add_view, chosen_and_sorted
 from lbd.cli.ctl.jobs.listing import field_text, show
+from lbd.cli.ctl.jobs.off_record import OffRecord, off_record
 from lbd.cli.ctl.verb import Verb, complain_of, reading, say
 from lbd.cli.program import Parser
 from lbd.console.daemons import Daemons
 from lbd.console.figures import Clock
-from lbd.console.jobs import HISTORY_STATES, Filters, fetch, not_shown, unknown_host
+from lbd.console.jobs import HISTORY_STATES, Filters, not_shown, unknown_host
 from lbd.console.output import own_page, print_json, put, wrapped
-from lbd.console.reply import Json, number, tables, text, texts
+from lbd.console.record_gaps import gap_lines, gaps_within
+from lbd.console.reply import Json, number, tables, text
 from lbd.console.usage_hosts import gather, of_host
-from lbd.dispatch.core.job_selection import is_selector
-from lbd.errors import ConfigError, LbdError
-from lbd.model import ENDED_NAMES, JobState
-from lbd.text.job_phrases import DISPATCHER
+from lbd.errors import ConfigError
 from lbd.text.units import counted
 
 USUAL_LIMIT = 100
@@ -35,7 +35,8 @@ def add_options(parser: Parser) -> None:
     add_view(parser, HISTORY_STATES)
     parser.add_argument("--all", action="store_true",
                         help="also queued jobs that are in no host's record: those that "
-                             "ended before any host began them or were lost with it")  # fmt: skip
+                             "ended before any host began them, were lost with it, or could not "
+                             "be recorded")  # fmt: skip
     parser.add_argument("--drains", action="store_true",
                         help="list drains of hosts instead: who, when and why")  # fmt: skip
     parser.add_argument("--csv", action="store_true",
@@ -62,15 +63,24 @@ def history(daemons: Daemons, options: argparse.Namespace) -> int:
     status = complain_of(gathered.missing)
     complain_of_withheld({host: one.withheld for host, one in gathered.answers.items()})
     found = [job for one in gathered.answers.values() for job in one.jobs]
-    unrecorded: list[Json] = []
+    off = OffRecord()
     if options.all or options.csv:
-        unrecorded, why = not_on_record(daemons, {text(job, "id") for job in found})
-        unrecorded = chosen_and_sorted(unrecorded, options, now_s)
-        if options.all and why:
-            say(f"{why}: jobs that are in no host's record are not shown; see `lbctl doctor`")
+        latest_s = -math.inf if options.sort else end_of_latest(found, limit)
+        off = off_record(
+            daemons, gathered.answers, found,
+            lambda jobs: [
+                job
+                for job in chosen_and_sorted(jobs, options, now_s)
+                if not number(job, "finished") < latest_s
+            ],
+        )  # fmt: skip
+        status = complain_of(off.silent) or status
+        if options.all and off.queue_trouble:
+            say(f"{off.queue_trouble}: jobs that are in no host's record are not shown; "
+                "see `lbctl doctor`")  # fmt: skip
             status = EXIT_FAILED
     if options.all:
-        found += unrecorded
+        found += off.jobs
     found.sort(key=lambda job: number(job, "finished"))
     found = chosen_and_sorted(found, options, now_s)
     more = len(found) > limit or any(one.more for one in gathered.answers.values())
@@ -89,9 +99,13 @@ def history(daemons: Daemons, options: argparse.Namespace) -> int:
         only_of = next((one.only_of for one in gathered.answers.values()), "")
         hidden = not_shown(only_of, options.user)
         say(hidden or unknown_host(daemons, options.host) or "no jobs")
-    if unrecorded and not options.all:
-        say(f"not in this list, since they are in no host's record: "
-            f"{counted(len(unrecorded), 'queued job')}; --all lists them, too")  # fmt: skip
+    complain_of_off_record(off.jobs, found, is_listed=options.all)
+    begin_s = period.since_s or 0.0  # commands that were submitted since then have ended later
+    gaps = {
+        host: gaps_within(one.gaps, begin_s, math.inf) for host, one in gathered.answers.items()
+    }
+    for line in gap_lines(gaps, Clock(now_s, options.utc)):
+        say(line)
     if not (options.json or options.csv or options.fields) and filters in (
         Filters(),
         Filters(host=filters.host),
@@ -102,26 +116,24 @@ def history(daemons: Daemons, options: argparse.Namespace) -> int:
     return status
 
 
-def not_on_record(daemons: Daemons, recorded: Collection[str]) -> tuple[list[Json], str]:
-    """Returns the ended jobs of the queue that no host has on record, since none began them or they
-    were lost with their host; and why these are not known, or "". `recorded`: ids on record."""
-    try:
-        reply = fetch(daemons, ended_too=True, tasks=True, of_hosts=False)
-    except LbdError as problem:
-        return [], str(problem)
-    found = [
-        job
-        for job in tables(reply, "jobs")
-        if is_selector(text(job, "id"))
-        and text(job, "state") in ENDED_NAMES
-        and (not job.get("started") or (is_lost(job) and job["id"] not in recorded))
-    ]
-    is_missing = DISPATCHER in texts(reply, "missing")
-    return found, f"{DISPATCHER} did not answer" if is_missing else ""
+def end_of_latest(found: Sequence[Json], limit: int) -> float:
+    """Returns the time before which jobs have ended that a list of the latest has no room for."""
+    ends = sorted(number(job, "finished") for job in found if job.get("finished"))
+    return ends[-limit] if 0 < limit <= len(ends) else -math.inf
 
 
-def is_lost(job: Json) -> bool:
-    return text(job, "state") == JobState.LOST.value
+def complain_of_off_record(
+    jobs: Sequence[Json], listed: Sequence[Json], *, is_listed: bool
+) -> None:
+    """Says what of the queue's own knowledge is in the list, or is not."""
+    if not is_listed and jobs:
+        say(f"not in this list, since they are in no host's record: "
+            f"{counted(len(jobs), 'queued job')}; --all lists them, too")  # fmt: skip
+        return
+    ids = {text(job, "id") for job in jobs}
+    if is_listed and (count := sum(text(job, "id") in ids for job in listed)):
+        say(f"in this list, but in no host's record and so not in `lbctl stats`: "
+            f"{counted(count, 'queued job')}")  # fmt: skip
 
 
 def csv_row(job: Json, *, utc: bool) -> list[str]:
@@ -201,6 +213,8 @@ EXAMPLES = (
 )
 ABOUT = (
     "List ended jobs, as far as each host shows them here. A queued job that ended before any host "
-    "began it is in no host's record: `--all` lists it, too."
+    "began it, or that its host could not record, is in no host's record: `--all` lists it, too, "
+    "as the queue knows it. A line says how many commands a host could not record, and when they "
+    "ended."
 )
 VERBS = {"history": Verb(reading(history), add_options, EXAMPLES, ABOUT)}
