@@ -86,7 +86,7 @@ class UsageAnswers:
                 store.summary(asked.since, asked.user, uid, asked.until),
                 store.kept_since(),
                 store.algorithms(ALGORITHMS_MAX),
-                self._log.gaps(store),
+                self._log.gaps(),
             )
         )
         return pb.StatsReply(
@@ -127,7 +127,7 @@ class UsageAnswers:
             tuple(asked.ids),
         )  # fmt: skip
         (rows, more), gaps = await self._log.ask(
-            lambda store: (store.latest(jobs), self._log.gaps(store))
+            lambda store: (store.latest(jobs), self._log.gaps())
         )
         return pb.PastReply(
             jobs=[ended_record(*row) for row in rows],

@@ -16,6 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -23,32 +24,26 @@ from lbd.config.schema import Config
 from lbd.errors import Unavailable
 from lbd.lbm.core.execution_events import REQUEUED, Cause
 from lbd.lbm.core.jobs import Job
-from lbd.lbm.usage.backlog import Backlog, Unrecorded
-from lbd.lbm.usage.gap_file import GapFile
+from lbd.lbm.usage.backlog import Unrecorded
 from lbd.lbm.usage.gaps import Gap, gap_of, joined
 from lbd.lbm.usage.measures import SIZE_S_MIN
 from lbd.lbm.usage.record import usage_of
 from lbd.lbm.usage.store import UsageStore
+from lbd.lbm.usage.writer import CANNOT_BE, UsageWriter
 from lbd.local.unwanted_descriptors import is_started
 from lbd.metrics.core.histogram import Histogram
 from lbd.metrics.core.table import OUTCOMES, SLOWDOWNS, TIMES_S
 from lbd.model import JobState
-from lbd.process.job_log import JobLog
 
 log = logging.getLogger("lbd.lbm")
-job_log = JobLog(log)
 
 PAUSE_S = 1.0
 PENDING_MAX = 20_000  # jobs that wait for the thread
-TOGETHER = 1000  # jobs in one transaction
 RETRY_S = 5.0
 WORKS_MAX = 64  # tasks that wait for the thread
 ANSWER_S = 10.0
 CLOSE_S = 2.0
-FILE, GAP_FILE = "usage.sqlite", "usage.gap"
 ATTACHED, QUEUED = "attached", "queued"
-# SQLite cannot store such a number or such a text.
-CANNOT_BE = (OverflowError, ValueError)
 # Reasons of an attempt that was not its job's last
 BEGUN_ANEW = (*(one.value for one in (Cause.LOST, Cause.CUT, Cause.EVICTED)), REQUEUED)
 
@@ -120,46 +115,31 @@ class EndedJobs:
 
 
 class UsageLog:
-    """The event loop gathers jobs and asks; all else is the thread's, until it has ended."""
-
     def __init__(self, config: Config) -> None:
         self._config = config.stats
-        state = Path(config.host.state_dir)
-        self._store = UsageStore(state / FILE, config.stats)
-        self._gap_file = GapFile(state / GAP_FILE)
-        self._backlog = Backlog()
+        self._writer = UsageWriter(Path(config.host.state_dir), config.stats)
         self._gathered: list[Job] = []
         self._too_many: Gap | None = None  # lost, as too many were gathered
         self._timer: asyncio.TimerHandle | None = None
         self._works: queue.Queue[Callable[[], None] | None] = queue.Queue(WORKS_MAX)
         self._thread: threading.Thread | None = None
         self._algorithm = ""  # the last one recorded
-        self._lost_on_record = 0
         self.ended_jobs = EndedJobs()
         self.is_stopping = False
-        self.trouble = ""  # why jobs cannot be recorded now
 
     @property
     def lost(self) -> int:
-        """Jobs that are in no record, as far back as the file goes."""
-        return self._lost_on_record + (lost.commands if (lost := self._backlog.lost) else 0)
+        return self._writer.lost
+
+    @property
+    def trouble(self) -> str:
+        return self._writer.trouble
 
     def begin(self, left: Unrecorded | None = None) -> None:
         """Makes the file if there is none: its record begins now, not with the first job. `left`:
-        by the LBM before; None: it was killed, or has lost what it could not write."""
-        if not self._config.max_rows:
-            return
-
-        def write() -> None:
-            if left is None:
-                self._backlog.lose(self._gap_file.read())
-            else:
-                self._backlog.lose(left.lost)
-                for usage in left.usages:
-                    self._backlog.add(usage)
-            self._write()
-
-        self._do(write)
+        as for `UsageWriter.begin`."""
+        if self._config.max_rows:
+            self._do(partial(self._writer.begin, left))
 
     def algorithm_is(self, name: object) -> None:
         """Records the algorithm that places commands now, according to the LIM."""
@@ -169,9 +149,9 @@ class UsageLog:
 
         def write() -> None:
             try:
-                self._store.note_algorithm(name, now_s)
+                self._writer.store.note_algorithm(name, now_s)
             except (sqlite3.Error, OSError) as problem:
-                self._store.let_go(problem)
+                self._writer.store.let_go(problem)
                 self._algorithm = ""  # so that it is recorded when the LIM repeats it
 
         self._algorithm = name
@@ -190,7 +170,7 @@ class UsageLog:
             job.state, job.finished, job.exit_status = JobState.UNKNOWN, None, None
         if len(self._gathered) >= PENDING_MAX:
             self._too_many = joined(self._too_many, gap_of([job.finished or job.submitted]))
-            self._complain("the disk cannot keep up")
+            self._writer.complain("the disk cannot keep up")
             return
         self._gathered.append(job)
         if self._timer is None:
@@ -201,62 +181,18 @@ class UsageLog:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._gathered and self._do(self._writer()):
-            self._gathered, self._too_many = [], None
-        elif self._gathered:
+        if self._gathered and not self._hand_on():
             self._timer = asyncio.get_running_loop().call_later(PAUSE_S, self._flush)
 
-    def _writer(self) -> Callable[[], None]:
-        jobs, lost = self._gathered, self._too_many
+    def _hand_on(self) -> bool:
+        is_taken = self._do(partial(self._writer.take, self._gathered, self._too_many))
+        if is_taken:
+            self._gathered, self._too_many = [], None
+        return is_taken
 
-        def write() -> None:
-            was_complete = self._backlog.lost is None
-            for job in jobs:
-                self._backlog.add(usage_of(job))
-            self._backlog.lose(lost)
-            if was_complete and self._backlog.lost is not None:
-                log.warning("too many jobs wait to be recorded; further ones are only counted")
-            self._write()
-
-        return write
-
-    def _write(self) -> None:
-        """Writes all that is not on record yet, as far as possible."""
-        try:
-            self._write_backlog()
-            self._lost_on_record = sum(gap.commands for gap in self._store.gaps())
-            self.trouble = ""
-        except (sqlite3.Error, OSError) as problem:
-            self._store.close()  # the next attempt opens the file as it is then
-            self._complain(str(problem))
-        self._gap_file.write(self._backlog.in_danger())
-
-    def _write_backlog(self) -> None:
-        """Raises sqlite3.Error, OSError."""
-        backlog, together = self._backlog, TOGETHER
-        while not backlog.is_empty:
-            batch = backlog.first(together)
-            try:
-                self._store.add(batch, backlog.lost)
-            except CANNOT_BE as problem:
-                if len(batch) > 1:
-                    together = 1  # so that only the faulty one is lost
-                    continue
-                job_log.warning(batch[0].id or "", "cannot be recorded: %s", problem)
-                backlog.lose_first()
-                together = TOGETHER
-            else:
-                backlog.written(len(batch))
-
-    def gaps(self, store: UsageStore) -> list[Gap]:
-        """What is not on record: lost, or still to be recorded. For a question."""
-        found = [*store.gaps(), self._backlog.lost, self._backlog.kept()]
-        return [gap for gap in found if gap is not None]
-
-    def _complain(self, why: str) -> None:
-        if why != self.trouble:
-            log.warning("cannot record jobs in the accounting: %s", why)
-        self.trouble = why
+    def gaps(self) -> list[Gap]:
+        """What is not on record. For a question."""
+        return self._writer.gaps()
 
     def _do(self, work: Callable[[], None]) -> bool:
         """Gives the thread a task. Returns False if it is too far behind, or does not start."""
@@ -278,13 +214,13 @@ class UsageLog:
                 work()
             except Exception:  # the next tasks are unrelated
                 log.exception("error in the job accounting")
-        self._store.close()
+        self._writer.store.close()
 
     def _next(self) -> Callable[[], None] | None:
         try:
-            return self._works.get(timeout=None if self._backlog.is_empty else RETRY_S)
+            return self._works.get(timeout=RETRY_S if self._writer.is_behind else None)
         except queue.Empty:
-            return self._write
+            return self._writer.write
 
     async def ask(self, question: Callable[[UsageStore], Found]) -> Found:
         """Returns the store's answer, with all jobs ended so far. Raises Unavailable."""
@@ -305,12 +241,12 @@ class UsageLog:
         def work() -> None:
             found: Found | None = None
             trouble: Exception | None = None
-            if not self._backlog.is_empty:
-                self._write()
+            if self._writer.is_behind:
+                self._writer.write()
             try:
-                found = question(self._store)
+                found = question(self._writer.store)
             except (sqlite3.Error, OSError) as problem:
-                self._store.let_go(problem)
+                self._writer.store.let_go(problem)
                 trouble = Unavailable(f"its accounting cannot be read: {problem}")
             except CANNOT_BE as problem:
                 trouble = Unavailable(f"its accounting cannot answer this: {problem}")
@@ -338,12 +274,13 @@ class UsageLog:
             if thread.is_alive():
                 return None
             self._thread = None  # the LBM goes on if it cannot hand over
-        return self._backlog.left()
+        self._writer.keep(map(usage_of, self._gathered), self._too_many)
+        self._gathered, self._too_many = [], None
+        return self._writer.left()
 
     def _last_words(self) -> threading.Thread | None:
         if self._gathered:
-            self._do(self._writer())
-            self._gathered, self._too_many = [], None
+            self._hand_on()
         if self._thread is not None:
             with contextlib.suppress(queue.Full):
                 self._works.put_nowait(None)

@@ -18,19 +18,16 @@ from pathlib import Path
 
 from lbd.config.schema import StatsConfig
 from lbd.lbm.usage import algorithms, gaps, kept_since
-from lbd.lbm.usage.backlog import bytes_of
 from lbd.lbm.usage.file import UsageFile
 from lbd.lbm.usage.gaps import Gap
 from lbd.lbm.usage.measures import GROUPS_MAX, LEAST, SIZE_S_MIN, STEPS, Measure, Moments
 from lbd.lbm.usage.record import CHECKPOINT, Usage
-from lbd.policy.even_share import even_share
+from lbd.lbm.usage.room import PAGE_BYTES, drop_oldest, is_own_limit, keep_shares, pages_of
 
 log = logging.getLogger("lbd.lbm")
 
 FORMAT = 1
-PAGE_BYTES = 4096
 WAL_PAGES = 256
-ROOM, PAGES_SPARE = 3, 64  # for rows at the most: bytes in the file for each of theirs, and pages
 BUSY_S = 0.5
 DAY_S = 86400.0
 AGE_CHECK_S = 600.0
@@ -351,41 +348,6 @@ def transaction(database: sqlite3.Connection) -> Iterator[None]:
         if database.in_transaction:
             database.execute("ROLLBACK")
         raise
-
-
-def drop_oldest(database: sqlite3.Connection) -> int:
-    """Drops a tenth of the jobs, the oldest. Returns how many."""
-    (count,) = database.execute("SELECT count(*) FROM jobs").fetchone()
-    return keep_shares(database, count - count // 10 - 1)
-
-
-def keep_shares(database: sqlite3.Connection, most: int) -> int:
-    """Drops the oldest jobs of users with more than an even share of `most` jobs, so that nobody's
-    jobs push those of others off the record. Returns how many."""
-    counts = dict(database.execute("SELECT user, count(*) FROM jobs GROUP BY user").fetchall())
-    share = even_share(counts.values(), max(0, most))
-    if share is None:
-        return 0
-    over = [(user, count - share) for user, count in counts.items() if count > share]
-    return database.executemany(
-        "DELETE FROM jobs WHERE number IN"
-        " (SELECT number FROM jobs WHERE user IS ? ORDER BY finished, number LIMIT ?)",
-        over,
-    ).rowcount
-
-
-def is_own_limit(database: sqlite3.Connection, usages: Sequence[Usage]) -> bool:
-    """Whether it is the limit of the configuration that leaves no room for them, not the disk: then
-    dropping others would help nobody. SQLite reports the same for both."""
-    (most,) = database.execute("PRAGMA max_page_count").fetchone()
-    (free,) = database.execute("PRAGMA freelist_count").fetchone()
-    needed = PAGES_SPARE + ROOM * sum(map(bytes_of, usages)) // PAGE_BYTES
-    return bool(most - pages_of(database) + free < needed)
-
-
-def pages_of(database: sqlite3.Connection) -> int:
-    (pages,) = database.execute("PRAGMA page_count").fetchone()
-    return int(pages)
 
 
 def is_damage(problem: sqlite3.Error) -> bool:

@@ -4,7 +4,7 @@ drained which host, when and why."""
 import argparse
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from lbd.cli.complaints import EXIT_FAILED
 from lbd.cli.ctl.exports.spreadsheet import csv_name, csv_text, print_csv
@@ -19,7 +19,7 @@ from lbd.console.jobs import HISTORY_STATES, Filters, not_shown, unknown_host
 from lbd.console.output import own_page, print_json, put, wrapped
 from lbd.console.record_gaps import gap_lines, gaps_within
 from lbd.console.reply import Json, number, tables, text
-from lbd.console.usage_hosts import gather, of_host
+from lbd.console.usage_hosts import Gathered, OfHost, gather, of_host
 from lbd.errors import ConfigError
 from lbd.text.units import counted
 
@@ -49,14 +49,7 @@ def history(daemons: Daemons, options: argparse.Namespace) -> int:
     limit: int = USUAL_LIMIT if options.limit is None else options.limit
     filters, now_s = Filters.of(options), time.time()
     period = Period.of(options, now_s)
-    question: dict[str, object] = {
-        "user": filters.user or "",
-        "name": filters.name or "",
-        "states": sorted(filters.states or ()),
-        "ran_on": filters.host or "",
-        "since": period.since_s or 0.0,
-        "until": period.until_s or 0.0,
-    }
+    question = question_of(filters, period)
     # the latest may not be the first in that order
     each = max(limit, SORTED) if options.sort else limit
     gathered = gather(daemons, lambda host: of_host(daemons, host, question, each))
@@ -65,15 +58,9 @@ def history(daemons: Daemons, options: argparse.Namespace) -> int:
     found = [job for one in gathered.answers.values() for job in one.jobs]
     off = OffRecord()
     if options.all or options.csv:
-        latest_s = -math.inf if options.sort else end_of_latest(found, limit)
         off = off_record(
-            daemons, gathered.answers, found,
-            lambda jobs: [
-                job
-                for job in chosen_and_sorted(jobs, options, now_s)
-                if not number(job, "finished") < latest_s
-            ],
-        )  # fmt: skip
+            daemons, gathered.answers, found, in_list(options, now_s, end_of_latest(found, limit))
+        )
         status = complain_of(off.silent) or status
         if options.all and off.queue_trouble:
             say(f"{off.queue_trouble}: jobs that are in no host's record are not shown; "
@@ -100,12 +87,8 @@ def history(daemons: Daemons, options: argparse.Namespace) -> int:
         hidden = not_shown(only_of, options.user)
         say(hidden or unknown_host(daemons, options.host) or "no jobs")
     complain_of_off_record(off.jobs, found, is_listed=options.all)
-    begin_s = period.since_s or 0.0  # commands that were submitted since then have ended later
-    gaps = {
-        host: gaps_within(one.gaps, begin_s, math.inf) for host, one in gathered.answers.items()
-    }
-    for line in gap_lines(gaps, Clock(now_s, options.utc)):
-        say(line)
+    is_cut = not options.sort and (more or period.since_s is None)
+    complain_of_gaps(gathered, found if is_cut else (), period, Clock(now_s, options.utc))
     if not (options.json or options.csv or options.fields) and filters in (
         Filters(),
         Filters(host=filters.host),
@@ -116,10 +99,47 @@ def history(daemons: Daemons, options: argparse.Namespace) -> int:
     return status
 
 
+def question_of(filters: Filters, period: Period) -> dict[str, object]:
+    """Returns what each host is asked for."""
+    return {
+        "user": filters.user or "",
+        "name": filters.name or "",
+        "states": sorted(filters.states or ()),
+        "ran_on": filters.host or "",
+        "since": period.since_s or 0.0,
+        "until": period.until_s or 0.0,
+    }
+
+
 def end_of_latest(found: Sequence[Json], limit: int) -> float:
     """Returns the time before which jobs have ended that a list of the latest has no room for."""
     ends = sorted(number(job, "finished") for job in found if job.get("finished"))
     return ends[-limit] if 0 < limit <= len(ends) else -math.inf
+
+
+def in_list(
+    options: argparse.Namespace, now_s: float, latest_s: float
+) -> Callable[[Iterable[Json]], list[Json]]:
+    """Returns what picks the jobs for the list; `latest_s`: as `end_of_latest` says."""
+
+    def picked(jobs: Iterable[Json]) -> list[Json]:
+        chosen = chosen_and_sorted(jobs, options, now_s)
+        return [job for job in chosen if options.sort or not number(job, "finished") < latest_s]
+
+    return picked
+
+
+def complain_of_gaps(
+    gathered: Gathered[OfHost], listed: Sequence[Json], period: Period, clock: Clock
+) -> None:
+    """Says what hosts could not record of that time or, of a list of the latest, since the first of
+    these jobs. Commands that were submitted within that time have ended later."""
+    begin_s = max(period.since_s or 0.0, *(number(job, "finished") for job in listed[:1]), 0.0)
+    gaps = {
+        host: gaps_within(one.gaps, begin_s, math.inf) for host, one in gathered.answers.items()
+    }
+    for line in gap_lines(gaps, clock):
+        say(line)
 
 
 def complain_of_off_record(

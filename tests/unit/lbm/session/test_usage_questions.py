@@ -78,8 +78,8 @@ class Log:
     def __init__(self, store):
         self.store = store
 
-    def gaps(self, store):
-        return [*store.gaps(), Gap(1, NOW, NOW, not_yet=True)]
+    def gaps(self):
+        return [*self.store.gaps(), Gap(1, NOW, NOW, not_yet=True)]
 
     async def ask(self, question):
         return question(self.store)

@@ -1,5 +1,7 @@
 """What the accounting lacks: it is bounded, counted and outlives the LBM."""
 
+import sqlite3
+
 import pytest
 
 from lbd.lbm.usage import backlog as kept
@@ -54,6 +56,23 @@ def test_what_waits_in_memory_is_bounded(monkeypatch, bound, most):
     assert (backlog.lost, len(backlog.first(9))) == (None, 3), "there is room again"
     backlog.written(3)
     assert backlog.is_empty
+
+
+def test_a_full_disk_drops_no_job(open_store, monkeypatch):  # noqa: F811
+    """A tenth was dropped with each attempt, though that helps nobody while the disk is full."""
+    store = open_store()
+    store.add([usage() for _ in range(100)])
+
+    def no_room(*_):
+        problem = sqlite3.OperationalError("database or disk is full")
+        problem.sqlite_errorcode = sqlite3.SQLITE_FULL
+        raise problem
+
+    with monkeypatch.context() as full:
+        full.setattr(store, "_add", no_room)
+        with pytest.raises(sqlite3.OperationalError):
+            store.add([usage() for _ in range(1000)])
+    assert store.summary(0.0, "")[0].jobs == 100
 
 
 def test_the_file_is_overwritten_in_place(tmp_path):

@@ -150,23 +150,6 @@ class TestBounds:
         assert count(store) == 1
 
 
-def test_a_full_disk_drops_no_job(open_store, monkeypatch):
-    """A tenth was dropped with each attempt, though that helps nobody while the disk is full."""
-    store = open_store()
-    store.add([usage() for _ in range(100)])
-
-    def no_room(*_):
-        problem = sqlite3.OperationalError("database or disk is full")
-        problem.sqlite_errorcode = sqlite3.SQLITE_FULL
-        raise problem
-
-    with monkeypatch.context() as full:
-        full.setattr(store, "_add", no_room)
-        with pytest.raises(sqlite3.OperationalError):
-            store.add([usage() for _ in range(1000)])
-    assert count(store) == 100
-
-
 @pytest.mark.parametrize("bound", [{"max_rows": 30}, {"max_bytes": 1 << 19}])
 def test_who_has_most_makes_room(open_store, bound):
     """A user with a loop pushed everybody else's jobs off the record."""

@@ -264,3 +264,4 @@ def test_what_hosts_could_not_record_is_said_once(daemon, capsys):
         (line,) = shown(capsys, *words, "--since", "1h").err.splitlines()
         assert line.startswith("lbctl: h1 could not record 3 commands that ended between ")
     assert shown(capsys, "--since", "1m").err == "lbctl: no jobs\n"
+    assert shown(capsys).err == "", "it was before the oldest job of the list"
