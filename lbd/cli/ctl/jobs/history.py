@@ -10,7 +10,7 @@ from lbd.cli.complaints import EXIT_FAILED
 from lbd.cli.ctl.exports.spreadsheet import csv_name, csv_text, print_csv
 from lbd.cli.ctl.jobs.filters import Period, add_view, chosen_and_sorted
 from lbd.cli.ctl.jobs.listing import field_text, show
-from lbd.cli.ctl.jobs.off_record import OffRecord, off_record
+from lbd.cli.ctl.jobs.off_record import CHECKPOINT, OffRecord, off_record
 from lbd.cli.ctl.verb import Verb, complain_of, reading, say
 from lbd.cli.program import Parser
 from lbd.console.daemons import Daemons
@@ -21,6 +21,7 @@ from lbd.console.record_gaps import gap_lines, gaps_within
 from lbd.console.reply import Json, number, tables, text
 from lbd.console.usage_hosts import Gathered, OfHost, gather, of_host
 from lbd.errors import ConfigError
+from lbd.model import JobState
 from lbd.text.units import counted
 
 USUAL_LIMIT = 100
@@ -86,7 +87,7 @@ def history(daemons: Daemons, options: argparse.Namespace) -> int:
         only_of = next((one.only_of for one in gathered.answers.values()), "")
         hidden = not_shown(only_of, options.user)
         say(hidden or unknown_host(daemons, options.host) or "no jobs")
-    complain_of_off_record(off.jobs, found, is_listed=options.all)
+    complain_of_off_record(off.jobs, found, options)
     is_cut = not options.sort and (more or period.since_s is None)
     complain_of_gaps(gathered, found if is_cut else (), period, Clock(now_s, options.utc))
     if not (options.json or options.csv or options.fields) and filters in (
@@ -143,17 +144,33 @@ def complain_of_gaps(
 
 
 def complain_of_off_record(
-    jobs: Sequence[Json], listed: Sequence[Json], *, is_listed: bool
+    jobs: Sequence[Json], listed: Sequence[Json], options: argparse.Namespace
 ) -> None:
-    """Says what of the queue's own knowledge is in the list, or is not."""
-    if not is_listed and jobs:
+    """Says by what a complete list and the sums of `lbctl stats` differ. `jobs`: of the queue, that
+    are in no host's record."""
+    if not (options.all or options.csv):
+        return
+    ends = {end_of(job) for job in jobs} if options.all else ()
+    kinds = {
+        "queued job": ("in no host's record", lambda job: end_of(job) in ends),
+        "stop": ("at a checkpoint", lambda job: text(job, "state") == CHECKPOINT),
+        "command": ("whose end nobody saw", is_open),
+    }
+    counts = {noun: sum(map(belongs, listed)) for noun, (_, belongs) in kinds.items()}
+    if parts := [f"{counted(n, noun)} {kinds[noun][0]}" for noun, n in counts.items() if n]:
+        say(f"in this list, but not in `lbctl stats`: {', '.join(parts)}")
+    if jobs and not options.all:
         say(f"not in this list, since they are in no host's record: "
             f"{counted(len(jobs), 'queued job')}; --all lists them, too")  # fmt: skip
-        return
-    ids = {text(job, "id") for job in jobs}
-    if is_listed and (count := sum(text(job, "id") in ids for job in listed)):
-        say(f"in this list, but in no host's record and so not in `lbctl stats`: "
-            f"{counted(count, 'queued job')}")  # fmt: skip
+
+
+def end_of(job: Json) -> tuple[str, float]:
+    """Returns what tells the end of a job from others of the same id."""
+    return text(job, "id"), number(job, "finished")
+
+
+def is_open(job: Json) -> bool:
+    return text(job, "state") == JobState.UNKNOWN.value and not job.get("finished")
 
 
 def csv_row(job: Json, *, utc: bool) -> list[str]:

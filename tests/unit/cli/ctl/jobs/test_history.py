@@ -174,7 +174,7 @@ def test_a_list_for_a_spreadsheet_says_which_jobs_are_in_no_record(of_queue, cap
 def test_one_list_has_all_jobs_also_those_that_no_host_began(of_queue, capsys):
     said = shown(capsys, "--all", "--csv", "--since", "1h")
     assert said.err == (
-        "lbctl: in this list, but in no host's record and so not in `lbctl stats`: 2 queued jobs\n"
+        "lbctl: in this list, but not in `lbctl stats`: 2 queued jobs in no host's record\n"
     )
     rows = list(csv.DictReader(said.out.splitlines()))
     assert sorted(row["id"] for row in rows) == ["12", "13_2", "14", "15", "h1-7"]
@@ -209,6 +209,19 @@ def test_a_job_that_its_host_could_not_record_is_listed_as_the_queue_knows_it(da
     assert [one["ids"] for one in server.asked if one.get("ids")] == [["21"]]
 
 
+def test_what_stats_do_not_count_is_said_with_a_complete_list(daemon, capsys):
+    """The slot-hours of the list were more than those of `lbctl stats`, without a word."""
+    unseen = {**JOB, "state": "unknown", "finished": None}
+    on_record = [{**JOB, "id": "29", "state": "checkpoint"}, JOB, unseen, unseen]
+    daemon("lim", status=STATUS, drains={"drains": []})
+    daemon("lbm", past=past_of(on_record), jobs={"jobs": []})
+    said = "1 stop at a checkpoint, 2 commands whose end nobody saw"
+    for words in (("--csv",), ("--all",)):
+        err = shown(capsys, *words).err
+        assert err == f"lbctl: in this list, but not in `lbctl stats`: {said}\n"
+    assert shown(capsys).err == ""
+
+
 def test_no_job_is_listed_twice_though_its_record_is_not_among_those_asked_for(daemon, capsys):
     """As after it was queued again: its record has a later time of submission."""
     daemon("lim", status=STATUS, drains={"drains": []})
@@ -229,8 +242,11 @@ def test_the_record_of_another_end_is_not_that_of_this_one(daemon, capsys, other
     """It stopped at a checkpoint, was queued again, or had the id in a ledger that was lost."""
     daemon("lim", status=STATUS, drains={"drains": []})
     job = {**JOB, "id": "24"}
-    daemon("lbm", past=past_of([{**job, **other}]), jobs={"jobs": [job]})
-    assert sorted(listed(capsys)) == ["24", "24"]
+    record = {**job, "finished": NOW_S - 71.0, **other}
+    daemon("lbm", past=past_of([record]), jobs={"jobs": [job]})
+    said = shown(capsys, "--all", "--json")
+    assert [one["id"] for one in json.loads(said.out)] == ["24", "24"]
+    assert "`lbctl stats`: 1 queued job in no host's record" in said.err
 
 
 @pytest.mark.parametrize("how", [{"is_older": True}, {"withheld": "admin.hosts"}])
