@@ -114,6 +114,7 @@ STATE_FILES = (
     ("ledger.sqlite", "on the dispatcher's host: every queued job"),
     ("ledger.last", "on the dispatcher's host: which SQLite file it used last"),
     ("usage.sqlite", "ended jobs, for `lbctl stats` and `lbctl advise`"),
+    ("usage.gap", "how many ended jobs are still to be written to it, if its disk is full"),
     ("learnt.json", "what was learnt of each user's commands"),
     ("settings.json", "drains and past drains, with user and reason; settings saved with `--save`"),
     (

@@ -157,6 +157,10 @@ SCHEMAS: dict[str, Json] = {
         "by_command": [fields({"command": "text", **FIGURES})],
         "by_user": [fields({"user": "text", **FIGURES})],
         "by_host": [fields({"host": "text", **FIGURES})], "not_recorded": "integer",
+        "gaps": [fields({
+            "host": "text", "commands": "integer", "since": "number?", "until": "number?",
+            "not_yet": "flag",
+        })],
     }),
     "explain": alone({
         "verdict": one_of("here", "there", "wait"), "host": "text?", "reason": "text",

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from lbd.console.daemons import Daemons
@@ -61,6 +61,8 @@ class OfHost:
     more: bool = True  # whether the host has more jobs
     withheld: str = ""  # the setting that limits these to jobs submitted on our host
     only_of: str = ""  # the only user whose jobs are shown to the caller; "": all users
+    gaps: list[Json] = field(default_factory=list)  # what the host's accounting lacks
+    goes_by_ids: bool = False  # an earlier release ignores the ids that are asked for
 
 
 def of_host(daemons: Daemons, host: str, question: dict[str, object], limit: int) -> OfHost:
@@ -75,7 +77,8 @@ def of_host(daemons: Daemons, host: str, question: dict[str, object], limit: int
         page = min(PAGE, limit - len(found.jobs))
         reply = ask_host(daemons, "past", host, **question, limit=page, before=before)
         rows, found.withheld = tables(reply, "jobs"), str(reply.get("withheld") or "")
-        found.only_of = text(reply, "only_of")
+        found.only_of, found.gaps = text(reply, "only_of"), tables(reply, "gaps")
+        found.goes_by_ids = bool(reply.get("goes_by_ids"))
         if not rows:
             found.more = bool(reply.get("more"))
             return found

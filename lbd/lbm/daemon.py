@@ -152,7 +152,6 @@ class Lbm:
             if not has_terminal():
                 asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._hung_up)
             clients.start(listener, for_all=self._link.uid == ROOT_UID)
-            self._home.usage.begin()
             log.info("ready host=%s slots=%d", self._config.host.name, self._host.slots.total)
             self._ready(f"host {self._config.host.name}, {self._host.slots.total} slots")
             async with asyncio.TaskGroup() as group:
@@ -210,6 +209,7 @@ class Lbm:
         else:
             adoption.take_up(left)
         self._home.own_needs.take_up()
+        self._home.usage.begin(left.unrecorded if left is not None else None)
         return left.listener if left is not None else None
 
     def _bind_network(self) -> None:

@@ -20,7 +20,7 @@ from tests.live.contract import kill_tree
 LOST = 125
 LIMIT_S = 20
 # What a host has learnt and its accounting stay, on purpose.
-KEPT = {"learnt.json", "usage.sqlite", "usage.sqlite-wal", "usage.sqlite-shm"}
+KEPT = {"learnt.json", "usage.sqlite", "usage.sqlite-wal", "usage.sqlite-shm", "usage.gap"}
 FORCED = (signal.SIGINT, signal.SIGINT)
 # Python's own message when it is interrupted before it has read a line of our code.
 TOO_EARLY = "Fatal Python error: init_"

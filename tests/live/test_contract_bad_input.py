@@ -192,7 +192,7 @@ def assert_clean(root):
     last words, which the doctor reads."""
     wait_until(lambda: not processes.find(root), "no process left")
     known = {"lbd.toml", "key", "lim.pid", "lbm.pid", "up.pid", "next_job", "other", "file"}
-    known |= {"lim.ended", "lbm.ended", "usage.sqlite"}
+    known |= {"lim.ended", "lbm.ended", "usage.sqlite", "usage.gap"}
     left = [path for path in root.rglob("*") if not path.is_dir() and path.name not in known]
     assert left == []
 

@@ -23,7 +23,8 @@ from lbd.console.output import (
     put,
     wrapped,
 )
-from lbd.console.reply import Json, number, tables, text
+from lbd.console.record_gaps import gap_lines, gaps_within, lost_in
+from lbd.console.reply import Json, number, tables, text, whole
 from lbd.console.usage_hosts import Gathered, ask_host, gather
 from lbd.errors import ConfigError, PeerError
 from lbd.lbm.usage.measures import GROUPS_MAX, SIZE_S_MIN, Measure, measure_of_row, merged
@@ -96,11 +97,14 @@ def stats(daemons: Daemons, options: argparse.Namespace) -> int:
             f"--user {options.user}: only administrators can see other users' jobs", "denied"
         )
     status = complain_of(found.missing)
-    complain_of_lost(found)
+    gaps = gaps_of(found, since, until)
+    troubles = {host: text(answer, "trouble") for host, answer in found.answers.items()}
+    for line in gap_lines(gaps, Clock(now_s), troubles):
+        say(line)
     total, groups = summed(found)
     late = late_records(found, since, until, Clock(now_s))
     if options.json:
-        print_json(as_json(found, total, groups, since, until))
+        print_json(as_json(found, total, groups, gaps, since, until))
     elif options.csv:
         print_sums(total, groups, since, until)
     elif total.jobs:
@@ -206,16 +210,20 @@ def whose(found: Gathered[Json]) -> str:
     return next((text(answer, "user") for answer in found.answers.values()), "")
 
 
-def complain_of_lost(found: Gathered[Json]) -> None:
+def gaps_of(found: Gathered[Json], since: float, until: float) -> dict[str, list[Json]]:
+    """Returns what is not on record of that time, by host. A host of an earlier release reports
+    only how many commands."""
+    gaps = {}
     for host, answer in found.answers.items():
-        if lost := int(number(answer, "lost")):
-            why = text(answer, "trouble") or "it is recording again now"
-            say(f"{host} could not record {lost} jobs: {why}")
+        gaps[host] = gaps_within(tables(answer, "gaps"), since, until)
+        if not tables(answer, "gaps") and (lost := whole(answer, "lost")):
+            gaps[host] = [{"commands": lost, "since": None, "until": None, "not_yet": False}]
+    return gaps
 
 
 def as_json(
-    found: Gathered[Json], total: Measure, groups: dict[str, dict[str, Measure]], since: float,
-    until: float,
+    found: Gathered[Json], total: Measure, groups: dict[str, dict[str, Measure]],
+    gaps: dict[str, list[Json]], since: float, until: float,
 ) -> Json:  # fmt: skip
     return {
         "since": since,
@@ -226,7 +234,8 @@ def as_json(
         "hosts": sorted(found.answers),
         "missing": sorted(found.missing),
         "record_since": {host: one.get("record_since") for host, one in found.answers.items()},
-        "not_recorded": sum(int(number(one, "lost")) for one in found.answers.values()),
+        "not_recorded": sum(map(lost_in, gaps.values())),
+        "gaps": [{"host": host, **gap} for host in sorted(gaps) for gap in gaps[host]],
         **measure_json(total),
         **{
             kind: [{name: key, **measure_json(one)} for key, one in groups[kind].items()]

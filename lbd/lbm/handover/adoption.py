@@ -42,6 +42,7 @@ from lbd.lbm.queue.dispatcher_line import DispatcherLine
 from lbd.lbm.session.server import ClientServer
 from lbd.lbm.staging.attached_workdir import hold_workdir
 from lbd.lbm.staging.workdirs import Workdir
+from lbd.lbm.usage.backlog import Unrecorded
 from lbd.local.unwanted_descriptors import close_apart
 from lbd.model import JobId
 from lbd.net.gen import lbm_pb2
@@ -66,6 +67,7 @@ class Left:
     jobs: list[JobId]  # all jobs that the keeper has
     listener: int | None  # socket of lbm.sock
     clients: list[ClientState] = field(default_factory=list)
+    unrecorded: Unrecorded | None = None  # in the accounting
 
     @property
     def has_jobs(self) -> bool:
@@ -123,6 +125,11 @@ def parse(record: Handover, given: Given, count: int) -> Left:
             left.clients += each(ClientState, (value,))
         except PeerError as problem:
             log.warning("dropped a client: %s", problem)
+    if record.HasField("unrecorded"):
+        try:
+            left.unrecorded = codec.read(Unrecorded, record.unrecorded, given)
+        except PeerError as problem:
+            log.warning("commands are missing in the accounting: %s", problem)
     return left
 
 

@@ -109,7 +109,6 @@ async def leave(
         len(descriptors),
         time.monotonic() - began_s,
     )
-    home.usage.finish()
     release(descriptors)
     logging.shutdown()
     os._exit(EXIT_RESTART)
@@ -198,6 +197,11 @@ def write_down(
     record.attached.extend(codec.write(one, bundle) for one in attached)
     record.attempts.extend(codec.write(one, bundle) for one in attempts)
     record.jobs.extend(host.link.jobs)
+    if (unrecorded := home.usage.finish()) is not None:
+        try:
+            record.unrecorded.CopyFrom(codec.write(unrecorded, bundle))
+        except TypeError as problem:  # then they are lost, which the next LBM reads from a file
+            log.warning("ended commands are not handed over to be recorded: %r", problem)
     record.descriptors = len(bundle.descriptors)
     return record, bundle.descriptors
 

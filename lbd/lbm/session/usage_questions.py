@@ -6,7 +6,7 @@ whom it may speak here ([admission] origins), everybody's only if admin.hosts he
 otherwise those of the jobs that it submitted itself.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict
 from typing import TypeVar
 
@@ -15,7 +15,8 @@ from lbd.lbm.core.vouching import why_withheld
 from lbd.lbm.outbound.context import OutboundContext
 from lbd.lbm.owner.accounts import user_name
 from lbd.lbm.owner.rules import InForce
-from lbd.lbm.session.job_records import ended_record, has_times, is_past_of, job_json
+from lbd.lbm.session.job_records import ID_CHARS_MAX, ended_record, has_times, is_past_of, job_json
+from lbd.lbm.usage.gaps import KEPT, Gap
 from lbd.lbm.usage.measures import STEPS_MAX, Measure, measure_of_row
 from lbd.lbm.usage.record import Usage
 from lbd.lbm.usage.store import PastJobs
@@ -31,6 +32,7 @@ PAST_MAX = 1000  # the same with all that is known about each
 PATTERN_CHARS = 255
 STATES_MAX = 16
 ALGORITHMS_MAX = 100
+GAPS_MAX = KEPT + 2  # and those of the backlog
 ROWS_MAX = 1000  # figures of one kind in another host's answer
 NO_SUCH_NUMBER = "after must be the number of a job"
 NO_HOST = "?"  # in a lab that does not prove names
@@ -79,11 +81,12 @@ class UsageAnswers:
     async def stats(self, asked: pb.StatsRequest, _caller: str = "") -> pb.StatsReply:
         """Raises Unavailable."""
         uid = asked.uid if self._goes_by_uid and asked.HasField("uid") else None
-        (total, groups), record_since, algorithms = await self._log.ask(
+        (total, groups), record_since, algorithms, gaps = await self._log.ask(
             lambda store: (
                 store.summary(asked.since, asked.user, uid, asked.until),
                 store.kept_since(),
                 store.algorithms(ALGORITHMS_MAX),
+                self._log.gaps(),
             )
         )
         return pb.StatsReply(
@@ -97,6 +100,7 @@ class UsageAnswers:
             lost=self._log.lost,
             trouble=self._log.trouble,
             until=asked.until,
+            gaps=map(gap_record, gaps),
         )
 
     async def history(self, asked: pb.HistoryRequest, _caller: str = "") -> pb.HistoryReply:
@@ -109,8 +113,8 @@ class UsageAnswers:
 
     async def past(self, asked: pb.PastRequest, host: str) -> pb.PastReply:
         """Answers as far as the asking `host` may know. Raises Unavailable, PeerError."""
-        longest = max(map(len, (asked.user, asked.name, asked.host, *asked.states)))
-        if longest > PATTERN_CHARS or len(asked.states) > STATES_MAX:
+        longest = max(map(len, (asked.user, asked.name, asked.host, *asked.states, *asked.ids)))
+        if longest > PATTERN_CHARS or len(asked.states) > STATES_MAX or len(asked.ids) > PAST_MAX:
             raise PeerError("question too long")
         if asked.before_number > COUNT_MAX:
             raise PeerError(NO_SUCH_NUMBER)
@@ -120,10 +124,18 @@ class UsageAnswers:
             max(1, min(asked.limit, PAST_MAX)), asked.user, uid if self._goes_by_uid else None,
             (host or NO_HOST) if withheld else "", asked.name, tuple(asked.states),
             asked.host, asked.since, asked.until, (asked.before, asked.before_number),
+            tuple(asked.ids),
         )  # fmt: skip
-        rows, more = await self._log.ask(lambda store: store.latest(jobs))
-        records = [ended_record(*row) for row in rows]
-        return pb.PastReply(jobs=records, more=more, withheld=withheld)
+        (rows, more), gaps = await self._log.ask(
+            lambda store: (store.latest(jobs), self._log.gaps())
+        )
+        return pb.PastReply(
+            jobs=[ended_record(*row) for row in rows],
+            more=more,
+            withheld=withheld,
+            gaps=map(gap_record, gaps),
+            goes_by_ids=True,
+        )
 
     async def _past_of(self, host: HostId, asked: pb.PastRequest) -> Json:
         """Raises LbdError."""
@@ -134,7 +146,13 @@ class UsageAnswers:
         rows = [job_json(job) | {"number": job.number} for job in reply.jobs[:PAST_MAX]
                 if has_times(job) and (host == own or is_past_of(host, job))
                 and whose in ("", job.user)]  # fmt: skip
-        return {"jobs": rows, "more": reply.more, "withheld": one_line(reply.withheld)}
+        return {
+            "jobs": rows,
+            "more": reply.more,
+            "withheld": one_line(reply.withheld),
+            "gaps": gaps_json(reply.gaps),
+            "goes_by_ids": reply.goes_by_ids,
+        }
 
     @property
     def _goes_by_uid(self) -> bool:
@@ -160,9 +178,8 @@ class UsageAnswers:
 def past_request(question: Json, user: str, uid: int | None) -> pb.PastRequest:
     """`user`: the only one whose jobs the caller may see; "" = all. Raises KeyError, TypeError,
     ValueError."""
-    states, before = question.get("states") or (), question.get("before") or (0.0, 0)
-    if not isinstance(states, list | tuple) or not isinstance(before, list | tuple):
-        raise TypeError("states and before must be lists")
+    states, ids = some(question, "states"), some(question, "ids")
+    before = some(question, "before") or (0.0, 0)
     return pb.PastRequest(
         user=user or short(question, "user"),
         uid=uid,
@@ -174,7 +191,16 @@ def past_request(question: Json, user: str, uid: int | None) -> pb.PastRequest:
         limit=min(PAST_MAX, whole(question["limit"])),
         before=moment(before[0]),
         before_number=whole(before[1]),
+        ids=[str(one)[:ID_CHARS_MAX] for one in ids[:PAST_MAX]],
     )
+
+
+def some(question: Json, key: str) -> Sequence[object]:
+    """Raises TypeError."""
+    found = question.get(key) or ()
+    if not isinstance(found, list | tuple):
+        raise TypeError(f"{key} must be a list")
+    return found
 
 
 def short(question: Json, key: str) -> str:
@@ -228,8 +254,25 @@ def stats_json(reply: pb.StatsReply, user: str) -> Json:
         ],
         "lost": counted(reply.lost),
         "trouble": one_line(reply.trouble),
+        "gaps": gaps_json(reply.gaps),
         "user": user or None,
     }
+
+
+def gap_record(gap: Gap) -> pb.Gap:
+    return pb.Gap(**asdict(gap))
+
+
+def gaps_json(gaps: Sequence[pb.Gap]) -> list[Json]:
+    """Raises PeerError if they are invalid."""
+    found: list[Json] = []
+    for gap in gaps[:GAPS_MAX]:
+        if not 0.0 <= gap.since <= gap.until <= UNIX_S_MAX:
+            raise PeerError("its figures are not numbers")
+        if commands := counted(gap.commands):
+            times: Json = {"since": gap.since, "until": gap.until}
+            found.append({"commands": commands, **times, "not_yet": gap.not_yet})
+    return found
 
 
 def figures_row(figure: pb.Figures) -> list[object]:

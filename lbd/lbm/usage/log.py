@@ -1,7 +1,8 @@
 """The LBM's side of the accounting: ended jobs are gathered, and a thread of its own writes them.
 
-A job's end costs an append. Jobs gathered within a moment are written together. If the disk does
-not keep up, or fails, jobs go unrecorded and are counted, which `lbctl stats` says.
+A job's end costs an append. Jobs gathered within a moment are written together. While the file
+cannot be written they are kept in memory, also by the next LBM if this one hands over. What is lost
+nevertheless is counted and recorded as soon as possible; `lbctl stats` and `history` say it.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -22,27 +24,26 @@ from lbd.config.schema import Config
 from lbd.errors import Unavailable
 from lbd.lbm.core.execution_events import REQUEUED, Cause
 from lbd.lbm.core.jobs import Job
+from lbd.lbm.usage.backlog import Unrecorded
+from lbd.lbm.usage.gaps import Gap, gap_of, joined
 from lbd.lbm.usage.measures import SIZE_S_MIN
 from lbd.lbm.usage.record import usage_of
 from lbd.lbm.usage.store import UsageStore
+from lbd.lbm.usage.writer import CANNOT_BE, UsageWriter
 from lbd.local.unwanted_descriptors import is_started
 from lbd.metrics.core.histogram import Histogram
 from lbd.metrics.core.table import OUTCOMES, SLOWDOWNS, TIMES_S
 from lbd.model import JobState
-from lbd.process.job_log import JobLog
 
 log = logging.getLogger("lbd.lbm")
-job_log = JobLog(log)
 
 PAUSE_S = 1.0
-PENDING_MAX = 20_000  # jobs that wait to be written
+PENDING_MAX = 20_000  # jobs that wait for the thread
+RETRY_S = 5.0
 WORKS_MAX = 64  # tasks that wait for the thread
 ANSWER_S = 10.0
 CLOSE_S = 2.0
-FILE = "usage.sqlite"
 ATTACHED, QUEUED = "attached", "queued"
-# SQLite cannot store such a number or such a text.
-CANNOT_BE = (OverflowError, ValueError)
 # Reasons of an attempt that was not its job's last
 BEGUN_ANEW = (*(one.value for one in (Cause.LOST, Cause.CUT, Cause.EVICTED)), REQUEUED)
 
@@ -116,21 +117,29 @@ class EndedJobs:
 class UsageLog:
     def __init__(self, config: Config) -> None:
         self._config = config.stats
-        self._store = UsageStore(Path(config.host.state_dir) / FILE, config.stats)
+        self._writer = UsageWriter(Path(config.host.state_dir), config.stats)
         self._gathered: list[Job] = []
+        self._too_many: Gap | None = None  # lost, as too many were gathered
         self._timer: asyncio.TimerHandle | None = None
         self._works: queue.Queue[Callable[[], None] | None] = queue.Queue(WORKS_MAX)
         self._thread: threading.Thread | None = None
         self._algorithm = ""  # the last one recorded
         self.ended_jobs = EndedJobs()
         self.is_stopping = False
-        self.lost = 0  # jobs not recorded since this LBM began
-        self.trouble = ""  # the last reason for a loss
 
-    def begin(self) -> None:
-        """Makes the file if there is none: its record begins now, not with the first job."""
+    @property
+    def lost(self) -> int:
+        return self._writer.lost
+
+    @property
+    def trouble(self) -> str:
+        return self._writer.trouble
+
+    def begin(self, left: Unrecorded | None = None) -> None:
+        """Makes the file if there is none: its record begins now, not with the first job. `left`:
+        as for `UsageWriter.begin`."""
         if self._config.max_rows:
-            self._do(self._writer([]))
+            self._do(partial(self._writer.begin, left))
 
     def algorithm_is(self, name: object) -> None:
         """Records the algorithm that places commands now, according to the LIM."""
@@ -140,9 +149,9 @@ class UsageLog:
 
         def write() -> None:
             try:
-                self._store.note_algorithm(name, now_s)
+                self._writer.store.note_algorithm(name, now_s)
             except (sqlite3.Error, OSError) as problem:
-                self._store.let_go(problem)
+                self._writer.store.let_go(problem)
                 self._algorithm = ""  # so that it is recorded when the LIM repeats it
 
         self._algorithm = name
@@ -160,7 +169,8 @@ class UsageLog:
         if self.is_stopping and job.host == job.origin:  # it continues, and nobody will see its end
             job.state, job.finished, job.exit_status = JobState.UNKNOWN, None, None
         if len(self._gathered) >= PENDING_MAX:
-            self._lose(1, "the disk cannot keep up")
+            self._too_many = joined(self._too_many, gap_of([job.finished or job.submitted]))
+            self._writer.complain("the disk cannot keep up")
             return
         self._gathered.append(job)
         if self._timer is None:
@@ -171,39 +181,18 @@ class UsageLog:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._gathered and self._do(self._writer(self._gathered)):
-            self._gathered = []
-        elif self._gathered:
+        if self._gathered and not self._hand_on():
             self._timer = asyncio.get_running_loop().call_later(PAUSE_S, self._flush)
 
-    def _writer(self, jobs: list[Job]) -> Callable[[], None]:
-        def write() -> None:
-            try:
-                self._add(jobs)
-                self.trouble = ""
-            except (sqlite3.Error, OSError) as problem:
-                self._store.close()  # the next attempt opens the file as it is then
-                self._lose(len(jobs), str(problem))
+    def _hand_on(self) -> bool:
+        is_taken = self._do(partial(self._writer.take, self._gathered, self._too_many))
+        if is_taken:
+            self._gathered, self._too_many = [], None
+        return is_taken
 
-        return write
-
-    def _add(self, jobs: list[Job]) -> None:
-        """Raises sqlite3.Error, OSError."""
-        try:
-            self._store.add([usage_of(job) for job in jobs])
-        except CANNOT_BE as problem:
-            if len(jobs) == 1:
-                job_log.warning(jobs[0].id, "cannot be recorded: %s", problem)
-                self.lost += 1
-                return
-            for job in jobs:  # so that only the faulty one is lost
-                self._add([job])
-
-    def _lose(self, count: int, why: str) -> None:
-        if why != self.trouble:
-            log.warning("cannot record jobs in the accounting: %s", why)
-        self.lost += count
-        self.trouble = why
+    def gaps(self) -> list[Gap]:
+        """What is not on record. For a question."""
+        return self._writer.gaps()
 
     def _do(self, work: Callable[[], None]) -> bool:
         """Gives the thread a task. Returns False if it is too far behind, or does not start."""
@@ -220,12 +209,18 @@ class UsageLog:
         return True
 
     def _run(self) -> None:
-        while (work := self._works.get()) is not None:
+        while (work := self._next()) is not None:
             try:
                 work()
             except Exception:  # the next tasks are unrelated
                 log.exception("error in the job accounting")
-        self._store.close()
+        self._writer.store.close()
+
+    def _next(self) -> Callable[[], None] | None:
+        try:
+            return self._works.get(timeout=RETRY_S if self._writer.is_behind else None)
+        except queue.Empty:
+            return self._writer.write
 
     async def ask(self, question: Callable[[UsageStore], Found]) -> Found:
         """Returns the store's answer, with all jobs ended so far. Raises Unavailable."""
@@ -246,10 +241,12 @@ class UsageLog:
         def work() -> None:
             found: Found | None = None
             trouble: Exception | None = None
+            if self._writer.is_behind:
+                self._writer.write()
             try:
-                found = question(self._store)
+                found = question(self._writer.store)
             except (sqlite3.Error, OSError) as problem:
-                self._store.let_go(problem)
+                self._writer.store.let_go(problem)
                 trouble = Unavailable(f"its accounting cannot be read: {problem}")
             except CANNOT_BE as problem:
                 trouble = Unavailable(f"its accounting cannot answer this: {problem}")
@@ -269,15 +266,22 @@ class UsageLog:
         if (thread := self._last_words()) is not None:
             await asyncio.to_thread(thread.join, CLOSE_S)
 
-    def finish(self) -> None:
-        """The same without an event loop."""
+    def finish(self) -> Unrecorded | None:
+        """The same without an event loop. Returns what is not written, for the next LBM; None if
+        that is not known, because the disk hangs."""
         if (thread := self._last_words()) is not None:
             thread.join(CLOSE_S)
+            if thread.is_alive():
+                return None
+            self._thread = None  # the LBM goes on if it cannot hand over
+        self._writer.keep(map(usage_of, self._gathered), self._too_many)
+        self._gathered, self._too_many = [], None
+        return self._writer.left()
 
     def _last_words(self) -> threading.Thread | None:
         if self._gathered:
-            self._do(self._writer(self._gathered))
-            self._gathered = []
-        with contextlib.suppress(queue.Full):
-            self._works.put_nowait(None)
+            self._hand_on()
+        if self._thread is not None:
+            with contextlib.suppress(queue.Full):
+                self._works.put_nowait(None)
         return self._thread

@@ -1,7 +1,7 @@
 """The ended jobs of this host in one SQLite file, bounded in rows, bytes and age.
 
-No job waits for anything here, and no failure here may reach a job. Jobs that cannot be written are
-counted and dropped. A file that is damaged, of another format, or overwritten while we have it
+No job waits for anything here, and no failure here may reach a job. What is lost is counted
+(gaps.py). A file that is damaged, of another format, or overwritten while we have it
 open, is set aside. If it was removed or replaced, we continue with the file that is there.
 """
 
@@ -17,16 +17,16 @@ from operator import attrgetter
 from pathlib import Path
 
 from lbd.config.schema import StatsConfig
-from lbd.lbm.usage import algorithms, kept_since
+from lbd.lbm.usage import algorithms, gaps, kept_since
 from lbd.lbm.usage.file import UsageFile
+from lbd.lbm.usage.gaps import Gap
 from lbd.lbm.usage.measures import GROUPS_MAX, LEAST, SIZE_S_MIN, STEPS, Measure, Moments
 from lbd.lbm.usage.record import CHECKPOINT, Usage
-from lbd.policy.even_share import even_share
+from lbd.lbm.usage.room import PAGE_BYTES, drop_oldest, is_own_limit, keep_shares, pages_of
 
 log = logging.getLogger("lbd.lbm")
 
 FORMAT = 1
-PAGE_BYTES = 4096
 WAL_PAGES = 256
 BUSY_S = 0.5
 DAY_S = 86400.0
@@ -130,6 +130,7 @@ class UsageStore:
                 add_columns(database, [name for name in LATER if name not in names])
             kept_since.begin(database)
             algorithms.begin(database)
+            gaps.begin(database)
             self._bound(database)
             file.mark(database)
         except BaseException:
@@ -173,23 +174,27 @@ class UsageStore:
             self._file.close()
             self._file = None
 
-    def add(self, usages: Sequence[Usage]) -> None:
-        """Adds all of them or none."""
+    def add(self, usages: Sequence[Usage], lost: Gap | None = None) -> None:
+        """Adds all of them or none, and that others were lost."""
         try:
-            self._add(usages)
+            self._add(usages, lost)
         except sqlite3.DatabaseError as problem:
             if is_damage(problem):
                 self._set_aside(str(problem))
-            elif problem.sqlite_errorcode == sqlite3.SQLITE_FULL:
-                drop_oldest(self._open())  # our own limit is reached, or the disk's: worth a try
+            elif problem.sqlite_errorcode == sqlite3.SQLITE_FULL and is_own_limit(
+                self._open(), usages
+            ):
+                drop_oldest(self._open())
             else:
                 raise
-            self._add(usages)
+            self._add(usages, lost)
 
-    def _add(self, usages: Sequence[Usage]) -> None:
+    def _add(self, usages: Sequence[Usage], lost: Gap | None) -> None:
         database = self._open()
         with transaction(database):
             database.executemany(INSERT, map(as_row, usages))
+            if lost is not None:
+                gaps.note(database, lost)
             self._since_trim += len(usages)
             if self._since_trim > self._config.max_rows // SLACK:
                 keep_shares(database, self._config.max_rows)
@@ -225,6 +230,10 @@ class UsageStore:
     def kept_since(self) -> float:
         """All jobs that ended from then on are on record."""
         return kept_since.kept_since(self._open())
+
+    def gaps(self) -> list[Gap]:
+        """What was lost, the oldest first."""
+        return gaps.gaps(self._open())
 
     def note_algorithm(self, name: str, unix_s: float) -> None:
         algorithms.note(self._open(), name, unix_s)
@@ -293,6 +302,7 @@ class PastJobs:
     since: float = 0.0  # submitted from then on
     until: float = 0.0  # submitted no later
     before: tuple[float, int] = (0.0, 0)  # end and number of a job
+    ids: tuple[str, ...] = ()
 
     def in_sql(self) -> tuple[str, list[object]]:
         """Returns a condition, and the values for its question marks."""
@@ -311,6 +321,9 @@ class PastJobs:
         if self.states:
             parts.append(f"{STATE} IN ({', '.join('?' * len(self.states))})")
             values += self.states
+        if self.ids:
+            parts.append(f"id IN ({', '.join('?' * len(self.ids))})")
+            values += self.ids
         if self.before[0]:
             parts.append("(finished < ? OR (finished = ? AND number < ?))")
             values += [self.before[0], *self.before]
@@ -335,32 +348,6 @@ def transaction(database: sqlite3.Connection) -> Iterator[None]:
         if database.in_transaction:
             database.execute("ROLLBACK")
         raise
-
-
-def drop_oldest(database: sqlite3.Connection) -> int:
-    """Drops a tenth of the jobs, the oldest. Returns how many."""
-    (count,) = database.execute("SELECT count(*) FROM jobs").fetchone()
-    return keep_shares(database, count - count // 10 - 1)
-
-
-def keep_shares(database: sqlite3.Connection, most: int) -> int:
-    """Drops the oldest jobs of users with more than an even share of `most` jobs, so that nobody's
-    jobs push those of others off the record. Returns how many."""
-    counts = dict(database.execute("SELECT user, count(*) FROM jobs GROUP BY user").fetchall())
-    share = even_share(counts.values(), max(0, most))
-    if share is None:
-        return 0
-    over = [(user, count - share) for user, count in counts.items() if count > share]
-    return database.executemany(
-        "DELETE FROM jobs WHERE number IN"
-        " (SELECT number FROM jobs WHERE user IS ? ORDER BY finished, number LIMIT ?)",
-        over,
-    ).rowcount
-
-
-def pages_of(database: sqlite3.Connection) -> int:
-    (pages,) = database.execute("PRAGMA page_count").fetchone()
-    return int(pages)
 
 
 def is_damage(problem: sqlite3.Error) -> bool:

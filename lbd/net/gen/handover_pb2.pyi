@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Handover(_message.Message):
-    __slots__ = ("version", "needs", "descriptors", "listener", "links_from", "links_to", "attached", "attempts", "clients", "jobs")
+    __slots__ = ("version", "needs", "descriptors", "listener", "links_from", "links_to", "attached", "attempts", "clients", "jobs", "unrecorded")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     NEEDS_FIELD_NUMBER: _ClassVar[int]
     DESCRIPTORS_FIELD_NUMBER: _ClassVar[int]
@@ -18,6 +18,7 @@ class Handover(_message.Message):
     ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
     CLIENTS_FIELD_NUMBER: _ClassVar[int]
     JOBS_FIELD_NUMBER: _ClassVar[int]
+    UNRECORDED_FIELD_NUMBER: _ClassVar[int]
     version: int
     needs: int
     descriptors: int
@@ -28,7 +29,8 @@ class Handover(_message.Message):
     attempts: _containers.RepeatedCompositeFieldContainer[HeldValue]
     clients: _containers.RepeatedCompositeFieldContainer[HeldValue]
     jobs: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, version: _Optional[int] = ..., needs: _Optional[int] = ..., descriptors: _Optional[int] = ..., listener: _Optional[int] = ..., links_from: _Optional[_Iterable[_Union[HeldValue, _Mapping]]] = ..., links_to: _Optional[_Iterable[_Union[HeldValue, _Mapping]]] = ..., attached: _Optional[_Iterable[_Union[HeldValue, _Mapping]]] = ..., attempts: _Optional[_Iterable[_Union[HeldValue, _Mapping]]] = ..., clients: _Optional[_Iterable[_Union[HeldValue, _Mapping]]] = ..., jobs: _Optional[_Iterable[str]] = ...) -> None: ...
+    unrecorded: HeldValue
+    def __init__(self, version: _Optional[int] = ..., needs: _Optional[int] = ..., descriptors: _Optional[int] = ..., listener: _Optional[int] = ..., links_from: _Optional[_Iterable[_Union[HeldValue, _Mapping]]] = ..., links_to: _Optional[_Iterable[_Union[HeldValue, _Mapping]]] = ..., attached: _Optional[_Iterable[_Union[HeldValue, _Mapping]]] = ..., attempts: _Optional[_Iterable[_Union[HeldValue, _Mapping]]] = ..., clients: _Optional[_Iterable[_Union[HeldValue, _Mapping]]] = ..., jobs: _Optional[_Iterable[str]] = ..., unrecorded: _Optional[_Union[HeldValue, _Mapping]] = ...) -> None: ...
 
 class HeldValue(_message.Message):
     __slots__ = ("none", "flag", "number", "real", "data", "text", "items", "record", "descriptor")

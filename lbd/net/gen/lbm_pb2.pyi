@@ -271,7 +271,7 @@ class CommandReply(_message.Message):
     def __init__(self, error: _Optional[str] = ..., code: _Optional[str] = ..., job: _Optional[_Union[JobRecord, _Mapping]] = ..., open: _Optional[bool] = ...) -> None: ...
 
 class PastRequest(_message.Message):
-    __slots__ = ("user", "name", "states", "host", "since", "limit", "before", "before_number", "uid", "until")
+    __slots__ = ("user", "name", "states", "host", "since", "limit", "before", "before_number", "uid", "until", "ids")
     USER_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     STATES_FIELD_NUMBER: _ClassVar[int]
@@ -282,6 +282,7 @@ class PastRequest(_message.Message):
     BEFORE_NUMBER_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
     UNTIL_FIELD_NUMBER: _ClassVar[int]
+    IDS_FIELD_NUMBER: _ClassVar[int]
     user: str
     name: str
     states: _containers.RepeatedScalarFieldContainer[str]
@@ -292,17 +293,34 @@ class PastRequest(_message.Message):
     before_number: int
     uid: int
     until: float
-    def __init__(self, user: _Optional[str] = ..., name: _Optional[str] = ..., states: _Optional[_Iterable[str]] = ..., host: _Optional[str] = ..., since: _Optional[float] = ..., limit: _Optional[int] = ..., before: _Optional[float] = ..., before_number: _Optional[int] = ..., uid: _Optional[int] = ..., until: _Optional[float] = ...) -> None: ...
+    ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, user: _Optional[str] = ..., name: _Optional[str] = ..., states: _Optional[_Iterable[str]] = ..., host: _Optional[str] = ..., since: _Optional[float] = ..., limit: _Optional[int] = ..., before: _Optional[float] = ..., before_number: _Optional[int] = ..., uid: _Optional[int] = ..., until: _Optional[float] = ..., ids: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class PastReply(_message.Message):
-    __slots__ = ("jobs", "more", "withheld")
+    __slots__ = ("jobs", "more", "withheld", "gaps", "goes_by_ids")
     JOBS_FIELD_NUMBER: _ClassVar[int]
     MORE_FIELD_NUMBER: _ClassVar[int]
     WITHHELD_FIELD_NUMBER: _ClassVar[int]
+    GAPS_FIELD_NUMBER: _ClassVar[int]
+    GOES_BY_IDS_FIELD_NUMBER: _ClassVar[int]
     jobs: _containers.RepeatedCompositeFieldContainer[JobRecord]
     more: bool
     withheld: str
-    def __init__(self, jobs: _Optional[_Iterable[_Union[JobRecord, _Mapping]]] = ..., more: _Optional[bool] = ..., withheld: _Optional[str] = ...) -> None: ...
+    gaps: _containers.RepeatedCompositeFieldContainer[Gap]
+    goes_by_ids: bool
+    def __init__(self, jobs: _Optional[_Iterable[_Union[JobRecord, _Mapping]]] = ..., more: _Optional[bool] = ..., withheld: _Optional[str] = ..., gaps: _Optional[_Iterable[_Union[Gap, _Mapping]]] = ..., goes_by_ids: _Optional[bool] = ...) -> None: ...
+
+class Gap(_message.Message):
+    __slots__ = ("commands", "since", "until", "not_yet")
+    COMMANDS_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_FIELD_NUMBER: _ClassVar[int]
+    NOT_YET_FIELD_NUMBER: _ClassVar[int]
+    commands: int
+    since: float
+    until: float
+    not_yet: bool
+    def __init__(self, commands: _Optional[int] = ..., since: _Optional[float] = ..., until: _Optional[float] = ..., not_yet: _Optional[bool] = ...) -> None: ...
 
 class JobsRequest(_message.Message):
     __slots__ = ("all", "user", "uid")
@@ -345,7 +363,7 @@ class StatsRequest(_message.Message):
     def __init__(self, since: _Optional[float] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., until: _Optional[float] = ...) -> None: ...
 
 class StatsReply(_message.Message):
-    __slots__ = ("all", "by_command", "by_user", "by_host", "lost", "trouble", "until", "record_since", "algorithms")
+    __slots__ = ("all", "by_command", "by_user", "by_host", "lost", "trouble", "until", "record_since", "algorithms", "gaps")
     ALL_FIELD_NUMBER: _ClassVar[int]
     BY_COMMAND_FIELD_NUMBER: _ClassVar[int]
     BY_USER_FIELD_NUMBER: _ClassVar[int]
@@ -355,6 +373,7 @@ class StatsReply(_message.Message):
     UNTIL_FIELD_NUMBER: _ClassVar[int]
     RECORD_SINCE_FIELD_NUMBER: _ClassVar[int]
     ALGORITHMS_FIELD_NUMBER: _ClassVar[int]
+    GAPS_FIELD_NUMBER: _ClassVar[int]
     all: Figures
     by_command: _containers.RepeatedCompositeFieldContainer[Figures]
     by_user: _containers.RepeatedCompositeFieldContainer[Figures]
@@ -364,7 +383,8 @@ class StatsReply(_message.Message):
     until: float
     record_since: float
     algorithms: _containers.RepeatedCompositeFieldContainer[AlgorithmSince]
-    def __init__(self, all: _Optional[_Union[Figures, _Mapping]] = ..., by_command: _Optional[_Iterable[_Union[Figures, _Mapping]]] = ..., by_user: _Optional[_Iterable[_Union[Figures, _Mapping]]] = ..., by_host: _Optional[_Iterable[_Union[Figures, _Mapping]]] = ..., lost: _Optional[int] = ..., trouble: _Optional[str] = ..., until: _Optional[float] = ..., record_since: _Optional[float] = ..., algorithms: _Optional[_Iterable[_Union[AlgorithmSince, _Mapping]]] = ...) -> None: ...
+    gaps: _containers.RepeatedCompositeFieldContainer[Gap]
+    def __init__(self, all: _Optional[_Union[Figures, _Mapping]] = ..., by_command: _Optional[_Iterable[_Union[Figures, _Mapping]]] = ..., by_user: _Optional[_Iterable[_Union[Figures, _Mapping]]] = ..., by_host: _Optional[_Iterable[_Union[Figures, _Mapping]]] = ..., lost: _Optional[int] = ..., trouble: _Optional[str] = ..., until: _Optional[float] = ..., record_since: _Optional[float] = ..., algorithms: _Optional[_Iterable[_Union[AlgorithmSince, _Mapping]]] = ..., gaps: _Optional[_Iterable[_Union[Gap, _Mapping]]] = ...) -> None: ...
 
 class AlgorithmSince(_message.Message):
     __slots__ = ("since", "name")

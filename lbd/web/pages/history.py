@@ -1,7 +1,10 @@
 """Ended jobs, from the accounting of every host, as far as the viewer may see them."""
 
+import math
+
 from lbd.console.figures import Clock
 from lbd.console.jobs import not_shown
+from lbd.console.record_gaps import gap_lines, gaps_within
 from lbd.console.reply import Json, number
 from lbd.console.usage_hosts import gather, of_host
 from lbd.web.asked import Asked
@@ -24,11 +27,16 @@ def make_history(asked: Asked) -> Page:
     withheld = {host: one.withheld for host, one in gathered.answers.items() if one.withheld}
     only_of = next((one.only_of for one in gathered.answers.values()), "")
     found = latest(found)
+    clock = Clock(asked.unix_now_s)
     parts: list[Part] = [
         filter_form(asked, "/history"),
-        jobs_table("ended", f"The latest {len(found)}", found, Clock(asked.unix_now_s)),
+        jobs_table("ended", f"The latest {len(found)}", found, clock),
     ]
-    parts += notes_of(gathered.missing, withheld, not_shown(only_of, filters.user))
+    begin_s = min((number(job, "finished") for job in found), default=0.0)
+    gaps = {h: gaps_within(one.gaps, begin_s, math.inf) for h, one in gathered.answers.items()}
+    parts += notes_of(
+        gathered.missing, withheld, not_shown(only_of, filters.user), gap_lines(gaps, clock)
+    )
     return Page("History", parts, found, "/history")
 
 

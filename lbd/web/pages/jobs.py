@@ -2,6 +2,7 @@
 
 import math
 import shlex
+from collections.abc import Sequence
 from urllib.parse import quote
 
 from lbd.console.figures import Clock, duration
@@ -44,9 +45,12 @@ def make_jobs(asked: Asked) -> Page:
     return Page("Jobs", parts, found, "/jobs")
 
 
-def notes_of(missing: dict[str, str], withheld: dict[str, str], hidden: str) -> list[Part]:
+def notes_of(
+    missing: dict[str, str], withheld: dict[str, str], hidden: str, gaps: Sequence[str] = ()
+) -> list[Part]:
     """Lists the hosts whose jobs are not all shown, and why. `missing`: why by host, or "";
-    `withheld`: the setting by host; `hidden`: what the viewer may not see of any host, or ""."""
+    `withheld`: the setting by host; `hidden`: what the viewer may not see of any host, or "";
+    `gaps`: what hosts could not record."""
     rows = [
         (Item(host), Item(f"did not answer: {why}" if why else "did not answer", WARN))
         for host, why in missing.items()
@@ -57,6 +61,7 @@ def notes_of(missing: dict[str, str], withheld: dict[str, str], hidden: str) -> 
     ]
     if hidden:
         rows.append((Item("all hosts"), Item(hidden)))
+    rows += [(Item(line.partition(" ")[0]), Item(line)) for line in gaps]
     return [Table("notes", "Not shown", ("Host", "Why"), rows)] if rows else []
 
 

@@ -92,6 +92,7 @@ def test_the_latest_come_first_and_are_bounded():
 def test_a_truncated_list_says_so():
     assert notes_of({}, {}, "") == []
     assert is_text(html_of(notes_of({"h2": NASTY}, {"h3": NASTY}, "")))
+    assert is_text(html_of(notes_of({}, {}, "", [f"h2 could not record {NASTY}"])))
 
 
 @pytest.mark.parametrize(("make", "op"), [(make_jobs, "jobs"), (make_history, "past")])

@@ -6,12 +6,14 @@ import time
 from pathlib import Path
 
 from lbd.cli.ctl import advise, advise_rules
-from lbd.cli.ctl.stats import DAY_S, measure_json, span, summed, whose
+from lbd.cli.ctl.stats import DAY_S, gaps_of, measure_json, span, summed, whose
 from lbd.cli.ctl.verb import Verb, reading
 from lbd.cli.program import Parser, add_utc
 from lbd.console.daemons import Daemons
+from lbd.console.figures import Clock
 from lbd.console.output import cell, print_json, put
 from lbd.console.past_loads import ask_past_loads
+from lbd.console.record_gaps import gap_lines
 from lbd.console.reply import Json, table, tables, text
 from lbd.console.usage_hosts import Gathered, OfHost, ask_host, gather, of_host
 from lbd.errors import ConfigError, LbdError
@@ -52,6 +54,7 @@ def report(daemons: Daemons, options: argparse.Namespace) -> int:
     found = gather(daemons, lambda host: ask_host(daemons, "stats", host, since=since))
     total, groups = summed(found)
     past, notes = past_jobs(daemons, since)
+    notes += gap_lines(gaps_of(found, since, until), Clock(until, options.utc))
     broken_down = time.gmtime if options.utc else time.localtime
     material = Material(
         cluster=text(table(status, "cluster"), "name"),

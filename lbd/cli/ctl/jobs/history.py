@@ -2,25 +2,26 @@
 drained which host, when and why."""
 
 import argparse
+import math
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Iterable, Sequence
 
 from lbd.cli.complaints import EXIT_FAILED
 from lbd.cli.ctl.exports.spreadsheet import csv_name, csv_text, print_csv
 from lbd.cli.ctl.jobs.filters import Period, add_view, chosen_and_sorted
 from lbd.cli.ctl.jobs.listing import field_text, show
+from lbd.cli.ctl.jobs.off_record import CHECKPOINT, OffRecord, off_record
 from lbd.cli.ctl.verb import Verb, complain_of, reading, say
 from lbd.cli.program import Parser
 from lbd.console.daemons import Daemons
 from lbd.console.figures import Clock
-from lbd.console.jobs import HISTORY_STATES, Filters, fetch, not_shown, unknown_host
+from lbd.console.jobs import HISTORY_STATES, Filters, not_shown, unknown_host
 from lbd.console.output import own_page, print_json, put, wrapped
-from lbd.console.reply import Json, number, tables, text, texts
-from lbd.console.usage_hosts import gather, of_host
-from lbd.dispatch.core.job_selection import is_selector
-from lbd.errors import ConfigError, LbdError
-from lbd.model import ENDED_NAMES, JobState
-from lbd.text.job_phrases import DISPATCHER
+from lbd.console.record_gaps import gap_lines, gaps_within
+from lbd.console.reply import Json, number, tables, text
+from lbd.console.usage_hosts import Gathered, OfHost, gather, of_host
+from lbd.errors import ConfigError
+from lbd.model import JobState
 from lbd.text.units import counted
 
 USUAL_LIMIT = 100
@@ -35,7 +36,8 @@ def add_options(parser: Parser) -> None:
     add_view(parser, HISTORY_STATES)
     parser.add_argument("--all", action="store_true",
                         help="also queued jobs that are in no host's record: those that "
-                             "ended before any host began them or were lost with it")  # fmt: skip
+                             "ended before any host began them, were lost with it, or could not "
+                             "be recorded")  # fmt: skip
     parser.add_argument("--drains", action="store_true",
                         help="list drains of hosts instead: who, when and why")  # fmt: skip
     parser.add_argument("--csv", action="store_true",
@@ -48,29 +50,25 @@ def history(daemons: Daemons, options: argparse.Namespace) -> int:
     limit: int = USUAL_LIMIT if options.limit is None else options.limit
     filters, now_s = Filters.of(options), time.time()
     period = Period.of(options, now_s)
-    question: dict[str, object] = {
-        "user": filters.user or "",
-        "name": filters.name or "",
-        "states": sorted(filters.states or ()),
-        "ran_on": filters.host or "",
-        "since": period.since_s or 0.0,
-        "until": period.until_s or 0.0,
-    }
+    question = question_of(filters, period)
     # the latest may not be the first in that order
     each = max(limit, SORTED) if options.sort else limit
     gathered = gather(daemons, lambda host: of_host(daemons, host, question, each))
     status = complain_of(gathered.missing)
     complain_of_withheld({host: one.withheld for host, one in gathered.answers.items()})
     found = [job for one in gathered.answers.values() for job in one.jobs]
-    unrecorded: list[Json] = []
+    off = OffRecord()
     if options.all or options.csv:
-        unrecorded, why = not_on_record(daemons, {text(job, "id") for job in found})
-        unrecorded = chosen_and_sorted(unrecorded, options, now_s)
-        if options.all and why:
-            say(f"{why}: jobs that are in no host's record are not shown; see `lbctl doctor`")
+        off = off_record(
+            daemons, gathered.answers, found, in_list(options, now_s, end_of_latest(found, limit))
+        )
+        status = complain_of(off.silent) or status
+        if options.all and off.queue_trouble:
+            say(f"{off.queue_trouble}: jobs that are in no host's record are not shown; "
+                "see `lbctl doctor`")  # fmt: skip
             status = EXIT_FAILED
     if options.all:
-        found += unrecorded
+        found += off.jobs
     found.sort(key=lambda job: number(job, "finished"))
     found = chosen_and_sorted(found, options, now_s)
     more = len(found) > limit or any(one.more for one in gathered.answers.values())
@@ -89,9 +87,9 @@ def history(daemons: Daemons, options: argparse.Namespace) -> int:
         only_of = next((one.only_of for one in gathered.answers.values()), "")
         hidden = not_shown(only_of, options.user)
         say(hidden or unknown_host(daemons, options.host) or "no jobs")
-    if unrecorded and not options.all:
-        say(f"not in this list, since they are in no host's record: "
-            f"{counted(len(unrecorded), 'queued job')}; --all lists them, too")  # fmt: skip
+    complain_of_off_record(off.jobs, found, options)
+    is_cut = not options.sort and (more or period.since_s is None)
+    complain_of_gaps(gathered, found if is_cut else (), period, Clock(now_s, options.utc))
     if not (options.json or options.csv or options.fields) and filters in (
         Filters(),
         Filters(host=filters.host),
@@ -102,26 +100,77 @@ def history(daemons: Daemons, options: argparse.Namespace) -> int:
     return status
 
 
-def not_on_record(daemons: Daemons, recorded: Collection[str]) -> tuple[list[Json], str]:
-    """Returns the ended jobs of the queue that no host has on record, since none began them or they
-    were lost with their host; and why these are not known, or "". `recorded`: ids on record."""
-    try:
-        reply = fetch(daemons, ended_too=True, tasks=True, of_hosts=False)
-    except LbdError as problem:
-        return [], str(problem)
-    found = [
-        job
-        for job in tables(reply, "jobs")
-        if is_selector(text(job, "id"))
-        and text(job, "state") in ENDED_NAMES
-        and (not job.get("started") or (is_lost(job) and job["id"] not in recorded))
-    ]
-    is_missing = DISPATCHER in texts(reply, "missing")
-    return found, f"{DISPATCHER} did not answer" if is_missing else ""
+def question_of(filters: Filters, period: Period) -> dict[str, object]:
+    """Returns what each host is asked for."""
+    return {
+        "user": filters.user or "",
+        "name": filters.name or "",
+        "states": sorted(filters.states or ()),
+        "ran_on": filters.host or "",
+        "since": period.since_s or 0.0,
+        "until": period.until_s or 0.0,
+    }
 
 
-def is_lost(job: Json) -> bool:
-    return text(job, "state") == JobState.LOST.value
+def end_of_latest(found: Sequence[Json], limit: int) -> float:
+    """Returns the time before which jobs have ended that a list of the latest has no room for."""
+    ends = sorted(number(job, "finished") for job in found if job.get("finished"))
+    return ends[-limit] if 0 < limit <= len(ends) else -math.inf
+
+
+def in_list(
+    options: argparse.Namespace, now_s: float, latest_s: float
+) -> Callable[[Iterable[Json]], list[Json]]:
+    """Returns what picks the jobs for the list; `latest_s`: as `end_of_latest` says."""
+
+    def picked(jobs: Iterable[Json]) -> list[Json]:
+        chosen = chosen_and_sorted(jobs, options, now_s)
+        return [job for job in chosen if options.sort or not number(job, "finished") < latest_s]
+
+    return picked
+
+
+def complain_of_gaps(
+    gathered: Gathered[OfHost], listed: Sequence[Json], period: Period, clock: Clock
+) -> None:
+    """Says what hosts could not record of that time or, of a list of the latest, since the first of
+    these jobs. Commands that were submitted within that time have ended later."""
+    begin_s = max(period.since_s or 0.0, *(number(job, "finished") for job in listed[:1]), 0.0)
+    gaps = {
+        host: gaps_within(one.gaps, begin_s, math.inf) for host, one in gathered.answers.items()
+    }
+    for line in gap_lines(gaps, clock):
+        say(line)
+
+
+def complain_of_off_record(
+    jobs: Sequence[Json], listed: Sequence[Json], options: argparse.Namespace
+) -> None:
+    """Says by what a complete list and the sums of `lbctl stats` differ. `jobs`: of the queue, that
+    are in no host's record."""
+    if not (options.all or options.csv):
+        return
+    ends = {end_of(job) for job in jobs} if options.all else ()
+    kinds = {
+        "queued job": ("in no host's record", lambda job: end_of(job) in ends),
+        "stop": ("at a checkpoint", lambda job: text(job, "state") == CHECKPOINT),
+        "command": ("whose end nobody saw", is_open),
+    }
+    counts = {noun: sum(map(belongs, listed)) for noun, (_, belongs) in kinds.items()}
+    if parts := [f"{counted(n, noun)} {kinds[noun][0]}" for noun, n in counts.items() if n]:
+        say(f"in this list, but not in `lbctl stats`: {', '.join(parts)}")
+    if jobs and not options.all:
+        say(f"not in this list, since they are in no host's record: "
+            f"{counted(len(jobs), 'queued job')}; --all lists them, too")  # fmt: skip
+
+
+def end_of(job: Json) -> tuple[str, float]:
+    """Returns what tells the end of a job from others of the same id."""
+    return text(job, "id"), number(job, "finished")
+
+
+def is_open(job: Json) -> bool:
+    return text(job, "state") == JobState.UNKNOWN.value and not job.get("finished")
 
 
 def csv_row(job: Json, *, utc: bool) -> list[str]:
@@ -201,6 +250,8 @@ EXAMPLES = (
 )
 ABOUT = (
     "List ended jobs, as far as each host shows them here. A queued job that ended before any host "
-    "began it is in no host's record: `--all` lists it, too."
+    "began it, or that its host could not record, is in no host's record: `--all` lists it, too, "
+    "as the queue knows it. A line says how many commands a host could not record, and when they "
+    "ended."
 )
 VERBS = {"history": Verb(reading(history), add_options, EXAMPLES, ABOUT)}

@@ -270,3 +270,41 @@ def test_the_screen_says_how_many_jobs_have_no_cpu_time(daemon, capsys, jobs, me
     assert lbctl.main(["stats"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line for line in lines if "CPU: " in line] == [f"SLOWDOWN, CPU: {says}"] * bool(says)
+
+
+def test_what_is_not_on_record_of_that_time_is_said(daemon, capsys):
+    """It was forgotten with a restart of the LBM, and said of any time."""
+    now_s = time.time()
+    ago = [{"commands": 7, "since": now_s - 9e5, "until": now_s - 8e5, "not_yet": False}]
+    lost = [{"commands": 3, "since": now_s - 900, "until": now_s - 300, "not_yet": False}]
+    waiting = [{"commands": 1, "since": now_s - 2, "until": now_s - 2, "not_yet": True}]
+    told = {
+        "h1": {"gaps": [*ago, *lost], "lost": 10},
+        "h2": {"gaps": waiting, "trouble": "database or disk is full"},
+    }
+    sums = {**ANSWER, "all": row("", 1), "by_command": []}
+    daemon("lim", status=STATUS)
+    daemon("lbm", stats=lambda request: {"ok": True, **sums, **told[request["of"]]})
+    assert lbctl.main(["stats", "--json", "--since", "1d"]) == 0
+    said = capsys.readouterr()
+    first, second = said.err.splitlines()
+    assert first.startswith("lbctl: h1 could not record 3 commands that ended between ")
+    assert second.startswith("lbctl: h2 has not yet recorded 1 command that ended at ")
+    assert second.endswith(": database or disk is full")
+    found = json.loads(said.out)
+    assert found["not_recorded"] == 3
+    assert found["gaps"] == [{"host": "h1", **lost[0]}, {"host": "h2", **waiting[0]}]
+    assert lbctl.main(["stats", "--csv", "--since", "14d"]) == 0
+    said = capsys.readouterr().err
+    assert "10 commands" in said
+    assert ", in 2 periods" in said
+
+
+def test_a_host_of_an_earlier_release_says_only_how_many(daemon, capsys):
+    sums = {**ANSWER, "all": row("", 1), "by_command": [], "lost": 4}
+    daemon("lim", status=STATUS)
+    daemon("lbm", stats=lambda _: {"ok": True, **sums})
+    assert lbctl.main(["stats", "--json"]) == 0
+    said = capsys.readouterr()
+    assert said.err.splitlines()[0] == "lbctl: h1 could not record 4 commands"
+    assert json.loads(said.out)["not_recorded"] == 8

@@ -21,6 +21,8 @@ from lbd.lbm.handover.records import ClientState, LinkTo, StreamState
 from lbd.lbm.keeper_link import ProcessExit
 from lbd.lbm.link import wire
 from lbd.lbm.link.accepted_links import AcceptedLinks
+from lbd.lbm.usage.backlog import Unrecorded
+from lbd.lbm.usage.gaps import Gap
 from lbd.local.budget import Budget
 from lbd.net.gen.handover_pb2 import Handover
 from tests.unit.lbm.handover.passing import handed_over
@@ -73,6 +75,16 @@ def test_an_unreadable_client_is_given_up_alone():
     unknown.record.fields[0].name = "new"
     left = parse(message(clients=[unknown, known], descriptors=2), Given([-1, 7, 8]), 2)
     assert left.clients == [ClientState(codec.Fd(7))]
+
+
+def test_unreadable_records_for_the_accounting_are_given_up_alone():
+    left = parse(
+        message(unrecorded=codec.write(Unrecorded(lost=Gap(2, 1.0, 3.0)), Bundle())), Given([-1]), 0
+    )
+    assert left.unrecorded == Unrecorded((), Gap(2, 1.0, 3.0))
+    assert parse(message(), Given([-1]), 0).unrecorded is None
+    unknown = codec.write(StreamState(""), Bundle())
+    assert parse(message(unrecorded=unknown, jobs=["5.1"]), Given([-1]), 0).jobs == ["5.1"]
 
 
 class Leaving(Link):

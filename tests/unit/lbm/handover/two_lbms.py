@@ -192,7 +192,9 @@ class Lbm:
         )
         self.links = AcceptedLinks(self.host)
         self.streams = PeerLinks(peers, 5.0, LATE_S)
-        self.home = SimpleNamespace(streams=self.streams)
+        self.home = SimpleNamespace(
+            streams=self.streams, usage=SimpleNamespace(finish=lambda: None)
+        )
         self.talks = {}  # conversations of commands sent from here, by token and number
         if record is not None:
             data, talks = record

@@ -10,11 +10,15 @@ from lbd.config.access import AdminConfig, AdmissionConfig, UsersConfig
 from lbd.config.schema import Config, HostConfig, StatsConfig
 from lbd.errors import PeerError
 from lbd.lbm.session.usage_questions import (
+    GAPS_MAX,
+    PAST_MAX,
     PATTERN_CHARS,
     STATES_MAX,
     UsageAnswers,
+    gaps_json,
     stats_json,
 )
+from lbd.lbm.usage.gaps import Gap
 from lbd.lbm.usage.record import Usage
 from lbd.lbm.usage.store import UsageStore
 from lbd.local.caller import Caller
@@ -29,6 +33,8 @@ from lbd.net.gen import lbm_pb2 as pb
         pb.PastRequest(states=["x" * (PATTERN_CHARS + 1)]),
         pb.PastRequest(states=["done"] * (STATES_MAX + 1)),
         pb.PastRequest(before_number=(1 << 64) - 1),
+        pb.PastRequest(ids=["1"] * (PAST_MAX + 1)),
+        pb.PastRequest(ids=["1" * (PATTERN_CHARS + 1)]),
     ],
 )
 async def test_a_host_may_ask_no_longer_question_than_a_user(asked):
@@ -71,6 +77,9 @@ class Log:
 
     def __init__(self, store):
         self.store = store
+
+    def gaps(self):
+        return [*self.store.gaps(), Gap(1, NOW, NOW, not_yet=True)]
 
     async def ask(self, question):
         return question(self.store)
@@ -139,6 +148,33 @@ async def test_where_numbers_count_a_namesake_elsewhere_has_no_past_here(ended):
     asked = pb.StatsRequest(user="ann", uid=2003)
     stats = await by_uid.stats(asked, "h2")
     assert stats.all.jobs == 1
+
+
+async def test_a_host_says_which_jobs_it_has_on_record_and_what_it_lacks(ended):
+    answers = ended(admin_hosts=("h2",))
+    assert await shown(answers, ids=["4", "h1-2", "99"]) == ({"h1-2", "4"}, "")
+    answers._log.store.add([], Gap(3, NOW - 9.0, NOW - 8.0))
+    past = await answers.past(pb.PastRequest(limit=1, ids=["99"]), "h2")
+    stats = await answers.stats(pb.StatsRequest(), "h2")
+    assert past.goes_by_ids
+    for reply in (past, stats):
+        assert gaps_json(reply.gaps) == [
+            {"commands": 3, "since": NOW - 9.0, "until": NOW - 8.0, "not_yet": False},
+            {"commands": 1, "since": NOW, "until": NOW, "not_yet": True},
+        ]
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [pb.Gap(commands=1 << 60, until=1.0), pb.Gap(commands=1, since=math.nan, until=1.0),
+     pb.Gap(commands=1, since=2.0, until=1.0), pb.Gap(commands=1, until=math.inf),
+     pb.Gap(commands=1, since=-1.0)],
+)  # fmt: skip
+def test_gaps_that_cannot_be_are_those_of_no_host(lie):
+    with pytest.raises(PeerError, match="not numbers"):
+        gaps_json([lie])
+    assert gaps_json([pb.Gap(until=1.0)]) == []
+    assert len(gaps_json([pb.Gap(commands=1, until=1.0)] * 1000)) == GAPS_MAX
 
 
 class Other:

@@ -3,6 +3,7 @@
 import os
 import select
 import shlex
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -14,11 +15,18 @@ import pytest
 from lbd.config.schema import Config, HostConfig, StatsConfig
 from lbd.errors import Unavailable
 from lbd.lbm.core.jobs import Job, Jobs
+from lbd.lbm.handover import codec
+from lbd.lbm.handover.fds import Bundle, Given
 from lbd.lbm.session.local_cpu import LocalCpu, knows_results
+from lbd.lbm.usage import backlog
 from lbd.lbm.usage import log as usage_log
+from lbd.lbm.usage.backlog import Unrecorded
+from lbd.lbm.usage.gaps import Gap
 from lbd.lbm.usage.log import UsageLog
+from lbd.lbm.usage.store import UsageStore
 from lbd.load.process_table import task_of
 from lbd.model import HostId, JobId, JobState
+from tests.unit.until import until
 
 NOW = time.time()
 BUSY = "import os\nwhile sum(os.times()[:2]) < 0.2: pass"
@@ -29,12 +37,12 @@ def config(tmp_path):
     return Config(host=HostConfig(name="h1", state_dir=str(tmp_path)))
 
 
-def run_jobs(log, names, **more):
+def run_jobs(log, names, finished_s=NOW + 2.0, **more):
     jobs = Jobs(10, log.note)
     for name in names:
         given = {"submitted": NOW, "started": NOW, "host": HostId("h1"), **more}
         jobs.add(Job(JobId(name), (b"cc",), "ann", HostId("h1"), **given))
-        jobs.end(JobId(name), JobState.DONE, NOW + 2.0, 0, 1.0, given.get("reason", ""))
+        jobs.end(JobId(name), JobState.DONE, finished_s, 0, 1.0, given.get("reason", ""))
 
 
 async def count(log):
@@ -85,29 +93,119 @@ async def test_a_command_that_continues_without_us_has_not_ended(config):
     await log.close()
 
 
-async def test_an_unwritable_disk_costs_only_the_record(config, caplog):
-    log = UsageLog(replace(config, host=replace(config.host, state_dir="/proc/no")))
+@pytest.fixture
+def away(config, tmp_path):
+    """Returns a configuration whose state directory does not exist, and that directory."""
+    path = tmp_path / "state"
+    return replace(config, host=replace(config.host, state_dir=str(path))), path
+
+
+async def gaps(log):
+    return await log.ask(lambda _: log.gaps())
+
+
+async def test_an_unwritable_disk_costs_nothing_while_there_is_room_in_memory(away, caplog):
+    config, path = away
+    log = UsageLog(config)
     for name in "abc":
         run_jobs(log, name)
         with pytest.raises(Unavailable, match="accounting cannot be read"):
             await count(log)
-    assert log.lost == 3
     assert "No such file" in log.trouble
     lines = [record.message.partition(":")[0] for record in caplog.records]
     assert lines == ["cannot record jobs in the accounting"]  # once, not for each
+    path.mkdir()
+    assert await count(log) == 3
+    assert (log.lost, log.trouble, await gaps(log)) == (0, "", [])
     await log.close()
 
 
-async def test_recording_resumes_when_the_disk_is_back(config, tmp_path):
-    path = tmp_path / "state"
-    log = UsageLog(replace(config, host=replace(config.host, state_dir=str(path))))
+async def test_they_are_written_though_nothing_more_happens(away, monkeypatch):
+    monkeypatch.setattr(usage_log, "RETRY_S", 0.02)
+    config, path = away
+    log = UsageLog(config)
     run_jobs(log, "a")
-    with pytest.raises(Unavailable):
-        await count(log)
+    log._flush()
+    await until(lambda: log.trouble)
     path.mkdir()
-    run_jobs(log, "b")
+    await until(lambda: not log._writer.is_behind)
     assert await count(log) == 1
-    assert (log.lost, log.trouble) == (1, "")
+    await log.close()
+
+
+async def test_beyond_the_room_in_memory_they_are_counted_for_good(away, monkeypatch, caplog):
+    monkeypatch.setattr(backlog, "KEPT_MAX", 2)
+    config, path = away
+    log = UsageLog(config)
+    run_jobs(log, "ab")
+    for at, name in enumerate("cd"):
+        run_jobs(log, name, finished_s=NOW + 10.0 * at)
+        with pytest.raises(Unavailable):
+            await count(log)
+    assert [line for line in caplog.messages if "only counted" in line] != []
+    path.mkdir()
+    assert await count(log) == 2
+    assert (await gaps(log), log.lost) == ([Gap(2, NOW, NOW + 10.0)], 2)
+    await log.close()
+    after = UsageLog(config)
+    after.begin()
+    assert await gaps(after) == [Gap(2, NOW, NOW + 10.0)]
+    assert after.lost == 2, "the counter goes on"
+    await after.close()
+
+
+async def test_the_next_lbm_writes_what_the_last_one_could_not(away):
+    config, path = away
+    log = UsageLog(config)
+    run_jobs(log, "ab")
+    left = log.finish()
+    assert [usage.id for usage in left.usages] == ["a", "b"]
+    assert read_again(left) == left == log.finish()
+    path.mkdir()
+    after = UsageLog(config)
+    after.begin(left)
+    assert (await count(after), await gaps(after)) == (2, [])
+    await after.close()
+
+
+def read_again(left):
+    return codec.read(Unrecorded, codec.write(left, Bundle()), Given([]))
+
+
+async def test_what_an_lbm_that_was_killed_could_not_write_is_counted(config, monkeypatch):
+    log = UsageLog(config)
+    log.begin()
+    assert await count(log) == 0
+    with monkeypatch.context() as full:
+        full.setattr(UsageStore, "add", no_room)
+        run_jobs(log, "ab", finished_s=NOW)
+        run_jobs(log, "c", finished_s=NOW + 60.0)
+        assert await gaps(log) == [Gap(3, NOW, NOW + 60.0, not_yet=True)]
+    killed, log = log, UsageLog(config)
+    log.begin()
+    found = await gaps(log)
+    assert [(gap.commands, gap.not_yet) for gap in found] == [(3, False)]
+    assert (found[0].since, found[0].until) == pytest.approx((NOW, NOW + 60.0), abs=0.001)
+    await log.close()
+    again = UsageLog(config)
+    again.begin()
+    assert len(await gaps(again)) == 1, "once"
+    await again.close()
+    killed._works.put(None)
+
+
+def no_room(*_):
+    problem = sqlite3.OperationalError("database or disk is full")
+    problem.sqlite_errorcode = sqlite3.SQLITE_FULL
+    raise problem
+
+
+async def test_the_lbm_goes_on_if_it_cannot_hand_over(config):
+    log = UsageLog(config)
+    run_jobs(log, "a")
+    log.finish()
+    run_jobs(log, "b")
+    assert await count(log) == 2
     await log.close()
 
 
@@ -115,8 +213,8 @@ async def test_the_queue_of_unwritten_records_is_bounded(config, monkeypatch):
     monkeypatch.setattr(usage_log, "PENDING_MAX", 5)
     log = UsageLog(config)
     run_jobs(log, "abcdefgh")
-    assert log.lost == 3
     assert await count(log) == 5
+    assert (log.lost, [gap.commands for gap in await gaps(log)]) == (3, [3])
     await log.close()
 
 

@@ -129,22 +129,35 @@ def test_a_list_for_a_spreadsheet_has_the_slot_hours(daemon, capsys):
     assert lbctl.main(["history", "--drains", "--csv"]) == 2
 
 
+def past_of(recorded, *, is_older=False, **more):
+    """Returns what h1 answers: the jobs on record, or those of them that are asked for by id."""
+
+    def answer(request):
+        ids = [] if is_older else request.get("ids") or []
+        jobs = [job for job in recorded if not ids or job["id"] in ids][: request["limit"]]
+        return {"ok": True, "jobs": jobs, "more": False, "goes_by_ids": not is_older, **more}
+
+    return answer
+
+
+QUEUED = {**JOB, "id": "12", "started": None, "state": "cancelled", "host": None}
+LOST = {**JOB, "state": "lost"}
+
+
 @pytest.fixture
 def of_queue(daemon):
     """What the queue has, two of which are in no host's record. Returns the LBM."""
-    queued = {**JOB, "id": "12", "started": None, "state": "cancelled", "host": None}
-    lost = {**JOB, "state": "lost"}
     of_queue = [
-        queued, {**lost, "id": "13_2", "submitted": NOW_S - 70, "finished": NOW_S - 30},
-        {**queued, "state": "pending"},  # may yet begin
-        {**queued, "started": NOW_S},  # on record where it ran
-        {**lost, "id": "14"},  # likewise
-        {**queued, "id": "h1-8"},  # on record where it was typed
-        {**queued, "submitted": NOW_S - 9000},
+        QUEUED, {**LOST, "id": "13_2", "submitted": NOW_S - 70, "finished": NOW_S - 30},
+        {**QUEUED, "state": "pending"},  # may yet begin
+        {**JOB, "id": "15"},  # on record where it ran
+        {**LOST, "id": "14"},  # likewise
+        {**QUEUED, "id": "h1-8"},  # on record where it was typed
+        {**QUEUED, "submitted": NOW_S - 9000},
     ]  # fmt: skip
     daemon("lim", status=STATUS, drains={"drains": []})
-    recorded = [JOB, {**JOB, "id": "14", "state": "lost"}]
-    return daemon("lbm", past={"jobs": recorded, "more": False}, jobs={"jobs": of_queue})
+    recorded = [{**LOST, "id": "14"}, {**JOB, "id": "15"}, JOB]
+    return daemon("lbm", past=past_of(recorded), jobs={"jobs": of_queue})
 
 
 def test_a_list_for_a_spreadsheet_says_which_jobs_are_in_no_record(of_queue, capsys):
@@ -160,9 +173,11 @@ def test_a_list_for_a_spreadsheet_says_which_jobs_are_in_no_record(of_queue, cap
 
 def test_one_list_has_all_jobs_also_those_that_no_host_began(of_queue, capsys):
     said = shown(capsys, "--all", "--csv", "--since", "1h")
-    assert said.err == ""
+    assert said.err == (
+        "lbctl: in this list, but not in `lbctl stats`: 2 queued jobs in no host's record\n"
+    )
     rows = list(csv.DictReader(said.out.splitlines()))
-    assert sorted(row["id"] for row in rows) == ["12", "13_2", "14", "h1-7"]
+    assert sorted(row["id"] for row in rows) == ["12", "13_2", "14", "15", "h1-7"]
     assert rows[-1]["id"] == "13_2"  # by when they ended
     never_began = next(row for row in rows if row["id"] == "12")
     assert (never_began["state"], never_began["started"], never_began["slot_hours"]) == (
@@ -175,3 +190,94 @@ def test_one_list_has_all_jobs_also_those_that_no_host_began(of_queue, capsys):
         "see `lbctl doctor`\n"
     )
     assert lbctl.main(["history", "--all", "--drains"]) == 2
+
+
+def listed(capsys, *words):
+    """Returns the ids with --all."""
+    return [job["id"] for job in json.loads(shown(capsys, "--all", "--json", *words).out)]
+
+
+def test_a_job_that_its_host_could_not_record_is_listed_as_the_queue_knows_it(daemon, capsys):
+    """It was in no list, without a word: its host's disk was full when it ended."""
+    daemon("lim", status=STATUS, drains={"drains": []})
+    on_record = {**JOB, "id": "20"}
+    job = {**JOB, "id": "21", "slots": 3, "started": NOW_S - 3610.0, "submitted": NOW_S - 3700.0}
+    server = daemon("lbm", past=past_of([on_record]), jobs={"jobs": [on_record, job]})
+    said = shown(capsys, "--all", "--csv")
+    hours = {row["id"]: row["slot_hours"] for row in csv.DictReader(said.out.splitlines())}
+    assert (hours.keys(), float(hours["21"])) == ({"20", "21"}, pytest.approx(2.95))
+    assert [one["ids"] for one in server.asked if one.get("ids")] == [["21"]]
+
+
+def test_what_stats_do_not_count_is_said_with_a_complete_list(daemon, capsys):
+    """The slot-hours of the list were more than those of `lbctl stats`, without a word."""
+    unseen = {**JOB, "state": "unknown", "finished": None}
+    on_record = [{**JOB, "id": "29", "state": "checkpoint"}, JOB, unseen, unseen]
+    daemon("lim", status=STATUS, drains={"drains": []})
+    daemon("lbm", past=past_of(on_record), jobs={"jobs": []})
+    said = "1 stop at a checkpoint, 2 commands whose end nobody saw"
+    for words in (("--csv",), ("--all",)):
+        err = shown(capsys, *words).err
+        assert err == f"lbctl: in this list, but not in `lbctl stats`: {said}\n"
+    assert shown(capsys).err == ""
+
+
+def test_no_job_is_listed_twice_though_its_record_is_not_among_those_asked_for(daemon, capsys):
+    """As after it was queued again: its record has a later time of submission."""
+    daemon("lim", status=STATUS, drains={"drains": []})
+    in_queue = [{**JOB, "id": "22", "finished": NOW_S - 60}, {**JOB, "id": "23"}]
+
+    def answer(request):
+        return past_of(in_queue if request.get("ids") else [])(request)
+
+    daemon("lbm", past=answer, jobs={"jobs": in_queue})
+    assert listed(capsys) == []
+
+
+EARLIER = {"submitted": NOW_S - 900.0, "started": NOW_S - 890.0, "finished": NOW_S - 880.0}
+
+
+@pytest.mark.parametrize("other", [{"state": "checkpoint"}, EARLIER])
+def test_the_record_of_another_end_is_not_that_of_this_one(daemon, capsys, other):
+    """It stopped at a checkpoint, was queued again, or had the id in a ledger that was lost."""
+    daemon("lim", status=STATUS, drains={"drains": []})
+    job = {**JOB, "id": "24"}
+    record = {**job, "finished": NOW_S - 71.0, **other}
+    daemon("lbm", past=past_of([record]), jobs={"jobs": [job]})
+    said = shown(capsys, "--all", "--json")
+    assert [one["id"] for one in json.loads(said.out)] == ["24", "24"]
+    assert "`lbctl stats`: 1 queued job in no host's record" in said.err
+
+
+@pytest.mark.parametrize("how", [{"is_older": True}, {"withheld": "admin.hosts"}])
+def test_what_a_host_does_not_say_is_not_taken_for_missing(daemon, capsys, how):
+    daemon("lim", status=STATUS, drains={"drains": []})
+    in_queue = [{**JOB, "id": "25"}, {**LOST, "id": "26"}, {**QUEUED, "id": "27"}]
+    daemon("lbm", past=past_of([], **how), jobs={"jobs": in_queue})
+    assert listed(capsys) == ["26", "27"]
+
+
+def test_a_host_that_is_gone_has_no_record_of_its_jobs(daemon, capsys):
+    daemon("lim", status=STATUS, drains={"drains": []})
+    daemon("lbm", past=past_of([]), jobs={"jobs": [{**JOB, "id": "28", "host": "h9"}]})
+    assert listed(capsys) == ["28"]
+
+
+def test_a_list_of_the_latest_asks_for_no_older_ones(daemon, capsys):
+    daemon("lim", status=STATUS, drains={"drains": []})
+    old = [{**JOB, "id": str(number), "finished": NOW_S - 75.0} for number in range(30, 40)]
+    server = daemon("lbm", past=past_of([JOB]), jobs={"jobs": old})
+    assert listed(capsys, "--limit", "1") == ["h1-7"]
+    assert not [one for one in server.asked if one.get("ids")]
+
+
+def test_what_hosts_could_not_record_is_said_once(daemon, capsys):
+    daemon("lim", status=STATUS, drains={"drains": []})
+    gaps = [{"commands": 3, "since": NOW_S - 900.0, "until": NOW_S - 300.0, "not_yet": False}]
+    past = {"ok": True, "jobs": [JOB], "more": False, "gaps": gaps}
+    daemon("lbm", past=lambda _: past, jobs={"jobs": []})
+    for words in ((), ("--csv",), ("--json",), ("--all",)):
+        (line,) = shown(capsys, *words, "--since", "1h").err.splitlines()
+        assert line.startswith("lbctl: h1 could not record 3 commands that ended between ")
+    assert shown(capsys, "--since", "1m").err == "lbctl: no jobs\n"
+    assert shown(capsys).err == "", "it was before the oldest job of the list"

@@ -1,0 +1,54 @@
+"""What the hosts' accounting lacks, in words. Pure."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+
+from lbd.console.figures import Clock
+from lbd.console.reply import Json, number, whole
+from lbd.text.units import counted
+
+NOBODY: Mapping[str, str] = MappingProxyType({})
+
+
+def gaps_within(gaps: Iterable[Json], since_s: float, until_s: float) -> list[Json]:
+    """Returns the gaps with commands that may have ended in that time."""
+    return [
+        gap for gap in gaps if number(gap, "until") >= since_s and number(gap, "since") <= until_s
+    ]
+
+
+def lost_in(gaps: Iterable[Json]) -> int:
+    """Returns how many commands will never be on record."""
+    return sum(whole(gap, "commands") for gap in gaps if not gap.get("not_yet"))
+
+
+def gap_lines(
+    gaps: Mapping[str, Sequence[Json]], clock: Clock, troubles: Mapping[str, str] = NOBODY
+) -> list[str]:
+    """Both are by host; `troubles`: why it cannot record now, if that is known. Returns at most two
+    lines for each host."""
+    lines = []
+    for host, found in sorted(gaps.items()):
+        lost = [gap for gap in found if not gap.get("not_yet")]
+        waiting = [gap for gap in found if gap.get("not_yet")]
+        if lost:
+            lines.append(f"{host} could not record {what_of(lost, clock)}")
+        if waiting:
+            why = troubles.get(host)
+            said = f"{host} has not yet recorded {what_of(waiting, clock)}"
+            lines.append(f"{said}: {why}" if why else said)
+    return lines
+
+
+def what_of(gaps: Sequence[Json], clock: Clock) -> str:
+    """Formats `3 commands that ended between 17:20:13 and 17:31:02`. A host of an earlier release
+    does not say when they ended."""
+    commands = counted(sum(whole(gap, "commands") for gap in gaps), "command")
+    begun, ended = number(gaps[0], "since"), number(gaps[-1], "until")
+    if math.isnan(begun) or math.isnan(ended):
+        return commands
+    since, until = clock.time_of_day(begun), clock.time_of_day(ended)
+    period = f"at {since}" if since == until else f"between {since} and {until}"
+    times = f", in {len(gaps)} periods" if len(gaps) > 1 else ""
+    return f"{commands} that ended {period}{times}"
