@@ -344,7 +344,7 @@ def foreseen(
 
 def after(first: Within, end: End) -> Within:
     """Returns the end of what begins then. Both are from now."""
-    return first.then(Within.of(End(max(0.0, end.mean_s - first.mean_s), end.sd_s)))
+    return first.then(Within.of(replace(end, mean_s=max(0.0, end.mean_s - first.mean_s))))
 
 
 def reason(array: TargetArray, now_s: float, end: Within | None, begins: Begins | None) -> str:
