@@ -9,7 +9,7 @@ from bisect import insort
 from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
 
-PLAYED_MAX = 100  # waiting tasks; some 10 µs each
+PLAYED_MAX = 64  # waiting tasks; some 5 µs each
 
 
 def played_s(

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from lbd.dispatch.core.discipline import QueuedJob
 from lbd.dispatch.core.outlook.lives import Lives
@@ -252,7 +253,8 @@ class TargetArray:
             before_s = before_deadline_s(slots, left + 1, mean_s) if self.has_deadline else 0.0
             return next_slots(slots, left, by_s - before_s - at_s, mean_s, most, batch.drain)
 
-        run_s, free_s = self._run_s(now_s), self.starts_s(max(slots, most), next_s)
+        run_s = self._run_s(now_s)
+        free_s = self.starts_s(min(max(slots, most), batch.left), next_s)
         sd = max(LEAST_SPREAD, math.sqrt(self.times.spread / batch.mean.tasks))
         off = min(SURE * sd, MOST_OFF)
         return [
@@ -293,6 +295,11 @@ def before_deadline_s(slots: int, left: int, mean_s: float) -> float:
     and a small, nearly normal part.
     """
     at_once = min(max(1, slots), max(1, left))
-    late_s = quantile_s(DEADLINE_CHANCE, at_once, at_once, mean_s) - mean_s * harmonic(at_once)
-    steered = min(max(0, left - at_once), STEERED) / at_once**2
-    return math.hypot(late_s, SURE * mean_s * math.sqrt(steered))
+    return mean_s * before_deadline(at_once, min(max(0, left - at_once), STEERED))
+
+
+@lru_cache(maxsize=4096)
+def before_deadline(at_once: int, steered: int) -> float:
+    """Returns the same in means of a task. `steered`: tasks before the drain that count."""
+    late = quantile_s(DEADLINE_CHANCE, at_once, at_once, 1.0) - harmonic(at_once)
+    return math.hypot(late, SURE * math.sqrt(steered) / at_once)

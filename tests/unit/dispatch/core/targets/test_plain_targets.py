@@ -13,6 +13,7 @@ import pytest
 from lbd.dispatch.core.discipline import QueuedJob, Target
 from lbd.dispatch.core.targets.arrays import FRESH_S, SHARED_S, Targets
 from lbd.dispatch.core.targets.plan import SURE, UNKNOWN_TASKS
+from lbd.dispatch.core.targets.rounds import PLAYED_MAX
 from lbd.dispatch.core.targets.target_array import DEADLINE_CHANCE, PLAN_SHARE
 from lbd.dispatch.core.targets.task_times import EARLIER_COUNT, Earlier, TaskTimes
 from lbd.model import JobId
@@ -215,7 +216,7 @@ class PlainArray:
 
     def played(self, now_s):
         """As it will be decided at each end of a task."""
-        if not (self.times.may_be_alike and self.waiting <= 100) or self.may_be_late(
+        if not (self.times.may_be_alike and self.waiting <= PLAYED_MAX) or self.may_be_late(
             now_s, max(1, self.most)
         ):
             return []
@@ -319,7 +320,8 @@ class PlainArray:
         if abs(late_s) < 1.0:
             return f"{why}; it will end just in time on average"
         late = "late" if late_s > 0 else "early"
-        return f"{why}; it will end {show_duration(abs(late_s))} {late} on average"
+        fewer = "; fewer once fewer will do" if late_s < 0 and self.at_once > 1 else ""
+        return f"{why}; it will end {show_duration(abs(late_s))} {late} on average{fewer}"
 
     @property
     def when(self):
