@@ -119,7 +119,8 @@ def target_lines(one: Json, clock: Clock) -> list[str]:
         low, high = (time_phrase(float(at), clock, only_time=True) for at in ends)
         likely = f" (likely {low} to {high})" if low != high else ""
         left_s = end - clock.now_s  # the same figure as in the list
-        away = f"in about {forecast(left_s)}" if left_s > 0 else f"{duration_text(-left_s)} ago"
+        away = f"in about {forecast(left_s)}" if left_s >= 1 else "in less than 1s"
+        away = away if left_s > 0 else f"{duration_text(-left_s)} ago"
         lines.append(f"expected {time_phrase(end, clock, only_time=True)} ({away}){likely}")
     if why := text(target, "why"):
         running, left = int(number(target, "tasks_running")), int(number(target, "tasks_left"))

@@ -173,7 +173,8 @@ def outlook_lines(one: Json, clock: Clock) -> list[str]:
     counts = counts_of(one)
     if not any(counts.get(state) for state in (*INTERRUPTING, PENDING)) or one.get("target"):
         return []
-    return [f"ends     {end_line(*ended_of(counts), ran_s, whole(one, 'held'))}"]
+    running = sum(counts.get(state, 0) for state in INTERRUPTING)
+    return [f"ends     {end_line(*ended_of(counts), running, ran_s, whole(one, 'held'))}"]
 
 
 def time_lines(one: Json, clock: Clock) -> list[str]:

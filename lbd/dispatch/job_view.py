@@ -150,12 +150,12 @@ class JobViews:
         correction, raw_s = self._predictions.correction, reply.predicted_wait_s
         if raw_s > 0 and not job.needs:
             reply.predicted_by = self._predictions.doubted(reply.predicted_by)
-        if self._predictions.corrects(job, raw_s, is_rough=is_rough):
-            reply.comparable = self._predictions.comparable
-            if reply.HasField("predicted_wait_s"):
-                reply.predicted_wait_s = correction.corrected_s(raw_s)
-                low_s, high_s = correction.interval_90_s(raw_s)
-                reply.predicted_low_s, reply.predicted_high_s = low_s, high_s
+        reply.comparable = self._predictions.comparable(job, raw_s, is_rough=is_rough)
+        is_corrected = self._predictions.corrects(job, raw_s, is_rough=is_rough)
+        if is_corrected and reply.HasField("predicted_wait_s"):
+            reply.predicted_wait_s = correction.corrected_s(raw_s)
+            low_s, high_s = correction.interval_90_s(raw_s)
+            reply.predicted_low_s, reply.predicted_high_s = low_s, high_s
 
     def _with_target(self, reply: pb.JobInfo, live: Live) -> pb.JobInfo:
         targets, now_s = self._life.queues.targets, clock_s()

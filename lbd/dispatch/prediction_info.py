@@ -1,6 +1,7 @@
 """Predictions, and how earlier ones came true, as messages."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from lbd.dispatch.core.malleable.decision import KnownSpeedup
 from lbd.dispatch.core.malleable.prospects import Answer
@@ -29,19 +30,37 @@ def predict_info(
     return reply
 
 
-def why_guess(correction: Correction, waits_s: Sequence[float], needs: Needs) -> str:
+class Compared(NamedTuple):
+    """What earlier forecasts tell of how far to trust the next."""
+
+    jobs: int = 0  # as many came true, corrected by those before them or as they were
+    off_by: float = 1.0  # as they were, half of the last ones were off by this factor or more
+
+    @classmethod
+    def of(cls, found: Judgement, lately: Trust) -> "Compared":
+        """The first outcomes verify no interval, nor do those of predictions unlike all earlier
+        ones."""
+        intervals = found.intervals if found.helps else lately.intervals * lately.holds
+        is_trusted = found.helps or lately.comes_true
+        return cls(min(found.jobs, FEWEST + intervals) if is_trusted else 0, lately.off_by)
+
+
+def why_uncorrected(
+    correction: Correction, compared: Compared, waits_s: Sequence[float], needs: Needs
+) -> str:
     """Returns why these predictions were not corrected by what happened to earlier ones; "" if they
-    were."""
+    were. Without that they are guesses, unless the earlier ones came true as they were."""
     if needs:
         return "forecasts of jobs with needs are not compared with what happened"
     if correction.jobs < FEWEST:
         so_far = counted(correction.jobs, "forecast")
         return f"{so_far} so far could be compared with what happened, and {FEWEST} are needed"
-    if not correction.is_known:
-        return "correcting forecasts by what happened has not made them better lately"
-    if not all(map(correction.tells_of, waits_s)):
+    if not all(map(correction.is_within, waits_s)):
         return "no forecast that was compared with what happened was for so long or so short a wait"
-    return ""
+    off = f"half of the last forecasts were off by a factor of {compared.off_by:.1f}"
+    if not correction.is_known and compared.jobs:
+        return f"{off} at most, and correcting them makes them no better"
+    return "" if correction.is_known else f"{off} or more, and correcting them has not helped"
 
 
 def warning_of(asked: pb.PredictAsked, known: KnownSpeedup | None, largest: int) -> str:

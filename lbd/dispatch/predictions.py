@@ -44,22 +44,20 @@ from lbd.dispatch.intake import (
     are_hosts,
     is_speedup,
 )
-from lbd.dispatch.prediction_info import calibration_info, predict_info, warning_of, why_guess
+from lbd.dispatch.prediction_info import (
+    Compared,
+    calibration_info,
+    predict_info,
+    warning_of,
+    why_uncorrected,
+)
 from lbd.errors import LbdError
 from lbd.model import HostId, JobId
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.process.boot_clock import clock_s
 from lbd.text.needs_words import are_needs, read_needs_text
 from lbd.text.units import counted, show_duration
-from lbd.theory.calibration import (
-    FEWEST,
-    Bias,
-    CameTrue,
-    Correction,
-    Trust,
-    judged,
-    trust,
-)  # fmt: skip
+from lbd.theory.calibration import Bias, CameTrue, Correction, Trust, judged, trust
 
 LEARN_EVERY_S = 30.0
 LEARN_FROM = 1000  # the last ended jobs
@@ -116,7 +114,7 @@ class Predictions:
     forecast: Forecast = field(init=False)
     arrivals: Arrivals = field(init=False)
     correction: Correction = field(default_factory=Correction)  # of jobs' whole waits
-    comparable: int = 0
+    compared: Compared = field(default_factory=Compared)
     # that predictions hold, as they have not come true; the same wherever it is shown
     doubt: str = ""
     errors: list[object] = field(default_factory=list)  # [quantile, seconds], for metrics
@@ -179,6 +177,11 @@ class Predictions:
         learnt from waits for slots."""
         return not (job.needs or is_rough) and self.correction.tells_of(raw_s)
 
+    def comparable(self, job: QueuedJob, raw_s: float, *, is_rough: bool) -> int:
+        """Returns how many earlier forecasts say how far to trust this one."""
+        is_like = not (job.needs or is_rough) and self.correction.is_within(raw_s)
+        return self.compared.jobs if is_like else 0
+
     def begins(self, job: JobId, now_s: float) -> Begins | None:
         """Returns when the array of a waiting task with a target goes on, from now, as it is shown;
         None if unknown, or if the task does not wait in a queue."""
@@ -214,15 +217,12 @@ class Predictions:
             await asyncio.sleep(LEARN_EVERY_S)
 
     def learn_from(self, forecasts: Sequence[CameTrue]) -> None:
-        bias = Bias()
+        bias, lately = Bias(), trust(forecasts)
         for one in forecasts:
             bias.learn(*one.outcome)
         found = judged([one.outcome for one in forecasts])
-        self.correction = bias.correction() if found.helps else Correction(jobs=bias.jobs)
-        # The first outcomes verify no interval, nor do outcomes of predictions unlike all earlier
-        # ones.
-        self.comparable = min(bias.jobs, FEWEST + found.intervals) if found.helps else 0
-        lately = trust(forecasts)
+        self.correction = bias.correction() if found.helps else bias.correction().unused()
+        self.compared = Compared.of(found, lately)
         self.doubt = doubt_of(lately) if lately.misleads(was_said=bool(self.doubt)) else ""
         self.errors = [[str(share), off_s] for share, off_s in errors_of(forecasts)]
 
@@ -271,9 +271,10 @@ class Predictions:
         knows_runs = not is_mean or self.queues.slot_times.lifetimes() is not None
         reply = predict_info(found, now.free, how, known, knows_runs=knows_runs)
         raw_s = [one.raw_s or 0.0 for one in found.prospects]
-        reply.guess = "" if GUESS in how else why_guess(self.correction, raw_s, job.needs)
-        is_corrected = all(map(now.correction.tells_of, raw_s))
-        reply.comparable = self.comparable if is_corrected else 0
+        why = why_uncorrected(self.correction, self.compared, raw_s, job.needs)
+        reply.guess = "" if GUESS in how else why
+        is_like = all(map(self.correction.is_within, raw_s)) and now.correction == self.correction
+        reply.comparable = self.compared.jobs if is_like else 0
         reply.runs_is_guess = is_guess
         reply.warning = warning_of(asked, known, now.most)
         return reply

@@ -7,6 +7,7 @@ from lbd.model import ENDED_NAMES
 from lbd.text.job_phrases import HELD
 
 SHOWN = 8  # failed tasks that are named
+RATE_KNOWN = 10  # ended tasks from which the rate says when the others end
 ALL_SHOWN = SHOWN + 2  # or all, if they are no more: "and 1 more" is no shorter than the one
 CAUSES = {"timeout": "time limit", "memory": "memory limit"}
 INTERRUPTING = ("running", "suspended")
@@ -118,14 +119,19 @@ def about(seconds: float) -> str:
     return f"about {max(1.0, seconds):.0f} s"
 
 
-def end_line(ended: int, total: int, ran_s: float, held: int = 0) -> str:
+def end_line(ended: int, total: int, running: int, ran_s: float, held: int = 0) -> str:
     """Returns when a partly started array will end, from the rate of tasks ended so far. `ran_s`:
-    time since its first task began. `held`: how many more tasks are held, not part of `total`."""
+    time since its first task began. `held`: how many more tasks are held, not part of `total`.
+
+    Each of n running tasks is half done on average, and the longest of the last n has n/(n + 1) of
+    its length to run."""
     if not ended:
         return "not known before one of its tasks has ended"
-    left_s = (total - ended) * ran_s / ended
+    left = total - ended - running + running**2 / (running + 1)
+    left_s = left * ran_s / (ended + running / 2)
+    how = "at the rate so far" if ended >= RATE_KNOWN else "a rough guess from the rate so far"
     without = f", without the {held} held" if held else ""
-    return f"in {about(left_s)}, at the rate so far: {ended} of {total} tasks have ended{without}"
+    return f"in {about(left_s)}, {how}: {ended} of {total} tasks have ended{without}"
 
 
 class Pace:

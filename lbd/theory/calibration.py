@@ -27,7 +27,7 @@ interval that holds misleads nobody, but nobody can plan by it either (`width`).
 import math
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp, log
 from statistics import median
 from typing import NamedTuple
@@ -88,9 +88,15 @@ class Correction:
 
     def tells_of(self, predicted_s: float) -> bool:
         """Whether it was learnt from such predictions. The error of others is unknown."""
-        x = log_of(predicted_s)
-        is_within = self.shortest_log <= x <= self.longest_log
-        return self.is_known and (predicted_s <= 0 or is_within)
+        return self.is_known and self.is_within(predicted_s)
+
+    def is_within(self, predicted_s: float) -> bool:
+        """Whether such predictions were compared with actual waits."""
+        return predicted_s <= 0 or self.shortest_log <= log_of(predicted_s) <= self.longest_log
+
+    def unused(self) -> "Correction":
+        """Returns one that changes nothing, for the same predictions."""
+        return replace(self, slope=1.0, intercept=0.0, spread=math.inf)
 
     def corrected_s(self, predicted_s: float) -> float:
         """Returns p_corr of section 5.4; a prediction of no wait stays 0."""
@@ -244,11 +250,20 @@ class Trust:
     short: int = 0  # waits that were to be shorter than `SHORT_S`, and were
     width: float = 1.0  # half of the intervals ended at this multiple of their beginning, or later
 
+    @property
+    def comes_true(self) -> bool:
+        """Whether the times can be relied on as they are."""
+        return self.count + self.short >= FEWEST and self.off_by < OFF_BY_LESS
+
+    @property
+    def holds(self) -> bool:
+        """Whether the intervals can be relied on."""
+        return self.intervals >= PROVEN and self.held >= COVERS * self.intervals
+
     def misleads(self, *, was_said: bool = False) -> bool:
         """Whether relying on the forecasts would mislead. `was_said`: the previous answer."""
-        holds = self.intervals >= PROVEN and self.held >= COVERS * self.intervals
         limit = OFF_BY_LESS if was_said else OFF_BY_MUCH
-        return self.count >= FEWEST and self.off_by >= limit and not holds
+        return self.count >= FEWEST and self.off_by >= limit and not self.holds
 
 
 def trust(forecasts: Sequence[CameTrue]) -> Trust:

@@ -249,6 +249,7 @@ class End:
 
     mean_s: float
     sd_s: float
+    tasks_sd_s: float = 0.0  # the part of it that would remain if the mean task were known
 
 
 def end_left(left: int, slots: int, mean: TaskMean) -> End:

@@ -218,10 +218,12 @@ def row_of(one: Json, reply: Json) -> tuple[str, ...]:
 
 def trust_of(reply: Json) -> list[str]:
     """Says by what the forecast was corrected, or why it was not; nothing if that is said."""
-    count = int(number_in(reply, "comparable"))
+    count, why = int(number_in(reply, "comparable")), text(reply, "guess")
     if count >= COMPARABLE:
-        return [f"corrected by the outcome of {count} earlier predictions"]
-    return [f"a guess: {why}"] if (why := text(reply, "guess")) else []
+        return [f"not corrected: {why}"] if why else [
+            f"corrected by the outcome of {count} earlier predictions"
+        ]  # fmt: skip
+    return [f"a guess: {why}"] if why else []
 
 
 def calibration(daemons: Daemons, options: argparse.Namespace) -> int:

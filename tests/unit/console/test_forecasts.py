@@ -51,6 +51,10 @@ def test_an_interval_of_zero_width_is_not_shown():
     ends = {"expected_end": 1030.0, "expected_end_90": [1030.0, 1030.0]}
     lines = target_lines({"target": TARGET | ends}, CLOCK)
     assert lines[1] == "expected 00:17:10 (in about 30s)"
+    soon = target_lines(
+        {"target": TARGET | {"expected_end": 1000.4, "expected_end_90": [1, 2]}}, CLOCK
+    )
+    assert soon[1].startswith("expected 00:16:40 (in less than 1s)")
     ends["expected_end_90"] = [1020.0, 1040.0]
     lines = target_lines({"target": TARGET | ends}, CLOCK)
     assert lines[1] == "expected 00:17:10 (in about 30s) (likely 00:17:00 to 00:17:20)"

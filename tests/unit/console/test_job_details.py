@@ -41,7 +41,7 @@ def test_for_a_running_array_its_end_is_forecast_not_the_start_of_its_next_task(
              "predicted_wait_s": 0.0, "predicted_by": "guess", "reason": "next"}  # fmt: skip
     tasks = {"pending": 4, "running": 2, "done": 3, "failed": 1}
     lines = detail_lines({**begun, "tasks": tasks}, Clock(1100.0, utc=True))
-    said = "ends     in about 2 min, at the rate so far: 4 of 10 tasks have ended"
+    said = "ends     in about 2 min, a rough guess from the rate so far: 4 of 10 tasks have ended"
     assert [line for line in lines if line[:5] in ("begin", "ends ")] == [said]
     assert "waits    next" in lines
     lines = detail_lines({**begun, "tasks": {"running": 10}}, Clock(1100.0, utc=True))
@@ -131,7 +131,8 @@ def test_an_array_shows_which_of_its_tasks_are_held_and_its_end_without_them():
              "held_indexes": "6-10"}  # fmt: skip
     shown = detail_lines(array, Clock(1100.0))
     assert "held     5: 6-10; lbctl release 12" in shown
-    end = "in about 25 s, at the rate so far: 4 of 5 tasks have ended, without the 5 held"
+    how = "a rough guess from the rate so far"  # half of what each took: one is half done
+    end = f"in about 11 s, {how}: 4 of 5 tasks have ended, without the 5 held"
     assert f"ends     {end}" in shown
 
 

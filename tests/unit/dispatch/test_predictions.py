@@ -10,7 +10,7 @@ from lbd.dispatch.core.ledger_rows import Submission, Wanted
 from lbd.dispatch.core.records import Begin, Cause, Ending, Fate
 from lbd.dispatch.core.run_times import line_of, name_hash
 from lbd.dispatch.ledger.sqlite import SqliteLedger
-from lbd.dispatch.prediction_info import why_guess
+from lbd.dispatch.prediction_info import why_uncorrected
 from lbd.dispatch.predictions import Predictions, Turns, came_true
 from lbd.errors import LbdError
 from lbd.model import NO_NEEDS, HostId, JobId, JobState
@@ -44,6 +44,9 @@ async def runs(ledger, job, began_s):
     await ledger.record([changed(job, JobState.DONE, Fate.DONE, over)], 2000.0)
 
 
+SHORT = [(1.0 + n % 3, 30.0) for n in range(60)]  # predicted far too short
+
+
 def came_true_as(outcomes):
     return [CameTrue(*one) for one in outcomes]
 
@@ -64,7 +67,7 @@ async def test_the_calibration_covers_all_ended_jobs_with_a_prediction(ledger):
     assert (found.slope, found.intercept) == pytest.approx((1.0, 0.30103), abs=1e-3)
     assert found.cc_raw == pytest.approx(1.0)
     predictions.learn_from(await predictions._came_true(1000))
-    assert predictions.comparable == 20  # each was longer than all before, and proved no interval
+    assert predictions.compared.jobs == 20  # as none proved an interval: each was longer
     assert predictions.correction.corrected_s(50.0) == pytest.approx(100.0, rel=1e-3)
 
 
@@ -118,11 +121,11 @@ async def test_a_correction_is_used_while_it_improves_predictions(ledger):
     short = [(1.0 + n % 3, 30.0 * (1 + n % 3) + n % 5) for n in range(60)]
     predictions.learn_from(came_true_as(short))
     assert predictions.correction.is_known
-    assert predictions.comparable == 60
+    assert predictions.compared.jobs == 60
     predictions.learn_from(came_true_as([*short, *[(200.0 + n, 200.0 + n) for n in range(60)]]))
     assert not predictions.correction.is_known
-    assert predictions.comparable == 0
-    assert not predictions.doubt, "as they were made they come true"
+    assert predictions.compared.jobs == 20, "as they were made they come true"
+    assert not predictions.doubt
     apart = [(200.0 + n, (20.0, 2000.0)[n % 2]) for n in range(60)]
     predictions.learn_from(came_true_as([*short, *apart]))
     said = "half of the last 50 forecasts here were off by a factor of 10.0 or more"
@@ -243,16 +246,30 @@ async def test_no_run_time_is_shown_where_no_job_has_ended(ledger):
         ([(20.0, 20.0)] * 14, "14 forecasts so far could be compared with what happened, and 20"),
         ([(10.0 * 2**n, 20.0 * 2**n) for n in range(30)], ""),
         ([(2e6 + n, 2e6) for n in range(30)], "no forecast that was compared with what happened"),
-        ([(1.0 + n % 3, 30.0) for n in range(60)] + [(200.0 + n, 200.0 + n) for n in range(60)],
-         "correcting forecasts by what happened has not made them better lately"),
+        (SHORT + [(80.0 + n, 80.0 + n) for n in range(60)],
+         "half of the last forecasts were off by a factor of 1.0 at most, and correcting them "),
+        (SHORT + [(80.0 + n, (20.0, 320.0)[n % 2]) for n in range(60)],
+         "half of the last forecasts were off by a factor of 4.0 or more, and correcting them"),
     ],
 )  # fmt: skip
 def test_why_a_forecast_is_not_corrected_is_said(outcomes, said):
     predictions = Predictions(table().queues, None, by_uid=False)
     predictions.learn_from(came_true_as(outcomes))
-    why = why_guess(predictions.correction, [90.0], NO_NEEDS)
+    why = why_uncorrected(predictions.correction, predictions.compared, [90.0], NO_NEEDS)
     assert why.startswith(said)
     assert bool(why) == bool(said)
+
+
+def test_forecasts_that_cannot_be_made_better_are_no_guesses():
+    """They were "a guess: correcting forecasts has not made them better", while the calibration
+    said that they can be relied on: there was nothing to correct."""
+    predictions, job = Predictions(table().queues, None, by_uid=False), QueuedJob(JobId("1"))
+    true = [CameTrue(5.0 + n, 5.0 + n, within_s=(4.0, 90.0)) for n in range(50)]
+    predictions.learn_from([*came_true_as(SHORT), *true])
+    assert not predictions.corrects(job, 20.0, is_rough=False)
+    found = [predictions.comparable(job, raw_s, is_rough=raw_s == 30.0) for raw_s in (20.0, 30.0)]
+    assert found == [70, 0]
+    assert predictions.comparable(job, 2000.0, is_rough=False) == 0  # none was for so long a wait
 
 
 async def test_hosts_that_may_not_run_it_do_not_count(ledger):

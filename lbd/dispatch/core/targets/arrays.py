@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
-from lbd.dispatch.core.discipline import QueuedJob, Target
+from lbd.dispatch.core.discipline import QueuedJob
 from lbd.dispatch.core.targets.plan import (
     NOW,
     UNKNOWN_TASKS,
@@ -318,10 +318,6 @@ def too_late(
     return ArrayOutlook(there.at_once, within_s, end, begins, gets_more).warning(what)
 
 
-def aim_phrase(target: Target) -> str:
-    return "by its deadline" if target.is_deadline else "at its target time"
-
-
 def foreseen(
     array: TargetArray, now_s: float, begins: Begins | None
 ) -> tuple[TargetArray, Within | None]:
@@ -344,7 +340,7 @@ def foreseen(
 
 def after(first: Within, end: End) -> Within:
     """Returns the end of what begins then. Both are from now."""
-    return first.then(Within.of(End(max(0.0, end.mean_s - first.mean_s), end.sd_s)))
+    return first.then(Within.of(replace(end, mean_s=max(0.0, end.mean_s - first.mean_s))))
 
 
 def reason(array: TargetArray, now_s: float, end: Within | None, begins: Begins | None) -> str:
@@ -386,7 +382,8 @@ def why_no_more(array: TargetArray, now_s: float, end: Within | None) -> tuple[s
         then = "; fewer once fewer will do" if array.at_once > 1 else "; more once more are needed"
         if array.at_once <= 1 and late_s <= -NOTABLE_S:  # there is no less
             then += f"; it will end {show_duration(-late_s)} early on average"
-        return f"as many as it needs to end {aim_phrase(target)}", then
+        by = "by its deadline" if target.is_deadline else "at its target time"
+        return f"as many as it needs to end {by}", then
     why = array.limited_by
     if array.in_time and array.at_once < array.most:
         why = "one more whenever a task ends"
@@ -397,4 +394,5 @@ def why_no_more(array: TargetArray, now_s: float, end: Within | None) -> tuple[s
     if abs(late_s) < NOTABLE_S:
         return why, "; it will end just in time on average"
     how = "late" if is_late else "early"
-    return why, f"; it will end {show_duration(abs(late_s))} {how} on average"
+    fewer = "; fewer once fewer will do" * (array.at_once > 1 and not is_late)
+    return why, f"; it will end {show_duration(abs(late_s))} {how} on average{fewer}"

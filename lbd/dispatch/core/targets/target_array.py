@@ -3,13 +3,16 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from lbd.dispatch.core.discipline import QueuedJob
 from lbd.dispatch.core.outlook.lives import Lives
 from lbd.dispatch.core.targets.plan import SURE, Within, unknown_mean
+from lbd.dispatch.core.targets.rounds import PLAYED_MAX, played_s
 from lbd.dispatch.core.targets.task_times import TaskTimes
 from lbd.model import JobId
 from lbd.theory.batch_end import quantile_s
+from lbd.theory.calibration import LEAST_SPREAD
 from lbd.theory.target_time import (
     STEERED,
     Batch,
@@ -18,6 +21,7 @@ from lbd.theory.target_time import (
     harmonic,
     last_of_equal_s,
     mean_left_s,
+    next_slots,
     variance_left_s2,
     variance_steered_s2,
 )
@@ -25,6 +29,7 @@ from lbd.theory.target_time import (
 DEADLINE_CHANCE = 0.95  # of meeting it, as far as the drain decides
 KNOWN_TASKS = 1.0  # ended tasks needed before an end is predicted
 ROUNDS_MAX = 64  # slots whose rounds are counted at each end of a task; 0.5 ms
+MOST_OFF = 0.5  # by which tasks are taken to be shorter or longer than the mean
 PLAN_SHARE = 0.01  # of the tasks or of the time left: the change that causes a new plan
 
 
@@ -82,7 +87,7 @@ class TargetArray:
         ages = [now_s - begun_s for begun_s in self.begun_s.values()]
         batch.mean.only_ended = not self.times.is_told_by(ages)
         if self.has_deadline and self.is_known:
-            batch.target_s -= before_deadline_s(max(1, batch.slots), batch)
+            batch.target_s -= before_deadline_s(batch.slots, batch.left, batch.mean.mean_s)
         batch.most, batch.drain = max(1, self.most), self.times.drain
         batch.extra = self.times.beyond_means(ages, batch.mean.mean_s)
 
@@ -175,56 +180,98 @@ class TargetArray:
         batch = self.batch
         if not (batch.left and self.is_known):
             return None
-        if not batch.waiting and self.times.seen_s:
+        if not batch.waiting and self.times.tells_of_ages:
             return self._last_end(now_s)
         slots, mean_s = max(1, self.at_once), batch.mean.mean_s
-        on_s, variance, varies_s = self._on(slots, now_s, next_s)
-        end_s = on_s
+        is_alike = self.times.may_be_alike
+        on_s, variance, varies_s = self._on(slots, now_s, next_s, is_alike=is_alike)
+        end_s, played_s = on_s, self._played_s(now_s, next_s) if self.in_time else []
         if batch.waiting and self.in_time:
             # One task fewer at once would be too late: it alternates between the two, and ends
             # there, if it can with everything that it may have.
-            steered_s2 = variance_steered_s2(batch.left, slots, mean_s)
-            variance = min(variance, steered_s2)
-            if slots > 1:
-                all_s = self._left_s(max(slots, self.most), now_s, next_s)
+            if played_s:
+                end_s = played_s[0]
+            elif slots > 1:
+                all_s = self._left_s(max(slots, self.most), now_s, next_s, is_alike=is_alike)
                 end_s = max(batch.target_s - now_s, all_s)
-            varies_s = mean_s * (harmonic(min(slots, batch.left)) + STEERED / slots)
+            if 1 < slots < self.most:
+                variance = min(variance, variance_steered_s2(batch.left, slots, mean_s))
+                varies_s = mean_s * (harmonic(min(slots, batch.left)) + STEERED / slots)
         if not self.in_time and self.together_s < math.inf:  # it gets what others leave later
             drain_s = mean_s * harmonic(min(slots, batch.left))
             wait_s = next_s[0] if next_s and not batch.running else 0.0
             end_s = min(end_s, wait_s + max(0.0, self.together_s - now_s) + drain_s)
-        variance += varies_s**2 / batch.mean.tasks
         # If its tasks go on as now, it ends when as many slots to the end would end it.
-        sd_s = max(math.sqrt(variance * self.times.spread), (end_s - on_s) / SURE)
-        return End(end_s, sd_s)
+        off_s = max(abs(one_s - end_s) for one_s in (*played_s, on_s))
+        unsure_s2, spread = varies_s**2 / batch.mean.tasks, self.times.spread
+        sd_s = max(math.sqrt((variance + unsure_s2) * spread), off_s / SURE)
+        return End(end_s, sd_s, math.sqrt(variance * spread))
 
     def soonest(self, now_s: float, next_s: Sequence[float] = ()) -> End:
         """Returns when it ends, from now, on all slots that it may have; else as `end`."""
-        end_s, variance, varies_s = self._on(max(1, self.at_once, self.most), now_s, next_s)
+        slots, is_alike = max(1, self.at_once, self.most), self.times.are_alike
+        end_s, variance, varies_s = self._on(slots, now_s, next_s, is_alike=is_alike)
         variance += varies_s**2 / self.batch.mean.tasks
         return End(end_s, math.sqrt(variance * self.times.spread))
 
-    def _on(self, slots: int, now_s: float, next_s: Sequence[float]) -> tuple[float, float, float]:
+    def _on(
+        self, slots: int, now_s: float, next_s: Sequence[float], *, is_alike: bool
+    ) -> tuple[float, float, float]:
         """Returns when it ends on as many slots throughout, the variance of that, and the part of
         it that varies with the mean."""
-        end_s = self._left_s(slots, now_s, next_s)
+        end_s = self._left_s(slots, now_s, next_s, is_alike=is_alike)
         variance = variance_left_s2(self.batch.left, slots, self.batch.mean.mean_s)
         return end_s, variance, end_s - min(self.starts_s(slots, next_s), default=0.0)
 
-    def _left_s(self, slots: int, now_s: float, next_s: Sequence[float]) -> float:
+    def _left_s(
+        self, slots: int, now_s: float, next_s: Sequence[float], *, is_alike: bool
+    ) -> float:
         """Returns the mean time until its last task ends, on as many slots throughout. Tasks that
-        take about the same time end in rounds: what is left of one that runs is its length without
-        its age, and at the end the longest of a round takes as much longer as its drain does."""
+        take about the same time (`is_alike`) end in rounds: what is left of one that runs is its
+        length without its age, and at the end the longest of a round takes as much longer as its
+        drain does."""
         batch, starts_s = self.batch, self.starts_s(slots, next_s)
         mean_s = batch.mean.mean_s
-        if not (self.times.are_alike and batch.waiting):
+        if not (is_alike and batch.waiting):
             left_s = mean_left_s(batch.left + batch.extra, slots, mean_s, batch.drain)
             return left_s + sum(starts_s) / max(slots, len(starts_s))
-        run_s = self.times.left_s([now_s - begun_s for begun_s in self.begun_s.values()])
-        free_s = sorted(run_s + starts_s)[:slots]
-        at_once = min(slots, batch.left)
-        longer = max(0.0, batch.drain(at_once) - at_once / (at_once + 1))
-        return last_of_equal_s(batch.waiting, free_s, mean_s) + longer * mean_s
+        free_s = sorted(self._run_s(now_s) + starts_s)[:slots]
+        return last_of_equal_s(batch.waiting, free_s, mean_s) + self._longer_s(slots)
+
+    def _played_s(self, now_s: float, next_s: Sequence[float]) -> list[float]:
+        """Returns when it ends, from now, as its slots are decided at each end of a task, where
+        tasks end in rounds: if they take the mean, and a little less or more. Empty for others."""
+        batch, mean_s = self.batch, self.batch.mean.mean_s
+        is_few = 0 < batch.waiting <= PLAYED_MAX
+        if not (self.times.may_be_alike and is_few) or self.may_be_late(now_s):
+            return []
+
+        slots, most = max(1, self.at_once), max(1, self.most)
+        by_s = self.until_s - now_s
+
+        def decide(slots: int, left: int, at_s: float) -> int:
+            before_s = before_deadline_s(slots, left + 1, mean_s) if self.has_deadline else 0.0
+            return next_slots(slots, left, by_s - before_s - at_s, mean_s, most, batch.drain)
+
+        run_s = self._run_s(now_s)
+        free_s = self.starts_s(min(max(slots, most), batch.left), next_s)
+        sd = max(LEAST_SPREAD, math.sqrt(self.times.spread / batch.mean.tasks))
+        off = min(SURE * sd, MOST_OFF)
+        return [
+            self._longer_s(slots)
+            + played_s(batch.waiting, run_s, free_s, mean_s * factor, slots, decide)
+            for factor in (1.0, 1.0 - off, 1.0 + off)
+        ]
+
+    def _run_s(self, now_s: float) -> list[float]:
+        """Returns what is left of each task that runs, where tasks are alike."""
+        return self.times.left_s([now_s - begun_s for begun_s in self.begun_s.values()])
+
+    def _longer_s(self, slots: int) -> float:
+        """Returns by how much the longest of the last round is longer than the others."""
+        at_once = min(slots, self.batch.left)
+        longer = max(0.0, self.batch.drain(at_once) - at_once / (at_once + 1))
+        return longer * self.times.unlike * self.batch.mean.mean_s
 
     def _last_end(self, now_s: float) -> End:
         """Its last tasks are running: the end is that of the last one, by how long tasks of their
@@ -240,14 +287,19 @@ class TargetArray:
         return End(median_s, (high_s - low_s) / (2 * SURE))
 
 
-def before_deadline_s(slots: int, batch: Batch) -> float:
-    """Returns how long before its deadline a batch should end on average, to meet it in 95 % of
-    cases.
+def before_deadline_s(slots: int, left: int, mean_s: float) -> float:
+    """Returns how long before its deadline a batch with so many tasks left should end on average,
+    to meet it in 95 % of cases.
 
     Under DAA the spread of the end is that of the drain, whose distribution is known (equation 1),
     and a small, nearly normal part.
     """
-    at_once, mean_s = min(slots, max(1, batch.left)), batch.mean.mean_s
-    late_s = quantile_s(DEADLINE_CHANCE, at_once, at_once, mean_s) - mean_s * harmonic(at_once)
-    steered = min(max(0, batch.left - at_once), STEERED) / at_once**2
-    return math.hypot(late_s, SURE * mean_s * math.sqrt(steered))
+    at_once = min(max(1, slots), max(1, left))
+    return mean_s * before_deadline(at_once, min(max(0, left - at_once), STEERED))
+
+
+@lru_cache(maxsize=4096)
+def before_deadline(at_once: int, steered: int) -> float:
+    """Returns the same in means of a task. `steered`: tasks before the drain that count."""
+    late = quantile_s(DEADLINE_CHANCE, at_once, at_once, 1.0) - harmonic(at_once)
+    return math.hypot(late, SURE * math.sqrt(steered) / at_once)

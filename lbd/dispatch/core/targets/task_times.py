@@ -8,6 +8,7 @@ drain is for tasks like the observed ones (`SeenDrain`), and how long the runnin
 to continue, by their ages (Downey's uniform-log lifetimes, `theory/queue_time.py`).
 """
 
+import math
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -76,6 +77,7 @@ class TaskTimes:
     drain: Drain = harmonic
     lives: UniformLog | None = None  # if a few tasks take very long
     spread: float = 1.0  # the squared coefficient of variation; 1 for exponential tasks, or too few
+    seen_spread: float = 0.0  # the same of those seen, also of few
     seem_alike: bool = False  # also from few: not enough to plan with
     _count: int = 0
     _next: int = 2
@@ -93,11 +95,29 @@ class TaskTimes:
         """Whether the tasks differ so little that they run in rounds."""
         return self.spread < LIKE_EXPONENTIAL[0]
 
+    @property
+    def may_be_alike(self) -> bool:
+        """The same as far as few tasks tell: enough to say when they end, not to plan with."""
+        return self.seem_alike or self._count == 1
+
+    @property
+    def tells_of_ages(self) -> bool:
+        """Whether how long ended tasks took tells what is left of one by its age. It does not of
+        exponential tasks, nor do a few that differ."""
+        return bool(self.seen_s) and (self.may_be_alike or self.lives is not None)
+
+    @property
+    def unlike(self) -> float:
+        """The part of an exponential drain that is expected beyond the last round: the coefficient
+        of variation, with one more task that is half unlike. Of ten the drain itself is known."""
+        count = len(self.seen_s)
+        return 1.0 if count >= FEWEST else math.sqrt((count * self.seen_spread + 0.5) / (count + 1))
+
     def is_told_by(self, ages_s: Sequence[float]) -> bool:
         """Whether running tasks of these ages tell how long tasks take, besides ended ones. They
         do not if the ended ones are alike, or only one, and none is older. (Tasks that began
         together are as old as the first to end, and tell that it is perhaps the shortest.)"""
-        if not (self.seem_alike or self._count == 1):
+        if not self.may_be_alike:
             return True
         share = OF_ALIKE if self.seem_alike else OF_ONE
         return max(ages_s, default=0.0) > share * max(self.seen_s)
@@ -118,6 +138,7 @@ class TaskTimes:
     def _look(self) -> None:
         mean_s = fmean(self.seen_s)
         spread = fmean((time_s / mean_s - 1) ** 2 for time_s in self.seen_s)
+        self.seen_spread = spread
         low, high = LIKE_EXPONENTIAL
         if (count := len(self.seen_s)) < FEWEST:
             self.seem_alike = spread <= ALIKE[count]

@@ -197,6 +197,9 @@ def test_why_a_forecast_is_only_a_guess_is_said_in_numbers():
     why = "14 forecasts so far could be compared with what happened, and 20 are needed"
     assert predict_lines(reply | {"guess": why}, 1, 1, PAGE)[2] == f"a guess: {why}"
     assert predict_lines(reply | {"guess": None}, 1, 1, PAGE)[2] == ""  # its method says it
+    true = "half of the last forecasts were off by a factor of 1.1 at most"
+    lines = predict_lines(reply | {"guess": true, "comparable": 20}, 1, 1, PAGE)
+    assert lines[2] == f"not corrected: {true}"
 
 
 def test_what_is_not_known_yet_is_said_once():

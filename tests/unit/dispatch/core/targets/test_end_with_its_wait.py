@@ -78,7 +78,9 @@ def test_who_may_just_miss_a_deadline_is_not_called_late():
     assert end_s < 102.0
     early = show_duration(102.0 - end_s)
     why = "as many as there are slots for"
-    assert table.standing(1001).why == f"{why}; it will end {early} early on average"
+    assert table.standing(1001).why == (
+        f"{why}; it will end {early} early on average; fewer once fewer will do"
+    )
     waits = table.queues.shares.obstacle(table.queues.registry[JobId("1064")].job)
     assert waits == f"8 tasks of its array are running, {why}"
     assert " may not be met with 8 tasks at once: " in table.queues.targets.remark(1, 0.0)

@@ -13,6 +13,7 @@ import pytest
 from lbd.dispatch.core.discipline import QueuedJob, Target
 from lbd.dispatch.core.targets.arrays import FRESH_S, SHARED_S, Targets
 from lbd.dispatch.core.targets.plan import SURE, UNKNOWN_TASKS
+from lbd.dispatch.core.targets.rounds import PLAYED_MAX
 from lbd.dispatch.core.targets.target_array import DEADLINE_CHANCE, PLAN_SHARE
 from lbd.dispatch.core.targets.task_times import EARLIER_COUNT, Earlier, TaskTimes
 from lbd.model import JobId
@@ -27,13 +28,17 @@ from lbd.theory.target_time import (
 )
 
 
-def log_normal(mean_s, sd_s):
+def between(mean_s, sd_s, tasks_sd_s=0.0):
+    """The wider of a log-normal and, of what varies with the tasks, a gamma interval."""
     if mean_s <= 0:
         return 0.0, 0.0, 0.0
     sd_s = max(sd_s, 0.05 * mean_s, 1.0 / SURE)
     squared = math.log(1 + (sd_s / mean_s) ** 2)
     middle, off = math.log(mean_s) - squared / 2, SURE * math.sqrt(squared)
-    return mean_s, math.exp(middle - off), max(mean_s, math.exp(middle + off))
+    third = min(1.0, tasks_sd_s / mean_s) / 3
+    low, high = (mean_s * (1 - third**2 + z * third) ** 3 for z in (-SURE, SURE))
+    low_s, high_s = math.exp(middle - off), max(mean_s, math.exp(middle + off))
+    return mean_s, min(low, low_s), max(high, high_s)
 
 
 class PlainArray:
@@ -94,13 +99,18 @@ class PlainArray:
         self.target_s = self.until_s
         ages = [now_s - begun_s for id_, begun_s in self.running.items() if id_ != ended]
         self.only_ended = not self.times.is_told_by(ages)
-        if self.job.target.is_deadline and self.known:
-            drained = min(max(1, self.slots), max(1, self.left))
-            late_s = quantile_s(DEADLINE_CHANCE, drained, drained, self.mean_s)
-            late_s -= self.mean_s * harmonic(drained)
-            steered = min(max(0, self.left - drained), STEERED)
-            self.target_s -= math.hypot(late_s, SURE * self.mean_s * math.sqrt(steered) / drained)
+        if self.known:
+            self.target_s -= self.before_s(self.slots, self.left)
         self.extra = self.times.beyond_means(ages, self.mean_s)
+
+    def before_s(self, slots, left):
+        if not self.job.target.is_deadline:
+            return 0.0
+        drained = min(max(1, slots), max(1, left))
+        late_s = quantile_s(DEADLINE_CHANCE, drained, drained, self.mean_s)
+        late_s -= self.mean_s * harmonic(drained)
+        steered = min(max(0, left - drained), STEERED)
+        return math.hypot(late_s, SURE * self.mean_s * math.sqrt(steered) / drained)
 
     def look(self, now_s):
         if self.left:
@@ -175,54 +185,99 @@ class PlainArray:
         )
         return mean_s, (high_s - low_s) / (2 * SURE)
 
-    def all(self, now_s):
-        return self.in_rounds(now_s, max(1, self.at_once, self.most))
-
-    def in_rounds(self, now_s, slots):
+    def in_rounds(self, now_s, slots, *, alike=None):
         """Nothing is known of when slots come free, so all are there now. Tasks that are alike take
         the next free one each."""
-        if not (self.times.are_alike and self.waiting):
+        alike = self.times.may_be_alike if alike is None else alike
+        if not (alike and self.waiting):
             return self.left_s(slots, self.left + self.extra)
-        seen_s = sorted(self.times.seen_s)
-        free_s = []
-        for begun_s in self.running.values():
-            age_s = now_s - begun_s
-            longer = [one_s for one_s in seen_s if one_s > age_s]
-            free_s.append(median(longer) - age_s if longer else age_s - seen_s[-1])
-        free_s = sorted(free_s + [0.0] * (slots - len(self.running)))[:slots]
+        free_s = sorted(self.run_s(now_s) + [0.0] * (slots - len(self.running)))[:slots]
         for _ in range(self.waiting):
             free_s = sorted([free_s[0] + self.mean_s, *free_s[1:]])
             last_s = max(free_s)
-        last = min(slots, self.left)
-        return last_s + max(0.0, self.times.drain(last) - last / (last + 1)) * self.mean_s
+        return last_s + self.longer_s(slots)
+
+    def run_s(self, now_s):
+        seen_s = sorted(self.times.seen_s)
+        run_s = []
+        for begun_s in self.running.values():
+            age_s = now_s - begun_s
+            longer = [one_s for one_s in seen_s if one_s > age_s]
+            run_s.append(median(longer) - age_s if longer else age_s - seen_s[-1])
+        return run_s
+
+    def longer_s(self, slots):
+        last, unlike = min(slots, self.left), 1.0
+        if (count := len(self.times.seen_s)) < 10:
+            mean_s = sum(self.times.seen_s) / count
+            varies = sum((one_s / mean_s - 1) ** 2 for one_s in self.times.seen_s)
+            unlike = math.sqrt((varies + 0.5) / (count + 1))
+        return max(0.0, self.times.drain(last) - last / (last + 1)) * self.mean_s * unlike
+
+    def played(self, now_s):
+        """As it will be decided at each end of a task."""
+        if not (self.times.may_be_alike and self.waiting <= PLAYED_MAX) or self.may_be_late(
+            now_s, max(1, self.most)
+        ):
+            return []
+        off = min(0.5, SURE * max(0.05, math.sqrt(self.times.spread / self.tasks)))
+        takes_s = [self.mean_s * factor for factor in (1.0, 1.0 - off, 1.0 + off)]
+        longer_s = self.longer_s(max(1, self.at_once))
+        return [self.played_with(now_s, one_s) + longer_s for one_s in takes_s]
+
+    def played_with(self, now_s, takes_s):
+        """On some slots tasks end, and the others are free."""
+        most, slots = max(1, self.most), max(1, self.at_once)
+        ends_s, waiting, at_s = self.run_s(now_s), self.waiting, 0.0
+        while True:
+            all_slots = max(most, slots, len(self.running))
+            while waiting and len(ends_s) < min(slots, all_slots):
+                ends_s.append(at_s + takes_s)
+                waiting -= 1
+            if not waiting:
+                return max(ends_s)
+            left = waiting + len(ends_s) - 1
+            by_s = self.until_s - now_s - self.before_s(slots, left + 1)
+            at_s = min(ends_s)
+            ends_s.remove(at_s)
+            highest = max(1, min(slots + 1, left, most))
+            steps = range(min(max(1, slots - 1), highest), highest)
+            enough = (n for n in steps if self.left_s(n, left) <= by_s - at_s)
+            slots = next(enough, highest)
 
     def end(self, now_s):
         """Returns its mean and standard deviation."""
         if not (self.left and self.known):
             return None
-        if not self.waiting and self.times.seen_s:
+        tells = self.times.may_be_alike or self.times.lives is not None
+        if not self.waiting and self.times.seen_s and tells:
             return self.last_end(now_s)
         slots = max(1, self.at_once)
         on_s = end_s = varies_s = self.in_rounds(now_s, slots)
         variance = variance_left_s2(self.left, slots, self.mean_s)
+        played = self.played(now_s) if self.waiting and self.in_time else []
         if self.waiting and self.in_time:
-            variance = min(variance, variance_steered_s2(self.left, slots, self.mean_s))
-            end_s = end_s if slots == 1 else max(self.target_s - now_s, self.all(now_s))
-            varies_s = self.mean_s * (harmonic(min(slots, self.left)) + STEERED / slots)
+            all_s = self.in_rounds(now_s, max(slots, self.most))
+            end_s = end_s if slots == 1 else max(self.target_s - now_s, all_s)
+            end_s = played[0] if played else end_s
+            if slots not in (1, self.most):  # it can have one more, and one less
+                variance = min(variance, variance_steered_s2(self.left, slots, self.mean_s))
+                varies_s = self.mean_s * (harmonic(min(slots, self.left)) + STEERED / slots)
         if not self.in_time:
             drain_s = self.mean_s * harmonic(min(slots, self.left))
             end_s = min(end_s, max(0.0, self.together_s - now_s) + drain_s)
         sd_s = math.sqrt((variance + varies_s**2 / self.tasks) * self.times.spread)
-        return end_s, max(sd_s, (end_s - on_s) / SURE)
+        sd_s = max(sd_s, *(abs(one_s - end_s) / SURE for one_s in (on_s, *played)))
+        return end_s, sd_s, math.sqrt(variance * self.times.spread)
 
     def soonest(self, now_s, slots):
-        end_s = self.in_rounds(now_s, slots)
+        end_s = self.in_rounds(now_s, slots, alike=self.times.are_alike)
         variance = variance_left_s2(self.left, slots, self.mean_s) + end_s**2 / self.tasks
-        return log_normal(end_s, math.sqrt(variance * self.times.spread))
+        return between(end_s, math.sqrt(variance * self.times.spread))
 
     def within(self, now_s):
         """Returns its mean, and an interval of nine in ten."""
-        mean_s, low_s, high_s = log_normal(*self.end(now_s))
+        mean_s, low_s, high_s = between(*self.end(now_s))
         if self.job.target.is_deadline and self.in_time and self.waiting:
             soonest = self.soonest(now_s, max(1, self.at_once, self.most))
             high_s = min(high_s, max(self.until_s - now_s, soonest[2]))
@@ -265,7 +320,8 @@ class PlainArray:
         if abs(late_s) < 1.0:
             return f"{why}; it will end just in time on average"
         late = "late" if late_s > 0 else "early"
-        return f"{why}; it will end {show_duration(abs(late_s))} {late} on average"
+        fewer = "; fewer once fewer will do" if late_s < 0 and self.at_once > 1 else ""
+        return f"{why}; it will end {show_duration(abs(late_s))} {late} on average{fewer}"
 
     @property
     def when(self):

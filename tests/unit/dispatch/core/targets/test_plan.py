@@ -43,6 +43,19 @@ def test_an_impossible_target_is_reported_with_the_earliest_end():
     assert sure.endswith("expected to end in 24s")
 
 
+def test_a_warning_is_no_surer_than_its_interval():
+    """It said that a deadline in 20 s "cannot be met", and would likely be from 6 s on."""
+
+    def said(low_s, mean_s, high_s):
+        end = Within(mean_s, low_s, high_s)
+        return ArrayOutlook(4, 20.0, end).warning("the deadline").partition(": ")[0]
+
+    whole = "the deadline (in 20s) {} with 4 tasks at once"
+    assert said(6.3, 36.0, 103.0) == whole.format("will probably not be met")
+    assert said(20.5, 36.0, 103.0) == whole.format("cannot be met")
+    assert said(6.3, 15.0, 30.0) == whole.format("may not be met")
+
+
 def test_a_time_of_which_little_is_known_is_not_likely_to_be_now():
     for sd_s in (0.0, 5.0, 60.0, 600.0):
         found = Within.of(End(60.0, sd_s))

@@ -9,7 +9,7 @@ from lbd.dispatch.core.targets.plan import SURE
 from lbd.dispatch.core.targets.target_array import before_deadline_s
 from lbd.dispatch.core.targets.task_times import Earlier
 from lbd.theory.batch_end import quantile_s
-from lbd.theory.target_time import STEERED, Batch, TaskMean, harmonic
+from lbd.theory.target_time import STEERED, harmonic
 from tests.unit.dispatch.core.targets.test_arrays import MEAN_S, Table
 
 
@@ -17,11 +17,10 @@ from tests.unit.dispatch.core.targets.test_arrays import MEAN_S, Table
 def test_a_deadline_is_targeted_ahead_of_time(slots, left):
     """By the end of the drain that 95 % do not exceed, and a little for the control error."""
     at_once = min(slots, left)
-    batch = Batch(left, 100.0, slots, slots, TaskMean(MEAN_S, 1e9))
     drain_s = quantile_s(0.95, at_once, at_once, MEAN_S) - MEAN_S * harmonic(at_once)
     steered = min(left - at_once, STEERED) / at_once**2
     expected_s = math.hypot(drain_s, SURE * MEAN_S * math.sqrt(steered))
-    assert before_deadline_s(slots, batch) == pytest.approx(expected_s)
+    assert before_deadline_s(slots, left, MEAN_S) == pytest.approx(expected_s)
 
 
 def test_the_last_task_ends_as_long_after_its_start_as_such_tasks_take():
