@@ -26,14 +26,17 @@ def lost_in(gaps: Iterable[Json]) -> int:
 def gap_lines(
     gaps: Mapping[str, Sequence[Json]], clock: Clock, troubles: Mapping[str, str] = NOBODY
 ) -> list[str]:
-    """Both are by host; `troubles`: why it cannot record now, if that is known. Returns at most two
-    lines for each host."""
+    """Both are by host; `troubles`: why it cannot record now, if that is known. Returns at most
+    three lines for each host."""
     lines = []
     for host, found in sorted(gaps.items()):
-        lost = [gap for gap in found if not gap.get("not_yet")]
+        lost = [gap for gap in found if whole(gap, "commands") and not gap.get("not_yet")]
         waiting = [gap for gap in found if gap.get("not_yet")]
         if lost:
             lines.append(f"{host} could not record {what_of(lost, clock)}")
+        if restored := [gap for gap in found if not whole(gap, "commands")]:
+            what = f"what ended {period_of(restored, clock)}"
+            lines.append(f"{host} has no record of {what}: it was restored from a backup")
         if waiting:
             why = troubles.get(host)
             said = f"{host} has not yet recorded {what_of(waiting, clock)}"
@@ -45,10 +48,16 @@ def what_of(gaps: Sequence[Json], clock: Clock) -> str:
     """Formats `3 commands that ended between 17:20:13 and 17:31:02`. A host of an earlier release
     does not say when they ended."""
     commands = counted(sum(whole(gap, "commands") for gap in gaps), "command")
+    period = period_of(gaps, clock)
+    return f"{commands} that ended {period}" if period else commands
+
+
+def period_of(gaps: Sequence[Json], clock: Clock) -> str:
+    """Returns "" if it is not known."""
     begun, ended = number(gaps[0], "since"), number(gaps[-1], "until")
     if math.isnan(begun) or math.isnan(ended):
-        return commands
+        return ""
     since, until = clock.time_of_day(begun), clock.time_of_day(ended)
     period = f"at {since}" if since == until else f"between {since} and {until}"
     times = f", in {len(gaps)} periods" if len(gaps) > 1 else ""
-    return f"{commands} that ended {period}{times}"
+    return f"{period}{times}"

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import lbd
+from lbd.cli.ctl.backup_accounting import go_on, why_not_usage
 from lbd.cli.ctl.backup_content import (
     AUTHORITY,
     CONFIG,
@@ -40,11 +41,8 @@ from lbd.dispatch.ledger.snapshot import (
     Restored,
     begin_again,
     extent,
-    has_jobs,
-    last_number,
 )
 from lbd.errors import ConfigError, LbdError
-from lbd.lbm.paths import IDS_RESERVED, reserve_up_to
 from lbd.local.starting import how_to_start
 from lbd.model import target_of
 from lbd.process.own_addresses import is_elsewhere
@@ -180,7 +178,7 @@ def restore(options: argparse.Namespace, path: str | None) -> int:
         left_out = (*(AUTHORITY if kept else ()), *(name for name in has if has[name]))
         parts = [name for name in parts if name not in left_out]
         beside = keep_present(directory, config) if LEDGER in parts else None
-        put_in_place(directory, parts, config, config_file)
+        put_in_place(directory, parts, config, config_file, manifest)
     made = make_account(config) if (config_file or Path(config.path)) == SYSTEM_FILE else ""
     if options.json:
         print_json({"file": str(file), "parts": parts, **asdict(restored)})
@@ -340,27 +338,12 @@ def why_kept(copied: Ledger, config: Config) -> str:
     return own + "; the one in FILE was not restored" if is_newer else ""
 
 
-def why_not_usage(manifest: Manifest, config: Config, directory: Path) -> str:
-    """Returns why the present accounting is kept, "" if the copy replaces it. Raises ConfigError if
-    the copy is damaged."""
-    has_jobs(directory / USAGE)
-    if manifest.host != config.host.name:
-        return (
-            f"{manifest.host}'s accounting was NOT restored: this host keeps its own. Keep FILE: "
-            f"nothing else has {manifest.host}'s record"
-        )
-    present = directory / "present"
-    try:
-        take_ledger(Path(config.host.state_dir, USAGE), present)
-        is_used = present.exists() and has_jobs(present)
-    except ConfigError:  # damaged
-        is_used = False
-    own = f"{config.host.name} has ended jobs on record"
-    return own + "; the accounting in FILE was not restored" if is_used else ""
-
-
 def put_in_place(
-    directory: Path, parts: list[str], config: Config, config_file: Path | None
+    directory: Path,
+    parts: list[str],
+    config: Config,
+    config_file: Path | None,
+    manifest: Manifest,
 ) -> None:
     """Raises LbdError."""
     state_dir = Path(config.host.state_dir)
@@ -371,13 +354,13 @@ def put_in_place(
         put_config(config_file, (directory / CONFIG).read_text(encoding="utf-8"))
     for name in {SETTINGS, HOSTS} & set(parts):
         write_private(state_dir / name, read(directory / name))
+    if USAGE in parts:
+        go_on(directory / USAGE, state_dir, manifest, time.time())
     for name, to in ((LEDGER, ledger_file(config)), (USAGE, state_dir / USAGE)):
         if name in parts and to is not None:
             for beside in ("-wal", "-shm"):  # those of the previous ledger
                 to.with_name(to.name + beside).unlink(missing_ok=True)
             place(directory / name, to, gives=True)
-    if USAGE in parts:
-        reserve_up_to(state_dir, last_number(state_dir / USAGE, config.host.name) + IDS_RESERVED)
     if AUTHORITY[1] not in parts:
         return
     authority = authority_in(config)

@@ -269,9 +269,8 @@ def gaps_json(gaps: Sequence[pb.Gap]) -> list[Json]:
     for gap in gaps[:GAPS_MAX]:
         if not 0.0 <= gap.since <= gap.until <= UNIX_S_MAX:
             raise PeerError("its figures are not numbers")
-        if commands := counted(gap.commands):
-            times: Json = {"since": gap.since, "until": gap.until}
-            found.append({"commands": commands, **times, "not_yet": gap.not_yet})
+        times: Json = {"since": gap.since, "until": gap.until}
+        found.append({"commands": counted(gap.commands), **times, "not_yet": gap.not_yet})
     return found
 
 

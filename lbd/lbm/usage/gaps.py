@@ -4,10 +4,12 @@ It is kept in the file of the accounting, beside the commands on record, and is 
 more than `KEPT` gaps the two oldest become one.
 """
 
+import contextlib
 import math
 import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 KEPT = 100
 
@@ -16,7 +18,7 @@ KEPT = 100
 class Gap:
     """Times are UNIX seconds: the first and the last end of these commands."""
 
-    commands: int
+    commands: int  # 0: not known, as after a restored backup
     since: float
     until: float
     not_yet: bool = False  # they are still to be recorded
@@ -50,6 +52,14 @@ def note(database: sqlite3.Connection, gap: Gap) -> None:
         assert oldest is not None
         database.executemany("DELETE FROM gaps WHERE rowid = ?", rows[:2])
         note(database, oldest)
+
+
+def note_restored(copy: Path, made_s: float, now_s: float) -> None:
+    """Notes in a backup of the accounting that what ended since it was made is not on record.
+    Raises sqlite3.Error."""
+    with contextlib.closing(sqlite3.connect(copy, isolation_level=None)) as database:
+        begin(database)
+        note(database, Gap(0, min(made_s, now_s), now_s))
 
 
 def gaps(database: sqlite3.Connection) -> list[Gap]:

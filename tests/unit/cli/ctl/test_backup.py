@@ -298,6 +298,7 @@ def commands_on_record(host):
 
 def test_a_new_machine_gets_its_accounting_back(lbctl, host, tmp_path):
     has_run(host, "cc")
+    before_s = time.time()
     assert "its accounting" in lbctl("backup", tmp_path / "b.tar").out
     host.lose()
     host.state.mkdir()
@@ -307,6 +308,11 @@ def test_a_new_machine_gets_its_accounting_back(lbctl, host, tmp_path):
     assert commands_on_record(host) == ["cc"]
     numbers = JobNumbers(host.state, time.time)
     assert next(numbers) == 34567 + IDS_RESERVED, "no id is given twice"
+    store = UsageStore(host.state / "usage.sqlite", StatsConfig())
+    (gap,) = store.gaps()
+    store.close()
+    assert gap.commands == 0, "how many have ended since the backup is not known"
+    assert before_s <= gap.since <= gap.until <= time.time()
 
 
 def test_a_host_with_recorded_jobs_keeps_them(lbctl, host, tmp_path):

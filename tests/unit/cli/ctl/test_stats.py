@@ -300,6 +300,18 @@ def test_what_is_not_on_record_of_that_time_is_said(daemon, capsys):
     assert ", in 2 periods" in said
 
 
+def test_the_time_since_the_backup_of_a_restored_host_is_said_to_be_missing(daemon, capsys):
+    now_s = time.time()
+    gap = {"commands": 0, "since": now_s - 900, "until": now_s - 300, "not_yet": False}
+    daemon("lim", status=STATUS)
+    sums = {**ANSWER, "all": row("", 1), "by_command": [], "gaps": [gap]}
+    daemon("lbm", stats=lambda _: {"ok": True, **sums})
+    assert lbctl.main(["stats", "--json"]) == 0
+    line = capsys.readouterr().err.splitlines()[0]
+    assert line.startswith("lbctl: h1 has no record of what ended between ")
+    assert line.endswith(": it was restored from a backup")
+
+
 def test_a_host_of_an_earlier_release_says_only_how_many(daemon, capsys):
     sums = {**ANSWER, "all": row("", 1), "by_command": [], "lost": 4}
     daemon("lim", status=STATUS)

@@ -173,7 +173,9 @@ async def test_a_host_says_which_jobs_it_has_on_record_and_what_it_lacks(ended):
 def test_gaps_that_cannot_be_are_those_of_no_host(lie):
     with pytest.raises(PeerError, match="not numbers"):
         gaps_json([lie])
-    assert gaps_json([pb.Gap(until=1.0)]) == []
+    assert gaps_json([pb.Gap(until=1.0)]) == [
+        {"commands": 0, "since": 0.0, "until": 1.0, "not_yet": False}
+    ]
     assert len(gaps_json([pb.Gap(commands=1, until=1.0)] * 1000)) == GAPS_MAX
 
 
