@@ -21,7 +21,7 @@ def dispatcher_metrics(dispatcher: Dispatcher | None) -> Json:
         "jobs": [
             ["queued", "pending", in_line - begun],
             ["queued", "blocked", len(life.jobs) - in_line],
-            ["queued", "running", begun],
+            ["queued", "running", begun + dispatcher.ending],
         ],
         **disk_metrics(besides_state(dispatcher.config, of_ledger(dispatcher.config))),
         "ledger_trouble": bool(closed),

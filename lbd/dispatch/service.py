@@ -58,7 +58,8 @@ class QueueService:
         self._predictions = predictions or Predictions(
             dispatcher.life.queues, dispatcher.ledger, dispatcher.by_uid
         )
-        self._job_views = JobViews(dispatcher.life, dispatcher.ledger, self._predictions)
+        own = dispatcher.config.host.name
+        self._job_views = JobViews(dispatcher.life, dispatcher.ledger, self._predictions, own)
         rate = dispatcher.config.dispatch.host_bytes_per_s
         self._paces = Paces(rate, dispatcher.config.dispatch.host_message_bytes)
         self._calls = Calls(trust, rate)

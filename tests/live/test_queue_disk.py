@@ -75,10 +75,10 @@ def test_a_full_disk_refuses_in_one_line_and_forgets_nothing(lab, disk, tmp_path
     assert lab.run("h1", "lbrun", "-q", "true").returncode == 0
 
 
-def test_a_waiting_client_is_told_that_the_end_cannot_be_recorded(lab, disk, tmp_path):
+def test_clients_are_told_that_the_end_cannot_be_recorded(lab, disk, tmp_path):
     script = "echo begun; while test ! -e go; do sleep 0.05; done; echo done"
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    words = ("lbrun", "-q", "-v", "sh", "-c", script)
+    words = ("lbrun", "-q", "sh", "-c", script)
     with lab.popen("h1", *words, cwd=tmp_path, **pipes) as waiting:
         watch = threading.Timer(60, waiting.kill)
         watch.start()
@@ -86,14 +86,19 @@ def test_a_waiting_client_is_told_that_the_end_cannot_be_recorded(lab, disk, tmp
         fill(disk)
         try:
             (tmp_path / "go").touch()
-            lines = iter(waiting.stderr.readline, "")
-            told = next((line for line in lines if "recorded" in line), "")
+            told = waiting.stderr.readline()
             (name,) = [job["id"] for job in lab.lbctl_json("h1", "jobs")]
             why = lab.lbctl_json("h1", "job", name)["reason"]
+            listed = lab.run("h1", "lbctl", "jobs", check=True).stdout
+            waited = lab.run("h1", "lbctl", "wait", "--timeout", "1s", name)
+            counted = lab.lbctl_json("h1", "queue")
         finally:
             (disk / "filler").unlink()
         assert (waiting.wait(20), waiting.stdout.read()) == (0, "done\n")
+        assert waiting.stderr.read() == ""
         watch.cancel()
-    assert told.startswith(f"lbrun: job {name} waits: its end cannot be recorded: {disk}")
-    assert "full" in told
-    assert why.startswith("its end cannot be recorded")
+    assert why == f"the command has ended; h1 can record it once there is room: {disk} is full"
+    assert told == f"lbrun: {why}\n"
+    assert "the command has ended" in listed
+    assert waited.stderr == f"lbctl: {why}\nlbctl: 1 job has not ended yet\n"
+    assert (counted["queued"], counted["running"]) == (0, 1)
