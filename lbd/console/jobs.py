@@ -8,8 +8,10 @@ from lbd.console.daemons import Daemons
 from lbd.console.reply import Json, number, table, tables, text, texts, whole
 from lbd.errors import LbdError
 from lbd.model import ENDED_NAMES, JobState
+from lbd.text.dispatcher_phrases import cause_in
 from lbd.text.job_phrases import (
     BEGINS_ONCE,
+    DISPATCHER,
     ENDED_UNRECORDED,
     HELD,
     MAY_STILL_RUN,
@@ -21,6 +23,7 @@ from lbd.text.spelling import nearest
 
 STANDING = frozenset(("pending", "suspended"))  # states in which a job shows what it waits for
 UNWRITTEN = (ENDED_UNRECORDED, BEGINS_ONCE)
+SOON_S = 2.0
 ANSWER_S = 25.0  # enough for very many jobs, and longer than the LBM's longest wait
 INDEX_WIDTH = 24
 
@@ -34,6 +37,16 @@ def fetch(daemons: Daemons, ended_too: bool, *, tasks: bool = False, of_hosts: b
         "op": "jobs", "all": ended_too, "cluster": True, "tasks": tasks, "hosts": of_hosts,
     }  # fmt: skip
     return daemons.lbm(question, ANSWER_S)
+
+
+def why_no_queue(daemons: Daemons) -> str:
+    """Returns why the dispatcher is among those that did not answer: at least that it is."""
+    try:
+        daemons.lbm({"op": "queue.status"}, SOON_S)
+    except LbdError as problem:
+        if cause_in(problem):
+            return str(problem)
+    return f"{DISPATCHER} did not answer"
 
 
 def shown_wait(job: Json) -> str:

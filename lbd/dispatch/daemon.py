@@ -77,8 +77,8 @@ class Dispatcher:
     watchers: Watchers = field(default_factory=Watchers)
     estimates: Estimates | None = None  # for disciplines that use them
     starts: Specs[Stored | pb.Start] = field(default_factory=Specs)
+    batches: Batches = field(default_factory=Batches)
     _ended: list[int] = field(default_factory=list)  # not learnt from yet
-    _batches: Batches = field(default_factory=Batches)
 
     async def run(
         self,
@@ -146,18 +146,18 @@ class Dispatcher:
         records = [action for action in actions if isinstance(action, Record)]
         say(self.life, actions)
         saved = self.ledger.record(records, time.time()) if records else None
-        self._batches.put(Batch(actions, saved, done, clock_s()), self.life.jobs)
+        self.batches.put(Batch(actions, saved, done, clock_s()), self.life.jobs)
         return done
 
     async def settled(self) -> None:
         """Waits until everything queued so far has been carried out."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._batches.put(Batch((), None, done, clock_s()), ())
+        self.batches.put(Batch((), None, done, clock_s()), ())
         await done
 
     async def _follow_up(self) -> None:
         while True:
-            batch = await self._batches.next_saved()
+            batch = await self.batches.next_saved()
             for action in batch.actions:
                 await self._carry_out(action)
             if not batch.done.done():
@@ -245,7 +245,7 @@ class Dispatcher:
             if self.life.stood_still(now_s - last_s):
                 log.warning("this host or its dispatcher was frozen for %.1f s", now_s - last_s)
             self.carry(self.life.tick(now_s, self.rng))
-            for job in self._batches.late_jobs(now_s):
+            for job in self.batches.late_jobs(now_s):
                 self._notify_watchers(job)
 
     def estimate_s(self, user: str, command: bytes) -> float | None:
@@ -322,12 +322,7 @@ class Dispatcher:
     @property
     def running(self) -> int:
         """How many jobs run as far as is on disk, as in a list of jobs."""
-        return len(self.life.leased) + self.ending
-
-    @property
-    def ending(self) -> int:
-        """How many jobs have ended, but not yet on disk."""
-        return self._batches.ended
+        return len(self.life.leased) + self.batches.ended
 
     def status(self) -> pb.StatusInfo:
         life, own, ledger = self.life, self.config.dispatch, self.ledger

@@ -39,6 +39,7 @@ if TYPE_CHECKING:  # generic only in the stubs
 
 log = logging.getLogger("lbd.dispatch")
 
+SERVICE = "lbd.v1.Dispatch"
 ANSWER_BYTES = 12 << 20  # less than a host accepts
 Asked = TypeVar("Asked", bound=Message)
 
@@ -75,7 +76,7 @@ class QueueService:
     def handlers(self) -> grpc.GenericRpcHandler:
         paced, one = self._calls.paced, grpc.unary_unary_rpc_method_handler
         return grpc.method_handlers_generic_handler(
-            "lbd.v1.Dispatch",
+            SERVICE,
             {
                 "Work": grpc.stream_stream_rpc_method_handler(self._work),
                 "Submit": one(paced(self._submit)),

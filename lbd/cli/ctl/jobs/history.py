@@ -13,7 +13,14 @@ from lbd.cli.ctl.verb import Verb, complain_of, reading, say
 from lbd.cli.program import Parser
 from lbd.console.daemons import Daemons
 from lbd.console.figures import Clock
-from lbd.console.jobs import HISTORY_STATES, Filters, fetch, not_shown, unknown_host
+from lbd.console.jobs import (
+    HISTORY_STATES,
+    Filters,
+    fetch,
+    not_shown,
+    unknown_host,
+    why_no_queue,
+)
 from lbd.console.output import own_page, print_json, put, wrapped
 from lbd.console.reply import Json, number, tables, text, texts
 from lbd.console.usage_hosts import gather, of_host
@@ -117,7 +124,7 @@ def not_on_record(daemons: Daemons, recorded: Collection[str]) -> tuple[list[Jso
         and (not job.get("started") or (is_lost(job) and job["id"] not in recorded))
     ]
     is_missing = DISPATCHER in texts(reply, "missing")
-    return found, f"{DISPATCHER} did not answer" if is_missing else ""
+    return found, why_no_queue(daemons) if is_missing else ""
 
 
 def is_lost(job: Json) -> bool:

@@ -117,21 +117,6 @@ def test_wait_says_once_that_only_held_jobs_are_left(daemon, capsys):
     assert capsys.readouterr().err == said
 
 
-UNRECORDED = "the command has ended; h1 can record it once there is room: /srv/ledger is full"
-
-
-def test_wait_says_once_that_an_end_cannot_be_recorded(daemon, capsys):
-    """It was silent until the disk was freed."""
-    left = iter([1, 1, 0])
-
-    def answer(_):
-        return {"ok": True, "open": next(left), "unrecorded": UNRECORDED, "all_done": True}
-
-    daemon("lbm", **{"queue.wait": answer})
-    assert lbctl.main(["wait", "12"]) == 0
-    assert capsys.readouterr().err == f"lbctl: {UNRECORDED}\n"
-
-
 def test_wait_shows_on_a_terminal_how_many_are_held(monkeypatch):
     states, shown = {"pending": 30, "running": 3}, []
     answers = iter([{"open": 33, "held": 21, "states": states}, {"open": 0, "states": {}}])
@@ -259,7 +244,8 @@ def test_wait_prints_a_summary_at_the_end(daemon, capsys, monkeypatch, states, s
     ],
 )
 def test_no_jobs_is_not_claimed_where_some_hosts_have_not_answered(daemon, capsys, missing, said):
-    daemon("lbm", jobs={"jobs": [], "missing": missing})
+    silent = {"ok": False, "error": "no dispatcher answers", "code": "unavailable"}
+    daemon("lbm", jobs={"jobs": [], "missing": missing}, **{"queue.status": silent})
     assert lbctl.main(["jobs"]) == 1
     assert capsys.readouterr().err.splitlines() == [f"lbctl: {line}" for line in said]
 
