@@ -141,7 +141,7 @@ class JobViews:
             self.forecast.of(registered, now_s),
         )
         self._forget_forecast()
-        reason = stands or waiting_reason(self._life, live, place, time_of_day)
+        reason = stands or waiting_reason(self._life, live, place, time_of_day, now_s)
         reply = job_info(row, reason, is_final, prediction)
         self._correct(reply, registered.kind, is_rough=prediction.is_rough)
         if isinstance(registered.line, int):  # a tier
