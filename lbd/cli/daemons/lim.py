@@ -84,6 +84,7 @@ async def serve(config: Config, stop: Stop, ready: Ready) -> None:
                 beside = [
                     group.create_task(remembering.run(), name="remembering"),
                     group.create_task(known_hosts.follow(lim.state), name="known hosts"),
+                    group.create_task(lim.kept.keep_trying(), name="save what was not saved"),
                     group.create_task(say_level(lim, level), name="say log.level"),
                 ]
                 if upkeep is not None:
