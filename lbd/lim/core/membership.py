@@ -258,6 +258,19 @@ class Membership:
             self._bury(name)
         return [Log(f"host {name} is removed", peer=name) for name in lost]
 
+    def forget_remembered(self, name: HostId) -> bool:
+        """Drops a host that was known before our start, and not heard of since. Returns whether it
+        is one."""
+        if name in self._table.entries or not self.ways_in.remembers(name):
+            return False
+        self.ways_in.forget(name)
+        self._tombstones[name] = 0
+        return True
+
+    def is_forgotten(self, name: HostId) -> bool:
+        """Whether it was forgotten, or has left for good, and is not back."""
+        return name in self._tombstones
+
     def _bury(self, name: HostId) -> None:
         self._tombstones[name] = self._table.entries[name].member.incarnation
         self._table.remove(name)
