@@ -36,7 +36,7 @@ from lbd.dispatch.metrics import dispatcher_metrics, waiting_metrics
 from lbd.dispatch.predictions import Predictions
 from lbd.dispatch.service import QueueService
 from lbd.dispatch.speedup_learner import fit_speedups
-from lbd.errors import ConfigError
+from lbd.errors import ConfigError, NotHere
 from lbd.lbm.link.wire import MESSAGE_LIMIT_BYTES
 from lbd.local import json_socket as local
 from lbd.local.caller import Caller
@@ -82,7 +82,7 @@ async def serve(config: Config, stop: asyncio.Event, ready: Ready) -> None:
     if not shared.is_named() and config.host.name not in config.dispatch.hosts:
         own = shared.config.dispatch
         where = f"is {own.host}" if own.host else "names no host"
-        raise ConfigError(f"dispatch.host {where}; this is {config.host.name}")
+        raise NotHere(f"dispatch.host {where}; this is {config.host.name}")
     trust, lead = check(shared.config)
     locks = take_pid_locks("dispatcher", config.host.runtime_dir, config.host.state_dir)
     path = Path(config.host.runtime_dir) / "dispatcher.sock"

@@ -13,7 +13,14 @@ import uvloop
 from lbd.cli.complaints import complain
 from lbd.cli.daemons.journal import set_up_log
 from lbd.config.schema import Config
-from lbd.errors import EXIT_NO_ADDRESS, EXIT_RESTART, LbdError, NoAddress
+from lbd.errors import (
+    EXIT_NO_ADDRESS,
+    EXIT_NOT_HERE,
+    EXIT_RESTART,
+    LbdError,
+    NoAddress,
+    NotHere,
+)
 from lbd.launch.rlimits import raise_descriptor_limit
 from lbd.process import last_words, log_level
 from lbd.process.service_manager import LEAVING, ServiceManager, has_terminal
@@ -35,7 +42,8 @@ def run_daemon(program: str, config: Config, main: DaemonMain) -> int:
     once. `main` calls `ready(status)` when programs that depend on it may connect.
 
     A link may come up after us, and a port may be taken for a while. systemd then tries again, as
-    it does not after exit status 2, so we end with another one.
+    it does not after exit status 2, so we end with another one. A daemon that is not to run on this
+    host ends with one that does not count as a failure.
     """
     # Before 0.23, uvloop's libuv uses io_uring for files and epoll_ctl unasked. The latter outlives
     # the closing of descriptors, and we gain nothing from either. Later versions leave files alone,
@@ -81,6 +89,9 @@ def run_daemon(program: str, config: Config, main: DaemonMain) -> int:
         error = first_error(problem) if isinstance(problem, BaseExceptionGroup) else problem
         if error is not None:
             last_words.leave(config.host.runtime_dir, daemon, str(error))
+        if isinstance(error, NotHere) and manager.report("READY=1"):  # else it counts as failed
+            complain(program, error)
+            return EXIT_NOT_HERE
         if not isinstance(error, NoAddress):
             raise error or problem from None
         complain(program, error)
