@@ -60,8 +60,8 @@ class KnownHosts:
             self._written = self.resumed()
         now = joined(state.table)
         if not now:  # we have just started, or all others are gone, of which some were forgotten
-            is_forgotten = state.membership.is_forgotten
-            now = [one for one in self._written if not is_forgotten(one.name)]
+            forgotten = state.membership.tombstones
+            now = [one for one in self._written if one.name not in forgotten]
         if now == self._written:
             return None
         self._written = now

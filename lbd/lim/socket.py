@@ -17,6 +17,7 @@ from lbd.lim import socket_values as r
 from lbd.lim.core import events as e
 from lbd.lim.core import messages as m
 from lbd.lim.core import settings
+from lbd.lim.core.membership import forget_remembered
 from lbd.lim.core.past_loads import SPANS, PastLoads
 from lbd.lim.core.signed import has_all, policy_version
 from lbd.lim.daemon import Lim, more_is_known
@@ -410,7 +411,7 @@ class Operations:
         if name in (queue_hosts(self._state.settings.saved) or ()):
             raise Refusal(f"the queue is on {name}: first run `lbctl queue disable --force`, or "
                           "enable it on another host")  # fmt: skip
-        if self._state.membership.forget_remembered(HostId(name)):
+        if forget_remembered(self._state.membership, self._state.table, HostId(name)):
             return {"host": name, "hosts": 1, "missing": [], "listed": False}
         host = r.known_host(name, self._state.table.entries)
         if host == self._state.me:

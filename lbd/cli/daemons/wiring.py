@@ -42,8 +42,7 @@ def run_daemon(program: str, config: Config, main: DaemonMain) -> int:
     once. `main` calls `ready(status)` when programs that depend on it may connect.
 
     A link may come up after us, and a port may be taken for a while. systemd then tries again, as
-    it does not after exit status 2, so we end with another one. A daemon that is not to run on this
-    host ends with one that does not count as a failure.
+    it does not after exit status 2, so we end with another one.
     """
     # Before 0.23, uvloop's libuv uses io_uring for files and epoll_ctl unasked. The latter outlives
     # the closing of descriptors, and we gain nothing from either. Later versions leave files alone,
@@ -89,15 +88,21 @@ def run_daemon(program: str, config: Config, main: DaemonMain) -> int:
         error = first_error(problem) if isinstance(problem, BaseExceptionGroup) else problem
         if error is not None:
             last_words.leave(config.host.runtime_dir, daemon, str(error))
-        if isinstance(error, NotHere) and manager.report("READY=1"):  # else it counts as failed
-            complain(program, error)
-            return EXIT_NOT_HERE
-        if not isinstance(error, NoAddress):
+        status = status_of(error, manager)
+        if error is None or status is None:
             raise error or problem from None
         complain(program, error)
-        time.sleep(NO_ADDRESS_PAUSE_S)
-        return EXIT_NO_ADDRESS
+        if status == EXIT_NO_ADDRESS:
+            time.sleep(NO_ADDRESS_PAUSE_S)
+        return status
     return EXIT_RESTART if stop.makes_way else 0
+
+
+def status_of(error: Exception | None, manager: ServiceManager) -> int | None:
+    """Returns the exit status where nobody has to correct the configuration; None elsewhere."""
+    if isinstance(error, NotHere) and manager.report("READY=1"):  # else it counts as failed
+        return EXIT_NOT_HERE
+    return EXIT_NO_ADDRESS if isinstance(error, NoAddress) else None
 
 
 def new_loop() -> asyncio.AbstractEventLoop:

@@ -18,6 +18,7 @@ from lbd.dispatch.ledger.sqlite import SqliteLedger
 from lbd.dispatch.metrics import dispatcher_metrics
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.process.boot_clock import clock_s
+from lbd.text.job_phrases import is_taken_by_none
 from tests.unit.dispatch.core.outlook.test_needs_outlook import two_gpus_in_use
 from tests.unit.dispatch.core.test_needs import GPU
 from tests.unit.dispatch.services import asking, opened, request
@@ -134,3 +135,17 @@ async def test_a_job_whose_end_is_not_on_disk_says_so_and_counts_as_running(
     assert unexplained.reason == why, "`lbctl wait` asks so"
     assert status.running == 2
     assert ["queued", "running", 2] in shown
+
+
+async def test_a_dispatcher_that_has_just_started_blames_no_host(tmp_path):
+    async with opened(tmp_path / "ledger.sqlite") as world:
+        await world.submit(asking())
+        said = []
+        for until_s in (clock_s() + 60.0, clock_s() - 1.0):
+            world.dispatcher.life.hosts.more_until_s = until_s
+            said.append((await world.jobs(user="ann")).jobs[0].reason)
+    assert said == [
+        "no host accepts jobs: none has connected yet, as the dispatcher has just started",
+        "no host accepts jobs: none has connected to the dispatcher",
+    ]
+    assert not any(map(is_taken_by_none, said))

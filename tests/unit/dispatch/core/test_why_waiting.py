@@ -22,7 +22,6 @@ from lbd.dispatch.core.why_waiting import (
     waiting_reason,
 )
 from lbd.model import Closed, Facts, HostId, JobId, Needs
-from lbd.text.job_phrases import is_taken_by_none
 
 DICE = Random(1)
 
@@ -90,11 +89,6 @@ def test_why_no_host_at_all_accepts_jobs():
     life = table()
     submit(life, "1")
     assert reason(life, "1") == "no host accepts jobs: none has connected to the dispatcher"
-    life.hosts.more_until_s = 5.0  # a dispatcher that starts is not blamed for a second
-    said = "no host accepts jobs: none has connected yet, as the dispatcher has just started"
-    assert reason(life, "1") == said
-    assert not is_taken_by_none(said)
-    life.hosts.more_until_s = -1.0
     life.host_gone(HostId("h1"), 0.0, DICE, Closed.OWNER)
     assert reason(life, "1") == "no host accepts jobs: the owner is back on 1 host"
     life.host_gone(HostId("h2"), 0.0, DICE, Closed.OWNER)
