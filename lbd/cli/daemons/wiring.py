@@ -88,21 +88,23 @@ def run_daemon(program: str, config: Config, main: DaemonMain) -> int:
         error = first_error(problem) if isinstance(problem, BaseExceptionGroup) else problem
         if error is not None:
             last_words.leave(config.host.runtime_dir, daemon, str(error))
-        status = status_of(error, manager)
-        if error is None or status is None:
+        if (status := ended_by(error, program, manager)) is None:
             raise error or problem from None
-        complain(program, error)
-        if status == EXIT_NO_ADDRESS:
-            time.sleep(NO_ADDRESS_PAUSE_S)
         return status
     return EXIT_RESTART if stop.makes_way else 0
 
 
-def status_of(error: Exception | None, manager: ServiceManager) -> int | None:
-    """Returns the exit status where nobody has to correct the configuration; None elsewhere."""
+def ended_by(error: Exception | None, program: str, manager: ServiceManager) -> int | None:
+    """Says what ended us, and returns the exit status, where nobody has to correct the
+    configuration; returns None elsewhere."""
     if isinstance(error, NotHere) and manager.report("READY=1"):  # else it counts as failed
+        complain(program, error)
         return EXIT_NOT_HERE
-    return EXIT_NO_ADDRESS if isinstance(error, NoAddress) else None
+    if isinstance(error, NoAddress):
+        complain(program, error)
+        time.sleep(NO_ADDRESS_PAUSE_S)
+        return EXIT_NO_ADDRESS
+    return None
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
