@@ -6,6 +6,7 @@ are for what stops the work at hand.
 
 EXIT_RESTART = 3  # exit status of a daemon that wants to be restarted at once
 EXIT_NO_ADDRESS = 4  # of a daemon whose address is not there, or taken: to be tried again
+EXIT_NOT_HERE = 5  # of a dispatcher on a host without the queue, to whatever manages it
 
 
 class LbdError(Exception):
@@ -14,6 +15,10 @@ class LbdError(Exception):
 
 class ConfigError(LbdError):
     """The configuration or the command line is wrong: the user fixes it."""
+
+
+class NotHere(ConfigError):
+    """The daemon is not to run on this host."""
 
 
 class NoAddress(LbdError):

@@ -19,7 +19,8 @@ PATHS = (
     ("`/healthz`", "200 as long as `lbd metrics` runs"),
     (
         "`/readyz`",
-        "200 if every daemon of this host answers, else 503 and the names of those that do not",
+        "200 if every daemon of this host answers, else 503 and the names of those that do not; "
+        "also 503, with the reason, while the dispatcher waits for its ledger",
     ),
 )
 

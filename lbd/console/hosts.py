@@ -8,6 +8,7 @@ from lbd.console.reply import Json, number, table, tables, text
 from lbd.errors import LbdError
 from lbd.model import HostState
 from lbd.text.closed_words import drained_words
+from lbd.text.dispatcher_phrases import WAITS, cause_in
 
 STALE = ("late", "down", "revoked")  # states in which a host's numbers are old
 BUSY_LOAD, OVERLOAD = 0.7, 1.5  # tasks per core from which a load is shown yellow, and red
@@ -21,7 +22,7 @@ def ask_status(daemons: Daemons) -> Json:
     """Returns the LIM's status with the dispatcher's current numbers, and the hosts' tiers if its
     mode has any; its `full` says why it takes no jobs, if it takes none. If the dispatcher does not
     answer at once, the LIM's last report of it stays; `dispatcher_unknown` says why if it could not
-    even be asked."""
+    even be asked, and for what it waits if it cannot serve without."""
     reply = daemons.lim({"op": "status"})
     if not daemons.queue()[0]:
         return reply
@@ -30,7 +31,9 @@ def ask_status(daemons: Daemons) -> Json:
     except Absent:
         table(reply, "cluster")["dispatcher_unknown"] = NOT_ASKED
         return reply
-    except LbdError:
+    except LbdError as problem:
+        if why := cause_in(problem):
+            table(reply, "cluster").update(dispatcher=None, dispatcher_unknown=f"{WAITS}{why}")
         return reply
     tiers = table(tags, "tiers")
     queue = {key: tags.get(key) for key in QUEUE_KEYS}

@@ -8,11 +8,22 @@ from lbd.console.daemons import Daemons
 from lbd.console.reply import Json, number, table, tables, text, texts, whole
 from lbd.errors import LbdError
 from lbd.model import ENDED_NAMES, JobState
-from lbd.text.job_phrases import HELD, MAY_STILL_RUN, NOT_HEARD_OF, without_launcher
+from lbd.text.dispatcher_phrases import cause_in
+from lbd.text.job_phrases import (
+    BEGINS_ONCE,
+    DISPATCHER,
+    ENDED_UNRECORDED,
+    HELD,
+    MAY_STILL_RUN,
+    NOT_HEARD_OF,
+    without_launcher,
+)
 from lbd.text.one_line import one_line
 from lbd.text.spelling import nearest
 
 STANDING = frozenset(("pending", "suspended"))  # states in which a job shows what it waits for
+UNWRITTEN = (ENDED_UNRECORDED, BEGINS_ONCE)
+SOON_S = 2.0
 ANSWER_S = 25.0  # enough for very many jobs, and longer than the LBM's longest wait
 INDEX_WIDTH = 24
 
@@ -28,11 +39,22 @@ def fetch(daemons: Daemons, ended_too: bool, *, tasks: bool = False, of_hosts: b
     return daemons.lbm(question, ANSWER_S)
 
 
+def why_no_queue(daemons: Daemons) -> str:
+    """Returns why the dispatcher is among those that did not answer: at least that it is."""
+    try:
+        daemons.lbm({"op": "queue.status"}, SOON_S)
+    except LbdError as problem:
+        if cause_in(problem):
+            return str(problem)
+    return f"{DISPATCHER} did not answer"
+
+
 def shown_wait(job: Json) -> str:
-    """Returns what the job waits for, or that its host is out of contact; "" if neither applies."""
+    """Returns what the job waits for, or why the ledger's state of it is old: its host is out of
+    contact, or the ledger cannot be written. "" if neither applies."""
     reason = text(job, "reason")
-    is_unknown = NOT_HEARD_OF in reason or MAY_STILL_RUN in reason
-    return reason if states_of(job) & STANDING or is_unknown else ""
+    is_old = NOT_HEARD_OF in reason or MAY_STILL_RUN in reason or reason.startswith(UNWRITTEN)
+    return reason if states_of(job) & STANDING or is_old else ""
 
 
 def shown_command(job: Json) -> list[str]:

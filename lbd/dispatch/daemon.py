@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from lbd.config.schema import Config
+from lbd.dispatch.batches import Batch, Batches
 from lbd.dispatch.core.cutoffs import tier_order
 from lbd.dispatch.core.disciplines.registry import Tiered
 from lbd.dispatch.core.disciplines.tiers import spread_tiers
@@ -53,7 +54,6 @@ from lbd.text.one_line import one_line
 log = logging.getLogger("lbd.dispatch")
 
 TICK_S = 0.2
-LATE_S = 2.0  # for the ledger to record something
 FORGET_EVERY_S = 60.0
 FIRST_BEATS_S = 5.0  # by when every host that is up has connected
 LEARN_FROM = 5000  # the last jobs of the previous dispatcher
@@ -67,23 +67,6 @@ READ_AT_ONCE = 500  # jobs: more take memory that is never given back, and no le
 
 
 @dataclass(slots=True)
-class Batch:
-    """Actions to carry out once `saved` is done, that is, on disk."""
-
-    actions: Sequence[Action]
-    saved: Awaitable[object] | None
-    done: "asyncio.Future[None]"
-    since_s: float = float("inf")  # when writing it began, unless it is known to be late
-
-    def late_jobs(self, now_s: float) -> list[JobId]:
-        """Returns the jobs whose changes have just become late in being written; once only."""
-        if now_s < self.since_s + LATE_S:
-            return []
-        self.since_s = float("inf")
-        return [one.job for one in self.actions if isinstance(one, Begin | Changed)]
-
-
-@dataclass(slots=True)
 class Dispatcher:
     config: Config
     ledger: Ledger
@@ -94,9 +77,8 @@ class Dispatcher:
     watchers: Watchers = field(default_factory=Watchers)
     estimates: Estimates | None = None  # for disciplines that use them
     starts: Specs[Stored | pb.Start] = field(default_factory=Specs)
+    batches: Batches = field(default_factory=Batches)
     _ended: list[int] = field(default_factory=list)  # not learnt from yet
-    _batches: "asyncio.Queue[Batch]" = field(default_factory=asyncio.Queue)
-    _saving: Batch | None = None
 
     async def run(
         self,
@@ -164,22 +146,18 @@ class Dispatcher:
         records = [action for action in actions if isinstance(action, Record)]
         say(self.life, actions)
         saved = self.ledger.record(records, time.time()) if records else None
-        self._batches.put_nowait(Batch(actions, saved, done))
+        self.batches.put(Batch(actions, saved, done, clock_s()), self.life.jobs)
         return done
 
     async def settled(self) -> None:
         """Waits until everything queued so far has been carried out."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._batches.put_nowait(Batch((), None, done))
+        self.batches.put(Batch((), None, done, clock_s()), ())
         await done
 
     async def _follow_up(self) -> None:
         while True:
-            batch = await self._batches.get()
-            if batch.saved is not None:
-                self._saving, batch.since_s = batch, clock_s()
-                await batch.saved
-                self._saving = None
+            batch = await self.batches.next_saved()
             for action in batch.actions:
                 await self._carry_out(action)
             if not batch.done.done():
@@ -267,7 +245,7 @@ class Dispatcher:
             if self.life.stood_still(now_s - last_s):
                 log.warning("this host or its dispatcher was frozen for %.1f s", now_s - last_s)
             self.carry(self.life.tick(now_s, self.rng))
-            for job in self._saving.late_jobs(now_s) if self._saving is not None else ():
+            for job in self.batches.late_jobs(now_s):
                 self._notify_watchers(job)
 
     def estimate_s(self, user: str, command: bytes) -> float | None:
@@ -337,16 +315,21 @@ class Dispatcher:
                 renewed=[pb.Held(job=job, attempt=attempt) for job, attempt in renewed],
                 mode=self.config.dispatch.mode,
                 queued=len(life.jobs) - len(life.leased),
-                running=len(life.leased),
+                running=self.running,
             )
         )
 
+    @property
+    def running(self) -> int:
+        """How many jobs run as far as is on disk, as in a list of jobs."""
+        return len(self.life.leased) + self.batches.ended
+
     def status(self) -> pb.StatusInfo:
-        running, own, ledger = len(self.life.leased), self.config.dispatch, self.ledger
+        life, own, ledger = self.life, self.config.dispatch, self.ledger
         reply = pb.StatusInfo(mode=own.mode, closed=own.closed, in_file=not own.in_postgres)
-        reply.queued, reply.running = len(self.life.jobs) - running, running
+        reply.queued, reply.running = len(life.jobs) - len(life.leased), self.running
         reply.full = ledger.room.why_closed(own.ledger_bytes, ledger.disk(), ledger.trouble)
-        if isinstance(self.life.discipline, Tiered):
+        if isinstance(life.discipline, Tiered):
             for host in self.order():
                 reply.tiers.add(host=host, tiers=self.tiers(HostId(host)))
         return reply

@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 
 from lbd.dispatch.core.discipline import Foretold, QueuedJob
+from lbd.dispatch.core.ledger_room import until_written
 from lbd.dispatch.core.ledger_rows import JobRow, Ledger, Stored, Tally, target_of
 from lbd.dispatch.core.lifecycle import Lifecycle
 from lbd.dispatch.core.outlook.forecast import Prediction
@@ -19,7 +20,7 @@ from lbd.model import ENDED_NAMES, Closed, JobId, JobState
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.submitter import request_in
 from lbd.process.boot_clock import clock_s
-from lbd.text.job_phrases import STARTING
+from lbd.text.job_phrases import BEGINS_ONCE, DISPATCHER, ENDED_UNRECORDED, STARTING
 from lbd.text.one_line import one_line
 from lbd.text.task_indexes import TaskIndexes
 
@@ -37,8 +38,11 @@ FRAME_BYTES = 6  # overhead of each job in a message
 
 
 class JobViews:
-    def __init__(self, life: Lifecycle, ledger: Ledger, predictions: Predictions) -> None:
-        self._life = life
+    def __init__(
+        self, life: Lifecycle, ledger: Ledger, predictions: Predictions, host: str = DISPATCHER
+    ) -> None:
+        """`host`: the dispatcher's."""
+        self._life, self._host = life, host
         self._ledger = ledger
         self.forecast, self._predictions = predictions.forecast, predictions
         self._forgetting: asyncio.TimerHandle | None = None
@@ -48,7 +52,7 @@ class JobViews:
         meanwhile."""
         reply = []
         for row in rows:
-            reply.append(self._of(row) if explained else without_reason(row))
+            reply.append(self._of(row) if explained else self._without_reason(row))
             if len(rows) == 1 and (known := self._predictions.known_of(row)) is not None:
                 reply[0].speedup.CopyFrom(speedup_info(known))
             if not len(reply) % VIEWED_AT_ONCE:
@@ -104,41 +108,40 @@ class JobViews:
             live = self._life.jobs.get(JobId(str(next_waiting(tally))))
         elif explained and tally.open:
             live = self._life.jobs.get(JobId(str(row.id)))
-        unrecorded = self._unrecorded(row, live)
         if live is None:
-            reply = without_reason(row, unrecorded)
+            reply = self._without_reason(row)
         else:
-            reply = self._with_target(self._of_live(row, live, unrecorded), live)
+            reply = self._with_target(self._of_live(row, live), live)
+        unrecorded = "" if tally.waiting else reply.reason
         add_tally(reply, row, tally)
+        if unrecorded.startswith(ENDED_UNRECORDED):
+            reply.reason = unrecorded
         if reply.state == JobState.RUNNING.value and reply.reason.startswith(STARTING):
             reply.reason = ""  # the next task's reason does not apply to the array
         return reply
 
     def _of(self, row: JobRow) -> pb.JobInfo:
         live = self._life.jobs.get(JobId(str(row.id)))
-        unrecorded = self._unrecorded(row, live)
         if live is None:
-            return without_reason(row, unrecorded)
-        return self._with_target(self._of_live(row, live, unrecorded), live)
+            return self._without_reason(row)
+        return self._with_target(self._of_live(row, live), live)
 
-    def _of_live(self, row: JobRow, live: Live, unrecorded: str) -> pb.JobInfo:
+    def _of_live(self, row: JobRow, live: Live) -> pb.JobInfo:
         is_final = live.lease is not None and live.lease.cutoff_s is None
+        trouble = self._ledger.trouble if live.lease is None or not live.lease.begun else ""
+        stands = f"{BEGINS_ONCE}{until_written(self._ledger.disk(), trouble)}" if trouble else ""
         registered = self._life.queues.registry.find(live.job.id)
         if registered is None or registered.host is not None:
             reason = waiting_reason(self._life, live, None, time_of_day, clock_s())
-            return job_info(row, unrecorded or reason, is_final)
+            is_blocked = live.lease is None  # held, or waits for something else
+            return job_info(row, reason if is_blocked else stands or reason, is_final)
         now_s = clock_s()
         place, prediction = (
             self.forecast.places.of(registered, now_s),
             self.forecast.of(registered, now_s),
         )
         self._forget_forecast()
-        trouble = self._ledger.trouble
-        reason = (
-            f"it begins once the ledger can be written: {trouble}"
-            if trouble
-            else waiting_reason(self._life, live, place, time_of_day)
-        )
+        reason = stands or waiting_reason(self._life, live, place, time_of_day, now_s)
         reply = job_info(row, reason, is_final, prediction)
         self._correct(reply, registered.kind, is_rough=prediction.is_rough)
         if isinstance(registered.line, int):  # a tier
@@ -172,12 +175,15 @@ class JobViews:
             reply.target.why = "it has no slots reserved: that needs dispatch.mode fcfs"
         return reply
 
-    def _unrecorded(self, row: JobRow, live: Live | None) -> str:
-        """Returns why the view of the job may be behind; "" if it is not. `live`: None if it has
-        ended."""
-        waits = live is not None and live.lease is None
-        trouble = self._ledger.trouble if row.state not in ENDED_NAMES and not waits else ""
-        return f"its end cannot be recorded: {trouble}" if trouble else ""
+    def _without_reason(self, row: JobRow) -> pb.JobInfo:
+        """Returns the view of a job without why it waits; but if it has ended, which the ledger
+        does not know for lack of room, it says so."""
+        ledger, reason = self._ledger, ""
+        is_open = row.state not in ENDED_NAMES
+        if ledger.trouble and is_open and JobId(str(row.id)) not in self._life.jobs:
+            until = until_written(ledger.disk(), ledger.trouble)
+            reason = f"{ENDED_UNRECORDED}{self._host} can record it once {until}"
+        return job_info(row, reason, is_final=not is_open)
 
     def _forget_forecast(self) -> None:
         """Soon, unless questions continue: the data on many jobs takes memory."""
@@ -225,10 +231,6 @@ def given_info(stored: Stored, row: JobRow) -> pb.GivenInfo:
             given.directory = request.directory
         given.timeout_s, given.memory_bytes = request.timeout_s, request.memory_bytes
     return given
-
-
-def without_reason(row: JobRow, unrecorded: str = "") -> pb.JobInfo:
-    return job_info(row, unrecorded, is_final=row.state in ENDED_NAMES)
 
 
 def job_info(

@@ -1,15 +1,24 @@
 """What a dispatcher answers to `metrics`: see lbd/metrics/core/table.py."""
 
+from lbd.config.schema import Config
 from lbd.dispatch.daemon import Dispatcher
 from lbd.dispatch.ledger.store import Store
 from lbd.local.json_socket import Json
 from lbd.process.written_disks import besides_state, disk_metrics, of_ledger
+from lbd.text.dispatcher_phrases import shortly
 
 
-def dispatcher_metrics(dispatcher: Dispatcher | None) -> Json:
-    """`dispatcher` is None while another one leads."""
-    if dispatcher is None:
+def waiting_metrics(config: Config, why: str) -> Json:
+    """Returns what a dispatcher answers that does not lead. `why`: why it cannot use its ledger; ""
+    if it is not its turn. The disk of a ledger that is not there is another one."""
+    if not why:
         return {"dispatcher_leads": 0}
+    place = {name: file for name, file in of_ledger(config).items() if file.exists()}
+    disks = disk_metrics(besides_state(config, place))
+    return {"dispatcher_leads": 0, "ledger_trouble": True, "waits": shortly(why), **disks}
+
+
+def dispatcher_metrics(dispatcher: Dispatcher) -> Json:
     life, ledger = dispatcher.life, dispatcher.ledger
     begun = sum(live.lease is not None and live.lease.begun for live in life.leased.values())
     in_line = len(life.queues.registry)
@@ -21,7 +30,7 @@ def dispatcher_metrics(dispatcher: Dispatcher | None) -> Json:
         "jobs": [
             ["queued", "pending", in_line - begun],
             ["queued", "blocked", len(life.jobs) - in_line],
-            ["queued", "running", begun],
+            ["queued", "running", begun + dispatcher.batches.ended],
         ],
         **disk_metrics(besides_state(dispatcher.config, of_ledger(dispatcher.config))),
         "ledger_trouble": bool(closed),

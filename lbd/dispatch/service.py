@@ -39,6 +39,7 @@ if TYPE_CHECKING:  # generic only in the stubs
 
 log = logging.getLogger("lbd.dispatch")
 
+SERVICE = "lbd.v1.Dispatch"
 ANSWER_BYTES = 12 << 20  # less than a host accepts
 Asked = TypeVar("Asked", bound=Message)
 
@@ -58,7 +59,8 @@ class QueueService:
         self._predictions = predictions or Predictions(
             dispatcher.life.queues, dispatcher.ledger, dispatcher.by_uid
         )
-        self._job_views = JobViews(dispatcher.life, dispatcher.ledger, self._predictions)
+        own = dispatcher.config.host.name
+        self._job_views = JobViews(dispatcher.life, dispatcher.ledger, self._predictions, own)
         rate = dispatcher.config.dispatch.host_bytes_per_s
         self._paces = Paces(rate, dispatcher.config.dispatch.host_message_bytes)
         self._calls = Calls(trust, rate)
@@ -74,7 +76,7 @@ class QueueService:
     def handlers(self) -> grpc.GenericRpcHandler:
         paced, one = self._calls.paced, grpc.unary_unary_rpc_method_handler
         return grpc.method_handlers_generic_handler(
-            "lbd.v1.Dispatch",
+            SERVICE,
             {
                 "Work": grpc.stream_stream_rpc_method_handler(self._work),
                 "Submit": one(paced(self._submit)),

@@ -10,7 +10,7 @@ from lbd.doctor.peers import answers, closed
 from lbd.errors import LbdError, Unavailable
 from lbd.model import target_of
 from lbd.process import last_words
-from lbd.text.dispatcher_phrases import is_away, is_revoked, waits_for_word, why_silent
+from lbd.text.dispatcher_phrases import cause_in, is_away, is_revoked, waits_for_word, why_silent
 from lbd.text.job_phrases import NOT_WRITTEN
 
 START_DISPATCHER = "run `systemctl start lbd-dispatcher` or `lbd up`"
@@ -32,6 +32,7 @@ def queue(
         status = daemons.lim({"op": "status"})
     except LbdError:
         return
+    told = ""  # for what it waits, in its own words
     try:  # the LIM has it from the LBM, which asks once a second and keeps the last answer
         found = daemons.lbm({"op": "queue.status"}, ANSWER_S)
     except Unavailable:
@@ -40,8 +41,8 @@ def queue(
             found = table(table(status, "cluster"), "dispatcher")
             if not found:
                 return
-    except LbdError:
-        found = {}
+    except LbdError as problem:
+        found, told = {}, cause_in(problem)
     if leader := text(found, "leader"):
         yield Check("dispatcher", OK, f"on {leader}, {text(found, 'queued')} queued")
         if full := text(found, "full"):
@@ -53,6 +54,9 @@ def queue(
     because = f"; the one here {why_silent(why)}" if why else ""
     host = " or ".join(hosts)
     says = f"the one on {host} cannot be reached: lbrun -q and -d are refused{because}"
+    if told and not why:
+        why = told
+        says = f"the one on {host} {why_silent(why)}: lbrun -q and -d are refused"
     if why:
         yield Check("dispatcher", FAULT, says, dispatcher_fix(why, ""))
         return

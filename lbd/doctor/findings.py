@@ -33,6 +33,7 @@ from lbd.doctor.peers import (
     authority,
     incoming,
     join_address,
+    join_fix,
     network,
     ports,
     settings,
@@ -111,10 +112,7 @@ def no_peers(daemons: Daemons) -> Check:
         return Check("peers", FAULT, says, "`lbctl restart`: they were started before")
     if not cluster.join:
         return Check("peers", WARN if cluster.hosts else OK, says)
-    fix = (
-        f"if {cluster.join} no longer exists: `lbctl config set cluster.join` with another host's "
-        "address and port, then `lbctl restart`"
-    )
+    fix = f"if {cluster.join} no longer exists: {join_fix(daemons.config)}, then `lbctl restart`"
     return Check("peers", WARN, says, fix)
 
 

@@ -128,10 +128,14 @@ def join_address(rows: Iterable[Json], config: Config) -> Iterator[Check]:
         and all(map(is_ip_address, (host_of(join), *known)))
     ):
         says = f"no host of this cluster is at {join}, where this host asks for others"
-        fix = "`lbctl config set cluster.join` with another host's address and port"
-        if host_files(config).read_home()[0] == config.host.name:
-            fix = "the authority is on this host, so it needs none: " + UNSET_JOIN
-        yield Check("cluster.join", WARN, says, fix)
+        yield Check("cluster.join", WARN, says, join_fix(config))
+
+
+def join_fix(config: Config) -> str:
+    """Returns what to do about a `cluster.join` that is no host's address."""
+    if host_files(config).read_home()[0] == config.host.name:
+        return f"the authority is on this host, so it needs none: {UNSET_JOIN}"
+    return "`lbctl config set cluster.join` with another host's address and port"
 
 
 def administrators_hosts(rows: Iterable[Json], config: Config) -> Iterator[Check]:

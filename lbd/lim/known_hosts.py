@@ -48,18 +48,22 @@ class KnownHosts:
         try:
             while True:
                 await asyncio.sleep(LOOK_S)
-                if others := self._others(state):
+                if (others := self._others(state)) is not None:
                     await loop.run_in_executor(None, self._write, others)
         finally:
-            if others := self._others(state):
+            if (others := self._others(state)) is not None:
                 self._write(others)
 
-    def _others(self, state: LimState) -> list[m.Member]:
-        """Returns the current hosts if they differ from the saved ones, else none."""
+    def _others(self, state: LimState) -> list[m.Member] | None:
+        """Returns the hosts to save; None if these are saved."""
+        if self._written is None:
+            self._written = self.resumed()
         now = joined(state.table)
-        # A LIM that knows no host has just started, or is the last one left.
-        if not now or now == self._written:
-            return []
+        if not now:  # we have just started, or all others are gone, of which some were forgotten
+            forgotten = state.membership.tombstones
+            now = [one for one in self._written if one.name not in forgotten]
+        if now == self._written:
+            return None
         self._written = now
         return now
 

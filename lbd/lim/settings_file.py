@@ -7,11 +7,13 @@ hosts, and newer than any earlier ones. So they outlive a restart of all LIMs, a
 has been superseded.
 """
 
+import asyncio
 import errno
 import json
 import logging
 import math
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,23 +45,25 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 NOT_SAID = object()
+AGAIN_S = 5.0
 
 
 class SettingsFile(SavedSettings):
-    """Saves settings. Each failure is logged, and the LIM goes on."""
+    """Saves settings. Each failure is logged, and what could not be saved is tried again."""
 
     def __init__(self, state_dir: Path, cluster: str = "") -> None:
         """`cluster`: the digest of its authority; "" while this host is alone."""
         super().__init__(state_dir)
         self._cluster = cluster
         self._drained = state_dir / "drained"
-        self._faults: dict[Path, str] = {}  # why what was saved last is not on disk
+        # Why what was saved last is not on disk, and how it is saved.
+        self._faults: dict[Path, tuple[str, Callable[[], None]]] = {}
         self.follow: Callable[[Settings], None] = lambda _: None  # called with what was saved
 
     @property
     def unsaved(self) -> str:
         """Says what could not be saved and why; "" if everything was."""
-        return "; ".join(self._faults.values())
+        return "; ".join(why for why, _ in self._faults.values())
 
     def drained(self) -> bool:
         return self._drained.exists()
@@ -97,28 +101,49 @@ class SettingsFile(SavedSettings):
         return True
 
     def keep_drained(self, drained: bool) -> None:
-        try:
-            if drained:
-                self._drained.touch()
-            else:
-                self._drained.unlink(missing_ok=True)
-            self._faults.pop(self._drained, None)
-        except OSError as problem:
-            self._faults[self._drained] = f"{self._drained}: {problem.strerror}"
-            log.warning("cannot save the drain across restarts: %s", problem)
+        self._try(self._drained, partial(self._write_drained, drained))
 
     def keep_settings(self, settings: Settings) -> None:
-        try:
-            if self.is_later:
-                raise OSError(errno.EPERM, f"{self.path} is of a later release")
-            data = settings_bytes(settings, self._cluster)
-            write_whole(self.path, data, 0o600, is_durable=True)
-            self._before.unlink(missing_ok=True)
-            self._faults.pop(self.path, None)
-        except OSError as problem:
-            self._faults[self.path] = f"{self.path}: {problem.strerror}"
-            log.warning("cannot save the cluster's settings across restarts: %s", problem)
+        self._try(self.path, partial(self._write_settings, settings))
         self.follow(settings)
+
+    async def keep_trying(self) -> None:
+        """Saves later what could not be saved, as on a full disk, until cancelled."""
+        while True:
+            await asyncio.sleep(AGAIN_S)
+            self.try_again()
+
+    def try_again(self) -> None:
+        for path, (_, write) in list(self._faults.items()):
+            if self._try(path, write):
+                log.info("%s is saved", path)
+
+    def _try(self, path: Path, write: "Callable[[], None]") -> bool:
+        try:
+            write()
+        except OSError as problem:
+            why = f"{path}: {problem.strerror}"
+            if self._faults.get(path, ("",))[0] != why:
+                log.warning("cannot be saved across restarts: %s", why)
+            self._faults[path] = why, write
+            return False
+        self._faults.pop(path, None)
+        return True
+
+    def _write_drained(self, drained: bool) -> None:
+        """Raises OSError."""
+        if drained:
+            self._drained.touch()
+        else:
+            self._drained.unlink(missing_ok=True)
+
+    def _write_settings(self, settings: Settings) -> None:
+        """Raises OSError."""
+        if self.is_later:
+            raise OSError(errno.EPERM, f"{self.path} is of a later release")
+        data = settings_bytes(settings, self._cluster)
+        write_whole(self.path, data, 0o600, is_durable=True)
+        self._before.unlink(missing_ok=True)
 
 
 def settings_bytes(settings: Settings, cluster: str) -> bytes:

@@ -17,6 +17,7 @@ from lbd.lim import socket_values as r
 from lbd.lim.core import events as e
 from lbd.lim.core import messages as m
 from lbd.lim.core import settings
+from lbd.lim.core.membership import forget_remembered
 from lbd.lim.core.past_loads import SPANS, PastLoads
 from lbd.lim.core.signed import has_all, policy_version
 from lbd.lim.daemon import Lim, more_is_known
@@ -404,14 +405,17 @@ class Operations:
         return {"drains": r.drains(self._state.settings)}
 
     async def _forget(self, request: Json, caller: Caller) -> Json:
-        """Forgets a host that is gone for good."""
-        host, now_s = r.known_host(request.get("host"), self._state.table.entries), time.monotonic()
+        """Forgets a host that is gone for good; here also one known only from before our start."""
         self._admins.check(caller)
+        name, now_s = str(request.get("host")), time.monotonic()
+        if name in (queue_hosts(self._state.settings.saved) or ()):
+            raise Refusal(f"the queue is on {name}: first run `lbctl queue disable --force`, or "
+                          "enable it on another host")  # fmt: skip
+        if forget_remembered(self._state.membership, self._state.table, HostId(name)):
+            return {"host": name, "hosts": 1, "missing": [], "listed": False}
+        host = r.known_host(name, self._state.table.entries)
         if host == self._state.me:
             raise Refusal(f"{host} is this host: use `lbctl leave` to take it out of the cluster")
-        if host in (queue_hosts(self._state.settings.saved) or ()):
-            raise Refusal(f"the queue is on {host}: first run `lbctl queue disable --force`, or "
-                          "enable it on another host")  # fmt: skip
         if not self._state.membership.is_lost(host, now_s):
             age_s = now_s - self._state.table.entries[host].sampled_at_s
             raise Refusal(r.still_up(host, age_s), HEARD)

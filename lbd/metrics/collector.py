@@ -2,15 +2,17 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from lbd.local.json_socket import Json, OneQuestion
 from lbd.metrics.core.families import Answer, families
 from lbd.metrics.core.table import LISTENER
 from lbd.metrics.exposition import text_of
+from lbd.text.one_line import one_line
 
 KEPT_S = 1.0  # a page serves everybody who asks within this time
+WAITS_CHARS = 100
 ASK_S = 2.0  # a hung daemon must not delay the others' answers
 
 
@@ -30,7 +32,7 @@ class Collector:
         self._clock = clock
         self._page: tuple[float, bytes] | None = None
         self._making: asyncio.Task[bytes] | None = None
-        self._missing: list[str] = []
+        self._unready = ""
 
     async def page(self) -> bytes:
         """Returns all metrics as text. Concurrent callers wait for the same page."""
@@ -57,17 +59,28 @@ class Collector:
         ]
         found = dict(zip(names, await asyncio.gather(*asked), strict=True))
         answers: dict[str, Answer] = {name: said for name, said in found.items() if said}
-        self._missing = [name for name, said in found.items() if said is None]
+        self._unready = why_unready(found)
         up = [[name, int(said is not None)] for name, said in found.items()]
         answers[LISTENER] = {**self._own(), "up": [*up, [LISTENER, 1]]}
         return answers
 
-    async def missing(self) -> list[str]:
-        """Returns the daemons that do not answer, as of the last second."""
+    async def unready(self) -> str:
+        """Returns which daemons do not answer, or cannot serve, as of the last second; "" if all
+        do."""
         await self.page()
-        return self._missing
+        return self._unready
 
     async def close(self) -> None:
         if self._making is not None:
             self._making.cancel()
             await asyncio.gather(self._making, return_exceptions=True)
+
+
+def why_unready(found: Mapping[str, Json | None]) -> str:
+    """`found`: the answer of each daemon; its `waits` says what one cannot serve without."""
+    missing = [name for name, said in found.items() if said is None]
+    parts = [f"no answer: {', '.join(missing)}"] if missing else []
+    for name, said in found.items():
+        if said and (why := said.get("waits")):
+            parts.append(f"{name} waits: {one_line(str(why), WAITS_CHARS)}")
+    return "; ".join(parts)

@@ -64,7 +64,7 @@ class Metrics:
         if shown is not None:
             secure = ClusterTls(shown, any_client=config.metrics.clients == "any")
         context, seen = (secure.context, (secure.check,)) if secure else (None, ())
-        self.server = MetricsServer(self.collector.page, self.collector.missing, context, *seen)
+        self.server = MetricsServer(self.collector.page, self.collector.unready, context, *seen)
         self.trouble = ""
 
     async def run(self, stop: asyncio.Event) -> None:

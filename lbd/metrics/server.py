@@ -55,14 +55,14 @@ class MetricsServer:
     def __init__(
         self,
         page: Callable[[], Awaitable[bytes]],
-        missing: Callable[[], Awaitable[list[str]]],
+        unready: Callable[[], Awaitable[str]],
         context: Context | None = None,
         check: Check = lambda _: None,
         limits: Limits = LIMITS,
     ) -> None:
         """`context`: returns the TLS context for the current certificate; `check`: checks the
         client."""
-        self._page, self._missing = page, missing
+        self._page, self._unready = page, unready
         self._context, self._check, self._limits = context, check, limits
         self.open: dict[asyncio.Task[None], None] = {}  # oldest first, as in `_waiting`
         # those that wait for their client to send or read
@@ -193,9 +193,8 @@ class MetricsServer:
             return 200, CONTENT_TYPE, await self._page()
         if asked.path == HEALTH:
             return 200, TEXT, b"ok\n"
-        missing = await self._missing()
-        text = f"no answer: {', '.join(missing)}\n" if missing else "ready\n"
-        return 503 if missing else 200, TEXT, text.encode()
+        unready = await self._unready()
+        return 503 if unready else 200, TEXT, f"{unready or 'ready'}\n".encode()
 
     async def _taken(self, writer: asyncio.StreamWriter) -> None:
         """Waits until the client has read the answer."""

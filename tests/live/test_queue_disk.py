@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.live.cluster import FAST, Lab
+from tests.live.test_metrics import PORT, asked, scraped
 
-SETTINGS = (*FAST, "lbm.slots=2", "dispatch.load_ceiling=10000")
+SETTINGS = (*FAST, "lbm.slots=2", "dispatch.load_ceiling=10000", f"metrics.listen=:{PORT}")
 FILLING_BYTES = 4096
 
 
@@ -39,7 +40,7 @@ def disk():
 
 @pytest.fixture(scope="module")
 def lab(disk):
-    lab = Lab.up(1, "none", "--mode", "fcfs", "--store", f"sqlite://{disk}/ledger.sqlite",
+    lab = Lab.up(2, "none", "--mode", "fcfs", "--store", f"sqlite://{disk}/ledger.sqlite",
                  settings=SETTINGS)  # fmt: skip
     yield lab
     lab.down()
@@ -75,10 +76,10 @@ def test_a_full_disk_refuses_in_one_line_and_forgets_nothing(lab, disk, tmp_path
     assert lab.run("h1", "lbrun", "-q", "true").returncode == 0
 
 
-def test_a_waiting_client_is_told_that_the_end_cannot_be_recorded(lab, disk, tmp_path):
+def test_clients_are_told_that_the_end_cannot_be_recorded(lab, disk, tmp_path):
     script = "echo begun; while test ! -e go; do sleep 0.05; done; echo done"
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    words = ("lbrun", "-q", "-v", "sh", "-c", script)
+    words = ("lbrun", "-q", "sh", "-c", script)
     with lab.popen("h1", *words, cwd=tmp_path, **pipes) as waiting:
         watch = threading.Timer(60, waiting.kill)
         watch.start()
@@ -86,14 +87,71 @@ def test_a_waiting_client_is_told_that_the_end_cannot_be_recorded(lab, disk, tmp
         fill(disk)
         try:
             (tmp_path / "go").touch()
-            lines = iter(waiting.stderr.readline, "")
-            told = next((line for line in lines if "recorded" in line), "")
+            told = waiting.stderr.readline()
             (name,) = [job["id"] for job in lab.lbctl_json("h1", "jobs")]
             why = lab.lbctl_json("h1", "job", name)["reason"]
+            listed = lab.run("h1", "lbctl", "jobs", check=True).stdout
+            waited = lab.run("h1", "lbctl", "wait", "--timeout", "1s", name)
+            counted = lab.lbctl_json("h1", "queue")
         finally:
             (disk / "filler").unlink()
         assert (waiting.wait(20), waiting.stdout.read()) == (0, "done\n")
+        assert waiting.stderr.read() == ""
         watch.cancel()
-    assert told.startswith(f"lbrun: job {name} waits: its end cannot be recorded: {disk}")
-    assert "full" in told
-    assert why.startswith("its end cannot be recorded")
+    assert why == f"the command has ended; h1 can record it once there is room: {disk} is full"
+    assert told == f"lbrun: {why}\n"
+    assert "the command has ended" in listed
+    assert waited.stderr == f"lbctl: {why}\nlbctl: 1 job has not ended yet\n"
+    assert (counted["queued"], counted["running"]) == (0, 1)
+
+
+def in_one_line(ran):
+    return " ".join(ran.stdout.split())
+
+
+def assert_cause_is_known(lab, cause, ready):
+    """What people and monitors are told while the dispatcher waits for its ledger: on all hosts."""
+    for host in ("h1", "h2"):
+        said = f"the dispatcher on h1 waits: {cause}"
+        lab.wait_until(lambda host=host, said=said: said in lab.run(host, "lbctl", "queue").stderr,
+                       "the cause is known")  # fmt: skip
+        assert said in lab.run(host, "lbctl", "jobs").stderr
+        assert in_one_line(lab.run(host, "lbctl", "status")).count(said[4:]) == 1
+        submitted = lab.run(host, "lbrun", "-d", "true")
+        assert (submitted.returncode, said in submitted.stderr) == (125, True)
+    lab.wait_until(lambda: scraped(lab, "h1").get(("lbd_ledger_trouble",)), "the alert goes on")
+    assert scraped(lab, "h1")["lbd_dispatcher_leads",] == 0
+    assert asked(lab, "h1", "/readyz") == (503, f"dispatcher waits: {ready}\n")
+    enabled = lab.run("h2", "lbctl", "queue", "enable", "--force", "h1")
+    assert enabled.returncode == 1
+    assert f"the queue is assigned to h1, but its dispatcher waits: {cause}" in enabled.stderr
+    doctor = lab.run("h2", "lbctl", "doctor")
+    assert f"h1 waits: {cause}" in in_one_line(doctor), doctor.stdout
+
+
+def test_the_cause_is_known_everywhere_while_the_ledger_is_not_there(lab, disk):
+    """It was in the journal and the doctor of that host only, and the alert ended."""
+    lab.kill("h1", "dispatcher")
+    ledger = disk / "ledger.sqlite"
+    ledger.rename(disk / "away")
+    lab.start("h1", "dispatcher")
+    cause = f"{ledger}, the ledger that was used last, is not there: mount its disk"
+    assert_cause_is_known(lab, cause, "its ledger is not there")
+    (disk / "away").rename(ledger)
+    lab.wait_until(lambda: lab.run("h2", "lbrun", "-q", "true").returncode == 0, "it goes on")
+    assert asked(lab, "h1", "/readyz") == (200, "ready\n")
+    assert scraped(lab, "h1")["lbd_ledger_trouble",] == 0
+
+
+def test_the_cause_is_known_everywhere_while_its_disk_has_no_free_byte(lab, disk):
+    lab.kill("h1", "dispatcher")
+    (disk / "ledger.sqlite-shm").unlink()  # so that SQLite needs room to open the ledger
+    fill(disk)
+    lab.start("h1", "dispatcher")
+    try:
+        cause = f"the disk of the ledger is full: free some space in {disk}"
+        assert_cause_is_known(lab, cause, "the disk of its ledger is full")
+        assert scraped(lab, "h1")["lbd_disk_free_bytes", "holds=ledger"] == 0
+    finally:
+        (disk / "filler").unlink()
+    lab.wait_until(lambda: lab.run("h2", "lbrun", "-q", "true").returncode == 0, "it goes on")

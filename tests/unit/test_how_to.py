@@ -1,7 +1,9 @@
 """The commands on the pages on malleable jobs, owners and predictions are valid."""
 
+import configparser
 import re
 import shlex
+import subprocess
 from importlib import import_module
 from pathlib import Path
 
@@ -49,3 +51,19 @@ def test_the_settings_exist(text, tmp_path):
     path.write_text(text)
     config = load(str(path))
     assert (config.dispatch.malleable, config.admission.owner_is_back) != ("free", "keep")
+
+
+def test_the_drop_in_for_a_ledger_on_a_disk_of_its_own_is_what_its_unit_needs(tmp_path):
+    """One had to make the disk, its owner and the drop-in up oneself."""
+    page = (PAGES / "monitor.md").read_text()
+    (block,) = re.findall(r"```sh\n(systemctl stop lbd-dispatcher.*?)```", page, re.DOTALL)
+    steps = [line.split()[0] for line in block.splitlines()]
+    assert steps.index("mount") < steps.index("chown") < steps.index("cp")
+    (made,) = re.findall(r"^printf .*?>\S+$", block, re.DOTALL | re.MULTILINE)
+    command, _, path = made.rpartition(">")
+    assert path.startswith("/etc/systemd/system/lbd-dispatcher.service.d/")
+    unit = configparser.ConfigParser()
+    unit.read_string(
+        subprocess.run(("sh", "-c", command), check=True, capture_output=True, text=True).stdout
+    )
+    assert unit["Unit"]["RequiresMountsFor"] == unit["Service"]["ReadWritePaths"] == "/srv/ledger"

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from lbd.errors import EXIT_NOT_HERE
+
 UNITS = sorted((Path(__file__).parents[2] / "deploy/systemd").glob("*.service"))
 
 
@@ -24,6 +26,14 @@ def test_the_lbm_is_told_by_the_signal_whether_it_is_stopped_or_restarted():
 def test_the_lbm_stops_before_the_dispatcher_that_it_reports_to():
     unit = next(unit for unit in UNITS if unit.stem == "lbd-lbm").read_text()
     assert "lbd-dispatcher.service" in after(unit)
+
+
+def test_a_dispatcher_on_a_host_without_the_queue_is_neither_failed_nor_started_again():
+    """`systemctl --failed` named it for ever on a host whose queue another one had taken over."""
+    lines = next(unit for unit in UNITS if unit.stem == "lbd-dispatcher").read_text().splitlines()
+    for name in ("SuccessExitStatus", "RestartPreventExitStatus"):
+        (found,) = (line for line in lines if line.startswith(f"{name}="))
+        assert str(EXIT_NOT_HERE) in found.partition("=")[2].split()
 
 
 @pytest.mark.parametrize("name", ["lbd-lim", "lbd-lbm", "lbd-dispatcher"])

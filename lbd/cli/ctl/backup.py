@@ -256,7 +256,7 @@ def say_what_is_next(
         say(f"{host.name} has no certificate: first run `lbctl token create {host.name}` on the "
             "authority's host and `lbctl join` here")  # fmt: skip
     if units := " ".join(manifest.units):
-        put(f"start what was enabled on {manifest.host}: `systemctl enable --now {units}`")
+        put(f"later, start what was enabled on {manifest.host}: `systemctl enable --now {units}`")
     else:
         put(how_to_start([host.runtime_dir]))
     if (

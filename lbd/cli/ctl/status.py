@@ -43,6 +43,7 @@ from lbd.console.reply import Json, number, table, tables, text, texts
 from lbd.console.usage_hosts import ask_host
 from lbd.errors import LbdError
 from lbd.policy.needs import is_size
+from lbd.text.dispatcher_phrases import WAITS
 
 EXAMPLES = (
     "lbctl status                  a line a host",
@@ -194,6 +195,9 @@ def cluster_lines(
         f"{text(dispatcher, 'queued')} queued, {text(dispatcher, 'running')} running"
     )
     unknown = text(cluster, "dispatcher_unknown") or "no answer"
+    full, where = text(dispatcher, "full"), f"dispatcher on {text(dispatcher, 'leader')}:"
+    if not dispatcher and unknown.startswith(WAITS):
+        full, where, unknown = unknown, f"dispatcher on {' or '.join(queue_hosts)}", "it waits"
     silent = f"on {' or '.join(queue_hosts)}: {unknown}" if queue_hosts else "none"
     parts = [
         f"cluster {text(cluster, 'name')}",
@@ -204,8 +208,8 @@ def cluster_lines(
     if index not in ("", INDICES[0]):
         parts.append(f"load index {index}")
     lines = folded(parts, columns)
-    if full := text(dispatcher, "full"):
-        lines += wrapped(f"dispatcher on {text(dispatcher, 'leader')}: {full}", columns, "  ")
+    if full:
+        lines += wrapped(f"{where} {full}", columns, "  ")
     return lines
 
 

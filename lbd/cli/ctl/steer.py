@@ -20,6 +20,7 @@ from lbd.text.units import counted
 FORWARD_TIMEOUT_S = 10.0  # the answer comes after another host has confirmed the change
 POLL_S = 0.5
 SILENT_S = 2.0  # then it says what it waits for
+SAVED_LATER = "tried again until it is; a restart of the LIM here before that may undo it"
 MISSING_SHOWN = 10  # hosts named in the message
 
 
@@ -182,13 +183,17 @@ def say_where(options: argparse.Namespace, reply: Json, name: str, change: str, 
         if dropped := shown(reply, "dropped"):
             lasts = f"the saved {dropped} is dropped: {lasts}"
     elif options.save:
+        unsaved, hosts = text(reply, "unsaved"), int(number(reply, "hosts"))
         lasts = "saved, so it survives restarts"
+        if unsaved:
+            on = f"saved on {int(number(reply, 'changed')) - 1} of {counted(hosts, 'host')}"
+            lasts = f"{on}; not on this one: {unsaved}; {SAVED_LATER}"
     elif saved:
         lasts = f"it lasts until every host's LIM has stopped; then the saved {saved} applies"
     else:
         lasts = "it lasts until every host's LIM has stopped; --save keeps it"
     say(f"{change} {where(reply)}; {lasts}")
-    say_missing(reply)
+    say_missing({**reply, "unsaved": ""} if options.save else reply)
 
 
 def where(reply: Json) -> str:
@@ -213,7 +218,7 @@ def say_missing(reply: Json) -> None:
 
 def say_unsaved(reply: Json) -> None:
     if why := text(reply, "unsaved"):
-        say(f"not saved on this host: {why}; a restart of the LIM here may undo it")
+        say(f"not saved on this host: {why}; {SAVED_LATER}")
 
 
 def few(names: Sequence[str]) -> str:

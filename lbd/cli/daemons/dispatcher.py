@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from lbd.cli.daemons.cluster_settings import ClusterSettings
 from lbd.cli.daemons.queue_right import QueueRight, stand_by
+from lbd.cli.daemons.waiting_queue import WaitingQueue
 from lbd.cli.daemons.wiring import Ready, first_error, run_daemon
 from lbd.config.dispatch import STRATEGIES
 from lbd.config.fields import shown
@@ -31,11 +32,11 @@ from lbd.dispatch.ledger.leadership import Lead, OneFile, last_file
 from lbd.dispatch.ledger.longest_lease import LongestLease
 from lbd.dispatch.ledger.snapshot import extent
 from lbd.dispatch.ledger.sqlite import open_jobs
-from lbd.dispatch.metrics import dispatcher_metrics
+from lbd.dispatch.metrics import dispatcher_metrics, waiting_metrics
 from lbd.dispatch.predictions import Predictions
 from lbd.dispatch.service import QueueService
 from lbd.dispatch.speedup_learner import fit_speedups
-from lbd.errors import ConfigError
+from lbd.errors import ConfigError, NotHere
 from lbd.lbm.link.wire import MESSAGE_LIMIT_BYTES
 from lbd.local import json_socket as local
 from lbd.local.caller import Caller
@@ -81,7 +82,7 @@ async def serve(config: Config, stop: asyncio.Event, ready: Ready) -> None:
     if not shared.is_named() and config.host.name not in config.dispatch.hosts:
         own = shared.config.dispatch
         where = f"is {own.host}" if own.host else "names no host"
-        raise ConfigError(f"dispatch.host {where}; this is {config.host.name}")
+        raise NotHere(f"dispatch.host {where}; this is {config.host.name}")
     trust, lead = check(shared.config)
     locks = take_pid_locks("dispatcher", config.host.runtime_dir, config.host.state_dir)
     path = Path(config.host.runtime_dir) / "dispatcher.sock"
@@ -102,6 +103,7 @@ async def serve(config: Config, stop: asyncio.Event, ready: Ready) -> None:
             sock.close()
             path.unlink(missing_ok=True)
     finally:
+        await service.waiting.end()
         await service.lead.close()
         if right is not None:
             await right.close()
@@ -123,6 +125,10 @@ class Service:
     figures: OwnFigures = field(default_factory=OwnFigures)
     predictions: Predictions | None = None
     trouble: str = ""  # why the ledger cannot be used; "" once it can
+    waiting: WaitingQueue = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.waiting = WaitingQueue(self.trust, self.cuts)
 
     async def serve(self, shared: ClusterSettings, stop: asyncio.Event) -> None:
         """Serves until `stop` is set, under the current settings for all hosts."""
@@ -135,11 +141,14 @@ class Service:
                 log.info("the queue is not on this host; standing by")
                 self.ready("the queue is not here")
                 self.trouble = ""
+                await self.waiting.end()
                 await ended.wait()
             elif self.right is not None:
                 await self.right.given(ledger_file(self.config), ended)
             while not ended.is_set() and self._is_ours():
                 await self.term(ended)
+            if not self._is_ours():
+                await self.waiting.end()
 
     def _is_ours(self) -> bool:
         return self.right is None or self.right.leads()
@@ -166,6 +175,7 @@ class Service:
             ledger = await unless(stop, self.lead.lead(self._stands_by))
             if ledger is None:
                 return
+            await self.waiting.end()
             discipline = make_discipline(self.config)
             terms, rules = terms_of(self.config), rules_of(self.config)
             longest = LongestLease(ledger, terms.lease_s)
@@ -179,7 +189,7 @@ class Service:
             trouble = first_error(group)
             if not (isinstance(trouble, LedgerTrouble) and trouble.passes):
                 raise
-            self._is_in_trouble(str(trouble))
+            await self._is_in_trouble(str(trouble))
         finally:
             self.dispatcher = None
             await self.lead.end()
@@ -224,14 +234,16 @@ class Service:
         finally:
             await server.stop(STOP_GRACE_S)
 
-    def _is_in_trouble(self, trouble: str) -> None:
-        """Tries again soon, and says why once."""
+    async def _is_in_trouble(self, trouble: str) -> None:
+        """Tries again soon, and says why: in the log once, and to whoever asks."""
         if trouble != self.trouble:
             stand_by(self.config, self.ready, trouble)
         self.trouble = trouble
+        await self.waiting.begin(self.config, trouble)
 
     def _stands_by(self, leader: str) -> None:
         log.info("standing by; %s leads", leader or "nobody")
+        self.trouble = ""
         self.ready(f"standby of {self.config.cluster.name}")
 
     async def answer(self, request: Json, caller: Caller) -> Json:
@@ -248,7 +260,10 @@ class Service:
             return {"mode": self.config.dispatch.mode, **self._mode_details()}
         if request.get("op") == "metrics" and caller.is_daemon:
             errors = self.predictions.errors if self.dispatcher and self.predictions else []
-            known = dispatcher_metrics(self.dispatcher)
+            if self.dispatcher is None:
+                known = waiting_metrics(self.config, self.trouble)
+            else:
+                known = dispatcher_metrics(self.dispatcher)
             return {**self.figures.answer(), **known, "prediction_error_seconds": errors}
         if request.get("op") == "lines" and caller.is_daemon:
             said, more = RECENT.of(str(request.get("job")), time.time())

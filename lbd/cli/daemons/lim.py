@@ -52,9 +52,8 @@ async def serve(config: Config, stop: Stop, ready: Ready) -> None:
     locks = take_pid_locks("lim", config.host.runtime_dir, config.host.state_dir)
     trust = check(config)
     level = LevelFile(config.host.runtime_dir)
-    lim_config = config.lim
-    limits = (lim_config.max_message_bytes, lim_config.down_after_s, lim_config.peer_rate)
-    most = hosts_max(lim_config.max_hosts)
+    limits = (config.lim.max_message_bytes, config.lim.down_after_s, config.lim.peer_rate)
+    most = hosts_max(config.lim.max_hosts)
     network = LimNetwork(trust, *limits, most) if trust is not None else None
     try:
         cluster = own_settings_only(config, trust) if isinstance(trust, Tls) else ""
@@ -84,6 +83,7 @@ async def serve(config: Config, stop: Stop, ready: Ready) -> None:
                 beside = [
                     group.create_task(remembering.run(), name="remembering"),
                     group.create_task(known_hosts.follow(lim.state), name="known hosts"),
+                    group.create_task(lim.kept.keep_trying(), name="save what was not saved"),
                     group.create_task(say_level(lim, level), name="say log.level"),
                 ]
                 if upkeep is not None:

@@ -13,7 +13,14 @@ import uvloop
 from lbd.cli.complaints import complain
 from lbd.cli.daemons.journal import set_up_log
 from lbd.config.schema import Config
-from lbd.errors import EXIT_NO_ADDRESS, EXIT_RESTART, LbdError, NoAddress
+from lbd.errors import (
+    EXIT_NO_ADDRESS,
+    EXIT_NOT_HERE,
+    EXIT_RESTART,
+    LbdError,
+    NoAddress,
+    NotHere,
+)
 from lbd.launch.rlimits import raise_descriptor_limit
 from lbd.process import last_words, log_level
 from lbd.process.service_manager import LEAVING, ServiceManager, has_terminal
@@ -81,12 +88,23 @@ def run_daemon(program: str, config: Config, main: DaemonMain) -> int:
         error = first_error(problem) if isinstance(problem, BaseExceptionGroup) else problem
         if error is not None:
             last_words.leave(config.host.runtime_dir, daemon, str(error))
-        if not isinstance(error, NoAddress):
+        if (status := ended_by(error, program, manager)) is None:
             raise error or problem from None
+        return status
+    return EXIT_RESTART if stop.makes_way else 0
+
+
+def ended_by(error: Exception | None, program: str, manager: ServiceManager) -> int | None:
+    """Says what ended us, and returns the exit status, where nobody has to correct the
+    configuration; returns None elsewhere."""
+    if isinstance(error, NotHere) and manager.report("READY=1"):  # else it counts as failed
+        complain(program, error)
+        return EXIT_NOT_HERE
+    if isinstance(error, NoAddress):
         complain(program, error)
         time.sleep(NO_ADDRESS_PAUSE_S)
         return EXIT_NO_ADDRESS
-    return EXIT_RESTART if stop.makes_way else 0
+    return None
 
 
 def new_loop() -> asyncio.AbstractEventLoop:

@@ -43,6 +43,15 @@ class Disk(NamedTuple):
     def reserve_bytes(self) -> int:
         return min(self.size_bytes // RESERVE_SHARE, RESERVE_BYTES_MAX)
 
+    @property
+    def is_full(self) -> bool:
+        """Whether it may lack the room for changes of existing jobs."""
+        return self.free_bytes < CHANGE_BYTES
+
+    @property
+    def where(self) -> str:
+        return self.directory or "the disk of the ledger"
+
 
 Weight = Literal["jobs", "bytes"]
 
@@ -96,8 +105,7 @@ class LedgerRoom:
             full = f"the ledger is full (dispatch.ledger_bytes is {show_size(limit_bytes)})"
             return f"{full}, {NO_MORE}"
         if disk is not None and self._left(limit_bytes, disk) < size_bytes:
-            goes_on = NO_MORE if disk.free_bytes >= CHANGE_BYTES else NONE_BEGINS
-            return f"{disk.directory or 'the disk of the ledger'} is full, {goes_on}"
+            return f"{disk.where} is full, {NONE_BEGINS if disk.is_full else NO_MORE}"
         return ""
 
     def why_closed(self, limit_bytes: int, disk: Disk | None, trouble: str) -> str:
@@ -119,3 +127,11 @@ class LedgerRoom:
             free_bytes = max(0, disk.free_bytes - disk.reserve_bytes)
             room = min(room, self._of_host.total() + free_bytes)
         return room // ENDED_SHARE
+
+
+def until_written(disk: Disk | None, trouble: str) -> str:
+    """Returns what has to come about before the changes that wait are written. `trouble`: why the
+    last one was not."""
+    if disk is not None and disk.is_full:
+        return f"there is room: {disk.where} is full"
+    return f"the ledger can be written: {trouble}"

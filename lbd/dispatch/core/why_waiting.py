@@ -1,5 +1,6 @@
 """Why a pending job waits, in words for its user. Pure."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from lbd.dispatch.core.discipline import QueuedJob
@@ -47,7 +48,7 @@ def waiting_reason(
     if live.job.id in life.dependents.waits:
         return _dependence(life, live.job.id, time_of)
     obstacle = _gang_obstacle(life, live, time_of) if live.job.gang else ""
-    obstacle = obstacle or _obstacle(life, live, place)
+    obstacle = obstacle or _obstacle(life, live, place, now_s)
     reason = "" if _says(obstacle, live.reason) else live.reason
     return "; ".join(filter(None, (obstacle, reason)))
 
@@ -199,16 +200,18 @@ def stuck_reason(life: Lifecycle, job: JobId) -> str:
     if live.job.gang:
         is_too_large = registered.id in life.queues.aside
         return _gang_obstacle(life, live, str) if is_too_large else ""
-    return _obstacle(life, live, None)
+    return _obstacle(life, live, None, math.inf)
 
 
 def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 
-def _nobody(life: Lifecycle) -> str:
+def _nobody(life: Lifecycle, now_s: float) -> str:
     """Returns why no host at all takes jobs."""
     known, aside = life.hosts.known, _aside(life)
+    if not known and now_s < life.hosts.more_until_s:
+        return f"{NO_HOST_ACCEPTS}: none has connected yet, as the dispatcher has just started"
     if not known:
         return f"{NO_HOST_ACCEPTS}: none has connected to the dispatcher"
     others = [(one.closed, one.more) for name, one in known.items() if name not in aside]
@@ -218,11 +221,11 @@ def _nobody(life: Lifecycle) -> str:
     return f"{NO_HOST_ACCEPTS}: {', '.join(reasons)}"
 
 
-def _obstacle(life: Lifecycle, live: Live, place: Place | None) -> str:
+def _obstacle(life: Lifecycle, live: Live, place: Place | None, now_s: float) -> str:
     queues = life.queues
     registered = queues.registry[live.job.id]
     if not queues.hosts:
-        return _nobody(life)
+        return _nobody(life, now_s)
     if registered.line is None:
         only, slots = live.job.only, live.job.slots
         if only is not None and only not in queues.hosts:

@@ -27,7 +27,9 @@ from lbd.net.parsing import parsed_answer
 from lbd.net.question import ChannelMayClose, Unanswered, ask
 from lbd.net.submitter import WATCHED_BYTES
 from lbd.net.transport import Peers
+from lbd.text.dispatcher_phrases import SAID_CHARS, silence
 from lbd.text.index_list import COUNT_MAX
+from lbd.text.one_line import one_line
 from lbd.text.ranges import ranges_in
 
 if TYPE_CHECKING:
@@ -279,7 +281,7 @@ class DispatcherClient:
         self.doubt()
         # A dispatcher that hangs is replaced by another, if there are others.
         is_gone = code in GONE or len(self.hosts) > 1
-        text = f"the dispatcher on {self.leader} does not answer: {why_of(problem)}"
+        text = silence(self.leader, one_line(why_of(problem), SAID_CHARS))
         return self._away(text) if is_gone else Unavailable(text)
 
     # Who leads

@@ -12,13 +12,22 @@ from lbd.lbm.queue.dispatcher_client import DispatcherClient, Watching
 from lbd.lbm.queue.followed_array import KILL, AwaitedJobs, FollowedArray
 from lbd.lbm.queue.shown_output import RETRY_FOR_S, RETRY_S, Patience, ShownOutput
 from lbd.lbm.session.client import pack_end
+from lbd.lbm.session.queue_json import name_of
 from lbd.lbm.staging.queued_files import QueuedFiles
 from lbd.local import client_tags as tags
 from lbd.local.client_frames import Frame
 from lbd.model import ENDED_NAMES
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.text.array_phrases import still_running
-from lbd.text.job_phrases import BY_USER, BY_USER_OR_HOST, STARTING, is_taken_by_none, jobs_do
+from lbd.text.job_phrases import (
+    BY_USER,
+    BY_USER_OR_HOST,
+    ENDED_UNRECORDED,
+    STARTING,
+    is_taken_by_none,
+    jobs_do,
+)
+from lbd.text.one_line import one_line
 from lbd.text.units import duration_text
 from lbd.theory.calibration import FEWEST
 
@@ -48,6 +57,7 @@ class FollowedJobs:
     watching: Watching | None = None  # begun when they were submitted
     _output: ShownOutput = field(init=False)
     _warned_of: str = ""  # the last reason for which no host took it
+    _is_unrecorded: bool = False  # whether that was said
     _is_forced: bool = False  # they are to end at once
     _live: "asyncio.Task[None] | None" = None
     _ended: AwaitedJobs = field(init=False)
@@ -133,7 +143,9 @@ class FollowedJobs:
         self.pending = job.state == "pending"
         one = self.array is None
         says = job.reason not in ("", self.shown_reason) and not job.reason.startswith(STARTING)
-        if one and job.state not in ENDED_NAMES and says:
+        if job.state not in ENDED_NAMES and job.reason.startswith(ENDED_UNRECORDED):
+            await self._report_unrecorded(job)
+        elif one and job.state not in ENDED_NAMES and says:
             self.shown_reason, text = job.reason, job.reason
             if self.pending and job.HasField("predicted_wait_s"):
                 text += f"; {begin_text(job)}"
@@ -154,6 +166,13 @@ class FollowedJobs:
             await self._fetch(job)
             self._ended.add(job)
             self._output.forget(job.id)
+
+    async def _report_unrecorded(self, job: pb.JobInfo) -> None:
+        """Says once, also without a terminal, that a command has ended of which nothing comes."""
+        if not self._is_unrecorded:
+            self._is_unrecorded = True
+            which = "" if self.array is None else f"job {name_of(job)}: "
+            await self.send(tags.WARN, f"{which}{one_line(job.reason)}".encode())
 
     async def _fetch(self, job: pb.JobInfo) -> None:
         """Fetches the outputs of a job. If that fails, it becomes the job's end."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from lbd.local.json_socket import Json
 from lbd.model import ENDED_NAMES, JobState
 from lbd.net.gen import dispatch_pb2 as pb
-from lbd.text.job_phrases import is_held
+from lbd.text.job_phrases import ENDED_UNRECORDED, is_held
 from lbd.text.one_line import one_line
 from lbd.text.units import duration_text
 
@@ -69,7 +69,9 @@ def counts_json(jobs: Iterable[pb.JobInfo]) -> Json:
     states: Counter[str] = Counter()
     held = 0
     bad: list[str] = []
+    unrecorded = ""
     for job in jobs:
+        unrecorded = unrecorded or why_unrecorded((job,))
         states.update(dict(job.array.tasks) if job.HasField("array") else {job.state: 1})
         held += held_in(job)
         if len(bad) < BAD_NAMED:
@@ -77,7 +79,13 @@ def counts_json(jobs: Iterable[pb.JobInfo]) -> Json:
     left = sum(count for state, count in states.items() if state not in ENDED_NAMES)
     done = not left and states.total() == states["done"]
     counts = {"open": left, "held": held, "all_done": done, "states": dict(states)}
-    return {**counts, "bad": bad[:BAD_NAMED], "jobs": []}
+    return {**counts, "bad": bad[:BAD_NAMED], "unrecorded": unrecorded, "jobs": []}
+
+
+def why_unrecorded(jobs: Iterable[pb.JobInfo]) -> str:
+    """Says that the command of one of these jobs has ended, but not on record, and why; "" if that
+    is true of none."""
+    return next((why for job in jobs if (why := job.reason).startswith(ENDED_UNRECORDED)), "")
 
 
 def bad_names(job: pb.JobInfo) -> list[str]:

@@ -36,6 +36,7 @@ from lbd.lbm.session.queue_json import (
     update_of,
     which_task,
     why_no_output,
+    why_unrecorded,
 )
 from lbd.local.admins import Admins
 from lbd.local.caller import Caller
@@ -223,7 +224,7 @@ class QueueAnswers:
         absent: list[str] = []
         jobs = await self._find_in_turn(question, caller, absent, explained=False)
         waiting = [str(job.id) for job in jobs if job.state not in ENDED_NAMES]
-        held = sum(map(held_in, jobs))
+        held, unrecorded = sum(map(held_in, jobs)), one_line(why_unrecorded(jobs))
         ended = [job for job in jobs if job.state in ENDED_NAMES]
         brief, count = bool(question.get("brief")), len(jobs)
         del jobs
@@ -248,6 +249,7 @@ class QueueAnswers:
             "absent": absent,
             "open": count - len(ended),
             "held": held,
+            "unrecorded": unrecorded,
             "all_done": all(job.state == "done" for job in ended),
             "jobs": [] if brief else [queued_json(job) async for job in in_turns(ended)],
         }

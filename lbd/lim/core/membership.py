@@ -44,7 +44,7 @@ class Membership:
         self._table = table
         self.ways_in = ways_in
         self.started_at_s = now_s
-        self._tombstones: dict[HostId, int] = {}
+        self.tombstones: dict[HostId, int] = {}
         self._members_asked_at_s = NEVER
         self._greeted: set[HostId] = set()  # answered our Hello, and have not said one since
         self._introduced: Counter[HostId] = Counter()  # Hellos since the last keep-alive
@@ -156,7 +156,7 @@ class Membership:
 
     def unknown(self, name: HostId) -> m.Ack:
         entry = self._table.entries.get(name)
-        known = entry.member.incarnation if entry else self._tombstones.get(name, 0)
+        known = entry.member.incarnation if entry else self.tombstones.get(name, 0)
         return m.Ack(unknown_sender=True, known_incarnation=known)
 
     def hello_from(self, hello: m.Hello, now_s: float) -> tuple[m.Ack | None, list[Action]]:
@@ -168,7 +168,7 @@ class Membership:
             holder = entry.member if entry else self.me
             text = f"the name {member.name} is taken by {holder.lim_target}, which is alive"
             return m.Ack(error=text, name_taken=True), []
-        known = entry.member.incarnation if entry else self._tombstones.get(member.name, 0)
+        known = entry.member.incarnation if entry else self.tombstones.get(member.name, 0)
         if member.incarnation < known or (entry is None and member.incarnation == known):
             return m.Ack(unknown_sender=True, known_incarnation=known), []
         if entry is None and self._is_full() and not make_room(self._table):
@@ -183,7 +183,7 @@ class Membership:
 
     def _take_in(self, member: m.Member, now_s: float) -> list[Action]:
         entry = self._table.entries.get(member.name)
-        self._tombstones.pop(member.name, None)
+        self.tombstones.pop(member.name, None)
         news = entry is None or entry.left or entry.member.incarnation != member.incarnation
         if news:
             self._greeted.discard(member.name)
@@ -211,7 +211,7 @@ class Membership:
                 continue
             if self._is_full():
                 return [*actions, Log("the table is full: lim.max_hosts", warning=True)]
-            if member.incarnation > self._tombstones.get(member.name, -1):
+            if member.incarnation > self.tombstones.get(member.name, -1):
                 # Incarnation unknown until the host speaks itself, so that its Hello or sample
                 # counts as new.
                 heard_of = replace(member, incarnation=0, vector_format=None)
@@ -259,11 +259,11 @@ class Membership:
         return [Log(f"host {name} is removed", peer=name) for name in lost]
 
     def _bury(self, name: HostId) -> None:
-        self._tombstones[name] = self._table.entries[name].member.incarnation
+        self.tombstones[name] = self._table.entries[name].member.incarnation
         self._table.remove(name)
         self._greeted.discard(name)
-        while len(self._tombstones) > self._table.params.max_hosts:
-            del self._tombstones[next(iter(self._tombstones))]
+        while len(self.tombstones) > self._table.params.max_hosts:
+            del self.tombstones[next(iter(self.tombstones))]
 
     def refused(self, name: HostId, ack: m.Ack, now_s: float, *, is_proved: bool) -> list[Action]:
         """`name` refused our Hello.
@@ -289,6 +289,16 @@ def awaits_news(ours: Membership, table: Table, now_s: float) -> bool:
     return ours.ways_in.has_more(table.entries, accepted=ours.accepted) or any(
         entry.sample is None and not (entry.left or entry.skew) for entry in table.entries.values()
     )
+
+
+def forget_remembered(ours: Membership, table: Table, name: HostId) -> bool:
+    """Drops a host that was known before our start, and not heard of since. Returns whether it is
+    one."""
+    if name in table.entries or not ours.ways_in.remembers(name):
+        return False
+    ours.ways_in.forget(name)
+    ours.tombstones[name] = 0
+    return True
 
 
 def told_of(table: Table) -> tuple[m.Member, ...]:

@@ -17,6 +17,12 @@ class WaysIn:
     def answered(self, name: HostId) -> None:
         self._answered_by = name
 
+    def remembers(self, name: HostId) -> bool:
+        return name in self._remembered
+
+    def forget(self, name: HostId) -> None:
+        self._remembered.pop(name, None)
+
     def is_open(self, known: Mapping[HostId, Entry], *, accepted: bool) -> bool:
         """Whether to try the address: while no host has taken us in.
 

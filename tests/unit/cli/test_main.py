@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -10,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from lbd.cli import complaints, main, program
-from lbd.cli.daemons import wiring
+from lbd.cli.daemons import dispatcher, wiring
 from lbd.config.schema import Config, HostConfig
-from lbd.errors import EXIT_NO_ADDRESS, ConfigError, NoAddress, Unavailable
+from lbd.errors import EXIT_NO_ADDRESS, EXIT_NOT_HERE, ConfigError, NoAddress, Unavailable
 from lbd.local.json_socket import Refusal
 from lbd.process import last_words
 
@@ -107,6 +108,21 @@ def test_a_daemon_exits_cleanly_on_term_and_reports_its_errors(tmp_path):
     with pytest.raises(Unavailable, match="port in use"):
         wiring.run_daemon("lbd lim", config, alone)
     assert last_words.read(config.host.runtime_dir, "lim") == "port in use"
+
+
+def test_a_dispatcher_whose_queue_is_elsewhere_has_not_failed(tmp_path, monkeypatch, capfd):
+    """systemd takes a service that ends before it is ready for a failed one."""
+    config = Config(host=HostConfig(name="h1", runtime_dir=str(tmp_path)))
+    with pytest.raises(ConfigError, match="names no host; this is h1"):
+        dispatcher.run(config)  # typed by somebody
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(20)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        assert dispatcher.run(config) == EXIT_NOT_HERE
+        assert manager.recv(100) == b"READY=1"
+    said = "lbd dispatcher: dispatch.host names no host; this is h1"
+    assert capfd.readouterr().err.splitlines() == [said]
 
 
 def test_an_address_that_is_not_there_is_no_mistake_in_the_configuration(

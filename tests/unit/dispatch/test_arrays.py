@@ -373,7 +373,7 @@ async def test_an_update_of_many_large_jobs_is_written_in_parts(world, monkeypat
     written, settled = [], world.dispatcher.settled
 
     async def noted():
-        written.append(sum(len(one.actions) for one in world.dispatcher._batches._queue))
+        written.append(sum(len(one.actions) for one in world.dispatcher.batches._queue))
         await settled()
 
     monkeypatch.setattr(Dispatcher, "settled", lambda _: noted())

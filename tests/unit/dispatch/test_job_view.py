@@ -1,20 +1,28 @@
 """What the dispatcher says of jobs: in several messages where they are many."""
 
+import asyncio
 import math
 import time
 from dataclasses import replace
 from types import SimpleNamespace
 
+import pytest
+
+from lbd.config.schema import Config, HostConfig
 from lbd.dispatch.core.discipline import Foretold
+from lbd.dispatch.core.ledger_room import Disk
 from lbd.dispatch.core.ledger_rows import Submission, Wanted
 from lbd.dispatch.core.outlook.forecast import Prediction
 from lbd.dispatch.job_view import JobViews, add_tally, in_pieces, job_info, time_of_day
 from lbd.dispatch.ledger.sqlite import SqliteLedger
+from lbd.dispatch.metrics import dispatcher_metrics
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.process.boot_clock import clock_s
+from lbd.text.job_phrases import is_taken_by_none
 from tests.unit.dispatch.core.outlook.test_needs_outlook import two_gpus_in_use
 from tests.unit.dispatch.core.test_needs import GPU
 from tests.unit.dispatch.services import asking, opened, request
+from tests.unit.until import until
 
 
 def test_no_piece_exceeds_the_limit_unless_it_has_a_single_job():
@@ -92,3 +100,52 @@ async def test_an_array_shows_what_was_predicted_for_its_first_task(tmp_path):
     assert (found.foretold_s, found.foretold_low_s, found.foretold_high_s) == (66.0, 39.0, 108.0)
     add_tally(found, row, replace(tally, foretold=Foretold(None, math.nan)))
     assert not found.HasField("foretold_s")
+
+
+@pytest.mark.parametrize(
+    ("free_bytes", "once"),
+    [(0, "there is room: /srv/ledger is full"), (1 << 30, "the ledger can be written: disk full")],
+)
+async def test_a_job_whose_end_is_not_on_disk_says_so_and_counts_as_running(
+    tmp_path, monkeypatch, free_bytes, once
+):
+    """It was listed as running, without a word, while the metric and the status said 0."""
+    async with opened(tmp_path / "ledger.sqlite", Config(host=HostConfig(name="h1"))) as world:
+        line = world.host("h2")
+        for _ in range(2):
+            await world.submit(asking())
+        world.host("h2", held=[])
+        await until(lambda: len(line.starts) == 2)
+        reports = [
+            pb.AttemptReport(job=one.job, attempt=one.attempt, event="begun") for one in line.starts
+        ]
+        world.dispatcher.heard("h2", line, pb.WorkUp(reports=reports, sent_s=clock_s()))
+        await world.dispatcher.settled()
+        never = asyncio.get_running_loop().create_future()
+        monkeypatch.setattr(world.ledger, "record", lambda *_: never)
+        monkeypatch.setattr(world.ledger, "disk", lambda: Disk(free_bytes, 1 << 40, "/srv/ledger"))
+        world.ledger.trouble = "disk full"
+        ended = pb.AttemptReport(job="1", attempt=1, event="ended", cause="exited", exit_status=0)
+        world.dispatcher.heard("h2", line, pb.WorkUp(reports=[ended], sent_s=clock_s()))
+        said = [(job.state, job.reason) for job in (await world.jobs(user="ann")).jobs]
+        (unexplained, _) = (await world.jobs(user="ann", unexplained=True)).jobs
+        status, shown = await world.status(), dispatcher_metrics(world.dispatcher)["jobs"]
+    why = f"the command has ended; h1 can record it once {once}"
+    assert said == [("running", why), ("running", "")]
+    assert unexplained.reason == why, "`lbctl wait` asks so"
+    assert status.running == 2
+    assert ["queued", "running", 2] in shown
+
+
+async def test_a_dispatcher_that_has_just_started_blames_no_host(tmp_path):
+    async with opened(tmp_path / "ledger.sqlite") as world:
+        await world.submit(asking())
+        said = []
+        for until_s in (clock_s() + 60.0, clock_s() - 1.0):
+            world.dispatcher.life.hosts.more_until_s = until_s
+            said.append((await world.jobs(user="ann")).jobs[0].reason)
+    assert said == [
+        "no host accepts jobs: none has connected yet, as the dispatcher has just started",
+        "no host accepts jobs: none has connected to the dispatcher",
+    ]
+    assert not any(map(is_taken_by_none, said))

@@ -6,10 +6,10 @@ import time
 import pytest
 
 from lbd.dispatch import watching as watching_module
+from lbd.dispatch.batches import LATE_S, Batch, Batches
 from lbd.dispatch.calls import LONG_OF_USER
 from lbd.dispatch.core.ledger_rows import Wanted
 from lbd.dispatch.core.records import Changed, Settle
-from lbd.dispatch.daemon import LATE_S, Batch
 from lbd.dispatch.orders import ACTS_AT_ONCE
 from lbd.dispatch.watching import GATHER_ONE_S, PIECE_JOBS, Watching
 from lbd.model import HostId, JobId, JobState
@@ -298,12 +298,19 @@ async def test_few_long_questions_of_one_user_are_looked_into_at_once(world):
 
 
 async def test_a_watching_client_is_told_once_that_a_change_takes_long_to_write():
+    """Those behind the first late change were never told."""
     row = (1, 1, HostId("h1"), None, None, 0, "", frozenset())
-    changed = Changed(JobId("7"), JobState.RUNNING, *row)
-    actions = [changed, Settle(JobId("8"), 1, HostId("h1"))]
-    batch = Batch(actions, None, asyncio.get_running_loop().create_future())
-    assert batch.late_jobs(1e9) == [], "it is not being written yet"
-    batch.since_s = 100.0
-    assert batch.late_jobs(100.0 + LATE_S / 2) == []
-    assert batch.late_jobs(100.0 + LATE_S) == ["7"]
-    assert batch.late_jobs(100.0 + 2 * LATE_S) == []
+    first, second = (Changed(JobId(job), JobState.DONE, *row) for job in "79")
+    loop, batches = asyncio.get_running_loop(), Batches()
+    saved = loop.create_future()
+    for since_s, changed in ((100.0, first), (101.0, second)):
+        actions = [changed, Settle(JobId("8"), 1, HostId("h1"))]
+        batches.put(Batch(actions, saved, loop.create_future(), since_s), ())
+    assert batches.late_jobs(100.0 + LATE_S / 2) == []
+    assert batches.late_jobs(100.0 + LATE_S) == ["7"]
+    assert batches.late_jobs(101.0 + LATE_S) == ["9"]
+    assert batches.late_jobs(101.0 + 2 * LATE_S) == []
+    assert batches.ended == 2
+    saved.set_result(None)
+    assert (await batches.next_saved()).actions[0] == first
+    assert batches.ended == 1

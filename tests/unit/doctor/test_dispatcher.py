@@ -9,6 +9,8 @@ from lbd.doctor.checks import FAULT, OK, SEE_CERTIFICATE
 from lbd.doctor.dispatcher import dispatcher_fix, queue
 from lbd.doctor.peers import SEE_NETWORK
 from lbd.errors import LbdError, Unavailable
+from lbd.local.json_socket import Refusal
+from lbd.text.dispatcher_phrases import WAITS, silence
 
 
 class Answering(Daemons):
@@ -122,3 +124,12 @@ def test_of_a_dead_lbm_the_queue_is_not_the_fault(monkeypatch):
 )
 def test_what_keeps_a_dispatcher_from_starting_has_its_own_fix(why: str, fix: str) -> None:
     assert dispatcher_fix(why, "h1").startswith(fix)
+
+
+def test_a_dispatcher_elsewhere_that_waits_for_its_ledger_is_not_said_to_be_out_of_reach(port):
+    """Only the doctor of its own host named the cause."""
+    port("")
+    cause = "the disk of the ledger is full: free some space in /srv/ledger"
+    (found,) = queue(Answering(found=Refusal(silence("h2", f"{WAITS}{cause}"), "unavailable")))
+    assert found.says == f"the one on h2 waits: {cause}: lbrun -q and -d are refused"
+    assert found.fix.startswith("do what that line says")

@@ -121,7 +121,9 @@ def test_a_join_address_that_no_host_has_any_more_is_reported(join, address, war
     assert list(join_address([], config)) == []
 
 
-def test_on_the_host_of_the_authority_a_join_address_is_unset(tmp_path) -> None:
+def test_on_the_host_of_the_authority_a_join_address_is_unset(tmp_path, monkeypatch) -> None:
+    """It was so where others are known; alone, another host's address was to be set."""
+    monkeypatch.setattr(Daemons, "lim", lambda *_: {"signs": True})
     host = HostConfig(name="h2", address="10.0.0.2", state_dir=str(tmp_path))
     config = Config(host=host, cluster=ClusterConfig(join="10.0.0.1:7901"))
     files = host_files(config)
@@ -130,7 +132,8 @@ def test_on_the_host_of_the_authority_a_join_address_is_unset(tmp_path) -> None:
     for home, unset in (("h1", False), ("h2", True)):
         files.home.write_text(f"{home} 10.0.0.9:7901\n")
         (check,) = join_address(rows, config)
-        assert ("cluster.join --unset`" in check.fix) == unset
+        for one in (check, no_peers(Daemons(config))):
+            assert ("cluster.join --unset`" in one.fix) == unset
 
 
 def test_a_lost_host_that_settings_still_name_is_reported() -> None:

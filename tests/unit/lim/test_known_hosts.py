@@ -10,6 +10,7 @@ from lbd.config.schema import ClusterConfig, LimConfig
 from lbd.lim import known_hosts
 from lbd.lim.core.membership import GREETED_FIRST, GREETED_LATER
 from lbd.lim.known_hosts import NAME, KnownHosts
+from lbd.local.json_socket import Refusal
 from lbd.model import HostId
 from lbd.sim.faults.lim_hosts import lim_state, member
 from tests.unit.lim.daemons import config, running, up
@@ -56,6 +57,33 @@ async def test_a_host_that_is_stopped_soon_after_joining_has_recorded_the_others
         with suppress(asyncio.CancelledError):
             await task
     assert '"a"' in path.read_text()
+
+
+async def test_a_forgotten_host_is_not_tried_again_at_the_next_start(tmp_path, monkeypatch):
+    """The last host of a cluster tried one that was lost and forgotten at each start."""
+    monkeypatch.setattr(known_hosts, "LOOK_S", 0.01)
+    b, path = joining(tmp_path, "b"), tmp_path / "b/state" / NAME
+    path.parent.mkdir(parents=True)
+    both = known_hosts.written([member("a"), member("c")], "test")
+    for forgotten, left in (("a", ["c"]), ("c", []), (None, [])):
+        if forgotten == "a":
+            path.write_bytes(both)
+        async with running(b) as (daemon,):
+            known = KnownHosts(path.parent, "test")
+            task = asyncio.create_task(known.follow(daemon.lim.state))
+            if forgotten:
+                assert (await daemon.ask({"op": "forget", "host": forgotten}))["missing"] == []
+                with pytest.raises(Refusal, match=f'no host "{forgotten}"'):
+                    await daemon.ask({"op": "forget", "host": forgotten})
+            await until(lambda known=known, left=left: names(known) == left)
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+        assert names(known) == left
+
+
+def names(known):
+    return [one.name for one in known.resumed()]
 
 
 def greeted(actions):

@@ -83,13 +83,29 @@ def test_a_failure_to_save_is_reported_and_the_lim_continues(tmp_path, caplog):
     file = SettingsFile(tmp_path / "gone")
     file.keep_settings(KEPT)
     file.keep_drained(True)
-    assert "cannot save the cluster's settings across restarts" in caplog.text
+    assert f"cannot be saved across restarts: {file.path}: No such file" in caplog.text
     gone = "No such file or directory"
     assert file.unsaved == f"{file.path}: {gone}; {tmp_path}/gone/drained: {gone}"
     file.path.parent.mkdir()
     file.keep_settings(KEPT)
     file.keep_drained(True)
     assert file.unsaved == ""
+
+
+def test_what_could_not_be_saved_is_saved_later(tmp_path, caplog):
+    """The old settings stayed on disk after there was space again, and came back with a restart."""
+    file = SettingsFile(tmp_path / "gone")
+    file.keep_settings(KEPT)
+    file.keep_drained(True)
+    said = len(caplog.records)
+    file.try_again()
+    assert len(caplog.records) == said, "each fault is logged once"
+    file.path.parent.mkdir()
+    file.try_again()
+    assert (file.settings().saved, file.drained(), file.unsaved) == (KEPT.saved, True, "")
+    file.path.unlink()
+    file.try_again()
+    assert not file.path.exists(), "nothing is left to be saved"
 
 
 def test_a_file_of_an_earlier_release_is_read_until_there_is_a_new_one(tmp_path):

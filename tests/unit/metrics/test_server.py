@@ -9,7 +9,7 @@ import pytest
 
 from lbd.cli.daemons.metrics import OwnDaemons
 from lbd.config.schema import Config, HostConfig
-from lbd.metrics.collector import Collector
+from lbd.metrics.collector import Collector, why_unready
 from lbd.metrics.core.request import HEAD_BYTES_MAX
 from lbd.metrics.server import BACKLOG, Limits, MetricsServer
 from tests.unit.until import until
@@ -20,18 +20,18 @@ LARGE = b"# " + b"x" * (8 << 20)
 
 
 class Served:
-    """A listener, what it serves, and which daemons it misses."""
+    """A listener, what it serves, and why it is not ready."""
 
     def __init__(self, limits):
-        self.text, self.absent = b"lbd_up 1\n# EOF\n", []
-        self.server = MetricsServer(self.page, self.missing, limits=limits)
+        self.text, self.why = b"lbd_up 1\n# EOF\n", ""
+        self.server = MetricsServer(self.page, self.unready, limits=limits)
         self.port = self.server.listen(HERE, 0)
 
     async def page(self):
         return self.text
 
-    async def missing(self):
-        return self.absent
+    async def unready(self):
+        return self.why
 
     async def ask(self, request):
         reader, writer = await asyncio.open_connection(HERE, self.port)
@@ -76,7 +76,7 @@ async def test_health_and_readiness(serve):
     served = serve()
     ready = GET.replace(b"/metrics", b"/readyz")
     assert (await served.ask(ready)).startswith(b"HTTP/1.1 200 ")
-    served.absent = ["lbm"]
+    served.why = "no answer: lbm"
     answer = await served.ask(ready)
     assert answer.startswith(b"HTTP/1.1 503 ")
     assert answer.endswith(b"no answer: lbm\n")
@@ -208,8 +208,19 @@ async def test_a_page_is_made_once_a_second_however_often_it_is_asked_for(tmp_pa
     clock.now_s += 0.2
     await collector.page()
     assert len(made) == 2
-    assert await collector.missing() == ["lim"]
+    assert await collector.unready() == "no answer: lim"
     await collector.close()
+
+
+def test_a_dispatcher_without_its_ledger_is_not_ready():
+    """/readyz said `ready`, and no metric but the missing leader told of it."""
+    waits = {"waits": "the disk of its ledger is full"}
+    said = "dispatcher waits: the disk of its ledger is full"
+    assert why_unready({"lim": {}, "lbm": {}, "dispatcher": waits}) == said
+    assert why_unready({"lim": None, "lbm": None, "dispatcher": waits}) == (
+        f"no answer: lim, lbm; {said}"
+    )
+    assert why_unready({"lim": {}, "dispatcher": {}}) == ""
 
 
 def test_a_dispatcher_that_should_run_here_is_missed_when_it_does_not(tmp_path):

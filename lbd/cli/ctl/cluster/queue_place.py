@@ -29,7 +29,7 @@ from lbd.lim.settings_file import SettingsFile, settings_bytes
 from lbd.local.json_socket import Refusal
 from lbd.model import HostId
 from lbd.process import last_words
-from lbd.text.dispatcher_phrases import waits_for_word, why_silent
+from lbd.text.dispatcher_phrases import cause_in, waits_for_word, why_silent
 from lbd.trust.files import HostFiles, write_private
 
 ABOUT = {
@@ -196,9 +196,10 @@ def enable(daemons: Daemons, options: argparse.Namespace) -> int:
 
 
 def begun(daemons: Daemons, names: Sequence[str], since_s: float) -> tuple[Json, str]:
-    """Returns the status of the queue once one of the hosts leads; or {}, and why this host's
-    dispatcher does not, if it should. One that waits for another host's word is waited for."""
-    own, said = daemons.config.host, ""
+    """Returns the status of the queue once one of the hosts leads; or {}, and why its only
+    dispatcher, or that of this host, does not. One that waits for another host's word is waited
+    for."""
+    own, said, told = daemons.config.host, "", ""
 
     def leads(row: Json) -> bool:
         return text(row, "leader") in names and not row.get("closed")
@@ -206,19 +207,24 @@ def begun(daemons: Daemons, names: Sequence[str], since_s: float) -> tuple[Json,
     def last(after_s: float = 0.0) -> str:
         return last_words.read(own.runtime_dir, DISPATCHER, after_s) if own.name in names else ""
 
-    def trouble() -> str:
+    def trouble(problem: LbdError) -> str:
+        nonlocal told
         why = last() if waits_for_word(last()) else last(since_s)
-        return why if names == [own.name] and why != said else ""
+        if own.name not in names:
+            why = cause_in(problem, names[0])
+        told = why if len(names) == 1 and why != said else ""
+        return told
 
     found = until(daemons, leads, trouble)
-    if not found and waits_for_word(said := trouble()):
+    if not found and waits_for_word(told):
+        said = told
         say(f"the queue is assigned to {own.name}; its dispatcher {why_silent(said)}")
         found = until(daemons, leads, trouble, min(daemons.config.dispatch.confirm_s, WORD_S_MAX))
-    return found, last()
+    return found, last() or told
 
 
 def no_leader(names: Sequence[str], why: str) -> str:
-    """`why`: what keeps this host's dispatcher silent, if it is one of them; "" if nothing is
+    """`why`: what keeps the only dispatcher silent, or that of this host; "" if nothing is
     known."""
     if why and len(names) == 1:
         return f"its dispatcher {why_silent(why)}"
@@ -233,7 +239,7 @@ START = "is `lbd up` or lbd-dispatcher.path running? See the dispatcher's log"
 def until(
     daemons: Daemons,
     condition: Callable[[Json], bool],
-    trouble: Callable[[], str] = lambda: "",
+    trouble: Callable[[LbdError], str] = lambda _: "",
     more_s: float = 0.0,
 ) -> Json:
     """Returns the dispatcher's status once the condition holds; {} after a timeout, or as soon as
@@ -243,8 +249,8 @@ def until(
         try:
             if condition(found := status(daemons)):
                 return found
-        except LbdError:
-            if trouble():
+        except LbdError as problem:
+            if trouble(problem):
                 return {}
         time.sleep(POLL_S)
     return {}

@@ -33,6 +33,7 @@ from lbd.console.jobs import (
     shown_id,
     shown_state,
     unknown_host,
+    why_no_queue,
 )
 from lbd.console.output import (
     DIM,
@@ -104,7 +105,7 @@ def jobs(daemons: Daemons, options: argparse.Namespace) -> int:
         if hosts := [name for name in missing if name != DISPATCHER]:
             say(f"these hosts did not answer: {', '.join(hosts)}; {ASK_AGAIN}")
         if DISPATCHER in missing:
-            say(f"{DISPATCHER} did not answer: no jobs of the queue are shown; see `lbctl doctor`")
+            say(f"{why_no_queue(daemons)}: no jobs of the queue are shown; see `lbctl doctor`")
         for line in withheld_lines(reply):
             say(line)
     if others:

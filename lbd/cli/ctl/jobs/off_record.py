@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from lbd.console.daemons import Daemons
-from lbd.console.jobs import fetch
+from lbd.console.jobs import fetch, why_no_queue
 from lbd.console.reply import Json, number, tables, text, texts
 from lbd.console.usage_hosts import AT_ONCE, PAGE, OfHost, of_host
 from lbd.dispatch.core.job_selection import is_selector
@@ -47,7 +47,7 @@ def off_record(
     except LbdError as problem:
         return OffRecord(queue_trouble=str(problem))
     is_missing = DISPATCHER in texts(reply, "missing")
-    found = OffRecord(queue_trouble=f"{DISPATCHER} did not answer" if is_missing else "")
+    found = OffRecord(queue_trouble=why_no_queue(daemons) if is_missing else "")
     jobs = [
         job
         for job in tables(reply, "jobs")

@@ -3,10 +3,12 @@
 import contextlib
 import math
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 from lbd.cli.complaints import report_error
-from lbd.cli.ctl.jobs.arrays import outcome, wait_showing
+from lbd.cli.ctl.jobs.arrays import Ask, outcome, wait_showing
 from lbd.cli.ctl.jobs.listing import job_lines
 from lbd.cli.ctl.verb import say
 from lbd.cli.program import Parser
@@ -114,6 +116,23 @@ def not_ended(count: int, held: int = 0) -> Unavailable:
     return Unavailable(f"{some} not ended yet{apart}")
 
 
+@dataclass(slots=True)
+class Telling:
+    """Asks, and says once of an answer that a command has ended, but not yet on record."""
+
+    ask: Ask
+    before: Callable[[], None]  # called before anything is said
+    _has_said: bool = False
+
+    def __call__(self, question: Json, left_s: float) -> Json:
+        reply = self.ask(question, left_s)
+        if not self._has_said and (why := text(reply, "unrecorded")):
+            self._has_said = True
+            self.before()
+            say(why)
+        return reply
+
+
 def waits_for_release(held: int, ids: list[str]) -> str:
     some = "the job that has not ended is" if held == 1 else f"the {held} that have not ended are"
     return f"{some} held; to let go: lbctl release {' '.join(ids)}"
@@ -140,6 +159,7 @@ def wait(
     """
     check_ids(given)
     progress = Progress(has_terminal())
+    telling = Telling(partial(patiently, daemons, progress=progress), progress.clear)
     ends: Json = {}  # how many ended how, and which not well, as far as it was asked
     absent: list[str] = []  # what there is to say of ids without a job
     delay, said_held = "", False  # why outputs have not come, as far as it was said
@@ -148,14 +168,13 @@ def wait(
         ids = settled(daemons, given, max(0.0, give_up_s - time.monotonic()))
         absent = said_absent(daemons, ids, max(0.0, give_up_s - time.monotonic()))
         if progress.is_on:
-            ask = partial(patiently, daemons, progress=progress)
-            ends = wait_showing(ask, ids, give_up_s, progress)
+            ends = wait_showing(telling, ids, give_up_s, progress)
         while True:
             left_s = give_up_s - time.monotonic()
             patience_s = max(0.0, min(PATIENCE_S, left_s))
             question: Json = {"op": "queue.wait", "ids": ids, "patience_s": patience_s}
             question |= {"brief": not listed, "outputs": True, "some": True}
-            reply = patiently(daemons, question, max(0.0, left_s))
+            reply = telling(question, max(0.0, left_s))
             if reply.get("open") == 0:
                 found = tables(reply, "jobs")
                 if not (coming := reply.get("outputs_coming")):

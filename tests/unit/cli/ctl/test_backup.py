@@ -205,7 +205,7 @@ def test_the_units_that_were_enabled_are_named(lbctl, host, tmp_path, monkeypatc
     host.lose()
     said = lbctl("restore", tmp_path / "b.tar").out.splitlines()
     assert said[-2:] == [
-        "start what was enabled on h1: `systemctl enable --now lbd.target lbd-web.socket`",
+        "later, start what was enabled on h1: `systemctl enable --now lbd.target lbd-web.socket`",
         "metrics.listen is set; with the package: `systemctl enable --now lbd-metrics`",
     ]
 

@@ -188,6 +188,21 @@ def test_a_dispatcher_that_does_not_start_is_reported(cluster, capsys):
     assert shared(lim) == [placed("h1")]  # it may start yet
 
 
+def test_the_cause_why_another_hosts_dispatcher_waits_is_named_at_once(
+    cluster, capsys, monkeypatch
+):
+    """It was waited for half a minute, and its log was to be read."""
+    monkeypatch.setattr(queue_place, "BEGIN_S", 100.0)
+    cause = "the disk of the ledger is full: free some space in /srv/ledger"
+    of = {"ok": False, "code": "unavailable"}
+    said = iter(("h1", "h2"))  # the first answer is still of the queue's last host
+    cluster({}, lambda _: {**of, "error": f"the dispatcher on {next(said)} waits: {cause}"})
+    assert main(["queue", "enable", "h2"]) == 1
+    assert capsys.readouterr().err == (
+        f"lbctl: the queue is assigned to h2, but its dispatcher waits: {cause}\n"
+    )
+
+
 @pytest.mark.parametrize("words", [("disable",), ("enable", "h2")])
 def test_refused_while_the_queue_has_jobs(cluster, capsys, words):
     lim = cluster(HERE, now(1, 1))

@@ -6,6 +6,7 @@ import pytest
 
 from lbd.cli import lbctl
 from lbd.cli.ctl import steer
+from lbd.cli.ctl.steer import SAVED_LATER
 from tests.unit.cli.canned import HOST, STATUS
 
 
@@ -199,16 +200,27 @@ def test_undrain_says_if_there_was_no_drain(daemon, capsys, reply, said):
     assert capsys.readouterr().out == said
 
 
-@pytest.mark.parametrize(
-    "words", [["drain", "h2"], ["undrain", "h2"], ["algorithm", "LOWEST", "--save"]]
-)
+@pytest.mark.parametrize("words", [["drain", "h2"], ["undrain", "h2"], ["algorithm", "LOWEST"]])
 def test_a_change_that_was_not_saved_says_so(daemon, capsys, words):
     why = "/var/lib/lbd/settings.json: No space left on device"
     where = {"hosts": 2, "changed": 2, "missing": [], "unsaved": why}
     daemon("lim", drain={"unsaved": why}, algorithm={"algorithm": "LOWEST", "was": "NOLB", **where})
     assert lbctl.main(words) == 0
-    said = f"lbctl: not saved on this host: {why}; a restart of the LIM here may undo it\n"
+    said = f"lbctl: not saved on this host: {why}; {SAVED_LATER}\n"
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["algorithm", "LOWEST"], ["param", "min_gain", "0.2"]])
+def test_what_was_saved_on_some_hosts_is_said_in_one_line(daemon, capsys, words):
+    """It was said to be saved, and then not to be."""
+    why = "/var/lib/lbd/settings.json: No space left on device"
+    where = {"hosts": 2, "changed": 2, "missing": [], "unsaved": why}
+    param = {"name": "lim.min_gain", "value": 0.2, "was": 0.1, **where}
+    daemon("lim", algorithm={"algorithm": "LOWEST", "was": "NOLB", **where}, param=param)
+    assert lbctl.main([*words, "--save"]) == 0
+    (line,) = capsys.readouterr().err.splitlines()
+    saved = f"saved on 1 of 2 hosts; not on this one: {why}; {SAVED_LATER}"
+    assert line.endswith(f" on 2 of 2 hosts; {saved}")
 
 
 def test_drain_gives_up_after_its_timeout(daemon, capsys):

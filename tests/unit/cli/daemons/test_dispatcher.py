@@ -4,7 +4,10 @@ import asyncio
 import contextlib
 import sqlite3
 import sys
+from types import SimpleNamespace
 
+import grpc
+import grpc.aio
 import pytest
 
 from lbd.cli.daemons.dispatcher import Service, make_lead
@@ -13,9 +16,13 @@ from lbd.config.schema import Config, HostConfig
 from lbd.dispatch.core.ledger_rows import LedgerTrouble
 from lbd.dispatch.ledger import leadership, sqlite
 from lbd.dispatch.ledger.leadership import OneFile
+from lbd.dispatch.service import SERVICE
 from lbd.errors import ConfigError
 from lbd.net.transport import Plain
 from lbd.process import last_words
+from lbd.text.dispatcher_phrases import cause_in, silence
+from tests.unit.net.test_guarded_calls import free_port
+from tests.unit.until import until
 
 URL = "postgresql://lbd@db/lbd"
 
@@ -115,9 +122,47 @@ async def test_one_that_waits_for_its_ledger_counts_as_started_and_says_why(tmp_
     service = Service(config, Plain("h1", "a key"), OneFile(file, note), said.append)
     for _ in range(3):
         await service.term(asyncio.Event())
+    await service.waiting.end()
     (why,) = said
     assert f"{file}, the ledger that was used last, is not there" in why
     assert last_words.read(str(tmp_path), "dispatcher") == why
+
+
+async def test_one_that_waits_for_its_ledger_is_in_trouble_and_tells_hosts_the_cause(
+    tmp_path, monkeypatch
+):
+    """The alert ended on a restart though nothing was better, and no host knew the cause."""
+    monkeypatch.setattr(leadership, "RETRY_S", 0.01)
+    file, note = tmp_path / "ledger.sqlite", tmp_path / "ledger.last"
+    note.write_bytes(bytes(file))
+    config = Config(
+        host=HostConfig(runtime_dir=str(tmp_path), address="127.0.0.1"),
+        dispatch=DispatchConfig(host="h1", port=free_port()),
+    )
+    trust = Plain("h1", "a key")
+    service = Service(config, trust, OneFile(file, note), lambda _: None)
+    daemon = SimpleNamespace(is_daemon=True)
+    await service.term(asyncio.Event())
+    shown = await service.answer({"op": "metrics"}, daemon)
+    assert (shown["ledger_trouble"], shown["dispatcher_leads"]) == (True, 0)
+    assert shown["waits"] == "its ledger is not there"
+    assert shown["disk_free_bytes"] == [], "what is at its place is another disk"
+    channel = trust.channel("h1", f"127.0.0.1:{config.dispatch.port}", [])
+    for method in ("Status", "Submit"):
+        asking = channel.unary_unary(f"/{SERVICE}/{method}")
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await asking(b"", metadata=trust.metadata, timeout=20)
+        assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+        said = silence("h1", caught.value.details())
+        assert cause_in(said).startswith(f"{file}, the ledger that was used last, is not there")
+    await channel.close()
+    note.unlink()
+    stop = asyncio.Event()
+    leading = asyncio.create_task(service.term(stop))
+    await until(lambda: service.dispatcher is not None and not service.trouble)
+    assert "waits" not in await service.answer({"op": "metrics"}, daemon)
+    stop.set()
+    await leading
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from lbd.lbm.queue.follow import FollowedJobs, begin_text
 from lbd.lbm.queue.shown_output import Patience
 from lbd.lbm.session.queue_json import why_no_output
 from lbd.lbm.session.queue_questions import shown_of
+from lbd.local import client_tags as tags
 from lbd.net.gen import dispatch_pb2 as pb
 
 
@@ -212,3 +213,17 @@ async def test_who_does_not_read_and_goes_away_leaves_nothing_behind():
     gc.collect()
     await asyncio.sleep(0)
     assert queue.open == 0
+
+
+async def test_that_an_end_cannot_be_recorded_is_said_once_and_without_a_terminal():
+    """`lbrun -q` said nothing until the disk was freed, unless it had a terminal."""
+    told = []
+
+    async def send(tag, data):
+        told.append((tag, data.decode()))
+
+    followed = FollowedJobs(Queue(), None, "ann", 1000, "7", "7", send, "")
+    said = "the command has ended; h1 can record it once there is room: /srv/ledger is full"
+    for _ in range(2):
+        await followed._heard(pb.JobInfo(id=7, state="running", reason=said))
+    assert told == [(tags.WARN, said)]

@@ -302,7 +302,7 @@ def test_a_full_table_takes_no_more_hosts_and_few_tombstones():
         hear(state, name, m.Leave())
         hear(state, "a1", m.Hello(member("a1", 0, number + 2), wants_members=False), number + 2)
     assert len(state.table.entries) == 6
-    assert len(state.membership._tombstones) <= 6
+    assert len(state.membership.tombstones) <= 6
 
 
 def test_a_host_known_only_through_the_centre_is_alive_and_keeps_its_name():

@@ -184,6 +184,7 @@ def test_one_list_has_all_jobs_also_those_that_no_host_began(of_queue, capsys):
         "cancelled", "", "",
     )  # fmt: skip
     of_queue.answers["jobs"] = {"ok": True, "jobs": [], "missing": ["the dispatcher"]}
+    of_queue.answers["queue.status"] = {"ok": False, "error": "silent", "code": "unavailable"}
     assert lbctl.main(["history", "--all"]) == 1
     assert capsys.readouterr().err == (
         "lbctl: the dispatcher did not answer: jobs that are in no host's record are not shown; "

@@ -266,7 +266,8 @@ def test_wait_prints_a_summary_at_the_end(daemon, capsys, monkeypatch, states, s
     ],
 )
 def test_no_jobs_is_not_claimed_where_some_hosts_have_not_answered(daemon, capsys, missing, said):
-    daemon("lbm", jobs={"jobs": [], "missing": missing})
+    silent = {"ok": False, "error": "no dispatcher answers", "code": "unavailable"}
+    daemon("lbm", jobs={"jobs": [], "missing": missing}, **{"queue.status": silent})
     assert lbctl.main(["jobs"]) == 1
     assert capsys.readouterr().err.splitlines() == [f"lbctl: {line}" for line in said]
 

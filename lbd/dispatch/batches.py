@@ -1,0 +1,62 @@
+"""The dispatcher's decisions on their way to the ledger, in the order in which they were made."""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Container, Sequence
+from dataclasses import dataclass
+
+from lbd.dispatch.core.records import Action, Begin, Changed
+from lbd.model import JobId
+
+LATE_S = 2.0  # for the ledger to record something
+
+
+@dataclass(slots=True)
+class Batch:
+    """Actions to carry out once `saved` is done, that is, on disk."""
+
+    actions: Sequence[Action]
+    saved: Awaitable[object] | None
+    done: "asyncio.Future[None]"
+    since_s: float
+    ended: int = 0  # jobs that ran and have ended
+    is_told: bool = False  # whether it is known to be late
+
+
+class Batches:
+    def __init__(self) -> None:
+        self._queue = deque[Batch]()
+        self._more = asyncio.Event()
+        self.ended = 0  # jobs that ran and have ended, which is not on disk yet
+
+    def put(self, batch: Batch, live: Container[JobId]) -> None:
+        """`live`: the jobs that have not ended."""
+        batch.ended = sum(
+            isinstance(one, Changed) and one.attempt > 0 and one.job not in live
+            for one in batch.actions
+        )
+        self.ended += batch.ended
+        self._queue.append(batch)
+        self._more.set()
+
+    async def next_saved(self) -> Batch:
+        """Removes the oldest batch once it is on disk."""
+        while not self._queue:
+            self._more.clear()
+            await self._more.wait()
+        if (saved := self._queue[0].saved) is not None:
+            await saved
+        batch = self._queue.popleft()
+        self.ended -= batch.ended
+        return batch
+
+    def late_jobs(self, now_s: float) -> list[JobId]:
+        """Returns the jobs whose changes have just become late in being written; once only."""
+        found: list[JobId] = []
+        for batch in reversed(self._queue):
+            if batch.is_told:
+                break
+            if now_s >= batch.since_s + LATE_S:
+                batch.is_told = True
+                found += [one.job for one in batch.actions if isinstance(one, Begin | Changed)]
+        return found

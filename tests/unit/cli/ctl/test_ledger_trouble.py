@@ -1,0 +1,39 @@
+"""What `lbctl` says while the ledger of the queue cannot be used, against canned answers."""
+
+import json
+
+from lbd.cli import lbctl
+from tests.unit.cli.canned import STATUS
+
+UNRECORDED = "the command has ended; h1 can record it once there is room: /srv/ledger is full"
+
+
+def test_wait_says_once_that_an_end_cannot_be_recorded(daemon, capsys):
+    """It was silent until the disk was freed."""
+    left = iter([1, 1, 0])
+
+    def answer(_):
+        return {"ok": True, "open": next(left), "unrecorded": UNRECORDED, "all_done": True}
+
+    daemon("lbm", **{"queue.wait": answer})
+    assert lbctl.main(["wait", "12"]) == 0
+    assert capsys.readouterr().err == f"lbctl: {UNRECORDED}\n"
+
+
+def test_a_dispatcher_that_waits_for_its_ledger_says_so_in_status(daemon, tmp_path, capsys):
+    """It was `no answer` though the dispatcher itself knew why."""
+    with (tmp_path / "lbd.toml").open("a") as config:
+        config.write('[dispatch]\nhost = "h1"\n')
+    why = "waits: the disk of the ledger is full: free some space in /srv/ledger"
+    silent = {"ok": False, "error": f"the dispatcher on h1 {why}", "code": "unavailable"}
+    daemon("lim", status=STATUS)
+    lbm = daemon("lbm", **{"queue.status": silent})
+    lbm.answers["jobs"] = {"ok": True, "jobs": [], "missing": ["the dispatcher"]}
+    assert lbctl.main(["status"]) == 0
+    said = capsys.readouterr().out
+    assert f"\ndispatcher on h1 {why}\n" in said
+    assert "dispatcher on h1: it waits\n" in said
+    assert lbctl.main(["status", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["cluster"]["dispatcher_unknown"] == why
+    assert lbctl.main(["jobs"]) == 1
+    assert capsys.readouterr().err.startswith(f"lbctl: the dispatcher on h1 {why}: no jobs of the")
