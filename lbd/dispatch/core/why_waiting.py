@@ -210,7 +210,7 @@ def _nobody(life: Lifecycle) -> str:
     """Returns why no host at all takes jobs."""
     known, aside = life.hosts.known, _aside(life)
     if not known:
-        return f"{NO_HOST_ACCEPTS}: none has connected to the dispatcher"
+        return f"{NO_HOST_ACCEPTS}: none has connected since the dispatcher started"
     others = [(one.closed, one.more) for name, one in known.items() if name not in aside]
     reasons = [counted_reasons(others)] if others else []
     if aside:
