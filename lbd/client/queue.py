@@ -80,11 +80,14 @@ def run_queued(options: Options, around: Surroundings) -> int:
               if name in options.values]  # fmt: skip
     body += b"".join([field(key, value) for key, value in pairs])
     sock.settimeout(LBM_SILENT_S)
+    is_read = True
     try:
         sock.sendall(pack(tags.QUEUE, body))
+    except (BrokenPipeError, ConnectionResetError):
+        is_read = False  # the LBM has said why, or has ended
     except OSError as problem:
         raise Trouble(f"cannot send the request to the LBM: {problem}") from None
-    return Queued(sock, options, progress).until_done()
+    return Queued(sock, options, progress).until_done(is_read=is_read)
 
 
 def fill_closed() -> None:
@@ -134,7 +137,8 @@ class Queued:
             if _signal.getsignal(number) != _signal.SIG_IGN:
                 _signal.signal(number, self.forward)
 
-    def until_done(self) -> int:
+    def until_done(self, *, is_read: bool = True) -> int:
+        """`is_read`: the LBM has read the whole request, as far as is known."""
         from time import monotonic
 
         self.sock.settimeout(POLL_S)
@@ -157,6 +161,8 @@ class Queued:
             except OSError:
                 data = b""
             if not data:
+                if not is_read:
+                    raise Trouble("the LBM hung up while the request was sent; nothing was queued")
                 if not self.jobs:
                     raise Trouble("lost contact with the LBM; the queue may have accepted the job")
                 raise Trouble("lost contact with the LBM; "

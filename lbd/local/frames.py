@@ -60,7 +60,7 @@ class TooLong(ValueError):
 
     def __init__(self, tag: bytes, size: int, limit_bytes: int) -> None:
         super().__init__(f"a frame of {size} bytes; the limit is {limit_bytes}")
-        self.tag = tag
+        self.tag, self.size, self.limit_bytes = tag, size, limit_bytes
 
 
 class Splitter:

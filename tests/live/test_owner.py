@@ -176,9 +176,7 @@ def test_an_evicted_command_without_another_host_waits_for_one(three, terminal, 
     three.wait_until(lambda: Path(tmp_path, "h2").exists(), "it runs on h2")
     terminal.type()
     line = process.stderr.readline()
-    assert line.startswith(
-        "lbrun: the owner of h2 is back; it is waiting for a host that accepts it: "
-    )
+    assert line.startswith("lbrun: the owner of h2 is back; the command waits for another host: ")
     (job,) = three.lbctl_json("h1", "jobs")
     assert (job["state"], job["reason"]) == ("pending", "the owner of h2 is back")
     time.sleep(2.5)  # it has asked again by now

@@ -213,7 +213,7 @@ def _nobody(life: Lifecycle, now_s: float) -> str:
     if not known and now_s < life.hosts.more_until_s:
         return f"{NO_HOST_ACCEPTS}: none has connected yet, as the dispatcher has just started"
     if not known:
-        return f"{NO_HOST_ACCEPTS}: none has connected to the dispatcher"
+        return f"{NO_HOST_ACCEPTS}: none has connected since the dispatcher started"
     others = [(one.closed, one.more) for name, one in known.items() if name not in aside]
     reasons = [counted_reasons(others)] if others else []
     if aside:

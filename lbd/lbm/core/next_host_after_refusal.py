@@ -96,7 +96,7 @@ class Eviction:
         if self.has_warned:
             return ""
         self.has_warned = True
-        return f"the owner of {self.host} is back; it is waiting for a host that accepts it: {why}"
+        return f"the owner of {self.host} is back; the command waits for another host: {why}"
 
 
 @dataclass(slots=True)

@@ -54,6 +54,7 @@ class RemoteCommand:
         self._place = place
         self.withheld = ""  # variables withheld from its environment, for -v
         self._pauses = pauses
+        self._why_waiting = ""
         self.run = self._new_run()
         self.staging = self._new_staging() if request.is_staged else None
 
@@ -104,11 +105,11 @@ class RemoteCommand:
             if (refused := await self.staging.open()) is not None:
                 return self._event(refused)
             self.staging.enter(request)
-        return await self._answered(self.run.start(request, sent=sent))
+        return await self._answered(self.run.start(request, sent=sent, waits=self._waits))
 
     async def answer(self) -> e.Event:
         """Awaits the answer to a start that an earlier LBM has sent. Raises LbdError."""
-        return await self._answered(self.run.answer())
+        return await self._answered(self.run.answer(self._waits))
 
     async def _answered(self, answer: Awaitable[lbm_pb2.Started | e.Refused]) -> e.Event:
         telling = asyncio.get_running_loop().call_later(REMARK_AFTER_S, self._tell_of_waiting)
@@ -118,8 +119,11 @@ class RemoteCommand:
             telling.cancel()
 
     def _tell_of_waiting(self) -> None:
-        if self.run.waits and self._pauses.are_wanted:
-            self._client.warn(f"waiting for a slot on {self._place[0]}: {self.run.waits}")
+        if self._why_waiting and self._pauses.are_wanted:
+            self._client.warn(f"waiting for a slot on {self._place[0]}: {self._why_waiting}")
+
+    def _waits(self, why: str) -> None:
+        self._why_waiting = why
 
     def _event(self, answer: lbm_pb2.Started | e.Refused) -> e.Event:
         if not isinstance(answer, e.Refused):

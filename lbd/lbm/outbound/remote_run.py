@@ -80,7 +80,6 @@ class RemoteRun:
         self._listener: Follower | None = None
         self._early: list[Message] = []
         self._writing: dict[int, asyncio.Task[None]] = {}
-        self.waits = ""  # why it has not begun there, if it waits for a slot
         self._ended = False
         self._final: lbm_pb2.Ended | None = None
 
@@ -89,9 +88,10 @@ class RemoteRun:
         request: lbm_pb2.RunRequest | lbm_pb2.WorkdirRequest,
         tag: bytes = tags.RUN,
         sent: Callable[[], None] = lambda: None,
+        waits: Callable[[str], None] = lambda _: None,
     ) -> lbm_pb2.Started | Refused:
-        """Asks the host to run it. `sent`: from now on it may run. Raises LostContact if it may
-        have begun, but that is unknown."""
+        """Asks the host to run it. `sent`: from now on it may run; `waits` is told why it does not
+        begin yet. Raises LostContact if it may have begun, but that is unknown."""
         is_run, place = isinstance(request, lbm_pb2.RunRequest), (self._host, self._state.address)
         self._state.has_terminal = is_run and request.HasField("terminal")
         try:
@@ -103,13 +103,15 @@ class RemoteRun:
             return Refused(str(problem), fault=True)
         self._talk.put(tag, request.SerializeToString())
         sent()
-        return await self.answer()
+        return await self.answer(waits)
 
-    async def answer(self) -> lbm_pb2.Started | Refused:
+    async def answer(
+        self, waits: Callable[[str], None] = lambda _: None
+    ) -> lbm_pb2.Started | Refused:
         """Like `start`, for a request that was already sent."""
         assert self._talk is not None
         try:
-            return await self._first_answer(self._talk)
+            return await self._first_answer(self._talk, waits)
         except Unavailable as problem:
             return Refused(str(problem), fault=True)
         except TimeoutError:
@@ -118,7 +120,9 @@ class RemoteRun:
                 "started the command"
             ) from None
 
-    async def _first_answer(self, talk: Conversation) -> lbm_pb2.Started | Refused:
+    async def _first_answer(
+        self, talk: Conversation, waits: Callable[[str], None]
+    ) -> lbm_pb2.Started | Refused:
         limit_s: float | None = self._config.start_timeout_s
         while True:
             if not self._early:
@@ -139,7 +143,7 @@ class RemoteRun:
             if tag == tags.FAILED:
                 raise self._lost(body)
             limit_s = None  # QUEUED: it waits for a slot, as long as that takes
-            self.waits = shown(body) or NO_SLOT
+            waits(shown(body) or NO_SLOT)
 
     def _lost(self, body: memoryview) -> LostContact:
         self._ended = True

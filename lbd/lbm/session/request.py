@@ -1,5 +1,6 @@
 """The request of an `lbrun` to its LBM, as read from a RUN frame. Pure."""
 
+import json
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
@@ -17,6 +18,7 @@ from lbd.text.needs_words import is_count, read_needs_text
 from lbd.text.one_line import one_line
 
 ALL_SIGNALS = (1 << 64) - 1
+LONG = tags.RUN + tags.QUEUE + tags.LOCAL  # requests with a command; only one per connection
 NAME_CHARS_MAX = 255
 LENGTH, WORDS_USUAL, TURN_WORDS = b"\0\0\0", 1000, 32
 EXCLUDED_MAX = 1024
@@ -123,6 +125,22 @@ def request_of(given: dict[bytes, list[bytes]]) -> ClientRequest:
     return request
 
 
+def complaint(problem: Exception) -> tuple[bytes, bytes]:
+    """Returns the frame that tells a client why its request cannot be read."""
+    why = str(problem)
+    if isinstance(problem, UnicodeDecodeError):
+        why = "an option is not valid UTF-8"
+    elif isinstance(problem, frames.TooLong) and problem.tag == frames.JSON:
+        refusal = {"ok": False, "error": f"question too long: {problem}"}
+        return frames.JSON, json.dumps(refusal).encode()
+    elif isinstance(problem, frames.TooLong) and problem.tag in LONG:
+        why = (
+            f"it has {problem.size} bytes with its arguments, environment and, for the queue, "
+            f"input; lbm.max_request_bytes is {problem.limit_bytes}"
+        )
+    return tags.UNFIT, f"the LBM cannot accept this request: {why}".encode()
+
+
 def turns_of_request(body: bytes) -> float:
     """How many turns it counts. Reading and sending many words takes longer than as many bytes in
     few words. No word contains zeros, but the length of each does, unless the word is long."""
@@ -142,9 +160,9 @@ def are_paths(send: Collection[bytes], fetch: Collection[bytes]) -> bool:
 
 
 def host_name(value: bytes) -> HostId:
-    text = value.decode()
-    if len(text) > NAME_CHARS_MAX or not text.isprintable():
-        raise ValueError("not the name of a host")
+    text = value.decode(errors="replace")
+    if len(text) > NAME_CHARS_MAX or not text.isprintable() or "\ufffd" in text:
+        raise ValueError(f"{one_line(text, NAME_CHARS_MAX)!r} is not the name of a host")
     return HostId(text)
 
 

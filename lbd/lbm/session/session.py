@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import json
 import signal
 import socket
 import time
@@ -28,7 +27,9 @@ from lbd.lbm.session.client import Attending, CallerStdio, Pipes, pack_end, pack
 from lbd.lbm.session.local_cpu import LocalCpu
 from lbd.lbm.session.peer_process import PeerProcess
 from lbd.lbm.session.request import (
+    LONG,
     ClientRequest,
+    complaint,
     read_request,
     read_used,
     turns_of_request,
@@ -45,7 +46,6 @@ from lbd.text.one_line import one_line
 FIRST_FRAME_S, FOR_EVER_S = 10.0, float("inf")
 IDLE_QUESTIONER_S = 60.0
 RESTORED_WITHIN_S = 1.0  # after its end, by a client that is not stopped
-LONG = tags.RUN + tags.QUEUE + tags.LOCAL  # requests with a command; only one per connection
 MANY_BYTES = 1 << 14  # longer requests are read outside the event loop
 # Messages passed on to the other host unchanged, with their tags there.
 PASSED_ON = {
@@ -112,14 +112,8 @@ class Connection:
                 await self._note_local(request)
             else:
                 await self._serve_json(first)
-        except frames.TooLong as problem:
-            if problem.tag == frames.JSON:
-                refusal: Json = {"ok": False, "error": f"question too long: {problem}"}
-                self._send(frames.JSON, json.dumps(refusal).encode())
-            else:
-                self._send(tags.UNFIT, f"the LBM cannot accept this request: {problem}".encode())
         except (ValueError, PeerError) as problem:
-            self._send(tags.UNFIT, f"the LBM cannot accept this request: {problem}".encode())
+            self._send(*complaint(problem))
         except (TimeoutError, OSError):
             pass
         finally:
@@ -152,12 +146,14 @@ class Connection:
         """Reads a request without blocking other clients. Raises ValueError."""
         return read(body) if len(body) <= MANY_BYTES else await asyncio.to_thread(read, body)
 
-    async def _turn(self, body: bytes) -> None:
-        """Waits before a request is read, if its user asks faster than allowed."""
+    async def _turn(self, body: bytes, *, tells: bool = True) -> None:
+        """Waits before a request is read, if its user asks faster than allowed. `tells`: its client
+        expects to be told that this takes a while."""
         turns = turns_of_request(body)
         wait_s = self._home.rates.turn_s(self.caller.person, time.monotonic(), FOR_EVER_S, turns)
         if wait_s:
-            self._send(tags.TAKEN)
+            if tells:
+                self._send(tags.TAKEN)
             await asyncio.sleep(wait_s)
         await NAMES.learn(self.caller.uid)
 
@@ -165,7 +161,7 @@ class Connection:
         while received:
             self._is_answering = True
             for frame in received:
-                await self._turn(frame[1])
+                await self._turn(frame[1], tells=False)
                 question = decode(*frame)
                 person, operation = self.caller.person, str(question.get("op"))
                 async with self._home.long_answers.turn(person, operation):

@@ -102,3 +102,28 @@ def answer(listener, message):
         sock.sendall(message)
         while sock.recv(65536):
             pass
+
+
+def test_a_queued_command_learns_why_its_request_was_not_read(tmp_path):
+    """It was: cannot send the request to the LBM: [Errno 32] Broken pipe."""
+    (tmp_path / "lbd.toml").write_text(f'runtime_dir = "{tmp_path}"\n')
+    (tmp_path / "input").write_bytes(b"x" * (9 << 20))
+    with socket.socket(socket.AF_UNIX) as listener, open(tmp_path / "input", "rb") as given:
+        listener.bind(str(tmp_path / "lbm.sock"))
+        listener.listen()
+        environment = {**os.environ, "LBD_CONFIG": str(tmp_path / "lbd.toml")}
+        for says, line in (
+            (frames.pack(tags.UNFIT, b"it is too long"), "lbrun: it is too long\n"),
+            (b"", "lbrun: the LBM hung up while the request was sent; nothing was queued\n"),
+        ):
+            given.seek(0)
+            client = subprocess.Popen(
+                [*PYTHON, "-d", "cat"], stdin=given, env=environment, stderr=subprocess.PIPE,
+                text=True,
+            )  # fmt: skip
+            ours, _ = listener.accept()
+            with ours:
+                ours.recv(100)
+                ours.sendall(says)
+            assert client.communicate(timeout=60)[1] == line
+            assert client.returncode == 125

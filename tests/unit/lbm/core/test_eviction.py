@@ -37,7 +37,7 @@ from tests.unit.lbm.core.test_journey import (
 )  # fmt: skip
 
 AGAIN = (*LEFT, e.BeginAgain("the owner of h2 is back"), LOOK)
-WAITS = e.Warn("the owner of h2 is back; it is waiting for a host that accepts it: no-willing-host")
+WAITS = e.Warn("the owner of h2 is back; the command waits for another host: no-willing-host")
 LOOKS = e.WaitForRoom(LOOK_S)
 
 
@@ -102,7 +102,7 @@ def test_it_cannot_run_here_any_more(bounds, event, why):
     for one in (GO, LOOKED, TO_H2, e.Sent(), e.StartedThere(), EVICTED, LOOKED):
         life(one)
     assert [a for a in life(event) if not isinstance(a, e.Discharge)] == [
-        e.Warn(f"the owner of h2 is back; it is waiting for a host that accepts it: {why}"), LOOKS
+        e.Warn(f"the owner of h2 is back; the command waits for another host: {why}"), LOOKS
     ]  # fmt: skip
 
 

@@ -115,7 +115,7 @@ async def test_a_job_that_no_host_takes_now_says_so_once_also_without_a_terminal
     ("reason", "is_refused"),
     [
         ("no host accepts jobs: 2 hosts drained", True),
-        ("no host accepts jobs: none has connected to the dispatcher", False),
+        ("no host accepts jobs: none has connected since the dispatcher started", False),
         ("no host accepts jobs: 1 host drained, 1 host out of contact", False),
         (refused_for_now("h2", "not bob"), True),
         ("it may run only on h2 (-H): h2 was stopped; it begins when h2 is back", False),

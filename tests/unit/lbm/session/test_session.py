@@ -12,6 +12,8 @@ from lbd.lbm.core.journey import JourneyPhase
 from lbd.lbm.link.user_threads import UserThreads
 from lbd.lbm.session.client import Attending
 from lbd.lbm.session.session import Connection
+from lbd.local import client_tags as tags
+from lbd.local import frames
 from lbd.local.budget import Budget
 
 
@@ -81,3 +83,55 @@ async def test_a_command_whose_client_goes_away_as_it_is_to_run_it_has_ended():
         await connection._attend(command)
     assert ended == [True]
     connection.close()
+
+
+@pytest.fixture
+async def asked():
+    """Yields a function that sends a request and returns the complaint of the LBM."""
+    client, ours = socket.socketpair()
+    ours.setblocking(False)
+    home = SimpleNamespace(
+        config=Config(), threads=UserThreads(), long_requests=Budget(1 << 20, 1 << 20),
+        rates=SimpleNamespace(turn_s=lambda *_: 0.01),
+    )  # fmt: skip
+    connection = Connection(ours, home, None)
+    connection.caller = SimpleNamespace(person="ann", uid=0)
+
+    async def complaint(sent):
+        client.sendall(sent)
+        async with asyncio.timeout(20):
+            await connection.serve()
+        heard = frames.Splitter(1 << 20).feed(client.recv(1 << 16))
+        return [body.decode() for tag, body in heard if tag == tags.UNFIT]
+
+    with client:
+        yield complaint
+        connection.close()
+
+
+async def test_a_request_that_is_too_long_is_told_the_limit(asked):
+    """It was: a frame of 11534623 bytes; the limit is 8388608."""
+    announced = (11 << 20).to_bytes(4, "little") + tags.QUEUE
+    assert await asked(announced) == [
+        "the LBM cannot accept this request: it has 11534336 bytes with its arguments, environment "
+        "and, for the queue, input; lbm.max_request_bytes is 8388608"
+    ]
+
+
+async def test_a_host_that_cannot_be_named_is_shown(asked):
+    """It was: 'utf-8' codec can't decode byte 0xff in position 0: invalid start byte."""
+    body = frames.field(tags.HOST, b"a\xffb")
+    said = "the LBM cannot accept this request: 'a\ufffdb' is not the name of a host"
+    assert await asked(frames.pack(tags.QUEUE, body)) == [said]
+
+
+@pytest.mark.parametrize("tells", [True, False])
+async def test_only_who_expects_it_is_told_that_its_turn_takes_a_while(tells):
+    """`lbctl` said: a frame tagged b'T' instead of JSON."""
+    sent = []
+    connection = SimpleNamespace(
+        _home=SimpleNamespace(rates=SimpleNamespace(turn_s=lambda *_: 0.001)),
+        caller=SimpleNamespace(person="ann", uid=0), _send=sent.append,
+    )  # fmt: skip
+    await Connection._turn(connection, b"", tells=tells)
+    assert sent == [tags.TAKEN] * tells

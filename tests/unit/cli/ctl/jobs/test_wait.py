@@ -1,4 +1,4 @@
-"""`lbctl wait`, on plain commands, against canned answers."""
+"""`lbctl wait`, on plain commands and on ids that do not exist, against canned answers."""
 
 import pytest
 
@@ -69,3 +69,27 @@ def test_but_wait_waits_no_longer_than_its_timeout(daemon, capsys):
     daemon("lbm", **{"command.wait": lambda request: away})
     assert lbctl.main(["wait", "--timeout", "0.1", "h1-7"]) == 2
     assert capsys.readouterr().err == "lbctl: h1 is down\n"
+
+
+ABSENT = "no job 999, 998 in the queue's ledger"
+
+
+def test_ids_that_do_not_exist_are_named_before_the_others_are_waited_for(daemon, capsys):
+    """`lbctl wait 12 999` said nothing of 999 for as long as job 12 ran."""
+    said = []
+
+    def answer(question):
+        said.append((question["patience_s"], capsys.readouterr().err))
+        return {"ok": True, "open": 1 - len(said) // 3, "all_done": True, "absent": [ABSENT]}
+
+    daemon("lbm", **{"queue.wait": answer})
+    assert lbctl.main(["wait", "12", "999", "998"]) == 2
+    assert said[:2] == [(0.0, ""), (15.0, f"lbctl: {ABSENT}\n")]
+
+
+def test_wait_for_a_range_names_the_one_that_did_not_succeed(daemon, capsys):
+    """It was: see `lbctl job 3-99`."""
+    answer = {"open": 0, "all_done": False, "states": {"done": 9, "cancelled": 1}, "bad": ["5"]}
+    daemon("lbm", **{"queue.wait": answer})
+    assert lbctl.main(["wait", "3-99"]) == 1
+    assert capsys.readouterr().err == "lbctl: 1 of 10 was cancelled: see `lbctl job 5`\n"
