@@ -106,7 +106,7 @@ class Authority:
     @contextmanager
     def _locked(self) -> Iterator[Ledger]:
         try:
-            lock = os.open(self.root, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
+            lock = os.open(self.root, os.O_DIRECTORY)
         except OSError as problem:
             raise ConfigError(f"{self.root}: {problem.strerror}") from problem
         try:
@@ -302,7 +302,7 @@ def give_ledger(directory: int, group: int) -> None:
 @contextmanager
 def opened_file(path: Path, at: int | None = None) -> Iterator[int]:
     """Opens a regular file that is no link and has no other name. Raises OSError or ConfigError."""
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    flags = os.O_NOFOLLOW | os.O_NONBLOCK
     file = os.open(path, flags, dir_fd=at)
     try:
         found = os.fstat(file)

@@ -81,6 +81,13 @@ def test_a_directory_holds_one_authority(authority):
     assert authority.has_key
 
 
+def test_no_authority_is_made_for_a_host_that_no_certificate_can_name(tmp_path):
+    made = a.Authority(tmp_path / "authority", DAY_S)
+    with pytest.raises(ConfigError, match="is an address"):
+        made.create("c", "10.0.0.1", NOW_S)
+    assert not made.root.exists()
+
+
 def test_a_host_that_joins_gets_the_revocations_so_far(authority, tmp_path):
     joined(authority, "h2")
     signed, files = authority.revoke("h2"), HostFiles(tmp_path / "tls")
@@ -114,7 +121,7 @@ def test_a_name_is_taken_until_it_is_revoked_or_has_expired(authority):
     for name in ("h2", "H2"):
         with pytest.raises(LbdError, match="host h2 has already joined"):
             joined(authority, name)
-    joined(authority, "h2", NOW_S + 11 * DAY_S)
+    joined(authority, "h2", NOW_S + 10 * DAY_S)
 
 
 def test_a_token_for_a_name_replaces_the_host_that_has_it(authority):
@@ -238,6 +245,9 @@ def test_a_ledger_of_an_earlier_release_is_checked(authority):
     until_s = NOW_S + DAY_S
     old = {name: a.Known(0, until_s) for name in (*OF_OLD, "N3")} | {"h4.": a.Known(2, 0.0, True)}
     authority._save(a.replace(ledger, hosts=ledger.hosts | old))
+    for name in OF_OLD:
+        with pytest.raises(ConfigError, match="host name"):
+            authority.renew(name, 0, request(), NOW_S)
     expected = sorted((*OF_OLD, "N3", "n3"))
     assert authority.revoke_named_badly() == expected
     assert authority.revoke_named_badly() == []
@@ -380,18 +390,6 @@ def test_an_incomplete_authority_does_not_count(authority, keep):
     authority.key_file.write_bytes(kept.key if keep == "key" else kept.chain)
     with pytest.raises(ConfigError, match="not an authority's key and certificate"):
         authority.credentials()
-
-
-def test_an_authority_signs_only_hosts_and_lists(authority):
-    made = x509.load_pem_x509_certificate(authority.certificate)
-    basic = made.extensions.get_extension_for_class(x509.BasicConstraints)
-    assert (basic.critical, basic.value.ca, basic.value.path_length) == (True, True, 0)
-    usage = made.extensions.get_extension_for_class(x509.KeyUsage)
-    assert usage.critical
-    assert (usage.value.key_cert_sign, usage.value.crl_sign) == (True, True)
-    assert not usage.value.digital_signature
-    key = made.extensions.get_extension_for_class(x509.SubjectKeyIdentifier)
-    assert not key.critical
 
 
 def test_a_token_carries_the_fingerprint_of_the_authority(authority):

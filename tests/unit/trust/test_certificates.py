@@ -31,6 +31,7 @@ def test_what_certificates_may_be_used_for(authority):
     must, usage = found[0]["keyUsage"]
     may = {name for name in vars(x509.KeyUsage) if getattr(usage, f"_{name}", False)}
     assert (must, may) == (True, {"key_cert_sign", "crl_sign"})
+    assert not found[0]["subjectKeyIdentifier"][0]
     must, usages = found[1]["extendedKeyUsage"]
     assert (must, {one._name for one in usages}) == (False, {"serverAuth", "clientAuth"})
     assert not found[1]["subjectAltName"][0]
