@@ -92,7 +92,7 @@ class HostFiles:
     def read_credentials(self) -> Credentials:
         text = read(self.credentials)
         key, end, chain = text.decode("ascii", "replace").partition(END_OF_KEY)
-        if not end or BEGIN_OF_CERTIFICATE not in chain:
+        if BEGIN_OF_CERTIFICATE not in chain:  # nor is there a chain where no key ends
             raise ConfigError(f"{self.credentials}: not a key and its certificate; join again")
         if complaint := self.openness():
             raise ConfigError(complaint)

@@ -113,7 +113,8 @@ def test_refusals(authority):
         authority.join(token.id, "h2", not_signed_by_its_key(request()), NOW_S)
     with pytest.raises(PeerError, match="does not prove possession of its key"):
         authority.join(token.id, "h2", of_another_kind(), NOW_S)
-    authority.join(token.id, "h2", request(), NOW_S)  # none of these attempts has spent it
+    # none of these attempts has spent it, and it is good until its last moment
+    authority.join(token.id, "h2", request(), NOW_S + 60)
 
 
 def test_a_name_is_taken_until_it_is_revoked_or_has_expired(authority):
@@ -163,7 +164,7 @@ def test_a_list_signed_by_another_authority_is_refused(authority, tmp_path):
     other = a.Authority(tmp_path / "other", DAY_S)
     other.create("c", "h1", NOW_S)
     signed = authority.revoke("h2")
-    for wrong in (signed.replace(b"h2", b"h3"), b"", b"\n", b"xx\n{}", signed[1:]):
+    for wrong in (signed.replace(b"h2", b"h3"), b"", b"\n", b"xx\n{}", b"\xff\n{}", signed[1:]):
         with pytest.raises(PeerError):
             a.verified(wrong, authority.certificate)
     with pytest.raises(PeerError):

@@ -37,13 +37,19 @@ def test_what_certificates_may_be_used_for(authority):
     assert not found[1]["subjectAltName"][0]
 
 
-@pytest.mark.parametrize(("life_s", "before_s"), [(60.0, 6.0), (DAY_S, 300.0)])
+@pytest.mark.parametrize(("life_s", "before_s"), [(600.0, 60.0), (DAY_S, 300.0)])
 def test_a_certificate_is_valid_from_a_little_before(tmp_path, life_s, before_s):
     """Clocks differ by some minutes; for a short lifetime it is a tenth."""
     authority = a.Authority(tmp_path / "authority", life_s)
     authority.create("c", "h1", NOW_S)
     begin_s, _ = der.valid_s(read(joined(authority, "h2")))
     assert NOW_S - begin_s == pytest.approx(before_s, abs=1.5)
+
+
+def test_an_authority_is_valid_for_twenty_years_from_a_little_before(authority):
+    begin_s, end_s = der.valid_s(read(authority.certificate))
+    assert begin_s == pytest.approx(NOW_S - 300.0, abs=1.5)
+    assert end_s == pytest.approx(NOW_S + 20 * 365.25 * DAY_S, abs=1.5)
 
 
 def test_a_host_is_revoked_once(authority):

@@ -108,10 +108,10 @@ def test_revocations_are_what_follows_the_signature(tmp_path):
     assert files.read_revocations() == Revocations(3, {"h2": 1})
 
 
-@pytest.mark.parametrize("text", ["", "one", "key\n-----BEGIN CERTIFICATE-----\n"])
-def test_neither_key_nor_certificate(tmp_path, text):
+@pytest.mark.parametrize("data", [b"", b"one", b"key\n-----BEGIN CERTIFICATE-----\n", b"\xff"])
+def test_neither_key_nor_certificate(tmp_path, data):
     files = HostFiles(tmp_path)
-    files.credentials.write_text(text)
+    files.credentials.write_bytes(data)
     with pytest.raises(ConfigError, match="not a key and its certificate; join again"):
         files.read_credentials()
 

@@ -142,6 +142,16 @@ def test_an_authority_in_the_right_place_is_left_alone(config, named):
     assert old.exists()
 
 
+def test_a_link_in_place_of_the_old_one_is_not_followed(config):
+    """The account that has the state directory may have put it there."""
+    elsewhere = made(authority_dir(config).with_name("elsewhere"))
+    old = authority_dir(config).with_name("state") / "authority"
+    old.symlink_to(elsewhere.root)
+    with pytest.raises(ConfigError, match="authority cannot be moved to "):
+        move_authority(config, need_root=True)
+    assert elsewhere.exists()
+
+
 def test_where_there_is_no_authority_none_is_moved(config):
     assert move_authority(config, need_root=True) == ""
     assert not authority_dir(config).exists()
