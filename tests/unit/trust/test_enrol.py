@@ -7,7 +7,7 @@ import pytest
 from lbd.trust.authority import verified
 from lbd.trust.enrol import follow_address
 from lbd.trust.revocations import Revocations
-from tests.unit.enrolment import DAY_S, enrolled
+from tests.unit.enrolment import DAY_S, enrolled, made_authority
 
 BEFORE, AFTER = "127.0.0.1:7901", "10.0.0.7:7901"
 
@@ -24,6 +24,11 @@ def test_a_host_that_has_joined_has_all_its_files(authority, files):
     assert files.read_authority() == authority.certificate
     begin_s, end_s = files.read_credentials().valid_s
     assert begin_s <= time.time() <= end_s <= time.time() + DAY_S
+
+
+def test_all_hosts_of_a_cluster_and_no_others_have_its_digest(authority, files, tmp_path):
+    other = enrolled(made_authority(tmp_path / "other"), "h1")
+    assert files.cluster() == enrolled(authority, "h2").cluster() != other.cluster()
 
 
 def test_a_new_address_of_the_authoritys_host_is_signed_for_all_hosts(authority, files):

@@ -172,8 +172,3 @@ def test_files_stay_where_an_earlier_release_put_them(tmp_path):
 def test_where_trust_is_kept(tls, places):
     config = Config(host=HostConfig(state_dir="/s"), tls=tls)
     assert (str(host_files(config).root), str(authority_dir(config))) == places
-
-
-def test_a_host_that_was_never_revoked_may_have_any_issue():
-    assert Revocations(1, {"h2": 3}).lowest_issue("h2") == 3
-    assert Revocations(1, {"h2": 3}).lowest_issue("h3") == 0

@@ -29,7 +29,7 @@ def test_a_typing_error_is_noticed(place, mark):
             parse(changed)
 
 
-@pytest.mark.parametrize("more", ["!", " ", "\n"])
+@pytest.mark.parametrize("more", ["!", " ", "\n", "!!!!"])
 def test_characters_that_no_token_has_are_not_skipped(more):
     with pytest.raises(ConfigError, match="mistyped"):
         parse(TOKEN.text()[:20] + more + TOKEN.text()[20:])
