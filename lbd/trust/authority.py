@@ -66,7 +66,7 @@ class Authority:
 
     def credentials(self) -> Credentials:
         key, end, chain = read(self.key_file).partition(b"-----END PRIVATE KEY-----\n")
-        if not end or not chain:
+        if not chain:
             raise ConfigError(f"{self.key_file}: not an authority's key and certificate")
         return Credentials(key + end, chain)
 

@@ -71,6 +71,15 @@ def test_the_group_of_the_daemons_may_read_the_ledger_but_not_the_key(authority)
     assert of_group["authority.pem"][1] == 0
 
 
+def test_the_subject_of_a_long_name_is_as_long_as_a_certificate_allows(authority):
+    """Its other names, which count, are whole."""
+    host = "h" * 63 + "." + "x" * 63
+    made = joined(authority, host)
+    (subject,) = x509.load_pem_x509_certificate(made).subject
+    assert subject.value == host[:64]
+    assert host in der.dns_names(read(made))
+
+
 @pytest.mark.parametrize("pem", [b"", b"\xff\xfe", b"-----END CERTIFICATE-----\n"])
 def test_a_file_without_a_certificate_is_reported(pem):
     with pytest.raises(ConfigError, match="no certificate in it"):

@@ -165,10 +165,11 @@ def test_files_stay_where_an_earlier_release_put_them(tmp_path):
 @pytest.mark.parametrize(
     ("tls", "places"),
     [
-        (TlsConfig(), ("/s/tls", "/s-authority")),
+        (TlsConfig(), ("/x/tls", "/x-authority")),
         (TlsConfig(dir="/d", authority_dir="/a"), ("/d", "/a")),
     ],
 )
 def test_where_trust_is_kept(tls, places):
-    config = Config(host=HostConfig(state_dir="/s"), tls=tls)
-    assert (str(host_files(config).root), str(authority_dir(config))) == places
+    for state_dir in ("/x", "/x/"):
+        config = Config(host=HostConfig(state_dir=state_dir), tls=tls)
+        assert (str(host_files(config).root), str(authority_dir(config))) == places

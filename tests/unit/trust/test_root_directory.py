@@ -83,6 +83,16 @@ def test_a_file_is_no_directory_for_an_authority(tmp_path):
             check_root_directory(path)
 
 
+def test_what_leads_up_again_is_checked_as_well(tmp_path):
+    (tmp_path / "open/root").mkdir(parents=True)
+    (tmp_path / "open").chmod(0o1777)
+    (tmp_path / "link").symlink_to("open/root/..")
+    check_root_directory(tmp_path / "link/root")
+    for name in ("link", "open/root/.."):
+        with pytest.raises(ConfigError, match="can be changed by others than root"):
+            check_root_directory(tmp_path / name)
+
+
 @pytest.mark.parametrize("mode", [0o770, 0o757, 0o1777])
 def test_a_directory_that_others_may_write_to_is_not_trusted(tmp_path, mode):
     path = tmp_path / "open"

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lbd.errors import ConfigError
-from lbd.trust.token import ORDER_P256, PREFIX, Token, parse
+from lbd.trust.token import ORDER_P256, PREFIX, Token, joining_command, parse
 
 TOKEN = Token(bytes(range(16)), bytes(range(100, 132)))
 TEXT = "lbd1-AAECAwQFBgcICQoLDA0OD2RlZmdoaWprbG1ub3BxcnN0dXZ3eHl6e3x9fn-AgYKDTReAWA"
@@ -58,6 +58,12 @@ def test_every_release_derives_the_same_from_a_token():
     assert TOKEN.id == "8b0a3ef8"
     assert TOKEN.text() == TEXT
     assert TOKEN.private_number == NUMBER
+
+
+def test_the_secret_of_a_token_is_no_argument_of_a_program():
+    """These are visible to every user of a host."""
+    command = joining_command("10.0.0.1:7901", TEXT)
+    assert command == f"echo {TEXT} | lbctl join 10.0.0.1:7901 -"
 
 
 def test_a_token_has_its_prefix():
