@@ -182,8 +182,8 @@ def named(view: View, names: Iterable[HostId]) -> list[HostView]:
 def others(request: PlacementRequest, me: HostView, hosts: Iterable[HostView]) -> list[HostView]:
     """Returns the other hosts as the asking user sees them."""
     user, excluded = request.user, request.excluded
-    found = [host for host in hosts if host is not me and host.name not in excluded]
-    return [host.for_user(user) if host.hog else host for host in found]
+    found = (host for host in hosts if host is not me and host.name not in excluded)
+    return [host.for_user(user) for host in found]
 
 
 def lowest(
@@ -232,7 +232,7 @@ def here(
 
 def there(view: View, host: HostView, reason: str, request: PlacementRequest) -> Placement:
     shown = ranked(request, view) if request.shown else (candidate(view.me, view),)
-    if not shown or shown[0].name != host.name:  # a tie broken at random
+    if shown[0].name != host.name:  # a tie broken at random
         shown = (candidate(host, view), *(c for c in shown if c.name != host.name))
     return Placement(Verdict.THERE, host.name, reason, shown)
 

@@ -5,7 +5,7 @@ import pytest
 from lbd.config.schema import ALGORITHMS, LimConfig
 from lbd.model import HostId, Placement, Verdict
 from lbd.policy.needs import Unmet
-from lbd.policy.registry import POLICIES
+from lbd.policy.registry import POLICIES, WEIGH_AGE
 from lbd.policy.view import NO_SLOT, Ask, Nowhere, Probe, Reply
 from lbd.testing.builders import request, view
 
@@ -27,6 +27,9 @@ def silent(*hosts):
 
 def test_every_algorithm_in_the_configuration_exists():
     assert set(POLICIES) == set(ALGORITHMS)
+    assert set(WEIGH_AGE) < set(POLICIES)
+    of_changes = {name for name, policy in POLICIES.items() if policy.reporting.of_changes}
+    assert of_changes == {"GLOBAL", "DISTED", "CENTRAL", "P2C", "PREDICT"}
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -103,8 +106,9 @@ def test_lowest_stops_at_an_empty_host():
 
 def test_lowest_counts_silent_hosts_as_asked_and_divides_the_time():
     seen = view(BUSY, params=LimConfig(probe_limit=3))
-    assert step("LOWEST", seen).time_share == pytest.approx(1 / 3)
-    assert step("LOWEST", seen, silent("h2")).time_share == pytest.approx(1 / 2)
+    for seed in range(20):
+        assert step("LOWEST", seen, seed=seed).time_share == pytest.approx(1 / 3)
+        assert step("LOWEST", seen, silent("h2"), seed).time_share == pytest.approx(1 / 2)
     found = step("LOWEST", seen, silent("h2", "h3", "h4"))
     assert (found.verdict, found.reason) == (Verdict.HERE, "no-willing-host")
 

@@ -13,6 +13,7 @@ from lbd.policy.eligibility import (
     LATELY,
     LONGEST_PAUSE_RUNS,
     MEASURED_FOR_S,
+    SHIMLESS_SHARE,
     SURE_RUNS,
     Estimate,
     Known,
@@ -66,6 +67,13 @@ def test_an_old_very_long_run_is_unlearnt(before, short):
 @given(runs, st.lists(st.floats(0.05, 1e6), min_size=CONVINCING, max_size=CONVINCING))
 def test_an_old_very_short_run_is_unlearnt(before, long):
     assert after(long, after(before)).mean_s >= T_S
+
+
+def test_runs_that_agree_with_the_verdict_change_the_mean_slowly():
+    """Otherwise four runs would be believed again and again."""
+    known = after([2.0] * 40 + [1.0] * LATELY)
+    assert 1.7 < known.mean_s < 2.0
+    assert after([0.02] * 40 + [0.01] * LATELY).mean_s > 0.017
 
 
 @given(runs, st.floats(0.0, 10.0), st.floats(0.0, 10.0))
@@ -138,6 +146,7 @@ def test_when_a_short_command_is_measured_again(known, unix_s, due):
 def test_only_a_certainly_short_command_needs_no_shim():
     assert needs_no_shim(short(mean_s=0.005), T_S, 1000.0)
     assert not needs_no_shim(short(mean_s=0.02), T_S, 1000.0)
+    assert not needs_no_shim(short(mean_s=SHIMLESS_SHARE * T_S), T_S, 1000.0)
     assert not needs_no_shim(short(mean_s=0.005, runs=1), T_S, 1000.0)
     assert not needs_no_shim(Known(), T_S, 1000.0)
     once_long = Known(Estimate(0.005, 9, 1000.0, (0.2, 0.001)))
@@ -187,6 +196,9 @@ RULES = Rules(
         ("vim x", ("always", "host")),
         ("a-tool", ("always", "host")),
         ("lbctl status", ("never", "built-in")),
+        ("lbd run", ("never", "built-in")),
+        ("lbrun x", ("never", "built-in")),
+        ("lbsh -c x", ("never", "built-in")),
         ("emacs", ("never", "built-in")),
         ("prog", None),
     ],

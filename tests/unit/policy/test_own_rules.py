@@ -118,7 +118,7 @@ def test_no_more_hosts_are_asked_than_the_limit(algorithm):
             one := step(algorithm, seen(host("h1", 5.0), *hosts), replies, seed), Probe
         ):
             replies += tuple(Reply(name, answered=False) for name in one.hosts)
-        assert len(replies) <= PARAMS.probe_limit
+        assert len(replies) == PARAMS.probe_limit
         assert len({reply.host for reply in replies}) == len(replies)
         assert isinstance(one, Placement)
 
@@ -217,6 +217,7 @@ def test_what_a_cpu_second_there_costs_everybody(tasks, cores, speed, expected):
     ("tasks", "busy_s", "expected"),
     [
         (1, 0.0, 3.0),
+        (1, 1.0, 3.3),
         (1, 5.0, 3.9),  # 0.45 tasks more, which it shares with and delays
         (1, 1e9, 4.8),
         (2, 0.0, 5.0),  # more tasks count more than old ones
@@ -322,13 +323,60 @@ def test_no_host_is_asked_for_less_than_the_minimum_gain():
 
 @pytest.mark.parametrize(
     ("may_wait", "tasks", "full"),
-    [(True, 9.0, ["h2"]), (False, 9.0, []), (True, 1.0, []), (False, 1.0, [])],
+    [
+        (True, 9.0, ["h2"]),
+        (False, 9.0, []),
+        (True, PARAMS.hold_above, []),
+        (True, 1.0, []),
+        (False, 1.0, []),
+    ],
 )
 def test_a_command_that_may_wait_waits_for_full_hosts_if_this_one_is_overloaded(
     may_wait, tasks, full
-):
+):  # fmt: skip
     view = seen(host("h1", tasks), host("h2", why=NO_SLOT), host("h3", why="drained"), host("h4"))
     assert belief.full_ones(request(may_wait=may_wait), view) == full
+
+
+@OWN
+def test_of_hosts_that_have_all_answered_the_one_with_the_least_cost_is_taken(algorithm):
+    """Not the one with the lowest load, as under Zhou's rules."""
+    view = seen(host("h1", 9.0), *WIDE_AND_FAST)
+    answered = tuple(Reply(one.name, answered=True) for one in WIDE_AND_FAST)
+    assert step(algorithm, view, answered).host == "fast"
+
+
+@OWN
+def test_what_it_is_told_when_it_must_leave_does_not_depend_on_whether_others_are_shown(algorithm):
+    for whys in (("drained", "late"), (NO_SLOT, "drained"), ("late", "late")):
+        for may_wait in (True, False):
+            view = seen(host("h1"), *(host(f"h{n}", why=why) for n, why in enumerate(whys, 2)))
+            wish = request(must_leave=True, may_wait=may_wait)
+            rule = POLICIES[algorithm]
+            replies = tuple(Reply(name, answered=False) for name in view.hosts)
+            whole, part = (
+                rule.next_step(replace(wish, shown=shown), view, replies, Random(1))
+                for shown in (True, False)
+            )
+            assert type(whole) is type(part)
+            assert whole.reason == part.reason
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_the_way_there_counts_for_every_host_alike(is_known):
+    """Whether it has answered, or its load is fresh, or it would still have to be asked."""
+    fresh, unsure = host("h2"), host("h3", speed=2.0)
+    view = seen(host("h1", tasks=9.0), params=LimConfig(min_gain=0.1))
+    known, picked, trusts = ([fresh], [unsure], [0.5]) if is_known else (
+        [], [fresh, unsure], [1.0, 0.5],
+    )  # fmt: skip
+    for way in (0.0, 0.3):
+        found = belief.most_promising(known, picked, trusts, view, Random(1), way)
+        assert found is unsure
+    for slow in (host("h3"), host("h3", speed=1.1)):  # 1 / 1.1 is better by less than Δ
+        picked = [*picked[:-1], slow]
+        for way in (0.0, 0.3):
+            assert belief.most_promising(known, picked, trusts, view, Random(1), way) is None
 
 
 def test_a_question_gets_its_share_of_the_remaining_time():

@@ -91,6 +91,7 @@ def test_learnt_data_is_kept_and_damaged_data_is_not_believed():
         ([], []),
         ([*zero, [1, 2, 0, 0]], []),
         ([*zero, [0, 0, -1, -1]], []),
+        ([*zero, [0, 0, 1, 2]], []),
         ([*zero, [0, 0, 1]], []),
         ([*zero, [0, 0, 0, 0]], [-1.0]),
         ([*zero, [0, 0, 0, 0]], [1.0, -1.0]),
@@ -268,6 +269,18 @@ def test_when_the_owner_has_left_in_four_of_five_cases():
     assert soon_s == history.stays().left_s(0.8, 0.0)
     assert free_within_s(history, now_s + 100.0) == history.stays().left_s(0.8, 100.0)
     assert free_within_s(history_of([60.0] * 4)[0], 0.0) is None
+
+
+def test_costs_below_one_step_are_costs():
+    """Where owners leave soon and others come back soon, half a step is about the limit."""
+    chain = OnOff(0.9, 0.5)  # γ_1 = 1 / 1.4
+    found = [is_best_moved(chain, 1, 0, Others(7, 7), cost) for cost in (0.0, 0.6, 0.8, 1.0)]
+    assert found == [True, True, False, False]
+
+
+def test_five_stays_are_enough_to_predict_the_next():
+    assert history_of([60.0, 70.0] * 2)[0].stays() is None
+    assert history_of([60.0, 70.0] * 2 + [65.0])[0].stays() is not None
 
 
 def test_similar_costs_and_probabilities_are_solved_once():
