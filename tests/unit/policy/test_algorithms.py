@@ -4,6 +4,7 @@ import pytest
 
 from lbd.config.schema import ALGORITHMS, LimConfig
 from lbd.model import HostId, Placement, Verdict
+from lbd.policy.lowest import EMPTY
 from lbd.policy.needs import Unmet
 from lbd.policy.registry import POLICIES, WEIGH_AGE
 from lbd.policy.view import NO_SLOT, Ask, Nowhere, Probe, Reply
@@ -99,9 +100,10 @@ def test_lowest_stops_at_its_limit_and_picks_among_those_asked():
     assert (found.verdict, found.host) == (Verdict.THERE, "h2")  # h4 is lower, but was not asked
 
 
-def test_lowest_stops_at_an_empty_host():
-    seen = view(BUSY, params=LimConfig(probe_limit=3))
-    assert step("LOWEST", seen, answered("h4")).host == "h4"
+@pytest.mark.parametrize(("load", "stops"), [(0.0, True), (EMPTY, True), (EMPTY + 0.01, False)])
+def test_lowest_stops_at_an_empty_host(load, stops):
+    seen = view(BUSY | {"h4": load}, params=LimConfig(probe_limit=3))
+    assert isinstance(step("LOWEST", seen, answered("h4")), Placement) == stops
 
 
 def test_lowest_counts_silent_hosts_as_asked_and_divides_the_time():
@@ -178,6 +180,11 @@ def test_reserve_tries_the_newest_reservation_first():
     assert step("RESERVE", seen, answered("h3")) == Probe((HostId("h2"),), pytest.approx(1 / 2))
     found = step("RESERVE", seen, answered("h3", "h2"))
     assert (found.verdict, found.host) == (Verdict.THERE, "h2")
+
+
+def test_reserve_tries_the_next_if_the_newest_accepts_nothing():
+    seen = reserved("h4", "h2", whys={"h4": "drained"})
+    assert step("RESERVE", seen, answered("h4")).hosts == ("h2",)
 
 
 def test_reserve_without_a_reservation_stays():

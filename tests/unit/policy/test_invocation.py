@@ -108,7 +108,7 @@ STAYING = {
 }  # fmt: skip
 LEAVING = (
     "cc -c x.c", "sort x", "prog /dev/null", "prog /home/x", "cc -Isrc/tmp/inc -c x.c",
-    "prog tmp/x", "prog /tmpfile", "prog -o../tmp/x", "prog",
+    "prog --form=native", "prog tmp/x", "prog /tmpfile", "prog -o../tmp/x", "prog",
 )  # fmt: skip
 
 

@@ -301,3 +301,21 @@ def test_of_several_reasons_the_most_lasting_is_named(why, lack, said):
     seen = view({"h1": 0.0, "h2": 0.0}, whys={"h2": why})
     found = seen.hosts[HostId("h2")].needing(lack)
     assert (found.why, found.is_taken) == (said, lack.later and said == lack.why)
+
+
+def test_what_a_host_has_but_others_hold_is_not_said_to_exist_nowhere():
+    seen = view({"h1": 0.0, "h2": 0.0}, params=PARAMS)
+    for there, reason in (
+        (TAKEN, "no other host can take it now"),
+        (GONE, "no suitable host: none has what it needs"),
+    ):
+        me, other = seen.me.needing(GONE), seen.hosts[HostId("h2")].needing(there)
+        found = decide(request(), replace(seen, me=me, hosts={"h1": me, "h2": other}))
+        assert found.reason == reason
+
+
+@pytest.mark.parametrize(("why", "found"), [("", "short"), ("drained", "drained")])
+def test_a_lack_of_memory_for_a_learnt_peak_is_the_least_of_reasons(why, found):
+    host = view({"h1": 0.0, "h2": 0.0}, whys={"h2": why}).hosts[HostId("h2")]
+    assert host.short("short").why == found
+    assert host.short("") is host

@@ -117,6 +117,11 @@ def test_how_long_it_waits_for_a_cost(rule, cost, steps):
     assert patience(cost, OnOff(0.3, 0.7), rule) == steps
 
 
+def test_where_owners_always_or_never_come_back_at_once_a_step_is_worth_all_or_nothing():
+    assert patience(1.0, OnOff(0.5, 0.0), "threshold") == math.inf
+    assert patience(1.0, OnOff(0.5, 1.0), "threshold") == 0.0
+
+
 def test_if_nothing_is_known_it_waits_as_long_as_a_move_costs():
     history, now_s = history_of([60.0] * 4)
     assert outlook(history, now_s) == "it is not known how long the owner will stay"
@@ -191,6 +196,8 @@ def test_a_gang():
     for away in (0, 5):
         with pytest.raises(ValueError, match="out of range"):
             decide_gang(chain, 4, away, 1.0, 4)
+    with pytest.raises(ValueError, match="out of range"):
+        decide_gang(chain, 4, 1, -0.1, 4)
 
 
 @pytest.mark.parametrize("tasks", [1, 2, 4])
