@@ -110,6 +110,15 @@ def test_sometimes_the_host_with_the_oldest_load_is_asked_whatever_it_said(algor
 
 
 @OWN
+def test_after_its_first_question_only_promising_hosts_are_asked(algorithm):
+    hosts = [host(f"h{n}", 0.2, age_s=0.1) for n in range(2, 5)]
+    view = seen(host("h1", 5.0), *hosts, host("h9", 99.0, age_s=0.4))
+    answered = (Reply(HostId("h5"), answered=True),)
+    for seed in range(500):
+        assert step(algorithm, view, answered, seed).hosts != ("h9",)
+
+
+@OWN
 def test_no_more_hosts_are_asked_than_the_limit(algorithm):
     hosts = [host(f"h{n}", 3.0, age_s=15) for n in range(2, 20)]
     for seed in range(20):

@@ -45,6 +45,11 @@ def steps(history, chain, count, rng, hour=0):
         here = will
 
 
+def test_before_anything_was_seen_an_owner_stays_half_an_hour_and_is_away_an_hour():
+    chain = OwnerHistory().chain()
+    assert (1 / chain.p01, 1 / (1 - chain.p11)) == pytest.approx((30.0, 60.0))
+
+
 def test_probabilities_are_counted_by_hour_beside_a_prior():
     history, chain = OwnerHistory(), OnOff(0.25, 0.9)
     for hour in (None, 100):
