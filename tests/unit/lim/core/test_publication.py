@@ -171,6 +171,16 @@ def test_a_silent_host_costs_one_line_until_it_is_down_and_one_then():
     ]
 
 
+def test_a_host_that_the_centre_has_forgotten_is_gone_and_new_when_it_is_back(wire):
+    kept = wire.centre.entries.pop(H4)
+    del wire.numbers[H4]
+    (delta,) = wire.exchange()
+    assert (lines(delta), len(delta.gone)) == (0, 1)
+    wire.centre.entries[H4] = kept
+    (delta,) = wire.exchange()
+    assert [found.host for _, found in delta.whole] == [H4]
+
+
 def test_a_confirmed_host_has_the_view_that_would_be_computed_for_it(wire):
     wire.table.charge(H3, "h2-1", wire.now_s)
     for changes in (True,) * 8 + (False,) * 12:
