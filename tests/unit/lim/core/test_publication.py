@@ -181,6 +181,17 @@ def test_a_host_that_the_centre_has_forgotten_is_gone_and_new_when_it_is_back(wi
     assert [found.host for _, found in delta.whole] == [H4]
 
 
+def test_a_host_that_is_down_gets_a_sign_of_life_once_a_keep_alive(wire):
+    def sent(now_s):
+        deltas = wire.publication.deltas([], [wire.peer], False, SETTINGS, now_s, PARAMS)
+        return [(names, lines(delta)) for names, delta in deltas]
+
+    once = [([H2], 0)]
+    first_s = wire.now_s + 100.0
+    later_s = (0.0, 0.1, PARAMS.keepalive_s - 0.1, PARAMS.keepalive_s, PARAMS.keepalive_s + 0.1)
+    assert [sent(first_s + more_s) for more_s in later_s] == [once, [], [], once, []]
+
+
 def test_a_confirmed_host_has_the_view_that_would_be_computed_for_it(wire):
     wire.table.charge(H3, "h2-1", wire.now_s)
     for changes in (True,) * 8 + (False,) * 12:
