@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lbd.config.schema import LimConfig
-from lbd.lim.core.adaptive import AS_SET, EDGES, LEVELS, REST_S, Tuner, changes, values_at
+from lbd.lim.core.adaptive import AS_SET, EDGES, LEVELS, REST_S, TUNED, Tuner, changes, values_at
 from lbd.lim.core.settings import PARAMS, TUNABLE
 from lbd.testing import builders
 
@@ -95,6 +95,10 @@ def test_a_level_resists_small_changes(edge):
     held = settled(tuner, [edge + 0.03])
     assert settled(tuner, [edge - 0.015], tuned=held, now_s=600.0) == held
     assert settled(tuner, [edge - 0.03], tuned=held, now_s=1200.0) != held
+
+
+def test_far_from_the_middle_level_all_of_it_is_tuned():
+    assert set(values_at(0, ON)) == {f"lim.{name}" for name in TUNED}
 
 
 def test_everything_tuned_is_a_parameter_of_all():
