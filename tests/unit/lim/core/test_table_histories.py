@@ -21,6 +21,7 @@ class History:
 
     def __init__(self, seed):
         self.rng, self.now_s, self.numbers = Random(seed), 100.0, dict.fromkeys(NAMES, 1)
+        self.incarnations = dict.fromkeys(NAMES, 1)
         self.table = Table(member("h1"), PARAMS, 4.0, self.now_s)
         for rank, name in enumerate(NAMES[1:], 1):
             self.table.add(member(name, rank), listed=True, now_s=self.now_s)
@@ -38,12 +39,16 @@ class History:
             load, facts=facts, memory_total=8 << 30, memory_available=choice((2, 4)) << 30
         )
 
-    def said(self, name):
+    def sample(self, name):
         self.numbers[name] += 1
-        self.table.record(
-            sample(name, self.numbers[name], self.load(), drained=self.rng.random() < 0.1),
-            self.now_s,
-        )
+        self.incarnations[name] += self.rng.random() < 0.05  # it was restarted
+        return sample(
+            name, self.numbers[name], self.load(), 0.0, self.incarnations[name],
+            drained=self.rng.random() < 0.1,
+        )  # fmt: skip
+
+    def said(self, name):
+        self.table.record(self.sample(name), self.now_s)
 
     def happens(self):
         table, rng = self.table, self.rng
@@ -54,7 +59,9 @@ class History:
             case 0 | 1:
                 self.said(name)
             case 2 | 3:
-                table.confirm(rng.sample(held, rng.randint(1, len(held))), 0.5, self.now_s)
+                known = rng.sample(held, rng.randint(1, len(held)))
+                missed = [self.sample(name)] if rng.random() < 0.3 else []
+                table.confirm([*known, *missed], 0.5, self.now_s)
             case 4:
                 self.jobs += 1
                 table.charge(name, JobId(f"h1-{self.jobs}"), self.now_s)
@@ -107,3 +114,21 @@ def test_who_is_alive_gone_or_silent_follows_from_the_states(seed):
         for name in table.silent(now_s):
             assert name in gone
             assert name not in NAMES[1:3] or step < 50
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_confirming_a_load_is_as_good_as_hearing_it_again(seed):
+    history, name = History(seed), NAMES[seed % 4 + 1]
+    table = history.table
+    for _ in range(seed):
+        history.happens()
+    history.said(name)
+    table.view(None, history.now_s)
+    kept, now_s = table.entries[name].sample, history.now_s + history.rng.choice((1.0, 20.0, 40.0))
+    table.confirm([kept], 0.25, now_s)
+    confirmed = replace(table.view(None, now_s).hosts[name])
+    assert table.record(replace(kept, number=kept.number + 1, age_s=0.25), now_s)
+    heard = table.view(None, now_s).hosts[name]
+    assert confirmed.load_now == pytest.approx(heard.load_now)
+    same = {"load_now": 0.0, "load": 0.0, "charged": 0.0}
+    assert replace(confirmed, **same) == replace(heard, **same)
