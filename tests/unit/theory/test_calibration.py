@@ -226,3 +226,8 @@ def test_no_interval_has_zero_width():
     line = learnt([(2.0 + n / 10, 4.0 + n / 5) for n in range(40)]).correction()
     low_s, high_s = line.interval_90_s(5.0)
     assert low_s < 9.5 < 10.5 < high_s
+
+
+def test_before_anything_was_learnt_a_prediction_stays_as_it_is():
+    assert Bias().line() == Bias().correction() == Correction()
+    assert Correction().corrected_s(5.0) == 5.0
