@@ -182,8 +182,8 @@ def named(view: View, names: Iterable[HostId]) -> list[HostView]:
 def others(request: PlacementRequest, me: HostView, hosts: Iterable[HostView]) -> list[HostView]:
     """Returns the other hosts as the asking user sees them."""
     user, excluded = request.user, request.excluded
-    found = (host for host in hosts if host is not me and host.name not in excluded)
-    return [host.for_user(user) for host in found]
+    found = [host for host in hosts if host is not me and host.name not in excluded]
+    return [host.for_user(user) if host.hog else host for host in found]
 
 
 def lowest(
