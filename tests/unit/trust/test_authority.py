@@ -351,6 +351,8 @@ def test_only_a_file_with_a_single_link_is_given_away(tmp_path):
     (tmp_path / "link").symlink_to("file")
     with a.opened_file(tmp_path / "file") as file:
         assert os.read(file, 1) == b"x"
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(file)
     for name in ("folder", "pipe", "linked", "other"):
         with pytest.raises(ConfigError, match="was not made by"), a.opened_file(tmp_path / name):
             pass
