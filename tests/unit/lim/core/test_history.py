@@ -8,7 +8,7 @@ import pytest
 from lbd.errors import ConfigError
 from lbd.lim.core import events as e
 from lbd.lim.core import messages as m
-from lbd.lim.core.history import pack, unpack
+from lbd.lim.core.history import CLASSES, classes, pack, unpack
 from lbd.model import Closed, HostId, JobId, Needs, Placement, Verdict
 from lbd.policy.view import Ask, Nowhere, Probe, Reply
 from lbd.testing.builders import lim_state, member, request, sample, vector
@@ -28,6 +28,12 @@ VALUES = [
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
 def test_what_was_recorded_is_read_again(value):
     assert unpack(json.loads(json.dumps(pack(value)))) == value
+
+
+def test_a_class_is_named_by_the_module_that_defines_it():
+    assert dict(classes()) == CLASSES
+    for name, kind in CLASSES.items():
+        assert name == f"{kind.__module__.rpartition('.')[2]}.{kind.__name__}"
 
 
 @pytest.mark.parametrize(
