@@ -181,6 +181,15 @@ def test_a_host_that_the_centre_has_forgotten_is_gone_and_new_when_it_is_back(wi
     assert [found.host for _, found in delta.whole] == [H4]
 
 
+@pytest.mark.parametrize("earlier_s", [0.0, 0.5])
+def test_a_host_is_gone_from_what_is_published_from_when_it_is_down(wire, earlier_s):
+    wire.now_s = wire.centre.entries[H4].sampled_at_s + PARAMS.down_after_s - 1.0 - earlier_s
+    wire.hear_all(H4)
+    (delta,) = wire.exchange()
+    is_down = wire.centre.state(H4, wire.now_s)[0] is HostState.DOWN
+    assert len(delta.gone) == is_down == (earlier_s == 0.0)
+
+
 def test_a_host_that_is_down_gets_a_sign_of_life_once_a_keep_alive(wire):
     def sent(now_s):
         deltas = wire.publication.deltas([], [wire.peer], False, SETTINGS, now_s, PARAMS)
