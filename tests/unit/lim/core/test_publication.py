@@ -289,14 +289,16 @@ def test_copies_of_only_a_few_acting_centres_are_kept(wire):
     assert len(wire.replica._copies) == 3
 
 
-def test_an_unknown_host_is_recorded_once_it_is_known():
+@pytest.mark.parametrize("changes", [True, False])
+def test_an_unknown_host_is_recorded_once_it_is_known(changes):
+    """Also under an algorithm by which changes of loads are not reported, nor confirmed."""
     wire = Wire()
     wire.table.remove(H4)
-    wire.exchange()
+    wire.exchange(changes)
     assert wire.replica.has_strangers
     wire.table.add(member("h4", 3), listed=True, now_s=wire.now_s)
-    wire.hears(H3, 1.0)
-    wire.exchange()
+    wire.hears(H3, 1.0, accepting=False)
+    wire.exchange(changes)
     assert not wire.replica.has_strangers
     assert wire.load(H4) == 0.0
 
