@@ -84,8 +84,6 @@ def stays(view: View) -> bool:
     if not is_light_here(view):
         return False
     limit = 1.0 / view.me.speed - view.params.min_gain
-    if limit <= 0.0:
-        return True  # no core is that fast
     return not any(1.0 / host.speed < limit for host in view.hosts.values() if not host.why)
 
 

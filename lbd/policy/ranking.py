@@ -210,8 +210,7 @@ def lowest(
             found.append(host)
             if load < low:
                 low, limit = load, load + TIE
-    if len(found) > 1:
-        found = [host for host in found if host.load <= limit]
+    found = [host for host in found if host.load <= limit]
     if not found:
         return None
     return found[0] if len(found) == 1 else rng.choice(found)
@@ -232,7 +231,7 @@ def here(
 
 def there(view: View, host: HostView, reason: str, request: PlacementRequest) -> Placement:
     shown = ranked(request, view) if request.shown else (candidate(view.me, view),)
-    if not shown or shown[0].name != host.name:  # a tie broken at random
+    if shown[0].name != host.name:  # a tie broken at random
         shown = (candidate(host, view), *(c for c in shown if c.name != host.name))
     return Placement(Verdict.THERE, host.name, reason, shown)
 
@@ -252,7 +251,7 @@ def ranked(request: PlacementRequest, view: View, limit: int = CANDIDATES) -> tu
     hosts = view.hosts.values()
     willing = [host for host in hosts if not (host.why or ruled_out(host, view, request))]
     best = nsmallest(limit, willing, key=by_load)
-    if len(best) < limit and len(willing) < len(hosts):
+    if len(best) < limit:
         rest = [host for host in hosts if host.why or ruled_out(host, view, request)]
         best += nsmallest(limit - len(best), rest, key=lambda host: (not host.is_full, host.load))
     return tuple(candidate(host, view, request) for host in best)

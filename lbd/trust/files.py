@@ -92,7 +92,7 @@ class HostFiles:
     def read_credentials(self) -> Credentials:
         text = read(self.credentials)
         key, end, chain = text.decode("ascii", "replace").partition(END_OF_KEY)
-        if not end or BEGIN_OF_CERTIFICATE not in chain:
+        if BEGIN_OF_CERTIFICATE not in chain:  # nor is there a chain where no key ends
             raise ConfigError(f"{self.credentials}: not a key and its certificate; join again")
         if complaint := self.openness():
             raise ConfigError(complaint)
@@ -155,7 +155,7 @@ def read(path: Path) -> bytes:
     """Raises ConfigError, one line, also if it is not a regular file: root could block on a
     FIFO."""
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        with open(os.open(path, os.O_NONBLOCK), "rb") as file:
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode):
                 raise ConfigError(f"{path}: not a file")
@@ -190,7 +190,7 @@ def opened(
     path: Path | str, flags: int = os.O_DIRECTORY | os.O_NOFOLLOW, at: int | None = None
 ) -> Iterator[int]:
     """Opens a directory, refusing a link put in its place."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | flags, dir_fd=at)
+    descriptor = os.open(path, flags, dir_fd=at)
     try:
         yield descriptor
     finally:

@@ -46,14 +46,14 @@ def names_of(host: str, issue: int) -> list[str]:
 
 def identity_of(names: Sequence[str]) -> Identity | None:
     """Returns None unless these are exactly the names that the authority gives to one host."""
-    hosts = [name for name in names if is_host_name(name)]
-    if len(hosts) != 1 or why_not(hosts[0]):
+    host, *more = [name for name in names if is_host_name(name)] or [""]
+    if more or why_not(host):
         return None
-    after = f".{hosts[0]}{SUFFIX}"
+    after = f".{host}{SUFFIX}"
     numbers = [name.removesuffix(after) for name in names if name.endswith(after)]
     issue = max((int(n) for n in numbers if n.isdecimal() and len(n) <= DIGITS_MAX), default=0)
-    given = names_of(hosts[0], issue)
-    return Identity(hosts[0], issue) if sorted(names) == sorted(given) else None
+    given = names_of(host, issue)
+    return Identity(host, issue) if sorted(names) == sorted(given) else None
 
 
 def asked_names(host: str) -> list[str]:

@@ -19,22 +19,16 @@ LINKS_MAX = 40  # the kernel's limit
 def check_root_directory(path: Path) -> None:
     """Raises ConfigError unless root alone decides what is found at that path: the directory and
     every directory and link on the way belong to root."""
-    place, names, links = Path("/"), list(path.parts[:0:-1]), 0
+    place, names, links = Path(), list(reversed(path.parts)), 0
     try:
-        check_place(place, place.lstat(), is_last=True)
         while names:
             name = names.pop()
-            if name == "..":
-                place = place.parent
-                continue
             found = (place / name).lstat()
             if stat.S_ISLNK(found.st_mode) and found.st_uid == 0 and links < LINKS_MAX:
                 links += 1
-                target = Path(os.readlink(place / name))
-                place = Path("/") if target.is_absolute() else place
-                names += [word for word in reversed(target.parts) if word != "/"]
+                names += reversed(Path(os.readlink(place / name)).parts)
                 continue
-            place /= name
+            place /= name  # the name "/" begins again at the root
             check_place(place, found, is_last=not names)
     except OSError as problem:
         raise ConfigError(f"{place}: {problem.strerror}") from problem

@@ -131,6 +131,6 @@ def mutations(node: ast.Module | ast.ClassDef, prefix: str = "") -> Iterator[Mut
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 yield from below(child, prefix + child.name, ("body",))
             case ast.Assign(targets=[ast.Name(id=name)]) if isinstance(node, ast.Module):
-                if isinstance(child.value, ast.BinOp) and not name.isupper():
-                    continue  # a union of types
+                if isinstance(child.value, ast.BinOp | ast.Subscript) and not name.isupper():
+                    continue  # a type: a union, or one with parameters
                 yield from below(child, name, ("value",))

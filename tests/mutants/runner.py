@@ -37,7 +37,12 @@ from tests.mutants.mutations import Mutation, mutations
 ROOT = Path(__file__).parents[2]
 EQUIVALENT = Path(__file__).parent / "equivalent.txt"
 NEAR = {
-    "lim/core": ("unit/lim/core", "simulation/test_lim_[ar]*.py"),
+    "lim/core": (
+        "unit/lim/core",
+        "unit/lim/test_[fkmr]*.py",
+        "unit/lim/test_s[eho]*.py",
+        "simulation/test_lim_[ar]*.py",
+    ),
     "lbm/core": ("unit/lbm/core", "unit/lbm/test_*.py", "unit/lbm/queue"),
     "dispatch/core": (
         "unit/dispatch/core",

@@ -65,8 +65,8 @@ def test_tests_of_all_files_take_turns():
     assert found == [("a", 1), ("c", 4), ("b", 9), ("a", 2), ("c", 5), ("a", 3)]
 
 
-def test_a_union_of_types_is_left_alone():
-    tree = ast.parse("Answer = Yes | No\nMODE = R | W\n")
+def test_a_type_is_left_alone():
+    tree = ast.parse("Answer = Yes | No\nRule = Literal['a', 'b']\nMODE = R | W\n")
     assert [str(m) for m in mutations(tree)] == ["MODE: R | W → R & W"]
 
 

@@ -4,8 +4,9 @@ import pytest
 
 from lbd.config.schema import ALGORITHMS, LimConfig
 from lbd.model import HostId, Placement, Verdict
+from lbd.policy.lowest import EMPTY
 from lbd.policy.needs import Unmet
-from lbd.policy.registry import POLICIES
+from lbd.policy.registry import POLICIES, WEIGH_AGE
 from lbd.policy.view import NO_SLOT, Ask, Nowhere, Probe, Reply
 from lbd.testing.builders import request, view
 
@@ -27,6 +28,9 @@ def silent(*hosts):
 
 def test_every_algorithm_in_the_configuration_exists():
     assert set(POLICIES) == set(ALGORITHMS)
+    assert set(WEIGH_AGE) < set(POLICIES)
+    of_changes = {name for name, policy in POLICIES.items() if policy.reporting.of_changes}
+    assert of_changes == {"GLOBAL", "DISTED", "CENTRAL", "P2C", "PREDICT"}
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -96,15 +100,17 @@ def test_lowest_stops_at_its_limit_and_picks_among_those_asked():
     assert (found.verdict, found.host) == (Verdict.THERE, "h2")  # h4 is lower, but was not asked
 
 
-def test_lowest_stops_at_an_empty_host():
-    seen = view(BUSY, params=LimConfig(probe_limit=3))
-    assert step("LOWEST", seen, answered("h4")).host == "h4"
+@pytest.mark.parametrize(("load", "stops"), [(0.0, True), (EMPTY, True), (EMPTY + 0.01, False)])
+def test_lowest_stops_at_an_empty_host(load, stops):
+    seen = view(BUSY | {"h4": load}, params=LimConfig(probe_limit=3))
+    assert isinstance(step("LOWEST", seen, answered("h4")), Placement) == stops
 
 
 def test_lowest_counts_silent_hosts_as_asked_and_divides_the_time():
     seen = view(BUSY, params=LimConfig(probe_limit=3))
-    assert step("LOWEST", seen).time_share == pytest.approx(1 / 3)
-    assert step("LOWEST", seen, silent("h2")).time_share == pytest.approx(1 / 2)
+    for seed in range(20):
+        assert step("LOWEST", seen, seed=seed).time_share == pytest.approx(1 / 3)
+        assert step("LOWEST", seen, silent("h2"), seed).time_share == pytest.approx(1 / 2)
     found = step("LOWEST", seen, silent("h2", "h3", "h4"))
     assert (found.verdict, found.reason) == (Verdict.HERE, "no-willing-host")
 
@@ -174,6 +180,11 @@ def test_reserve_tries_the_newest_reservation_first():
     assert step("RESERVE", seen, answered("h3")) == Probe((HostId("h2"),), pytest.approx(1 / 2))
     found = step("RESERVE", seen, answered("h3", "h2"))
     assert (found.verdict, found.host) == (Verdict.THERE, "h2")
+
+
+def test_reserve_tries_the_next_if_the_newest_accepts_nothing():
+    seen = reserved("h4", "h2", whys={"h4": "drained"})
+    assert step("RESERVE", seen, answered("h4")).hosts == ("h2",)
 
 
 def test_reserve_without_a_reservation_stays():

@@ -13,6 +13,7 @@ from lbd.policy.eligibility import (
     LATELY,
     LONGEST_PAUSE_RUNS,
     MEASURED_FOR_S,
+    SHIMLESS_SHARE,
     SURE_RUNS,
     Estimate,
     Known,
@@ -24,6 +25,7 @@ from lbd.policy.eligibility import (
     is_due,
     judge_learnt,
     learn,
+    mean_of,
     needs_no_shim,
 )
 from lbd.policy.invocation import key_of
@@ -48,6 +50,15 @@ def test_the_mean_lies_within_the_measured_values(values):
     assert known.recent_s == tuple(values[-LATELY:])
 
 
+def test_the_first_runs_count_alike():
+    """Without that the first one, which may be unusual, would count for most of the mean."""
+    for count in range(1, 33):
+        values = [float(n * n % 7) for n in range(count)]
+        assert after(values).mean_s == pytest.approx(mean_of(values))
+    assert mean_of([1.0, 2.0, 6.0]) == 3.0
+    assert after([0.0] * 99 + [32.0]).mean_s == 1.0
+
+
 @given(runs)
 def test_the_same_runs_give_the_same_estimate(values):
     assert after(values) == after(values)
@@ -66,6 +77,13 @@ def test_an_old_very_long_run_is_unlearnt(before, short):
 @given(runs, st.lists(st.floats(0.05, 1e6), min_size=CONVINCING, max_size=CONVINCING))
 def test_an_old_very_short_run_is_unlearnt(before, long):
     assert after(long, after(before)).mean_s >= T_S
+
+
+def test_runs_that_agree_with_the_verdict_change_the_mean_slowly():
+    """Otherwise four runs would be believed again and again."""
+    known = after([2.0] * 40 + [1.0] * LATELY)
+    assert 1.7 < known.mean_s < 2.0
+    assert after([0.02] * 40 + [0.01] * LATELY).mean_s > 0.017
 
 
 @given(runs, st.floats(0.0, 10.0), st.floats(0.0, 10.0))
@@ -105,9 +123,16 @@ def test_a_command_is_known_after_one_run():
     assert (judge_learnt(Known(), T_S, 0.0).reason, judge_learnt(Known(), T_S, 0.0).measure) == (
         "new", True,
     )  # fmt: skip
-    assert judge_learnt(Known(trials=1), T_S, 0.0).leaves
+    trial = judge_learnt(Known(trials=1), T_S, 0.0)
+    assert (trial.reason, trial.leaves, trial.measure) == ("trial", True, False)
     assert judge_learnt(Known().learnt(1.0, T_S, 0.0), T_S, 0.0).reason == "long"
     assert judge_learnt(Known().learnt(0.01, T_S, 0.0), T_S, 0.0).reason == "short"
+
+
+def test_at_the_threshold_a_command_is_long():
+    for mean_s, recent_s in ((T_S, 0.01), (0.01, T_S)):
+        known = Known(Estimate(mean_s, 9, 1000.0, (recent_s,)))
+        assert judge_learnt(known, T_S, 1000.0).reason == "long"
 
 
 def short(runs=SURE_RUNS, mean_s=0.01, **more):
@@ -138,6 +163,7 @@ def test_when_a_short_command_is_measured_again(known, unix_s, due):
 def test_only_a_certainly_short_command_needs_no_shim():
     assert needs_no_shim(short(mean_s=0.005), T_S, 1000.0)
     assert not needs_no_shim(short(mean_s=0.02), T_S, 1000.0)
+    assert not needs_no_shim(short(mean_s=SHIMLESS_SHARE * T_S), T_S, 1000.0)
     assert not needs_no_shim(short(mean_s=0.005, runs=1), T_S, 1000.0)
     assert not needs_no_shim(Known(), T_S, 1000.0)
     once_long = Known(Estimate(0.005, 9, 1000.0, (0.2, 0.001)))
@@ -159,6 +185,7 @@ def test_patterns_are_bounded(entries, fault):
 
 
 def test_a_run_that_was_cut_short_is_only_a_lower_bound():
+    assert Known().peak_bytes == 0
     known = Known().took(5, whole=True).took(3, whole=True)
     assert known.peak_bytes == 5
     assert known.took(5, whole=False) == known
@@ -187,6 +214,9 @@ RULES = Rules(
         ("vim x", ("always", "host")),
         ("a-tool", ("always", "host")),
         ("lbctl status", ("never", "built-in")),
+        ("lbd run", ("never", "built-in")),
+        ("lbrun x", ("never", "built-in")),
+        ("lbsh -c x", ("never", "built-in")),
         ("emacs", ("never", "built-in")),
         ("prog", None),
     ],
@@ -219,6 +249,8 @@ def test_rules_by_feature_say_where_a_command_may_run_and_that_it_may_leave():
     assert features_of(rules, "arm-gcc", "x.c") == ((), ("slow",))
     argv = [b"gcc", b"-c", b"x.c"]
     assert rules.said(argv, key_of(argv), b"/home") == BY_FEATURE
+    for verdict, by in ((BY_FEATURE, "user"), (HOST_BY_FEATURE, "host")):
+        assert (verdict.leaves, verdict.reason, verdict.by) == (True, "always", by)
     assert Rules(host).said([b"nvcc"], "nvcc", b"/home") == HOST_BY_FEATURE
     assert rules.said([b"nvcc"], "nvcc", b"/home").reason == "never"
     assert rules.said([b"fit"], "fit", b"/home") is None

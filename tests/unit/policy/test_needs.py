@@ -11,6 +11,7 @@ from lbd.policy.needs import (
     jobs_now,
     joined,
     needed,
+    offer,
     part_of,
     taken_by_others,
     too_little_memory,
@@ -103,6 +104,7 @@ def test_resources_given_out_meanwhile_are_counted_as_well():
     facts = used(gpu=1, memory_given=3)
     assert joined(facts, {"gpu": 1}, 4) == used(gpu=2, memory_given=7)
     assert joined(facts, {}, 4) == used(gpu=1, memory_given=7)
+    assert joined(facts, {"gpu": 1}, 0) == used(gpu=2, memory_given=3)
     assert joined(facts, {}, 0) == facts
 
 
@@ -128,6 +130,20 @@ def test_needs_are_read_as_they_were_written():
     assert needed(NEEDS) == (
         "2 gpus, 50.0G scratch, the feature avx2, the feature big, no feature slow, 1.0G memory"
     )
+
+
+def test_one_of_a_resource_is_named_with_its_article():
+    one_each = Needs((("atlas-port", 1), ("gpu", 1), ("licences", 1)))
+    assert needed(one_each) == "an atlas-port, a gpu, licences"
+    assert needed(Needs((("licences", 2), ("tape", 5000)))) == "2 licences, 4.9K tape"
+
+
+def test_little_memory_is_memory_too():
+    assert unmet(Needs(memory_bytes=200), Facts(memory_total=100)).why == "has 100 memory, not 200"
+
+
+def test_what_a_host_offers_is_what_it_has_when_nothing_is_used():
+    assert offer(used(gpu=1, scratch=7, memory_given=5)) == HOST
 
 
 @pytest.mark.parametrize(

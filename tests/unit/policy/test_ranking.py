@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from lbd.config.schema import LimConfig
-from lbd.model import Closed, Placement, Verdict
+from lbd.model import Closed, HostId, Placement, Verdict
 from lbd.policy.needs import Unmet
 from lbd.policy.ranking import TIE, choose, ranked, settled_early
 from lbd.policy.view import NO_SLOT, Nowhere
@@ -251,3 +251,73 @@ def test_where_one_host_alone_has_what_is_needed_that_is_the_reason(lacks, reaso
     assert chosen.reason == reason
     if reason == "only-one-fits":
         assert chosen.host == "h3"
+
+
+def test_a_command_that_must_stay_says_what_this_host_lacks():
+    seen = view({"h1": 0.0, "h2": 0.0}, params=PARAMS)
+    for lack, may_wait, found in (
+        (GONE, True, Nowhere), (TAKEN, False, Nowhere), (TAKEN, True, Placement),
+    ):  # fmt: skip
+        me = seen.me.needing(lack)
+        lacking = replace(seen, me=me, hosts={**seen.hosts, me.name: me})
+        decision = decide(request(must_stay=True, may_wait=may_wait), lacking)
+        assert type(decision) is found
+        if found is Placement:
+            assert (decision.verdict, decision.reason) == (Verdict.WAIT, "needs-taken")
+        else:
+            assert decision.reason == "no suitable host: none has what it needs"
+
+
+def test_a_command_that_must_leave_is_not_refused_for_its_learnt_peak_alone():
+    seen = view({"h1": 0.0, "h2": 0.0}, params=PARAMS)
+    hosts = {name: one.short("too little memory") for name, one in seen.hosts.items()}
+    short = replace(seen, me=hosts[seen.me.name], hosts=hosts)
+    found = decide(request(must_leave=True), short)
+    assert (found.verdict, found.host, found.reason) == (Verdict.THERE, "h2", "lowest")
+
+
+def test_nobody_waits_for_a_host_that_is_full_for_another_user_only():
+    seen = view({"h1": 2.0, "h2": 1.95}, whys={"h2": NO_SLOT}, params=PARAMS)
+    seen.hosts[HostId("h2")].hog = "ann"
+    for user, verdict in (("ann", Verdict.WAIT), ("bob", Verdict.HERE)):
+        found = decide(replace(request(may_wait=True), user=user), seen)
+        assert found.verdict is verdict
+
+
+def test_a_host_that_is_down_stays_down_whatever_it_lacks():
+    seen = view({"h1": 0.0, "h2": 0.0}, whys={"h2": "down"}, dead=["h2"])
+    for lack in (GONE, TAKEN):
+        down = seen.hosts[HostId("h2")].needing(lack)
+        assert (down.why, down.fits, down.is_taken, down.is_full) == ("down", False, False, False)
+
+
+@pytest.mark.parametrize(
+    ("why", "lack", "said"),
+    [
+        ("", GONE, "no gpu"), (NO_SLOT, GONE, "no gpu"), ("drained", GONE, "no gpu"),
+        ("", TAKEN, "its gpu is in use"), (NO_SLOT, TAKEN, "its gpu is in use"),
+        ("drained", TAKEN, "drained"),
+    ],
+)  # fmt: skip
+def test_of_several_reasons_the_most_lasting_is_named(why, lack, said):
+    seen = view({"h1": 0.0, "h2": 0.0}, whys={"h2": why})
+    found = seen.hosts[HostId("h2")].needing(lack)
+    assert (found.why, found.is_taken) == (said, lack.later and said == lack.why)
+
+
+def test_what_a_host_has_but_others_hold_is_not_said_to_exist_nowhere():
+    seen = view({"h1": 0.0, "h2": 0.0}, params=PARAMS)
+    for there, reason in (
+        (TAKEN, "no other host can take it now"),
+        (GONE, "no suitable host: none has what it needs"),
+    ):
+        me, other = seen.me.needing(GONE), seen.hosts[HostId("h2")].needing(there)
+        found = decide(request(), replace(seen, me=me, hosts={"h1": me, "h2": other}))
+        assert found.reason == reason
+
+
+@pytest.mark.parametrize(("why", "found"), [("", "short"), ("drained", "drained")])
+def test_a_lack_of_memory_for_a_learnt_peak_is_the_least_of_reasons(why, found):
+    host = view({"h1": 0.0, "h2": 0.0}, whys={"h2": why}).hosts[HostId("h2")]
+    assert host.short("short").why == found
+    assert host.short("") is host

@@ -12,7 +12,9 @@ from lbd.policy.wait_or_migrate import (
     Others,
     OwnerHistory,
     Wait,
+    best_rest_s,
     decide_gang,
+    free_within_s,
     is_best_moved,
     outlook,
     patience,
@@ -41,6 +43,11 @@ def steps(history, chain, count, rng, hour=0):
         will = rng.random() >= (chain.p01 if here else chain.p11)
         history.step(hour, here, will)
         here = will
+
+
+def test_before_anything_was_seen_an_owner_stays_half_an_hour_and_is_away_an_hour():
+    chain = OwnerHistory().chain()
+    assert (1 / chain.p01, 1 / (1 - chain.p11)) == pytest.approx((30.0, 60.0))
 
 
 def test_probabilities_are_counted_by_hour_beside_a_prior():
@@ -89,6 +96,7 @@ def test_learnt_data_is_kept_and_damaged_data_is_not_believed():
         ([], []),
         ([*zero, [1, 2, 0, 0]], []),
         ([*zero, [0, 0, -1, -1]], []),
+        ([*zero, [0, 0, 1, 2]], []),
         ([*zero, [0, 0, 1]], []),
         ([*zero, [0, 0, 0, 0]], [-1.0]),
         ([*zero, [0, 0, 0, 0]], [1.0, -1.0]),
@@ -112,6 +120,11 @@ def test_learnt_data_is_kept_and_damaged_data_is_not_believed():
 )  # fmt: skip
 def test_how_long_it_waits_for_a_cost(rule, cost, steps):
     assert patience(cost, OnOff(0.3, 0.7), rule) == steps
+
+
+def test_where_owners_always_or_never_come_back_at_once_a_step_is_worth_all_or_nothing():
+    assert patience(1.0, OnOff(0.5, 0.0), "threshold") == math.inf
+    assert patience(1.0, OnOff(0.5, 1.0), "threshold") == 0.0
 
 
 def test_if_nothing_is_known_it_waits_as_long_as_a_move_costs():
@@ -188,6 +201,8 @@ def test_a_gang():
     for away in (0, 5):
         with pytest.raises(ValueError, match="out of range"):
             decide_gang(chain, 4, away, 1.0, 4)
+    with pytest.raises(ValueError, match="out of range"):
+        decide_gang(chain, 4, 1, -0.1, 4)
 
 
 @pytest.mark.parametrize("tasks", [1, 2, 4])
@@ -220,6 +235,64 @@ def test_a_problem_too_large_to_solve_is_left_to_the_threshold():
     assert large == decide_gang(chain, 5, 2, 1.0, 9)
     slow = OnOff(1e-6, 1 - 1e-6)  # not solved within the rounds that it is given
     assert is_best_moved(slow, 1, 0, Others(2, 1), 100.0) is None
+
+
+def owner_of_short_stays():
+    """Returns the history of an owner who stays some five minutes and is away as long."""
+    history, now_s = history_of([280.0, 290.0, 300.0, 310.0, 320.0] * 6)
+    for hour in range(168):
+        steps(history, OnOff(0.1, 0.9), 100, Random(4), hour)
+    return history, now_s
+
+
+def test_by_the_full_process_a_command_moves_at_once_or_asks_again_in_the_next_step():
+    history, now_s = owner_of_short_stays()
+
+    def rest(move_s, others):
+        return best_rest_s(history, move_s, STEP_S, now_s, others)
+
+    assert rest(60.0, Others(7, 7)) == 0.0
+    assert rest(600.0, Others(7, 7)) == math.inf
+    assert rest(60.0, Others(1, 0)) == math.inf, "there is nowhere to go"
+    assert rest(60.0, Others(1, 1)) == 0.0
+
+
+def test_by_the_full_process_it_also_waits_as_long_as_a_move_costs_if_nothing_is_known():
+    history, now_s = history_of([60.0] * 4)
+    assert best_rest_s(history, 600.0, STEP_S, now_s + 200.0, Others(7, 7)) == 400.0
+
+
+def test_by_the_full_process_what_is_not_solved_is_left_to_the_threshold():
+    """As where owners hardly ever come or leave."""
+    history, now_s = history_of([280.0, 290.0, 300.0, 310.0, 320.0] * 6)
+    slow = [[10**9, 1000, 10**9, 10**9 - 1000] for _ in range(168)]
+    history.restore(slow, list(history.stays_s))
+    assert is_best_moved(history.chain(), 1, 0, Others(7, 1), 10.0) is None
+    for move_s, rest in ((100.0, 0.0), (600.0, math.inf)):
+        for hour in (3, None):
+            found = best_rest_s(history, move_s, STEP_S, now_s + 9.0, Others(7, 1), hour)
+            assert found == rest_s(history, move_s, STEP_S, now_s + 9.0, hour=hour) == rest
+
+
+def test_when_the_owner_has_left_in_four_of_five_cases():
+    history, now_s = history_of([280.0, 290.0, 300.0, 310.0, 320.0] * 6)
+    soon_s = free_within_s(history, now_s)
+    assert soon_s is not None
+    assert soon_s == history.stays().left_s(0.8, 0.0)
+    assert free_within_s(history, now_s + 100.0) == history.stays().left_s(0.8, 100.0)
+    assert free_within_s(history_of([60.0] * 4)[0], 0.0) is None
+
+
+def test_costs_below_one_step_are_costs():
+    """Where owners leave soon and others come back soon, half a step is about the limit."""
+    chain = OnOff(0.9, 0.5)  # γ_1 = 1 / 1.4
+    found = [is_best_moved(chain, 1, 0, Others(7, 7), cost) for cost in (0.0, 0.6, 0.8, 1.0)]
+    assert found == [True, True, False, False]
+
+
+def test_five_stays_are_enough_to_predict_the_next():
+    assert history_of([60.0, 70.0] * 2)[0].stays() is None
+    assert history_of([60.0, 70.0] * 2 + [65.0])[0].stays() is not None
 
 
 def test_similar_costs_and_probabilities_are_solved_once():

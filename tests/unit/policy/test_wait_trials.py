@@ -30,6 +30,14 @@ def test_an_interruption_is_an_owner_who_arrives():
     assert trials_on([[False, False], [True, True]]).interruptions == 0
 
 
+def test_each_task_waits_for_its_limit_and_then_moves_to_a_free_host():
+    trials = trials_on([[False, True]] * 300).trials
+    for trial in trials:
+        waited = min(trial.limit, 300)
+        assert (trial.waited, trial.worked) == (waited, 600 - waited)
+        assert (trial.moved, trial.places) == ((1, [1, 1]) if trial.limit < 300 else (0, [0, 1]))
+
+
 def test_before_enough_was_seen_the_limit_is_the_cost_of_a_move():
     trials = WaitTrials()
     assert trials.limit(7.5) == 7.5

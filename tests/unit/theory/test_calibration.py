@@ -206,10 +206,18 @@ def test_a_correction_whose_intervals_have_recently_been_too_narrow_does_not_hel
     assert not found.helps
 
 
+def test_a_prediction_of_no_wait_has_no_interval():
+    rng = Random(1)
+    sizes_s = [rng.uniform(1.0, 100.0) for _ in range(200)]
+    alike = [CameTrue(s, 2 * s * rng.uniform(0.9, 1.1)).outcome for s in sizes_s]
+    assert judged(alike).intervals > 0
+    assert judged([*alike, (0.0, 0.0)]).intervals == judged(alike).intervals
+
+
 def test_a_correction_says_nothing_about_what_it_was_not_learnt_from():
     line = learnt([(2.0 + n / 10, 4.0 + n / 5) for n in range(40)]).correction()
-    assert [line.tells_of(wait_s) for wait_s in (0.0, 1.5, 2.0, 5.9, 6.0)] == [
-        True, False, True, True, False,
+    assert [line.tells_of(wait_s) for wait_s in (0.0, 0.5, 1.5, 2.0, 5.9, 6.0)] == [
+        True, False, False, True, True, False,
     ]  # fmt: skip
     assert not Correction().tells_of(5.0)
 
@@ -218,3 +226,8 @@ def test_no_interval_has_zero_width():
     line = learnt([(2.0 + n / 10, 4.0 + n / 5) for n in range(40)]).correction()
     low_s, high_s = line.interval_90_s(5.0)
     assert low_s < 9.5 < 10.5 < high_s
+
+
+def test_before_anything_was_learnt_a_prediction_stays_as_it_is():
+    assert Bias().line() == Bias().correction() == Correction()
+    assert Correction().corrected_s(5.0) == 5.0

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from lbd.theory.bounded_pareto import BoundedPareto, with_mean
-from lbd.theory.cutoffs import Infeasible, bounds, host_costs, solve
+from lbd.theory.cutoffs import Infeasible, best_on_grid, bounds, host_costs, solve
 from lbd.theory.minimise import (
     STEP,
     bent,
@@ -276,3 +276,16 @@ def test_the_costs_on_the_grid_are_the_waits_of_hosts_between_those_sizes():
                     assert costs[b][a] == pytest.approx(expected, rel=1e-9)
                 else:
                     assert costs[b][a] == math.inf
+
+
+@pytest.mark.parametrize("hosts", [2, 3])
+def test_on_the_grid_each_objective_has_its_own_best(hosts):
+    traffic = paper(1.1, 0.5, hosts)
+    level, _ = balanced(traffic.sizes, hosts)
+    by = {}
+    for objective in ("slowdown", "waiting"):
+        cuts = best_on_grid(traffic, level, objective)
+        assert (cuts[0], cuts[-1]) == (0.0, traffic.sizes.width)
+        by[objective] = analyse(traffic, [traffic.sizes.k * math.exp(cut) for cut in cuts[1:-1]])
+    assert by["slowdown"].slowdown < by["waiting"].slowdown
+    assert by["waiting"].waiting_s < by["slowdown"].waiting_s

@@ -63,3 +63,9 @@ def test_the_mean_of_a_truncated_exponential_is_the_integral(z):
 
 def test_the_mean_of_a_steep_truncated_exponential_is_that_of_a_whole_one():
     assert mean_of_cut_exponential(1e5) == pytest.approx(1e-5)
+
+
+def test_a_fit_is_doubted_beyond_a_distance_that_one_sample_in_a_hundred_has():
+    """1.63 / √n: of Kolmogorov's distribution."""
+    assert fit([1.0, 2.0] * 50).chance == pytest.approx(0.163)
+    assert fit([1.0, 2.0] * 5000).chance == pytest.approx(0.0163)

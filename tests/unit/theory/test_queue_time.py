@@ -257,6 +257,21 @@ def test_a_few_long_jobs_among_many_short_ones_have_their_own_line():
     assert lives.goes_on(10.0, 100.0) == pytest.approx(100 / 110), "older than all"
 
 
+def test_their_line_applies_from_the_longest_of_the_short_ones():
+    short_s, long_s = [0.5 + n / 1000 for n in range(60)], [40.0 + n / 10 for n in range(20)]
+    lives = fit_in_two([*short_s, *long_s])
+    assert (lives.older_from_s, lives.older_share) == (max(short_s), pytest.approx(20 / 80))
+    assert lives.at_age(max(short_s)) == lives.older == fit(long_s)
+    assert lives.at_age(max(short_s) - 1e-9).older == lives.older, "it may yet be a short one"
+    assert lives.at_age(1000.0) is None
+
+
+def test_what_needs_no_slots_comes_at_once():
+    releases = Releases.of([(1.0, 2), (2.0, 3)], LIVES)
+    assert releases.combined_s(0) == 0.0
+    assert releases.comes_by(0, 0.0)
+
+
 @pytest.mark.parametrize(
     "lives_s",
     [

@@ -127,6 +127,7 @@ def test_equal_tasks():
         (lambda: mean_left_s(3, 1, math.nan), "mean task time"),
         (lambda: SeenDrain([]), "above 0"),
         (lambda: SeenDrain([1.0, 0.0]), "above 0"),
+        (lambda: SeenDrain([1.0, math.inf]), "above 0"),
         (lambda: harmonic(-1), "0 or more"),
         (lambda: harmonic_2(-1), "0 or more"),
         (lambda: TaskMean(0.0), "above 0"),

@@ -5,6 +5,8 @@ from calendar import timegm
 
 import pytest
 from cryptography import x509
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lbd.trust import der
 from lbd.trust.authority import Authority
@@ -39,6 +41,14 @@ def test_packed_elements_are_read_again(size, head):
     if size:
         with pytest.raises(ValueError, match="cut short"):
             der.element(head + content[:-1])
+
+
+@given(st.integers(0, 255), st.binary(max_size=300), st.binary(max_size=3), st.data())
+def test_an_element_ends_where_its_length_says(tag, content, rest, data):
+    whole = der.packed(tag, content)
+    assert der.element(whole + rest) == (tag, content, rest)
+    with pytest.raises(ValueError, match="not the DER"):
+        der.element(whole[: data.draw(st.integers(0, len(whole) - 1))])
 
 
 @pytest.mark.parametrize("data", [b"", b"\x02", b"\x30\x00"])

@@ -1,11 +1,13 @@
 """Root writes files for daemons that are not root, in directories where these may put links."""
 
 import os
+import tracemalloc
 
 import pytest
 
 from lbd.config.schema import Config, HostConfig, TlsConfig
-from lbd.errors import ConfigError
+from lbd.errors import ConfigError, PeerError
+from lbd.trust import files as files_module
 from lbd.trust.files import (
     BEGIN_OF_CERTIFICATE,
     END_OF_KEY,
@@ -68,6 +70,37 @@ def test_an_unreadable_file_is_one_line(tmp_path):
     assert not HostFiles(tmp_path / "none").exist()
 
 
+def test_what_is_no_file_is_not_waited_for(tmp_path):
+    """Anybody who may write in the directory can put a pipe there that never ends."""
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ConfigError, match="pipe: not a file"):
+        read(tmp_path / "pipe")
+
+
+def test_reading_a_small_file_reserves_little_memory(tmp_path):
+    """A daemon reads some of them each second."""
+    (tmp_path / "file").write_bytes(b"x" * 100)
+    tracemalloc.start()
+    try:
+        assert read(tmp_path / "file") == b"x" * 100
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_no_more_is_read_of_a_file_than_any_of_these_files_has(tmp_path, monkeypatch):
+    monkeypatch.setattr(files_module, "READ_BYTES_MAX", 10)
+    (tmp_path / "file").write_bytes(b"x" * 100)
+    assert read(tmp_path / "file") == b"x" * 10
+
+
+def test_a_list_of_revocations_that_is_no_text_is_reported(tmp_path):
+    files = HostFiles(tmp_path)
+    files.revoked.write_bytes(b"signature\n\xff")
+    with pytest.raises(PeerError, match="not a list of revoked hosts"):
+        files.read_revocations()
+
+
 def test_revocations_are_what_follows_the_signature(tmp_path):
     files = HostFiles(tmp_path)
     assert files.read_revocations() == Revocations()
@@ -75,10 +108,10 @@ def test_revocations_are_what_follows_the_signature(tmp_path):
     assert files.read_revocations() == Revocations(3, {"h2": 1})
 
 
-@pytest.mark.parametrize("text", ["", "one", "key\n-----BEGIN CERTIFICATE-----\n"])
-def test_neither_key_nor_certificate(tmp_path, text):
+@pytest.mark.parametrize("data", [b"", b"one", b"key\n-----BEGIN CERTIFICATE-----\n", b"\xff"])
+def test_neither_key_nor_certificate(tmp_path, data):
     files = HostFiles(tmp_path)
-    files.credentials.write_text(text)
+    files.credentials.write_bytes(data)
     with pytest.raises(ConfigError, match="not a key and its certificate; join again"):
         files.read_credentials()
 
@@ -132,15 +165,11 @@ def test_files_stay_where_an_earlier_release_put_them(tmp_path):
 @pytest.mark.parametrize(
     ("tls", "places"),
     [
-        (TlsConfig(), ("/s/tls", "/s-authority")),
+        (TlsConfig(), ("/x/tls", "/x-authority")),
         (TlsConfig(dir="/d", authority_dir="/a"), ("/d", "/a")),
     ],
 )
 def test_where_trust_is_kept(tls, places):
-    config = Config(host=HostConfig(state_dir="/s"), tls=tls)
-    assert (str(host_files(config).root), str(authority_dir(config))) == places
-
-
-def test_a_host_that_was_never_revoked_may_have_any_issue():
-    assert Revocations(1, {"h2": 3}).lowest_issue("h2") == 3
-    assert Revocations(1, {"h2": 3}).lowest_issue("h3") == 0
+    for state_dir in ("/x", "/x/"):
+        config = Config(host=HostConfig(state_dir=state_dir), tls=tls)
+        assert (str(host_files(config).root), str(authority_dir(config))) == places

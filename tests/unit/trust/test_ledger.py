@@ -17,6 +17,12 @@ def test_the_list_has_the_lowest_issue_of_each_host_ever_revoked():
     assert LEDGER.revocations() == Revocations(5, {"h2": 2, "h3": 2})
 
 
+def test_of_the_others_only_those_with_a_valid_certificate_count():
+    hosts = HOSTS | {"h4": Known(0, 8.0), "a5": Known(0, 9.5)}
+    assert Ledger("c", "h1", 5, hosts).others("h1", 8.0) == ["a5", "h2"]
+    assert Ledger("c", "h1", 5, hosts).others("h9", 7.9) == ["a5", "h1", "h2", "h4"]
+
+
 def test_a_copy_is_believed_by_hosts_that_have_heard_of_later_revocations():
     again = LEDGER.begun_again(is_home_new=False)
     assert again == Ledger("c", "h1", 5 + NUMBERS_SKIPPED, HOSTS)

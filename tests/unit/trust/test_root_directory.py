@@ -76,6 +76,23 @@ def test_links_are_followed_only_if_root_made_them(tmp_path):
             check_root_directory(path)
 
 
+def test_a_file_is_no_directory_for_an_authority(tmp_path):
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "file", tmp_path / "file/authority"):
+        with pytest.raises(ConfigError, match="file can be changed by others"):
+            check_root_directory(path)
+
+
+def test_what_leads_up_again_is_checked_as_well(tmp_path):
+    (tmp_path / "open/root").mkdir(parents=True)
+    (tmp_path / "open").chmod(0o1777)
+    (tmp_path / "link").symlink_to("open/root/..")
+    check_root_directory(tmp_path / "link/root")
+    for name in ("link", "open/root/.."):
+        with pytest.raises(ConfigError, match="can be changed by others than root"):
+            check_root_directory(tmp_path / name)
+
+
 @pytest.mark.parametrize("mode", [0o770, 0o757, 0o1777])
 def test_a_directory_that_others_may_write_to_is_not_trusted(tmp_path, mode):
     path = tmp_path / "open"
@@ -133,6 +150,21 @@ def test_an_authority_in_the_right_place_is_left_alone(config, named):
         made(authority_dir(config))
     assert move_authority(config, need_root=False) == ""
     assert old.exists()
+
+
+def test_a_link_in_place_of_the_old_one_is_not_followed(config):
+    """The account that has the state directory may have put it there."""
+    elsewhere = made(authority_dir(config).with_name("elsewhere"))
+    old = authority_dir(config).with_name("state") / "authority"
+    old.symlink_to(elsewhere.root)
+    with pytest.raises(ConfigError, match="authority cannot be moved to "):
+        move_authority(config, need_root=True)
+    assert elsewhere.exists()
+
+
+def test_where_there_is_no_authority_none_is_moved(config):
+    assert move_authority(config, need_root=True) == ""
+    assert not authority_dir(config).exists()
 
 
 def test_only_in_a_sticky_directory_may_others_write(tmp_path):

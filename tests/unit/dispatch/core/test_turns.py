@@ -11,7 +11,6 @@ from lbd.dispatch.core.discipline import QueuedJob
 from lbd.dispatch.core.shares import Rules, Shares, read_name_limits
 from lbd.dispatch.core.waiting_line import Waiting
 from lbd.model import JobId
-from lbd.policy.even_share import even_share
 from tests.unit.dispatch.core.test_queues import Table
 
 
@@ -314,21 +313,6 @@ def test_whose_turn_it_is_whatever_has_happened(steps, rules, interleave):
         if (line := table.queues.lines.get(1)) is not None and line.jobs:
             expected, head = first_of_all(line), line.head()
             assert (head.id if head is not None else None) == expected
-
-
-@pytest.mark.parametrize(
-    ("wants", "room", "share"),
-    [
-        ([], 10, None),
-        ([4, 6], 10, None),
-        ([11], 10, 10),
-        ([1, 2, 90], 10, 7),
-        ([1, 50, 90], 10, 4),
-        ([50, 90, 70], 2, 0),
-    ],
-)
-def test_who_wants_little_gets_it_and_the_rest_is_shared_evenly(wants, room, share):
-    assert even_share(wants, room) == share
 
 
 def test_names_that_were_checked_are_not_remembered_forever(monkeypatch):

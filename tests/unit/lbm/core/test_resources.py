@@ -11,6 +11,7 @@ from lbd.lim.core.messages import Sample
 from lbd.model import Facts, HostId, JobId, Needs
 from lbd.net import convert
 from lbd.net.gen import dispatch_pb2 as pb
+from lbd.policy.needs import COUNTED_MAX
 from lbd.testing.builders import vector
 from lbd.text.needs import AMOUNT_MAX
 from lbd.text.needs_words import facts_fields, read_facts_fields
@@ -56,6 +57,14 @@ def test_for_a_resource_that_is_a_size_only_the_amount_counts():
     assert variables(found.pool.grant_of(JobId("a"))) == {
         b"LBD_RESOURCE_SCRATCH": b"%d" % (60 << 30)
     }
+
+
+@pytest.mark.parametrize("total", [COUNTED_MAX, COUNTED_MAX + 1])
+def test_a_resource_has_indices_unless_there_are_too_many(total):
+    pool = ResourcePool(("linux",), {"port": total}, 0)
+    assert pool.take(JobId("a"), needs(port=2))
+    (granted,) = pool.grant_of(JobId("a")).resources
+    assert granted.indices == ((0, 1) if total == COUNTED_MAX else ())
 
 
 def test_a_command_is_told_its_resources():

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lbd.config.schema import LimConfig
-from lbd.lim.core.adaptive import EDGES, LEVELS, REST_S, Tuner, changes, values_at
+from lbd.lim.core.adaptive import AS_SET, EDGES, LEVELS, REST_S, TUNED, Tuner, changes, values_at
 from lbd.lim.core.settings import PARAMS, TUNABLE
 from lbd.testing import builders
 
@@ -43,6 +43,13 @@ def test_the_higher_the_load_the_later_a_command_moves():
     found = [values_at(level, ON).get("lim.local_threshold", 0.7) for level in range(len(LEVELS))]
     assert found == sorted(found)
     assert len(set(found)) == len(found)
+
+
+@pytest.mark.parametrize("algorithm", ["GLOBAL", "DISTED", "LOWEST"])
+def test_at_the_middle_level_everything_is_as_configured(algorithm):
+    assert values_at(AS_SET, replace(ON, algorithm=algorithm)) == {}
+    for level in {*range(len(LEVELS))} - {AS_SET}:
+        assert values_at(level, replace(ON, algorithm=algorithm))
 
 
 def test_the_configured_values_are_what_is_tuned():
@@ -88,6 +95,10 @@ def test_a_level_resists_small_changes(edge):
     held = settled(tuner, [edge + 0.03])
     assert settled(tuner, [edge - 0.015], tuned=held, now_s=600.0) == held
     assert settled(tuner, [edge - 0.03], tuned=held, now_s=1200.0) != held
+
+
+def test_far_from_the_middle_level_all_of_it_is_tuned():
+    assert set(values_at(0, ON)) == {f"lim.{name}" for name in TUNED}
 
 
 def test_everything_tuned_is_a_parameter_of_all():

@@ -2,10 +2,11 @@ from dataclasses import replace
 
 import pytest
 
-from lbd.config.schema import LimConfig
+from lbd.config.schema import ALGORITHMS, LimConfig
+from lbd.lim.core import messages as m
 from lbd.lim.core.exchange import Broadcaster, Reporter, worth_reporting
 from lbd.model import Closed, Facts
-from lbd.testing.builders import sample, vector
+from lbd.testing.builders import lim_state, member, sample, vector
 
 PARAMS = LimConfig(change_threshold=0.1, report_ceiling=4.0, keepalive_s=5.0, centre_silence_s=6.0)
 
@@ -90,3 +91,52 @@ def test_a_forgotten_host_is_reported_again():
     centre.due([h2], 0.0, PARAMS, True)
     centre.forget(h2.host)
     assert centre.due([h2], 1.0, PARAMS, True) == ([h2], False)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_who_gets_a_report(algorithm):
+    """The centre all of them; under DISTED everybody those of changes."""
+    state = lim_state("h2", ["h1", "h3"], replace(PARAMS, algorithm=algorithm), now_s=100.0)
+    for name in ("h1", "h2", "h3"):
+        state.table.record(sample(name, 1), 100.0)
+
+    def told(now_s, centre="h1", ended=()):
+        sent = state._load_sender.exchange(centre, m.Settings(), ended, now_s)
+        return [(one.to, one.body.ended) for one in sent if isinstance(one.body, m.Report)]
+
+    assert told(100.0, centre=None) == ([(("h1", "h3"), ())] if algorithm == "DISTED" else [])
+    if algorithm != "DISTED":
+        assert told(100.1) == [(("h1",), ())], "it has not told anybody yet"
+    assert told(100.2) == []
+    assert told(100.3, ended=("h2-1",)) == [(("h1",), ("h2-1",))]
+    assert told(100.2 + PARAMS.keepalive_s) == [(("h1",), ())]
+    state.table.record(sample("h2", 2, vector(0.0, accepting=False)), 106.0)
+    assert told(106.0) == [(("h1", "h3") if algorithm == "DISTED" else ("h1",), ())]
+
+
+def test_a_centre_sends_whole_vectors_to_hosts_whose_release_has_no_deltas():
+    """Everything also to those that are down, in case they are back; news only to the others."""
+    state = lim_state("h1", ["h2", "h3", "h4", "h5"], PARAMS, now_s=100.0)
+    table = state.table
+    table.update(member("h2", 1))  # the only one with deltas
+    for name in ("h1", "h2", "h3"):
+        table.record(sample(name, 1, vector(0.0)), 100.0)
+    table.leave("h5")
+
+    def told(now_s):
+        sent = state._load_sender.exchange("h1", m.Settings(), (), now_s)
+        return [
+            (type(one.body), set(one.to), [s.host for s in getattr(one.body, "samples", ())])
+            for one in sent
+        ]
+
+    everything = (m.Vector, {"h3", "h4"}, ["h1", "h2", "h3"])
+    assert told(100.0) == [(m.Delta, {"h2"}, []), everything]
+    table.record(sample("h3", 2, vector(2.0)), 101.0)
+    assert (m.Vector, {"h3"}, ["h3"]) in told(101.0)
+    delta, whole = (
+        state._load_sender.welcome(name, m.Settings(), 102.0).body for name in ("h2", "h3")
+    )
+    assert {one.host for _, one in delta.whole} == {"h1", "h2", "h3"}
+    assert [one.host for one in whole.samples] == ["h1", "h2", "h3"]
+    assert everything in told(100.0 + PARAMS.keepalive_s)

@@ -8,7 +8,14 @@ import pytest
 from lbd.config.schema import LimConfig
 from lbd.lim.core import messages as m
 from lbd.lim.core.events import Send
-from lbd.lim.core.membership import GREETED_FIRST, GREETED_LATER, Membership, told_of
+from lbd.lim.core.membership import (
+    FIRST_NEWS_S,
+    GREETED_FIRST,
+    GREETED_LATER,
+    Membership,
+    awaits_news,
+    told_of,
+)
 from lbd.lim.core.table import Table
 from lbd.lim.core.ways_in import WaysIn
 from lbd.model import HostId
@@ -95,3 +102,19 @@ def test_who_has_spoken_is_told_of_before_who_was_heard_of(ours):
     table.record(sample("h2", 1), 4.0)
     table.record(sample("h1", 1), 4.0)
     assert [one.name for one in told_of(table)] == ["h1", "h3", "h2", "ghost"]
+
+
+def test_at_first_hosts_that_are_up_may_not_have_been_heard_of(ours):
+    table, h3 = ours._table, ours._table.entries[HostId("h3")]
+    assert awaits_news(ours, table, 0.1)
+    assert not awaits_news(ours, table, ours.started_at_s + FIRST_NEWS_S), "by then they have been"
+    for name in ("h1", "h2"):
+        table.record(sample(name, 1), 0.1)
+    assert awaits_news(ours, table, 0.1)
+    table.skewed(h3.member.name, "too old")
+    assert not awaits_news(ours, table, 0.1), "of that one nothing will be heard"
+    h3.skew, h3.left = "", True
+    assert not awaits_news(ours, table, 0.1)
+    h3.left = False
+    table.record(sample("h3", 1), 0.1)
+    assert not awaits_news(ours, table, 0.1)

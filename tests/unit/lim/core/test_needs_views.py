@@ -6,6 +6,7 @@ import pytest
 
 from lbd.config.schema import LimConfig
 from lbd.lim.core.messages import Sample
+from lbd.lim.core.needs_views import KINDS_KEPT, NeedsViews
 from lbd.model import Facts, HostId, JobId, Needs, Placement, PlacementRequest, Verdict
 from lbd.policy.registry import POLICIES
 from lbd.policy.view import Nowhere
@@ -130,3 +131,11 @@ def test_a_learnt_peak_never_causes_a_refusal():
     assert place(of_memory(load=9.0, h1=1, h2=1, h3=1)).host == "h2"  # as if it were not known
     found = place(scarce, must_leave=True)
     assert (found.verdict, found.host) == (Verdict.THERE, "h2")
+
+
+def test_the_kinds_of_needs_that_were_asked_for_last_are_kept():
+    kept = NeedsViews()
+    kinds = [Needs((("gpu", amount),)) for amount in range(1, KINDS_KEPT + 2)]
+    for needs in (*kinds[:KINDS_KEPT], kinds[0], kinds[-1]):
+        kept.of(needs, {}, lambda _: (Facts(), (0, 0)))
+    assert list(kept.kept) == [*kinds[2:KINDS_KEPT], kinds[0], kinds[-1]]

@@ -1,5 +1,6 @@
 import json
 import math
+import sys
 
 import pytest
 
@@ -93,3 +94,18 @@ def test_nothing_is_read_from_a_clock_that_was_ahead():
 def test_a_foreign_file_is_refused(lines):
     with pytest.raises(ValueError, match=r".+"):
         read(lines, NOW_S)
+
+
+def test_no_more_is_read_than_is_kept(monkeypatch):
+    loads = PastLoads()
+    loads.add({"h1": 0.25, "h2": 0.5, "h" * 256: 1.0, "h" * 255: 1.0}, NOW_S)
+    assert known(read(loads.lines(), NOW_S).points("h" * 256, "hour", NOW_S)) == []
+    assert known(read(loads.lines(), NOW_S).points("h" * 255, "hour", NOW_S)) == [1.0]
+    monkeypatch.setattr("lbd.lim.core.past_loads.HOSTS_MAX", 1)
+    again = read(loads.lines(), NOW_S)
+    assert [len(known(again.points(name, "hour", NOW_S))) for name in ("h1", "h2")] == [1, 0]
+
+
+def test_every_release_writes_the_same_first_line():
+    """Otherwise an upgrade would forget the past."""
+    assert json.loads(PastLoads().lines()[0]) == {"lbd past loads": 1, "order": sys.byteorder}

@@ -165,3 +165,67 @@ def test_a_tried_reservation_is_used_up_unless_the_decision_is_dry():
         assert isinstance(step, Probe)
         assert step.hosts == (H3,)
         assert made.reservations.held == left
+
+
+@pytest.mark.parametrize(
+    ("verdict", "host", "wish", "counts"),
+    [
+        (Verdict.THERE, H2, {}, True),
+        (Verdict.THERE, H1, {}, False),  # that is here
+        (Verdict.THERE, H2, {"excluded": ["h2"]}, False),
+        (Verdict.HERE, H1, {}, True),
+        (Verdict.HERE, H1, {"must_leave": True}, False),
+        (Verdict.HERE, H1, {"excluded": ["h1"]}, False),
+        (Verdict.WAIT, H2, {"may_wait": True}, True),
+        (Verdict.WAIT, H2, {}, False),
+        (Verdict.WAIT, HostId("h9"), {"may_wait": True}, False),
+    ],
+)
+def test_an_answer_of_the_centre_counts_only_if_it_fits_the_request(verdict, host, wish, counts):
+    reply = placer("CENTRAL").answered(request(**wish), H3, m.CentreReply(verdict, host, "x"), 0.0)
+    assert reply.answered == counts
+    assert (reply.decision is not None) == counts
+
+
+def test_the_centre_learns_once_of_the_end_of_each_job_that_it_has_placed(monkeypatch):
+    monkeypatch.setattr("lbd.lim.core.placement.ENDED_MAX", 2)
+    made = placer("CENTRAL")
+    names = [JobId(f"h1-{number}") for number in range(1, 5)]
+    verdicts = (Verdict.THERE, Verdict.WAIT, Verdict.THERE, Verdict.THERE)
+    for name, verdict in zip(names, verdicts, strict=True):
+        wish = replace(request(may_wait=True), job=name)
+        made.answered(wish, H3, m.CentreReply(verdict, H2, "x"), 0.0)
+    for name in (*names, names[3], "h1-9"):
+        made.job_ended(name)
+    # the first is the oldest of more than two, and the second was not placed
+    assert made.question(request(), sample("h1", 2), False).ended == (names[2], names[3])
+    assert made.take_ended() == ()
+
+
+def test_the_end_of_a_job_on_this_host_is_a_departure():
+    made = placer(local=0.0)
+    made.settle(request("j1"), Placement(Verdict.THERE, H2, "x"), 0.0, False)
+    made.job_ended(JobId("j1"))
+    assert not made.reservations._departed
+    made.settle(request("j2"), Placement(Verdict.HERE, H1, "x"), 0.0, False)
+    assert made.table.charges(H1) == 1.0
+    made.job_ended(JobId("j2"))
+    assert made.reservations._departed
+    assert made.table.charged_jobs() == 0
+
+
+@pytest.mark.parametrize("dry", [True, False])
+def test_a_centre_charges_what_it_has_placed_until_it_learns_of_its_end(dry):
+    made = placer("CENTRAL", local=0.1)
+    ask = m.AskCentre(
+        JobId("j"), frozenset(), True, False, dry, sample("h2", 2, vector(0.2)), charges=0.0
+    )
+    reply = made.decide_for(H2, ask, 0.0)
+    assert (reply.verdict, reply.host, reply.reason) == (Verdict.THERE, H1, "centre-lowest")
+    assert made.table.charges(H1) == (0.0 if dry else 1.0)
+    told, of_h3 = frozenset((H2,)), sample("h3", 2, vector(9.0))
+    made.decide_for(H3, replace(ask, sample=of_h3, excluded=told, ended=(JobId("j"),)), 0.0)
+    assert made.table.charges(H1) == (0.0 if dry else 2.0), "another host's j is another job"
+    nowhere = replace(ask, excluded=frozenset((H1, H3)), ended=(JobId("j"),))
+    assert made.decide_for(H2, nowhere, 0.0).verdict is None
+    assert made.table.charges(H1) == (0.0 if dry else 1.0)

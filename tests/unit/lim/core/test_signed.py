@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from lbd.config.schema import LimConfig, LoadConfig
-from lbd.errors import ConfigError
+from lbd.errors import ConfigError, PeerError
 from lbd.lim.core import events as e
 from lbd.lim.core import messages as m
 from lbd.lim.core.settings import InForce, changed, in_force
@@ -19,6 +19,7 @@ from lbd.lim.core.signed import (
     policy_version,
     signed_text,
     trial_digest,
+    vetted,
 )
 from lbd.testing.builders import lim_state
 
@@ -185,3 +186,42 @@ def test_if_nobody_can_check_them_seals_are_removed_from_all_settings_in_a_messa
     ):  # fmt: skip
         message = m.Message("c", "h2", 3, body)
         assert m.with_settings(message, m.unsealed) == replace(message, body=expected)
+
+
+def unsigned(counter, value):
+    return m.Settings(counter, "h9", params={"lim.min_gain": value})
+
+
+@pytest.mark.parametrize(
+    ("theirs", "is_strict", "why"),
+    [
+        (unsigned(99, 9.0), False, "they are not signed"),  # ours are
+        (unsigned(1, 9.0), True, ""),  # it is no news
+        (policy(0.7, 6), True, ""),
+        (policy(0.7, 5), True, ""),  # older, so it is not even checked
+    ],
+)
+def test_a_policy_is_rejected_with_its_reason(theirs, is_strict, why):
+    checked = []
+    ours = replace(policy(0.5, 5), counter=1, author="h9")
+    found = vetted(ours, theirs, is_strict=is_strict, check=checked.append)
+    assert found == (theirs, why)
+    assert checked == ([theirs] if theirs.seal.counter == 6 else [])
+
+
+def test_a_policy_without_a_valid_seal_is_replaced_by_ours():
+    def check(settings):
+        raise PeerError("the signature is invalid")
+
+    ours, theirs = policy(0.5, 5), replace(policy(0.7, 6), drain_notes=NOTE)
+    found, why = vetted(ours, theirs, is_strict=False, check=check)
+    assert why == "the signature is invalid"
+    assert (gain(found), found.seal, found.drain_notes) == (0.5, ours.seal, NOTE)
+
+
+def test_before_any_policy_was_signed_an_unsigned_one_is_taken_unless_that_is_forbidden():
+    ours, theirs = unsigned(1, 0.5), unsigned(2, 0.7)
+    for is_strict, why in ((False, ""), (True, "they are not signed")):
+        assert vetted(ours, theirs, is_strict=is_strict, check=lambda _: None) == (theirs, why)
+    same = replace(ours, counter=2)
+    assert vetted(ours, same, is_strict=True, check=lambda _: None) == (same, "")

@@ -1,3 +1,4 @@
+import math
 from dataclasses import replace
 
 import pytest
@@ -42,6 +43,14 @@ def test_by_the_age_of_its_sample_a_host_is_up_then_late_then_down(table):
         assert why(table, now_s) == reason
     table.record(sample("h2", 2), 130.0)
     assert table.state(H2, 130.0)[0] is HostState.UP
+
+
+def test_our_own_load_is_that_of_our_view(table):
+    assert Table(member("h1"), table.params, 4.0, 0.0).own_load() == math.inf
+    own = replace(vector(0.5, cores=4.0, speed=2.0), slots_total=9)
+    assert table.record(replace(sample("h1", 99), vector=own), 100.0)
+    table.charge(table.me, "h1-1", 100.0)
+    assert table.own_load() == table.own_view(100.0).load_now > 0.5
 
 
 def test_a_late_host_that_is_confirmed_is_no_longer_late(table):
