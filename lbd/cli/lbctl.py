@@ -26,7 +26,7 @@ VERBS = {
     "lbd.cli.ctl.jobs.verbs": {
         "job": "show one job and all its attempts",
         "logs": "print a queued job's output, or what the daemons did with a job",
-        "wait": "wait for jobs to end: 0 all succeeded, 1 some did not, 2 no answer",
+        "wait": "wait for jobs to end: 0 all succeeded, 1 some did not, 2 time-out or no such job",
         "kill": "end jobs or send them a signal",
         "hold": "hold pending jobs in the queue",
         "release": "release held jobs",
