@@ -98,6 +98,7 @@ class Live:
     barred_now: frozenset[HostId] = frozenset()
     refusals: tuple[tuple[HostId, str], ...] = ()  # why the last few hosts barred it, if known
     ran_tier: int = 0  # tier of the last attempt; the job's own tier is where it would start
+    excused: int = 0  # attempts that ended by nobody's fault, as their hosts said
 
     @property
     def is_new(self) -> bool:
