@@ -112,6 +112,9 @@ class Running:
         self.killed_s = now_s if self.killed_s is None else self.killed_s
         self.look_at_s = now_s + (AGAIN_S_MAX if self.hangs(now_s) else 0.0)
 
+    def is_urgent(self, now_s: float) -> bool:
+        return self.kill_at_s is not None and not self.hangs(now_s)
+
     def hangs(self, now_s: float) -> bool:
         """Whether it hangs in the kernel, which a user can have it do for as long as they like (a
         FUSE of their own). Then it is not worth running before all others, nor a look at each

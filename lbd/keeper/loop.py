@@ -177,8 +177,7 @@ class Keeper:
         now_s, ended = time.monotonic(), [job for job in self.jobs.values() if job.ended]
         if self._containment.has_strays or not all(job.hangs(now_s) for job in ended):
             return POLL_ENDING_MS
-        for job in self.jobs.values():
-            due += job.due_s()
+        due += [at_s for job in self.jobs.values() for at_s in job.due_s()]
         wait_ms = max(0, int((min(due) - time.monotonic()) * 1000)) + 1 if due else FOR_EVER_MS
         if (quiet_ms := self._beginnings.spares.quiet_ms()) >= 0 and not self.quitting:
             return min(wait_ms, quiet_ms)
@@ -315,8 +314,7 @@ class Keeper:
         now_s = time.monotonic()
         for name in self._limits.over():
             self.jobs[name].kill_at_s = now_s
-        ending = [job for job in self.jobs.values() if job.kill_at_s is not None]
-        self._urgency.become(urgent=not all(job.hangs(now_s) for job in ending))
+        self._urgency.become(urgent=any(job.is_urgent(now_s) for job in self.jobs.values()))
         for name, job in list(self.jobs.items()):
             job.treated.go_on()
             if not job.ended or not job.begun:
