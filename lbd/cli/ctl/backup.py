@@ -44,7 +44,7 @@ from lbd.dispatch.ledger.snapshot import (
     last_number,
 )
 from lbd.errors import ConfigError, LbdError
-from lbd.lbm.paths import IDS_RESERVED, reserve_up_to
+from lbd.lbm.paths import IDS_RESERVED, reserve_at_least
 from lbd.local.starting import how_to_start
 from lbd.model import target_of
 from lbd.process.own_addresses import is_elsewhere
@@ -377,7 +377,7 @@ def put_in_place(
                 to.with_name(to.name + beside).unlink(missing_ok=True)
             place(directory / name, to, gives=True)
     if USAGE in parts:
-        reserve_up_to(state_dir, last_number(state_dir / USAGE, config.host.name) + IDS_RESERVED)
+        reserve_at_least(state_dir, last_number(state_dir / USAGE, config.host.name) + IDS_RESERVED)
     if AUTHORITY[1] not in parts:
         return
     authority = authority_in(config)
