@@ -242,8 +242,7 @@ def place(came: list[int], which: int, number: int) -> None:
 
 def copy_input() -> None:
     """Makes standard input a copy of what it is, a file in memory, and empties that. We are root,
-    and an LBM could pass anything: what is no such file may never end, or be shown to root alone.
-    Raises OSError."""
+    and an LBM could pass anything: what is no such file may never end. Raises OSError."""
     fcntl.fcntl(0, fcntl.F_GET_SEALS)
     copy, left = os.memfd_create("input"), INPUT_BYTES_MAX + 1
     while more := os.sendfile(copy, 0, None, left):

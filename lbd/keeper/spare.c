@@ -166,7 +166,7 @@ static int place(const struct step *step) {
 }
 
 /* Makes standard input a copy of what it is, a file in memory, and empties that. We are root, and an
- * LBM could pass anything: what is no such file may never end, or be shown to root alone. */
+ * LBM could pass anything: what is no such file may never end. */
 static int copy_input(void) {
     size_t left = INPUT_BYTES_MAX + 1;
     int copy = memfd_create("input", MFD_CLOEXEC);

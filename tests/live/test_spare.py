@@ -338,8 +338,8 @@ def test_a_job_has_a_copy_of_its_input_and_the_lbms_own_is_emptied(compiled, tmp
 def test_root_copies_no_input_that_is_no_file_in_memory_or_is_too_long(
     compiled, tmp_path, kind, what
 ):
-    """The child is still root then, and an LBM that was taken over passes what it likes: zeros
-    without end, a pipe that never ends, or a file of /proc that shows more to root."""
+    """The child is still root then, and an LBM that was taken over passes what it likes. Zeros and
+    a hole were copied without end; Linux itself refuses pipes and files of /proc today."""
     reader, writer = os.pipe()
     if what == "a hole":
         ours = os.memfd_create("input")
