@@ -84,7 +84,8 @@ class DispatchConfig(Section):
     # how long a job that could start may wait for more slots; 0 = no limit
     malleable_hold_s: float = within(600.0, 0.0, 31_536_000.0)
     crash_limit: int = within(5, 1, 1000)  # a job whose attempts were lost this often is held
-    # a job that stops at a checkpoint after this many attempts is held
+    # a job that stops at a checkpoint after this many attempts is held, also one that hosts have
+    # given back so often, saying that it was nobody's fault
     attempts_max: int = within(1000, 2, 1_000_000)
     # a host that fails this often in a row gets no jobs for a while
     host_failures: int = within(3, 1, 1000)

@@ -27,7 +27,7 @@ from lbd.local import frames
 PR_SET_PDEATHSIG = 1
 PR_SET_NO_NEW_PRIVS = 38
 STANDARD = range(3)
-COPIED_BYTES = 1 << 30  # at a time
+INPUT_BYTES_MAX = 16 << 20  # more than the largest allowed lbm.max_request_bytes
 FIRST_FREE = 10  # above a command's three descriptors
 COMPARED = 6  # how many numbers of directory_stamp.comparison come first
 MAGIC = struct.Struct("=I")  # f_type, the first field of struct statfs
@@ -241,10 +241,14 @@ def place(came: list[int], which: int, number: int) -> None:
 
 
 def copy_input() -> None:
-    """Makes standard input a copy of what it is, a file in memory, and empties that."""
-    copy = os.memfd_create("input")
-    while os.sendfile(copy, 0, None, COPIED_BYTES):
-        pass
+    """Makes standard input a copy of what it is, a file in memory, and empties that. We are root,
+    and an LBM could pass anything: what is no such file may never end. Raises OSError."""
+    fcntl.fcntl(0, fcntl.F_GET_SEALS)
+    copy, left = os.memfd_create("input"), INPUT_BYTES_MAX + 1
+    while more := os.sendfile(copy, 0, None, left):
+        left -= more
+        if not left:
+            raise OSError(errno.EFBIG, "longer than any input may be")
     os.lseek(copy, 0, os.SEEK_SET)
     os.ftruncate(0, 0)
     os.dup2(copy, 0)

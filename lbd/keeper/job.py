@@ -30,6 +30,7 @@ THREADS_MAX = 512  # threads inspected
 # Killed processes may have started others, so they are killed again; processes that hang in the
 # kernel may be many, so the interval grows.
 AGAIN_S, AGAIN_S_MAX = 0.1, 2.0
+URGENT_S = 30.0  # what is still there so long after it was first killed hangs in the kernel
 NO_USAGE = resource.struct_rusage((0.0,) * 2 + (0,) * 14)
 CHILDREN_BYTES, LAST_CHILDREN = 1 << 18, 16  # the end of the list also holds adopted children
 
@@ -85,6 +86,8 @@ class Running:
     ended: tuple[int, resource.struct_rusage] | None = None
     kill_at_s: float | None = None
     again_s: float = AGAIN_S  # until the next kill
+    killed_s: float | None = None  # when it was first killed, or what its leader left
+    look_at_s: float = 0.0  # when to look again at what its leader left
     treated: Treated = field(default_factory=Treated)
     stopping: Stopping = field(default_factory=Stopping)
     heard_signals: int = 0  # bit N for signal N
@@ -100,13 +103,29 @@ class Running:
         traces it may keep its end from us for as long as it likes."""
         if is_withheld(self.pid):
             self.ended = signal.SIGKILL, NO_USAGE
+        self.left(now_s)
         self.kill_at_s = now_s + self.again_s
         self.again_s = min(2 * self.again_s, AGAIN_S_MAX)
+
+    def left(self, now_s: float) -> None:
+        """Notes that something of it was killed that may not be gone yet."""
+        self.killed_s = now_s if self.killed_s is None else self.killed_s
+        self.look_at_s = now_s + (AGAIN_S_MAX if self.hangs(now_s) else 0.0)
+
+    def is_urgent(self, now_s: float) -> bool:
+        return self.kill_at_s is not None and not self.hangs(now_s)
+
+    def hangs(self, now_s: float) -> bool:
+        """Whether it hangs in the kernel, which a user can have it do for as long as they like (a
+        FUSE of their own). Then it is not worth running before all others, nor a look at each
+        turn."""
+        return self.killed_s is not None and now_s > self.killed_s + URGENT_S
 
     def due_s(self) -> list[float]:
         """Returns the times at which to look at the job again, on the monotonic clock."""
         treat_at_s = time.monotonic() + PAUSE_S if self.treated.is_changing else None
-        times_s = (self.kill_at_s, self.stopping.look_at_s, treat_at_s)
+        kill_at_s = self.look_at_s if self.ended else self.kill_at_s
+        times_s = (kill_at_s, self.stopping.look_at_s, treat_at_s)
         return [at_s for at_s in times_s if at_s is not None]
 
 

@@ -174,10 +174,10 @@ class Keeper:
 
     def _poll_ms(self) -> int:
         due = self._beginnings.looks.due_s() + self._watchdogs.due_s()
-        if self._containment.has_strays or any(job.ended for job in self.jobs.values()):
+        now_s, ended = time.monotonic(), [job for job in self.jobs.values() if job.ended]
+        if self._containment.has_strays or not all(job.hangs(now_s) for job in ended):
             return POLL_ENDING_MS
-        for job in self.jobs.values():
-            due += job.due_s()
+        due += [at_s for job in self.jobs.values() for at_s in job.due_s()]
         wait_ms = max(0, int((min(due) - time.monotonic()) * 1000)) + 1 if due else FOR_EVER_MS
         if (quiet_ms := self._beginnings.spares.quiet_ms()) >= 0 and not self.quitting:
             return min(wait_ms, quiet_ms)
@@ -314,7 +314,7 @@ class Keeper:
         now_s = time.monotonic()
         for name in self._limits.over():
             self.jobs[name].kill_at_s = now_s
-        self._urgency.become(urgent=any(job.kill_at_s is not None for job in self.jobs.values()))
+        self._urgency.become(urgent=any(job.is_urgent(now_s) for job in self.jobs.values()))
         for name, job in list(self.jobs.items()):
             job.treated.go_on()
             if not job.ended or not job.begun:
@@ -327,7 +327,11 @@ class Keeper:
                         signal_group(job.pid, signal.SIGKILL)
                         job.killed(now_s)
                 continue
+            if now_s < job.look_at_s:
+                continue
             if not self._containment.end_tree(name, job.pid, job.group, job.uid):
+                if not self._containment.is_between_portions(name):
+                    job.left(now_s)
                 continue
             over = self.forget(name)
             status, usage = job.ended

@@ -29,7 +29,7 @@
 #include <sys/statfs.h>
 #include <sys/syscall.h>
 
-enum { STEPS_LIMIT_BYTES = 32 << 20, DESCRIPTORS = 3, FIRST_FREE = 10, SIGNALS = 64, COPIED_BYTES = 1 << 30 };
+enum { STEPS_LIMIT_BYTES = 32 << 20, DESCRIPTORS = 3, FIRST_FREE = 10, SIGNALS = 64, INPUT_BYTES_MAX = 16 << 20 };
 enum { NO_CGROUP = 'n', CGROUP_DIRECTORY = 'd', CGROUP_PROCS = 'p' };
 enum { ONLY_ITSELF, SEEN_ANYWHERE, SEEN_OVER_NETWORK, COMPARED = 6 }; /* directory_stamp.py */
 
@@ -165,13 +165,16 @@ static int place(const struct step *step) {
     return dup2(from, (int)below(DESCRIPTORS, number(step, 1, 2)));
 }
 
-/* Makes standard input a copy of what it is, a file in memory, and empties that. */
+/* Makes standard input a copy of what it is, a file in memory, and empties that. We are root, and an
+ * LBM could pass anything: what is no such file may never end. */
 static int copy_input(void) {
-    ssize_t more;
+    size_t left = INPUT_BYTES_MAX + 1;
     int copy = memfd_create("input", MFD_CLOEXEC);
-    if (copy < 0) return -1;
-    while ((more = sendfile(copy, 0, NULL, COPIED_BYTES)) > 0) continue;
-    if (more < 0 || lseek(copy, 0, SEEK_SET) < 0 || ftruncate(0, 0) || dup2(copy, 0) < 0) return -1;
+    if (copy < 0 || fcntl(0, F_GET_SEALS) < 0) return -1;
+    for (ssize_t more = 1; left && more; left -= (size_t)more)
+        if ((more = sendfile(copy, 0, NULL, left)) < 0) return -1;
+    if (!left) fail(EFBIG);
+    if (lseek(copy, 0, SEEK_SET) < 0 || ftruncate(0, 0) || dup2(copy, 0) < 0) return -1;
     return close(copy);
 }
 

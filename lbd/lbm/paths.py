@@ -30,7 +30,7 @@ class JobNumbers:
         self._path, self._clock = state_dir / NEXT_JOB, clock
         try:
             state_dir.mkdir(parents=True, exist_ok=True)
-            self._next = int(self._path.read_text()) if self._path.exists() else 1
+            self._next = next_number(state_dir)
             self._reserve()
         except (OSError, ValueError) as problem:
             raise ConfigError(f"host.state_dir {state_dir}: {problem}") from problem
@@ -63,6 +63,22 @@ class JobNumbers:
         self._next, self._end = max(self._next, int(self._clock())), math.inf
 
 
+def next_number(state_dir: Path) -> int:
+    """Returns the first number that no job of this host has had. Raises OSError, ValueError."""
+    path = state_dir / NEXT_JOB
+    return int(path.read_text()) if path.exists() else 1
+
+
 def reserve_up_to(state_dir: Path, number: int) -> None:
     """Raises OSError."""
     write_whole(state_dir / NEXT_JOB, b"%d\n" % number, 0o644)
+
+
+def reserve_at_least(state_dir: Path, number: int) -> None:
+    """Raises OSError. Jobs that ran since a copy of the accounting have numbers beyond those in it,
+    so the numbers here never go back."""
+    try:
+        here = next_number(state_dir)
+    except (OSError, ValueError):
+        here = 1  # it is damaged, too
+    reserve_up_to(state_dir, max(here, number))

@@ -331,3 +331,29 @@ def test_a_job_has_a_copy_of_its_input_and_the_lbms_own_is_emptied(compiled, tmp
     assert (int(inode) != os.fstat(ours).st_ino, int(size)) == (True, len(data))
     assert os.fstat(ours).st_size == 0
     os.close(ours)
+
+
+@pytest.mark.parametrize("kind", ["spare", "python"])
+@pytest.mark.parametrize("what", ["/dev/zero", "/proc/self/stat", "a pipe", "a hole"])
+def test_root_copies_no_input_that_is_no_file_in_memory_or_is_too_long(
+    compiled, tmp_path, kind, what
+):
+    """The child is still root then, and an LBM that was taken over passes what it likes. Zeros and
+    a hole were copied without end; Linux itself refuses pipes and files of /proc today."""
+    reader, writer = os.pipe()
+    if what == "a hole":
+        ours = os.memfd_create("input")
+        os.truncate(ours, 1 << 40)
+    else:
+        ours = reader if what == "a pipe" else os.open(what, os.O_RDONLY)
+    program = str(compiled) if kind == "spare" else ""
+    words = [program, str(tmp_path), "order", *map(str, (ours, writer, writer))]
+    order = shell(b"cat >/dev/null", copies_input=True)
+    said = subprocess.run(
+        [sys.executable, "-c", KEEPER, *words], cwd=ROOT, pass_fds=(ours, writer),
+        input=pack_order(order), capture_output=True, timeout=5, check=True,
+    )  # fmt: skip
+    wanted = errno.EFBIG if what == "a hole" else errno.EINVAL
+    assert said.stdout.split()[:3] == [b"descriptors", b"%d" % wanted, b"32512"], said
+    for end in {ours, reader, writer}:
+        os.close(end)

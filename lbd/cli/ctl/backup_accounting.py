@@ -8,7 +8,7 @@ from lbd.cli.ctl.backup_files import take_ledger
 from lbd.config.schema import Config
 from lbd.dispatch.ledger.snapshot import has_jobs, last_number
 from lbd.errors import ConfigError
-from lbd.lbm.paths import IDS_RESERVED, reserve_up_to
+from lbd.lbm.paths import IDS_RESERVED, reserve_at_least
 from lbd.lbm.usage.gaps import note_restored
 
 
@@ -38,4 +38,4 @@ def go_on(copy: Path, state_dir: Path, manifest: Manifest, now_s: float) -> None
         note_restored(copy, manifest.unix_s, now_s)
     except sqlite3.Error as problem:
         raise ConfigError(f"the accounting in the backup: {problem}") from problem
-    reserve_up_to(state_dir, last_number(copy, manifest.host) + IDS_RESERVED)
+    reserve_at_least(state_dir, last_number(copy, manifest.host) + IDS_RESERVED)

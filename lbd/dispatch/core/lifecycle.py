@@ -21,8 +21,9 @@
 3. Attempts are numbered, and hosts' reports carry the number: late reports about an attempt that is
    over for us are dropped.
 4. Lost is not failed: a job that may restart goes back to its old place, and is held after
-   `crash_limit` losses, not counting those by a host that was shut down and said so; a job that
-   may not restart ends as lost.
+   `crash_limit` losses; a job that may not restart ends as lost. Losses by a host that was shut
+   down and said so do not count, nor do other ends that only a host can know to be nobody's fault;
+   but no host has a job begin without end by saying so (`_excused`).
 5. All jobs of a gang start together or none does; `gangs/gang.py` says how.
 6. A job that waits for other jobs or for a time (`dependencies/dependents.py`) is not in the
    queues, so it delays no others; it starts after they have ended as required, or is cancelled.
@@ -97,6 +98,7 @@ OVER = {
     Cause.CHECKPOINT.value: "stopped at a checkpoint",
     Cause.EVICTED.value: "was evicted",
 }
+NO_CUTOFF = "its host says that it was cut off, but it had no cutoff"
 NOT_SAID: Mapping[tuple[JobId, int], float] = {}
 KILLED_AT_ONCE = 1000  # attempts of one host that are not ours: 30 ms
 
@@ -272,10 +274,12 @@ class Lifecycle:
         held = [live for live in together if live.held]
         if not held:
             check_pending(together, job, "released")
+        for live in held:
+            live.crashes = live.excused = 0
         return [action for live in held for action in self._released(live, now_s, rng)]
 
     def _released(self, live: Live, now_s: float, rng: Random) -> list[Action]:
-        live.held, live.crashes = "", 0
+        live.held = ""
         if refused_by(live.reason) not in live.barred_now:  # that host's answer still holds
             live.reason = ""
         if live.job.id in self.dependents.waits:
@@ -630,6 +634,8 @@ class Lifecycle:
         assert live.lease is not None
         host, had_begun, gang = live.lease.host, live.lease.begun, self.gangs.of(live.job)
         stop_reason, actions = stop_reason_of(live, gang, ending), list[Action]()
+        if ending.cause is Cause.CUT and live.lease.cutoff_s is None:
+            ending = replace(ending, cause=Cause.LOST, reason=NO_CUTOFF)
         if gang is not None and ending.cause is not Cause.LOST and not stop_reason:
             actions += self.gangs.begun(live)  # what has ended had begun, reported or not
             if not (gang.released or gang.may_run):
@@ -643,7 +649,7 @@ class Lifecycle:
         elif ending.exit_status == 0:
             self.hosts.worked(host)
         ending = with_sender(live, ending, stop_reason)
-        live.stop_reason, live.reason = "", ending.reason
+        was_asked, live.stop_reason, live.reason = bool(live.stop_reason), "", ending.reason
         succeeded = ending.cause is Cause.EXITED and ending.exit_status == 0
         if succeeded:
             self.queues.heads.learn(self.queues.registry.entries[live.job.id], now_s)
@@ -667,22 +673,30 @@ class Lifecycle:
                 actions += self._final(live, JobState.DONE, "", now_s, rng, Fate.DONE, ending)
             return actions + self._keep_whole(live, gang, now_s, rng)
         if stop_reason == REQUEUE and live.job.may_restart:  # likewise: its user was promised that
-            live.job = self.queues.registry[live.job.id].job._replace(tier=1)
-            starts = self.queues.ended(live.job.id, now_s, rng, whole=False)
-            actions += self._begin(starts, now_s)
-            ending = replace(ending, reason=ending.reason or "requeued")
             fate = Fate.DONE if succeeded else Fate.CANCELLED
-            return actions + self._arrives(live, now_s, rng, fate, ending)
+            if not was_asked and (why := self._excused(live, host, now_s)):
+                return actions + self._hold(live, why, fate, ending, now_s, rng)
+            return actions + self._requeued(live, fate, ending, now_s, rng)
         lost = lost or (gang is not None and ending.cause in NOT_ALONE)
         if ending.cause in (Cause.CUT, Cause.CHECKPOINT) and not lost:
             return actions + self._next_tier(live, ending, now_s, rng)
         if lost:
             actions += self._lost(live, host, ending, now_s, rng, had_begun=had_begun)
             return actions + (self._keep_whole(live, gang, now_s, rng) if gang else [])
+        if evicted and (why := self._excused(live, host, now_s)):
+            return actions + self._hold(live, why, Fate.EVICTED, ending, now_s, rng)
         if evicted:
             return actions + self._again(live, Fate.EVICTED, ending, now_s, rng)
         state, fate = (JobState.DONE, Fate.DONE) if succeeded else (JobState.FAILED, Fate.FAILED)
         return actions + self._final(live, state, ending.reason, now_s, rng, fate, ending)
+
+    def _requeued(
+        self, live: Live, fate: Fate, ending: Ending, now_s: float, rng: Random
+    ) -> list[Action]:
+        live.job = self.queues.registry[live.job.id].job._replace(tier=1)
+        starts = self.queues.ended(live.job.id, now_s, rng, whole=False)
+        ending = replace(ending, reason=ending.reason or "requeued")
+        return self._begin(starts, now_s) + self._arrives(live, now_s, rng, fate, ending)
 
     def _lost(
         self,
@@ -703,12 +717,28 @@ class Lifecycle:
         if not live.job.may_restart:
             why = f"{ending.reason}; it may have run in part and is not restartable"
             return self._final(live, JobState.LOST, why, now_s, rng, Fate.LOST, ending)
-        if not self.hosts.is_stopped(name):  # else it was the host's end, whatever the job does
+        why = ""
+        if self.hosts.is_stopped(name):  # it was the host's end, whatever the job does
+            why = self._excused(live, name, now_s)
+        else:
             live.crashes += 1
-        if live.crashes < self.terms.crash_limit:
-            return self._again(live, Fate.LOST, ending, now_s, rng)
-        why = f"held: its attempts were lost {live.crashes} times ({ending.reason})"
-        return self._hold(live, why, Fate.LOST, ending, now_s, rng)
+        if live.crashes >= self.terms.crash_limit:
+            why = f"held: its attempts were lost {live.crashes} times ({ending.reason})"
+        if why:
+            return self._hold(live, why, Fate.LOST, ending, now_s, rng)
+        return self._again(live, Fate.LOST, ending, now_s, rng)
+
+    def _excused(self, live: Live, name: HostId, now_s: float) -> str:
+        """Counts an attempt that has ended by nobody's fault, as its host says, so that the job
+        begins again. After `crash_limit` of them the job does not go to that host for a while,
+        longer each time. Returns why it is to be held, "" if it may begin again."""
+        live.excused += 1
+        if live.excused >= self.terms.attempts_max:
+            return f"held: its hosts gave it back {live.excused} times, the last one was {name}"
+        if live.excused > self.terms.crash_limit and self.gangs.of(live.job) is None:
+            live.reason = f"{name}: gave it back; {live.excused} attempts have ended so"
+            self._bar_for(live, name, self.pauses.next_s(live.job.id, self.terms), now_s)
+        return ""
 
     def _given_back(
         self, live: Live, gang: Gang, stop_reason: str, now_s: float, rng: Random,
@@ -778,12 +808,14 @@ class Lifecycle:
         self, live: Live, name: HostId, wait_s: float, now_s: float, rng: Random
     ) -> list[Action]:
         """The job can start on that host only later; until then perhaps on another."""
-        job = live.job.id
+        self._bar_for(live, name, wait_s, now_s)
+        return self._again(live, Fate.REFUSED, None, now_s, rng)
+
+    def _bar_for(self, live: Live, name: HostId, wait_s: float, now_s: float) -> None:
         until_s = now_s + min(max(wait_s, self.terms.aside_s), ASKED_AGAIN_S)
-        self.bars.add(job, name, until_s)
+        self.bars.add(live.job.id, name, until_s)
         live.barred_now |= {name}
         self._bar(live, name)
-        return self._again(live, Fate.REFUSED, None, now_s, rng)
 
     def _bar(self, live: Live, name: HostId) -> None:
         why = live.reason.partition(": ")[2]

@@ -100,6 +100,7 @@ class Live:
     ran_tier: int = 0  # tier of the last attempt; the job's own tier is where it would start
     # the last attempt that was over, not counting refused ones, and a Cause or Fate; 0: none
     over: tuple[int, str] = (0, "")
+    excused: int = 0  # attempts that ended by nobody's fault, as their hosts said
 
     @property
     def is_new(self) -> bool:

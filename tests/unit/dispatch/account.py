@@ -40,6 +40,7 @@ class Row:
     stop: str = ""  # the stop reason that its host was given
     ran: bool = False  # some attempt of it has started
     crashes: int = 0
+    evicted: int = 0
     held: str = ""
     paused: list[float] = field(default_factory=list)  # the end of each pause
     over: bool = False
@@ -111,6 +112,7 @@ class Account:
         elif ending.cause in (Cause.CHECKPOINT, Cause.EVICTED):
             # it continues from the checkpoint
             row.ran = row.ran and ending.cause is not Cause.CHECKPOINT
+            row.evicted += ending.cause is Cause.EVICTED
             self.waits(row, Fate(ending.cause.value))
         elif well:
             self.finally_(row, JobState.DONE, Fate.DONE)
@@ -181,7 +183,7 @@ class Account:
         row.paused.append(self.now_s + min(AWAY_S * 2 ** len(row.paused), AWAY_S_MAX))
 
     def comes_again(self, row):
-        row.held, row.crashes = "", 0
+        row.held = ""
         self.waits(row, None)
 
     def waits(self, row, fate):
@@ -280,7 +282,8 @@ class Account:
         waiting = [row for row in left.values() if not row.host and not row.held]
         free = sum(max(0, most - self.used(name)) for name, most in self.usable().items())
         singles = [row for row in waiting if not row.job.gang]
-        if singles and not any(row.job.barred for row in singles):
+        often = [row for row in singles if row.evicted > TERMS.crash_limit]  # barred for a while
+        if singles and not often and not any(row.job.barred for row in singles):
             assert not free
         gangs = Counter(row.job.array for row in waiting if row.job.gang)
         whole = [one for one, count in gangs.items() if count == len(self.gangs[one].rows)]

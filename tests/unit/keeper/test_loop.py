@@ -3,8 +3,14 @@
 import fcntl
 import resource
 import socket
+from types import SimpleNamespace as Fake
 
+import pytest
+
+from lbd.keeper import loop
+from lbd.keeper.job import AGAIN_S_MAX, NO_USAGE, URGENT_S, Running
 from lbd.keeper.lbm_connection import is_readable
+from lbd.keeper.loop import POLL_ENDING_MS, Keeper
 
 HIGH = 1500  # select(2) knows only the first 1024
 
@@ -23,3 +29,64 @@ def test_it_can_check_any_descriptor_for_input():
             assert is_readable(high)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+class Ending:
+    """A keeper with a job of which something hangs in the kernel, at a time of our own."""
+
+    def __init__(self, monkeypatch, job):
+        self.now_s, self.looks, self.urgent = 1000.0, 0, None
+        clock = Fake(monotonic=lambda: self.now_s)
+        monkeypatch.setattr(loop, "time", clock)
+        monkeypatch.setattr(loop, "signal_group", lambda *_: None)
+        monkeypatch.setattr("lbd.keeper.job.is_withheld", lambda _: False)
+        self.keeper = keeper = object.__new__(Keeper)
+        keeper.jobs, keeper.quitting, keeper._lbm = {"h1-1": job}, False, Fake()
+        spares = Fake(quiet_ms=lambda: -1)
+        keeper._beginnings = Fake(looks=Fake(due_s=list), spares=spares)
+        keeper._watchdogs, keeper._limits = Fake(due_s=list), Fake(over=list)
+        keeper._urgency = Fake(become=self._become)
+        keeper._containment = Fake(
+            has_strays=False, end_tree=self._end_tree, is_between_portions=lambda _: False
+        )
+
+    def _become(self, *, urgent):
+        self.urgent = urgent
+
+    def _end_tree(self, *_):
+        self.looks += 1
+        return False
+
+    def turns(self, lasting_s):
+        """Runs the loop's turns for so long. Returns how often it has looked at the job."""
+        before, until_s = self.looks, self.now_s + lasting_s
+        while self.now_s < until_s:
+            self.keeper._finish()
+            self.now_s += self.keeper._poll_ms() / 1e3
+        return self.looks - before
+
+
+def has_left_something():
+    """A job whose leader has ended by itself."""
+    return Running(1, "", 1000, begun=True, ended=(0, NO_USAGE))
+
+
+def is_killed():
+    return Running(1, "", 1000, begun=True, kill_at_s=0.0)
+
+
+@pytest.mark.parametrize("job", [has_left_something, is_killed])
+def test_what_hangs_for_as_long_as_its_user_likes_takes_no_time_of_the_keepers(monkeypatch, job):
+    """It looked 200 times a second at what an ended job had left, and ran before all others."""
+    ending = Ending(monkeypatch, job())
+    ending.turns(URGENT_S + 5.0)
+    assert ending.turns(60.0) <= 60.0 / AGAIN_S_MAX + 1
+    assert not ending.urgent
+
+
+def test_what_is_to_end_is_looked_at_often_at_first_and_before_all_others(monkeypatch):
+    ending = Ending(monkeypatch, has_left_something())
+    assert ending.turns(1.0) >= 0.8 / (POLL_ENDING_MS / 1e3)
+    ending = Ending(monkeypatch, is_killed())
+    ending.turns(1.0)
+    assert ending.urgent

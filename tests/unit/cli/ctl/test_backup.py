@@ -315,6 +315,18 @@ def test_a_new_machine_gets_its_accounting_back(lbctl, host, tmp_path):
     assert before_s <= gap.since <= gap.until <= time.time()
 
 
+@pytest.mark.parametrize("there", ["70000\n", "", "none\n"])
+def test_no_id_is_given_twice_after_an_accounting_that_was_damaged(lbctl, host, tmp_path, there):
+    """Those of the jobs that ran since the backup were."""
+    has_run(host, "cc")
+    lbctl("backup", tmp_path / "b.tar")
+    (host.state / "usage.sqlite").write_bytes(b"damaged" * 1000)
+    (host.state / "next_job").write_text(there)
+    assert "its accounting" in lbctl("restore", tmp_path / "b.tar").out
+    numbers = JobNumbers(host.state, time.time)
+    assert next(numbers) == (70000 if there[:1] == "7" else 34567 + IDS_RESERVED)
+
+
 def test_a_host_with_recorded_jobs_keeps_them(lbctl, host, tmp_path):
     has_run(host, "cc")
     lbctl("backup", tmp_path / "b.tar")

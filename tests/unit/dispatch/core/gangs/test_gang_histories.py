@@ -273,6 +273,7 @@ class History(Account):
                 self.life.release(row.job.id, *self.when)
             return
         for one in held:
+            one.crashes = one.evicted = 0
             self.comes_again(one)
         self.told(self.life.release(row.job.id, *self.when))
 

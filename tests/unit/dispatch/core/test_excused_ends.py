@@ -1,0 +1,79 @@
+"""No host has a job begin without end by saying of each attempt that its end is nobody's fault."""
+
+import pytest
+
+from lbd.dispatch.core.records import Begin, Cause, Changed, Ending, Fate
+from lbd.model import REQUEUE, Closed
+from tests.unit.dispatch.core.test_lifecycle import H1, Table
+
+# H1 says of each attempt what makes its job begin again, and counts as no crash
+LIES = {
+    "its owner is back": Ending(Cause.EVICTED, reason="its owner is back"),
+    "it was requeued, which nobody asked for": Ending(Cause.SIGNALLED, 143, stop_reason=REQUEUE),
+    "it is shut down": Ending(Cause.LOST, reason="shut down"),
+    "it was cut off, without a cutoff": Ending(Cause.CUT, 137, 9),
+}
+
+
+def begun_in_an_hour(table, lie, ending):
+    """How many attempts of a job H1 begins in an hour in which it says this of each at once."""
+    count, actions = 0, table.submit("1", only=H1)
+    for _ in range(3600):
+        for _ in range(100):  # as often as it likes
+            begins = [one for one in actions if isinstance(one, Begin)]
+            if not begins:
+                break
+            count += 1
+            (begin,) = begins
+            table.life.begun(begin.host, begin.job, begin.attempt)
+            if lie == "it is shut down":
+                table.life.host_gone(H1, *table.when, Closed.STOPPING)
+            actions = table.ended(begin, ending)
+            actions += table.life.host_is(table.slots, *table.when)
+        table.now_s += 1.0
+        actions = table.life.tick(*table.when)
+    return count
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_host_that_gives_a_job_back_again_and_again_gets_it_less_and_less_often(lie):
+    table = Table()
+    table.slots = table.life.hosts.known[H1].slots
+    count = begun_in_an_hour(table, lie, LIES[lie])
+    assert 5 <= count < 20, "those of the first moment, then after 10 s, 20 s, and so on"
+
+
+def test_meanwhile_the_job_runs_elsewhere():
+    table = Table(crash_limit=1)
+    begins = [table.begin("1")]
+    for _ in range(2):
+        _, begin, _ = table.ended(begins[-1], LIES["its owner is back"])
+        begins.append(begin)
+    assert begins[2].host != begins[1].host
+
+
+def test_in_the_end_it_is_held_with_the_reason_until_somebody_releases_it():
+    table = Table(attempts_max=3)
+    begin = table.begin("1", only=H1)
+    for _ in range(2):
+        _, begin, _ = table.ended(begin, LIES["its owner is back"])
+    changed, *_ = table.ended(begin, LIES["its owner is back"])
+    assert isinstance(changed, Changed)
+    assert changed.fate is Fate.EVICTED
+    assert changed.reason == "held: its hosts gave it back 3 times, the last one was h1"
+    (again,) = [one for one in table.life.release(begin.job, *table.when) if isinstance(one, Begin)]
+    changed, again, _ = table.ended(again, LIES["its owner is back"])
+    assert isinstance(again, Begin), "it counts from the beginning"
+
+
+def test_a_pause_between_two_losses_does_not_have_them_forgotten():
+    """A host that refuses for lack of files between losses had its job begin without end."""
+    table = Table(crash_limit=2, aside_s=1.0)
+    lost, away = Ending(Cause.LOST, reason="lost"), Ending(Cause.LOST, reason="no files")
+    begin = table.begin("1", only=H1)
+    _, begin, _ = table.ended(begin, lost)
+    table.life.refused(begin.host, begin.job, begin.attempt, "files", away, *table.when)
+    table.now_s = 5.0
+    (begin,) = [one for one in table.life.tick(*table.when) if isinstance(one, Begin)]
+    changed, *_ = table.ended(begin, lost)
+    assert (changed.crashes, changed.reason) == (2, "held: its attempts were lost 2 times (lost)")
