@@ -61,7 +61,7 @@ def learnt(counts: Sequence[int], prior: OnOff, weight: float) -> OnOff:
     off, left, on, stayed = counts
     p01 = (left + weight * prior.p01) / (off + weight)
     p11 = (stayed + weight * prior.p11) / (on + weight)
-    return OnOff(min(1.0, p01), min(1.0, p11))  # guards against rounding
+    return OnOff(p01, p11)
 
 
 @dataclass(slots=True)

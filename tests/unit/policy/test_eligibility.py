@@ -119,7 +119,14 @@ def test_a_dozen_short_runs_in_a_build_change_nothing(share):
         assert judge_learnt(known, T_S, 0.0).leaves
 
 
+def test_a_dozen_contrary_runs_do_not_convince_yet():
+    known = after([50.0] * 40 + [0.01] * (CONVINCING - 1))
+    assert known.mean_s > 1.0
+    assert learn(known, 0.01, T_S, 99.0).mean_s == 0.01
+
+
 def test_a_command_is_known_after_one_run():
+    assert not judge_learnt(Known(), T_S, 0.0).leaves
     assert (judge_learnt(Known(), T_S, 0.0).reason, judge_learnt(Known(), T_S, 0.0).measure) == (
         "new", True,
     )  # fmt: skip

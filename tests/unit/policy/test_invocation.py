@@ -35,6 +35,7 @@ KEYS = {
     "python -IS gen.py": "python gen.py",
     "python -WX gen.py": "python gen.py",
     "python -u gen.py x": "python gen.py",
+    "python --check gen.py": "python gen.py",
     "python -W": "python -",
     "python": "python -",
     "python - x": "python -",

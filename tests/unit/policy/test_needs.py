@@ -193,7 +193,8 @@ GIB = 1 << 30
 @pytest.mark.parametrize(
     ("learnt", "limit", "counted"),
     [
-        (0, 0, 0), (200 << 20, 0, 0), (GIB, 0, GIB), (GIB + 1, 0, GIB + GIB // 4),
+        (0, 0, 0), ((256 << 20) - 1, 0, 0), (256 << 20, 0, 256 << 20), (GIB, 0, GIB),
+        (GIB + 1, 0, GIB + GIB // 4),
         (3 * GIB - 1, 0, 3 * GIB), (8 * GIB, 2 * GIB, 2 * GIB), (GIB, 2 * GIB, GIB),
         ((1 << 63) - 1, 0, (1 << 63) - 1),
     ],

@@ -174,7 +174,9 @@ def test_candidates_come_best_first_with_reasons_for_exclusion():
 
 def test_a_candidate_shows_the_age_of_its_load_which_is_never_negative():
     seen = view({"h1": 2.0, "h2": 0.5}, params=PARAMS)
-    for now_s, age_s in ((7.0, 7.0), (0.0, 0.0), (-1.0, 0.0)):
+    for host in seen.hosts.values():
+        host.sampled_at_s = 2.0
+    for now_s, age_s in ((7.0, 5.0), (2.0, 0.0), (1.0, 0.0)):
         seen.now_s = now_s
         assert {c.age_s for c in ranked(request(), seen)} == {age_s}
 

@@ -4,10 +4,13 @@ import math
 from random import Random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lbd.policy.wait_or_migrate import (
     BETA,
     PRIOR,
+    PRIOR_STEPS,
     Move,
     Others,
     OwnerHistory,
@@ -16,6 +19,7 @@ from lbd.policy.wait_or_migrate import (
     decide_gang,
     free_within_s,
     is_best_moved,
+    learnt,
     outlook,
     patience,
     rest_s,
@@ -67,6 +71,14 @@ def test_probabilities_are_counted_by_hour_beside_a_prior():
     for hour in (-1, 168):
         with pytest.raises(ValueError, match="hour"):
             history.step(hour, True, True)
+
+
+@given(st.integers(0, 10**6), st.integers(0, 10**6), st.floats(0.0, 1.0), st.floats(0.0, 1.0))
+def test_what_is_learnt_is_a_chance(seen, never, p01, p11):
+    for off, left in ((seen, seen), (seen + never, seen)):
+        found = learnt((off, left, off, left), OnOff(p01, p11), PRIOR_STEPS)
+        assert 0.0 <= found.p01 <= 1.0
+        assert 0.0 <= found.p11 <= 1.0
 
 
 def test_the_length_of_stays():
