@@ -22,12 +22,12 @@ from lbd.console.reply import Json, answer_in, number, tables, text
 from lbd.errors import LbdError, Unavailable
 from lbd.launch.directory_look import find_program
 from lbd.launch.exec import exit_status_of
+from lbd.policy.ranking import as_low_as
 from lbd.policy.view import NO_SLOT
 from lbd.text.missing_program import why_not_run
 from lbd.text.placement_phrases import (
     TIMED,
     LoadsSeen,
-    as_low_as,
     why_not_here,
     why_placed,
 )

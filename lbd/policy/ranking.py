@@ -10,7 +10,7 @@ rather than making things worse here. Hosts with too little memory for the comma
 left out, ours too if another host has enough; where none has enough, the peak is ignored.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from heapq import nsmallest
 from math import inf
@@ -19,9 +19,10 @@ from random import Random
 
 from lbd.model import Candidate, HostId, Placement, PlacementRequest, Verdict
 from lbd.policy.view import NO_SLOT, Decision, HostView, Nowhere, View
-from lbd.text.placement_phrases import ALL_OTHERS_EXCLUDED, TIE
+from lbd.text.placement_phrases import ALL_OTHERS_EXCLUDED
 
 NO_HOST_HAS = "none has what it needs"
+TIE = 0.02  # loads this close are equal: smaller differences are sampling noise
 EXCLUDED = "excluded"
 MUST_LEAVE = "the command must leave"
 CANDIDATES = 16  # shown in an answer, best first
@@ -277,3 +278,14 @@ def candidate(host: HostView, view: View, request: PlacementRequest | None = Non
     why = (ruled_out(host, view, request) if request is not None else "") or host.why
     age_s = max(0.0, view.now_s - host.sampled_at_s)
     return Candidate(host.name, host.load, age_s, not why, why)
+
+
+def as_low_as(chosen: str, willing: Mapping[str, float | None]) -> tuple[str, ...]:
+    """Returns the other hosts whose load would be as low as that of the chosen one. `willing`: the
+    loads with the command of the hosts that it may leave for."""
+    load = willing.get(chosen)
+    if load is None:
+        return ()
+    known = ((name, other) for name, other in willing.items() if other is not None)
+    tied = (name for name, other in known if max(load, other) <= min(load, other) + TIE)
+    return tuple(name for name in tied if name != chosen)

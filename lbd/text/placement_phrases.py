@@ -1,11 +1,10 @@
 """Why a command runs where it does, as `lbrun -v` and `lbctl explain` say it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lbd.text.one_line import one_line
 
-TIE = 0.02  # loads this close are equal: smaller differences are sampling noise
 BELOW_THRESHOLD = "below-threshold"
 PLACED = "; placed: "  # between how a command ended and why it ran where it did
 PHRASES = {
@@ -53,17 +52,6 @@ class LoadsSeen:
     chosen_with_it: float | None = None
     here_with_it: float | None = None
     as_low: tuple[str, ...] = ()  # the other hosts among which one was picked at random
-
-
-def as_low_as(chosen: str, willing: Mapping[str, float | None]) -> tuple[str, ...]:
-    """Returns the other hosts whose load would be as low as that of the chosen one. `willing`: the
-    loads with the command of the hosts that it may leave for."""
-    load = willing.get(chosen)
-    if load is None:
-        return ()
-    known = ((name, other) for name, other in willing.items() if other is not None)
-    tied = (name for name, other in known if max(load, other) <= min(load, other) + TIE)
-    return tuple(name for name in tied if name != chosen)
 
 
 @dataclass(frozen=True, slots=True)

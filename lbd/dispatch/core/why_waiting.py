@@ -191,7 +191,7 @@ def stuck_reason(life: Lifecycle, job: JobId) -> str:
     if registered is None:
         return ""
     if not life.queues.hosts:
-        why = _nobody(life)
+        why = _nobody(life, math.inf)
         return why if is_taken_by_none(why) else ""
     if registered.line is not None or registered.host is not None:
         return ""

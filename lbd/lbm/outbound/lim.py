@@ -11,12 +11,12 @@ from lbd.lbm.core.jobs import Job
 from lbd.local.json_socket import Json, JsonClient, Refusal
 from lbd.local.starting import LOOK_S, returns
 from lbd.model import HostId, Needs, Verdict
+from lbd.policy.ranking import as_low_as
 from lbd.text.needs_words import needs_text
 from lbd.text.placement_phrases import (
     SAYS_LOADS,
     HostSeen,
     LoadsSeen,
-    as_low_as,
     hosts_seen,
     why_placed,
 )

@@ -146,6 +146,6 @@ async def test_a_dispatcher_that_has_just_started_blames_no_host(tmp_path):
             said.append((await world.jobs(user="ann")).jobs[0].reason)
     assert said == [
         "no host accepts jobs: none has connected yet, as the dispatcher has just started",
-        "no host accepts jobs: none has connected to the dispatcher",
+        "no host accepts jobs: none has connected since the dispatcher started",
     ]
     assert not any(map(is_taken_by_none, said))
