@@ -280,7 +280,8 @@ def say_owner(why: str) -> None:
 def standing(live: Live) -> Standing:
     gang, slots, needs = live.gang_hosts, live.slots, live.needs
     excluded = frozenset(map(HostId, live.request.excluded))
-    return Standing(live.id, live.moving_cost_s, live.is_movable, gang, slots, needs, excluded)
+    cost_s, is_movable, is_fixed = live.moving_cost_s, live.is_movable, live.is_fixed
+    return Standing(live.id, cost_s, is_movable, gang, slots, needs, excluded, is_fixed)
 
 
 def state_of(is_here: bool | None) -> str:
