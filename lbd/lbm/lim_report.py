@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from lbd.errors import LbdError
 from lbd.lbm.inbound.context import InboundContext
 from lbd.lbm.outbound.context import OutboundContext
-from lbd.lbm.owner.rules import time_of_day
+from lbd.process.boot_clock import time_of_day
 from lbd.model import Closed, Facts, HostId
 from lbd.process.wake_ups import until_next_s
 from lbd.text.closed_words import WORDS, drained_words

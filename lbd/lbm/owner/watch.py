@@ -22,7 +22,7 @@ from lbd.lbm.core.owner_book import OwnerBook, Standing, Verdict
 from lbd.lbm.core.owner_presence import Presence, Seen
 from lbd.lbm.inbound.context import InboundContext
 from lbd.lbm.inbound.executions import Live
-from lbd.lbm.owner.rules import time_of_day
+from lbd.process.boot_clock import time_of_day
 from lbd.load import process_table, procfs
 from lbd.load.input_devices import InputDevices
 from lbd.load.procfs import read_small
