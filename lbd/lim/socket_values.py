@@ -274,7 +274,11 @@ def drain_note(state: LimState, name: HostId) -> Json:
 def drained_there(state: LimState, name: HostId) -> str:
     """Who drained the host, since when and why, in words, as its LBM tells other hosts."""
     note = state.settings.drain_notes.get(name)
-    return drained_words(note.by, time_of_day(note.since), note.reason) if note else WORDS[Closed.DRAINED]
+    return (
+        drained_words(note.by, time_of_day(note.since), note.reason)
+        if note
+        else WORDS[Closed.DRAINED]
+    )
 
 
 def drains(settings: Settings) -> list[Json]:
