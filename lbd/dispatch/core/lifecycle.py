@@ -787,6 +787,7 @@ class Lifecycle:
 
     def _bar(self, live: Live, name: HostId) -> None:
         why = live.reason.partition(": ")[2]
+        live.forgot = live.forgot or len(live.refusals) == REFUSALS_KEPT
         live.refusals = (*live.refusals, (name, why))[-REFUSALS_KEPT:]
         barred = self.queues.registry[live.job.id].job.barred | {name}
         self.queues.bar(live.job.id, self.jobs.lists.shared(live.job.submission, barred))

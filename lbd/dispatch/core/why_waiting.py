@@ -277,9 +277,9 @@ def _obstacle(life: Lifecycle, live: Live, place: Place | None) -> str:
 
 
 def _by_whom(live: Live) -> str:
-    """Says who excluded the hosts of which no refusal is known: its user, unless it has had other
-    attempts."""
-    return BY_USER_OR_HOST if live.attempt > len(live.refusals) else BY_USER
+    """Says who excluded the hosts of which no refusal is known: its user, unless others may be
+    forgotten."""
+    return BY_USER_OR_HOST if live.forgot else BY_USER
 
 
 def _excluded(live: Live, hosts: Mapping[HostId, Server]) -> str:

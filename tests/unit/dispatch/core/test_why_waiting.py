@@ -127,7 +127,9 @@ def test_hosts_that_its_user_excluded_are_named_when_it_waits_for_the_others():
     submit(life, "4", barred=frozenset({HostId("h1"), HostId("h3"), HostId("h9")}))
     said = "next, as soon as a slot is free on h2; h1, h3: excluded (-x)"
     assert reason(life, "4") == said
-    life.jobs.keep(replace(life.jobs[JobId("4")], attempt=1))
+    life.jobs.keep(replace(life.jobs[JobId("4")], attempt=1))  # it may have been requeued
+    assert reason(life, "4") == said
+    life.jobs.keep(replace(life.jobs[JobId("4")], forgot=True))
     assert reason(life, "4") == said.replace("-x", "-x, or it could not begin there")
 
 
