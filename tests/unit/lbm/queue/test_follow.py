@@ -12,6 +12,7 @@ from lbd.lbm.queue.follow import FollowedJobs, begin_text
 from lbd.lbm.queue.shown_output import Patience
 from lbd.lbm.session.queue_json import why_no_output
 from lbd.lbm.session.queue_questions import shown_of
+from lbd.local import client_tags as tags
 from lbd.net.gen import dispatch_pb2 as pb
 
 
@@ -212,3 +213,23 @@ async def test_who_does_not_read_and_goes_away_leaves_nothing_behind():
     gc.collect()
     await asyncio.sleep(0)
     assert queue.open == 0
+
+
+@pytest.mark.parametrize("are_wanted", [True, False])
+async def test_a_suspended_job_is_said_to_be_suspended_and_to_go_on(are_wanted):
+    """It was said to wait, and never to go on."""
+    told = []
+
+    async def send(tag, data):
+        told.append((tag, data.decode()))
+
+    followed = FollowedJobs(Queue(), None, "ann", 1000, "7", "7", send, "")
+    followed.pauses.are_wanted = are_wanted
+    why = "h2's owner has been back since 19:21"
+    for state, reason in (
+        ("running", ""), ("suspended", why), ("suspended", f"{why}; moving"), ("running", ""),
+    ):  # fmt: skip
+        job = pb.JobInfo(id=7, state=state, attempt=1, host="h2", reason=reason)
+        await followed._heard(job)
+    said = [(tags.WARN, f"h2: suspended: {why}"), (tags.WARN, "h2: goes on")]
+    assert told == said * are_wanted
