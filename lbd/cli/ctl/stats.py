@@ -125,11 +125,9 @@ def said_of(span_s: float, now_s: float, until: float) -> str:
     """Returns when the jobs ended, in words."""
     if until == now_s:
         return f"within {duration_text(span_s)}"
-    ends = [datetime.fromtimestamp(at) for at in (now_s - span_s, until)]
-    for form in ("%Y-%m-%d %H:%M", "%Y-%m-%d %H:%M:%S"):
-        since, before = (f"{end:{form}}" for end in ends)
-        if since != before:
-            break
+    ends = [datetime.fromtimestamp(round(at)) for at in (now_s - span_s, until)]
+    form = "%Y-%m-%d %H:%M:%S" if any(end.second for end in ends) else "%Y-%m-%d %H:%M"
+    since, before = (f"{end:{form}}" for end in ends)
     return f"from {since} until {before}"
 
 

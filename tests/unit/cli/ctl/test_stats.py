@@ -89,6 +89,10 @@ def test_for_figures_until_a_time_the_hosts_are_asked_for_that_time(daemon, caps
     assert lbctl.main(["stats", *span]) == 0
     ended = "that ended from 2026-01-01 09:38:00 until 2026-01-01 09:38:07"
     assert ended in capsys.readouterr().out  # without seconds, all such tables had one heading
+    span = ["--since", "2026-01-01T09:00:44", "--until", "2026-01-01T09:01:00"]
+    assert lbctl.main(["stats", *span]) == 0
+    ended = "that ended from 2026-01-01 09:00:44 until 2026-01-01 09:01:00"
+    assert ended in capsys.readouterr().out  # they were dropped if the minutes differ
     assert lbctl.main(["stats", "--since", "2026-01-02", "--until", "2026-01-01"]) == 2
     assert "--since is later than --until" in capsys.readouterr().err
 
