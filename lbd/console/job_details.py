@@ -154,12 +154,22 @@ def detail_lines(one: Json, clock: Clock) -> list[str]:
         said = signal_line(whole(one, "signal"), whole(one, "exit_status"), reason)
         lines += [said] if said else []
     lines += outlook_lines(one, clock)
-    if truth := truth_phrase(one):
+    if truth := truth_phrase(one) or waited_before_its_attempts(one):
         lines.append(f"waited   {truth}")
     lines += time_lines(one, clock)
     if known := table(one, "speedup"):
         lines.append(f"speedup  {speedup_phrase(known)}")
     return lines + given_lines(one) + target_lines(one, clock)
+
+
+def waited_before_its_attempts(one: Json) -> str:
+    """Returns how long a job with several attempts waited for the first that began; "" if none has
+    or they are not known."""
+    begun = [number(attempt, "started") for attempt in tables(one, "attempts")]
+    known = [at for at in begun if not math.isnan(at)]
+    if not known or text(one, "array"):  # these are its first task's
+        return ""
+    return shown_duration(max(0.0, min(known) - number(one, "submitted")))
 
 
 def outlook_lines(one: Json, clock: Clock) -> list[str]:

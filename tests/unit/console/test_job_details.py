@@ -93,6 +93,22 @@ def test_the_prediction_at_submission_is_compared_with_what_happened(known, said
     assert found == [f"waited   {said}"] * (said is not None)
 
 
+@pytest.mark.parametrize(
+    ("attempts", "said"),
+    [
+        ([{"started": None}, {"started": 1627.0}], ["waited   10m27s"]),  # refused at first
+        ([{"started": 1072.0}, {"started": 1627.0}], ["waited   1m12s"]),
+        ([{"started": None}, {"started": None}], []),
+        ([], []),
+    ],
+)
+def test_of_a_job_with_several_attempts_it_is_said_how_long_it_waited_for_the_first(attempts, said):
+    """It was not said of those that were refused, or begun more than once."""
+    job = {**JOB, "submitted": 1000.0, "started": 1627.0, "attempt": 2, "attempts": attempts}
+    lines = detail_lines(job, Clock(2000.0, utc=True))
+    assert [line for line in lines if line.startswith("waited")] == said
+
+
 def test_a_reason_that_only_repeats_the_state_is_left_out():
     job = {**JOB, "state": "cancelled", "reason": "cancelled"}
     assert not [line for line in detail_lines(job, Clock(2000.0)) if line.startswith("reason")]
