@@ -8,7 +8,7 @@ from lbd.dispatch.core.outlook.places import Place
 from lbd.dispatch.core.queues import Queues
 from lbd.dispatch.core.records import Lease, Live
 from lbd.dispatch.core.servers import Server
-from lbd.model import CANCEL, HostId, JobId
+from lbd.model import CANCEL, STOPPED, HostId, JobId
 from lbd.policy.needs import needed, part_of, taken_by_others
 from lbd.text.closed_words import OUT_OF_CONTACT, closed_words, counted_reasons
 from lbd.text.job_phrases import (
@@ -49,6 +49,8 @@ def waiting_reason(
     obstacle = _gang_obstacle(life, live, time_of) if live.job.gang else ""
     obstacle = obstacle or _obstacle(life, live, place)
     reason = "" if _says(obstacle, live.reason) else live.reason
+    if obstacle and reason.endswith(f" {STOPPED}"):
+        reason = f"its last attempt ended when {reason}"
     return "; ".join(filter(None, (obstacle, reason)))
 
 
@@ -232,6 +234,7 @@ def _obstacle(life: Lifecycle, live: Live, place: Place | None) -> str:
                     return f"it may run only on {only} (-H), which accepts no jobs now: {why}"
                 is_away = known.more or f"is {OUT_OF_CONTACT}"
                 then = f"it begins {'again ' if live.attempt else ''}when {only} is back"
+                then += " and no longer drained" if known.was_drained else ""
                 return f"it may run only on {only} (-H): {only} {is_away}; {then}"
             return f"no host named {only} is known; it starts if one joins"
         away = list(_away(life, live.job))
