@@ -14,7 +14,7 @@ from lbd.console.reply import Json, number, table, tables, text, texts, whole
 from lbd.model import ENDED_NAMES
 from lbd.policy.needs import is_size
 from lbd.text.array_phrases import INTERRUPTING, FailedTask, end_line, ended_of, failed_in, named
-from lbd.text.job_phrases import CANNOT_OPEN
+from lbd.text.job_phrases import CANNOT_OPEN, CONTACT_WITH
 from lbd.text.one_line import one_line
 from lbd.text.units import duration_text
 from lbd.theory.speedup_fit import MOST_PARALLELISM, MOST_SIGMA
@@ -276,13 +276,15 @@ def needs_phrase(needs: Json) -> str:
 def attempt_row(attempt: Json, clock: Clock) -> tuple[str, ...]:
     started, finished = number(attempt, "started"), number(attempt, "finished")
     end = clock.now_s if math.isnan(finished) else finished
+    # One that nobody has seen end has an end on record when its host's silence had lasted too long.
+    at_most = "≤" if text(attempt, "reason").startswith(CONTACT_WITH) else ""
     return (
         text(attempt, "number"),
         text(attempt, "host"),
         text(attempt, "tier"),
         text(attempt, "state"),
         clock.time_of_day(started),
-        figures.duration(end - started),
+        at_most + figures.duration(end - started),
         figures.duration(number(attempt, "cpu_s")),
         text(attempt, "exit_status"),
         text(attempt, "reason"),

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from lbd.console.figures import Clock
-from lbd.console.job_details import array_lines, detail_lines
+from lbd.console.job_details import array_lines, attempt_row, detail_lines
 from lbd.text.job_phrases import LAUNCHER
 from tests.unit.cli.canned import JOB
 
@@ -220,3 +220,16 @@ def test_a_number_that_is_none_is_not_shown(number):
     assert not [
         line for line in detail_lines(job, Clock(2000.0)) if line.startswith(("limits", "begins"))
     ]
+
+
+@pytest.mark.parametrize(
+    ("reason", "ran"),
+    [
+        ("contact with h2 was lost; the job begins again", "≤32s"),
+        ("h2 was stopped; the job begins again", "32s"),
+    ],
+)
+def test_an_attempt_whose_end_nobody_saw_ran_at_most_until_it_was_given_up(reason, ran):
+    """It had run for 4 s when its host died."""
+    attempt = {"number": 1, "host": "h2", "state": "lost", "started": 100.0, "finished": 132.0}
+    assert attempt_row({**attempt, "reason": reason}, Clock(2000.0))[5] == ran
