@@ -14,7 +14,7 @@ from lbd.console.reply import Json, number, table, tables, text, texts, whole
 from lbd.model import ENDED_NAMES
 from lbd.policy.needs import is_size
 from lbd.text.array_phrases import INTERRUPTING, FailedTask, end_line, ended_of, failed_in, named
-from lbd.text.job_phrases import CANNOT_OPEN
+from lbd.text.job_phrases import CANNOT_OPEN, CONTACT_WITH
 from lbd.text.one_line import one_line
 from lbd.text.units import duration_text
 from lbd.theory.speedup_fit import MOST_PARALLELISM, MOST_SIGMA
@@ -154,12 +154,22 @@ def detail_lines(one: Json, clock: Clock) -> list[str]:
         said = signal_line(whole(one, "signal"), whole(one, "exit_status"), reason)
         lines += [said] if said else []
     lines += outlook_lines(one, clock)
-    if truth := truth_phrase(one):
+    if truth := truth_phrase(one) or waited_before_its_attempts(one):
         lines.append(f"waited   {truth}")
     lines += time_lines(one, clock)
     if known := table(one, "speedup"):
         lines.append(f"speedup  {speedup_phrase(known)}")
     return lines + given_lines(one) + target_lines(one, clock)
+
+
+def waited_before_its_attempts(one: Json) -> str:
+    """Returns how long a job with several attempts waited for the first that began; "" if none has
+    or they are not known."""
+    begun = [number(attempt, "started") for attempt in tables(one, "attempts")]
+    known = [at for at in begun if not math.isnan(at)]
+    if not known or text(one, "array"):  # these are its first task's
+        return ""
+    return shown_duration(max(0.0, min(known) - number(one, "submitted")))
 
 
 def outlook_lines(one: Json, clock: Clock) -> list[str]:
@@ -267,13 +277,15 @@ def needs_phrase(needs: Json) -> str:
 def attempt_row(attempt: Json, clock: Clock) -> tuple[str, ...]:
     started, finished = number(attempt, "started"), number(attempt, "finished")
     end = clock.now_s if math.isnan(finished) else finished
+    # One that nobody has seen end has an end on record when its host's silence had lasted too long.
+    at_most = "≤" if text(attempt, "reason").startswith(CONTACT_WITH) else ""
     return (
         text(attempt, "number"),
         text(attempt, "host"),
         text(attempt, "tier"),
         text(attempt, "state"),
         clock.time_of_day(started),
-        figures.duration(end - started),
+        at_most + figures.duration(end - started),
         figures.duration(number(attempt, "cpu_s")),
         text(attempt, "exit_status"),
         text(attempt, "reason"),

@@ -66,6 +66,6 @@ class Revival:
             queued = queued_job(row, estimate_s, from_start=True, by_uid=dispatcher.by_uid)
             if not row.command:
                 queued = queued._replace(command=self._names.get(row.submission, 0))
-            live = Live(queued, row.attempt, requeued=time.time())
+            live = Live(queued, row.attempt, requeued=time.time(), forgot=row.attempt > 0)
             actions += dispatcher.life.revived(live, clock_s(), dispatcher.rng)
         return actions

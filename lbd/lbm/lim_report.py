@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from lbd.errors import LbdError
 from lbd.lbm.inbound.context import InboundContext
 from lbd.lbm.outbound.context import OutboundContext
-from lbd.lbm.owner.rules import time_of_day
 from lbd.model import Closed, Facts, HostId
+from lbd.process.boot_clock import time_of_day
 from lbd.process.wake_ups import until_next_s
 from lbd.text.closed_words import WORDS, drained_words
 from lbd.text.needs_words import facts_fields, read_facts_fields

@@ -29,7 +29,7 @@ from lbd.local.caller import Caller, caller_name
 from lbd.local.json_socket import HEARD, Connection, Json, Refusal
 from lbd.model import Closed, HostId, HostState, JobId, PlacementRequest
 from lbd.net.lim_network import Traffic
-from lbd.policy.ranking import EXCLUDED
+from lbd.policy.ranking import EXCLUDED, MUST_LEAVE
 from lbd.policy.view import Nowhere
 from lbd.process.job_log import RECENT, JobLog
 from lbd.process.own_figures import OwnFigures
@@ -43,6 +43,8 @@ PEER_TIMEOUT_S = 2.0  # for another LIM to confirm a drain or to answer the doct
 CONFIRM_AGAIN_S = 0.1  # between two checks whether a host has the new settings
 CHECKED_S = 2 * PEER_TIMEOUT_S  # for how long the hosts' answers serve everyone who asks for them
 RETURN_S_MAX = 600.0
+LEFT_OUT = "", EXCLUDED, MUST_LEAVE
+DRAINED = HostState.DRAINED.value
 WHYS_SHOWN = 4  # hosts for which a refusal says why they are unsuitable
 
 
@@ -155,17 +157,21 @@ class Operations:
                     raise
 
     def _nowhere(self, decision: Nowhere, dry: bool) -> NoReturn:
-        """Explains why some hosts, or with --explain all, are unsuitable; leaves out those the
-        caller excluded."""
-        unsuitable = [one for one in decision.candidates if one.why not in ("", EXCLUDED)]
+        """Explains why some hosts, or with --explain all, are unsuitable; leaves out those that
+        the caller excluded, and this one if the command must leave it."""
+        unsuitable = [one for one in decision.candidates if one.why not in LEFT_OUT]
         whys = [
-            f"{one.name}: {one.why}"
+            f"{one.name}: "
+            f"{r.drained_there(self._state, one.name) if one.why == DRAINED else one.why}"
             for one in sorted(unsuitable, key=lambda one: in_order(one.name))
         ]
         if not dry and len(whys) > WHYS_SHOWN:
             whys[WHYS_SHOWN:] = ["… (lbrun --explain lists all)"]
         listed = f" ({', '.join(whys)})" if whys else ""
-        raise Refusal(f"{decision.reason}{listed}", "unavailable")
+        reason = decision.reason
+        if reason.endswith(f": {DRAINED}"):  # this host, named by -H
+            reason = reason.removesuffix(DRAINED) + r.drained_there(self._state, self._state.me)
+        raise Refusal(f"{reason}{listed}", "unavailable")
 
     async def _lbm(self, request: Json, caller: Caller) -> Json:
         self._only_daemon(caller)

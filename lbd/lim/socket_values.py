@@ -26,6 +26,8 @@ from lbd.model import (
     Placement,
     PlacementRequest,
 )
+from lbd.process.boot_clock import time_of_day
+from lbd.text.closed_words import WORDS, drained_words
 from lbd.text.needs_words import facts_fields, read_facts_fields, read_needs_text
 from lbd.text.one_line import one_line
 from lbd.text.spelling import nearest
@@ -267,6 +269,16 @@ def drain_note(state: LimState, name: HostId) -> Json:
     if note is None:
         return {"reason": "", "by": "", "since": None}
     return {"reason": note.reason, "by": note.by, "since": note.since}
+
+
+def drained_there(state: LimState, name: HostId) -> str:
+    """Who drained the host, since when and why, in words, as its LBM tells other hosts."""
+    note = state.settings.drain_notes.get(name)
+    return (
+        drained_words(note.by, time_of_day(note.since), note.reason)
+        if note
+        else WORDS[Closed.DRAINED]
+    )
 
 
 def drains(settings: Settings) -> list[Json]:

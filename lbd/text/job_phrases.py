@@ -7,6 +7,7 @@ from lbd.text.one_line import one_line
 WORD_CHARS_MAX = 80
 NOT_HEARD_OF = "not heard of for"  # begins the reason of a running job whose host is silent
 MAY_STILL_RUN = "may still run on"  # likewise, if its host is heard but does not report the job
+CONTACT_WITH = "contact with "  # begins the reason of an attempt whose end nobody has seen
 HELD = "held"  # begins the reason of a pending job that waits to be released
 HELD_FOR_A_WHILE = "held for a while: "  # of one that is tried again later, without a release
 STARTING = "starting on "  # begins the reason of a job that waits for nothing more

@@ -98,7 +98,7 @@ def drain(daemons: Daemons, options: argparse.Namespace) -> int:
     elif typed:
         run = "1 command typed on it runs" if typed == 1 else f"{typed} commands typed on it run"
         put(f"{host} is drained, and no {OF_OTHERS} is left there; "
-            f"{run} on, there or elsewhere: lbctl jobs")  # fmt: skip
+            f"{run} on, there or elsewhere: {shown_by(host)}")  # fmt: skip
     else:
         put(f"{host} is drained" + (" and empty" if options.wait else ": it gets no new jobs"))
     return 1 if left else 0
@@ -109,6 +109,12 @@ OF_OTHERS = "job of the queue or of another host"
 
 def jobs_there(left: int) -> str:
     return f"1 {OF_OTHERS}" if left == 1 else f"{left} jobs of the queue or of other hosts"
+
+
+def shown_by(host: str, only: str = "") -> str:
+    """Returns the command that lists all that is meant. Elsewhere commands typed on the host are
+    hidden, unless its admin.hosts names the other one."""
+    return f"lbctl jobs{only}, as root on {host}"
 
 
 def wait_until_empty(daemons: Daemons, host: str, timeout_s: float) -> tuple[int, int]:
@@ -127,7 +133,7 @@ def wait_until_empty(daemons: Daemons, host: str, timeout_s: float) -> tuple[int
         if left and waited_s > SILENT_S and not said:
             said = True
             say(f"{host} is drained; waiting for {jobs_there(left)} there: "
-                f"lbctl jobs --host {host}")  # fmt: skip
+                f"{shown_by(host, f' --host {host}')}")  # fmt: skip
         time.sleep(POLL_S)
 
 

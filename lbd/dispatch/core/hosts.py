@@ -60,6 +60,7 @@ class KnownHost:
     slots: HostSlots | None = None
     closed: Closed | None = None
     more: str = ""  # details of `closed` for people, as in `closed_words`
+    was_drained: bool = False  # when it was last heard of
     failures: int = 0  # in a row
     aside_s: float = 0.0  # the last pause; 0: none yet
     aside_until_s: float | None = None
@@ -78,7 +79,7 @@ class HostTable:
     def heard(self, host: HostSlots) -> bool:
         """Returns whether the host may be given jobs now."""
         known = self.known.setdefault(host.name, KnownHost())
-        known.slots, known.closed, known.more = host, None, ""
+        known.slots, known.closed, known.more, known.was_drained = host, None, "", False
         return known.aside_until_s is None
 
     def heard_s(self, name: HostId) -> float:
@@ -125,6 +126,8 @@ class HostTable:
         if closed is None and self.is_stopped(name):
             more = STOPPED  # it said so
         known.slots, known.closed, known.more = None, closed, more
+        if closed not in (None, Closed.STOPPING):  # else it says nothing new
+            known.was_drained = closed is Closed.DRAINED
 
     def is_stopped(self, name: HostId) -> bool:
         """Whether the host said that it is shut down, and has not come back."""

@@ -82,7 +82,7 @@ from lbd.dispatch.core.retry import (
 from lbd.dispatch.core.shares import Rules
 from lbd.errors import Inapplicable, LbdError
 from lbd.model import CANCEL, DISBAND, REGROUP, REQUEUE, Closed, HostId, JobId, JobState
-from lbd.text.job_phrases import HELD_FOR_A_WHILE
+from lbd.text.job_phrases import CONTACT_WITH, HELD_FOR_A_WHILE
 
 KILL, TERM = 9, 15
 UNASKED = "its host began it before its gang was whole"
@@ -575,7 +575,7 @@ class Lifecycle:
         for live in [live for live in self.leased.values() if live.lease]:
             assert live.lease is not None
             if now_s >= live.lease.until_s:
-                what = f"contact with {live.lease.host} was lost"
+                what = f"{CONTACT_WITH}{live.lease.host} was lost"
                 actions += self._over(live, Ending(Cause.LOST, reason=what), now_s, rng)
         for job, hosts in self.bars.over(now_s, LOOKS_MAX):
             actions += self._unbarred(self._live(job), hosts, now_s, rng)
@@ -819,6 +819,7 @@ class Lifecycle:
 
     def _bar(self, live: Live, name: HostId) -> None:
         why = live.reason.partition(": ")[2]
+        live.forgot = live.forgot or len(live.refusals) == REFUSALS_KEPT
         live.refusals = (*live.refusals, (name, why))[-REFUSALS_KEPT:]
         barred = self.queues.registry[live.job.id].job.barred | {name}
         self.queues.bar(live.job.id, self.jobs.lists.shared(live.job.submission, barred))

@@ -97,6 +97,7 @@ class Live:
     # hosts that its job is barred from only temporarily
     barred_now: frozenset[HostId] = frozenset()
     refusals: tuple[tuple[HostId, str], ...] = ()  # why the last few hosts barred it, if known
+    forgot: bool = False  # other hosts may have barred it of which no refusal is kept
     ran_tier: int = 0  # tier of the last attempt; the job's own tier is where it would start
     # the last attempt that was over, not counting refused ones, and a Cause or Fate; 0: none
     over: tuple[int, str] = (0, "")

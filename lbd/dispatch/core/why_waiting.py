@@ -9,7 +9,7 @@ from lbd.dispatch.core.outlook.places import Place
 from lbd.dispatch.core.queues import Queues
 from lbd.dispatch.core.records import Lease, Live
 from lbd.dispatch.core.servers import Server
-from lbd.model import CANCEL, HostId, JobId
+from lbd.model import CANCEL, STOPPED, HostId, JobId
 from lbd.policy.needs import needed, part_of, taken_by_others
 from lbd.text.closed_words import OUT_OF_CONTACT, closed_words, counted_reasons
 from lbd.text.job_phrases import (
@@ -50,6 +50,8 @@ def waiting_reason(
     obstacle = _gang_obstacle(life, live, time_of) if live.job.gang else ""
     obstacle = obstacle or _obstacle(life, live, place, now_s)
     reason = "" if _says(obstacle, live.reason) else live.reason
+    if obstacle and reason.endswith(f" {STOPPED}"):
+        reason = f"its last attempt ended when {reason}"
     return "; ".join(filter(None, (obstacle, reason)))
 
 
@@ -235,6 +237,7 @@ def _obstacle(life: Lifecycle, live: Live, place: Place | None, now_s: float) ->
                     return f"it may run only on {only} (-H), which accepts no jobs now: {why}"
                 is_away = known.more or f"is {OUT_OF_CONTACT}"
                 then = f"it begins {'again ' if live.attempt else ''}when {only} is back"
+                then += " and no longer drained" if known.was_drained else ""
                 return f"it may run only on {only} (-H): {only} {is_away}; {then}"
             return f"no host named {only} is known; it starts if one joins"
         away = list(_away(life, live.job))
@@ -280,9 +283,9 @@ def _obstacle(life: Lifecycle, live: Live, place: Place | None, now_s: float) ->
 
 
 def _by_whom(live: Live) -> str:
-    """Says who excluded the hosts of which no refusal is known: its user, unless it has had other
-    attempts."""
-    return BY_USER_OR_HOST if live.attempt > len(live.refusals) else BY_USER
+    """Says who excluded the hosts of which no refusal is known: its user, unless others may be
+    forgotten."""
+    return BY_USER_OR_HOST if live.forgot else BY_USER
 
 
 def _excluded(live: Live, hosts: Mapping[HostId, Server]) -> str:

@@ -141,7 +141,7 @@ class Rules:
                 f"no new commands above {most:g} % (admission.memory_pressure)"
             )
         if conditions.owner:
-            return Closed.OWNER, f"this host's owner is back: {conditions.owner}"
+            return Closed.OWNER, f"its owner is back: {conditions.owner}"
         return None, ""
 
 

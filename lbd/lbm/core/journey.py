@@ -184,8 +184,7 @@ class Journey:
             case e.ContactLost(reason), (
                 JourneyPhase.CONNECTING | JourneyPhase.STARTING | JourneyPhase.RUNNING
             ):
-                why = f"{reason}; it may have run in part and is not run again"
-                return self._fail(why, "lost")
+                return self._fail(f"{reason}; {self._may_have_run}", "lost")
             case e.Ended(), JourneyPhase.RUNNING:
                 return self._has_ended(event, now_s)
             case e.Fetched(trouble), JourneyPhase.FETCHING:
@@ -427,6 +426,13 @@ class Journey:
         if not is_named:
             return [*actions, *self._retry(now_s)]
         return [*actions, *self._fail(answer.advice, "refused", answer.status, host)]
+
+    @property
+    def _may_have_run(self) -> str:
+        """What is known of a command of whose host nothing is heard any more."""
+        if self.phase is JourneyPhase.RUNNING:
+            return "it may have run in part and is not run again"
+        return "it had not begun there as far as is known, but may have, so it is not run again"
 
     def _retry(self, now_s: float) -> list[Action]:
         self.phase = JourneyPhase.LOOKING

@@ -198,7 +198,7 @@ class Search:
     def why_nobody(self, reason: str) -> Failure:
         """Returns how a command ends that no host can take. `reason`: why, from the LIM."""
         if self.eviction.host:
-            return Failure(reason)
+            return Failure(self._why_not_moved(reason))
         if self.refusals and self.demands.mode != "auto":
             return failure_of(self.refusals)
         if reason == ALL_OTHERS_EXCLUDED and self.left_out and not self.demands.excluded:
@@ -206,6 +206,17 @@ class Search:
         given = as_excluded(reason, self.demands.excluded)
         why = "; ".join(filter(None, (given, self.left_out)))
         return Failure(why, NOT_FOUND if self.lacks_program else LBRUN_FAILED)
+
+    def _why_not_moved(self, reason: str) -> str:
+        """`reason`: why no host can take an evicted command, from the LIM. The host that it must
+        leave is left out of the question, and nobody has excluded it."""
+        if reason != ALL_OTHERS_EXCLUDED:
+            return reason
+        excluded = self.demands.excluded
+        user = f"-x: {names_shown(list(excluded))}" if excluded else ""
+        but = "; ".join(filter(None, (user, self.left_out)))
+        none = f"no other is left ({but})" if but else "there is no other"
+        return f"{none}, and it does not return to {self.bounds.own}, where it was typed"
 
     def refused(self, host: HostId, answer: Refused) -> None:
         self.refusals.append((host, answer))

@@ -56,7 +56,9 @@ KEPT = 500  # interrupted commands, for `lbctl advise`
 STANDING_MAX = 1000
 VERSION = 1
 RULES: Mapping[str, Rule] = {"work": "work", "threshold": "threshold", "myopic": "myopic"}
-UNMOVABLE = "not restartable: waiting until the owner leaves"
+UNTIL_GONE = "waiting until the owner leaves"
+TOUCHED = f"it is not moved, as it has read input or shown output: {UNTIL_GONE}"
+FIXED = f"it is not moved (-H, --no-restart, or a terminal or files of its own): {UNTIL_GONE}"
 NOWHERE = "no other host would take it: waiting"
 GANG_NOWHERE = "other hosts have no room for these tasks: waiting"
 GANG_HOSTS_COUNTED = 20  # of one gang: more would take long, and give the same answer
@@ -77,6 +79,7 @@ class Standing:
     slots: int = 1
     needs: Needs = NO_NEEDS
     excluded: frozenset[HostId] = frozenset()  # by its user: it cannot start again there
+    is_fixed: bool = False  # it is not movable, whatever it has read or written
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +233,8 @@ class OwnerBook:
     ) -> Verdict:
         back = self.back(clock)
         if not one.is_movable:
-            return Verdict(False, math.inf, f"{back}; {UNMOVABLE}", is_decided=False)
+            why = FIXED if one.is_fixed else TOUCHED
+            return Verdict(False, math.inf, f"{back}; {why}", is_decided=False)
         lost = f"moving would lose {show_duration(one.cost_s)}"
         seen = f"{back}; {outlook(self.history, now_s)}; {lost}"
         if one.gang:
@@ -241,7 +245,7 @@ class OwnerBook:
         if left_s <= 0:
             return Verdict(True, now_s, f"{seen}; moving")
         if left_s == math.inf:
-            return Verdict(False, math.inf, f"{seen}; waiting until the owner leaves")
+            return Verdict(False, math.inf, f"{seen}; {UNTIL_GONE}")
         until_s = now_s + left_s
         return Verdict(
             False, until_s, f"{seen}; waiting {until(until_s, now_s, clock)}, then moving"

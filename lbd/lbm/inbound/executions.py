@@ -47,6 +47,11 @@ class Live(Protocol):
         ...
 
     @property
+    def is_fixed(self) -> bool:
+        """Whether it may never start again on another host, by its request."""
+        ...
+
+    @property
     def moving_cost_s(self) -> float:
         """Seconds that moving it loses."""
         ...

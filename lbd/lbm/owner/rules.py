@@ -14,6 +14,7 @@ from lbd.keeper.run_as import Asker, LocalUser, Refuse
 from lbd.lbm.core.admission import Conditions, Guest, Rules, WeekHours
 from lbd.lbm.owner.accounts import LookUps
 from lbd.load.memory import own_memory, own_pressure
+from lbd.process.boot_clock import time_of_day
 from lbd.text.windows import Moment
 
 if TYPE_CHECKING:
@@ -142,13 +143,6 @@ def moment_of(unix_minutes: int) -> Moment:
 
 
 this_minute = functools.lru_cache(maxsize=1)(moment_of)  # changes with the minute at the earliest
-
-
-def time_of_day(unix_s: float) -> str:
-    """14:02; with the day if it is another day."""
-    then, now = time.localtime(unix_s), time.localtime()
-    same_day = then[:3] == now[:3]
-    return time.strftime("%H:%M" if same_day else "%a %H:%M", then)
 
 
 def groups_of(account: LocalUser) -> frozenset[str]:

@@ -22,13 +22,13 @@ from lbd.lbm.core.owner_book import OwnerBook, Standing, Verdict
 from lbd.lbm.core.owner_presence import Presence, Seen
 from lbd.lbm.inbound.context import InboundContext
 from lbd.lbm.inbound.executions import Live
-from lbd.lbm.owner.rules import time_of_day
 from lbd.load import process_table, procfs
 from lbd.load.input_devices import InputDevices
 from lbd.load.procfs import read_small
 from lbd.local.caller import person_of
 from lbd.local.rate_limit import Rates
 from lbd.model import HostId, JobId
+from lbd.process.boot_clock import time_of_day
 from lbd.process.whole_file import write_whole
 
 log = logging.getLogger("lbd.lbm")
@@ -280,7 +280,8 @@ def say_owner(why: str) -> None:
 def standing(live: Live) -> Standing:
     gang, slots, needs = live.gang_hosts, live.slots, live.needs
     excluded = frozenset(map(HostId, live.request.excluded))
-    return Standing(live.id, live.moving_cost_s, live.is_movable, gang, slots, needs, excluded)
+    cost_s, is_movable, is_fixed = live.moving_cost_s, live.is_movable, live.is_fixed
+    return Standing(live.id, cost_s, is_movable, gang, slots, needs, excluded, is_fixed)
 
 
 def state_of(is_here: bool | None) -> str:

@@ -159,11 +159,6 @@ class Attempt(Performer):
         return (self.start.job, self.start.attempt) not in self._client.spool.shown
 
     @property
-    def is_movable(self) -> bool:
-        """Whether it may move. For a gang all tasks start again, if the dispatcher allows it."""
-        return self.is_untouched and (self.execution.spec.is_evictable or bool(self.gang_hosts))
-
-    @property
     def gang_hosts(self) -> tuple[HostId, ...]:
         return tuple(map(HostId, self.start.gang_hosts))
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from lbd.errors import LbdError, Unavailable
 from lbd.lbm.core.journey import ENDING_SIGNALS
 from lbd.lbm.core.journey_events import BY_SIGNAL, LBRUN_FAILED, CommandEnd
+from lbd.lbm.core.pauses import Pauses
 from lbd.lbm.queue.dispatcher_client import DispatcherClient, Watching
 from lbd.lbm.queue.followed_array import KILL, AwaitedJobs, FollowedArray
 from lbd.lbm.queue.shown_output import RETRY_FOR_S, RETRY_S, Patience, ShownOutput
@@ -35,6 +36,7 @@ LAST_WORDS_S = 1.0
 REMARK_AFTER_S = 3.0
 ADVICE_AFTER_S = 2.0  # most commands end within that time of an interrupt
 INTERRUPT = 2
+HELD_ON = "running", "suspended"  # states of a job that has begun on its host
 AWAY = "its dispatcher cannot be reached"
 
 
@@ -55,6 +57,7 @@ class FollowedJobs:
     array: FollowedArray | None = None
     interrupted: int = 0  # by this signal; 0 = not
     watching: Watching | None = None  # begun when they were submitted
+    pauses: Pauses = field(default_factory=Pauses)
     _output: ShownOutput = field(init=False)
     _warned_of: str = ""  # the last reason for which no host took it
     _is_unrecorded: bool = False  # whether that was said
@@ -142,10 +145,14 @@ class FollowedJobs:
             return
         self.pending = job.state == "pending"
         one = self.array is None
+        if one and job.state in HELD_ON:
+            still = job.reason if job.state == "suspended" else ""
+            if line := self.pauses.line(job.host, still):
+                await self.send(tags.WARN, line.encode())
         says = job.reason not in ("", self.shown_reason) and not job.reason.startswith(STARTING)
         if job.state not in ENDED_NAMES and job.reason.startswith(ENDED_UNRECORDED):
             await self._report_unrecorded(job)
-        elif one and job.state not in ENDED_NAMES and says:
+        elif one and job.state not in (*ENDED_NAMES, "suspended") and says:
             self.shown_reason, text = job.reason, job.reason
             if self.pending and job.HasField("predicted_wait_s"):
                 text += f"; {begin_text(job)}"

@@ -197,6 +197,7 @@ async def _serve(
     numbers = text if reply.count == 1 else f"{text}-{last}"
     attached = FollowedJobs(queue, files, *whose, text, numbers, send, name)
     attached.watching, attached.shown_reason = watching, reply.warning
+    attached.pauses.are_wanted = request.has(tags.FLAG_PAUSES)
     if indexes:
         attached.array = FollowedArray(text, indexes, request.has(tags.FLAG_PROGRESS))
     if is_unwanted:

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from lbd.console.figures import Clock
-from lbd.console.job_details import array_lines, detail_lines
+from lbd.console.job_details import array_lines, attempt_row, detail_lines
 from lbd.text.job_phrases import LAUNCHER
 from tests.unit.cli.canned import JOB
 
@@ -91,6 +91,22 @@ def test_the_prediction_at_submission_is_compared_with_what_happened(known, said
     lines = detail_lines({**job, **known}, Clock(2000.0, utc=True))
     found = [line for line in lines if line.startswith("waited")]
     assert found == [f"waited   {said}"] * (said is not None)
+
+
+@pytest.mark.parametrize(
+    ("attempts", "said"),
+    [
+        ([{"started": None}, {"started": 1627.0}], ["waited   10m27s"]),  # refused at first
+        ([{"started": 1072.0}, {"started": 1627.0}], ["waited   1m12s"]),
+        ([{"started": None}, {"started": None}], []),
+        ([], []),
+    ],
+)
+def test_of_a_job_with_several_attempts_it_is_said_how_long_it_waited_for_the_first(attempts, said):
+    """It was not said of those that were refused, or begun more than once."""
+    job = {**JOB, "submitted": 1000.0, "started": 1627.0, "attempt": 2, "attempts": attempts}
+    lines = detail_lines(job, Clock(2000.0, utc=True))
+    assert [line for line in lines if line.startswith("waited")] == said
 
 
 def test_a_reason_that_only_repeats_the_state_is_left_out():
@@ -205,3 +221,16 @@ def test_a_number_that_is_none_is_not_shown(number):
     assert not [
         line for line in detail_lines(job, Clock(2000.0)) if line.startswith(("limits", "begins"))
     ]
+
+
+@pytest.mark.parametrize(
+    ("reason", "ran"),
+    [
+        ("contact with h2 was lost; the job begins again", "≤32s"),
+        ("h2 was stopped; the job begins again", "32s"),
+    ],
+)
+def test_an_attempt_whose_end_nobody_saw_ran_at_most_until_it_was_given_up(reason, ran):
+    """It had run for 4 s when its host died."""
+    attempt = {"number": 1, "host": "h2", "state": "lost", "started": 100.0, "finished": 132.0}
+    assert attempt_row({**attempt, "reason": reason}, Clock(2000.0))[5] == ran

@@ -7,7 +7,7 @@ import pytest
 from lbd.keeper.run_as import Refuse
 from lbd.lbm.inbound.context import InboundContext
 from lbd.lbm.lim_report import drain_in
-from lbd.lbm.owner.rules import time_of_day
+from lbd.process.boot_clock import time_of_day
 
 SINCE_S = 1_700_000_000.0
 

@@ -11,7 +11,7 @@ from lbd.lim.daemon import Lim
 from lbd.lim.socket import Operations
 from lbd.local.json_socket import Refusal
 from lbd.net.lim_network import Traffic
-from tests.unit.lim.daemons import LBM, NOBODY, Daemon
+from tests.unit.lim.daemons import LBM, NOBODY, PLACE, Daemon
 from tests.unit.until import until
 
 
@@ -57,6 +57,21 @@ async def test_all_hosts_know_who_drained_a_host_when_and_why(two):
     await one.ask({**drain, "drained": False})
     await until(lambda: not other.lim.state.settings.drain_notes)
     assert (one.lim.state.settings.drain_notes, await shown_drained(one, "h2")) == ({}, None)
+
+
+async def test_a_command_that_a_drain_keeps_out_is_told_who_drained_and_why(two):
+    """It read `drained`, without who and why."""
+    one, _ = two
+    for host, more, begins in (
+        ("h1", {"wanted": "h1"}, "h1 cannot take it: drained by "),
+        ("h2", {"must_leave": True}, "no other host can take it now (h2: drained by "),
+    ):
+        await one.ask({"op": "drain", "host": host, "drained": True, "reason": "disk sdb"})
+        with pytest.raises(Refusal) as caught:
+            await one.ask({**PLACE, **more})
+        assert str(caught.value).startswith(begins)
+        assert "@h1 since " in str(caught.value)
+        assert str(caught.value).rstrip(")").endswith(": disk sdb")
 
 
 async def test_a_drain_of_this_host_is_recorded_too(two):

@@ -20,8 +20,11 @@ ASKED_SHARE = 5
 Ask = Callable[[Json, float], Json]
 
 
-def wait_showing(ask: Ask, ids: list[str], give_up_s: float, progress: Progress) -> Json:
-    """Returns the answer to `queue.wait` once all jobs have ended, or when the time is up."""
+def wait_showing(
+    ask: Ask, ids: list[str], give_up_s: float, progress: Progress, remark: Callable[[], None]
+) -> Json:
+    """Returns the answer to `queue.wait` once all jobs have ended, or when the time is up.
+    `remark`: says what there is to say meanwhile, if it is due."""
     pace = Pace()
     try:
         while True:
@@ -33,6 +36,7 @@ def wait_showing(ask: Ask, ids: list[str], give_up_s: float, progress: Progress)
             now_s = time.monotonic()
             if reply.get("open") == 0 or now_s >= give_up_s:
                 return reply
+            remark()
             counts = {state: int(count) for state, count in table(reply, "states").items()
                       if isinstance(count, int)}  # fmt: skip
             if isinstance(held := reply.get("held"), int) and held:

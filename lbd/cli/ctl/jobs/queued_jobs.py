@@ -4,7 +4,7 @@ import contextlib
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from lbd.cli.complaints import report_error
@@ -18,13 +18,15 @@ from lbd.console.daemons import Daemons, OnlyInLab
 from lbd.console.figures import Clock
 from lbd.console.job_acts import check_ids
 from lbd.console.job_details import DETAIL_INDENT, attempt_row, detail_lines
-from lbd.console.jobs import ANSWER_S
+from lbd.console.jobs import ANSWER_S, states_of
 from lbd.console.output import Page, put, wrapped
 from lbd.console.reply import Json, table, tables, text, texts, whole
 from lbd.errors import LbdError, Unavailable
 from lbd.local.json_socket import AWAY, Refusal
+from lbd.text.job_phrases import is_taken_by_none
 
 PATIENCE_S = 15.0
+UNTAKEN_AFTER_S = 5.0
 OUTPUTS_S = 600.0  # for the outputs of --fetch, after all jobs have ended
 LEAST_ANSWER_S = 5.0  # minimum timeout of a request, however little time the caller has
 RETRY_S = 0.5
@@ -149,6 +151,30 @@ def said_absent(daemons: Daemons, ids: list[str], patience_s: float) -> list[str
     return absent
 
 
+@dataclass(slots=True)
+class Untaken:
+    """Says once, after a few seconds of a wait, which of the jobs no host takes, and why."""
+
+    daemons: Daemons
+    ids: list[str]
+    progress: Progress
+    due_s: float = field(default_factory=lambda: time.monotonic() + UNTAKEN_AFTER_S)
+
+    def __call__(self) -> None:
+        if time.monotonic() < self.due_s:
+            return
+        self.due_s = math.inf
+        question: Json = {"op": "queue.jobs", "ids": self.ids, "some": True}
+        with contextlib.suppress(LbdError):
+            jobs = tables(self.daemons.lbm(question, ANSWER_S), "jobs")
+            found = [one for one in jobs if is_taken_by_none(text(one, "reason"))]
+            if waits := [one for one in found if "pending" in states_of(one)]:
+                self.progress.clear()
+                others = len(waits) - 1
+                more = f"; so {'does' if others == 1 else 'do'} {others} more" if others else ""
+                say(f"job {text(waits[0], 'id')} waits: {text(waits[0], 'reason')}{more}")
+
+
 def wait(
     daemons: Daemons, given: list[str], give_up_s: float, *, listed: bool
 ) -> tuple[int, list[Json]]:
@@ -167,11 +193,13 @@ def wait(
     try:
         ids = settled(daemons, given, max(0.0, give_up_s - time.monotonic()))
         absent = said_absent(daemons, ids, max(0.0, give_up_s - time.monotonic()))
+        untaken = Untaken(daemons, ids, progress)
         if progress.is_on:
-            ends = wait_showing(telling, ids, give_up_s, progress)
+            ends = wait_showing(telling, ids, give_up_s, progress, untaken)
         while True:
             left_s = give_up_s - time.monotonic()
-            patience_s = max(0.0, min(PATIENCE_S, left_s))
+            most_s = PATIENCE_S if untaken.due_s == math.inf else UNTAKEN_AFTER_S
+            patience_s = max(0.0, min(most_s, left_s))
             question: Json = {"op": "queue.wait", "ids": ids, "patience_s": patience_s}
             question |= {"brief": not listed, "outputs": True, "some": True}
             reply = telling(question, max(0.0, left_s))
@@ -188,6 +216,7 @@ def wait(
             left, held = (whole(reply, name) for name in ("open", "held"))
             if left_s <= 0:
                 raise not_ended(left, held)
+            untaken()
             if held >= left and not said_held:
                 said_held = True
                 say(waits_for_release(left, ids))

@@ -148,7 +148,7 @@ def test_drain_says_once_what_it_waits_for(daemon, capsys, monkeypatch):
     daemon("lim", **answers)
     assert lbctl.main(["drain", "h1", "--wait"]) == 0
     said = "h1 is drained; waiting for 2 jobs of the queue or of other hosts there"
-    assert capsys.readouterr().err == f"lbctl: {said}: lbctl jobs --host h1\n"
+    assert capsys.readouterr().err == f"lbctl: {said}: lbctl jobs --host h1, as root on h1\n"
 
 
 @pytest.mark.parametrize(
@@ -157,12 +157,13 @@ def test_drain_says_once_what_it_waits_for(daemon, capsys, monkeypatch):
 def test_a_drained_host_on_which_commands_were_typed_is_not_called_empty(
     daemon, capsys, typed, run
 ):
-    """A reboot would end them."""
+    """A reboot would end them. Plain `lbctl jobs` was named, which hides them elsewhere."""
     row = {**HOST, "age_s": 0.0, "jobs": {"local": typed, "foreign": 0}}
     daemon("lim", status={**STATUS, "hosts": [row]}, drain={})
     assert lbctl.main(["drain", "h1", "--wait"]) == 0
     said = "h1 is drained, and no job of the queue or of another host is left there; "
-    assert capsys.readouterr().out == f"{said}{run} on, there or elsewhere: lbctl jobs\n"
+    shows = "lbctl jobs, as root on h1"
+    assert capsys.readouterr().out == f"{said}{run} on, there or elsewhere: {shows}\n"
 
 
 def test_drain_of_a_host_that_is_down_waits_for_nothing(daemon, capsys):

@@ -123,7 +123,9 @@ def test_hours_beyond_the_usual_horizon_are_waited_for_too():
 
 
 def test_no_new_commands_are_admitted_while_the_owner_is_present():
-    assert "pts/3" in refusal(owner="pts/3 was used 4 s ago (admission.owner_idle_s)")
+    """It read `this host's owner`, which elsewhere is the host where one types."""
+    used = "pts/3 was used 4 s ago (admission.owner_idle_s)"
+    assert refusal(owner=used) == f"its owner is back: {used}"
 
 
 def test_a_host_that_is_short_of_memory_admits_nothing_new():

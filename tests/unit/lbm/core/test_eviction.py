@@ -8,6 +8,7 @@ from lbd.lbm.core import journey_events as e
 from lbd.lbm.core.journey import LOOK_S, JourneyPhase
 from lbd.lbm.core.next_host_after_refusal import MAX_TRIES
 from lbd.model import HostId, Verdict
+from lbd.text.placement_phrases import ALL_OTHERS_EXCLUDED
 from tests.unit.lbm.core.test_journey import (
     ASKED,
     BEGUN,
@@ -53,6 +54,26 @@ def test_it_waits_says_so_once_and_may_return():
         (e.StartedThere(), BEGUN, FOLLOW), (EVICTED, *AGAIN), (LOOKED, ask(H2, leave=True)),
         (NONE_LEFT, WAITS, LOOKS),
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("excluded", "left_out", "said"),
+    [
+        ((), "", "there is no other"),
+        (("h3",), "", "no other is left (-x: h3)"),
+        (("h3",), "cc is not found on h4", "no other is left (-x: h3; cc is not found on h4)"),
+    ],
+)
+def test_that_no_other_host_is_left_is_not_called_an_exclusion(excluded, left_out, said):
+    """It read `all other hosts are excluded`."""
+    life = Life(excluded=frozenset(map(HostId, excluded)))
+    for event in (*(GO, LOOKED, TO_H2, e.Sent(), e.StartedThere()), EVICTED, LOOKED):
+        life(event)
+    life.journey.search.left_out = left_out
+    warned = life(e.LimRefused(ALL_OTHERS_EXCLUDED))[0]
+    assert warned.text.partition("accepts it: ")[2] == (
+        f"{said}, and it does not return to h1, where it was typed"
+    )
 
 
 def test_it_does_not_wait_forever():

@@ -221,8 +221,10 @@ LIVES = {
     ),
     "lost as it was sent": (
         {}, *ASKED, (TO_H2, START_2), (e.Sent(),),
-        (e.ContactLost("gone"), (gone := failed("gone; it may have run in part and is not run "
-                                                "again", "lost", state=JobState.LOST))[0],
+        # It read `it may have run in part`, also of one that waited for a slot.
+        (e.ContactLost("gone"), (gone := failed("gone; it had not begun there as far as is known, "
+                                                "but may have, so it is not run again", "lost",
+                                                state=JobState.LOST))[0],
          *LEFT, gone[1]),
     ),
     "its output was not all moved": (

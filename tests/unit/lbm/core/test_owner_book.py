@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from lbd.config.access import AdmissionConfig
-from lbd.lbm.core.owner_book import KEPT, OwnerBook, Standing
+from lbd.lbm.core.owner_book import KEPT, TOUCHED, OwnerBook, Standing
 from lbd.lbm.core.room_elsewhere import LASTING_LOOKS, RoomElsewhere
 from lbd.model import HostId, JobId
 from lbd.policy.wait_trials import FEWEST_WAITS
@@ -118,10 +118,14 @@ def test_it_says_when_such_hosts_are_free_again():
 @pytest.mark.parametrize(
     ("one", "others_free", "said"),
     [
-        (standing(0.0, is_movable=False), True, "not restartable: waiting until the owner leaves"),
+        (standing(0.0, is_movable=False), True, TOUCHED),
+        # It read `not restartable`, also of a restartable job.
+        (replace(standing(0.0, is_movable=False), is_fixed=True), True,
+         "; it is not moved (-H, --no-restart, or a terminal or files of its own): waiting until "
+         "the owner leaves"),
         (standing(0.0), False, "moving would lose 0s; no other host would take it: waiting"),
     ],
-)
+)  # fmt: skip
 def test_a_command_that_cannot_be_moved_waits(one, others_free, said):
     made, now_s = lived([10_000.0] * 10, others_free=others_free)
     verdict = made.verdict(one, rules(), now_s, 0, clock)
@@ -137,7 +141,7 @@ def test_the_decision_is_made_again_once_a_step_and_when_things_change():
     made.elsewhere.others_free = False
     assert "no other host" in made.verdict(standing(), rules(), now_s + 61.0, 0, clock).reason
     printed = standing(is_movable=False)
-    assert "not restartable" in made.verdict(printed, rules(), now_s + 62.0, 0, clock).reason
+    assert TOUCHED in made.verdict(printed, rules(), now_s + 62.0, 0, clock).reason
 
 
 def test_a_timer_and_the_myopic_rule():

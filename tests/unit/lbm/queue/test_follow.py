@@ -227,3 +227,23 @@ async def test_that_an_end_cannot_be_recorded_is_said_once_and_without_a_termina
     for _ in range(2):
         await followed._heard(pb.JobInfo(id=7, state="running", reason=said))
     assert told == [(tags.WARN, said)]
+
+
+@pytest.mark.parametrize("are_wanted", [True, False])
+async def test_a_suspended_job_is_said_to_be_suspended_and_to_go_on(are_wanted):
+    """It was said to wait, and never to go on."""
+    told = []
+
+    async def send(tag, data):
+        told.append((tag, data.decode()))
+
+    followed = FollowedJobs(Queue(), None, "ann", 1000, "7", "7", send, "")
+    followed.pauses.are_wanted = are_wanted
+    why = "h2's owner has been back since 19:21"
+    for state, reason in (
+        ("running", ""), ("suspended", why), ("suspended", f"{why}; moving"), ("running", ""),
+    ):  # fmt: skip
+        job = pb.JobInfo(id=7, state=state, attempt=1, host="h2", reason=reason)
+        await followed._heard(job)
+    said = [(tags.WARN, f"h2: suspended: {why}"), (tags.WARN, "h2: goes on")]
+    assert told == said * are_wanted
