@@ -35,6 +35,7 @@ from random import Random
 from typing import TypeGuard
 
 from lbd.config.access import AdmissionConfig
+from lbd.lbm.core.owner_presence import UNTIL_GONE, stays
 from lbd.lbm.core.room_elsewhere import RoomElsewhere
 from lbd.model import NO_NEEDS, Facts, HostId, JobId, Needs
 from lbd.policy.wait_or_migrate import (
@@ -56,9 +57,6 @@ KEPT = 500  # interrupted commands, for `lbctl advise`
 STANDING_MAX = 1000
 VERSION = 1
 RULES: Mapping[str, Rule] = {"work": "work", "threshold": "threshold", "myopic": "myopic"}
-UNTIL_GONE = "waiting until the owner leaves"
-TOUCHED = f"it is not moved, as it has read input or shown output: {UNTIL_GONE}"
-FIXED = f"it is not moved (-H, --no-restart, or a terminal or files of its own): {UNTIL_GONE}"
 NOWHERE = "no other host would take it: waiting"
 GANG_NOWHERE = "other hosts have no room for these tasks: waiting"
 GANG_HOSTS_COUNTED = 20  # of one gang: more would take long, and give the same answer
@@ -233,8 +231,7 @@ class OwnerBook:
     ) -> Verdict:
         back = self.back(clock)
         if not one.is_movable:
-            why = FIXED if one.is_fixed else TOUCHED
-            return Verdict(False, math.inf, f"{back}; {why}", is_decided=False)
+            return Verdict(False, math.inf, f"{back}; {stays(one.is_fixed)}", is_decided=False)
         lost = f"moving would lose {show_duration(one.cost_s)}"
         seen = f"{back}; {outlook(self.history, now_s)}; {lost}"
         if one.gang:
@@ -247,9 +244,8 @@ class OwnerBook:
         if left_s == math.inf:
             return Verdict(False, math.inf, f"{seen}; {UNTIL_GONE}")
         until_s = now_s + left_s
-        return Verdict(
-            False, until_s, f"{seen}; waiting {until(until_s, now_s, clock)}, then moving"
-        )
+        waits = until(until_s, now_s, clock)
+        return Verdict(False, until_s, f"{seen}; waiting {waits}, then moving")
 
     def back_at(self, one: Standing) -> int:
         """At how many hosts of its gang the owner is back."""

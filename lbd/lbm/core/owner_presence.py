@@ -6,6 +6,9 @@ from lbd.config.access import AdmissionConfig
 from lbd.lbm.core.execution_events import Treatment
 
 CALM_S = 5.0  # how long the owner counts as here after the load has dropped
+UNTIL_GONE = "waiting until the owner leaves"
+TOUCHED = f"it is not moved, as it has read input or shown output: {UNTIL_GONE}"
+FIXED = f"it is not moved (-H, --no-restart, or a terminal or files of its own): {UNTIL_GONE}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +18,11 @@ class Seen:
     idle_s: float | None
     terminal: str
     load: float  # cores kept busy by everything except foreign commands
+
+
+def stays(is_fixed: bool) -> str:
+    """Says why a suspended command is not moved: by its request, or by what it has done since."""
+    return FIXED if is_fixed else TOUCHED
 
 
 class Presence:

@@ -47,11 +47,6 @@ class Live(Protocol):
         ...
 
     @property
-    def is_fixed(self) -> bool:
-        """Whether it may never start again on another host, by its request."""
-        ...
-
-    @property
     def moving_cost_s(self) -> float:
         """Seconds that moving it loses."""
         ...

@@ -109,13 +109,8 @@ class Performer:
         return False
 
     @property
-    def is_fixed(self) -> bool:
-        return not (self.execution.spec.is_evictable or self.gang_hosts)
-
-    @property
     def is_movable(self) -> bool:
-        """Whether it may move. For a gang all tasks start again, if the dispatcher allows it."""
-        return self.is_untouched and not self.is_fixed
+        return self.is_untouched and (self.execution.spec.is_evictable or bool(self.gang_hosts))
 
     @property
     def is_running(self) -> bool:

@@ -16,7 +16,6 @@ from lbd.lbm.core import journey_events as e
 from lbd.lbm.core.jobs import Job
 from lbd.lbm.core.journey import Journey, JourneyPhase
 from lbd.lbm.core.next_host_after_refusal import Place
-from lbd.lbm.core.pauses import Pauses
 from lbd.lbm.handover.records import Outbound
 from lbd.lbm.outbound.context import OutboundContext
 from lbd.lbm.outbound.directory import Directory
@@ -53,14 +52,10 @@ class Bookkeeping:
         self.job = job
         self._home = home
         self._request = request
-        self.pauses = self.pauses_wanted()
+        self.pauses = request.pauses
         self.said: e.LimSaid | None = None  # the last answer
         self._eligible: Eligible | None = None
         self._run: Run | None = None  # a run here from which something can be learnt
-
-    def pauses_wanted(self) -> Pauses:
-        """Returns what the request asks for; nothing is said yet."""
-        return Pauses(self._request.has(tags.FLAG_PAUSES))
 
     @cached_property
     def _key(self) -> str:
@@ -372,7 +367,7 @@ class Command:
     def left(self) -> Outbound:
         """The state for another LBM; no further step of the event loop follows. Raises NotNow."""
         left, remote = Outbound(self.journey, self.job), self.remote
-        if self._books.pauses != self._books.pauses_wanted():
+        if self._books.pauses != self._request.pauses:
             left.pauses = self._books.pauses
         if remote is not None and self.journey.phase is not JourneyPhase.CONNECTING:
             remote.leave(left)

@@ -280,7 +280,8 @@ def say_owner(why: str) -> None:
 def standing(live: Live) -> Standing:
     gang, slots, needs = live.gang_hosts, live.slots, live.needs
     excluded = frozenset(map(HostId, live.request.excluded))
-    cost_s, is_movable, is_fixed = live.moving_cost_s, live.is_movable, live.is_fixed
+    cost_s, is_movable = live.moving_cost_s, live.is_movable
+    is_fixed = not (live.execution.spec.is_evictable or gang)
     return Standing(live.id, cost_s, is_movable, gang, slots, needs, excluded, is_fixed)
 
 

@@ -52,12 +52,12 @@ class FollowedJobs:
     numbers: str  # a selector for all its jobs
     send: Callable[[bytes, bytes], Awaitable[None]]
     pack: str  # name of the pack that was sent; "" = none
+    pauses: Pauses = field(default_factory=Pauses)
     pending: bool = True
     shown_reason: str = ""  # why it waits
     array: FollowedArray | None = None
     interrupted: int = 0  # by this signal; 0 = not
     watching: Watching | None = None  # begun when they were submitted
-    pauses: Pauses = field(default_factory=Pauses)
     _output: ShownOutput = field(init=False)
     _warned_of: str = ""  # the last reason for which no host took it
     _is_unrecorded: bool = False  # whether that was said

@@ -195,9 +195,8 @@ async def _serve(
     if is_detached and not is_unwanted:
         return await queued()
     numbers = text if reply.count == 1 else f"{text}-{last}"
-    attached = FollowedJobs(queue, files, *whose, text, numbers, send, name)
+    attached = FollowedJobs(queue, files, *whose, text, numbers, send, name, request.pauses)
     attached.watching, attached.shown_reason = watching, reply.warning
-    attached.pauses.are_wanted = request.has(tags.FLAG_PAUSES)
     if indexes:
         attached.array = FollowedArray(text, indexes, request.has(tags.FLAG_PROGRESS))
     if is_unwanted:

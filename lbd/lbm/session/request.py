@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from lbd.launch.terminal_modes import Attributes, Size, read_modes, read_size
 from lbd.lbm.core.journey_events import Used
 from lbd.lbm.core.next_host_after_refusal import Demands
+from lbd.lbm.core.pauses import Pauses
 from lbd.local import client_tags as tags
 from lbd.local import frames
 from lbd.local.field_reader import Reader, by_key
@@ -71,6 +72,11 @@ class ClientRequest:
         """Whether another host might start it again: not if its user named one, or forbade it."""
         fixed = self.mode == "host" or self.is_staged or self.terminal is not None
         return not fixed and not self.has(tags.FLAG_NO_RESTART)
+
+    @property
+    def pauses(self) -> Pauses:
+        """What its user is told when the owner of its host has it suspended."""
+        return Pauses(self.has(tags.FLAG_PAUSES))
 
     def has(self, flag: bytes) -> bool:
         return flag in self.flags

@@ -162,6 +162,7 @@ class Untaken:
 
     @property
     def patience_s(self) -> float:
+        """How long an answer may take for this to be said in time."""
         return PATIENCE_S if self.due_s == math.inf else UNTAKEN_AFTER_S
 
     def __call__(self) -> None:

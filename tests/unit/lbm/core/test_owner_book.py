@@ -8,7 +8,8 @@ from random import Random
 import pytest
 
 from lbd.config.access import AdmissionConfig
-from lbd.lbm.core.owner_book import KEPT, TOUCHED, OwnerBook, Standing
+from lbd.lbm.core.owner_book import KEPT, OwnerBook, Standing
+from lbd.lbm.core.owner_presence import TOUCHED
 from lbd.lbm.core.room_elsewhere import LASTING_LOOKS, RoomElsewhere
 from lbd.model import HostId, JobId
 from lbd.policy.wait_trials import FEWEST_WAITS
