@@ -258,27 +258,6 @@ def test_only_hosts_that_it_may_use_are_named():
     assert reason(life, "3") == "next, as soon as a slot is free on h2"
 
 
-def test_a_job_for_a_host_that_was_drained_and_stopped_begins_again_once_it_is_undrained():
-    """It was said to begin when the host is back, and then that the host was stopped."""
-    life = table("h1", "h2")
-    submit(life, "1", only=HostId("h2"))
-    life.begun(HostId("h2"), JobId("1"), 1)
-    drain = "drained by root since 19:08: new kernel"
-    life.host_gone(HostId("h2"), 0.0, DICE, Closed.DRAINED, drain)
-    life.host_gone(HostId("h2"), 0.0, DICE, Closed.STOPPING)
-    lost = Ending(Cause.LOST, reason="h2 was stopped")
-    life.ended(HostId("h2"), JobId("1"), 1, lost, 0.0, DICE)
-    life.host_gone(HostId("h2"), 0.0, DICE)
-    said = "h2 was stopped; it begins again when h2 is back and no longer drained"
-    assert reason(life, "1") == f"it may run only on h2 (-H): {said}"
-    life.host_gone(HostId("h2"), 0.0, DICE, Closed.DRAINED, drain)
-    now = f"it may run only on h2 (-H), which accepts no jobs now: {drain}"
-    assert reason(life, "1") == f"{now}; its last attempt ended when h2 was stopped"
-    life.host_is(HostSlots(HostId("h2"), 0), 0.0, DICE)
-    life.host_gone(HostId("h2"), 0.0, DICE)
-    assert "drained" not in reason(life, "1")
-
-
 def test_a_job_for_a_host_that_was_stopped_begins_again_when_it_is_back():
     life = table("h1", "h2")
     submit(life, "1", only=HostId("h2"))

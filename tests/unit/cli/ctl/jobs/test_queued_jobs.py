@@ -78,7 +78,7 @@ def test_ids_that_do_not_exist_are_named_before_the_others_are_waited_for(daemon
 
     daemon("lbm", **{"queue.wait": answer})
     assert lbctl.main(["wait", "12", "999", "998"]) == 2
-    assert said[:2] == [(0.0, ""), (queued_jobs.UNTAKEN_AFTER_S, f"lbctl: {ABSENT}\n")]
+    assert said[:2] == [(0.0, ""), (15.0, f"lbctl: {ABSENT}\n")]
 
 
 def test_output_is_shown_for_one_job(daemon, complaint):
