@@ -21,7 +21,11 @@ Ask = Callable[[Json, float], Json]
 
 
 def wait_showing(
-    ask: Ask, ids: list[str], give_up_s: float, progress: Progress, remark: Callable[[], None]
+    ask: Ask,
+    ids: list[str],
+    give_up_s: float,
+    progress: Progress,
+    remark: Callable[[], None] = lambda: None,
 ) -> Json:
     """Returns the answer to `queue.wait` once all jobs have ended, or when the time is up.
     `remark`: says what there is to say meanwhile, if it is due."""

@@ -160,11 +160,6 @@ class Untaken:
     progress: Progress
     due_s: float = field(default_factory=lambda: time.monotonic() + UNTAKEN_AFTER_S)
 
-    @property
-    def patience_s(self) -> float:
-        """How long an answer may take for this to be said in time."""
-        return PATIENCE_S if self.due_s == math.inf else UNTAKEN_AFTER_S
-
     def __call__(self) -> None:
         if time.monotonic() < self.due_s:
             return
@@ -203,7 +198,7 @@ def wait(
             ends = wait_showing(telling, ids, give_up_s, progress, untaken)
         while True:
             left_s = give_up_s - time.monotonic()
-            patience_s = max(0.0, min(untaken.patience_s, left_s))
+            patience_s = max(0.0, min(PATIENCE_S, left_s))
             question: Json = {"op": "queue.wait", "ids": ids, "patience_s": patience_s}
             question |= {"brief": not listed, "outputs": True, "some": True}
             reply = telling(question, max(0.0, left_s))

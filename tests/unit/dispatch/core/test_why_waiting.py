@@ -200,6 +200,15 @@ def test_only_hosts_that_it_may_use_are_named():
     assert reason(life, "3") == "next, as soon as a slot is free on h2"
 
 
+def test_that_no_host_takes_jobs_is_said_at_once():
+    """`lbrun -d` printed its id and nothing else while all hosts were drained."""
+    life = table("h1")
+    life.host_gone(HostId("h1"), 0.0, DICE, Closed.DRAINED, "drained by ann since 17:30")
+    submit(life, "1")
+    said = "no host accepts jobs: 1 host drained by ann since 17:30"
+    assert stuck_reason(life, JobId("1")) == said
+
+
 def test_a_job_is_stuck_until_a_host_fits_it():
     life = table("h1", "h2")
     life.host_gone(HostId("h2"), 0.0, DICE)

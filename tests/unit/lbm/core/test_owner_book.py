@@ -9,7 +9,7 @@ import pytest
 
 from lbd.config.access import AdmissionConfig
 from lbd.lbm.core.owner_book import KEPT, OwnerBook, Standing
-from lbd.lbm.core.owner_presence import TOUCHED
+from lbd.lbm.core.owner_presence import FIXED, TOUCHED
 from lbd.lbm.core.room_elsewhere import LASTING_LOOKS, RoomElsewhere
 from lbd.model import HostId, JobId
 from lbd.policy.wait_trials import FEWEST_WAITS
@@ -112,21 +112,17 @@ def test_it_says_when_such_hosts_are_free_again():
     verdict = made.verdict(standing(2520.0), rules(), now_s, 0, clock)
     assert not verdict.goes
     assert "the owner leaves within " in verdict.reason
-    said = "8m36s; moving would lose 42m00s; waiting until the owner leaves"
-    assert said in verdict.reason
+    assert "8m36s; moving would lose 42m00s; waiting until the owner leaves" in verdict.reason
 
 
 @pytest.mark.parametrize(
     ("one", "others_free", "said"),
     [
         (standing(0.0, is_movable=False), True, TOUCHED),
-        # It read `not restartable`, also of a restartable job.
-        (replace(standing(0.0, is_movable=False), is_fixed=True), True,
-         "; it is not moved (-H, --no-restart, or a terminal or files of its own): waiting until "
-         "the owner leaves"),
+        (replace(standing(0.0, is_movable=False), is_fixed=True), True, FIXED),
         (standing(0.0), False, "moving would lose 0s; no other host would take it: waiting"),
     ],
-)  # fmt: skip
+)
 def test_a_command_that_cannot_be_moved_waits(one, others_free, said):
     made, now_s = lived([10_000.0] * 10, others_free=others_free)
     verdict = made.verdict(one, rules(), now_s, 0, clock)
@@ -267,9 +263,8 @@ def test_trials_on_all_hosts_decide_once_enough_was_seen():
     assert made.trials.interruptions >= FEWEST_WAITS
     again = book()
     again.read(json.loads(json.dumps(made.to_json(now_s))), now_s)
-    assert again.left_s(1200.0, rules("trials"), now_s, 0) == made.left_s(
-        1200.0, rules("trials"), now_s, 0
-    )
+    asked = 1200.0, rules("trials"), now_s, 0
+    assert again.left_s(*asked) == made.left_s(*asked)
     verdict = made.verdict(cost, rules("trials"), now_s + STEP_S, 0, clock)
     assert 2 * STEP_S <= verdict.until_s - now_s <= 5 * STEP_S
 

@@ -3,7 +3,6 @@
 import pytest
 
 from lbd.cli import lbctl
-from lbd.cli.ctl.jobs import queued_jobs
 from lbd.console import plain_commands
 from tests.unit.cli.canned import JOB
 
@@ -85,7 +84,7 @@ def test_ids_that_do_not_exist_are_named_before_the_others_are_waited_for(daemon
 
     daemon("lbm", **{"queue.wait": answer})
     assert lbctl.main(["wait", "12", "999", "998"]) == 2
-    assert said[:2] == [(0.0, ""), (queued_jobs.UNTAKEN_AFTER_S, f"lbctl: {ABSENT}\n")]
+    assert said[:2] == [(0.0, ""), (15.0, f"lbctl: {ABSENT}\n")]
 
 
 def test_wait_for_a_range_names_the_one_that_did_not_succeed(daemon, capsys):
