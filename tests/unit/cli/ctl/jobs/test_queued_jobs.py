@@ -122,7 +122,7 @@ def test_wait_shows_on_a_terminal_how_many_are_held(monkeypatch):
     answers = iter([{"open": 33, "held": 21, "states": states}, {"open": 0, "states": {}}])
     monkeypatch.setattr(arrays, "POLL_S", 0.0)
     progress = SimpleNamespace(show=shown.append, clear=lambda: None)
-    arrays.wait_showing(lambda *_: next(answers), ["1"], math.inf, progress)
+    arrays.wait_showing(lambda *_: next(answers), ["1"], math.inf, progress, lambda: None)
     assert shown == ["0/33 done, 3 running, 21 held"]
 
 
