@@ -21,10 +21,12 @@ ENTRIES_SHOWN, ENTRY_CHARS = 5, 60
 LIFTED = ("users", "groups")  # rules that do not apply within the hours of `everybody_when`
 OWNER_IS_BACK_WORDS = {
     "keep": "takes no new commands, and running ones go on",
-    "nice": "runs commands at the lowest priority, and takes no new ones",
-    "suspend": "suspends commands",
-    "evict": "ends commands, which start again on other hosts",
-    "decide": "suspends commands, and moves them once that is better than to wait",
+    "nice": "takes no new commands, and runs those there at the lowest priority",
+    "suspend": "takes no new commands, and suspends those there",
+    "evict": "takes no new commands, and ends those there, which start again on other hosts, or "
+    "suspends them",
+    "decide": "takes no new commands, and suspends those there, or moves them if that is better "
+    "than to wait",
 }
 PLENTY_LEFT = 0.25  # of all memory
 AHEAD_MINUTES = 7 * DAY_MINUTES  # how far ahead the start of the hours of `when` is looked for
@@ -196,7 +198,7 @@ def owner_in_words(config: AdmissionConfig) -> list[str]:
     if not signs:
         return []
     what = OWNER_IS_BACK_WORDS[config.owner_is_back]
-    return [f"{what} while {' or '.join(signs)} ({', '.join(keys)}, admission.owner_is_back)"]
+    return [f"while {' or '.join(signs)}, {what} ({', '.join(keys)}, admission.owner_is_back)"]
 
 
 def some_of(entries: Sequence[str]) -> str:

@@ -160,8 +160,8 @@ def test_the_rules_in_words():
     assert in_words(
         AdmissionConfig(owner_idle_s=300.0, owner_load=0.5, owner_is_back="suspend")
     ) == [
-        "suspends commands while a terminal, keyboard or mouse was used within 5m or "
-        "other programs keep more than 0.5 cores busy (admission.owner_idle_s, "
+        "while a terminal, keyboard or mouse was used within 5m or other programs keep more than "
+        "0.5 cores busy, takes no new commands, and suspends those there (admission.owner_idle_s, "
         "admission.owner_load, admission.owner_is_back)"
     ]
     [line] = in_words(AdmissionConfig(owner_idle_s=300.0, owners=("ann", "eve")))
