@@ -12,12 +12,29 @@ from lbd.text.one_line import one_line
 from lbd.text.units import duration_text
 
 CANCELLED_EARLY = "cancelled before it ran"
+FOREIGN_NAMED = 8
 BAD_NAMED = 8  # jobs and tasks named that have not succeeded
 
 
 def name_of(job: pb.JobInfo) -> str:
     """The job's id as people know it."""
     return f"{job.array_id}_{job.array_index}" if job.array_id else str(job.id)
+
+
+def named_in(selectors: Iterable[str], jobs: Iterable[pb.JobInfo]) -> list[pb.JobInfo]:
+    """Returns the jobs, and the tasks of arrays, that are named themselves, and not by a range of
+    jobs."""
+    named = {selector.partition("_")[0] for selector in selectors}
+    return [job for job in jobs if str(job.array_id or job.id) in named]
+
+
+def not_yours(jobs: Sequence[pb.JobInfo]) -> str:
+    names = [
+        str(job.array_id) if job.HasField("array") else name_of(job) for job in jobs[:FOREIGN_NAMED]
+    ]
+    more = f" and {len(jobs) - FOREIGN_NAMED} more" if len(jobs) > FOREIGN_NAMED else ""
+    what, are = ("job", "is") if len(jobs) == 1 else ("jobs", "are")
+    return f"permission denied: {what} {', '.join(names)}{more} {are} not yours"
 
 
 def why_no_output(job: pb.JobInfo) -> str:

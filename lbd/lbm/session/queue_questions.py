@@ -29,6 +29,8 @@ from lbd.lbm.session.queue_json import (
     held_in,
     interval,
     name_of,
+    named_in,
+    not_yours,
     prediction_json,
     speedup_json,
     speedup_of,
@@ -150,11 +152,11 @@ class QueueAnswers:
         sees_all = self._admins.include(caller)
         jobs = [job for job in reply.jobs if sees_all or self.is_of(asker, job)]
         if reply.jobs and not jobs:
-            first = reply.jobs[0]
-            name = str(first.array_id) if first.HasField("array") else name_of(first)
-            one = f"job {name} is not"
-            theirs = one if len(reply.jobs) == 1 else "none of these jobs is"
-            raise Refusal(f"permission denied: {theirs} yours", "denied")
+            raise Refusal(not_yours(reply.jobs), "denied")
+        if absent is not None and asked.some and len(jobs) < len(reply.jobs):
+            own = {job.id for job in jobs}
+            if theirs := named_in(asked.selectors, [j for j in reply.jobs if j.id not in own]):
+                absent.append(not_yours(theirs))
         return jobs
 
     async def _act(self, question: Json, caller: Caller) -> Json:

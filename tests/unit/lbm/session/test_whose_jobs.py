@@ -77,6 +77,16 @@ async def test_jobs_of_a_namesake_are_not_shown_where_numbers_count(queue, users
     assert queue.asked[0].uid == OWN
 
 
+async def test_of_several_ids_those_of_others_are_named(queue):
+    """`lbctl wait MINE THEIRS` said that all had succeeded while theirs still ran."""
+    for op in ("queue.jobs", "queue.wait"):
+        asked = {"op": op, "ids": ["1", "2", "3"], "some": True}
+        told = await answers(queue, "uid").answer(asked, CALLER)
+        assert told["absent"] == ["permission denied: jobs 2, 3 are not yours"]
+        told = await answers(queue, "uid").answer({**asked, "ids": ["1-3"]}, CALLER)
+        assert told["absent"] == [], "of a range, one's own jobs are meant"
+
+
 @pytest.mark.parametrize(("origin", "fetched"), [("h1", False), ("h2", None)])
 async def test_the_submitting_host_says_whether_outputs_have_come(queue, origin, fetched):
     job = pb.JobInfo(id=7, user=NAME, uid=OWN, origin=origin,
@@ -106,7 +116,7 @@ async def test_an_administrator_sees_all(queue):
 
 
 async def test_a_user_who_owns_none_of_the_named_jobs_is_told_so(queue):
-    with pytest.raises(Refusal, match="none of these jobs is yours"):
+    with pytest.raises(Refusal, match="jobs 1, 2, 3 are not yours"):
         await answers(queue, "uid").answer(
             {"op": "queue.logs", "ids": ["1"]}, SimpleNamespace(uid=4712, person=4712)
         )
