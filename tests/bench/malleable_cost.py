@@ -28,7 +28,8 @@ from lbd.dispatch.ledger import work
 from lbd.dispatch.ledger.sqlite import carry_out, connect, migrate
 from lbd.model import HostId, JobId
 from lbd.theory.free_slots import quantile_s
-from lbd.theory.queue_time import Releases, UniformLog
+from lbd.theory.lifetimes import UniformLog
+from lbd.theory.queue_time import Releases
 from tests.bench.measure import summarise
 from tests.bench.row import Bound, Row
 from tests.bench.stage import Stage

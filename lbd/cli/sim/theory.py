@@ -9,7 +9,8 @@ from lbd.console.figures import figure
 from lbd.console.output import print_json, print_table, put
 from lbd.errors import ConfigError
 from lbd.theory import free_slots
-from lbd.theory.queue_time import Held, Releases, UniformLog
+from lbd.theory.lifetimes import UniformLog
+from lbd.theory.queue_time import Held, Releases
 from lbd.theory.speedup import Speedup
 
 if TYPE_CHECKING:

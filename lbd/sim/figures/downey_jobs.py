@@ -20,7 +20,7 @@ from lbd.sim.queueing.malleable_workload import (
     MalleableWorkload,
 )
 from lbd.theory.allocation import Malleable
-from lbd.theory.queue_time import UniformLog, fit
+from lbd.theory.lifetimes import UniformLog, fit
 from lbd.theory.speedup import Speedup
 
 DAYS = 30  # of each replication

@@ -41,7 +41,8 @@ from lbd.theory.allocation import (
     what_is_free,
 )
 from lbd.theory.calibration import Bias, Outcome
-from lbd.theory.queue_time import Releases, UniformLog
+from lbd.theory.lifetimes import UniformLog
+from lbd.theory.queue_time import Releases
 
 Name = Literal["AVG", "OPT", "PRED", "BIAS", "HEUR"]
 NAMES: tuple[Name, ...] = get_args(Name)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from lbd.sim.queueing.trace import TraceJob
 from lbd.theory.allocation import Malleable
-from lbd.theory.queue_time import UniformLog, fit
+from lbd.theory.lifetimes import UniformLog, fit
 from lbd.theory.speedup import Speedup
 
 LIFETIMES = UniformLog(exp(2), exp(12))

@@ -15,7 +15,7 @@ from lbd.dispatch.core.outlook.queue_outlook import starts_s
 from lbd.dispatch.core.run_times import line_of, name_hash
 from lbd.dispatch.predictions import Predictions
 from lbd.model import JobId
-from lbd.theory.queue_time import UniformLog
+from lbd.theory.lifetimes import UniformLog
 from tests.unit.dispatch.core.test_queues import Table
 
 MINE, ALPHA = b"./mine.sh\x001\x00", b"./alpha.sh\x0010\x00"

@@ -19,7 +19,8 @@ from lbd.theory.allocation import (
     too_late,
 )
 from lbd.theory.calibration import Correction
-from lbd.theory.queue_time import Releases, UniformLog
+from lbd.theory.lifetimes import UniformLog
+from lbd.theory.queue_time import Releases
 from lbd.theory.speedup import Speedup
 
 LIVES = UniformLog(exp(2), exp(12))

@@ -19,7 +19,8 @@ from lbd.theory.free_slots import (
     simpson,
     with_one_more,
 )
-from lbd.theory.queue_time import Releases, UniformLog
+from lbd.theory.lifetimes import UniformLog
+from lbd.theory.queue_time import Releases
 
 LIVES = UniformLog(exp(2), exp(12))  # the paper's
 AGES_S = st.floats(0.0, 2e5)  # from younger than the shortest to older than the longest

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbd.theory.queue_time import OLDER_FEWEST, Releases, UniformLog, fit, fit_in_two, wait_s
+from lbd.theory.lifetimes import OLDER_FEWEST, UniformLog, fit, fit_in_two
+from lbd.theory.queue_time import Releases, wait_s
 
 LIVES = UniformLog(4.0, 400.0)
 
@@ -255,6 +256,28 @@ def test_a_few_long_jobs_among_many_short_ones_have_their_own_line():
     waits_s = [wait_s(4, [(age_s, 1)] * 16, lives) for age_s in (5.0, 20.0, 38.0)]
     assert waits_s == pytest.approx([35.2, 20.2, 2.2], abs=0.3)
     assert lives.goes_on(10.0, 100.0) == pytest.approx(100 / 110), "older than all"
+
+
+def test_one_very_short_job_does_not_make_the_others_long():
+    """After one `true`, a job of 5 s among those of 3 to 15 s was taken to run 125 s more."""
+    lives_s = [3.0, *(5.0 + n * 7 % 11 for n in range(1, 17))]
+    with_one, without = fit_in_two([0.01, *lives_s]), fit_in_two(lives_s)
+    for age_s in (0.1, 2.0, 5.0, 14.0):
+        assert with_one.mean_left_s(age_s) == pytest.approx(without.mean_left_s(age_s))
+        assert with_one.share_at(age_s) == pytest.approx(17 / 18 * without.share_at(age_s))
+    assert with_one.mean_left_s(0.0) == pytest.approx(17 / 18 * without.mean_left_s(0.0), rel=0.01)
+    drawn_s = [with_one.left_s((n + 0.5) / 1000, 0.0) for n in range(1000)]
+    assert mean(drawn_s) == pytest.approx(with_one.mean_left_s(0.0), rel=0.01)
+    assert drawn_s == sorted(drawn_s)
+    assert sum(left_s < 0.02 for left_s in drawn_s) == pytest.approx(1000 / 18, abs=1)
+
+
+@pytest.mark.parametrize("age_s", [0.0, 0.3, 0.52, 5.0, 41.0])
+def test_with_two_lines_draws_and_chances_agree(age_s):
+    lives = fit_in_two([0.5 + n / 1000 for n in range(60)] + [40.0 + n / 10 for n in range(20)])
+    for n in range(1, 20):
+        left_s = lives.left_s(n / 20, age_s)
+        assert lives.goes_on(left_s, age_s) == pytest.approx(1 - n / 20, abs=1e-6)
 
 
 def test_their_line_applies_from_the_longest_of_the_short_ones():

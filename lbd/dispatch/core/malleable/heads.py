@@ -39,7 +39,8 @@ from lbd.dispatch.core.servers import Server
 from lbd.model import JobId
 from lbd.theory.allocation import Malleable
 from lbd.theory.calibration import Bias
-from lbd.theory.queue_time import Releases, UniformLog
+from lbd.theory.lifetimes import UniformLog
+from lbd.theory.queue_time import Releases
 
 FREE = Rule("free")
 AGAIN_S, AGAIN_SHARE, AGAIN_S_MAX = 0.1, 0.05, 2.0

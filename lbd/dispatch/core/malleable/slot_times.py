@@ -14,7 +14,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 from lbd.model import Needs
-from lbd.theory.queue_time import OLDER_FEWEST, UniformLog, fit_in_two
+from lbd.theory.lifetimes import OLDER_FEWEST, UniformLog, fit_in_two
 
 KEPT = 1000
 FEWEST = 5  # ended jobs needed to predict anything

@@ -45,7 +45,7 @@ from lbd.dispatch.core.registry import Registered
 from lbd.model import JobId
 from lbd.text.units import counted
 from lbd.theory.calibration import Correction
-from lbd.theory.queue_time import UniformLog
+from lbd.theory.lifetimes import UniformLog
 
 
 class Prediction(NamedTuple):

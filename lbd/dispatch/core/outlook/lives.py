@@ -24,7 +24,7 @@ from bisect import bisect_right
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
-from lbd.theory.queue_time import UniformLog, outlives
+from lbd.theory.lifetimes import UniformLog, outlives
 
 
 class Lives(NamedTuple):

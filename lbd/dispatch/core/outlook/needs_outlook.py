@@ -20,7 +20,8 @@ from lbd.dispatch.core.malleable.slot_times import FEWEST, MEMORY
 from lbd.dispatch.core.servers import Server
 from lbd.model import HostId, Needs
 from lbd.policy.needs import asked, memory_asked
-from lbd.theory.queue_time import Held, Releases, UniformLog, wait_s
+from lbd.theory.lifetimes import UniformLog
+from lbd.theory.queue_time import Held, Releases, wait_s
 
 HOSTS_MAX = 8  # hosts considered: those that lack least
 UNITS_MAX = 64  # a size is counted in so many parts of the total

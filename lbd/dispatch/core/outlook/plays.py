@@ -23,7 +23,8 @@ from lbd.dispatch.core.queues import Queues
 from lbd.dispatch.core.run_times import kind_of
 from lbd.dispatch.core.servers import Server
 from lbd.model import HostId, JobId
-from lbd.theory.queue_time import UniformLog, later
+from lbd.theory.lifetimes import UniformLog
+from lbd.theory.queue_time import later
 
 PLAYED_MAX = 1000  # of waiting jobs
 PLAYED_STEPS = 3000  # of these in one draw; more if many hosts are excluded

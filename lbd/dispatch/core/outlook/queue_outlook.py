@@ -9,7 +9,7 @@ from lbd.dispatch.core.outlook.comers import NOBODY, Came
 from lbd.dispatch.core.outlook.needs_outlook import NeedsOutlook
 from lbd.dispatch.core.servers import Server
 from lbd.text.units import counted
-from lbd.theory.queue_time import UniformLog
+from lbd.theory.lifetimes import UniformLog
 
 CLOSED_SHOWN = 2  # hosts with their reasons
 

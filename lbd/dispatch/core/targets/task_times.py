@@ -5,7 +5,7 @@ same kind of command (`policy/invocation.py`).
 
 A mean says little where a few tasks take very long, so two further things are used: how long the
 drain is for tasks like the observed ones (`SeenDrain`), and how long the running tasks are likely
-to continue, by their ages (Downey's uniform-log lifetimes, `theory/queue_time.py`).
+to continue, by their ages (Downey's uniform-log lifetimes, `theory/lifetimes.py`).
 """
 
 import math
@@ -17,7 +17,7 @@ from statistics import fmean
 
 from lbd.dispatch.core.cutoffs import ran_whole
 from lbd.dispatch.core.ledger_rows import JobRow, command_of
-from lbd.theory.queue_time import UniformLog, fit
+from lbd.theory.lifetimes import UniformLog, fit
 from lbd.theory.target_time import Drain, SeenDrain, TaskMean, harmonic
 
 KEPT = 200  # times

@@ -18,7 +18,8 @@ from lbd.dispatch.core.shares import Rules, Shares
 from lbd.dispatch.core.waiting_line import Waiting
 from lbd.model import NO_NEEDS, Facts, HostId, JobId, Needs
 from lbd.policy.needs import offer, unmet
-from lbd.theory.queue_time import Releases, UniformLog, wait_s
+from lbd.theory.lifetimes import UniformLog
+from lbd.theory.queue_time import Releases, wait_s
 
 NOW_S = 100.0
 SEEDS = range(80)

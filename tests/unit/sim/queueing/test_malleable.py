@@ -17,7 +17,7 @@ from lbd.sim.queueing.malleable_workload import (
 )
 from lbd.sim.queueing.trace import TraceJob
 from lbd.theory.allocation import Malleable
-from lbd.theory.queue_time import UniformLog
+from lbd.theory.lifetimes import UniformLog
 from lbd.theory.speedup import Speedup
 
 

@@ -21,7 +21,8 @@ from lbd.dispatch.core.malleable.decision import (
 )
 from lbd.theory.allocation import Malleable, Rules, forced, predicted
 from lbd.theory.calibration import Correction
-from lbd.theory.queue_time import Releases, UniformLog
+from lbd.theory.lifetimes import UniformLog
+from lbd.theory.queue_time import Releases
 from lbd.theory.speedup import Speedup
 from lbd.theory.speedup_fit import fit
 

@@ -26,7 +26,8 @@ from lbd.dispatch.core.outlook.plays import STEPS
 from lbd.model import NO_NEEDS, Facts, HostId, JobId, Needs
 from lbd.theory.calibration import Correction
 from lbd.theory.free_slots import interval_90_s, quantile_s
-from lbd.theory.queue_time import Releases, UniformLog
+from lbd.theory.lifetimes import UniformLog
+from lbd.theory.queue_time import Releases
 from lbd.theory.speedup import Speedup
 from tests.unit.dispatch.core.malleable.test_heads import LONG_LIVES_S, SHORT_LIVES_S, Table
 from tests.unit.dispatch.core.outlook.test_forecast import another, arrival

@@ -3,7 +3,7 @@
 import pytest
 
 from lbd.dispatch.core.malleable.slot_times import SlotTimes
-from lbd.theory.queue_time import OLDER_FEWEST
+from lbd.theory.lifetimes import OLDER_FEWEST
 
 
 def test_the_first_long_jobs_after_many_short_ones_are_known_at_once():

@@ -21,7 +21,7 @@ from lbd.dispatch.core.outlook.line_played import (
 from lbd.dispatch.core.outlook.lives import Lives
 from lbd.dispatch.core.outlook.plays import NEW, PLAYED_MAX, STEPS, Plays
 from lbd.model import HostId, JobId, Needs
-from lbd.theory.queue_time import UniformLog
+from lbd.theory.lifetimes import UniformLog
 from tests.unit.dispatch.core.targets.test_arrays import FOUR_S, MEAN_S
 from tests.unit.dispatch.core.targets.test_arrays import Table as Targets
 from tests.unit.dispatch.core.test_queues import Table

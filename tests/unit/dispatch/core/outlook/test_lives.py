@@ -11,7 +11,7 @@ from lbd.dispatch.core.outlook.forecast import Forecast
 from lbd.dispatch.core.outlook.lives import Lives
 from lbd.dispatch.core.outlook.plays import LITTLE_KNOWN, OUTLIVED, STEPS
 from lbd.model import JobId
-from lbd.theory.queue_time import UniformLog, fit_in_two
+from lbd.theory.lifetimes import UniformLog, fit_in_two
 from tests.unit.dispatch.core.test_queues import Table
 
 SHORT = UniformLog(0.2, 0.5)

@@ -16,7 +16,8 @@ from lbd.dispatch.core.outlook.needs_outlook import (
 )
 from lbd.model import NO_NEEDS, Facts, JobId, Needs
 from lbd.theory.calibration import Correction
-from lbd.theory.queue_time import UniformLog, wait_s
+from lbd.theory.lifetimes import UniformLog
+from lbd.theory.queue_time import wait_s
 from tests.unit.dispatch.core.outlook.test_forecast import another, arrival, known, predicted
 from tests.unit.dispatch.core.test_needs import BOTH, GPU, facts
 from tests.unit.dispatch.core.test_queues import Table

@@ -12,7 +12,7 @@ from lbd.dispatch.core.run_times import kind_of, line_of, name_hash
 from lbd.dispatch.predictions import Predictions
 from lbd.model import HostId, JobId
 from lbd.process.boot_clock import clock_s
-from lbd.theory.queue_time import UniformLog
+from lbd.theory.lifetimes import UniformLog
 from tests.unit.dispatch.core.test_queues import Table
 
 SHORT = UniformLog(0.5, 2.0)

@@ -10,7 +10,7 @@ from lbd.dispatch.core.outlook.forecast import Forecast
 from lbd.dispatch.core.outlook.line_played import Line, Queued, Running
 from lbd.dispatch.core.outlook.lives import Lives
 from lbd.model import HostId, JobId
-from lbd.theory.queue_time import UniformLog
+from lbd.theory.lifetimes import UniformLog
 from tests.unit.dispatch.core.test_queues import Table
 
 LIVES = UniformLog(1.0, 100.0)

@@ -11,7 +11,7 @@ from lbd.dispatch.core.malleable.prospects import CALIBRATED
 from lbd.dispatch.core.outlook.needs_outlook import needs_outlook, parts_of
 from lbd.model import NO_NEEDS, Facts, JobId, Needs
 from lbd.theory.calibration import Correction
-from lbd.theory.queue_time import fit_in_two
+from lbd.theory.lifetimes import fit_in_two
 from tests.unit.dispatch.core.outlook.test_forecast import another, arrival, known
 from tests.unit.dispatch.core.test_queues import Table
 
