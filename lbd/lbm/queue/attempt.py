@@ -209,9 +209,8 @@ class Attempt(Performer):
         descriptors: list[int] = []
         link, run_as, spool = self.host.link, self.admitted.run_as, self._client.spool
         name = self.host.config.host.name
-        full = no_room(self.start, self.request, name, spool)
-        if full and not self.gang_hosts:  # a gang has looked before any of it began
-            return full
+        if not self.gang_hosts and (full := no_room(self.start, self.request, name, spool)):
+            return full  # a gang has looked before any of it began
         try:
             config, path = self.host.rules.config, self.files.path if self.files else None
             order = self.common.order(run_as, config, limited_cpu=link.weighs_cpu)
@@ -280,10 +279,8 @@ class Attempt(Performer):
         if outcome.cpu_s is not None:
             report.cpu_s = outcome.cpu_s
         if outcome.exit is not None and not report.reason:
-            name, spool = self.host.config.host.name, self._client.spool
-            report.reason = output_trouble(
-                self.start, self.request, name, spool, outcome.exit_status
-            )
+            where = self.host.config.host.name, self._client.spool
+            report.reason = output_trouble(self.start, self.request, *where, outcome.exit_status)
         return report
 
     def _say(self, report: dispatch_pb2.AttemptReport) -> None:
