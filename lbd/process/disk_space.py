@@ -7,6 +7,7 @@ from pathlib import Path
 SHORT_SHARE = 10  # a disk is short with less than a tenth free,
 SHORT_BYTES = 2 << 30  # unless more than this is free
 RUNNING_BYTES_MIN = 1 << 16
+FULL_BYTES = 64 << 10  # free space below which a disk counts as full
 # while the disk is short, one user's outputs may take 1/N of the space that should be free
 USER_PARTS = 2
 
@@ -36,6 +37,15 @@ class Shortage:
         attempt."""
         part = self.wanted_bytes // USER_PARTS
         return min(limit_bytes, max(part, RUNNING_BYTES_MIN)) if part else limit_bytes
+
+
+def is_full(root: Path) -> bool:
+    """Whether the disk that holds `root` is full. Some file systems do not report their size."""
+    try:
+        found = os.statvfs(root)
+    except OSError:
+        return False
+    return found.f_blocks > 0 and found.f_bavail * found.f_frsize < FULL_BYTES
 
 
 def shortage_of(root: Path, limit_bytes: int = SHORT_BYTES) -> Shortage:

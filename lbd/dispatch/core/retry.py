@@ -29,7 +29,8 @@ NOT_MOUNTED = ("chdir", "directory")
 # descriptors and disk. SLOW: its user database does not answer, or there is no process to ask it.
 SHORT = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC)
 SLOW = (errno.EAGAIN, errno.ENOMEM, errno.ETIMEDOUT)
-NO_ROOM = "no-room"  # its host has none for its files; hosts report it as "stage", with the errno
+# Its host has none for its files or its output; hosts report it as "stage", with the errno.
+NO_ROOM = "no-room"
 NOT_FOUND, NOT_EXECUTABLE, FAILED = 127, 126, 125
 ENOENT = 2
 NOT_YET = "not-yet"  # its host takes its user's commands, but at other times

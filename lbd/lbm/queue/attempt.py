@@ -5,7 +5,6 @@ What happens to it is reported to the dispatcher by `report`.
 """
 
 import asyncio
-import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -22,14 +21,13 @@ from lbd.lbm.core.jobs import Job
 from lbd.lbm.core.slots import granted_text, variables
 from lbd.lbm.handover.records import QueuedAttempt
 from lbd.lbm.inbound.context import InboundContext
-from lbd.lbm.inbound.performer import FAULT, Performer, job_log, not_started
+from lbd.lbm.inbound.performer import FAULT, Performer, job_log
 from lbd.lbm.inbound.request import dry_start, make_order, over_memory, phase_of
 from lbd.lbm.inbound.submitted import Common
+from lbd.lbm.queue.attempt_outputs import no_room, open_stdio, output_trouble, refused_for
 from lbd.lbm.queue.dispatcher_client import DispatcherClient
 from lbd.lbm.queue.dispatcher_words import refused_report
-from lbd.lbm.queue.input_file import input_of
-from lbd.lbm.queue.own_files import EXIT_CANNOT_OPEN, own_files, why_not_opened, writing_to
-from lbd.lbm.queue.spool import Spool
+from lbd.lbm.queue.own_files import own_files, writing_to
 from lbd.lbm.staging.attempt_files import AttemptFiles, result_of
 from lbd.lbm.staging.workdirs import FilesRefused
 from lbd.model import GANG_MOVES, GANG_SHOWN, NO_NEEDS, HostId, JobId, JobState
@@ -194,12 +192,14 @@ class Attempt(Performer):
 
     async def _dry_start(self) -> e.NotStarted | None:
         """Runs before any of its gang begins: what one host forbids stops them all."""
-        path = self.files.path if self.files else b""
+        path, host = self.files.path if self.files else b"", self.host.config.host.name
         order = make_order(self.request, self.admitted.run_as, self.host.rules.config, path)
         order.job = self.id
         refused = await dry_start(self.host.link, self.request, order, DRY_START_S)
         if self.execution.phase is not Phase.HELD:
             return None  # asked to end meanwhile
+        if full := no_room(self.start, self.request, host, self._client.spool):
+            return full
         if refused is not None:
             return replace(refused, phase=phase_of(refused.phase))
         self._say(dispatch_pb2.AttemptReport(event=READY))
@@ -207,19 +207,23 @@ class Attempt(Performer):
 
     async def _spawn(self) -> e.Event | None:
         descriptors: list[int] = []
-        link, run_as = self.host.link, self.admitted.run_as
+        link, run_as, spool = self.host.link, self.admitted.run_as, self._client.spool
+        name = self.host.config.host.name
+        if not self.gang_hosts and (full := no_room(self.start, self.request, name, spool)):
+            return full  # a gang has looked before any of it began
         try:
             config, path = self.host.rules.config, self.files.path if self.files else None
             order = self.common.order(run_as, config, limited_cpu=link.weighs_cpu)
-            add_own(order, self.common, self.start, self.host.config.host.name, path)
+            add_own(order, self.common, self.start, name, path)
             order.environment |= own_resources(self)
             until_s = self.execution.timers.get(Timer.LEASE, 0.0)
             order.start_by_ms = int(until_s * 1e3)
-            open_stdio(descriptors, self, self._client.spool)
+            uid = link.uid if run_as is None else run_as.uid
+            open_stdio(descriptors, self.start, self.request, uid, spool)
             limit = limit_frame(self.id, until_s, self.start.cutoff_s)
             await self.spawn(order, descriptors, limit)
         except (LbdError, OSError) as trouble:
-            return not_started(trouble, "spawn")
+            return refused_for(trouble, spool, in_gang=bool(self.gang_hosts))
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
@@ -275,7 +279,8 @@ class Attempt(Performer):
         if outcome.cpu_s is not None:
             report.cpu_s = outcome.cpu_s
         if outcome.exit is not None and not report.reason:
-            report.reason = output_trouble(self, self._client.spool, outcome.exit_status)
+            where = self.host.config.host.name, self._client.spool
+            report.reason = output_trouble(self.start, self.request, *where, outcome.exit_status)
         return report
 
     def _say(self, report: dispatch_pb2.AttemptReport) -> None:
@@ -295,37 +300,6 @@ def let_go(attempt: Attempt) -> None:
     attempt.start, attempt.files = short, None
     attempt.common = Common(lbm_pb2.RunRequest(), "")
     attempt.request = attempt.common.request
-
-
-def open_stdio(descriptors: list[int], attempt: Attempt, spool: Spool) -> None:
-    """Appends the command's descriptors, in order. Raises OSError."""
-    request, start, run_as = attempt.request, attempt.start, attempt.admitted.run_as
-    uid = attempt.host.link.uid if run_as is None else run_as.uid
-    closed = request.closed_fds
-    if not closed & 1:
-        descriptors.append(input_of(start.spec.input))
-    if not closed & 2:
-        descriptors.append(spool.open(start.job, start.attempt, "out", uid))
-    if not closed & 4:
-        if request.joined_outputs and not closed & 2:
-            descriptors.append(os.dup(descriptors[-1]))
-        else:
-            descriptors.append(spool.open(start.job, start.attempt, "err", uid))
-
-
-def output_trouble(attempt: Attempt, spool: Spool, status: int | None) -> str:
-    """Why an ended attempt's output may not be whole, or a file for it could not be opened."""
-    start, request = attempt.start, attempt.request
-    output, error = own_files(start, attempt.host.config.host.name)
-    complaint = ""
-    if status == EXIT_CANNOT_OPEN and (output or error):
-        name = "out" if request.joined_outputs and not request.closed_fds & 2 else "err"
-        with contextlib.suppress(OSError):
-            said = spool.read(start.job, start.attempt, name, 0, waits=False)
-            complaint = why_not_opened(said.data, output, error)
-            if complaint:  # it says more than the shell's status, and the command has not run
-                spool.drop(start.job, start.attempt, name)
-    return spool.ended(start.job, start.attempt, spooled=not output) or complaint
 
 
 async def collected(collecting: asyncio.Task[str], status: int) -> e.Event:

@@ -63,6 +63,7 @@ from lbd.lbm.queue.output_file import (
     sizes_of,
 )
 from lbd.process.boot_clock import clock_s
+from lbd.process.disk_space import is_full
 
 PIECE_BYTES = 256 << 10
 DAY_S = 86400.0
@@ -74,7 +75,6 @@ SILENT = "silent"
 OWNERS_MAX = 100_000  # running attempts whose account is remembered
 LEFT_MAX = 100_000  # files of ended attempts whose size is remembered
 BLANKS = 16  # empty files remembered for reuse
-FULL_BYTES = 64 << 10  # free space below which a disk counts as full
 FULL_WHY = "its output may be incomplete: its host's disk was full"
 QUICK_WHY = "it printed more than fits: its host's disk was full"
 Done = TypeVar("Done")
@@ -229,12 +229,7 @@ class Spool:
         return printed_in(sizes, self.quick.freed[job, attempt])
 
     def is_full(self) -> bool:
-        """Whether the disk is full. Some file systems do not say how large they are."""
-        try:
-            found = os.statvfs(self.root)
-        except OSError:
-            return False
-        return found.f_blocks > 0 and found.f_bavail * found.f_frsize < FULL_BYTES
+        return is_full(self.root)
 
     def mark_cut(self, job: str, attempt: int) -> None:
         """Marks an attempt that printed while the disk was full. Not for the event loop."""

@@ -117,6 +117,7 @@ class EndedJobs:
 class UsageLog:
     def __init__(self, config: Config) -> None:
         self._config = config.stats
+        self._whose = f"{config.host.name}'s accounting"
         self._writer = UsageWriter(Path(config.host.state_dir), config.stats)
         self._gathered: list[Job] = []
         self._too_many: Gap | None = None  # lost, as too many were gathered
@@ -247,19 +248,21 @@ class UsageLog:
                 found = question(self._writer.store)
             except (sqlite3.Error, OSError) as problem:
                 self._writer.store.let_go(problem)
-                trouble = Unavailable(f"its accounting cannot be read: {problem}")
+                why = self._writer.store.why(problem)
+                trouble = Unavailable(f"{self._whose} cannot be read now: {why}")
             except CANNOT_BE as problem:
-                trouble = Unavailable(f"its accounting cannot answer this: {problem}")
+                trouble = Unavailable(f"{self._whose} cannot answer this: {problem}")
+            self._writer.store.answered()
             with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
                 loop.call_soon_threadsafe(settle, found, trouble)
 
         if not self._do(work):
-            raise Unavailable("its accounting is too far behind")
+            raise Unavailable(f"{self._whose} is too far behind")
         try:
             async with asyncio.timeout(ANSWER_S):
                 return await answer
         except TimeoutError:
-            raise Unavailable("its accounting does not answer") from None
+            raise Unavailable(f"{self._whose} does not answer") from None
 
     async def close(self) -> None:
         """Writes what is not written yet, if that is possible soon."""

@@ -7,7 +7,6 @@ open, is set aside. If it was removed or replaced, we continue with the file tha
 
 import contextlib
 import logging
-import math
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
@@ -21,14 +20,15 @@ from lbd.lbm.usage import algorithms, gaps, kept_since
 from lbd.lbm.usage.file import UsageFile
 from lbd.lbm.usage.gaps import Gap
 from lbd.lbm.usage.measures import GROUPS_MAX, LEAST, SIZE_S_MIN, STEPS, Measure, Moments
+from lbd.lbm.usage.reading import BUSY_S, FULL, open_to_read, with_logarithm
 from lbd.lbm.usage.record import CHECKPOINT, Usage
 from lbd.lbm.usage.room import PAGE_BYTES, drop_oldest, is_own_limit, keep_shares, pages_of
+from lbd.process.disk_space import is_full
 
 log = logging.getLogger("lbd.lbm")
 
 FORMAT = 1
 WAL_PAGES = 256
-BUSY_S = 0.5
 DAY_S = 86400.0
 AGE_CHECK_S = 600.0
 SLACK = 100  # a hundredth over the limit before the shares are counted
@@ -83,10 +83,12 @@ class UsageStore:
         self._config = config
         self._database: sqlite3.Connection | None = None
         self._file: UsageFile | None = None
+        self._only_reads = False  # opened for one question
         self._age_checked_s = -AGE_CHECK_S
         self._since_trim = config.max_rows
 
     def _open(self) -> sqlite3.Connection:
+        self.answered()
         self._look()
         if self._database is not None:
             return self._database
@@ -98,6 +100,28 @@ class UsageStore:
             self._set_aside(str(problem))
             self._database = self._opened()
         return self._database
+
+    def _to_read(self) -> sqlite3.Connection:
+        """Opens it for a question, also where it cannot be written."""
+        if self._only_reads and self._database is not None:
+            return self._database
+        try:
+            return self._open()
+        except (sqlite3.Error, OSError):
+            if not is_full(self._path.parent):
+                raise
+        self._database, self._only_reads = open_to_read(self._path), True
+        return self._database
+
+    def answered(self) -> None:
+        """Lets others use a file that was opened for one question."""
+        if self._only_reads:
+            self.close()
+
+    def why(self, problem: Exception) -> str:
+        """Returns why it cannot be used. For most of what SQLite cannot do on a full disk, it has
+        the words of a broken one."""
+        return FULL if is_full(self._path.parent) else str(problem)
 
     def _look(self) -> None:
         """Checks whether another process has changed the file."""
@@ -166,6 +190,7 @@ class UsageStore:
         self.close()
 
     def close(self) -> None:
+        self._only_reads = False
         if self._database is not None:
             with contextlib.suppress(sqlite3.Error):
                 self._database.close()
@@ -209,7 +234,7 @@ class UsageStore:
     ) -> tuple[Measure, dict[str, dict[str, Measure]]]:
         """All jobs that ended from `since` on (of one user, or of all for ""), and those of each
         kind. `until`: and before then; 0: up to now."""
-        database, which = self._open(), (since, until or FOREVER, user, uid, user, uid)
+        database, which = self._to_read(), (since, until or FOREVER, user, uid, user, uid)
         (row,) = database.execute(f"SELECT {SUMS}", which)
         groups: dict[str, dict[str, Measure]] = {}
         for column in GROUPED:
@@ -229,22 +254,22 @@ class UsageStore:
 
     def kept_since(self) -> float:
         """All jobs that ended from then on are on record."""
-        return kept_since.kept_since(self._open())
+        return kept_since.kept_since(self._to_read())
 
     def gaps(self) -> list[Gap]:
         """What was lost, the oldest first."""
-        return gaps.gaps(self._open())
+        return gaps.gaps(self._to_read())
 
     def note_algorithm(self, name: str, unix_s: float) -> None:
         algorithms.note(self._open(), name, unix_s)
 
     def algorithms(self, limit: int) -> list[tuple[float, str]]:
         """Since when and which, the oldest first."""
-        return algorithms.latest(self._open(), limit)
+        return algorithms.latest(self._to_read(), limit)
 
     def page(self, since: float, after: int, limit: int) -> list[tuple[int, Usage]]:
         """Jobs that have run, with numbers above `after`, the oldest first."""
-        found = self._open().execute(
+        found = self._to_read().execute(
             f"SELECT number, {', '.join(COLUMNS)} FROM jobs "  # noqa: S608  # our own columns
             "WHERE number > ? AND finished >= ? AND response_s IS NOT NULL ORDER BY number LIMIT ?",
             (after, since, limit),
@@ -253,7 +278,7 @@ class UsageStore:
 
     def by_id(self, job: str) -> tuple[int, Usage] | None:
         """The last job that ended under this id."""
-        found = self._open().execute(
+        found = self._to_read().execute(
             f"SELECT number, {', '.join(COLUMNS)} FROM jobs WHERE id = ? "  # noqa: S608  # ours
             "ORDER BY number DESC LIMIT 1",
             (job,),
@@ -262,7 +287,7 @@ class UsageStore:
 
     def latest(self, asked: "PastJobs") -> tuple[list[tuple[int, Usage]], bool]:
         """Returns the requested jobs, the last to end first, and whether there may be more."""
-        database, (conditions, values) = self._open(), asked.in_sql()
+        database, (conditions, values) = self._to_read(), asked.in_sql()
         give_up_s = time.monotonic() + LOOK_S
         rows: list[tuple[int, Usage]] = []
         database.set_progress_handler(lambda: time.monotonic() > give_up_s, STEPS_BETWEEN_CLOCKS)
@@ -353,16 +378,6 @@ def transaction(database: sqlite3.Connection) -> Iterator[None]:
 def is_damage(problem: sqlite3.Error) -> bool:
     """Whether the file is not ours, or not any more. Other errors have their own classes."""
     return type(problem) is sqlite3.DatabaseError
-
-
-def with_logarithm(database: sqlite3.Connection) -> None:
-    """Adds ln(): not every SQLite is built with mathematical functions."""
-    try:
-        database.execute("SELECT ln(1.0)")
-    except sqlite3.OperationalError:
-        database.create_function(
-            "ln", 1, lambda value: None if value is None else math.log(value), deterministic=True
-        )
 
 
 def spread(measure: Measure, steps: Sequence[int | None], count: int) -> None:

@@ -72,9 +72,10 @@ class UsageWriter:
             self._write_backlog()
             self._lost_on_record = sum(gap.commands for gap in self.store.gaps())
             self.trouble = ""
+            self.store.answered()
         except (sqlite3.Error, OSError) as problem:
             self.store.close()  # the next attempt opens the file as it is then
-            self.complain(str(problem))
+            self.complain(self.store.why(problem))
         self._gap_file.write(self._backlog.in_danger())
 
     def _write_backlog(self) -> None:

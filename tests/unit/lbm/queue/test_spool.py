@@ -15,7 +15,8 @@ import pytest
 
 from lbd.lbm.queue import spool as spool_module
 from lbd.lbm.queue.output_file import leased, remove
-from lbd.lbm.queue.spool import FULL_BYTES, PIECE_BYTES, Spool
+from lbd.lbm.queue.spool import PIECE_BYTES, Spool
+from lbd.process.disk_space import FULL_BYTES
 
 LIMIT_BYTES = 1 << 20
 
