@@ -126,6 +126,8 @@ ASKED = {  # each field is in one of the answers
     "lbctl jobs": [
         "lbctl jobs --all --json", "lbctl jobs --all --tasks --json",
         "lbctl job --json $(lbrun -d --array 1-2 true)",
+        "lbrun sleep 60 & until id=$(lbctl jobs --format id,command | grep sleep); do :; done; "
+        "lbctl kill ${id%% *} >&2; wait; lbctl jobs --all --json",
     ],
     "lbctl job": ["lbctl job --json 1", "lbrun --status-file f -H h2 true; lbctl job --json h1-1"],
     "lbctl kill": ["lbctl kill --json $(lbrun -d sleep 60)"],

@@ -192,7 +192,7 @@ def test_a_command_that_waits_for_a_host_can_be_interrupted(three, terminal, rul
                           stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)  # fmt: skip
     three.wait_until(lambda: three.lbctl_json("h2", "jobs"), "it runs on h2")
     terminal.type()
-    assert "it is waiting for a host" in process.stderr.readline()
+    assert "the command waits for another host" in process.stderr.readline()
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=120) in (130, -signal.SIGINT)
     process.stderr.close()
