@@ -102,7 +102,7 @@ class AdmissionConfig(Section):
     # All other rules hold
     everybody_when: tuple[str, ...] = listed("18:00-08:00", "sat,sun")
     # commands of other hosts and queued jobs that run here at once, including those sent by name
-    # (-H); above lbm.slots, that is in force. 0 = lbm.slots
+    # (-H); if it is above lbm.slots, lbm.slots is in force. 0 = lbm.slots
     slots: int = within(0, 0, 65536)
     # no new commands while the load index here is above this; 0 = no limit
     load_ceiling: float = within(0.0, 0.0, 10000.0)

@@ -148,8 +148,8 @@ def administrators_hosts(rows: Iterable[Json], config: Config) -> Iterator[Check
             says = f"names {', '.join(gone)}, not in this cluster now"
             left = json.dumps([name for name in given if name not in gone])
             fix = (
-                f"if that is for good, `lbctl config set admin.{key} '{left}'`, with the host that "
-                "took its place; then `lbctl restart`"
+                f"if that is for good, `lbctl config set admin.{key} '{left}'`, with the name of "
+                "the host that took its place, if one did, in it; then `lbctl restart`"
             )
             yield Check(f"admin.{key}", WARN, says, fix)
 
