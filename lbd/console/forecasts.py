@@ -9,8 +9,8 @@ import re
 
 from lbd.console.figures import NONE, Clock
 from lbd.console.figures import duration as shown_duration
-from lbd.console.reply import Json, number, table, tables, text
-from lbd.text.units import duration_text, rough_s
+from lbd.console.reply import Json, number, table, tables, text, whole
+from lbd.text.units import counted, duration_text, rough_s
 from lbd.theory.calibration import FEWEST, PROVEN
 
 FIRST_INDEX = re.compile(r"[0-9]+")  # of an array
@@ -133,18 +133,23 @@ def target_lines(one: Json, clock: Clock) -> list[str]:
 
 def outcome(one: Json, by: float) -> str:
     """Returns whether a target was met, and by how much; "" before the end. It is not met by tasks
-    that were cancelled or lost."""
+    that were cancelled or lost, nor if all failed."""
     late_s = number(one, "finished") - by
     if math.isnan(late_s):
         return ""
     if late_s > 0:
         return f"; missed by {duration_text(late_s)}"
+    tasks = table(one, "tasks")
     for state in ("cancelled", "lost"):
-        if (count := number(table(one, "tasks"), state)) > 0:
+        if (count := number(tasks, state)) > 0:
             return f"; not met: {count:.0f} task{'s were' if count > 1 else ' was'} {state}"
         if text(one, "state") == state:
             return f"; not met: it was {state}"
-    return f"; met by {duration_text(-late_s)}"
+    failed, total = whole(tasks, "failed"), sum(whole(tasks, state) for state in tasks)
+    if 0 < failed == total:
+        return f"; not met: {failed} of {counted(total, 'task')} failed"
+    but = f", but {failed} of {counted(total, 'task')} failed" if failed else ""
+    return f"; met by {duration_text(-late_s)}{but}"
 
 
 def target_phrase(one: Json, clock: Clock) -> str:

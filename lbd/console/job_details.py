@@ -163,13 +163,15 @@ def detail_lines(one: Json, clock: Clock) -> list[str]:
 
 
 def waited_before_its_attempts(one: Json) -> str:
-    """Returns how long a job with several attempts waited for the first that began; "" if none has
-    or they are not known."""
+    """Returns how long a job with several attempts waited for the first that began, named as such
+    if it began, or has to begin, again; "" if none has or they are not known."""
     begun = [number(attempt, "started") for attempt in tables(one, "attempts")]
     known = [at for at in begun if not math.isnan(at)]
     if not known or text(one, "array"):  # these are its first task's
         return ""
-    return shown_duration(max(0.0, min(known) - number(one, "submitted")))
+    first = min(known)
+    waited = shown_duration(max(0.0, first - number(one, "submitted")))
+    return waited if number(one, "started") == first else f"{waited} for the first start"
 
 
 def outlook_lines(one: Json, clock: Clock) -> list[str]:

@@ -8,6 +8,9 @@ from lbd.console.figures import Clock
 from lbd.console.reply import Json, number, whole
 from lbd.text.units import counted
 
+# Hosts that were set up together start their records within this time,
+TOGETHER_S = 60.0
+LATE = 0.01  # plus this share of the others' record
 NOBODY: Mapping[str, str] = MappingProxyType({})
 
 
@@ -42,6 +45,22 @@ def gap_lines(
             said = f"{host} has not yet recorded {what_of(waiting, clock)}"
             lines.append(f"{said}: {why}" if why else said)
     return lines
+
+
+def late_records(
+    begun: Mapping[str, float], since_s: float, until_s: float, clock: Clock
+) -> list[str]:
+    """`begun`: since when each host's record is complete; nan: not known. Returns a line for each
+    whose record starts after `since_s` and later than the others': it may be new, or have lost its
+    record."""
+    known = [first for first in begun.values() if not math.isnan(first)]
+    earliest = max(since_s, min(known, default=since_s))
+    latest = earliest + TOGETHER_S + LATE * max(0.0, until_s - earliest)
+    return [
+        f"{host}: on record only since {clock.time_of_day(first)}"
+        for host, first in sorted(begun.items())
+        if first > latest
+    ]
 
 
 def what_of(gaps: Sequence[Json], clock: Clock) -> str:

@@ -1,12 +1,13 @@
 """Asks every host of the cluster about its ended jobs."""
 
+import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from lbd.console.daemons import Daemons
-from lbd.console.reply import Json, table, tables, text
+from lbd.console.reply import Json, number, table, tables, text
 from lbd.errors import LbdError, Unavailable
 from lbd.local.json_socket import Refusal
 
@@ -62,7 +63,10 @@ class OfHost:
     withheld: str = ""  # the setting that limits these to jobs submitted on our host
     only_of: str = ""  # the only user whose jobs are shown to the caller; "": all users
     gaps: list[Json] = field(default_factory=list)  # what the host's accounting lacks
-    goes_by_ids: bool = False  # an earlier release ignores the ids that are asked for
+    # whether it says which of the ids that are asked for are on record; an earlier release does not
+    goes_by_ids: bool = False
+    # all jobs that ended from then on are on record; nan: not known, of an earlier release
+    record_since: float = math.nan
 
 
 def of_host(daemons: Daemons, host: str, question: dict[str, object], limit: int) -> OfHost:
@@ -79,6 +83,7 @@ def of_host(daemons: Daemons, host: str, question: dict[str, object], limit: int
         rows, found.withheld = tables(reply, "jobs"), str(reply.get("withheld") or "")
         found.only_of, found.gaps = text(reply, "only_of"), tables(reply, "gaps")
         found.goes_by_ids = bool(reply.get("goes_by_ids"))
+        found.record_since = number(reply, "record_since")
         if not rows:
             found.more = bool(reply.get("more"))
             return found

@@ -73,7 +73,7 @@ def test_every_host_shows_which_rules_hold(two, rules):
     for host in two.hosts:
         said = two.run(host, "lbctl", "status", "h2", check=True).stdout
         assert said.endswith(
-            "\nh2: takes only commands of groups staff (admission.groups)\n"
+            "\nh2: takes only commands of the group staff (admission.groups)\n"
             f"h2: runs only {TRUE} (admission.programs)\n"
         )
 

@@ -23,7 +23,7 @@ from lbd.console.output import (
     put,
     wrapped,
 )
-from lbd.console.record_gaps import gap_lines, gaps_within, lost_in
+from lbd.console.record_gaps import gap_lines, gaps_within, late_records, lost_in
 from lbd.console.reply import Json, number, tables, text, whole
 from lbd.console.usage_hosts import Gathered, ask_host, gather
 from lbd.errors import ConfigError, PeerError
@@ -48,9 +48,6 @@ LEGENDS = (  # of the columns whose figures alarm those who do not know them
      "if it rises over days, see lbctl advise"),
 )  # fmt: skip
 MEDIAN, TAIL = 0.5, 0.95
-# Hosts that were set up together start their records within this time,
-TOGETHER_S = 60.0
-LATE = 0.01  # plus this share of the others' record
 EXAMPLES = (
     "lbctl stats                       the last day, all hosts",
     "lbctl stats --since 7d --user ann",
@@ -102,7 +99,8 @@ def stats(daemons: Daemons, options: argparse.Namespace) -> int:
     for line in gap_lines(gaps, Clock(now_s), troubles):
         say(line)
     total, groups = summed(found)
-    late = late_records(found, since, until, Clock(now_s))
+    begun = {host: number(answer, "record_since") for host, answer in found.answers.items()}
+    late = late_records(begun, since, until, Clock(now_s))
     if options.json:
         print_json(as_json(found, total, groups, gaps, since, until))
     elif options.csv:
@@ -129,20 +127,6 @@ def said_of(span_s: float, now_s: float, until: float) -> str:
     form = "%Y-%m-%d %H:%M:%S" if any(end.second for end in ends) else "%Y-%m-%d %H:%M"
     since, before = (f"{end:{form}}" for end in ends)
     return f"from {since} until {before}"
-
-
-def late_records(found: Gathered[Json], since: float, until: float, clock: Clock) -> list[str]:
-    """Returns a line for each host whose record starts after `since` and later than the others': it
-    may be new, or have lost its record. Hosts that do not report the start are ignored."""
-    begun = {host: number(answer, "record_since") for host, answer in found.answers.items()}
-    known = [first for first in begun.values() if not math.isnan(first)]
-    earliest = max(since, min(known, default=since))
-    latest = earliest + TOGETHER_S + LATE * max(0.0, until - earliest)
-    return [
-        f"{host}: on record only since {clock.time_of_day(first)}"
-        for host, first in sorted(begun.items())
-        if first > latest
-    ]
 
 
 def changes_of(found: Gathered[Json], since: float, until: float) -> list[Json]:

@@ -18,6 +18,7 @@ from lbd.text.units import duration_text
 from lbd.text.windows import DAY_MINUTES, Moment, Window, first_inside, read_window
 
 ENTRIES_SHOWN, ENTRY_CHARS = 5, 60
+WILDCARDS = frozenset("*?[")
 LIFTED = ("users", "groups")  # rules that do not apply within the hours of `everybody_when`
 OWNER_IS_BACK_WORDS = {
     "keep": "takes no new commands, and running ones go on",
@@ -103,7 +104,7 @@ class Rules:
 
     def _refused_guest(self, guest: Guest, conditions: Conditions) -> str:
         rule, what = self._rule_against(guest, conditions.now), f"commands of {guest.user}"
-        only = f"only those of groups {some_of(self.config.groups)}" if rule == "groups" else ""
+        only = f"only those of {named('group', self.config.groups)}" if rule == "groups" else ""
         if self.until_everybody(guest, conditions):
             then = f"from {conditions.everybody}" if conditions.everybody else "later"
             return not_allowed(what, f"admission.{rule}", only, f"everybody may {then}")
@@ -161,11 +162,11 @@ def in_words(config: AdmissionConfig) -> list[str]:
     lines = []
     for deny, verb in (("", "takes only commands of"), ("deny_", "takes no commands of")):
         users, groups = getattr(config, f"{deny}users"), getattr(config, f"{deny}groups")
-        kinds = [(kind, names) for kind, names in (("users", users), ("groups", groups)) if names]
+        kinds = [(kind, names) for kind, names in (("user", users), ("group", groups)) if names]
         if not kinds:
             continue
-        whose = " and ".join(f"{kind} {some_of(names)}" for kind, names in kinds)
-        keys = [f"admission.{deny}{kind}" for kind, _ in kinds]
+        whose = " and ".join(named(kind, names) for kind, names in kinds)
+        keys = [f"admission.{deny}{kind}s" for kind, _ in kinds]
         if config.everybody_when and not deny:
             whose += f", except {some_of(config.everybody_when)}, when it takes everybody's"
             keys.append("admission.everybody_when")
@@ -199,6 +200,12 @@ def owner_in_words(config: AdmissionConfig) -> list[str]:
         return []
     what = OWNER_IS_BACK_WORDS[config.owner_is_back]
     return [f"while {' or '.join(signs)}, {what} ({', '.join(keys)}, admission.owner_is_back)"]
+
+
+def named(kind: str, names: Sequence[str]) -> str:
+    """Formats `the group lab`, or `groups lab, staff`; a pattern may stand for several."""
+    is_one = len(names) == 1 and not WILDCARDS.intersection(names[0])
+    return f"the {kind} {some_of(names)}" if is_one else f"{kind}s {some_of(names)}"
 
 
 def some_of(entries: Sequence[str]) -> str:

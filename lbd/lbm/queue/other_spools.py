@@ -9,7 +9,8 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 
 from lbd.errors import Unavailable
-from lbd.lbm.session.cluster import Cluster
+from lbd.lbm.session.cluster import Cluster, NotInCluster
+from lbd.local.json_socket import AWAY, Refusal
 from lbd.local.rate_limit import TimeShares
 from lbd.net.details import in_plain_words
 from lbd.net.gen import dispatch_pb2 as pb
@@ -42,7 +43,7 @@ class OtherSpools:
 
     async def logs(self, host: str, request: pb.LogsRequest) -> AsyncIterator[pb.LogsPiece]:
         """Yields output from that host's spool. While the reader stalls, the call is cancelled and
-        nothing waits there: all users of this host share what may. Raises Unavailable."""
+        nothing waits there: all users of this host share what may. Raises Unavailable, NotKept."""
         if host == self._own_name and self.own_logs is not None:
             async for piece in self.own_logs(request):
                 yield piece
@@ -52,7 +53,11 @@ class OtherSpools:
         goes_on = True
         while goes_on:
             goes_on = False
-            target = await self._cluster.lbm_of(host)
+            try:
+                target = await self._cluster.lbm_of(host)
+            except NotInCluster:
+                gone = f"{host}, which is no longer in this cluster, so it is lost"
+                raise NotKept(f"the output was kept on {gone}") from None
             # Looked up each time: the last channel may have been closed while the reader stalled.
             asking: Follow = self._peers.channel(host, target).unary_stream(LOGS)
             call = asking(asked.SerializeToString(), metadata=self._peers.metadata)
@@ -93,6 +98,20 @@ class OtherSpools:
         await self._shares.turn(host)
         self._shares.charge(host, PIECE_S)
         return parsed_answer(kind, message)
+
+
+async def pieces_of(
+    spools: OtherSpools, host: str, asked: pb.LogsRequest
+) -> AsyncIterator[pb.LogsPiece]:
+    """Yields output, for `lbctl logs`. Raises Refusal if its host is away, NotKept if it was
+    removed."""
+    try:
+        async for piece in spools.logs(host, asked):
+            yield piece
+    except NotKept:
+        raise
+    except Unavailable as problem:
+        raise Refusal(str(problem), AWAY) from None
 
 
 @contextlib.contextmanager

@@ -26,6 +26,10 @@ class Unreached(Unavailable):
     """Nobody listens there: a command would not get there either."""
 
 
+class NotInCluster(Unavailable):
+    """No host of that name is known here, or not any more."""
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterHost:
     name: str
@@ -55,7 +59,8 @@ class Cluster:
         raise Refusal(f"no host {name!r} in this cluster")
 
     async def lbm_of(self, name: str) -> str:
-        """A host's LBM address, from the configuration if it is there. Raises Unavailable."""
+        """A host's LBM address, from the configuration if it is there. Raises Unavailable,
+        NotInCluster."""
         own = self.config
         if name == own.host.name:
             return target_of(own.host.address, own.lbm.port)
@@ -65,7 +70,7 @@ class Cluster:
         for peer in await self._known():
             if peer.name == name:
                 return peer.lbm
-        raise Unavailable(f"host {name} is not in this cluster")
+        raise NotInCluster(f"host {name} is not in this cluster")
 
     async def _known(self) -> list[ClusterHost]:
         rows = (await self.lim.call({"op": "peers"}, ASK_LIM_S)).get("peers")

@@ -7,7 +7,7 @@ import asyncio
 import base64
 import contextlib
 import os
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from lbd.errors import Unavailable
 from lbd.keeper.run_as import Asker, is_same
@@ -20,6 +20,7 @@ from lbd.lbm.queue.dispatcher_client import (
     ranges_of,
 )
 from lbd.lbm.queue.logs import cut_short
+from lbd.lbm.queue.other_spools import pieces_of
 from lbd.lbm.session.job_records import attempt_json, given_json, job_json, needs_json
 from lbd.lbm.session.queue_json import (
     acted_json,
@@ -42,7 +43,7 @@ from lbd.lbm.session.queue_json import (
 )
 from lbd.local.admins import Admins
 from lbd.local.caller import Caller
-from lbd.local.json_socket import AWAY, SEVERAL, Json, Refusal, bounded_s
+from lbd.local.json_socket import SEVERAL, Json, Refusal, bounded_s
 from lbd.local.long_answers import in_turns
 from lbd.model import ENDED_NAMES
 from lbd.net.gen import dispatch_pb2 as pb
@@ -296,7 +297,7 @@ class QueueAnswers:
                 asks_cut=True,
             )
             reply |= {"attempt": number, "continued": number != chain[0]}
-            async for piece in self._pieces(attempts[number].host, asked):
+            async for piece in pieces_of(self._queue().spools, attempts[number].host, asked):
                 if piece.trouble:
                     raise Unavailable(f"{attempts[number].host}: {piece.trouble}")
                 if piece.cut:
@@ -309,14 +310,6 @@ class QueueAnswers:
         alive = attempts[number].state in ("leased", "running", "suspended")
         more = alive or (wanted is None and not ended)
         return reply | {"data": [], "at": [output_at, error_at], "more": more}
-
-    async def _pieces(self, host: str, asked: pb.LogsRequest) -> AsyncIterator[pb.LogsPiece]:
-        """Raises Refusal if its host is away."""
-        try:
-            async for piece in self._queue().spools.logs(host, asked):
-                yield piece
-        except Unavailable as problem:
-            raise Refusal(str(problem), AWAY) from None
 
 
 def add_troubles(jobs: Iterable[pb.JobInfo], troubles: Mapping[int, str]) -> None:

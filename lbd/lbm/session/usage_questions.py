@@ -126,15 +126,16 @@ class UsageAnswers:
             asked.host, asked.since, asked.until, (asked.before, asked.before_number),
             tuple(asked.ids),
         )  # fmt: skip
-        (rows, more), gaps = await self._log.ask(
-            lambda store: (store.latest(jobs), self._log.gaps())
+        (rows, more), gaps, record_since = await self._log.ask(
+            lambda store: (store.latest(jobs), self._log.gaps(), store.kept_since())
         )
         return pb.PastReply(
             jobs=[ended_record(*row) for row in rows],
             more=more,
             withheld=withheld,
             gaps=map(gap_record, gaps),
-            goes_by_ids=True,
+            goes_by_ids=bool(host) or not withheld,
+            record_since=record_since,
         )
 
     async def _past_of(self, host: HostId, asked: pb.PastRequest) -> Json:
@@ -152,6 +153,7 @@ class UsageAnswers:
             "withheld": one_line(reply.withheld),
             "gaps": gaps_json(reply.gaps),
             "goes_by_ids": reply.goes_by_ids,
+            "record_since": finite(reply.record_since) or None,
         }
 
     @property

@@ -297,18 +297,20 @@ class PastRequest(_message.Message):
     def __init__(self, user: _Optional[str] = ..., name: _Optional[str] = ..., states: _Optional[_Iterable[str]] = ..., host: _Optional[str] = ..., since: _Optional[float] = ..., limit: _Optional[int] = ..., before: _Optional[float] = ..., before_number: _Optional[int] = ..., uid: _Optional[int] = ..., until: _Optional[float] = ..., ids: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class PastReply(_message.Message):
-    __slots__ = ("jobs", "more", "withheld", "gaps", "goes_by_ids")
+    __slots__ = ("jobs", "more", "withheld", "gaps", "goes_by_ids", "record_since")
     JOBS_FIELD_NUMBER: _ClassVar[int]
     MORE_FIELD_NUMBER: _ClassVar[int]
     WITHHELD_FIELD_NUMBER: _ClassVar[int]
     GAPS_FIELD_NUMBER: _ClassVar[int]
     GOES_BY_IDS_FIELD_NUMBER: _ClassVar[int]
+    RECORD_SINCE_FIELD_NUMBER: _ClassVar[int]
     jobs: _containers.RepeatedCompositeFieldContainer[JobRecord]
     more: bool
     withheld: str
     gaps: _containers.RepeatedCompositeFieldContainer[Gap]
     goes_by_ids: bool
-    def __init__(self, jobs: _Optional[_Iterable[_Union[JobRecord, _Mapping]]] = ..., more: _Optional[bool] = ..., withheld: _Optional[str] = ..., gaps: _Optional[_Iterable[_Union[Gap, _Mapping]]] = ..., goes_by_ids: _Optional[bool] = ...) -> None: ...
+    record_since: float
+    def __init__(self, jobs: _Optional[_Iterable[_Union[JobRecord, _Mapping]]] = ..., more: _Optional[bool] = ..., withheld: _Optional[str] = ..., gaps: _Optional[_Iterable[_Union[Gap, _Mapping]]] = ..., goes_by_ids: _Optional[bool] = ..., record_since: _Optional[float] = ...) -> None: ...
 
 class Gap(_message.Message):
     __slots__ = ("commands", "since", "until", "not_yet")

@@ -40,7 +40,7 @@ def test_status_for_people(daemon, capsys):
 
 
 def test_status_of_one_host_shows_its_rules(daemon, capsys):
-    rules = ["takes only commands of groups staff (admission.groups)", "runs only a\x1b[2J b"]
+    rules = ["takes only commands of the group staff (admission.groups)", "runs only a\x1b[2J b"]
     daemon("lim", status=STATUS)
     daemon("lbm", owners={"host": "h2", "admission": rules})
     assert lbctl.main(["status", "h2"]) == 0

@@ -38,6 +38,8 @@ def test_once_it_has_ended_the_difference_is_shown(finished, shown):
         ({"state": "cancelled", "tasks": {"done": 15, "cancelled": 25}}, "25 tasks were cancelled"),
         ({"state": "failed", "tasks": {"done": 39, "lost": 1}}, "1 task was lost"),
         ({"state": "cancelled"}, "it was cancelled"),
+        ({"state": "failed", "tasks": {"failed": 4}}, "4 of 4 tasks failed"),
+        ({"state": "failed", "tasks": {"failed": 1, "done": 0}}, "1 of 1 task failed"),
     ],
 )
 def test_a_target_is_not_met_by_tasks_that_were_cancelled(job, shown):
@@ -45,6 +47,12 @@ def test_a_target_is_not_met_by_tasks_that_were_cancelled(job, shown):
     assert line == f"deadline 00:17:40; not met: {shown}"
     (late,) = target_lines({"target": TARGET, "finished": 1180.0} | job, CLOCK)
     assert late.endswith("; missed by 2m")
+
+
+def test_of_a_target_that_was_met_the_failed_tasks_are_said():
+    job = {"finished": 1030.0, "state": "failed", "tasks": {"done": 17, "failed": 3}}
+    (line,) = target_lines({"target": TARGET} | job, CLOCK)
+    assert line == "deadline 00:17:40; met by 30s, but 3 of 20 tasks failed"
 
 
 def test_an_interval_of_zero_width_is_not_shown():

@@ -97,7 +97,8 @@ def test_the_prediction_at_submission_is_compared_with_what_happened(known, said
     ("attempts", "said"),
     [
         ([{"started": None}, {"started": 1627.0}], ["waited   10m27s"]),  # refused at first
-        ([{"started": 1072.0}, {"started": 1627.0}], ["waited   1m12s"]),
+        ([{"started": 1072.0}, {"started": 1627.0}], ["waited   1m12s for the first start"]),
+        ([{"started": 1072.0}, {"started": None}], ["waited   1m12s for the first start"]),
         ([{"started": None}, {"started": None}], []),
         ([], []),
     ],

@@ -17,7 +17,7 @@ from lbd.console.daemons import Daemons
 from lbd.console.figures import Clock
 from lbd.console.jobs import HISTORY_STATES, Filters, not_shown, unknown_host
 from lbd.console.output import own_page, print_json, put, wrapped
-from lbd.console.record_gaps import gap_lines, gaps_within
+from lbd.console.record_gaps import gap_lines, gaps_within, late_records
 from lbd.console.reply import Json, number, tables, text
 from lbd.console.usage_hosts import Gathered, OfHost, gather, of_host
 from lbd.errors import ConfigError
@@ -60,9 +60,12 @@ def history(daemons: Daemons, options: argparse.Namespace) -> int:
     off = OffRecord()
     if options.all or options.csv:
         off = off_record(
-            daemons, gathered.answers, found, in_list(options, now_s, end_of_latest(found, limit))
-        )
+            daemons, gathered.own, gathered.answers, found,
+            in_list(options, now_s, end_of_latest(found, limit)),
+        )  # fmt: skip
         status = complain_of(off.silent) or status
+        for line in off.unsure:
+            say(line)
         if options.all and off.queue_trouble:
             say(f"{off.queue_trouble}: jobs that are in no host's record are not shown; "
                 "see `lbctl doctor`")  # fmt: skip
@@ -134,12 +137,15 @@ def complain_of_gaps(
     gathered: Gathered[OfHost], listed: Sequence[Json], period: Period, clock: Clock
 ) -> None:
     """Says what hosts could not record of that time or, of a list of the latest, since the first of
-    these jobs. Commands that were submitted within that time have ended later."""
+    these jobs, and whose record begins later. Commands that were submitted within that time have
+    ended later."""
     begin_s = max(period.since_s or 0.0, *(number(job, "finished") for job in listed[:1]), 0.0)
     gaps = {
         host: gaps_within(one.gaps, begin_s, math.inf) for host, one in gathered.answers.items()
     }
-    for line in gap_lines(gaps, clock):
+    begun = {host: one.record_since for host, one in gathered.answers.items()}
+    until_s = period.until_s or clock.now_s
+    for line in (*gap_lines(gaps, clock), *late_records(begun, begin_s, until_s, clock)):
         say(line)
 
 

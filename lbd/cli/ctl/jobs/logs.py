@@ -49,7 +49,8 @@ def add_logs_options(parser: Parser) -> None:
     parser.add_argument("ids", metavar="ID", nargs=1,
                         help="3, 12_7, 12_[3-5], last or h1-26; one job, array or "
                              "task")  # fmt: skip
-    parser.add_argument("others", nargs="*", help=argparse.SUPPRESS)
+    # given a default, argparse does not call it required
+    parser.add_argument("others", nargs="*", default=[], help=argparse.SUPPRESS)
 
 
 def attempt_number(given: str) -> int:

@@ -4,7 +4,7 @@ No host began them, or they were lost with their host, or it could not record th
 knows when they began and ended, and the slots that they held.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -17,6 +17,7 @@ from lbd.dispatch.core.job_selection import is_selector
 from lbd.errors import LbdError
 from lbd.model import ENDED_NAMES, JobState
 from lbd.text.job_phrases import DISPATCHER
+from lbd.text.units import counted
 
 IDS_AT_ONCE = 500
 ROWS_MAX = 4 * PAGE  # of so many jobs: each may have stopped at checkpoints
@@ -32,16 +33,18 @@ class OffRecord:
     queue_trouble: str = ""  # why the queue's jobs are not known
     # hosts that did not say which of their jobs are on record, and why
     silent: dict[str, str] = field(default_factory=dict)
+    unsure: list[str] = field(default_factory=list)  # a line for each host that told it of some
 
 
 def off_record(
     daemons: Daemons,
+    own: str,
     hosts: Collection[str],
     recorded: Iterable[Json],
     chosen: Callable[[Iterable[Json]], list[Json]],
 ) -> OffRecord:
-    """`hosts` have answered, with these jobs on record; `chosen` picks jobs to be listed. No host
-    is asked about a job that is on record with another."""
+    """`own` is the host that asks. `hosts` have answered, with these jobs on record; `chosen` picks
+    jobs to be listed. No host is asked about a job that is on record with another."""
     try:
         reply = fetch(daemons, ended_too=True, tasks=True, of_hosts=False)
     except LbdError as problem:
@@ -59,19 +62,34 @@ def off_record(
         if (host := text(job, "host")) in hosts:
             ran_on[host].append(text(job, "id"))
     rows, found.silent, unsure = ask_hosts(daemons, ran_on)
-    found.jobs = [
-        job
-        for job in without_recorded(jobs, by_id(rows))
-        if text(job, "host") not in {*found.silent, *unsure} or not has_ended_there(job)
-    ]
+    untold: Counter[str] = Counter()
+    for job in without_recorded(jobs, by_id(rows)):
+        host = text(job, "host")
+        is_told = bool(unsure.get(host)) and text(job, "origin") == own
+        if is_told or host not in {*found.silent, *unsure} or not has_ended_there(job):
+            found.jobs.append(job)
+        elif host in unsure:
+            untold[host] += 1
+    found.unsure = [unsure_line(host, untold[host], unsure[host]) for host in sorted(untold)]
     return found
+
+
+def unsure_line(host: str, jobs: int, setting: str) -> str:
+    """`setting`: by which the host withholds others' jobs; "" if it is of an earlier release."""
+    why = (
+        f"withholds its record of them ({setting} there)"
+        if setting
+        else "does not say which of them it has on record"
+    )
+    return f"{host}: {counted(jobs, 'queued job')} may be missing from this list, since it {why}"
 
 
 def ask_hosts(
     daemons: Daemons, ran_on: Mapping[str, list[str]]
-) -> tuple[list[Json], dict[str, str], list[str]]:
+) -> tuple[list[Json], dict[str, str], dict[str, str]]:
     """Asks each host which of these jobs it has on record. Returns the records, the hosts that did
-    not answer and why, and those that withhold some or, of an earlier release, cannot say."""
+    not answer and why, and those that told it only of jobs submitted from here, with the setting of
+    theirs that withholds the others, or of none (""), as of an earlier release."""
     asked = [
         (host, ids[at : at + IDS_AT_ONCE])
         for host, ids in ran_on.items()
@@ -86,15 +104,17 @@ def ask_hosts(
 
     rows: list[Json] = []
     silent: dict[str, str] = {}
-    unsure: list[str] = []
+    unsure: dict[str, str] = {}
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for (host, _), answer in zip(asked, pool.map(ask, asked), strict=True):
             if isinstance(answer, LbdError):
                 silent[host] = str(answer)
-            elif answer.withheld or not answer.goes_by_ids:
-                unsure.append(host)
+            elif not answer.goes_by_ids:
+                unsure[host] = ""
             else:
                 rows += answer.jobs
+                if answer.withheld:
+                    unsure[host] = answer.withheld
     return rows, silent, unsure
 
 

@@ -10,9 +10,8 @@ import pytest
 
 from lbd.cli import lbctl
 from lbd.cli.ctl.exports.spreadsheet import csv_name, csv_text
-from lbd.cli.ctl.stats import late_records
 from lbd.console.figures import Clock
-from lbd.console.usage_hosts import Gathered
+from lbd.console.record_gaps import late_records
 from lbd.lbm.usage.measures import GROUPS_MAX
 from tests.unit.cli.canned import STATUS
 
@@ -179,8 +178,8 @@ def test_a_programs_name_is_no_formula_and_moves_no_cursor(name, shown):
     ],
 )
 def test_a_host_whose_record_begins_late_is_named(begun, late):
-    answers = {f"h{at}": {"record_since": first} for at, first in enumerate(begun, 1)}
-    lines = late_records(Gathered(answers, {}), 0.0, 10_000.0, Clock(10_000.0, utc=True))
+    known = {f"h{at}": math.nan if first is None else first for at, first in enumerate(begun, 1)}
+    lines = late_records(known, 0.0, 10_000.0, Clock(10_000.0, utc=True))
     assert [line.partition(":")[0] for line in lines] == late
 
 

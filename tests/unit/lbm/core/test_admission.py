@@ -87,7 +87,7 @@ def test_one_group_by_day_and_everybody_by_night():
     rules = Rules(AdmissionConfig(**NIGHTS))
     by_day = Conditions(MONDAY_NOON, 0.0, everybody="18:00")
     assert rules.refusal(ANN, by_day) == (
-        "commands of ann are not allowed here: only those of groups wheel (admission.groups); "
+        "commands of ann are not allowed here: only those of the group wheel (admission.groups); "
         "everybody may from 18:00"
     )
     assert rules.until_everybody(ANN, by_day)
@@ -141,15 +141,21 @@ def test_a_host_that_is_short_of_memory_admits_nothing_new():
     assert closed(35.0, left=0.3) == "", "a user's command may stall within a limit of its own"
 
 
+@pytest.mark.parametrize("names", [("lab", "wheel"), ("lab*",)])
+def test_several_groups_are_named_in_the_plural(names):
+    [line] = in_words(AdmissionConfig(groups=names))
+    assert line == f"takes only commands of groups {', '.join(names)} (admission.groups)"
+
+
 def test_the_rules_in_words():
     config = AdmissionConfig(
         users=("ann", "bob"), groups=("staff",), deny_groups=("guests",), origins=("h1",),
         programs=("/usr/bin/gcc",), when=("sat,sun", "22:00-06:00"), load_ceiling=1.5,
     )  # fmt: skip
     assert in_words(config) == [
-        "takes only commands of users ann, bob and groups staff (admission.users, "
+        "takes only commands of users ann, bob and the group staff (admission.users, "
         "admission.groups)",
-        "takes no commands of groups guests (admission.deny_groups)",
+        "takes no commands of the group guests (admission.deny_groups)",
         "takes only commands from h1 (admission.origins)",
         "runs only /usr/bin/gcc (admission.programs)",
         "takes commands of other hosts only sat,sun, 22:00-06:00 (admission.when)",
@@ -167,7 +173,7 @@ def test_the_rules_in_words():
     [line] = in_words(AdmissionConfig(owner_idle_s=300.0, owners=("ann", "eve")))
     assert "while a terminal of ann, eve (admission.owners), keyboard or mouse was used" in line
     assert in_words(AdmissionConfig(**NIGHTS)) == [
-        "takes only commands of groups wheel, except 18:00-08:00, sat,sun, when it takes "
+        "takes only commands of the group wheel, except 18:00-08:00, sat,sun, when it takes "
         "everybody's (admission.groups, admission.everybody_when)"
     ]
     [line, _] = in_words(AdmissionConfig(**NIGHTS, deny_users=("eve",)))

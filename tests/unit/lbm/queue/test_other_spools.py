@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from lbd.lbm.queue import other_spools
-from lbd.lbm.queue.other_spools import LOGS, OtherSpools
+from lbd.lbm.queue.other_spools import LOGS, NotKept, OtherSpools, pieces_of
+from lbd.lbm.session.cluster import NotInCluster
 from lbd.net.gen import dispatch_pb2 as pb
 
 
@@ -58,3 +59,18 @@ async def test_a_host_that_sends_empty_pieces_has_its_share_of_the_time(monkeypa
     assert not following.done()
     following.cancel()
     await asyncio.gather(following, return_exceptions=True)
+
+
+class WithoutH1(Cluster):
+    async def lbm_of(self, host):
+        raise NotInCluster(f"host {host} is not in this cluster")
+
+
+async def test_of_output_on_a_host_that_was_removed_it_is_said_that_it_is_lost():
+    """`lbctl logs` only said `host h1 is not in this cluster`, as of a host that may come back."""
+    spools = OtherSpools("h2", Peers(), WithoutH1())
+    with pytest.raises(NotKept) as said:
+        await anext(pieces_of(spools, "h1", pb.LogsRequest()))
+    assert str(said.value) == (
+        "the output was kept on h1, which is no longer in this cluster, so it is lost"
+    )

@@ -6,7 +6,7 @@ import pytest
 
 from lbd.config.schema import ClusterConfig, Config, HostConfig, HostEntry
 from lbd.errors import Unavailable
-from lbd.lbm.session.cluster import Cluster, ClusterHost
+from lbd.lbm.session.cluster import Cluster, ClusterHost, NotInCluster
 from lbd.local.json_socket import Refusal
 from lbd.net.gen import lbm_pb2 as pb
 
@@ -74,7 +74,7 @@ async def test_a_host_by_its_name():
 async def test_the_configuration_is_preferred_to_the_lim():
     assert await cluster().lbm_of("h9") == "10.0.0.9:7912"
     assert await cluster().lbm_of("h2") == "10.0.0.2:7902"
-    with pytest.raises(Unavailable, match="host h7 is not in this cluster"):
+    with pytest.raises(NotInCluster, match="host h7 is not in this cluster"):
         await cluster().lbm_of("h7")
 
 

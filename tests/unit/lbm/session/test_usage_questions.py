@@ -157,6 +157,9 @@ async def test_a_host_says_which_jobs_it_has_on_record_and_what_it_lacks(ended):
     past = await answers.past(pb.PastRequest(limit=1, ids=["99"]), "h2")
     stats = await answers.stats(pb.StatsRequest(), "h2")
     assert past.goes_by_ids
+    assert past.record_since == stats.record_since > 0
+    unproven = await answers.past(pb.PastRequest(limit=1, ids=["4"]), "")
+    assert not unproven.goes_by_ids, "nothing is shown to it, not even what it submitted"
     for reply in (past, stats):
         assert gaps_json(reply.gaps) == [
             {"commands": 3, "since": NOW - 9.0, "until": NOW - 8.0, "not_yet": False},

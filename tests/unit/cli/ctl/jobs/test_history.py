@@ -7,6 +7,7 @@ import time
 import pytest
 
 from lbd.cli import lbctl
+from lbd.console.figures import Clock
 
 NOW_S = time.time()
 PAST = {"host": "h3", "reason": "disk sdb", "by": "ann", "since": NOW_S - 7200,
@@ -256,6 +257,50 @@ def test_what_a_host_does_not_say_is_not_taken_for_missing(daemon, capsys, how):
     in_queue = [{**JOB, "id": "25"}, {**LOST, "id": "26"}, {**QUEUED, "id": "27"}]
     daemon("lbm", past=past_of([], **how), jobs={"jobs": in_queue})
     assert listed(capsys) == ["26", "27"]
+
+
+UNSURE = "lbctl: h2: 1 queued job may be missing from this list, since it"
+
+
+@pytest.mark.parametrize(
+    ("how", "ids", "says"),
+    [
+        ({"withheld": "admin.hosts"}, ["25"],
+         f"{UNSURE} withholds its record of them (admin.hosts there)"),
+        ({"is_older": True}, [], "lbctl: h2: 2 queued jobs may be missing from this list, since it "
+                                 "does not say which of them it has on record"),
+    ],
+)  # fmt: skip
+def test_what_a_host_withholds_is_said_and_is_not_what_was_submitted_here(
+    daemon, capsys, how, ids, says
+):
+    """The queue's jobs that had run on a host that was replaced were left out without a word, also
+    those submitted from here, of which it withholds none."""
+    daemon("lim", status={"hosts": [{"name": "h2"}], "self": "h1"}, drains={"drains": []})
+    in_queue = [{**JOB, "id": "24", "host": "h2"}, {**JOB, "id": "25", "host": "h2"},
+                {**JOB, "id": "26", "host": "h2", "origin": "h3"}]  # fmt: skip
+    recorded = [in_queue[0]]
+    daemon("lbm", past=past_of(recorded, **how), jobs={"jobs": in_queue})
+    said = shown(capsys, "--all", "--json")
+    assert [job["id"] for job in json.loads(said.out)] == ["24", *ids]
+    assert says in said.err.splitlines()
+
+
+@pytest.mark.parametrize("form", [(), ("--json",), ("--csv",)])
+def test_a_host_whose_record_begins_within_the_time_of_the_list_is_named(daemon, capsys, form):
+    """Only `lbctl stats` named it: what had run there before was missing without a word."""
+    daemon("lim", status={"hosts": [{"name": "h1"}, {"name": "h2"}]}, drains={"drains": []})
+    begun = {"h1": NOW_S - 90000.0, "h2": NOW_S - 1800.0}
+
+    def answer(request):
+        jobs = [JOB] if request["of"] == "h1" else []
+        return {"ok": True, "jobs": jobs, "more": False, "record_since": begun[request["of"]]}
+
+    daemon("lbm", past=answer, jobs={"jobs": []})
+    when = Clock(NOW_S).time_of_day(begun["h2"])
+    assert shown(capsys, *form, "--since", "1h").err == f"lbctl: h2: on record only since {when}\n"
+    assert shown(capsys, *form, "--since", "20m").err == ""
+    assert shown(capsys, *form).err == "", "the oldest job of the list is later"
 
 
 def test_a_host_that_is_gone_has_no_record_of_its_jobs(daemon, capsys):

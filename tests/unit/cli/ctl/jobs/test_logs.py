@@ -210,3 +210,9 @@ def test_following_a_job_says_once_why_it_has_not_started(daemon, capsys):
     )
     assert lbctl.main(["logs", "-f", "5"]) == 0
     assert capsys.readouterr() == ("", "lbctl: job 5 has not started\n")
+
+
+def test_without_an_id_only_what_the_help_names_is_called_required(capsys):
+    assert lbctl.main(["logs"]) == 2
+    said = capsys.readouterr().err
+    assert said == "lbctl logs: the following arguments are required: ID; see lbctl logs --help\n"
