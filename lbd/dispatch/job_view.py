@@ -128,8 +128,9 @@ class JobViews:
 
     def _of_live(self, row: JobRow, live: Live) -> pb.JobInfo:
         is_final = live.lease is not None and live.lease.cutoff_s is None
-        trouble = self._ledger.trouble if live.lease is None or not live.lease.begun else ""
-        stands = f"{BEGINS_ONCE}{until_written(self._ledger.disk(), trouble)}" if trouble else ""
+        has_begun = live.lease is not None and live.lease.begun
+        until = "" if has_begun else until_written(self._ledger.disk(), self._ledger.trouble)
+        stands = f"{BEGINS_ONCE}{until}" if until else ""
         registered = self._life.queues.registry.find(live.job.id)
         if registered is None or registered.host is not None:
             reason = waiting_reason(self._life, live, None, time_of_day, clock_s())

@@ -7,6 +7,8 @@ from lbd.local.json_socket import Json
 from lbd.process.written_disks import besides_state, disk_metrics, of_ledger
 from lbd.text.dispatcher_phrases import shortly
 
+NO_ROOM, UNWRITABLE = "its ledger has no room", "its ledger cannot be written"
+
 
 def waiting_metrics(config: Config, why: str) -> Json:
     """Returns what a dispatcher answers that does not lead. `why`: why it cannot use its ledger; ""
@@ -23,7 +25,8 @@ def dispatcher_metrics(dispatcher: Dispatcher) -> Json:
     begun = sum(live.lease is not None and live.lease.begun for live in life.leased.values())
     in_line = len(life.queues.registry)
     most_bytes = dispatcher.config.dispatch.ledger_bytes
-    closed = ledger.room.why_closed(most_bytes, ledger.disk(), ledger.trouble)
+    full = ledger.room.full(most_bytes, ledger.disk())
+    waits = NO_ROOM if full else UNWRITABLE if ledger.trouble else ""
     return {
         "dispatcher_leads": 1,
         "dispatcher_hosts": len(dispatcher.lines),
@@ -33,6 +36,7 @@ def dispatcher_metrics(dispatcher: Dispatcher) -> Json:
             ["queued", "running", begun + dispatcher.batches.ended],
         ],
         **disk_metrics(besides_state(dispatcher.config, of_ledger(dispatcher.config))),
-        "ledger_trouble": bool(closed),
+        "ledger_trouble": bool(waits),
+        **({"waits": waits} if waits else {}),
         **(ledger.counts.answer() if isinstance(ledger, Store) else {}),
     }

@@ -1,17 +1,19 @@
 """What `lbctl` and `lbrun` order for jobs: kill, hold, release, requeue, update."""
 
+import asyncio
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 from lbd.dispatch.core.job_selection import Problem, alike, in_few_lines
+from lbd.dispatch.core.ledger_room import until_written
 from lbd.dispatch.core.ledger_rows import JobRow, LedgerTrouble
 from lbd.dispatch.core.lifecycle import ENDING
-from lbd.dispatch.core.ownership import Owners, fault_of_admins
+from lbd.dispatch.core.ownership import Asker, Owners, fault_of_admins
 from lbd.dispatch.core.records import Action, Signal
 from lbd.dispatch.core.why_waiting import out_of_contact
 from lbd.dispatch.daemon import Dispatcher
 from lbd.dispatch.intake import TEXT_MAX, checked_signal
-from lbd.dispatch.job_finder import REQUEUES, JobFinder
+from lbd.dispatch.job_finder import REQUEUES, JobFinder, ToActOn
 from lbd.dispatch.job_lines import job_log
 from lbd.dispatch.revival import Revival
 from lbd.dispatch.updates import Updates
@@ -22,6 +24,8 @@ from lbd.process.boot_clock import clock_s
 from lbd.text.one_line import one_line
 
 ACTS_AT_ONCE, BYTES_AT_ONCE = 1000, 8 << 20  # jobs: as many as are written together
+LOOK_EVERY_S = 0.1  # whether the ledger can be written
+UNLESS_RESTARTED = "not at all if the dispatcher is restarted before"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,23 +36,18 @@ class Orders:
 
     async def carry_out(self, asked: pb.ActRequest, host: str) -> bytes:
         """Carries out an order that `host` passes on for one of its users. While the ledger cannot
-        be written none is begun that somebody typed: it would be done some time later, or never.
-        That of an `lbrun -q` that ends (`by_number`) is better done late."""
-        if (trouble := self.dispatcher.ledger.trouble) and not asked.by_number:
-            why = f"nothing was done: the ledger cannot be written ({trouble})"
+        be written, or its disk is full, none is begun that somebody typed: it would be done some
+        time later, or never. That of an `lbrun -q` that ends (`by_number`) is better done late."""
+        ledger = self.dispatcher.ledger
+        if not asked.by_number and (until := until_written(ledger.disk(), ledger.trouble)):
+            why = f"nothing was done; try again once {until}"
             return refusal(asked.selectors, why).SerializeToString()
         return await self._carried_out(asked, host)
 
     async def _carried_out(self, asked: pb.ActRequest, host: str) -> bytes:
         asker = self.owners.asker(asked.user, asked.uid if asked.HasField("uid") else None)
         try:
-            found = await self.finder.to_act_on(
-                asked.verb,
-                asked.selectors,
-                asker,
-                commands=self.dispatcher.estimates is not None,
-                by_number=asked.by_number,
-            )
+            found = await self._found(asked, asker)
             order = Order(self, asked, host, Updates(self.dispatcher, asked.update, asked.is_admin))
             if asked.verb == "update":
                 order.updates.check()
@@ -71,7 +70,8 @@ class Orders:
         named = {row.shown for row in rows if row.id in found.named}
         named |= {selector for selector, _ in found.problems}
         problems, skipped = list(found.problems), list[Problem]()
-        for number, row in enumerate(order.in_turn(rows), 1):
+        in_turn = order.in_turn(rows)
+        for number, row in enumerate(in_turn, 1):
             try:
                 if row.id not in may:
                     raise LbdError(f"permission denied: job {row.shown} is not yours{fault}")
@@ -91,13 +91,41 @@ class Orders:
                     said = skipped if is_skipped else problems
                     said.append((row.shown, by_shown_id(str(problem), row)))
             if not number % ACTS_AT_ONCE or unsettled_bytes >= BYTES_AT_ONCE:
-                await self.dispatcher.settled()  # lets other requests in between, on the disk too
+                # lets other requests in between, on the disk too
+                if until := await self._unwritten(asked):
+                    left = [one.shown for one in in_turn[number:]]
+                    problems += of_each(left, f"not done; try again once {until}")
+                    break
                 unsettled_bytes = 0
         if not reply.done:
             problems += skipped
+        if until := await self._unwritten(asked):
+            problems += of_each(reply.done_ids, f"done only once {until}; {UNLESS_RESTARTED}")
+            reply = pb.ActReply()
         add_failures(reply, problems, named)
-        await self.dispatcher.settled()
         return reply.SerializeToString()
+
+    async def _found(self, asked: pb.ActRequest, asker: Asker) -> ToActOn:
+        """Raises LbdError."""
+        return await self.finder.to_act_on(
+            asked.verb,
+            asked.selectors,
+            asker,
+            commands=self.dispatcher.estimates is not None,
+            by_number=asked.by_number,
+        )
+
+    async def _unwritten(self, asked: pb.ActRequest) -> str:
+        """Waits until everything ordered so far is on disk, and returns ""; or what has to come
+        about first, as soon as it is known that it cannot be written."""
+        settled = asyncio.ensure_future(self.dispatcher.settled())
+        while not settled.done():
+            ledger = self.dispatcher.ledger
+            if (trouble := ledger.trouble) and not asked.by_number:
+                settled.cancel()
+                return until_written(ledger.disk(), trouble)
+            await asyncio.wait((settled,), timeout=LOOK_EVERY_S)
+        return ""
 
 
 class Order:
@@ -184,6 +212,11 @@ def add_failures(reply: pb.ActReply, problems: Sequence[Problem], named: Contain
     reply.errors.extend(in_few_lines(problems, named))
     for group in alike(problems):
         reply.failures.add(ids=[job for job, _ in group], error=group[0][1])
+
+
+def of_each(ids: Sequence[str], why: str) -> list[Problem]:
+    """The same problem of each of these jobs."""
+    return [(shown, f"job {shown}: {why}") for shown in ids]
 
 
 def refusal(ids: Sequence[str], error: str) -> pb.ActReply:

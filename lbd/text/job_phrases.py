@@ -71,6 +71,12 @@ def is_taken_by_none(reason: str) -> bool:
     return reason.startswith(NO_HOST_SUITS) or REFUSES in reason
 
 
+def waits_for_mending(reason: str) -> bool:
+    """Returns whether a job with this reason waits for what does not pass by itself, so that its
+    user is told of it without asking."""
+    return is_taken_by_none(reason) or reason.startswith(BEGINS_ONCE)
+
+
 def jobs_do(ids: str, does: str = "", do: str = "") -> str:
     """Returns `job 3 waits` or `jobs 1-20 wait`. `does`: the verb for one job, `do`: for
     several."""

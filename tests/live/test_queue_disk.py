@@ -155,3 +155,31 @@ def test_the_cause_is_known_everywhere_while_its_disk_has_no_free_byte(lab, disk
     finally:
         (disk / "filler").unlink()
     lab.wait_until(lambda: lab.run("h2", "lbrun", "-q", "true").returncode == 0, "it goes on")
+
+
+def test_orders_waiters_and_monitors_know_of_a_full_disk_before_a_write_has_failed(
+    lab, disk, tmp_path
+):
+    """The first order hung for 20 s and was carried out much later; a waiter heard nothing."""
+    script = "while test ! -e go; do sleep 0.05; done"
+    array = lab.run("h1", "lbrun", "-d", "--array", "1-4", "sh", "-c", script, cwd=tmp_path,
+                    check=True).stdout.strip()  # fmt: skip
+    lab.wait_until(lambda: len(lab.jobs_alive()) == 4, "all slots are taken")
+    name = lab.run("h1", "lbrun", "-d", "true", check=True).stdout.strip()
+    fill(disk)
+    try:
+        why = f"there is room: {disk} is full"
+        for verb in ("kill", "hold"):
+            ordered = lab.run("h1", "lbctl", verb, name)
+            assert (ordered.returncode, ordered.stdout) == (1, "")
+            assert ordered.stderr == f"lbctl: nothing was done; try again once {why}\n"
+        waited = lab.run("h1", "lbctl", "wait", "--timeout", "8s", name).stderr.splitlines()
+        assert waited[0] == f"lbctl: job {name} waits: it begins once {why}"
+        unready = (503, "dispatcher waits: its ledger has no room\n")
+        lab.wait_until(lambda: asked(lab, "h1", "/readyz") == unready, "it is not ready")
+    finally:
+        (disk / "filler").unlink()
+        (tmp_path / "go").touch()
+    ended = lab.run("h1", "lbctl", "wait", "--timeout", "20s", array, name)
+    assert (ended.returncode, ended.stderr) == (0, ""), "the orders were not taken"
+    lab.wait_until(lambda: asked(lab, "h1", "/readyz")[0] == 200, "it is ready again")

@@ -46,7 +46,7 @@ class Disk(NamedTuple):
     @property
     def is_full(self) -> bool:
         """Whether it may lack the room for changes of existing jobs."""
-        return self.free_bytes < CHANGE_BYTES
+        return self.free_bytes < min(CHANGE_BYTES, self.reserve_bytes + SMALL_BYTES)
 
     @property
     def where(self) -> str:
@@ -130,8 +130,8 @@ class LedgerRoom:
 
 
 def until_written(disk: Disk | None, trouble: str) -> str:
-    """Returns what has to come about before the changes that wait are written. `trouble`: why the
-    last one was not."""
+    """Returns what has to come about before changes can be counted on to be written; "" if they can
+    now. `trouble`: why the last one was not."""
     if disk is not None and disk.is_full:
         return f"there is room: {disk.where} is full"
-    return f"the ledger can be written: {trouble}"
+    return f"the ledger can be written: {trouble}" if trouble else ""

@@ -25,8 +25,8 @@ from lbd.text.job_phrases import (
     BY_USER_OR_HOST,
     ENDED_UNRECORDED,
     STARTING,
-    is_taken_by_none,
     jobs_do,
+    waits_for_mending,
 )
 from lbd.text.one_line import one_line
 from lbd.text.units import duration_text
@@ -156,7 +156,7 @@ class FollowedJobs:
             self.shown_reason, text = job.reason, job.reason
             if self.pending and job.HasField("predicted_wait_s"):
                 text += f"; {begin_text(job)}"
-            if not is_taken_by_none(job.reason):
+            if not waits_for_mending(job.reason):
                 await self.send(tags.WAITS, text.encode())
             elif (said := job.reason.replace(BY_USER_OR_HOST, BY_USER)) != self._warned_of:
                 self._warned_of = said  # also without a terminal, and not after each attempt

@@ -247,7 +247,7 @@ async def test_a_waiting_job_is_said_to_begin_once_the_ledger_can_be_written(wor
     order = {"verb": "hold", "selectors": [str(job.id)], "user": "ann"}
     (refused,) = (await world.act(**order)).errors
     assert refused == (
-        "nothing was done: the ledger cannot be written (ledger.sqlite: disk I/O error)"
+        "nothing was done; try again once the ledger can be written: ledger.sqlite: disk I/O error"
     )
     world.dispatcher.ledger.trouble = ""
     await world.act(**order)

@@ -23,7 +23,7 @@ from lbd.console.output import Page, put, wrapped
 from lbd.console.reply import Json, table, tables, text, texts, whole
 from lbd.errors import LbdError, Unavailable
 from lbd.local.json_socket import AWAY, Refusal
-from lbd.text.job_phrases import is_taken_by_none
+from lbd.text.job_phrases import waits_for_mending
 
 PATIENCE_S = 15.0
 UNTAKEN_AFTER_S = 5.0
@@ -153,22 +153,28 @@ def said_absent(daemons: Daemons, ids: list[str], patience_s: float) -> list[str
 
 @dataclass(slots=True)
 class Untaken:
-    """Says once, after a few seconds of a wait, which of the jobs no host takes, and why."""
+    """Says once which of the jobs no host takes, or the full disk of the ledger keeps from
+    beginning, and why. Looks after a few seconds of a wait, then at ever longer intervals."""
 
     daemons: Daemons
     ids: list[str]
     progress: Progress
-    due_s: float = field(default_factory=lambda: time.monotonic() + UNTAKEN_AFTER_S)
+    began_s: float = field(default_factory=time.monotonic)
+    due_s: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.due_s = self.began_s + UNTAKEN_AFTER_S
 
     def __call__(self) -> None:
-        if time.monotonic() < self.due_s:
+        if (now_s := time.monotonic()) < self.due_s:
             return
-        self.due_s = math.inf
+        self.due_s = now_s + max(UNTAKEN_AFTER_S, now_s - self.began_s)
         question: Json = {"op": "queue.jobs", "ids": self.ids, "some": True}
         with contextlib.suppress(LbdError):
             jobs = tables(self.daemons.lbm(question, ANSWER_S), "jobs")
-            found = [one for one in jobs if is_taken_by_none(text(one, "reason"))]
+            found = [one for one in jobs if waits_for_mending(text(one, "reason"))]
             if waits := [one for one in found if "pending" in states_of(one)]:
+                self.due_s = math.inf
                 self.progress.clear()
                 others = len(waits) - 1
                 more = f"; so {'does' if others == 1 else 'do'} {others} more" if others else ""
@@ -198,7 +204,7 @@ def wait(
             ends = wait_showing(telling, ids, give_up_s, progress, untaken)
         while True:
             left_s = give_up_s - time.monotonic()
-            patience_s = max(0.0, min(PATIENCE_S, left_s))
+            patience_s = max(0.0, min(PATIENCE_S, left_s, untaken.due_s - time.monotonic()))
             question: Json = {"op": "queue.wait", "ids": ids, "patience_s": patience_s}
             question |= {"brief": not listed, "outputs": True, "some": True}
             reply = telling(question, max(0.0, left_s))

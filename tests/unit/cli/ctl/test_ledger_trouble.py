@@ -3,6 +3,7 @@
 import json
 
 from lbd.cli import lbctl
+from lbd.cli.ctl.jobs import queued_jobs
 from tests.unit.cli.canned import STATUS
 
 UNRECORDED = "the command has ended; h1 can record it once there is room: /srv/ledger is full"
@@ -18,6 +19,24 @@ def test_wait_says_once_that_an_end_cannot_be_recorded(daemon, capsys):
     daemon("lbm", **{"queue.wait": answer})
     assert lbctl.main(["wait", "12"]) == 0
     assert capsys.readouterr().err == f"lbctl: {UNRECORDED}\n"
+
+
+def test_wait_says_once_that_a_job_waits_for_room(daemon, capsys, monkeypatch):
+    """It was silent, also if the disk became full while it waited."""
+    monkeypatch.setattr(queued_jobs, "UNTAKEN_AFTER_S", 0.0)
+    why = "it begins once there is room: /srv/ledger is full"
+    reasons = [why, "next, as soon as a slot is free on h2"]
+    left = iter([1, 1, 0])
+
+    def waited(_):
+        return {"ok": True, "open": 1 if reasons else next(left), "all_done": True}
+
+    def listed(_):
+        return {"ok": True, "jobs": [{"id": "12", "state": "pending", "reason": reasons.pop()}]}
+
+    daemon("lbm", **{"queue.wait": waited, "queue.jobs": listed})
+    assert lbctl.main(["wait", "12"]) == 0
+    assert capsys.readouterr().err == f"lbctl: job 12 waits: {why}\n"
 
 
 def test_a_dispatcher_that_waits_for_its_ledger_says_so_in_status(daemon, tmp_path, capsys):

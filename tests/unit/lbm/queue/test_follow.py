@@ -229,6 +229,20 @@ async def test_that_an_end_cannot_be_recorded_is_said_once_and_without_a_termina
     assert told == [(tags.WARN, said)]
 
 
+async def test_that_a_job_waits_for_room_is_said_once_and_without_a_terminal():
+    """`lbrun -q` said nothing until the disk was freed, unless it had a terminal."""
+    told = []
+
+    async def send(tag, data):
+        told.append((tag, data.decode()))
+
+    followed = FollowedJobs(Queue(), None, "ann", 1000, "7", "7", send, "")
+    said = "it begins once there is room: /srv/ledger is full"
+    for _ in range(2):
+        await followed._heard(pb.JobInfo(id=7, state="pending", reason=said))
+    assert told == [(tags.WARN, f"job 7 waits: {said}")]
+
+
 @pytest.mark.parametrize("are_wanted", [True, False])
 async def test_a_suspended_job_is_said_to_be_suspended_and_to_go_on(are_wanted):
     """It was said to wait, and never to go on."""

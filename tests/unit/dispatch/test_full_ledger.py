@@ -1,0 +1,92 @@
+"""What a dispatcher answers while the disk of its ledger is full, or cannot be written."""
+
+import sqlite3
+
+import pytest
+
+from lbd.config.schema import Config, HostConfig
+from lbd.dispatch import orders
+from lbd.dispatch.core.ledger_room import Disk
+from lbd.dispatch.ledger.sqlite import SqliteLedger
+from lbd.dispatch.metrics import dispatcher_metrics
+from lbd.metrics.collector import why_unready
+from tests.unit.dispatch.services import asking, opened
+from tests.unit.until import until
+
+FULL = Disk(0, 1 << 40, "/srv/ledger")
+
+
+@pytest.fixture
+async def world(tmp_path):
+    async with opened(tmp_path / "ledger.sqlite", Config(host=HostConfig(name="h1"))) as world:
+        yield world
+
+
+@pytest.mark.parametrize("verb", ["kill", "hold"])
+async def test_the_first_order_on_a_full_disk_is_refused_at_once(world, verb):
+    """Nothing had failed yet: the order was taken, hung, and was carried out much later."""
+    await world.submit(asking())
+    world.ledger.disk = lambda: FULL
+    order = {"verb": verb, "selectors": ["1"], "user": "ann", "cancels_waiting": True}
+    reply = await world.act(**order)
+    why = "nothing was done; try again once there is room: /srv/ledger is full"
+    assert (list(reply.errors), list(reply.done)) == ([why], [])
+    assert world.dispatcher.life.jobs["1"].held == ""
+    reply = await world.act(**order | {"selectors": ["1-1"], "by_number": True})
+    assert list(reply.done) == [1], "of an lbrun that ends"
+
+
+async def test_an_order_whose_own_write_fails_is_not_said_to_be_done(world, monkeypatch):
+    """It hung until the client gave up, and did not say what becomes of it."""
+    for _ in range(2):
+        await world.submit(asking())
+    monkeypatch.setattr(orders, "ACTS_AT_ONCE", 1)
+    broken, writes = [True], SqliteLedger._write_group
+
+    def write_group(self, db, group):
+        if broken:
+            raise sqlite3.OperationalError("disk I/O error")
+        return writes(self, db, group)
+
+    monkeypatch.setattr(SqliteLedger, "_write_group", write_group)
+    reply = await world.act(verb="hold", selectors=["1", "2"], user="ann")
+    assert list(reply.done) == []
+    other, why = sorted(reply.errors, reverse=True)
+    assert other.startswith("job 2: not done; try again once the ledger can be written: ")
+    assert why.startswith("job 1: done only once the ledger can be written: ")
+    assert why.endswith("disk I/O error; not at all if the dispatcher is restarted before")
+    broken.clear()
+    await until(lambda: not world.ledger.trouble)
+    await world.dispatcher.settled()
+    assert [job.reason == "held by ann" for job in (await world.jobs()).jobs] == [True, False]
+
+
+async def test_a_waiting_job_is_said_to_wait_for_room_before_a_write_has_failed(world):
+    """It was said to be the next to begin, while the status said that none begins."""
+    await world.submit(asking())
+    world.ledger.disk = lambda: FULL
+    (job,) = (await world.jobs()).jobs
+    assert job.reason == "it begins once there is room: /srv/ledger is full"
+    world.ledger.disk = lambda: Disk(1 << 30, 1 << 40, "/srv/ledger")
+    assert "room" not in (await world.jobs()).jobs[0].reason
+
+
+async def test_a_small_disk_is_full_only_when_its_reserve_is_used():
+    """A disk of 2 MiB was called full with half of it free."""
+    assert not Disk(1 << 19, 2 << 20).is_full
+    assert Disk(1 << 16, 2 << 20).is_full
+
+
+async def test_a_host_whose_queue_takes_no_jobs_is_not_ready(world):
+    """/readyz said `ready` until the dispatcher was restarted."""
+
+    def said():
+        return why_unready({"dispatcher": dispatcher_metrics(world.dispatcher)})
+
+    assert said() == ""
+    world.ledger.disk = lambda: FULL
+    assert said() == "dispatcher waits: its ledger has no room"
+    world.ledger.disk = lambda: None
+    world.ledger.trouble = "/srv/ledger/ledger.sqlite: disk I/O error"
+    assert said() == "dispatcher waits: its ledger cannot be written"
+    world.ledger.trouble = ""
