@@ -20,7 +20,8 @@ PATHS = (
     (
         "`/readyz`",
         "200 if every daemon of this host answers, else 503 and the names of those that do not; "
-        "also 503, with the reason, while the dispatcher waits for its ledger",
+        "also 503, with the reason, while the dispatcher waits for its ledger or "
+        "`lbd_ledger_trouble` is 1",
     ),
 )
 
