@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from lbd.config.schema import Config
-from lbd.dispatch.batches import Batch, Batches
 from lbd.dispatch.core.cutoffs import tier_order
 from lbd.dispatch.core.disciplines.registry import Tiered
 from lbd.dispatch.core.disciplines.tiers import spread_tiers
@@ -42,6 +41,7 @@ from lbd.dispatch.host_connection import HOST_LINES, HostConnection, held_in
 from lbd.dispatch.intake import ending_of, heartbeat_fault, how_long_ago_s, slots_of
 from lbd.dispatch.job_lines import job_log, say, shown_id
 from lbd.dispatch.job_view import why_closed
+from lbd.dispatch.ledger.batches import Batch, Batches
 from lbd.dispatch.ledger.retention import clean_up
 from lbd.dispatch.spec_cache import Specs
 from lbd.dispatch.stored_start import UnreadableSpec, start_in

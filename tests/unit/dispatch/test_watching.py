@@ -6,10 +6,10 @@ import time
 import pytest
 
 from lbd.dispatch import watching as watching_module
-from lbd.dispatch.batches import LATE_S, Batch, Batches
 from lbd.dispatch.calls import LONG_OF_USER
 from lbd.dispatch.core.ledger_rows import Wanted
 from lbd.dispatch.core.records import Changed, Settle
+from lbd.dispatch.ledger.batches import LATE_S, Batch, Batches
 from lbd.dispatch.orders import ACTS_AT_ONCE
 from lbd.dispatch.watching import GATHER_ONE_S, PIECE_JOBS, Watching
 from lbd.model import HostId, JobId, JobState
