@@ -235,7 +235,7 @@ class Service:
             await server.stop(STOP_GRACE_S)
 
     async def _is_in_trouble(self, trouble: str) -> None:
-        """Tries again soon, and says why: in the log once, and to whoever asks."""
+        """Tries again soon. Logs the cause once, and tells it to whoever asks."""
         if trouble != self.trouble:
             stand_by(self.config, self.ready, trouble)
         self.trouble = trouble

@@ -215,7 +215,15 @@ async def test_who_does_not_read_and_goes_away_leaves_nothing_behind():
     assert queue.open == 0
 
 
-async def test_that_an_end_cannot_be_recorded_is_said_once_and_without_a_terminal():
+UNRECORDED = "the command has ended; h1 can record it once there is room: /srv/ledger is full"
+NO_ROOM = "it begins once there is room: /srv/ledger is full"
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "said"),
+    [("running", UNRECORDED, UNRECORDED), ("pending", NO_ROOM, f"job 7 waits: {NO_ROOM}")],
+)
+async def test_a_full_ledger_is_said_once_and_without_a_terminal(state, reason, said):
     """`lbrun -q` said nothing until the disk was freed, unless it had a terminal."""
     told = []
 
@@ -223,24 +231,9 @@ async def test_that_an_end_cannot_be_recorded_is_said_once_and_without_a_termina
         told.append((tag, data.decode()))
 
     followed = FollowedJobs(Queue(), None, "ann", 1000, "7", "7", send, "")
-    said = "the command has ended; h1 can record it once there is room: /srv/ledger is full"
     for _ in range(2):
-        await followed._heard(pb.JobInfo(id=7, state="running", reason=said))
+        await followed._heard(pb.JobInfo(id=7, state=state, reason=reason))
     assert told == [(tags.WARN, said)]
-
-
-async def test_that_a_job_waits_for_room_is_said_once_and_without_a_terminal():
-    """`lbrun -q` said nothing until the disk was freed, unless it had a terminal."""
-    told = []
-
-    async def send(tag, data):
-        told.append((tag, data.decode()))
-
-    followed = FollowedJobs(Queue(), None, "ann", 1000, "7", "7", send, "")
-    said = "it begins once there is room: /srv/ledger is full"
-    for _ in range(2):
-        await followed._heard(pb.JobInfo(id=7, state="pending", reason=said))
-    assert told == [(tags.WARN, f"job 7 waits: {said}")]
 
 
 @pytest.mark.parametrize("are_wanted", [True, False])
