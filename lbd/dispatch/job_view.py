@@ -144,21 +144,22 @@ class JobViews:
         self._forget_forecast()
         reason = stands or waiting_reason(self._life, live, place, time_of_day, now_s)
         reply = job_info(row, reason, is_final, prediction)
-        self._correct(reply, registered.kind, is_rough=prediction.is_rough)
+        self._correct(reply, registered.kind, prediction)
         if isinstance(registered.line, int):  # a tier
             reply.tier = registered.line
         return reply
 
-    def _correct(self, reply: pb.JobInfo, job: QueuedJob, *, is_rough: bool) -> None:
+    def _correct(self, reply: pb.JobInfo, job: QueuedJob, prediction: Prediction) -> None:
         """Corrects the prediction by how such predictions came true lately, if enough did."""
         correction, raw_s = self._predictions.correction, reply.predicted_wait_s
+        is_rough = prediction.is_rough
         if raw_s > 0 and not job.needs:
             reply.predicted_by = self._predictions.doubted(reply.predicted_by)
         reply.comparable = self._predictions.comparable(job, raw_s, is_rough=is_rough)
         is_corrected = self._predictions.corrects(job, raw_s, is_rough=is_rough)
         if is_corrected and reply.HasField("predicted_wait_s"):
-            reply.predicted_wait_s = correction.corrected_s(raw_s)
-            low_s, high_s = correction.interval_90_s(raw_s)
+            wait_s, (low_s, high_s) = correction.corrected(raw_s, prediction.within_s)
+            reply.predicted_wait_s = wait_s
             reply.predicted_low_s, reply.predicted_high_s = low_s, high_s
 
     def _with_target(self, reply: pb.JobInfo, live: Live) -> pb.JobInfo:

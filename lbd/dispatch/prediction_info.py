@@ -7,7 +7,7 @@ from lbd.dispatch.core.malleable.decision import KnownSpeedup
 from lbd.dispatch.core.malleable.prospects import Answer
 from lbd.model import Needs
 from lbd.net.gen import dispatch_pb2 as pb
-from lbd.text.units import counted
+from lbd.text.units import at_most, counted
 from lbd.theory.calibration import FEWEST, Correction, Judgement, Trust
 
 
@@ -57,10 +57,12 @@ def why_uncorrected(
         return f"{so_far} so far could be compared with what happened, and {FEWEST} are needed"
     if not all(map(correction.is_within, waits_s)):
         return "no forecast that was compared with what happened was for so long or so short a wait"
-    off = f"half of the last forecasts were off by a factor of {compared.off_by:.1f}"
-    if not correction.is_known and compared.jobs:
-        return f"{off} at most, and correcting them makes them no better"
-    return "" if correction.is_known else f"{off} or more, and correcting them has not helped"
+    if correction.is_known:
+        return ""
+    off = "half of the last forecasts were off by"
+    if compared.jobs:
+        return f"{off} {at_most(compared.off_by)}, and correcting them makes them no better"
+    return f"{off} a factor of {compared.off_by:.1f} or more, and correcting them has not helped"
 
 
 def warning_of(asked: pb.PredictAsked, known: KnownSpeedup | None, largest: int) -> str:

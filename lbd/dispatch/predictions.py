@@ -57,7 +57,7 @@ from lbd.net.gen import dispatch_pb2 as pb
 from lbd.process.boot_clock import clock_s
 from lbd.text.needs_words import are_needs, read_needs_text
 from lbd.text.units import counted, show_duration
-from lbd.theory.calibration import Bias, CameTrue, Correction, Trust, judged, trust
+from lbd.theory.calibration import FEWEST, Bias, CameTrue, Correction, Trust, judged, trust
 
 LEARN_EVERY_S = 30.0
 LEARN_FROM = 1000  # the last ended jobs
@@ -138,13 +138,12 @@ class Predictions:
         expected = self.arrivals.of(job, clock_s())
         if expected is None:
             return None
-        raw_s, correction = expected.wait_s, self.correction
+        raw_s, within_s = expected.wait_s, expected.within_s
         if raw_s > 0 and self.corrects(job, raw_s, is_rough=expected.is_rough):
-            return Foretold(raw_s, correction.corrected_s(raw_s), *correction.interval_90_s(raw_s))
+            wait_s, within_s = self.correction.corrected(raw_s, within_s)
+            return Foretold(raw_s, wait_s, *within_s)
         # Rough guesses are kept for people only: others must not be corrected by them.
-        return Foretold(
-            None if expected.is_rough else raw_s, raw_s, expected.low_s, expected.high_s
-        )
+        return Foretold(None if expected.is_rough else raw_s, raw_s, *(within_s or (None, None)))
 
     def comes(self, sent: Submission) -> Came:
         """It is being written; `arrived` follows."""
@@ -195,14 +194,15 @@ class Predictions:
         if found.wait_s is None:
             return None
         wait_s, within_s = found.wait_s, found.within_s
+        comparable = self.comparable(registered.kind, wait_s, is_rough=found.is_rough)
         if self.corrects(registered.kind, wait_s, is_rough=found.is_rough):
-            within_s = self.correction.interval_90_s(wait_s)
-            wait_s = self.correction.corrected_s(wait_s)
+            wait_s, within_s = self.correction.corrected(wait_s, within_s)
         low_s, high_s = within_s or (wait_s, wait_s)
         first = Within(wait_s, min(low_s, wait_s), max(high_s, wait_s))
         later_s = [wait_s + one_s - min(next_s.values()) for one_s in next_s.values()]
         mean_s = array.batch.mean.mean_s
-        return Begins(first, slot_times_s(later_s or [wait_s], mean_s, array.most))
+        slots_s = slot_times_s(later_s or [wait_s], mean_s, array.most)
+        return Begins(first, slots_s, is_guess=comparable < FEWEST)
 
     # Outcomes
 

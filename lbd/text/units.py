@@ -105,6 +105,11 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}{'s' * (count != 1)}"
 
 
+def at_most(factor: float) -> str:
+    """Returns `a factor of 1.4 at most`, or a percentage of a factor that would be shown as 1.0."""
+    return f"a factor of {factor:.1f} at most" if factor >= 1.05 else "less than 5 %"
+
+
 def are(count: int, noun: str) -> str:
     """Returns `1 job is` or `3 jobs are`."""
     return f"{counted(count, noun)} {'is' if count == 1 else 'are'}"

@@ -51,6 +51,7 @@ OFF_BY_LESS = 2.0
 
 
 Outcome = tuple[float, float]  # seconds: predicted, actual
+Interval = tuple[float, float]  # seconds: its lower and upper end
 
 
 class CameTrue(NamedTuple):
@@ -59,7 +60,7 @@ class CameTrue(NamedTuple):
     predicted_s: float  # before correction
     actual_s: float
     shown_s: float | None = None  # None: the same as `predicted_s`
-    within_s: tuple[float, float] | None = None  # the interval shown
+    within_s: Interval | None = None  # the interval shown
 
     @property
     def outcome(self) -> Outcome:
@@ -116,8 +117,19 @@ class Correction:
             return max(y, x + min(0.0, y - nearest))
         return min(y, x + max(0.0, y - nearest)) if x < nearest else y
 
-    def interval_90_s(self, predicted_s: float) -> tuple[float, float]:
-        """Returns the interval that holds nine in ten waits predicted so; 0 to infinity if
+    def corrected(self, predicted_s: float, drawn_s: Interval | None) -> tuple[float, Interval]:
+        """Returns the corrected prediction with its interval. `drawn_s`: the interval that follows
+        from how long jobs ran, if known. It is moved with the prediction and may become wider, but
+        not narrower: that the waits behind commands which had run before came true to a tenth says
+        nothing of the wait behind commands which have not."""
+        wait_s, (low_s, high_s) = self.corrected_s(predicted_s), self.interval_90_s(predicted_s)
+        if drawn_s is not None and predicted_s > 0:
+            moved = wait_s / predicted_s
+            low_s, high_s = min(low_s, drawn_s[0] * moved), max(high_s, drawn_s[1] * moved)
+        return wait_s, (low_s, high_s)
+
+    def interval_90_s(self, predicted_s: float) -> Interval:
+        """Returns the interval that held nine in ten waits predicted so; 0 to infinity if
         unknown."""
         if predicted_s <= 0:
             return 0.0, 0.0

@@ -27,7 +27,7 @@ from lbd.text.job_phrases import NOT_KNOWN_YET
 from lbd.text.needs import read_features, read_needs
 from lbd.text.needs_words import needs_text
 from lbd.text.spelling import nearest
-from lbd.text.units import counted, size_bytes
+from lbd.text.units import at_most, counted, size_bytes
 from lbd.theory.calibration import COVERS, OFF_BY_LESS, OFF_BY_MUCH, PROVEN, SHORT_S, WIDE
 
 SLOTS_MAX = 65536
@@ -262,7 +262,7 @@ def truth_lines(reply: Json) -> list[str]:
     off_by, held = number_in(reply, "off_by"), number_in(reply, "covered_90")
     how = f"waits below {SHORT_S:.0f} s count as {SHORT_S:.0f} s"
     others = f"other {count:.0f}" if short > 0 else f"last {count:.0f}"
-    lines.append(f"half of the {others} were off by a factor of {off_by:.1f} at most ({how})")
+    lines.append(f"half of the {others} were off by {at_most(off_by)} ({how})")
     if (intervals := number_in(reply, "intervals")) > 0:
         within = f"{share(held)} of the waits were within it"
         lines.append(f"of all these, {intervals:.0f} had a 90 % interval: {within}")

@@ -247,7 +247,7 @@ async def test_no_run_time_is_shown_where_no_job_has_ended(ledger):
         ([(10.0 * 2**n, 20.0 * 2**n) for n in range(30)], ""),
         ([(2e6 + n, 2e6) for n in range(30)], "no forecast that was compared with what happened"),
         (SHORT + [(80.0 + n, 80.0 + n) for n in range(60)],
-         "half of the last forecasts were off by a factor of 1.0 at most, and correcting them "),
+         "half of the last forecasts were off by less than 5 %, and correcting them makes"),
         (SHORT + [(80.0 + n, (20.0, 320.0)[n % 2]) for n in range(60)],
          "half of the last forecasts were off by a factor of 4.0 or more, and correcting them"),
     ],

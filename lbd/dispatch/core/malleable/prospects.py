@@ -134,10 +134,9 @@ def played_prospect(
     low_s, raw_s, high_s = begin
     if math.isinf(raw_s):
         return Prospect(slots, None, None, None, runs_s)
-    if now.correction.tells_of(raw_s):
-        corrected_s = now.correction.corrected_s(raw_s)
-        return Prospect(slots, raw_s, corrected_s, now.correction.interval_90_s(raw_s), runs_s)
     interval_s = (low_s, high_s) if now.has_intervals or raw_s <= 0 else None
+    if now.correction.tells_of(raw_s):
+        return Prospect(slots, raw_s, *now.correction.corrected(raw_s, interval_s), runs_s)
     return Prospect(slots, raw_s, raw_s, interval_s, runs_s)
 
 
@@ -150,10 +149,10 @@ def prospect(now: Situation, least: int, slots: int, known: KnownSpeedup | None)
     runs_s = run_s(now, slots, known)
     if raw_s is None:
         return Prospect(slots, None, None, None, runs_s)
-    if now.correction.tells_of(raw_s):
-        corrected_s = now.correction.corrected_s(raw_s)
-        return Prospect(slots, raw_s, corrected_s, now.correction.interval_90_s(raw_s), runs_s)
     exact = modelled(now, least, slots, raw_s, room)
+    if now.correction.tells_of(raw_s):
+        drawn_s = (exact[0], exact[2]) if exact is not None else None
+        return Prospect(slots, raw_s, *now.correction.corrected(raw_s, drawn_s), runs_s)
     if exact is None:
         return Prospect(slots, raw_s, raw_s, None, runs_s)
     begin_s = likely_s(raw_s, exact, now.ahead_jobs)

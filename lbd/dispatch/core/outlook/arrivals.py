@@ -23,8 +23,7 @@ class Foreseen(NamedTuple):
     """When an arriving job starts, from now."""
 
     wait_s: float
-    low_s: float | None  # nine in ten such jobs start within these; None: unknown
-    high_s: float | None
+    within_s: tuple[float, float] | None  # nine in ten such jobs start in it; None: unknown
     is_rough: bool
 
 
@@ -47,10 +46,10 @@ class Arrival:
         """Returns the prediction for a job that comes behind so many more. `since`: those that came
         since, of which some may run by now."""
         by_s = outlook.behind_s(max(0, slots - self.spare), since) or 0.0
-        low_s, high_s = later(self.within_s, self.wait_s, by_s) or (None, None)
+        within_s = later(self.within_s, self.wait_s, by_s)
         novel, jobs = self.novel + since.novel, self.jobs + since.jobs
         is_rough = self.is_rough or (by_s > 0 and novel >= ROUGH * max(1, jobs))
-        return Foreseen(self.wait_s + by_s, low_s, high_s, is_rough)
+        return Foreseen(self.wait_s + by_s, within_s, is_rough)
 
 
 @dataclass(slots=True)

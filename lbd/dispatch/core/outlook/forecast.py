@@ -209,8 +209,8 @@ class Forecast:
             return Prediction(None, too_few_ended(len(self.queues.resource_times.slots.recent_s)))
         if math.isinf(until_s):
             return Prediction(None, "no estimate until more slots are available to the queue")
-        jobs = f"{counted(place.jobs, 'job')} ahead, " if place.jobs else ""
-        ahead = f"{jobs}{outlook.slots_for(job, self.queues.servers[line])}; "
+        jobs = counted(place.jobs, "job") if place.jobs else "no job"
+        ahead = f"{jobs} ahead, {outlook.slots_for(job, self.queues.servers[line])}; "
         no_interval = f"; {NO_INTERVAL}" if job.needs and place.jobs else ""
         how = ahead + made_of(played, outlook.slot_times, job_id)
         if why := played.why_rough(job_id):

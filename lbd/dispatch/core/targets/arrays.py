@@ -214,7 +214,7 @@ class Targets:
         return min(ends, default=None)
 
     def remark(self, number: int, now_s: float, begins: Begins | None = NOW) -> str:
-        """Returns one line on a new array that cannot be in time, or whose tasks are unknown; ""
+        """Returns one line on a new array that may not be in time, or whose tasks are unknown; ""
         for any other. `begins`: as for `standing`."""
         array = self.arrays.get(number)
         if array is None or not self._limited(array.job)[0]:
@@ -225,7 +225,10 @@ class Targets:
         self._refresh(array, now_s)
         begins = self._begins(array, now_s, begins)
         there, end = foreseen(array, now_s, begins)
-        return "" if there.in_time else too_late(array, there, now_s, end, begins)
+        is_doubtful = array.has_deadline and end is not None and now_s + end.high_s > array.until_s
+        if there.in_time and not is_doubtful:
+            return ""
+        return too_late(array, there, now_s, end, begins)
 
     def _begins(self, array: TargetArray, now_s: float, begins: Begins | None) -> Begins | None:
         if array.batch.running:
@@ -303,13 +306,9 @@ class Targets:
 
 
 def too_late(
-    array: TargetArray,
-    there: TargetArray,
-    now_s: float,
-    end: Within | None,
-    begins: Begins | None,
+    array: TargetArray, there: TargetArray, now_s: float, end: Within | None, begins: Begins | None
 ) -> str:
-    """Warns that the array cannot be in time. `there`: as it will be when it begins."""
+    """Warns that the array may not be in time. `there`: as it will be when it begins."""
     assert array.job.target is not None
     what = "the deadline" if array.job.target.is_deadline else "the target"
     within_s, gets_more = round(array.until_s - now_s, 1), array.together_s < math.inf
@@ -349,7 +348,8 @@ def reason(array: TargetArray, now_s: float, end: Within | None, begins: Begins 
     if begins is None:
         return f"{why_so_many(array, now_s, end)}; it is not known when {what} begins"
     wait_s = begins.first.mean_s
-    begin = f"; {what} begins in about {show_duration(rough_s(wait_s))}" if wait_s >= 1.0 else ""
+    mark = "~" if begins.is_guess else "about "
+    begin = f"; {what} begins in {mark}{show_duration(rough_s(wait_s))}" if wait_s >= 1.0 else ""
     return why_so_many(array, now_s, end) + begin
 
 

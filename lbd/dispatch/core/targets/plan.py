@@ -65,6 +65,7 @@ class Begins:
 
     first: Within
     slots_s: tuple[float, ...] = ()
+    is_guess: bool = False
 
     @classmethod
     def at(cls, wait_s: float) -> "Begins":

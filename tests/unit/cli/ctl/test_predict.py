@@ -19,6 +19,7 @@ from lbd.console.forecasts import begin_phrase, forecast, interval_text, truth_p
 from lbd.console.job_details import speedup_phrase
 from lbd.console.output import Page, Paint
 from lbd.errors import LbdError
+from lbd.text.units import at_most
 
 
 @pytest.mark.parametrize(
@@ -111,7 +112,7 @@ def test_the_reliability_of_forecasts_comes_from_how_the_last_ones_turned_out(
     assert calibration(judged, Namespace(json=False)) == 0
     short = "(waits below 10 s count as 10 s)"
     assert capsys.readouterr().out.splitlines()[1:-2] == [
-        f"half of the last 50 were off by a factor of {off_by:.1f} at most {short}",
+        f"half of the last 50 were off by {at_most(off_by)} {short}",
         f"of all these, 12 had a 90 % interval: {held:.0%} of the waits were within it",
         said,
     ]

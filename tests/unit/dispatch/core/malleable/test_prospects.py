@@ -120,7 +120,8 @@ def test_bias_corrects_by_how_such_predictions_turned_out():
     assert (found.picks["PRED"], found.picks["BIAS"]) == (7, 2)
     raw_s = found.prospects[7].raw_s
     assert found.prospects[7].begins_in_s == pytest.approx(100 * raw_s)
-    assert found.prospects[7].interval_90_s == slow.interval_90_s(raw_s)
+    low_s, high_s = found.prospects[7].interval_90_s
+    assert low_s <= slow.interval_90_s(raw_s)[0] < slow.interval_90_s(raw_s)[1] <= high_s
 
 
 def test_if_others_wait_more_slots_take_longer():
@@ -190,7 +191,7 @@ def test_before_jobs_have_ended_only_free_slots_can_be_predicted():
     forecast = Forecast(table.queues)
     assert arrival(forecast, 1, 0.0) is None
     table.host("h1", 1)
-    assert arrival(forecast, 1, 1.0) == (0.0, None, None, False)
+    assert arrival(forecast, 1, 1.0) == (0.0, None, False)
     table.arrive("a")
     assert arrival(forecast, 1, 2.0) is None
 

@@ -175,7 +175,7 @@ def test_a_new_arrival_is_expected_to_wait_as_a_job_that_came():
     table.host("h1", 4)
     table.arrive("a")
     found = arrival(Forecast(table.queues), 1, 0.0)  # nothing is known yet
-    assert found == (0.0, None, None, False)
+    assert found == (0.0, None, False)
     for name in "bcd":
         table.arrive(name)
     assert arrival(Forecast(table.queues), 1, 0.0) is None
@@ -183,7 +183,7 @@ def test_a_new_arrival_is_expected_to_wait_as_a_job_that_came():
         forecast = known(table)
         found = arrival(forecast, slots, 0.0)
         assert found.wait_s == pytest.approx(another(forecast, slots, 0.0).wait_s)
-        assert found[1:3] == (None, None)  # too few to know how long one job in twenty takes
+        assert found.within_s is None  # too few to know how long one job in twenty takes
     table.arrive("e", slots=3)
     forecast = known(table)
     found_s = arrival(forecast, 1, 1.0)[0]
@@ -198,7 +198,8 @@ def test_the_forecast_for_a_new_job_includes_its_interval():
     forecast = known(table, [10.0 * 1.2**n for n in range(20)])
     arrivals = Arrivals(forecast)
     first = arrival(arrivals, 1, 0.0)
-    assert 0.0 < first.low_s < 0.7 * first.wait_s < first.wait_s < 1.3 * first.wait_s < first.high_s
+    low_s, high_s = first.within_s
+    assert 0.0 < low_s < 0.7 * first.wait_s < first.wait_s < 1.3 * first.wait_s < high_s
     table.arrive("e")
     later = arrival(arrivals, 1, 0.1)  # the line is played again
     assert later.wait_s == pytest.approx(another(forecast, 1, 0.1).wait_s)
@@ -208,7 +209,7 @@ def test_the_forecast_for_a_new_job_includes_its_interval():
     last = arrival(arrivals, 1, 0.1)  # from the same look, plus the jobs that have come since
     assert last.wait_s > later.wait_s + 10.0
     wider = math.sqrt(last.wait_s / later.wait_s)
-    for before_s, now_s in zip(later[1:3], last[1:3], strict=True):
+    for before_s, now_s in zip(later.within_s, last.within_s, strict=True):
         assert now_s - last.wait_s == pytest.approx(wider * (before_s - later.wait_s))
 
 
@@ -228,7 +229,7 @@ def test_jobs_that_came_since_the_line_was_played_are_ahead_of_a_new_one():
     table.now_s = ARRIVALS_S + 0.2  # the hosts are looked at again, the line is not played again
     found = arrival(arrivals, 1, table.now_s)
     assert found.wait_s == pytest.approx(was.wait_s - table.now_s)
-    assert found.high_s - found.low_s > before.high_s - before.low_s
+    assert found.within_s[1] - found.within_s[0] > before.within_s[1] - before.within_s[0]
 
 
 def test_what_is_ahead_of_a_new_job():
@@ -343,7 +344,7 @@ def test_a_command_that_ran_before_takes_as_long_again():
     table.now_s = 100.0
     found = predicted(table, forecast, "b")
     assert found.wait_s == pytest.approx(400.0)
-    assert found.how == "1 slot; by earlier runs of the same commands"
+    assert found.how == "no job ahead, 1 slot; by earlier runs of the same commands"
     forecast.forget()
     table.now_s = 600.0  # longer than any before: as long again, in half of all cases
     assert predicted(table, forecast, "b").wait_s == pytest.approx(600.0)

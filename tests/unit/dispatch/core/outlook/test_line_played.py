@@ -109,7 +109,7 @@ def test_an_array_that_keeps_its_place_goes_before_later_jobs():
     last = table.queues.registry[JobId("9")]
     found = Forecast(table.queues).of(last, 0.0)
     assert found.wait_s == pytest.approx(64 / 4 * MEAN_S, rel=0.05)
-    assert found.how.startswith("4 slots; ")
+    assert found.how.startswith("no job ahead, 4 slots; ")
 
 
 def test_several_alike_and_unknown_jobs_are_one_sample():

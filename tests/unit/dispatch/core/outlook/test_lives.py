@@ -88,8 +88,8 @@ def test_a_forecast_grows_with_the_age_of_running_jobs_and_is_called_a_guess(age
         assert found.how.endswith(f"; take it as a rough guess: {why}")
     arriving = Arrivals(forecast).of(job, age_s)
     assert arriving.is_rough
-    assert arriving.low_s < arriving.wait_s
-    assert arriving.high_s > 1.0  # unlike any job that ended
+    assert arriving.within_s[0] < arriving.wait_s
+    assert arriving.within_s[1] > 1.0  # unlike any job that ended
 
 
 def test_a_forecast_from_many_other_commands_is_no_rough_guess():
@@ -134,7 +134,7 @@ def test_what_is_ahead_is_counted_in_a_prediction_made_at_submission():
     table.arrive("wide", user="bob", slots=3)
     later = arrivals.of(new, 33.2)
     assert later.wait_s == pytest.approx(forecast.of_new(new, 33.2).wait_s)
-    assert first.wait_s < 8.0 < 14.0 < later.low_s
+    assert first.wait_s < 8.0 < 14.0 < later.within_s[0]
 
 
 def test_the_jobs_ahead_are_counted_as_in_the_reason_although_the_line_was_played_before():

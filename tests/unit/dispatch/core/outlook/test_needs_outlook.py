@@ -55,7 +55,8 @@ def test_it_waits_for_the_resource_although_slots_are_free():
     found = another(forecast, 1, 4.0, GPU)
     assert found.wait_s == about(6.0)
     assert found.how == (
-        "8 slots; by 20 ended jobs that had gpu (10s on average); it is waiting for what it needs"
+        "no job ahead, 8 slots; by 20 ended jobs that had gpu (10s on average); "
+        "it is waiting for what it needs"
     )
     assert another(forecast, 1, 4.0)[:2] == (0.0, "slots are free")
     assert arrival(forecast, 1, 4.0, GPU)[0] == about(6.0)
@@ -72,7 +73,7 @@ def test_jobs_ahead_take_the_resource_at_its_own_rate():
         table.arrive(name, needs=GPU)
     forecast.forget()
     assert predicted(table, forecast, "f").wait_s == about(6.0 + 3 * 10 / 2)  # not 3 * 10 / 8
-    assert arrival(forecast, 1, 4.0, GPU) == (about(6.0 + 4 * 10 / 2), None, None, False)
+    assert arrival(forecast, 1, 4.0, GPU) == (about(6.0 + 4 * 10 / 2), None, False)
 
 
 @pytest.mark.parametrize(("slots", "needs"), [(8, GPU), (2, Needs(memory_bytes=GIB))])

@@ -131,7 +131,7 @@ def test_jobs_of_a_new_command_are_alike_whatever_their_labels(own_line, gap_s):
         one for seed in range(4) for one in LabelledJobs(Random(seed), own_line, gap_s).outcomes
     ]
     assert len(found) > 100
-    within = sum(one.low_s <= waited_s <= one.high_s for one, waited_s in found)
+    within = sum(one.within_s[0] <= waited_s <= one.within_s[1] for one, waited_s in found)
     assert within >= 0.8 * len(found)
 
 

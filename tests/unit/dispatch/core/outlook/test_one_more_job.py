@@ -83,7 +83,10 @@ def test_more_slots_are_neither_sooner_nor_surer_at_any_moment(seed):
 
 @pytest.mark.parametrize(
     ("where", "said"),
-    [({"only": HostId("h2")}, "2 slots; "), ({"barred": frozenset({HostId("h2")})}, "3 slots; ")],
+    [
+        ({"only": HostId("h2")}, "no job ahead, 2 slots; "),
+        ({"barred": frozenset({HostId("h2")})}, "no job ahead, 3 slots; "),
+    ],
 )
 def test_the_slots_that_are_said_are_those_it_may_have(where, said):
     table = Table()
@@ -92,7 +95,7 @@ def test_the_slots_that_are_said_are_those_it_may_have(where, said):
     table.host("h2", 2)
     for n in range(5):
         table.arrive(f"{n + 1}")
-    assert another(forecast, 1, 0.0).how.startswith("5 slots; ")
+    assert another(forecast, 1, 0.0).how.startswith("no job ahead, 5 slots; ")
     assert another(forecast, 1, 0.0, **where).how.startswith(said)
 
 

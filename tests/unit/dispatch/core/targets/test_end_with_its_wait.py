@@ -110,3 +110,20 @@ def test_of_several_arrays_in_line_none_is_done_before_its_tasks_can_be():
     assert found.end.mean_s >= 51.0 + 12 * 6.0 / 4
     assert "late on average" in found.why
     assert found.end.low_s > 51.0 + 6.0
+
+
+def test_who_is_kept_on_average_but_maybe_not_is_told_so_as_the_view_says():
+    """It was silent while `lbctl job` said "likely" until 50 s after the deadline."""
+    for until_s in range(20, 140, 3):
+        table = Table()
+        table.array(1, 20, Target(float(until_s), is_deadline=True))
+        said = table.queues.targets.remark(1, 0.0)
+        end = table.standing(1001).end
+        assert bool(said) == (end.high_s > until_s), (until_s, end)
+        assert ("may not be met" in said) == (end.mean_s <= until_s < end.high_s)
+
+
+def test_a_guess_of_when_it_begins_is_marked_as_one():
+    _, targets, job = full_table(10.0)
+    begins = Begins(Within(12.0, 8.0, 16.0), (12.0,), is_guess=True)
+    assert targets.standing(job, 0.0, begins).why.endswith("; it begins in ~12s")
