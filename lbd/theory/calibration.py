@@ -119,14 +119,13 @@ class Correction:
 
     def corrected(self, predicted_s: float, drawn_s: Interval | None) -> tuple[float, Interval]:
         """Returns the corrected prediction with its interval. `drawn_s`: the interval that follows
-        from how long jobs ran, if known. It is moved with the prediction and may become wider, but
-        not narrower: that the waits behind commands which had run before came true to a tenth says
-        nothing of the wait behind commands which have not."""
-        wait_s, (low_s, high_s) = self.corrected_s(predicted_s), self.interval_90_s(predicted_s)
+        from how long jobs ran, if known. It becomes wider where needed, but never narrower: that
+        the waits behind commands which had run before came true to a tenth says nothing of the wait
+        behind commands which have not."""
+        low_s, high_s = self.interval_90_s(predicted_s)
         if drawn_s is not None and predicted_s > 0:
-            moved = wait_s / predicted_s
-            low_s, high_s = min(low_s, drawn_s[0] * moved), max(high_s, drawn_s[1] * moved)
-        return wait_s, (low_s, high_s)
+            low_s, high_s = min(low_s, drawn_s[0]), max(high_s, drawn_s[1])
+        return self.corrected_s(predicted_s), (low_s, high_s)
 
     def interval_90_s(self, predicted_s: float) -> Interval:
         """Returns the interval that held nine in ten waits predicted so; 0 to infinity if

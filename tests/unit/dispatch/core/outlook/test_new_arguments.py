@@ -75,8 +75,8 @@ async def test_waits_for_known_arguments_that_came_true_do_not_narrow_the_interv
     assert predictions.correction.tells_of(drawn.wait_s)
     shown = predictions.of_submission(sent)
     assert shown.wait_s == pytest.approx(0.95 * drawn.wait_s, rel=0.02)
-    assert shown.low_s < 0.96 * drawn.low_s
-    assert shown.high_s > 0.94 * drawn.high_s
+    assert shown.low_s <= drawn.low_s + 0.1
+    assert shown.high_s >= drawn.high_s - 0.1
     asked = pb.PredictAsked(user="ann", words=sent.command, command=sent.command[:-4])
     (row,) = (await predictions.answer(asked)).choices
     assert row.begins_in_high_s > 1.8 * row.begins_in_low_s
