@@ -1,9 +1,10 @@
 """Asks every host of the cluster about its ended jobs."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import Generic, TypeVar
 
 from lbd.console.daemons import Daemons
@@ -15,6 +16,7 @@ AT_ONCE = 16
 ANSWER_S = 15.0
 PAGE = 1000
 HOST_MAX = 100_000  # jobs of one host
+HOST_S = 60.0  # after this, no further page of a host is asked for
 PAGES_MORE = 4  # spare pages: a host sends a short page if it runs out of time or filters jobs out
 
 Found = TypeVar("Found")
@@ -56,6 +58,16 @@ def ask_host(daemons: Daemons, op: str, host: str, **more: object) -> Json:
     return daemons.lbm({"op": op, "of": host, **more}, ANSWER_S)
 
 
+def pages(most: int) -> Iterator[int]:
+    """Counts the pages that one host is asked for. Their number and time are limited, because a
+    host that is slow, or sends only a few jobs at a time, would delay the whole answer."""
+    until_s = monotonic() + HOST_S
+    for page in range(most):
+        if monotonic() > until_s:
+            return
+        yield page
+
+
 @dataclass(slots=True)
 class OfHost:
     jobs: list[Json]  # the latest ones
@@ -70,12 +82,11 @@ class OfHost:
 
 
 def of_host(daemons: Daemons, host: str, question: dict[str, object], limit: int) -> OfHost:
-    """Returns a host's latest jobs. The number of pages is limited, because a host that sends only
-    a few jobs at a time would delay the whole answer. Raises LbdError."""
+    """Returns a host's latest jobs. Raises LbdError."""
     found = OfHost([])
     before: list[object] = [0.0, 0]
     wanted = min(limit, HOST_MAX)
-    for _ in range(-(-wanted // PAGE) + PAGES_MORE):
+    for _ in pages(-(-wanted // PAGE) + PAGES_MORE):
         if len(found.jobs) >= wanted:
             break
         page = min(PAGE, limit - len(found.jobs))

@@ -23,7 +23,7 @@ from lbd.console.daemons import Daemons
 from lbd.console.figures import duration
 from lbd.console.output import Row, print_json, print_table, put
 from lbd.console.reply import Json, number, table, tables, text
-from lbd.console.usage_hosts import ask_host, gather
+from lbd.console.usage_hosts import ask_host, gather, pages
 from lbd.errors import ConfigError, PeerError
 from lbd.local.json_socket import Refusal
 from lbd.sim.advice import (
@@ -101,7 +101,7 @@ def history(daemons: Daemons, host: str, since: float) -> list[PastJob]:
     """Reads the jobs page by page, so that the host's LBM can serve its commands in between."""
     jobs: list[PastJob] = []
     after = 0
-    for _ in range(PAGES_MAX):
+    for _ in pages(PAGES_MAX):
         if len(jobs) >= HOST_JOBS_MAX:
             break
         page = ask_host(daemons, "history", host, since=since, after=after).get("jobs")

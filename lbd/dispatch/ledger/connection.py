@@ -22,7 +22,12 @@ WAIT_S = 5.0  # for one statement; a longer one is abandoned together with its c
 REFUSED = "LBD01"  # SQLSTATE of `fence`: another dispatcher leads
 READ_S = 120.0  # a new leader reads all jobs that have not ended
 IDLE_MIN_S = 0.5
-TROUBLES = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError, EOFError)
+# asyncpg's own error of a session that the server ended while an answer was on its way: it has read
+# both at once, and not yet the end of the connection.
+ENDED = asyncpg.InternalClientError
+TROUBLES = (
+    asyncpg.PostgresError, asyncpg.InterfaceError, ENDED, OSError, TimeoutError, EOFError,
+)  # fmt: skip
 # The server answers and refuses: for a person to fix.
 REFUSALS = (
     asyncpg.InvalidAuthorizationSpecificationError,
@@ -153,13 +158,15 @@ def passes(problem: BaseException) -> bool:
     """Whether the error concerns the connection or the server, not the values given."""
     if isinstance(problem, asyncpg.PostgresError):
         return (problem.sqlstate or "")[:2] in PASSING
-    return isinstance(problem, OSError | EOFError | asyncpg.InterfaceError)
+    return isinstance(problem, OSError | EOFError | asyncpg.InterfaceError | ENDED)
 
 
 def line(problem: BaseException) -> str:
     """Describes the error in one line."""
     if isinstance(problem, TimeoutError) and not str(problem):
         return "no answer in time"
+    if isinstance(problem, ENDED):
+        return "it ended the connection"
     if isinstance(problem, OSError) and problem.strerror:
         return problem.strerror
     first = (str(problem) or type(problem).__name__).splitlines()[0]

@@ -54,8 +54,12 @@ class SqliteLedger(Store):
             path.parent.mkdir(parents=True, exist_ok=True)
             # it holds commands, environments, inputs; its -wal and -shm get the same mode
             path.touch(0o600)
-            connection = connect(path)
-            migrate(connection, path)
+            # SQLite keeps the file of each unused connection until the last one is closed.
+            with contextlib.ExitStack() as unused:
+                connection = unused.enter_context(contextlib.closing(connect(path)))
+                migrate(connection, path)
+                self._reader = connect(path)
+                unused.pop_all()
         except OSError as problem:
             if problem.errno in FULL:
                 raise LedgerTrouble(no_space(path), passes=True) from problem
@@ -66,7 +70,6 @@ class SqliteLedger(Store):
                 why = no_space(path) if is_full(path) else f"dispatch.store {path}: {problem}"
                 raise LedgerTrouble(why, passes=True) from problem
             raise ConfigError(f"dispatch.store {path}: {problem}") from problem
-        self._reader = connect(path)
         self._reading = SteadyThreads(1, "ledger-reader")
         self._writer = threading.Thread(target=self._write, args=(connection,), name="ledger")
         self._writer.start()
@@ -204,11 +207,15 @@ def roll_back(db: sqlite3.Connection) -> None:
 
 def connect(path: Path) -> sqlite3.Connection:
     db = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
-    db.text_factory = readable
-    db.execute("PRAGMA auto_vacuum = INCREMENTAL")  # effective only in a new file
-    db.execute("PRAGMA journal_mode = WAL")
-    db.execute("PRAGMA synchronous = FULL")
-    db.execute(f"PRAGMA journal_size_limit = {LOG_BYTES}")  # applied after a large change
+    try:
+        db.text_factory = readable
+        db.execute("PRAGMA auto_vacuum = INCREMENTAL")  # effective only in a new file
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = FULL")
+        db.execute(f"PRAGMA journal_size_limit = {LOG_BYTES}")  # applied after a large change
+    except BaseException:
+        db.close()
+        raise
     return db
 
 

@@ -1,6 +1,9 @@
 """What ledger and leadership rest on: the disk, the fence, and answers that are not guessed."""
 
 import asyncio
+import os
+import sqlite3
+from functools import partial
 from pathlib import Path
 
 import asyncpg
@@ -14,7 +17,7 @@ from lbd.dispatch.ledger import postgres as writing
 from lbd.dispatch.ledger import postgres_leadership as leadership
 from lbd.dispatch.ledger.patience import Seen
 from lbd.dispatch.ledger.postgres_leadership import Leadership, migrate
-from lbd.dispatch.ledger.sqlite import connect
+from lbd.dispatch.ledger.sqlite import SqliteLedger, connect
 from lbd.model import JobId, JobState
 from lbd.process.boot_clock import clock_s
 from tests.unit.dispatch.leaders import TERM_S, led
@@ -37,6 +40,37 @@ def test_a_commit_in_sqlite_waits_for_the_disk(tmp_path: Path):
     assert db.execute("PRAGMA synchronous").fetchone() == (FULL,)
     assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     db.close()
+
+
+@pytest.mark.parametrize(
+    ("statement", "of"), [("user_version", 1), ("journal_size_limit", 1), ("synchronous", 2)]
+)
+async def test_a_ledger_that_cannot_be_opened_keeps_no_file_open(
+    statement, of, tmp_path: Path, monkeypatch
+):
+    """A dispatcher tries every two seconds for as long as the disk is full."""
+    path = tmp_path / "ledger.sqlite"
+    begun = 0
+
+    class OnFullDisk(sqlite3.Connection):
+        def execute(self, sql, *values):
+            nonlocal begun
+            begun += "auto_vacuum" in sql
+            if statement in sql and begun % of == 0:
+                problem = sqlite3.OperationalError("disk I/O error")
+                problem.sqlite_errorcode = sqlite3.SQLITE_IOERR_SHMSIZE
+                raise problem
+            return super().execute(sql, *values)
+
+    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=OnFullDisk))
+    kept = []
+    for _ in range(5):
+        with pytest.raises(LedgerTrouble) as trouble:
+            SqliteLedger(path)
+        kept.append(trouble)  # as do groups of exceptions, until garbage is collected
+        assert trouble.value.passes
+    files = [os.readlink(one) for one in Path("/proc/self/fd").iterdir() if one.is_symlink()]
+    assert [file for file in files if str(path) in file] == []
 
 
 async def test_hosts_that_a_user_excluded_stay_excluded_after_a_restart(ledger):

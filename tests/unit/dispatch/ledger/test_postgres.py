@@ -2,7 +2,9 @@
 
 import asyncio
 import ssl
+import time
 
+import asyncpg
 import pytest
 
 from lbd.dispatch.core.ledger_rows import Deposed, LedgerTrouble, Wanted
@@ -50,6 +52,30 @@ def test_a_standby_waits_for_the_longer_of_both_terms():
     patience = Patience("h2", 1.0)
     looks = [patience.over(Seen(7, "h1", 1, 10.0), at_s) for at_s in (0.0, 1.2, 10.4, 10.6)]
     assert looks == [False, False, False, True]
+
+
+async def test_a_session_that_the_server_ends_while_its_answer_is_on_its_way_is_begun_anew(
+    database, monkeypatch
+):
+    """The network between them was slow for a moment, so the server saw a leader that hung in a
+    transaction. It ended the dispatcher, and with it the lead."""
+    execute, begun = asyncpg.Connection.execute, []
+
+    async def delayed(self, query, *values, **options):
+        if query == "BEGIN" and not begun:
+            begun.append(query)
+            # What is read next is the answer and, with it, that the session is over.
+            asyncio.get_running_loop().call_soon(time.sleep, connection.IDLE_MIN_S + 0.3)
+        return await execute(self, query, *values, **options)
+
+    async with led(database) as (_, ledger):
+        await ledger._writing.get()
+        monkeypatch.setattr(asyncpg.Connection, "execute", delayed)
+        async with asyncio.timeout(5.0):
+            accepted = await ledger.submit(submission(), 1.0)
+        assert begun
+        assert [row.id for row in await ledger.live()] == [accepted.first]
+        assert not ledger.over.done()
 
 
 async def test_the_term_of_a_leader_is_on_record(database):
