@@ -44,7 +44,7 @@ def test_job_waits_as_long_as_the_lbm_waits_for_the_dispatcher():
     assert times_s == [ANSWER_S]
 
 
-ABSENT = "no job 999, 998 in the queue's ledger"
+ABSENT = "no job 999, 998 in the queue"
 
 
 @pytest.mark.parametrize("words", [["jobs"], ["job"], ["job", "--json"]])
