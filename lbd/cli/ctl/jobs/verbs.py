@@ -57,6 +57,8 @@ def job(daemons: Daemons, options: argparse.Namespace) -> int:
         every = of_queue + found
         print_json(every[0] if len(every) == 1 and len(options.ids) == 1 else every)
         return status
+    if len(of_queue) == 1:
+        of_queue = [queued_jobs.with_lost_output(daemons, of_queue[0])]
     page, clock = own_page(), Clock(time.time(), options.utc)
     queued_jobs.show(of_queue, clock, page)
     for one in found:

@@ -341,6 +341,36 @@ def test_a_job_is_shown_with_what_its_user_specified(daemon, capsys, more, lines
     ]
 
 
+@pytest.mark.parametrize(
+    ("refused", "said"),
+    [
+        (
+            "the output was kept on h2, which is no longer in this cluster, so it is lost",
+            "was kept on h2, which is no longer in this cluster",
+        ),
+        (
+            "h2: its output is not stored here, or no longer",
+            "was kept on h2, which no longer has it",
+        ),
+        ("cannot get output from h2: it does not answer", "kept on h2: lbctl logs 12"),
+        ("", "kept on h2: lbctl logs 12"),
+    ],
+)
+def test_output_that_is_gone_is_not_said_to_be_kept(daemon, capsys, refused, said):
+    """Of a host that was replaced or forgotten it was still said."""
+    job = {"id": "12", "command": ["cc"], "user": "ann", "state": "done", "submitted": 1.0,
+           "started": 2.0, "finished": 3.0, "host": "h2", **GIVEN}  # fmt: skip
+    answer = {"ok": not refused, "error": refused, "code": "unavailable"}
+    lbm = daemon("lbm", **{"queue.jobs": {"jobs": [job]}, "queue.logs": lambda _: answer})
+    assert lbctl.main(["job", "12"]) == 0
+    assert f"output   {said}" in capsys.readouterr().out.splitlines()
+    asked = len(lbm.asked)
+    for still in ({"state": "running"}, {"output": "x"}, {"started": None}, {"array": "1-3"}):
+        assert queued_jobs.with_lost_output(None, {**job, **still}) == {**job, **still}
+    assert lbctl.main(["job", "12", "--json"]) == 0
+    assert len(lbm.asked) == asked + 1, "in JSON it says no more than before"
+
+
 @pytest.mark.parametrize("output", [None, "run.%a"])
 def test_an_array_names_the_logs_of_what_failed(daemon, capsys, output):
     """The attempts in the answer are those of its first task."""
