@@ -73,6 +73,24 @@ def with_lost_output(daemons: Daemons, one: Json) -> Json:
     return one
 
 
+def without_tiers(daemons: Daemons, found: list[Json]) -> list[Json]:
+    """Returns the jobs, their attempts without a tier if the queue's discipline has none: all are
+    in tier 1 then. An attempt in another is from before the discipline was changed."""
+    tiers = {number(attempt, "tier") for one in found for attempt in tables(one, "attempts")}
+    if tiers != {1}:
+        return found
+    with contextlib.suppress(LbdError):
+        if not table(daemons.lbm({"op": "queue.status"}, KEPT_S), "tiers"):
+            return [
+                {
+                    **one,
+                    "attempts": [{**attempt, "tier": None} for attempt in tables(one, "attempts")],
+                }
+                for one in found
+            ]
+    return found
+
+
 def show(found: list[Json], clock: Clock, page: Page) -> None:
     for one in found:
         put(*job_lines([one], clock, page))

@@ -371,6 +371,29 @@ def test_output_that_is_gone_is_not_said_to_be_kept(daemon, capsys, refused, sai
     assert len(lbm.asked) == asked + 1, "in JSON it says no more than before"
 
 
+@pytest.mark.parametrize(
+    ("tier", "tiers", "shown"),
+    [(1, {}, []), (1, {"h2": [1], "h3": [2]}, ["1"]), (2, {}, ["2"]), (1, None, ["1"])],
+)
+def test_attempts_have_a_tier_only_where_the_discipline_has_some(
+    daemon, capsys, tier, tiers, shown
+):
+    """Under fcfs it was 1 in a pipe."""
+    attempt = {"number": 1, "host": "h2", "tier": tier, "state": "done", "started": 2.0,
+               "finished": 3.0, "exit_status": 0}  # fmt: skip
+    job = {"id": "12", "command": ["cc"], "user": "ann", "state": "done", "submitted": 1.0,
+           "started": 2.0, "finished": 3.0, "host": "h2", "attempts": [attempt]}  # fmt: skip
+    status = {"ok": True, "mode": "fcfs", "tiers": tiers} if tiers is not None else AWAY
+    daemon("lbm", **{"queue.jobs": {"jobs": [job]}, "queue.status": lambda _: status})
+    assert lbctl.main(["job", "12"]) == 0
+    heading, row = capsys.readouterr().out.splitlines()[-2:]
+    assert heading.split()[:3] == ["NO", "HOST", "TIER"]
+    assert row.partition("done")[0].split() == ["1", "h2", *shown]
+    assert lbctl.main(["job", "12", "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["attempts"]
+    assert found["tier"] == tier
+
+
 @pytest.mark.parametrize("output", [None, "run.%a"])
 def test_an_array_names_the_logs_of_what_failed(daemon, capsys, output):
     """The attempts in the answer are those of its first task."""
