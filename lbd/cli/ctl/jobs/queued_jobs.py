@@ -14,7 +14,7 @@ from lbd.cli.ctl.verb import say
 from lbd.cli.program import Parser
 from lbd.cli.quantities import duration
 from lbd.client.progress import Progress, has_terminal
-from lbd.console.daemons import Daemons, OnlyInLab
+from lbd.console.daemons import Daemons, NeverRan
 from lbd.console.figures import Clock
 from lbd.console.job_acts import check_ids
 from lbd.console.job_details import DETAIL_INDENT, attempt_row, detail_lines
@@ -133,7 +133,7 @@ def patiently(
             else:
                 away = isinstance(problem, Unavailable) or "dispatcher" in str(problem)
             left_s = give_up_s - time.monotonic()
-            if not away or isinstance(problem, OnlyInLab) or left_s <= 0:
+            if not away or isinstance(problem, NeverRan) or left_s <= 0:
                 raise
             if not notified and time.monotonic() - began_s >= SILENT_S:
                 notified = True
