@@ -1,5 +1,6 @@
 """A user's lab is found by programs that act from none of its hosts."""
 
+import math
 import os
 import socket
 
@@ -9,6 +10,7 @@ from lbd.cli.ctl.jobs.queued_jobs import patiently
 from lbd.client.start_wait import lab_remedy
 from lbd.config.schema import Config, HostConfig
 from lbd.console.daemons import Daemons, NeverRan
+from lbd.console.plain_commands import Waiting
 from lbd.errors import Unavailable
 from lbd.local.own_lab import own_lab_advice
 
@@ -68,6 +70,8 @@ def test_lbctl_waits_for_a_daemon_only_where_one_has_run(tmp_path, monkeypatch):
     daemons = Daemons(Config(host=HostConfig(runtime_dir=str(place))))
     with pytest.raises(NeverRan, match=r"lbm is not running .*; .*start it with: "):
         patiently(daemons, {"op": "queue.jobs"})
+    with pytest.raises(NeverRan):
+        Waiting(daemons, ["h1-3"]).until(math.inf)
     place.mkdir()  # as it is left by `lbd up`
     with pytest.raises(Unavailable, match="lbm is not running") as found:
         patiently(daemons, {"op": "queue.jobs"}, patience_s=0.01)
