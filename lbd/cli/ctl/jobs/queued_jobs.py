@@ -32,7 +32,7 @@ OUTPUTS_S = 600.0  # for the outputs of --fetch, after all jobs have ended
 LEAST_ANSWER_S = 5.0  # minimum timeout of a request, however little time the caller has
 RETRY_S = 0.5
 RETRY_FOR_S = 60.0  # for a daemon that is restarting
-KEPT_S = 3.0  # for the host where a job's output was kept to say whether it has it
+EXTRA_S = 1.0  # for what `lbctl job` says in more detail if it is answered at once
 SILENT_S = 2.0  # of these, before the first message
 NOT_ALL, NO_ANSWER = 1, 2
 ATTEMPTS = (">NO", "HOST", ">TIER", "STATE", "STARTED", ">RAN", ">CPU", ">EXIT", "REASON")
@@ -65,7 +65,7 @@ def with_lost_output(daemons: Daemons, one: Json) -> Json:
     if not (is_kept and text(one, "state") in ENDED_NAMES):
         return one
     try:
-        daemons.lbm({"op": "queue.logs", "ids": [text(one, "id")]}, KEPT_S)
+        daemons.lbm({"op": "queue.logs", "ids": [text(one, "id")]}, EXTRA_S)
     except LbdError as problem:
         for phrase, why in ((OUTPUT_GONE, OUTPUT_GONE), (NOT_STORED, "which no longer has it")):
             if phrase in str(problem):
@@ -80,7 +80,7 @@ def without_tiers(daemons: Daemons, found: list[Json]) -> list[Json]:
     if tiers != {1}:
         return found
     with contextlib.suppress(LbdError):
-        if not table(daemons.lbm({"op": "queue.status"}, KEPT_S), "tiers"):
+        if not table(daemons.lbm({"op": "queue.status"}, EXTRA_S), "tiers"):
             return [
                 {
                     **one,
