@@ -1,5 +1,6 @@
 """Requests to this host's daemons from the programs that people use: `lbctl` and the web page."""
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,8 +20,8 @@ class Absent(Unavailable):
     """This host's daemon does not run, or not yet: whatever it would have told is not known."""
 
 
-class OnlyInLab(Absent):
-    """This host never had that daemon, but the caller's lab has: waiting does not help."""
+class NeverRan(Absent):
+    """No daemon ever ran where it was looked for: waiting does not help."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,8 @@ def absence(runtime_dir: str, daemon: str, problem: str) -> Absent:
     """Returns the error for a daemon that does not run and is not being started."""
     lab, start = own_lab_advice(runtime_dir), how_to_start([runtime_dir])
     if not lab:
-        return Absent(f"{problem}; {start}")
+        kind = Absent if os.path.lexists(runtime_dir) else NeverRan  # it is left after a clean end
+        return kind(f"{problem}; {start}")
     if has_left_traces(runtime_dir, daemon):
         return Absent(f"{problem}; {start}; or use your lab: {lab}")
-    return OnlyInLab(f"{problem}; {lab}")
+    return NeverRan(f"{problem}; {lab}")

@@ -2,6 +2,7 @@
 
 import math
 import os
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 
@@ -134,17 +135,23 @@ def show(
     why = why_of(reply, request)
     paint = paint_for(sys.stdout)
     put(
-        f"{' '.join(command)}: {verdict} {paint(text(reply, 'host'), BOLD)}: {reason}"
+        f"{shlex.join(command)}: {verdict} {paint(text(reply, 'host'), BOLD)}: {reason}"
         f"{f' ({why})' if why else ''}, algorithm {text(reply, 'algorithm')}"
     )
+    unable = ""
     if trouble is not None:
-        why = why_not_run(command, trouble)
-        put(f"{command[0]}: {why}; the exit status would be {exit_status_of(trouble)}")
+        unable = f"{command[0]}: {why_not_run(command, trouble)}"
+        put(f"{unable}; the exit status would be {exit_status_of(trouble)}")
     if unknown := text(reply, "unknown"):
         put(unknown)
     chosen = text(reply, "host")
-    candidates = enumerate(tables(reply, "candidates"), 1)
-    rows = [candidate_row(rank, item, chosen) for rank, item in candidates]
+    candidates = tables(reply, "candidates")
+    if unable:  # of this host, which is the chosen one; the LBM has asked the others
+        candidates = [
+            {**item, "willing": False, "why": unable} if text(item, "name") == chosen else item
+            for item in candidates
+        ]
+    rows = [candidate_row(rank, item, chosen) for rank, item in enumerate(candidates, 1)]
     if rows and reason != "never":  # nothing was compared
         header = (">RANK", "HOST", ">LOAD WITH IT", ">AGE", "WILLING")
         columns = terminal_columns(sys.stdout)

@@ -5,7 +5,6 @@ A forecast that rests on few outcomes gets a "~". An interval is called nine in 
 """
 
 import math
-import re
 
 from lbd.console.figures import NONE, Clock
 from lbd.console.figures import duration as shown_duration
@@ -13,7 +12,6 @@ from lbd.console.reply import Json, number, table, tables, text, whole
 from lbd.text.units import counted, duration_text, rough_s
 from lbd.theory.calibration import FEWEST, PROVEN
 
-FIRST_INDEX = re.compile(r"[0-9]+")  # of an array
 NOT_FORETOLD = "nothing was predicted at submission"
 NOT_OF_TARGETS = "no prediction is kept of an array with a target"
 TOO_WIDE = 20.0  # the factor between its ends from which an interval says where it begins only
@@ -95,11 +93,7 @@ def truth_phrase(one: Json) -> str:
         return ""
     waited = forecast(max(0.0, waited_s)) if waited_s < 60 else shown_duration(waited_s)
     if math.isnan(foretold_s):
-        why = NOT_OF_TARGETS if one.get("target") else NOT_FORETOLD
-        first = FIRST_INDEX.match(text(one, "array"))
-        if first and not one.get("target"):  # it is kept with the first task
-            why = f"what was predicted: lbctl job {text(one, 'id')}_{first[0]}"
-        return f"{waited} ({why})"
+        return f"{waited} ({NOT_OF_TARGETS if one.get('target') else NOT_FORETOLD})"
     interval = one.get("foretold_wait_s_90") if foretold_s > 0 else None
     likely = f", likely {interval_text(interval)}" if interval is not None else ""
     foretold = forecast(foretold_s) if foretold_s > 0 else "no wait"

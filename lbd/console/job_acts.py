@@ -7,13 +7,16 @@ from lbd.console import plain_commands
 from lbd.console.daemons import Daemons
 from lbd.console.jobs import ANSWER_S
 from lbd.console.reply import Json, table, tables, text, texts
-from lbd.dispatch.core.job_selection import read_selectors
+from lbd.dispatch.core.job_selection import HOW, read_selectors
 from lbd.errors import LbdError
 
+ANY_ID = HOW.replace("last or @me", "last, @me or h1-26")
+KILLED_ID = ANY_ID.replace("lbctl jobs", "lbctl kill")  # it takes names itself
 
-def check_ids(ids: list[str], verb: str = "jobs") -> None:
-    """`verb`: the one of `lbctl` that takes names instead. Raises ConfigError."""
-    read_selectors(ids, "", 1, verb)
+
+def check_ids(ids: list[str], how: str = ANY_ID) -> None:
+    """`how`: what an id looks like, for the message. Raises ConfigError."""
+    read_selectors(ids, "", 1, how)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +38,7 @@ def act(
     """`order` holds further fields of the request. Raises LbdError if nothing was tried."""
     queued, named = plain_commands.split(ids)
     if queued:
-        check_ids(queued, "kill" if verb == "kill" else "jobs")
+        check_ids(queued, KILLED_ID if verb == "kill" else HOW)
     done = Acted()
     for name in named:
         if verb == "kill":

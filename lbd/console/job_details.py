@@ -208,8 +208,7 @@ def given_lines(one: Json) -> list[str]:
     if output := text(one, "output"):
         lines.append(f"output   {path_of(output, one)}")
     elif number(one, "started") >= 0:  # nothing is kept of a job that has not begun
-        task = "_N" if text(one, "array") else ""
-        lines.append(f"output   {kept_where(one)}: lbctl logs {text(one, 'id')}{task}")
+        lines.append(f"output   {kept_where(one)}")
     if error := text(one, "error"):
         lines.append(f"error    {path_of(error, one)}")
     lines.append(f"slots    {slots}; priority {text(one, 'priority') or 0}")
@@ -232,8 +231,12 @@ def given_lines(one: Json) -> list[str]:
 
 
 def kept_where(one: Json) -> str:
-    """Returns where its output is, unless that host has been replaced since."""
-    return "of task N kept where it ran" if text(one, "array") else f"kept on {text(one, 'host')}"
+    """Returns where its output is and how to read it. `output_lost`: why nobody can."""
+    job, host = text(one, "id"), text(one, "host")
+    if text(one, "array"):
+        return f"of task N kept where it ran: lbctl logs {job}_N"
+    lost = text(one, "output_lost")
+    return f"was kept on {host}, {lost}" if lost else f"kept on {host}: lbctl logs {job}"
 
 
 def where_lines(one: Json) -> list[str]:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lbd.console.daemons import Daemons
+from lbd.console.daemons import Daemons, NeverRan
 from lbd.console.errors import kind_of
 from lbd.console.figures import Clock
 from lbd.console.reply import Json, number, table, text, texts
@@ -188,6 +188,7 @@ class Waiting:
             try:
                 return ask(self.daemons, "wait", name, patience_s=patience_s)
             except LbdError as problem:
-                if kind_of(problem) != "unavailable" or time.monotonic() >= until_s:
+                away = kind_of(problem) == "unavailable" and not isinstance(problem, NeverRan)
+                if not away or time.monotonic() >= until_s:
                     raise
                 time.sleep(min(PAUSE_S, max(0.0, until_s - time.monotonic())))

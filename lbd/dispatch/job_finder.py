@@ -225,7 +225,7 @@ class JobFinder:
         rows = await self._all_to_act_on(verb, meant, commands=commands)
         empty = meant.ranges_without([row.id for row in rows])[:EMPTY_MAX]
         absent = [one for one in empty if await self._is_absent(one, verb)]
-        problems += [(name, f"no job {name} in the queue's ledger") for name in map(shown, absent)]
+        problems += [(name, f"no job {name} in the queue") for name in map(shown, absent)]
         if verb == REQUEUE_FAILED:
             rows = [row for row in rows if row.state in FAILED]
         if not rows and (meant.wanted.user or len(absent) < len(meant.wanted.ranges)):
@@ -299,7 +299,7 @@ def check_found(
     names = list(dict.fromkeys([*map(name, missing[:EMPTY_MAX]), *map(shown, empty[:EMPTY_MAX])]))
     names = names or [" ".join(selectors)]
     more = f" and {len(missing) - EMPTY_MAX} more" if len(missing) > EMPTY_MAX else ""
-    said = f"no job {', '.join(names)}{more} in the queue's ledger"
+    said = f"no job {', '.join(names)}{more} in the queue"
     if absent is None or not found:
         raise LbdError(said)
     absent.append(said)

@@ -20,7 +20,13 @@ from lbd.model import ENDED_NAMES, Closed, JobId, JobState
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.submitter import request_in
 from lbd.process.boot_clock import clock_s
-from lbd.text.job_phrases import BEGINS_ONCE, DISPATCHER, ENDED_UNRECORDED, STARTING
+from lbd.text.job_phrases import (
+    BEGINS_ONCE,
+    DISPATCHER,
+    ENDED_UNRECORDED,
+    OVER_UNRECORDED,
+    STARTING,
+)
 from lbd.text.one_line import one_line
 from lbd.text.task_indexes import TaskIndexes
 
@@ -184,7 +190,8 @@ class JobViews:
         is_open = row.state not in ENDED_NAMES
         if ledger.trouble and is_open and JobId(str(row.id)) not in self._life.jobs:
             until = until_written(ledger.disk(), ledger.trouble)
-            reason = f"{ENDED_UNRECORDED}{self._host} can record it once {until}"
+            over = OVER_UNRECORDED if row.state == JobState.PENDING.value else ENDED_UNRECORDED
+            reason = f"{over}{self._host} can record it once {until}"
         return job_info(row, reason, is_final=not is_open)
 
     def _forget_forecast(self) -> None:

@@ -93,6 +93,7 @@ class Operations:
             "drain": self._drain,
             "drains": self._drains,
             "forget": self._forget,
+            "removed": self._removed,
             "settings": self._settings,
             "share": self._share,
             "peers": self._peers,
@@ -431,6 +432,13 @@ class Operations:
         said = await asyncio.gather(*(self._forgotten_by(name, host) for name in others))
         missing = [name for name, done in zip(others, said, strict=True) if not done]
         return {"host": host, "hosts": 1 + len(others), "missing": missing, "listed": is_listed}
+
+    async def _removed(self, _request: Json, caller: Caller) -> Json:
+        """Returns the hosts that were removed from the cluster since our start and have not joined
+        again, for the dispatcher."""
+        self._only_daemon(caller)
+        known = self._state.table.entries
+        return {"hosts": [one for one in self._state.membership.tombstones if one not in known]}
 
     async def _forgotten_by(self, name: HostId, host: HostId) -> bool:
         try:

@@ -19,8 +19,11 @@ BY_USER, BY_USER_OR_HOST = "-x", "-x, or it could not begin there"  # who exclud
 REFUSES = "which refuses it for now"
 NOT_WRITTEN = "so the queue takes no new jobs and begins none"
 ENDED_UNRECORDED = "the command has ended; "  # begins the reason of a job whose end is not on disk
+OVER_UNRECORDED = "it was ended while it waited; "  # likewise, if it was waiting
 BEGINS_ONCE = "it begins once "  # begins the reason of one that waits for the ledger
 NOT_KNOWN_YET = "not known yet: "  # begins what a forecast lacks
+OUTPUT_GONE = "which is no longer in this cluster"  # the host where output was kept
+NOT_STORED = "its output is not stored here, or no longer"  # says the host where it was kept
 NO_HOST = "no host "  # in the refusal of an id such as h9-1
 DISPATCHER = "the dispatcher"  # its entry among the hosts whose jobs are missing from a list
 # A job from sbatch is a shell that runs this line, followed by the script's name and its arguments.

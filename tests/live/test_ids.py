@@ -96,10 +96,7 @@ def test_a_plain_command_is_ended_from_any_host_and_waited_for(lab, where):
             assert process.wait(timeout=90) == -signal.SIGTERM
             assert waiting.wait(timeout=90) == 1
         found = ended(lab, "h2", job["id"])
-        assert (found["state"], found["reason"]) == (
-            "cancelled",
-            "cancelled by root",
-        )  # h2 proves no name
+        assert (found["state"], found["reason"]) == ("cancelled", "cancelled by root@h2")
 
 
 @everywhere

@@ -16,7 +16,7 @@ UNTIL_TOLD = "echo begun; read x; echo done $x; exit 7"
 
 @pytest.fixture(scope="module")
 def tls_lab(make_module_lab):
-    return make_module_lab(2, "none", "--tls", settings=SETTINGS)
+    return make_module_lab(2, "none", "--tls", "--mode", "fcfs", settings=SETTINGS)
 
 
 @pytest.fixture
@@ -97,7 +97,13 @@ def test_a_dead_host_is_forgotten_and_returns_if_it_was_not_revoked(tls_lab, new
     heard = lab.run("h2", "lbctl", "forget", "new")
     assert (heard.returncode, heard.stdout) == (1, "")
     assert "new is up" in heard.stderr
+    lab.run("h1", "lbctl", "queue", "enable", "h1", check=True)  # so that it is told where it is
+    lab.wait_until(
+        lambda: lab.run("h2", "lbrun", "-q", "-H", "new", "true").returncode == 0,
+        "the queue knows it", 30,
+    )  # fmt: skip
     newcomer.die()
+    waits = lab.run("h2", "lbrun", "-d", "-H", "new", "true", check=True).stdout.strip()
     done = lab.run("h2", "lbctl", "forget", "new", check=True)
     assert done.stdout == "new is removed from the cluster\n"
     assert "lbctl revoke new" in done.stderr
@@ -105,8 +111,14 @@ def test_a_dead_host_is_forgotten_and_returns_if_it_was_not_revoked(tls_lab, new
     assert not any("new" in lab.states(host) for host in lab.hosts)
     lab.assert_all_served()
     assert lab.run("h2", "lbrun", "-H", "new", "true").returncode == 125
+    unknown = "no host named new is known; it starts if one joins"
+    lab.wait_until(
+        lambda: lab.lbctl_json("h2", "job", waits)["reason"] == unknown,
+        "the queue waits for it no longer", LONG_S,
+    )  # fmt: skip
     newcomer.start()
     wait_until_all_see_it(lab, newcomer)
+    assert lab.run("h2", "lbctl", "wait", waits).returncode == 0
 
 
 def test_a_token_for_the_host_that_signed_the_cluster_settings_has_them_signed_again(tls_lab):

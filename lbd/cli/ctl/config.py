@@ -9,6 +9,7 @@ from pathlib import Path
 
 from lbd.cli.ctl.own_config import (
     checked,
+    copied_from,
     is_labs,
     need_writable,
     put_config,
@@ -271,12 +272,13 @@ def change(options: argparse.Namespace, path: str | None) -> int:
     warn(config)
     daemons = Daemons(load(path))
     overruled = overruled_by(name, value, daemons)
-    has_taken_effect = not overruled and is_reloaded(name) and reload(daemons)
+    is_copy = copied_from(daemons.config) is not None
+    has_taken_effect = not (overruled or is_copy) and is_reloaded(name) and reload(daemons)
     if options.json:
         print_json({"name": name, "value": value, "file": str(file), "in_force": has_taken_effect})
         return 0
     what = f"{name} = {shown(value)}" if value is not None else f"{name}: back to the default"
-    runs = any(os.path.exists(daemons.socket(daemon)) for daemon in ("lim", "lbm"))
+    runs = is_copy or any(os.path.exists(daemons.socket(daemon)) for daemon in ("lim", "lbm"))
     later = f"takes effect {after(name, daemons)}" if runs else "takes effect when lbd starts here"
     put(f"{what} ({file}): {overruled or ('in force' if has_taken_effect else later)}")
     return 0
@@ -301,6 +303,11 @@ def overruled_by(name: str, value: object, daemons: Daemons) -> str:
 
 def after(name: str, daemons: Daemons) -> str:
     """Returns when a setting that `lbctl reload` does not apply takes effect."""
+    if (theirs := copied_from(daemons.config)) is not None:
+        own = (
+            "at once for whoever has LBD_CONFIG set to this file" if is_own_too(name) else "nowhere"
+        )
+        return f"{own}; the daemons read {theirs}"
     if name == LISTENER and not daemons.socket("metrics").exists():
         return f"once `lbd metrics` runs: {start_of_metrics(daemons)}"
     if name.startswith(OF_THE_QUEUE):

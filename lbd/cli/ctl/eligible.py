@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import shlex
 import time
 from collections.abc import Sequence
 
@@ -60,7 +61,7 @@ def show_one(command: Sequence[str], reply: Json, trouble: OSError | None) -> No
     if trouble is not None:
         status = exit_status_of(trouble)
         verdict = f"{why_not_run(command, trouble)}; the exit status would be {status}"
-    put(f"{' '.join(command)}: {verdict}")
+    put(f"{shlex.join(command)}: {verdict}")
     put(f"known as      {text(reply, 'key')}")
     if needs := text(reply, "needs"):
         put(f"runs where    {needs} (eligibility.features)")

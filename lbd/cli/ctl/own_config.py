@@ -139,6 +139,14 @@ def is_labs(file: Path) -> bool:
     return text_of(file).startswith(MADE_BY)
 
 
+def copied_from(config: Config) -> Path | None:
+    """Returns the file that a lab's daemons read, if the configuration is from a copy of it, which
+    a user may have who cannot write there; None otherwise."""
+    file, theirs = Path(config.path), Path(config.host.runtime_dir).parent / "lbd.toml"
+    is_copy = os.path.realpath(file) != os.path.realpath(theirs) and is_labs(file)
+    return theirs if is_copy else None
+
+
 def way_without(name: str, file: Path) -> str:
     """Returns what a user who may not write the file can do about the setting; "" for nothing."""
     if not is_own_too(name):

@@ -21,6 +21,7 @@ from lbd.config.schema import Config
 from lbd.dispatch.core.configured import make_discipline, rules_of
 from lbd.dispatch.core.disciplines import registry
 from lbd.dispatch.core.estimates import Estimates
+from lbd.dispatch.core.hosts import HostTable
 from lbd.dispatch.core.ledger_rows import LedgerTrouble
 from lbd.dispatch.core.lifecycle import Lifecycle
 from lbd.dispatch.core.malleable.decision import Rule
@@ -40,7 +41,7 @@ from lbd.errors import ConfigError, NotHere
 from lbd.lbm.link.wire import MESSAGE_LIMIT_BYTES
 from lbd.local import json_socket as local
 from lbd.local.caller import Caller
-from lbd.local.json_socket import Json, Refusal
+from lbd.local.json_socket import Json, OneQuestion, Refusal
 from lbd.model import HostId
 from lbd.net import transport
 from lbd.net.tls import Tls
@@ -58,6 +59,8 @@ from lbd.theory.allocation import Rules as AllocationRules
 log = logging.getLogger(__name__)
 
 STOP_GRACE_S = 1.0
+REMOVED_EVERY_S = 2.0  # a host was removed from the cluster: what waits for it says so this soon
+LIM_S = 2.0
 SOCKET_MODE = 0o666
 Found = TypeVar("Found")
 
@@ -223,6 +226,8 @@ class Service:
         beside["lower the longest lease on record"] = lowering
         beside["learn how predictions came true"] = predictions.learn()
         beside["count what jobs wait for"] = DependencyCounts(dispatcher).run()
+        lim = Path(self.config.host.runtime_dir, "lim.sock")
+        beside["drop removed hosts"] = drop_removed(lim, dispatcher.life.hosts)
         beside["fit speedups"] = fit_speedups(queues.heads.speedups)
         if tuner.solves:
             beside["solve cutoffs"] = tuner.run()
@@ -294,6 +299,17 @@ async def finish(dispatcher: Dispatcher, stop: asyncio.Event, finished: asyncio.
     for line in dispatcher.lines.values():
         line.broken.set()
     finished.set()
+
+
+async def drop_removed(lim: Path, hosts: HostTable) -> None:
+    """Has the LIM of this host say which hosts were removed from the cluster, until cancelled. It
+    is asked only while one that we know is out of contact."""
+    while True:
+        await asyncio.sleep(REMOVED_EVERY_S)
+        if hosts.out_of_contact():
+            answer = await OneQuestion(lim).ask({"op": "removed"}, LIM_S)
+            names = answer.get("hosts") if answer else None
+            hosts.removed(HostId(str(name)) for name in (names if isinstance(names, list) else []))
 
 
 async def unless(stop: asyncio.Event, work: Coroutine[None, None, Found]) -> Found | None:

@@ -129,6 +129,16 @@ class HostTable:
         if closed not in (None, Closed.STOPPING):  # else it says nothing new
             known.was_drained = closed is Closed.DRAINED
 
+    def out_of_contact(self) -> list[HostId]:
+        """Returns the hosts that are not connected; a closed or drained host is."""
+        return [n for n, known in self.known.items() if known.slots is None and not known.closed]
+
+    def removed(self, names: Iterable[HostId]) -> None:
+        """Drops hosts that are no longer in the cluster. One that is still connected is kept, as it
+        may have joined again."""
+        for name in set(self.out_of_contact()).intersection(names):
+            del self.known[name]
+
     def is_stopped(self, name: HostId) -> bool:
         """Whether the host said that it is shut down, and has not come back."""
         known = self.known.get(name)

@@ -14,14 +14,14 @@ from lbd.text.task_indexes import TaskIndexes
 
 Problem = tuple[str, str]  # a job's id, and why nothing was done with it
 LARGEST = (1 << 63) - 1
-HOW = "use 3, 2-5, 12_7, 12_[3-5], last or @me; by name: lbctl {verb} --name PATTERN"
+HOW = "use 3, 2-5, 12_7, 12_[3-5], last or @me; by name: lbctl jobs --name PATTERN"
 LINES_MAX = 20  # for jobs named by themselves that have the same error
 SELECTORS_MAX = 100_000  # in one question, as many as jobs in one answer
 
 
-def read_selectors(texts: Iterable[str], user: str, last: int | None, verb: str = "jobs") -> Wanted:
-    """`last`: the job that this user submitted last, if any. `verb`: the one of `lbctl` that takes
-    names, for the message. Raises ConfigError."""
+def read_selectors(texts: Iterable[str], user: str, last: int | None, how: str = HOW) -> Wanted:
+    """`last`: the job that this user submitted last, if any. `how`: what an id looks like, for the
+    message. Raises ConfigError."""
     wanted = Wanted(ended_too=True)
     ranges: list[tuple[int, int]] = []
     tasks: list[tuple[int, Runs]] = []
@@ -33,9 +33,9 @@ def read_selectors(texts: Iterable[str], user: str, last: int | None, verb: str 
                 raise ConfigError(no_last(user))
             ranges.append((last, last))
         elif "_" in text:
-            tasks.append(read_tasks(text, verb))
+            tasks.append(read_tasks(text, how))
         else:
-            ranges.append(read_range(text, verb))
+            ranges.append(read_range(text, how))
     return replace(wanted, ranges=tuple(ranges), tasks=tuple(tasks))
 
 
@@ -58,13 +58,13 @@ def is_selector(text: str) -> bool:
     )
 
 
-def read_tasks(text: str, verb: str = "jobs") -> tuple[int, Runs]:
+def read_tasks(text: str, how: str = HOW) -> tuple[int, Runs]:
     """Raises ConfigError."""
     array, _, listed = text.partition("_")
     if listed.startswith("[") and listed.endswith("]"):
         listed = listed[1:-1]
     if not is_number(array) or "%" in listed:
-        raise ConfigError(f"{text!r} is not a queued job's id; {HOW.format(verb=verb)}")
+        raise ConfigError(f"{text!r} is not a queued job's id; {how}")
     try:
         read_array(listed)  # checks that no index occurs twice
         return int(array), tuple(read_part(part, listed) for part in listed.split(","))
@@ -109,7 +109,7 @@ def indexes_of(array: int, runs: Runs, placed: Mapping[int, SubmissionRange]) ->
     """Raises LbdError if it is not an array."""
     place, wanted = placed.get(array), shown_runs(runs)
     if place is None or place.first != array:
-        raise LbdError(f"no job {array}_{wanted} in the queue's ledger")
+        raise LbdError(f"no job {array}_{wanted} in the queue")
     if not place.indexes:
         raise LbdError(f"job {array} is not an array, so it has no task {wanted}")
     try:
@@ -160,7 +160,7 @@ def jobs_of(
             with contextlib.suppress(ValueError, IndexError):  # others may write to the ledger
                 task = indexes_of(place.indexes).index(low - place.first)
                 hint = f"; task {task} of array {place.first} is {place.first}_{task}"
-        problems.append((name, f"no job {name} in the queue's ledger{hint}"))
+        problems.append((name, f"no job {name} in the queue{hint}"))
     return tuple(found), problems
 
 
@@ -181,10 +181,10 @@ def check_count(texts: Sequence[str]) -> None:
         raise ConfigError(f"more than {SELECTORS_MAX} jobs named at once; use ranges")
 
 
-def read_range(text: str, verb: str = "jobs") -> tuple[int, int]:
+def read_range(text: str, how: str = HOW) -> tuple[int, int]:
     first, dash, last = text.partition("-")
     if not (is_number(first) and (is_number(last) or not dash)):
-        raise ConfigError(f"{text!r} is not a queued job's id; {HOW.format(verb=verb)}")
+        raise ConfigError(f"{text!r} is not a queued job's id; {how}")
     low, high = int(first), int(last or first)
     if low > high:
         raise ConfigError(f"{text!r}: the range is backwards")

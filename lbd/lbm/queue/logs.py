@@ -21,6 +21,7 @@ from lbd.lbm.queue.spool import Piece, Spool
 from lbd.local.rate_limit import Rates
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.parsing import parsed
+from lbd.text.job_phrases import NOT_STORED
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -94,7 +95,7 @@ async def output_of(
     `turn` is awaited before each look."""
     spool, job, number = attempts.spool, asked.job, asked.attempt
     if not spool.exists(job, number) and not attempts.alive(job, number):
-        yield pb.LogsPiece(trouble="its output is not stored here, or no longer")
+        yield pb.LogsPiece(trouble=NOT_STORED)
         return
     output_at, error_at, pause_s = asked.output_at, asked.error_at, POLL_S
     while True:

@@ -17,6 +17,7 @@ from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.parsing import parsed_answer
 from lbd.net.question import ChannelMayClose, Unanswered
 from lbd.net.transport import Peers
+from lbd.text.job_phrases import OUTPUT_GONE
 
 if TYPE_CHECKING:
     Follow = grpc.aio.UnaryStreamMultiCallable[bytes, bytes]
@@ -56,8 +57,8 @@ class OtherSpools:
             try:
                 target = await self._cluster.lbm_of(host)
             except NotInCluster:
-                gone = f"{host}, which is no longer in this cluster, so it is lost"
-                raise NotKept(f"the output was kept on {gone}") from None
+                gone = f"the output was kept on {host}, {OUTPUT_GONE}, so it is lost"
+                raise NotKept(gone) from None
             # Looked up each time: the last channel may have been closed while the reader stalled.
             asking: Follow = self._peers.channel(host, target).unary_stream(LOGS)
             call = asking(asked.SerializeToString(), metadata=self._peers.metadata)

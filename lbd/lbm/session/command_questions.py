@@ -39,7 +39,7 @@ PATIENCE_MAX_S = 20.0  # for one answer
 ASKED_MAX_S = 1e9
 SENDING_MAX = 64  # concurrent signals of one user to commands that run here
 WAITS_MAX = 512  # at once; beyond that the answer comes at once, and the client asks again
-USER_CHARS = 255
+USER_CHARS, HOST_CHARS = 255, 253
 NO_UID, UNKNOWN_UID = -2, -1  # of an asker, and of a job; nobody's
 VERBS = ("show", "kill", "wait")
 CODES = ("denied", "missing", "unavailable", "usage")
@@ -66,6 +66,7 @@ class CommandAnswers:
             is_admin=self._admins.include(caller),
             signal=number if isinstance(number, int) and 0 <= number < signal.NSIG else 0,
             patience_s=min(PATIENCE_MAX_S, bounded_s(question, "patience_s", ASKED_MAX_S)),
+            host=self._home.config.host.name,
         )
         reply = await self._passed_on(asked)
         if reply.error:
@@ -181,14 +182,14 @@ class CommandAnswers:
     # Signals
 
     def _kill(self, job: Job, asked: pb.CommandRequest, host: str) -> None:
-        """`host`: where it was ordered. Raises Refusal."""
+        """`host`: where it was ordered, "" if hosts prove no names. Raises Refusal."""
         if job.id not in self._home.jobs.running:
             raise Refusal(f"{asked.id} has ended", "missing")
         if asked.signal and asked.signal not in signal.valid_signals():
             raise Refusal(f"{asked.signal} is not a signal")
         if asked.signal in (0, signal.SIGTERM, signal.SIGKILL):
-            user = one_line(asked.user, USER_CHARS)
-            job.killed_by = f"{user}@{host}" if host else user  # as the queue says it
+            where = host or one_line(asked.host, HOST_CHARS)  # as the queue says it
+            job.killed_by = "@".join(filter(None, (one_line(asked.user, USER_CHARS), where)))
         if asked.signal:
             self._send(job, asked.signal, whole_tree=asked.signal == signal.SIGKILL)
             return

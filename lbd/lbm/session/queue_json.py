@@ -7,11 +7,12 @@ from collections.abc import Iterable, Sequence
 from lbd.local.json_socket import Json
 from lbd.model import ENDED_NAMES, JobState
 from lbd.net.gen import dispatch_pb2 as pb
-from lbd.text.job_phrases import ENDED_UNRECORDED, is_held
+from lbd.text.job_phrases import ENDED_UNRECORDED, OVER_UNRECORDED, is_held
 from lbd.text.one_line import one_line
 from lbd.text.units import duration_text
 
 CANCELLED_EARLY = "cancelled before it ran"
+UNRECORDED = (ENDED_UNRECORDED, OVER_UNRECORDED)
 FOREIGN_NAMED = 8
 BAD_NAMED = 8  # jobs and tasks named that have not succeeded
 
@@ -100,9 +101,9 @@ def counts_json(jobs: Iterable[pb.JobInfo]) -> Json:
 
 
 def why_unrecorded(jobs: Iterable[pb.JobInfo]) -> str:
-    """Says that the command of one of these jobs has ended, but not on record, and why; "" if that
-    is true of none."""
-    return next((why for job in jobs if (why := job.reason).startswith(ENDED_UNRECORDED)), "")
+    """Says that one of these jobs has ended, but not on record, and why; "" if that is true of
+    none."""
+    return next((why for job in jobs if (why := job.reason).startswith(UNRECORDED)), "")
 
 
 def bad_names(job: pb.JobInfo) -> list[str]:

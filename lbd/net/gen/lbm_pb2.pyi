@@ -241,7 +241,7 @@ class JobRecord(_message.Message):
     def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., command: _Optional[_Iterable[bytes]] = ..., user: _Optional[str] = ..., origin: _Optional[str] = ..., host: _Optional[str] = ..., state: _Optional[str] = ..., attempt: _Optional[int] = ..., submitted: _Optional[float] = ..., started: _Optional[float] = ..., finished: _Optional[float] = ..., cpu_s: _Optional[float] = ..., exit_status: _Optional[int] = ..., reason: _Optional[str] = ..., pid: _Optional[int] = ..., directory: _Optional[bytes] = ..., number: _Optional[int] = ..., slots: _Optional[int] = ...) -> None: ...
 
 class CommandRequest(_message.Message):
-    __slots__ = ("id", "verb", "user", "uid", "is_admin", "signal", "patience_s")
+    __slots__ = ("id", "verb", "user", "uid", "is_admin", "signal", "patience_s", "host")
     ID_FIELD_NUMBER: _ClassVar[int]
     VERB_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
@@ -249,6 +249,7 @@ class CommandRequest(_message.Message):
     IS_ADMIN_FIELD_NUMBER: _ClassVar[int]
     SIGNAL_FIELD_NUMBER: _ClassVar[int]
     PATIENCE_S_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
     id: str
     verb: str
     user: str
@@ -256,7 +257,8 @@ class CommandRequest(_message.Message):
     is_admin: bool
     signal: int
     patience_s: float
-    def __init__(self, id: _Optional[str] = ..., verb: _Optional[str] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., is_admin: _Optional[bool] = ..., signal: _Optional[int] = ..., patience_s: _Optional[float] = ...) -> None: ...
+    host: str
+    def __init__(self, id: _Optional[str] = ..., verb: _Optional[str] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., is_admin: _Optional[bool] = ..., signal: _Optional[int] = ..., patience_s: _Optional[float] = ..., host: _Optional[str] = ...) -> None: ...
 
 class CommandReply(_message.Message):
     __slots__ = ("error", "code", "job", "open")

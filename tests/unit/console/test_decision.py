@@ -1,5 +1,7 @@
 """What `lbrun --explain` says of the decision in the answer."""
 
+import errno
+
 import pytest
 
 from lbd.console.decision import show
@@ -46,3 +48,20 @@ def test_of_a_command_that_never_leaves_no_hosts_are_ranked(capsys):
     reply = {"verdict": "here", "host": "h1", "reason": "never", "algorithm": "GLOBAL"}
     show({**reply, "candidates": [row]}, {}, ["gcc"], as_json=False)
     assert "WILLING" not in capsys.readouterr().out
+
+
+def test_a_command_is_shown_as_it_could_be_typed(capsys):
+    reply = {"verdict": "here", "host": "h1", "reason": "local", "algorithm": "GLOBAL"}
+    show(reply, {}, ["sh", "-c", "echo $HOME | tr a b"], as_json=False)
+    assert capsys.readouterr().out.startswith("sh -c 'echo $HOME | tr a b': runs here, on h1")
+
+
+def test_this_host_is_not_willing_where_the_command_is_not_found(capsys):
+    here = {"name": "h1", "load": 1.0, "age_s": 1.0, "willing": True, "why": ""}
+    rows = [here, {**here, "name": "h2", "willing": False, "why": "nosuch: not found"}]
+    reply = {"verdict": "here", "host": "h1", "reason": "local", "algorithm": "GLOBAL"}
+    show({**reply, "candidates": rows}, {}, ["nosuch"], as_json=False,
+         trouble=OSError(errno.ENOENT, "No such file or directory"))  # fmt: skip
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[1] == "nosuch: not found; the exit status would be 127"
+    assert [line.split()[-4:] for line in shown[-2:]] == [["no:", "nosuch:", "not", "found"]] * 2

@@ -74,7 +74,7 @@ def test_for_a_running_array_its_end_is_forecast_not_the_start_of_its_next_task(
         ({"foretold_wait_s": None}, "1m12s (nothing was predicted at submission)"),
         (
             {"foretold_wait_s": None, "id": "12", "array": "3-9:2,20"},
-            "1m12s (what was predicted: lbctl job 12_3)",
+            "1m12s (nothing was predicted at submission)",
         ),
         (
             {"foretold_wait_s": None, "target": {"kind": "deadline", "by": 5000.0}},

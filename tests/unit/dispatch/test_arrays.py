@@ -169,10 +169,10 @@ async def test_an_order_applies_to_jobs_that_exist_and_names_those_that_do_not(w
     assert list(done.done_ids) == ["1", "2"]  # 2 is the last
     expected = {
         "3_3": "permission denied: job 3_3 is not yours",
-        "99": "no job 99 in the queue's ledger",
-        "98": "no job 98 in the queue's ledger",
+        "99": "no job 99 in the queue",
+        "98": "no job 98 in the queue",
         "3_77": "array 3 has no task 77; its indexes are 1-5",
-        "8-9": "no job 8-9 in the queue's ledger",
+        "8-9": "no job 8-9 in the queue",
     }
     assert sorted(done.errors) == sorted(expected.values())
     given = {job: one.error.replace(f"job {one.ids[0]} ", f"job {job} ")
@@ -185,8 +185,8 @@ async def test_if_none_of_them_exists_it_applies_to_none(world, verb):
     await world.submit(asking())
     asked = {"update": Update(name="night")} if verb == "update" else {}
     for selectors, lines in (
-        (["99", "98"], ["no job 99 in the queue's ledger", "no job 98 in the queue's ledger"]),
-        (["7_1"], ["no job 7_1 in the queue's ledger"]),
+        (["99", "98"], ["no job 99 in the queue", "no job 98 in the queue"]),
+        (["7_1"], ["no job 7_1 in the queue"]),
         (["last"], [no_last("cid")]),
     ):
         done = await world.act(verb=verb, selectors=selectors, user="cid", uid=1003, **asked)
@@ -203,12 +203,12 @@ async def test_of_several_ids_those_that_exist_are_found(world, by_array):
     found = await world.jobs(selectors=selectors, some=True, **asked)
     assert [job.id for job in found.jobs] == [1]
     assert list(found.absent) == [
-        "array 2 has no task 77; its indexes are 1-5", "no job 99, 98 in the queue's ledger"
+        "array 2 has no task 77; its indexes are 1-5", "no job 99, 98 in the queue"
     ]  # fmt: skip
     ranges = await world.jobs(selectors=["1-3", "90-95"], some=True, **asked)
-    assert list(ranges.absent) == ["no job 90-95 in the queue's ledger"]
+    assert list(ranges.absent) == ["no job 90-95 in the queue"]
     alone = await world.jobs(selectors=["99", "98"], some=True, **asked)
-    assert (alone.error, list(alone.jobs)) == ("no job 99, 98 in the queue's ledger", [])
+    assert (alone.error, list(alone.jobs)) == ("no job 99, 98 in the queue", [])
     for wanted in (["2_77"], ["last"]):  # of somebody who has none
         alone = await world.jobs(selectors=wanted, some=True, user="cid", uid=1003)
         assert alone.error

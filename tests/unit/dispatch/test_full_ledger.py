@@ -1,5 +1,6 @@
 """What a dispatcher answers while the disk of its ledger is full, or cannot be written."""
 
+import asyncio
 import sqlite3
 
 import pytest
@@ -9,7 +10,9 @@ from lbd.dispatch import orders
 from lbd.dispatch.core.ledger_room import Disk
 from lbd.dispatch.ledger.sqlite import SqliteLedger
 from lbd.dispatch.metrics import dispatcher_metrics
+from lbd.lbm.session.queue_json import why_unrecorded
 from lbd.metrics.collector import why_unready
+from lbd.process.boot_clock import clock_s
 from tests.unit.dispatch.services import asking, opened
 from tests.unit.until import until
 
@@ -59,6 +62,25 @@ async def test_an_order_whose_own_write_fails_is_not_said_to_be_done(world, monk
     await until(lambda: not world.ledger.trouble)
     await world.dispatcher.settled()
     assert [job.reason == "held by ann" for job in (await world.jobs()).jobs] == [True, False]
+
+
+async def test_a_waiting_job_whose_end_is_not_on_disk_is_not_said_to_have_run(world, monkeypatch):
+    """It was listed as pending because `the command has ended`."""
+    await world.submit(asking())
+    monkeypatch.setattr(
+        world.ledger, "record", lambda *_: asyncio.get_running_loop().create_future()
+    )
+    world.ledger.trouble = "/srv/ledger is full"
+    world.dispatcher.carry(
+        world.dispatcher.life.kill("1", 0, clock_s(), world.dispatcher.rng, of="ann")
+    )
+    (job,) = (await world.jobs()).jobs
+    (unexplained,) = (await world.jobs(unexplained=True)).jobs
+    once = "once the ledger can be written: /srv/ledger is full"
+    assert (job.state, job.reason) == (
+        "pending", f"it was ended while it waited; h1 can record it {once}",
+    )  # fmt: skip
+    assert why_unrecorded([unexplained]) == job.reason, "`lbctl wait` says it"
 
 
 async def test_a_waiting_job_is_said_to_wait_for_room_before_a_write_has_failed(world):

@@ -1,6 +1,7 @@
 """A host that is gone for good is removed everywhere; one that is still heard is not."""
 
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -38,6 +39,19 @@ async def test_it_is_forgotten_by_all_and_gossip_does_not_bring_it_back(lost):
     assert not knows(other)
     one.lim.state.membership.members_from([member], time.monotonic())
     assert not knows(one)
+
+
+async def test_the_dispatcher_is_told_of_it_until_it_joins_again(lost):
+    one, other = lost
+    member = one.lim.state.table.entries[LOST].member
+    assert (await one.ask({"op": "removed"}))["hosts"] == []
+    await one.ask({"op": "forget", "host": "h3"})
+    for daemon in (one, other):
+        assert (await daemon.ask({"op": "removed"}))["hosts"] == ["h3"]
+    again = replace(member, incarnation=member.incarnation + 1)
+    one.lim.state.membership.members_from([again], time.monotonic())
+    assert knows(one)
+    assert (await one.ask({"op": "removed"}))["hosts"] == []
 
 
 async def test_a_host_that_has_forgotten_it_already_is_not_asked_to(lost):

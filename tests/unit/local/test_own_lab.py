@@ -1,5 +1,6 @@
 """A user's lab is found by programs that act from none of its hosts."""
 
+import math
 import os
 import socket
 
@@ -8,7 +9,8 @@ import pytest
 from lbd.cli.ctl.jobs.queued_jobs import patiently
 from lbd.client.start_wait import lab_remedy
 from lbd.config.schema import Config, HostConfig
-from lbd.console.daemons import Daemons, OnlyInLab
+from lbd.console.daemons import Daemons, NeverRan
+from lbd.console.plain_commands import Waiting
 from lbd.errors import Unavailable
 from lbd.local.own_lab import own_lab_advice
 
@@ -57,8 +59,23 @@ def test_a_lab_that_does_not_run_or_that_others_could_change_is_not_offered(plac
 
 def test_lbctl_names_the_lab_and_does_not_wait_for_daemons_that_never_ran(place):
     daemons = Daemons(Config(host=HostConfig(runtime_dir=str(place))))
-    with pytest.raises(OnlyInLab, match=r"lbm is not running .*; a lab of yours is running; type"):
+    with pytest.raises(NeverRan, match=r"lbm is not running .*; a lab of yours is running; type"):
         patiently(daemons, {"op": "queue.jobs"})
+
+
+def test_lbctl_waits_for_a_daemon_only_where_one_has_run(tmp_path, monkeypatch):
+    """`lbctl wait` of a user without an LBM tried for a minute."""
+    monkeypatch.setattr("lbd.cli.ctl.jobs.queued_jobs.RETRY_S", 0.0)
+    place = tmp_path / "run"
+    daemons = Daemons(Config(host=HostConfig(runtime_dir=str(place))))
+    with pytest.raises(NeverRan, match=r"lbm is not running .*; .*start it with: "):
+        patiently(daemons, {"op": "queue.jobs"})
+    with pytest.raises(NeverRan):
+        Waiting(daemons, ["h1-3"]).until(math.inf)
+    place.mkdir()  # as it is left by `lbd up`
+    with pytest.raises(Unavailable, match="lbm is not running") as found:
+        patiently(daemons, {"op": "queue.jobs"}, patience_s=0.01)
+    assert not isinstance(found.value, NeverRan)
 
 
 def test_where_a_daemon_ran_both_remedies_are_given(place):
@@ -66,7 +83,7 @@ def test_where_a_daemon_ran_both_remedies_are_given(place):
     daemons = Daemons(Config(host=HostConfig(runtime_dir=str(place))))
     with pytest.raises(Unavailable, match=r"start it with: .*; or use your lab: a lab of") as found:
         daemons.lbm({"op": "queue.jobs"})
-    assert not isinstance(found.value, OnlyInLab)
+    assert not isinstance(found.value, NeverRan)
 
 
 def test_lbrun_names_the_lab_too(place):

@@ -203,7 +203,7 @@ def test_squeue_forgets_jobs_that_ended_some_minutes_ago(monkeypatch, capsys):
 def test_squeue_skips_unknown_ids_if_there_are_several(monkeypatch, capsys):
     def jobs(ids):
         if unknown := [one for one in ids if one != "12_7"]:
-            raise SlurmError(f"no job {unknown[0]} in the queue's ledger")
+            raise SlurmError(f"no job {unknown[0]} in the queue")
         return [JOB]
 
     monkeypatch.setattr(squeue, "jobs", jobs)

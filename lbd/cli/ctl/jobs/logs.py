@@ -22,6 +22,7 @@ from lbd.console.reply import Json, number, tables, text, texts
 from lbd.errors import ConfigError, LbdError
 from lbd.local.json_socket import AWAY, SEVERAL, Refusal
 from lbd.local.write_all import write_all
+from lbd.model import ENDED_NAMES
 from lbd.text.job_phrases import CANNOT_OPEN
 
 FAILED = ("failed", "lost")
@@ -259,6 +260,12 @@ def show_rest(daemons: Daemons, ids: list[str], copied: set[str] | None, *, prin
             return
         files = copy_files(job, copied)
         if any(file.copied_bytes for file in files):
+            return
+        has_ended = text(job, "state") in ENDED_NAMES
+        if has_ended and files and not printed and all(file.is_empty for file in files):
+            empty = " and ".join(file.path for file in files)
+            are = "is" if len(files) == 1 else "are"
+            say(f"job {text(job, 'id')} printed nothing ({empty} {are} empty)")
             return
         can_read = next((file.can_read for file in files if file.descriptor == 1), None)
     if where := where_it_goes(job, can_read):

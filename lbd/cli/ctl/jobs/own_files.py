@@ -114,6 +114,7 @@ class OwnFile:
     copied_bytes: int = 0
     last: bytes = b""  # the last bytes copied: others are there once an attempt has overwritten it
     can_read: bool = False  # whatever is there, when last tried
+    is_empty: bool = False  # it is the job's, and nothing is in it
 
     def copy(self) -> bool:
         """Copies what has not been copied. Returns whether the file can be read here."""
@@ -137,6 +138,7 @@ class OwnFile:
         self.copied_bytes += reading.size_bytes
         self.last = (self.last + added)[-LAST_BYTES:]
         is_copied = not reading.is_stalled and reading.status in (0, OVERWRITTEN)
+        self.is_empty = is_copied and not self.copied_bytes
         self.can_read = is_copied or reading.status == NOT_ITS_OWN
         return is_copied
 

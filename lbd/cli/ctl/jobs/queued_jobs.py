@@ -14,16 +14,17 @@ from lbd.cli.ctl.verb import say
 from lbd.cli.program import Parser
 from lbd.cli.quantities import duration
 from lbd.client.progress import Progress, has_terminal
-from lbd.console.daemons import Daemons, OnlyInLab
+from lbd.console.daemons import Daemons, NeverRan
 from lbd.console.figures import Clock
 from lbd.console.job_acts import check_ids
 from lbd.console.job_details import DETAIL_INDENT, attempt_row, detail_lines
 from lbd.console.jobs import ANSWER_S, states_of
 from lbd.console.output import Page, put, wrapped
-from lbd.console.reply import Json, table, tables, text, texts, whole
+from lbd.console.reply import Json, number, table, tables, text, texts, whole
 from lbd.errors import LbdError, Unavailable
 from lbd.local.json_socket import AWAY, Refusal
-from lbd.text.job_phrases import waits_for_mending
+from lbd.model import ENDED_NAMES
+from lbd.text.job_phrases import NOT_STORED, OUTPUT_GONE, waits_for_mending
 
 PATIENCE_S = 15.0
 UNTAKEN_AFTER_S = 5.0
@@ -31,6 +32,7 @@ OUTPUTS_S = 600.0  # for the outputs of --fetch, after all jobs have ended
 LEAST_ANSWER_S = 5.0  # minimum timeout of a request, however little time the caller has
 RETRY_S = 0.5
 RETRY_FOR_S = 60.0  # for a daemon that is restarting
+EXTRA_S = 1.0  # for what `lbctl job` says in more detail if it is answered at once
 SILENT_S = 2.0  # of these, before the first message
 NOT_ALL, NO_ANSWER = 1, 2
 ATTEMPTS = (">NO", "HOST", ">TIER", "STATE", "STARTED", ">RAN", ">CPU", ">EXIT", "REASON")
@@ -54,6 +56,39 @@ def with_attempts(daemons: Daemons, ids: list[str]) -> tuple[list[Json], list[st
     reply = daemons.lbm(question, ANSWER_S)
     found: list[Json] = [{"attempts": [], **one} for one in tables(reply, "jobs")]
     return found, texts(reply, "absent")
+
+
+def with_lost_output(daemons: Daemons, one: Json) -> Json:
+    """Returns an ended job with why its output can no longer be read where it was kept, if that is
+    so and its host can be asked."""
+    is_kept = number(one, "started") >= 0 and not (text(one, "output") or text(one, "array"))
+    if not (is_kept and text(one, "state") in ENDED_NAMES):
+        return one
+    try:
+        daemons.lbm({"op": "queue.logs", "ids": [text(one, "id")]}, EXTRA_S)
+    except LbdError as problem:
+        for phrase, why in ((OUTPUT_GONE, OUTPUT_GONE), (NOT_STORED, "which no longer has it")):
+            if phrase in str(problem):
+                return {**one, "output_lost": why}
+    return one
+
+
+def without_tiers(daemons: Daemons, found: list[Json]) -> list[Json]:
+    """Returns the jobs, their attempts without a tier if the queue's discipline has none: all are
+    in tier 1 then. An attempt in another is from before the discipline was changed."""
+    tiers = {number(attempt, "tier") for one in found for attempt in tables(one, "attempts")}
+    if tiers != {1}:
+        return found
+    with contextlib.suppress(LbdError):
+        if not table(daemons.lbm({"op": "queue.status"}, EXTRA_S), "tiers"):
+            return [
+                {
+                    **one,
+                    "attempts": [{**attempt, "tier": None} for attempt in tables(one, "attempts")],
+                }
+                for one in found
+            ]
+    return found
 
 
 def show(found: list[Json], clock: Clock, page: Page) -> None:
@@ -98,7 +133,7 @@ def patiently(
             else:
                 away = isinstance(problem, Unavailable) or "dispatcher" in str(problem)
             left_s = give_up_s - time.monotonic()
-            if not away or isinstance(problem, OnlyInLab) or left_s <= 0:
+            if not away or isinstance(problem, NeverRan) or left_s <= 0:
                 raise
             if not notified and time.monotonic() - began_s >= SILENT_S:
                 notified = True

@@ -57,8 +57,10 @@ def job(daemons: Daemons, options: argparse.Namespace) -> int:
         every = of_queue + found
         print_json(every[0] if len(every) == 1 and len(options.ids) == 1 else every)
         return status
+    if len(of_queue) == 1:
+        of_queue = [queued_jobs.with_lost_output(daemons, of_queue[0])]
     page, clock = own_page(), Clock(time.time(), options.utc)
-    queued_jobs.show(of_queue, clock, page)
+    queued_jobs.show(queued_jobs.without_tiers(daemons, of_queue), clock, page)
     for one in found:
         put(*job_lines([one], clock, page))
         for line in plain_commands.details(one, clock):

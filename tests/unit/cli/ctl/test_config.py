@@ -196,10 +196,30 @@ def test_rules_for_owners_apply_at_once(lbctl, file, daemon):
 
 def test_in_a_lab_a_list_is_everybodys_on_that_host_at_once(lbctl, file, daemon):
     daemon("lbm", reload={"ok": True})
-    file.write_text(f"{MADE_BY}\n{file.read_text()}")
+    run = file.parent / "run"
+    run.symlink_to(".")
+    given = file.read_text().replace(f'"{file.parent}"', f'"{run}"')
+    file.write_text(f"{MADE_BY}\n{given}")
     said = lbctl("set", "eligibility.never", '["make"]').out
     assert said.endswith(": takes effect for everybody who acts from this host at once (in lbsh: "
                          "from its next start on)\n")  # fmt: skip
+
+
+def test_a_copy_of_a_labs_file_is_its_owners_alone(lbctl, file, daemon, monkeypatch):
+    """It was said to be everybody's, and rules of the owner to be in force."""
+    lbm = daemon("lbm", reload={"ok": True})
+    copy = file.parent / "home" / "lab.toml"
+    copy.parent.mkdir()
+    copy.write_text(f"{MADE_BY}\n{file.read_text()}")
+    monkeypatch.setenv("LBD_CONFIG", str(copy))
+    theirs = file.parent.parent / "lbd.toml"
+    said = lbctl("set", "eligibility.never", '["cc link"]').out
+    when = "at once for whoever has LBD_CONFIG set to this file"
+    assert said.endswith(f"({copy}): takes effect {when}; the daemons read {theirs}\n")
+    for name in ("admission.slots", "lim.port"):
+        said = lbctl("set", name, "7905").out
+        assert said.endswith(f": takes effect nowhere; the daemons read {theirs}\n")
+    assert not lbm.asked
 
 
 def test_who_may_not_write_a_list_there_is_told_where_to_write_it(tmp_path, monkeypatch):

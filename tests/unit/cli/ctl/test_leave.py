@@ -93,6 +93,7 @@ def test_forget_reports_the_hosts_that_did_not_answer(daemon, capsys):
     assert "h3 did not confirm, or had just heard from it: run `lbctl" in said.err
     assert "run `lbctl revoke h4` on" in said.err
     assert "[[cluster.hosts]]" in said.err
+    assert "on record" not in said.err, "it is still named as missing"
     assert lim.asked == [{"op": "forget", "host": "h4", "id": lim.asked[0]["id"]}]
 
 
@@ -121,6 +122,7 @@ def test_forget_waits_for_a_host_that_just_died_until_it_is_stale_everywhere(hea
     assert said.out == "h4 is removed from the cluster\n"
     assert said.err.startswith("lbctl: h4 was up 3 s ago; it will be removed once it has been "
                                "silent for 12 s")  # fmt: skip
+    assert "jobs that only h4 had on record are in `lbctl stats`" in said.err
     assert [asked["op"] for asked in lim.asked].count("status") == 4
 
 

@@ -10,14 +10,19 @@ import grpc
 import grpc.aio
 import pytest
 
-from lbd.cli.daemons.dispatcher import Service, make_lead
+from lbd.cli.daemons import dispatcher
+from lbd.cli.daemons.dispatcher import Service, drop_removed, make_lead
 from lbd.config.dispatch import DispatchConfig
 from lbd.config.schema import Config, HostConfig
+from lbd.dispatch.core.discipline import HostSlots
+from lbd.dispatch.core.hosts import HostTable, Terms
 from lbd.dispatch.core.ledger_rows import LedgerTrouble
 from lbd.dispatch.ledger import leadership, sqlite
 from lbd.dispatch.ledger.leadership import OneFile
 from lbd.dispatch.service import SERVICE
 from lbd.errors import ConfigError
+from lbd.local.json_socket import serve_json
+from lbd.model import HostId
 from lbd.net.transport import Plain
 from lbd.process import last_words
 from lbd.text.dispatcher_phrases import cause_in, silence
@@ -186,6 +191,33 @@ async def test_a_full_disk_passes(tmp_path, monkeypatch, number):
     assert caught.value.passes
     await one.lead(print)
     await one.end()
+
+
+async def test_a_host_that_was_removed_is_dropped_as_soon_as_the_lim_says_so(tmp_path, monkeypatch):
+    """A job with `-H g2` waited for g2 to come back until the dispatcher was restarted."""
+    monkeypatch.setattr(dispatcher, "REMOVED_EVERY_S", 0.01)
+    hosts, asked = HostTable(Terms()), []
+    answers = [{}, {"hosts": "g2"}, {"hosts": ["g3"]}, {"hosts": [7, "g2"]}]
+
+    async def lim(request, _caller):
+        asked.append(request)
+        return answers.pop(0) if answers else {"hosts": []}
+
+    hosts.heard(HostSlots(HostId("g2"), 1))
+    sock = None
+    dropping = asyncio.create_task(drop_removed(tmp_path / "lim.sock", hosts))
+    try:
+        await asyncio.sleep(0)
+        hosts.gone(HostId("g2"), None)
+        sock = await serve_json(tmp_path / "lim.sock", lim, 0o600)
+        await until(lambda: not hosts.known)
+    finally:
+        dropping.cancel()
+        if sock is not None:
+            sock.close()
+    assert [one["op"] for one in asked] == ["removed"] * 4, (
+        "it is not asked while no host is out of contact"
+    )
 
 
 def test_without_its_library_postgresql_says_what_to_install(monkeypatch):

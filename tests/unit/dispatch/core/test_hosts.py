@@ -4,7 +4,7 @@ import pytest
 
 from lbd.dispatch.core.discipline import HostSlots
 from lbd.dispatch.core.hosts import HostTable, Terms
-from lbd.model import HostId
+from lbd.model import Closed, HostId
 
 H1, H2 = HostId("h1"), HostId("h2")
 TERMS = Terms(lease_s=20.0, host_failures=3, aside_s=10.0, aside_max_s=30.0)
@@ -48,3 +48,16 @@ def test_each_time_is_longer_up_to_the_maximum_until_it_has_succeeded(hosts):
             now_s += 1.0
         pauses.append(now_s - began_s)
     assert pauses == [10.0, 20.0, 30.0, 10.0, 20.0]
+
+
+def test_a_host_that_was_removed_is_known_no_longer_unless_it_is_connected(hosts):
+    hosts.gone(H2, Closed.DRAINED)
+    hosts.removed([H1, H2])
+    assert list(hosts.known) == [H1, H2]
+    hosts.gone(H1, None)
+    hosts.removed([HostId("h9")])
+    assert hosts.out_of_contact() == [H1]
+    hosts.removed([H1, H2])
+    assert list(hosts.known) == [H2]
+    hosts.heard(HostSlots(H1, 2))
+    assert H1 in hosts.known

@@ -92,8 +92,8 @@ def test_tasks_are_named_by_array_and_index():
             "500_1",
             "array 500: indexes: must be like 1-10, 0-100:10 or 1,3,7-9, with %N for N at once",
         ),
-        ("13_1", "no job 13_1 in the queue's ledger"),
-        ("15_1", "no job 15_1 in the queue's ledger"),  # a number, but not an id
+        ("13_1", "no job 13_1 in the queue"),
+        ("15_1", "no job 15_1 in the queue"),  # a number, but not an id
         ("12_1-900000:2", "more than 100000 jobs named at once; use ranges"),
     ],
 )
@@ -148,12 +148,12 @@ def test_the_number_of_a_task_is_not_an_id():
     assert jobs_of([(15, 15), (13, 15), (9, 9)], PLACED | {13: PLACED[12]}) == (
         ((9, 9),),
         [
-            ("15", "no job 15 in the queue's ledger; task 4 of array 12 is 12_4"),
-            ("13-15", "no job 13-15 in the queue's ledger"),
+            ("15", "no job 15 in the queue; task 4 of array 12 is 12_4"),
+            ("13-15", "no job 13-15 in the queue"),
         ],
     )
     damaged = {501: SubmissionRange(500, 3, "1-x")}  # others may write to the ledger
-    assert jobs_of([(501, 501)], damaged)[1] == [("501", "no job 501 in the queue's ledger")]
+    assert jobs_of([(501, 501)], damaged)[1] == [("501", "no job 501 in the queue")]
     assert widened(7, 7, PLACED) == (7, 7)
 
 

@@ -83,6 +83,25 @@ async def test_an_impossible_id_is_reported_in_one_line(job):
     assert len(str(refused.value)) < 120
 
 
+@pytest.mark.parametrize(
+    ("proven", "claimed", "said"),
+    [
+        ("h2", "h9", "ann@h2"),
+        ("", "h2", "ann@h2"),  # a lab, where the queue believes what a host says, too
+        ("", "", "ann"),  # one of an earlier release
+        ("", "h2\n" + "x" * 999, None),
+    ],
+)
+def test_who_had_a_command_ended_is_said_with_the_host(proven, claimed, said):
+    answers, job = answers_of(*ANN), SimpleNamespace(id="h1-26", killed_by="")
+    answers._home.jobs.running = {"h1-26": job}
+    answers._home.commands = answers._home.staying = {}
+    asked = pb.CommandRequest(id="h1-26", verb="kill", user="ann", signal=15, host=claimed)
+    answers._kill(job, asked, proven)
+    assert job.killed_by == said or (said is None and len(job.killed_by) < 300)
+    assert job.killed_by.isprintable()
+
+
 class AsUser:
     """That of a keeper, as the LBM's own account."""
 

@@ -68,6 +68,31 @@ def test_a_file_for_errors_alone_is_shown_on_stderr(daemon, capfdbinary, tmp_pat
     assert capfdbinary.readouterr() == (b"result\n", b"broken\n")
 
 
+@pytest.mark.parametrize(
+    "names", [{"output": "out"}, {"error": "err"}, {"output": "out", "error": "err"}]
+)
+def test_a_job_that_printed_nothing_to_its_files_is_said_to_have(
+    daemon, capfdbinary, tmp_path, names
+):
+    """It only said where it wrote to, as of a file that cannot be read here."""
+    for name in names.values():
+        (tmp_path / name).touch()
+    with_files(daemon, tmp_path, ("5", names))
+    assert lbctl.main(["logs", "5"]) == 0
+    out, err = capfdbinary.readouterr()
+    empty = " and ".join(f"{tmp_path}/{name}" for name in names.values())
+    said = f"job 5 printed nothing ({empty} {'are' if len(names) > 1 else 'is'} empty)"
+    assert (out, err.decode()) == (b"", f"lbctl: {said}\n")
+
+
+def test_a_job_that_runs_is_not_said_to_have_printed_nothing(daemon, capfdbinary, tmp_path):
+    (tmp_path / "out").touch()
+    with_files(daemon, tmp_path, ("5", {"output": "out", "state": "running"}))
+    assert lbctl.main(["logs", "5"]) == 0
+    said = f"job 5 writes to {tmp_path}/out; follow it with: tail -f {tmp_path}/out"
+    assert capfdbinary.readouterr().err.decode() == f"lbctl: {said}\n"
+
+
 @pytest.mark.parametrize("kind", ["pipe", "directory", "older", "nowhere", "of its own"])
 def test_what_is_not_the_output_file_of_the_job_is_not_shown(daemon, capfdbinary, tmp_path, kind):
     path = tmp_path / "out"

@@ -176,9 +176,9 @@ def test_plain_commands_and_queued_jobs_can_be_killed_together(lbm, capsys):
 
 FAILED = {
     "done": ["3"],
-    "errors": ["no job 99 in the queue's ledger", "job 4_1 has ended; and 1 more"],
+    "errors": ["no job 99 in the queue", "job 4_1 has ended; and 1 more"],
     "failed": [
-        {"ids": ["99"], "error": "no job 99 in the queue's ledger"},
+        {"ids": ["99"], "error": "no job 99 in the queue"},
         {"ids": ["4_1", "4_2"], "error": "job 4_1 has ended"},
     ],
 }
@@ -195,7 +195,7 @@ def test_each_job_that_an_order_failed_for_has_its_object(daemon, capsys, words)
     out, err = capsys.readouterr()
     assert [(one["id"], one["ok"], one["error"]) for one in json.loads(out)] == [
         ("3", True, None),
-        ("99", False, "no job 99 in the queue's ledger"),
+        ("99", False, "no job 99 in the queue"),
         ("4_1", False, "job 4_1 has ended"),
         ("4_2", False, "job 4_2 has ended"),
     ]
@@ -355,9 +355,20 @@ def test_only_a_signal_that_ends_jobs_is_reported_as_killing(lbm, capsys, named,
 
 def test_kill_of_a_name_is_answered_with_how_to_kill_by_name(capsys):
     assert lbctl.main(["kill", "mine"]) == 2
-    assert capsys.readouterr().err.endswith("; by name: lbctl kill --name PATTERN\n")
+    ids = "3, 2-5, 12_7, 12_[3-5], last"
+    said = capsys.readouterr().err
+    assert said.endswith(f"use {ids}, @me or h1-26; by name: lbctl kill --name PATTERN\n")
     assert lbctl.main(["hold", "mine"]) == 2
-    assert capsys.readouterr().err.endswith("; by name: lbctl jobs --name PATTERN\n")
+    said = capsys.readouterr().err
+    assert said.endswith(f"use {ids} or @me; by name: lbctl jobs --name PATTERN\n")
+
+
+@pytest.mark.parametrize("verb", ["job", "wait", "logs"])
+def test_what_is_no_id_is_answered_with_the_ids_of_plain_commands_where_they_are_taken(
+    capsys, verb
+):
+    assert lbctl.main([verb, "last_111"]) == 2
+    assert "last, @me or h1-26; by name: lbctl jobs" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def test_but_wait_waits_no_longer_than_its_timeout(daemon, capsys):
     assert capsys.readouterr().err == "lbctl: h1 is down\n"
 
 
-ABSENT = "no job 999, 998 in the queue's ledger"
+ABSENT = "no job 999, 998 in the queue"
 
 
 def test_ids_that_do_not_exist_are_named_before_the_others_are_waited_for(daemon, capsys):

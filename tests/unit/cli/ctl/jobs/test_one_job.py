@@ -1,0 +1,117 @@
+"""What `lbctl job` says of one job: what its user gave, where its output is, and its attempts."""
+
+import json
+
+import pytest
+
+from lbd.cli import lbctl
+from lbd.cli.ctl.jobs import queued_jobs
+from tests.unit.cli.ctl.jobs.test_queued_jobs import AWAY
+
+GIVEN = {"directory": "/home/ann", "output": None, "error": None, "timeout_s": None,
+         "memory_bytes": None, "idempotency_key": None, "may_restart": True, "slots_least": 1,
+         "slots_most": 1, "priority": 0}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("more", "lines"),
+    [
+        ({}, ["in       /home/ann", "output   kept on h2: lbctl logs 12",
+              "slots    1; priority 0"]),
+        (
+            {"output": "run.%j", "error": "err", "timeout_s": 90.0, "memory_bytes": 1 << 30,
+             "idempotency_key": "night", "may_restart": False, "slots_most": 4, "priority": -3},
+            ["output   /home/ann/run.12", "error    /home/ann/err", "slots    1 to 4; priority -3",
+             "limits   time 1m30s, memory 1.0G", "again    never: --no-restart", "key      night"],
+        ),
+        (
+            {"needs": {"resources": {"gpu": 1, "scratch": 50 << 30}, "features": ["big"],
+                       "not_features": ["slow"], "memory_bytes": 1 << 30}},
+            ["needs    gpu=1, scratch=50.0G, feature big, no feature slow"],
+        ),
+        ({"directory": None}, ["in       a directory of its own (--send, --fetch)"]),
+    ],
+    ids=["plain", "all", "needs", "staged"],
+)  # fmt: skip
+def test_a_job_is_shown_with_what_its_user_specified(daemon, capsys, more, lines):
+    job = {"id": "12", "command": ["cc"], "user": "ann", "state": "done", "submitted": 1.0,
+           "started": 2.0, "finished": 3.0, "host": "h2", **GIVEN, **more}  # fmt: skip
+    daemon("lbm", **{"queue.jobs": {"jobs": [job]}})
+    assert lbctl.main(["job", "12", "--utc"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert [line for line in shown if line in lines] == lines
+    assert [line.split()[0] for line in shown[-20:] if line[:4] in ("queu", "star", "ende")] == [
+        "queued",
+        "started",
+        "ended",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("refused", "said"),
+    [
+        (
+            "the output was kept on h2, which is no longer in this cluster, so it is lost",
+            "was kept on h2, which is no longer in this cluster",
+        ),
+        (
+            "h2: its output is not stored here, or no longer",
+            "was kept on h2, which no longer has it",
+        ),
+        ("cannot get output from h2: it does not answer", "kept on h2: lbctl logs 12"),
+        ("", "kept on h2: lbctl logs 12"),
+    ],
+)
+def test_output_that_is_gone_is_not_said_to_be_kept(daemon, capsys, refused, said):
+    """Of a host that was replaced or forgotten it was still said."""
+    job = {"id": "12", "command": ["cc"], "user": "ann", "state": "done", "submitted": 1.0,
+           "started": 2.0, "finished": 3.0, "host": "h2", **GIVEN}  # fmt: skip
+    answer = {"ok": not refused, "error": refused, "code": "unavailable"}
+    lbm = daemon("lbm", **{"queue.jobs": {"jobs": [job]}, "queue.logs": lambda _: answer})
+    assert lbctl.main(["job", "12"]) == 0
+    assert f"output   {said}" in capsys.readouterr().out.splitlines()
+    asked = len(lbm.asked)
+    for still in ({"state": "running"}, {"output": "x"}, {"started": None}, {"array": "1-3"}):
+        assert queued_jobs.with_lost_output(None, {**job, **still}) == {**job, **still}
+    assert lbctl.main(["job", "12", "--json"]) == 0
+    assert len(lbm.asked) == asked + 1, "in JSON it says no more than before"
+
+
+@pytest.mark.parametrize(
+    ("tier", "tiers", "shown"),
+    [(1, {}, []), (1, {"h2": [1], "h3": [2]}, ["1"]), (2, {}, ["2"]), (1, None, ["1"])],
+)
+def test_attempts_have_a_tier_only_where_the_discipline_has_some(
+    daemon, capsys, tier, tiers, shown
+):
+    """Under fcfs it was 1 in a pipe."""
+    attempt = {"number": 1, "host": "h2", "tier": tier, "state": "done", "started": 2.0,
+               "finished": 3.0, "exit_status": 0}  # fmt: skip
+    job = {"id": "12", "command": ["cc"], "user": "ann", "state": "done", "submitted": 1.0,
+           "started": 2.0, "finished": 3.0, "host": "h2", "attempts": [attempt]}  # fmt: skip
+    status = {"ok": True, "mode": "fcfs", "tiers": tiers} if tiers is not None else AWAY
+    daemon("lbm", **{"queue.jobs": {"jobs": [job]}, "queue.status": lambda _: status})
+    assert lbctl.main(["job", "12"]) == 0
+    heading, row = capsys.readouterr().out.splitlines()[-2:]
+    assert heading.split()[:3] == ["NO", "HOST", "TIER"]
+    assert row.partition("done")[0].split() == ["1", "h2", *shown]
+    assert lbctl.main(["job", "12", "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["attempts"]
+    assert found["tier"] == tier
+
+
+@pytest.mark.parametrize("output", [None, "run.%a"])
+def test_an_array_names_the_logs_of_what_failed(daemon, capsys, output):
+    """The attempts in the answer are those of its first task."""
+    array = {"id": "12", "array": "1-5", "command": ["cc"],
+             "tasks": {"done": 4, "failed": 1, "lost": 0},
+             "failed": [{"array_index": 3, "state": "failed", "exit_status": 1}], "state": "failed",
+             "attempts": [{"number": 1, "host": "h2", "state": "done"}], "submitted": 1.0,
+             "started": 2.0, "user": "ann", **GIVEN, "output": output}  # fmt: skip
+    daemon("lbm", **{"queue.jobs": {"jobs": [array]}})
+    assert lbctl.main(["job", "12"]) == 0
+    shown = capsys.readouterr().out
+    assert "failed   3 (exit 1); lbctl logs 12_3" in shown.splitlines()
+    assert "HOST" not in shown
+    where = f"/home/ann/{output}" if output else "of task N kept where it ran: lbctl logs 12_N"
+    assert f"output   {where}" in shown.splitlines()
