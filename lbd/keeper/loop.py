@@ -289,9 +289,8 @@ class Keeper:
             if child in by_pid:
                 by_pid[child][1].note_ignored()
             pid, status, usage = os.wait4(child, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
-            if pid == 0:  # it has stopped and continued in between
-                continue
-            if not (os.WIFSTOPPED(status) or os.WIFCONTINUED(status)):
+            # 0: it has stopped and continued in between
+            if pid and not (os.WIFSTOPPED(status) or os.WIFCONTINUED(status)):
                 self._beginnings.spares.reaped(pid)
                 if pid == self._warden.pid:
                     self._warden.reaped()
