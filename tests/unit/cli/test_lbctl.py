@@ -86,21 +86,6 @@ def test_a_dispatcher_that_takes_no_jobs_says_so_in_status(daemon, tmp_path, cap
     assert json.loads(capsys.readouterr().out)["cluster"]["dispatcher"] == {**queue, "full": full}
 
 
-def test_a_host_without_room_for_outputs_is_named_in_every_status(daemon, tmp_path, capsys):
-    with (tmp_path / "lbd.toml").open("a") as config:
-        config.write('[dispatch]\nhost = "h1"\n')
-    queue = {"mode": "fcfs", "leader": "h1", "queued": 0, "running": 0}
-    no_room = {"h2": "no room for its output: the disk of /s is full"}
-    daemon("lim", status=STATUS)
-    daemon("lbm", **{"queue.status": {"ok": True, **queue, "no_room": no_room}})
-    assert lbctl.main(["status"]) == 0
-    said = f"\nqueue: no job that prints begins on h2: {no_room['h2']}\n"
-    assert said in capsys.readouterr().out
-    assert lbctl.main(["status", "--json"]) == 0
-    shown = json.loads(capsys.readouterr().out)["cluster"]["dispatcher"]
-    assert shown == {**queue, "no_room": no_room}
-
-
 def test_where_the_lbm_is_missing_the_dispatcher_is_not_blamed(daemon, tmp_path, capsys):
     with (tmp_path / "lbd.toml").open("a") as config:
         config.write('[dispatch]\nhost = "h9"\n')

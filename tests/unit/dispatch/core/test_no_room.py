@@ -6,6 +6,7 @@ import pytest
 
 from lbd.dispatch.core.discipline import HostSlots
 from lbd.dispatch.core.records import Begin, Cause, Ending
+from lbd.dispatch.core.restore import queued_job
 from lbd.dispatch.core.why_waiting import waiting_reason
 from lbd.dispatch.intake import heartbeat_fault, slots_of
 from lbd.model import JobId
@@ -13,6 +14,7 @@ from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.gen import lbm_pb2
 from lbd.net.spooled_output import ERR, OUT, is_spooled
 from tests.unit.dispatch.core.test_lifecycle import H1, H2, Table
+from tests.unit.dispatch.services import asking, opened, request
 
 FULL = "no room for its output: the disk of /var/lib/lbd/spool is full"
 FILE = {"spooled": False}
@@ -102,3 +104,12 @@ def test_what_a_host_says_is_bounded_and_one_line():
 def test_which_jobs_print_to_their_host(closed, files, prints):
     request = lbm_pb2.RunRequest(closed_fds=closed)
     assert is_spooled(pb.StoredSpec(**files), request) is prints
+
+
+async def test_a_later_dispatcher_knows_which_jobs_print(tmp_path):
+    async with opened(tmp_path / "ledger.sqlite") as world:
+        for output in (b"", b"file"):
+            spec = pb.StoredSpec(run_request=request().SerializeToString(), output=output)
+            assert (await world.submit(asking(spec=spec))).error == ""
+        rows = await world.ledger.live()
+    assert [queued_job(row).spooled for row in rows] == [True, False]
