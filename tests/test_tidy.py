@@ -149,7 +149,7 @@ HEAVY = {
 }  # fmt: skip
 CLIENTS = ("lbd.client.lbrun", "lbd.client.shell.lbsh")
 # Programs: those that pyproject.toml names, and those that other programs start by path.
-PROGRAMS = ("lbd.cli.main", "lbd.cli.lbctl", *CLIENTS)
+PROGRAMS = ("lbd.cli.start", "lbd.cli.main", "lbd.cli.lbctl", *CLIENTS)
 STARTED_BY_PATH = ("lbd.lab.enter", "lbd.experiment.users", "lbd.keeper.loop", "lbd.python.worker")
 LIBRARIES = ("lbd.python.executor", "lbd.joblib")  # imported by users' programs
 

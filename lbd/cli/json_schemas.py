@@ -97,7 +97,8 @@ FIGURES: dict[str, object] = {
 }  # fmt: skip
 QUEUES: dict[str, object] = {"cpu": "number?", "io": "number?", "memory": "number?"}
 DISPATCHER = fields(
-    {"mode": "text", "leader": "text?", "queued": "integer", "running": "integer"}, {"full": "text"}
+    {"mode": "text", "leader": "text?", "queued": "integer", "running": "integer"},
+    {"full": "text", "no_room": table("text")},
 )
 HOST = fields({
     "name": "text", "address": "text", "state": one_of(*(state.value for state in HostState)),

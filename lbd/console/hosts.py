@@ -39,6 +39,8 @@ def ask_status(daemons: Daemons) -> Json:
     queue = {key: tags.get(key) for key in QUEUE_KEYS}
     if full := text(tags, "full"):
         queue["full"] = full
+    if no_room := table(tags, "no_room"):
+        queue["no_room"] = no_room
     table(reply, "cluster")["dispatcher"] = queue
     for host in tables(reply, "hosts"):
         host["tier"] = tiers.get(text(host, "name"))

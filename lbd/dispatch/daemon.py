@@ -329,6 +329,7 @@ class Dispatcher:
         reply = pb.StatusInfo(mode=own.mode, closed=own.closed, in_file=not own.in_postgres)
         reply.queued, reply.running = len(life.jobs) - len(life.leased), self.running
         reply.full = ledger.room.why_closed(own.ledger_bytes, ledger.disk(), ledger.trouble)
+        reply.no_room.update(life.hosts.without_room())
         if isinstance(life.discipline, Tiered):
             for host in self.order():
                 reply.tiers.add(host=host, tiers=self.tiers(HostId(host)))

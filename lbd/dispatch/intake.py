@@ -1,7 +1,8 @@
 """Checks what hosts send the dispatcher: every number, time and text that is kept.
 
 A value that a store cannot hold would make a whole batch of other users' changes fail, so
-everything reaches the ledger and the queue only through these functions. Pure.
+everything reaches the ledger and the queue only through these functions. One file because these
+are all of them. Pure.
 """
 
 import math
@@ -21,6 +22,7 @@ from lbd.errors import LbdError
 from lbd.model import NO_FACTS, Facts, HostId
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.gen import lbm_pb2
+from lbd.net.spooled_output import NO_ROOM_CHARS, is_spooled
 from lbd.net.submitter import Submitter, contradiction, request_in
 from lbd.text.index_list import Runs, count_of, read_runs
 from lbd.text.needs_words import are_needs, read_facts, read_needs_text
@@ -91,6 +93,7 @@ def submission_of(
         indexes=indexes,
         at_once=asked.at_once,
         needs=asked.needs,
+        spooled=is_spooled(stored, request),
         uid=submitter.uid,
         gang=count_in(asked, indexes) if asked.gang else 0,
         not_before=asked.not_before,
@@ -302,6 +305,7 @@ def heartbeat_fault(heartbeat: pb.Heartbeat) -> str:
         "held": len(heartbeat.held) <= HELD_MAX
         and all(is_within(one.left_s, LEASE_S_MAX) for one in heartbeat.held),
         "hog": len(heartbeat.hog) <= NAME_CHARS,
+        "no_room": len(heartbeat.no_room) <= NO_ROOM_CHARS,
         "keeper": len(heartbeat.keeper) <= KEEPER_CHARS,
         "said_s": is_within(heartbeat.said_s, SAID_MAX_S),
         "features, resources": facts_of(heartbeat) is not None,
@@ -321,6 +325,7 @@ def slots_of(
         name, heartbeat.slots, open_slots, heartbeat.load, tiers,
         heartbeat.ahead if open_slots else 0, closed, heartbeat.holds_gangs,
         facts_of(heartbeat) or NO_FACTS, heartbeat.hog, 0 if closed else heartbeat.beside_hog,
+        one_line(heartbeat.no_room, NO_ROOM_CHARS),
     )  # fmt: skip
 
 

@@ -47,6 +47,9 @@ def queue(
         yield Check("dispatcher", OK, f"on {leader}, {text(found, 'queued')} queued")
         if full := text(found, "full"):
             yield Check("ledger", FAULT, f"on {leader}, {full}", room_fix(leader, full))
+        for host, lacks in sorted(table(found, "no_room").items()):
+            says = f"no job that prints begins on {host}: {lacks}"
+            yield Check("outputs", FAULT, says, f"free space on that disk of {host}")
         yield from standby(daemons, hosts, leader)
         return
     own = daemons.config.host

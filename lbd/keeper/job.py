@@ -20,7 +20,7 @@ from itertools import islice
 from lbd.keeper.limits.portions import PAUSE_S
 from lbd.keeper.stdin_watch import members
 from lbd.keeper.suspension import Treated
-from lbd.launch.signals import deliver, signal_group
+from lbd.launch.signals import deliver, ignored_by, signal_group
 from lbd.load import process_table
 from lbd.load.procfs import read_small
 
@@ -32,6 +32,7 @@ THREADS_MAX = 512  # threads inspected
 AGAIN_S, AGAIN_S_MAX = 0.1, 2.0
 URGENT_S = 30.0  # what is still there so long after it was first killed hangs in the kernel
 NO_USAGE = resource.struct_rusage((0.0,) * 2 + (0,) * 14)
+TYPED = 1 << signal.SIGINT | 1 << signal.SIGQUIT
 CHILDREN_BYTES, LAST_CHILDREN = 1 << 18, 16  # the end of the list also holds adopted children
 
 
@@ -91,12 +92,18 @@ class Running:
     treated: Treated = field(default_factory=Treated)
     stopping: Stopping = field(default_factory=Stopping)
     heard_signals: int = 0  # bit N for signal N
+    ignored_signals: int = 0  # of those that are typed; the same bits
 
     def signal(self, number: int) -> None:
         """Signals the job, unless its leader has ended: its pid may be another's by then."""
         if 0 < number < signal.NSIG and not self.ended and not has_ended(self.pid):
             self.heard_signals |= 1 << number
             self.stopping.sent(deliver(self.pid, number))
+
+    def note_ignored(self) -> None:
+        """Notes what the leader ignores. A ^C that comes too late to reach it would have done
+        nothing if it was ignored until the end, so it must not end lbrun."""
+        self.ignored_signals = ignored_by(self.pid) << 1 & TYPED
 
     def killed(self, now_s: float) -> None:
         """Notes that the leader was killed; it may not be gone yet. A process of its user's that
@@ -152,3 +159,13 @@ def is_withheld(child: int) -> bool:
 def has_ended(child: int) -> bool:
     """Returns whether the child has ended, without reaping it."""
     return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def next_to_reap() -> int:
+    """Returns a child that has ended, stopped or continued, which is still to be waited for; 0 if
+    there is none."""
+    changed = os.WEXITED | os.WSTOPPED | os.WCONTINUED
+    with contextlib.suppress(ChildProcessError):
+        found = os.waitid(os.P_ALL, 0, changed | os.WNOHANG | os.WNOWAIT)
+        return found.si_pid if found else 0
+    return 0

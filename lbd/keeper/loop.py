@@ -20,12 +20,12 @@ import socket
 import struct
 import sys
 import time
-from typing import TYPE_CHECKING
 
 from lbd import __version__
 from lbd.keeper.child import Parent
 from lbd.keeper.fd_store import Holding, frame_of
 from lbd.keeper.gate import Gate
+from lbd.keeper.job import Running, next_to_reap
 from lbd.keeper.kept_ports import KeptPorts
 from lbd.keeper.lbm_connection import LbmLine, is_readable
 from lbd.keeper.limits.ceilings import read_totals
@@ -77,9 +77,6 @@ from lbd.local.unwanted_descriptors import close_apart
 from lbd.process.boot_clock import clock_s
 from lbd.process.service_manager import ServiceManager
 from lbd.process.urgency import Urgency
-
-if TYPE_CHECKING:
-    from lbd.keeper.job import Running
 
 POLL_ENDING_MS, ALONE_MS, FOR_EVER_MS = int(PAUSE_S * 1e3), 500, (1 << 31) - 1
 REAPED_AT_ONCE = 128  # a job can leave more orphans than one turn can reap
@@ -287,13 +284,13 @@ class Keeper:
         """Collects ended leaders (kept for `_finish`) and adopted orphans (forgotten)."""
         by_pid = {job.pid: (name, job) for name, job in self.jobs.items() if not job.ended}
         for _ in range(REAPED_AT_ONCE):
-            try:
-                pid, status, usage = os.wait4(-1, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
-            except ChildProcessError:
+            if not (child := next_to_reap()):
                 return
-            if pid == 0:
-                return
-            if not (os.WIFSTOPPED(status) or os.WIFCONTINUED(status)):
+            if child in by_pid:
+                by_pid[child][1].note_ignored()
+            pid, status, usage = os.wait4(child, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
+            # 0: it has stopped and continued in between
+            if pid and not (os.WIFSTOPPED(status) or os.WIFCONTINUED(status)):
                 self._beginnings.spares.reaped(pid)
                 if pid == self._warden.pid:
                     self._warden.reaped()
@@ -345,7 +342,7 @@ class Keeper:
                 (RSS_KIB, usage.ru_maxrss),
                 (OUT_OF_MEMORY, int(out_of_memory)),
                 (OVER, over or (KEEPER if self.quitting else "")),
-                (HEARD, job.heard_signals),
+                (HEARD, job.heard_signals | job.ignored_signals),
             )
             self._containment.forget(job.group, beside=job.beside)
             if not self.jobs:

@@ -28,13 +28,22 @@ def deliver(leader: int, number: int) -> int:
 
 def _handles(pid: int, number: int) -> bool:
     """Returns whether a process catches or ignores a signal."""
+    masks = _mask(pid, b"SigCgt:") | _mask(pid, b"SigIgn:")
+    return bool(masks >> (number - 1) & 1)
+
+
+def ignored_by(pid: int) -> int:
+    """Returns the signals that a process ignores, bit N - 1 for signal N; also of one that has
+    ended and was not waited for."""
+    return _mask(pid, b"SigIgn:")
+
+
+def _mask(pid: int, name: bytes) -> int:
     try:
-        with open(f"/proc/{pid}/status", "rb") as file:
-            lines = file.read().split(b"\n")
-    except OSError:
-        return False
-    masks = [int(line[8:], 16) for line in lines if line.startswith((b"SigCgt:", b"SigIgn:"))]
-    return any(mask >> (number - 1) & 1 for mask in masks)
+        with open(f"/proc/{pid}/status", "rb", buffering=0) as file:
+            return int(file.read().partition(b"\n" + name)[2].split(None, 1)[0], 16)
+    except (OSError, IndexError):
+        return 0
 
 
 def signal_group(leader: int, number: int) -> None:

@@ -116,5 +116,5 @@ SIGNAL_NUMBER = b"g"
 CAUSE = b"c"
 ENDED_CPU = b"t"  # DONE: like CPU
 VARIABLES = b"v"  # HERE: variables for the resources assigned; one line each, NAME=VALUE
-HEARD = b"H"  # DONE: the signals sent while the command was alive, bit N for signal N
+HEARD = b"H"  # DONE: signals sent while the command was alive, or that it ignored: bit N for N
 ATTEMPT = b"A"  # DONE, for a queued job: the number of its last attempt

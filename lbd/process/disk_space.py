@@ -39,13 +39,13 @@ class Shortage:
         return min(limit_bytes, max(part, RUNNING_BYTES_MIN)) if part else limit_bytes
 
 
-def is_full(root: Path) -> bool:
+def is_full(root: Path, least_bytes: int = FULL_BYTES) -> bool:
     """Whether the disk that holds `root` is full. Some file systems do not report their size."""
     try:
         found = os.statvfs(root)
     except OSError:
         return False
-    return found.f_blocks > 0 and found.f_bavail * found.f_frsize < FULL_BYTES
+    return found.f_blocks > 0 and found.f_bavail * found.f_frsize < least_bytes
 
 
 def shortage_of(root: Path, limit_bytes: int = SHORT_BYTES) -> Shortage:

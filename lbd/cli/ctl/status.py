@@ -210,6 +210,8 @@ def cluster_lines(
     lines = folded(parts, columns)
     if full:
         lines += wrapped(f"{where} {full}", columns, "  ")
+    for host, why in sorted(table(dispatcher, "no_room").items()):
+        lines += wrapped(f"queue: no job that prints begins on {host}: {why}", columns, "  ")
     return lines
 
 

@@ -35,7 +35,7 @@ kind_values: Callable[[QueuedJob], tuple[object, ...]] = attrgetter(*KIND_FIELDS
 def shape_of(kind: QueuedJob) -> tuple[object, ...]:
     """Returns all that decides which hosts could ever take a job, whatever line it waits in."""
     needs = None if kind.needs is NO_NEEDS else kind.needs
-    return kind.slots, kind.gang, kind.only, kind.barred, needs
+    return kind.slots, kind.gang, kind.only, kind.barred, needs, kind.spooled
 
 
 def by_shape(fits: Callable[[QueuedJob], bool]) -> Callable[[QueuedJob], bool]:

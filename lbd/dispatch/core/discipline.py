@@ -64,6 +64,7 @@ class QueuedJob(NamedTuple):
     speedup: tuple[float, float] | None = None  # A and σ of a malleable job, if its user gave them
     work_s: float | None = None  # on one slot, likewise
     needs: Needs = NO_NEEDS  # of its host, besides slots
+    spooled: bool = True  # it prints to its host's disk of outputs
     submission: int = 0  # it came with; not used by disciplines
     array_index: int | None = None
     origin: str = ""  # the host where it was submitted; not used by disciplines
@@ -100,6 +101,7 @@ class HostSlots:
     facts: Facts = NO_FACTS  # for jobs' needs; used amounts exclude the queue's own
     hog: str = ""  # a user whose commands from elsewhere hold all slots
     beside_hog: int = 0  # slots that jobs of other users may hold nevertheless
+    no_room: str = ""  # why no job begins that would print to its disk of outputs
 
     @property
     def usable(self) -> int:

@@ -82,6 +82,15 @@ class HostTable:
         known.slots, known.closed, known.more, known.was_drained = host, None, "", False
         return known.aside_until_s is None
 
+    def no_room(self, name: HostId) -> str:
+        """Returns why no job begins there that would print to its disk; "" if there is room."""
+        known = self.known.get(name)
+        return known.slots.no_room if known is not None and known.slots is not None else ""
+
+    def without_room(self) -> dict[str, str]:
+        """Returns the same for each host without."""
+        return {name: why for name in self.known if (why := self.no_room(name))}
+
     def heard_s(self, name: HostId) -> float:
         """Returns when its last heartbeat came."""
         known = self.known.get(name)

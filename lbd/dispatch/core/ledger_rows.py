@@ -1,4 +1,7 @@
-"""What a ledger stores, and what every kind of ledger can do."""
+"""What a ledger stores, and what every kind of ledger can do.
+
+One file because rows, submissions and jobs repeat each other's fields: who adds one adds it to all.
+"""
 
 from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -66,6 +69,7 @@ class Submission:
     after: str = ""  # how other jobs must end first, as written by dependencies/conditions.py
     not_before: float = 0.0  # UNIX seconds; 0: none
     needs: str = ""  # of a host besides slots, as written by text/needs_words.py
+    spooled: bool = True  # its jobs print to their host's disk of outputs
 
     @property
     def barred_text(self) -> str:
@@ -125,6 +129,7 @@ class Submission:
                 at_once=self.at_once,
                 needs=needs,
                 command_line=line,
+                spooled=self.spooled,
             )
 
 
@@ -225,6 +230,7 @@ class JobRow:
     indexes: str = ""  # of its array, as written by `index_list`
     at_once: int = 0  # of its array, as in `Submission`
     needs: str = ""  # as in `Submission`
+    spooled: bool = True  # likewise
     suspended_s: float = 0.0  # time its last attempt was suspended: by SIGSTOP or its host's owner
     suspended: float | None = None  # suspended since then
     after: str = ""  # of its submission, as is the next

@@ -351,7 +351,11 @@ class Lifecycle:
     # Hosts
 
     def host_is(self, host: HostSlots, now_s: float, rng: Random) -> list[Action]:
-        if not self.hosts.heard(host):
+        had_no_room = self.hosts.no_room(host.name)
+        takes_jobs = self.hosts.heard(host)
+        if had_no_room and not host.no_room:
+            self.bars.no_later(host.name, now_s + self.terms.aside_s)
+        if not takes_jobs:
             return []
         return self._begin(self.queues.host_is(host, now_s, rng), now_s)
 

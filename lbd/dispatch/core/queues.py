@@ -95,6 +95,7 @@ class Queues:
         self.backfill = Backfill(given.backfill, given.backfill_risk, self.run_times)
         self.aside: dict[JobId, Entry] = {}
         self.hosts: dict[HostId, Server] = {}  # servers whose hosts take jobs
+        self._roomy = self.hosts  # those with room for what jobs print
         self.lines: dict[HostConnection, Waiting] = {}
         self.servers: dict[HostConnection, list[Server]] = {}
         self.hogged: dict[HostId, Server] = {}  # where one user's commands hold all slots
@@ -322,7 +323,8 @@ class Queues:
             registered = leader
             leader.begun = True  # its place is its own
         kind = registered.kind
-        line = self.discipline.join(kind, self.hosts, now_s, rng)
+        hosts = self._roomy if kind.spooled else self.hosts
+        line = self.discipline.join(kind, hosts, now_s, rng)
         if line is None or not self._fits(kind, line):
             if isinstance(registered, Entry):
                 self.aside[registered.id] = registered
@@ -450,6 +452,10 @@ class Queues:
         self.heads.slots_changed()
         self._none_beside_hog.clear()
         present = [server.host for server in self.hosts.values() if server.host]
+        self._roomy = self.hosts
+        if any(host.no_room for host in present):
+            roomy = [host.name for host in present if not host.no_room]
+            self._roomy = {name: self.hosts[name] for name in roomy}
         self.servers = {}
         for server in self.hosts.values():
             assert server.host is not None
@@ -766,7 +772,9 @@ class Queues:
     ) -> Server | None:
         if plan is not None and self.gangs.passes(plan, job, self.shares.now_s):
             plan = None
-        if plan is None and line in self._open and not self._may_keep and is_plain(job):
+        have_room = self._roomy is self.hosts
+        is_simple = have_room and plan is None and not self._may_keep and is_plain(job)
+        if is_simple and line in self._open:
             return self._open[line].best(rng)
         need = job.slots
         if job.array and not self._keeps:  # it may be given ahead of free slots
@@ -774,7 +782,7 @@ class Queues:
             servers_by_host = list(takes)
         else:
             servers_by_host = self._with_room(line, need)
-        if job.only or job.barred:
+        if job.only or job.barred or not have_room:
             servers_by_host = [server for server in servers_by_host if server.suits(job)]
         if job.needs:
             servers_by_host = [server for server in servers_by_host if server.has_for(job)]
@@ -810,6 +818,6 @@ class Queues:
         return any(server.suits(head.kind) for head in heads)
 
 
-def serves(host: HostSlots) -> tuple[int, tuple[int, ...], bool, Facts]:
+def serves(host: HostSlots) -> tuple[int, tuple[int, ...], bool, Facts, bool]:
     """Returns what determines which jobs the host could ever take."""
-    return host.slots, host.tiers, host.holds_gangs, offer(host.facts)
+    return host.slots, host.tiers, host.holds_gangs, offer(host.facts), not host.no_room

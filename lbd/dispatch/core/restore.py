@@ -50,6 +50,7 @@ def queued_job(
         at_once=row.at_once,
         needs=read_needs_text(row.needs),
         command_line=line_of(row.command),
+        spooled=row.spooled,
     )
 
 

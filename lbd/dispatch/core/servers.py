@@ -118,8 +118,10 @@ class Server:
         return job.slots == 1 and not job.gang and self.suits(job) and self.has_for(job)
 
     def suits(self, job: QueuedJob) -> bool:
-        """Whether the job could ever run on this host."""
+        """Whether the job could run on this host, once others have ended."""
         if self.host is None or self.slots < job.slots or (job.gang and not self.host.holds_gangs):
+            return False
+        if job.spooled and self.host.no_room:
             return False
         return job.may_go_to(self.host.name) and (not job.needs or self.could_have(job))
 

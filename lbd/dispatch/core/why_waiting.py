@@ -248,6 +248,8 @@ def _obstacle(life: Lifecycle, live: Live, place: Place | None, now_s: float) ->
             return f"it needs {slots} slots on {only}, which has {queues.hosts[only].slots}"
         if slots > largest:
             why = f"it needs {slots} slots on one host; the largest host has {largest}"
+        elif only is not None and live.job.spooled and (full := life.hosts.no_room(only)):
+            why = refused_for_now(only, full)
         elif only in live.barred_now:
             why = refused_for_now(only, dict(live.refusals).get(only, ""))
         elif live.job.barred.issuperset(queues.hosts) and not (live.refusals or live.barred_now):
@@ -293,15 +295,19 @@ def _excluded(live: Live, hosts: Mapping[HostId, Server]) -> str:
     return f"; {barred}" if barred else ""
 
 
-def _barred(live: Live, hosts: Iterable[HostId]) -> str:
-    """Returns the hosts that the job is barred from, and why."""
+def _barred(live: Live, hosts: Mapping[HostId, Server]) -> str:
+    """Returns the hosts that the job cannot go to now, and why."""
     refusals = dict(live.refusals)
 
     def why(host: HostId) -> str:
         otherwise = "refused for now" if host in live.barred_now else f"excluded ({_by_whom(live)})"
         return refusals.get(host) or otherwise
 
-    return _by_reason((host, why(host)) for host in live.job.barred.intersection(hosts))
+    barred = {host: why(host) for host in live.job.barred.intersection(hosts)}
+    if live.job.spooled:
+        there = [one.host for one in hosts.values() if one.host is not None]
+        barred |= {one.name: one.no_room for one in there if one.no_room}
+    return _by_reason(barred.items())
 
 
 def _away(life: Lifecycle, job: QueuedJob) -> Iterable[tuple[str, str]]:

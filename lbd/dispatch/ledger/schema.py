@@ -137,5 +137,7 @@ STEPS: tuple[str, ...] = (
     ALTER TABLE jobs ADD COLUMN foretold_high_s REAL;
     CREATE INDEX jobs_foretold ON jobs (id) WHERE predicted_s IS NOT NULL;
     """,
+    # Whether its jobs print to their host's disk of outputs (0: to files of their own, or nothing).
+    "ALTER TABLE submissions ADD COLUMN spooled INTEGER NOT NULL DEFAULT 1;",
 )
 VERSION = len(STEPS)

@@ -21,6 +21,7 @@ from lbd.dispatch.ledger.store import GROUP_MAX, Request, Store, pieces, settle,
 from lbd.dispatch.ledger.work import Ask, MakeWork, Over, Result, Row, Work, advance
 from lbd.errors import ConfigError
 from lbd.model import ENDED_NAMES
+from lbd.process.disk_space import is_full
 from lbd.process.own_directory import FULL
 from lbd.process.steady_threads import SteadyThreads
 from lbd.process.units import why_not_written
@@ -67,7 +68,8 @@ class SqliteLedger(Store):
             raise ConfigError(f"dispatch.store {path}: {why}") from problem
         except sqlite3.Error as problem:
             if may_pass(problem):
-                why = no_space(path) if is_full(path) else f"dispatch.store {path}: {problem}"
+                has_room = not is_full(path.parent, LEAST_BYTES)
+                why = f"dispatch.store {path}: {problem}" if has_room else no_space(path)
                 raise LedgerTrouble(why, passes=True) from problem
             raise ConfigError(f"dispatch.store {path}: {problem}") from problem
         self._reading = SteadyThreads(1, "ledger-reader")
@@ -224,14 +226,6 @@ def may_pass(problem: sqlite3.Error) -> bool:
     which SQLite has no other word than for a broken one."""
     primary = getattr(problem, "sqlite_errorcode", 0) & 0xFF
     return primary in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
-
-
-def is_full(path: Path) -> bool:
-    try:
-        found = os.statvfs(path.parent)
-    except OSError:
-        return False
-    return found.f_bavail * found.f_frsize < LEAST_BYTES
 
 
 def no_space(path: Path) -> str:

@@ -54,7 +54,7 @@ WITH_USERS = "JOIN submissions s ON s.id = j.submission"
 SUBMISSION_COLUMNS = """
     id, "user", origin, name, length(command), slots, may_restart, only_host, slots_most, priority,
     uid, target, deadline, gang, limit_s, parallelism, sigma, work_s, first_job, jobs, indexes,
-    at_once, run_after, not_before, needs FROM submissions
+    at_once, run_after, not_before, needs, spooled FROM submissions
 """
 COMMAND_BYTES, FIRST_JOB = 4, 18  # their positions in these columns
 VALUES_MAX = 500  # in one statement
@@ -156,14 +156,15 @@ def insert_submission(sent: Submission, first: int) -> Work[int]:
         'INSERT INTO submissions ("user", origin, name, command, spec, slots, may_restart,'
         " only_host, idempotency_key, first_job, jobs, slots_most, priority, uid, target, deadline,"
         " gang, limit_s, parallelism, sigma, work_s, indexes, at_once, run_after, not_before,"
-        " needs, size_bytes)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-        " RETURNING id",
+        " needs, spooled, size_bytes)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,"
+        " ?, ?) RETURNING id",
         (sent.user, sent.origin, sent.name, sent.command, sent.spec, sent.slots,
          int(sent.may_restart), sent.only, sent.key, first, sent.count,
          sent.slots_most, sent.priority, sent.uid, sent.target, sent.deadline, sent.gang,
          sent.limit_s, *(sent.speedup or (None, None)), sent.work_s, runs_text(sent.runs),
-         sent.at_once, sent.after, sent.not_before, sent.needs, sent.size_bytes),
+         sent.at_once, sent.after, sent.not_before, sent.needs, int(sent.spooled),
+         sent.size_bytes),
     )  # fmt: skip
     return whole(rows[0][0])
 
@@ -670,15 +671,16 @@ def jobs_of(
         if (shared := known.get(row[1])) is None:
             continue
         _, user, origin, name, _, slots, may_restart, only, slots_most, priority, *others = shared
-        uid, target, deadline, gang, limit_s, *speedup_and_array, after, not_before, needs = others
+        uid, target, deadline, gang, limit_s, *most_of_them, spooled = others
+        *speedup_and_array, after, not_before, needs = most_of_them
         number, submission, barred, *most_of_it, met, wait_s, low_s, high_s = row
         *middle, held, requeued, predicted_s, still_s, since = most_of_it
         own = bool(may_restart), only, names_in(str(barred)), *middle
         values = (
             number, submission, user, origin, name, commands.get(submission, b""), slots, *own,
             slots_most, held, priority, requeued, uid, target, deadline, gang, limit_s,
-            predicted_s, *speedup_and_array, needs, still_s, since, after, not_before, bool(met),
-            wait_s, low_s, high_s,
+            predicted_s, *speedup_and_array, needs, bool(spooled), still_s, since, after,
+            not_before, bool(met), wait_s, low_s, high_s,
         )  # fmt: skip
         job = JobRow(*values)  # type: ignore[arg-type]  # `fault_of` looks
         if fault := fault_of(job, values):

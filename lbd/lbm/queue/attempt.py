@@ -192,13 +192,13 @@ class Attempt(Performer):
 
     async def _dry_start(self) -> e.NotStarted | None:
         """Runs before any of its gang begins: what one host forbids stops them all."""
-        path, host = self.files.path if self.files else b"", self.host.config.host.name
+        path = self.files.path if self.files else b""
         order = make_order(self.request, self.admitted.run_as, self.host.rules.config, path)
         order.job = self.id
         refused = await dry_start(self.host.link, self.request, order, DRY_START_S)
         if self.execution.phase is not Phase.HELD:
             return None  # asked to end meanwhile
-        if full := no_room(self.start, self.request, host, self._client.spool):
+        if full := no_room(self.start, self.request, self._client.spool):
             return full
         if refused is not None:
             return replace(refused, phase=phase_of(refused.phase))
@@ -209,7 +209,7 @@ class Attempt(Performer):
         descriptors: list[int] = []
         link, run_as, spool = self.host.link, self.admitted.run_as, self._client.spool
         name = self.host.config.host.name
-        if not self.gang_hosts and (full := no_room(self.start, self.request, name, spool)):
+        if not self.gang_hosts and (full := no_room(self.start, self.request, spool)):
             return full  # a gang has looked before any of it began
         try:
             config, path = self.host.rules.config, self.files.path if self.files else None

@@ -16,24 +16,20 @@ from lbd.lbm.queue.input_file import input_of
 from lbd.lbm.queue.own_files import EXIT_CANNOT_OPEN, own_files, why_not_opened
 from lbd.lbm.queue.spool import Spool
 from lbd.net.gen import dispatch_pb2, lbm_pb2
-
-IN, OUT, ERR = 1, 2, 4  # bits of `closed_fds`
+from lbd.net.spooled_output import ERR, IN, OUT, is_spooled
 
 
 def no_room(
-    start: dispatch_pb2.Start, request: lbm_pb2.RunRequest, host: str, spool: Spool
+    start: dispatch_pb2.Start, request: lbm_pb2.RunRequest, spool: Spool
 ) -> e.NotStarted | None:
     """Returns why the attempt cannot begin now; None if there is room, or it prints nothing here,
     but to files of its own."""
-    output, error = own_files(start, host)
-    closed = request.closed_fds
-    is_spooled = not output and not (closed & OUT and (error or closed & ERR))
-    return lacks_room(spool) if is_spooled and spool.is_full() else None
+    is_full = is_spooled(start.spec, request) and spool.is_full()
+    return lacks_room(spool) if is_full else None
 
 
 def lacks_room(spool: Spool) -> e.NotStarted:
-    why = f"no room for its output: the disk of {spool.root} is full"
-    return e.NotStarted(why, "stage", errno.ENOSPC)
+    return e.NotStarted(spool.why_full, "stage", errno.ENOSPC)
 
 
 def refused_for(trouble: LbdError | OSError, spool: Spool, *, in_gang: bool) -> e.NotStarted:

@@ -44,6 +44,7 @@ from lbd.lbm.queue.spool_room import SpoolCare
 from lbd.local.rate_limit import TimeShares
 from lbd.model import STOPPED, Closed, JobId
 from lbd.net.gen import dispatch_pb2 as pb
+from lbd.net.spooled_output import NO_ROOM_CHARS
 from lbd.process.boot_clock import clock_s
 from lbd.process.job_log import JobLog
 from lbd.text.closed_words import WORDS
@@ -102,8 +103,7 @@ class DispatcherLine:
     ) -> None:
         """`beside`: runs as long as this object does."""
         self._beside = beside
-        self._host = host
-        self._client = client
+        self._host, self._client = host, client
         client.spools.own_logs = partial(output_of, self)
         self._held: dict[Key, Held] = {}
         self._lease_watch = LeaseWatch(lambda: [held.attempt for held in self._held.values()])
@@ -116,7 +116,7 @@ class DispatcherLine:
         self._others = OthersUse(host.slots, self._names)
         self._waking: asyncio.TimerHandle | None = None
         self._settling: asyncio.TimerHandle | None = None
-        self._load, self._ceiling = 0.0, host.config.dispatch.load_ceiling
+        self._load, self._is_full = 0.0, False  # `_is_full`: the spool's disk, as last told
         self._closed: Closed | None = None  # drained, or closed by the owner's rules
         self._ending = False
         self.summary: Json | None = None  # of the queue, for `lbctl status`
@@ -189,7 +189,7 @@ class DispatcherLine:
 
     def _heartbeat(self) -> pb.Heartbeat:
         total, ahead, leases, now_s = self._host.slots.total, self._ahead, self._leases, clock_s()
-        used = self._others.note()
+        used, self._is_full = self._others.note(), self.spool.is_full()
         ahead.reported = ahead.depth(total)
         closed = Closed.STOPPING if self._ending else self._closed
         keeper = claim(self._host.link, self._names)
@@ -214,6 +214,7 @@ class DispatcherLine:
             rules=self._host.rules.rules.number,
             hog=used.hog,
             beside_hog=used.beside_hog,
+            no_room=self.spool.why_full[:NO_ROOM_CHARS] if self._is_full else "",
         )
 
     def _hear(self, down: pb.WorkDown) -> None:
@@ -276,7 +277,7 @@ class DispatcherLine:
             self._leases.drop(key)
             learn(self._ahead, held.attempt, report)
         self._pending.add(report)
-        if report.phase == "slot" or self._ahead.has_changed(self._host.slots.total):
+        if report.phase in ("slot", "stage") or self._ahead.has_changed(self._host.slots.total):
             self._heartbeat_wanted = True
         # While other attempts wait here for the slot, the report of an end may wait for more of
         # them, and a command as short as LINGER_S is reported in one message.
@@ -348,10 +349,10 @@ class DispatcherLine:
             self._wake.set()
 
     def load_is(self, load: object, closed: Closed | None) -> None:
-        was_over, ceiling = self._load > self._ceiling, self._ceiling
-        self._load = float(load) if isinstance(load, int | float) else 0.0
-        if closed is not self._closed or (self._load > ceiling) != was_over:
-            self._closed = closed
+        ceiling = self._host.config.dispatch.load_ceiling
+        before = self._load > ceiling, self._is_full, self._closed
+        self._load, self._closed = float(load) if isinstance(load, int | float) else 0.0, closed
+        if (self._load > ceiling, self.spool.is_full(), closed) != before:
             self._heartbeat_wanted = True
             self._wake.set()
 

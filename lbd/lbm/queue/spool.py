@@ -231,6 +231,11 @@ class Spool:
     def is_full(self) -> bool:
         return is_full(self.root)
 
+    @property
+    def why_full(self) -> str:
+        """Why nothing begins that would print here while it is full."""
+        return f"no room for its output: the disk of {self.root} is full"
+
     def mark_cut(self, job: str, attempt: int) -> None:
         """Marks an attempt that printed while the disk was full. Not for the event loop."""
         for name in STREAMS:

@@ -187,6 +187,7 @@ class QueueAnswers:
             "closed": reply.closed,
             "in_file": reply.in_file,
             "full": one_line(reply.full, FULL_CHARS),
+            "no_room": {host: one_line(why, FULL_CHARS) for host, why in reply.no_room.items()},
             "tiers": {row.host: list(row.tiers) for row in reply.tiers},
         }
 

@@ -43,7 +43,7 @@ class Held(_message.Message):
     def __init__(self, job: _Optional[str] = ..., attempt: _Optional[int] = ..., stop_reason: _Optional[str] = ..., left_s: _Optional[float] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
-    __slots__ = ("number", "slots", "open_slots", "load", "drained", "held", "ahead", "holds_gangs", "features", "resources", "memory_for_jobs", "memory_given", "closed", "opens", "drain", "keeper", "said_s", "rules", "hog", "beside_hog")
+    __slots__ = ("number", "slots", "open_slots", "load", "drained", "held", "ahead", "holds_gangs", "features", "resources", "memory_for_jobs", "memory_given", "closed", "opens", "drain", "keeper", "said_s", "rules", "hog", "beside_hog", "no_room")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     SLOTS_FIELD_NUMBER: _ClassVar[int]
     OPEN_SLOTS_FIELD_NUMBER: _ClassVar[int]
@@ -64,6 +64,7 @@ class Heartbeat(_message.Message):
     RULES_FIELD_NUMBER: _ClassVar[int]
     HOG_FIELD_NUMBER: _ClassVar[int]
     BESIDE_HOG_FIELD_NUMBER: _ClassVar[int]
+    NO_ROOM_FIELD_NUMBER: _ClassVar[int]
     number: int
     slots: int
     open_slots: int
@@ -84,7 +85,8 @@ class Heartbeat(_message.Message):
     rules: int
     hog: str
     beside_hog: int
-    def __init__(self, number: _Optional[int] = ..., slots: _Optional[int] = ..., open_slots: _Optional[int] = ..., load: _Optional[float] = ..., drained: _Optional[bool] = ..., held: _Optional[_Iterable[_Union[Held, _Mapping]]] = ..., ahead: _Optional[int] = ..., holds_gangs: _Optional[bool] = ..., features: _Optional[str] = ..., resources: _Optional[str] = ..., memory_for_jobs: _Optional[int] = ..., memory_given: _Optional[int] = ..., closed: _Optional[int] = ..., opens: _Optional[float] = ..., drain: _Optional[str] = ..., keeper: _Optional[str] = ..., said_s: _Optional[float] = ..., rules: _Optional[int] = ..., hog: _Optional[str] = ..., beside_hog: _Optional[int] = ...) -> None: ...
+    no_room: str
+    def __init__(self, number: _Optional[int] = ..., slots: _Optional[int] = ..., open_slots: _Optional[int] = ..., load: _Optional[float] = ..., drained: _Optional[bool] = ..., held: _Optional[_Iterable[_Union[Held, _Mapping]]] = ..., ahead: _Optional[int] = ..., holds_gangs: _Optional[bool] = ..., features: _Optional[str] = ..., resources: _Optional[str] = ..., memory_for_jobs: _Optional[int] = ..., memory_given: _Optional[int] = ..., closed: _Optional[int] = ..., opens: _Optional[float] = ..., drain: _Optional[str] = ..., keeper: _Optional[str] = ..., said_s: _Optional[float] = ..., rules: _Optional[int] = ..., hog: _Optional[str] = ..., beside_hog: _Optional[int] = ..., no_room: _Optional[str] = ...) -> None: ...
 
 class AttemptReport(_message.Message):
     __slots__ = ("job", "attempt", "event", "cause", "exit_status", "signal", "cpu_s", "reason", "phase", "errno", "stop_reason", "evicted", "at_s", "wait_s")
@@ -724,7 +726,14 @@ class HostTiers(_message.Message):
     def __init__(self, host: _Optional[str] = ..., tiers: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class StatusInfo(_message.Message):
-    __slots__ = ("mode", "queued", "running", "tiers", "closed", "in_file", "full")
+    __slots__ = ("mode", "queued", "running", "tiers", "closed", "in_file", "full", "no_room")
+    class NoRoomEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     MODE_FIELD_NUMBER: _ClassVar[int]
     QUEUED_FIELD_NUMBER: _ClassVar[int]
     RUNNING_FIELD_NUMBER: _ClassVar[int]
@@ -732,6 +741,7 @@ class StatusInfo(_message.Message):
     CLOSED_FIELD_NUMBER: _ClassVar[int]
     IN_FILE_FIELD_NUMBER: _ClassVar[int]
     FULL_FIELD_NUMBER: _ClassVar[int]
+    NO_ROOM_FIELD_NUMBER: _ClassVar[int]
     mode: str
     queued: int
     running: int
@@ -739,7 +749,8 @@ class StatusInfo(_message.Message):
     closed: bool
     in_file: bool
     full: str
-    def __init__(self, mode: _Optional[str] = ..., queued: _Optional[int] = ..., running: _Optional[int] = ..., tiers: _Optional[_Iterable[_Union[HostTiers, _Mapping]]] = ..., closed: _Optional[bool] = ..., in_file: _Optional[bool] = ..., full: _Optional[str] = ...) -> None: ...
+    no_room: _containers.ScalarMap[str, str]
+    def __init__(self, mode: _Optional[str] = ..., queued: _Optional[int] = ..., running: _Optional[int] = ..., tiers: _Optional[_Iterable[_Union[HostTiers, _Mapping]]] = ..., closed: _Optional[bool] = ..., in_file: _Optional[bool] = ..., full: _Optional[str] = ..., no_room: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class TagsAsked(_message.Message):
     __slots__ = ()

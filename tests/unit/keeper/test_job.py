@@ -1,7 +1,9 @@
 """A job as the keeper sees it."""
 
 import os
+import signal
 import subprocess
+import sys
 
 import pytest
 
@@ -52,3 +54,18 @@ def test_an_invalid_signal_reaches_nobody(number):
     running = job.Running(os.getpid(), "", 0)
     running.signal(number)
     assert running.heard_signals == 0
+
+
+def test_what_a_leader_ignored_is_known_at_its_end():
+    """A ^C on its way to a command that ignores it would have done nothing, whenever it came."""
+    script = "import os, signal as s; [s.signal(n, s.SIG_IGN) for n in (s.SIGQUIT, s.SIGUSR1, 64)]"
+    leader = subprocess.Popen([sys.executable, "-c", script])
+    os.waitid(os.P_PID, leader.pid, os.WEXITED | os.WNOWAIT)
+    running = job.Running(leader.pid, "", 0)
+    running.signal(signal.SIGQUIT)
+    assert running.heard_signals == 0, "too late"
+    running.note_ignored()
+    assert running.ignored_signals == 1 << signal.SIGQUIT, "others are not typed"
+    leader.wait()
+    running.note_ignored()
+    assert running.ignored_signals == 0

@@ -1,0 +1,28 @@
+"""Where `lbd` and `lbctl` start.
+
+Importing a program takes longer than anything else it does. An interrupt meanwhile ends it as it
+ends any program, with no traceback; once imported, the program says itself how it ends.
+"""
+
+import _signal  # type: ignore[import-not-found]  # `signal` without its enums
+from importlib import import_module
+
+
+def lbd() -> int:
+    return run("lbd.cli.main")
+
+
+def lbctl() -> int:
+    return run("lbd.cli.lbctl")
+
+
+def run(module: str) -> int:
+    """Imports a program and runs it. Returns its exit status."""
+    is_heeded = _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler  # not ignored
+    if is_heeded:
+        _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+    program = import_module(module)
+    if is_heeded:
+        _signal.signal(_signal.SIGINT, _signal.default_int_handler)
+    status: int = program.main()
+    return status
