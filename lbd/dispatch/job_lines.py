@@ -24,7 +24,7 @@ def say(life: Lifecycle, actions: Iterable[Action]) -> None:
         match action:
             case Begin(job, attempt, host):
                 shown = f"{action.array}_{action.array_index}" if action.array else job
-                job_log.debug(shown, "attempt %d sent to %s", attempt, host)
+                job_log.debug(shown, "attempt %d goes to %s", attempt, host)
             case Changed():
                 say_change = job_log.news if action.fate in NEWS else job_log.debug
                 say_change(action.shown or action.job, "%s", change_phrase(action))

@@ -49,7 +49,7 @@ def test_every_daemon_that_handled_a_job_has_its_line(lab):
     of_array = {one["job"] for one in who_knows(lab, "h1", array)[1]}
     assert of_array == {array, f"{array}_1", f"{array}_2"}
     shown = lab.run("h1", "lbctl", "logs", "--daemons", array, check=True).stdout.splitlines()
-    assert any(f" dispatcher debug: job {array}_1: attempt 1 sent to " in line for line in shown)
+    assert any(f" dispatcher debug: job {array}_1: attempt 1 goes to " in line for line in shown)
 
 
 @pytest.mark.root

@@ -458,7 +458,7 @@ class Lifecycle:
         live = self.leased.get(job)
         if live is None or live.lease is None or live.lease.attempt != attempt or live.stop_reason:
             return False
-        live.lease.renew(now_s, self.terms.waited_s)
+        live.lease.until_s, live.lease.renewed_s = now_s + self.terms.waited_s, now_s
         live.lease.sent = self.hosts.contact(live.lease.host)
         return True
 
@@ -570,8 +570,9 @@ class Lifecycle:
 
     def has_longer_leases(self, now_s: float) -> bool:
         """Whether an attempt may have a longer lease than those that are granted now."""
+        leases = [live.lease for live in self.leased.values() if live.lease]
         until_s = now_s + self.terms.waited_s
-        return any(live.lease and live.lease.until_s > until_s for live in self.leased.values())
+        return any(until_s < lease.until_s < math.inf for lease in leases)
 
     def tick(self, now_s: float, rng: Random) -> list[Action]:
         """Handles expired leases and hosts whose back-off is over."""
@@ -625,7 +626,7 @@ class Lifecycle:
         for start in starts:
             live = self.leased[start.job.id] = self.jobs.out_of_backlog(start.job)
             hosts = gangs.get(start.job.array, ())
-            actions.append(next_attempt(live, start, now_s, self.terms.waited_s, hosts))
+            actions.append(next_attempt(live, start, now_s, hosts))
         return actions
 
     def _let_go(self, live: Live) -> None:

@@ -63,7 +63,7 @@ class Lease:
     attempt: int
     host: HostId
     tier: int
-    until_s: float
+    until_s: float  # infinite until it is sent
     begun: bool = False
     slots: int = 1
     cutoff_s: float | None = None  # with which it was started
@@ -268,14 +268,14 @@ Action = Record | Signal | Settle | Release
 
 
 def next_attempt(
-    live: Live, start: Start, now_s: float, waited_s: float, gang_hosts: tuple[HostId, ...] = ()
+    live: Live, start: Start, now_s: float, gang_hosts: tuple[HostId, ...] = ()
 ) -> Begin:
-    """Creates the next attempt, already leased."""
+    """Creates the next attempt, already leased. Before it is sent no host can have it, and it may
+    be long until it is on disk, so the time of its lease begins when it is sent."""
     job, host, tier, cutoff_s, slots = start
     number = live.attempt + 1
     live.job, live.attempt, live.ran_tier = job, number, tier
-    until_s = now_s + waited_s
-    live.lease = Lease(number, host, tier, until_s, False, slots, cutoff_s, None, now_s)
+    live.lease = Lease(number, host, tier, math.inf, False, slots, cutoff_s, None, now_s)
     own = job.submission, job.array_index, live.requeued
     return Begin(job.id, number, host, tier, cutoff_s, slots, *own, gang_hosts, job.array)
 

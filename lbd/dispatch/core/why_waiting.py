@@ -74,7 +74,7 @@ def _silent(
 ) -> str:
     """Says that it is unknown whether its attempt still runs; "" while its host is heard from."""
     left_s, silent_s = lease.until_s - now_s, now_s - lease.renewed_s
-    if silent_s < share * life.terms.lease_s:
+    if silent_s < share * life.terms.lease_s or left_s == math.inf:  # not sent yet
         return ""
     then = "starts again" if live.job.may_restart else "is lost"
     if live.stop_reason == CANCEL:

@@ -256,6 +256,7 @@ class Account:
             assert row.job.may_restart or not row.ran
             row.attempt, row.host = one.attempt, one.host
             row.until_s = self.now_s + TERMS.waited_s
+            assert self.life.sending(one.job, one.attempt, self.now_s)
             assert self.used(one.host) <= max(usable[one.host], before.get(one.host, 0))
             assert bool(one.gang_hosts) == bool(row.job.gang)
         for array in {self.rows[one.job].job.array for one in begins} - {0}:

@@ -83,6 +83,29 @@ async def test_a_waiting_job_whose_end_is_not_on_disk_is_not_said_to_have_run(wo
     assert why_unrecorded([unexplained]) == job.reason, "`lbctl wait` says it"
 
 
+async def test_what_begins_while_nothing_can_be_written_is_not_lost(world, monkeypatch):
+    """On a disk full for longer than a lease, waiting jobs that may not restart ended as lost,
+    though no host had got them, and others were said to run perhaps."""
+    broken, writes = [True], SqliteLedger._write_group
+
+    def write_group(self, db, group):
+        if broken:
+            raise sqlite3.OperationalError("disk I/O error")
+        return writes(self, db, group)
+
+    await world.submit(asking(may_restart=False))
+    monkeypatch.setattr(SqliteLedger, "_write_group", write_group)
+    host = world.host("h1", slots=1)
+    later_s = clock_s() + 10 * world.dispatcher.life.terms.waited_s
+    world.dispatcher.carry(world.dispatcher.life.tick(later_s, world.dispatcher.rng))
+    (job,) = (await world.jobs()).jobs
+    assert (job.state, host.starts) == ("pending", [])
+    assert job.reason.startswith("it begins once the ledger can be written: ")
+    broken.clear()
+    await until(lambda: host.starts)
+    assert [start.attempt for start in host.starts] == [1]
+
+
 async def test_a_waiting_job_is_said_to_wait_for_room_before_a_write_has_failed(world):
     """It was said to be the next to begin, while the status said that none begins."""
     await world.submit(asking())

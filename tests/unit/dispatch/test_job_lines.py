@@ -58,7 +58,7 @@ def test_every_line_carries_the_id_that_users_know():
     ])  # fmt: skip
     lines, _ = RECENT.of(TASK.shown, time.time())
     assert [(line.job, line.text) for line in lines] == [
-        (TASK.shown, "attempt 1 sent to h3"),
+        (TASK.shown, "attempt 1 goes to h3"),
         (TASK.shown, "attempt 1 on h3 is sent signal 15"),
         (TASK.shown, "attempt 1 on h3 is asked to end (cancel)"),
         (TASK.shown, "attempt 1 done"),

@@ -199,6 +199,8 @@ def test_a_lost_task_ends_all_if_they_may_not_restart():
 def test_a_task_that_was_only_held_may_start_again_even_if_it_may_not_restart():
     table = Table(lease_s=10.0)
     begins = table.gang(2, may_restart=False)
+    for begin in begins:
+        table.life.sending(begin.job, 1, table.now_s)
     table.ready(begins[0])
     table.now_s = table.life.terms.waited_s
     table.life.heartbeat(begins[0].host, [(begins[0].job, 1)], table.now_s)

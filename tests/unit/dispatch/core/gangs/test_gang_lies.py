@@ -106,6 +106,7 @@ class History:
                     once = one.host != LIAR and self.runs_once[job]
                     assert not (once and any(place.has_run for place in before))
                     self.places[job][attempt] = Place(one)
+                    self.table.life.sending(job, attempt, self.table.now_s)
                 case Signal(job, attempt) if attempt in self.places[job]:
                     self.places[job][attempt].stop = one.stop_reason or "?"
                 case Release(job, attempt):
