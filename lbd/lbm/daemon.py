@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import grpc
-import grpc.aio
 
 from lbd.config.schema import Config
 from lbd.errors import ConfigError
@@ -97,7 +96,7 @@ class Lbm:
         self._as_user = AsUser(self._link, look_up_user)
         self._trust: Tls | transport.Plain | None = None
         self._peers: transport.Peers | None = None
-        self._server: grpc.aio.Server | None = None
+        self._server: transport.Server | None = None
         self._attempts: DispatcherLine | None = None
         self._host = InboundContext(
             config=config,
@@ -267,7 +266,7 @@ class Lbm:
 
     async def _close_down(self) -> None:
         if self._server is not None:
-            await self._server.stop(grace=None)
+            await self._server.stop(None)
         await self._keeper.end()
         await self._host.workdirs.close()
         if self._home.streams is not None:

@@ -129,7 +129,7 @@ class LimNetwork:
         # checks settings that other hosts pass on
         self.vet: Callable[[Message], Message] = unguarded
         self._encoder = Encoder()
-        self._server: grpc.aio.Server | None = None
+        self._server: transport.Server | None = None
 
     async def serve(
         self,
@@ -225,5 +225,5 @@ class LimNetwork:
 
     async def close(self) -> None:
         if self._server is not None:
-            await self._server.stop(grace=None)
+            await self._server.stop(None)
         await self.peers.close()

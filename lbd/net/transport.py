@@ -31,7 +31,7 @@ from lbd.model import target_of
 from lbd.net import call_watch
 from lbd.net import release as wire
 from lbd.net.call_watch import CallWatch
-from lbd.net.connection_share import ConnectionShares
+from lbd.net.connection_share import ConnectionShares, connections_to, descriptors, reset
 from lbd.net.guarded_calls import CALLS_MAX, GuardedCalls
 from lbd.net.listeners import count_listeners
 from lbd.net.neighbours import NeighbourCheck, Skewed, ignore
@@ -47,6 +47,8 @@ KEY_HEADER = "lbd-key"
 HOST_HEADER = "lbd-host"
 MIB = 1 << 20
 NOBODY = "who is no host"
+WRITING_S = 0.5  # a server that stops writes no longer than this to a peer that does not read
+RESET_EVERY_S = 0.1  # until it has ended: a handshake may have come to its end meanwhile
 CONNECTIONS_MAX = 2048  # beyond that, connections are closed before any byte of them is read
 HANDSHAKE_MS = 10_000  # for TLS and the start of HTTP/2; gRPC's default is 2 min
 RETIRED_S = 10 * 365.25 * 86400  # how long a retired channel waits for its last call to end
@@ -310,6 +312,37 @@ class Peers:
         await asyncio.gather(*self._closing, return_exceptions=True)
 
 
+class Server:
+    """A gRPC server that is bound to its port.
+
+    gRPC closes a connection only after what it is writing there, which takes as long as the peer
+    likes: one that reads too slowly would keep us from ending, and from serving anew."""
+
+    def __init__(self, server: grpc.aio.Server, place: tuple[str, int]) -> None:
+        self._server = server
+        self.place = place
+
+    async def start(self) -> None:
+        await self._server.start()
+
+    async def stop(self, grace_s: float | None) -> None:
+        """Closes the port, and its connections once their calls have ended, at the latest after
+        `grace_s` and a moment for what is being written."""
+        resets = asyncio.create_task(self._reset_all((grace_s or 0.0) + WRITING_S), name="reset")
+        try:
+            await self._server.stop(grace_s)
+        finally:
+            resets.cancel()
+
+    async def _reset_all(self, later_s: float) -> None:
+        """Resets the connections that are left after that time, until cancelled."""
+        while True:
+            await asyncio.sleep(later_s)
+            for sock, _ in connections_to(*self.place, descriptors()):
+                reset(sock)
+            later_s = RESET_EVERY_S
+
+
 def bind(
     address: str,
     port: int,
@@ -318,7 +351,7 @@ def bind(
     handlers: list[grpc.GenericRpcHandler],
     server_options: Options,
     skewed: Skewed = ignore,
-) -> grpc.aio.Server:
+) -> Server:
     """Returns a server bound to its port, not started. Raises NoAddress if the port is not
     available."""
     own_name = dict(trust.metadata).get(HOST_HEADER, "")
@@ -336,6 +369,7 @@ def bind(
     # another process bound it at the same moment
     if bound == 0 or count_listeners(packed, bound) > 1:
         raise NoAddress(f"cannot listen on {where}: in use, or not an address of this host")
-    ConnectionShares(server, (address, bound), CONNECTIONS_MAX)
-    CallWatch(server, (address, bound), calls.taken, calls.read_bytes)
-    return server
+    place = (address, bound)
+    ConnectionShares(server, place, CONNECTIONS_MAX)
+    CallWatch(server, place, calls.taken, calls.read_bytes)
+    return Server(server, place)

@@ -42,7 +42,7 @@ class Refusing(grpc.GenericRpcHandler):
 class WaitingQueue:
     def __init__(self, trust: Trust, cuts: set[str]) -> None:
         self._trust, self._cuts = trust, cuts
-        self._server: grpc.aio.Server | None = None
+        self._server: transport.Server | None = None
         self._why = ""
         self._where: Where | None = None
 

@@ -6,6 +6,8 @@ whom it may speak here ([admission] origins), everybody's only if admin.hosts he
 otherwise those of the jobs that it submitted itself.
 """
 
+import itertools
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict
 from typing import TypeVar
@@ -16,9 +18,10 @@ from lbd.lbm.outbound.context import OutboundContext
 from lbd.lbm.owner.accounts import user_name
 from lbd.lbm.owner.rules import InForce
 from lbd.lbm.session.job_records import ID_CHARS_MAX, ended_record, has_times, is_past_of, job_json
+from lbd.lbm.session.request import CPU_S_MAX, SLOTS_MAX
 from lbd.lbm.usage.gaps import KEPT, Gap
-from lbd.lbm.usage.measures import STEPS_MAX, Measure, measure_of_row
-from lbd.lbm.usage.record import Usage
+from lbd.lbm.usage.measures import SIZE_S_MIN, STEPS_MAX, Measure, measure_of_row
+from lbd.lbm.usage.record import TEXT_CHARACTERS, Usage
 from lbd.lbm.usage.store import PastJobs
 from lbd.local.admins import Admins
 from lbd.local.caller import Caller
@@ -40,6 +43,10 @@ PEER_S = 3.0
 UNIX_S_MAX = 1e11
 COUNT_MAX = 1 << 53
 FIGURE_MAX = 1e60
+RECORDED_MAX = 100_000_000  # the most that stats.max_rows may be
+CLOCK_OFF_S = 3600.0  # by which another host's clock may be ahead of ours
+NO_NUMBERS = "its figures are not numbers"
+IMPOSSIBLE = "its figures cannot be"
 KINDS = {"by_command": "command", "by_user": "user", "by_host": "host"}
 
 Asked = TypeVar("Asked", pb.StatsRequest, pb.HistoryRequest, pb.PastRequest)
@@ -74,7 +81,7 @@ class UsageAnswers:
         stats = await self._of(host, self.stats, "Stats", asked, pb.StatsReply)
         if stats.until != until:
             raise PeerError("its lbd is of an earlier release, without --until")
-        return stats_json(stats, user)
+        return stats_json(stats, user, time.time())
 
     # For this host's users, and for another host that asks
 
@@ -153,7 +160,7 @@ class UsageAnswers:
             "withheld": one_line(reply.withheld),
             "gaps": gaps_json(reply.gaps),
             "goes_by_ids": reply.goes_by_ids,
-            "record_since": finite(reply.record_since) or None,
+            "record_since": begun_s(reply.record_since, time.time()),
         }
 
     @property
@@ -244,12 +251,17 @@ def figures(measure: Measure, key: str = "") -> pb.Figures:
     )
 
 
-def stats_json(reply: pb.StatsReply, user: str) -> Json:
+def stats_json(reply: pb.StatsReply, user: str, now_s: float) -> Json:
     """`user`: the only one whose jobs count. Raises PeerError if it is invalid."""
+    groups = {kind: getattr(reply, kind)[:ROWS_MAX] for kind in KINDS}
+    for figure in (reply.all, *itertools.chain(*groups.values())):
+        check_possible(figure, now_s)
+    if any(sum(row.jobs for row in rows) > reply.all.jobs for rows in groups.values()):
+        raise PeerError(IMPOSSIBLE)
     return {
         "all": figures_row(reply.all),
-        **{kind: [figures_row(row) for row in getattr(reply, kind)[:ROWS_MAX]] for kind in KINDS},
-        "record_since": finite(reply.record_since) or None,
+        **{kind: [figures_row(row) for row in rows] for kind, rows in groups.items()},
+        "record_since": begun_s(reply.record_since, now_s),
         "algorithms": [
             {"since": finite(one.since), "algorithm": one_line(one.name)}
             for one in reply.algorithms[:ALGORITHMS_MAX]
@@ -270,27 +282,45 @@ def gaps_json(gaps: Sequence[pb.Gap]) -> list[Json]:
     found: list[Json] = []
     for gap in gaps[:GAPS_MAX]:
         if not 0.0 <= gap.since <= gap.until <= UNIX_S_MAX:
-            raise PeerError("its figures are not numbers")
+            raise PeerError(NO_NUMBERS)
         times: Json = {"since": gap.since, "until": gap.until}
         found.append({"commands": counted(gap.commands), **times, "not_yet": gap.not_yet})
     return found
 
 
+def check_possible(figure: pb.Figures, now_s: float) -> None:
+    """Checks that a host's jobs can have these figures. Raises PeerError."""
+    longest_s = now_s + CLOCK_OFF_S  # since 1970
+    slowest = longest_s / SIZE_S_MIN
+    samples = (figure.response, longest_s), (figure.waiting, longest_s), (figure.slowdown, slowest)
+    counts = (figure.failed, figure.moved, figure.wrong, *(one.count for one, _ in samples))
+    is_possible = (
+        max(counts) <= figure.jobs <= RECORDED_MAX
+        and len(figure.key) <= TEXT_CHARACTERS
+        and 0.0 <= figure.cpu_s <= figure.jobs * CPU_S_MAX
+        and 0.0 <= figure.slot_s <= figure.jobs * longest_s * SLOTS_MAX
+        and all(0.0 <= one.total <= one.count * most for one, most in samples)
+        and all(0.0 <= one.squares <= one.count * most**2 for one, most in samples)
+        and all(sum(one.steps.values()) <= one.count for one, _ in samples)
+    )
+    if not is_possible:
+        raise PeerError(IMPOSSIBLE)
+
+
+def begun_s(record_since: float, now_s: float) -> float | None:
+    """Returns since when a host's record is complete, None if it does not say or cannot know."""
+    return record_since if 0.0 < record_since <= now_s + CLOCK_OFF_S else None
+
+
 def figures_row(figure: pb.Figures) -> list[object]:
     """A row that `measures.measure_of_row` can read: otherwise one host's answer would spoil the
     whole statistics. Raises PeerError."""
-    sums = [
-        part
-        for moments in (figure.response, figure.waiting, figure.slowdown)
-        for part in (counted(moments.count), finite(moments.total), finite(moments.squares))
-    ]
-    counts = map(counted, (figure.jobs, figure.failed, figure.moved, figure.wrong))
-    steps = [
-        [[step, counted(moments.steps[step])] for step in moments.steps][:STEPS_MAX]
-        for moments in (figure.response, figure.waiting, figure.slowdown)
-    ]
-    row: list[object] = [one_line(figure.key), *counts, finite(figure.cpu_s), *sums, *steps]
-    row.append(finite(figure.slot_s) if figure.HasField("slot_s") else None)
+    samples = figure.response, figure.waiting, figure.slowdown
+    sums = [part for one in samples for part in (one.count, one.total, one.squares)]
+    steps = [[list(pair) for pair in one.steps.items()][:STEPS_MAX] for one in samples]
+    counts = (figure.jobs, figure.failed, figure.moved, figure.wrong)
+    row: list[object] = [one_line(figure.key), *counts, figure.cpu_s, *sums, *steps]
+    row.append(figure.slot_s if figure.HasField("slot_s") else None)
     measure_of_row(row)
     return row
 
@@ -298,14 +328,14 @@ def figures_row(figure: pb.Figures) -> list[object]:
 def finite(value: float) -> float:
     """Raises PeerError, also for a number whose square would not be finite."""
     if not abs(value) <= FIGURE_MAX:
-        raise PeerError("its figures are not numbers")
+        raise PeerError(NO_NUMBERS)
     return value
 
 
 def counted(value: int) -> int:
     """Raises PeerError."""
     if value > COUNT_MAX:
-        raise PeerError("its figures are not numbers")
+        raise PeerError(NO_NUMBERS)
     return value
 
 

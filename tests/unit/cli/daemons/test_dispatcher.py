@@ -176,7 +176,7 @@ async def test_one_that_waits_for_its_ledger_is_in_trouble_and_tells_hosts_the_c
 async def test_a_full_disk_passes(tmp_path, monkeypatch, number):
     """A dispatcher that ended for it was not started again when there was room."""
     monkeypatch.setattr(leadership, "RETRY_S", 0.01)
-    monkeypatch.setattr(sqlite, "is_full", lambda _path: True)
+    monkeypatch.setattr(sqlite, "is_full", lambda *_given: True)
 
     def full(*_given):
         problem = sqlite3.OperationalError("of the disk")

@@ -49,27 +49,56 @@ async def test_a_host_asks_for_no_page_after_a_job_that_cannot_be():
         await answers.history(pb.HistoryRequest(after=(1 << 64) - 1))
 
 
+NOW = time.time()
+ONE = pb.Sums(count=1, total=2.0, squares=4.0, steps={7: 1})
+
+
+def figures(**more):
+    return pb.Figures(**{"jobs": 1, "cpu_s": 1.0, "response": ONE, "slot_s": 2.0} | more)
+
+
 @pytest.mark.parametrize(
     "lie",
     [
-        pb.Figures(jobs=1 << 60),
-        pb.Figures(cpu_s=math.nan),
-        pb.Figures(cpu_s=1e308),
-        pb.Figures(waiting=pb.Sums(count=1 << 60)),
-        pb.Figures(waiting=pb.Sums(squares=-1e308)),
-        pb.Figures(slowdown=pb.Sums(steps={1 << 30: 1})),
-        pb.Figures(slowdown=pb.Sums(steps={1: 1 << 60})),
-        pb.Figures(slowdown=pb.Sums(steps={1: 0})),
+        figures(jobs=1 << 60),
+        figures(failed=2),
+        figures(cpu_s=math.nan),
+        figures(cpu_s=-1.0),
+        figures(cpu_s=1e30),
+        figures(slot_s=1e30),
+        figures(response=pb.Sums(count=1, total=1e10)),
+        figures(waiting=pb.Sums(count=2)),
+        figures(waiting=pb.Sums(count=1, total=-1.0)),
+        figures(waiting=pb.Sums(count=1, squares=1e60)),
+        figures(slowdown=pb.Sums(count=1, steps={1 << 30: 1})),
+        figures(slowdown=pb.Sums(count=1, steps={1: 2})),
+        figures(slowdown=pb.Sums(count=1, steps={1: 0})),
+        figures(key="x" * 256),
     ],
 )
 def test_figures_that_cannot_be_are_those_of_no_host(lie):
     """They would be added to the others', or break everybody's `lbctl stats`."""
-    with pytest.raises(PeerError, match=r"no figures|not numbers"):
-        stats_json(pb.StatsReply(by_user=[lie]), "")
+    for reply in (pb.StatsReply(all=lie), pb.StatsReply(all=figures(), by_user=[lie])):
+        with pytest.raises(PeerError, match=r"no figures|cannot be"):
+            stats_json(reply, "", NOW)
+
+
+def test_a_host_has_no_more_jobs_of_users_than_jobs():
+    """That many less than none were shown to be without a user."""
+    own = [figures(key="ann"), figures(key="bob")]
+    with pytest.raises(PeerError, match="cannot be"):
+        stats_json(pb.StatsReply(all=figures(), by_user=own), "", NOW)
+    assert stats_json(pb.StatsReply(all=figures(), by_user=own[:1]), "", NOW)["by_user"]
+
+
+@pytest.mark.parametrize("begun_s", [0.0, -1.0, math.nan, math.inf, 1e60])
+def test_a_record_that_begins_at_no_time_begins_when_nobody_knows(begun_s):
+    reply = pb.StatsReply(all=figures(), record_since=begun_s)
+    assert stats_json(reply, "", NOW)["record_since"] is None
+    assert stats_json(pb.StatsReply(record_since=NOW + 60), "", NOW)["record_since"] == NOW + 60
 
 
 ANN, BOB, OTHER_ANN = ("ann", 2001), ("bob", 2002), ("ann", 2003)  # two have the same name
-NOW = time.time()
 
 
 class Log:
