@@ -318,6 +318,8 @@ def add_tally(reply: pb.JobInfo, row: JobRow, tally: Tally) -> None:
     for name, count in tally.states.items():
         array.tasks[name] = count
     array.held = tally.held_count
+    if reply.HasField("target"):  # as the states say, which may be a moment older
+        reply.target.left = tally.open
     if row.indexes:
         with contextlib.suppress(ValueError, IndexError):  # others may write to the ledger
             array.waiting = indexes_shown(row, tally.waiting)

@@ -59,7 +59,7 @@ def queue(
     says = f"the one on {host} cannot be reached: lbrun -q and -d are refused{because}"
     if told and not why:
         why = told
-        says = f"the one on {host} {why_silent(why)}: lbrun -q and -d are refused"
+        says = f"the one on {host} {why_silent(why)}; until then lbrun -q and -d are refused"
     if why:
         yield Check("dispatcher", FAULT, says, dispatcher_fix(why, ""))
         return

@@ -121,7 +121,8 @@ def test_a_users_own_never_list_holds_for_lbrun_too(host, loaded, tmp_path, fron
     run = host.lab.run("h1", "lbrun", "-v", "ours", "0", env=env)
     assert (run.stdout, run.stderr) == (
         "h1\n",
-        "lbrun: ours runs on h1 (this host): eligibility.never keeps it here\n",
+        "lbrun: ours runs on h1 (this host): eligibility.never or a rule of lbsh keeps it here "
+        "(lbctl eligible CMD says which)\n",
     )
     for options in (("-H", "h2"), ("--remote",)):
         refused = host.lab.run("h1", "lbrun", *options, "ours", "0", env=env)

@@ -290,20 +290,20 @@ def stats_lines(
     for at, line in enumerate(table):
         lines += [line, *(page.paint(note, DIM) for note in notes.get(at, []))]
     legends = [legend for title, legend in LEGENDS if title in table[0]]
-    if (unknown := without_cpu(total)) and {"SLOWDOWN", "CPU"} & {*table[0].split()}:
+    if (unknown := without_slowdown(total)) and "SLOWDOWN" in table[0]:
         legends.append(unknown)
     shown = [line for legend in legends for line in wrapped(legend, page.columns, "  ")]
     return [*lines, "", *(page.paint(line, DIM) for line in shown)]
 
 
-def without_cpu(total: Measure) -> str:
-    """Says how many jobs have no slowdown and hardly a share of the CPU time; "" if none."""
+def without_slowdown(total: Measure) -> str:
+    """Says how many jobs have no slowdown; "" if all have one."""
     count = total.response.count - total.slowdown.count
     if count <= 0:
         return ""
     of = "this job" if total.jobs == 1 else f"{count} of these {total.jobs} jobs"
     least = duration(SIZE_S_MIN)
-    return f"SLOWDOWN, CPU: without {of}, with less CPU time than {least} or none known"
+    return f"SLOWDOWN: without {of}, which took less CPU time than {least}, or it is not known"
 
 
 def notes_of(name: str, total: Measure, groups: dict[str, Measure], cut_off: int) -> list[str]:

@@ -98,7 +98,8 @@ def drain(daemons: Daemons, options: argparse.Namespace) -> int:
     elif typed:
         run = "1 command typed on it runs" if typed == 1 else f"{typed} commands typed on it run"
         put(f"{host} is drained, and no {OF_OTHERS} is left there; "
-            f"{run} on, there or elsewhere: {shown_by(host)}")  # fmt: skip
+            f"{run} on, there or elsewhere: {shown_by(host)}; "
+            "what lbsh keeps there, only `ps` shows")  # fmt: skip
     else:
         put(f"{host} is drained" + (" and empty" if options.wait else ": it gets no new jobs"))
     return 1 if left else 0

@@ -11,7 +11,7 @@ import pytest
 from lbd.config.schema import Config, HostConfig
 from lbd.dispatch.core.discipline import Foretold
 from lbd.dispatch.core.ledger_room import Disk
-from lbd.dispatch.core.ledger_rows import Submission, Wanted
+from lbd.dispatch.core.ledger_rows import Submission, Tally, Wanted
 from lbd.dispatch.core.outlook.forecast import Prediction
 from lbd.dispatch.job_view import JobViews, add_tally, in_pieces, job_info, time_of_day
 from lbd.dispatch.ledger.sqlite import SqliteLedger
@@ -149,3 +149,15 @@ async def test_a_dispatcher_that_has_just_started_blames_no_host(tmp_path):
         "no host accepts jobs: none has connected since the dispatcher started",
     ]
     assert not any(map(is_taken_by_none, said))
+
+
+def test_the_tasks_that_have_not_ended_are_the_same_in_all_lines_of_an_array():
+    """`9 pending, 4 running` was followed by `12 not ended`: an end was not on disk yet."""
+    row = SimpleNamespace(first=1, slots=1, indexes="", at_once=0)
+    tally = Tally({"pending": 9, "running": 4, "done": 7}, None, None, None, 4)
+    shown = pb.JobInfo(target=pb.TargetInfo(left=12, running=4))
+    add_tally(shown, row, tally)
+    assert shown.target.left == 13
+    plain = pb.JobInfo()
+    add_tally(plain, row, tally)
+    assert not plain.HasField("target")

@@ -140,5 +140,5 @@ def test_a_dispatcher_elsewhere_that_waits_for_its_ledger_is_not_said_to_be_out_
     port("")
     cause = "the disk of the ledger is full: free some space in /srv/ledger"
     (found,) = queue(Answering(found=Refusal(silence("h2", f"{WAITS}{cause}"), "unavailable")))
-    assert found.says == f"the one on h2 waits: {cause}: lbrun -q and -d are refused"
+    assert found.says == f"the one on h2 waits: {cause}; until then lbrun -q and -d are refused"
     assert found.fix.startswith("do what that line says")

@@ -162,7 +162,7 @@ def test_a_drained_host_on_which_commands_were_typed_is_not_called_empty(
     daemon("lim", status={**STATUS, "hosts": [row]}, drain={})
     assert lbctl.main(["drain", "h1", "--wait"]) == 0
     said = "h1 is drained, and no job of the queue or of another host is left there; "
-    shows = "lbctl jobs, as root on h1"
+    shows = "lbctl jobs, as root on h1; what lbsh keeps there, only `ps` shows"
     assert capsys.readouterr().out == f"{said}{run} on, there or elsewhere: {shows}\n"
 
 
