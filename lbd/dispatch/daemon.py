@@ -79,6 +79,7 @@ class Dispatcher:
     starts: Specs[Stored | pb.Start] = field(default_factory=Specs)
     batches: Batches = field(default_factory=Batches)
     _ended: list[int] = field(default_factory=list)  # not learnt from yet
+    _full: str = ""  # why the ledger takes no jobs, as last logged
 
     async def run(
         self,
@@ -329,6 +330,7 @@ class Dispatcher:
         reply = pb.StatusInfo(mode=own.mode, closed=own.closed, in_file=not own.in_postgres)
         reply.queued, reply.running = len(life.jobs) - len(life.leased), self.running
         reply.full = ledger.room.why_closed(own.ledger_bytes, ledger.disk(), ledger.trouble)
+        self._full = say_full(self._full, reply.full)
         reply.no_room.update(life.hosts.without_room())
         if isinstance(life.discipline, Tiered):
             for host in self.order():
@@ -364,6 +366,14 @@ class Dispatcher:
             how = report.phase, ending_of(report)
             return life.refused(name, job, attempt, *how, now_s, self.rng)
         raise ValueError(f"event {report.event[:40]!r} of job {one_line(report.job, 40)}")
+
+
+def say_full(before: str, full: str) -> str:
+    """Logs when the ledger begins, or ceases, to take no jobs. Returns why it takes none now."""
+    if full != before:
+        level = logging.WARNING if full else logging.INFO
+        log.log(level, "%s", full or "the ledger has room: the queue takes jobs again")
+    return full
 
 
 def terms_of(config: Config) -> Terms:

@@ -116,6 +116,18 @@ async def test_a_waiting_job_is_said_to_wait_for_room_before_a_write_has_failed(
     assert "room" not in (await world.jobs()).jobs[0].reason
 
 
+async def test_when_the_room_ends_and_when_it_is_back_is_logged_once(world, caplog):
+    """The log was silent until a write had failed, half a minute later."""
+    caplog.set_level("INFO", "lbd.dispatch")
+    for disk in (FULL, FULL, None, None):
+        world.ledger.disk = lambda disk=disk: disk
+        world.dispatcher.status()
+    assert [record.getMessage() for record in caplog.records] == [
+        "/srv/ledger is full, so the queue takes no new jobs and begins none; what runs goes on",
+        "the ledger has room: the queue takes jobs again",
+    ]
+
+
 async def test_a_small_disk_is_full_only_when_its_reserve_is_used():
     """A disk of 2 MiB was called full with half of it free."""
     assert not Disk(1 << 19, 2 << 20).is_full
