@@ -289,13 +289,13 @@ class Predictions:
                 return None, True, f"how long it runs is not known: {NEVER_ENDED}"
             other = f"it is the median of {counted(len(all_s), 'ended job')} of other commands"
             return median(all_s), True, f"how long it runs is a guess ({other}): {NEVER_ENDED}"
+        run_s, count = median(near.times_s), len(near.times_s)
         like = "this command line" if run_times.has_line(job) else "this command"
-        like += " with other arguments" if near.line else ""
-        run_s = median(near.times_s)
-        runs = (
-            f"the median of {near.runs} earlier runs" if near.runs > 1 else "the only earlier run"
-        )
-        return run_s, False, f"it is taken to run {show_duration(run_s)}, as {runs} of {like}"
+        what = "earlier run"
+        if near.line:  # one time of each
+            like, what = "this program", "other command line"
+        runs = f"median of {counted(count, what)}" if count > 1 else f"only {what}"
+        return run_s, False, f"it is taken to run {show_duration(run_s)}, as the {runs} of {like}"
 
     def doubted(self, how: str) -> str:
         """Adds to how a prediction was made that such predictions have not come true lately."""

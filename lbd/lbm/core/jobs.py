@@ -42,6 +42,7 @@ class Job:
     # and the job's id there as people know it: 12, or 12_7 for a task of an array
     queued_as: str = ""
     pid: int = 0  # on the host where it runs; 0 = not known
+    cpu_before_s: float = 0.0  # that its process had used before it became the command
     directory: bytes = b""
     killed_by: str = ""  # who had it ended: ann@h1
     slots: int = 1  # slots that it holds or will hold

@@ -32,10 +32,11 @@ EXIT_CODE = 49  # index in the words of /proc/PID/stat after the name
 
 class LocalCpu:
     """Watches a command from its beginning, or from the end of an earlier LBM's watch: `age_s`
-    after it began."""
+    after it began. `before_s`: CPU time that its process had used before, as a shell that becomes
+    its last command has, with all that it has run."""
 
-    def __init__(self, pid: int, age_s: float) -> None:
-        self._pid = pid
+    def __init__(self, pid: int, age_s: float, before_s: float = 0.0) -> None:
+        self._pid, self._before_s = pid, before_s
         self._loop = asyncio.get_running_loop()
         self._began_s = self._looked_s = self._loop.time() - age_s
         self._cpu_s: float | None = None
@@ -49,7 +50,8 @@ class LocalCpu:
     def _look(self) -> None:
         found_s = tree_cpu_s(self._pid)
         if found_s is not None:
-            self._cpu_s, self._looked_s = found_s, self._loop.time()
+            self._cpu_s = max(0.0, found_s - self._before_s)
+            self._looked_s = self._loop.time()
         self._pause_s = min(2 * self._pause_s, LOOKS_APART_MAX_S)
         self._timer = self._loop.call_later(self._pause_s, self._look)
 
@@ -80,11 +82,17 @@ class LocalCpu:
         found = task_of(self._pid)
         if found is not None and found.has_ended:
             self.status = status_in_stat(self._pid, found)
-            return found.cpu_s
+            return max(0.0, found.cpu_s - self._before_s)
         seen_s = self._looked_s - self._began_s
         if self._cpu_s is None or seen_s <= 0:
             return None
         return self._cpu_s * (self._loop.time() - self._began_s) / seen_s
+
+
+def cpu_used_s(pid: int) -> float:
+    """Returns the CPU seconds of a process and the children it has waited for; 0 if it is gone."""
+    found = task_of(pid) if pid > 0 else None
+    return found.cpu_s if found is not None else 0.0
 
 
 @functools.cache

@@ -69,7 +69,7 @@ async def test_the_record_under_that_name_decides_how_many_run(world):
 async def test_under_another_name_nothing_is_known(world):
     world.host("h1", slots=20)
     reply = await world.submit(array(name="other", target_s=10 * TASK_S))
-    assert reply.remark.startswith("how long its tasks take is not known until some have ended; ")
+    assert reply.remark.startswith("how long its tasks take is not known until one has ended; ")
     found = await target_of(world, reply.first)
     assert found.at_once == 20
     assert not found.HasField("expected_end")

@@ -35,7 +35,7 @@ SHARED_S = 0.02  # for several arrays, after this for each of them
 FEW_ARRAYS = 16  # up to this many, it is done at once when one arrives
 NOTABLE_S = 1.0  # a shorter time is not called late or early
 UNKNOWN = (
-    "how long its tasks take is not known until some have ended; --work DUR says it, or the --name "
+    "how long its tasks take is not known until one has ended; --work DUR says it, or the --name "
     "of earlier ones"
 )
 LEFT_BY_OTHERS = "as many as other arrays with targets leave it"
@@ -356,7 +356,7 @@ def reason(array: TargetArray, now_s: float, end: Within | None, begins: Begins 
 def why_so_many(array: TargetArray, now_s: float, end: Within | None) -> str:
     batch = array.batch
     said = (
-        "it is not yet known how long its tasks take: until some have ended, it takes "
+        "it is not yet known how long its tasks take: until one has ended, it takes "
         f"turns with others, at most {array.at_once} at once"
     )
     if array.is_known and batch.running and not batch.waiting:

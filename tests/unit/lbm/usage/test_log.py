@@ -17,7 +17,7 @@ from lbd.errors import Unavailable
 from lbd.lbm.core.jobs import Job, Jobs
 from lbd.lbm.handover import codec
 from lbd.lbm.handover.fds import Bundle, Given
-from lbd.lbm.session.local_cpu import LocalCpu, knows_results
+from lbd.lbm.session.local_cpu import LocalCpu, cpu_used_s, knows_results
 from lbd.lbm.usage import backlog
 from lbd.lbm.usage import log as usage_log
 from lbd.lbm.usage.backlog import Unrecorded
@@ -308,6 +308,27 @@ async def test_the_work_of_a_command_s_children_is_seen_before_they_end():
         process.stdout.close()
         process.wait()
     assert cpu.ended() >= 0.25
+
+
+async def test_what_a_shell_has_run_before_it_becomes_the_command_does_not_count():
+    """`sh -c 'python3 burn.py 1; exec lbrun --local python3 burn.py 0.5'` had 3 s in the bills."""
+    burn = f"{shlex.quote(sys.executable)} -c {shlex.quote(BUSY)}"
+    script = f"{burn}; echo; read go; exec {burn}"
+    process = subprocess.Popen(  # noqa: ASYNC220  # read at once
+        ["sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    with os.fdopen(os.pidfd_open(process.pid)) as handle:
+        process.stdout.readline()
+        before_s = cpu_used_s(process.pid)
+        cpu = LocalCpu(process.pid, 0.5, before_s)
+        process.stdin.write(b"go\n")
+        process.stdin.flush()
+        select.select([handle], [], [])
+        assert before_s >= 0.15
+        assert 0.15 <= cpu.ended() <= 0.6
+    process.stdin.close()
+    process.stdout.close()
+    process.wait()
 
 
 async def test_of_an_invisible_process_nothing_is_known():

@@ -287,7 +287,7 @@ class PlainArray:
         end = self.end(now_s)
         if end is None:
             said = (
-                "it is not yet known how long its tasks take: until some have ended, it takes "
+                "it is not yet known how long its tasks take: until one has ended, it takes "
                 f"turns with others, at most {self.at_once} at once"
             )
         elif not self.waiting:
