@@ -1,6 +1,6 @@
 """`python deploy/describe DIR`: manual pages and completion of every program, below DIR.
 
-The pages have the date that $SOURCE_DATE_EPOCH says, else that of the commit, else today's.
+The pages have the date of the source (source_date.py).
 
 DIR is like /usr/share or .venv/share: man looks in DIR/man for whoever has DIR/../bin in PATH, and
 bash, zsh and fish have a directory there each.
@@ -10,9 +10,6 @@ they read one tree of argparse parsers, where ours are made command by command a
 have none; and shtab stops at `lbrun -v make`, whose next words are those of make.
 """
 
-import contextlib
-import os
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -23,6 +20,7 @@ sys.path.insert(0, str(ROOT))
 from deploy.describe import bash, fish, manual, zsh
 from deploy.describe.program import programs
 from deploy.describe.settings import settings
+from deploy.describe.source_date import date_of_source
 from deploy.reference.facts import EXITS
 
 
@@ -38,15 +36,6 @@ def main(root: Path) -> None:
         write(root / f"bash-completion/completions/{name}", bash.completion(program))
         write(root / f"zsh/vendor-completions/_{name}", zsh.completion(program))
         write(root / f"fish/vendor_completions.d/{name}.fish", fish.completion(program))
-
-
-def date_of_source() -> float:
-    if epoch := os.environ.get("SOURCE_DATE_EPOCH"):
-        return float(epoch)
-    asked = ["git", "-C", ROOT, "log", "-1", "--format=%ct"]
-    with contextlib.suppress(OSError, subprocess.CalledProcessError, ValueError):
-        return float(subprocess.run(asked, check=True, capture_output=True, text=True).stdout)
-    return time.time()
 
 
 def write(path: Path, text: str) -> None:

@@ -8,15 +8,15 @@ import _signal  # type: ignore[import-not-found]  # `signal` without its enums
 from importlib import import_module
 
 
-def lbd() -> int:
-    return run("lbd.cli.main")
+def lbd(argv: list[str] | None = None) -> int:
+    return run("lbd.cli.main", argv)
 
 
-def lbctl() -> int:
-    return run("lbd.cli.lbctl")
+def lbctl(argv: list[str] | None = None) -> int:
+    return run("lbd.cli.lbctl", argv)
 
 
-def run(module: str) -> int:
+def run(module: str, argv: list[str] | None = None) -> int:
     """Imports a program and runs it. Returns its exit status."""
     is_heeded = _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler  # not ignored
     if is_heeded:
@@ -24,5 +24,5 @@ def run(module: str) -> int:
     program = import_module(module)
     if is_heeded:
         _signal.signal(_signal.SIGINT, _signal.default_int_handler)
-    status: int = program.main()
+    status: int = program.main(argv)
     return status

@@ -10,11 +10,13 @@ from tests.cluster.engine import run
 from tests.live.cluster import FAST, wait_until
 
 FIND = """\
-import glob, os, sys
+import contextlib, glob, os, sys
 wanted = b"\\0" + b"\\0".join(map(os.fsencode, sys.argv[2:])) + b"\\0"
 for path in glob.glob("/proc/[0-9]*/cmdline"):
-    pid = int(path.split("/")[2])
-    if pid != os.getpid() and wanted in b"\\0" + open(path, "rb").read():
+    pid, words = int(path.split("/")[2]), b""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+        words = open(path, "rb").read()
+    if pid != os.getpid() and wanted in b"\\0" + words:
         os.kill(pid, int(sys.argv[1]))
         print(pid)
 """

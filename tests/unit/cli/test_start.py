@@ -8,7 +8,7 @@ import pytest
 
 IMPORTED = "import time; print('ready', flush=True); time.sleep(60)"
 RUNNING = """import time
-def main():
+def main(_argv):
     try:
         print('ready', flush=True); time.sleep(60)
     except KeyboardInterrupt:

@@ -98,6 +98,7 @@ async def test_what_begins_while_nothing_can_be_written_is_not_lost(world, monke
     host = world.host("h1", slots=1)
     later_s = clock_s() + 10 * world.dispatcher.life.terms.waited_s
     world.dispatcher.carry(world.dispatcher.life.tick(later_s, world.dispatcher.rng))
+    await until(lambda: world.ledger.trouble)
     (job,) = (await world.jobs()).jobs
     assert (job.state, host.starts) == ("pending", [])
     assert job.reason.startswith("it begins once the ledger can be written: ")
