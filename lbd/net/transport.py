@@ -316,7 +316,7 @@ class Server:
     """A gRPC server that is bound to its port.
 
     gRPC closes a connection only after what it is writing there, which takes as long as the peer
-    likes: one that reads too slowly would keep us from ending, and from serving anew."""
+    likes: one that reads too slowly would keep us from ending, and from starting again."""
 
     def __init__(self, server: grpc.aio.Server, place: tuple[str, int]) -> None:
         self._server = server

@@ -240,7 +240,7 @@ class Service:
             await server.stop(STOP_GRACE_S)
 
     async def _is_in_trouble(self, trouble: str) -> None:
-        """Tries again soon. Logs the cause once, and tells it to whoever asks."""
+        """Tries again soon. Logs the cause once, and gives it to all who ask."""
         if trouble != self.trouble:
             stand_by(self.config, self.ready, trouble)
         self.trouble = trouble
