@@ -284,13 +284,15 @@ class Service:
 
 async def finish(dispatcher: Dispatcher, stop: asyncio.Event, finished: asyncio.Event) -> None:
     """Finishes once `stop` is set. Sends what has been started, because a job would otherwise wait
-    for its lease to expire, and nothing more. Closing the connections makes the hosts look for the
-    next dispatcher at once."""
+    for its lease to expire, and nothing more: what is turned back then begins on no other host.
+    Closing the connections makes the hosts look for the next dispatcher at once."""
     await stop.wait()
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(STOP_GRACE_S):
             await dispatcher.settled()
     dispatcher.leads = lambda: False
+    for host in list(dispatcher.lines):
+        dispatcher.carry(dispatcher.life.host_gone(host, clock_s(), dispatcher.rng))
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(STOP_GRACE_S):
             await dispatcher.settled()  # what was turned back meanwhile
