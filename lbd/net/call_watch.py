@@ -16,13 +16,11 @@ import logging
 import socket
 import struct
 import time
-import weakref
 from collections import Counter
 from collections.abc import Iterator
 from typing import TypedDict
 from urllib.parse import unquote
 
-import grpc.aio
 from grpc._cython import cygrpc  # type: ignore[attr-defined]  # as grpcio-channelz does
 
 from lbd.net.call_floods import ANY_PORT, CallFloods, Place
@@ -45,18 +43,13 @@ RECEIVED_AT = 128  # the offset of tcpi_bytes_received in the kernel's tcp_info
 
 
 class CallWatch:
-    """Watches a server's calls for as long as the server exists."""
+    """Watches a server's calls until the server has stopped."""
 
     def __init__(
-        self,
-        server: grpc.aio.Server,
-        place: tuple[str, int],
-        taken: Counter[str],
-        read_bytes: Counter[str],
+        self, place: tuple[str, int], taken: Counter[str], read_bytes: Counter[str]
     ) -> None:
         """`taken`: the number of calls taken over from each peer, named as gRPC does; `read_bytes`:
         the bytes of their messages."""
-        self._server = weakref.ref(server)
         self._address, self._port = place
         self._taken, self._read_bytes = taken, read_bytes
         self._floods = CallFloods()
@@ -65,8 +58,13 @@ class CallWatch:
         self._had_read = 0
         self._looked_s = time.monotonic()
         self._cpu_s = time.process_time()
-        self._keeps_away = False
+        self._away: asyncio.TimerHandle | None = None  # while connections are kept away
         self._later(0.0)
+
+    def end(self) -> None:
+        self._next.cancel()
+        if self._away is not None:
+            self._away.cancel()
 
     def _later(self, spent_s: float) -> None:
         loop = asyncio.get_running_loop()
@@ -74,11 +72,9 @@ class CallWatch:
             later_s = until_next_s(LOOK_S, loop.time())
         else:
             later_s = max(CLOSE_LOOK_S, spent_s / SPENT)
-        loop.call_later(later_s, self._look)
+        self._next = loop.call_later(later_s, self._look)
 
     def _look(self) -> None:
-        if self._server() is None:
-            return
         began_s, now_s = time.thread_time(), time.monotonic()
         if not self._floods.is_calm or self._are_many_left(now_s):
             self._look_closely(now_s)
@@ -121,20 +117,20 @@ class CallWatch:
             else:
                 what = f"{address}, port {port}: that connection is closed"
             log.warning("too many calls or frames to port %d from %s", self._port, what)
-        if not self._keeps_away:
+        if self._away is None:
             self._keep_away()
 
     def _keep_away(self) -> None:
         began_s = time.thread_time()
         away = self._floods.away(time.monotonic())
-        self._keeps_away = bool(away) and self._server() is not None
-        if self._keeps_away:
+        self._away = None
+        if away:
             numbers = descriptors()
             for sock, peer in connections_to(self._address, self._port, numbers):
                 if peer in away or (peer[0], ANY_PORT) in away:
                     reset(sock)
             later_s = max(AWAY_LOOK_S, (time.thread_time() - began_s) / SPENT)
-            asyncio.get_running_loop().call_later(later_s, self._keep_away)
+            self._away = asyncio.get_running_loop().call_later(later_s, self._keep_away)
 
 
 def received_bytes(sock: socket.socket) -> int:

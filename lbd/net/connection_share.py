@@ -11,15 +11,10 @@ import contextlib
 import logging
 import os
 import socket
-import weakref
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from lbd.process.wake_ups import until_next_s
-
-if TYPE_CHECKING:
-    import grpc.aio
 
 log = logging.getLogger("lbd.net")
 
@@ -98,23 +93,21 @@ def plain(address: str) -> str:
 
 
 class ConnectionShares:
-    """Checks a server's connections for as long as the server exists."""
+    """Checks a server's connections until the server has stopped."""
 
-    def __init__(
-        self, server: "grpc.aio.Server", place: tuple[str, int], connections_max: int
-    ) -> None:
-        self._server = weakref.ref(server)
+    def __init__(self, place: tuple[str, int], connections_max: int) -> None:
         self._address, self._port = place
         self._share = connections_max // SHARE
         self._later()
 
     def _later(self) -> None:
         loop = asyncio.get_running_loop()
-        loop.call_later(until_next_s(LOOK_S, loop.time()), self._look)
+        self._next = loop.call_later(until_next_s(LOOK_S, loop.time()), self._look)
+
+    def end(self) -> None:
+        self._next.cancel()
 
     def _look(self) -> None:
-        if self._server() is None:
-            return
         for peer, count in close_excess(self._address, self._port, self._share).items():
             log.warning(
                 "%s has more than %d connections to port %d: %d closed",

@@ -51,6 +51,7 @@ WRITING_S = 0.5  # a server that stops writes no longer than this to a peer that
 RESET_EVERY_S = 0.1  # until it has ended: a handshake may have come to its end meanwhile
 CONNECTIONS_MAX = 2048  # beyond that, connections are closed before any byte of them is read
 HANDSHAKE_MS = 10_000  # for TLS and the start of HTTP/2; gRPC's default is 2 min
+KEPT_S = 2e-3 * HANDSHAKE_MS  # how long a stopped server is kept: see `Server`
 RETIRED_S = 10 * 365.25 * 86400  # how long a retired channel waits for its last call to end
 LOOPBACK_6 = socket.inet_pton(socket.AF_INET6, "::1")
 Options = list[tuple[str, int]]
@@ -316,11 +317,21 @@ class Server:
     """A gRPC server that is bound to its port.
 
     gRPC closes a connection only after what it is writing there, which takes as long as the peer
-    likes: one that reads too slowly would keep us from ending, and from starting again."""
+    likes: one that reads too slowly would keep us from ending, and from starting again.
 
-    def __init__(self, server: grpc.aio.Server, place: tuple[str, int]) -> None:
+    Nor does gRPC cancel the timer of each handshake. If it runs out once the server has been freed,
+    it uses freed memory, and the process may crash; so a stopped server is kept for that long.
+    """
+
+    def __init__(
+        self,
+        server: grpc.aio.Server,
+        place: tuple[str, int],
+        watches: tuple[ConnectionShares, CallWatch],
+    ) -> None:
         self._server = server
         self.place = place
+        self._watches = watches
 
     async def start(self) -> None:
         await self._server.start()
@@ -333,6 +344,9 @@ class Server:
             await self._server.stop(grace_s)
         finally:
             resets.cancel()
+            for watch in self._watches:
+                watch.end()
+            asyncio.get_running_loop().call_later(KEPT_S, let_go, self._server)
 
     async def _reset_all(self, later_s: float) -> None:
         """Resets the connections that are left after that time, until cancelled."""
@@ -341,6 +355,10 @@ class Server:
             for sock, _ in connections_to(*self.place, descriptors()):
                 reset(sock)
             later_s = RESET_EVERY_S
+
+
+def let_go(_server: grpc.aio.Server) -> None:
+    """Ends the last reference to it."""
 
 
 def bind(
@@ -370,6 +388,5 @@ def bind(
     if bound == 0 or count_listeners(packed, bound) > 1:
         raise NoAddress(f"cannot listen on {where}: in use, or not an address of this host")
     place = (address, bound)
-    ConnectionShares(server, place, CONNECTIONS_MAX)
-    CallWatch(server, place, calls.taken, calls.read_bytes)
-    return Server(server, place)
+    shares = ConnectionShares(place, CONNECTIONS_MAX)
+    return Server(server, place, (shares, CallWatch(place, calls.taken, calls.read_bytes)))

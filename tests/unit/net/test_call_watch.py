@@ -164,10 +164,10 @@ async def test_whose_connections_come_and_go_is_looked_at(port, sizes, monkeypat
     monkeypatch.setattr(call_watch, "begun_calls", lambda: 0)
     received = {(FLOODER, number): size << 20 for number, size in enumerate(sizes, 1)}
     there = iter([{}, *({place: size} for place, size in received.items())])
-    server = grpc.aio.server()
-    watch = CallWatch(server, ("127.0.0.1", port), Counter(), Counter())
+    watch = CallWatch(("127.0.0.1", port), Counter(), Counter())
     monkeypatch.setattr(watch, "_received", lambda: next(there))
     looks = [watch._are_many_left(float(at)) for at in range(len(sizes) + 1)]
+    watch.end()
     assert looks == [False, *(True for _ in sizes)]
 
 

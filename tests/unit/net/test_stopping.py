@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import gc
 import socket
+import weakref
 
 import grpc
 import grpc.aio
@@ -10,6 +12,7 @@ import pytest
 
 from lbd.net import transport
 from tests.unit.net.raw_http2 import ACK, PING, PREFACE, SETTINGS, frame
+from tests.unit.until import until
 
 OPTIONS = transport.options(1 << 20, 300.0)
 TRUST = transport.Plain("h1", "k" * 40)
@@ -23,13 +26,17 @@ async def echo(request, _context):
     return request
 
 
-@pytest.fixture
-async def server():
+async def started():
     handlers = {"Echo": grpc.unary_unary_rpc_method_handler(echo)}
     services = [grpc.method_handlers_generic_handler("test.S", handlers)]
     server = transport.bind("127.0.0.1", 0, TRUST, set(), services, OPTIONS)
     await server.start()
     return server
+
+
+@pytest.fixture
+async def server():
+    return await started()
 
 
 def unread(place):
@@ -60,3 +67,16 @@ async def test_a_call_that_ends_in_time_is_answered(server, monkeypatch):
         await asyncio.sleep(CALL_S / 3)
         await server.stop(20 * CALL_S)
         assert await asked == b"x"
+
+
+async def test_a_stopped_server_is_kept_until_its_handshakes_are_over(monkeypatch):
+    """The timer of one that was reset used the freed server: the process crashed seconds later."""
+    assert 1e3 * transport.KEPT_S > transport.HANDSHAKE_MS
+    monkeypatch.setattr(transport, "KEPT_S", 0.5)
+    server = await started()
+    kept = weakref.ref(server._server)
+    await server.stop(None)
+    del server
+    gc.collect()
+    assert kept() is not None
+    await until(lambda: kept() is None)
