@@ -145,7 +145,7 @@ int main(void) {
     pid_t child = vfork();
     if (child == 0) {
         usleep(700000); /* the parent can neither stop nor go on before the child's exec */
-        execlp("sleep", "sleep", "0.5", (char *)0);
+        execlp("sleep", "sleep", "3", (char *)0);
     }
     waitpid(child, 0, 0);
     puts("over");

@@ -15,12 +15,13 @@ from tests.live.privileged import opened
 
 pytestmark = pytest.mark.root
 
-# A host of its own: nothing of this machine's /etc, /run and /var/lib changes, and it has no
-# account lbd.
+# A host of its own: nothing of this machine's /etc, /run and /var/lib changes, its ports are nobody
+# else's, and it has no account lbd.
 HOST = """
 mount --make-rprivate / && cp -a /etc {root}/etc && mount --bind {root}/etc /etc &&
 sed -i '/^lbd:/d' /etc/passwd /etc/group /etc/shadow && rm -rf /etc/lbd && mkdir {root}/lib &&
-mount --bind {root}/lib /var/lib && mount -t tmpfs -o mode=755 none /run && echo ready && exec cat
+mount --bind {root}/lib /var/lib && mount -t tmpfs -o mode=755 none /run && ip link set lo up &&
+echo ready && exec cat
 """
 
 
@@ -28,14 +29,15 @@ class Host:
     def __init__(self, root):
         self.root = root
         self._holder = subprocess.Popen(
-            ["unshare", "--mount", "sh", "-c", HOST.format(root=root)],
+            ["unshare", "--mount", "--net", "sh", "-c", HOST.format(root=root)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         )  # fmt: skip
         assert self._holder.stdout.readline() == b"ready\n"
         self._ups = []
 
     def inside(self, *argv):
-        return ["nsenter", "--mount", "--target", str(self._holder.pid), *opened(), *argv]
+        entered = ["nsenter", "--mount", "--net", "--target", str(self._holder.pid)]
+        return [*entered, *opened(), *argv]
 
     def environment(self):
         return client_environment(HOME=str(self.root))
