@@ -37,8 +37,8 @@ class Pool:
                 progress.one_more()
             return found
         with ProcessPoolExecutor(min(self._workers, len(given)), initializer=make_way) as pool:
-            futures = [pool.submit(function, item) for item in given]
             try:
+                futures = [pool.submit(function, item) for item in given]
                 for future in as_completed(futures):
                     future.result()
                     progress.one_more()

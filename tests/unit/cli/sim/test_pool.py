@@ -42,8 +42,12 @@ def test_a_failure_is_passed_on():
     assert said_by(lines) == "passed on\n"
 
 
-def test_a_killed_process_is_reported_in_one_line():
-    lines = "try: Pool('x', 2)(kill_oneself, [1.0, 2.0])\nexcept LbdError as said: print(said)"
+@pytest.mark.parametrize("count", [2, 20_000])
+def test_a_killed_process_is_reported_in_one_line(count):
+    """Also while the runs are still being handed out."""
+    lines = (
+        f"try: Pool('x', 2)(kill_oneself, [1.0] * {count})\nexcept LbdError as said: print(said)"
+    )
     assert said_by(lines) == "a process of the simulation was killed (memory?)\n"
 
 
