@@ -13,7 +13,7 @@ from lbd.process import last_words
 from lbd.text.dispatcher_phrases import cause_in, is_away, is_revoked, waits_for_word, why_silent
 from lbd.text.job_phrases import NOT_WRITTEN
 
-START_DISPATCHER = "run `systemctl start lbd-dispatcher` or `lbd up`"
+START_DISPATCHER = "run `systemctl start lbd-dispatcher.path lbd-dispatcher` or `lbd up`"
 LOST_HOST = f"if it will not come back, follow {FIRST_HOST_LOST}"
 LIMIT = "dispatch.ledger_bytes"
 ANSWER_S = 4.0  # longer than the LBM tries to connect

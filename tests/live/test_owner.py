@@ -126,16 +126,14 @@ def test_suspended_until_the_owner_leaves(three, terminal, rules, tmp_path):
     terminal.type()
     three.wait_until(lambda: not is_counting(tmp_path / "count"), "it stands still")
     assert process.poll() is None
-    why = "lbrun: h2: suspended: h2's owner has been back since "
+    why = "lbrun: h2: suspended: h2's owner came back at "
     three.wait_until(lambda: why in said.read_text(), "its user reads why")
 
     def shown():
         (job,) = three.lbctl_json("h1", "jobs")
         return job["state"], (job["reason"] or "")[:31]
 
-    three.wait_until(
-        lambda: shown() == ("suspended", "h2's owner has been back since "), "and says why"
-    )
+    three.wait_until(lambda: shown() == ("suspended", "h2's owner came back at "), "and says why")
     three.wait_until(lambda: refuses(three), "nothing new begins")
     terminal.leave()
     three.wait_until(lambda: is_counting(tmp_path / "count"), "it goes on")
@@ -176,7 +174,8 @@ def test_an_evicted_command_without_another_host_waits_for_one(three, terminal, 
     three.wait_until(lambda: Path(tmp_path, "h2").exists(), "it runs on h2")
     terminal.type()
     line = process.stderr.readline()
-    assert line.startswith("lbrun: the owner of h2 is back; the command waits for another host: ")
+    waits = "the command waits for another host or for the owner to go: "
+    assert line.startswith(f"lbrun: the owner of h2 is back; {waits}")
     (job,) = three.lbctl_json("h1", "jobs")
     assert (job["state"], job["reason"]) == ("pending", "the owner of h2 is back")
     time.sleep(2.5)  # it has asked again by now
@@ -192,7 +191,7 @@ def test_a_command_that_waits_for_a_host_can_be_interrupted(three, terminal, rul
                           stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)  # fmt: skip
     three.wait_until(lambda: three.lbctl_json("h2", "jobs"), "it runs on h2")
     terminal.type()
-    assert "the command waits for another host" in process.stderr.readline()
+    assert "the command waits for another host or for the owner to go" in process.stderr.readline()
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=120) in (130, -signal.SIGINT)
     process.stderr.close()
@@ -226,7 +225,7 @@ def test_a_queued_job_waits_says_why_and_is_moved(three, terminal, rules, tmp_pa
     def now():
         return three.lbctl_json("h1", "job", job)
 
-    said = r"h2's owner has been back since \d\d:\d\d; .*; moving would lose "
+    said = r"h2's owner came back at \d\d:\d\d; .*; moving would lose "
     three.wait_until(
         lambda: (job := now())["state"] == "suspended" and re.match(said, job["reason"]),
         "it stands still, and says why",

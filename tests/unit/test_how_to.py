@@ -59,11 +59,12 @@ def test_the_drop_in_for_a_ledger_on_a_disk_of_its_own_is_what_its_unit_needs(tm
     (block,) = re.findall(r"```sh\n(systemctl stop lbd-dispatcher.*?)```", page, re.DOTALL)
     steps = [line.split()[0] for line in block.splitlines()]
     assert steps.index("mount") < steps.index("chown") < steps.index("cp")
-    (made,) = re.findall(r"^printf .*?>\S+$", block, re.DOTALL | re.MULTILINE)
+    (made,) = re.findall(r"^unit=.*?\nprintf .*?>\S+$", block, re.DOTALL | re.MULTILINE)
     command, _, path = made.rpartition(">")
     assert path.startswith("/etc/systemd/system/lbd-dispatcher.service.d/")
     unit = configparser.ConfigParser()
     unit.read_string(
         subprocess.run(("sh", "-c", command), check=True, capture_output=True, text=True).stdout
     )
-    assert unit["Unit"]["RequiresMountsFor"] == unit["Service"]["ReadWritePaths"] == "/srv/ledger"
+    assert unit["Unit"]["Wants"] == unit["Unit"]["After"] == "srv-ledger.mount"
+    assert unit["Service"]["ReadWritePaths"] == "/srv/ledger"

@@ -303,7 +303,7 @@ def without_slowdown(total: Measure) -> str:
         return ""
     of = "this job" if total.jobs == 1 else f"{count} of these {total.jobs} jobs"
     least = duration(SIZE_S_MIN)
-    return f"SLOWDOWN: without {of}, which took less CPU time than {least}, or it is not known"
+    return f"SLOWDOWN: without {of}, whose CPU time is below {least} or not known"
 
 
 def notes_of(name: str, total: Measure, groups: dict[str, Measure], cut_off: int) -> list[str]:

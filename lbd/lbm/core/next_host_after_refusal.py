@@ -96,7 +96,8 @@ class Eviction:
         if self.has_warned:
             return ""
         self.has_warned = True
-        return f"the owner of {self.host} is back; the command waits for another host: {why}"
+        waits = "waits for another host or for the owner to go"
+        return f"the owner of {self.host} is back; the command {waits}: {why}"
 
 
 @dataclass(slots=True)

@@ -310,7 +310,7 @@ class OwnerBook:
 
     def back(self, clock: Clock) -> str:
         """How every message about a suspended command begins."""
-        return f"{self.host}'s owner has been back since {clock(self.since_s or 0.0)}"
+        return f"{self.host}'s owner came back at {clock(self.since_s or 0.0)}"
 
     def left_s(self, cost_s: float, config: AdmissionConfig, now_s: float, hour: int) -> float:
         """How much longer to wait."""

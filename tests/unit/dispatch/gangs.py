@@ -50,7 +50,7 @@ class Table:
 
     def still(self, begin, wanted="", *, stopped=True):
         """Suspends a job because its host's owner is back; `wanted` is what the host asks for."""
-        reason = f"{begin.host}'s owner has been back since 14:02; moves"
+        reason = f"{begin.host}'s owner came back at 14:02; moves"
         where = begin.host, begin.job, begin.attempt
         return self.life.stopped(*where, stopped, self.now_s, reason, wanted)
 

@@ -81,10 +81,22 @@ def test_on_every_host_it_is_seen_whose_disk_of_outputs_is_full():
         ({"state": "up"}, (), "no answer", "open TCP port 7903 of h2", "is down"),
         ({"state": "up"}, ("h2",), "no answer", "h2 is down: start that machine", "firewall"),
         ({"state": "down"}, (), "No route to host", '"The first host is lost"', "firewall"),
-        ({"state": "down"}, (), "refused", "run `systemctl start lbd-dispatcher`", "is lost"),
+        (
+            {"state": "down"},
+            (),
+            "refused",
+            "run `systemctl start lbd-dispatcher.path lbd-dispatcher`",
+            "is lost",
+        ),
         ({"state": "up"}, (), "refused", "rejects TCP port 7903", "is lost"),
         ({"state": "up"}, (), "", "answers nothing", "firewall"),
-        ({"address": ""}, (), "refused", "run `systemctl start lbd-dispatcher`", "firewall"),
+        (
+            {"address": ""},
+            (),
+            "refused",
+            "run `systemctl start lbd-dispatcher.path lbd-dispatcher`",
+            "firewall",
+        ),
     ],
 )
 def test_a_silent_queue_is_a_fault_whatever_keeps_it_silent(
@@ -128,7 +140,7 @@ def test_of_a_dead_lbm_the_queue_is_not_the_fault(monkeypatch):
             "edit lbd-dispatcher`, [Service] ReadWritePaths=/x (an existing directory)",
             "do what that line says; then",
         ),
-        ("", "run `systemctl start lbd-dispatcher`"),
+        ("", "run `systemctl start lbd-dispatcher.path lbd-dispatcher`"),
     ],
 )
 def test_what_keeps_a_dispatcher_from_starting_has_its_own_fix(why: str, fix: str) -> None:

@@ -233,7 +233,10 @@ def no_leader(names: Sequence[str], why: str) -> str:
     return f"no dispatcher answered within {BEGIN_S:.0f} s; on {where}: {START}{here}"
 
 
-START = "is `lbd up` or lbd-dispatcher.path running? See the dispatcher's log"
+START = (
+    "is `lbd up` running? With the package: `systemctl start lbd-dispatcher.path lbd-dispatcher`; "
+    "see the dispatcher's log"
+)
 
 
 def until(

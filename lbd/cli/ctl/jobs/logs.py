@@ -203,7 +203,7 @@ def show_output(
         follows_files = follows and attempt is None and state != "pending"
         if follows_files and files_attempt != again:
             files, files_attempt = files_of(daemons, ids, files, printed=printed), again
-        elif not (data or warned or asked or follows_files):
+        elif not (data or asked or follows_files):
             asked = True
             show_rest(daemons, ids, None if follows or attempt else copied, printed=printed)
         if files is not None and not files.copy(is_last=is_last):

@@ -262,9 +262,9 @@ def test_the_heading_names_the_algorithm_of_that_time_if_another_is_in_force_now
         (
             250,
             40,
-            "without 210 of these 250 jobs, which took less CPU time than 10ms, or it is not known",
+            "without 210 of these 250 jobs, whose CPU time is below 10ms or not known",
         ),
-        (1, 0, "without this job, which took less CPU time than 10ms, or it is not known"),
+        (1, 0, "without this job, whose CPU time is below 10ms or not known"),
     ],
 )
 def test_the_screen_says_how_many_jobs_have_no_cpu_time(daemon, capsys, jobs, measured, says):

@@ -246,7 +246,7 @@ def test_a_job_evicted_by_an_owner_starts_elsewhere_and_does_not_count_as_crashe
     table = Table("tags", crash_limit=1)
     begin = table.begin("1")
     table.life.host_gone(begin.host, *table.when)  # it accepts nothing while its owner is there
-    evicted = Ending(Cause.EVICTED, None, 9, 2.0, "h1's owner has been back since 14:02; moves")
+    evicted = Ending(Cause.EVICTED, None, 9, 2.0, "h1's owner came back at 14:02; moves")
     changed, again, _ = table.ended(begin, evicted)
     assert (changed.state, changed.fate) == (JobState.PENDING, Fate.EVICTED)
     assert (changed.crashes, changed.ending.reason) == (0, evicted.reason)

@@ -38,7 +38,8 @@ from tests.unit.lbm.core.test_journey import (
 )  # fmt: skip
 
 AGAIN = (*LEFT, e.BeginAgain("the owner of h2 is back"), LOOK)
-WAITS = e.Warn("the owner of h2 is back; the command waits for another host: no-willing-host")
+IN_WAIT = "the owner of h2 is back; the command waits for another host or for the owner to go: "
+WAITS = e.Warn(f"{IN_WAIT}no-willing-host")
 LOOKS = e.WaitForRoom(LOOK_S)
 
 
@@ -71,10 +72,7 @@ def test_that_no_other_host_is_left_is_not_called_an_exclusion(excluded, left_ou
         life(event)
     life.journey.search.left_out = left_out
     warned = life(e.LimRefused(ALL_OTHERS_EXCLUDED))[0]
-    assert warned.text == (
-        "the owner of h2 is back; the command waits for another host: "
-        f"{said}, and it does not return to h1, where it was typed"
-    )
+    assert warned.text == f"{IN_WAIT}{said}, and it does not return to h1, where it was typed"
 
 
 def test_it_does_not_wait_forever():
@@ -124,7 +122,7 @@ def test_it_cannot_run_here_any_more(bounds, event, why):
     for one in (GO, LOOKED, TO_H2, e.Sent(), e.StartedThere(), EVICTED, LOOKED):
         life(one)
     assert [a for a in life(event) if not isinstance(a, e.Discharge)] == [
-        e.Warn(f"the owner of h2 is back; the command waits for another host: {why}"), LOOKS
+        e.Warn(f"{IN_WAIT}{why}"), LOOKS
     ]  # fmt: skip
 
 

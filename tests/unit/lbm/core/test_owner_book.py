@@ -75,7 +75,7 @@ def test_it_says_how_long_it_waits_and_then_moves():
     assert not verdict.goes
     assert verdict.until_s == now_s + 600.0
     assert verdict.reason == (
-        f"h3's owner has been back since {clock(now_s)}; it is not known how long the owner will "
+        f"h3's owner came back at {clock(now_s)}; it is not known how long the owner will "
         f"stay; moving would lose 10m00s; waiting until {clock(now_s + 600)}, then moving"
     )
     early = made.verdict(standing(), rules(), now_s + 599.0, 0, clock)

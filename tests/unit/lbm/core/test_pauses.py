@@ -2,7 +2,7 @@
 
 from lbd.lbm.core.pauses import LINES_MAX, Pauses
 
-WHY = "h3's owner has been back since 14:02"
+WHY = "h3's owner came back at 14:02"
 
 
 def test_there_is_a_line_when_it_is_suspended_and_one_when_it_continues():

@@ -246,7 +246,7 @@ async def test_a_suspended_job_is_said_to_be_suspended_and_to_go_on(are_wanted):
 
     followed = FollowedJobs(Queue(), None, "ann", 1000, "7", "7", send, "")
     followed.pauses.are_wanted = are_wanted
-    why = "h2's owner has been back since 19:21"
+    why = "h2's owner came back at 19:21"
     for state, reason in (
         ("running", ""), ("suspended", why), ("suspended", f"{why}; moving"), ("running", ""),
     ):  # fmt: skip

@@ -19,7 +19,7 @@ from tests.unit.cli.canned import JOB
 OURSELVES = pwd.getpwuid(os.geteuid()).pw_name
 
 
-def with_files(daemon, directory, *jobs, printed=b"", running=False):
+def with_files(daemon, directory, *jobs, printed=b"", running=False, warning=""):
     """Starts a daemon that has stored `printed` for each of these jobs with output files."""
     found = {name: JOB | {"id": name, "state": "failed", "exit_status": 1, "started": time.time(),
                           "directory": str(directory), "host": "h2", "user": OURSELVES, **fields}
@@ -33,7 +33,7 @@ def with_files(daemon, directory, *jobs, printed=b"", running=False):
     def logs(question):
         said = {"more": True, "state": "running"} if running else {}
         left = [] if question["at"][0] else data
-        return {"ok": True, "attempt": 1, "at": [1, 0], "data": left, **said}
+        return {"ok": True, "attempt": 1, "at": [1, 0], "data": left, "warning": warning, **said}
 
     daemon("lbm", **{"queue.logs": logs, "queue.jobs": asked})
 
@@ -66,6 +66,16 @@ def test_a_file_for_errors_alone_is_shown_on_stderr(daemon, capfdbinary, tmp_pat
     with_files(daemon, tmp_path, ("5", {"error": "err.%j"}), printed=b"result\n")
     assert lbctl.main(["logs", "5"]) == 0
     assert capfdbinary.readouterr() == (b"result\n", b"broken\n")
+
+
+def test_a_file_is_shown_although_the_disk_of_stored_outputs_was_full(
+    daemon, capfdbinary, tmp_path
+):
+    """It is on another disk; only the warning was shown."""
+    (tmp_path / "out").write_bytes(b"result\n")
+    with_files(daemon, tmp_path, ("5", {"output": "out"}), warning="the disk of h2 was full")
+    assert lbctl.main(["logs", "5"]) == 0
+    assert capfdbinary.readouterr() == (b"result\n", b"lbctl: the disk of h2 was full\n")
 
 
 @pytest.mark.parametrize(

@@ -91,5 +91,5 @@ def test_the_reason_its_host_gives_is_shown_for_a_suspended_job(size, wanted, st
     if not size:
         table.begun(begins[0])
     table.still(begins[0], wanted)
-    said = f"{begins[0].host}'s owner has been back since 14:02"
+    said = f"{begins[0].host}'s owner came back at 14:02"
     assert table.life.jobs[begins[0].job].reason == f"{said}; {STAYS if stays else 'moves'}"
