@@ -75,7 +75,10 @@ async def test_a_stopped_server_is_kept_until_its_handshakes_are_over(monkeypatc
     monkeypatch.setattr(transport, "KEPT_S", 0.5)
     server = await started()
     kept = weakref.ref(server._server)
+    watches = server._watches
+    assert not any(watch._next.cancelled() for watch in watches)
     await server.stop(None)
+    assert all(watch._next.cancelled() for watch in watches), "they would watch the next server"
     del server
     gc.collect()
     assert kept() is not None
