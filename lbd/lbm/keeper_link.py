@@ -282,7 +282,7 @@ class KeeperLink:
         await self._sending.acquire()
         sock = self._socket
         try:
-            if sock is None:
+            if sock is None or not self._hello.done():  # one that ends before would lose the order
                 raise Unavailable("the keeper is not connected")
             self._jobs[job] = spawned
             sent = await _send_descriptors(sock, data, descriptors)

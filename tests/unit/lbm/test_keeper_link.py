@@ -10,7 +10,7 @@ import pytest
 import uvloop
 
 from lbd.config.schema import Config
-from lbd.errors import ConfigError
+from lbd.errors import ConfigError, Unavailable
 from lbd.keeper import protocol as keeper
 from lbd.keeper.fd_store import frame_of
 from lbd.keeper.limits import time_limits
@@ -100,6 +100,29 @@ def test_a_keeper_that_was_slow_once_is_heard_whenever_there_is_another(tmp_path
         listener.setblocking(False)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(one_after_the_other(listener))
+
+
+async def test_no_order_is_lost_with_a_keeper_that_has_not_greeted(tmp_path):
+    """The socket of a keeper that is being killed still takes a connection. An order sent there was
+    followed for ever, and its job stayed "starting"."""
+    path, link, loop = tmp_path / "keeper.sock", KeeperLink(lambda: None), asyncio.get_running_loop()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        listener.setblocking(False)
+        connecting = asyncio.create_task(link.connect(path, Config()))
+        dying, _ = await loop.sock_accept(listener)
+        order = Order(job="1.1", argv=[b"true"])
+        with pytest.raises(Unavailable, match="is not connected"):
+            await link.spawn(order, [], lambda _: None)
+        dying.close()
+        connection, _ = await loop.sock_accept(listener)
+        connection.send(hello(7))
+        with connection, contextlib.closing(link):
+            await asyncio.wait_for(connecting, 5)
+            assert link.jobs == []
+            await link.spawn(order, [], lambda _: None)
+            assert link.jobs == ["1.1"]
 
 
 async def test_it_knows_what_the_keeper_still_has_of_an_earlier_lbm(tmp_path):
