@@ -120,12 +120,19 @@ def cancelled(live: Live, user: str) -> str:
 def with_sender(live: Live, ending: Ending, stop_reason: str) -> Ending:
     """Adds to an ending without a reason who caused it."""
     who, live.signal_of = live.signal_of, ""
-    if not who or ending.reason or ending.exit_status == 0:
+    if not who or ending.reason or has_succeeded(ending, stop_reason):
         return ending
     if stop_reason == CANCEL:
         return replace(ending, reason=f"cancelled{by(who)}")
     is_it = not stop_reason and 0 < live.signal == ending.signal
     return replace(ending, reason=f"ended by a signal sent{by(who)}") if is_it else ending
+
+
+def has_succeeded(ending: Ending, stop_reason: str) -> bool:
+    """Whether it ended well by itself. A command may answer the signal by exiting with 0: then it
+    was cancelled, unless it had ended before its host was told."""
+    was_cancelled = stop_reason == ending.stop_reason == CANCEL
+    return ending.cause is Cause.EXITED and ending.exit_status == 0 and not was_cancelled
 
 
 def refused_by(reason: str) -> HostId:
@@ -655,7 +662,7 @@ class Lifecycle:
             self.hosts.worked(host)
         ending = with_sender(live, ending, stop_reason)
         was_asked, live.stop_reason, live.reason = bool(live.stop_reason), "", ending.reason
-        succeeded = ending.cause is Cause.EXITED and ending.exit_status == 0
+        succeeded = has_succeeded(ending, stop_reason)
         if succeeded:
             self.queues.heads.learn(self.queues.registry.entries[live.job.id], now_s)
         if stop_reason == CANCEL and not succeeded:

@@ -514,7 +514,7 @@ def recorded(spec: Spec, outcome: Outcome, stop_reason: str) -> tuple[JobState, 
     it end by itself."""
     if stop_reason == REGROUP or (stop_reason == REQUEUE and outcome.state is not JobState.DONE):
         return JobState.CANCELLED, REQUEUED
-    if stop_reason in (CANCEL, DISBAND) and outcome.state is not JobState.DONE:
+    if stop_reason == CANCEL or (stop_reason == DISBAND and outcome.state is not JobState.DONE):
         return JobState.CANCELLED, JobState.CANCELLED.value
     by_itself = outcome.cause in (Cause.EXITED, Cause.SIGNALLED)
     return outcome.state, "" if by_itself and spec.kind is Kind.ATTACHED else outcome.cause.value

@@ -45,6 +45,7 @@ class Job:
     cpu_before_s: float = 0.0  # that its process had used before it became the command
     directory: bytes = b""
     killed_by: str = ""  # who had it ended: ann@h1
+    must_end: bool = False  # it is killed if it does not end by the signal
     slots: int = 1  # slots that it holds or will hold
 
     @property
@@ -157,7 +158,7 @@ class Jobs:
         if job is None:
             return
         job.state, job.finished, job.exit_status, job.cpu_s = state, unix_s, exit_status, cpu_s
-        if job.killed_by and state is not JobState.DONE:
+        if job.killed_by and (job.must_end or state is not JobState.DONE):
             job.state, reason = JobState.CANCELLED, f"cancelled by {job.killed_by}"
         if reason and job.reason and job.is_placed_by_us:
             reason = f"{reason}{PLACED}{job.reason}"

@@ -211,8 +211,10 @@ class FollowedJobs:
         """Reports the end of the only job, or of an array's first task that did not succeed."""
         job = self._ended.first
         status = job.exit_status if job.HasField("exit_status") else LBRUN_FAILED
-        if job.state == "cancelled" and not job.HasField("exit_status"):
-            status = BY_SIGNAL + self.interrupted if self.interrupted else LBRUN_FAILED
+        if job.state == "cancelled" and not status:  # it may have answered the signal with 0
+            status = LBRUN_FAILED
+        if job.state == "cancelled" and not job.HasField("exit_status") and self.interrupted:
+            status = BY_SIGNAL + self.interrupted
         signal, cause = job.signal, job.cause or job.state
         reason = job.reason if job.cause not in ("exited", "signalled") or status == 125 else ""
         if self.array is not None:

@@ -70,10 +70,17 @@ def test_a_returning_host_is_told_again_what_it_missed(number):
     assert table.life.stops_to_repeat(other, [(*key, "")]) == []
 
 
-def test_a_job_that_succeeds_before_the_signal_arrives_has_succeeded():
+@pytest.mark.parametrize("was_told", [False, True])
+def test_what_exits_with_0_after_its_signal_was_cancelled_and_what_did_before_has_succeeded(
+    was_told,
+):
+    """A command that traps TERM and exits with 0 was `done`, and what waited for it started."""
     table = Table()
-    over, _ = table.ended(table.begin("1"), replace(OK, stop_reason=CANCEL))
-    assert over.state is JobState.DONE
+    begin = table.begin("1")
+    table.life.kill(begin.job, 0, *table.when, of="ann@h1")
+    over, _ = table.ended(begin, replace(OK, stop_reason=CANCEL if was_told else ""))
+    expected = (JobState.CANCELLED, "cancelled by ann@h1") if was_told else (JobState.DONE, "")
+    assert (over.state, over.ending.reason) == expected
 
 
 def test_a_job_that_succeeds_before_its_requeue_starts_again_as_promised():
