@@ -17,6 +17,10 @@ longest of them took.
 A command line that has not run, of a command that has, is drawn from the times of the known lines,
 one of each: of n lines, the next is the longest once in n + 1 times, and then outlives the longest
 of these in half of the cases. All jobs of that line take the same time.
+
+No two runs take exactly as long. So a job that is a little older than the longest of those it is
+like may still be like it, and ends soon; else the second of two twins would be taken for one that
+lasts much longer as soon as the first has ended.
 """
 
 import math
@@ -25,6 +29,8 @@ from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 from lbd.theory.lifetimes import UniformLog, outlives
+
+SPREAD = 0.1  # of runs that are alike
 
 
 class Lives(NamedTuple):
@@ -58,12 +64,12 @@ class Lives(NamedTuple):
         `drawn_s`: the run times drawn earlier in this play for similar jobs, all longer than its
         age."""
         like_s = self.like_s
-        first = bisect_right(like_s, age_s)
-        longer, drawn = len(like_s) - first, len(drawn_s)
+        longer, drawn = self._longer(age_s), len(drawn_s)
         other, _ = self._others(age_s) if like_s or not drawn else (0.0, 0.0)
         at = share * (longer + drawn + other)
         if at < longer:
-            left_s = like_s[first + int(at)] - age_s
+            like_one_s = like_s[len(like_s) - longer + int(at)]
+            left_s = (like_one_s if like_one_s > age_s else like_one_s * (1 + SPREAD)) - age_s
         elif at < longer + drawn:
             left_s = drawn_s[int(at) - longer] - age_s
         elif other > 0:
@@ -74,9 +80,14 @@ class Lives(NamedTuple):
 
     def outliving(self, age_s: float) -> float:
         """Returns the chance that a job of this age outlives all that it is predicted from."""
-        longer = len(self.like_s) - bisect_right(self.like_s, age_s)
+        longer = self._longer(age_s)
         other, unlike = self._others(age_s)
         return unlike * other / (longer + other) if longer + other > 0 else 1.0
+
+    def _longer(self, age_s: float) -> int:
+        """Returns how many of the similar jobs took longer, or as good as."""
+        longer = len(self.like_s) - bisect_right(self.like_s, age_s)
+        return longer or int(bool(self.like_s) and age_s < self.like_s[-1] * (1 + SPREAD))
 
     def _others(self, age_s: float) -> tuple[float, float]:
         """Returns the weight of all ended jobs for a job of this age, in similar runs, and the part

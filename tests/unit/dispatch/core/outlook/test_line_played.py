@@ -128,7 +128,8 @@ def test_several_alike_and_unknown_jobs_are_one_sample():
     [
         (Lives((5.0, 7.0, 9.0), None), 0.5, 0.0, 7.0),
         (Lives((5.0, 7.0, 9.0), None), 0.5, 6.0, 3.0),
-        (Lives((5.0, 7.0, 9.0), None), 0.5, 9.0, 9.0),  # older than all: as long again
+        (Lives((5.0, 7.0, 9.0), None), 0.5, 9.0, 0.9),  # a little older: still like the longest
+        (Lives((5.0, 7.0, 9.0), None), 0.5, 9.91, 9.91),  # older than all: as long again
         (Lives((5.0, 7.0, 9.0), LIVES), 0.74, 0.0, 9.0),
         (Lives((5.0, 7.0, 9.0), LIVES), 0.76, 0.0, LIVES.left_s(0.04, 0.0)),
         (Lives((5.0,), LIVES), 0.5, 10.0, LIVES.left_s(0.5, 10.0)),

@@ -57,6 +57,29 @@ def test_what_is_learnt_from_few_other_arguments_is_a_rough_guess_and_says_so(li
     assert high_s > 1.5 * low_s
 
 
+def test_the_second_of_two_twins_is_not_taken_for_one_that_lasts_longer():
+    """When the first of two jobs with new arguments had ended, forecasts became rough guesses, such
+    as "likely 15s or much later", until the second ended a moment later, too."""
+    table = Table()
+    table.host("h1", 2)
+    for n in range(12):
+        ran, took_s = fit("0", 1 + n % 6), 28.0 + 2 * (n % 6)
+        table.queues.run_times.ended(ran, took_s)
+        table.queues.resource_times.slots.ended(took_s, kind_of(ran))
+    for n in range(1, 5):
+        job = fit(f"{n}", 99)
+        like = {key: getattr(job, key) for key in ("user", "command", "command_line")}
+        table.arrive(job.id, **like)
+    table.now_s += 34.0
+    table.queues.run_times.ended(fit("1", 99), 34.0)
+    table.queues.resource_times.slots.ended(34.0, kind_of(fit("1", 99)))
+    table.ended("1")
+    table.now_s += 0.5
+    found = Forecast(table.queues).of_new(fit("", 99), table.now_s)
+    assert not found.is_rough
+    assert 33.5 <= found.wait_s <= 42.0
+
+
 def test_what_is_kept_of_it_corrects_no_other_forecast():
     predictions = Predictions(busy(1).queues, None, by_uid=False)
     sent = Submission("ann", "h2", "", b"./fit.sh\0" + b"99\0", b"")

@@ -174,6 +174,8 @@ class PlainArray:
     def last_end(self, now_s):
         def left_s(share, age_s):
             longer = sorted(seen_s for seen_s in self.times.seen_s if seen_s > age_s)
+            if not longer and age_s < (as_good_as := max(self.times.seen_s, default=0.0) * 1.1):
+                longer = [as_good_as]
             return (
                 longer[int(share * len(longer))] - age_s if longer else age_s * share / (1 - share)
             )
