@@ -193,9 +193,9 @@ def test_an_interrupted_up_cleans_up_after_itself(short_dir, number):
     wait_until(lambda: load(root), "it has begun")
     process.send_signal(number)
     _, said = process.communicate(timeout=90)
-    # Where the interrupt falls into code made by `exec`, as in a dataclass, CPython 3.11 ends by the
-    # signal although the program has caught it.
-    assert process.returncode in (128 + number, 130, -signal.SIGINT)
+    # Where the interrupt falls into code made by `exec`, as in a dataclass, CPython 3.11 ends by
+    # the signal although the program has caught it.
+    assert process.returncode in {128 + number, 130, -signal.SIGINT}
     assert "Traceback" not in said
     assert_nothing_left(root)
     assert not root.exists()

@@ -105,7 +105,8 @@ def test_a_keeper_that_was_slow_once_is_heard_whenever_there_is_another(tmp_path
 async def test_no_order_is_lost_with_a_keeper_that_has_not_greeted(tmp_path):
     """The socket of a keeper that is being killed still takes a connection. An order sent there was
     followed for ever, and its job stayed "starting"."""
-    path, link, loop = tmp_path / "keeper.sock", KeeperLink(lambda: None), asyncio.get_running_loop()
+    path, link = tmp_path / "keeper.sock", KeeperLink(lambda: None)
+    loop = asyncio.get_running_loop()
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         listener.listen()
