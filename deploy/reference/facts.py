@@ -28,9 +28,9 @@ JOB_STATES = {
     "running": "has started on a host",
     "suspended": "has started and is stopped: its host's owner is back, or it was stopped by a "
     "signal",
-    "done": "ended with exit status 0",
+    "done": "ended with exit status 0, and was not killed",
     "failed": "ended with another exit status or by a signal, or could not be started",
-    "cancelled": "was ended before it started, or by `lbctl kill`",
+    "cancelled": "was ended before it started, or by `lbctl kill`, whatever its exit status",
     "lost": "its host was lost while it ran, and `--no-restart` forbids a second attempt",
     "unknown": "a plain `lbrun` ran on its own host, and its outcome is not known",
 }

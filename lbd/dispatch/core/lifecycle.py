@@ -120,7 +120,7 @@ def cancelled(live: Live, user: str) -> str:
 def with_sender(live: Live, ending: Ending, stop_reason: str) -> Ending:
     """Adds to an ending without a reason who caused it."""
     who, live.signal_of = live.signal_of, ""
-    if not who or ending.reason or has_succeeded(ending, stop_reason):
+    if not who or ending.reason or has_succeeded(live, ending, stop_reason):
         return ending
     if stop_reason == CANCEL:
         return replace(ending, reason=f"cancelled{by(who)}")
@@ -128,10 +128,10 @@ def with_sender(live: Live, ending: Ending, stop_reason: str) -> Ending:
     return replace(ending, reason=f"ended by a signal sent{by(who)}") if is_it else ending
 
 
-def has_succeeded(ending: Ending, stop_reason: str) -> bool:
+def has_succeeded(live: Live, ending: Ending, stop_reason: str) -> bool:
     """Whether it ended well by itself. A command may answer the signal by exiting with 0: then it
-    was cancelled, unless it had ended before its host was told."""
-    was_cancelled = stop_reason == ending.stop_reason == CANCEL
+    was cancelled, unless it had ended before its host was told. TERM alone may mean anything."""
+    was_cancelled = stop_reason == ending.stop_reason == CANCEL and live.signal != TERM
     return ending.cause is Cause.EXITED and ending.exit_status == 0 and not was_cancelled
 
 
@@ -662,7 +662,7 @@ class Lifecycle:
             self.hosts.worked(host)
         ending = with_sender(live, ending, stop_reason)
         was_asked, live.stop_reason, live.reason = bool(live.stop_reason), "", ending.reason
-        succeeded = has_succeeded(ending, stop_reason)
+        succeeded = has_succeeded(live, ending, stop_reason)
         if succeeded:
             self.queues.heads.learn(self.queues.registry.entries[live.job.id], now_s)
         if stop_reason == CANCEL and not succeeded:

@@ -230,6 +230,11 @@ class Execution:
 
     # Requests to end it, and how they are met
 
+    @property
+    def must_end(self) -> bool:
+        """Whether it is to end, and was not only sent a TERM, which may mean anything."""
+        return self.asked > Asked.TERM
+
     def _wanted(self, event: Event, now_s: float) -> list[Action]:
         match event:
             case e.Signalled() if self.phase in ALIVE:

@@ -508,13 +508,17 @@ def cause_of(spec: Spec, ended_for: Cause | None, reason: str, how: Exit) -> tup
     return (Cause.SIGNALLED if how.signal else Cause.EXITED), ""
 
 
-def recorded(spec: Spec, outcome: Outcome, stop_reason: str) -> tuple[JobState, str]:
+def recorded(
+    spec: Spec, outcome: Outcome, stop_reason: str, must_end: bool
+) -> tuple[JobState, str]:
     """State and note for this host's history of jobs. An attempt that was ended for its dispatcher
     is recorded as what the dispatcher makes of it. A command needs no note if its caller has seen
-    it end by itself."""
-    if stop_reason == REGROUP or (stop_reason == REQUEUE and outcome.state is not JobState.DONE):
+    it end by itself. `must_end`: it was to end, and not only to get a signal."""
+    if stop_reason in (REGROUP, REQUEUE):
         return JobState.CANCELLED, REQUEUED
-    if stop_reason == CANCEL or (stop_reason == DISBAND and outcome.state is not JobState.DONE):
+    if stop_reason in (CANCEL, DISBAND) and (
+        outcome.state is not JobState.DONE or (stop_reason == CANCEL and must_end)
+    ):
         return JobState.CANCELLED, JobState.CANCELLED.value
     by_itself = outcome.cause in (Cause.EXITED, Cause.SIGNALLED)
     return outcome.state, "" if by_itself and spec.kind is Kind.ATTACHED else outcome.cause.value

@@ -239,7 +239,7 @@ class Performer:
                 self.show_state(action.reason)
             case e.Record():
                 outcome, mine = action.outcome, self.execution
-                state, note = recorded(mine.spec, outcome, mine.stop_reason)
+                state, note = recorded(mine.spec, outcome, mine.stop_reason, mine.must_end)
                 say_end(self, outcome, note)
                 status, cpu_s = outcome.exit_status, outcome.cpu_s
                 self.host.jobs.end(self.id, state, time.time(), status, cpu_s, note)

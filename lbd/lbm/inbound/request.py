@@ -216,7 +216,7 @@ def make_order(
         memory_bytes=memory_limit(request, config),
         processes=0 if worker else config.limits.job_processes,
         closed_fds=request.closed_fds & 7,
-        stamp=stamp_of(request),
+        stamp=stamp_of(request, config.host.name),
         terminal=place_of(request),
         allowed=() if worker else tuple(config.admission.programs),
         denied=() if worker else tuple(config.admission.deny_programs),
@@ -292,9 +292,10 @@ def place_of(request: lbm_pb2.RunRequest) -> int:
     return BEHIND if request.terminal.background else IN_FRONT
 
 
-def stamp_of(request: lbm_pb2.RunRequest) -> Stamp | None:
-    """What the directory must be; None: any directory of that name."""
-    if not request.HasField("directory_stamp"):
+def stamp_of(request: lbm_pb2.RunRequest, here: str) -> Stamp | None:
+    """What the directory must be; None: any directory of that name. A job of this host's own has
+    the one that its user named, which is another object after a restart of the machine."""
+    if not request.HasField("directory_stamp") or request.origin == here:
         return None
     sent = request.directory_stamp
     return Stamp(

@@ -739,6 +739,7 @@ def test_outcome(row):
 @pytest.mark.parametrize(
     ("how", "stop_reason", "expected"),
     [
+        (OK, "", ("done", "exited")),
         (KILLED, "", ("failed", "signalled")),
         (KILLED, CANCEL, ("cancelled", "cancelled")),
         (FAILED, CANCEL, ("cancelled", "cancelled")),
@@ -747,7 +748,7 @@ def test_outcome(row):
         (OK, DISBAND, ("done", "exited")),
         (KILLED, DISBAND, ("cancelled", "cancelled")),
         (KILLED, REQUEUE, ("cancelled", REQUEUED)),
-        (OK, REQUEUE, ("done", "exited")),
+        (OK, REQUEUE, ("cancelled", REQUEUED)),
         (OK, REGROUP, ("cancelled", REQUEUED)),
     ],
 )
@@ -756,8 +757,13 @@ def test_a_command_ended_for_its_dispatcher_is_recorded_as_the_dispatcher_record
 ):
     """A job that was killed was cancelled, but `lbctl history` said that it failed."""
     outcome = outcome_of(QUEUED, None, "", how, 2.0, "")
-    state, note = recorded(QUEUED, outcome, stop_reason)
+    state, note = recorded(QUEUED, outcome, stop_reason, must_end=True)
     assert (state.value, note) == expected
+
+
+def test_what_goes_on_after_a_term_of_its_user_and_succeeds_is_recorded_as_done():
+    outcome = outcome_of(QUEUED, None, "", OK, 2.0, "")
+    assert recorded(QUEUED, outcome, CANCEL, must_end=False) == (JobState.DONE, "exited")
 
 
 @pytest.mark.parametrize(
@@ -766,7 +772,7 @@ def test_a_command_ended_for_its_dispatcher_is_recorded_as_the_dispatcher_record
 )
 def test_an_end_that_its_client_has_seen_needs_no_note(spec, ended_for, note):
     outcome = outcome_of(spec, ended_for, "why", KILLED, 2.0, "")
-    assert recorded(spec, outcome, "") == (JobState.FAILED, note)
+    assert recorded(spec, outcome, "", must_end=False) == (JobState.FAILED, note)
 
 
 @pytest.mark.parametrize(

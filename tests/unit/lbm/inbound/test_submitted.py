@@ -124,3 +124,16 @@ def test_host_names_that_do_not_fit_one_variable_are_reported():
     assert fault_of_start(start) == ""
     start.gang_hosts.append("h" * 63)
     assert fault_of_start(start) == "gang_hosts"
+
+
+@pytest.mark.parametrize(("origin", "is_compared"), [("h1", False), ("h2", True)])
+def test_the_directory_of_a_job_of_this_hosts_own_is_not_compared(origin, is_compared):
+    """After a restart of the machine it is another object: each job that had waited failed with
+    `the directory /var/tmp is not shared with h1`, on h1."""
+    request = lbm_pb2.RunRequest(
+        job_id="3.1", origin=origin, user="ann", uid=1000, argv=[b"true"], directory=b"/var/tmp"
+    )
+    before = lbm_pb2.DirectoryStamp(kernel="before", device=1, inode=2, file_system="ext4")
+    request.directory_stamp.CopyFrom(before)
+    config = replace(CONFIG, host=HostConfig(name="h1"))
+    assert (make_order(request, ANN, config).stamp is not None) == is_compared
