@@ -78,15 +78,14 @@ def history(daemons: Daemons, options: argparse.Namespace) -> int:
     found = found[:limit] if options.sort else found[max(0, len(found) - limit) :]
     if options.json:
         print_json([{key: job.get(key) for key in options.fields or job} for job in found])
+    elif options.csv:  # a script reads the heading, also of a quiet week
+        print_csv(CSV, (csv_row(job, utc=options.utc) for job in found))
     elif found:
-        if options.csv:
-            print_csv(CSV, (csv_row(job, utc=options.utc) for job in found))
-        else:
-            show(found, 0, options)
-        if more:
-            which = "first" if options.sort else "latest"
-            say(f"only the {which} {limit}; --limit N shows more")
-    else:
+        show(found, 0, options)
+    if found and more and not options.json:
+        which = "first" if options.sort else "latest"
+        say(f"only the {which} {limit}; --limit N shows more")
+    elif not (found or options.json):
         only_of = next((one.only_of for one in gathered.answers.values()), "")
         hidden = not_shown(only_of, options.user)
         say(hidden or unknown_host(daemons, options.host) or "no jobs")
