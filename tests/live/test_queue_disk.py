@@ -139,7 +139,7 @@ def test_the_cause_is_known_everywhere_while_the_ledger_is_not_there(lab, disk):
     assert_cause_is_known(lab, cause, "its ledger is not there")
     (disk / "away").rename(ledger)
     lab.wait_until(lambda: lab.run("h2", "lbrun", "-q", "true").returncode == 0, "it goes on")
-    assert asked(lab, "h1", "/readyz") == (200, "ready\n")
+    lab.wait_until(lambda: asked(lab, "h1", "/readyz") == (200, "ready\n"), "it is ready")
     assert scraped(lab, "h1")["lbd_ledger_trouble",] == 0
 
 
