@@ -37,6 +37,10 @@ KNOWN_ASKED = Bound(1.0)
 ENDED_JOBS, BETWEEN_S, NEW_JOBS, NEW_SLOTS, LEAST_NEW_S = 36, 1e5, 40, 4, 5.0
 LABS, QUICK_LABS = 200, 30
 NEW_ASKED = Bound(1.35, of_ratio=False)  # 1.1 in the median; it was 1.5
+SEEN_KINDS, LEAST_SEEN_S = (
+    8,
+    1.0,
+)  # commands of which each has run once or twice before all of them run again
 # known command lines of a program that runs with another argument: of one, only a guess can be made
 FEW_LINES, MANY_LINES = 1, 6
 GUESSES_ASKED = Bound(0.9, at_least=True, of_ratio=False)
@@ -79,6 +83,7 @@ def measure(stage: Stage, _wanted: set[str]) -> list[Row]:
         ),
         *new_commands(stage),
         *new_arguments(stage),
+        *seen_once_or_twice(stage),
     ]  # fmt: skip
 
 
@@ -135,6 +140,44 @@ def new_arguments(stage: Stage) -> list[Row]:
     ]  # fmt: skip
 
 
+def seen_once_or_twice(stage: Stage) -> list[Row]:
+    """What is forecast of the first in line while commands run that have run once or twice."""
+    mark, count = stage.others.mark(), QUICK_LABS if stage.quick else LABS
+    found = list[list[Truth]]()
+    for _ in range(count):
+        rng = Random(stage.rng.random())
+        jobs = all_again(rng, rng.choice((1, 2)), rng.choice((0.02, 0.3)))
+        made = truths(jobs, NEW_SLOTS, LEAST_SEEN_S, learns=True, every=1)
+        found.append(made[NEW_SLOTS - SEEN_KINDS :])
+    share, others = fmean(within(one) for one in found), stage.others.share_since(mark)
+    first = sorted(one[0].times_as_long for one in found if one)
+    early, late = first[len(first) // 10], first[-len(first) // 10]
+    return [
+        Row(
+            "waits behind commands that have run once or twice within their interval", "share",
+            summarise([share]), asked=WITHIN_ASKED, others=others,
+            note=f"of the first, eight in ten {early:.2f} to {late:.2f} of the truth",
+        ),
+    ]  # fmt: skip
+
+
+def all_again(rng: Random, runs: int, varies: float) -> list[BatchJob]:
+    """Jobs of a few commands, each run so many times; much later each is submitted again."""
+    mean_s, kinds_vary = rng.lognormvariate(2.5, 1.0), rng.choice((0.1, 1.0))
+    means_s = [mean_s * rng.lognormvariate(0.0, kinds_vary) for _ in range(SEEN_KINDS)]
+    others_s = [rng.lognormvariate(2.5, 1.0) for _ in range(SEEN_KINDS)]
+    jobs, now_s = list[BatchJob](), 0.0
+    for turn in range(max(3, runs) + 1):
+        now_s += BETWEEN_S
+        for kind in rng.sample(range(SEEN_KINDS), SEEN_KINDS):
+            now_s += 0.03
+            # The first turns are of other commands, so that enough jobs have ended.
+            known = turn >= max(3, runs) - runs
+            run_s = (means_s if known else others_s)[kind] * rng.lognormvariate(0.0, varies)
+            jobs.append(BatchJob(now_s, run_s, 1, 0.0, "ann", f"{kind if known else kind + 100}"))
+    return jobs
+
+
 def few_known_and_a_new_one(rng: Random, kinds: int, *, is_program: bool = False) -> list[BatchJob]:
     """Jobs of a few commands, and when all have ended a burst of another. `is_program`: they differ
     by their argument only."""
@@ -172,7 +215,9 @@ def drawn(rng: Random, count: int) -> list[BatchJob]:
     return jobs
 
 
-def truths(jobs: Sequence[BatchJob], slots: int, least_s: float, *, learns: bool) -> list[Truth]:
+def truths(
+    jobs: Sequence[BatchJob], slots: int, least_s: float, *, learns: bool, every: int = ASKED_EVERY
+) -> list[Truth]:
     """The outcome of each wait that was forecast."""
     queues, rng, found = Queues(Fcfs()), Random(1), list[Truth]()
     asked = dict[int, Prediction]()
@@ -204,7 +249,7 @@ def truths(jobs: Sequence[BatchJob], slots: int, least_s: float, *, learns: bool
         foretold = None
         waits = bool(queues.lines and queues.head(1)) or slots_free(queues) < job.slots
         waited += waits
-        if waits and not waited % ASKED_EVERY:
+        if waits and not waited % every:
             foretold = forecast.of_new(queued, job.submitted_s)
         starts = queues.arrived(queued, job.submitted_s, rng)
         if foretold is not None and foretold.wait_s is not None and not starts:

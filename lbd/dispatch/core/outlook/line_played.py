@@ -39,6 +39,7 @@ DRAWS_MIN = 5
 EXACT_DRAWS, EXACT_STEPS = 101, 200_000  # in a thread
 Spread = tuple[float, float, float]  # 5 %, median, 95 %
 Cap = Hashable
+Caps = tuple[tuple[Cap, int], ...]  # limits that a job counts towards, and by how much
 
 
 class Running(NamedTuple):
@@ -49,7 +50,7 @@ class Running(NamedTuple):
     age_s: float
     lives: Lives
     sample: Hashable  # jobs with the same sample are alike
-    caps: tuple[tuple[Cap, int], ...] = ()  # limits it counts towards, and by how much
+    caps: Caps = ()
 
 
 class Queued(NamedTuple):
@@ -58,7 +59,7 @@ class Queued(NamedTuple):
     slots: int
     lives: Lives
     sample: Hashable
-    caps: tuple[tuple[Cap, int], ...] = ()
+    caps: Caps = ()
     only: HostId | None = None
     barred: frozenset[HostId] = frozenset()
     not_before_s: float = 0.0
@@ -137,6 +138,8 @@ class Drawn:
         self._shares = shares  # by sample
         self._lives_s: dict[Hashable, list[float]] = {}  # by similarity key, in the order drawn
         self._lines_s: dict[Hashable, float] = {}  # by command line, where that has not run before
+        # By similarity key, how many times as long as the known lines those that have not run take.
+        self._scales: dict[Hashable, float] = {}
 
     def left_s(self, lives: Lives, sample: Hashable, age_s: float = 0.0) -> float:
         """Draws a remaining time. Among similar jobs the oldest must come first."""
@@ -146,10 +149,14 @@ class Drawn:
         if (same_s := self._lines_s.get(lives.line, 0.0)) > age_s:
             return max(0.0, min(same_s, lives.most_s) - age_s)
         drawn_s = self._lives_s.setdefault(lives.alike, [])
-        left_s = lives.left_s(share, age_s, drawn_s)
-        drawn_s.append(age_s + left_s)
+        scale = self._scales.get(lives.alike, 1.0) if lives.line is not None else 1.0
+        left_s = scale * lives.left_s(share, age_s / scale, drawn_s)
+        life_s = age_s + left_s
         if lives.line is not None:
-            self._lines_s[lives.line] = age_s + left_s
+            self._lines_s[lives.line] = life_s
+            if lives.like_s and lives.alike not in self._scales:
+                scale = self._scales[lives.alike] = max(1.0, life_s / lives.like_s[-1])
+        drawn_s.append(life_s / scale)
         return left_s
 
 

@@ -1,8 +1,8 @@
 """How long a job runs, and goes on running, as far as ended jobs tell. Pure.
 
-A run time is drawn from those of similar jobs and, with the weight of one more such run, from those
-of all ended jobs (the next of n similar runs is longer than all of them once in n + 1 times). For a
-running job it is drawn from those longer than its age.
+A run time is drawn from those of similar jobs and, with part of the weight of one more such run,
+from those of all ended jobs. For a running job it is drawn from those longer than its age. Where
+few similar ones have ended, their times are spread (`theory/next_run.py`).
 
 All ended jobs say little about another command if they are of few kinds: after a thousand tasks of
 0.3 s, a command never seen may take a minute. Of n kinds, the next is the longest once in n + 1
@@ -16,7 +16,9 @@ longest of them took.
 
 A command line that has not run, of a command that has, is drawn from the times of the known lines,
 one of each: of n lines, the next is the longest once in n + 1 times, and then outlives the longest
-of these in half of the cases. All jobs of that line take the same time.
+of these in half of the cases. All jobs of that line take the same time. If it outlives all known
+lines, other new lines of that command are longer, too (`line_played.py`): users often go on to
+larger ones.
 
 No two runs take exactly as long. So a job that is a little older than the longest of those it is
 like may still be like it, and ends soon; else the second of two twins would be taken for one that
@@ -31,6 +33,10 @@ from typing import NamedTuple
 from lbd.theory.lifetimes import UniformLog, outlives
 
 SPREAD = 0.1  # of runs that are alike
+# The weight of all ended jobs, in similar runs, by tests/bench/forecasts.py. With 1, the first end
+# of four that run was too early by a factor of 3 in one of ten cases.
+SELDOM_UNLIKE = 0.15  # a command line that has run takes about as long again
+LINE_UNLIKE = 0.5
 
 
 class Lives(NamedTuple):
@@ -44,6 +50,7 @@ class Lives(NamedTuple):
     unlike: float = 0.0
     # Key of its command line, if only others of the same command have run; `like_s` is of those.
     line: Hashable = None
+    weight: float = 1.0  # of each of `like_s`, in similar runs
 
     @property
     def is_known(self) -> bool:
@@ -66,23 +73,24 @@ class Lives(NamedTuple):
         like_s = self.like_s
         longer, drawn = self._longer(age_s), len(drawn_s)
         other, _ = self._others(age_s) if like_s or not drawn else (0.0, 0.0)
-        at = share * (longer + drawn + other)
-        if at < longer:
-            like_one_s = like_s[len(like_s) - longer + int(at)]
+        like = longer * self.weight
+        at = share * (like + drawn + other)
+        if at < like:
+            like_one_s = like_s[len(like_s) - longer + int(at / like * longer)]
             left_s = (like_one_s if like_one_s > age_s else like_one_s * (1 + SPREAD)) - age_s
-        elif at < longer + drawn:
-            left_s = drawn_s[int(at) - longer] - age_s
+        elif at < like + drawn:
+            left_s = drawn_s[int(at - like)] - age_s
         elif other > 0:
-            left_s = self._left_as_others_s((at - longer - drawn) / other, age_s)
+            left_s = self._left_as_others_s((at - like - drawn) / other, age_s)
         else:
             left_s = lasting_s(share, age_s, age_s)
         return max(0.0, min(left_s, self.most_s - age_s))
 
     def outliving(self, age_s: float) -> float:
         """Returns the chance that a job of this age outlives all that it is predicted from."""
-        longer = self._longer(age_s)
+        like = self._longer(age_s) * self.weight
         other, unlike = self._others(age_s)
-        return unlike * other / (longer + other) if longer + other > 0 else 1.0
+        return unlike * other / (like + other) if like + other > 0 else 1.0
 
     def _longer(self, age_s: float) -> int:
         """Returns how many of the similar jobs took longer, or as good as."""
@@ -98,7 +106,9 @@ class Lives(NamedTuple):
         unlike = self.unlike * outlives(age_s, self._last_s)
         if ended + unlike <= 0:
             return (0.0, 0.0) if self.like_s else (1.0, 1.0)
-        return (ended + unlike if self.like_s else 1.0), unlike / (ended + unlike)
+        weight = SELDOM_UNLIKE if self.line is None else LINE_UNLIKE
+        other = weight * (ended + unlike) if self.like_s else 1.0
+        return other, unlike / (ended + unlike)
 
     @property
     def _last_s(self) -> float:

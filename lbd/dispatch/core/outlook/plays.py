@@ -14,16 +14,17 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from lbd.dispatch.core.discipline import HostConnection, QueuedJob
-from lbd.dispatch.core.malleable.slot_times import OUTLIVES
 from lbd.dispatch.core.outlook.allowance import LINES, Allowance
 from lbd.dispatch.core.outlook.comers import NOBODY, Came, Comers
-from lbd.dispatch.core.outlook.line_played import Line, Queued, Running, draws_for
+from lbd.dispatch.core.outlook.line_played import Caps, Line, Queued, Running, draws_for
 from lbd.dispatch.core.outlook.lives import Lives
+from lbd.dispatch.core.outlook.novelty import TARGET, Novelty, novelty_of
 from lbd.dispatch.core.queues import Queues
 from lbd.dispatch.core.run_times import kind_of
 from lbd.dispatch.core.servers import Server
 from lbd.model import HostId, JobId
 from lbd.theory.lifetimes import UniformLog
+from lbd.theory.next_run import spread_out
 from lbd.theory.queue_time import later
 
 PLAYED_MAX = 1000  # of waiting jobs
@@ -33,40 +34,9 @@ DRAWS, STEPS = 21, 10_000
 FRESH_S, STEPS_PER_S = 1.0, 1000  # a play serves for FRESH_S, or 200 times as long as it took
 QUICK = 1000  # a shorter play may be repeated at any time
 LINES_MAX = 64
-ROUGH = 0.125  # of the jobs before it, as many outlive all that ended: a guess
-MOST, SURELY = 0.5, 0.99
-OUTLIVED = "the running jobs are already longer than those it was learnt from"
-LITTLE_KNOWN = "little is known of the commands that run, or wait ahead of it"
+# Standard deviation of the logarithm, before it is known, by tests/bench/forecasts.py
+RUNS_VARY, LINES_VARY = 0.2, 0.4  # of a command's runs; of its command lines' times
 NEW = JobId("")
-Caps = tuple[tuple[Hashable, int], ...]
-
-
-class Novelty(NamedTuple):
-    """How far the jobs of a line are unlike those that its forecasts are learnt from."""
-
-    sums: tuple[float, ...]  # how many outlive these, among the running and the first n waiting
-    runs: int
-    outlived: int  # of the running jobs, those that are already longer
-
-    def why_rough(self, waiting: int) -> str:
-        """`waiting`: how many wait before the job that is asked about."""
-        if self.sums[waiting] < ROUGH * max(1, self.runs + waiting):
-            return ""
-        return OUTLIVED if self.outlived > MOST * self.runs else LITTLE_KNOWN
-
-
-def novelty_of(line: Line) -> Novelty:
-    # All jobs of a new command line are taken to be like the oldest that runs.
-    new = dict[Hashable, float]()
-    for one in line.runs:
-        if one.lives.is_new:
-            new.setdefault(one.lives.same, one.lives.outliving(one.age_s))
-    chances = [new.get(one.lives.same, one.lives.outliving(one.age_s)) for one in line.runs]
-    fresh = {id(one.lives): one.lives.outliving(0.0) for one in line.waits}
-    chances += [new.get(one.lives.same, fresh[id(one.lives)]) for one in line.waits if one.takes]
-    runs = len(line.runs)
-    sums = tuple(accumulate(chances[runs:], initial=sum(chances[:runs])))
-    return Novelty(sums, runs, sum(chance >= SURELY for chance in chances[:runs]))
 
 
 class Sources(NamedTuple):
@@ -283,9 +253,13 @@ def lives_of(
     # Jobs of a new command are alike whatever their labels: with a draw for each, the shortest of
     # many would make the forecast.
     near = queues.run_times.nearest(job)
-    unlike = OUTLIVES if near.line else queues.resource_times.slots.unlike_all(kind_of(job))
-    line = (job.user, near.line, job.slots) if near.line else None
-    return Lives(tuple(sorted(near.times_s)), general, most_s, near.key, unlike, line)
+    if not near.line:
+        times_s, weight = spread_out(near.times_s, RUNS_VARY)
+        unlike = queues.resource_times.slots.unlike_all(kind_of(job))
+        return Lives(times_s, general, most_s, near.key, unlike, None, weight)
+    times_s, weight = spread_out(near.times_s, LINES_VARY)
+    line = job.user, near.line, job.slots
+    return Lives(times_s, general, most_s, near.key, 1.0, line, weight)
 
 
 def is_quick(played: Played | None) -> bool:
@@ -376,7 +350,7 @@ class LineMaker:
             caps.append((("array", job.array), 1))
             self.room.setdefault(caps[-1][0], job.at_once - shares.arrays.get(job.array, 0))
         if (left := shares.targets.room(job, self.now_s)) is not None:
-            caps.append((("target", job.array), 1))
+            caps.append(((TARGET, job.array), 1))
             self.room.setdefault(caps[-1][0], left)
         if shares.rules.user_slots:
             caps.append((("user", job.user), job.slots))

@@ -18,19 +18,23 @@ from lbd.dispatch.core.outlook.line_played import (
     draws_for,
     spread,
 )
-from lbd.dispatch.core.outlook.lives import Lives
+from lbd.dispatch.core.outlook.lives import SELDOM_UNLIKE, Lives
+from lbd.dispatch.core.outlook.novelty import TARGET_AHEAD
 from lbd.dispatch.core.outlook.plays import NEW, PLAYED_MAX, STEPS, Plays
 from lbd.model import HostId, JobId, Needs
 from lbd.theory.lifetimes import UniformLog
+from lbd.theory.next_run import VALUES
 from tests.unit.dispatch.core.targets.test_arrays import FOUR_S, MEAN_S
 from tests.unit.dispatch.core.targets.test_arrays import Table as Targets
 from tests.unit.dispatch.core.test_queues import Table
 
 LIVES = UniformLog(1.0, 100.0)
+MEDIAN_S = LIVES.left_s(0.5, 0.0)
+KNOWN = Lives((5.0, 7.0, 9.0), LIVES)
 
 
 class Drawn:
-    """A busy queue in which each job has its own command line, which took as long before."""
+    """A busy queue in which each job has its own command line, which often took as long before."""
 
     def __init__(self, rng, **rules):
         self.rng, self.table, self.life_s = rng, Table(**rules), {}
@@ -44,7 +48,8 @@ class Drawn:
         self.life_s[name] = self.rng.uniform(1, 50)
         given = {"command": 1, "command_line": int(name), **more}
         job = QueuedJob(JobId(name), **given)
-        self.table.queues.run_times.ended(job, self.life_s[name])
+        for _ in range(VALUES):
+            self.table.queues.run_times.ended(job, self.life_s[name])
         self.table.now_s += 0.01 * self.rng.random()
         self.began(self.table.arrive(name, **given))
 
@@ -110,6 +115,8 @@ def test_an_array_that_keeps_its_place_goes_before_later_jobs():
     found = Forecast(table.queues).of(last, 0.0)
     assert found.wait_s == pytest.approx(64 / 4 * MEAN_S, rel=0.05)
     assert found.how.startswith("no job ahead, 4 slots; ")
+    assert found.is_rough
+    assert found.how.endswith(TARGET_AHEAD)
 
 
 def test_several_alike_and_unknown_jobs_are_one_sample():
@@ -130,8 +137,8 @@ def test_several_alike_and_unknown_jobs_are_one_sample():
         (Lives((5.0, 7.0, 9.0), None), 0.5, 6.0, 3.0),
         (Lives((5.0, 7.0, 9.0), None), 0.5, 9.0, 0.9),  # a little older: still like the longest
         (Lives((5.0, 7.0, 9.0), None), 0.5, 9.91, 9.91),  # older than all: as long again
-        (Lives((5.0, 7.0, 9.0), LIVES), 0.74, 0.0, 9.0),
-        (Lives((5.0, 7.0, 9.0), LIVES), 0.76, 0.0, LIVES.left_s(0.04, 0.0)),
+        (KNOWN, 2.99 / (3 + SELDOM_UNLIKE), 0.0, 9.0),
+        (KNOWN, (3 + SELDOM_UNLIKE / 2) / (3 + SELDOM_UNLIKE), 0.0, MEDIAN_S),
         (Lives((5.0,), LIVES), 0.5, 10.0, LIVES.left_s(0.5, 10.0)),
         (Lives((), LIVES, 30.0), 0.99, 10.0, 20.0),
         (Lives((), LIVES, 30.0), 0.5, 40.0, 0.0),  # beyond its limit: at any moment
@@ -148,7 +155,7 @@ def test_the_remaining_run_time_of_a_job(lives, share, age_s, left_s):
         (Lives((5.0, 7.0), None), 0.49, 0.0, (9.0, 9.0), 7.0),
         (Lives((5.0, 7.0), None), 0.5, 8.0, (9.0,), 1.0),  # the others are shorter
         (Lives((5.0,), LIVES), 0.6, 0.0, (9.0,), 9.0),
-        (Lives((5.0,), LIVES), 0.9, 0.0, (9.0,), LIVES.left_s(0.7, 0.0)),
+        (Lives((5.0,), LIVES), 1 - SELDOM_UNLIKE / 2 / (2 + SELDOM_UNLIKE), 0.0, (9.0,), MEDIAN_S),
         (Lives((), LIVES), 0.9, 0.0, (9.0,), 9.0),  # none has ended: all are alike
         (Lives((), LIVES, 8.0), 0.9, 0.0, (9.0,), 8.0),
     ],

@@ -7,7 +7,8 @@ from lbd.dispatch.core.ledger_rows import Submission, command_of
 from lbd.dispatch.core.outlook.forecast import Forecast
 from lbd.dispatch.core.outlook.line_played import Line, Queued, Running
 from lbd.dispatch.core.outlook.lives import Lives
-from lbd.dispatch.core.outlook.plays import NEW, novelty_of
+from lbd.dispatch.core.outlook.novelty import novelty_of
+from lbd.dispatch.core.outlook.plays import NEW
 from lbd.dispatch.core.run_times import kind_of, line_of, name_hash
 from lbd.dispatch.predictions import Predictions
 from lbd.model import HostId, JobId
@@ -78,6 +79,49 @@ def test_the_second_of_two_twins_is_not_taken_for_one_that_lasts_longer():
     found = Forecast(table.queues).of_new(fit("", 99), table.now_s)
     assert not found.is_rough
     assert 33.5 <= found.wait_s <= 42.0
+
+
+def again(lines_s, argument, runs=1):
+    """Four slots, where command lines have run that took so long, and short jobs of others; now
+    four lines run, of these or new ones, and another job comes."""
+    table = Table()
+    table.host("h1", 4)
+    for n, took_s in enumerate(lines_s):
+        for _ in range(runs):
+            table.queues.run_times.ended(fit("0", n), took_s)
+            table.queues.resource_times.slots.ended(took_s, kind_of(fit("0", n)))
+    for n in range(30):
+        table.queues.resource_times.slots.ended(4.0 + n % 8, ("ann", n % 3))
+    for n in range(4):
+        job = fit(f"{n + 1}", argument + n)
+        like = {key: getattr(job, key) for key in ("user", "command", "command_line")}
+        table.arrive(job.id, **like)
+    return Forecast(table.queues).of_new(fit("", argument), table.now_s)
+
+
+@pytest.mark.parametrize(("runs", "early"), [(1, 0.7), (2, 0.85), (3, 0.85)])
+def test_the_first_end_of_commands_that_have_run_is_not_put_far_too_early(runs, early):
+    """Of four that took 16 s and had run once it was said in 5.8 s: any of them might have been
+    like all that ended."""
+    found = again((16.2, 16.5, 16.7, 16.9), 0, runs)
+    assert 16.2 * early <= found.wait_s <= 16.5
+    assert found.within_s[0] < found.wait_s < 16.2 < found.within_s[1] < 20.0
+
+
+def test_six_arguments_that_took_alike_do_not_tell_that_a_seventh_will():
+    """It was said 5.4 s to 10.6 s in nine cases out of ten; they took 22 s and more."""
+    found = again((9.0, 9.4, 9.8, 10.2, 10.6, 11.0), 99)
+    assert found.wait_s == pytest.approx(9.4, abs=0.6)
+    assert found.within_s[1] > 20.0
+
+
+def test_if_one_new_argument_takes_longer_than_all_known_so_do_the_others():
+    lives = [Lives((9.0, 10.0), SHORT, alike="fit", unlike=1.0, line=f"fit {n}") for n in range(4)]
+    runs = tuple(Running(0, 1, 0.0, one, one.line) for one in lives)
+    ask = Queued(1, Lives((), None), "", takes=False)
+    begins_s = sorted(one for (one,) in Line((HostId("h1"),), (0,), runs, (ask,), {}).begins_s(101))
+    assert begins_s[50] <= 10.0  # the first of the four
+    assert sum(one > 15.0 for one in begins_s) in range(5, 20)
 
 
 def test_what_is_kept_of_it_corrects_no_other_forecast():
