@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from signal import SIGTERM
 
 from lbd.dispatch.core.backlog import Backlog, add_count
 from lbd.dispatch.core.discipline import QueuedJob, Start
@@ -282,9 +283,11 @@ def next_attempt(
 
 def asked_to_stop(live: Live, stop_reason: str, number: int) -> list[Action]:
     """Ends its attempt with signal `number`; the request is recorded, so that it survives a crash
-    of the dispatcher."""
+    of the dispatcher. A TERM that follows another signal changes nothing: it is to end still."""
     assert live.lease is not None
-    is_known, live.stop_reason, live.signal = live.stop_reason == stop_reason, stop_reason, number
+    is_known, live.stop_reason = live.stop_reason == stop_reason, stop_reason
+    if not is_known or number != SIGTERM:
+        live.signal = number
     job, attempt, host = live.job.id, live.lease.attempt, live.lease.host
     order = Signal(job, attempt, host, number, stop_reason)
     return [order] if is_known else [StopAsked(job, attempt, stop_reason), order]

@@ -190,7 +190,7 @@ class CommandAnswers:
         if asked.signal in (0, signal.SIGTERM, signal.SIGKILL):
             where = host or one_line(asked.host, HOST_CHARS)  # as the queue says it
             job.killed_by = "@".join(filter(None, (one_line(asked.user, USER_CHARS), where)))
-            job.must_end = asked.signal != signal.SIGTERM  # sent alone, it may mean anything
+            job.must_end |= asked.signal != signal.SIGTERM  # sent alone, it may mean anything
         if asked.signal:
             self._send(job, asked.signal, whole_tree=asked.signal == signal.SIGKILL)
             return

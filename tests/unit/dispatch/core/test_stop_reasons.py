@@ -85,6 +85,16 @@ def test_what_exits_with_0_after_it_was_to_end_was_cancelled_and_else_has_succee
     assert (over.state, over.ending.reason) == expected
 
 
+def test_a_term_after_a_kill_does_not_undo_it():
+    table = Table()
+    begin = table.begin("1")
+    table.life.kill(begin.job, 0, *table.when, of="ann@h1")
+    (order,) = table.life.kill(begin.job, 15, *table.when, of="ann@h1")
+    assert order.number == 15
+    over, _ = table.ended(begin, replace(OK, stop_reason=CANCEL))
+    assert (over.state, over.ending.reason) == (JobState.CANCELLED, "cancelled by ann@h1")
+
+
 def test_a_job_that_succeeds_before_its_requeue_starts_again_as_promised():
     """For example a script that requeues itself and then exits with 0."""
     table = Table()

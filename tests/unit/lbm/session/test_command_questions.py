@@ -93,13 +93,28 @@ async def test_an_impossible_id_is_reported_in_one_line(job):
     ],
 )
 def test_who_had_a_command_ended_is_said_with_the_host(proven, claimed, said):
-    answers, job = answers_of(*ANN), SimpleNamespace(id="h1-26", killed_by="")
-    answers._home.jobs.running = {"h1-26": job}
-    answers._home.commands = answers._home.staying = {}
+    answers, job = killable()
     asked = pb.CommandRequest(id="h1-26", verb="kill", user="ann", signal=15, host=claimed)
     answers._kill(job, asked, proven)
     assert job.killed_by == said or (said is None and len(job.killed_by) < 300)
     assert job.killed_by.isprintable()
+
+
+@pytest.mark.parametrize(("signals", "must_end"), [((15,), False), ((9,), True), ((9, 15), True)])
+def test_a_term_alone_may_mean_anything_but_does_not_undo_a_kill(signals, must_end):
+    answers, job = killable()
+    for number in signals:
+        asked = pb.CommandRequest(id="h1-26", verb="kill", user="ann", signal=number)
+        answers._kill(job, asked, "h1")
+    assert job.must_end == must_end
+
+
+def killable():
+    job = SimpleNamespace(id="h1-26", killed_by="", must_end=False)
+    answers = answers_of(*ANN)
+    answers._home.jobs.running = {"h1-26": job}
+    answers._home.commands = answers._home.staying = {}
+    return answers, job
 
 
 class AsUser:
