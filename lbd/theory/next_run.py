@@ -39,5 +39,5 @@ def deviations(count: int) -> tuple[float, ...]:
     """Returns so many equally likely deviations, of mean 0 and variance 1 if more than one."""
     normal = [NormalDist().inv_cdf((n + 0.5) / count) for n in range(count)]
     peaked = [one * abs(one) for one in normal]
-    width = sqrt(sum(one**2 for one in peaked) / count) or 1.0
+    width = sqrt(sum(one**2 for one in peaked) / count)
     return tuple(one / width for one in peaked)

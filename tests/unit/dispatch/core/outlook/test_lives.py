@@ -150,3 +150,16 @@ def test_the_jobs_ahead_are_counted_as_in_the_reason_although_the_line_was_playe
     place = forecast.places.of(last, 0.6)
     assert place.jobs == 12
     assert forecast.of(last, 0.6).how.startswith("12 jobs ahead, 9 slots; ")
+
+
+def test_a_job_older_than_all_others_is_like_the_longer_runs_of_its_command():
+    lives = Lives((0.3, 5.0), SHORT)
+    assert lives.left_s(0.999, 3.0) == pytest.approx(2.0)
+    assert lives.outliving(3.0) == 0.0
+    assert lives.outliving(9.0) == 1.0
+
+
+def test_a_command_line_is_new_until_it_has_run():
+    assert Lives((), SHORT, alike="fit").is_new
+    assert Lives((1.0,), SHORT, alike="fit", line="fit 9").is_new
+    assert not Lives((1.0,), SHORT, alike="fit").is_new
