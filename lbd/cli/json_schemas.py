@@ -70,7 +70,8 @@ JOB_MORE: dict[str, object] = {
     "submitted_in": "text?", "fetch": ["text"], "fetched": "flag?", "array_index": "integer?",
     "array_id": "text?",
     "array": "text?", "tasks": nullable(table("integer")), "held": "integer?",
-    "held_indexes": "text?", "output": "text?", "error": "text?",
+    "held_indexes": "text?", "expected_end": "number?", "expected_by": "text?",
+    "output": "text?", "error": "text?",
     "timeout_s": "number?", "memory_bytes": "integer?", "idempotency_key": "text?",
     "may_restart": "flag", "begin": "number?", "notify": "text?",
     "needs": nullable(fields({

@@ -15,6 +15,7 @@ from lbd.theory.calibration import FEWEST, PROVEN
 NOT_FORETOLD = "nothing was predicted at submission"
 NOT_OF_TARGETS = "no prediction is kept of an array with a target"
 TOO_WIDE = 20.0  # the factor between its ends from which an interval says where it begins only
+LEAST_S = 0.5  # an end that is overdue may come at any moment
 COMPARABLE = FEWEST  # ended jobs that a prediction needs to be more than a guess
 
 
@@ -83,6 +84,24 @@ def begin_time(one: Json) -> str:
         proven = is_proven(one, key)
         found += f", {shown} in nine cases out of ten" if proven else f", likely {shown}"
     return found
+
+
+def end_time(one: Json, clock: Clock) -> str:
+    """Returns when an array will end; "" if that is not known. Its interval is only likely: no such
+    intervals are compared with what happened."""
+    left_s = number(one, "expected_end") - clock.now_s
+    if math.isnan(left_s):
+        return ""
+    left_s = max(LEAST_S, left_s)
+    mark = "" if number(one, "expected_from") >= COMPARABLE or left_s < 1 else "~"
+    found = f"in {about(left_s, mark) if mark else f'about {forecast(left_s)}'}"
+    if left_s < 1:
+        found = "in less than 1s"
+    ends = one.get("expected_end_90")
+    if not isinstance(ends, list):
+        return found
+    within = [max(LEAST_S, float(at) - clock.now_s) for at in ends]
+    return f"{found}, likely {interval_text(within)}"
 
 
 def truth_phrase(one: Json) -> str:

@@ -7,13 +7,21 @@ import signal
 from lbd.console import figures
 from lbd.console.figures import Clock
 from lbd.console.figures import duration as shown_duration
-from lbd.console.forecasts import begin_time, target_lines, truth_phrase
+from lbd.console.forecasts import begin_time, end_time, target_lines, truth_phrase
 from lbd.console.jobs import PENDING, counts_of, shown_command, shown_state
 from lbd.console.output_paths import fetch_paths, path_of
 from lbd.console.reply import Json, number, table, tables, text, texts, whole
 from lbd.model import ENDED_NAMES
 from lbd.policy.needs import is_size
-from lbd.text.array_phrases import INTERRUPTING, FailedTask, end_line, ended_of, failed_in, named
+from lbd.text.array_phrases import (
+    INTERRUPTING,
+    FailedTask,
+    end_line,
+    ended_of,
+    failed_in,
+    named,
+    running_of,
+)
 from lbd.text.job_phrases import CANNOT_OPEN, CONTACT_WITH
 from lbd.text.one_line import one_line
 from lbd.text.units import duration_text
@@ -175,18 +183,34 @@ def waited_before_its_attempts(one: Json) -> str:
 
 
 def outlook_lines(one: Json, clock: Clock) -> list[str]:
-    """Returns when the job begins, or when an array ends that has begun, also while none of its
-    tasks runs. `target_lines` covers arrays with a target."""
-    ran_s = clock.now_s - number(one, "started")
-    if not text(one, "array") or math.isnan(ran_s):
-        when, how = begin_time(one), text(one, "predicted_by")
-        lines = [f"begins   {when}", f"forecast {how}"] if when else [f"begins   {how}"]
-        return lines[: bool(when) + bool(how)]
-    counts = counts_of(one)
-    if not any(counts.get(state) for state in (*INTERRUPTING, PENDING)) or one.get("target"):
-        return []
-    running = sum(counts.get(state, 0) for state in INTERRUPTING)
-    return [f"ends     {end_line(*ended_of(counts), running, ran_s, whole(one, 'held'))}"]
+    """Returns when the job begins, and when an array ends, also while none of its tasks runs.
+    `target_lines` covers arrays with a target."""
+    has_begun = bool(text(one, "array")) and not math.isnan(number(one, "started"))
+    when, how = ("", "") if has_begun else (begin_time(one), text(one, "predicted_by"))
+    lines = [f"begins   {when or how}"] if when or how else []
+    ends, by = end_lines(one, clock)
+    lines += ends
+    if said := how if when else by:
+        lines.append(f"forecast {said}")
+    return lines
+
+
+def end_lines(one: Json, clock: Clock) -> tuple[list[str], str]:
+    """Returns when an array ends, and how that was estimated."""
+    counts, ran_s = counts_of(one), clock.now_s - number(one, "started")
+    is_open = any(counts.get(state) for state in (*INTERRUPTING, PENDING))
+    if not (text(one, "array") and is_open) or one.get("target"):
+        return [], ""
+    (ended, total), held = ended_of(counts), whole(one, "held")
+    by = text(one, "expected_by")
+    if when := end_time(one, clock):
+        so_far = f": {ended} of {total} tasks have ended" if ended else ""
+        without = f", without the {held} held" if held else ""
+        return [f"ends     {when}{so_far}{without}"], by
+    running = running_of(counts)
+    if not math.isnan(ran_s) and (ended >= max(1, running) or not by):
+        return [f"ends     {end_line(ended, total, running, ran_s, held)}"], ""
+    return ([f"ends     {by}"] if by else []), ""
 
 
 def time_lines(one: Json, clock: Clock) -> list[str]:

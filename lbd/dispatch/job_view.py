@@ -2,11 +2,11 @@
 long."""
 
 import asyncio
-import contextlib
 import math
 import time
 from collections.abc import Sequence
 
+from lbd.dispatch.array_view import add_end, add_foretold, add_tally, next_waiting
 from lbd.dispatch.core.discipline import Foretold, QueuedJob
 from lbd.dispatch.core.ledger_room import until_written
 from lbd.dispatch.core.ledger_rows import JobRow, Ledger, Stored, Tally, target_of
@@ -28,7 +28,6 @@ from lbd.text.job_phrases import (
     STARTING,
 )
 from lbd.text.one_line import one_line
-from lbd.text.task_indexes import TaskIndexes
 
 FORECAST_KEPT_S = 30.0
 DRAIN_CHARS = 200
@@ -38,7 +37,6 @@ ATTEMPTS_AT_ONCE = 2000  # take 5 ms
 EXPLAINED_MAX = 100  # jobs in one answer
 VIEWED_AT_ONCE = 500
 NOTHING = Prediction(None, "")
-WAITING_SHOWN = 6  # runs of indexes of an array
 LONG_INDEXES = 1000  # characters
 FRAME_BYTES = 6  # overhead of each job in a message
 
@@ -120,6 +118,9 @@ class JobViews:
             reply = self._with_target(self._of_live(row, live), live)
         unrecorded = "" if tally.waiting else reply.reason
         add_tally(reply, row, tally)
+        if live is not None and live.job.target is None:
+            add_end(reply, live.job, tally, self._life.queues.registry, self._predictions)
+            self._forget_forecast()
         if unrecorded.startswith(ENDED_UNRECORDED):
             reply.reason = unrecorded
         if reply.state == JobState.RUNNING.value and reply.reason.startswith(STARTING):
@@ -286,72 +287,6 @@ def job_info(
     if (target := target_of(row.target, row.deadline)) is not None:
         reply.target.by, reply.target.is_deadline = target
     return reply
-
-
-def add_foretold(reply: pb.JobInfo, foretold: Foretold) -> None:
-    """Sets what was predicted at submission, as it was shown."""
-    names = "foretold_s", "foretold_low_s", "foretold_high_s"
-    for name, wait_s in zip(names, foretold[1:], strict=True):
-        if is_wait(wait_s):
-            setattr(reply, name, wait_s)
-        else:
-            reply.ClearField(name)
-
-
-def add_tally(reply: pb.JobInfo, row: JobRow, tally: Tally) -> None:
-    """Turns the view of one task into that of its array."""
-    state = tally.state
-    reply.id = reply.array_id = row.first
-    reply.state, reply.attempt, reply.host, reply.cause = state, 0, "", ""
-    reply.signal, reply.is_final, reply.slots = 0, False, tally.slots or row.slots
-    for name in ("array_index", "exit_status", "cpu_s"):
-        reply.ClearField(name)
-    add_foretold(reply, tally.foretold)
-    reply.started = tally.started or 0.0
-    reply.finished = 0.0 if tally.open else tally.finished or 0.0
-    if tally.cpu_s is not None:
-        reply.cpu_s = tally.cpu_s
-    if not (tally.waiting and tally.open):
-        reply.reason = tally.suspended_for
-    array = reply.array
-    array.indexes, array.at_once = row.indexes, row.at_once
-    for name, count in tally.states.items():
-        array.tasks[name] = count
-    array.held = tally.held_count
-    if reply.HasField("target"):  # as the states say, which may be a moment older
-        reply.target.left = tally.open
-    if row.indexes:
-        with contextlib.suppress(ValueError, IndexError):  # others may write to the ledger
-            array.waiting = indexes_shown(row, tally.waiting)
-            array.held_indexes = indexes_shown(row, tally.held)
-    for task in tally.bad:
-        array.bad.add(
-            index=task.index, state=task.state, exit_status=task.exit_status,
-            signal=task.signal, cause=task.cause,
-        )  # fmt: skip
-
-
-def next_waiting(tally: Tally) -> int:
-    """Returns the id of the first waiting task that is not held; of the first if all are."""
-    for low, high in tally.waiting:
-        free = low
-        for first, last in tally.held:
-            if first <= free <= last:
-                free = last + 1
-        if free <= high:
-            return free
-    return tally.waiting[0][0]
-
-
-def indexes_shown(row: JobRow, ids: Sequence[tuple[int, int]]) -> str:
-    """Returns the indexes of the first of these tasks. Raises ValueError, IndexError if the array
-    lacks these indexes."""
-    if not ids:
-        return ""
-    indexes = TaskIndexes(row.indexes)
-    runs = [(low - row.first, high - row.first) for low, high in ids]
-    shown = [indexes.between(low, high, WAITING_SHOWN) for low, high in runs[:WAITING_SHOWN]]
-    return ",".join([*shown, "…"] if runs[WAITING_SHOWN:] else shown)
 
 
 def in_pieces(jobs: Sequence[pb.JobInfo], bytes_max: int) -> list[list[pb.JobInfo]]:

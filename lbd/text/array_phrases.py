@@ -94,7 +94,7 @@ def progress_line(states: Mapping[str, int], left_s: float | None) -> str:
     for count, what in (
         (failed_in(states), "failed"),
         (states.get("cancelled", 0), "cancelled"),
-        (sum(states.get(state, 0) for state in INTERRUPTING), "running"),
+        (running_of(states), "running"),
         (states.get(HELD, 0), HELD),
     ):
         if count:
@@ -111,6 +111,10 @@ def ended_of(states: Mapping[str, int]) -> tuple[int, int]:
     return sum(states.get(name, 0) for name in ENDED_NAMES - {"cancelled"}), total
 
 
+def running_of(states: Mapping[str, int]) -> int:
+    return sum(states.get(state, 0) for state in INTERRUPTING)
+
+
 def about(seconds: float) -> str:
     """Returns a time rounded to one unit, since the estimate is no more precise than that."""
     for unit, unit_s in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
@@ -120,13 +124,14 @@ def about(seconds: float) -> str:
 
 
 def end_line(ended: int, total: int, running: int, ran_s: float, held: int = 0) -> str:
-    """Returns when a partly started array will end, from the rate of tasks ended so far. `ran_s`:
-    time since its first task began. `held`: how many more tasks are held, not part of `total`.
+    """Returns when a partly started array will end, from the rate of tasks ended so far, where no
+    forecast is made. `ran_s`: time since its first task began. `held`: how many more tasks are
+    held, not part of `total`.
 
     Each of n running tasks is half done on average, and the longest of the last n has n/(n + 1) of
-    its length to run."""
-    if not ended:
-        return "not known before one of its tasks has ended"
+    its length to run. Before a round of tasks has ended, those that have are the shortest of it."""
+    if ended < max(1, min(running, total - ended)):
+        return "not known before as many tasks have ended as run at once"
     left = total - ended - running + running**2 / (running + 1)
     left_s = left * ran_s / (ended + running / 2)
     how = "at the rate so far" if ended >= RATE_KNOWN else "a rough guess from the rate so far"
@@ -137,20 +142,27 @@ def end_line(ended: int, total: int, running: int, ran_s: float, held: int = 0) 
 class Pace:
     """Estimates the time left from the rate at which tasks have ended, measured up to the last one
     that ended. Between two ends the estimate only counts down: with few tasks left, a new estimate
-    would grow."""
+    would grow. The first to end are the shortest of those that began together: nothing is said
+    before as many have ended as run at once."""
 
     def __init__(self) -> None:
         self._first: tuple[float, int] | None = None
         self._last = 0.0, 0
+        self._at_once = 0  # the most that ran before the first of those that count had ended
 
-    def left_s(self, ended: int, total: int, now_s: float) -> float | None:
-        """Returns None while no task has ended."""
+    def left_s(self, ended: int, total: int, running: int, now_s: float) -> float | None:
+        """Returns None until it is known."""
         if self._first is None:
+            if not (ended or running):  # it waits: that is no time of its tasks
+                return None
             self._first = now_s, ended
             self._last = self._first
         if ended != self._last[1]:
             self._last = now_s, ended
         (began_s, before), (seen_s, _) = self._first, self._last
-        if ended <= before or seen_s <= began_s or ended >= total:
+        if ended == before:
+            self._at_once = max(self._at_once, running)
+        known = ended - before
+        if known < max(1, min(self._at_once, total - ended)) or seen_s <= began_s or ended >= total:
             return None
-        return max(0.0, (total - ended) * (seen_s - began_s) / (ended - before) - (now_s - seen_s))
+        return max(0.0, (total - ended) * (seen_s - began_s) / known - (now_s - seen_s))

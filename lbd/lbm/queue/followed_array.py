@@ -18,6 +18,7 @@ from lbd.text.array_phrases import (
     failed_line,
     interrupted_line,
     progress_line,
+    running_of,
 )
 from lbd.text.index_list import Runs, count_of
 from lbd.text.job_phrases import HELD, is_held
@@ -92,7 +93,9 @@ class FollowedArray:
         count = count_of(self.indexes)
         states = Counter({name: self._states.count(code) for name, code in self._names.items()})
         states["pending"] += count - states.total()  # nothing was heard about these
-        return progress_line(states, self._pace.left_s(*ended_of(states), now_s))
+        return progress_line(
+            states, self._pace.left_s(*ended_of(states), running_of(states), now_s)
+        )
 
     def end(self, ended: AwaitedJobs, interrupted: int) -> str:
         """`interrupted`: the signal; 0: not interrupted."""

@@ -68,6 +68,10 @@ def array_json(array: pb.ArrayInfo) -> Json:
         "held": array.held,
         "held_indexes": array.held_indexes or None,
         "at_once": array.at_once or None,
+        "expected_end": present(array, "expected_end"),
+        "expected_end_90": interval(array, "expected_low", "expected_high"),
+        "expected_by": array.expected_by or None,
+        "expected_from": array.comparable,
         "failed": [
             {
                 "array_index": task.index,
@@ -98,6 +102,14 @@ def counts_json(jobs: Iterable[pb.JobInfo]) -> Json:
     done = not left and states.total() == states["done"]
     counts = {"open": left, "held": held, "all_done": done, "states": dict(states)}
     return {**counts, "bad": bad[:BAD_NAMED], "unrecorded": unrecorded, "jobs": []}
+
+
+def expected_end(jobs: Sequence[pb.JobInfo]) -> float | None:
+    """Returns when the only one of these, an array, ends, in UNIX seconds; None if unknown."""
+    if len(jobs) != 1 or not jobs[0].HasField("array"):
+        return None
+    found = jobs[0].target if jobs[0].HasField("target") else jobs[0].array
+    return found.expected_end if found.HasField("expected_end") else None
 
 
 def why_unrecorded(jobs: Iterable[pb.JobInfo]) -> str:
@@ -206,13 +218,20 @@ def calibration_json(found: pb.CalibrationInfo) -> Json:
     }
 
 
-def interval(message: pb.ChoiceInfo | pb.JobInfo, low: str, high: str) -> list[float] | None:
+def interval(
+    message: pb.ChoiceInfo | pb.JobInfo | pb.ArrayInfo, low: str, high: str
+) -> list[float] | None:
     low_s, high_s = present(message, low), present(message, high)
     return None if low_s is None or high_s is None else [low_s, high_s]
 
 
 def present(
-    message: pb.PredictInfo | pb.ChoiceInfo | pb.SpeedupInfo | pb.CalibrationInfo | pb.JobInfo,
+    message: pb.PredictInfo
+    | pb.ChoiceInfo
+    | pb.SpeedupInfo
+    | pb.CalibrationInfo
+    | pb.JobInfo
+    | pb.ArrayInfo,
     name: str,
 ) -> float | None:
     return float(getattr(message, name)) if message.HasField(name) else None

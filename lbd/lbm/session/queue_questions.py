@@ -27,6 +27,7 @@ from lbd.lbm.session.queue_json import (
     array_json,
     calibration_json,
     counts_json,
+    expected_end,
     held_in,
     interval,
     name_of,
@@ -259,9 +260,11 @@ class QueueAnswers:
         }
 
     async def _counts(self, question: Json, caller: Caller) -> Json:
-        """How many are in each state, for clients that ask repeatedly."""
-        found = await self.find(question, caller, explained=False, by_array=True)
-        return counts_json(found)
+        """How many are in each state, for clients that ask repeatedly; if asked for `ends`, also
+        when the array ends, which takes longer."""
+        ends = bool(question.get("ends"))
+        found = await self.find(question, caller, explained=ends, by_array=True)
+        return counts_json(found) | {"expected_end": expected_end(found) if ends else None}
 
     async def _logs(self, question: Json, caller: Caller) -> Json:
         """A piece of one attempt's output, from the end of the last piece."""

@@ -45,7 +45,7 @@ def test_for_a_running_array_its_end_is_forecast_not_the_start_of_its_next_task(
     assert [line for line in lines if line[:5] in ("begin", "ends ")] == [said]
     assert "waits    next" in lines
     lines = detail_lines({**begun, "tasks": {"running": 10}}, Clock(1100.0, utc=True))
-    assert "ends     not known before one of its tasks has ended" in lines
+    assert "ends     not known before as many tasks have ended as run at once" in lines
     assert "reason   next" in lines
     # In turns with other jobs, none of its tasks runs for half of the time.
     between = {"tasks": {"pending": 6, "done": 3, "failed": 1}, "state": "pending"}
@@ -63,6 +63,50 @@ def test_for_a_running_array_its_end_is_forecast_not_the_start_of_its_next_task(
     lines = detail_lines(waits, Clock(1100.0))
     at = lines.index("begins   in about 12s")
     assert lines[at + 1] == "forecast 2 jobs ahead, 1 slot; by earlier runs"
+
+
+ENDS = {
+    **JOB, "id": "12", "array": "1-24", "state": "running", "started": 1000.0, "reason": "next",
+    "predicted_wait_s": 3.0, "predicted_by": "guess", "expected_end": 1134.0, "expected_from": 5,
+    "expected_end_90": [1120.0, 1150.0], "expected_by": "by earlier runs of the same commands",
+    "tasks": {"pending": 12, "running": 4, "done": 8},
+}  # fmt: skip
+BY = "forecast by earlier runs of the same commands"
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({}, ["ends     in ~34s, likely 20s to 50s: 8 of 24 tasks have ended", BY]),
+        (
+            {"expected_from": 20, "expected_end_90": None, "held": 2},
+            ["ends     in about 34s: 8 of 22 tasks have ended, without the 2 held", BY],
+        ),
+        (
+            {"expected_end": 1099.0, "expected_end_90": [1090.0, 1101.0]},
+            ["ends     in less than 1s, likely up to 1.0s: 8 of 24 tasks have ended", BY],
+        ),
+        (
+            {"state": "pending", "started": None, "tasks": {"pending": 24}},
+            ["begins   in about 3.0s", "ends     in ~34s, likely 20s to 50s", "forecast guess"],
+        ),
+        (
+            {"expected_end": None, "expected_by": "why", "tasks": {"pending": 19, "running": 4,
+                                                                    "done": 1}},
+            ["ends     why"],
+        ),
+        (
+            {"expected_end": None, "expected_by": "why"},
+            ["ends     in about 3 min, a rough guess from the rate so far: 8 of 24 tasks have "
+             "ended"],
+        ),
+        ({"tasks": {"done": 24}}, []),
+        ({"target": {"by": 1200.0}}, []),
+    ],
+)  # fmt: skip
+def test_when_an_array_ends_as_the_dispatcher_foresees_it(more, said):
+    lines = detail_lines({**ENDS, **more}, Clock(1100.0, utc=True))
+    assert [line for line in lines if line[:8] in ("begins  ", "ends    ", "forecast")] == said
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,12 @@ from types import SimpleNamespace
 import pytest
 
 from lbd.config.schema import Config, HostConfig
+from lbd.dispatch.array_view import add_tally
 from lbd.dispatch.core.discipline import Foretold
 from lbd.dispatch.core.ledger_room import Disk
 from lbd.dispatch.core.ledger_rows import Submission, Tally, Wanted
 from lbd.dispatch.core.outlook.forecast import Prediction
-from lbd.dispatch.job_view import JobViews, add_tally, in_pieces, job_info, time_of_day
+from lbd.dispatch.job_view import JobViews, in_pieces, job_info, time_of_day
 from lbd.dispatch.ledger.sqlite import SqliteLedger
 from lbd.dispatch.metrics import dispatcher_metrics
 from lbd.net.gen import dispatch_pb2 as pb

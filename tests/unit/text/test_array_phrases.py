@@ -91,10 +91,34 @@ def test_the_end_of_tasks_that_run_in_rounds_is_not_late_on_average():
 
 def test_the_rest_is_assumed_to_take_as_long_as_what_has_ended_since_the_first_look():
     pace = Pace()
-    assert pace.left_s(10, 110, 5.0) is None
-    assert pace.left_s(10, 110, 9.0) is None
-    assert pace.left_s(20, 110, 15.0) == 90.0
-    assert pace.left_s(20, 110, 25.0) == 80.0
-    assert pace.left_s(20, 110, 200.0) == 0.0
-    assert pace.left_s(21, 110, 215.0) == 89 * 210 / 11
-    assert pace.left_s(110, 110, 99.0) is None
+    assert pace.left_s(10, 110, 5, 5.0) is None
+    assert pace.left_s(10, 110, 5, 9.0) is None
+    assert pace.left_s(20, 110, 5, 15.0) == 90.0
+    assert pace.left_s(20, 110, 5, 25.0) == 80.0
+    assert pace.left_s(20, 110, 5, 200.0) == 0.0
+    assert pace.left_s(21, 110, 5, 215.0) == 89 * 210 / 11
+    assert pace.left_s(110, 110, 0, 99.0) is None
+
+
+def test_before_a_round_of_tasks_has_ended_nothing_is_said():
+    """The first to end of four was taken for all: it said four times as long as it took."""
+    pace = Pace()
+    found = [pace.left_s(ended, 21, 4, 4.0 + ended) for ended in range(5)]
+    assert found == [None, None, None, None, 17.0]
+    last = Pace()  # with the last tasks all end soon
+    assert [last.left_s(ended, 3, 3 - ended, 10.0 * ended) for ended in range(3)] == [
+        None, None, 10.0,
+    ]  # fmt: skip
+
+
+def test_time_in_line_is_none_of_its_tasks():
+    pace = Pace()
+    assert [pace.left_s(0, 20, 0, at_s) for at_s in (0.0, 600.0)] == [None, None]
+    assert pace.left_s(0, 20, 4, 605.0) is None
+    assert pace.left_s(4, 20, 4, 615.0) == 40.0
+
+
+def test_nor_is_the_end_said_before_a_round_of_tasks_has_ended():
+    assert end_line(3, 20, 4, 9.0) == "not known before as many tasks have ended as run at once"
+    assert end_line(4, 20, 4, 9.0).startswith("in about 23 s, a rough guess")
+    assert end_line(0, 3, 0, 9.0).startswith("not known before")

@@ -1,6 +1,7 @@
 """The progress line of `lbctl wait` on a terminal, and the options of `requeue` and `update`."""
 
 import argparse
+import math
 import time
 from collections.abc import Callable, Sequence
 
@@ -10,11 +11,19 @@ from lbd.cli.quantities import duration
 from lbd.client.progress import Progress
 from lbd.client.wait_rules import begin_unix_s
 from lbd.console.plain_commands import is_plain
-from lbd.console.reply import Json, table
+from lbd.console.reply import Json, number, table
 from lbd.errors import ConfigError
-from lbd.text.array_phrases import Pace, ended_of, failed_in, progress_line, were_cancelled
+from lbd.text.array_phrases import (
+    Pace,
+    ended_of,
+    failed_in,
+    progress_line,
+    running_of,
+    were_cancelled,
+)
 from lbd.text.job_phrases import HELD, only_together
 
+END_EVERY_S = 2.0  # when it ends is asked for no more often, since that may take longer
 POLL_S = 0.3  # longer if an answer takes its time
 ASKED_SHARE = 5
 Ask = Callable[[Json, float], Json]
@@ -29,13 +38,15 @@ def wait_showing(
 ) -> Json:
     """Returns the answer to `queue.wait` once all jobs have ended, or when the time is up.
     `remark`: says what there is to say meanwhile, if it is due."""
-    pace = Pace()
+    pace, end, ask_end_s = Pace(), math.nan, -math.inf
     try:
         while True:
             asked_s = time.monotonic()
             left_s = max(0.0, give_up_s - asked_s)
             question: Json = {"op": "queue.wait", "ids": ids, "patience_s": 0.0, "counts": True}
             question["some"] = True
+            if len(ids) == 1 and asked_s >= ask_end_s:
+                question["ends"], ask_end_s = True, asked_s + END_EVERY_S
             reply = ask(question, left_s)
             now_s = time.monotonic()
             if reply.get("open") == 0 or now_s >= give_up_s:
@@ -45,7 +56,11 @@ def wait_showing(
                       if isinstance(count, int)}  # fmt: skip
             if isinstance(held := reply.get("held"), int) and held:
                 counts |= {"pending": counts.get("pending", 0) - held, HELD: held}
-            progress.show(progress_line(counts, pace.left_s(*ended_of(counts), now_s)))
+            by_pace_s = pace.left_s(*ended_of(counts), running_of(counts), now_s)
+            if "ends" in question:
+                end = number(reply, "expected_end")
+            end_s = by_pace_s if math.isnan(end) else max(0.0, end - time.time())
+            progress.show(progress_line(counts, end_s))
             pause_s = max(POLL_S, ASKED_SHARE * (now_s - asked_s))
             time.sleep(min(pause_s, max(0.0, give_up_s - now_s)))
     finally:

@@ -9,6 +9,7 @@ longer.
 
 import copy
 import math
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -63,6 +64,7 @@ class Forecast:
     _outlooks: dict[HostConnection, QueueOutlook] = field(default_factory=dict)
     _events: int = -1  # the state the outlooks are for
     _seen_s: float = 0.0  # the time they were made
+    _still: tuple[Played | None, int, Counter[int]] = (None, -1, Counter())
     _needs: NeedsOutlooks = field(default_factory=NeedsOutlooks)
     _rng: Random = field(default_factory=lambda: Random(0))  # for disciplines that choose at random
 
@@ -74,6 +76,7 @@ class Forecast:
         self._outlooks = {}
         self.places.forget()
         self.plays.forget()
+        self._still = None, -1, Counter()
         self._needs.forget()
 
     def of(self, registered: Registered, now_s: float) -> Prediction:
@@ -103,6 +106,17 @@ class Forecast:
     def played(self, line: HostConnection, now_s: float) -> Played | None:
         outlook = self.outlook(line, now_s)
         return self.plays.of(line, outlook.general, outlook.head_s, now_s)
+
+    def still_waiting(self, played: Played) -> Counter[int]:
+        """Returns how many of the tasks of each array that were played as waiting still wait. A
+        list of arrays asks for each of them."""
+        queues, waits = self.queues, played.line.waits
+        events, find = queues.shares.events, queues.registry.find
+        if self._still[0] is not played or self._still[1] != events:
+            found = ((find(job), waits[n].array) for job, n in played.places.items())
+            still = Counter(array for one, array in found if one is not None and one.line)
+            self._still = played, events, still
+        return self._still[2]
 
     def of_new(self, job: QueuedJob, now_s: float) -> Prediction:
         """Predicts the wait of one that arrives now."""

@@ -3,7 +3,7 @@
 from lbd.dispatch.core.discipline import QueuedJob
 from lbd.dispatch.core.malleable.slot_times import FEWEST, ResourceTimes
 from lbd.dispatch.core.outlook.needs_outlook import NeedsOutlook
-from lbd.dispatch.core.outlook.plays import Played
+from lbd.dispatch.core.outlook.plays import Played, Sources
 from lbd.dispatch.core.outlook.queue_outlook import SlotTimes
 from lbd.model import JobId
 from lbd.text.job_phrases import NOT_KNOWN_YET
@@ -14,6 +14,9 @@ GUESS = "take it as a rough guess"
 NO_INTERVAL = "no interval: when the jobs ahead give back what it needs is not known well enough"
 TOO_FEW_WITH_NEEDS = f"no estimate until {FEWEST} jobs with the same needs have ended"
 
+NOT_OF_ARRAYS_WITH_NEEDS = "no estimate for tasks that need memory or resources"
+ASKED_TOO_OFTEN = "not known at this moment: too many forecasts are asked for"
+
 
 def too_few_ended(ended: int) -> str:
     """`ended`: how many jobs have."""
@@ -23,9 +26,20 @@ def too_few_ended(ended: int) -> str:
     )
 
 
+def end_not_known(ended: int) -> str:
+    """The same of the end of an array."""
+    return (
+        f"{NOT_KNOWN_YET}{ended} of the {FEWEST} jobs needed have ended; one of its own tasks is "
+        "enough where all commands ahead have run before"
+    )
+
+
 def made_of(played: Played, slot_times: SlotTimes | None, job: JobId) -> str:
     """Says what the run times of the jobs before this one are taken from."""
-    found = played.sources_before(job)
+    return made_by(played.sources_before(job), slot_times)
+
+
+def made_by(found: Sources, slot_times: SlotTimes | None) -> str:
     by_all = made_from(slot_times) if slot_times is not None else ""
     said = [
         (found.all_ended, by_all),

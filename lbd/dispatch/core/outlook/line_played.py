@@ -51,6 +51,7 @@ class Running(NamedTuple):
     lives: Lives
     sample: Hashable  # jobs with the same sample are alike
     caps: Caps = ()
+    array: int = 0
 
 
 class Queued(NamedTuple):
@@ -64,11 +65,19 @@ class Queued(NamedTuple):
     barred: frozenset[HostId] = frozenset()
     not_before_s: float = 0.0
     takes: bool = True  # False: it is only asked about
+    array: int = 0
 
     @property
     def steps(self) -> float:
         """The steps of one draw; hosts where it may not go cost extra."""
         return 1 + len(self.barred) / LOOKS
+
+
+class PlayedTimes(NamedTuple):
+    """When jobs start and end in one play, from now."""
+
+    begins_s: list[float]  # of those in line
+    ends_s: list[float]  # of the running ones, then of those in line
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +99,16 @@ class Line:
 
     def begins_s(self, draws: int) -> list[list[float]]:
         """Returns the start of each job in line, from now, in each of `draws` plays."""
-        shares = self._shares(draws)
-        return [Play(self, shares, draw).begins_s() for draw in range(draws)]
+        return [times.begins_s for times in self.plays(draws)]
 
     def spreads(self, draws: int) -> list[Spread]:
         """Returns the spread of each job in line."""
-        plays = self.begins_s(draws)
-        return [spread(sorted(begins)) for begins in zip(*plays, strict=True)]
+        return spreads_of(self.plays(draws))
+
+    def plays(self, draws: int) -> list[PlayedTimes]:
+        shares = self._shares(draws)
+        plays = (Play(self, shares, draw) for draw in range(draws))
+        return [PlayedTimes(play.begins_s(), play.ends_s) for play in plays]
 
     def _shares(self, draws: int) -> Mapping[Hashable, Sequence[float]]:
         rng, found = Random(1), dict[Hashable, Sequence[float]]()
@@ -114,6 +126,11 @@ class Line:
 def draws_for(steps: float, draws: int, steps_max: int) -> int:
     """Returns the number of draws. `steps`: of one draw. Odd, so that there is a median."""
     return max(DRAWS_MIN, min(draws, int(steps_max / max(1.0, steps)))) | 1
+
+
+def spreads_of(plays: Sequence[PlayedTimes]) -> list[Spread]:
+    begins_s = (times.begins_s for times in plays)
+    return [spread(sorted(one)) for one in zip(*begins_s, strict=True)]
 
 
 def spread(rising: Sequence[float]) -> Spread:
@@ -161,7 +178,8 @@ class Drawn:
 
 
 class Play:
-    """One play of the line, with one draw of the run times."""
+    """One play of the line, with one draw of the run times. One class because each step of it uses
+    nearly all of these tables."""
 
     def __init__(self, line: Line, shares: Mapping[Hashable, Sequence[float]], draw: int) -> None:
         self.line, self.now_s = line, 0.0
@@ -171,6 +189,7 @@ class Play:
             (self.drawn.left_s(one.lives, one.sample, one.age_s), n, one.host, one.slots, one.caps)
             for n, one in enumerate(line.runs)
         ]
+        self.ends_s = [end_s for end_s, *_ in self.ends] + [math.inf] * len(line.waits)
         heapify(self.ends)
         self.number = {name: n for n, name in enumerate(line.hosts)}
         self.with_free: dict[int, set[int]] = {}  # hosts by number of free slots
@@ -253,7 +272,9 @@ class Play:
         for cap, taken in job.caps:
             self.room[cap] -= taken
         at_s = self.now_s + self.drawn.left_s(job.lives, job.sample)
-        heappush(self.ends, (at_s, len(self.line.runs) + n, host, job.slots, job.caps))
+        number = len(self.line.runs) + n
+        self.ends_s[number] = at_s
+        heappush(self.ends, (at_s, number, host, job.slots, job.caps))
 
     def _end(self) -> None:
         self.now_s, _, host, slots, caps = heappop(self.ends)

@@ -7,7 +7,7 @@ used up, the last play of the line is used, or that rate.
 """
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import accumulate
@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 from lbd.dispatch.core.discipline import HostConnection, QueuedJob
 from lbd.dispatch.core.outlook.allowance import LINES, Allowance
+from lbd.dispatch.core.outlook.arrays_played import EndPlayed, ends_of
 from lbd.dispatch.core.outlook.comers import NOBODY, Came, Comers
-from lbd.dispatch.core.outlook.line_played import Caps, Line, Queued, Running, draws_for
+from lbd.dispatch.core.outlook.line_played import Caps, Line, Queued, Running, draws_for, spreads_of
 from lbd.dispatch.core.outlook.lives import Lives
 from lbd.dispatch.core.outlook.novelty import TARGET, Novelty, novelty_of
 from lbd.dispatch.core.queues import Queues
@@ -74,6 +75,8 @@ class Played:
     steps: float  # that it took
     novelty: Novelty = field(default_factory=lambda: Novelty((0.0,), 0, 0))
     before: Came | None = None  # all that had come to the queue; None: nothing was played
+    ends: Mapping[int, EndPlayed] = field(default_factory=dict)  # by array, and of the whole line
+    is_whole: bool = False  # all jobs in line were played
 
     def begin_s(self, job: JobId, now_s: float) -> float | None:
         """Returns the start, from now; None if the job was not played."""
@@ -197,13 +200,15 @@ class Plays:
         draws = draws_for(steps, DRAWS, STEPS)
         steps *= draws
         self.allowance.took(steps, user, now_s)
-        spreads = line.spreads(draws)
+        plays = line.plays(draws)
+        spreads = spreads_of(plays)
         begins_s = tuple(median for _, median, _ in spreads)
         within_s = tuple((low_s, high_s) for low_s, _, high_s in spreads)
         stops = not made.knows_all()
         return Played(
             line, places, slots, sources_of(line), stops, now_s, begins_s, within_s, steps,
-            novelty_of(line), self.comers.queued,
+            novelty_of(line), self.comers.queued, ends_of(line, plays) if new is None else {},
+            not (stops or made.is_full),
         )  # fmt: skip
 
     def _fill(
@@ -233,16 +238,9 @@ class Plays:
 def unplayed(head_s: float, now_s: float) -> Played:
     """Returns an empty play: the whole line is worked off at the mean rate."""
     return Played(
-        Line((), (), (), (), {}),
-        {},
-        0,
-        (Sources(),),
-        False,
-        now_s,
-        (head_s,),
-        ((head_s, head_s),),
-        0.0,
-    )
+        Line((), (), (), (), {}), {}, 0, (Sources(),), False, now_s, (head_s,),
+        ((head_s, head_s),), 0.0,
+    )  # fmt: skip
 
 
 def lives_of(
@@ -310,7 +308,7 @@ class LineMaker:
         return [
             Running(
                 host, entry.slots, max(0.0, entry.ran_s(self.now_s)), *self._times(entry.job),
-                self._caps(entry.job),
+                self._caps(entry.job), entry.job.array,
             )
             for entry in server.running.values()
         ]  # fmt: skip
@@ -320,7 +318,8 @@ class LineMaker:
         for _ in range(min(job.gang or 1, PLAYED_MAX)):
             times, caps = self._times(job), self._caps(job)
             barred = self._not_for(job)
-            self.waits.append(Queued(job.slots, *times, caps, job.only, barred, not_before_s))
+            of = job.slots, *times, caps, job.only, barred, not_before_s, True, job.array
+            self.waits.append(Queued(*of))
             self.steps += self.waits[-1].steps
 
     def asks(self, job: QueuedJob, rows: Sequence[int], not_before_s: float) -> None:
@@ -344,11 +343,11 @@ class LineMaker:
     def _caps(self, job: QueuedJob) -> Caps:
         """Returns the limits it counts towards, and by how much; notes what is left of each."""
         shares, caps = self.queues.shares, list[tuple[Hashable, int]]()
-        if not shares.passes_over:
-            return ()
-        if job.at_once:
+        if job.at_once:  # also before the first of its tasks runs
             caps.append((("array", job.array), 1))
             self.room.setdefault(caps[-1][0], job.at_once - shares.arrays.get(job.array, 0))
+        if not shares.passes_over:
+            return tuple(caps)
         if (left := shares.targets.room(job, self.now_s)) is not None:
             caps.append(((TARGET, job.array), 1))
             self.room.setdefault(caps[-1][0], left)

@@ -126,6 +126,26 @@ def test_wait_shows_on_a_terminal_how_many_are_held(monkeypatch):
     assert shown == ["0/33 done, 3 running, 21 held"]
 
 
+def test_wait_shows_when_an_array_ends_as_it_is_foreseen(monkeypatch):
+    """It is asked for now and then, and counted down meanwhile."""
+    states, shown, asked = {"pending": 30, "running": 3}, [], []
+    ends_in = iter([100.0, None, None, 80.0])
+
+    def ask(question, _):
+        asked.append(bool(question.get("ends")))
+        if len(asked) > 3:
+            return {"open": 0, "states": {}}
+        ends_in_s = next(ends_in)
+        end = time.time() + ends_in_s if asked[-1] else None
+        return {"open": 33, "states": states, "expected_end": end}
+
+    monkeypatch.setattr(arrays, "POLL_S", 0.0)
+    progress = SimpleNamespace(show=shown.append, clear=lambda: None)
+    arrays.wait_showing(ask, ["1"], math.inf, progress, lambda: None)
+    assert asked[:2] == [True, False]
+    assert set(shown) == {"0/33 done, 3 running, about 2 min"}
+
+
 def test_wait_ends_when_the_outputs_have_arrived(daemon, capsys):
     coming = [2, 1, 0]
     over = {"ok": True, "open": 0, "all_done": True}

@@ -1,0 +1,72 @@
+"""When an array ends, from the plays of its line. Pure.
+
+For arrays without a target; `targets/target_array.py` knows when one with a target ends. Under
+disciplines with several lines a task may be in any of them, and nothing is predicted.
+"""
+
+import math
+
+from lbd.dispatch.core.discipline import ONLY_LINE, QueuedJob
+from lbd.dispatch.core.outlook.arrays_played import WHOLE_LINE, EndPlayed, sooner
+from lbd.dispatch.core.outlook.forecast import Forecast, Prediction, has_intervals
+from lbd.dispatch.core.outlook.forecast_words import (
+    ASKED_TOO_OFTEN,
+    GUESS,
+    NOT_OF_ARRAYS_WITH_NEEDS,
+    end_not_known,
+    made_by,
+)
+from lbd.dispatch.core.outlook.plays import Played
+from lbd.dispatch.core.registry import Registered
+
+PACE_KNOWN = 20  # played tasks from which an array's pace is known
+NOTHING = Prediction(None, "")
+
+
+def end_of(
+    forecast: Forecast, job: QueuedJob, waiting: int, last: Registered | None, now_s: float
+) -> Prediction:
+    """Returns when the array of this task ends, from now. `waiting`: how many of its tasks are in
+    line. `last`: one of the last of them."""
+    queues = forecast.queues
+    if list(queues.servers) != [ONLY_LINE] or (waiting and (job.gang or queues.plan is not None)):
+        return NOTHING
+    if waiting and (job.needs.resources or job.needs.memory_bytes):
+        return Prediction(None, NOT_OF_ARRAYS_WITH_NEEDS)
+    outlook = forecast.outlook(ONLY_LINE, now_s)
+    if waiting and outlook.held_up:
+        return Prediction(None, outlook.held_up)
+    ended = len(queues.resource_times.slots.recent_s)
+    if (played := forecast.played(ONLY_LINE, now_s)) is None:
+        return Prediction(None, end_not_known(ended))
+    if not played.ends:
+        return Prediction(None, ASKED_TOO_OFTEN)
+    own, left = played.ends.get(job.array), 0
+    if own is None or not played.is_whole:
+        left = max(0, waiting - forecast.still_waiting(played)[job.array])
+    if left and played.stops:
+        return Prediction(None, end_not_known(ended))
+    if own is None or (left and own.waits < PACE_KNOWN):
+        if not left:
+            return NOTHING
+        own = played.ends[WHOLE_LINE]
+        place = forecast.places.of(last, now_s) if last is not None else None
+        left = max(left, place.jobs - len(played.places)) if place is not None else left
+    behind, more = len(played.sources) - 1 if left else own.through, float(left)
+    if left and not job.at_once:
+        others = forecast.places.end_of(ONLY_LINE).jobs - len(played.places) - left
+        more *= sooner(own, left, played.ends[WHOLE_LINE], max(0, others))
+    low_s, end_s, high_s = when_s(own, more, played, now_s)
+    if math.isinf(end_s):
+        return Prediction(None, "no estimate until more slots are available to the queue")
+    how = made_by(played.sources[behind], outlook.slot_times)
+    if why := played.novelty.why_rough(behind):
+        how += f"; {GUESS}: {why}"
+    has = has_intervals(queues, None) and math.isfinite(high_s)
+    return Prediction(end_s, how, bool(why), (low_s, high_s) if has else None)
+
+
+def when_s(own: EndPlayed, left: float, played: Played, now_s: float) -> tuple[float, ...]:
+    """Returns the end, from now, with its interval. `left`: tasks that were not played."""
+    ends_s = zip(own.end_s, own.pace_s, strict=True)
+    return tuple(max(0.0, end_s + left * pace_s + played.at_s - now_s) for end_s, pace_s in ends_s)
