@@ -187,6 +187,29 @@ def test_progress_is_shown_only_on_a_terminal(lab, tmp_path):
     assert shown(("lbctl", "wait", name), "all 6 are done") == ["lbctl: all 6 are done"]
 
 
+def test_when_an_array_ends_is_said_before_it_begins(lab):
+    words = "sleep", "0.15"
+    assert wait(lab, submit(lab, "--array", "1-24", *words)) == 0
+    blocks = submit(lab, "--array", "1-4", "sleep", "60")
+    try:
+        lab.wait_until(lambda: array(lab, blocks)["tasks"]["running"] == 4, "they run")
+        name = submit(lab, "--array", "1-8", *words)
+        (found,) = lab.lbctl_json("h1", "jobs", name)
+        assert found["expected_end"] > found["submitted"] + found["predicted_wait_s"]
+        low, high = found["expected_end_90"]
+        assert low < found["expected_end"] < high
+        shown = lab.run("h1", "lbctl", "job", name, check=True).stdout
+        assert "\nbegins   in " in shown
+        assert "\nends     in " in shown
+        (running,) = lab.lbctl_json("h1", "jobs", blocks)
+        assert running["expected_end"] > running["started"]
+        assert running["expected_by"]
+    finally:
+        lab.run("h1", "lbctl", "kill", blocks, check=True)
+    assert wait(lab, name) == 0
+    assert array(lab, name)["expected_end"] is None
+
+
 @pytest.mark.parametrize(
     ("given", "line"),
     [

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lbd.lbm.session.queue_json import counts_json, which_task
+from lbd.lbm.session.queue_json import array_json, counts_json, expected_end, which_task
 from lbd.net.gen import dispatch_pb2 as pb
 
 
@@ -38,3 +38,22 @@ def test_the_first_jobs_and_tasks_that_did_not_succeed_are_named():
     ]
     names = ["3_7", "3_9", "4", "8", "9", "10", "11", "12"]
     assert counts_json(jobs)["bad"] == names
+
+
+def test_when_an_array_ends():
+    unknown = array_json(pb.ArrayInfo(expected_by="why"))
+    assert (unknown["expected_end"], unknown["expected_end_90"]) == (None, None)
+    assert (unknown["expected_by"], unknown["expected_from"]) == ("why", 0)
+    ends = {"expected_end": 34.0, "expected_low": 30.0, "expected_high": 41.0, "comparable": 21}
+    found = array_json(pb.ArrayInfo(**ends))
+    assert (found["expected_end"], found["expected_end_90"]) == (34.0, [30.0, 41.0])
+    assert found["expected_from"] == 21
+
+
+def test_a_client_that_waits_is_told_when_its_array_ends():
+    array = pb.JobInfo(id=3, array=pb.ArrayInfo(expected_end=34.0))
+    steered = pb.JobInfo(array=pb.ArrayInfo(), target=pb.TargetInfo(by=40.0, expected_end=35.0))
+    assert expected_end([array]) == 34.0
+    assert expected_end([steered]) == 35.0
+    for others in ([array, steered], [pb.JobInfo(array=pb.ArrayInfo())], [pb.JobInfo()], []):
+        assert expected_end(others) is None

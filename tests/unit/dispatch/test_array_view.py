@@ -1,0 +1,45 @@
+"""When an array ends, as the dispatcher reports it."""
+
+import time
+
+import pytest
+
+from lbd.model import JobId
+from tests.unit.dispatch.services import asking, opened
+
+WHO = {"user": "ann", "uid": 1001}
+ARRAY = {"is_array": True, "first_index": 1, "count": 5}
+
+
+@pytest.fixture
+async def world(tmp_path):
+    async with opened(tmp_path / "ledger.sqlite") as world:
+        yield world
+
+
+async def test_when_an_array_ends_is_foreseen_before_it_begins_and_while_it_runs(world):
+    run_times = world.dispatcher.life.queues.run_times
+    world.host("h1", 2)
+    first = (await world.submit(asking(**ARRAY))).first
+    (waits,) = (await world.jobs(selectors=[f"{first}"], by_array=True, **WHO)).jobs
+    assert not waits.array.HasField("expected_end")
+    assert waits.array.expected_by.startswith("not known yet: 0 of the 5 jobs needed have ended")
+
+    task = world.dispatcher.life.jobs[JobId(str(first))].job
+    for _ in range(3):
+        run_times.ended(task, 600.0)
+    world.desk._job_views.forecast.forget()
+    (found,) = (await world.jobs(selectors=[f"{first}"], by_array=True, **WHO)).jobs
+    assert found.array.expected_end - time.time() == pytest.approx(1800.0, abs=30)
+    assert not found.array.HasField("expected_low")  # of fewer than twenty ended jobs
+    assert found.array.expected_by == "by earlier runs of the same commands"
+    assert found.array.comparable == 0
+    (unexplained,) = (
+        await world.jobs(selectors=[f"{first}"], by_array=True, unexplained=True, **WHO)
+    ).jobs
+    assert not unexplained.array.expected_by
+
+    behind = (await world.submit(asking(**ARRAY))).first
+    (found,) = (await world.jobs(selectors=[f"{behind}"], by_array=True, **WHO)).jobs
+    assert found.predicted_wait_s == pytest.approx(600.0, abs=30)
+    assert found.array.expected_end - time.time() == pytest.approx(3000.0, abs=30)
