@@ -79,7 +79,8 @@ def add_end(
     """Adds when the array of this task ends."""
     waiting = tally.states.get(JobState.PENDING.value, 0) - tally.held_count
     last = registry.find(JobId(str(tally.waiting[-1][1]))) if tally.waiting else None
-    found = end_of(predictions.forecast, job, waiting, last, clock_s())
+    ended = sum(tally.states.values()) - tally.open
+    found = end_of(predictions.forecast, job, ended, waiting, last, clock_s())
     array, end_s = reply.array, found.wait_s
     array.expected_by = predictions.doubted(found.how) if end_s else found.how
     if end_s is None:

@@ -26,7 +26,7 @@ async def test_when_an_array_ends_is_foreseen_before_it_begins_and_while_it_runs
     assert waits.array.expected_by.startswith("not known yet: 0 of the 5 jobs needed have ended")
 
     task = world.dispatcher.life.jobs[JobId(str(first))].job
-    for _ in range(3):
+    for _ in range(20):
         run_times.ended(task, 600.0)
     world.desk._job_views.forecast.forget()
     (found,) = (await world.jobs(selectors=[f"{first}"], by_array=True, **WHO)).jobs

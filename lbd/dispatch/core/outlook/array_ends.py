@@ -11,6 +11,7 @@ from lbd.dispatch.core.outlook.arrays_played import WHOLE_LINE, EndPlayed, soone
 from lbd.dispatch.core.outlook.forecast import Forecast, Prediction, has_intervals
 from lbd.dispatch.core.outlook.forecast_words import (
     ASKED_TOO_OFTEN,
+    FIRST_ROUND,
     GUESS,
     NOT_OF_ARRAYS_WITH_NEEDS,
     end_not_known,
@@ -24,10 +25,11 @@ NOTHING = Prediction(None, "")
 
 
 def end_of(
-    forecast: Forecast, job: QueuedJob, waiting: int, last: Registered | None, now_s: float
-) -> Prediction:
-    """Returns when the array of this task ends, from now. `waiting`: how many of its tasks are in
-    line. `last`: one of the last of them."""
+    forecast: Forecast, job: QueuedJob, ended: int, waiting: int, last: Registered | None,
+    now_s: float,
+) -> Prediction:  # fmt: skip
+    """Returns when the array of this task ends, from now. `ended`, `waiting`: how many of its tasks
+    have ended, or are in line; `last`: one of the last of these."""
     queues = forecast.queues
     if list(queues.servers) != [ONLY_LINE] or (waiting and (job.gang or queues.plan is not None)):
         return NOTHING
@@ -36,16 +38,16 @@ def end_of(
     outlook = forecast.outlook(ONLY_LINE, now_s)
     if waiting and outlook.held_up:
         return Prediction(None, outlook.held_up)
-    ended = len(queues.resource_times.slots.recent_s)
+    of_all = len(queues.resource_times.slots.recent_s)
     if (played := forecast.played(ONLY_LINE, now_s)) is None:
-        return Prediction(None, end_not_known(ended))
+        return Prediction(None, end_not_known(of_all))
     if not played.ends:
         return Prediction(None, ASKED_TOO_OFTEN)
     own, left = played.ends.get(job.array), 0
     if own is None or not played.is_whole:
         left = max(0, waiting - forecast.still_waiting(played)[job.array])
     if left and played.stops:
-        return Prediction(None, end_not_known(ended))
+        return Prediction(None, end_not_known(of_all))
     if own is None or (left and own.waits < PACE_KNOWN):
         if not left:
             return NOTHING
@@ -60,10 +62,19 @@ def end_of(
     if math.isinf(end_s):
         return Prediction(None, "no estimate until more slots are available to the queue")
     how = made_by(played.sources[behind], outlook.slot_times)
-    if why := played.novelty.why_rough(behind):
+    is_first = is_first_round(forecast, job, ended, played)
+    if why := FIRST_ROUND if is_first else played.novelty.why_rough(behind):
         how += f"; {GUESS}: {why}"
-    has = has_intervals(queues, None) and math.isfinite(high_s)
+    has = has_intervals(queues, None) and math.isfinite(high_s) and not is_first
     return Prediction(end_s, how, bool(why), (low_s, high_s) if has else None)
+
+
+def is_first_round(forecast: Forecast, job: QueuedJob, ended: int, played: Played) -> bool:
+    """Whether only tasks of the array's first round have ended, and nothing like them before: of
+    those that began together, the shortest end first."""
+    near = forecast.queues.run_times.nearest(job)
+    running = sum(one.array == job.array for one in played.line.runs)
+    return not near.line and 0 < near.runs <= ended < running
 
 
 def when_s(own: EndPlayed, left: float, played: Played, now_s: float) -> tuple[float, ...]:

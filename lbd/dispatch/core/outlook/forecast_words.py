@@ -15,6 +15,7 @@ NO_INTERVAL = "no interval: when the jobs ahead give back what it needs is not k
 TOO_FEW_WITH_NEEDS = f"no estimate until {FEWEST} jobs with the same needs have ended"
 
 NOT_OF_ARRAYS_WITH_NEEDS = "no estimate for tasks that need memory or resources"
+FIRST_ROUND = "the shortest of its first tasks end first"
 ASKED_TOO_OFTEN = "not known at this moment: too many forecasts are asked for"
 
 

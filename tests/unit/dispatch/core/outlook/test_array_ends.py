@@ -78,7 +78,8 @@ class ArrayRun:
         left = self.own
         waits = [one for one in left if one.line is not None]
         last = waits[-1] if waits else None
-        return end_of(self.forecast, left[0].job, len(waits), last, self.table.now_s)
+        now_s = self.table.now_s
+        return end_of(self.forecast, left[0].job, self.ended, len(waits), last, now_s)
 
     def looks(self, *at):
         """Returns what is said after so many ends, each with the true time that is left."""
@@ -130,6 +131,23 @@ def test_of_an_unknown_command_line_it_is_known_once_tasks_have_ended(kind, besi
     known = [one for one in looks if one[0].within_s is not None]
     assert len(known) >= 4  # once twenty jobs have ended
     assert share_within(known) >= 0.8
+
+
+@pytest.mark.parametrize("beside", ["", "jobs"])
+def test_the_first_of_a_round_to_end_are_the_shortest(beside):
+    run = ArrayRun(5, 24, 6, "varied", beside)
+    while run.ended < 6:
+        run.until(run.ended + 1)
+        said, running = run.said(), sum(one.line is None for one in run.own)
+        if said.wait_s is None:  # nothing is known of the jobs beside it
+            continue
+        is_first = run.ended < running
+        assert (said.is_rough, "; take it as a rough guess: the " in said.how) == (is_first,) * 2
+        assert not (is_first and said.within_s)
+    assert run.ended == 6
+    known = ArrayRun(5, 24, 6, "varied", beside, runs=24)
+    known.until(1)
+    assert not known.said().is_rough
 
 
 def test_before_anything_has_ended_it_is_said_what_is_missing():
@@ -208,7 +226,7 @@ def test_of_some_arrays_nothing_is_said(more, why):
     for n in range(2):
         run.arrive(50_001 + n, 6.0, **FIT, array=50_001, **more)
     waits = run.own
-    said = end_of(run.forecast, waits[0].job, 2, waits[-1], 0.0)
+    said = end_of(run.forecast, waits[0].job, 0, 2, waits[-1], 0.0)
     assert said.wait_s is None
     assert said.how.startswith(why)
 
@@ -219,4 +237,4 @@ def test_where_each_host_has_a_line_of_its_own_nothing_is_said():
     for n in range(3):
         table.arrive(f"{n + 1}", array=1, **FIT)
     waits = table.queues.registry[JobId("3")]
-    assert end_of(Forecast(table.queues), waits.job, 2, waits, 0.0) == (None, "", False, None)
+    assert end_of(Forecast(table.queues), waits.job, 0, 2, waits, 0.0) == (None, "", False, None)
