@@ -86,7 +86,7 @@ def add_end(
     if end_s is None:
         return
     now = time.time()
-    array.expected_end = now + end_s
+    array.expected_end, array.is_rough = now + end_s, found.is_rough
     array.comparable = predictions.comparable(job, end_s, is_rough=found.is_rough)
     if found.within_s is not None:
         array.expected_low, array.expected_high = (now + one_s for one_s in found.within_s)

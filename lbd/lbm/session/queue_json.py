@@ -105,8 +105,9 @@ def counts_json(jobs: Iterable[pb.JobInfo]) -> Json:
 
 
 def expected_end(jobs: Sequence[pb.JobInfo]) -> float | None:
-    """Returns when the only one of these, an array, ends, in UNIX seconds; None if unknown."""
-    if len(jobs) != 1 or not jobs[0].HasField("array"):
+    """Returns when the only one of these, an array, ends, in UNIX seconds; None if unknown, or only
+    by a rough guess."""
+    if len(jobs) != 1 or not jobs[0].HasField("array") or jobs[0].array.is_rough:
         return None
     found = jobs[0].target if jobs[0].HasField("target") else jobs[0].array
     return found.expected_end if found.HasField("expected_end") else None

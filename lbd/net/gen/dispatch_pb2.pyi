@@ -337,7 +337,7 @@ class AttemptInfo(_message.Message):
     def __init__(self, number: _Optional[int] = ..., host: _Optional[str] = ..., tier: _Optional[int] = ..., state: _Optional[str] = ..., cutoff_s: _Optional[float] = ..., started: _Optional[float] = ..., finished: _Optional[float] = ..., cpu_s: _Optional[float] = ..., exit_status: _Optional[int] = ..., reason: _Optional[str] = ..., slots: _Optional[int] = ...) -> None: ...
 
 class ArrayInfo(_message.Message):
-    __slots__ = ("indexes", "tasks", "waiting", "at_once", "bad", "held", "held_indexes", "expected_end", "expected_low", "expected_high", "expected_by", "comparable")
+    __slots__ = ("indexes", "tasks", "waiting", "at_once", "bad", "held", "held_indexes", "expected_end", "expected_low", "expected_high", "expected_by", "comparable", "is_rough")
     class TasksEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -357,6 +357,7 @@ class ArrayInfo(_message.Message):
     EXPECTED_HIGH_FIELD_NUMBER: _ClassVar[int]
     EXPECTED_BY_FIELD_NUMBER: _ClassVar[int]
     COMPARABLE_FIELD_NUMBER: _ClassVar[int]
+    IS_ROUGH_FIELD_NUMBER: _ClassVar[int]
     indexes: str
     tasks: _containers.ScalarMap[str, int]
     waiting: str
@@ -369,7 +370,8 @@ class ArrayInfo(_message.Message):
     expected_high: float
     expected_by: str
     comparable: int
-    def __init__(self, indexes: _Optional[str] = ..., tasks: _Optional[_Mapping[str, int]] = ..., waiting: _Optional[str] = ..., at_once: _Optional[int] = ..., bad: _Optional[_Iterable[_Union[BadTaskInfo, _Mapping]]] = ..., held: _Optional[int] = ..., held_indexes: _Optional[str] = ..., expected_end: _Optional[float] = ..., expected_low: _Optional[float] = ..., expected_high: _Optional[float] = ..., expected_by: _Optional[str] = ..., comparable: _Optional[int] = ...) -> None: ...
+    is_rough: bool
+    def __init__(self, indexes: _Optional[str] = ..., tasks: _Optional[_Mapping[str, int]] = ..., waiting: _Optional[str] = ..., at_once: _Optional[int] = ..., bad: _Optional[_Iterable[_Union[BadTaskInfo, _Mapping]]] = ..., held: _Optional[int] = ..., held_indexes: _Optional[str] = ..., expected_end: _Optional[float] = ..., expected_low: _Optional[float] = ..., expected_high: _Optional[float] = ..., expected_by: _Optional[str] = ..., comparable: _Optional[int] = ..., is_rough: _Optional[bool] = ...) -> None: ...
 
 class BadTaskInfo(_message.Message):
     __slots__ = ("index", "state", "exit_status", "signal", "cause")

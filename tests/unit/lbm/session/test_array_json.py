@@ -55,5 +55,12 @@ def test_a_client_that_waits_is_told_when_its_array_ends():
     steered = pb.JobInfo(array=pb.ArrayInfo(), target=pb.TargetInfo(by=40.0, expected_end=35.0))
     assert expected_end([array]) == 34.0
     assert expected_end([steered]) == 35.0
-    for others in ([array, steered], [pb.JobInfo(array=pb.ArrayInfo())], [pb.JobInfo()], []):
+    rough = pb.JobInfo(array=pb.ArrayInfo(expected_end=34.0, is_rough=True))
+    for others in (
+        [array, steered],
+        [rough],
+        [pb.JobInfo(array=pb.ArrayInfo())],
+        [pb.JobInfo()],
+        [],
+    ):
         assert expected_end(others) is None
