@@ -42,7 +42,7 @@ class ArrayRun:
         for n in range(tasks):
             more = {"array": self.first, "at_once": at_once}
             self.arrive(self.first + n, KINDS[kind](self.rng), **FIT, **more)
-        for n in range(tasks if beside == "array" else 0):
+        for n in range(2 * tasks // 3 if beside == "array" else 0):
             self.arrive(90_001 + n, self.rng.uniform(4.0, 8.0), **OTHER, array=90_001)
 
     def has_run(self, took_s, like):
@@ -200,6 +200,30 @@ def test_one_that_came_behind_a_thousand_others_has_their_pace():
         behind.arrive(20_001 + n, behind.rng.uniform(3.0, 9.0), **FIT, array=20_001)
     assert run.said().wait_s < 100.0
     assert max(factors(behind.looks(0))) < 1.2
+
+
+def test_tasks_that_began_since_a_long_play_were_played(monkeypatch):
+    monkeypatch.setitem(KINDS, "short", lambda rng: rng.uniform(0.05, 0.0505))
+    run = ArrayRun(2, 2000, 4, "short", runs=24)
+    run.said()
+    run.until(600)  # 7.5 s later
+    said, events = run.said(), run.forecast.plays._lines[(1,)][0]
+    assert events < run.table.queues.shares.events  # it was not played again
+    assert said.wait_s == pytest.approx(1400 * 0.05 / 4, rel=0.05)
+
+
+def test_nothing_is_said_of_tasks_behind_a_job_of_which_nothing_is_known():
+    run = ArrayRun(2, 0, 1, "alike")
+    for _ in range(24):
+        run.table.queues.run_times.ended(QueuedJob(JobId("x"), **FIT), 6.0)
+    run.first, run.tasks = 50_001, 6
+    for n in range(6):
+        run.arrive(50_001 + n, 6.0, **FIT, array=50_001)
+    assert run.said().wait_s == pytest.approx(36.0, rel=0.1)
+    run.arrive(60_001, 6.0, user="cy", command=9, command_line=9)
+    said = run.said()
+    assert said.wait_s is None
+    assert said.how.startswith("not known yet: 0 of the 5 jobs")
 
 
 def test_a_long_play_serves_an_array_that_has_come_since():
