@@ -39,6 +39,7 @@ from lbd.dispatch.core.run_times import kind_of
 from lbd.dispatch.earlier_tasks import EarlierTasks
 from lbd.dispatch.host_connection import HOST_LINES, HostConnection, held_in
 from lbd.dispatch.intake import ending_of, heartbeat_fault, how_long_ago_s, slots_of
+from lbd.dispatch.job_finder import forgiven
 from lbd.dispatch.job_lines import job_log, say, shown_id
 from lbd.dispatch.job_view import why_closed
 from lbd.dispatch.ledger.batches import Batch, Batches
@@ -112,7 +113,7 @@ class Dispatcher:
         rows = await self.ledger.live(limit=READ_AT_ONCE)
         while rows:
             await earlier.of_restored(rows)
-            await self._take_up(rows)
+            await self._take_up(await forgiven(self.ledger, rows))
             rows = await self.ledger.live(rows[-1].id, READ_AT_ONCE)
         jobs, leased = len(self.life.jobs), len(self.life.leased)
         log.info("the ledger has %d jobs, of which %d may be running", jobs, leased)

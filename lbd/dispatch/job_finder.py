@@ -17,7 +17,7 @@ from lbd.dispatch.core.job_selection import (
 from lbd.dispatch.core.ledger_rows import JobRow, Ledger, Tally, Wanted
 from lbd.dispatch.core.ownership import Asker, Owners
 from lbd.errors import LbdError
-from lbd.model import ENDED_NAMES, JobId, JobState
+from lbd.model import JobId, JobState
 
 ANSWER_MAX = 100_000  # jobs in one answer
 COMMANDS_BYTES = 64 << 20  # of jobs to start over
@@ -234,7 +234,7 @@ class JobFinder:
             problems += [(one, f"nothing to {verb.partition('-')[0]}: {why}")
                          for one in selectors if one not in said]  # fmt: skip
         if verb in REQUEUES:
-            rows = await self.forgiven(rows)
+            rows = await forgiven(self.ledger, rows)
         return ToActOn(rows, frozenset(meant.named), tuple(problems))
 
     async def _all_to_act_on(self, verb: str, meant: Meant, *, commands: bool) -> list[JobRow]:
@@ -259,15 +259,15 @@ class JobFinder:
         wanted = Wanted(ranges=(numbers,), ended_too=True, limit=1, commands=False)
         return not await self.ledger.find(wanted)
 
-    async def forgiven(self, rows: list[JobRow]) -> list[JobRow]:
-        """Lets ended jobs retry hosts that could not start them, but not hosts that their users
-        excluded."""
-        barred = [JobId(str(row.id)) for row in rows if row.barred and row.state in ENDED_NAMES]
-        had = {(one.job, one.host) for one in await self.ledger.attempts(barred)}
-        return [
-            replace(row, barred=tuple(host for host in row.barred if (row.id, host) not in had))
-            for row in rows
-        ]
+
+async def forgiven(ledger: Ledger, rows: Sequence[JobRow]) -> list[JobRow]:
+    """Lets jobs retry hosts that could not start them, but not hosts that their users excluded."""
+    barred = [JobId(str(row.id)) for row in rows if row.barred and row.attempt]
+    had = {(one.job, one.host) for one in await ledger.attempts(barred)} if barred else ()
+    return [
+        replace(row, barred=tuple(host for host in row.barred if (row.id, host) not in had))
+        for row in rows
+    ]
 
 
 def singles(ranges: Sequence[tuple[int, int]]) -> tuple[int, ...]:

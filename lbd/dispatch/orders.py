@@ -13,7 +13,7 @@ from lbd.dispatch.core.records import Action, Signal
 from lbd.dispatch.core.why_waiting import out_of_contact
 from lbd.dispatch.daemon import Dispatcher
 from lbd.dispatch.intake import TEXT_MAX, checked_signal
-from lbd.dispatch.job_finder import REQUEUES, JobFinder, ToActOn
+from lbd.dispatch.job_finder import REQUEUES, JobFinder, ToActOn, forgiven
 from lbd.dispatch.job_lines import job_log
 from lbd.dispatch.revival import Revival
 from lbd.dispatch.updates import Updates
@@ -165,7 +165,7 @@ class Order:
             return 0
         else:
             gang = await self.revival.gang(row) if self._asked.verb in REQUEUES else []
-            gang = await self._finder.forgiven(gang) if gang else []
+            gang = await forgiven(self._dispatcher.ledger, gang) if gang else []
             actions = self.revival.of(gang) if gang else self._do(row)
             if row.gang and self._asked.signal in ENDING:
                 self._gangs.add(row.submission)

@@ -21,7 +21,6 @@ from lbd.config.schema import Config
 from lbd.dispatch.core.configured import make_discipline, rules_of
 from lbd.dispatch.core.disciplines import registry
 from lbd.dispatch.core.estimates import Estimates
-from lbd.dispatch.core.hosts import HostTable
 from lbd.dispatch.core.ledger_rows import LedgerTrouble
 from lbd.dispatch.core.lifecycle import Lifecycle
 from lbd.dispatch.core.malleable.decision import Rule
@@ -227,7 +226,7 @@ class Service:
         beside["learn how predictions came true"] = predictions.learn()
         beside["count what jobs wait for"] = DependencyCounts(dispatcher).run()
         lim = Path(self.config.host.runtime_dir, "lim.sock")
-        beside["drop removed hosts"] = drop_removed(lim, dispatcher.life.hosts)
+        beside["drop removed hosts"] = drop_removed(lim, dispatcher)
         beside["fit speedups"] = fit_speedups(queues.heads.speedups)
         if tuner.solves:
             beside["solve cutoffs"] = tuner.run()
@@ -303,15 +302,17 @@ async def finish(dispatcher: Dispatcher, stop: asyncio.Event, finished: asyncio.
     finished.set()
 
 
-async def drop_removed(lim: Path, hosts: HostTable) -> None:
+async def drop_removed(lim: Path, dispatcher: Dispatcher) -> None:
     """Has the LIM of this host say which hosts were removed from the cluster, until cancelled. It
     is asked only while one that we know is out of contact."""
     while True:
         await asyncio.sleep(REMOVED_EVERY_S)
-        if hosts.out_of_contact():
+        if dispatcher.life.hosts.out_of_contact():
             answer = await OneQuestion(lim).ask({"op": "removed"}, LIM_S)
             names = answer.get("hosts") if answer else None
-            hosts.removed(HostId(str(name)) for name in (names if isinstance(names, list) else []))
+            removed = map(HostId, map(str, names)) if isinstance(names, list) else ()
+            actions = dispatcher.life.hosts_removed(removed, clock_s(), dispatcher.rng)
+            dispatcher.carry(actions)
 
 
 async def unless(stop: asyncio.Event, work: Coroutine[None, None, Found]) -> Found | None:

@@ -142,11 +142,13 @@ class HostTable:
         """Returns the hosts that are not connected; a closed or drained host is."""
         return [n for n, known in self.known.items() if known.slots is None and not known.closed]
 
-    def removed(self, names: Iterable[HostId]) -> None:
+    def removed(self, names: Iterable[HostId]) -> bool:
         """Drops hosts that are no longer in the cluster. One that is still connected is kept, as it
-        may have joined again."""
-        for name in set(self.out_of_contact()).intersection(names):
+        may have joined again. Returns whether there was one."""
+        removed = set(self.out_of_contact()).intersection(names)
+        for name in removed:
             del self.known[name]
+        return bool(removed)
 
     def is_stopped(self, name: HostId) -> bool:
         """Whether the host said that it is shut down, and has not come back."""

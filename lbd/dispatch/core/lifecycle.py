@@ -98,6 +98,8 @@ OVER = {
     Cause.CHECKPOINT.value: "stopped at a checkpoint",
     Cause.EVICTED.value: "was evicted",
 }
+NO_OTHER = "no other host has what it needs"
+TOO_FEW_OTHERS = "the other hosts are too small for its gang"
 NO_CUTOFF = "its host says that it was cut off, but it had no cutoff"
 NOT_SAID: Mapping[tuple[JobId, int], float] = {}
 KILLED_AT_ONCE = 1000  # attempts of one host that are not ours: 30 ms
@@ -378,6 +380,19 @@ class Lifecycle:
         its own on their leases. `more`: as in `closed_words`."""
         self.hosts.gone(name, closed, more)
         return self._begin(self.queues.host_gone(name, now_s, rng), now_s)
+
+    def hosts_removed(self, names: Iterable[HostId], now_s: float, rng: Random) -> list[Action]:
+        """These are no longer in the cluster. Jobs that waited for one ask those hosts again that
+        refused them before, and end if none is left that may take them."""
+        actions = list[Action]()
+        if not self.hosts.removed(names):
+            return actions
+        for live in list(self.jobs.outside_backlog()):
+            refused = frozenset(host for host, _ in live.refusals) - live.barred_now
+            is_left = any(live.job.may_go_to(host) for host in self.hosts.known)
+            if refused and not is_left and live.lease is None:
+                actions += self._unbarred(live, refused, now_s, rng)
+        return actions
 
     def heartbeat(
         self,
@@ -802,19 +817,34 @@ class Lifecycle:
     ) -> list[Action]:
         """The job cannot start on that host. It fails if it cannot start on any known host; but
         while a new dispatcher may not know all hosts yet, it is retried a moment later."""
-        job = self.queues.registry[live.job.id].job
-        others = any(job.may_go_to(host) for host in self.hosts.known if host != name)
-        if others or job.id in self.bars:
+        others = self._others_for(live, name)
+        if others or live.job.id in self.bars:
             self._bar(live, name)
             return self._again(live, Fate.REFUSED, None, now_s, rng)
         if now_s < self.hosts.more_until_s:
             why = self.pauses.until(live, self.hosts.more_until_s)
             return self._hold(live, why, Fate.REFUSED, None, now_s, rng)
-        status = exit_status(phase, ending.exit_status)
-        refused_ending = Ending(Cause.REFUSED, status, reason=live.reason)
-        return self._final(
-            live, JobState.FAILED, live.reason, now_s, rng, Fate.REFUSED, refused_ending
-        )
+        status, why = exit_status(phase, ending.exit_status), live.reason
+        if others is not None:
+            why += f"; {TOO_FEW_OTHERS if live.job.gang else NO_OTHER}"
+        refused = Ending(Cause.REFUSED, status, reason=why)
+        return self._final(live, JobState.FAILED, why, now_s, rng, Fate.REFUSED, refused)
+
+    def _others_for(self, live: Live, name: HostId) -> bool | None:
+        """Whether the job, or its gang, could start without that host; None: it may go to no other.
+        What a host has that takes no jobs now is not known, so it might."""
+        job = self.queues.registry[live.job.id].job
+        # A disk that is full now may have room later.
+        job = job._replace(barred=job.barred | {name}, spooled=False)
+        others = [host for host in self.hosts.known if job.may_go_to(host)]
+        if not others:
+            return None
+        present = [self.queues.hosts[name] for name in others if name in self.queues.hosts]
+        if len(present) < len(others) or not all(one.slots for one in present):
+            return True
+        if job.gang:
+            return self.queues.room_for(job) >= job.gang
+        return any(one.suits(job) for one in present)
 
     def _begins_later(
         self, live: Live, name: HostId, wait_s: float, now_s: float, rng: Random

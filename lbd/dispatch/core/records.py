@@ -1,7 +1,7 @@
 """What queued jobs and their attempts are: the types of lifecycle, ledger and dispatcher."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from signal import SIGTERM
@@ -128,6 +128,9 @@ class Jobs(Mapping[JobId, Live]):
         if live is None:
             raise KeyError(job)
         return live
+
+    def outside_backlog(self) -> Collection[Live]:
+        return self._live.values()
 
     def __len__(self) -> int:
         return len(self._live) + len(self._backlog)

@@ -70,7 +70,7 @@ def live_job(
 ) -> tuple[Live, Leased | None]:
     """Restores a job. `last` is its last attempt, which may be alive."""
     job = queued_job(row, estimate_s, by_uid=by_uid)
-    live = Live(job, row.attempt, row.crashes, requeued=row.requeued, forgot=row.attempt > 0)
+    live = Live(job, row.attempt, row.crashes, requeued=row.requeued)
     if is_held(row.reason):
         live.held = row.reason
     if last is not None:

@@ -164,13 +164,19 @@ class Account:
         elif phase == "files":
             self.pauses(row)
             self.waits(row, Fate.REFUSED)
-        elif any(one.is_known and row.job.may_go_to(other) and other != name
-                 for other, one in self.places.items()):  # fmt: skip
+        elif self.may_start_without(name, row):
             row.job = row.job._replace(barred=row.job.barred | {name})
             self.waits(row, Fate.REFUSED)
         else:
             self.finally_(row, JobState.FAILED, Fate.REFUSED)
         self.others_follow(gang)
+
+    def may_start_without(self, name, row):
+        others = [one for other, one in self.places.items()
+                  if one.is_known and row.job.may_go_to(other) and other != name]  # fmt: skip
+        if any(one.is_aside or not one.is_here for one in others):
+            return True
+        return len(others) * SLOTS >= (row.job.gang or 1)
 
     def given_back(self, row, gang, fate):
         if row.job.id in gang.late:

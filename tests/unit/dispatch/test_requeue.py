@@ -4,7 +4,9 @@ import time
 
 import pytest
 
+from lbd.dispatch.core.records import Cause, Ending
 from lbd.dispatch.core.run_times import name_hash
+from lbd.model import HostId, JobId
 from lbd.process.boot_clock import clock_s
 from tests.unit.dispatch.services import asking, opened
 
@@ -23,6 +25,24 @@ async def test_a_restarted_job_is_still_known_by_its_command(tmp_path):
         assert [jobs[job].job.command for job in "123"] == [
             name_hash(name) for name in ("solve", "render", "render")
         ]
+
+
+async def test_a_later_dispatcher_asks_hosts_again_that_could_not_start_a_job(tmp_path):
+    """A restored job waited for ever if the only host left was one that had refused it."""
+    h1, path = HostId("h1"), tmp_path / "ledger.sqlite"
+    async with opened(path) as world:
+        for name in ("h1", "h2"):
+            world.host(HostId(name), slots=1)
+        await world.submit(asking(excluded=["h2", "h9"]))
+        life, rng = world.dispatcher.life, world.dispatcher.rng
+        life.hosts.gone(HostId("h3"), None)
+        missing = Ending(Cause.LOST, 2, reason="id: not found")
+        world.dispatcher.carry(life.refused(h1, JobId("1"), 1, "exec", missing, clock_s(), rng))
+        await world.dispatcher.settled()
+        assert life.jobs[JobId("1")].job.barred == {"h1", "h2", "h9"}
+    async with opened(path) as world:
+        await world.dispatcher._restore()
+        assert world.dispatcher.life.jobs[JobId("1")].job.barred == {"h2", "h9"}
 
 
 async def test_a_target_keeps_its_time_even_under_a_dispatcher_that_found_no_jobs(tmp_path):

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import sqlite3
 import sys
+from random import Random
 from types import SimpleNamespace
 
 import grpc
@@ -15,8 +16,10 @@ from lbd.cli.daemons.dispatcher import Service, drop_removed, make_lead
 from lbd.config.dispatch import DispatchConfig
 from lbd.config.schema import Config, HostConfig
 from lbd.dispatch.core.discipline import HostSlots
-from lbd.dispatch.core.hosts import HostTable, Terms
+from lbd.dispatch.core.disciplines.fcfs import Fcfs
+from lbd.dispatch.core.hosts import Terms
 from lbd.dispatch.core.ledger_rows import LedgerTrouble
+from lbd.dispatch.core.lifecycle import Lifecycle
 from lbd.dispatch.ledger import leadership, sqlite
 from lbd.dispatch.ledger.leadership import OneFile
 from lbd.dispatch.service import SERVICE
@@ -196,7 +199,8 @@ async def test_a_full_disk_passes(tmp_path, monkeypatch, number):
 async def test_a_host_that_was_removed_is_dropped_as_soon_as_the_lim_says_so(tmp_path, monkeypatch):
     """A job with `-H g2` waited for g2 to come back until the dispatcher was restarted."""
     monkeypatch.setattr(dispatcher, "REMOVED_EVERY_S", 0.01)
-    hosts, asked = HostTable(Terms()), []
+    life, asked = Lifecycle(Fcfs(), Terms()), []
+    hosts, own = life.hosts, SimpleNamespace(life=life, carry=list, rng=Random(1))
     answers = [{}, {"hosts": "g2"}, {"hosts": ["g3"]}, {"hosts": [7, "g2"]}]
 
     async def lim(request, _caller):
@@ -205,7 +209,7 @@ async def test_a_host_that_was_removed_is_dropped_as_soon_as_the_lim_says_so(tmp
 
     hosts.heard(HostSlots(HostId("g2"), 1))
     sock = None
-    dropping = asyncio.create_task(drop_removed(tmp_path / "lim.sock", hosts))
+    dropping = asyncio.create_task(drop_removed(tmp_path / "lim.sock", own))
     try:
         await asyncio.sleep(0)
         hosts.gone(HostId("g2"), None)

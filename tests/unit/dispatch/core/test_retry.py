@@ -10,7 +10,7 @@ from lbd.dispatch.core.discipline import HostSlots
 from lbd.dispatch.core.lifecycle import LOOKS_MAX
 from lbd.dispatch.core.records import Begin, Cause, Ending, Fate, Settle
 from lbd.dispatch.core.retry import Pauses, phase_to_go_by
-from lbd.model import JobId, JobState
+from lbd.model import HostId, JobId, JobState
 from tests.unit.dispatch.core.test_lifecycle import H1, H2, Table
 
 
@@ -221,3 +221,27 @@ def test_a_job_whose_host_was_frozen_until_its_lease_was_over_does_not_fail():
     assert not table.life.hosts.aside()
     (begin,) = table.life.host_is(HostSlots(H1, 1), *table.when)
     assert begin.attempt == 2
+
+
+def test_a_job_too_large_for_the_hosts_that_have_not_refused_it_fails():
+    table = Table()
+    table.life.host_is(HostSlots(H1, 4), *table.when)
+    (begin,) = table.submit("1", slots=4)
+    missing = Ending(Cause.LOST, 2, reason="nosuch: not found")
+    failed, _ = table.life.refused(H1, begin.job, 1, "exec", missing, *table.when)
+    assert (failed.state, failed.ending.exit_status) == (JobState.FAILED, 127)
+    assert failed.reason == "h1: nosuch: not found; no other host has what it needs"
+
+
+def test_a_job_that_waits_only_for_a_host_that_is_removed_ends():
+    """It was barred from the one that had refused it for ever: "all hosts are excluded"."""
+    table = Table()
+    table.life.host_gone(H2, *table.when)
+    (begin,) = table.submit("1")
+    missing = Ending(Cause.LOST, 2, reason="nosuch: not found")
+    table.life.refused(H1, begin.job, 1, "exec", missing, *table.when)
+    assert "1" in table.life.jobs
+    assert table.life.hosts_removed([HostId("h9")], *table.when) == []
+    (again,) = table.life.hosts_removed([H2], *table.when)
+    failed, _ = table.life.refused(H1, again.job, 2, "exec", missing, *table.when)
+    assert (failed.state, failed.reason) == (JobState.FAILED, "h1: nosuch: not found")

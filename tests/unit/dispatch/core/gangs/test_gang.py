@@ -155,6 +155,30 @@ def test_a_task_that_can_start_nowhere_ends_the_gang():
     assert not table.life.jobs
 
 
+def test_a_gang_too_large_for_the_hosts_that_have_not_refused_it_ends():
+    """It waited for ever, and was said to need more slots than the others have."""
+    table = Table(hosts=(H1, H2), slots=2)
+    begins = table.gang(3)
+    alone = next(one for one in begins if [other.host for other in begins].count(one.host) == 1)
+    (failed,) = of_kind(Changed, table.refused(alone, "exec", MISSING))
+    assert (failed.state, failed.ending.exit_status) == (JobState.FAILED, 127)
+    said = f"{alone.host}: {MISSING.reason}; the other hosts are too small for its gang"
+    assert failed.reason == failed.ending.reason == said
+    for other in begins:
+        if other is not alone:
+            (cancelled,) = of_kind(Changed, table.refused(other, "late"))
+            assert cancelled.state is JobState.CANCELLED
+    assert not table.life.jobs
+
+
+def test_a_gang_waits_for_a_host_that_takes_no_jobs_now_if_the_others_are_too_small():
+    table = Table(hosts=(H1, H2, H3), slots=2)
+    begins = table.gang(6)
+    table.life.host_gone(H3, *table.when)
+    actions = table.refused(next(one for one in begins if one.host == H2), "exec", MISSING)
+    assert {one.stop_reason for one in of_kind(Signal, actions)} == {REGROUP}
+
+
 # All or nothing
 
 
