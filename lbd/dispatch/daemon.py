@@ -316,7 +316,7 @@ class Dispatcher:
                 lease_s=self.config.dispatch.lease_s,
                 renewed=[pb.Held(job=job, attempt=attempt) for job, attempt in renewed],
                 mode=self.config.dispatch.mode,
-                queued=len(life.jobs) - len(life.leased),
+                queued=len(life.jobs) - life.running,
                 running=self.running,
             )
         )
@@ -324,12 +324,12 @@ class Dispatcher:
     @property
     def running(self) -> int:
         """How many jobs run as far as is on disk, as in a list of jobs."""
-        return len(self.life.leased) + self.batches.ended
+        return self.life.running + self.batches.ended
 
     def status(self) -> pb.StatusInfo:
         life, own, ledger = self.life, self.config.dispatch, self.ledger
         reply = pb.StatusInfo(mode=own.mode, closed=own.closed, in_file=not own.in_postgres)
-        reply.queued, reply.running = len(life.jobs) - len(life.leased), self.running
+        reply.queued, reply.running = len(life.jobs) - life.running, self.running
         reply.full = ledger.room.why_closed(own.ledger_bytes, ledger.disk(), ledger.trouble)
         self._full = say_full(self._full, reply.full)
         reply.no_room.update(life.hosts.without_room())

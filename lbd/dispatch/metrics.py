@@ -22,7 +22,6 @@ def waiting_metrics(config: Config, why: str) -> Json:
 
 def dispatcher_metrics(dispatcher: Dispatcher) -> Json:
     life, ledger = dispatcher.life, dispatcher.ledger
-    begun = sum(live.lease is not None and live.lease.begun for live in life.leased.values())
     in_line = len(life.queues.registry)
     most_bytes = dispatcher.config.dispatch.ledger_bytes
     full = ledger.room.full(most_bytes, ledger.disk())
@@ -31,9 +30,9 @@ def dispatcher_metrics(dispatcher: Dispatcher) -> Json:
         "dispatcher_leads": 1,
         "dispatcher_hosts": len(dispatcher.lines),
         "jobs": [
-            ["queued", "pending", in_line - begun],
+            ["queued", "pending", in_line - life.running],
             ["queued", "blocked", len(life.jobs) - in_line],
-            ["queued", "running", begun + dispatcher.batches.ended],
+            ["queued", "running", dispatcher.running],
         ],
         **disk_metrics(besides_state(dispatcher.config, of_ledger(dispatcher.config))),
         "ledger_trouble": bool(waits),

@@ -166,6 +166,7 @@ class Lifecycle:
     bars: Bars = field(default_factory=Bars)
     gangs: Gangs = field(init=False)
     leased: dict[JobId, Live] = field(default_factory=dict)
+    running: int = 0  # those of `leased` that have begun
     dependents: Dependents = field(default_factory=Dependents)
 
     def __post_init__(self) -> None:
@@ -223,6 +224,7 @@ class Lifecycle:
             live.lease = Lease(number, host, tier, until_s, begun, slots, cutoff_s, None, now_s)
             live.ran_tier = tier
             self.leased[live.job.id] = live
+            self.running += begun
             self.queues.found_running(live.job, host, now_s, slots)
             self.gangs.found(live, now_s)
             return []
@@ -496,6 +498,7 @@ class Lifecycle:
         if live is None or live.lease is None or live.lease.begun:
             return []
         live.lease.begun, live.reason = True, ""
+        self.running += 1
         record = changed(live, JobState.RUNNING, Fate.RUNNING, begun_ago_s=ago_s)
         return [record, *self.gangs.begun(live)]
 
@@ -652,6 +655,7 @@ class Lifecycle:
         return actions
 
     def _let_go(self, live: Live) -> None:
+        self.running -= live.lease is not None and live.lease.begun
         live.lease = None
         self.leased.pop(live.job.id, None)
         self.gangs.over(live)

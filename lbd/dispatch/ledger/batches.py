@@ -5,10 +5,11 @@ from collections import deque
 from collections.abc import Awaitable, Container, Sequence
 from dataclasses import dataclass
 
-from lbd.dispatch.core.records import Action, Begin, Changed
+from lbd.dispatch.core.records import Action, Begin, Changed, Fate
 from lbd.model import JobId
 
 LATE_S = 2.0  # for the ledger to record something
+NOT_RUN = (None, Fate.REFUSED)  # the fates of a last attempt of which nothing ran
 
 
 @dataclass(slots=True)
@@ -32,7 +33,7 @@ class Batches:
     def put(self, batch: Batch, live: Container[JobId]) -> None:
         """`live`: the jobs that have not ended."""
         batch.ended = sum(
-            isinstance(one, Changed) and one.attempt > 0 and one.job not in live
+            isinstance(one, Changed) and one.job not in live and one.fate not in NOT_RUN
             for one in batch.actions
         )
         self.ended += batch.ended

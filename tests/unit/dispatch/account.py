@@ -280,6 +280,8 @@ class Account:
         left = {job: row for job, row in self.rows.items() if not row.over}
         assert self.life.jobs.keys() == left.keys()
         assert self.life.leased.keys() == {job for job, row in left.items() if row.host}
+        leases = [live.lease for live in self.life.leased.values()]
+        assert self.life.running == sum(lease is not None and lease.begun for lease in leases)
         for job, row in left.items():
             live = self.life.jobs[job]
             assert (live.stop_reason, bool(live.held)) == (row.stop, bool(row.held))

@@ -101,6 +101,7 @@ async def test_what_begins_while_nothing_can_be_written_is_not_lost(world, monke
     await until(lambda: world.ledger.trouble)
     (job,) = (await world.jobs()).jobs
     assert (job.state, host.starts) == ("pending", [])
+    assert ((await world.status()).queued, (await world.status()).running) == (1, 0)
     assert job.reason.startswith("it begins once the ledger can be written: ")
     broken.clear()
     await until(lambda: host.starts)

@@ -27,9 +27,13 @@ async def tags(tmp_path):
 async def test_the_numbers_are_current(tmp_path):
     """They once came only with heartbeats: for ten seconds five jobs counted as none."""
     async with opened(tmp_path / "ledger.sqlite") as world:
-        world.host("h3", slots=1)
+        line = world.host("h3", slots=1)
         for _ in range(5):
             await world.submit(asking())
+        told = await world.status()
+        assert (told.queued, told.running) == (5, 0), "it has not begun, as `lbctl jobs` says"
+        await begun(line)
+        heard(world, "h3", event="begun")
         told = await world.status()
         assert (told.mode, told.queued, told.running) == ("fcfs", 4, 1)
         assert list(told.tiers) == []

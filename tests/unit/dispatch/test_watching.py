@@ -8,7 +8,7 @@ import pytest
 from lbd.dispatch import watching as watching_module
 from lbd.dispatch.calls import LONG_OF_USER
 from lbd.dispatch.core.ledger_rows import Wanted
-from lbd.dispatch.core.records import Changed, Settle
+from lbd.dispatch.core.records import Changed, Fate, Settle
 from lbd.dispatch.ledger.batches import LATE_S, Batch, Batches
 from lbd.dispatch.orders import ACTS_AT_ONCE
 from lbd.dispatch.watching import GATHER_ONE_S, PIECE_JOBS, Watching
@@ -299,7 +299,7 @@ async def test_few_long_questions_of_one_user_are_looked_into_at_once(world):
 
 async def test_a_watching_client_is_told_once_that_a_change_takes_long_to_write():
     """Those behind the first late change were never told."""
-    row = (1, 1, HostId("h1"), None, None, 0, "", frozenset())
+    row = (1, 1, HostId("h1"), Fate.DONE, None, 0, "", frozenset())
     first, second = (Changed(JobId(job), JobState.DONE, *row) for job in "79")
     loop, batches = asyncio.get_running_loop(), Batches()
     saved = loop.create_future()
