@@ -9,11 +9,11 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from lbd.console.errors import json_error, kind_of
 from lbd.errors import ConfigError, LbdError
-from lbd.text.one_line import one_line
+from lbd.text.one_line import at_words, one_line
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -30,8 +30,12 @@ class Errors:
 
 
 def complain(program: str, text: object) -> None:
-    said = one_line(str(text), COMPLAINT_CHARS_MAX)
-    print(f"{error_mark()}{program}: {said}", file=sys.stderr)
+    """Prints one line on stderr; on a terminal broken at words."""
+    said = f"{error_mark()}{program}: {one_line(str(text), COMPLAINT_CHARS_MAX)}"
+    with suppress(OSError, ValueError):
+        if columns := os.get_terminal_size(sys.stderr.fileno()).columns:
+            said = "\n".join(at_words(said, columns))
+    print(said, file=sys.stderr)
 
 
 def report_error(program: str, problem: Exception) -> None:

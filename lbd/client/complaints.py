@@ -25,11 +25,22 @@ def encode(text: str) -> bytes:
 
 
 def say(text: str, name: str = "lbrun") -> None:
-    """Prints one line on standard error, if the caller has one."""
-    from lbd.text.one_line import one_line
+    """Prints one line on standard error, if the caller has one; on a terminal broken at words."""
+    from lbd.text.one_line import at_words, one_line
 
     if Voice.is_there:
+        line = f"{name}: {one_line(text, SAID_CHARS_MAX)}"
         try:
-            posix.write(ERROR, encode(f"{name}: {one_line(text, SAID_CHARS_MAX)}\n"))
+            if columns := terminal_columns():
+                line = "\r\n".join(at_words(line, columns))  # the terminal may be in raw mode
+            posix.write(ERROR, encode(f"{line}\n"))
         except OSError:
             pass
+
+
+def terminal_columns() -> int:
+    """Returns the width of standard error; 0 if it is no terminal, or the width is not known."""
+    try:
+        return posix.get_terminal_size(ERROR).columns
+    except OSError:
+        return 0
