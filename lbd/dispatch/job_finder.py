@@ -229,13 +229,21 @@ class JobFinder:
         if verb == REQUEUE_FAILED:
             rows = [row for row in rows if row.state in FAILED]
         if not rows and (meant.wanted.user or len(absent) < len(meant.wanted.ranges)):
-            why = NOTHING_TO.get(verb, "all these jobs have ended")
+            why = NOTHING_TO.get(verb) or await self._why_none(meant)
             said = {name for name, _ in problems}
             problems += [(one, f"nothing to {verb.partition('-')[0]}: {why}")
                          for one in selectors if one not in said]  # fmt: skip
         if verb in REQUEUES:
             rows = await forgiven(self.ledger, rows)
         return ToActOn(rows, frozenset(meant.named), tuple(problems))
+
+    async def _why_none(self, meant: Meant) -> str:
+        """Why there are no open jobs of these."""
+        if meant.wanted.user and not meant.wanted.ranges:
+            any_of_user = replace(meant.wanted, ended_too=True, limit=1, commands=False)
+            if not await self.ledger.find(any_of_user):
+                return "you have no queued jobs"
+        return "all these jobs have ended"
 
     async def _all_to_act_on(self, verb: str, meant: Meant, *, commands: bool) -> list[JobRow]:
         """Raises LbdError."""

@@ -1,4 +1,4 @@
-"""Ended jobs that start again: what is known of them then."""
+"""Ended jobs that start again, and jobs that an order finds ended: what is known of them then."""
 
 import time
 
@@ -56,3 +56,15 @@ async def test_a_target_keeps_its_time_even_under_a_dispatcher_that_found_no_job
         (target,) = world.dispatcher.life.queues.targets.arrays.values()
         assert target.until_s - clock_s() == pytest.approx(600.0, abs=30.0)
         assert target.job.target.unix_s - time.time() == pytest.approx(600.0, abs=30.0)
+
+
+async def test_somebody_without_jobs_is_not_told_that_all_have_ended(tmp_path):
+    async with opened(tmp_path / "ledger.sqlite") as world:
+        await world.submit(asking(user="bob", uid=1002))
+        for verb in ("kill", "hold"):
+            done = await world.act(verb=verb, selectors=["@me"], **WHO)
+            assert list(done.errors) == [f"nothing to {verb}: you have no queued jobs"]
+        await world.submit(asking())
+        await world.act(verb="kill", selectors=["@me"], **WHO)
+        done = await world.act(verb="kill", selectors=["@me"], **WHO)
+        assert list(done.errors) == ["nothing to kill: all these jobs have ended"]

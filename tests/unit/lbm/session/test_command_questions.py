@@ -61,6 +61,8 @@ async def test_a_host_speaks_for_its_users_and_not_for_everybodys(
     reply = await answers_of(*owner).of_own(asked, host)
     assert reply.code == ("" if may else "denied")
     assert reply.HasField("job") == may
+    if not (may or is_admin):
+        assert reply.error == "permission denied: h1-26 is not yours"
 
 
 @pytest.mark.parametrize("verb", ["show", "kill", "wait"])

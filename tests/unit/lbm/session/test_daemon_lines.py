@@ -54,7 +54,7 @@ class Cluster:
 
     async def ask(self, peer, method, asked, _reply, _timeout_s):
         if method == "Command":
-            error = "" if asked.user == NAME else "h2-1: permission denied"
+            error = "" if asked.user == NAME else "permission denied: h2-1 is not yours"
             return lbm_pb2.CommandReply(error=error, code="denied" if error else "")
         if peer.name == "h4":
             raise Unavailable("no answer within 5 s")
