@@ -318,9 +318,11 @@ def create(options: argparse.Namespace, path: str | None) -> int:
     within = duration_text(options.expires)
     if not options.host and not options.any:
         say("the first host to use it may join; `lbctl token create HOST` makes one for that host")
-    if sys.stdout.isatty():  # a program that reads the token through a pipe needs no advice
-        say(f"on {where}, within {within}: {tokens.joining_command(target, 'TOKEN')}")
-    print(token.text())
+    if not sys.stdout.isatty():  # a program that reads the token needs no more
+        print(token.text())
+        return 0
+    print(f"on {where}, within {within}:")
+    print(f"  {tokens.joining_command(target, token.text())}")
     return 0
 
 

@@ -1,6 +1,7 @@
 """`lbctl authority`: it moves as a whole, is never lost, and every host learns where it is."""
 
 import os
+import re
 import shutil
 import time
 from dataclasses import replace
@@ -189,6 +190,15 @@ def test_what_is_refused_changes_nothing(hosts, lbctl, tmp_path):
     ):
         assert why in refused(lbctl(host, "authority", "take", given, status=1))
     assert {host: host.everything() for host in before} == before
+
+
+def test_on_a_terminal_a_token_comes_as_the_line_to_type(hosts, lbctl, monkeypatch):
+    """It said `echo TOKEN | lbctl join`, with the token on a line of its own."""
+    first, _ = hosts
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    head, line = lbctl(first, "token", "create", "h3").out.splitlines()
+    assert head == "on h3, within 1h:"
+    assert re.fullmatch(r"  echo lbd1-\S+ \| lbctl join \S+:7901 -", line)
 
 
 def test_a_file_that_cannot_be_written_takes_nothing_away(hosts, lbctl, tmp_path):
