@@ -140,7 +140,7 @@ def sampler(reply: Json) -> Iterator[Check]:
         yield Check("sampling", OK, says)
     if command := text(reply, "site_command"):
         fault = text(reply, "site_fault")
-        fix = "fix load.site_command; until then the smoothed index is used" if fault else ""
+        fix = "correct it, or what it needs; until then the smoothed index is used" if fault else ""
         says = f"{command}: {fault or 'prints loads'}"
         yield Check("site's loads", WARN if fault else OK, says, fix)
     cores, speed = number(reply, "cores"), number(reply, "speed")

@@ -15,11 +15,14 @@ from contextlib import suppress
 
 from lbd.config.schema import LoadConfig
 from lbd.load import site
+from lbd.text.one_line import one_line
 
 log = logging.getLogger(__name__)
 
 KILLED_WITHIN_S = 1.0
 ENDED_POLL_S = 0.01
+SAID_BYTES = 500  # of standard error
+PIPE_BYTES = 1 << 16  # as much as a pipe holds
 ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C"}
 
 
@@ -41,6 +44,8 @@ class SiteCommand:
         self.tried = not load.site_command  # it has succeeded or failed at least once
         self._environment = ENVIRONMENT | {"LBD_HOST": host}
         self._failures = 0
+        self._reason = ""  # of `fault`, without what the command said of it
+        self._said = ""  # the last line that the last run printed on standard error
         self._argv = (*bound_to_us(), *load.site_command) if load.site_command else ()
 
     async def run(self) -> None:
@@ -63,14 +68,17 @@ class SiteCommand:
         """
         return subprocess.Popen(
             self._argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL, start_new_session=True, cwd="/", env=self._environment,
+            stderr=subprocess.PIPE, start_new_session=True, cwd="/", env=self._environment,
         )  # fmt: skip
 
     async def _output(self) -> bytes:
         """Returns the output of one run. Raises ValueError with what was wrong, OSError if it
         cannot be started."""
+        self._said = ""
         process = self._start()
+        words = LastWords(process)
         try:
+            await words.hear()
             async with asyncio.timeout(self.load.site_timeout_s):
                 output = await read_bounded(process)
                 if len(output) <= site.OUTPUT_BYTES_MAX:
@@ -79,21 +87,50 @@ class SiteCommand:
             raise ValueError(f"took longer than {self.load.site_timeout_s:g} s") from None
         finally:
             await put_an_end_to(process)
+            self._said = words.last_line()
         if process.returncode and len(output) <= site.OUTPUT_BYTES_MAX:
             raise ValueError(f"failed with exit status {process.returncode}")
         return output
 
     def _failed(self, reason: str) -> None:
         self._failures += 1
-        if reason != self.fault:
-            what = f"load.site_command {self.load.site_command[0]}: {reason}"
+        self.fault = f"{reason}: {self._said}" if self._said else reason
+        if reason != self._reason:
+            what = f"load.site_command {self.load.site_command[0]}: {self.fault}"
             log.warning("%s; its last values are used until they are too old", what)
-        self.fault = reason
+        self._reason = reason
 
     def _worked(self) -> None:
         if self.fault:
             log.info("load.site_command %s works again", self.load.site_command[0])
-        self.fault, self._failures = "", 0
+        self.fault, self._reason, self._failures = "", "", 0
+
+
+class LastWords(asyncio.Protocol):
+    """The end of what a command prints on standard error. It is read all the time, so that the
+    command never waits for that."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stderr is not None
+        self._pipe = process.stderr
+        self._heard = b""
+        self._transport: asyncio.ReadTransport | None = None
+
+    async def hear(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._transport, _ = await loop.connect_read_pipe(lambda: self, self._pipe)
+
+    def data_received(self, data: bytes) -> None:
+        self._heard = (self._heard + data)[-SAID_BYTES:]
+
+    def last_line(self) -> str:
+        """Reads what is left, and closes the pipe."""
+        if self._transport is not None:
+            with suppress(OSError, ValueError):  # nothing more is there, or it has ended
+                self.data_received(os.read(self._pipe.fileno(), PIPE_BYTES))
+            self._transport.close()
+        lines = self._heard.decode(errors="replace").split("\n")
+        return next((said for said in map(one_line, reversed(lines)) if said), "")
 
 
 async def read_bounded(process: subprocess.Popen[bytes]) -> bytes:

@@ -149,8 +149,8 @@ class CommandAnswers:
             more = f"; ask on {own} ({fault} there)" if fault else ""
             if asked.is_admin:
                 more = f"; administrators can ask on {own}, or on hosts listed in admin.hosts there"
-            denied = f"{asked.id}: permission denied{more}"
-            raise Refusal(denied if more else f"permission denied: {asked.id} is not yours", "denied")
+            others = f"permission denied: {asked.id} is not yours"
+            raise Refusal(f"{asked.id}: permission denied{more}" if more else others, "denied")
 
     async def _from_the_accounting(self, asked: pb.CommandRequest, host: str) -> pb.CommandReply:
         """Raises LbdError."""

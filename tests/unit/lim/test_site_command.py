@@ -39,6 +39,8 @@ async def test_it_is_run_repeatedly(tmp_path):
     [
         ("echo gpu x", 'printed "gpu x", which is not a name and a number of at least 0'),
         ("exit 3", "failed with exit status 3"),
+        ("echo a >&2; echo 'no  gpu' >&2; echo >&2; exit 3", "failed with exit status 3: no gpu"),
+        ("yes no gpu | head -100000 >&2; exit 4", "failed with exit status 4: no gpu"),
         ("yes gpu 1", "printed more than 4096 bytes"),
         ("exec >&-; sleep 100", "took longer than 0.3 s"),
         ("sleep 100 & wait", "took longer than 0.3 s"),
@@ -53,6 +55,13 @@ async def test_a_failure_is_one_line_each_time_it_changes(script, fault, caplog)
     assert [record.getMessage() for record in caplog.records] == [
         f"load.site_command sh: {fault}; its last values are used until they are too old"
     ]
+
+
+async def test_a_failure_that_is_told_in_other_words_each_time_is_one_line(tmp_path, caplog):
+    async with running(f"echo . >>{tmp_path}/n; wc -c <{tmp_path}/n >&2; exit 3") as command:
+        await until(lambda: command._failures > 2)
+        assert command.fault.startswith("failed with exit status 3: ")
+    assert len(caplog.records) == 1
 
 
 async def test_a_missing_program():
