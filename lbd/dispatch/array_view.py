@@ -31,7 +31,7 @@ def add_tally(reply: pb.JobInfo, row: JobRow, tally: Tally) -> None:
     if tally.cpu_s is not None:
         reply.cpu_s = tally.cpu_s
     if not (tally.waiting and tally.open):
-        reply.reason = tally.suspended_for
+        reply.reason = tally.suspended_for or tally.cancelled_for
     array = reply.array
     array.indexes, array.at_once = row.indexes, row.at_once
     for name, count in tally.states.items():

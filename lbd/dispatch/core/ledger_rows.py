@@ -302,6 +302,7 @@ class Tally:
     held: Sequence[tuple[int, int]] = ()  # likewise of the held ones among them
     bad: Sequence["BadTask"] = ()  # the first that failed or were lost
     suspended_for: str = ""  # the reason of the first suspended task
+    cancelled_for: str = ""  # the reason of cancelled ones, if they have it in common
     foretold: Foretold = NOT_FORETOLD  # as shown: the wait of its first task
 
     @property

@@ -88,6 +88,7 @@ KILL, TERM = 9, 15
 UNASKED = "its host began it before its gang was whole"
 # no member of a gang may continue after these
 NOT_ALONE = (Cause.CUT, Cause.CHECKPOINT, Cause.EVICTED)
+STOPPING = (19, 20, 21, 22)  # SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU
 ENDING = (0, KILL, TERM)  # signals of `lbctl kill` that end a job; 0: none given
 LOOKS_MAX = 500  # jobs that may join the queue in one turn: 20 ms
 STILL_S = 1.0  # without a tick: we were stopped, or suspended with our host
@@ -128,6 +129,11 @@ def with_sender(live: Live, ending: Ending, stop_reason: str) -> Ending:
         return replace(ending, reason=f"cancelled{by(who)}")
     is_it = not stop_reason and 0 < live.signal == ending.signal
     return replace(ending, reason=f"ended by a signal sent{by(who)}") if is_it else ending
+
+
+def stopped_by_signal(live: Live) -> str:
+    who = live.signal_of if live.signal in STOPPING else ""
+    return f"stopped by a signal{' of ' if who else ''}{who}"
 
 
 def has_succeeded(live: Live, ending: Ending, stop_reason: str) -> bool:
@@ -522,6 +528,7 @@ class Lifecycle:
         self.queues.is_suspended(job, stopped, now_s)
         live.reason = self.gangs.asked_to_move(live, reason, wanted)
         if stopped:
+            live.reason = live.reason or stopped_by_signal(live)
             return [changed(live, JobState.SUSPENDED, Fate.SUSPENDED)]
         return [changed(live, JobState.RUNNING, Fate.RUNNING)]
 

@@ -36,6 +36,7 @@ PAGE = 500  # jobs read together before those of an array are skipped
 LOOKED_INTO = 100  # arrays in one answer that get details
 TALLIED = 50_000  # tasks counted together
 SHOWN = 8  # runs of waiting tasks
+REASONS = 4  # of cancelled tasks that are compared
 IS_HELD = (  # as `job_phrases.is_held`
     f"state = 'pending' AND SUBSTR(reason, 1, {len(HELD)}) = '{HELD}'"
     f" AND SUBSTR(reason, 1, {len(HELD_FOR_A_WHILE)}) <> '{HELD_FOR_A_WHILE}'"
@@ -144,10 +145,10 @@ def tally_of(rows: Sequence[Row]) -> Tally:
 
 
 def looked_into(tally: Tally, first: int, count: int) -> Work[Tally]:
-    """Adds the first waiting tasks, the first held and failed ones, and why the first suspended one
-    is suspended."""
+    """Adds the first waiting tasks, the first held and failed ones, why the first suspended one is
+    suspended, and why tasks were cancelled."""
     ends = first, first + count - 1
-    bad, suspended = list[Row](), list[Row]()
+    bad, suspended, cancelled = list[Row](), list[Row](), list[Row]()
     waiting, held = list[Ends](), list[Ends]()
     if tally.states.get("pending"):
         waiting = yield from runs_of("state = 'pending'", ends)
@@ -158,6 +159,12 @@ def looked_into(tally: Tally, first: int, count: int) -> Work[Tally]:
             "SELECT reason FROM jobs WHERE id BETWEEN ? AND ? AND state = 'suspended'"
             " ORDER BY id LIMIT 1",
             ends,
+        )
+    if tally.state == "cancelled":
+        cancelled += yield Ask(
+            "SELECT DISTINCT reason FROM jobs WHERE id BETWEEN ? AND ? AND state = 'cancelled'"
+            " LIMIT ?",
+            (*ends, REASONS + 1),
         )
     if tally.states.get("failed") or tally.states.get("lost"):
         bad += yield Ask(
@@ -172,7 +179,16 @@ def looked_into(tally: Tally, first: int, count: int) -> Work[Tally]:
         held=held,
         bad=[task for row in bad if (task := bad_task(row)) is not None],
         suspended_for="".join(str(row[0]) for row in suspended),
+        cancelled_for=common_reason([str(row[0]) for row in cancelled]),
     )
+
+
+def common_reason(reasons: Sequence[str]) -> str:
+    """Returns the one reason, or by whom all were cancelled; "" if they differ."""
+    if len(reasons) < 2:
+        return "".join(reasons)
+    who = {reason.rpartition(" by ")[2] if " by " in reason else "" for reason in reasons}
+    return f"cancelled by {who.pop()}" if len(who) == 1 and all(who) else ""
 
 
 def runs_of(condition: str, ends: Ends) -> Work[list[Ends]]:

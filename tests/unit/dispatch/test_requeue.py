@@ -64,7 +64,9 @@ async def test_somebody_without_jobs_is_not_told_that_all_have_ended(tmp_path):
         for verb in ("kill", "hold"):
             done = await world.act(verb=verb, selectors=["@me"], **WHO)
             assert list(done.errors) == [f"nothing to {verb}: you have no queued jobs"]
-        await world.submit(asking())
+        await world.submit(asking(is_array=True, first_index=1, count=2))
         await world.act(verb="kill", selectors=["@me"], **WHO)
+        (array,) = (await world.jobs(by_array=True, ended_too=True, **WHO)).jobs
+        assert (array.state, array.reason) == ("cancelled", "cancelled before it ran, by ann@h2")
         done = await world.act(verb="kill", selectors=["@me"], **WHO)
         assert list(done.errors) == ["nothing to kill: all these jobs have ended"]

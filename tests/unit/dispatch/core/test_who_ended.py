@@ -6,6 +6,7 @@ from lbd.dispatch.core.ledger_rows import AttemptRow
 from lbd.dispatch.core.lifecycle import cancelled
 from lbd.dispatch.core.records import Cause, Ending
 from lbd.dispatch.core.restore import live_job
+from lbd.dispatch.ledger.array_work import common_reason
 from lbd.model import JobId
 from tests.unit.dispatch.core.test_cutoffs import row as a_row
 from tests.unit.dispatch.core.test_lifecycle import Table
@@ -78,3 +79,36 @@ def test_a_signal_to_an_earlier_attempt_does_not_count():
     _, begin, _ = table.ended(begin, Ending(Cause.LOST))
     table.life.begun(begin.host, begin.job, begin.attempt)
     assert table.ended(begin, Ending(Cause.EXITED, 138, 10))[0].reason == ""
+
+
+def test_a_job_that_a_signal_has_stopped_says_so():
+    """It was suspended without a reason."""
+    table = Table()
+    begin = table.begin("1")
+
+    def after(stopped, **why):
+        (told,) = table.life.stopped(begin.host, begin.job, 1, stopped, table.now_s, **why)
+        return told.reason
+
+    assert after(True) == "stopped by a signal"
+    assert after(False) == ""
+    table.life.kill(JobId("1"), 19, *table.when, of="ann@h2")
+    assert after(True) == "stopped by a signal of ann@h2"
+    table.life.kill(JobId("1"), 18, *table.when, of="ann@h2")
+    assert after(False) == ""
+    assert after(True) == "stopped by a signal"
+    assert after(True, reason="h1's owner is back") == "h1's owner is back"
+
+
+@pytest.mark.parametrize(
+    ("reasons", "said"),
+    [
+        ((), ""),
+        (("it was waiting for 3",), "it was waiting for 3"),
+        (("cancelled by ann@h2", "cancelled before it ran, by ann@h2"), "cancelled by ann@h2"),
+        (("cancelled by ann@h2", "cancelled by root@h2"), ""),
+        (("cancelled by ann@h2", "cancelled"), ""),
+    ],
+)
+def test_an_array_says_who_cancelled_it(reasons, said):
+    assert common_reason(reasons) == said
