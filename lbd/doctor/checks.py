@@ -55,6 +55,10 @@ SPACE_MIN_BYTES = 16 << 20
 PACKAGES_DOCS = "/usr/share/doc/lbd/docs"
 DOCS = PACKAGES_DOCS if os.path.isdir(PACKAGES_DOCS) else "docs"
 FIRST_HOST_LOST = f'"The first host is lost" in {DOCS}/how-to/replace-a-host.md'
+FULL_FIX = (
+    "remove what is not needed on that disk; `df {0}` and `df -i {0}` show whether bytes or inodes "
+    "are short"
+)
 SPACE_FIX = (
     "free some space: `du -xh --max-depth=1 {}` shows what is large; or lower "
     "dispatch.output_keep_days"
@@ -102,7 +106,7 @@ def directory(
         fix = f"chown {user.name}: {path}; then systemctl start lbd.target (`lbd up` does both)"
         return Check(name, WARN, f"{says}cannot write to it", fix)
     if full := shortage(path):
-        return Check(name, FAULT, full, f"free some space: df {path}; df -i {path}")
+        return Check(name, FAULT, full, FULL_FIX.format(path))
     if is_kept and (short := shortage_of(Path(path))):
         early = f"below {show_size(short.wanted_bytes)} outputs of ended jobs are removed early"
         return Check(name, WARN, low_space(path, short) + early, SPACE_FIX.format(path))

@@ -7,7 +7,7 @@ from lbd.console.daemons import START
 from lbd.console.reply import Json, number, text
 from lbd.doctor.checks import ENDED_FIX, FAULT, OK, REJOIN_FIX, WARN, Check
 from lbd.model import STOPPED
-from lbd.net.details import UNPROVEN
+from lbd.net.details import NOT_REACHED, UNPROVEN
 
 CLOCK_SKEW_MAX_S = 2.0
 REVOKED_FIX = "if it is to stay out, run `lbctl forget {0}`; to readmit it, " + REJOIN_FIX.replace(
@@ -36,6 +36,16 @@ def not_reached_fix(host: str, error: str, address: str) -> str:
     )
 
 
+def not_reached(host: str, error: str) -> str:
+    """Says it once, however its own words begin."""
+    why = error.removeprefix(f"{host}: ")
+    return (
+        why.removeprefix("it ")
+        if why.startswith(NOT_REACHED)
+        else f"cannot be reached: {error or 'no answer'}"
+    )
+
+
 def peer(item: Json, row: Json) -> Iterator[Check]:
     """Checks one other host, as this host's LIM reaches it. `row`: its row of `lbctl status`."""
     name = f"peer {text(item, 'name')}"
@@ -53,7 +63,7 @@ def peer(item: Json, row: Json) -> Iterator[Check]:
         return
     if item.get("reachable") is not True:
         fix = not_reached_fix(text(item, "name"), text(item, "error"), text(row, "address"))
-        yield Check(name, FAULT, f"cannot be reached: {text(item, 'error') or 'no answer'}", fix)
+        yield Check(name, FAULT, not_reached(text(item, "name"), text(item, "error")), fix)
         return
     reached = f"reached in {number(item, 'rtt_s') * 1000:.1f} ms"
     if text(row, "state") == "down":

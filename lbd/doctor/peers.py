@@ -33,7 +33,7 @@ from lbd.model import STOPPED, Closed
 from lbd.net.details import UNPROVEN
 from lbd.policy.view import NO_SLOT
 from lbd.process.accounts import ROOT
-from lbd.text.closed_words import WORDS
+from lbd.text.closed_words import NOT_HEARD_YET, WORDS
 from lbd.text.units import counted
 from lbd.trust.authority import Authority, is_superseded
 from lbd.trust.files import authority_dir, host_files
@@ -359,4 +359,6 @@ def fix_of(why: str, host: str) -> str:
         return "create an account with the same name there"
     if why in (WORDS[Closed.NO_LBM], WORDS[Closed.STARTING]):
         return f"there, {START}"
+    if why == NOT_HEARD_YET:
+        return "wait some seconds and try again: the LIM here or there has just started"
     return "see `lbctl explain COMMAND`"

@@ -14,6 +14,7 @@ from lbd.config.schema import Config
 from lbd.console.reply import Json, texts
 from lbd.doctor.checks import (
     FAULT,
+    FULL_FIX,
     OK,
     UNSEEN,
     WARN,
@@ -70,7 +71,7 @@ def other_disks(config: Config) -> Iterator[Check]:
     for name in besides_state(config, places):
         path = str(nearest(places[name]))
         if full := shortage(path):
-            yield Check(name, FAULT, full, f"free some space: df {path}; df -i {path}")
+            yield Check(name, FAULT, full, FULL_FIX.format(path))
         elif short := shortage_of(Path(path)):
             yield Check(name, WARN, f"{low_space(path, short)}{FULL[name]}", DISK_FIX.format(path))
 

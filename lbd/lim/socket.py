@@ -427,11 +427,13 @@ class Operations:
             age_s = now_s - self._state.table.entries[host].sampled_at_s
             raise Refusal(r.still_up(host, age_s), HEARD)
         is_listed = self._state.table.entries[host].listed
+        is_revoked = self._is_revoked(host, now_s)
         self._lim.perform(self._state.left(host, now_s))
         others = self._state.table.others_alive(now_s)
         said = await asyncio.gather(*(self._forgotten_by(name, host) for name in others))
         missing = [name for name, done in zip(others, said, strict=True) if not done]
-        return {"host": host, "hosts": 1 + len(others), "missing": missing, "listed": is_listed}
+        done = {"host": host, "hosts": 1 + len(others), "missing": missing, "listed": is_listed}
+        return {**done, "revoked": is_revoked}
 
     async def _removed(self, _request: Json, caller: Caller) -> Json:
         """Returns the hosts that were removed from the cluster since our start and have not joined

@@ -10,6 +10,7 @@ CAUSES = (  # the first match counts
 INTERNAL = ("fd shutdown", "connect()", "deadline exceeded", "tcp handshaker")
 NO_CAUSE = "OK"  # of a handshake that the other end broke off
 UNPROVEN = "it does not prove to be that host: its certificate belongs to another, or it is revoked"
+NOT_REACHED = "it cannot be reached"
 STOPPED = "Cancelling all calls"
 CLOSED = ("goaway received", "rst_stream closed", "received rst_stream")
 
@@ -21,7 +22,7 @@ def in_plain_words(details: str | None) -> str:
         return UNPROVEN
     if text.startswith("failed to connect to all addresses"):
         cause = text.rpartition(": ")[2]
-        return f"it cannot be reached ({'no answer' if is_internal(cause) else cause})"
+        return f"{NOT_REACHED} ({'no answer' if is_internal(cause) else cause})"
     if text == "Socket closed" or text.startswith(("Stream removed", "recvmsg:", "sendmsg:")):
         return next((words for sign, words in CAUSES if sign in text), "the connection was closed")
     if text.startswith(STOPPED):

@@ -7,6 +7,7 @@ from lbd.model import Closed
 from lbd.text.units import counted
 
 OUT_OF_CONTACT = "out of contact"
+NOT_HEARD_YET = "not heard from yet"
 DRAINS_SHOWN = 3  # hosts with different reasons for the drain whose reasons are shown
 JOINING = "lbctl init or lbctl join, then lbctl restart"
 AT_THIS_TIME = "at this time"

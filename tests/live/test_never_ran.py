@@ -77,6 +77,8 @@ def test_a_list_of_ended_jobs_counts_those_that_never_ran(lab):
         lab.run("h2", "lbctl", "wait", make(lab))
         result = lab.run("h2", *words)
         assert result.returncode == 0
-        [count] = re.findall(r"since they are in no host's record: (\d+) queued job", result.stderr)
+        [count] = re.findall(
+            r"since no host began or recorded them: (\d+) queued job", result.stderr
+        )
         counts.append(int(count))
     assert counts == sorted(set(counts)), "one more each time"

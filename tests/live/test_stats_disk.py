@@ -103,6 +103,6 @@ def test_what_was_lost_with_an_lbm_that_was_killed_is_counted_for_good(lab, disk
         ids, said = listed(lab, "--all")
         assert ids.count(name) == 1
         in_list, lost = said.splitlines()
-        assert in_list.endswith("not in `lbctl stats`: 1 queued job in no host's record")
+        assert in_list.endswith("not in `lbctl stats`: 1 queued job that no host began or recorded")
         assert lost.startswith("lbctl: h2 could not record 3 commands that ended ")
         restart_lbm(lab, "h2")

@@ -247,7 +247,8 @@ def say_what_is_next(
         say(f"if another machine was {host.name} before, it must never start again: wipe "
             "/var/lib/lbd* there before it gets power")  # fmt: skip
     if is_elsewhere(host.address):
-        say(f"{host.address} is not this machine's address: `lbctl config set host.address` first")
+        say(f"{host.address} is not this machine's address: first `lbctl config set host.address "
+            "ADDRESS`, one that `ip address` shows")  # fmt: skip
     if host_files(config).exist():
         pass
     elif is_authoritys_host(config):

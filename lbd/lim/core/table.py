@@ -35,7 +35,7 @@ from lbd.model import (
     Needs,
 )
 from lbd.policy.view import AVOIDED, NO_SLOT, HostView, View
-from lbd.text.closed_words import closed_words
+from lbd.text.closed_words import NOT_HEARD_YET, closed_words
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
@@ -336,7 +336,7 @@ class Table:
         if entry.skew or entry.left:
             return DOWN, entry.skew or STOPPED
         if entry.sample is None:
-            return DOWN, "not heard from yet"
+            return DOWN, NOT_HEARD_YET
         if entry.member.name != self.me:
             # the same sums as in `_judge`, or rounding could make it look a moment too early
             if now_s >= entry.sampled_at_s + self.params.down_after_s:
@@ -463,7 +463,7 @@ class Table:
         """Makes a view of the host; `own` means as seen by its own commands."""
         name, sample = entry.member.name, entry.sample
         if sample is None:
-            return HostView(name, math.inf, math.inf, NEVER, own, "not heard from yet")
+            return HostView(name, math.inf, math.inf, NEVER, own, NOT_HEARD_YET)
         vector = sample.vector
         cores, speed = vector.cores, vector.speed
         power = cores * speed

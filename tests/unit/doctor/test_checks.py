@@ -262,6 +262,19 @@ def test_a_host_that_does_not_prove_its_name_may_be_revoked_or_another_machine()
     assert "another machine answers" in found.fix
 
 
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        ("h3: it cannot be reached (no answer)", "cannot be reached (no answer)"),
+        ("no answer within 2 s", "cannot be reached: no answer within 2 s"),
+        ("", "cannot be reached: no answer"),
+    ],
+)
+def test_a_host_that_is_not_reached_is_said_so_once(error, says):
+    (found,) = peer({"name": "h3", "reachable": False, "error": error}, {})
+    assert found.says == says
+
+
 def test_a_host_that_answers_us_but_is_down_for_us_is_not_well():
     item = {"name": "h2", "reachable": True, "rtt_s": 0.01, "version": __version__}
     down = {"state": "down", "why_down": "no sample for 30 s", "age_s": 40.0}

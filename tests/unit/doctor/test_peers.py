@@ -13,7 +13,7 @@ from lbd.doctor.peers import administrators_hosts, fix_of, join_address, network
 from lbd.keeper.run_as import CLOSED, ROOT_REFUSED
 from lbd.lbm.core.admission import not_allowed
 from lbd.model import Closed
-from lbd.text.closed_words import WORDS
+from lbd.text.closed_words import NOT_HEARD_YET, WORDS
 from lbd.trust.authority import Authority
 from lbd.trust.enrol import enrol
 from lbd.trust.files import host_files
@@ -38,6 +38,10 @@ def test_root_is_told_to_ask_as_another_user() -> None:
 )
 def test_a_decision_of_an_owner_is_not_ours_to_change(why: str, rule: str) -> None:
     assert fix_of(why, "h2") == f"the owner of h2 decides: {rule} in its lbd.toml"
+
+
+def test_a_host_of_a_lim_that_has_just_started_is_asked_again_later():
+    assert fix_of(NOT_HEARD_YET, "h2").startswith("wait some seconds and try again")
 
 
 @pytest.mark.parametrize("rule", ["admission.programs", "admission.deny_programs"])

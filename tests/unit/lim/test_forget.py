@@ -34,7 +34,7 @@ async def test_it_is_forgotten_by_all_and_gossip_does_not_bring_it_back(lost):
     one, other = lost
     member = one.lim.state.table.entries[LOST].member
     reply = await one.ask({"op": "forget", "host": "h3"})
-    assert reply == {"host": "h3", "hosts": 2, "missing": [], "listed": False}
+    assert reply == {"host": "h3", "hosts": 2, "missing": [], "listed": False, "revoked": False}
     assert not knows(one)
     assert not knows(other)
     one.lim.state.membership.members_from([member], time.monotonic())

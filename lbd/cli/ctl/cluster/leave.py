@@ -194,8 +194,9 @@ def forget(daemons: Daemons, options: argparse.Namespace) -> int:
     else:  # else it is named as missing
         say(f"jobs that only {options.host} had on record are in `lbctl stats` and `lbctl history` "
             "no longer")  # fmt: skip
-    say(f"to make copies of its key useless, run `lbctl revoke {options.host}` on the authority's "
-        "host, unless you have done so")  # fmt: skip
+    if reply.get("revoked") is not True:
+        say(f"to make copies of its key useless, run `lbctl revoke {options.host}` on the "
+            "authority's host, unless you have done so")  # fmt: skip
     return 0
 
 

@@ -46,6 +46,10 @@ QUESTIONS: dict[str, Json] = {
 }  # fmt: skip
 
 
+class NothingLogged(Exception):
+    """A program's log is empty, and we may read all there is."""
+
+
 @dataclass(slots=True)
 class Parts:
     """Texts by name, and what was left out. Every text is added here, which removes secrets."""
@@ -53,6 +57,7 @@ class Parts:
     known_secrets: list[str]
     texts: dict[str, str] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
+    silent: list[str] = field(default_factory=list)  # programs that have logged nothing
 
     def add(self, name: str, make: Callable[[], str]) -> None:
         try:
@@ -65,6 +70,12 @@ class Parts:
             made = made[-PART_BYTES_MAX:]
         self.texts[name] = without_secrets(made, self.known_secrets)
 
+    def add_log(self, program: str, read: Callable[[], str]) -> None:
+        try:
+            self.add(f"logs/{program}.log", read)
+        except NothingLogged:
+            self.silent.append(program)
+
 
 def bundle(daemons: Daemons, options: argparse.Namespace) -> int:
     config = daemons.config
@@ -76,8 +87,9 @@ def bundle(daemons: Daemons, options: argparse.Namespace) -> int:
     for name, question in QUESTIONS.items():
         parts.add(f"{name}.json", lambda asked=question: as_json(daemons.lim(asked)))  # type: ignore[misc]
     for name, read in logs(config):
-        parts.add(f"logs/{name}.log", read)
-    parts.texts["left-out.txt"] = "\n".join([*parts.left_out, ""])
+        parts.add_log(name, read)
+    quiet = f"no log of {', '.join(parts.silent)}: they have logged nothing here"
+    parts.texts["left-out.txt"] = "\n".join([*parts.left_out, quiet if parts.silent else "", ""])
     try:
         write_whole(Path(options.file), packed(parts.texts), MODE)
     except OSError as problem:
@@ -175,6 +187,8 @@ def journal(identifier: str, config: Config) -> str:
     if done.returncode:
         said = done.stderr.decode("utf-8", "replace").strip().partition("\n")[0]
         raise Unavailable(said or f"journalctl ended with {done.returncode}")
+    if not done.stdout and os.geteuid() == 0:
+        raise NothingLogged
     if not done.stdout:
         raise Unavailable("the journal has no entries for it, or you may not read them")
     return done.stdout[-LOG_BYTES_MAX:].decode("utf-8", "replace")

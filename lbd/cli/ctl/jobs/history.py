@@ -157,7 +157,7 @@ def complain_of_off_record(
         return
     ends = {end_of(job) for job in jobs} if options.all else ()
     kinds = {
-        "queued job": ("in no host's record", lambda job: end_of(job) in ends),
+        "queued job": ("that no host began or recorded", lambda job: end_of(job) in ends),
         "stop": ("at a checkpoint", lambda job: text(job, "state") == CHECKPOINT),
         "command": ("whose end nobody saw", is_open),
     }
@@ -165,7 +165,7 @@ def complain_of_off_record(
     if parts := [f"{counted(n, noun)} {kinds[noun][0]}" for noun, n in counts.items() if n]:
         say(f"in this list, but not in `lbctl stats`: {', '.join(parts)}")
     if jobs and not options.all:
-        say(f"not in this list, since they are in no host's record: "
+        say(f"not in this list, since no host began or recorded them: "
             f"{counted(len(jobs), 'queued job')}; --all lists them, too")  # fmt: skip
 
 

@@ -155,7 +155,10 @@ def test_a_machine_with_another_address_finds_the_others_and_is_told_to_set_its_
     lbctl("backup", tmp_path / "b.tar")
     (host.state / "hosts.json").write_text("of this host")
     said = lbctl("restore", tmp_path / "b.tar").err
-    assert "192.0.2.9 is not this machine's address: `lbctl config set" in said
+    assert (
+        "192.0.2.9 is not this machine's address: first `lbctl config set host.address ADDRESS`"
+        in said
+    )
     assert "no certificate" not in said
     assert (host.state / "hosts.json").read_text() == "of this host", "it knows better"
     host.lose()

@@ -5,7 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from lbd.cli.ctl.exports.bundle import journal
+from lbd.cli.ctl.exports.bundle import NothingLogged, Parts, journal
+from lbd.errors import Unavailable
 
 SPY = """#!/bin/sh
 printf '%s\\n' "$@"
@@ -33,3 +34,18 @@ def test_lines_of_other_users_are_no_lines_of_the_daemons(tmp_path, journalctl, 
     assert (plus, by_name) == ("+", "SYSLOG_IDENTIFIER=lbd-lbm")
     assert first == "_UID=0"
     assert last == (f"_UID={os.geteuid()}" if is_there else "_UID=0")
+
+
+@pytest.mark.parametrize(("uid", "says"), [(0, NothingLogged), (1001, Unavailable)])
+def test_an_empty_log_is_no_failure_for_root_who_may_read_all(tmp_path, monkeypatch, uid, says):
+    program = tmp_path / "journalctl"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(os, "geteuid", lambda: uid)
+    config = SimpleNamespace(host=SimpleNamespace(state_dir=str(tmp_path)))
+    parts = Parts([])
+    parts.add_log("web", lambda: journal("lbd-web", config))
+    assert (parts.silent, bool(parts.left_out)) == (["web"] if uid == 0 else [], uid != 0)
+    with pytest.raises(says):
+        journal("lbd-web", config)

@@ -97,6 +97,12 @@ def test_forget_reports_the_hosts_that_did_not_answer(daemon, capsys):
     assert lim.asked == [{"op": "forget", "host": "h4", "id": lim.asked[0]["id"]}]
 
 
+def test_forget_does_not_advise_to_revoke_what_is_revoked(daemon, capsys):
+    daemon("lim", forget={"host": "h4", "missing": [], "listed": False, "revoked": True})
+    assert main(["forget", "h4"]) == 0
+    assert "revoke" not in capsys.readouterr().err
+
+
 @pytest.fixture
 def heard(daemon, monkeypatch):
     """heard(*ages, dies=...) starts a LIM that reports these ages of h4, one per question. The LIM

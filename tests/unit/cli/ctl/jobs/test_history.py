@@ -168,7 +168,7 @@ def test_a_list_for_a_spreadsheet_says_which_jobs_are_in_no_record(of_queue, cap
     """A bill by this list would silently lack what the queue refused or its user cancelled."""
     said = shown(capsys, "--csv", "--since", "1h")
     assert said.err == (
-        "lbctl: not in this list, since they are in no host's record: 2 queued jobs; "
+        "lbctl: not in this list, since no host began or recorded them: 2 queued jobs; "
         "--all lists them, too\n"
     )
     of_queue.answers["jobs"] = lambda request: {"ok": False, "error": "no queue", "code": "none"}
@@ -178,7 +178,8 @@ def test_a_list_for_a_spreadsheet_says_which_jobs_are_in_no_record(of_queue, cap
 def test_one_list_has_all_jobs_also_those_that_no_host_began(of_queue, capsys):
     said = shown(capsys, "--all", "--csv", "--since", "1h")
     assert said.err == (
-        "lbctl: in this list, but not in `lbctl stats`: 2 queued jobs in no host's record\n"
+        "lbctl: in this list, but not in `lbctl stats`: "
+        "2 queued jobs that no host began or recorded\n"
     )
     rows = list(csv.DictReader(said.out.splitlines()))
     assert sorted(row["id"] for row in rows) == ["12", "13_2", "14", "15", "h1-7"]
@@ -251,7 +252,7 @@ def test_the_record_of_another_end_is_not_that_of_this_one(daemon, capsys, other
     daemon("lbm", past=past_of([record]), jobs={"jobs": [job]})
     said = shown(capsys, "--all", "--json")
     assert [one["id"] for one in json.loads(said.out)] == ["24", "24"]
-    assert "`lbctl stats`: 1 queued job in no host's record" in said.err
+    assert "`lbctl stats`: 1 queued job that no host began or recorded" in said.err
 
 
 @pytest.mark.parametrize("how", [{"is_older": True}, {"withheld": "admin.hosts"}])
