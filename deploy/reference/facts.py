@@ -81,6 +81,11 @@ EXITS = (
     ("lbrun", "128 + N", "signal N ended the command (`lbrun` dies of the same signal)"),
     ("lbrun", str(TIMED_OUT), "the time limit of `--timeout` has passed"),
     ("lbrun", str(LBRUN_FAILED), "`lbrun` failed; the reason is on stderr"),
+    (
+        "lbrun -q",
+        str(LBRUN_FAILED),
+        "the job was cancelled before it began, or exited with 0 after it was killed",
+    ),
     ("lbrun", "126", "the command was found but cannot be executed"),
     ("lbrun", "127", "the command was not found"),
     ("a queued job", str(CHECKPOINTED), "with `--checkpoint`: stopped here, to be continued"),

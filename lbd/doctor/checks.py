@@ -55,10 +55,7 @@ SPACE_MIN_BYTES = 16 << 20
 PACKAGES_DOCS = "/usr/share/doc/lbd/docs"
 DOCS = PACKAGES_DOCS if os.path.isdir(PACKAGES_DOCS) else "docs"
 FIRST_HOST_LOST = f'"The first host is lost" in {DOCS}/how-to/replace-a-host.md'
-FULL_FIX = (
-    "remove what is not needed on that disk; `df {0}` and `df -i {0}` show whether bytes or inodes "
-    "are short"
-)
+FULL_FIX = "make room on that disk: `df {0}; df -i {0}` shows whether bytes or inodes are short"
 SPACE_FIX = (
     "free some space: `du -xh --max-depth=1 {}` shows what is large; or lower "
     "dispatch.output_keep_days"

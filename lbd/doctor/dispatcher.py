@@ -49,12 +49,7 @@ def queue(
             yield Check("ledger", FAULT, f"on {leader}, {full}", room_fix(leader, full))
         for host, lacks in sorted(table(found, "no_room").items()):
             says = f"no job that prints begins on {host}: {lacks}"
-            yield Check(
-                "outputs",
-                FAULT,
-                says,
-                f"free space on that disk of {host}; `lbctl doctor` there says where",
-            )
+            yield Check("outputs", FAULT, says, f"make room there: `lbctl doctor` on {host} helps")
         yield from standby(daemons, hosts, leader)
         return
     own = daemons.config.host
