@@ -30,12 +30,16 @@ class Errors:
 
 
 def complain(program: str, text: object) -> None:
-    """Prints one line on stderr; on a terminal broken at words."""
-    said = f"{error_mark()}{program}: {one_line(str(text), COMPLAINT_CHARS_MAX)}"
+    said = one_line(str(text), COMPLAINT_CHARS_MAX)
+    print(for_stderr(f"{error_mark()}{program}: {said}"), file=sys.stderr)
+
+
+def for_stderr(line: str) -> str:
+    """Breaks a line at words if stderr is a terminal."""
     with suppress(OSError, ValueError):
         if columns := os.get_terminal_size(sys.stderr.fileno()).columns:
-            said = "\n".join(at_words(said, columns))
-    print(said, file=sys.stderr)
+            return "\n".join(at_words(line, columns))
+    return line
 
 
 def report_error(program: str, problem: Exception) -> None:

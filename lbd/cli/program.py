@@ -8,7 +8,7 @@ from shutil import get_terminal_size
 from typing import NoReturn
 
 import lbd
-from lbd.cli.complaints import COMPLAINT_CHARS_MAX, EXIT_USAGE, Errors
+from lbd.cli.complaints import COMPLAINT_CHARS_MAX, EXIT_USAGE, Errors, for_stderr
 from lbd.console.errors import json_error
 from lbd.text.fitted_help import fitted
 from lbd.text.one_line import one_line
@@ -44,7 +44,7 @@ class Parser(argparse.ArgumentParser):
         see = f"see {self.prog} --help"
         if Errors.as_json:
             self.exit(EXIT_USAGE, json_error("usage", said, see) + "\n")
-        self.exit(EXIT_USAGE, f"{self.prog}: {said}; {see}\n")
+        self.exit(EXIT_USAGE, for_stderr(f"{self.prog}: {said}; {see}") + "\n")
 
     def _not_a_choice(self, found: re.Match[str]) -> str:
         name, given, choices = found.groups()

@@ -5,8 +5,8 @@ import importlib
 import os
 import sys
 
+from lbd.client.complaints import say
 from lbd.slurm.options import SlurmError, ignore
-from lbd.text.one_line import one_line
 
 TYPE_CHECKING = False  # importing typing takes a while
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def run(name: str, ignored: str = "") -> None:
         sys.stdout.flush()
     except SlurmError as problem:
         for line in problem.lines:
-            os.write(2, f"{name}: error: {one_line(line)}\n".encode(errors="replace"))
+            say(f"error: {line}", name)
     except BrokenPipeError:
         os._exit(1)
     except KeyboardInterrupt:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
-from lbd.client.complaints import Trouble
+from lbd.client.complaints import Trouble, say
 from lbd.client.lbm_socket import connect, find_runtime_dirs
 from lbd.local.frames import JSON, Splitter, pack
 from lbd.slurm.options import SlurmError
@@ -151,7 +151,7 @@ def submit(words: Sequence[str], stdin: bytes) -> str:
     if status:
         raise SlurmError(errors.removeprefix("lbrun: ") or f"lbrun ended with {status}")
     for line in errors.splitlines():
-        os.write(2, f"sbatch: {line.removeprefix('lbrun: ')}\n".encode(errors="replace"))
+        say(line.removeprefix("lbrun: "), "sbatch")
     return output
 
 

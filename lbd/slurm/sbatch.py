@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator
 
+from lbd.client.complaints import say
 from lbd.slurm.hostlist import hosts_in
 from lbd.slurm.needs import limit_words, memory_of, need_words, number_of, tasks_of
 from lbd.slurm.options import (
@@ -33,7 +34,6 @@ from lbd.slurm.script import (
 )
 from lbd.slurm.times import begin_text, limit_s
 from lbd.text.index_list import is_number
-from lbd.text.one_line import one_line
 
 GRAMMAR = Grammar(
     words_of(
@@ -114,8 +114,7 @@ def run(words: list[str]) -> int:
     job = submitted(words, script, given, source)
     warning = lost_path(text, commands, os.path.expanduser("~"))
     if warning and "quiet" not in given.plain:
-        warning = one_line(f"sbatch: warning: {source}: {warning}")
-        os.write(2, f"{warning}\n".encode(errors="replace"))
+        say(f"warning: {source}: {warning}", "sbatch")
     if "quiet" not in given.plain or "parsable" in given.plain:
         print(job if "parsable" in given.plain else f"Submitted batch job {job}", flush=True)
     if "wait" not in given.plain:

@@ -5,6 +5,7 @@ import os
 import random
 import shutil
 import signal
+import termios
 import time
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from cluster import clients_path, compile_front, has_front, wait_until
 from lbd.local import client_tags as tags
 from lbd.local.caller import caller_of
 from lbd.local.frames import field, fields, pack
+from lbd.text.one_line import at_words
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "lbd/client/c/lbrun.c"
@@ -188,6 +190,31 @@ ANSWERS = {
 def test_answers(front, fake, answer, status, said):
     result = fake.run([front, "-H", "h2", "true"], lambda peer, _: peer.sendall(answer))
     assert (result.returncode, result.stderr) == (status, said)
+
+
+def assert_said_at_words(program, fake, text, columns):
+    leader, follower = os.openpty()
+    termios.tcsetwinsize(follower, (24, columns))
+    argv = ["sh", "-c", f'exec "$0" -H h2 true 2>{os.ttyname(follower)}', program]
+    reason = text.encode()
+    try:
+        fake.run(argv, lambda peer, _: peer.sendall(done(3, 0, reason)))
+        said = os.read(leader, 1 << 14).decode()
+    finally:
+        os.close(leader)
+        os.close(follower)
+    assert said.replace("\r", "").splitlines() == at_words(f"lbrun: {text}", columns)
+
+
+def test_messages_are_broken_at_words_on_a_terminal(front, sanitised, fake):
+    """By the same rule as the Python client's."""
+    said = "ü cannot run; see `lbctl doctor --json h2` on h2, `or not at all"
+    for columns in range(1, 80):
+        assert_said_at_words(front, fake, said, columns)
+    rng = random.Random(1)
+    for _ in range(60):
+        words = ["".join(rng.choices("ab`ü", k=rng.randint(1, 12))) for _ in range(12)]
+        assert_said_at_words(sanitised, fake, " ".join(words), rng.randint(1, 60))
 
 
 def test_an_lbm_that_falls_silent_in_the_middle_of_a_frame(front, fake):

@@ -7,6 +7,7 @@
 
 #include <poll.h>
 #include <sys/auxv.h>
+#include <sys/ioctl.h>
 #include <sys/signalfd.h>
 #include <sys/times.h>
 #include <sys/un.h>
@@ -178,4 +179,39 @@ static char *one_line(const char *said) {
     }
     strcpy(end, *said ? "…" : "");
     return line;
+}
+
+static int shown_width(const char *from, const char *end) {
+    int width = 0;
+    for (; from < end; from++) width += (*from & 0xc0) != 0x80;
+    return width;
+}
+
+/* Returns the end of a word, or of what is quoted as a whole if it fits. */
+static const char *unbroken(const char *from, int columns) {
+    const char *word = from + strcspn(from, " "), *end = word;
+    for (;; end += 1 + strcspn(end + 1, " ")) {
+        bool is_open = false;
+        for (const char *at = from; at < end; at++) is_open ^= *at == '`';
+        if (!is_open) return shown_width(from, end) > columns ? word : end;
+        if (!*end) return word;
+    }
+}
+
+/* Breaks a line at words for this width; the terminal may be in raw mode. */
+static const char *at_words(const char *line, int columns) {
+    if (shown_width(line, line + strlen(line)) <= columns) return line;
+    char *lines = malloc(4 * strlen(line) + 1), *put = lines;
+    if (!lines) _exit(FAILED);
+    for (int used = 0; *line; line += *line == ' ') {
+        const char *end = unbroken(line, columns - 2);
+        int width = shown_width(line, end);
+        bool is_full = used && used + 1 + width > columns;
+        if (used) put = stpcpy(put, is_full ? "\r\n  " : " ");
+        used = (is_full ? 2 : used + !!used) + width;
+        put = mempcpy(put, line, (size_t)(end - line));
+        line = end;
+    }
+    *put = 0;
+    return lines;
 }

@@ -31,12 +31,15 @@ static int null_fds;
 static bool joined, typed;
 static sigset_t mask_given;
 
-/* Prints one line on standard error, if the caller has one. Returns the exit status of a
-   failure. */
+/* Prints one line on standard error, if the caller has one; on a terminal broken at words. Returns
+   the exit status of a failure. */
 #define say(...) say_as("lbrun", text(__VA_ARGS__))
 static int say_as(const char *program, const char *said) {
     void (*broken)(int) = signal(SIGPIPE, SIG_IGN);
-    if (!(closed_fds & 4)) dprintf(2, "%s: %s\n", program, one_line(said));
+    const char *line = text("%s: %s", program, one_line(said));
+    struct winsize size = {0};
+    if (!ioctl(2, TIOCGWINSZ, &size) && size.ws_col) line = at_words(line, size.ws_col);
+    if (!(closed_fds & 4)) dprintf(2, "%s\n", line);
     signal(SIGPIPE, broken);
     return FAILED;
 }
