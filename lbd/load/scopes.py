@@ -238,9 +238,9 @@ def choose(wanted: str, own_pids: Callable[[], set[int]]) -> Scope:
     reason = f"load.scope = {wanted}"
     if wanted == "auto":
         if in_initial_pid_namespace():
-            wanted, reason = "host", "auto: we are in the machine's own PID namespace"
+            wanted, reason = "host", "auto: the LIM sees all processes of this machine"
         else:
-            wanted, reason = "container", "auto: our PID namespace is not the machine's own"
+            wanted, reason = "container", "auto: the LIM sees only the processes of its container"
     if wanted == "host" and os.path.exists("/proc/stat"):
         return HostScope(reason)
     if wanted == "jobs":
