@@ -42,6 +42,16 @@ def interrupted(lab):
     return status
 
 
+def killed_in_the_queue(lab):
+    """It answers TERM by exiting with 0."""
+    script = "trap 'exit 0' TERM; echo ready; while :; do sleep 0.1; done"
+    waiting = lab.popen("h1", "lbrun", "-q", "sh", "-c", script, stdout=subprocess.PIPE, text=True)
+    with waiting:
+        assert waiting.stdout.readline() == "ready\n"
+        lab.run("h1", "lbctl", "kill", "last", check=True)
+        return waiting.wait(timeout=90)
+
+
 def unread(lab):
     reader, writer = os.pipe()
     os.close(reader)
@@ -59,6 +69,7 @@ CASES = {
                        (124, ("lbrun", "--local", "--timeout", "0.1", "sleep", "9"))],
     ("lbrun", "125"): [(125, ("lbrun", "--no-such-option", "true")),
                        (125, ("lbrun", "-H", "h9", "true")), (125, ("lbrun",))],
+    ("lbrun -q", "125"): [(125, killed_in_the_queue)],
     ("lbrun", "126"): [(126, ("lbrun", "-H", "h2", "/")), (126, ("lbrun", "--local", "/"))],
     ("lbrun", "127"): [(127, ("lbrun", "-H", "h2", "no-such")), (127, ("lbrun", "no-such"))],
     ("lbctl wait", "0"): [(0, lambda lab: of_jobs(lab, "true", "exit 0"))],
