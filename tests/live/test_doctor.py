@@ -20,7 +20,7 @@ TABLE = [
     (faults.not_ours, "address", "192.0.2.7 is not an address of this machine", "cluster.hosts"),
     (faults.open_configuration, "configuration rights", "writable by everybody", "chmod o-w"),
     (faults.open_directory, "runtime directory rights", "writable by everybody", "chmod o-w"),
-    pytest.param(faults.full_disk, "state directory", "KiB left", "free some", marks=AS_ROOT),
+    pytest.param(faults.full_disk, "state directory", "KiB left", "make room", marks=AS_ROOT),
     pytest.param(faults.read_only, "state directory", "is not writable", "chmod", marks=AS_ROOT),
     (faults.lim_dead, "LIM", "not running: no ", "lbd lab start h1"),
     (faults.lim_killed, "LIM", "lim.sock is stale", "lbd lab start h1"),
