@@ -36,7 +36,7 @@ PAGE = 500  # jobs read together before those of an array are skipped
 LOOKED_INTO = 100  # arrays in one answer that get details
 TALLIED = 50_000  # tasks counted together
 SHOWN = 8  # runs of waiting tasks
-REASONS = 4  # of cancelled tasks that are compared
+REASONS, REASONS_READ = 4, 1000  # of cancelled tasks that are compared
 IS_HELD = (  # as `job_phrases.is_held`
     f"state = 'pending' AND SUBSTR(reason, 1, {len(HELD)}) = '{HELD}'"
     f" AND SUBSTR(reason, 1, {len(HELD_FOR_A_WHILE)}) <> '{HELD_FOR_A_WHILE}'"
@@ -162,9 +162,9 @@ def looked_into(tally: Tally, first: int, count: int) -> Work[Tally]:
         )
     if tally.state == "cancelled":
         cancelled += yield Ask(
-            "SELECT DISTINCT reason FROM jobs WHERE id BETWEEN ? AND ? AND state = 'cancelled'"
-            " LIMIT ?",
-            (*ends, REASONS + 1),
+            "SELECT DISTINCT reason FROM (SELECT reason FROM jobs WHERE id BETWEEN ? AND ?"
+            " AND state = 'cancelled' ORDER BY id LIMIT ?) AS of_some LIMIT ?",
+            (*ends, REASONS_READ, REASONS + 1),
         )
     if tally.states.get("failed") or tally.states.get("lost"):
         bad += yield Ask(
