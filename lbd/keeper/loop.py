@@ -273,7 +273,7 @@ class Keeper:
             job.kill_at_s = time.monotonic()
         elif tag == LIMIT:
             until_s = self._limits.set(name, job.pid, job.group, given, said_s)
-            self._warden.lease(job.pid, until_s, job.group)
+            self._warden.lease(job.pid, until_s, job.uid, job.group)
         elif tag == TREAT and (job.group or not job.ended):
             job.treated.become(int(given[NUMBER]), job.pid, job.group)
         elif tag == READ:

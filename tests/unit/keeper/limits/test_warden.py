@@ -8,7 +8,14 @@ import time
 import pytest
 
 from lbd.keeper.limits import warden
-from lbd.keeper.limits.warden import ENDED_AT_ONCE, GRACE_S, MESSAGE_BYTES, Warden, Watch
+from lbd.keeper.limits.warden import (
+    ENDED_AT_ONCE,
+    GRACE_S,
+    MESSAGE_BYTES,
+    TOGETHER_S,
+    Warden,
+    Watch,
+)
 from lbd.load import process_table
 from lbd.process.boot_clock import clock_s
 
@@ -71,18 +78,18 @@ def far_s():
 
 
 def test_an_end_travels_with_the_next_lease(pair):
-    pair.warden.lease(11, far_s(), "")
-    pair.warden.lease(12, far_s(), "")
+    pair.warden.lease(11, far_s(), os.getuid(), "")
+    pair.warden.lease(12, far_s(), os.getuid(), "")
     assert pair.learn() == 2
     pair.warden.ended(11)
     assert pair.learn() == 0
-    pair.warden.lease(13, far_s(), "/a/group")
+    pair.warden.lease(13, far_s(), os.getuid(), "/a/group")
     assert pair.learn() == 1
     assert pair.known == {12, 13}
 
 
 def test_an_end_travels_with_the_next_sign_of_life(pair):
-    pair.warden.lease(11, far_s(), "")
+    pair.warden.lease(11, far_s(), os.getuid(), "")
     pair.warden.ended(11)
     pair.warden.alive()
     assert pair.learn() == 2
@@ -91,7 +98,7 @@ def test_an_end_travels_with_the_next_sign_of_life(pair):
 
 def test_a_keeper_without_watchdog_reports_each_end(make_pair):
     pair = make_pair(0.0)
-    pair.warden.lease(11, far_s(), "")
+    pair.warden.lease(11, far_s(), os.getuid(), "")
     pair.warden.ended(11)
     assert pair.learn() == 2
     assert not pair.known
@@ -99,7 +106,7 @@ def test_a_keeper_without_watchdog_reports_each_end(make_pair):
 
 def test_many_ends_do_not_wait(pair):
     for pid in range(11, 11 + ENDED_AT_ONCE):
-        pair.warden.lease(pid, far_s(), "")
+        pair.warden.lease(pid, far_s(), os.getuid(), "")
     for pid in range(11, 11 + ENDED_AT_ONCE):
         pair.warden.ended(pid)
     assert pair.learn() == ENDED_AT_ONCE + 1
@@ -108,11 +115,11 @@ def test_many_ends_do_not_wait(pair):
 
 def test_a_pid_that_is_used_again_gets_a_new_lease(pair):
     with leader() as first:
-        pair.warden.lease(first.pid, far_s(), "")
+        pair.warden.lease(first.pid, far_s(), os.getuid(), "")
         pair.learn()
         before = pair.watch._leases[first.pid].process
         pair.warden.ended(first.pid)
-        pair.warden.lease(first.pid, clock_s() - 2 * GRACE_S, "")
+        pair.warden.lease(first.pid, clock_s() - 2 * GRACE_S, os.getuid(), "")
         pair.learn()
         assert pair.watch._leases[first.pid].until_s < clock_s()
         assert before >= 0
@@ -123,7 +130,7 @@ def test_a_pid_that_is_used_again_gets_a_new_lease(pair):
 def test_what_has_ended_is_not_killed(pair):
     with leader() as ended, leader() as late:
         for process in (ended, late):
-            pair.warden.lease(process.pid, clock_s() - 2 * GRACE_S, "")
+            pair.warden.lease(process.pid, clock_s() - 2 * GRACE_S, os.getuid(), "")
         pair.warden.ended(ended.pid)
         pair.warden.alive()
         pair.learn()
@@ -139,7 +146,7 @@ def test_what_a_leader_has_left_in_its_session_is_killed(pair):
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen(words, start_new_session=True, text=True, **pipes) as process:
         left = int(process.stdout.readline())
-        pair.warden.lease(process.pid, clock_s() - 2 * GRACE_S, "")
+        pair.warden.lease(process.pid, clock_s() - 2 * GRACE_S, os.getuid(), "")
         pair.learn()
         process.communicate("\n")
         assert not has_ended(left)
@@ -163,7 +170,7 @@ def test_it_kills_all_of_a_group_of_more_than_a_page_of_pids(pair, tmp_path, mon
     many = list(range(1 << 22, (1 << 22) + 20_000))
     (tmp_path / "cgroup.procs").write_text("\n".join(map(str, many)))
     with leader() as process:
-        pair.warden.lease(process.pid, clock_s() - 2 * GRACE_S, str(tmp_path))
+        pair.warden.lease(process.pid, clock_s() - 2 * GRACE_S, os.getuid(), str(tmp_path))
         pair.learn()
         pair.watch._end_overdue()
         process.kill()
@@ -173,3 +180,51 @@ def test_it_kills_all_of_a_group_of_more_than_a_page_of_pids(pair, tmp_path, mon
 def iter_of(found):
     return found
     yield
+
+
+def test_messages_that_come_close_together_wake_it_once(pair, monkeypatch):
+    """Each wake-up cost it as much as a tenth of what a short task costs all daemons."""
+    jobs, known = [leader() for _ in range(4)], []
+
+    def rest(pause_s):
+        if pause_s == TOGETHER_S:
+            known.append(len(pair.known))
+            if len(known) > 1:
+                return pair.warden.socket.close()
+            for job in jobs[1:]:
+                pair.warden.lease(job.pid, far_s(), os.getuid(), "")
+
+    monkeypatch.setattr(warden.time, "sleep", rest)
+    pair.warden.lease(jobs[0].pid, far_s(), os.getuid(), "")
+    pair.watch.run()
+    assert known == [1, 4]
+    assert [job.wait() for job in jobs] == [-9] * 4  # the keeper is gone
+
+
+def test_with_very_many_leases_it_leaves_none_in_its_socket(pair, monkeypatch):
+    """They may all be renewed at once, and what does not fit there would end the warden."""
+    rests = []
+    monkeypatch.setattr(warden, "TOGETHER_LEASES", 0)
+    monkeypatch.setattr(warden.time, "sleep", rests.append)
+    monkeypatch.setattr(Watch, "_look_at_keeper", lambda _: pair.warden.socket.close())
+    with leader() as job:
+        pair.warden.lease(job.pid, far_s(), os.getuid(), "")
+        pair.watch.run()
+        assert job.wait() == -9
+    assert TOGETHER_S not in rests
+
+
+def test_a_lease_that_it_learns_after_the_leaders_end_counts_for_the_rest(pair):
+    """It took the user from the leader, which was gone: so it left alone what was there."""
+    words = ["sh", "-c", "sleep 60 >/dev/null & echo $!"]
+    with subprocess.Popen(
+        words, start_new_session=True, text=True, stdout=subprocess.PIPE
+    ) as process:
+        left = int(process.stdout.readline())
+        pair.warden.lease(process.pid, clock_s() - 2 * GRACE_S, os.getuid(), "")
+        process.wait()
+        pair.learn()
+        assert not has_ended(left)
+        pair.watch._end_overdue()
+        while not has_ended(left):
+            time.sleep(0.01)
