@@ -83,6 +83,7 @@ class Running:
     uid: int  # the uid it runs as
     beside: bool = True  # whether it has cgroups beside `group`
     belongings: bytes = b""  # as given by its order
+    is_leased: bool = False  # an attempt of a queued job, at which nobody can type
     begun: bool = False
     ended: tuple[int, resource.struct_rusage] | None = None
     kill_at_s: float | None = None

@@ -286,7 +286,7 @@ class Keeper:
         for _ in range(REAPED_AT_ONCE):
             if not (child := next_to_reap()):
                 return
-            if child in by_pid:
+            if child in by_pid and not by_pid[child][1].is_leased:
                 by_pid[child][1].note_ignored()
             pid, status, usage = os.wait4(child, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
             # 0: it has stopped and continued in between

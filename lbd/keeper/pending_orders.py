@@ -203,7 +203,9 @@ class Beginnings:
             for descriptor in waiting.descriptors:
                 os.close(descriptor)
         uid = order.user[0] if order.user else os.geteuid()
-        self._keeper.jobs[name] = Running(spare.pid, spare.group, uid, beside, order.belongings)
+        self._keeper.jobs[name] = Running(
+            spare.pid, spare.group, uid, beside, order.belongings, bool(order.start_by_ms)
+        )
         self._starting[spare.socket.fileno()] = (name, spare)
         self._watch(spare)
 
