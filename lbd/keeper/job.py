@@ -129,9 +129,9 @@ class Running:
         turn."""
         return self.killed_s is not None and now_s > self.killed_s + URGENT_S
 
-    def due_s(self) -> list[float]:
+    def due_s(self, now_s: float) -> list[float]:
         """Returns the times at which to look at the job again, on the monotonic clock."""
-        treat_at_s = time.monotonic() + PAUSE_S if self.treated.is_changing else None
+        treat_at_s = now_s + PAUSE_S if self.treated.is_changing else None
         kill_at_s = self.look_at_s if self.ended else self.kill_at_s
         times_s = (kill_at_s, self.stopping.look_at_s, treat_at_s)
         return [at_s for at_s in times_s if at_s is not None]

@@ -170,12 +170,12 @@ class Keeper:
             self._watch_lbm()
 
     def _poll_ms(self) -> int:
-        due = self._beginnings.looks.due_s() + self._watchdogs.due_s()
-        now_s, ended = time.monotonic(), [job for job in self.jobs.values() if job.ended]
-        if self._containment.has_strays or not all(job.hangs(now_s) for job in ended):
+        jobs, now_s = self.jobs.values(), time.monotonic()
+        if self._containment.has_strays or any(j.ended and not j.hangs(now_s) for j in jobs):
             return POLL_ENDING_MS
-        due += [at_s for job in self.jobs.values() for at_s in job.due_s()]
-        wait_ms = max(0, int((min(due) - time.monotonic()) * 1000)) + 1 if due else FOR_EVER_MS
+        due = self._beginnings.looks.due_s() + self._watchdogs.due_s()
+        due += [at_s for job in jobs for at_s in job.due_s(now_s)]
+        wait_ms = max(0, int((min(due) - now_s) * 1000)) + 1 if due else FOR_EVER_MS
         if (quiet_ms := self._beginnings.spares.quiet_ms()) >= 0 and not self.quitting:
             return min(wait_ms, quiet_ms)
         return min(wait_ms, ALONE_MS) if self._lbm is None else wait_ms

@@ -8,6 +8,7 @@ is in its parent's total, if the parent has waited for it.
 
 import contextlib
 import functools
+import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -57,6 +58,11 @@ class Limit:
     alive: dict[int, TaskStat] = field(default_factory=dict)
     gone_s: float = 0.0
 
+    @property
+    def due_s(self) -> float:
+        """Returns when to look at it."""
+        return min(self.until_s, self.look_at_s) if self.cpu_s else self.until_s
+
     def used_s(self, everybody: Everybody = process_table.everybody) -> float:
         counted = group_cpu_s(self.group)
         return counted - self.before_s if counted is not None else self._added_up_s(everybody)
@@ -73,6 +79,8 @@ class Limit:
 class Limits:
     def __init__(self) -> None:
         self._jobs: dict[str, Limit] = {}
+        self._due_s = math.inf  # nothing is due before; perhaps not then either
+        self._is_over = False  # some limit
 
     def set(
         self, job: str, pid: int, group: str, given: dict[bytes, bytes], said_s: float
@@ -90,6 +98,7 @@ class Limits:
             limit.before_s = (group_cpu_s(group) or 0.0) if cpu_s else 0.0
         if not limit.over:
             limit.until_s, limit.cpu_s = until_s, cpu_s
+        self._due_s = min(self._due_s, limit.due_s)
         return limit.until_s
 
     def sooner_ms(self, poll_ms: int) -> int:
@@ -97,18 +106,13 @@ class Limits:
         what poll() allows."""
         if not self._jobs:
             return poll_ms
-        due_s = min(
-            min(limit.until_s, limit.look_at_s if limit.cpu_s else FAR_S + limit.until_s)
-            for limit in self._jobs.values()
-        )
-        due_ms = max(0, int(min(FAR_S, due_s - clock_s()) * 1000)) + 1
+        due_ms = max(0, int(min(FAR_S, self._due_s - clock_s()) * 1000)) + 1
         return due_ms if poll_ms < 0 else min(poll_ms, due_ms)
 
     def over(self) -> list[str]:
         """Returns the jobs to end, again each time until they have ended."""
-        if not self._jobs:
+        if not self._jobs or ((now_s := clock_s()) < self._due_s and not self._is_over):
             return []
-        now_s = clock_s()
         found = []
         self._look(now_s)
         for job, limit in self._jobs.items():
@@ -118,6 +122,8 @@ class Limits:
                 limit.until_s = now_s + LOOK_S_MAX
                 limit.cpu_s = 0.0
                 found.append(job)
+        self._due_s = min(limit.due_s for limit in self._jobs.values())
+        self._is_over = bool(found)
         return found
 
     def _look(self, now_s: float) -> None:
