@@ -146,7 +146,8 @@ class Spool:
         limit_bytes: int,
         punch_hole: Callable[[int, int, int], None] = punch_hole,
     ) -> None:
-        self.root = Path(spool_root(state_dir))
+        self._root = spool_root(state_dir)
+        self.root = Path(self._root)
         self.holes = Holes(limit_bytes, punch_hole)
         self._blanks: deque[tuple[int, str, int, str]] = deque(maxlen=BLANKS)  # by account
         self._owners: dict[tuple[str, int], int] = {}
@@ -283,7 +284,7 @@ class Spool:
     def _file(self, job: str, attempt: int, name: str) -> str:
         """Returns a string: a `Path` takes longer to make than a file to open."""
         thousand = int(job) // 1000 if job.isdecimal() else 0
-        return f"{self.root}/{thousand}/{job}.{attempt}.{name}"
+        return f"{self._root}/{thousand}/{job}.{attempt}.{name}"
 
     def output(self, job: str, attempt: int) -> str:
         """The path of its output."""
@@ -304,11 +305,11 @@ class Spool:
         return self._path(job, attempt, "pack")
 
     def exists(self, job: str, attempt: int) -> bool:
-        path = self._path(job, attempt, "out")
-        if path.exists():
+        path = self._file(job, attempt, "out")
+        if os.path.exists(path):
             return True
-        with contextlib.suppress(OSError):
-            return f"{job}.{attempt}" in path.with_name(SILENT).read_text().split()
+        with contextlib.suppress(OSError), open(f"{os.path.dirname(path)}/{SILENT}", "rb") as file:
+            return f"\n{job}.{attempt}\n".encode() in b"\n" + file.read()
         return False
 
     def read(self, job: str, attempt: int, name: str, at: int, *, waits: bool = True) -> Piece:
