@@ -280,16 +280,18 @@ class Slots:
         """Returns the user who has more than a share of the slots while all are taken, and how many
         slots others may have in addition; ("", 0) if there is nobody or no room. All this without
         the jobs `besides`: some of that room may be theirs."""
-        if not self.is_full:
+        own = [job for job in self.holders if job in besides] if besides else []
+        used = self.used - sum(self.widths.get(job, 1) for job in own)
+        if used < self.total:
             return "", 0
-        held = self._held.copy()
-        for job in besides:
-            if job in self.holders:
+        held = self._held
+        if own:
+            held = held.copy()
+            for job in own:
                 held[self.users.get(job, "")] -= self.widths.get(job, 1)
         user, count = max(held.items(), key=itemgetter(1), default=("", 0))
-        used = held.total()
         room = min(self.total - self._share + count, self.total + self.beyond) - used
-        is_hog = bool(user) and used >= self.total and count > self._share and room > 0
+        is_hog = bool(user) and count > self._share and room > 0
         return (user, room) if is_hog else ("", 0)
 
     def _makes_room(self, user: str) -> bool:
