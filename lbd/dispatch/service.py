@@ -147,13 +147,15 @@ class QueueService:
         await context.write(pb.JobsInfo(submitted=reply).SerializeToString())
         if reply.error:
             return
-        jobs = f"{reply.first}-{reply.first + reply.count - 1}"
+        numbers = range(reply.first, reply.first + reply.count)
+        jobs = f"{numbers[0]}-{numbers[-1]}"
         uid = asked.uid if asked.HasField("uid") else None
         watch = pb.JobsAsked(selectors=[jobs], user=asked.user, uid=uid, by_number=True)
         del asked  # it takes many times its bytes, and its job may last for days
-        if reply.count == 1 and JobId(str(reply.first)) in self._dispatcher.life.jobs:
+        live = self._dispatcher.life.jobs
+        if all(JobId(str(number)) in live for number in numbers):  # so they need not be looked up
             host = await self._calls.host(context)
-            return await self._follow([reply.first], (host, watch.user), context)
+            return await self._follow(numbers, (host, watch.user), context)
         await self._watch_these(watch, context)
 
     async def _submitted(
@@ -248,7 +250,7 @@ class QueueService:
 
     async def _follow(
         self,
-        watched: list[int],
+        watched: Sequence[int],
         who: tuple[str, str],
         context: "Context",
         *,

@@ -166,6 +166,18 @@ async def test_a_client_that_submits_and_watches_gets_the_answer_and_then_each_c
     assert not len(world.dispatcher.watchers)
 
 
+async def test_the_tasks_of_a_new_array_are_not_looked_up_to_be_followed(world, monkeypatch):
+    """Their numbers are known: that read each row once more than needed."""
+    monkeypatch.setattr(world.desk, "_finder", None)
+    context, queued = QueueContext(), asking(count=2, is_array=True).SerializeToString()
+    queueing = asyncio.create_task(world.desk._queue(queued, context))
+    async with asyncio.timeout(10):
+        assert not (await context.sent.get()).submitted.error
+        assert {job.id for job in (await context.sent.get()).jobs} == {1, 2}
+    queueing.cancel()
+    await asyncio.wait((queueing,))
+
+
 async def test_a_client_that_submits_a_job_that_ended_long_ago_gets_its_end(world):
     await world.submit(asking(key="again"))
     await world.act(user="ann", verb="kill", selectors=["1"])
