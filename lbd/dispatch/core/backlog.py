@@ -54,7 +54,7 @@ def by_shape(fits: Callable[[QueuedJob], bool]) -> Callable[[QueuedJob], bool]:
     return answer
 
 
-def number_in(job: JobId) -> int:
+def number_in(job: str) -> int:
     """Returns -1 unless the id is a number as a ledger assigns it."""
     if job.isascii() and job.isdecimal() and job[0] != "0" and len(job) <= DIGITS_MAX:
         return int(job)
@@ -140,8 +140,8 @@ class Backlog:
     def __len__(self) -> int:
         return self._jobs
 
-    def __contains__(self, job: JobId) -> bool:
-        return self.get(job) is not None
+    def __contains__(self, job: str) -> bool:
+        return self._jobs > 0 and self.place(number_in(job)) >= 0
 
     def __iter__(self) -> Iterator[JobId]:
         return (JobId(str(n)) for n, kind in zip(self.ids, self.kinds, strict=True) if kind)

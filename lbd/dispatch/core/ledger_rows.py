@@ -184,9 +184,13 @@ class Accepted:
     is_other: bool = False  # the earlier submission with that key differs
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class JobRow:
-    """A job as stored in the ledger. Times are UNIX seconds; None: not yet."""
+    """A job as stored in the ledger. Times are UNIX seconds; None: not yet.
+
+    Nobody changes one. It is not frozen only because that takes five times as long to make, and a
+    list or a watcher of an array reads very many.
+    """
 
     id: int
     submission: int

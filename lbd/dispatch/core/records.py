@@ -132,6 +132,9 @@ class Jobs(Mapping[JobId, Live]):
     def outside_backlog(self) -> Collection[Live]:
         return self._live.values()
 
+    def __contains__(self, job: object) -> bool:
+        return job in self._live or (isinstance(job, str) and job in self._backlog)
+
     def __len__(self) -> int:
         return len(self._live) + len(self._backlog)
 

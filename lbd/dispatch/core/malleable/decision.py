@@ -24,6 +24,7 @@ import math
 from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 
 from lbd.config.dispatch import Strategy
 from lbd.model import HostId, JobId
@@ -47,6 +48,7 @@ from lbd.theory.speedup_fit import SpeedupFit
 
 SOONEST_S = 1e-6  # until the next decision
 COMMANDS_KNOWN = 1000  # users' commands with remembered runs
+SLOTS = itemgetter(0)
 RUNS_KNOWN = 60  # remembered runs of each
 RUNS_A_FIT = 10  # refits when a tenth of all known runs is new
 FEWEST_RUNS = 4  # before they say more than that speedup is linear
@@ -265,7 +267,7 @@ class Speedups:
         self._runs.move_to_end(key)
         self._new[key] = self._new.get(key, 0) + 1
         enough = len(runs) >= FEWEST_RUNS and self._new[key] * RUNS_A_FIT >= len(runs)
-        if enough and len({slots for slots, _ in runs}) > 1:
+        if enough and len(set(map(SLOTS, runs))) > 1:
             self._stale[key] = None
         while len(self._runs) > COMMANDS_KNOWN:
             oldest, _ = self._runs.popitem(last=False)
