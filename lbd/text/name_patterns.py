@@ -14,6 +14,8 @@ def shown_id(job: str, array: int, index: int | None) -> str:
 def fill_in(pattern: bytes, job: str, index: int | None, host: str) -> bytes:
     """Replaces %j job id, %A the id of its array, %a array index, %h host and %% per cent sign. Any
     other sequence stays as it is."""
+    if b"%" not in pattern:
+        return pattern
     meanings = {
         b"j": job.encode(),
         b"A": job.partition("_")[0].encode(),

@@ -322,10 +322,8 @@ class Execution:
 
     def _passed(self, now_s: float) -> list[Action]:
         actions: list[Action] = []
-        while self.timers:
-            at_s, timer = min((at_s, timer) for timer, at_s in self.timers.items())
-            if at_s > now_s:
-                break
+        while self.timers and min(self.timers.values()) <= now_s:
+            _, timer = min((at_s, timer) for timer, at_s in self.timers.items())
             del self.timers[timer]
             actions += self._due(timer, now_s)
         return actions
