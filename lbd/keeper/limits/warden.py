@@ -117,7 +117,8 @@ class Warden(Helper):
             self.end()
 
     def _begin(self) -> bool:
-        """Starts the warden and sends it all leases. Returns whether that succeeded."""
+        """Starts the warden, which knows all leases from its birth. Returns whether that
+        succeeded."""
         if self.pid:
             return False  # the last one has not been reaped
         try:
@@ -125,19 +126,22 @@ class Warden(Helper):
         except OSError:
             return False
         self._ended = []
-        for pid, lease in list(self._leases.items()):
-            if self.socket is not None:
-                self._say(LEASE, pid, *lease)
-        return self.socket is not None
+        return True
 
     def live(self, theirs: socket.socket) -> NoReturn:
         try:
             keeper = os.getppid()
             leave_keeper(self.parent, theirs.fileno(), dies_with_it=False)
             Urgency().become(urgent=True)
-            Watch(theirs, keeper, self.silent_s).run()
+            self.watch(theirs, keeper).run()
         finally:
             os._exit(0)
+
+    def watch(self, theirs: socket.socket, keeper: int) -> "Watch":
+        watch = Watch(theirs, keeper, self.silent_s)
+        for pid, (until_s, uid, group) in self._leases.items():
+            watch.learn(pid, until_s, uid, os.fsencode(group))
+        return watch
 
 
 @dataclass(slots=True)
@@ -226,10 +230,14 @@ class Watch:
         for (ended,) in PID.iter_unpack(data[HEAD.size : group]):
             if ended in self._leases:
                 self._leases.pop(ended).close()
-        if tag == LEASE and pid in self._leases:
-            self._leases[pid].until_s = until_s
-        elif tag == LEASE:
-            self._leases[pid] = Lease(pid, until_s, *_descriptors(pid, data[group:]), uid)
+        if tag == LEASE:
+            self.learn(pid, until_s, uid, data[group:])
+
+    def learn(self, pid: int, until_s: float, uid: int, group: bytes) -> None:
+        if (known := self._leases.get(pid)) is not None:
+            known.until_s = until_s
+        else:
+            self._leases[pid] = Lease(pid, until_s, *_descriptors(pid, group), uid)
 
     def _end_overdue(self) -> None:
         for lease in self._leases.values():

@@ -214,6 +214,26 @@ def test_with_very_many_leases_it_leaves_none_in_its_socket(pair, monkeypatch):
     assert TOGETHER_S not in rests
 
 
+def test_a_new_warden_knows_all_leases_however_many(monkeypatch):
+    """They did not all fit into its socket, so that it was ended, and the next one, too."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    keepers, leases = Warden(None, SILENT_S), {1 << 22 | n: (far_s(), 1, "") for n in range(1000)}
+    keepers._leases |= leases
+
+    def fork(self):
+        self.socket = ours
+        return ours
+
+    monkeypatch.setattr(Warden, "fork", fork)
+    with ours, theirs:
+        keepers.stand_by()
+        assert keepers.socket is ours
+        theirs.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            theirs.recv(1)
+        assert keepers.watch(theirs, os.getpid())._leases.keys() == leases.keys()
+
+
 def test_a_lease_that_it_learns_after_the_leaders_end_counts_for_the_rest(pair):
     """It took the user from the leader, which was gone: so it left alone what was there."""
     words = ["sh", "-c", "sleep 60 >/dev/null & echo $!"]
