@@ -129,7 +129,10 @@ ASKED = {  # each field is in one of the answers
         "lbrun sleep 60 & until id=$(lbctl jobs --format id,command | grep sleep); do :; done; "
         "lbctl kill ${id%% *} >&2; wait; lbctl jobs --all --json",
     ],
-    "lbctl job": ["lbctl job --json 1", "lbrun --status-file f -H h2 true; lbctl job --json h1-1"],
+    "lbctl job": [
+        "lbctl job --json 1", "lbrun --status-file f -H h2 true; lbctl job --json h1-1",
+        "lbctl job --json $(lbrun -d --array 1-2 true)",
+    ],
     "lbctl kill": ["lbctl kill --json $(lbrun -d sleep 60)"],
     "lbctl status": ["lbctl status --json", "lbctl status h1 --json"],
     "lbctl param": ["lbctl param --json", "lbctl param min_gain 0.2 --json"],

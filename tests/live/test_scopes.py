@@ -137,7 +137,7 @@ def test_host_scope_counts_every_task_of_the_machine(lim, kind):
 def test_container_scope_counts_only_the_tasks_of_its_pid_namespace(lim, kind):
     doctor = lim.ask(op="doctor")
     assert doctor["scope"] == "container"
-    assert "namespace" in doctor["scope_reason"]
+    assert "only the processes of its container" in doctor["scope_reason"]
     with busy("processes", 1), busy(kind, wrapper=lim.inside()):
         host = wait_until(
             lim.host, lambda host: abs(host["queues"]["cpu"] - N) < NEAR, f"{N} tasks"

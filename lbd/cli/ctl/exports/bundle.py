@@ -89,7 +89,8 @@ def bundle(daemons: Daemons, options: argparse.Namespace) -> int:
     for name, read in logs(config):
         parts.add_log(name, read)
     quiet = f"no log of {', '.join(parts.silent)}: they have logged nothing here"
-    parts.texts["left-out.txt"] = "\n".join([*parts.left_out, quiet if parts.silent else "", ""])
+    left_out = [*parts.left_out, *([quiet] if parts.silent else [])]
+    parts.texts["left-out.txt"] = "".join(f"{line}\n" for line in left_out)
     try:
         write_whole(Path(options.file), packed(parts.texts), MODE)
     except OSError as problem:
