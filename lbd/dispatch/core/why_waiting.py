@@ -161,7 +161,7 @@ def _gang_obstacle(life: Lifecycle, live: Live, time_of: TimeOf) -> str:
     since, until = time_of(drain.since_s), time_of(drain.until_s)
     kept = f"other jobs wait for it on {_some(names)} from {since} until {until}"
     if plan.ends_s < drain.until_s:
-        kept += f"; there is room by {time_of(plan.ends_s)} at the latest"
+        kept += f"; room is expected by {time_of(plan.ends_s)}"
     return f"{together}{has} {held}; {kept}"
 
 

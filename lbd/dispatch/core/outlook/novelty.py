@@ -21,18 +21,26 @@ class Novelty(NamedTuple):
     sums: tuple[float, ...]  # how many outlive these, among the running and the first n waiting
     runs: int
     outlived: int  # of the running jobs, those that are already longer
-    targeted: float = math.inf  # how many wait before the first of an array with a target
+    # How many wait before the first of an array with a target. It is before all while it is not
+    # known how long its tasks take: it takes turns then, and has its place back later.
+    targeted: float = math.inf
+
+    def is_targeted(self, waiting: int) -> bool:
+        """Whether an array with a target may go first. `waiting`: how many wait before the job that
+        is asked about."""
+        return waiting > self.targeted
 
     def why_rough(self, waiting: int) -> str:
-        """`waiting`: how many wait before the job that is asked about."""
-        if waiting > self.targeted:
+        """`waiting`: as above."""
+        if self.is_targeted(waiting):
             return TARGET_AHEAD
         if self.sums[waiting] < ROUGH * max(1, self.runs + waiting):
             return ""
         return OUTLIVED if self.outlived > MOST * self.runs else LITTLE_KNOWN
 
 
-def novelty_of(line: Line) -> Novelty:
+def novelty_of(line: Line, *, is_steered: bool = False) -> Novelty:
+    """`is_steered`: an array waits that has a target and of which no task has ended."""
     # All jobs of a new command line are taken to be like the oldest that runs.
     new = dict[Hashable, float]()
     for one in line.runs:
@@ -45,7 +53,8 @@ def novelty_of(line: Line) -> Novelty:
     sums = tuple(accumulate(chances[runs:], initial=sum(chances[:runs])))
     takes = [one for one in line.waits if one.takes]
     targeted = next((n for n, one in enumerate(takes) if has_target(one.caps)), math.inf)
-    return Novelty(sums, runs, sum(chance >= SURELY for chance in chances[:runs]), targeted)
+    outlived = sum(chance >= SURELY for chance in chances[:runs])
+    return Novelty(sums, runs, outlived, -1 if is_steered else targeted)
 
 
 def has_target(caps: Caps) -> bool:

@@ -85,8 +85,8 @@ class Played:
 
     def interval_of(self, job: JobId, until_s: float, now_s: float) -> tuple[float, float] | None:
         """`until_s`: its wait, which is longer than played if others came before it since, or if
-        not the whole line was played."""
-        if not self.places:
+        not the whole line was played. None if an array with a target may go first."""
+        if not self.places or self.novelty.is_targeted(self._ahead_of(job)):
             return None
         place = self.places.get(job, len(self.within_s) - 1)
         low_s, high_s = (self._from_now(one_s, now_s) for one_s in self.within_s[place])
@@ -205,9 +205,12 @@ class Plays:
         begins_s = tuple(median for _, median, _ in spreads)
         within_s = tuple((low_s, high_s) for low_s, _, high_s in spreads)
         stops = not made.knows_all()
+        targets = self.queues.shares.targets.arrays.values()
+        is_steered = any(one.batch.waiting and not one.is_known for one in targets)
         return Played(
             line, places, slots, sources_of(line), stops, now_s, begins_s, within_s, steps,
-            novelty_of(line), self.comers.queued, ends_of(line, plays) if new is None else {},
+            novelty_of(line, is_steered=is_steered), self.comers.queued,
+            ends_of(line, plays) if new is None else {},
             not (stops or made.is_full),
         )  # fmt: skip
 

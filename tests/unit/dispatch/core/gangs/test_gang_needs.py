@@ -106,7 +106,7 @@ def test_a_short_job_may_use_a_reserved_resource_if_it_returns_it_in_time():
     assert table.submit(needs=GPU, limit_s=60.0) == []
     (short,) = table.submit(needs=GPU, limit_s=40.0)
     assert short.job == "7"
-    assert "there is room by 50 at the latest" in table.why(2)
+    assert "room is expected by 50" in table.why(2)
 
 
 def test_another_gang_beside_it_gets_what_is_left_of_a_resource():

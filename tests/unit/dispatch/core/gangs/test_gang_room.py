@@ -56,7 +56,7 @@ def test_jobs_that_end_in_time_fill_the_reserved_slots():
     assert table.submit(limit_s=60.0) == []
     (short,) = table.submit(limit_s=40.0)
     assert short.job == "8"
-    said = "on h1, h2 from 0 until 100; there is room by 50 at the latest"
+    said = "on h1, h2 from 0 until 100; room is expected by 50"
     assert f"holds 2; other jobs wait for it {said}" in table.why(2)
 
 

@@ -21,6 +21,7 @@ from lbd.dispatch.core.outlook.line_played import (
 from lbd.dispatch.core.outlook.lives import SELDOM_UNLIKE, Lives
 from lbd.dispatch.core.outlook.novelty import TARGET_AHEAD
 from lbd.dispatch.core.outlook.plays import NEW, PLAYED_MAX, STEPS, Plays
+from lbd.dispatch.core.targets.task_times import Earlier
 from lbd.model import HostId, JobId, Needs
 from lbd.theory.lifetimes import UniformLog
 from lbd.theory.next_run import VALUES
@@ -117,6 +118,25 @@ def test_an_array_that_keeps_its_place_goes_before_later_jobs():
     assert found.how.startswith("no job ahead, 4 slots; ")
     assert found.is_rough
     assert found.how.endswith(TARGET_AHEAD)
+    assert found.within_s is None
+
+
+def test_while_nothing_is_known_of_a_targets_tasks_all_in_its_line_is_a_guess():
+    """The array takes turns then, so it is not ahead of the others; once a task has ended it is.
+    Of what was said meanwhile, "in nine cases out of ten", three quarters were wrong."""
+    table = Targets(slots=4)
+    for _ in range(30):
+        table.queues.resource_times.slots.ended(MEAN_S)
+    for n in range(4):
+        table.arrive(f"{n + 1}")
+    table.arrive("9")
+    before = Forecast(table.queues).of(table.queues.registry[JobId("9")], 0.0)
+    assert not before.is_rough
+    assert before.within_s is not None
+    table.array(20, 10, FOUR_S, known=Earlier())
+    after = Forecast(table.queues).of(table.queues.registry[JobId("9")], 0.0)
+    assert after.how.endswith(TARGET_AHEAD)
+    assert (after.is_rough, after.within_s) == (True, None)
 
 
 def test_several_alike_and_unknown_jobs_are_one_sample():
