@@ -13,8 +13,9 @@ from functools import cache
 from math import exp, log, sqrt
 from statistics import NormalDist
 
+from lbd.theory.lifetimes import SHORTEST_S
+
 VALUES = 15  # that few runs are spread over; more runs are their own distribution
-SHORTEST_S = 1e-3
 
 
 def spread_out(times_s: Sequence[float], varies: float) -> tuple[tuple[float, ...], float]:
