@@ -17,13 +17,14 @@ from lbd.text.job_phrases import (
     MAY_STILL_RUN,
     NOT_HEARD_OF,
     OVER_UNRECORDED,
+    RUNS_UNRECORDED,
     without_launcher,
 )
 from lbd.text.one_line import one_line
 from lbd.text.spelling import nearest
 
 STANDING = frozenset(("pending", "suspended"))  # states in which a job shows what it waits for
-UNWRITTEN = (ENDED_UNRECORDED, OVER_UNRECORDED, BEGINS_ONCE)
+UNWRITTEN = (ENDED_UNRECORDED, OVER_UNRECORDED, RUNS_UNRECORDED, BEGINS_ONCE)
 SOON_S = 2.0
 ANSWER_S = 25.0  # enough for very many jobs, and longer than the LBM's longest wait
 INDEX_WIDTH = 24

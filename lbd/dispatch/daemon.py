@@ -323,8 +323,8 @@ class Dispatcher:
 
     @property
     def running(self) -> int:
-        """How many jobs run as far as is on disk, as in a list of jobs."""
-        return self.life.running + self.batches.ended
+        """How many jobs run, or have ended and that is not on disk yet, as in a list of jobs."""
+        return self.life.running + len(self.batches.ran)
 
     def status(self) -> pb.StatusInfo:
         life, own, ledger = self.life, self.config.dispatch, self.ledger

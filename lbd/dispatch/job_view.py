@@ -4,7 +4,7 @@ long."""
 import asyncio
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from lbd.dispatch.array_view import add_end, add_tally, next_waiting
 from lbd.dispatch.core.discipline import QueuedJob
@@ -25,6 +25,7 @@ from lbd.text.job_phrases import (
     DISPATCHER,
     ENDED_UNRECORDED,
     OVER_UNRECORDED,
+    RUNS_UNRECORDED,
     STARTING,
 )
 from lbd.text.one_line import one_line
@@ -43,10 +44,16 @@ FRAME_BYTES = 6  # overhead of each job in a message
 
 class JobViews:
     def __init__(
-        self, life: Lifecycle, ledger: Ledger, predictions: Predictions, host: str = DISPATCHER
+        self,
+        life: Lifecycle,
+        ledger: Ledger,
+        predictions: Predictions,
+        host: str = DISPATCHER,
+        ran: Container[JobId] = (),
     ) -> None:
-        """`host`: the dispatcher's."""
-        self._life, self._host = life, host
+        """`host`: the dispatcher's; `ran`: jobs that ran and have ended, which is not on disk
+        yet."""
+        self._life, self._host, self._ran = life, host, ran
         self._ledger = ledger
         self.forecast, self._predictions = predictions.forecast, predictions
         self._forgetting: asyncio.TimerHandle | None = None
@@ -135,14 +142,18 @@ class JobViews:
 
     def _of_live(self, row: JobRow, live: Live) -> pb.JobInfo:
         is_final = live.lease is not None and live.lease.cutoff_s is None
-        has_begun = live.lease is not None and live.lease.begun
-        until = "" if has_begun else until_written(self._ledger.disk(), self._ledger.trouble)
-        stands = f"{BEGINS_ONCE}{until}" if until else ""
+        until = until_written(self._ledger.disk(), self._ledger.trouble)
+        is_on_disk = live.lease is not None and row.attempt == live.lease.attempt
+        stands = f"{BEGINS_ONCE}{until}" if until and not is_on_disk else ""
         registered = self._life.queues.registry.find(live.job.id)
         if registered is None or registered.host is not None:
             reason = waiting_reason(self._life, live, None, time_of_day, clock_s())
             is_blocked = live.lease is None  # held, or waits for something else
-            return job_info(row, reason if is_blocked else stands or reason, is_final)
+            reply = job_info(row, reason if is_blocked else stands or reason, is_final)
+            lease, is_old = live.lease, row.state == JobState.PENDING.value
+            if until and is_old and lease is not None and lease.begun and not reason:
+                self._add_unrecorded(reply, f"{RUNS_UNRECORDED}{lease.host}; ", until)
+            return reply
         now_s = clock_s()
         place, prediction = (
             self.forecast.places.of(registered, now_s),
@@ -186,14 +197,20 @@ class JobViews:
 
     def _without_reason(self, row: JobRow) -> pb.JobInfo:
         """Returns the view of a job without why it waits; but if it has ended, which the ledger
-        does not know for lack of room, it says so."""
-        ledger, reason = self._ledger, ""
+        does not know for lack of room, that is said."""
+        ledger, job = self._ledger, JobId(str(row.id))
         is_open = row.state not in ENDED_NAMES
-        if ledger.trouble and is_open and JobId(str(row.id)) not in self._life.jobs:
-            until = until_written(ledger.disk(), ledger.trouble)
-            over = OVER_UNRECORDED if row.state == JobState.PENDING.value else ENDED_UNRECORDED
-            reason = f"{over}{self._host} can record it once {until}"
-        return job_info(row, reason, is_final=not is_open)
+        reply = job_info(row, "", is_final=not is_open)
+        if ledger.trouble and is_open and job not in self._life.jobs:
+            has_ended = ENDED_UNRECORDED if job in self._ran else OVER_UNRECORDED
+            self._add_unrecorded(reply, has_ended, until_written(ledger.disk(), ledger.trouble))
+        return reply
+
+    def _add_unrecorded(self, reply: pb.JobInfo, what: str, until: str) -> None:
+        """Says what the ledger does not know yet. A job that has begun counts as running."""
+        reply.reason = f"{what}{self._host} can record it once {until}"
+        if reply.state == JobState.PENDING.value and what != OVER_UNRECORDED:
+            reply.state = JobState.RUNNING.value
 
     def _forget_forecast(self) -> None:
         """Soon, unless questions continue: the data on many jobs takes memory."""

@@ -60,7 +60,9 @@ class QueueService:
             dispatcher.life.queues, dispatcher.ledger, dispatcher.by_uid
         )
         own = dispatcher.config.host.name
-        self._job_views = JobViews(dispatcher.life, dispatcher.ledger, self._predictions, own)
+        self._job_views = JobViews(
+            dispatcher.life, dispatcher.ledger, self._predictions, own, dispatcher.batches.ran
+        )
         rate = dispatcher.config.dispatch.host_bytes_per_s
         self._paces = Paces(rate, dispatcher.config.dispatch.host_message_bytes)
         self._calls = Calls(trust, rate)

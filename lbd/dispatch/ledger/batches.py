@@ -20,7 +20,7 @@ class Batch:
     saved: Awaitable[object] | None
     done: "asyncio.Future[None]"
     since_s: float
-    ended: int = 0  # jobs that ran and have ended
+    ran: frozenset[JobId] = frozenset()  # jobs that ran and have ended
     is_told: bool = False  # whether it is known to be late
 
 
@@ -28,15 +28,16 @@ class Batches:
     def __init__(self) -> None:
         self._queue = deque[Batch]()
         self._more = asyncio.Event()
-        self.ended = 0  # jobs that ran and have ended, which is not on disk yet
+        self.ran: set[JobId] = set()  # jobs that ran and have ended, which is not on disk yet
 
     def put(self, batch: Batch, live: Container[JobId]) -> None:
         """`live`: the jobs that have not ended."""
-        batch.ended = sum(
-            isinstance(one, Changed) and one.job not in live and one.fate not in NOT_RUN
+        batch.ran = frozenset(
+            one.job
             for one in batch.actions
+            if isinstance(one, Changed) and one.job not in live and one.fate not in NOT_RUN
         )
-        self.ended += batch.ended
+        self.ran |= batch.ran
         self._queue.append(batch)
         self._more.set()
 
@@ -48,7 +49,7 @@ class Batches:
         if (saved := self._queue[0].saved) is not None:
             await saved
         batch = self._queue.popleft()
-        self.ended -= batch.ended
+        self.ran -= batch.ran
         return batch
 
     def late_jobs(self, now_s: float) -> list[JobId]:

@@ -24,6 +24,7 @@ from lbd.text.job_phrases import (
     BY_USER,
     BY_USER_OR_HOST,
     ENDED_UNRECORDED,
+    RUNS_UNRECORDED,
     STARTING,
     jobs_do,
     waits_for_mending,
@@ -37,6 +38,7 @@ REMARK_AFTER_S = 3.0
 ADVICE_AFTER_S = 2.0  # most commands end within that time of an interrupt
 INTERRUPT = 2
 HELD_ON = "running", "suspended"  # states of a job that has begun on its host
+WAITS_FOR_NOTHING = STARTING, RUNS_UNRECORDED
 AWAY = "its dispatcher cannot be reached"
 
 
@@ -149,7 +151,9 @@ class FollowedJobs:
             still = job.reason if job.state == "suspended" else ""
             if line := self.pauses.line(job.host, still):
                 await self.send(tags.WARN, line.encode())
-        says = job.reason not in ("", self.shown_reason) and not job.reason.startswith(STARTING)
+        says = job.reason not in ("", self.shown_reason) and not job.reason.startswith(
+            WAITS_FOR_NOTHING
+        )
         if job.state not in ENDED_NAMES and job.reason.startswith(ENDED_UNRECORDED):
             await self._report_unrecorded(job)
         elif one and job.state not in (*ENDED_NAMES, "suspended") and says:

@@ -38,8 +38,9 @@ def test_a_single_job_has_no_short_form():
 def test_what_a_job_waits_for_is_shown_and_a_running_job_shows_that_its_host_is_silent():
     silent = "h4 not heard of for 12s; starts again in 20s if that lasts"
     unrecorded = "the command has ended; h1 can record it once there is room: /srv/ledger is full"
+    runs = "the command has ended", "it runs on h2"
     rows = [("pending", "1 job is ahead of it", True), ("running", silent, True),
-            ("running", unrecorded, True),
+            ("running", unrecorded, True), ("running", unrecorded.replace(*runs), True),
             ("running", "killed on h2", False), ("done", "x", False)]  # fmt: skip
     for state, reason, is_shown in rows:
         assert shown_wait({"state": state, "reason": reason}) == (reason if is_shown else "")

@@ -12,6 +12,7 @@ from lbd.dispatch.ledger.sqlite import SqliteLedger
 from lbd.dispatch.metrics import dispatcher_metrics
 from lbd.lbm.session.queue_json import why_unrecorded
 from lbd.metrics.collector import why_unready
+from lbd.net.gen import dispatch_pb2 as pb
 from lbd.process.boot_clock import clock_s
 from tests.unit.dispatch.services import asking, opened
 from tests.unit.until import until
@@ -81,6 +82,38 @@ async def test_a_waiting_job_whose_end_is_not_on_disk_is_not_said_to_have_run(wo
         "pending", f"it was ended while it waited; h1 can record it {once}",
     )  # fmt: skip
     assert why_unrecorded([unexplained]) == job.reason, "`lbctl wait` says it"
+
+
+async def test_a_job_whose_begin_is_not_on_disk_runs_and_has_not_ended_while_it_waited(
+    world, monkeypatch
+):
+    """It was listed as pending, and after its end because `it was ended while it waited`."""
+    await world.submit(asking())
+    line = world.host("h2")
+    await until(lambda: line.starts)
+    never = asyncio.get_running_loop().create_future()
+    monkeypatch.setattr(world.ledger, "record", lambda *_: never)
+    world.ledger.disk, world.ledger.trouble = lambda: FULL, "/srv/ledger is full"
+    said, counted = [], []
+
+    async def look():
+        (job,) = (await world.jobs()).jobs
+        status = await world.status()
+        said.append((job.state, job.host, job.reason))
+        counted.append((status.queued, status.running))
+
+    await look()
+    for event in ({"event": "begun"}, {"event": "ended", "cause": "exited", "exit_status": 0}):
+        report = pb.AttemptReport(job="1", attempt=1, **event)
+        world.dispatcher.heard("h2", line, pb.WorkUp(reports=[report], sent_s=clock_s()))
+        await look()
+    recorded = "h1 can record it once there is room: /srv/ledger is full"
+    assert said == [
+        ("pending", "h2", "starting on h2"),
+        ("running", "h2", f"it runs on h2; {recorded}"),
+        ("running", "h2", f"the command has ended; {recorded}"),
+    ]
+    assert counted == [(1, 0), (0, 1), (0, 1)]
 
 
 async def test_what_begins_while_nothing_can_be_written_is_not_lost(world, monkeypatch):

@@ -236,6 +236,18 @@ async def test_a_full_ledger_is_said_once_and_without_a_terminal(state, reason, 
     assert told == [(tags.WARN, said)]
 
 
+async def test_a_job_whose_begin_is_not_on_disk_is_not_said_to_wait():
+    told = []
+
+    async def send(tag, data):
+        told.append((tag, data.decode()))
+
+    followed = FollowedJobs(Queue(), None, "ann", 1000, "7", "7", send, "")
+    runs = UNRECORDED.replace("the command has ended", "it runs on h2")
+    await followed._heard(pb.JobInfo(id=7, state="running", reason=runs))
+    assert told == []
+
+
 @pytest.mark.parametrize("are_wanted", [True, False])
 async def test_a_suspended_job_is_said_to_be_suspended_and_to_go_on(are_wanted):
     """It was said to wait, and never to go on."""
