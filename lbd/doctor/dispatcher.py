@@ -53,13 +53,13 @@ def queue(
         yield from standby(daemons, hosts, leader)
         return
     own = daemons.config.host
-    why = last_words.read(own.runtime_dir, "dispatcher") if own.name in hosts else ""
-    because = f"; the one here {why_silent(why)}" if why else ""
-    host = " or ".join(hosts)
-    says = f"the one on {host} cannot be reached: lbrun -q and -d are refused{because}"
-    if told and not why:
-        why = told
-        says = f"the one on {host} {why_silent(why)}; until then lbrun -q and -d are refused"
+    here = last_words.read(own.runtime_dir, "dispatcher") if own.name in hosts else ""
+    host, why = " or ".join(hosts), here or told
+    says = f"the one on {host} cannot be reached: lbrun -q and -d are refused"
+    if here and len(hosts) > 1:
+        says += f"; the one here {why_silent(here)}"
+    elif why:
+        says = f"the one on {host} {why_silent(why)}; meanwhile lbrun -q and -d are refused"
     if why:
         yield Check("dispatcher", FAULT, says, dispatcher_fix(why, ""))
         return

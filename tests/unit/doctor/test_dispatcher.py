@@ -10,14 +10,15 @@ from lbd.doctor.dispatcher import dispatcher_fix, queue
 from lbd.doctor.peers import SEE_NETWORK
 from lbd.errors import LbdError, Unavailable
 from lbd.local.json_socket import Refusal
+from lbd.process import last_words
 from lbd.text.dispatcher_phrases import WAITS, silence
 
 
 class Answering(Daemons):
     """Daemons of h1, in a cluster whose queue is on h2. `h2`: its row of `lbctl status`."""
 
-    def __init__(self, h2=None, found=None):
-        super().__init__(Config(host=HostConfig(name="h1")))
+    def __init__(self, h2=None, found=None, own=None):
+        super().__init__(Config(host=own or HostConfig(name="h1")))
         object.__setattr__(self, "row", {"name": "h2", "address": "10.0.0.2", **(h2 or {})})
         object.__setattr__(self, "found", found)
 
@@ -152,5 +153,26 @@ def test_a_dispatcher_elsewhere_that_waits_for_its_ledger_is_not_said_to_be_out_
     port("")
     cause = "the disk of the ledger is full: free some space in /srv/ledger"
     (found,) = queue(Answering(found=Refusal(silence("h2", f"{WAITS}{cause}"), "unavailable")))
-    assert found.says == f"the one on h2 waits: {cause}; until then lbrun -q and -d are refused"
+    assert found.says == f"the one on h2 waits: {cause}; meanwhile lbrun -q and -d are refused"
     assert found.fix.startswith("do what that line says")
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_the_only_dispatcher_is_not_said_to_be_out_of_reach_on_its_own_host(port, tmp_path, told):
+    """`the one on h2 cannot be reached`, on h2, to who may read why it waits."""
+    port("refused")
+    cause = "the disk of the ledger is full: free some space in /srv/ledger"
+    last_words.leave(str(tmp_path), "dispatcher", cause)
+    found = Refusal(silence("h2", f"{WAITS}{cause}"), "unavailable") if told else {}
+    (found,) = queue(Answering(None, found, HostConfig(name="h2", runtime_dir=str(tmp_path))))
+    assert found.says == f"the one on h2 waits: {cause}; meanwhile lbrun -q and -d are refused"
+
+
+def test_where_one_of_two_dispatchers_waits_it_is_said_which(port, tmp_path, monkeypatch):
+    port("refused")
+    last_words.leave(str(tmp_path), "dispatcher", "the password is wrong")
+    monkeypatch.setattr(Answering, "queue", lambda _: (("h1", "h2"), "lbctl queue"))
+    own = HostConfig(name="h1", runtime_dir=str(tmp_path))
+    (found,) = queue(Answering(None, {}, own))
+    assert found.says.startswith("the one on h1 or h2 cannot be reached: ")
+    assert found.says.endswith("; the one here cannot start: the password is wrong")
