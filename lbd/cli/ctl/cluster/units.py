@@ -4,6 +4,7 @@ import subprocess
 from pathlib import Path
 
 from lbd.config.load import SYSTEM_FILE
+from lbd.console.starting import enabled_units
 
 SYSTEMD = Path("/run/systemd/system")
 TARGET = "lbd.target"
@@ -22,8 +23,10 @@ def run_authority(verb: str, file: Path) -> None:
 
 
 def stop_for_good() -> None:
-    """Stops the daemons, also for the host's next start."""
-    subprocess.run(("systemctl", "disable", "--now", TARGET), check=False)
+    """Stops the daemons, also for the host's next start. The socket of the status page is started
+    without the target, too."""
+    units = dict.fromkeys((TARGET, *enabled_units()))
+    subprocess.run(("systemctl", "disable", "--now", *units), check=False)
 
 
 def enable(file: Path) -> str:

@@ -7,6 +7,7 @@ import pytest
 from lbd.cli.ctl.cluster import leave, units
 from lbd.cli.lbctl import main
 from lbd.config.load import load
+from lbd.console import starting
 from lbd.local.json_socket import HEARD
 from lbd.process.pid_lock import take_pid_lock
 
@@ -41,6 +42,24 @@ def test_leave_removes_what_makes_it_a_host_of_the_cluster(member, capsys):
     assert text.startswith("# ours\n")
     assert load().cluster.join == ""
     assert main(["leave"]) == 0  # once more
+
+
+def test_a_host_that_leaves_does_not_serve_the_status_page_after_its_next_start(
+    tmp_path, monkeypatch
+):
+    """Only lbd.target was disabled; sockets.target starts lbd-web.socket, too."""
+    calls = []
+    monkeypatch.setattr(units.subprocess, "run", lambda words, **_: calls.append(words))
+    monkeypatch.setattr(starting, "ENABLED", tmp_path)
+    units.stop_for_good()
+    for wants, unit in (("multi-user", "lbd.target"), ("sockets", "lbd-web.socket"),
+                        ("lbd", "lbd-web.socket"), ("lbd", "lbd-metrics.service")):  # fmt: skip
+        link = tmp_path / f"{wants}.target.wants" / unit
+        link.parent.mkdir(exist_ok=True)
+        link.touch()
+    units.stop_for_good()
+    disable = ("systemctl", "disable", "--now", "lbd.target")
+    assert calls == [disable, (*disable, "lbd-metrics.service", "lbd-web.socket")]
 
 
 @pytest.mark.parametrize(
