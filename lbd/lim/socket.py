@@ -20,6 +20,7 @@ from lbd.lim.core import settings
 from lbd.lim.core.membership import forget_remembered
 from lbd.lim.core.past_loads import SPANS, PastLoads
 from lbd.lim.core.signed import has_all, policy_version
+from lbd.lim.core.table import NEVER
 from lbd.lim.daemon import Lim, more_is_known
 from lbd.lim.metrics import lim_metrics
 from lbd.load import sampler as kernel
@@ -419,7 +420,8 @@ class Operations:
             raise Refusal(f"the queue is on {name}: first run `lbctl queue disable --force`, or "
                           "enable it on another host")  # fmt: skip
         if forget_remembered(self._state.membership, self._state.table, HostId(name)):
-            return {"host": name, "hosts": 1, "missing": [], "listed": False}
+            done = {"host": name, "hosts": 1, "missing": [], "listed": False}
+            return {**done, "revoked": self._is_out(name, NEVER)}
         host = r.known_host(name, self._state.table.entries)
         if host == self._state.me:
             raise Refusal(f"{host} is this host: use `lbctl leave` to take it out of the cluster")

@@ -7,6 +7,7 @@ import pytest
 
 from lbd.lim.core import messages as m
 from lbd.lim.core.events import Received
+from lbd.lim.core.ways_in import WaysIn
 from lbd.local.json_socket import HEARD, Refusal
 from lbd.model import HostId
 from tests.unit.lim.daemons import NOBODY, config, running, up
@@ -71,6 +72,17 @@ async def test_its_drain_and_the_reason_are_still_known(lost):
     await until(lambda: other.lim.state.settings == settings)
     (found,) = (await other.ask({"op": "drains"}))["drains"]
     assert (found["host"], found["reason"], found["until"]) == ("h3", "disk", None)
+
+
+@pytest.mark.parametrize("is_out", [True, False])
+async def test_of_one_known_from_before_our_start_it_is_known_whether_it_is_revoked(lost, is_out):
+    """`lbctl forget` advised to revoke what had just been revoked."""
+    one, _ = lost
+    before = m.Member(HostId("h7"), "127.0.0.7", 7901, 7902, 1 << 30, 5)
+    one.lim.state.membership.ways_in = WaysIn("", (before,))
+    one.operations._is_out = lambda name, _heard_s: is_out and name == "h7"
+    reply = await one.ask({"op": "forget", "host": "h7"})
+    assert (reply["hosts"], reply["revoked"]) == (1, is_out)
 
 
 async def test_a_host_that_is_up_is_not_forgotten(lost):
