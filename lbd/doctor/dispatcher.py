@@ -48,7 +48,7 @@ def queue(
         if full := text(found, "full"):
             yield Check("ledger", FAULT, f"on {leader}, {full}", room_fix(leader, full))
         for host, lacks in sorted(table(found, "no_room").items()):
-            says = f"no job that prints begins on {host}: {lacks}"
+            says = f"no queued job without -o begins on {host}: {lacks}"
             yield Check("outputs", FAULT, says, f"make room there: `lbctl doctor` on {host} helps")
         yield from standby(daemons, hosts, leader)
         return

@@ -211,7 +211,7 @@ def cluster_lines(
     if full:
         lines += wrapped(f"{where} {full}", columns, "  ")
     for host, why in sorted(table(dispatcher, "no_room").items()):
-        lines += wrapped(f"queue: no job that prints begins on {host}: {why}", columns, "  ")
+        lines += wrapped(f"queue: no job without -o begins on {host}: {why}", columns, "  ")
     return lines
 
 

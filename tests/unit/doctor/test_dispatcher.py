@@ -70,7 +70,7 @@ def test_on_every_host_it_is_seen_whose_disk_of_outputs_is_full():
     found = {"leader": "h2", "queued": 3, "no_room": {"h3": "the disk of /s is full"}}
     answering, room = queue(Answering(found=found))
     assert answering.state == OK
-    says = "no job that prints begins on h3: the disk of /s is full"
+    says = "no queued job without -o begins on h3: the disk of /s is full"
     assert (room.state, room.says) == (FAULT, says)
     assert "h3" in room.fix
 

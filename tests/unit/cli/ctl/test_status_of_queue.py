@@ -14,7 +14,7 @@ def test_a_host_without_room_for_outputs_is_named_on_every_host(daemon, tmp_path
     daemon("lim", status=STATUS)
     daemon("lbm", **{"queue.status": {"ok": True, **queue, "no_room": no_room}})
     assert lbctl.main(["status"]) == 0
-    said = f"\nqueue: no job that prints begins on h2: {no_room['h2']}\n"
+    said = f"\nqueue: no job without -o begins on h2: {no_room['h2']}\n"
     assert said in capsys.readouterr().out
     assert lbctl.main(["status", "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)["cluster"]["dispatcher"]
