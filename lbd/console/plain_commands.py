@@ -94,7 +94,7 @@ def details(job: Json, clock: Clock) -> list[str]:
     if pid := text(job, "pid"):
         lines.append(f"pid        {pid} on {text(job, 'host')}")
     if directory := text(job, "directory"):
-        lines.append(f"in         {directory}")
+        lines.append(f"from       {directory} on {text(job, 'origin')}")
     lines += [f"{name:9}  {clock.time_of_day(at)}" for name, at in times if not math.isnan(at)]
     if reason := text(job, "reason"):
         lines.append(f"reason     {in_words(reason)}")

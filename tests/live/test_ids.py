@@ -63,7 +63,7 @@ def test_a_plain_command_is_shown_with_host_pid_and_directory(lab, where):
             assert [one["state"] for one in found["attempts"]] == ["running"]
             shown = lab.run(host, "lbctl", "job", job["id"], check=True).stdout
             assert f"pid        {found['pid']} on {found['host']}\n" in shown
-            assert "in         /\n" in shown
+            assert f"from       / on {job['origin']}\n" in shown
 
 
 @pytest.mark.parametrize("where", [("--local",), ("-H", "h2"), ("-q", "-H", "h2")], ids=" ".join)

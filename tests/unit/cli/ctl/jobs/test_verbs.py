@@ -286,6 +286,12 @@ def test_an_error_under_json_is_an_object(daemon, capsys, words, kind, fix):
     assert (said["schema"], said["error"]["kind"], said["error"]["fix"]) == (1, kind, fix)
 
 
+def test_where_a_command_was_typed_is_not_said_to_be_where_it_runs():
+    """With --send it runs in a directory of its own."""
+    lines = details({"directory": "/home/ann/w", "origin": "h1"}, Clock(0.0, True))
+    assert lines[-1] == "from       /home/ann/w on h1"
+
+
 def test_the_reason_for_the_placement_is_explained():
     lines = details({"reason": "lowest"}, Clock(0.0, True))
     assert lines[-1] == "reason     lowest: the best of the hosts that accept commands"
