@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 import psutil
 
 from lbd import __version__
 from lbd.config.schema import Config
-from lbd.console.daemons import Daemons
+from lbd.console.daemons import START, Daemons
 from lbd.console.reply import Json, number, tables, text
 from lbd.console.starting import start_of_metrics
 from lbd.doctor.checks import (
@@ -43,6 +44,7 @@ from lbd.doctor.queue_settings import queue_settings
 from lbd.doctor.this_host import host_checks, keeper_state, keeper_users, lbsh_checks, owner_seen
 from lbd.errors import LbdError, Unavailable
 from lbd.local.json_socket import ask
+from lbd.local.own_lab import start_in_lab
 from lbd.local.starting import how_to_start
 from lbd.process import last_words
 from lbd.process.own_addresses import is_elsewhere
@@ -52,10 +54,29 @@ HANGS_S = 4.0  # a daemon that takes longer for the simplest question counts as 
 LIM_TIMEOUT_S = 8.0  # the LIM asks every peer before it answers
 SAMPLING_COST_MAX = 0.01  # fraction of a core
 SAMPLE_HZ_MIN = 1.0
+# how daemons are started by the package's units, and on which host
+STARTS = re.compile(
+    rf"(on (\S+), )?(?:{re.escape(START)}|run `systemctl start lbd[^`]*` or `lbd up`)"
+)
 PORT_IN_USE = re.compile(r"cannot listen on .*:(\d+)")
 
 
 def checks(config: Config) -> Iterator[Check]:
+    start = start_in_lab(config.host.runtime_dir)
+    for found in all_checks(config):
+        yield in_lab(found, config.host.name, start) if start else found
+
+
+def in_lab(found: Check, own: str, start: str) -> Check:
+    """In a lab its own command starts daemons, not systemd. `start`: that for this host, `own`."""
+
+    def of_lab(given: re.Match[str]) -> str:
+        return f"{given[1] or ''}run `{start.replace(f' {own}', f' {given[2] or own}', 1)}`"
+
+    return replace(found, fix=STARTS.sub(of_lab, found.fix))
+
+
+def all_checks(config: Config) -> Iterator[Check]:
     origin = config.path or "built-in defaults: one host, loopback"
     yield Check("configuration", OK, origin)
     local = [*local_checks(config)]

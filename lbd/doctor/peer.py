@@ -58,8 +58,9 @@ def peer(item: Json, row: Json) -> Iterator[Check]:
         yield Check(name, WARN, "was revoked with `lbctl revoke`: no host talks to it", fix)
         return
     if item.get("reachable") is not True and text(row, "why_down").startswith(STOPPED):
-        fix = f"{START}; if it will not come back, `lbctl forget {text(item, 'name')}`"
-        yield Check(name, WARN, STOPPED, f"there, {fix}")
+        host = text(item, "name")
+        fix = f"on {host}, {START}; if it will not come back, `lbctl forget {host}`"
+        yield Check(name, WARN, STOPPED, fix)
         return
     if item.get("reachable") is not True:
         fix = not_reached_fix(text(item, "name"), text(item, "error"), text(row, "address"))

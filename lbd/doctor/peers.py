@@ -358,7 +358,7 @@ def fix_of(why: str, host: str) -> str:
     if "user" in why:
         return "create an account with the same name there"
     if why in (WORDS[Closed.NO_LBM], WORDS[Closed.STARTING]):
-        return f"there, {START}"
+        return f"on {host}, {START}"
     if why == NOT_HEARD_YET:
         return "wait some seconds and try again: the LIM here or there has just started"
     return "see `lbctl explain COMMAND`"

@@ -34,7 +34,12 @@ TABLE = [
     (faults.not_compiled, "compiled keeper", "start more slowly", "C compiler"),
     pytest.param(faults.not_delegated, "containment", "session", "Delegate=yes", marks=AS_ROOT),
     (faults.peer_lim_dead, "peer h2", "cannot be reached", "no LIM is listening there"),
-    (faults.peer_lbm_dead, "peer h2 LBM", "is closed: no LBM is listening", "on h2, start it"),
+    (
+        faults.peer_lbm_dead,
+        "peer h2 LBM",
+        "is closed: no LBM is listening",
+        "on h2, run `lbd lab start h2",
+    ),
     (faults.cut, "peer h2", "cut off", "TCP ports 7901 and 7902 are open"),
     (faults.wrong_clock, "peer h2", f"its clock is off from ours by +{faults.SKEW_S}", "chrony"),
     (faults.other_version, "peer h2", "runs lbd 0.0.9", "same version"),
@@ -42,7 +47,7 @@ TABLE = [
     pytest.param(
         faults.not_shared, "peer h2 commands", "accepts none from here", "mount", marks=AS_ROOT
     ),
-    (faults.no_dispatcher, "dispatcher", "cannot be reached", "systemctl start lbd-dispatcher"),
+    (faults.no_dispatcher, "dispatcher", "cannot be reached", "run `lbd lab start h1"),
     (faults.drained, "peer h2 commands", "drained", "undrain"),
 ]
 

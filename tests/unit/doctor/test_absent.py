@@ -6,8 +6,10 @@ import socket
 import pytest
 
 from lbd.config.schema import Config, HostConfig
-from lbd.console.daemons import Daemons
-from lbd.doctor.findings import absent
+from lbd.console.daemons import START, Daemons
+from lbd.doctor.checks import FAULT, Check
+from lbd.doctor.dispatcher import START_DISPATCHER
+from lbd.doctor.findings import absent, in_lab
 from lbd.errors import Unavailable
 from lbd.local.starting import how_to_start
 from lbd.process import last_words
@@ -48,3 +50,17 @@ def test_the_process_that_holds_its_port_is_named_with_the_setting(daemons):
         fix = found(daemons).fix
         assert f"(process {os.getpid()}), or set lbm.port to another port; then " in fix
     assert found(daemons).fix.startswith("stop what is listening there (ss -ltnp), or set lbm.port")
+
+
+@pytest.mark.parametrize(
+    ("fix", "shown"),
+    [
+        (f"on h2, {START}; if not", "on h2, run `lbd lab start h2 --dir /l`; if not"),
+        (f"do it; then {START_DISPATCHER}", "do it; then run `lbd lab start h1 --dir /l`"),
+        (f"on h1, {START_DISPATCHER}; see", "on h1, run `lbd lab start h1 --dir /l`; see"),
+        ("run `lbctl undrain h2`", "run `lbctl undrain h2`"),
+    ],
+)
+def test_in_a_lab_its_own_command_starts_daemons(fix, shown):
+    """There are no units, and `lbd up` would start what the lab does not know of."""
+    assert in_lab(Check("x", FAULT, "y", fix), "h1", "lbd lab start h1 --dir /l").fix == shown
