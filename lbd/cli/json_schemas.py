@@ -65,7 +65,7 @@ JOB: dict[str, object] = {
 }  # fmt: skip
 JOB_MORE: dict[str, object] = {
     "priority": "integer", "predicted_wait_s": "number?", "predicted_by": "text?",
-    "foretold_wait_s": "number?", "ran_s": "number?",
+    "foretold_wait_s": "number?", "foretold_is_rough": "flag", "ran_s": "number?",
     "signal": "integer?", "placed": "text", "pid": "integer?", "directory": "text?",
     "submitted_in": "text?", "fetch": ["text"], "fetched": "flag?", "array_index": "integer?",
     "array_id": "text?",

@@ -116,6 +116,8 @@ def truth_phrase(one: Json) -> str:
     interval = one.get("foretold_wait_s_90") if foretold_s > 0 else None
     likely = f", likely {interval_text(interval)}" if interval is not None else ""
     foretold = forecast(foretold_s) if foretold_s > 0 else "no wait"
+    if one.get("foretold_is_rough"):
+        return f"{waited} (predicted as a rough guess: {about(foretold_s)}{likely})"
     return f"{waited} (predicted: {foretold}{likely})"
 
 

@@ -100,3 +100,4 @@ def add_foretold(reply: pb.JobInfo, foretold: Foretold) -> None:
             setattr(reply, name, wait_s)
         else:
             reply.ClearField(name)
+    reply.foretold_is_rough = foretold.is_rough

@@ -6,8 +6,8 @@ import math
 import time
 from collections.abc import Container, Sequence
 
-from lbd.dispatch.array_view import add_end, add_tally, next_waiting
-from lbd.dispatch.core.discipline import QueuedJob
+from lbd.dispatch.array_view import add_end, add_foretold, add_tally, next_waiting
+from lbd.dispatch.core.discipline import Foretold, QueuedJob
 from lbd.dispatch.core.ledger_room import until_written
 from lbd.dispatch.core.ledger_rows import JobRow, Ledger, Stored, Tally, target_of
 from lbd.dispatch.core.lifecycle import Lifecycle
@@ -297,10 +297,9 @@ def job_info(
         exit_status=row.exit_status,
         cpu_s=row.cpu_s,
         array_index=row.array_index,
-        foretold_s=row.foretold_s if is_wait(row.foretold_s) else None,
-        foretold_low_s=row.foretold_low_s if is_wait(row.foretold_low_s) else None,
-        foretold_high_s=row.foretold_high_s if is_wait(row.foretold_high_s) else None,
     )
+    kept = row.predicted_s, row.foretold_s, row.foretold_low_s, row.foretold_high_s
+    add_foretold(reply, Foretold(*kept))
     if row.array_index is not None:
         reply.array_id = row.first
     if (target := target_of(row.target, row.deadline)) is not None:

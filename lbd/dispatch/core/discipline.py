@@ -32,10 +32,14 @@ class Target(NamedTuple):
 class Foretold(NamedTuple):
     """A job's wait as predicted on its arrival."""
 
-    raw_s: float | None  # the model's own prediction, which corrections are learnt from
+    raw_s: float | None  # the model's own, for corrections: not learnt from a rough guess
     wait_s: float | None = None  # as shown
     low_s: float | None = None  # and the interval within which nine in ten jobs start
     high_s: float | None = None
+
+    @property
+    def is_rough(self) -> bool:
+        return self.raw_s is None and self.wait_s is not None
 
 
 NOT_FORETOLD = Foretold(None)

@@ -99,7 +99,7 @@ def tallies(arrays: Sequence[JobRow]) -> Work[dict[int, Tally]]:
             " CAST(SUM(CASE WHEN finished IS NULL AND state <> 'pending'"
             f" AND slots_held BETWEEN 0 AND {SLOTS_MAX} THEN slots_held ELSE 0 END) AS BIGINT),"
             f" SUM(CASE WHEN {IS_HELD} THEN 1 ELSE 0 END),"
-            " MAX(foretold_s), MAX(foretold_low_s), MAX(foretold_high_s)"
+            " MAX(predicted_s), MAX(foretold_s), MAX(foretold_low_s), MAX(foretold_high_s)"
             f" FROM jobs WHERE submission IN ({marks(some)}) GROUP BY submission, state",
             some,
         )
@@ -132,7 +132,7 @@ def counted_together(tasks: dict[int, int]) -> Iterator[Sequence[int]]:
 def tally_of(rows: Sequence[Row]) -> Tally:
     """`rows`: by state the count, the times, the use, and the predicted wait of the first task, the
     only one that has one."""
-    foretold = (most([row[column] for row in rows]) for column in (7, 8, 9))
+    foretold = (most([row[column] for row in rows]) for column in (7, 8, 9, 10))
     return Tally(
         {str(row[0]): whole(row[1]) for row in rows},
         least([row[2] for row in rows]),
@@ -140,7 +140,7 @@ def tally_of(rows: Sequence[Row]) -> Tally:
         total([row[4] for row in rows]),
         sum(whole(row[5]) for row in rows),
         sum(whole(row[6]) for row in rows),
-        foretold=Foretold(None, *foretold),
+        foretold=Foretold(*foretold),
     )
 
 

@@ -377,6 +377,7 @@ def queued_json(job: pb.JobInfo) -> Json:
         "predicted_from": job.comparable,
         "foretold_wait_s": job.foretold_s if job.HasField("foretold_s") else None,
         "foretold_wait_s_90": interval(job, "foretold_low_s", "foretold_high_s"),
+        "foretold_is_rough": job.foretold_is_rough,
     }
     if job.HasField("array"):
         del reply["array_index"]

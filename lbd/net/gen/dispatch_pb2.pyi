@@ -410,7 +410,7 @@ class TargetInfo(_message.Message):
     def __init__(self, by: _Optional[float] = ..., is_deadline: _Optional[bool] = ..., expected_end: _Optional[float] = ..., expected_low: _Optional[float] = ..., expected_high: _Optional[float] = ..., at_once: _Optional[int] = ..., running: _Optional[int] = ..., left: _Optional[int] = ..., why: _Optional[str] = ...) -> None: ...
 
 class JobInfo(_message.Message):
-    __slots__ = ("id", "name", "command", "user", "origin", "host", "state", "attempt", "tier", "exit_status", "submitted", "started", "finished", "cpu_s", "slots", "array_index", "reason", "signal", "cause", "is_final", "attempts", "slots_most", "priority", "predicted_wait_s", "predicted_by", "uid", "target", "slots_least", "gang", "speedup", "predicted_low_s", "predicted_high_s", "comparable", "array_id", "array", "given", "needs", "foretold_s", "foretold_low_s", "foretold_high_s")
+    __slots__ = ("id", "name", "command", "user", "origin", "host", "state", "attempt", "tier", "exit_status", "submitted", "started", "finished", "cpu_s", "slots", "array_index", "reason", "signal", "cause", "is_final", "attempts", "slots_most", "priority", "predicted_wait_s", "predicted_by", "uid", "target", "slots_least", "gang", "speedup", "predicted_low_s", "predicted_high_s", "comparable", "array_id", "array", "given", "needs", "foretold_s", "foretold_low_s", "foretold_high_s", "foretold_is_rough")
     ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     COMMAND_FIELD_NUMBER: _ClassVar[int]
@@ -451,6 +451,7 @@ class JobInfo(_message.Message):
     FORETOLD_S_FIELD_NUMBER: _ClassVar[int]
     FORETOLD_LOW_S_FIELD_NUMBER: _ClassVar[int]
     FORETOLD_HIGH_S_FIELD_NUMBER: _ClassVar[int]
+    FORETOLD_IS_ROUGH_FIELD_NUMBER: _ClassVar[int]
     id: int
     name: str
     command: _containers.RepeatedScalarFieldContainer[bytes]
@@ -491,7 +492,8 @@ class JobInfo(_message.Message):
     foretold_s: float
     foretold_low_s: float
     foretold_high_s: float
-    def __init__(self, id: _Optional[int] = ..., name: _Optional[str] = ..., command: _Optional[_Iterable[bytes]] = ..., user: _Optional[str] = ..., origin: _Optional[str] = ..., host: _Optional[str] = ..., state: _Optional[str] = ..., attempt: _Optional[int] = ..., tier: _Optional[int] = ..., exit_status: _Optional[int] = ..., submitted: _Optional[float] = ..., started: _Optional[float] = ..., finished: _Optional[float] = ..., cpu_s: _Optional[float] = ..., slots: _Optional[int] = ..., array_index: _Optional[int] = ..., reason: _Optional[str] = ..., signal: _Optional[int] = ..., cause: _Optional[str] = ..., is_final: _Optional[bool] = ..., attempts: _Optional[_Iterable[_Union[AttemptInfo, _Mapping]]] = ..., slots_most: _Optional[int] = ..., priority: _Optional[int] = ..., predicted_wait_s: _Optional[float] = ..., predicted_by: _Optional[str] = ..., uid: _Optional[int] = ..., target: _Optional[_Union[TargetInfo, _Mapping]] = ..., slots_least: _Optional[int] = ..., gang: _Optional[int] = ..., speedup: _Optional[_Union[SpeedupInfo, _Mapping]] = ..., predicted_low_s: _Optional[float] = ..., predicted_high_s: _Optional[float] = ..., comparable: _Optional[int] = ..., array_id: _Optional[int] = ..., array: _Optional[_Union[ArrayInfo, _Mapping]] = ..., given: _Optional[_Union[GivenInfo, _Mapping]] = ..., needs: _Optional[str] = ..., foretold_s: _Optional[float] = ..., foretold_low_s: _Optional[float] = ..., foretold_high_s: _Optional[float] = ...) -> None: ...
+    foretold_is_rough: bool
+    def __init__(self, id: _Optional[int] = ..., name: _Optional[str] = ..., command: _Optional[_Iterable[bytes]] = ..., user: _Optional[str] = ..., origin: _Optional[str] = ..., host: _Optional[str] = ..., state: _Optional[str] = ..., attempt: _Optional[int] = ..., tier: _Optional[int] = ..., exit_status: _Optional[int] = ..., submitted: _Optional[float] = ..., started: _Optional[float] = ..., finished: _Optional[float] = ..., cpu_s: _Optional[float] = ..., slots: _Optional[int] = ..., array_index: _Optional[int] = ..., reason: _Optional[str] = ..., signal: _Optional[int] = ..., cause: _Optional[str] = ..., is_final: _Optional[bool] = ..., attempts: _Optional[_Iterable[_Union[AttemptInfo, _Mapping]]] = ..., slots_most: _Optional[int] = ..., priority: _Optional[int] = ..., predicted_wait_s: _Optional[float] = ..., predicted_by: _Optional[str] = ..., uid: _Optional[int] = ..., target: _Optional[_Union[TargetInfo, _Mapping]] = ..., slots_least: _Optional[int] = ..., gang: _Optional[int] = ..., speedup: _Optional[_Union[SpeedupInfo, _Mapping]] = ..., predicted_low_s: _Optional[float] = ..., predicted_high_s: _Optional[float] = ..., comparable: _Optional[int] = ..., array_id: _Optional[int] = ..., array: _Optional[_Union[ArrayInfo, _Mapping]] = ..., given: _Optional[_Union[GivenInfo, _Mapping]] = ..., needs: _Optional[str] = ..., foretold_s: _Optional[float] = ..., foretold_low_s: _Optional[float] = ..., foretold_high_s: _Optional[float] = ..., foretold_is_rough: _Optional[bool] = ...) -> None: ...
 
 class GivenInfo(_message.Message):
     __slots__ = ("directory", "output", "error", "timeout_s", "memory_bytes", "key", "may_restart", "begin", "submitted_in", "fetch", "notify")

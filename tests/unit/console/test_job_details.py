@@ -115,6 +115,10 @@ def test_when_an_array_ends_as_the_dispatcher_foresees_it(more, said):
         ({}, "1m12s (predicted: 1m10s, likely 39s to 1m50s)"),
         ({"foretold_wait_s_90": None}, "1m12s (predicted: 1m10s)"),
         ({"foretold_wait_s": 0.0}, "1m12s (predicted: no wait)"),
+        (
+            {"foretold_is_rough": True, "foretold_wait_s_90": None},
+            "1m12s (predicted as a rough guess: ~1m10s)",
+        ),
         ({"foretold_wait_s": None}, "1m12s (nothing was predicted at submission)"),
         (
             {"foretold_wait_s": None, "id": "12", "array": "3-9:2,20"},

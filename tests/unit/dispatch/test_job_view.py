@@ -99,8 +99,25 @@ async def test_an_array_shows_what_was_predicted_for_its_first_task(tmp_path):
     assert not found.HasField("foretold_s")
     add_tally(found, row, tally)
     assert (found.foretold_s, found.foretold_low_s, found.foretold_high_s) == (66.0, 39.0, 108.0)
+    assert not found.foretold_is_rough
     add_tally(found, row, replace(tally, foretold=Foretold(None, math.nan)))
     assert not found.HasField("foretold_s")
+
+
+async def test_what_was_a_rough_guess_at_submission_is_one_after_it(tmp_path):
+    """It looked like a promise that was broken: "waited 15s (predicted: 7.0s)"."""
+    ledger = SqliteLedger(tmp_path / "ledger.sqlite")
+    sent = Submission("ann", "h1", "", b"true", b"", foretold=Foretold(None, 7.0))
+    await ledger.submit(sent, 1000.0)
+    await ledger.submit(replace(sent, first_index=1, count=3), 1000.0)
+    await ledger.submit(replace(sent, foretold=Foretold(7.0, 7.0)), 1000.0)
+    alone, first, second, _, known = await ledger.find(Wanted())
+    shown = [job_info(row, "", False) for row in (alone, first, second, known)]
+    assert [one.foretold_is_rough for one in shown] == [True, True, False, False]
+    tally = (await ledger.tallies([second]))[second.first]
+    await ledger.close()
+    add_tally(shown[2], second, tally)
+    assert shown[2].foretold_is_rough
 
 
 @pytest.mark.parametrize(
