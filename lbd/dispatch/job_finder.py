@@ -224,8 +224,11 @@ class JobFinder:
             return ToActOn([], problems=tuple(problems))
         rows = await self._all_to_act_on(verb, meant, commands=commands)
         empty = meant.ranges_without([row.id for row in rows])[:EMPTY_MAX]
-        absent = [one for one in empty if await self._is_absent(one, verb)]
+        last_ended = {one: await self._last_ended(one, verb) for one in empty}
+        absent = [one for one, row in last_ended.items() if row is None]
         problems += [(name, f"no job {name} in the queue") for name in map(shown, absent)]
+        if rows:
+            problems += [have_ended(one, row) for one, row in last_ended.items() if row]
         if verb == REQUEUE_FAILED:
             rows = [row for row in rows if row.state in FAILED]
         if not rows and (meant.wanted.user or len(absent) < len(meant.wanted.ranges)):
@@ -260,12 +263,13 @@ class JobFinder:
             rows |= {row.id: row for row in others}
         return [rows[number] for number in sorted(rows)]
 
-    async def _is_absent(self, numbers: tuple[int, int], verb: str) -> bool:
-        """Whether the ledger has none of these jobs, of which an order applies to none."""
+    async def _last_ended(self, numbers: tuple[int, int], verb: str) -> JobRow | None:
+        """Returns the last of these jobs, of which an order applies to none; None if the ledger has
+        none of them."""
         if numbers[0] == numbers[1] or verb in REQUEUES:
-            return True
+            return None
         wanted = Wanted(ranges=(numbers,), ended_too=True, limit=1, commands=False)
-        return not await self.ledger.find(wanted)
+        return next(iter(await self.ledger.find(wanted)), None)
 
 
 async def forgiven(ledger: Ledger, rows: Sequence[JobRow]) -> list[JobRow]:
@@ -285,6 +289,17 @@ def singles(ranges: Sequence[tuple[int, int]]) -> tuple[int, ...]:
 def shown(numbers: tuple[int, int]) -> str:
     low, high = numbers
     return str(low) if low == high else f"{low}-{high}"
+
+
+def have_ended(numbers: tuple[int, int], last: JobRow) -> Problem:
+    """Says that all these jobs have ended, of which this is the last one."""
+    low, high = numbers
+    if last.array_index is None or low < last.first:
+        name = shown((low, high if last.array_index is None else last.first))
+        return name, f"jobs {name} have ended"
+    name = str(last.first)
+    is_whole = high - low + 1 == last.count
+    return name, f"job {name} has ended" if is_whole else f"these tasks of job {name} have ended"
 
 
 def check_found(

@@ -70,3 +70,24 @@ async def test_somebody_without_jobs_is_not_told_that_all_have_ended(tmp_path):
         assert (array.state, array.reason) == ("cancelled", "cancelled before it ran, by ann@h2")
         done = await world.act(verb="kill", selectors=["@me"], **WHO)
         assert list(done.errors) == ["nothing to kill: all these jobs have ended"]
+
+
+@pytest.mark.parametrize(
+    ("ended", "error"),
+    [
+        ("1", "job 1 has ended"),
+        ("1_[2-4]", "these tasks of job 1 have ended"),
+        ("1-7", "jobs 1-7 have ended"),
+        ("6-8", "jobs 6-7 have ended"),  # of the array 7, whose numbers are 7 to 11
+        ("6", "job 6 has ended"),
+    ],
+)
+async def test_of_several_ids_those_are_named_of_which_all_has_ended(tmp_path, ended, error):
+    """Of an array beside others nothing was said."""
+    array = {"is_array": True, "first_index": 1, "count": 5}
+    async with opened(tmp_path / "ledger.sqlite") as world:
+        for more in (array, {}, array, {}):
+            await world.submit(asking(**more))
+        await world.act(verb="kill", selectors=["1-7"], **WHO)
+        done = await world.act(verb="kill", selectors=["12", ended], **WHO)
+        assert (list(done.done_ids), list(done.errors)) == (["12"], [error])
