@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
 from lbd.local.json_socket import Json
 from lbd.model import ENDED_NAMES, JobState
@@ -27,6 +28,20 @@ def named_in(selectors: Iterable[str], jobs: Iterable[pb.JobInfo]) -> list[pb.Jo
     jobs."""
     named = {selector.partition("_")[0] for selector in selectors}
     return [job for job in jobs if str(job.array_id or job.id) in named]
+
+
+@dataclass(slots=True)
+class LeftOut:
+    """What a question named, and its answer leaves out."""
+
+    absent: list[str] = field(default_factory=list)  # what to say of ids
+    others: int = 0  # jobs of other users in its ranges
+
+    def add(self, theirs: Sequence[pb.JobInfo], asked: pb.JobsAsked) -> None:
+        named = named_in(asked.selectors, theirs)
+        self.others = len(theirs) - len(named)
+        if named and asked.some:
+            self.absent.append(not_yours(named))
 
 
 def not_yours(jobs: Sequence[pb.JobInfo]) -> str:

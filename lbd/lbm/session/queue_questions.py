@@ -23,6 +23,7 @@ from lbd.lbm.queue.logs import cut_short
 from lbd.lbm.queue.other_spools import pieces_of
 from lbd.lbm.session.job_records import attempt_json, given_json, job_json, needs_json
 from lbd.lbm.session.queue_json import (
+    LeftOut,
     acted_json,
     array_json,
     calibration_json,
@@ -31,7 +32,6 @@ from lbd.lbm.session.queue_json import (
     held_in,
     interval,
     name_of,
-    named_in,
     not_yours,
     prediction_json,
     speedup_json,
@@ -78,9 +78,9 @@ class QueueAnswers:
         """Raises LbdError, KeyError, TypeError, ValueError."""
         operation = question["op"]
         if operation == "queue.jobs":
-            absent: list[str] = []
+            left_out = LeftOut()
             reply = await self.find(
-                question, caller, absent, attempts=bool(question.get("attempts")),
+                question, caller, left_out, attempts=bool(question.get("attempts")),
                 by_array=not question.get("tasks"),
             )  # fmt: skip
             if (files := self._home.files) is not None:
@@ -90,7 +90,7 @@ class QueueAnswers:
             if files is not None and [job.origin for job in reply if job.given.fetch] == [own]:
                 is_array = reply[0].HasField("array")
                 shown[0]["fetched"] = not files.expects(reply[0].id, array=is_array)
-            return {"jobs": shown, "absent": absent}
+            return {"jobs": shown, "absent": left_out.absent, "others": left_out.others}
         if operation == "queue.predict":
             return await self._predict(question, caller)
         if operation == "queue.act":
@@ -127,19 +127,20 @@ class QueueAnswers:
         return self._home.queue
 
     async def _find_in_turn(
-        self, question: Json, caller: Caller, absent: list[str] | None = None, *,
+        self, question: Json, caller: Caller, left_out: LeftOut | None = None, *,
         attempts: bool = False, explained: bool = True,
     ) -> list[pb.JobInfo]:  # fmt: skip
         """Like `find`, within a question whose answer takes longer."""
         async with self._home.long_answers.turn(caller.person, "queue.jobs"):
-            return await self.find(question, caller, absent, attempts=attempts, explained=explained)
+            more = {"attempts": attempts, "explained": explained}
+            return await self.find(question, caller, left_out, **more)
 
     async def find(
-        self, question: Json, caller: Caller, absent: list[str] | None = None, *,
+        self, question: Json, caller: Caller, left_out: LeftOut | None = None, *,
         attempts: bool = False, explained: bool = True, by_array: bool = False,
     ) -> list[pb.JobInfo]:  # fmt: skip
-        """The selected jobs, as far as the caller may see them; `absent` is told which do not
-        exist, if the question allows that some do not. Raises LbdError."""
+        """The selected jobs, as far as the caller may see them; `left_out` is told of others', and
+        which do not exist, if the question allows that some do not. Raises LbdError."""
         asker = Asker(user_name(caller.uid), caller.uid)
         asked = pb.JobsAsked(
             selectors=selectors_of(question), user=asker.user, uid=asker.uid, ended_too=True,
@@ -149,16 +150,15 @@ class QueueAnswers:
         reply = await self._queue().jobs(asked)
         if reply.error:
             raise Refusal(reply.error, "missing")
-        if absent is not None:
-            absent += [one_line(why, ABSENT_CHARS) for why in reply.absent[:ABSENT_MAX]]
+        if left_out is not None:
+            left_out.absent += [one_line(why, ABSENT_CHARS) for why in reply.absent[:ABSENT_MAX]]
         sees_all = self._admins.include(caller)
         jobs = [job for job in reply.jobs if sees_all or self.is_of(asker, job)]
         if reply.jobs and not jobs:
             raise Refusal(not_yours(reply.jobs), "denied")
-        if absent is not None and asked.some and len(jobs) < len(reply.jobs):
+        if left_out is not None and len(jobs) < len(reply.jobs):
             own = {job.id for job in jobs}
-            if theirs := named_in(asked.selectors, [j for j in reply.jobs if j.id not in own]):
-                absent.append(not_yours(theirs))
+            left_out.add([job for job in reply.jobs if job.id not in own], asked)
         return jobs
 
     async def _act(self, question: Json, caller: Caller) -> Json:
@@ -226,8 +226,8 @@ class QueueAnswers:
         `brief` is given."""
         if question.get("counts"):
             return await self._counts(question, caller)
-        absent: list[str] = []
-        jobs = await self._find_in_turn(question, caller, absent, explained=False)
+        left_out = LeftOut()
+        jobs = await self._find_in_turn(question, caller, left_out, explained=False)
         waiting = [str(job.id) for job in jobs if job.state not in ENDED_NAMES]
         held, unrecorded = sum(map(held_in, jobs)), one_line(why_unrecorded(jobs))
         ended = [job for job in jobs if job.state in ENDED_NAMES]
@@ -251,7 +251,7 @@ class QueueAnswers:
             left_s = 0.0 if waiting else min(patience_s, PATIENCE_MAX_S)
             outputs = await self._home.files.awaited.answer(caller.uid, ended, left_s)
         return outputs | {
-            "absent": absent,
+            "absent": left_out.absent,
             "open": count - len(ended),
             "held": held,
             "unrecorded": unrecorded,

@@ -50,13 +50,14 @@ from lbd.console.output import (
     put,
 )
 from lbd.console.plain_commands import by_name
-from lbd.console.reply import Json, number, table, tables, text, texts
+from lbd.console.reply import Json, number, table, tables, text, texts, whole
 from lbd.dispatch.core.job_selection import is_selector
 from lbd.errors import LbdError
 from lbd.local.json_socket import Refusal
 from lbd.text.job_phrases import DISPATCHER
 from lbd.text.one_line import one_line
 from lbd.text.spelling import nearest
+from lbd.text.units import counted
 
 STATE_COLOURS = {
     "running": GREEN, "pending": YELLOW, "suspended": YELLOW, "failed": RED, "lost": RED,
@@ -95,6 +96,7 @@ def jobs(daemons: Daemons, options: argparse.Namespace) -> int:
     found: list[Json] = []
     missing: list[str] = []
     absent: list[str] = []
+    theirs = ""
     # an array as a whole is not on one host
     options.tasks = options.tasks or options.host is not None
     ended_too = options.all or bool(others) or Filters.of(options).wants_ended
@@ -114,6 +116,7 @@ def jobs(daemons: Daemons, options: argparse.Namespace) -> int:
         asked: Json = {"op": "queue.jobs", "ids": queued, "tasks": options.tasks, "some": True}
         of_queue = daemons.lbm(asked, ANSWER_S)
         found, absent = [*found, *tables(of_queue, "jobs")], absent + texts(of_queue, "absent")
+        theirs = others_left_out(of_queue)
     for why in absent:
         say(why)
     if not (queued or others) and ended_too:  # plain and queued ones, the newest last
@@ -127,8 +130,16 @@ def jobs(daemons: Daemons, options: argparse.Namespace) -> int:
         say(why)
     elif not missing:
         say("no jobs" if ended_too or queued else none_now(daemons, options, reply))
+    if theirs:
+        say(theirs)
     is_whole = not absent if options.ids else not missing
     return 0 if is_whole else EXIT_FAILED
+
+
+def others_left_out(reply: Json) -> str:
+    """Says how many jobs in ranges belong to others; "" if none do."""
+    others = whole(reply, "others")
+    return f"not shown, since not yours: {counted(others, 'job')}" if others else ""
 
 
 def none_now(daemons: Daemons, options: argparse.Namespace, reply: Json) -> str:

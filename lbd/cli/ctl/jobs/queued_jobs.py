@@ -9,7 +9,7 @@ from functools import partial
 
 from lbd.cli.complaints import report_error
 from lbd.cli.ctl.jobs.arrays import Ask, outcome, wait_showing
-from lbd.cli.ctl.jobs.listing import job_lines
+from lbd.cli.ctl.jobs.listing import job_lines, others_left_out
 from lbd.cli.ctl.verb import say
 from lbd.cli.program import Parser
 from lbd.cli.quantities import duration
@@ -50,12 +50,13 @@ def add_wait_options(parser: Parser) -> None:
     add_ids(parser)
 
 
-def with_attempts(daemons: Daemons, ids: list[str]) -> tuple[list[Json], list[str]]:
-    """Returns the jobs that exist, and what there is to say of the other ids. Raises LbdError."""
+def with_attempts(daemons: Daemons, ids: list[str]) -> tuple[list[Json], list[str], str]:
+    """Returns the jobs that exist, what there is to say of the other ids, and what of others' jobs
+    in ranges. Raises LbdError."""
     question: Json = {"op": "queue.jobs", "ids": ids, "attempts": True, "some": True}
     reply = daemons.lbm(question, ANSWER_S)
     found: list[Json] = [{"attempts": [], **one} for one in tables(reply, "jobs")]
-    return found, texts(reply, "absent")
+    return found, texts(reply, "absent"), others_left_out(reply)
 
 
 def with_lost_output(daemons: Daemons, one: Json) -> Json:

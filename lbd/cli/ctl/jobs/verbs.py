@@ -44,10 +44,10 @@ ASKED_FROM = 6  # ending this many jobs and tasks or more needs a confirmation
 
 def job(daemons: Daemons, options: argparse.Namespace) -> int:
     queued, named = plain_commands.split(options.ids)
-    of_queue, absent = list[Json](), list[str]()
+    of_queue, absent, others = list[Json](), list[str](), ""
     if queued:
         check_ids(queued)
-        of_queue, absent = queued_jobs.with_attempts(daemons, queued)
+        of_queue, absent, others = queued_jobs.with_attempts(daemons, queued)
     found, no_plain = plain_commands.those_there(daemons, named, several=len(options.ids) > 1)
     absent += no_plain
     for why in absent:
@@ -56,6 +56,8 @@ def job(daemons: Daemons, options: argparse.Namespace) -> int:
     if options.json:
         every = of_queue + found
         print_json(every[0] if len(every) == 1 and len(options.ids) == 1 else every)
+        if others:
+            say(others)
         return status
     if len(of_queue) == 1:
         of_queue = [queued_jobs.with_lost_output(daemons, of_queue[0])]
@@ -71,6 +73,8 @@ def job(daemons: Daemons, options: argparse.Namespace) -> int:
                 "",
                 *page.table(queued_jobs.ATTEMPTS, rows, queued_jobs.ATTEMPTS_GO_FIRST, ("REASON",)),
             )
+    if others:
+        say(others)
     return status
 
 

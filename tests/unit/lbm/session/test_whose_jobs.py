@@ -85,6 +85,7 @@ async def test_of_several_ids_those_of_others_are_named(queue):
         assert told["absent"] == ["permission denied: jobs 2, 3 are not yours"]
         told = await answers(queue, "uid").answer({**asked, "ids": ["1-3"]}, CALLER)
         assert told["absent"] == [], "of a range, one's own jobs are meant"
+        assert told.get("others") == (2 if op == "queue.jobs" else None)
 
 
 @pytest.mark.parametrize(("origin", "fetched"), [("h1", False), ("h2", None)])

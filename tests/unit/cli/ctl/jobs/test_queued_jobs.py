@@ -58,6 +58,14 @@ def test_of_several_ids_those_that_exist_are_shown(daemon, capsys, words):
     assert err == f"lbctl: {ABSENT}\n"
 
 
+@pytest.mark.parametrize("words", [["jobs"], ["job"], ["job", "--json"]])
+def test_of_a_range_it_is_said_how_many_jobs_are_those_of_others(daemon, capsys, words):
+    """One's own were shown without a word on the others."""
+    daemon("lbm", **{"queue.jobs": {"jobs": [JOB], "absent": [], "others": 20}})
+    assert lbctl.main([*words, "2-22"]) == 0
+    assert capsys.readouterr().err == "lbctl: not shown, since not yours: 20 jobs\n"
+
+
 def test_of_several_ids_those_that_exist_are_waited_for(daemon, capsys):
     rows = iter([1, 0, 0, 0])
     answer = lambda _: {"ok": True, "open": next(rows), "all_done": True, "absent": [ABSENT]}  # noqa: E731
