@@ -140,9 +140,9 @@ def target_lines(one: Json, clock: Clock) -> list[str]:
     if why := text(target, "why"):
         running, left = int(number(target, "tasks_running")), int(number(target, "tasks_left"))
         at_once = int(number(target, "tasks_at_once"))
-        has = "1 has a slot" if running == 1 else f"{running} have slots"
-        many = f"{at_once} ({has}" if running else f"up to {at_once} (none has a slot"
-        lines.append(f"at once  {many}, {left} not ended): {why}")
+        has = f"{running} have slots" if running > 1 else f"{running or 'none'} has a slot"
+        up_to = "up to " if running < min(at_once, left) else ""
+        lines.append(f"at once  {up_to}{at_once} ({has}, {left} not ended): {why}")
     return lines
 
 

@@ -78,8 +78,16 @@ def test_the_end_of_an_array_is_one_figure_on_one_screen(left_s, shown):
     assert f" (in about {shown}) (likely " in target_lines(job, CLOCK)[1]
 
 
-def test_an_array_of_which_nothing_runs_is_not_said_to_run_at_once():
-    target = TARGET | {"tasks_at_once": 4, "tasks_running": 0, "tasks_left": 19, "why": "as many"}
-    assert target_lines({"target": target}, CLOCK)[-1] == (
-        "at once  up to 4 (none has a slot, 19 not ended): as many"
-    )
+@pytest.mark.parametrize(
+    ("running", "left", "said"),
+    [
+        (0, 19, "up to 4 (none has a slot, 19 not ended)"),
+        (1, 20, "up to 4 (1 has a slot, 20 not ended)"),
+        (4, 19, "4 (4 have slots, 19 not ended)"),
+        (3, 3, "4 (3 have slots, 3 not ended)"),
+    ],
+)
+def test_an_array_of_which_fewer_run_is_not_said_to_run_at_once(running, left, said):
+    counts = {"tasks_running": running, "tasks_left": left}
+    target = TARGET | {"tasks_at_once": 4, "why": "as many", **counts}
+    assert target_lines({"target": target}, CLOCK)[-1] == f"at once  {said}: as many"
