@@ -46,6 +46,7 @@ def made_by(found: Sources, slot_times: SlotTimes | None) -> str:
         (found.all_ended, by_all),
         (found.other_arguments, "by earlier runs of these programs with other arguments"),
         (found.same, "by earlier runs of the same commands"),
+        (found.declared, "as their --work says"),
     ]
     said = sorted((one for one in said if one[0] and one[1]), key=lambda one: -one[0])
     if not said:

@@ -51,6 +51,7 @@ class Lives(NamedTuple):
     # Key of its command line, if only others of the same command have run; `like_s` is of those.
     line: Hashable = None
     weight: float = 1.0  # of each of `like_s`, in similar runs
+    is_declared: bool = False  # `like_s` is what its user says, as none has run
 
     @property
     def is_known(self) -> bool:

@@ -46,10 +46,13 @@ class Sources(NamedTuple):
     same: int = 0  # earlier runs of the same commands
     other_arguments: int = 0  # earlier runs of these commands with other arguments
     all_ended: int = 0  # all jobs that ended
+    declared: int = 0  # what their user says by --work, of an array with a target
 
 
 def sources_of(line: Line) -> tuple[Sources, ...]:
     def source(lives: Lives) -> Sources:
+        if lives.is_declared:
+            return Sources(declared=1)
         if not lives.like_s:
             return Sources(0, 0, 1)
         return Sources(1, 0, 0) if lives.line is None else Sources(0, 1, 0)
@@ -254,6 +257,11 @@ def lives_of(
     # Jobs of a new command are alike whatever their labels: with a draw for each, the shortest of
     # many would make the forecast.
     near = queues.run_times.nearest(job)
+    if job.target is not None and job.work_s is not None and (near.line or not near.runs):
+        unlike = queues.resource_times.slots.unlike_all(kind_of(job))
+        times_s, weight = spread_out((job.work_s / job.slots,), LINES_VARY)
+        alike = near.key, job.work_s
+        return Lives(times_s, general, most_s, alike, unlike, None, weight, is_declared=True)
     if not near.line:
         times_s, weight = spread_out(near.times_s, RUNS_VARY)
         unlike = queues.resource_times.slots.unlike_all(kind_of(job))
@@ -336,7 +344,8 @@ class LineMaker:
         ]
 
     def _times(self, job: QueuedJob) -> tuple[Lives, Hashable]:
-        like = job.user, job.command_line, job.name, job.command, job.slots, job.limit_s
+        declares = job.work_s, job.target is not None
+        like = job.user, job.command_line, job.name, job.command, job.slots, job.limit_s, *declares
         if like not in self._lives:
             self._lives[like] = lives_of(self.queues, job, self.general, self.cutoff_s)
         lives = self._lives[like]

@@ -139,6 +139,24 @@ def test_while_nothing_is_known_of_a_targets_tasks_all_in_its_line_is_a_guess():
     assert (after.is_rough, after.within_s) == (True, None)
 
 
+def test_tasks_of_a_target_that_have_not_run_take_what_their_user_says():
+    """They took as long as all that ended, or longer: jobs behind were told twice their wait."""
+    table = Targets(slots=4)
+    for _ in range(30):
+        table.queues.resource_times.slots.ended(10 * MEAN_S)
+    own = {"user": "ann", "command": 1, "command_line": 2, "work_s": MEAN_S}
+    table.array(1, 64, FOUR_S, known=Earlier(), **own)
+    table.arrive("9")
+    found = Forecast(table.queues).of(table.queues.registry[JobId("9")], 0.0)
+    assert found.wait_s == pytest.approx(64 / 4 * MEAN_S, rel=0.1)
+    assert "as their --work says" in found.how
+    assert (found.is_rough, found.within_s) == (True, None)
+    table.queues.run_times.ended(table.queues.registry[JobId("1064")].job, 2 * MEAN_S)
+    found = Forecast(table.queues).of(table.queues.registry[JobId("9")], 0.0)
+    assert found.wait_s == pytest.approx(64 / 4 * 2 * MEAN_S, rel=0.1)
+    assert "as their --work says" not in found.how
+
+
 def test_several_alike_and_unknown_jobs_are_one_sample():
     """The first of eight different jobs ends soon; if all are alike, all continue together."""
     waits = (Queued(1, Lives((), LIVES), "x"),)
