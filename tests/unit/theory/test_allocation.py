@@ -100,6 +100,8 @@ def test_heur_holds_out_for_a_fifth_of_what_it_would_save():
     assert (first.slots, first.begins_in_s) == (16, pytest.approx(600.0))
     again = choose("heur", LINEAR, 8, LATE, held=Held(450.0, 4))
     assert (again.slots, again.begins_in_s) == (16, pytest.approx(150.0))
+    almost = choose("heur", LINEAR, 8, LATE, held=Held(599.5, 4))
+    assert (almost.slots, almost.begins_in_s) == (16, pytest.approx(0.5))
     over = choose("heur", LINEAR, 8, LATE, held=Held(600.0, 4))
     assert (over.now, over.slots) == (True, 8)
     half = choose("heur", LINEAR, 8, LATE, rules=Rules(fraction=0.5))
@@ -131,6 +133,14 @@ def test_an_oracle_decides_by_what_it_knows():
     releases = Releases.of([(1.0, 2), (1.0, 2), (1.0, 3)], LIVES)
     choice = by_prediction(Malleable(1, 8, Speedup(8.0, 0.0), 4000.0), 1, oracle, releases)
     assert (choice.slots, choice.begins_in_s) == (4, pytest.approx(200.0))
+
+
+def test_a_job_that_needs_just_what_one_other_holds_takes_it_when_that_ends():
+    soon = {2: 10.0}
+    releases = Releases.of([(1.0, 4), (1.0, 3), (1.0, 2)], LIVES)
+    job = Malleable(2, 8, Speedup(8.0, 0.0), 4000.0)
+    choice = by_prediction(job, 0, lambda n: soon.get(n, 9000.0), releases)
+    assert (choice.slots, choice.begins_in_s) == (2, pytest.approx(10.0))
 
 
 def test_a_decision_makes_few_predictions():

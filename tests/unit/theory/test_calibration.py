@@ -188,6 +188,15 @@ def test_beyond_the_learnt_range_the_correction_is_that_of_its_end():
     assert flat.corrected_s(100 * end_s) / (100 * end_s) == pytest.approx(factor)
 
 
+def test_a_wait_below_the_learnt_range_is_lengthened_by_the_factor_of_its_end():
+    longer = learnt([(60.0 + n, 3 * (60.0 + n)) for n in range(40)]).correction()
+    assert longer.corrected_s(60.0) == pytest.approx(180.0)
+    assert longer.corrected_s(6.0) == pytest.approx(18.0)
+    shorter = learnt([(60.0 + n, (60.0 + n) / 3) for n in range(40)]).correction()
+    assert shorter.corrected_s(21.0) == pytest.approx(20.0), "no more than at the end"
+    assert shorter.corrected_s(6.0) == pytest.approx(6.0)
+
+
 def test_a_correction_that_has_recently_made_predictions_worse_does_not_help():
     """After many short jobs come the first long ones, whose waits come true as predicted."""
     short = [(1.0 + n % 3, 30.0 + n % 5) for n in range(60)]

@@ -57,7 +57,7 @@ def test_two_sizes_are_enough_and_gaps_do_no_harm():
     assert 1.0 < found.cutoffs_s[0] < 1000.0
 
 
-@pytest.mark.parametrize("sizes", [[], [1.0], [2.0, 2.0], [0.0, 1.0]])
+@pytest.mark.parametrize("sizes", [[], [1.0], [2.0, 2.0], [0.0, 1.0], [1.0, math.inf]])
 def test_too_few_sizes(sizes):
     with pytest.raises(ValueError, match="two jobs"):
         MeasuredSizes(sizes)

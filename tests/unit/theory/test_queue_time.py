@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lbd.theory.lifetimes import OLDER_FEWEST, UniformLog, fit, fit_in_two
-from lbd.theory.queue_time import Releases, wait_s
+from lbd.theory.queue_time import Releases, later, wait_s
 
 LIVES = UniformLog(4.0, 400.0)
 
@@ -312,3 +312,11 @@ def test_too_few_or_without_a_gap_they_have_none(lives_s):
 def test_lifetimes_as_in_the_paper_are_one_line(seed):
     rng = Random(seed)
     assert fit_in_two([drawn(rng) for _ in range(30)]).older is None
+
+
+def test_jobs_that_come_ahead_move_an_interval_and_widen_it_as_their_root():
+    """Three times as many of the same ahead: four times the wait, twice the width."""
+    assert later((70.0, 140.0), 100.0, 300.0) == pytest.approx((340.0, 480.0))
+    assert later((70.0, 140.0), 100.0, 0.0) == (70.0, 140.0)
+    assert later((0.0, 0.0), 0.0, 50.0) == (50.0, 50.0)
+    assert later(None, 100.0, 300.0) is None
