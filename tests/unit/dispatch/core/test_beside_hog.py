@@ -57,6 +57,14 @@ def test_the_hogs_jobs_at_the_head_do_not_keep_others_out():
     assert table.ended("a0") == ["a1@h1"]
 
 
+def test_a_host_that_has_gone_takes_none_and_is_forgotten():
+    table = hogged()
+    assert table.gone("h1") == []
+    assert table.arrive("a", user="bob") == []
+    assert not table.queues.hogged
+    assert table.host("h1", **HOGGED) == ["a@h1"]
+
+
 def test_no_other_users_head_is_passed():
     table = hogged()
     assert table.arrive("wide", user="cid", slots=2) == []

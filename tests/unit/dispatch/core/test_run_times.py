@@ -49,6 +49,7 @@ def test_of_other_command_lines_each_counts_once():
     assert (list(found.times_s), found.runs, found.line) == ([2.0, 30.0], 4, 3)
     own = times.nearest(job(1))
     assert (list(own.times_s), own.runs, own.line) == ([1.0, 2.0, 9.0], 3, 0)
+    assert [times.has_line(job(line)) for line in (1, 2, 3)] == [True, True, False]
     times.ended(job(2), 40.0)
     assert list(times.nearest(job(3)).times_s) == [2.0, 35.0]
     times.ended(job(3), 5.0)

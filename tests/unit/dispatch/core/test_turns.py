@@ -272,6 +272,15 @@ def test_of_many_limited_arrays_those_whose_turn_it_is_not_are_not_looked_at(mon
     assert len(looks) < 30
 
 
+def test_however_many_arrays_are_at_their_limit_the_jobs_behind_them_start():
+    table, arrays = Table(), 150
+    table.host("h1", slots=arrays + 1)
+    for n in range(1, arrays + 1):
+        assert table.arrive(f"{n}", array=n, at_once=1) == [f"{n}@h1"]
+        assert table.arrive(f"{1000 + n}", array=n, at_once=1) == []
+    assert table.arrive("x") == ["x@h1"]
+
+
 def first_of_all(line):
     """Returns the job whose turn it is, by looking at each that could go first."""
     shares, found = line._shares, []

@@ -2,6 +2,7 @@
 
 import pytest
 
+from lbd.dispatch.core.dependencies.dependents import Waits
 from lbd.dispatch.core.discipline import QueuedJob
 from lbd.dispatch.core.gangs.gang import DISBANDED
 from lbd.dispatch.core.records import (
@@ -94,6 +95,15 @@ def test_a_gang_that_is_too_large_waits_for_hosts_and_says_so():
 
 
 # Giving slots back
+
+
+def test_all_tasks_of_a_gang_say_what_they_wait_for():
+    table = Table(hosts=(H1,))
+    table.submit(slots=2)
+    table.submit(slots=2)
+    table.gang(2)
+    assert table.why(3) == "other jobs are ahead of it"
+    assert table.why(4) == "waiting in line with job 3_0 of its gang"
 
 
 def test_one_refusal_gives_all_slots_back_and_the_gang_waits_again():
@@ -261,6 +271,14 @@ def test_killing_one_kills_all():
     assert table.gang(6) == []
     ended = of_kind(Changed, table.life.kill(JobId("5"), 15, *table.when))
     assert [one.state for one in ended] == [JobState.CANCELLED] * 6
+
+
+def test_killing_one_kills_all_before_they_join_the_queue():
+    table = Table()
+    jobs = [QueuedJob(JobId(f"{n + 1}"), array=1, gang=2, array_index=n) for n in range(2)]
+    table.life.submitted_early([(job, Waits((), begin=50.0)) for job in jobs], *table.when)
+    ended = of_kind(Changed, table.life.kill(JobId("2"), 0, *table.when))
+    assert [one.state for one in ended] == [JobState.CANCELLED] * 2
 
 
 def test_another_signal_reaches_one_task_only():

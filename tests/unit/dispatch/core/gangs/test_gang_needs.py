@@ -73,6 +73,13 @@ def test_a_refused_gang_gives_back_all_its_resources():
     assert given(table) == {H1: 2, H2: 2}
 
 
+def test_the_slots_of_each_task_are_said_beside_its_other_needs():
+    table = table_of(h1=facts())
+    table.gang(3, needs=GPU, slots=2)
+    said = "needs room for 3 tasks together, each with 2 slots and a gpu; the hosts it may use have"
+    assert table.why(2).startswith(said)
+
+
 def test_a_gang_that_no_hosts_can_ever_hold_says_how_many_tasks_they_can():
     table = table_of(h1=facts(), h2=facts(gpus=1))
     assert table.gang(4, needs=GPU) == []

@@ -10,6 +10,7 @@ import pytest
 from lbd.dispatch.core.discipline import QueuedJob
 from lbd.dispatch.core.outlook import plays
 from lbd.dispatch.core.outlook.array_ends import end_of
+from lbd.dispatch.core.outlook.arrays_played import pace
 from lbd.dispatch.core.outlook.forecast import Forecast
 from lbd.model import NO_NEEDS, JobId, Needs
 from tests.unit.dispatch.core.test_queues import Table
@@ -262,3 +263,9 @@ def test_where_each_host_has_a_line_of_its_own_nothing_is_said():
         table.arrive(f"{n + 1}", array=1, **FIT)
     waits = table.queues.registry[JobId("3")]
     assert end_of(Forecast(table.queues), waits.job, 0, 2, waits, 0.0) == (None, "", False, None)
+
+
+def test_of_tasks_that_all_begin_at_once_the_pace_includes_those_still_running_then():
+    begins_s, ends_s = [10.0] * 3, [20.0] * 3
+    assert pace(begins_s, [12.0, *ends_s]) == (10.0, 4)
+    assert pace(begins_s, [10.0, *ends_s]) == (10.0, 3), "it has made room for them"

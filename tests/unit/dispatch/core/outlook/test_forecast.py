@@ -89,6 +89,18 @@ def test_if_no_forecast_is_possible_that_is_said():
     assert another(forecast, 3, 0.0).how == "no host that accepts jobs now has 3 slots"
 
 
+def test_hosts_that_offer_no_slot_now_give_no_forecast():
+    table = Table()
+    forecast = known(table)
+    table.host("h1", 2)
+    for job in "abc":
+        table.arrive(job)
+    assert predicted(table, forecast, "c").wait_s is not None
+    table.host("h1", 2, open_slots=0)
+    said = predicted(table, forecast, "c")
+    assert (said.wait_s, said.how) == (None, "no slot is available to the queue")
+
+
 def test_a_job_that_came_now():
     table = Table()
     forecast = known(table)
@@ -211,6 +223,19 @@ def test_the_forecast_for_a_new_job_includes_its_interval():
     wider = math.sqrt(last.wait_s / later.wait_s)
     for before_s, now_s in zip(later.within_s, last.within_s, strict=True):
         assert now_s - last.wait_s == pytest.approx(wider * (before_s - later.wait_s))
+
+
+def test_tasks_that_left_since_the_line_was_played_have_no_begin():
+    table = Table()
+    table.host("h1")
+    for task in "1234":
+        table.arrive(task, array=1)
+    forecast = known(table)
+    played = forecast.played(ONLY_LINE, 0.0)
+    table.ended("3")
+    found = forecast.plays.next_of_array(played, 1, 0.0)
+    assert sorted(found) == ["2", "4"]
+    assert 0.0 < found["2"] < found["4"]
 
 
 def test_jobs_that_came_since_the_line_was_played_are_ahead_of_a_new_one():
