@@ -5,7 +5,7 @@ from lbd.dispatch.core.backlog import Backlog
 from lbd.dispatch.core.discipline import HostSlots
 from lbd.dispatch.core.queues import LOOKED_AT
 from lbd.dispatch.core.waiting_line import Waiting
-from lbd.model import HostId, JobId
+from lbd.model import Facts, HostId, JobId, Needs
 from tests.unit.dispatch.core.test_queues import Table
 
 HOGGED = {"slots": 4, "open_slots": 0, "hog": "ann", "beside_hog": 1}
@@ -44,6 +44,13 @@ def test_neither_the_hog_nor_an_unknown_user_gets_more():
     assert table.arrive("a", user="ann") == []
     assert table.arrive("b", user="") == []
     assert table.host("h1", 4, open_slots=1) == ["a@h1"]
+
+
+def test_a_job_does_not_start_so_before_the_host_has_what_it_needs():
+    table = Table()
+    table.host("h1", **HOGGED, facts=Facts(("linux",), (("gpu", 1, 1),)))
+    assert table.arrive("a", user="bob", needs=Needs((("gpu", 1),))) == []
+    assert table.host("h1", **HOGGED, facts=Facts(("linux",), (("gpu", 1, 0),))) == ["a@h1"]
 
 
 def test_the_hogs_jobs_at_the_head_do_not_keep_others_out():

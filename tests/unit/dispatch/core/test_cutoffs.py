@@ -119,9 +119,9 @@ def test_jobs_that_may_not_restart_add_to_the_load_of_the_last_tier():
     assert both.record.jobs == 2000
     assert both.record.pinned > 0
     assert both.expected.tiers[-1].load != free.expected.tiers[-1].load
-    servers = replace(both.record, pace=0.5, pinned=0.75).tiers((2.0, 2.0)).servers
-    assert servers == (1.0, 0.25)
-    assert replace(both.record, pace=0.5, pinned=1.5).tiers((2.0, 2.0)).servers == (1.0, 0.0)
+    servers = replace(both.record, pace=0.5, pinned=0.75).tiers((2.0, 4.0)).servers
+    assert servers == (1.0, 1.25)
+    assert replace(both.record, pace=0.5, pinned=2.5).tiers((2.0, 4.0)).servers == (1.0, 0.0)
 
 
 def test_the_recorded_figures_match_a_hand_calculation():

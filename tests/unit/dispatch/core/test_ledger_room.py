@@ -82,6 +82,8 @@ def test_it_is_full_for_everybody_once_no_small_submission_is_accepted():
     room = LedgerRoom()
     assert room.full(10 * MIB, Disk(RESERVE_BYTES_MAX + 4096, 100 * GIB)) == ""
     assert "is full, so" in room.full(10 * MIB, Disk(RESERVE_BYTES_MAX + 4095, 100 * GIB))
+    assert "begins none; what runs goes on" in room.full(10 * MIB, Disk(MIB - 1, 100 * GIB))
+    assert "those in it go on" in room.full(10 * MIB, Disk(MIB, 100 * GIB))
     room.take("ann", "h1", 10 * MIB)
     assert "ledger_bytes is 10.0M" in room.full(10 * MIB, None)
     assert room.full(11 * MIB, None) == ""

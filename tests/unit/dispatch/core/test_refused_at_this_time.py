@@ -73,16 +73,19 @@ def test_it_says_until_when_it_waits_whatever_another_host_refuses_later():
     assert table.life.jobs[job].reason == ""
 
 
-def test_a_host_that_refuses_again_is_named_once():
+def test_a_host_that_refuses_again_and_again_does_not_hide_what_another_said():
     table = Table()
     (begin,) = table.submit("1")
     (again,) = begins(not_yet(table, begin))
     never = Ending(Cause.LOST, reason="not allowed here")
     table.life.refused(again.host, again.job, again.attempt, "admission", never, *table.when)
-    table.now_s = 600.0
-    (later,) = begins(table.life.tick(*table.when))
-    not_yet(table, later)
-    assert waiting_reason(table.life, table.life.jobs[JobId("1")]).count("18:00") == 1
+    for hour in range(1, 6):
+        table.now_s = hour * 600.0
+        (later,) = begins(table.life.tick(*table.when))
+        not_yet(table, later)
+        said = waiting_reason(table.life, table.life.jobs[JobId("1")])
+        assert f"{again.host}: not allowed here" in said
+        assert said.count("everybody may from 18:00") == 1
 
 
 def test_a_job_that_runs_elsewhere_may_return_to_a_host_whose_time_has_come():

@@ -341,6 +341,7 @@ def test_a_prediction_has_come_true_once_the_missing_slots_are_back():
         assert [one.missing for one in heads._expected] == [left]
     heads.released(JobId("b"), 30.0)
     assert (heads._expected, heads.bias.jobs) == ([], 1)
+    assert heads.bias._actual == pytest.approx(math.log(20.0))
 
 
 @pytest.mark.parametrize(

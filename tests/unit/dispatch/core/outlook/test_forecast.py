@@ -225,6 +225,19 @@ def test_the_forecast_for_a_new_job_includes_its_interval():
         assert now_s - last.wait_s == pytest.approx(wider * (before_s - later.wait_s))
 
 
+def test_while_no_line_may_be_played_the_last_one_serves():
+    table = Table()
+    table.host("h1")
+    for job in "abc":
+        table.arrive(job)
+    forecast = known(table)
+    played = forecast.played(ONLY_LINE, 0.0)
+    forecast.plays.allowance.took(1000 * STEPS, LINES, 0.0)
+    table.ended("b")
+    assert forecast.played(ONLY_LINE, 2 * FRESH_S) is played
+    assert forecast.played(ONLY_LINE, 1e6) is not played
+
+
 def test_tasks_that_left_since_the_line_was_played_have_no_begin():
     table = Table()
     table.host("h1")
