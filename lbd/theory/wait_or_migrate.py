@@ -93,7 +93,7 @@ def on_hosts(tasks: int, chain: OnOff) -> list[Row]:
 
 
 def solve(matrix: list[Row], right: list[Row]) -> list[Row]:
-    """Returns X of matrix · X = right, by elimination, which needs no choice of pivots here: but for
+    """Returns X of matrix · X = right, by elimination. No choice of pivots is needed here: but for
     its last column the matrix is I - Q, where Q is of a chain that ends for sure."""
     a = [[*row, *rest] for row, rest in zip(matrix, right, strict=True)]
     size = len(a)

@@ -115,11 +115,13 @@ def test_each_part_of_a_list_without_any_task_is_named():
     tasks = read_selectors(["12_[7,400,600-601]", "12_[299,300,301]"], "ann", None).tasks
     found, problems = tasks_of(tasks, PLACED)
     assert found == ((18, 18), (310, 311))
-    ends = read_selectors(["400_5-40", "12_[0-305:3]", "12_200-999"], "ann", None).tasks
+    texts = ["400_5-40", "12_[0-305:3]", "12_200-999", "12_0-7"]
+    ends = read_selectors(texts, "ann", None).tasks
     assert [name for name, _ in tasks_of(ends, PLACED)[1]] == [
         "400_[31-40]",
         "12_[0,303]",
         "12_[301-999]",
+        "12_0",
     ]
     assert problems == [
         ("12_[400,600-601]", "array 12 has no task 400,600-601; its indexes are 1-300"),

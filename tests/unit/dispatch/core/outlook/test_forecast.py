@@ -12,6 +12,7 @@ from lbd.dispatch.core.outlook.allowance import LINES
 from lbd.dispatch.core.outlook.arrivals import ARRIVALS_S, Arrivals
 from lbd.dispatch.core.outlook.forecast import FRESH_S, Forecast
 from lbd.dispatch.core.outlook.forecast_words import too_few_ended
+from lbd.dispatch.core.outlook.places import Place
 from lbd.dispatch.core.outlook.plays import STEPS
 from lbd.dispatch.core.queues import Queues
 from lbd.model import NO_NEEDS, HostId, JobId
@@ -368,6 +369,7 @@ def test_a_single_new_job_has_one_task_of_each_array_ahead():
     found = another(forecast, 1, 0.0)
     assert found.wait_s == pytest.approx(20.0, rel=0.05)
     assert found.how.startswith("1 job ahead, 1 slot; ")
+    assert forecast.places.of_new(ONLY_LINE, QueuedJob(JobId("x"))) == Place(jobs=1, slots=1)
 
 
 def test_a_command_that_ran_before_takes_as_long_again():
