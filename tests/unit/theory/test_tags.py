@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from lbd.theory.bounded_pareto import BoundedPareto, log_ratio, with_mean
 from lbd.theory.rivals import mg1
-from lbd.theory.tags import Overloaded, Traffic, analyse, balanced
+from lbd.theory.tags import Overloaded, TagsFigures, Tier, Traffic, analyse, balanced
 
 
 def appendix(traffic, cutoffs):
@@ -118,6 +118,13 @@ def test_impossible_loads(load):
 def test_invalid_cutoffs(cutoffs):
     with pytest.raises(ValueError, match="cutoffs"):
         analyse(Traffic(BoundedPareto(1.0, 99.0, 1.0), 0.1, 3), cutoffs)
+
+
+def test_a_host_at_which_no_job_ends_is_not_compared_in_fairness():
+    hosts = [Tier(0.5, 1.0, share, 1.0, slowdown) for share, slowdown in ((0.5, 2.0), (0.5, 4.0))]
+    assert TagsFigures((), 1.0, tuple(hosts), 1.0, 2.0, 3.0, 0.0).unfairness == 2.0
+    hosts.append(Tier(0.5, 0.0, 0.0, 1.0, 0.0))
+    assert TagsFigures((), 1.0, tuple(hosts), 1.0, 2.0, 3.0, 0.0).unfairness == 2.0
 
 
 def test_log_ratio_keeps_its_digits():

@@ -197,6 +197,14 @@ def test_what_a_new_dispatcher_finds_is_not_started_again():
     assert [begin.job for begin in life.submitted([QueuedJob(JobId("4"))], 0.0, Random(1))] == ["4"]
 
 
+def test_a_job_that_had_a_time_to_begin_and_runs_goes_on_under_a_new_dispatcher():
+    life, job = Table().life, QueuedJob(JobId("1"))
+    leased = (1, "h1", 1, True, 1, None)
+    life.restored(Live(job), leased, 0.0, Random(1), Waits((), begin=5.0))
+    assert job.id in life.leased
+    assert life.tick(5.0, Random(1)) == []
+
+
 @pytest.mark.parametrize(
     ("found", "waits"),
     [

@@ -15,9 +15,12 @@ from lbd.dispatch.core.outlook.forecast_words import too_few_ended
 from lbd.dispatch.core.outlook.places import Place
 from lbd.dispatch.core.outlook.plays import STEPS
 from lbd.dispatch.core.queues import Queues
-from lbd.model import NO_NEEDS, HostId, JobId
+from lbd.model import NO_NEEDS, Facts, HostId, JobId, Needs
 from lbd.theory.calibration import Correction
 from tests.unit.dispatch.core.test_queues import Table
+
+
+GPU_HOST = Facts(("linux",), (("gpu", 1, 0),))
 
 
 def known(table, lives_s=(10.0,) * 5):
@@ -304,6 +307,19 @@ def test_a_forecast_is_recomputed_once_it_is_forgotten():
     table.ended("b")
     forecast.forget()
     assert predicted(table, forecast, "d").how.startswith("1 job ahead, 1 slot; ")
+
+
+def test_behind_one_that_came_back_jobs_with_needs_have_a_place_too():
+    table = Table()
+    table.host("h1", facts=GPU_HOST)
+    table.arrive("1")
+    for job in "23":
+        table.arrive(job, needs=Needs((("gpu", 1),)))
+    table.host("h1", open_slots=0, facts=GPU_HOST)
+    table.lost("1")
+    forecast = Forecast(table.queues)
+    places = [forecast.places.of(table.queues.registry[JobId(job)], 0.0) for job in "123"]
+    assert [place.jobs for place in places] == [0, 1, 2]
 
 
 @pytest.mark.parametrize("seed", range(5))
