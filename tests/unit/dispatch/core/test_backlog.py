@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lbd.config.dispatch import MODES
-from lbd.dispatch.core.backlog import EMPTY_MIN, Backlog, number_in
+from lbd.dispatch.core.backlog import EMPTY_MIN, Backlog, Rows, number_in
 from lbd.dispatch.core.discipline import HostSlots, QueuedJob
 from lbd.dispatch.core.disciplines.registry import TIERED, make
 from lbd.dispatch.core.hosts import Terms
@@ -241,6 +241,16 @@ def test_a_row_that_moves_takes_all_of_its_job_along():
         row = backlog.get(JobId(str(n)))
         assert (row.number, row.work_s) == (n, n / 2)
         assert (row.job.submission, row.job.array_index) == (n // 7, n % 7)
+
+
+def test_jobs_that_came_to_a_line_in_another_order_are_listed_by_their_ids():
+    backlog = Backlog()
+    for n in range(1, 4):
+        backlog.add(QueuedJob(JobId(f"{n}")), n, 0.0)
+    rows = Rows(backlog)
+    for job in "312":
+        rows.add(backlog.get(JobId(job)))
+    assert [row.id for row in rows] == ["1", "2", "3"]
 
 
 def test_kinds_of_jobs_that_no_longer_wait_are_forgotten(monkeypatch):

@@ -386,6 +386,16 @@ def test_of_many_users_those_are_forgotten_who_have_had_nothing_for_longest(monk
         shares.gave(job, 1)
         assert (user in shares.users) == (n < 4)
     assert len(shares.users) <= 2
+    together = [QueuedJob(JobId(f"{n}"), user=f"{n}") for n in range(9)]
+    for job in together:
+        shares.took(job, 1)
+    shares.at(1000.0)
+    for job in together:
+        shares.gave(job, 1)
+    shares.at(2000.0)
+    shares.took(together[0], 1)
+    shares.gave(together[0], 1)
+    assert len(shares.users) <= 2
 
 
 def test_when_hosts_change_heads_that_hold_out_are_asked_again():

@@ -97,15 +97,6 @@ def test_a_gang_that_is_too_large_waits_for_hosts_and_says_so():
 # Giving slots back
 
 
-def test_all_tasks_of_a_gang_say_what_they_wait_for():
-    table = Table(hosts=(H1,))
-    table.submit(slots=2)
-    table.submit(slots=2)
-    table.gang(2)
-    assert table.why(3) == "other jobs are ahead of it"
-    assert table.why(4) == "waiting in line with job 3_0 of its gang"
-
-
 def test_one_refusal_gives_all_slots_back_and_the_gang_waits_again():
     table = Table()
     begins = table.gang(4)

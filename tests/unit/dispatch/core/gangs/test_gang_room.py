@@ -389,3 +389,12 @@ def test_which_slots_are_reserved_and_until_when(size, slots, ends_s, kept, left
     assert table.gang(size, slots=slots) == []
     plan = table.life.queues.plan
     assert (plan.ends_s, plan.kept, plan.left) == (ends_s, kept, left)
+
+
+def test_all_tasks_of_a_gang_say_what_they_wait_for():
+    table = Table(hosts=(H1,))
+    table.submit(slots=2)
+    table.submit(slots=2)
+    table.gang(2)
+    assert table.why(3) == "other jobs are ahead of it"
+    assert table.why(4) == "waiting in line with job 3_0 of its gang"

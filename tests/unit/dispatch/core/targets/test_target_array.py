@@ -8,6 +8,7 @@ from lbd.dispatch.core.discipline import Target
 from lbd.dispatch.core.targets.plan import SURE
 from lbd.dispatch.core.targets.target_array import before_deadline_s
 from lbd.dispatch.core.targets.task_times import Earlier
+from lbd.model import JobId
 from lbd.theory.batch_end import quantile_s
 from lbd.theory.target_time import STEERED, harmonic
 from tests.unit.dispatch.core.targets.test_arrays import MEAN_S, Table
@@ -30,6 +31,13 @@ def test_the_last_task_ends_as_long_after_its_start_as_such_tasks_take():
     for now_s, left_s in ((0.0, 10.0), (4.0, 6.0), (9.5, 0.5), (12.0, 12.0), (20.0, 20.0)):
         table.now_s = now_s
         assert table.standing(1001).end.mean_s == pytest.approx(left_s)
+
+
+def test_a_task_that_ran_before_a_new_dispatcher_ends_as_much_sooner():
+    table = Table(slots=1)
+    table.array(1, 1, 1e6, known=Earlier(others_s=(10.0,) * 20))
+    table.queues.ran_before(JobId("1001"), 4.0)
+    assert table.standing(1001).end.mean_s == pytest.approx(6.0)
 
 
 def test_each_of_several_late_arrays_later_gets_what_the_others_leave():
