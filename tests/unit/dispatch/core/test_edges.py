@@ -28,6 +28,7 @@ from lbd.dispatch.core.malleable.heads import (
 )
 from lbd.dispatch.core.malleable.prospects import picks
 from lbd.dispatch.core.malleable.slot_times import SlotTimes
+from lbd.dispatch.core.outlook.allowance import PER_S, Allowance
 from lbd.dispatch.core.outlook.needs_outlook import NeedsOutlook, amount_of
 from lbd.dispatch.core.outlook.places import FEW, Places
 from lbd.dispatch.core.records import Begin, Cause, Changed, Ending, Fate, Lease, Live, changed
@@ -396,6 +397,15 @@ def test_of_many_users_those_are_forgotten_who_have_had_nothing_for_longest(monk
     shares.took(together[0], 1)
     shares.gave(together[0], 1)
     assert len(shares.users) <= 2
+
+
+def test_of_many_users_those_whose_plays_are_paid_off_are_forgotten(monkeypatch):
+    monkeypatch.setattr("lbd.dispatch.core.outlook.allowance.USERS_KNOWN", 3)
+    allowance = Allowance()
+    for n in range(20):
+        allowance.took(PER_S, f"user{n}", 100.0 * n)
+        assert not allowance.has(f"user{n}", 100.0 * n)
+        assert len(allowance._due_s) <= 3
 
 
 def test_when_hosts_change_heads_that_hold_out_are_asked_again():

@@ -7,13 +7,7 @@ import pytest
 
 from lbd.dispatch.core.discipline import ONLY_LINE, QueuedJob
 from lbd.dispatch.core.outlook import plays
-from lbd.dispatch.core.outlook.allowance import (
-    AHEAD_S,
-    LINES,
-    OF_SUBMISSIONS,
-    PER_S,
-    Allowance,
-)
+from lbd.dispatch.core.outlook.allowance import AHEAD_S, LINES, OF_SUBMISSIONS, PER_S
 from lbd.dispatch.core.outlook.arrivals import Arrivals
 from lbd.dispatch.core.outlook.forecast import Forecast
 from lbd.dispatch.core.outlook.line_played import (
@@ -394,12 +388,3 @@ def test_of_jobs_that_may_not_go_to_most_hosts_fewer_are_played(more):
     assert 100 < len(played.line.waits) < PLAYED_MAX
     assert played.steps <= 3 * STEPS
     assert not found.allowance.has(LINES, played.steps / PER_S - AHEAD_S)
-
-
-def test_of_many_users_those_whose_plays_are_paid_off_are_forgotten(monkeypatch):
-    monkeypatch.setattr("lbd.dispatch.core.outlook.allowance.USERS_KNOWN", 3)
-    allowance = Allowance()
-    for n in range(20):
-        allowance.took(PER_S, f"user{n}", 100.0 * n)
-        assert not allowance.has(f"user{n}", 100.0 * n)
-        assert len(allowance._due_s) <= 3
