@@ -8,6 +8,10 @@ from lbd.dispatch.core.discipline import HostSlots
 from lbd.model import STOPPED, Closed, HostId
 
 MOUNTED_S = 180.0  # after a boot all file systems are mounted, also those that nothing waits for
+# So often in a row a host may offer slots and then refuse what it is given, since it has filled up
+# meanwhile or the order came too late. With one that did so without end, jobs would start without
+# end.
+OFFERS_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,8 @@ class KnownHost:
     more: str = ""  # details of `closed` for people, as in `closed_words`
     was_drained: bool = False  # when it was last heard of
     failures: int = 0  # in a row
+    vain_offers: int = 0  # in a row: heartbeats after which it refused, and no attempt has begun
+    vain_s: float = -math.inf  # the last such heartbeat
     aside_s: float = 0.0  # the last pause; 0: none yet
     aside_until_s: float | None = None
     contact: Contact = Contact()
@@ -163,6 +169,17 @@ class HostTable:
             return None
         known.slots = replace(known.slots, open_slots=max(0, running), ahead=0, beside_hog=0)
         return known.slots
+
+    def begun(self, name: HostId) -> None:
+        self.known.setdefault(name, KnownHost()).vain_offers = 0
+
+    def refused(self, name: HostId) -> bool:
+        """Notes that it refused an attempt, which is nobody's fault unless it goes on and on.
+        Returns whether it counts as a failure."""
+        known = self.known.setdefault(name, KnownHost())
+        if known.heard_s > known.vain_s:
+            known.vain_offers, known.vain_s = known.vain_offers + 1, known.heard_s
+        return known.vain_offers > OFFERS_MAX
 
     def worked(self, name: HostId) -> None:
         known = self.known.setdefault(name, KnownHost())

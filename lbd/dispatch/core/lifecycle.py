@@ -505,6 +505,7 @@ class Lifecycle:
             return []
         live.lease.begun, live.reason = True, ""
         self.running += 1
+        self.hosts.begun(name)
         record = changed(live, JobState.RUNNING, Fate.RUNNING, begun_ago_s=ago_s)
         return [record, *self.gangs.begun(live)]
 
@@ -559,7 +560,8 @@ class Lifecycle:
             gang.may_run = False
         # An attempt that was to end may have been ended while it started, which is not the host's
         # fault.
-        if phase not in (*PASSING, *NOT_THERE, AWAY, NOT_YET, NO_ROOM) and not stop_reason:
+        is_fault = phase not in (*PASSING, *NOT_THERE, AWAY, NOT_YET, NO_ROOM)
+        if not stop_reason and (is_fault or (phase in PASSING and self.hosts.refused(name))):
             actions += self._host_failed(name, now_s, rng)
         if stop_reason == CANCEL:
             why, live.signal_of = cancelled(live, live.signal_of), ""

@@ -1,10 +1,13 @@
-"""No host has a job begin without end by saying of each attempt that its end is nobody's fault."""
+"""No host has a job begin without end by saying of each attempt that its end, or that it refuses
+it, is nobody's fault."""
 
 import pytest
 
 from lbd.dispatch.core.records import Begin, Cause, Changed, Ending, Fate
 from lbd.model import REQUEUE, Closed
 from tests.unit.dispatch.core.test_lifecycle import H1, Table
+
+FULL = Ending(Cause.LOST, reason="filled up")
 
 # H1 says of each attempt what makes its job begin again, and counts as no crash
 LIES = {
@@ -77,3 +80,46 @@ def test_a_pause_between_two_losses_does_not_have_them_forgotten():
     (begin,) = [one for one in table.life.tick(*table.when) if isinstance(one, Begin)]
     changed, *_ = table.ended(begin, lost)
     assert (changed.crashes, changed.reason) == (2, "held: its attempts were lost 2 times (lost)")
+
+
+def offered_and_refused(table, phase, actions, times):
+    """How many attempts H1 refuses, while it says that it has slots as often as it likes; and what
+    follows the last time."""
+    sent = 0
+    for _ in range(times):
+        begins = [one for one in actions if isinstance(one, Begin)]
+        sent += len(begins)
+        for one in begins:
+            table.life.refused(H1, one.job, one.attempt, phase, FULL, *table.when)
+        table.now_s += 0.01
+        table.life.heartbeat(H1, [], table.now_s)
+        actions = table.life.tick(*table.when)
+        actions += table.life.host_is(table.slots, *table.when)
+    return sent, actions
+
+
+@pytest.mark.parametrize("phase", ["slot", "drained", "late"])
+def test_a_host_that_offers_slots_in_vain_again_and_again_is_asked_less_and_less_often(phase):
+    table = Table()
+    table.slots = table.life.hosts.known[H1].slots
+    table.life.heartbeat(H1, [], 0.0)
+    actions = table.submit("1", only=H1)
+    sent, actions = offered_and_refused(table, phase, actions, times=10)
+    assert sent == 10, "that may happen"
+    sent, _ = offered_and_refused(table, phase, actions, times=36_000)
+    assert 10 < sent < 25, "in six minutes: some at first, then after 10 s, 20 s, and so on"
+
+
+def test_what_it_offered_in_vain_is_forgotten_once_an_attempt_has_begun():
+    table = Table()
+    table.slots = table.life.hosts.known[H1].slots
+    table.life.heartbeat(H1, [], 0.0)
+    actions = table.submit("1", only=H1)
+    for number in ("2", "3", "4"):
+        sent, actions = offered_and_refused(table, "slot", actions, times=15)
+        assert sent == 15
+        (begin,) = actions
+        table.life.begun(H1, begin.job, begin.attempt)
+        table.ended(begin, Ending(Cause.EXITED, 0))
+        actions = table.submit(number, only=H1)
+    assert not table.life.hosts.aside()
