@@ -181,7 +181,7 @@ def target_phrase(one: Json, clock: Clock) -> str:
 def time_phrase(unix_s: float, clock: Clock, *, only_time: bool = False) -> str:
     """Formats a time with its day, unless that is today, and its distance from now."""
     shown = clock.time_of_day(unix_s)
-    if only_time:
+    if only_time or shown == NONE:
         return shown
     away = duration_text(abs(unix_s - clock.now_s))
     return f"{shown} ({f'in {away}' if unix_s >= clock.now_s else f'{away} ago'})"

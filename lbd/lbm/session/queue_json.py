@@ -85,7 +85,7 @@ def array_json(array: pb.ArrayInfo) -> Json:
         "at_once": array.at_once or None,
         "expected_end": present(array, "expected_end"),
         "expected_end_90": interval(array, "expected_low", "expected_high"),
-        "expected_by": array.expected_by or None,
+        "expected_by": one_line(array.expected_by) or None,
         "expected_from": array.comparable,
         "failed": [
             {
@@ -175,8 +175,8 @@ def prediction_json(reply: pb.PredictInfo) -> Json:
     found: Json = {
         "free": reply.free,
         "predicted_wait_s": present(reply, "wait_s"),
-        "predicted_by": reply.how,
-        "how": reply.how,
+        "predicted_by": one_line(reply.how),
+        "how": one_line(reply.how),
         "comparable": reply.comparable,
         "guess": reply.guess or None,
         "runs_is_guess": reply.runs_is_guess,

@@ -372,7 +372,7 @@ def queued_json(job: pb.JobInfo) -> Json:
         "priority": job.priority,
         "gang": job.gang or None,
         "predicted_wait_s": job.predicted_wait_s if job.HasField("predicted_wait_s") else None,
-        "predicted_by": job.predicted_by or None,
+        "predicted_by": one_line(job.predicted_by) or None,
         "predicted_wait_s_90": interval(job, "predicted_low_s", "predicted_high_s"),
         "predicted_from": job.comparable,
         "foretold_wait_s": job.foretold_s if job.HasField("foretold_s") else None,

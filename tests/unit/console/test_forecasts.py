@@ -1,8 +1,10 @@
 """Forecasts for arrays with a target, in words."""
 
+import math
+
 import pytest
 
-from lbd.console.figures import Clock
+from lbd.console.figures import NONE, Clock
 from lbd.console.forecasts import target_lines, target_phrase
 
 CLOCK = Clock(1000.0, utc=True)
@@ -91,3 +93,9 @@ def test_an_array_of_which_fewer_run_is_not_said_to_run_at_once(running, left, s
     counts = {"tasks_running": running, "tasks_left": left}
     target = TARGET | {"tasks_at_once": 4, "why": "as many", **counts}
     assert target_lines({"target": target}, CLOCK)[-1] == f"at once  {said}: as many"
+
+
+@pytest.mark.parametrize("by", [math.nan, math.inf, 1e300, None])
+def test_a_time_that_cannot_be_is_left_out(by):
+    (line,) = target_lines({"target": TARGET | {"by": by}}, CLOCK)
+    assert line == f"deadline {NONE}"

@@ -4,6 +4,7 @@ import pytest
 
 from lbd.lbm.session.queue_json import array_json, counts_json, expected_end, which_task
 from lbd.net.gen import dispatch_pb2 as pb
+from lbd.text.one_line import TEXT_CHARS_MAX
 
 
 @pytest.mark.parametrize(
@@ -64,3 +65,9 @@ def test_a_client_that_waits_is_told_when_its_array_ends():
         [],
     ):
         assert expected_end(others) is None
+
+
+def test_how_its_end_is_foretold_is_one_line_of_a_bounded_length():
+    told = array_json(pb.ArrayInfo(expected_by="as \x1b[2J\nsaid" * 20_000))["expected_by"]
+    assert told.startswith("as ?[2J said")
+    assert len(told) <= TEXT_CHARS_MAX
