@@ -17,7 +17,7 @@ import time
 from dataclasses import dataclass, field
 from itertools import islice
 
-from lbd.keeper.limits.portions import PAUSE_S
+from lbd.keeper.limits.portions import AGAIN_S, AGAIN_S_MAX, PAUSE_S, longer_s
 from lbd.keeper.stdin_watch import members
 from lbd.keeper.suspension import Treated
 from lbd.launch.signals import deliver, ignored_by, signal_group
@@ -27,9 +27,6 @@ from lbd.load.procfs import read_small
 FIRST_PAUSE_S = 0.01  # doubled each time
 LAST_PAUSE_S = 5.0  # after this the leader waits for something else, and stops once it has that
 THREADS_MAX = 512  # threads inspected
-# Killed processes may have started others, so they are killed again; processes that hang in the
-# kernel may be many, so the interval grows.
-AGAIN_S, AGAIN_S_MAX = 0.1, 2.0
 URGENT_S = 30.0  # what is still there so long after it was first killed hangs in the kernel
 NO_USAGE = resource.struct_rusage((0.0,) * 2 + (0,) * 14)
 TYPED = 1 << signal.SIGINT | 1 << signal.SIGQUIT
@@ -113,7 +110,7 @@ class Running:
             self.ended = signal.SIGKILL, NO_USAGE
         self.left(now_s)
         self.kill_at_s = now_s + self.again_s
-        self.again_s = min(2 * self.again_s, AGAIN_S_MAX)
+        self.again_s = longer_s(self.again_s)
 
     def left(self, now_s: float) -> None:
         """Notes that something of it was killed that may not be gone yet."""

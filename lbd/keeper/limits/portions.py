@@ -28,9 +28,17 @@ from lbd.load.process_table import TaskStat, with_descendants
 
 PORTION = 100
 PAUSE_S = 0.005  # between two portions
+# Killed processes may have started others, so they are killed again; processes that hang in the
+# kernel may be many, so the interval grows.
+AGAIN_S, AGAIN_S_MAX = 0.1, 2.0
 LOOKS = 8  # for processes begun meanwhile, before all are killed: somebody may continue them
 One = TypeVar("One")
 Look = Callable[[Mapping[int, int]], Generator[None, None, Mapping[int, int]]]
+
+
+def longer_s(again_s: float) -> float:
+    """Returns the next interval between two kills."""
+    return min(2 * again_s, AGAIN_S_MAX)
 
 
 def by_portions(many: Sequence[One]) -> Iterator[Sequence[One]]:
@@ -92,10 +100,10 @@ def begun_by(session: int, known: Mapping[int, int]) -> Generator[None, None, di
 
 def kill_begun(
     began: Mapping[int, int], leader: int = 0, look: Look | None = None
-) -> Generator[None, None, None]:
+) -> Generator[None, None, dict[int, int]]:
     """Stops the processes first, so that no shell survives to report its child's death, then kills
     them. `began`: start times in ticks, since a pid may be another process's by now. `look` finds
-    those that they have started meanwhile."""
+    those that they have started meanwhile. Returns all that were killed."""
     known: dict[int, int] = {}
     for _ in range(LOOKS):
         known |= (new := {pid: ticks for pid, ticks in began.items() if known.get(pid) != ticks})
@@ -104,6 +112,7 @@ def kill_begun(
             break
         began = yield from look(known)
     yield from _send(signal.SIGKILL, sorted(known.items(), key=partial(_age, leader))[::-1])
+    return known
 
 
 def _age(leader: int, one: tuple[int, int]) -> tuple[bool, int, int]:

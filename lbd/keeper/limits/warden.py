@@ -32,18 +32,20 @@ import socket
 import struct
 import time
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
 from lbd.keeper.child import Helper, Parent, leave_keeper
 from lbd.keeper.limits.portions import (
+    AGAIN_S,
     at_once,
     begun_by,
     begun_in,
     hold,
     kill_begun,
+    longer_s,
     stop_members,
 )
 from lbd.keeper.limits.time_limits import FAR_S
@@ -61,7 +63,7 @@ MESSAGE_BYTES = 8192
 TOGETHER_S = 0.02  # so long it leaves messages in its socket
 TOGETHER_LEASES = 64  # with more, the renewals of all at once might not fit there
 GRACE_S = 0.3  # for the keeper to act itself; the dispatcher waits for at least a second
-AGAIN_S = 0.1  # killed processes may have started others
+SURVIVORS_SHARE = 0.05  # of its time for what was killed and is still there
 FED_PER_TIMEOUT = 3
 SUSPECTED = (
     # looks, a second apart, before a silent keeper is killed: this process may have been stopped,
@@ -153,6 +155,14 @@ class Lease:
     process: int  # a pidfd, or -1
     group: int  # the cgroup's directory, or -1
     uid: int
+    again_s: float = AGAIN_S  # until the next kill
+    killed: dict[int, int] = field(default_factory=dict)  # by the last one, as of `begun_by`
+
+    @property
+    def has_survived(self) -> bool:
+        """Whether the last kill has met only what was killed before. It waits in the kernel, as
+        long as a user likes (a FUSE of their own), can begin nothing, and ends when it is let."""
+        return self.again_s > AGAIN_S
 
     def close(self) -> None:
         for descriptor in (self.process, self.group):
@@ -160,17 +170,21 @@ class Lease:
                 os.close(descriptor)
 
     def kill(self) -> None:
-        if self.group >= 0:
-            with contextlib.suppress(OSError):
-                _write(self.group, "cgroup.kill", b"1")
-                return
-            group = f"/proc/self/fd/{self.group}"
-            hold(group)
-            members = partial(cgroup.members, Path(group))
-            at_once(stop_members(members))
-            at_once(kill_begun(at_once(begun_in(members))))
-        else:
-            at_once(kill_begun(at_once(self._tree({})), self.pid, self._tree))
+        killed = self._kill()
+        is_known = killed.items() <= self.killed.items()
+        self.again_s, self.killed = longer_s(self.again_s) if is_known else AGAIN_S, killed
+
+    def _kill(self) -> dict[int, int]:
+        if self.group < 0:
+            return at_once(kill_begun(at_once(self._tree({})), self.pid, self._tree))
+        group = f"/proc/self/fd/{self.group}"
+        members = partial(cgroup.members, Path(group))
+        with contextlib.suppress(OSError):
+            _write(self.group, "cgroup.kill", b"1")
+            return dict.fromkeys(members(), 0)
+        hold(group)
+        at_once(stop_members(members))
+        return at_once(kill_begun(at_once(begun_in(members))))
 
     def _tree(self, known: Mapping[int, int]) -> Generator[None, None, dict[int, int]]:
         """Returns what `begun_by` does. A session keeps its number when its leader is gone. Once it
@@ -198,6 +212,7 @@ class Watch:
         self._leases: dict[int, Lease] = {}
         self._heard_s = time.monotonic()
         self._silent_looks = 0
+        self._survivors_at_s = 0.0  # not before this is anything killed that has survived
 
     def run(self) -> None:
         """Runs until the keeper and everything under a lease are gone."""
@@ -235,17 +250,34 @@ class Watch:
 
     def learn(self, pid: int, until_s: float, uid: int, group: bytes) -> None:
         if (known := self._leases.get(pid)) is not None:
-            known.until_s = until_s
+            known.until_s, known.again_s = until_s, AGAIN_S
         else:
             self._leases[pid] = Lease(pid, until_s, *_descriptors(pid, group), uid)
 
     def _end_overdue(self) -> None:
-        for lease in self._leases.values():
-            now_s = clock_s()
-            if now_s >= lease.until_s + GRACE_S:
-                lease.kill()
-                took_s = clock_s() - now_s  # during which others may get no processor
-                lease.until_s = now_s + took_s + max(AGAIN_S, took_s) - GRACE_S
+        """Kills what has survived last, one session a turn, and seldom: many together would take
+        much of a processor, as this process runs before all others."""
+        now_s = clock_s()
+        due = [lease for lease in self._leases.values() if now_s >= self._kill_at_s(lease)]
+        survived = [lease for lease in due if lease.has_survived]
+        for lease in due:
+            if not lease.has_survived:
+                self._end(lease)
+        if survived:
+            took_s = self._end(min(survived, key=lambda lease: lease.until_s))
+            self._survivors_at_s = clock_s() + took_s / SURVIVORS_SHARE
+
+    def _end(self, lease: Lease) -> float:
+        """Returns how long it took, during which others may get no processor."""
+        now_s = clock_s()
+        lease.kill()
+        took_s = clock_s() - now_s
+        lease.until_s = now_s + took_s + max(lease.again_s, took_s) - GRACE_S
+        return took_s
+
+    def _kill_at_s(self, lease: Lease) -> float:
+        at_s = lease.until_s + GRACE_S
+        return max(at_s, self._survivors_at_s) if lease.has_survived else at_s
 
     def _look_at_keeper(self) -> None:
         if not self._silent_s or time.monotonic() - self._heard_s < self._silent_s:
@@ -255,7 +287,7 @@ class Watch:
             os.kill(self._keeper, signal.SIGKILL)
 
     def _pause_ms(self) -> int:
-        pauses_s = [lease.until_s + GRACE_S - clock_s() for lease in self._leases.values()]
+        pauses_s = [self._kill_at_s(lease) - clock_s() for lease in self._leases.values()]
         if self._silent_s:
             silent_s = self._silent_s + self._heard_s - time.monotonic()
             pauses_s.append(LOOK_S if self._silent_looks else silent_s)

@@ -9,8 +9,9 @@ from types import SimpleNamespace as Fake
 import pytest
 
 from lbd.keeper import loop
-from lbd.keeper.job import AGAIN_S_MAX, NO_USAGE, URGENT_S, Running
+from lbd.keeper.job import NO_USAGE, URGENT_S, Running
 from lbd.keeper.lbm_connection import is_readable
+from lbd.keeper.limits.portions import AGAIN_S_MAX
 from lbd.keeper.loop import POLL_ENDING_MS, Keeper
 
 HIGH = 1500  # select(2) knows only the first 1024

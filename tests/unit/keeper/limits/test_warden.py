@@ -8,11 +8,14 @@ import time
 import pytest
 
 from lbd.keeper.limits import warden
+from lbd.keeper.limits.portions import AGAIN_S_MAX
 from lbd.keeper.limits.warden import (
     ENDED_AT_ONCE,
     GRACE_S,
     MESSAGE_BYTES,
+    SURVIVORS_SHARE,
     TOGETHER_S,
+    Lease,
     Warden,
     Watch,
 )
@@ -165,7 +168,7 @@ def test_it_kills_all_of_a_group_of_more_than_a_page_of_pids(pair, tmp_path, mon
     start more."""
     killed = []
     monkeypatch.setattr(warden, "begun_in", lambda members: iter_of(dict.fromkeys(members(), 0)))
-    monkeypatch.setattr(warden, "kill_begun", lambda began: killed.extend(began) or iter(()))
+    monkeypatch.setattr(warden, "kill_begun", lambda began: iter_of(killed.extend(began) or began))
     monkeypatch.setattr(warden, "stop_members", lambda _: iter(()))
     many = list(range(1 << 22, (1 << 22) + 20_000))
     (tmp_path / "cgroup.procs").write_text("\n".join(map(str, many)))
@@ -248,3 +251,95 @@ def test_a_lease_that_it_learns_after_the_leaders_end_counts_for_the_rest(pair):
         pair.watch._end_overdue()
         while not has_ended(left):
             time.sleep(0.01)
+
+
+class Overdue:
+    """A warden with overdue leases, at a time of our own. `there` is what each one's session holds,
+    and `look_s` how long a look at all processes takes."""
+
+    def __init__(self, monkeypatch, pair, *sessions):
+        self.now_s, self.look_s, self.kills = 1000.0, 0.0, {}
+        self.pair, self.there = pair, {session: {session: 1} for session in sessions}
+        monkeypatch.setattr(warden, "clock_s", lambda: self.now_s)
+        monkeypatch.setattr(Lease, "_tree", lambda lease, _: self._look(lease.pid))
+        monkeypatch.setattr(warden, "kill_begun", self._kill)
+        for session in sessions:
+            self.lease(session)
+
+    def lease(self, session):
+        self.there.setdefault(session, {session: 1})
+        self.pair.watch.learn(session, self.now_s - 2 * GRACE_S, os.getuid(), b"")
+
+    def _look(self, session):
+        self.now_s += self.look_s
+        return dict(self.there[session])
+        yield
+
+    def _kill(self, began, leader, _):
+        self.kills[leader] = self.kills.get(leader, 0) + 1
+        return dict(began)
+        yield
+
+    def turns(self, lasting_s):
+        """Runs the warden's turns for so long. Returns how many sessions it has killed in all."""
+        before, until_s = sum(self.kills.values()), self.now_s + lasting_s
+        while self.now_s < until_s:
+            self.pair.watch._end_overdue()
+            self.now_s += self.pair.watch._pause_ms() / 1e3
+        return sum(self.kills.values()) - before
+
+
+HUNG = [1 << 22 | number for number in range(40)]  # nobody's pids
+
+
+@pytest.fixture
+def overdue(monkeypatch, make_pair):
+    return lambda *sessions: Overdue(monkeypatch, make_pair(0.0), *sessions)
+
+
+def test_what_hangs_for_as_long_as_its_user_likes_takes_no_time_of_the_wardens(overdue):
+    """It looked at all processes ten times a second, before all others, for as long as one hung."""
+    ending = overdue(HUNG[0])
+    assert ending.turns(1.0) >= 3
+    ending.turns(30.0)
+    assert ending.turns(60.0) <= 60.0 / AGAIN_S_MAX + 1
+
+
+def test_many_that_hang_together_take_a_small_share_of_its_time(overdue):
+    """Each had its own time to be killed again, and they came to half of a core or more."""
+    ending = overdue(*HUNG)
+    ending.look_s = 0.02
+    ending.turns(60.0)
+    assert ending.turns(60.0) * ending.look_s <= 60.0 * SURVIVORS_SHARE * 1.1
+    assert min(ending.kills.values()) > 2
+
+
+def test_a_session_that_is_newly_overdue_is_killed_at_once_beside_many_that_hang(overdue):
+    ending = overdue(*HUNG)
+    ending.look_s = 0.02
+    ending.turns(60.0)
+    new = HUNG[-1] + 1
+    ending.lease(new)
+    ending.pair.watch._end_overdue()
+    assert ending.kills[new] == 1
+
+
+def test_what_was_begun_since_the_last_kill_is_killed_as_often_as_at_first(overdue):
+    """It may go on beginning others, unlike what was killed and is still there."""
+    ending = overdue(HUNG[0])
+    ending.turns(60.0)
+    before = ending.kills[HUNG[0]]
+    for number in range(1000):
+        ending.there[HUNG[0]][number] = 2
+        ending.turns(0.01)
+    assert ending.kills[HUNG[0]] - before >= 70
+
+
+def test_a_lease_that_is_renewed_and_runs_out_again_counts_as_a_new_one(overdue):
+    ending = overdue(HUNG[0])
+    ending.turns(60.0)
+    before = ending.kills[HUNG[0]]
+    ending.pair.watch._survivors_at_s = ending.now_s + 1000.0
+    ending.lease(HUNG[0])
+    ending.pair.watch._end_overdue()
+    assert ending.kills[HUNG[0]] == before + 1
