@@ -1,8 +1,9 @@
 """Runs `load.site_command` repeatedly, and keeps it within its bounds.
 
 One run at a time, `load.site_period_s` apart, without input and in its own session. It is killed
-with everything it has started after `load.site_timeout_s`, when it has printed too much, and when
-the LIM stops. It also dies with a LIM that is killed, if `setpriv` is available.
+with all of its session after `load.site_timeout_s`, when it has printed too much, and when the LIM
+stops. It also dies with a LIM that is killed, if `setpriv` is available. What it has started in
+another session may outlive it; a run does not wait for that beyond `load.site_timeout_s`.
 """
 
 import asyncio
@@ -21,7 +22,8 @@ log = logging.getLogger(__name__)
 
 KILLED_WITHIN_S = 1.0
 ENDED_POLL_S = 0.01
-SAID_BYTES = 500  # of standard error
+ERROR_BYTES_MAX = 1 << 20  # of standard error, in one run
+SAID_BYTES = 500  # so many of these are kept
 PIPE_BYTES = 1 << 16  # as much as a pipe holds
 ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C"}
 
@@ -78,14 +80,19 @@ class SiteCommand:
         process = self._start()
         words = LastWords(process)
         try:
-            await words.hear()
-            async with asyncio.timeout(self.load.site_timeout_s):
+            async with asyncio.timeout(self.load.site_timeout_s) as limit:
+                await words.hear(limit)
                 output = await read_bounded(process)
                 if len(output) <= site.OUTPUT_BYTES_MAX:
                     await until_ended(process.pid)
         except TimeoutError:
-            raise ValueError(f"took longer than {self.load.site_timeout_s:g} s") from None
+            if words.are_too_many:
+                what = f"printed more than {ERROR_BYTES_MAX} bytes on standard error"
+            else:
+                what = f"took longer than {self.load.site_timeout_s:g} s"
+            raise ValueError(what) from None
         finally:
+            words.pause()
             await put_an_end_to(process)
             self._said = words.last_line()
         if process.returncode and len(output) <= site.OUTPUT_BYTES_MAX:
@@ -108,26 +115,43 @@ class SiteCommand:
 
 class LastWords(asyncio.Protocol):
     """The end of what a command prints on standard error. It is read all the time, so that the
-    command never waits for that."""
+    command never waits for that, until it is too much: then its time is over."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stderr is not None
         self._pipe = process.stderr
-        self._heard = b""
+        self._heard, self._heard_bytes = b"", 0
         self._transport: asyncio.ReadTransport | None = None
+        self._limit: asyncio.Timeout | None = None
 
-    async def hear(self) -> None:
-        loop = asyncio.get_running_loop()
+    @property
+    def are_too_many(self) -> bool:
+        return self._heard_bytes > ERROR_BYTES_MAX
+
+    async def hear(self, limit: asyncio.Timeout) -> None:
+        loop, self._limit = asyncio.get_running_loop(), limit
         self._transport, _ = await loop.connect_read_pipe(lambda: self, self._pipe)
 
     def data_received(self, data: bytes) -> None:
+        self._keep(data)
+        if self.are_too_many:
+            self.pause()
+            if self._limit is not None and not self._limit.expired():
+                self._limit.reschedule(0.0)
+
+    def pause(self) -> None:
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def _keep(self, data: bytes) -> None:
         self._heard = (self._heard + data)[-SAID_BYTES:]
+        self._heard_bytes += len(data)
 
     def last_line(self) -> str:
         """Reads what is left, and closes the pipe."""
         if self._transport is not None:
             with suppress(OSError, ValueError):  # nothing more is there, or it has ended
-                self.data_received(os.read(self._pipe.fileno(), PIPE_BYTES))
+                self._keep(os.read(self._pipe.fileno(), PIPE_BYTES))
             self._transport.close()
         lines = self._heard.decode(errors="replace").split("\n")
         return next((said for said in map(one_line, reversed(lines)) if said), "")

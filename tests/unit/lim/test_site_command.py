@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lbd.config.schema import LoadConfig
-from lbd.lim.site_command import SiteCommand
+from lbd.lim.site_command import ERROR_BYTES_MAX, SiteCommand
 from tests.unit.until import until
 
 
@@ -42,12 +42,15 @@ async def test_it_is_run_repeatedly(tmp_path):
         ("echo a >&2; echo 'no  gpu' >&2; echo >&2; exit 3", "failed with exit status 3: no gpu"),
         ("yes no gpu | head -100000 >&2; exit 4", "failed with exit status 4: no gpu"),
         ("yes gpu 1", "printed more than 4096 bytes"),
+        ("yes no gpu >&2", f"printed more than {ERROR_BYTES_MAX} bytes on standard error: no gpu"),
+        ("yes a >&2 & wait", f"printed more than {ERROR_BYTES_MAX} bytes on standard error: a"),
+        ("setsid sleep 10 >&2 & exit 6", "failed with exit status 6"),
         ("exec >&-; sleep 100", "took longer than 0.3 s"),
         ("sleep 100 & wait", "took longer than 0.3 s"),
     ],
 )
 async def test_a_failure_is_one_line_each_time_it_changes(script, fault, caplog):
-    async with running(script, 0.3 if "sleep" in script else 5.0) as command:
+    async with running(script, 0.3 if "took longer" in fault else 600.0) as command:
         await until(lambda: command.tried)
         assert command.fault == fault
         assert command.loads.at(time.monotonic()) == {}
