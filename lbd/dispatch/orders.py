@@ -18,7 +18,7 @@ from lbd.dispatch.job_lines import job_log
 from lbd.dispatch.revival import Revival
 from lbd.dispatch.updates import Updates
 from lbd.errors import Inapplicable, LbdError
-from lbd.model import CANCEL, JobId
+from lbd.model import CANCEL, JobId, JobState
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.process.boot_clock import clock_s
 from lbd.text.one_line import one_line
@@ -187,6 +187,8 @@ class Order:
         job, now_s = JobId(str(row.id)), clock_s()
         if asked.verb == "kill":
             number = checked_signal(asked.signal)
+            if number in ENDING and row.state == JobState.PENDING.value and job not in life.jobs:
+                return []  # it waited for one that this order has ended, and has ended with it
             ends = asked.cancels_waiting and not life.has_begun(job)
             actions = life.kill(job, number, now_s, rng, of=self._asker, ends=ends)
             for order in actions:  # one with a stop reason is repeated once its host is back

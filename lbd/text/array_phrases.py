@@ -6,7 +6,7 @@ from typing import NamedTuple
 from lbd.model import ENDED_NAMES
 from lbd.text.job_phrases import HELD
 
-SHOWN = 8  # failed tasks that are named
+SHOWN = 8  # failed tasks, or jobs, that are named
 RATE_KNOWN = 10  # ended tasks from which the rate says when the others end
 ALL_SHOWN = SHOWN + 2  # or all, if they are no more: "and 1 more" is no shorter than the one
 CAUSES = {"timeout": "time limit", "memory": "memory limit"}

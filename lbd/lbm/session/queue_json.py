@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from lbd.local.json_socket import Json
 from lbd.model import ENDED_NAMES, JobState
 from lbd.net.gen import dispatch_pb2 as pb
+from lbd.text.array_phrases import SHOWN
 from lbd.text.job_phrases import ENDED_UNRECORDED, OVER_UNRECORDED, is_held
 from lbd.text.one_line import one_line
 from lbd.text.units import duration_text
@@ -15,7 +16,6 @@ from lbd.text.units import duration_text
 CANCELLED_EARLY = "cancelled before it ran"
 UNRECORDED = (ENDED_UNRECORDED, OVER_UNRECORDED)
 FOREIGN_NAMED = 8
-BAD_NAMED = 8  # jobs and tasks named that have not succeeded
 
 
 def name_of(job: pb.JobInfo) -> str:
@@ -111,12 +111,12 @@ def counts_json(jobs: Iterable[pb.JobInfo]) -> Json:
         unrecorded = unrecorded or why_unrecorded((job,))
         states.update(dict(job.array.tasks) if job.HasField("array") else {job.state: 1})
         held += held_in(job)
-        if len(bad) < BAD_NAMED:
+        if len(bad) < SHOWN:
             bad += bad_names(job)
     left = sum(count for state, count in states.items() if state not in ENDED_NAMES)
     done = not left and states.total() == states["done"]
     counts = {"open": left, "held": held, "all_done": done, "states": dict(states)}
-    return {**counts, "bad": bad[:BAD_NAMED], "unrecorded": unrecorded, "jobs": []}
+    return {**counts, "bad": bad[:SHOWN], "unrecorded": unrecorded, "jobs": []}
 
 
 def expected_end(jobs: Sequence[pb.JobInfo]) -> float | None:

@@ -270,6 +270,17 @@ async def test_held_killed_and_released_while_it_waits(world):
     assert began(world) == {2, 3}
 
 
+async def test_jobs_that_one_order_ends_one_after_the_other_are_all_done(world):
+    """The second ends with the first, which it waited for."""
+    await world.submit(asking(count=0, not_before=time.time() + 3600.0))
+    await world.submit(after("ok:1"))
+    await world.submit(after("ok:2"))
+    reply = await world.act(verb="kill", selectors=["1", "2", "3"], **WHO)
+    assert (list(reply.done), list(reply.errors)) == ([1, 2, 3], [])
+    reply = await world.act(verb="kill", selectors=["2"], **WHO)
+    assert (list(reply.done), list(reply.errors)) == ([], ["job 2 has ended"])
+
+
 async def test_a_new_dispatcher_continues_where_the_last_one_was(path):
     async with opened(path) as world:
         host(world)

@@ -14,6 +14,7 @@ from lbd.console.plain_commands import is_plain
 from lbd.console.reply import Json, number, table
 from lbd.errors import ConfigError
 from lbd.text.array_phrases import (
+    SHOWN,
     Pace,
     ended_of,
     failed_in,
@@ -81,7 +82,8 @@ def outcome(states: Json, ids: list[str], bad: Sequence[str] = ()) -> str:
         which = ",".join(one for one in ("failed", "lost", "cancelled") if counts.get(one))
         how = f": see `lbctl jobs {ids[0]} --state {which}`"
     elif bad and not (len(ids) == 1 and (total == 1 or ids[0].isdecimal())):  # of an array, `job`
-        more = " and others" if len(bad) < total - counts.get("done", 0) else ""
+        # Of arrays with tasks that were cancelled, and none that failed, each is named as a whole.
+        more = " and others" if len(bad) < failed or len(bad) == SHOWN else ""
         how = f": see `lbctl job{'s' if bad[1:] else ''} {' '.join(bad)}`{more}"
     if total == 1:
         (state,) = (one for one, count in counts.items() if count)

@@ -215,7 +215,7 @@ def may_wait(job: Json) -> bool:
 
 def what_was_done(number: int) -> str:
     """`number`: the signal asked for; 0: none, so the job is ended."""
-    if number in (0, signal.SIGTERM, signal.SIGKILL):
+    if number in (0, signal.SIGKILL):
         return "killed"
     return f"sent {signal.Signals(number).name} to"
 

@@ -212,6 +212,10 @@ def test_wait_lists_the_jobs_even_if_their_outputs_have_not_arrived(
          "1 of 11 failed, 1 was cancelled: see `lbctl jobs 3_7 9`"),
         ({"failed": 20}, ["3_7", "3_8"], "20 of 20 failed: see `lbctl jobs 3_7 3_8` and others"),
         ({"failed": 2}, [], "2 of 2 failed"),
+        ({"done": 2, "cancelled": 6}, ["582", "586"],
+         "6 of 8 were cancelled: see `lbctl jobs 582 586`"),
+        ({"cancelled": 9}, list("12345678"),
+         "9 of 9 were cancelled: see `lbctl jobs 1 2 3 4 5 6 7 8` and others"),
         ({"done": 1, "lost": 1}, ["9"], "1 of 2 failed: see `lbctl job 9`"),
     ],
 )  # fmt: skip

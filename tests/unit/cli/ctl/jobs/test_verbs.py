@@ -352,11 +352,11 @@ def test_daemon_log_lines_cannot_be_followed(capsys, more):
 
 @pytest.mark.parametrize(
     ("named", "said"),
-    [("STOP", "sent SIGSTOP to"), ("usr1", "sent SIGUSR1 to"), ("TERM", "killed"), ("9", "killed")],
+    [("STOP", "sent SIGSTOP"), ("usr1", "sent SIGUSR1"), ("TERM", "sent SIGTERM"), ("9", "killed")],
 )
-def test_only_a_signal_that_ends_jobs_is_reported_as_killing(lbm, capsys, named, said):
+def test_only_a_signal_that_ends_jobs_for_sure_is_reported_as_killing(lbm, capsys, named, said):
     assert lbctl.main(["kill", "-s", named, "h1-26"]) == 0
-    assert capsys.readouterr().out.startswith(f"{said} h1-")
+    assert capsys.readouterr().out.startswith(said)
 
 
 def test_kill_of_a_name_is_answered_with_how_to_kill_by_name(capsys):
