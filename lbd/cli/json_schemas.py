@@ -107,7 +107,7 @@ HOST = fields({
     "speed": "number?", "age_s": "number?",
     "slots": fields({"total": "integer", "used": "integer"}),
     "tier": nullable(some(["integer"])),
-    "jobs": fields({"local": "integer", "foreign": "integer"}),
+    "jobs": fields({"local": "integer", "foreign": "integer"}), "jobs_known": "flag",
     "revoked": "flag", "site": table("number"),
     "memory": nullable(fields({"total": "integer", "available": "integer",
                                "for_jobs": "integer?", "given": "integer"})),
@@ -186,7 +186,7 @@ SCHEMAS: dict[str, Json] = {
                         "was": {"type": ["number", "string"]}, **RESET, **CHANGED}),
     "algorithm": alone({"algorithm": "text"},
                        {"was": "text", "saved": "text", **RESET, **CHANGED}),
-    "drain": alone({"host": "text", "drained": "flag"}, {"jobs_left": "integer"}),
+    "drain": alone({"host": "text", "drained": "flag"}, {"jobs_left": "integer?"}),
     "drains": some([fields({
         "host": "text", "reason": "text", "by": "text", "since": "number", "until": "number?",
         "until_by": "text?",

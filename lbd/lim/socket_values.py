@@ -206,23 +206,7 @@ def host_status(
     }
     sample = entry.sample
     if sample is None:
-        return shown | {
-            "why_closed": "",
-            "index": None,
-            "queues": {"cpu": None, "io": None, "memory": None},
-            "utilisation": None,
-            "memory": None,
-            "site": {},
-            "cores": None,
-            "speed": None,
-            "age_s": None,
-            "slots": {"total": 0, "used": 0},
-            "tier": None,
-            "jobs": {"local": 0, "foreign": 0},
-            "owner": None,
-            "features": [],
-            "resources": {},
-        }
+        return shown | unheard()
     vector, queues = sample.vector, sample.vector.queues
     return shown | {
         "why_closed": why_closed(vector) if host_state is HostState.UP else "",
@@ -241,9 +225,33 @@ def host_status(
         "slots": {"total": vector.slots_total, "used": vector.slots_used},
         "tier": None,
         "jobs": {"local": vector.jobs_local, "foreign": vector.jobs_foreign},
+        # Until its LBM has reported to its LIM, nobody knows what runs there.
+        "jobs_known": vector.closed not in (Closed.STARTING, Closed.NO_LBM),
         "owner": vector.owner or None,
         "features": list(vector.facts.features),
         "resources": resources(vector.facts),
+    }
+
+
+def unheard() -> Json:
+    """Returns what is said of a host of which no load has come."""
+    return {
+        "why_closed": "",
+        "index": None,
+        "queues": {"cpu": None, "io": None, "memory": None},
+        "utilisation": None,
+        "memory": None,
+        "site": {},
+        "cores": None,
+        "speed": None,
+        "age_s": None,
+        "slots": {"total": 0, "used": 0},
+        "tier": None,
+        "jobs": {"local": 0, "foreign": 0},
+        "jobs_known": False,
+        "owner": None,
+        "features": [],
+        "resources": {},
     }
 
 

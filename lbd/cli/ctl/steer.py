@@ -14,12 +14,13 @@ from lbd.console.hosts import drain_phrase, host_named
 from lbd.console.output import print_json, print_table, put
 from lbd.console.parameters import as_json, fetch_all, shown
 from lbd.console.reply import Json, number, table, text, texts, whole
-from lbd.errors import ConfigError
+from lbd.errors import ConfigError, Unavailable
 from lbd.text.units import counted
 
 FORWARD_TIMEOUT_S = 10.0  # the answer comes after another host has confirmed the change
 POLL_S = 0.5
 SILENT_S = 2.0  # then it says what it waits for
+UNKNOWN_S = 30.0  # so long it may be unknown what runs on a host, as when daemons are restarted
 SAVED_LATER = "tried again until it is; a restart of the LIM here before that may undo it"
 MISSING_SHOWN = 10  # hosts named in the message
 
@@ -80,10 +81,11 @@ def drain(daemons: Daemons, options: argparse.Namespace) -> int:
     request: Json = {"op": "drain", "host": host, "drained": True, "reason": options.reason}
     reply = daemons.lim(request, FORWARD_TIMEOUT_S)
     say_unsaved(reply)
-    left, typed = wait_until_empty(daemons, host, options.timeout) if options.wait else (0, 0)
+    is_waited = options.wait and not reply.get("when_back")
+    left, typed = wait_until_empty(daemons, host, options.timeout) if is_waited else (0, 0)
     if options.json:
         print_json({"host": host, "drained": True, **({"jobs_left": left} if options.wait else {})})
-        return 1 if left else 0
+        return 0 if left == 0 else 1
     before = table(reply, "before")
     if text(before, "by"):
         said = drain_phrase(before, Clock(time.time()))
@@ -93,6 +95,8 @@ def drain(daemons: Daemons, options: argparse.Namespace) -> int:
         put(
             f"{host} does not answer: nothing is sent there, and it will be drained when it is back"
         )
+    elif left is None:
+        put(f"{host} is drained, but what runs there is not known: {host} does not say")
     elif left:
         put(f"{host} is drained; {jobs_there(left)} still {'runs' if left == 1 else 'run'} there")
     elif typed:
@@ -102,7 +106,7 @@ def drain(daemons: Daemons, options: argparse.Namespace) -> int:
             "what lbsh keeps there, only `ps` shows")  # fmt: skip
     else:
         put(f"{host} is drained" + (" and empty" if options.wait else ": it gets no new jobs"))
-    return 1 if left else 0
+    return 0 if left == 0 else 1
 
 
 OF_OTHERS = "job of the queue or of another host"
@@ -118,24 +122,40 @@ def shown_by(host: str, only: str = "") -> str:
     return f"lbctl jobs{only}, as root on {host}"
 
 
-def wait_until_empty(daemons: Daemons, host: str, timeout_s: float) -> tuple[int, int]:
+def wait_until_empty(daemons: Daemons, host: str, timeout_s: float) -> tuple[int | None, int]:
     """Returns how many jobs of the queue or of other hosts are left there when none is or the time
-    is up, and how many commands typed there run, which are not waited for."""
+    is up, None if that has not been known for a while; and how many commands typed there run, which
+    are not waited for."""
     drained_s, said = time.monotonic(), False
+    known_s = drained_s
     while True:
-        row = host_named(daemons.lim({"op": "status"}), host)
-        if text(row, "state") in ("down", ""):
-            return 0, 0  # its last numbers are old, and waiting brings no new ones
+        row = row_of(daemons, host)
+        now_s = time.monotonic()
         left, typed = (whole(table(row, "jobs"), kind) for kind in ("foreign", "local"))
-        waited_s = time.monotonic() - drained_s
+        if text(row, "state") not in ("down", "") and row.get("jobs_known", True):
+            known_s = now_s
+        elif now_s - known_s > min(UNKNOWN_S, timeout_s):
+            return None, 0
+        waited_s = now_s - drained_s
         # A sample from before the drain proves nothing: a job may have started since.
-        if (left == 0 and number(row, "age_s") < waited_s) or waited_s > timeout_s:
+        is_known = known_s == now_s
+        is_empty = is_known and left == 0 and number(row, "age_s") < waited_s
+        if is_empty or (is_known and waited_s > timeout_s):
             return left, typed
         if left and waited_s > SILENT_S and not said:
             said = True
             say(f"{host} is drained; waiting for {jobs_there(left)} there: "
                 f"{shown_by(host, f' --host {host}')}")  # fmt: skip
         time.sleep(POLL_S)
+
+
+def row_of(daemons: Daemons, host: str) -> Json:
+    """Returns what the LIM here says of a host; {} while it is restarted, or has not heard of it
+    since."""
+    try:
+        return host_named(daemons.lim({"op": "status"}), host)
+    except Unavailable:
+        return {}
 
 
 def undrain(daemons: Daemons, options: argparse.Namespace) -> int:

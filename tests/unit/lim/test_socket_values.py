@@ -83,6 +83,17 @@ def test_status_shows_memory_as_memory():
 
 
 @pytest.mark.parametrize(
+    ("closed", "known"),
+    [(Closed.UNSAID, True), (Closed.HOURS, True), (Closed.STARTING, False), (Closed.NO_LBM, False)],
+)
+def test_what_runs_on_a_host_is_known_once_its_lbm_has_told_its_lim(closed, known):
+    heard = replace(vector(), closed=closed)
+    shown = {row["name"]: row["jobs_known"] for row in status(lim(h2=heard), NOW_S)["hosts"]}
+    assert shown["h2"] == known
+    assert shown["h3"] is False, "which was never heard"
+
+
+@pytest.mark.parametrize(
     ("given", "taken"), [("disk\n sdb", "disk sdb"), (None, ""), ("\x1b[2J", "?[2J")]
 )
 def test_a_reason_is_one_printable_line(given, taken):

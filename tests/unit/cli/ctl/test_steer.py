@@ -140,6 +140,46 @@ def test_drain_waits_for_a_sample_taken_after_it(daemon, capsys):
     assert capsys.readouterr().out == "h1 is drained and empty\n"
 
 
+NOT_EMPTY = {**HOST, "age_s": 0.0, "jobs": {"local": 0, "foreign": 2}, "jobs_known": True}
+EMPTY = {**NOT_EMPTY, "jobs": {"local": 0, "foreign": 0}}
+UNKNOWN = {
+    "its LIM was restarted, and its LBM has not reported yet": {**EMPTY, "jobs_known": False},
+    "the LIM here was restarted, and does not know the host yet": None,
+    "nor has it heard of it": {**EMPTY, "state": "down"},
+}
+
+
+def drained(daemon, monkeypatch, rows):
+    """`lbctl drain --wait`, while the LIM says one thing after the other, the last one for ever."""
+    left = list(rows)
+
+    def status(request):
+        row = left.pop(0) if left[1:] else left[0]
+        return {"ok": True, **STATUS, "hosts": [row] if row else []}
+
+    monkeypatch.setattr(steer, "POLL_S", 0.0)
+    daemon("lim", status=status, drain={})
+    code = lbctl.main(["drain", "h1", "--wait"])
+    assert len(left) == 1, "it did not wait for what was said last"
+    return code
+
+
+@pytest.mark.parametrize("row", UNKNOWN.values(), ids=UNKNOWN)
+def test_a_host_is_not_called_empty_while_it_is_not_known_what_runs_there(
+    daemon, capsys, monkeypatch, row
+):
+    assert drained(daemon, monkeypatch, [row, NOT_EMPTY, row, NOT_EMPTY, EMPTY]) == 0
+    assert capsys.readouterr().out == "h1 is drained and empty\n"
+
+
+@pytest.mark.parametrize("row", UNKNOWN.values(), ids=UNKNOWN)
+def test_nor_if_it_stays_unknown(daemon, capsys, monkeypatch, row):
+    monkeypatch.setattr(steer, "UNKNOWN_S", 0.0)
+    assert drained(daemon, monkeypatch, [NOT_EMPTY, row]) == 1
+    said = "h1 is drained, but what runs there is not known: h1 does not say\n"
+    assert capsys.readouterr().out == said
+
+
 def test_drain_says_once_what_it_waits_for(daemon, capsys, monkeypatch):
     monkeypatch.setattr(steer, "SILENT_S", 0.0)
     busy = {**HOST, "age_s": 0.0, "jobs": {"local": 0, "foreign": 2}}
