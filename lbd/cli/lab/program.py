@@ -347,7 +347,8 @@ def agreed(root: Path) -> bool:
     said = [shown for shown, count in ((runs, running), (waits, waiting)) if count]
     if not said:
         return True
-    return is_agreed(f"lbd lab: {' and '.join(said)} in this lab: end them and remove it?")
+    end = "end it" if running + waiting == 1 else "end them"
+    return is_agreed(f"lbd lab: {' and '.join(said)} in this lab: {end} and remove the lab?")
 
 
 def at_work(root: Path) -> tuple[int, int]:

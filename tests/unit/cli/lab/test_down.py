@@ -46,12 +46,17 @@ def test_a_person_is_asked(at_terminal, tmp_path, work, typed, options, is_remov
     assert status == (0 if is_removed else 1)
 
 
-def test_the_question_says_what_would_end(at_terminal, tmp_path):
-    at_terminal((1, 2), "n\n")
+@pytest.mark.parametrize(
+    ("work", "question"),
+    [
+        ((1, 2), "1 command runs and 2 jobs wait in this lab: end them and remove the lab?"),
+        ((1, 0), "1 command runs in this lab: end it and remove the lab?"),
+    ],
+)
+def test_the_question_says_what_would_end(at_terminal, tmp_path, work, question):
+    at_terminal(work, "n\n")
     main.main(["lab", "down", "--dir", str(tmp_path)])
-    assert sys.stderr.getvalue() == (
-        "lbd lab: 1 command runs and 2 jobs wait in this lab: end them and remove it? [y/n] "
-    )
+    assert sys.stderr.getvalue() == f"lbd lab: {question} [y/n] "
 
 
 def test_a_script_is_not_asked(at_terminal, tmp_path, monkeypatch):
