@@ -68,10 +68,10 @@ def test_for_a_running_array_its_end_is_forecast_not_the_start_of_its_next_task(
 ENDS = {
     **JOB, "id": "12", "array": "1-24", "state": "running", "started": 1000.0, "reason": "next",
     "predicted_wait_s": 3.0, "predicted_by": "guess", "expected_end": 1134.0, "expected_from": 5,
-    "expected_end_90": [1120.0, 1150.0], "expected_by": "by earlier runs of the same commands",
+    "expected_end_90": [1120.0, 1150.0], "expected_by": "by ended runs of the same commands",
     "tasks": {"pending": 12, "running": 4, "done": 8},
 }  # fmt: skip
-BY = "forecast by earlier runs of the same commands"
+BY = "forecast by ended runs of the same commands"
 
 
 @pytest.mark.parametrize(

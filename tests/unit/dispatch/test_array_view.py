@@ -32,7 +32,7 @@ async def test_when_an_array_ends_is_foreseen_before_it_begins_and_while_it_runs
     (found,) = (await world.jobs(selectors=[f"{first}"], by_array=True, **WHO)).jobs
     assert found.array.expected_end - time.time() == pytest.approx(1800.0, abs=30)
     assert not found.array.HasField("expected_low")  # of fewer than twenty ended jobs
-    assert found.array.expected_by == "by earlier runs of the same commands"
+    assert found.array.expected_by == "by ended runs of the same commands"
     assert found.array.comparable == 0
     (unexplained,) = (
         await world.jobs(selectors=[f"{first}"], by_array=True, unexplained=True, **WHO)

@@ -44,8 +44,8 @@ def made_by(found: Sources, slot_times: SlotTimes | None) -> str:
     by_all = made_from(slot_times) if slot_times is not None else ""
     said = [
         (found.all_ended, by_all),
-        (found.other_arguments, "by earlier runs of these programs with other arguments"),
-        (found.same, "by earlier runs of the same commands"),
+        (found.other_arguments, "by ended runs of these programs with other arguments"),
+        (found.same, "by ended runs of the same commands"),
         (found.declared, "as their --work says"),
     ]
     said = sorted((one for one in said if one[0] and one[1]), key=lambda one: -one[0])

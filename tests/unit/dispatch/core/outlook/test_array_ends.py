@@ -162,7 +162,7 @@ def test_before_anything_has_ended_it_is_said_what_is_missing():
     (first, true_s), *_ = run.looks(4)
     assert first.wait_s == pytest.approx(true_s, rel=0.1)
     assert first.within_s is None  # twenty jobs are needed
-    assert first.how == "by earlier runs of the same commands"
+    assert first.how == "by ended runs of the same commands"
 
 
 @pytest.mark.parametrize("beside", ["", "jobs"])

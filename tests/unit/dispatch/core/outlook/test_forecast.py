@@ -344,7 +344,7 @@ def test_a_command_that_ran_before_takes_as_long_again():
     table.now_s = 100.0
     found = predicted(table, forecast, "b")
     assert found.wait_s == pytest.approx(400.0)
-    assert found.how == "no job ahead, 1 slot; by earlier runs of the same commands"
+    assert found.how == "no job ahead, 1 slot; by ended runs of the same commands"
     forecast.forget()
     table.now_s = 600.0  # longer than any before: as long again, in half of all cases
     assert predicted(table, forecast, "b").wait_s == pytest.approx(600.0)

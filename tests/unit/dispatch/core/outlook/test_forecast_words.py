@@ -47,6 +47,6 @@ def test_no_forecast_is_made_behind_a_job_whose_end_is_unknown():
         table.arrive(name, **more)
     assert predicted(table, forecast, "b").wait_s == pytest.approx(50.0)
     assert predicted(table, forecast, "b").how == (
-        "no job ahead, 1 slot; by earlier runs of the same commands"
+        "no job ahead, 1 slot; by ended runs of the same commands"
     )
     assert predicted(table, forecast, "c")[:2] == (None, too_few_ended(3)), "not for want of jobs"

@@ -19,7 +19,7 @@ from lbd.theory.lifetimes import UniformLog
 from tests.unit.dispatch.core.test_queues import Table
 
 SHORT = UniformLog(0.5, 2.0)
-OTHER = "by earlier runs of these programs with other arguments"
+OTHER = "by ended runs of these programs with other arguments"
 
 
 def fit(id_, argument):
@@ -154,7 +154,7 @@ def test_once_that_argument_has_run_its_own_runs_count():
     for _ in range(9):
         table.queues.run_times.ended(fit("0", 99), 10.0)
     found = Forecast(table.queues).of_new(fit("", 99), table.now_s)
-    assert "by earlier runs of the same commands" in found.how
+    assert "by ended runs of the same commands" in found.how
     assert found.wait_s == pytest.approx(200.0, rel=0.1)
 
 

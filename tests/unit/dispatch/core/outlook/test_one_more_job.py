@@ -13,7 +13,7 @@ from lbd.theory.calibration import Correction
 from tests.unit.dispatch.core.outlook.test_forecast import another, known, predicted
 from tests.unit.dispatch.core.test_queues import Table
 
-SAME = "by earlier runs of the same commands"
+SAME = "by ended runs of the same commands"
 
 
 def test_what_a_forecast_is_made_from_counts_the_jobs_before_this_one():
