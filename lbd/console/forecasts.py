@@ -100,8 +100,8 @@ def end_time(one: Json, clock: Clock) -> str:
     ends = one.get("expected_end_90")
     if not isinstance(ends, list):
         return found
-    within = [max(LEAST_S, float(at) - clock.now_s) for at in ends]
-    return f"{found}, likely {interval_text(within)}"
+    within = interval_text([max(LEAST_S, float(at) - clock.now_s) for at in ends])
+    return found if within == "<1s" else f"{found}, likely {within}"
 
 
 def truth_phrase(one: Json) -> str:

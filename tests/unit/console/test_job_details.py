@@ -87,6 +87,10 @@ BY = "forecast by ended runs of the same commands"
             ["ends     in less than 1s, likely up to 1.0s: 8 of 24 tasks have ended", BY],
         ),
         (
+            {"expected_end": 1100.3, "expected_end_90": [1100.1, 1100.9]},
+            ["ends     in less than 1s: 8 of 24 tasks have ended", BY],
+        ),
+        (
             {"state": "pending", "started": None, "tasks": {"pending": 24}},
             ["begins   in about 3.0s", "ends     in ~34s, likely 20s to 50s", "forecast guess"],
         ),
