@@ -79,10 +79,10 @@ def add_view(parser: Parser, states: Sequence[str] = STATES) -> None:
                              "is the next one after it, if the last was before")  # fmt: skip
     parser.add_argument("--limit", metavar="N", type=count, help="show at most N")
     parser.add_argument("--sort", metavar="KEY", type=order_named,
-                        help="sort by a key of the JSON; --sort=-KEY: descending")  # fmt: skip
+                        help="sort by a field, see --format; --sort=-KEY: descending")  # fmt: skip
     parser.add_argument("--format", metavar="FIELDS", type=keys_named, dest="fields",
-                        help="print only these keys of the JSON, such as id,state,command; "
-                             "times as 2026-12-01T06:00:00")  # fmt: skip
+                        help=f"print only some fields, such as id,state,command, of these: "
+                             f"{', '.join(KEYS)}; times as 2026-12-01T06:00:00")  # fmt: skip
     parser.add_argument("--no-header", action="store_true",
                         help="leave out the header line, for scripts")  # fmt: skip
 

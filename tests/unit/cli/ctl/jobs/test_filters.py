@@ -9,7 +9,7 @@ import pytest
 
 from lbd.cli import lbctl
 from lbd.cli.ctl.jobs import filters, listing
-from lbd.cli.ctl.jobs.filters import chosen_and_sorted, keys_named
+from lbd.cli.ctl.jobs.filters import KEYS, chosen_and_sorted, keys_named
 from lbd.cli.ctl.jobs.listing import GO_FIRST, HEADER, job_lines
 from lbd.cli.past_time import past_time
 from lbd.console.figures import Clock
@@ -117,6 +117,12 @@ def test_times_among_the_fields_can_be_read(daemon, capsys):
     assert capsys.readouterr().out.strip() == "2026-11-26T00:13:49"
     assert lbctl.main(["jobs", "--format", "started", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == [{"schema": 1, "started": 1795652029.887438}]
+
+
+def test_the_help_lists_the_fields(capsys):
+    """It said "keys of the JSON", which has more of them."""
+    assert lbctl.main(["jobs", "--help"]) == 0
+    assert ", ".join(KEYS) in " ".join(capsys.readouterr().out.split())
 
 
 def test_fields_are_the_keys_of_json(daemon, capsys):
