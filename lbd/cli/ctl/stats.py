@@ -317,11 +317,11 @@ def notes_of(name: str, total: Measure, groups: dict[str, Measure], cut_off: int
             f"{GROUPS_MAX} most frequent ones"
         )
     if none := left_out(total, groups) - cut_off:
-        jobs = counted(none, "job")
         notes.append(
-            f"{jobs} ended before starting: cancelled while waiting, or refused"
+            f"{counted(none, 'plain command')} ended before starting: cancelled while waiting, or "
+            "refused"
             if name == "host"
-            else f"{jobs} without a {name}"
+            else f"{counted(none, 'job')} without a {name}"
         )
     return notes
 

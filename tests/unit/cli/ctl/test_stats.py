@@ -118,7 +118,7 @@ def test_only_what_a_host_left_out_is_reported_as_left_out(two_hosts, capsys):
         in out[commands:users]
     )
     assert out[users:hosts].split("\n")[3:] == [""]
-    note = "3 jobs ended before starting: cancelled while waiting, or refused"
+    note = "3 plain commands ended before starting: cancelled while waiting, or refused"
     end = out[hosts:].splitlines()
     assert end[-4:-2] == [note, ""]
     assert [line.partition(":")[0] for line in end[-2:]] == ["SLOWDOWN", "WRONG"]
