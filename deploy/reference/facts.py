@@ -30,7 +30,8 @@ JOB_STATES = {
     "signal",
     "done": "ended with exit status 0, and was not killed",
     "failed": "ended with another exit status or by a signal, or could not be started",
-    "cancelled": "was ended before it started, or by `lbctl kill`, whatever its exit status",
+    "cancelled": "was ended before it started, or by `lbctl kill`, whatever its exit status "
+    "([with `-s`](../how-to/find-and-end-jobs.md) it may count)",
     "lost": "its host was lost while it ran, and `--no-restart` forbids a second attempt",
     "unknown": "a plain `lbrun` ran on its own host, and its outcome is not known",
 }
