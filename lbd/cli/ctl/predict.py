@@ -34,6 +34,7 @@ SLOTS_MAX = 65536
 SPEEDUP_MAX = 1e6
 UNIT_FROM_BYTES = 1024  # a smaller number without a unit is probably a mistake, as in lbrun
 NINE_IN_TEN, LIKELY = ">90 % WITHIN", ">LIKELY"
+CHOICE_OF = "CHOICE OF: the values of dispatch.malleable that would take this number of slots"
 
 
 def add_options(parser: Parser) -> None:
@@ -193,7 +194,8 @@ def predict_lines(reply: Json, least: int, most: int, page: Page) -> list[str]:
     shown = [line for said in sentences for line in wrapped(said, page.columns, "  ")]
     cells = [row_of(one, reply)[:columns] for one in rows]
     lines = page.table(header[:columns], cells, (within, ">RUNS"))
-    return [*shown, "", *lines]
+    legend = wrapped(CHOICE_OF, page.columns, "  ") if columns == len(header) else []
+    return [*shown, "", *lines, *legend]
 
 
 def has_end(rows: list[Json]) -> bool:

@@ -174,6 +174,13 @@ def test_a_job_of_one_number_of_slots_has_nothing_to_choose():
     assert rest[-1].split() == ["1", "9.0s", "–", "9.0s", "18s"]
 
 
+def test_a_range_says_what_its_last_column_means():
+    row = {"slots": 2, "begins_in_s": 9.0, "runs_s": 9.0, "ends_in_s": 18.0}
+    reply = {"how": FROM, "predicted_wait_s": 9.0, "free": 0, "comparable": 30, "choices": [row]}
+    lines = predict_lines(reply | {"picks": {"AVG": 2}}, 1, 2, PAGE)
+    assert lines[-1].startswith("CHOICE OF: the values of dispatch.malleable")
+
+
 @pytest.mark.parametrize(
     ("runs", "comparable", "shown"),
     [
