@@ -42,12 +42,16 @@ from lbd.console.output import (
     YELLOW,
     Cell,
     Page,
+    Paint,
     Row,
+    cell,
     fit,
     lay_out,
     own_page,
     print_json,
     put,
+    shortened,
+    width,
 )
 from lbd.console.plain_commands import by_name
 from lbd.console.reply import Json, number, table, tables, text, texts, whole
@@ -71,7 +75,7 @@ GO_FIRST = (  # dropped first on a narrow terminal
 TIMES = ("submitted", "started", "finished")
 FLEXIBLE = ("STATE", "COMMAND", "WAITS")
 NONE_NOW = "no jobs; --all shows those that have ended, too"
-COMMAND_WIDTH, NAME_WIDTH = 60, 40
+COMMAND_WIDTH, NAME_WIDTH, NAME_BRIEF = 60, 40, 20
 PIPE_WIDTH = 2000  # of a command, if the output is not a terminal
 ASK_AGAIN = "ask again in some seconds; `lbctl status` shows whether they are up"
 
@@ -215,17 +219,26 @@ def job_lines(found: list[Json], clock: Clock, page: Page) -> list[str]:
         rows = [(*row, why) for row, why in zip(rows, reasons, strict=True)]
     of_one_user = len({text(job, "user") for job in found}) == 1
     go_first = sorted(GO_FIRST, key=lambda title: title != "USER") if of_one_user else GO_FIRST
-    shortened: tuple[str, ...] = FLEXIBLE
+    flexible: tuple[str, ...] = FLEXIBLE
     named = [bool(text(job, "name")) for job in found]
     if page.columns is not None and any(named):
         kept = ">EXIT" if of_one_user else "USER"  # goes only if there is no other way
         go_first = [*(title for title in go_first if title not in ("NAME", kept)), "NAME", kept]
-        titles, _ = fit(header, rows, page.columns, page.may_go(go_first), FLEXIBLE)
+        briefly = briefly_named(rows)
+        titles, _ = fit(header, briefly, page.columns, page.may_go(go_first), FLEXIBLE)
         if "NAME" not in titles and page.sorted_by != "COMMAND":
             header, rows = name_or_command(header, rows, all(named))
-            shortened = (*FLEXIBLE, "NAME", "NAME/COMMAND")
+            flexible = (*FLEXIBLE, "NAME", "NAME/COMMAND")
             go_first = [title for title in go_first if title != "NAME"]
-    return page.table(header, rows, go_first, shortened)
+        elif max(map(width, lay_out(header, rows, Paint(on=False)))) > page.columns:
+            rows = briefly
+    return page.table(header, rows, go_first, flexible)
+
+
+def briefly_named(rows: list[Row]) -> list[Row]:
+    """Returns the rows with shorter names: one long name takes the room of all others' columns."""
+    at = HEADER.index("NAME")
+    return [(*row[:at], shortened(cell(row[at]).text, NAME_BRIEF), *row[at + 1 :]) for row in rows]
 
 
 def name_or_command(

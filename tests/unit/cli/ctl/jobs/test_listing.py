@@ -30,3 +30,16 @@ def shown(command, columns):
 )
 def test_a_command_that_does_not_fit_loses_directories_before_names(command, columns, text):
     assert shown(command, columns) == text
+
+
+@pytest.mark.parametrize("columns", [160, 250])
+def test_one_long_name_is_cut_before_other_columns(columns):
+    """It took 40 of 160 columns, and commands and reasons were cut."""
+    own = {**JOB, "name": "", "command": ["sh", "-c", "while :; do :; done # " + "x" * 9]}
+    named = {**own, "id": "7", "name": "n" * 62, "state": "pending", "started": None, "host": "",
+             "reason": "it needs 9 slots on one host at once"}  # fmt: skip
+    lines = job_lines([own, named], Clock(10.0), Page(Paint(on=False), columns))
+    assert lines[2].endswith(named["reason"])
+    assert "x" * 9 in lines[2]
+    assert ("n" * 39 + "…" in lines[2]) is (columns > 160)
+    assert "n" * 19 + "…" in lines[2]
