@@ -88,11 +88,12 @@ def run(options: Options) -> int:
     runtime_dirs = find_runtime_dirs(options.values.get("config"))
     sock = connect(runtime_dirs)
     if sock is None:
-        what = f"no lbm is running here (looked in {' or '.join(runtime_dirs)})"
-        if may_not_stay(options) or options.needs:
-            from lbd.client.start_wait import connect_once_started
+        from lbd.client.start_wait import connect_once_started, none_found
 
+        if may_not_stay(options) or options.needs:
             sock, what = connect_once_started(runtime_dirs)
+        else:
+            what = none_found(runtime_dirs)
     if sock is None:
         return without_daemon(options, around, what)
     if "local" in options.plain and not options.needs:

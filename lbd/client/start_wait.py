@@ -21,7 +21,15 @@ def connect_once_started(directories: list[str]) -> "tuple[socket | None, str]":
                 f"this host's LBM is starting or stopping ({by}) and does not answer yet; try "
                 "again shortly"
             )
-    return connect(directories), f"no lbm is running here (looked in {' or '.join(directories)})"
+    return connect(directories), none_found(directories)
+
+
+def none_found(directories: list[str]) -> str:
+    """Returns why no LBM could be connected to."""
+    from lbd.local.own_lab import others_lab
+
+    where = " or ".join(directories)
+    return others_lab(directories[0]) or f"no lbm is running here (looked in {where})"
 
 
 def remedy(what: str, runtime_dirs: list[str]) -> str:

@@ -9,7 +9,7 @@ from lbd.config.schema import Config
 from lbd.console.reply import Json, answer_in, table, text
 from lbd.errors import ConfigError, LbdError, Unavailable
 from lbd.local.json_socket import Connect, ask, connected
-from lbd.local.own_lab import own_lab_advice
+from lbd.local.own_lab import others_lab, own_lab_advice
 from lbd.local.starting import Patience, has_left_traces, how_to_start, starter
 from lbd.process.own_directory import why_not_believed
 
@@ -72,7 +72,8 @@ class Daemons:
     def _ask(self, daemon: str, request: Json, timeout_s: float) -> Json:
         directory = Path(self.config.host.runtime_dir)
         if fault := why_not_believed(directory):
-            raise ConfigError(f"host.runtime_dir {directory}: {fault}, or set host.runtime_dir")
+            said = f"host.runtime_dir {directory}: {fault}, or set host.runtime_dir"
+            raise ConfigError(others_lab(str(directory)) or said)
         while True:
             try:
                 return answer_in(ask(self.socket(daemon), request, timeout_s, self.connect))

@@ -28,8 +28,9 @@ from lbd.lab.plan import (
     program_script,
     toml,
 )
-from lbd.lab.record import Process, Record, save
+from lbd.lab.record import Process, Record, record_file, save
 from lbd.local.json_socket import Refusal, ask
+from lbd.local.own_lab import belongs_to_another
 from lbd.process import self_start
 from lbd.process.whole_file import write_whole
 
@@ -230,6 +231,8 @@ def client_path(record: Record, host: str) -> list[str]:
 
 def check_may_enter(record: Record, host: str) -> None:
     """Raises LbdError for a user who could not: each command would fail, and only then say why."""
+    if whose := belongs_to_another(str(record_file(record.plan.root))):
+        raise LbdError(whose)
     lists = [Path(group, host, "cgroup.procs") for group in record.cgroups]
     found = [one for one in lists if one.exists()]
     if found and not any(os.access(one, os.W_OK) for one in found):

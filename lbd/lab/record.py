@@ -14,6 +14,7 @@ from pathlib import Path
 from lbd.config.load import default_runtime_dir
 from lbd.errors import ConfigError, LbdError
 from lbd.lab.plan import Plan
+from lbd.local.own_lab import belongs_to_another
 from lbd.process.file_lock import lock_file
 from lbd.process.own_directory import fault_of
 from lbd.process.whole_file import write_whole
@@ -79,7 +80,8 @@ def load(root: Path) -> Record | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as problem:
-        raise LbdError(f"{record_file(root)}: {problem.strerror}") from problem
+        file = str(record_file(root))
+        raise LbdError(belongs_to_another(file) or f"{file}: {problem.strerror}") from problem
     try:
         body = json.loads(text)
         return Record(

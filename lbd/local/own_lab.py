@@ -29,17 +29,48 @@ def own_lab_advice(runtime_dir: str) -> str:
 def start_in_lab(runtime_dir: str) -> str:
     """Returns the command that starts the daemons of a lab's host, whose runtime directory this is;
     "" for other hosts."""
+    if not is_of_lab(runtime_dir):
+        return ""
+    root, host = os.path.split(os.path.dirname(runtime_dir))
+    where = "" if root == f"{default_runtime_dir()}/{LAB}" else f" --dir {quote(root)}"
+    return f"lbd lab start {host}{where}"
+
+
+def is_of_lab(runtime_dir: str) -> bool:
+    """Returns whether this is the runtime directory of a lab's host."""
     place, last = os.path.split(runtime_dir)
-    root, host = os.path.split(place)
     try:
         with open(f"{place}/lbd.toml", encoding="utf-8", errors="replace") as file:
             is_labs = file.read(len(MADE_BY)) == MADE_BY
     except OSError:
+        return False
+    return last == "run" and is_host(os.path.basename(place)) and is_labs
+
+
+def others_lab(runtime_dir: str) -> str:
+    """Returns whose lab it is of, if another user started that; "" if it is of none."""
+    file = f"{os.path.dirname(runtime_dir)}/lbd.toml"
+    return belongs_to_another(file) if is_of_lab(runtime_dir) else ""
+
+
+def belongs_to_another(path: str) -> str:
+    """Returns whose lab has this file, or the part of its path that we may look at; "" if the lab
+    is ours or root's."""
+    try:
+        uid = os.lstat(path).st_uid
+    except PermissionError:
+        return belongs_to_another(os.path.dirname(path))
+    except OSError:
         return ""
-    if last != "run" or not is_host(host) or not is_labs:
+    if uid in (0, os.geteuid()):
         return ""
-    where = "" if root == f"{default_runtime_dir()}/{LAB}" else f" --dir {quote(root)}"
-    return f"lbd lab start {host}{where}"
+    from pwd import getpwuid  # only then, since clients import this file
+
+    try:
+        owner = getpwuid(uid).pw_name
+    except KeyError:
+        owner = f"user {uid}"
+    return f"this lab belongs to {owner}, and only a lab that root starts is for all users"
 
 
 def answering_hosts(root: str) -> Iterator[str]:

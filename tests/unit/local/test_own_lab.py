@@ -7,12 +7,15 @@ import socket
 import pytest
 
 from lbd.cli.ctl.jobs.queued_jobs import patiently
+from lbd.client import lbrun
+from lbd.client.complaints import Trouble
+from lbd.client.options import read_options
 from lbd.client.start_wait import lab_remedy
 from lbd.config.schema import Config, HostConfig
 from lbd.console.daemons import Daemons, NeverRan
 from lbd.console.plain_commands import Waiting
-from lbd.errors import Unavailable
-from lbd.local.own_lab import own_lab_advice
+from lbd.errors import ConfigError, Unavailable
+from lbd.local.own_lab import MADE_BY, belongs_to_another, others_lab, own_lab_advice
 
 ADVICE = 'a lab of yours is running; type: eval "$(lbd lab env h2)"'
 
@@ -89,3 +92,48 @@ def test_where_a_daemon_ran_both_remedies_are_given(place):
 def test_lbrun_names_the_lab_too(place):
     assert lab_remedy("no lbm is running here", [str(place)]) == f"; {ADVICE}"
     assert lab_remedy("this host's LBM does not answer", [str(place)]) == ""
+
+
+WHOSE = "this lab belongs to nobody, and only a lab that root starts is for all users"
+
+
+@pytest.fixture
+def of_nobody(tmp_path, monkeypatch):
+    """The runtime directory of a host of another user's lab."""
+    place = tmp_path / "lab" / "h1"
+    (place / "run").mkdir(parents=True)
+    (place / "lbd.toml").write_text(f'{MADE_BY}\n[host]\nruntime_dir = "{place}/run"\n')
+    (tmp_path / "lab" / "lab.json").write_text("{")
+    for path in (place, place / "run", place / "lbd.toml", tmp_path / "lab" / "lab.json"):
+        os.chown(path, 65534, 65534)
+    monkeypatch.setenv("LBD_CONFIG", f"{place}/lbd.toml")
+    return place / "run"
+
+
+@pytest.mark.root
+def test_another_users_lab_is_named_as_that(of_nobody, monkeypatch):
+    """`lbctl` advised to have it removed, and `lbrun` to start it, though it ran."""
+    assert others_lab(str(of_nobody)) == WHOSE
+    with pytest.raises(ConfigError, match=f"^{WHOSE}$"):
+        Daemons(Config(host=HostConfig(runtime_dir=str(of_nobody)))).lbm({"op": "status"})
+    for words in (["-d"], ["-H", "h2"], ["--need", "gpu"]):
+        with pytest.raises(Trouble, match=f"^{WHOSE}(, so |$)"):
+            lbrun.run(read_options([*words, "true"]))
+    assert belongs_to_another(str(of_nobody.parent / "lbd.toml")) == WHOSE
+    monkeypatch.setattr(os, "geteuid", lambda: 65534)
+    assert others_lab(str(of_nobody)) == ""
+
+
+@pytest.mark.root
+def test_whose_a_lab_is_that_cannot_be_looked_into(of_nobody, monkeypatch):
+    """The owner is that of the first directory above that can be seen."""
+
+    def denied(path, real=os.lstat):
+        if str(path).endswith(("lab.json", "/lab")):
+            raise PermissionError
+        return real(path)
+
+    lab = of_nobody.parent.parent
+    os.chown(lab.parent, 65534, 65534)
+    monkeypatch.setattr(os, "lstat", denied)
+    assert belongs_to_another(f"{lab}/lab.json") == WHOSE

@@ -150,3 +150,17 @@ def test_a_lab_is_never_started_in_place_of_the_one_this_shell_is_set_up_for(
     said = shown(capsys, "up", "--hosts", "1", "--isolate", "none")
     assert started == [usual]
     assert (f"--dir {usual}" in said) is has_one, "else `env` would find the other"
+
+
+@pytest.mark.root
+def test_no_one_is_let_into_another_users_lab(tmp_path, capsys):
+    """`lbd lab env` printed its exports, and then nothing worked."""
+    plan = Plan(tmp_path, ("h1",), "none", "127.1.1", 0.0, "", (), allow_root=False)
+    record.save(record.Record(plan, made_root=True, ready=True))
+    assert main.main(["lab", "env", "--dir", str(tmp_path), "h1"]) == 0
+    os.chown(record.record_file(tmp_path), 65534, 65534)
+    capsys.readouterr()
+    assert main.main(["lab", "env", "--dir", str(tmp_path), "h1"]) == 1
+    found = capsys.readouterr()
+    assert found.out == ""
+    assert found.err.startswith("lbd lab: this lab belongs to nobody")
