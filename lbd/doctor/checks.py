@@ -12,6 +12,15 @@ from lbd import __version__
 from lbd.config.schema import Config
 from lbd.console.reply import Json, number, table, text
 from lbd.dispatch.ledger.database_url import exposed
+from lbd.doctor.certificate_fixes import (
+    ENDED_FIX,
+    JOIN_FIX,
+    REPLACED_FIX,
+    REVOKED_FIX,
+    REVOKED_SAYS,
+    check_clock,
+    clock_here,
+)
 from lbd.errors import ConfigError, LbdError
 from lbd.keeper.gate import find_account
 from lbd.keeper.run_as import LocalUser
@@ -30,27 +39,6 @@ UNSEEN = "skipped"  # could not be checked
 UNSEEN_SAYS = "{} not looked at: permission denied; run this as root or the daemons' user"
 DESCRIPTORS_MAX_SHARE = 0.8
 DESCRIPTORS_FEW = 1024
-JOIN_FIX = (
-    "run `lbctl token create {}` on the authority's host, then here the `lbctl join` line that it "
-    "prints, and `lbctl restart`"
-)
-REJOIN_FIX = (
-    "run `lbctl token create {}` on the authority's host, then on that host the `lbctl join` line "
-    "that it prints, and `lbctl restart`"
-)
-REVOKED_SAYS = "revoked: no host of the cluster talks to this one"
-REVOKED_FIX = (
-    "is another machine {host} now (`lbctl status` on another host)? A new token for {host} would "
-    "revoke that one, so {ended}. Otherwise {joined}"
-)
-REPLACED_FIX = (
-    "save what only this machine has (`lbctl stats --csv`), then end this one: `systemctl disable "
-    "--now lbd.target; rm -r {paths}`; it can join again under another name"
-)
-ENDED_FIX = (
-    "it should have been renewed: is lbd-authority running on the authority's host? Once "
-    "it has expired, join again: "
-)
 SPACE_MIN_BYTES = 16 << 20
 PACKAGES_DOCS = "/usr/share/doc/lbd/docs"
 DOCS = PACKAGES_DOCS if os.path.isdir(PACKAGES_DOCS) else "docs"
@@ -197,18 +185,16 @@ def certificate(config: Config, files: HostFiles) -> Iterator[Check]:
         yield Check("certificate", FAULT, says, JOIN_FIX.format(config.host.name))
         return
     begin_s, end_s = tls.credentials.valid_s
-    left_s = end_s - time.time()
-    if begin_s > time.time():
-        fix = "run chrony or ntpd here, or join again"
-        yield Check(
-            "certificate",
-            FAULT,
-            f"not valid for another {duration_text(begin_s - time.time())}",
-            fix,
-        )
+    now_s = time.time()
+    left_s = end_s - now_s
+    if begin_s > now_s:
+        says = f"not valid for another {duration_text(begin_s - now_s)}, {clock_here(now_s)}"
+        fix = check_clock(f"the authority's was wrong: {JOIN_FIX.format(config.host.name)}")
+        yield Check("certificate", FAULT, says, fix)
     elif left_s <= 0:
-        fix = ENDED_FIX + JOIN_FIX.format(config.host.name)
-        yield Check("certificate", FAULT, f"expired {duration_text(-left_s)} ago", fix)
+        says = f"expired {duration_text(-left_s)} ago, {clock_here(now_s)}"
+        fix = check_clock(ENDED_FIX + JOIN_FIX.format(config.host.name))
+        yield Check("certificate", FAULT, says, fix)
     elif tls.is_revoked(tls.identity):
         yield revoked_here(config, files)
     elif left_s < (end_s - begin_s) / 4:

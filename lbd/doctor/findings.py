@@ -123,10 +123,10 @@ def check_lim(daemons: Daemons, *, is_out: bool = False) -> Iterator[Check]:
         first_fix = SEE_NETWORK
     yield from queue(daemons, lims_away, first_fix)
     if not peers:
-        yield no_peers(daemons)
+        yield no_peers(daemons, first_fix)
 
 
-def no_peers(daemons: Daemons) -> Check:
+def no_peers(daemons: Daemons, first_fix: str = "") -> Check:
     cluster, says = daemons.config.cluster, "none: every command runs here"
     if has_joined_since(daemons):
         says = "none: this host has joined a cluster, but its daemons do not use its certificate"
@@ -134,7 +134,7 @@ def no_peers(daemons: Daemons) -> Check:
     if not cluster.join:
         return Check("peers", WARN if cluster.hosts else OK, says)
     fix = f"if {cluster.join} no longer exists: {join_fix(daemons.config)}, then `lbctl restart`"
-    return Check("peers", WARN, says, fix)
+    return Check("peers", WARN, says, first_fix or fix)
 
 
 def has_joined_since(daemons: Daemons) -> bool:

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from lbd import __version__
 from lbd.console.daemons import START
 from lbd.console.reply import Json, number, text
-from lbd.doctor.checks import ENDED_FIX, FAULT, OK, REJOIN_FIX, WARN, Check
+from lbd.doctor.certificate_fixes import ENDED_FIX, REJOIN_FIX, check_clock
+from lbd.doctor.checks import FAULT, OK, WARN, Check
 from lbd.model import STOPPED
 from lbd.net.details import NOT_REACHED, UNPROVEN
 
@@ -27,7 +28,7 @@ def not_reached_fix(host: str, error: str, address: str) -> str:
     # a certificate; the second: up to release 0.1
     if error.endswith((" has expired", " has expired")):
         whose = error.rpartition(" has ")[0].rpartition(" ")[2]
-        return ENDED_FIX + REJOIN_FIX.format(whose)
+        return check_clock(ENDED_FIX + REJOIN_FIX.format(whose), f"here and on {whose}")
     if "refused" in error:  # the machine answers, and no firewall is in the way
         return f"no LIM is listening there: on {host}, run `systemctl start lbd.target` or `lbd up`"
     return (

@@ -77,7 +77,7 @@ class Upkeep:
         try:
             await self._renew(now_s)
         except LbdError as problem:
-            left = f"{end_s - now_s:.0f} s left" if now_s < end_s else "expired"
+            left = f"{end_s - now_s:.0f} s left" if now_s < end_s else "expired, by the clock here"
             raise Unavailable(
                 f"this host's certificate cannot be renewed ({left}): {problem}"
             ) from None

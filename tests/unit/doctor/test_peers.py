@@ -7,7 +7,7 @@ import pytest
 from lbd.config.access import AdminConfig
 from lbd.config.schema import ClusterConfig, Config, HostConfig
 from lbd.console.daemons import Daemons
-from lbd.doctor.checks import FAULT, OK, WARN
+from lbd.doctor.checks import FAULT, OK, SEE_CERTIFICATE, WARN
 from lbd.doctor.findings import no_peers
 from lbd.doctor.peers import administrators_hosts, fix_of, join_address, network, sharing
 from lbd.keeper.run_as import CLOSED, ROOT_REFUSED
@@ -138,6 +138,7 @@ def test_on_the_host_of_the_authority_a_join_address_is_unset(tmp_path, monkeypa
         (check,) = join_address(rows, config)
         for one in (check, no_peers(Daemons(config))):
             assert ("cluster.join --unset`" in one.fix) == unset
+    assert no_peers(Daemons(config), SEE_CERTIFICATE).fix == SEE_CERTIFICATE
 
 
 def test_a_lost_host_that_settings_still_name_is_reported() -> None:
