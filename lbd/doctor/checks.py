@@ -26,6 +26,7 @@ from lbd.keeper.gate import find_account
 from lbd.keeper.run_as import LocalUser
 from lbd.process.accounts import DEFAULT, ROOT
 from lbd.process.disk_space import Shortage, shortage_of
+from lbd.process.written_disks import unmounted
 from lbd.text.units import duration_text, show_size
 from lbd.trust.authority import Authority, is_superseded
 from lbd.trust.certificates import is_signed_by
@@ -80,6 +81,9 @@ def directory(
 ) -> Check:
     """`is_kept`: it also holds files that jobs leave behind, so it grows. `user`: the daemons', if
     root asks."""
+    if place := is_kept and unmounted(path):
+        says = f"{place} is in /etc/fstab, but nothing is mounted there"
+        return Check(name, FAULT, says, f"mount {place}, then systemctl start lbd.target")
     if not os.path.isdir(path):
         says = f"{path} is a file" if os.path.exists(path) else f"{path} does not exist"
         return Check(name, FAULT, says, "lbd up creates it, or set host.*_dir to one it can create")
@@ -156,12 +160,21 @@ def trust(config: Config) -> Iterator[Check]:
         yield key_file(config.security.key_file)
     elif authority_is_here(config):
         says = f"the authority is here, in {authority_dir(config)}, but this host has none"
-        yield Check("certificate", FAULT, says, "lbctl init")
+        yield Check("certificate", FAULT, says, only_if_lost(config, "`lbctl init`"))
     elif config.cluster.hosts or config.cluster.join:
         says = f"no certificate in {files.root}: no network port is open"
-        yield Check("certificate", FAULT, says, JOIN_FIX.format(config.host.name))
+        fix = only_if_lost(config, JOIN_FIX.format(config.host.name))
+        yield Check("certificate", FAULT, says, fix)
     else:
         yield Check("certificate", OK, "none, and none is needed: no network port is open")
+
+
+def only_if_lost(config: Config, fix: str) -> str:
+    """A new certificate revokes one that is only on a disk that is not mounted."""
+    place = config.host.state_dir
+    if unmounted(place):
+        return "see the state directory's line above: a new certificate would revoke that one"
+    return f"if {place} is on a disk of its own, check first that it is mounted. If it is, {fix}"
 
 
 def authority_is_here(config: Config) -> bool:

@@ -10,6 +10,7 @@ from lbd.config.schema import Config
 SHARED_WORKDIRS = "/var/tmp/lbd-stage"  # noqa: S108  # `stages` refuses it where it is not ours
 STATE, WORKDIRS, LEDGER = "state", "workdirs", "ledger"
 PATIENCE_S = 0.02
+FSTAB, MOUNTED = Path("/etc/fstab"), Path("/proc/self/mountinfo")
 Disks = dict[str, os.statvfs_result]
 
 
@@ -95,6 +96,26 @@ def nearest(path: Path) -> Path:
     while not path.exists() and path != path.parent:
         path = path.parent
     return path
+
+
+def unmounted(path: str) -> str:
+    """Returns where /etc/fstab mounts the disk of this path, if nothing is mounted there; "" if all
+    is well or not known."""
+    place = Path(os.path.realpath(path))
+    try:
+        points = {fields[1].rstrip("/") for fields in fields_of(FSTAB) if len(fields) > 2}
+        mounted = {fields[4] for fields in fields_of(MOUNTED)}
+    except (OSError, IndexError):
+        return ""
+    above = [str(one).replace(" ", "\\040") for one in (place, *place.parents)]
+    lacking = [one for one in above if one in points and one not in mounted and one != "/"]
+    return lacking[-1].replace("\\040", " ") if lacking else ""
+
+
+def fields_of(table: Path) -> list[list[str]]:
+    """Returns the fields of each line; a blank in a path is escaped in both tables."""
+    lines = table.read_text(encoding="utf-8", errors="replace").splitlines()
+    return [line.split() for line in lines if line.strip() and not line.lstrip().startswith("#")]
 
 
 def disk_metrics(disks: Disks) -> dict[str, object]:

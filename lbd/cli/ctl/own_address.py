@@ -11,7 +11,8 @@ from lbd.config.schema import Config
 from lbd.errors import ConfigError, LbdError
 from lbd.local.json_socket import ask
 from lbd.process.own_addresses import is_elsewhere
-from lbd.trust.files import HostFiles
+from lbd.process.written_disks import unmounted
+from lbd.trust.files import HostFiles, authority_dir
 from lbd.trust.names import Identity, identity_of
 
 
@@ -25,6 +26,16 @@ def check_address(own: OwnConfig) -> None:
         raise ConfigError(f"--address: {says}")
     how = "`lbctl config set host.address ADDRESS` changes it"
     raise ConfigError(f"{own.file}: host.address {says}, and {how}")
+
+
+def refuse_unmounted(config: Config) -> None:
+    """A certificate that is only on a disk that is not mounted would be revoked by a new one."""
+    for path in (config.host.state_dir, str(authority_dir(config))):
+        if place := unmounted(path):
+            raise ConfigError(
+                f"{place} is in /etc/fstab, but nothing is mounted there: `mount {place}`, then "
+                "`lbctl doctor`; if that disk is lost, remove its line from /etc/fstab"
+            )
 
 
 def refuse_if_joined(files: HostFiles, authority: Path) -> None:

@@ -15,6 +15,7 @@ from lbd.cli.ctl.own_address import (
     check_address,
     refuse_another_name,
     refuse_if_joined,
+    refuse_unmounted,
     remarks,
     say_if_unheard,
 )
@@ -214,6 +215,7 @@ def this_host(
         otherwise["host", "address"] = joining.own_address(other)
     own = own_config(path, wanted, otherwise)
     check_address(own)
+    refuse_unmounted(own.config)
     return own
 
 

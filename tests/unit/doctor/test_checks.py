@@ -108,6 +108,7 @@ def test_a_missing_certificate_is_fine_for_one_host_but_not_for_two(tmp_path):
     assert found.state == FAULT
     assert "no network port is open" in found.says
     assert "lbctl join" in found.fix
+    assert found.fix.startswith(f"if {tmp_path} is on a disk of its own, check first that it is ")
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from lbd.process.written_disks import (
     disks_of,
     of_ledger,
     sqlite_file,
+    unmounted,
     written,
 )
 
@@ -82,3 +83,22 @@ def test_the_disks_of_a_host(tmp_path):
 def test_a_whole_path_has_one_slash_before_it(store, file):
     found = sqlite_file(store)
     assert (None if found is None else str(found)) == file
+
+
+@pytest.mark.parametrize(
+    ("fstab", "mounted", "says"),
+    [
+        ("/dev/sdb1 /srv/lbd/ auto nofail 0 2", "/", "/srv/lbd"),
+        ("/dev/sdb1 /srv/lbd auto nofail 0 2", "/srv/lbd", ""),
+        ("# /dev/sdb1 /srv/lbd auto nofail 0 2\n\n/dev/sda1 / ext4 rw 0 1", "/", ""),
+        ("/dev/sdb1 /srv auto\n/dev/sdb2 /srv/lbd auto", "/", "/srv"),
+        ("/dev/sdb1 /srv/other auto\n/dev/sdb2 none swap sw 0 0", "/", ""),
+    ],
+)
+def test_a_disk_of_fstab_that_is_not_mounted_is_known(tmp_path, monkeypatch, fstab, mounted, says):
+    for name, text in (("FSTAB", fstab), ("MOUNTED", f"36 35 98:0 / {mounted} rw - ext4 x rw")):
+        (tmp_path / name).write_text(text)
+        monkeypatch.setattr(written_disks, name, tmp_path / name)
+    assert unmounted("/srv/lbd") == says
+    monkeypatch.setattr(written_disks, "FSTAB", tmp_path / "no/such")
+    assert unmounted("/srv/lbd") == ""

@@ -15,6 +15,7 @@ from lbd.config.schema import Config, HostConfig
 from lbd.errors import ConfigError
 from lbd.lim.core.signed import signed_text
 from lbd.lim.settings_file import SettingsFile
+from lbd.process import written_disks
 from lbd.trust.authority import Authority
 from lbd.trust.enrol import enrol
 from lbd.trust.files import HostFiles, authority_dir, host_files
@@ -130,6 +131,25 @@ def test_init_with_an_existing_authority_names_the_hosts_that_need_not_join(tmp_
     assert main(["init", "--config", str(file)]) == 0
     said = capsys.readouterr().out
     assert "these have joined already: h2, h3\nthen here, for each other host:\n" in said
+
+
+def test_a_certificate_on_a_disk_that_is_not_mounted_is_not_replaced(
+    authority, tmp_path, capsys, monkeypatch
+):
+    """It was revoked by `lbctl init` below the mount point, and the host was out later."""
+    file, state = tmp_path / "lbd.toml", tmp_path / "state"
+    file.write_text(f'[host]\nname = "h1"\naddress = "127.0.0.1"\nstate_dir = "{state}"\n'
+                    f'runtime_dir = "{tmp_path}/run"\n')  # fmt: skip
+    (tmp_path / "fstab").write_text(f"/dev/sdb1 {state} auto nofail 0 2\n")
+    monkeypatch.setattr(written_disks, "FSTAB", tmp_path / "fstab")
+    token = authority.new_token("h1", 60.0, NOW_S).text()
+    for words in (["init"], ["join", "127.0.0.1:1", token]):
+        assert main([*words, "--config", str(file)]) == 2
+        said = capsys.readouterr().err
+        assert f"{state} is in /etc/fstab, but nothing is mounted there: `mount {state}`" in said
+    assert not state.exists()
+    (tmp_path / "fstab").write_text("")  # the disk is lost
+    assert main(["init", "--config", str(file)]) == 0
 
 
 def test_a_user_who_is_not_root_is_told_that_the_cluster_is_private(monkeypatch, tmp_path, capsys):
