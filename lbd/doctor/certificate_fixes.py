@@ -15,6 +15,7 @@ REVOKED_FIX = (
     "is another machine {host} now (`lbctl status` on another host)? A new token for {host} would "
     "revoke that one, so {ended}. Otherwise {joined}"
 )
+# only the certificates: the rest of the state directory may be the one copy of a queue's ledger
 REPLACED_FIX = (
     "save what only this machine has (`lbctl stats --csv`), then end this one: `systemctl disable "
     "--now lbd.target; rm -r {paths}`; it can join again under another name"

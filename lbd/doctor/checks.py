@@ -226,12 +226,14 @@ def revoked_here(config: Config, files: HostFiles) -> Check:
         replaced = files.read_home()[0] == own and is_superseded(here, files.read_signed())
     except LbdError:  # no authority here, or not readable by us
         replaced = False
+    if not replaced and authority_is_here(config) and files.read_home()[0] == own:
+        return Check("certificate", FAULT, REVOKED_SAYS, "`lbctl init`, then `lbctl restart`")
     if not replaced:
-        ended = REPLACED_FIX.format(paths=config.host.state_dir)
+        ended = REPLACED_FIX.format(paths=files.root)
         fix = REVOKED_FIX.format(host=own, ended=ended, joined=JOIN_FIX.format(own))
         return Check("certificate", FAULT, REVOKED_SAYS, fix)
     says = f"revoked: a machine restored from a backup of this one is {own} now; no queued job "
-    fix = REPLACED_FIX.format(paths=f"{config.host.state_dir} {here.root}")
+    fix = REPLACED_FIX.format(paths=f"{files.root} {here.root}")
     return Check("certificate", FAULT, f"{says}starts here", fix)
 
 

@@ -107,7 +107,6 @@ def test_a_missing_certificate_is_fine_for_one_host_but_not_for_two(tmp_path):
     (found,) = trust(Config(host=host, cluster=LISTED))
     assert found.state == FAULT
     assert "no network port is open" in found.says
-    assert "lbctl join" in found.fix
     assert found.fix.startswith(f"if {tmp_path} is on a disk of its own, check first that it is ")
 
 
@@ -133,9 +132,10 @@ def test_a_revoked_host_does_not_take_its_name_back_from_the_machine_that_replac
     enrol(authority, files, "h1", "10.0.0.9:7901", time.time())
     files.revoked.write_bytes(authority.revoke("h1"))
     (found,) = [one for one in trust(config) if one.name == "certificate"]
-    assert (found.state, found.says) == (FAULT, REVOKED_SAYS)
+    assert found.says == REVOKED_SAYS
     assert found.fix.startswith("is another machine h1 now (`lbctl status` on another host)?")
     assert "would revoke that one, so save what only this machine has" in found.fix
+    assert f"rm -r {files.root}`" in found.fix, "not the queue's ledger"
 
 
 def test_a_valid_certificate(config):
@@ -161,7 +161,6 @@ def test_an_expired_certificate(config, ago_s, state, says):
     if state == FAULT:  # the clock may be wrong, and then joining again is of no use
         assert f"by this host's clock: {time.strftime('%Y-')}" in found.says
         assert found.fix.startswith("first check the clock here with `date`")
-        assert "If it is right" in found.fix[: found.fix.index("lbctl token create")]
 
 
 def test_a_certificate_of_another_authority_or_of_another_host_or_open_to_all(config):

@@ -290,6 +290,22 @@ def test_a_fresh_configuration_takes_the_cluster_name_of_the_kept_authority(host
     assert load(str(first.config)).cluster.name == "c"
 
 
+def test_the_revoked_host_of_the_authority_needs_no_token(hosts, lbctl, tmp_path):
+    """It was to join by a token of its own, which no authority accepts."""
+    first, _ = hosts
+    first.config.write_text(first.config.read_text().replace("10.0.0.9", "127.0.0.1"))
+    (first.root / "state").rename(tmp_path / "disk")
+    lbctl(first, "init")
+    shutil.rmtree(first.root / "state")
+    (tmp_path / "disk").rename(first.root / "state")
+    first.files.revoked.write_bytes(first.authority.signed_list())
+    certificate = next(trust(load(str(first.config))))
+    assert certificate.says.startswith("revoked")
+    assert certificate.fix == "`lbctl init`, then `lbctl restart`"
+    lbctl(first, "init")
+    assert next(trust(load(str(first.config)))).state == "ok"
+
+
 def test_an_old_copy_of_the_authority_is_of_no_use(hosts, lbctl, tmp_path):
     """A machine that was lost, and restored elsewhere, made tokens for a cluster of its own."""
     first, _ = hosts
