@@ -36,6 +36,7 @@ from lbd.trust.root_directory import check_root_directory
 
 OK, WARN, FAULT = "ok", "warn", "fault"
 SEE_CERTIFICATE = "see the certificate's line above"
+SEE_STATE_DIRECTORY = "see the state directory's line above"
 UNSEEN = "skipped"  # could not be checked
 UNSEEN_SAYS = "{} not looked at: permission denied; run this as root or the daemons' user"
 DESCRIPTORS_MAX_SHARE = 0.8
@@ -173,7 +174,7 @@ def only_if_lost(config: Config, fix: str) -> str:
     """A new certificate revokes one that is only on a disk that is not mounted."""
     place = config.host.state_dir
     if unmounted(place):
-        return "see the state directory's line above: a new certificate would revoke that one"
+        return f"{SEE_STATE_DIRECTORY}: a new certificate would revoke that one"
     return f"if {place} is on a disk of its own, check first that it is mounted. If it is, {fix}"
 
 

@@ -5,7 +5,14 @@ from collections.abc import Collection, Iterable, Iterator
 
 from lbd.console.daemons import Daemons
 from lbd.console.reply import Json, table, tables, text
-from lbd.doctor.checks import FAULT, FIRST_HOST_LOST, OK, SEE_CERTIFICATE, Check
+from lbd.doctor.checks import (
+    FAULT,
+    FIRST_HOST_LOST,
+    OK,
+    SEE_CERTIFICATE,
+    SEE_STATE_DIRECTORY,
+    Check,
+)
 from lbd.doctor.peers import answers, closed
 from lbd.errors import LbdError, Unavailable
 from lbd.model import target_of
@@ -49,7 +56,9 @@ def queue(
             yield Check("ledger", FAULT, f"on {leader}, {full}", room_fix(leader, full))
         for host, lacks in sorted(table(found, "no_room").items()):
             says = f"no queued job without -o begins on {host}: {lacks}"
-            yield Check("outputs", FAULT, says, f"make room there: `lbctl doctor` on {host} helps")
+            fix = f"make room there: `lbctl doctor` on {host} helps"
+            is_here = host == daemons.config.host.name
+            yield Check("outputs", FAULT, says, SEE_STATE_DIRECTORY if is_here else fix)
         yield from standby(daemons, hosts, leader)
         return
     own = daemons.config.host

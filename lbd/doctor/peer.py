@@ -84,4 +84,5 @@ def peer(item: Json, row: Json) -> Iterator[Check]:
             "run chrony or ntpd on both: make on shared files, and certificates, depend on the "
             "clock"
         )
-        yield Check(name, FAULT, f"its clock is off from ours by {skew_s:+.1f} s", fix)
+        way = "ahead of" if skew_s > 0 else "behind"
+        yield Check(name, FAULT, f"its clock is {abs(skew_s):.1f} s {way} ours", fix)

@@ -5,7 +5,7 @@ import pytest
 from lbd.config.schema import Config, HostConfig
 from lbd.console.daemons import Daemons
 from lbd.doctor import dispatcher
-from lbd.doctor.checks import FAULT, OK, SEE_CERTIFICATE
+from lbd.doctor.checks import FAULT, OK, SEE_CERTIFICATE, SEE_STATE_DIRECTORY
 from lbd.doctor.dispatcher import dispatcher_fix, queue
 from lbd.doctor.peers import SEE_NETWORK
 from lbd.errors import LbdError, Unavailable
@@ -73,6 +73,8 @@ def test_on_every_host_it_is_seen_whose_disk_of_outputs_is_full():
     says = "no queued job without -o begins on h3: the disk of /s is full"
     assert (room.state, room.says) == (FAULT, says)
     assert "h3" in room.fix
+    own = {**found, "no_room": {"h1": "the disk of /s is full"}}
+    assert [*queue(Answering(found=own))][1].fix == SEE_STATE_DIRECTORY, "not to run what was run"
 
 
 @pytest.mark.parametrize("problem", [Unavailable("lbm did not answer"), LbdError("no"), {}])
