@@ -25,6 +25,7 @@ from lbd.keeper.limits import time_limits
 from lbd.keeper.limits.ceilings import Totals, pack_totals
 from lbd.keeper.spawn_order import Order, pack_order
 from lbd.keeper.stdin_watch import pack_wanted
+from lbd.keeper.user_and_start_steps import OTHER_PHASE
 from lbd.lbm.keeper_start import start_keeper
 from lbd.lbm.queue.keeper_claim import life_of
 from lbd.local import frames
@@ -41,6 +42,10 @@ READ_S = 2.0
 FRAME_LIMIT_BYTES = 1 << 20
 START = "`lbd keeper` must be started first, by root (`lbd up` does that)"
 LEAVE_TIMEOUT_S = 5.0
+# The keeper's child was killed before it had read its steps, so while it was not yet its user's,
+# who could otherwise cause this.
+KILLED = (errno.EPIPE, errno.ECONNRESET)
+ARE_KILLED = "its processes are killed as they begin, so no command can start now"
 ASKED_AT_ONCE = 8  # of each user, until they have ended
 
 
@@ -75,12 +80,14 @@ class ProcessExit:
 class SpawnFailed(LbdError):
     """The keeper could not start the command, and nothing ran. `phase` and `number`, an errno, say
     where it failed. For a program that a rule forbids, `paths` holds where it was found, and the
-    target if that is a link."""
+    target if that is a link. A child that was killed too early counts as one that could not be
+    forked: as EAGAIN, which passes."""
 
     def __init__(self, phase: str, number: int, paths: Sequence[str] = ()) -> None:
-        super().__init__(f"{phase}: {os.strerror(number)}")
+        was_killed = phase == OTHER_PHASE and number in KILLED
+        super().__init__(ARE_KILLED if was_killed else f"{phase}: {os.strerror(number)}")
         self.phase = phase
-        self.number = number
+        self.number = errno.EAGAIN if was_killed else number
         self.paths = paths
 
 

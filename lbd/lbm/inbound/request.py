@@ -338,7 +338,7 @@ def _explained(request: lbm_pb2.RunRequest, trouble: SpawnFailed, allowed: Seque
         return f"{words[0]}: {why_not_run(words, OSError(trouble.number, what))}"
     if trouble.phase == KEEPER:
         return "its keeper was stopped"
-    return f"{trouble.phase}: {what}"
+    return str(trouble) if trouble.number else f"{trouble.phase}: {what}"
 
 
 async def at_all_hours(

@@ -3,8 +3,12 @@
 import errno
 import os
 
+import pytest
+
 from lbd.config.access import AdmissionConfig
 from lbd.config.schema import Config
+from lbd.dispatch.core.retry import NO_KEEPER, phase_to_go_by
+from lbd.lbm.core import execution_events as e
 from lbd.lbm.inbound.performer import not_started
 from lbd.lbm.inbound.request import explain, withheld_here
 from lbd.lbm.keeper_link import SpawnFailed
@@ -22,6 +26,22 @@ def test_a_missing_directory_is_named():
     request = lbm_pb2.RunRequest(origin="h1", directory=b"/x", argv=[b"cc"])
     said = explain(request, SpawnFailed("chdir", errno.ENOENT))
     assert said == "/x: No such file or directory"
+
+
+@pytest.mark.parametrize("number", [errno.EPIPE, errno.ECONNRESET])
+def test_a_child_killed_at_birth_is_the_hosts_trouble_and_not_for_good(number):
+    """It said `spawn: Broken pipe`, and a queued job ended for good."""
+    killed = SpawnFailed("spawn", number)
+    said = explain(lbm_pb2.RunRequest(argv=[b"cc"]), killed)
+    assert said == "its processes are killed as they begin, so no command can start now"
+    assert not_started(killed, "keeper") == e.NotStarted(said, "spawn", errno.EAGAIN)
+    assert phase_to_go_by("spawn", killed.number, in_gang=False) == NO_KEEPER
+
+
+def test_what_a_command_lacks_is_named_by_its_errno():
+    request = lbm_pb2.RunRequest(argv=[b"cc"])
+    assert explain(request, SpawnFailed("limits", errno.EPIPE)) == "limits: Broken pipe"
+    assert explain(request, SpawnFailed("spawn", 0)) == "spawn: failed"
 
 
 def test_a_forbidden_program_is_named_with_the_target_of_its_link():

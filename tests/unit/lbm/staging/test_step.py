@@ -7,7 +7,7 @@ import pytest
 
 from lbd.errors import Unavailable
 from lbd.keeper.spawn_order import Order
-from lbd.lbm.keeper_link import Forked, ProcessExit, Spawned, SpawnFailed
+from lbd.lbm.keeper_link import ARE_KILLED, Forked, ProcessExit, Spawned, SpawnFailed
 from lbd.lbm.staging.step import complaint_in, failure_of_step
 
 
@@ -63,6 +63,7 @@ class Link:
         (137, ("big: it failed", 0)),  # by a signal
         (SpawnFailed("spawn", errno.EAGAIN),
          ("spawn: Resource temporarily unavailable", errno.EAGAIN)),
+        (SpawnFailed("spawn", errno.EPIPE), (ARE_KILLED, errno.EAGAIN)),
         (Unavailable("its keeper is being replaced"),
          ("its keeper is being replaced", errno.EAGAIN)),
     ],
