@@ -302,9 +302,11 @@ def names(config: Config) -> Iterator[Check]:
 def containment(reply: Json, host: str) -> Iterator[Check]:
     """Checks the keeper, and how a job's process tree is contained."""
     keeper, how = number(reply, "keeper"), text(reply, "containment")
-    if keeper > 0:
-        since = older(reply.get("keeper_version"), host)
-        yield Check("keeper", OK, f"process {keeper:.0f}{since}")
+    if keeper > 0 and reply.get("keeper_is_killed"):
+        says = "its processes are killed as they begin: no job can start here"
+        yield Check("keeper", FAULT, says, restart_keeper(host))
+    elif keeper > 0:
+        yield Check("keeper", OK, f"process {keeper:.0f}{older(reply.get('keeper_version'), host)}")
     else:
         fix = "`systemctl start lbd-keeper`; where there is no such unit, restart lbd lbm"
         yield Check("keeper", FAULT, "not running: no job can start here", fix)

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from lbd.keeper import user_and_start_steps as steps
 from lbd.keeper.child import Parent, Spare
+from lbd.keeper.fd_store import frame_of
 from lbd.keeper.gate import Gate
 from lbd.keeper.job import Running
 from lbd.keeper.limits.time_limits import KEEPER
@@ -28,6 +29,7 @@ from lbd.keeper.protocol import (
     FAILED,
     GROUP,
     HAS,
+    KILLED,
     NUMBER,
     PHASE,
     PID,
@@ -37,6 +39,7 @@ from lbd.keeper.user_lookups import UserLooks, Waiting
 from lbd.local import frames
 from lbd.process.boot_clock import clock_s
 
+NO_JOB = ""  # an LBM of an earlier release ignores what is about no job of its own
 REPLY_BYTES = 4096  # from a child that does not become a command
 
 
@@ -59,7 +62,7 @@ class Beginnings:
         self._keeper, self._poll, self._gate = keeper, poll, gate
         parent.lbm_uid = gate.lbm_uid
         self._parent, self._containment = parent, parent.containment
-        self.spares = Spares(parent, program)
+        self.spares = Spares(parent, program, self._say_killed)
         self.looks = UserLooks(parent, gate)
         self.holders = OutputHolders(gate)
         self._starting: dict[int, tuple[str, Spare]] = {}
@@ -130,10 +133,11 @@ class Beginnings:
 
     def jobs_there(self) -> bytes:
         """Packs the known jobs for another LBM; they hold their share of the host until the keeper
-        reports their end."""
+        reports their end. Packs also that spares are killed, if they are."""
         known = {name: job.belongings for name, job in self._keeper.jobs.items()}
         known |= {name: one.order.belongings for name, one in self.looks.waiting.items()}
-        return b"".join(
+        killed = frame_of(KILLED, (JOB, NO_JOB), (NUMBER, 1)) if self.spares.are_killed else b""
+        return killed + b"".join(
             frames.pack(HAS, frames.pack_fields([(JOB, name.encode()), (BELONGINGS, held)]))
             for name, held in known.items()
         )
@@ -228,6 +232,8 @@ class Beginnings:
             reply = spare.socket.recv(REPLY_BYTES)
         except OSError as error:  # killed before it had read all its steps
             reply = steps.failed(b"\0", error.errno or 0)
+        else:
+            self.spares.lived()
         spare.socket.close()
         running = self._keeper.jobs[name]
         if not reply:
@@ -246,6 +252,9 @@ class Beginnings:
             self._keeper.report(ANSWERED, (JOB, name), (ANSWER, answer))
             return
         self._fail(name, *steps.read_failure(reply))
+
+    def _say_killed(self, are_killed: bool) -> None:
+        self._keeper.report(KILLED, (JOB, NO_JOB), (NUMBER, int(are_killed)))
 
     def _fail(self, name: str, phase: str, number: int) -> None:
         self._keeper.report(FAILED, (JOB, name), (PHASE, phase), (NUMBER, number))

@@ -7,6 +7,10 @@ Most come from the nursery, a small child of the keeper (spare.c). Forking it co
 pages where forking the interpreter copies hundreds, which the following exec tears down again. Its
 spares are the keeper's own children, in their cgroup from birth. Where it is not compiled, or does
 not work, the keeper forks itself (child.py).
+
+On some hosts every child dies at birth: killed by a security module, say, or in a cgroup that was
+killed as a whole. Then the keeper forks ahead less and less often, until one lives. Orders do not
+wait for that: each without a spare gets a fork of its own.
 """
 
 import contextlib
@@ -15,6 +19,8 @@ import os
 import signal
 import socket
 import struct
+import time
+from collections.abc import Callable
 from typing import NoReturn
 
 from lbd.keeper.child import Helper, Parent, Spare, fork_spare, go_before_daemons, leave_keeper
@@ -23,6 +29,7 @@ SPARES = 2
 NURSERY_SPARES = 8  # these take hardly any memory
 QUIET_MS = 10  # idle for this long: time to fork ahead, which keeps a core busy
 SHORT_MS = 200  # after so long another fork is tried, if the last one failed
+PAUSE_S, PAUSE_S_MAX = 0.1, 5.0  # after one has died unused; doubled while they go on dying
 FEW_SPARES = 2  # with fewer, fork at once, while the last command is starting
 NO_CGROUP, CGROUP_DIRECTORY, CGROUP_PROCS = b"n", b"d", b"p"
 ANSWER = struct.Struct("=i")
@@ -109,13 +116,21 @@ class Nursery(Helper):
 
 
 class Spares:
-    def __init__(self, parent: Parent, program: bytes) -> None:
-        """`program`: the compiled spare.c; b"" without."""
-        self._parent = parent
+    def __init__(
+        self,
+        parent: Parent,
+        program: bytes,
+        say_killed: Callable[[bool], None] = lambda _: None,
+    ) -> None:
+        """`program`: the compiled spare.c; b"" without. `say_killed`: is called when `are_killed`
+        changes."""
+        self._parent, self._say_killed = parent, say_killed
         self._nursery = Nursery(parent, program) if program else None
         self._wanted = NURSERY_SPARES if program else SPARES
         self._waiting: list[Spare] = []
         self._is_short = False  # of processes, which any user of the host can use up
+        self._last: Spare | None = None  # the last one forked ahead
+        self._pause_s, self._not_before_s = 0.0, 0.0  # until the next one
         self._dying: dict[int, str] = {}  # the cgroup of each, by pid
         # cgroups of reaped spares in which another process is still dying
         self._emptying: list[str] = []
@@ -126,21 +141,50 @@ class Spares:
         nursery = {self._nursery.pid} if self._nursery is not None else set()
         return {spare.pid for spare in self._waiting} | set(self._dying) | nursery - {0}
 
+    @property
+    def are_killed(self) -> bool:
+        """Whether one after the other has died unused."""
+        return self._pause_s >= PAUSE_S_MAX
+
     def quiet_ms(self) -> int:
         """Returns how long to be idle before forking one more; -1: there are enough."""
         if len(self._waiting) >= self._wanted:
             return -1
+        if self._pause_s and (left_s := self._not_before_s - time.monotonic()) > 0:
+            return int(left_s * 1e3) + 1
         if self._is_short:
             return SHORT_MS
         return QUIET_MS if len(self._waiting) >= FEW_SPARES else 0
 
     def fork_ahead(self) -> None:
         """Forks a spare in a quiet moment, so that no order waits for it."""
-        if len(self._waiting) < self._wanted:
-            self._is_short = True
-            with contextlib.suppress(OSError):
-                self._waiting.append(self._new())
-                self._is_short = False
+        now_s = time.monotonic()
+        if len(self._waiting) >= self._wanted or now_s < self._not_before_s:
+            return
+        if self._last in self._waiting:  # it has outlived the pause
+            self.lived()
+        self._not_before_s = now_s + self._pause_s
+        self._is_short = True
+        with contextlib.suppress(OSError):
+            self._last = self._new()
+            self._waiting.append(self._last)
+            self._is_short = False
+
+    def lived(self) -> None:
+        """Notes that a child has lived until it was of use."""
+        was_killed = self.are_killed
+        self._pause_s, self._not_before_s = 0.0, 0.0
+        if was_killed:
+            self._say_killed(False)
+
+    def _died_unused(self, spare: Spare) -> None:
+        if self._pause_s and spare is not self._last:
+            return  # several died together
+        was_killed = self.are_killed
+        self._pause_s = min(2 * self._pause_s or PAUSE_S, PAUSE_S_MAX)
+        self._not_before_s = time.monotonic() + self._pause_s
+        if self.are_killed and not was_killed:
+            self._say_killed(True)
 
     def _new(self) -> Spare:
         """Returns a spare for a plain order. Raises OSError."""
@@ -178,6 +222,7 @@ class Spares:
             self._waiting.remove(spare)
             spare.socket.close()
             self._parent.containment.forget(spare.group)
+            self._died_unused(spare)
         if pid in self._dying:
             self._emptying.append(self._dying.pop(pid))
         for group in self._emptying:

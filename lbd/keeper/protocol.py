@@ -26,6 +26,7 @@ BEGUN = b"B"  # JOB, PID, GROUP
 ANSWERED = b"A"  # JOB, ANSWER: to an order that only asks a question; nothing ran
 FAILED = b"F"  # JOB, PHASE, NUMBER (errno): nothing ran
 STOPPED = b"Z"  # JOB, NUMBER 1 stopped, 0 continued
+KILLED = b"D"  # JOB (""), NUMBER 1: its spares die unused one after the other, 0: one has lived
 LEFT = b"l"  # reply to LEAVE
 GIVEN = b"G"  # the same fields as HOLD
 EXITED = b"X"  # JOB, NUMBER (wait status), USER_US, SYSTEM_US, RSS_KIB, OUT_OF_MEMORY, OVER,

@@ -123,6 +123,7 @@ class About:
     limits: str = ""  # the means by which it limits jobs
     version: str = ""  # of lbd; empty from a keeper of an earlier release
     life: str = ""  # names this very process; empty: not known
+    are_killed: bool = False  # whether its processes are killed as they begin
 
 
 class KeeperLink:
@@ -236,9 +237,9 @@ class KeeperLink:
 
     def _heard(self, tag: bytes, given: dict[bytes, bytes]) -> None:
         if tag == keeper.HELLO:
-            words = (given.get(key, b"").decode() for key in ABOUT)
+            kind, limits, version = (given.get(key, b"").decode() for key in ABOUT)
             self.pid = int(given[keeper.PID])
-            self.about = replace(About(*words), life=life_of(self.pid))
+            self.about = About(kind, limits, version, life_of(self.pid))
             self.uid = int(given[keeper.UID])
             self._awaited = int(given.get(holding.COUNT, b"0"))
         if tag in (keeper.HELLO, keeper.GIVEN):
@@ -246,14 +247,14 @@ class KeeperLink:
                 _settle(self._hello, None)
             return
         if tag == keeper.LEFT and self._left is not None:
-            _settle(self._left, None)
-            return
+            return _settle(self._left, None)
         if self._meanwhile is not None:
-            self._meanwhile.append((tag, given))
+            return self._meanwhile.append((tag, given))
+        if tag == keeper.KILLED:
+            self.about = replace(self.about, are_killed=read_killed(given))
             return
         job = JobId(given[spawn_order.JOB].decode())
-        spawned = self._jobs.get(job)
-        if spawned is None:
+        if (spawned := self._jobs.get(job)) is None:
             return
         if tag == keeper.BEGUN:
             _settle(spawned.begun, Forked(int(given[keeper.PID]), given[keeper.GROUP].decode()))
@@ -406,6 +407,17 @@ class KeeperLink:
             asyncio.get_running_loop().remove_reader(self._socket.fileno())
             self._socket.close()
             self._socket = None
+
+
+def read_killed(given: dict[bytes, bytes]) -> bool:
+    """Returns whether the keeper's processes are killed as they begin, and logs it: it has
+    changed."""
+    are_killed = given[keeper.NUMBER] == b"1"
+    if are_killed:
+        log.warning("keeper: %s; restart it if that lasts", ARE_KILLED)
+    else:
+        log.info("keeper: its processes are no longer killed as they begin")
+    return are_killed
 
 
 def read_exit(given: dict[bytes, bytes]) -> ProcessExit:

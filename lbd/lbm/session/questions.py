@@ -106,6 +106,7 @@ class Questions:
                 "containment": self._host.link.about.containment,
                 "limits": self._host.link.about.limits,
                 "keeper_version": self._host.link.about.version,
+                "keeper_is_killed": self._host.link.about.are_killed,
                 **self._inputs(),
                 "version": __version__,
             }

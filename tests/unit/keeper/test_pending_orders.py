@@ -3,12 +3,17 @@
 import errno
 import os
 import select
+import socket
 from types import SimpleNamespace
 
 import pytest
 
+from lbd.keeper.child import Spare
+from lbd.keeper.fd_store import frame_of
+from lbd.keeper.job import Running
 from lbd.keeper.pending_orders import Beginnings
-from lbd.keeper.protocol import FAILED, NUMBER, PHASE
+from lbd.keeper.preforked import Spares
+from lbd.keeper.protocol import BEGUN, FAILED, GROUP, KILLED, NUMBER, PHASE, PID
 from lbd.keeper.spawn_order import JOB, Order, pack_order
 from lbd.local import frames
 from lbd.process.boot_clock import clock_s
@@ -96,3 +101,30 @@ def test_an_order_that_is_read_after_its_lease_is_refused(loop, monkeypatch):
     late.take(pack_order(Order("h1-2", [b"true"], start_by_ms=start_by_ms)), descriptors())
     assert loop.said == [(FAILED, {JOB: "h1-2", PHASE: "spawn", NUMBER: errno.ETIME})]
     assert not taken
+
+
+def test_a_new_lbm_is_told_that_processes_are_killed_as_they_begin(beginnings, monkeypatch):
+    assert beginnings.jobs_there() == b""
+    monkeypatch.setattr(Spares, "are_killed", True)
+    assert beginnings.jobs_there() == frame_of(KILLED, (JOB, ""), (NUMBER, 1))
+
+
+@pytest.mark.parametrize("has_steps", [True, False])
+def test_a_child_has_lived_if_it_has_read_its_steps(beginnings, loop, monkeypatch, has_steps):
+    lived, (ours, theirs) = [], socket.socketpair()
+    monkeypatch.setattr(beginnings.spares, "lived", lambda: lived.append(1))
+    monkeypatch.setattr(beginnings, "_containment", SimpleNamespace(ended=lambda _: None))
+    monkeypatch.setattr(beginnings.spares, "dismiss", lambda *_: None)
+    loop.jobs["h1-1"], loop.forget = Running(1, "", 0), loop.jobs.pop
+    spare = Spare(1, ours, "")
+    spare.start(b"steps", [])
+    if has_steps:
+        theirs.recv(100)
+    theirs.close()
+    beginnings._starting[ours.fileno()] = ("h1-1", spare)
+    beginnings._watch(spare)
+    beginnings.hear(ours.fileno(), select.POLLIN)
+    assert lived == [1] * has_steps
+    begun = BEGUN, {JOB: "h1-1", PID: 1, GROUP: ""}
+    failed = FAILED, {JOB: "h1-1", PHASE: "spawn", NUMBER: errno.ECONNRESET}
+    assert loop.said == [begun if has_steps else failed]

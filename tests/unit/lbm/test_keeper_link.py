@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import itertools
+import logging
 import socket
 from types import SimpleNamespace
 
@@ -42,6 +43,23 @@ async def connected(tmp_path, jobs=b""):
             await asyncio.wait_for(connecting, 5)
             connection.setblocking(False)
             yield link, connection
+
+
+async def test_a_keeper_whose_processes_are_killed_is_in_the_log_and_says_when_that_is_over(
+    tmp_path, caplog
+):
+    caplog.set_level(logging.INFO)
+    said = [frame_of(keeper.KILLED, (JOB, ""), (keeper.NUMBER, number)) for number in (0, 1)]
+    async with connected(tmp_path, said[True]) as (link, connection):
+        link.adopted()
+        assert link.about.are_killed
+        connection.send(said[False])
+        async with asyncio.timeout(5):
+            while link.about.are_killed:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+    first, second = caplog.messages
+    assert "killed as they begin, so no command can start now" in first
+    assert "no longer" in second
 
 
 async def test_half_a_frame_of_one_keeper_is_not_mixed_with_the_next(tmp_path):
@@ -131,6 +149,7 @@ async def test_it_knows_what_the_keeper_still_has_of_an_earlier_lbm(tmp_path):
         SimpleNamespace(
             _keeper=SimpleNamespace(jobs={"h1-1": SimpleNamespace(belongings=b"[2]")}),
             looks=SimpleNamespace(waiting={"7.1": Waiting(Order(belongings=b"x"), [])}),
+            spares=SimpleNamespace(are_killed=False),
         )
     )
     async with connected(tmp_path, jobs) as (link, _connection):

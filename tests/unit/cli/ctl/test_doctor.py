@@ -65,6 +65,7 @@ DOCTOR_FINDS = [
     ({"fds_open": 4000}, {}, 1, "4000 of 4096 in use"),
     ({"sampling_cost_core": 0.05}, {}, 0, "costs too much"),
     ({}, {"keeper": None}, 1, "no job can start here"),
+    ({}, {"keeper_is_killed": True}, 1, "its processes are killed as they begin"),
     ({}, {"containment": "session"}, 0, "tracked only by session and subreaper"),
 ]
 
