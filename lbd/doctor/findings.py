@@ -17,13 +17,9 @@ from lbd.doctor.checks import (
     SEE_CERTIFICATE,
     WARN,
     Check,
-    containment,
-    descriptors,
-    descriptors_of,
-    limits,
     local_checks,
-    slots,
 )
+from lbd.doctor.daemon_replies import containment, descriptors, descriptors_of, limits, slots
 from lbd.doctor.dispatcher import queue
 from lbd.doctor.idle_rules import rules_checks
 from lbd.doctor.peer import peer

@@ -25,8 +25,8 @@ from lbd.doctor.checks import (
     SEE_CERTIFICATE,
     WARN,
     Check,
-    restart_keeper,
 )
+from lbd.doctor.daemon_replies import restart_keeper
 from lbd.errors import LbdError
 from lbd.local.json_socket import ask
 from lbd.model import STOPPED, Closed

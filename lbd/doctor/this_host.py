@@ -22,9 +22,9 @@ from lbd.doctor.checks import (
     directory,
     low_space,
     owner_name,
-    restart_keeper,
     shortage,
 )
+from lbd.doctor.daemon_replies import restart_keeper
 from lbd.doctor.unit_paths import barred
 from lbd.keeper.gate import BY_KEEPER, users_of
 from lbd.load.process_table import task_of

@@ -21,14 +21,12 @@ from lbd.doctor.checks import (
     OK,
     UNSEEN,
     WARN,
-    containment,
-    descriptors_of,
     directory,
     key_file,
     names,
-    slots,
     trust,
 )
+from lbd.doctor.daemon_replies import containment, descriptors_of, slots
 from lbd.doctor.peer import peer
 from lbd.doctor.peers import fix_of
 from lbd.doctor.this_host import address, other_disks, owner_seen
